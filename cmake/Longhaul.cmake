@@ -1,0 +1,248 @@
+# Functions every room's CMakeLists.txt uses, so that each reads as a list of what is there.
+#
+#   longhaul_library(NAME <room> [SOURCES ...] [DEPENDS <rooms>...] [LINK <outside libraries>...])
+#   longhaul_test(NAME <name> SOURCES ... DEPENDS <rooms>... [LINK ...] [LABELS ...])
+#   longhaul_fuzzer(NAME <name> SOURCES ... DEPENDS <rooms>... [LINK ...])
+#   longhaul_benchmark(NAME <name> SOURCES ... DEPENDS <rooms>... [LINK ...])
+#   longhaul_script_test(NAME <name> COMMAND ... [LABELS ...] [TIMEOUT <seconds>])
+#   longhaul_headers_alone()     once, after all rooms
+#   longhaul_product_target()    once, after all rooms
+#
+# Labels mean: threaded (runs under ThreadSanitizer too); slow, trainer, python, tools (not under
+# any sanitizer); fuzz. The target `suite` is every test that this configuration runs, and `product`
+# is every program and shared library that isn't a test.
+#
+# The DEPENDS are also written to floors.txt (of rooms) and tests.txt (of tests, fuzzers and
+# benchmarks) in the build folder, which tools/check_floors.py holds against every #include.
+
+find_package(Threads REQUIRED)
+find_package(GTest REQUIRED)
+find_package(benchmark REQUIRED)
+find_package(PkgConfig REQUIRED)
+
+add_library(longhaul_flags INTERFACE)
+target_compile_options(longhaul_flags INTERFACE -fno-omit-frame-pointer)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 warns falsely about "text" + std::string (GCC bug 105651). Another compiler has other
+  # warnings: it builds the fuzzers only, and GCC's are the ones that stop a build.
+  target_compile_options(longhaul_flags INTERFACE
+    -Wall -Wextra -Wconversion -Wshadow -Werror -Wno-restrict)
+endif()
+target_include_directories(longhaul_flags INTERFACE ${CMAKE_SOURCE_DIR}/src)
+target_link_libraries(longhaul_flags INTERFACE Threads::Threads)
+if(LONGHAUL_SANITIZE)
+  target_compile_options(longhaul_flags INTERFACE
+    -fsanitize=${LONGHAUL_SANITIZE} -fno-sanitize-recover=all -g1)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # Sanitizers keep shadow values, which GCC's flow analysis then reports as uninitialised.
+    target_compile_options(longhaul_flags INTERFACE -Wno-maybe-uninitialized)
+    # ThreadSanitizer doesn't follow the fences around streaming stores (checkpoint/copy.cc), which
+    # are there for other processes; GCC would refuse to compile them.
+    if(LONGHAUL_SANITIZE MATCHES "thread")
+      target_compile_options(longhaul_flags INTERFACE -Wno-tsan)
+    endif()
+  endif()
+  target_link_options(longhaul_flags INTERFACE -fsanitize=${LONGHAUL_SANITIZE})
+endif()
+
+# Lines "order: ROOM..." and "ROOM LIBRARY: DEPENDS...", and lines "ROOM/SOURCE: DEPENDS...".
+set(LONGHAUL_FLOORS_FILE ${CMAKE_BINARY_DIR}/floors.txt)
+set(LONGHAUL_TESTS_FILE ${CMAKE_BINARY_DIR}/tests.txt)
+file(WRITE ${LONGHAUL_FLOORS_FILE} "")
+file(WRITE ${LONGHAUL_TESTS_FILE} "")
+
+# The room that the CMakeLists.txt being read belongs to: the first folder below src.
+function(longhaul_room result)
+  file(RELATIVE_PATH path ${CMAKE_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
+  string(REGEX REPLACE "/.*" "" room "${path}")
+  set(${result} ${room} PARENT_SCOPE)
+endfunction()
+
+# For check_floors.py: these sources are tests and may include what `depends` names.
+function(longhaul_record_test_sources sources depends)
+  string(REPLACE ";" " " depends "${depends}")
+  foreach(source ${sources})
+    file(REAL_PATH ${source} path BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    file(RELATIVE_PATH path ${CMAKE_SOURCE_DIR}/src ${path})
+    file(APPEND ${LONGHAUL_TESTS_FILE} "${path}: ${depends}\n")
+  endforeach()
+endfunction()
+
+function(longhaul_library)
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPENDS;LINK" ${ARGN})
+  if(ARG_SOURCES)
+    add_library(longhaul_${ARG_NAME} STATIC ${ARG_SOURCES})
+    set(scope PUBLIC)
+  else()
+    add_library(longhaul_${ARG_NAME} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_link_libraries(longhaul_${ARG_NAME} ${scope} longhaul_flags ${ARG_LINK})
+  foreach(room ${ARG_DEPENDS})
+    target_link_libraries(longhaul_${ARG_NAME} ${scope} longhaul_${room})
+  endforeach()
+  string(REPLACE ";" " " depends "${ARG_DEPENDS}")
+  longhaul_room(room)
+  file(APPEND ${LONGHAUL_FLOORS_FILE} "${room} ${ARG_NAME}: ${depends}\n")
+  set_property(GLOBAL APPEND PROPERTY LONGHAUL_LIBRARIES_${room} longhaul_${ARG_NAME})
+endfunction()
+
+# Suites of several configurations are run as one (.ci/run), so their tests have names of their own.
+# The sanitizers' runtimes see Debian's protobuf and gRPC from outside only: a global defined in a
+# library and in our code is no mistake, and the races inside are not ours (tools/tsan.supp).
+add_custom_target(suite)
+set(LONGHAUL_TEST_PREFIX "")
+set(LONGHAUL_TEST_ENVIRONMENT "")
+if(LONGHAUL_SANITIZE MATCHES "address")
+  set(LONGHAUL_TEST_PREFIX "asan.")
+  set(LONGHAUL_TEST_ENVIRONMENT
+    ASAN_OPTIONS=detect_odr_violation=0:detect_stack_use_after_return=1
+    UBSAN_OPTIONS=print_stacktrace=1
+    LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tools/lsan.supp:print_suppressions=0)
+elseif(LONGHAUL_SANITIZE MATCHES "thread")
+  set(LONGHAUL_TEST_PREFIX "tsan.")
+  set(LONGHAUL_TEST_ENVIRONMENT
+    TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tools/tsan.supp:die_after_fork=0:history_size=4)
+endif()
+
+# Whether this configuration runs a test with these labels.
+function(longhaul_wanted result labels)
+  set(wanted TRUE)
+  if(LONGHAUL_SANITIZE MATCHES "thread")
+    if(NOT "threaded" IN_LIST labels)
+      set(wanted FALSE)
+    endif()
+  endif()
+  if(LONGHAUL_SANITIZE)
+    foreach(label slow trainer python tools)
+      if("${label}" IN_LIST labels)
+        set(wanted FALSE)
+      endif()
+    endforeach()
+  endif()
+  set(${result} ${wanted} PARENT_SCOPE)
+endfunction()
+
+# A test that is a command of its own: a script, or a built program with arguments.
+function(longhaul_script_test)
+  cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "COMMAND;LABELS" ${ARGN})
+  longhaul_wanted(wanted "${ARG_LABELS}")
+  if(NOT wanted)
+    return()
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_test(NAME ${LONGHAUL_TEST_PREFIX}${ARG_NAME} COMMAND ${ARG_COMMAND}
+           WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(${LONGHAUL_TEST_PREFIX}${ARG_NAME} PROPERTIES
+    TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" ENVIRONMENT "${LONGHAUL_TEST_ENVIRONMENT}")
+endfunction()
+
+# Registers a built test program.
+function(longhaul_program_test name labels)
+  set_property(GLOBAL APPEND PROPERTY LONGHAUL_TEST_PROGRAMS ${name})
+  longhaul_script_test(NAME ${name} COMMAND ${name} ${ARGN} LABELS ${labels})
+  longhaul_wanted(wanted "${labels}")
+  if(wanted)
+    add_dependencies(suite ${name})
+  endif()
+endfunction()
+
+function(longhaul_test)
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPENDS;LINK;LABELS" ${ARGN})
+  add_executable(${ARG_NAME} ${ARG_SOURCES})
+  target_link_libraries(${ARG_NAME} PRIVATE
+    longhaul_flags GTest::gmock GTest::gtest_main ${ARG_LINK})
+  foreach(room ${ARG_DEPENDS})
+    target_link_libraries(${ARG_NAME} PRIVATE longhaul_${room})
+  endforeach()
+  longhaul_program_test(${ARG_NAME} "${ARG_LABELS}")
+  longhaul_record_test_sources("${ARG_SOURCES}" "${ARG_DEPENDS}")
+endfunction()
+
+# A fuzzer is a file with LLVMFuzzerTestOneInput. Built with clang it is a libFuzzer binary; with
+# GCC a small driver replays the files and a bounded number of seeded mutations, and so it is also
+# a test. The target `fuzzers` is all of them.
+add_custom_target(fuzzers)
+function(longhaul_fuzzer)
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPENDS;LINK" ${ARGN})
+  add_executable(${ARG_NAME} ${ARG_SOURCES})
+  foreach(room ${ARG_DEPENDS})
+    target_link_libraries(${ARG_NAME} PRIVATE longhaul_${room})
+  endforeach()
+  target_link_libraries(${ARG_NAME} PRIVATE longhaul_flags ${ARG_LINK})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    target_link_options(${ARG_NAME} PRIVATE -fsanitize=fuzzer)
+  else()
+    target_sources(${ARG_NAME} PRIVATE ${CMAKE_SOURCE_DIR}/tools/fuzz_driver.cc)
+    target_link_libraries(${ARG_NAME} PRIVATE longhaul_base)
+    longhaul_program_test(${ARG_NAME} fuzz
+      --seconds 2 ${CMAKE_CURRENT_SOURCE_DIR}/testdata/${ARG_NAME})
+  endif()
+  set_property(GLOBAL APPEND PROPERTY LONGHAUL_TEST_PROGRAMS ${ARG_NAME})
+  add_dependencies(fuzzers ${ARG_NAME})
+  longhaul_record_test_sources("${ARG_SOURCES}" "${ARG_DEPENDS}")
+endfunction()
+
+function(longhaul_benchmark)
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPENDS;LINK" ${ARGN})
+  add_executable(${ARG_NAME} ${ARG_SOURCES})
+  foreach(room ${ARG_DEPENDS})
+    target_link_libraries(${ARG_NAME} PRIVATE longhaul_${room})
+  endforeach()
+  target_link_libraries(${ARG_NAME} PRIVATE longhaul_flags benchmark::benchmark ${ARG_LINK})
+  set_property(GLOBAL APPEND PROPERTY LONGHAUL_TEST_PROGRAMS ${ARG_NAME})
+  longhaul_record_test_sources("${ARG_SOURCES}" "${ARG_DEPENDS}")
+endfunction()
+
+# The target `headers_alone` compiles every header by itself (and twice, so that a missing guard
+# shows) with what its room links, and the public header as C. Not part of `all`: ./test builds it.
+function(longhaul_headers_alone)
+  add_custom_target(headers_alone)
+  file(GLOB rooms RELATIVE ${CMAKE_SOURCE_DIR}/src CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*)
+  foreach(room ${rooms})
+    get_property(libraries GLOBAL PROPERTY LONGHAUL_LIBRARIES_${room})
+    file(GLOB_RECURSE headers RELATIVE ${CMAKE_SOURCE_DIR}/src CONFIGURE_DEPENDS
+         ${CMAKE_SOURCE_DIR}/src/${room}/*.h)
+    if(NOT libraries OR NOT headers)
+      continue()
+    endif()
+    set(sources "")
+    foreach(header ${headers})
+      set(source ${CMAKE_BINARY_DIR}/headers_alone/${header}.cc)
+      file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${header}\"\n#include \"${header}\"\n")
+      list(APPEND sources ${source})
+    endforeach()
+    add_library(headers_alone_${room} OBJECT EXCLUDE_FROM_ALL ${sources})
+    target_link_libraries(headers_alone_${room} PRIVATE ${libraries} GTest::gmock)
+    target_compile_options(headers_alone_${room} PRIVATE -O0)
+    add_dependencies(headers_alone headers_alone_${room})
+  endforeach()
+
+  set(source ${CMAKE_BINARY_DIR}/headers_alone/longhaul.c)
+  file(CONFIGURE OUTPUT ${source} CONTENT "#include \"longhaul.h\"\n#include \"longhaul.h\"\n")
+  add_library(headers_alone_c OBJECT EXCLUDE_FROM_ALL ${source})
+  target_include_directories(headers_alone_c PRIVATE ${CMAKE_SOURCE_DIR}/include)
+  target_compile_options(headers_alone_c PRIVATE -std=c99 -Wall -Wextra -Wpedantic -Werror)
+  add_dependencies(headers_alone headers_alone_c)
+endfunction()
+
+# The target `product`: what ./longhaul needs, without the tests.
+function(longhaul_product_target)
+  add_custom_target(product)
+  get_property(tests GLOBAL PROPERTY LONGHAUL_TEST_PROGRAMS)
+  set(folders ${CMAKE_SOURCE_DIR}/src)
+  while(folders)
+    list(POP_FRONT folders folder)
+    get_property(below DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+    list(APPEND folders ${below})
+    get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+    foreach(target ${targets})
+      get_target_property(type ${target} TYPE)
+      if(type MATCHES "EXECUTABLE|SHARED_LIBRARY" AND NOT target IN_LIST tests)
+        add_dependencies(product ${target})
+      endif()
+    endforeach()
+  endwhile()
+endfunction()

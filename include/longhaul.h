@@ -1,0 +1,137 @@
+/*
+ * The worker's door: what a training process says to Longhaul and asks of it.
+ *
+ * Plain C, so that any language can use it; linked as liblonghaul.so, which depends on nothing but
+ * the C library's world (no protobuf, no gRPC, no PyTorch). The built-in trainer and the Python
+ * package use this same door.
+ *
+ *   longhaul_door* door = longhaul_open(&error);
+ *   longhaul_phase(door, LONGHAUL_PHASE_RENDEZVOUS);       ... build process groups ...
+ *   longhaul_phase(door, LONGHAUL_PHASE_RESTORE);
+ *   longhaul_register(door, tensors, count, &error);
+ *   longhaul_restore(door, &step, &error);                 step 0: start fresh
+ *   longhaul_phase(door, LONGHAUL_PHASE_STEPPING);
+ *   for (++step; step <= steps; ++step) {
+ *     ... samples [first, first + count) by longhaul_sample() ... forward, backward, optimizer ...
+ *     if (longhaul_snapshot_due(door, step)) longhaul_snapshot(door, step, &error);
+ *     longhaul_report_step(door, &report, &error);
+ *   }
+ *   longhaul_close(door);
+ *
+ * Threads: one thread at a time on a door. Failures: functions that can fail return 0 or an error
+ * code (the canonical codes, as in gRPC) and fill `error` when it isn't null. The library never
+ * throws, never exits and never prints. When the agent is gone every call returns
+ * LONGHAUL_UNAVAILABLE: the worker should end, its node is being replaced.
+ */
+#ifndef LONGHAUL_H_
+#define LONGHAUL_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LONGHAUL_OK 0
+#define LONGHAUL_INVALID_ARGUMENT 3
+#define LONGHAUL_NOT_FOUND 5
+#define LONGHAUL_RESOURCE_EXHAUSTED 8
+#define LONGHAUL_FAILED_PRECONDITION 9
+#define LONGHAUL_INTERNAL 13
+#define LONGHAUL_UNAVAILABLE 14
+#define LONGHAUL_DATA_LOSS 15
+
+typedef struct longhaul_door longhaul_door;
+
+typedef struct {
+  int32_t code;
+  char message[508]; /* ends with NUL */
+} longhaul_error;
+
+typedef enum {
+  LONGHAUL_PHASE_START_UP = 1, /* entered by itself when the process begins */
+  LONGHAUL_PHASE_RENDEZVOUS = 2,
+  LONGHAUL_PHASE_RESTORE = 3,
+  LONGHAUL_PHASE_STEPPING = 4,
+  LONGHAUL_PHASE_FINISHING = 5,
+} longhaul_phase_kind;
+
+/* A stretch of this process's memory that belongs to the training state. Names are unique, at most
+ * 255 bytes of UTF-8; `shape` is in elements, `dims` at most 8. The memory stays valid and in place
+ * until longhaul_close or the next longhaul_register. */
+typedef struct {
+  const char* name;
+  void* data;
+  size_t bytes;
+  const char* dtype; /* safetensors' names: "F32", "BF16", "I64", "U8", ... */
+  const int64_t* shape;
+  size_t dims;
+} longhaul_tensor;
+
+/* The samples of this worker. Step s of the job uses global positions [(s-1)*B, s*B); rank r of R
+ * takes the r-th of R equal cuts. The sample at a position comes from longhaul_sample(). */
+typedef struct {
+  uint64_t samples;      /* in the data set; 0: the job has no data ledger */
+  uint64_t global_batch; /* B */
+  uint64_t seed;
+  uint64_t first_step; /* steps [first_step, end_step) may be run under this lease */
+  uint64_t end_step;
+} longhaul_lease;
+
+/* What a step was and cost. Times are of this rank, in nanoseconds. */
+typedef struct {
+  uint64_t step;
+  int64_t data_ns;     /* waited for input */
+  int64_t snapshot_ns; /* stopped for a copy; longhaul_snapshot adds its own time by itself */
+  int64_t evaluation_ns;
+  int64_t communication_ns; /* part of the productive time */
+  double loss;              /* nats a token over the global batch; NaN: not known on this rank */
+  double validation_loss;   /* NaN: none at this step */
+  double gradient_norm;
+  uint64_t tokens; /* of the step, over all ranks */
+  double flops;    /* model FLOPs of the step, over all ranks */
+} longhaul_step;
+
+/* Joins the agent named by LONGHAUL_DOOR (set by it in the worker's environment). Null on failure;
+ * LONGHAUL_NOT_FOUND when not started by Longhaul. */
+longhaul_door* longhaul_open(longhaul_error* error);
+void longhaul_close(longhaul_door* door); /* null: nothing */
+
+/* The job's trainer_config, as JSON text that lives as long as the door; "" when there is none. */
+const char* longhaul_config(const longhaul_door* door);
+uint64_t longhaul_epoch(const longhaul_door* door);
+
+int longhaul_phase(longhaul_door* door, longhaul_phase_kind phase, longhaul_error* error);
+int longhaul_report_step(longhaul_door* door, const longhaul_step* step, longhaul_error* error);
+/* A text for the job's report, JSON, at most 64 KiB: the generated sample, final numbers. */
+int longhaul_result(longhaul_door* door, const char* json, longhaul_error* error);
+
+/* Names the state: everything that restore must bring back. Once before the first snapshot or
+ * restore; again when it changes (a changed plan never restores an old one's snapshot). */
+int longhaul_register(longhaul_door* door, const longhaul_tensor* tensors, size_t count,
+                      longhaul_error* error);
+
+/* Whether this rank's agent asks for a snapshot of the state after `step`. Ranks must agree before
+ * they act on it: reduce the answers with MAX along with the step's other numbers. */
+int longhaul_snapshot_due(longhaul_door* door, uint64_t step);
+/* Copies all registered memory, hashed on the way, to the agent's memory and seals it as the state
+ * after `step`. Returns when the copy is done: the caller may write its state again. A failure
+ * (say LONGHAUL_RESOURCE_EXHAUSTED) leaves the older snapshots as they were; training may go on. */
+int longhaul_snapshot(longhaul_door* door, uint64_t step, longhaul_error* error);
+/* Fills the registered memory with the state that the controller chose, every byte verified, and
+ * sets *step; 0 when there is none and the state is untouched. LONGHAUL_DATA_LOSS: the chosen copy
+ * is damaged or absent; the agent has been told, the worker should end (exit code 75) and will be
+ * started again from the next good copy. */
+int longhaul_restore(longhaul_door* door, uint64_t* step, longhaul_error* error);
+
+int longhaul_data_lease(longhaul_door* door, longhaul_lease* lease, longhaul_error* error);
+/* The sample at a global position: pass = position / samples, then a keyed permutation of the pass.
+ * Pure; needs no door. Requires lease->samples >= 1. */
+uint64_t longhaul_sample(const longhaul_lease* lease, uint64_t position);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* LONGHAUL_H_ */

@@ -1,0 +1,351 @@
+#include "bin/client_commands.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/time.h"
+#include "base/units.h"
+#include "bin/notice_text.h"
+#include "bin/table.h"
+#include "frontend/format.h"
+#include "io/clock.h"
+#include "io/file.h"
+#include "service/client/rest_client.h"
+
+namespace longhaul::bin {
+namespace {
+
+using frontend::Compact;
+using frontend::Decimal;
+using frontend::Percent;
+using frontend::SecondsText;
+using service::EndpointChoice;
+using service::FeedEvent;
+using service::FollowOptions;
+using service::Json;
+using service::RestClient;
+using service::UrlEncode;
+
+constexpr uint64_t kLargestJobFile = 1 << 20;
+constexpr auto kLogPoll = std::chrono::milliseconds(500);
+
+// What the client commands have in common; each uses its part.
+struct Options {
+  EndpointChoice endpoint;
+  std::string job;
+  std::string name;
+  std::string inject;
+  std::string run_directory;
+  std::string reason;
+  uint32_t rank = 0;
+  uint64_t epoch = 0;  // 0: the newest
+  bool resume = false;
+  bool watch = false;
+  bool json = false;
+  bool follow = false;
+};
+
+using Command = std::function<int(RestClient&, const Options&)>;
+
+void PrintJson(const Json& json) { std::printf("%s\n", json.dump(2).c_str()); }
+
+std::string Ago(const Json& at_ns) {
+  const int64_t at = at_ns.get<int64_t>();
+  if (at == 0) return "-";
+  const double seconds = ToSeconds(io::Now() - InstantFromNanoseconds(at));
+  return SecondsText(std::max(0.0, seconds)) + " ago";
+}
+
+std::string StepText(const Json& job) {
+  const auto total = job["job"]["total_steps"].get<uint64_t>();
+  const std::string step = std::to_string(job["step"].get<uint64_t>());
+  return total == 0 ? step : step + "/" + std::to_string(total);
+}
+
+double Number(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_number() ? found->get<double>() : 0.0;
+}
+
+int FollowJob(RestClient& client, const std::string& id, bool json) {
+  bool failed = false;
+  FollowOptions options;
+  options.on_connection = [](bool connected, const std::string& reason) {
+    std::fprintf(stderr, "%s\n",
+                 connected ? "connected again" : (reason + "; trying again").c_str());
+  };
+  const std::string path = id.empty() ? "/v1/events" : "/v1/jobs/" + UrlEncode(id) + "/events";
+  const Status status = client.Follow(path, options, [&](const FeedEvent& event) {
+    if (json) {
+      std::printf(
+          "%s\n",
+          Json({{"id", event.id}, {"kind", event.kind}, {"data", event.data}}).dump().c_str());
+    } else {
+      std::printf("%s\n", NoticeLine(event).c_str());
+    }
+    std::fflush(stdout);
+    if (event.kind == "state" && !id.empty()) {
+      const std::string state = event.data["state"]["state"].get<std::string>();
+      failed = state == "failed" || state == "stopped";
+    }
+    return true;
+  });
+  if (!status.ok()) return Fail(status);
+  return failed ? kExitFailure : kExitOk;
+}
+
+int Submit(RestClient& client, const Options& options) {
+  const auto text = io::ReadText(options.job, kLargestJobFile);
+  if (!text.ok()) return Fail(text.status());
+  Json body = {{"job", *text}, {"source", options.job}};
+  if (!options.name.empty()) body["name"] = options.name;
+  if (!options.inject.empty()) body["inject"] = options.inject;
+  if (!options.run_directory.empty()) {
+    // The controller may run elsewhere on this machine.
+    body["run_directory"] = std::filesystem::absolute(options.run_directory).string();
+  }
+  if (options.resume) body["resume"] = true;
+  const auto answer = client.Post("/v1/jobs", body);
+  if (!answer.ok()) return Fail(answer.status());
+  const std::string id = (*answer)["id"].get<std::string>();
+  if (options.json) {
+    std::printf("%s\n", answer->dump().c_str());
+  } else {
+    std::printf("submitted %s\n  plan: %s\n  run directory: %s\n", id.c_str(),
+                (*answer)["plan_reason"].get<std::string>().c_str(),
+                (*answer)["run_directory"].get<std::string>().c_str());
+  }
+  std::fflush(stdout);
+  return options.watch ? FollowJob(client, id, options.json) : kExitOk;
+}
+
+int Jobs(RestClient& client, const Options& options) {
+  const auto answer = client.Get("/v1/jobs");
+  if (!answer.ok()) return Fail(answer.status());
+  if (options.json) return PrintJson(*answer), kExitOk;
+  const Json& jobs = (*answer)["jobs"];
+  if (jobs.empty()) return std::printf("no jobs yet: longhaul submit JOB.yaml\n"), kExitOk;
+  Table table(
+      {"JOB", "STATE", "STEP", "LOSS", "TOKENS/S", "GOODPUT", "ETA", "FAULTS", "SUBMITTED"});
+  for (const Json& job : jobs) {
+    const double eta = Number(job, "eta_seconds");
+    table.Add({job["job"]["id"].get<std::string>(), job["state"].get<std::string>(), StepText(job),
+               Number(job, "loss") == 0.0 ? "-" : Decimal(Number(job, "loss"), 3),
+               Compact(Number(job, "tokens_per_second")),
+               job.contains("ledger") ? Percent(Number(job["ledger"], "goodput")) : "-",
+               eta < 0 ? "-" : SecondsText(eta), std::to_string(job["faults"].size()),
+               Ago(job["submitted_at_ns"])});
+  }
+  std::printf("%s", table.Text().c_str());
+  return kExitOk;
+}
+
+std::string Names(const Json& list) {
+  std::string text;
+  for (const Json& name : list) text += (text.empty() ? "" : ", ") + name.get<std::string>();
+  return text.empty() ? "-" : text;
+}
+
+void PrintJob(const Json& job) {
+  const auto line = [](const char* key, const std::string& value) {
+    if (!value.empty()) std::printf("  %-14s %s\n", key, frontend::Harmless(value).c_str());
+  };
+  std::printf("%s: %s\n", job["job"]["id"].get<std::string>().c_str(),
+              job["state"].get<std::string>().c_str());
+  line("reason", job["reason"].get<std::string>());
+  line("plan", job["job"]["plan_reason"].get<std::string>());
+  line("nodes", Names(job["gang"]));
+  line("epoch", std::to_string(job["epoch"].get<uint64_t>()));
+  line("step", StepText(job));
+  line("loss",
+       Decimal(Number(job, "loss"), 4) + " (first " + Decimal(Number(job, "first_loss"), 4) + ")");
+  line("validation", Decimal(Number(job, "validation_loss"), 4));
+  line("speed", Compact(Number(job, "tokens_per_second")) + " tokens/s");
+  const double eta = Number(job, "eta_seconds");
+  line("eta", eta < 0 ? "-" : SecondsText(eta));
+  if (job.contains("ledger")) line("goodput", Percent(Number(job["ledger"], "goodput")));
+  line("snapshots", "step " + std::to_string(job["memory_step"].get<uint64_t>()) +
+                        " in memory, step " +
+                        std::to_string(job["committed_step"].get<uint64_t>()) + " on disk");
+  line("run directory", job["job"]["run_directory"].get<std::string>());
+  line("submitted", Ago(job["submitted_at_ns"]));
+  for (const Json& fault : job["faults"]) {
+    line(("fault " + std::to_string(fault["number"].get<uint64_t>())).c_str(),
+         fault["what"].get<std::string>() + ": " + fault["action"].get<std::string>());
+  }
+}
+
+int ShowStatus(RestClient& client, const Options& options) {
+  if (options.job.empty()) return Jobs(client, options);
+  const auto job = client.Get("/v1/jobs/" + UrlEncode(options.job));
+  if (!job.ok()) return Fail(job.status());
+  if (options.json) {
+    PrintJson(*job);
+  } else {
+    PrintJob(*job);
+  }
+  return kExitOk;
+}
+
+int Nodes(RestClient& client, const Options& options) {
+  const auto answer = client.Get("/v1/nodes");
+  if (!answer.ok()) return Fail(answer.status());
+  if (options.json) return PrintJson(*answer), kExitOk;
+  const Json& nodes = (*answer)["nodes"];
+  if (nodes.empty()) {
+    return std::printf("no nodes yet: longhaul agent --controller HOST:PORT ...\n"), kExitOk;
+  }
+  Table table({"NODE", "STATE", "SLOTS", "ADDRESS", "HOST", "CORES", "MEMORY", "LOST"});
+  for (const Json& node : nodes) {
+    const std::string state = !node["connected"].get<bool>() ? "lost"
+                              : node["cordoned"].get<bool>() ? "cordoned"
+                                                             : "ready";
+    table.Add({node["name"].get<std::string>(), state,
+               std::to_string(node["used_slots"].get<uint64_t>()) + "/" +
+                   std::to_string(node["slots"].get<uint64_t>()),
+               node["address"].get<std::string>(), node["host"].get<std::string>(),
+               std::to_string(node["cores"].get<uint64_t>()),
+               ToString(Bytes(node["memory_bytes"].get<int64_t>())),
+               std::to_string(node["losses"].get<uint64_t>())});
+  }
+  std::printf("%s", table.Text().c_str());
+  return kExitOk;
+}
+
+int Events(RestClient& client, const Options& options) {
+  if (options.follow) return FollowJob(client, options.job, options.json);
+  const std::string path =
+      options.job.empty() ? "/v1/events" : "/v1/jobs/" + UrlEncode(options.job) + "/events";
+  uint64_t after = 0;
+  while (true) {
+    const auto answer = client.Get(path + "?after=" + std::to_string(after));
+    if (!answer.ok()) return Fail(answer.status());
+    for (const Json& event : (*answer)["events"]) {
+      if (options.json) {
+        std::printf("%s\n", event.dump().c_str());
+        continue;
+      }
+      const FeedEvent notice{event["id"].get<uint64_t>(), event["kind"].get<std::string>(),
+                             event["data"]};
+      std::printf("%s\n", NoticeLine(notice).c_str());
+    }
+    if ((*answer)["events"].empty()) return kExitOk;
+    after = (*answer)["last"].get<uint64_t>();
+  }
+}
+
+bool IsOver(RestClient& client, const std::string& job) {
+  const auto status = client.Get("/v1/jobs/" + UrlEncode(job));
+  if (!status.ok()) return false;
+  const std::string state = (*status)["state"].get<std::string>();
+  return state == "succeeded" || state == "failed" || state == "stopped";
+}
+
+int Logs(RestClient& client, const Options& options) {
+  const std::string base =
+      "/v1/jobs/" + UrlEncode(options.job) + "/logs?rank=" + std::to_string(options.rank);
+  std::string query = options.epoch == 0 ? "" : "&epoch=" + std::to_string(options.epoch);
+  uint64_t epoch = 0;
+  uint64_t end = 0;
+  while (true) {
+    // Asked for before the text: what a job writes before it is over is shown then.
+    const bool over = !options.follow || IsOver(client, options.job);
+    const auto part = client.Get(base + query);
+    if (!part.ok() && (over || part.status().code() != Code::kNotFound)) return Fail(part.status());
+    if (part.ok()) {
+      const auto part_epoch = (*part)["epoch"].get<uint64_t>();
+      if (part_epoch != epoch && epoch != 0 && options.epoch == 0) {
+        std::fprintf(stderr, "--- epoch %llu\n", static_cast<unsigned long long>(part_epoch));
+        query = "&from=0";
+        epoch = part_epoch;
+        continue;
+      }
+      epoch = part_epoch;
+      end = (*part)["end"].get<uint64_t>();
+      std::printf("%s", (*part)["text"].get<std::string>().c_str());
+      std::fflush(stdout);
+      query = (options.epoch == 0 ? "" : "&epoch=" + std::to_string(epoch)) +
+              "&from=" + std::to_string(end);
+    }
+    if (over) return kExitOk;
+    std::this_thread::sleep_for(kLogPoll);
+  }
+}
+
+int Stop(RestClient& client, const Options& options) {
+  Json body = Json::object();
+  if (!options.reason.empty()) body["reason"] = options.reason;
+  const auto job = client.Post("/v1/jobs/" + UrlEncode(options.job) + "/stop", body);
+  if (!job.ok()) return Fail(job.status());
+  std::printf("%s: %s\n", (*job)["job"]["id"].get<std::string>().c_str(),
+              (*job)["state"].get<std::string>().c_str());
+  return kExitOk;
+}
+
+// Declares one command; the caller adds its own options.
+CLI::App* Add(CLI::App& app, Action& action, const char* name, const char* help, Command command,
+              const std::shared_ptr<Options>& options) {
+  CLI::App* added = app.add_subcommand(name, help)->group(kGroupClient);
+  added->add_option("--controller", options->endpoint.controller,
+                    "URL of the controller (default: the one in $LONGHAUL_ENDPOINT or "
+                    "runs/endpoint.json)");
+  added->add_option("--token-file", options->endpoint.token_file, "The file with its token");
+  added->callback([&action, command = std::move(command), options] {
+    action = [command, options] {
+      const auto endpoint = service::FindEndpoint(options->endpoint);
+      if (!endpoint.ok()) return Fail(endpoint.status());
+      RestClient client(*endpoint);
+      return command(client, *options);
+    };
+  });
+  return added;
+}
+
+}  // namespace
+
+void AddClientCommands(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  const char* json_help = "Print JSON instead of text";
+  CLI::App* submit = Add(app, action, "submit", "Hand a job to a controller", Submit, options);
+  submit->add_option("JOB.yaml", options->job, "The job file")->required();
+  submit->add_option("--name", options->name, "Instead of the job file's name");
+  submit->add_option("--inject", options->inject,
+                     "Faults on purpose: 'kill worker 1 at step 40; kill agent 2 at step 90'");
+  submit->add_option("--run-directory", options->run_directory, "Where its artefacts go");
+  submit->add_flag("--resume", options->resume, "Go on from the newest checkpoint there");
+  submit->add_flag("--watch", options->watch, "Follow it to its end");
+  submit->add_flag("--json", options->json, json_help);
+
+  CLI::App* status = Add(app, action, "status", "Show one job, or all", ShowStatus, options);
+  status->add_option("JOB", options->job, "Its id or name");
+  status->add_flag("--json", options->json, json_help);
+
+  Add(app, action, "jobs", "List all jobs", Jobs, options)
+      ->add_flag("--json", options->json, json_help);
+  Add(app, action, "nodes", "List all nodes", Nodes, options)
+      ->add_flag("--json", options->json, json_help);
+
+  CLI::App* events = Add(app, action, "events", "Show what happened", Events, options);
+  events->add_option("JOB", options->job, "Of this job only: its id or name");
+  events->add_flag("-f,--follow", options->follow, "And what happens from now on");
+  events->add_flag("--json", options->json, "Print a JSON object a line");
+
+  CLI::App* logs = Add(app, action, "logs", "Show what a worker printed", Logs, options);
+  logs->add_option("JOB", options->job, "Its id or name")->required();
+  logs->add_option("--rank", options->rank, "The worker's rank (default 0)");
+  logs->add_option("--epoch", options->epoch, "Default: the newest");
+  logs->add_flag("-f,--follow", options->follow, "Until the job is over");
+
+  CLI::App* stop = Add(app, action, "stop", "Stop a job", Stop, options);
+  stop->add_option("JOB", options->job, "Its id or name")->required();
+  stop->add_option("--reason", options->reason, "Shown to everybody");
+}
+
+}  // namespace longhaul::bin

@@ -1,0 +1,76 @@
+// The `longhaul` program: its command line.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/text.h"
+#include "bin/agent_command.h"
+#include "bin/client_commands.h"
+#include "bin/command.h"
+#include "bin/controller_command.h"
+#include "bin/run_command.h"
+#include "bin/simulate_command.h"
+
+namespace longhaul::bin {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  longhaul run examples/headers-gpt.yaml                 train on a local cluster, watch, report
+  longhaul run --nodes 2 --procs 2 -- python3 train.py   keep an unmodified torchrun script alive
+  longhaul controller --state-dir runs                   a controller that stays
+  longhaul submit examples/headers-gpt.yaml --watch      hand it a job and follow it
+
+Exit codes: 0 success, 1 failure, 2 wrong usage. Guide: README.md.)";
+
+// Says so when the first word is no command, with the one that was probably meant. CLI11 would say
+// only that a subcommand is missing.
+bool IsKnownCommand(const CLI::App& app, const std::string& word) {
+  std::vector<std::string_view> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  if (std::find(names.begin(), names.end(), word) != names.end()) return true;
+  const auto meant = Nearest(word, names);
+  std::fprintf(stderr, "longhaul: no command named %s%s: see longhaul --help\n",
+               Printable(word).c_str(),
+               meant.has_value() ? (" (did you mean " + std::string(*meant) + "?)").c_str() : "");
+  return false;
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("Longhaul plans, places, trains and keeps alive large-model training jobs.",
+               "longhaul");
+  app.set_version_flag("--version", "longhaul " LONGHAUL_VERSION, "Print the version and exit");
+  app.footer(kExamples);
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(34);
+
+  // What follows `run` may hold a whole other command: it is read there.
+  const bool runs = argc > 1 && std::string_view(argv[1]) == "run";
+  std::vector<std::string> run_words;
+  if (runs) run_words.assign(argv + 2, argv + argc);
+
+  Action action;
+  AddRunCommand(app, action, run_words);
+  AddClientCommands(app, action);
+  AddControllerCommand(app, action);
+  AddAgentCommand(app, action);
+  AddSimulateCommand(app, action);
+
+  if (argc > 1 && argv[1][0] != '-' && !IsKnownCommand(app, argv[1])) return kExitUsage;
+  try {
+    app.parse(runs ? 2 : argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // --help and --version are "errors" of exit code 0; everything else is wrong usage.
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+  return action ? action() : kExitUsage;
+}
+
+}  // namespace
+}  // namespace longhaul::bin
+
+int main(int argc, char** argv) { return longhaul::bin::Main(argc, argv); }

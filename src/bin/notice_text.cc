@@ -1,0 +1,81 @@
+#include "bin/notice_text.h"
+
+#include <algorithm>
+
+#include "base/time.h"
+#include "frontend/format.h"
+
+namespace longhaul::bin {
+namespace {
+
+using service::Json;
+
+std::string Text(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || found->is_null()) return "";
+  return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+double Number(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_number() ? found->get<double>() : 0.0;
+}
+
+std::string WithReason(std::string text, const std::string& reason) {
+  return reason.empty() ? text : std::move(text) + ": " + reason;
+}
+
+std::string EpochText(const Json& epoch) {
+  std::string text = Text(epoch, "epoch") + " on " + Text(epoch, "gang");
+  const auto restore = epoch.find("restore");
+  if (restore == epoch.end()) return text;
+  const std::string tier = Text(*restore, "tier");
+  return text + (tier == "tier_none"
+                     ? std::string(", fresh")
+                     : ", from " + tier.substr(5) + " at step " + Text(*restore, "step"));
+}
+
+std::string StepText(const Json& step) {
+  std::string text = Text(step, "step") + "/" + Text(step, "total_steps") + "  loss " +
+                     frontend::Decimal(Number(step, "loss"), 3);
+  if (Text(step, "has_validation_loss") == "true") {
+    text += "  validation " + frontend::Decimal(Number(step, "validation_loss"), 3);
+  }
+  return text + "  " + frontend::Compact(Number(step, "tokens_per_second")) + " tokens/s";
+}
+
+std::string NodeText(const Json& node) {
+  const std::string state = Text(node, "connected") != "true"  ? " is gone"
+                            : Text(node, "cordoned") == "true" ? " is cordoned"
+                                                               : " is ready";
+  return Text(node, "name") + state;
+}
+
+std::string Body(const std::string& kind, const Json& json) {
+  if (kind == "state") return WithReason(Text(json, "state"), Text(json, "reason"));
+  if (kind == "epoch") return EpochText(json);
+  if (kind == "step") return StepText(json);
+  if (kind == "snapshot") {
+    return "step " + Text(json, "step") + " in " + Text(json, "tier") + " after " +
+           frontend::SecondsText(Number(json, "seconds"));
+  }
+  if (kind == "fault") return WithReason(Text(json, "what"), Text(json, "action"));
+  if (kind == "message") return Text(json, "text");
+  if (kind == "node") return NodeText(json);
+  return json.dump();
+}
+
+}  // namespace
+
+std::string NoticeLine(const service::FeedEvent& event) {
+  const auto at = static_cast<int64_t>(Number(event.data, "at_ns"));
+  const auto found = event.data.find(event.kind);
+  std::string kind = event.kind;
+  kind.resize(std::max<size_t>(8, kind.size()), ' ');
+  const std::string job = Text(event.data, "job_id");
+  return frontend::Harmless(ToString(InstantFromNanoseconds(at)) + "  " + kind + "  " +
+                            (job.empty() ? "" : job + "  ") +
+                            Body(event.kind, found == event.data.end() ? event.data : *found));
+}
+
+}  // namespace longhaul::bin

@@ -1,0 +1,223 @@
+#include "bin/run_command.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "base/text.h"
+#include "frontend/run_session.h"
+#include "io/process.h"
+#include "runtime/torchrun.h"
+
+namespace longhaul::bin {
+namespace {
+
+constexpr const char* kDescription =
+    "Train on a local cluster, watch, report.\n\n"
+    "  longhaul run [options] JOB.yaml\n"
+    "  longhaul run [options] [torchrun's options] -- COMMAND ...\n"
+    "  longhaul run [options] [torchrun's options] SCRIPT.py ...";
+
+struct Words {
+  frontend::RunOptions options;
+  std::string replacement_delay = "200ms";
+  std::string job_file;
+};
+
+void AddOptions(CLI::App& app, Words& words) {
+  frontend::RunOptions& options = words.options;
+  app.add_option("job", words.job_file, "The job file (docs/job-file.md)");
+  app.add_option("--inject", options.job.inject,
+                 "Faults on purpose: 'kill worker 1 at step 40; kill agent 2 at step 90'");
+  app.add_option("--name", options.job.name, "The job's name instead of its own");
+  app.add_option("--set", options.job.set, "KEY=VALUE: instead of the job file's, may be repeated")
+      ->take_all();
+  app.add_option("--nodes", options.job.nodes, "Nodes of the job; else the planner chooses");
+  app.add_option("--procs", options.job.processes_per_node, "Workers on each of its nodes");
+  app.add_option("--run-dir", options.run_directory, "Where the run's files go (runs/NAME)");
+  app.add_flag("--resume", options.resume,
+               "Go on from the newest checkpoint in the run's directory");
+  app.add_flag("--json", options.json, "One JSON object a line instead of the view");
+  app.add_flag("--quiet", options.quiet, "Only the summary at the end");
+  app.add_option("--cluster-nodes", options.cluster_nodes, "Agents of the local cluster (2)");
+  app.add_option("--cluster-slots", options.cluster_slots, "Workers that each agent takes (2)");
+  app.add_option("--node-replacement-delay", words.replacement_delay,
+                 "From an agent's death to its replacement (200ms)");
+  app.add_option("--controller", options.controller, "Use this controller (URL), start none");
+  app.add_option("--token-file", options.token_file, "The file with its token");
+}
+
+// The words that AddOptions knows, and the rest: a job file, or torchrun's own and a command, which
+// ends the looking.
+struct Split {
+  std::vector<std::string> ours;
+  std::vector<std::string> rest;
+};
+
+Split SplitWords(const std::vector<std::string>& words, const CLI::App& known) {
+  Split split;
+  const auto is_job_file = [](const std::string& word) {
+    return word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".json");
+  };
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    // After these comes the program, and its words are its own.
+    const bool before_program =
+        (word == "-m" || word == "--module" || word == "--no-python" || word == "--no_python") &&
+        i + 1 < words.size() && !words[i + 1].starts_with("-");
+    if (word == "--" || word.ends_with(".py") || before_program) {
+      split.rest.insert(split.rest.end(), words.begin() + static_cast<ptrdiff_t>(i), words.end());
+      break;
+    }
+    const CLI::Option* option =
+        word.starts_with("-") ? known.get_option_no_throw(word.substr(0, word.find('='))) : nullptr;
+    if (option == nullptr) {
+      (is_job_file(word) ? split.ours : split.rest).push_back(word);
+      continue;
+    }
+    split.ours.push_back(word);
+    const bool takes_value = option->get_items_expected_max() > 0;
+    if (takes_value && word.find('=') == std::string::npos && i + 1 < words.size()) {
+      split.ours.push_back(words[++i]);
+    }
+  }
+  return split;
+}
+
+std::string CommandLine(const std::vector<std::string>& words) {
+  std::string line = "longhaul run";
+  for (const std::string& word : words) {
+    const bool plain =
+        !word.empty() && word.find_first_of(" \t\n'\"\\$`;&|<>()*?[]#~!") == std::string::npos;
+    if (plain) {
+      line += " " + word;
+      continue;
+    }
+    line += " '";
+    for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    line += "'";
+  }
+  return line;
+}
+
+int Wrong(const std::string& message) {
+  std::fprintf(stderr, "longhaul: %s\n", message.c_str());
+  return kExitUsage;
+}
+
+// The NVIDIA GPUs of this machine, by their device files.
+uint32_t CountGpus() {
+  uint32_t gpus = 0;
+  while (access(("/dev/nvidia" + std::to_string(gpus)).c_str(), F_OK) == 0) ++gpus;
+  return gpus;
+}
+
+Result<uint32_t> ProcessesOn(const runtime::TorchrunArguments& arguments) {
+  const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
+  switch (arguments.processes) {
+    case runtime::ProcessCount::kNumber:
+      return arguments.processes_per_node;
+    case runtime::ProcessCount::kCpus:
+      return cores;
+    case runtime::ProcessCount::kAuto:
+      return CountGpus() > 0 ? CountGpus() : cores;
+    case runtime::ProcessCount::kGpus:
+      break;
+  }
+  if (CountGpus() > 0) return CountGpus();
+  return InvalidArgument("--nproc-per-node gpu: no GPU on this machine (no /dev/nvidia0)");
+}
+
+// Whether torchrun would show something of this worker: a stream that is redirected to a file is
+// shown only when it is tee'd as well. Both streams share a log here, so one of them is enough.
+bool ReachesTheConsole(const runtime::TorchrunArguments& arguments, uint32_t local_rank) {
+  const auto streams = [local_rank](const runtime::StreamChoice& choice) {
+    const auto named = choice.by_local_rank.find(local_rank);
+    return named == choice.by_local_rank.end() ? choice.all : named->second;
+  };
+  constexpr int kBoth = runtime::StreamChoice::kStdout | runtime::StreamChoice::kStderr;
+  return (streams(arguments.redirects) & ~streams(arguments.tee)) != kBoth;
+}
+
+// What torchrun's own options say, put into the job.
+Status TakeTorchrun(std::vector<std::string> rest, frontend::RunOptions& options) {
+  frontend::JobRequest& job = options.job;
+  // --nodes and --procs have been taken out of the way of the look for a job file.
+  if (job.processes_per_node.has_value()) {
+    rest.insert(rest.begin(), {"--procs", std::to_string(*job.processes_per_node)});
+  }
+  if (job.nodes.has_value()) rest.insert(rest.begin(), {"--nodes", std::to_string(*job.nodes)});
+  ASSIGN_OR_RETURN(const runtime::TorchrunArguments arguments,
+                   runtime::ParseTorchrunArguments(rest, io::CurrentEnvironment()));
+  for (const std::string& warning : arguments.warnings) {
+    std::fprintf(stderr, "longhaul: warning: %s\n", warning.c_str());
+  }
+  if (!arguments.log_directory.empty()) {
+    std::fprintf(stderr,
+                 "longhaul: warning: --log-dir is ignored: workers' output lies in logs/ of the "
+                 "run's directory (--run-dir)\n");
+  }
+  job.command = arguments.argv;
+  job.nodes = arguments.nodes;
+  ASSIGN_OR_RETURN(job.processes_per_node, ProcessesOn(arguments));
+  job.max_restarts = arguments.max_restarts;
+  const runtime::TorchrunArguments defaults;
+  if (arguments.run_id != defaults.run_id) {
+    job.environment["TORCHELASTIC_RUN_ID"] = arguments.run_id;
+  }
+  if (arguments.role != defaults.role) job.environment["ROLE_NAME"] = arguments.role;
+  for (uint32_t rank = 0; rank < *job.processes_per_node; ++rank) {
+    if (!ReachesTheConsole(arguments, rank)) options.silent_local_ranks.push_back(rank);
+  }
+  return Status();
+}
+
+int RunWords(const std::vector<std::string>& arguments) {
+  CLI::App app(kDescription, "longhaul run");
+  Words words;
+  AddOptions(app, words);
+  Split split = SplitWords(arguments, app);
+  std::reverse(split.ours.begin(), split.ours.end());  // as CLI11 wants it
+  try {
+    app.parse(split.ours);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+  frontend::RunOptions& options = words.options;
+  const Result<Duration> delay = ParseDuration(words.replacement_delay);
+  if (!delay.ok()) return Wrong("--node-replacement-delay: " + delay.status().message());
+  options.replacement_delay = *delay;
+  options.command_line = CommandLine(arguments);
+  options.job.file = words.job_file;
+  if (words.job_file.empty() && split.rest.size() == 1 && !split.rest[0].starts_with("-") &&
+      !split.rest[0].ends_with(".py")) {
+    options.job.file = std::exchange(split.rest, {})[0];  // a job file of another name
+  }
+  if (!options.job.file.empty() && !split.rest.empty()) {
+    return Wrong("unknown word " + Printable(split.rest[0]) + " beside the job file " +
+                 options.job.file + " (longhaul run --help)");
+  }
+  if (options.job.file.empty() && split.rest.empty()) {
+    return Wrong("nothing to run: name a job file, or a command after -- (longhaul run --help)");
+  }
+  if (options.job.file.empty()) {
+    const Status taken = TakeTorchrun(split.rest, options);
+    if (!taken.ok()) return Wrong(taken.message());
+  }
+  return frontend::Run(options);
+}
+
+}  // namespace
+
+void AddRunCommand(CLI::App& app, Action& action, const std::vector<std::string>& words) {
+  CLI::App* run =
+      app.add_subcommand("run", "Train on a local cluster, watch, report")->group(kGroupRun);
+  run->callback([&action, words] { action = [words] { return RunWords(words); }; });
+}
+
+}  // namespace longhaul::bin

@@ -1,0 +1,236 @@
+#include "bin/simulate_command.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/text.h"
+#include "io/clock.h"
+#include "runtime/simulation/simulation.h"
+#include "spec/fault_plan.h"
+#include "wire/json.h"
+
+namespace longhaul::bin {
+namespace {
+
+using runtime::simulation::SimulationOptions;
+using runtime::simulation::SimulationResult;
+
+struct SimulateFlags {
+  uint32_t nodes = 2048;
+  uint32_t spares = 0;
+  uint32_t processes = 1;
+  double days = 54;
+  uint64_t seeds = 1;
+  uint64_t seed = 1;
+  double fault_factor = 1;
+  uint64_t steps = 0;
+  std::string inject;
+  std::string log;
+  bool twice = false;
+  bool json = false;
+};
+
+// The runtime's form of a planned fault.
+wire::PlannedFault ToWire(const spec::PlannedFault& fault) {
+  wire::PlannedFault planned;
+  switch (fault.kind) {
+    case spec::FaultKind::kKillWorker:
+      planned.set_kind(wire::PlannedFault::KILL_WORKER);
+      break;
+    case spec::FaultKind::kKillAgent:
+      planned.set_kind(wire::PlannedFault::KILL_AGENT);
+      break;
+    case spec::FaultKind::kKillController:
+      planned.set_kind(wire::PlannedFault::KILL_CONTROLLER);
+      break;
+    case spec::FaultKind::kStopWorker:
+      planned.set_kind(wire::PlannedFault::STOP_WORKER);
+      break;
+  }
+  planned.set_target(fault.target);
+  planned.set_step(fault.step);
+  planned.set_duration_ns(fault.duration.count());
+  return planned;
+}
+
+Result<SimulationOptions> OptionsOf(const SimulateFlags& flags) {
+  SimulationOptions options;
+  options.nodes = flags.nodes;
+  options.spares = flags.spares;
+  options.processes_per_node = flags.processes;
+  options.length = DurationFromSeconds(flags.days * 86'400);
+  options.fault_factor = flags.fault_factor;
+  options.total_steps = flags.steps;
+  if (!flags.inject.empty()) {
+    ASSIGN_OR_RETURN(const auto plan, spec::ParseFaultPlan(flags.inject));
+    for (const spec::PlannedFault& fault : plan) options.planned.push_back(ToWire(fault));
+  }
+  return options;
+}
+
+nlohmann::ordered_json ToJson(uint64_t seed, const SimulationResult& result, double wall_s) {
+  nlohmann::ordered_json json;
+  json["simulated"] = true;
+  json["seed"] = seed;
+  json["invariants_hold"] = result.violations.empty();
+  json["violations"] = result.violations;
+  json["events"] = result.events;
+  json["epochs"] = result.epochs;
+  json["faults"] = result.faults;
+  json["controller_replays"] = result.replays;
+  json["steps_taken"] = result.steps_taken;
+  json["log_hash"] = result.log_hash;
+  json["state_hash"] = result.state_hash;
+  json["wall_seconds"] = wall_s;
+  json["job"] = wire::ToJson(result.status);
+  json["job"].erase("faults");
+  return json;
+}
+
+void PrintRow(uint64_t seed, const SimulationResult& result, double wall_s, bool same) {
+  uint64_t faults = 0;
+  for (const auto& [name, count] : result.faults) faults += count;
+  std::printf("%6llu  %10s  %7llu  %7llu  %9s  %8.3f %%  %016llx  %7.1f s  %s\n",
+              static_cast<unsigned long long>(seed),
+              WithThousands(static_cast<int64_t>(result.events)).c_str(),
+              static_cast<unsigned long long>(faults),
+              static_cast<unsigned long long>(result.epochs),
+              WithThousands(static_cast<int64_t>(result.status.highest_step())).c_str(),
+              result.status.ledger().goodput() * 100,
+              static_cast<unsigned long long>(result.log_hash), wall_s,
+              !result.violations.empty() ? "VIOLATED"
+              : same                     ? "all hold"
+                                         : "LOGS DIFFER");
+  std::fflush(stdout);
+}
+
+// One seed; a violation is told with the command that shows it again.
+bool RunSeed(SimulationOptions options, const SimulateFlags& flags, uint64_t seed,
+             SimulationResult* total) {
+  options.seed = seed;
+  std::ofstream log;
+  if (!flags.log.empty()) {
+    log.open(flags.log, seed == flags.seed ? std::ios::trunc : std::ios::app);
+    options.on_event = [&log](const wire::Event& event, Instant now) {
+      nlohmann::ordered_json line = wire::ToJson(event);
+      line["now_ns"] = ToNanoseconds(now);
+      log << line.dump() << "\n";
+    };
+  }
+  const bool live = isatty(STDERR_FILENO) == 1 && !flags.json;
+  if (live) {
+    options.on_progress = [seed, &options](Duration passed) {
+      std::fprintf(stderr, "\rseed %llu: %s of %s simulated   ",
+                   static_cast<unsigned long long>(seed), ToString(passed).c_str(),
+                   ToString(options.length).c_str());
+    };
+  }
+  const Instant begin = io::MonotonicNow();
+  const SimulationResult result = Simulate(options);
+  const double wall_s = ToSeconds(io::MonotonicNow() - begin);
+  bool same = true;
+  if (flags.twice) {
+    options.on_event = nullptr;
+    const SimulationResult again = Simulate(options);
+    same = again.log_hash == result.log_hash && again.state_hash == result.state_hash;
+  }
+  if (live) std::fprintf(stderr, "\r%60s\r", "");
+  if (flags.json) {
+    nlohmann::ordered_json json = ToJson(seed, result, wall_s);
+    if (flags.twice) json["second_run_identical"] = same;
+    std::printf("%s\n", json.dump().c_str());
+  } else {
+    PrintRow(seed, result, wall_s, same);
+  }
+  for (const std::string& violation : result.violations) {
+    std::fprintf(
+        stderr,
+        "longhaul: invariant violated: %s\n  again: longhaul simulate --nodes %u --days %g "
+        "--seed %llu --fault-factor %g --procs %u\n",
+        violation.c_str(), flags.nodes, flags.days, static_cast<unsigned long long>(seed),
+        flags.fault_factor, flags.processes);
+  }
+  for (const auto& [name, count] : result.faults) total->faults[name] += count;
+  return result.violations.empty() && same;
+}
+
+int RunSimulate(const SimulateFlags& flags) {
+  Result<SimulationOptions> options = OptionsOf(flags);
+  if (!options.ok()) {
+    Fail(options.status().WithContext("--inject"));
+    return kExitUsage;
+  }
+  const uint32_t spares = flags.spares > 0 ? flags.spares : std::max(1u, flags.nodes / 40);
+  if (spares >= flags.nodes) {
+    Fail(InvalidArgument("--spares " + std::to_string(spares) + " leaves no node of --nodes " +
+                         std::to_string(flags.nodes) + " for the job"));
+    return kExitUsage;
+  }
+  if (!flags.log.empty() && !std::ofstream(flags.log, std::ios::app)) {
+    return Fail(PermissionDenied("cannot write the log " + flags.log));
+  }
+  if (!flags.json) {
+    std::printf("Simulated: %u nodes (%u spare), %g days, fault rates of Llama 3's training x %g\n",
+                flags.nodes, spares, flags.days, flags.fault_factor);
+    std::printf("%6s  %10s  %7s  %7s  %9s  %10s  %-16s  %9s  %s\n", "seed", "events", "faults",
+                "epochs", "steps", "goodput", "log hash", "took", "invariants");
+  }
+  bool good = true;
+  SimulationResult total;
+  for (uint64_t seed = flags.seed; seed < flags.seed + flags.seeds; ++seed) {
+    good = RunSeed(*options, flags, seed, &total) && good;
+  }
+  if (!flags.json) {
+    std::printf("faults:");
+    for (const auto& [name, count] : total.faults) {
+      std::printf(" %s %llu,", name.c_str(), static_cast<unsigned long long>(count));
+    }
+    std::printf("\b.\n%s\n", good ? "All invariants hold." : "Some invariant was violated.");
+  }
+  return good ? kExitOk : kExitFailure;
+}
+
+}  // namespace
+
+void AddSimulateCommand(CLI::App& app, Action& action) {
+  auto flags = std::make_shared<SimulateFlags>();
+  CLI::App* command = app.add_subcommand(
+      "simulate", "Run the controller and agents in virtual time under random, composed faults");
+  command->group(kGroupTools);
+  command->add_option("--nodes", flags->nodes, "Nodes, spares included")
+      ->check(CLI::Range(2u, 100'000u))
+      ->capture_default_str();
+  command->add_option("--spares", flags->spares, "Nodes outside the gang (default: one in forty)");
+  command->add_option("--procs", flags->processes, "Processes a node; one stands for its cards")
+      ->check(CLI::Range(1u, 64u))
+      ->capture_default_str();
+  command->add_option("--days", flags->days, "Simulated days")
+      ->check(CLI::Range(0.02, 3650.0))
+      ->capture_default_str();
+  command->add_option("--seeds", flags->seeds, "How many seeds, from --seed on")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000}))
+      ->capture_default_str();
+  command->add_option("--seed", flags->seed, "The first seed")->capture_default_str();
+  command->add_option("--fault-factor", flags->fault_factor, "Times the fault rates; 0: none")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  command->add_option("--steps", flags->steps, "End the job after so many steps (default: never)");
+  command->add_option("--inject", flags->inject, "Faults on purpose, as in `longhaul run`");
+  command->add_option("--log", flags->log, "Write every logged event to this file, JSON a line");
+  command->add_flag("--twice", flags->twice, "Run each seed twice and compare the logs");
+  command->add_flag("--json", flags->json, "One JSON object a seed");
+  command->footer(
+      "Examples:\n"
+      "  longhaul simulate --nodes 2048 --days 54 --seeds 20\n"
+      "  longhaul simulate --nodes 64 --days 1 --seed 7 --fault-factor 100 --twice\n"
+      "  longhaul simulate --nodes 8 --days 0.1 --fault-factor 0 --steps 300 \\\n"
+      "      --inject 'kill worker 1 at step 40; kill agent 2 at step 90'");
+  command->callback([flags, &action] { action = [flags] { return RunSimulate(*flags); }; });
+}
+
+}  // namespace longhaul::bin

@@ -1,0 +1,269 @@
+#include "checkpoint/arena.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "checkpoint/copy.h"
+#include "checkpoint/internal/slot.h"
+
+namespace longhaul::checkpoint {
+namespace {
+
+using internal::ChunkEntry;
+using internal::Inspect;
+using internal::SealedSlot;
+using internal::SlotHeader;
+using internal::SlotLayout;
+using internal::SlotState;
+
+constexpr uint64_t kPage = 4096;
+
+SealedSnapshot Describe(const SealedSlot& sealed, size_t slot) {
+  return {sealed.header.step, sealed.header.epoch, sealed.plan.total_bytes(), slot};
+}
+
+// Where a snapshot is to be written. `steps`: what each slot has sealed, if anything.
+size_t ChooseSlot(const std::vector<std::optional<uint64_t>>& steps, uint64_t step) {
+  size_t chosen = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (!steps[i]) return i;
+    if (*steps[i] < *steps[chosen]) chosen = i;
+  }
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (*steps[i] >= step) return i;
+  }
+  return chosen;
+}
+
+// Empties a slot that is sealed for `step` or above.
+void EmptyFrom(std::span<std::byte> slot, uint64_t step) {
+  const Result<SealedSlot> sealed = Inspect(slot);
+  if (sealed.ok() && sealed->header.step >= step) internal::StoreHeader(slot, SlotHeader{});
+}
+
+std::string ChunkName(const SealedSlot& sealed, const ChunkEntry& entry) {
+  return "step " + std::to_string(sealed.header.step) + ", tensor " +
+         Printable(sealed.plan.tensors()[entry.tensor].name) + ", chunk " +
+         std::to_string(entry.chunk) + ": the hash differs";
+}
+
+// Calls `use(slot index, slot bytes, sealed)` for each slot sealed for `step`, the highest epoch
+// first, until one succeeds; then the last failure counts.
+template <typename Use>
+auto WithSealed(std::span<const std::byte> arena, uint64_t step, Use use)
+    -> decltype(use(size_t{}, arena, std::declval<SealedSlot&>())) {
+  const auto slots = internal::SlotsOf(arena);
+  std::vector<std::pair<size_t, SealedSlot>> found;
+  Status status = NotFound("no sealed snapshot of step " + std::to_string(step));
+  for (size_t i = 0; i < slots.size(); ++i) {
+    Result<SealedSlot> sealed = Inspect(slots[i]);
+    if (sealed.ok() && sealed->header.step == step) {
+      found.emplace_back(i, std::move(sealed).value());
+    } else if (!sealed.ok() && sealed.status().code() == Code::kDataLoss) {
+      status = NotFound(status.message() + "; slot " + std::to_string(i) + ": " +
+                        sealed.status().message());
+    }
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return a.second.header.epoch > b.second.header.epoch;
+  });
+  for (auto& [index, sealed] : found) {
+    auto result = use(index, slots[index], sealed);
+    if (result.ok()) return result;
+    if constexpr (std::is_same_v<decltype(result), Status>) {
+      status = result;
+    } else {
+      status = result.status();
+    }
+  }
+  return status;
+}
+
+// Copies all chunks out of a slot, hashing the copies. kAborted when the slot was taken meanwhile.
+Status CopyChunks(std::span<const std::byte> slot, const SealedSlot& sealed,
+                  std::span<const std::span<std::byte>> tensors) {
+  const auto data = slot.subspan(sealed.layout.data_at);
+  for (const ChunkEntry& entry : sealed.chunks) {
+    std::byte* to = tensors[entry.tensor].data() + uint64_t{entry.chunk} * kChunkBytes;
+    if (CopyChunkIn(to, data.subspan(entry.offset, entry.bytes)) == entry.hash) continue;
+    const Result<SealedSlot> now = Inspect(slot);
+    if (!now.ok() || now->header.hash != sealed.header.hash) {
+      return Aborted("the snapshot of step " + std::to_string(sealed.header.step) +
+                     " was overwritten while it was read");
+    }
+    return DataLoss(ChunkName(sealed, entry));
+  }
+  return {};
+}
+
+}  // namespace
+
+uint64_t ArenaBytesFor(const StatePlan& plan) {
+  const uint64_t slot = (internal::LayoutOf(plan).total_bytes() + kPage - 1) / kPage * kPage;
+  return kArenaSlots * std::max<uint64_t>(slot, internal::kPlanAt + kPage);
+}
+
+struct ArenaWriter::Open {
+  std::span<std::byte> slot;
+  uint64_t step = 0;
+  uint64_t epoch = 0;
+  StatePlan plan;
+  SlotLayout layout;
+  std::vector<ChunkEntry> chunks;
+  std::vector<bool> written;  // by tensor
+};
+
+ArenaWriter::ArenaWriter(std::span<std::byte> arena) : arena_(arena) {
+  CHECK(reinterpret_cast<uintptr_t>(arena.data()) % 64 == 0);
+}
+
+ArenaWriter::~ArenaWriter() = default;
+
+Status ArenaWriter::Begin(uint64_t step, uint64_t epoch, const StatePlan& plan) {
+  const auto slots = internal::SlotsOf(arena_);
+  SlotLayout layout = internal::LayoutOf(plan);
+  if (slots.empty() || layout.total_bytes() > slots[0].size()) {
+    return ResourceExhausted("a snapshot of " + std::to_string(plan.total_bytes()) +
+                             " bytes doesn't fit the arena of " + std::to_string(arena_.size()));
+  }
+  std::vector<std::optional<uint64_t>> steps;
+  for (const auto slot : slots) {
+    const Result<SealedSlot> sealed = Inspect(slot);
+    steps.push_back(sealed.ok() ? std::optional(sealed->header.step) : std::nullopt);
+  }
+  const auto slot = slots[ChooseSlot(steps, step)];
+
+  SlotHeader header;
+  header.state = SlotState::kWriting;
+  header.step = step;
+  header.epoch = epoch;
+  internal::StoreHeader(slot, header);
+  open_.reset(new Open{slot, step, epoch, plan, std::move(layout), {}, {}});
+  open_->chunks = internal::ChunksOf(plan, open_->layout);
+  open_->written.resize(plan.size());
+  return {};
+}
+
+void ArenaWriter::Write(size_t tensor, std::span<const std::byte> data) {
+  CHECK(open_ != nullptr) << "Write without Begin";
+  CHECK(tensor < open_->plan.size() && data.size() == open_->plan.bytes(tensor));
+  const SlotLayout& layout = open_->layout;
+  std::byte* to = open_->slot.data() + layout.data_at + layout.tensors[tensor];
+  uint64_t chunk = layout.first_chunks[tensor];
+  for (size_t at = 0; at < data.size(); at += kChunkBytes, ++chunk) {
+    const size_t bytes = std::min(kChunkBytes, data.size() - at);
+    open_->chunks[chunk].hash = CopyChunkOut(to + at, data.subspan(at, bytes));
+  }
+  open_->written[tensor] = true;
+}
+
+void ArenaWriter::Seal() {
+  CHECK(open_ != nullptr) << "Seal without Begin";
+  for (size_t i = 0; i < open_->written.size(); ++i) CHECK(open_->written[i]) << "tensor " << i;
+  const SlotLayout& layout = open_->layout;
+  const std::string encoded = open_->plan.Encode();
+  std::memcpy(open_->slot.data() + internal::kPlanAt, encoded.data(), encoded.size());
+  const size_t table_bytes = open_->chunks.size() * sizeof(ChunkEntry);
+  if (table_bytes != 0) {
+    std::memcpy(open_->slot.data() + layout.table_at, open_->chunks.data(), table_bytes);
+  }
+
+  SlotHeader header;
+  header.state = SlotState::kSealed;
+  header.step = open_->step;
+  header.epoch = open_->epoch;
+  header.plan_at = internal::kPlanAt;
+  header.plan_bytes = encoded.size();
+  header.plan_hash = Hash64(encoded);
+  header.table_at = layout.table_at;
+  header.chunks = layout.chunks;
+  header.root = Hash64(open_->chunks.data(), table_bytes);
+  header.data_at = layout.data_at;
+  header.data_bytes = layout.data_bytes;
+  internal::StoreHeader(open_->slot, header);
+  // What else is sealed for this step or above is of a gang that was rolled back.
+  for (const auto slot : internal::SlotsOf(arena_)) {
+    if (slot.data() != open_->slot.data()) EmptyFrom(slot, open_->step);
+  }
+  open_.reset();
+}
+
+void ArenaWriter::DropAbove(uint64_t step) {
+  if (step == ~uint64_t{0}) return;
+  for (const auto slot : internal::SlotsOf(arena_)) EmptyFrom(slot, step + 1);
+}
+
+std::vector<SealedSnapshot> ArenaReader::ListSealed() const {
+  std::vector<SealedSnapshot> found;
+  const auto slots = internal::SlotsOf(arena_);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Result<SealedSlot> sealed = Inspect(slots[i]);
+    if (sealed.ok()) found.push_back(Describe(*sealed, i));
+  }
+  std::sort(found.begin(), found.end(), [](const SealedSnapshot& a, const SealedSnapshot& b) {
+    return std::pair(a.step, a.epoch) > std::pair(b.step, b.epoch);
+  });
+  return found;
+}
+
+Result<ArenaReader::View> ArenaReader::Open(uint64_t step) const {
+  return WithSealed(
+      arena_, step,
+      [](size_t index, std::span<const std::byte> slot, SealedSlot& sealed) -> Result<View> {
+        const auto data = slot.subspan(sealed.layout.data_at);
+        for (const ChunkEntry& entry : sealed.chunks) {
+          if (HashChunk(data.subspan(entry.offset, entry.bytes)) != entry.hash) {
+            return DataLoss(ChunkName(sealed, entry));
+          }
+        }
+        View view{Describe(sealed, index), sealed.plan, {}};
+        for (size_t i = 0; i < sealed.plan.size(); ++i) {
+          view.tensors.push_back(data.subspan(sealed.layout.tensors[i], sealed.plan.bytes(i)));
+        }
+        return view;
+      });
+}
+
+Result<StatePlan> ArenaReader::Plan(uint64_t step) const {
+  return WithSealed(arena_, step,
+                    [](size_t, std::span<const std::byte>,
+                       SealedSlot& sealed) -> Result<StatePlan> { return std::move(sealed.plan); });
+}
+
+Result<LoadedState> ArenaReader::Copy(uint64_t step) const {
+  return WithSealed(
+      arena_, step,
+      [](size_t, std::span<const std::byte> slot, SealedSlot& sealed) -> Result<LoadedState> {
+        std::vector<std::byte> storage(sealed.layout.data_bytes);
+        std::vector<std::span<std::byte>> tensors;
+        for (size_t i = 0; i < sealed.plan.size(); ++i) {
+          tensors.push_back(
+              std::span(storage).subspan(sealed.layout.tensors[i], sealed.plan.bytes(i)));
+        }
+        RETURN_IF_ERROR(CopyChunks(slot, sealed, tensors));
+        return LoadedState(std::move(sealed.plan), std::move(storage),
+                           std::move(sealed.layout.tensors));
+      });
+}
+
+Status ArenaReader::CopyInto(uint64_t step, const StatePlan& plan,
+                             std::span<const std::span<std::byte>> tensors) const {
+  CHECK(tensors.size() == plan.size());
+  return WithSealed(
+      arena_, step, [&](size_t, std::span<const std::byte> slot, SealedSlot& sealed) -> Status {
+        if (const auto difference = plan.FirstDifference(sealed.plan)) {
+          return FailedPrecondition("the snapshot is of another state: " + *difference);
+        }
+        for (size_t i = 0; i < tensors.size(); ++i) CHECK(tensors[i].size() == plan.bytes(i));
+        return CopyChunks(slot, sealed, tensors);
+      });
+}
+
+}  // namespace longhaul::checkpoint

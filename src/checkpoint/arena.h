@@ -1,0 +1,107 @@
+// The arena: snapshots of one rank in shared memory that outlives the rank.
+//
+// Two slots. A slot is EMPTY, WRITING or SEALED; a seal is atomic for every reader, whatever moment
+// the writer dies at, and a slot is believed only if a header copy, the plan, the table and the
+// hash of every chunk agree. The writer never touches the slot it would be restored from.
+// docs/arena.md gives the layout to the byte and the order of the stores. Leaves out: detection of
+// NaN, peers' copies, copy-on-write.
+//
+// Threads: one writer an arena. A reader may look at any time, from any process; it treats the
+// bytes as hostile and never trusts what it has not checked.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "checkpoint/state.h"
+
+namespace longhaul::checkpoint {
+
+constexpr size_t kArenaSlots = 2;
+
+// How large an arena must be to hold snapshots of such a state.
+uint64_t ArenaBytesFor(const StatePlan& plan);
+
+struct SealedSnapshot {
+  uint64_t step = 0;
+  uint64_t epoch = 0;  // that sealed it
+  uint64_t bytes = 0;  // of the tensors
+  size_t slot = 0;
+
+  friend bool operator==(const SealedSnapshot&, const SealedSnapshot&) = default;
+};
+
+class ArenaWriter {
+ public:
+  // Requires memory aligned to 64 bytes (a mapping is) that outlives the writer. Whatever sealed
+  // slots it holds stay.
+  explicit ArenaWriter(std::span<std::byte> arena);
+  ~ArenaWriter();  // what is not sealed stays unsealed
+  ArenaWriter(const ArenaWriter&) = delete;
+  ArenaWriter& operator=(const ArenaWriter&) = delete;
+
+  // Opens a slot for the state after `step`: an unsealed one, else one whose step is `step` or
+  // above (left by an epoch that was rolled back), else the oldest. kResourceExhausted when the
+  // plan doesn't fit; no slot has been touched then.
+  Status Begin(uint64_t step, uint64_t epoch, const StatePlan& plan);
+
+  // Copies a whole tensor, hashed on the way. Requires a Begin, and data of the plan's size.
+  void Write(size_t tensor, std::span<const std::byte> data);
+
+  // Makes the snapshot the newest; what was sealed for its step or above is emptied then. Requires
+  // that every tensor was written since Begin.
+  void Seal();
+
+  // Empties slots sealed for steps above `step`: a gang that was rolled back there must never mix
+  // them with its own. Called before the first step after a restore.
+  void DropAbove(uint64_t step);
+
+ private:
+  struct Open;  // the snapshot between Begin and Seal
+
+  std::span<std::byte> arena_;
+  std::unique_ptr<Open> open_;
+};
+
+class ArenaReader {
+ public:
+  // Any bytes at all; they stay valid while the reader is used.
+  explicit ArenaReader(std::span<const std::byte> arena) : arena_(arena) {}
+
+  // Snapshots whose header, plan and table verify, newest step first. The data's hashes aren't
+  // checked yet: that is Open's work.
+  std::vector<SealedSnapshot> ListSealed() const;
+
+  // A verified snapshot in place. The spans point into the arena: they mean something only until
+  // the writer takes the slot again.
+  struct View {
+    SealedSnapshot snapshot;
+    StatePlan plan;
+    std::vector<std::span<const std::byte>> tensors;
+  };
+  // kNotFound when no slot is sealed for `step`, kDataLoss naming the tensor and chunk when its
+  // bytes don't match.
+  Result<View> Open(uint64_t step) const;
+
+  // The plan of a sealed step, its data unread. As Open otherwise.
+  Result<StatePlan> Plan(uint64_t step) const;
+
+  // Copies the snapshot into memory that the caller owns: what is verified is the copy, so a writer
+  // that takes the slot meanwhile is noticed (kAborted). For persisting behind the worker's back.
+  Result<LoadedState> Copy(uint64_t step) const;
+
+  // The same into given memory. kFailedPrecondition, naming the first difference, when the snapshot
+  // isn't of `plan`; nothing has been written then. After kDataLoss or kAborted the memory holds
+  // anything. Requires spans of the plan's sizes.
+  Status CopyInto(uint64_t step, const StatePlan& plan,
+                  std::span<const std::span<std::byte>> tensors) const;
+
+ private:
+  std::span<const std::byte> arena_;
+};
+
+}  // namespace longhaul::checkpoint

@@ -1,0 +1,67 @@
+// A run's checkpoints on disk: one directory a step and epoch, committed by one rename.
+//
+//   checkpoints/step-000000040.e3/rank-00000-of-00004.safetensors   written and synced by an agent
+//   checkpoints/step-000000040.e3/MANIFEST                          the commit point
+//
+// A checkpoint is there exactly when its manifest verifies and its files exist with the right
+// sizes; everything else is garbage. The epoch is in the name, so a fenced writer can't touch a
+// newer one's files. The order of syncs is in docs/checkpoint-format.md and is tested against every
+// legal crash.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/state.h"
+#include "io/file.h"
+
+namespace longhaul::checkpoint {
+
+class CheckpointDirectory {
+ public:
+  // `path` is made when first written to. Requires that `files` outlives this.
+  CheckpointDirectory(io::FileSystem& files, std::string path);
+
+  // "step-000000040.e3"
+  static std::string NameOf(uint64_t step, uint64_t epoch);
+
+  // Writes one rank's tensors, durable when it returns. On failure (a full disk) its temporary file
+  // is gone and every older checkpoint is as it was. When this checkpoint is already committed,
+  // returns what the manifest says and writes nothing. Requires spans of the plan's sizes and
+  // rank < world.
+  Result<PieceFile> WritePiece(uint64_t step, uint64_t epoch, uint32_t rank, uint32_t world,
+                               const StatePlan& plan,
+                               std::span<const std::span<const std::byte>> tensors);
+
+  // Makes the pieces a checkpoint: after success it survives any crash. Refuses when a file is
+  // absent or has another size. Committing the same again is fine.
+  Status Commit(const Manifest& manifest);
+
+  // The committed ones, newest step first, of a step the highest epoch first. An absent directory
+  // holds none.
+  Result<std::vector<Manifest>> List();
+
+  // One rank's tensors, every byte verified against the manifest and the tensors' own hashes.
+  // kNotFound when that isn't committed, kDataLoss naming file and reason when it is damaged.
+  Result<LoadedState> ReadPiece(uint64_t step, uint64_t epoch, uint32_t rank);
+
+  // Removes committed checkpoints but the newest `keep` and those of `protected_steps`; the newest
+  // is never removed. Also removes uncommitted directories of steps below the newest committed
+  // whose epoch isn't `current_epoch`.
+  Status Prune(size_t keep, std::span<const uint64_t> protected_steps, uint64_t current_epoch);
+
+ private:
+  std::string PathOf(uint64_t step, uint64_t epoch) const;
+  Result<Manifest> ReadManifest(const std::string& directory);
+  Status RemoveTree(const std::string& directory);
+
+  io::FileSystem& files_;
+  std::string path_;
+};
+
+}  // namespace longhaul::checkpoint

@@ -1,0 +1,138 @@
+#include "checkpoint/internal/slot.h"
+
+#include <cstring>
+#include <utility>
+
+#include "base/hash.h"
+#include "checkpoint/copy.h"
+
+namespace longhaul::checkpoint::internal {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kTensorAlignment = 64;  // a cache line: streaming stores want whole ones
+
+constexpr uint64_t Align(uint64_t value, uint64_t alignment) {
+  return (value + alignment - 1) / alignment * alignment;
+}
+
+uint64_t HeaderHash(const SlotHeader& header) {
+  return Hash64(&header, offsetof(SlotHeader, hash));
+}
+
+// One copy of the header if it is whole; whatever it says has been checked by nothing but its hash.
+std::optional<SlotHeader> LoadHeader(std::span<const std::byte> slot, size_t at) {
+  SlotHeader header;
+  std::memcpy(&header, slot.data() + at, sizeof(header));
+  const bool whole = std::memcmp(header.magic, kSlotMagic, sizeof(kSlotMagic)) == 0 &&
+                     header.version == kSlotVersion && header.hash == HeaderHash(header);
+  return whole ? std::optional(header) : std::nullopt;
+}
+
+Result<SealedSlot> InspectBehind(std::span<const std::byte> slot, const SlotHeader& header) {
+  if (header.plan_at != kPlanAt || header.plan_bytes > slot.size() - kPlanAt) {
+    return DataLoss("the plan lies outside of the slot");
+  }
+  std::string encoded(header.plan_bytes, '\0');
+  std::memcpy(encoded.data(), slot.data() + kPlanAt, encoded.size());
+  if (Hash64(encoded) != header.plan_hash) return DataLoss("the plan's hash differs");
+  Result<StatePlan> plan = StatePlan::Decode(encoded);
+  if (!plan.ok()) return DataLoss("bad plan: " + plan.status().message());
+
+  SealedSlot sealed{header, std::move(plan).value(), {}, {}};
+  sealed.layout = LayoutOf(sealed.plan);
+  const SlotLayout& layout = sealed.layout;
+  if (layout.plan_bytes != header.plan_bytes || layout.table_at != header.table_at ||
+      layout.chunks != header.chunks || layout.data_at != header.data_at ||
+      layout.data_bytes != header.data_bytes || layout.total_bytes() > slot.size()) {
+    return DataLoss("the header's offsets don't follow from its plan");
+  }
+
+  const std::vector<ChunkEntry> expected = ChunksOf(sealed.plan, layout);
+  sealed.chunks.resize(expected.size());
+  const size_t table_bytes = expected.size() * sizeof(ChunkEntry);
+  if (table_bytes != 0) {
+    std::memcpy(sealed.chunks.data(), slot.data() + layout.table_at, table_bytes);
+  }
+  if (Hash64(sealed.chunks.data(), table_bytes) != header.root) {
+    return DataLoss("the chunk table's hash differs");
+  }
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ChunkEntry entry = sealed.chunks[i];
+    entry.hash = 0;
+    if (entry != expected[i]) return DataLoss("the chunk table doesn't follow from the plan");
+  }
+  return sealed;
+}
+
+template <typename Byte>
+std::vector<std::span<Byte>> CutSlots(std::span<Byte> arena) {
+  const size_t slot_bytes = arena.size() / kArenaSlots / kPage * kPage;
+  std::vector<std::span<Byte>> slots;
+  if (slot_bytes < kPlanAt + kPage) return slots;
+  for (size_t i = 0; i < kArenaSlots; ++i) {
+    slots.push_back(arena.subspan(i * slot_bytes, slot_bytes));
+  }
+  return slots;
+}
+
+}  // namespace
+
+SlotLayout LayoutOf(const StatePlan& plan) {
+  SlotLayout layout;
+  layout.plan_bytes = plan.Encode().size();
+  for (size_t i = 0; i < plan.size(); ++i) {
+    const uint64_t at = Align(layout.data_bytes, kTensorAlignment);
+    layout.tensors.push_back(at);
+    layout.first_chunks.push_back(layout.chunks);
+    layout.chunks += (plan.bytes(i) + kChunkBytes - 1) / kChunkBytes;
+    layout.data_bytes = at + plan.bytes(i);
+  }
+  layout.table_at = Align(kPlanAt + layout.plan_bytes, kTensorAlignment);
+  layout.data_at = Align(layout.table_at + layout.chunks * sizeof(ChunkEntry), kPage);
+  return layout;
+}
+
+std::vector<ChunkEntry> ChunksOf(const StatePlan& plan, const SlotLayout& layout) {
+  std::vector<ChunkEntry> chunks;
+  chunks.reserve(layout.chunks);
+  for (size_t tensor = 0; tensor < plan.size(); ++tensor) {
+    uint32_t chunk = 0;
+    for (uint64_t at = 0; at < plan.bytes(tensor); at += kChunkBytes, ++chunk) {
+      const uint64_t bytes = std::min<uint64_t>(kChunkBytes, plan.bytes(tensor) - at);
+      chunks.push_back(
+          {static_cast<uint32_t>(tensor), chunk, layout.tensors[tensor] + at, bytes, 0});
+    }
+  }
+  return chunks;
+}
+
+std::vector<std::span<std::byte>> SlotsOf(std::span<std::byte> arena) { return CutSlots(arena); }
+std::vector<std::span<const std::byte>> SlotsOf(std::span<const std::byte> arena) {
+  return CutSlots(arena);
+}
+
+Result<SealedSlot> Inspect(std::span<const std::byte> slot) {
+  Status status = NotFound("no sealed snapshot");
+  for (const size_t at : kHeaderCopies) {
+    const std::optional<SlotHeader> header = LoadHeader(slot, at);
+    if (!header || header->state != SlotState::kSealed) continue;
+    Result<SealedSlot> sealed = InspectBehind(slot, *header);
+    if (sealed.ok()) return sealed;
+    status = sealed.status();
+  }
+  return status;
+}
+
+void StoreHeader(std::span<std::byte> slot, SlotHeader header) {
+  std::memcpy(header.magic, kSlotMagic, sizeof(kSlotMagic));
+  header.version = kSlotVersion;
+  header.hash = HeaderHash(header);
+  for (const size_t at : kHeaderCopies) {
+    FenceStores();
+    std::memcpy(slot.data() + at, &header, sizeof(header));
+  }
+  FenceStores();
+}
+
+}  // namespace longhaul::checkpoint::internal

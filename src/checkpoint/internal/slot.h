@@ -1,0 +1,92 @@
+// One slot of an arena: where its parts lie, and whether to believe it. docs/arena.md is the
+// format.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "checkpoint/arena.h"
+#include "checkpoint/state.h"
+
+namespace longhaul::checkpoint::internal {
+
+constexpr char kSlotMagic[8] = {'L', 'H', 'A', 'R', 'E', 'N', 'A', '1'};
+constexpr uint32_t kSlotVersion = 1;
+constexpr size_t kHeaderCopies[] = {0, 4096};
+constexpr size_t kPlanAt = 8192;
+
+enum class SlotState : uint32_t { kEmpty = 0, kWriting = 1, kSealed = 2 };
+
+// As it lies in memory.
+struct SlotHeader {
+  char magic[8] = {};
+  uint32_t version = 0;
+  SlotState state = SlotState::kEmpty;
+  uint64_t step = 0;
+  uint64_t epoch = 0;
+  uint64_t plan_at = 0;
+  uint64_t plan_bytes = 0;
+  uint64_t plan_hash = 0;
+  uint64_t table_at = 0;
+  uint64_t chunks = 0;
+  uint64_t root = 0;  // XXH3-64 of the table
+  uint64_t data_at = 0;
+  uint64_t data_bytes = 0;  // to the end of the last tensor, gaps included
+  uint64_t zero[3] = {};
+  uint64_t hash = 0;  // XXH3-64 of what is before it
+};
+static_assert(sizeof(SlotHeader) == 128);
+
+// An entry of the chunk table.
+struct ChunkEntry {
+  uint32_t tensor = 0;
+  uint32_t chunk = 0;   // of the tensor
+  uint64_t offset = 0;  // from data_at
+  uint64_t bytes = 0;
+  uint64_t hash = 0;
+
+  friend bool operator==(const ChunkEntry&, const ChunkEntry&) = default;
+};
+static_assert(sizeof(ChunkEntry) == 32);
+
+// Where everything of a plan lies in a slot; follows from the plan alone.
+struct SlotLayout {
+  uint64_t plan_bytes = 0;
+  uint64_t table_at = 0;
+  uint64_t chunks = 0;
+  uint64_t data_at = 0;
+  uint64_t data_bytes = 0;
+  std::vector<uint64_t> tensors;       // offsets from data_at
+  std::vector<uint64_t> first_chunks;  // of each tensor
+
+  uint64_t total_bytes() const { return data_at + data_bytes; }
+};
+SlotLayout LayoutOf(const StatePlan& plan);
+
+// The table of a plan with all hashes zero.
+std::vector<ChunkEntry> ChunksOf(const StatePlan& plan, const SlotLayout& layout);
+
+// The slots of an arena; none when it is too small to have any.
+std::vector<std::span<std::byte>> SlotsOf(std::span<std::byte> arena);
+std::vector<std::span<const std::byte>> SlotsOf(std::span<const std::byte> arena);
+
+// A sealed slot whose header, plan and table agree. Everything but the tensors' bytes has been
+// copied out of the shared memory, so it cannot change any more.
+struct SealedSlot {
+  SlotHeader header;
+  StatePlan plan;
+  SlotLayout layout;
+  std::vector<ChunkEntry> chunks;
+};
+// kNotFound when no header copy says sealed, kDataLoss when one does but the rest doesn't agree.
+Result<SealedSlot> Inspect(std::span<const std::byte> slot);
+
+// Stores both header copies, one after the other, each after everything stored before it.
+void StoreHeader(std::span<std::byte> slot, SlotHeader header);
+
+}  // namespace longhaul::checkpoint::internal

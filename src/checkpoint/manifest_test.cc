@@ -1,0 +1,80 @@
+#include "checkpoint/manifest.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/hash.h"
+
+namespace longhaul::checkpoint {
+namespace {
+
+Manifest Sample() {
+  Manifest manifest;
+  manifest.job = "job-1 \"\u00fc\"";
+  manifest.step = 40;
+  manifest.epoch = 3;
+  manifest.world = 2;
+  manifest.data = {2560, 10'000, 64, ~uint64_t{0}, "abc"};
+  manifest.files = {{PieceName(0, 2), 0, 4096, 0x0123456789abcdefu}, {PieceName(1, 2), 1, 8192, 7}};
+  return manifest;
+}
+
+TEST(Manifest, IsDecodedAsItWasEncoded) {
+  const Result<Manifest> decoded = DecodeManifest(EncodeManifest(Sample()));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(*decoded, Sample());
+}
+
+TEST(Manifest, NoFlippedBitAndNoCutIsAccepted) {
+  const std::string text = EncodeManifest(Sample());
+  for (size_t bit = 0; bit < text.size() * 8; ++bit) {
+    std::string flipped = text;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ 1 << bit % 8);
+    ASSERT_EQ(DecodeManifest(flipped).status().code(), Code::kDataLoss) << "bit " << bit;
+  }
+  for (size_t cut = 0; cut < text.size(); ++cut) {
+    ASSERT_FALSE(DecodeManifest(text.substr(0, cut)).ok()) << "cut at " << cut;
+  }
+  EXPECT_FALSE(DecodeManifest(text + "\n").ok());
+}
+
+TEST(Manifest, RefusesWhatMakesNoSense) {
+  const auto refused = [](auto change) {
+    Manifest manifest = Sample();
+    change(manifest);
+    return DecodeManifest(EncodeManifest(manifest)).status().code() == Code::kDataLoss;
+  };
+  EXPECT_TRUE(refused([](Manifest& m) { m.step = 0; }));
+  EXPECT_TRUE(refused([](Manifest& m) { m.world = 0; }));
+  EXPECT_TRUE(refused([](Manifest& m) { m.files.clear(); }));
+  EXPECT_TRUE(refused([](Manifest& m) { m.files.pop_back(); })) << "a rank's piece is missing";
+  EXPECT_TRUE(refused([](Manifest& m) { m.files[1].name = "../../etc/passwd"; }));
+  EXPECT_TRUE(refused([](Manifest& m) { std::swap(m.files[0], m.files[1]); }));
+  EXPECT_TRUE(refused([](Manifest& m) { m.files[1].rank = 2; }));
+}
+
+TEST(Manifest, OfAReplicatedStateNeedsOnePiece) {
+  Manifest manifest = Sample();
+  manifest.replicated = true;
+  manifest.files.pop_back();
+  EXPECT_TRUE(DecodeManifest(EncodeManifest(manifest)).ok());
+}
+
+TEST(Manifest, HasOneFormWhateverTheHash) {
+  const std::string text = EncodeManifest(Sample());
+  const std::string body = text.substr(0, text.size() - 25);
+  const auto with_hash = [](const std::string& changed) {
+    char line[32];
+    std::snprintf(line, sizeof(line), "xxh3-64:%016llx\n",
+                  static_cast<unsigned long long>(Hash64(changed)));
+    return changed + line;
+  };
+  EXPECT_TRUE(DecodeManifest(with_hash(body)).ok());
+  EXPECT_FALSE(DecodeManifest(with_hash(" " + body)).ok());
+  EXPECT_FALSE(DecodeManifest(with_hash("{}")).ok());
+  EXPECT_FALSE(DecodeManifest(with_hash(std::string(1 << 20, '['))).ok());
+}
+
+}  // namespace
+}  // namespace longhaul::checkpoint

@@ -1,0 +1,85 @@
+// The training state as a checkpoint sees it: named, typed, dense tensors in a fixed order.
+//
+// A plan says what there is; the bytes live elsewhere (registered memory, an arena, a file).
+// Tensors are row-major and little-endian; dtypes have safetensors' names. Two states can replace
+// each other exactly when their plans are equal.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace longhaul::checkpoint {
+
+constexpr size_t kMaxTensors = 1u << 20;
+constexpr size_t kMaxNameBytes = 255;
+constexpr size_t kMaxDims = 8;
+constexpr uint64_t kMaxStateBytes = uint64_t{1} << 46;  // 64 TiB: sums of sizes never overflow
+
+// The size of an element; nothing for an unknown dtype.
+std::optional<uint64_t> DtypeBytes(std::string_view dtype);
+
+struct TensorInfo {
+  std::string name;
+  std::string dtype;
+  std::vector<int64_t> shape;
+
+  friend bool operator==(const TensorInfo&, const TensorInfo&) = default;
+};
+
+class StatePlan {
+ public:
+  StatePlan() = default;  // no tensors
+
+  // Refuses names that are empty, too long, not UTF-8, used twice or "__metadata__"; unknown
+  // dtypes; negative or too many dimensions; more than the limits above.
+  static Result<StatePlan> Create(std::vector<TensorInfo> tensors);
+
+  size_t size() const { return tensors_.size(); }
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  // Requires tensor < size().
+  uint64_t bytes(size_t tensor) const { return bytes_[tensor]; }
+  uint64_t total_bytes() const { return total_bytes_; }
+
+  // The plan as bytes, and back (docs/arena.md). Decode accepts only what Encode writes.
+  std::string Encode() const;
+  static Result<StatePlan> Decode(std::string_view encoded);
+
+  // What first tells `other` from this plan, for an error message; nothing when they are equal.
+  std::optional<std::string> FirstDifference(const StatePlan& other) const;
+
+  friend bool operator==(const StatePlan&, const StatePlan&) = default;
+
+ private:
+  std::vector<TensorInfo> tensors_;
+  std::vector<uint64_t> bytes_;
+  uint64_t total_bytes_ = 0;
+};
+
+// A state that was read back and verified: its plan and its own copy of the bytes.
+class LoadedState {
+ public:
+  // Requires an offset for each tensor of the plan, with its bytes within `storage`.
+  LoadedState(StatePlan plan, std::vector<std::byte> storage, std::vector<uint64_t> offsets);
+
+  const StatePlan& plan() const { return plan_; }
+  // Requires index < plan().size().
+  std::span<const std::byte> tensor(size_t index) const {
+    return std::span(storage_).subspan(offsets_[index], plan_.bytes(index));
+  }
+  // All tensors, in the plan's order; valid as long as this state.
+  std::vector<std::span<const std::byte>> Tensors() const;
+
+ private:
+  StatePlan plan_;
+  std::vector<std::byte> storage_;
+  std::vector<uint64_t> offsets_;
+};
+
+}  // namespace longhaul::checkpoint

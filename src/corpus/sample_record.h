@@ -1,0 +1,41 @@
+// What a rank trained on: one record a step, appended when the optimizer has committed the step.
+//
+// An auditor reads the files of all ranks and epochs (runs/NAME/samples/rank-R.eE.bin) and checks
+// that each sample was used exactly once: of a step that was done in several epochs only the last
+// one counts. A file is a sequence of records, all numbers little-endian:
+//
+//   offset  bytes
+//        0      4  "LHSR"
+//        4      4  rank
+//        8      8  epoch
+//       16      8  step
+//       24      8  count of samples
+//       32  8 * count  sample ids, in the order they were used
+//       ...     8  XXH3-64 of all the record's bytes before
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+
+namespace longhaul::corpus {
+
+struct SampleRecord {
+  uint64_t epoch = 0;
+  uint64_t step = 0;
+  uint32_t rank = 0;
+  std::vector<uint64_t> samples;
+
+  friend bool operator==(const SampleRecord&, const SampleRecord&) = default;
+};
+
+std::vector<std::byte> EncodeSampleRecord(const SampleRecord& record);
+
+// All whole records of a file. A record cut short at the end (the writer was killed) is left out;
+// kDataLoss for anything else that EncodeSampleRecord doesn't write.
+Result<std::vector<SampleRecord>> ParseSampleRecords(std::span<const std::byte> file);
+
+}  // namespace longhaul::corpus

@@ -1,0 +1,268 @@
+#include "door/client.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "checkpoint/directory.h"
+#include "io/clock.h"
+#include "io/file.h"
+#include "io/socket.h"
+
+namespace longhaul::door {
+namespace {
+
+constexpr int kWelcomeWaitMs = 60'000;  // an agent that is busy starting hundreds of workers
+constexpr uint32_t kTierNone = 0;       // wire::Restore::Tier
+constexpr uint32_t kTierMemory = 1;
+
+Status AgentGone() { return Unavailable("the agent is gone; this worker should end"); }
+
+// Waits until the socket can be read; false when it can't within the time.
+Result<bool> WaitReadable(const io::Fd& socket, int wait_ms) {
+  pollfd wanted{socket.get(), POLLIN, 0};
+  while (true) {
+    const int ready = poll(&wanted, 1, wait_ms);
+    if (ready >= 0) return ready > 0;
+    if (errno != EINTR) return FromErrno(errno, "cannot wait for the agent");
+  }
+}
+
+}  // namespace
+
+Result<int64_t> ProcessStartedAt() {
+  ASSIGN_OR_RETURN(const std::string stat, io::ReadText("/proc/self/stat", 4096));
+  // The second field is the command in parentheses, which may hold anything; what follows the last
+  // one is counted from the third.
+  const size_t after = stat.rfind(')');
+  if (after == std::string::npos || after + 2 > stat.size())
+    return InternalError("odd /proc/self/stat");
+  const std::vector<std::string_view> fields = Split(std::string_view(stat).substr(after + 2), ' ');
+  constexpr size_t kStartTime = 22 - 3;
+  if (fields.size() <= kStartTime) return InternalError("short /proc/self/stat");
+  ASSIGN_OR_RETURN(const int64_t ticks, ParseInt64(fields[kStartTime]));
+  timespec since_boot{};
+  clock_gettime(CLOCK_BOOTTIME, &since_boot);
+  const int64_t boot_ns = int64_t{since_boot.tv_sec} * 1'000'000'000 + since_boot.tv_nsec;
+  const int64_t start_ns = ticks * (1'000'000'000 / sysconf(_SC_CLK_TCK));
+  return ToNanoseconds(io::Now()) - boot_ns + start_ns;
+}
+
+Result<std::unique_ptr<Client>> Client::Join(io::Fd socket, uint32_t rank, uint64_t epoch) {
+  std::unique_ptr<Client> client(new Client(std::move(socket), epoch));
+  Hello hello;
+  hello.rank = rank;
+  hello.epoch = epoch;
+  hello.pid = getpid();
+  ASSIGN_OR_RETURN(hello.started_at_ns, ProcessStartedAt());
+  RETURN_IF_ERROR(client->Send(hello));
+  RETURN_IF_ERROR(client->AwaitWelcome());
+  return client;
+}
+
+Status Client::AwaitWelcome() {
+  WelcomeAssembler assembler;
+  while (true) {
+    ASSIGN_OR_RETURN(const std::optional<FromAgent> message, Receive(kWelcomeWaitMs, nullptr));
+    if (!message) return Unavailable("the agent doesn't answer");
+    const auto* part = std::get_if<WelcomePart>(&*message);
+    if (part == nullptr) continue;
+    ASSIGN_OR_RETURN(std::optional<WelcomeContent> content, assembler.Add(*part));
+    if (!content) continue;
+    welcome_ = *std::move(content);
+    interval_steps_ = welcome_.snapshot_interval_steps;
+    last_snapshot_step_ = welcome_.restore_step;
+    return {};
+  }
+}
+
+Status Client::Send(std::span<const std::byte> packet) {
+  if (gone_) return AgentGone();
+  const Status sent = io::SendMessage(socket_, packet);
+  if (sent.ok() || sent.code() == Code::kInvalidArgument) return sent;
+  gone_ = true;
+  return AgentGone();
+}
+
+template <typename Message>
+Status Client::Send(Message message, std::string_view payload) {
+  message.header.payload_bytes = static_cast<uint32_t>(payload.size());
+  std::vector<std::byte> packet(sizeof(Message) + payload.size());
+  std::memcpy(packet.data(), &message, sizeof(Message));
+  if (!payload.empty()) {
+    std::memcpy(packet.data() + sizeof(Message), payload.data(), payload.size());
+  }
+  return Send(std::span<const std::byte>(packet));
+}
+
+Result<std::optional<FromAgent>> Client::Receive(int wait_ms, io::Fd* descriptor) {
+  if (gone_) return AgentGone();
+  ASSIGN_OR_RETURN(const bool readable, WaitReadable(socket_, wait_ms));
+  if (!readable) return std::optional<FromAgent>();
+  Result<std::optional<io::UnixMessage>> message = io::ReceiveMessage(socket_, kMaxMessageBytes);
+  if (!message.ok() || (*message && (*message)->bytes.empty())) {
+    gone_ = true;
+    return AgentGone();
+  }
+  if (!*message) return std::optional<FromAgent>();
+  ASSIGN_OR_RETURN(FromAgent parsed, ParseFromAgent((*message)->bytes));
+  if (const auto* interval = std::get_if<SnapshotIntervalMessage>(&parsed)) {
+    interval_steps_ = interval->steps;
+  }
+  if (descriptor != nullptr && !(*message)->fds.empty()) {
+    *descriptor = std::move((*message)->fds.front());
+  }
+  return std::optional(std::move(parsed));
+}
+
+Status Client::EnterPhase(uint32_t phase) {
+  if (phase < 1 || phase > 5) return InvalidArgument("unknown phase " + std::to_string(phase));
+  PhaseMessage message;
+  message.phase = phase;
+  message.at_ns = ToNanoseconds(io::Now());
+  return Send(message);
+}
+
+Status Client::ReportStep(StepMessage step) {
+  if (step.step == 0) return InvalidArgument("steps are counted from 1");
+  step.at_ns = ToNanoseconds(io::Now());
+  step.snapshot_ns += std::exchange(unreported_snapshot_ns_, 0);
+  return Send(step);
+}
+
+Status Client::SendResult(std::string_view json) {
+  if (json.size() > kMaxResultBytes) return InvalidArgument("a result has at most 64 KiB");
+  return Send(ResultMessage{}, json);
+}
+
+void Client::Register(checkpoint::StatePlan plan, std::vector<std::span<std::byte>> memory) {
+  CHECK(memory.size() == plan.size());
+  plan_ = std::move(plan);
+  memory_ = std::move(memory);
+  registered_ = true;
+}
+
+bool Client::SnapshotDue(uint64_t step) {
+  // Whatever the agent has said meanwhile; if it is gone, the next call says so.
+  while (true) {
+    const Result<std::optional<FromAgent>> message = Receive(0, nullptr);
+    if (!message.ok() || !*message) break;
+  }
+  return !gone_ && interval_steps_ > 0 && step >= last_snapshot_step_ + interval_steps_;
+}
+
+Status Client::TakeArena(uint64_t bytes) {
+  ArenaRequest request;
+  request.bytes = bytes;
+  RETURN_IF_ERROR(Send(request));
+  while (true) {
+    io::Fd descriptor;
+    ASSIGN_OR_RETURN(const std::optional<FromAgent> message, Receive(-1, &descriptor));
+    const ArenaAnswer* answer = message ? std::get_if<ArenaAnswer>(&*message) : nullptr;
+    if (answer == nullptr) continue;
+    if (!descriptor.valid()) {
+      return ResourceExhausted("the agent gives no arena: " + Printable(answer->reason));
+    }
+    ASSIGN_OR_RETURN(arena_, io::SharedMapping::Map(descriptor));
+    return {};
+  }
+}
+
+Status Client::Snapshot(uint64_t step) {
+  if (!registered_) return FailedPrecondition("no state is registered");
+  if (step == 0) return InvalidArgument("steps are counted from 1");
+  const Instant begin = io::MonotonicNow();
+  // Also after a failure: to try again at every step would cost more than the snapshot is worth.
+  last_snapshot_step_ = step;
+  const Status written = WriteSnapshot(step);
+  const int64_t blocked_ns = (io::MonotonicNow() - begin).count();
+  unreported_snapshot_ns_ += blocked_ns;
+  RETURN_IF_ERROR(written);
+  SealedMessage sealed;
+  sealed.step = step;
+  sealed.blocked_ns = blocked_ns;
+  sealed.bytes = plan_.total_bytes();
+  return Send(sealed);
+}
+
+// Makes sure of an arena of the state's size.
+Status Client::PrepareArena() {
+  const uint64_t wanted = checkpoint::ArenaBytesFor(plan_);
+  if (arena_.bytes().size() >= wanted) return {};
+  RETURN_IF_ERROR(TakeArena(wanted));
+  // An arena that was there before this process may hold steps that the gang has left behind.
+  const bool fresh = welcome_.restore_tier == kTierNone;
+  checkpoint::ArenaWriter(arena_.bytes()).DropAbove(fresh ? 0 : welcome_.restore_step);
+  return {};
+}
+
+Status Client::WriteSnapshot(uint64_t step) {
+  RETURN_IF_ERROR(PrepareArena());
+  checkpoint::ArenaWriter writer(arena_.bytes());
+  RETURN_IF_ERROR(writer.Begin(step, epoch_, plan_));
+  for (size_t i = 0; i < memory_.size(); ++i) writer.Write(i, memory_[i]);
+  writer.Seal();
+  return {};
+}
+
+Status Client::RestoreFromMemory() {
+  RETURN_IF_ERROR(TakeArena(0));
+  const checkpoint::ArenaReader reader(arena_.bytes());
+  RETURN_IF_ERROR(reader.CopyInto(welcome_.restore_step, plan_, memory_));
+  checkpoint::ArenaWriter(arena_.bytes()).DropAbove(welcome_.restore_step);
+  return {};
+}
+
+Status Client::RestoreFromDisk() {
+  checkpoint::CheckpointDirectory directory(io::PosixFileSystem(), welcome_.checkpoint_directory);
+  ASSIGN_OR_RETURN(const checkpoint::LoadedState state,
+                   directory.ReadPiece(welcome_.restore_step, welcome_.restore_saved_epoch,
+                                       welcome_.restore_rank));
+  if (const auto difference = plan_.FirstDifference(state.plan())) {
+    return FailedPrecondition("the checkpoint is of another state: " + *difference);
+  }
+  for (size_t i = 0; i < memory_.size(); ++i) {
+    if (!memory_[i].empty()) {
+      std::memcpy(memory_[i].data(), state.tensor(i).data(), memory_[i].size());
+    }
+  }
+  return {};
+}
+
+Result<uint64_t> Client::Restore() {
+  const Instant begin = io::MonotonicNow();
+  const uint32_t tier = welcome_.restore_tier;
+  const uint64_t step = tier == kTierNone ? 0 : welcome_.restore_step;
+  if (tier != kTierNone) {
+    if (!registered_) return FailedPrecondition("no state is registered");
+    const Status status = tier == kTierMemory ? RestoreFromMemory() : RestoreFromDisk();
+    if (gone_) return AgentGone();
+    // Another state than the one registered is the program's fault: the copy is good.
+    if (status.code() == Code::kFailedPrecondition) return status;
+    if (!status.ok()) {
+      RestoreFailedMessage failed;
+      failed.step = step;
+      failed.tier = tier;
+      RETURN_IF_ERROR(Send(failed, std::string_view(status.message()).substr(0, 4096)));
+      return DataLoss(status.message());
+    }
+  }
+  // The arena's pages are made now, so that the first snapshot costs no more than the others. If
+  // there is none to be had, the first snapshot will say so.
+  if (registered_ && !PrepareArena().ok() && gone_) return AgentGone();
+  RestoredMessage restored;
+  restored.step = step;
+  restored.tier = tier;
+  restored.took_ns = (io::MonotonicNow() - begin).count();
+  RETURN_IF_ERROR(Send(restored));
+  last_snapshot_step_ = step;
+  return step;
+}
+
+}  // namespace longhaul::door

@@ -1,0 +1,81 @@
+// The worker behind include/longhaul.h: one connection to the agent, the registered state, and the
+// arena it is copied to. Functions as there, with Status for error codes.
+//
+// Threads: one at a time. Nothing here throws but for lack of memory; the C edge (c_api.cc) turns
+// that into a code.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "checkpoint/arena.h"
+#include "checkpoint/state.h"
+#include "door/client_codec.h"
+#include "door/protocol.h"
+#include "io/fd.h"
+#include "io/shared_memory.h"
+
+namespace longhaul::door {
+
+class Client {
+ public:
+  // Says Hello on a connected socket and waits for the Welcome.
+  static Result<std::unique_ptr<Client>> Join(io::Fd socket, uint32_t rank, uint64_t epoch);
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  const WelcomeContent& welcome() const { return welcome_; }
+  uint64_t epoch() const { return epoch_; }
+
+  Status EnterPhase(uint32_t phase);
+  // The snapshots' own time since the last report is added to snapshot_ns.
+  Status ReportStep(StepMessage step);
+  Status SendResult(std::string_view json);
+
+  // Requires memory that stays until the next call or the end. Spans are of the plan's sizes.
+  void Register(checkpoint::StatePlan plan, std::vector<std::span<std::byte>> memory);
+
+  bool SnapshotDue(uint64_t step);
+  Status Snapshot(uint64_t step);
+  // The step; 0 when there is nothing to restore. kDataLoss: the agent has been told.
+  Result<uint64_t> Restore();
+
+ private:
+  Client(io::Fd socket, uint64_t epoch) : socket_(std::move(socket)), epoch_(epoch) {}
+
+  Status Send(std::span<const std::byte> packet);
+  template <typename Message>
+  Status Send(Message message, std::string_view payload = "");
+  // The next packet; nothing when there is none within `wait_ms` (-1: as long as it takes).
+  Result<std::optional<FromAgent>> Receive(int wait_ms, io::Fd* descriptor);
+  Status AwaitWelcome();
+  // Takes the arena with at least `bytes` (0: the one that is there) from the agent.
+  Status TakeArena(uint64_t bytes);
+  Status PrepareArena();
+  Status WriteSnapshot(uint64_t step);
+  Status RestoreFromMemory();
+  Status RestoreFromDisk();
+
+  io::Fd socket_;
+  uint64_t epoch_ = 0;
+  WelcomeContent welcome_;
+  uint64_t interval_steps_ = 0;
+  uint64_t last_snapshot_step_ = 0;  // tried or restored
+  int64_t unreported_snapshot_ns_ = 0;
+  bool gone_ = false;  // the agent
+
+  bool registered_ = false;
+  checkpoint::StatePlan plan_;
+  std::vector<std::span<std::byte>> memory_;
+  io::SharedMapping arena_;
+};
+
+// When this process began, CLOCK_REALTIME in nanoseconds.
+Result<int64_t> ProcessStartedAt();
+
+}  // namespace longhaul::door

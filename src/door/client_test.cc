@@ -1,0 +1,285 @@
+#include "door/client.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "checkpoint/directory.h"
+#include "io/clock.h"
+#include "io/file.h"
+#include "io/socket.h"
+#include "longhaul.h"
+
+extern "C" uint64_t SampleFromC(uint64_t samples, uint64_t seed, uint64_t position);
+
+namespace longhaul::door {
+namespace {
+
+// The agent's end: answers Hello and arena requests in a thread and keeps what it was told.
+class Agent {
+ public:
+  explicit Agent(WelcomeContent welcome, bool gives_arena = true)
+      : welcome_(std::move(welcome)), gives_arena_(gives_arena) {
+    Result<std::pair<io::Fd, io::Fd>> pair = io::UnixPair();
+    CHECK(pair.ok());
+    worker_ = std::move(pair->first);
+    socket_ = std::move(pair->second);
+    Start();
+  }
+  ~Agent() {
+    worker_.Reset();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  io::Fd TakeWorkerEnd() { return std::move(worker_); }
+  // A new worker meets the same arena. Requires that the old one has closed its end.
+  void Restart(WelcomeContent welcome) {
+    thread_.join();
+    welcome_ = std::move(welcome);
+    Result<std::pair<io::Fd, io::Fd>> pair = io::UnixPair();
+    worker_ = std::move(pair->first);
+    socket_ = std::move(pair->second);
+    Start();
+  }
+  // What was received, once the worker's end is closed.
+  const std::vector<FromWorker>& Join() {
+    thread_.join();
+    return received_;
+  }
+  std::span<std::byte> arena() {
+    mapping_ = io::SharedMapping::Map(arena_).value();
+    return mapping_.bytes();
+  }
+
+ private:
+  void Start() {
+    thread_ = std::thread([this] { Serve(); });
+  }
+  void Serve() {
+    while (true) {
+      Result<std::optional<io::UnixMessage>> message =
+          io::ReceiveMessage(socket_, kMaxMessageBytes);
+      if (!message.ok() || !*message || (*message)->bytes.empty()) return;
+      Result<FromWorker> parsed = ParseFromWorker((*message)->bytes);
+      CHECK(parsed.ok()) << parsed.status().message();
+      received_.push_back(*parsed);
+      if (std::holds_alternative<Hello>(*parsed)) {
+        for (const auto& packet : EncodeWelcome(welcome_))
+          CHECK(io::SendMessage(socket_, packet).ok());
+      } else if (const auto* request = std::get_if<ArenaRequest>(&*parsed)) {
+        Answer(request->bytes);
+      }
+    }
+  }
+  void Answer(uint64_t bytes) {
+    if (!gives_arena_ || (bytes == 0 && !arena_.valid())) {
+      CHECK(io::SendMessage(socket_, EncodeArenaRefused("none here")).ok());
+      return;
+    }
+    if (!arena_.valid()) {
+      arena_ = io::CreateSharedMemory("arena", Bytes(static_cast<int64_t>(bytes)), true).value();
+    }
+    const int fds[] = {arena_.get()};
+    CHECK(io::SendMessage(socket_, EncodeArena(bytes), fds).ok());
+  }
+
+  WelcomeContent welcome_;
+  bool gives_arena_;
+  io::Fd worker_, socket_, arena_;
+  io::SharedMapping mapping_;
+  std::vector<FromWorker> received_;
+  std::thread thread_;
+};
+
+struct Model {
+  std::vector<float> weights = std::vector<float>(1000, 0.5f);
+  int64_t step = 0;
+
+  void RegisterWith(Client& client) {
+    client.Register(
+        *checkpoint::StatePlan::Create({{"weights", "F32", {1000}}, {"step", "I64", {}}}),
+        {std::as_writable_bytes(std::span(weights)), std::as_writable_bytes(std::span(&step, 1))});
+  }
+};
+
+std::unique_ptr<Client> Join(Agent& agent, uint64_t epoch) {
+  Result<std::unique_ptr<Client>> client = Client::Join(agent.TakeWorkerEnd(), 0, epoch);
+  CHECK(client.ok()) << client.status().message();
+  return std::move(client).value();
+}
+
+WelcomeContent FromMemory(uint64_t step) {
+  WelcomeContent welcome;
+  welcome.restore_tier = 1;
+  welcome.restore_step = step;
+  return welcome;
+}
+
+TEST(Client, IsWelcomedAndAsksForSnapshotsAtTheInterval) {
+  WelcomeContent welcome;
+  welcome.config = std::string(200'000, 'c');
+  welcome.snapshot_interval_steps = 5;
+  Agent agent(welcome);
+  {
+    const auto client = Join(agent, 3);
+    EXPECT_EQ(client->welcome(), welcome);
+    EXPECT_FALSE(client->SnapshotDue(4));
+    EXPECT_TRUE(client->SnapshotDue(5));
+    EXPECT_EQ(*client->Restore(), 0u);
+  }
+  const auto& received = agent.Join();
+  const Hello& hello = std::get<Hello>(received[0]);
+  EXPECT_EQ(hello.epoch, 3u);
+  const int64_t age_ns = ToNanoseconds(io::Now()) - hello.started_at_ns;
+  EXPECT_GT(age_ns, -20'000'000);
+  EXPECT_LT(age_ns, 3600'000'000'000);
+}
+
+TEST(Client, ANewProcessGetsItsStateBackFromMemory) {
+  Agent agent(WelcomeContent{});
+  {
+    const auto client = Join(agent, 1);
+    Model model;
+    model.RegisterWith(*client);
+    model.weights[999] = 7;
+    ASSERT_TRUE(client->Snapshot(10).ok());
+    model.weights[999] = 8;
+    ASSERT_TRUE(client->Snapshot(20).ok());
+  }
+  agent.Restart(FromMemory(10));
+  {
+    const auto client = Join(agent, 2);
+    Model model;
+    model.RegisterWith(*client);
+    const Result<uint64_t> step = client->Restore();
+    ASSERT_TRUE(step.ok()) << step.status();
+    EXPECT_EQ(*step, 10u);
+    EXPECT_EQ(model.weights[999], 7);
+  }
+  agent.Join();
+  const auto left = checkpoint::ArenaReader(agent.arena()).ListSealed();
+  ASSERT_EQ(left.size(), 1u) << "the step above is of a gang that was rolled back";
+  EXPECT_EQ(left[0].step, 10u);
+}
+
+TEST(Client, ADamagedArenaIsToldAndNotLoaded) {
+  Agent agent(WelcomeContent{});
+  {
+    const auto client = Join(agent, 1);
+    Model model;
+    model.RegisterWith(*client);
+    ASSERT_TRUE(client->Snapshot(10).ok());
+  }
+  agent.Restart(FromMemory(10));
+  const auto arena = agent.arena();
+  const auto view = checkpoint::ArenaReader(arena).Open(10);
+  arena[static_cast<size_t>(view->tensors[0].data() - arena.data()) + 5] ^= std::byte{1};
+  {
+    const auto client = Join(agent, 2);
+    Model model;
+    model.RegisterWith(*client);
+    EXPECT_EQ(client->Restore().status().code(), Code::kDataLoss);
+  }
+  const auto& received = agent.Join();
+  const RestoreFailed& failed = std::get<RestoreFailed>(received.back());
+  EXPECT_EQ(failed.message.step, 10u);
+  EXPECT_NE(failed.reason.find("weights"), std::string::npos);
+}
+
+TEST(Client, AReplacedNodeReadsTheCommittedPieceFromDisk) {
+  std::string root = testing::TempDir() + "longhaul-door-XXXXXX";
+  ASSERT_NE(mkdtemp(root.data()), nullptr);
+  checkpoint::CheckpointDirectory directory(io::PosixFileSystem(), root + "/checkpoints");
+  Model saved;
+  saved.weights[3] = 9;
+  const auto plan =
+      *checkpoint::StatePlan::Create({{"weights", "F32", {1000}}, {"step", "I64", {}}});
+  const std::span<const std::byte> tensors[] = {std::as_bytes(std::span(saved.weights)),
+                                                std::as_bytes(std::span(&saved.step, 1))};
+  checkpoint::Manifest manifest;
+  manifest.step = 40;
+  manifest.epoch = 2;
+  manifest.world = 4;
+  manifest.replicated = true;
+  const auto file = directory.WritePiece(40, 2, 0, 4, plan, tensors);
+  ASSERT_TRUE(file.ok()) << file.status();
+  manifest.files.push_back(*file);
+  ASSERT_TRUE(directory.Commit(manifest).ok());
+
+  WelcomeContent welcome;
+  welcome.restore_tier = 2;
+  welcome.restore_step = 40;
+  welcome.restore_saved_epoch = 2;
+  welcome.checkpoint_directory = root + "/checkpoints";
+  for (const uint64_t step : {40u, 41u}) {
+    welcome.restore_step = step;
+    Agent agent(welcome);
+    const auto client = Join(agent, 3);
+    Model model;
+    model.RegisterWith(*client);
+    const Result<uint64_t> restored = client->Restore();
+    EXPECT_EQ(restored.ok(), step == 40) << restored.status();
+    EXPECT_EQ(model.weights[3], step == 40 ? 9 : 0.5f);
+    EXPECT_TRUE(step == 40 || restored.status().code() == Code::kDataLoss) << "absent";
+  }
+  std::filesystem::remove_all(root);
+}
+
+TEST(Client, AnotherStateThanTheSavedOneIsRefusedByName) {
+  Agent agent(WelcomeContent{});
+  {
+    const auto client = Join(agent, 1);
+    Model model;
+    model.RegisterWith(*client);
+    ASSERT_TRUE(client->Snapshot(10).ok());
+  }
+  agent.Restart(FromMemory(10));
+  const auto client = Join(agent, 2);
+  client->Register(*checkpoint::StatePlan::Create({{"other", "F32", {0}}}), {{}});
+  const Status status = client->Restore().status();
+  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_NE(status.message().find("other"), std::string::npos);
+}
+
+TEST(Client, WithoutAnArenaTheSnapshotFailsAndTrainingGoesOn) {
+  Agent agent(WelcomeContent{}, /*gives_arena=*/false);
+  const auto client = Join(agent, 1);
+  Model model;
+  model.RegisterWith(*client);
+  EXPECT_EQ(client->Snapshot(10).code(), Code::kResourceExhausted);
+  EXPECT_TRUE(client->EnterPhase(5).ok());
+}
+
+TEST(Client, AnAgentThatIsGoneIsUnavailable) {
+  Result<std::pair<io::Fd, io::Fd>> pair = io::UnixPair();
+  ASSERT_TRUE(pair.ok());
+  pair->second.Reset();
+  EXPECT_EQ(Client::Join(std::move(pair->first), 0, 1).status().code(), Code::kUnavailable);
+}
+
+TEST(Door, WithoutLonghaulIsNotFound) {
+  unsetenv("LONGHAUL_DOOR");
+  longhaul_error error;
+  EXPECT_EQ(longhaul_open(&error), nullptr);
+  EXPECT_EQ(error.code, LONGHAUL_NOT_FOUND);
+  EXPECT_EQ(longhaul_snapshot(nullptr, 1, &error), LONGHAUL_INVALID_ARGUMENT);
+  longhaul_close(nullptr);
+}
+
+TEST(Sample, OfEachPassIsAPermutationOfItsOwn) {
+  std::vector<uint64_t> passes[2];
+  for (uint64_t pass = 0; pass < 2; ++pass) {
+    for (uint64_t i = 0; i < 100; ++i) passes[pass].push_back(SampleFromC(100, 7, pass * 100 + i));
+    EXPECT_EQ(std::set<uint64_t>(passes[pass].begin(), passes[pass].end()).size(), 100u);
+  }
+  EXPECT_NE(passes[0], passes[1]);
+}
+
+}  // namespace
+}  // namespace longhaul::door

@@ -1,0 +1,281 @@
+#include "frontend/embedded_cluster.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "io/clock.h"
+#include "io/file.h"
+
+namespace longhaul::frontend {
+namespace {
+
+constexpr Duration kEndpointPoll = std::chrono::milliseconds(10);
+constexpr uint64_t kLargestLog = 64 << 20;
+constexpr size_t kTailLines = 12;
+
+std::string HowItEnded(const io::ExitStatus& status) {
+  if (status.signal != 0) {
+    const char* name = sigabbrev_np(status.signal);
+    return "was killed by SIG" + std::string(name != nullptr ? name : "?");
+  }
+  return "exited with code " + std::to_string(status.exit_code);
+}
+
+// The host and port of "http://HOST:PORT".
+std::string WithoutScheme(const std::string& url) {
+  const size_t scheme = url.find("://");
+  return scheme == std::string::npos ? url : url.substr(scheme + 3);
+}
+
+}  // namespace
+
+EmbeddedCluster::EmbeddedCluster(io::EventLoop& loop, ClusterOptions options,
+                                 ClusterObserver observer)
+    : loop_(loop), options_(std::move(options)), observer_(std::move(observer)) {
+  CHECK(options_.agents >= 1);
+  controller_.name = "controller";
+  for (uint32_t number = 1; number <= options_.agents; ++number) {
+    Child agent;
+    agent.name = "node-" + std::to_string(number);
+    agent.number = number;
+    agents_.push_back(std::move(agent));
+  }
+}
+
+EmbeddedCluster::~EmbeddedCluster() { KillNow(); }
+
+Status EmbeddedCluster::Start() {
+  CHECK(phase_ == Phase::kNew);
+  RETURN_IF_ERROR(io::BecomeSubreaper());
+  phase_ = Phase::kStarting;
+  RETURN_IF_ERROR(StartController());
+  AwaitEndpoint(io::MonotonicNow() + options_.start_limit);
+  return Status();
+}
+
+Status EmbeddedCluster::StartChild(Child& child, const std::vector<std::string>& arguments) {
+  const std::string log_path = options_.directory + "/" + child.name + ".log";
+  const io::Fd log(open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!log.valid()) return FromErrno(errno, "cannot write " + log_path);
+  io::ProcessOptions process;
+  process.argv = arguments;
+  process.argv.insert(process.argv.begin(), options_.program);
+  process.environment = io::CurrentEnvironment();
+  process.stdout_fd = log.get();
+  process.stderr_fd = log.get();
+  // SIGTERM, so that an agent can still end its workers.
+  process.signal_on_parent_death = SIGTERM;
+  ASSIGN_OR_RETURN(child.process, io::Start(process));
+  ++child.life;
+  loop_.Watch(child.process.pidfd.get(), false, [this, &child](bool, bool) { OnDeath(child); });
+  return Status();
+}
+
+Status EmbeddedCluster::StartController() {
+  const bool first = endpoint_.rest.empty();
+  const std::string rest = first ? "127.0.0.1:0" : WithoutScheme(endpoint_.rest);
+  const std::string agents = first ? "127.0.0.1:0" : endpoint_.agents;
+  return StartChild(controller_, {"controller", "--state-dir", options_.directory, "--rest", rest,
+                                  "--agents", agents, "--exit-with-parent"});
+}
+
+void EmbeddedCluster::StartAgent(Child& agent) {
+  const std::string state_directory =
+      options_.directory + "/" + agent.name + "." + std::to_string(agent.life + 1);
+  Status started = io::PosixFileSystem().MakeDirectories(state_directory);
+  if (started.ok()) {
+    started = StartChild(
+        agent, {"agent", "--controller", endpoint_.agents, "--token-file", endpoint_.token_file,
+                "--node", agent.name, "--slots", std::to_string(options_.slots), "--state-dir",
+                state_directory, "--exit-with-parent"});
+  }
+  if (!started.ok()) Fail(started.WithContext("starting " + agent.name));
+}
+
+// The controller replaces endpoint.json once it listens: what names its pid is new.
+void EmbeddedCluster::AwaitEndpoint(Instant deadline) {
+  if (phase_ != Phase::kStarting && phase_ != Phase::kRunning) return;
+  const Result<service::Endpoint> found =
+      service::ReadEndpoint(options_.directory + "/endpoint.json");
+  if (found.ok() && found->pid == controller_.process.pid) {
+    const bool first = phase_ == Phase::kStarting;
+    endpoint_ = *found;
+    phase_ = Phase::kRunning;
+    if (!first) {
+      if (observer_.on_restarted) observer_.on_restarted(endpoint_);
+      return;
+    }
+    for (Child& agent : agents_) {
+      if (phase_ == Phase::kRunning) StartAgent(agent);
+    }
+    if (phase_ == Phase::kRunning && observer_.on_ready) observer_.on_ready(endpoint_);
+    return;
+  }
+  if (io::MonotonicNow() > deadline) {
+    return Fail(DeadlineExceeded("the controller was not ready after " +
+                                 ToString(options_.start_limit) + LogTail(controller_)));
+  }
+  const pid_t pid = controller_.process.pid;
+  timers_.push_back(loop_.After(kEndpointPoll, [this, deadline, pid] {
+    if (controller_.process.pid == pid) AwaitEndpoint(deadline);  // else its successor is awaited
+  }));
+}
+
+void EmbeddedCluster::OnDeath(Child& child) {
+  loop_.Unwatch(child.process.pidfd.get());
+  const Result<io::ExitStatus> status = io::Reap(child.process.pidfd);
+  child.process = io::Process();
+  const std::string how = status.ok() ? HowItEnded(*status) : status.status().message();
+  if (phase_ == Phase::kStopping) {
+    StopNext();
+    return;
+  }
+  if (phase_ == Phase::kEnded) return;
+  deaths_.push_back(io::MonotonicNow());
+  if (child.number == 0) {
+    OnControllerDeath(how);
+  } else {
+    OnAgentDeath(child, how);
+  }
+}
+
+bool EmbeddedCluster::TooManyDeaths() {
+  while (deaths_.back() - deaths_.front() > options_.deaths_window) deaths_.pop_front();
+  return deaths_.size() >= options_.deaths_allowed;
+}
+
+void EmbeddedCluster::OnControllerDeath(const std::string& how) {
+  // One that never listened won't do so on a second try either: a port in use, a full disk.
+  if (phase_ == Phase::kStarting || TooManyDeaths()) {
+    return Fail(Unavailable("the controller " + how + LogTail(controller_)));
+  }
+  const Status started = StartController();
+  if (!started.ok()) return Fail(started.WithContext("starting the controller again"));
+  if (observer_.on_event) observer_.on_event("the controller " + how + "; started again");
+  AwaitEndpoint(io::MonotonicNow() + options_.start_limit);
+}
+
+void EmbeddedCluster::OnAgentDeath(Child& agent, const std::string& how) {
+  KillOrphans();
+  if (TooManyDeaths()) {
+    return Fail(Unavailable("the agent of " + agent.name + " " + how + LogTail(agent)));
+  }
+  if (observer_.on_event) {
+    observer_.on_event("the agent of " + agent.name + " " + how +
+                       "; a new node takes its place in " + ToString(options_.replacement_delay));
+  }
+  timers_.push_back(loop_.After(options_.replacement_delay, [this, &agent] {
+    if (phase_ == Phase::kRunning && agent.process.pid == 0) StartAgent(agent);
+  }));
+}
+
+void EmbeddedCluster::Fail(const Status& reason) {
+  if (phase_ == Phase::kEnded) return;
+  KillNow();
+  if (observer_.on_failed) observer_.on_failed(reason);
+}
+
+void EmbeddedCluster::Stop(std::function<void()> done) {
+  on_stopped_ = std::move(done);
+  if (phase_ == Phase::kNew || phase_ == Phase::kEnded) {
+    if (on_stopped_) std::exchange(on_stopped_, nullptr)();
+    return;
+  }
+  phase_ = Phase::kStopping;
+  for (Child& agent : agents_) {
+    if (agent.process.pid != 0) (void)io::Signal(agent.process.pidfd, SIGTERM);
+  }
+  timers_.push_back(loop_.After(options_.stop_grace, [this] {
+    if (phase_ != Phase::kStopping) return;
+    KillNow();
+    if (on_stopped_) std::exchange(on_stopped_, nullptr)();
+  }));
+  StopNext();
+}
+
+void EmbeddedCluster::StopNext() {
+  if (AgentsRun()) return;
+  if (controller_.process.pid != 0) {
+    (void)io::Signal(controller_.process.pidfd, SIGTERM);
+    return;
+  }
+  KillNow();
+  if (on_stopped_) std::exchange(on_stopped_, nullptr)();
+}
+
+void EmbeddedCluster::KillChild(Child& child) {
+  if (child.process.pid == 0) return;
+  loop_.Unwatch(child.process.pidfd.get());
+  (void)io::Signal(child.process.pidfd, SIGKILL);
+  (void)io::Reap(child.process.pidfd);
+  child.process = io::Process();
+}
+
+void EmbeddedCluster::KillNow() {
+  if (phase_ == Phase::kNew || phase_ == Phase::kEnded) return;
+  phase_ = Phase::kEnded;
+  for (const io::EventLoop::TimerId timer : timers_) loop_.Cancel(timer);
+  timers_.clear();
+  for (Child& agent : agents_) KillChild(agent);
+  KillChild(controller_);
+  KillOrphans();
+}
+
+// Children of dead descendants have become ours: whatever is our child and not in our books.
+// Killing some may bring us their children, so it looks until there are none.
+void EmbeddedCluster::KillOrphans() {
+  constexpr int kGenerations = 16;
+  const std::vector<pid_t> known = pids();
+  for (int i = 0; i < kGenerations; ++i) {
+    const auto entries = io::PosixFileSystem().List("/proc");
+    if (!entries.ok()) return;
+    std::vector<io::Fd> orphans;
+    for (const std::string& entry : *entries) {
+      const Result<int64_t> number = ParseInt64(entry);
+      if (!number.ok()) continue;
+      const auto pid = static_cast<pid_t>(*number);
+      const Result<io::ProcessFacts> facts = io::ReadProcessFacts(pid);
+      if (!facts.ok() || facts->parent != getpid()) continue;
+      if (std::find(known.begin(), known.end(), pid) != known.end()) continue;
+      Result<io::Fd> pidfd = io::OpenPidfd(pid);
+      if (pidfd.ok()) orphans.push_back(*std::move(pidfd));
+    }
+    if (orphans.empty()) return;
+    for (const io::Fd& orphan : orphans) (void)io::Signal(orphan, SIGKILL);
+    for (const io::Fd& orphan : orphans) (void)io::Reap(orphan);
+  }
+}
+
+std::string EmbeddedCluster::LogTail(const Child& child) const {
+  const std::string path = options_.directory + "/" + child.name + ".log";
+  const Result<std::string> text = io::ReadText(path, kLargestLog);
+  if (!text.ok() || Trim(*text).empty()) return "; it wrote nothing to " + path;
+  const std::vector<std::string_view> lines = Split(Trim(*text), '\n');
+  const size_t first = lines.size() > kTailLines ? lines.size() - kTailLines : 0;
+  std::string tail = "; the end of " + path + ":";
+  for (size_t i = first; i < lines.size(); ++i) tail += "\n  " + std::string(lines[i]);
+  return tail;
+}
+
+bool EmbeddedCluster::AgentsRun() const {
+  return std::any_of(agents_.begin(), agents_.end(),
+                     [](const Child& agent) { return agent.process.pid != 0; });
+}
+
+std::vector<pid_t> EmbeddedCluster::pids() const {
+  std::vector<pid_t> pids = {controller_.process.pid};
+  for (const Child& agent : agents_) {
+    if (agent.process.pid != 0) pids.push_back(agent.process.pid);
+  }
+  return pids;
+}
+
+}  // namespace longhaul::frontend

@@ -1,0 +1,112 @@
+// A cluster on this machine for one run: a controller and its agents as child processes.
+//
+// A controller that dies is started again at once, on the same ports and state; an agent that dies
+// is replaced after a delay by a new one of the same name with an empty state directory, which
+// stands for a node being replaced. Whatever a dead agent leaves behind is killed: its node is
+// gone.
+//
+// Files in the directory: endpoint.json, token and the event log (the controller's),
+// controller.log, node-N.log, node-N.L/ (state of the L-th life of agent N).
+//
+// Single-threaded: everything happens on the loop's thread, which must live as long as the cluster
+// (it is what the children's parent-death signal watches). Makes this process the subreaper.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "io/event_loop.h"
+#include "io/process.h"
+#include "service/client/endpoint.h"
+
+namespace longhaul::frontend {
+
+struct ClusterOptions {
+  std::string program;    // the longhaul binary: run as `controller ...` and `agent ...`
+  std::string directory;  // must exist
+  uint32_t agents = 2;
+  uint32_t slots = 2;  // workers an agent takes
+  Duration replacement_delay = std::chrono::milliseconds(200);
+  Duration start_limit = std::chrono::seconds(20);  // until the controller is ready
+  // More deaths of children than this in so short a time are not worth another try.
+  size_t deaths_allowed = 20;
+  Duration deaths_window = std::chrono::seconds(10);
+  // Between being asked to end and being killed.
+  Duration stop_grace = std::chrono::seconds(5);
+};
+
+// What the cluster tells. Called on the loop's thread.
+struct ClusterObserver {
+  // The controller answers for the first time; the agents are being started.
+  std::function<void(const service::Endpoint&)> on_ready;
+  // It (re)started later on: endpoint.json is new.
+  std::function<void(const service::Endpoint&)> on_restarted;
+  // A child died or was replaced.
+  std::function<void(const std::string& text)> on_event;
+  // It can't go on; everything has been killed.
+  std::function<void(const Status& reason)> on_failed;
+};
+
+class EmbeddedCluster {
+ public:
+  EmbeddedCluster(io::EventLoop& loop, ClusterOptions options, ClusterObserver observer);
+  ~EmbeddedCluster();  // kills what still runs
+  EmbeddedCluster(const EmbeddedCluster&) = delete;
+  EmbeddedCluster& operator=(const EmbeddedCluster&) = delete;
+
+  // Starts the controller; the rest follows on the loop. Requires to be called once.
+  Status Start();
+
+  // Ends the agents, then the controller, and calls `done` when all are gone.
+  void Stop(std::function<void()> done);
+
+  // SIGKILL to everything, and waits for it to be gone.
+  void KillNow();
+
+  // The pids of the children that run, the controller's first (0 while it is down).
+  std::vector<pid_t> pids() const;
+
+ private:
+  struct Child {
+    std::string name;
+    uint32_t number = 0;  // of an agent, from 1; 0: the controller
+    uint32_t life = 0;
+    io::Process process;  // pid 0: not running
+  };
+  enum class Phase { kNew, kStarting, kRunning, kStopping, kEnded };
+
+  Status StartChild(Child& child, const std::vector<std::string>& arguments);
+  Status StartController();
+  void StartAgent(Child& agent);
+  void AwaitEndpoint(Instant deadline);
+  void OnDeath(Child& child);
+  void OnControllerDeath(const std::string& how);
+  void OnAgentDeath(Child& agent, const std::string& how);
+  bool TooManyDeaths();
+  void Fail(const Status& reason);
+  void StopNext();
+  void KillChild(Child& child);
+  void KillOrphans();
+  std::string LogTail(const Child& child) const;
+  bool AgentsRun() const;
+
+  io::EventLoop& loop_;
+  const ClusterOptions options_;
+  const ClusterObserver observer_;
+  Phase phase_ = Phase::kNew;
+  Child controller_;
+  std::vector<Child> agents_;
+  service::Endpoint endpoint_;  // once ready
+  std::deque<Instant> deaths_;
+  std::function<void()> on_stopped_;
+  std::vector<io::EventLoop::TimerId> timers_;  // fired ones too: cancelling those does nothing
+};
+
+}  // namespace longhaul::frontend

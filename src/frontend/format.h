@@ -1,0 +1,43 @@
+// Numbers and texts as people read them, shared by the live view, the report and the charts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace longhaul::frontend {
+
+// A decimal with `digits` digits after the point: "2.310"; "-" when it isn't finite.
+std::string Decimal(double number, int digits);
+
+// Three digits or so and a power of thousand: "22.3k", "1.90M", "640".
+std::string Compact(double number);
+
+// "93.1 %" of a share of 1.
+std::string Percent(double share, int digits = 1);
+
+// "850 ms", "4.51 s", "3 min 20 s"; "-" when it is negative or not finite.
+std::string SecondsText(double seconds);
+
+// "1 step", "2 steps".
+std::string Plural(uint64_t count, std::string_view noun);
+
+// Without bytes that a terminal would act upon: control characters become spaces, malformed UTF-8
+// question marks.
+std::string Harmless(std::string_view text);
+
+// What a multi-line message comes down to, made harmless: a Python traceback to its last line,
+// another text to its first and its last one.
+std::string Headline(std::string_view text);
+
+// The number of code points, which is the width of text without East Asian wide characters.
+size_t Width(std::string_view text);
+// At most `columns` code points, the last one an ellipsis when something was cut off.
+std::string Fit(std::string_view text, size_t columns);
+
+// For text between tags or in a quoted attribute of XML.
+std::string EscapeXml(std::string_view text);
+// For one cell of a Markdown table or a line of prose: nothing in it formats.
+std::string EscapeMarkdown(std::string_view text);
+
+}  // namespace longhaul::frontend

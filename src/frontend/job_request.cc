@@ -1,0 +1,122 @@
+#include "frontend/job_request.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "base/text.h"
+#include "io/file.h"
+
+namespace longhaul::frontend {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr uint64_t kLargestJobFile = 1 << 20;
+constexpr size_t kLongestName = 63;
+
+bool IsNameCharacter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+         c == '_' || c == '.';
+}
+
+Result<spec::JobSpec> LoadFile(const std::string& file) {
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error)) {
+    return InvalidArgument(file + " is a directory; a job file is wanted (see examples/)");
+  }
+  const Result<std::string> text = io::ReadText(file, kLargestJobFile);
+  if (!text.ok()) {
+    if (text.status().code() == Code::kNotFound) {
+      return NotFound("no job file " + file + " (to run a command: longhaul run -- COMMAND ...)");
+    }
+    return text.status();
+  }
+  return spec::ParseJob(*text, file);
+}
+
+Result<spec::JobSpec> FromCommand(const JobRequest& request) {
+  Json json = {{"name", NameOfCommand(request.command)}, {"command", request.command}};
+  if (!request.environment.empty()) json["environment"] = request.environment;
+  std::error_code error;
+  json["working_directory"] = std::filesystem::current_path(error).string();
+  json["resources"] = {{"nodes", request.nodes.value_or(1)},
+                       {"processes_per_node", request.processes_per_node.value_or(1)}};
+  return spec::ParseJob(json.dump(-1, ' ', false, Json::error_handler_t::replace), "the command");
+}
+
+}  // namespace
+
+std::string NameOfCommand(const std::vector<std::string>& command) {
+  // The script of `python3 -u train.py` says more than the interpreter does.
+  std::string_view word = command.empty() ? "job" : std::string_view(command.front());
+  for (const std::string& argument : command) {
+    if (argument.ends_with(".py") || argument.ends_with(".sh")) {
+      word = argument;
+      break;
+    }
+  }
+  const size_t slash = word.rfind('/');
+  if (slash != std::string_view::npos) word = word.substr(slash + 1);
+  const size_t dot = word.rfind('.');
+  if (dot != std::string_view::npos && dot > 0) word = word.substr(0, dot);
+  std::string name;
+  for (const char c : word.substr(0, kLongestName)) name += IsNameCharacter(c) ? c : '-';
+  return name.empty() || name.front() == '.' ? "job" : name;
+}
+
+Result<std::string> ApplySettings(const std::string& json,
+                                  const std::vector<std::string>& settings) {
+  Json job = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!job.is_object()) return InternalError("a job is not a JSON object");
+  for (const std::string& setting : settings) {
+    const size_t equals = setting.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      return InvalidArgument("--set wants key=value, as in --set train.steps=100: " +
+                             Printable(setting));
+    }
+    const std::string value = setting.substr(equals + 1);
+    Json* place = &job;
+    for (const std::string_view key : Split(std::string_view(setting).substr(0, equals), '.')) {
+      if (!place->is_object() && !place->is_null()) {
+        return InvalidArgument("--set " + Printable(setting) + ": no keys below this one");
+      }
+      place = &(*place)[std::string(key)];
+    }
+    const Json parsed = Json::parse(value, nullptr, /*allow_exceptions=*/false);
+    *place = parsed.is_discarded() ? Json(value) : parsed;
+  }
+  return job.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<spec::JobSpec> LoadJob(const JobRequest& request) {
+  Result<spec::JobSpec> job = request.file.empty() ? FromCommand(request) : LoadFile(request.file);
+  if (!job.ok()) return job;
+  std::vector<std::string> settings = request.set;
+  const auto add = [&settings](const char* key, const std::optional<uint32_t>& value) {
+    if (value.has_value()) settings.push_back(std::string(key) + "=" + std::to_string(*value));
+  };
+  add("resources.nodes", request.nodes);
+  add("resources.processes_per_node", request.processes_per_node);
+  add("max_restarts", request.max_restarts);
+  if (!request.name.empty()) settings.push_back("name=" + Json(request.name).dump());
+  if (!settings.empty()) {
+    ASSIGN_OR_RETURN(const std::string text, ApplySettings(spec::ToJson(*job), settings));
+    job = spec::ParseJob(text, "the command line");
+    if (!job.ok()) return job;
+  }
+  if (!job->built_in() && job->working_directory.empty()) {
+    std::error_code error;
+    job->working_directory = std::filesystem::current_path(error).string();
+  }
+  if (request.inject.empty()) return job;
+  Result<std::vector<spec::PlannedFault>> faults = spec::ParseFaultPlan(request.inject);
+  if (!faults.ok()) return faults.status().WithContext("--inject");
+  job->faults.insert(job->faults.end(), faults->begin(), faults->end());
+  const Status sound = spec::CheckFaults(*job);
+  if (!sound.ok()) return sound.WithContext("--inject");
+  return job;
+}
+
+}  // namespace longhaul::frontend

@@ -1,0 +1,112 @@
+// The view of a run while it goes. Pure: notices and times go in, lines of text come out.
+//
+// On a terminal, Frame() is the whole picture, to be drawn over the last one by a ScreenPainter.
+// Else TakeLines() is what to append: each event as it comes and a line about the steps every 2
+// seconds. Every line fits the width given; text from outside is stripped of control characters.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/time.h"
+#include "wire/longhaul.pb.h"
+
+namespace longhaul::frontend {
+
+// How much of the picture is in colour and how wide it is.
+struct ViewStyle {
+  size_t columns = 80;
+  size_t rows = 24;
+  bool color = false;
+};
+
+class LiveView {
+ public:
+  // `job` is the name shown until the controller says more; `started` is when the run began.
+  // `is_command`: a command's workers, which may never report a step; until they do, the view says
+  // so and shows neither loss nor speed.
+  LiveView(std::string job, Instant started, bool is_command = false);
+
+  void Take(const wire::Notice& notice);
+
+  // The lines of the picture, without line ends: 4 (2 without steps), and more as style.rows
+  // allows.
+  std::vector<std::string> Frame(const ViewStyle& style, Instant now) const;
+
+  // The plain lines of what has happened since the last call.
+  std::vector<std::string> TakeLines();
+
+ private:
+  struct Event {
+    int64_t at_ns;
+    wire::MessageNotice::Severity severity;
+    std::string text;
+  };
+
+  void TakeState(const wire::StateNotice& notice, int64_t at_ns);
+  void TakeStep(const wire::StepNotice& step, int64_t at_ns);
+  void TakeSnapshot(const wire::SnapshotNotice& snapshot);
+  void TakeNode(const wire::NodeStatus& node, int64_t at_ns);
+  void TakeFault(const wire::Fault& fault, int64_t at_ns);
+  void AddEvent(int64_t at_ns, wire::MessageNotice::Severity severity, std::string text);
+  std::string HeadLine(const ViewStyle& style, Instant now) const;
+  std::string ProgressLine(const ViewStyle& style) const;
+  std::string LossLine(const ViewStyle& style) const;
+  std::string SpeedLine(const ViewStyle& style) const;
+  std::string SnapshotLine(const ViewStyle& style) const;
+  std::string EventLine(const Event& event, const ViewStyle& style, Instant now) const;
+  std::string StepLine() const;
+  std::string Clock(int64_t at_ns) const;  // since the start, for plain lines
+  bool stepless() const { return is_command_ && !has_step_; }
+
+  std::string job_;
+  Instant started_;
+  bool is_command_;
+  wire::JobState state_ = wire::JOB_STATE_UNSPECIFIED;
+  std::string state_reason_;
+  wire::EpochNotice epoch_;
+  wire::StepNotice step_;
+  bool has_step_ = false;
+  double validation_loss_ = 0;
+  bool has_validation_loss_ = false;
+  uint64_t memory_step_ = 0;
+  uint64_t memory_count_ = 0;
+  uint64_t disk_step_ = 0;
+  uint64_t disk_count_ = 0;
+  struct FaultSeen {
+    bool decided = false;
+    bool recovered = false;
+  };
+  std::map<uint32_t, FaultSeen> faults_;
+  std::map<std::string, bool> nodes_;  // connected, by name
+  std::deque<Event> events_;           // the last few, oldest first
+
+  std::vector<std::string> lines_;  // for TakeLines
+  int64_t last_step_line_ns_ = 0;
+};
+
+// Draws frames over each other, line by line, without clearing the screen: no flicker, and what was
+// there before the run stays in the scroll-back.
+class ScreenPainter {
+ public:
+  // The bytes that replace the frame drawn last by this one.
+  std::string Paint(const std::vector<std::string>& lines);
+  // The bytes that take the last frame away, so that lines can be written in its place; the next
+  // frame comes below them.
+  std::string Clear();
+  // The bytes that show the cursor again and leave it below the last frame. Nothing when no frame
+  // was drawn.
+  std::string Finish();
+
+ private:
+  size_t drawn_ = 0;
+};
+
+// "queued", "running", ...
+std::string_view StateName(wire::JobState state);
+
+}  // namespace longhaul::frontend

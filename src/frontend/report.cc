@@ -1,0 +1,170 @@
+#include "frontend/report.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+namespace longhaul::frontend {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct CategoryName {
+  wire::Category category;
+  const char* name;
+  const char* meaning;
+};
+
+constexpr std::array kCategories = {
+    CategoryName{wire::PRODUCTIVE, "productive", "steps that count"},
+    CategoryName{wire::QUEUE, "queue", "waited for nodes (outside goodput)"},
+    CategoryName{wire::START_UP_TIME, "start-up", "processes begin, import, set up their device"},
+    CategoryName{wire::RENDEZVOUS_TIME, "rendezvous", "join the store, build process groups"},
+    CategoryName{wire::RESTORE_TIME, "restore", "read the state back, or initialise it"},
+    CategoryName{wire::DATA_STALL, "data stall", "steps waited for input"},
+    CategoryName{wire::SNAPSHOT, "snapshot", "stopped for a copy of the state"},
+    CategoryName{wire::EVALUATION, "evaluation", "held-out text"},
+    CategoryName{wire::LOST_WORK, "lost work", "steps thrown away by a fault"},
+    CategoryName{wire::DETECT, "detect", "from a fault to its event in the log"},
+    CategoryName{wire::DIAGNOSE, "diagnose", "from the event to the decision"},
+    CategoryName{wire::REPAIR, "repair", "from the decision to new processes"},
+    CategoryName{wire::FINISH, "finish", "last evaluation, sample, last checkpoint"},
+    CategoryName{wire::UNREPORTED, "unreported", "workers run, but don't speak through the door"},
+    CategoryName{wire::OTHER, "other", "none of the above"},
+};
+
+std::vector<CategoryRow> CategoriesOf(const wire::Ledger& ledger, uint32_t ranks) {
+  std::vector<CategoryRow> rows;
+  double sum = 0;
+  for (const CategoryName& known : kCategories) {
+    CategoryRow row{known.name, known.meaning, 0, 0};
+    for (const wire::CategoryTime& time : ledger.categories()) {
+      if (time.category() == known.category) row.seconds += time.rank_seconds() / ranks;
+    }
+    sum += row.seconds;
+    if (row.seconds > 0) rows.push_back(row);
+  }
+  for (CategoryRow& row : rows) row.share = row.seconds / sum;
+  std::stable_sort(rows.begin(), rows.end(), [](const CategoryRow& a, const CategoryRow& b) {
+    const bool a_first = a.name == "productive";
+    const bool b_first = b.name == "productive";
+    return a_first != b_first ? a_first : a.seconds > b.seconds;
+  });
+  return rows;
+}
+
+LedgerCheck CheckLedger(const std::vector<CategoryRow>& rows, double measured_seconds) {
+  LedgerCheck check;
+  for (const CategoryRow& row : rows) check.sum_seconds += row.seconds;
+  check.measured_seconds = measured_seconds;
+  if (measured_seconds > 0) {
+    check.difference = (check.sum_seconds - measured_seconds) / measured_seconds;
+    check.holds = std::abs(check.sum_seconds - measured_seconds) <=
+                  std::max(kLedgerTolerance * measured_seconds, kLedgerFloorSeconds);
+  }
+  return check;
+}
+
+// What the stages may take when one worker dies and its state is in local memory.
+constexpr double kDetectBudget = 0.001;      // its pidfd becomes readable
+constexpr double kDecideBudget = 0.002;      // event, fence, decision, logged
+constexpr double kStartBudget = 0.010;       // the others killed and reaped, all forked again
+constexpr double kRendezvousBudget = 0.040;  // store and process group
+
+FaultRow RowOf(const wire::Fault& fault, uint32_t ranks) {
+  FaultRow row;
+  row.fault = fault;
+  row.cost_seconds = fault.lost_rank_seconds() / ranks;
+  const bool in_place = fault.class_name() == "process";
+  const struct {
+    const char* name;
+    int64_t at_ns;
+    double budget_seconds;
+  } kStages[] = {
+      {"detected", fault.detected_at_ns(), in_place ? kDetectBudget : 0},
+      {"decided", fault.decided_at_ns(), in_place ? kDecideBudget : 0},
+      {"processes started", fault.started_at_ns(), in_place ? kStartBudget : 0},
+      {"in rendezvous", fault.rendezvous_at_ns(), 0},
+      {"group formed", fault.restoring_at_ns(), in_place ? kRendezvousBudget : 0},
+      {"state restored", fault.stepping_at_ns(), 0},
+      {"first step done", fault.first_step_at_ns(), 0},
+      {"first new step done", fault.new_step_at_ns(), 0},
+  };
+  const int64_t began_ns =
+      fault.happened_at_ns() != 0 ? fault.happened_at_ns() : fault.detected_at_ns();
+  int64_t before_ns = began_ns;
+  for (const auto& stage : kStages) {
+    if (stage.at_ns == 0) continue;
+    row.stages.push_back({stage.name, static_cast<double>(stage.at_ns - began_ns) * 1e-9,
+                          static_cast<double>(stage.at_ns - before_ns) * 1e-9,
+                          stage.budget_seconds});
+    before_ns = stage.at_ns;
+  }
+  if (fault.started_at_ns() != 0) {
+    row.restart_seconds = static_cast<double>(fault.started_at_ns() - began_ns) * 1e-9;
+  }
+  if (fault.new_step_at_ns() != 0) {
+    row.recovery_seconds = static_cast<double>(fault.new_step_at_ns() - began_ns) * 1e-9;
+  }
+  return row;
+}
+
+Json MergeResults(const wire::JobStatus& status) {
+  Json merged = Json::object();
+  for (const std::string& text : status.results()) {
+    const Json result = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (result.is_object()) merged.update(result);
+  }
+  return merged;
+}
+
+std::optional<double> NumberIn(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+std::string TextIn(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+double SecondsOf(const std::vector<CategoryRow>& rows, std::string_view name) {
+  for (const CategoryRow& row : rows) {
+    if (row.name == name) return row.seconds;
+  }
+  return 0;
+}
+
+}  // namespace
+
+Report MakeReport(const wire::JobStatus& status, const RunHistory& history, const RunFacts& facts) {
+  Report report;
+  report.status = status;
+  report.facts = facts;
+  report.ranks = std::max(1u, status.job().nodes() * status.job().processes_per_node());
+  report.reports_steps = status.job().workload().built_in() || status.highest_step() > 0;
+  report.categories = CategoriesOf(status.ledger(), report.ranks);
+  report.ledger = CheckLedger(report.categories, facts.job_seconds);
+  // The status has the last word; the history knows those that a long run's status has dropped.
+  std::map<uint32_t, wire::Fault> faults = history.faults;
+  for (const wire::Fault& fault : status.faults()) faults[fault.number()] = fault;
+  for (const auto& [number, fault] : faults) report.faults.push_back(RowOf(fault, report.ranks));
+
+  report.results = MergeResults(status);
+  report.sample = TextIn(report.results, "prompt") + TextIn(report.results, "sample");
+  report.peak_flops = NumberIn(report.results, "peak_flops_per_second");
+  const double productive = SecondsOf(report.categories, "productive");
+  if (status.flops() > 0 && productive > 0) {
+    report.achieved_flops = status.flops() / productive;
+    if (report.peak_flops.value_or(0) > 0) {
+      report.flops_utilisation = *report.achieved_flops / *report.peak_flops;
+    }
+  }
+  report.snapshot_seconds = SecondsOf(report.categories, "snapshot");
+  return report;
+}
+
+}  // namespace longhaul::frontend

@@ -1,0 +1,89 @@
+// What a run was worth: the end's status and the history, turned into numbers. Pure; report_text.h
+// turns them into Markdown, JSON, CSV and the terminal's summary, charts.h into pictures.
+//
+// Seconds of the ledger are the ranks' mean: rank seconds over the number of ranks, so that they
+// add up to the time a person waited.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "frontend/run_history.h"
+#include "wire/longhaul.pb.h"
+
+namespace longhaul::frontend {
+
+// What only the process that ran it knows.
+struct RunFacts {
+  std::string version;
+  std::string command_line;
+  std::string run_directory;
+  std::string host;
+  std::string processor;
+  uint64_t cores = 0;
+  double load_average = 0;  // when the run began
+  int64_t started_at_ns = 0;
+  // By this process's own clock that never jumps.
+  double cluster_seconds = 0;    // until the controller and the agents were there
+  double preparing_seconds = 0;  // until the job was accepted: data, measuring, planning
+  double job_seconds = 0;        // from then to its last state
+  double process_seconds = 0;    // from the start of the program until the report
+};
+
+struct CategoryRow {
+  std::string name;     // "snapshot"
+  std::string meaning;  // "stopped for a copy of the state"
+  double seconds = 0;
+  double share = 0;  // of the ledger's sum
+};
+
+// The ledger held against this process's clock.
+struct LedgerCheck {
+  double sum_seconds = 0;
+  double measured_seconds = 0;
+  double difference = 0;  // share of the measured time
+  bool holds = false;     // within kLedgerTolerance, or kLedgerFloorSeconds
+};
+constexpr double kLedgerTolerance = 0.001;
+// Both ends of the measured time wait for a write of the log: a run of a second can't be held
+// closer.
+constexpr double kLedgerFloorSeconds = 0.005;
+
+struct FaultStage {
+  std::string name;           // "detected"
+  double at_seconds = 0;      // after the fault happened
+  double took_seconds = 0;    // since the stage before
+  double budget_seconds = 0;  // what it may take; 0: depends on the job
+};
+
+struct FaultRow {
+  wire::Fault fault;
+  std::vector<FaultStage> stages;          // those reached
+  std::optional<double> recovery_seconds;  // until the next new step
+  std::optional<double> restart_seconds;   // until all processes were there again
+  double cost_seconds = 0;                 // badput charged to it, mean over the ranks
+};
+
+struct Report {
+  wire::JobStatus status;
+  RunFacts facts;
+  uint32_t ranks = 1;
+  bool reports_steps = true;  // false: a command of which nothing but its processes is known
+  std::vector<CategoryRow> categories;  // those with time, the productive one first, then by size
+  LedgerCheck ledger;
+  std::vector<FaultRow> faults;
+  // From the workers' results, merged.
+  nlohmann::ordered_json results = nlohmann::ordered_json::object();
+  std::string sample;                    // generated text; empty: none
+  std::optional<double> peak_flops;      // a second, measured, over all ranks
+  std::optional<double> achieved_flops;  // model FLOPs a second of productive time
+  std::optional<double> flops_utilisation;
+  double snapshot_seconds = 0;  // the ledger's, for the cost of all snapshots
+};
+
+Report MakeReport(const wire::JobStatus& status, const RunHistory& history, const RunFacts& facts);
+
+}  // namespace longhaul::frontend

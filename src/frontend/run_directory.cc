@@ -1,0 +1,78 @@
+#include "frontend/run_directory.h"
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include "io/file.h"
+
+namespace longhaul::frontend {
+namespace {
+
+constexpr int kMostRuns = 10'000;
+
+bool Exists(const std::string& path) {
+  struct stat facts {};
+  return lstat(path.c_str(), &facts) == 0;
+}
+
+Result<std::string> Absolute(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  if (error) return FromErrno(error.value(), "cannot find the working directory");
+  std::string text = absolute.lexically_normal().string();
+  while (text.size() > 1 && text.ends_with('/')) text.pop_back();
+  return text;
+}
+
+// Whether there is something in it that a new run would mix with.
+Result<bool> HasContent(const std::string& path) {
+  Result<std::vector<std::string>> names = io::PosixFileSystem().List(path);
+  if (names.ok()) return !names->empty();
+  if (names.status().code() == Code::kNotFound) return false;
+  return names.status();
+}
+
+}  // namespace
+
+Result<RunDirectory> MakeRunDirectory(const std::string& wanted, const std::string& name,
+                                      bool resume) {
+  RunDirectory directory;
+  ASSIGN_OR_RETURN(const std::string first, Absolute(wanted.empty() ? "runs/" + name : wanted));
+  directory.path = first;
+  ASSIGN_OR_RETURN(directory.had_content, HasContent(first));
+  for (int i = 2; directory.had_content && !resume; ++i) {
+    if (i > kMostRuns) return ResourceExhausted("no free name for a run beside " + first);
+    directory.path = first + "-" + std::to_string(i);
+    ASSIGN_OR_RETURN(directory.had_content, HasContent(directory.path));
+  }
+  const Status made = io::PosixFileSystem().MakeDirectories(directory.path);
+  if (!made.ok()) return made.WithContext("making the run's directory");
+  if (access(directory.path.c_str(), W_OK | X_OK) != 0) {
+    return FromErrno(errno, "cannot write to the run's directory " + directory.path);
+  }
+  return directory;
+}
+
+Result<std::string> MakeClusterDirectory(const std::string& run_directory) {
+  const std::string path = run_directory + "/cluster";
+  for (int i = 1; Exists(path); ++i) {
+    const std::string aside = path + "." + std::to_string(i);
+    if (Exists(aside)) continue;
+    RETURN_IF_ERROR(io::PosixFileSystem().Rename(path, aside));
+  }
+  if (mkdir(path.c_str(), 0700) != 0) return FromErrno(errno, "cannot make " + path);
+  return path;
+}
+
+Result<Bytes> FreeSpace(const std::string& path) {
+  struct statvfs facts {};
+  if (statvfs(path.c_str(), &facts) != 0) return FromErrno(errno, "cannot look at " + path);
+  return Bytes(static_cast<int64_t>(facts.f_bavail * facts.f_frsize));
+}
+
+}  // namespace longhaul::frontend

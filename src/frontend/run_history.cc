@@ -1,0 +1,53 @@
+#include "frontend/run_history.h"
+
+namespace longhaul::frontend {
+
+void RunHistory::Take(const wire::Notice& notice) {
+  const int64_t at_ns = notice.at_ns();
+  switch (notice.kind_case()) {
+    case wire::Notice::kStep: {
+      const wire::StepNotice& step = notice.step();
+      StepPoint point{step.step(),
+                      step.epoch(),
+                      at_ns,
+                      step.loss(),
+                      std::nullopt,
+                      step.gradient_norm(),
+                      step.tokens_per_second(),
+                      step.step_seconds()};
+      if (step.has_validation_loss()) point.validation_loss = step.validation_loss();
+      steps.push_back(point);
+      break;
+    }
+    case wire::Notice::kEpoch:
+      epochs.push_back({at_ns, notice.epoch()});
+      break;
+    case wire::Notice::kSnapshot:
+      snapshots.push_back({at_ns, notice.snapshot()});
+      break;
+    case wire::Notice::kState:
+      states.push_back({at_ns, notice.state().state()});
+      break;
+    case wire::Notice::kFault:
+      faults[notice.fault().number()] = notice.fault();
+      break;
+    case wire::Notice::kNode:
+      nodes.push_back({at_ns, notice.node().name(), notice.node().connected()});
+      break;
+    case wire::Notice::kMessage:
+      messages.push_back(notice);
+      break;
+    case wire::Notice::KIND_NOT_SET:
+      break;
+  }
+}
+
+std::vector<StepPoint> RunHistory::LastOfEachStep() const {
+  std::map<uint64_t, StepPoint> by_step;
+  for (const StepPoint& point : steps) by_step[point.step] = point;
+  std::vector<StepPoint> points;
+  for (const auto& [step, point] : by_step) points.push_back(point);
+  return points;
+}
+
+}  // namespace longhaul::frontend

@@ -1,0 +1,63 @@
+// What a run told while it went: the controller's notices, sorted into what the report needs.
+//
+// Bounded by the run's own length: one entry a step report, snapshot, epoch, state and message.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "wire/longhaul.pb.h"
+
+namespace longhaul::frontend {
+
+struct StepPoint {
+  uint64_t step = 0;
+  uint64_t epoch = 0;
+  int64_t at_ns = 0;
+  double loss = 0;
+  std::optional<double> validation_loss;
+  double gradient_norm = 0;
+  double tokens_per_second = 0;
+  double step_seconds = 0;
+};
+
+struct EpochPoint {
+  int64_t at_ns = 0;
+  wire::EpochNotice notice;
+};
+
+struct SnapshotPoint {
+  int64_t at_ns = 0;
+  wire::SnapshotNotice notice;
+};
+
+struct StatePoint {
+  int64_t at_ns = 0;
+  wire::JobState state = wire::JOB_STATE_UNSPECIFIED;
+};
+
+struct NodePoint {
+  int64_t at_ns = 0;
+  std::string name;
+  bool connected = false;
+};
+
+struct RunHistory {
+  std::vector<StepPoint> steps;  // by arrival; a step run again after a rollback is there twice
+  std::vector<EpochPoint> epochs;
+  std::vector<SnapshotPoint> snapshots;
+  std::vector<StatePoint> states;
+  std::vector<NodePoint> nodes;
+  std::map<uint32_t, wire::Fault> faults;  // by number, as last told
+  std::vector<wire::Notice> messages;
+
+  void Take(const wire::Notice& notice);
+
+  // The newest run of each step, by step.
+  std::vector<StepPoint> LastOfEachStep() const;
+};
+
+}  // namespace longhaul::frontend

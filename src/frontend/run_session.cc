@@ -1,0 +1,518 @@
+#include "frontend/run_session.h"
+
+#include <sys/signalfd.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "base/text.h"
+#include "frontend/artefacts.h"
+#include "frontend/controller_link.h"
+#include "frontend/embedded_cluster.h"
+#include "frontend/format.h"
+#include "frontend/live_view.h"
+#include "frontend/report.h"
+#include "frontend/report_text.h"
+#include "frontend/run_directory.h"
+#include "frontend/run_history.h"
+#include "frontend/terminal.h"
+#include "frontend/worker_logs.h"
+#include "io/clock.h"
+#include "io/event_loop.h"
+#include "io/file.h"
+#include "service/client/endpoint.h"
+#include "wire/json.h"
+
+namespace longhaul::frontend {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr int kExitOk = 0;
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+constexpr int kExitSignal = 128;
+
+constexpr Duration kFramePeriod = milliseconds(100);
+constexpr Duration kOutputPeriod = milliseconds(100);
+// A job that was asked to stop writes its last snapshot; then it is killed.
+constexpr Duration kStopLimit = seconds(60);
+constexpr Bytes kDiskNeeded(10 << 20);
+constexpr Bytes kDiskWanted(100 << 20);
+constexpr Bytes kDiskFull(1 << 20);
+constexpr Duration kDiskPeriod = seconds(1);
+constexpr uint32_t kMostWorkers = 64;  // a cluster made to measure for a job, on one machine
+constexpr uint32_t kUsualNodes = 2;
+constexpr uint32_t kUsualSlots = 2;
+constexpr const char* kSharedEndpoint = "runs/endpoint.json";
+
+void PrintError(const Status& status) {
+  std::fprintf(stderr, "longhaul: %s\n", status.message().c_str());
+}
+
+sigset_t WatchedSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGWINCH}) sigaddset(&set, signal);
+  return set;
+}
+
+// The size of the embedded cluster: as asked for, else large enough for the job.
+struct ClusterSize {
+  uint32_t nodes = kUsualNodes;
+  uint32_t slots = kUsualSlots;
+};
+
+Result<ClusterSize> SizeFor(const RunOptions& options, const spec::JobSpec& job) {
+  const uint32_t wants_nodes = job.resources.nodes.value_or(1);
+  const uint32_t wants_slots = job.resources.processes_per_node.value_or(1);
+  ClusterSize size;
+  size.nodes = options.cluster_nodes.value_or(std::max(kUsualNodes, wants_nodes));
+  size.slots = options.cluster_slots.value_or(std::max(kUsualSlots, wants_slots));
+  if (wants_nodes > size.nodes || wants_slots > size.slots) {
+    return InvalidArgument("the job wants " + Plural(wants_nodes, "node") + " with " +
+                           Plural(wants_slots, "worker") + " each, the local cluster has " +
+                           Plural(size.nodes, "node") + " with " + Plural(size.slots, "slot") +
+                           ": raise --cluster-nodes and --cluster-slots, or ask for less");
+  }
+  if (uint64_t{size.nodes} * size.slots > kMostWorkers) {
+    return InvalidArgument("a local cluster of " + Plural(size.nodes, "node") + " with " +
+                           Plural(size.slots, "slot") + " is more than the " +
+                           std::to_string(kMostWorkers) +
+                           " workers that one machine is given: name a real one with --controller");
+  }
+  return size;
+}
+
+const char* KindName(const wire::Notice& notice) {
+  const auto* field = notice.GetDescriptor()->FindFieldByNumber(notice.kind_case());
+  return field == nullptr ? "unknown" : field->name().c_str();
+}
+
+class Session {
+ public:
+  Session(const RunOptions& options, spec::JobSpec job, RunDirectory directory,
+          std::unique_ptr<io::EventLoop> loop);
+
+  int Run(ClusterSize size);
+
+ private:
+  Status StartCluster(ClusterSize size);
+  Status WatchSignals();
+  void OnSignal();
+  void AskToStop(int signal);
+  void OnClusterReady(const service::Endpoint& endpoint, uint32_t nodes);
+  void ShareEndpoint(const service::Endpoint& endpoint);
+  void OnNotice(const wire::Notice& notice, const nlohmann::ordered_json& json);
+  void Tell(wire::MessageNotice::Severity severity, const std::string& text);
+  void OnOver(const wire::JobStatus& status);
+  void Fail(const Status& reason);
+  void End();  // stops what runs, then the loop
+  void Draw();
+  void DrawSoon();
+  void WatchDisk();
+  void FollowOutput();
+  void ShowOutput(const std::vector<WorkerLine>& lines);
+  int Finish();
+  RunFacts Facts() const;
+
+  const RunOptions options_;
+  const spec::JobSpec job_;
+  const RunDirectory directory_;
+  const Instant began_ = io::MonotonicNow();
+  const Instant began_at_ = io::Now();
+  std::unique_ptr<io::EventLoop> loop_;
+  io::Fd signals_;
+  std::unique_ptr<EmbeddedCluster> cluster_;
+  std::unique_ptr<ControllerLink> link_;
+  std::ofstream events_;
+  bool shared_endpoint_ = false;
+  std::string token_file_;  // the cluster's, names it among endpoints
+
+  const bool frames_;
+  LiveView view_;
+  ScreenPainter painter_;
+  RunHistory history_;
+  WorkerLogs output_;
+  bool draw_planned_ = false;
+  bool disk_full_ = false;
+  Instant drawn_at_{};
+
+  Instant ready_at_{};
+  Instant submitted_at_{};
+  Instant over_at_{};
+  double load_average_ = 0;
+  std::string job_id_;
+  std::optional<wire::JobStatus> final_;
+  Status failure_;
+  int signal_ = 0;
+  bool ending_ = false;
+};
+
+Session::Session(const RunOptions& options, spec::JobSpec job, RunDirectory directory,
+                 std::unique_ptr<io::EventLoop> loop)
+    : options_(options),
+      job_(std::move(job)),
+      directory_(std::move(directory)),
+      loop_(std::move(loop)),
+      events_(directory_.path + "/events.jsonl", std::ios::app),
+      frames_(!options.json && !options.quiet && CanDrawFrames()),
+      view_(job_.name, began_at_, !job_.built_in()),
+      output_(directory_.path) {
+  if (getloadavg(&load_average_, 1) != 1) load_average_ = 0;
+}
+
+Status Session::WatchSignals() {
+  const sigset_t set = WatchedSignals();
+  signals_ = io::Fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals_.valid()) return FromErrno(errno, "cannot watch signals");
+  loop_->Watch(signals_.get(), false, [this](bool, bool) { OnSignal(); });
+  return Status();
+}
+
+void Session::OnSignal() {
+  signalfd_siginfo info{};
+  while (read(signals_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGWINCH) {
+      DrawSoon();
+    } else {
+      AskToStop(signal);
+    }
+  }
+}
+
+// The first time the job is stopped in order, the second time all is killed at once.
+void Session::AskToStop(int signal) {
+  if (signal_ != 0) {
+    if (cluster_ != nullptr) cluster_->KillNow();
+    failure_ = CancelledError("killed on request; the newest checkpoint in " + directory_.path +
+                              " is whole, --resume goes on from it");
+    ending_ = true;
+    return loop_->Stop();
+  }
+  signal_ = signal;
+  if (job_id_.empty()) {
+    failure_ = CancelledError("stopped before the job was submitted");
+    return End();
+  }
+  if (ending_) return;
+  Tell(wire::MessageNotice::INFO,
+       "stopping the job with a last snapshot; once more Ctrl-C kills it at once");
+  link_->StopJob(job_id_, "stopped by signal " + std::to_string(signal));
+  loop_->After(kStopLimit, [this] {
+    if (ending_) return;
+    Fail(DeadlineExceeded("the job did not stop within " + ToString(kStopLimit)));
+  });
+}
+
+Status Session::StartCluster(ClusterSize size) {
+  ClusterOptions cluster;
+  ASSIGN_OR_RETURN(cluster.directory, MakeClusterDirectory(directory_.path));
+  cluster.program = "/proc/self/exe";
+  cluster.agents = size.nodes;
+  cluster.slots = size.slots;
+  cluster.replacement_delay = options_.replacement_delay;
+  ClusterObserver observer;
+  observer.on_ready = [this, size](const service::Endpoint& endpoint) {
+    OnClusterReady(endpoint, size.nodes);
+  };
+  observer.on_restarted = [this](const service::Endpoint& endpoint) {
+    ShareEndpoint(endpoint);
+    Tell(wire::MessageNotice::INFO, "the controller is back and knows everything");
+  };
+  observer.on_event = [this](const std::string& text) { Tell(wire::MessageNotice::WARNING, text); };
+  observer.on_failed = [this](const Status& reason) { Fail(reason); };
+  cluster_ = std::make_unique<EmbeddedCluster>(*loop_, cluster, observer);
+  return cluster_->Start();
+}
+
+void Session::OnClusterReady(const service::Endpoint& endpoint, uint32_t nodes) {
+  ready_at_ = io::MonotonicNow();
+  if (cluster_ != nullptr) ShareEndpoint(endpoint);
+  Submission submission;
+  submission.job = spec::ToJson(job_);
+  submission.source = options_.job.file.empty() ? "the command" : options_.job.file;
+  submission.run_directory = directory_.path;
+  submission.resume = options_.resume;
+  submission.nodes = nodes;
+  LinkObserver observer;
+  observer.on_submitted = [this](const SubmittedJob& job, Instant at) {
+    job_id_ = job.id;
+    submitted_at_ = at;
+    if (!job.plan_reason.empty()) Tell(wire::MessageNotice::INFO, "plan: " + job.plan_reason);
+    DrawSoon();
+  };
+  observer.on_notice = [this](const wire::Notice& notice, const service::FeedEvent& event) {
+    OnNotice(notice, event.data);
+  };
+  observer.on_connection = [this](bool connected, const std::string& reason) {
+    if (cluster_ != nullptr) return;  // its own supervision tells better
+    Tell(connected ? wire::MessageNotice::INFO : wire::MessageNotice::WARNING,
+         connected ? "the controller answers again" : reason);
+  };
+  observer.on_over = [this](const wire::JobStatus& status) { OnOver(status); };
+  observer.on_failed = [this](const Status& reason) { Fail(reason); };
+  link_ = std::make_unique<ControllerLink>(*loop_, endpoint, submission, observer);
+}
+
+// So that `longhaul status` in another terminal finds this cluster; unless another one lives there.
+void Session::ShareEndpoint(const service::Endpoint& endpoint) {
+  token_file_ = endpoint.token_file;
+  const Result<service::Endpoint> present = service::ReadEndpoint(kSharedEndpoint);
+  const bool lives = present.ok() && present->token_file != endpoint.token_file &&
+                     present->pid > 0 && kill(static_cast<pid_t>(present->pid), 0) == 0;
+  if (lives) return;
+  shared_endpoint_ = service::WriteEndpoint(kSharedEndpoint, endpoint).ok();
+}
+
+void Session::OnNotice(const wire::Notice& notice, const nlohmann::ordered_json& json) {
+  if (notice.kind_case() == wire::Notice::kState) {
+    const wire::JobState state = notice.state().state();
+    const bool over = state == wire::SUCCEEDED || state == wire::FAILED || state == wire::STOPPED;
+    if (over) over_at_ = io::MonotonicNow();
+  }
+  ShowOutput(output_.Read());  // last words before what is said of them
+  if (notice.kind_case() == wire::Notice::kEpoch) {
+    if (!job_.built_in()) output_.Follow(notice.epoch().epoch(), notice.epoch().world());
+  }
+  history_.Take(notice);
+  nlohmann::ordered_json typed = {{"type", KindName(notice)}};
+  typed.update(json);
+  const std::string line =
+      typed.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  events_ << line << std::flush;
+  if (options_.json) return WriteOut(line);
+  view_.Take(notice);
+  DrawSoon();
+}
+
+void Session::Tell(wire::MessageNotice::Severity severity, const std::string& text) {
+  wire::Notice notice;
+  notice.set_at_ns(ToNanoseconds(io::Now()));
+  notice.set_job_id(job_id_);
+  notice.mutable_message()->set_severity(severity);
+  notice.mutable_message()->set_text(text);
+  OnNotice(notice, wire::ToJson(notice));
+}
+
+// A full disk stops the controller from deciding anything, so it is told from here.
+void Session::WatchDisk() {
+  if (ending_) return;
+  const Result<Bytes> space = FreeSpace(directory_.path);
+  const bool full = space.ok() && *space < kDiskFull;
+  if (full != disk_full_) {
+    Tell(full ? wire::MessageNotice::WARNING : wire::MessageNotice::INFO,
+         full ? "the disk of " + directory_.path +
+                    " is full: make room, and the job goes on by itself"
+              : "the disk of " + directory_.path + " has room again");
+  }
+  disk_full_ = full;
+  loop_->After(kDiskPeriod, [this] { WatchDisk(); });
+}
+
+void Session::DrawSoon() {
+  if (draw_planned_ || options_.json || options_.quiet) return;
+  draw_planned_ = true;
+  const Duration since = io::MonotonicNow() - drawn_at_;
+  loop_->After(std::max(Duration::zero(), frames_ ? kFramePeriod - since : Duration::zero()),
+               [this] { Draw(); });
+}
+
+void Session::Draw() {
+  draw_planned_ = false;
+  drawn_at_ = io::MonotonicNow();
+  if (!frames_) {
+    std::string text;
+    for (const std::string& line : view_.TakeLines()) text += line + "\n";
+    return WriteOut(text);
+  }
+  (void)view_.TakeLines();
+  WriteOut(painter_.Paint(view_.Frame(TerminalStyle(), io::Now())));
+  if (ending_) return;
+  draw_planned_ = true;  // clocks and ages move on
+  loop_->After(seconds(1), [this] {
+    if (io::MonotonicNow() - drawn_at_ >= milliseconds(900)) return Draw();
+    draw_planned_ = false;
+  });
+}
+
+// A command's output is shown as a launcher's user expects it; the built-in trainer's says nothing
+// that the view doesn't.
+void Session::FollowOutput() {
+  if (ending_) return;
+  ShowOutput(output_.Read());
+  loop_->After(kOutputPeriod, [this] { FollowOutput(); });
+}
+
+void Session::ShowOutput(const std::vector<WorkerLine>& lines) {
+  if (options_.quiet) return;
+  const uint32_t local_ranks = job_.resources.processes_per_node.value_or(1);
+  std::string text;
+  for (const WorkerLine& line : lines) {
+    const auto& silent = options_.silent_local_ranks;
+    if (std::find(silent.begin(), silent.end(), line.rank % local_ranks) != silent.end()) continue;
+    if (options_.json) {
+      const nlohmann::ordered_json json = {
+          {"type", "output"}, {"epoch", line.epoch}, {"rank", line.rank}, {"text", line.text}};
+      text += json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    } else {
+      text += "[rank " + std::to_string(line.rank) + "] " + Harmless(line.text) + "\n";
+    }
+  }
+  if (text.empty()) return;
+  if (frames_) {
+    return WriteOut(painter_.Clear() + text +
+                    painter_.Paint(view_.Frame(TerminalStyle(), io::Now())));
+  }
+  if (!options_.json) Draw();
+  WriteOut(text);
+}
+
+void Session::OnOver(const wire::JobStatus& status) {
+  if (over_at_ == Instant{}) over_at_ = io::MonotonicNow();
+  final_ = status;
+  End();
+}
+
+void Session::Fail(const Status& reason) {
+  if (ending_) return;
+  failure_ = reason;
+  End();
+}
+
+void Session::End() {
+  if (ending_) return;
+  ending_ = true;
+  if (cluster_ == nullptr) return loop_->Stop();
+  cluster_->Stop([this] { loop_->Stop(); });
+}
+
+RunFacts Session::Facts() const {
+  RunFacts facts;
+  facts.version = LONGHAUL_VERSION;
+  facts.command_line = options_.command_line;
+  facts.run_directory = directory_.path;
+  utsname name{};
+  if (uname(&name) == 0) facts.host = name.nodename;
+  facts.processor = ProcessorName();
+  facts.cores = std::thread::hardware_concurrency();
+  facts.load_average = load_average_;
+  facts.started_at_ns = ToNanoseconds(began_at_);
+  facts.cluster_seconds = ToSeconds(ready_at_ - began_);
+  facts.preparing_seconds = ToSeconds(submitted_at_ - ready_at_);
+  facts.job_seconds = ToSeconds(over_at_ - submitted_at_);
+  facts.process_seconds = ToSeconds(io::MonotonicNow() - began_);
+  return facts;
+}
+
+int Session::Run(ClusterSize size) {
+  Status started = WatchSignals();
+  if (started.ok() && options_.controller.empty()) {
+    started = StartCluster(size);
+  } else if (started.ok()) {
+    const Result<service::Endpoint> endpoint =
+        service::FindEndpoint({options_.controller, options_.token_file});
+    if (endpoint.ok()) OnClusterReady(*endpoint, 0);
+    started = endpoint.status();
+  }
+  if (!started.ok()) {
+    PrintError(started);
+    return kExitFailure;
+  }
+  if (!options_.json && !options_.quiet) {
+    WriteOut("longhaul: " + job_.name + " in " + directory_.path + "\n");
+  }
+  DrawSoon();
+  if (!job_.built_in()) FollowOutput();
+  WatchDisk();
+  loop_->Run();
+  return Finish();
+}
+
+int Session::Finish() {
+  ShowOutput(output_.ReadRest());
+  if (!options_.json && !options_.quiet) Draw();
+  WriteOut(painter_.Finish());
+  if (cluster_ != nullptr) cluster_->KillNow();  // also frees a submission that still waits
+  link_.reset();
+  if (shared_endpoint_) {
+    const Result<service::Endpoint> present = service::ReadEndpoint(kSharedEndpoint);
+    if (present.ok() && present->token_file == token_file_) {
+      (void)io::PosixFileSystem().Remove(kSharedEndpoint);
+    }
+  }
+  if (final_.has_value()) {
+    const Report report = MakeReport(*final_, history_, Facts());
+    const Status written = WriteArtefacts(directory_.path, report, history_);
+    if (!written.ok()) PrintError(written.WithContext("the report is not complete"));
+    if (options_.json) {
+      nlohmann::ordered_json line = {{"type", "report"}};
+      line.update(ReportJson(report));
+      WriteOut(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    } else {
+      std::string text;
+      for (const std::string& each : Summary(report, TerminalStyle())) text += each + "\n";
+      WriteOut(text);
+    }
+  }
+  if (!failure_.ok()) PrintError(failure_);
+  if (signal_ != 0) return kExitSignal + signal_;
+  if (!failure_.ok()) {
+    return failure_.code() == Code::kInvalidArgument ? kExitUsage : kExitFailure;
+  }
+  return final_->state() == wire::SUCCEEDED ? kExitOk : kExitFailure;
+}
+
+// Warns of a disk that is nearly full, refuses one that is.
+Status CheckDisk(const std::string& path) {
+  const Result<Bytes> space = FreeSpace(path);
+  if (!space.ok()) return Status();
+  if (*space < kDiskNeeded) {
+    return ResourceExhausted("only " + ToString(*space) + " are free where " + path +
+                             " lies: make room, or name another place with --run-dir");
+  }
+  if (*space < kDiskWanted) {
+    std::fprintf(stderr,
+                 "longhaul: warning: only %s are free where %s lies; checkpoints may not fit\n",
+                 ToString(*space).c_str(), path.c_str());
+  }
+  return Status();
+}
+
+}  // namespace
+
+int Run(const RunOptions& options) {
+  const sigset_t set = WatchedSignals();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);  // before any thread: they are read from a descriptor
+  signal(SIGPIPE, SIG_IGN);
+
+  const auto refuse = [](const Status& reason, int exit_code) {
+    PrintError(reason);
+    return exit_code;
+  };
+  const Result<spec::JobSpec> job = LoadJob(options.job);
+  if (!job.ok()) return refuse(job.status(), kExitUsage);
+  const Result<ClusterSize> size = SizeFor(options, *job);
+  if (options.controller.empty() && !size.ok()) return refuse(size.status(), kExitUsage);
+  const Result<RunDirectory> directory =
+      MakeRunDirectory(options.run_directory, job->name, options.resume);
+  if (!directory.ok()) return refuse(directory.status(), kExitFailure);
+  if (const Status disk = CheckDisk(directory->path); !disk.ok()) return refuse(disk, kExitFailure);
+  Result<std::unique_ptr<io::EventLoop>> loop = io::EventLoop::Create();
+  if (!loop.ok()) return refuse(loop.status(), kExitFailure);
+  Session session(options, *job, *directory, *std::move(loop));
+  return session.Run(size.ok() ? *size : ClusterSize{});
+}
+
+}  // namespace longhaul::frontend

@@ -1,0 +1,39 @@
+// One `longhaul run`: from a checked job to the report.
+//
+//   check -> run directory -> cluster up -> submit -> follow -> stop the cluster -> report
+//
+// Two threads: the caller's runs an event loop (children, signals, the view), a second one talks to
+// the controller and posts what it hears to the loop.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+#include "frontend/job_request.h"
+
+namespace longhaul::frontend {
+
+struct RunOptions {
+  JobRequest job;
+  std::string run_directory;                 // empty: runs/NAME
+  bool resume = false;                       // go on from the newest checkpoint there
+  bool json = false;                         // one JSON object a line
+  bool quiet = false;                        // only the report's summary
+  std::vector<uint32_t> silent_local_ranks;  // a command's workers whose output isn't shown
+  std::optional<uint32_t> cluster_nodes;     // absent: 2, or what the job asks for
+  std::optional<uint32_t> cluster_slots;
+  Duration replacement_delay = std::chrono::milliseconds(200);
+  std::string controller;  // URL of one that exists; empty: an embedded cluster
+  std::string token_file;
+  std::string command_line;  // for the report
+};
+
+// Runs the job to its end and returns the process's exit code: 0 the job succeeded, 1 it failed, 2
+// the job or an option is wrong, 128 + N when signal N stopped it. Requires that it is called once,
+// on the main thread, before other threads exist.
+int Run(const RunOptions& options);
+
+}  // namespace longhaul::frontend

@@ -1,0 +1,84 @@
+#include "frontend/worker_logs.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string_view>
+
+#include "io/fd.h"
+
+namespace longhaul::frontend {
+namespace {
+
+constexpr size_t kBytesAtOnce = 256 << 10;
+constexpr size_t kLongestLine = 8 << 10;
+
+// Progress bars draw over themselves: what counts is what was drawn last.
+std::string WithoutOverwritten(std::string_view line) {
+  while (line.ends_with('\r')) line.remove_suffix(1);
+  const size_t last = line.rfind('\r');
+  return std::string(last == std::string_view::npos ? line : line.substr(last + 1));
+}
+
+}  // namespace
+
+WorkerLogs::WorkerLogs(std::string run_directory) : folder_(std::move(run_directory) + "/logs") {}
+
+void WorkerLogs::Follow(uint64_t epoch, uint32_t world) {
+  std::erase_if(logs_, [epoch](const auto& entry) { return entry.first.first + 1 < epoch; });
+  for (uint32_t rank = 0; rank < world; ++rank) {
+    const auto [entry, is_new] = logs_.try_emplace({epoch, rank});
+    if (!is_new) continue;
+    Log& log = entry->second;
+    log.path =
+        folder_ + "/epoch-" + std::to_string(epoch) + "/rank-" + std::to_string(rank) + ".log";
+    // Workers append. What is there already is an earlier run's, when this one resumes it.
+    struct stat facts {};
+    if (stat(log.path.c_str(), &facts) == 0) log.offset = static_cast<uint64_t>(facts.st_size);
+  }
+}
+
+bool WorkerLogs::ReadLog(const Key& key, Log& log, std::vector<WorkerLine>& lines) const {
+  const io::Fd file(open(log.path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return false;  // not started yet
+  const size_t before = log.unfinished.size();
+  log.unfinished.resize(before + kBytesAtOnce);
+  const ssize_t got = pread(file.get(), log.unfinished.data() + before, kBytesAtOnce,
+                            static_cast<off_t>(log.offset));
+  log.unfinished.resize(before + static_cast<size_t>(got > 0 ? got : 0));
+  if (got <= 0) return false;
+  log.offset += static_cast<uint64_t>(got);
+  size_t begin = 0;
+  for (;;) {
+    const size_t end = log.unfinished.find('\n', begin);
+    const bool whole = end != std::string::npos;
+    if (!whole && log.unfinished.size() - begin <= kLongestLine) break;
+    const size_t length = whole && end - begin <= kLongestLine ? end - begin : kLongestLine;
+    lines.push_back({key.first, key.second,
+                     WithoutOverwritten(std::string_view(log.unfinished).substr(begin, length))});
+    begin += length + (whole && begin + length == end ? 1 : 0);
+  }
+  log.unfinished.erase(0, begin);
+  return true;
+}
+
+std::vector<WorkerLine> WorkerLogs::Read() {
+  std::vector<WorkerLine> lines;
+  for (auto& [key, log] : logs_) (void)ReadLog(key, log, lines);
+  return lines;
+}
+
+std::vector<WorkerLine> WorkerLogs::ReadRest() {
+  std::vector<WorkerLine> lines;
+  for (auto& [key, log] : logs_) {
+    while (ReadLog(key, log, lines)) {
+    }
+    if (log.unfinished.empty()) continue;
+    lines.push_back({key.first, key.second, WithoutOverwritten(log.unfinished)});
+    log.unfinished.clear();
+  }
+  return lines;
+}
+
+}  // namespace longhaul::frontend

@@ -1,0 +1,56 @@
+// Files, behind an interface, so that the commit protocol can be tested against every legal crash.
+//
+// `FileSystem` is the small set of operations that durable data needs; `PosixFileSystem` is the
+// real one. The recording fake with crash states lives in sim/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace longhaul::io {
+
+// An open file being written from its start, in order.
+class WritableFile {
+ public:
+  virtual ~WritableFile() = default;
+  virtual Status Append(std::span<const std::byte> bytes) = 0;
+  virtual Status Sync() = 0;   // data and size are durable after this
+  virtual Status Close() = 0;  // Requires no further call.
+};
+
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+  // Truncates an existing file.
+  virtual Result<std::unique_ptr<WritableFile>> Create(const std::string& path) = 0;
+  // The whole file; kResourceExhausted above `limit` bytes.
+  virtual Result<std::vector<std::byte>> ReadAll(const std::string& path, uint64_t limit) = 0;
+  virtual Result<uint64_t> Size(const std::string& path) = 0;
+  virtual Status Rename(const std::string& from, const std::string& to) = 0;
+  virtual Status Remove(const std::string& path) = 0;           // a file; absent is not found
+  virtual Status RemoveDirectory(const std::string& path) = 0;  // an empty one
+  virtual Status MakeDirectories(const std::string& path) = 0;  // and its parents; existing is fine
+  virtual Status SyncDirectory(const std::string& path) = 0;    // renames in it are durable
+  virtual Result<std::vector<std::string>> List(const std::string& path) = 0;  // names, sorted
+};
+
+// The machine's own.
+FileSystem& PosixFileSystem();
+
+// The whole file as text; kResourceExhausted above `limit` bytes. For small inputs: job files,
+// keys.
+Result<std::string> ReadText(const std::string& path, uint64_t limit);
+
+// Writes a whole file so that a reader, or a crash, sees the old or the new one: temporary file,
+// sync, rename, directory sync.
+Status WriteFileAtomically(FileSystem& files, const std::string& path,
+                           std::span<const std::byte> bytes);
+Status WriteTextAtomically(FileSystem& files, const std::string& path, std::string_view text);
+
+}  // namespace longhaul::io

@@ -1,0 +1,23 @@
+// A plan's reason in words, for PlanLocal.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/local_layout.h"
+
+namespace longhaul::planner::internal {
+
+// Predictions that differ by less count as equal: the error of the cost model, see cost.h.
+constexpr double kTie = 0.10;
+
+// "12 % slower", "as fast".
+std::string Compared(double seconds, double base);
+
+std::string ExplainCommand(const LocalPlan& plan, const spec::ResourceSpec& fixed);
+
+// `rows` are all alternatives with their verdicts, fastest first, the chosen one among them.
+std::string ExplainPlan(const LocalPlan& plan, const std::vector<Alternative>& rows,
+                        const spec::JobSpec& job, const MachineFacts& facts);
+
+}  // namespace longhaul::planner::internal

@@ -1,0 +1,259 @@
+#include "planner/local_layout.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "planner/gpt.h"
+#include "planner/internal/explain.h"
+
+namespace longhaul::planner {
+
+namespace {
+
+using internal::kTie;
+
+// Leaves room for the page cache, the system and what the model doesn't count.
+constexpr double kMemoryShare = 0.8;
+constexpr size_t kMaxAlternatives = 12;
+
+// Slots of each node, most first: `nodes` nodes with `processes` slots each exist exactly when
+// slots[nodes - 1] >= processes.
+std::vector<uint32_t> SortedSlots(const spec::ClusterSpec& cluster) {
+  std::vector<uint32_t> slots;
+  for (const spec::NodeSpec& node : cluster.nodes) slots.push_back(node.slots);
+  std::sort(slots.begin(), slots.end(), std::greater<>());
+  return slots;
+}
+
+std::vector<uint32_t> Divisors(uint32_t number) {
+  std::vector<uint32_t> divisors;
+  for (uint32_t i = 1; uint64_t{i} * i <= number; ++i) {
+    if (number % i != 0) continue;
+    divisors.push_back(i);
+    if (i != number / i) divisors.push_back(number / i);
+  }
+  std::sort(divisors.begin(), divisors.end());
+  return divisors;
+}
+
+// "nearest that work are 2, 4", of the divisors of `number`.
+std::string NearestDivisors(uint32_t number, uint64_t wanted) {
+  const std::vector<uint32_t> divisors = Divisors(number);
+  const auto above = std::upper_bound(divisors.begin(), divisors.end(), wanted);
+  if (above == divisors.begin()) return "nearest that works is " + std::to_string(*above);
+  const std::string below = std::to_string(*(above - 1));
+  if (above == divisors.end()) return "nearest that works is " + below;
+  return "nearest that work are " + below + ", " + std::to_string(*above);
+}
+
+std::string Plural(uint64_t number, const std::string& noun) {
+  return WithThousands(static_cast<int64_t>(number)) + " " + noun +
+         (number == 1                                   ? ""
+          : noun.ends_with("s") || noun.ends_with("ch") ? "es"
+                                                        : "s");
+}
+
+// What the job fixes must be there.
+Status CheckSize(const spec::ResourceSpec& fixed, const std::vector<uint32_t>& slots) {
+  const size_t nodes = slots.size();
+  if (fixed.nodes && *fixed.nodes > nodes) {
+    return FailedPrecondition("the job wants " + Plural(*fixed.nodes, "node") +
+                              ", the cluster has " + Plural(nodes, "node") +
+                              ": the largest that fits is " + Plural(nodes, "node"));
+  }
+  const uint32_t on_each = slots[fixed.nodes.value_or(1) - 1];
+  if (fixed.processes_per_node && *fixed.processes_per_node > on_each) {
+    return FailedPrecondition("the job wants " + Plural(*fixed.processes_per_node, "process") +
+                              " on each of " + Plural(fixed.nodes.value_or(1), "node") +
+                              ", the cluster has " + Plural(on_each, "slot") +
+                              " there: the largest that fits is " + std::to_string(on_each));
+  }
+  if (on_each == 0) return FailedPrecondition("no node of the cluster has a slot for a worker");
+  return {};
+}
+
+// The widest shape for a number of ranks: the most nodes first. Absent when there is none.
+std::optional<Alternative> ShapeOf(uint32_t ranks, const spec::ResourceSpec& fixed,
+                                   const std::vector<uint32_t>& slots) {
+  const auto most = static_cast<uint32_t>(std::min<uint64_t>(slots.size(), ranks));
+  for (uint32_t nodes = fixed.nodes.value_or(most); nodes >= 1; --nodes) {
+    const uint32_t processes = ranks / nodes;
+    const bool divides = ranks % nodes == 0 && processes >= 1;
+    const bool wanted = !fixed.processes_per_node || *fixed.processes_per_node == processes;
+    if (divides && wanted && slots[nodes - 1] >= processes) {
+      Alternative shape;
+      shape.nodes = nodes;
+      shape.processes_per_node = processes;
+      return shape;
+    }
+    if (fixed.nodes) break;
+  }
+  return std::nullopt;
+}
+
+class Search {
+ public:
+  Search(const spec::JobSpec& job, const std::vector<uint32_t>& slots, const MachineFacts& facts)
+      : job_(job), slots_(slots), facts_(facts) {}
+
+  // The best micro-batch for each number of ranks; fastest first.
+  Result<std::vector<Alternative>> Run() {
+    const uint32_t batch = job_.train.global_batch;
+    for (const uint32_t ranks : Divisors(batch)) {
+      if (auto shape = ShapeOf(ranks, job_.resources, slots_)) Consider(ranks, *shape);
+    }
+    if (least_ranks_ == 0) return WhyNoShape();
+    if (found_.empty()) return WhyNoMicroBatch();
+    const auto fits = [](const Alternative& row) { return row.verdict.empty(); };
+    if (std::none_of(found_.begin(), found_.end(), fits)) return WhyNoMemory();
+    // What doesn't fit comes last.
+    std::stable_sort(found_.begin(), found_.end(), [&](const auto& a, const auto& b) {
+      return fits(a) != fits(b) ? fits(a) : a.step.total() < b.step.total();
+    });
+    return found_;
+  }
+
+ private:
+  bool Fits(uint32_t ranks, Bytes rank_memory) const {
+    const double all = static_cast<double>(rank_memory.count()) * ranks;
+    return all <= kMemoryShare * static_cast<double>(facts_.memory.count());
+  }
+
+  void Consider(uint32_t ranks, const Alternative& shape) {
+    if (least_ranks_ == 0) least_ranks_ = ranks;  // divisors come in order
+    const uint32_t share = job_.train.global_batch / ranks;
+    std::optional<Alternative> best;
+    for (const uint32_t micro_batch : Divisors(share)) {
+      if (job_.resources.micro_batch.value_or(micro_batch) != micro_batch) continue;
+      Alternative row = shape;
+      row.micro_batch = micro_batch;
+      row.micro_batches = share / micro_batch;
+      row.step = PredictStep(job_.model, job_.train.global_batch, ranks, micro_batch, facts_);
+      row.rank_memory = PredictMemory(job_.model, ranks, micro_batch).total();
+      if (!Fits(ranks, row.rank_memory)) row.verdict = "does not fit in memory";
+      const bool fits = row.verdict.empty();
+      // The first that doesn't fit stands for all of these ranks until one does.
+      if (!best || (fits && (!best->verdict.empty() || row.step.total() < best->step.total()))) {
+        best = row;
+      }
+    }
+    if (best) found_.push_back(*best);
+  }
+
+  Status WhyNoShape() const {
+    const spec::ResourceSpec& fixed = job_.resources;
+    const uint64_t ranks =
+        uint64_t{fixed.nodes.value_or(1)} * uint64_t{fixed.processes_per_node.value_or(1)};
+    return InvalidArgument("global batch " + std::to_string(job_.train.global_batch) +
+                           " is not divisible by " + Plural(ranks, "rank") + ": " +
+                           NearestDivisors(job_.train.global_batch, ranks));
+  }
+
+  Status WhyNoMicroBatch() const {
+    const uint32_t batch = job_.train.global_batch;
+    const uint32_t micro_batch = job_.resources.micro_batch.value_or(0);
+    const uint32_t share = batch / least_ranks_;
+    return InvalidArgument("micro-batch " + std::to_string(micro_batch) + " does not divide the " +
+                           Plural(share, "sequence") + " of a rank (global batch " +
+                           std::to_string(batch) + " over " + Plural(least_ranks_, "rank") +
+                           "): " + NearestDivisors(share, micro_batch));
+  }
+
+  Status WhyNoMemory() const {
+    const auto needs = [](const Alternative& row) {
+      return row.rank_memory * (int64_t{row.nodes} * row.processes_per_node);
+    };
+    Bytes least = needs(found_.front());
+    for (const Alternative& row : found_) least = std::min(least, needs(row));
+    return FailedPrecondition("the job needs " + ToString(least) +
+                              " in its smallest layout; the machine has " +
+                              ToString(facts_.memory) + ", of which 80 % may be planned");
+  }
+
+  const spec::JobSpec& job_;
+  const std::vector<uint32_t>& slots_;
+  const MachineFacts& facts_;
+  uint32_t least_ranks_ = 0;  // of the layouts that fit the cluster; 0: there is none
+  std::vector<Alternative> found_;
+};
+
+uint64_t Ranks(const Alternative& row) { return uint64_t{row.nodes} * row.processes_per_node; }
+
+// Among those that are as good as equal to the fastest: most nodes, then most ranks.
+size_t Choose(const std::vector<Alternative>& rows) {
+  size_t chosen = 0;
+  for (size_t i = 1; i < rows.size(); ++i) {
+    const bool equal =
+        rows[i].verdict.empty() && rows[i].step.total() <= (1 + kTie) * rows.front().step.total();
+    if (!equal) continue;
+    const Alternative& best = rows[chosen];
+    if (rows[i].nodes != best.nodes ? rows[i].nodes > best.nodes : Ranks(rows[i]) > Ranks(best)) {
+      chosen = i;
+    }
+  }
+  return chosen;
+}
+
+void WriteVerdicts(std::vector<Alternative>& rows, size_t chosen) {
+  const double base = rows[chosen].step.total().count();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].verdict.empty()) continue;
+    rows[i].chosen = i == chosen;
+    rows[i].verdict =
+        i == chosen ? "chosen" : internal::Compared(rows[i].step.total().count(), base);
+  }
+}
+
+Result<LocalPlan> PlanCommand(const spec::ResourceSpec& fixed, const std::vector<uint32_t>& slots) {
+  LocalPlan plan;
+  // All nodes that have a slot at all, or that have as many as are wanted.
+  const uint32_t least = fixed.processes_per_node.value_or(1);
+  const auto able =
+      std::count_if(slots.begin(), slots.end(), [&](uint32_t count) { return count >= least; });
+  plan.nodes = fixed.nodes.value_or(static_cast<uint32_t>(able));
+  plan.processes_per_node = fixed.processes_per_node.value_or(slots[plan.nodes - 1]);
+  if (plan.processes_per_node == 0) {
+    return FailedPrecondition("not every one of " + Plural(plan.nodes, "node") + " has a slot");
+  }
+  plan.data_parallel = plan.nodes * plan.processes_per_node;
+  plan.reason = internal::ExplainCommand(plan, fixed);
+  return plan;
+}
+
+}  // namespace
+
+Result<LocalPlan> PlanLocal(const spec::JobSpec& job, const spec::ClusterSpec& cluster,
+                            const MachineFacts& facts) {
+  if (cluster.nodes.empty()) return InvalidArgument("the cluster has no nodes");
+  RETURN_IF_ERROR(CheckFacts(facts));
+  const std::vector<uint32_t> slots = SortedSlots(cluster);
+  RETURN_IF_ERROR(CheckSize(job.resources, slots));
+  if (!job.built_in()) return PlanCommand(job.resources, slots);
+
+  ASSIGN_OR_RETURN(std::vector<Alternative> rows, Search(job, slots, facts).Run());
+  const size_t chosen = Choose(rows);
+  WriteVerdicts(rows, chosen);
+  const Alternative& best = rows[chosen];
+  LocalPlan plan;
+  plan.nodes = best.nodes;
+  plan.processes_per_node = best.processes_per_node;
+  plan.data_parallel = best.nodes * best.processes_per_node;
+  plan.micro_batch = best.micro_batch;
+  plan.micro_batches = best.micro_batches;
+  plan.parameters = GptParameters(job.model);
+  plan.step_flops = GptStepFlops(job.model, job.train.global_batch);
+  plan.memory = PredictMemory(job.model, plan.data_parallel, plan.micro_batch);
+  plan.step = best.step;
+  plan.reason = internal::ExplainPlan(plan, rows, job, facts);
+  if (rows.size() > kMaxAlternatives) {
+    if (chosen >= kMaxAlternatives) std::swap(rows[kMaxAlternatives - 1], rows[chosen]);
+    rows.resize(kMaxAlternatives);
+  }
+  plan.alternatives = std::move(rows);
+  return plan;
+}
+
+}  // namespace longhaul::planner

@@ -1,0 +1,58 @@
+// How a job is laid out on a local cluster: nodes, workers on each, micro-batch. A first version.
+//
+// Searches every data-parallel size that divides the global batch and fits the cluster's slots, and
+// every micro-batch that divides a rank's share, by the cost model of cost.h. What the job fixes
+// (resources) is kept and checked. Predictions within 10 % of the best count as equal, because the
+// model is no better than that; among equals the layout on the most nodes wins, so that a lost node
+// takes the least with it, then the one with the most workers, whose slots are there anyway. Leaves
+// out tensor, pipeline and other parallel dimensions and clusters of several machines.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/units.h"
+#include "planner/cost.h"
+#include "spec/cluster.h"
+#include "spec/job.h"
+
+namespace longhaul::planner {
+
+// One row of the table of what was looked at: the best micro-batch of a number of ranks.
+struct Alternative {
+  uint32_t nodes = 0;
+  uint32_t processes_per_node = 0;
+  uint32_t micro_batch = 0;
+  uint32_t micro_batches = 0;
+  StepTime step;
+  Bytes rank_memory;
+  bool chosen = false;
+  std::string verdict;  // "chosen", "12 % slower", "does not fit in memory", ...
+};
+
+struct LocalPlan {
+  uint32_t nodes = 0;
+  uint32_t processes_per_node = 0;
+  uint32_t data_parallel = 0;  // nodes * processes_per_node
+  // The rest is of the built-in trainer; zero and empty for a command.
+  uint32_t micro_batch = 0;    // sequences a rank computes at once
+  uint32_t micro_batches = 0;  // of a rank in a step: gradients are accumulated over them
+  int64_t parameters = 0;
+  Flops step_flops;
+  RankMemory memory;  // of one rank
+  StepTime step;      // predicted
+  std::vector<Alternative>
+      alternatives;  // fastest first, at most twelve, the chosen one among them
+
+  std::string reason;  // sentences for a person; never empty
+};
+
+// Refuses with kFailedPrecondition a job larger than the cluster or its memory, naming both and the
+// largest that fits; with kInvalidArgument resources that don't divide the batch, naming the
+// nearest that do, and facts or clusters that can't be.
+Result<LocalPlan> PlanLocal(const spec::JobSpec& job, const spec::ClusterSpec& cluster,
+                            const MachineFacts& facts);
+
+}  // namespace longhaul::planner

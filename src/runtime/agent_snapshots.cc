@@ -1,0 +1,82 @@
+#include <utility>
+
+#include "base/utf8.h"
+#include "runtime/internal/agent_state.h"
+
+namespace longhaul::runtime {
+
+using internal::Epoch;
+using internal::Job;
+using internal::SnapshotId;
+using internal::Worker;
+
+void AgentCore::State::MaybePersist(const JobId& id, Job& job) {
+  if (job.persisting.has_value() || !job.newest.has_value()) return;
+  if (job.persisted.has_value() && *job.persisted >= *job.newest) return;
+  if (job.failed.has_value() && *job.failed >= *job.newest) return;
+  std::vector<uint32_t> ranks = internal::RanksToPersist(*job.latest);
+  if (ranks.empty()) return;
+  job.persisting = job.newest;
+  effects_.push_back(
+      PersistPieces{id, job.newest->epoch, job.newest->step, std::move(ranks), job.latest});
+}
+
+void AgentCore::State::Take(const PiecesPersisted& fact) {
+  Job* job = FindJob(fact.job);
+  const SnapshotId snapshot{fact.epoch, fact.step};
+  if (job == nullptr || job->persisting != snapshot) return;
+  job->persisting.reset();
+  wire::Event event;
+  if (fact.error.empty()) {
+    job->persisted = snapshot;
+    wire::SnapshotPersisted& persisted = *event.mutable_snapshot_persisted();
+    persisted.set_job_id(fact.job.value());
+    persisted.set_epoch(fact.epoch);
+    persisted.set_step(fact.step);
+    for (const wire::SnapshotPersisted::File& file : fact.files) *persisted.add_files() = file;
+    persisted.set_took_ns(fact.took.count());
+    Tell(std::move(event));
+  } else {
+    job->failed = snapshot;
+    // Overtaken while it was read: a newer one is there, and nothing is lost.
+    const bool overtaken = !job->newest.has_value() || *job->newest > snapshot;
+    if (!overtaken) {
+      wire::SnapshotFailed& failed = *event.mutable_snapshot_failed();
+      failed.set_job_id(fact.job.value());
+      failed.set_epoch(fact.epoch);
+      failed.set_step(fact.step);
+      failed.set_reason(ToValidUtf8(fact.error));
+      failed.set_tier(wire::Restore::TIER_DISK);
+      Tell(std::move(event));
+    }
+  }
+  MaybePersist(fact.job, *job);
+  MaybeDrop(fact.job);
+}
+
+void AgentCore::State::Take(const ManifestWritten& fact) {
+  Job* job = FindJob(fact.job);
+  const SnapshotId snapshot{fact.epoch, fact.step};
+  if (job == nullptr || job->committing != snapshot) return;
+  job->committing.reset();
+  wire::Event event;
+  if (fact.error.empty()) {
+    job->committed = snapshot;
+    wire::SnapshotCommitted& committed = *event.mutable_snapshot_committed();
+    committed.set_job_id(fact.job.value());
+    committed.set_epoch(fact.epoch);
+    committed.set_step(fact.step);
+  } else {
+    wire::SnapshotFailed& failed = *event.mutable_snapshot_failed();
+    failed.set_job_id(fact.job.value());
+    failed.set_epoch(fact.epoch);
+    failed.set_step(fact.step);
+    failed.set_reason(ToValidUtf8(fact.error));
+    failed.set_tier(wire::Restore::TIER_DISK);
+  }
+  Tell(std::move(event));
+  if (job->next_commit.has_value()) Commit(*std::exchange(job->next_commit, std::nullopt));
+  MaybeDrop(fact.job);
+}
+
+}  // namespace longhaul::runtime

@@ -1,0 +1,299 @@
+// The entry of the core: takes events in, keeps the nodes and runs the deadlines.
+#include "runtime/controller.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/internal/controller_state.h"
+
+namespace longhaul::runtime {
+
+using internal::DeadlineKind;
+
+Controller::Controller(const ControllerOptions& options)
+    : state_(std::make_unique<State>(options)) {}
+Controller::~Controller() = default;
+Controller::Controller(Controller&&) noexcept = default;
+Controller& Controller::operator=(Controller&&) noexcept = default;
+
+Actions Controller::Step(const wire::Event& event, Instant now) { return state_->Step(event, now); }
+std::optional<Instant> Controller::NextDeadline() const { return state_->NextDeadline(); }
+Status Controller::CheckSubmission(const wire::Job& job) const {
+  return state_->CheckSubmission(job);
+}
+uint64_t Controller::AcknowledgedSequence(const NodeId& node, uint64_t incarnation) const {
+  return state_->AcknowledgedSequence(node, incarnation);
+}
+std::optional<wire::JobStatus> Controller::JobStatus(const JobId& id, Instant now) const {
+  return state_->StatusOf(id, now);
+}
+std::vector<wire::JobStatus> Controller::AllJobs(Instant now) const { return state_->AllJobs(now); }
+std::vector<wire::NodeStatus> Controller::AllNodes() const { return state_->AllNodes(); }
+Status Controller::CheckInvariants() const { return state_->CheckInvariants(); }
+uint64_t Controller::StateHash() const { return state_->StateHash(); }
+
+bool IsTerminal(wire::JobState state) {
+  return state == wire::SUCCEEDED || state == wire::FAILED || state == wire::STOPPED;
+}
+
+Actions Controller::State::Step(const wire::Event& event, Instant now) {
+  now_ = std::max(now_, now);
+  out_ = Actions();
+  touched_.clear();
+  if (Accept(event)) Dispatch(event);
+  return std::move(out_);
+}
+
+// Whether an event is new and from a life of its agent that still counts.
+bool Controller::State::Accept(const wire::Event& event) {
+  if (event.node().empty()) return true;
+  if (event.has_agent_joined()) return true;  // may begin a new life
+  Node* node = FindNode(NodeId(event.node()));
+  if (node == nullptr || node->incarnation != event.incarnation()) return false;
+  if (event.has_agent_disconnected()) return true;  // seen by the service, not sent by the agent
+  if (event.sequence() <= node->last_sequence) return false;
+  node->last_sequence = event.sequence();
+  return true;
+}
+
+void Controller::State::Dispatch(const wire::Event& event) {
+  switch (event.kind_case()) {
+    case wire::Event::kControllerStarted:
+      return OnControllerStarted();
+    case wire::Event::kJobSubmitted:
+      return OnJobSubmitted(event.job_submitted().job());
+    case wire::Event::kJobStopRequested:
+      return OnJobStopRequested(event.job_stop_requested());
+    case wire::Event::kTick:
+      return OnTick();
+    case wire::Event::kAgentJoined:
+      return OnAgentJoined(event);
+    case wire::Event::kAgentDisconnected:
+      return OnAgentDisconnected(event);
+    case wire::Event::kStoreOpened:
+      return OnStoreOpened(event);
+    case wire::Event::kWorkersStarted:
+      return OnWorkersStarted(event);
+    case wire::Event::kWorkersFailedToStart:
+      return OnWorkersFailedToStart(event);
+    case wire::Event::kPhaseEntered:
+      return OnPhaseEntered(event);
+    case wire::Event::kStepReported:
+      return OnStepReported(event);
+    case wire::Event::kWorkerExited:
+      return OnWorkerExited(event);
+    case wire::Event::kEpochClosed:
+      return OnEpochClosed(event);
+    case wire::Event::kSnapshotSealed:
+      return OnSnapshotSealed(event);
+    case wire::Event::kSnapshotPersisted:
+      return OnSnapshotPersisted(event);
+    case wire::Event::kSnapshotCommitted:
+      return OnSnapshotCommitted(event);
+    case wire::Event::kSnapshotFailed:
+      return OnSnapshotFailed(event);
+    case wire::Event::kWorkersProbed:
+      return OnWorkersProbed(event);
+    case wire::Event::kWorkerResult:
+      return OnWorkerResult(event.worker_result());
+    case wire::Event::kNodeCordoned:
+      return OnNodeCordoned(event.node_cordoned());
+    case wire::Event::KIND_NOT_SET:
+      return;
+  }
+}
+
+void Controller::State::OnControllerStarted() {
+  for (auto& [id, node] : nodes_) {
+    if (node.lost) continue;
+    node.connected = false;
+    deadlines_.Set(DeadlineKind::kNodeGrace, id.value(), now_ + options_.rejoin_grace);
+  }
+  // The time without a controller is nobody's fault.
+  for (auto& [id, job] : jobs_) {
+    if (!job.live()) continue;
+    job.last_progress = now_;
+    WatchProgress(job);
+  }
+}
+
+void Controller::State::OnAgentJoined(const wire::Event& event) {
+  const NodeId id(event.node());
+  Node& node = nodes_[id];
+  node_index_[id.value()] = &node;
+  if (event.incarnation() < node.incarnation || event.incarnation() == 0) return;
+  if (event.incarnation() == node.incarnation && event.sequence() <= node.last_sequence) return;
+  if (event.incarnation() == node.incarnation && node.lost) {
+    // It was given up and its ranks were replaced: this life of the agent doesn't count any more.
+    // Its workers end when it is told that their epochs are over.
+    node.lost = false;
+  }
+  node.id = id;
+  if (event.incarnation() != node.incarnation) {
+    if (node.incarnation != 0 && !node.lost) {
+      LoseNode(node, id.value() + " was lost with its workers; a new agent has taken its name",
+               InstantFromNanoseconds(event.at_ns()));
+    }
+    node.incarnation = event.incarnation();
+  }
+  node.last_sequence = event.sequence();
+  node.connected = true;
+  node.lost = false;
+  node.facts = event.agent_joined();
+  deadlines_.Clear(DeadlineKind::kNodeGrace, id.value());
+  NoticeNode(node);
+  Reconcile(node);
+  for (auto& [job_id, job] : jobs_) TryDecide(job);
+  PlaceWaiting();
+}
+
+// Brings an agent that (re)joined to where it should be. Commands may repeat, so what should be
+// running is simply said again.
+void Controller::State::Reconcile(Node& node) {
+  for (const auto& running : node.facts.running()) {
+    const Job* job = FindJob(running.job_id());
+    const bool wanted = job != nullptr && job->live() && job->epoch == running.epoch() &&
+                        !job->undecided && MemberOf(*job, node.id.value()).has_value();
+    if (wanted) continue;
+    wire::Command command;
+    auto* kill = command.mutable_kill_workers();
+    kill->set_job_id(running.job_id());
+    kill->set_epoch(running.epoch());
+    kill->set_reason("the epoch is over");
+    Send(node.id, std::move(command));
+  }
+  for (const std::string& id : order_) {
+    Job& job = jobs_.at(id);
+    const auto member = MemberOf(job, node.id.value());
+    if (!member.has_value()) continue;
+    if (!job.live()) {
+      wire::Command command;
+      command.mutable_forget_job()->set_job_id(id);
+      Send(node.id, std::move(command));
+    } else if (job.state == wire::STOPPING) {
+      SendKill(job, options_.stop_grace, "the job is being stopped");
+    } else if (job.epoch > 0 && !job.undecided && !job.closing.has_value()) {
+      if (job.store_port != 0) {
+        SendStart(job, *member);
+      } else if (*member == 0) {
+        SendOpenStore(job);
+      }
+    }
+    for (auto& [step, commit] : job.pending) {
+      if (commit.committer == node.id) commit.granted = false;
+    }
+    const auto pending = job.pending;
+    for (const auto& [step, commit] : pending) GrantIfWhole(job, step);
+  }
+}
+
+void Controller::State::OnAgentDisconnected(const wire::Event& event) {
+  Node& node = *FindNode(NodeId(event.node()));
+  if (!node.connected) return;
+  node.connected = false;
+  deadlines_.Set(DeadlineKind::kNodeGrace, node.id.value(), now_ + options_.agent_grace);
+  // A fault whose cause is still open probably has it here.
+  for (auto& [id, job] : jobs_) {
+    if (!job.live() || !job.undecided || !MemberOf(job, event.node()).has_value()) continue;
+    ImproveCause(job, {"node", event.node() + " is gone: " + event.agent_disconnected().reason(),
+                       event.node(), -1, InstantFromNanoseconds(event.at_ns()), true});
+  }
+  NoticeNode(node);
+}
+
+void Controller::State::LoseNode(Node& node, const std::string& why, Instant happened) {
+  node.connected = false;
+  node.lost = true;
+  ++node.losses;
+  deadlines_.Clear(DeadlineKind::kNodeGrace, node.id.value());
+  NoticeNode(node);
+  for (auto& [id, job] : jobs_) {
+    const auto member = MemberOf(job, node.id.value());
+    if (!job.live() || !member.has_value()) continue;
+    job.gang[*member].sealed = {};
+    job.gang[*member].closed = true;
+    if (job.epoch > 0) NoteFault(job, {"node", why, node.id.value(), -1, happened, true});
+    CloseIfStopped(job);
+    CloseIfSaved(job);
+  }
+}
+
+void Controller::State::OnNodeCordoned(const wire::NodeCordoned& cordoned) {
+  Node* node = FindNode(NodeId(cordoned.target()));
+  if (node == nullptr) return;
+  node->cordoned = cordoned.cordoned();
+  NoticeNode(*node);
+  if (!node->cordoned) {
+    for (auto& [id, job] : jobs_) TryDecide(job);
+    PlaceWaiting();
+  }
+}
+
+void Controller::State::OnTick() {
+  while (const auto name = deadlines_.TakeDue(now_)) OnDeadline(*name);
+}
+
+void Controller::State::OnDeadline(const internal::Deadlines::Name& name) {
+  const auto& [kind, id] = name;
+  if (kind == DeadlineKind::kNodeGrace) {
+    Node* node = FindNode(NodeId(id));
+    if (node == nullptr || node->connected || node->lost) return;
+    LoseNode(*node, id + " is gone: its agent did not come back", now_);
+    for (auto& [job_id, job] : jobs_) TryDecide(job);
+    return;
+  }
+  Job* job = FindJob(id);
+  if (job == nullptr || !job->live()) return;
+  switch (kind) {
+    case DeadlineKind::kDecide:
+      return TryDecide(*job);
+    case DeadlineKind::kStart:
+      return OnStartOverdue(*job);
+    case DeadlineKind::kProgress:
+      return OnProgressOverdue(*job);
+    case DeadlineKind::kStop:
+      return BeginClosing(*job, wire::STOPPED, job->reason + " (some workers did not answer)");
+    case DeadlineKind::kClose:
+      return Finalize(*job);
+    case DeadlineKind::kNodeGrace:
+      return;
+  }
+}
+
+Controller::State::Node* Controller::State::FindNode(const NodeId& id) {
+  const auto found = node_index_.find(id.value());
+  return found == node_index_.end() || found->second->incarnation == 0 ? nullptr : found->second;
+}
+
+const Controller::State::Node* Controller::State::FindNode(const NodeId& id) const {
+  return const_cast<State*>(this)->FindNode(id);
+}
+
+// Only to agents that listen; the others are told when they are back (Reconcile).
+void Controller::State::Send(const NodeId& id, wire::Command command) {
+  const Node* node = FindNode(id);
+  if (node == nullptr || !node->connected) return;
+  command.set_term(1);
+  out_.commands.emplace_back(id, std::move(command));
+}
+
+wire::Notice& Controller::State::AddNotice(const std::string& job_id) {
+  wire::Notice& notice = out_.notices.emplace_back();
+  notice.set_at_ns(ToNanoseconds(now_));
+  notice.set_job_id(job_id);
+  return notice;
+}
+
+void Controller::State::Say(const std::string& job_id, wire::MessageNotice::Severity severity,
+                            std::string text) {
+  auto* message = AddNotice(job_id).mutable_message();
+  message->set_severity(severity);
+  message->set_text(std::move(text));
+}
+
+uint64_t Controller::State::AcknowledgedSequence(const NodeId& id, uint64_t incarnation) const {
+  const Node* node = FindNode(id);
+  return node == nullptr || node->incarnation != incarnation ? 0 : node->last_sequence;
+}
+
+}  // namespace longhaul::runtime

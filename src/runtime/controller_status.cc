@@ -1,0 +1,189 @@
+// What the core shows of itself, and what must always hold.
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/hash.h"
+#include "runtime/internal/controller_state.h"
+
+namespace longhaul::runtime {
+
+wire::JobStatus Controller::State::StatusOf(const Job& job, Instant now) const {
+  wire::JobStatus status;
+  *status.mutable_job() = job.spec;
+  status.set_state(job.state);
+  status.set_reason(job.reason);
+  status.set_epoch(job.epoch);
+  for (const Member& member : job.gang) status.add_gang(member.node.value());
+  status.set_step(job.step);
+  status.set_highest_step(job.highest_step);
+  status.set_first_loss(job.first_loss);
+  status.set_loss(job.loss);
+  status.set_validation_loss(job.validation_loss);
+  status.set_first_validation_loss(job.first_validation_loss);
+  status.set_tokens(job.tokens);
+  status.set_tokens_per_second(job.tokens_per_second);
+  status.set_flops(job.flops);
+  status.set_seconds_per_step(job.step_seconds);
+  const bool known = job.live() && job.spec.total_steps() > 0 && job.step_seconds > 0;
+  status.set_eta_seconds(
+      known ? job.step_seconds * static_cast<double>(job.spec.total_steps() - job.step) : -1);
+  *status.mutable_ledger() = job.ledger.Summary(std::max(now, now_));
+  for (const wire::Fault& fault : job.faults) *status.add_faults() = fault;
+  status.set_restarts(job.restarts);
+  status.set_memory_step(job.memory_step);
+  status.set_committed_step(job.committed_step);
+  status.set_committed_epoch(job.committed_epoch);
+  status.set_snapshots(job.snapshots);
+  status.set_commits(job.commits);
+  status.set_snapshot_interval_steps(job.interval.steps());
+  status.set_snapshot_interval_reason(job.interval.reason());
+  status.set_snapshot_blocked_seconds(job.interval.mean_blocked().count());
+  status.set_submitted_at_ns(ToNanoseconds(job.submitted));
+  status.set_ended_at_ns(job.live() ? 0 : ToNanoseconds(job.ended));
+  for (const std::string& result : job.results) status.add_results(result);
+  status.set_samples_committed(job.data.committed_samples());
+  for (const int64_t pid : job.pids) status.add_worker_pids(pid);
+  return status;
+}
+
+std::optional<wire::JobStatus> Controller::State::StatusOf(const JobId& id, Instant now) const {
+  const auto found = jobs_.find(id.value());
+  if (found == jobs_.end()) return std::nullopt;
+  return StatusOf(found->second, now);
+}
+
+std::vector<wire::JobStatus> Controller::State::AllJobs(Instant now) const {
+  std::vector<wire::JobStatus> all;
+  for (const std::string& id : order_) all.push_back(StatusOf(jobs_.at(id), now));
+  return all;
+}
+
+namespace {
+
+wire::NodeStatus NodeStatusOf(const internal::Node& node) {
+  wire::NodeStatus status;
+  status.set_name(node.id.value());
+  status.set_connected(node.connected);
+  status.set_cordoned(node.cordoned);
+  status.set_slots(node.facts.slots());
+  status.set_used_slots(node.used_slots);
+  status.set_address(node.facts.address());
+  status.set_host(node.facts.host());
+  status.set_incarnation(node.incarnation);
+  status.set_cores(node.facts.cores());
+  status.set_memory_bytes(node.facts.memory_bytes());
+  status.set_losses(node.losses);
+  return status;
+}
+
+}  // namespace
+
+std::vector<wire::NodeStatus> Controller::State::AllNodes() const {
+  std::vector<wire::NodeStatus> all;
+  for (const auto& [id, node] : nodes_) {
+    if (node.incarnation != 0) all.push_back(NodeStatusOf(node));
+  }
+  return all;
+}
+
+void Controller::State::NoticeNode(const Node& node) {
+  *AddNotice("").mutable_node() = NodeStatusOf(node);
+}
+
+Status Controller::State::CheckInvariants() const {
+  // Only what the last step touched: the rest has been looked at before.
+  for (const Job* job : touched_) {
+    if (Status status = CheckJob(*job); !status.ok()) {
+      return status.WithContext("job " + job->spec.id());
+    }
+  }
+  return Status();
+}
+
+Status Controller::State::CheckJob(const Job& job) const {
+  RETURN_IF_ERROR(job.data.Check());
+  if (job.step > job.highest_step && job.restore.step() < job.step) {
+    return InternalError("the present step is above the highest one");
+  }
+  if (job.memory_step >= job.lease.end_step() && job.memory_step > job.restore.step()) {
+    return InternalError("a snapshot of a step beyond the lease");
+  }
+  if (job.live() && job.epoch > job.lease.epoch() && !job.gang.empty() && job.lease.epoch() != 0) {
+    return InternalError("an open epoch without a lease");
+  }
+  if (job.faults.size() != job.highest_before.size()) {
+    return InternalError("a fault without its beginning");
+  }
+  if (job.undecided && (job.faults.empty() || job.state != wire::RECOVERING)) {
+    return InternalError("a decision is due, but the job isn't recovering");
+  }
+  if (job.undecided) {
+    // Every open wait has a deadline, or a node to wait for.
+    const bool timed = deadlines_.all().contains({internal::DeadlineKind::kDecide, job.spec.id()});
+    const Node* awaited = FindNode(job.awaited);
+    if (!timed && (awaited == nullptr || awaited->connected)) {
+      return InternalError("a decision is due and nobody waits for it");
+    }
+  }
+  if (job.checked_epoch != job.epoch) {
+    job.checked_epoch = job.epoch;
+    RETURN_IF_ERROR(CheckGang(job));
+  }
+  return job.ledger.CheckSums();
+}
+
+// What only changes with the epoch, and is as long as the gang.
+Status Controller::State::CheckGang(const Job& job) const {
+  std::set<NodeId> members;
+  for (const Member& member : job.gang) {
+    if (!members.insert(member.node).second) {
+      return InternalError("node " + member.node.value() + " is in the gang twice");
+    }
+    const Node* node = FindNode(member.node);
+    if (node == nullptr || node->used_slots > node->facts.slots()) {
+      return InternalError("node " + member.node.value() + " has more workers than slots");
+    }
+  }
+  return job.ledger.CheckEveryAccount();
+}
+
+namespace {
+
+std::string Deterministic(const google::protobuf::Message& message) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  google::protobuf::io::CodedOutputStream coded(&stream);
+  coded.SetSerializationDeterministic(true);
+  message.SerializeToCodedStream(&coded);
+  coded.Trim();
+  return bytes;
+}
+
+}  // namespace
+
+uint64_t Controller::State::StateHash() const {
+  std::string text;
+  for (const wire::NodeStatus& node : AllNodes()) text += Deterministic(node);
+  for (const auto& [id, node] : nodes_) text += std::to_string(node.last_sequence) + ",";
+  for (const std::string& id : order_) {
+    const Job& job = jobs_.at(id);
+    text += Deterministic(StatusOf(job, now_));
+    text += std::to_string(job.store_port) + "," + std::to_string(job.restore.step()) + "," +
+            std::to_string(job.undecided) + "," + std::to_string(job.fruitless);
+    for (const Member& member : job.gang) {
+      text += ";" + std::to_string(member.started) + std::to_string(member.phase) + "," +
+              std::to_string(member.reported_step) + "," + std::to_string(member.sealed[0]) + "," +
+              std::to_string(member.sealed[1]);
+    }
+  }
+  for (const auto& [name, at] : deadlines_.all()) {
+    text += std::to_string(static_cast<int>(name.first)) + name.second +
+            std::to_string(ToNanoseconds(at));
+  }
+  return Hash64(text);
+}
+
+}  // namespace longhaul::runtime

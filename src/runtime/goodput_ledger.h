@@ -1,0 +1,102 @@
+// Where a job's time went: every moment of every rank falls into exactly one category.
+//
+// An account is a node of the gang and stands for its ranks, which start, step and stop together.
+// It is a cursor that only moves forward over one timeline: whatever lies between two positions of
+// the cursor is booked to one category (or, for steps, cut among a few), so the categories sum to
+// the account's wall time by construction, in whole nanoseconds. Category names follow
+// docs/goodput.md.
+//
+// Steps are booked as productive when they are done. A rollback moves what was booked for the steps
+// it throws away to lost work; the same steps count when they are done again. So a step is
+// productive once, whatever happened.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "wire/longhaul.pb.h"
+
+namespace longhaul::runtime {
+
+class GoodputLedger {
+ public:
+  // All accounts wait in the queue from `start` on. Requires accounts >= 1.
+  GoodputLedger(Instant start, size_t accounts, uint32_t ranks_per_account);
+
+  // From `at` on the account is in `category`; up to then it was in the one before. A time before
+  // the cursor counts as the cursor.
+  void Enter(size_t account, wire::Category category, Instant at);
+  void EnterAll(wire::Category category, Instant at);
+
+  // The time from the cursor to `at` was spent on steps [first, last]: less what `times` says, it
+  // is productive. Requires first <= last.
+  void BookSteps(size_t account, uint64_t first, uint64_t last, const wire::StepTimes& times,
+                 Instant at);
+  // The same for all accounts, at the cost of one while they stay together.
+  void BookStepsForAll(uint64_t first, uint64_t last, const wire::StepTimes& times, Instant at);
+
+  // Steps above `step` are thrown away.
+  void Rollback(uint64_t step);
+  // Steps up to `step` will never be thrown away: forget their details.
+  void Settle(uint64_t step);
+
+  // Closes every account at `at`; nothing is booked afterwards.
+  void Finish(Instant at);
+
+  Instant start() const { return start_; }
+  // With what is still open counted up to `now`.
+  wire::Ledger Summary(Instant now) const;
+  // Productive over all but queue, of what is booked so far; 0 when nothing is.
+  double Goodput() const;
+
+  // That the categories sum to the time that has passed: over all accounts, in constant time.
+  Status CheckSums() const;
+  // The same account by account.
+  Status CheckEveryAccount() const;
+
+ private:
+  static constexpr size_t kCategories = wire::Category_ARRAYSIZE;
+  struct BookedSteps {
+    uint64_t first;
+    uint64_t last;
+    int64_t productive_ns;
+  };
+  struct Account {
+    Instant cursor;
+    wire::Category open = wire::QUEUE;
+    std::array<int64_t, kCategories> booked_ns{};
+    std::deque<BookedSteps> recent;  // by step; those that a rollback could still throw away
+  };
+
+  // What a step's time is cut into.
+  struct StepCut {
+    int64_t snapshot_ns = 0;
+    int64_t evaluation_ns = 0;
+    int64_t data_ns = 0;
+    int64_t productive_ns = 0;
+  };
+  static StepCut Cut(int64_t time_ns, const wire::StepTimes& times);
+
+  void Book(Account& account, wire::Category category, int64_t nanoseconds);
+  void Advance(Account& account, Instant at);
+  void Part();
+
+  Instant start_;
+  uint32_t ranks_per_account_;
+  std::vector<Account> accounts_;
+  // While all accounts do the same, from one common cursor on, what they do is kept once, here, and
+  // added to each of them when one goes its own way (Part). Already in total_ns_ and elapsed_ns_.
+  bool together_ = false;
+  Account common_;
+  bool settled_apart_ = false;  // since they are together, what the accounts remember is settled
+  // Over all accounts. Wider than 64 bits: 2,048 accounts for 54 days overflow them.
+  std::array<__int128, kCategories> total_ns_{};
+  __int128 elapsed_ns_ = 0;  // what the cursors have moved
+  bool finished_ = false;
+};
+
+}  // namespace longhaul::runtime

@@ -1,0 +1,118 @@
+// The members of AgentCore, whose definitions are cut by concept: agent_commands.cc,
+// agent_reports.cc and agent_snapshots.cc.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "runtime/agent_core.h"
+#include "runtime/internal/agent_job.h"
+#include "runtime/outbox.h"
+
+namespace longhaul::runtime {
+
+class AgentCore::State {
+ public:
+  State(NodeId node, uint64_t incarnation, AgentFacts facts)
+      : node_(std::move(node)), incarnation_(incarnation), facts_(std::move(facts)) {}
+
+  std::vector<AgentEffect> Step(const AgentInput& input, Instant now) {
+    now_ = std::max(now_, now);
+    RunTimers();
+    std::visit([this](const auto& fact) { Take(fact); }, input);
+    if (connected_) SendUnsent();
+    return std::exchange(effects_, {});
+  }
+
+  std::optional<Instant> NextDeadline() const;
+  bool Idle() const;
+  bool Settled() const;
+  Status CheckInvariants() const;
+
+ private:
+  // The link.
+  void Take(const Connected& fact);
+  void Take(const Disconnected&) { connected_ = false; }
+  void Take(const EventsAcknowledged& fact) { outbox_.Acknowledge(fact.sequence); }
+  void Take(const CommandReceived& fact);
+
+  // Commands.
+  void OpenStore(const wire::OpenStore& command);
+  void StartWorkers(const wire::StartWorkers& command);
+  void KillWorkers(const wire::KillWorkers& command);
+  void SetInterval(const wire::SetSnapshotInterval& command);
+  void Commit(const wire::CommitSnapshot& command);
+  void Probe(const wire::ProbeWorkers& command);
+  void Forget(const wire::ForgetJob& command);
+  void Inject(const wire::InjectFault& command);
+
+  // Processes.
+  void Take(const StoreListening& fact);
+  void Take(const WorkerForked& fact);
+  void Take(const WorkerGone& fact);
+  void Take(const ProbedWorkers& fact);
+  void Take(const TimerFired&) {}
+  void Take(const ShutDownAsked& fact);
+
+  // What workers say.
+  void Take(const WorkerPhase& fact);
+  void Take(const WorkerStep& fact);
+  void Take(const WorkerSealed& fact);
+  void Take(const WorkerRestored& fact);
+  void Take(const WorkerRestoreFailed& fact);
+  void Take(const WorkerResultText& fact);
+  void Take(const JobReport& fact);
+
+  // Disk.
+  void Take(const PiecesPersisted& fact);
+  void Take(const ManifestWritten& fact);
+
+  void RunTimers();
+  void Spawn(const JobId& id, internal::Job& job, const StartOrder& start);
+  void SignalOne(const JobId& id, uint64_t epoch, uint32_t rank, int signal);
+  void KillNow(const JobId& id, internal::Epoch& epoch);
+  void Terminate(const JobId& id, internal::Epoch& epoch, Duration grace);
+  void TellFailedStart(const std::string& job, uint64_t epoch, const std::string& reason,
+                       bool permanent);
+  void AfterEnd(const JobId& id, uint64_t epoch);
+  void MaybePersist(const JobId& id, internal::Job& job);
+  void MaybeDrop(const JobId& id);
+
+  bool IsForgotten(const JobId& id) const {
+    return std::find(forgotten_.begin(), forgotten_.end(), id) != forgotten_.end();
+  }
+  internal::Job* FindJob(const JobId& id) {
+    const auto found = jobs_.find(id);
+    return found == jobs_.end() ? nullptr : &found->second;
+  }
+  // Null when there is no such worker.
+  internal::Epoch* FindEpoch(const WorkerId& worker);
+  // The epoch of a worker that may still speak: not overtaken by a higher one.
+  internal::Epoch* FindSpeaking(const WorkerId& worker);
+
+  void Tell(wire::Event event) { TellAt(std::move(event), now_); }
+  void TellAt(wire::Event event, Instant at);
+  void SendUnsent();
+  wire::AgentJoined Present() const;
+
+  NodeId node_;
+  uint64_t incarnation_;
+  AgentFacts facts_;
+  Instant now_{};
+  bool connected_ = false;
+  bool shutting_down_ = false;
+  std::map<JobId, internal::Job> jobs_;
+  std::deque<JobId> forgotten_;
+  std::vector<internal::Resume> resumes_;
+  Outbox outbox_;
+  std::vector<AgentEffect> effects_;
+};
+
+}  // namespace longhaul::runtime

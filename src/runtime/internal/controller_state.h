@@ -1,0 +1,269 @@
+// What the controller knows, and the rules by which events change it.
+//
+// One class in five files, by concept: controller.cc (entry, nodes, deadlines), controller_jobs.cc
+// (a job's life and epochs), controller_faults.cc (evidence, decision, hangs, chaos),
+// controller_snapshots.cc (what can be restored, commits) and controller_status.cc (what is shown,
+// invariants).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/controller.h"
+#include "runtime/data_ledger.h"
+#include "runtime/goodput_ledger.h"
+#include "runtime/internal/deadlines.h"
+#include "runtime/snapshot_interval.h"
+#include "scheduler/placement.h"
+
+namespace longhaul::runtime::internal {
+
+struct Node {
+  NodeId id;
+  uint64_t incarnation = 0;
+  uint64_t last_sequence = 0;
+  bool connected = false;
+  bool lost = false;  // given up; a new incarnation brings the name back
+  bool cordoned = false;
+  uint32_t used_slots = 0;
+  uint32_t losses = 0;
+  wire::AgentJoined facts;
+};
+
+// One node of a gang. Its index in the gang is its node rank and its account in the ledger.
+struct Member {
+  NodeId node;
+  // In the present epoch:
+  bool started = false;
+  bool closed = false;
+  wire::PhaseEntered::Phase phase = wire::PhaseEntered::PHASE_UNSPECIFIED;
+  uint32_t ranks_done = 0;     // exited with 0
+  uint64_t reported_step = 0;  // the restored step at first
+  // Over epochs, as long as the node lives: the newest steps in its memory, newest first, 0 = none.
+  std::array<uint64_t, 2> sealed{};
+};
+
+// A checkpoint whose pieces are arriving on disk.
+struct PendingCommit {
+  uint64_t epoch = 0;
+  std::vector<wire::SnapshotPersisted::File> files;
+  uint32_t pieces = 0;  // nodes that have persisted theirs
+  NodeId committer;
+  bool granted = false;
+};
+
+struct Job {
+  wire::Job spec;
+  wire::JobState state = wire::QUEUED;
+  std::string reason;
+  Instant submitted;
+  Instant ended;
+  std::optional<wire::JobState> closing;  // decided outcome, waiting for the last checkpoint
+
+  // The epoch.
+  uint64_t epoch = 0;
+  std::vector<Member> gang;
+  std::unordered_map<std::string, size_t> places;  // a node's place in the gang
+  uint32_t members_started = 0;
+  std::array<uint32_t, wire::PhaseEntered::Phase_ARRAYSIZE> members_in_phase{};
+  uint32_t store_port = 0;  // 0: not open yet
+  wire::Restore restore;    // of rank 0; tiers differ a node
+  wire::DataLease lease;
+  bool reports_steps = false;  // in this epoch
+
+  // Progress.
+  uint64_t step = 0;          // done on every node that reports, in the present lineage
+  uint64_t highest_step = 0;  // ever
+  Instant last_progress;
+  Duration slowest_report{};  // of late
+  double step_seconds = 0;    // moving average
+  bool has_first_loss = false;
+  bool has_validation_loss = false;
+  double first_loss = 0;
+  double loss = 0;
+  double first_validation_loss = 0;
+  double validation_loss = 0;
+  double tokens = 0;  // of steps that count
+  double flops = 0;
+  double tokens_per_second = 0;
+  std::vector<int64_t> pids;
+  std::vector<std::string> results;
+
+  // Faults.
+  std::vector<wire::Fault> faults;
+  std::vector<uint64_t> highest_before;  // a fault's, for its "first new step"
+  std::vector<double> bad_before;        // rank seconds of badput when it happened
+  size_t first_unresolved = 0;
+  bool undecided = false;     // the newest fault awaits its decision
+  NodeId awaited;             // whose return or loss the decision waits for
+  uint64_t failed_epoch = 0;  // that the newest fault ended
+  uint32_t restarts = 0;
+  uint32_t fruitless = 0;      // errors in a row without a new step
+  uint32_t probes = 0;         // since the last progress
+  std::vector<bool> injected;  // by planned fault
+  Instant started;             // all workers of the epoch have a process
+
+  // Snapshots.
+  std::map<uint64_t, uint32_t> seals;  // nodes that sealed a step, of those not complete yet
+  uint64_t memory_step = 0;            // newest complete
+  uint64_t committed_step = 0;
+  uint64_t committed_epoch = 0;
+  std::map<uint64_t, uint64_t> committed;     // step -> epoch, all that may be restored
+  std::map<uint64_t, PendingCommit> pending;  // by step
+  std::string save_failure;                   // of the newest save that failed
+  uint64_t snapshots = 0;
+  uint64_t commits = 0;
+
+  mutable uint64_t checked_epoch = 0;  // whose gang CheckInvariants has looked at
+
+  GoodputLedger ledger;
+  DataLedger data;
+  SnapshotInterval interval;
+
+  Job(const wire::Job& wanted, Instant now, Seconds time_between_failures)
+      : spec(wanted),
+        submitted(now),
+        last_progress(now),
+        ledger(now, wanted.nodes(), wanted.processes_per_node()),
+        data(wanted.data()),
+        interval(wanted.snapshot().interval_steps(), time_between_failures) {}
+
+  uint32_t world() const { return spec.nodes() * spec.processes_per_node(); }
+  bool live() const { return !IsTerminal(state); }
+  // So far: a command that uses the door speaks with its first step.
+  bool never_reported() const { return !spec.workload().built_in() && highest_step == 0; }
+};
+
+}  // namespace longhaul::runtime::internal
+
+namespace longhaul::runtime {
+
+class Controller::State {
+ public:
+  using Job = internal::Job;
+  using Node = internal::Node;
+  using Member = internal::Member;
+
+  explicit State(const ControllerOptions& options) : options_(options) {}
+
+  Actions Step(const wire::Event& event, Instant now);
+  std::optional<Instant> NextDeadline() const { return deadlines_.Next(); }
+  Status CheckSubmission(const wire::Job& job) const;
+  uint64_t AcknowledgedSequence(const NodeId& node, uint64_t incarnation) const;
+  wire::JobStatus StatusOf(const Job& job, Instant now) const;
+  std::optional<wire::JobStatus> StatusOf(const JobId& id, Instant now) const;
+  std::vector<wire::JobStatus> AllJobs(Instant now) const;
+  std::vector<wire::NodeStatus> AllNodes() const;
+  Status CheckInvariants() const;
+  uint64_t StateHash() const;
+
+ private:
+  // controller.cc: entry, nodes, deadlines
+  bool Accept(const wire::Event& event);
+  void Dispatch(const wire::Event& event);
+  void OnControllerStarted();
+  void OnAgentJoined(const wire::Event& event);
+  void OnAgentDisconnected(const wire::Event& event);
+  void OnNodeCordoned(const wire::NodeCordoned& cordoned);
+  void OnTick();
+  void OnDeadline(const internal::Deadlines::Name& name);
+  void LoseNode(Node& node, const std::string& why, Instant happened);
+  void Reconcile(Node& node);
+  Node* FindNode(const NodeId& id);
+  const Node* FindNode(const NodeId& id) const;
+  void Send(const NodeId& node, wire::Command command);
+  wire::Notice& AddNotice(const std::string& job_id);
+  void Say(const std::string& job_id, wire::MessageNotice::Severity severity, std::string text);
+  void NoticeNode(const Node& node);
+
+  // controller_jobs.cc: a job's life
+  void OnJobSubmitted(const wire::Job& spec);
+  void OnJobStopRequested(const wire::JobStopRequested& request);
+  void OnStoreOpened(const wire::Event& event);
+  void OnWorkersStarted(const wire::Event& event);
+  void OnPhaseEntered(const wire::Event& event);
+  void OnStepReported(const wire::Event& event);
+  void OnEpochClosed(const wire::Event& event);
+  void CloseIfStopped(Job& job);  // once no worker of a job that is being stopped is left
+  void OnWorkerResult(const wire::WorkerResult& result);
+  void TakeProgress(Job& job, const wire::StepReported& report, Instant at);
+  void Touch(const Job& job) {
+    if (touched_.empty() || touched_.back() != &job) touched_.push_back(&job);
+  }
+  Job* FindJob(const std::string& id);
+  // The job if the event speaks of its present epoch and comes from a node of its gang.
+  Job* CurrentJob(const wire::Event& event, const std::string& id, uint64_t epoch, size_t* member);
+  static std::optional<size_t> MemberOf(const Job& job, const std::string& node);
+  std::vector<scheduler::NodeView> NodeViews() const;
+  void PlaceWaiting();
+  bool Place(Job& job);
+  void Release(Job& job);
+  void OpenEpoch(Job& job);
+  void SendOpenStore(const Job& job);
+  void SendStart(const Job& job, size_t member);
+  void SendKill(const Job& job, Duration grace, const std::string& reason);
+  void SetState(Job& job, wire::JobState state, const std::string& reason);
+  void BeginClosing(Job& job, wire::JobState outcome, const std::string& reason);
+  void CloseIfSaved(Job& job);
+  void Finalize(Job& job);
+
+  // controller_faults.cc: evidence and decisions
+  struct Evidence {
+    std::string class_name;
+    std::string what;
+    std::string node;
+    int32_t rank = -1;
+    Instant happened;
+    bool certain = false;  // the cause itself, not perhaps its consequence
+  };
+  void OnWorkerExited(const wire::Event& event);
+  void OnWorkersFailedToStart(const wire::Event& event);
+  void OnWorkersProbed(const wire::Event& event);
+  void NoteFault(Job& job, const Evidence& evidence);
+  static wire::Fault& AddFault(Job& job);
+  bool IsRealCauseOfNewest(const Job& job, const Evidence& evidence) const;
+  void ImproveCause(Job& job, const Evidence& evidence);
+  void TryDecide(Job& job);
+  bool ReplaceLostNodes(Job& job);
+  void OnStartOverdue(Job& job);
+  void OnProgressOverdue(Job& job);
+  void WatchProgress(Job& job);
+  void InjectDueFaults(Job& job);
+  bool WasInjected(const Job& job, const Evidence& evidence) const;
+  enum class Stage { kStarted, kRendezvous, kRestoring, kStepping, kFirstStep };
+  void StampFaults(Job& job, Stage stage, Instant at);
+  void ResolveFaults(Job& job, Instant at);
+  void NoticeFault(const Job& job, const wire::Fault& fault);
+
+  // controller_snapshots.cc: what can be restored
+  void OnSnapshotSealed(const wire::Event& event);
+  void OnSnapshotPersisted(const wire::Event& event);
+  void OnSnapshotCommitted(const wire::Event& event);
+  void OnSnapshotFailed(const wire::Event& event);
+  void CompleteSnapshot(Job& job, uint64_t step, Seconds blocked, uint64_t bytes);
+  void GrantIfWhole(Job& job, uint64_t step);
+  wire::Restore ChooseRestore(const Job& job) const;
+  wire::Restore RestoreFor(const Job& job, size_t member) const;
+  void UpdateInterval(Job& job);
+
+  // controller_status.cc
+  Status CheckJob(const Job& job) const;
+  Status CheckGang(const Job& job) const;
+
+  ControllerOptions options_;
+  Instant now_{};
+  std::map<NodeId, Node> nodes_;
+  std::unordered_map<std::string, Node*> node_index_;  // into nodes_, for speed
+  std::map<std::string, Job> jobs_;
+  std::vector<std::string> order_;  // of submission
+  internal::Deadlines deadlines_;
+  std::vector<const Job*> touched_;  // jobs that the last step may have changed
+  Actions out_;
+};
+
+}  // namespace longhaul::runtime

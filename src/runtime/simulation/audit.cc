@@ -1,0 +1,61 @@
+#include "runtime/simulation/audit.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace longhaul::runtime::simulation {
+
+void Audit::Violate(std::string what) {
+  constexpr size_t kEnough = 20;
+  if (violations_.size() < kEnough) violations_.push_back(std::move(what));
+}
+
+void Audit::EpochBegins(uint64_t epoch, uint64_t restored_step) {
+  if (epoch <= epoch_) {
+    return Violate("epoch " + std::to_string(epoch) + " begins after epoch " +
+                   std::to_string(epoch_));
+  }
+  if (restored_step > lineage_.size()) {
+    return Violate("epoch " + std::to_string(epoch) + " restored step " +
+                   std::to_string(restored_step) + ", but only " + std::to_string(lineage_.size()) +
+                   " were taken");
+  }
+  epoch_ = epoch;
+  lineage_.resize(restored_step);
+}
+
+void Audit::Stepped(uint64_t epoch, uint64_t first, uint64_t last) {
+  if (epoch != epoch_) {
+    return Violate("epoch " + std::to_string(epoch) + " steps in the time of epoch " +
+                   std::to_string(epoch_));
+  }
+  if (first != lineage_.size() + 1 || last < first) {
+    return Violate("step " + std::to_string(first) + " follows step " +
+                   std::to_string(lineage_.size()) + ": samples lost or used twice");
+  }
+  lineage_.resize(last, static_cast<uint32_t>(epoch));
+  taken_ += last - first + 1;
+  highest_ = std::max(highest_, last);
+}
+
+void Audit::Compare(const wire::JobStatus& status) {
+  if (status.highest_step() > highest_) {
+    Violate("the controller counts step " + std::to_string(status.highest_step()) + ", only " +
+            std::to_string(highest_) + " were taken");
+  }
+  if (status.samples_committed() > highest_ * global_batch_) {
+    Violate("more samples are committed than were used");
+  }
+  if (status.memory_step() > highest_ || status.committed_step() > highest_) {
+    Violate("a snapshot of a step that was never taken");
+  }
+  const auto& ledger = status.ledger();
+  const double ranks = status.job().nodes() * status.job().processes_per_node();
+  const double expected = ledger.wall_seconds() * ranks;
+  if (std::fabs(ledger.rank_seconds() - expected) > 1e-6 * std::max(1.0, expected)) {
+    Violate("the ledger's categories sum to " + std::to_string(ledger.rank_seconds()) +
+            " rank seconds, the wall time to " + std::to_string(expected));
+  }
+}
+
+}  // namespace longhaul::runtime::simulation

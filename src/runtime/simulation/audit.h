@@ -1,0 +1,44 @@
+// An independent witness of a simulated job: it sees what workers do, not what the controller
+// believes, and holds the one against the other.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "wire/longhaul.pb.h"
+
+namespace longhaul::runtime::simulation {
+
+class Audit {
+ public:
+  explicit Audit(uint64_t global_batch) : global_batch_(global_batch) {}
+
+  // An epoch's workers begin with the state after `restored_step`.
+  void EpochBegins(uint64_t epoch, uint64_t restored_step);
+  // The epoch's optimizer has taken steps [first, last].
+  void Stepped(uint64_t epoch, uint64_t first, uint64_t last);
+  // Notes what must not be.
+  void Violate(std::string what);
+
+  // Holds the controller's view against what happened.
+  void Compare(const wire::JobStatus& status);
+
+  uint64_t step() const { return lineage_.size(); }
+  uint64_t highest_step() const { return highest_; }
+  uint64_t steps_taken() const { return taken_; }  // with those thrown away
+  const std::vector<std::string>& violations() const { return violations_; }
+
+ private:
+  uint64_t global_batch_;
+  // The epoch that took each step of the present history, from step 1: every step, and so every
+  // sample, is in it once and in order, or Stepped complains.
+  std::vector<uint32_t> lineage_;
+  uint64_t epoch_ = 0;
+  uint64_t highest_ = 0;
+  uint64_t taken_ = 0;
+  std::vector<std::string> violations_;
+};
+
+}  // namespace longhaul::runtime::simulation

@@ -1,0 +1,63 @@
+// The runtime in virtual time: the real Controller and the real AgentCore of every node, over a
+// simulated network, processes, memories, disk and training job, with faults composed at random.
+//
+// Everything follows from the options, the seed among them: two runs give the same event log to the
+// byte. After every event the controller's and now and then the agents' own invariants are checked,
+// and an independent witness (Audit) compares what the workers did with what the controller
+// believes. Times rest on the constants in physics.h, so figures are always called simulated.
+//
+// Above `per_worker_limit` ranks the training job reports for all nodes at once and once a snapshot
+// interval; everything else (starting, phases, exits, stores, commands) goes the real way.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "runtime/controller.h"
+#include "runtime/simulation/audit.h"
+#include "runtime/simulation/physics.h"
+#include "sim/event_queue.h"
+
+namespace longhaul::runtime::simulation {
+
+struct SimulationOptions {
+  uint32_t nodes = 2048;
+  uint32_t spares = 0;  // of the nodes, not in the gang; 0: a fortieth of them, at least 1
+  uint32_t processes_per_node = 1;  // one process stands for a node's accelerators
+  Duration length = std::chrono::hours(24 * 54);
+  uint64_t seed = 1;
+  double fault_factor = 1.0;  // times the rates of physics.h, which are a node's
+  uint64_t total_steps = 0;   // 0: trains until the time is over
+  uint32_t per_worker_limit = 256;
+  std::vector<wire::PlannedFault> planned;  // --inject
+  Physics physics;
+  ControllerOptions controller;
+  // Sees every logged event with its time, for writing the log to a file.
+  std::function<void(const wire::Event&, Instant)> on_event;
+  // Called now and then with the simulated time passed.
+  std::function<void(Duration)> on_progress;
+};
+
+struct SimulationResult {
+  wire::JobStatus status;                  // of the job, at the end
+  std::map<std::string, uint64_t> faults;  // by name: how often each kind did happen
+  uint64_t events = 0;                     // logged
+  uint64_t happenings = 0;                 // of the event queue
+  uint64_t epochs = 0;
+  uint64_t steps_taken = 0;
+  uint64_t log_hash = 0;      // of every logged (time, event), in order
+  uint64_t state_hash = 0;    // of the controller at the end
+  bool replay_agrees = true;  // each replay after a controller crash gave the state that had been
+  uint64_t replays = 0;
+  std::vector<std::string> violations;  // empty: all invariants held
+};
+
+SimulationResult Simulate(const SimulationOptions& options);
+
+}  // namespace longhaul::runtime::simulation

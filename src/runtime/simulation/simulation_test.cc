@@ -1,0 +1,106 @@
+#include "runtime/simulation/simulation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace longhaul::runtime::simulation {
+namespace {
+
+using std::chrono::hours;
+
+// Many faults in little time: eight nodes, ten faults an hour.
+SimulationOptions Stormy(uint64_t seed) {
+  SimulationOptions options;
+  options.nodes = 8;
+  options.spares = 1;
+  options.processes_per_node = 2;
+  options.length = hours(4);
+  options.fault_factor = 5000;
+  options.seed = seed;
+  options.physics.repair = std::chrono::minutes(5);
+  return options;
+}
+
+TEST(Simulation, EveryInvariantHoldsOverComposedFaults) {
+  std::map<std::string, uint64_t> faults;
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const SimulationResult result = Simulate(Stormy(seed));
+    ASSERT_THAT(result.violations, testing::IsEmpty());
+    EXPECT_GT(result.epochs, 5u);
+    EXPECT_GT(result.status.highest_step(), 100u);
+    for (const auto& [name, count] : result.faults) faults[name] += count;
+  }
+  for (const auto& [name, count] : faults) EXPECT_GT(count, 0u) << name << " never happened";
+}
+
+TEST(Simulation, TwoRunsOfASeedGiveTheSameLog) {
+  const SimulationResult first = Simulate(Stormy(7));
+  const SimulationResult second = Simulate(Stormy(7));
+  EXPECT_EQ(first.log_hash, second.log_hash);
+  EXPECT_EQ(first.state_hash, second.state_hash);
+  EXPECT_EQ(first.events, second.events);
+  EXPECT_NE(first.log_hash, Simulate(Stormy(8)).log_hash);
+}
+
+TEST(Simulation, AControllerThatDiesKnowsEverythingAfterItsReplay) {
+  SimulationOptions options = Stormy(3);
+  options.length = hours(3);
+  const SimulationResult result = Simulate(options);
+  EXPECT_GT(result.replays, 0u);
+  EXPECT_TRUE(result.replay_agrees);
+}
+
+TEST(Simulation, AJobWithoutFaultsIsAlmostAllProductive) {
+  SimulationOptions options = Stormy(1);
+  options.fault_factor = 0;
+  options.total_steps = 2000;
+  const SimulationResult result = Simulate(options);
+  EXPECT_THAT(result.violations, testing::IsEmpty());
+  EXPECT_EQ(result.status.state(), wire::SUCCEEDED);
+  EXPECT_EQ(result.status.highest_step(), 2000u);
+  EXPECT_EQ(result.steps_taken, 2000u);
+  EXPECT_EQ(result.status.samples_committed(), 2000u * 2048);
+  EXPECT_GT(result.status.ledger().goodput(), 0.98);
+}
+
+TEST(Simulation, PlannedFaultsHappenAndAreSurvived) {
+  SimulationOptions options = Stormy(1);
+  options.fault_factor = 0;
+  options.total_steps = 300;
+  const struct {
+    wire::PlannedFault::Kind kind;
+    uint32_t target;
+    uint64_t step;
+  } kPlan[] = {{wire::PlannedFault::KILL_WORKER, 1, 40},
+               {wire::PlannedFault::KILL_AGENT, 1, 90},
+               {wire::PlannedFault::KILL_CONTROLLER, 0, 110},
+               {wire::PlannedFault::STOP_WORKER, 0, 120}};
+  for (const auto& row : kPlan) {
+    wire::PlannedFault fault;
+    fault.set_kind(row.kind);
+    fault.set_target(row.target);
+    fault.set_step(row.step);
+    fault.set_duration_ns(60'000'000'000);
+    options.planned.push_back(fault);
+  }
+  const SimulationResult result = Simulate(options);
+  EXPECT_THAT(result.violations, testing::IsEmpty());
+  EXPECT_EQ(result.status.state(), wire::SUCCEEDED);
+  ASSERT_EQ(result.status.faults_size(), 3) << result.status.DebugString();
+  for (const auto& fault : result.status.faults()) {
+    EXPECT_TRUE(fault.injected()) << fault.what();
+    EXPECT_GT(fault.new_step_at_ns(), fault.detected_at_ns()) << fault.what();
+  }
+}
+
+TEST(Simulation, AggregatedReportsKeepTheInvariantsToo) {
+  SimulationOptions options = Stormy(5);
+  options.per_worker_limit = 4;
+  const SimulationResult result = Simulate(options);
+  EXPECT_THAT(result.violations, testing::IsEmpty());
+  EXPECT_GT(result.status.commits(), 10u);
+}
+
+}  // namespace
+}  // namespace longhaul::runtime::simulation

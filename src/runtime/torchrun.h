@@ -1,0 +1,105 @@
+// torchrun's contract with its users and their scripts: its command line, the environment of a
+// worker, and the file in which a failed worker leaves its error. Pure: text in, values out.
+//
+// Follows PyTorch 1.13 to 2.6. Leaves out TORCHELASTIC_TIMER_FILE: nobody would read the pipe that
+// it names.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "base/time.h"
+
+namespace longhaul::runtime {
+
+// What --nproc-per-node asks for.
+enum class ProcessCount {
+  kNumber,
+  kAuto,  // the GPUs of a node, or its cores where it has none
+  kCpus,
+  kGpus,
+};
+
+// Which of a worker's two streams --redirects or --tee means: one answer for all local ranks, or
+// one for each of those named.
+struct StreamChoice {
+  static constexpr uint8_t kStdout = 1;
+  static constexpr uint8_t kStderr = 2;
+
+  uint8_t all = 0;  // bits of the two above
+  std::map<uint32_t, uint8_t> by_local_rank;
+
+  friend bool operator==(const StreamChoice&, const StreamChoice&) = default;
+};
+
+struct TorchrunArguments {
+  std::vector<std::string> argv;  // of a worker: interpreter, script and its arguments
+  uint32_t nodes = 1;
+  ProcessCount processes = ProcessCount::kNumber;
+  uint32_t processes_per_node = 1;       // with kNumber
+  std::optional<uint32_t> max_restarts;  // torchrun's own default is 0
+  std::string run_id = "none";
+  std::string role = "default";
+  std::string log_directory;  // empty: not given
+  StreamChoice redirects;
+  StreamChoice tee;
+  bool help = false;                  // -h was given; nothing else counts then
+  std::vector<std::string> warnings;  // what was asked for and won't be done, a sentence each
+};
+
+// Reads torchrun's arguments (without the program's name). As there, flags may be written with '-'
+// or '_', as "--flag value" or "--flag=value" or shortened while they are unique, and every flag
+// may come from `environment` as PET_<NAME> instead. --nodes, --procs and "-- COMMAND", which is
+// run as it stands, are ours. The interpreter is `environment`'s PYTHON_EXEC or else
+// `default_python`. kInvalidArgument names the flag that is wrong, and for an unknown one the
+// nearest known.
+Result<TorchrunArguments> ParseTorchrunArguments(
+    std::span<const std::string> arguments, const std::map<std::string, std::string>& environment,
+    const std::string& default_python = "python3");
+
+// A worker's place in its epoch.
+struct WorkerPlace {
+  uint32_t node_rank = 0;
+  uint32_t nodes = 1;
+  uint32_t first_rank = 0;  // of the node
+  uint32_t local_rank = 0;
+  uint32_t local_ranks = 1;  // on the node
+  uint32_t world = 1;
+  std::string master_address;
+  uint16_t master_port = 0;
+  uint32_t restart_count = 0;
+  uint32_t max_restarts = 0;
+  std::string run_id = "none";
+  std::string role = "default";
+  std::string error_file;  // empty: none
+
+  uint32_t rank() const { return first_rank + local_rank; }
+};
+
+// The whole environment of a worker: `base`, with torchrun's variables in place of any that it has.
+// Only what torchrun leaves to the user (OMP_NUM_THREADS, NCCL's error handling) is kept when set.
+std::map<std::string, std::string> WorkerEnvironment(const WorkerPlace& place,
+                                                     std::map<std::string, std::string> base);
+
+// A worker's argv: every "${local_rank}" in the arguments after the program is replaced.
+std::vector<std::string> WorkerArgv(std::vector<std::string> argv, uint32_t local_rank);
+
+// What a worker that failed under torch.distributed.elastic's @record says of it.
+struct WorkerError {
+  std::string message;        // "ValueError: no such file"; at most 8 KiB, valid UTF-8
+  std::string call_stack;     // Python's; empty when not given; limited likewise
+  std::optional<Instant> at;  // root cause = the smallest among the workers
+
+  friend bool operator==(const WorkerError&, const WorkerError&) = default;
+};
+
+// Reads an error file, both the old shape (message is a text) and the new.
+Result<WorkerError> ParseErrorFile(std::string_view json);
+
+}  // namespace longhaul::runtime

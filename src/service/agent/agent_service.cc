@@ -1,0 +1,286 @@
+#include "service/agent/agent_service.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <thread>
+#include <variant>
+
+#include "io/clock.h"
+#include "io/file.h"
+#include "io/process.h"
+#include "service/client/endpoint.h"
+#include "service/trainer_program.h"
+
+namespace longhaul::service {
+namespace {
+
+// How long an agent that is done with its work waits for the controller to have heard of it.
+constexpr Duration kSettleLimit = std::chrono::seconds(2);
+
+uint64_t MemoryBytes() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+// The built-in trainer's program.
+std::string TrainerPath(const AgentOptions& options) {
+  if (!options.trainer.empty()) return options.trainer;
+  const std::string found = FindTrainer();
+  return found.empty() ? "longhaul-trainer" : found;  // not there: the start of a job says so
+}
+
+// Where a job's artefacts go when it doesn't say.
+std::string RunDirectory(const AgentOptions& options, const wire::StartWorkers& start) {
+  if (!start.job().run_directory().empty()) return start.job().run_directory();
+  return options.state_directory + "/jobs/" + start.job_id();
+}
+
+std::string CheckpointDirectoryOf(const AgentOptions& options, const wire::StartWorkers& start) {
+  return RunDirectory(options, start) + "/checkpoints";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
+                                                           const AgentOptions& options) {
+  if (options.slots == 0) return InvalidArgument("an agent needs at least one slot");
+  RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(options.state_directory));
+  std::string token;
+  if (!options.token_file.empty()) {
+    ASSIGN_OR_RETURN(token, ReadToken(options.token_file));
+  }
+  RETURN_IF_ERROR(io::BecomeSubreaper());
+
+  const auto incarnation = static_cast<uint64_t>(ToNanoseconds(io::Now()));
+  const runtime::AgentFacts facts{options.slots, std::max(1u, std::thread::hardware_concurrency()),
+                                  MemoryBytes(), options.address, HostName()};
+  std::unique_ptr<AgentService> agent(new AgentService(loop, options, incarnation, facts));
+  ASSIGN_OR_RETURN(agent->doors_, DoorServer::Create(loop, options.state_directory, *agent));
+  AgentService* self = agent.get();
+  const auto feed = [self](runtime::AgentInput input) { self->Feed(std::move(input)); };
+  agent->launcher_ = std::make_unique<WorkerLauncher>(loop, TrainerPath(options), feed);
+  agent->disk_ = std::make_unique<DiskWorker>(loop, io::PosixFileSystem(), feed);
+
+  ControllerLinkOptions link;
+  link.address = options.controller;
+  link.token = token;
+  link.node = NodeId(options.node);
+  link.incarnation = incarnation;
+  ControllerLinkObserver observer;
+  observer.on_connected = [self](uint64_t acknowledged) {
+    self->connected_ = true;
+    std::fprintf(stderr, "%s: connected\n", self->options_.node.c_str());
+    self->Feed(runtime::Connected{acknowledged});
+  };
+  observer.on_disconnected = [self](const std::string& reason) {
+    self->connected_ = false;
+    std::fprintf(stderr, "%s: the controller is away: %s\n", self->options_.node.c_str(),
+                 reason.c_str());
+    self->Feed(runtime::Disconnected{});
+  };
+  observer.on_refused = [self, told = std::string()](const std::string& reason) mutable {
+    if (reason == std::exchange(told, reason)) return;  // once, not at every try
+    std::fprintf(stderr, "%s: cannot join: %s\n", self->options_.node.c_str(), reason.c_str());
+  };
+  observer.on_command = [feed](const wire::Command& command) {
+    feed(runtime::CommandReceived{command});
+  };
+  observer.on_acknowledged = [feed](uint64_t sequence) {
+    feed(runtime::EventsAcknowledged{sequence});
+  };
+  agent->link_ = std::make_unique<ControllerLink>(loop, link, observer);
+  return agent;
+}
+
+AgentService::AgentService(io::EventLoop& loop, const AgentOptions& options, uint64_t incarnation,
+                           runtime::AgentFacts facts)
+    : loop_(loop),
+      options_(options),
+      core_(NodeId(options.node), incarnation, facts),
+      arenas_(facts.memory_bytes / 2) {}
+
+AgentService::~AgentService() {
+  loop_.Cancel(timer_);
+  if (settle_timer_.has_value()) loop_.Cancel(*settle_timer_);
+}
+
+// ------------------------------------------------------------------------------------ the core
+
+void AgentService::Feed(runtime::AgentInput input) {
+  inputs_.push_back(std::move(input));
+  if (stepping_) return;
+  stepping_ = true;
+  while (!inputs_.empty()) {
+    const runtime::AgentInput next = std::move(inputs_.front());
+    inputs_.pop_front();
+    for (const runtime::AgentEffect& effect : core_.Step(next, io::Now())) {
+      std::visit([this](const auto& order) { Do(order); }, effect);
+    }
+    const Status invariants = core_.CheckInvariants();
+    CHECK(invariants.ok()) << invariants.message();
+  }
+  stepping_ = false;
+  ArmTimer();
+  SeeWhetherDone();
+}
+
+void AgentService::ArmTimer() {
+  loop_.Cancel(timer_);
+  timer_ = 0;
+  const std::optional<Instant> deadline = core_.NextDeadline();
+  if (!deadline.has_value()) return;
+  const Duration delay = std::max(Duration(0), *deadline - io::Now());
+  timer_ = loop_.After(delay, [this] { Feed(runtime::TimerFired{}); });
+}
+
+void AgentService::ShutDown(Duration grace, std::function<void()> done) {
+  CHECK(done_ == nullptr) << "shut down twice";
+  done_ = std::move(done);
+  Feed(runtime::ShutDownAsked{grace});
+}
+
+void AgentService::SeeWhetherDone() {
+  if (done_ == nullptr || !core_.Idle()) return;
+  if (connected_ && !core_.Settled()) {
+    if (!settle_timer_.has_value()) {
+      settle_timer_ = loop_.After(kSettleLimit, [this] { std::exchange(done_, nullptr)(); });
+    }
+    return;
+  }
+  if (settle_timer_.has_value()) loop_.Cancel(*settle_timer_);
+  std::exchange(done_, nullptr)();
+}
+
+// ----------------------------------------------------------------------------------- its effects
+
+void AgentService::Do(const runtime::Send& effect) { link_->Send(effect.message); }
+
+void AgentService::Do(const runtime::OpenStoreAt& effect) {
+  runtime::StoreServerOptions store_options;
+  store_options.dialect = runtime::DialectOfTorch(effect.torch_version);
+  Result<std::unique_ptr<runtime::StoreServer>> store =
+      runtime::StoreServer::Listen(loop_, options_.address, 0, std::move(store_options));
+  runtime::StoreListening answer{effect.job, effect.epoch, 0, ""};
+  if (store.ok()) {
+    answer.port = (*store)->port();
+    stores_.insert_or_assign({effect.job, effect.epoch}, *std::move(store));
+  } else {
+    answer.error = store.status().message();
+  }
+  Feed(std::move(answer));
+}
+
+void AgentService::Do(const runtime::CloseStores& effect) {
+  std::erase_if(stores_, [&effect](const auto& entry) {
+    return entry.first.first == effect.job && entry.first.second < effect.below_epoch;
+  });
+}
+
+void AgentService::Do(const runtime::SpawnWorker& effect) {
+  starts_[effect.worker.job] = effect.start;
+  const Result<std::string> path = doors_->Open(effect.worker.job, effect.worker.epoch);
+  if (!path.ok()) {
+    return Feed(runtime::WorkerForked{effect.worker, 0, path.status().message(), false});
+  }
+  launcher_->Spawn(effect, RunDirectory(options_, *effect.start), *path);
+}
+
+void AgentService::Do(const runtime::SignalWorker& effect) {
+  launcher_->Signal(effect.worker, effect.signal);
+}
+
+void AgentService::Do(const runtime::PersistPieces& effect) {
+  std::vector<std::shared_ptr<const io::Fd>> arenas;
+  for (const uint32_t rank : effect.ranks) arenas.push_back(arenas_.Find(effect.job, rank));
+  disk_->Persist(effect, std::move(arenas), CheckpointDirectoryOf(options_, *effect.start));
+}
+
+void AgentService::Do(const runtime::WriteManifest& effect) {
+  disk_->Commit(effect, CheckpointDirectoryOf(options_, *effect.start));
+}
+
+void AgentService::Do(const runtime::TellInterval& effect) {
+  intervals_[{effect.job, effect.epoch}] = effect.steps;
+  doors_->TellInterval(effect.job, effect.epoch, effect.steps);
+}
+
+void AgentService::Do(const runtime::ProbeWorkersNow& effect) {
+  runtime::ProbedWorkers answer{effect.job, effect.epoch, {}};
+  for (const uint32_t rank : effect.ranks) {
+    wire::WorkersProbed::Worker& worker = answer.workers.emplace_back();
+    worker.set_rank(rank);
+    const runtime::WorkerId id{effect.job, effect.epoch, rank};
+    const std::optional<pid_t> pid = launcher_->Pid(id);
+    const Result<io::ProcessFacts> facts =
+        pid.has_value() ? io::ReadProcessFacts(*pid) : NotFound("no process");
+    if (!facts.ok()) {
+      worker.set_process_state("gone");
+      continue;
+    }
+    worker.set_process_state(std::string(1, facts->state));
+    worker.set_cpu_ns(facts->cpu_ns);
+    if (effect.resume_stopped && facts->state == 'T') {
+      launcher_->Signal(id, SIGCONT);
+      worker.set_resumed(true);
+    }
+  }
+  Feed(std::move(answer));
+}
+
+void AgentService::Do(const runtime::DropJob& effect) {
+  doors_->Close(effect.job);
+  launcher_->DropJob(effect.job);
+  arenas_.Drop(effect.job);
+  starts_.erase(effect.job);
+  std::erase_if(intervals_,
+                [&effect](const auto& entry) { return entry.first.first == effect.job; });
+}
+
+void AgentService::Do(const runtime::KillNode&) {
+  launcher_->KillAll();
+  raise(SIGKILL);
+}
+
+// ------------------------------------------------------------------------------------- the doors
+
+std::optional<door::WelcomeContent> AgentService::Welcome(const runtime::WorkerId& worker) {
+  const auto found = starts_.find(worker.job);
+  if (found == starts_.end() || found->second->epoch() != worker.epoch) return std::nullopt;
+  const wire::StartWorkers& start = *found->second;
+  if (worker.rank < start.first_rank() || worker.rank - start.first_rank() >= start.local_ranks()) {
+    return std::nullopt;
+  }
+  door::WelcomeContent content;
+  content.restore_tier = static_cast<uint32_t>(start.restore().tier());
+  content.restore_step = start.restore().step();
+  content.restore_saved_epoch = start.restore().saved_epoch();
+  content.restore_rank = start.job().snapshot().replicated() ? 0 : worker.rank;
+  const auto interval = intervals_.find({worker.job, worker.epoch});
+  content.snapshot_interval_steps =
+      interval == intervals_.end() ? start.snapshot_interval_steps() : interval->second;
+  content.lease_samples = start.lease().data().samples();
+  content.lease_global_batch = start.lease().data().global_batch();
+  content.lease_seed = start.lease().data().seed();
+  content.lease_first_step = start.lease().first_step();
+  content.lease_end_step = start.lease().end_step();
+  content.checkpoint_directory = CheckpointDirectoryOf(options_, start);
+  content.config = start.job().workload().trainer_config();
+  return content;
+}
+
+Result<std::shared_ptr<const io::Fd>> AgentService::Arena(const runtime::WorkerId& worker,
+                                                          uint64_t bytes) {
+  return arenas_.Provide(worker.job, worker.rank, bytes);
+}
+
+}  // namespace longhaul::service

@@ -1,0 +1,112 @@
+// The service of one node's agent: runtime::AgentCore on a real machine.
+//
+// One thread, the loop's, owns the core, the workers' processes, the doors, the arenas and the
+// stores; two helpers do what may block: the link to the controller (controller_link.h) and the
+// disk (disk_worker.h). Each fact goes into the core, each effect that comes out is carried out
+// here. The controller may go and come back; workers don't notice.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "base/time.h"
+#include "io/event_loop.h"
+#include "runtime/agent_core.h"
+#include "runtime/store/store_server.h"
+#include "service/agent/arena_keeper.h"
+#include "service/agent/controller_link.h"
+#include "service/agent/disk_worker.h"
+#include "service/agent/door_server.h"
+#include "service/agent/worker_launcher.h"
+
+namespace longhaul::service {
+
+struct AgentOptions {
+  std::string controller;             // "HOST:PORT" of its agents' side
+  std::string token_file;             // empty: the controller asks for none
+  std::string node;                   // this node's name: 1 to 63 of a-z, 0-9 and '-'
+  uint32_t slots = 1;                 // workers this node takes
+  std::string state_directory;        // made when it is absent
+  std::string address = "127.0.0.1";  // where other nodes reach this one's stores
+  std::string trainer;            // the built-in trainer; empty: FindTrainer (trainer_program.h)
+  bool exit_with_parent = false;  // SIGTERM to ourselves when the process that started us ends
+};
+
+class AgentService final : private DoorHost {
+ public:
+  // Workers die with the thread that starts them: that is the loop's. `loop` must outlive this.
+  static Result<std::unique_ptr<AgentService>> Create(io::EventLoop& loop,
+                                                      const AgentOptions& options);
+  // Kills what is left.
+  ~AgentService() override;
+  AgentService(const AgentService&) = delete;
+  AgentService& operator=(const AgentService&) = delete;
+
+  // Ends the workers (SIGTERM, SIGKILL after `grace`), persists the newest snapshot, tells the
+  // controller if it is there, then calls `done`. Once.
+  void ShutDown(Duration grace, std::function<void()> done);
+
+ private:
+  AgentService(io::EventLoop& loop, const AgentOptions& options, uint64_t incarnation,
+               runtime::AgentFacts facts);
+
+  // Steps the core, now or, when called by an effect, right after the present step.
+  void Feed(runtime::AgentInput input);
+  void ArmTimer();
+  void SeeWhetherDone();
+
+  void Do(const runtime::Send& effect);
+  void Do(const runtime::OpenStoreAt& effect);
+  void Do(const runtime::CloseStores& effect);
+  void Do(const runtime::SpawnWorker& effect);
+  void Do(const runtime::SignalWorker& effect);
+  void Do(const runtime::PersistPieces& effect);
+  void Do(const runtime::WriteManifest& effect);
+  void Do(const runtime::TellInterval& effect);
+  void Do(const runtime::ProbeWorkersNow& effect);
+  void Do(const runtime::DropJob& effect);
+  void Do(const runtime::KillNode& effect);
+
+  // DoorHost.
+  std::optional<door::WelcomeContent> Welcome(const runtime::WorkerId& worker) override;
+  Result<std::shared_ptr<const io::Fd>> Arena(const runtime::WorkerId& worker,
+                                              uint64_t bytes) override;
+  void Hear(runtime::AgentInput said) override { Feed(std::move(said)); }
+
+  using JobEpoch = std::pair<JobId, uint64_t>;
+
+  io::EventLoop& loop_;
+  const AgentOptions options_;
+  runtime::AgentCore core_;
+  bool stepping_ = false;
+  std::deque<runtime::AgentInput> inputs_;
+  io::EventLoop::TimerId timer_ = 0;
+
+  bool connected_ = false;
+  std::function<void()> done_;  // set while shutting down
+  std::optional<io::EventLoop::TimerId> settle_timer_;
+
+  std::map<JobEpoch, std::unique_ptr<runtime::StoreServer>> stores_;
+  std::map<JobId, runtime::StartOrder> starts_;  // the newest of each job
+  std::map<JobEpoch, uint64_t> intervals_;       // where changed since the start
+  ArenaKeeper arenas_;
+  std::unique_ptr<DoorServer> doors_;
+  std::unique_ptr<WorkerLauncher> launcher_;
+  std::unique_ptr<DiskWorker> disk_;
+  std::unique_ptr<ControllerLink> link_;
+};
+
+// `longhaul agent`: runs until SIGTERM or SIGINT, which end it in order; a second one ends it at
+// once. Returns the process's exit code.
+int AgentMain(const AgentOptions& options);
+
+}  // namespace longhaul::service

@@ -1,0 +1,415 @@
+// A real agent with real processes, before a scripted controller.
+#include "service/agent/agent_service.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "checkpoint/arena.h"
+#include "checkpoint/directory.h"
+#include "io/clock.h"
+#include "io/file.h"
+#include "io/process.h"
+#include "io/shared_memory.h"
+#include "io/socket.h"
+#include "service/agent/scripted_controller.h"
+
+namespace longhaul::service {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr const char* kJob = "job-1";
+constexpr Duration kPatience = seconds(20);  // of a test that fails
+
+bool IsAlive(pid_t pid) {
+  const Result<io::ProcessFacts> facts = io::ReadProcessFacts(pid);
+  return facts.ok() && facts->state != 'Z';
+}
+
+std::string ReadAll(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+class AgentServiceTest : public ::testing::Test {
+ protected:
+  AgentServiceTest() {
+    std::string folder = "/tmp/agent_service_XXXXXX";
+    folder_ = mkdtemp(folder.data());
+    loop_ = *io::EventLoop::Create();
+    options_.controller = controller_.address();
+    options_.node = "node-1";
+    options_.slots = 2;
+    options_.state_directory = folder_ + "/state";
+  }
+  ~AgentServiceTest() override {
+    agent_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  void Join() {
+    Result<std::unique_ptr<AgentService>> agent = AgentService::Create(*loop_, options_);
+    ASSERT_TRUE(agent.ok()) << agent.status();
+    agent_ = *std::move(agent);
+    ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_agent_joined) == 1; }));
+  }
+
+  // Turns the loop until something is so.
+  template <typename Condition>
+  bool Await(Condition condition) {
+    const Instant end = io::MonotonicNow() + kPatience;
+    while (!condition()) {
+      if (io::MonotonicNow() > end) return false;
+      loop_->RunOnce(std::chrono::milliseconds(2));
+    }
+    return true;
+  }
+
+  int Count(bool (wire::Event::*has)() const) const {
+    int count = 0;
+    for (const wire::Event& event : controller_.events()) count += (event.*has)() ? 1 : 0;
+    return count;
+  }
+  // The first event of a kind. Requires one.
+  wire::Event First(bool (wire::Event::*has)() const) const {
+    for (const wire::Event& event : controller_.events()) {
+      if ((event.*has)()) return event;
+    }
+    ADD_FAILURE() << "no such event";
+    return {};
+  }
+
+  wire::Command Start(uint64_t epoch, std::vector<std::string> command, uint32_t ranks = 1) const {
+    wire::Command out;
+    wire::StartWorkers& start = *out.mutable_start_workers();
+    start.set_job_id(kJob);
+    start.set_epoch(epoch);
+    start.set_restart_count(static_cast<uint32_t>(epoch) - 1);
+    start.set_nodes(1);
+    start.set_local_ranks(ranks);
+    start.set_world(ranks);
+    start.set_master_address("127.0.0.1");
+    start.set_master_port(29500);
+    wire::Job& job = *start.mutable_job();
+    job.set_id(kJob);
+    job.set_name("test");
+    job.set_run_directory(folder_ + "/run");
+    job.mutable_snapshot()->set_replicated(true);
+    job.mutable_snapshot()->set_keep(2);
+    for (std::string& argument : command) job.mutable_workload()->add_command(std::move(argument));
+    return out;
+  }
+  wire::Command Shell(uint64_t epoch, const std::string& script, uint32_t ranks = 1) const {
+    return Start(epoch, {"/bin/sh", "-c", script}, ranks);
+  }
+  std::string LogOf(uint64_t epoch, uint32_t rank) const {
+    return folder_ + "/run/logs/epoch-" + std::to_string(epoch) + "/rank-" + std::to_string(rank) +
+           ".log";
+  }
+  // Starts one worker that waits for ever, and returns its process.
+  pid_t StartWaiting(uint64_t epoch) {
+    const int before = Count(&wire::Event::has_workers_started);
+    controller_.Give(Start(epoch, {"tail", "-f", "/dev/null"}));
+    EXPECT_TRUE(Await([&] { return Count(&wire::Event::has_workers_started) > before; }));
+    return static_cast<pid_t>(LastStarted().pids(0));
+  }
+  wire::WorkersStarted LastStarted() const {
+    wire::WorkersStarted last;
+    for (const wire::Event& event : controller_.events()) {
+      if (event.has_workers_started()) last = event.workers_started();
+    }
+    return last;
+  }
+
+  std::string folder_;
+  ScriptedController controller_;
+  std::unique_ptr<io::EventLoop> loop_;
+  AgentOptions options_;
+  std::unique_ptr<AgentService> agent_;
+};
+
+TEST_F(AgentServiceTest, JoinsWithItsFactsAndItsHeartBeats) {
+  Join();
+  EXPECT_EQ(controller_.hello().node(), "node-1");
+  const wire::AgentJoined joined = First(&wire::Event::has_agent_joined).agent_joined();
+  EXPECT_EQ(joined.slots(), 2u);
+  EXPECT_EQ(joined.address(), "127.0.0.1");
+  EXPECT_GT(joined.memory_bytes(), 0u);
+  EXPECT_TRUE(Await([this] { return controller_.heartbeats() >= 2; }));
+}
+
+TEST_F(AgentServiceTest, RunsWorkersAndTellsHowTheyEnded) {
+  Join();
+  controller_.Give(Shell(1, "echo \"rank $RANK of $WORLD_SIZE\"; echo oh no >&2; exit 3", 2));
+  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_epoch_closed) == 1; }));
+  EXPECT_EQ(Count(&wire::Event::has_worker_exited), 2);
+  const wire::WorkerExited exited = First(&wire::Event::has_worker_exited).worker_exited();
+  EXPECT_EQ(exited.exit_code(), 3);
+  EXPECT_FALSE(exited.asked());
+  EXPECT_NE(exited.message().find("oh no"), std::string::npos) << exited.message();
+  EXPECT_EQ(ReadAll(LogOf(1, 1)), "rank 1 of 2\noh no\n");
+}
+
+TEST_F(AgentServiceTest, SaysThatAProgramDoesNotExist) {
+  Join();
+  controller_.Give(Start(1, {"/no/such/program"}));
+  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_workers_failed_to_start) == 1; }));
+  const auto failed = First(&wire::Event::has_workers_failed_to_start).workers_failed_to_start();
+  EXPECT_TRUE(failed.permanent());
+  EXPECT_NE(failed.reason().find("/no/such/program"), std::string::npos) << failed.reason();
+}
+
+TEST_F(AgentServiceTest, ANewEpochStartsAfterTheOldOneIsGone) {
+  Join();
+  const pid_t old_pid = StartWaiting(1);
+  const pid_t new_pid = StartWaiting(2);
+  EXPECT_FALSE(IsAlive(old_pid));
+  EXPECT_TRUE(IsAlive(new_pid));
+  const wire::WorkerExited exited = First(&wire::Event::has_worker_exited).worker_exited();
+  EXPECT_EQ(exited.signal(), SIGKILL);
+  EXPECT_TRUE(exited.asked());
+}
+
+TEST_F(AgentServiceTest, TellsAKilledWorkerAtOnce) {
+  Join();
+  const pid_t pid = StartWaiting(1);
+  const Instant killed = io::Now();
+  ASSERT_EQ(kill(pid, SIGKILL), 0);
+  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_worker_exited) == 1; }));
+  const wire::Event event = First(&wire::Event::has_worker_exited);
+  EXPECT_EQ(event.worker_exited().signal(), SIGKILL);
+  EXPECT_FALSE(event.worker_exited().asked());
+  // Some milliseconds on a quiet machine; the bound allows for a busy one.
+  EXPECT_LT(InstantFromNanoseconds(event.at_ns()) - killed, seconds(1));
+}
+
+TEST_F(AgentServiceTest, KillsWhatAnEndedWorkerLeavesBehind) {
+  Join();
+  controller_.Give(Shell(1, "tail -f /dev/null & echo $!"));
+  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_epoch_closed) == 1; }));
+  const pid_t child = std::atoi(ReadAll(LogOf(1, 0)).c_str());
+  ASSERT_GT(child, 1);
+  EXPECT_TRUE(Await([child] { return !io::ReadProcessFacts(child).ok(); })) << "reaped, too";
+}
+
+TEST_F(AgentServiceTest, OpensAStoreAndClosesItWithTheJob) {
+  Join();
+  wire::Command open;
+  open.mutable_open_store()->set_job_id(kJob);
+  open.mutable_open_store()->set_epoch(1);
+  open.mutable_open_store()->set_world(2);
+  controller_.Give(open);
+  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_store_opened) == 1; }));
+  const auto port =
+      static_cast<uint16_t>(First(&wire::Event::has_store_opened).store_opened().port());
+  EXPECT_EQ(io::ListenTcp("127.0.0.1", port).status().code(), Code::kAlreadyExists);
+  wire::Command forget;
+  forget.mutable_forget_job()->set_job_id(kJob);
+  controller_.Give(forget);
+  EXPECT_TRUE(Await([port] { return io::ListenTcp("127.0.0.1", port).ok(); }));
+}
+
+TEST_F(AgentServiceTest, WorksOnWithoutTheControllerAndCatchesUp) {
+  Join();
+  const pid_t pid = StartWaiting(1);
+  controller_.Refuse(true);
+  controller_.Drop();
+  ASSERT_EQ(kill(pid, SIGKILL), 0);
+  ASSERT_TRUE(Await([pid] { return !io::ReadProcessFacts(pid).ok(); })) << "reaped meanwhile";
+  EXPECT_EQ(Count(&wire::Event::has_worker_exited), 0);
+  controller_.Refuse(false);
+  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_agent_joined) == 2; }));
+  uint64_t expected = 0;
+  for (const wire::Event& event : controller_.events()) EXPECT_EQ(event.sequence(), ++expected);
+  EXPECT_EQ(Count(&wire::Event::has_worker_exited), 1);
+  EXPECT_TRUE(controller_.events().back().has_agent_joined());
+}
+
+TEST_F(AgentServiceTest, ProbesAndResumesAStoppedWorker) {
+  Join();
+  const pid_t pid = StartWaiting(1);
+  ASSERT_EQ(kill(pid, SIGSTOP), 0);
+  ASSERT_TRUE(Await([pid] { return io::ReadProcessFacts(pid)->state == 'T'; }));
+  wire::Command probe;
+  probe.mutable_probe_workers()->set_job_id(kJob);
+  probe.mutable_probe_workers()->set_epoch(1);
+  probe.mutable_probe_workers()->set_resume_stopped(true);
+  controller_.Give(probe);
+  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_workers_probed) == 1; }));
+  const auto worker = First(&wire::Event::has_workers_probed).workers_probed().workers(0);
+  EXPECT_EQ(worker.process_state(), "T");
+  EXPECT_TRUE(worker.resumed());
+  EXPECT_TRUE(Await([pid] { return io::ReadProcessFacts(pid)->state != 'T'; }));
+}
+
+TEST_F(AgentServiceTest, ShuttingDownLeavesNoProcessAndTellsAll) {
+  Join();
+  // The worker does not listen to SIGTERM, and has a child.
+  controller_.Give(Shell(1, "trap '' TERM; tail -f /dev/null & echo $!; wait; wait"));
+  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_workers_started) == 1; }));
+  ASSERT_TRUE(Await([this] { return !ReadAll(LogOf(1, 0)).empty(); }));
+  const auto worker = static_cast<pid_t>(LastStarted().pids(0));
+  const pid_t child = std::atoi(ReadAll(LogOf(1, 0)).c_str());
+  bool done = false;
+  agent_->ShutDown(std::chrono::milliseconds(50), [&done] { done = true; });
+  ASSERT_TRUE(Await([&done] { return done; }));
+  EXPECT_FALSE(IsAlive(worker));
+  EXPECT_TRUE(Await([child] { return !IsAlive(child); }));  // SIGKILL is on its way
+  EXPECT_EQ(Count(&wire::Event::has_epoch_closed), 1);
+}
+
+TEST_F(AgentServiceTest, DestroyingItLeavesNoProcess) {
+  Join();
+  const pid_t pid = StartWaiting(1);
+  agent_.reset();
+  EXPECT_FALSE(io::ReadProcessFacts(pid).ok());
+}
+
+TEST_F(AgentServiceTest, TheProgramEndsInOrderOnSigterm) {
+  const pthread_t main_thread = pthread_self();
+  pid_t pid = 0;
+  std::thread script([&] {
+    const Instant end = io::MonotonicNow() + kPatience;
+    const auto wait_for = [&](bool (wire::Event::*has)() const) {
+      while (Count(has) == 0 && io::MonotonicNow() < end) std::this_thread::yield();
+    };
+    wait_for(&wire::Event::has_agent_joined);
+    controller_.Give(Start(1, {"tail", "-f", "/dev/null"}));
+    wait_for(&wire::Event::has_workers_started);
+    pid = static_cast<pid_t>(LastStarted().pids(0));
+    pthread_kill(main_thread, SIGTERM);
+  });
+  EXPECT_EQ(AgentMain(options_), 0);
+  script.join();
+  ASSERT_GT(pid, 0);
+  EXPECT_FALSE(io::ReadProcessFacts(pid).ok());
+  EXPECT_EQ(Count(&wire::Event::has_epoch_closed), 1);
+}
+
+// -- the door, from a worker's side, spoken by the test itself
+
+class DoorTest : public AgentServiceTest {
+ protected:
+  void Open(uint64_t epoch) {
+    Join();
+    controller_.Give(Shell(epoch, "echo $LONGHAUL_DOOR; exec tail -f /dev/null"));
+    ASSERT_TRUE(Await([&] { return ReadAll(LogOf(epoch, 0)).ends_with('\n'); }));
+    std::string path = ReadAll(LogOf(epoch, 0));
+    path.pop_back();
+    Result<io::Fd> socket = io::ConnectUnix(path);
+    ASSERT_TRUE(socket.ok()) << socket.status();
+    socket_ = *std::move(socket);
+    ASSERT_EQ(fcntl(socket_.get(), F_SETFL, O_NONBLOCK), 0);  // the loop turns on this thread
+  }
+  template <typename Message>
+  void Say(const Message& message) {
+    ASSERT_TRUE(io::SendMessage(socket_, std::as_bytes(std::span(&message, 1))).ok());
+  }
+  // The next message of the agent.
+  io::UnixMessage Listen() {
+    io::UnixMessage heard;
+    EXPECT_TRUE(Await([&] {
+      Result<std::optional<io::UnixMessage>> message =
+          io::ReceiveMessage(socket_, door::kMaxMessageBytes);
+      if (!message.ok() || !message->has_value()) return false;
+      heard = **std::move(message);
+      return true;
+    }));
+    return heard;
+  }
+  void Greet(uint64_t epoch) {
+    door::Hello hello;
+    hello.epoch = epoch;
+    hello.pid = getpid();
+    hello.started_at_ns = 5;
+    Say(hello);
+    const io::UnixMessage welcome = Listen();
+    ASSERT_GE(welcome.bytes.size(), sizeof(door::Welcome));
+  }
+
+  io::Fd socket_;
+};
+
+TEST_F(DoorTest, WhatAWorkerSaysReachesTheController) {
+  Open(1);
+  Greet(1);
+  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_phase_entered) == 1; }));
+  EXPECT_EQ(First(&wire::Event::has_phase_entered).at_ns(), 5);
+  door::StepMessage step;
+  step.step = 1;
+  step.at_ns = 77;
+  step.loss = 2.5;
+  step.validation_loss = std::nan("");
+  Say(step);
+  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_step_reported) == 1; }));
+  const wire::StepReported reported = First(&wire::Event::has_step_reported).step_reported();
+  EXPECT_EQ(reported.loss(), 2.5);
+  EXPECT_FALSE(reported.has_validation_loss());
+}
+
+TEST_F(DoorTest, AStrangerToTheProtocolIsShownOut) {
+  Open(1);
+  door::StepMessage step;
+  step.step = 1;
+  Say(step);  // without Hello
+  EXPECT_TRUE(Listen().bytes.empty()) << "closed";
+}
+
+TEST_F(DoorTest, AWorkerOfAnotherEpochIsShownOut) {
+  Open(1);
+  door::Hello hello;
+  hello.pid = getpid();
+  hello.epoch = 2;
+  Say(hello);
+  EXPECT_TRUE(Listen().bytes.empty()) << "closed";
+}
+
+TEST_F(DoorTest, ASealedSnapshotBecomesACommittedCheckpoint) {
+  Open(1);
+  Greet(1);
+  const checkpoint::StatePlan plan = *checkpoint::StatePlan::Create({{"weight", "U8", {1000}}});
+  door::ArenaRequest request;
+  request.bytes = checkpoint::ArenaBytesFor(plan);
+  Say(request);
+  const io::UnixMessage answer = Listen();
+  ASSERT_EQ(answer.fds.size(), 1u);
+  const io::SharedMapping mapping = *io::SharedMapping::Map(answer.fds[0]);
+  const std::vector<std::byte> weight(1000, std::byte{7});
+  checkpoint::ArenaWriter writer(mapping.bytes());
+  ASSERT_TRUE(writer.Begin(30, 1, plan).ok());
+  writer.Write(0, weight);
+  writer.Seal();
+  door::SealedMessage sealed;
+  sealed.step = 30;
+  sealed.bytes = 1000;
+  Say(sealed);
+  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_snapshot_persisted) == 1; }));
+
+  const auto persisted = First(&wire::Event::has_snapshot_persisted).snapshot_persisted();
+  wire::Command commit;
+  commit.mutable_commit_snapshot()->set_job_id(kJob);
+  commit.mutable_commit_snapshot()->set_epoch(1);
+  commit.mutable_commit_snapshot()->set_step(30);
+  commit.mutable_commit_snapshot()->set_world(1);
+  *commit.mutable_commit_snapshot()->mutable_files() = persisted.files();
+  controller_.Give(commit);
+  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_snapshot_committed) == 1; }));
+  checkpoint::CheckpointDirectory directory(io::PosixFileSystem(), folder_ + "/run/checkpoints");
+  const auto state = directory.ReadPiece(30, 1, 0);
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_TRUE(std::ranges::equal(state->tensor(0), weight));
+}
+
+}  // namespace
+}  // namespace longhaul::service

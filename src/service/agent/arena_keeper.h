@@ -1,0 +1,44 @@
+// The memory that workers' snapshots lie in: one memfd a job and rank, held here, so that it
+// outlives the worker. docs/arena.md says what is inside.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "io/fd.h"
+
+namespace longhaul::service {
+
+class ArenaKeeper {
+ public:
+  // All arenas together take at most `limit` bytes.
+  explicit ArenaKeeper(uint64_t limit) : limit_(limit) {}
+
+  // The rank's arena, made or replaced by a larger one when it has fewer than `bytes`; with 0 the
+  // one that is there (kNotFound without one). kResourceExhausted names the limit.
+  Result<std::shared_ptr<const io::Fd>> Provide(const JobId& job, uint32_t rank, uint64_t bytes);
+
+  // Null when there is none.
+  std::shared_ptr<const io::Fd> Find(const JobId& job, uint32_t rank) const;
+
+  // The memory goes once nobody maps it any more.
+  void Drop(const JobId& job);
+
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  struct Arena {
+    std::shared_ptr<const io::Fd> fd;  // shared with the disk's thread while it is read
+    uint64_t bytes = 0;
+  };
+
+  uint64_t limit_;
+  uint64_t bytes_ = 0;  // of all
+  std::map<std::pair<JobId, uint32_t>, Arena> arenas_;
+};
+
+}  // namespace longhaul::service

@@ -1,0 +1,165 @@
+#include "service/agent/controller_link.h"
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+
+#include <algorithm>
+
+#include "wire/longhaul.grpc.pb.h"
+
+namespace longhaul::service {
+namespace {
+
+constexpr Duration kDefaultHeartbeat = std::chrono::milliseconds(250);
+constexpr int kLargestMessage = 64 << 20;  // bytes; a command carries a whole job
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  // The pauses between tries are ours; gRPC's own, shared by all channels, would add to them.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetMaxReceiveMessageSize(kLargestMessage);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace
+
+ControllerLink::ControllerLink(io::EventLoop& loop, ControllerLinkOptions options,
+                               ControllerLinkObserver observer)
+    : loop_(loop),
+      options_(std::move(options)),
+      observer_(std::make_shared<const ControllerLinkObserver>(std::move(observer))),
+      random_(options_.incarnation),
+      reader_([this] { RunReader(); }) {}
+
+ControllerLink::~ControllerLink() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    if (context_ != nullptr) context_->TryCancel();
+  }
+  changed_.notify_all();
+  reader_.join();
+}
+
+void ControllerLink::Send(wire::FromAgent message) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!stream_up_ || stream_ != told_stream_) return;
+    unsent_.emplace_back(told_stream_, std::move(message));
+  }
+  changed_.notify_all();
+}
+
+void ControllerLink::Tell(std::function<void(const ControllerLinkObserver&)> what) {
+  loop_.Post([weak = std::weak_ptr(observer_), what = std::move(what)] {
+    if (const auto observer = weak.lock()) what(*observer);
+  });
+}
+
+void ControllerLink::RunReader() {
+  Duration pause = options_.first_retry;
+  for (;;) {
+    const bool welcomed = RunStream();
+    pause = welcomed ? options_.first_retry : std::min(2 * pause, options_.longest_retry);
+    const auto jittered =
+        Duration(pause.count() / 2 +
+                 static_cast<int64_t>(random_.Below(static_cast<uint64_t>(pause.count()))));
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, jittered, [this] { return stopping_; })) return;
+  }
+}
+
+bool ControllerLink::RunStream() {
+  const std::unique_ptr<wire::Controller::Stub> stub =
+      wire::Controller::NewStub(MakeChannel(options_.address));
+  grpc::ClientContext context;
+  uint64_t number = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_) return false;
+    context_ = &context;
+    number = ++stream_;
+  }
+  const auto stream = stub->Connect(&context);
+  wire::FromAgent hello;
+  hello.mutable_hello()->set_token(options_.token);
+  hello.mutable_hello()->set_node(options_.node.value());
+  hello.mutable_hello()->set_incarnation(options_.incarnation);
+  hello.mutable_hello()->set_version(LONGHAUL_VERSION);
+  stream->Write(hello);  // a failure shows in Read
+
+  std::thread writer;
+  wire::ToAgent message;
+  while (stream->Read(&message)) {
+    if (!message.has_welcome()) {
+      if (writer.joinable()) TellMessage(message);
+      continue;
+    }
+    if (writer.joinable()) continue;  // a second welcome means nothing
+    {
+      std::lock_guard lock(mutex_);
+      stream_up_ = true;
+    }
+    const Duration period(message.welcome().heartbeat_period_ns());
+    writer = std::thread([this, &stream, number, period] {
+      RunWriter(*stream, number, period > Duration(0) ? period : kDefaultHeartbeat);
+    });
+    Tell([this, number, acknowledged = message.welcome().acknowledged()](const auto& observer) {
+      told_stream_ = number;
+      observer.on_connected(acknowledged);
+    });
+  }
+  {
+    std::lock_guard lock(mutex_);
+    stream_up_ = false;
+    unsent_.clear();
+  }
+  changed_.notify_all();
+  const bool welcomed = writer.joinable();
+  if (welcomed) writer.join();
+  const grpc::Status status = stream->Finish();
+  {
+    std::lock_guard lock(mutex_);
+    context_ = nullptr;
+  }
+  const std::string reason =
+      status.ok() ? "the controller closed the stream" : status.error_message();
+  Tell([welcomed, reason](const auto& observer) {
+    (welcomed ? observer.on_disconnected : observer.on_refused)(reason);
+  });
+  return welcomed;
+}
+
+template <typename Stream>
+void ControllerLink::RunWriter(Stream& stream, uint64_t number, Duration heartbeat_period) {
+  wire::FromAgent heartbeat;
+  heartbeat.mutable_heartbeat();
+  for (;;) {
+    std::deque<std::pair<uint64_t, wire::FromAgent>> batch;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, heartbeat_period, [this] { return !stream_up_ || !unsent_.empty(); });
+      if (!stream_up_) return;
+      batch.swap(unsent_);
+    }
+    if (batch.empty() && !stream.Write(heartbeat)) return;
+    for (const auto& [stream_number, message] : batch) {
+      if (stream_number == number && !stream.Write(message)) return;
+    }
+  }
+}
+
+void ControllerLink::TellMessage(const wire::ToAgent& message) {
+  if (message.has_command()) {
+    Tell([command = message.command()](const auto& observer) { observer.on_command(command); });
+  } else if (message.kind_case() == wire::ToAgent::kAcknowledged) {
+    Tell([sequence = message.acknowledged()](const auto& observer) {
+      observer.on_acknowledged(sequence);
+    });
+  }
+}
+
+}  // namespace longhaul::service

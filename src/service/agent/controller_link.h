@@ -1,0 +1,88 @@
+// An agent's stream to the controller, kept up for ever.
+//
+// A thread connects and reads, a second one writes while a stream is up; both hand everything to
+// the loop. After a failure it tries again, at first at once, then ever later up to a second, at
+// random so that many agents don't come in step. Ordering, resending and acknowledging are the
+// core's.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "base/ids.h"
+#include "base/random.h"
+#include "base/time.h"
+#include "io/event_loop.h"
+#include "wire/longhaul.pb.h"
+
+namespace grpc {
+class ClientContext;
+}
+
+namespace longhaul::service {
+
+struct ControllerLinkOptions {
+  std::string address;  // "HOST:PORT"
+  std::string token;
+  NodeId node;
+  uint64_t incarnation = 0;
+  Duration first_retry = std::chrono::milliseconds(20);
+  Duration longest_retry = std::chrono::seconds(1);
+};
+
+// Called on the loop's thread, in the order in which things happened.
+struct ControllerLinkObserver {
+  std::function<void(uint64_t acknowledged)> on_connected;         // the controller has welcomed us
+  std::function<void(const std::string& reason)> on_disconnected;  // after on_connected only
+  std::function<void(const std::string& reason)> on_refused;  // no stream came up; it tries again
+  std::function<void(const wire::Command&)> on_command;
+  std::function<void(uint64_t sequence)> on_acknowledged;
+};
+
+class ControllerLink {
+ public:
+  // Starts at once. All calls on the loop's thread, the destructor too; nothing is called after it.
+  ControllerLink(io::EventLoop& loop, ControllerLinkOptions options,
+                 ControllerLinkObserver observer);
+  ~ControllerLink();
+  ControllerLink(const ControllerLink&) = delete;
+  ControllerLink& operator=(const ControllerLink&) = delete;
+
+  // Sends on the stream that on_connected told last; dropped when that one is gone.
+  void Send(wire::FromAgent message);
+
+ private:
+  void RunReader();
+  // One stream from its beginning to its end. Returns whether it was welcomed.
+  bool RunStream();
+  template <typename Stream>
+  void RunWriter(Stream& stream, uint64_t number, Duration heartbeat_period);
+  void Tell(std::function<void(const ControllerLinkObserver&)> what);
+  void TellMessage(const wire::ToAgent& message);
+
+  io::EventLoop& loop_;
+  const ControllerLinkOptions options_;
+  // Shared with what is posted to the loop, which may run after we are gone.
+  std::shared_ptr<const ControllerLinkObserver> observer_;
+  uint64_t told_stream_ = 0;  // the loop's view: the number of the stream told last
+  Random random_;             // the reader's
+
+  std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  uint64_t stream_ = 0;  // the number of the newest stream
+  bool stream_up_ = false;
+  grpc::ClientContext* context_ = nullptr;                   // of the newest stream, to cancel it
+  std::deque<std::pair<uint64_t, wire::FromAgent>> unsent_;  // with the stream they are for
+
+  std::thread reader_;
+};
+
+}  // namespace longhaul::service

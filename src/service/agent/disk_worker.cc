@@ -1,0 +1,150 @@
+#include "service/agent/disk_worker.h"
+
+#include <algorithm>
+
+#include "base/units.h"
+#include "checkpoint/arena.h"
+#include "checkpoint/directory.h"
+#include "checkpoint/manifest.h"
+#include "io/clock.h"
+#include "io/shared_memory.h"
+
+namespace longhaul::service {
+namespace {
+
+using checkpoint::CheckpointDirectory;
+
+// One rank's sealed snapshot as a file.
+Result<checkpoint::PieceFile> PersistOne(const runtime::PersistPieces& work, uint32_t rank,
+                                         const std::shared_ptr<const io::Fd>& arena,
+                                         CheckpointDirectory& directory) {
+  if (arena == nullptr) return NotFound("rank " + std::to_string(rank) + " has no arena");
+  ASSIGN_OR_RETURN(const io::SharedMapping mapping, io::SharedMapping::Map(*arena));
+  const checkpoint::ArenaReader reader(mapping.bytes());
+  const std::vector<checkpoint::SealedSnapshot> sealed = reader.ListSealed();
+  const bool there = std::any_of(sealed.begin(), sealed.end(), [&work](const auto& snapshot) {
+    return snapshot.step == work.step && snapshot.epoch == work.epoch;
+  });
+  if (!there) {
+    return Aborted("the snapshot of step " + std::to_string(work.step) +
+                   " has made room for a newer one");
+  }
+  ASSIGN_OR_RETURN(const checkpoint::LoadedState state, reader.Copy(work.step));
+  return directory.WritePiece(work.step, work.epoch, rank, work.start->world(), state.plan(),
+                              state.Tensors());
+}
+
+runtime::AgentInput PersistAll(const runtime::PersistPieces& work,
+                               const std::vector<std::shared_ptr<const io::Fd>>& arenas,
+                               CheckpointDirectory directory) {
+  const Instant begin = io::MonotonicNow();
+  runtime::PiecesPersisted answer{work.job, work.epoch, work.step, {}, Duration(0), ""};
+  for (size_t i = 0; i < work.ranks.size(); ++i) {
+    const Result<checkpoint::PieceFile> piece =
+        PersistOne(work, work.ranks[i], arenas[i], directory);
+    if (!piece.ok()) {
+      answer.error = piece.status().message();
+      return answer;
+    }
+    wire::SnapshotPersisted::File& file = answer.files.emplace_back();
+    file.set_name(piece->name);
+    file.set_bytes(piece->bytes);
+    file.set_hash(piece->hash);
+    file.set_rank(piece->rank);
+  }
+  answer.took = io::MonotonicNow() - begin;
+  return answer;
+}
+
+checkpoint::Manifest ManifestOf(const runtime::WriteManifest& work) {
+  const wire::Job& job = work.start->job();
+  checkpoint::Manifest manifest;
+  manifest.job = job.name();
+  manifest.step = work.commit.step();
+  manifest.epoch = work.commit.epoch();
+  manifest.world = work.commit.world();
+  manifest.replicated = job.snapshot().replicated();
+  manifest.data.samples_consumed = work.commit.step() * job.data().global_batch();
+  manifest.data.samples = job.data().samples();
+  manifest.data.global_batch = job.data().global_batch();
+  manifest.data.seed = job.data().seed();
+  manifest.data.fingerprint = job.data().fingerprint();
+  for (const wire::SnapshotPersisted::File& file : work.commit.files()) {
+    manifest.files.push_back({file.name(), file.rank(), file.bytes(), file.hash()});
+  }
+  std::sort(manifest.files.begin(), manifest.files.end(),
+            [](const auto& a, const auto& b) { return a.rank < b.rank; });
+  return manifest;
+}
+
+runtime::AgentInput CommitAll(const runtime::WriteManifest& work, CheckpointDirectory directory) {
+  const JobId job(work.commit.job_id());
+  runtime::ManifestWritten answer{job, work.commit.epoch(), work.commit.step(), ""};
+  if (const Status status = directory.Commit(ManifestOf(work)); !status.ok()) {
+    answer.error = status.message();
+    return answer;
+  }
+  // What can't be pruned now is pruned after the next commit.
+  const size_t keep = std::max<size_t>(1, work.start->job().snapshot().keep());
+  (void)directory.Prune(keep, work.protected_steps, work.current_epoch);
+  return answer;
+}
+
+}  // namespace
+
+DiskWorker::DiskWorker(io::EventLoop& loop, io::FileSystem& files,
+                       std::function<void(runtime::AgentInput)> answer)
+    : loop_(loop),
+      files_(files),
+      answer_(std::make_shared<const std::function<void(runtime::AgentInput)>>(std::move(answer))),
+      thread_([this] { Run(); }) {}
+
+DiskWorker::~DiskWorker() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void DiskWorker::Persist(runtime::PersistPieces work,
+                         std::vector<std::shared_ptr<const io::Fd>> arenas, std::string directory) {
+  CHECK(arenas.size() == work.ranks.size());
+  Enqueue(
+      [this, work = std::move(work), arenas = std::move(arenas), directory = std::move(directory)] {
+        return PersistAll(work, arenas, CheckpointDirectory(files_, directory));
+      });
+}
+
+void DiskWorker::Commit(runtime::WriteManifest work, std::string directory) {
+  Enqueue([this, work = std::move(work), directory = std::move(directory)] {
+    return CommitAll(work, CheckpointDirectory(files_, directory));
+  });
+}
+
+void DiskWorker::Enqueue(std::function<runtime::AgentInput()> work) {
+  {
+    std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(work));
+  }
+  changed_.notify_all();
+}
+
+void DiskWorker::Run() {
+  for (;;) {
+    std::function<runtime::AgentInput()> work;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+      if (stopping_) return;
+      work = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    loop_.Post([weak = std::weak_ptr(answer_), answer = work()] {
+      if (const auto function = weak.lock()) (*function)(answer);
+    });
+  }
+}
+
+}  // namespace longhaul::service

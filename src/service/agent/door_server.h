@@ -1,0 +1,91 @@
+// The agent's side of the worker's door: one Unix socket an epoch of a job, whose path the worker
+// finds in LONGHAUL_DOOR.
+//
+// The socket tells the job and the epoch, the worker's Hello its rank. Only processes of our own
+// user are let in. A connection that breaks the protocol is closed; that a worker has gone is never
+// concluded from here, only its pidfd says so.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "door/server_codec.h"
+#include "io/event_loop.h"
+#include "io/fd.h"
+#include "runtime/agent_messages.h"
+
+namespace longhaul::service {
+
+// What the doors need of their agent.
+class DoorHost {
+ public:
+  virtual ~DoorHost() = default;
+  // What to tell a worker that has come; nothing when there is no such worker.
+  virtual std::optional<door::WelcomeContent> Welcome(const runtime::WorkerId& worker) = 0;
+  // Its arena with at least so many bytes; with 0 the one that is there.
+  virtual Result<std::shared_ptr<const io::Fd>> Arena(const runtime::WorkerId& worker,
+                                                      uint64_t bytes) = 0;
+  virtual void Hear(runtime::AgentInput said) = 0;
+};
+
+class DoorServer {
+ public:
+  static constexpr size_t kMaxConnections = 4096;  // of all doors
+
+  // Sockets lie in `directory`, or in a new one below /tmp when its path is too long for a socket's
+  // name. All calls on the loop's thread, the destructor too, which removes the sockets.
+  static Result<std::unique_ptr<DoorServer>> Create(io::EventLoop& loop,
+                                                    const std::string& directory, DoorHost& host);
+  ~DoorServer();
+  DoorServer(const DoorServer&) = delete;
+  DoorServer& operator=(const DoorServer&) = delete;
+
+  // The path of the epoch's door, opened if it isn't. Doors of the job's lower epochs close.
+  Result<std::string> Open(const JobId& job, uint64_t epoch);
+  void Close(const JobId& job);
+
+  // Tells all workers of the epoch who have come.
+  void TellInterval(const JobId& job, uint64_t epoch, uint64_t steps);
+
+ private:
+  struct Door {
+    JobId job;
+    uint64_t epoch = 0;
+    std::string path;
+    io::Fd listener;
+  };
+  struct Connection {
+    io::Fd fd;
+    runtime::WorkerId worker;  // its rank is known once it has said Hello
+    bool welcomed = false;
+  };
+
+  DoorServer(io::EventLoop& loop, std::string directory, bool owns_directory, DoorHost& host);
+  void AcceptAll(const Door& door);
+  void Read(int fd);
+  // Whether the connection goes on.
+  Status Take(Connection& connection, std::span<const std::byte> packet);
+  Status Greet(Connection& connection, const door::Hello& hello);
+  Status GiveArena(const Connection& connection, const door::ArenaRequest& request);
+  void CloseDoor(const Door& door);
+  void CloseConnection(int fd);
+
+  io::EventLoop& loop_;
+  const std::string directory_;
+  const bool owns_directory_;
+  DoorHost& host_;
+  uint64_t next_door_ = 1;
+  std::map<JobId, Door> doors_;            // the newest epoch's
+  std::map<int, Connection> connections_;  // by descriptor
+};
+
+}  // namespace longhaul::service

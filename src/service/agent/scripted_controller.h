@@ -1,0 +1,117 @@
+// A controller for tests of the agent: takes its stream, logs its events once, says what it is
+// told.
+#pragma once
+
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "wire/longhaul.grpc.pb.h"
+
+namespace longhaul::service {
+
+class ScriptedController final : private wire::Controller::Service {
+ public:
+  ScriptedController() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~ScriptedController() override {
+    Drop();
+    server_->Shutdown(std::chrono::system_clock::now());
+  }
+
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+  // Sends on the present stream. Requires one.
+  void Give(const wire::Command& command) {
+    std::lock_guard lock(mutex_);
+    wire::ToAgent message;
+    *message.mutable_command() = command;
+    stream_->Write(message);
+  }
+  // Ends the present stream, if there is one. The agent will come back.
+  void Drop() {
+    std::lock_guard lock(mutex_);
+    if (context_ != nullptr) context_->TryCancel();
+  }
+  // While true, streams are ended as soon as they come.
+  void Refuse(bool refuse) {
+    std::lock_guard lock(mutex_);
+    refuse_ = refuse;
+  }
+
+  // The log: each event once, in order.
+  std::vector<wire::Event> events() const {
+    std::lock_guard lock(mutex_);
+    return events_;
+  }
+  int heartbeats() const {
+    std::lock_guard lock(mutex_);
+    return heartbeats_;
+  }
+  wire::AgentHello hello() const {
+    std::lock_guard lock(mutex_);
+    return hello_;
+  }
+
+ private:
+  using Stream = grpc::ServerReaderWriter<wire::ToAgent, wire::FromAgent>;
+
+  grpc::Status Connect(grpc::ServerContext* context, Stream* stream) override {
+    wire::FromAgent message;
+    if (!stream->Read(&message) || !message.has_hello()) return grpc::Status::CANCELLED;
+    {
+      std::lock_guard lock(mutex_);
+      if (refuse_) return {grpc::StatusCode::UNAUTHENTICATED, "refused by the test"};
+      hello_ = message.hello();
+      context_ = context;
+      stream_ = stream;
+      wire::ToAgent welcome;
+      welcome.mutable_welcome()->set_acknowledged(logged_);
+      welcome.mutable_welcome()->set_heartbeat_period_ns(20'000'000);
+      stream->Write(welcome);
+    }
+    while (stream->Read(&message)) Take(message);
+    std::lock_guard lock(mutex_);
+    if (context_ == context) {
+      context_ = nullptr;
+      stream_ = nullptr;
+    }
+    return grpc::Status::OK;
+  }
+
+  void Take(const wire::FromAgent& message) {
+    std::lock_guard lock(mutex_);
+    if (message.has_heartbeat()) ++heartbeats_;
+    if (!message.has_event()) return;
+    if (message.event().sequence() > logged_) {
+      logged_ = message.event().sequence();
+      events_.push_back(message.event());
+    }
+    if (stream_ == nullptr) return;
+    wire::ToAgent answer;
+    answer.set_acknowledged(logged_);
+    stream_->Write(answer);
+  }
+
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+  mutable std::mutex mutex_;  // guards all below
+  grpc::ServerContext* context_ = nullptr;
+  Stream* stream_ = nullptr;
+  bool refuse_ = false;
+  wire::AgentHello hello_;
+  uint64_t logged_ = 0;
+  int heartbeats_ = 0;
+  std::vector<wire::Event> events_;
+};
+
+}  // namespace longhaul::service

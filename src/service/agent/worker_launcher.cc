@@ -1,0 +1,202 @@
+#include "service/agent/worker_launcher.h"
+
+#include <sys/wait.h>
+
+#include <csignal>
+#include <utility>
+
+#include "io/file.h"
+#include "io/process.h"
+#include "runtime/torchrun.h"
+
+namespace longhaul::service {
+namespace {
+
+// Orphans of an ended worker's group were sent SIGKILL: they end at once, as a rule.
+constexpr Duration kReapAgain = std::chrono::milliseconds(20);
+constexpr int kReapTries = 50;
+
+// Whether no retry can help.
+bool IsPermanent(const Status& status) {
+  return status.code() == Code::kNotFound || status.code() == Code::kPermissionDenied ||
+         status.code() == Code::kInvalidArgument;
+}
+
+std::map<std::string, std::string> EnvironmentOf(const runtime::SpawnWorker& order,
+                                                 const std::string& error_file,
+                                                 const std::string& door) {
+  const wire::StartWorkers& start = *order.start;
+  std::map<std::string, std::string> base = io::CurrentEnvironment();
+  for (const auto& [name, value] : start.job().workload().environment()) base[name] = value;
+  runtime::WorkerPlace place;
+  place.node_rank = start.node_rank();
+  place.nodes = start.nodes();
+  place.first_rank = start.first_rank();
+  place.local_rank = order.worker.rank - start.first_rank();
+  place.local_ranks = start.local_ranks();
+  place.world = start.world();
+  place.master_address = start.master_address();
+  place.master_port = static_cast<uint16_t>(start.master_port());
+  place.restart_count = start.restart_count();
+  place.max_restarts = start.job().max_restarts();
+  // Named by --rdzv-id and --role.
+  const auto& named = start.job().workload().environment();
+  const auto run_id = named.find("TORCHELASTIC_RUN_ID");
+  const auto role = named.find("ROLE_NAME");
+  place.run_id = run_id == named.end() ? order.worker.job.value() : run_id->second;
+  if (role != named.end()) place.role = role->second;
+  place.error_file = error_file;
+  std::map<std::string, std::string> environment =
+      runtime::WorkerEnvironment(place, std::move(base));
+  environment["LONGHAUL_DOOR"] = door;
+  environment["LONGHAUL_EPOCH"] = std::to_string(order.worker.epoch);
+  return environment;
+}
+
+}  // namespace
+
+WorkerLauncher::WorkerLauncher(io::EventLoop& loop, std::string trainer,
+                               std::function<void(runtime::AgentInput)> tell)
+    : loop_(loop), trainer_(std::move(trainer)), tell_(std::move(tell)) {}
+
+WorkerLauncher::~WorkerLauncher() {
+  for (const auto& [group, timer] : reaping_) loop_.Cancel(timer);
+  KillAll();
+  for (const auto& [worker, process] : running_) {
+    loop_.Unwatch(process.pidfd.get());
+    (void)io::Reap(process.pidfd);
+  }
+  warm_parents_.clear();
+}
+
+void WorkerLauncher::Spawn(const runtime::SpawnWorker& order, const std::string& run_directory,
+                           const std::string& door) {
+  Result<WorkerOutput> output =
+      OpenWorkerOutput(run_directory, order.worker.epoch, order.worker.rank);
+  if (!output.ok()) return Fail(order.worker, output.status());
+  std::map<std::string, std::string> environment = EnvironmentOf(order, output->error_path, door);
+  if (order.start->job().workload().built_in()) {
+    ForkWarm(order, run_directory, environment, *std::move(output));
+  } else {
+    Execute(order, std::move(environment), *std::move(output));
+  }
+}
+
+void WorkerLauncher::Execute(const runtime::SpawnWorker& order,
+                             std::map<std::string, std::string> environment, WorkerOutput output) {
+  const wire::Workload& workload = order.start->job().workload();
+  io::ProcessOptions options;
+  options.argv = runtime::WorkerArgv({workload.command().begin(), workload.command().end()},
+                                     order.worker.rank - order.start->first_rank());
+  options.environment = std::move(environment);
+  options.working_directory = workload.working_directory();
+  options.stdout_fd = output.log.get();
+  options.stderr_fd = output.log.get();
+  options.signal_on_parent_death = SIGKILL;
+  Result<io::Process> process = io::Start(options);
+  if (!process.ok()) return Fail(order.worker, process.status());
+  Adopt(order.worker, process->pid, std::move(process->pidfd), std::move(output));
+}
+
+void WorkerLauncher::ForkWarm(const runtime::SpawnWorker& order, const std::string& run_directory,
+                              const std::map<std::string, std::string>& environment,
+                              WorkerOutput output) {
+  const Result<WarmParentLink*> parent = WarmParent(order.worker.job, run_directory);
+  if (!parent.ok()) return Fail(order.worker, parent.status());
+  const int log = output.log.get();
+  // Shared, because a function must be copyable; it has one owner all the same.
+  auto kept = std::make_shared<WorkerOutput>(std::move(output));
+  (*parent)->Fork(environment, log,
+                  [this, worker = order.worker, kept](const Result<int64_t>& pid) {
+                    if (!pid.ok()) return Fail(worker, pid.status());
+                    Result<io::Fd> pidfd = io::OpenPidfd(static_cast<pid_t>(*pid));
+                    if (!pidfd.ok()) return Fail(worker, pidfd.status());
+                    Adopt(worker, static_cast<pid_t>(*pid), *std::move(pidfd), std::move(*kept));
+                  });
+}
+
+Result<WarmParentLink*> WorkerLauncher::WarmParent(const JobId& job,
+                                                   const std::string& run_directory) {
+  std::unique_ptr<WarmParentLink>& parent = warm_parents_[job];
+  if (parent == nullptr || !parent->alive()) {
+    const std::string logs = run_directory + "/logs";
+    RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(logs));
+    ASSIGN_OR_RETURN(parent, WarmParentLink::Start(loop_, trainer_, logs + "/warm-parent.log"));
+  }
+  return parent.get();
+}
+
+void WorkerLauncher::Adopt(const runtime::WorkerId& worker, pid_t pid, io::Fd pidfd,
+                           WorkerOutput output) {
+  output.log.Reset();  // the worker has its own
+  const int watched = pidfd.get();
+  running_.insert_or_assign(worker, Running{pid, std::move(pidfd), std::move(output)});
+  loop_.Watch(watched, false, [this, worker](bool, bool) { OnEnd(worker); });
+  tell_(runtime::WorkerForked{worker, pid, "", false});
+}
+
+void WorkerLauncher::Fail(const runtime::WorkerId& worker, const Status& reason) {
+  tell_(runtime::WorkerForked{worker, 0, reason.message(), IsPermanent(reason)});
+}
+
+void WorkerLauncher::OnEnd(const runtime::WorkerId& worker) {
+  const auto found = running_.find(worker);
+  if (found == running_.end()) return;
+  const Running process = std::move(found->second);
+  running_.erase(found);
+  loop_.Unwatch(process.pidfd.get());
+  // Until it is reaped its number can't be another group's.
+  (void)io::SignalGroup(process.pid, SIGKILL);
+  const Result<io::ExitStatus> status = io::Reap(process.pidfd);
+  ReapGroup(process.pid, kReapTries);
+
+  runtime::WorkerGone gone;
+  gone.worker = worker;
+  if (status.ok()) {
+    gone.exit_code = status->exit_code;
+    gone.signal = status->signal;
+  }
+  if (gone.exit_code != 0 && gone.signal != SIGKILL) {  // SIGKILL leaves no time for last words
+    LastWords words = ReadLastWords(process.output);
+    gone.message = std::move(words.message);
+    gone.error_at_ns = words.error_at_ns;
+  }
+  tell_(std::move(gone));
+}
+
+// Descendants of an ended worker are our children now, because we are a subreaper.
+void WorkerLauncher::ReapGroup(pid_t group, int tries) {
+  reaping_.erase(group);
+  siginfo_t info{};
+  for (;;) {
+    info.si_pid = 0;
+    if (waitid(P_PGID, static_cast<id_t>(group), &info, WEXITED | WNOHANG) != 0) return;
+    if (info.si_pid == 0) break;  // some are left, none has ended
+  }
+  if (tries == 0) return;
+  reaping_[group] = loop_.After(kReapAgain, [this, group, tries] { ReapGroup(group, tries - 1); });
+}
+
+void WorkerLauncher::Signal(const runtime::WorkerId& worker, int signal) {
+  const auto found = running_.find(worker);
+  if (found != running_.end()) (void)io::SignalGroup(found->second.pid, signal);
+}
+
+std::optional<pid_t> WorkerLauncher::Pid(const runtime::WorkerId& worker) const {
+  const auto found = running_.find(worker);
+  return found == running_.end() ? std::nullopt : std::optional(found->second.pid);
+}
+
+void WorkerLauncher::DropJob(const JobId& job) {
+  const auto found = warm_parents_.find(job);
+  if (found == warm_parents_.end()) return;
+  // Later, because an answer of this very parent may have brought us here.
+  loop_.Post([parent = std::shared_ptr<WarmParentLink>(std::move(found->second))] {});
+  warm_parents_.erase(found);
+}
+
+void WorkerLauncher::KillAll() {
+  for (const auto& [worker, process] : running_) (void)io::SignalGroup(process.pid, SIGKILL);
+}
+
+}  // namespace longhaul::service

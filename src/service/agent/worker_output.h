@@ -1,0 +1,39 @@
+// What a worker leaves on disk: its output, and its error file. And what of it to tell of its end.
+//
+//   RUN/logs/epoch-E/rank-R.log          standard output and standard error
+//   RUN/logs/epoch-E/rank-R.error.json   TORCHELASTIC_ERROR_FILE
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "io/fd.h"
+
+namespace longhaul::service {
+
+struct WorkerOutput {
+  std::string log_path;
+  std::string error_path;
+  io::Fd log;          // appends
+  uint64_t begin = 0;  // where the log stood
+};
+
+// Makes the folders, opens the log and removes an older error file.
+Result<WorkerOutput> OpenWorkerOutput(const std::string& run_directory, uint64_t epoch,
+                                      uint32_t rank);
+
+// Why a worker ended, in its own words: its error file's message and time, else the last lines of
+// its output.
+struct LastWords {
+  std::string message;
+  int64_t error_at_ns = 0;  // 0: unknown
+};
+LastWords ReadLastWords(const WorkerOutput& output);
+
+// The last lines of a file from `begin` on, at most 20 and 4 KiB, as valid UTF-8 (base/utf8.h);
+// empty when it can't be read.
+std::string LastLines(const std::string& path, uint64_t begin);
+
+}  // namespace longhaul::service

@@ -1,0 +1,96 @@
+#include "service/client/endpoint.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "io/file.h"
+
+namespace longhaul::service {
+namespace {
+
+constexpr uint64_t kSmallFile = 64 << 10;
+
+Result<Endpoint> ParseEndpoint(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return DataLoss("not a JSON object");
+  Endpoint endpoint;
+  for (auto [key, target] :
+       {std::pair{"rest", &endpoint.rest}, std::pair{"agents", &endpoint.agents},
+        std::pair{"token_file", &endpoint.token_file}}) {
+    const auto found = json.find(key);
+    if (found == json.end() || !found->is_string()) {
+      return DataLoss("no text named \"" + std::string(key) + "\"");
+    }
+    *target = found->get<std::string>();
+  }
+  const auto pid = json.find("pid");
+  if (pid != json.end() && pid->is_number_integer()) endpoint.pid = pid->get<int64_t>();
+  return endpoint;
+}
+
+}  // namespace
+
+Result<std::string> ReadToken(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0) {
+    return FromErrno(errno, "cannot read the token file " + path);
+  }
+  if ((facts.st_mode & 077) != 0) {
+    return PermissionDenied("the token file " + path +
+                            " may be read by others: chmod 600 it, or make a new one");
+  }
+  ASSIGN_OR_RETURN(const std::string text, io::ReadText(path, kSmallFile));
+  const std::string token(Trim(Split(text, '\n').front()));
+  if (token.empty()) return DataLoss("the token file " + path + " is empty");
+  return token;
+}
+
+Result<Endpoint> ReadEndpoint(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, io::ReadText(path, kSmallFile));
+  Result<Endpoint> endpoint = ParseEndpoint(text);
+  if (!endpoint.ok()) return endpoint.status().WithContext(path);
+  endpoint->file = path;
+  ASSIGN_OR_RETURN(endpoint->token, ReadToken(endpoint->token_file));
+  return endpoint;
+}
+
+Status WriteEndpoint(const std::string& path, const Endpoint& endpoint) {
+  const nlohmann::ordered_json json = {{"rest", endpoint.rest},
+                                       {"agents", endpoint.agents},
+                                       {"token_file", endpoint.token_file},
+                                       {"pid", endpoint.pid}};
+  return io::WriteTextAtomically(io::PosixFileSystem(), path, json.dump(2) + "\n");
+}
+
+Result<Endpoint> FindEndpoint(const EndpointChoice& choice) {
+  if (!choice.controller.empty()) {
+    if (choice.token_file.empty()) {
+      return InvalidArgument(
+          "--controller needs --token-file as well: the file that the controller "
+          "made in its state directory");
+    }
+    Endpoint endpoint;
+    endpoint.rest = choice.controller;
+    if (!endpoint.rest.starts_with("http://") && !endpoint.rest.starts_with("https://")) {
+      endpoint.rest = "http://" + endpoint.rest;
+    }
+    endpoint.token_file = choice.token_file;
+    ASSIGN_OR_RETURN(endpoint.token, ReadToken(choice.token_file));
+    return endpoint;
+  }
+  const char* named = std::getenv("LONGHAUL_ENDPOINT");
+  const std::string path = named != nullptr && *named != '\0' ? named : "runs/endpoint.json";
+  Result<Endpoint> endpoint = ReadEndpoint(path);
+  if (!endpoint.ok() && endpoint.status().code() == Code::kNotFound) {
+    return NotFound("no controller found at " + path +
+                    ": start one (longhaul controller --state-dir DIR), or name one with "
+                    "--controller URL --token-file FILE or LONGHAUL_ENDPOINT=DIR/endpoint.json");
+  }
+  return endpoint;
+}
+
+}  // namespace longhaul::service

@@ -1,0 +1,99 @@
+#include "service/controller/controller_service.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "io/file.h"
+#include "service/controller/machine_peak.h"
+#include "service/controller/submission.h"
+#include "service/controller/token.h"
+#include "service/trainer_program.h"
+
+namespace longhaul::service {
+namespace {
+
+// The address others connect to, with the port in use.
+std::string WithPort(const std::string& address, uint16_t port) {
+  return address.substr(0, address.rfind(':') + 1) + std::to_string(port);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ControllerService>> ControllerService::Start(
+    const ControllerServiceOptions& options) {
+  std::unique_ptr<ControllerService> service(new ControllerService());
+  RETURN_IF_ERROR(service->Open(options));
+  return service;
+}
+
+Status ControllerService::Open(const ControllerServiceOptions& options) {
+  RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(options.state_directory));
+  std::error_code error;
+  const std::string directory = std::filesystem::absolute(options.state_directory, error).string();
+  if (error) return InternalError("no absolute path of " + options.state_directory);
+  endpoint_path_ = directory + "/endpoint.json";
+  endpoint_.token_file = options.token_file.empty()
+                             ? directory + "/token"
+                             : std::filesystem::absolute(options.token_file).string();
+  ASSIGN_OR_RETURN(endpoint_.token, ReadOrMakeToken(endpoint_.token_file));
+
+  ASSIGN_OR_RETURN(log_, EventLog::Open(directory + "/events.db"));
+  feed_ = std::make_unique<NoticeFeed>(*log_);
+  CoreLoopOptions loop_options;
+  loop_options.core = options.core;
+  loop_options.violation_path = directory + "/violation.txt";
+  loop_options.kill_controller = options.kill_controller;
+  loop_options.on_violation = options.on_violation;
+  ASSIGN_OR_RETURN(loop_, CoreLoop::Create(loop_options, *log_, *feed_));
+
+  AgentGatewayOptions gateway_options;
+  gateway_options.address = options.agents;
+  gateway_options.token = endpoint_.token;
+  gateway_options.heartbeat_period = options.heartbeat_period;
+  ASSIGN_OR_RETURN(const HostPort agents, ParseHostPort(options.agents));
+  if (!IsLoopback(agents.host) && !options.allow_remote) {
+    return PermissionDenied(options.agents +
+                            " can be reached from outside, and agents' streams are plain: listen "
+                            "on 127.0.0.1, or use a private network and say --allow-remote");
+  }
+  ASSIGN_OR_RETURN(gateway_, AgentGateway::Start(gateway_options, *loop_));
+
+  RestServerOptions rest_options;
+  rest_options.address = options.rest;
+  rest_options.token = endpoint_.token;
+  rest_options.allow_remote = options.allow_remote;
+  PrepareJob prepare = options.prepare;
+  if (!prepare) {
+    auto submission =
+        std::make_shared<Submission>(SubmissionOptions{directory, FindTrainer()}, *loop_);
+    prepare = [submission](const SubmissionRequest& request) {
+      return submission->Prepare(request);
+    };
+  }
+  ASSIGN_OR_RETURN(rest_, RestServer::Start(rest_options, *loop_, *feed_, std::move(prepare)));
+  loop_->Start(*gateway_);
+
+  endpoint_.rest = "http://" + WithPort(options.rest, rest_->port());
+  endpoint_.agents = WithPort(options.agents, gateway_->port());
+  endpoint_.pid = ::getpid();
+  endpoint_.file = endpoint_path_;
+  return WriteEndpoint(endpoint_path_, endpoint_);
+}
+
+ControllerService::~ControllerService() { Stop(); }
+
+void ControllerService::Stop() {
+  if (feed_ != nullptr) feed_->Close();
+  if (rest_ != nullptr) rest_->Stop();
+  if (loop_ != nullptr) loop_->Stop();
+  if (gateway_ != nullptr) gateway_->Stop();
+  if (!endpoint_.rest.empty()) {
+    // A file that is already gone is as good.
+    (void)!io::PosixFileSystem().Remove(endpoint_path_).ok();
+    endpoint_.rest.clear();
+  }
+}
+
+}  // namespace longhaul::service

@@ -1,0 +1,61 @@
+// The controller as a whole: event log, core, agents' gRPC, people's REST, endpoint.json.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "runtime/controller.h"
+#include "service/client/endpoint.h"
+#include "service/controller/agent_gateway.h"
+#include "service/controller/core_loop.h"
+#include "service/controller/event_log.h"
+#include "service/controller/notice_feed.h"
+#include "service/controller/rest_server.h"
+
+namespace longhaul::service {
+
+struct ControllerServiceOptions {
+  std::string state_directory;  // made when absent; events.db, token, endpoint.json lie in it
+  std::string rest = "127.0.0.1:0";
+  std::string agents = "127.0.0.1:0";
+  std::string token_file;  // empty: state_directory/token
+  bool allow_remote = false;
+  Duration heartbeat_period = std::chrono::milliseconds(250);
+  runtime::ControllerOptions core;
+  std::function<void()> kill_controller;  // see CoreLoopOptions
+  std::function<void(const Status&)> on_violation;
+  PrepareJob prepare;  // empty: submission.h. Tests make jobs of their own.
+};
+
+class ControllerService {
+ public:
+  // Replays the log and listens; endpoint.json exists once it does.
+  static Result<std::unique_ptr<ControllerService>> Start(const ControllerServiceOptions& options);
+  ~ControllerService();  // stops
+  ControllerService(const ControllerService&) = delete;
+  ControllerService& operator=(const ControllerService&) = delete;
+
+  // Answers what is running, closes all connections and removes endpoint.json. Workers go on.
+  void Stop();
+
+  const Endpoint& endpoint() const { return endpoint_; }
+  CoreLoop& loop() { return *loop_; }
+  EventLog& log() { return *log_; }
+
+ private:
+  ControllerService() = default;
+  Status Open(const ControllerServiceOptions& options);
+
+  // In the order of making; taken down in reverse.
+  std::unique_ptr<EventLog> log_;
+  std::unique_ptr<NoticeFeed> feed_;
+  std::unique_ptr<CoreLoop> loop_;
+  std::unique_ptr<AgentGateway> gateway_;
+  std::unique_ptr<RestServer> rest_;
+  Endpoint endpoint_;
+  std::string endpoint_path_;
+};
+
+}  // namespace longhaul::service

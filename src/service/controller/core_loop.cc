@@ -1,0 +1,295 @@
+#include "service/controller/core_loop.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <future>
+
+#include "io/clock.h"
+#include "io/file.h"
+
+namespace longhaul::service {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr Duration kLogRetry = seconds(1);
+// A deadline is a time of day, which may be set back: look again after so long.
+constexpr Duration kLongestWait = milliseconds(250);
+// How long a person waits for the log before being told that it hangs.
+constexpr auto kAnswerLimit = seconds(10);
+
+}  // namespace
+
+Status CheckTickWorked(std::optional<Instant> before, std::optional<Instant> after, Instant now) {
+  if (!before.has_value() || before != after || *after > now) return Status();
+  return InternalError("the deadline " + std::to_string(ToNanoseconds(*after)) +
+                       " stays due after a tick at " + std::to_string(ToNanoseconds(now)));
+}
+
+CoreLoop::CoreLoop(const CoreLoopOptions& options, EventLog& log, NoticeFeed& feed)
+    : options_(options), log_(log), feed_(feed), core_(options.core) {}
+
+CoreLoop::~CoreLoop() { Stop(); }
+
+Result<std::unique_ptr<CoreLoop>> CoreLoop::Create(const CoreLoopOptions& options, EventLog& log,
+                                                   NoticeFeed& feed) {
+  std::unique_ptr<CoreLoop> loop(new CoreLoop(options, log, feed));
+  RETURN_IF_ERROR(loop->Replay());
+  return loop;
+}
+
+Status CoreLoop::Replay() {
+  const uint64_t all = log_.last_sequence();
+  Instant last_said = io::MonotonicNow();
+  RETURN_IF_ERROR(log_.Replay([&](uint64_t sequence, Instant now, const wire::Event& event) {
+    core_.Step(event, now);
+    if (io::MonotonicNow() - last_said > seconds(1)) {
+      last_said = io::MonotonicNow();
+      std::fprintf(stderr, "replaying the event log: %llu of %llu\n",
+                   static_cast<unsigned long long>(sequence), static_cast<unsigned long long>(all));
+    }
+    return Status();
+  }));
+  now_ = log_.last_instant();
+  logged_events_ = all;
+  const Status invariants = core_.CheckInvariants();
+  return invariants.ok() ? Status() : invariants.WithContext("the replayed state is wrong");
+}
+
+void CoreLoop::Start(AgentPort& port) {
+  port_ = &port;
+  Item started;
+  started.event.mutable_controller_started();
+  started.event.set_at_ns(ToNanoseconds(io::Now()));
+  Enqueue(std::move(started));
+  thread_ = std::thread([this] { Run(); });
+}
+
+void CoreLoop::Stop() {
+  std::deque<Item> dropped;
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+    dropped.swap(queue_);
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  for (Item& item : dropped) {
+    if (item.done) item.done(Unavailable("the controller is stopping"));
+  }
+}
+
+bool CoreLoop::Enqueue(Item item) {
+  {
+    std::lock_guard lock(mutex_);
+    // What the controller itself has seen (a lost connection) can't be sent again by anybody.
+    const bool may_be_refused = item.event.sequence() > 0 || item.done;
+    if (stopped_ || (may_be_refused && queue_.size() >= kLongestQueue)) return false;
+    queue_.push_back(std::move(item));
+  }
+  wake_.notify_one();
+  return true;
+}
+
+bool CoreLoop::Push(wire::Event event, std::function<void()> taken) {
+  Item item;
+  item.event = std::move(event);
+  item.taken = std::move(taken);
+  return Enqueue(std::move(item));
+}
+
+bool CoreLoop::Post(std::function<void(const runtime::Controller&)> look) {
+  Item item;
+  item.look = std::move(look);
+  return Enqueue(std::move(item));
+}
+
+Status CoreLoop::Apply(wire::Event event) {
+  const Status health = Health();
+  if (!health.ok()) return Unavailable("nothing is accepted now: " + health.message());
+  // Shared with the loop: the answer may come after we have given up waiting.
+  auto answer = std::make_shared<std::promise<Status>>();
+  std::future<Status> future = answer->get_future();
+  Item item;
+  item.event = std::move(event);
+  item.event.set_at_ns(ToNanoseconds(io::Now()));
+  item.done = [answer](const Status& status) { answer->set_value(status); };
+  if (!Enqueue(std::move(item))) return Unavailable("the controller is overloaded or stopping");
+  if (future.wait_for(kAnswerLimit) != std::future_status::ready) {
+    return Unavailable("the event log is slow; it may still be accepted: look at the list of jobs");
+  }
+  return future.get();
+}
+
+Status CoreLoop::Health() const {
+  std::lock_guard lock(mutex_);
+  return health_;
+}
+
+uint64_t CoreLoop::logged_events() const {
+  std::lock_guard lock(mutex_);
+  return logged_events_;
+}
+
+void CoreLoop::Run() {
+  while (true) {
+    bool tick_due = false;
+    std::deque<Item> items = TakeBatch(tick_due);
+    if (items.empty() && !tick_due) return;
+    Process(std::move(items), tick_due);
+  }
+}
+
+// Waits for something to do. Nothing and no tick: stopped. A look comes alone, so that it sees a
+// core whose every event is logged.
+std::deque<CoreLoop::Item> CoreLoop::TakeBatch(bool& tick_due) {
+  std::unique_lock lock(mutex_);
+  const std::optional<Instant> deadline = core_.NextDeadline();
+  while (!stopped_ && queue_.empty()) {
+    Duration wait = kLongestWait;
+    if (deadline.has_value()) {
+      const Duration left = *deadline - std::max(now_, io::Now());
+      if (left <= Duration(0)) break;
+      wait = std::min(wait, left);
+    }
+    wake_.wait_for(lock, wait);
+  }
+  std::deque<Item> items;
+  if (stopped_) return items;
+  tick_due = deadline.has_value() && *deadline <= std::max(now_, io::Now());
+  while (!queue_.empty() && items.size() < kLargestBatch) {
+    const bool is_look = queue_.front().look != nullptr;
+    if (is_look && !items.empty()) break;
+    items.push_back(std::move(queue_.front()));
+    queue_.pop_front();
+    if (is_look) break;
+  }
+  if (items.empty()) tick_due = true;
+  return items;
+}
+
+void CoreLoop::Process(std::deque<Item> items, bool tick_due) {
+  if (!items.empty() && items.front().look) {
+    items.front().look(core_);
+    if (!tick_due) return;
+    items.clear();
+  }
+  Outcome outcome;
+  {
+    std::lock_guard lock(core_mutex_);
+    for (Item& item : items) {
+      StepOne(item, outcome);
+      if (!outcome.violation.ok()) break;
+    }
+    if (tick_due && outcome.violation.ok()) Tick(outcome);
+  }
+  if (!outcome.violation.ok()) ReportViolation(outcome);
+  const uint64_t first_sequence = log_.last_sequence() + 1;
+  if (!outcome.violation.ok() || !Write(outcome)) {
+    for (const auto& answer : outcome.answers) answer(Unavailable("the controller has stopped"));
+    return;
+  }
+  Release(outcome, first_sequence);
+  if (outcome.kill_controller && options_.kill_controller) options_.kill_controller();
+}
+
+void CoreLoop::StepOne(Item& item, Outcome& outcome) {
+  wire::Event& event = item.event;
+  const NodeId node(event.node());
+  // What an agent sent again is acknowledged again, but not logged again.
+  const bool repeated = event.sequence() > 0 &&
+                        event.sequence() <= core_.AcknowledgedSequence(node, event.incarnation());
+  Status refused;
+  if (event.has_job_submitted()) refused = core_.CheckSubmission(event.job_submitted().job());
+  if (refused.ok() && !repeated) Record(event, outcome);
+  if (event.sequence() > 0) {
+    outcome.acknowledged[node] = {event.incarnation(),
+                                  core_.AcknowledgedSequence(node, event.incarnation())};
+  }
+  if (item.taken) {
+    outcome.answers.push_back([taken = std::move(item.taken)](const Status&) { taken(); });
+  }
+  if (item.done) {
+    outcome.answers.push_back([done = std::move(item.done), refused](const Status& written) {
+      done(written.ok() ? refused : written);
+    });
+  }
+}
+
+void CoreLoop::Tick(Outcome& outcome) {
+  const std::optional<Instant> due = core_.NextDeadline();
+  wire::Event tick;
+  tick.mutable_tick();
+  tick.set_at_ns(ToNanoseconds(io::Now()));
+  Record(tick, outcome);
+  if (outcome.violation.ok()) outcome.violation = CheckTickWorked(due, core_.NextDeadline(), now_);
+}
+
+void CoreLoop::Record(const wire::Event& event, Outcome& outcome) {
+  now_ = std::max(now_, io::Now());
+  runtime::Actions actions = core_.Step(event, now_);
+  outcome.violation = core_.CheckInvariants();
+  outcome.entries.push_back({now_, event, std::move(actions.notices)});
+  std::move(actions.commands.begin(), actions.commands.end(), std::back_inserter(outcome.commands));
+  outcome.kill_controller = outcome.kill_controller || actions.kill_controller;
+}
+
+bool CoreLoop::Write(const Outcome& outcome) {
+  while (true) {
+    const Status status = log_.Append(outcome.entries);
+    std::unique_lock lock(mutex_);
+    const bool changed = status.ok() != health_.ok();
+    health_ = status;
+    if (changed && status.ok()) std::fprintf(stderr, "the event log can be written again\n");
+    if (status.ok()) {
+      logged_events_ += outcome.entries.size();
+      return true;
+    }
+    if (changed) {
+      std::fprintf(stderr, "%s; nothing is decided or accepted until it can be written\n",
+                   status.message().c_str());
+    }
+    if (wake_.wait_for(lock, kLogRetry, [this] { return stopped_; })) return false;
+  }
+}
+
+void CoreLoop::Release(Outcome& outcome, uint64_t first_sequence) {
+  for (const auto& [node, command] : outcome.commands) port_->Deliver(node, command);
+  for (const auto& [node, life] : outcome.acknowledged) {
+    port_->Acknowledge(node, life.first, life.second);
+  }
+  std::vector<LoggedNotice> notices;
+  for (size_t i = 0; i < outcome.entries.size(); ++i) {
+    auto& told = outcome.entries[i].notices;
+    const size_t kept = std::min<size_t>(told.size(), kNoticesPerEvent);
+    for (size_t n = 0; n < kept; ++n) {
+      notices.push_back({(first_sequence + i) * kNoticesPerEvent + n, std::move(told[n])});
+    }
+  }
+  feed_.Publish(notices);
+  for (const auto& answer : outcome.answers) answer(Status());
+}
+
+// The events of the batch go to a file instead of the log, so that a restart doesn't run into the
+// same state again and a desk can replay log and file.
+void CoreLoop::ReportViolation(const Outcome& outcome) {
+  std::string text = "broken invariant: " + outcome.violation.message() + "\nafter event " +
+                     std::to_string(log_.last_sequence()) + " of the log and then:\n";
+  for (const LogEntry& entry : outcome.entries) {
+    text += "now_ns: " + std::to_string(ToNanoseconds(entry.now)) + "\n" +
+            entry.event.DebugString() + "\n";
+  }
+  const Status written =
+      io::WriteTextAtomically(io::PosixFileSystem(), options_.violation_path, text);
+  std::fprintf(stderr, "%s", text.c_str());
+  if (!written.ok()) std::fprintf(stderr, "%s\n", written.message().c_str());
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+    health_ = outcome.violation;
+  }
+  if (options_.on_violation) options_.on_violation(outcome.violation);
+}
+
+}  // namespace longhaul::service

@@ -1,0 +1,359 @@
+#include "service/controller/rest_api.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/text.h"
+#include "io/clock.h"
+#include "service/controller/metrics.h"
+#include "service/controller/worker_log.h"
+#include "wire/json.h"
+
+namespace longhaul::service {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kEventsAtOnce = 1000;  // in an answer that isn't a stream
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+ApiResponse JsonResponse(const Json& json, int status = 200) {
+  ApiResponse response;
+  response.status = status;
+  response.body = Dump(json);
+  return response;
+}
+
+int HttpStatusOf(Code code) {
+  switch (code) {
+    case Code::kOk:
+      return 200;
+    case Code::kInvalidArgument:
+    case Code::kOutOfRange:
+      return 400;
+    case Code::kUnauthenticated:
+      return 401;
+    case Code::kPermissionDenied:
+      return 403;
+    case Code::kNotFound:
+      return 404;
+    case Code::kAlreadyExists:
+    case Code::kFailedPrecondition:
+    case Code::kAborted:
+      return 409;
+    case Code::kResourceExhausted:
+      return 429;
+    case Code::kUnavailable:
+    case Code::kDeadlineExceeded:
+      return 503;
+    default:
+      return 500;
+  }
+}
+
+// Whether `path` is `pattern` with something in place of each {name}; what, into `parameters`.
+bool Matches(std::string_view pattern, std::string_view path,
+             std::vector<std::string>& parameters) {
+  parameters.clear();
+  const auto wanted = Split(pattern, '/');
+  const auto given = Split(path, '/');
+  if (wanted.size() != given.size()) return false;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i].starts_with('{')) {
+      if (given[i].empty()) return false;
+      parameters.emplace_back(given[i]);
+    } else if (wanted[i] != given[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// A number in the query; `fallback` when it isn't there.
+Result<uint64_t> QueryNumber(const ApiRequest& request, const std::string& key, uint64_t fallback) {
+  const auto found = request.query.find(key);
+  if (found == request.query.end()) return fallback;
+  const Result<uint64_t> number = ParseUint64(found->second);
+  if (number.ok()) return number;
+  return InvalidArgument("\"" + key + "\" must be a whole number, not \"" +
+                         Printable(found->second, 40) + "\"");
+}
+
+Result<LogQuery> ParseLogQuery(const ApiRequest& request) {
+  LogQuery query;
+  ASSIGN_OR_RETURN(const uint64_t rank, QueryNumber(request, "rank", 0));
+  if (rank > UINT32_MAX) return InvalidArgument("no such rank: " + std::to_string(rank));
+  query.rank = static_cast<uint32_t>(rank);
+  ASSIGN_OR_RETURN(query.bytes, QueryNumber(request, "bytes", query.bytes));
+  if (request.query.contains("epoch")) {
+    ASSIGN_OR_RETURN(query.epoch, QueryNumber(request, "epoch", 0));
+  }
+  if (request.query.contains("from")) {
+    ASSIGN_OR_RETURN(query.from, QueryNumber(request, "from", 0));
+  }
+  return query;
+}
+
+}  // namespace
+
+ApiResponse ErrorResponse(int http_status, std::string_view code, const std::string& message) {
+  return JsonResponse({{"error", {{"code", code}, {"message", message}}}}, http_status);
+}
+
+ApiResponse ErrorResponse(const Status& status) {
+  std::string code(ToString(status.code()));
+  std::replace(code.begin(), code.end(), ' ', '_');
+  return ErrorResponse(HttpStatusOf(status.code()), code, status.message());
+}
+
+RestApi::RestApi(CoreLoop& loop, NoticeFeed& feed, PrepareJob prepare,
+                 std::function<uint64_t()> event_streams)
+    : loop_(loop),
+      feed_(feed),
+      prepare_(std::move(prepare)),
+      event_streams_(std::move(event_streams)) {}
+
+const std::vector<RestApi::Route>& RestApi::Table() {
+  static const std::vector<Route> table = {
+      {"GET", "/v1/healthz", &RestApi::GetHealth},
+      {"POST", "/v1/jobs", &RestApi::PostJob},
+      {"GET", "/v1/jobs", &RestApi::GetJobs},
+      {"GET", "/v1/jobs/{id}", &RestApi::GetJob},
+      {"GET", "/v1/jobs/{id}/events", &RestApi::GetJobEvents},
+      {"GET", "/v1/jobs/{id}/logs", &RestApi::GetLogs},
+      {"POST", "/v1/jobs/{id}/stop", &RestApi::PostStop},
+      {"GET", "/v1/events", &RestApi::GetEvents},
+      {"GET", "/v1/nodes", &RestApi::GetNodes},
+      {"POST", "/v1/nodes/{name}/cordon", &RestApi::PostCordon},
+      {"POST", "/v1/nodes/{name}/uncordon", &RestApi::PostUncordon},
+      {"GET", "/v1/openapi.yaml", &RestApi::GetOpenApi},
+      {"GET", "/metrics", &RestApi::GetMetrics},
+  };
+  return table;
+}
+
+std::vector<std::string> RestApi::Routes() {
+  std::vector<std::string> routes;
+  for (const Route& route : Table()) {
+    routes.push_back(std::string(route.method) + " " + route.pattern);
+  }
+  return routes;
+}
+
+ApiResponse RestApi::Handle(const ApiRequest& request) const {
+  std::vector<std::string> allowed;
+  Parameters parameters;
+  for (const Route& route : Table()) {
+    if (!Matches(route.pattern, request.path, parameters)) continue;
+    if (request.method == route.method) return (this->*route.handler)(request, parameters);
+    allowed.emplace_back(route.method);
+  }
+  if (allowed.empty()) {
+    return ErrorResponse(404, "not_found",
+                         "no such path: " + Printable(request.path) + " (see /v1/openapi.yaml)");
+  }
+  ApiResponse response = ErrorResponse(405, "method_not_allowed",
+                                       Printable(request.path) + " takes " + Join(allowed, ", ") +
+                                           ", not " + Printable(request.method, 20));
+  response.allow = Join(allowed, ", ");
+  return response;
+}
+
+ApiResponse RestApi::GetHealth(const ApiRequest&, const Parameters&) const {
+  const Status health = loop_.Health();
+  return JsonResponse({{"status", health.ok() ? "ok" : "degraded"},
+                       {"reason", health.message()},
+                       {"version", LONGHAUL_VERSION}});
+}
+
+ApiResponse RestApi::PostJob(const ApiRequest& request, const Parameters&) const {
+  const auto submission = ParseSubmissionRequest(request.body);
+  if (!submission.ok()) return ErrorResponse(submission.status());
+  const Status health = loop_.Health();
+  if (!health.ok())
+    return ErrorResponse(Unavailable("no job is accepted now: " + health.message()));
+  Result<wire::Job> job = prepare_(*submission);
+  if (!job.ok()) return ErrorResponse(job.status());
+  wire::Event event;
+  *event.mutable_job_submitted()->mutable_job() = *job;
+  const Status accepted = loop_.Apply(std::move(event));
+  if (!accepted.ok()) return ErrorResponse(accepted);
+  return JsonResponse({{"id", job->id()},
+                       {"name", job->name()},
+                       {"run_directory", job->run_directory()},
+                       {"plan_reason", job->plan_reason()}},
+                      201);
+}
+
+ApiResponse RestApi::GetJobs(const ApiRequest&, const Parameters&) const {
+  const auto jobs =
+      loop_.Read([](const runtime::Controller& core) { return core.AllJobs(io::Now()); });
+  Json list = Json::array();
+  for (const wire::JobStatus& job : jobs) list.push_back(wire::ToJson(job));
+  return JsonResponse({{"jobs", std::move(list)}});
+}
+
+Result<wire::JobStatus> RestApi::FindJob(const std::string& id_or_name) const {
+  return loop_.Read([&](const runtime::Controller& core) -> Result<wire::JobStatus> {
+    auto exact = core.JobStatus(JobId(id_or_name), io::Now());
+    if (exact.has_value()) return *std::move(exact);
+    std::vector<std::string> ids;
+    wire::JobStatus found;
+    for (wire::JobStatus& job : core.AllJobs(io::Now())) {
+      if (job.job().name() != id_or_name) continue;
+      ids.push_back(job.job().id());
+      found = std::move(job);
+    }
+    if (ids.empty()) return NotFound("no job with the id or name " + Printable(id_or_name));
+    if (ids.size() == 1) return found;
+    return FailedPrecondition(std::to_string(ids.size()) + " jobs are named " +
+                              Printable(id_or_name) + ": say which by its id (" + Join(ids, ", ") +
+                              ")");
+  });
+}
+
+ApiResponse RestApi::GetJob(const ApiRequest&, const Parameters& parameters) const {
+  const auto job = FindJob(parameters[0]);
+  if (!job.ok()) return ErrorResponse(job.status());
+  return JsonResponse(wire::ToJson(*job));
+}
+
+ApiResponse RestApi::GetJobEvents(const ApiRequest& request, const Parameters& parameters) const {
+  const auto job = FindJob(parameters[0]);
+  if (!job.ok()) return ErrorResponse(job.status());
+  EventStream stream;
+  stream.job = JobId(job->job().id());
+  stream.job_is_over = runtime::IsTerminal(job->state());
+  return Events(request, stream);
+}
+
+ApiResponse RestApi::GetEvents(const ApiRequest& request, const Parameters&) const {
+  return Events(request, EventStream());
+}
+
+ApiResponse RestApi::Events(const ApiRequest& request, EventStream stream) const {
+  const auto after = QueryNumber(request, "after", 0);
+  if (!after.ok()) return ErrorResponse(after.status());
+  stream.after = *after;
+  if (!request.wants_json) {
+    // The header is what a client that reconnects has seen; it counts for more than the address.
+    const Result<uint64_t> seen = ParseUint64(request.last_event_id);
+    if (seen.ok()) stream.after = std::max(stream.after, *seen);
+    ApiResponse response;
+    response.content_type = "text/event-stream";
+    response.stream = stream;
+    return response;
+  }
+  const auto batch = feed_.After(stream.after, stream.job, kEventsAtOnce);
+  if (!batch.ok()) return ErrorResponse(batch.status());
+  ApiResponse response;
+  response.body = "{\"events\":[";
+  uint64_t last = stream.after;
+  for (const RenderedNotice& notice : batch->notices) {
+    if (last != stream.after) response.body += ',';
+    response.body += "{\"id\":" + std::to_string(notice.id) + ",\"kind\":\"" + notice.kind +
+                     "\",\"data\":" + notice.json + "}";
+    last = notice.id;
+  }
+  response.body += "],\"last\":" + std::to_string(last) + "}\n";
+  return response;
+}
+
+ApiResponse RestApi::GetLogs(const ApiRequest& request, const Parameters& parameters) const {
+  const auto job = FindJob(parameters[0]);
+  if (!job.ok()) return ErrorResponse(job.status());
+  const auto query = ParseLogQuery(request);
+  if (!query.ok()) return ErrorResponse(query.status());
+  auto part = ReadWorkerLog(job->job().run_directory(), *query);
+  if (!part.ok()) return ErrorResponse(part.status());
+  if (request.wants_json) {
+    return JsonResponse({{"epoch", part->epoch},
+                         {"rank", query->rank},
+                         {"from", part->from},
+                         {"end", part->end},
+                         {"text", part->text}});
+  }
+  ApiResponse response;
+  response.content_type = "text/plain; charset=utf-8";
+  response.body = std::move(part->text);
+  return response;
+}
+
+ApiResponse RestApi::PostStop(const ApiRequest& request, const Parameters& parameters) const {
+  auto reason = ParseReason(request.body);
+  if (!reason.ok()) return ErrorResponse(reason.status());
+  const auto job = FindJob(parameters[0]);
+  if (!job.ok()) return ErrorResponse(job.status());
+  if (!runtime::IsTerminal(job->state())) {
+    wire::Event event;
+    event.mutable_job_stop_requested()->set_job_id(job->job().id());
+    event.mutable_job_stop_requested()->set_reason(reason->empty() ? "asked for" : *reason);
+    const Status accepted = loop_.Apply(std::move(event));
+    if (!accepted.ok()) return ErrorResponse(accepted);
+  }
+  return GetJob(request, {job->job().id()});
+}
+
+ApiResponse RestApi::GetNodes(const ApiRequest&, const Parameters&) const {
+  const auto nodes = loop_.Read([](const runtime::Controller& core) { return core.AllNodes(); });
+  Json list = Json::array();
+  for (const wire::NodeStatus& node : nodes) list.push_back(wire::ToJson(node));
+  return JsonResponse({{"nodes", std::move(list)}});
+}
+
+ApiResponse RestApi::PostCordon(const ApiRequest& request, const Parameters& parameters) const {
+  return SetCordoned(request, parameters[0], true);
+}
+ApiResponse RestApi::PostUncordon(const ApiRequest& request, const Parameters& parameters) const {
+  return SetCordoned(request, parameters[0], false);
+}
+
+ApiResponse RestApi::SetCordoned(const ApiRequest& request, const std::string& name,
+                                 bool cordoned) const {
+  auto reason = ParseReason(request.body);
+  if (!reason.ok()) return ErrorResponse(reason.status());
+  const auto find = [&]() -> std::optional<wire::NodeStatus> {
+    for (wire::NodeStatus& node :
+         loop_.Read([](const runtime::Controller& core) { return core.AllNodes(); })) {
+      if (node.name() == name) return std::move(node);
+    }
+    return std::nullopt;
+  };
+  if (!find().has_value()) return ErrorResponse(NotFound("no node named " + Printable(name)));
+  wire::Event event;
+  event.mutable_node_cordoned()->set_target(name);
+  event.mutable_node_cordoned()->set_cordoned(cordoned);
+  event.mutable_node_cordoned()->set_reason(*reason);
+  const Status accepted = loop_.Apply(std::move(event));
+  if (!accepted.ok()) return ErrorResponse(accepted);
+  return JsonResponse(wire::ToJson(find().value_or(wire::NodeStatus())));
+}
+
+ApiResponse RestApi::GetMetrics(const ApiRequest&, const Parameters&) const {
+  MetricsInput input;
+  loop_.Read([&](const runtime::Controller& core) {
+    input.jobs = core.AllJobs(io::Now());
+    input.nodes = core.AllNodes();
+    return 0;
+  });
+  input.logged_events = loop_.logged_events();
+  input.log_writable = loop_.Health().ok();
+  input.event_streams = event_streams_();
+  ApiResponse response;
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  response.body = RenderMetrics(input);
+  return response;
+}
+
+ApiResponse RestApi::GetOpenApi(const ApiRequest&, const Parameters&) const {
+  ApiResponse response;
+  response.content_type = "application/yaml";
+  response.body = OpenApiText();
+  return response;
+}
+
+}  // namespace longhaul::service

@@ -1,0 +1,79 @@
+// An agent's side of the stream, by hand: for tests of the controller.
+#pragma once
+
+#include <grpcpp/create_channel.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "io/clock.h"
+#include "service/client/endpoint.h"
+#include "wire/longhaul.grpc.pb.h"
+
+namespace longhaul::service {
+
+class ScriptedAgent {
+ public:
+  explicit ScriptedAgent(const Endpoint& endpoint)
+      : stub_(wire::Controller::NewStub(
+            grpc::CreateChannel(endpoint.agents, grpc::InsecureChannelCredentials()))),
+        stream_(stub_->Connect(&context_)) {}
+  ~ScriptedAgent() {
+    context_.TryCancel();
+    (void)Finish();
+  }
+  ScriptedAgent(const ScriptedAgent&) = delete;
+  ScriptedAgent& operator=(const ScriptedAgent&) = delete;
+
+  void Hello(const std::string& token, const std::string& node, uint64_t incarnation) {
+    wire::FromAgent message;
+    message.mutable_hello()->set_token(token);
+    message.mutable_hello()->set_node(node);
+    message.mutable_hello()->set_incarnation(incarnation);
+    stream_->Write(message);
+  }
+  void Join(uint64_t sequence, uint32_t slots) {
+    wire::Event event;
+    event.mutable_agent_joined()->set_slots(slots);
+    event.mutable_agent_joined()->set_address("127.0.0.1");
+    Tell(sequence, std::move(event));
+  }
+  void Tell(uint64_t sequence, wire::Event event) {
+    wire::FromAgent message;
+    *message.mutable_event() = std::move(event);
+    message.mutable_event()->set_sequence(sequence);
+    message.mutable_event()->set_at_ns(ToNanoseconds(io::Now()));
+    Send(message);
+  }
+  bool Send(const wire::FromAgent& message) {
+    return stream_->Write(message);
+  }  // false: it is over
+  // The next message, waiting for it; nothing when the stream is over.
+  std::optional<wire::ToAgent> Read() {
+    wire::ToAgent message;
+    if (!stream_->Read(&message)) return std::nullopt;
+    return message;
+  }
+  // Reads up to the acknowledgement of `sequence`.
+  bool AwaitAcknowledged(uint64_t sequence) {
+    while (const auto message = Read()) {
+      if (message->has_acknowledged() && message->acknowledged() >= sequence) return true;
+    }
+    return false;
+  }
+  // How the stream ended. Requires that Read has returned nothing, or Break.
+  grpc::Status Finish() {
+    if (!ended_.has_value()) ended_ = stream_->Finish();  // gRPC takes this once
+    return *ended_;
+  }
+  void Break() { context_.TryCancel(); }
+
+ private:
+  std::unique_ptr<wire::Controller::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<wire::FromAgent, wire::ToAgent>> stream_;
+  std::optional<grpc::Status> ended_;
+};
+
+}  // namespace longhaul::service

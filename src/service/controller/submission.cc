@@ -1,0 +1,232 @@
+#include "service/controller/submission.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/text.h"
+#include "checkpoint/directory.h"
+#include "corpus/corpus.h"
+#include "io/clock.h"
+#include "io/file.h"
+#include "planner/local_layout.h"
+#include "service/controller/machine_peak.h"
+#include "service/controller/torch_version.h"
+
+namespace longhaul::service {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+wire::PlannedFault::Kind KindOf(spec::FaultKind kind) {
+  switch (kind) {
+    case spec::FaultKind::kKillWorker:
+      return wire::PlannedFault::KILL_WORKER;
+    case spec::FaultKind::kKillAgent:
+      return wire::PlannedFault::KILL_AGENT;
+    case spec::FaultKind::kKillController:
+      return wire::PlannedFault::KILL_CONTROLLER;
+    case spec::FaultKind::kStopWorker:
+      return wire::PlannedFault::STOP_WORKER;
+  }
+  return wire::PlannedFault::KIND_UNSPECIFIED;
+}
+
+bool IsJobName(const std::string& name) {
+  return !name.empty() && name.size() <= 63 && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '-' || c == '_' || c == '.';
+         });
+}
+
+Result<spec::JobSpec> ParseSpec(const SubmissionRequest& request) {
+  ASSIGN_OR_RETURN(spec::JobSpec spec, spec::ParseJob(request.job, request.source));
+  if (!request.name.empty()) {
+    if (!IsJobName(request.name)) {
+      return InvalidArgument(
+          "not a job's name (1 to 63 letters, digits, '-', '_' and '.', not "
+          "starting with a dot): " +
+          Printable(request.name));
+    }
+    spec.name = request.name;
+  }
+  if (!request.inject.empty()) {
+    ASSIGN_OR_RETURN(const auto faults, spec::ParseFaultPlan(request.inject));
+    spec.faults.insert(spec.faults.end(), faults.begin(), faults.end());
+    RETURN_IF_ERROR(spec::CheckFaults(spec));
+  }
+  return spec;
+}
+
+void CopySpec(const spec::JobSpec& spec, wire::Job& job) {
+  job.set_name(spec.name);
+  job.set_max_restarts(spec.max_restarts);
+  job.mutable_snapshot()->set_interval_steps(spec.snapshot.interval_steps.value_or(0));
+  job.mutable_snapshot()->set_keep(spec.snapshot.keep);
+  job.set_spec_json(spec::ToJson(spec));
+  for (const spec::PlannedFault& planned : spec.faults) {
+    wire::PlannedFault& fault = *job.add_faults();
+    fault.set_kind(KindOf(planned.kind));
+    fault.set_target(planned.target);
+    fault.set_step(planned.step);
+    fault.set_duration_ns(planned.duration.count());
+  }
+  wire::Workload& workload = *job.mutable_workload();
+  workload.set_built_in(spec.built_in());
+  workload.set_working_directory(spec.working_directory);
+  for (const std::string& word : spec.command) workload.add_command(word);
+  for (const auto& [key, value] : spec.environment) (*workload.mutable_environment())[key] = value;
+}
+
+// kDataLoss when a byte of the checkpoint is not as it was written.
+Status ReadAll(checkpoint::CheckpointDirectory& directory, const checkpoint::Manifest& manifest) {
+  for (const checkpoint::PieceFile& file : manifest.files) {
+    RETURN_IF_ERROR(directory.ReadPiece(manifest.step, manifest.epoch, file.rank).status());
+  }
+  return Status();
+}
+
+}  // namespace
+
+Submission::Submission(SubmissionOptions options, CoreLoop& loop)
+    : options_(std::move(options)), loop_(loop) {}
+
+std::string Submission::ReserveId(const std::string& name) {
+  const auto jobs =
+      loop_.Read([](const runtime::Controller& core) { return core.AllJobs(io::Now()); });
+  std::lock_guard lock(mutex_);
+  for (const wire::JobStatus& job : jobs) reserved_.insert(job.job().id());
+  for (uint64_t number = 1;; ++number) {
+    std::string id = name + "-" + std::to_string(number);
+    if (reserved_.insert(id).second) return id;
+  }
+}
+
+spec::ClusterSpec Submission::ConnectedNodes(const planner::MachineFacts& facts) const {
+  spec::ClusterSpec cluster;
+  for (const wire::NodeStatus& node :
+       loop_.Read([](const runtime::Controller& core) { return core.AllNodes(); })) {
+    if (!node.connected() || node.cordoned()) continue;
+    cluster.nodes.push_back({node.name(), node.slots(), 1, Bytes(0)});
+  }
+  const auto nodes = static_cast<uint32_t>(cluster.nodes.size());
+  for (spec::NodeSpec& node : cluster.nodes) {
+    node.cores = std::max(1U, facts.cores / nodes);
+    node.memory = facts.memory / nodes;
+  }
+  return cluster;
+}
+
+Result<uint32_t> Submission::Place(const spec::JobSpec& spec, wire::Job& job) {
+  planner::MachineFacts facts;
+  {
+    std::lock_guard lock(data_mutex_);
+    facts = ReadMachineFacts(options_.state_directory, spec.built_in() ? options_.trainer : "");
+  }
+  const spec::ClusterSpec cluster = ConnectedNodes(facts);
+  if (cluster.nodes.empty()) {
+    return FailedPrecondition(
+        "no node is connected, so the job has no place: start agents first "
+        "(longhaul agent), or uncordon some");
+  }
+  ASSIGN_OR_RETURN(const planner::LocalPlan plan, planner::PlanLocal(spec, cluster, facts));
+  job.set_nodes(plan.nodes);
+  job.set_processes_per_node(plan.processes_per_node);
+  job.set_plan_reason(plan.reason);
+  return plan.micro_batch;
+}
+
+Status Submission::PrepareWorkload(const spec::JobSpec& spec, uint32_t micro_batch,
+                                   wire::Job& job) {
+  RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(job.run_directory()));
+  if (!spec.built_in()) {
+    job.mutable_workload()->set_torch_version(FindTorchVersion(job.workload()));
+    return Status();
+  }
+  const std::string data_directory = job.run_directory() + "/data";
+  corpus::CorpusFacts facts;
+  {
+    std::lock_guard lock(data_mutex_);
+    ASSIGN_OR_RETURN(facts, corpus::PrepareCorpus(spec.data, spec.model.sequence, data_directory));
+  }
+  if (facts.skipped > 0) {
+    job.set_plan_reason(job.plan_reason() +
+                        " Files of the data that could not be read and "
+                        "are left out: " +
+                        std::to_string(facts.skipped) + " (" + Join(facts.warnings, "; ") + ").");
+  }
+  job.set_total_steps(spec.train.steps);
+  job.mutable_snapshot()->set_replicated(true);  // data-parallel: every rank holds all
+  job.mutable_data()->set_samples(facts.train_samples);
+  job.mutable_data()->set_global_batch(spec.train.global_batch);
+  job.mutable_data()->set_seed(spec.train.seed);
+  job.mutable_data()->set_fingerprint(facts.fingerprint);
+  Json config = Json::parse(job.spec_json(), nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) return InternalError("a job that cannot be read back");
+  config["data_directory"] = data_directory;
+  config["run_directory"] = job.run_directory();
+  config["micro_batch"] = micro_batch;
+  config["record_samples"] = true;  // an audit of what was trained on; some bytes a sample
+  job.mutable_workload()->set_trainer_config(config.dump());
+  return Status();
+}
+
+// Where a resumed job goes on: the newest checkpoint of which every byte is as it was written.
+// Without any it starts fresh, and says so. A damaged one is moved aside, so that its name is free
+// when training comes to that step again.
+Status Submission::FindCheckpoint(wire::Job& job) {
+  const std::string path = job.run_directory() + "/checkpoints";
+  checkpoint::CheckpointDirectory directory(io::PosixFileSystem(), path);
+  ASSIGN_OR_RETURN(const auto manifests, directory.List());
+  if (manifests.empty()) {
+    job.set_plan_reason(job.plan_reason() + " Nothing to resume from: it starts fresh.");
+    return Status();
+  }
+  for (const checkpoint::Manifest& manifest : manifests) {
+    const std::string step = std::to_string(manifest.step);
+    if (manifest.data.fingerprint != job.data().fingerprint() ||
+        manifest.data.global_batch != job.data().global_batch()) {
+      return FailedPrecondition("the checkpoint of step " + step + " in " + job.run_directory() +
+                                " was made with other data or another global batch: resume with "
+                                "the same, or use another run directory");
+    }
+    const Status whole = ReadAll(directory, manifest);
+    if (whole.ok()) {
+      job.set_committed_step(manifest.step);
+      job.set_committed_epoch(manifest.epoch);
+      job.set_plan_reason(job.plan_reason() + " Resumes after step " + step + ".");
+      return Status();
+    }
+    if (whole.code() != Code::kDataLoss) return whole;
+    const std::string name = directory.NameOf(manifest.step, manifest.epoch);
+    RETURN_IF_ERROR(io::PosixFileSystem().Rename(path + "/" + name, path + "/damaged-" + name));
+    job.set_plan_reason(job.plan_reason() + " The checkpoint of step " + step +
+                        " is damaged, now damaged-" + name + " (" + whole.message() + ").");
+  }
+  return DataLoss("no checkpoint in " + path +
+                  " is whole (damaged-* are what there was): run without --resume to start fresh");
+}
+
+Result<wire::Job> Submission::Prepare(const SubmissionRequest& request) {
+  ASSIGN_OR_RETURN(const spec::JobSpec spec, ParseSpec(request));
+  wire::Job job;
+  CopySpec(spec, job);
+  ASSIGN_OR_RETURN(const uint32_t micro_batch, Place(spec, job));
+  job.set_id(ReserveId(spec.name));
+  std::string directory = request.run_directory;
+  if (directory.empty()) directory = options_.state_directory + "/" + job.id();
+  std::error_code error;
+  directory = std::filesystem::absolute(directory, error).lexically_normal().string();
+  if (error) return InvalidArgument("not a usable run directory: " + Printable(directory));
+  job.set_run_directory(directory);
+  // What the core refuses anyway needs no data.
+  RETURN_IF_ERROR(
+      loop_.Read([&](const runtime::Controller& core) { return core.CheckSubmission(job); }));
+  RETURN_IF_ERROR(PrepareWorkload(spec, micro_batch, job));
+  if (request.resume) RETURN_IF_ERROR(FindCheckpoint(job));
+  return job;
+}
+
+}  // namespace longhaul::service

@@ -1,0 +1,28 @@
+// The bodies of REST requests, from text to types that can't be wrong.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace longhaul::service {
+
+// POST /v1/jobs: {"job": "<YAML or JSON text>" | {object}, "name"?, "run_directory"?, "resume"?,
+// "inject"?, "source"?}
+struct SubmissionRequest {
+  std::string job;             // the job file's text
+  std::string source = "job";  // names it in messages
+  std::string name;            // instead of the file's; empty: the file's
+  std::string run_directory;   // empty: chosen
+  std::string inject;          // further faults
+  bool resume = false;         // go on from the newest checkpoint in run_directory
+};
+
+// kInvalidArgument with line and column for what is no JSON, with the key for what is wrong in it.
+Result<SubmissionRequest> ParseSubmissionRequest(std::string_view body);
+
+// POST /v1/jobs/{id}/stop and .../cordon: nothing, or {"reason": "..."}.
+Result<std::string> ParseReason(std::string_view body);
+
+}  // namespace longhaul::service

@@ -1,0 +1,38 @@
+#include "service/trainer_program.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace longhaul::service {
+namespace {
+
+namespace fs = std::filesystem;
+
+void MakeProgram(const fs::path& path) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path) << "#!/bin/sh\n";
+  fs::permissions(path, fs::perms::owner_all);
+}
+
+TEST(FindTrainer, LooksAtItsNameThenBesideThenInTheTrainersFolder) {
+  std::string pattern = testing::TempDir() + "/trainer_program_XXXXXX";
+  const fs::path build = ::mkdtemp(pattern.data());
+  const std::string bin = build / "bin";
+  fs::create_directories(bin);
+  EXPECT_EQ(FindTrainerFrom(bin, nullptr), "");
+  std::ofstream(bin + "/longhaul-trainer") << "no program";
+  EXPECT_EQ(FindTrainerFrom(bin, nullptr), "") << "it can't be executed";
+  MakeProgram(build / "trainer" / "longhaul-trainer");
+  EXPECT_EQ(FindTrainerFrom(bin, nullptr), bin + "/../trainer/longhaul-trainer");
+  MakeProgram(bin + "/longhaul-trainer");
+  EXPECT_EQ(FindTrainerFrom(bin, ""), bin + "/longhaul-trainer");
+  EXPECT_EQ(FindTrainerFrom(bin, "/elsewhere/trainer"), "/elsewhere/trainer");
+  EXPECT_EQ(FindTrainerFrom("", nullptr), "");
+  fs::remove_all(build);
+}
+
+}  // namespace
+}  // namespace longhaul::service

@@ -1,0 +1,125 @@
+// Every key of a job file with its limits, in one place: reading, writing and the test of the
+// reference page all walk this list (VisitJob), so they cannot disagree.
+//
+// A visitor has one function for each kind of value:
+//   Section(key, body)                   a map; `body` visits its keys
+//   Constant(key, text)                  only this word
+//   Whole(key, value, min, max)          a whole number
+//   AutoWhole(key, value, min, max)      a whole number or "auto" (absent)
+//   Real(key, value, range)
+//   Size(key, value, min, max)           bytes: 64MiB
+//   Text(key, value, limit)
+//   TextList(key, value, limit)
+//   Environment(key, value)
+//   Faults(key, value)                   spec/fault_plan.h
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "spec/job.h"
+
+namespace longhaul::spec::internal {
+
+// An interval; an open end is not part of it.
+struct RealRange {
+  double min;
+  double max;
+  bool min_open = false;
+  bool max_open = false;
+};
+
+constexpr uint64_t kMaxSteps = 1'000'000'000;
+constexpr uint64_t kMaxBatch = 1'000'000;
+constexpr size_t kMaxPathBytes = 4'096;  // PATH_MAX
+constexpr size_t kMaxNameBytes = 63;     // a DNS label, as Kubernetes wants
+constexpr size_t kMaxListItems = 1'000;
+constexpr size_t kMaxArgumentBytes = 32 * 1'024;
+constexpr size_t kMaxEnvironmentBytes = 32 * 1'024;
+
+// The keys that only a job with the built-in trainer has.
+template <typename Visitor, typename Job>
+void VisitBuiltIn(Visitor& v, Job& job) {
+  v.Section("model", [&] {
+    v.Constant("kind", "gpt");
+    v.Whole("layers", job.model.layers, 1, 1'000);
+    v.Whole("hidden", job.model.hidden, 1, 65'536);
+    v.Whole("heads", job.model.heads, 1, 1'024);
+    v.Whole("sequence", job.model.sequence, 8, 1'000'000);
+    v.Whole("vocabulary", job.model.vocabulary, 257, 257);
+  });
+  v.Section("data", [&] {
+    v.TextList("include", job.data.include, kMaxPathBytes);
+    v.TextList("exclude", job.data.exclude, kMaxPathBytes);
+    v.Real("held_out", job.data.held_out, RealRange{0, 0.5});
+    v.Size("max_bytes", job.data.max_bytes, uint64_t{1} << 10, uint64_t{1} << 40);
+  });
+  v.Section("train", [&] {
+    v.Whole("steps", job.train.steps, 1, kMaxSteps);
+    v.Whole("global_batch", job.train.global_batch, 1, kMaxBatch);
+    v.Real("learning_rate", job.train.learning_rate, RealRange{0, 10, true, true});
+    v.Whole("warmup_steps", job.train.warmup_steps, 0, kMaxSteps);
+    v.Real("final_learning_rate_ratio", job.train.final_learning_rate_ratio, RealRange{0, 1});
+    v.Real("weight_decay", job.train.weight_decay, RealRange{0, 10});
+    v.Real("beta1", job.train.beta1, RealRange{0, 1, false, true});
+    v.Real("beta2", job.train.beta2, RealRange{0, 1, false, true});
+    v.Real("clip", job.train.clip, RealRange{0, 1e6});
+    v.Whole("seed", job.train.seed, 0, UINT64_MAX);
+    v.Whole("evaluate_every", job.train.evaluate_every, 0, kMaxSteps);
+    v.Whole("evaluate_sequences", job.train.evaluate_sequences, 1, kMaxBatch);
+  });
+  v.Section("sample", [&] {
+    v.Text("prompt", job.sample.prompt, 4'096);
+    v.Whole("bytes", job.sample.bytes, 0, 65'536);
+    v.Real("temperature", job.sample.temperature, RealRange{0, 10});
+  });
+}
+
+template <typename Visitor, typename Job>
+void VisitCommand(Visitor& v, Job& job) {
+  v.TextList("command", job.command, kMaxArgumentBytes);
+}
+
+template <typename Visitor, typename Job>
+void VisitShared(Visitor& v, Job& job) {
+  v.Text("name", job.name, kMaxNameBytes);
+  v.Environment("environment", job.environment);
+  v.Text("working_directory", job.working_directory, kMaxPathBytes);
+  v.Section("snapshot", [&] {
+    v.AutoWhole("interval_steps", job.snapshot.interval_steps, 1, kMaxSteps);
+    v.Whole("keep", job.snapshot.keep, 1, 1'000);
+  });
+  v.Section("resources", [&] {
+    v.AutoWhole("nodes", job.resources.nodes, 1, 100'000);
+    v.AutoWhole("processes_per_node", job.resources.processes_per_node, 1, 1'024);
+    v.AutoWhole("micro_batch", job.resources.micro_batch, 1, kMaxBatch);
+  });
+  v.Whole("max_restarts", job.max_restarts, 0, 1'000'000);
+  v.Faults("inject", job.faults);
+}
+
+template <typename Visitor, typename Job>
+void VisitJob(Visitor& v, Job& job) {
+  VisitCommand(v, job);
+  VisitBuiltIn(v, job);
+  VisitShared(v, job);
+}
+
+// "1 to 1,000"; "above 0, below 10"; "1KiB to 1TiB".
+std::string LimitsText(uint64_t min, uint64_t max);
+std::string LimitsText(const RealRange& range);
+std::string SizeLimitsText(uint64_t min, uint64_t max);
+// The shortest text that ParseDouble reads back to the same number: "0.003".
+std::string ShortestText(double number);
+// "64MiB": the largest unit that divides it.
+std::string SizeText(uint64_t bytes);
+
+struct KeyInfo {
+  std::string path;    // "train.steps"; a section has no entry of its own
+  std::string limits;  // "1 to 1,000,000,000"
+};
+std::vector<KeyInfo> JobKeys();
+
+}  // namespace longhaul::spec::internal

@@ -1,0 +1,116 @@
+// What a user asks for: the job file (YAML, or the same keys as JSON through REST).
+//
+// docs/job-file.md is the reference with every key, its default and its limits; a test holds that
+// page against this reader. Parsing checks everything that can be checked without looking at the
+// machine: unknown keys (with the nearest known one), types, ranges, contradictions.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "spec/fault_plan.h"
+
+namespace longhaul::spec {
+
+// The built-in byte-level GPT.
+struct ModelSpec {
+  uint32_t layers = 4;
+  uint32_t hidden = 128;  // divisible by heads
+  uint32_t heads = 4;
+  uint32_t sequence = 128;    // tokens a sample
+  uint32_t vocabulary = 257;  // 256 bytes and a separator; fixed for kind: gpt
+
+  friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
+};
+
+// Plain text files, found by globs.
+struct DataSpec {
+  std::vector<std::string> include;  // "/usr/include/**/*.h"
+  std::vector<std::string> exclude;
+  double held_out = 0.02;  // share of the files kept for validation, chosen by path's hash
+  uint64_t max_bytes = 64ull << 20;  // of text taken, files in sorted order
+
+  friend bool operator==(const DataSpec&, const DataSpec&) = default;
+};
+
+struct TrainSpec {
+  uint64_t steps = 300;
+  uint32_t global_batch = 32;  // sequences a step
+  double learning_rate = 3e-3;
+  uint64_t warmup_steps = 20;
+  double final_learning_rate_ratio = 0.1;  // cosine decay ends at this share
+  double weight_decay = 0.1;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double clip = 1.0;  // gradient norm; 0: off
+  uint64_t seed = 1;
+  uint64_t evaluate_every = 50;      // steps; 0: only at the end
+  uint32_t evaluate_sequences = 64;  // sequences of held-out text an evaluation
+
+  friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
+};
+
+struct SampleSpec {
+  std::string prompt = "#include <";
+  uint32_t bytes = 256;
+  double temperature = 0.7;
+
+  friend bool operator==(const SampleSpec&, const SampleSpec&) = default;
+};
+
+struct SnapshotSpec {
+  std::optional<uint64_t> interval_steps;  // absent: "auto"
+  uint32_t keep = 3;
+
+  friend bool operator==(const SnapshotSpec&, const SnapshotSpec&) = default;
+};
+
+struct ResourceSpec {
+  std::optional<uint32_t> nodes;  // absent: the planner chooses
+  std::optional<uint32_t> processes_per_node;
+  std::optional<uint32_t> micro_batch;
+
+  friend bool operator==(const ResourceSpec&, const ResourceSpec&) = default;
+};
+
+struct JobSpec {
+  std::string name;  // letters, digits, '-', '_', '.'; at most 63
+  // Either a command, or the built-in trainer with the four below.
+  std::vector<std::string> command;
+  std::map<std::string, std::string> environment;
+  std::string working_directory;  // absent: where `longhaul` was started
+  ModelSpec model;
+  DataSpec data;
+  TrainSpec train;
+  SampleSpec sample;
+
+  SnapshotSpec snapshot;
+  ResourceSpec resources;
+  uint32_t max_restarts = 100;
+  std::vector<PlannedFault> faults;  // key "inject"
+
+  bool built_in() const { return command.empty(); }
+
+  friend bool operator==(const JobSpec&, const JobSpec&) = default;
+};
+
+// Reads a job. `source` names the text in messages ("examples/headers-gpt.yaml") and, when the text
+// has no name, the job. A message is one line for each mistake found (at most ten), each with the
+// line and the key's path: "job.yaml:3: train.steps: 0 is out of range: 1 to 1,000,000,000".
+Result<JobSpec> ParseJob(std::string_view text, std::string_view source);
+
+// Refuses a planned fault that can never happen: a step, worker or agent beyond what the job says
+// that it has. ParseJob has done it; for who adds faults afterwards.
+Status CheckFaults(const JobSpec& job);
+
+// The same job as YAML that ParseJob reads back to an equal one, every key written out.
+std::string ToYaml(const JobSpec& job);
+// As JSON, which ParseJob reads too; also the built-in trainer's configuration.
+std::string ToJson(const JobSpec& job);
+
+}  // namespace longhaul::spec

@@ -1,0 +1,83 @@
+// longhaul-trainer: the built-in trainer's process. Apart from `longhaul`, because loading libtorch
+// costs each start of a process half a second.
+//
+//   longhaul-trainer --warm-parent FD       forks workers on request (door/warm_parent.h)
+//   longhaul-trainer --worker [CONFIG]      one rank, named by the environment; CONFIG without
+//   agent longhaul-trainer --measure-peak         {"flops_per_second_per_core": ..., "cores": ...}
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "base/text.h"
+#include "trainer/model.h"
+#include "trainer/peak.h"
+#include "trainer/warm_parent.h"
+#include "trainer/worker.h"
+
+namespace longhaul::trainer {
+namespace {
+
+constexpr std::array kThreadVariables = {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"};
+
+// BLAS reads its number of threads when it is loaded, before main: begin again with the right one.
+void RequireOneThread(char** argv) {
+  bool right = true;
+  for (const char* name : kThreadVariables) {
+    const char* value = std::getenv(name);
+    right = right && value != nullptr && std::strcmp(value, "1") == 0;
+    setenv(name, "1", 1);
+  }
+  if (right) return;
+  execv("/proc/self/exe", argv);
+  std::fprintf(stderr, "longhaul-trainer: cannot start again: %s\n", std::strerror(errno));
+  std::exit(1);
+}
+
+int Fail(const Status& status) {
+  std::fprintf(stderr, "longhaul-trainer: %s\n", ToString(status).c_str());
+  return 1;
+}
+
+int MeasurePeak() {
+  const int cores = UsableCores();
+  const auto peak = MeasureMachine(cores);
+  if (!peak.ok()) return Fail(peak.status());
+  std::printf("{\"flops_per_second_per_core\": %.4g, \"cores\": %d}\n", peak->count(), cores);
+  return 0;
+}
+
+int WarmParent(std::string_view descriptor) {
+  const auto fd = ParseInt64(descriptor);
+  if (!fd.ok() || *fd < 3 || *fd > 1 << 20) {
+    return Fail(InvalidArgument("not a descriptor: " + std::string(descriptor)));
+  }
+  const Status served = ServeWarmParent(static_cast<int>(*fd), [] { RunWorker(""); });
+  return served.ok() ? 0 : Fail(served);
+}
+
+int Main(int argc, char** argv) {
+  const std::string_view mode = argc > 1 ? argv[1] : "";
+  const bool known = (mode == "--warm-parent" && argc == 3) || (mode == "--worker" && argc <= 3) ||
+                     (mode == "--measure-peak" && argc == 2);
+  if (!known) {
+    std::fprintf(stderr, "usage: %s --warm-parent FD | --worker [CONFIG] | --measure-peak\n",
+                 argc > 0 ? argv[0] : "longhaul-trainer");
+    return 2;
+  }
+  RequireOneThread(argv);
+  PrepareTorch();
+  if (mode == "--measure-peak") return MeasurePeak();
+  if (mode == "--warm-parent") return WarmParent(argv[2]);
+  RunWorker(argc == 3 ? argv[2] : "");
+}
+
+}  // namespace
+}  // namespace longhaul::trainer
+
+int main(int argc, char** argv) { return longhaul::trainer::Main(argc, argv); }

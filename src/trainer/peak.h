@@ -1,0 +1,26 @@
+// What this machine's cores can do: a 512 x 512 f32 matrix product on one thread.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "base/units.h"
+
+namespace longhaul::trainer {
+
+// A core of this speed or slower is running the reference BLAS (about 6 GFLOP/s), not OpenBLAS.
+constexpr FlopsPerSecond kSlowestCore{15e9};
+
+// The fastest of several rounds that take `budget` together, by this thread's CPU time, so other
+// processes on the core don't count. Requires PrepareTorch.
+FlopsPerSecond MeasureCorePeak(Duration budget);
+
+// The cores this process may use.
+int UsableCores();
+
+// Measures in one process a core, at the same time. Returns the mean. kFailedPrecondition with the
+// remedy when it is below kSlowestCore and LONGHAUL_ALLOW_SLOW_BLAS isn't 1.
+Result<FlopsPerSecond> MeasureMachine(int cores);
+
+}  // namespace longhaul::trainer

@@ -1,0 +1,221 @@
+// The pieces that don't need libtorch: configuration, schedule, parameters, optimizer, drawing.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <vector>
+
+#include "base/random.h"
+#include "trainer/config.h"
+#include "trainer/finish.h"
+#include "trainer/optimizer.h"
+#include "trainer/parameters.h"
+#include "trainer/schedule.h"
+
+namespace longhaul::trainer {
+namespace {
+
+TEST(TrainerConfig, IsTheJobsJsonWithDirectories) {
+  const auto config = ParseTrainerConfig(
+      R"({"name":"x","model":{"kind":"gpt","layers":2,"hidden":64,"heads":2,"sequence":32},
+          "train":{"steps":7,"learning_rate":0.01,"seed":9},"resources":{"micro_batch":"auto"},
+          "data_directory":"/d","run_directory":"/r","record_samples":true})");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->model.layers, 2u);
+  EXPECT_EQ(config->train.steps, 7u);
+  EXPECT_EQ(config->train.seed, 9u);
+  EXPECT_EQ(config->micro_batch, 0u);
+  EXPECT_TRUE(config->record_samples);
+}
+
+TEST(TrainerConfig, ReadsWhatTheSpecWrites) {
+  spec::JobSpec job;
+  job.model.layers = 3;
+  job.resources.micro_batch = 4;
+  std::string json = spec::ToJson(job);
+  json.insert(1, R"("data_directory":"/d",)");
+  const auto config = ParseTrainerConfig(json);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->model.layers, 3u);
+  EXPECT_EQ(config->micro_batch, 4u);
+}
+
+TEST(TrainerConfig, NamesTheKeyThatIsWrong) {
+  const struct {
+    const char* json;
+    const char* names;
+  } kRows[] = {
+      {"[]", "not a JSON object"},
+      {"{", "not a JSON object"},
+      {"{}", "trainer.data_directory"},
+      {R"({"model":{"layers":0}})", "model.layers"},
+      {R"({"model":{"hidden":130,"heads":4}})", "model.hidden"},
+      {R"({"model":7})", "model is not an object"},
+      {R"({"train":{"steps":-1}})", "train.steps"},
+      {R"({"train":{"learning_rate":"fast"}})", "train.learning_rate"},
+      {R"({"data_directory":"/d","record_samples":true})", "run_directory"},
+  };
+  for (const auto& row : kRows) {
+    const auto config = ParseTrainerConfig(row.json);
+    EXPECT_EQ(config.status().code(), Code::kInvalidArgument) << row.json;
+    EXPECT_NE(config.status().message().find(row.names), std::string::npos) << config.status();
+  }
+}
+
+TEST(LearningRate, WarmsUpThenFallsAsACosine) {
+  spec::TrainSpec train;
+  train.steps = 110;
+  train.warmup_steps = 10;
+  train.learning_rate = 1;
+  train.final_learning_rate_ratio = 0.1;
+  EXPECT_DOUBLE_EQ(LearningRate(train, 1), 0.1);
+  EXPECT_DOUBLE_EQ(LearningRate(train, 10), 1);
+  EXPECT_NEAR(LearningRate(train, 60), 0.55, 1e-12);
+  EXPECT_NEAR(LearningRate(train, 110), 0.1, 1e-12);
+  EXPECT_NEAR(LearningRate(train, 500), 0.1, 1e-12);
+  train.warmup_steps = 0;
+  EXPECT_DOUBLE_EQ(LearningRate(train, 1), 1);
+  train.steps = 1;
+  EXPECT_DOUBLE_EQ(LearningRate(train, 1), 1);
+}
+
+TEST(ParameterTable, CountsWhatTheModelHas) {
+  spec::ModelSpec model;  // 4 x 128, sequence 128
+  const ParameterTable table(model);
+  // 12 h^2 + 13 h a layer, five tables of the vocabulary, positions, last norm.
+  EXPECT_EQ(table.count(), 4u * (12 * 128 * 128 + 13 * 128) + 5 * 257 * 128 + 128 * 128 + 2 * 128);
+  std::set<std::string> names;
+  size_t end = 0;
+  for (const Parameter& parameter : table.parameters()) {
+    EXPECT_TRUE(names.insert(parameter.name).second) << parameter.name;
+    EXPECT_GE(parameter.offset, end);
+    EXPECT_EQ(parameter.offset % kParameterAlignment, 0u);
+    end = parameter.offset + parameter.count;
+  }
+  EXPECT_LE(end, table.floats());
+}
+
+TEST(Initialise, DependsOnSeedAndNameAlone) {
+  spec::ModelSpec small;
+  small.layers = 1;
+  spec::ModelSpec large = small;
+  large.layers = 2;
+  const ParameterTable a(small);
+  const ParameterTable b(large);
+  std::vector<float> of_a(a.floats());
+  std::vector<float> of_b(b.floats());
+  Initialise(a, 5, of_a);
+  Initialise(b, 5, of_b);
+  const char* name = "model.output.weight";  // at different places in the two
+  EXPECT_EQ(of_a[a.Find(name).offset + 7], of_b[b.Find(name).offset + 7]);
+  double sum = 0;
+  double squares = 0;
+  const Parameter& qkv = a.Find("model.layers.0.attention.qkv.weight");
+  for (size_t i = 0; i < qkv.count; ++i) {
+    const double value = of_a[qkv.offset + i];
+    sum += value;
+    squares += value * value;
+  }
+  const double count = static_cast<double>(qkv.count);
+  EXPECT_NEAR(sum / count, 0, 4 * qkv.deviation / std::sqrt(count));
+  EXPECT_NEAR(std::sqrt(squares / count), qkv.deviation, 0.02 * qkv.deviation);
+}
+
+TEST(ModelFlops, AgreesWithTheSumByHand) {
+  spec::ModelSpec model;
+  model.layers = 1;
+  model.hidden = 2;
+  model.sequence = 4;
+  // Matrices 12 * 4 + 2 * 257 = 562; 6 * 562 + 12 * 2 * 4 / 2 = 3420 a token.
+  EXPECT_DOUBLE_EQ(ModelFlops(model, 10).count(), 34'200);
+}
+
+struct Buffers {
+  explicit Buffers(size_t count) : w(count), g(count), m(count), v(count) {
+    Random random(11);
+    for (size_t i = 0; i < count; ++i) {
+      w[i] = static_cast<float>(random.Uniform() - 0.5);
+      g[i] = static_cast<float>(random.Uniform() - 0.5);
+    }
+  }
+  std::vector<float> w, g, m, v;
+};
+
+TEST(UpdateAdamW, AgreesWithTheFormulaInDouble) {
+  Buffers buffers(1'003);
+  const size_t count = buffers.w.size();
+  std::vector<double> w(buffers.w.begin(), buffers.w.end());
+  std::vector<double> m(count);
+  std::vector<double> v(count);
+  AdamWStep step;
+  step.rate = 0.01;
+  step.decay = 0.1;
+  step.scale = 0.5;
+  for (step.step = 1; step.step <= 20; ++step.step) {
+    UpdateAdamW(step, buffers.w, buffers.g, buffers.m, buffers.v);
+    const double t = static_cast<double>(step.step);
+    for (size_t i = 0; i < count; ++i) {
+      const double g = 0.5 * static_cast<double>(buffers.g[i]);
+      m[i] = 0.9 * m[i] + 0.1 * g;
+      v[i] = 0.95 * v[i] + 0.05 * g * g;
+      w[i] -= 0.01 * 0.1 * w[i];
+      w[i] -= 0.01 * (m[i] / (1 - std::pow(0.9, t))) /
+              (std::sqrt(v[i] / (1 - std::pow(0.95, t))) + 1e-8);
+      ASSERT_NEAR(buffers.w[i], w[i], 1e-6 * (1 + std::abs(w[i]))) << "step " << t << " at " << i;
+    }
+  }
+}
+
+TEST(UpdateAdamW, GivesTheSameBitsHoweverTheBufferIsCut) {
+  Buffers whole(257);
+  Buffers cut(257);
+  AdamWStep step;
+  step.rate = 0.01;
+  UpdateAdamW(step, whole.w, whole.g, whole.m, whole.v);
+  for (size_t begin = 0, size = 1; begin < 257; begin += size, ++size) {
+    size = std::min(size, 257 - begin);
+    UpdateAdamW(step, std::span(cut.w).subspan(begin, size), std::span(cut.g).subspan(begin, size),
+                std::span(cut.m).subspan(begin, size), std::span(cut.v).subspan(begin, size));
+  }
+  EXPECT_EQ(whole.w, cut.w);
+  EXPECT_EQ(whole.v, cut.v);
+}
+
+TEST(Optimizer, DecaysMatricesOnlyAndClipsByTheGlobalNorm) {
+  spec::ModelSpec model;
+  model.layers = 1;
+  model.hidden = 4;
+  model.heads = 1;
+  model.sequence = 4;
+  const ParameterTable table(model);
+  spec::TrainSpec train;
+  train.warmup_steps = 0;
+  train.learning_rate = 0.1;
+  train.weight_decay = 0.5;
+  Optimizer optimizer(table, train);
+  std::fill(optimizer.weights().begin(), optimizer.weights().end(), 1.0F);
+  std::vector<float> gradients(table.floats(), 0.0F);
+  EXPECT_EQ(optimizer.Step(1, gradients), 0);
+  const auto first = [&](const char* name) { return optimizer.weights()[table.Find(name).offset]; };
+  EXPECT_FLOAT_EQ(first("model.output.weight"), 0.95F);
+  EXPECT_FLOAT_EQ(first("model.layers.0.mlp.up.weight"), 0.95F);
+  EXPECT_EQ(first("model.layers.0.mlp.up.bias"), 1.0F);
+  EXPECT_EQ(first("model.norm.weight"), 1.0F);
+  EXPECT_EQ(first("model.embedding.position.weight"), 1.0F);
+
+  gradients[0] = 3;
+  gradients[1] = 4;
+  EXPECT_DOUBLE_EQ(optimizer.Step(2, gradients), 5);
+  EXPECT_NEAR(optimizer.first_moments()[0], 0.1 * 3 / 5, 1e-6);
+}
+
+TEST(Draw, FollowsTheWeights) {
+  const std::vector<float> logits = {0, std::log(3.0F), -100};
+  EXPECT_EQ(Draw(logits, 0, 0.9), 1u);
+  EXPECT_EQ(Draw(logits, 1, 0.24), 0u);
+  EXPECT_EQ(Draw(logits, 1, 0.26), 1u);
+  EXPECT_EQ(Draw(logits, 1, 0.999999), 1u);
+}
+
+}  // namespace
+}  // namespace longhaul::trainer

@@ -1,0 +1,18 @@
+// One rank from start to end: environment -> door -> group -> loop -> exit code.
+#pragma once
+
+#include <string>
+
+namespace longhaul::trainer {
+
+// Exit codes of a worker beside 0 and 1 (a failure, told on standard error).
+constexpr int kExitDataLoss = 75;     // the state chosen for restore is damaged: try another
+constexpr int kExitTerminated = 143;  // told to stop by SIGTERM, state saved
+
+// Runs the rank that the environment names (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, and
+// LONGHAUL_DOOR when an agent is there) and ends the process. Without an agent the configuration is
+// read from `config_path`, or where LONGHAUL_TRAINER_CONFIG says. Never returns and runs no
+// destructors: threads of a broken group could hold them up.
+[[noreturn]] void RunWorker(const std::string& config_path);
+
+}  // namespace longhaul::trainer

@@ -1,0 +1,27 @@
+# Completion of Longhaul's commands in bash: source tools/completion.bash
+
+_longhaul() {
+  local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]:-}
+  local commands="run plan submit status events logs stop jobs nodes controller agent simulate"
+  COMPREPLY=()
+  if ((COMP_CWORD == 1)); then
+    mapfile -t COMPREPLY < <(compgen -W "$commands --help --version" -- "$word")
+    return
+  fi
+  if [[ $word == -* ]]; then
+    # What the command itself says it knows, so that this list never lags behind.
+    local known
+    known=$("${COMP_WORDS[0]}" "$command" --help 2>/dev/null | grep -oE -- "--[a-z][a-z-]+")
+    mapfile -t COMPREPLY < <(compgen -W "$known" -- "$word")
+    return
+  fi
+  case $command in
+    run | plan | submit)
+      mapfile -t COMPREPLY < <(
+        compgen -f -X '!*.y*ml' -- "$word"
+        compgen -d -S / -- "$word"
+      )
+      ;;
+  esac
+}
+complete -o filenames -F _longhaul longhaul ./longhaul
