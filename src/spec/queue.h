@@ -1,0 +1,92 @@
+// Who may use how much of a cluster: the queues of a controller's configuration.
+//
+//   queues:
+//     - name: research
+//       guarantee: {cards: 64, cpu: 512, memory: 4TiB}
+//     - name: language
+//       parent: research           # absent: below the root, which is the whole cluster
+//       guarantee: {cards: 32}
+//       limit: {cards: 96}         # absent: none but those of the queues above
+//       lend: {cards: 16}          # how much of an unused guarantee others may use; absent: all
+//       weight: 2                  # share of what nobody is guaranteed
+//       order: priority            # or first-come
+//       reclaim: true              # whether it takes back what others borrowed
+//
+// Amounts are whole numbers in small units, so that sums of quotas lose nothing. Leaves out who may
+// submit to a queue.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace longhaul::spec {
+
+// What is shared: cards and cores in thousandths, memory in MiB.
+enum class SharedResource : uint8_t { kCards, kCpu, kMemory };
+constexpr size_t kSharedResources = 3;
+constexpr std::array<std::string_view, kSharedResources> kSharedResourceNames = {"cards", "cpu",
+                                                                                 "memory"};
+
+// A vector over the shared resources. No amount passes kUnlimited, and sums of 2^20 amounts fit.
+struct SharedAmounts {
+  std::array<int64_t, kSharedResources> of{};
+
+  int64_t& operator[](size_t resource) { return of[resource]; }
+  int64_t operator[](size_t resource) const { return of[resource]; }
+  SharedAmounts& operator+=(const SharedAmounts& other) {
+    for (size_t r = 0; r < kSharedResources; ++r) of[r] += other.of[r];
+    return *this;
+  }
+  SharedAmounts& operator-=(const SharedAmounts& other) {
+    for (size_t r = 0; r < kSharedResources; ++r) of[r] -= other.of[r];
+    return *this;
+  }
+  friend SharedAmounts operator+(SharedAmounts a, const SharedAmounts& b) { return a += b; }
+  friend SharedAmounts operator-(SharedAmounts a, const SharedAmounts& b) { return a -= b; }
+  friend bool operator==(const SharedAmounts&, const SharedAmounts&) = default;
+};
+
+constexpr int64_t kUnlimited = int64_t{1} << 42;  // 4 billion cards
+constexpr SharedAmounts kUnlimitedAmounts = {{kUnlimited, kUnlimited, kUnlimited}};
+
+// "12.5 cards", "3 cpu", "512 MiB of memory": one amount for messages.
+std::string AmountText(size_t resource, int64_t amount);
+
+enum class QueueOrder : uint8_t { kPriority, kFirstCome };
+
+struct QueueSpec {
+  std::string name;
+  std::string parent;  // empty: below the root
+  SharedAmounts guarantee;
+  SharedAmounts limit = kUnlimitedAmounts;
+  SharedAmounts lend = kUnlimitedAmounts;
+  uint32_t weight = 1;
+  QueueOrder order = QueueOrder::kPriority;
+  bool reclaim = true;
+
+  friend bool operator==(const QueueSpec&, const QueueSpec&) = default;
+};
+
+constexpr size_t kMaxQueues = 10'000;
+constexpr int kMaxQueueDepth = 8;
+
+// Refuses queues that no cluster can keep: a parent that does not exist, a circle of parents, two
+// of one name, a tree deeper than kMaxQueueDepth, a guarantee above its own limit or that of a
+// queue above, guarantees that add up to more than their parent's. The message names the queue and
+// the numbers.
+Status CheckQueues(const std::vector<QueueSpec>& queues);
+
+// Reads and checks the list under `queues`. `source` names the text in messages.
+Result<std::vector<QueueSpec>> ParseQueues(std::string_view text, std::string_view source);
+
+// The same queues as YAML, which ParseQueues reads back to equal ones.
+std::string ToYaml(const std::vector<QueueSpec>& queues);
+
+}  // namespace longhaul::spec
