@@ -1,0 +1,67 @@
+#include "scheduler/share/durations.h"
+
+#include <algorithm>
+
+namespace longhaul::scheduler::share {
+
+namespace {
+
+constexpr size_t kEnough = 5;  // fewer say little about a ninth of ten
+constexpr Duration kUnknown = std::chrono::hours(1);
+
+Duration Extended(Duration elapsed) { return elapsed + elapsed / 4 + std::chrono::minutes(1); }
+
+}  // namespace
+
+std::array<Durations::Key, 4> Durations::Keys(const JobLikeness& job) {
+  const std::string size = std::to_string(job.size);
+  // Lengths go first, so that no choice of names makes two groups one.
+  const std::string queue = std::to_string(job.queue.size()) + ":" + job.queue + ":" + size;
+  return {"o" + std::to_string(job.owner.size()) + ":" + job.owner + ":" + queue, "q" + queue,
+          "s" + size, "*"};
+}
+
+void Durations::Observe(const JobLikeness& job, Duration ran) {
+  for (const Key& key : Keys(job)) {
+    Group& group = groups_[key];
+    const int64_t value = ran.count();
+    if (group.ring.size() < kWindow) {
+      group.ring.push_back(value);
+    } else {
+      int64_t& oldest = group.ring[group.next];
+      group.sorted.erase(std::lower_bound(group.sorted.begin(), group.sorted.end(), oldest));
+      oldest = value;
+      group.next = (group.next + 1) % kWindow;
+    }
+    group.sorted.insert(std::upper_bound(group.sorted.begin(), group.sorted.end(), value), value);
+  }
+}
+
+ExpectedDuration Durations::Expect(const JobLikeness& job, std::optional<Duration> user_limit,
+                                   Duration elapsed) const {
+  ExpectedDuration expected;
+  if (user_limit) {
+    expected.from_user = true;
+    expected.median = expected.high = *user_limit > elapsed ? *user_limit : Extended(elapsed);
+    return expected;
+  }
+  for (const Key& key : Keys(job)) {
+    const auto found = groups_.find(key);
+    if (found == groups_.end() || found->second.sorted.size() < kEnough) continue;
+    const std::vector<int64_t>& all = found->second.sorted;
+    const auto first = std::upper_bound(all.begin(), all.end(), elapsed.count());
+    const auto left = static_cast<size_t>(all.end() - first);
+    expected.like_jobs = all.size();
+    if (left == 0) break;  // it has outlived them all
+    const auto begin = static_cast<size_t>(first - all.begin());
+    expected.median = Duration(all[begin + (left - 1) / 2]);
+    expected.high = Duration(all[begin + (left - 1) * 9 / 10]);
+    return expected;
+  }
+  const Duration plain = elapsed == Duration(0) ? kUnknown : std::max(kUnknown, Extended(elapsed));
+  expected.median = plain;
+  expected.high = plain * 2;
+  return expected;
+}
+
+}  // namespace longhaul::scheduler::share

@@ -1,0 +1,150 @@
+#include "scheduler/share/fair_order.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+
+namespace longhaul::scheduler::share {
+
+using spec::kSharedResources;
+
+namespace {
+
+__extension__ using Int128 = __int128;
+
+size_t Index(QueueIndex queue) { return static_cast<size_t>(queue); }
+
+// The resource where usage is the greatest part of the guarantee, as a fraction. {1, 0} when there
+// is no guarantee at all.
+std::pair<int64_t, int64_t> GuaranteeFraction(const QueueTree& tree, QueueIndex queue) {
+  std::pair<int64_t, int64_t> most = {-1, 1};
+  for (size_t r = 0; r < kSharedResources; ++r) {
+    const int64_t guarantee = tree.guarantee(queue)[r];
+    const int64_t usage = tree.usage(queue)[r];
+    if (guarantee == 0) continue;
+    if (static_cast<Int128>(usage) * most.second > static_cast<Int128>(most.first) * guarantee) {
+      most = {usage, guarantee};
+    }
+  }
+  return most.first < 0 ? std::pair<int64_t, int64_t>{1, 0} : most;
+}
+
+}  // namespace
+
+FairOrder::FairOrder(const QueueTree& tree, std::vector<char> open, std::vector<int64_t> decayed)
+    : tree_(&tree), nodes_(tree.size()) {
+  CHECK(open.size() == tree.size() && decayed.size() == tree.size());
+  // Parents may come after children in the list, so the depth decides, deepest first.
+  std::vector<QueueIndex> order = {kRootQueue};
+  for (size_t i = 0; i < order.size(); ++i) {
+    for (const QueueIndex child : tree.children(order[i])) order.push_back(child);
+  }
+  for (size_t i = order.size(); i-- > 0;) {
+    Node& node = nodes_[Index(order[i])];
+    node.open = open[Index(order[i])] != 0;
+    node.decayed = decayed[Index(order[i])];
+    for (const QueueIndex child : tree.children(order[i])) {
+      if (Active(child)) ++node.open_below;
+    }
+    Compute(order[i]);
+  }
+}
+
+bool FairOrder::Active(QueueIndex queue) const {
+  const Node& node = nodes_[Index(queue)];
+  return node.open || node.open_below > 0;
+}
+
+int64_t FairOrder::Dominant(const SharedAmounts& amounts, uint32_t weight) const {
+  int64_t most = 0;
+  for (size_t r = 0; r < kSharedResources; ++r) {
+    const int64_t capacity = tree_->capacity()[r];
+    if (amounts[r] <= 0) continue;
+    // Of a resource that the cluster has lost, any use is all of it.
+    const Int128 share =
+        capacity <= 0 ? Int128{1} << 32 : (static_cast<Int128>(amounts[r]) << 32) / capacity;
+    most = std::max(most, static_cast<int64_t>(
+                              std::min<Int128>(share, std::numeric_limits<int64_t>::max() / 2)));
+  }
+  return most / weight;
+}
+
+void FairOrder::Compute(QueueIndex queue) {
+  Node& node = nodes_[Index(queue)];
+  const std::vector<QueueIndex>& children = tree_->children(queue);
+  node.held = tree_->usage(queue);
+  if (!children.empty()) {
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (const QueueIndex child : children) {
+      node.held -= tree_->usage(child);  // leaves what was started in this queue itself
+      if (Active(child)) least = std::min(least, nodes_[Index(child)].share);
+    }
+    for (const QueueIndex child : children) {
+      const Node& below = nodes_[Index(child)];
+      for (size_t r = 0; r < kSharedResources; ++r) {
+        node.held[r] +=
+            below.share <= least
+                ? below.held[r]
+                : static_cast<int64_t>(static_cast<Int128>(below.held[r]) * least / below.share);
+      }
+    }
+  }
+  const uint32_t weight = tree_->weight(queue);
+  node.share = Dominant(node.held, weight);
+  node.beyond = Dominant(node.held - tree_->guarantee(queue), weight);
+}
+
+bool FairOrder::Before(QueueIndex a, QueueIndex b) const {
+  const auto [used_a, of_a] = GuaranteeFraction(*tree_, a);
+  const auto [used_b, of_b] = GuaranteeFraction(*tree_, b);
+  const bool below_a = used_a < of_a;
+  const bool below_b = used_b < of_b;
+  if (below_a != below_b) return below_a;
+  if (below_a) {
+    const Int128 left = static_cast<Int128>(used_a) * of_b;
+    const Int128 right = static_cast<Int128>(used_b) * of_a;
+    if (left != right) return left < right;
+  }
+  const Node& x = nodes_[Index(a)];
+  const Node& y = nodes_[Index(b)];
+  if (x.beyond != y.beyond) return x.beyond < y.beyond;
+  if (x.share != y.share) return x.share < y.share;
+  if (x.decayed != y.decayed) return x.decayed < y.decayed;
+  return a < b;
+}
+
+QueueIndex FairOrder::Next() const {
+  QueueIndex at = kRootQueue;
+  if (!Active(at)) return kNoQueue;
+  while (nodes_[Index(at)].open_below > 0) {
+    QueueIndex best = kNoQueue;
+    for (const QueueIndex child : tree_->children(at)) {
+      if (Active(child) && (best == kNoQueue || Before(child, best))) best = child;
+    }
+    at = best;
+  }
+  return at;
+}
+
+void FairOrder::Close(QueueIndex queue) {
+  Node& node = nodes_[Index(queue)];
+  if (!node.open) return;
+  node.open = false;
+  QueueIndex child = queue;
+  for (QueueIndex up = tree_->parent(queue); up != kNoQueue && !Active(child);
+       up = tree_->parent(up)) {
+    --nodes_[Index(up)].open_below;
+    child = up;
+  }
+  for (QueueIndex up = queue; up != kNoQueue; up = tree_->parent(up)) Compute(up);
+}
+
+void FairOrder::Refresh(QueueIndex queue) {
+  for (QueueIndex up = queue; up != kNoQueue; up = tree_->parent(up)) Compute(up);
+}
+
+int64_t FairOrder::Share(QueueIndex queue) const { return nodes_[Index(queue)].share; }
+
+}  // namespace longhaul::scheduler::share

@@ -1,0 +1,55 @@
+// Whose turn it is: hierarchical dominant-resource fairness, in whole numbers.
+//
+// Dominant shares: Ghodsi et al., NSDI 2011. Hierarchies: Bhattacharya et al., SoCC 2013 (H-DRF),
+// who show that taking the plain sum of the children as a parent's usage starves some leaves. So a
+// parent's usage is the sum of its children's after those are scaled down to the least dominant
+// share among the children that could use more; children that can't are left out of that minimum.
+//
+// At each level the next child is: first those below their guarantee, by the exact fraction usage
+// over guarantee; then by the dominant share of what they hold beyond it, over their weight; ties
+// by what they used of late, then by index. Shares are whole 2^-32ths.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "scheduler/share/queue_tree.h"
+
+namespace longhaul::scheduler::share {
+
+class FairOrder {
+ public:
+  // `open[q]`: queue q itself has a job that may be tried. `decayed[q]`: what it used of late.
+  // Both have one entry a queue of `tree`, which outlives this.
+  FairOrder(const QueueTree& tree, std::vector<char> open, std::vector<int64_t> decayed);
+
+  // The queue whose turn it is; kNoQueue when none is open. A queue comes after its children where
+  // jobs are submitted to inner queues.
+  QueueIndex Next() const;
+
+  void Close(QueueIndex queue);    // it has no job left to try
+  void Refresh(QueueIndex queue);  // its usage in the tree has changed
+
+  // The weighted dominant share of a queue, rescaled, in 2^-32ths of the cluster.
+  int64_t Share(QueueIndex queue) const;
+
+ private:
+  struct Node {
+    bool open = false;   // itself
+    int open_below = 0;  // children with something open
+    SharedAmounts held;  // rescaled usage
+    int64_t share = 0;   // of `held`, weighted
+    int64_t beyond = 0;  // of what of `held` passes the guarantee, weighted
+    int64_t decayed = 0;
+  };
+
+  bool Active(QueueIndex queue) const;
+  bool Before(QueueIndex a, QueueIndex b) const;
+  void Compute(QueueIndex queue);
+  int64_t Dominant(const SharedAmounts& amounts, uint32_t weight) const;
+
+  const QueueTree* tree_;
+  std::vector<Node> nodes_;
+};
+
+}  // namespace longhaul::scheduler::share

@@ -1,0 +1,205 @@
+#include "scheduler/share/queue_tree.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace longhaul::scheduler::share {
+
+using spec::kSharedResources;
+
+namespace {
+
+Status CheckTopGuarantees(const std::vector<spec::QueueSpec>& queues,
+                          const SharedAmounts& capacity) {
+  SharedAmounts sum;
+  std::string names;
+  for (const spec::QueueSpec& queue : queues) {
+    if (!queue.parent.empty()) continue;
+    sum += queue.guarantee;
+    for (size_t r = 0; r < kSharedResources; ++r) {
+      if (sum[r] <= capacity[r]) continue;
+      return InvalidArgument("queue '" + queue.name + "': with its guarantee of " +
+                             spec::AmountText(r, queue.guarantee[r]) + " the queues are promised " +
+                             spec::AmountText(r, sum[r]) + ", but the cluster has " +
+                             spec::AmountText(r, capacity[r]));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<QueueTree> QueueTree::Create(const std::vector<spec::QueueSpec>& queues,
+                                    const SharedAmounts& capacity) {
+  RETURN_IF_ERROR(spec::CheckQueues(queues));
+  RETURN_IF_ERROR(CheckTopGuarantees(queues, capacity));
+  QueueTree tree;
+  tree.nodes_.resize(queues.size() + 1);
+  Node& root = tree.nodes_[0];
+  root.name = "cluster";
+  root.limit = spec::kUnlimitedAmounts;
+  root.guarantee = capacity;
+  for (size_t i = 0; i < queues.size(); ++i) {
+    tree.index_[queues[i].name] = static_cast<QueueIndex>(i + 1);
+  }
+  for (size_t i = 0; i < queues.size(); ++i) {
+    const spec::QueueSpec& queue = queues[i];
+    Node& node = tree.nodes_[i + 1];
+    node.name = queue.name;
+    node.parent = queue.parent.empty() ? kRootQueue : tree.index_.at(queue.parent);
+    node.guarantee = queue.guarantee;
+    node.limit = queue.limit;
+    for (size_t r = 0; r < kSharedResources; ++r) {
+      node.kept[r] = std::max<int64_t>(0, queue.guarantee[r] - queue.lend[r]);
+    }
+    node.weight = queue.weight;
+    node.order = queue.order;
+    node.reclaim = queue.reclaim;
+    tree.at(node.parent).children.push_back(static_cast<QueueIndex>(i + 1));
+  }
+  for (size_t i = 1; i < tree.nodes_.size(); ++i) {
+    for (QueueIndex up = tree.nodes_[i].parent; up != kNoQueue; up = tree.at(up).parent) {
+      ++tree.nodes_[i].depth;
+    }
+  }
+  // Deepest first, so that a claim is whole before it is added to the parent's.
+  std::vector<QueueIndex> order(tree.nodes_.size() - 1);
+  for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<QueueIndex>(i + 1);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](QueueIndex a, QueueIndex b) { return tree.at(a).depth > tree.at(b).depth; });
+  for (const QueueIndex queue : order) {
+    const Node& node = tree.at(queue);
+    for (size_t r = 0; r < kSharedResources; ++r) {
+      tree.at(node.parent).children_claims[r] += Claim(node, r);
+    }
+  }
+  return tree;
+}
+
+int64_t QueueTree::Claim(const Node& node, size_t resource) {
+  return std::max(node.own[resource] + node.children_claims[resource], node.kept[resource]);
+}
+
+void QueueTree::SetCapacity(const SharedAmounts& capacity) { nodes_[0].guarantee = capacity; }
+
+QueueIndex QueueTree::Find(std::string_view name) const {
+  const auto found = index_.find(std::string(name));
+  return found == index_.end() ? kNoQueue : found->second;
+}
+
+void QueueTree::Add(QueueIndex queue, const SharedAmounts& amounts) { Change(queue, amounts, 1); }
+
+void QueueTree::Remove(QueueIndex queue, const SharedAmounts& amounts) {
+  Change(queue, amounts, -1);
+}
+
+void QueueTree::Change(QueueIndex queue, const SharedAmounts& amounts, int64_t sign) {
+  SharedAmounts claims_before;
+  SharedAmounts claim_change;
+  for (QueueIndex up = queue; up != kNoQueue; up = at(up).parent) {
+    Node& node = at(up);
+    for (size_t r = 0; r < kSharedResources; ++r) {
+      claims_before[r] = Claim(node, r);
+      node.usage[r] += sign * amounts[r];
+      CHECK(node.usage[r] >= 0) << "usage of queue " << node.name << " below zero";
+      if (up == queue) {
+        node.own[r] += sign * amounts[r];
+      } else {
+        node.children_claims[r] += claim_change[r];
+      }
+      claim_change[r] = Claim(node, r) - claims_before[r];
+    }
+  }
+}
+
+std::optional<QuotaBlock> QueueTree::Check(QueueIndex queue, const SharedAmounts& amounts) const {
+  for (QueueIndex up = queue; up != kNoQueue; up = at(up).parent) {
+    const Node& node = at(up);
+    for (size_t r = 0; r < kSharedResources; ++r) {
+      if (amounts[r] == 0 || node.usage[r] + amounts[r] <= node.limit[r]) continue;
+      return QuotaBlock{QuotaBlock::Kind::kLimit, up, r, node.usage[r], amounts[r], node.limit[r]};
+    }
+  }
+  for (size_t r = 0; r < kSharedResources; ++r) {
+    if (amounts[r] == 0) continue;
+    int64_t change = amounts[r];
+    for (QueueIndex up = queue;; up = at(up).parent) {
+      const Node& node = at(up);
+      const int64_t claim = Claim(node, r);
+      const int64_t own = up == queue ? node.own[r] + amounts[r] + node.children_claims[r]
+                                      : node.own[r] + node.children_claims[r] + change;
+      if (own <= node.guarantee[r]) break;
+      if (up == kRootQueue) {
+        return QuotaBlock{QuotaBlock::Kind::kLending, kRootQueue, r, claim, amounts[r],
+                          node.guarantee[r]};
+      }
+      change = std::max(own, node.kept[r]) - claim;
+    }
+  }
+  return std::nullopt;
+}
+
+bool QueueTree::WithinGuarantee(QueueIndex queue, const SharedAmounts& amounts) const {
+  const Node& node = at(queue);
+  for (size_t r = 0; r < kSharedResources; ++r) {
+    if (amounts[r] > 0 && node.usage[r] + amounts[r] > node.guarantee[r]) return false;
+  }
+  return true;
+}
+
+bool QueueTree::MayReclaim(QueueIndex claimant, const SharedAmounts& asked, QueueIndex victim,
+                           const SharedAmounts& held) const {
+  if (claimant == kRootQueue || victim == kRootQueue || claimant == victim) return false;
+  // The branches below the first queue above both.
+  QueueIndex claim_branch = claimant;
+  QueueIndex victim_branch = victim;
+  while (at(claim_branch).depth > at(victim_branch).depth) claim_branch = at(claim_branch).parent;
+  while (at(victim_branch).depth > at(claim_branch).depth) victim_branch = at(victim_branch).parent;
+  if (claim_branch == victim_branch) return false;  // one lies above the other
+  while (at(claim_branch).parent != at(victim_branch).parent) {
+    claim_branch = at(claim_branch).parent;
+    victim_branch = at(victim_branch).parent;
+  }
+  if (!WithinGuarantee(claim_branch, asked)) return false;
+  for (QueueIndex up = victim;; up = at(up).parent) {
+    const Node& node = at(up);
+    for (size_t r = 0; r < kSharedResources; ++r) {
+      if (asked[r] > 0 && held[r] > 0 && node.usage[r] - held[r] < node.guarantee[r]) return false;
+    }
+    if (up == victim_branch) return true;
+  }
+}
+
+int64_t QueueTree::ExcessShare(QueueIndex queue) const {
+  const Node& node = at(queue);
+  int64_t most = 0;
+  for (size_t r = 0; r < kSharedResources; ++r) {
+    const int64_t total = capacity()[r];
+    if (total > 0) most = std::max(most, (node.usage[r] - node.guarantee[r]) * 1000 / total);
+  }
+  return most;
+}
+
+Status QueueTree::CheckInvariants() const {
+  for (const Node& node : nodes_) {
+    SharedAmounts usage = node.own;
+    SharedAmounts claims;
+    for (const QueueIndex child : node.children) {
+      usage += at(child).usage;
+      for (size_t r = 0; r < kSharedResources; ++r) claims[r] += Claim(at(child), r);
+    }
+    for (size_t r = 0; r < kSharedResources; ++r) {
+      if (usage[r] != node.usage[r] || node.own[r] < 0) {
+        return InternalError("queue " + node.name + " uses " + spec::AmountText(r, node.usage[r]) +
+                             ", its parts add up to " + spec::AmountText(r, usage[r]));
+      }
+      if (claims[r] != node.children_claims[r]) {
+        return InternalError("queue " + node.name + ": the children's claims don't add up");
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace longhaul::scheduler::share

@@ -1,0 +1,122 @@
+// The tree of queues at work: what each uses, what it may still borrow, what can be taken back.
+//
+// The root is the whole cluster. Every queue's usage is the sum of its children's and of what was
+// started in itself. A node's *claim* on its parent is what it uses, or the part of its guarantee
+// that it doesn't lend, whichever is more; an inner node claims the sum of its children's claims at
+// least. A request is admitted when no queue above passes its limit and, going up, a node is found
+// whose claim stays within its guarantee: what lies above a queue's guarantee is then lent by that
+// node. (The cohort trees of Kueue lend in the same sense; the formulation by claims is our own.)
+// A guarantee that others have borrowed still admits: making room is the reclaim's business.
+//
+// Leaves out order (fair_order.h) and time (decayed_usage.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "spec/queue.h"
+
+namespace longhaul::scheduler::share {
+
+using spec::SharedAmounts;
+
+// A queue's index: 0 is the root, the others follow in the order of their specs.
+using QueueIndex = int32_t;
+constexpr QueueIndex kRootQueue = 0;
+constexpr QueueIndex kNoQueue = -1;
+
+// The first bound that a request fails, for explanations.
+struct QuotaBlock {
+  enum class Kind : uint8_t { kLimit, kLending };
+
+  Kind kind = Kind::kLimit;
+  QueueIndex queue = kRootQueue;  // whose bound it is
+  size_t resource = 0;
+  int64_t used = 0;   // kLending: claimed of it
+  int64_t asked = 0;  // by the request
+  int64_t bound = 0;  // limit, or what the node may hand out
+
+  friend bool operator==(const QuotaBlock&, const QuotaBlock&) = default;
+};
+
+class QueueTree {
+ public:
+  // Checks as spec::CheckQueues does, and that the top guarantees fit into `capacity` together.
+  static Result<QueueTree> Create(const std::vector<spec::QueueSpec>& queues,
+                                  const SharedAmounts& capacity);
+
+  size_t size() const { return nodes_.size(); }
+  const SharedAmounts& capacity() const { return nodes_[0].guarantee; }
+  // What the cluster has now; guarantees stay promised when it falls below them.
+  void SetCapacity(const SharedAmounts& capacity);
+
+  QueueIndex Find(std::string_view name) const;  // kNoQueue when there is none
+  const std::string& name(QueueIndex queue) const { return at(queue).name; }
+  QueueIndex parent(QueueIndex queue) const { return at(queue).parent; }
+  const std::vector<QueueIndex>& children(QueueIndex queue) const { return at(queue).children; }
+  const SharedAmounts& guarantee(QueueIndex queue) const { return at(queue).guarantee; }
+  const SharedAmounts& limit(QueueIndex queue) const { return at(queue).limit; }
+  const SharedAmounts& usage(QueueIndex queue) const { return at(queue).usage; }
+  uint32_t weight(QueueIndex queue) const { return at(queue).weight; }
+  spec::QueueOrder order(QueueIndex queue) const { return at(queue).order; }
+  bool reclaims(QueueIndex queue) const { return at(queue).reclaim; }
+
+  // For what-if questions: the same tree with another limit.
+  void SetLimit(QueueIndex queue, const SharedAmounts& limit) { at(queue).limit = limit; }
+
+  // Changes usage along the path to the root. Remove requires that no usage falls below zero.
+  void Add(QueueIndex queue, const SharedAmounts& amounts);
+  void Remove(QueueIndex queue, const SharedAmounts& amounts);
+
+  // Absent: `amounts` may start in `queue` as far as quotas go.
+  std::optional<QuotaBlock> Check(QueueIndex queue, const SharedAmounts& amounts) const;
+
+  // Whether `queue` stays within its guarantee with `amounts` more, in what is asked for.
+  bool WithinGuarantee(QueueIndex queue, const SharedAmounts& amounts) const;
+
+  // Whether a request of `claimant` may take `held` back from `victim`: at the first queue above
+  // both, the claimant's branch stays within its guarantee, and no queue from the victim up to
+  // there falls below its own, in what is asked for.
+  bool MayReclaim(QueueIndex claimant, const SharedAmounts& asked, QueueIndex victim,
+                  const SharedAmounts& held) const;
+
+  // What a queue uses beyond its guarantee, in thousandths of the cluster, of the resource where
+  // that is the most: the order in which queues give back.
+  int64_t ExcessShare(QueueIndex queue) const;
+
+  // The first thing that doesn't hold: usage = sum of the children's and its own, nothing negative.
+  Status CheckInvariants() const;
+
+ private:
+  struct Node {
+    std::string name;
+    QueueIndex parent = kNoQueue;
+    std::vector<QueueIndex> children;
+    int depth = 0;
+    SharedAmounts guarantee;
+    SharedAmounts limit;
+    SharedAmounts kept;  // of the guarantee, never lent
+    uint32_t weight = 1;
+    spec::QueueOrder order = spec::QueueOrder::kPriority;
+    bool reclaim = true;
+    SharedAmounts usage;
+    SharedAmounts own;              // started in this queue itself
+    SharedAmounts children_claims;  // sum
+  };
+
+  QueueTree() = default;
+  Node& at(QueueIndex queue) { return nodes_[static_cast<size_t>(queue)]; }
+  const Node& at(QueueIndex queue) const { return nodes_[static_cast<size_t>(queue)]; }
+  static int64_t Claim(const Node& node, size_t resource);
+  void Change(QueueIndex queue, const SharedAmounts& amounts, int64_t sign);
+
+  std::vector<Node> nodes_;
+  std::unordered_map<std::string, QueueIndex> index_;
+};
+
+}  // namespace longhaul::scheduler::share
