@@ -1,0 +1,75 @@
+#include "spec/device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace longhaul::spec {
+namespace {
+
+using testing::HasSubstr;
+
+DeviceCluster Cluster(std::string_view name, uint32_t devices) {
+  DeviceCluster cluster;
+  cluster.device = *FindDevice(name);
+  cluster.devices = devices;
+  cluster.network.per_device = BytesPerSecond(50e9);
+  return cluster;
+}
+
+TEST(FindDevice, KnowsEveryNameAndAliases) {
+  for (const std::string& name : DeviceNames()) {
+    const auto device = FindDevice(name);
+    ASSERT_TRUE(device.ok()) << name;
+    EXPECT_EQ(device->name, name);
+    EXPECT_TRUE(CheckDeviceCluster(Cluster(name, 8)).ok()) << name;
+  }
+  EXPECT_EQ(FindDevice("a100-sxm")->name, "a100-80gb-sxm");
+  const auto names = DeviceNames();
+  EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
+}
+
+TEST(FindDevice, NamesTheNearest) {
+  const auto device = FindDevice("h100-smx");
+  EXPECT_EQ(device.status().code(), Code::kNotFound);
+  EXPECT_THAT(device.status().message(), HasSubstr("did you mean 'h100-sxm'"));
+}
+
+// From the sheets, worked in other units.
+TEST(FindDevice, HasTheSheetsFigures) {
+  const Device h100 = *FindDevice("h100-sxm");
+  EXPECT_DOUBLE_EQ(h100.half.count(), 989.4e12);
+  EXPECT_DOUBLE_EQ(h100.memory_bandwidth.count(), 3.35e12);
+  EXPECT_NEAR(static_cast<double>(h100.memory.count()), 85e9, 0.5e9);  // 80 GB = 80 x 2^30
+  EXPECT_EQ(FindDevice("a100-80gb-sxm")->compute_units, 108u);
+  EXPECT_DOUBLE_EQ(FindDevice("gb200-nvl72")->island_bandwidth.count(), 900e9);
+}
+
+TEST(CheckDeviceCluster, RefusesWhatDoesNotFillNodes) {
+  EXPECT_TRUE(CheckDeviceCluster(Cluster("h100-sxm", 4)).ok());  // half a node
+  EXPECT_THAT(CheckDeviceCluster(Cluster("h100-sxm", 12)).message(), HasSubstr("take 8 or 16"));
+  EXPECT_FALSE(CheckDeviceCluster(Cluster("h100-sxm", 0)).ok());
+  DeviceCluster cluster = Cluster("gb200-nvl72", 72);
+  cluster.devices_per_node = 4;
+  cluster.island = 72;
+  EXPECT_TRUE(CheckDeviceCluster(cluster).ok());
+  cluster.island = 6;
+  EXPECT_FALSE(CheckDeviceCluster(cluster).ok());
+}
+
+TEST(CheckDeviceCluster, RefusesAbsurdFigures) {
+  DeviceCluster cluster = Cluster("h100-sxm", 8);
+  cluster.network.per_device = BytesPerSecond(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_FALSE(CheckDeviceCluster(cluster).ok());
+  cluster = Cluster("h100-sxm", 8);
+  cluster.device.memory = Bytes(-1);
+  EXPECT_FALSE(CheckDeviceCluster(cluster).ok());
+  cluster = Cluster("h100-sxm", 8);
+  cluster.network.leaf_oversubscription = 0;
+  EXPECT_FALSE(CheckDeviceCluster(cluster).ok());
+}
+
+}  // namespace
+}  // namespace longhaul::spec
