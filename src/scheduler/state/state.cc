@@ -1,0 +1,528 @@
+#include "scheduler/state/state.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "base/check.h"
+#include "base/hash.h"
+
+namespace longhaul::scheduler {
+
+namespace {
+
+bool FitsHost(const NodeState& node, const Shape& shape) {
+  bool fits = node.free_cpu_milli >= shape.cpu_milli && node.free_memory_mib >= shape.memory_mib;
+  for (size_t i = 0; i < shape.counted.size(); ++i) {
+    fits &= node.free_counted[i] >= shape.counted[i];
+  }
+  return fits;
+}
+
+// Devices that could serve the shape: wholly free ones, or those with share and memory enough.
+CardMask Eligible(const NodeState& node, const Shape& shape) {
+  if (shape.cards > 0 && shape.card_memory_mib == 0) return node.free_cards;
+  CardMask mask = 0;
+  const int share = shape.cards > 0 ? kWholeCard : shape.share;
+  for (uint32_t i = 0; i < node.devices; ++i) {
+    const bool fits =
+        node.free_share[i] >= share && node.free_card_memory_mib[i] >= shape.card_memory_mib;
+    mask = static_cast<CardMask>(mask | (fits ? 1u : 0u) << i);
+  }
+  return mask;
+}
+
+bool FitsNode(const NodeState& node, const Shape& shape) {
+  if (!FitsHost(node, shape)) return false;
+  if (!shape.needs_devices()) return true;
+  const int needed = shape.cards > 0 ? shape.cards : 1;
+  return std::popcount(Eligible(node, shape)) >= needed;
+}
+
+uint32_t SlotsOnDevices(const NodeState& node, const Shape& shape, uint32_t limit) {
+  if (!shape.needs_devices()) return limit;
+  if (shape.cards > 0) {
+    return static_cast<uint32_t>(std::popcount(Eligible(node, shape))) / shape.cards;
+  }
+  uint32_t slots = 0;
+  for (uint32_t i = 0; i < node.devices; ++i) {
+    if (node.free_share[i] < shape.share) continue;
+    auto here = static_cast<uint32_t>(node.free_share[i] / shape.share);
+    if (shape.card_memory_mib > 0) {
+      here = std::min(here, static_cast<uint32_t>(std::max(0, node.free_card_memory_mib[i]) /
+                                                  shape.card_memory_mib));
+    }
+    slots += here;
+  }
+  return slots;
+}
+
+uint32_t SlotsOf(const NodeState& node, const Shape& shape, uint32_t limit) {
+  uint32_t slots = std::min(limit, SlotsOnDevices(node, shape, limit));
+  const auto bound = [&slots](int32_t free, int32_t each) {
+    if (each > 0) slots = std::min(slots, static_cast<uint32_t>(std::max(0, free) / each));
+  };
+  bound(node.free_cpu_milli, shape.cpu_milli);
+  bound(node.free_memory_mib, shape.memory_mib);
+  for (size_t i = 0; i < shape.counted.size(); ++i) {
+    bound(node.free_counted[i], shape.counted[i]);
+  }
+  return slots;
+}
+
+NodeState EmptyNode(const spec::Topology& topology, NodeIndex index, GroupIndex group) {
+  const spec::NodeKind& kind = topology.kind_of(index);
+  NodeState node;
+  node.group = group;
+  node.condition = topology.node(index).condition;
+  node.devices = static_cast<uint8_t>(kind.devices.size());
+  node.free_cpu_milli = static_cast<int32_t>(kind.cpu_milli);
+  node.free_memory_mib = static_cast<int32_t>(kind.memory_mib);
+  for (size_t i = 0; i < kind.counted.size(); ++i) {
+    node.free_counted[i] = static_cast<int32_t>(kind.counted[i]);
+  }
+  for (size_t i = 0; i < kind.devices.size(); ++i) {
+    node.free_share[i] = kWholeCard;
+    node.free_card_memory_mib[i] = static_cast<int32_t>(topology.models()[kind.model].memory_mib);
+  }
+  node.free_cards = static_cast<CardMask>((1u << node.devices) - 1);
+  return node;
+}
+
+// The lowest `count` bits of `mask`.
+CardMask Lowest(CardMask mask, int count) {
+  CardMask taken = 0;
+  for (; count > 0; --count) {
+    const auto bit = static_cast<CardMask>(mask & -mask);
+    taken = static_cast<CardMask>(taken | bit);
+    mask = static_cast<CardMask>(mask ^ bit);
+  }
+  return taken;
+}
+
+// `count` of `eligible`: the smallest island that holds all; else the fullest ones in turn.
+CardMask FewestIslands(const spec::NodeKind& kind, CardMask eligible, int count) {
+  std::array<CardMask, spec::kMaxDevices> islands{};
+  for (size_t i = 0; i < kind.devices.size(); ++i) {
+    const auto bit = static_cast<CardMask>(1u << i);
+    CardMask& island = islands[kind.devices[i].island];
+    if ((eligible & bit) != 0) island = static_cast<CardMask>(island | bit);
+  }
+  CardMask taken = 0;
+  while (count > 0) {
+    const CardMask* best = nullptr;
+    for (const CardMask& island : islands) {
+      const int free = std::popcount(island);
+      if (free == 0) continue;
+      const int best_free = best == nullptr ? 0 : std::popcount(*best);
+      // One that holds all that is left, the less over the better; else the one with most.
+      const bool better =
+          best == nullptr ||
+          (free >= count && best_free >= count ? free < best_free : free > best_free);
+      if (better) best = &island;
+    }
+    CHECK(best != nullptr) << "a task is placed where it doesn't fit";
+    const int here = std::min(count, std::popcount(*best));
+    const CardMask part = Lowest(*best, here);
+    taken = static_cast<CardMask>(taken | part);
+    islands[static_cast<size_t>(best - islands.data())] = static_cast<CardMask>(*best ^ part);
+    count -= here;
+  }
+  return taken;
+}
+
+}  // namespace
+
+int32_t NodeState::free_milli() const {
+  int32_t sum = 0;
+  for (const int16_t share : free_share) sum += std::max<int16_t>(share, 0);
+  return sum;
+}
+
+State::State(const spec::Topology& topology, bool verify)
+    : topology_(&topology), verify_(verify), changed_(kKeptChanges) {
+  InitGroups();
+  newest_task_.assign(size(), kNoTask);
+  health_.assign(size(), 1'000);
+  levels_ = Counted(false);
+  groupings_ = Counted(true);
+}
+
+void State::InitGroups() {
+  std::map<std::pair<uint16_t, uint16_t>, GroupIndex> known;
+  nodes_.reserve(topology_->size());
+  for (NodeIndex i = 0; i < topology_->size(); ++i) {
+    const spec::NodeKind& kind = topology_->kind_of(i);
+    const auto model =
+        kind.devices.empty() ? static_cast<uint16_t>(spec::kMaxDeviceModels) : kind.model;
+    const auto next = static_cast<GroupIndex>(known.size());
+    const auto [it, fresh] = known.try_emplace({model, topology_->node(i).node_class}, next);
+    if (fresh) {
+      groups_.push_back(next);
+      group_models_.push_back(model);
+      group_classes_.push_back(topology_->node(i).node_class);
+    }
+    nodes_.push_back(EmptyNode(*topology_, i, it->second));
+  }
+}
+
+ShapeId State::Intern(const Shape& shape) {
+  const ShapeId id = shapes_.Intern(shape);
+  if (static_cast<uint32_t>(id) < allowed_.size()) return id;
+  std::vector<uint64_t> row((groups_.size() + 63) / 64);
+  for (const GroupIndex group : groups_) {
+    const bool model = !shape.needs_devices() || (group_models_[group] != spec::kMaxDeviceModels &&
+                                                  (shape.models >> group_models_[group] & 1) != 0);
+    if (model && shape.classes.contains(group_classes_[group])) {
+      row[group / 64] |= uint64_t{1} << (group % 64);
+    }
+  }
+  allowed_.push_back(std::move(row));
+  return id;
+}
+
+bool State::Fits(NodeIndex node, ShapeId shape) const {
+  return Allows(shape, nodes_[node].group) && FitsNode(nodes_[node], shapes_[shape]);
+}
+
+uint32_t State::Slots(NodeIndex node, ShapeId shape, uint32_t limit) const {
+  if (!Allows(shape, nodes_[node].group)) return 0;
+  return SlotsOf(nodes_[node], shapes_[shape], limit);
+}
+
+uint32_t State::SlotsWhenEmpty(NodeIndex node, ShapeId shape, uint32_t limit) const {
+  if (!Allows(shape, nodes_[node].group)) return 0;
+  return SlotsOf(EmptyNode(*topology_, node, nodes_[node].group), shapes_[shape], limit);
+}
+
+CardMask State::ChooseCards(NodeIndex node, ShapeId shape_id) const {
+  const Shape& shape = shapes_[shape_id];
+  if (!shape.needs_devices()) return 0;
+  const NodeState& state = nodes_[node];
+  const CardMask eligible = Eligible(state, shape);
+  if (shape.cards > 0) return FewestIslands(topology_->kind_of(node), eligible, shape.cards);
+  CHECK(eligible != 0) << "a task is placed where it doesn't fit";
+  uint32_t best = static_cast<uint32_t>(std::countr_zero(eligible));
+  for (uint32_t i = best + 1; i < state.devices; ++i) {
+    if ((eligible >> i & 1) != 0 && state.free_share[i] < state.free_share[best]) best = i;
+  }
+  return static_cast<CardMask>(1u << best);
+}
+
+State::Contribution State::ContributionOf(const NodeState& node) {
+  if (!node.ready()) return {};
+  const int free = std::popcount(node.free_cards);
+  return {node.free_milli(), static_cast<uint16_t>(free), node.devices > 0 && free == node.devices,
+          true};
+}
+
+void State::Changed(NodeIndex node, const Contribution& before) {
+  changed_[changes_++ % kKeptChanges] = node;
+  const Contribution after = ContributionOf(nodes_[node]);
+  if (after == before) return;
+  const auto update = [&](DomainCounters& counters) {
+    counters.free_milli += after.free_milli - before.free_milli;
+    counters.free_cards += static_cast<uint32_t>(after.free_cards) - before.free_cards;
+    counters.free_hosts += static_cast<uint32_t>(after.free_host) - before.free_host;
+    counters.ready_hosts += static_cast<uint32_t>(after.ready) - before.ready;
+    if (before.ready) --counters.hosts_with[before.free_cards];
+    if (after.ready) ++counters.hosts_with[after.free_cards];
+  };
+  for (size_t i = 0; i < levels_.size(); ++i) {
+    update(levels_[i][topology_->levels()[i].domain_of_node[node]]);
+  }
+  for (size_t i = 0; i < groupings_.size(); ++i) {
+    update(groupings_[i][topology_->groupings()[i].level.domain_of_node[node]]);
+  }
+}
+
+void State::Take(NodeIndex index, const Shape& shape, CardMask cards) {
+  NodeState& node = nodes_[index];
+  const Contribution before = ContributionOf(node);
+  node.free_cpu_milli -= shape.cpu_milli;
+  node.free_memory_mib -= shape.memory_mib;
+  for (size_t i = 0; i < shape.counted.size(); ++i) node.free_counted[i] -= shape.counted[i];
+  node.free_cards = static_cast<CardMask>(node.free_cards & ~cards);
+  const int32_t size = cards == 0 ? 0 : node.free_card_memory_mib[std::countr_zero(cards)];
+  for (CardMask rest = cards; rest != 0; rest = static_cast<CardMask>(rest & (rest - 1))) {
+    const int i = std::countr_zero(rest);
+    auto& share = node.free_share[static_cast<size_t>(i)];
+    share = static_cast<int16_t>(share - (shape.cards > 0 ? kWholeCard : shape.share));
+    node.free_card_memory_mib[static_cast<size_t>(i)] -=
+        shape.cards > 0 ? size : shape.card_memory_mib;
+  }
+  Changed(index, before);
+}
+
+void State::GiveBack(NodeIndex index, const Shape& shape, CardMask cards) {
+  NodeState& node = nodes_[index];
+  const Contribution before = ContributionOf(node);
+  node.free_cpu_milli += shape.cpu_milli;
+  node.free_memory_mib += shape.memory_mib;
+  for (size_t i = 0; i < shape.counted.size(); ++i) node.free_counted[i] += shape.counted[i];
+  const uint16_t model = group_models_[node.group];
+  for (CardMask rest = cards; rest != 0; rest = static_cast<CardMask>(rest & (rest - 1))) {
+    const auto i = static_cast<size_t>(std::countr_zero(rest));
+    node.free_share[i] =
+        static_cast<int16_t>(node.free_share[i] + (shape.cards > 0 ? kWholeCard : shape.share));
+    node.free_card_memory_mib[i] +=
+        shape.cards > 0 ? static_cast<int32_t>(topology_->models()[model].memory_mib)
+                        : shape.card_memory_mib;
+    if (node.free_share[i] == kWholeCard) {
+      node.free_cards = static_cast<CardMask>(node.free_cards | 1u << i);
+    }
+  }
+  Changed(index, before);
+}
+
+void State::Link(TaskSlot slot) {
+  TaskRecord& task = tasks_[static_cast<uint32_t>(slot)];
+  if (task.older != kNoTask) tasks_[static_cast<uint32_t>(task.older)].newer = slot;
+  if (task.newer != kNoTask) {
+    tasks_[static_cast<uint32_t>(task.newer)].older = slot;
+  } else {
+    newest_task_[task.node] = slot;
+  }
+  ++task_count_;
+}
+
+void State::Unlink(TaskSlot slot) {
+  const TaskRecord& task = tasks_[static_cast<uint32_t>(slot)];
+  if (task.older != kNoTask) tasks_[static_cast<uint32_t>(task.older)].newer = task.newer;
+  if (task.newer != kNoTask) {
+    tasks_[static_cast<uint32_t>(task.newer)].older = task.older;
+  } else {
+    newest_task_[task.node] = task.older;
+  }
+  --task_count_;
+}
+
+TaskSlot State::Place(NodeIndex node, ShapeId shape_id, CardMask cards, uint64_t owner) {
+  const Shape& shape = shapes_[shape_id];
+  CHECK(owner != 0);
+  CHECK(FitsHost(nodes_[node], shape)) << "node " << node << " lacks what the task needs";
+  const CardMask eligible = shape.needs_devices() ? Eligible(nodes_[node], shape) : CardMask{0};
+  CHECK((cards & ~eligible) == 0) << "node " << node << " lacks the devices that the task takes";
+  CHECK(std::popcount(cards) == (shape.share > 0 ? 1 : shape.cards));
+  const bool fresh = free_slots_.empty();
+  const TaskSlot slot = fresh ? TaskSlot{static_cast<uint32_t>(tasks_.size())} : free_slots_.back();
+  if (fresh) {
+    tasks_.emplace_back();
+  } else {
+    free_slots_.pop_back();
+  }
+  tasks_[static_cast<uint32_t>(slot)] = {node, shape_id, owner, cards, kNoTask, newest_task_[node]};
+  Link(slot);
+  Take(node, shape, cards);
+  log_.Append({Inverse::Kind::kPlaced, fresh, 0, {}, node, slot});
+  return slot;
+}
+
+void State::Remove(TaskSlot slot) {
+  CHECK(static_cast<uint32_t>(slot) < tasks_.size());
+  TaskRecord& task = tasks_[static_cast<uint32_t>(slot)];
+  CHECK(task.owner != 0) << "a task is removed twice";
+  Unlink(slot);
+  GiveBack(task.node, shapes_[task.shape], task.cards);
+  removed_.push_back(task);
+  log_.Append({Inverse::Kind::kRemoved, false, 0, {}, task.node, slot});
+  task = {};
+  free_slots_.push_back(slot);
+}
+
+void State::ApplyCondition(NodeIndex node, spec::NodeCondition condition) {
+  const Contribution before = ContributionOf(nodes_[node]);
+  nodes_[node].condition = condition;
+  Changed(node, before);
+}
+
+void State::SetCondition(NodeIndex node, spec::NodeCondition condition) {
+  if (nodes_[node].condition == condition) return;
+  log_.Append({Inverse::Kind::kCondition, false, 0, nodes_[node].condition, node, kNoTask});
+  ApplyCondition(node, condition);
+}
+
+void State::ApplyDevice(NodeIndex index, uint32_t device, bool healthy) {
+  NodeState& node = nodes_[index];
+  const Contribution before = ContributionOf(node);
+  const auto bit = static_cast<CardMask>(1u << device);
+  auto& share = node.free_share[device];
+  share = static_cast<int16_t>(share + (healthy ? kWholeCard : -kWholeCard));
+  node.unhealthy = static_cast<CardMask>(node.unhealthy ^ bit);
+  node.free_cards =
+      static_cast<CardMask>(share == kWholeCard ? node.free_cards | bit : node.free_cards & ~bit);
+  Changed(index, before);
+}
+
+void State::SetDeviceHealthy(NodeIndex node, uint32_t device, bool healthy) {
+  CHECK(device < nodes_[node].devices) << "node " << node << " has no device " << device;
+  const bool was = (nodes_[node].unhealthy >> device & 1) == 0;
+  if (was == healthy) return;
+  log_.Append({Inverse::Kind::kDevice, was, static_cast<uint16_t>(device), {}, node, kNoTask});
+  ApplyDevice(node, device, healthy);
+}
+
+void State::SetHealth(NodeIndex node, uint16_t thousandths) {
+  CHECK(thousandths <= 1'000);
+  if (health_[node] == thousandths) return;
+  log_.Append({Inverse::Kind::kHealth, false, health_[node], {}, node, kNoTask});
+  health_[node] = thousandths;
+  changed_[changes_++ % kKeptChanges] = node;
+}
+
+void State::Undo(const Inverse& inverse) {
+  switch (inverse.kind) {
+    case Inverse::Kind::kPlaced: {
+      TaskRecord& task = tasks_[static_cast<uint32_t>(inverse.task)];
+      Unlink(inverse.task);
+      GiveBack(task.node, shapes_[task.shape], task.cards);
+      if (inverse.flag) {
+        tasks_.pop_back();
+      } else {
+        task = {};
+        free_slots_.push_back(inverse.task);
+      }
+      return;
+    }
+    case Inverse::Kind::kRemoved: {
+      TaskRecord& task = tasks_[static_cast<uint32_t>(inverse.task)];
+      task = removed_.back();
+      removed_.pop_back();
+      free_slots_.pop_back();
+      Link(inverse.task);
+      Take(task.node, shapes_[task.shape], task.cards);
+      return;
+    }
+    case Inverse::Kind::kCondition:
+      return ApplyCondition(inverse.node, inverse.condition);
+    case Inverse::Kind::kDevice:
+      return ApplyDevice(inverse.node, inverse.device_or_health, inverse.flag);
+    case Inverse::Kind::kHealth:
+      health_[inverse.node] = inverse.device_or_health;
+      changed_[changes_++ % kKeptChanges] = inverse.node;
+      return;
+  }
+}
+
+void State::RollBack(Savepoint to) {
+  log_.RollBack(to, [this](const Inverse& inverse) { Undo(inverse); });
+}
+
+void State::BumpVersions(NodeIndex node) {
+  for (size_t i = 0; i < levels_.size(); ++i) {
+    ++levels_[i][topology_->levels()[i].domain_of_node[node]].version;
+  }
+  for (size_t i = 0; i < groupings_.size(); ++i) {
+    ++groupings_[i][topology_->groupings()[i].level.domain_of_node[node]].version;
+  }
+}
+
+void State::Commit() {
+  for (const Inverse& change : log_.entries()) {
+    if (change.kind != Inverse::Kind::kPlaced) BumpVersions(change.node);
+  }
+  log_.Commit();
+  removed_.clear();
+  if (verify_) {
+    const std::string differences = Recount();
+    CHECK(differences.empty()) << differences;
+  }
+}
+
+std::vector<std::vector<DomainCounters>> State::Counted(bool groupings) const {
+  std::vector<std::vector<DomainCounters>> counted;
+  const size_t forests = groupings ? topology_->groupings().size() : topology_->levels().size();
+  for (size_t i = 0; i < forests; ++i) {
+    const spec::Level& level = groupings ? topology_->groupings()[i].level : topology_->levels()[i];
+    std::vector<DomainCounters> domains(level.domains.size());
+    for (NodeIndex n = 0; n < size(); ++n) {
+      if (!nodes_[n].ready()) continue;
+      DomainCounters& counters = domains[level.domain_of_node[n]];
+      uint32_t whole = 0;
+      for (uint32_t d = 0; d < nodes_[n].devices; ++d) {
+        counters.free_milli += std::max<int16_t>(nodes_[n].free_share[d], 0);
+        whole += nodes_[n].free_share[d] == kWholeCard ? 1 : 0;
+      }
+      counters.free_cards += whole;
+      counters.free_hosts += whole > 0 && whole == nodes_[n].devices ? 1 : 0;
+      ++counters.ready_hosts;
+      ++counters.hosts_with[whole];
+    }
+    counted.push_back(std::move(domains));
+  }
+  return counted;
+}
+
+void State::CompareCounters(bool groupings, std::string& differences) const {
+  auto counted = Counted(groupings);
+  const auto& kept = groupings ? groupings_ : levels_;
+  for (size_t i = 0; i < kept.size(); ++i) {
+    for (size_t d = 0; d < kept[i].size(); ++d) {
+      counted[i][d].version = kept[i][d].version;
+      if (kept[i][d] == counted[i][d]) continue;
+      differences += std::string(groupings ? "grouping " : "level ") + std::to_string(i) +
+                     ", domain " + std::to_string(d) + ": counters are not a recount's\n";
+    }
+  }
+}
+
+std::string State::Recount() const {
+  std::string differences;
+  CompareCounters(false, differences);
+  CompareCounters(true, differences);
+  std::vector<NodeState> fresh;
+  for (NodeIndex n = 0; n < size(); ++n) {
+    fresh.push_back(EmptyNode(*topology_, n, nodes_[n].group));
+  }
+  uint32_t tasks = 0;
+  for (NodeIndex n = 0; n < size(); ++n) {
+    NodeState& node = fresh[n];
+    for (TaskSlot slot = newest_task_[n]; slot != kNoTask; slot = task(slot).older, ++tasks) {
+      const TaskRecord& record = task(slot);
+      const Shape& shape = shapes_[record.shape];
+      node.free_cpu_milli -= shape.cpu_milli;
+      node.free_memory_mib -= shape.memory_mib;
+      for (size_t i = 0; i < shape.counted.size(); ++i) node.free_counted[i] -= shape.counted[i];
+      for (uint32_t d = 0; d < node.devices; ++d) {
+        if ((record.cards >> d & 1) == 0) continue;
+        const int share = shape.cards > 0 ? kWholeCard : shape.share;
+        node.free_share[d] = static_cast<int16_t>(node.free_share[d] - share);
+        node.free_card_memory_mib[d] -= shape.cards > 0
+                                            ? EmptyNode(*topology_, n, 0).free_card_memory_mib[d]
+                                            : shape.card_memory_mib;
+        if (node.free_share[d] < 0) differences += "a device is over capacity\n";
+      }
+    }
+    node.condition = nodes_[n].condition;
+    node.unhealthy = nodes_[n].unhealthy;
+    node.free_cards = 0;
+    for (uint32_t d = 0; d < node.devices; ++d) {
+      const int lost = (node.unhealthy >> d & 1) != 0 ? kWholeCard : 0;
+      node.free_share[d] = static_cast<int16_t>(node.free_share[d] - lost);
+      const unsigned whole = node.free_share[d] == kWholeCard ? 1 : 0;
+      node.free_cards = static_cast<CardMask>(node.free_cards | whole << d);
+    }
+    if (std::memcmp(&node, &nodes_[n], sizeof node) != 0) {
+      differences += "node " + topology_->node(n).name + " is not what its tasks leave\n";
+    }
+  }
+  if (tasks != task_count_) differences += "the count of tasks is wrong\n";
+  return differences;
+}
+
+uint64_t State::Fingerprint() const {
+  uint64_t hash = Hash64(nodes_.data(), nodes_.size() * sizeof(NodeState));
+  hash = Hash64(health_.data(), health_.size() * sizeof(uint16_t), hash);
+  hash = Hash64(newest_task_.data(), newest_task_.size() * sizeof(TaskSlot), hash);
+  for (const TaskRecord& task : tasks_) {
+    const std::array<uint64_t, 3> words = {
+        task.owner, uint64_t{task.node} << 32 | static_cast<uint32_t>(task.shape),
+        uint64_t{task.cards} << 32 | static_cast<uint32_t>(task.older)};
+    hash = Hash64(words.data(), sizeof words, hash);
+  }
+  return Hash64(free_slots_.data(), free_slots_.size() * sizeof(TaskSlot), hash);
+}
+
+}  // namespace longhaul::scheduler

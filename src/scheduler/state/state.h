@@ -1,0 +1,212 @@
+// The cluster as it stands: what is free on each node and in each domain, and which task holds
+// what.
+//
+// Every change appends its inverse to a log, so an attempt is made on the state itself and either
+// committed or rolled back to a savepoint; nested savepoints are allowed. Counters of domains move
+// with each change and are equal to a recount at all times (Recount; checked after each commit in
+// debug builds). A what-if question copies the state: 128 bytes a node.
+//
+// Deterministic: a function of the topology and the calls. Leaves out jobs, queues and time: a
+// task is a shape on a node with an owner that only the caller understands.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "scheduler/state/shape.h"
+#include "scheduler/state/undo_log.h"
+#include "spec/topology.h"
+
+namespace longhaul::scheduler {
+
+using NodeIndex = uint32_t;   // dense, as spec::Topology numbers them
+using GroupIndex = uint16_t;  // dense: nodes with the same device model and class
+using CardMask = uint16_t;    // bit i: device i of a node
+
+enum class TaskSlot : uint32_t {};  // where the state keeps a task
+inline constexpr TaskSlot kNoTask{~uint32_t{0}};
+
+// Two cache lines, no gaps: compared and hashed as bytes.
+struct alignas(64) NodeState {
+  // Thousandths free of each device; an unhealthy device has kWholeCard less, so zero or below. A
+  // device that the node doesn't have has zero.
+  std::array<int16_t, spec::kMaxDevices> free_share{};
+  std::array<int32_t, spec::kMaxDevices> free_card_memory_mib{};
+  std::array<int32_t, spec::kMaxCountedResources> free_counted{};
+  int32_t free_cpu_milli = 0;
+  int32_t free_memory_mib = 0;
+  CardMask free_cards = 0;  // devices that are wholly free and healthy
+  GroupIndex group = 0;
+  uint8_t devices = 0;
+  spec::NodeCondition condition = spec::NodeCondition::kReady;
+  CardMask unhealthy = 0;
+
+  bool ready() const { return condition == spec::NodeCondition::kReady; }
+  // Thousandths free of healthy devices.
+  int32_t free_milli() const;
+};
+static_assert(sizeof(NodeState) == 128);
+
+struct TaskRecord {
+  NodeIndex node = 0;
+  ShapeId shape{};
+  uint64_t owner = 0;  // the caller's, never zero for a task that is placed
+  CardMask cards = 0;  // one bit for a fraction
+  // Neighbours among the tasks of the node, newest first.
+  TaskSlot newer = kNoTask;
+  TaskSlot older = kNoTask;
+};
+
+// What is free in a domain, on nodes that are ready.
+struct DomainCounters {
+  int64_t free_milli = 0;    // of healthy devices
+  uint32_t free_cards = 0;   // wholly free ones
+  uint32_t free_hosts = 0;   // with devices, all of them wholly free
+  uint32_t ready_hosts = 0;  // with or without devices
+  // Ready hosts by how many wholly free cards they have: [k] is "exactly k".
+  std::array<uint32_t, spec::kMaxDevices + 1> hosts_with{};
+  // Raised by a commit after which something is free here that was not; what waits for room in
+  // this domain need not look again before.
+  uint64_t version = 0;
+
+  friend bool operator==(const DomainCounters&, const DomainCounters&) = default;
+};
+
+class State {
+ public:
+  // `topology` outlives the state and its copies. `verify` recounts at each commit.
+#ifdef NDEBUG
+  static constexpr bool kVerifyByDefault = false;
+#else
+  static constexpr bool kVerifyByDefault = true;
+#endif
+  explicit State(const spec::Topology& topology, bool verify = kVerifyByDefault);
+
+  const spec::Topology& topology() const { return *topology_; }
+  uint32_t size() const { return static_cast<uint32_t>(nodes_.size()); }
+  std::span<const NodeState> nodes() const { return nodes_; }
+  const NodeState& node(NodeIndex node) const { return nodes_[node]; }
+  std::span<const GroupIndex> groups() const { return groups_; }  // all group numbers, ascending
+  // The device model of a group; kMaxDeviceModels for nodes without devices.
+  uint16_t group_model(GroupIndex group) const { return group_models_[group]; }
+  uint16_t group_class(GroupIndex group) const { return group_classes_[group]; }
+
+  // --- Shapes.
+  ShapeId Intern(const Shape& shape);
+  const Shape& shape(ShapeId id) const { return shapes_[id]; }
+  uint32_t shape_count() const { return shapes_.size(); }
+  // Whether nodes of the group may serve the shape at all (device model, labels, taints).
+  bool Allows(ShapeId shape, GroupIndex group) const {
+    return (allowed_[static_cast<uint32_t>(shape)][group / 64] >> (group % 64) & 1) != 0;
+  }
+  // Whether the node, whatever its condition, has what one task of the shape needs.
+  bool Fits(NodeIndex node, ShapeId shape) const;
+  // Thousandths; 1,000 is good.
+  uint16_t health(NodeIndex node) const { return health_[node]; }
+  // How many such tasks the node could take at once, whatever its condition; at most `limit`.
+  uint32_t Slots(NodeIndex node, ShapeId shape, uint32_t limit) const;
+  // How many an empty, healthy node of that kind could take; at most `limit`.
+  uint32_t SlotsWhenEmpty(NodeIndex node, ShapeId shape, uint32_t limit) const;
+  // The devices for one task: whole cards from the fewest NVLink islands, there from the fullest
+  // that serve; a fraction on the fullest device that fits. Requires Fits.
+  CardMask ChooseCards(NodeIndex node, ShapeId shape) const;
+
+  // --- Domains.
+  const DomainCounters& domain(uint32_t level, uint32_t domain) const {
+    return levels_[level][domain];
+  }
+  std::span<const DomainCounters> level(uint32_t level) const { return levels_[level]; }
+  std::span<const DomainCounters> grouping(uint32_t grouping) const { return groupings_[grouping]; }
+  const DomainCounters& cluster() const { return levels_.back().front(); }
+
+  // --- Changes. Each may be rolled back until it is committed.
+  // Puts a task of the shape on these devices. Requires that they and the rest of the node are
+  // free, and owner != 0; the node's condition is the caller's business.
+  TaskSlot Place(NodeIndex node, ShapeId shape, CardMask cards, uint64_t owner);
+  void Remove(TaskSlot task);
+  void SetCondition(NodeIndex node, spec::NodeCondition condition);
+  void SetDeviceHealthy(NodeIndex node, uint32_t device, bool healthy);
+  void SetHealth(NodeIndex node, uint16_t thousandths);
+
+  Savepoint Save() const { return log_.Save(); }
+  void RollBack(Savepoint to);
+  void Commit();
+  bool has_uncommitted() const { return !log_.entries().empty(); }
+
+  // --- Tasks.
+  const TaskRecord& task(TaskSlot task) const { return tasks_[static_cast<uint32_t>(task)]; }
+  uint32_t task_count() const { return task_count_; }
+  // The newest task of the node, then TaskRecord::older; kNoTask at the end.
+  TaskSlot newest_task(NodeIndex node) const { return newest_task_[node]; }
+
+  // --- For indexes that follow this state: the nodes changed (rolled back ones too), numbered from
+  // 0. Only the last kKeptChanges are kept.
+  static constexpr uint64_t kKeptChanges = 8'192;
+  uint64_t changes() const { return changes_; }
+  NodeIndex change(uint64_t number) const { return changed_[number % kKeptChanges]; }
+
+  // Differences between the counters and a count from scratch, one a line; empty when right.
+  std::string Recount() const;
+  // Of what is placed, free and healthy, and of the tasks' slots: equal after equal histories.
+  uint64_t Fingerprint() const;
+
+ private:
+  // What a change replaced.
+  struct Inverse {
+    enum class Kind : uint8_t { kPlaced, kRemoved, kCondition, kDevice, kHealth };
+    Kind kind;
+    bool flag = false;  // the slot is a new one; the device was healthy
+    uint16_t device_or_health = 0;
+    spec::NodeCondition condition{};
+    NodeIndex node = 0;
+    TaskSlot task = kNoTask;
+  };
+  // What a node adds to its domains.
+  struct Contribution {
+    int32_t free_milli = 0;
+    uint16_t free_cards = 0;
+    bool free_host = false;
+    bool ready = false;
+    friend bool operator==(const Contribution&, const Contribution&) = default;
+  };
+  static Contribution ContributionOf(const NodeState& node);
+
+  void InitGroups();
+  void Take(NodeIndex node, const Shape& shape, CardMask cards);
+  void GiveBack(NodeIndex node, const Shape& shape, CardMask cards);
+  void Link(TaskSlot task);
+  void Unlink(TaskSlot task);
+  void Undo(const Inverse& inverse);
+  void ApplyCondition(NodeIndex node, spec::NodeCondition condition);
+  void ApplyDevice(NodeIndex node, uint32_t device, bool healthy);
+  void Changed(NodeIndex node, const Contribution& before);
+  void BumpVersions(NodeIndex node);
+  void CompareCounters(bool groupings, std::string& differences) const;
+  std::vector<std::vector<DomainCounters>> Counted(bool groupings) const;
+
+  const spec::Topology* topology_;
+  bool verify_;
+  std::vector<NodeState> nodes_;
+  std::vector<GroupIndex> groups_;
+  std::vector<uint16_t> group_models_;
+  std::vector<uint16_t> group_classes_;
+  ShapeTable shapes_;
+  std::vector<std::vector<uint64_t>> allowed_;  // by shape, a bit for each group
+  std::vector<std::vector<DomainCounters>> levels_;
+  std::vector<std::vector<DomainCounters>> groupings_;
+  std::vector<TaskRecord> tasks_;
+  std::vector<TaskSlot> free_slots_;  // last in, first out
+  std::vector<TaskRecord> removed_;   // since the last commit, for its roll-back
+  std::vector<TaskSlot> newest_task_;
+  std::vector<uint16_t> health_;
+  uint32_t task_count_ = 0;
+  UndoLog<Inverse> log_;
+  std::vector<NodeIndex> changed_;  // a ring
+  uint64_t changes_ = 0;
+};
+
+}  // namespace longhaul::scheduler
