@@ -1,7 +1,7 @@
 #include "planner/cost.h"
 
 #include "base/check.h"
-#include "planner/gpt.h"
+#include "spec/parameters.h"
 
 namespace longhaul::planner {
 
@@ -17,6 +17,10 @@ constexpr double kOptimizerBytesPerParameter = 28;  // reads p, g, m, v and writ
 constexpr BytesPerSecond kOptimizerRate = 10_GBps;
 constexpr Bytes kProcess = 88_MiB;  // a process that has loaded libtorch, measured
 constexpr int64_t kFloatBytes = 4;
+
+int64_t Parameters(const spec::ModelSpec& model) {
+  return spec::Parameters(spec::FromBuiltIn(model));
+}
 
 }  // namespace
 
@@ -53,19 +57,19 @@ StepTime PredictStep(const spec::ModelSpec& model, uint32_t global_batch, uint32
   const double micro_batches = static_cast<double>(global_batch / sequences_at_once);
   const double rows = static_cast<double>(micro_batch) * model.sequence;
   const FlopsPerSecond rate = facts.flops_per_core * (kPeakShare * rows / (rows + kHalfRows));
-  const Seconds products = GptStepFlops(model, micro_batch) / rate;
+  const Seconds products = spec::ModelStepFlops(spec::FromBuiltIn(model), micro_batch) / rate;
   const Seconds launches = static_cast<double>(model.layers) * kLaunchPerLayer;
-  const double parameters = static_cast<double>(GptParameters(model));
+  const double parameters = static_cast<double>(Parameters(model));
   const Seconds optimizer(parameters * kOptimizerBytesPerParameter / kOptimizerRate.count());
   const uint32_t ranks_a_core = (ranks - 1) / facts.cores + 1;
-  const Bytes gradients(GptParameters(model) * kFloatBytes);
+  const Bytes gradients(Parameters(model) * kFloatBytes);
   return {static_cast<double>(ranks_a_core) * (micro_batches * (products + launches) + optimizer),
           RingAllReduce(gradients, ranks, facts)};
 }
 
 RankMemory PredictMemory(const spec::ModelSpec& model, uint32_t ranks, uint32_t micro_batch) {
   CHECK(ranks >= 1 && micro_batch >= 1);
-  const Bytes state(GptParameters(model) * kFloatBytes);
+  const Bytes state(Parameters(model) * kFloatBytes);
   // As doubles: the largest model and micro-batch that a job may ask for pass 2^63 bytes.
   const double rows = static_cast<double>(micro_batch) * model.sequence;
   const double scores = 2.0 * model.heads * model.sequence;

@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "planner/gpt.h"
 #include "planner/internal/explain.h"
+#include "spec/parameters.h"
 
 namespace longhaul::planner {
 
@@ -243,8 +243,9 @@ Result<LocalPlan> PlanLocal(const spec::JobSpec& job, const spec::ClusterSpec& c
   plan.data_parallel = best.nodes * best.processes_per_node;
   plan.micro_batch = best.micro_batch;
   plan.micro_batches = best.micro_batches;
-  plan.parameters = GptParameters(job.model);
-  plan.step_flops = GptStepFlops(job.model, job.train.global_batch);
+  const spec::Model model = spec::FromBuiltIn(job.model);
+  plan.parameters = spec::Parameters(model);
+  plan.step_flops = spec::ModelStepFlops(model, job.train.global_batch);
   plan.memory = PredictMemory(job.model, plan.data_parallel, plan.micro_batch);
   plan.step = best.step;
   plan.reason = internal::ExplainPlan(plan, rows, job, facts);

@@ -48,6 +48,7 @@ struct Experts {
   uint32_t every = 1;  // 2: each second layer has experts, the others are dense
   std::optional<double> capacity_factor{};  // absent: no token is dropped
   bool balanced = false;                    // routing forced to be even, as benchmarks do
+  bool router_bias = false;                 // a correction a router output (DeepSeek-V3)
 
   friend bool operator==(const Experts&, const Experts&) = default;
 };
@@ -74,11 +75,16 @@ struct Model {
   std::optional<MultiLatent> multi_latent{};
   std::optional<Experts> experts{};
   uint32_t multi_token_prediction_layers = 0;
+  bool qk_norm = false;  // queries and keys of a head are normalised (Qwen3)
 
   // Whether layer `index` (0 is the first) has experts in place of a dense FFN.
   bool has_experts(uint32_t index) const {
     return experts && index >= experts->dense_first_layers &&
            (index - experts->dense_first_layers) % experts->every == experts->every - 1;
+  }
+  // Whether layer `index` attends within its sliding window only.
+  bool has_window(uint32_t index) const {
+    return sliding_window && index % sliding_window->every == 0;
   }
 
   friend bool operator==(const Model&, const Model&) = default;

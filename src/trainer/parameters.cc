@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/random.h"
+#include "spec/parameters.h"
 
 namespace longhaul::trainer {
 namespace {
@@ -94,11 +95,8 @@ void Initialise(const ParameterTable& table, uint64_t seed, std::span<float> wei
 }
 
 Flops ModelFlops(const spec::ModelSpec& model, uint64_t tokens) {
-  const double hidden = model.hidden;
-  const double layers = model.layers;
-  const double matrices = layers * 12 * hidden * hidden + hidden * model.vocabulary;
-  const double attention = layers * 12 * hidden * model.sequence / 2;
-  return Flops(static_cast<double>(tokens) * (6 * matrices + attention));
+  const double forward = spec::TokenForward(spec::FromBuiltIn(model)).total();
+  return Flops(3 * static_cast<double>(tokens) * forward);
 }
 
 }  // namespace longhaul::trainer
