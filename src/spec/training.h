@@ -5,6 +5,7 @@
 // and expert groups lie inside data * context * tensor (expert * expert_tensor divides it).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -25,6 +26,14 @@ enum class PipelineSchedule {
 };
 enum class ContextKind { kRing, kAllToAll, kAllGather };
 
+enum class Dimension : uint8_t { kTensor, kContext, kData, kPipeline };
+
+// In which order the dimensions fill cards, hosts and leaves: neighbours of the first one lie next
+// to each other. Megatron's own order, with pipeline outermost, is the default.
+using PlacementOrder = std::array<Dimension, 4>;
+constexpr PlacementOrder kUsualOrder = {Dimension::kTensor, Dimension::kContext, Dimension::kData,
+                                        Dimension::kPipeline};
+
 struct Layout {
   uint32_t tensor = 1;
   uint32_t pipeline = 1;
@@ -40,7 +49,30 @@ struct Layout {
   ContextKind context_kind = ContextKind::kRing;
   // One entry a stage and chunk, in the model's order; empty: the planner's rule.
   std::vector<uint32_t> layers_per_stage{};
+  PlacementOrder order = kUsualOrder;
 
+  uint32_t size(Dimension dimension) const {
+    switch (dimension) {
+      case Dimension::kTensor:
+        return tensor;
+      case Dimension::kContext:
+        return context;
+      case Dimension::kData:
+        return data;
+      case Dimension::kPipeline:
+        return pipeline;
+    }
+    return 1;
+  }
+  // Cards between neighbours of the dimension: the product of those that are placed before it.
+  uint64_t stride(Dimension dimension) const {
+    uint64_t cards = 1;
+    for (const Dimension placed : order) {
+      if (placed == dimension) break;
+      cards *= size(placed);
+    }
+    return cards;
+  }
   uint64_t devices() const { return uint64_t{data} * tensor * pipeline * context; }
 
   friend bool operator==(const Layout&, const Layout&) = default;
