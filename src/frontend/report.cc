@@ -97,10 +97,11 @@ FaultRow RowOf(const wire::Fault& fault, uint32_t ranks) {
   int64_t before_ns = began_ns;
   for (const auto& stage : kStages) {
     if (stage.at_ns == 0) continue;
-    row.stages.push_back({stage.name, static_cast<double>(stage.at_ns - began_ns) * 1e-9,
-                          static_cast<double>(stage.at_ns - before_ns) * 1e-9,
-                          stage.budget_seconds});
-    before_ns = stage.at_ns;
+    // One worker may enter a stage before the last one has left the one before: that took nothing.
+    const int64_t at_ns = std::max(stage.at_ns, before_ns);
+    row.stages.push_back({stage.name, static_cast<double>(at_ns - began_ns) * 1e-9,
+                          static_cast<double>(at_ns - before_ns) * 1e-9, stage.budget_seconds});
+    before_ns = at_ns;
   }
   if (fault.started_at_ns() != 0) {
     row.restart_seconds = static_cast<double>(fault.started_at_ns() - began_ns) * 1e-9;

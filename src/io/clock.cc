@@ -15,5 +15,6 @@ Instant Read(clockid_t clock) {
 
 Instant Now() { return Read(CLOCK_REALTIME); }
 Instant MonotonicNow() { return Read(CLOCK_MONOTONIC); }
+Instant ThreadCpuTime() { return Read(CLOCK_THREAD_CPUTIME_ID); }
 
 }  // namespace longhaul::io

@@ -13,4 +13,7 @@ Instant Now();
 // something.
 Instant MonotonicNow();
 
+// The time that this thread has computed (CLOCK_THREAD_CPUTIME_ID). Only differences mean something.
+Instant ThreadCpuTime();
+
 }  // namespace longhaul::io

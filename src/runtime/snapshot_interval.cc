@@ -12,6 +12,9 @@ namespace {
 constexpr double kNewest = 0.2;
 constexpr size_t kRemembered = 5;
 constexpr uint64_t kEnough = 3;  // snapshots measured before anything is concluded
+// An interval r times the best one wastes (r + 1/r) / 2 as much: 8 % more for 1.5, which is less
+// than the noise of what is measured would cost in changes back and forth.
+constexpr double kMoved = 1.5;
 
 Seconds Follow(Seconds mean, Seconds observed) {
   if (!(observed > Seconds(0))) return mean;
@@ -57,7 +60,7 @@ bool SnapshotInterval::Update() {
   const double best_s = std::sqrt(2 * TypicalBlocked().count() * TimeBetweenFailures().count());
   const double best_steps = std::clamp(best_s / step_.count(), 1.0, 1e9);
   const auto now = static_cast<double>(steps_);
-  if (std::fabs(best_steps - now) <= 0.2 * now) return false;
+  if (best_steps <= kMoved * now && best_steps >= now / kMoved) return false;
   const auto chosen = static_cast<uint64_t>(std::llround(best_steps));
   if (chosen == steps_) return false;
   steps_ = chosen;

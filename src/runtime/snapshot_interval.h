@@ -27,7 +27,8 @@ class SnapshotInterval {
   void ObserveRunning(Seconds time);
   void ObserveFailure();
 
-  // Chooses again if the optimum has moved by more than a fifth; whether the answer changed.
+  // Chooses again if the optimum has moved to more than 1.5 times the present answer or to less
+  // than its 1.5th part; whether the answer changed.
   bool Update();
 
   uint64_t steps() const { return steps_; }
