@@ -1,0 +1,388 @@
+#include "planner/evaluate.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "base/check.h"
+#include "planner/internal/rough_memory.h"
+#include "planner/stage_layers.h"
+
+namespace longhaul::planner {
+namespace {
+
+constexpr double kTwoBytes = 2;
+constexpr double kRoutingImbalance = 1.1;  // fullest rank over the mean where routing is learnt
+// Adam reads and writes master, two moments, gradient and the two-byte copy: 30 bytes a parameter
+// owned; 4 for the norm and 8 for clipping.
+constexpr double kOptimizerBytes = 42;
+
+size_t KindIndex(spec::LayerKind kind) {
+  return (kind.experts ? 1u : 0u) + (kind.window ? 2u : 0u);
+}
+
+spec::LayerKind KindOf(const spec::Model& model, uint32_t layer) {
+  const auto& window = model.sliding_window;
+  return {model.has_experts(layer),
+          window && window->every > 0 && layer % window->every == window->every - 1};
+}
+
+void Accumulate(LayerCost& sum, const LayerCost& cost, double count) {
+  sum.forward_s += count * cost.forward_s;
+  sum.backward_s += count * cost.backward_s;
+  sum.weight_gradient_s += count * cost.weight_gradient_s;
+  sum.recompute_s += count * cost.recompute_s;
+  sum.tensor_forward_s += count * cost.tensor_forward_s;
+  sum.tensor_backward_s += count * cost.tensor_backward_s;
+  sum.context_forward_s += count * cost.context_forward_s;
+  sum.context_backward_s += count * cost.context_backward_s;
+  sum.expert_forward_s += count * cost.expert_forward_s;
+  sum.expert_backward_s += count * cost.expert_backward_s;
+  sum.forward_kernels += count * cost.forward_kernels;
+  sum.backward_kernels += count * cost.backward_kernels;
+  sum.dense_parameters += count * cost.dense_parameters;
+  sum.expert_parameters += count * cost.expert_parameters;
+  sum.model_flops += count * cost.model_flops;
+  sum.executed_flops += count * cost.executed_flops;
+}
+
+// Groups whose ranks hold the same parameters: neighbours are a tensor group apart.
+Group DenseReplicas(const spec::Layout& layout) {
+  return {layout.data * layout.context, layout.tensor};
+}
+
+Group ExpertReplicas(const spec::Layout& layout) {
+  const uint32_t span = layout.expert * layout.expert_tensor;
+  return {std::max(1u, layout.data * layout.context * layout.tensor / span), span};
+}
+
+LayerKey KeyOf(const spec::Model& model, const spec::Training& training, double micro_batch) {
+  const spec::Layout& layout = training.layout;
+  LayerKey key;
+  key.slice.tensor = layout.tensor;
+  key.slice.context = layout.context;
+  key.slice.expert = layout.expert;
+  key.slice.expert_tensor = layout.expert_tensor;
+  key.slice.micro_batch = micro_batch;
+  key.slice.sequence_parallel = layout.sequence_parallel && layout.tensor > 1;
+  key.slice.flash_attention = training.software.flash_attention;
+  key.slice.fused_kernels = training.software.fused_kernels || training.software.compiled;
+  key.slice.loss_fusion = training.software.loss_fusion;
+  key.slice.expert_imbalance = model.experts && !model.experts->balanced ? kRoutingImbalance : 1;
+  key.precision = training.precision;
+  key.recompute = training.recompute.kind;
+  key.modules = training.recompute.modules;
+  key.context_kind = layout.context_kind;
+  key.overlap_tensor = training.software.overlap_tensor;
+  key.overlap_expert = training.software.overlap_expert;
+  return key;
+}
+
+// Host time of launching beyond the device's own.
+double LaunchExcess(const SoftwareStack& stack, const spec::Software& software, double kernels,
+                    double device_s) {
+  const double launch = software.cuda_graphs ? 0.1 * stack.launch_s : stack.launch_s;
+  return std::max(0.0, kernels * launch - device_s);
+}
+
+}  // namespace
+
+size_t Evaluator::KeyHash::operator()(const LayerKey& key) const {
+  uint64_t hash = 0x9e3779b97f4a7c15;
+  const auto mix = [&hash](uint64_t value) {
+    hash = (hash ^ value) * 0xff51afd7ed558ccd;
+    hash ^= hash >> 32;
+  };
+  const spec::LayerSlice& s = key.slice;
+  mix(uint64_t{s.tensor} | uint64_t{s.context} << 32);
+  mix(uint64_t{s.expert} | uint64_t{s.expert_tensor} << 32);
+  mix(std::bit_cast<uint64_t>(s.micro_batch));
+  const spec::RecomputeModules& m = key.modules;
+  const bool bits[] = {key.kind.experts,
+                       key.kind.window,
+                       s.sequence_parallel,
+                       s.flash_attention,
+                       s.fused_kernels,
+                       s.loss_fusion,
+                       m.core_attention,
+                       m.layer_norm,
+                       m.moe_activation,
+                       m.mla_up_projection,
+                       m.mlp,
+                       m.moe,
+                       key.overlap_tensor,
+                       key.overlap_expert};
+  uint64_t packed = static_cast<uint64_t>(key.role) | static_cast<uint64_t>(key.precision) << 4 |
+                    static_cast<uint64_t>(key.recompute) << 8 |
+                    static_cast<uint64_t>(key.context_kind) << 12;
+  for (size_t i = 0; i < std::size(bits); ++i) packed |= uint64_t{bits[i]} << (16 + i);
+  mix(packed);
+  return hash;
+}
+
+Evaluator::Evaluator(const spec::Model& model, const spec::DeviceCluster& cluster,
+                     const spec::Software& software)
+    : Evaluator(model, cluster, ShippedMatrix(cluster.device), ShippedLinks(cluster),
+                StackFor(software.framework, software.release)) {}
+
+Evaluator::Evaluator(const spec::Model& model, const spec::DeviceCluster& cluster,
+                     const DeviceMatrix& matrix, const Links& links, const SoftwareStack& stack)
+    : model_(model), cluster_(cluster), matrix_(matrix), links_(links), stack_(stack) {
+  for (std::vector<uint32_t>& before : layers_before_) before.assign(model.layers + 1, 0);
+  for (uint32_t i = 0; i < model.layers; ++i) {
+    const size_t kind = KindIndex(KindOf(model, i));
+    for (size_t k = 0; k < 4; ++k) {
+      layers_before_[k][i + 1] = layers_before_[k][i] + (k == kind ? 1 : 0);
+    }
+  }
+}
+
+const LayerCost& Evaluator::Cost(const LayerKey& key) {
+  const auto found = costs_.find(key);
+  if (found != costs_.end()) return found->second;
+  return costs_.emplace(key, CostOf(model_, matrix_, links_, stack_, key)).first->second;
+}
+
+void Evaluator::AddLayers(const spec::Training& training, LayerKey key, uint32_t first,
+                          uint32_t count, Stage& stage) {
+  static_cast<void>(training);
+  for (size_t k = 0; k < 4; ++k) {
+    const uint32_t of_kind = layers_before_[k][first + count] - layers_before_[k][first];
+    if (of_kind == 0) continue;
+    key.kind = {(k & 1) != 0, (k & 2) != 0};
+    Accumulate(stage.sum, Cost(key), of_kind);
+  }
+  stage.layers += count;
+}
+
+void Evaluator::BuildStages(const spec::Training& training, double micro_batch) {
+  const spec::Layout& layout = training.layout;
+  const uint32_t chunks = layout.pipeline * layout.virtual_pipeline;
+  chunks_.resize(chunks);
+  StageLayers(model_.layers, layout, chunks_);
+  stages_.assign(layout.pipeline, Stage{});
+  LayerKey key = KeyOf(model_, training, micro_batch);
+  uint32_t first = 0;
+  for (uint32_t c = 0; c < chunks; ++c) {
+    AddLayers(training, key, first, chunks_[c], stages_[c % layout.pipeline]);
+    first += chunks_[c];
+  }
+  // Extra prediction layers sit before the loss, each with a loss of its own.
+  const uint32_t extra = model_.multi_token_prediction_layers;
+  if (extra > 0) {
+    LayerKey last = key;
+    last.kind = KindOf(model_, model_.layers - 1);
+    Accumulate(stages_.back().sum, Cost(last), extra);
+  }
+  key.role = LayerRole::kEmbedding;
+  Accumulate(stages_.front().sum, Cost(key), 1);
+  key.role = LayerRole::kLoss;
+  const double tied = model_.tied_embeddings && layout.pipeline == 1 ? 1 : 0;
+  const LayerCost& loss = Cost(key);
+  Accumulate(stages_.back().sum, loss, 1 + extra);
+  stages_.back().sum.dense_parameters -= loss.dense_parameters * (extra + tied);
+  ShardStages(training);
+}
+
+void Evaluator::ShardStages(const spec::Training& training) {
+  times_.resize(stages_.size());
+  shard_exposed_s_ = 0;
+  const bool sharded = training.layout.zero_stage >= 3 && training.layout.data > 1;
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    Stage& stage = stages_[i];
+    LayerCost& sum = stage.sum;
+    double forward = sum.forward_total_s();
+    double backward = sum.backward_total_s();
+    if (sharded) {
+      Group group = DenseReplicas(training.layout);
+      if (training.layout.shard_group > 0) {
+        group.ranks = std::min(group.ranks, training.layout.shard_group);
+      }
+      const double units = std::max(1u, stage.layers);
+      const double parameters = (sum.dense_parameters + sum.expert_parameters) / units;
+      const double gather =
+          units * CollectiveSeconds(links_, Collective::kAllGather, kTwoBytes * parameters, group);
+      const double scatter =
+          units * CollectiveSeconds(links_, Collective::kReduceScatter,
+                                    training.software.gradient_bytes * parameters, group);
+      const double tax = stack_.overlap_tax;
+      const double forward_exposed =
+          std::max(gather / units, gather - stack_.shard_hidden * forward);
+      const double both = gather + scatter;
+      const double backward_exposed = std::max(both / units, both - stack_.shard_hidden * backward);
+      const double exposed = forward_exposed + backward_exposed +
+                             tax * (std::min(gather, forward) + std::min(both, backward));
+      if (i == 0) shard_exposed_s_ = exposed;
+      forward += forward_exposed + tax * std::min(gather, forward);
+      backward += backward_exposed + tax * std::min(both, backward);
+    }
+    forward += LaunchExcess(stack_, training.software, sum.forward_kernels, forward);
+    backward += LaunchExcess(stack_, training.software, sum.backward_kernels, backward);
+    stage.time = {forward, backward, sum.weight_gradient_s};
+    times_[i] = stage.time;
+  }
+}
+
+Evaluator::DataTraffic Evaluator::DataSeconds(const spec::Training& training,
+                                              const Stage& stage) const {
+  DataTraffic traffic;
+  const spec::Layout& layout = training.layout;
+  const spec::Software& software = training.software;
+  if (layout.zero_stage >= 3) return traffic;  // paid with every micro-batch
+  const auto gradients = [&](double parameters, Group group) {
+    const double bytes = software.gradient_bytes * parameters;
+    return CollectiveSeconds(
+        links_, layout.zero_stage == 0 ? Collective::kAllReduce : Collective::kReduceScatter, bytes,
+        group);
+  };
+  const auto weights = [&](double parameters, Group group) {
+    if (layout.zero_stage == 0) return 0.0;
+    return CollectiveSeconds(links_, Collective::kAllGather, kTwoBytes * parameters, group);
+  };
+  const Group dense = DenseReplicas(layout);
+  const Group expert = ExpertReplicas(layout);
+  const double reduce =
+      gradients(stage.sum.dense_parameters, dense) + gradients(stage.sum.expert_parameters, expert);
+  const double gather =
+      weights(stage.sum.dense_parameters, dense) + weights(stage.sum.expert_parameters, expert);
+  const double parameters = stage.sum.dense_parameters + stage.sum.expert_parameters;
+  // Megatron's buckets; the last one has nothing left to hide under.
+  const double bucket = std::max(40e6, 1e6 * dense.ranks);
+  const double last = std::min(1.0, bucket / std::max(1.0, parameters));
+  const auto exposed = [&](double seconds, double window, bool overlap) {
+    if (!overlap) return seconds;
+    const double hidden = std::min(seconds * (1 - last), stack_.gradient_hidden * window);
+    traffic.tax_s += stack_.overlap_tax * hidden;
+    return seconds - hidden;
+  };
+  traffic.exposed_s = exposed(reduce, stage.time.backward_s, software.overlap_gradient) +
+                      exposed(gather, stage.time.forward_s, software.overlap_parameter);
+  return traffic;
+}
+
+double Evaluator::OptimizerSeconds(const spec::Training& training, const Stage& stage) const {
+  const spec::Layout& layout = training.layout;
+  const bool sharded = layout.zero_stage >= 1;
+  const double dense = stage.sum.dense_parameters;
+  const double expert = stage.sum.expert_parameters;
+  const double owned =
+      sharded ? dense / DenseReplicas(layout).ranks + expert / ExpertReplicas(layout).ranks
+              : dense + expert;
+  const double zeroed =
+      training.software.gradient_bytes * (layout.zero_stage >= 2 ? owned : dense + expert);
+  return (kOptimizerBytes * owned + zeroed) / matrix_.bandwidth_bytes_per_s;
+}
+
+void Evaluator::Time(const spec::Training& training, Evaluation& out) {
+  const spec::Layout& layout = training.layout;
+  const spec::Batch& batch = training.batch;
+  const uint32_t micro = std::max(1u, batch.micro);
+  const double per_replica =
+      batch.global > 0 ? double(batch.global) / layout.data : double(micro) * layout.pipeline;
+  const double micro_batches = std::max(1.0, std::ceil(per_replica / micro - 1e-9));
+  // A last, smaller micro-batch is counted by its share.
+  const double counted = layout.pipeline == 1 ? std::max(per_replica / micro, 1e-9) : micro_batches;
+  const double sequences = std::min<double>(micro, per_replica);
+  BuildStages(training, sequences);
+
+  PipelineShape shape;
+  shape.schedule = layout.schedule;
+  shape.virtual_pipeline = layout.virtual_pipeline;
+  shape.micro_batches = std::max(1.0, counted);
+  if (layout.pipeline > 1) {
+    const double tokens = sequences * model_.sequence_length / layout.context / layout.tensor;
+    const uint32_t apart = layout.data * layout.context * layout.tensor;
+    shape.send_s = CollectiveSeconds(links_, Collective::kSend, kTwoBytes * tokens * model_.hidden,
+                                     {2, apart});
+  }
+  const bool hidden_sends = stack_.overlaps_sends && layout.virtual_pipeline > 1;
+  shape.exposed_sends = hidden_sends ? 0.1 : 1;
+  const PipelineTime pipeline = PipelineSeconds(times_, shape);
+
+  const Stage& slow = stages_[pipeline.slowest];
+  const double count = shape.micro_batches;
+  StepBreakdown& b = out.breakdown;
+  b = StepBreakdown{};
+  b.forward = Seconds(count * slow.sum.forward_s);
+  b.backward = Seconds(count * slow.sum.backward_s);
+  b.recompute = Seconds(count * slow.sum.recompute_s);
+  b.tensor_exposed = Seconds(count * (slow.sum.tensor_forward_s + slow.sum.tensor_backward_s));
+  b.context_exposed = Seconds(count * (slow.sum.context_forward_s + slow.sum.context_backward_s));
+  b.expert_exposed = Seconds(count * (slow.sum.expert_forward_s + slow.sum.expert_backward_s));
+  b.pipeline_exposed = Seconds(pipeline.sends_s);
+  b.bubble = Seconds(pipeline.bubble_s);
+  const double device = slow.sum.forward_total_s() + slow.sum.backward_total_s();
+  const double shard = shard_exposed_s_;
+  b.host =
+      Seconds(count * std::max(0.0, slow.time.forward_s + slow.time.backward_s - device - shard) +
+              stack_.step_fixed_s);
+  const DataTraffic traffic = DataSeconds(training, stages_.front());
+  b.data_exposed = Seconds(count * shard + traffic.exposed_s + traffic.tax_s);
+  b.optimizer = Seconds(OptimizerSeconds(training, stages_.front()));
+  const double nodes =
+      std::max(1.0, double(layout.devices()) / std::max(1u, cluster_.devices_per_node));
+  const double wait = stack_.straggle * std::sqrt(2 * std::log(nodes));
+  b.straggle = Seconds(wait * b.total().count());
+  out.step = b.total();
+  out.micro_batches = static_cast<uint32_t>(micro_batches);
+}
+
+void Evaluator::CountFlops(const spec::Training& training, Evaluation& out) const {
+  const spec::Layout& layout = training.layout;
+  double model = 0;
+  double executed = 0;
+  for (const Stage& stage : stages_) {
+    model += 3 * stage.sum.model_flops;
+    executed += stage.sum.executed_flops;
+  }
+  // Of one micro-batch on one rank of every stage; a pipeline has tensor x context such ranks.
+  const uint32_t micro = std::max(1u, training.batch.micro);
+  const double sequences = training.batch.global > 0
+                               ? training.batch.global
+                               : double(micro) * layout.pipeline * layout.data;
+  const double counted = std::min<double>(micro, sequences / layout.data);
+  const double scale = sequences / counted * layout.tensor * layout.context;
+  out.model_flops = Flops(model * scale);
+  out.hardware_flops = Flops(executed * scale);
+  const double devices = static_cast<double>(layout.devices());
+  const double step = out.step.count();
+  out.tokens_per_second_per_device = sequences * model_.sequence_length / (step * devices);
+  const spec::Device& device = cluster_.device;
+  double peak = device.half.count();
+  if (training.precision == spec::Precision::kFp32) peak = device.fp32.count();
+  if (training.precision == spec::Precision::kFp8 ||
+      training.precision == spec::Precision::kMxfp8) {
+    peak = std::max(peak, device.fp8.count());
+  }
+  if (training.precision == spec::Precision::kNvfp4) peak = std::max(peak, device.fp4.count());
+  const double capacity = peak * devices * step;
+  out.model_flops_utilization = capacity > 0 ? out.model_flops.count() / capacity : 0;
+  out.hardware_flops_utilization = capacity > 0 ? out.hardware_flops.count() / capacity : 0;
+}
+
+void Evaluator::Evaluate(const spec::Training& training, Evaluation& out) {
+  Time(training, out);
+  CountFlops(training, out);
+  out.stages.resize(stages_.size());
+  parameters_.resize(stages_.size());
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    out.stages[i].layers = stages_[i].layers;
+    out.stages[i].forward = Seconds(times_[i].forward_s);
+    out.stages[i].backward = Seconds(times_[i].backward_s);
+    parameters_[i] = stages_[i].sum.dense_parameters + stages_[i].sum.expert_parameters;
+  }
+  internal::RoughMemory(model_, cluster_, training, parameters_, out);
+}
+
+Evaluation Evaluator::Evaluate(const spec::Training& training) {
+  Evaluation out;
+  Evaluate(training, out);
+  return out;
+}
+
+Seconds Evaluator::StepSeconds(const spec::Training& training) {
+  Time(training, scratch_);
+  return scratch_.step;
+}
+
+}  // namespace longhaul::planner

@@ -1,0 +1,85 @@
+// The calculator: what one step of a training takes on a cluster, layout by layout.
+//
+// Built once for a model, a cluster and a software stack; then asked for as many layouts as a
+// search wants. From the bottom up: operators (spec/operators.h) on the card's matrix
+// (time/device_matrix.h) with their collectives (time/collective_cost.h) make the cost of a layer
+// (time/layer_cost.h), remembered by what it depends on; layers make stages, stages the pipeline
+// (time/schedule.h); data-parallel traffic, optimizer and host work make the step. Symmetric ranks
+// fold: one pipeline stands for the machine.
+//
+// Not thread-safe: one evaluator a thread. Leaves out legality (spec::CheckTraining), gaps in the
+// question (planner/case) and error bands (error_band.h).
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "planner/evaluation.h"
+#include "planner/time/layer_cost.h"
+#include "planner/time/schedule.h"
+
+namespace longhaul::planner {
+
+class Evaluator {
+ public:
+  // `software` names the stack; its switches are read from each training anew.
+  Evaluator(const spec::Model& model, const spec::DeviceCluster& cluster,
+            const spec::Software& software);
+  // With constants of one's own, as `calibrate` measures them.
+  Evaluator(const spec::Model& model, const spec::DeviceCluster& cluster,
+            const DeviceMatrix& matrix, const Links& links, const SoftwareStack& stack);
+
+  // Requires a training that spec::CheckTraining accepts; framework and release are ignored.
+  Evaluation Evaluate(const spec::Training& training);
+  // Likewise, into `out`, whose vectors keep their room: no allocation once they have grown.
+  void Evaluate(const spec::Training& training, Evaluation& out);
+
+  // The step time alone.
+  Seconds StepSeconds(const spec::Training& training);
+
+  const spec::Model& model() const { return model_; }
+  const spec::DeviceCluster& cluster() const { return cluster_; }
+
+ private:
+  struct KeyHash {
+    size_t operator()(const LayerKey& key) const;
+  };
+  struct Stage {
+    StageTime time;
+    LayerCost sum;  // of its layers, embedding and loss
+    uint32_t layers = 0;
+  };
+  struct DataTraffic {
+    double exposed_s = 0;
+    double tax_s = 0;
+  };
+
+  const LayerCost& Cost(const LayerKey& key);
+  void BuildStages(const spec::Training& training, double micro_batch);
+  void AddLayers(const spec::Training& training, LayerKey key, uint32_t first, uint32_t count,
+                 Stage& stage);
+  void ShardStages(const spec::Training& training);
+  DataTraffic DataSeconds(const spec::Training& training, const Stage& stage) const;
+  double OptimizerSeconds(const spec::Training& training, const Stage& stage) const;
+  // Fills step and breakdown; the rest of `out` is untouched.
+  void Time(const spec::Training& training, Evaluation& out);
+  void CountFlops(const spec::Training& training, Evaluation& out) const;
+
+  spec::Model model_;
+  spec::DeviceCluster cluster_;
+  DeviceMatrix matrix_;
+  Links links_;
+  SoftwareStack stack_;
+  // Layers before index i of each kind: experts x window.
+  std::vector<uint32_t> layers_before_[4];
+  std::unordered_map<LayerKey, LayerCost, KeyHash> costs_;
+  std::vector<Stage> stages_;
+  std::vector<StageTime> times_;
+  std::vector<uint32_t> chunks_;
+  std::vector<double> parameters_;
+  Evaluation scratch_;
+  double shard_exposed_s_ = 0;  // FSDP's, of one micro-batch on the first stage
+};
+
+}  // namespace longhaul::planner

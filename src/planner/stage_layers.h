@@ -1,0 +1,19 @@
+// How many layers each stage and chunk holds where the layout does not say.
+//
+// Megatron's rule where embedding and loss count as layers: (L + 2) split evenly, the first and the
+// last chunk giving up one each; else an even split with the remainder on the middle chunks. Chunk
+// c is held by pipeline rank c % pipeline.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "spec/training.h"
+
+namespace longhaul::planner {
+
+// Fills `chunks`, one entry a stage and chunk in the model's order, with sum `layers`. Requires
+// chunks.size() == pipeline * virtual_pipeline of the layout, at least 1.
+void StageLayers(uint32_t layers, const spec::Layout& layout, std::span<uint32_t> chunks);
+
+}  // namespace longhaul::planner

@@ -1,0 +1,50 @@
+// How long a collective takes on a group of ranks, inside an NVLink island and across nodes.
+//
+// Inside an island, fitted to measured tables of NCCL (2.27-2.29, 2 to 8 cards):
+//   t = latency(ranks) + (w + c sqrt(w)) / bandwidth,  w = bytes through one card's link
+// the root term standing for the protocols of middle sizes. Across islands a ring passes all bytes
+// through every node's NICs: with r members an island, r NICs work for the group at once, so the
+// time is the slower of the inner and the outer link, plus a hop's latency for each step; a tree
+// of log2(islands) hops where that is faster (NCCL's own choice, src/graph/tuning.cc, v2.30). An
+// all-to-all is bound by one card's NIC for what leaves its island. Oversubscription divides what
+// leaves the leaf. Leaves out contention between groups on one NIC and adaptive routing.
+#pragma once
+
+#include <cstdint>
+
+#include "spec/device.h"
+
+namespace longhaul::planner {
+
+enum class Collective { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kSend };
+
+// Ranks of a group, and the distance of neighbours in the order in which ranks fill nodes.
+struct Group {
+  uint32_t ranks = 1;
+  uint32_t stride = 1;
+};
+
+// What one card sees of its links; rates one way.
+struct Links {
+  double island_bytes_per_s = 0;         // bus bandwidth of a ring inside an island
+  double island_reduce_bytes_per_s = 0;  // of an all-reduce, in the switch where there is one
+  double island_root_bytes = 0;          // c, square root of bytes
+  double island_latency_s = 0;           // of two ranks
+  double island_hop_s = 0;               // of each further rank
+  uint32_t island = 8;                   // cards
+  double network_bytes_per_s = 0;        // of a card's NIC, as seen by NCCL
+  double network_hop_s = 0;
+  uint32_t leaf = 256;  // cards under one leaf switch of each rail
+  double leaf_oversubscription = 1;
+};
+
+Links ShippedLinks(const spec::DeviceCluster& cluster);
+
+// Ranks of the group that share an island.
+uint32_t IslandMembers(const Links& links, Group group);
+
+// Seconds of a collective over `bytes`: the whole buffer on one rank (what an all-gather ends with,
+// a reduce-scatter and an all-to-all start with, a send sends). Zero for one rank.
+double CollectiveSeconds(const Links& links, Collective collective, double bytes, Group group);
+
+}  // namespace longhaul::planner

@@ -1,0 +1,71 @@
+// How fast one card runs a training's operators: products, attention, memory-bound kernels.
+//
+// A product costs whole tiles in waves over the compute units, each with a start-up of k0 inner
+// elements, and never less than moving its operands:
+//   t = t0 + max(waves(tiles) * 2 Tm Tn (k + k0) / (sustained / units), bytes / bandwidth)
+// with the best of three tiles; `wave_rounding` tells how far a part-filled last wave costs a full
+// one (1: the plain staircase of A100; near 0: persistent kernels of Hopper and later). Attention
+// costs t0 + FLOPs (1 + s0 / s) / rate. The shipped constants are fitted to published tables of
+// single kernels and one level a card and precision to published training steps: kernels measured
+// alone are faster than a card can hold under its power limit. Each constant's source stands in
+// device_matrix.cc. Leaves out clocks, temperature and differences between cards of one kind.
+#pragma once
+
+#include <array>
+
+#include "spec/device.h"
+#include "spec/operators.h"
+
+namespace longhaul::planner {
+
+struct ProductConstants {
+  double sustained_flops_per_s = 0;  // at the best shape, in training
+  double wave_rounding = 0;          // 0..1
+  double inner_overhead = 0;         // k0, elements
+  double launch_s = 0;               // t0
+  double operand_bytes = 2;          // of an element that is read
+};
+
+struct AttentionConstants {
+  double forward_flops_per_s = 0;  // at a head of 128
+  double backward_slowdown = 1.3;  // time of a backward FLOP (5 products, 2 forward) over a forward
+  double start_tokens = 0;         // s0
+  double launch_s = 0;
+  double head_exponent = 0.35;  // rate of a head of d: (d / 128)^exponent, up to 256
+};
+
+struct DeviceMatrix {
+  std::array<ProductConstants, 6> products;  // by spec::Precision
+  AttentionConstants attention;
+  double compute_units = 0;
+  double bandwidth_bytes_per_s = 0;     // streaming kernels
+  double scattered_bytes_per_s = 0;     // permutation, loss
+  double kernel_floor_s = 0;            // shortest kernel
+  double grouped_product_share = 0.8;   // rate of a grouped product over one product of its shape
+  double weight_gradient_share = 0.95;  // rate with accumulation in fp32
+  bool measured = false;  // constants of this card's own tables, not carried over by its sheet
+
+  const ProductConstants& product(spec::Precision precision) const {
+    return products[static_cast<size_t>(precision)];
+  }
+};
+
+// The shipped matrix of a card; one carried over by the ratio of sheets from the nearest measured
+// card where there is none of its own.
+DeviceMatrix ShippedMatrix(const spec::Device& device);
+
+// Seconds of `groups` products y[m x n] = x[m x k] W in one launch. Requires positive sizes.
+double ProductSeconds(const DeviceMatrix& matrix, const ProductConstants& constants, double m,
+                      double n, double k, double groups = 1);
+
+struct OperatorSeconds {
+  double forward = 0;
+  double backward = 0;         // both gradients
+  double weight_gradient = 0;  // of backward, the part that zero-bubble schedules move
+};
+
+// An operator alone on the card, without collectives.
+OperatorSeconds TimeOf(const DeviceMatrix& matrix, const spec::Operator& op,
+                       spec::Precision precision);
+
+}  // namespace longhaul::planner

@@ -1,0 +1,213 @@
+#include "planner/time/layer_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace longhaul::planner {
+namespace {
+
+using spec::OperatorPart;
+using spec::RecomputeKind;
+
+constexpr double kTwoBytes = 2;
+
+spec::OperatorList OperatorsOf(const spec::Model& model, const LayerKey& key) {
+  switch (key.role) {
+    case LayerRole::kEmbedding:
+      return spec::EmbeddingOperators(model, key.slice);
+    case LayerRole::kLoss:
+      return spec::LossOperators(model, key.slice);
+    case LayerRole::kLayer:
+      break;
+  }
+  return spec::LayerOperators(model, key.kind, key.slice);
+}
+
+// Whether an operator's forward runs again in backward.
+bool IsRecomputed(const LayerKey& key, const spec::Operator& op) {
+  if (key.role != LayerRole::kLayer) return false;
+  if (key.recompute == RecomputeKind::kFull) return true;
+  if (key.recompute == RecomputeKind::kNone) return false;
+  const spec::RecomputeModules& modules = key.modules;
+  const bool experts = key.kind.experts;
+  switch (op.part) {
+    case OperatorPart::kCoreAttention:
+      return modules.core_attention;
+    case OperatorPart::kNorm:
+      return modules.layer_norm;
+    case OperatorPart::kLatentUp:
+      return modules.mla_up_projection;
+    case OperatorPart::kExpertActivation:
+      return modules.moe_activation || modules.moe;
+    case OperatorPart::kExperts:
+      return modules.moe;
+    case OperatorPart::kFfn:
+      return experts ? modules.moe : modules.mlp;
+    default:
+      return false;
+  }
+}
+
+double Tokens(const spec::Model& model, const spec::LayerSlice& slice) {
+  return slice.micro_batch * model.sequence_length / slice.context;
+}
+
+// Collectives of the tensor group around attention and the FFN (or shared experts).
+void AddTensor(const spec::Model& model, const Links& links, const SoftwareStack& stack,
+               const LayerKey& key, LayerCost& cost) {
+  const spec::LayerSlice& slice = key.slice;
+  if (slice.tensor <= 1) return;
+  const Group group{slice.tensor, 1};
+  const double bytes = kTwoBytes * Tokens(model, slice) * model.hidden;
+  const double gather = CollectiveSeconds(links, Collective::kAllGather, bytes, group);
+  const double scatter = CollectiveSeconds(links, Collective::kReduceScatter, bytes, group);
+  const double reduce = CollectiveSeconds(links, Collective::kAllReduce, bytes, group);
+  const double around = slice.sequence_parallel ? gather + scatter : reduce;
+  const double exposed = key.overlap_tensor ? 1 - stack.tensor_hidden : 1;
+  const double beside =
+      1 - std::max(stack.tensor_backward_hidden, key.overlap_tensor ? stack.tensor_hidden : 0);
+  if (key.role == LayerRole::kEmbedding) {
+    cost.tensor_forward_s += slice.sequence_parallel ? scatter : reduce;
+    cost.tensor_backward_s += slice.sequence_parallel ? gather : 0;
+    return;
+  }
+  if (key.role == LayerRole::kLoss) {
+    const double sums =
+        3 * CollectiveSeconds(links, Collective::kAllReduce, 4 * Tokens(model, slice), group);
+    cost.tensor_forward_s += sums + (slice.sequence_parallel ? gather : 0);
+    cost.tensor_backward_s += slice.sequence_parallel ? scatter + gather * beside : reduce;
+    return;
+  }
+  const bool dense_ffn = !key.kind.experts || (model.experts && model.experts->shared > 0);
+  const double pairs = dense_ffn ? 2 : 1;
+  cost.tensor_forward_s += pairs * around * exposed;
+  // Backward of a pair: the gradient is gathered before the second product (exposed), the input
+  // again and the input's gradient reduced beside the weight gradients.
+  cost.tensor_backward_s += slice.sequence_parallel
+                                ? pairs * (gather * exposed + (gather + scatter) * beside)
+                                : pairs * reduce * beside;
+}
+
+void AddContext(const spec::Model& model, const Links& links, const LayerKey& key,
+                double attention_forward_s, double attention_backward_s, LayerCost& cost) {
+  const spec::LayerSlice& slice = key.slice;
+  if (slice.context <= 1) return;
+  const Group group{slice.context, slice.tensor};
+  const double tokens = Tokens(model, slice);
+  const double kv_heads = std::max(1.0, double(model.kv_heads) / slice.tensor);
+  const double heads = double(model.heads) / slice.tensor;
+  double kv_bytes = 2 * kTwoBytes * tokens * kv_heads * model.head_dim;
+  double q_bytes = kTwoBytes * tokens * heads * model.head_dim;
+  if (const auto& mla = model.multi_latent) {
+    kv_bytes = kTwoBytes * tokens * heads * (mla->qk_nope_dim + mla->qk_rope_dim + mla->v_dim);
+    q_bytes = kTwoBytes * tokens * heads * (mla->qk_nope_dim + mla->qk_rope_dim);
+  }
+  const double steps = slice.context - 1;
+  switch (key.context_kind) {
+    case spec::ContextKind::kRing: {
+      // A step's send hides under the attention of the step before.
+      const double send = CollectiveSeconds(links, Collective::kSend, kv_bytes, group);
+      const double hide_forward = 0.9 * attention_forward_s / slice.context;
+      const double hide_backward = 0.9 * attention_backward_s / slice.context;
+      cost.context_forward_s += steps * std::max(0.0, send - hide_forward);
+      cost.context_backward_s += steps * std::max(0.0, 2 * send - hide_backward);
+      break;
+    }
+    case spec::ContextKind::kAllToAll: {
+      const double in = CollectiveSeconds(links, Collective::kAllToAll, q_bytes + kv_bytes, group);
+      const double out = CollectiveSeconds(links, Collective::kAllToAll, q_bytes, group);
+      cost.context_forward_s += in + out;
+      cost.context_backward_s += in + out;
+      break;
+    }
+    case spec::ContextKind::kAllGather: {
+      const double bytes = kv_bytes * slice.context;
+      const double gather = CollectiveSeconds(links, Collective::kAllGather, bytes, group);
+      const double scatter = CollectiveSeconds(links, Collective::kReduceScatter, bytes, group);
+      cost.context_forward_s += gather;
+      cost.context_backward_s += gather + scatter;
+      break;
+    }
+  }
+}
+
+void AddExperts(const spec::Model& model, const Links& links, const SoftwareStack& stack,
+                const LayerKey& key, LayerCost& cost) {
+  if (!key.kind.experts || !model.experts) return;
+  const spec::LayerSlice& slice = key.slice;
+  const spec::Experts& experts = *model.experts;
+  const double own_tokens = Tokens(model, slice) / slice.tensor;
+  const Group group{slice.expert, slice.expert_tensor};
+  double copies = experts.top_k;
+  const double members = IslandMembers(links, group);
+  const double islands = std::ceil(slice.expert / members);
+  if (stack.merges_expert_copies && islands > 1) {
+    // Expected islands that hold at least one of a token's experts, of those it could leave to.
+    copies = islands * (1 - std::pow(1 - 1 / islands, double(experts.top_k)));
+  }
+  const double capacity = experts.capacity_factor ? std::min(1.0, *experts.capacity_factor) : 1;
+  const double imbalance = experts.capacity_factor ? 1 : slice.expert_imbalance;
+  const double bytes = kTwoBytes * own_tokens * copies * model.hidden * capacity * imbalance;
+  double each = CollectiveSeconds(links, Collective::kAllToAll, bytes, group);
+  if (slice.expert_tensor > 1) {
+    // Every rank of an expert's tensor group needs all its tokens: gathered, then reduced.
+    const double received =
+        kTwoBytes * own_tokens * experts.top_k * slice.expert_tensor * model.hidden * capacity;
+    each += CollectiveSeconds(links, Collective::kAllGather, received, {slice.expert_tensor, 1});
+  }
+  const double exposed = key.overlap_expert ? 0.25 : 1;
+  cost.expert_forward_s += 2 * each * exposed;
+  cost.expert_backward_s += 2 * each * exposed;
+}
+
+}  // namespace
+
+LayerCost CostOf(const spec::Model& model, const DeviceMatrix& matrix, const Links& links,
+                 const SoftwareStack& stack, const LayerKey& key) {
+  LayerCost cost;
+  double recomputed_flops = 0;
+  double recomputed_kernels = 0;
+  double attention_forward_s = 0;
+  double attention_backward_s = 0;
+  double moe_again = 0;
+  for (const spec::Operator& op : OperatorsOf(model, key)) {
+    OperatorSeconds t = TimeOf(matrix, op, key.precision);
+    if (op.kind == spec::OperatorKind::kAttention) {
+      attention_forward_s += t.forward;
+      attention_backward_s += t.backward;
+    }
+    cost.forward_s += t.forward;
+    cost.backward_s += t.backward;
+    cost.weight_gradient_s += t.weight_gradient;
+    cost.forward_kernels += op.forward_kernels;
+    cost.backward_kernels += op.backward_kernels;
+    cost.model_flops += op.model_flops;
+    const bool expert =
+        op.part == OperatorPart::kExperts && op.groups >= 1 && op.name != "experts.router";
+    (expert ? cost.expert_parameters : cost.dense_parameters) += op.parameters;
+    if (IsRecomputed(key, op)) {
+      cost.recompute_s += t.forward;
+      recomputed_flops += op.model_flops;
+      recomputed_kernels += op.forward_kernels;
+      if (op.part == OperatorPart::kExperts) moe_again = 1;
+    }
+  }
+  const double factor = stack.compute_factor;
+  cost.forward_s *= factor;
+  cost.backward_s *= factor;
+  cost.weight_gradient_s *= factor;
+  cost.recompute_s *= factor;
+  cost.backward_kernels += recomputed_kernels;
+  cost.executed_flops = 3 * cost.model_flops + recomputed_flops;
+  AddTensor(model, links, stack, key, cost);
+  if (key.role == LayerRole::kLayer) {
+    AddContext(model, links, key, attention_forward_s, attention_backward_s, cost);
+    AddExperts(model, links, stack, key, cost);
+    const bool full = key.recompute == RecomputeKind::kFull;
+    if (full) cost.recompute_s += cost.tensor_forward_s + cost.context_forward_s;
+    if (moe_again > 0) cost.recompute_s += cost.expert_forward_s;
+  }
+  return cost;
+}
+
+}  // namespace longhaul::planner

@@ -1,0 +1,29 @@
+// What a framework and its release add to the card's own time.
+//
+// One set of constants a framework family, and a factor for a release where published runs of
+// several releases of one configuration differ (5.5 % median between successive releases). Nothing
+// here knows a model, a cluster or a source. Leaves out what a user can measure: `calibrate --fit`
+// replaces `compute_factor`.
+#pragma once
+
+#include <string_view>
+
+namespace longhaul::planner {
+
+struct SoftwareStack {
+  double compute_factor = 1;   // device time of all kernels
+  double launch_s = 6e-6;      // host time of one kernel through the framework
+  double step_fixed_s = 0.02;  // host work a step: data, optimizer's launches, logging
+  double tensor_hidden = 0.7;  // share of tensor collectives hidden where split products overlap
+  double tensor_backward_hidden = 0.6;  // of those beside a weight gradient without split products
+  double gradient_hidden = 0.9;      // share of the last backward that gradient traffic hides under
+  double shard_hidden = 0.85;        // likewise of a layer under FSDP
+  double overlap_tax = 0.12;         // compute slows by this share while a collective runs
+  double straggle = 0.006;           // sigma of a node's step
+  bool merges_expert_copies = true;  // a token crosses to a node once
+  bool overlaps_sends = true;        // interleaved schedules hide sends under compute
+};
+
+SoftwareStack StackFor(std::string_view framework, std::string_view release);
+
+}  // namespace longhaul::planner
