@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "planner/internal/rough_memory.h"
 #include "planner/stage_layers.h"
+#include "planner/time/placement.h"
 
 namespace longhaul::planner {
 namespace {
@@ -46,16 +47,6 @@ void Accumulate(LayerCost& sum, const LayerCost& cost, double count) {
   sum.executed_flops += count * cost.executed_flops;
 }
 
-// Groups whose ranks hold the same parameters: neighbours are a tensor group apart.
-Group DenseReplicas(const spec::Layout& layout) {
-  return {layout.data * layout.context, layout.tensor};
-}
-
-Group ExpertReplicas(const spec::Layout& layout) {
-  const uint32_t span = layout.expert * layout.expert_tensor;
-  return {std::max(1u, layout.data * layout.context * layout.tensor / span), span};
-}
-
 LayerKey KeyOf(const spec::Model& model, const spec::Training& training, double micro_batch) {
   const spec::Layout& layout = training.layout;
   LayerKey key;
@@ -73,6 +64,9 @@ LayerKey KeyOf(const spec::Model& model, const spec::Training& training, double 
   key.recompute = training.recompute.kind;
   key.modules = training.recompute.modules;
   key.context_kind = layout.context_kind;
+  key.tensor_stride = TensorGroup(layout).stride;
+  key.context_stride = ContextGroup(layout).stride;
+  key.expert_stride = ExpertGroup(layout).stride;
   key.overlap_tensor = training.software.overlap_tensor;
   key.overlap_expert = training.software.overlap_expert;
   return key;
@@ -97,6 +91,7 @@ size_t Evaluator::KeyHash::operator()(const LayerKey& key) const {
   mix(uint64_t{s.tensor} | uint64_t{s.context} << 32);
   mix(uint64_t{s.expert} | uint64_t{s.expert_tensor} << 32);
   mix(std::bit_cast<uint64_t>(s.micro_batch));
+  mix(uint64_t{key.tensor_stride} | uint64_t{key.context_stride} << 32);
   const spec::RecomputeModules& m = key.modules;
   const bool bits[] = {key.kind.experts,
                        key.kind.window,
@@ -116,7 +111,7 @@ size_t Evaluator::KeyHash::operator()(const LayerKey& key) const {
                     static_cast<uint64_t>(key.recompute) << 8 |
                     static_cast<uint64_t>(key.context_kind) << 12;
   for (size_t i = 0; i < std::size(bits); ++i) packed |= uint64_t{bits[i]} << (16 + i);
-  mix(packed);
+  mix(packed ^ uint64_t{key.expert_stride} << 40);
   return hash;
 }
 
@@ -194,7 +189,7 @@ void Evaluator::ShardStages(const spec::Training& training) {
     double forward = sum.forward_total_s();
     double backward = sum.backward_total_s();
     if (sharded) {
-      Group group = DenseReplicas(training.layout);
+      Group group = DenseReplicas(training.layout, links_.island);
       if (training.layout.shard_group > 0) {
         group.ranks = std::min(group.ranks, training.layout.shard_group);
       }
@@ -239,7 +234,7 @@ Evaluator::DataTraffic Evaluator::DataSeconds(const spec::Training& training,
     if (layout.zero_stage == 0) return 0.0;
     return CollectiveSeconds(links_, Collective::kAllGather, kTwoBytes * parameters, group);
   };
-  const Group dense = DenseReplicas(layout);
+  const Group dense = DenseReplicas(layout, links_.island);
   const Group expert = ExpertReplicas(layout);
   const double reduce =
       gradients(stage.sum.dense_parameters, dense) + gradients(stage.sum.expert_parameters, expert);
@@ -266,7 +261,7 @@ double Evaluator::OptimizerSeconds(const spec::Training& training, const Stage& 
   const double dense = stage.sum.dense_parameters;
   const double expert = stage.sum.expert_parameters;
   const double owned =
-      sharded ? dense / DenseReplicas(layout).ranks + expert / ExpertReplicas(layout).ranks
+      sharded ? dense / (layout.data * layout.context) + expert / ExpertReplicas(layout).ranks
               : dense + expert;
   const double zeroed =
       training.software.gradient_bytes * (layout.zero_stage >= 2 ? owned : dense + expert);
@@ -291,9 +286,8 @@ void Evaluator::Time(const spec::Training& training, Evaluation& out) {
   shape.micro_batches = std::max(1.0, counted);
   if (layout.pipeline > 1) {
     const double tokens = sequences * model_.sequence_length / layout.context / layout.tensor;
-    const uint32_t apart = layout.data * layout.context * layout.tensor;
     shape.send_s = CollectiveSeconds(links_, Collective::kSend, kTwoBytes * tokens * model_.hidden,
-                                     {2, apart});
+                                     StageNeighbours(layout));
   }
   const bool hidden_sends = stack_.overlaps_sends && layout.virtual_pipeline > 1;
   shape.exposed_sends = hidden_sends ? 0.1 : 1;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string_view>
 
 namespace longhaul::planner {
@@ -75,8 +76,10 @@ uint32_t IslandMembers(const Links& links, Group group) {
   return std::clamp(links.island / stride, 1u, std::max(1u, group.ranks));
 }
 
-double CollectiveSeconds(const Links& links, Collective collective, double bytes, Group group) {
-  if (group.ranks <= 1 || bytes <= 0) return 0;
+namespace {
+
+// With the group as it lies.
+double PlacedSeconds(const Links& links, Collective collective, double bytes, Group group) {
   const uint32_t members = IslandMembers(links, group);
   if (collective == Collective::kSend) {
     return members > 1 ? links.island_latency_s + bytes / links.island_bytes_per_s
@@ -84,6 +87,20 @@ double CollectiveSeconds(const Links& links, Collective collective, double bytes
   }
   if (members >= group.ranks) return IslandSeconds(links, collective, bytes, group.ranks);
   return AcrossSeconds(links, collective, bytes, group);
+}
+
+}  // namespace
+
+double CollectiveSeconds(const Links& links, Collective collective, double bytes, Group group) {
+  if (group.ranks <= 1 || bytes <= 0) return 0;
+  if (!links.any_placement) return PlacedSeconds(links, collective, bytes, group);
+  // The smallest stride of each number of members that an island can have of the group.
+  double best = std::numeric_limits<double>::infinity();
+  for (uint32_t stride = 1; stride <= links.island;) {
+    best = std::min(best, PlacedSeconds(links, collective, bytes, {group.ranks, stride}));
+    stride = links.island / (links.island / stride) + 1;
+  }
+  return std::min(best, PlacedSeconds(links, collective, bytes, {group.ranks, links.island + 1}));
 }
 
 }  // namespace longhaul::planner

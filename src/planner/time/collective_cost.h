@@ -36,6 +36,9 @@ struct Links {
   double network_hop_s = 0;
   uint32_t leaf = 256;  // cards under one leaf switch of each rail
   double leaf_oversubscription = 1;
+  // Each collective as fast as the best of all places of its group: a search's bound. Experts'
+  // groups count as neighbours.
+  bool any_placement = false;
 };
 
 Links ShippedLinks(const spec::DeviceCluster& cluster);

@@ -57,7 +57,7 @@ void AddTensor(const spec::Model& model, const Links& links, const SoftwareStack
                const LayerKey& key, LayerCost& cost) {
   const spec::LayerSlice& slice = key.slice;
   if (slice.tensor <= 1) return;
-  const Group group{slice.tensor, 1};
+  const Group group{slice.tensor, key.tensor_stride};
   const double bytes = kTwoBytes * Tokens(model, slice) * model.hidden;
   const double gather = CollectiveSeconds(links, Collective::kAllGather, bytes, group);
   const double scatter = CollectiveSeconds(links, Collective::kReduceScatter, bytes, group);
@@ -92,7 +92,7 @@ void AddContext(const spec::Model& model, const Links& links, const LayerKey& ke
                 double attention_forward_s, double attention_backward_s, LayerCost& cost) {
   const spec::LayerSlice& slice = key.slice;
   if (slice.context <= 1) return;
-  const Group group{slice.context, slice.tensor};
+  const Group group{slice.context, key.context_stride};
   const double tokens = Tokens(model, slice);
   const double kv_heads = std::max(1.0, double(model.kv_heads) / slice.tensor);
   const double heads = double(model.heads) / slice.tensor;
@@ -137,9 +137,9 @@ void AddExperts(const spec::Model& model, const Links& links, const SoftwareStac
   const spec::LayerSlice& slice = key.slice;
   const spec::Experts& experts = *model.experts;
   const double own_tokens = Tokens(model, slice) / slice.tensor;
-  const Group group{slice.expert, slice.expert_tensor};
+  const Group group{slice.expert, key.expert_stride};
   double copies = experts.top_k;
-  const double members = IslandMembers(links, group);
+  const double members = IslandMembers(links, links.any_placement ? Group{group.ranks, 1} : group);
   const double islands = std::ceil(slice.expert / members);
   if (stack.merges_expert_copies && islands > 1) {
     // Expected islands that hold at least one of a token's experts, of those it could leave to.

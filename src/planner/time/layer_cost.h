@@ -53,6 +53,10 @@ struct LayerKey {
   spec::ContextKind context_kind = spec::ContextKind::kRing;
   bool overlap_tensor = false;
   bool overlap_expert = false;
+  // Cards between neighbours of each group (time/placement.h).
+  uint32_t tensor_stride = 1;
+  uint32_t context_stride = 1;
+  uint32_t expert_stride = 1;
 
   friend bool operator==(const LayerKey&, const LayerKey&) = default;
 };
