@@ -1,22 +1,13 @@
 #include "spec/model.h"
 
 #include "spec/internal/mistakes.h"
+#include "spec/model_schema.h"
 
 namespace longhaul::spec {
 
 namespace {
 
 using internal::Mistakes;
-
-// Ten times the largest published model and more; products of any three stay below 2^63.
-constexpr uint64_t kMaxLayers = 10'000;
-constexpr uint64_t kMaxHidden = uint64_t{1} << 20;
-constexpr uint64_t kMaxFfn = uint64_t{1} << 23;
-constexpr uint64_t kMaxHeads = 65'536;
-constexpr uint64_t kMaxHeadDim = 65'536;
-constexpr uint64_t kMaxVocabulary = uint64_t{1} << 24;
-constexpr uint64_t kMaxSequence = uint64_t{1} << 27;
-constexpr uint64_t kMaxExperts = 65'536;
 
 std::string Text(uint64_t value) { return Mistakes::Number(value); }
 
@@ -29,17 +20,17 @@ bool AnyDenseLayer(const Model& model) {
 
 void CheckExperts(const Model& model, Mistakes& mistakes) {
   const Experts& experts = *model.experts;
-  mistakes.Range("experts.count", experts.count, 1, kMaxExperts);
-  mistakes.Range("experts.ffn_hidden", experts.ffn_hidden, 1, kMaxFfn);
+  mistakes.Range("experts.count", experts.count, 1, kMaxModelExperts);
+  mistakes.Range("experts.ffn_hidden", experts.ffn_hidden, 1, kMaxModelFfn);
   mistakes.Range("experts.shared", experts.shared, 0, 1'024);
-  mistakes.Range("experts.every", experts.every, 1, kMaxLayers);
+  mistakes.Range("experts.every", experts.every, 1, kMaxModelLayers);
   mistakes.Range("experts.dense_first_layers", experts.dense_first_layers, 0, model.layers);
   if (experts.top_k < 1 || experts.top_k > experts.count) {
     mistakes.Add("experts.top_k: a token visits " + Text(experts.top_k) + " of " +
                  Text(experts.count) + " experts: give 1 to " + Text(experts.count));
   }
   if (experts.shared > 0) {
-    mistakes.Range("experts.shared_ffn_hidden", experts.shared_ffn_hidden, 1, kMaxFfn);
+    mistakes.Range("experts.shared_ffn_hidden", experts.shared_ffn_hidden, 1, kMaxModelFfn);
   }
   if (experts.capacity_factor &&
       !(*experts.capacity_factor > 0 && *experts.capacity_factor <= 1'000)) {
@@ -49,23 +40,23 @@ void CheckExperts(const Model& model, Mistakes& mistakes) {
 }
 
 void CheckAttention(const Model& model, Mistakes& mistakes) {
-  mistakes.Range("heads", model.heads, 1, kMaxHeads);
+  mistakes.Range("heads", model.heads, 1, kMaxModelHeads);
   if (model.kv_heads < 1 || model.kv_heads > model.heads || model.heads % model.kv_heads != 0) {
     mistakes.Add("kv_heads: " + Text(model.kv_heads) + " does not divide the " + Text(model.heads) +
                  " heads");
   }
-  mistakes.Range("head_dim", model.head_dim, 1, kMaxHeadDim);
+  mistakes.Range("head_dim", model.head_dim, 1, kMaxModelHeads);
   if (model.sliding_window) {
-    mistakes.Range("sliding_window.size", model.sliding_window->size, 1, kMaxSequence);
-    mistakes.Range("sliding_window.every", model.sliding_window->every, 1, kMaxLayers);
+    mistakes.Range("sliding_window.size", model.sliding_window->size, 1, kMaxModelSequence);
+    mistakes.Range("sliding_window.every", model.sliding_window->every, 1, kMaxModelLayers);
   }
   if (model.multi_latent) {
     const MultiLatent& latent = *model.multi_latent;
-    mistakes.Range("multi_latent.query_rank", latent.query_rank, 0, kMaxHidden);
-    mistakes.Range("multi_latent.kv_rank", latent.kv_rank, 1, kMaxHidden);
-    mistakes.Range("multi_latent.qk_nope_dim", latent.qk_nope_dim, 1, kMaxHeadDim);
-    mistakes.Range("multi_latent.qk_rope_dim", latent.qk_rope_dim, 0, kMaxHeadDim);
-    mistakes.Range("multi_latent.v_dim", latent.v_dim, 1, kMaxHeadDim);
+    mistakes.Range("multi_latent.query_rank", latent.query_rank, 0, kMaxModelHidden);
+    mistakes.Range("multi_latent.kv_rank", latent.kv_rank, 1, kMaxModelHidden);
+    mistakes.Range("multi_latent.qk_nope_dim", latent.qk_nope_dim, 1, kMaxModelHeads);
+    mistakes.Range("multi_latent.qk_rope_dim", latent.qk_rope_dim, 0, kMaxModelHeads);
+    mistakes.Range("multi_latent.v_dim", latent.v_dim, 1, kMaxModelHeads);
   }
 }
 
@@ -73,16 +64,16 @@ void CheckAttention(const Model& model, Mistakes& mistakes) {
 
 Status CheckModel(const Model& model) {
   Mistakes mistakes;
-  mistakes.Range("layers", model.layers, 1, kMaxLayers);
-  mistakes.Range("hidden", model.hidden, 1, kMaxHidden);
-  mistakes.Range("vocabulary", model.vocabulary, 1, kMaxVocabulary);
-  mistakes.Range("sequence_length", model.sequence_length, 1, kMaxSequence);
+  mistakes.Range("layers", model.layers, 1, kMaxModelLayers);
+  mistakes.Range("hidden", model.hidden, 1, kMaxModelHidden);
+  mistakes.Range("vocabulary", model.vocabulary, 1, kMaxModelVocabulary);
+  mistakes.Range("sequence_length", model.sequence_length, 1, kMaxModelSequence);
   mistakes.Range("multi_token_prediction_layers", model.multi_token_prediction_layers, 0, 64);
   CheckAttention(model, mistakes);
   if (model.experts) CheckExperts(model, mistakes);
   // The layers can be looked at one by one only if there are not too many.
   if (!mistakes.none()) return std::move(mistakes).Finish();
-  mistakes.Range("ffn_hidden", model.ffn_hidden, AnyDenseLayer(model) ? 1 : 0, kMaxFfn);
+  mistakes.Range("ffn_hidden", model.ffn_hidden, AnyDenseLayer(model) ? 1 : 0, kMaxModelFfn);
   return std::move(mistakes).Finish();
 }
 

@@ -1,0 +1,241 @@
+#include "planner/case.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace longhaul::planner {
+namespace {
+
+using nlohmann::json;
+using testing::Contains;
+using testing::HasSubstr;
+
+// A seed of the fuzzer; tests run in the project's root.
+json Seed(const std::string& name) {
+  std::ifstream file("src/planner/testdata/case_fuzz/" + name);
+  std::stringstream text;
+  text << file.rdbuf();
+  return json::parse(text.str());
+}
+
+Case Parsed(const json& text) {
+  Case parsed;
+  const Status status = ParseCase(text.dump(), parsed);
+  EXPECT_TRUE(status.ok()) << status;
+  return parsed;
+}
+
+std::string Refusal(const json& text) {
+  Case parsed;
+  const Status status = ParseCase(text.dump(), parsed);
+  EXPECT_FALSE(status.ok());
+  return status.message();
+}
+
+// One GiB a sequence; recompute halves it and costs a third. Interleaving pays by a tenth.
+Evaluation Evaluate(const Question& question) {
+  const spec::Training& training = question.training;
+  const bool full = training.recompute.kind == spec::RecomputeKind::kFull;
+  const double micro = training.batch.micro;
+  Evaluation evaluation;
+  evaluation.step = Seconds((1 + 1 / micro) * (full ? 4.0 / 3 : 1) *
+                            (training.layout.virtual_pipeline > 1 ? 0.9 : 1));
+  evaluation.peak_allocated = Bytes((int64_t{1} << 30) * training.batch.micro / (full ? 2 : 1));
+  evaluation.fits = evaluation.peak_allocated <= question.cluster.device.memory;
+  evaluation.stages.resize(2);
+  evaluation.stages[1].memory.weights = evaluation.peak_allocated;
+  return evaluation;
+}
+
+StepBand Band(const Case&, const Evaluation& evaluation) {
+  return {0.9 * evaluation.step, 1.1 * evaluation.step};
+}
+
+TEST(ParseCase, ReadsAFullCase) {
+  const Case parsed = Parsed(Seed("dense.json"));
+  EXPECT_EQ(parsed.id, "dense");
+  EXPECT_EQ(parsed.question.model.ffn_hidden, 14'336u);
+  EXPECT_EQ(parsed.question.cluster.devices, 64u);
+  EXPECT_EQ(parsed.question.training.layout.data, 16u);
+  EXPECT_TRUE(parsed.question.training.layout.sequence_parallel);
+  EXPECT_EQ(parsed.question.training.recompute.kind, spec::RecomputeKind::kNone);
+  EXPECT_FALSE(parsed.open.any());
+  EXPECT_TRUE(parsed.unknown.empty());
+}
+
+TEST(ParseCase, ReadsExpertsLatentsAndStages) {
+  const Case parsed = Parsed(Seed("moe.json"));
+  ASSERT_TRUE(parsed.question.model.experts && parsed.question.model.multi_latent);
+  EXPECT_EQ(parsed.question.model.experts->capacity_factor, 1.5);
+  EXPECT_EQ(parsed.question.model.multi_latent->kv_rank, 512u);
+  EXPECT_EQ(parsed.question.model.sliding_window->every, 2u);
+  EXPECT_EQ(parsed.question.training.layout.layers_per_stage, (std::vector<uint32_t>{3, 5}));
+  EXPECT_TRUE(parsed.question.training.recompute.modules.moe_activation);
+  EXPECT_EQ(parsed.question.training.software.moment_bytes, 2u);
+  EXPECT_EQ(parsed.question.training.precision, spec::Precision::kFp8);
+}
+
+TEST(ParseCase, FillsGapsAndListsThem) {
+  const Case parsed = Parsed(Seed("gaps.json"));
+  const Question& question = parsed.question;
+  EXPECT_EQ(question.model.kv_heads, 16u);
+  EXPECT_EQ(question.model.head_dim, 128u);
+  EXPECT_EQ(question.model.sequence_length, 2'048u);  // written as 2048.0
+  EXPECT_EQ(question.cluster.device.name, "a100-80gb-sxm");
+  EXPECT_EQ(question.cluster.network.per_device.count(), 25e9);
+  EXPECT_EQ(question.training.layout.zero_stage, 1u);
+  EXPECT_TRUE(parsed.open.tensor && parsed.open.pipeline && parsed.open.micro_batch);
+  EXPECT_FALSE(parsed.global_batch_known);
+  EXPECT_THAT(parsed.assumed, Contains("model.kv_heads = 16"));
+  EXPECT_THAT(parsed.assumed, Contains("precision = bf16"));
+}
+
+TEST(ParseCase, KnowsWhatFrameworksDoUnlessTold) {
+  json text = Seed("gaps.json");
+  text["software"]["framework"] = "torchtitan";
+  Case parsed = Parsed(text);
+  EXPECT_EQ(parsed.question.training.layout.zero_stage, 3u);
+  EXPECT_FALSE(parsed.open.tensor);
+  text["software"] = {{"framework", "megatron-lm"}, {"release", "v2.5"}};
+  text["precision"] = "fp16";
+  parsed = Parsed(text);
+  EXPECT_EQ(parsed.question.training.software.gradient_bytes, 2u);
+  EXPECT_FALSE(parsed.question.training.software.flash_attention);
+}
+
+TEST(ParseCase, LetsTheDevicesDecideTheReplicas) {
+  json text = Seed("dense.json");
+  text["layout"]["data"] = 64;  // the batch's share, as some tables print it
+  const Case parsed = Parsed(text);
+  EXPECT_EQ(parsed.question.training.layout.data, 16u);
+  EXPECT_THAT(parsed.assumed, Contains("layout.data = 16 (fills the cluster)"));
+}
+
+TEST(ParseCase, NamesWhatIsWrong) {
+  const struct {
+    void (*breaks)(json&);
+    const char* want;
+  } kRows[] = {
+      {[](json& c) { c["model"]["layers"] = -1; }, "model.layers: -1 is out of range: 1 to 10,000"},
+      {[](json& c) { c["model"]["layers"] = 2.5; }, "model.layers: 2.5 is out of range"},
+      {[](json& c) { c["model"]["layers"] = "x"; }, "must be a whole number (1 to 10,000), not"},
+      {[](json& c) { c["model"]["layers"] = nullptr; }, "layers: 0 is out of range"},
+      {[](json& c) { c["model"]["activation"] = "sillu"; }, "did you mean 'silu'"},
+      {[](json& c) { c["cluster"]["gpu"] = "h100-smx"; }, "did you mean 'h100-sxm'"},
+      {[](json& c) { c["cluster"]["gpus"] = 0; }, "cluster.gpus: 0 is out of range"},
+      {[](json& c) { c["cluster"]["network"]["gb_per_s_per_gpu"] = -3; },
+       "cluster.network.gb_per_s_per_gpu: must be a number above 0"},
+      {[](json& c) { c["layout"] = 3; }, "layout: must be a map, not 3"},
+      {[](json& c) {
+         c["layout"]["layers_per_stage"] = {1, "x"};
+       },
+       "must hold whole numbers"},
+      {[](json& c) { c["precision"] = "fp7"; }, "did you mean 'fp8'"},
+      {[](json& c) {
+         c["recompute"] = {{"kind", "selective"}, {"modules", {"mpl"}}};
+       },
+       "no module is called 'mpl', did you mean 'mlp'"},
+  };
+  for (const auto& row : kRows) {
+    json text = Seed("dense.json");
+    row.breaks(text);
+    EXPECT_THAT(Refusal(text), HasSubstr(row.want));
+  }
+}
+
+TEST(AnswerCase, AnswersEveryLineWithOneLine) {
+  for (const std::string line : {"", "[]", "{", "{\"case\":\"a\"}", "null", "{\"case\":7}"}) {
+    const json answer = json::parse(AnswerCase(line, Evaluate, Band));
+    EXPECT_TRUE(answer.contains("error")) << line;
+  }
+  EXPECT_EQ(json::parse(AnswerCase("{\"case\":\"a\"}", Evaluate, Band))["case"], "a");
+  const json answer = json::parse(AnswerCase(Seed("dense.json").dump(), Evaluate, Band));
+  EXPECT_EQ(answer["case"], "dense");
+  EXPECT_DOUBLE_EQ(answer["step_seconds"], 1.8);
+  EXPECT_DOUBLE_EQ(answer["step_seconds_high"], 1.98);
+  EXPECT_EQ(answer["peak_memory_bytes"], int64_t{1} << 30);
+  EXPECT_EQ(answer["stage_memory_bytes"].size(), 2u);
+  EXPECT_EQ(answer["breakdown"]["memory_bytes"]["weights"], int64_t{1} << 30);
+}
+
+TEST(AnswerCase, ReportsUnknownKeysWithTheNearest) {
+  json text = Seed("dense.json");
+  text["layout"]["tensr"] = 4;
+  const json answer = json::parse(AnswerCase(text.dump(), Evaluate, Band));
+  EXPECT_FALSE(answer.contains("error"));
+  EXPECT_EQ(answer["unknown_keys"][0], "layout.tensr (did you mean 'tensor'?)");
+}
+
+TEST(AnswerCase, NamesTheRuleThatALayoutBreaks) {
+  json text = Seed("dense.json");
+  text["model"]["heads"] = 33;
+  text["model"]["kv_heads"] = 33;
+  const json answer = json::parse(AnswerCase(text.dump(), Evaluate, Band));
+  EXPECT_THAT(answer["error"].get<std::string>(), HasSubstr("tensor 2 does not divide the 33"));
+}
+
+TEST(AnswerCase, DoesNotLookAtNames) {
+  json text = Seed("dense.json");
+  json first = json::parse(AnswerCase(text.dump(), Evaluate, Band));
+  text["case"] = "other";
+  text["model"]["name"] = "llama-405b";
+  json second = json::parse(AnswerCase(text.dump(), Evaluate, Band));
+  first.erase("case");
+  second.erase("case");
+  EXPECT_EQ(first, second);
+}
+
+TEST(DecideOpen, TakesTheFastestThatFits) {
+  json text = Seed("dense.json");
+  text["batch"]["micro"] = nullptr;
+  text["recompute"] = nullptr;
+  text["layout"]["virtual_pipeline"] = nullptr;
+  text["cluster"]["memory_gib"] = 4.5;
+  text["batch"]["global"] = 512;  // 32 a replica
+  Case decided = Parsed(text);
+  ASSERT_TRUE(DecideOpen(Evaluate, decided).ok());
+  // 4 sequences fit without recompute: 1.25 * 0.9; 8 would with: 1.125 * 4/3 * 0.9.
+  EXPECT_EQ(decided.question.training.batch.micro, 4u);
+  EXPECT_EQ(decided.question.training.recompute.kind, spec::RecomputeKind::kNone);
+  EXPECT_GT(decided.question.training.layout.virtual_pipeline, 1u);
+  EXPECT_THAT(decided.assumed, Contains("batch.micro = 4 (best that fits)"));
+  EXPECT_THAT(decided.assumed, Contains("recompute = none (least that fits)"));
+}
+
+TEST(DecideOpen, RecomputesWhereNothingElseFits) {
+  json text = Seed("dense.json");
+  text["recompute"] = nullptr;
+  text["cluster"]["memory_gib"] = 0.75;
+  Case decided = Parsed(text);
+  ASSERT_TRUE(DecideOpen(Evaluate, decided).ok());
+  EXPECT_EQ(decided.question.training.recompute.kind, spec::RecomputeKind::kFull);
+  text["cluster"]["memory_gib"] = 0.25;  // nothing fits: what needs least
+  decided = Parsed(text);
+  ASSERT_TRUE(DecideOpen(Evaluate, decided).ok());
+  EXPECT_EQ(decided.question.training.recompute.kind, spec::RecomputeKind::kFull);
+  EXPECT_THAT(decided.assumed, Contains(HasSubstr("nothing fits")).Times(0));
+}
+
+TEST(DecideOpen, FillsALayoutThatIsNotSaid) {
+  Case decided = Parsed(Seed("gaps.json"));
+  const Status status = DecideOpen(Evaluate, decided);
+  ASSERT_TRUE(status.ok()) << status;
+  const Status legal =
+      CheckTraining(decided.question.model, decided.question.cluster, decided.question.training);
+  EXPECT_TRUE(legal.ok()) << legal;
+  EXPECT_EQ(decided.question.training.layout.devices(), 16u);
+}
+
+TEST(DecideOpen, RefusesWhatNoChoiceMakesLegal) {
+  json text = Seed("gaps.json");
+  text["layout"] = {{"context", 3}};
+  Case decided = Parsed(text);
+  EXPECT_FALSE(DecideOpen(Evaluate, decided).ok());
+}
+
+}  // namespace
+}  // namespace longhaul::planner

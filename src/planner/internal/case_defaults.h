@@ -1,0 +1,27 @@
+// What a case leaves out and needs no calculator: filled as a user of the framework would have it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "planner/case.h"
+#include "planner/internal/case_reader.h"
+
+namespace longhaul::planner::internal {
+
+// What the reader found that the question has no place for.
+struct RawCase {
+  std::string gpu;
+  std::optional<double> network_gb_per_s;
+  std::optional<double> memory_gib;
+  std::optional<double> memory_gb_per_s;
+  std::optional<double> power_limit_w;
+  std::string moment_dtype;
+  std::vector<std::string> recompute_modules;
+};
+
+// Fills the gaps of `filled.question`, marks what stays open, and lists both in `filled.assumed`.
+// Refuses an unknown device and a cluster without a size.
+Status FillDefaults(const CaseReader& reader, const RawCase& raw, Case& filled);
+
+}  // namespace longhaul::planner::internal
