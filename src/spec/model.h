@@ -84,7 +84,7 @@ struct Model {
   }
   // Whether layer `index` attends within its sliding window only.
   bool has_window(uint32_t index) const {
-    return sliding_window && index % sliding_window->every == 0;
+    return sliding_window && index % sliding_window->every == sliding_window->every - 1;
   }
 
   friend bool operator==(const Model&, const Model&) = default;
