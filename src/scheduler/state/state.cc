@@ -13,38 +13,17 @@ namespace longhaul::scheduler {
 
 namespace {
 
-bool FitsHost(const NodeState& node, const Shape& shape) {
-  bool fits = node.free_cpu_milli >= shape.cpu_milli && node.free_memory_mib >= shape.memory_mib;
-  for (size_t i = 0; i < shape.counted.size(); ++i) {
-    fits &= node.free_counted[i] >= shape.counted[i];
-  }
-  return fits;
-}
-
-// Devices that could serve the shape: wholly free ones, or those with share and memory enough.
-CardMask Eligible(const NodeState& node, const Shape& shape) {
-  if (shape.cards > 0 && shape.card_memory_mib == 0) return node.free_cards;
-  CardMask mask = 0;
-  const int share = shape.cards > 0 ? kWholeCard : shape.share;
-  for (uint32_t i = 0; i < node.devices; ++i) {
-    const bool fits =
-        node.free_share[i] >= share && node.free_card_memory_mib[i] >= shape.card_memory_mib;
-    mask = static_cast<CardMask>(mask | (fits ? 1u : 0u) << i);
-  }
-  return mask;
-}
-
 bool FitsNode(const NodeState& node, const Shape& shape) {
   if (!FitsHost(node, shape)) return false;
   if (!shape.needs_devices()) return true;
   const int needed = shape.cards > 0 ? shape.cards : 1;
-  return std::popcount(Eligible(node, shape)) >= needed;
+  return std::popcount(EligibleCards(node, shape)) >= needed;
 }
 
 uint32_t SlotsOnDevices(const NodeState& node, const Shape& shape, uint32_t limit) {
   if (!shape.needs_devices()) return limit;
   if (shape.cards > 0) {
-    return static_cast<uint32_t>(std::popcount(Eligible(node, shape))) / shape.cards;
+    return static_cast<uint32_t>(std::popcount(EligibleCards(node, shape))) / shape.cards;
   }
   uint32_t slots = 0;
   for (uint32_t i = 0; i < node.devices; ++i) {
@@ -135,6 +114,26 @@ CardMask FewestIslands(const spec::NodeKind& kind, CardMask eligible, int count)
 
 }  // namespace
 
+bool FitsHost(const NodeState& node, const Shape& shape) {
+  bool fits = node.free_cpu_milli >= shape.cpu_milli && node.free_memory_mib >= shape.memory_mib;
+  for (size_t i = 0; i < shape.counted.size(); ++i) {
+    fits &= node.free_counted[i] >= shape.counted[i];
+  }
+  return fits;
+}
+
+CardMask EligibleCards(const NodeState& node, const Shape& shape) {
+  if (shape.cards > 0 && shape.card_memory_mib == 0) return node.free_cards;
+  CardMask mask = 0;
+  const int share = shape.cards > 0 ? kWholeCard : shape.share;
+  for (uint32_t i = 0; i < node.devices; ++i) {
+    const bool fits =
+        node.free_share[i] >= share && node.free_card_memory_mib[i] >= shape.card_memory_mib;
+    mask = static_cast<CardMask>(mask | (fits ? 1u : 0u) << i);
+  }
+  return mask;
+}
+
 int32_t NodeState::free_milli() const {
   int32_t sum = 0;
   for (const int16_t share : free_share) sum += std::max<int16_t>(share, 0);
@@ -201,7 +200,7 @@ CardMask State::ChooseCards(NodeIndex node, ShapeId shape_id) const {
   const Shape& shape = shapes_[shape_id];
   if (!shape.needs_devices()) return 0;
   const NodeState& state = nodes_[node];
-  const CardMask eligible = Eligible(state, shape);
+  const CardMask eligible = EligibleCards(state, shape);
   if (shape.cards > 0) return FewestIslands(topology_->kind_of(node), eligible, shape.cards);
   CHECK(eligible != 0) << "a task is placed where it doesn't fit";
   uint32_t best = static_cast<uint32_t>(std::countr_zero(eligible));
@@ -303,7 +302,8 @@ TaskSlot State::Place(NodeIndex node, ShapeId shape_id, CardMask cards, uint64_t
   const Shape& shape = shapes_[shape_id];
   CHECK(owner != 0);
   CHECK(FitsHost(nodes_[node], shape)) << "node " << node << " lacks what the task needs";
-  const CardMask eligible = shape.needs_devices() ? Eligible(nodes_[node], shape) : CardMask{0};
+  const CardMask eligible =
+      shape.needs_devices() ? EligibleCards(nodes_[node], shape) : CardMask{0};
   CHECK((cards & ~eligible) == 0) << "node " << node << " lacks the devices that the task takes";
   CHECK(std::popcount(cards) == (shape.share > 0 ? 1 : shape.cards));
   const bool fresh = free_slots_.empty();

@@ -51,6 +51,12 @@ struct alignas(64) NodeState {
 };
 static_assert(sizeof(NodeState) == 128);
 
+// Whether cpu, memory and counted resources suffice.
+bool FitsHost(const NodeState& node, const Shape& shape);
+// Devices that could serve the shape: wholly free ones, or those with share and memory enough.
+// Requires a shape that needs devices.
+CardMask EligibleCards(const NodeState& node, const Shape& shape);
+
 struct TaskRecord {
   NodeIndex node = 0;
   ShapeId shape{};
@@ -98,6 +104,7 @@ class State {
   // --- Shapes.
   ShapeId Intern(const Shape& shape);
   const Shape& shape(ShapeId id) const { return shapes_[id]; }
+  const ShapeTable& shapes() const { return shapes_; }
   uint32_t shape_count() const { return shapes_.size(); }
   // Whether nodes of the group may serve the shape at all (device model, labels, taints).
   bool Allows(ShapeId shape, GroupIndex group) const {

@@ -1,0 +1,214 @@
+#include "scheduler/small_jobs/small_placer.h"
+
+#include <gtest/gtest.h>
+
+#include "base/random.h"
+
+namespace longhaul::scheduler {
+namespace {
+
+using spec::NodeCondition;
+
+// 150 nodes of three models in leaves of 10; some have a label.
+spec::Topology Mixed() {
+  spec::ClusterDeclaration cluster;
+  cluster.models = {{"A", 80'000}, {"B", 16'000}, {"C", 0}};
+  cluster.kinds = {spec::UniformKind("a", 0, 8, 2, 96'000, 4'000),
+                   spec::UniformKind("b", 1, 4, 4, 32'000, 2'000),
+                   spec::UniformKind("c", 2, 2, 1, 64'000, 1'000),
+                   {}};
+  cluster.kinds[3].name = "cpu";
+  cluster.kinds[3].cpu_milli = 64'000;
+  for (uint32_t i = 0; i < 150; ++i) {
+    spec::DeclaredNode node;
+    node.name = "n" + std::to_string(i);
+    node.kind = i % 4;
+    node.domains = {"l" + std::to_string(i / 10), "b" + std::to_string(i / 50)};
+    if (i % 5 == 0) node.labels["pool"] = "dev";
+    cluster.nodes.push_back(node);
+  }
+  return *spec::Topology::Create(cluster);
+}
+
+std::vector<ShapeId> Shapes(State& state) {
+  std::vector<ShapeId> ids;
+  for (const int cards : {0, 1, 2, 8}) {
+    for (const int share : {0, 110, 470, 810}) {
+      if (cards > 0 && share > 0) continue;
+      for (const uint64_t models : {kAnyModel, uint64_t{0b001}, uint64_t{0b110}}) {
+        Shape shape;
+        shape.cards = static_cast<uint8_t>(cards);
+        shape.share = static_cast<uint16_t>(share);
+        shape.models = models;
+        shape.cpu_milli = 1'000 + 3'000 * cards;
+        if (share == 470) shape.card_memory_mib = 9'000;
+        if (share == 110) shape.classes = ClassSet{{1}};
+        ids.push_back(state.Intern(shape));
+      }
+    }
+  }
+  return ids;
+}
+
+TaskMix MixOf(const std::vector<ShapeId>& ids, Random& random) {
+  std::vector<MixEntry> counts;
+  for (const ShapeId id : ids) counts.push_back({id, static_cast<int64_t>(random.Below(50))});
+  std::sort(counts.begin(), counts.end(),
+            [](const MixEntry& a, const MixEntry& b) { return a.shape < b.shape; });
+  counts.erase(std::unique(counts.begin(), counts.end(),
+                           [](const MixEntry& a, const MixEntry& b) { return a.shape == b.shape; }),
+               counts.end());
+  return MakeTaskMix(std::move(counts));
+}
+
+void ChangeSomething(State& state, Random& random, std::vector<TaskSlot>& tasks) {
+  const auto node = static_cast<NodeIndex>(random.Below(state.size()));
+  const auto what = random.Below(20);
+  if (what == 0) {
+    state.SetCondition(node, static_cast<NodeCondition>(random.Below(6)));
+  } else if (what == 1 && state.node(node).devices > 0) {
+    state.SetDeviceHealthy(node, static_cast<uint32_t>(random.Below(state.node(node).devices)),
+                           random.Below(2) == 0);
+  } else if (what == 2) {
+    state.SetHealth(node, static_cast<uint16_t>(random.Below(1'001)));
+  } else if (what < 8 && !tasks.empty()) {
+    std::swap(tasks[random.Below(tasks.size())], tasks.back());
+    state.Remove(tasks.back());
+    tasks.pop_back();
+  }
+}
+
+// The indexes are only a faster way to the same answer, whatever happened in between.
+TEST(SmallPlacer, PicksWhatAFullScanPicks) {
+  const spec::Topology topology = Mixed();
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    State state(topology, false);
+    const std::vector<ShapeId> ids = Shapes(state);
+    SmallJobPolicy policy;
+    if (seed % 3 == 0) policy.holes = 2'000;
+    SmallPlacer placer(state, MixOf(ids, random), policy, {{1, 5}, {4, 3}, {8, 2}});
+    std::vector<TaskSlot> tasks;
+    uint64_t placed = 0;
+    for (int i = 0; i < 1'500; ++i) {
+      if (i == 700) placer.SetMix(MixOf(ids, random));
+      const ShapeId id = ids[random.Below(ids.size())];
+      const auto choice = placer.Pick(id);
+      ASSERT_EQ(choice, placer.Scan(id)) << "step " << i;
+      if (choice) {
+        const Savepoint attempt = state.Save();
+        tasks.push_back(state.Place(choice->node, id, choice->cards, 1));
+        ++placed;
+        if (random.Below(5) == 0) {
+          state.RollBack(attempt);
+          tasks.pop_back();
+        } else {
+          state.Commit();
+        }
+      }
+      ChangeSomething(state, random, tasks);
+      state.Commit();
+    }
+    ASSERT_GT(placed, 500u);
+    ASSERT_EQ(state.Recount(), "");
+  }
+}
+
+TEST(SmallPlacer, FollowsAStateThatRanFarAhead) {
+  const spec::Topology topology = Mixed();
+  State state(topology, false);
+  const std::vector<ShapeId> ids = Shapes(state);
+  Random random(1);
+  SmallPlacer placer(state, MixOf(ids, random));
+  ASSERT_TRUE(placer.Pick(ids[4]));
+  for (uint64_t i = 0; i < State::kKeptChanges + 10; ++i) {
+    state.SetHealth(static_cast<NodeIndex>(i % 150), static_cast<uint16_t>(i % 997));
+  }
+  state.Commit();
+  EXPECT_EQ(placer.Pick(ids[4]), placer.Scan(ids[4]));
+}
+
+TEST(SmallPlacer, FindsNothingWhereNothingFits) {
+  const spec::Topology topology = Mixed();
+  State state(topology, false);
+  Shape shape;
+  shape.cards = 8;
+  shape.models = 0b110;  // nodes of 4 and 2 cards
+  const ShapeId id = state.Intern(shape);
+  SmallPlacer placer(state, {});
+  EXPECT_EQ(placer.Pick(id), std::nullopt);
+  EXPECT_EQ(placer.Scan(id), std::nullopt);
+}
+
+TEST(SmallPlacer, LeavesThePinnedModelToThoseWhoNeedIt) {
+  const spec::Topology topology = Mixed();
+  State state(topology, false);
+  Shape any;
+  any.cards = 1;
+  Shape pinned = any;
+  pinned.models = 0b001;
+  const ShapeId free = state.Intern(any);
+  const ShapeId bound = state.Intern(pinned);
+  SmallPlacer placer(state, MakeTaskMix({{free, 50}, {bound, 50}}));
+  for (int i = 0; i < 40; ++i) {
+    const auto choice = placer.Pick(free);
+    ASSERT_TRUE(choice);
+    EXPECT_NE(state.group_model(state.node(choice->node).group), 0);
+    state.Place(choice->node, free, choice->cards, 1);
+  }
+  EXPECT_EQ(state.group_model(state.node(placer.Pick(bound)->node).group), 0);
+}
+
+// A node that is ready and broken is always free; its health keeps work away.
+TEST(SmallPlacer, AvoidsNodesOfPoorHealth) {
+  const spec::Topology topology = Mixed();
+  State state(topology, false);
+  Shape any;
+  any.cards = 1;
+  const ShapeId id = state.Intern(any);
+  SmallPlacer placer(state, MakeTaskMix({{id, 1}}));
+  const NodeIndex usual = placer.Pick(id)->node;
+  state.SetHealth(usual, 500);
+  EXPECT_NE(placer.Pick(id)->node, usual);
+}
+
+// A small job breaks a leaf that gangs can't use any more rather than a whole one.
+TEST(SmallPlacer, KeepsHolesForGangs) {
+  const spec::Topology topology = *spec::Topology::Create(spec::ClosCluster(1, 2, 4));
+  State state(topology, false);
+  Shape whole_host;
+  whole_host.cards = 8;
+  Shape one;
+  one.cards = 1;
+  const ShapeId gang = state.Intern(whole_host);
+  const ShapeId small = state.Intern(one);
+  state.Place(7, gang, 0xff, 1);  // the second leaf has 3 of 4 hosts free
+  state.Commit();
+  SmallPlacer plain(state, MakeTaskMix({{small, 1}}));
+  EXPECT_EQ(plain.Pick(small)->node, 0u);
+  SmallJobPolicy policy;
+  policy.holes = 1'000;
+  SmallPlacer careful(state, MakeTaskMix({{small, 1}}), policy, {{4, 1}});
+  EXPECT_EQ(careful.Pick(small)->node, 4u);
+}
+
+TEST(SmallPlacer, SumsTheFragmentationOfAllNodes) {
+  const spec::Topology topology = *spec::Topology::Create(spec::ClosCluster(1, 1, 2));
+  State state(topology, false);
+  Shape two;
+  two.cards = 2;
+  Shape half;
+  half.share = 500;
+  const ShapeId id = state.Intern(two);
+  const ShapeId part = state.Intern(half);
+  SmallPlacer placer(state, MakeTaskMix({{id, 10}}));
+  EXPECT_EQ(placer.Fragmentation(), 0);
+  state.Place(0, part, 1, 1);
+  EXPECT_EQ(placer.Fragmentation(), 10 * 500);
+  state.SetCondition(0, NodeCondition::kDown);
+  EXPECT_EQ(placer.Fragmentation(), 0);
+}
+
+}  // namespace
+}  // namespace longhaul::scheduler
