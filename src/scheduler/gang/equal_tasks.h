@@ -1,7 +1,8 @@
 // Which hosts a gang of equal tasks gets: the fewest switches, exactly.
 //
 // Minimised in this order: domains of the top tier, of each tier below, leaves, hosts, slots left
-// free in the chosen leaves, slots left free on the chosen hosts, lost holes, host numbers.
+// free in the chosen leaves, lost holes (where one leaf suffices; else the leftover stays where it
+// is worth most), slots left free on the chosen hosts. Ties go to lower leaves and hosts.
 //
 // A table holds, for every number of domains of each tier, the largest capacity that so many can
 // have; it is filled leaf by leaf, a domain being open from its first leaf to its last, so that any
@@ -45,7 +46,7 @@ struct EqualTasksRequest {
   Tier slice_tier = kLeafTier;  // kHostTier, or a tier of the tree
 
   // Leaves that cost nothing, with the domains above them, as a gang's survivors are there already;
-  // one entry a leaf, or empty. required_tier then still bounds only the tasks placed now.
+  // one entry a leaf, or empty. A required domain is then given by within_domain.
   std::span<const uint8_t> free_of_charge;
 
   // A domain that the tasks must stay in; kClusterTier is no restriction.
@@ -53,7 +54,7 @@ struct EqualTasksRequest {
   int32_t within_domain = 0;
 
   HoleValues holes;
-  int64_t max_steps = 200'000;  // of searches beyond the table; about a nanosecond each
+  int64_t max_steps = 200'000;  // of searches beyond the table; some nanoseconds each
 };
 
 struct HostTasks {
