@@ -47,7 +47,8 @@ void Accumulate(LayerCost& sum, const LayerCost& cost, double count) {
   sum.executed_flops += count * cost.executed_flops;
 }
 
-LayerKey KeyOf(const spec::Model& model, const spec::Training& training, double micro_batch) {
+LayerKey KeyOf(const spec::Model& model, const spec::Training& training, const SoftwareStack& stack,
+               double micro_batch) {
   const spec::Layout& layout = training.layout;
   LayerKey key;
   key.slice.tensor = layout.tensor;
@@ -57,7 +58,8 @@ LayerKey KeyOf(const spec::Model& model, const spec::Training& training, double 
   key.slice.micro_batch = micro_batch;
   key.slice.sequence_parallel = layout.sequence_parallel && layout.tensor > 1;
   key.slice.flash_attention = training.software.flash_attention;
-  key.slice.fused_kernels = training.software.fused_kernels || training.software.compiled;
+  key.slice.fused_kernels =
+      (training.software.fused_kernels && stack.fused_kernels) || training.software.compiled;
   key.slice.loss_fusion = training.software.loss_fusion;
   key.slice.expert_imbalance = model.experts && !model.experts->balanced ? kRoutingImbalance : 1;
   key.precision = training.precision;
@@ -156,7 +158,7 @@ void Evaluator::BuildStages(const spec::Training& training, double micro_batch) 
   chunks_.resize(chunks);
   StageLayers(model_.layers, layout, chunks_);
   stages_.assign(layout.pipeline, Stage{});
-  LayerKey key = KeyOf(model_, training, micro_batch);
+  LayerKey key = KeyOf(model_, training, stack_, micro_batch);
   uint32_t first = 0;
   for (uint32_t c = 0; c < chunks; ++c) {
     AddLayers(training, key, first, chunks_[c], stages_[c % layout.pipeline]);
@@ -196,10 +198,12 @@ void Evaluator::ShardStages(const spec::Training& training) {
       const double units = std::max(1u, stage.layers);
       const double parameters = (sum.dense_parameters + sum.expert_parameters) / units;
       const double gather =
-          units * CollectiveSeconds(links_, Collective::kAllGather, kTwoBytes * parameters, group);
+          units / stack_.shard_bandwidth_share *
+          CollectiveSeconds(links_, Collective::kAllGather, kTwoBytes * parameters, group);
       const double scatter =
-          units * CollectiveSeconds(links_, Collective::kReduceScatter,
-                                    training.software.gradient_bytes * parameters, group);
+          units / stack_.shard_bandwidth_share *
+          CollectiveSeconds(links_, Collective::kReduceScatter,
+                            training.software.gradient_bytes * parameters, group);
       const double tax = stack_.overlap_tax;
       const double forward_exposed =
           std::max(gather / units, gather - stack_.shard_hidden * forward);
@@ -285,13 +289,15 @@ void Evaluator::Time(const spec::Training& training, Evaluation& out) {
   shape.virtual_pipeline = layout.virtual_pipeline;
   shape.micro_batches = std::max(1.0, counted);
   if (layout.pipeline > 1) {
-    const double tokens = sequences * model_.sequence_length / layout.context / layout.tensor;
+    const double split = stack_.splits_sends || layout.sequence_parallel ? layout.tensor : 1;
+    const double tokens = sequences * model_.sequence_length / layout.context / split;
     shape.send_s = CollectiveSeconds(links_, Collective::kSend, kTwoBytes * tokens * model_.hidden,
                                      StageNeighbours(layout));
   }
   const bool hidden_sends = stack_.overlaps_sends && layout.virtual_pipeline > 1;
   shape.exposed_sends = hidden_sends ? 0.1 : 1;
-  const PipelineTime pipeline = PipelineSeconds(times_, shape);
+  PipelineTime pipeline = PipelineSeconds(times_, shape);
+  if (batch.global == 0) pipeline.bubble_s = 0;  // unknown batch: the steady rate
 
   const Stage& slow = stages_[pipeline.slowest];
   const double count = shape.micro_batches;

@@ -136,6 +136,7 @@ void AddCoreAttention(const Model& model, LayerKind kind, const LayerSlice& slic
   op.queries = model.sequence_length / double(slice.context);
   op.keys = CausalKeys(model, kind);
   op.head_dim = (qk_dim + v_dim) / 2;
+  op.uneven_heads = qk_dim != v_dim;
   op.forward_flops = 2 * op.batch_heads * op.queries * op.keys * (qk_dim + v_dim);
   op.model_flops = op.forward_flops;
   op.forward_bytes =

@@ -52,7 +52,8 @@ struct Operator {
   double batch_heads = 0;
   double queries = 0;
   double keys = 0;
-  double head_dim = 0;
+  double head_dim = 0;  // mean of queries' and values'
+  bool uneven_heads = false;
 
   double forward_flops = 0;  // executed
   double model_flops = 0;    // what MFU counts of the forward: attention's causal half

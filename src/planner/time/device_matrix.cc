@@ -9,6 +9,8 @@ namespace {
 
 using spec::Precision;
 
+constexpr double kAccumulateBytes = 4;
+
 size_t Index(Precision precision) { return static_cast<size_t>(precision); }
 
 // A card's constants as fitted. Shares are of the sheet's peak or bandwidth.
@@ -19,33 +21,38 @@ struct CardConstants {
   double fp4_share = 0;
   double wave_rounding = 0;
   double inner_overhead = 0;
-  double attention_tflops = 0;
-  double attention_backward = 0;
-  double attention_start = 0;
+  double attention_tflops = 0;    // native kernels, forward
+  double attention_backward = 0;  // slowdown
+  double first_share = 0;
+  double second_share = 0;
+  double block_queries = 0;
   double bandwidth_share = 0;
   bool measured = false;
 };
 
-// Shapes: aiconfigurator's kernel tables (ai-dynamo, Apache-2.0, systems/data at 095f58a51c);
-// levels: published training steps of the tuning rows. MI325X and MI355X: Primus rows; MI300X as
-// MI325X; cards without a row: their nearest relative.
+// Shapes: aiconfigurator's kernel tables (ai-dynamo, Apache-2.0, systems/data at 095f58a51c) and
+// SimuMax's training kernels (MooreThreads, Apache-2.0, configs/system); levels: published training
+// steps of the tuning rows. MI325X and MI355X: Primus rows; MI300X as MI325X; cards without a row:
+// their nearest relative.
 constexpr CardConstants kCards[] = {
-    {"a100-40gb-sxm", 0.79, 0, 0, 0.45, 148, 190, 1.30, 250, 0.80, true},
-    {"a100-80gb-sxm", 0.79, 0, 0, 0.45, 148, 190, 1.30, 250, 0.80, true},
-    {"a800-80gb", 0.79, 0, 0, 0.45, 148, 190, 1.30, 250, 0.80, false},
-    {"h100-sxm", 0.70, 0.55, 0, 0.05, 220, 560, 1.30, 990, 0.74, true},
-    {"h100-96gb-sxm", 0.70, 0.55, 0, 0.05, 220, 560, 1.30, 990, 0.74, false},
-    {"h800-sxm", 0.70, 0.55, 0, 0.05, 220, 560, 1.30, 990, 0.74, false},
-    {"h200-sxm", 0.70, 0.55, 0, 0.05, 220, 560, 1.30, 990, 0.66, true},
-    {"b200-sxm", 0.60, 0.50, 0.40, 0.08, 180, 1000, 1.30, 1000, 0.70, true},
-    {"b300-sxm", 0.60, 0.50, 0.40, 0.08, 180, 1000, 1.30, 1000, 0.70, false},
-    {"gb200-nvl72", 0.60, 0.48, 0.40, 0.08, 180, 1050, 1.30, 800, 0.70, true},
-    {"gb300-nvl72", 0.60, 0.48, 0.40, 0.08, 180, 1050, 1.30, 800, 0.70, false},
-    {"mi300x", 0.45, 0.38, 0, 0.3, 300, 420, 1.4, 900, 0.70, false},
-    {"mi325x", 0.45, 0.38, 0, 0.3, 300, 420, 1.4, 900, 0.70, false},
-    {"mi355x", 0.50, 0.42, 0.3, 0.3, 300, 800, 1.4, 900, 0.70, false},
-    {"l40s", 0.60, 0.50, 0, 0.3, 150, 160, 1.3, 300, 0.80, false},
-    {"a10", 0.65, 0, 0, 0.45, 148, 60, 1.3, 300, 0.80, false},
+    {"a100-40gb-sxm", 0.79, 0, 0, 0.45, 148, 195, 1.22, 0.5, 1, 128, 0.80, true},
+    {"a100-80gb-sxm", 0.79, 0, 0, 0.45, 148, 195, 1.22, 0.5, 1, 128, 0.80, true},
+    {"a100-80gb-pcie", 0.77, 0, 0, 0.45, 148, 190, 1.22, 0.5, 1, 128, 0.80, true},
+    {"a800-80gb", 0.79, 0, 0, 0.45, 148, 195, 1.22, 0.5, 1, 128, 0.80, false},
+    {"h100-sxm", 0.70, 0.60, 0, 0.05, 220, 600, 1.24, 0.33, 0.62, 128, 0.74, true},
+    {"h100-96gb-sxm", 0.70, 0.60, 0, 0.05, 220, 600, 1.24, 0.33, 0.62, 128, 0.74, false},
+    {"h100-pcie", 0.55, 0.45, 0, 0.05, 220, 400, 1.24, 0.33, 0.62, 128, 0.74, false},
+    {"h800-sxm", 0.70, 0.60, 0, 0.05, 220, 600, 1.24, 0.33, 0.62, 128, 0.74, false},
+    {"h200-sxm", 0.70, 0.60, 0, 0.05, 220, 600, 1.24, 0.33, 0.62, 128, 0.66, true},
+    {"b200-sxm", 0.50, 0.50, 0.40, 0.0, 120, 1150, 1.24, 0.2, 0.35, 256, 0.70, true},
+    {"b300-sxm", 0.50, 0.50, 0.40, 0.0, 120, 1150, 1.24, 0.2, 0.35, 256, 0.70, false},
+    {"gb200-nvl72", 0.55, 0.50, 0.40, 0.0, 120, 1200, 1.24, 0.2, 0.35, 256, 0.70, true},
+    {"gb300-nvl72", 0.60, 0.55, 0.40, 0.0, 120, 1250, 1.24, 0.2, 0.35, 256, 0.70, false},
+    {"mi300x", 0.45, 0.45, 0, 0.3, 300, 450, 1.3, 0.5, 0.8, 128, 0.70, false},
+    {"mi325x", 0.45, 0.45, 0, 0.3, 300, 450, 1.3, 0.5, 0.8, 128, 0.70, false},
+    {"mi355x", 0.50, 0.45, 0.3, 0.3, 300, 900, 1.3, 0.4, 0.6, 128, 0.70, false},
+    {"l40s", 0.60, 0.50, 0, 0.3, 150, 180, 1.22, 0.5, 1, 128, 0.80, false},
+    {"a10", 0.60, 0, 0, 0.45, 148, 65, 1.22, 0.5, 1, 128, 0.80, false},
 };
 
 const CardConstants& ConstantsOf(const spec::Device& device) {
@@ -69,9 +76,30 @@ struct Tile {
 };
 constexpr Tile kTiles[] = {{256, 128, 1.0}, {128, 128, 0.92}, {128, 64, 0.75}};
 
-double AttentionRate(const AttentionConstants& attention, double head_dim) {
-  const double dim = std::min(head_dim, 256.0);
-  return attention.forward_flops_per_s * std::pow(dim / 128, attention.head_exponent);
+double AttentionRate(const AttentionConstants& attention, AttentionKernels kernels,
+                     double head_dim) {
+  const double share = kernels == AttentionKernels::kFirst    ? attention.first_share
+                       : kernels == AttentionKernels::kSecond ? attention.second_share
+                                                              : 1;
+  const double narrow = std::min(head_dim, 128.0) / 128;
+  return share * attention.forward_flops_per_s * std::pow(narrow, attention.head_exponent);
+}
+
+OperatorSeconds TimeOfAttention(const DeviceMatrix& matrix, const spec::Operator& op,
+                                AttentionKernels kernels) {
+  const AttentionConstants& attention = matrix.attention;
+  const double rate = AttentionRate(attention, kernels, op.head_dim);
+  const double block = 8 * op.head_dim * attention.block_queries * op.keys;  // FLOPs of the last
+  const double tail = block / (rate / matrix.compute_units);
+  const double work = op.forward_flops / rate;
+  const bool uneven = op.uneven_heads;
+  const double forward = work / (uneven ? attention.uneven_heads_forward : 1);
+  const double backward =
+      2.5 * attention.backward_slowdown * work / (uneven ? attention.uneven_heads_backward : 1);
+  OperatorSeconds t;
+  t.forward = attention.launch_s + std::hypot(forward, tail);
+  t.backward = 2 * attention.launch_s + std::hypot(backward, tail);
+  return t;
 }
 
 double StreamSeconds(const DeviceMatrix& matrix, const spec::Operator& op, double bytes,
@@ -89,19 +117,33 @@ double QuantiseSeconds(const DeviceMatrix& matrix, const ProductConstants& const
          matrix.kernel_floor_s;
 }
 
+double WidthSlowdown(const DeviceMatrix& matrix, double n, double k) {
+  if (std::fmod(n, 8) != 0 || std::fmod(k, 8) != 0) return matrix.odd_width_slowdown;
+  if (std::fmod(n, 64) != 0 || std::fmod(k, 64) != 0) return matrix.ragged_width_slowdown;
+  return 1;
+}
+
 OperatorSeconds TimeOfProduct(const DeviceMatrix& matrix, const spec::Operator& op,
                               Precision precision) {
   const bool low = op.low_precision && matrix.product(precision).operand_bytes < 2;
   const Precision used = low || precision == Precision::kFp32 ? precision : Precision::kBf16;
   const ProductConstants& constants = matrix.product(used);
-  const double share = op.groups > 1 ? matrix.grouped_product_share : 1;
-  // One launch for all groups; their tiles share the waves.
+  const double slow = WidthSlowdown(matrix, op.n, op.k);
   const double groups = op.groups;
   OperatorSeconds t;
-  t.forward = ProductSeconds(matrix, constants, op.m, op.n, op.k, groups) / share;
-  const double data = ProductSeconds(matrix, constants, op.m, op.k, op.n, groups) / share;
-  t.weight_gradient = ProductSeconds(matrix, constants, op.n, op.k, op.m, groups) /
-                      (share * matrix.weight_gradient_share);
+  t.forward = slow * ProductSeconds(matrix, constants, op.m, op.n, op.k, groups);
+  const double data = slow * ProductSeconds(matrix, constants, op.m, op.k, op.n, groups);
+  t.weight_gradient = slow * ProductSeconds(matrix, constants, op.n, op.k, op.m, groups) /
+                      matrix.weight_gradient_share;
+  if (groups > 1 && op.parameters > 0) {
+    // Operands of experts are read anew for few rows; the weight gradient reads and writes its
+    // fp32 sum, about half of it beside the products.
+    const double rate = matrix.bandwidth_bytes_per_s;
+    const double weights = constants.operand_bytes * op.parameters / rate;
+    t.forward += weights;
+    t.weight_gradient += kAccumulateBytes * op.parameters / rate;
+    t.backward += weights;
+  }
   if (low) {
     t.forward += QuantiseSeconds(matrix, constants, groups * op.m * op.k);
     t.backward += QuantiseSeconds(matrix, constants, groups * op.m * op.n);
@@ -128,19 +170,13 @@ double ProductSeconds(const DeviceMatrix& matrix, const ProductConstants& consta
   return constants.launch_s + std::max(best, bytes / matrix.bandwidth_bytes_per_s);
 }
 
-OperatorSeconds TimeOf(const DeviceMatrix& matrix, const spec::Operator& op, Precision precision) {
+OperatorSeconds TimeOf(const DeviceMatrix& matrix, const spec::Operator& op, Precision precision,
+                       AttentionKernels kernels) {
   switch (op.kind) {
     case spec::OperatorKind::kProduct:
       return TimeOfProduct(matrix, op, precision);
-    case spec::OperatorKind::kAttention: {
-      const AttentionConstants& attention = matrix.attention;
-      const double slow = 1 + attention.start_tokens / std::max(2 * op.keys, 1.0);
-      const double work = op.forward_flops * slow / AttentionRate(attention, op.head_dim);
-      OperatorSeconds t;
-      t.forward = attention.launch_s + work;
-      t.backward = 2 * attention.launch_s + work * 2.5 * attention.backward_slowdown;
-      return t;
-    }
+    case spec::OperatorKind::kAttention:
+      return TimeOfAttention(matrix, op, kernels);
     case spec::OperatorKind::kMemoryBound:
       break;
   }
@@ -183,10 +219,16 @@ DeviceMatrix ShippedMatrix(const spec::Device& device) {
     matrix.products[Index(precision)] = low;
   }
 
-  matrix.attention.forward_flops_per_s = card.attention_tflops * 1e12;
-  matrix.attention.backward_slowdown = card.attention_backward;
-  matrix.attention.start_tokens = card.attention_start;
-  matrix.attention.launch_s = 5e-6;
+  AttentionConstants& attention = matrix.attention;
+  attention.forward_flops_per_s = card.attention_tflops * 1e12;
+  attention.backward_slowdown = card.attention_backward;
+  attention.first_share = card.first_share;
+  attention.second_share = card.second_share;
+  attention.block_queries = card.block_queries;
+  attention.launch_s = 15e-6;
+  // Tensor cores want rows of 16 bytes; whole tiles want 64 elements (A100's kernels).
+  matrix.odd_width_slowdown = 3;
+  matrix.ragged_width_slowdown = card.wave_rounding > 0.4 ? 1.15 : 1.05;
   return matrix;
 }
 

@@ -26,12 +26,23 @@ struct ProductConstants {
   double operand_bytes = 2;          // of an element that is read
 };
 
+// Which kernels a framework calls: their rates differ by two and more on the newer cards.
+enum class AttentionKernels {
+  kFirst,   // FlashAttention 1 and its Triton port, 2022
+  kSecond,  // FlashAttention 2, 2023: no use of the newer cards' asynchronous products
+  kNative,  // FlashAttention 3 and later, cuDNN: written for the card
+};
+
 struct AttentionConstants {
-  double forward_flops_per_s = 0;  // at a head of 128
-  double backward_slowdown = 1.3;  // time of a backward FLOP (5 products, 2 forward) over a forward
-  double start_tokens = 0;         // s0
+  double forward_flops_per_s = 0;   // of native kernels at a head of 128
+  double first_share = 0.5;         // of that, with kFirst
+  double second_share = 0.8;        // with kSecond
+  double backward_slowdown = 1.24;  // time of a backward FLOP (5 products for 2) over a forward
   double launch_s = 0;
-  double head_exponent = 0.35;  // rate of a head of d: (d / 128)^exponent, up to 256
+  double block_queries = 128;         // of the tail
+  double head_exponent = 0.6;         // rate of a head of d < 128: (d / 128)^exponent
+  double uneven_heads_forward = 0.9;  // rate where queries and values differ in width
+  double uneven_heads_backward = 0.78;
 };
 
 struct DeviceMatrix {
@@ -41,7 +52,8 @@ struct DeviceMatrix {
   double bandwidth_bytes_per_s = 0;     // streaming kernels
   double scattered_bytes_per_s = 0;     // permutation, loss
   double kernel_floor_s = 0;            // shortest kernel
-  double grouped_product_share = 0.8;   // rate of a grouped product over one product of its shape
+  double odd_width_slowdown = 1;        // of a product whose inner or outer width no 8 divides
+  double ragged_width_slowdown = 1;     // likewise 64
   double weight_gradient_share = 0.95;  // rate with accumulation in fp32
   bool measured = false;  // constants of this card's own tables, not carried over by its sheet
 
@@ -66,6 +78,7 @@ struct OperatorSeconds {
 
 // An operator alone on the card, without collectives.
 OperatorSeconds TimeOf(const DeviceMatrix& matrix, const spec::Operator& op,
-                       spec::Precision precision);
+                       spec::Precision precision,
+                       AttentionKernels kernels = AttentionKernels::kNative);
 
 }  // namespace longhaul::planner

@@ -171,7 +171,7 @@ LayerCost CostOf(const spec::Model& model, const DeviceMatrix& matrix, const Lin
   double attention_backward_s = 0;
   double moe_again = 0;
   for (const spec::Operator& op : OperatorsOf(model, key)) {
-    OperatorSeconds t = TimeOf(matrix, op, key.precision);
+    OperatorSeconds t = TimeOf(matrix, op, key.precision, stack.attention);
     if (op.kind == spec::OperatorKind::kAttention) {
       attention_forward_s += t.forward;
       attention_backward_s += t.backward;

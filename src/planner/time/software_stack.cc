@@ -8,6 +8,13 @@ SoftwareStack StackFor(std::string_view framework, std::string_view release) {
   if (framework == "megatron-lm" || framework == "megatron-deepspeed") {
     stack.tensor_backward_hidden = 0;
     stack.overlaps_sends = false;
+    stack.attention = AttentionKernels::kFirst;
+    stack.shard_bandwidth_share = 0.13;
+    stack.splits_sends = framework == "megatron-lm";
+  }
+  if (framework == "llm-foundry") {
+    stack.attention = AttentionKernels::kFirst;
+    stack.fused_kernels = false;
   }
   return stack;
 }

@@ -8,6 +8,8 @@
 
 #include <string_view>
 
+#include "planner/time/device_matrix.h"
+
 namespace longhaul::planner {
 
 struct SoftwareStack {
@@ -22,6 +24,11 @@ struct SoftwareStack {
   double straggle = 0.006;           // sigma of a node's step
   bool merges_expert_copies = true;  // a token crosses to a node once
   bool overlaps_sends = true;        // interleaved schedules hide sends under compute
+  bool splits_sends = true;          // each tensor rank sends its share of an activation
+  bool fused_kernels = true;         // norms, activations and rotary are single kernels
+  // Of the links' bandwidth, what parameters gathered layer by layer reach.
+  double shard_bandwidth_share = 1;
+  AttentionKernels attention = AttentionKernels::kNative;
 };
 
 SoftwareStack StackFor(std::string_view framework, std::string_view release);
