@@ -24,7 +24,6 @@
 
 namespace longhaul::scheduler {
 
-// In order of preference at equal cost.
 enum class Means { kShrink, kMove, kSuspend, kEvict };
 
 constexpr int64_t kMaxVictimCost = int64_t{1}

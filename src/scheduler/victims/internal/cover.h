@@ -1,0 +1,67 @@
+// One domain's part of a victim search: jobs and pieces that hold something there, and its slots.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "scheduler/victims/victim_search.h"
+
+namespace longhaul::scheduler::internal {
+
+constexpr int64_t kNoCost = std::numeric_limits<int64_t>::max() / 4;
+
+struct Cover {
+  struct Job {
+    int32_t global = 0;
+    int64_t cost = 0;
+    int32_t max_shrunk = 0;
+    std::vector<int32_t> pieces;
+  };
+  struct Piece {
+    int32_t global = 0;
+    int32_t job = 0;
+    int64_t shrink_cost = -1;
+  };
+
+  Cover(std::span<const VictimJob> all_jobs, std::span<const VictimPiece> all_pieces,
+        const VictimDomain& domain);
+
+  std::span<const int32_t> Holders(size_t slot) const {
+    return std::span(holders).subspan(
+        static_cast<size_t>(first_holder[slot]),
+        static_cast<size_t>(first_holder[slot + 1] - first_holder[slot]));
+  }
+  size_t slots() const { return first_holder.size() - 1; }
+
+  int32_t need = 0;
+  std::vector<Job> jobs;
+  std::vector<Piece> pieces;
+  std::vector<int32_t> first_holder;
+  std::vector<int32_t> holders;  // pieces of this cover
+};
+
+// Who is gone: whole jobs and single pieces.
+struct Selection {
+  std::vector<uint8_t> whole;
+  std::vector<uint8_t> shrunk;
+  int64_t cost = kNoCost;
+
+  static Selection Nobody(const Cover& cover);
+  bool Gone(const Cover& cover, int32_t piece) const {
+    return shrunk[static_cast<size_t>(piece)] != 0 ||
+           whole[static_cast<size_t>(cover.pieces[static_cast<size_t>(piece)].job)] != 0;
+  }
+  int32_t Freed(const Cover& cover) const;
+  std::vector<Victim> Victims(const Cover& cover, std::span<const VictimJob> jobs) const;
+};
+
+// Components of jobs that share slots, directly or through others.
+struct Component {
+  std::vector<int32_t> jobs;
+  std::vector<int32_t> slots;
+};
+std::vector<Component> Components(const Cover& cover);
+
+}  // namespace longhaul::scheduler::internal

@@ -1,0 +1,180 @@
+#include "scheduler/victims/victim_search.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "scheduler/victims/internal/cover.h"
+#include "scheduler/victims/internal/cover_search.h"
+#include "scheduler/victims/internal/small_components.h"
+
+namespace longhaul::scheduler {
+
+namespace {
+
+using internal::Component;
+using internal::Cover;
+using internal::CoverSearch;
+using internal::kNoCost;
+using internal::Selection;
+using internal::SmallComponents;
+
+class DomainSearch {
+ public:
+  DomainSearch(std::span<const VictimJob> jobs, std::span<const VictimPiece> pieces,
+               const VictimDomain& domain, int32_t index, CoverSearch::Budget& budget)
+      : jobs_(jobs),
+        cover_(jobs, pieces, domain),
+        components_(internal::Components(cover_)),
+        index_(index),
+        id_(domain.id),
+        budget_(budget) {
+    all_.resize(components_.size());
+    std::iota(all_.begin(), all_.end(), size_t{0});
+    bound_ = CoverSearch(cover_, components_, all_, nullptr, budget_).RootBound();
+  }
+
+  int64_t bound() const { return bound_; }
+  int32_t id() const { return id_; }
+
+  // The cheapest set below `below` that lands; bound() then holds for this domain.
+  Selection Search(int64_t below, const Lands& lands) {
+    const SmallComponents rest(cover_, components_, budget_.max_steps, budget_.steps);
+    CoverSearch counting(cover_, components_, rest.large(), &rest, budget_);
+    const Selection cheapest = counting.Run(below, nullptr);
+    bound_ = std::max(bound_, counting.bound());
+    if (cheapest.cost >= kNoCost) return cheapest;
+    const CoverSearch::Proof proof = [&](const Selection& selection) {
+      return lands(index_, selection.Victims(cover_, jobs_));
+    };
+    ++budget_.proofs;
+    if (proof(cheapest)) return cheapest;
+    if (!EverybodyLands(proof)) {
+      bound_ = kNoCost;
+      return Selection{};
+    }
+    CoverSearch landing(cover_, components_, all_, nullptr, budget_);
+    const Selection landed = landing.Run(below, &proof);
+    bound_ = std::max(bound_, landing.bound());
+    return landed;
+  }
+
+  std::vector<Victim> Victims(const Selection& selection) const {
+    return selection.Victims(cover_, jobs_);
+  }
+
+ private:
+  bool EverybodyLands(const CoverSearch::Proof& proof) {
+    Selection everybody = Selection::Nobody(cover_);
+    everybody.whole.assign(cover_.jobs.size(), 1);
+    ++budget_.proofs;
+    return proof(everybody);
+  }
+
+  std::span<const VictimJob> jobs_;
+  Cover cover_;
+  std::vector<Component> components_;
+  std::vector<size_t> all_;
+  int32_t index_;
+  int32_t id_;
+  CoverSearch::Budget& budget_;
+  int64_t bound_ = 0;
+};
+
+bool Frees(std::span<const VictimPiece> pieces, const VictimDomain& domain,
+           std::span<const Victim> victims) {
+  const auto gone = [&](int32_t piece) {
+    const int32_t job = pieces[static_cast<size_t>(piece)].job;
+    const auto victim = std::lower_bound(victims.begin(), victims.end(), job,
+                                         [](const Victim& v, int32_t j) { return v.job < j; });
+    if (victim == victims.end() || victim->job != job) return false;
+    return victim->pieces.empty() ||
+           std::binary_search(victim->pieces.begin(), victim->pieces.end(), piece);
+  };
+  int32_t freed = 0;
+  for (size_t slot = 0; slot + 1 < domain.first_holder.size(); ++slot) {
+    const auto begin = domain.holders.begin() + domain.first_holder[slot];
+    const auto end = domain.holders.begin() + domain.first_holder[slot + 1];
+    freed += std::all_of(begin, end, gone) ? 1 : 0;
+  }
+  return freed >= domain.need;
+}
+
+}  // namespace
+
+VictimAnswer FindVictims(std::span<const VictimJob> jobs, std::span<const VictimPiece> pieces,
+                         std::span<const VictimDomain> domains, const Lands& lands,
+                         const VictimLimits& limits) {
+  CoverSearch::Budget budget{0, limits.max_steps, 0, limits.max_proofs};
+  std::vector<int32_t> order(domains.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<int64_t> bounds;
+  for (size_t d = 0; d < domains.size(); ++d) {
+    DomainSearch search(jobs, pieces, domains[d], static_cast<int32_t>(d), budget);
+    bounds.push_back(search.bound());
+  }
+  budget.steps = 0;  // bounds cost what the input costs to read
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    const auto left = static_cast<size_t>(a);
+    const auto right = static_cast<size_t>(b);
+    return bounds[left] != bounds[right] ? bounds[left] < bounds[right]
+                                         : domains[left].id < domains[right].id;
+  });
+  VictimAnswer answer;
+  int64_t best = kNoCost;
+  for (const int32_t index : order) {
+    const auto d = static_cast<size_t>(index);
+    if (bounds[d] >= best) break;
+    DomainSearch search(jobs, pieces, domains[d], index, budget);
+    const Selection selection = search.Search(best, lands);
+    bounds[d] = search.bound();
+    if (selection.cost >= best) continue;
+    best = selection.cost;
+    answer.found = true;
+    answer.domain = index;
+    answer.cost = best;
+    answer.victims = search.Victims(selection);
+  }
+  const int64_t least = bounds.empty() ? kNoCost : *std::min_element(bounds.begin(), bounds.end());
+  answer.bound = std::min(least, best);
+  if (answer.found) {
+    Reprieve(jobs, pieces, domains[static_cast<size_t>(answer.domain)], answer.domain, lands,
+             answer);
+  }
+  answer.proven = answer.found ? answer.bound >= answer.cost : least >= kNoCost;
+  answer.steps = budget.steps;
+  answer.proofs += budget.proofs;
+  return answer;
+}
+
+void Reprieve(std::span<const VictimJob> jobs, std::span<const VictimPiece> pieces,
+              const VictimDomain& domain, int32_t domain_index, const Lands& lands,
+              VictimAnswer& answer) {
+  std::vector<std::pair<int32_t, int32_t>> candidates;  // job, piece or -1
+  for (const Victim& victim : answer.victims) {
+    if (victim.pieces.empty()) candidates.emplace_back(victim.job, -1);
+    for (const int32_t piece : victim.pieces) candidates.emplace_back(victim.job, piece);
+  }
+  const auto cost = [&](const std::pair<int32_t, int32_t>& candidate) {
+    return candidate.second < 0 ? jobs[static_cast<size_t>(candidate.first)].cost
+                                : pieces[static_cast<size_t>(candidate.second)].shrink_cost;
+  };
+  std::stable_sort(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) {
+    if ((a.second < 0) != (b.second < 0)) return a.second < 0;
+    return cost(a) > cost(b);
+  });
+  for (const auto& candidate : candidates) {
+    std::vector<Victim> rest = answer.victims;
+    const auto victim = std::find_if(rest.begin(), rest.end(),
+                                     [&](const Victim& v) { return v.job == candidate.first; });
+    if (candidate.second >= 0) std::erase(victim->pieces, candidate.second);
+    if (candidate.second < 0 || victim->pieces.empty()) rest.erase(victim);
+    if (!Frees(pieces, domain, rest)) continue;
+    ++answer.proofs;
+    if (!lands(domain_index, rest)) continue;
+    answer.victims = std::move(rest);
+    answer.cost -= cost(candidate);
+  }
+}
+
+}  // namespace longhaul::scheduler
