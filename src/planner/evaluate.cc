@@ -125,6 +125,7 @@ Evaluator::Evaluator(const spec::Model& model, const spec::DeviceCluster& cluste
 Evaluator::Evaluator(const spec::Model& model, const spec::DeviceCluster& cluster,
                      const DeviceMatrix& matrix, const Links& links, const SoftwareStack& stack)
     : model_(model), cluster_(cluster), matrix_(matrix), links_(links), stack_(stack) {
+  matrix_.permute_bytes_per_s *= stack.permute_share;
   for (std::vector<uint32_t>& before : layers_before_) before.assign(model.layers + 1, 0);
   for (uint32_t i = 0; i < model.layers; ++i) {
     const size_t kind = KindIndex(KindOf(model, i));
@@ -245,12 +246,16 @@ Evaluator::DataTraffic Evaluator::DataSeconds(const spec::Training& training,
   const double gather =
       weights(stage.sum.dense_parameters, dense) + weights(stage.sum.expert_parameters, expert);
   const double parameters = stage.sum.dense_parameters + stage.sum.expert_parameters;
-  // Megatron's buckets; the last one has nothing left to hide under.
+  // Megatron's buckets; the last one has nothing left to hide under. Of an interleaved schedule's
+  // chunks all but one are done while the others still run.
   const double bucket = std::max(40e6, 1e6 * dense.ranks);
   const double last = std::min(1.0, bucket / std::max(1.0, parameters));
+  const double chunks = layout.virtual_pipeline;
   const auto exposed = [&](double seconds, double window, bool overlap) {
     if (!overlap) return seconds;
-    const double hidden = std::min(seconds * (1 - last), stack_.gradient_hidden * window);
+    const double early = window * layout.pipeline * (chunks - 1) / chunks;
+    const double hidden =
+        std::min(seconds * (1 - last), stack_.gradient_hidden * (window / chunks + early));
     traffic.tax_s += stack_.overlap_tax * hidden;
     return seconds - hidden;
   };

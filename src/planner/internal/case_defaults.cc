@@ -261,7 +261,9 @@ void Filler::FillStates() {
   spec::Software& software = training().software;
   const bool half_sums = training().precision == spec::Precision::kFp16 &&
                          (family_ == Family::kOldMegatron || family_ == Family::kDeepSpeed);
-  software.gradient_bytes = half_sums ? 2 : 4;
+  // NeMo's and Megatron Bridge's performance recipes reduce in bf16 (grad_reduce_in_fp32 off).
+  const bool recipes = Contains(software.framework, {"nemo", "bridge"});
+  software.gradient_bytes = half_sums || recipes ? 2 : 4;
   if (raw_.moment_dtype == "bf16" || raw_.moment_dtype == "fp16") software.moment_bytes = 2;
   if (raw_.moment_dtype == "fp8") software.moment_bytes = 1;
   if (raw_.moment_dtype.empty()) Note("software.optimizer_moment_dtype", "fp32");
@@ -283,7 +285,8 @@ void Filler::FillSoftware() {
   Take(at + "compile", software.compiled, compiles);
   Take(at + "cuda_graphs", software.cuda_graphs, false);
   Take(at + "deterministic", software.deterministic, false);
-  Take(at + "loss_fusion", software.loss_fusion, modern || compiles);
+  // Megatron's switch is off by default; NeMo's recipes turn it on.
+  Take(at + "loss_fusion", software.loss_fusion, nemo || compiles);
   Take(at + "gradient_accumulation_fusion", software.gradient_accumulation_fusion,
        modern || family_ == Family::kOldMegatron);
   Take(at + "overlap.gradient", software.overlap_gradient, modern || fsdp);

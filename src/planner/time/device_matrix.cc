@@ -26,6 +26,7 @@ struct CardConstants {
   double first_share = 0;
   double second_share = 0;
   double block_queries = 0;
+  double head_exponent = 0;
   double bandwidth_share = 0;
   bool measured = false;
 };
@@ -35,24 +36,24 @@ struct CardConstants {
 // steps of the tuning rows. MI325X and MI355X: Primus rows; MI300X as MI325X; cards without a row:
 // their nearest relative.
 constexpr CardConstants kCards[] = {
-    {"a100-40gb-sxm", 0.79, 0, 0, 0.45, 148, 195, 1.22, 0.5, 1, 128, 0.80, true},
-    {"a100-80gb-sxm", 0.79, 0, 0, 0.45, 148, 195, 1.22, 0.5, 1, 128, 0.80, true},
-    {"a100-80gb-pcie", 0.77, 0, 0, 0.45, 148, 190, 1.22, 0.5, 1, 128, 0.80, true},
-    {"a800-80gb", 0.79, 0, 0, 0.45, 148, 195, 1.22, 0.5, 1, 128, 0.80, false},
-    {"h100-sxm", 0.70, 0.60, 0, 0.05, 220, 600, 1.24, 0.33, 0.62, 128, 0.74, true},
-    {"h100-96gb-sxm", 0.70, 0.60, 0, 0.05, 220, 600, 1.24, 0.33, 0.62, 128, 0.74, false},
-    {"h100-pcie", 0.55, 0.45, 0, 0.05, 220, 400, 1.24, 0.33, 0.62, 128, 0.74, false},
-    {"h800-sxm", 0.70, 0.60, 0, 0.05, 220, 600, 1.24, 0.33, 0.62, 128, 0.74, false},
-    {"h200-sxm", 0.70, 0.60, 0, 0.05, 220, 600, 1.24, 0.33, 0.62, 128, 0.66, true},
-    {"b200-sxm", 0.50, 0.50, 0.40, 0.0, 120, 1150, 1.24, 0.2, 0.35, 256, 0.70, true},
-    {"b300-sxm", 0.50, 0.50, 0.40, 0.0, 120, 1150, 1.24, 0.2, 0.35, 256, 0.70, false},
-    {"gb200-nvl72", 0.55, 0.50, 0.40, 0.0, 120, 1200, 1.24, 0.2, 0.35, 256, 0.70, true},
-    {"gb300-nvl72", 0.60, 0.55, 0.40, 0.0, 120, 1250, 1.24, 0.2, 0.35, 256, 0.70, false},
-    {"mi300x", 0.45, 0.45, 0, 0.3, 300, 450, 1.3, 0.5, 0.8, 128, 0.70, false},
-    {"mi325x", 0.45, 0.45, 0, 0.3, 300, 450, 1.3, 0.5, 0.8, 128, 0.70, false},
-    {"mi355x", 0.50, 0.45, 0.3, 0.3, 300, 900, 1.3, 0.4, 0.6, 128, 0.70, false},
-    {"l40s", 0.60, 0.50, 0, 0.3, 150, 180, 1.22, 0.5, 1, 128, 0.80, false},
-    {"a10", 0.60, 0, 0, 0.45, 148, 65, 1.22, 0.5, 1, 128, 0.80, false},
+    {"a100-40gb-sxm", 0.755, 0, 0, 0.45, 148, 198, 1.22, 0.554, 1, 128, 0.15, 0.77, true},
+    {"a100-80gb-sxm", 0.755, 0, 0, 0.45, 148, 198, 1.22, 0.554, 1, 128, 0.15, 0.77, true},
+    {"a100-80gb-pcie", 0.736, 0, 0, 0.45, 148, 193, 1.22, 0.554, 1, 128, 0.15, 0.77, true},
+    {"a800-80gb", 0.755, 0, 0, 0.45, 148, 198, 1.22, 0.554, 1, 128, 0.15, 0.77, false},
+    {"h100-sxm", 0.605, 0.572, 0, 0.05, 220, 574, 1.24, 0.359, 0.62, 128, 0.34, 0.712, true},
+    {"h100-96gb-sxm", 0.605, 0.572, 0, 0.05, 220, 574, 1.24, 0.359, 0.62, 128, 0.34, 0.712, false},
+    {"h100-pcie", 0.476, 0.429, 0, 0.05, 220, 382, 1.24, 0.359, 0.62, 128, 0.34, 0.712, false},
+    {"h800-sxm", 0.605, 0.572, 0, 0.05, 220, 574, 1.24, 0.359, 0.62, 128, 0.34, 0.712, false},
+    {"h200-sxm", 0.605, 0.572, 0, 0.05, 220, 574, 1.24, 0.359, 0.62, 128, 0.34, 0.635, true},
+    {"b200-sxm", 0.459, 0.49, 0.38, 0, 120, 1116, 1.24, 0.2, 0.35, 256, 0.76, 0.673, true},
+    {"b300-sxm", 0.504, 0.638, 0.38, 0, 120, 1358, 1.24, 0.2, 0.35, 256, 0.76, 0.673, false},
+    {"gb200-nvl72", 0.525, 0.506, 0.38, 0, 120, 1196, 1.24, 0.2, 0.35, 256, 0.6, 0.673, true},
+    {"gb300-nvl72", 0.596, 0.801, 0.38, 0, 120, 1516, 1.24, 0.2, 0.35, 256, 0.6, 0.673, false},
+    {"mi300x", 0.489, 0.438, 0, 0.3, 300, 450, 1.3, 0.5, 0.8, 128, 0.4, 0.673, false},
+    {"mi325x", 0.489, 0.438, 0, 0.3, 300, 450, 1.3, 0.5, 0.8, 128, 0.4, 0.673, false},
+    {"mi355x", 0.466, 0.45, 0.3, 0.3, 300, 900, 1.3, 0.4, 0.6, 128, 0.4, 0.673, false},
+    {"l40s", 0.6, 0.5, 0, 0.3, 150, 180, 1.22, 0.5, 1, 128, 0.15, 0.77, false},
+    {"a10", 0.6, 0, 0, 0.45, 148, 65, 1.22, 0.5, 1, 128, 0.15, 0.77, false},
 };
 
 const CardConstants& ConstantsOf(const spec::Device& device) {
@@ -102,19 +103,22 @@ OperatorSeconds TimeOfAttention(const DeviceMatrix& matrix, const spec::Operator
   return t;
 }
 
+// Permutation, look-up and the fused loss reach half of what plain streams do.
 double StreamSeconds(const DeviceMatrix& matrix, const spec::Operator& op, double bytes,
                      double kernels) {
-  const bool scattered =
-      op.part == spec::OperatorPart::kExperts || op.part == spec::OperatorPart::kVocabulary;
-  const double rate = scattered ? matrix.scattered_bytes_per_s : matrix.bandwidth_bytes_per_s;
+  double rate = matrix.bandwidth_bytes_per_s;
+  if (op.part == spec::OperatorPart::kExperts) rate = matrix.permute_bytes_per_s;
+  if (op.part == spec::OperatorPart::kVocabulary && kernels <= 4) {
+    rate = matrix.scattered_bytes_per_s;
+  }
   return std::max(bytes / rate, kernels * matrix.kernel_floor_s);
 }
 
 // Quantising an operand: read in two bytes, written in rows and, for its transpose, in columns.
 double QuantiseSeconds(const DeviceMatrix& matrix, const ProductConstants& constants,
                        double elements) {
-  return elements * (2 + 2 * constants.operand_bytes) / matrix.bandwidth_bytes_per_s +
-         matrix.kernel_floor_s;
+  return elements * (2 + 2 * constants.operand_bytes) / matrix.quantise_bytes_per_s +
+         2 * matrix.kernel_floor_s;
 }
 
 double WidthSlowdown(const DeviceMatrix& matrix, double n, double k) {
@@ -192,7 +196,9 @@ DeviceMatrix ShippedMatrix(const spec::Device& device) {
   matrix.measured = card.measured;
   matrix.compute_units = std::max(1u, device.compute_units);
   matrix.bandwidth_bytes_per_s = card.bandwidth_share * device.memory_bandwidth.count();
-  matrix.scattered_bytes_per_s = 0.45 * device.memory_bandwidth.count();
+  matrix.permute_bytes_per_s = 0.30 * device.memory_bandwidth.count();
+  matrix.quantise_bytes_per_s = 0.46 * device.memory_bandwidth.count();
+  matrix.scattered_bytes_per_s = 0.40 * device.memory_bandwidth.count();
   matrix.kernel_floor_s = 2.5e-6;
 
   ProductConstants product;
@@ -210,6 +216,7 @@ DeviceMatrix ShippedMatrix(const spec::Device& device) {
     ProductConstants low = product;
     if (device.fp8.count() > 0 && card.fp8_share > 0) {
       low.sustained_flops_per_s = card.fp8_share * device.fp8.count();
+      low.inner_overhead = 1.5 * card.inner_overhead;
       low.operand_bytes = 1;
     }
     if (precision == Precision::kNvfp4 && device.fp4.count() > 0 && card.fp4_share > 0) {
@@ -225,9 +232,10 @@ DeviceMatrix ShippedMatrix(const spec::Device& device) {
   attention.first_share = card.first_share;
   attention.second_share = card.second_share;
   attention.block_queries = card.block_queries;
+  attention.head_exponent = card.head_exponent;
   attention.launch_s = 15e-6;
   // Tensor cores want rows of 16 bytes; whole tiles want 64 elements (A100's kernels).
-  matrix.odd_width_slowdown = 3;
+  matrix.odd_width_slowdown = 3.7;
   matrix.ragged_width_slowdown = card.wave_rounding > 0.4 ? 1.15 : 1.05;
   return matrix;
 }

@@ -50,7 +50,9 @@ struct DeviceMatrix {
   AttentionConstants attention;
   double compute_units = 0;
   double bandwidth_bytes_per_s = 0;     // streaming kernels
-  double scattered_bytes_per_s = 0;     // permutation, loss
+  double permute_bytes_per_s = 0;       // dispatch to experts and back
+  double quantise_bytes_per_s = 0;      // to fp8 and below, with scales and a transposed copy
+  double scattered_bytes_per_s = 0;     // look-up, fused loss
   double kernel_floor_s = 0;            // shortest kernel
   double odd_width_slowdown = 1;        // of a product whose inner or outer width no 8 divides
   double ragged_width_slowdown = 1;     // likewise 64

@@ -10,6 +10,8 @@ using spec::OperatorPart;
 using spec::RecomputeKind;
 
 constexpr double kTwoBytes = 2;
+// Of dispatch and combine, where two halves of the batch are interleaved on purpose.
+constexpr double kExpertHidden = 0.75;
 
 spec::OperatorList OperatorsOf(const spec::Model& model, const LayerKey& key) {
   switch (key.role) {
@@ -137,7 +139,8 @@ void AddExperts(const spec::Model& model, const Links& links, const SoftwareStac
   const spec::LayerSlice& slice = key.slice;
   const spec::Experts& experts = *model.experts;
   const double own_tokens = Tokens(model, slice) / slice.tensor;
-  const Group group{slice.expert, key.expert_stride};
+  const uint32_t step = stack.experts_over_data && slice.expert_tensor == 1 ? slice.tensor : 1;
+  const Group group{slice.expert, key.expert_stride * step};
   double copies = experts.top_k;
   const double members = IslandMembers(links, links.any_placement ? Group{group.ranks, 1} : group);
   const double islands = std::ceil(slice.expert / members);
@@ -155,7 +158,10 @@ void AddExperts(const spec::Model& model, const Links& links, const SoftwareStac
         kTwoBytes * own_tokens * experts.top_k * slice.expert_tensor * model.hidden * capacity;
     each += CollectiveSeconds(links, Collective::kAllGather, received, {slice.expert_tensor, 1});
   }
-  const double exposed = key.overlap_expert ? 0.25 : 1;
+  const double hidden = key.overlap_expert ? kExpertHidden
+                        : islands > 1      ? stack.expert_hidden_across
+                                           : 0;
+  const double exposed = 1 - hidden;
   cost.expert_forward_s += 2 * each * exposed;
   cost.expert_backward_s += 2 * each * exposed;
 }
