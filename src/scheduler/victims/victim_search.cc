@@ -24,6 +24,7 @@ class DomainSearch {
   DomainSearch(std::span<const VictimJob> jobs, std::span<const VictimPiece> pieces,
                const VictimDomain& domain, int32_t index, CoverSearch::Budget& budget)
       : jobs_(jobs),
+        pieces_(pieces),
         cover_(jobs, pieces, domain),
         components_(internal::Components(cover_)),
         index_(index),
@@ -49,14 +50,18 @@ class DomainSearch {
     };
     ++budget_.proofs;
     if (proof(cheapest)) return cheapest;
-    if (!EverybodyLands(proof)) {
+    Selection best = SparedFromEverybody(proof);
+    if (best.cost >= kNoCost) {
       bound_ = kNoCost;
-      return Selection{};
+      return best;
     }
+    Selection guess = CheapestOfUse(best, proof);
+    if (guess.cost < best.cost) best = std::move(guess);
+    if (best.cost >= below) best = Selection{};
     CoverSearch landing(cover_, components_, all_, nullptr, budget_);
-    const Selection landed = landing.Run(below, &proof);
+    Selection landed = landing.Run(std::min(below, best.cost), &proof);
     bound_ = std::max(bound_, landing.bound());
-    return landed;
+    return landed.cost < best.cost ? landed : best;
   }
 
   std::vector<Victim> Victims(const Selection& selection) const {
@@ -64,14 +69,81 @@ class DomainSearch {
   }
 
  private:
-  bool EverybodyLands(const CoverSearch::Proof& proof) {
-    Selection everybody = Selection::Nobody(cover_);
-    everybody.whole.assign(cover_.jobs.size(), 1);
+  bool Asked(const CoverSearch::Proof& proof, const Selection& selection) {
     ++budget_.proofs;
-    return proof(everybody);
+    return proof(selection);
+  }
+
+  // All jobs gone, then spared one by one, the dearest first. Nobody lands where this doesn't.
+  Selection SparedFromEverybody(const CoverSearch::Proof& proof) {
+    Selection rest = Selection::Nobody(cover_);
+    rest.whole.assign(cover_.jobs.size(), 1);
+    if (!Asked(proof, rest)) return Selection{};
+    std::vector<size_t> order(cover_.jobs.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return cover_.jobs[a].cost > cover_.jobs[b].cost; });
+    rest.cost = 0;
+    for (const size_t job : order) {
+      rest.whole[job] = 0;
+      if (rest.Freed(cover_) >= cover_.need && Asked(proof, rest)) continue;
+      rest.whole[job] = 1;
+      rest.cost += cover_.jobs[job].cost;
+    }
+    return rest;
+  }
+
+  // A guess: slots that can stand in for one that `landed` frees are of use; the cheapest set that
+  // frees enough of them. It may not land, and dearer ones may be missed: only an incumbent.
+  Selection CheapestOfUse(const Selection& landed, const CoverSearch::Proof& proof) {
+    Selection base = landed;
+    int32_t most = -1;
+    for (size_t job = 0; job < cover_.jobs.size(); ++job) {
+      if (landed.whole[job] == 0) continue;
+      Selection without = landed;
+      without.whole[job] = 0;
+      const int32_t freed = without.Freed(cover_);
+      if (freed <= most) continue;
+      most = freed;
+      base = std::move(without);
+    }
+    VictimDomain useful;
+    useful.need = cover_.need;
+    useful.first_holder.push_back(0);
+    for (size_t slot = 0; slot < cover_.slots(); ++slot) {
+      bool of_use = true;
+      Selection probe = base;
+      for (const int32_t piece : cover_.Holders(slot)) {
+        of_use = of_use && landed.Gone(cover_, piece);
+        probe.whole[static_cast<size_t>(cover_.pieces[static_cast<size_t>(piece)].job)] = 1;
+      }
+      if (!of_use && !Asked(proof, probe)) continue;
+      for (const int32_t piece : cover_.Holders(slot)) {
+        useful.holders.push_back(cover_.pieces[static_cast<size_t>(piece)].global);
+      }
+      useful.first_holder.push_back(static_cast<int32_t>(useful.holders.size()));
+    }
+    const Cover cover(jobs_, pieces_, useful);
+    const std::vector<Component> components = internal::Components(cover);
+    const SmallComponents rest(cover, components, budget_.max_steps, budget_.steps);
+    CoverSearch search(cover, components, rest.large(), &rest, budget_);
+    const Selection found = search.Run(landed.cost, nullptr);
+    if (found.cost >= kNoCost) return found;
+    Selection here = Selection::Nobody(cover_);
+    here.cost = found.cost;
+    for (size_t job = 0, from = 0; job < cover_.jobs.size() && from < cover.jobs.size(); ++job) {
+      if (cover_.jobs[job].global == cover.jobs[from].global) here.whole[job] = found.whole[from++];
+    }
+    for (size_t p = 0, from = 0; p < cover_.pieces.size() && from < cover.pieces.size(); ++p) {
+      if (cover_.pieces[p].global == cover.pieces[from].global) {
+        here.shrunk[p] = found.shrunk[from++];
+      }
+    }
+    return Asked(proof, here) ? here : Selection{};
   }
 
   std::span<const VictimJob> jobs_;
+  std::span<const VictimPiece> pieces_;
   Cover cover_;
   std::vector<Component> components_;
   std::vector<size_t> all_;

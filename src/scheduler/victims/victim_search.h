@@ -69,8 +69,8 @@ struct VictimAnswer {
 };
 
 struct VictimLimits {
-  int64_t max_steps = 2'000'000;  // of branch and bound and enumeration, all domains together
-  int64_t max_proofs = 1'000;
+  int64_t max_steps = 10'000'000;  // of branch and bound and enumeration, all domains together
+  int64_t max_proofs = 2'000;
 };
 
 // Whether the gang can be placed in the domain (an index) once these victims are gone. Must not

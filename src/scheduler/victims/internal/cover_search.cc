@@ -9,6 +9,7 @@ namespace longhaul::scheduler::internal {
 namespace {
 
 constexpr int kShift = 16;  // shares are whole numbers of 2^-16 of a cost
+constexpr int kRounds = 4;  // of moving prices; more raise the bound little
 
 using Wide = __int128;
 
@@ -55,14 +56,16 @@ int64_t CoverSearch::Share(int32_t piece, int32_t wanted) const {
   return share;
 }
 
-CoverSearch::Look CoverSearch::LookAround() {
-  Look look;
+int32_t CoverSearch::CountAlive() {
   alive_of_job_.assign(cover_.jobs.size(), 0);
   alive_of_piece_.assign(cover_.pieces.size(), 0);
   last_slot_.assign(cover_.jobs.size(), -1);
-  std::vector<int32_t> alive;
+  held_.clear();
+  first_held_.assign(1, 0);
+  int32_t count = 0;
   for (const int32_t slot : slots_) {
     const std::span<const int32_t> holders = cover_.Holders(static_cast<size_t>(slot));
+    budget_.steps += static_cast<int64_t>(holders.size());
     bool freed = true;
     bool kept = false;
     for (const int32_t piece : holders) {
@@ -70,63 +73,122 @@ CoverSearch::Look CoverSearch::LookAround() {
       freed = freed && state == kGone;
       kept = kept || state == kKept;
     }
-    budget_.steps += static_cast<int64_t>(holders.size());
-    if (freed) ++look.freed;
+    if (freed) ++count;
     if (freed || kept) continue;
-    alive.push_back(slot);
     for (const int32_t piece : holders) {
       if (PieceState(piece) != kOpen) continue;
       ++alive_of_piece_[static_cast<size_t>(piece)];
-      const auto job = static_cast<size_t>(cover_.pieces[static_cast<size_t>(piece)].job);
-      if (last_slot_[job] == slot) continue;
-      last_slot_[job] = slot;
-      ++alive_of_job_[job];
+      const int32_t job = cover_.pieces[static_cast<size_t>(piece)].job;
+      // Two pieces of a job on one slot share its price: the job is counted once.
+      if (last_slot_[static_cast<size_t>(job)] == slot) continue;
+      last_slot_[static_cast<size_t>(job)] = slot;
+      ++alive_of_job_[static_cast<size_t>(job)];
+      held_.push_back({job, piece, 0, false});
+    }
+    first_held_.push_back(static_cast<int32_t>(held_.size()));
+  }
+  return count;
+}
+
+void CoverSearch::SharePrices(int32_t missing) {
+  sum_.assign(first_held_.size() - 1, 0);
+  for (size_t slot = 0; slot < sum_.size(); ++slot) {
+    for (auto h = static_cast<size_t>(first_held_[slot]);
+         h < static_cast<size_t>(first_held_[slot + 1]); ++h) {
+      Held& held = held_[h];
+      const auto j = static_cast<size_t>(held.job);
+      held.price = Share(held.piece, missing);
+      held.divisible = job_[j] == kOpen && cover_.jobs[j].max_shrunk == 0 &&
+                       alive_of_job_[j] <= missing && alive_of_job_[j] > 1;
+      sum_[slot] += held.price;
     }
   }
-  // Where a proof refused enough slots, at least one more must go.
-  const int32_t missing = std::max(cover_.need - look.freed, proof_ != nullptr ? 1 : 0);
-  shares_.clear();
-  int64_t cheapest = kNoCost;
-  int64_t dearest = -1;
-  for (const int32_t slot : alive) {
-    int64_t sum = 0;
-    int32_t worst = -1;
-    int64_t worst_share = -1;
-    for (const int32_t piece : cover_.Holders(static_cast<size_t>(slot))) {
-      if (PieceState(piece) != kOpen) continue;
-      // Two pieces of a job on one slot share the job's price; count it once.
-      const auto job = cover_.pieces[static_cast<size_t>(piece)].job;
-      bool counted = false;
-      for (const int32_t other : cover_.Holders(static_cast<size_t>(slot))) {
-        if (other == piece) break;
-        counted = counted || (cover_.pieces[static_cast<size_t>(other)].job == job &&
-                              PieceState(other) == kOpen);
+}
+
+void CoverSearch::ShiftPrices(int64_t threshold) {
+  spare_.assign(cover_.jobs.size(), 0);
+  cheap_.assign(cover_.jobs.size(), 0);
+  for (size_t slot = 0; slot < sum_.size(); ++slot) {
+    int64_t excess = sum_[slot] - threshold;
+    for (auto h = static_cast<size_t>(first_held_[slot]);
+         h < static_cast<size_t>(first_held_[slot + 1]); ++h) {
+      Held& held = held_[h];
+      if (!held.divisible) continue;
+      if (excess > 0) {
+        const int64_t moved = std::min(excess, held.price);
+        held.price -= moved;
+        sum_[slot] -= moved;
+        excess -= moved;
+        spare_[static_cast<size_t>(held.job)] += moved;
+      } else if (excess < 0) {
+        ++cheap_[static_cast<size_t>(held.job)];
       }
-      const int64_t share = Share(piece, std::max(missing, 1));
-      if (!counted) sum += share;
-      if (share > worst_share) {
-        worst = piece;
-        worst_share = share;
-      }
-    }
-    shares_.push_back(sum);
-    if (sum < cheapest || (sum == cheapest && worst_share > dearest)) {
-      cheapest = sum;
-      dearest = worst_share;
-      look.branch_piece = worst;
     }
   }
-  std::sort(shares_.begin(), shares_.end());
+  for (size_t slot = 0; slot < sum_.size(); ++slot) {
+    if (sum_[slot] >= threshold) continue;
+    for (auto h = static_cast<size_t>(first_held_[slot]);
+         h < static_cast<size_t>(first_held_[slot + 1]); ++h) {
+      const auto j = static_cast<size_t>(held_[h].job);
+      if (!held_[h].divisible || spare_[j] == 0) continue;
+      const int64_t part = spare_[j] / cheap_[j];
+      held_[h].price += part;
+      sum_[slot] += part;
+      spare_[j] -= part;
+      --cheap_[j];
+    }
+  }
+}
+
+int64_t CoverSearch::PriceBound(int32_t missing) {
+  sorted_ = sum_;
+  std::sort(sorted_.begin(), sorted_.end());
   Wide prefix = Wide{cost_} << kShift;
   Wide bound = Wide{kNoCost} << kShift;
-  for (size_t x = 0; x <= shares_.size() && x <= static_cast<size_t>(missing); ++x) {
-    if (x > 0) prefix += shares_[x - 1];
+  for (size_t x = 0; x <= sorted_.size() && x <= static_cast<size_t>(missing); ++x) {
+    if (x > 0) prefix += sorted_[x - 1];
     const int32_t others = missing - static_cast<int32_t>(x);
     const int64_t tail = others == 0 ? 0 : rest_ != nullptr ? rest_->Cost(others) : kNoCost;
     if (tail < kNoCost) bound = std::min(bound, prefix + (Wide{tail} << kShift));
   }
   const Wide whole = (bound + (Wide{1} << kShift) - 1) >> kShift;
-  look.bound = whole >= kNoCost ? kNoCost : static_cast<int64_t>(whole);
+  return whole >= kNoCost ? kNoCost : static_cast<int64_t>(whole);
+}
+
+CoverSearch::Look CoverSearch::LookAround() {
+  Look look;
+  look.freed = CountAlive();
+  // Where a proof refused enough slots, at least one more must go.
+  const int32_t missing = std::max(cover_.need - look.freed, proof_ != nullptr ? 1 : 0);
+  if (missing <= 0) {
+    look.bound = cost_;
+    return look;
+  }
+  SharePrices(missing);
+  int64_t cheapest = kNoCost;
+  int64_t dearest = -1;
+  for (size_t slot = 0; slot < sum_.size(); ++slot) {
+    int32_t worst = -1;
+    int64_t worst_price = -1;
+    for (auto h = static_cast<size_t>(first_held_[slot]);
+         h < static_cast<size_t>(first_held_[slot + 1]); ++h) {
+      if (held_[h].price <= worst_price) continue;
+      worst = held_[h].piece;
+      worst_price = held_[h].price;
+    }
+    if (sum_[slot] < cheapest || (sum_[slot] == cheapest && worst_price > dearest)) {
+      cheapest = sum_[slot];
+      dearest = worst_price;
+      look.branch_piece = worst;
+    }
+  }
+  look.bound = PriceBound(missing);
+  for (int round = 0; round < kRounds && look.bound < below_ && !sorted_.empty(); ++round) {
+    const size_t last = std::min(sorted_.size(), static_cast<size_t>(missing)) - 1;
+    ShiftPrices(sorted_[last]);
+    look.bound = std::max(look.bound, PriceBound(missing));
+    budget_.steps += static_cast<int64_t>(held_.size());
+  }
   return look;
 }
 

@@ -46,6 +46,14 @@ class CoverSearch {
 
   void Descend();
   Look LookAround();
+  // Fills held_ and the counts of what could still be freed; returns the slots freed already.
+  int32_t CountAlive();
+  // Fills price_ of every job at every slot: at first its cost in equal parts.
+  void SharePrices(int32_t missing);
+  // Moves parts from slots that are dearer than any needed to the job's other slots.
+  void ShiftPrices(int64_t threshold);
+  // The least cost when `missing` more slots must go, by the prices.
+  int64_t PriceBound(int32_t missing);
   // What freeing a piece from a slot costs at least, in 2^-kShift units.
   int64_t Share(int32_t piece, int32_t wanted) const;
   bool OutOfBudget() const {
@@ -71,8 +79,21 @@ class CoverSearch {
   std::vector<int32_t> shrunk_;        // [job]
   std::vector<int32_t> alive_of_job_;  // slots that could still be freed
   std::vector<int32_t> alive_of_piece_;
-  std::vector<int64_t> shares_;     // of the slots that could still be freed
-  std::vector<int32_t> last_slot_;  // [job], to count a slot once
+  std::vector<int32_t> last_slot_;       // [job], to count a slot once
+
+  // A job at a slot that could still be freed, where the job isn't gone; slots one after another.
+  struct Held {
+    int32_t job = 0;
+    int32_t piece = 0;
+    int64_t price = 0;
+    bool divisible = false;  // the parts of its job's cost may be moved between its slots
+  };
+  std::vector<Held> held_;
+  std::vector<int32_t> first_held_;  // [slot that could be freed], with the end
+  std::vector<int64_t> sum_;         // [slot that could be freed]: of its prices
+  std::vector<int64_t> sorted_;
+  std::vector<int64_t> spare_;       // [job]
+  std::vector<int32_t> cheap_;       // [job]: slots that can take what is spare
 };
 
 }  // namespace longhaul::scheduler::internal
