@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "planner/internal/rough_memory.h"
 #include "planner/stage_layers.h"
 #include "planner/time/placement.h"
 
@@ -124,7 +123,12 @@ Evaluator::Evaluator(const spec::Model& model, const spec::DeviceCluster& cluste
 
 Evaluator::Evaluator(const spec::Model& model, const spec::DeviceCluster& cluster,
                      const DeviceMatrix& matrix, const Links& links, const SoftwareStack& stack)
-    : model_(model), cluster_(cluster), matrix_(matrix), links_(links), stack_(stack) {
+    : model_(model),
+      cluster_(cluster),
+      matrix_(matrix),
+      links_(links),
+      stack_(stack),
+      memory_(model, cluster) {
   matrix_.permute_bytes_per_s *= stack.permute_share;
   for (std::vector<uint32_t>& before : layers_before_) before.assign(model.layers + 1, 0);
   for (uint32_t i = 0; i < model.layers; ++i) {
@@ -369,14 +373,12 @@ void Evaluator::Evaluate(const spec::Training& training, Evaluation& out) {
   Time(training, out);
   CountFlops(training, out);
   out.stages.resize(stages_.size());
-  parameters_.resize(stages_.size());
   for (size_t i = 0; i < stages_.size(); ++i) {
     out.stages[i].layers = stages_[i].layers;
     out.stages[i].forward = Seconds(times_[i].forward_s);
     out.stages[i].backward = Seconds(times_[i].backward_s);
-    parameters_[i] = stages_[i].sum.dense_parameters + stages_[i].sum.expert_parameters;
   }
-  internal::RoughMemory(model_, cluster_, training, parameters_, out);
+  memory_.Evaluate(training, out);
 }
 
 Evaluation Evaluator::Evaluate(const spec::Training& training) {

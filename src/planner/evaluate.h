@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "planner/evaluation.h"
+#include "planner/memory/memory_model.h"
 #include "planner/time/layer_cost.h"
 #include "planner/time/schedule.h"
 
@@ -71,13 +72,13 @@ class Evaluator {
   DeviceMatrix matrix_;
   Links links_;
   SoftwareStack stack_;
+  MemoryModel memory_;
   // Layers before index i of each kind: experts x window.
   std::vector<uint32_t> layers_before_[4];
   std::unordered_map<LayerKey, LayerCost, KeyHash> costs_;
   std::vector<Stage> stages_;
   std::vector<StageTime> times_;
   std::vector<uint32_t> chunks_;
-  std::vector<double> parameters_;
   Evaluation scratch_;
   double shard_exposed_s_ = 0;  // FSDP's, of one micro-batch on the first stage
 };

@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "base/text.h"
+#include "planner/framework.h"
 
 namespace longhaul::planner::internal {
 
@@ -13,32 +14,10 @@ namespace {
 using spec::Model;
 using spec::Training;
 
-// Families of training stacks that differ in what they do unless told otherwise.
-enum class Family { kMegatron, kOldMegatron, kDeepSpeed, kShardedData };
-
 bool Contains(std::string_view text, std::initializer_list<std::string_view> words) {
   return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
     return text.find(word) != std::string_view::npos;
   });
-}
-
-// Megatron-LM before Megatron-Core: tags v1 to v3, or the years up to 2022.
-bool IsOldRelease(std::string_view release) {
-  for (const std::string_view start : {"v1", "v2.", "v3", "2019", "2020", "2021", "2022"}) {
-    if (release.starts_with(start)) return true;
-  }
-  return false;
-}
-
-Family FamilyOf(const spec::Software& software) {
-  const std::string& name = software.framework;
-  if (Contains(name, {"deepspeed"})) return Family::kDeepSpeed;
-  if (Contains(name, {"titan", "fsdp", "foundry", "maxtext", "lightning", "accelerate", "composer",
-                      "torchtune", "axolotl", "levanter", "axlearn", "trainer", "pytorch"})) {
-    return Family::kShardedData;
-  }
-  if (name == "megatron-lm" && IsOldRelease(software.release)) return Family::kOldMegatron;
-  return Family::kMegatron;
 }
 
 class Filler {
@@ -286,7 +265,8 @@ void Filler::FillSoftware() {
   Take(at + "cuda_graphs", software.cuda_graphs, false);
   Take(at + "deterministic", software.deterministic, false);
   // Megatron's switch is off by default; NeMo's recipes turn it on.
-  Take(at + "loss_fusion", software.loss_fusion, nemo || compiles);
+  const bool fuses_loss = nemo || compiles || Contains(software.framework, {"foundry"});
+  Take(at + "loss_fusion", software.loss_fusion, fuses_loss);
   Take(at + "gradient_accumulation_fusion", software.gradient_accumulation_fusion,
        modern || family_ == Family::kOldMegatron);
   Take(at + "overlap.gradient", software.overlap_gradient, modern || fsdp);

@@ -1,0 +1,283 @@
+#include "planner/memory/memory_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+
+#include "base/check.h"
+#include "planner/memory/card_memory.h"
+#include "planner/memory/held.h"
+#include "planner/stage_layers.h"
+
+namespace longhaul::planner {
+
+namespace {
+
+using namespace longhaul::literals;
+
+constexpr double kMost = 1e18;  // more than any machine, and sums of it stay in 63 bits
+
+// Matrix libraries' workspaces: 32 MiB each for PyTorch's and Transformer Engine's handle since
+// Hopper, 8 MiB and 4 MiB before (cublasSetWorkspace's recommendation).
+constexpr Bytes kWorkspaceNew = 64_MiB;
+constexpr Bytes kWorkspaceOld = 12_MiB;
+
+// DeepSpeed's reduce and all-gather buckets: 5e8 elements of two bytes each by default.
+constexpr double kDeepSpeedBuckets = 2e9;
+
+// DeepSpeed's ZeRO-3 gathers parameter by parameter, up to this many alive at once by default.
+constexpr double kLiveParameters = 1e9;
+
+Bytes Whole(double bytes) { return Bytes(static_cast<int64_t>(std::clamp(bytes, 0.0, kMost))); }
+
+// Ranks that share one copy of the dense states, and of the experts'.
+double DenseShards(const spec::Layout& layout) {
+  const double replicas = double{1} * layout.data * layout.context;
+  return layout.shard_group > 0 ? std::min(replicas, double{1} * layout.shard_group) : replicas;
+}
+
+double ExpertShards(const spec::Layout& layout) {
+  const double replicas = double{1} * layout.data * layout.context * layout.tensor /
+                          (double{1} * layout.expert * layout.expert_tensor);
+  const double shards =
+      layout.shard_group > 0 ? std::min(replicas, double{1} * layout.shard_group) : replicas;
+  return std::max(1.0, shards);
+}
+
+double Sharded(const spec::Layout& layout, const RankParameters& parameters) {
+  return parameters.dense / DenseShards(layout) + parameters.experts / ExpertShards(layout);
+}
+
+}  // namespace
+
+struct MemoryModel::Stage {
+  bool first = false;
+  bool last = false;
+  uint32_t layers = 0;
+  uint32_t dense_layers = 0;
+  uint32_t expert_layers = 0;
+  double held = 0;  // micro-batches, the mean over chunks
+  double saved = 0;
+  RankParameters parameters;
+  MemoryBreakdown memory;
+};
+
+size_t MemoryModel::KeyHash::operator()(const MemoryKey& key) const {
+  uint64_t hash = 0x9e3779b97f4a7c15;
+  const auto mix = [&hash](uint64_t value) {
+    hash = (hash ^ value) * 0xff51afd7ed558ccd;
+    hash ^= hash >> 32;
+  };
+  const spec::LayerSlice& s = key.slice;
+  mix(uint64_t{s.tensor} | uint64_t{s.context} << 32);
+  mix(uint64_t{s.expert} | uint64_t{s.expert_tensor} << 32);
+  mix(std::bit_cast<uint64_t>(s.micro_batch));
+  const spec::RecomputeModules& m = key.modules;
+  const bool bits[] = {
+      s.sequence_parallel, s.flash_attention, s.fused_kernels,     s.loss_fusion, m.core_attention,
+      m.layer_norm,        m.moe_activation,  m.mla_up_projection, m.mlp,         m.moe,
+      key.compiled};
+  uint64_t packed =
+      static_cast<uint64_t>(key.recompute) | static_cast<uint64_t>(key.context_kind) << 4 |
+      static_cast<uint64_t>(key.precision) << 8 | static_cast<uint64_t>(key.family) << 12;
+  for (size_t i = 0; i < std::size(bits); ++i) packed |= uint64_t{bits[i]} << (16 + i);
+  mix(packed);
+  return hash;
+}
+
+MemoryModel::MemoryModel(const spec::Model& model, const spec::DeviceCluster& cluster)
+    : model_(model), cluster_(cluster) {
+  experts_before_.assign(model.layers + 1, 0);
+  for (uint32_t i = 0; i < model.layers; ++i) {
+    experts_before_[i + 1] = experts_before_[i] + (model.has_experts(i) ? 1 : 0);
+  }
+}
+
+void MemoryModel::RememberFamily(const spec::Software& software) {
+  if (software.framework == framework_ && software.release == release_) return;
+  framework_ = software.framework;
+  release_ = software.release;
+  family_ = FamilyOf(software);
+}
+
+const MemoryModel::Layers& MemoryModel::LayersOf(const MemoryKey& key) {
+  const auto found = layers_.find(key);
+  if (found != layers_.end()) return found->second;
+  Layers layers;
+  layers.dense = LayerMemoryOf(model_, false, key);
+  layers.ends = EndsMemoryOf(model_, key);
+  layers.dummy_dense = DummyGradients(model_, true, false, key);
+  if (model_.experts) {
+    layers.experts = LayerMemoryOf(model_, true, key);
+    layers.dummy_experts = DummyGradients(model_, false, true, key);
+    layers.dummy_both = DummyGradients(model_, true, true, key);
+  }
+  layers.embedding = EmbeddingRankParameters(model_, key);
+  layers.output = OutputRankParameters(model_, key);
+  return layers_.emplace(key, layers).first->second;
+}
+
+MemoryModel::Stage MemoryModel::StageOf(const spec::Training& training, const Layers& layers,
+                                        uint32_t index, uint32_t micro_batches) const {
+  const spec::Layout& layout = training.layout;
+  const bool overlap = training.software.overlap_expert && model_.experts.has_value();
+  const uint32_t full_layers = training.recompute.full_layers;
+  Stage stage;
+  stage.first = index == 0;
+  stage.last = index + 1 == layout.pipeline;
+  double units = 0;
+  for (uint32_t chunk = 0; chunk < layout.virtual_pipeline; ++chunk) {
+    const uint32_t c = chunk * layout.pipeline + index;
+    const uint32_t begin = chunk_begins_[c];
+    const double held = HeldMicroBatches(layout, overlap, index, chunk, micro_batches);
+    const uint32_t experts = experts_before_[begin + chunks_[c]] - experts_before_[begin];
+    const uint32_t dense = chunks_[c] - experts;
+    stage.saved += held * (dense * layers.dense.saved + experts * layers.experts.saved);
+    if (c == 0) stage.saved += held * layers.ends.embedding_saved;
+    stage.dense_layers += dense;
+    stage.expert_layers += experts;
+    units += held;
+  }
+  stage.layers = stage.dense_layers + stage.expert_layers;
+  stage.held = units / layout.virtual_pipeline;
+  // Of full recompute some layers may be spared.
+  if (training.recompute.kind == spec::RecomputeKind::kFull && full_layers > 0 &&
+      full_layers < stage.layers && stage.layers > 0) {
+    const LayerMemory& layer = stage.expert_layers > 0 ? layers.experts : layers.dense;
+    stage.saved += stage.held * (stage.layers - full_layers) * layer.rebuilt;
+  }
+  stage.parameters.dense = stage.dense_layers * layers.dense.parameters.dense +
+                           stage.expert_layers * layers.experts.parameters.dense;
+  stage.parameters.experts = stage.expert_layers * layers.experts.parameters.experts;
+  if (stage.first) stage.parameters.dense += layers.embedding;
+  if (stage.last) {
+    stage.parameters.dense += FinalNormParameters(model_);
+    if (!model_.tied_embeddings || !stage.first) stage.parameters.dense += layers.output;
+    const double extra = model_.multi_token_prediction_layers;
+    const LayerMemory& layer = model_.experts ? layers.experts : layers.dense;
+    const double hidden = model_.hidden;
+    stage.saved += extra * (layer.saved + layers.ends.prediction_saved);
+    stage.parameters.dense +=
+        extra * (layer.parameters.dense + 2 * hidden * hidden / layout.tensor + 3 * hidden);
+    stage.parameters.experts += extra * layer.parameters.experts;
+  }
+  return stage;
+}
+
+void MemoryModel::AddStates(const spec::Training& training, const StateBytes& bytes,
+                            Stage& stage) const {
+  const spec::Layout& layout = training.layout;
+  const auto owned = [&](uint32_t from) {
+    return layout.zero_stage >= from ? Sharded(layout, stage.parameters) : stage.parameters.total();
+  };
+  stage.memory.weights = Whole(bytes.weights * owned(3));
+  stage.memory.gradients = Whole(bytes.gradients * owned(2));
+  if (training.offload != spec::Offload::kOptimizer) {
+    stage.memory.optimizer = Whole(bytes.optimizer * owned(1));
+  }
+}
+
+void MemoryModel::AddPeak(const spec::Training& training, const Layers& layers,
+                          const StateBytes& bytes, Stage& stage) const {
+  const spec::Layout& layout = training.layout;
+  MemoryBreakdown& memory = stage.memory;
+  const bool both = stage.dense_layers > 0 && stage.expert_layers > 0;
+  const bool dummies =
+      family_ == Family::kMegatron && training.software.gradient_accumulation_fusion;
+  if (dummies && stage.layers > 0) {
+    memory.dummy_gradients = Whole(both                      ? layers.dummy_both
+                                   : stage.expert_layers > 0 ? layers.dummy_experts
+                                                             : layers.dummy_dense);
+  }
+  double saved = stage.saved;
+  if (family_ == Family::kDeepSpeed && layout.pipeline > 1) {
+    // Its pipeline buffers keep the message in, beside a clone, and the output of each micro-batch.
+    saved += 2 * stage.held * layers.ends.boundary;
+  }
+  if (training.offload == spec::Offload::kActivations && stage.layers > 0) {
+    // Two layers are on the card: the one that runs, and the one that is copied.
+    saved = std::min(saved, 2 * std::max(layers.dense.saved, layers.experts.saved));
+  }
+  memory.activations = Whole(saved);
+  memory.workspace = cluster_.device.fp8.count() > 0 ? kWorkspaceNew : kWorkspaceOld;
+  if (family_ == Family::kDeepSpeed) {
+    memory.workspace += Whole(std::min(kDeepSpeedBuckets, 4 * stage.parameters.total()));
+  }
+
+  double transient = 0;
+  double unit = 0;  // parameters of the largest layer
+  if (stage.dense_layers > 0) {
+    transient = layers.dense.transient + layers.dense.rebuilt;
+    unit = layers.dense.parameters.total();
+  }
+  if (stage.expert_layers > 0) {
+    transient = std::max(transient, layers.experts.transient + layers.experts.rebuilt);
+    unit = std::max(unit, layers.experts.parameters.total());
+  }
+  // The gradient that went to the stage before stays until the next one is there.
+  const double boundary = layout.pipeline > 1 ? layers.ends.boundary : 0;
+  const bool gathers = layout.zero_stage >= 3 && DenseShards(layout) > 1;
+  double gathered_layer = gathers ? (2 + 2 + 2) * unit : 0;
+  if (gathers && (family_ == Family::kDeepSpeed || family_ == Family::kOldMegatron)) {
+    const double largest = double{1} * model_.hidden * model_.ffn_hidden / layout.tensor;
+    gathered_layer = std::min(gathered_layer, 2 * std::max(kLiveParameters, largest) + 2 * largest);
+  }
+  double at_layer = transient + gathered_layer;
+  double at_loss = 0;
+  double gathered_loss = 0;
+  if (stage.last) {
+    gathered_loss = gathers ? layers.ends.output_gradient + 2 * unit : 0;
+    at_loss =
+        layers.ends.loss_saved + layers.ends.loss + layers.ends.output_gradient + gathered_loss;
+  }
+  const double stepped =
+      layout.zero_stage >= 1 ? Sharded(layout, stage.parameters) : stage.parameters.total();
+  const double at_step = bytes.step * stepped - saved - boundary;
+  memory.transient = Whole(boundary);
+  if (at_loss >= at_layer && at_loss >= at_step) {
+    memory.loss = Whole(layers.ends.loss_saved + layers.ends.loss);
+    (dummies ? memory.dummy_gradients : memory.loss) += Whole(layers.ends.output_gradient);
+    memory.gathered = Whole(gathered_loss);
+  } else if (at_layer >= at_step) {
+    memory.transient += Whole(transient);
+    memory.gathered = Whole(gathered_layer);
+  } else {
+    memory.activations = Bytes(0);
+    memory.transient = Whole(at_step + saved + boundary);
+  }
+}
+
+void MemoryModel::Evaluate(const spec::Training& training, Evaluation& out) {
+  const spec::Layout& layout = training.layout;
+  RememberFamily(training.software);
+  const Layers& layers = LayersOf(MemoryKeyOf(model_, training, family_));
+  const StateBytes bytes = StateBytesOf(training, family_);
+  chunks_.resize(size_t{layout.pipeline} * layout.virtual_pipeline);
+  StageLayers(model_.layers, layout, chunks_);
+  chunk_begins_.resize(chunks_.size());
+  std::exclusive_scan(chunks_.begin(), chunks_.end(), chunk_begins_.begin(), 0u);
+  const double share = double{1} * training.batch.global / layout.data / training.batch.micro;
+  const auto micro_batches = static_cast<uint32_t>(std::clamp(std::ceil(share - 1e-9), 1.0, 1e9));
+  out.stages.resize(layout.pipeline);
+  out.peak_allocated = Bytes(0);
+  double contiguous = 0;
+  for (uint32_t i = 0; i < layout.pipeline; ++i) {
+    Stage stage = StageOf(training, layers, i, micro_batches);
+    AddStates(training, bytes, stage);
+    AddPeak(training, layers, bytes, stage);
+    // DeepSpeed's fp32 gradients of a step are one block, for which smaller ones leave no hole.
+    if (family_ == Family::kDeepSpeed && layout.zero_stage >= 1) {
+      contiguous = std::max(contiguous, bytes.step * Sharded(layout, stage.parameters));
+    }
+    out.stages[i].layers = stage.layers;
+    out.stages[i].micro_batches_held = static_cast<uint32_t>(std::ceil(stage.held));
+    out.stages[i].memory = stage.memory;
+    out.peak_allocated = std::max(out.peak_allocated, stage.memory.total());
+  }
+  out.peak_reserved = Reserved(out.peak_allocated, family_) + Whole(contiguous);
+  out.device_memory = OnCard(out.peak_reserved, layout, family_, cluster_.device);
+  out.fits = out.device_memory <= cluster_.device.memory;
+}
+
+}  // namespace longhaul::planner

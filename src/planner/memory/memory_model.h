@@ -1,0 +1,68 @@
+// Memory of every stage of a training at its fullest moment, by part.
+//
+// States by recipe and ZeRO stage (state_bytes.h), saved tensors of the micro-batches a stage holds
+// (saved_tensors.h, held.h), dummy gradients, and the larger of three moments: the loss's backward
+// with its logits, a layer's backward with its transients and what recompute rebuilds, and the
+// optimizer step. Under ZeRO stage 3 the weights of two layers are whole beside one's gradient.
+//
+// One model of memory for one model and cluster; layers are remembered by MemoryKey, so a question
+// costs a look-up and a sum over stages. Not thread-safe. Leaves out the loader's pinned memory and
+// whatever the user's own code holds. memory_timeline.h says when, not only how much.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "planner/evaluation.h"
+#include "planner/memory/layer_memory.h"
+#include "planner/memory/state_bytes.h"
+
+namespace longhaul::planner {
+
+class MemoryModel {
+ public:
+  MemoryModel(const spec::Model& model, const spec::DeviceCluster& cluster);
+
+  // Fills memory, layers and micro_batches_held of every stage of `out`, peaks and `fits`. Requires
+  // a training that spec::CheckTraining accepts. Allocates nothing once `out` and the memory of
+  // layers have grown.
+  void Evaluate(const spec::Training& training, Evaluation& out);
+
+ private:
+  struct Layers {
+    LayerMemory dense;
+    LayerMemory experts;
+    EndsMemory ends;
+    double dummy_dense = 0;
+    double dummy_experts = 0;
+    double dummy_both = 0;
+    double embedding = 0;  // parameters
+    double output = 0;
+  };
+  struct KeyHash {
+    size_t operator()(const MemoryKey& key) const;
+  };
+  struct Stage;
+
+  void RememberFamily(const spec::Software& software);
+  const Layers& LayersOf(const MemoryKey& key);
+  Stage StageOf(const spec::Training& training, const Layers& layers, uint32_t index,
+                uint32_t micro_batches) const;
+  void AddStates(const spec::Training& training, const StateBytes& bytes, Stage& stage) const;
+  void AddPeak(const spec::Training& training, const Layers& layers, const StateBytes& bytes,
+               Stage& stage) const;
+
+  spec::Model model_;
+  spec::DeviceCluster cluster_;
+  std::vector<uint32_t> experts_before_;  // layers with experts before index i
+  std::vector<uint32_t> chunks_;          // layers of each
+  std::vector<uint32_t> chunk_begins_;
+  std::string framework_;  // what family_ was found for
+  std::string release_;
+  Family family_ = Family::kMegatron;
+  std::unordered_map<MemoryKey, Layers, KeyHash> layers_;
+};
+
+}  // namespace longhaul::planner

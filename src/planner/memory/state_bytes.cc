@@ -1,0 +1,29 @@
+#include "planner/memory/state_bytes.h"
+
+namespace longhaul::planner {
+
+StateBytes StateBytesOf(const spec::Training& training, Family family) {
+  const spec::Software& software = training.software;
+  const double moments = 2.0 * software.moment_bytes;
+  StateBytes bytes;
+  if (training.precision == spec::Precision::kFp32 || family == Family::kLonghaul) {
+    return {4, 4, moments, 0};
+  }
+  bytes.gradients = software.gradient_bytes;
+  bytes.optimizer = 4 + moments;
+  if (family == Family::kShardedData) return {4, bytes.gradients, moments, 0};
+  // Two-byte sums become fp32 gradients of the master weights for the step.
+  if (software.gradient_bytes < 4) bytes.step = 4;
+  // DeepSpeed's bf16 optimizer sums in fp32 beside the two-byte gradients.
+  if (family == Family::kDeepSpeed && software.gradient_bytes >= 4) bytes.gradients += 2;
+  // MXFP8 keeps row and column copies with a scale for 32 elements in place of two-byte weights;
+  // per-tensor fp8 a copy and its transpose, the same two bytes; NVFP4 two-byte weights and both
+  // four-bit copies with a scale for 16.
+  if (family == Family::kMegatron) {
+    if (training.precision == spec::Precision::kMxfp8) bytes.weights = 2.0 + 2.0 / 32;
+    if (training.precision == spec::Precision::kNvfp4) bytes.weights = 2 + 2 * (0.5 + 1.0 / 16);
+  }
+  return bytes;
+}
+
+}  // namespace longhaul::planner
