@@ -3,9 +3,9 @@
 // Card i of every host hangs on rail i. Tasks of fewer cards than a host has talk across rails
 // unless all hold the same local indices. A host is the mask of its free cards; a leaf is a
 // histogram of hosts by mask, and the sum over supersets of a mask counts the hosts that can give
-// it. The placement table (equal_tasks.h) is run once a legal mask, one task a host, and the best
-// is kept: fewest domains, then least leftover, then fewest cards left over on the chosen hosts,
-// then the lowest mask.
+// it. The placement table (equal_tasks.h) is run once a legal mask that can be best, one task a
+// host, and the best is kept: fewest domains, then least leftover, then fewest cards left over on
+// the chosen hosts, then the lowest mask.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,7 @@ class RailTable {
   void Set(int32_t host, uint8_t free_cards);
 
   const DomainTree& tree() const { return *tree_; }
+  int32_t rails() const { return rails_; }
   uint8_t OnHost(int32_t host) const { return host_[static_cast<size_t>(host)]; }
 
   // Hosts of the leaf whose free cards include the mask, for all masks: rails x 2^(rails-1) adds.

@@ -6,7 +6,8 @@
 // tasks of that last shape: first a host's, then a leaf's (hosts joined one by one), then the
 // cluster's for each number of domains (equal_tasks.h), all exact. What the step limit doesn't
 // allow is answered by single-shape tables, which bound the domains from below, and a packing of
-// the leaves in order; such an answer says that it is not proven and shows the bound.
+// the leaves in order, largest first; such an answer says that it is not proven and shows the
+// bound.
 //
 // Left out: the fewest hosts (hosts of the chosen leaves are filled in order), holes.
 #pragma once
@@ -53,8 +54,9 @@ struct UnlikeTasksAnswer {
   bool placed = false;
   bool proven = true;  // domains are the fewest, or "not placed" is certain
   std::array<int32_t, kMaxTiers> domains{};
-  std::array<int32_t, kMaxTiers> bound{};  // at each tier: no fewer are possible
-  std::vector<GroupTasks> tasks;           // ascending by host, hosts with a task only
+  // No choice has fewer, compared from the top tier downwards.
+  std::array<int32_t, kMaxTiers> bound{};
+  std::vector<GroupTasks> tasks;  // ascending by host, hosts with a task only
 };
 
 // Requires one entry of `hosts` a host of the tree, free resources >= 0, demands >= 0 and a request

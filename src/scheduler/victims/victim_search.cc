@@ -123,11 +123,22 @@ class DomainSearch {
       }
       useful.first_holder.push_back(static_cast<int32_t>(useful.holders.size()));
     }
-    const Cover cover(jobs_, pieces_, useful);
+    // Slots that go along with others may be of no use: then more must be freed than are needed.
+    const auto slots = static_cast<int32_t>(useful.first_holder.size()) - 1;
+    for (; useful.need <= slots && budget_.steps < budget_.max_steps; ++useful.need) {
+      const Selection found = CheapestIn(useful, landed.cost);
+      if (found.cost >= kNoCost || Asked(proof, found)) return found;
+    }
+    return Selection{};
+  }
+
+  // The cheapest set for another domain of the same jobs, as a selection of this one.
+  Selection CheapestIn(const VictimDomain& domain, int64_t below) {
+    const Cover cover(jobs_, pieces_, domain);
     const std::vector<Component> components = internal::Components(cover);
     const SmallComponents rest(cover, components, budget_.max_steps, budget_.steps);
     CoverSearch search(cover, components, rest.large(), &rest, budget_);
-    const Selection found = search.Run(landed.cost, nullptr);
+    const Selection found = search.Run(below, nullptr);
     if (found.cost >= kNoCost) return found;
     Selection here = Selection::Nobody(cover_);
     here.cost = found.cost;
@@ -139,7 +150,7 @@ class DomainSearch {
         here.shrunk[p] = found.shrunk[from++];
       }
     }
-    return Asked(proof, here) ? here : Selection{};
+    return here;
   }
 
   std::span<const VictimJob> jobs_;
