@@ -1,0 +1,37 @@
+// Any text is read or refused with a place in it, by each reader; what is read can be resolved.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/check.h"
+#include "scheduler/traces/trace.h"
+
+namespace {
+
+using namespace longhaul::scheduler;
+
+void CheckJobs(const longhaul::Result<std::vector<TraceJob>>& jobs) {
+  if (!jobs.ok()) {
+    CHECK(jobs.status().message().starts_with("t.csv:"));
+    return;
+  }
+  for (const TraceJob& job : *jobs) {
+    CHECK(job.tasks >= 1 && job.arrival_ms >= 0 && job.duration_ms.value_or(0) >= 0);
+    CHECK(job.task.cards == 0 || job.task.share_milli == 0);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  CheckJobs(ReadOpenbTasks(text, "t.csv"));
+  CheckJobs(ReadPhilly(text, "t.csv"));
+  CheckJobs(ReadDlrm(text, "t.csv"));
+  const auto cluster = ReadOpenbNodes(text, "t.csv");
+  if (cluster.ok()) {
+    const auto topology = longhaul::spec::Topology::Create(*cluster);
+    CHECK(topology.ok() || !topology.status().message().empty());
+  }
+  return 0;
+}
