@@ -59,15 +59,24 @@ Result<Workload> MakeWorkload(State& state, std::span<const TraceJob> tasks) {
   return workload;
 }
 
+// FGD counts no fragment for tasks without cards, which its published figures need to be repeated:
+// the mix with all of them needing nothing, so that they run anywhere.
+TaskMix MixOfPublishedFgd(State& state, const TaskMix& mix) {
+  TaskMix published = mix;
+  for (MixEntry& entry : published.entries) {
+    if (!state.shape(entry.shape).needs_devices()) entry.shape = state.Intern({});
+  }
+  return published;
+}
+
 class Chooser {
  public:
-  Chooser(const State& state, const Workload& workload, ReplayRule rule,
-          const SmallJobPolicy& policy)
+  Chooser(State& state, const Workload& workload, ReplayRule rule, const SmallJobPolicy& policy)
       : state_(state), rule_(rule), random_(kRandomRuleSeed) {
     if (rule == ReplayRule::kLonghaul) {
       placer_ = std::make_unique<SmallPlacer>(state, workload.mix, policy);
     } else if (rule == ReplayRule::kPublishedFgd) {
-      table_ = std::make_unique<FragmentationTable>(state, workload.mix);
+      table_ = std::make_unique<FragmentationTable>(state, MixOfPublishedFgd(state, workload.mix));
     }
   }
 

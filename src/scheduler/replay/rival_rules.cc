@@ -67,14 +67,19 @@ std::optional<SmallChoice> ChoosePublishedFgd(const State& state, ShapeId id,
   for (NodeIndex n = 0; n < state.size(); ++n) {
     if (!Usable(state, n, id)) continue;
     const int64_t before = table.Of(state.node(n));
-    for (const CardMask cards : Ways(state, n, id)) {
-      const int64_t after = table.Of(After(state, n, state.shape(id), cards));
-      const double rise = static_cast<double>(after - before) / weight;
-      const double score = std::floor(100 / (1 + std::exp(rise / 1'000)));
-      if (best && score <= most) continue;
-      best = SmallChoice{n, cards};
-      most = score;
+    std::optional<int64_t> least;
+    CardMask cards = 0;
+    for (const CardMask way : Ways(state, n, id)) {
+      const int64_t rise = table.Of(After(state, n, state.shape(id), way)) - before;
+      if (least && rise >= *least) continue;
+      least = rise;
+      cards = way;
     }
+    const double rise = static_cast<double>(*least) / weight;
+    const double score = std::floor(100 / (1 + std::exp(rise / 1'000)));
+    if (best && score <= most) continue;
+    best = SmallChoice{n, cards};
+    most = score;
   }
   return best;
 }

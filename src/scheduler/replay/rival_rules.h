@@ -18,7 +18,8 @@ namespace longhaul::scheduler {
 std::optional<SmallChoice> ChooseBestFit(const State& state, ShapeId shape);
 
 // FGD: floor(100 x sigmoid(-rise / 1000)) of the expected fragmentation's rise in thousandths,
-// greatest first, ties to the first node.
+// greatest first, ties to the first node; on a node the card
+// with the least rise.
 std::optional<SmallChoice> ChoosePublishedFgd(const State& state, ShapeId shape,
                                               const FragmentationTable& table);
 

@@ -119,13 +119,6 @@ Result<int64_t> CsvReader::Whole(size_t column, int64_t min, int64_t max) const 
   return *number;
 }
 
-Result<std::optional<int64_t>> CsvReader::WholeOrEmpty(size_t column, int64_t min,
-                                                       int64_t max) const {
-  if (Field(column).empty()) return std::optional<int64_t>();
-  ASSIGN_OR_RETURN(const int64_t number, Whole(column, min, max));
-  return std::optional<int64_t>(number);
-}
-
 Result<int64_t> CsvReader::Thousandths(size_t column, int64_t max) const {
   const Result<double> number = ParseDouble(Field(column));
   if (!number.ok()) {
@@ -136,6 +129,12 @@ Result<int64_t> CsvReader::Thousandths(size_t column, int64_t max) const {
                               WithThousands(max / 1'000));
   }
   return static_cast<int64_t>(std::floor(*number * 1'000 + 1e-6));
+}
+
+Result<std::optional<int64_t>> CsvReader::ThousandthsOrEmpty(size_t column, int64_t max) const {
+  if (Field(column).empty()) return std::optional<int64_t>();
+  ASSIGN_OR_RETURN(const int64_t number, Thousandths(column, max));
+  return std::optional<int64_t>(number);
 }
 
 }  // namespace longhaul::scheduler

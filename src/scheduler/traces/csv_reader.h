@@ -38,8 +38,8 @@ class CsvReader {
   Result<int64_t> Whole(size_t column, int64_t min, int64_t max) const;
   // A decimal number in thousandths, rounded down: "2.5" is 2,500. `max` in thousandths.
   Result<int64_t> Thousandths(size_t column, int64_t max) const;
-  // A whole number, or nothing where the field is empty.
-  Result<std::optional<int64_t>> WholeOrEmpty(size_t column, int64_t min, int64_t max) const;
+  // As Thousandths, or nothing where the field is empty.
+  Result<std::optional<int64_t>> ThousandthsOrEmpty(size_t column, int64_t max) const;
 
   // "pods.csv:3:17: cpu_milli: why".
   Status Refuse(size_t column, const std::string& why) const;

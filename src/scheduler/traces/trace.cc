@@ -24,12 +24,12 @@ void SortByArrival(std::vector<TraceJob>& jobs) {
 
 // Sets arrival and duration from the two times; absent ones are before and beyond the trace.
 Status ReadLife(const CsvReader& row, size_t creation, size_t deletion, TraceJob& job) {
-  ASSIGN_OR_RETURN(const auto from, row.WholeOrEmpty(creation, 0, kMaxSeconds));
-  ASSIGN_OR_RETURN(const auto until, row.WholeOrEmpty(deletion, 0, kMaxSeconds));
-  job.arrival_ms = from.value_or(0) * 1'000;
-  if (!until) return {};
-  if (*until < from.value_or(0)) return row.Refuse(deletion, "is before the creation");
-  job.duration_ms = (*until - from.value_or(0)) * 1'000;
+  ASSIGN_OR_RETURN(const auto from_ms, row.ThousandthsOrEmpty(creation, kMaxSeconds * 1'000));
+  ASSIGN_OR_RETURN(const auto until_ms, row.ThousandthsOrEmpty(deletion, kMaxSeconds * 1'000));
+  job.arrival_ms = from_ms.value_or(0);
+  if (!until_ms) return {};
+  if (*until_ms < job.arrival_ms) return row.Refuse(deletion, "is before the creation");
+  job.duration_ms = *until_ms - job.arrival_ms;
   return {};
 }
 
