@@ -23,6 +23,7 @@ FragmentationTable::FragmentationTable(const State& state, const TaskMix& mix)
   }
   SortUnique(cpu_needs_);
   SortUnique(shares);
+  MakeBuckets();
   for (size_t v = 0; v < share_rank_.size(); ++v) {
     share_rank_[v] = static_cast<uint16_t>(
         std::upper_bound(shares.begin(), shares.end(), static_cast<int32_t>(v)) - shares.begin());
@@ -36,7 +37,7 @@ FragmentationTable::FragmentationTable(const State& state, const TaskMix& mix)
       const auto need = std::lower_bound(cpu_needs_.begin(), cpu_needs_.end(), shape.cpu_milli) -
                         cpu_needs_.begin();
       for (auto rank = static_cast<size_t>(need) + 1; rank <= cpu_needs_.size(); ++rank) {
-        int64_t* const row = Row(group, rank);
+        int64_t* const row = &sums_[(group * (cpu_needs_.size() + 1) + rank) * row_];
         if (!shape.needs_devices()) {
           row[0] += entry.weight;
         } else if (shape.cards > 0) {
@@ -51,8 +52,19 @@ FragmentationTable::FragmentationTable(const State& state, const TaskMix& mix)
   }
 }
 
-int64_t FragmentationTable::Of(GroupIndex group, int32_t free_cpu_milli,
-                               std::span<const int16_t> free_shares) const {
+void FragmentationTable::MakeBuckets() {
+  // A few thousand buckets: the search in one is then a step or two.
+  constexpr uint32_t kMostBuckets = 4'096;
+  const auto most = cpu_needs_.empty() ? 0u : static_cast<uint32_t>(cpu_needs_.back());
+  while (most >> bucket_shift_ >= kMostBuckets) ++bucket_shift_;
+  for (uint32_t bucket = 0; bucket <= most >> bucket_shift_; ++bucket) {
+    const auto least = static_cast<int64_t>(bucket) << bucket_shift_;
+    first_rank_.push_back(static_cast<uint16_t>(
+        std::lower_bound(cpu_needs_.begin(), cpu_needs_.end(), least) - cpu_needs_.begin()));
+  }
+}
+
+int64_t FragmentationTable::Of(Row row, std::span<const int16_t> free_shares) const {
   size_t whole = 0;
   int32_t most = 0;
   int32_t idle = 0;
@@ -63,9 +75,6 @@ int64_t FragmentationTable::Of(GroupIndex group, int32_t free_cpu_milli,
     idle += free;
   }
   if (idle == 0) return 0;
-  const auto cpu_rank = static_cast<size_t>(
-      std::upper_bound(cpu_needs_.begin(), cpu_needs_.end(), free_cpu_milli) - cpu_needs_.begin());
-  const int64_t* const row = &sums_[(group * (cpu_needs_.size() + 1) + cpu_rank) * row_];
   const int64_t* const fractions = row + 1 + kCards;
   // The weight of shapes with cards that could run; each wastes the cards that are too full for it.
   const int64_t able = row[1 + whole] + fractions[share_rank_[static_cast<size_t>(most)]];

@@ -10,6 +10,7 @@
 // number of shapes. Leaves out host memory, device memory and counted resources.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -25,9 +26,17 @@ class FragmentationTable {
   // Copies what it needs of the state's shapes and groups.
   FragmentationTable(const State& state, const TaskMix& mix);
 
-  // F of a node of this group with these free shares (those below zero count as zero) and this
-  // much free cpu. At most typical_weight x 16,000.
-  int64_t Of(GroupIndex group, int32_t free_cpu_milli, std::span<const int16_t> free_shares) const;
+  // The sums that hold for nodes of this group with this much free cpu.
+  using Row = const int64_t*;
+  Row RowOf(GroupIndex group, int32_t free_cpu_milli) const {
+    return &sums_[(group * (cpu_needs_.size() + 1) + CpuRank(free_cpu_milli)) * row_];
+  }
+  // F of a node of the row with these free shares (those below zero count as zero). At most
+  // typical_weight x 16,000.
+  int64_t Of(Row row, std::span<const int16_t> free_shares) const;
+  int64_t Of(GroupIndex group, int32_t free_cpu_milli, std::span<const int16_t> free_shares) const {
+    return Of(RowOf(group, free_cpu_milli), free_shares);
+  }
   int64_t Of(const NodeState& node) const {
     return Of(node.group, node.free_cpu_milli, {node.free_share.data(), node.devices});
   }
@@ -38,12 +47,19 @@ class FragmentationTable {
  private:
   static constexpr size_t kCards = spec::kMaxDevices + 1;
 
-  int64_t* Row(GroupIndex group, size_t cpu_rank) {
-    return &sums_[(group * (cpu_needs_.size() + 1) + cpu_rank) * row_];
+  // How many of the distinct cpu needs are met.
+  size_t CpuRank(int32_t free_cpu_milli) const {
+    const auto bucket = static_cast<uint32_t>(std::max(free_cpu_milli, 0)) >> bucket_shift_;
+    size_t rank = bucket < first_rank_.size() ? first_rank_[bucket] : cpu_needs_.size();
+    while (rank < cpu_needs_.size() && cpu_needs_[rank] <= free_cpu_milli) ++rank;
+    return rank;
   }
+  void MakeBuckets();
 
   int64_t weight_ = 0;
-  std::vector<int32_t> cpu_needs_;                   // distinct, ascending
+  std::vector<int32_t> cpu_needs_;    // distinct, ascending
+  std::vector<uint16_t> first_rank_;  // by free cpu >> bucket_shift_: a lower bound
+  int bucket_shift_ = 0;
   std::array<uint16_t, kWholeCard + 1> share_rank_;  // how many distinct shares are <= this
   // For each group and each number of cpu needs that are met, a row: the weight of shapes without
   // cards; [kCards] of whole-card shapes of at most k cards; of fractions by share rank.

@@ -53,7 +53,7 @@ NodeScorer::NodeScorer(const State& state, const TaskMix& mix, const SmallJobPol
 
 int64_t NodeScorer::HoleTerm(NodeIndex node) const {
   const NodeState& state = state_->node(node);
-  if (std::popcount(state.free_cards) != state.devices) return 0;
+  if (CountCards(state.free_cards) != state.devices) return 0;
   int64_t lost = 0;
   // The cluster is the last level: its holes are all there is, whoever breaks one.
   for (uint32_t level = 0; level + 1 < state_->topology().levels().size(); ++level) {
@@ -70,9 +70,8 @@ NodeScorer::Scored NodeScorer::Score(NodeIndex index, const Shape& shape,
   if (!node.ready() || !FitsHost(node, shape)) return {};
   const int32_t cpu = node.free_cpu_milli - shape.cpu_milli;
   std::array<int16_t, spec::kMaxDevices> shares = node.free_share;
-  const auto fragmentation_after = [&] {
-    return table_.Of(node.group, cpu, {shares.data(), node.devices});
-  };
+  const FragmentationTable::Row row = table_.RowOf(node.group, cpu);
+  const auto fragmentation_after = [&] { return table_.Of(row, {shares.data(), node.devices}); };
   int64_t best = kNoFit;  // rise and packing
   CardMask card = 0;
   if (shape.share > 0) {
@@ -95,7 +94,7 @@ NodeScorer::Scored NodeScorer::Score(NodeIndex index, const Shape& shape,
   } else {
     if (shape.cards > 0) {
       CardMask eligible = EligibleCards(node, shape);
-      if (std::popcount(eligible) < shape.cards) return {};
+      if (CountCards(eligible) < shape.cards) return {};
       for (int taken = 0; taken < shape.cards; ++taken) {
         shares[static_cast<size_t>(std::countr_zero(eligible))] = 0;
         eligible = static_cast<CardMask>(eligible & (eligible - 1));

@@ -1,7 +1,6 @@
 #include "scheduler/small_jobs/small_placer.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <utility>
 
@@ -17,7 +16,7 @@ constexpr NodeIndex kNoNode = std::numeric_limits<NodeIndex>::max();
 constexpr int64_t kPriceSteps = 256;
 
 bool WhollyFree(const NodeState& node) {
-  return node.ready() && node.devices > 0 && std::popcount(node.free_cards) == node.devices;
+  return node.ready() && node.devices > 0 && CountCards(node.free_cards) == node.devices;
 }
 
 int32_t FreeMilli(const NodeState& node) { return node.ready() ? node.free_milli() : 0; }

@@ -2,7 +2,7 @@
 // plus the price of its device model wins, ties to the lowest node index.
 //
 // For each shape asked for there is an index: the score of every node, and the least in each block
-// of 64 nodes of one group. A change of a node makes its score stale in every index; an index
+// of 32 nodes of one group. A change of a node makes its score stale in every index; an index
 // scores its stale nodes when it is asked. So a decision costs one score for each shape in use, and
 // a look at each block. The answer is a function of the state, the mix and the policy alone, never
 // of what was asked before (Scan is the same without indexes, for tests).
@@ -53,7 +53,7 @@ class SmallPlacer {
   uint64_t scored() const { return scored_; }
 
  private:
-  static constexpr uint32_t kBlock = 64;
+  static constexpr uint32_t kBlock = 32;
   static constexpr size_t kMaxIndexes = 512;    // of 8 bytes a node each; the oldest goes
   static constexpr uint64_t kJournal = 16'384;  // stale nodes remembered
 

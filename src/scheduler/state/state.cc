@@ -17,13 +17,13 @@ bool FitsNode(const NodeState& node, const Shape& shape) {
   if (!FitsHost(node, shape)) return false;
   if (!shape.needs_devices()) return true;
   const int needed = shape.cards > 0 ? shape.cards : 1;
-  return std::popcount(EligibleCards(node, shape)) >= needed;
+  return CountCards(EligibleCards(node, shape)) >= needed;
 }
 
 uint32_t SlotsOnDevices(const NodeState& node, const Shape& shape, uint32_t limit) {
   if (!shape.needs_devices()) return limit;
   if (shape.cards > 0) {
-    return static_cast<uint32_t>(std::popcount(EligibleCards(node, shape))) / shape.cards;
+    return static_cast<uint32_t>(CountCards(EligibleCards(node, shape))) / shape.cards;
   }
   uint32_t slots = 0;
   for (uint32_t i = 0; i < node.devices; ++i) {
@@ -93,9 +93,9 @@ CardMask FewestIslands(const spec::NodeKind& kind, CardMask eligible, int count)
   while (count > 0) {
     const CardMask* best = nullptr;
     for (const CardMask& island : islands) {
-      const int free = std::popcount(island);
+      const int free = CountCards(island);
       if (free == 0) continue;
-      const int best_free = best == nullptr ? 0 : std::popcount(*best);
+      const int best_free = best == nullptr ? 0 : CountCards(*best);
       // One that holds all that is left, the less over the better; else the one with most.
       const bool better =
           best == nullptr ||
@@ -103,7 +103,7 @@ CardMask FewestIslands(const spec::NodeKind& kind, CardMask eligible, int count)
       if (better) best = &island;
     }
     CHECK(best != nullptr) << "a task is placed where it doesn't fit";
-    const int here = std::min(count, std::popcount(*best));
+    const int here = std::min(count, CountCards(*best));
     const CardMask part = Lowest(*best, here);
     taken = static_cast<CardMask>(taken | part);
     islands[static_cast<size_t>(best - islands.data())] = static_cast<CardMask>(*best ^ part);
@@ -113,26 +113,6 @@ CardMask FewestIslands(const spec::NodeKind& kind, CardMask eligible, int count)
 }
 
 }  // namespace
-
-bool FitsHost(const NodeState& node, const Shape& shape) {
-  bool fits = node.free_cpu_milli >= shape.cpu_milli && node.free_memory_mib >= shape.memory_mib;
-  for (size_t i = 0; i < shape.counted.size(); ++i) {
-    fits &= node.free_counted[i] >= shape.counted[i];
-  }
-  return fits;
-}
-
-CardMask EligibleCards(const NodeState& node, const Shape& shape) {
-  if (shape.cards > 0 && shape.card_memory_mib == 0) return node.free_cards;
-  CardMask mask = 0;
-  const int share = shape.cards > 0 ? kWholeCard : shape.share;
-  for (uint32_t i = 0; i < node.devices; ++i) {
-    const bool fits =
-        node.free_share[i] >= share && node.free_card_memory_mib[i] >= shape.card_memory_mib;
-    mask = static_cast<CardMask>(mask | (fits ? 1u : 0u) << i);
-  }
-  return mask;
-}
 
 int32_t NodeState::free_milli() const {
   int32_t sum = 0;
@@ -212,7 +192,7 @@ CardMask State::ChooseCards(NodeIndex node, ShapeId shape_id) const {
 
 State::Contribution State::ContributionOf(const NodeState& node) {
   if (!node.ready()) return {};
-  const int free = std::popcount(node.free_cards);
+  const int free = CountCards(node.free_cards);
   return {node.free_milli(), static_cast<uint16_t>(free), node.devices > 0 && free == node.devices,
           true};
 }
@@ -305,7 +285,7 @@ TaskSlot State::Place(NodeIndex node, ShapeId shape_id, CardMask cards, uint64_t
   const CardMask eligible =
       shape.needs_devices() ? EligibleCards(nodes_[node], shape) : CardMask{0};
   CHECK((cards & ~eligible) == 0) << "node " << node << " lacks the devices that the task takes";
-  CHECK(std::popcount(cards) == (shape.share > 0 ? 1 : shape.cards));
+  CHECK(CountCards(cards) == (shape.share > 0 ? 1 : shape.cards));
   const bool fresh = free_slots_.empty();
   const TaskSlot slot = fresh ? TaskSlot{static_cast<uint32_t>(tasks_.size())} : free_slots_.back();
   if (fresh) {

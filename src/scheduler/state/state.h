@@ -51,11 +51,38 @@ struct alignas(64) NodeState {
 };
 static_assert(sizeof(NodeState) == 128);
 
+// How many devices a mask has. Plain arithmetic: the baseline x86-64 has no instruction for it, and
+// std::popcount would be a call.
+inline int CountCards(CardMask mask) {
+  uint32_t x = mask;
+  x -= x >> 1 & 0x5555;
+  x = (x & 0x3333) + (x >> 2 & 0x3333);
+  x = (x + (x >> 4)) & 0x0f0f;
+  return static_cast<int>((x + (x >> 8)) & 0x1f);
+}
+
 // Whether cpu, memory and counted resources suffice.
-bool FitsHost(const NodeState& node, const Shape& shape);
+inline bool FitsHost(const NodeState& node, const Shape& shape) {
+  bool fits = node.free_cpu_milli >= shape.cpu_milli && node.free_memory_mib >= shape.memory_mib;
+  for (size_t i = 0; i < shape.counted.size(); ++i) {
+    fits &= node.free_counted[i] >= shape.counted[i];
+  }
+  return fits;
+}
+
 // Devices that could serve the shape: wholly free ones, or those with share and memory enough.
 // Requires a shape that needs devices.
-CardMask EligibleCards(const NodeState& node, const Shape& shape);
+inline CardMask EligibleCards(const NodeState& node, const Shape& shape) {
+  if (shape.cards > 0 && shape.card_memory_mib == 0) return node.free_cards;
+  uint32_t mask = 0;
+  const int share = shape.cards > 0 ? kWholeCard : shape.share;
+  for (uint32_t i = 0; i < node.devices; ++i) {
+    const bool fits =
+        node.free_share[i] >= share && node.free_card_memory_mib[i] >= shape.card_memory_mib;
+    mask |= static_cast<uint32_t>(fits) << i;
+  }
+  return static_cast<CardMask>(mask);
+}
 
 struct TaskRecord {
   NodeIndex node = 0;
