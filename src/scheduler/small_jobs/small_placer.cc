@@ -198,7 +198,12 @@ void SmallPlacer::Rescore(Index& index, ShapeId shape, NodeIndex node) {
 void SmallPlacer::Refresh(Index& index, ShapeId shape) {
   // Scoring all is cheaper than reading a long journal, which may have been overwritten too.
   if (stale_ - index.seen > std::min<uint64_t>(kJournal, state_.size())) return Build(index, shape);
+  // Scores of an index that wasn't asked for a while are far away: fetched some nodes ahead.
+  constexpr uint64_t kAhead = 6;
   for (uint64_t i = index.seen; i < stale_; ++i) {
+    const NodeIndex ahead = journal_[std::min(i + kAhead, stale_ - 1) % kJournal];
+    __builtin_prefetch(&index.scores[position_of_node_[ahead]]);
+    __builtin_prefetch(&state_.node(ahead));
     const NodeIndex node = journal_[i % kJournal];
     if (refreshed_[node] != 0) continue;
     refreshed_[node] = 1;
