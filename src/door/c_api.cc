@@ -24,6 +24,9 @@ using longhaul::Status;
 
 struct longhaul_door {
   std::unique_ptr<longhaul::door::Client> client;
+  // What longhaul_saved handed out: the texts and shapes are the plan's.
+  longhaul::checkpoint::StatePlan saved;
+  std::vector<longhaul_tensor> saved_tensors;
 };
 
 namespace {
@@ -163,6 +166,24 @@ int longhaul_result(longhaul_door* door, const char* json, longhaul_error* error
 int longhaul_register(longhaul_door* door, const longhaul_tensor* tensors, size_t count,
                       longhaul_error* error) {
   return AtTheEdge(error, [&] { return Register(door, tensors, count); });
+}
+
+int longhaul_saved(longhaul_door* door, const longhaul_tensor** tensors, size_t* count,
+                   longhaul_error* error) {
+  return AtTheEdge(error, [&]() -> Status {
+    if (door == nullptr || tensors == nullptr || count == nullptr) return NoDoor();
+    ASSIGN_OR_RETURN(door->saved, door->client->Saved());
+    door->saved_tensors.clear();
+    for (size_t i = 0; i < door->saved.size(); ++i) {
+      const longhaul::checkpoint::TensorInfo& tensor = door->saved.tensors()[i];
+      door->saved_tensors.push_back({tensor.name.c_str(), nullptr, door->saved.bytes(i),
+                                     tensor.dtype.c_str(), tensor.shape.data(),
+                                     tensor.shape.size()});
+    }
+    *tensors = door->saved_tensors.data();
+    *count = door->saved_tensors.size();
+    return {};
+  });
 }
 
 int longhaul_snapshot_due(longhaul_door* door, uint64_t step) {

@@ -219,20 +219,52 @@ Status Client::RestoreFromMemory() {
   return {};
 }
 
-Status Client::RestoreFromDisk() {
+Status Client::LoadFromDisk() {
+  if (from_disk_.has_value()) return {};
   checkpoint::CheckpointDirectory directory(io::PosixFileSystem(), welcome_.checkpoint_directory);
-  ASSIGN_OR_RETURN(const checkpoint::LoadedState state,
+  ASSIGN_OR_RETURN(from_disk_,
                    directory.ReadPiece(welcome_.restore_step, welcome_.restore_saved_epoch,
                                        welcome_.restore_rank));
-  if (const auto difference = plan_.FirstDifference(state.plan())) {
+  return {};
+}
+
+Status Client::RestoreFromDisk() {
+  RETURN_IF_ERROR(LoadFromDisk());
+  if (const auto difference = plan_.FirstDifference(from_disk_->plan())) {
     return FailedPrecondition("the checkpoint is of another state: " + *difference);
   }
   for (size_t i = 0; i < memory_.size(); ++i) {
     if (!memory_[i].empty()) {
-      std::memcpy(memory_[i].data(), state.tensor(i).data(), memory_[i].size());
+      std::memcpy(memory_[i].data(), from_disk_->tensor(i).data(), memory_[i].size());
     }
   }
+  from_disk_.reset();
   return {};
+}
+
+Status Client::CopyIsBad(const Status& why) {
+  RestoreFailedMessage failed;
+  failed.step = welcome_.restore_step;
+  failed.tier = welcome_.restore_tier;
+  RETURN_IF_ERROR(Send(failed, std::string_view(why.message()).substr(0, 4096)));
+  return DataLoss(why.message());
+}
+
+Result<checkpoint::StatePlan> Client::PlanOfSaved() {
+  if (welcome_.restore_tier == kTierMemory) {
+    RETURN_IF_ERROR(TakeArena(0));
+    return checkpoint::ArenaReader(arena_.bytes()).Plan(welcome_.restore_step);
+  }
+  RETURN_IF_ERROR(LoadFromDisk());
+  return from_disk_->plan();
+}
+
+Result<checkpoint::StatePlan> Client::Saved() {
+  if (welcome_.restore_tier == kTierNone) return checkpoint::StatePlan();
+  Result<checkpoint::StatePlan> plan = PlanOfSaved();
+  if (plan.ok()) return plan;
+  if (gone_) return AgentGone();
+  return CopyIsBad(plan.status());
 }
 
 Result<uint64_t> Client::Restore() {
@@ -245,13 +277,7 @@ Result<uint64_t> Client::Restore() {
     if (gone_) return AgentGone();
     // Another state than the one registered is the program's fault: the copy is good.
     if (status.code() == Code::kFailedPrecondition) return status;
-    if (!status.ok()) {
-      RestoreFailedMessage failed;
-      failed.step = step;
-      failed.tier = tier;
-      RETURN_IF_ERROR(Send(failed, std::string_view(status.message()).substr(0, 4096)));
-      return DataLoss(status.message());
-    }
+    if (!status.ok()) return CopyIsBad(status);
   }
   // The arena's pages are made now, so that the first snapshot costs no more than the others. If
   // there is none to be had, the first snapshot will say so.

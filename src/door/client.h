@@ -40,6 +40,10 @@ class Client {
   // Requires memory that stays until the next call or the end. Spans are of the plan's sizes.
   void Register(checkpoint::StatePlan plan, std::vector<std::span<std::byte>> memory);
 
+  // The plan of what Restore would bring; empty when there is nothing. kDataLoss: the agent has
+  // been told.
+  Result<checkpoint::StatePlan> Saved();
+
   bool SnapshotDue(uint64_t step);
   Status Snapshot(uint64_t step);
   // The step; 0 when there is nothing to restore. kDataLoss: the agent has been told.
@@ -60,6 +64,10 @@ class Client {
   Status WriteSnapshot(uint64_t step);
   Status RestoreFromMemory();
   Status RestoreFromDisk();
+  Status LoadFromDisk();
+  Result<checkpoint::StatePlan> PlanOfSaved();
+  // Tells the agent that the copy it named is of no use; returns kDataLoss.
+  Status CopyIsBad(const Status& why);
 
   io::Fd socket_;
   uint64_t epoch_ = 0;
@@ -73,6 +81,7 @@ class Client {
   checkpoint::StatePlan plan_;
   std::vector<std::span<std::byte>> memory_;
   io::SharedMapping arena_;
+  std::optional<checkpoint::LoadedState> from_disk_;  // between Saved and Restore
 };
 
 // When this process began, CLOCK_REALTIME in nanoseconds.

@@ -131,6 +131,7 @@ TEST(Client, IsWelcomedAndAsksForSnapshotsAtTheInterval) {
     EXPECT_EQ(client->welcome(), welcome);
     EXPECT_FALSE(client->SnapshotDue(4));
     EXPECT_TRUE(client->SnapshotDue(5));
+    EXPECT_EQ(client->Saved()->size(), 0u);
     EXPECT_EQ(*client->Restore(), 0u);
   }
   const auto& received = agent.Join();
@@ -155,6 +156,10 @@ TEST(Client, ANewProcessGetsItsStateBackFromMemory) {
   agent.Restart(FromMemory(10));
   {
     const auto client = Join(agent, 2);
+    const auto saved = client->Saved();
+    ASSERT_TRUE(saved.ok()) << saved.status();
+    ASSERT_EQ(saved->size(), 2u);
+    EXPECT_EQ(saved->tensors()[0].name, "weights");
     Model model;
     model.RegisterWith(*client);
     const Result<uint64_t> step = client->Restore();
@@ -192,6 +197,15 @@ TEST(Client, ADamagedArenaIsToldAndNotLoaded) {
   EXPECT_NE(failed.reason.find("weights"), std::string::npos);
 }
 
+TEST(Client, ASavedStateThatIsGoneIsToldToTheAgent) {
+  Agent agent(FromMemory(10));  // which has no arena
+  {
+    const auto client = Join(agent, 2);
+    EXPECT_EQ(client->Saved().status().code(), Code::kDataLoss);
+  }
+  EXPECT_TRUE(std::holds_alternative<RestoreFailed>(agent.Join().back()));
+}
+
 TEST(Client, AReplacedNodeReadsTheCommittedPieceFromDisk) {
   std::string root = testing::TempDir() + "longhaul-door-XXXXXX";
   ASSERT_NE(mkdtemp(root.data()), nullptr);
@@ -221,6 +235,11 @@ TEST(Client, AReplacedNodeReadsTheCommittedPieceFromDisk) {
     welcome.restore_step = step;
     Agent agent(welcome);
     const auto client = Join(agent, 3);
+    if (step == 40) {
+      const auto plan_on_disk = client->Saved();
+      ASSERT_TRUE(plan_on_disk.ok()) << plan_on_disk.status();
+      EXPECT_EQ(*plan_on_disk, plan);
+    }
     Model model;
     model.RegisterWith(*client);
     const Result<uint64_t> restored = client->Restore();

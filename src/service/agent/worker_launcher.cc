@@ -24,7 +24,8 @@ bool IsPermanent(const Status& status) {
 
 std::map<std::string, std::string> EnvironmentOf(const runtime::SpawnWorker& order,
                                                  const std::string& error_file,
-                                                 const std::string& door) {
+                                                 const std::string& door,
+                                                 const std::string& library) {
   const wire::StartWorkers& start = *order.start;
   std::map<std::string, std::string> base = io::CurrentEnvironment();
   for (const auto& [name, value] : start.job().workload().environment()) base[name] = value;
@@ -50,6 +51,7 @@ std::map<std::string, std::string> EnvironmentOf(const runtime::SpawnWorker& ord
       runtime::WorkerEnvironment(place, std::move(base));
   environment["LONGHAUL_DOOR"] = door;
   environment["LONGHAUL_EPOCH"] = std::to_string(order.worker.epoch);
+  if (!library.empty()) environment.try_emplace("LONGHAUL_LIBRARY", library);
   return environment;
 }
 
@@ -74,7 +76,8 @@ void WorkerLauncher::Spawn(const runtime::SpawnWorker& order, const std::string&
   Result<WorkerOutput> output =
       OpenWorkerOutput(run_directory, order.worker.epoch, order.worker.rank);
   if (!output.ok()) return Fail(order.worker, output.status());
-  std::map<std::string, std::string> environment = EnvironmentOf(order, output->error_path, door);
+  std::map<std::string, std::string> environment =
+      EnvironmentOf(order, output->error_path, door, door_library_);
   if (order.start->job().workload().built_in()) {
     ForkWarm(order, run_directory, environment, *std::move(output));
   } else {

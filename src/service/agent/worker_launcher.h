@@ -20,6 +20,7 @@
 #include "io/event_loop.h"
 #include "io/fd.h"
 #include "runtime/agent_messages.h"
+#include "service/agent/door_library.h"
 #include "service/agent/warm_parent_link.h"
 #include "service/agent/worker_output.h"
 
@@ -67,6 +68,7 @@ class WorkerLauncher {
 
   io::EventLoop& loop_;
   const std::string trainer_;
+  const std::string door_library_ = FindDoorLibrary();
   const std::function<void(runtime::AgentInput)> tell_;
   std::map<runtime::WorkerId, Running> running_;
   std::map<JobId, std::unique_ptr<WarmParentLink>> warm_parents_;

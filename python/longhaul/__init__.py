@@ -1,0 +1,258 @@
+"""Snapshots in memory, restore and step reports for a training script run by Longhaul.
+
+    saved = longhaul.restore()
+    if longhaul.due(step): longhaul.snapshot(state, step)
+    longhaul.report(step, loss=loss)
+
+See README.md of the package. One thread at a time; errors are LonghaulError.
+"""
+
+import atexit
+import ctypes
+import math
+import sys
+import threading
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from . import _state
+from ._library import DATA_LOSS, CStep, Door, LonghaulError, TensorInfo, open_door
+
+__all__ = ["LonghaulError", "Saved", "available", "close", "due", "report", "restore", "result",
+           "snapshot", "wait"]
+
+_RESTORE, _STEPPING, _FINISHING = 3, 4, 5  # of longhaul_phase_kind
+_EXIT_DAMAGED = 75  # the agent starts this process again from the next good copy
+
+
+class Saved(NamedTuple):
+    """A restored state and the step after which it was taken."""
+
+    step: int
+    state: Any
+
+
+class _Session:
+    """The door and what is kept between calls."""
+
+    def __init__(self, door: Door):
+        self.door = door
+        self.stepping = False
+        self.registered: Optional[List[Tuple[TensorInfo, int, int]]] = None
+        self.kept: List[Any] = []  # objects whose memory is registered
+        self.pinned: Dict[str, Any] = {}  # buffers of device tensors, by name
+        self.answer: Any = None  # a tensor for what the ranks say
+        self.background: Optional[threading.Thread] = None
+        self.failure: Optional[LonghaulError] = None
+
+    def register(self, tensors: List[Tuple[TensorInfo, int, int]], kept: List[Any]) -> None:
+        self.kept = kept
+        if tensors != self.registered:
+            self.door.register(tensors)
+            self.registered = tensors
+
+    def join(self) -> None:
+        if self.background is not None:
+            self.background.join()
+            self.background = None
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+
+
+_session: Optional[_Session] = None
+_opened = False
+
+
+def _open() -> Optional[_Session]:
+    global _session, _opened
+    if not _opened:
+        door = open_door()
+        _opened = True
+        if door is not None:
+            _session = _Session(door)
+            atexit.register(close)
+    return _session
+
+
+def available() -> bool:
+    """Whether this process was started by Longhaul."""
+    return _open() is not None
+
+
+def restore() -> Optional[Saved]:
+    """The newest state that the whole gang has, every byte verified; None at the first start.
+
+    Call it once, before the first step. Exits with code 75 when the copy proves damaged: the agent
+    has been told, and starts the process again from the next good one.
+    """
+    session = _open()
+    if session is None:
+        return None
+    session.door.phase(_RESTORE)
+    try:
+        saved = _read(session)
+    except LonghaulError as error:
+        if error.code != DATA_LOSS:
+            raise
+        print(f"longhaul: {error}", file=sys.stderr, flush=True)
+        sys.exit(_EXIT_DAMAGED)
+    session.door.phase(_STEPPING)
+    session.stepping = True
+    return saved
+
+
+def _read(session: _Session) -> Optional[Saved]:
+    infos = session.door.saved()
+    if not infos:
+        session.door.restore()
+        return None
+    if infos[-1].name != _state.TREE:
+        raise LonghaulError(9, "the snapshot was not written by this package: " + infos[-1].name)
+    values = [bytearray(_state.bytes_of(info)) for info in infos]
+    buffers = [(ctypes.c_char * len(value)).from_buffer(value) if value else None
+               for value in values]
+    session.register([(info, ctypes.addressof(buffer) if buffer is not None else 0, len(value))
+                      for info, buffer, value in zip(infos, buffers, values)], [values, buffers])
+    step = session.door.restore()
+    tree = bytes(values[-1]).rstrip()
+    tensors = [_state.view(info, kind, value)
+               for info, kind, value in zip(infos, _state.kinds(tree, len(infos) - 1), values)]
+    session.registered, session.kept = None, []
+    return Saved(step, _state.unflatten(tree, tensors))
+
+
+def due(step: int) -> bool:
+    """Whether a snapshot of the state after `step` is wanted, the same on every rank.
+
+    A collective where torch.distributed is initialised: every rank calls it at every step.
+    """
+    session = _open()
+    if session is None:
+        return False
+    if not session.stepping:
+        session.door.phase(_STEPPING)
+        session.stepping = True
+    wanted = session.door.due(step)
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.distributed.is_available():
+        return wanted
+    if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
+        return wanted
+    on_device = torch.distributed.get_backend() == "nccl"
+    # Kept, because Gloo's thread lets go of a tensor after the collective has returned: were it the
+    # last to do so it would need the interpreter's lock, which a process that ends holds while it
+    # waits for that thread (seen with PyTorch 1.13).
+    if session.answer is None:
+        session.answer = torch.zeros(1, dtype=torch.int32, device="cuda" if on_device else "cpu")
+    session.answer.fill_(int(wanted))
+    torch.distributed.all_reduce(session.answer, op=torch.distributed.ReduceOp.MAX)
+    return bool(session.answer.item())
+
+
+def snapshot(state: Any, step: int, *, stream: Any = None) -> None:
+    """Copies the state after `step` to memory that outlives this process.
+
+    Returns when the copy is done, or, with a CUDA `stream` for tensors on a device, as soon as it is
+    under way: call `wait` before anything of the state is written again. A snapshot that fails
+    leaves the older ones as they were.
+    """
+    session = _open()
+    if session is None:
+        return
+    session.join()
+    tensors, tree = _state.flatten(state)
+    event = None
+    values = []
+    for tensor in tensors:
+        value = tensor.value
+        if tensor.kind == "torch" and value.is_cuda:
+            value = _to_pinned(session, tensor, stream)
+        elif tensor.kind == "torch":
+            value = value.contiguous()
+        values.append(value)
+    if any(tensor.kind == "torch" and tensor.value.is_cuda for tensor in tensors):
+        torch = sys.modules["torch"]
+        event = (stream or torch.cuda.current_stream()).record_event()
+    padded = ctypes.create_string_buffer(_state.pad(tree), len(_state.pad(tree)))
+    registered = [(tensor.info, *_state.memory(value, tensor.kind))
+                  for tensor, value in zip(tensors, values)]
+    registered.append((TensorInfo(_state.TREE, "U8", (len(padded),)), ctypes.addressof(padded),
+                       len(padded)))
+
+    def copy() -> None:
+        if event is not None:
+            event.synchronize()
+        session.register(registered, [values, padded])
+        session.door.snapshot(step)
+
+    if stream is None or event is None:
+        copy()
+        return
+
+    def copy_behind() -> None:
+        try:
+            copy()
+        except LonghaulError as error:
+            session.failure = error
+
+    session.background = threading.Thread(target=copy_behind, name="longhaul-snapshot")
+    session.background.start()
+
+
+def _to_pinned(session: _Session, tensor: "_state.Tensor", stream: Any) -> Any:
+    torch = sys.modules["torch"]
+    value = tensor.value
+    buffer = session.pinned.get(tensor.info.name)
+    if buffer is None or buffer.shape != value.shape or buffer.dtype != value.dtype:
+        buffer = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
+        session.pinned[tensor.info.name] = buffer
+    target = stream or torch.cuda.current_stream()
+    target.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(target):
+        buffer.copy_(value, non_blocking=True)
+    value.record_stream(target)
+    return buffer
+
+
+def wait() -> None:
+    """Returns when a snapshot under way is done; raises what went wrong with it."""
+    session = _open()
+    if session is not None:
+        session.join()
+
+
+def report(step: int, *, loss: Optional[float] = None, validation_loss: Optional[float] = None,
+           gradient_norm: Optional[float] = None, tokens: int = 0, flops: float = 0.0,
+           data_seconds: float = 0.0, evaluation_seconds: float = 0.0,
+           communication_seconds: float = 0.0) -> None:
+    """Says that a step is done, what it was and what it cost. Feeds the goodput ledger."""
+    session = _open()
+    if session is None:
+        return
+    session.join()
+    nothing = math.nan
+    session.door.report(CStep(
+        step, int(data_seconds * 1e9), 0, int(evaluation_seconds * 1e9),
+        int(communication_seconds * 1e9), nothing if loss is None else loss,
+        nothing if validation_loss is None else validation_loss,
+        nothing if gradient_norm is None else gradient_norm, tokens, flops))
+
+
+def result(json_text: str) -> None:
+    """A text for the job's report: JSON, at most 64 KiB."""
+    session = _open()
+    if session is not None:
+        session.join()
+        session.door.result(json_text)
+
+
+def close() -> None:
+    """Ends the connection; done by itself when the process ends."""
+    global _session, _opened
+    session, _session, _opened = _session, None, False
+    if session is None:
+        return
+    atexit.unregister(close)
+    if session.background is not None:
+        session.background.join()
+    session.door.close()

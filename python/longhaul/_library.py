@@ -1,0 +1,150 @@
+"""include/longhaul.h as Python sees it: structs, functions, and errors as exceptions."""
+
+import ctypes
+import ctypes.util
+import os
+from ctypes import (
+    CDLL, POINTER, Structure, byref, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
+    c_uint64, c_void_p)
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+OK = 0
+NOT_FOUND = 5
+UNAVAILABLE = 14
+DATA_LOSS = 15
+
+
+class LonghaulError(Exception):
+    """A call that failed; `code` is one of the canonical codes of include/longhaul.h."""
+
+    def __init__(self, code: int, message: str):
+        super().__init__(message)
+        self.code = code
+
+
+class CError(Structure):
+    _fields_ = [("code", c_int32), ("message", c_char * 508)]
+
+
+class CTensor(Structure):
+    _fields_ = [("name", c_char_p), ("data", c_void_p), ("bytes", c_size_t), ("dtype", c_char_p),
+                ("shape", POINTER(c_int64)), ("dims", c_size_t)]
+
+
+class CStep(Structure):
+    _fields_ = [("step", c_uint64), ("data_ns", c_int64), ("snapshot_ns", c_int64),
+                ("evaluation_ns", c_int64), ("communication_ns", c_int64), ("loss", c_double),
+                ("validation_loss", c_double), ("gradient_norm", c_double), ("tokens", c_uint64),
+                ("flops", c_double)]
+
+
+class TensorInfo(NamedTuple):
+    """A tensor of a state: dtype is safetensors' name, "F32"."""
+
+    name: str
+    dtype: str
+    shape: Tuple[int, ...]
+
+
+def find_library() -> str:
+    """Where liblonghaul.so is; raises LonghaulError when it is nowhere."""
+    named = os.environ.get("LONGHAUL_LIBRARY")
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "liblonghaul.so")
+    for path in (named, beside if os.path.exists(beside) else None,
+                 ctypes.util.find_library("longhaul")):
+        if path:
+            return path
+    raise LonghaulError(NOT_FOUND, "liblonghaul.so is nowhere: set LONGHAUL_LIBRARY to its path")
+
+
+def load(path: str) -> CDLL:
+    """The library with its functions' types declared."""
+    library = CDLL(path)
+    door, error = c_void_p, POINTER(CError)
+    for name, result, arguments in (
+            ("longhaul_open", c_void_p, [error]),
+            ("longhaul_close", None, [door]),
+            ("longhaul_config", c_char_p, [door]),
+            ("longhaul_phase", c_int, [door, c_int, error]),
+            ("longhaul_report_step", c_int, [door, POINTER(CStep), error]),
+            ("longhaul_result", c_int, [door, c_char_p, error]),
+            ("longhaul_register", c_int, [door, POINTER(CTensor), c_size_t, error]),
+            ("longhaul_saved", c_int, [door, POINTER(POINTER(CTensor)), POINTER(c_size_t), error]),
+            ("longhaul_snapshot_due", c_int, [door, c_uint64]),
+            ("longhaul_snapshot", c_int, [door, c_uint64, error]),
+            ("longhaul_restore", c_int, [door, POINTER(c_uint64), error])):
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+    return library
+
+
+class Door:
+    """One connection to the agent. One thread at a time."""
+
+    def __init__(self, library: CDLL):
+        self._library = library
+        error = CError()
+        self._door = library.longhaul_open(byref(error))
+        if not self._door:
+            raise LonghaulError(error.code, error.message.decode(errors="replace"))
+
+    def close(self) -> None:
+        self._library.longhaul_close(self._door)
+        self._door = None
+
+    def _call(self, name: str, *arguments) -> None:
+        error = CError()
+        code = getattr(self._library, name)(self._door, *arguments, byref(error))
+        if code != OK:
+            raise LonghaulError(code, error.message.decode(errors="replace"))
+
+    def phase(self, kind: int) -> None:
+        self._call("longhaul_phase", kind)
+
+    def report(self, step: CStep) -> None:
+        self._call("longhaul_report_step", byref(step))
+
+    def result(self, json_text: str) -> None:
+        self._call("longhaul_result", json_text.encode())
+
+    def register(self, tensors: Sequence[Tuple[TensorInfo, int, int]]) -> None:
+        """Each tensor with the address and the bytes of its memory, which the caller keeps."""
+        array = (CTensor * max(1, len(tensors)))()
+        kept = []  # what the array points to, for the time of the call
+        for entry, (info, address, count) in zip(array, tensors):
+            shape = (c_int64 * max(1, len(info.shape)))(*info.shape)
+            kept.append(shape)
+            entry.name = info.name.encode()
+            entry.data = address
+            entry.bytes = count
+            entry.dtype = info.dtype.encode()
+            entry.shape = shape
+            entry.dims = len(info.shape)
+        self._call("longhaul_register", array, len(tensors))
+
+    def saved(self) -> List[TensorInfo]:
+        array = POINTER(CTensor)()
+        count = c_size_t()
+        self._call("longhaul_saved", byref(array), byref(count))
+        return [TensorInfo(array[i].name.decode(), array[i].dtype.decode(),
+                           tuple(array[i].shape[d] for d in range(array[i].dims)))
+                for i in range(count.value)]
+
+    def due(self, step: int) -> bool:
+        return bool(self._library.longhaul_snapshot_due(self._door, step))
+
+    def snapshot(self, step: int) -> None:
+        self._call("longhaul_snapshot", step)
+
+    def restore(self) -> int:
+        step = c_uint64()
+        self._call("longhaul_restore", byref(step))
+        return step.value
+
+
+def open_door() -> Optional[Door]:
+    """None when this process was not started by Longhaul."""
+    if "LONGHAUL_DOOR" not in os.environ:
+        return None
+    return Door(load(find_library()))

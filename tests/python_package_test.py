@@ -1,0 +1,68 @@
+"""The Python package under `longhaul run`: snapshots in memory, verified restore, equal weights.
+
+usage: python_package_test.py LONGHAUL
+
+Needs the PyTorch of /usr/bin/python3; skipped without.
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PYTHON = "/usr/bin/python3"
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SCRIPT = os.path.join(ROOT, "examples", "ddp_snapshot.py")
+HAS_TORCH = os.path.exists(PYTHON) and subprocess.run(
+    [PYTHON, "-c", "import importlib.util as u; u.find_spec('torch') or exit(1)"]).returncode == 0
+LIMIT_S = 120
+STEPS = 60
+
+
+@unittest.skipUnless(HAS_TORCH, f"{PYTHON} has no PyTorch: install python3-torch")
+class PythonPackage(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="python-package-test-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def run_script(self, *options):
+        words = [LONGHAUL, "run", "--nodes", "2", "--procs", "2", "--run-dir", "run", *options,
+                 "--", PYTHON, "-B", SCRIPT, "--steps", str(STEPS), "--step-time", "0.03"]
+        done = subprocess.run(words, cwd=self.folder, text=True, timeout=LIMIT_S,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "python")})
+        self.assertEqual(done.returncode, 0, done.stdout)
+        with open(os.path.join(self.folder, "run", "report.json")) as file:
+            report = json.load(file)
+        shutil.rmtree(os.path.join(self.folder, "run"))
+        weights = re.findall(r"done after step \d+, weights (\w+)", done.stdout)
+        self.assertTrue(weights, done.stdout)
+        return done.stdout, weights[-1], report
+
+    def test_faults_leave_no_trace_in_the_weights(self):
+        _, expected, calm = self.run_script()
+        self.assertEqual(calm["faults"], [])
+        text, weights, report = self.run_script(
+            "--inject", "kill worker 1 at step 25; kill agent 2 at step 45")
+        self.assertEqual(weights, expected, text)
+        self.assertEqual([fault["class_name"] for fault in report["faults"]][:2],
+                         ["process", "node"], text)
+        self.assertRegex(text, r"epoch 2: .* from memory at step \d+")
+        self.assertRegex(text, r"epoch 3: .* from disk at step \d+")
+        self.assertTrue(report["reports_steps"])
+
+    def test_without_longhaul_it_does_nothing(self):
+        code = ("import longhaul; assert longhaul.restore() is None; assert not longhaul.due(1); "
+                "longhaul.snapshot({}, 1); longhaul.wait(); longhaul.report(1, loss=1.0); "
+                "assert not longhaul.available(); print('fine')")
+        done = subprocess.run([PYTHON, "-B", "-c", code], text=True, capture_output=True,
+                              env={"PYTHONPATH": os.path.join(ROOT, "python")})
+        self.assertEqual(done.stdout, "fine\n", done.stderr)
+
+
+if __name__ == "__main__":
+    LONGHAUL = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
