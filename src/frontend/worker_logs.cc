@@ -1,10 +1,11 @@
 #include "frontend/worker_logs.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 
 #include "io/fd.h"
 
@@ -23,7 +24,16 @@ std::string WithoutOverwritten(std::string_view line) {
 
 }  // namespace
 
-WorkerLogs::WorkerLogs(std::string run_directory) : folder_(std::move(run_directory) + "/logs") {}
+WorkerLogs::WorkerLogs(std::string run_directory) : folder_(std::move(run_directory) + "/logs") {
+  // Workers append. What is there already is an earlier run's, when this one resumes it.
+  std::error_code error;
+  for (std::filesystem::recursive_directory_iterator at(folder_, error), end; at != end && !error;
+       at.increment(error)) {
+    std::error_code gone;
+    const uint64_t bytes = at->file_size(gone);
+    if (!gone) earlier_[at->path().string()] = bytes;
+  }
+}
 
 void WorkerLogs::Follow(uint64_t epoch, uint32_t world) {
   std::erase_if(logs_, [epoch](const auto& entry) { return entry.first.first + 1 < epoch; });
@@ -33,9 +43,8 @@ void WorkerLogs::Follow(uint64_t epoch, uint32_t world) {
     Log& log = entry->second;
     log.path =
         folder_ + "/epoch-" + std::to_string(epoch) + "/rank-" + std::to_string(rank) + ".log";
-    // Workers append. What is there already is an earlier run's, when this one resumes it.
-    struct stat facts {};
-    if (stat(log.path.c_str(), &facts) == 0) log.offset = static_cast<uint64_t>(facts.st_size);
+    const auto earlier = earlier_.find(log.path);
+    if (earlier != earlier_.end()) log.offset = earlier->second;
   }
 }
 

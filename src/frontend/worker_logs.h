@@ -18,6 +18,7 @@ struct WorkerLine {
 
 class WorkerLogs {
  public:
+  // What lies there now belongs to an earlier run and is not shown. Before any worker is started.
   explicit WorkerLogs(std::string run_directory);
 
   // An epoch has begun: from now on its logs are followed, of those before only the last one's,
@@ -43,6 +44,7 @@ class WorkerLogs {
   bool ReadLog(const Key& key, Log& log, std::vector<WorkerLine>& lines) const;
 
   const std::string folder_;
+  std::map<std::string, uint64_t> earlier_;  // bytes of an earlier run's logs, by path
   std::map<Key, Log> logs_;
 };
 

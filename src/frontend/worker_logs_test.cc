@@ -75,6 +75,13 @@ TEST_F(WorkerLogsTest, PassesOverWhatAnEarlierRunHasPrinted) {
   EXPECT_THAT(Texts(logs.Read()), ElementsAre("1.0 now"));
 }
 
+TEST_F(WorkerLogsTest, GivesWhatWasPrintedBeforeTheEpochWasToldOf) {
+  WorkerLogs logs(folder_);
+  Print(1, 0, "early\n");
+  logs.Follow(1, 1);
+  EXPECT_THAT(Texts(logs.Read()), ElementsAre("1.0 early"));
+}
+
 TEST_F(WorkerLogsTest, ShowsOnlyWhatAProgressBarDrewLast) {
   WorkerLogs logs(folder_);
   logs.Follow(1, 1);

@@ -13,7 +13,8 @@ Instant Now();
 // something.
 Instant MonotonicNow();
 
-// The time that this thread has computed (CLOCK_THREAD_CPUTIME_ID). Only differences mean something.
+// The time that this thread has computed (CLOCK_THREAD_CPUTIME_ID). Only differences mean
+// something.
 Instant ThreadCpuTime();
 
 }  // namespace longhaul::io

@@ -125,6 +125,7 @@ TEST(ModelFlops, AgreesWithTheSumByHand) {
   spec::ModelSpec model;
   model.layers = 1;
   model.hidden = 2;
+  model.heads = 1;
   model.sequence = 4;
   // Matrices 12 * 4 + 2 * 257 = 562; 6 * 562 + 12 * 2 * 4 / 2 = 3420 a token.
   EXPECT_DOUBLE_EQ(ModelFlops(model, 10).count(), 34'200);
