@@ -387,6 +387,11 @@ Evaluation Evaluator::Evaluate(const spec::Training& training) {
   return out;
 }
 
+const StepBreakdown& Evaluator::Parts(const spec::Training& training) {
+  Time(training, scratch_);
+  return scratch_.breakdown;
+}
+
 Seconds Evaluator::StepSeconds(const spec::Training& training) {
   Time(training, scratch_);
   return scratch_.step;

@@ -36,6 +36,8 @@ class Evaluator {
   // Likewise, into `out`, whose vectors keep their room: no allocation once they have grown.
   void Evaluate(const spec::Training& training, Evaluation& out);
 
+  // The step's parts without memory and FLOPs; valid until the next call.
+  const StepBreakdown& Parts(const spec::Training& training);
   // The step time alone.
   Seconds StepSeconds(const spec::Training& training);
 

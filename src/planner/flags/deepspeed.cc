@@ -39,6 +39,10 @@ Json ZeroSection(const Question& question) {
 Status CheckDeepSpeed(const Question& question) {
   const spec::Training& training = question.training;
   const spec::Layout& layout = training.layout;
+  if (!SamePlaces(layout, spec::kUsualOrder)) {
+    return Unimplemented(
+        "DeepSpeed places tensor, context, data and pipeline in this order and no other");
+  }
   if (layout.tensor > 1 || layout.pipeline > 1 || layout.context > 1 || layout.expert > 1) {
     return Unimplemented(
         "DeepSpeed's file has no key for tensor, pipeline, context or expert dimensions (its model "

@@ -76,6 +76,15 @@ uint32_t ShardGroup(const spec::Layout& layout) {
   return layout.shard_group == 0 ? layout.data : layout.shard_group;
 }
 
+bool SamePlaces(const spec::Layout& layout, const spec::PlacementOrder& order) {
+  if (layout.order == order) return true;
+  spec::Layout other = layout;
+  other.order = order;
+  return std::all_of(order.begin(), order.end(), [&](spec::Dimension dimension) {
+    return layout.size(dimension) == 1 || layout.stride(dimension) == other.stride(dimension);
+  });
+}
+
 uint32_t MicroBatches(const spec::Training& training) {
   const uint64_t a_pass = uint64_t{training.layout.data} * training.batch.micro;
   CHECK(a_pass > 0);

@@ -216,6 +216,15 @@ TEST(CheckExpressible, NamesWhatTheFrameworkLacks) {
          q.training.layout.zero_stage = 3;
        },
        "without pipeline"},
+      {Framework::kTorchtitan,
+       [](Question& q) {
+         q.training.layout.data = 8;
+         q.training.layout.tensor = 4;
+         q.training.layout.sequence_parallel = true;
+         q.training.layout.order = {spec::Dimension::kData, spec::Dimension::kTensor,
+                                    spec::Dimension::kContext, spec::Dimension::kPipeline};
+       },
+       "in this order"},
       {Framework::kDeepSpeed, [](Question& q) { q.training.layout.tensor = 2; }, "tensor"},
       {Framework::kDeepSpeed, [](Question& q) { q.training.batch.global = 255; }, "255"},
       {Framework::kDeepSpeed,

@@ -117,8 +117,8 @@ void AddStages(const Model& model, const Layout& layout, Options& options) {
     options.Value("--num-virtual-stages-per-pipeline-rank", layout.virtual_pipeline);
   }
   if (model.layers % chunks == 0) return;
-  options.Flag("--account-for-embedding-in-pipeline-split");
-  options.FlagIf((model.layers + 2) % chunks == 0, "--account-for-loss-in-pipeline-split");
+  options.FlagIf((model.layers + 2) % chunks == 0, "--account-for-embedding-in-pipeline-split");
+  options.Flag("--account-for-loss-in-pipeline-split");
 }
 
 void AddStates(const Training& training, Options& options) {
@@ -187,6 +187,10 @@ void AddPrecision(const Training& training, Options& options) {
   }
 }
 
+constexpr spec::PlacementOrder kPipelineInside = {
+    spec::Dimension::kTensor, spec::Dimension::kContext, spec::Dimension::kPipeline,
+    spec::Dimension::kData};
+
 std::string_view ContextKindName(spec::ContextKind kind) {
   switch (kind) {
     case spec::ContextKind::kRing:
@@ -232,6 +236,14 @@ Status CheckMegatron(const Question& question) {
   if (training.offload == spec::Offload::kActivations) {
     return Unimplemented("Megatron-LM core_v0.14 has no option to offload activations");
   }
+  if (training.offload == spec::Offload::kOptimizer && layout.zero_stage == 0) {
+    return Unimplemented("Megatron-LM offloads a distributed optimizer only: use ZeRO stage 1");
+  }
+  if (!SamePlaces(layout, spec::kUsualOrder) && !SamePlaces(layout, kPipelineInside)) {
+    return Unimplemented(
+        "Megatron-LM places tensor, context, data, pipeline in this order, or pipeline before data "
+        "(--use-tp-pp-dp-mapping), and no other");
+  }
   if (training.precision == Precision::kNvfp4) {
     return Unimplemented("Megatron-LM core_v0.14 has no option for NVFP4 (--fp4-format is newer)");
   }
@@ -257,6 +269,7 @@ Options MegatronOptions(const Question& question) {
   options.FlagIf(layout.sequence_parallel && layout.tensor > 1, "--sequence-parallel");
   options.FlagIf(training.software.overlap_tensor && layout.tensor > 1, "--tp-comm-overlap");
   AddStages(question.model, layout, options);
+  options.FlagIf(!SamePlaces(layout, spec::kUsualOrder), "--use-tp-pp-dp-mapping");
   options.Value("--context-parallel-size", layout.context);
   if (layout.context > 1) options.Value("--cp-comm-type", ContextKindName(layout.context_kind));
   AddStates(training, options);

@@ -129,6 +129,10 @@ std::string ParallelismSection(const Question& question) {
 Status CheckTorchtitan(const Question& question) {
   const Training& training = question.training;
   const Layout& layout = training.layout;
+  if (!SamePlaces(layout, spec::kUsualOrder)) {
+    return Unimplemented(
+        "torchtitan places tensor, context, data and pipeline in this order and no other");
+  }
   if (layout.zero_stage == 1) {
     return Unimplemented("torchtitan does not shard the optimizer alone: use ZeRO stage 0, 2 or 3");
   }

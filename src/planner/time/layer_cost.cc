@@ -133,6 +133,43 @@ void AddContext(const spec::Model& model, const Links& links, const LayerKey& ke
   }
 }
 
+// What experts' traffic needs besides the place of their group.
+struct Dispatch {
+  uint32_t top_k = 1;
+  double token_bytes = 0;  // of all tokens of a rank, one copy each
+  double gather_s = 0;     // in the experts' tensor group
+  bool overlap = false;
+};
+
+// Seconds of one all-to-all that compute waits for.
+double ExposedSeconds(const Links& links, const SoftwareStack& stack, const Dispatch& dispatch,
+                      Group group) {
+  double copies = dispatch.top_k;
+  const double islands = std::ceil(double(group.ranks) / IslandMembers(links, group));
+  if (stack.merges_expert_copies && islands > 1) {
+    // Expected islands that hold at least one of a token's experts, of those it could leave to.
+    copies = islands * (1 - std::pow(1 - 1 / islands, double(dispatch.top_k)));
+  }
+  const double hidden = dispatch.overlap ? kExpertHidden
+                        : islands > 1    ? stack.expert_hidden_across
+                                         : 0;
+  const double all_to_all =
+      CollectiveSeconds(links, Collective::kAllToAll, copies * dispatch.token_bytes, group);
+  return (all_to_all + dispatch.gather_s) * (1 - hidden);
+}
+
+// Likewise at the best place of the group.
+double BestExposedSeconds(Links links, const SoftwareStack& stack, const Dispatch& dispatch,
+                          uint32_t ranks) {
+  links.any_placement = false;
+  double best = ExposedSeconds(links, stack, dispatch, {ranks, links.island + 1});
+  for (uint32_t stride = 1; stride <= links.island;) {
+    best = std::min(best, ExposedSeconds(links, stack, dispatch, {ranks, stride}));
+    stride = links.island / (links.island / stride) + 1;
+  }
+  return best;
+}
+
 void AddExperts(const spec::Model& model, const Links& links, const SoftwareStack& stack,
                 const LayerKey& key, LayerCost& cost) {
   if (!key.kind.experts || !model.experts) return;
@@ -140,30 +177,25 @@ void AddExperts(const spec::Model& model, const Links& links, const SoftwareStac
   const spec::Experts& experts = *model.experts;
   const double own_tokens = Tokens(model, slice) / slice.tensor;
   const uint32_t step = stack.experts_over_data && slice.expert_tensor == 1 ? slice.tensor : 1;
-  const Group group{slice.expert, key.expert_stride * step};
-  double copies = experts.top_k;
-  const double members = IslandMembers(links, links.any_placement ? Group{group.ranks, 1} : group);
-  const double islands = std::ceil(slice.expert / members);
-  if (stack.merges_expert_copies && islands > 1) {
-    // Expected islands that hold at least one of a token's experts, of those it could leave to.
-    copies = islands * (1 - std::pow(1 - 1 / islands, double(experts.top_k)));
-  }
   const double capacity = experts.capacity_factor ? std::min(1.0, *experts.capacity_factor) : 1;
   const double imbalance = experts.capacity_factor ? 1 : slice.expert_imbalance;
-  const double bytes = kTwoBytes * own_tokens * copies * model.hidden * capacity * imbalance;
-  double each = CollectiveSeconds(links, Collective::kAllToAll, bytes, group);
+  Dispatch dispatch;
+  dispatch.top_k = experts.top_k;
+  dispatch.overlap = key.overlap_expert;
+  dispatch.token_bytes = kTwoBytes * own_tokens * model.hidden * capacity * imbalance;
   if (slice.expert_tensor > 1) {
     // Every rank of an expert's tensor group needs all its tokens: gathered, then reduced.
     const double received =
         kTwoBytes * own_tokens * experts.top_k * slice.expert_tensor * model.hidden * capacity;
-    each += CollectiveSeconds(links, Collective::kAllGather, received, {slice.expert_tensor, 1});
+    dispatch.gather_s =
+        CollectiveSeconds(links, Collective::kAllGather, received, {slice.expert_tensor, 1});
   }
-  const double hidden = key.overlap_expert ? kExpertHidden
-                        : islands > 1      ? stack.expert_hidden_across
-                                           : 0;
-  const double exposed = 1 - hidden;
-  cost.expert_forward_s += 2 * each * exposed;
-  cost.expert_backward_s += 2 * each * exposed;
+  const double each =
+      links.any_placement
+          ? BestExposedSeconds(links, stack, dispatch, slice.expert)
+          : ExposedSeconds(links, stack, dispatch, {slice.expert, key.expert_stride * step});
+  cost.expert_forward_s += 2 * each;
+  cost.expert_backward_s += 2 * each;
 }
 
 }  // namespace

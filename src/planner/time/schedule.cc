@@ -37,9 +37,12 @@ PipelineTime PipelineSeconds(std::span<const StageTime> stages, const PipelineSh
   PipelineTime time;
   double slowest = -1;
   double fill = 0;
+  double longest_fill = 0;
   for (size_t i = 0; i < stages.size(); ++i) {
     const double both = stages[i].forward_s + stages[i].backward_s;
-    fill += FillSeconds(stages[i], shape);
+    const double own_fill = FillSeconds(stages[i], shape);
+    fill += own_fill;
+    longest_fill = std::max(longest_fill, own_fill);
     if (both > slowest) {
       slowest = both;
       time.slowest = static_cast<uint32_t>(i);
@@ -48,7 +51,8 @@ PipelineTime PipelineSeconds(std::span<const StageTime> stages, const PipelineSh
   const double busy = slowest * shape.micro_batches;
   time.total_s = busy;
   if (stages.size() == 1) return time;
-  fill -= FillSeconds(stages[time.slowest], shape);
+  // Not the slowest's own: at a tie the whole would fall when one stage gets slower.
+  fill -= longest_fill;
   const double hops = static_cast<double>(stages.size() - 1);
   // Interleaving sends each chunk's activations; groups of micro-batches that the stages don't
   // divide leave a gap a group.

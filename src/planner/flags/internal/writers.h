@@ -37,6 +37,8 @@ std::string CommentName(const spec::Model& model);
 uint64_t Nodes(const spec::DeviceCluster& cluster);
 // Ranks that hold one copy of the states; the whole of data where it is not given.
 uint32_t ShardGroup(const spec::Layout& layout);
+// Whether the layout's groups lie where this order would put them.
+bool SamePlaces(const spec::Layout& layout, const spec::PlacementOrder& order);
 // Micro-batches of a replica in a step.
 uint32_t MicroBatches(const spec::Training& training);
 

@@ -1,0 +1,35 @@
+#include "planner/search/internal/reach.h"
+
+#include <algorithm>
+
+namespace longhaul::planner::search::internal {
+
+using flags::Framework;
+
+Reachable::Reachable(const Job& job) : reach_(job.reach), framework_(job.framework) {
+  question_.model = job.model;
+  question_.cluster = job.cluster;
+}
+
+bool Reachable::IsReached(const spec::Training& training) {
+  if (reach_ == Reach::kEverything) return true;
+  question_.training = training;
+  if (reach_ == Reach::kOneFramework) return flags::CheckExpressible(framework_, question_).ok();
+  constexpr Framework kAll[] = {Framework::kMegatron, Framework::kTorchtitan,
+                                Framework::kDeepSpeed};
+  return std::any_of(std::begin(kAll), std::end(kAll), [this](Framework framework) {
+    return flags::CheckExpressible(framework, question_).ok();
+  });
+}
+
+bool Reachable::MayBeReached(const spec::Training& training,
+                             std::span<const spec::Recompute> recomputes) {
+  if (reach_ == Reach::kEverything) return true;
+  spec::Training tried = training;
+  return std::any_of(recomputes.begin(), recomputes.end(), [&](const spec::Recompute& recompute) {
+    tried.recompute = recompute;
+    return IsReached(tried);
+  });
+}
+
+}  // namespace longhaul::planner::search::internal

@@ -1,0 +1,49 @@
+// What a search is asked: a model, a cluster, a batch, and what the user has already decided.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "planner/flags/flags.h"
+#include "spec/training.h"
+
+namespace longhaul::planner::search {
+
+// What is decided; an absent one is searched.
+struct Fixed {
+  std::optional<uint32_t> tensor{};
+  std::optional<uint32_t> pipeline{};
+  std::optional<uint32_t> virtual_pipeline{};
+  std::optional<uint32_t> context{};
+  std::optional<uint32_t> expert{};
+  std::optional<uint32_t> expert_tensor{};
+  std::optional<uint32_t> data{};
+  std::optional<uint32_t> micro_batch{};
+  std::optional<uint32_t> zero_stage{};
+  std::optional<uint32_t> shard_group{};
+  std::optional<bool> sequence_parallel{};
+  std::optional<spec::PipelineSchedule> schedule{};
+  std::optional<spec::ContextKind> context_kind{};
+  std::optional<spec::Recompute> recompute{};
+  std::optional<spec::Offload> offload{};
+  std::optional<spec::PlacementOrder> order{};
+  std::optional<std::vector<uint32_t>> layers_per_stage{};
+};
+
+// Which layouts may be proposed: those that one framework, or some framework, has options for, or
+// all that can be thought of.
+enum class Reach { kOneFramework, kSomeFramework, kEverything };
+
+struct Job {
+  spec::Model model;
+  spec::DeviceCluster cluster;
+  // Global batch, precision and software; the layout in it is not looked at.
+  spec::Training base;
+  Fixed fixed;
+  Reach reach = Reach::kSomeFramework;
+  flags::Framework framework = flags::Framework::kMegatron;  // of kOneFramework
+  double headroom = 0;  // share of the card's memory to leave free, 0 to 1
+};
+
+}  // namespace longhaul::planner::search

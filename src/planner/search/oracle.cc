@@ -1,0 +1,124 @@
+#include "planner/search/oracle.h"
+
+#include <algorithm>
+
+#include "planner/memory/memory_model.h"
+
+namespace longhaul::planner::search {
+namespace {
+
+using spec::Training;
+
+Links AnyPlacement(const spec::DeviceCluster& cluster) {
+  Links links = ShippedLinks(cluster);
+  links.any_placement = true;
+  return links;
+}
+
+SoftwareStack WithoutLaunches(const spec::Software& software) {
+  SoftwareStack stack = StackFor(software.framework, software.release);
+  stack.launch_s = 0;
+  return stack;
+}
+
+class FromEvaluator : public Oracle {
+ public:
+  explicit FromEvaluator(const Job& job)
+      : memory_(job.model, job.cluster),
+        exact_(job.model, job.cluster, job.base.software),
+        placed_(job.model, job.cluster, ShippedMatrix(job.cluster.device),
+                AnyPlacement(job.cluster),
+                StackFor(job.base.software.framework, job.base.software.release)),
+        floor_(job.model, job.cluster, ShippedMatrix(job.cluster.device), AnyPlacement(job.cluster),
+               WithoutLaunches(job.base.software)) {}
+
+  double StepSeconds(const Training& training) override {
+    return exact_.StepSeconds(training).count();
+  }
+
+  int64_t MemoryBytes(const Training& training) override {
+    memory_.Evaluate(training, evaluation_);
+    return evaluation_.device_memory.count();
+  }
+
+  // The sum over all stages does not depend on how layers are spread, and the slowest stage is at
+  // least the mean one.
+  double ShapeBound(const Training& training) override {
+    relaxed_ = training;
+    Relax(relaxed_);
+    relaxed_.layout.schedule = spec::PipelineSchedule::kOneForwardOneBackward;
+    relaxed_.layout.virtual_pipeline = 1;
+    relaxed_.layout.layers_per_stage.clear();
+    floor_.Evaluate(relaxed_, evaluation_);
+    double sum = 0;
+    for (const StageEvaluation& stage : evaluation_.stages) {
+      sum += stage.forward.count() + stage.backward.count();
+    }
+    return sum / static_cast<double>(evaluation_.stages.size()) * evaluation_.micro_batches;
+  }
+
+  double StagesBound(const Training& training) override {
+    relaxed_ = training;
+    Relax(relaxed_);
+    const StepBreakdown& parts = placed_.Parts(relaxed_);
+    return (parts.total() - parts.straggle - parts.data_exposed - parts.optimizer).count();
+  }
+
+  // Recompute makes no layer faster, but a longer backward hides more of the gradients' traffic:
+  // the traffic is that of the better end, nothing or everything recomputed.
+  double StatesBound(const Training& training) override {
+    relaxed_ = training;
+    relaxed_.offload = spec::Offload::kNone;
+    relaxed_.recompute = {};
+    const StepBreakdown parts = placed_.Parts(relaxed_);
+    const Seconds rest = parts.total() - parts.straggle - parts.data_exposed;
+    if (!(parts.data_exposed > Seconds(0))) return rest.count();
+    relaxed_.recompute.kind = spec::RecomputeKind::kFull;
+    const Seconds hidden_most = placed_.Parts(relaxed_).data_exposed;
+    return (rest + std::min(parts.data_exposed, hidden_most)).count();
+  }
+
+  double RecomputeBound(const Training& training) override {
+    return placed_.StepSeconds(training).count();
+  }
+
+  int64_t StatesMemoryBound(const Training& training) override {
+    relaxed_ = training;
+    relaxed_.recompute.kind = spec::RecomputeKind::kFull;
+    relaxed_.batch.micro = 1;
+    memory_.Evaluate(relaxed_, evaluation_);
+    int64_t bytes = 0;
+    for (const StageEvaluation& stage : evaluation_.stages) {
+      bytes += (stage.memory.weights + stage.memory.gradients + stage.memory.optimizer).count();
+    }
+    return bytes / static_cast<int64_t>(evaluation_.stages.size());
+  }
+
+ private:
+  static void Relax(Training& training) {
+    training.recompute = {};
+    training.offload = spec::Offload::kNone;
+    training.layout.zero_stage = 0;
+    training.layout.shard_group = 0;
+  }
+
+  MemoryModel memory_;
+  Evaluator exact_;
+  Evaluator placed_;
+  Evaluator floor_;
+  Training relaxed_;
+  Evaluation evaluation_;
+};
+
+}  // namespace
+
+OracleFactory EvaluatorOracle(const Job& job) {
+  return [job] { return std::make_unique<FromEvaluator>(job); };
+}
+
+int64_t MemoryLimit(const Job& job) {
+  const double share = std::clamp(1 - job.headroom, 0.0, 1.0);
+  return static_cast<int64_t>(static_cast<double>(job.cluster.device.memory.count()) * share);
+}
+
+}  // namespace longhaul::planner::search

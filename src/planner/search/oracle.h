@@ -1,0 +1,48 @@
+// What a search asks of the cost model: figures of whole layouts, and bounds of unfinished ones.
+//
+// A bound is never above the figure of any layout that completes what it was given (tested over
+// random layouts, and audited by --prove on every search). Time bounds tighten down the tree of
+// space.h; they leave out what is not decided yet, and let every group lie where its collectives
+// are fastest:
+//   shape      the layers' mean compute and collectives a stage, times the micro-batches
+//   stages     the schedule with those stages, without recompute and data-parallel traffic
+//   states     likewise with data-parallel traffic and optimizer
+//   recompute  the whole step, every group at its best place
+// Memory does not depend on the place of groups, so a layout's memory is exact for all orders. Its
+// bound for a shape's states is the mean stage's weights, gradients and optimizer alone.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "planner/evaluate.h"
+#include "planner/search/job.h"
+
+namespace longhaul::planner::search {
+
+// One a thread: implementations remember parts.
+class Oracle {
+ public:
+  virtual ~Oracle() = default;
+
+  virtual double StepSeconds(const spec::Training& training) = 0;
+  virtual int64_t MemoryBytes(const spec::Training& training) = 0;  // on the fullest card, in all
+
+  virtual double ShapeBound(const spec::Training& training) = 0;
+  virtual double StagesBound(const spec::Training& training) = 0;
+  virtual double StatesBound(const spec::Training& training) = 0;
+  virtual double RecomputeBound(const spec::Training& training) = 0;
+  // Of the shape and its states: of any micro-batch, stages and recompute.
+  virtual int64_t StatesMemoryBound(const spec::Training& training) = 0;
+};
+
+using OracleFactory = std::function<std::unique_ptr<Oracle>()>;
+
+// By planner/evaluate.h. Copies what it needs of the job.
+OracleFactory EvaluatorOracle(const Job& job);
+
+// Bytes that a layout of the job may take on a card.
+int64_t MemoryLimit(const Job& job);
+
+}  // namespace longhaul::planner::search

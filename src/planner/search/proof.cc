@@ -1,0 +1,269 @@
+#include "planner/search/proof.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+#include "base/check.h"
+#include "planner/search/internal/reach.h"
+
+namespace longhaul::planner::search {
+namespace {
+
+using spec::Recompute;
+using spec::Training;
+
+constexpr size_t kRegionsATask = 512;
+constexpr size_t kMostGaps = 10;
+constexpr double kRounding = 1e-9;  // of sums in another order
+constexpr int kSamples = 2;
+
+bool IsTime(Rule rule) {
+  return rule == Rule::kShapeTime || rule == Rule::kStagesTime || rule == Rule::kStatesTime ||
+         rule == Rule::kRecomputeTime;
+}
+
+// What a region of this shape had to beat.
+double ToBeat(const Outcome& outcome, const Shape& shape, uint32_t keep) {
+  for (const Candidate& candidate : outcome.best) {
+    const spec::Layout& layout = candidate.training.layout;
+    if (layout.tensor == shape.tensor && layout.context == shape.context &&
+        layout.pipeline == shape.pipeline && layout.data == shape.data &&
+        layout.expert == shape.expert && layout.expert_tensor == shape.expert_tensor) {
+      return candidate.step_s;
+    }
+  }
+  return outcome.best.size() < keep ? std::numeric_limits<double>::infinity()
+                                    : outcome.best.back().step_s;
+}
+
+// A pseudo-random number that depends on the region alone.
+uint64_t Mix(uint64_t seed) {
+  seed += 0x9e3779b97f4a7c15;
+  seed = (seed ^ (seed >> 30)) * 0xbf58476d1ce4e5b9;
+  seed = (seed ^ (seed >> 27)) * 0x94d049bb133111eb;
+  return seed ^ (seed >> 31);
+}
+
+template <typename T>
+const T& Pick(const std::vector<T>& list, uint64_t& seed) {
+  CHECK(!list.empty());
+  seed = Mix(seed);
+  return list[seed % list.size()];
+}
+
+class Prover {
+ public:
+  Prover(const Job& job, Oracle& oracle, const std::vector<Shape>& shapes, const Outcome& outcome,
+         uint32_t keep)
+      : job_(job),
+        oracle_(oracle),
+        reach_(job),
+        shapes_(shapes),
+        outcome_(outcome),
+        keep_(keep),
+        limit_(MemoryLimit(job)) {}
+
+  void Check(const Region& region, uint64_t number) {
+    const Shape& shape = shapes_[region.shape];
+    Enter(region, shape);
+    if (region.rule == Rule::kFramework) {
+      CheckFramework(region, shape);
+    } else if (region.rule == Rule::kDominated) {
+      CheckDominated(region, shape, number);
+    } else if (IsTime(region.rule)) {
+      CheckTime(region, shape, number);
+    } else {
+      CheckMemory(region, shape, number);
+    }
+  }
+
+  std::vector<std::string> gaps;
+  uint64_t audited = 0;
+
+ private:
+  // The lists below a region, remembered as neighbouring regions share them.
+  void Enter(const Region& region, const Shape& shape) {
+    if (shape_ != region.shape) {
+      states_ = StateChoices(job_, shape);
+      orders_ = Orders(job_, shape);
+      shape_ = region.shape;
+      stages_.reset();
+    }
+  }
+  const std::vector<Recompute>& Recomputes(const Training& training, const Shape& shape) {
+    Stages stages{training.layout.schedule, training.layout.virtual_pipeline,
+                  training.layout.layers_per_stage};
+    if (!stages_ || !(*stages_ == stages)) {
+      recomputes_ = RecomputeChoices(job_, shape, stages);
+      stages_ = std::move(stages);
+    }
+    return recomputes_;
+  }
+
+  void Gap(const Region& region, const std::string& what) {
+    if (gaps.size() >= kMostGaps) return;
+    const spec::Layout& layout = region.training.layout;
+    gaps.push_back("tensor " + std::to_string(layout.tensor) + " pipeline " +
+                   std::to_string(layout.pipeline) + " context " + std::to_string(layout.context) +
+                   " micro " + std::to_string(region.training.batch.micro) + " (" +
+                   std::string(ToString(region.rule)) + "): " + what);
+  }
+
+  double TimeBound(const Region& region) {
+    switch (region.rule) {
+      case Rule::kShapeTime:
+        return oracle_.ShapeBound(region.training);
+      case Rule::kStagesTime:
+        return oracle_.StagesBound(region.training);
+      case Rule::kStatesTime:
+        return oracle_.StatesBound(region.training);
+      default:
+        return oracle_.RecomputeBound(region.training);
+    }
+  }
+
+  // A point of the region: free choices picked by the seed. Nothing where what was picked leaves
+  // no choice further down.
+  std::optional<Training> Point(const Region& region, const Shape& shape, uint64_t& seed) {
+    const Rule rule = region.rule;
+    if (rule == Rule::kRecomputeTime) return Heavier(region, shape, seed);
+    Training training = region.training;
+    if (rule == Rule::kStatesMemory) {
+      training.batch.micro = Pick(MicroBatches(job_, shape), seed);
+    }
+    if (rule == Rule::kStatesMemory || rule == Rule::kShapeTime) {
+      const std::vector<Stages> choices = StageChoices(job_, shape, training.batch.micro);
+      if (choices.empty()) return std::nullopt;
+      Apply(Pick(choices, seed), training);
+    }
+    if (rule == Rule::kStatesTime) training.offload = Pick(states_, seed).offload;
+    if (rule == Rule::kShapeTime || rule == Rule::kStagesTime) {
+      Apply(Pick(states_, seed), training);
+    }
+    if (rule != Rule::kMemory) {
+      training.recompute = Pick(Recomputes(training, shape), seed);
+    }
+    training.layout.order = Pick(orders_, seed);
+    return training;
+  }
+
+  void CheckTime(const Region& region, const Shape& shape, uint64_t number) {
+    const double bound = TimeBound(region);
+    if (bound < region.bound * (1 - kRounding)) Gap(region, "the bound is lower computed again");
+    if (!(bound >= ToBeat(outcome_, shape, keep_))) {
+      Gap(region, "its bound of " + std::to_string(bound) + " s is below the best");
+    }
+    uint64_t seed = number;
+    for (int i = 0; i < kSamples; ++i) {
+      const std::optional<Training> point = Point(region, shape, seed);
+      if (!point) continue;
+      ++audited;
+      const double step = oracle_.StepSeconds(*point);
+      if (step < bound * (1 - kRounding)) {
+        Gap(region, "a layout in it takes " + std::to_string(step) + " s, below the bound of " +
+                        std::to_string(bound) + " s");
+      }
+    }
+  }
+
+  void CheckMemory(const Region& region, const Shape& shape, uint64_t number) {
+    const int64_t bytes = region.rule == Rule::kStatesMemory
+                              ? oracle_.StatesMemoryBound(region.training)
+                              : oracle_.MemoryBytes(region.training);
+    if (bytes <= limit_) Gap(region, "it fits");
+    uint64_t seed = number;
+    for (int i = 0; i < kSamples; ++i) {
+      const std::optional<Training> point = Point(region, shape, seed);
+      if (!point) continue;
+      ++audited;
+      if (oracle_.MemoryBytes(*point) <= limit_) Gap(region, "a layout in it fits");
+    }
+  }
+
+  // What stands in the region must fit, and one that joined it must not be faster.
+  void CheckDominated(const Region& region, const Shape& shape, uint64_t number) {
+    if (oracle_.MemoryBytes(region.training) > limit_) {
+      Gap(region, "what should fit in place does not");
+    }
+    uint64_t seed = number;
+    Training lighter = region.training;
+    const Training heavier = Heavier(region, shape, seed);
+    lighter.layout.order = heavier.layout.order;
+    ++audited;
+    if (oracle_.StepSeconds(heavier) < oracle_.StepSeconds(lighter) * (1 - kRounding)) {
+      Gap(region, "a layout in it is faster than the one with less recompute");
+    }
+  }
+
+  // The region's training, or one with a heavier recompute or offload, in some order.
+  Training Heavier(const Region& region, const Shape& shape, uint64_t& seed) {
+    Training training = region.training;
+    const Recompute recompute = Pick(Recomputes(training, shape), seed);
+    if (IsLighter(training.recompute, recompute)) training.recompute = recompute;
+    const States states = Pick(states_, seed);
+    if (training.offload == spec::Offload::kNone) training.offload = states.offload;
+    training.layout.order = Pick(orders_, seed);
+    return training;
+  }
+
+  void CheckFramework(const Region& region, const Shape& shape) {
+    std::vector<Recompute> recomputes = {region.training.recompute};
+    if (region.points > orders_.size()) {
+      recomputes = Recomputes(region.training, shape);
+    }
+    if (reach_.MayBeReached(region.training, recomputes)) {
+      Gap(region, "a framework has options for it");
+    }
+  }
+
+  const Job& job_;
+  Oracle& oracle_;
+  internal::Reachable reach_;
+  const std::vector<Shape>& shapes_;
+  const Outcome& outcome_;
+  const uint32_t keep_;
+  const int64_t limit_;
+  std::optional<uint32_t> shape_;
+  std::optional<Stages> stages_;
+  std::vector<States> states_;
+  std::vector<Recompute> recomputes_;
+  std::vector<spec::PlacementOrder> orders_;
+};
+
+}  // namespace
+
+Proof Prove(const Job& job, const OracleFactory& factory, const Outcome& outcome,
+            const Options& options) {
+  CHECK(!outcome.cancelled);
+  Proof proof;
+  proof.space_points = CountPoints(job);
+  proof.regions = outcome.pruned.size();
+  proof.covered_points = outcome.points[static_cast<size_t>(Rule::kEvaluated)];
+  for (const Region& region : outcome.pruned) proof.covered_points += region.points;
+  const std::vector<Shape> shapes = Shapes(job);
+  std::vector<std::unique_ptr<Oracle>> oracles;
+  for (size_t i = 0; i < options.workers; ++i) oracles.push_back(factory());
+  const size_t tasks = (outcome.pruned.size() + kRegionsATask - 1) / kRegionsATask;
+  std::vector<std::unique_ptr<Prover>> provers(tasks);
+  const auto task = [&](size_t worker, size_t index) {
+    auto prover = std::make_unique<Prover>(job, *oracles[worker], shapes, outcome, options.keep);
+    const size_t end = std::min(outcome.pruned.size(), (index + 1) * kRegionsATask);
+    for (size_t i = index * kRegionsATask; i < end; ++i) prover->Check(outcome.pruned[i], i);
+    provers[index] = std::move(prover);
+  };
+  if (options.execute) {
+    options.execute(tasks, task);
+  } else {
+    for (size_t i = 0; i < tasks; ++i) task(0, i);
+  }
+  for (const auto& prover : provers) {
+    proof.audited_points += prover->audited;
+    for (const std::string& gap : prover->gaps) {
+      if (proof.gaps.size() < kMostGaps) proof.gaps.push_back(gap);
+    }
+  }
+  return proof;
+}
+
+}  // namespace longhaul::planner::search

@@ -1,0 +1,34 @@
+// Whether a search pruned rightly: each recorded region held against the final best, anew.
+//
+// With fresh oracles, for every region: its bound is computed again and must not be below what the
+// region could have improved (the best of its family in the list, else the last of the list), its
+// memory above the limit, or its layouts beyond every framework; and two of its points, spread
+// over it, are computed in full and must not be below the bound. Regions and points that were
+// looked at must add up to the size of the space, which is counted by itself. What this shows: no
+// layout of the space is better than the list, as far as the bounds hold everywhere as they do in
+// the sample and in the tests.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner/search/search.h"
+
+namespace longhaul::planner::search {
+
+struct Proof {
+  uint64_t space_points = 0;    // counted by the sizes of the axes
+  uint64_t covered_points = 0;  // looked at or in a region
+  uint64_t regions = 0;
+  uint64_t audited_points = 0;
+  std::vector<std::string> gaps;  // what does not hold, at most ten; empty: proved
+
+  bool holds() const { return gaps.empty() && space_points == covered_points; }
+};
+
+// Requires an outcome with its regions, not cancelled.
+Proof Prove(const Job& job, const OracleFactory& oracle, const Outcome& outcome,
+            const Options& options = {});
+
+}  // namespace longhaul::planner::search

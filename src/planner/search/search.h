@@ -1,0 +1,82 @@
+// The best layouts of a job, by branch and bound over the tree of space.h.
+//
+// Shapes are visited by their bound, in rounds. What a family of shapes (one set of sizes) may
+// prune by is its own best so far and the last entry of the list of the best as it stood when the
+// round began; so each family's work is independent of the others in its round, and the result and
+// every count are the same on any number of threads. A region is pruned only when its bound is not
+// below that threshold, or its memory above the limit, or no framework has options for it; each
+// pruned region is recorded with its rule and bound, which proof.h holds against the final best.
+// Ties go to the point seen first: the usual order, no recompute, no offload before others.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "planner/search/oracle.h"
+#include "planner/search/space.h"
+
+namespace longhaul::planner::search {
+
+// Why points were not looked at one by one; kEvaluated: they were.
+enum class Rule {
+  kEvaluated,
+  kStatesMemory,   // a mean stage's states alone fill the card
+  kShapeTime,      // by the bound of the shape
+  kStagesTime,     // of the stages
+  kFramework,      // no framework has options for it
+  kStatesTime,     // of the states
+  kMemory,         // does not fit, computed exactly
+  kRecomputeTime,  // wherever the groups lie
+  kDominated,      // the same with less recompute or without offload fits
+};
+constexpr size_t kRules = 9;
+std::string_view ToString(Rule rule);  // "states alone do not fit", ...
+
+// A part of the tree: all points that begin with these choices. From the recompute on, also those
+// with a heavier recompute or with offload instead of none, as they cannot be faster; of
+// kDominated those alone.
+struct Region {
+  uint32_t shape = 0;       // index into Shapes(job)
+  spec::Training training;  // the choices down to where it was pruned
+  Rule rule = Rule::kEvaluated;
+  double bound = 0;  // seconds, or bytes
+  uint64_t points = 0;
+};
+
+struct Candidate {
+  spec::Training training;
+  double step_s = 0;
+  int64_t memory_bytes = 0;
+};
+
+struct Outcome {
+  std::vector<Candidate> best;  // at most `keep`, fastest first, one a family; empty: nothing fits
+  std::array<uint64_t, kRules> points{};  // by rule
+  uint64_t shapes = 0;
+  uint64_t oracle_calls = 0;
+  std::vector<Region> pruned;  // with keep_regions
+  bool cancelled = false;
+  // Where nothing fits: the layout that needs least memory, of those looked at.
+  Candidate smallest;
+
+  uint64_t total_points() const;
+};
+
+struct Options {
+  uint32_t keep = 5;
+  bool keep_regions = false;
+  // Runs task(worker, index) for every index below the count, worker below `workers`, possibly at
+  // once for different workers.
+  using Task = std::function<void(size_t worker, size_t index)>;
+  std::function<void(size_t count, const Task& task)> execute;  // absent: one after the other
+  size_t workers = 1;
+  // Called between rounds with the share of families done; false cancels.
+  std::function<bool(double share)> progress;
+};
+
+Outcome Search(const Job& job, const OracleFactory& oracle, const Options& options = {});
+
+}  // namespace longhaul::planner::search

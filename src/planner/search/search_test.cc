@@ -1,0 +1,234 @@
+#include "planner/search/search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <thread>
+
+#include "planner/search/proof.h"
+#include "planner/search/random_job_testing.h"
+
+namespace longhaul::planner::search {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// Walks the whole space.
+struct Walked {
+  Candidate best;
+  uint64_t points = 0;
+};
+
+Walked Walk(const Job& job) {
+  Walked walked;
+  walked.best.step_s = kNever;
+  const auto oracle = EvaluatorOracle(job)();
+  const int64_t limit = MemoryLimit(job);
+  ForEachPoint(job, [&](const Shape&, const spec::Training& training) {
+    ++walked.points;
+    const double step_s = oracle->StepSeconds(training);
+    if (step_s >= walked.best.step_s || oracle->MemoryBytes(training) > limit) return;
+    walked.best = {training, step_s, 0};
+  });
+  return walked;
+}
+
+TEST(Search, FindsWhatWalkingTheWholeSpaceFinds) {
+  int feasible = 0;
+  int pruned = 0;
+  for (uint64_t seed = 1; seed <= 14; ++seed) {
+    const Job job = RandomJob(seed);
+    const Walked walked = Walk(job);
+    Options options;
+    options.keep = 1;
+    const Outcome outcome = Search(job, EvaluatorOracle(job), options);
+    ASSERT_EQ(outcome.total_points(), walked.points) << "seed " << seed;
+    ASSERT_EQ(outcome.best.empty(), walked.best.step_s == kNever) << "seed " << seed;
+    if (outcome.best.empty()) continue;
+    ++feasible;
+    if (outcome.points[0] < walked.points) ++pruned;
+    EXPECT_EQ(outcome.best[0].step_s, walked.best.step_s) << "seed " << seed;
+  }
+  // The seeds cover what the test is for.
+  EXPECT_GE(feasible, 8);
+  EXPECT_GE(pruned, 8);
+}
+
+TEST(Search, ListsTheBestOfEachFamily) {
+  const Job job = RandomJob(5);
+  const auto oracle = EvaluatorOracle(job)();
+  std::vector<double> families;
+  Shape last;
+  double best = kNever;
+  bool first = true;
+  ForEachPoint(job, [&](const Shape& shape, const spec::Training& training) {
+    if (!first && !shape.SameFamily(last)) {
+      if (best < kNever) families.push_back(best);
+      best = kNever;
+    }
+    first = false;
+    last = shape;
+    const double step_s = oracle->StepSeconds(training);
+    if (step_s < best && oracle->MemoryBytes(training) <= MemoryLimit(job)) best = step_s;
+  });
+  if (best < kNever) families.push_back(best);
+  std::sort(families.begin(), families.end());
+  const Outcome outcome = Search(job, EvaluatorOracle(job));
+  ASSERT_EQ(outcome.best.size(), std::min<size_t>(5, families.size()));
+  for (size_t i = 0; i < outcome.best.size(); ++i) {
+    EXPECT_EQ(outcome.best[i].step_s, families[i]) << i;
+  }
+}
+
+TEST(Bounds, AreNeverAboveWhatTheyBound) {
+  uint64_t checked = 0;
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    const Job job = RandomJob(seed);
+    const auto oracle = EvaluatorOracle(job)();
+    uint64_t count = 0;
+    const uint64_t every = std::max<uint64_t>(1, CountPoints(job) / 250);
+    ForEachPoint(job, [&](const Shape& shape, const spec::Training& training) {
+      if (count++ % every != 0) return;
+      ++checked;
+      const double step = oracle->StepSeconds(training) * (1 + 1e-9);
+      spec::Training part = training;
+      part.layout.order = spec::kUsualOrder;
+      const double recompute = oracle->RecomputeBound(part);
+      part.recompute = {};
+      const double states = oracle->StatesBound(part);
+      const int64_t memory = oracle->MemoryBytes(training);
+      EXPECT_LE(oracle->StatesMemoryBound(part), memory) << "seed " << seed;
+      Apply(States{}, part);
+      const double stages = oracle->StagesBound(part);
+      Apply(Stages{}, part);
+      const double of_shape = oracle->ShapeBound(part);
+      EXPECT_LE(recompute, step) << "seed " << seed << " point " << count;
+      EXPECT_LE(states, recompute * (1 + 1e-9)) << "seed " << seed << " point " << count;
+      EXPECT_LE(stages, states * (1 + 1e-9)) << "seed " << seed << " point " << count;
+      EXPECT_LE(of_shape, step) << "seed " << seed << " point " << count << " tensor "
+                                << shape.tensor << " pipeline " << shape.pipeline;
+    });
+  }
+  EXPECT_GT(checked, 5000u);
+}
+
+// A real pool, so that families finish in any order.
+std::function<void(size_t, const Options::Task&)> TwoThreads() {
+  return [](size_t count, const Options::Task& task) {
+    std::atomic<size_t> next = 0;
+    const auto work = [&](size_t worker) {
+      for (size_t i = next++; i < count; i = next++) task(worker, i);
+    };
+    std::thread other([&] { work(1); });
+    work(0);
+    other.join();
+  };
+}
+
+TEST(Search, IsTheSameOnAnyNumberOfThreads) {
+  const Job job = RandomJob(8);
+  const Outcome alone = Search(job, EvaluatorOracle(job));
+  Options options;
+  options.execute = TwoThreads();
+  options.workers = 2;
+  const Outcome together = Search(job, EvaluatorOracle(job), options);
+  EXPECT_EQ(alone.points, together.points);
+  EXPECT_EQ(alone.oracle_calls, together.oracle_calls);
+  ASSERT_EQ(alone.best.size(), together.best.size());
+  for (size_t i = 0; i < alone.best.size(); ++i) {
+    EXPECT_EQ(alone.best[i].step_s, together.best[i].step_s);
+    EXPECT_EQ(alone.best[i].training.layout, together.best[i].training.layout);
+  }
+}
+
+Outcome WithRegions(const Job& job) {
+  Options options;
+  options.keep_regions = true;
+  return Search(job, EvaluatorOracle(job), options);
+}
+
+TEST(Proof, HoldsForWhatTheSearchPruned) {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    const Job job = RandomJob(seed);
+    const Outcome outcome = WithRegions(job);
+    const Proof proof = Prove(job, EvaluatorOracle(job), outcome);
+    EXPECT_TRUE(proof.holds()) << "seed " << seed << ": "
+                               << (proof.gaps.empty() ? "" : proof.gaps[0]);
+    EXPECT_EQ(proof.space_points, outcome.total_points());
+    EXPECT_GT(proof.audited_points, 0u);
+  }
+}
+
+TEST(Proof, SeesARegionThatWasNotRecorded) {
+  const Job job = RandomJob(2);
+  Outcome outcome = WithRegions(job);
+  ASSERT_FALSE(outcome.pruned.empty());
+  outcome.pruned.pop_back();
+  EXPECT_FALSE(Prove(job, EvaluatorOracle(job), outcome).holds());
+}
+
+// Bounds that are too high prune what is best; the audit of the regions sees it.
+class TooHigh : public Oracle {
+ public:
+  explicit TooHigh(std::unique_ptr<Oracle> real) : real_(std::move(real)) {}
+  double StepSeconds(const spec::Training& t) override { return real_->StepSeconds(t); }
+  int64_t MemoryBytes(const spec::Training& t) override { return real_->MemoryBytes(t); }
+  double ShapeBound(const spec::Training& t) override { return 30 * real_->ShapeBound(t); }
+  double StagesBound(const spec::Training& t) override { return real_->StagesBound(t); }
+  double StatesBound(const spec::Training& t) override { return real_->StatesBound(t); }
+  double RecomputeBound(const spec::Training& t) override { return real_->RecomputeBound(t); }
+  int64_t StatesMemoryBound(const spec::Training& t) override {
+    return real_->StatesMemoryBound(t);
+  }
+
+ private:
+  std::unique_ptr<Oracle> real_;
+};
+
+TEST(Proof, SeesBoundsThatAreTooHigh) {
+  const Job job = RandomJob(2);
+  const OracleFactory real = EvaluatorOracle(job);
+  const OracleFactory factory = [&real] { return std::make_unique<TooHigh>(real()); };
+  Options options;
+  options.keep = 1;
+  options.keep_regions = true;
+  const Outcome outcome = Search(job, factory, options);
+  ASSERT_GT(outcome.points[static_cast<size_t>(Rule::kShapeTime)], 0u);
+  EXPECT_FALSE(Prove(job, factory, outcome, options).holds());
+}
+
+TEST(Search, ProposesOnlyWhatAFrameworkCanRun) {
+  Job job = RandomJob(4);
+  job.reach = Reach::kOneFramework;
+  for (const flags::Framework framework :
+       {flags::Framework::kMegatron, flags::Framework::kTorchtitan, flags::Framework::kDeepSpeed}) {
+    job.framework = framework;
+    const Outcome outcome = WithRegions(job);
+    const Proof proof = Prove(job, EvaluatorOracle(job), outcome);
+    EXPECT_TRUE(proof.holds()) << (proof.gaps.empty() ? "" : proof.gaps[0]);
+    for (const Candidate& candidate : outcome.best) {
+      const Question question{job.model, job.cluster, candidate.training};
+      EXPECT_EQ(flags::CheckExpressible(framework, question), Status());
+    }
+  }
+}
+
+TEST(Search, TellsTheSmallestWhereNothingFits) {
+  Job job = RandomJob(2);
+  job.cluster.device.memory = Bytes(1 << 20);
+  const Outcome outcome = Search(job, EvaluatorOracle(job));
+  EXPECT_TRUE(outcome.best.empty());
+  EXPECT_GT(outcome.smallest.memory_bytes, 1 << 20);
+}
+
+TEST(Search, StopsWhenItIsTold) {
+  const Job job = RandomJob(2);
+  Options options;
+  options.progress = [](double) { return false; };
+  EXPECT_TRUE(Search(job, EvaluatorOracle(job), options).cancelled);
+}
+
+}  // namespace
+}  // namespace longhaul::planner::search

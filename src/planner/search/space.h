@@ -1,0 +1,78 @@
+// The points of a search: every legal layout, as a tree of choices.
+//
+//   shape      tensor, sequence split, context and its kind, pipeline, data, expert, expert_tensor
+//   micro      sequences at once
+//   stages     schedule, chunks a rank, layers of each chunk
+//   states     ZeRO stage, shard group, offload
+//   recompute  nothing, modules, layers
+//   order      in which the dimensions fill cards, hosts and leaves
+//
+// Every legal value of each is there, within these limits: a rank keeps at least 256 tokens of a
+// sequence; a step has at least as many micro-batches as stages; data x micro divides the batch;
+// expert_tensor is 1 or tensor; shard groups are powers of two of 8 and more; ZeRO 2 has no
+// pipeline (gradients would be reduced for every micro-batch); uneven stages give up one or two
+// layers at either end. What the user fixed replaces the values of its axis.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "planner/search/job.h"
+
+namespace longhaul::planner::search {
+
+struct Shape {
+  uint32_t tensor = 1;
+  uint32_t context = 1;
+  uint32_t pipeline = 1;
+  uint32_t data = 1;
+  uint32_t expert = 1;
+  uint32_t expert_tensor = 1;
+  bool sequence_parallel = false;
+  spec::ContextKind context_kind = spec::ContextKind::kRing;
+
+  // Shapes that differ in the sizes of their dimensions; the list of the best holds one of each.
+  bool SameFamily(const Shape& other) const {
+    return tensor == other.tensor && context == other.context && pipeline == other.pipeline &&
+           data == other.data && expert == other.expert && expert_tensor == other.expert_tensor;
+  }
+};
+
+struct Stages {
+  spec::PipelineSchedule schedule = spec::PipelineSchedule::kOneForwardOneBackward;
+  uint32_t virtual_pipeline = 1;
+  std::vector<uint32_t> layers;  // empty: the planner's rule
+
+  friend bool operator==(const Stages&, const Stages&) = default;
+};
+
+struct States {
+  uint32_t zero_stage = 0;
+  uint32_t shard_group = 0;
+  spec::Offload offload = spec::Offload::kNone;
+};
+
+std::vector<uint32_t> Divisors(uint32_t number);  // ascending
+
+// In families: shapes of one family are neighbours.
+std::vector<Shape> Shapes(const Job& job);
+std::vector<uint32_t> MicroBatches(const Job& job, const Shape& shape);
+std::vector<Stages> StageChoices(const Job& job, const Shape& shape, uint32_t micro_batch);
+// Offloads of one ZeRO stage and shard group are neighbours, none first.
+std::vector<States> StateChoices(const Job& job, const Shape& shape);
+std::vector<spec::Recompute> RecomputeChoices(const Job& job, const Shape& shape,
+                                              const Stages& stages);
+// Whether the first recomputes a part of what the second does, or the same.
+bool IsLighter(const spec::Recompute& first, const spec::Recompute& second);
+// One of each set of orders that put all groups at the same places.
+std::vector<spec::PlacementOrder> Orders(const Job& job, const Shape& shape);
+
+// The training of a point, or of a part of one: what is not given has its default.
+void Apply(const Shape& shape, spec::Training& training);
+void Apply(const Stages& stages, spec::Training& training);
+void Apply(const States& states, spec::Training& training);
+
+// The number of points, by the sizes of the lists alone.
+uint64_t CountPoints(const Job& job);
+
+}  // namespace longhaul::planner::search
