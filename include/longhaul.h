@@ -119,10 +119,10 @@ int longhaul_snapshot_due(longhaul_door* door, uint64_t step);
  * after `step`. Returns when the copy is done: the caller may write its state again. A failure
  * (say LONGHAUL_RESOURCE_EXHAUSTED) leaves the older snapshots as they were; training may go on. */
 int longhaul_snapshot(longhaul_door* door, uint64_t step, longhaul_error* error);
-/* What the controller chose to restore, tensor by tensor, so that a program can make room for a state
- * that it has not built yet: `data` is null, the rest as registered when it was saved. The array
- * belongs to the door and lives until the next call of this or longhaul_close. *count is 0 when
- * there is nothing to restore. LONGHAUL_DATA_LOSS as for longhaul_restore. */
+/* What the controller chose to restore, tensor by tensor, so that a program can make room for a
+ * state that it has not built yet: `data` is null, the rest as registered when it was saved. The
+ * array belongs to the door and lives until the next call of this or longhaul_close. *count is 0
+ * when there is nothing to restore. LONGHAUL_DATA_LOSS as for longhaul_restore. */
 int longhaul_saved(longhaul_door* door, const longhaul_tensor** tensors, size_t* count,
                    longhaul_error* error);
 /* Fills the registered memory with the state that the controller chose, every byte verified, and
