@@ -16,6 +16,10 @@ constexpr double kRoutingImbalance = 1.1;  // fullest rank over the mean where r
 // Adam reads and writes master, two moments, gradient and the two-byte copy: 30 bytes a parameter
 // owned; 4 for the norm and 8 for clipping.
 constexpr double kOptimizerBytes = 42;
+// Host memory that one card's share of the host's Adam reaches, and bytes that a token's layer
+// keeps for backward, a hidden element (arXiv 2205.05198: 34 without attention's square).
+constexpr double kHostBytesPerSecond = 20e9;
+constexpr double kSavedBytes = 34;
 
 size_t KindIndex(spec::LayerKind kind) {
   return (kind.experts ? 1u : 0u) + (kind.window ? 2u : 0u);
@@ -268,17 +272,40 @@ Evaluator::DataTraffic Evaluator::DataSeconds(const spec::Training& training,
   return traffic;
 }
 
+double Evaluator::OwnedParameters(const spec::Training& training, const Stage& stage) const {
+  const spec::Layout& layout = training.layout;
+  if (layout.zero_stage == 0) return stage.sum.dense_parameters + stage.sum.expert_parameters;
+  return stage.sum.dense_parameters / (layout.data * layout.context) +
+         stage.sum.expert_parameters / ExpertReplicas(layout).ranks;
+}
+
 double Evaluator::OptimizerSeconds(const spec::Training& training, const Stage& stage) const {
   const spec::Layout& layout = training.layout;
-  const bool sharded = layout.zero_stage >= 1;
   const double dense = stage.sum.dense_parameters;
   const double expert = stage.sum.expert_parameters;
-  const double owned =
-      sharded ? dense / (layout.data * layout.context) + expert / ExpertReplicas(layout).ranks
-              : dense + expert;
+  const double owned = OwnedParameters(training, stage);
   const double zeroed =
       training.software.gradient_bytes * (layout.zero_stage >= 2 ? owned : dense + expert);
+  if (training.offload == spec::Offload::kOptimizer) return zeroed / matrix_.bandwidth_bytes_per_s;
   return (kOptimizerBytes * owned + zeroed) / matrix_.bandwidth_bytes_per_s;
+}
+
+double Evaluator::OffloadSeconds(const spec::Training& training, const Stage& stage,
+                                 double micro_batches) const {
+  const double link = std::max(1e9, cluster_.device.host_bandwidth.count());
+  if (training.offload == spec::Offload::kOptimizer) {
+    // Gradients go down, weights come up, and the host's Adam passes over 28 bytes a parameter.
+    const double owned = OwnedParameters(training, stage);
+    const double moved = (training.software.gradient_bytes + kTwoBytes) * owned / link;
+    return moved + 28 * owned / kHostBytesPerSecond;
+  }
+  if (training.offload != spec::Offload::kActivations) return 0;
+  const spec::Layout& layout = training.layout;
+  const double tokens = double(training.batch.micro) * model_.sequence_length / layout.context;
+  const double saved = kSavedBytes * tokens * model_.hidden * stage.layers / layout.tensor / link;
+  const double exposed = std::max(0.0, saved - stack_.gradient_hidden * stage.time.forward_s) +
+                         std::max(0.0, saved - stack_.gradient_hidden * stage.time.backward_s);
+  return micro_batches * exposed;
 }
 
 void Evaluator::Time(const spec::Training& training, Evaluation& out) {
@@ -328,6 +355,7 @@ void Evaluator::Time(const spec::Training& training, Evaluation& out) {
   const DataTraffic traffic = DataSeconds(training, stages_.front());
   b.data_exposed = Seconds(count * shard + traffic.exposed_s + traffic.tax_s);
   b.optimizer = Seconds(OptimizerSeconds(training, stages_.front()));
+  b.offload_exposed = Seconds(OffloadSeconds(training, slow, count));
   const double nodes =
       std::max(1.0, double(layout.devices()) / std::max(1u, cluster_.devices_per_node));
   const double wait = stack_.straggle * std::sqrt(2 * std::log(nodes));

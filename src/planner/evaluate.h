@@ -64,6 +64,9 @@ class Evaluator {
                  Stage& stage);
   void ShardStages(const spec::Training& training);
   DataTraffic DataSeconds(const spec::Training& training, const Stage& stage) const;
+  double OwnedParameters(const spec::Training& training, const Stage& stage) const;
+  double OffloadSeconds(const spec::Training& training, const Stage& stage,
+                        double micro_batches) const;
   double OptimizerSeconds(const spec::Training& training, const Stage& stage) const;
   // Fills step and breakdown; the rest of `out` is untouched.
   void Time(const spec::Training& training, Evaluation& out);

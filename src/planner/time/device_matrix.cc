@@ -36,24 +36,24 @@ struct CardConstants {
 // steps of the tuning rows. MI325X and MI355X: Primus rows; MI300X as MI325X; cards without a row:
 // their nearest relative.
 constexpr CardConstants kCards[] = {
-    {"a100-40gb-sxm", 0.755, 0, 0, 0.45, 148, 198, 1.22, 0.554, 1, 128, 0.15, 0.77, true},
-    {"a100-80gb-sxm", 0.755, 0, 0, 0.45, 148, 198, 1.22, 0.554, 1, 128, 0.15, 0.77, true},
-    {"a100-80gb-pcie", 0.736, 0, 0, 0.45, 148, 193, 1.22, 0.554, 1, 128, 0.15, 0.77, true},
-    {"a800-80gb", 0.755, 0, 0, 0.45, 148, 198, 1.22, 0.554, 1, 128, 0.15, 0.77, false},
-    {"h100-sxm", 0.605, 0.572, 0, 0.05, 220, 574, 1.24, 0.359, 0.62, 128, 0.34, 0.712, true},
-    {"h100-96gb-sxm", 0.605, 0.572, 0, 0.05, 220, 574, 1.24, 0.359, 0.62, 128, 0.34, 0.712, false},
-    {"h100-pcie", 0.476, 0.429, 0, 0.05, 220, 382, 1.24, 0.359, 0.62, 128, 0.34, 0.712, false},
-    {"h800-sxm", 0.605, 0.572, 0, 0.05, 220, 574, 1.24, 0.359, 0.62, 128, 0.34, 0.712, false},
-    {"h200-sxm", 0.605, 0.572, 0, 0.05, 220, 574, 1.24, 0.359, 0.62, 128, 0.34, 0.635, true},
-    {"b200-sxm", 0.459, 0.49, 0.38, 0, 120, 1116, 1.24, 0.2, 0.35, 256, 0.76, 0.673, true},
-    {"b300-sxm", 0.504, 0.638, 0.38, 0, 120, 1358, 1.24, 0.2, 0.35, 256, 0.76, 0.673, false},
-    {"gb200-nvl72", 0.525, 0.506, 0.38, 0, 120, 1196, 1.24, 0.2, 0.35, 256, 0.6, 0.673, true},
-    {"gb300-nvl72", 0.596, 0.801, 0.38, 0, 120, 1516, 1.24, 0.2, 0.35, 256, 0.6, 0.673, false},
-    {"mi300x", 0.489, 0.438, 0, 0.3, 300, 450, 1.3, 0.5, 0.8, 128, 0.4, 0.673, false},
-    {"mi325x", 0.489, 0.438, 0, 0.3, 300, 450, 1.3, 0.5, 0.8, 128, 0.4, 0.673, false},
-    {"mi355x", 0.466, 0.45, 0.3, 0.3, 300, 900, 1.3, 0.4, 0.6, 128, 0.4, 0.673, false},
-    {"l40s", 0.6, 0.5, 0, 0.3, 150, 180, 1.22, 0.5, 1, 128, 0.15, 0.77, false},
-    {"a10", 0.6, 0, 0, 0.45, 148, 65, 1.22, 0.5, 1, 128, 0.15, 0.77, false},
+    {"a100-40gb-sxm", 0.738, 0, 0, 0.45, 148, 198, 1.22, 0.548, 1, 128, 0.15, 0.752, true},
+    {"a100-80gb-sxm", 0.738, 0, 0, 0.45, 148, 198, 1.22, 0.548, 1, 128, 0.15, 0.752, true},
+    {"a100-80gb-pcie", 0.72, 0, 0, 0.45, 148, 193, 1.22, 0.548, 1, 128, 0.15, 0.752, true},
+    {"a800-80gb", 0.738, 0, 0, 0.45, 148, 198, 1.22, 0.548, 1, 128, 0.15, 0.752, false},
+    {"h100-sxm", 0.602, 0.601, 0, 0.05, 220, 557, 1.24, 0.367, 0.62, 128, 0.34, 0.695, true},
+    {"h100-96gb-sxm", 0.602, 0.601, 0, 0.05, 220, 557, 1.24, 0.367, 0.62, 128, 0.34, 0.695, false},
+    {"h100-pcie", 0.474, 0.451, 0, 0.05, 220, 371, 1.24, 0.367, 0.62, 128, 0.34, 0.695, false},
+    {"h800-sxm", 0.602, 0.601, 0, 0.05, 220, 557, 1.24, 0.367, 0.62, 128, 0.34, 0.695, false},
+    {"h200-sxm", 0.602, 0.601, 0, 0.05, 220, 557, 1.24, 0.367, 0.62, 128, 0.34, 0.62, true},
+    {"b200-sxm", 0.462, 0.499, 0.37, 0, 120, 1115, 1.24, 0.2, 0.35, 256, 0.76, 0.657, true},
+    {"b300-sxm", 0.508, 0.65, 0.37, 0, 120, 1357, 1.24, 0.2, 0.35, 256, 0.76, 0.657, false},
+    {"gb200-nvl72", 0.52, 0.524, 0.37, 0, 120, 1207, 1.24, 0.2, 0.35, 256, 0.6, 0.657, true},
+    {"gb300-nvl72", 0.594, 0.879, 0.37, 0, 120, 1527, 1.24, 0.2, 0.35, 256, 0.6, 0.657, false},
+    {"mi300x", 0.496, 0.577, 0, 0.3, 300, 450, 1.3, 0.5, 0.8, 128, 0.4, 0.657, false},
+    {"mi325x", 0.496, 0.577, 0, 0.3, 300, 450, 1.3, 0.5, 0.8, 128, 0.4, 0.657, false},
+    {"mi355x", 0.471, 0.45, 0.3, 0.3, 300, 900, 1.3, 0.4, 0.6, 128, 0.4, 0.657, false},
+    {"l40s", 0.6, 0.5, 0, 0.3, 150, 180, 1.22, 0.5, 1, 128, 0.15, 0.752, false},
+    {"a10", 0.6, 0, 0, 0.45, 148, 65, 1.22, 0.5, 1, 128, 0.15, 0.752, false},
 };
 
 const CardConstants& ConstantsOf(const spec::Device& device) {
@@ -144,9 +144,10 @@ OperatorSeconds TimeOfProduct(const DeviceMatrix& matrix, const spec::Operator& 
     // fp32 sum, about half of it beside the products.
     const double rate = matrix.bandwidth_bytes_per_s;
     const double weights = constants.operand_bytes * op.parameters / rate;
-    t.forward += weights;
-    t.weight_gradient += kAccumulateBytes * op.parameters / rate;
-    t.backward += weights;
+    t.forward = t.forward / matrix.grouped_share + weights;
+    t.weight_gradient =
+        t.weight_gradient / matrix.grouped_share + kAccumulateBytes * op.parameters / rate;
+    t.backward += data * (1 / matrix.grouped_share - 1) + weights;
   }
   if (low) {
     t.forward += QuantiseSeconds(matrix, constants, groups * op.m * op.k);
@@ -196,10 +197,12 @@ DeviceMatrix ShippedMatrix(const spec::Device& device) {
   matrix.measured = card.measured;
   matrix.compute_units = std::max(1u, device.compute_units);
   matrix.bandwidth_bytes_per_s = card.bandwidth_share * device.memory_bandwidth.count();
-  matrix.permute_bytes_per_s = 0.30 * device.memory_bandwidth.count();
-  matrix.quantise_bytes_per_s = 0.46 * device.memory_bandwidth.count();
-  matrix.scattered_bytes_per_s = 0.40 * device.memory_bandwidth.count();
+  matrix.permute_bytes_per_s = 0.229 * device.memory_bandwidth.count();
+  matrix.quantise_bytes_per_s = 0.494 * device.memory_bandwidth.count();
+  matrix.scattered_bytes_per_s = 0.318 * device.memory_bandwidth.count();
   matrix.kernel_floor_s = 2.5e-6;
+  // Hopper's products of experts are one launch each; Blackwell's run as one.
+  matrix.grouped_share = device.fp4.count() > 0 ? 1 : 0.63;
 
   ProductConstants product;
   product.wave_rounding = card.wave_rounding;
@@ -216,7 +219,7 @@ DeviceMatrix ShippedMatrix(const spec::Device& device) {
     ProductConstants low = product;
     if (device.fp8.count() > 0 && card.fp8_share > 0) {
       low.sustained_flops_per_s = card.fp8_share * device.fp8.count();
-      low.inner_overhead = 1.5 * card.inner_overhead;
+      low.inner_overhead = 1.52 * card.inner_overhead;
       low.operand_bytes = 1;
     }
     if (precision == Precision::kNvfp4 && device.fp4.count() > 0 && card.fp4_share > 0) {
@@ -235,7 +238,7 @@ DeviceMatrix ShippedMatrix(const spec::Device& device) {
   attention.head_exponent = card.head_exponent;
   attention.launch_s = 15e-6;
   // Tensor cores want rows of 16 bytes; whole tiles want 64 elements (A100's kernels).
-  matrix.odd_width_slowdown = 3.7;
+  matrix.odd_width_slowdown = 4.72;
   matrix.ragged_width_slowdown = card.wave_rounding > 0.4 ? 1.15 : 1.05;
   return matrix;
 }

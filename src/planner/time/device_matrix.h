@@ -56,6 +56,7 @@ struct DeviceMatrix {
   double kernel_floor_s = 0;            // shortest kernel
   double odd_width_slowdown = 1;        // of a product whose inner or outer width no 8 divides
   double ragged_width_slowdown = 1;     // likewise 64
+  double grouped_share = 1;             // rate of grouped products against one of their tiles
   double weight_gradient_share = 0.95;  // rate with accumulation in fp32
   bool measured = false;  // constants of this card's own tables, not carried over by its sheet
 

@@ -31,6 +31,8 @@ bool IsRecomputed(const LayerKey& key, const spec::Operator& op) {
   if (key.recompute == RecomputeKind::kFull) return true;
   if (key.recompute == RecomputeKind::kNone) return false;
   const spec::RecomputeModules& modules = key.modules;
+  // Without a module's name: every second product is kept, and attention.
+  if (!modules.any()) return op.kind != spec::OperatorKind::kAttention;
   const bool experts = key.kind.experts;
   switch (op.part) {
     case OperatorPart::kCoreAttention:
@@ -224,10 +226,13 @@ LayerCost CostOf(const spec::Model& model, const DeviceMatrix& matrix, const Lin
         op.part == OperatorPart::kExperts && op.groups >= 1 && op.name != "experts.router";
     (expert ? cost.expert_parameters : cost.dense_parameters) += op.parameters;
     if (IsRecomputed(key, op)) {
-      cost.recompute_s += t.forward;
-      recomputed_flops += op.model_flops;
+      const bool half = key.recompute == RecomputeKind::kSelective && !key.modules.any() &&
+                        op.kind == spec::OperatorKind::kProduct;
+      const double share = half ? 0.5 : 1;
+      cost.recompute_s += share * t.forward;
+      recomputed_flops += share * op.model_flops;
       recomputed_kernels += op.forward_kernels;
-      if (op.part == OperatorPart::kExperts) moe_again = 1;
+      if (op.part == OperatorPart::kExperts && !half) moe_again = 1;
     }
   }
   const double factor = stack.compute_factor;

@@ -31,8 +31,8 @@ struct PipelineTask {
 };
 
 // All tasks of a step, by stage and then in the order in which they ran. Requires stages, whole
-// micro-batches of fewer than 500,000 pairs of chunk and micro-batch in all, and a schedule other than kDualPipe; kZeroBubbleV
-// has two chunks whatever the shape says.
+// micro-batches of fewer than 500,000 pairs of chunk and micro-batch in all, and a schedule other
+// than kDualPipe; kZeroBubbleV has two chunks whatever the shape says.
 std::vector<PipelineTask> SimulatePipeline(std::span<const StageTime> stages,
                                            const PipelineShape& shape);
 

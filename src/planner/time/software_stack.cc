@@ -13,7 +13,7 @@ bool StartsWithAny(std::string_view text, std::initializer_list<std::string_view
                      [&](std::string_view start) { return text.starts_with(start); });
 }
 
-// Containers of Megatron Bridge are named by year and month; the same configuration became 15 % a
+// Containers of Megatron Bridge are named by year and month; the same configuration became 22 % a
 // year faster (fit over 25.09 to 26.08). 1 at 26.02, and for releases named otherwise.
 double BridgeTrend(std::string_view release) {
   const auto digit = [&](size_t i) { return release[i] >= '0' && release[i] <= '9'; };
@@ -24,7 +24,7 @@ double BridgeTrend(std::string_view release) {
   }
   const auto two = [&](size_t i) { return 10 * (release[i] - '0') + (release[i + 1] - '0'); };
   const double years = two(0) + two(3) / 12.0 - (26 + 2 / 12.0);
-  return std::exp(-0.15 * std::clamp(years, -1.0, 1.0));
+  return std::exp(-0.22 * std::clamp(years, -1.0, 1.0));
 }
 
 }  // namespace
@@ -37,26 +37,26 @@ SoftwareStack StackFor(std::string_view framework, std::string_view release) {
   if (deepspeed || framework == "megatron-lm") {
     stack.overlaps_sends = false;
     stack.attention = AttentionKernels::kFirst;
-    stack.shard_bandwidth_share = 0.108;  // DeepSpeed's ZeRO-3: one small gather a parameter
+    stack.shard_bandwidth_share = 0.11;  // DeepSpeed's ZeRO-3: one small gather a parameter
     if (deepspeed || old_megatron) stack.tensor_backward_hidden = 0;
     stack.splits_sends = !deepspeed;
   }
   if (framework == "llm-foundry") {
     stack.attention = AttentionKernels::kFirst;
-    stack.shard_hidden = 0.5;
-    stack.shard_bandwidth_share = 0.385;
+    stack.shard_hidden = 0.592;
+    stack.shard_bandwidth_share = 0.355;
   }
   if (framework == "torchtitan") stack.attention = AttentionKernels::kSecond;
-  if (framework == "nemo" || framework == "megatron-bridge") stack.expert_hidden_across = 0.34;
+  if (framework == "nemo" || framework == "megatron-bridge") stack.expert_hidden_across = 0.221;
   // HybridEP and DeepEP permute while they send.
-  if (framework == "megatron-bridge") stack.permute_share = 2.2;
+  if (framework == "megatron-bridge") stack.permute_share = 2.06;
   if (framework == "nemo") {
     stack.experts_over_data = StartsWithAny(release, {"v24", "24", "v25.02", "25.02", "v25.04"});
   }
-  if (framework == "nemo") stack.compute_factor = 0.983;
-  if (framework == "megatron-core") stack.compute_factor = 1.022;
-  if (framework == "megatron-lm") stack.compute_factor = 0.975;
-  if (framework == "megatron-bridge") stack.compute_factor = 1.011 * BridgeTrend(release);
+  if (framework == "nemo") stack.compute_factor = 0.981;
+  if (framework == "megatron-core") stack.compute_factor = 1.033;
+  if (framework == "megatron-lm") stack.compute_factor = 0.958;
+  if (framework == "megatron-bridge") stack.compute_factor = 1.015 * BridgeTrend(release);
   return stack;
 }
 
