@@ -2,7 +2,7 @@
 //
 // The name is for people: no computation looks at it. Sizes are those of the whole model, before
 // any parallel split; the vocabulary is unpadded. Leaves out encoder-decoder models, vision towers
-// and weights. Readers: model_reader.h (our YAML, Hugging Face's config.json, the shipped
+// and weights. Readers: models/model_reader.h (our YAML, Hugging Face's config.json, the shipped
 // catalogue).
 #pragma once
 
