@@ -78,8 +78,10 @@ class FromEvaluator : public Oracle {
     return (rest + std::min(parts.data_exposed, hidden_most)).count();
   }
 
+  // What offload waits for depends on which stage is slowest, which another place may change.
   double RecomputeBound(const Training& training) override {
-    return placed_.StepSeconds(training).count();
+    const StepBreakdown& parts = placed_.Parts(training);
+    return (parts.total() - parts.straggle - parts.offload_exposed).count();
   }
 
   int64_t StatesMemoryBound(const Training& training) override {

@@ -68,9 +68,9 @@ class Prover {
     const Shape& shape = shapes_[region.shape];
     Enter(region, shape);
     if (region.rule == Rule::kFramework) {
-      CheckFramework(region, shape);
+      CheckFramework(region);
     } else if (region.rule == Rule::kDominated) {
-      CheckDominated(region, shape, number);
+      CheckDominated(region, number);
     } else if (IsTime(region.rule)) {
       CheckTime(region, shape, number);
     } else {
@@ -87,20 +87,10 @@ class Prover {
     if (shape_ != region.shape) {
       states_ = StateChoices(job_, shape);
       orders_ = Orders(job_, shape);
+      recomputes_ = RecomputeChoices(job_, shape);
       shape_ = region.shape;
-      stages_.reset();
     }
   }
-  const std::vector<Recompute>& Recomputes(const Training& training, const Shape& shape) {
-    Stages stages{training.layout.schedule, training.layout.virtual_pipeline,
-                  training.layout.layers_per_stage};
-    if (!stages_ || !(*stages_ == stages)) {
-      recomputes_ = RecomputeChoices(job_, shape, stages);
-      stages_ = std::move(stages);
-    }
-    return recomputes_;
-  }
-
   void Gap(const Region& region, const std::string& what) {
     if (gaps.size() >= kMostGaps) return;
     const spec::Layout& layout = region.training.layout;
@@ -127,7 +117,7 @@ class Prover {
   // no choice further down.
   std::optional<Training> Point(const Region& region, const Shape& shape, uint64_t& seed) {
     const Rule rule = region.rule;
-    if (rule == Rule::kRecomputeTime) return Heavier(region, shape, seed);
+    if (rule == Rule::kRecomputeTime) return Heavier(region, seed);
     Training training = region.training;
     if (rule == Rule::kStatesMemory) {
       training.batch.micro = Pick(MicroBatches(job_, shape), seed);
@@ -142,7 +132,7 @@ class Prover {
       Apply(Pick(states_, seed), training);
     }
     if (rule != Rule::kMemory) {
-      training.recompute = Pick(Recomputes(training, shape), seed);
+      training.recompute = Pick(recomputes_, seed);
     }
     training.layout.order = Pick(orders_, seed);
     return training;
@@ -182,13 +172,13 @@ class Prover {
   }
 
   // What stands in the region must fit, and one that joined it must not be faster.
-  void CheckDominated(const Region& region, const Shape& shape, uint64_t number) {
+  void CheckDominated(const Region& region, uint64_t number) {
     if (oracle_.MemoryBytes(region.training) > limit_) {
       Gap(region, "what should fit in place does not");
     }
     uint64_t seed = number;
     Training lighter = region.training;
-    const Training heavier = Heavier(region, shape, seed);
+    const Training heavier = Heavier(region, seed);
     lighter.layout.order = heavier.layout.order;
     ++audited;
     if (oracle_.StepSeconds(heavier) < oracle_.StepSeconds(lighter) * (1 - kRounding)) {
@@ -197,9 +187,9 @@ class Prover {
   }
 
   // The region's training, or one with a heavier recompute or offload, in some order.
-  Training Heavier(const Region& region, const Shape& shape, uint64_t& seed) {
+  Training Heavier(const Region& region, uint64_t& seed) {
     Training training = region.training;
-    const Recompute recompute = Pick(Recomputes(training, shape), seed);
+    const Recompute recompute = Pick(recomputes_, seed);
     if (IsLighter(training.recompute, recompute)) training.recompute = recompute;
     const States states = Pick(states_, seed);
     if (training.offload == spec::Offload::kNone) training.offload = states.offload;
@@ -207,10 +197,10 @@ class Prover {
     return training;
   }
 
-  void CheckFramework(const Region& region, const Shape& shape) {
+  void CheckFramework(const Region& region) {
     std::vector<Recompute> recomputes = {region.training.recompute};
     if (region.points > orders_.size()) {
-      recomputes = Recomputes(region.training, shape);
+      recomputes = recomputes_;
     }
     if (reach_.MayBeReached(region.training, recomputes)) {
       Gap(region, "a framework has options for it");
@@ -225,7 +215,6 @@ class Prover {
   const uint32_t keep_;
   const int64_t limit_;
   std::optional<uint32_t> shape_;
-  std::optional<Stages> stages_;
   std::vector<States> states_;
   std::vector<Recompute> recomputes_;
   std::vector<spec::PlacementOrder> orders_;

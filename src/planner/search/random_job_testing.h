@@ -84,7 +84,7 @@ inline void ForEachPoint(const Job& job,
         Apply(stages, training);
         for (const States& states : StateChoices(job, shape)) {
           Apply(states, training);
-          for (const spec::Recompute& recompute : RecomputeChoices(job, shape, stages)) {
+          for (const spec::Recompute& recompute : RecomputeChoices(job, shape)) {
             training.recompute = recompute;
             for (const spec::PlacementOrder& order : Orders(job, shape)) {
               training.layout.order = order;

@@ -44,6 +44,7 @@ class FamilySearch {
     training_.recompute = {};
     Apply(shape, training_);
     orders_ = Orders(job_, shape);
+    recomputes_ = RecomputeChoices(job_, shape);
     const std::vector<uint32_t> micro_batches = MicroBatches(job_, shape);
     if (micro_batches.empty()) return;
     KeepFittingStates(shape, micro_batches);
@@ -91,11 +92,7 @@ class FamilySearch {
 
   // Points below a micro-batch for one choice of states.
   uint64_t PointsOf(const Shape& shape, uint32_t micro) const {
-    uint64_t recomputes = 0;
-    for (const Stages& stages : StageChoices(job_, shape, micro)) {
-      recomputes += RecomputeChoices(job_, shape, stages).size();
-    }
-    return recomputes * orders_.size();
+    return StageChoices(job_, shape, micro).size() * recomputes_.size() * orders_.size();
   }
 
   void KeepFittingStates(const Shape& shape, const std::vector<uint32_t>& micro_batches) {
@@ -131,7 +128,6 @@ class FamilySearch {
                      [](const Choice& a, const Choice& b) { return a.bound < b.bound; });
     for (const Choice& choice : choices) {
       Apply(choice.stages, training_);
-      recomputes_ = RecomputeChoices(job_, shape, choice.stages);
       if (choice.bound >= Threshold()) {
         Prune(Rule::kStagesTime, choice.bound,
               states_.size() * recomputes_.size() * orders_.size());

@@ -264,16 +264,15 @@ std::vector<States> StateChoices(const Job& job, const Shape& shape) {
   return choices;
 }
 
-std::vector<Recompute> RecomputeChoices(const Job& job, const Shape& shape, const Stages& stages) {
+std::vector<Recompute> RecomputeChoices(const Job& job, const Shape& shape) {
   if (job.fixed.recompute) return {*job.fixed.recompute};
   std::vector<Recompute> choices(1);
   const std::vector<Recompute> modules = ModuleChoices(job);
   choices.insert(choices.end(), modules.begin(), modules.end());
   Recompute full;
   full.kind = RecomputeKind::kFull;
-  const uint32_t chunks = shape.pipeline * stages.virtual_pipeline;
-  const uint32_t a_chunk = (job.model.layers + chunks - 1) / chunks;
-  for (uint32_t layers = 1; layers < a_chunk; ++layers) {
+  const uint32_t a_stage = (job.model.layers + shape.pipeline - 1) / shape.pipeline;
+  for (uint32_t layers = 1; layers < a_stage; ++layers) {
     full.full_layers = layers;
     choices.push_back(full);
   }
@@ -354,13 +353,10 @@ uint64_t CountPoints(const Job& job) {
   for (const Shape& shape : Shapes(job)) {
     const uint64_t states = StateChoices(job, shape).size();
     const uint64_t orders = Orders(job, shape).size();
-    uint64_t recomputes = 0;
+    const uint64_t recomputes = RecomputeChoices(job, shape).size();
     for (const uint32_t micro : MicroBatches(job, shape)) {
-      for (const Stages& stages : StageChoices(job, shape, micro)) {
-        recomputes += RecomputeChoices(job, shape, stages).size();
-      }
+      points += StageChoices(job, shape, micro).size() * states * recomputes * orders;
     }
-    points += recomputes * states * orders;
   }
   return points;
 }

@@ -60,8 +60,7 @@ std::vector<uint32_t> MicroBatches(const Job& job, const Shape& shape);
 std::vector<Stages> StageChoices(const Job& job, const Shape& shape, uint32_t micro_batch);
 // Offloads of one ZeRO stage and shard group are neighbours, none first.
 std::vector<States> StateChoices(const Job& job, const Shape& shape);
-std::vector<spec::Recompute> RecomputeChoices(const Job& job, const Shape& shape,
-                                              const Stages& stages);
+std::vector<spec::Recompute> RecomputeChoices(const Job& job, const Shape& shape);
 // Whether the first recomputes a part of what the second does, or the same.
 bool IsLighter(const spec::Recompute& first, const spec::Recompute& second);
 // One of each set of orders that put all groups at the same places.
