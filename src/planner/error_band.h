@@ -1,0 +1,32 @@
+// How far a measured step may lie from the predicted one.
+//
+// Half-widths in logarithm by kind of run, from the tuning rows with whole sources left out of the
+// fit, chosen so that four of five such rows lie inside (README, "How good it is"); wider for every
+// figure that was assumed rather than given, for a card without tables of its own, for a framework
+// without rows and for more devices than any row has. Leaves out the day's noise (4 % median from
+// one day to another on one machine), which is in the residuals, and mistakes in the question.
+#pragma once
+
+#include <cstddef>
+
+#include "planner/case.h"
+#include "planner/evaluation.h"
+
+namespace longhaul::planner {
+
+enum class RunKind {
+  kDense,
+  kShardedData,  // FSDP: parameters gathered layer by layer
+  kLongContext,  // 16,384 tokens and more, or context parallel
+  kExperts,
+  kSmall,  // hidden sizes to 2,304: launches and memory decide
+};
+
+RunKind KindOfRun(const spec::Model& model, const spec::Training& training);
+
+// Of the natural logarithm, to both sides.
+double BandWidth(const Question& question, size_t assumed);
+
+StepBand ErrorBand(const Question& question, size_t assumed, Seconds step);
+
+}  // namespace longhaul::planner
