@@ -249,6 +249,10 @@ class Scanner {
         if (key == "dtype") return Text(&event->dtype);
         break;
       case 6:
+        if (key == "stream") {
+          event->has_stream = true;
+          return Value();
+        }
         if (key == "labels") return Text(&event->labels);
         break;
       case 8:

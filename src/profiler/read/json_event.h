@@ -31,6 +31,7 @@ struct RawEvent {
   int64_t correlation = 0;
   int64_t external = 0;
   int64_t bytes = 0;
+  bool has_stream = false;
   std::string_view shapes;  // raw value of "Input Dims"
   std::string_view types;   // raw value of "Input type"
   std::string_view labels;  // of metadata: "name" or "labels"

@@ -371,6 +371,9 @@ class KinetoReader {
       Note("a duration that can't be: " + Printable(raw.name, 60));
     }
     event.detail = Detail(raw, category);
+    if (raw.has_stream && category == Category::kCpuOp) {
+      trace_.host_rows_with_stream.push_back(trace_.events.size());
+    }
     Keep(event);
   }
 

@@ -51,10 +51,10 @@ TEST(ReadKineto, ReadsEventsAndWhatStandsBehindThem) {
 }
 
 TEST(ReadKineto, ReadsABareListAndPairsOfBeginAndEnd) {
-  const Result<RankTrace> trace = Read(
-      R"([{"ph":"B","name":"a","pid":1,"tid":1,"ts":1},)"
-      R"({"ph":"B","name":"b","pid":1,"tid":1,"ts":2},)"
-      R"({"ph":"E","pid":1,"tid":1,"ts":5},{"ph":"E","pid":1,"tid":1,"ts":9}])");
+  const Result<RankTrace> trace =
+      Read(R"([{"ph":"B","name":"a","pid":1,"tid":1,"ts":1},)"
+           R"({"ph":"B","name":"b","pid":1,"tid":1,"ts":2},)"
+           R"({"ph":"E","pid":1,"tid":1,"ts":5},{"ph":"E","pid":1,"tid":1,"ts":9}])");
   ASSERT_TRUE(trace.ok()) << trace.status();
   ASSERT_EQ(trace->events.size(), 2u);
   EXPECT_EQ(trace->events.duration_ns(0), 8'000);

@@ -157,7 +157,8 @@ struct RankTrace {
   EventTable events;
   std::vector<Track> tracks;
   std::vector<CollectiveNote> notes;
-  bool fractional_times = false;  // some `ts` had decimals
+  std::vector<size_t> host_rows_with_stream;  // rare; another tool may take them for the device's
+  bool fractional_times = false;              // some `ts` had decimals
   ReadReport report;
 
   size_t memory_bytes() const;
