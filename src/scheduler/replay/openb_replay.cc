@@ -83,7 +83,7 @@ class Chooser {
   std::optional<SmallChoice> Choose(ShapeId shape) {
     switch (rule_) {
       case ReplayRule::kLonghaul:
-        return placer_->Pick(shape);
+        return placer_->Pick(state_, shape);
       case ReplayRule::kBestFit:
         return ChooseBestFit(state_, shape);
       case ReplayRule::kPublishedFgd:

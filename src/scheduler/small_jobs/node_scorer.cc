@@ -34,8 +34,7 @@ std::vector<int64_t> LostByFreeHosts(const std::vector<GangWeight>& gangs, int64
 
 NodeScorer::NodeScorer(const State& state, const TaskMix& mix, const SmallJobPolicy& policy,
                        const std::vector<GangWeight>& gangs)
-    : state_(&state),
-      policy_(policy),
+    : policy_(policy),
       table_(state, mix),
       values_(ValueCards(SharesOf(state.shapes(), mix))),
       weight_(std::max<int64_t>(mix.typical_weight, 1)),
@@ -51,22 +50,21 @@ NodeScorer::NodeScorer(const State& state, const TaskMix& mix, const SmallJobPol
   card_pull_ = policy.pull_cards * kUnit / (most_cards * kWholeCard);
 }
 
-int64_t NodeScorer::HoleTerm(NodeIndex node) const {
-  const NodeState& state = state_->node(node);
-  if (CountCards(state.free_cards) != state.devices) return 0;
+int64_t NodeScorer::HoleTerm(const State& state, NodeIndex node) const {
+  if (CountCards(state.node(node).free_cards) != state.node(node).devices) return 0;
   int64_t lost = 0;
   // The cluster is the last level: its holes are all there is, whoever breaks one.
-  for (uint32_t level = 0; level + 1 < state_->topology().levels().size(); ++level) {
-    const uint32_t domain = state_->topology().levels()[level].domain_of_node[node];
-    const uint32_t free = state_->domain(level, domain).free_hosts;
+  for (uint32_t level = 0; level + 1 < state.topology().levels().size(); ++level) {
+    const uint32_t domain = state.topology().levels()[level].domain_of_node[node];
+    const uint32_t free = state.domain(level, domain).free_hosts;
     if (free < lost_by_free_hosts_.size()) lost += lost_by_free_hosts_[free];
   }
   return lost;
 }
 
-NodeScorer::Scored NodeScorer::Score(NodeIndex index, const Shape& shape,
+NodeScorer::Scored NodeScorer::Score(const State& state, NodeIndex index, const Shape& shape,
                                      int64_t fragmentation) const {
-  const NodeState& node = state_->node(index);
+  const NodeState& node = state.node(index);
   if (!node.ready() || !FitsHost(node, shape)) return {};
   const int32_t cpu = node.free_cpu_milli - shape.cpu_milli;
   std::array<int16_t, spec::kMaxDevices> shares = node.free_share;
@@ -105,8 +103,8 @@ NodeScorer::Scored NodeScorer::Score(NodeIndex index, const Shape& shape,
   int64_t idle = -shape.card_milli();
   for (size_t i = 0; i < node.devices; ++i) idle += std::max<int16_t>(node.free_share[i], 0);
   int64_t term = (cpu * cpu_pull_ >> 16) + idle * card_pull_;
-  term += int64_t{policy_.health} * (1'000 - state_->health(index)) * kUnit;
-  if (counts_holes() && shape.needs_devices()) term += HoleTerm(index);
+  term += int64_t{policy_.health} * (1'000 - state.health(index)) * kUnit;
+  if (counts_holes() && shape.needs_devices()) term += HoleTerm(state, index);
   return {best - kUnit * fragmentation + weight_ * term, card};
 }
 

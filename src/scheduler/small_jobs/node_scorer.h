@@ -31,7 +31,8 @@ struct GangWeight {
 
 class NodeScorer {
  public:
-  // `state` outlives the scorer.
+  // Copies what it needs of the state's shapes and groups: scores are for this state and its
+  // copies.
   NodeScorer(const State& state, const TaskMix& mix, const SmallJobPolicy& policy,
              const std::vector<GangWeight>& gangs = {});
 
@@ -40,8 +41,8 @@ class NodeScorer {
     CardMask card = 0;  // for a fraction: which; else 0
   };
   // Requires that `fragmentation` is Fragmentation(node) and that the node's group is allowed.
-  Scored Score(NodeIndex node, const Shape& shape, int64_t fragmentation) const;
-  int64_t Fragmentation(NodeIndex node) const { return table_.Of(state_->node(node)); }
+  Scored Score(const State& state, NodeIndex node, const Shape& shape, int64_t fragmentation) const;
+  int64_t Fragmentation(const NodeState& node) const { return table_.Of(node); }
 
   // What a price of `milli` thousandths adds to the score of such a task.
   int64_t PriceTerm(const Shape& shape, int64_t milli) const {
@@ -53,9 +54,8 @@ class NodeScorer {
  private:
   static constexpr int64_t kUnit = int64_t{1} << 16;
 
-  int64_t HoleTerm(NodeIndex node) const;
+  int64_t HoleTerm(const State& state, NodeIndex node) const;
 
-  const State* state_;
   SmallJobPolicy policy_;
   FragmentationTable table_;
   CardValues values_;

@@ -25,20 +25,21 @@ int32_t FreeMilli(const NodeState& node) { return node.ready() ? node.free_milli
 
 SmallPlacer::SmallPlacer(const State& state, TaskMix mix, SmallJobPolicy policy,
                          std::vector<GangWeight> gangs)
-    : state_(state),
-      policy_(policy),
+    : policy_(policy),
       gangs_(std::move(gangs)),
+      scorer_(state, {}, policy),
+      scarcity_(state.shapes(), {}, state.topology().models().size(), policy),
       journal_(kJournal),
       refreshed_(state.size()) {
-  Arrange();
-  SetMix(std::move(mix));
+  Arrange(state);
+  SetMix(state, std::move(mix));
 }
 
-void SmallPlacer::Arrange() {
-  std::vector<std::vector<NodeIndex>> members(state_.groups().size());
-  for (NodeIndex n = 0; n < state_.size(); ++n) members[state_.node(n).group].push_back(n);
-  position_of_node_.resize(state_.size());
-  for (const GroupIndex group : state_.groups()) {
+void SmallPlacer::Arrange(const State& state) {
+  std::vector<std::vector<NodeIndex>> members(state.groups().size());
+  for (NodeIndex n = 0; n < state.size(); ++n) members[state.node(n).group].push_back(n);
+  position_of_node_.resize(state.size());
+  for (const GroupIndex group : state.groups()) {
     const auto first = static_cast<uint32_t>(node_at_.size() / kBlock);
     for (const NodeIndex n : members[group]) {
       position_of_node_[n] = static_cast<uint32_t>(node_at_.size());
@@ -47,77 +48,75 @@ void SmallPlacer::Arrange() {
     node_at_.resize((node_at_.size() + kBlock - 1) / kBlock * kBlock, kNoNode);
     groups_.push_back({group, first, static_cast<uint32_t>(node_at_.size() / kBlock)});
   }
-  const size_t models = state_.topology().models().size();
+  const size_t models = state.topology().models().size();
   std::vector<int64_t> capacity(models);
-  for (NodeIndex n = 0; n < state_.size(); ++n) {
-    const uint16_t model = state_.group_model(state_.node(n).group);
-    if (model < models) capacity[model] += int64_t{state_.node(n).devices} * kWholeCard;
+  for (NodeIndex n = 0; n < state.size(); ++n) {
+    const uint16_t model = state.group_model(state.node(n).group);
+    if (model < models) capacity[model] += int64_t{state.node(n).devices} * kWholeCard;
   }
   model_free_.assign(models, 0);
   model_quanta_.assign(models, -1);
   for (const int64_t amount : capacity) {
     model_quantum_.push_back(std::max<int64_t>(1, amount / kPriceSteps));
   }
-  fragmentation_.assign(state_.size(), 0);
-  free_milli_.assign(state_.size(), 0);
-  whole_.assign(state_.size(), 0);
+  fragmentation_.assign(state.size(), 0);
+  free_milli_.assign(state.size(), 0);
+  whole_.assign(state.size(), 0);
 }
 
-void SmallPlacer::SetMix(TaskMix mix) {
+void SmallPlacer::SetMix(const State& state, TaskMix mix) {
   mix_ = std::move(mix);
-  scorer_ = std::make_unique<NodeScorer>(state_, mix_, policy_, gangs_);
-  scarcity_ = std::make_unique<ScarcityPrices>(state_.shapes(), mix_,
-                                               state_.topology().models().size(), policy_);
-  indexes_.clear();
-  live_indexes_ = 0;
-  followed_ = state_.changes();
-  for (NodeIndex n = 0; n < state_.size(); ++n) FollowNode(n);
+  scorer_ = NodeScorer(state, mix_, policy_, gangs_);
+  scarcity_ = ScarcityPrices(state.shapes(), mix_, state.topology().models().size(), policy_);
+  indexes_ = Indexes();
+  followed_ = state.changes();
+  for (NodeIndex n = 0; n < state.size(); ++n) FollowNode(state, n);
   model_quanta_.assign(model_quanta_.size(), -1);
   FormPrices();
 }
 
-void SmallPlacer::FollowNode(NodeIndex node) {
-  const NodeState& state = state_.node(node);
-  const int64_t fragmentation = state.ready() ? scorer_->Fragmentation(node) : 0;
+void SmallPlacer::FollowNode(const State& all, NodeIndex node) {
+  const NodeState& state = all.node(node);
+  const int64_t fragmentation = state.ready() ? scorer_.Fragmentation(state) : 0;
   fragmentation_sum_ += fragmentation - fragmentation_[node];
   fragmentation_[node] = fragmentation;
   const int32_t free = FreeMilli(state);
-  const uint16_t model = state_.group_model(state.group);
+  const uint16_t model = all.group_model(state.group);
   if (model < model_free_.size()) model_free_[model] += free - free_milli_[node];
   free_milli_[node] = free;
   MarkStale(node);
   const uint8_t whole = WhollyFree(state) ? 1 : 0;
   if (whole == whole_[node]) return;
   whole_[node] = whole;
-  if (scorer_->counts_holes()) MarkHoles(node);
+  if (scorer_.counts_holes()) MarkHoles(all, node);
 }
 
 // The wholly free hosts of a domain share what breaking one of them costs.
-void SmallPlacer::MarkHoles(NodeIndex node) {
-  for (size_t level = 0; level + 1 < state_.topology().levels().size(); ++level) {
-    const spec::Level& of = state_.topology().levels()[level];
+void SmallPlacer::MarkHoles(const State& state, NodeIndex node) {
+  for (size_t level = 0; level + 1 < state.topology().levels().size(); ++level) {
+    const spec::Level& of = state.topology().levels()[level];
     const spec::Domain& domain = of.domains[of.domain_of_node[node]];
     for (NodeIndex n = domain.first; n < domain.last; ++n) {
-      if (WhollyFree(state_.node(n))) MarkStale(n);
+      if (WhollyFree(state.node(n))) MarkStale(n);
     }
   }
 }
 
-void SmallPlacer::Follow() {
-  if (state_.changes() - followed_ > State::kKeptChanges) {
-    followed_ = state_.changes();
-    for (NodeIndex n = 0; n < state_.size(); ++n) FollowNode(n);
+void SmallPlacer::Follow(const State& state) {
+  if (state.changes() - followed_ > State::kKeptChanges) {
+    followed_ = state.changes();
+    for (NodeIndex n = 0; n < state.size(); ++n) FollowNode(state, n);
   }
-  for (; followed_ < state_.changes(); ++followed_) FollowNode(state_.change(followed_));
+  for (; followed_ < state.changes(); ++followed_) FollowNode(state, state.change(followed_));
 }
 
-int64_t SmallPlacer::Fragmentation() {
-  Follow();
+int64_t SmallPlacer::Fragmentation(const State& state) {
+  Follow(state);
   return fragmentation_sum_;
 }
 
 void SmallPlacer::FormPrices() {
-  if (!scarcity_->any_pinned()) {
+  if (!scarcity_.any_pinned()) {
     prices_.assign(model_free_.size(), 0);
     return;
   }
@@ -135,56 +134,57 @@ std::vector<int64_t> SmallPlacer::PricesFor(std::span<const int64_t> free_milli)
   for (size_t m = 0; m < rounded.size(); ++m) {
     rounded[m] = rounded[m] / model_quantum_[m] * model_quantum_[m];
   }
-  return scarcity_->Form(rounded);
+  return scarcity_.Form(rounded);
 }
 
-int64_t SmallPlacer::PriceOf(const Shape& shape, GroupIndex group,
+int64_t SmallPlacer::PriceOf(const State& state, const Shape& shape, GroupIndex group,
                              const std::vector<int64_t>& prices) const {
-  const uint16_t model = state_.group_model(group);
+  const uint16_t model = state.group_model(group);
   if (!shape.needs_devices() || model >= prices.size()) return 0;
-  return scorer_->PriceTerm(shape, prices[model]);
+  return scorer_.PriceTerm(shape, prices[model]);
 }
 
 void SmallPlacer::DropOldest() {
   std::unique_ptr<Index>* oldest = nullptr;
-  for (auto& index : indexes_) {
+  for (auto& index : indexes_.of_shape) {
     if (index && (oldest == nullptr || index->last_used < (*oldest)->last_used)) oldest = &index;
   }
   oldest->reset();
-  --live_indexes_;
+  --indexes_.live;
 }
 
-SmallPlacer::Index& SmallPlacer::IndexOf(ShapeId shape) {
+SmallPlacer::Index& SmallPlacer::IndexOf(const State& state, ShapeId shape) {
   const auto at = static_cast<size_t>(shape);
-  if (at >= indexes_.size()) indexes_.resize(at + 1);
-  if (!indexes_[at]) {
-    if (live_indexes_ == kMaxIndexes) DropOldest();
-    indexes_[at] = std::make_unique<Index>();
-    ++live_indexes_;
-    Build(*indexes_[at], shape);
+  auto& indexes = indexes_.of_shape;
+  if (at >= indexes.size()) indexes.resize(at + 1);
+  if (!indexes[at]) {
+    if (indexes_.live == kMaxIndexes) DropOldest();
+    indexes[at] = std::make_unique<Index>();
+    ++indexes_.live;
+    Build(state, *indexes[at], shape);
   }
-  return *indexes_[at];
+  return *indexes[at];
 }
 
-void SmallPlacer::Build(Index& index, ShapeId shape) {
+void SmallPlacer::Build(const State& state, Index& index, ShapeId shape) {
   index.scores.assign(node_at_.size(), kNoFit);
   index.least.assign(node_at_.size() / kBlock, kNoFit);
-  for (NodeIndex n = 0; n < state_.size(); ++n) {
-    if (!state_.Allows(shape, state_.node(n).group)) continue;
+  for (NodeIndex n = 0; n < state.size(); ++n) {
+    if (!state.Allows(shape, state.node(n).group)) continue;
     const uint32_t at = position_of_node_[n];
-    index.scores[at] = scorer_->Score(n, state_.shape(shape), fragmentation_[n]).score;
+    index.scores[at] = scorer_.Score(state, n, state.shape(shape), fragmentation_[n]).score;
     index.least[at / kBlock] = std::min(index.least[at / kBlock], index.scores[at]);
     ++scored_;
   }
   index.seen = stale_;
 }
 
-void SmallPlacer::Rescore(Index& index, ShapeId shape, NodeIndex node) {
-  if (!state_.Allows(shape, state_.node(node).group)) return;
+void SmallPlacer::Rescore(const State& state, Index& index, ShapeId shape, NodeIndex node) {
+  if (!state.Allows(shape, state.node(node).group)) return;
   const uint32_t at = position_of_node_[node];
   int64_t& least = index.least[at / kBlock];
   const int64_t before = index.scores[at];
-  const int64_t after = scorer_->Score(node, state_.shape(shape), fragmentation_[node]).score;
+  const int64_t after = scorer_.Score(state, node, state.shape(shape), fragmentation_[node]).score;
   ++scored_;
   index.scores[at] = after;
   if (after <= least) {
@@ -195,41 +195,42 @@ void SmallPlacer::Rescore(Index& index, ShapeId shape, NodeIndex node) {
   }
 }
 
-void SmallPlacer::Refresh(Index& index, ShapeId shape) {
+void SmallPlacer::Refresh(const State& state, Index& index, ShapeId shape) {
   // Scoring all is cheaper than reading a long journal, which may have been overwritten too.
-  if (stale_ - index.seen > std::min<uint64_t>(kJournal, state_.size())) return Build(index, shape);
+  if (stale_ - index.seen > std::min<uint64_t>(kJournal, state.size()))
+    return Build(state, index, shape);
   // Scores of an index that wasn't asked for a while are far away: fetched some nodes ahead.
   constexpr uint64_t kAhead = 6;
   for (uint64_t i = index.seen; i < stale_; ++i) {
     const NodeIndex ahead = journal_[std::min(i + kAhead, stale_ - 1) % kJournal];
     __builtin_prefetch(&index.scores[position_of_node_[ahead]]);
-    __builtin_prefetch(&state_.node(ahead));
+    __builtin_prefetch(&state.node(ahead));
     const NodeIndex node = journal_[i % kJournal];
     if (refreshed_[node] != 0) continue;
     refreshed_[node] = 1;
-    Rescore(index, shape, node);
+    Rescore(state, index, shape, node);
   }
   for (; index.seen < stale_; ++index.seen) refreshed_[journal_[index.seen % kJournal]] = 0;
 }
 
-SmallChoice SmallPlacer::ChoiceOn(NodeIndex node, ShapeId id) const {
-  const Shape& shape = state_.shape(id);
-  if (shape.share == 0) return {node, state_.ChooseCards(node, id)};
-  return {node, scorer_->Score(node, shape, scorer_->Fragmentation(node)).card};
+SmallChoice SmallPlacer::ChoiceOn(const State& state, NodeIndex node, ShapeId id) const {
+  const Shape& shape = state.shape(id);
+  if (shape.share == 0) return {node, state.ChooseCards(node, id)};
+  return {node, scorer_.Score(state, node, shape, scorer_.Fragmentation(state.node(node))).card};
 }
 
-std::optional<SmallChoice> SmallPlacer::Pick(ShapeId id) {
-  Follow();
+std::optional<SmallChoice> SmallPlacer::Pick(const State& state, ShapeId id) {
+  Follow(state);
   FormPrices();
-  Index& index = IndexOf(id);
+  Index& index = IndexOf(state, id);
   index.last_used = ++picks_;
-  Refresh(index, id);
-  const Shape& shape = state_.shape(id);
+  Refresh(state, index, id);
+  const Shape& shape = state.shape(id);
   int64_t best = kNoFit;
   NodeIndex chosen = kNoNode;
   for (const GroupBlocks& group : groups_) {
-    if (!state_.Allows(id, group.group)) continue;
-    const int64_t price = PriceOf(shape, group.group, prices_);
+    if (!state.Allows(id, group.group)) continue;
+    const int64_t price = PriceOf(state, shape, group.group, prices_);
     const auto first = index.least.begin() + group.first;
     const auto last = index.least.begin() + group.last;
     const auto least = std::min_element(first, last);
@@ -242,29 +243,30 @@ std::optional<SmallChoice> SmallPlacer::Pick(ShapeId id) {
     chosen = node;
   }
   if (chosen == kNoNode) return std::nullopt;
-  return ChoiceOn(chosen, id);
+  return ChoiceOn(state, chosen, id);
 }
 
-std::optional<SmallChoice> SmallPlacer::Scan(ShapeId id) const {
-  const Shape& shape = state_.shape(id);
+std::optional<SmallChoice> SmallPlacer::Scan(const State& state, ShapeId id) const {
+  const Shape& shape = state.shape(id);
   std::vector<int64_t> free(model_free_.size());
-  for (NodeIndex n = 0; n < state_.size(); ++n) {
-    const uint16_t model = state_.group_model(state_.node(n).group);
-    if (model < free.size()) free[model] += FreeMilli(state_.node(n));
+  for (NodeIndex n = 0; n < state.size(); ++n) {
+    const uint16_t model = state.group_model(state.node(n).group);
+    if (model < free.size()) free[model] += FreeMilli(state.node(n));
   }
   const std::vector<int64_t> prices = PricesFor(free);
   int64_t best = kNoFit;
   NodeIndex chosen = kNoNode;
-  for (NodeIndex n = 0; n < state_.size(); ++n) {
-    const GroupIndex group = state_.node(n).group;
-    if (!state_.Allows(id, group)) continue;
-    const int64_t score = scorer_->Score(n, shape, scorer_->Fragmentation(n)).score;
-    if (score == kNoFit || score + PriceOf(shape, group, prices) >= best) continue;
-    best = score + PriceOf(shape, group, prices);
+  for (NodeIndex n = 0; n < state.size(); ++n) {
+    const GroupIndex group = state.node(n).group;
+    if (!state.Allows(id, group)) continue;
+    const int64_t score =
+        scorer_.Score(state, n, shape, scorer_.Fragmentation(state.node(n))).score;
+    if (score == kNoFit || score + PriceOf(state, shape, group, prices) >= best) continue;
+    best = score + PriceOf(state, shape, group, prices);
     chosen = n;
   }
   if (chosen == kNoNode) return std::nullopt;
-  return ChoiceOn(chosen, id);
+  return ChoiceOn(state, chosen, id);
 }
 
 }  // namespace longhaul::scheduler

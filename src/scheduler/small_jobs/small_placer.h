@@ -31,23 +31,22 @@ struct SmallChoice {
 
 class SmallPlacer {
  public:
-  // Follows this state: changes, roll-backs and commits, but not its copies. `state` outlives it.
+  // Follows this state: its changes, roll-backs and commits. Every call gets the state as it is
+  // then. A copy follows a copy of the state made together with it, and begins without indexes.
   SmallPlacer(const State& state, TaskMix mix, SmallJobPolicy policy = {},
               std::vector<GangWeight> gangs = {});
-  SmallPlacer(const SmallPlacer&) = delete;
-  SmallPlacer& operator=(const SmallPlacer&) = delete;
 
   // Where a task of the shape would go now; nothing when it fits no node that is ready.
-  std::optional<SmallChoice> Pick(ShapeId shape);
-  // The same answer from scratch: every node scored.
-  std::optional<SmallChoice> Scan(ShapeId shape) const;
+  std::optional<SmallChoice> Pick(const State& state, ShapeId shape);
+  // The same answer from scratch: every node scored. The cheaper one for a single what-if question.
+  std::optional<SmallChoice> Scan(const State& state, ShapeId shape) const;
 
   // All scores change, so it costs a full scoring of each shape asked for next.
-  void SetMix(TaskMix mix);
+  void SetMix(const State& state, TaskMix mix);
   const TaskMix& mix() const { return mix_; }
 
   // The sum of all nodes' expected fragmentation, in thousandths of a card times the mix's weight.
-  int64_t Fragmentation();
+  int64_t Fragmentation(const State& state);
 
   // Scores computed so far: what the indexes cost.
   uint64_t scored() const { return scored_; }
@@ -63,34 +62,51 @@ class SmallPlacer {
     std::vector<int64_t> scores;  // by position
     std::vector<int64_t> least;   // by block
   };
+  // By shape, null where none is. A cache: its copy is empty.
+  struct Indexes {
+    std::vector<std::unique_ptr<Index>> of_shape;
+    size_t live = 0;
+
+    Indexes() = default;
+    Indexes(const Indexes&) {}
+    Indexes& operator=(const Indexes&) {
+      of_shape.clear();
+      live = 0;
+      return *this;
+    }
+    Indexes(Indexes&&) = default;
+    Indexes& operator=(Indexes&&) = default;
+    ~Indexes() = default;
+  };
   struct GroupBlocks {
     GroupIndex group;
     uint32_t first;  // blocks
     uint32_t last;
   };
 
-  void Arrange();
-  void Follow();
-  void FollowNode(NodeIndex node);
-  void MarkHoles(NodeIndex node);
+  void Arrange(const State& state);
+  void Follow(const State& state);
+  void FollowNode(const State& state, NodeIndex node);
+  void MarkHoles(const State& state, NodeIndex node);
   void MarkStale(NodeIndex node) { journal_[stale_++ % kJournal] = node; }
   void FormPrices();
   std::vector<int64_t> PricesFor(std::span<const int64_t> free_milli) const;
-  int64_t PriceOf(const Shape& shape, GroupIndex group, const std::vector<int64_t>& prices) const;
+  int64_t PriceOf(const State& state, const Shape& shape, GroupIndex group,
+                  const std::vector<int64_t>& prices) const;
 
-  Index& IndexOf(ShapeId shape);
-  void Build(Index& index, ShapeId shape);
-  void Refresh(Index& index, ShapeId shape);
-  void Rescore(Index& index, ShapeId shape, NodeIndex node);
+  Index& IndexOf(const State& state, ShapeId shape);
+  void Build(const State& state, Index& index, ShapeId shape);
+  void Refresh(const State& state, Index& index, ShapeId shape);
+  void Rescore(const State& state, Index& index, ShapeId shape, NodeIndex node);
   void DropOldest();
-  SmallChoice ChoiceOn(NodeIndex node, ShapeId shape) const;
+  SmallChoice ChoiceOn(const State& state, NodeIndex node, ShapeId shape) const;
 
-  const State& state_;
   SmallJobPolicy policy_;
   std::vector<GangWeight> gangs_;
   TaskMix mix_;
-  std::unique_ptr<NodeScorer> scorer_;  // made anew with the mix
-  std::unique_ptr<ScarcityPrices> scarcity_;
+  // Made anew with the mix.
+  NodeScorer scorer_;
+  ScarcityPrices scarcity_;
 
   // Nodes by group, each group padded to whole blocks.
   std::vector<GroupBlocks> groups_;
@@ -110,8 +126,7 @@ class SmallPlacer {
 
   std::vector<NodeIndex> journal_;  // a ring
   uint64_t stale_ = 0;
-  std::vector<std::unique_ptr<Index>> indexes_;  // by shape, null where none is
-  size_t live_indexes_ = 0;
+  Indexes indexes_;
   uint64_t picks_ = 0;
   uint64_t scored_ = 0;
   std::vector<uint8_t> refreshed_;  // by node; all zero between calls

@@ -90,7 +90,7 @@ class Driver {
   }
 
   bool Decide(ShapeId shape) {
-    const auto choice = placer_->Pick(shape);
+    const auto choice = placer_->Pick(state_, shape);
     if (!choice) return false;
     tasks_.push_back(state_.Place(choice->node, shape, choice->cards, 1));
     state_.Commit();
@@ -191,7 +191,7 @@ void ColdStart(const Flags& flags, uint32_t tasks) {
   }
   state.Commit();
   SmallPlacer placer(state, MakeTaskMix(counts));
-  const bool placed = placer.Pick(counts.front().shape).has_value();
+  const bool placed = placer.Pick(state, counts.front().shape).has_value();
   std::printf("cold start to the first decision: %.0f ms of CPU, %u nodes, %u running%s\n",
               ToSeconds(io::ThreadCpuTime() - begin) * 1e3, flags.nodes, state.task_count(),
               placed ? "" : ", nothing fits");

@@ -92,10 +92,10 @@ TEST(SmallPlacer, PicksWhatAFullScanPicks) {
     std::vector<TaskSlot> tasks;
     uint64_t placed = 0;
     for (int i = 0; i < 1'500; ++i) {
-      if (i == 700) placer.SetMix(MixOf(ids, random));
+      if (i == 700) placer.SetMix(state, MixOf(ids, random));
       const ShapeId id = ids[random.Below(ids.size())];
-      const auto choice = placer.Pick(id);
-      ASSERT_EQ(choice, placer.Scan(id)) << "step " << i;
+      const auto choice = placer.Pick(state, id);
+      ASSERT_EQ(choice, placer.Scan(state, id)) << "step " << i;
       if (choice) {
         const Savepoint attempt = state.Save();
         tasks.push_back(state.Place(choice->node, id, choice->cards, 1));
@@ -121,12 +121,33 @@ TEST(SmallPlacer, FollowsAStateThatRanFarAhead) {
   const std::vector<ShapeId> ids = Shapes(state);
   Random random(1);
   SmallPlacer placer(state, MixOf(ids, random));
-  ASSERT_TRUE(placer.Pick(ids[4]));
+  ASSERT_TRUE(placer.Pick(state, ids[4]));
   for (uint64_t i = 0; i < State::kKeptChanges + 10; ++i) {
     state.SetHealth(static_cast<NodeIndex>(i % 150), static_cast<uint16_t>(i % 997));
   }
   state.Commit();
-  EXPECT_EQ(placer.Pick(ids[4]), placer.Scan(ids[4]));
+  EXPECT_EQ(placer.Pick(state, ids[4]), placer.Scan(state, ids[4]));
+}
+
+// A what-if question: state and placer are copied together, and each pair goes its own way.
+TEST(SmallPlacer, ACopyFollowsTheCopyOfItsState) {
+  const spec::Topology topology = Mixed();
+  State state(topology, false);
+  const std::vector<ShapeId> ids = Shapes(state);
+  Random random(3);
+  SmallPlacer placer(state, MixOf(ids, random));
+  for (int round = 0; round < 20; ++round) {
+    State what_if = state;
+    SmallPlacer copy = placer;
+    for (int i = 0; i < 40; ++i) {
+      State& changed = i % 2 == 0 ? state : what_if;
+      SmallPlacer& follower = i % 2 == 0 ? placer : copy;
+      const ShapeId id = ids[random.Below(ids.size())];
+      const auto choice = follower.Pick(changed, id);
+      ASSERT_EQ(choice, follower.Scan(changed, id));
+      if (choice) changed.Place(choice->node, id, choice->cards, 1);
+    }
+  }
 }
 
 TEST(SmallPlacer, FindsNothingWhereNothingFits) {
@@ -137,8 +158,8 @@ TEST(SmallPlacer, FindsNothingWhereNothingFits) {
   shape.models = 0b110;  // nodes of 4 and 2 cards
   const ShapeId id = state.Intern(shape);
   SmallPlacer placer(state, {});
-  EXPECT_EQ(placer.Pick(id), std::nullopt);
-  EXPECT_EQ(placer.Scan(id), std::nullopt);
+  EXPECT_EQ(placer.Pick(state, id), std::nullopt);
+  EXPECT_EQ(placer.Scan(state, id), std::nullopt);
 }
 
 TEST(SmallPlacer, LeavesThePinnedModelToThoseWhoNeedIt) {
@@ -152,12 +173,12 @@ TEST(SmallPlacer, LeavesThePinnedModelToThoseWhoNeedIt) {
   const ShapeId bound = state.Intern(pinned);
   SmallPlacer placer(state, MakeTaskMix({{free, 50}, {bound, 50}}));
   for (int i = 0; i < 40; ++i) {
-    const auto choice = placer.Pick(free);
+    const auto choice = placer.Pick(state, free);
     ASSERT_TRUE(choice);
     EXPECT_NE(state.group_model(state.node(choice->node).group), 0);
     state.Place(choice->node, free, choice->cards, 1);
   }
-  EXPECT_EQ(state.group_model(state.node(placer.Pick(bound)->node).group), 0);
+  EXPECT_EQ(state.group_model(state.node(placer.Pick(state, bound)->node).group), 0);
 }
 
 // A node that is ready and broken is always free; its health keeps work away.
@@ -168,9 +189,9 @@ TEST(SmallPlacer, AvoidsNodesOfPoorHealth) {
   any.cards = 1;
   const ShapeId id = state.Intern(any);
   SmallPlacer placer(state, MakeTaskMix({{id, 1}}));
-  const NodeIndex usual = placer.Pick(id)->node;
+  const NodeIndex usual = placer.Pick(state, id)->node;
   state.SetHealth(usual, 500);
-  EXPECT_NE(placer.Pick(id)->node, usual);
+  EXPECT_NE(placer.Pick(state, id)->node, usual);
 }
 
 // A small job breaks a leaf that gangs can't use any more rather than a whole one.
@@ -186,11 +207,11 @@ TEST(SmallPlacer, KeepsHolesForGangs) {
   state.Place(7, gang, 0xff, 1);  // the second leaf has 3 of 4 hosts free
   state.Commit();
   SmallPlacer plain(state, MakeTaskMix({{small, 1}}));
-  EXPECT_EQ(plain.Pick(small)->node, 0u);
+  EXPECT_EQ(plain.Pick(state, small)->node, 0u);
   SmallJobPolicy policy;
   policy.holes = 1'000;
   SmallPlacer careful(state, MakeTaskMix({{small, 1}}), policy, {{4, 1}});
-  EXPECT_EQ(careful.Pick(small)->node, 4u);
+  EXPECT_EQ(careful.Pick(state, small)->node, 4u);
 }
 
 TEST(SmallPlacer, SumsTheFragmentationOfAllNodes) {
@@ -203,11 +224,11 @@ TEST(SmallPlacer, SumsTheFragmentationOfAllNodes) {
   const ShapeId id = state.Intern(two);
   const ShapeId part = state.Intern(half);
   SmallPlacer placer(state, MakeTaskMix({{id, 10}}));
-  EXPECT_EQ(placer.Fragmentation(), 0);
+  EXPECT_EQ(placer.Fragmentation(state), 0);
   state.Place(0, part, 1, 1);
-  EXPECT_EQ(placer.Fragmentation(), 10 * 500);
+  EXPECT_EQ(placer.Fragmentation(state), 10 * 500);
   state.SetCondition(0, NodeCondition::kDown);
-  EXPECT_EQ(placer.Fragmentation(), 0);
+  EXPECT_EQ(placer.Fragmentation(state), 0);
 }
 
 }  // namespace
