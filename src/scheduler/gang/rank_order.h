@@ -48,7 +48,7 @@ struct RankOrder {
 // `slots` are the chosen hosts, ascending, each with the ranks it holds; their sum must be
 // tensor x data x pipeline. Requires volumes >= 0 and below 2^40.
 RankOrder OrderRanks(const DomainTree& tree, std::span<const HostTasks> slots,
-                     const GroupLayout& layout, int64_t max_steps = 2'000'000);
+                     const GroupLayout& layout, int64_t max_steps = 200'000);
 
 // The cost of any order, from the definition.
 int64_t CrossingCost(const DomainTree& tree, std::span<const int32_t> host_of_rank,

@@ -26,7 +26,8 @@ Case RandomCase(uint64_t seed) {
   std::vector<FreeHost> kind_of;
   for (uint64_t k = 0; k < kinds; ++k) {
     FreeHost host;
-    host.free = {static_cast<int64_t>(1 + random.Below(8)), static_cast<int64_t>(4 + random.Below(17)),
+    host.free = {static_cast<int64_t>(1 + random.Below(8)),
+                 static_cast<int64_t>(4 + random.Below(17)),
                  static_cast<int64_t>(8 + random.Below(33))};
     host.host_class = static_cast<uint8_t>(random.Below(3));
     kind_of.push_back(host);

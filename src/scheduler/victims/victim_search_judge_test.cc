@@ -165,7 +165,7 @@ TEST(VictimsJudge, CostIsTheOptimumOfAnIntegerProgram) {
     const VictimAnswer answer = FindVictims(
         c.jobs, c.pieces, c.domains,
         [&](int32_t domain, std::span<const Victim> v) { return FreesEnough(c, domain, v); },
-        {50'000'000, 20'000});
+        {100'000'000, 200'000});
     const std::optional<int64_t> least = LeastCost(c);
     ASSERT_EQ(answer.found, least.has_value()) << (least ? *least : -1);
     most_steps = std::max(most_steps, answer.steps);
