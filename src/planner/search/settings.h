@@ -1,0 +1,41 @@
+// Layouts as people write them: "tensor=8,pipeline=16,micro=1,recompute=full".
+//
+// One list of keys serves what is fixed (--fix), named layouts (--why-not) and changes (--what-if),
+// and a layout is printed in the same form, so that it can be handed back. Short names that people
+// know (tp, pp, vp, cp, ep, etp, dp, sp, mb) are taken too. Text comes from outside: every value
+// has bounds, unknown keys are refused with the nearest.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "planner/evaluation.h"
+#include "planner/search/job.h"
+
+namespace longhaul::planner::search {
+
+std::vector<std::string_view> LayoutKeys();
+
+// "KEY=VALUE", or several with commas between.
+Status ParseFixed(std::string_view text, Fixed& fixed);
+
+// Everything of the layout that is not its default, in that form.
+std::string LayoutText(const spec::Training& training);
+
+// "1f1b", "interleaved" is 1f1b with chunks; "none", "layer_norm+mlp", "full", "full:3"; ...
+std::string_view ToText(spec::PipelineSchedule schedule);
+std::string_view ToText(spec::ContextKind kind);
+std::string_view ToText(spec::Offload offload);
+std::string ToText(const spec::Recompute& recompute);
+std::string ToText(const spec::PlacementOrder& order);
+std::string_view ToText(spec::Precision precision);
+Result<spec::Precision> ParsePrecision(std::string_view text);
+
+// Changes one thing of a question: a layout's key, a cluster's (spec/device_cluster), `batch`,
+// `sequence` or `precision`. Where the dimensions change, data follows so that all devices are
+// used. Refuses what spec::CheckTraining refuses.
+Status Change(std::string_view key_and_value, Question& question);
+
+}  // namespace longhaul::planner::search
