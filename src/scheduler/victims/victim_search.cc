@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "base/check.h"
 #include "scheduler/victims/internal/cover.h"
@@ -164,6 +165,56 @@ class DomainSearch {
   int64_t bound_ = 0;
 };
 
+// The cheapest jobs where each slot has one holder and each job one slot: no search is needed.
+// Nothing where the domain isn't so simple, or has too few slots.
+class SimpleDomains {
+ public:
+  SimpleDomains(std::span<const VictimJob> jobs, std::span<const VictimPiece> pieces)
+      : jobs_(jobs), pieces_(pieces), seen_(jobs.size(), 0) {}
+
+  std::optional<std::vector<int32_t>> Cheapest(const VictimDomain& domain) {
+    const size_t slots = domain.first_holder.size() - 1;
+    if (domain.holders.size() != slots || slots < static_cast<size_t>(domain.need)) {
+      return std::nullopt;
+    }
+    ++domains_;
+    std::vector<int32_t> chosen;
+    chosen.reserve(slots);
+    for (const int32_t piece : domain.holders) {
+      const int32_t job = pieces_[static_cast<size_t>(piece)].job;
+      const auto j = static_cast<size_t>(job);
+      const bool shrinks =
+          jobs_[j].max_shrunk > 0 && pieces_[static_cast<size_t>(piece)].shrink_cost >= 0;
+      if (shrinks || seen_[j] == domains_) return std::nullopt;
+      CHECK(jobs_[j].cost >= 0 && jobs_[j].cost <= kMaxVictimCost)
+          << "job " << job << " costs " << jobs_[j].cost;
+      seen_[j] = domains_;
+      chosen.push_back(job);
+    }
+    const auto cheaper = [&](int32_t a, int32_t b) {
+      const int64_t left = jobs_[static_cast<size_t>(a)].cost;
+      const int64_t right = jobs_[static_cast<size_t>(b)].cost;
+      return left != right ? left < right : a < b;
+    };
+    std::nth_element(chosen.begin(), chosen.begin() + domain.need - 1, chosen.end(), cheaper);
+    chosen.resize(static_cast<size_t>(domain.need));
+    std::sort(chosen.begin(), chosen.end());
+    return chosen;
+  }
+
+  int64_t Cost(std::span<const int32_t> chosen) const {
+    int64_t cost = 0;
+    for (const int32_t job : chosen) cost += jobs_[static_cast<size_t>(job)].cost;
+    return cost;
+  }
+
+ private:
+  std::span<const VictimJob> jobs_;
+  std::span<const VictimPiece> pieces_;
+  std::vector<int32_t> seen_;  // [job]: the last domain that has it
+  int32_t domains_ = 0;
+};
+
 bool Frees(std::span<const VictimPiece> pieces, const VictimDomain& domain,
            std::span<const Victim> victims) {
   const auto gone = [&](int32_t piece) {
@@ -192,7 +243,12 @@ VictimAnswer FindVictims(std::span<const VictimJob> jobs, std::span<const Victim
   std::vector<int32_t> order(domains.size());
   std::iota(order.begin(), order.end(), 0);
   std::vector<int64_t> bounds;
+  SimpleDomains simple(jobs, pieces);
   for (size_t d = 0; d < domains.size(); ++d) {
+    if (const auto chosen = simple.Cheapest(domains[d])) {
+      bounds.push_back(simple.Cost(*chosen));
+      continue;
+    }
     DomainSearch search(jobs, pieces, domains[d], static_cast<int32_t>(d), budget);
     bounds.push_back(search.bound());
   }
@@ -208,6 +264,21 @@ VictimAnswer FindVictims(std::span<const VictimJob> jobs, std::span<const Victim
   for (const int32_t index : order) {
     const auto d = static_cast<size_t>(index);
     if (bounds[d] >= best) break;
+    if (const auto chosen = simple.Cheapest(domains[d])) {
+      std::vector<Victim> victims;
+      for (const int32_t job : *chosen) {
+        victims.push_back({job, jobs[static_cast<size_t>(job)].means, {}});
+      }
+      ++budget.proofs;
+      if (lands(index, victims)) {
+        best = bounds[d];
+        answer.found = true;
+        answer.domain = index;
+        answer.cost = best;
+        answer.victims = std::move(victims);
+        continue;
+      }
+    }
     DomainSearch search(jobs, pieces, domains[d], index, budget);
     const Selection selection = search.Search(best, lands);
     bounds[d] = search.bound();
@@ -233,6 +304,8 @@ VictimAnswer FindVictims(std::span<const VictimJob> jobs, std::span<const Victim
 void Reprieve(std::span<const VictimJob> jobs, std::span<const VictimPiece> pieces,
               const VictimDomain& domain, int32_t domain_index, const Lands& lands,
               VictimAnswer& answer) {
+  // What costs something is needed for certain where nothing cheaper lands.
+  const bool optimal = answer.bound >= answer.cost;
   std::vector<std::pair<int32_t, int32_t>> candidates;  // job, piece or -1
   for (const Victim& victim : answer.victims) {
     if (victim.pieces.empty()) candidates.emplace_back(victim.job, -1);
@@ -242,6 +315,7 @@ void Reprieve(std::span<const VictimJob> jobs, std::span<const VictimPiece> piec
     return candidate.second < 0 ? jobs[static_cast<size_t>(candidate.first)].cost
                                 : pieces[static_cast<size_t>(candidate.second)].shrink_cost;
   };
+  if (optimal) std::erase_if(candidates, [&](const auto& c) { return cost(c) > 0; });
   std::stable_sort(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) {
     if ((a.second < 0) != (b.second < 0)) return a.second < 0;
     return cost(a) > cost(b);

@@ -84,6 +84,7 @@ VictimAnswer FindVictims(std::span<const VictimJob> jobs, std::span<const Victim
                          const VictimLimits& limits = {});
 
 // Drops victims that aren't needed, dearest first, whole jobs before pieces; what stays lands.
+// Where answer.bound says that nothing is cheaper, only victims that cost nothing can be.
 void Reprieve(std::span<const VictimJob> jobs, std::span<const VictimPiece> pieces,
               const VictimDomain& domain, int32_t domain_index, const Lands& lands,
               VictimAnswer& answer);
