@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "planner/case.h"
+#include "planner/framework.h"
 
 namespace longhaul::planner {
 
@@ -33,6 +34,12 @@ std::vector<spec::Recompute> Ladder(const Question& question) {
   std::vector<spec::Recompute> ladder(1);
   spec::Recompute step;
   step.kind = RecomputeKind::kSelective;
+  if (FamilyOf(question.training.software) == Family::kShardedData) {
+    ladder.push_back(step);  // every second product, which has no module's name
+    step.kind = RecomputeKind::kFull;
+    ladder.push_back(step);
+    return ladder;
+  }
   if (!question.training.software.flash_attention) {
     step.modules.core_attention = true;
     ladder.push_back(step);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "planner/case.h"
+#include "planner/error_band.h"
 #include "planner/evaluate.h"
 
 int main() {
@@ -18,8 +19,8 @@ int main() {
       }
       return evaluator->Evaluate(question.training);
     };
-    const auto band = [](const Case&, const Evaluation& evaluation) {
-      return StepBand{evaluation.step, evaluation.step};
+    const auto band = [](const Case& answered, const Evaluation& evaluation) {
+      return ErrorBand(answered.question, answered.assumed.size(), evaluation.step);
     };
     std::cout << AnswerCase(line, evaluate, band) << std::endl;
   }

@@ -27,36 +27,75 @@ double BridgeTrend(std::string_view release) {
   return std::exp(-0.22 * std::clamp(years, -1.0, 1.0));
 }
 
+bool Has(std::string_view text, std::initializer_list<std::string_view> words) {
+  return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
+    return text.find(word) != std::string_view::npos;
+  });
+}
+
+// Megatron-LM and DeepSpeed of 2021 and 2022: no flash attention of their own, blocking sends.
+SoftwareStack EarlyStack(bool deepspeed, std::string_view release) {
+  SoftwareStack stack;
+  stack.overlaps_sends = false;
+  stack.splits_sends = !deepspeed;
+  stack.attention = AttentionKernels::kFirst;
+  stack.shard_hidden = 0.6;
+  stack.shard_bandwidth_share = 0.12;  // DeepSpeed's ZeRO-3: one small gather a parameter
+  // Backward all-reduces beside weight gradients, and fused kernels, came with 2022.
+  const bool beside = !deepspeed && release.starts_with("2022");
+  if (!beside) stack.tensor_backward_hidden = 0;
+  if (!deepspeed) stack.compute_factor = beside ? 0.93 : 0.958;
+  return stack;
+}
+
+// PyTorch's sharded data parallelism and what is built on it.
+SoftwareStack ShardedStack(std::string_view framework) {
+  SoftwareStack stack;
+  if (Has(framework, {"foundry", "composer"})) {
+    stack.attention = AttentionKernels::kFirst;
+    stack.shard_hidden = 0.63;
+    stack.shard_bandwidth_share = 0.345;
+  } else if (Has(framework, {"titan"})) {
+    stack.attention = AttentionKernels::kSecond;
+  } else if (Has(framework, {"maxtext"})) {
+    stack.compute_factor = 0.9;  // one row
+  } else {
+    stack.attention = AttentionKernels::kSecond;
+    stack.shard_hidden = 0.7;
+  }
+  return stack;
+}
+
 }  // namespace
 
 SoftwareStack StackFor(std::string_view framework, std::string_view release) {
+  const bool early = StartsWithAny(release, {"v1", "v2.", "v3", "2019", "2020", "2021", "2022"});
+  const bool deepspeed = Has(framework, {"deepspeed"});
+  if (early && (deepspeed || framework == "megatron-lm")) return EarlyStack(deepspeed, release);
+  if (Has(framework, {"foundry", "composer", "titan", "maxtext", "fsdp", "accelerate", "lightning",
+                      "torchtune", "axolotl", "levanter", "axlearn"})) {
+    return ShardedStack(framework);
+  }
   SoftwareStack stack;
-  const bool deepspeed = framework == "megatron-deepspeed" || framework == "deepspeed";
-  const bool old_megatron = framework == "megatron-lm" &&
-                            StartsWithAny(release, {"v1", "v2", "v3", "2019", "2020", "2021"});
-  if (deepspeed || framework == "megatron-lm") {
+  if (deepspeed) {
+    stack.attention = AttentionKernels::kSecond;
+    stack.splits_sends = false;
     stack.overlaps_sends = false;
-    stack.attention = AttentionKernels::kFirst;
-    stack.shard_bandwidth_share = 0.11;  // DeepSpeed's ZeRO-3: one small gather a parameter
-    if (deepspeed || old_megatron) stack.tensor_backward_hidden = 0;
-    stack.splits_sends = !deepspeed;
+    stack.shard_bandwidth_share = 0.35;
+    return stack;
   }
-  if (framework == "llm-foundry") {
-    stack.attention = AttentionKernels::kFirst;
-    stack.shard_hidden = 0.592;
-    stack.shard_bandwidth_share = 0.355;
-  }
-  if (framework == "torchtitan") stack.attention = AttentionKernels::kSecond;
-  if (framework == "nemo" || framework == "megatron-bridge") stack.expert_hidden_across = 0.221;
-  // HybridEP and DeepEP permute while they send.
-  if (framework == "megatron-bridge") stack.permute_share = 2.06;
-  if (framework == "nemo") {
+  const bool bridge = Has(framework, {"bridge"});
+  const bool nemo = Has(framework, {"nemo"});
+  if (bridge || nemo) stack.expert_hidden_across = 0.18;
+  if (framework == "megatron-core") stack.compute_factor = 1.033;
+  if (nemo) {
+    stack.compute_factor = 0.981;
     stack.experts_over_data = StartsWithAny(release, {"v24", "24", "v25.02", "25.02", "v25.04"});
   }
-  if (framework == "nemo") stack.compute_factor = 0.981;
-  if (framework == "megatron-core") stack.compute_factor = 1.033;
-  if (framework == "megatron-lm") stack.compute_factor = 0.958;
-  if (framework == "megatron-bridge") stack.compute_factor = 1.015 * BridgeTrend(release);
+  if (bridge) {
+    stack.permute_share = 2.06;  // HybridEP and DeepEP permute while they send
+    stack.compute_factor = 1.015 * BridgeTrend(release);
+  }
   return stack;
 }
 
