@@ -21,7 +21,7 @@ ScarcityPrices::ScarcityPrices(const ShapeTable& shapes, const TaskMix& mix, siz
   }
   for (const auto& [allowed, amount] : demand) {
     demand_ += amount;
-    if (allowed != all && allowed != 0) pinned_.push_back({allowed, amount});
+    if (allowed != all) pinned_.push_back({allowed, amount});
   }
 }
 

@@ -42,6 +42,15 @@ TEST(ScarcityPrices, AreThePartThatPinnedTasksWouldTake) {
   EXPECT_EQ(f.Form({5'000, 1'000, 4'000}), (std::vector<int64_t>{1'600, 400, 400}));
 }
 
+// Two pins that overlap on a model add up there, but not beyond the largest price.
+TEST(ScarcityPrices, AddUpToTheLargest) {
+  Fixture f;
+  f.Add(1, 0b011, 45);
+  f.Add(1, 0b110, 45);
+  f.Add(1, kAnyModel, 10);
+  EXPECT_EQ(f.Form({1'000, 1'000, 1'000}), (std::vector<int64_t>{675, 1'000, 675}));
+}
+
 TEST(ScarcityPrices, FadeWhenTheOthersRunShort) {
   Fixture f;
   f.Add(1, 0b01, 50);

@@ -129,7 +129,9 @@ class State {
   uint16_t group_class(GroupIndex group) const { return group_classes_[group]; }
 
   // --- Shapes.
+  // Requires room for another shape, where it is a new one.
   ShapeId Intern(const Shape& shape);
+  bool has_room_for_shapes() const { return shapes_.size() < kMaxShapes; }
   const Shape& shape(ShapeId id) const { return shapes_[id]; }
   const ShapeTable& shapes() const { return shapes_; }
   uint32_t shape_count() const { return shapes_.size(); }

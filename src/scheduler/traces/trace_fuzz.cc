@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "scheduler/replay/openb_replay.h"
 #include "scheduler/traces/trace.h"
 
 namespace {
@@ -28,6 +29,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CheckJobs(ReadOpenbTasks(text, "t.csv"));
   CheckJobs(ReadPhilly(text, "t.csv"));
   CheckJobs(ReadDlrm(text, "t.csv"));
+  const auto curves = ReadPublishedCurves(text, "t.csv");
+  CHECK(curves.ok() || curves.status().message().starts_with("t.csv:"));
   const auto cluster = ReadOpenbNodes(text, "t.csv");
   if (cluster.ok()) {
     const auto topology = longhaul::spec::Topology::Create(*cluster);
