@@ -52,6 +52,7 @@ Result<QueueTree> QueueTree::Create(const std::vector<spec::QueueSpec>& queues,
     node.limit = queue.limit;
     for (size_t r = 0; r < kSharedResources; ++r) {
       node.kept[r] = std::max<int64_t>(0, queue.guarantee[r] - queue.lend[r]);
+      if (queue.guarantee[r] > 0) tree.guaranteed_[r] = true;
     }
     node.weight = queue.weight;
     node.order = queue.order;
@@ -141,9 +142,13 @@ std::optional<QuotaBlock> QueueTree::Check(QueueIndex queue, const SharedAmounts
 }
 
 bool QueueTree::WithinGuarantee(QueueIndex queue, const SharedAmounts& amounts) const {
+  if (std::none_of(guaranteed_.begin(), guaranteed_.end(), [](bool any) { return any; })) {
+    return false;
+  }
   const Node& node = at(queue);
   for (size_t r = 0; r < kSharedResources; ++r) {
-    if (amounts[r] > 0 && node.usage[r] + amounts[r] > node.guarantee[r]) return false;
+    if (!guaranteed_[r] || amounts[r] == 0) continue;
+    if (node.usage[r] + amounts[r] > node.guarantee[r]) return false;
   }
   return true;
 }
@@ -165,7 +170,8 @@ bool QueueTree::MayReclaim(QueueIndex claimant, const SharedAmounts& asked, Queu
   for (QueueIndex up = victim;; up = at(up).parent) {
     const Node& node = at(up);
     for (size_t r = 0; r < kSharedResources; ++r) {
-      if (asked[r] > 0 && held[r] > 0 && node.usage[r] - held[r] < node.guarantee[r]) return false;
+      if (!guaranteed_[r] || asked[r] == 0 || held[r] == 0) continue;
+      if (node.usage[r] - held[r] < node.guarantee[r]) return false;
     }
     if (up == victim_branch) return true;
   }

@@ -6,11 +6,13 @@
 // least. A request is admitted when no queue above passes its limit and, going up, a node is found
 // whose claim stays within its guarantee: what lies above a queue's guarantee is then lent by that
 // node. (The cohort trees of Kueue lend in the same sense; the formulation by claims is our own.)
-// A guarantee that others have borrowed still admits: making room is the reclaim's business.
+// A guarantee that others have borrowed still admits: making room is the reclaim's business. A
+// resource of which nobody is guaranteed anything decides nothing about guarantees.
 //
 // Leaves out order (fair_order.h) and time (decayed_usage.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -116,6 +118,7 @@ class QueueTree {
   void Change(QueueIndex queue, const SharedAmounts& amounts, int64_t sign);
 
   std::vector<Node> nodes_;
+  std::array<bool, spec::kSharedResources> guaranteed_{};  // to anybody
   std::unordered_map<std::string, QueueIndex> index_;
 };
 

@@ -161,7 +161,7 @@ Result<std::vector<TraceJob>> ReadPhilly(std::string_view text, std::string_view
       return row.Refuse(
           0, "'" + Printable(row.Field(0), 40) + "' is not a time such as 2017-10-09 07:01:55");
     }
-    job.arrival_ms = *arrival * 1'000;
+    job.arrival_ms = job.clock_ms = *arrival * 1'000;
     ASSIGN_OR_RETURN(job.duration_ms, row.Thousandths(1, kMaxSeconds * 1'000));
     ASSIGN_OR_RETURN(const int64_t cards, row.Whole(2, 1, kMaxCards));
     if (cards > 8 && cards % 4 != 0) {

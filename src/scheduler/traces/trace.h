@@ -21,6 +21,7 @@ struct TraceJob {
   std::string name;
   std::string tenant;                  // empty: the trace has none
   int64_t arrival_ms = 0;              // since the trace's first arrival; 0: not known
+  int64_t clock_ms = 0;                // of the arrival, since 1970 in UTC; 0: not known
   std::optional<int64_t> duration_ms;  // absent: runs beyond the trace
   uint32_t tasks = 1;
   TaskRequest task;  // of each

@@ -1,0 +1,112 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "scheduler/explanation.h"
+#include "scheduler/scheduler.h"
+#include "scheduler/scheduler_fixture.h"
+
+namespace longhaul::scheduler {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The fix, applied to the scheduler itself, starts the job in its next round.
+bool FixStarts(const Scheduler& scheduler, const JobId& job, const Explanation& why, Instant now) {
+  Scheduler trial = scheduler.Copy();
+  for (const Event& event : why.fix) trial.Apply(event, now);
+  trial.Decide(now);
+  const JobStage stage = trial.StageOf(job);
+  return stage != JobStage::kWaiting && stage != JobStage::kLeaving && stage != JobStage::kUnknown;
+}
+
+TEST(Explain, NamesTheQuotaAndByHowMuchToRaiseIt) {
+  spec::QueueSpec queue;
+  queue.name = "research";
+  queue.limit[0] = 16'000;
+  World world(1, 2, 2, {queue});
+  world.Submit("running", 2, 8, "research");
+  world.Submit("waiting", 1, 4, "research");
+  const Explanation why = world.Explain("waiting");
+  EXPECT_EQ(why.reason, WaitReason::kQuota);
+  EXPECT_THAT(why.sentence, HasSubstr("queue 'research' uses 16 cards of its limit of 16 cards and "
+                                      "the job needs 4 cards"));
+  ASSERT_EQ(why.fix_texts.size(), 1u);
+  EXPECT_EQ(why.fix_texts[0], "raise the limit of queue 'research' from 16 cards to 20 cards");
+  EXPECT_TRUE(FixStarts(world.scheduler, JobId("waiting"), why, world.now));
+}
+
+TEST(Explain, NamesALooserTopologyWhenTheLeafIsTheReason) {
+  World world(1, 2, 2);
+  world.Occupy({0, 2});  // a host of each leaf
+  JobRequest job = world.Request("gang", 2, 8);
+  job.groups[0].required = kLeafTier;
+  world.Submit(job);
+  const Explanation why = world.Explain("gang");
+  EXPECT_EQ(why.reason, WaitReason::kNoRoom);
+  EXPECT_THAT(why.sentence, HasSubstr("2 tasks of 8 cards are needed in one leaf; 1 fit in the "
+                                      "best one, 2 in all"));
+  EXPECT_EQ(why.fix_texts, std::vector<std::string>{"require one block instead of one leaf"});
+  EXPECT_TRUE(FixStarts(world.scheduler, JobId("gang"), why, world.now)) << ToJson(why);
+}
+
+TEST(Explain, NamesTheVictimOrFewerCards) {
+  World world(1, 1, 2);
+  world.Submit("a", 1, 8);
+  world.Submit("b", 1, 8);
+  world.Submit("gang", 2, 8);
+  const Explanation why = world.Explain("gang");
+  EXPECT_EQ(why.reason, WaitReason::kNoRoom);
+  ASSERT_FALSE(why.fix.empty());
+  EXPECT_THAT(why.fix_texts[0], HasSubstr("stop "));
+  EXPECT_TRUE(FixStarts(world.scheduler, JobId("gang"), why, world.now));
+  // With one host free, one task less is the smaller disturbance.
+  world.End("a");
+  const Explanation then = world.Explain("gang");
+  ASSERT_EQ(then.fix_texts.size(), 1u);
+  EXPECT_EQ(then.fix_texts[0], "run it with 1 task instead of 2 tasks");
+}
+
+TEST(Explain, NamesTheNodeToBringBack) {
+  World world(1, 1, 2);
+  world.Tell(NodeChanged{world.NodeName(1), spec::NodeCondition::kCordoned});
+  world.Submit("gang", 2, 8);
+  const Explanation why = world.Explain("gang");
+  ASSERT_EQ(why.fix_texts.size(), 1u);
+  EXPECT_EQ(why.fix_texts[0], "bring back " + world.NodeName(1) + ", which is cordoned");
+  EXPECT_TRUE(FixStarts(world.scheduler, JobId("gang"), why, world.now));
+}
+
+TEST(Explain, NamesWhoseReservationItIsAndWhen) {
+  World world(1, 1, 2);
+  world.Submit("half", 1, 8, "", [](JobRequest& job) { job.limit = std::chrono::hours(2); });
+  world.Submit("gang", 2, 8, "", [](JobRequest& job) { job.limit = std::chrono::hours(1); });
+  world.Submit("long", 1, 8, "", [](JobRequest& job) { job.limit = std::chrono::hours(3); });
+  const Explanation gang = world.Explain("gang");
+  ASSERT_TRUE(gang.expected_start.has_value());
+  EXPECT_EQ(*gang.expected_start, world.now + std::chrono::hours(2));
+  const Explanation why = world.Explain("long");
+  EXPECT_EQ(why.reason, WaitReason::kReservation);
+  EXPECT_THAT(why.sentence, HasSubstr("room is held for gang"));
+  EXPECT_EQ(why.fix_texts, std::vector<std::string>{"put it before all other jobs"});
+  EXPECT_TRUE(FixStarts(world.scheduler, JobId("long"), why, world.now));
+  ASSERT_TRUE(why.expected_start.has_value());
+  EXPECT_EQ(*why.expected_start, world.now + std::chrono::hours(3)) << "after the gang";
+}
+
+TEST(Explain, SaysTheSameForTheSameState) {
+  World world(1, 1, 2);
+  world.Submit("a", 2, 8);
+  world.Submit("b", 2, 8);
+  EXPECT_EQ(ToJson(world.Explain("b")), ToJson(world.Explain("b")));
+  EXPECT_THAT(ToJson(world.Explain("b")), HasSubstr(R"("reason":"no-room")"));
+}
+
+TEST(Explain, RefusesUnknownJobsAndKnowsRunningOnes) {
+  World world(1, 1, 1);
+  EXPECT_EQ(world.scheduler.Explain(JobId("x"), world.now).status().code(), Code::kNotFound);
+  world.Submit("a", 1, 1);
+  EXPECT_EQ(world.Explain("a").reason, WaitReason::kNone);
+}
+
+}  // namespace
+}  // namespace longhaul::scheduler

@@ -1,0 +1,427 @@
+// Random histories with faults: what must hold after every round, and that a history repeats.
+//
+// LONGHAUL_HISTORIES=10000 runs so many instead of a few; LONGHAUL_HISTORY_SEED begins elsewhere.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include "base/random.h"
+#include "scheduler/scheduler.h"
+
+namespace longhaul::scheduler {
+namespace {
+
+uint64_t FromEnvironment(const char* name, uint64_t standard) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? standard : std::strtoull(text, nullptr, 10);
+}
+
+spec::Topology RandomCluster(Random& rng) {
+  const auto blocks = static_cast<uint32_t>(1 + rng.Below(2));
+  const auto leaves = static_cast<uint32_t>(1 + rng.Below(3));
+  const auto hosts = static_cast<uint32_t>(1 + rng.Below(4));
+  spec::ClusterDeclaration cluster = spec::ClosCluster(blocks, leaves, hosts);
+  if (rng.Below(3) == 0) {  // a second kind, with another model
+    cluster.models.push_back({"small", 16 * 1024});
+    cluster.kinds.push_back(spec::UniformKind(
+        "small", static_cast<uint16_t>(cluster.models.size() - 1), 4, 1, 64'000, 256 * 1024));
+    for (size_t i = 0; i < cluster.nodes.size(); i += 2) {
+      cluster.nodes[i].kind = static_cast<uint32_t>(cluster.kinds.size() - 1);
+    }
+  }
+  if (rng.Below(4) == 0) cluster.nodes.back().condition = spec::NodeCondition::kSpare;
+  auto topology = spec::Topology::Create(cluster);
+  EXPECT_TRUE(topology.ok()) << topology.status();
+  return *topology;
+}
+
+int64_t CardsOf(const spec::Topology& topology) {
+  int64_t cards = 0;
+  for (uint32_t i = 0; i < topology.size(); ++i) {
+    cards += static_cast<int64_t>(topology.kind_of(i).devices.size());
+  }
+  return cards;
+}
+
+std::vector<spec::QueueSpec> RandomQueues(Random& rng, int64_t cards) {
+  std::vector<spec::QueueSpec> queues;
+  const size_t count = 1 + rng.Below(5);
+  std::vector<int64_t> left(count + 1);
+  left[count] = cards * 1000;
+  for (size_t i = 0; i < count; ++i) {
+    spec::QueueSpec& queue = queues.emplace_back();
+    queue.name = "q" + std::to_string(i);
+    const size_t parent = rng.Below(3) == 0 && i > 0 ? rng.Below(i) : count;
+    if (parent != count) queue.parent = "q" + std::to_string(parent);
+    const int64_t most = left[parent] / 1000;
+    const int64_t guarantee =
+        most == 0 ? 0 : static_cast<int64_t>(rng.Below(static_cast<uint64_t>(most) / 2 + 1));
+    queue.guarantee[0] = guarantee * 1000;
+    left[parent] -= guarantee * 1000;
+    left[i] = guarantee * 1000;
+    if (rng.Below(3) == 0) queue.limit[0] = queue.guarantee[0] + 1000 * (1 + cards / 3);
+    if (rng.Below(4) == 0) queue.lend[0] = queue.guarantee[0] / 2;
+    queue.weight = static_cast<uint32_t>(1 + rng.Below(3));
+    if (rng.Below(4) == 0) queue.order = spec::QueueOrder::kFirstCome;
+  }
+  return queues;
+}
+
+Shape RandomShape(Random& rng) {
+  Shape shape;
+  switch (rng.Below(5)) {
+    case 0:
+      shape.share = static_cast<uint16_t>(100 * (1 + rng.Below(9)));
+      shape.card_memory_mib = static_cast<int32_t>(rng.Below(12'000));
+      break;
+    case 1:
+      break;  // cpu only
+    case 2:
+      shape.cards = 8;
+      break;
+    default:
+      shape.cards = static_cast<uint8_t>(1 << rng.Below(3));
+  }
+  shape.cpu_milli = static_cast<int32_t>(500 * (1 + rng.Below(8)));
+  shape.memory_mib = static_cast<int32_t>(512 * (1 + rng.Below(8)));
+  return shape;
+}
+
+JobRequest RandomJob(Random& rng, int number, size_t queues, Tier tiers) {
+  JobRequest job;
+  job.id = JobId("job-" + std::to_string(number));
+  job.queue = "q" + std::to_string(rng.Below(queues));
+  job.owner = "u" + std::to_string(rng.Below(3));
+  job.priority = static_cast<int32_t>(rng.Below(3));
+  job.preemption = static_cast<Preemption>(rng.Below(4));
+  if (rng.Below(2) == 0) job.limit = std::chrono::minutes(1 + rng.Below(300));
+  const size_t groups = rng.Below(6) == 0 ? 2 : 1;
+  const auto tier = [&] {
+    const uint64_t pick = rng.Below(6);
+    return pick == 0   ? kHostTier
+           : pick <= 2 ? static_cast<Tier>(rng.Below(static_cast<uint64_t>(tiers)))
+                       : kClusterTier;
+  };
+  if (groups == 2) job.required = std::max(kLeafTier, tier());
+  for (size_t g = 0; g < groups; ++g) {
+    GroupRequest group;
+    group.name = "g" + std::to_string(g);
+    group.shape = RandomShape(rng);
+    group.minimum = static_cast<int32_t>(1 + rng.Below(rng.Below(2) == 0 ? 1 : 6));
+    group.desired = group.minimum;
+    if (groups == 1 && rng.Below(4) == 0) {
+      group.step = static_cast<int32_t>(1 + rng.Below(2));
+      group.desired += group.step * static_cast<int32_t>(rng.Below(4));
+    }
+    if (groups == 1) group.required = tier();
+    if (group.required == kClusterTier && job.required == kClusterTier && rng.Below(10) == 0) {
+      group.max_per_domain = static_cast<int32_t>(1 + rng.Below(3));
+      group.desired = group.minimum;
+    }
+    job.groups.push_back(group);
+  }
+  return job;
+}
+
+// What would have happened outside: an engine that mostly does as it is told.
+class History {
+ public:
+  explicit History(uint64_t seed) : rng_(seed) {
+    spec::Topology topology = RandomCluster(rng_);
+    const auto queues = RandomQueues(rng_, CardsOf(topology));
+    queues_ = queues.size();
+    Policy policy;
+    policy.reservations = static_cast<uint32_t>(1 + rng_.Below(4));
+    policy.evictions_a_day = 1'000;              // budgets would hide what reclaim forgets
+    if (seed % 3 == 0) policy.reservations = 0;  // they are a reason of their own to wait
+    judges_claims_ = policy.reservations == 0;
+    if (rng_.Below(6) == 0) policy.backfill = Backfill::kNone;
+    auto made = Scheduler::Create(std::move(topology), queues, policy);
+    EXPECT_TRUE(made.ok()) << made.status();
+    scheduler_.emplace(std::move(made).value());
+    tiers_ = static_cast<Tier>(scheduler_->topology().levels().size()) - 1;
+  }
+
+  // One event, a round, and the engine's answers. Returns what doesn't hold.
+  Status Step() {
+    now_ += std::chrono::seconds(rng_.Below(6) == 0 ? 600 + rng_.Below(3'000) : 1 + rng_.Below(30));
+    Event event;
+    if (NextEvent(event)) Tell(event);
+    const bool whole = rng_.Below(8) != 0;
+    for (const Decision& decision :
+         scheduler_->Decide(now_, whole ? kUnlimitedSteps : static_cast<int64_t>(rng_.Below(6)))) {
+      log_ += ToString(decision) + "\n";
+      Follow(decision);
+    }
+    RETURN_IF_ERROR(scheduler_->CheckInvariants());
+    return judges_claims_ && !scheduler_->unfinished() && whole ? CheckClaims() : Status();
+  }
+
+  // Each stated fix starts its job. Returns how many were stated.
+  Result<int> CheckFixes() {
+    int stated = 0;
+    for (const JobId& id : scheduler_->Waiting()) {
+      ASSIGN_OR_RETURN(const Explanation why, scheduler_->Explain(id, now_));
+      if (why.reason == WaitReason::kLeaving) continue;
+      Scheduler trial = scheduler_->Copy();
+      for (const Event& event : why.fix) trial.Apply(event, now_);
+      trial.Decide(now_);
+      const JobStage stage = trial.StageOf(id);
+      if (stage == JobStage::kWaiting || stage == JobStage::kLeaving) {
+        return InternalError("the fix does not start " + id.value() + ": " + ToJson(why));
+      }
+      ++stated;
+    }
+    return stated;
+  }
+
+  const std::string& log() const { return log_; }
+  const std::map<std::string, int>& seen() const { return seen_; }
+  Scheduler& scheduler() { return *scheduler_; }
+  Instant now() const { return now_; }
+
+ private:
+  std::map<std::string, QueueView> QueuesByName() const {
+    std::map<std::string, QueueView> queues;
+    for (const QueueView& queue : scheduler_->Queues()) queues[queue.name] = queue;
+    return queues;
+  }
+
+  // Cards, in thousandths, that a job holds or asks for at least.
+  int64_t Held(const std::string& id) const {
+    int64_t held = 0;
+    for (const TaskPlacement& task : scheduler_->TasksOf(JobId(id))) {
+      held += requests_.at(id).groups[static_cast<size_t>(task.group)].shape.card_milli();
+    }
+    return held;
+  }
+
+  // From the queue up, without the root.
+  static std::vector<std::string> Path(const std::map<std::string, QueueView>& queues,
+                                       std::string name) {
+    std::vector<std::string> path;
+    for (; name != "cluster"; name = queues.at(name).parent) path.push_back(name);
+    return path;
+  }
+
+  // The rule of reclaim, once more, on cards alone: they are all that is guaranteed here.
+  static bool MayTake(const std::map<std::string, QueueView>& queues, const std::string& claimant,
+                      int64_t asked, const std::string& victim, int64_t held) {
+    const std::vector<std::string> ours = Path(queues, claimant);
+    const std::vector<std::string> theirs = Path(queues, victim);
+    const auto shared = [](const std::vector<std::string>& path, const std::string& name) {
+      return std::find(path.begin(), path.end(), name) != path.end();
+    };
+    std::string branch;
+    for (const std::string& name : ours) {
+      if (!shared(theirs, name)) branch = name;
+    }
+    if (branch.empty() || shared(ours, victim) || asked == 0) return false;
+    if (queues.at(branch).usage[0] + asked > queues.at(branch).guarantee[0]) return false;
+    for (const std::string& name : theirs) {
+      if (shared(ours, name)) break;
+      if (held > 0 && queues.at(name).usage[0] - held < queues.at(name).guarantee[0]) return false;
+    }
+    return true;
+  }
+
+  // Nobody waits within his guarantee for what stopping borrowers would give him: whoever does is
+  // put first after all that may be taken was taken.
+  Status CheckClaims() {
+    for (const JobId& id : scheduler_->Waiting()) {
+      const JobRequest& request = requests_.at(id.value());
+      if (scheduler_->StageOf(id) == JobStage::kLeaving || request.groups.size() > 1) continue;
+      const GroupRequest& group = request.groups[0];
+      if (group.max_per_domain > 0 || group.shape.cards == 0) continue;
+      const int64_t asked = int64_t{group.shape.card_milli()} * group.minimum;
+      std::map<std::string, QueueView> queues = QueuesByName();
+      if (queues.at(request.queue).usage[0] + asked > queues.at(request.queue).limit[0]) continue;
+      Scheduler trial = scheduler_->Copy();
+      bool any = false;
+      for (const std::string& other : jobs_) {
+        const int64_t held = Held(other);
+        const JobRequest& victim = requests_.at(other);
+        if (held == 0 || victim.preemption == Preemption::kNever ||
+            victim.preemption == Preemption::kShrink || victim.queue == request.queue) {
+          continue;
+        }
+        if (!MayTake(queues, request.queue, asked, victim.queue, held)) continue;
+        for (const std::string& name : Path(queues, victim.queue)) queues.at(name).usage[0] -= held;
+        trial.Apply(JobEvictionAsked{JobId(other)}, now_);
+        any = true;
+      }
+      if (!any) continue;
+      trial.Apply(JobExpedited{id}, now_);
+      trial.Decide(now_);
+      if (trial.StageOf(id) != JobStage::kAssumed) continue;
+      return InternalError(id.value() +
+                           " waits within its guarantee, and stopping borrowers "
+                           "would start it");
+    }
+    return {};
+  }
+
+  void Tell(const Event& event) {
+    log_ += "> " + ToString(event) + "\n";
+    scheduler_->Apply(event, now_);
+  }
+
+  std::optional<JobId> AnyJob() {
+    if (jobs_.empty()) return std::nullopt;
+    auto at = jobs_.begin();
+    std::advance(at, static_cast<std::ptrdiff_t>(rng_.Below(jobs_.size())));
+    return JobId(*at);
+  }
+
+  std::string AnyNode() {
+    return scheduler_->topology()
+        .node(static_cast<uint32_t>(rng_.Below(scheduler_->topology().size())))
+        .name;
+  }
+
+  bool NextEvent(Event& event) {
+    if (!pending_.empty() && rng_.Below(3) != 0) {
+      const size_t pick = rng_.Below(pending_.size());
+      event = pending_[pick];
+      pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(pick));
+      return true;
+    }
+    const std::optional<JobId> job = AnyJob();
+    switch (rng_.Below(job ? 16 : 1)) {
+      case 0:
+      case 1:
+      case 2:
+      case 3:
+      case 4:
+      case 5: {
+        const JobRequest request = RandomJob(rng_, next_job_++, queues_, tiers_);
+        jobs_.insert(request.id.value());
+        requests_[request.id.value()] = request;
+        event = JobSubmitted{request};
+        return true;
+      }
+      case 6:
+      case 7:
+      case 8:
+        jobs_.erase(job->value());
+        event = JobEnded{*job};
+        return true;
+      case 9:
+        event = NodeChanged{AnyNode(), static_cast<spec::NodeCondition>(rng_.Below(6))};
+        return true;
+      case 10:
+        event = NodeChanged{AnyNode(), spec::NodeCondition::kReady};
+        return true;
+      case 11:
+        event = DeviceChanged{AnyNode(), static_cast<uint32_t>(rng_.Below(8)), rng_.Below(2) == 0};
+        return true;
+      case 12:
+        event = NodeFaulted{AnyNode()};
+        return true;
+      case 13:
+        event = SnapshotTaken{*job};
+        return true;
+      case 14:
+        event = JobExpedited{*job};
+        return true;
+      default:
+        if (rng_.Below(4) != 0) return false;
+        event = JobEvictionAsked{*job};
+        return true;
+    }
+  }
+
+  void Follow(const Decision& decision) {
+    ++seen_[ToString(decision).substr(0, ToString(decision).find(' '))];
+    switch (decision.kind) {
+      case DecisionKind::kStart:
+      case DecisionKind::kGrow:
+      case DecisionKind::kRepair: {
+        const uint64_t luck = rng_.Below(10);
+        if (luck == 0) return;  // never heard of again
+        if (luck == 1) {
+          const auto& task = decision.tasks[rng_.Below(decision.tasks.size())];
+          pending_.push_back(TaskRefused{decision.job, decision.transaction, task.rank});
+          return;
+        }
+        pending_.push_back(TasksBound{decision.job, decision.transaction, {}});
+        pending_.push_back(TasksRunning{decision.job, decision.transaction, {}});
+        return;
+      }
+      case DecisionKind::kEvict:
+      case DecisionKind::kSuspend:
+      case DecisionKind::kUndo:
+        pending_.push_back(JobStopped{decision.job});
+        return;
+      case DecisionKind::kReject:
+        jobs_.erase(decision.job.value());
+        return;
+      case DecisionKind::kShrink:
+      case DecisionKind::kReserve:
+        return;
+    }
+  }
+
+  Random rng_;
+  std::optional<Scheduler> scheduler_;
+  size_t queues_ = 0;
+  Tier tiers_ = 1;
+  Instant now_ = InstantFromNanoseconds(1'000'000'000'000);
+  int next_job_ = 1;
+  std::set<std::string> jobs_;
+  std::map<std::string, JobRequest> requests_;
+  bool judges_claims_ = false;
+  std::vector<Event> pending_;
+  std::string log_;
+  std::map<std::string, int> seen_;
+};
+
+TEST(History, KeepsEveryInvariantAndRepeats) {
+  const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 150);
+  const uint64_t first = FromEnvironment("LONGHAUL_HISTORY_SEED", 1);
+  std::map<std::string, int> seen;
+  for (uint64_t seed = first; seed < first + histories; ++seed) {
+    SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(seed));
+    History history(seed);
+    History again(seed);
+    for (int step = 0; step < 60; ++step) {
+      const Status holds = history.Step();
+      ASSERT_TRUE(holds.ok()) << holds << " after\n" << history.log();
+      ASSERT_TRUE(again.Step().ok());
+    }
+    ASSERT_EQ(history.log(), again.log());
+    ASSERT_EQ(history.scheduler().Fingerprint(), again.scheduler().Fingerprint());
+    for (const auto& [kind, count] : history.seen()) seen[kind] += count;
+  }
+  // Everything that can be decided was.
+  for (const char* kind :
+       {"start", "grow", "repair", "shrink", "suspend", "evict", "undo", "reserve", "reject"}) {
+    EXPECT_GT(seen[kind], 0) << kind;
+    if (histories > 1'000) std::printf("%s %d\n", kind, seen[kind]);
+  }
+}
+
+TEST(History, EveryStatedFixStartsItsJob) {
+  const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 150) / 10;
+  const uint64_t first = FromEnvironment("LONGHAUL_HISTORY_SEED", 1);
+  int stated = 0;
+  for (uint64_t seed = first; seed < first + histories; ++seed) {
+    SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(seed));
+    History history(seed);
+    for (int step = 0; step < 60; ++step) {
+      ASSERT_TRUE(history.Step().ok());
+      if (step % 20 != 19) continue;
+      const Result<int> fixes = history.CheckFixes();
+      ASSERT_TRUE(fixes.ok()) << fixes.status() << " after\n" << history.log();
+      stated += *fixes;
+    }
+  }
+  EXPECT_GT(stated, 0);
+  if (histories >= 100) std::printf("fixes stated and applied: %d\n", stated);
+}
+
+}  // namespace
+}  // namespace longhaul::scheduler

@@ -1,0 +1,241 @@
+#include "scheduler/internal/books.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/check.h"
+
+namespace longhaul::scheduler::internal {
+
+namespace {
+
+// Jobs of one line fail alike: equal needs, equal rules, and lengths within a factor of two.
+std::string LineKey(const Job& job, int length_bucket) {
+  const JobRequest& request = *job.request;
+  std::string key;
+  const auto add = [&key](int64_t number) { key += std::to_string(number) + ","; };
+  add(job.queue);
+  add(request.priority);
+  add(request.required);
+  add(length_bucket);
+  add(request.preemption == Preemption::kNever);
+  for (size_t g = 0; g < request.groups.size(); ++g) {
+    const GroupRequest& group = request.groups[g];
+    add(static_cast<int64_t>(job.shapes[g]));
+    add(group.minimum);
+    add(group.desired);
+    add(group.step);
+    add(group.required);
+    add(group.slice);
+    add(group.slice_tier);
+    add(group.max_per_domain);
+    add(group.spread_tier);
+  }
+  return key;
+}
+
+}  // namespace
+
+Books::Books(std::shared_ptr<const spec::Topology> topology_in,
+             std::shared_ptr<const DomainTree> tree_in, share::QueueTree queues_in,
+             const Policy& policy_in)
+    : topology(std::move(topology_in)),
+      tree(std::move(tree_in)),
+      policy(policy_in),
+      state(*topology),
+      tables(*tree),
+      queues(std::move(queues_in)),
+      idle_queues(queues),
+      decayed(queues.size(), policy.usage_half_life),
+      lines_of_queue(queues.size()),
+      placed_priorities(queues.size()),
+      faulted_at(topology->size()),
+      leaving_on(topology->size()) {}
+
+Job* Books::Find(const JobId& id) {
+  const auto found = by_name.find(id.value());
+  return found == by_name.end() ? nullptr : &jobs.at(found->second);
+}
+
+const Job* Books::Find(const JobId& id) const { return const_cast<Books*>(this)->Find(id); }
+
+Seen Books::Versions() const {
+  return {state.cluster().version, quota_version, reservation_version};
+}
+
+Seen Books::PreemptVersions() const {
+  return {state.cluster().version, quota_version + started_version, reservation_version};
+}
+
+void Books::Enqueue(Job& job) {
+  const auto seconds = static_cast<uint64_t>(
+      std::max<int64_t>(1, job.request->limit.value_or(Duration(0)).count() / 1'000'000'000));
+  const std::string key = LineKey(job, static_cast<int>(std::bit_width(seconds)));
+  const auto [found, fresh] = line_index.try_emplace(key, static_cast<uint32_t>(lines.size()));
+  if (fresh) {
+    Line& line = lines.emplace_back();
+    line.key = key;
+    line.queue = job.queue;
+    line.priority = job.request->priority;
+    lines_of_queue[static_cast<size_t>(job.queue)].push_back(found->second);
+  }
+  job.line = found->second;
+  Line& line = lines[job.line];
+  const bool first_come = queues.order(job.queue) == spec::QueueOrder::kFirstCome;
+  // A deadline's slack falls alike for all, so its order needs no clock.
+  Instant when = job.submitted;
+  if (job.request->deadline && !first_come) {
+    when = std::min(when, *job.request->deadline - ExpectedRun(job).median);
+  }
+  job.line_place = when;
+  line.jobs[{when, job.number}] = job.number;
+  // It may be shorter than those that failed, and it is new: let it be tried.
+  line.parked = false;
+  line.preempt_parked = false;
+  if (job.expedited) expedited.insert(job.number);
+}
+
+void Books::Dequeue(Job& job) {
+  lines[job.line].jobs.erase({job.line_place, job.number});
+  expedited.erase(job.number);
+  if (reservations.erase(job.number) > 0) ++reservation_version;
+}
+
+int64_t Books::EffectivePriority(const Line& line, const Job& job) const {
+  if (queues.order(job.queue) == spec::QueueOrder::kFirstCome) return 0;
+  const int64_t periods = policy.aging_period.count() <= 0
+                              ? 0
+                              : (now - job.submitted).count() / policy.aging_period.count();
+  return line.priority + std::min<int64_t>(periods, policy.aging_steps);
+}
+
+bool Books::Before(const Job& a, const Job& b) const {
+  if (a.expedited != b.expedited) return a.expedited;
+  const int64_t priority_a = EffectivePriority(lines[a.line], a);
+  const int64_t priority_b = EffectivePriority(lines[b.line], b);
+  if (priority_a != priority_b) return priority_a > priority_b;
+  if (a.line_place != b.line_place) return a.line_place < b.line_place;
+  return a.number < b.number;
+}
+
+void Books::Keep(Job& job, const std::vector<HeldTask>& tasks) {
+  spec::SharedAmounts amounts;
+  for (const HeldTask& task : tasks) {
+    amounts += AmountsOf(job.request->groups[static_cast<size_t>(task.group)].shape, 1);
+    job.tasks.push_back(task);
+  }
+  std::sort(job.tasks.begin(), job.tasks.end(),
+            [](const HeldTask& a, const HeldTask& b) { return a.rank < b.rank; });
+  job.held += amounts;
+  queues.Add(job.queue, amounts);
+  for (share::QueueIndex up = job.queue; up != share::kNoQueue; up = queues.parent(up)) {
+    decayed.SetRate(static_cast<size_t>(up), queues.usage(up)[0], now);
+  }
+  ++started_version;
+  state.Commit();
+}
+
+void Books::Drop(Job& job, size_t task) {
+  const HeldTask held = job.tasks[task];
+  const spec::SharedAmounts amounts =
+      AmountsOf(job.request->groups[static_cast<size_t>(held.group)].shape, 1);
+  state.Remove(held.slot);
+  job.tasks.erase(job.tasks.begin() + static_cast<std::ptrdiff_t>(task));
+  job.held -= amounts;
+  queues.Remove(job.queue, amounts);
+  for (share::QueueIndex up = job.queue; up != share::kNoQueue; up = queues.parent(up)) {
+    decayed.SetRate(static_cast<size_t>(up), queues.usage(up)[0], now);
+  }
+  ++quota_version;
+}
+
+void Books::Begin(Job& job, const std::vector<HeldTask>& tasks, Instant bind_by_in) {
+  // What waiting has raised it by protects it too, or those it went before would stop it.
+  job.held_priority =
+      std::max<int64_t>(job.request->priority, EffectivePriority(lines[job.line], job));
+  Dequeue(job);
+  job.expedited = false;
+  job.block = {};
+  job.placed = true;
+  job.transaction = next_transaction++;
+  job.started = now;
+  job.last_snapshot = now;
+  job.bind_by = bind_by_in;
+  bind_deadlines.insert({bind_by_in, job.number});
+  placed.insert(job.number);
+  ++placed_priorities[static_cast<size_t>(job.queue)][job.held_priority];
+  Keep(job, tasks);
+}
+
+void Books::Release(Job& job) {
+  if (job.placed) {
+    auto& priorities = placed_priorities[static_cast<size_t>(job.queue)];
+    const auto found = priorities.find(job.held_priority);
+    if (--found->second == 0) priorities.erase(found);
+  }
+  while (!job.tasks.empty()) Drop(job, job.tasks.size() - 1);
+  state.Commit();
+  job.placed = false;
+  job.lost.clear();
+  job.refused_by.clear();
+  job.refusals = 0;
+  placed.erase(job.number);
+  damaged.erase(job.number);
+  if (job.bind_by) bind_deadlines.erase({*job.bind_by, job.number});
+  job.bind_by.reset();
+}
+
+void Books::Renumber(Job& job) {
+  for (size_t i = 0; i < job.tasks.size(); ++i) job.tasks[i].rank = static_cast<int32_t>(i);
+}
+
+void Books::Requeue(Job& job, bool told) {
+  job.ran += Elapsed(job);
+  if (told) {
+    job.leaving = true;
+    for (const HeldTask& task : job.tasks) {
+      const NodeIndex node = state.task(task.slot).node;
+      leaving_on[node].insert(job.number);
+      job.leaving_nodes.push_back(node);
+    }
+  }
+  Release(job);
+  job.block = {};
+  Enqueue(job);
+}
+
+void Books::Erase(JobNumber number) {
+  Job& job = at(number);
+  for (const NodeIndex node : job.leaving_nodes) leaving_on[node].erase(number);
+  by_name.erase(job.request->id.value());
+  jobs.erase(number);
+}
+
+Duration Books::Elapsed(const Job& job) const {
+  return job.placed && now > job.started ? now - job.started : Duration(0);
+}
+
+share::JobLikeness Books::LikenessOf(const Job& job) const {
+  return {job.request->owner, queues.name(job.queue), DesiredCardMilli(*job.request)};
+}
+
+Instant Books::ExpectedEnd(const Job& job, bool late) const {
+  const share::ExpectedDuration run =
+      durations.Expect(LikenessOf(job), job.request->limit, Elapsed(job));
+  return job.started + (late ? run.high : run.median);
+}
+
+share::ExpectedDuration Books::ExpectedRun(const Job& job) const {
+  return durations.Expect(LikenessOf(job), job.request->limit, Duration(0));
+}
+
+std::vector<TaskPlacement> Books::PlacementsOf(const Job& job) const {
+  std::vector<TaskPlacement> placements;
+  for (const HeldTask& task : job.tasks) {
+    const TaskRecord& record = state.task(task.slot);
+    placements.push_back({task.group, task.rank, record.node, record.cards});
+  }
+  return placements;
+}
+
+}  // namespace longhaul::scheduler::internal

@@ -1,0 +1,194 @@
+// What the scheduler knows: the cluster, the queues, every job and what it waits for. Values only;
+// a copy is what a what-if question works on.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "scheduler/decision.h"
+#include "scheduler/event.h"
+#include "scheduler/internal/slot_tables.h"
+#include "scheduler/policy.h"
+#include "scheduler/share/decayed_usage.h"
+#include "scheduler/share/durations.h"
+#include "scheduler/share/queue_tree.h"
+
+namespace longhaul::scheduler::internal {
+
+using JobNumber = uint64_t;  // by submission, from 1; the owner of its tasks in the state
+constexpr JobNumber kNoJob = 0;
+
+enum class Stage : uint8_t { kAssumed, kBound, kRunning };
+
+struct HeldTask {
+  int32_t group = 0;
+  int32_t rank = 0;
+  TaskSlot slot = kNoTask;
+  Stage stage = Stage::kAssumed;
+};
+
+// What kept a job from starting when it was last tried.
+struct Block {
+  enum class Kind : uint8_t { kNone, kNotTried, kLeaving, kQuota, kRoom, kReservation, kOrder };
+  Kind kind = Kind::kNotTried;
+  share::QuotaBlock quota;
+  int32_t group = 0;      // kRoom: the group that found none
+  JobNumber by = kNoJob;  // kReservation: whose; kOrder: who stops the queue
+};
+
+struct Job {
+  JobNumber number = kNoJob;
+  // Shared by copies of the books: a request never changes, and what-if copies are many.
+  std::shared_ptr<const JobRequest> request;
+  std::vector<ShapeId> shapes;  // by group
+  share::QueueIndex queue = share::kRootQueue;
+  uint32_t line = 0;     // of jobs that fail and succeed alike
+  Instant line_place{};  // in it
+  Instant submitted{};
+  bool expedited = false;
+
+  // While it has tasks.
+  bool placed = false;
+  uint64_t transaction = 0;
+  std::optional<Instant> bind_by;  // until every task is bound
+  Instant started{};
+  Instant last_snapshot{};
+  int64_t held_priority = 0;                      // against those who would stop it
+  std::vector<HeldTask> tasks;                    // by rank
+  std::vector<std::pair<int32_t, int32_t>> lost;  // (group, rank) whose node or start failed
+  std::set<NodeIndex> refused_by;
+  uint32_t refusals = 0;
+  spec::SharedAmounts held;
+
+  // While it waits.
+  bool leaving = false;  // its last tasks have not been reported as stopped
+  std::vector<NodeIndex> leaving_nodes;
+  Block block;
+  std::vector<Instant> evictions;  // of the last day
+
+  Duration ran{};  // before the last start
+};
+
+struct Reservation {
+  JobNumber job = kNoJob;
+  share::QueueIndex queue = share::kRootQueue;
+  Tier tier = kClusterTier;
+  int32_t domain = 0;
+  int32_t first_host = 0;
+  Instant start{};
+  Instant end{};
+  int32_t cards_a_task = 1;
+  int64_t spare = 0;                    // tasks that the domain could hold beyond it at `start`
+  std::vector<int16_t> cards_at_start;  // wholly free, by host from first_host
+};
+
+// What a line's failure was seen against: it is tried again when one of these has changed.
+struct Seen {
+  uint64_t freed = 0;
+  uint64_t quota = 0;
+  uint64_t reservations = 0;
+  friend bool operator==(const Seen&, const Seen&) = default;
+};
+
+struct Line {
+  std::string key;
+  share::QueueIndex queue = share::kRootQueue;
+  int32_t priority = 0;
+  std::map<std::pair<Instant, JobNumber>, JobNumber> jobs;  // waiting, by (time or slack, number)
+  bool parked = false;
+  Seen parked_at;
+  bool preempt_parked = false;
+  Seen preempt_parked_at;
+};
+
+struct Books {
+  Books(std::shared_ptr<const spec::Topology> topology_in,
+        std::shared_ptr<const DomainTree> tree_in, share::QueueTree queues_in,
+        const Policy& policy_in);
+
+  // Shared by copies: neither ever changes.
+  std::shared_ptr<const spec::Topology> topology;
+  std::shared_ptr<const DomainTree> tree;
+  Policy policy;
+  State state;
+  SlotTables tables;
+  share::QueueTree queues;
+  share::QueueTree idle_queues;  // the same with nothing used and every node there
+  share::DecayedUsage decayed;
+  share::Durations durations;
+
+  Instant now{};
+  JobNumber next_job = 1;
+  uint64_t next_transaction = 1;
+  std::map<JobNumber, Job> jobs;  // waiting or placed
+  std::map<std::string, JobNumber> by_name;
+  std::set<JobNumber> placed;
+  std::set<JobNumber> damaged;  // have lost tasks
+  std::set<JobNumber> expedited;
+  std::set<std::pair<Instant, JobNumber>> bind_deadlines;
+  std::vector<Line> lines;
+  std::map<std::string, uint32_t> line_index;
+  std::vector<std::vector<uint32_t>> lines_of_queue;
+  std::vector<std::map<int64_t, uint32_t>> placed_priorities;  // by queue: how many of each run
+  std::map<JobNumber, Reservation> reservations;
+  uint64_t quota_version = 0;
+  uint64_t reservation_version = 0;
+  uint64_t started_version = 0;
+  Instant planned_at{};
+  Instant grown_at{};
+  std::vector<Instant> faulted_at;  // by node: the last fault, or health counted until then
+  std::set<NodeIndex> unhealthy;
+  std::map<std::pair<ShapeId, Tier>, int64_t> most_when_empty;  // tasks in one domain
+  std::map<int32_t, std::vector<Instant>> leaf_losses;
+  std::vector<std::set<JobNumber>> leaving_on;  // by node: jobs told to stop that still hold it
+  std::vector<Decision> rejections;             // to be told by the next round
+  uint64_t input_hash = 0;                      // of all events and times so far
+
+  Job* Find(const JobId& id);
+  const Job* Find(const JobId& id) const;
+  Job& at(JobNumber job) { return jobs.at(job); }
+  const Job& at(JobNumber job) const { return jobs.at(job); }
+  Seen Versions() const;
+  // What decides whether room can be made: jobs started since may be stopped too.
+  Seen PreemptVersions() const;
+
+  // --- Lines of waiting jobs.
+  void Enqueue(Job& job);
+  void Dequeue(Job& job);
+  // Waiting raises: the priority by which it is ordered now.
+  int64_t EffectivePriority(const Line& line, const Job& job) const;
+  // Whether a goes before b within one queue.
+  bool Before(const Job& a, const Job& b) const;
+
+  // --- Bookkeeping of what is placed. The state's own changes are made by the caller before, in
+  // one transaction, which these commit.
+  // The job holds these tasks beside what it has.
+  void Keep(Job& job, const std::vector<HeldTask>& tasks);
+  // Takes one task out of the state (uncommitted) and out of the job's amounts.
+  void Drop(Job& job, size_t task);
+  // The job, which waited, has these tasks now.
+  void Begin(Job& job, const std::vector<HeldTask>& tasks, Instant bind_by_in);
+  // All tasks leave; the job is neither placed nor waiting.
+  void Release(Job& job);
+  // Ranks are dense again, in the order they had.
+  void Renumber(Job& job);
+  // Stops it and puts it back into its queue. `told`: the engine has to report it stopped.
+  void Requeue(Job& job, bool told);
+  void Erase(JobNumber job);
+
+  Duration Elapsed(const Job& job) const;
+  share::JobLikeness LikenessOf(const Job& job) const;
+  // Of a placed one: the median, or (`late`) the end that nine of ten stay below.
+  Instant ExpectedEnd(const Job& job, bool late = false) const;
+  share::ExpectedDuration ExpectedRun(const Job& job) const;  // of a waiting one
+
+  std::vector<TaskPlacement> PlacementsOf(const Job& job) const;
+};
+
+}  // namespace longhaul::scheduler::internal

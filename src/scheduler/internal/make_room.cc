@@ -1,0 +1,353 @@
+#include "scheduler/internal/make_room.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace longhaul::scheduler::internal {
+
+namespace {
+
+// Searching more than this many victims is for nobody: the dearest are left out.
+constexpr size_t kMaxCandidates = 4'096;
+constexpr VictimLimits kLimits = {.max_steps = 200'000, .max_proofs = 64};
+
+// What may only shrink; no set with it lands, and none is cheaper for it.
+constexpr int64_t kUnstoppable = kMaxVictimCost / 2;
+
+struct Candidate {
+  const Job* job = nullptr;
+  int64_t excess = 0;  // of its queue, thousandths of the cluster
+  int64_t cost = 0;
+  int32_t spare_pieces = 0;  // elastic steps that it may have to give
+  bool may_stop = true;
+};
+
+bool Elastic(const Job& job) {
+  return job.request->groups.size() == 1 &&
+         job.request->groups[0].desired > job.request->groups[0].minimum;
+}
+
+bool WithinBudget(const Books& books, const Job& job) {
+  const Instant yesterday = books.now - std::chrono::hours(24);
+  const auto recent = std::count_if(job.evictions.begin(), job.evictions.end(),
+                                    [&](Instant at) { return at > yesterday; });
+  return recent < static_cast<std::ptrdiff_t>(books.policy.evictions_a_day);
+}
+
+int32_t SparePieces(const Job& job) {
+  if (!Elastic(job)) return 0;
+  const GroupRequest& group = job.request->groups[0];
+  return (static_cast<int32_t>(job.tasks.size()) - group.minimum) / group.step;
+}
+
+// How much of `other` the rules let `job` take: all of it, some pieces, or nothing.
+bool LimitByRights(const share::QueueTree& queues, const Job& job, Candidate& candidate) {
+  const Job& other = *candidate.job;
+  candidate.may_stop = other.request->preemption != Preemption::kShrink;
+  if (other.queue == job.queue) {
+    if (other.held_priority >= job.request->priority) return false;
+  } else {
+    const spec::SharedAmounts asked = MinimumAmounts(*job.request);
+    const auto may = [&](const spec::SharedAmounts& amounts) {
+      return queues.MayReclaim(job.queue, asked, other.queue, amounts);
+    };
+    if (!queues.reclaims(job.queue)) return false;
+    if (!may(other.held)) candidate.may_stop = false;
+    if (!candidate.may_stop) {
+      const GroupRequest& group = other.request->groups[0];
+      while (candidate.spare_pieces > 0 &&
+             !may(AmountsOf(group.shape, int64_t{candidate.spare_pieces} * group.step))) {
+        --candidate.spare_pieces;
+      }
+    }
+  }
+  return candidate.may_stop || candidate.spare_pieces > 0;
+}
+
+spec::SharedAmounts MostTaken(const Candidate& candidate) {
+  const Job& other = *candidate.job;
+  if (candidate.may_stop) return other.held;
+  const GroupRequest& group = other.request->groups[0];
+  return AmountsOf(group.shape, int64_t{candidate.spare_pieces} * group.step);
+}
+
+// Who may be stopped for `job`, by who gives back first, then the cheapest.
+std::vector<Candidate> CandidatesFor(const Books& books, const Job& job, Rights rights) {
+  std::vector<Candidate> all;
+  for (const JobNumber number : books.placed) {
+    const Job& other = books.at(number);
+    if (number == job.number) continue;
+    Candidate candidate;
+    candidate.job = &other;
+    candidate.spare_pieces = SparePieces(other);
+    if (rights == Rights::kOwn) {
+      if (other.request->preemption == Preemption::kNever || !WithinBudget(books, other)) continue;
+      if (!LimitByRights(books.queues, job, candidate)) continue;
+    }
+    candidate.excess = other.queue == job.queue ? 0 : books.queues.ExcessShare(other.queue);
+    candidate.cost = std::min(LossOfStopping(books, other), kUnstoppable - 1);
+    all.push_back(candidate);
+  }
+  std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
+    if (a.excess != b.excess) return a.excess > b.excess;
+    if (a.cost != b.cost) return a.cost < b.cost;
+    return a.job->number > b.job->number;
+  });
+  if (all.size() > kMaxCandidates) all.resize(kMaxCandidates);
+  if (rights == Rights::kOperator) return all;
+  // Any subset of what is kept leaves every queue its guarantee.
+  share::QueueTree left = books.queues;
+  std::erase_if(all, [&](Candidate& candidate) {
+    const Job& other = *candidate.job;
+    if (other.queue == job.queue) return false;
+    if (!LimitByRights(left, job, candidate)) return true;
+    left.Remove(other.queue, MostTaken(candidate));
+    return false;
+  });
+  return all;
+}
+
+// One search: pieces, slots and the proof.
+class Search {
+ public:
+  Search(Books& books, const Job& job, Rights rights, Placer& placer)
+      : books_(books),
+        job_(job),
+        rights_(rights),
+        placer_(placer),
+        candidates_(CandidatesFor(books, job, rights)) {
+    for (const GroupRequest& group : job.request->groups) counts_.push_back(group.minimum);
+  }
+
+  Room Run() {
+    Room room;
+    if (candidates_.empty()) return room;
+    MakePieces();
+    for (const Tier tier : Tiers()) {
+      MakeDomains(tier);
+      if (domains_.empty()) continue;
+      const VictimAnswer answer = FindVictims(
+          jobs_, pieces_, domains_,
+          [&](int32_t domain, std::span<const Victim> victims) { return Lands(domain, victims); },
+          kLimits);
+      room.steps += answer.steps + answer.proofs;
+      if (!answer.found) continue;
+      room.found = true;
+      room.cost_card_ms = answer.cost;
+      room.bounds = BoundsOf(answer.domain);
+      for (const Victim& victim : answer.victims) room.victims.push_back(Chosen(victim));
+      return room;
+    }
+    return room;
+  }
+
+ private:
+  void MakePieces() {
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      const Candidate& candidate = candidates_[i];
+      const Job& other = *candidate.job;
+      const Means means =
+          other.request->preemption == Preemption::kSuspend ? Means::kSuspend : Means::kEvict;
+      jobs_.push_back(
+          {candidate.may_stop ? candidate.cost : kUnstoppable, means, candidate.spare_pieces});
+      const int32_t step =
+          Elastic(other) ? other.request->groups[0].step : static_cast<int32_t>(other.tasks.size());
+      const auto tasks = static_cast<int32_t>(other.tasks.size());
+      for (int32_t t = 0; t < tasks; ++t) {
+        if (t % step == 0) {
+          // Losing a replica costs the job a restart of what stays, and that part of its speed.
+          const int64_t shrink = candidate.spare_pieces > 0 ? candidate.cost * step / tasks : -1;
+          pieces_.push_back({static_cast<int32_t>(i), shrink});
+          piece_ranks_.emplace_back();
+        }
+        piece_ranks_.back().push_back(other.tasks[static_cast<size_t>(t)].rank);
+        piece_of_[books_.state.task(other.tasks[static_cast<size_t>(t)].slot).node].push_back(
+            {other.tasks[static_cast<size_t>(t)].slot, static_cast<int32_t>(pieces_.size()) - 1});
+      }
+    }
+  }
+
+  // Required: that tier alone. Else the lowest that could hold the gang, and each one above.
+  std::vector<Tier> Tiers() const {
+    Tier required = job_.request->required;
+    if (counts_.size() == 1) required = std::min(required, job_.request->groups[0].required);
+    if (required != kClusterTier) return {required};
+    std::vector<Tier> tiers;
+    const int32_t tasks = std::accumulate(counts_.begin(), counts_.end(), 0);
+    for (Tier tier = tasks == 1 ? kHostTier : kLeafTier; tier < books_.tree->tiers(); ++tier) {
+      tiers.push_back(tier);
+    }
+    tiers.push_back(kClusterTier);
+    return tiers;
+  }
+
+  void MakeDomains(Tier tier) {
+    domains_.clear();
+    tier_ = tier;
+    const DomainTree& tree = *books_.tree;
+    const int32_t count = tier == kClusterTier ? 1
+                          : tier == kHostTier  ? tree.hosts()
+                                               : tree.domains(tier);
+    const auto largest = static_cast<size_t>(LargestGroup(*job_.request));
+    const ShapeId shape = job_.shapes[largest];
+    const SlotTable& table = books_.tables.Of(books_.state, shape, Admit::kReady);
+    for (int32_t d = 0; d < count; ++d) {
+      VictimDomain domain;
+      domain.id = d;
+      domain.need = counts_[largest];
+      domain.first_holder.push_back(0);
+      for (int32_t host = tree.FirstHost(tier, d); host < tree.LastHost(tier, d); ++host) {
+        domain.need -= table.OnHost(host);
+        AddSlots(static_cast<NodeIndex>(host), shape, table.OnHost(host), domain);
+      }
+      // Room there is, but the gang did not land: its rules ask for more than a count.
+      domain.need = std::max(domain.need, 1);
+      if (static_cast<int32_t>(domain.first_holder.size()) - 1 >= domain.need) {
+        domains_.push_back(std::move(domain));
+      }
+    }
+  }
+
+  // The slots that victims could free on a host, each with its holders: victims' cards are put
+  // together, those of one piece first, with the idle cards that don't make a slot alone.
+  void AddSlots(NodeIndex node, ShapeId shape_id, int32_t free_slots, VictimDomain& domain) {
+    const auto held = piece_of_.find(node);
+    if (held == piece_of_.end() || !books_.state.node(node).ready()) return;
+    if (!books_.state.Allows(shape_id, books_.state.node(node).group)) return;
+    const Shape& shape = books_.state.shape(shape_id);
+    const int32_t each = std::max<int32_t>(1, shape.cards);
+    int32_t loose = std::popcount(books_.state.node(node).free_cards) - free_slots * each;
+    std::vector<int32_t> holders;
+    const auto close = [&] {
+      std::sort(holders.begin(), holders.end());
+      holders.erase(std::unique(holders.begin(), holders.end()), holders.end());
+      domain.holders.insert(domain.holders.end(), holders.begin(), holders.end());
+      domain.first_holder.push_back(static_cast<int32_t>(domain.holders.size()));
+      holders.clear();
+    };
+    std::map<CardMask, std::vector<int32_t>> by_card;  // fractions share a card
+    for (const auto& [slot, piece] : held->second) {
+      const CardMask cards = books_.state.task(slot).cards;
+      if (std::popcount(cards) == 1) {
+        by_card[cards].push_back(piece);
+        continue;
+      }
+      holders.push_back(piece);
+      loose += std::popcount(cards);
+      for (; loose >= each && !holders.empty(); loose -= each) {
+        // Further slots of the same task have the same holder.
+        const std::vector<int32_t> same = holders;
+        close();
+        if (loose - each >= each) holders = same;
+      }
+    }
+    for (const auto& [card, pieces] : by_card) {
+      holders.insert(holders.end(), pieces.begin(), pieces.end());
+      ++loose;
+      if (loose < each) continue;
+      close();
+      loose -= each;
+    }
+  }
+
+  Bounds BoundsOf(int32_t domain) const {
+    Bounds bounds;
+    bounds.within_tier = tier_;
+    bounds.within_domain = domains_[static_cast<size_t>(domain)].id;
+    return bounds;
+  }
+
+  // Quotas too: what the victims give back counts.
+  bool QuotaAllows(std::span<const Victim> victims) {
+    std::vector<std::pair<share::QueueIndex, spec::SharedAmounts>> gone;
+    for (const Victim& victim : victims) {
+      const Candidate& candidate = candidates_[static_cast<size_t>(victim.job)];
+      const Job& other = *candidate.job;
+      const ChosenVictim chosen = Chosen(victim);
+      gone.emplace_back(other.queue, chosen.means == Means::kShrink
+                                         ? AmountsOf(other.request->groups[0].shape,
+                                                     static_cast<int64_t>(chosen.ranks.size()))
+                                         : other.held);
+      books_.queues.Remove(gone.back().first, gone.back().second);
+    }
+    const bool allows = !books_.queues.Check(job_.queue, MinimumAmounts(*job_.request)).has_value();
+    for (const auto& [queue, amounts] : gone) books_.queues.Add(queue, amounts);
+    return allows;
+  }
+
+  bool Lands(int32_t domain, std::span<const Victim> victims) {
+    for (const Victim& victim : victims) {
+      if (victim.means == Means::kShrink) continue;
+      if (!candidates_[static_cast<size_t>(victim.job)].may_stop) return false;
+    }
+    if (rights_ == Rights::kOwn && !QuotaAllows(victims)) return false;
+    const Savepoint before = books_.state.Save();
+    for (const Victim& victim : victims) {
+      const Job& other = *candidates_[static_cast<size_t>(victim.job)].job;
+      const ChosenVictim chosen = Chosen(victim);
+      for (const HeldTask& task : other.tasks) {
+        const bool leaves = chosen.means != Means::kShrink ||
+                            std::binary_search(chosen.ranks.begin(), chosen.ranks.end(), task.rank);
+        if (leaves) books_.state.Remove(task.slot);
+      }
+    }
+    std::vector<HeldTask> placed;
+    const bool lands =
+        placer_.Place(books_, job_, counts_, BoundsOf(domain), Admit::kReady, placed);
+    books_.state.RollBack(before);
+    return lands;
+  }
+
+  ChosenVictim Chosen(const Victim& victim) const {
+    ChosenVictim chosen;
+    chosen.job = candidates_[static_cast<size_t>(victim.job)].job->number;
+    chosen.means = victim.means;
+    for (const int32_t piece : victim.pieces) {
+      const auto& ranks = piece_ranks_[static_cast<size_t>(piece)];
+      chosen.ranks.insert(chosen.ranks.end(), ranks.begin(), ranks.end());
+    }
+    std::sort(chosen.ranks.begin(), chosen.ranks.end());
+    return chosen;
+  }
+
+  Books& books_;
+  const Job& job_;
+  Rights rights_;
+  Placer& placer_;
+  std::vector<Candidate> candidates_;
+  std::vector<int32_t> counts_;
+  std::vector<VictimJob> jobs_;
+  std::vector<VictimPiece> pieces_;
+  std::vector<std::vector<int32_t>> piece_ranks_;
+  std::map<NodeIndex, std::vector<std::pair<TaskSlot, int32_t>>> piece_of_;
+  Tier tier_ = kClusterTier;
+  std::vector<VictimDomain> domains_;
+};
+
+}  // namespace
+
+int64_t LossOfStopping(const Books& books, const Job& job) {
+  int64_t cards_milli = 0;
+  for (const HeldTask& task : job.tasks) {
+    cards_milli += job.request->groups[static_cast<size_t>(task.group)].shape.card_milli();
+  }
+  const Duration lost = (books.now - job.last_snapshot) + job.request->restart_cost;
+  const int64_t lost_ms = std::max<int64_t>(0, lost.count() / 1'000'000);
+  // A card at least, so that what holds none isn't stopped for nothing.
+  const int64_t cards = std::max<int64_t>(1'000, cards_milli);
+  __extension__ using Int128 = __int128;
+  const Int128 loss = static_cast<Int128>(cards) * lost_ms / 1000;
+  const int64_t priority =
+      std::max<int64_t>(0, job.request->priority) * books.policy.priority_card_seconds * 1000;
+  return static_cast<int64_t>(std::min<Int128>(loss + priority, kMaxVictimCost - 1));
+}
+
+Room FindRoom(Books& books, const Job& job, Rights rights, Placer& placer) {
+  return Search(books, job, rights, placer).Run();
+}
+
+}  // namespace longhaul::scheduler::internal

@@ -1,0 +1,252 @@
+#include "scheduler/internal/placer.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "scheduler/gang/spread.h"
+#include "scheduler/internal/rival_placement.h"
+
+namespace longhaul::scheduler::internal {
+
+namespace {
+
+// The table without the closed hosts. Copies, so it is for the few attempts that avoid something.
+SlotTable Without(const SlotTable& table, const Books& books,
+                  std::span<const std::pair<int32_t, int32_t>> closed,
+                  const std::set<NodeIndex>& refused) {
+  SlotTable open = table;
+  for (const auto& [first, last] : closed) {
+    for (int32_t host = first; host < last; ++host) open.Set(host, 0);
+  }
+  for (const NodeIndex node : refused) {
+    if (node < books.state.size()) open.Set(static_cast<int32_t>(node), 0);
+  }
+  return open;
+}
+
+// The stricter of two tiers.
+Tier Stricter(Tier a, Tier b) { return std::min(a, b); }
+
+}  // namespace
+
+Admit AdmitOf(const Books& books, const Job& job) {
+  const JobRequest& request = *job.request;
+  const bool light = request.preemption != Preemption::kNever && request.limit &&
+                     *request.limit <= books.policy.probation_job;
+  return light ? Admit::kSuspectToo : Admit::kReady;
+}
+
+bool Placer::Place(Books& books, const Job& job, std::span<const int32_t> counts,
+                   const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
+                   int32_t* failed_group) {
+  const JobRequest& request = *job.request;
+  const size_t groups = request.groups.size();
+  if (groups == 1 || request.required == kClusterTier || bounds.within_tier <= request.required) {
+    return PlaceWithin(books, job, counts, bounds, admit, placed, failed_group);
+  }
+  // Several groups in one domain: the fullest domain in which all of them fit.
+  const DomainTree& tree = *books.tree;
+  const bool by_host = request.required == kHostTier;
+  const int32_t domains = by_host ? tree.hosts() : tree.domains(request.required);
+  std::vector<std::pair<int64_t, int32_t>> order;
+  for (int32_t d = 0; d < domains; ++d) {
+    const int32_t first = by_host ? d : tree.FirstHost(request.required, d);
+    const int32_t last = by_host ? d + 1 : tree.LastHost(request.required, d);
+    if (bounds.within_tier != kClusterTier &&
+        (first < tree.FirstHost(bounds.within_tier, bounds.within_domain) ||
+         last > tree.LastHost(bounds.within_tier, bounds.within_domain))) {
+      continue;
+    }
+    int64_t free = 0;
+    for (int32_t host = first; host < last; ++host) {
+      free += books.state.node(static_cast<NodeIndex>(host)).free_milli();
+    }
+    order.emplace_back(free, d);
+  }
+  std::sort(order.begin(), order.end());
+  for (const auto& [free, domain] : order) {
+    Bounds inside = bounds;
+    inside.within_tier = request.required;
+    inside.within_domain = domain;
+    if (PlaceWithin(books, job, counts, inside, admit, placed, failed_group)) return true;
+  }
+  return false;
+}
+
+bool Placer::PlaceWithin(Books& books, const Job& job, std::span<const int32_t> counts,
+                         const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
+                         int32_t* failed_group) {
+  const Savepoint before = books.state.Save();
+  const size_t placed_before = placed.size();
+  std::vector<uint8_t> near;
+  int32_t rank = 0;
+  // Largest tasks first: the small ones fit into what is left.
+  std::vector<int32_t> order(job.request->groups.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return job.request->groups[static_cast<size_t>(a)].shape.card_milli() >
+           job.request->groups[static_cast<size_t>(b)].shape.card_milli();
+  });
+  std::vector<int32_t> first_rank(order.size());
+  for (size_t g = 0; g < order.size(); ++g) {
+    first_rank[g] = rank;
+    rank += counts[g];
+  }
+  for (const int32_t g : order) {
+    const auto group = static_cast<size_t>(g);
+    if (counts[group] == 0) continue;
+    Where where;
+    where.group = &job.request->groups[group];
+    where.shape = job.shapes[group];
+    where.tasks = counts[group];
+    where.required = Stricter(where.group->required, job.request->required);
+    where.bounds = bounds;
+    where.admit = admit;
+    std::vector<int32_t> ranks(static_cast<size_t>(counts[group]));
+    std::iota(ranks.begin(), ranks.end(), first_rank[group]);
+    if (PutGroup(books, job, g, where, ranks, near, placed)) continue;
+    books.state.RollBack(before);
+    placed.resize(placed_before);
+    if (failed_group != nullptr) *failed_group = g;
+    return false;
+  }
+  return true;
+}
+
+bool Placer::PutGroup(Books& books, const Job& job, int32_t group, const Where& where,
+                      std::span<const int32_t> ranks, std::vector<uint8_t>& near,
+                      std::vector<HeldTask>& placed) {
+  std::vector<HostTasks> hosts;
+  Where bounded = where;
+  for (const NodeIndex node : job.refused_by) {
+    bounded.bounds.closed_hosts.emplace_back(static_cast<int32_t>(node),
+                                             static_cast<int32_t>(node) + 1);
+  }
+  if (!ChooseHosts(books, bounded, near, hosts)) return false;
+  if (near.empty()) near.resize(static_cast<size_t>(books.tree->leaves()));
+  size_t next = 0;
+  for (const HostTasks& host : hosts) {
+    near[static_cast<size_t>(books.tree->LeafOf(host.host))] = 1;
+    const auto node = static_cast<NodeIndex>(host.host);
+    for (int32_t i = 0; i < host.tasks; ++i) {
+      const CardMask cards = books.state.ChooseCards(node, where.shape);
+      const TaskSlot slot = books.state.Place(node, where.shape, cards, job.number);
+      placed.push_back({group, ranks[next++], slot, Stage::kAssumed});
+    }
+  }
+  return true;
+}
+
+bool Placer::ChooseHosts(Books& books, const Where& where, std::vector<uint8_t>& near,
+                         std::vector<HostTasks>& hosts) {
+  const SlotTable* table = &books.tables.Of(books.state, where.shape, where.admit);
+  if (table->total() < where.tasks) return false;
+  std::optional<SlotTable> open;
+  if (!where.bounds.closed_hosts.empty()) {
+    open.emplace(Without(*table, books, where.bounds.closed_hosts, {}));
+    table = &*open;
+  }
+  if (where.group->max_per_domain > 0) return ChooseSpread(books, where, *table, hosts);
+  if (where.bounds.within_tier == kHostTier) {
+    const int32_t host = where.bounds.within_domain;
+    if (table->OnHost(host) < where.tasks) return false;
+    hosts = {{host, where.tasks}};
+    return true;
+  }
+  EqualTasksRequest request;
+  request.tasks = where.tasks;
+  request.required_tier = where.required;
+  request.slice = where.group->slice;
+  request.slice_tier = where.group->slice_tier;
+  // A required tier bounds all of the group already.
+  if (where.required == kClusterTier) request.free_of_charge = near;
+  request.within_tier = where.bounds.within_tier;
+  request.within_domain = where.bounds.within_domain;
+  if (books.policy.placement != PlacementRule::kExact) {
+    return ChooseAsRival(books.policy.placement, *table, request, random_, hosts);
+  }
+  solver_.Solve(*table, request, answer_);
+  if (!answer_.placed) return false;
+  hosts = answer_.tasks;
+  return true;
+}
+
+bool Placer::ChooseSpread(Books& books, const Where& where, const SlotTable& table,
+                          std::vector<HostTasks>& hosts) {
+  const DomainTree& tree = *books.tree;
+  const Tier tier = where.group->spread_tier;
+  const bool by_host = tier == kHostTier;
+  const int32_t domains = tier == kClusterTier ? 1 : by_host ? tree.hosts() : tree.domains(tier);
+  std::vector<int32_t> free(static_cast<size_t>(domains));
+  const int32_t first = tree.FirstHost(where.bounds.within_tier, where.bounds.within_domain);
+  const int32_t last = tree.LastHost(where.bounds.within_tier, where.bounds.within_domain);
+  const auto domain_of = [&](int32_t host) {
+    return tier == kClusterTier ? 0 : by_host ? host : tree.DomainOf(tier, host);
+  };
+  for (int32_t host = first; host < last; ++host) {
+    free[static_cast<size_t>(domain_of(host))] += table.OnHost(host);
+  }
+  std::vector<int32_t> load(free.size());
+  for (const NodeIndex node : where.survivors) {
+    ++load[static_cast<size_t>(domain_of(static_cast<int32_t>(node)))];
+  }
+  const SpreadAnswer spread = SpreadTasks(free, load, where.tasks, where.group->max_per_domain);
+  if (!spread.placed) return false;
+  std::vector<int32_t> left = spread.per_domain;
+  for (int32_t host = first; host < last; ++host) {
+    int32_t& wanted = left[static_cast<size_t>(domain_of(host))];
+    const int32_t here = std::min(wanted, table.OnHost(host));
+    if (here > 0) hosts.push_back({host, here});
+    wanted -= here;
+  }
+  return true;
+}
+
+bool Placer::PlaceMore(Books& books, const Job& job, int32_t group, std::span<const int32_t> ranks,
+                       Admit admit, std::vector<HeldTask>& placed) {
+  const DomainTree& tree = *books.tree;
+  Where where;
+  where.group = &job.request->groups[static_cast<size_t>(group)];
+  where.shape = job.shapes[static_cast<size_t>(group)];
+  where.tasks = static_cast<int32_t>(ranks.size());
+  where.admit = admit;
+  // The survivors say where the rest must be.
+  where.required = kClusterTier;
+  std::vector<uint8_t> near(static_cast<size_t>(tree.leaves()));
+  const auto inside = [&](Tier tier, int32_t host) {
+    if (tier == kClusterTier || where.bounds.within_tier <= tier) return;
+    where.bounds.within_tier = tier;
+    where.bounds.within_domain = tier == kHostTier ? host : tree.DomainOf(tier, host);
+  };
+  bool group_has_tasks = false;
+  for (const HeldTask& task : job.tasks) {
+    const auto host = static_cast<int32_t>(books.state.task(task.slot).node);
+    near[static_cast<size_t>(tree.LeafOf(host))] = 1;
+    inside(job.request->required, host);
+    if (task.group != group) continue;
+    inside(where.group->required, host);
+    where.survivors.push_back(static_cast<NodeIndex>(host));
+    group_has_tasks = true;
+  }
+  if (!group_has_tasks) where.required = where.group->required;
+  if (where.tasks % where.group->slice != 0) {
+    // Part of a slice was lost: its rest can't be told from here, so the slice's domain rules only
+    // where survivors lie in one.
+    return false;
+  }
+  return PutGroup(books, job, group, where, ranks, near, placed);
+}
+
+int32_t Placer::MostTasks(Books& books, const Job& job, int32_t group, const Bounds& bounds,
+                          Admit admit) {
+  const GroupRequest& request = job.request->groups[static_cast<size_t>(group)];
+  const SlotTable& table =
+      books.tables.Of(books.state, job.shapes[static_cast<size_t>(group)], admit);
+  if (bounds.within_tier != kClusterTier || !bounds.closed_hosts.empty()) return request.desired;
+  return std::min(request.desired,
+                  LargestGang(table, Stricter(request.required, job.request->required),
+                              request.slice, request.slice_tier));
+}
+
+}  // namespace longhaul::scheduler::internal

@@ -1,0 +1,75 @@
+// Puts gangs into the state: chooses hosts and cards for a job's groups, all or none.
+//
+// A placement is made on the state inside the caller's transaction, so that what follows (proof of
+// a preemption, repair, a what-if) sees it, and a savepoint takes it back.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/random.h"
+#include "scheduler/gang/equal_tasks.h"
+#include "scheduler/internal/books.h"
+
+namespace longhaul::scheduler::internal {
+
+// Where a placement must stay, or must not go.
+struct Bounds {
+  Tier within_tier = kClusterTier;
+  int32_t within_domain = 0;
+  std::vector<std::pair<int32_t, int32_t>> closed_hosts;  // [first, last)
+};
+
+class Placer {
+ public:
+  explicit Placer(uint64_t seed) : random_(seed) {}
+
+  // Places counts[g] tasks of each group g. Returns what it placed in `state`, uncommitted, or
+  // nothing with the state as before; *failed_group is then the group that found no room.
+  // Ranks count on from `first_rank`.
+  bool Place(Books& books, const Job& job, std::span<const int32_t> counts, const Bounds& bounds,
+             Admit admit, std::vector<HeldTask>& placed, int32_t* failed_group = nullptr);
+
+  // Places `ranks.size()` more tasks of a group of a job that has tasks: near those, under the
+  // job's rules.
+  bool PlaceMore(Books& books, const Job& job, int32_t group, std::span<const int32_t> ranks,
+                 Admit admit, std::vector<HeldTask>& placed);
+
+  // The most tasks of group g that could be placed alone now under the group's own rules, at most
+  // its desired count: whole slices.
+  int32_t MostTasks(Books& books, const Job& job, int32_t group, const Bounds& bounds, Admit admit);
+
+ private:
+  struct Where {
+    const GroupRequest* group = nullptr;
+    ShapeId shape{};
+    int32_t tasks = 0;
+    Tier required = kClusterTier;
+    Bounds bounds;
+    Admit admit = Admit::kReady;
+    std::vector<NodeIndex> survivors{};  // where tasks of the group are already
+  };
+
+  bool PlaceWithin(Books& books, const Job& job, std::span<const int32_t> counts,
+                   const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
+                   int32_t* failed_group);
+  // Chooses hosts; `near` marks leaves that cost nothing.
+  bool ChooseHosts(Books& books, const Where& where, std::vector<uint8_t>& near,
+                   std::vector<HostTasks>& hosts);
+  bool ChooseSpread(Books& books, const Where& where, const SlotTable& table,
+                    std::vector<HostTasks>& hosts);
+  bool PutGroup(Books& books, const Job& job, int32_t group, const Where& where,
+                std::span<const int32_t> ranks, std::vector<uint8_t>& near,
+                std::vector<HeldTask>& placed);
+
+  EqualTasksSolver solver_;
+  EqualTasksAnswer answer_;
+  Random random_;
+};
+
+// What a job may be placed on: shorter work that may be stopped also tries suspect nodes.
+Admit AdmitOf(const Books& books, const Job& job);
+
+}  // namespace longhaul::scheduler::internal

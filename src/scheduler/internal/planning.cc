@@ -1,0 +1,237 @@
+#include "scheduler/internal/planning.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+
+namespace longhaul::scheduler::internal {
+
+namespace {
+
+// The walk looks at so many ends at most: a gang that needs more is far off, and its plan would be
+// worth little.
+constexpr size_t kMaxEnds = 8'192;
+
+int32_t WholeFreeCards(const State& state, int32_t host) {
+  const NodeState& node = state.node(static_cast<NodeIndex>(host));
+  return node.ready() ? std::popcount(node.free_cards) : 0;
+}
+
+// What happens on the way: tasks of `job` leave, or an earlier reservation's tasks come or go.
+struct Happening {
+  Instant at;
+  enum class Kind : uint8_t { kEnd, kReservedStart, kReservedEnd } kind;
+  JobNumber job;
+  friend auto operator<=>(const Happening&, const Happening&) = default;
+};
+
+std::vector<Happening> HappeningsOf(const Books& books, const Job& job, bool late) {
+  std::vector<Happening> all;
+  for (const JobNumber number : books.placed) {
+    all.push_back({books.ExpectedEnd(books.at(number), late), Happening::Kind::kEnd, number});
+  }
+  for (const auto& [number, reservation] : books.reservations) {
+    if (number == job.number || GoesBefore(books, job, books.at(number))) continue;
+    all.push_back({reservation.start, Happening::Kind::kReservedStart, number});
+    all.push_back({reservation.end, Happening::Kind::kReservedEnd, number});
+  }
+  std::sort(all.begin(), all.end());
+  if (all.size() > kMaxEnds) all.resize(kMaxEnds);
+  return all;
+}
+
+std::vector<int32_t> MinimumCounts(const Job& job) {
+  std::vector<int32_t> counts;
+  for (const GroupRequest& group : job.request->groups) counts.push_back(group.minimum);
+  return counts;
+}
+
+bool WholeCards(const Job& job) {
+  return std::all_of(job.request->groups.begin(), job.request->groups.end(),
+                     [](const GroupRequest& group) { return group.shape.share == 0; }) &&
+         std::any_of(job.request->groups.begin(), job.request->groups.end(),
+                     [](const GroupRequest& group) { return group.shape.cards > 0; });
+}
+
+// The largest group decides what one task of the reservation is.
+size_t Largest(const Job& job) { return static_cast<size_t>(LargestGroup(*job.request)); }
+
+// Its tasks in units of the largest group's tasks, rounded up.
+int64_t TasksNeeded(const Job& job) {
+  int64_t cards = 0;
+  for (const GroupRequest& group : job.request->groups) {
+    cards += int64_t{group.shape.cards} * group.minimum;
+  }
+  const int64_t each = job.request->groups[Largest(job)].shape.cards;
+  return (cards + each - 1) / each;
+}
+
+// The future, on the state itself: what happens is undone at the end.
+class Walk {
+ public:
+  Walk(Books& books, Placer& placer)
+      : books_(books), placer_(placer), before_(books.state.Save()) {}
+  ~Walk() { books_.state.RollBack(before_); }
+  Walk(const Walk&) = delete;
+  Walk& operator=(const Walk&) = delete;
+
+  void Apply(const Happening& happening) {
+    const Job& job = books_.at(happening.job);
+    switch (happening.kind) {
+      case Happening::Kind::kEnd:
+        for (const HeldTask& task : job.tasks) books_.state.Remove(task.slot);
+        break;
+      case Happening::Kind::kReservedStart: {
+        const Reservation& reservation = books_.reservations.at(job.number);
+        Bounds bounds;
+        bounds.within_tier = reservation.tier;
+        bounds.within_domain = reservation.domain;
+        // It fails when its plan has gone stale; then it takes nothing here either.
+        placer_.Place(books_, job, MinimumCounts(job), bounds, Admit::kReady,
+                      reserved_[job.number]);
+        break;
+      }
+      case Happening::Kind::kReservedEnd:
+        for (const HeldTask& task : reserved_[job.number]) books_.state.Remove(task.slot);
+        reserved_.erase(job.number);
+        break;
+    }
+  }
+
+ private:
+  Books& books_;
+  Placer& placer_;
+  Savepoint before_;
+  std::map<JobNumber, std::vector<HeldTask>> reserved_;
+};
+
+// The domain that holds a placement: the required one, else the whole cluster, whose hosts stay
+// open until the start.
+void HoldDomain(const Books& books, const Job& job, std::span<const HeldTask> tasks,
+                Reservation& reservation) {
+  Tier tier = job.request->required;
+  if (job.request->groups.size() == 1) tier = std::min(tier, job.request->groups[0].required);
+  const auto host = static_cast<int32_t>(books.state.task(tasks[0].slot).node);
+  reservation.tier = tier;
+  reservation.domain = tier == kClusterTier ? 0
+                       : tier == kHostTier  ? host
+                                            : books.tree->DomainOf(tier, host);
+  reservation.first_host = books.tree->FirstHost(tier, reservation.domain);
+}
+
+// Cards that the tasks take on each host.
+std::map<int32_t, int32_t> CardsTaken(const State& state, std::span<const HeldTask> tasks) {
+  std::map<int32_t, int32_t> taken;
+  for (const HeldTask& task : tasks) {
+    const TaskRecord& record = state.task(task.slot);
+    taken[static_cast<int32_t>(record.node)] += std::popcount(record.cards);
+  }
+  return taken;
+}
+
+// Tasks of the reservation that no longer fit once `taken` is gone.
+int64_t LossOf(const Reservation& reservation, const std::map<int32_t, int32_t>& taken) {
+  int64_t loss = 0;
+  const auto hosts = static_cast<int32_t>(reservation.cards_at_start.size());
+  for (const auto& [host, cards] : taken) {
+    const int32_t at = host - reservation.first_host;
+    if (at < 0 || at >= hosts) continue;
+    const int32_t before = reservation.cards_at_start[static_cast<size_t>(at)];
+    const int32_t after = std::max(0, before - cards);
+    loss += before / reservation.cards_a_task - after / reservation.cards_a_task;
+  }
+  return loss;
+}
+
+}  // namespace
+
+bool GoesBefore(const Books& books, const Job& job, const Job& holder) {
+  if (job.expedited != holder.expedited) return job.expedited;
+  if (job.queue == holder.queue) return books.Before(job, holder);
+  return books.queues.WithinGuarantee(job.queue, MinimumAmounts(*job.request)) &&
+         !books.queues.WithinGuarantee(holder.queue, MinimumAmounts(*holder.request));
+}
+
+std::optional<Reservation> PlanReservation(Books& books, const Job& job, Placer& placer,
+                                           bool late) {
+  if (!WholeCards(job)) return std::nullopt;
+  const std::vector<Happening> happenings = HappeningsOf(books, job, late);
+  Walk walk(books, placer);
+  const std::vector<int32_t> counts = MinimumCounts(job);
+  const Duration length = books.ExpectedRun(job).median;
+  const size_t group = Largest(job);
+  const GroupRequest& largest = job.request->groups[group];
+  for (size_t next = 0; next <= happenings.size();) {
+    const Instant at = next == 0 ? books.now : std::max(books.now, happenings[next - 1].at);
+    // Everything of one instant happens before a start at it.
+    while (next < happenings.size() && happenings[next].at <= at) walk.Apply(happenings[next++]);
+    const SlotTable& table = books.tables.Of(books.state, job.shapes[group], Admit::kReady);
+    std::vector<HeldTask> tasks;
+    if (table.total() >= largest.minimum &&
+        placer.Place(books, job, counts, {}, Admit::kReady, tasks)) {
+      const auto taken = CardsTaken(books.state, tasks);
+      const bool harmless =
+          std::all_of(books.reservations.begin(), books.reservations.end(), [&](const auto& entry) {
+            const Reservation& other = entry.second;
+            return other.job == job.number || other.start <= at || at + length <= other.start ||
+                   GoesBefore(books, job, books.at(other.job)) ||
+                   LossOf(other, taken) <= other.spare;
+          });
+      if (harmless) {
+        Reservation reservation;
+        reservation.job = job.number;
+        reservation.queue = job.queue;
+        reservation.start = at;
+        reservation.end = at + length;
+        reservation.cards_a_task = largest.shape.cards;
+        HoldDomain(books, job, tasks, reservation);
+        for (const HeldTask& task : tasks) books.state.Remove(task.slot);
+        const int32_t last = books.tree->LastHost(reservation.tier, reservation.domain);
+        reservation.spare = -TasksNeeded(job);
+        for (int32_t host = reservation.first_host; host < last; ++host) {
+          const int32_t cards = WholeFreeCards(books.state, host);
+          reservation.cards_at_start.push_back(static_cast<int16_t>(cards));
+          reservation.spare += cards / reservation.cards_a_task;
+        }
+        return reservation;
+      }
+      for (const HeldTask& task : tasks) books.state.Remove(task.slot);
+    }
+    if (next == happenings.size()) break;
+    ++next;
+    walk.Apply(happenings[next - 1]);
+  }
+  return std::nullopt;
+}
+
+JobNumber ForbiddenBy(const Books& books, const Job& job, std::span<const HeldTask> tasks) {
+  if (books.reservations.empty()) return kNoJob;
+  const Instant end = books.now + books.ExpectedRun(job).high;
+  std::map<int32_t, int32_t> taken;
+  for (const auto& [holder, reservation] : books.reservations) {
+    if (holder == job.number || end <= reservation.start) continue;
+    if (GoesBefore(books, job, books.at(holder))) continue;
+    if (taken.empty()) taken = CardsTaken(books.state, tasks);
+    if (LossOf(reservation, taken) > std::max<int64_t>(0, reservation.spare)) return holder;
+  }
+  return kNoJob;
+}
+
+void ChargeReservations(Books& books, const Job& job, std::span<const HeldTask> tasks) {
+  if (books.reservations.empty()) return;
+  const Instant end = books.now + books.ExpectedRun(job).high;
+  const auto taken = CardsTaken(books.state, tasks);
+  for (auto& [holder, reservation] : books.reservations) {
+    if (holder == job.number || end <= reservation.start) continue;
+    reservation.spare -= LossOf(reservation, taken);
+    const auto hosts = static_cast<int32_t>(reservation.cards_at_start.size());
+    for (const auto& [host, cards] : taken) {
+      const int32_t at = host - reservation.first_host;
+      if (at < 0 || at >= hosts) continue;
+      int16_t& left = reservation.cards_at_start[static_cast<size_t>(at)];
+      left = static_cast<int16_t>(std::max(0, left - cards));
+    }
+  }
+}
+
+}  // namespace longhaul::scheduler::internal

@@ -1,0 +1,37 @@
+// Reservations: where and when blocked gangs will start, and which later jobs may start before.
+//
+// A reservation holds a domain and a count of tasks from a time on, not named hosts. The time is
+// found by walking the expected ends of what runs, each end adding its slots back to its domains,
+// in a transaction that is undone. A later job may start now if it is expected to end before the
+// reservation begins, or takes only capacity that the domain doesn't need then. One reservation a
+// queue is EASY backfill (Lifka, JSSPP 1995), one a job conservative; the policy says how many.
+//
+// Only gangs of whole cards get reservations: what takes a fraction or no card finds room at every
+// end of a task.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "scheduler/internal/placer.h"
+
+namespace longhaul::scheduler::internal {
+
+// The earliest reservation for a waiting job, given those that exist. Nothing when the job isn't a
+// gang of whole cards or would not start even once all that runs has ended.
+// `late`: with lengths that nine of ten jobs stay below, instead of medians.
+std::optional<Reservation> PlanReservation(Books& books, const Job& job, Placer& placer,
+                                           bool late = false);
+
+// The reservation that forbids `job` to start now on `tasks` (placed in the state, uncommitted), or
+// kNoJob. One that the job goes before doesn't.
+JobNumber ForbiddenBy(const Books& books, const Job& job, std::span<const HeldTask> tasks);
+
+// Takes what `tasks` will still hold at their starts out of the reservations.
+void ChargeReservations(Books& books, const Job& job, std::span<const HeldTask> tasks);
+
+// Whether `job` goes before the holder of a reservation: in their queue's order, or as one within
+// its guarantee against one that borrows.
+bool GoesBefore(const Books& books, const Job& job, const Job& holder);
+
+}  // namespace longhaul::scheduler::internal

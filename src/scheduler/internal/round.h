@@ -1,0 +1,75 @@
+// One round of decisions over the books. scheduler.h says in which order things happen.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "scheduler/decision.h"
+#include "scheduler/internal/make_room.h"
+#include "scheduler/internal/placer.h"
+#include "scheduler/share/fair_order.h"
+
+namespace longhaul::scheduler::internal {
+
+class Round {
+ public:
+  Round(Books& books, Placer& placer, int64_t steps)
+      : books_(books), placer_(placer), steps_(steps) {}
+
+  std::vector<Decision> Run();
+  bool unfinished() const { return steps_ <= 0; }
+
+ private:
+  // Confirmations and repairs (round.cc).
+  void Settle();
+  void Repair();
+  void RepairJob(Job& job);
+  bool ShrinkToSurvivors(Job& job);
+
+  // Waiting jobs (round_walk.cc).
+  void Walk();
+  bool TryStart(Job& job);
+  bool StartWith(Job& job, std::vector<int32_t> counts, Admit admit);
+  int32_t CountFor(Job& job, Admit admit);
+  void Start(Job& job, const std::vector<HeldTask>& tasks);
+  JobNumber HeadOf(share::QueueIndex queue, bool preempting) const;
+  bool Parked(const Line& line, bool preempting) const;
+  share::FairOrder OrderNow(bool preempting) const;
+
+  // Reservations (round_reserve.cc).
+  void Reserve(Job& job);
+  void FillReservations();
+  void RefreshReservations();
+  void Publish(const Reservation& reservation);
+  void Unreserve(JobNumber job);
+
+  // Room (round_preempt.cc).
+  void MakeRoom();
+  bool TryMakeRoom(Job& job);
+  bool TakeOneCard(Job& job, const spec::SharedAmounts& asked);
+  void Stop(JobNumber victim, const ChosenVictim& how, const Job& winner, uint64_t transaction);
+
+  // Elasticity (round_grow.cc).
+  void Grow();
+
+  std::vector<JobId> Leaving(const std::vector<HeldTask>& tasks, const Job& job) const;
+  Decision& Say(DecisionKind kind, uint64_t transaction, const Job& job);
+
+  // For gangs of one card: who may be stopped, by queue, cheapest first.
+  struct OneCardVictims {
+    struct OfQueue {
+      std::vector<JobNumber> jobs;
+      size_t next = 0;
+    };
+    std::map<share::QueueIndex, OfQueue> queues;
+  };
+
+  Books& books_;
+  Placer& placer_;
+  int64_t steps_;
+  std::map<std::pair<share::QueueIndex, int32_t>, OneCardVictims> one_card_;
+  std::vector<Decision> decisions_;
+};
+
+}  // namespace longhaul::scheduler::internal

@@ -1,0 +1,191 @@
+// Room for those who have a right to it.
+#include <algorithm>
+
+#include "base/check.h"
+#include "scheduler/internal/round.h"
+
+namespace longhaul::scheduler::internal {
+
+namespace {
+
+// Whether anybody at all could have to give way; cheap, for jobs that ask in every round.
+bool MayClaim(const Books& books, const Job& job) {
+  const auto& priorities = books.placed_priorities[static_cast<size_t>(job.queue)];
+  if (!priorities.empty() && priorities.begin()->first < job.request->priority) return true;
+  if (!books.queues.reclaims(job.queue)) return false;
+  const spec::SharedAmounts asked = MinimumAmounts(*job.request);
+  for (share::QueueIndex up = job.queue; up != share::kRootQueue; up = books.queues.parent(up)) {
+    if (books.queues.WithinGuarantee(up, asked)) return true;
+  }
+  return false;
+}
+
+bool IsOneCard(const Job& job) {
+  if (job.request->groups.size() != 1) return false;
+  const GroupRequest& group = job.request->groups[0];
+  return group.desired == 1 && group.shape.needs_devices() && group.shape.cards <= 1;
+}
+
+}  // namespace
+
+void Round::MakeRoom() {
+  if (!books_.policy.preempt) return;
+  share::FairOrder order = OrderNow(true);
+  for (share::QueueIndex queue = order.Next(); queue != share::kNoQueue && steps_ > 0;
+       queue = order.Next()) {
+    const JobNumber head = HeadOf(queue, true);
+    if (head == kNoJob) {
+      order.Close(queue);
+      continue;
+    }
+    Job& job = books_.at(head);
+    const uint32_t line = job.line;
+    if (TryMakeRoom(job)) {
+      order.Refresh(queue);
+      for (const Decision& decision : decisions_) {
+        if (decision.kind != DecisionKind::kEvict && decision.kind != DecisionKind::kSuspend) {
+          continue;
+        }
+        if (const Job* victim = books_.Find(decision.job)) order.Refresh(victim->queue);
+      }
+      continue;
+    }
+    books_.lines[line].preempt_parked = true;
+    books_.lines[line].preempt_parked_at = books_.PreemptVersions();
+  }
+}
+
+void Round::Stop(JobNumber number, const ChosenVictim& how, const Job& winner,
+                 uint64_t transaction) {
+  Job& victim = books_.at(number);
+  const std::string reason = "makes room for " + winner.request->id.value();
+  if (how.means == Means::kShrink) {
+    Decision& shrink = Say(DecisionKind::kShrink, transaction, victim);
+    shrink.reason = reason;
+    for (size_t i = victim.tasks.size(); i-- > 0;) {
+      const HeldTask task = victim.tasks[i];
+      if (!std::binary_search(how.ranks.begin(), how.ranks.end(), task.rank)) continue;
+      const TaskRecord& record = books_.state.task(task.slot);
+      shrink.tasks.push_back({task.group, task.rank, record.node, record.cards});
+      books_.Drop(victim, i);
+    }
+    books_.state.Commit();
+    books_.Renumber(victim);
+    return;
+  }
+  Decision& stop = Say(how.means == Means::kSuspend ? DecisionKind::kSuspend : DecisionKind::kEvict,
+                       transaction, victim);
+  stop.tasks = books_.PlacementsOf(victim);
+  stop.reason = reason;
+  std::erase_if(victim.evictions,
+                [&](Instant at) { return at + std::chrono::hours(24) <= books_.now; });
+  victim.evictions.push_back(books_.now);
+  books_.Requeue(victim, true);
+}
+
+bool Round::TryMakeRoom(Job& job) {
+  if (job.leaving || !books_.policy.preempt || !MayClaim(books_, job)) return false;
+  // Room there is; it is held for somebody who goes before.
+  if (job.block.kind == Block::Kind::kReservation) return false;
+  if (IsOneCard(job)) {
+    --steps_;
+    return TakeOneCard(job, MinimumAmounts(*job.request));
+  }
+  const Room room = FindRoom(books_, job, Rights::kOwn, placer_);
+  steps_ -= 1 + room.steps / 100;
+  if (!room.found) return false;
+  const uint64_t transaction = books_.next_transaction;
+  for (const ChosenVictim& victim : room.victims) Stop(victim.job, victim, job, transaction);
+  std::vector<int32_t> counts;
+  for (const GroupRequest& group : job.request->groups) counts.push_back(group.minimum);
+  std::vector<HeldTask> tasks;
+  CHECK(placer_.Place(books_, job, counts, room.bounds, Admit::kReady, tasks))
+      << "victims were stopped for a gang that does not land";
+  Start(job, tasks);
+  return true;
+}
+
+// For one card the cheapest victim that holds a card is the optimum, so there is nothing to search:
+// the queue with the largest excess gives its cheapest job.
+bool Round::TakeOneCard(Job& job, const spec::SharedAmounts& asked) {
+  const auto key = std::make_pair(job.queue, job.request->priority);
+  auto [found, fresh] = one_card_.try_emplace(key);
+  OneCardVictims& victims = found->second;
+  if (fresh) {
+    std::map<JobNumber, int64_t> cost;
+    for (const JobNumber number : books_.placed) {
+      const Job& other = books_.at(number);
+      if (other.request->preemption == Preemption::kNever ||
+          other.request->preemption == Preemption::kShrink) {
+        continue;
+      }
+      cost[number] = LossOfStopping(books_, other);
+      victims.queues[other.queue].jobs.push_back(number);
+    }
+    for (auto& [queue, list] : victims.queues) {
+      std::sort(list.jobs.begin(), list.jobs.end(), [&](JobNumber a, JobNumber b) {
+        return cost.at(a) != cost.at(b) ? cost.at(a) < cost.at(b) : a > b;
+      });
+    }
+  }
+  const Instant yesterday = books_.now - std::chrono::hours(24);
+  const auto usable = [&](const Job& other) {
+    if (!other.placed || other.number == job.number) return false;
+    const auto recent = std::count_if(other.evictions.begin(), other.evictions.end(),
+                                      [&](Instant at) { return at > yesterday; });
+    return recent < static_cast<std::ptrdiff_t>(books_.policy.evictions_a_day);
+  };
+  const auto right = [&](const Job& other) {
+    if (other.queue == job.queue) return other.held_priority < job.request->priority;
+    return books_.queues.reclaims(job.queue) &&
+           books_.queues.MayReclaim(job.queue, asked, other.queue, other.held);
+  };
+  std::vector<std::pair<int64_t, share::QueueIndex>> order;
+  for (const auto& [queue, list] : victims.queues) {
+    order.emplace_back(queue == job.queue ? 0 : -books_.queues.ExcessShare(queue), queue);
+  }
+  std::sort(order.begin(), order.end());
+  const ShapeId shape = job.shapes[0];
+  for (const auto& [excess, queue] : order) {
+    OneCardVictims::OfQueue& list = victims.queues[queue];
+    for (size_t i = list.next; i < list.jobs.size(); ++i) {
+      const auto at = books_.jobs.find(list.jobs[i]);
+      if (at == books_.jobs.end() || !usable(at->second)) {
+        if (i == list.next) ++list.next;
+        continue;
+      }
+      const Job& other = at->second;
+      if (!right(other)) continue;
+      // Proof: with the victim gone its node has the card, and quotas allow it.
+      const Savepoint before = books_.state.Save();
+      std::vector<NodeIndex> nodes;
+      for (const HeldTask& task : other.tasks) {
+        nodes.push_back(books_.state.task(task.slot).node);
+        books_.state.Remove(task.slot);
+      }
+      books_.queues.Remove(other.queue, other.held);
+      const bool quota = !books_.queues.Check(job.queue, asked).has_value();
+      books_.queues.Add(other.queue, other.held);
+      NodeIndex landing = books_.state.size();
+      for (const NodeIndex node : nodes) {
+        if (quota && SlotsFor(books_.state, node, shape, Admit::kReady, 1) > 0) {
+          landing = std::min(landing, node);
+        }
+      }
+      books_.state.RollBack(before);
+      if (landing == books_.state.size()) continue;
+      ChosenVictim victim;
+      victim.job = other.number;
+      victim.means =
+          other.request->preemption == Preemption::kSuspend ? Means::kSuspend : Means::kEvict;
+      Stop(victim.job, victim, job, books_.next_transaction);
+      const CardMask cards = books_.state.ChooseCards(landing, shape);
+      const TaskSlot slot = books_.state.Place(landing, shape, cards, job.number);
+      Start(job, {{0, 0, slot, Stage::kAssumed}});
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace longhaul::scheduler::internal

@@ -1,0 +1,75 @@
+#include "scheduler/internal/slot_tables.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace longhaul::scheduler::internal {
+
+int32_t SlotsFor(const State& state, NodeIndex node, ShapeId shape, Admit admit, int32_t limit) {
+  const spec::NodeCondition condition = state.node(node).condition;
+  const bool admitted =
+      condition == spec::NodeCondition::kReady ||
+      (admit == Admit::kSuspectToo && condition == spec::NodeCondition::kSuspect) ||
+      (admit == Admit::kSpareToo && condition == spec::NodeCondition::kSpare);
+  if (!admitted) return 0;
+  return static_cast<int32_t>(state.Slots(node, shape, static_cast<uint32_t>(limit)));
+}
+
+int32_t MostSlots(const State& state, ShapeId shape) {
+  uint32_t most = 1;
+  for (NodeIndex node = 0; node < state.size(); ++node) {
+    most = std::max(most, state.SlotsWhenEmpty(node, shape, 1'024));
+  }
+  return static_cast<int32_t>(most);
+}
+
+const SlotTable& SlotTables::Of(const State& state, ShapeId shape, Admit admit) {
+  const auto kind = static_cast<size_t>(admit);
+  const auto number = static_cast<size_t>(shape);
+  if (index_.size() <= kind) index_.resize(kind + 1);
+  if (index_[kind].size() <= number) index_[kind].resize(number + 1, -1);
+  int32_t& at = index_[kind][number];
+  const bool fresh = at < 0;
+  if (fresh) {
+    at = static_cast<int32_t>(entries_.size());
+    entries_.push_back({shape, admit, 0, SlotTable(*tree_, MostSlots(state, shape))});
+  }
+  Entry& entry = entries_[static_cast<size_t>(at)];
+  const auto look = [&](NodeIndex node) {
+    entry.table.Set(static_cast<int32_t>(node),
+                    SlotsFor(state, node, shape, admit, entry.table.max_slots()));
+  };
+  if (fresh || state.changes() - entry.seen > State::kKeptChanges) {
+    for (NodeIndex node = 0; node < state.size(); ++node) look(node);
+  } else {
+    for (uint64_t change = entry.seen; change < state.changes(); ++change) {
+      look(state.change(change));
+    }
+  }
+  entry.seen = state.changes();
+  return entry.table;
+}
+
+DomainTree TreeOf(const spec::Topology& topology) {
+  const auto levels = topology.levels();
+  std::vector<std::vector<int32_t>> bounds;
+  for (size_t level = 0; level + 1 < std::max<size_t>(levels.size(), 2); ++level) {
+    std::vector<int32_t>& tier = bounds.emplace_back(1, 0);
+    size_t child = 0;
+    for (const spec::Domain& domain : levels[level].domains) {
+      if (level == 0) {
+        tier.push_back(static_cast<int32_t>(domain.last));
+        continue;
+      }
+      const auto& below = levels[level - 1].domains;
+      while (child < below.size() && below[child].first < domain.last) ++child;
+      tier.push_back(static_cast<int32_t>(child));
+    }
+  }
+  Result<DomainTree> tree = DomainTree::Create(std::move(bounds));
+  CHECK(tree.ok()) << tree.status().message();
+  return std::move(tree).value();
+}
+
+}  // namespace longhaul::scheduler::internal

@@ -1,0 +1,355 @@
+#include "scheduler/internal/take_event.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace longhaul::scheduler::internal {
+
+namespace {
+
+using spec::NodeCondition;
+
+constexpr uint16_t kGoodHealth = 1'000;
+constexpr uint16_t kTrustedHealth = 800;  // a suspect that healed so far is ready again
+constexpr int64_t kHealthAnHour = 10;
+
+// The most tasks of a shape that an empty cluster could take in one domain of the tier.
+int64_t MostWhenEmpty(Books& books, ShapeId shape, Tier tier) {
+  const auto [known, fresh] = books.most_when_empty.try_emplace({shape, tier}, 0);
+  if (!fresh) return known->second;
+  const DomainTree& tree = *books.tree;
+  const bool by_host = tier == kHostTier;
+  const int32_t domains = tier == kClusterTier ? 1 : by_host ? tree.hosts() : tree.domains(tier);
+  int64_t most = 0;
+  for (int32_t d = 0; d < domains; ++d) {
+    int64_t sum = 0;
+    for (int32_t host = tree.FirstHost(tier, d); host < tree.LastHost(tier, d); ++host) {
+      sum += books.state.SlotsWhenEmpty(static_cast<NodeIndex>(host), shape, kMaxGangTasks);
+    }
+    most = std::max(most, sum);
+  }
+  known->second = most;
+  return most;
+}
+
+class Taker {
+ public:
+  explicit Taker(Books& books) : books_(books) {}
+
+  void operator()(const JobSubmitted& event) {
+    const JobRequest& request = event.request;
+    if (books_.by_name.contains(request.id.value())) return;
+    Status fits = CheckRequest(request, books_.tree->tiers());
+    if (fits.ok()) fits = CheckFits(books_, request);
+    if (!fits.ok()) {
+      Decision& reject = books_.rejections.emplace_back();
+      reject.kind = DecisionKind::kReject;
+      reject.job = request.id;
+      reject.reason = fits.message();
+      return;
+    }
+    Job job;
+    job.number = books_.next_job++;
+    job.submitted = books_.now;
+    Adopt(job, request);
+    books_.by_name[request.id.value()] = job.number;
+    Job& kept = books_.jobs.emplace(job.number, std::move(job)).first->second;
+    books_.Enqueue(kept);
+  }
+
+  void operator()(const JobChanged& event) {
+    Job* job = books_.Find(event.request.id);
+    if (job == nullptr || job->placed) return;
+    if (!CheckRequest(event.request, books_.tree->tiers()).ok()) return;
+    if (!CheckFits(books_, event.request).ok()) return;
+    books_.Dequeue(*job);
+    Adopt(*job, event.request);
+    books_.Enqueue(*job);
+  }
+
+  void operator()(const JobExpedited& event) {
+    Job* job = books_.Find(event.job);
+    if (job == nullptr || job->placed) return;
+    books_.Dequeue(*job);
+    job->expedited = true;
+    books_.Enqueue(*job);
+  }
+
+  void operator()(const JobEnded& event) {
+    Job* job = books_.Find(event.job);
+    if (job == nullptr) return;
+    if (job->placed) {
+      books_.durations.Observe(books_.LikenessOf(*job), job->ran + books_.Elapsed(*job));
+      books_.Release(*job);
+    } else {
+      books_.Dequeue(*job);
+    }
+    books_.Erase(job->number);
+  }
+
+  void operator()(const JobEvictionAsked& event) {
+    Job* job = books_.Find(event.job);
+    if (job == nullptr || !job->placed) return;
+    Decision& evict = books_.rejections.emplace_back();
+    evict.kind = DecisionKind::kEvict;
+    evict.transaction = books_.next_transaction++;
+    evict.job = event.job;
+    evict.tasks = books_.PlacementsOf(*job);
+    evict.reason = "an operator asked for it";
+    books_.Requeue(*job, true);
+  }
+
+  void operator()(const JobStopped& event) {
+    Job* job = books_.Find(event.job);
+    if (job == nullptr || !job->leaving) return;
+    job->leaving = false;
+    for (const NodeIndex node : job->leaving_nodes) books_.leaving_on[node].erase(job->number);
+    job->leaving_nodes.clear();
+    if (job->placed) return;
+    books_.lines[job->line].parked = false;
+    books_.lines[job->line].preempt_parked = false;
+  }
+
+  void operator()(const SnapshotTaken& event) {
+    Job* job = books_.Find(event.job);
+    if (job != nullptr && job->placed) job->last_snapshot = books_.now;
+  }
+
+  void operator()(const TasksBound& event) {
+    Raise(event.job, event.transaction, event.ranks, Stage::kBound);
+  }
+  void operator()(const TasksRunning& event) {
+    Raise(event.job, event.transaction, event.ranks, Stage::kRunning);
+  }
+
+  void operator()(const TaskRefused& event) {
+    Job* job = books_.Find(event.job);
+    if (job == nullptr || !job->placed || job->transaction != event.transaction) return;
+    const auto task = std::find_if(job->tasks.begin(), job->tasks.end(),
+                                   [&](const HeldTask& held) { return held.rank == event.rank; });
+    if (task == job->tasks.end() || task->stage == Stage::kRunning) return;
+    job->refused_by.insert(books_.state.task(task->slot).node);
+    ++job->refusals;
+    Lose(*job, static_cast<size_t>(task - job->tasks.begin()));
+    books_.state.Commit();
+  }
+
+  void operator()(const NodeChanged& event) {
+    const auto node = books_.topology->Find(event.node);
+    if (!node) return;
+    const NodeCondition before = books_.state.node(*node).condition;
+    if (before == event.condition) return;
+    books_.state.SetCondition(*node, event.condition);
+    if (event.condition == NodeCondition::kDown || event.condition == NodeCondition::kDraining) {
+      Evacuate(*node, event.condition == NodeCondition::kDown);
+    }
+    if (event.condition == NodeCondition::kDown) NoteLoss(*node);
+    books_.state.Commit();
+    SetCapacity();
+  }
+
+  void operator()(const DeviceChanged& event) {
+    const auto node = books_.topology->Find(event.node);
+    if (!node || event.device >= books_.state.node(*node).devices) return;
+    if (!event.healthy) {
+      const auto card = static_cast<CardMask>(1u << event.device);
+      for (const auto& [number, task] : TasksOn(*node)) {
+        Job& job = books_.at(number);
+        for (size_t i = 0; i < job.tasks.size(); ++i) {
+          if (job.tasks[i].slot != task) continue;
+          if ((books_.state.task(task).cards & card) != 0) Lose(job, i);
+          break;
+        }
+      }
+    }
+    books_.state.SetDeviceHealthy(*node, event.device, event.healthy);
+    books_.state.Commit();
+  }
+
+  void operator()(const NodeFaulted& event) {
+    const auto node = books_.topology->Find(event.node);
+    if (!node) return;
+    HealNodes(books_);
+    const int32_t left = std::max(0, books_.state.health(*node) - books_.policy.fault_health);
+    books_.state.SetHealth(*node, static_cast<uint16_t>(left));
+    books_.faulted_at[*node] = books_.now;
+    books_.unhealthy.insert(*node);
+    if (left < books_.policy.probation_health && books_.state.node(*node).ready()) {
+      books_.state.SetCondition(*node, NodeCondition::kSuspect);
+    }
+    books_.state.Commit();
+  }
+
+  void operator()(const QueueLimitSet& event) {
+    const share::QueueIndex queue = books_.queues.Find(event.queue);
+    if (queue == share::kNoQueue || queue == share::kRootQueue) return;
+    for (size_t r = 0; r < spec::kSharedResources; ++r) {
+      if (event.limit[r] < 0 || event.limit[r] > spec::kUnlimited) return;
+    }
+    books_.queues.SetLimit(queue, event.limit);
+    books_.idle_queues.SetLimit(queue, event.limit);
+    ++books_.quota_version;
+  }
+
+ private:
+  void Adopt(Job& job, const JobRequest& request) {
+    job.request = std::make_shared<const JobRequest>(request);
+    job.queue = request.queue.empty() ? share::kRootQueue : books_.queues.Find(request.queue);
+    job.shapes.clear();
+    for (const GroupRequest& group : request.groups) {
+      job.shapes.push_back(books_.state.Intern(group.shape));
+    }
+  }
+
+  std::vector<std::pair<JobNumber, TaskSlot>> TasksOn(NodeIndex node) const {
+    std::vector<std::pair<JobNumber, TaskSlot>> tasks;
+    for (TaskSlot slot = books_.state.newest_task(node); slot != kNoTask;
+         slot = books_.state.task(slot).older) {
+      tasks.emplace_back(books_.state.task(slot).owner, slot);
+    }
+    std::sort(tasks.begin(), tasks.end());
+    return tasks;
+  }
+
+  void Lose(Job& job, size_t task) {
+    job.lost.emplace_back(job.tasks[task].group, job.tasks[task].rank);
+    books_.Drop(job, task);
+    books_.damaged.insert(job.number);
+  }
+
+  // Down: all tasks are lost. Draining: those of jobs that may be stopped are placed elsewhere.
+  void Evacuate(NodeIndex node, bool down) {
+    for (const auto& [number, slot] : TasksOn(node)) {
+      Job& job = books_.at(number);
+      if (!down && (job.request->preemption == Preemption::kNever ||
+                    job.request->preemption == Preemption::kShrink)) {
+        continue;
+      }
+      for (size_t i = 0; i < job.tasks.size(); ++i) {
+        if (job.tasks[i].slot == slot) {
+          Lose(job, i);
+          break;
+        }
+      }
+    }
+    if (!down) return;
+    for (const JobNumber number : books_.leaving_on[node]) {
+      std::erase(books_.at(number).leaving_nodes, node);
+    }
+    books_.leaving_on[node].clear();
+  }
+
+  // Several nodes of one leaf within a short time: it is the switch, and its other nodes are not to
+  // be burnt one by one.
+  void NoteLoss(NodeIndex node) {
+    const int32_t leaf = books_.tree->LeafOf(static_cast<int32_t>(node));
+    std::vector<Instant>& losses = books_.leaf_losses[leaf];
+    losses.push_back(books_.now);
+    std::erase_if(losses, [&](Instant at) { return at + books_.policy.leaf_window < books_.now; });
+    if (losses.size() < books_.policy.leaf_faults) return;
+    for (int32_t host = books_.tree->FirstHost(kLeafTier, leaf);
+         host < books_.tree->LastHost(kLeafTier, leaf); ++host) {
+      const auto other = static_cast<NodeIndex>(host);
+      if (!books_.state.node(other).ready()) continue;
+      books_.state.SetCondition(other, NodeCondition::kSuspect);
+      books_.state.SetHealth(
+          other, std::min<uint16_t>(books_.state.health(other), books_.policy.probation_health));
+      books_.faulted_at[other] = books_.now;
+      books_.unhealthy.insert(other);
+    }
+  }
+
+  void SetCapacity() {
+    spec::SharedAmounts capacity;
+    for (NodeIndex node = 0; node < books_.state.size(); ++node) {
+      if (books_.state.node(node).condition == NodeCondition::kDown) continue;
+      const spec::NodeKind& kind = books_.topology->kind_of(node);
+      capacity += {{static_cast<int64_t>(kind.devices.size()) * kWholeCard, kind.cpu_milli,
+                    kind.memory_mib}};
+    }
+    books_.queues.SetCapacity(capacity);
+    ++books_.quota_version;
+  }
+
+  void Raise(const JobId& id, uint64_t transaction, const std::vector<int32_t>& ranks,
+             Stage stage) {
+    Job* job = books_.Find(id);
+    if (job == nullptr || !job->placed || job->transaction != transaction) return;
+    bool all_bound = true;
+    for (HeldTask& task : job->tasks) {
+      const bool meant =
+          ranks.empty() || std::find(ranks.begin(), ranks.end(), task.rank) != ranks.end();
+      if (meant && task.stage < stage) task.stage = stage;
+      all_bound &= task.stage != Stage::kAssumed;
+    }
+    if (!all_bound || !job->bind_by || !job->lost.empty()) return;
+    books_.bind_deadlines.erase({*job->bind_by, job->number});
+    job->bind_by.reset();
+    job->refused_by.clear();
+    job->refusals = 0;
+  }
+
+  Books& books_;
+};
+
+}  // namespace
+
+void TakeEvent(Books& books, const Event& event) { std::visit(Taker(books), event); }
+
+void HealNodes(Books& books) {
+  if (books.unhealthy.empty()) return;
+  const std::vector<NodeIndex> nodes(books.unhealthy.begin(), books.unhealthy.end());
+  for (const NodeIndex node : nodes) {
+    const int64_t hours = (books.now - books.faulted_at[node]) / std::chrono::hours(1);
+    if (hours <= 0) continue;
+    const int64_t healed =
+        std::min<int64_t>(kGoodHealth, books.state.health(node) + hours * kHealthAnHour);
+    books.state.SetHealth(node, static_cast<uint16_t>(healed));
+    books.faulted_at[node] += std::chrono::hours(hours);
+    if (healed >= kTrustedHealth && books.state.node(node).condition == NodeCondition::kSuspect) {
+      books.state.SetCondition(node, NodeCondition::kReady);
+    }
+    if (healed == kGoodHealth) books.unhealthy.erase(node);
+  }
+  books.state.Commit();
+}
+
+Status CheckFits(Books& books, const JobRequest& request) {
+  const auto refuse = [&](const std::string& why) {
+    return FailedPrecondition("job '" + request.id.value() + "' " + why);
+  };
+  const share::QueueIndex queue =
+      request.queue.empty() ? share::kRootQueue : books.queues.Find(request.queue);
+  if (queue == share::kNoQueue) {
+    return refuse("names queue '" + Printable(request.queue, 63) + "', which does not exist");
+  }
+  for (const GroupRequest& group : request.groups) {
+    const Tier tier = std::min(group.required, request.required);
+    int64_t most = MostWhenEmpty(books, books.state.Intern(group.shape), tier);
+    if (group.max_per_domain > 0) {
+      const int64_t domains = group.spread_tier == kClusterTier ? 1
+                              : group.spread_tier == kHostTier
+                                  ? books.tree->hosts()
+                                  : books.tree->domains(group.spread_tier);
+      most = std::min(most, domains * group.max_per_domain);
+    }
+    if (most >= group.minimum) continue;
+    return refuse("needs " + std::to_string(group.minimum) + " tasks of " + ToString(group.shape) +
+                  "; the largest size that fits" +
+                  (tier == kClusterTier ? " this cluster" : " one of its domains") + " is " +
+                  std::to_string(most));
+  }
+  if (const auto block = books.idle_queues.Check(queue, MinimumAmounts(request))) {
+    const bool limit = block->kind == share::QuotaBlock::Kind::kLimit;
+    const std::string asked = "needs " + spec::AmountText(block->resource, block->asked) + ", but ";
+    return refuse(asked +
+                  (limit ? "queue '" + books.queues.name(block->queue) + "' is limited to " +
+                               spec::AmountText(block->resource, block->bound)
+                         : "the cluster has " + spec::AmountText(block->resource, block->bound) +
+                               ", of which the queues lend no more than their lending limits"));
+  }
+  return {};
+}
+
+}  // namespace longhaul::scheduler::internal

@@ -1,0 +1,95 @@
+#include "scheduler/job.h"
+
+#include "base/text.h"
+
+namespace longhaul::scheduler {
+
+namespace {
+
+bool IsTier(Tier tier, Tier tiers, bool host) {
+  return tier == kClusterTier || (tier == kHostTier ? host : tier >= 0 && tier < tiers);
+}
+
+Status CheckGroup(const GroupRequest& group, Tier tiers) {
+  const auto refuse = [&](const std::string& why) {
+    return InvalidArgument("group '" + group.name + "': " + why);
+  };
+  if (group.minimum < 1 || group.desired < group.minimum || group.desired > kMaxGangTasks) {
+    return refuse("wants " + std::to_string(group.minimum) + " to " +
+                  std::to_string(group.desired) + " tasks; 1 to " + WithThousands(kMaxGangTasks) +
+                  ", the minimum first");
+  }
+  if (group.step < 1 || (group.desired - group.minimum) % group.step != 0) {
+    return refuse("cannot get from " + std::to_string(group.minimum) + " to " +
+                  std::to_string(group.desired) + " tasks in steps of " +
+                  std::to_string(group.step));
+  }
+  if (group.slice < 1 || group.minimum % group.slice != 0 ||
+      (group.desired > group.minimum && group.step % group.slice != 0)) {
+    return refuse("slices of " + std::to_string(group.slice) + " tasks do not divide its counts");
+  }
+  if (!IsTier(group.required, tiers, true) || !IsTier(group.slice_tier, tiers, true) ||
+      !IsTier(group.spread_tier, tiers, true)) {
+    return refuse("names a tier of the network that the cluster does not have");
+  }
+  if (group.max_per_domain < 0) return refuse("spreads by a number below zero");
+  return {};
+}
+
+}  // namespace
+
+spec::SharedAmounts AmountsOf(const Shape& shape, int64_t tasks) {
+  return {{shape.card_milli() * tasks, shape.cpu_milli * tasks, shape.memory_mib * tasks}};
+}
+
+spec::SharedAmounts MinimumAmounts(const JobRequest& request) {
+  spec::SharedAmounts sum;
+  for (const GroupRequest& group : request.groups) sum += AmountsOf(group.shape, group.minimum);
+  return sum;
+}
+
+int64_t DesiredCardMilli(const JobRequest& request) {
+  int64_t sum = 0;
+  for (const GroupRequest& group : request.groups) {
+    sum += int64_t{group.shape.card_milli()} * group.desired;
+  }
+  return sum;
+}
+
+int32_t LargestGroup(const JobRequest& request) {
+  const auto cards = [](const GroupRequest& group) {
+    return int64_t{group.shape.card_milli()} * group.minimum;
+  };
+  size_t best = 0;
+  for (size_t g = 1; g < request.groups.size(); ++g) {
+    if (cards(request.groups[g]) > cards(request.groups[best])) best = g;
+  }
+  return static_cast<int32_t>(best);
+}
+
+Status CheckRequest(const JobRequest& request, Tier tiers) {
+  const auto refuse = [&](const std::string& why) {
+    return InvalidArgument("job '" + request.id.value() + "' " + why);
+  };
+  if (request.id.empty()) return InvalidArgument("a job needs a name");
+  if (request.groups.empty() || request.groups.size() > kMaxGroups) {
+    return refuse("has " + std::to_string(request.groups.size()) + " groups; 1 to " +
+                  std::to_string(kMaxGroups));
+  }
+  if (request.priority < -kMaxPriority || request.priority > kMaxPriority) {
+    return refuse("has priority " + std::to_string(request.priority) + "; at most " +
+                  WithThousands(kMaxPriority));
+  }
+  if (request.limit && *request.limit <= Duration(0)) return refuse("has a limit of no time");
+  if (request.restart_cost < Duration(0)) return refuse("has a restart cost below zero");
+  if (!IsTier(request.required, tiers, true)) {
+    return refuse("names a tier of the network that the cluster does not have");
+  }
+  for (const GroupRequest& group : request.groups) {
+    const Status sound = CheckGroup(group, tiers);
+    if (!sound.ok()) return sound.WithContext("job '" + request.id.value() + "'");
+  }
+  return {};
+}
+
+}  // namespace longhaul::scheduler

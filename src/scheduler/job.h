@@ -1,0 +1,83 @@
+// What the scheduler is asked to place: a job of one or more groups of tasks.
+//
+// A job starts whole or not at all: every group with its minimum at least. A group's tasks are
+// equal; groups differ (leader and workers, prefill and decode). Between `minimum` and `desired` a
+// group grows and shrinks by whole `step`s. `required` topology is never broken, by preemption and
+// repair neither; without one the fewest switches are sought all the same.
+//
+// Leaves out what the job does and how its ranks talk.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "base/time.h"
+#include "scheduler/gang/domain_tree.h"
+#include "scheduler/gang/equal_tasks.h"
+#include "scheduler/state/shape.h"
+#include "spec/queue.h"
+
+namespace longhaul::scheduler {
+
+// What may be done to a running job to make room.
+enum class Preemption : uint8_t {
+  kNever,
+  kShrink,   // it may lose tasks down to its minimum
+  kSuspend,  // shrink, or stop with its state kept
+  kRequeue,  // shrink, or stop and start again from its last snapshot
+};
+
+struct GroupRequest {
+  std::string name = "tasks";
+  Shape shape;
+  int32_t minimum = 1;  // at least 1
+  int32_t desired = 1;  // minimum + a whole number of steps
+  int32_t step = 1;
+  Tier required = kClusterTier;  // the group lies in one domain of this tier
+  int32_t slice = 1;             // every so many tasks lie in one domain of slice_tier
+  Tier slice_tier = kLeafTier;
+  int32_t max_per_domain = 0;  // spread: so many a domain of spread_tier at most; 0: no rule
+  Tier spread_tier = kLeafTier;
+
+  friend bool operator==(const GroupRequest&, const GroupRequest&) = default;
+};
+
+struct JobRequest {
+  JobId id;
+  std::string queue;
+  std::string owner;
+  int32_t priority = 0;  // within its queue
+  Preemption preemption = Preemption::kRequeue;
+  std::vector<GroupRequest> groups;
+  Tier required = kClusterTier;       // all groups together
+  std::optional<Duration> limit{};    // what the user says it will take at most
+  std::optional<Instant> deadline{};  // least slack goes first within one priority
+  Duration restart_cost = std::chrono::minutes(2);
+
+  friend bool operator==(const JobRequest&, const JobRequest&) = default;
+};
+
+constexpr size_t kMaxGroups = 16;
+constexpr int32_t kMaxPriority = 1'000'000;
+
+// What `tasks` tasks of a shape take of the shared resources.
+spec::SharedAmounts AmountsOf(const Shape& shape, int64_t tasks);
+
+// The job's amounts with every group at its minimum.
+spec::SharedAmounts MinimumAmounts(const JobRequest& request);
+
+// Thousandths of cards of all groups at their desired counts.
+int64_t DesiredCardMilli(const JobRequest& request);
+
+// The index of the group that takes most cards at its minimum.
+int32_t LargestGroup(const JobRequest& request);
+
+// Refuses what no cluster could mean: no group, counts out of range or order, steps and slices that
+// don't divide, tiers that the network of so many tiers doesn't have. Names the job and the number.
+Status CheckRequest(const JobRequest& request, Tier tiers);
+
+}  // namespace longhaul::scheduler

@@ -1,0 +1,61 @@
+// The scheduler's constants, all in one place, each with its reason.
+#pragma once
+
+#include <cstdint>
+
+#include "base/time.h"
+
+namespace longhaul::scheduler {
+
+enum class Backfill : uint8_t {
+  kNone,          // strictly in order: a job that doesn't fit stops its queue
+  kReservations,  // later jobs may start if no reservation suffers
+};
+
+// How hosts are chosen. All but kExact are rivals to compare with (internal/rival_placement.h).
+enum class PlacementRule : uint8_t {
+  kExact,       // fewest switches, then least leftover
+  kBestFit,     // fullest hosts first, wherever they are
+  kGreedyTree,  // the lowest domain that holds all, else the fullest leaves in turn (Slurm's tree)
+  kSampled,     // 5 leaves in 50 looked at, ties at random (kube-scheduler's sampling)
+};
+
+struct Policy {
+  PlacementRule placement = PlacementRule::kExact;
+  Backfill backfill = Backfill::kReservations;
+  // Reservations a queue. 1 is EASY; as many as there are jobs is conservative backfill. Eight
+  // covers the gangs that could start within hours without planning for those that can't.
+  uint32_t reservations = 8;
+  // A reservation moves only for a gain of more than this: flapping ones delay everybody.
+  Duration reservation_gain = std::chrono::minutes(5);
+  // How often reservations are planned anew although nothing forces it.
+  Duration replan_period = std::chrono::minutes(10);
+
+  bool preempt = true;
+  // No job is stopped more often than this in a day by others' needs.
+  uint32_t evictions_a_day = 3;
+  // A step of priority weighs as much as the loss of this many card-seconds in a victim's cost.
+  int64_t priority_card_seconds = 3'600;
+
+  Duration bind_deadline = std::chrono::minutes(2);  // several API calls and an image's start
+  // Waiting raises a job by one step of priority each period, at most so many.
+  Duration aging_period = std::chrono::hours(6);
+  int32_t aging_steps = 8;
+  Duration usage_half_life = std::chrono::hours(24 * 7);  // Slurm's default
+
+  // A fault takes this many thousandths of a node's health, and an hour without one returns ten.
+  uint16_t fault_health = 400;
+  uint16_t probation_health = 500;                 // below: suspect
+  Duration probation_job = std::chrono::hours(1);  // suspect nodes take only shorter work
+  // So many nodes of one leaf lost within the window: the leaf's switch is suspected.
+  uint32_t leaf_faults = 3;
+  Duration leaf_window = std::chrono::minutes(5);
+
+  Duration elastic_period = std::chrono::minutes(1);
+  uint64_t seed = 1;  // of kSampled alone
+};
+
+// Equal policies have equal hashes: part of what decisions are a function of.
+uint64_t HashOf(const Policy& policy);
+
+}  // namespace longhaul::scheduler

@@ -1,0 +1,185 @@
+#include "scheduler/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "scheduler/internal/round.h"
+#include "scheduler/internal/scheduler_impl.h"
+#include "scheduler/internal/take_event.h"
+
+namespace longhaul::scheduler {
+
+using internal::Books;
+using internal::Job;
+using internal::JobNumber;
+
+namespace {
+
+spec::SharedAmounts CapacityOf(const spec::Topology& topology) {
+  spec::SharedAmounts capacity;
+  for (uint32_t node = 0; node < topology.size(); ++node) {
+    const spec::NodeKind& kind = topology.kind_of(node);
+    capacity +=
+        {{static_cast<int64_t>(kind.devices.size()) * kWholeCard, kind.cpu_milli, kind.memory_mib}};
+  }
+  return capacity;
+}
+
+uint64_t Chain(uint64_t hash, std::string_view text) { return Hash64(text, hash); }
+
+}  // namespace
+
+Scheduler::Scheduler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Scheduler::~Scheduler() = default;
+Scheduler::Scheduler(Scheduler&&) noexcept = default;
+Scheduler& Scheduler::operator=(Scheduler&&) noexcept = default;
+
+Result<Scheduler> Scheduler::Create(spec::Topology topology,
+                                    const std::vector<spec::QueueSpec>& queues,
+                                    const Policy& policy) {
+  ASSIGN_OR_RETURN(share::QueueTree tree, share::QueueTree::Create(queues, CapacityOf(topology)));
+  auto shared = std::make_shared<const spec::Topology>(std::move(topology));
+  auto domains = std::make_shared<const DomainTree>(internal::TreeOf(*shared));
+  auto impl =
+      std::make_unique<Impl>(std::move(shared), std::move(domains), std::move(tree), policy);
+  impl->books.input_hash = HashOf(policy);
+  return Scheduler(std::move(impl));
+}
+
+Scheduler Scheduler::Copy() const { return Scheduler(std::make_unique<Impl>(*impl_)); }
+
+void Scheduler::Impl::Advance(Instant now) { books.now = std::max(books.now, now); }
+
+void Scheduler::Apply(const Event& event, Instant now) {
+  impl_->Advance(now);
+  Books& books = impl_->books;
+  books.input_hash = Chain(books.input_hash, ToString(event));
+  internal::TakeEvent(books, event);
+}
+
+std::vector<Decision> Scheduler::Impl::Decide(Instant now, int64_t steps) {
+  Advance(now);
+  internal::HealNodes(books);
+  internal::Round round(books, placer, steps);
+  std::vector<Decision> decisions = round.Run();
+  unfinished = round.unfinished();
+  return decisions;
+}
+
+std::vector<Decision> Scheduler::Decide(Instant now, int64_t steps) {
+  return impl_->Decide(now, steps);
+}
+
+bool Scheduler::unfinished() const { return impl_->unfinished; }
+
+std::optional<Instant> Scheduler::NextDeadline() const {
+  const Books& books = impl_->books;
+  std::optional<Instant> next;
+  const auto consider = [&next](Instant at) { next = next ? std::min(*next, at) : at; };
+  if (!books.bind_deadlines.empty()) consider(books.bind_deadlines.begin()->first);
+  // A reservation whose time has passed without a start is planned anew just after.
+  for (const auto& [job, reservation] : books.reservations) {
+    consider(std::max(reservation.start, books.now) + Duration(1));
+  }
+  return next;
+}
+
+Status Scheduler::CheckSubmission(const JobRequest& request) const {
+  RETURN_IF_ERROR(CheckRequest(request, impl_->books.tree->tiers()));
+  Books scratch = impl_->books;
+  return internal::CheckFits(scratch, request);
+}
+
+const spec::Topology& Scheduler::topology() const { return *impl_->books.topology; }
+const State& Scheduler::state() const { return impl_->books.state; }
+
+JobStage Scheduler::StageOf(const JobId& id) const {
+  const Job* job = impl_->books.Find(id);
+  if (job == nullptr) return JobStage::kUnknown;
+  if (!job->placed) return job->leaving ? JobStage::kLeaving : JobStage::kWaiting;
+  internal::Stage least = internal::Stage::kRunning;
+  for (const internal::HeldTask& task : job->tasks) least = std::min(least, task.stage);
+  return least == internal::Stage::kAssumed ? JobStage::kAssumed
+         : least == internal::Stage::kBound ? JobStage::kBound
+                                            : JobStage::kRunning;
+}
+
+std::vector<TaskPlacement> Scheduler::TasksOf(const JobId& id) const {
+  const Job* job = impl_->books.Find(id);
+  return job == nullptr ? std::vector<TaskPlacement>() : impl_->books.PlacementsOf(*job);
+}
+
+std::vector<JobId> Scheduler::Waiting() const {
+  std::vector<JobId> waiting;
+  for (const auto& [number, job] : impl_->books.jobs) {
+    if (!job.placed) waiting.push_back(job.request->id);
+  }
+  return waiting;
+}
+
+std::vector<QueueView> Scheduler::Queues() const {
+  const Books& books = impl_->books;
+  std::vector<QueueView> views(books.queues.size());
+  for (size_t q = 0; q < views.size(); ++q) {
+    const auto queue = static_cast<share::QueueIndex>(q);
+    const share::QueueIndex parent = books.queues.parent(queue);
+    views[q].name = books.queues.name(queue);
+    if (parent != share::kNoQueue) views[q].parent = books.queues.name(parent);
+    views[q].guarantee = books.queues.guarantee(queue);
+    views[q].limit = books.queues.limit(queue);
+    views[q].usage = books.queues.usage(queue);
+  }
+  for (const auto& [number, job] : books.jobs) {
+    QueueView& view = views[static_cast<size_t>(job.queue)];
+    ++(job.placed ? view.running : view.waiting);
+  }
+  return views;
+}
+
+uint64_t Scheduler::Fingerprint() const {
+  const Books& books = impl_->books;
+  uint64_t hash = Chain(books.input_hash, std::to_string(books.state.Fingerprint()));
+  const auto add = [&hash](int64_t number) { hash = Chain(hash, std::to_string(number)); };
+  add(ToNanoseconds(books.now));
+  add(static_cast<int64_t>(books.next_transaction));
+  for (const auto& [number, job] : books.jobs) {
+    add(static_cast<int64_t>(number));
+    add(job.placed ? 1 : job.leaving ? 2 : 3);
+    for (const internal::HeldTask& task : job.tasks) add(static_cast<int64_t>(task.slot));
+  }
+  for (const auto& [number, reservation] : books.reservations) {
+    add(static_cast<int64_t>(number));
+    add(ToNanoseconds(reservation.start));
+    add(reservation.domain);
+  }
+  return hash;
+}
+
+uint64_t HashOf(const Policy& policy) {
+  uint64_t hash = 0;
+  const auto add = [&hash](int64_t number) { hash = Chain(hash, std::to_string(number)); };
+  add(static_cast<int64_t>(policy.placement));
+  add(static_cast<int64_t>(policy.backfill));
+  add(policy.reservations);
+  add(policy.reservation_gain.count());
+  add(policy.replan_period.count());
+  add(policy.preempt);
+  add(policy.evictions_a_day);
+  add(policy.priority_card_seconds);
+  add(policy.bind_deadline.count());
+  add(policy.aging_period.count());
+  add(policy.aging_steps);
+  add(policy.usage_half_life.count());
+  add(policy.fault_health);
+  add(policy.probation_health);
+  add(policy.probation_job.count());
+  add(policy.leaf_faults);
+  add(policy.leaf_window.count());
+  add(policy.elastic_period.count());
+  add(static_cast<int64_t>(policy.seed));
+  return hash;
+}
+
+}  // namespace longhaul::scheduler

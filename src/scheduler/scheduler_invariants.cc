@@ -1,0 +1,171 @@
+// What must hold between two calls, worked out from the jobs alone where that is possible.
+#include <bit>
+#include <map>
+#include <set>
+
+#include "scheduler/internal/scheduler_impl.h"
+
+namespace longhaul::scheduler {
+
+using internal::Books;
+using internal::HeldTask;
+using internal::Job;
+
+namespace {
+
+Status Broken(const std::string& what) { return InternalError(what); }
+
+struct Used {
+  std::map<uint32_t, int64_t> share;  // by device
+  int64_t cpu_milli = 0;
+  int64_t memory_mib = 0;
+};
+
+// No device and no host holds more than it has.
+Status CheckNoOvercommit(const Books& books) {
+  std::map<NodeIndex, Used> used;
+  size_t tasks = 0;
+  for (const auto& [number, job] : books.jobs) {
+    for (const HeldTask& task : job.tasks) {
+      ++tasks;
+      const TaskRecord& record = books.state.task(task.slot);
+      if (record.owner != number) return Broken("a task of another job is counted");
+      const Shape& shape = job.request->groups[static_cast<size_t>(task.group)].shape;
+      Used& node = used[record.node];
+      for (uint32_t device = 0; device < spec::kMaxDevices; ++device) {
+        if ((record.cards >> device & 1) == 0) continue;
+        node.share[device] += shape.cards > 0 ? kWholeCard : shape.share;
+      }
+      const int want = shape.share > 0 ? 1 : shape.cards;
+      if (std::popcount(record.cards) != want) {
+        return Broken(job.request->id.value() + " holds another number of cards than it asked");
+      }
+      node.cpu_milli += shape.cpu_milli;
+      node.memory_mib += shape.memory_mib;
+    }
+  }
+  if (tasks != books.state.task_count()) return Broken("tasks are placed that no job holds");
+  for (const auto& [index, node] : used) {
+    const spec::NodeKind& kind = books.topology->kind_of(index);
+    for (const auto& [device, share] : node.share) {
+      if (share > kWholeCard || device >= kind.devices.size()) {
+        return Broken("device " + std::to_string(device) + " of node " + std::to_string(index) +
+                      " is over its capacity");
+      }
+    }
+    if (node.cpu_milli > kind.cpu_milli || node.memory_mib > kind.memory_mib) {
+      return Broken("node " + std::to_string(index) + " is over its capacity");
+    }
+  }
+  return {};
+}
+
+// No gang runs below its minimum, and required topology holds.
+Status CheckGang(const Books& books, const Job& job) {
+  const std::string name = job.request->id.value();
+  if (!job.placed) {
+    return job.tasks.empty() ? Status() : Broken(name + " waits and holds tasks");
+  }
+  std::map<int32_t, int32_t> counts;
+  for (const HeldTask& task : job.tasks) ++counts[task.group];
+  for (const auto& [group, rank] : job.lost) ++counts[group];
+  for (size_t g = 0; g < job.request->groups.size(); ++g) {
+    const GroupRequest& group = job.request->groups[g];
+    const int32_t count = counts[static_cast<int32_t>(g)];
+    if (count < group.minimum || count > group.desired) {
+      return Broken(name + " runs with " + std::to_string(count) + " tasks of " +
+                    std::to_string(group.minimum) + " to " + std::to_string(group.desired));
+    }
+  }
+  const auto domain_of = [&](Tier tier, const HeldTask& task) {
+    const auto host = static_cast<int32_t>(books.state.task(task.slot).node);
+    return tier == kHostTier ? host : books.tree->DomainOf(tier, host);
+  };
+  std::set<int32_t> of_job;
+  std::map<int32_t, std::set<int32_t>> of_group;
+  std::map<std::pair<int32_t, int32_t>, int32_t> spread;
+  for (const HeldTask& task : job.tasks) {
+    const GroupRequest& group = job.request->groups[static_cast<size_t>(task.group)];
+    if (job.request->required != kClusterTier) {
+      of_job.insert(domain_of(job.request->required, task));
+    }
+    if (group.required != kClusterTier) {
+      of_group[task.group].insert(domain_of(group.required, task));
+    }
+    if (group.max_per_domain == 0) continue;
+    const int32_t domain =
+        group.spread_tier == kClusterTier ? 0 : domain_of(group.spread_tier, task);
+    if (++spread[{task.group, domain}] > group.max_per_domain) {
+      return Broken(name + " is not spread as its rule says");
+    }
+  }
+  if (of_job.size() > 1) return Broken(name + " lies in several domains");
+  for (const auto& [group, domains] : of_group) {
+    if (domains.size() > 1) return Broken("a group of " + name + " lies in several domains");
+  }
+  return {};
+}
+
+Status CheckQueues(const Books& books) {
+  std::vector<spec::SharedAmounts> sums(books.queues.size());
+  for (const auto& [number, job] : books.jobs) {
+    spec::SharedAmounts held;
+    for (const HeldTask& task : job.tasks) {
+      held += AmountsOf(job.request->groups[static_cast<size_t>(task.group)].shape, 1);
+    }
+    if (!(held == job.held)) return Broken(job.request->id.value() + ": its amounts are wrong");
+    for (share::QueueIndex up = job.queue; up != share::kNoQueue; up = books.queues.parent(up)) {
+      sums[static_cast<size_t>(up)] += held;
+    }
+  }
+  for (size_t q = 0; q < sums.size(); ++q) {
+    const auto queue = static_cast<share::QueueIndex>(q);
+    if (!(sums[q] == books.queues.usage(queue))) {
+      return Broken("queue " + books.queues.name(queue) + " does not use what its jobs hold");
+    }
+    for (size_t r = 0; r < spec::kSharedResources; ++r) {
+      if (sums[q][r] > books.queues.limit(queue)[r]) {
+        return Broken("queue " + books.queues.name(queue) + " is over its limit");
+      }
+    }
+  }
+  return books.queues.CheckInvariants();
+}
+
+Status CheckLines(const Books& books) {
+  std::set<internal::JobNumber> waiting;
+  for (const internal::Line& line : books.lines) {
+    for (const auto& [place, number] : line.jobs) {
+      if (!waiting.insert(number).second) return Broken("a job waits in two lines");
+    }
+  }
+  for (const auto& [number, job] : books.jobs) {
+    if (job.placed == waiting.contains(number)) {
+      return Broken(job.request->id.value() + " both waits and runs, or neither");
+    }
+    if (job.placed != books.placed.contains(number)) return Broken("the list of placed jobs");
+  }
+  if (waiting.size() + books.placed.size() != books.jobs.size()) return Broken("jobs are lost");
+  std::map<share::QueueIndex, uint32_t> held;
+  for (const auto& [number, reservation] : books.reservations) {
+    if (!waiting.contains(number)) return Broken("a reservation of a job that doesn't wait");
+    if (++held[reservation.queue] > books.policy.reservations) {
+      return Broken("more reservations in a queue than its policy allows");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status Scheduler::CheckInvariants() const {
+  const Books& books = impl_->books;
+  const std::string recount = books.state.Recount();
+  if (!recount.empty()) return Broken("counters: " + recount);
+  RETURN_IF_ERROR(CheckNoOvercommit(books));
+  for (const auto& [number, job] : books.jobs) RETURN_IF_ERROR(CheckGang(books, job));
+  RETURN_IF_ERROR(CheckQueues(books));
+  return CheckLines(books);
+}
+
+}  // namespace longhaul::scheduler

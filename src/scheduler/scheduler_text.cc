@@ -1,0 +1,95 @@
+// Events and decisions as lines: for logs, and to compare two runs.
+#include <string>
+
+#include "base/text.h"
+#include "scheduler/decision.h"
+#include "scheduler/event.h"
+
+namespace longhaul::scheduler {
+
+namespace {
+
+std::string Text(const JobRequest& request) {
+  std::string text = request.id.value() + " queue=" + request.queue + " owner=" + request.owner +
+                     " priority=" + std::to_string(request.priority) +
+                     " preemption=" + std::to_string(static_cast<int>(request.preemption)) +
+                     " required=" + std::to_string(request.required);
+  if (request.limit) text += " limit_ns=" + std::to_string(request.limit->count());
+  if (request.deadline) text += " deadline_ns=" + std::to_string(ToNanoseconds(*request.deadline));
+  for (const GroupRequest& group : request.groups) {
+    text += " [" + group.name + ": " + std::to_string(group.minimum) + ".." +
+            std::to_string(group.desired) + " by " + std::to_string(group.step) + " of " +
+            ToString(group.shape) + ", tier " + std::to_string(group.required) + ", slices " +
+            std::to_string(group.slice) + " in " + std::to_string(group.slice_tier) + ", at most " +
+            std::to_string(group.max_per_domain) + " in " + std::to_string(group.spread_tier) + "]";
+  }
+  return text;
+}
+
+std::string Ranks(const std::vector<int32_t>& ranks) {
+  std::string text;
+  for (const int32_t rank : ranks) text += " " + std::to_string(rank);
+  return text;
+}
+
+struct EventText {
+  std::string operator()(const JobSubmitted& event) { return "submitted " + Text(event.request); }
+  std::string operator()(const JobChanged& event) { return "changed " + Text(event.request); }
+  std::string operator()(const JobExpedited& event) { return "expedited " + event.job.value(); }
+  std::string operator()(const JobEnded& event) { return "ended " + event.job.value(); }
+  std::string operator()(const JobEvictionAsked& event) {
+    return "eviction asked of " + event.job.value();
+  }
+  std::string operator()(const JobStopped& event) { return "stopped " + event.job.value(); }
+  std::string operator()(const SnapshotTaken& event) { return "snapshot of " + event.job.value(); }
+  std::string operator()(const TasksBound& event) {
+    return "bound " + event.job.value() + " " + std::to_string(event.transaction) +
+           Ranks(event.ranks);
+  }
+  std::string operator()(const TasksRunning& event) {
+    return "running " + event.job.value() + " " + std::to_string(event.transaction) +
+           Ranks(event.ranks);
+  }
+  std::string operator()(const TaskRefused& event) {
+    return "refused " + event.job.value() + " " + std::to_string(event.transaction) + " " +
+           std::to_string(event.rank);
+  }
+  std::string operator()(const NodeChanged& event) {
+    return "node " + event.node + " is " + std::string(spec::ToString(event.condition));
+  }
+  std::string operator()(const DeviceChanged& event) {
+    return "device " + std::to_string(event.device) + " of " + event.node +
+           (event.healthy ? " is healthy" : " is broken");
+  }
+  std::string operator()(const NodeFaulted& event) { return "fault on " + event.node; }
+  std::string operator()(const QueueLimitSet& event) {
+    std::string text = "limit of " + event.queue;
+    for (const int64_t amount : event.limit.of) text += " " + std::to_string(amount);
+    return text;
+  }
+};
+
+constexpr std::string_view kKinds[] = {"start", "grow", "repair",  "shrink", "suspend",
+                                       "evict", "undo", "reserve", "reject"};
+
+}  // namespace
+
+std::string ToString(const Event& event) { return std::visit(EventText(), event); }
+
+std::string ToString(const Decision& decision) {
+  std::string text(kKinds[static_cast<size_t>(decision.kind)]);
+  text += " " + decision.job.value() + " transaction " + std::to_string(decision.transaction);
+  if (decision.kind == DecisionKind::kReserve) {
+    text += " domain " + std::to_string(decision.tier) + "/" + std::to_string(decision.domain) +
+            " from " + std::to_string(ToNanoseconds(decision.from));
+  }
+  for (const TaskPlacement& task : decision.tasks) {
+    text += " " + std::to_string(task.group) + ":" + std::to_string(task.rank) + "@" +
+            std::to_string(task.node) + "/" + std::to_string(task.cards);
+  }
+  for (const JobId& job : decision.after) text += " after " + job.value();
+  if (!decision.reason.empty()) text += " because " + decision.reason;
+  return text;
+}
+
+}  // namespace longhaul::scheduler

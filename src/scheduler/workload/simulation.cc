@@ -1,0 +1,527 @@
+#include "scheduler/workload/simulation.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+#include <queue>
+#include <set>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "scheduler/internal/slot_tables.h"
+
+namespace longhaul::scheduler::workload {
+
+namespace {
+
+constexpr double kShortRun = 10;  // seconds: the bound of the bounded slow-down
+constexpr size_t kSamples = 720;  // of use over time
+
+WaitFigures FiguresOf(std::vector<double> waits) {
+  WaitFigures figures;
+  figures.jobs = waits.size();
+  if (waits.empty()) return figures;
+  std::sort(waits.begin(), waits.end());
+  const auto quantile = [&](double q) {
+    return waits[static_cast<size_t>(q * static_cast<double>(waits.size() - 1) + 0.5)];
+  };
+  figures.mean_s =
+      std::accumulate(waits.begin(), waits.end(), 0.0) / static_cast<double>(waits.size());
+  figures.p50_s = quantile(0.50);
+  figures.p95_s = quantile(0.95);
+  figures.p99_s = quantile(0.99);
+  return figures;
+}
+
+Duration Seen(Duration truth, Foresight foresight) {
+  const Duration least = std::chrono::seconds(1);
+  switch (foresight) {
+    case Foresight::kDouble:
+      return std::max(least, truth * 2);
+    case Foresight::kHalf:
+      return std::max(least, truth / 2);
+    case Foresight::kTrue:
+    case Foresight::kHistory:
+      break;
+  }
+  return std::max(least, truth);
+}
+
+Instant ArrivalOf(const TraceJob& job) {
+  return InstantFromNanoseconds((job.clock_ms > 0 ? job.clock_ms : job.arrival_ms) * 1'000'000);
+}
+
+Duration LengthOf(const TraceJob& job) {
+  const Duration forever = std::chrono::hours(24 * 365);
+  return job.duration_ms ? std::min<Duration>(std::chrono::milliseconds(*job.duration_ms), forever)
+                         : forever;
+}
+
+// What one job goes through.
+struct Life {
+  const TraceJob* job = nullptr;
+  JobId id;
+  Instant submitted{};
+  Duration length{};
+  int64_t milli = 0;  // thousandths of cards
+  bool running = false;
+  bool started_once = false;
+  bool rejected = false;
+  bool done = false;
+  Instant first_start{};
+  Instant started{};
+  Duration done_work{};  // safe in snapshots
+  uint64_t generation = 0;
+};
+
+class Run {
+ public:
+  // `requests` has one entry a job.
+  Run(Scheduler scheduler, const std::vector<TraceJob>& jobs, std::vector<JobRequest> requests,
+      const Contender& contender, const SimulationOptions& options)
+      : scheduler_(std::move(scheduler)),
+        contender_(contender),
+        options_(options),
+        requests_(std::move(requests)),
+        tree_(internal::TreeOf(scheduler_.topology())) {
+    for (uint32_t node = 0; node < scheduler_.topology().size(); ++node) {
+      const size_t cards = scheduler_.topology().kind_of(node).devices.size();
+      whole_.push_back(static_cast<int64_t>(cards) * kWholeCard);
+      capacity_ += whole_.back();
+    }
+    free_ = whole_;
+    for (const TraceJob& job : jobs) {
+      Life& life = lives_.emplace_back();
+      life.job = &job;
+      life.id = requests_[lives_.size() - 1].id;
+      life.submitted = ArrivalOf(job);
+      life.length = LengthOf(job);
+      life.milli = DesiredCardMilli(requests_[lives_.size() - 1]);
+      index_[life.id.value()] = lives_.size() - 1;
+      events_.push({life.submitted, 1, lives_.size() - 1, 0});
+    }
+    result_.contender = contender.name;
+    result_.jobs = jobs.size();
+    begin_ = last_ = lives_.front().submitted;
+    end_of_arrivals_ = lives_.back().submitted;
+    for (const spec::QueueSpec& queue : QueuesOf(jobs, capacity_ / kWholeCard)) {
+      tenants_[queue.name].guarantee = queue.guarantee[0];
+    }
+  }
+
+  Result<SimulationResult> Go() {
+    int stalled = 0;
+    while (!events_.empty() || waiting_ > 0) {
+      Instant now;
+      if (events_.empty()) {
+        // Only promises are left to wait for.
+        const auto deadline = scheduler_.NextDeadline();
+        if (!deadline || ++stalled > 10'000) {
+          return InternalError(std::to_string(waiting_) + " jobs wait in an empty cluster under " +
+                               contender_.name);
+        }
+        now = std::max(last_ + std::chrono::seconds(1), *deadline);
+      } else {
+        stalled = 0;
+        now = events_.top().at;
+      }
+      Pass(now);
+      while (!events_.empty() && events_.top().at == now) {
+        const Happening next = events_.top();
+        events_.pop();
+        Take(next);
+      }
+      for (const Decision& decision : scheduler_.Decide(now)) Follow(decision);
+      ++result_.rounds;
+      if (options_.check) RETURN_IF_ERROR(scheduler_.CheckInvariants());
+      if (options_.on_round) options_.on_round(scheduler_, now);
+      if (options_.on_progress && result_.rounds % 512 == 0) options_.on_progress(now);
+    }
+    Sum();
+    return std::move(result_);
+  }
+
+ private:
+  struct Happening {
+    Instant at;
+    int order = 0;  // ends before arrivals
+    size_t life = 0;
+    uint64_t generation = 0;
+
+    friend bool operator>(const Happening& a, const Happening& b) {
+      return std::tie(a.at, a.order, a.life) > std::tie(b.at, b.order, b.life);
+    }
+  };
+  struct Tenant {
+    int64_t guarantee = 0;
+    int64_t running = 0;  // cards
+    int64_t waiting = 0;
+  };
+
+  void Pass(Instant now) {
+    const double hours = ToSeconds(now - last_) / 3600;
+    const double card_hours = static_cast<double>(used_) * hours;
+    used_card_hours_ += card_hours;
+    if (last_ < end_of_arrivals_) {
+      const double part =
+          ToSeconds(std::min(now, end_of_arrivals_) - last_) / 3600 / std::max(hours, 1e-300);
+      used_in_arrivals_ += card_hours * part;
+      for (const auto& [name, tenant] : tenants_) {
+        const int64_t entitled = std::min(tenant.guarantee, tenant.running + tenant.waiting);
+        shortfall_ +=
+            static_cast<double>(std::max<int64_t>(0, entitled - tenant.running)) * hours * part;
+      }
+    }
+    int64_t broken = 0;
+    int64_t idle = 0;
+    for (size_t host = 0; host < free_.size(); ++host) {
+      idle += free_[host];
+      if (free_[host] != whole_[host]) broken += free_[host];
+    }
+    if (idle > 0) {
+      fragmented_hours_ += static_cast<double>(broken) / static_cast<double>(idle) * hours;
+      idle_hours_ += hours;
+    }
+    samples_.emplace_back(ToSeconds(now - begin_) / 3600, used_);
+    last_ = now;
+  }
+
+  void Tell(const Event& event) { scheduler_.Apply(event, last_); }
+
+  void Take(const Happening& next) {
+    Life& life = lives_[next.life];
+    if (next.order == 1) {
+      ++waiting_;
+      tenants_[life.job->tenant].waiting += life.milli;
+      Tell(JobSubmitted{requests_[next.life]});
+      return;
+    }
+    if (!life.running || life.generation != next.generation) return;
+    life.running = false;
+    life.done = true;
+    tenants_[life.job->tenant].running -= life.milli;
+    Book(life, scheduler_.TasksOf(life.id), 1);
+    Tell(JobEnded{life.id});
+  }
+
+  // Books tasks in (sign -1) or out (+1) of this simulation's own count.
+  void Book(const Life& life, const std::vector<TaskPlacement>& tasks, int64_t sign) {
+    const JobRequest& request = requests_[index_.at(life.id.value())];
+    for (const TaskPlacement& task : tasks) {
+      const int64_t milli =
+          request.groups[static_cast<size_t>(task.group)].shape.card_milli() * sign;
+      free_[task.node] += milli;
+      used_ -= milli;
+      CHECK(free_[task.node] >= 0) << "a host is over its cards";
+    }
+  }
+
+  void Follow(const Decision& decision) {
+    const std::string line = ToString(decision);
+    result_.log_hash = Hash64(std::string_view(line), result_.log_hash);
+    ++result_.decisions;
+    if (options_.on_decision) options_.on_decision(decision, last_);
+    switch (decision.kind) {
+      case DecisionKind::kStart:
+        return Start(decision);
+      case DecisionKind::kEvict:
+      case DecisionKind::kSuspend:
+        return Evict(decision);
+      case DecisionKind::kReject: {
+        Life& life = lives_[index_.at(decision.job.value())];
+        life.rejected = true;
+        ++result_.rejected;
+        --waiting_;
+        tenants_[life.job->tenant].waiting -= life.milli;
+        return;
+      }
+      default:
+        return;
+    }
+  }
+
+  void Start(const Decision& decision) {
+    Life& life = lives_[index_.at(decision.job.value())];
+    Tell(TasksRunning{decision.job, decision.transaction, {}});
+    CompareLeaves(decision);
+    Book(life, decision.tasks, -1);
+    const bool again = life.started_once;
+    if (!life.started_once) life.first_start = last_;
+    life.started_once = true;
+    life.running = true;
+    life.started = last_;
+    --waiting_;
+    Tenant& tenant = tenants_[life.job->tenant];
+    tenant.waiting -= life.milli;
+    tenant.running += life.milli;
+    const Duration left = life.length - life.done_work;
+    events_.push({last_ + left + (again ? options_.restart : Duration(0)), 0,
+                  index_.at(decision.job.value()), ++life.generation});
+  }
+
+  void Evict(const Decision& decision) {
+    Life& life = lives_[index_.at(decision.job.value())];
+    const Duration ran = last_ - life.started;
+    const Duration kept = options_.snapshot_period.count() > 0
+                              ? ran / options_.snapshot_period * options_.snapshot_period
+                              : Duration(0);
+    life.done_work = std::min(life.length, life.done_work + kept);
+    result_.lost_card_hours += ToSeconds(ran - kept + options_.restart) / 3600 *
+                               static_cast<double>(life.milli) / kWholeCard;
+    ++result_.evictions;
+    life.running = false;
+    ++life.generation;
+    ++waiting_;
+    Tenant& tenant = tenants_[life.job->tenant];
+    tenant.running -= life.milli;
+    tenant.waiting += life.milli;
+    Book(life, decision.tasks, 1);
+    Tell(JobStopped{decision.job});
+  }
+
+  // Leaves used against the fewest possible at that moment, from this simulation's own counts.
+  void CompareLeaves(const Decision& decision) {
+    std::set<int32_t> leaves;
+    for (const TaskPlacement& task : decision.tasks) {
+      leaves.insert(tree_.LeafOf(static_cast<int32_t>(task.node)));
+    }
+    const int32_t each = std::popcount(decision.tasks.front().cards);
+    const bool whole = requests_[index_.at(decision.job.value())].groups[0].shape.share == 0;
+    if (decision.tasks.size() < 2 || each == 0 || !whole) return;
+    std::vector<int32_t> slots(static_cast<size_t>(tree_.leaves()));
+    for (size_t host = 0; host < free_.size(); ++host) {
+      slots[static_cast<size_t>(tree_.LeafOf(static_cast<int32_t>(host)))] +=
+          static_cast<int32_t>(free_[host] / kWholeCard / each);
+    }
+    std::sort(slots.begin(), slots.end(), std::greater<>());
+    auto left = static_cast<int32_t>(decision.tasks.size());
+    size_t fewest = 0;
+    for (; left > 0 && fewest < slots.size(); ++fewest) left -= slots[fewest];
+    ++result_.gangs;
+    const double ratio = static_cast<double>(leaves.size()) / static_cast<double>(fewest);
+    result_.leaves_ratio += ratio;
+    if (leaves.size() > fewest) result_.spread_share += 1;
+  }
+
+  void Sum() {
+    const double arrivals = ToSeconds(end_of_arrivals_ - begin_) / 3600;
+    const double whole = ToSeconds(last_ - begin_) / 3600;
+    const auto capacity = static_cast<double>(capacity_);  // all in thousandths of cards
+    result_.makespan = last_ - begin_;
+    result_.use = arrivals > 0 ? used_in_arrivals_ / (capacity * arrivals) : 0;
+    result_.use_to_end = whole > 0 ? used_card_hours_ / (capacity * whole) : 0;
+    result_.unfairness = arrivals > 0 ? shortfall_ / (capacity * arrivals) : 0;
+    result_.fragmentation = idle_hours_ > 0 ? fragmented_hours_ / idle_hours_ : 0;
+    if (result_.gangs > 0) {
+      result_.leaves_ratio /= static_cast<double>(result_.gangs);
+      result_.spread_share /= static_cast<double>(result_.gangs);
+    }
+    std::vector<double> waits;
+    std::vector<double> slowdowns;
+    const std::vector<SizeClass> sizes = StandardSizes();
+    std::vector<std::vector<double>> by_size(sizes.size());
+    double asked = 0;
+    for (const Life& life : lives_) {
+      asked += ToSeconds(life.length) / 3600 * static_cast<double>(life.milli);
+      if (!life.started_once) continue;
+      const double wait = ToSeconds(life.first_start - life.submitted);
+      const double run = ToSeconds(life.length);
+      waits.push_back(wait);
+      slowdowns.push_back(std::max(1.0, (wait + run) / std::max(run, kShortRun)));
+      for (size_t s = 0; s < sizes.size(); ++s) {
+        const int64_t cards = (life.milli + kWholeCard - 1) / kWholeCard;
+        if (cards >= sizes[s].cards_from && cards <= sizes[s].cards_to) {
+          by_size[s].push_back(wait);
+        }
+      }
+    }
+    result_.demand = arrivals > 0 ? asked / (capacity * arrivals) : 0;
+    result_.wait = FiguresOf(waits);
+    for (auto& of_size : by_size) result_.wait_by_size.push_back(FiguresOf(std::move(of_size)));
+    if (!waits.empty()) {
+      result_.largest_wait_s = *std::max_element(waits.begin(), waits.end());
+      std::sort(slowdowns.begin(), slowdowns.end());
+      result_.slowdown_mean = std::accumulate(slowdowns.begin(), slowdowns.end(), 0.0) /
+                              static_cast<double>(slowdowns.size());
+      result_.slowdown_p95 = slowdowns[slowdowns.size() * 95 / 100];
+    }
+    Sample(whole);
+  }
+
+  // Averages of equal spans of time, so that the picture has a bounded size.
+  void Sample(double whole) {
+    if (whole <= 0) return;
+    std::vector<double> sums(kSamples);
+    const double span = whole / static_cast<double>(kSamples);
+    double before = 0;
+    for (const auto& [until, used] : samples_) {
+      double at = before;
+      while (at < until) {
+        const auto bin = std::min(kSamples - 1, static_cast<size_t>(at / span));
+        const double to = std::min(until, static_cast<double>(bin + 1) * span);
+        if (to <= at) break;
+        sums[bin] += (to - at) * static_cast<double>(used);
+        at = to;
+      }
+      before = until;
+    }
+    for (size_t i = 0; i < kSamples; ++i) {
+      result_.use_over_time.emplace_back((static_cast<double>(i) + 0.5) * span,
+                                         sums[i] / span / static_cast<double>(capacity_));
+    }
+  }
+
+  Scheduler scheduler_;
+  const Contender& contender_;
+  const SimulationOptions& options_;
+  std::vector<JobRequest> requests_;  // by life
+  DomainTree tree_;
+  std::vector<int64_t> whole_;  // thousandths of cards, by host
+  std::vector<int64_t> free_;   // the same, counted apart from the scheduler
+  int64_t capacity_ = 0;
+  std::vector<Life> lives_;
+  std::map<std::string, size_t> index_;
+  std::priority_queue<Happening, std::vector<Happening>, std::greater<>> events_;
+  std::map<std::string, Tenant> tenants_;
+  Instant begin_{};
+  Instant last_{};
+  Instant end_of_arrivals_{};
+  int64_t used_ = 0;
+  int64_t waiting_ = 0;
+  double used_card_hours_ = 0;
+  double used_in_arrivals_ = 0;
+  double shortfall_ = 0;
+  double fragmented_hours_ = 0;
+  double idle_hours_ = 0;
+  std::vector<std::pair<double, int64_t>> samples_;
+  SimulationResult result_;
+};
+
+}  // namespace
+
+std::vector<Contender> StandardContenders() {
+  std::vector<Contender> all;
+  const auto add = [&all](const char* name, const char* what) -> Contender& {
+    Contender& contender = all.emplace_back();
+    contender.name = name;
+    contender.what = what;
+    contender.policy.preempt = false;
+    return contender;
+  };
+  add("longhaul", "queues by tenant, 8 reservations a queue, fewest switches");
+  add("longhaul+reclaim", "the same, and guarantees are taken back by stopping borrowers")
+      .policy.preempt = true;
+  Contender& fifo = add("first-come", "strictly in order of arrival, fullest hosts first");
+  fifo.policy.backfill = Backfill::kNone;
+  fifo.policy.placement = PlacementRule::kBestFit;
+  fifo.tenants_have_queues = false;
+  Contender& easy = add("EASY", "one queue, one reservation, fullest hosts first");
+  easy.policy.reservations = 1;
+  easy.policy.placement = PlacementRule::kBestFit;
+  easy.tenants_have_queues = false;
+  Contender& fit = add("best fit", "as longhaul, but fullest hosts first wherever they are");
+  fit.policy.placement = PlacementRule::kBestFit;
+  Contender& tree = add("greedy tree", "one queue, EASY, Slurm's topology/tree");
+  tree.policy.reservations = 1;
+  tree.policy.placement = PlacementRule::kGreedyTree;
+  tree.tenants_have_queues = false;
+  Contender& sampled = add("5 of 50", "no reservations, a tenth of the leaves, random ties");
+  sampled.policy.reservations = 0;
+  sampled.policy.placement = PlacementRule::kSampled;
+  sampled.tenants_have_queues = false;
+  return all;
+}
+
+std::vector<SizeClass> StandardSizes() {
+  return {{0, 1}, {2, 4}, {5, 8}, {9, 32}, {33, 1'000'000}};
+}
+
+std::vector<spec::QueueSpec> QueuesOf(const std::vector<TraceJob>& jobs, int64_t cluster_cards) {
+  std::map<std::string, double> card_seconds;
+  double sum = 0;
+  for (const TraceJob& job : jobs) {
+    const double cards = job.task.cards + static_cast<double>(job.task.share_milli) / kWholeCard;
+    const double used = ToSeconds(LengthOf(job)) * cards * job.tasks;
+    card_seconds[job.tenant] += used;
+    sum += used;
+  }
+  std::vector<spec::QueueSpec> queues;
+  for (const auto& [tenant, used] : card_seconds) {
+    if (tenant.empty()) continue;
+    spec::QueueSpec& queue = queues.emplace_back();
+    queue.name = tenant;
+    const double cards = sum > 0 ? static_cast<double>(cluster_cards) * used / sum : 0;
+    queue.guarantee[0] = static_cast<int64_t>(cards) * 1000;
+  }
+  return queues;
+}
+
+Result<std::vector<TraceJob>> OfMonth(const std::vector<TraceJob>& jobs, std::string_view month) {
+  const Result<uint64_t> year = ParseUint64(month.substr(0, std::min<size_t>(4, month.size())));
+  const Result<uint64_t> number =
+      month.size() == 7 ? ParseUint64(month.substr(5)) : Result<uint64_t>(uint64_t{0});
+  if (!year.ok() || !number.ok() || month.size() != 7 || month[4] != '-' || *year < 1970 ||
+      *number < 1 || *number > 12) {
+    return InvalidArgument("month '" + Printable(month, 40) + "' is not one such as 2017-10");
+  }
+  const auto first = std::chrono::year(static_cast<int>(*year)) /
+                     std::chrono::month(static_cast<unsigned>(*number)) / std::chrono::day(1);
+  const auto ms_of = [](const std::chrono::year_month_day& day) {
+    return std::chrono::sys_days(day).time_since_epoch().count() * int64_t{86'400'000};
+  };
+  std::vector<TraceJob> inside;
+  for (const TraceJob& job : jobs) {
+    if (job.clock_ms >= ms_of(first) && job.clock_ms < ms_of(first + std::chrono::months(1))) {
+      inside.push_back(job);
+    }
+  }
+  return inside;
+}
+
+Result<JobRequest> RequestOf(const TraceJob& job, size_t number, const spec::Topology& topology,
+                             bool queues, const SimulationOptions& options) {
+  JobRequest request;
+  request.id = JobId("job-" + std::to_string(number));
+  if (queues) request.queue = job.tenant;
+  request.owner = job.tenant;
+  request.restart_cost = options.restart;
+  GroupRequest& group = request.groups.emplace_back();
+  ASSIGN_OR_RETURN(group.shape, ResolveRequest(job.task, topology));
+  group.minimum = group.desired = static_cast<int32_t>(job.tasks);
+  if (job.most_per_node > 0) {
+    group.max_per_domain = static_cast<int32_t>(job.most_per_node);
+    group.spread_tier = kHostTier;
+  }
+  if (options.foresight != Foresight::kHistory) {
+    request.limit = Seen(LengthOf(job), options.foresight);
+  }
+  return request;
+}
+
+Result<SimulationResult> Simulate(const spec::ClusterDeclaration& cluster,
+                                  const std::vector<TraceJob>& jobs, const Contender& contender,
+                                  const SimulationOptions& options) {
+  if (jobs.empty()) return InvalidArgument("the trace has no job in this span");
+  ASSIGN_OR_RETURN(spec::Topology topology, spec::Topology::Create(cluster));
+  std::vector<JobRequest> requests;
+  for (const TraceJob& job : jobs) {
+    Result<JobRequest> request =
+        RequestOf(job, requests.size() + 1, topology, contender.tenants_have_queues, options);
+    if (!request.ok()) return request.status().WithContext("job '" + job.name + "'");
+    requests.push_back(std::move(request).value());
+  }
+  int64_t cards = 0;
+  for (uint32_t node = 0; node < topology.size(); ++node) {
+    cards += static_cast<int64_t>(topology.kind_of(node).devices.size());
+  }
+  std::vector<spec::QueueSpec> queues;
+  if (contender.tenants_have_queues) queues = QueuesOf(jobs, cards);
+  ASSIGN_OR_RETURN(Scheduler scheduler,
+                   Scheduler::Create(std::move(topology), queues, contender.policy));
+  return Run(std::move(scheduler), jobs, std::move(requests), contender, options).Go();
+}
+
+}  // namespace longhaul::scheduler::workload
