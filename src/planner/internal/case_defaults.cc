@@ -264,8 +264,9 @@ void Filler::FillSoftware() {
   Take(at + "compile", software.compiled, compiles);
   Take(at + "cuda_graphs", software.cuda_graphs, false);
   Take(at + "deterministic", software.deterministic, false);
-  // Megatron's switch is off by default; NeMo's recipes turn it on.
-  const bool fuses_loss = nemo || compiles || Contains(software.framework, {"foundry"});
+  // Megatron's switch is off by default; NeMo's recipes turn it on. torchtitan's loss is PyTorch's
+  // own on an fp32 copy of the logits.
+  const bool fuses_loss = nemo || Contains(software.framework, {"foundry", "maxtext"});
   Take(at + "loss_fusion", software.loss_fusion, fuses_loss);
   Take(at + "gradient_accumulation_fusion", software.gradient_accumulation_fusion,
        modern || family_ == Family::kOldMegatron);

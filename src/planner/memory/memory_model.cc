@@ -63,6 +63,19 @@ struct MemoryModel::Stage {
   MemoryBreakdown memory;
 };
 
+// What is live beyond states and saved tensors, by moment.
+struct MemoryModel::Moments {
+  double boundary = 0;
+  double transient = 0;  // in a layer's backward, with what is rebuilt
+  double gathered_layer = 0;
+  double loss = 0;
+  double output_gradient = 0;
+  double gathered_loss = 0;
+
+  double at_layer() const { return transient + gathered_layer; }
+  double at_loss() const { return loss + output_gradient + gathered_loss; }
+};
+
 size_t MemoryModel::KeyHash::operator()(const MemoryKey& key) const {
   uint64_t hash = 0x9e3779b97f4a7c15;
   const auto mix = [&hash](uint64_t value) {
@@ -118,11 +131,32 @@ const MemoryModel::Layers& MemoryModel::LayersOf(const MemoryKey& key) {
   return layers_.emplace(key, layers).first->second;
 }
 
+double MemoryModel::ChunkSaved(const Layers& layers, uint32_t c) const {
+  const uint32_t begin = chunk_begins_[c];
+  const uint32_t experts = experts_before_[begin + chunks_[c]] - experts_before_[begin];
+  const double saved = (chunks_[c] - experts) * layers.dense.saved + experts * layers.experts.saved;
+  return c == 0 ? saved + layers.ends.embedding_saved : saved;
+}
+
+double MemoryModel::PredictionSaved(const Layers& layers) const {
+  const LayerMemory& layer = model_.experts ? layers.experts : layers.dense;
+  return model_.multi_token_prediction_layers * (layer.saved + layers.ends.prediction_saved);
+}
+
+double MemoryModel::SparedBytes(const spec::Training& training, const Layers& layers,
+                                const Stage& stage) const {
+  const uint32_t full_layers = training.recompute.full_layers;
+  const bool spares = training.recompute.kind == spec::RecomputeKind::kFull && full_layers > 0 &&
+                      full_layers < stage.layers;
+  if (!spares) return 0;
+  const LayerMemory& layer = stage.expert_layers > 0 ? layers.experts : layers.dense;
+  return (stage.layers - full_layers) * layer.rebuilt;
+}
+
 MemoryModel::Stage MemoryModel::StageOf(const spec::Training& training, const Layers& layers,
                                         uint32_t index, uint32_t micro_batches) const {
   const spec::Layout& layout = training.layout;
   const bool overlap = training.software.overlap_expert && model_.experts.has_value();
-  const uint32_t full_layers = training.recompute.full_layers;
   Stage stage;
   stage.first = index == 0;
   stage.last = index + 1 == layout.pipeline;
@@ -131,22 +165,15 @@ MemoryModel::Stage MemoryModel::StageOf(const spec::Training& training, const La
     const uint32_t c = chunk * layout.pipeline + index;
     const uint32_t begin = chunk_begins_[c];
     const double held = HeldMicroBatches(layout, overlap, index, chunk, micro_batches);
+    stage.saved += held * ChunkSaved(layers, c);
     const uint32_t experts = experts_before_[begin + chunks_[c]] - experts_before_[begin];
-    const uint32_t dense = chunks_[c] - experts;
-    stage.saved += held * (dense * layers.dense.saved + experts * layers.experts.saved);
-    if (c == 0) stage.saved += held * layers.ends.embedding_saved;
-    stage.dense_layers += dense;
+    stage.dense_layers += chunks_[c] - experts;
     stage.expert_layers += experts;
     units += held;
   }
   stage.layers = stage.dense_layers + stage.expert_layers;
   stage.held = units / layout.virtual_pipeline;
-  // Of full recompute some layers may be spared.
-  if (training.recompute.kind == spec::RecomputeKind::kFull && full_layers > 0 &&
-      full_layers < stage.layers && stage.layers > 0) {
-    const LayerMemory& layer = stage.expert_layers > 0 ? layers.experts : layers.dense;
-    stage.saved += stage.held * (stage.layers - full_layers) * layer.rebuilt;
-  }
+  stage.saved += stage.held * SparedBytes(training, layers, stage);
   stage.parameters.dense = stage.dense_layers * layers.dense.parameters.dense +
                            stage.expert_layers * layers.experts.parameters.dense;
   stage.parameters.experts = stage.expert_layers * layers.experts.parameters.experts;
@@ -157,7 +184,7 @@ MemoryModel::Stage MemoryModel::StageOf(const spec::Training& training, const La
     const double extra = model_.multi_token_prediction_layers;
     const LayerMemory& layer = model_.experts ? layers.experts : layers.dense;
     const double hidden = model_.hidden;
-    stage.saved += extra * (layer.saved + layers.ends.prediction_saved);
+    stage.saved += PredictionSaved(layers);
     stage.parameters.dense +=
         extra * (layer.parameters.dense + 2 * hidden * hidden / layout.tensor + 3 * hidden);
     stage.parameters.experts += extra * layer.parameters.experts;
@@ -178,6 +205,52 @@ void MemoryModel::AddStates(const spec::Training& training, const StateBytes& by
   }
 }
 
+double MemoryModel::KeptOf(const spec::Training& training, const Layers& layers,
+                           const Stage& stage) const {
+  double saved = stage.saved;
+  if (family_ == Family::kDeepSpeed && training.layout.pipeline > 1) {
+    // Its pipeline buffers keep the message in, beside a clone, and the output of each micro-batch.
+    saved += 2 * stage.held * layers.ends.boundary;
+  }
+  if (training.offload == spec::Offload::kActivations && stage.layers > 0) {
+    // Two layers are on the card: the one that runs, and the one that is copied.
+    saved = std::min(saved, 2 * std::max(layers.dense.saved, layers.experts.saved));
+  }
+  return saved;
+}
+
+MemoryModel::Moments MemoryModel::MomentsOf(const spec::Training& training, const Layers& layers,
+                                            const Stage& stage) const {
+  const spec::Layout& layout = training.layout;
+  Moments m;
+  double unit = 0;  // parameters of the largest layer
+  if (stage.dense_layers > 0) {
+    m.transient = layers.dense.transient + layers.dense.rebuilt;
+    unit = layers.dense.parameters.total();
+  }
+  if (stage.expert_layers > 0) {
+    m.transient = std::max(m.transient, layers.experts.transient + layers.experts.rebuilt);
+    unit = std::max(unit, layers.experts.parameters.total());
+  }
+  // The gradient that went to the stage before stays until the next one is there.
+  m.boundary = layout.pipeline > 1 ? layers.ends.boundary : 0;
+  const bool gathers = layout.zero_stage >= 3 && DenseShards(layout) > 1;
+  if (gathers) {
+    m.gathered_layer = (2 + 2 + 2) * unit;
+    if (family_ == Family::kDeepSpeed || family_ == Family::kOldMegatron) {
+      const double largest = double{1} * model_.hidden * model_.ffn_hidden / layout.tensor;
+      m.gathered_layer =
+          std::min(m.gathered_layer, 2 * std::max(kLiveParameters, largest) + 2 * largest);
+    }
+  }
+  if (stage.last) {
+    m.gathered_loss = gathers ? layers.ends.output_gradient + 2 * unit : 0;
+    m.loss = layers.ends.loss_saved + layers.ends.loss;
+    m.output_gradient = layers.ends.output_gradient;
+  }
+  return m;
+}
+
 void MemoryModel::AddPeak(const spec::Training& training, const Layers& layers,
                           const StateBytes& bytes, Stage& stage) const {
   const spec::Layout& layout = training.layout;
@@ -190,75 +263,69 @@ void MemoryModel::AddPeak(const spec::Training& training, const Layers& layers,
                                    : stage.expert_layers > 0 ? layers.dummy_experts
                                                              : layers.dummy_dense);
   }
-  double saved = stage.saved;
-  if (family_ == Family::kDeepSpeed && layout.pipeline > 1) {
-    // Its pipeline buffers keep the message in, beside a clone, and the output of each micro-batch.
-    saved += 2 * stage.held * layers.ends.boundary;
-  }
-  if (training.offload == spec::Offload::kActivations && stage.layers > 0) {
-    // Two layers are on the card: the one that runs, and the one that is copied.
-    saved = std::min(saved, 2 * std::max(layers.dense.saved, layers.experts.saved));
-  }
-  memory.activations = Whole(saved);
   memory.workspace = cluster_.device.fp8.count() > 0 ? kWorkspaceNew : kWorkspaceOld;
   if (family_ == Family::kDeepSpeed) {
     memory.workspace += Whole(std::min(kDeepSpeedBuckets, 4 * stage.parameters.total()));
   }
-
-  double transient = 0;
-  double unit = 0;  // parameters of the largest layer
-  if (stage.dense_layers > 0) {
-    transient = layers.dense.transient + layers.dense.rebuilt;
-    unit = layers.dense.parameters.total();
-  }
-  if (stage.expert_layers > 0) {
-    transient = std::max(transient, layers.experts.transient + layers.experts.rebuilt);
-    unit = std::max(unit, layers.experts.parameters.total());
-  }
-  // The gradient that went to the stage before stays until the next one is there.
-  const double boundary = layout.pipeline > 1 ? layers.ends.boundary : 0;
-  const bool gathers = layout.zero_stage >= 3 && DenseShards(layout) > 1;
-  double gathered_layer = gathers ? (2 + 2 + 2) * unit : 0;
-  if (gathers && (family_ == Family::kDeepSpeed || family_ == Family::kOldMegatron)) {
-    const double largest = double{1} * model_.hidden * model_.ffn_hidden / layout.tensor;
-    gathered_layer = std::min(gathered_layer, 2 * std::max(kLiveParameters, largest) + 2 * largest);
-  }
-  double at_layer = transient + gathered_layer;
-  double at_loss = 0;
-  double gathered_loss = 0;
-  if (stage.last) {
-    gathered_loss = gathers ? layers.ends.output_gradient + 2 * unit : 0;
-    at_loss =
-        layers.ends.loss_saved + layers.ends.loss + layers.ends.output_gradient + gathered_loss;
-  }
+  const double kept = KeptOf(training, layers, stage);
+  const Moments m = MomentsOf(training, layers, stage);
   const double stepped =
       layout.zero_stage >= 1 ? Sharded(layout, stage.parameters) : stage.parameters.total();
-  const double at_step = bytes.step * stepped - saved - boundary;
-  memory.transient = Whole(boundary);
-  if (at_loss >= at_layer && at_loss >= at_step) {
-    memory.loss = Whole(layers.ends.loss_saved + layers.ends.loss);
-    (dummies ? memory.dummy_gradients : memory.loss) += Whole(layers.ends.output_gradient);
-    memory.gathered = Whole(gathered_loss);
-  } else if (at_layer >= at_step) {
-    memory.transient += Whole(transient);
-    memory.gathered = Whole(gathered_layer);
+  const double at_step = bytes.step * stepped;
+  memory.transient = Whole(m.boundary);
+  if (at_step > kept + m.boundary + std::max(m.at_loss(), m.at_layer())) {
+    memory.transient = Whole(at_step);
+    return;
+  }
+  memory.activations = Whole(kept);
+  if (m.at_loss() >= m.at_layer()) {
+    memory.loss = Whole(m.loss);
+    (dummies ? memory.dummy_gradients : memory.loss) += Whole(m.output_gradient);
+    memory.gathered = Whole(m.gathered_loss);
   } else {
-    memory.activations = Bytes(0);
-    memory.transient = Whole(at_step + saved + boundary);
+    memory.transient += Whole(m.transient);
+    memory.gathered = Whole(m.gathered_layer);
   }
 }
 
-void MemoryModel::Evaluate(const spec::Training& training, Evaluation& out) {
+uint32_t MemoryModel::Prepare(const spec::Training& training) {
   const spec::Layout& layout = training.layout;
   RememberFamily(training.software);
-  const Layers& layers = LayersOf(MemoryKeyOf(model_, training, family_));
-  const StateBytes bytes = StateBytesOf(training, family_);
   chunks_.resize(size_t{layout.pipeline} * layout.virtual_pipeline);
   StageLayers(model_.layers, layout, chunks_);
   chunk_begins_.resize(chunks_.size());
   std::exclusive_scan(chunks_.begin(), chunks_.end(), chunk_begins_.begin(), 0u);
   const double share = double{1} * training.batch.global / layout.data / training.batch.micro;
-  const auto micro_batches = static_cast<uint32_t>(std::clamp(std::ceil(share - 1e-9), 1.0, 1e9));
+  return static_cast<uint32_t>(std::clamp(std::ceil(share - 1e-9), 1.0, 1e9));
+}
+
+ChunkMemory MemoryModel::Chunk(const spec::Training& training, uint32_t stage, uint32_t chunk) {
+  const spec::Layout& layout = training.layout;
+  CHECK(stage < layout.pipeline && chunk < layout.virtual_pipeline);
+  Prepare(training);
+  const Layers& layers = LayersOf(MemoryKeyOf(model_, training, family_));
+  Stage whole = StageOf(training, layers, stage, 1);
+  const double stage_layers = std::max(1u, whole.layers);
+  Stage part = whole;
+  const uint32_t c = chunk * layout.pipeline + stage;
+  part.expert_layers =
+      experts_before_[chunk_begins_[c] + chunks_[c]] - experts_before_[chunk_begins_[c]];
+  part.dense_layers = chunks_[c] - part.expert_layers;
+  part.layers = chunks_[c];
+  part.last = whole.last && chunk + 1 == layout.virtual_pipeline;
+  part.held = 1;
+  part.saved = ChunkSaved(layers, c);
+  if (part.last) part.saved += PredictionSaved(layers);
+  part.saved += SparedBytes(training, layers, whole) * (part.layers / stage_layers);
+  const Moments m = MomentsOf(training, layers, part);
+  return {Whole(KeptOf(training, layers, part)), Whole(std::max(m.at_loss(), m.at_layer()))};
+}
+
+void MemoryModel::Evaluate(const spec::Training& training, Evaluation& out) {
+  const spec::Layout& layout = training.layout;
+  const uint32_t micro_batches = Prepare(training);
+  const Layers& layers = LayersOf(MemoryKeyOf(model_, training, family_));
+  const StateBytes bytes = StateBytesOf(training, family_);
   out.stages.resize(layout.pipeline);
   out.peak_allocated = Bytes(0);
   double contiguous = 0;

@@ -21,6 +21,12 @@
 
 namespace longhaul::planner {
 
+// Of one micro-batch of one chunk.
+struct ChunkMemory {
+  Bytes saved;     // from its forward to its backward
+  Bytes backward;  // more while its backward runs
+};
+
 class MemoryModel {
  public:
   MemoryModel(const spec::Model& model, const spec::DeviceCluster& cluster);
@@ -29,6 +35,9 @@ class MemoryModel {
   // a training that spec::CheckTraining accepts. Allocates nothing once `out` and the memory of
   // layers have grown.
   void Evaluate(const spec::Training& training, Evaluation& out);
+
+  // Requires stage < pipeline and chunk < virtual_pipeline.
+  ChunkMemory Chunk(const spec::Training& training, uint32_t stage, uint32_t chunk);
 
  private:
   struct Layers {
@@ -45,11 +54,21 @@ class MemoryModel {
     size_t operator()(const MemoryKey& key) const;
   };
   struct Stage;
+  struct Moments;
 
+  // Fills chunks_; returns the micro-batches of a step.
+  uint32_t Prepare(const spec::Training& training);
   void RememberFamily(const spec::Software& software);
   const Layers& LayersOf(const MemoryKey& key);
   Stage StageOf(const spec::Training& training, const Layers& layers, uint32_t index,
                 uint32_t micro_batches) const;
+  double ChunkSaved(const Layers& layers, uint32_t c) const;
+  double PredictionSaved(const Layers& layers) const;
+  // Bytes a micro-batch that layers spared from full recompute keep.
+  double SparedBytes(const spec::Training& training, const Layers& layers,
+                     const Stage& stage) const;
+  double KeptOf(const spec::Training& training, const Layers& layers, const Stage& stage) const;
+  Moments MomentsOf(const spec::Training& training, const Layers& layers, const Stage& stage) const;
   void AddStates(const spec::Training& training, const StateBytes& bytes, Stage& stage) const;
   void AddPeak(const spec::Training& training, const Layers& layers, const StateBytes& bytes,
                Stage& stage) const;

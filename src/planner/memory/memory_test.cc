@@ -6,6 +6,7 @@
 #include "planner/memory/card_memory.h"
 #include "planner/memory/held.h"
 #include "planner/memory/memory_model.h"
+#include "planner/memory/memory_timeline.h"
 #include "planner/memory/saved_tensors.h"
 
 namespace longhaul::planner {
@@ -270,6 +271,46 @@ TEST(MemoryModel, RemembersLayersWithoutChangingAnswers) {
     memory.Evaluate(training, again);
     EXPECT_EQ(first.peak_allocated, again.peak_allocated);
     EXPECT_EQ(first.peak_allocated, Evaluate(model, training).peak_allocated);
+  }
+}
+
+// The peak by counting held micro-batches is that of the simulated schedule, on every stage.
+TEST(MemoryTimelines, ReachEachStagesPeakAndNoMore) {
+  for (const uint32_t virtual_pipeline : {1u, 2u}) {
+    for (const uint32_t pipeline : {1u, 2u, 4u}) {
+      if (virtual_pipeline > 1 && pipeline == 1) continue;
+      spec::Model model = Llama();
+      model.layers = 16;
+      spec::Training training = Megatron(1, 2, pipeline);
+      training.layout.virtual_pipeline = virtual_pipeline;
+      training.batch = {16, 1};
+      const spec::DeviceCluster cluster = Cluster("h100-sxm", 2 * pipeline);
+      Evaluation e;
+      MemoryModel memory(model, cluster);
+      memory.Evaluate(training, e);
+      e.micro_batches = 16;
+      for (StageEvaluation& stage : e.stages) {
+        stage.forward = Seconds(1);
+        stage.backward = Seconds(2);
+      }
+      const auto timelines = MemoryTimelines(training, e, memory);
+      ASSERT_EQ(timelines.size(), pipeline);
+      for (uint32_t i = 0; i < pipeline; ++i) {
+        SCOPED_TRACE(std::to_string(pipeline) + " stages, " + std::to_string(virtual_pipeline) +
+                     " chunks, stage " + std::to_string(i));
+        const std::vector<MemoryPoint>& points = timelines[i].points;
+        Bytes peak;
+        for (size_t k = 0; k < points.size(); ++k) {
+          peak = std::max(peak, points[k].allocated);
+          ASSERT_GE(points[k].at, points[k == 0 ? 0 : k - 1].at);
+        }
+        // The gradient between stages is the only part that is not drawn, and the output's dummy
+        // gradient is drawn twice.
+        const double want = static_cast<double>(e.stages[i].memory.total().count());
+        EXPECT_NEAR(static_cast<double>(peak.count()) / want, 1, 0.03);
+        EXPECT_EQ(points.front().allocated, points.back().allocated);
+      }
+    }
   }
 }
 
