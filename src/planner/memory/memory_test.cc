@@ -8,6 +8,7 @@
 #include "planner/memory/memory_model.h"
 #include "planner/memory/memory_timeline.h"
 #include "planner/memory/saved_tensors.h"
+#include "planner/memory/state_bytes.h"
 
 namespace longhaul::planner {
 namespace {
@@ -137,6 +138,44 @@ TEST(SavedTensors, KeepOneByteOfLinearInputsInFp8) {
   EXPECT_DOUBLE_EQ(Saved(Llama(), false, key), want);
 }
 
+TEST(SavedTensors, KeepEverySecondProductOfShardedStacks) {
+  MemoryKey key;
+  key.family = Family::kShardedData;
+  key.recompute = spec::RecomputeKind::kSelective;
+  // Of q, k, v, o, gate, up, down the first, third, fifth and seventh; attention's output with its
+  // log-sum-exp; the layer's input.
+  const double want = 4'096.0 * (2 * 8'192 + 2 * 64 * 128 + 2 * 8 * 128 + 2 * 28'672 + 2 * 8'192 +
+                                 2 * 64 * 128 + 4 * 64);
+  EXPECT_DOUBLE_EQ(Saved(Llama(), false, key), want);
+}
+
+TEST(StateBytes, AreTheRecipesOfTheStacks) {
+  using spec::Precision;
+  const struct {
+    Family family;
+    Precision precision;
+    uint32_t gradient_bytes;
+    uint32_t moment_bytes;
+    double sum;
+  } kRows[] = {{Family::kMegatron, Precision::kBf16, 4, 4, 18},
+               {Family::kMegatron, Precision::kBf16, 2, 4, 16},
+               {Family::kMegatron, Precision::kBf16, 4, 2, 14},
+               {Family::kMegatron, Precision::kFp8, 4, 4, 18},
+               {Family::kDeepSpeed, Precision::kFp16, 2, 4, 16},
+               {Family::kDeepSpeed, Precision::kBf16, 4, 4, 20},
+               {Family::kShardedData, Precision::kBf16, 4, 4, 16},
+               {Family::kLonghaul, Precision::kFp32, 4, 4, 16}};
+  for (const auto& row : kRows) {
+    spec::Training training;
+    training.precision = row.precision;
+    training.software.gradient_bytes = row.gradient_bytes;
+    training.software.moment_bytes = row.moment_bytes;
+    const StateBytes bytes = StateBytesOf(training, row.family);
+    EXPECT_DOUBLE_EQ(bytes.weights + bytes.gradients + bytes.optimizer, row.sum);
+    EXPECT_EQ(bytes.step > 0, row.gradient_bytes == 2);
+  }
+}
+
 TEST(HeldMicroBatches, AgreeWithTheSchedulesByHand) {
   spec::Layout layout;
   layout.pipeline = 4;
@@ -207,15 +246,18 @@ TEST(MemoryModel, ShardsByStageOfZero) {
 TEST(MemoryModel, ShardsExpertsOverTheirOwnGroup) {
   spec::Model model = Llama();
   model.experts = spec::Experts{.count = 8, .top_k = 2, .ffn_hidden = 1'024, .balanced = true};
-  spec::Training training = Megatron(8, 1, 1);
-  training.layout.expert = 8;
-  const MemoryBreakdown spread = Evaluate(model, training).stages[0].memory;
-  // Eight ranks with an expert each: their optimizer is not sharded further, the dense one is.
-  const MemoryKey key = MemoryKeyOf(model, training, Family::kMegatron);
-  const RankParameters layer = LayerRankParameters(model, true, key.slice);
-  const double dense = 12 * layer.dense + 2 * 128'256.0 * 8'192 + 8'192;
-  EXPECT_NEAR(static_cast<double>(spread.optimizer.count()), 12 * (dense / 8 + 12 * layer.experts),
-              16);
+  for (const uint32_t tensor : {1u, 2u}) {
+    spec::Training training = Megatron(8, tensor, 1);
+    training.layout.expert = 8;
+    const MemoryBreakdown spread = Evaluate(model, training).stages[0].memory;
+    // Of 8 x tensor ranks each eighth has the same expert: its optimizer is shared by `tensor`
+    // ranks, the dense one by 8.
+    const MemoryKey key = MemoryKeyOf(model, training, Family::kMegatron);
+    const RankParameters layer = LayerRankParameters(model, true, key.slice);
+    const double dense = 12 * layer.dense + 2 * 128'256.0 / tensor * 8'192 + 8'192;
+    EXPECT_NEAR(static_cast<double>(spread.optimizer.count()),
+                12 * (dense / 8 + 12 * layer.experts / tensor), 16);
+  }
 }
 
 TEST(MemoryModel, RecomputeTradesActivationsForOneLayerRebuilt) {
