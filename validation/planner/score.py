@@ -156,8 +156,12 @@ def print_tables(rows, cases, answers, show_rows):
     print(f"\n{'layouts of one job':<20}{'runs':>5}{'regret':>9}{'best at':>9}{'tau':>7}")
     for source, runs, regret, position, tau in ranks(cases, answers):
         print(f"{source:<20}{runs:>5}{100 * regret:>8.2f}%{position:>9}{tau:>+7.2f}")
+    inside = [answer["step_seconds_low"] <= entry["measured"]["step_seconds"]
+              <= answer["step_seconds_high"] for entry, answer in zip(cases, answers)
+              if "step_seconds" in entry["measured"] and "step_seconds" in answer]
+    print(f"\nstep times inside their band: {sum(inside)} of {len(inside)}")
     wrong = [row for row in rows if row["sort"] == "fits" and row["error"] != 0]
-    print(f"\nmemory called wrongly: {len(wrong)}")
+    print(f"memory called wrongly: {len(wrong)}")
     for row in wrong:
         print(f"  {row['case']}: " + ("it ran" if row["figure"] == "fits" else "it ran out"))
 
