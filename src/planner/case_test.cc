@@ -115,6 +115,40 @@ TEST(ParseCase, LetsTheDevicesDecideTheReplicas) {
   EXPECT_THAT(parsed.assumed, Contains("layout.data = 16 (fills the cluster)"));
 }
 
+TEST(ParseCase, SetsRightWhatTablesPrintAmiss) {
+  const struct {
+    void (*prints)(json&);
+    const char* want;
+  } kRows[] = {
+      {[](json& c) {
+         c["layout"]["layers_per_stage"] = {16, 18};
+       },
+       "layout.layers_per_stage = null (is not 32 layers in 4 chunks)"},
+      {[](json& c) {
+         c["layout"].update({{"pipeline", 1}, {"data", 32}});
+       },
+       "layout.virtual_pipeline = 1 (there is one stage)"},
+      {[](json& c) { c["layout"]["shard_group"] = 5; },
+       "layout.shard_group = null (does not divide the replicas)"},
+      {[](json& c) {
+         c["cluster"]["gpus"] = 12;
+         c["layout"]["data"] = 3;
+       },
+       "cluster.gpus_per_node = 4 (the cards don't fill larger nodes)"},
+      {[](json& c) { c["cluster"]["nvlink_domain"] = 6; }, "cluster.nvlink_domain = 8 (a node)"},
+      {[](json& c) { c["batch"]["micro"] = 9; },
+       "batch.micro = 8 (a replica has no more sequences)"},
+  };
+  for (const auto& row : kRows) {
+    json text = Seed("dense.json");
+    row.prints(text);
+    Case parsed = Parsed(text);
+    EXPECT_THAT(parsed.assumed, Contains(row.want));
+    const Status legal = DecideOpen(Evaluate, parsed);
+    EXPECT_TRUE(legal.ok()) << row.want << ": " << legal;
+  }
+}
+
 TEST(ParseCase, NamesWhatIsWrong) {
   const struct {
     void (*breaks)(json&);

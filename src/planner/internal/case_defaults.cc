@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <numeric>
 
 #include "base/text.h"
 #include "planner/framework.h"
@@ -61,6 +62,8 @@ class Filler {
   Status FillCluster();
   Status FillLayout();
   void FillData();
+  void RepairNodes();
+  void RepairLayout();
   void FillStates();
   void FillSoftware();
   void FillRecompute();
@@ -171,7 +174,49 @@ Status Filler::FillCluster() {
     Note("cluster.network.gb_per_s_per_gpu", rate == 25 ? "25" : "50");
   }
   network.per_device = BytesPerSecond(rate * 1e9);
+  RepairNodes();
   return CheckDeviceCluster(cluster());
+}
+
+// Tables count cards that are on nodes together with others.
+void Filler::RepairNodes() {
+  uint32_t& node = cluster().devices_per_node;
+  if (cluster().devices > node && cluster().devices % node != 0) {
+    node = std::gcd(cluster().devices, node);
+    Note("cluster.gpus_per_node", std::to_string(node), "the cards don't fill larger nodes");
+  }
+  uint32_t& island = cluster().island;
+  if (node % island != 0 && island % node != 0) {
+    island = node;
+    Note("cluster.nvlink_domain", std::to_string(island), "a node");
+  }
+}
+
+// What a table prints although it has no meaning there, or another one than ours.
+void Filler::RepairLayout() {
+  spec::Layout& layout = training().layout;
+  if (layout.pipeline == 1 && layout.virtual_pipeline > 1 && !case_.open.pipeline) {
+    layout.virtual_pipeline = 1;
+    Note("layout.virtual_pipeline", "1", "there is one stage");
+  }
+  const std::vector<uint32_t>& stages = layout.layers_per_stage;
+  const uint64_t sum = std::accumulate(stages.begin(), stages.end(), uint64_t{0});
+  const uint64_t chunks = uint64_t{layout.pipeline} * layout.virtual_pipeline;
+  if (!stages.empty() && (stages.size() != chunks || sum != model().layers)) {
+    Note("layout.layers_per_stage", "null",
+         "is not " + std::to_string(model().layers) + " layers in " + std::to_string(chunks) +
+             " chunks");
+    layout.layers_per_stage.clear();
+  }
+  const uint64_t replicas = uint64_t{layout.data} * layout.context;
+  if (layout.shard_group > 0 && replicas % layout.shard_group != 0) {
+    Note("layout.shard_group", "null", "does not divide the replicas");
+    layout.shard_group = 0;
+  }
+  const bool ring = layout.context_kind == spec::ContextKind::kRing;
+  if (ring && model().sequence_length % (2 * uint64_t{layout.context}) != 0) {
+    layout.context_kind = spec::ContextKind::kAllGather;  // needs no even pieces
+  }
 }
 
 void Filler::FillData() {
@@ -233,6 +278,7 @@ Status Filler::FillLayout() {
   if (case_.question.training.software.framework == "meta") {
     layout.context_kind = spec::ContextKind::kAllGather;  // arXiv 2407.21783, section 3.3.2
   }
+  RepairLayout();
   return {};
 }
 
