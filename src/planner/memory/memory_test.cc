@@ -9,6 +9,7 @@
 #include "planner/memory/memory_timeline.h"
 #include "planner/memory/saved_tensors.h"
 #include "planner/memory/state_bytes.h"
+#include "planner/time/simulate.h"
 
 namespace longhaul::planner {
 namespace {
@@ -196,6 +197,48 @@ TEST(HeldMicroBatches, AgreeWithTheSchedulesByHand) {
   EXPECT_EQ(HeldMicroBatches(layout, false, 3, 1, 16), 1u);
   EXPECT_EQ(HeldMicroBatches(layout, true, 3, 1, 16), 2u);
   EXPECT_EQ(HeldMicroBatches(layout, false, 0, 0, 4), 4u);  // not more than there are
+}
+
+// The closed forms count what the simulated schedule holds between forward and data gradient.
+TEST(HeldMicroBatches, AreThoseOfTheSimulatedSchedule) {
+  using Schedule = spec::PipelineSchedule;
+  const struct {
+    Schedule schedule;
+    uint32_t chunks;
+  } kRows[] = {{Schedule::kGpipe, 1},
+               {Schedule::kOneForwardOneBackward, 1},
+               {Schedule::kOneForwardOneBackward, 2},
+               {Schedule::kOneForwardOneBackward, 3},
+               {Schedule::kZeroBubbleH1, 1},
+               {Schedule::kZeroBubbleV, 2}};
+  for (const auto& row : kRows) {
+    for (const uint32_t pipeline : {2u, 3u, 4u}) {
+      spec::Layout layout;
+      layout.pipeline = pipeline;
+      layout.virtual_pipeline = row.chunks;
+      layout.schedule = row.schedule;
+      PipelineShape shape;
+      shape.schedule = row.schedule;
+      shape.virtual_pipeline = row.chunks;
+      shape.micro_batches = 4.0 * pipeline;
+      const std::vector<StageTime> stages(pipeline, StageTime{1, 2, 1});
+      std::vector<uint32_t> live(pipeline, 0);
+      std::vector<uint32_t> most(pipeline, 0);
+      for (const PipelineTask& task : SimulatePipeline(stages, shape)) {
+        if (task.pass == PassKind::kForward) ++live[task.stage];
+        if (task.pass == PassKind::kBackward) --live[task.stage];
+        most[task.stage] = std::max(most[task.stage], live[task.stage]);
+      }
+      for (uint32_t i = 0; i < pipeline; ++i) {
+        uint32_t held = 0;
+        for (uint32_t chunk = 0; chunk < row.chunks; ++chunk) {
+          held += HeldMicroBatches(layout, false, i, chunk, 4 * pipeline);
+        }
+        EXPECT_EQ(held, most[i]) << "schedule " << static_cast<int>(row.schedule) << ", "
+                                 << row.chunks << " chunks, stage " << i << " of " << pipeline;
+      }
+    }
+  }
 }
 
 // Worked by hand for Llama 3 70B cut to 12 layers on 8 B200, tensor 2, ZeRO-1; the sum was measured

@@ -3,8 +3,9 @@
 // The schedule is simulated task by task (time/simulate.h) with the stages' times; a forward adds
 // what its chunk saves, a backward adds its own peak while it runs and then frees both. Before and
 // after stand the states. Long steps are cut after enough micro-batches to fill and drain the
-// pipeline twice, as between that nothing new happens. DualPipe is drawn as 1F1B. Leaves out
-// transients of the forward and the optimizer step's.
+// pipeline twice, as between that nothing new happens. DualPipe is drawn as 1F1B, and zero-bubble
+// schedules free at the data gradient. Leaves out transients of the forward and the optimizer
+// step's.
 #pragma once
 
 #include <vector>
