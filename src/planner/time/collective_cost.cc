@@ -56,17 +56,17 @@ Links ShippedLinks(const spec::DeviceCluster& cluster) {
   const bool island = link > 0;
   // NVLink's switches reduce since Hopper; xGMI joins its cards without one.
   const bool switched = island && device.fp8.count() > 0 && !device.name.starts_with("mi");
-  links.island_bytes_per_s = island ? 0.755 * link : 0.7 * device.host_bandwidth.count();
+  links.island_bytes_per_s = island ? 0.753 * link : 0.7 * device.host_bandwidth.count();
   links.island_reduce_bytes_per_s =
-      switched ? 0.968 * std::min(1.08 * link, 0.92 * link + 80e9) : links.island_bytes_per_s;
+      switched ? 0.966 * std::min(1.08 * link, 0.92 * link + 80e9) : links.island_bytes_per_s;
   links.island_root_bytes = 2.2e3 * (link >= 800e9 ? 1.7 : 1);
   links.island_latency_s = switched ? 6e-6 : 9e-6;
   links.island_hop_s = 1.0e-6;
   links.island = std::max(1u, island ? cluster.island : cluster.devices_per_node);
   // 46-48 of 50 GB/s are seen on InfiniBand; RoCE loses 5-10 % more to unequal paths.
-  double seen = 0.795;
-  if (cluster.network.kind == spec::NetworkKind::kInfiniband) seen = 0.865;
-  if (cluster.network.kind == spec::NetworkKind::kOmnipath) seen = 0.652;
+  double seen = 0.796;
+  if (cluster.network.kind == spec::NetworkKind::kInfiniband) seen = 0.866;
+  if (cluster.network.kind == spec::NetworkKind::kOmnipath) seen = 0.654;
   links.network_bytes_per_s = seen * cluster.network.per_device.count();
   links.network_hop_s = cluster.network.kind == spec::NetworkKind::kInfiniband ? 6e-6 : 8e-6;
   links.leaf = cluster.network.nodes_per_leaf * cluster.devices_per_node;

@@ -10,6 +10,7 @@ namespace {
 using spec::Precision;
 
 constexpr double kAccumulateBytes = 4;
+constexpr double kSettledTokens = 8'192;
 
 size_t Index(Precision precision) { return static_cast<size_t>(precision); }
 
@@ -26,6 +27,7 @@ struct CardConstants {
   double first_share = 0;
   double second_share = 0;
   double block_queries = 0;
+  double start_tokens = 0;
   double head_exponent = 0;
   double bandwidth_share = 0;
   bool measured = false;
@@ -36,24 +38,25 @@ struct CardConstants {
 // steps of the tuning rows. MI325X and MI355X: Primus rows; MI300X as MI325X; cards without a row:
 // their nearest relative.
 constexpr CardConstants kCards[] = {
-    {"a100-40gb-sxm", 0.734, 0, 0, 0.45, 148, 199, 1.22, 0.56, 1, 128, 0.15, 0.743, true},
-    {"a100-80gb-sxm", 0.734, 0, 0, 0.45, 148, 199, 1.22, 0.56, 1, 128, 0.15, 0.743, true},
-    {"a100-80gb-pcie", 0.716, 0, 0, 0.45, 148, 194, 1.22, 0.56, 1, 128, 0.15, 0.743, true},
-    {"a800-80gb", 0.734, 0, 0, 0.45, 148, 199, 1.22, 0.56, 1, 128, 0.15, 0.743, false},
-    {"h100-sxm", 0.606, 0.603, 0, 0.05, 220, 543, 1.24, 0.377, 0.62, 128, 0.34, 0.687, true},
-    {"h100-96gb-sxm", 0.606, 0.603, 0, 0.05, 220, 543, 1.24, 0.377, 0.62, 128, 0.34, 0.687, false},
-    {"h100-pcie", 0.477, 0.452, 0, 0.05, 220, 361, 1.24, 0.377, 0.62, 128, 0.34, 0.687, false},
-    {"h800-sxm", 0.606, 0.603, 0, 0.05, 220, 543, 1.24, 0.377, 0.62, 128, 0.34, 0.687, false},
-    {"h200-sxm", 0.606, 0.603, 0, 0.05, 220, 543, 1.24, 0.377, 0.62, 128, 0.34, 0.613, true},
-    {"b200-sxm", 0.468, 0.506, 0.367, 0, 120, 1118, 1.24, 0.2, 0.35, 256, 0.76, 0.649, true},
-    {"b300-sxm", 0.515, 0.659, 0.367, 0, 120, 1361, 1.24, 0.2, 0.35, 256, 0.76, 0.649, false},
-    {"gb200-nvl72", 0.518, 0.542, 0.367, 0, 120, 1220, 1.24, 0.2, 0.35, 256, 0.6, 0.649, true},
-    {"gb300-nvl72", 0.592, 0.8, 0.367, 0, 120, 1538, 1.24, 0.2, 0.35, 256, 0.6, 0.649, false},
-    {"mi300x", 0.498, 0.605, 0, 0.3, 300, 450, 1.3, 0.5, 0.8, 128, 0.4, 0.649, false},
-    {"mi325x", 0.498, 0.605, 0, 0.3, 300, 450, 1.3, 0.5, 0.8, 128, 0.4, 0.649, false},
-    {"mi355x", 0.499, 0.45, 0.3, 0.3, 300, 900, 1.3, 0.4, 0.6, 128, 0.4, 0.649, false},
-    {"l40s", 0.6, 0.5, 0, 0.3, 150, 180, 1.22, 0.5, 1, 128, 0.15, 0.743, false},
-    {"a10", 0.6, 0, 0, 0.45, 148, 65, 1.22, 0.5, 1, 128, 0.15, 0.743, false},
+    {"a100-40gb-sxm", 0.738, 0, 0, 0.45, 148, 200, 1.22, 0.571, 1, 128, 250, 0.15, 0.752, true},
+    {"a100-80gb-sxm", 0.738, 0, 0, 0.45, 148, 200, 1.22, 0.571, 1, 128, 250, 0.15, 0.752, true},
+    {"a100-80gb-pcie", 0.72, 0, 0, 0.45, 148, 195, 1.22, 0.571, 1, 128, 250, 0.15, 0.752, true},
+    {"a800-80gb", 0.738, 0, 0, 0.45, 148, 200, 1.22, 0.571, 1, 128, 250, 0.15, 0.752, false},
+    {"h100-sxm", 0.62, 0.612, 0, 0.05, 220, 527, 1.24, 0.389, 0.62, 64, 1000, 0.34, 0.695, true},
+    {"h100-96gb-sxm", 0.62, 0.612, 0, 0.05, 220, 527, 1.24, 0.389, 0.62, 64, 1000, 0.34, 0.695,
+     false},
+    {"h100-pcie", 0.488, 0.459, 0, 0.05, 220, 351, 1.24, 0.389, 0.62, 64, 1000, 0.34, 0.695, false},
+    {"h800-sxm", 0.62, 0.612, 0, 0.05, 220, 527, 1.24, 0.389, 0.62, 64, 1000, 0.34, 0.695, false},
+    {"h200-sxm", 0.62, 0.612, 0, 0.05, 220, 527, 1.24, 0.389, 0.62, 64, 1000, 0.34, 0.62, true},
+    {"b200-sxm", 0.473, 0.51, 0.364, 0, 120, 1120, 1.24, 0.2, 0.35, 192, 900, 0.76, 0.657, true},
+    {"b300-sxm", 0.521, 0.664, 0.364, 0, 120, 1364, 1.24, 0.2, 0.35, 192, 900, 0.76, 0.657, false},
+    {"gb200-nvl72", 0.519, 0.554, 0.364, 0, 120, 1233, 1.24, 0.2, 0.35, 192, 670, 0.6, 0.657, true},
+    {"gb300-nvl72", 0.592, 0.8, 0.364, 0, 120, 1566, 1.24, 0.2, 0.35, 192, 670, 0.6, 0.657, false},
+    {"mi300x", 0.496, 0.607, 0, 0.3, 300, 450, 1.3, 0.5, 0.8, 128, 500, 0.4, 0.657, false},
+    {"mi325x", 0.496, 0.607, 0, 0.3, 300, 450, 1.3, 0.5, 0.8, 128, 500, 0.4, 0.657, false},
+    {"mi355x", 0.499, 0.45, 0.3, 0.3, 300, 900, 1.3, 0.4, 0.6, 128, 500, 0.4, 0.657, false},
+    {"l40s", 0.6, 0.5, 0, 0.3, 150, 180, 1.22, 0.5, 1, 128, 250, 0.15, 0.752, false},
+    {"a10", 0.6, 0, 0, 0.45, 148, 65, 1.22, 0.5, 1, 128, 250, 0.15, 0.752, false},
 };
 
 const CardConstants& ConstantsOf(const spec::Device& device) {
@@ -92,7 +95,11 @@ OperatorSeconds TimeOfAttention(const DeviceMatrix& matrix, const spec::Operator
   const double rate = AttentionRate(attention, kernels, op.head_dim);
   const double block = 8 * op.head_dim * attention.block_queries * op.keys;  // FLOPs of the last
   const double tail = block / (rate / matrix.compute_units);
-  const double work = op.forward_flops / rate;
+  // Short sequences start and end more often; from kSettledTokens on power sets the rate.
+  const double start = attention.start_tokens;
+  const double length = std::clamp(2 * op.keys, 1.0, kSettledTokens);
+  const double slow = (1 + start / length) / (1 + start / kSettledTokens);
+  const double work = slow * op.forward_flops / rate;
   const bool uneven = op.uneven_heads;
   const double forward = work / (uneven ? attention.uneven_heads_forward : 1);
   const double backward =
@@ -197,12 +204,12 @@ DeviceMatrix ShippedMatrix(const spec::Device& device) {
   matrix.measured = card.measured;
   matrix.compute_units = std::max(1u, device.compute_units);
   matrix.bandwidth_bytes_per_s = card.bandwidth_share * device.memory_bandwidth.count();
-  matrix.permute_bytes_per_s = 0.21 * device.memory_bandwidth.count();
-  matrix.quantise_bytes_per_s = 0.521 * device.memory_bandwidth.count();
-  matrix.scattered_bytes_per_s = 0.257 * device.memory_bandwidth.count();
+  matrix.permute_bytes_per_s = 0.203 * device.memory_bandwidth.count();
+  matrix.quantise_bytes_per_s = 0.593 * device.memory_bandwidth.count();
+  matrix.scattered_bytes_per_s = 0.231 * device.memory_bandwidth.count();
   matrix.kernel_floor_s = 2.5e-6;
   // Hopper's products of experts are one launch each; Blackwell's run as one.
-  matrix.grouped_share = device.fp4.count() > 0 ? 1 : 0.6;
+  matrix.grouped_share = device.fp4.count() > 0 ? 1 : 0.57;
 
   ProductConstants product;
   product.wave_rounding = card.wave_rounding;
@@ -219,7 +226,7 @@ DeviceMatrix ShippedMatrix(const spec::Device& device) {
     ProductConstants low = product;
     if (device.fp8.count() > 0 && card.fp8_share > 0) {
       low.sustained_flops_per_s = card.fp8_share * device.fp8.count();
-      low.inner_overhead = 1.62 * card.inner_overhead;
+      low.inner_overhead = 1.73 * card.inner_overhead;
       low.operand_bytes = 1;
     }
     if (precision == Precision::kNvfp4 && device.fp4.count() > 0 && card.fp4_share > 0) {
@@ -235,10 +242,11 @@ DeviceMatrix ShippedMatrix(const spec::Device& device) {
   attention.first_share = card.first_share;
   attention.second_share = card.second_share;
   attention.block_queries = card.block_queries;
+  attention.start_tokens = card.start_tokens;
   attention.head_exponent = card.head_exponent;
   attention.launch_s = 15e-6;
   // Tensor cores want rows of 16 bytes; whole tiles want 64 elements (A100's kernels).
-  matrix.odd_width_slowdown = 6.38;
+  matrix.odd_width_slowdown = 8.95;
   matrix.ragged_width_slowdown = card.wave_rounding > 0.4 ? 1.15 : 1.05;
   return matrix;
 }

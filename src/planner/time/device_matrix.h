@@ -39,6 +39,7 @@ struct AttentionConstants {
   double second_share = 0.8;        // with kSecond
   double backward_slowdown = 1.24;  // time of a backward FLOP (5 products for 2) over a forward
   double launch_s = 0;
+  double start_tokens = 0;            // s0
   double block_queries = 128;         // of the tail
   double head_exponent = 0.6;         // rate of a head of d < 128: (d / 128)^exponent
   double uneven_heads_forward = 0.9;  // rate where queries and values differ in width

@@ -76,7 +76,8 @@ TEST(DeviceMatrix, FewRowsAnExpertAreSlow) {
   EXPECT_NEAR(rate(128, 256) / rate(1024, 32), 0.45, 0.12);
 }
 
-// H100, 64 heads of 128 over 4,096 tokens: the table has 565 TF/s alone on the card.
+// H100, 64 heads of 128 over 4,096 tokens: the table has 565 TF/s alone on the card, a training
+// about four fifths of that.
 TEST(DeviceMatrix, AttentionIsBelowItsTableAndFarAboveOldKernels) {
   const DeviceMatrix matrix = MatrixOf("h100-sxm");
   spec::Operator op;
@@ -89,7 +90,7 @@ TEST(DeviceMatrix, AttentionIsBelowItsTableAndFarAboveOldKernels) {
   const auto rate = [&](AttentionKernels kernels) {
     return op.forward_flops / TimeOf(matrix, op, Precision::kBf16, kernels).forward;
   };
-  EXPECT_NEAR(rate(AttentionKernels::kNative), 520e12, 50e12);
+  EXPECT_NEAR(rate(AttentionKernels::kNative), 465e12, 25e12);
   EXPECT_LT(rate(AttentionKernels::kFirst), 0.45 * rate(AttentionKernels::kNative));
 }
 

@@ -53,7 +53,7 @@ SoftwareStack ShardedStack(std::string_view framework) {
   SoftwareStack stack;
   if (Has(framework, {"foundry", "composer"})) {
     stack.attention = AttentionKernels::kFirst;
-    stack.shard_hidden = 0.63;
+    stack.shard_hidden = 0.64;
     stack.shard_bandwidth_share = 0.345;
   } else if (Has(framework, {"titan"})) {
     stack.attention = AttentionKernels::kSecond;
@@ -86,10 +86,10 @@ SoftwareStack StackFor(std::string_view framework, std::string_view release) {
   }
   const bool bridge = Has(framework, {"bridge"});
   const bool nemo = Has(framework, {"nemo"});
-  if (bridge || nemo) stack.expert_hidden_across = 0.18;
-  if (framework == "megatron-core") stack.compute_factor = 1.033;
+  if (bridge || nemo) stack.expert_hidden_across = 0.17;
+  if (framework == "megatron-core") stack.compute_factor = 1.045;
   if (nemo) {
-    stack.compute_factor = 0.981;
+    stack.compute_factor = 0.986;
     stack.experts_over_data = StartsWithAny(release, {"v24", "24", "v25.02", "25.02", "v25.04"});
   }
   if (bridge) {

@@ -13,15 +13,14 @@
 namespace longhaul::planner {
 
 struct SoftwareStack {
-  double compute_factor = 1;     // device time of all kernels
-  double launch_s = 6e-6;        // host time of one kernel through the framework
-  double step_fixed_s = 0.02;    // host work a step: data, optimizer's launches, logging
-  double tensor_hidden = 0.826;  // share of tensor collectives hidden where split products overlap
-  double tensor_backward_hidden =
-      0.542;                     // of those beside a weight gradient without split products
+  double compute_factor = 1;    // device time of all kernels
+  double launch_s = 6e-6;       // host time of one kernel through the framework
+  double step_fixed_s = 0.02;   // host work a step: data, optimizer's launches, logging
+  double tensor_hidden = 0.80;  // share of tensor collectives hidden where split products overlap
+  double tensor_backward_hidden = 0.53;  // of those beside a weight gradient without split products
   double gradient_hidden = 0.9;  // share of the last backward that gradient traffic hides under
   double shard_hidden = 0.85;    // likewise of a layer under FSDP
-  double overlap_tax = 0.154;    // compute slows by this share while a collective runs
+  double overlap_tax = 0.138;    // compute slows by this share while a collective runs
   double straggle = 0.006;       // sigma of a node's step
   // Where the expert group leaves its island: share of its traffic hidden under the other half of
   // the batch, which recipes switch on there.
