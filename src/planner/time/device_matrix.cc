@@ -246,7 +246,7 @@ DeviceMatrix ShippedMatrix(const spec::Device& device) {
   attention.head_exponent = card.head_exponent;
   attention.launch_s = 15e-6;
   // Tensor cores want rows of 16 bytes; whole tiles want 64 elements (A100's kernels).
-  matrix.odd_width_slowdown = 8.95;
+  matrix.odd_width_slowdown = 6;
   matrix.ragged_width_slowdown = card.wave_rounding > 0.4 ? 1.15 : 1.05;
   return matrix;
 }
