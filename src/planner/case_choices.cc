@@ -14,6 +14,9 @@ using spec::RecomputeKind;
 // Enough for every open axis of a large cluster; a bound for hostile cases.
 constexpr size_t kMaxEvaluations = 20'000;
 constexpr size_t kMaxAttempts = 200'000;
+// Who chooses leaves the allocator's spread free (memory/card_memory.h), as a run that just fits
+// fails on the first longer batch or a new library.
+constexpr double kRoomyShare = 0.96;
 constexpr uint32_t kMaxTensor = 16;
 constexpr uint32_t kMaxMicroBatch = 64;
 constexpr uint32_t kMaxVirtual = 32;
@@ -73,6 +76,7 @@ class Decision {
 
   Status Run() {
     Tensors();
+    if (!best_) best_ = tight_;
     if (!best_ && !smallest_) {
       return why_not_.ok() ? InvalidArgument("no size of the open dimensions fills " +
                                              std::to_string(question_.cluster.devices) + " devices")
@@ -185,12 +189,18 @@ class Decision {
       if (evaluations_++ >= kMaxEvaluations) return;
       const Evaluation evaluation = evaluate_(question_);
       const Found found{question_.training, evaluation.step.count(), evaluation.peak_allocated};
-      if (evaluation.fits) {
+      if (evaluation.fits && Roomy(evaluation)) {
         if (!best_ || found.step_s < best_->step_s) best_ = found;
         return;  // the least that fits
       }
+      if (evaluation.fits && (!tight_ || found.step_s < tight_->step_s)) tight_ = found;
       if (!smallest_ || found.memory < smallest_->memory) smallest_ = found;
     }
+  }
+
+  bool Roomy(const Evaluation& evaluation) const {
+    const double memory = static_cast<double>(question_.cluster.device.memory.count());
+    return static_cast<double>(evaluation.device_memory.count()) <= kRoomyShare * memory;
   }
 
   bool choosing() const { return case_.open.any(); }
@@ -223,6 +233,7 @@ class Decision {
   size_t attempts_ = 0;
   size_t evaluations_ = 0;
   std::optional<Found> best_;
+  std::optional<Found> tight_;  // fits, but with little room
   std::optional<Found> smallest_;
   Status why_not_;
 };

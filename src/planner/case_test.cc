@@ -45,7 +45,8 @@ Evaluation Evaluate(const Question& question) {
   evaluation.step = Seconds((1 + 1 / micro) * (full ? 4.0 / 3 : 1) *
                             (training.layout.virtual_pipeline > 1 ? 0.9 : 1));
   evaluation.peak_allocated = Bytes((int64_t{1} << 30) * training.batch.micro / (full ? 2 : 1));
-  evaluation.fits = evaluation.peak_allocated <= question.cluster.device.memory;
+  evaluation.device_memory = evaluation.peak_allocated;
+  evaluation.fits = evaluation.device_memory <= question.cluster.device.memory;
   evaluation.stages.resize(2);
   evaluation.stages[1].memory.weights = evaluation.peak_allocated;
   return evaluation;
@@ -252,6 +253,20 @@ TEST(DecideOpen, RecomputesWhereNothingElseFits) {
   ASSERT_TRUE(DecideOpen(Evaluate, decided).ok());
   EXPECT_EQ(decided.question.training.recompute.kind, spec::RecomputeKind::kFull);
   EXPECT_THAT(decided.assumed, Contains(HasSubstr("nothing fits")).Times(0));
+}
+
+TEST(DecideOpen, LeavesRoomWhereItCan) {
+  json text = Seed("dense.json");
+  text["batch"] = {{"global", 512}, {"micro", nullptr}};
+  text["cluster"]["memory_gib"] = 4.1;  // 4 sequences fill 97.6 % of it
+  Case decided = Parsed(text);
+  ASSERT_TRUE(DecideOpen(Evaluate, decided).ok());
+  EXPECT_EQ(decided.question.training.batch.micro, 2u);
+  text["cluster"]["memory_gib"] = 1.01;  // one sequence fills 99 %: nothing smaller is left
+  decided = Parsed(text);
+  ASSERT_TRUE(DecideOpen(Evaluate, decided).ok());
+  EXPECT_EQ(decided.question.training.batch.micro, 1u);
+  EXPECT_THAT(decided.assumed, Contains("batch.micro = 1 (best that fits)"));
 }
 
 TEST(DecideOpen, FillsALayoutThatIsNotSaid) {

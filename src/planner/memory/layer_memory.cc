@@ -234,6 +234,28 @@ double DummyGradients(const Model& model, bool dense, bool experts, const Memory
   return 2 * set.elements();
 }
 
+namespace {
+
+// Bytes a logit at the loss's fullest moment.
+double LogitBytes(const MemoryKey& key) {
+  if (key.precision == spec::Precision::kFp32) return 12;
+  // Two bytes, and their gradient written in place.
+  if (key.slice.loss_fusion) return 2;
+  switch (key.family) {
+    case Family::kMegatron:  // two bytes and an fp32 copy that becomes softmax, then gradient
+      return 6;
+    case Family::kOldMegatron:  // the exponentials beside that copy
+    case Family::kDeepSpeed:
+      return 10;
+    case Family::kShardedData:  // PyTorch's own: log-softmax and both gradients in fp32
+    case Family::kLonghaul:
+      return 12;
+  }
+  return 12;
+}
+
+}  // namespace
+
 EndsMemory EndsMemoryOf(const Model& model, const MemoryKey& key) {
   const MemorySizes z = MemorySizesOf(model, key);
   const Streams s = StreamsOf(model, key, z);
@@ -241,11 +263,7 @@ EndsMemory EndsMemoryOf(const Model& model, const MemoryKey& key) {
   EndsMemory ends;
   ends.embedding_saved = 8 * z.tokens + (model.dropout ? z.shard_tokens * model.hidden : 0);
   ends.loss_saved = 2 * s.shard;
-  // Fused: two-byte logits, their gradient written in place. Unfused on a split vocabulary: two
-  // bytes, softmax and gradient in fp32. Plain PyTorch: logits, fp32 copy, log-softmax, gradients.
-  double logit_bytes = 2;
-  if (!key.slice.loss_fusion) logit_bytes = key.family == Family::kShardedData ? 12 : 10;
-  if (z.element == 4) logit_bytes = 12;
+  const double logit_bytes = LogitBytes(key);
   ends.loss = logit_bytes * logits + s.full + (s.gathers ? s.full + s.shard : 0);
   ends.output_gradient = 2 * OutputRankParameters(model, key);
   ends.boundary = s.shard;

@@ -150,6 +150,20 @@ TEST(SavedTensors, KeepEverySecondProductOfShardedStacks) {
   EXPECT_DOUBLE_EQ(Saved(Llama(), false, key), want);
 }
 
+TEST(EndsMemory, CountsTheBytesOfALogitByStack) {
+  const double logits = 4'096.0 * 128'256;
+  MemoryKey key;
+  const double fused = EndsMemoryOf(Llama(), key).loss;
+  key.slice.loss_fusion = false;
+  const auto unfused = [&](Family family) {
+    key.family = family;
+    return (EndsMemoryOf(Llama(), key).loss - fused) / logits;
+  };
+  EXPECT_DOUBLE_EQ(unfused(Family::kMegatron), 6 - 2);
+  EXPECT_DOUBLE_EQ(unfused(Family::kDeepSpeed), 10 - 2);
+  EXPECT_DOUBLE_EQ(unfused(Family::kShardedData), 12 - 2);
+}
+
 TEST(StateBytes, AreTheRecipesOfTheStacks) {
   using spec::Precision;
   const struct {
