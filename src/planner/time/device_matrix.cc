@@ -36,14 +36,15 @@ struct CardConstants {
 // Shapes: aiconfigurator's kernel tables (ai-dynamo, Apache-2.0, systems/data at 095f58a51c) and
 // SimuMax's training kernels (MooreThreads, Apache-2.0, configs/system); levels: published training
 // steps of the tuning rows. MI325X and MI355X: Primus rows; MI300X as MI325X; cards without a row:
-// their nearest relative.
+// their nearest relative. The 96 GB H100 runs under a lower power limit (torchtitan's performance
+// page): a tenth less.
 constexpr CardConstants kCards[] = {
     {"a100-40gb-sxm", 0.738, 0, 0, 0.45, 148, 200, 1.22, 0.571, 1, 128, 250, 0.15, 0.752, true},
     {"a100-80gb-sxm", 0.738, 0, 0, 0.45, 148, 200, 1.22, 0.571, 1, 128, 250, 0.15, 0.752, true},
     {"a100-80gb-pcie", 0.72, 0, 0, 0.45, 148, 195, 1.22, 0.571, 1, 128, 250, 0.15, 0.752, true},
     {"a800-80gb", 0.738, 0, 0, 0.45, 148, 200, 1.22, 0.571, 1, 128, 250, 0.15, 0.752, false},
     {"h100-sxm", 0.62, 0.612, 0, 0.05, 220, 527, 1.24, 0.389, 0.62, 64, 1000, 0.34, 0.695, true},
-    {"h100-96gb-sxm", 0.62, 0.612, 0, 0.05, 220, 527, 1.24, 0.389, 0.62, 64, 1000, 0.34, 0.695,
+    {"h100-96gb-sxm", 0.56, 0.55, 0, 0.05, 220, 475, 1.24, 0.389, 0.62, 64, 1000, 0.34, 0.695,
      false},
     {"h100-pcie", 0.488, 0.459, 0, 0.05, 220, 351, 1.24, 0.389, 0.62, 64, 1000, 0.34, 0.695, false},
     {"h800-sxm", 0.62, 0.612, 0, 0.05, 220, 527, 1.24, 0.389, 0.62, 64, 1000, 0.34, 0.695, false},

@@ -87,13 +87,15 @@ SoftwareStack StackFor(std::string_view framework, std::string_view release) {
   const bool bridge = Has(framework, {"bridge"});
   const bool nemo = Has(framework, {"nemo"});
   if (bridge || nemo) stack.expert_hidden_across = 0.17;
+  // Dispatch kernels of 2025 (HybridEP, DeepEP) permute while they send; Megatron-Core's default
+  // does not.
+  stack.permute_share = framework == "megatron-core" || nemo ? 1 : 2.06;
   if (framework == "megatron-core") stack.compute_factor = 1.045;
   if (nemo) {
     stack.compute_factor = 0.986;
     stack.experts_over_data = StartsWithAny(release, {"v24", "24", "v25.02", "25.02", "v25.04"});
   }
   if (bridge) {
-    stack.permute_share = 2.06;  // HybridEP and DeepEP permute while they send
     stack.compute_factor = 1.015 * BridgeTrend(release);
   }
   return stack;
