@@ -1,0 +1,240 @@
+#include "profiler/across/clocks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace longhaul::profiler {
+namespace {
+
+constexpr size_t kMaxObservations = 50'000;
+constexpr int kRounds = 12;
+constexpr double kHuber = 1.345;      // 95 % efficient on normal errors (Huber 1981)
+constexpr double kDriftPrior = 1e-4;  // 100 ppm: no oscillator of a server is worse
+
+// e_a - e_b of one collective, at time t.
+struct Observation {
+  size_t a = 0, b = 0;
+  double t = 0;      // seconds from the middle
+  double delta = 0;  // seconds
+  double weight = 1;
+};
+
+// Solves the symmetric positive definite system in place (Cholesky); false if it isn't one.
+bool Solve(std::vector<double>* matrix, std::vector<double>* right) {
+  const size_t n = right->size();
+  std::vector<double>& m = *matrix;
+  for (size_t j = 0; j < n; ++j) {
+    for (size_t k = 0; k < j; ++k) {
+      for (size_t i = j; i < n; ++i) m[i * n + j] -= m[i * n + k] * m[j * n + k];
+    }
+    if (!(m[j * n + j] > 0)) return false;
+    const double root = std::sqrt(m[j * n + j]);
+    for (size_t i = j; i < n; ++i) m[i * n + j] /= root;
+  }
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t k = 0; k < i; ++k) (*right)[i] -= m[i * n + k] * (*right)[k];
+    (*right)[i] /= m[i * n + i];
+  }
+  for (size_t i = n; i-- > 0;) {
+    for (size_t k = i + 1; k < n; ++k) (*right)[i] -= m[k * n + i] * (*right)[k];
+    (*right)[i] /= m[i * n + i];
+  }
+  return true;
+}
+
+double Percentile(std::vector<double> values, double share) {
+  if (values.empty()) return 0;
+  const auto at = static_cast<size_t>(share * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(at), values.end());
+  return values[at];
+}
+
+class Fit {
+ public:
+  explicit Fit(Job* job) : job_(*job), hosts_(job->clocks.hosts.size()) {}
+
+  void Run() {
+    Observe(true);
+    std::vector<bool> reached = Connect();
+    if (std::find(reached.begin(), reached.end(), false) != reached.end()) {
+      const size_t before = observations_.size();
+      Observe(false);
+      reached = Connect();
+      if (observations_.size() > before) {
+        job_.warnings.push_back(
+            "some hosts share no collective: their clocks are aligned by sends and receives, whose "
+            "ends agree less well");
+      }
+    }
+    Warn(reached);
+    if (observations_.empty() || hosts_ < 2) return;
+    offsets_.assign(hosts_, 0);
+    drifts_.assign(hosts_, 0);
+    for (int round = 0; round < kRounds; ++round) {
+      if (!Round()) break;
+    }
+    Apply();
+    Report();
+  }
+
+ private:
+  // Of symmetric collectives; or of all other exchanges, at a tenth of the weight.
+  void Observe(bool symmetric) {
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    for (const Instance& instance : job_.instances) {
+      first = std::min(first, instance.end_ns);
+      last = std::max(last, instance.end_ns);
+    }
+    if (job_.instances.empty()) return;
+    middle_ = first + (last - first) / 2;
+    const size_t stride = job_.instances.size() / kMaxObservations + 1;
+    for (size_t i = 0; i < job_.instances.size(); i += stride) {
+      const Instance& instance = job_.instances[i];
+      if (IsSymmetric(instance.kind) != symmetric) continue;
+      std::map<size_t, std::pair<double, int>> ends;
+      int64_t shortest = INT64_MAX;
+      for (const Member& member : instance.members) {
+        const Collective& call = job_.ranks[member.rank].collectives[member.collective];
+        auto& [sum, count] = ends[job_.host_of[member.rank]];
+        sum += static_cast<double>(call.end_ns - middle_) * 1e-9;
+        ++count;
+        shortest = std::min(shortest, call.end_ns - call.start_ns);
+      }
+      const double weight = (symmetric ? 1 : 0.1) / (1e-5 + static_cast<double>(shortest) * 1e-9);
+      const auto& [host, end] = *ends.begin();
+      const double base = end.first / end.second;
+      for (auto it = std::next(ends.begin()); it != ends.end(); ++it) {
+        const double other = it->second.first / it->second.second;
+        observations_.push_back({it->first, host, other, other - base, weight});
+      }
+    }
+  }
+
+  // Which hosts hang together with the first.
+  std::vector<bool> Connect() const {
+    std::vector<bool> reached(hosts_);
+    reached[0] = true;
+    for (bool more = true; more;) {
+      more = false;
+      for (const Observation& o : observations_) {
+        if (reached[o.a] == reached[o.b]) continue;
+        reached[o.a] = reached[o.b] = true;
+        more = true;
+      }
+    }
+    return reached;
+  }
+
+  void Warn(const std::vector<bool>& reached) {
+    for (size_t h = 0; h < hosts_; ++h) {
+      job_.clocks.hosts[h].connected = reached[h];
+      if (reached[h]) continue;
+      job_.warnings.push_back("the clock of " + job_.clocks.hosts[h].name +
+                              " can't be aligned: it shares no exchange with the first host's");
+    }
+  }
+
+  double Residual(const Observation& o) const {
+    return o.delta - (offsets_[o.a] - offsets_[o.b]) - (drifts_[o.a] - drifts_[o.b]) * o.t;
+  }
+
+  // One step of iteratively reweighted least squares over offsets and drifts of hosts 1 and up.
+  bool Round() {
+    std::vector<double> sizes;
+    for (const Observation& o : observations_) sizes.push_back(std::abs(Residual(o)));
+    const double scale = std::max(1.4826 * Percentile(sizes, 0.5), 1e-9);
+    const size_t n = 2 * (hosts_ - 1);
+    std::vector<double> matrix(n * n);
+    std::vector<double> right(n);
+    double total = 0;
+    for (size_t i = 0; i < observations_.size(); ++i) {
+      const Observation& o = observations_[i];
+      const double weight = o.weight * (sizes[i] <= kHuber * scale ? 1 : kHuber * scale / sizes[i]);
+      total += weight;
+      // Columns with their signs; host 0 has none.
+      const std::pair<size_t, double> columns[] = {
+          {2 * o.a, 1}, {2 * o.a + 1, o.t}, {2 * o.b, -1}, {2 * o.b + 1, -o.t}};
+      for (const auto& [c, x] : columns) {
+        if (c < 2) continue;
+        right[c - 2] += weight * x * o.delta;
+        for (const auto& [d, y] : columns) {
+          if (d >= 2) matrix[(c - 2) * n + d - 2] += weight * x * y;
+        }
+      }
+    }
+    // Faint priors keep unconnected hosts where they are and drifts within reason.
+    const double faint = total / static_cast<double>(observations_.size()) * 1e-9;
+    for (size_t h = 0; h + 1 < hosts_; ++h) {
+      matrix[2 * h * n + 2 * h] += faint;
+      matrix[(2 * h + 1) * n + 2 * h + 1] +=
+          faint + total / static_cast<double>(hosts_) * std::pow(scale / kDriftPrior, 2) * 1e-6;
+    }
+    if (!Solve(&matrix, &right)) return false;
+    for (size_t h = 1; h < hosts_; ++h) {
+      offsets_[h] = right[2 * (h - 1)];
+      drifts_[h] = right[2 * (h - 1) + 1];
+    }
+    return true;
+  }
+
+  void Apply() {
+    for (size_t rank = 0; rank < job_.ranks.size(); ++rank) {
+      const size_t host = job_.host_of[rank];
+      const double offset = offsets_[host];
+      const double drift = drifts_[host];
+      const auto shift = [&](int64_t* time) {
+        const double seconds = static_cast<double>(*time - middle_) * 1e-9;
+        *time -= std::llround((offset + drift * seconds) * 1e9);
+      };
+      RankSummary& summary = job_.ranks[rank];
+      for (Step& step : summary.steps) {
+        shift(&step.begin_ns);
+        shift(&step.end_ns);
+      }
+      for (Segment& segment : summary.segments) {
+        shift(&segment.begin_ns);
+        shift(&segment.end_ns);
+      }
+      for (Collective& call : summary.collectives) {
+        shift(&call.start_ns);
+        shift(&call.ready_ns);
+        shift(&call.end_ns);
+      }
+    }
+    TimeInstances(&job_);
+  }
+
+  void Report() {
+    ClockReport& report = job_.clocks;
+    std::vector<double> sizes;
+    for (const Observation& o : observations_) sizes.push_back(std::abs(Residual(o)) * 1e6);
+    report.observations = observations_.size();
+    report.residual_us_median = Percentile(sizes, 0.5);
+    report.residual_us_p95 = Percentile(sizes, 0.95);
+    for (size_t h = 0; h < hosts_; ++h) {
+      report.hosts[h].offset_us = offsets_[h] * 1e6;
+      report.hosts[h].drift_ppm = drifts_[h] * 1e6;
+    }
+    const auto slack = static_cast<int64_t>(3000 * report.residual_us_p95) + 1000;
+    for (const Instance& instance : job_.instances) {
+      if (!IsSymmetric(instance.kind)) continue;
+      for (const Member& member : instance.members) {
+        const Collective& call = job_.ranks[member.rank].collectives[member.collective];
+        if (call.end_ns + slack < instance.last_arrival_ns) ++report.causality_violations;
+      }
+    }
+  }
+
+  Job& job_;
+  const size_t hosts_;
+  int64_t middle_ = 0;
+  std::vector<Observation> observations_;
+  std::vector<double> offsets_, drifts_;
+};
+
+}  // namespace
+
+void AlignClocks(Job* job) { Fit(job).Run(); }
+
+}  // namespace longhaul::profiler

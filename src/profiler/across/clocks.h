@@ -1,0 +1,17 @@
+// Puts the clocks of all hosts on that of the first.
+//
+// Ranks of a host share a clock; hosts differ by an offset and a drift. Symmetric collectives end
+// within microseconds of each other on all members, so each that spans hosts observes differences
+// of clocks. Offset and drift of each host are fitted to all of them by weighted least squares with
+// Huber's weights (1.345 deviations), long collectives counting less. The residual says what may be
+// claimed. Leaves out clocks that jump: one line a host and trace.
+#pragma once
+
+#include "profiler/across/job.h"
+
+namespace longhaul::profiler {
+
+// Shifts the times of the job's ranks and fills in job->clocks.
+void AlignClocks(Job* job);
+
+}  // namespace longhaul::profiler

@@ -1,0 +1,486 @@
+#include "profiler/across/findings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "profiler/rank/intervals.h"
+
+namespace longhaul::profiler {
+namespace {
+
+constexpr double kNotable = 1.01;   // a rank's time over its peers' median
+constexpr double kSlowWire = 1.25;  // a link's wire over its siblings' median
+constexpr int64_t kLateNs = 10'000;
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+std::string Percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f %%", share * 100);
+  return text;
+}
+
+std::string Milliseconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3f ms", seconds * 1e3);
+  return text;
+}
+
+RankTotals Total(const Job& job, size_t rank) {
+  RankTotals totals;
+  const RankSummary& summary = job.ranks[rank];
+  for (const Segment& segment : summary.segments) {
+    const int64_t length = segment.end_ns - segment.begin_ns;
+    totals.spent_ns[static_cast<size_t>(segment.spent)] += length;
+    totals.phase_ns[static_cast<size_t>(segment.phase)] += length;
+    totals.wall_ns += length;
+    if (segment.spent != Spent::kExposed) continue;
+    const auto call = static_cast<size_t>(segment.collective);
+    const auto dimension = static_cast<size_t>(job.DimensionOf(rank, call));
+    const int32_t instance = job.instance_of[rank][call];
+    int64_t wait = 0;
+    if (instance >= 0) {
+      const int64_t arrived = job.instances[static_cast<size_t>(instance)].last_arrival_ns;
+      wait = std::clamp<int64_t>(arrived - segment.begin_ns, 0, length);
+    }
+    totals.wait_ns[dimension] += wait;
+    totals.wire_ns[dimension] += length - wait;
+  }
+  if (summary.segments.empty()) return totals;
+  const Interval window = {summary.segments.front().begin_ns, summary.segments.back().end_ns};
+  std::array<int64_t, kDimensions> whole = {};
+  for (size_t i = 0; i < summary.collectives.size(); ++i) {
+    const Collective& call = summary.collectives[i];
+    whole[static_cast<size_t>(job.DimensionOf(rank, i))] += std::max<int64_t>(
+        0, std::min(call.end_ns, window.end) - std::max(call.start_ns, window.begin));
+  }
+  for (size_t d = 0; d < kDimensions; ++d) {
+    totals.hidden_ns[d] = std::max<int64_t>(0, whole[d] - totals.wait_ns[d] - totals.wire_ns[d]);
+  }
+  return totals;
+}
+
+class Finder {
+ public:
+  explicit Finder(const Job& job) : job_(job), replay_(job) {}
+
+  Findings Run() {
+    for (size_t rank = 0; rank < job_.ranks.size(); ++rank) {
+      out_.totals.push_back(Total(job_, rank));
+      out_.steps = std::max(out_.steps, job_.ranks[rank].steps.size());
+    }
+    CountLastArrivals();
+    base_s_ = replay_.Run();
+    const double steps = static_cast<double>(std::max<size_t>(out_.steps, 1));
+    out_.replayed_step_s = base_s_ / steps;
+    out_.step_s = Measured() / steps;
+    out_.path = FindCriticalPath(job_);
+    Stages();
+    Peers();
+    Stragglers();
+    Links();
+    Exposed();
+    Imbalance();
+    Overheads();
+    std::stable_sort(
+        out_.findings.begin(), out_.findings.end(),
+        [](const Finding& a, const Finding& b) { return a.seconds_per_step > b.seconds_per_step; });
+    return std::move(out_);
+  }
+
+ private:
+  double Steps() const { return static_cast<double>(std::max<size_t>(out_.steps, 1)); }
+
+  double Measured() const {
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    for (const RankSummary& rank : job_.ranks) {
+      if (rank.segments.empty()) continue;
+      first = std::min(first, rank.segments.front().begin_ns);
+      last = std::max(last, rank.segments.back().end_ns);
+    }
+    return first > last ? 0 : static_cast<double>(last - first) * 1e-9;
+  }
+
+  static double Work(const Change& change, size_t rank, Spent spent) {
+    return change.work ? change.work(rank, spent) : 1;
+  }
+  static double WireOf(const Change& change, size_t i) { return change.wire ? change.wire(i) : 1; }
+  double Named(size_t rank, Spent spent) const {
+    double factor = 1;
+    for (const Change& change : named_) factor *= Work(change, rank, spent);
+    return factor;
+  }
+  double NamedWire(size_t i) const {
+    double factor = 1;
+    for (const Change& change : named_) factor *= WireOf(change, i);
+    return factor;
+  }
+
+  void Add(Cause cause, std::string subject, std::vector<size_t> ranks, const Change& change,
+           std::string evidence, bool named = false) {
+    Finding finding;
+    finding.cause = cause;
+    finding.subject = std::move(subject);
+    for (const size_t rank : ranks) finding.ranks.push_back(job_.ranks[rank].metadata.rank);
+    // What all ranks share is priced with the named faults already put right.
+    Change both = change;
+    double base_s = base_s_;
+    if (named) {
+      named_.push_back(change);
+    } else {
+      both.work = [&](size_t rank, Spent spent) {
+        return Named(rank, spent) * Work(change, rank, spent);
+      };
+      both.wire = [&](size_t i) { return NamedWire(i) * WireOf(change, i); };
+      Change fixed;
+      fixed.work = [&](size_t rank, Spent spent) { return Named(rank, spent); };
+      fixed.wire = [&](size_t i) { return NamedWire(i); };
+      base_s = replay_.Run(fixed);
+    }
+    finding.seconds_per_step = (base_s - replay_.Run(both)) / Steps();
+    finding.evidence = std::move(evidence);
+    const double floor_s = std::max(job_.clocks.residual_us_p95 * 1e-6, out_.step_s * 0.001);
+    if (finding.seconds_per_step > floor_s) out_.findings.push_back(std::move(finding));
+  }
+
+  void CountLastArrivals() {
+    for (const Instance& instance : job_.instances) {
+      int64_t second = INT64_MIN;
+      for (size_t m = 0; m < instance.members.size(); ++m) {
+        if (m == instance.last_member) continue;
+        const Member& member = instance.members[m];
+        second = std::max(second, job_.ranks[member.rank].collectives[member.collective].start_ns);
+      }
+      if (instance.last_arrival_ns - second > kLateNs) {
+        ++out_.totals[instance.members[instance.last_member].rank].last_arrivals;
+      }
+    }
+  }
+
+  // Stages in order of their lowest rank; a rank is in the stage of its place in its pipeline
+  // group.
+  void Stages() {
+    stage_of_.assign(job_.ranks.size(), 0);
+    std::map<size_t, std::vector<size_t>> stages;
+    for (size_t rank = 0; rank < job_.ranks.size(); ++rank) {
+      for (const size_t g : job_.group_of[rank]) {
+        const Group& group = job_.groups[g];
+        if (group.dimension != Dimension::kPipeline || group.ranks.size() < 2) continue;
+        const auto place =
+            std::find(group.ranks.begin(), group.ranks.end(), job_.ranks[rank].metadata.rank);
+        if (place == group.ranks.end()) continue;
+        stage_of_[rank] =
+            std::max(stage_of_[rank], static_cast<size_t>(place - group.ranks.begin()));
+      }
+      stages[stage_of_[rank]].push_back(rank);
+    }
+    if (stages.size() < 2) return;
+    double bubble = 0;
+    for (const auto& [number, ranks] : stages) {
+      Pipeline::Stage stage;
+      for (const size_t rank : ranks) {
+        stage.ranks.push_back(job_.ranks[rank].metadata.rank);
+        const RankTotals& totals = out_.totals[rank];
+        stage.compute_s += static_cast<double>(totals.compute_ns()) * 1e-9;
+        stage.bubble_s +=
+            static_cast<double>(totals.wait_ns[static_cast<size_t>(Dimension::kPipeline)] +
+                                Outside(rank)) *
+            1e-9;
+      }
+      const double scale = 1 / (Steps() * static_cast<double>(ranks.size()));
+      stage.compute_s *= scale;
+      stage.bubble_s *= scale;
+      bubble += stage.bubble_s;
+      out_.pipeline.stages.push_back(std::move(stage));
+    }
+    const double p = static_cast<double>(stages.size());
+    out_.pipeline.measured_bubble = out_.step_s > 0 ? bubble / p / out_.step_s : 0;
+    out_.pipeline.micro_batches = MicroBatches(stages.begin()->second.front());
+    if (out_.pipeline.micro_batches == 0) return;
+    out_.pipeline.expected_bubble =
+        (p - 1) / (static_cast<double>(out_.pipeline.micro_batches) + p - 1);
+  }
+
+  // Of the job's time before the rank's first step and behind its last.
+  int64_t Outside(size_t rank) const {
+    const auto& segments = job_.ranks[rank].segments;
+    if (segments.empty()) return 0;
+    return std::llround(Measured() * 1e9) - (segments.back().end_ns - segments.front().begin_ns);
+  }
+
+  // The first stage sends each micro-batch once.
+  uint64_t MicroBatches(size_t rank) const {
+    uint64_t sends = 0;
+    for (const Collective& call : job_.ranks[rank].collectives) {
+      sends += call.kind == CollectiveKind::kSend ? 1 : 0;
+    }
+    return sends / std::max<size_t>(out_.steps, 1);
+  }
+
+  void Peers() {
+    for (size_t rank = 0; rank < job_.ranks.size(); ++rank) peers_[stage_of_[rank]].push_back(rank);
+  }
+
+  uint64_t ComputeKernels(size_t rank) const {
+    uint64_t count = 0;
+    for (const KernelTotal& kernel : job_.ranks[rank].kernels) {
+      if (kernel.kind < KernelClass::kCommunication) count += kernel.count;
+    }
+    return count;
+  }
+
+  // Of each rank the factor by which its `part` exceeds its peers' median.
+  template <typename Part>
+  std::map<size_t, double> Excess(Part part, double least_s) const {
+    std::map<size_t, double> excess;
+    for (const auto& [stage, ranks] : peers_) {
+      if (ranks.size() < 2) continue;
+      for (const size_t rank : ranks) {
+        std::vector<double> others;
+        for (const size_t other : ranks) {
+          if (other != rank) others.push_back(part(out_.totals[other]));
+        }
+        const double median = Median(std::move(others));
+        const double own = part(out_.totals[rank]);
+        if (own > kNotable * median && own - median > least_s * 1e9 * Steps()) {
+          excess[rank] = median / own;
+        }
+      }
+    }
+    return excess;
+  }
+
+  void Stragglers() {
+    const double least_s = out_.step_s * 0.002;
+    const auto compute = [](const RankTotals& t) { return static_cast<double>(t.compute_ns()); };
+    const auto host = [](const RankTotals& t) {
+      return static_cast<double>(t.spent_ns[static_cast<size_t>(Spent::kHost)]);
+    };
+    const auto input = [](const RankTotals& t) {
+      return static_cast<double>(t.spent_ns[static_cast<size_t>(Spent::kInput)]);
+    };
+    Report(Cause::kSlowKernels, Excess(compute, least_s), &IsCompute, "computes");
+    Report(
+        Cause::kLateHost, Excess(host, least_s), [](Spent s) { return s == Spent::kHost; },
+        "waits for its host");
+    Report(
+        Cause::kInput, Excess(input, least_s), [](Spent s) { return s == Spent::kInput; },
+        "waits for its input");
+  }
+
+  template <typename Belongs>
+  void Report(Cause cause, const std::map<size_t, double>& excess, Belongs belongs,
+              const std::string& verb) {
+    std::map<size_t, std::vector<size_t>> by_host;
+    for (const auto& [rank, factor] : excess) by_host[job_.host_of[rank]].push_back(rank);
+    for (const auto& [host, ranks] : by_host) {
+      const auto on_host =
+          static_cast<size_t>(std::count(job_.host_of.begin(), job_.host_of.end(), host));
+      const bool whole = ranks.size() == on_host && on_host > 1 && job_.clocks.hosts.size() > 1;
+      if (whole) {
+        One(cause, job_.clocks.hosts[host].name, ranks, excess, belongs, verb);
+        continue;
+      }
+      for (const size_t rank : ranks) {
+        One(cause, "rank " + std::to_string(job_.ranks[rank].metadata.rank), {rank}, excess,
+            belongs, verb);
+      }
+    }
+  }
+
+  template <typename Belongs>
+  void One(Cause cause, const std::string& subject, const std::vector<size_t>& ranks,
+           const std::map<size_t, double>& excess, Belongs belongs, const std::string& verb) {
+    Change change;
+    change.work = [belongs, ranks, excess](size_t rank, Spent spent) {
+      if (!belongs(spent) || std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) return 1.0;
+      return excess.at(rank);
+    };
+    const size_t rank = ranks.front();
+    const double over = 1 / std::max(excess.at(rank), 1e-3) - 1;
+    std::string evidence = subject + " " + verb + " " + (over > 10 ? "many times" : Percent(over)) +
+                           " longer than the median of its " +
+                           std::to_string(peers_.at(stage_of_[rank]).size() - 1) + " peers";
+    if (cause == Cause::kSlowKernels) {
+      std::vector<double> counts;
+      for (const size_t peer : peers_.at(stage_of_[rank])) {
+        if (peer != rank) counts.push_back(static_cast<double>(ComputeKernels(peer)));
+      }
+      const double own = static_cast<double>(ComputeKernels(rank));
+      const bool more = own > Median(std::move(counts)) * kNotable;
+      if (more) cause = Cause::kMoreWork;
+      evidence += more ? ", with more kernels" : ", with as many kernels";
+    }
+    evidence +=
+        "; it came last to " + std::to_string(out_.totals[rank].last_arrivals) + " collectives";
+    Add(cause, subject, ranks, change, std::move(evidence), true);
+  }
+
+  // The ranks of an exchange; of a send and receive the sender first.
+  std::vector<int64_t> PairOf(const Instance& instance) const {
+    std::vector<int64_t> ranks;
+    for (const Member& m : instance.members) {
+      const Collective& call = job_.ranks[m.rank].collectives[m.collective];
+      const int64_t rank = job_.ranks[m.rank].metadata.rank;
+      if (call.kind == CollectiveKind::kSend)
+        ranks.insert(ranks.begin(), rank);
+      else
+        ranks.push_back(rank);
+    }
+    return ranks;
+  }
+
+  // Exchanges of one dimension, kind and size are siblings; groups that take longer stand out.
+  void Links() {
+    struct Wire {
+      std::vector<double> seconds;
+      std::vector<size_t> instances;
+    };
+    using Pair = std::vector<int64_t>;
+    std::map<std::tuple<Dimension, bool, int64_t>, std::map<Pair, Wire>> families;
+    for (size_t i = 0; i < job_.instances.size(); ++i) {
+      const Instance& instance = job_.instances[i];
+      Pair ranks = PairOf(instance);
+      const bool up = ranks.front() < ranks.back();
+      Wire& wire = families[{job_.groups[instance.group].dimension, up, instance.bytes}][ranks];
+      wire.seconds.push_back(static_cast<double>(instance.wire_ns()) * 1e-9);
+      wire.instances.push_back(i);
+    }
+    std::map<Pair, std::map<size_t, double>> slow;  // the factor of each instance
+    std::map<Pair, double> worst;
+    for (const auto& [family, groups] : families) {
+      if (groups.size() < 3) continue;
+      for (const auto& [ranks, wire] : groups) {
+        std::vector<double> others;
+        for (const auto& [other, times] : groups) {
+          if (other != ranks) others.push_back(Median(times.seconds));
+        }
+        const double usual = Median(std::move(others));
+        const double own = Median(wire.seconds);
+        if (own < kSlowWire * usual || own - usual < 2e-6) continue;
+        for (const size_t i : wire.instances) slow[ranks][i] = usual / own;
+        worst[ranks] = std::max(worst[ranks], own / usual);
+      }
+    }
+    for (const auto& [ranks, factors] : slow) {
+      Change change;
+      change.wire = [scale = factors](size_t i) {
+        const auto found = scale.find(i);
+        return found == scale.end() ? 1.0 : found->second;
+      };
+      std::string name = "link";
+      for (const int64_t rank : ranks) {
+        name += (rank == ranks.front() ? " " : "-") + std::to_string(rank);
+      }
+      char text[160];
+      std::snprintf(text, sizeof(text),
+                    "%.1f times the wire time of like exchanges, over %zu calls", worst[ranks],
+                    factors.size());
+      std::vector<size_t> places;
+      for (const Member& m : job_.instances[factors.begin()->first].members) {
+        places.push_back(m.rank);
+      }
+      Add(Cause::kSlowLink, name, places, change, text, true);
+    }
+  }
+
+  void Exposed() {
+    for (size_t d = 0; d < kDimensions; ++d) {
+      int64_t wire = 0;
+      for (const RankTotals& totals : out_.totals) wire += totals.wire_ns[d];
+      if (wire == 0) continue;
+      Change change;
+      change.wire = [this, d](size_t i) {
+        const Group& group = job_.groups[job_.instances[i].group];
+        return static_cast<size_t>(group.dimension) == d ? 0.0 : 1.0;
+      };
+      const double mean_s =
+          static_cast<double>(wire) * 1e-9 / (Steps() * static_cast<double>(job_.ranks.size()));
+      Add(Cause::kExposedCommunication, std::string(ToString(static_cast<Dimension>(d))), {},
+          change,
+          "exposed on the wire " + Milliseconds(mean_s) + " a step and rank (" +
+              Percent(mean_s / out_.step_s) + " of the step); worth if it were all hidden");
+    }
+  }
+
+  void Imbalance() {
+    const auto& stages = out_.pipeline.stages;
+    if (stages.size() < 2) return;
+    double mean = 0, most = 0;
+    size_t slowest = 0;
+    for (size_t s = 0; s < stages.size(); ++s) {
+      mean += stages[s].compute_s / static_cast<double>(stages.size());
+      if (stages[s].compute_s > most) slowest = s;
+      most = std::max(most, stages[s].compute_s);
+    }
+    if (!(most > kNotable * mean)) return;
+    Change change;
+    change.work = [&](size_t rank, Spent spent) {
+      return IsCompute(spent) ? mean / std::max(stages[stage_of_[rank]].compute_s, 1e-12) : 1.0;
+    };
+    std::vector<size_t> ranks = peers_.at(slowest);
+    Add(Cause::kImbalance, "stage " + std::to_string(slowest), ranks, change,
+        "computes " + Percent(most / mean - 1) + " longer than the mean stage");
+  }
+
+  void Overheads() {
+    const auto add = [this](Spent which, Cause cause, const std::string& name) {
+      int64_t sum = 0;
+      for (const RankTotals& totals : out_.totals)
+        sum += totals.spent_ns[static_cast<size_t>(which)];
+      if (sum == 0) return;
+      Change change;
+      change.work = [which](size_t, Spent spent) { return spent == which ? 0.0 : 1.0; };
+      const double mean_s =
+          static_cast<double>(sum) * 1e-9 / (Steps() * static_cast<double>(job_.ranks.size()));
+      Add(cause, name, {}, change, Percent(mean_s / out_.step_s) + " of the step on the mean rank");
+    };
+    add(Spent::kHost, Cause::kHostOverhead, "hosts");
+    add(Spent::kInput, Cause::kInput, "input");
+  }
+
+  const Job& job_;
+  Replay replay_;
+  Findings out_;
+  double base_s_ = 0;
+  std::vector<Change> named_;
+  std::vector<size_t> stage_of_;
+  std::map<size_t, std::vector<size_t>> peers_;
+};
+
+}  // namespace
+
+int64_t RankTotals::compute_ns() const {
+  int64_t sum = 0;
+  for (size_t i = 0; i < kComputeClasses; ++i) sum += spent_ns[i];
+  return sum;
+}
+
+int64_t RankTotals::sum_ns() const {
+  int64_t sum = 0;
+  for (size_t i = 0; i < kSpentKinds; ++i) {
+    if (static_cast<Spent>(i) != Spent::kExposed) sum += spent_ns[i];
+  }
+  for (size_t d = 0; d < kDimensions; ++d) sum += wait_ns[d] + wire_ns[d];
+  return sum;
+}
+
+std::string_view ToString(Cause cause) {
+  constexpr std::array<std::string_view, 8> kNames = {
+      "slow kernels",          "more work",       "late host",    "input", "slow link",
+      "exposed communication", "stage imbalance", "host overhead"};
+  return kNames[static_cast<size_t>(cause)];
+}
+
+Findings FindAll(const Job& job) { return Finder(job).Run(); }
+
+}  // namespace longhaul::profiler

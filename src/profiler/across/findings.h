@@ -1,0 +1,82 @@
+// What the job's time went to, what is wrong, and what putting it right is worth.
+//
+// Totals are of each rank's segments, exposed communication split into waiting and wire, so a
+// rank's add up to its wall time. A rank's peers are those of its pipeline stage. Findings are
+// sorted by worth, which is the time that a replay (across/replay.h) with that one thing changed
+// saves:
+//   slow kernels   a rank (or all of a host) computes longer than the median of its peers
+//   late host      its kernels are launched later than its peers'
+//   input          the host sat in a data loader
+//   slow link      an exchange takes longer on the wire than its siblings of kind and size
+//   exposed        a dimension's wire time that nothing hides
+//   imbalance      stages of different length, as against all of the mean
+//   host, bubble   time that all ranks lose alike
+// A worth below the clocks' residual is left out.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "profiler/across/job.h"
+#include "profiler/across/replay.h"
+
+namespace longhaul::profiler {
+
+struct RankTotals {
+  std::array<int64_t, kSpentKinds> spent_ns = {};
+  std::array<int64_t, kDimensions> wait_ns = {};  // exposed, by dimension
+  std::array<int64_t, kDimensions> wire_ns = {};  // exposed; calls that matched none count here
+  std::array<int64_t, kDimensions> hidden_ns = {};
+  std::array<int64_t, kPhases> phase_ns = {};
+  int64_t wall_ns = 0;
+  uint64_t last_arrivals = 0;  // collectives at which it came last, by over 10 us
+  int64_t compute_ns() const;
+  int64_t sum_ns() const;  // equal to the wall, or something is wrong
+};
+
+enum class Cause {
+  kSlowKernels,
+  kMoreWork,
+  kLateHost,
+  kInput,
+  kSlowLink,
+  kExposedCommunication,
+  kImbalance,
+  kHostOverhead,
+};
+std::string_view ToString(Cause cause);
+
+struct Finding {
+  Cause cause = Cause::kSlowKernels;
+  std::string subject;          // "rank 5", "host 1", "link 3-7", "tensor"
+  std::vector<int64_t> ranks;   // concerned
+  double seconds_per_step = 0;  // worth
+  std::string evidence;         // a sentence
+};
+
+struct Pipeline {
+  struct Stage {
+    std::vector<int64_t> ranks;
+    double compute_s = 0;  // a step, mean of the ranks
+    double bubble_s = 0;   // a step: exposed waiting for a neighbour
+  };
+  std::vector<Stage> stages;
+  uint64_t micro_batches = 0;  // a step; 0: not told by sends and receives
+  double expected_bubble = 0;  // share of a step: (p - 1) / (m + p - 1)
+  double measured_bubble = 0;
+};
+
+struct Findings {
+  std::vector<RankTotals> totals;  // [rank]
+  std::vector<Finding> findings;   // worst first
+  Pipeline pipeline;
+  double step_s = 0;           // of the job, mean
+  double replayed_step_s = 0;  // the model's check: as measured
+  size_t steps = 0;
+  CriticalPath path;
+};
+
+Findings FindAll(const Job& job);
+
+}  // namespace longhaul::profiler

@@ -1,0 +1,194 @@
+// Jobs with a known truth: what was put in is found, named, and priced within 2 %.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "profiler/across/findings.h"
+#include "profiler/generate/job_generator.h"
+#include "profiler/read/kineto_reader.h"
+
+namespace longhaul::profiler {
+namespace {
+
+Job Profile(const GeneratorOptions& options) {
+  const GeneratedJob made = Generate(options);
+  std::vector<RankSummary> ranks;
+  for (int rank = 0; rank < static_cast<int>(made.kernels.size()); ++rank) {
+    const std::string json = KinetoJson(made, options, rank);
+    const auto source = OpenBytes(json);
+    ranks.push_back(Summarize(ReadKineto(*source, "rank-" + std::to_string(rank)).value()));
+  }
+  JobOptions job;
+  job.ranks_per_host = options.ranks_per_host;
+  return AssembleJob(std::move(ranks), job).value();
+}
+
+GeneratorOptions Skewed() {
+  GeneratorOptions options;
+  options.skew_us = 12'345;
+  options.drift_ppm = 8;
+  return options;
+}
+
+// What the fault costs a step, by running the job without it.
+double Cost(const GeneratorOptions& with, const GeneratorOptions& without) {
+  return (Generate(with).seconds - Generate(without).seconds) / with.steps;
+}
+
+const Finding* Find(const Findings& findings, Cause cause, const std::string& subject) {
+  for (const Finding& finding : findings.findings) {
+    if (finding.cause == cause && finding.subject == subject) return &finding;
+  }
+  return nullptr;
+}
+
+void ExpectPlanted(const GeneratorOptions& with, const GeneratorOptions& without, Cause cause,
+                   const std::string& subject) {
+  const Findings findings = FindAll(Profile(with));
+  const Finding* found = Find(findings, cause, subject);
+  std::string all;
+  for (const Finding& f : findings.findings) {
+    all += std::string(ToString(f.cause)) + " " + f.subject + " " +
+           std::to_string(f.seconds_per_step * 1e3) + " ms: " + f.evidence + "\n";
+  }
+  ASSERT_NE(found, nullptr) << all;
+  const double cost = Cost(with, without);
+  ASSERT_GT(cost, 0);
+  EXPECT_NEAR(found->seconds_per_step / cost, 1, 0.02) << all << "cost " << cost * 1e3 << " ms";
+  EXPECT_EQ(&findings.findings.front(), found) << all;
+}
+
+TEST(Planted, NothingIsFoundWhereNothingIsWrong) {
+  const Findings findings = FindAll(Profile(Skewed()));
+  for (const Finding& f : findings.findings) {
+    EXPECT_TRUE(f.cause == Cause::kExposedCommunication || f.cause == Cause::kHostOverhead)
+        << ToString(f.cause) << " " << f.subject;
+  }
+}
+
+TEST(Planted, LedgersSumToTheWallAndReplayGivesTheTimeBack) {
+  const GeneratorOptions options = Skewed();
+  const Findings findings = FindAll(Profile(options));
+  for (const RankTotals& totals : findings.totals) {
+    EXPECT_EQ(totals.sum_ns(), totals.wall_ns);
+    EXPECT_GT(totals.hidden_ns[static_cast<size_t>(Dimension::kData)], 0);
+    EXPECT_GT(totals.phase_ns[static_cast<size_t>(Phase::kBackward)],
+              totals.phase_ns[static_cast<size_t>(Phase::kForward)]);
+  }
+  const double truth = Generate(options).seconds / options.steps;
+  EXPECT_NEAR(findings.step_s / truth, 1, 1e-3);
+  EXPECT_NEAR(findings.replayed_step_s / truth, 1, 5e-3);
+  double critical = 0;
+  for (const auto& piece : findings.path.pieces) {
+    critical += static_cast<double>(piece.end_ns - piece.begin_ns) * 1e-9;
+  }
+  EXPECT_NEAR(critical / options.steps / truth, 1, 5e-3);
+}
+
+TEST(Planted, ClocksAreRecoveredWithinMicroseconds) {
+  GeneratorOptions options = Skewed();
+  options.pipeline = 1;
+  options.data = 6;  // three hosts
+  const Job job = Profile(options);
+  ASSERT_EQ(job.clocks.hosts.size(), 3u);
+  for (int h = 0; h < 3; ++h) {
+    const double want_us = h * (12'345 + 8e-6 * (Generate(options).seconds / 2 * 1e6));
+    EXPECT_NEAR(job.clocks.hosts[static_cast<size_t>(h)].offset_us, want_us, 2) << h;
+    EXPECT_NEAR(job.clocks.hosts[static_cast<size_t>(h)].drift_ppm, h * 8.0, 4) << h;
+  }
+  EXPECT_EQ(job.unmatched, 0u);
+  EXPECT_LT(job.clocks.residual_us_p95, 2);
+  EXPECT_EQ(job.clocks.causality_violations, 0u);
+}
+
+TEST(Planted, ASlowRank) {
+  GeneratorOptions with = Skewed();
+  with.slow_rank = 5;
+  ExpectPlanted(with, Skewed(), Cause::kSlowKernels, "rank 5");
+}
+
+TEST(Planted, ASlowRankOfALargerJobWithoutSequenceNumbers) {
+  GeneratorOptions without = Skewed();
+  without.data = 4;
+  without.pipeline = 4;
+  without.layers = 2;
+  without.micro_batches = 8;
+  without.steps = 2;
+  without.ranks_per_host = 8;
+  without.sequence_numbers = false;
+  GeneratorOptions with = without;
+  with.slow_rank = 17;
+  ExpectPlanted(with, without, Cause::kSlowKernels, "rank 17");
+}
+
+TEST(Planted, ASlowHost) {
+  GeneratorOptions without = Skewed();
+  without.pipeline = 1;
+  without.data = 6;
+  GeneratorOptions with = without;
+  with.slow_host = 1;
+  ExpectPlanted(with, without, Cause::kSlowKernels, "host 1");
+}
+
+TEST(Planted, ALateHost) {
+  GeneratorOptions with = Skewed();
+  with.late_rank = 2;
+  ExpectPlanted(with, Skewed(), Cause::kLateHost, "rank 2");
+}
+
+TEST(Planted, ASlowLink) {
+  GeneratorOptions without = Skewed();
+  without.tensor = 1;
+  without.data = 4;
+  GeneratorOptions with = without;
+  with.slow_link_rank = 2;
+  ExpectPlanted(with, without, Cause::kSlowLink, "link 2-6");
+}
+
+TEST(Planted, AnInputThatIsLate) {
+  GeneratorOptions with = Skewed();
+  with.input_us = 3'000;
+  ExpectPlanted(with, Skewed(), Cause::kInput, "rank 0");
+}
+
+TEST(Planted, AHeavyStage) {
+  GeneratorOptions with = Skewed();
+  with.heavy_stage = 1;
+  // Perfect balance: both stages have the mean of 1 and 1.5.
+  GeneratorOptions balanced = Skewed();
+  balanced.layer_us *= 1.25;
+  ExpectPlanted(with, balanced, Cause::kImbalance, "stage 1");
+}
+
+TEST(Planted, ThePipelinesBubbleIsTheSchedules) {
+  GeneratorOptions options = Skewed();
+  options.tensor = 1;
+  options.data = 1;
+  options.pipeline = 4;
+  options.micro_batches = 12;
+  options.pipeline_wire_us = 1;
+  options.ranks_per_host = 1;
+  const Findings findings = FindAll(Profile(options));
+  ASSERT_EQ(findings.pipeline.stages.size(), 4u);
+  EXPECT_EQ(findings.pipeline.micro_batches, 12u);
+  EXPECT_DOUBLE_EQ(findings.pipeline.expected_bubble, 3.0 / 15);
+  // The optimizer's half layer and the host's pauses dilute it a little.
+  EXPECT_NEAR(findings.pipeline.measured_bubble, 0.2, 0.01);
+}
+
+TEST(Planted, DimensionsAreInferredWhereNobodyNamesThem) {
+  GeneratorOptions options = Skewed();
+  options.group_descriptions = false;
+  const Job job = Profile(options);
+  ASSERT_EQ(job.groups.size(), 12u);
+  for (const Group& group : job.groups) {
+    const int64_t stride = group.ranks[1] - group.ranks[0];
+    EXPECT_EQ(group.dimension, stride == 1   ? Dimension::kTensor
+                               : stride == 2 ? Dimension::kData
+                                             : Dimension::kPipeline);
+  }
+}
+
+}  // namespace
+}  // namespace longhaul::profiler

@@ -1,0 +1,17 @@
+// Cuts a rank's time into segments (rank/summary.h says by which rules).
+#pragma once
+
+#include <vector>
+
+#include "profiler/rank/links.h"
+#include "profiler/rank/summary.h"
+
+namespace longhaul::profiler {
+
+// `device` as LinkDevice gives it; `collective_of` holds for each of them its place among the
+// collectives, or -1. The segments tile `window` without gaps or overlaps.
+std::vector<Segment> CutSegments(const std::vector<DeviceEvent>& device,
+                                 const std::vector<int32_t>& collective_of, const Intervals& input,
+                                 Interval window);
+
+}  // namespace longhaul::profiler

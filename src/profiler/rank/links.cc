@@ -1,0 +1,150 @@
+#include "profiler/rank/links.h"
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+
+namespace longhaul::profiler {
+namespace {
+
+bool ContainsFolded(std::string_view text, std::string_view lower) {
+  const auto same = [](char a, char b) {
+    return (a >= 'A' && a <= 'Z' ? a + ('a' - 'A') : a) == b;
+  };
+  return std::search(text.begin(), text.end(), lower.begin(), lower.end(), same) != text.end();
+}
+
+bool IsHostSpan(Category category) {
+  return category == Category::kCpuOp || category == Category::kUserAnnotation ||
+         category == Category::kOther;
+}
+
+Phase PhaseOfName(std::string_view name) {
+  if (name.starts_with("autograd::engine::evaluate_function")) return Phase::kBackward;
+  if (name.starts_with("aten::") || name.starts_with("nccl:")) return Phase::kUnknown;
+  if (ContainsFolded(name, "optimizer")) return Phase::kOptimizer;
+  if (ContainsFolded(name, "backward") && !name.starts_with("autograd::")) return Phase::kBackward;
+  return Phase::kUnknown;
+}
+
+// Of one host thread: when it was in backward and in the optimizer.
+struct ThreadPhases {
+  Intervals backward;
+  Intervals optimizer;
+};
+
+bool Covers(const Intervals& set, int64_t time) {
+  auto after = std::upper_bound(set.begin(), set.end(), time,
+                                [](int64_t t, const Interval& i) { return t < i.begin; });
+  return after != set.begin() && time < std::prev(after)->end;
+}
+
+std::vector<ThreadPhases> PhasesByTrack(const RankTrace& trace) {
+  std::vector<ThreadPhases> phases(trace.tracks.size());
+  std::vector<int8_t> known(trace.strings.size(), -1);
+  const EventTable& events = trace.events;
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (!IsHostSpan(events.category(i)) || events.duration_ns(i) <= 0) continue;
+    int8_t& phase = known[events.name(i)];
+    if (phase < 0) phase = static_cast<int8_t>(PhaseOfName(trace.strings[events.name(i)]));
+    const Interval span = {events.start_ns(i), events[i].end_ns()};
+    if (phase == static_cast<int8_t>(Phase::kBackward)) {
+      phases[events.track(i)].backward.push_back(span);
+    } else if (phase == static_cast<int8_t>(Phase::kOptimizer)) {
+      phases[events.track(i)].optimizer.push_back(span);
+    }
+  }
+  for (ThreadPhases& thread : phases) {
+    thread.backward = Union(std::move(thread.backward));
+    thread.optimizer = Union(std::move(thread.optimizer));
+  }
+  return phases;
+}
+
+}  // namespace
+
+std::vector<DeviceEvent> LinkDevice(const RankTrace& trace) {
+  const EventTable& events = trace.events;
+  std::unordered_map<uint32_t, size_t> launches;
+  for (size_t i = 0; i < events.size(); ++i) {
+    const Category category = events.category(i);
+    if (category != Category::kRuntime && category != Category::kDriver) continue;
+    const Event event = events[i];
+    if (event.correlation != 0 && event.duration_ns >= 0) launches.emplace(event.correlation, i);
+  }
+  const std::vector<ThreadPhases> phases = PhasesByTrack(trace);
+  ClassCache classes(trace.strings);
+  std::vector<DeviceEvent> device;
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (!IsDevice(events.category(i)) || events.duration_ns(i) < 0) continue;
+    const Event event = events[i];
+    DeviceEvent linked;
+    linked.begin_ns = linked.launch_begin_ns = linked.launch_end_ns = event.start_ns;
+    linked.end_ns = event.end_ns();
+    linked.row = i;
+    linked.kind = event.detail != 0 && event.category == Category::kKernel
+                      ? KernelClass::kCommunication
+                      : classes.Of(event);
+    const auto launch = launches.find(event.correlation);
+    if (event.correlation != 0 && launch != launches.end()) {
+      const Event host = events[launch->second];
+      linked.launched = true;
+      linked.launch_begin_ns = host.start_ns;
+      linked.launch_end_ns = host.end_ns();
+      const ThreadPhases& thread = phases[host.track];
+      linked.phase = Covers(thread.optimizer, host.start_ns)  ? Phase::kOptimizer
+                     : Covers(thread.backward, host.start_ns) ? Phase::kBackward
+                                                              : Phase::kForward;
+    }
+    device.push_back(linked);
+  }
+  std::sort(device.begin(), device.end(), [](const DeviceEvent& a, const DeviceEvent& b) {
+    return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.row < b.row;
+  });
+  return device;
+}
+
+std::vector<Step> HostSteps(const RankTrace& trace, const std::string& prefix) {
+  constexpr auto kUsual =
+      std::to_array<std::string_view>({"ProfilerStep#", "train_step", "training_step", "step "});
+  for (const std::string_view wanted :
+       prefix.empty() ? std::vector<std::string_view>(kUsual.begin(), kUsual.end())
+                      : std::vector<std::string_view>{prefix}) {
+    std::vector<Step> steps;
+    for (size_t i = 0; i < trace.events.size(); ++i) {
+      const Category category = trace.events.category(i);
+      if (category != Category::kUserAnnotation && category != Category::kOther) continue;
+      const std::string_view name = trace.strings[trace.events.name(i)];
+      if (!name.starts_with(wanted) || trace.events.duration_ns(i) <= 0) continue;
+      steps.push_back({std::string(name), trace.events.start_ns(i), trace.events[i].end_ns()});
+    }
+    if (steps.empty()) continue;
+    std::sort(steps.begin(), steps.end(),
+              [](const Step& a, const Step& b) { return a.begin_ns < b.begin_ns; });
+    // Of annotations inside each other the outer one counts; rounding may make neighbours overlap.
+    std::vector<Step> outer;
+    for (Step& step : steps) {
+      if (outer.empty() || step.end_ns > outer.back().end_ns) outer.push_back(std::move(step));
+    }
+    return outer;
+  }
+  return {};
+}
+
+Intervals InputTime(const RankTrace& trace) {
+  Intervals input;
+  std::vector<int8_t> known(trace.strings.size(), -1);
+  for (size_t i = 0; i < trace.events.size(); ++i) {
+    if (!IsHostSpan(trace.events.category(i))) continue;
+    int8_t& is_input = known[trace.events.name(i)];
+    if (is_input < 0) {
+      const std::string_view name = trace.strings[trace.events.name(i)];
+      is_input = ContainsFolded(name, "dataloader") || ContainsFolded(name, "data_load") ||
+                 ContainsFolded(name, "next_batch");
+    }
+    if (is_input != 0) input.push_back({trace.events.start_ns(i), trace.events[i].end_ns()});
+  }
+  return Union(std::move(input));
+}
+
+}  // namespace longhaul::profiler

@@ -1,0 +1,245 @@
+#include "profiler/rank/summary.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <unordered_map>
+
+#include "profiler/rank/intervals.h"
+#include "profiler/rank/ledger.h"
+#include "profiler/rank/links.h"
+#include "profiler/rank/operator_work.h"
+#include "profiler/read/metadata.h"
+
+namespace longhaul::profiler {
+namespace {
+
+double DtypeBytes(std::string_view dtype) {
+  if (dtype == "Float" || dtype == "Int") return 4;
+  if (dtype == "Double" || dtype == "Long") return 8;
+  if (dtype.starts_with("Float8") || dtype == "Byte" || dtype == "Char" || dtype == "Bool") {
+    return 1;
+  }
+  return 2;  // BFloat16, Half
+}
+
+// The groups of a rank, by what their notes say.
+class GroupTable {
+ public:
+  explicit GroupTable(const RankTrace& trace, RankSummary* summary)
+      : trace_(trace), summary_(summary) {}
+
+  uint32_t Of(const CollectiveNote* note) {
+    if (note == nullptr) return Find("", "", {}, 0);
+    bool cut = false;
+    std::vector<int64_t> ranks = ParseRanks(trace_.strings[note->group_ranks], &cut);
+    if (cut) ranks = Rebuild(*note);
+    return Find(trace_.strings[note->group_name], trace_.strings[note->group_description],
+                std::move(ranks), note->group_size);
+  }
+
+ private:
+  // Of a list that was cut: from start, stride and size, or from the file's list of groups.
+  std::vector<int64_t> Rebuild(const CollectiveNote& note) const {
+    std::vector<int64_t> ranks;
+    constexpr int64_t kMaxSize = 1 << 20;
+    if (note.rank_start >= 0 && note.rank_stride > 0 && note.group_size <= kMaxSize) {
+      for (int64_t i = 0; i < note.group_size; ++i) {
+        ranks.push_back(note.rank_start + i * note.rank_stride);
+      }
+      return ranks;
+    }
+    for (const GroupConfig& group : trace_.metadata.groups) {
+      if (group.name == trace_.strings[note.group_name]) return group.ranks;
+    }
+    return {};
+  }
+
+  uint32_t Find(std::string_view name, std::string_view description, std::vector<int64_t> ranks,
+                int64_t size) {
+    std::string key = std::string(name) + '\n' + std::string(description);
+    for (const int64_t rank : ranks) key += ' ' + std::to_string(rank);
+    const auto [place, fresh] =
+        known_.emplace(std::move(key), static_cast<uint32_t>(summary_->groups.size()));
+    if (fresh) {
+      if (!ranks.empty()) size = static_cast<int64_t>(ranks.size());
+      summary_->groups.push_back(
+          {std::string(name), std::string(description), std::move(ranks), size});
+    }
+    return place->second;
+  }
+
+  const RankTrace& trace_;
+  RankSummary* const summary_;
+  std::map<std::string, uint32_t> known_;
+};
+
+Collective MakeCollective(const RankTrace& trace, const DeviceEvent& event, GroupTable* groups) {
+  Collective collective;
+  collective.start_ns = event.begin_ns;
+  collective.end_ns = event.end_ns;
+  collective.phase = event.phase;
+  const Event row = trace.events[event.row];
+  const CollectiveNote* note =
+      row.category == Category::kKernel && row.detail != 0 ? &trace.notes[row.detail - 1] : nullptr;
+  collective.track = row.track;
+  collective.group = groups->Of(note);
+  collective.kind =
+      KindOfCollective(note == nullptr ? "" : trace.strings[note->name], trace.strings[row.name]);
+  if (note == nullptr) return collective;
+  collective.elements = std::max(note->in_elements, note->out_elements);
+  collective.bytes = static_cast<int64_t>(static_cast<double>(collective.elements) *
+                                          DtypeBytes(trace.strings[note->dtype]));
+  collective.sequence = note->sequence;
+  collective.peer =
+      collective.kind == CollectiveKind::kReceive ? note->source_rank : note->destination_rank;
+  return collective;
+}
+
+// Fills in when each collective could have begun.
+void FindReady(const std::vector<DeviceEvent>& device, const std::vector<int32_t>& collective_of,
+               std::vector<Collective>* collectives) {
+  std::vector<size_t> order(device.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&device](size_t a, size_t b) {
+    return device[a].launch_begin_ns < device[b].launch_begin_ns;
+  });
+  int64_t computed = INT64_MIN;
+  for (const size_t i : order) {
+    const DeviceEvent& event = device[i];
+    if (collective_of[i] < 0) {
+      computed = std::max(computed, event.end_ns);
+      continue;
+    }
+    Collective& call = (*collectives)[static_cast<size_t>(collective_of[i])];
+    call.ready_ns = std::min(call.start_ns, std::max(computed, event.launch_end_ns));
+  }
+}
+
+// Steps on the device: from each step's first kernel to the next one's.
+std::vector<Step> DeviceSteps(const std::vector<DeviceEvent>& device, std::vector<Step> host) {
+  if (device.empty()) return {};
+  int64_t last = device.front().end_ns;
+  for (const DeviceEvent& event : device) last = std::max(last, event.end_ns);
+  std::vector<Step> steps;
+  std::vector<int64_t> first(host.size(), INT64_MAX);
+  std::vector<int64_t> end(host.size(), INT64_MIN);
+  for (const DeviceEvent& event : device) {
+    if (!event.launched) continue;
+    auto after = std::upper_bound(host.begin(), host.end(), event.launch_begin_ns,
+                                  [](int64_t t, const Step& s) { return t < s.begin_ns; });
+    if (after == host.begin()) continue;
+    const auto step = static_cast<size_t>(std::prev(after) - host.begin());
+    if (event.launch_begin_ns >= host[step].end_ns) continue;
+    first[step] = std::min(first[step], event.begin_ns);
+    end[step] = std::max(end[step], event.end_ns);
+  }
+  for (size_t i = 0; i < host.size(); ++i) {
+    if (first[i] == INT64_MAX) continue;
+    if (!steps.empty() && first[i] <= steps.back().begin_ns) continue;
+    if (!steps.empty()) steps.back().end_ns = first[i];
+    steps.push_back({std::move(host[i].name), first[i], end[i]});
+  }
+  // The first step begins with its annotation, unless the device was busy with what came before.
+  if (!steps.empty() && !host.empty() && first[0] == steps[0].begin_ns) {
+    int64_t busy = host[0].begin_ns;
+    for (const DeviceEvent& event : device) {
+      if (event.begin_ns < first[0]) busy = std::max(busy, event.end_ns);
+    }
+    steps[0].begin_ns = std::min(first[0], busy);
+  }
+  if (steps.empty()) steps.push_back({"whole trace", device.front().begin_ns, last});
+  return steps;
+}
+
+void TotalKernels(const RankTrace& trace, const std::vector<DeviceEvent>& device,
+                  RankSummary* summary) {
+  std::unordered_map<uint32_t, size_t> operators;  // by external id
+  for (size_t i = 0; i < trace.events.size(); ++i) {
+    if (trace.events.category(i) != Category::kCpuOp) continue;
+    if (const uint32_t id = trace.events[i].external; id != 0) operators.emplace(id, i);
+  }
+  std::map<uint32_t, KernelTotal> kernels;
+  std::map<std::pair<uint32_t, uint32_t>, OperatorTotal> totals;
+  std::vector<bool> counted(trace.events.size());
+  for (const DeviceEvent& event : device) {
+    const Event row = trace.events[event.row];
+    KernelTotal& kernel = kernels[row.name];
+    kernel.kind = event.kind;
+    ++kernel.count;
+    kernel.total_ns += row.duration_ns;
+    if (event.kind == KernelClass::kCommunication || event.kind == KernelClass::kCopy) continue;
+    summary->kernel_ns += row.duration_ns;
+    const auto found = operators.find(row.external);
+    if (row.external == 0 || found == operators.end()) continue;
+    summary->mapped_ns += row.duration_ns;
+    const Event op = trace.events[found->second];
+    OperatorTotal& total = totals[{op.name, op.detail}];
+    total.total_ns += row.duration_ns;
+    if (counted[found->second]) continue;
+    counted[found->second] = true;
+    ++total.count;
+    const Work work = WorkOf(trace.strings[op.name], trace.strings[op.detail]);
+    total.flops += work.flops;
+    total.bytes += work.bytes;
+  }
+  for (auto& [name, kernel] : kernels) {
+    kernel.name = trace.strings[name];
+    summary->kernels.push_back(std::move(kernel));
+  }
+  for (auto& [key, total] : totals) {
+    total.name = trace.strings[key.first];
+    total.shapes = trace.strings[key.second];
+    summary->operators.push_back(std::move(total));
+  }
+  const auto longer = [](const auto& a, const auto& b) {
+    return a.total_ns != b.total_ns ? a.total_ns > b.total_ns : a.name < b.name;
+  };
+  std::stable_sort(summary->kernels.begin(), summary->kernels.end(), longer);
+  std::stable_sort(summary->operators.begin(), summary->operators.end(), longer);
+}
+
+}  // namespace
+
+std::string_view ToString(Phase phase) {
+  constexpr std::array<std::string_view, kPhases> kNames = {"forward", "backward", "optimizer",
+                                                            "unknown"};
+  return kNames[static_cast<size_t>(phase)];
+}
+
+std::string_view ToString(Spent spent) {
+  constexpr std::array<std::string_view, kSpentKinds> kNames = {
+      "matrix products", "attention",   "norms",         "activations",
+      "optimizer",       "elementwise", "other compute", "exposed communication",
+      "copies",          "host",        "input",         "kernel gaps",
+      "dependencies"};
+  return kNames[static_cast<size_t>(spent)];
+}
+
+RankSummary Summarize(const RankTrace& trace, const SummaryOptions& options) {
+  RankSummary summary;
+  summary.path = trace.path;
+  summary.metadata = trace.metadata;
+  summary.report = trace.report;
+  summary.trace_memory_bytes = trace.memory_bytes();
+  const std::vector<DeviceEvent> device = LinkDevice(trace);
+  summary.steps = DeviceSteps(device, HostSteps(trace, options.step_annotation));
+  GroupTable groups(trace, &summary);
+  std::vector<int32_t> collective_of(device.size(), -1);
+  Intervals communication;
+  for (size_t i = 0; i < device.size(); ++i) {
+    if (device[i].kind != KernelClass::kCommunication) continue;
+    collective_of[i] = static_cast<int32_t>(summary.collectives.size());
+    summary.collectives.push_back(MakeCollective(trace, device[i], &groups));
+    communication.push_back({device[i].begin_ns, device[i].end_ns});
+  }
+  FindReady(device, collective_of, &summary.collectives);
+  TotalKernels(trace, device, &summary);
+  if (summary.steps.empty()) return summary;
+  const Interval window = {summary.steps.front().begin_ns, summary.steps.back().end_ns};
+  summary.communication_ns = Length(Intersection(Union(std::move(communication)), {window}));
+  summary.segments = CutSegments(device, collective_of, InputTime(trace), window);
+  return summary;
+}
+
+}  // namespace longhaul::profiler

@@ -1,0 +1,124 @@
+// One rank's trace reduced to what the job needs of it: steps, a ledger of time, collectives, work.
+//
+// The device's time from the first step's first kernel to the last step's end is cut into segments,
+// each of one kind, so that they sum to the wall by construction. Where several things run at once,
+// computation hides communication, which hides copies; what is left is idle, and is put down to
+// the host (the next kernel was launched late), to the input pipeline (the host sat in a data
+// loader), to the gap between kernels (launched early enough, began within 30 us) or to a
+// dependency (waited for an event or another stream). A kernel belongs to the step in which the
+// host launched it; a step's time runs from its first kernel to the next step's first.
+// A summary takes about a hundredth of the JSON, so a job's fit in memory when its traces don't.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "profiler/rank/kernel_classes.h"
+#include "profiler/trace/trace.h"
+
+namespace longhaul::profiler {
+
+enum class Phase : uint8_t { kForward, kBackward, kOptimizer, kUnknown };
+constexpr size_t kPhases = 4;
+std::string_view ToString(Phase phase);
+
+// What a nanosecond went to. The first seven are KernelClass's.
+enum class Spent : uint8_t {
+  kMatrixProduct,
+  kAttention,
+  kNorm,
+  kActivation,
+  kOptimizer,
+  kElementwise,
+  kOtherCompute,
+  kExposed,  // communication that nothing hides
+  kCopy,
+  kHost,
+  kInput,
+  kGap,
+  kDependency,
+};
+constexpr size_t kSpentKinds = 13;
+std::string_view ToString(Spent spent);
+constexpr bool IsCompute(Spent spent) { return spent < Spent::kExposed; }
+constexpr bool IsIdle(Spent spent) { return spent > Spent::kCopy; }
+
+struct Segment {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  int32_t collective = -1;  // of kExposed: place in `collectives`
+  Spent spent = Spent::kOtherCompute;
+  Phase phase = Phase::kUnknown;
+};
+
+struct Step {
+  std::string name;
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+};
+
+struct LocalGroup {
+  std::string name;
+  std::string description;
+  std::vector<int64_t> ranks;  // empty: not told
+  int64_t size = 0;
+};
+
+struct Collective {
+  int64_t start_ns = 0;
+  int64_t end_ns = 0;
+  // When it could have begun: launched, and all computation launched before it done. NCCL's stream
+  // waits for the stream that calls it.
+  int64_t ready_ns = 0;
+  int64_t elements = 0;
+  int64_t bytes = 0;
+  int64_t sequence = -1;
+  int64_t peer = -1;   // of send and receive: the other's global rank
+  uint32_t group = 0;  // in `groups`
+  uint32_t track = 0;  // calls of one stream follow each other
+  CollectiveKind kind = CollectiveKind::kUnknown;
+  Phase phase = Phase::kUnknown;
+};
+
+struct KernelTotal {
+  std::string name;
+  KernelClass kind = KernelClass::kOther;
+  uint64_t count = 0;
+  int64_t total_ns = 0;
+};
+
+// An operator with its shapes: what it took and what it did.
+struct OperatorTotal {
+  std::string name;
+  std::string shapes;
+  uint64_t count = 0;
+  int64_t total_ns = 0;
+  double flops = 0;  // 0: not known how to count
+  double bytes = 0;
+};
+
+struct RankSummary {
+  std::string path;
+  Metadata metadata;
+  ReadReport report;
+  std::vector<Step> steps;
+  std::vector<Segment> segments;
+  std::vector<LocalGroup> groups;
+  std::vector<Collective> collectives;  // by start
+  std::vector<KernelTotal> kernels;     // by time, longest first
+  std::vector<OperatorTotal> operators;
+  int64_t mapped_ns = 0;         // kernel time that some operator claims
+  int64_t kernel_ns = 0;         // sum of all kernels' durations
+  int64_t communication_ns = 0;  // union of collectives, hidden or not
+  size_t trace_memory_bytes = 0;
+};
+
+struct SummaryOptions {
+  std::string step_annotation;  // prefix of the steps' annotations; empty: the usual ones
+};
+
+RankSummary Summarize(const RankTrace& trace, const SummaryOptions& options = {});
+
+}  // namespace longhaul::profiler
