@@ -11,6 +11,7 @@
 #include "bin/client_commands.h"
 #include "bin/command.h"
 #include "bin/controller_command.h"
+#include "bin/plan_command.h"
 #include "bin/run_command.h"
 #include "bin/simulate_command.h"
 
@@ -20,6 +21,7 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   longhaul run examples/headers-gpt.yaml                 train on a local cluster, watch, report
   longhaul run --nodes 2 --procs 2 -- python3 train.py   keep an unmodified torchrun script alive
+  longhaul plan llama-3.1-70b h100-sxm:512 --tokens 15T  what will it take, what is best
   longhaul controller --state-dir runs                   a controller that stays
   longhaul submit examples/headers-gpt.yaml --watch      hand it a job and follow it
 
@@ -55,6 +57,7 @@ int Main(int argc, char** argv) {
 
   Action action;
   AddRunCommand(app, action, run_words);
+  AddPlanCommand(app, action);
   AddClientCommands(app, action);
   AddControllerCommand(app, action);
   AddAgentCommand(app, action);

@@ -1,0 +1,400 @@
+#include "bin/plan_command.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/text.h"
+#include "frontend/format.h"
+#include "frontend/plan/plan_json.h"
+#include "frontend/plan/plan_page.h"
+#include "frontend/plan/plan_text.h"
+#include "io/clock.h"
+#include "io/file.h"
+#include "planner/error_band.h"
+#include "planner/search/settings.h"
+#include "planner/search/why_not.h"
+#include "spec/device_cluster/device_cluster.h"
+#include "spec/models/model_reader.h"
+
+namespace longhaul::bin {
+namespace {
+
+using planner::search::Job;
+using planner::search::Plan;
+using planner::search::PlanOptions;
+using planner::search::Proposal;
+using planner::search::Reach;
+
+constexpr uint64_t kMostBytes = 1 << 20;  // of a model's or cluster's file
+constexpr int kExitStopped = 130;         // as shells report an interrupt
+
+struct PlanFlags {
+  std::string model;
+  std::string cluster;
+  uint32_t batch = 0;
+  uint32_t sequence = 0;
+  std::string tokens;
+  std::string precision = "bf16";
+  std::string framework = "any";
+  std::vector<std::string> fixed;
+  uint32_t top = 5;
+  double headroom = 0;
+  bool prove = false;
+  std::vector<std::string> what_if;
+  std::vector<std::string> why_not;
+  bool json = false;
+  std::string html;
+  std::string emit;
+  std::string cases;
+  uint32_t threads = 0;
+};
+
+std::atomic<bool> interrupted = false;  // written by a signal handler, read by the search
+
+extern "C" void OnInterrupt(int) { interrupted = true; }
+
+// Lets Ctrl-C end a search between two rounds; a second one ends the process as usual.
+class InterruptScope {
+ public:
+  InterruptScope() {
+    struct sigaction action {};
+    action.sa_handler = OnInterrupt;
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    sigaction(SIGINT, &action, &before_);
+  }
+  ~InterruptScope() { sigaction(SIGINT, &before_, nullptr); }
+  InterruptScope(const InterruptScope&) = delete;
+  InterruptScope& operator=(const InterruptScope&) = delete;
+
+ private:
+  struct sigaction before_ {};
+};
+
+// "15T", "300B", "2.5e12".
+Result<double> ParseTokens(std::string_view text) {
+  double scale = 1;
+  std::string_view digits = text;
+  if (!text.empty()) {
+    const char last = text.back();
+    scale = last == 'T' ? 1e12 : last == 'B' ? 1e9 : last == 'M' ? 1e6 : 1;
+    if (scale > 1) digits.remove_suffix(1);
+  }
+  const Result<double> number = ParseDouble(digits);
+  if (!number.ok() || !(*number > 0) || *number * scale > 1e18) {
+    return InvalidArgument("--tokens '" + Printable(text, 40) +
+                           "' is not a number of tokens, as in 300B or 15T");
+  }
+  return *number * scale;
+}
+
+// A file, or a shipped name.
+Result<spec::Model> ReadModel(const std::string& name) {
+  if (access(name.c_str(), R_OK) == 0) {
+    ASSIGN_OR_RETURN(const std::string text, io::ReadText(name, kMostBytes));
+    return spec::ParseModel(text, name);
+  }
+  Result<spec::Model> model = spec::FindModel(name);
+  if (model.ok()) return model;
+  return NotFound(model.status().message() + " (and no file has this name)");
+}
+
+Result<spec::DeviceCluster> ReadCluster(const std::string& name) {
+  if (access(name.c_str(), R_OK) == 0) {
+    ASSIGN_OR_RETURN(const std::string text, io::ReadText(name, kMostBytes));
+    return spec::ParseDeviceCluster(text, name);
+  }
+  return spec::ParseClusterName(name);
+}
+
+// Sequences of a step where none is given: 4 Mi tokens, or 1,024 a device where that is more,
+// rounded to a power of two.
+uint32_t UsualBatch(const Job& job) {
+  const double tokens = std::max(4.0 * (1 << 20), 1024.0 * job.cluster.devices);
+  const double sequences = std::max(1.0, tokens / job.model.sequence_length);
+  return static_cast<uint32_t>(std::exp2(std::round(std::log2(sequences))));
+}
+
+Status SetFramework(const std::string& name, Job& job) {
+  job.base.software.framework = "megatron-core";
+  if (name == "any") {
+    job.reach = Reach::kSomeFramework;
+    return {};
+  }
+  if (name == "all") {
+    job.reach = Reach::kEverything;
+    return {};
+  }
+  const auto framework = planner::flags::ParseFramework(name);
+  if (!framework.ok()) {
+    return NotFound(framework.status().message() + ", any (some of them), all (everything)");
+  }
+  job.framework = *framework;
+  job.reach = Reach::kOneFramework;
+  using planner::flags::Framework;
+  if (*framework == Framework::kTorchtitan) job.base.software.framework = "torchtitan";
+  if (*framework == Framework::kDeepSpeed) job.base.software.framework = "deepspeed";
+  return {};
+}
+
+Result<Job> JobOf(const PlanFlags& flags) {
+  Job job;
+  ASSIGN_OR_RETURN(job.model, ReadModel(flags.model));
+  ASSIGN_OR_RETURN(job.cluster, ReadCluster(flags.cluster));
+  if (flags.sequence > 0) job.model.sequence_length = flags.sequence;
+  RETURN_IF_ERROR(spec::CheckModel(job.model));
+  job.base.batch.global = flags.batch > 0 ? flags.batch : UsualBatch(job);
+  ASSIGN_OR_RETURN(job.base.precision, planner::search::ParsePrecision(flags.precision));
+  job.headroom = flags.headroom;
+  RETURN_IF_ERROR(SetFramework(
+      flags.emit.empty() || flags.framework != "any" ? flags.framework : flags.emit, job));
+  for (const std::string& text : flags.fixed) {
+    const Status status = planner::search::ParseFixed(text, job.fixed);
+    if (!status.ok()) return status.WithContext("--fix");
+  }
+  return job;
+}
+
+// Runs tasks on so many threads, each taking the next one.
+std::function<void(size_t, const planner::search::Options::Task&)> Pool(size_t workers) {
+  return [workers](size_t count, const planner::search::Options::Task& task) {
+    std::atomic<size_t> next = 0;
+    const auto work = [&](size_t worker) {
+      for (size_t i = next++; i < count; i = next++) task(worker, i);
+    };
+    std::vector<std::jthread> others;
+    for (size_t i = 1; i < workers; ++i) others.emplace_back(work, i);
+    work(0);
+  };
+}
+
+// Tells on standard error how far a search is, from its third second on.
+class Progress {
+ public:
+  bool operator()(double share) {
+    const Instant now = io::MonotonicNow();
+    if (now - begin_ > kQuiet && now - last_ > kBetween) {
+      last_ = now;
+      shown_ = true;
+      std::fprintf(stderr, "%ssearching: %.0f %%%s", terminal_ ? "\r" : "", 100 * share,
+                   terminal_ ? "  " : "\n");
+      std::fflush(stderr);
+    }
+    return !interrupted;
+  }
+  void End() const {
+    if (shown_ && terminal_) std::fprintf(stderr, "\r%40s\r", "");
+  }
+
+ private:
+  static constexpr Duration kQuiet = std::chrono::seconds(3);
+  static constexpr Duration kBetween = std::chrono::milliseconds(500);
+
+  const Instant begin_ = io::MonotonicNow();
+  Instant last_ = begin_;
+  const bool terminal_ = isatty(STDERR_FILENO) == 1;
+  bool shown_ = false;
+};
+
+int AnswerCases(const std::string& name) {
+  if (name != "-") {
+    return Fail(InvalidArgument("--case reads standard input: give --case -"));
+  }
+  std::ios::sync_with_stdio(false);
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    if (Trim(line).empty()) continue;
+    // Of one case: its choices share the layers' costs.
+    std::optional<planner::Evaluator> evaluator;
+    const auto evaluate = [&evaluator](const planner::Question& question) {
+      if (!evaluator) {
+        evaluator.emplace(question.model, question.cluster, question.training.software);
+      }
+      return evaluator->Evaluate(question.training);
+    };
+    const auto band = [](const planner::Case& asked, const planner::Evaluation& evaluation) {
+      return planner::ErrorBand(asked.question, asked.assumed.size(), evaluation.step);
+    };
+    std::cout << planner::AnswerCase(line, evaluate, band) << '\n' << std::flush;
+    if (!std::cout) return kExitFailure;  // nobody reads any more
+  }
+  return kExitOk;
+}
+
+// The best one's settings for a framework, on standard output.
+int Emit(const Plan& plan, const std::string& name) {
+  const auto framework = planner::flags::ParseFramework(name);
+  if (!framework.ok()) return Fail(framework.status());
+  if (plan.best.empty()) return Fail(FailedPrecondition("no layout fits: nothing to write"));
+  const planner::Question question{plan.job.model, plan.job.cluster, plan.best.front().training};
+  const auto launch = planner::flags::WriteLaunch(*framework, question);
+  if (!launch.ok()) return Fail(launch.status());
+  std::fputs(launch->text.c_str(), stdout);
+  for (const std::string& note : launch->notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  return kExitOk;
+}
+
+struct Asked {
+  std::string what;
+  std::string answer;
+  nlohmann::ordered_json json;
+};
+
+// Answers to --what-if and --why-not.
+Result<std::vector<Asked>> AnswerQuestions(const Plan& plan, const PlanFlags& flags,
+                                           const PlanOptions& options) {
+  std::vector<Asked> answers;
+  for (const std::string& change : flags.what_if) {
+    if (plan.best.empty()) return FailedPrecondition("--what-if: no layout fits to be changed");
+    const auto changed = WhatIf(plan.job, plan.best.front(), change, options);
+    if (!changed.ok()) return changed.status().WithContext("--what-if " + Printable(change, 60));
+    answers.push_back({"what_if " + change,
+                       frontend::WhatIfText(plan.best.front(), *changed, change),
+                       frontend::ToJson(*changed)});
+  }
+  for (const std::string& text : flags.why_not) {
+    planner::search::Fixed named;
+    const Status status = planner::search::ParseFixed(text, named);
+    if (!status.ok()) return status.WithContext("--why-not " + Printable(text, 60));
+    const std::string why = WhyNot(plan, named, options);
+    answers.push_back({"why_not " + text, "Why not " + frontend::Harmless(text) + ": " + why + "\n",
+                       nlohmann::ordered_json(why)});
+  }
+  return answers;
+}
+
+int Show(const Plan& plan, const PlanFlags& flags, const PlanOptions& options) {
+  const auto answers = AnswerQuestions(plan, flags, options);
+  if (!answers.ok()) {
+    Fail(answers.status());
+    return kExitUsage;
+  }
+  if (!flags.html.empty()) {
+    const Status written =
+        io::WriteTextAtomically(io::PosixFileSystem(), flags.html, frontend::PlanPage(plan));
+    if (!written.ok()) return Fail(written.WithContext("--html"));
+  }
+  if (!flags.emit.empty()) return Emit(plan, flags.emit);
+  if (flags.json) {
+    nlohmann::ordered_json json = frontend::ToJson(plan);
+    for (const Asked& asked : *answers) json["answers"][asked.what] = asked.json;
+    std::printf("%s\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  } else {
+    std::fputs(frontend::PlanText(plan).c_str(), stdout);
+    for (const Asked& asked : *answers) std::printf("\n%s", asked.answer.c_str());
+    if (!flags.html.empty()) std::printf("\nPage: %s\n", flags.html.c_str());
+  }
+  if (plan.best.empty()) return kExitFailure;
+  return !plan.proof || plan.proof->holds() ? kExitOk : kExitFailure;
+}
+
+int RunPlan(const PlanFlags& flags) {
+  if (!flags.cases.empty()) return AnswerCases(flags.cases);
+  if (flags.model.empty() || flags.cluster.empty()) {
+    Fail(
+        InvalidArgument("plan needs a MODEL and a CLUSTER, as in: longhaul plan llama-3.1-70b "
+                        "h100-sxm:64 (or --case -)"));
+    return kExitUsage;
+  }
+  Result<Job> job = JobOf(flags);
+  if (!job.ok()) {
+    Fail(job.status());
+    return kExitUsage;
+  }
+  PlanOptions options;
+  if (!flags.tokens.empty()) {
+    const Result<double> tokens = ParseTokens(flags.tokens);
+    if (!tokens.ok()) {
+      Fail(tokens.status());
+      return kExitUsage;
+    }
+    options.tokens = *tokens;
+  }
+  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  options.search.workers = flags.threads > 0 ? flags.threads : std::min<size_t>(cores, 64);
+  options.search.execute = Pool(options.search.workers);
+  options.search.keep = flags.top;
+  Progress progress;
+  options.search.progress = [&progress](double share) { return progress(share); };
+  options.prove = flags.prove;
+  options.surroundings = !flags.html.empty() || flags.json || !flags.what_if.empty();
+  const InterruptScope scope;
+  const Plan plan = MakePlan(*job, options);
+  progress.End();
+  if (plan.outcome.cancelled) {
+    std::fprintf(stderr, "longhaul: stopped before the search was through\n");
+    return kExitStopped;
+  }
+  return Show(plan, flags, options);
+}
+
+void AddSearchOptions(CLI::App& command, PlanFlags& flags) {
+  command
+      .add_option("--batch", flags.batch,
+                  "Sequences a step, over all devices (default: 4 Mi tokens, more on many)")
+      ->check(CLI::Range(1u, 1'000'000'000u));
+  command.add_option("--sequence", flags.sequence, "Tokens a sequence (default: the model's)")
+      ->check(CLI::Range(1u, 1u << 27));
+  command.add_option("--tokens", flags.tokens, "Tokens to train on, as in 300B: days and cost");
+  command.add_option("--precision", flags.precision, "fp32, fp16, bf16, fp8, mxfp8 or nvfp4")
+      ->capture_default_str();
+  command
+      .add_option("--framework", flags.framework,
+                  "Only layouts that megatron, torchtitan or deepspeed can run; any: one of "
+                  "them; all: whatever can be thought of")
+      ->capture_default_str();
+  command.add_option("--fix", flags.fixed, "Sizes that are decided: tensor=8,pipeline=4,...");
+  command.add_option("--headroom", flags.headroom, "Share of a card's memory to leave free")
+      ->check(CLI::Range(0.0, 0.95));
+  command.add_option("--top", flags.top, "How many layouts to show")
+      ->check(CLI::Range(1u, 100u))
+      ->capture_default_str();
+  command.add_flag("--prove", flags.prove, "Show that nothing better was left out");
+  command.add_option("--threads", flags.threads, "Threads of the search (default: all cores)")
+      ->check(CLI::Range(1u, 64u));
+}
+
+}  // namespace
+
+void AddPlanCommand(CLI::App& app, Action& action) {
+  auto flags = std::make_shared<PlanFlags>();
+  CLI::App* command = app.add_subcommand(
+      "plan", "Memory, time, cost and the best layout of a training, before owning a card");
+  command->group(kGroupRun);
+  command->add_option("model", flags->model,
+                      "A shipped name (llama-3.1-70b), a model's YAML, or a config.json");
+  command->add_option("cluster", flags->cluster,
+                      "DEVICE:COUNT (h100-sxm:1024) or a cluster's YAML");
+  AddSearchOptions(*command, *flags);
+  command->add_option("--what-if", flags->what_if,
+                      "Change one thing of the best: network.gb_per_s=100, micro=2, batch=4096");
+  command->add_option("--why-not", flags->why_not,
+                      "Say why a layout was not chosen: tensor=16,pipeline=8");
+  command->add_flag("--json", flags->json, "One JSON object");
+  command->add_option("--html", flags->html, "Also write one self-contained page to this file");
+  command->add_option("--emit", flags->emit,
+                      "Write the best one's settings: megatron, deepspeed, torchtitan, longhaul");
+  command->add_option("--case", flags->cases,
+                      "-: answer one JSON case a line from standard input (docs/planner-cases.md)");
+  command->footer(
+      "Examples:\n"
+      "  longhaul plan llama-3.1-70b h100-sxm:512 --tokens 15T --html plan.html\n"
+      "  longhaul plan config.json a100-80gb-sxm:64 --batch 1024 --fix tensor=8 --prove\n"
+      "  longhaul plan llama-3.1-8b h100-sxm:8 --why-not tensor=8 --what-if micro=2\n"
+      "  longhaul plan llama-3.1-8b h100-sxm:64 --emit torchtitan > job.toml\n"
+      "  longhaul plan --case - < cases.jsonl\n"
+      "Guide: docs/plan.md.");
+  command->callback([flags, &action] { action = [flags] { return RunPlan(*flags); }; });
+}
+
+}  // namespace longhaul::bin

@@ -1,0 +1,309 @@
+#include "planner/search/internal/surroundings.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "planner/memory/memory_model.h"
+#include "planner/search/settings.h"
+
+namespace longhaul::planner::search::internal {
+namespace {
+
+using spec::Training;
+
+double TokensPerSecond(const Proposal& proposal) {
+  return proposal.evaluation.tokens_per_second_per_device *
+         static_cast<double>(proposal.cluster.devices);
+}
+
+std::string Scaled(std::string_view key, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.17g", value);
+  return std::string(key) + "=" + text;
+}
+
+// A change down and one up; an empty one is not asked.
+struct Pair {
+  std::string what;
+  std::string down;
+  std::string up;
+};
+
+Pair Figure(std::string_view what, std::string_view key, double value) {
+  return {std::string(what) + " 25 % slower / faster", Scaled(key, 0.75 * value),
+          Scaled(key, 1.25 * value)};
+}
+
+Pair Size(std::string_view what, std::string_view key, uint32_t value) {
+  const std::string name(key);
+  return {std::string(what) + " " + std::to_string(value) + ", halved / doubled",
+          value > 1 ? name + "=" + std::to_string(value / 2) : "",
+          name + "=" + std::to_string(value * 2)};
+}
+
+std::vector<Pair> ChangesOf(const Proposal& best) {
+  const spec::DeviceCluster& cluster = best.cluster;
+  const spec::Layout& layout = best.training.layout;
+  constexpr double kGiga = 1e9;
+  std::vector<Pair> pairs = {
+      Figure("network", "network.gb_per_s", cluster.network.per_device.count() / kGiga),
+      Figure("card memory", "memory_gb_per_s", cluster.device.memory_bandwidth.count() / kGiga),
+      Size("tensor", "tensor", layout.tensor),
+      Size("pipeline", "pipeline", layout.pipeline),
+      Size("context", "context", layout.context),
+      Size("micro batch", "micro", best.training.batch.micro),
+      Size("global batch", "batch", best.training.batch.global),
+      {"leaf switches 2:1 oversubscribed", "network.leaf_oversubscription=2", ""},
+      {"everything recomputed", "recompute=full", ""},
+  };
+  if (cluster.device.island_bandwidth > BytesPerSecond(0)) {
+    pairs.push_back(
+        Figure("NVLink", "island_gb_per_s", cluster.device.island_bandwidth.count() / kGiga));
+  }
+  if (layout.virtual_pipeline > 1) {
+    pairs.push_back({"no interleaving", "virtual_pipeline=1", ""});
+  }
+  return pairs;
+}
+
+}  // namespace
+
+std::vector<Influence> InfluencesOf(const Job& job, const Proposal& best,
+                                    const PlanOptions& options) {
+  std::vector<Influence> influences;
+  const double now = TokensPerSecond(best);
+  for (const Pair& pair : ChangesOf(best)) {
+    Influence influence{pair.what, 0, 0};
+    for (auto& [change, effect] :
+         {std::pair(&pair.down, &influence.low), std::pair(&pair.up, &influence.high)}) {
+      if (change->empty()) continue;
+      const Result<Proposal> changed = WhatIf(job, best, *change, options);
+      // What cannot run has no bar.
+      if (changed.ok() && changed->evaluation.fits) *effect = TokensPerSecond(*changed) / now - 1;
+    }
+    if (std::abs(influence.low) + std::abs(influence.high) > 1e-4) influences.push_back(influence);
+  }
+  std::stable_sort(influences.begin(), influences.end(),
+                   [](const Influence& a, const Influence& b) {
+                     return std::max(std::abs(a.low), std::abs(a.high)) >
+                            std::max(std::abs(b.low), std::abs(b.high));
+                   });
+  return influences;
+}
+
+namespace {
+
+constexpr uint32_t kMostStagesDrawn = 64;
+constexpr uint64_t kMostTasksDrawn = 6'000;
+
+// A stage's bytes: what is always there, and each micro-batch's activations, which grow over its
+// forward and go over its backward. The tasks of a stage follow each other.
+MemoryCurve CurveOf(const StageEvaluation& stage, uint32_t index,
+                    const std::vector<PipelineTask>& tasks, uint32_t chunks) {
+  const MemoryBreakdown& memory = stage.memory;
+  const double held = std::max(1u, stage.micro_batches_held);
+  const double one = static_cast<double>(memory.activations.count()) / held / chunks;
+  const auto transient = static_cast<double>(memory.transient.count());
+  double bytes =
+      static_cast<double>((memory.total() - memory.activations - memory.transient).count());
+  MemoryCurve curve;
+  curve.stage = index;
+  curve.points.emplace_back(0, bytes);
+  for (const PipelineTask& task : tasks) {
+    if (task.stage != index || task.pass == PassKind::kWeightGradient) continue;
+    const bool forward = task.pass == PassKind::kForward;
+    curve.points.emplace_back(task.start_s, bytes);
+    if (!forward) curve.points.emplace_back(task.start_s, bytes + transient);
+    bytes += forward ? one : -one;
+    if (!forward) curve.points.emplace_back(task.end_s, bytes + transient);
+    curve.points.emplace_back(task.end_s, bytes);
+  }
+  return curve;
+}
+
+}  // namespace
+
+std::optional<Timeline> TimelineOf(const Job& job, const Proposal& best) {
+  const spec::Layout& layout = best.training.layout;
+  if (layout.schedule == spec::PipelineSchedule::kDualPipe) return std::nullopt;
+  if (layout.pipeline > kMostStagesDrawn) return std::nullopt;
+  static_cast<void>(job);
+  std::vector<StageTime> times;
+  for (const StageEvaluation& stage : best.evaluation.stages) {
+    // A third of forward and backward: where the schedule splits backward it is its half.
+    times.push_back({stage.forward.count(), stage.backward.count(), stage.backward.count() / 2});
+  }
+  Timeline timeline;
+  const uint64_t each = uint64_t{2} * layout.pipeline * layout.virtual_pipeline;
+  uint64_t micro = std::min<uint64_t>(best.evaluation.micro_batches, 2ull * layout.pipeline + 4);
+  micro = std::min(micro, std::max<uint64_t>(layout.pipeline, kMostTasksDrawn / each));
+  if (layout.virtual_pipeline > 1) micro -= micro % layout.pipeline;
+  micro = std::max<uint64_t>(1, micro);
+  PipelineShape shape;
+  shape.schedule = layout.schedule;
+  shape.virtual_pipeline = layout.virtual_pipeline;
+  shape.micro_batches = static_cast<double>(micro);
+  timeline.micro_batches = static_cast<uint32_t>(micro);
+  timeline.tasks = SimulatePipeline(times, shape);
+  for (const PipelineTask& task : timeline.tasks) {
+    timeline.seconds = std::max(timeline.seconds, task.end_s);
+  }
+  const uint32_t chunks =
+      layout.schedule == spec::PipelineSchedule::kZeroBubbleV ? 2 : layout.virtual_pipeline;
+  for (uint32_t i = 0; i < best.evaluation.stages.size(); ++i) {
+    timeline.memory.push_back(CurveOf(best.evaluation.stages[i], i, timeline.tasks, chunks));
+  }
+  return timeline;
+}
+
+namespace {
+
+struct Module {
+  std::string name;
+  spec::Recompute recompute;
+};
+
+// The modules that free anything, one by one.
+std::vector<Module> ModulesOf(const Job& job) {
+  Shape shape;
+  Job open = job;
+  open.fixed.recompute.reset();
+  std::vector<Module> modules;
+  for (const spec::Recompute& recompute : RecomputeChoices(open, shape)) {
+    if (recompute.kind != spec::RecomputeKind::kSelective) continue;
+    const std::string name = ToText(recompute);
+    if (name.find('+') == std::string::npos) modules.push_back({name, recompute});
+  }
+  return modules;
+}
+
+double StageSeconds(const Evaluation& evaluation, size_t stage) {
+  const StageEvaluation& of = evaluation.stages[stage];
+  return (of.forward + of.backward).count() * evaluation.micro_batches;
+}
+
+int64_t StageBytes(const Evaluation& evaluation, size_t stage) {
+  return evaluation.stages[stage].memory.total().count();
+}
+
+}  // namespace
+
+std::optional<Recomputes> RecomputesOf(const Job& job, const Proposal& best) {
+  Evaluator evaluator(job.model, best.cluster, best.training.software);
+  Training bare = best.training;
+  bare.recompute = {};
+  const Evaluation none = evaluator.Evaluate(bare);
+  if (none.device_memory.count() <= MemoryLimit(job)) return std::nullopt;
+  // What the card holds beside what the program allocates does not change with recompute.
+  const int64_t beside = (none.device_memory - none.peak_allocated).count();
+  const std::vector<Module> modules = ModulesOf(job);
+  std::vector<Evaluation> with;
+  for (const Module& module : modules) {
+    Training training = bare;
+    training.recompute = module.recompute;
+    with.push_back(evaluator.Evaluate(training));
+  }
+  Recomputes all;
+  all.uniform_step_s = best.evaluation.step.count();
+  double slowest = 0;
+  double slowest_bare = 0;
+  for (size_t i = 0; i < none.stages.size(); ++i) {
+    StageRecompute stage;
+    stage.stage = static_cast<uint32_t>(i);
+    stage.stage_seconds = StageSeconds(none, i);
+    stage.needed_bytes = std::max<int64_t>(0, StageBytes(none, i) + beside - MemoryLimit(job));
+    std::vector<RecomputeItem> items;
+    const uint32_t layers = std::max(1u, none.stages[i].layers);
+    for (size_t k = 0; k < modules.size(); ++k) {
+      stage.modules.push_back(modules[k].name);
+      items.push_back({std::max(0.0, StageSeconds(with[k], i) - StageSeconds(none, i)) / layers,
+                       std::max<int64_t>(0, StageBytes(none, i) - StageBytes(with[k], i)) / layers,
+                       none.stages[i].layers});
+    }
+    stage.plan = ChooseRecompute(items, stage.needed_bytes);
+    if (!stage.plan) return std::nullopt;  // only everything recomputed fits
+    slowest_bare = std::max(slowest_bare, stage.stage_seconds);
+    slowest = std::max(slowest, stage.stage_seconds + stage.plan->seconds);
+    all.stages.push_back(std::move(stage));
+  }
+  all.step_s = none.step.count() + slowest - slowest_bare;
+  return all;
+}
+
+namespace {
+
+constexpr double kSearches = 4;
+
+double Dollars(const Proposal& proposal) {
+  return proposal.run ? proposal.run->dollars.expected
+                      : proposal.evaluation.step.count() * proposal.cluster.devices;
+}
+
+double Time(const Proposal& proposal) {
+  return proposal.run ? proposal.run->days.expected : proposal.evaluation.step.count();
+}
+
+// Whether `a` is at least as good in everything and better in something.
+bool Beats(const Proposal& a, const Proposal& b) {
+  constexpr double kEqual = 1e-6;
+  const std::array<std::pair<double, double>, 3> figures = {
+      {{Time(a), Time(b)}, {Dollars(a), Dollars(b)}, {a.memory_share, b.memory_share}}};
+  bool better = false;
+  for (const auto& [of_a, of_b] : figures) {
+    if (of_a > of_b * (1 + kEqual)) return false;
+    better = better || of_a < of_b * (1 - kEqual);
+  }
+  return better;
+}
+
+bool Same(const Proposal& a, const Proposal& b) {
+  return a.cluster.devices == b.cluster.devices && LayoutText(a.training) == LayoutText(b.training);
+}
+
+}  // namespace
+
+std::vector<FrontierPoint> FrontierOf(const Plan& plan, const PlanOptions& options) {
+  std::vector<FrontierPoint> points;
+  for (const Proposal& proposal : plan.best) points.push_back({proposal, plan.job.headroom});
+  double searches = 0;
+  const auto add = [&](uint32_t devices, double headroom) {
+    Job job = plan.job;
+    job.cluster.devices = devices;
+    job.headroom = std::max(headroom, plan.job.headroom);
+    job.fixed.data.reset();
+    if (!spec::CheckDeviceCluster(job.cluster).ok()) return;
+    Options search = options.search;
+    search.keep = 1;
+    search.keep_regions = false;
+    if (search.progress) {
+      search.progress = [&options, done = searches++](double share) {
+        return options.search.progress(kShareOfFirst +
+                                       (1 - kShareOfFirst) * (done + share) / kSearches);
+      };
+    }
+    const Outcome outcome = Search(job, EvaluatorOracle(job), search);
+    if (outcome.cancelled || outcome.best.empty()) return;
+    points.push_back({Propose(job, job.cluster, outcome.best.front().training, options), headroom});
+  };
+  const uint32_t devices = plan.job.cluster.devices;
+  for (const double headroom : {0.3, 0.5}) add(devices, headroom);
+  if (devices % 2 == 0) add(devices / 2, 0);
+  if (devices <= 5'000'000) add(devices * 2, 0);
+  std::vector<FrontierPoint> kept;
+  for (size_t i = 0; i < points.size(); ++i) {
+    bool beaten = false;
+    for (size_t k = 0; k < points.size() && !beaten; ++k) {
+      const bool twin = k < i && Same(points[k].proposal, points[i].proposal);
+      beaten = twin || (k != i && Beats(points[k].proposal, points[i].proposal));
+    }
+    if (!beaten) kept.push_back(points[i]);
+  }
+  std::stable_sort(kept.begin(), kept.end(), [](const FrontierPoint& a, const FrontierPoint& b) {
+    return Time(a.proposal) < Time(b.proposal);
+  });
+  return kept;
+}
+
+}  // namespace longhaul::planner::search::internal

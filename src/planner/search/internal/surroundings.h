@@ -1,0 +1,27 @@
+// What a plan shows around its best layout, one function a picture.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "planner/search/plan.h"
+
+namespace longhaul::planner::search::internal {
+
+std::vector<Influence> InfluencesOf(const Job& job, const Proposal& best,
+                                    const PlanOptions& options);
+
+// Nothing for DualPipe, whose schedule is not simulated, and for more than 64 stages.
+std::optional<Timeline> TimelineOf(const Job& job, const Proposal& best);
+
+// Nothing where every stage fits without recompute.
+std::optional<Recomputes> RecomputesOf(const Job& job, const Proposal& best);
+
+// How much of the progress is the first search where others follow it.
+constexpr double kShareOfFirst = 0.4;
+
+// Searches once more for half and twice the devices and for more memory left free, and keeps what
+// nothing beats.
+std::vector<FrontierPoint> FrontierOf(const Plan& plan, const PlanOptions& options);
+
+}  // namespace longhaul::planner::search::internal

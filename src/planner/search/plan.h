@@ -1,0 +1,102 @@
+// The answer to "what would it take": the best layouts with all figures, and what surrounds them.
+//
+// Pure: a job and what a user wants to know go in, everything that tables, JSON and the page show
+// comes out. Times of the pipeline are of a simulated schedule (time/simulate.h), short enough to
+// be drawn: of a long step only as many micro-batches as show filling, steady state and draining.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/case.h"
+#include "planner/run.h"
+#include "planner/search/knapsack.h"
+#include "planner/search/proof.h"
+#include "planner/time/simulate.h"
+
+namespace longhaul::planner::search {
+
+struct Proposal {
+  spec::Training training;
+  spec::DeviceCluster cluster;
+  Evaluation evaluation;
+  StepBand band;
+  std::optional<RunEstimate> run;            // with tokens to train on
+  std::vector<flags::Framework> frameworks;  // that have options for it
+  double memory_share = 0;                   // of the card, as nvidia-smi shows
+};
+
+// A proposal that no other beats in time, money and memory left free at once.
+struct FrontierPoint {
+  Proposal proposal;
+  double headroom_asked = 0;
+};
+
+// What the step would take with one input changed to both sides.
+struct Influence {
+  std::string what;  // "network 25 % slower / faster"
+  double low = 0;    // tokens/s of the whole cluster relative to now, -0.1: 10 % fewer
+  double high = 0;
+};
+
+// What a stage would recompute if each could choose for itself.
+struct StageRecompute {
+  uint32_t stage = 0;
+  int64_t needed_bytes = 0;
+  std::vector<std::string> modules;   // names of items
+  std::optional<RecomputePlan> plan;  // nothing: all of it is not enough
+  double stage_seconds = 0;           // of a step, without recompute
+};
+
+struct Recomputes {
+  std::vector<StageRecompute> stages;
+  double step_s = 0;          // with the choice of each stage
+  double uniform_step_s = 0;  // with one choice for all, as the proposal has it
+};
+
+// Bytes of one stage over the drawn part of the step.
+struct MemoryCurve {
+  uint32_t stage = 0;
+  std::vector<std::pair<double, double>> points;  // seconds, bytes
+};
+
+struct Timeline {
+  std::vector<PipelineTask> tasks;
+  std::vector<MemoryCurve> memory;
+  uint32_t micro_batches = 0;  // drawn
+  double seconds = 0;
+};
+
+struct Plan {
+  Job job;
+  double tokens = 0;
+  Outcome outcome;
+  std::optional<Proof> proof;
+  std::vector<Proposal> best;
+  std::vector<FrontierPoint> frontier;
+  std::vector<Influence> influences;  // largest first
+  std::optional<Recomputes> recomputes;
+  std::optional<Timeline> timeline;  // of the best; not for DualPipe
+};
+
+struct PlanOptions {
+  double tokens = 0;  // 0: no days, no money
+  RunFacts run;
+  Options search;
+  bool prove = false;
+  bool surroundings = false;  // frontier, influences, timeline
+};
+
+// A cancelled search leaves the rest out.
+Plan MakePlan(const Job& job, const PlanOptions& options);
+
+Proposal Propose(const Job& job, const spec::DeviceCluster& cluster, const spec::Training& training,
+                 const PlanOptions& options);
+
+// The same layout with one thing changed; see settings.h. Refuses what cannot run.
+Result<Proposal> WhatIf(const Job& job, const Proposal& base, std::string_view key_and_value,
+                        const PlanOptions& options);
+
+}  // namespace longhaul::planner::search
