@@ -49,7 +49,7 @@ struct PlanFlags {
   std::string framework = "any";
   std::vector<std::string> fixed;
   uint32_t top = 5;
-  double headroom = 0;
+  double headroom = 0.04;  // what the allocator may need beyond the prediction
   bool prove = false;
   std::vector<std::string> what_if;
   std::vector<std::string> why_not;
@@ -355,7 +355,8 @@ void AddSearchOptions(CLI::App& command, PlanFlags& flags) {
       ->capture_default_str();
   command.add_option("--fix", flags.fixed, "Sizes that are decided: tensor=8,pipeline=4,...");
   command.add_option("--headroom", flags.headroom, "Share of a card's memory to leave free")
-      ->check(CLI::Range(0.0, 0.95));
+      ->check(CLI::Range(0.0, 0.95))
+      ->capture_default_str();
   command.add_option("--top", flags.top, "How many layouts to show")
       ->check(CLI::Range(1u, 100u))
       ->capture_default_str();

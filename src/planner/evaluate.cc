@@ -193,7 +193,8 @@ void Evaluator::BuildStages(const spec::Training& training, double micro_batch) 
 void Evaluator::ShardStages(const spec::Training& training) {
   times_.resize(stages_.size());
   shard_exposed_s_ = 0;
-  const bool sharded = training.layout.zero_stage >= 3 && training.layout.data > 1;
+  const bool sharded = training.layout.zero_stage >= 3 &&
+                       uint64_t{training.layout.data} * training.layout.context > 1;
   for (size_t i = 0; i < stages_.size(); ++i) {
     Stage& stage = stages_[i];
     LayerCost& sum = stage.sum;

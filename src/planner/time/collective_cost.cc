@@ -85,8 +85,9 @@ namespace {
 double PlacedSeconds(const Links& links, Collective collective, double bytes, Group group) {
   const uint32_t members = IslandMembers(links, group);
   if (collective == Collective::kSend) {
-    return members > 1 ? links.island_latency_s + bytes / links.island_bytes_per_s
-                       : links.network_hop_s + bytes / links.network_bytes_per_s;
+    // Of a ring the slowest hop decides.
+    return members >= group.ranks ? links.island_latency_s + bytes / links.island_bytes_per_s
+                                  : links.network_hop_s + bytes / links.network_bytes_per_s;
   }
   if (members >= group.ranks) return IslandSeconds(links, collective, bytes, group.ranks);
   return AcrossSeconds(links, collective, bytes, group);
