@@ -134,6 +134,7 @@ Evaluator::Evaluator(const spec::Model& model, const spec::DeviceCluster& cluste
       stack_(stack),
       memory_(model, cluster) {
   matrix_.permute_bytes_per_s *= stack.permute_share;
+  matrix_.grouped_share = std::min(1.0, matrix_.grouped_share * stack.grouped_factor);
   for (std::vector<uint32_t>& before : layers_before_) before.assign(model.layers + 1, 0);
   for (uint32_t i = 0; i < model.layers; ++i) {
     const size_t kind = KindIndex(KindOf(model, i));
@@ -165,7 +166,7 @@ void Evaluator::BuildStages(const spec::Training& training, double micro_batch) 
   const spec::Layout& layout = training.layout;
   const uint32_t chunks = layout.pipeline * layout.virtual_pipeline;
   chunks_.resize(chunks);
-  StageLayers(model_.layers, layout, chunks_);
+  StageLayers(model_.layers, layout, chunks_, model_.multi_token_prediction_layers);
   stages_.assign(layout.pipeline, Stage{});
   LayerKey key = KeyOf(model_, training, stack_, micro_batch);
   uint32_t first = 0;

@@ -14,6 +14,9 @@ namespace longhaul::planner {
 
 // Fills `chunks`, one entry a stage and chunk in the model's order, with sum `layers`. Requires
 // chunks.size() == pipeline * virtual_pipeline of the layout, at least 1.
-void StageLayers(uint32_t layers, const spec::Layout& layout, std::span<uint32_t> chunks);
+// Extra prediction layers sit on the last chunk with a loss each, which weighs about two layers
+// more: it gives up three of its own for each, as far as it has them.
+void StageLayers(uint32_t layers, const spec::Layout& layout, std::span<uint32_t> chunks,
+                 uint32_t prediction_layers = 0);
 
 }  // namespace longhaul::planner

@@ -292,7 +292,7 @@ uint32_t MemoryModel::Prepare(const spec::Training& training) {
   const spec::Layout& layout = training.layout;
   RememberFamily(training.software);
   chunks_.resize(size_t{layout.pipeline} * layout.virtual_pipeline);
-  StageLayers(model_.layers, layout, chunks_);
+  StageLayers(model_.layers, layout, chunks_, model_.multi_token_prediction_layers);
   chunk_begins_.resize(chunks_.size());
   std::exclusive_scan(chunks_.begin(), chunks_.end(), chunk_begins_.begin(), 0u);
   const double share = double{1} * training.batch.global / layout.data / training.batch.micro;

@@ -126,7 +126,7 @@ void AddSplits(const Job& job, const Shape& shape, Stages stages, std::vector<St
   layout.pipeline = shape.pipeline;
   layout.virtual_pipeline = stages.virtual_pipeline;
   std::vector<uint32_t> rule(chunks);
-  StageLayers(job.model.layers, layout, rule);
+  StageLayers(job.model.layers, layout, rule, job.model.multi_token_prediction_layers);
   choices.push_back(stages);
   std::vector<std::vector<uint32_t>> seen = {rule};
   constexpr std::array<std::pair<uint32_t, uint32_t>, 6> kEnds = {

@@ -31,6 +31,7 @@ struct SoftwareStack {
   bool merges_expert_copies = true;  // a token crosses to a node once
   bool overlaps_sends = true;        // interleaved schedules hide sends under compute
   bool splits_sends = true;          // each tensor rank sends its share of an activation
+  double grouped_factor = 1;  // of the card's rate of grouped products, at most to its tiles'
   double permute_share = 1;   // of the card's rate; above 1 where dispatch kernels permute too
   bool fused_kernels = true;  // norms, activations and rotary are single kernels
   // Of the links' bandwidth, what parameters gathered layer by layer reach.
