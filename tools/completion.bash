@@ -15,8 +15,28 @@ _longhaul() {
     mapfile -t COMPREPLY < <(compgen -W "$known" -- "$word")
     return
   fi
+  case ${COMP_WORDS[COMP_CWORD - 1]} in
+    --emit)
+      mapfile -t COMPREPLY < <(compgen -W "megatron deepspeed torchtitan longhaul" -- "$word")
+      return
+      ;;
+    --framework)
+      mapfile -t COMPREPLY < <(compgen -W "any all megatron deepspeed torchtitan longhaul" -- "$word")
+      return
+      ;;
+    --precision)
+      mapfile -t COMPREPLY < <(compgen -W "fp32 fp16 bf16 fp8 mxfp8 nvfp4" -- "$word")
+      return
+      ;;
+  esac
   case $command in
-    run | plan | submit)
+    plan)
+      mapfile -t COMPREPLY < <(
+        compgen -f -X '!*.@(yaml|yml|json)' -- "$word"
+        compgen -d -S / -- "$word"
+      )
+      ;;
+    run | submit)
       mapfile -t COMPREPLY < <(
         compgen -f -X '!*.y*ml' -- "$word"
         compgen -d -S / -- "$word"

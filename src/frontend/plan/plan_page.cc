@@ -24,7 +24,8 @@ p { margin: 6px 0; } .muted { color: #4b5563; }
 .tile b { display: block; font-size: 21px; } .tile span { color: #4b5563; font-size: 13px; }
 code { background: #f3f4f6; padding: 2px 5px; border-radius: 4px; overflow-wrap: anywhere; }
 table { border-collapse: collapse; font-size: 13px; width: 100%; }
-th, td { text-align: left; padding: 5px 8px; border-bottom: 1px solid #e5e7eb; vertical-align: top; }
+th, td { text-align: left; padding: 5px 8px; border-bottom: 1px solid #e5e7eb;
+         vertical-align: top; }
 td.n, th.n { text-align: right; white-space: nowrap; }
 svg { max-width: 100%; height: auto; display: block; }
 section { break-inside: avoid; }

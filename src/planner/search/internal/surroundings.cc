@@ -38,7 +38,8 @@ Pair Figure(std::string_view what, std::string_view key, double value) {
 
 Pair Size(std::string_view what, std::string_view key, uint32_t value) {
   const std::string name(key);
-  return {std::string(what) + " " + std::to_string(value) + ", halved / doubled",
+  return {std::string(what) + " " + std::to_string(value) +
+              (value > 1 ? ", halved / doubled" : " doubled"),
           value > 1 ? name + "=" + std::to_string(value / 2) : "",
           name + "=" + std::to_string(value * 2)};
 }
