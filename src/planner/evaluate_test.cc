@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+#include <random>
+
 namespace longhaul::planner {
 namespace {
 
@@ -80,6 +83,46 @@ TEST(Evaluator, FullRecomputeAddsAForwardToHardwareFlopsOnly) {
   EXPECT_GT(full.step.count(), 1.2 * plain.step.count());
   EXPECT_LT(full.step.count(), 1.4 * plain.step.count());
   EXPECT_GT(full.hardware_flops.count(), 1.25 * full.model_flops.count());
+}
+
+spec::Training RandomTraining(std::mt19937_64& rng) {
+  const auto pick = [&](std::initializer_list<uint32_t> from) {
+    return *(from.begin() + rng() % from.size());
+  };
+  spec::Training training = Training(pick({1, 2, 8, 64}), pick({1, 2, 4, 8}), pick({1, 2, 4, 8}));
+  training.layout.virtual_pipeline = training.layout.pipeline > 1 ? pick({1, 2, 4}) : 1;
+  training.layout.context = pick({1, 2});
+  training.layout.zero_stage = training.layout.pipeline > 1 ? pick({0, 1, 2}) : pick({0, 1, 2, 3});
+  training.batch.micro = pick({1, 2, 4});
+  training.recompute.kind = static_cast<spec::RecomputeKind>(rng() % 3);
+  training.software.overlap_tensor = rng() % 2 == 0;
+  training.software.overlap_gradient = rng() % 2 == 0;
+  training.precision = rng() % 2 == 0 ? spec::Precision::kBf16 : spec::Precision::kFp8;
+  return training;
+}
+
+TEST(Evaluator, ABetterCardOrNetworkIsNeverSlower) {
+  std::mt19937_64 rng(17);
+  for (int i = 0; i < 300; ++i) {
+    const spec::Training training = RandomTraining(rng);
+    spec::DeviceCluster cluster = Cluster(static_cast<uint32_t>(training.layout.devices()));
+    const auto step = [&] {
+      return Evaluator(Llama8B(), cluster, training.software).StepSeconds(training);
+    };
+    const Seconds plain = step();
+    SCOPED_TRACE(testing::Message() << "layout " << i);
+    ASSERT_GT(plain.count(), 0);
+    ASSERT_LT(plain.count(), 1e5);
+    cluster.network.per_device = 100_GBps;
+    const Seconds network = step();
+    ASSERT_LE(network, plain);
+    cluster.device.half = cluster.device.half * 1.2;
+    cluster.device.fp8 = cluster.device.fp8 * 1.2;
+    const Seconds faster = step();
+    ASSERT_LT(faster, network);
+    cluster.device.memory_bandwidth = cluster.device.memory_bandwidth * 1.2;
+    ASSERT_LE(step(), faster);
+  }
 }
 
 TEST(Evaluator, NeverExceedsThePeak) {
