@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "planner/stage_layers.h"
 
@@ -116,7 +117,9 @@ std::vector<uint32_t> UnevenLayers(uint32_t layers, uint32_t chunks, uint32_t fi
 void AddSplits(const Job& job, const Shape& shape, Stages stages, std::vector<Stages>& choices) {
   const uint32_t chunks = shape.pipeline * stages.virtual_pipeline;
   if (job.fixed.layers_per_stage) {
-    if (job.fixed.layers_per_stage->size() == chunks) {
+    const auto& fixed = *job.fixed.layers_per_stage;
+    const uint64_t sum = std::accumulate(fixed.begin(), fixed.end(), uint64_t{0});
+    if (fixed.size() == chunks && sum == job.model.layers) {
       stages.layers = *job.fixed.layers_per_stage;
       choices.push_back(stages);
     }

@@ -50,6 +50,17 @@ TEST(Space, KeepsWhatIsFixed) {
   EXPECT_GT(points, 0u);
 }
 
+TEST(Space, HasNoPlaceForFixedLayersThatDoNotAddUp) {
+  Job job = RandomJob(1);
+  job.model.layers = 6;
+  job.fixed.layers_per_stage = std::vector<uint32_t>{3, 3};
+  Shape shape;
+  shape.pipeline = 2;
+  EXPECT_FALSE(StageChoices(job, shape, 1).empty());
+  job.fixed.layers_per_stage = std::vector<uint32_t>{4, 3};
+  EXPECT_TRUE(StageChoices(job, shape, 1).empty());
+}
+
 TEST(Space, SpreadsLayersOverStagesInSeveralWaysWithoutLosingOne) {
   Job job = RandomJob(1);
   job.model.layers = 14;
