@@ -130,6 +130,11 @@ void EqualTasksSolver::Impl::InLeaves(const EqualTasksRequest& request, EqualTas
   } else {
     answer.host_leftover = hosts_.Append(problem_, order_, problem_.units, answer.tasks);
   }
+  // Slices dealt out in a hurry may take more hosts than the choice was counted with.
+  if (!sliced_above && static_cast<int32_t>(answer.tasks.size()) > choice_.hosts) {
+    answer.hosts_proven = false;
+    answer.leftover_proven = false;
+  }
 }
 
 // All leftover slots fit into one leaf, as no chosen leaf can be spared. It stays in the top domain

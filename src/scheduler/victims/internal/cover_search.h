@@ -79,7 +79,7 @@ class CoverSearch {
   std::vector<int32_t> shrunk_;        // [job]
   std::vector<int32_t> alive_of_job_;  // slots that could still be freed
   std::vector<int32_t> alive_of_piece_;
-  std::vector<int32_t> last_slot_;       // [job], to count a slot once
+  std::vector<int32_t> last_slot_;  // [job], to count a slot once
 
   // A job at a slot that could still be freed, where the job isn't gone; slots one after another.
   struct Held {
@@ -92,8 +92,8 @@ class CoverSearch {
   std::vector<int32_t> first_held_;  // [slot that could be freed], with the end
   std::vector<int64_t> sum_;         // [slot that could be freed]: of its prices
   std::vector<int64_t> sorted_;
-  std::vector<int64_t> spare_;       // [job]
-  std::vector<int32_t> cheap_;       // [job]: slots that can take what is spare
+  std::vector<int64_t> spare_;  // [job]
+  std::vector<int32_t> cheap_;  // [job]: slots that can take what is spare
 };
 
 }  // namespace longhaul::scheduler::internal
