@@ -12,6 +12,7 @@
 #include "bin/command.h"
 #include "bin/controller_command.h"
 #include "bin/plan_command.h"
+#include "bin/profile_command.h"
 #include "bin/run_command.h"
 #include "bin/simulate_command.h"
 
@@ -61,6 +62,7 @@ int Main(int argc, char** argv) {
   AddClientCommands(app, action);
   AddControllerCommand(app, action);
   AddAgentCommand(app, action);
+  AddProfileCommand(app, action);
   AddSimulateCommand(app, action);
 
   if (argc > 1 && argv[1][0] != '-' && !IsKnownCommand(app, argv[1])) return kExitUsage;

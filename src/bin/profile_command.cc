@@ -1,0 +1,188 @@
+#include "bin/profile_command.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "io/file.h"
+#include "profiler/across/findings.h"
+#include "profiler/rank/hta.h"
+#include "profiler/report/read_job.h"
+#include "profiler/report/report.h"
+#include "spec/device.h"
+
+namespace longhaul::bin {
+namespace {
+
+struct ProfileFlags {
+  std::vector<std::string> traces;
+  std::vector<std::string> before;
+  std::string html;
+  std::string merged;
+  std::string device;
+  std::string step;
+  std::vector<std::string> dimensions;
+  int64_t ranks_per_host = 0;
+  unsigned threads = 0;
+  uint64_t memory_mib = 4096;
+  double model_flops = 0;
+  bool json = false;
+  bool as_hta = false;
+};
+
+bool LooksLikeTrace(const std::string& name) {
+  for (const char* end : {".json", ".json.gz", ".json.zst", ".gz", ".zst"}) {
+    if (name.ends_with(end)) return true;
+  }
+  return false;
+}
+
+// Files as they are, and the traces in folders, sorted.
+Result<std::vector<std::string>> Expand(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(path, error)) {
+      files.push_back(path);
+      continue;
+    }
+    ASSIGN_OR_RETURN(const std::vector<std::string> names, io::PosixFileSystem().List(path));
+    const size_t before = files.size();
+    for (const std::string& name : names) {
+      if (LooksLikeTrace(name)) files.push_back(path + "/" + name);
+    }
+    if (files.size() == before) return NotFound("no .json, .gz or .zst file in " + path);
+  }
+  return files;
+}
+
+Result<std::pair<std::string, profiler::Dimension>> ParseDimension(const std::string& text) {
+  const size_t equals = text.rfind('=');
+  std::vector<std::string> names;
+  for (size_t d = 0; equals != text.npos && d < profiler::kDimensions; ++d) {
+    const auto dimension = static_cast<profiler::Dimension>(d);
+    names.emplace_back(ToString(dimension));
+    if (text.substr(equals + 1) == names.back()) {
+      return std::pair(text.substr(0, equals), dimension);
+    }
+  }
+  return InvalidArgument("--dimension " + Printable(text) +
+                         ": expected TEXT=DIMENSION with one of tensor, context, expert, data, "
+                         "pipeline, world, unknown");
+}
+
+Result<profiler::Job> Load(const ProfileFlags& flags, const std::vector<std::string>& paths) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> files, Expand(paths));
+  profiler::ReadJobOptions read;
+  read.threads = flags.threads;
+  read.max_memory_bytes = flags.memory_mib << 20;
+  read.summary.step_annotation = flags.step;
+  ASSIGN_OR_RETURN(std::vector<profiler::RankSummary> ranks, profiler::ReadJob(files, read));
+  profiler::JobOptions options;
+  options.ranks_per_host = flags.ranks_per_host;
+  for (const std::string& text : flags.dimensions) {
+    ASSIGN_OR_RETURN(auto dimension, ParseDimension(text));
+    options.dimensions.push_back(std::move(dimension));
+  }
+  return profiler::AssembleJob(std::move(ranks), options);
+}
+
+int AsHta(const ProfileFlags& flags) {
+  const Result<std::vector<std::string>> files = Expand(flags.traces);
+  if (!files.ok()) return Fail(files.status());
+  for (const std::string& path : *files) {
+    const auto trace = profiler::ReadTraceFile(path, {});
+    if (!trace.ok()) return Fail(trace.status());
+    const profiler::HtaNumbers n = profiler::AsHta(*trace);
+    std::printf(
+        "%s\n  kernel time %lld us, idle %lld, compute %lld, non-compute %lld; "
+        "communication hidden by computation %.2f %%\n  launches %llu, mean delay %.3f us\n",
+        path.c_str(), static_cast<long long>(n.kernel_us), static_cast<long long>(n.idle_us),
+        static_cast<long long>(n.compute_us), static_cast<long long>(n.non_compute_us),
+        n.overlap_percent, static_cast<unsigned long long>(n.launches), n.launch_delay_us_mean);
+    for (const profiler::HtaIdle& idle : n.idle) {
+      std::printf("  stream %lld idle: host wait %lld us, kernel wait %lld, other %lld\n",
+                  static_cast<long long>(idle.stream), static_cast<long long>(idle.host_wait_us),
+                  static_cast<long long>(idle.kernel_wait_us),
+                  static_cast<long long>(idle.other_us));
+    }
+  }
+  return kExitOk;
+}
+
+int RunProfile(const ProfileFlags& flags) {
+  if (flags.as_hta) return AsHta(flags);
+  profiler::ReportOptions options;
+  options.model_flops = flags.model_flops;
+  if (!flags.device.empty()) {
+    const Result<spec::Device> device = spec::FindDevice(flags.device);
+    if (!device.ok()) return Fail(device.status().WithContext("--device"));
+    options.device = *device;
+  }
+  const Result<profiler::Job> job = Load(flags, flags.traces);
+  if (!job.ok()) return Fail(job.status());
+  const profiler::Findings findings = profiler::FindAll(*job);
+  if (!flags.html.empty()) {
+    const Status written = io::WriteTextAtomically(io::PosixFileSystem(), flags.html,
+                                                   ReportHtml(*job, findings, options));
+    if (!written.ok()) return Fail(written.WithContext("--html"));
+  }
+  if (!flags.merged.empty()) {
+    const Status written =
+        io::WriteTextAtomically(io::PosixFileSystem(), flags.merged, profiler::MergedTrace(*job));
+    if (!written.ok()) return Fail(written.WithContext("--trace"));
+  }
+  if (flags.json) {
+    std::printf("%s\n", ReportJson(*job, findings, options).dump(1).c_str());
+  } else {
+    std::printf("%s", SummaryText(*job, findings, options).c_str());
+  }
+  if (flags.before.empty()) return kExitOk;
+  const Result<profiler::Job> before = Load(flags, flags.before);
+  if (!before.ok()) return Fail(before.status().WithContext("--before"));
+  std::printf("\n%s", CompareText(*before, profiler::FindAll(*before), *job, findings).c_str());
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddProfileCommand(CLI::App& app, Action& action) {
+  auto flags = std::make_shared<ProfileFlags>();
+  CLI::App* command =
+      app.add_subcommand("profile", "From the traces of all ranks to where the time went");
+  command->group(kGroupTools);
+  command->add_option("TRACE", flags->traces, "Traces of torch.profiler, or folders of them")
+      ->required();
+  command->add_option("--before", flags->before, "Compare with these traces of an earlier run");
+  command->add_option("--html", flags->html, "Write one self-contained page to this file");
+  command->add_option("--trace", flags->merged, "Write a merged trace for Perfetto to this file");
+  command->add_option("--device", flags->device, "The card, where the traces don't tell");
+  command
+      ->add_option("--model-flops", flags->model_flops,
+                   "Model FLOPs of a step of the whole job, for MFU")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--step", flags->step, "How the annotations of steps begin");
+  command->add_option("--dimension", flags->dimensions,
+                      "TEXT=DIMENSION: groups whose name or description holds TEXT");
+  command->add_option("--ranks-per-host", flags->ranks_per_host, "Ranks that share a clock")
+      ->check(CLI::Range(int64_t{1}, int64_t{1024}));
+  command->add_option("--threads", flags->threads, "Traces read at a time (default: cores)")
+      ->check(CLI::Range(1u, 1024u));
+  command->add_option("--memory-mib", flags->memory_mib, "For the traces being read at one time")
+      ->check(CLI::Range(uint64_t{16}, uint64_t{1} << 20))
+      ->capture_default_str();
+  command->add_flag("--json", flags->json, "Everything as one JSON object");
+  command->add_flag("--as-hta", flags->as_hta, "The numbers of HolisticTraceAnalysis instead");
+  command->footer(
+      "Examples:\n"
+      "  longhaul profile traces/                            what to do first\n"
+      "  longhaul profile traces/ --html page.html --trace merged.json\n"
+      "  longhaul profile after/ --before before/            what changed");
+  command->callback([flags, &action] { action = [flags] { return RunProfile(*flags); }; });
+}
+
+}  // namespace longhaul::bin

@@ -1,0 +1,392 @@
+#include "profiler/report/report.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <map>
+
+#include "base/text.h"
+#include "base/utf8.h"
+
+namespace longhaul::profiler {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+[[gnu::format(printf, 1, 2)]] std::string Format(const char* format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof(text), format, arguments);
+  va_end(arguments);
+  return text;
+}
+
+double Seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+std::optional<spec::Device> DeviceOf(const Job& job) {
+  for (const RankSummary& rank : job.ranks) {
+    std::string name = rank.metadata.device_name;
+    for (char& c : name) {
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
+    }
+    for (const char* known : {"gb300", "gb200", "b300", "b200", "h200", "h100", "h800", "a800",
+                              "a100", "l40s", "mi355x", "mi325x", "mi300x", "a10"}) {
+      if (name.find(known) == name.npos) continue;
+      for (const std::string& full : spec::DeviceNames()) {
+        if (full.starts_with(known)) {
+          Result<spec::Device> device = spec::FindDevice(known);
+          if (!device.ok()) device = spec::FindDevice(full);
+          if (device.ok()) return *device;
+        }
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+// Means over ranks, as shares of the job's wall time.
+struct Shares {
+  double compute = 0, wait = 0, wire = 0, copy = 0, host = 0, input = 0, other_idle = 0;
+  std::array<double, kDimensions> exposed = {};
+};
+
+Shares SharesOf(const Findings& findings) {
+  Shares shares;
+  double wall = 0;
+  for (const RankTotals& totals : findings.totals) wall += Seconds(totals.wall_ns);
+  if (wall <= 0) return shares;
+  for (const RankTotals& totals : findings.totals) {
+    const auto part = [&](Spent s) {
+      return Seconds(totals.spent_ns[static_cast<size_t>(s)]) / wall;
+    };
+    shares.compute += Seconds(totals.compute_ns()) / wall;
+    shares.copy += part(Spent::kCopy);
+    shares.host += part(Spent::kHost);
+    shares.input += part(Spent::kInput);
+    shares.other_idle += part(Spent::kGap) + part(Spent::kDependency);
+    for (size_t d = 0; d < kDimensions; ++d) {
+      shares.wait += Seconds(totals.wait_ns[d]) / wall;
+      shares.wire += Seconds(totals.wire_ns[d]) / wall;
+      shares.exposed[d] += Seconds(totals.wait_ns[d] + totals.wire_ns[d]) / wall;
+    }
+  }
+  return shares;
+}
+
+struct Loss {
+  uint64_t damages = 0, bytes = 0, json = 0, cut = 0;
+};
+
+Loss LossOf(const Job& job) {
+  Loss loss;
+  for (const RankSummary& rank : job.ranks) {
+    loss.damages += rank.report.damages;
+    loss.bytes += rank.report.bytes_lost;
+    loss.json += rank.report.json_bytes;
+    loss.cut += rank.report.cut ? 1 : 0;
+  }
+  return loss;
+}
+
+std::string FirstThing(const Findings& findings) {
+  if (findings.findings.empty()) {
+    return "Nothing stands out: no change that we can price saves 0.1 % of the step.\n";
+  }
+  const Finding& f = findings.findings.front();
+  return Format("Do first: %s of %s, worth %.3f ms a step (%.1f %%).\n          %s.\n",
+                std::string(ToString(f.cause)).c_str(), f.subject.c_str(), f.seconds_per_step * 1e3,
+                findings.step_s > 0 ? 100 * f.seconds_per_step / findings.step_s : 0,
+                f.evidence.c_str());
+}
+
+std::string Quality(const Job& job) {
+  const Loss loss = LossOf(job);
+  std::string text =
+      Format("Traces:   %.1f MB of JSON, %llu calls of collectives matched, %llu not",
+             static_cast<double>(loss.json) / 1e6, static_cast<unsigned long long>(job.matched),
+             static_cast<unsigned long long>(job.unmatched));
+  if (job.clocks.hosts.size() > 1) {
+    text += Format("; clocks of %zu hosts aligned within %.1f us (95 %%)", job.clocks.hosts.size(),
+                   job.clocks.residual_us_p95);
+  }
+  text += "\n";
+  if (loss.damages > 0) {
+    text += Format("Damaged:  %llu places, %llu bytes passed over, %llu files cut",
+                   static_cast<unsigned long long>(loss.damages),
+                   static_cast<unsigned long long>(loss.bytes),
+                   static_cast<unsigned long long>(loss.cut));
+    for (const RankSummary& rank : job.ranks) {
+      if (rank.report.kept.empty()) continue;
+      const Damage& first = rank.report.kept.front();
+      text += Format("; first: %s line %llu: %s", Printable(rank.path, 80).c_str(),
+                     static_cast<unsigned long long>(first.line), first.what.c_str());
+      break;
+    }
+    text += "\n";
+  }
+  if (!job.missing_ranks.empty()) {
+    text += Format("Missing:  %zu ranks of the world have no trace, the first is %lld\n",
+                   job.missing_ranks.size(), static_cast<long long>(job.missing_ranks.front()));
+  }
+  for (const std::string& warning : job.warnings) text += "Note:     " + warning + "\n";
+  return text;
+}
+
+Json TotalsJson(const RankTotals& totals) {
+  Json json;
+  json["wall_us"] = static_cast<double>(totals.wall_ns) / 1e3;
+  for (size_t s = 0; s < kSpentKinds; ++s) {
+    json["spent_us"][std::string(ToString(static_cast<Spent>(s)))] =
+        static_cast<double>(totals.spent_ns[s]) / 1e3;
+  }
+  for (size_t p = 0; p < kPhases; ++p) {
+    json["phase_us"][std::string(ToString(static_cast<Phase>(p)))] =
+        static_cast<double>(totals.phase_ns[p]) / 1e3;
+  }
+  for (size_t d = 0; d < kDimensions; ++d) {
+    if (totals.wait_ns[d] + totals.wire_ns[d] + totals.hidden_ns[d] == 0) continue;
+    Json& row = json["communication_us"][std::string(ToString(static_cast<Dimension>(d)))];
+    row["exposed_wait"] = static_cast<double>(totals.wait_ns[d]) / 1e3;
+    row["exposed_wire"] = static_cast<double>(totals.wire_ns[d]) / 1e3;
+    row["hidden"] = static_cast<double>(totals.hidden_ns[d]) / 1e3;
+  }
+  json["last_arrivals"] = totals.last_arrivals;
+  return json;
+}
+
+Json RankJson(const RankSummary& rank) {
+  Json json;
+  json["rank"] = rank.metadata.rank;
+  json["file"] = ToValidUtf8(rank.path);
+  json["steps"] = rank.steps.size();
+  json["trace_memory_bytes"] = rank.trace_memory_bytes;
+  json["json_bytes"] = rank.report.json_bytes;
+  json["damages"] = rank.report.damages;
+  json["damaged_at"] = Json::array();
+  for (const Damage& damage : rank.report.kept) {
+    json["damaged_at"].push_back(
+        {{"byte", damage.byte}, {"line", damage.line}, {"what", ToValidUtf8(damage.what)}});
+  }
+  constexpr size_t kMost = 30;
+  for (size_t i = 0; i < std::min(rank.kernels.size(), kMost); ++i) {
+    const KernelTotal& kernel = rank.kernels[i];
+    json["kernels"].push_back({{"name", ToValidUtf8(kernel.name)},
+                               {"class", ToString(kernel.kind)},
+                               {"count", kernel.count},
+                               {"us", static_cast<double>(kernel.total_ns) / 1e3}});
+  }
+  for (size_t i = 0; i < std::min(rank.operators.size(), kMost); ++i) {
+    const OperatorTotal& op = rank.operators[i];
+    json["operators"].push_back({{"name", ToValidUtf8(op.name)},
+                                 {"shapes", ToValidUtf8(op.shapes)},
+                                 {"count", op.count},
+                                 {"us", static_cast<double>(op.total_ns) / 1e3},
+                                 {"flops", op.flops},
+                                 {"bytes", op.bytes}});
+  }
+  return json;
+}
+
+}  // namespace
+
+Utilization UtilizationOf(const Job& job, const Findings& findings, const ReportOptions& options) {
+  Utilization use;
+  use.device = options.device.has_value() ? options.device : DeviceOf(job);
+  if (!use.device.has_value() || findings.step_s <= 0) return use;
+  const double available =
+      use.device->half.count() * findings.step_s * static_cast<double>(job.ranks.size());
+  if (available <= 0) return use;
+  use.mfu = options.model_flops / available;
+  double flops = 0;
+  for (const RankSummary& rank : job.ranks) {
+    for (const OperatorTotal& op : rank.operators) flops += op.flops;
+  }
+  use.hfu = flops / (available * static_cast<double>(std::max<size_t>(findings.steps, 1)));
+  return use;
+}
+
+std::string SummaryText(const Job& job, const Findings& findings, const ReportOptions& options) {
+  std::string text = FirstThing(findings);
+  const Utilization use = UtilizationOf(job, findings, options);
+  text += Format("Step:     %.3f ms, mean of %zu, on %zu ranks%s", findings.step_s * 1e3,
+                 findings.steps, job.ranks.size(),
+                 use.device.has_value() ? (" of " + use.device->name).c_str() : "");
+  if (use.mfu > 0) text += Format("; MFU %.1f %%", use.mfu * 100);
+  if (use.hfu > 0) text += Format("; HFU %.1f %% (operators with shapes)", use.hfu * 100);
+  const Shares s = SharesOf(findings);
+  text += Format(
+      "\nTime:     %.1f %% compute, %.1f %% exposed communication (%.1f waiting, %.1f "
+      "wire), %.1f %% copies,\n          %.1f %% host, %.1f %% input, %.1f %% other idle\n",
+      s.compute * 100, (s.wait + s.wire) * 100, s.wait * 100, s.wire * 100, s.copy * 100,
+      s.host * 100, s.input * 100, s.other_idle * 100);
+  text += "Exposed: ";
+  for (size_t d = 0; d < kDimensions; ++d) {
+    if (s.exposed[d] < 0.0005) continue;
+    text += Format(" %s %.1f %%", std::string(ToString(static_cast<Dimension>(d))).c_str(),
+                   s.exposed[d] * 100);
+  }
+  text += "\n";
+  if (findings.pipeline.stages.size() > 1) {
+    text += Format("Pipeline: %zu stages, bubble %.1f %% of the step",
+                   findings.pipeline.stages.size(), findings.pipeline.measured_bubble * 100);
+    if (findings.pipeline.micro_batches > 0) {
+      text += Format(" against %.1f %% of a 1F1B schedule of %llu micro-batches",
+                     findings.pipeline.expected_bubble * 100,
+                     static_cast<unsigned long long>(findings.pipeline.micro_batches));
+    }
+    text += "\n";
+  }
+  constexpr size_t kMore = 4;
+  for (size_t i = 1; i < findings.findings.size() && i < kMore; ++i) {
+    const Finding& f = findings.findings[i];
+    text +=
+        Format("Then:     %s of %s, worth %.3f ms a step\n", std::string(ToString(f.cause)).c_str(),
+               f.subject.c_str(), f.seconds_per_step * 1e3);
+  }
+  return text + Quality(job);
+}
+
+Json ReportJson(const Job& job, const Findings& findings, const ReportOptions& options) {
+  Json json;
+  const Utilization use = UtilizationOf(job, findings, options);
+  json["step_ms"] = findings.step_s * 1e3;
+  json["replayed_step_ms"] = findings.replayed_step_s * 1e3;
+  json["steps"] = findings.steps;
+  if (use.device.has_value()) json["device"] = use.device->name;
+  if (use.mfu > 0) json["mfu"] = use.mfu;
+  if (use.hfu > 0) json["hfu"] = use.hfu;
+  json["findings"] = Json::array();
+  for (const Finding& f : findings.findings) {
+    json["findings"].push_back({{"cause", ToString(f.cause)},
+                                {"subject", f.subject},
+                                {"ranks", f.ranks},
+                                {"worth_ms_per_step", f.seconds_per_step * 1e3},
+                                {"evidence", f.evidence}});
+  }
+  for (const ClockReport::Host& host : job.clocks.hosts) {
+    json["clocks"]["hosts"].push_back({{"name", ToValidUtf8(host.name)},
+                                       {"offset_us", host.offset_us},
+                                       {"drift_ppm", host.drift_ppm},
+                                       {"connected", host.connected}});
+  }
+  json["clocks"]["residual_us_median"] = job.clocks.residual_us_median;
+  json["clocks"]["residual_us_p95"] = job.clocks.residual_us_p95;
+  json["clocks"]["causality_violations"] = job.clocks.causality_violations;
+  json["collectives"] = {{"matched", job.matched}, {"unmatched", job.unmatched}};
+  json["missing_ranks"] = job.missing_ranks;
+  for (size_t i = 0; i < findings.pipeline.stages.size(); ++i) {
+    const Pipeline::Stage& stage = findings.pipeline.stages[i];
+    json["pipeline"]["stages"].push_back({{"ranks", stage.ranks},
+                                          {"compute_ms", stage.compute_s * 1e3},
+                                          {"bubble_ms", stage.bubble_s * 1e3}});
+  }
+  if (findings.pipeline.stages.size() > 1) {
+    json["pipeline"]["micro_batches"] = findings.pipeline.micro_batches;
+    json["pipeline"]["expected_bubble"] = findings.pipeline.expected_bubble;
+    json["pipeline"]["measured_bubble"] = findings.pipeline.measured_bubble;
+  }
+  std::map<std::pair<int64_t, std::string>, int64_t> path;
+  for (const CriticalPath::Piece& piece : findings.path.pieces) {
+    const std::string what = piece.spent == Spent::kExposed
+                                 ? "wire " + std::string(ToString(piece.dimension))
+                                 : std::string(ToString(piece.spent));
+    path[{job.ranks[piece.rank].metadata.rank, what}] += piece.end_ns - piece.begin_ns;
+  }
+  for (const auto& [key, ns] : path) {
+    json["critical_path"].push_back(
+        {{"rank", key.first}, {"what", key.second}, {"us", static_cast<double>(ns) / 1e3}});
+  }
+  for (size_t i = 0; i < job.ranks.size(); ++i) {
+    Json rank = RankJson(job.ranks[i]);
+    rank["ledger"] = TotalsJson(findings.totals[i]);
+    json["ranks"].push_back(std::move(rank));
+  }
+  return json;
+}
+
+std::string MergedTrace(const Job& job) {
+  std::string text = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
+  int64_t first = INT64_MAX;
+  for (const RankSummary& rank : job.ranks) {
+    if (!rank.segments.empty()) first = std::min(first, rank.segments.front().begin_ns);
+  }
+  for (size_t r = 0; r < job.ranks.size(); ++r) {
+    const RankSummary& rank = job.ranks[r];
+    const auto pid = static_cast<long long>(rank.metadata.rank);
+    text += Format(
+        "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%lld,\"args\":{\"name\":\"rank "
+        "%lld\"}},\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%lld,\"args\":"
+        "{\"sort_index\":%lld}},\n",
+        pid, pid, pid, pid);
+    const auto span = [&](std::string_view name, const char* lane, int64_t begin, int64_t end) {
+      text += Format(
+          "{\"ph\":\"X\",\"name\":\"%.*s\",\"pid\":%lld,\"tid\":\"%s\",\"ts\":%.3f,"
+          "\"dur\":%.3f},\n",
+          static_cast<int>(name.size()), name.data(), pid, lane,
+          static_cast<double>(begin - first) / 1e3, static_cast<double>(end - begin) / 1e3);
+    };
+    for (const Segment& s : rank.segments) {
+      if (!IsIdle(s.spent)) span(ToString(s.spent), "time", s.begin_ns, s.end_ns);
+    }
+    for (size_t i = 0; i < rank.collectives.size(); ++i) {
+      const Collective& call = rank.collectives[i];
+      const std::string lane = std::string(ToString(job.DimensionOf(r, i))) + " exchanges";
+      span(ToString(call.kind), lane.c_str(), call.start_ns, call.end_ns);
+    }
+  }
+  return text + "{\"ph\":\"M\",\"name\":\"trace\",\"args\":{\"by\":\"longhaul profile\"}}\n]}\n";
+}
+
+std::string CompareText(const Job& before, const Findings& b, const Job& after, const Findings& a) {
+  std::string text = Format("Step: %.3f ms before, %.3f ms after (%+.1f %%)\n", b.step_s * 1e3,
+                            a.step_s * 1e3, b.step_s > 0 ? 100 * (a.step_s / b.step_s - 1) : 0);
+  const auto mean = [](const Findings& f, size_t s) {
+    double sum = 0;
+    for (const RankTotals& totals : f.totals) sum += Seconds(totals.spent_ns[s]);
+    const auto ranks = static_cast<double>(std::max<size_t>(f.totals.size(), 1));
+    return sum * 1e3 / (ranks * static_cast<double>(std::max<size_t>(f.steps, 1)));
+  };
+  for (size_t s = 0; s < kSpentKinds; ++s) {
+    const double was = mean(b, s), is = mean(a, s);
+    if (was < 1e-3 && is < 1e-3) continue;
+    text += Format("  %-24s %10.3f ms %10.3f ms  %+10.3f ms a step and rank\n",
+                   std::string(ToString(static_cast<Spent>(s))).c_str(), was, is, is - was);
+  }
+  struct Moved {
+    double before_ms = 0, after_ms = 0;
+    uint64_t before_count = 0, after_count = 0;
+  };
+  std::map<std::string, Moved> kernels;
+  const auto add = [&kernels](const Job& job, const Findings& f, bool is_after) {
+    const double scale = 1e-6 / (static_cast<double>(std::max<size_t>(f.steps, 1)) *
+                                 static_cast<double>(job.ranks.size()));
+    for (const RankSummary& rank : job.ranks) {
+      for (const KernelTotal& kernel : rank.kernels) {
+        Moved& change = kernels[kernel.name];
+        const double ms = static_cast<double>(kernel.total_ns) * scale;
+        (is_after ? change.after_ms : change.before_ms) += ms;
+        (is_after ? change.after_count : change.before_count) += kernel.count;
+      }
+    }
+  };
+  add(before, b, false);
+  add(after, a, true);
+  std::vector<std::pair<std::string, Moved>> order(kernels.begin(), kernels.end());
+  std::stable_sort(order.begin(), order.end(), [](const auto& x, const auto& y) {
+    return std::abs(x.second.after_ms - x.second.before_ms) >
+           std::abs(y.second.after_ms - y.second.before_ms);
+  });
+  text += "Kernels that changed most, a step and rank:\n";
+  for (size_t i = 0; i < std::min<size_t>(order.size(), 12); ++i) {
+    const auto& [name, c] = order[i];
+    text += Format("  %+9.3f ms  %8.3f -> %8.3f ms  %s%s\n", c.after_ms - c.before_ms, c.before_ms,
+                   c.after_ms, Printable(name, 90).c_str(),
+                   c.before_count == 0  ? "  (new)"
+                   : c.after_count == 0 ? "  (gone)"
+                                        : "");
+  }
+  return text;
+}
+
+}  // namespace longhaul::profiler

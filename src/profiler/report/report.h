@@ -1,0 +1,40 @@
+// What is told of a job: ten lines for people, JSON for programs, one page, a merged trace.
+//
+// The summary says first what to do first. MFU is model FLOPs over time, ranks and the card's dense
+// half-precision peak, where the caller knows the model's FLOPs; HFU counts what the traced
+// operators with shapes executed. Neither is shown where it can't be known.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "profiler/across/findings.h"
+#include "spec/device.h"
+
+namespace longhaul::profiler {
+
+struct ReportOptions {
+  std::optional<spec::Device> device;  // else told by the traces' device name
+  double model_flops = 0;              // of a step of the whole job; 0: not known
+};
+
+struct Utilization {
+  std::optional<spec::Device> device;
+  double mfu = 0;  // 0: not known
+  double hfu = 0;
+};
+Utilization UtilizationOf(const Job& job, const Findings& findings, const ReportOptions& options);
+
+// Ten lines or a few more, one for each warning.
+std::string SummaryText(const Job& job, const Findings& findings, const ReportOptions& options);
+nlohmann::ordered_json ReportJson(const Job& job, const Findings& findings,
+                                  const ReportOptions& options);
+// A page without scripts or anything from elsewhere.
+std::string ReportHtml(const Job& job, const Findings& findings, const ReportOptions& options);
+// A Chrome trace that Perfetto opens: a process a rank, on one clock, segments and collectives.
+std::string MergedTrace(const Job& job);
+// Two runs: what became of the step, of each kind of time, and of the kernels that changed most.
+std::string CompareText(const Job& before, const Findings& b, const Job& after, const Findings& a);
+
+}  // namespace longhaul::profiler

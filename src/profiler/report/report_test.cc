@@ -1,0 +1,124 @@
+#include "profiler/report/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "profiler/generate/job_generator.h"
+#include "profiler/report/read_job.h"
+
+namespace longhaul::profiler {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+// The traces of a generated job in a folder of their own.
+class ReportTest : public testing::Test {
+ protected:
+  ReportTest() {
+    std::string pattern = testing::TempDir() + "/profileXXXXXX";
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~ReportTest() override { std::filesystem::remove_all(folder_); }
+
+  std::vector<std::string> Write(const GeneratorOptions& options, const std::string& prefix) {
+    const GeneratedJob made = Generate(options);
+    std::vector<std::string> paths;
+    for (int rank = 0; rank < static_cast<int>(made.kernels.size()); ++rank) {
+      paths.push_back(folder_ + "/" + prefix + "rank-" + std::to_string(rank) + ".json");
+      std::ofstream(paths.back()) << KinetoJson(made, options, rank);
+    }
+    return paths;
+  }
+
+  Job Load(const std::vector<std::string>& paths, unsigned threads = 2) {
+    ReadJobOptions read;
+    read.threads = threads;
+    JobOptions options;
+    options.ranks_per_host = 4;
+    return AssembleJob(ReadJob(paths, read).value(), options).value();
+  }
+
+  std::string folder_;
+};
+
+GeneratorOptions Slow() {
+  GeneratorOptions options;
+  options.slow_rank = 5;
+  return options;
+}
+
+TEST_F(ReportTest, SaysFirstWhatToDoFirst) {
+  const Job job = Load(Write(Slow(), ""));
+  const std::string text = SummaryText(job, FindAll(job), {});
+  EXPECT_THAT(text, testing::StartsWith("Do first: slow kernels of rank 5, worth "));
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 13);
+}
+
+TEST_F(ReportTest, IsTheSameWhateverTheNumberOfThreads) {
+  const std::vector<std::string> paths = Write(Slow(), "");
+  const Job one = Load(paths, 1);
+  const Job four = Load(paths, 4);
+  EXPECT_EQ(ReportJson(one, FindAll(one), {}).dump(), ReportJson(four, FindAll(four), {}).dump());
+}
+
+TEST_F(ReportTest, CountsMfuFromTheModelsFlops) {
+  const Job job = Load(Write(Slow(), ""));
+  const Findings findings = FindAll(job);
+  ReportOptions options;
+  // Half of what eight H100 could do in the step.
+  options.model_flops = 0.5 * 8 * 989.4e12 * findings.step_s;
+  EXPECT_NEAR(UtilizationOf(job, findings, options).mfu, 0.5, 1e-9);
+}
+
+TEST_F(ReportTest, ThePageNeedsNothingFromElsewhere) {
+  const Job job = Load(Write(Slow(), ""));
+  const std::string page = ReportHtml(job, FindAll(job), {});
+  EXPECT_THAT(page, HasSubstr("slow kernels"));
+  EXPECT_THAT(page, Not(HasSubstr("http")));
+  EXPECT_THAT(page, Not(HasSubstr("<script")));
+  EXPECT_LT(page.size(), 1'000'000u);
+}
+
+TEST_F(ReportTest, TheMergedTraceCanBeReadAgain) {
+  const Job job = Load(Write(Slow(), ""));
+  const std::string text = MergedTrace(job);
+  const auto source = OpenBytes(text);
+  const Result<RankTrace> again = ReadKineto(*source, "merged");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->report.damages, 0u);
+  size_t wanted = 0;
+  for (const RankSummary& rank : job.ranks) {
+    wanted += rank.collectives.size();
+    for (const Segment& s : rank.segments) wanted += IsIdle(s.spent) ? 0 : 1;
+  }
+  EXPECT_EQ(again->events.size(), wanted);
+}
+
+TEST_F(ReportTest, ComparisonNamesTheKernelsThatChanged) {
+  GeneratorOptions slower;
+  slower.layer_us *= 1.5;
+  const Job before = Load(Write(GeneratorOptions(), "a-"));
+  const Job after = Load(Write(slower, "b-"));
+  const std::string text = CompareText(before, FindAll(before), after, FindAll(after));
+  // A layer's backward product takes 1.2 x 600 us of which half more; 16 a step.
+  EXPECT_THAT(text, HasSubstr("+5.760 ms    11.520 ->   17.280 ms  nvjet_tst_256x128_64x4_NTN"));
+}
+
+TEST_F(ReportTest, AMissingRankAndADoubleOneAreTold) {
+  std::vector<std::string> paths = Write(Slow(), "");
+  paths.erase(paths.begin() + 3);
+  EXPECT_THAT(Load(paths).missing_ranks, ElementsAre(3));
+  paths.push_back(paths.front());
+  const auto twice = AssembleJob(ReadJob(paths, {}).value());
+  ASSERT_FALSE(twice.ok());
+  EXPECT_THAT(twice.status().message(), HasSubstr("rank 0 is there twice"));
+}
+
+}  // namespace
+}  // namespace longhaul::profiler
