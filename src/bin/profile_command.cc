@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "io/file.h"
 #include "profiler/across/findings.h"
+#include "profiler/memory/snapshot.h"
 #include "profiler/rank/hta.h"
 #include "profiler/report/read_job.h"
 #include "profiler/report/report.h"
@@ -21,6 +22,7 @@ namespace {
 struct ProfileFlags {
   std::vector<std::string> traces;
   std::vector<std::string> before;
+  std::string memory;
   std::string html;
   std::string merged;
   std::string device;
@@ -114,7 +116,25 @@ int AsHta(const ProfileFlags& flags) {
   return kExitOk;
 }
 
+int ShowMemory(const std::string& path) {
+  constexpr uint64_t kMaxSnapshot = uint64_t{8} << 30;
+  const Result<std::string> text = io::ReadText(path, kMaxSnapshot);
+  if (!text.ok()) return Fail(text.status());
+  const auto devices = profiler::ReadMemorySnapshot(*text);
+  if (!devices.ok()) return Fail(devices.status().WithContext(path));
+  std::printf("%s", profiler::MemoryText(*devices).c_str());
+  return kExitOk;
+}
+
 int RunProfile(const ProfileFlags& flags) {
+  if (!flags.memory.empty()) {
+    const int code = ShowMemory(flags.memory);
+    if (code != kExitOk || flags.traces.empty()) return code;
+  }
+  if (flags.traces.empty()) {
+    Fail(InvalidArgument("no trace given: name files or folders, or --memory SNAPSHOT"));
+    return kExitUsage;
+  }
   if (flags.as_hta) return AsHta(flags);
   profiler::ReportOptions options;
   options.model_flops = flags.model_flops;
@@ -155,8 +175,9 @@ void AddProfileCommand(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("profile", "From the traces of all ranks to where the time went");
   command->group(kGroupTools);
-  command->add_option("TRACE", flags->traces, "Traces of torch.profiler, or folders of them")
-      ->required();
+  command->add_option("TRACE", flags->traces, "Traces of torch.profiler, or folders of them");
+  command->add_option("--memory", flags->memory,
+                      "A memory snapshot (torch.cuda.memory._dump_snapshot)");
   command->add_option("--before", flags->before, "Compare with these traces of an earlier run");
   command->add_option("--html", flags->html, "Write one self-contained page to this file");
   command->add_option("--trace", flags->merged, "Write a merged trace for Perfetto to this file");
