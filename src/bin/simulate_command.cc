@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/text.h"
+#include "bin/simulate_trace.h"
 #include "io/clock.h"
 #include "runtime/simulation/simulation.h"
 #include "spec/fault_plan.h"
@@ -33,6 +34,7 @@ struct SimulateFlags {
   std::string log;
   bool twice = false;
   bool json = false;
+  TraceFlags trace;
 };
 
 // The runtime's form of a planned fault.
@@ -224,13 +226,20 @@ void AddSimulateCommand(CLI::App& app, Action& action) {
   command->add_option("--log", flags->log, "Write every logged event to this file, JSON a line");
   command->add_flag("--twice", flags->twice, "Run each seed twice and compare the logs");
   command->add_flag("--json", flags->json, "One JSON object a seed");
+  AddTraceOptions(*command, flags->trace);
   command->footer(
       "Examples:\n"
       "  longhaul simulate --nodes 2048 --days 54 --seeds 20\n"
       "  longhaul simulate --nodes 64 --days 1 --seed 7 --fault-factor 100 --twice\n"
       "  longhaul simulate --nodes 8 --days 0.1 --fault-factor 0 --steps 300 \\\n"
-      "      --inject 'kill worker 1 at step 40; kill agent 2 at step 90'");
-  command->callback([flags, &action] { action = [flags] { return RunSimulate(*flags); }; });
+      "      --inject 'kill worker 1 at step 40; kill agent 2 at step 90'\n"
+      "  longhaul simulate --trace philly.csv --month 2017-10 --svg use.svg");
+  command->callback([flags, &action] {
+    action = [flags] {
+      flags->trace.json = flags->json;
+      return flags->trace.file.empty() ? RunSimulate(*flags) : RunTrace(flags->trace);
+    };
+  });
 }
 
 }  // namespace longhaul::bin

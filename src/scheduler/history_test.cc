@@ -137,8 +137,9 @@ class History {
     policy.reservations = static_cast<uint32_t>(1 + rng_.Below(4));
     policy.evictions_a_day = 1'000;              // budgets would hide what reclaim forgets
     if (seed % 3 == 0) policy.reservations = 0;  // they are a reason of their own to wait
-    judges_claims_ = policy.reservations == 0;
+    // So is strict order.
     if (rng_.Below(6) == 0) policy.backfill = Backfill::kNone;
+    judges_claims_ = policy.reservations == 0 && policy.backfill != Backfill::kNone;
     auto made = Scheduler::Create(std::move(topology), queues, policy);
     EXPECT_TRUE(made.ok()) << made.status();
     scheduler_.emplace(std::move(made).value());
@@ -171,7 +172,13 @@ class History {
       trial.Decide(now_);
       const JobStage stage = trial.StageOf(id);
       if (stage == JobStage::kWaiting || stage == JobStage::kLeaving) {
-        return InternalError("the fix does not start " + id.value() + ": " + ToJson(why));
+        std::string queues;
+        for (const QueueView& queue : scheduler_->Queues()) {
+          queues += " " + queue.name + " guaranteed " + std::to_string(queue.guarantee[0]) +
+                    " limit " + std::to_string(queue.limit[0]) + " uses " +
+                    std::to_string(queue.usage[0]) + ";";
+        }
+        return InternalError("the fix does not start " + id.value() + ": " + ToJson(why) + queues);
       }
       ++stated;
     }
@@ -240,7 +247,7 @@ class History {
       std::map<std::string, QueueView> queues = QueuesByName();
       if (queues.at(request.queue).usage[0] + asked > queues.at(request.queue).limit[0]) continue;
       Scheduler trial = scheduler_->Copy();
-      bool any = false;
+      std::string taken;
       for (const std::string& other : jobs_) {
         const int64_t held = Held(other);
         const JobRequest& victim = requests_.at(other);
@@ -251,15 +258,15 @@ class History {
         if (!MayTake(queues, request.queue, asked, victim.queue, held)) continue;
         for (const std::string& name : Path(queues, victim.queue)) queues.at(name).usage[0] -= held;
         trial.Apply(JobEvictionAsked{JobId(other)}, now_);
-        any = true;
+        taken += " " + other;
       }
-      if (!any) continue;
+      if (taken.empty()) continue;
       trial.Apply(JobExpedited{id}, now_);
       trial.Decide(now_);
       if (trial.StageOf(id) != JobStage::kAssumed) continue;
-      return InternalError(id.value() +
-                           " waits within its guarantee, and stopping borrowers "
-                           "would start it");
+      const Result<Explanation> why = scheduler_->Explain(id, now_);
+      return InternalError(id.value() + " waits within its guarantee, and stopping" + taken +
+                           " would start it: " + ToJson(*why));
     }
     return {};
   }
@@ -399,7 +406,9 @@ TEST(History, KeepsEveryInvariantAndRepeats) {
   // Everything that can be decided was.
   for (const char* kind :
        {"start", "grow", "repair", "shrink", "suspend", "evict", "undo", "reserve", "reject"}) {
-    EXPECT_GT(seen[kind], 0) << kind;
+    if (histories >= 100) {
+      EXPECT_GT(seen[kind], 0) << kind;
+    }
     if (histories > 1'000) std::printf("%s %d\n", kind, seen[kind]);
   }
 }
@@ -419,7 +428,9 @@ TEST(History, EveryStatedFixStartsItsJob) {
       stated += *fixes;
     }
   }
-  EXPECT_GT(stated, 0);
+  if (histories >= 10) {
+    EXPECT_GT(stated, 0);
+  }
   if (histories >= 100) std::printf("fixes stated and applied: %d\n", stated);
 }
 

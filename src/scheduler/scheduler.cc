@@ -61,6 +61,7 @@ void Scheduler::Apply(const Event& event, Instant now) {
 
 std::vector<Decision> Scheduler::Impl::Decide(Instant now, int64_t steps) {
   Advance(now);
+  ++books.rounds;
   internal::HealNodes(books);
   internal::Round round(books, placer, steps);
   std::vector<Decision> decisions = round.Run();

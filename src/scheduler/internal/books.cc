@@ -92,7 +92,7 @@ void Books::Enqueue(Job& job) {
   // It may be shorter than those that failed, and it is new: let it be tried.
   line.parked = false;
   line.preempt_parked = false;
-  if (job.expedited) expedited.insert(job.number);
+  if (job.expedited > 0) expedited.insert(job.number);
 }
 
 void Books::Dequeue(Job& job) {
@@ -110,7 +110,7 @@ int64_t Books::EffectivePriority(const Line& line, const Job& job) const {
 }
 
 bool Books::Before(const Job& a, const Job& b) const {
-  if (a.expedited != b.expedited) return a.expedited;
+  if (a.expedited != b.expedited) return a.expedited > b.expedited;
   const int64_t priority_a = EffectivePriority(lines[a.line], a);
   const int64_t priority_b = EffectivePriority(lines[b.line], b);
   if (priority_a != priority_b) return priority_a > priority_b;
@@ -151,12 +151,16 @@ void Books::Drop(Job& job, size_t task) {
 
 void Books::Begin(Job& job, const std::vector<HeldTask>& tasks, Instant bind_by_in) {
   // What waiting has raised it by protects it too, or those it went before would stop it.
+  // An operator's word is above priorities.
   job.held_priority =
-      std::max<int64_t>(job.request->priority, EffectivePriority(lines[job.line], job));
+      job.expedited > 0
+          ? kMaxPriority + 1
+          : std::max<int64_t>(job.request->priority, EffectivePriority(lines[job.line], job));
   Dequeue(job);
-  job.expedited = false;
+  job.expedited = 0;
   job.block = {};
   job.placed = true;
+  job.started_in_round = rounds;
   job.transaction = next_transaction++;
   job.started = now;
   job.last_snapshot = now;

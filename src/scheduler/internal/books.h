@@ -51,7 +51,7 @@ struct Job {
   uint32_t line = 0;     // of jobs that fail and succeed alike
   Instant line_place{};  // in it
   Instant submitted{};
-  bool expedited = false;
+  uint64_t expedited = 0;  // by an operator, the later the higher; 0: not
 
   // While it has tasks.
   bool placed = false;
@@ -59,6 +59,7 @@ struct Job {
   std::optional<Instant> bind_by;  // until every task is bound
   Instant started{};
   Instant last_snapshot{};
+  uint64_t started_in_round = 0;
   int64_t held_priority = 0;                      // against those who would stop it
   std::vector<HeldTask> tasks;                    // by rank
   std::vector<std::pair<int32_t, int32_t>> lost;  // (group, rank) whose node or start failed
@@ -126,6 +127,8 @@ struct Books {
   Instant now{};
   JobNumber next_job = 1;
   uint64_t next_transaction = 1;
+  uint64_t rounds = 0;
+  uint64_t expedites = 0;
   std::map<JobNumber, Job> jobs;  // waiting or placed
   std::map<std::string, JobNumber> by_name;
   std::set<JobNumber> placed;

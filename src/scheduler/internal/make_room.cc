@@ -76,7 +76,9 @@ spec::SharedAmounts MostTaken(const Candidate& candidate) {
 }
 
 // Who may be stopped for `job`, by who gives back first, then the cheapest.
-std::vector<Candidate> CandidatesFor(const Books& books, const Job& job, Rights rights) {
+// Sets *dropped when some may be taken alone, but not with all that come before them.
+std::vector<Candidate> CandidatesFor(const Books& books, const Job& job, Rights rights,
+                                     bool every_one, bool* dropped) {
   std::vector<Candidate> all;
   for (const JobNumber number : books.placed) {
     const Job& other = books.at(number);
@@ -85,6 +87,8 @@ std::vector<Candidate> CandidatesFor(const Books& books, const Job& job, Rights 
     candidate.job = &other;
     candidate.spare_pieces = SparePieces(other);
     if (rights == Rights::kOwn) {
+      // What this very round has started stays: no round undoes its own work.
+      if (other.started_in_round == books.rounds) continue;
       if (other.request->preemption == Preemption::kNever || !WithinBudget(books, other)) continue;
       if (!LimitByRights(books.queues, job, candidate)) continue;
     }
@@ -98,9 +102,10 @@ std::vector<Candidate> CandidatesFor(const Books& books, const Job& job, Rights 
     return a.job->number > b.job->number;
   });
   if (all.size() > kMaxCandidates) all.resize(kMaxCandidates);
-  if (rights == Rights::kOperator) return all;
+  if (rights == Rights::kOperator || every_one) return all;
   // Any subset of what is kept leaves every queue its guarantee.
   share::QueueTree left = books.queues;
+  const size_t before = all.size();
   std::erase_if(all, [&](Candidate& candidate) {
     const Job& other = *candidate.job;
     if (other.queue == job.queue) return false;
@@ -108,20 +113,27 @@ std::vector<Candidate> CandidatesFor(const Books& books, const Job& job, Rights 
     left.Remove(other.queue, MostTaken(candidate));
     return false;
   });
+  *dropped = all.size() < before;
   return all;
 }
 
 // One search: pieces, slots and the proof.
 class Search {
  public:
-  Search(Books& books, const Job& job, Rights rights, Placer& placer)
+  // `every_one`: also candidates that the rules allow alone but not all together; each set is then
+  // held to the rules when it is proven.
+  Search(Books& books, const Job& job, Rights rights, Placer& placer, bool every_one)
       : books_(books),
         job_(job),
         rights_(rights),
+        every_one_(every_one),
         placer_(placer),
-        candidates_(CandidatesFor(books, job, rights)) {
+        admit_(AdmitOf(books, job)),
+        candidates_(CandidatesFor(books, job, rights, every_one, &dropped_)) {
     for (const GroupRequest& group : job.request->groups) counts_.push_back(group.minimum);
   }
+
+  bool dropped() const { return dropped_; }
 
   Room Run() {
     Room room;
@@ -154,14 +166,16 @@ class Search {
           other.request->preemption == Preemption::kSuspend ? Means::kSuspend : Means::kEvict;
       jobs_.push_back(
           {candidate.may_stop ? candidate.cost : kUnstoppable, means, candidate.spare_pieces});
-      const int32_t step =
-          Elastic(other) ? other.request->groups[0].step : static_cast<int32_t>(other.tasks.size());
       const auto tasks = static_cast<int32_t>(other.tasks.size());
+      const GroupRequest& group = other.request->groups[0];
+      const int32_t step = Elastic(other) ? group.step : tasks;
+      // What of the minimum is no whole step comes first, and is never given up alone.
+      const int32_t rest = Elastic(other) ? group.minimum % step : 0;
       for (int32_t t = 0; t < tasks; ++t) {
-        if (t % step == 0) {
-          // Losing a replica costs the job a restart of what stays, and that part of its speed.
-          const int64_t shrink = candidate.spare_pieces > 0 ? candidate.cost * step / tasks : -1;
-          pieces_.push_back({static_cast<int32_t>(i), shrink});
+        if (t == 0 || (t - rest) % step == 0) {
+          const bool whole_step = t >= rest && candidate.spare_pieces > 0;
+          pieces_.push_back(
+              {static_cast<int32_t>(i), whole_step ? candidate.cost * step / tasks : -1});
           piece_ranks_.emplace_back();
         }
         piece_ranks_.back().push_back(other.tasks[static_cast<size_t>(t)].rank);
@@ -194,7 +208,7 @@ class Search {
                                                : tree.domains(tier);
     const auto largest = static_cast<size_t>(LargestGroup(*job_.request));
     const ShapeId shape = job_.shapes[largest];
-    const SlotTable& table = books_.tables.Of(books_.state, shape, Admit::kReady);
+    const SlotTable& table = books_.tables.Of(books_.state, shape, admit_);
     for (int32_t d = 0; d < count; ++d) {
       VictimDomain domain;
       domain.id = d;
@@ -216,7 +230,7 @@ class Search {
   // together, those of one piece first, with the idle cards that don't make a slot alone.
   void AddSlots(NodeIndex node, ShapeId shape_id, int32_t free_slots, VictimDomain& domain) {
     const auto held = piece_of_.find(node);
-    if (held == piece_of_.end() || !books_.state.node(node).ready()) return;
+    if (held == piece_of_.end() || !Admitted(books_.state, node, admit_)) return;
     if (!books_.state.Allows(shape_id, books_.state.node(node).group)) return;
     const Shape& shape = books_.state.shape(shape_id);
     const int32_t each = std::max<int32_t>(1, shape.cards);
@@ -264,6 +278,7 @@ class Search {
   // Quotas too: what the victims give back counts.
   bool QuotaAllows(std::span<const Victim> victims) {
     std::vector<std::pair<share::QueueIndex, spec::SharedAmounts>> gone;
+    bool by_rights = true;
     for (const Victim& victim : victims) {
       const Candidate& candidate = candidates_[static_cast<size_t>(victim.job)];
       const Job& other = *candidate.job;
@@ -272,11 +287,15 @@ class Search {
                                          ? AmountsOf(other.request->groups[0].shape,
                                                      static_cast<int64_t>(chosen.ranks.size()))
                                          : other.held);
+      const bool may = !every_one_ || other.queue == job_.queue ||
+                       books_.queues.MayReclaim(job_.queue, MinimumAmounts(*job_.request),
+                                                other.queue, gone.back().second);
+      by_rights &= may;
       books_.queues.Remove(gone.back().first, gone.back().second);
     }
     const bool allows = !books_.queues.Check(job_.queue, MinimumAmounts(*job_.request)).has_value();
     for (const auto& [queue, amounts] : gone) books_.queues.Add(queue, amounts);
-    return allows;
+    return allows && by_rights;
   }
 
   bool Lands(int32_t domain, std::span<const Victim> victims) {
@@ -296,8 +315,7 @@ class Search {
       }
     }
     std::vector<HeldTask> placed;
-    const bool lands =
-        placer_.Place(books_, job_, counts_, BoundsOf(domain), Admit::kReady, placed);
+    const bool lands = placer_.Place(books_, job_, counts_, BoundsOf(domain), admit_, placed);
     books_.state.RollBack(before);
     return lands;
   }
@@ -317,7 +335,10 @@ class Search {
   Books& books_;
   const Job& job_;
   Rights rights_;
+  bool every_one_;
+  bool dropped_ = false;
   Placer& placer_;
+  Admit admit_;
   std::vector<Candidate> candidates_;
   std::vector<int32_t> counts_;
   std::vector<VictimJob> jobs_;
@@ -347,7 +368,13 @@ int64_t LossOfStopping(const Books& books, const Job& job) {
 }
 
 Room FindRoom(Books& books, const Job& job, Rights rights, Placer& placer) {
-  return Search(books, job, rights, placer).Run();
+  Search safe(books, job, rights, placer, false);
+  Room room = safe.Run();
+  if (room.found || !safe.dropped()) return room;
+  const int64_t steps = room.steps;
+  room = Search(books, job, rights, placer, true).Run();
+  room.steps += steps;
+  return room;
 }
 
 }  // namespace longhaul::scheduler::internal

@@ -146,7 +146,7 @@ int64_t LossOf(const Reservation& reservation, const std::map<int32_t, int32_t>&
 }  // namespace
 
 bool GoesBefore(const Books& books, const Job& job, const Job& holder) {
-  if (job.expedited != holder.expedited) return job.expedited;
+  if (job.expedited != holder.expedited) return job.expedited > holder.expedited;
   if (job.queue == holder.queue) return books.Before(job, holder);
   return books.queues.WithinGuarantee(job.queue, MinimumAmounts(*job.request)) &&
          !books.queues.WithinGuarantee(holder.queue, MinimumAmounts(*holder.request));

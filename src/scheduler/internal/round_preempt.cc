@@ -40,13 +40,11 @@ void Round::MakeRoom() {
     }
     Job& job = books_.at(head);
     const uint32_t line = job.line;
+    const size_t said = decisions_.size();
     if (TryMakeRoom(job)) {
       order.Refresh(queue);
-      for (const Decision& decision : decisions_) {
-        if (decision.kind != DecisionKind::kEvict && decision.kind != DecisionKind::kSuspend) {
-          continue;
-        }
-        if (const Job* victim = books_.Find(decision.job)) order.Refresh(victim->queue);
+      for (size_t i = said; i < decisions_.size(); ++i) {
+        if (const Job* changed = books_.Find(decisions_[i].job)) order.Refresh(changed->queue);
       }
       continue;
     }
@@ -99,7 +97,7 @@ bool Round::TryMakeRoom(Job& job) {
   std::vector<int32_t> counts;
   for (const GroupRequest& group : job.request->groups) counts.push_back(group.minimum);
   std::vector<HeldTask> tasks;
-  CHECK(placer_.Place(books_, job, counts, room.bounds, Admit::kReady, tasks))
+  CHECK(placer_.Place(books_, job, counts, room.bounds, AdmitOf(books_, job), tasks))
       << "victims were stopped for a gang that does not land";
   Start(job, tasks);
   return true;
@@ -131,6 +129,7 @@ bool Round::TakeOneCard(Job& job, const spec::SharedAmounts& asked) {
   const Instant yesterday = books_.now - std::chrono::hours(24);
   const auto usable = [&](const Job& other) {
     if (!other.placed || other.number == job.number) return false;
+    if (other.started_in_round == books_.rounds) return false;
     const auto recent = std::count_if(other.evictions.begin(), other.evictions.end(),
                                       [&](Instant at) { return at > yesterday; });
     return recent < static_cast<std::ptrdiff_t>(books_.policy.evictions_a_day);
@@ -146,6 +145,7 @@ bool Round::TakeOneCard(Job& job, const spec::SharedAmounts& asked) {
   }
   std::sort(order.begin(), order.end());
   const ShapeId shape = job.shapes[0];
+  const Admit admit = AdmitOf(books_, job);
   for (const auto& [excess, queue] : order) {
     OneCardVictims::OfQueue& list = victims.queues[queue];
     for (size_t i = list.next; i < list.jobs.size(); ++i) {
@@ -168,7 +168,7 @@ bool Round::TakeOneCard(Job& job, const spec::SharedAmounts& asked) {
       books_.queues.Add(other.queue, other.held);
       NodeIndex landing = books_.state.size();
       for (const NodeIndex node : nodes) {
-        if (quota && SlotsFor(books_.state, node, shape, Admit::kReady, 1) > 0) {
+        if (quota && SlotsFor(books_.state, node, shape, admit, 1) > 0) {
           landing = std::min(landing, node);
         }
       }

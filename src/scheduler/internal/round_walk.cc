@@ -43,7 +43,10 @@ JobNumber Round::HeadOf(share::QueueIndex queue, bool preempting) const {
 }
 
 void Round::Walk() {
-  const std::vector<JobNumber> expedited(books_.expedited.begin(), books_.expedited.end());
+  std::vector<JobNumber> expedited(books_.expedited.begin(), books_.expedited.end());
+  std::sort(expedited.begin(), expedited.end(), [&](JobNumber a, JobNumber b) {
+    return books_.at(a).expedited > books_.at(b).expedited;
+  });
   for (const JobNumber number : expedited) {
     if (!TryStart(books_.at(number))) TryMakeRoom(books_.at(number));
   }

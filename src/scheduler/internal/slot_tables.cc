@@ -6,13 +6,15 @@
 
 namespace longhaul::scheduler::internal {
 
-int32_t SlotsFor(const State& state, NodeIndex node, ShapeId shape, Admit admit, int32_t limit) {
+bool Admitted(const State& state, NodeIndex node, Admit admit) {
   const spec::NodeCondition condition = state.node(node).condition;
-  const bool admitted =
-      condition == spec::NodeCondition::kReady ||
-      (admit == Admit::kSuspectToo && condition == spec::NodeCondition::kSuspect) ||
-      (admit == Admit::kSpareToo && condition == spec::NodeCondition::kSpare);
-  if (!admitted) return 0;
+  return condition == spec::NodeCondition::kReady ||
+         (admit == Admit::kSuspectToo && condition == spec::NodeCondition::kSuspect) ||
+         (admit == Admit::kSpareToo && condition == spec::NodeCondition::kSpare);
+}
+
+int32_t SlotsFor(const State& state, NodeIndex node, ShapeId shape, Admit admit, int32_t limit) {
+  if (!Admitted(state, node, admit)) return 0;
   return static_cast<int32_t>(state.Slots(node, shape, static_cast<uint32_t>(limit)));
 }
 

@@ -36,6 +36,9 @@ class SlotTables {
   std::vector<std::vector<int32_t>> index_;  // [admit][shape]: an entry, or -1
 };
 
+// Whether nodes in this node's condition count.
+bool Admitted(const State& state, NodeIndex node, Admit admit);
+
 // The slots that a table of this kind has for one node. Requires 1 <= limit.
 int32_t SlotsFor(const State& state, NodeIndex node, ShapeId shape, Admit admit, int32_t limit);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "scheduler/internal/placer.h"
 
 namespace longhaul::scheduler::internal {
 
@@ -31,6 +32,36 @@ int64_t MostWhenEmpty(Books& books, ShapeId shape, Tier tier) {
   }
   known->second = most;
   return most;
+}
+
+// Whether groups that compete for the same cards could all be placed with nothing else there. Tried
+// on the state itself, in a transaction that is undone.
+bool FitsWhenEmpty(Books& books, const JobRequest& request) {
+  const Savepoint before = books.state.Save();
+  for (const JobNumber number : books.placed) {
+    for (const HeldTask& task : books.at(number).tasks) books.state.Remove(task.slot);
+  }
+  for (NodeIndex node = 0; node < books.state.size(); ++node) {
+    for (uint32_t device = 0; device < books.state.node(node).devices; ++device) {
+      if (books.state.node(node).free_share[device] < kWholeCard) {
+        books.state.SetDeviceHealthy(node, device, true);
+      }
+    }
+    if (!books.state.node(node).ready()) books.state.SetCondition(node, NodeCondition::kReady);
+  }
+  Job job;
+  job.number = books.next_job;
+  job.request = std::make_shared<const JobRequest>(request);
+  std::vector<int32_t> counts;
+  for (const GroupRequest& group : request.groups) {
+    job.shapes.push_back(books.state.Intern(group.shape));
+    counts.push_back(group.minimum);
+  }
+  Placer placer(books.policy.seed);
+  std::vector<HeldTask> placed;
+  const bool fits = placer.Place(books, job, counts, {}, Admit::kReady, placed);
+  books.state.RollBack(before);
+  return fits;
 }
 
 class Taker {
@@ -72,7 +103,7 @@ class Taker {
     Job* job = books_.Find(event.job);
     if (job == nullptr || job->placed) return;
     books_.Dequeue(*job);
-    job->expedited = true;
+    job->expedited = ++books_.expedites;
     books_.Enqueue(*job);
   }
 
@@ -339,6 +370,10 @@ Status CheckFits(Books& books, const JobRequest& request) {
                   "; the largest size that fits" +
                   (tier == kClusterTier ? " this cluster" : " one of its domains") + " is " +
                   std::to_string(most));
+  }
+  if (request.groups.size() > 1 && !FitsWhenEmpty(books, request)) {
+    return refuse("has " + std::to_string(request.groups.size()) +
+                  " groups that do not fit the cluster together, even with nothing else running");
   }
   if (const auto block = books.idle_queues.Check(queue, MinimumAmounts(request))) {
     const bool limit = block->kind == share::QuotaBlock::Kind::kLimit;

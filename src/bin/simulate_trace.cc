@@ -1,0 +1,178 @@
+#include "bin/simulate_trace.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <fstream>
+
+#include "base/text.h"
+#include "base/time.h"
+#include "bin/command.h"
+#include "bin/trace_report.h"
+#include "io/file.h"
+#include "scheduler/traces/csv_reader.h"
+#include "scheduler/workload/simulation.h"
+#include "spec/topology.h"
+
+namespace longhaul::bin {
+namespace {
+
+using namespace scheduler::workload;  // NOLINT: this file is its command
+
+constexpr auto kForesights = std::to_array<std::string_view>({"true", "double", "half", "history"});
+
+double CpuSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+// All, or those named.
+Result<std::vector<Contender>> ContendersOf(const std::vector<std::string>& names) {
+  const std::vector<Contender> all = StandardContenders();
+  if (names.empty()) return all;
+  std::vector<Contender> chosen;
+  std::vector<std::string> known;
+  for (const Contender& contender : all) known.push_back("'" + contender.name + "'");
+  for (const std::string& name : names) {
+    const auto found = std::find_if(
+        all.begin(), all.end(), [&](const Contender& contender) { return contender.name == name; });
+    if (found == all.end()) {
+      return InvalidArgument("--policy: there is no '" + Printable(name, 40) + "'; there are " +
+                             Join(known, ", "));
+    }
+    chosen.push_back(*found);
+  }
+  return chosen;
+}
+
+Result<std::vector<scheduler::TraceJob>> JobsOf(const TraceFlags& flags) {
+  ASSIGN_OR_RETURN(const std::string text,
+                   io::ReadText(flags.file, scheduler::CsvReader::kMaxBytes));
+  ASSIGN_OR_RETURN(std::vector<scheduler::TraceJob> jobs, scheduler::ReadPhilly(text, flags.file));
+  if (!flags.month.empty()) {
+    ASSIGN_OR_RETURN(jobs, OfMonth(jobs, flags.month));
+  }
+  if (jobs.empty()) {
+    return NotFound(flags.file + " has no job" + (flags.month.empty() ? "" : " in " + flags.month));
+  }
+  return jobs;
+}
+
+Status WriteText(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  return out.good() ? Status() : PermissionDenied("cannot write " + path);
+}
+
+Result<std::vector<SimulationResult>> Compare(const spec::ClusterDeclaration& cluster,
+                                              const std::vector<scheduler::TraceJob>& jobs,
+                                              const std::vector<Contender>& contenders,
+                                              SimulationOptions options) {
+  std::vector<SimulationResult> results;
+  const bool live = isatty(STDERR_FILENO) == 1;
+  for (const Contender& contender : contenders) {
+    if (live) {
+      const Instant begin = InstantFromNanoseconds(jobs.front().clock_ms * 1'000'000);
+      options.on_progress = [&contender, begin](Instant now) {
+        std::fprintf(stderr, "\r%-18s %s simulated      ", contender.name.c_str(),
+                     ToString(now - begin).c_str());
+      };
+    }
+    const double before = CpuSeconds();
+    Result<SimulationResult> result = Simulate(cluster, jobs, contender, options);
+    if (live) std::fprintf(stderr, "\r%60s\r", "");
+    if (!result.ok()) return result.status();
+    result->cpu_s = CpuSeconds() - before;
+    results.push_back(std::move(result).value());
+  }
+  return results;
+}
+
+}  // namespace
+
+void AddTraceOptions(CLI::App& command, TraceFlags& flags) {
+  constexpr const char* kGroup = "Replay a workload trace instead";
+  command
+      .add_option("--trace", flags.file,
+                  "Philly trace (timestamp,duration,num_gpus,gpu_time,cluster)")
+      ->group(kGroup);
+  command.add_option("--month", flags.month, "Only jobs of this month, as 2017-10")->group(kGroup);
+  command.add_option("--blocks", flags.blocks, "Blocks of the declared Clos")
+      ->check(CLI::Range(1u, 64u))
+      ->capture_default_str()
+      ->group(kGroup);
+  command.add_option("--leaves", flags.leaves, "Leaves a block")
+      ->check(CLI::Range(1u, 64u))
+      ->capture_default_str()
+      ->group(kGroup);
+  command.add_option("--hosts", flags.hosts, "Hosts a leaf, of 8 cards each")
+      ->check(CLI::Range(1u, 64u))
+      ->capture_default_str()
+      ->group(kGroup);
+  command
+      .add_option("--foresight", flags.foresight,
+                  "What schedulers know of durations: true, double, half, history")
+      ->check(CLI::IsMember(std::vector<std::string>(kForesights.begin(), kForesights.end())))
+      ->capture_default_str()
+      ->group(kGroup);
+  command.add_option("--policy", flags.policies, "Only these policies (default: all)")
+      ->group(kGroup);
+  command
+      .add_option("--snapshot-hours", flags.snapshot_hours,
+                  "Between two snapshots of a job; an evicted one loses what came after")
+      ->check(CLI::Range(0.01, 1e4))
+      ->capture_default_str()
+      ->group(kGroup);
+  command.add_option("--csv", flags.csv, "Write the table to this file")->group(kGroup);
+  command.add_option("--svg", flags.svg, "Draw use over time and waits into this file")
+      ->group(kGroup);
+}
+
+int RunTrace(const TraceFlags& flags) {
+  const Result<std::vector<Contender>> contenders = ContendersOf(flags.policies);
+  if (!contenders.ok()) {
+    Fail(contenders.status());
+    return kExitUsage;
+  }
+  const Result<std::vector<scheduler::TraceJob>> jobs = JobsOf(flags);
+  if (!jobs.ok()) return Fail(jobs.status());
+  SimulationOptions options;
+  options.foresight = static_cast<Foresight>(
+      std::find(kForesights.begin(), kForesights.end(), flags.foresight) - kForesights.begin());
+  options.snapshot_period = DurationFromSeconds(flags.snapshot_hours * 3600);
+  const spec::ClusterDeclaration cluster =
+      spec::ClosCluster(flags.blocks, flags.leaves, flags.hosts);
+  if (!flags.json) {
+    std::printf(
+        "Simulated: %s jobs of %s%s on a declared Clos of %u blocks x %u leaves x %u hosts x 8 "
+        "cards (%s cards); durations known: %s\n",
+        WithThousands(static_cast<int64_t>(jobs->size())).c_str(), flags.file.c_str(),
+        flags.month.empty() ? "" : (" in " + flags.month).c_str(), flags.blocks, flags.leaves,
+        flags.hosts, WithThousands(int64_t{8} * static_cast<int64_t>(cluster.nodes.size())).c_str(),
+        flags.foresight.c_str());
+    for (const Contender& contender : *contenders) {
+      std::printf("  %-18s %s\n", contender.name.c_str(), contender.what.c_str());
+    }
+    std::fflush(stdout);
+  }
+  const auto results = Compare(cluster, *jobs, *contenders, options);
+  if (!results.ok()) return Fail(results.status());
+  std::printf("%s", flags.json ? TraceJson(*results).c_str() : TraceTable(*results).c_str());
+  if (!flags.csv.empty()) {
+    const Status written = WriteText(flags.csv, TraceCsv(*results));
+    if (!written.ok()) return Fail(written);
+  }
+  if (!flags.svg.empty()) {
+    const Status written = WriteText(flags.svg, TraceSvg(*results));
+    if (!written.ok()) return Fail(written);
+  }
+  return kExitOk;
+}
+
+}  // namespace longhaul::bin

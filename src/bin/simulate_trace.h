@@ -1,0 +1,30 @@
+// `longhaul simulate --trace`: a workload trace under several schedulers, side by side.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace longhaul::bin {
+
+struct TraceFlags {
+  std::string file;  // empty: no trace was asked for
+  std::string month;
+  uint32_t blocks = 2;
+  uint32_t leaves = 4;  // a block
+  uint32_t hosts = 8;   // a leaf, of 8 cards each
+  std::string foresight = "true";
+  std::vector<std::string> policies;
+  double snapshot_hours = 1;
+  std::string csv;
+  std::string svg;
+  bool json = false;
+};
+
+void AddTraceOptions(CLI::App& command, TraceFlags& flags);
+
+// The command's work; returns the process's exit code.
+int RunTrace(const TraceFlags& flags);
+
+}  // namespace longhaul::bin
