@@ -243,6 +243,7 @@ class Fixer {
     std::vector<Change> changes;
     const internal::Room room =
         internal::FindRoom(books_, job(), internal::Rights::kOperator, placer_);
+    std::vector<internal::JobNumber> stopped;
     if (room.found) {
       Change change;
       std::vector<std::string> names;
@@ -250,16 +251,24 @@ class Fixer {
         const JobId& name = books_.at(victim.job).request->id;
         names.push_back(name.value());
         change.events.push_back(JobEvictionAsked{name});
+        stopped.push_back(victim.job);
       }
       change.text = "stop " + Join(names, ", ");
       changes.push_back(change);
     }
-    if (const Change change = EvictBorrowers(); !change.events.empty()) changes.push_back(change);
+    if (const Change change = EvictBorrowers({}); !change.events.empty()) {
+      changes.push_back(change);
+    }
+    // Those who hold its room, and then whoever still holds its quota.
+    if (const Change change = EvictBorrowers(stopped);
+        !stopped.empty() && change.events.size() > stopped.size()) {
+      changes.push_back(change);
+    }
     return changes;
   }
 
-  // Jobs of those that hold most beyond their guarantee, until quotas admit this one.
-  Change EvictBorrowers() {
+  // After these, jobs of those that hold most beyond their guarantee, until quotas admit this one.
+  Change EvictBorrowers(const std::vector<internal::JobNumber>& first) {
     const spec::SharedAmounts asked = MinimumAmounts(*job().request);
     share::QueueTree left = books_.queues;
     Change change;
@@ -271,12 +280,17 @@ class Fixer {
                          internal::LossOfStopping(books_, other), number);
     }
     std::sort(order.begin(), order.end());
-    for (const auto& [excess, cost, number] : order) {
-      if (!left.Check(job().queue, asked)) break;
+    const auto stop = [&](internal::JobNumber number) {
       const Job& other = books_.at(number);
       left.Remove(other.queue, other.held);
       names.push_back(other.request->id.value());
       change.events.push_back(JobEvictionAsked{other.request->id});
+    };
+    for (const internal::JobNumber number : first) stop(number);
+    for (const auto& [excess, cost, number] : order) {
+      if (!left.Check(job().queue, asked)) break;
+      if (std::find(first.begin(), first.end(), number) != first.end()) continue;
+      stop(number);
     }
     if (left.Check(job().queue, asked)) return {};
     change.text = "stop " + Join(names, ", ");
