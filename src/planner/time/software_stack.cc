@@ -90,7 +90,7 @@ SoftwareStack StackFor(std::string_view framework, std::string_view release) {
     stack.expert_hidden_across = 0.9;
     stack.overlap_tax = 20.0 / 132;
     stack.grouped_factor = 1.6;
-    stack.permute_share = 2.06;
+    stack.permute_share = 2.6;
     return stack;
   }
   const bool bridge = Has(framework, {"bridge"});
@@ -98,7 +98,7 @@ SoftwareStack StackFor(std::string_view framework, std::string_view release) {
   if (bridge || nemo) stack.expert_hidden_across = 0.17;
   // Dispatch kernels of 2025 (HybridEP, DeepEP) permute while they send; Megatron-Core's default
   // does not.
-  stack.permute_share = framework == "megatron-core" || nemo ? 1 : 2.06;
+  stack.permute_share = framework == "megatron-core" || nemo ? 1 : 2.6;
   if (framework == "megatron-core") stack.compute_factor = 1.045;
   if (nemo) {
     stack.compute_factor = 0.986;
