@@ -37,7 +37,7 @@ struct ProfileFlags {
 };
 
 bool LooksLikeTrace(const std::string& name) {
-  for (const char* end : {".json", ".json.gz", ".json.zst", ".gz", ".zst"}) {
+  for (const char* end : {".json", ".json.gz", ".json.zst", ".gz", ".zst", ".sqlite"}) {
     if (name.ends_with(end)) return true;
   }
   return false;
@@ -57,7 +57,7 @@ Result<std::vector<std::string>> Expand(const std::vector<std::string>& paths) {
     for (const std::string& name : names) {
       if (LooksLikeTrace(name)) files.push_back(path + "/" + name);
     }
-    if (files.size() == before) return NotFound("no .json, .gz or .zst file in " + path);
+    if (files.size() == before) return NotFound("no .json, .gz, .zst or .sqlite file in " + path);
   }
   return files;
 }

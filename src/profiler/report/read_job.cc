@@ -1,12 +1,27 @@
 #include "profiler/report/read_job.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <span>
 #include <thread>
+
+#include "profiler/read/nsight_reader.h"
 
 namespace longhaul::profiler {
 
 Result<RankTrace> ReadTraceFile(const std::string& path, const ReadOptions& options) {
+  {
+    ASSIGN_OR_RETURN(const auto head, OpenFile(path));
+    std::array<char, 16> bytes = {};
+    size_t size = 0;
+    while (size < bytes.size()) {
+      const Result<size_t> got = head->Read(std::span(bytes).subspan(size));
+      if (!got.ok() || *got == 0) break;
+      size += *got;
+    }
+    if (IsSqlite({bytes.data(), size})) return ReadNsight(path);
+  }
   ASSIGN_OR_RETURN(const auto source, OpenFile(path));
   return ReadKineto(*source, path, options);
 }
