@@ -140,8 +140,7 @@ class PickleMachine {
     return true;
   }
 
-  bool Tuple(bool good, std::vector<uint32_t> items) {
-    if (!good) return false;
+  bool Tuple(std::vector<uint32_t> items) {
     PickleValue value;
     value.kind = Kind::kTuple;
     value.items = std::move(items);
@@ -171,21 +170,10 @@ class PickleMachine {
     return Push(std::move(value));
   }
 
-  bool Step(uint8_t opcode) {
-    uint64_t number = 0;
-    std::vector<uint32_t> items;
+  // Opcodes that push one value; sets `known` if this is one.
+  bool StepValue(uint8_t opcode, bool* known) {
+    *known = true;
     switch (opcode) {
-      case 0x80:
-        return Number(1, &number) && (number <= 5 || Bad("a protocol above 5"));
-      case 0x95:
-        return Number(8, &number);  // frame
-      case '(':
-        stack_.push_back(kMark);
-        return true;
-      case '0':
-        return PopTop(1, &items);
-      case '1':
-        return PopMark(&items);
       case '}':
         return PushEmpty(Kind::kDict);
       case ']':
@@ -195,9 +183,8 @@ class PickleMachine {
       case 'N':
         return PushEmpty(Kind::kNone);
       case 0x88:
-        return PushInt(1, Kind::kBool);
       case 0x89:
-        return PushInt(0, Kind::kBool);
+        return PushInt(opcode == 0x88 ? 1 : 0, Kind::kBool);
       case 'J':
         return Fixed(4, true);
       case 'K':
@@ -220,6 +207,30 @@ class PickleMachine {
         return Counted(1, Kind::kBytes);
       case 'B':
         return Counted(4, Kind::kBytes);
+      default:
+        *known = false;
+        return true;
+    }
+  }
+
+  bool Step(uint8_t opcode) {
+    bool known = false;
+    if (!StepValue(opcode, &known)) return false;
+    if (known) return true;
+    uint64_t number = 0;
+    std::vector<uint32_t> items;
+    switch (opcode) {
+      case 0x80:
+        return Number(1, &number) && (number <= 5 || Bad("a protocol above 5"));
+      case 0x95:  // frame
+        return Number(8, &number);
+      case '(':
+        stack_.push_back(kMark);
+        return true;
+      case '0':
+        return PopTop(1, &items);
+      case '1':
+        return PopMark(&items);
       case 'a':
         return PopTop(1, &items) && AddTo(Kind::kList, items);
       case 'e':
@@ -228,22 +239,12 @@ class PickleMachine {
         return PopTop(2, &items) && AddTo(Kind::kDict, items);
       case 'u':
         return PopMark(&items) && AddTo(Kind::kDict, items);
-      case 't': {
-        const bool good = PopMark(&items);
-        return Tuple(good, std::move(items));
-      }
-      case 0x85: {
-        const bool good = PopTop(1, &items);
-        return Tuple(good, std::move(items));
-      }
-      case 0x86: {
-        const bool good = PopTop(2, &items);
-        return Tuple(good, std::move(items));
-      }
-      case 0x87: {
-        const bool good = PopTop(3, &items);
-        return Tuple(good, std::move(items));
-      }
+      case 't':
+        return PopMark(&items) && Tuple(std::move(items));
+      case 0x85:
+      case 0x86:
+      case 0x87:
+        return PopTop(opcode - 0x84u, &items) && Tuple(std::move(items));
       case 0x94:
         return Put(memo_.size());
       case 'q':
@@ -255,8 +256,11 @@ class PickleMachine {
       case 'j':
         return Get(4);
       default:
-        break;
+        return Refuse(opcode);
     }
+  }
+
+  bool Refuse(uint8_t opcode) {
     char text[80];
     std::snprintf(text, sizeof(text), "opcode 0x%02x is not one of plain data%s", opcode,
                   opcode == 'c' || opcode == 0x93 ? " (it names a class or function)"
