@@ -28,6 +28,7 @@ struct Voidify {
 
 }  // namespace longhaul::internal
 
+#undef CHECK  // glog's, where libtorch's headers came first
 #define CHECK(condition)                          \
   (condition) ? static_cast<void>(0)              \
               : ::longhaul::internal::Voidify() & \

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "bin/agent_command.h"
+#include "bin/calibrate_command.h"
 #include "bin/client_commands.h"
 #include "bin/command.h"
 #include "bin/controller_command.h"
@@ -64,6 +65,7 @@ int Main(int argc, char** argv) {
   AddAgentCommand(app, action);
   AddProfileCommand(app, action);
   AddSimulateCommand(app, action);
+  AddCalibrateCommand(app, action);
 
   if (argc > 1 && argv[1][0] != '-' && !IsKnownCommand(app, argv[1])) return kExitUsage;
   try {

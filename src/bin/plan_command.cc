@@ -22,6 +22,7 @@
 #include "io/clock.h"
 #include "io/file.h"
 #include "planner/error_band.h"
+#include "planner/local/software_fit.h"
 #include "planner/search/settings.h"
 #include "planner/search/why_not.h"
 #include "spec/device_cluster/device_cluster.h"
@@ -57,6 +58,7 @@ struct PlanFlags {
   std::string html;
   std::string emit;
   std::string cases;
+  std::string stack;  // a file of `calibrate --fit`
   uint32_t threads = 0;
 };
 
@@ -115,6 +117,15 @@ Result<spec::DeviceCluster> ReadCluster(const std::string& name) {
     return spec::ParseDeviceCluster(text, name);
   }
   return spec::ParseClusterName(name);
+}
+
+// The factor in a file of `longhaul calibrate --fit`; 1 without one.
+Result<double> ReadStack(const std::string& path) {
+  if (path.empty()) return 1.0;
+  ASSIGN_OR_RETURN(const std::string text, io::ReadText(path, kMostBytes));
+  const auto factor = planner::ParseStackFile(text);
+  if (!factor.ok()) return factor.status().WithContext(path);
+  return factor->compute_factor;
 }
 
 // Sequences of a step where none is given: 4 Mi tokens, or 1,024 a device where that is more,
@@ -206,7 +217,7 @@ class Progress {
   bool shown_ = false;
 };
 
-int AnswerCases(const std::string& name) {
+int AnswerCases(const std::string& name, double compute_factor) {
   if (name != "-") {
     return Fail(InvalidArgument("--case reads standard input: give --case -"));
   }
@@ -216,9 +227,11 @@ int AnswerCases(const std::string& name) {
     if (Trim(line).empty()) continue;
     // Of one case: its choices share the layers' costs.
     std::optional<planner::Evaluator> evaluator;
-    const auto evaluate = [&evaluator](const planner::Question& question) {
+    const auto evaluate = [&](const planner::Question& question) {
       if (!evaluator) {
-        evaluator.emplace(question.model, question.cluster, question.training.software);
+        spec::Software software = question.training.software;
+        software.compute_factor = compute_factor;
+        evaluator.emplace(question.model, question.cluster, software);
       }
       return evaluator->Evaluate(question.training);
     };
@@ -299,7 +312,12 @@ int Show(const Plan& plan, const PlanFlags& flags, const PlanOptions& options) {
 }
 
 int RunPlan(const PlanFlags& flags) {
-  if (!flags.cases.empty()) return AnswerCases(flags.cases);
+  const Result<double> compute_factor = ReadStack(flags.stack);
+  if (!compute_factor.ok()) {
+    Fail(compute_factor.status());
+    return kExitUsage;
+  }
+  if (!flags.cases.empty()) return AnswerCases(flags.cases, *compute_factor);
   if (flags.model.empty() || flags.cluster.empty()) {
     Fail(
         InvalidArgument("plan needs a MODEL and a CLUSTER, as in: longhaul plan llama-3.1-70b "
@@ -311,6 +329,7 @@ int RunPlan(const PlanFlags& flags) {
     Fail(job.status());
     return kExitUsage;
   }
+  job->base.software.compute_factor = *compute_factor;
   PlanOptions options;
   if (!flags.tokens.empty()) {
     const Result<double> tokens = ParseTokens(flags.tokens);
@@ -387,6 +406,8 @@ void AddPlanCommand(CLI::App& app, Action& action) {
                       "Write the best one's settings: megatron, deepspeed, torchtitan, longhaul");
   command->add_option("--case", flags->cases,
                       "-: answer one JSON case a line from standard input (docs/planner-cases.md)");
+  command->add_option("--stack", flags->stack,
+                      "A factor of one's own software stack (longhaul calibrate --fit)");
   command->footer(
       "Examples:\n"
       "  longhaul plan llama-3.1-70b h100-sxm:512 --tokens 15T --html plan.html\n"

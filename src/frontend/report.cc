@@ -132,6 +132,29 @@ std::string TextIn(const Json& json, const char* key) {
   return found != json.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+Compared Compare(double predicted, std::optional<double> measured) {
+  Compared compared{predicted, measured, std::nullopt};
+  if (measured.has_value() && *measured > 0) compared.error = predicted / *measured - 1;
+  return compared;
+}
+
+// The median distance of two steps that follow each other in one epoch: evaluations, snapshots and
+// faults lie outside it as long as most steps have none.
+std::optional<double> MedianStepSeconds(const std::vector<StepPoint>& steps) {
+  std::vector<double> distances;
+  for (size_t i = 1; i < steps.size(); ++i) {
+    const StepPoint& before = steps[i - 1];
+    const StepPoint& point = steps[i];
+    if (point.epoch != before.epoch || point.step <= before.step) continue;
+    distances.push_back(1e-9 * static_cast<double>(point.at_ns - before.at_ns) /
+                        static_cast<double>(point.step - before.step));
+  }
+  if (distances.empty()) return std::nullopt;
+  const auto middle = distances.begin() + static_cast<ptrdiff_t>(distances.size() / 2);
+  std::nth_element(distances.begin(), middle, distances.end());
+  return *middle;
+}
+
 double SecondsOf(const std::vector<CategoryRow>& rows, std::string_view name) {
   for (const CategoryRow& row : rows) {
     if (row.name == name) return row.seconds;
@@ -163,6 +186,13 @@ Report MakeReport(const wire::JobStatus& status, const RunHistory& history, cons
     if (report.peak_flops.value_or(0) > 0) {
       report.flops_utilisation = *report.achieved_flops / *report.peak_flops;
     }
+  }
+  if (status.job().has_prediction()) {
+    const wire::Prediction& told = status.job().prediction();
+    report.prediction = {Compare(told.step_seconds(), MedianStepSeconds(history.steps)),
+                         Compare(static_cast<double>(told.worker_memory_bytes()),
+                                 NumberIn(report.results, "peak_memory_bytes")),
+                         told.level(), told.basis()};
   }
   report.snapshot_seconds = SecondsOf(report.categories, "snapshot");
   return report;

@@ -67,6 +67,21 @@ struct FaultRow {
   double cost_seconds = 0;                 // badput charged to it, mean over the ranks
 };
 
+// A predicted figure beside what was measured.
+struct Compared {
+  double predicted = 0;
+  std::optional<double> measured;
+  std::optional<double> error;  // predicted over measured, minus 1
+};
+
+// The planner's prediction held against the run.
+struct PredictionCheck {
+  Compared step_seconds;         // measured: the median of the steps' distances
+  Compared worker_memory_bytes;  // measured: resident at most, of the fullest worker
+  std::string level;             // assumed, peak or calibrated
+  std::string basis;             // the same in words
+};
+
 struct Report {
   wire::JobStatus status;
   RunFacts facts;
@@ -81,7 +96,8 @@ struct Report {
   std::optional<double> peak_flops;      // a second, measured, over all ranks
   std::optional<double> achieved_flops;  // model FLOPs a second of productive time
   std::optional<double> flops_utilisation;
-  double snapshot_seconds = 0;  // the ledger's, for the cost of all snapshots
+  std::optional<PredictionCheck> prediction;  // absent: none was made
+  double snapshot_seconds = 0;                // the ledger's, for the cost of all snapshots
 };
 
 Report MakeReport(const wire::JobStatus& status, const RunHistory& history, const RunFacts& facts);

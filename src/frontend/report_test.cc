@@ -84,6 +84,12 @@ wire::JobStatus Status() {
   job.set_processes_per_node(2);
   job.set_total_steps(300);
   job.set_plan_reason("4 workers: 2 cores | 2 slots");
+  wire::Prediction& prediction = *job.mutable_prediction();
+  prediction.set_step_seconds(0.25);
+  prediction.set_worker_memory_bytes(300 << 20);
+  prediction.set_micro_batch(8);
+  prediction.set_level("calibrated");
+  prediction.set_basis("measured | on a day");
   status.set_state(wire::SUCCEEDED);
   status.set_highest_step(300);
   status.set_first_loss(5.55);
@@ -109,7 +115,7 @@ wire::JobStatus Status() {
   *status.add_faults() = KilledWorker();
   status.add_results(
       R"({"prompt": "#include <", "sample": "stdio.h>\n```\n<b>", "weights_hash": "ab12",)"
-      R"( "peak_flops_per_second": 1e11})");
+      R"( "peak_flops_per_second": 1e11, "peak_memory_bytes": 262144000})");
   return status;
 }
 
@@ -177,6 +183,32 @@ TEST(Report, SumsTheLedgerOverTheRanks) {
   EXPECT_NEAR(report.categories[1].share, 1.0 / 12, 1e-12);
   EXPECT_DOUBLE_EQ(report.ledger.sum_seconds, 120);
   EXPECT_TRUE(report.ledger.holds);
+}
+
+TEST(Report, HoldsThePredictionAgainstTheRun) {
+  const Report report = MakeSample();
+  ASSERT_TRUE(report.prediction.has_value());
+  // Steps are 105 s / 300 = 0.35 s apart; the fullest worker had 250 MiB of 300.
+  EXPECT_NEAR(report.prediction->step_seconds.measured.value_or(0), 0.35, 1e-6);
+  EXPECT_NEAR(report.prediction->step_seconds.error.value_or(0), 0.25 / 0.35 - 1, 1e-6);
+  EXPECT_NEAR(report.prediction->worker_memory_bytes.error.value_or(0), 0.2, 1e-9);
+  const std::string text = ReportMarkdown(report);
+  EXPECT_THAT(text, HasSubstr("| step | 250 ms | 350 ms | -28.6 % |"));
+  EXPECT_THAT(text,
+              HasSubstr("| memory of a worker at its peak | 300.00 MiB | 250.00 MiB | +20.0 % |"));
+  EXPECT_THAT(text, HasSubstr("(calibrated): measured \\| on a day."));
+  const auto json = ReportJson(report)["prediction"];
+  EXPECT_NEAR(json["step_seconds"]["error"].get<double>(), 0.25 / 0.35 - 1, 1e-6);
+  EXPECT_EQ(json["worker_memory_bytes"]["predicted"], 300 << 20);
+  EXPECT_EQ(json["level"], "calibrated");
+}
+
+TEST(Report, HasNoComparisonWithoutAPrediction) {
+  wire::JobStatus status = Status();
+  status.mutable_job()->clear_prediction();
+  const Report report = MakeReport(status, History(), RunFacts());
+  EXPECT_FALSE(report.prediction.has_value());
+  EXPECT_TRUE(ReportJson(report)["prediction"].is_null());
 }
 
 TEST(Report, SaysThatALedgerIsWrong) {

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "base/time.h"
+#include "base/units.h"
 #include "frontend/format.h"
 #include "wire/json.h"
 
@@ -164,8 +165,35 @@ std::string FaultSection(const Report& report) {
   return text;
 }
 
+std::string ErrorText(const Compared& figure) {
+  if (!figure.error.has_value()) return "";
+  return (*figure.error >= 0 ? "+" : "") + Decimal(100 * *figure.error, 1) + " %";
+}
+
+std::string MemoryText(double bytes) { return ToString(Bytes(static_cast<int64_t>(bytes))); }
+
+std::string PredictionTable(const PredictionCheck& prediction) {
+  const Compared& step = prediction.step_seconds;
+  const Compared& memory = prediction.worker_memory_bytes;
+  const auto known = [](const std::optional<double>& value, const auto& text) {
+    return value.has_value() ? text(*value) : std::string("not measured");
+  };
+  std::string text =
+      Row({"", "predicted", "measured", "error"}) + Row({"---", "---:", "---:", "---:"});
+  text += Row({"step", SecondsText(step.predicted),
+               known(step.measured, [](double seconds) { return SecondsText(seconds); }),
+               ErrorText(step)});
+  text += Row({"memory of a worker at its peak", MemoryText(memory.predicted),
+               known(memory.measured, MemoryText), ErrorText(memory)});
+  return text +
+         "\nThe step is the median one; memory is resident, of the fullest worker. Figures of "
+         "the machine (" +
+         prediction.level + "): " + EscapeMarkdown(prediction.basis) + ".\n\n";
+}
+
 std::string PlanSection(const Report& report) {
   std::string text = "## Layout\n\n" + LayoutText(report) + ".\n\n";
+  if (report.prediction.has_value()) text += PredictionTable(*report.prediction);
   if (!report.status.job().plan_reason().empty()) {
     for (const std::string_view line : Split(report.status.job().plan_reason(), '\n')) {
       text += "> " + EscapeMarkdown(line) + "\n";
@@ -209,6 +237,21 @@ Json FaultJson(const FaultRow& row) {
   }
   json["stages"] = stages;
   return json;
+}
+
+Json PredictionJson(const Report& report) {
+  if (!report.prediction.has_value()) return {};
+  const auto figure = [](const Compared& compared) {
+    return Json{{"predicted", compared.predicted},
+                {"measured", compared.measured ? Json(*compared.measured) : Json()},
+                {"error", compared.error ? Json(*compared.error) : Json()}};
+  };
+  const PredictionCheck& prediction = *report.prediction;
+  return {{"step_seconds", figure(prediction.step_seconds)},
+          {"worker_memory_bytes", figure(prediction.worker_memory_bytes)},
+          {"micro_batch", report.status.job().prediction().micro_batch()},
+          {"level", prediction.level},
+          {"basis", prediction.basis}};
 }
 
 Json LedgerJson(const Report& report) {
@@ -279,6 +322,7 @@ Json ReportJson(const Report& report) {
        {{"nodes", status.job().nodes()},
         {"processes_per_node", status.job().processes_per_node()},
         {"reason", status.job().plan_reason()}}},
+      {"prediction", PredictionJson(report)},
       {"results", report.results},
   };
   json["run"] = {{"command_line", facts.command_line},
@@ -371,6 +415,17 @@ void AddLearning(const Report& report, SummaryLines& lines) {
   }
 }
 
+void AddPrediction(const Report& report, SummaryLines& lines) {
+  if (!report.prediction.has_value()) return;
+  const Compared& step = report.prediction->step_seconds;
+  const Compared& memory = report.prediction->worker_memory_bytes;
+  if (!step.measured.has_value() || !memory.measured.has_value()) return;
+  lines.Add("predicted", SecondsText(step.predicted) + " a step, was " +
+                             SecondsText(*step.measured) + " (" + ErrorText(step) + "); " +
+                             MemoryText(memory.predicted) + " a worker, was " +
+                             MemoryText(*memory.measured) + " (" + ErrorText(memory) + ")");
+}
+
 void AddTime(const Report& report, SummaryLines& lines) {
   constexpr size_t kRowsShown = 6;
   lines.Add("goodput", report.reports_steps ? Percent(report.status.ledger().goodput(), 2)
@@ -439,6 +494,7 @@ std::vector<std::string> Summary(const Report& report, const ViewStyle& style) {
   if (!status.reason().empty()) lines.AddWhole("because", Headline(status.reason()));
   lines.Add("layout", LayoutText(report));
   AddLearning(report, lines);
+  AddPrediction(report, lines);
   AddTime(report, lines);
   AddFaults(report, lines);
   if (status.snapshots() > 0) {

@@ -123,7 +123,7 @@ size_t Evaluator::KeyHash::operator()(const LayerKey& key) const {
 Evaluator::Evaluator(const spec::Model& model, const spec::DeviceCluster& cluster,
                      const spec::Software& software)
     : Evaluator(model, cluster, ShippedMatrix(cluster.device), ShippedLinks(cluster),
-                StackFor(software.framework, software.release)) {}
+                StackOf(software)) {}
 
 Evaluator::Evaluator(const spec::Model& model, const spec::DeviceCluster& cluster,
                      const DeviceMatrix& matrix, const Links& links, const SoftwareStack& stack)

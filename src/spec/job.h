@@ -17,6 +17,10 @@
 
 namespace longhaul::spec {
 
+// The built-in GPT adds to a token's embedding those of this many tokens before it, each from a
+// table of its own.
+constexpr uint32_t kPreviousTokens = 3;
+
 // The built-in byte-level GPT.
 struct ModelSpec {
   uint32_t layers = 4;

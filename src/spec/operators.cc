@@ -59,10 +59,12 @@ Operator Grouped(std::string_view name, double rows, double groups, double n, do
 }
 
 Operator Stream(std::string_view name, OperatorPart part, double forward_bytes,
-                double backward_bytes) {
+                double backward_bytes, double rows, double width) {
   Operator op;
   op.name = name;
   op.part = part;
+  op.m = rows;
+  op.n = width;
   op.forward_bytes = forward_bytes;
   op.backward_bytes = backward_bytes;
   op.backward_kernels = 1;
@@ -74,7 +76,7 @@ void AddNorm(const Model& model, const LayerSlice& slice, const Sizes& s, std::s
              OperatorList& list) {
   const double passes = slice.fused_kernels ? 1 : 2.5;
   Operator op = Stream(name, OperatorPart::kNorm, 4 * s.shard_tokens * s.hidden * passes,
-                       8 * s.shard_tokens * s.hidden * passes);
+                       8 * s.shard_tokens * s.hidden * passes, s.shard_tokens, s.hidden);
   op.parameters = model.normalization == Normalization::kRms ? s.hidden : 2 * s.hidden;
   op.forward_kernels = slice.fused_kernels ? 1 : 5;
   op.backward_kernels = slice.fused_kernels ? 2 : 8;
@@ -112,8 +114,9 @@ void AddUnfusedAttention(const Model& model, const LayerSlice& slice, const Size
   }
   const double drop = model.dropout ? 5 : 0;
   const double passes = slice.fused_kernels ? 1 : 2;
-  Operator op = Stream("attention.softmax", OperatorPart::kCoreAttention,
-                       (4 * passes + drop) * scores, (6 * passes + drop) * scores);
+  Operator op =
+      Stream("attention.softmax", OperatorPart::kCoreAttention, (4 * passes + drop) * scores,
+             (6 * passes + drop) * scores, batch_heads * length, length);
   op.forward_kernels = slice.fused_kernels ? 2 : 5;
   op.backward_kernels = op.forward_kernels;
   list.Add(op);
@@ -154,7 +157,7 @@ void AddLatentProjections(const Model& model, const Sizes& s, OperatorList& list
     list.Add(Product("attention.query_down", projection, s.shard_tokens, mla.query_rank, s.hidden));
     Operator norm =
         Stream("attention.query_norm", OperatorPart::kLatentUp, 4 * s.shard_tokens * mla.query_rank,
-               8 * s.shard_tokens * mla.query_rank);
+               8 * s.shard_tokens * mla.query_rank, s.shard_tokens, mla.query_rank);
     norm.parameters = mla.query_rank;
     list.Add(norm);
   }
@@ -163,15 +166,17 @@ void AddLatentProjections(const Model& model, const Sizes& s, OperatorList& list
       Product("attention.query_up", OperatorPart::kLatentUp, s.tokens, s.heads * qk_dim, query_in));
   list.Add(Product("attention.kv_down", projection, s.shard_tokens, mla.kv_rank + mla.qk_rope_dim,
                    s.hidden));
-  Operator norm = Stream("attention.kv_norm", OperatorPart::kLatentUp,
-                         4 * s.shard_tokens * mla.kv_rank, 8 * s.shard_tokens * mla.kv_rank);
+  Operator norm =
+      Stream("attention.kv_norm", OperatorPart::kLatentUp, 4 * s.shard_tokens * mla.kv_rank,
+             8 * s.shard_tokens * mla.kv_rank, s.shard_tokens, mla.kv_rank);
   norm.parameters = mla.kv_rank;
   list.Add(norm);
   list.Add(Product("attention.kv_up", OperatorPart::kLatentUp, s.tokens,
                    s.heads * (mla.qk_nope_dim + mla.v_dim), mla.kv_rank));
   // Rotary on the rotary parts, then queries and keys are put together from two halves.
   const double bytes = 4 * s.tokens * s.heads * 2 * qk_dim;
-  Operator rotary = Stream("attention.rotary", OperatorPart::kLatentUp, bytes, bytes);
+  Operator rotary = Stream("attention.rotary", OperatorPart::kLatentUp, bytes, bytes, s.tokens,
+                           s.heads * 2 * qk_dim);
   rotary.forward_kernels = 4;
   rotary.backward_kernels = 4;
   list.Add(rotary);
@@ -192,7 +197,8 @@ void AddAttention(const Model& model, LayerKind kind, const LayerSlice& slice, c
     list.Add(qkv);
     if (model.position == Position::kRope) {
       const double bytes = 4 * s.tokens * dim * (s.heads + s.kv_heads);
-      Operator rotary = Stream("attention.rotary", projection, bytes, bytes);
+      Operator rotary = Stream("attention.rotary", projection, bytes, bytes, s.tokens,
+                               dim * (s.heads + s.kv_heads));
       rotary.forward_kernels = slice.fused_kernels ? 2 : 8;
       rotary.backward_kernels = rotary.forward_kernels;
       list.Add(rotary);
@@ -209,7 +215,7 @@ void AddResidual(const Model& model, const LayerSlice& slice, const Sizes& s, Op
   const double passes = slice.fused_kernels ? 1 : 1.7;
   Operator op =
       Stream("residual", OperatorPart::kResidual, each * s.shard_tokens * s.hidden * passes,
-             (each - 2) * s.shard_tokens * s.hidden * passes);
+             (each - 2) * s.shard_tokens * s.hidden * passes, s.shard_tokens, s.hidden);
   op.forward_kernels = slice.fused_kernels ? 1 : (model.dropout ? 3 : 1);
   op.backward_kernels = op.forward_kernels;
   list.Add(op);
@@ -224,7 +230,7 @@ void AddFfn(const Model& model, const LayerSlice& slice, const Sizes& s, Operato
   const double passes = slice.fused_kernels ? 1 : 1.6;
   Operator act =
       Stream("ffn.activation", OperatorPart::kFfn, 2 * (halves + 1) * s.tokens * ffn * passes,
-             2 * (2 * halves + 1) * s.tokens * ffn * passes);
+             2 * (2 * halves + 1) * s.tokens * ffn * passes, s.tokens, ffn);
   act.forward_kernels = slice.fused_kernels ? 1 : 2 + halves;
   act.backward_kernels = act.forward_kernels;
   list.Add(act);
@@ -240,7 +246,7 @@ void AddSharedExperts(const Model& model, const Sizes& s, OperatorList& list) {
   const double halves = model.gated_ffn ? 2 : 1;
   list.Add(Product("shared.in", OperatorPart::kFfn, s.tokens, halves * ffn, s.hidden));
   list.Add(Stream("shared.activation", OperatorPart::kFfn, 2 * (halves + 1) * s.tokens * ffn,
-                  2 * (2 * halves + 1) * s.tokens * ffn));
+                  2 * (2 * halves + 1) * s.tokens * ffn, s.tokens, ffn));
   list.Add(Product("shared.out", OperatorPart::kFfn, s.tokens, s.hidden, ffn));
 }
 
@@ -262,15 +268,18 @@ void AddExperts(const Model& model, const LayerSlice& slice, const Sizes& s, Ope
   router.backward_kernels = 10;
   list.Add(router);
   const double permute = 4 * (own_tokens + received / slice.expert_tensor) * s.hidden;
-  Operator dispatch = Stream("experts.permute", OperatorPart::kExperts, permute, permute);
+  Operator dispatch =
+      Stream("experts.permute", OperatorPart::kExperts, permute, permute, received, s.hidden);
   dispatch.forward_kernels = 6;
   dispatch.backward_kernels = 4;
   list.Add(dispatch);
   list.Add(Grouped("experts.in", received, groups, halves * ffn, s.hidden));
   list.Add(Stream("experts.activation", OperatorPart::kExpertActivation,
-                  2 * (halves + 1) * received * ffn, 2 * (2 * halves + 1) * received * ffn));
+                  2 * (halves + 1) * received * ffn, 2 * (2 * halves + 1) * received * ffn,
+                  received, ffn));
   list.Add(Grouped("experts.out", received, groups, s.hidden, ffn));
-  Operator combine = Stream("experts.unpermute", OperatorPart::kExperts, permute, permute);
+  Operator combine =
+      Stream("experts.unpermute", OperatorPart::kExperts, permute, permute, received, s.hidden);
   combine.forward_kernels = 4;
   combine.backward_kernels = 4;
   list.Add(combine);
@@ -307,9 +316,10 @@ OperatorList EmbeddingOperators(const Model& model, const LayerSlice& slice) {
   const double drop = model.dropout ? 3 : 0;
   const double bytes = (4 + 2 * positions + drop) * s.shard_tokens * s.hidden;
   // Backward adds each token's gradient to its row in fp32.
-  Operator op =
-      Stream("embedding", OperatorPart::kVocabulary, bytes, bytes + 8 * s.shard_tokens * s.hidden);
-  const double vocabulary = PaddedVocabulary(model.vocabulary, slice.tensor);
+  Operator op = Stream("embedding", OperatorPart::kVocabulary, bytes,
+                       bytes + 8 * s.shard_tokens * s.hidden, s.shard_tokens, s.hidden);
+  const double vocabulary =
+      PaddedVocabulary(model.vocabulary, slice.tensor, slice.vocabulary_multiple);
   op.parameters = vocabulary / s.tensor * s.hidden + positions * model.sequence_length * s.hidden;
   op.forward_kernels = 3;
   op.backward_kernels = 4;
@@ -321,7 +331,8 @@ OperatorList LossOperators(const Model& model, const LayerSlice& slice) {
   const Sizes s = SizesOf(model, slice);
   OperatorList list;
   AddNorm(model, slice, s, "final.norm", list);
-  const double vocabulary = PaddedVocabulary(model.vocabulary, slice.tensor) / s.tensor;
+  const double vocabulary =
+      PaddedVocabulary(model.vocabulary, slice.tensor, slice.vocabulary_multiple) / s.tensor;
   Operator out = Product("output", OperatorPart::kVocabulary, s.tokens, vocabulary, s.hidden);
   out.low_precision = false;
   list.Add(out);
@@ -329,16 +340,16 @@ OperatorList LossOperators(const Model& model, const LayerSlice& slice) {
   // exponent, sum, gather: 38 bytes a logit forward and 14 backward.
   const double logits = s.tokens * vocabulary;
   Operator loss = Stream("loss", OperatorPart::kVocabulary, (slice.loss_fusion ? 4 : 38) * logits,
-                         (slice.loss_fusion ? 4 : 14) * logits);
+                         (slice.loss_fusion ? 4 : 14) * logits, s.tokens, vocabulary);
   loss.forward_kernels = slice.loss_fusion ? 4 : 12;
   loss.backward_kernels = slice.loss_fusion ? 2 : 6;
   list.Add(loss);
   return list;
 }
 
-uint32_t PaddedVocabulary(uint32_t vocabulary, uint32_t tensor) {
-  const uint64_t multiple = uint64_t{128} * tensor;
-  return static_cast<uint32_t>((vocabulary + multiple - 1) / multiple * multiple);
+uint32_t PaddedVocabulary(uint32_t vocabulary, uint32_t tensor, uint32_t multiple) {
+  const uint64_t unit = uint64_t{multiple} * tensor;
+  return static_cast<uint32_t>((vocabulary + unit - 1) / unit * unit);
 }
 
 }  // namespace longhaul::spec

@@ -43,7 +43,8 @@ struct Operator {
   OperatorPart part = OperatorPart::kFfn;
   bool low_precision = false;  // runs in fp8 or fp4 where the training does
 
-  // Of a product: rows of tokens, outputs, inputs, and how many with separate weights.
+  // Of a product: rows of tokens, outputs, inputs, and how many with separate weights. Of a
+  // memory-bound operator: m rows of n elements.
   double m = 0;
   double n = 0;
   double k = 0;
@@ -90,7 +91,8 @@ struct LayerSlice {
   bool flash_attention = true;
   bool fused_kernels = true;
   bool loss_fusion = true;
-  double expert_imbalance = 1;  // tokens of the fullest rank over the mean
+  double expert_imbalance = 1;         // tokens of the fullest rank over the mean
+  uint32_t vocabulary_multiple = 128;  // the vocabulary is padded to this times tensor; 1: not
 
   friend bool operator==(const LayerSlice&, const LayerSlice&) = default;
 };
@@ -111,7 +113,7 @@ OperatorList EmbeddingOperators(const Model& model, const LayerSlice& slice);
 // Final norm, output layer and loss; the last stage.
 OperatorList LossOperators(const Model& model, const LayerSlice& slice);
 
-// The vocabulary padded as Megatron pads it: a multiple of 128 x tensor.
-uint32_t PaddedVocabulary(uint32_t vocabulary, uint32_t tensor);
+// The vocabulary padded to a multiple of `multiple` x tensor; Megatron's is 128.
+uint32_t PaddedVocabulary(uint32_t vocabulary, uint32_t tensor, uint32_t multiple = 128);
 
 }  // namespace longhaul::spec

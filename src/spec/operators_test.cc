@@ -119,5 +119,47 @@ TEST(Operators, PadTheVocabularyAsMegatronDoes) {
   EXPECT_EQ(PaddedVocabulary(128256, 8), 129024u);
 }
 
+Model Gpt() {
+  ModelSpec built_in;  // 4 layers of 128, sequence 128, 257 words
+  return FromBuiltIn(built_in);
+}
+
+TEST(LayerOperators, EveryStreamHasItsRowsAndWidth) {
+  LayerSlice slice;
+  slice.micro_batch = 8;
+  for (const Operator& op : LayerOperators(Gpt(), {}, slice)) {
+    if (op.kind != OperatorKind::kMemoryBound) continue;
+    EXPECT_EQ(op.m, 8 * 128) << op.name;
+    EXPECT_EQ(op.n, op.name == "ffn.activation" ? 512 : 128) << op.name;
+  }
+}
+
+TEST(LayerOperators, SoftmaxHasARowForEachQueryOfEachHead) {
+  LayerSlice slice;
+  slice.micro_batch = 8;
+  slice.flash_attention = false;
+  bool found = false;
+  for (const Operator& op : LayerOperators(Gpt(), {}, slice)) {
+    if (op.name != "attention.softmax") continue;
+    found = true;
+    EXPECT_EQ(op.m, 8 * 4 * 128);
+    EXPECT_EQ(op.n, 128);
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(LossOperators, PadTheVocabularyToTheMultipleAskedFor) {
+  LayerSlice slice;
+  const auto outputs = [&] {
+    for (const Operator& op : LossOperators(Gpt(), slice)) {
+      if (op.name == "output") return op.n;
+    }
+    return 0.0;
+  };
+  EXPECT_EQ(outputs(), 384);
+  slice.vocabulary_multiple = 1;
+  EXPECT_EQ(outputs(), 257);
+}
+
 }  // namespace
 }  // namespace longhaul::spec

@@ -131,6 +131,8 @@ struct Software {
   // Bytes a parameter of the gradient that is accumulated, and of the optimizer's states.
   uint32_t gradient_bytes = 4;
   uint32_t moment_bytes = 4;  // of each of the two
+  // On the device time of all kernels, as `longhaul calibrate --fit` finds it for a stack.
+  double compute_factor = 1;
 
   friend bool operator==(const Software&, const Software&) = default;
 };

@@ -61,6 +61,7 @@ std::string ResultJson(const FinalFacts& facts) {
   json["validation_loss"] = facts.validation_loss;  // NaN is written as null
   json["peak_flops_per_second"] = facts.peak_per_core.count() * cores;
   json["cores"] = cores;
+  json["peak_memory_bytes"] = facts.peak_memory.count();
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

@@ -28,10 +28,12 @@ struct FinalFacts {
   uint64_t weights_hash = 0;  // XXH3-64 of all weights
   double validation_loss = 0;
   FlopsPerSecond peak_per_core;
+  Bytes peak_memory;  // of the fullest rank, resident
 };
 
 // {"prompt", "sample", "parameters", "weights_hash": "hex", "validation_loss",
-//  "peak_flops_per_second" of all cores, "cores"}. Bytes that aren't UTF-8 are replaced.
+//  "peak_flops_per_second" of all cores, "cores", "peak_memory_bytes"}. Bytes that aren't UTF-8 are
+//  replaced.
 std::string ResultJson(const FinalFacts& facts);
 
 }  // namespace longhaul::trainer

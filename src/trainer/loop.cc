@@ -13,6 +13,8 @@
 #include "io/clock.h"
 #include "trainer/finish.h"
 #include "trainer/peak.h"
+#include "trainer/process_memory.h"
+#include "trainer/tensor_pool.h"
 
 namespace longhaul::trainer {
 namespace {
@@ -157,6 +159,7 @@ Result<double> Loop::Evaluate() {
   if (count == 0) return kNone;
   const auto rank = static_cast<uint64_t>(group_.rank());
   const auto world = static_cast<uint64_t>(group_.world());
+  TrimTensorPool();
   // Samples spread evenly over the held-out text, the same ones at every evaluation.
   double loss = 0;
   const uint64_t end = count * (rank + 1) / world;
@@ -167,6 +170,7 @@ Result<double> Loop::Evaluate() {
     Load(held_out_.tokens(), samples);
     loss += model_->Loss(tokens_);
   }
+  TrimTensorPool();
   RETURN_IF_ERROR(group_.Sum(std::span(&loss, 1)));
   return loss / static_cast<double>(count * config_.model.sequence);
 }
@@ -238,6 +242,9 @@ Status Loop::FinishRun() {
     ASSIGN_OR_RETURN(final_validation_loss_, Evaluate());
   }
   RETURN_IF_ERROR(TakeSnapshot(config_.train.steps));
+  std::vector<double> memory(static_cast<size_t>(group_.world()));
+  memory[static_cast<size_t>(group_.rank())] = static_cast<double>(PeakProcessMemory().count());
+  RETURN_IF_ERROR(group_.Sum(std::span(memory)));
   // All at once, so that each core is measured while its neighbours are busy too.
   double peak = MeasureCorePeak(kFinalPeakTime).count();
   RETURN_IF_ERROR(group_.Sum(std::span(&peak, 1)));
@@ -248,6 +255,7 @@ Status Loop::FinishRun() {
   facts.weights_hash = WeightsHash();
   facts.validation_loss = *final_validation_loss_;
   facts.peak_per_core = FlopsPerSecond(peak);
+  facts.peak_memory = Bytes(static_cast<int64_t>(*std::max_element(memory.begin(), memory.end())));
   facts.prompt = config_.sample.prompt;
   facts.sample = GenerateText(*model_, config_.model.sequence, config_.sample, config_.train.seed);
   return door_.Finish(ResultJson(facts));

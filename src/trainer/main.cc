@@ -2,8 +2,12 @@
 // costs each start of a process half a second.
 //
 //   longhaul-trainer --warm-parent FD       forks workers on request (door/warm_parent.h)
-//   longhaul-trainer --worker [CONFIG]      one rank, named by the environment; CONFIG without
-//   agent longhaul-trainer --measure-peak         {"flops_per_second_per_core": ..., "cores": ...}
+//   longhaul-trainer --worker [CONFIG]      one rank, named by the environment; CONFIG where there
+//                                           is no agent
+//   longhaul-trainer --measure-peak         {"flops_per_second_per_core": ..., "cores": ...}
+//   longhaul-trainer --calibrate full|quick DIRECTORY
+//                                           all that the planner asks of the machine
+//                                           (calibrate/calibrate.h)
 #include <unistd.h>
 
 #include <array>
@@ -15,6 +19,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "trainer/calibrate/calibrate.h"
 #include "trainer/model.h"
 #include "trainer/peak.h"
 #include "trainer/warm_parent.h"
@@ -63,16 +68,22 @@ int WarmParent(std::string_view descriptor) {
 
 int Main(int argc, char** argv) {
   const std::string_view mode = argc > 1 ? argv[1] : "";
-  const bool known = (mode == "--warm-parent" && argc == 3) || (mode == "--worker" && argc <= 3) ||
-                     (mode == "--measure-peak" && argc == 2);
+  const bool known =
+      (mode == "--warm-parent" && argc == 3) || (mode == "--worker" && argc <= 3) ||
+      (mode == "--measure-peak" && argc == 2) ||
+      (mode == "--calibrate" && argc == 4 &&
+       (std::string_view(argv[2]) == "full" || std::string_view(argv[2]) == "quick"));
   if (!known) {
-    std::fprintf(stderr, "usage: %s --warm-parent FD | --worker [CONFIG] | --measure-peak\n",
+    std::fprintf(stderr,
+                 "usage: %s --warm-parent FD | --worker [CONFIG] | --measure-peak | "
+                 "--calibrate full|quick DIRECTORY\n",
                  argc > 0 ? argv[0] : "longhaul-trainer");
     return 2;
   }
   RequireOneThread(argv);
   PrepareTorch();
   if (mode == "--measure-peak") return MeasurePeak();
+  if (mode == "--calibrate") return RunCalibrate({std::string_view(argv[2]) == "quick", argv[3]});
   if (mode == "--warm-parent") return WarmParent(argv[2]);
   RunWorker(argc == 3 ? argv[2] : "");
 }

@@ -2,39 +2,21 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <malloc.h>
 
-#include <cmath>
 #include <limits>
 
 #include "base/check.h"
-#include "corpus/corpus.h"
+#include "trainer/operators.h"
+#include "trainer/tensor_pool.h"
 
 namespace longhaul::trainer {
 namespace {
 
-struct Norm {
-  at::Tensor weight;
-  at::Tensor bias;
-
-  at::Tensor operator()(const at::Tensor& x) const {
-    return at::layer_norm(x, {x.size(-1)}, weight, bias);
-  }
-};
-
-struct Linear {
-  at::Tensor weight;
-  at::Tensor bias;
-
-  // On rows: [n, inputs] -> [n, outputs].
-  at::Tensor operator()(const at::Tensor& x) const { return at::addmm(bias, x, weight.t()); }
-};
-
 struct Layer {
-  Norm attention_norm;
+  LayerNorm attention_norm;
   Linear qkv;
   Linear output;
-  Norm mlp_norm;
+  LayerNorm mlp_norm;
   Linear up;
   Linear down;
 };
@@ -49,48 +31,20 @@ struct Gpt::Tensors {
   std::vector<at::Tensor> previous;  // embeddings of the tokens one, two, ... places before
   at::Tensor position;
   std::vector<Layer> layers;
-  Norm norm;
+  LayerNorm norm;
   at::Tensor head;
   at::Tensor future;  // [sequence, sequence]: -inf where the key comes after the query
-
-  at::Tensor Attention(const Layer& layer, const at::Tensor& rows, int64_t batch,
-                       int64_t length) const {
-    const int64_t size = hidden / heads;
-    // [batch, length, 3, heads, size] -> 3 x [batch * heads, length, size]
-    const at::Tensor qkv = layer.qkv(rows)
-                               .view({batch, length, 3, heads, size})
-                               .permute({2, 0, 3, 1, 4})
-                               .reshape({3, batch * heads, length, size});
-    const at::Tensor mask = future.slice(0, 0, length).slice(1, 0, length);
-    const double scale = 1 / std::sqrt(static_cast<double>(size));
-    const at::Tensor scores = at::baddbmm(mask, qkv[0], qkv[1].transpose(1, 2), 1, scale);
-    const at::Tensor mixed = at::bmm(at::softmax(scores, -1), qkv[2]);
-    return layer.output(
-        mixed.view({batch, heads, length, size}).transpose(1, 2).reshape({batch * length, hidden}));
-  }
-
-  // [batch, length] token ids -> [batch, length, hidden]
-  at::Tensor Embed(const at::Tensor& ids) const {
-    const int64_t length = ids.size(1);
-    at::Tensor x = at::embedding(token, ids) + position.slice(0, 0, length);
-    // Before the first token of a sample there are separators.
-    at::Tensor shifted = ids;
-    const at::Tensor before = at::full({ids.size(0), 1}, corpus::kSeparator, at::kLong);
-    for (const at::Tensor& table : previous) {
-      shifted = at::cat({before, shifted.slice(1, 0, length - 1)}, 1);
-      x = x + at::embedding(table, shifted);
-    }
-    return x;
-  }
 
   // [batch, length] token ids -> [batch * length, vocabulary]
   at::Tensor Logits(const at::Tensor& ids) const {
     const int64_t batch = ids.size(0);
     const int64_t length = ids.size(1);
-    at::Tensor x = Embed(ids).view({batch * length, hidden});
+    at::Tensor x = Embed(ids, token, position, previous).view({batch * length, hidden});
+    const at::Tensor mask = future.slice(0, 0, length).slice(1, 0, length);
     for (const Layer& layer : layers) {
-      x = x + Attention(layer, layer.attention_norm(x), batch, length);
-      x = x + layer.down(at::gelu(layer.up(layer.mlp_norm(x)), "tanh"));
+      x = x + layer.output(
+                  CoreAttention(layer.qkv(layer.attention_norm(x)), mask, batch, length, heads));
+      x = x + layer.down(Activation(layer.up(layer.mlp_norm(x))));
     }
     return at::mm(norm(x), head.t());
   }
@@ -102,7 +56,7 @@ struct Gpt::Tensors {
         at::from_blob(const_cast<int64_t*>(tokens.data()), {batch, sequence + 1}, at::kLong);
     const at::Tensor logits = Logits(samples.slice(1, 0, sequence));
     const at::Tensor targets = samples.slice(1, 1, sequence + 1).reshape({-1});
-    return at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum);
+    return SummedCrossEntropy(logits, targets);
   }
 };
 
@@ -119,7 +73,7 @@ Gpt::Gpt(const spec::ModelSpec& model, const ParameterTable& table, std::span<fl
     return tensor;
   };
   const auto norm = [&](const std::string& name) {
-    return Norm{leaf(name + ".weight"), leaf(name + ".bias")};
+    return LayerNorm{leaf(name + ".weight"), leaf(name + ".bias")};
   };
   const auto linear = [&](const std::string& name) {
     return Linear{leaf(name + ".weight"), leaf(name + ".bias")};
@@ -141,7 +95,7 @@ Gpt::Gpt(const spec::ModelSpec& model, const ParameterTable& table, std::span<fl
   }
   t.norm = norm("model.norm");
   t.head = leaf("model.output.weight");
-  t.future = at::full({t.sequence, t.sequence}, -std::numeric_limits<float>::infinity()).triu(1);
+  t.future = CausalMask(t.sequence);
 }
 
 Gpt::~Gpt() = default;
@@ -168,10 +122,7 @@ std::vector<float> Gpt::NextLogits(std::span<const int64_t> context) {
 }
 
 void PrepareTorch() {
-  // A step allocates and frees the same large tensors each time: keep them, instead of mapping and
-  // zeroing pages anew.
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  InstallTensorPool();
   at::set_num_threads(1);
   spec::ModelSpec tiny;
   tiny.layers = 1;

@@ -26,7 +26,7 @@ struct Parameter {
 
 // A position's input is the embedding of its own token and, from tables of their own, of this many
 // tokens before it: what attention would otherwise first have to learn to fetch.
-constexpr uint32_t kPreviousTokens = 3;
+using spec::kPreviousTokens;
 
 // Each parameter begins on its own cache line, the gap before the next is zero for ever.
 constexpr size_t kParameterAlignment = 16;

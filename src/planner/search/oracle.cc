@@ -16,7 +16,7 @@ Links AnyPlacement(const spec::DeviceCluster& cluster) {
 }
 
 SoftwareStack WithoutLaunches(const spec::Software& software) {
-  SoftwareStack stack = StackFor(software.framework, software.release);
+  SoftwareStack stack = StackOf(software);
   stack.launch_s = 0;
   return stack;
 }
@@ -27,8 +27,7 @@ class FromEvaluator : public Oracle {
       : memory_(job.model, job.cluster),
         exact_(job.model, job.cluster, job.base.software),
         placed_(job.model, job.cluster, ShippedMatrix(job.cluster.device),
-                AnyPlacement(job.cluster),
-                StackFor(job.base.software.framework, job.base.software.release)),
+                AnyPlacement(job.cluster), StackOf(job.base.software)),
         floor_(job.model, job.cluster, ShippedMatrix(job.cluster.device), AnyPlacement(job.cluster),
                WithoutLaunches(job.base.software)) {}
 

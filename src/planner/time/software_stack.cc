@@ -110,4 +110,10 @@ SoftwareStack StackFor(std::string_view framework, std::string_view release) {
   return stack;
 }
 
+SoftwareStack StackOf(const spec::Software& software) {
+  SoftwareStack stack = StackFor(software.framework, software.release);
+  stack.compute_factor *= software.compute_factor;
+  return stack;
+}
+
 }  // namespace longhaul::planner

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "planner/time/device_matrix.h"
+#include "spec/training.h"
 
 namespace longhaul::planner {
 
@@ -40,5 +41,7 @@ struct SoftwareStack {
 };
 
 SoftwareStack StackFor(std::string_view framework, std::string_view release);
+// The same with the user's own fitted factor.
+SoftwareStack StackOf(const spec::Software& software);
 
 }  // namespace longhaul::planner

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "io/file.h"
-#include "service/controller/machine_peak.h"
+#include "service/controller/machine_facts.h"
 #include "service/controller/submission.h"
 #include "service/controller/token.h"
 #include "service/trainer_program.h"

@@ -10,8 +10,7 @@
 #include "corpus/corpus.h"
 #include "io/clock.h"
 #include "io/file.h"
-#include "planner/local_layout.h"
-#include "service/controller/machine_peak.h"
+#include "service/controller/machine_facts.h"
 #include "service/controller/torch_version.h"
 
 namespace longhaul::service {
@@ -80,6 +79,19 @@ void CopySpec(const spec::JobSpec& spec, wire::Job& job) {
   for (const auto& [key, value] : spec.environment) (*workload.mutable_environment())[key] = value;
 }
 
+// What the run will be held against. The memory is completed once the data are there.
+void Predict(const planner::LocalPlan& plan, const planner::MachineFacts& facts, wire::Job& job) {
+  wire::Prediction& prediction = *job.mutable_prediction();
+  prediction.set_step_seconds(plan.step.total().count());
+  prediction.set_compute_seconds(plan.step.compute.count());
+  prediction.set_optimizer_seconds(plan.step.optimizer.count());
+  prediction.set_all_reduce_seconds(plan.step.all_reduce.count());
+  prediction.set_worker_memory_bytes(plan.memory.total().count());
+  prediction.set_micro_batch(plan.micro_batch);
+  prediction.set_level(std::string(planner::LevelName(facts.level)));
+  prediction.set_basis(facts.basis);
+}
+
 // kDataLoss when a byte of the checkpoint is not as it was written.
 Status ReadAll(checkpoint::CheckpointDirectory& directory, const checkpoint::Manifest& manifest) {
   for (const checkpoint::PieceFile& file : manifest.files) {
@@ -119,7 +131,7 @@ spec::ClusterSpec Submission::ConnectedNodes(const planner::MachineFacts& facts)
   return cluster;
 }
 
-Result<uint32_t> Submission::Place(const spec::JobSpec& spec, wire::Job& job) {
+Result<planner::LocalPlan> Submission::Place(const spec::JobSpec& spec, wire::Job& job) {
   planner::MachineFacts facts;
   {
     std::lock_guard lock(data_mutex_);
@@ -131,14 +143,15 @@ Result<uint32_t> Submission::Place(const spec::JobSpec& spec, wire::Job& job) {
         "no node is connected, so the job has no place: start agents first "
         "(longhaul agent), or uncordon some");
   }
-  ASSIGN_OR_RETURN(const planner::LocalPlan plan, planner::PlanLocal(spec, cluster, facts));
+  ASSIGN_OR_RETURN(planner::LocalPlan plan, planner::PlanLocal(spec, cluster, facts));
   job.set_nodes(plan.nodes);
   job.set_processes_per_node(plan.processes_per_node);
   job.set_plan_reason(plan.reason);
-  return plan.micro_batch;
+  if (spec.built_in()) Predict(plan, facts, job);
+  return plan;
 }
 
-Status Submission::PrepareWorkload(const spec::JobSpec& spec, uint32_t micro_batch,
+Status Submission::PrepareWorkload(const spec::JobSpec& spec, const planner::LocalPlan& plan,
                                    wire::Job& job) {
   RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(job.run_directory()));
   if (!spec.built_in()) {
@@ -157,6 +170,11 @@ Status Submission::PrepareWorkload(const spec::JobSpec& spec, uint32_t micro_bat
                         "are left out: " +
                         std::to_string(facts.skipped) + " (" + Join(facts.warnings, "; ") + ").");
   }
+  // The plan had an upper bound of the data; now their size is known.
+  const Bytes data(
+      static_cast<int64_t>(sizeof(uint16_t) * (facts.train_tokens + facts.held_out_tokens)));
+  job.mutable_prediction()->set_worker_memory_bytes(
+      (plan.memory.total() - plan.memory.data + data).count());
   job.set_total_steps(spec.train.steps);
   job.mutable_snapshot()->set_replicated(true);  // data-parallel: every rank holds all
   job.mutable_data()->set_samples(facts.train_samples);
@@ -167,7 +185,7 @@ Status Submission::PrepareWorkload(const spec::JobSpec& spec, uint32_t micro_bat
   if (!config.is_object()) return InternalError("a job that cannot be read back");
   config["data_directory"] = data_directory;
   config["run_directory"] = job.run_directory();
-  config["micro_batch"] = micro_batch;
+  config["micro_batch"] = plan.micro_batch;
   config["record_samples"] = true;  // an audit of what was trained on; some bytes a sample
   job.mutable_workload()->set_trainer_config(config.dump());
   return Status();
@@ -213,7 +231,7 @@ Result<wire::Job> Submission::Prepare(const SubmissionRequest& request) {
   ASSIGN_OR_RETURN(const spec::JobSpec spec, ParseSpec(request));
   wire::Job job;
   CopySpec(spec, job);
-  ASSIGN_OR_RETURN(const uint32_t micro_batch, Place(spec, job));
+  ASSIGN_OR_RETURN(const planner::LocalPlan plan, Place(spec, job));
   job.set_id(ReserveId(spec.name));
   std::string directory = request.run_directory;
   if (directory.empty()) directory = options_.state_directory + "/" + job.id();
@@ -224,7 +242,7 @@ Result<wire::Job> Submission::Prepare(const SubmissionRequest& request) {
   // What the core refuses anyway needs no data.
   RETURN_IF_ERROR(
       loop_.Read([&](const runtime::Controller& core) { return core.CheckSubmission(job); }));
-  RETURN_IF_ERROR(PrepareWorkload(spec, micro_batch, job));
+  RETURN_IF_ERROR(PrepareWorkload(spec, plan, job));
   if (request.resume) RETURN_IF_ERROR(FindCheckpoint(job));
   return job;
 }

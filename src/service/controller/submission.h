@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "planner/cost.h"
+#include "planner/local/layout.h"
 #include "service/controller/core_loop.h"
 #include "service/controller/submission_request.h"
 #include "spec/cluster.h"
@@ -35,8 +35,8 @@ class Submission {
   // "NAME-1", or with the first number not taken.
   std::string ReserveId(const std::string& name);
   spec::ClusterSpec ConnectedNodes(const planner::MachineFacts& facts) const;
-  Result<uint32_t> Place(const spec::JobSpec& spec, wire::Job& job);  // the micro-batch
-  Status PrepareWorkload(const spec::JobSpec& spec, uint32_t micro_batch, wire::Job& job);
+  Result<planner::LocalPlan> Place(const spec::JobSpec& spec, wire::Job& job);
+  Status PrepareWorkload(const spec::JobSpec& spec, const planner::LocalPlan& plan, wire::Job& job);
   static Status FindCheckpoint(wire::Job& job);
 
   const SubmissionOptions options_;

@@ -1,4 +1,4 @@
-#include "planner/local_layout.h"
+#include "planner/local/layout.h"
 
 #include <algorithm>
 #include <functional>
@@ -6,18 +6,19 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "planner/internal/explain.h"
+#include "planner/local/explain.h"
 #include "spec/parameters.h"
 
 namespace longhaul::planner {
 
 namespace {
 
-using internal::kTie;
+using local::kTie;
 
 // Leaves room for the page cache, the system and what the model doesn't count.
 constexpr double kMemoryShare = 0.8;
 constexpr size_t kMaxAlternatives = 12;
+constexpr int64_t kTokenBytes = 2;  // docs/token-file.md; a byte of text is a token
 
 // Slots of each node, most first: `nodes` nodes with `processes` slots each exist exactly when
 // slots[nodes - 1] >= processes.
@@ -97,7 +98,13 @@ std::optional<Alternative> ShapeOf(uint32_t ranks, const spec::ResourceSpec& fix
 class Search {
  public:
   Search(const spec::JobSpec& job, const std::vector<uint32_t>& slots, const MachineFacts& facts)
-      : job_(job), slots_(slots), facts_(facts) {}
+      : job_(job), slots_(slots), facts_(facts), cost_(facts) {}
+
+  RankMemory Memory(uint32_t ranks, uint32_t micro_batch) const {
+    constexpr uint64_t kMost = uint64_t{1} << 50;
+    const Bytes data(kTokenBytes * static_cast<int64_t>(std::min(kMost, job_.data.max_bytes)));
+    return cost_.Memory(job_.model, job_.train, ranks, micro_batch, data);
+  }
 
   // The best micro-batch for each number of ranks; fastest first.
   Result<std::vector<Alternative>> Run() {
@@ -117,8 +124,8 @@ class Search {
   }
 
  private:
-  bool Fits(uint32_t ranks, Bytes rank_memory) const {
-    const double all = static_cast<double>(rank_memory.count()) * ranks;
+  bool Fits(uint32_t ranks, const RankMemory& rank) const {
+    const auto all = static_cast<double>(MachineMemory(rank, ranks).count());
     return all <= kMemoryShare * static_cast<double>(facts_.memory.count());
   }
 
@@ -131,9 +138,11 @@ class Search {
       Alternative row = shape;
       row.micro_batch = micro_batch;
       row.micro_batches = share / micro_batch;
-      row.step = PredictStep(job_.model, job_.train.global_batch, ranks, micro_batch, facts_);
-      row.rank_memory = PredictMemory(job_.model, ranks, micro_batch).total();
-      if (!Fits(ranks, row.rank_memory)) row.verdict = "does not fit in memory";
+      row.step = cost_.Step(job_.model, job_.train.global_batch, ranks, micro_batch);
+      const RankMemory memory = Memory(ranks, micro_batch);
+      row.rank_memory = memory.total();
+      row.machine_memory = MachineMemory(memory, ranks);
+      if (!Fits(ranks, memory)) row.verdict = "does not fit in memory";
       const bool fits = row.verdict.empty();
       // The first that doesn't fit stands for all of these ranks until one does.
       if (!best || (fits && (!best->verdict.empty() || row.step.total() < best->step.total()))) {
@@ -163,11 +172,8 @@ class Search {
   }
 
   Status WhyNoMemory() const {
-    const auto needs = [](const Alternative& row) {
-      return row.rank_memory * (int64_t{row.nodes} * row.processes_per_node);
-    };
-    Bytes least = needs(found_.front());
-    for (const Alternative& row : found_) least = std::min(least, needs(row));
+    Bytes least = found_.front().machine_memory;
+    for (const Alternative& row : found_) least = std::min(least, row.machine_memory);
     return FailedPrecondition("the job needs " + ToString(least) +
                               " in its smallest layout; the machine has " +
                               ToString(facts_.memory) + ", of which 80 % may be planned");
@@ -176,6 +182,7 @@ class Search {
   const spec::JobSpec& job_;
   const std::vector<uint32_t>& slots_;
   const MachineFacts& facts_;
+  const LocalCost cost_;
   uint32_t least_ranks_ = 0;  // of the layouts that fit the cluster; 0: there is none
   std::vector<Alternative> found_;
 };
@@ -202,8 +209,7 @@ void WriteVerdicts(std::vector<Alternative>& rows, size_t chosen) {
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].verdict.empty()) continue;
     rows[i].chosen = i == chosen;
-    rows[i].verdict =
-        i == chosen ? "chosen" : internal::Compared(rows[i].step.total().count(), base);
+    rows[i].verdict = i == chosen ? "chosen" : local::Compared(rows[i].step.total().count(), base);
   }
 }
 
@@ -219,11 +225,17 @@ Result<LocalPlan> PlanCommand(const spec::ResourceSpec& fixed, const std::vector
     return FailedPrecondition("not every one of " + Plural(plan.nodes, "node") + " has a slot");
   }
   plan.data_parallel = plan.nodes * plan.processes_per_node;
-  plan.reason = internal::ExplainCommand(plan, fixed);
+  plan.reason = local::ExplainCommand(plan, fixed);
   return plan;
 }
 
 }  // namespace
+
+Bytes MachineMemory(const RankMemory& rank, uint32_t ranks) {
+  constexpr int64_t kMost = int64_t{1} << 60;  // sums of a few stay in 64 bits
+  const int64_t own = (rank.total() - rank.data).count();
+  return own > kMost / ranks ? Bytes(kMost) : Bytes(own * ranks) + rank.data;
+}
 
 Result<LocalPlan> PlanLocal(const spec::JobSpec& job, const spec::ClusterSpec& cluster,
                             const MachineFacts& facts) {
@@ -233,7 +245,8 @@ Result<LocalPlan> PlanLocal(const spec::JobSpec& job, const spec::ClusterSpec& c
   RETURN_IF_ERROR(CheckSize(job.resources, slots));
   if (!job.built_in()) return PlanCommand(job.resources, slots);
 
-  ASSIGN_OR_RETURN(std::vector<Alternative> rows, Search(job, slots, facts).Run());
+  Search search(job, slots, facts);
+  ASSIGN_OR_RETURN(std::vector<Alternative> rows, search.Run());
   const size_t chosen = Choose(rows);
   WriteVerdicts(rows, chosen);
   const Alternative& best = rows[chosen];
@@ -244,11 +257,11 @@ Result<LocalPlan> PlanLocal(const spec::JobSpec& job, const spec::ClusterSpec& c
   plan.micro_batch = best.micro_batch;
   plan.micro_batches = best.micro_batches;
   const spec::Model model = spec::FromBuiltIn(job.model);
-  plan.parameters = spec::Parameters(model);
+  plan.parameters = TrainerParameters(job.model);
   plan.step_flops = spec::ModelStepFlops(model, job.train.global_batch);
-  plan.memory = PredictMemory(job.model, plan.data_parallel, plan.micro_batch);
+  plan.memory = search.Memory(plan.data_parallel, plan.micro_batch);
   plan.step = best.step;
-  plan.reason = internal::ExplainPlan(plan, rows, job, facts);
+  plan.reason = local::ExplainPlan(plan, rows, job, facts);
   if (rows.size() > kMaxAlternatives) {
     if (chosen >= kMaxAlternatives) std::swap(rows[kMaxAlternatives - 1], rows[chosen]);
     rows.resize(kMaxAlternatives);

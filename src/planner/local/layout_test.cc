@@ -1,4 +1,4 @@
-#include "planner/local_layout.h"
+#include "planner/local/layout.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,8 +16,9 @@ MachineFacts Machine(uint32_t cores = 2) {
   MachineFacts facts;
   facts.cores = cores;
   facts.memory = 16_GiB;
-  facts.flops_per_core = 98_GFLOPs;
-  facts.flops_measured = true;
+  facts.level = CalibrationLevel::kPeak;
+  facts.device = ShippedCpu(98_GFLOPs);
+  facts.basis = "those of a test";
   return facts;
 }
 
@@ -39,12 +40,11 @@ TEST(PlanLocal, SpreadsTheMainJobOverBothNodes) {
   EXPECT_EQ(plan->processes_per_node, 2u);
   EXPECT_EQ(plan->data_parallel, 4u);
   EXPECT_EQ(plan->micro_batch * plan->micro_batches * 4, 32u);
-  EXPECT_EQ(plan->parameters, 875'520);
+  EXPECT_EQ(plan->parameters, 974'208);
   EXPECT_THAT(plan->reason, HasSubstr("4 workers (2 on each of 2 nodes)"));
   EXPECT_THAT(plan->reason, HasSubstr("The runner-up, 2 workers (1 on each of 2 nodes)"));
   EXPECT_THAT(plan->reason, HasSubstr("within the model's error of 10 %"));
-  EXPECT_THAT(plan->reason, HasSubstr("is measured"));
-  EXPECT_THAT(plan->reason, HasSubstr("not measured"));
+  EXPECT_THAT(plan->reason, HasSubstr("The machine's figures are those of a test."));
 }
 
 TEST(PlanLocal, UsesNoMoreWorkersThanArePaidFor) {

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "planner/local_layout.h"
+#include "planner/local/layout.h"
 
-namespace longhaul::planner::internal {
+namespace longhaul::planner::local {
 
-// Predictions that differ by less count as equal: the error of the cost model, see cost.h.
+// Predictions that differ by less count as equal: about the cost model's error (validation/local).
 constexpr double kTie = 0.10;
 
 // "12 % slower", "as fast".
@@ -20,4 +20,4 @@ std::string ExplainCommand(const LocalPlan& plan, const spec::ResourceSpec& fixe
 std::string ExplainPlan(const LocalPlan& plan, const std::vector<Alternative>& rows,
                         const spec::JobSpec& job, const MachineFacts& facts);
 
-}  // namespace longhaul::planner::internal
+}  // namespace longhaul::planner::local

@@ -1,11 +1,12 @@
-// How a job is laid out on a local cluster: nodes, workers on each, micro-batch. A first version.
+// How a job is laid out on a local cluster: nodes, workers on each, micro-batch.
 //
 // Searches every data-parallel size that divides the global batch and fits the cluster's slots, and
-// every micro-batch that divides a rank's share, by the cost model of cost.h. What the job fixes
-// (resources) is kept and checked. Predictions within 10 % of the best count as equal, because the
-// model is no better than that; among equals the layout on the most nodes wins, so that a lost node
-// takes the least with it, then the one with the most workers, whose slots are there anyway. Leaves
-// out tensor, pipeline and other parallel dimensions and clusters of several machines.
+// every micro-batch that divides a rank's share, by the cost model of local/cost.h. What the job
+// fixes (resources) is kept and checked. Predictions within 10 % of the best count as equal,
+// because the model is no better than that; among equals the layout on the most nodes wins, so that
+// a lost node takes the least with it, then the one with the most workers, whose slots are there
+// anyway. Leaves out tensor, pipeline and other parallel dimensions and clusters of several
+// machines.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 #include "base/status.h"
 #include "base/units.h"
-#include "planner/cost.h"
+#include "planner/local/cost.h"
 #include "spec/cluster.h"
 #include "spec/job.h"
 
@@ -28,6 +29,7 @@ struct Alternative {
   uint32_t micro_batches = 0;
   StepTime step;
   Bytes rank_memory;
+  Bytes machine_memory;  // of all ranks
   bool chosen = false;
   std::string verdict;  // "chosen", "12 % slower", "does not fit in memory", ...
 };
@@ -41,13 +43,16 @@ struct LocalPlan {
   uint32_t micro_batches = 0;  // of a rank in a step: gradients are accumulated over them
   int64_t parameters = 0;
   Flops step_flops;
-  RankMemory memory;  // of one rank
+  RankMemory memory;  // of one rank; its data is an upper bound, for they are not prepared yet
   StepTime step;      // predicted
   std::vector<Alternative>
       alternatives;  // fastest first, at most twelve, the chosen one among them
 
   std::string reason;  // sentences for a person; never empty
 };
+
+// Memory of the machine for all ranks: they share the mapped data.
+Bytes MachineMemory(const RankMemory& rank, uint32_t ranks);
 
 // Refuses with kFailedPrecondition a job larger than the cluster or its memory, naming both and the
 // largest that fits; with kInvalidArgument resources that don't divide the batch, naming the

@@ -1,11 +1,11 @@
-#include "planner/internal/explain.h"
+#include "planner/local/explain.h"
 
 #include <cmath>
 
 #include "base/text.h"
 #include "base/time.h"
 
-namespace longhaul::planner::internal {
+namespace longhaul::planner::local {
 
 namespace {
 
@@ -88,13 +88,12 @@ std::string Limit(const LocalPlan& plan, const MachineFacts& facts) {
 }
 
 std::string Basis(const LocalPlan& plan, const MachineFacts& facts) {
-  const Bytes all = plan.memory.total() * int64_t{plan.data_parallel};
   return "A worker takes about " + ToString(plan.memory.total()) + " (" +
-         ToString(plan.memory.snapshot_arena) + " of it for snapshots in memory), all of them " +
-         ToString(all) + " of " + ToString(facts.memory) + ". A core's speed of " +
-         ToString(facts.flops_per_core) + " is " + (facts.flops_measured ? "measured" : "assumed") +
-         "; the all-reduce's latency of " + Time(facts.reduce_latency) + " and bandwidth of " +
-         ToString(facts.reduce_bandwidth) + " are " + facts.reduce_reason + ".";
+         ToString(plan.memory.activations) + " of it while it computes, " +
+         ToString(plan.memory.snapshot_slots) + " for snapshots in memory), all of them " +
+         ToString(MachineMemory(plan.memory, plan.data_parallel)) + " of " +
+         ToString(facts.memory) + ", and has one thread of products. The machine's figures are " +
+         facts.basis + ".";
 }
 
 // "The job file fixes nodes and micro_batch. "; empty when nothing is fixed.
@@ -139,4 +138,4 @@ std::string ExplainPlan(const LocalPlan& plan, const std::vector<Alternative>& r
          Basis(plan, facts);
 }
 
-}  // namespace longhaul::planner::internal
+}  // namespace longhaul::planner::local

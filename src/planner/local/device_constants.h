@@ -1,0 +1,27 @@
+// A device file as the constants of the general calculator (planner/evaluate.h): a core is a
+// device, the machine a cluster of one node.
+//
+// For questions to `plan` about a machine that was calibrated. Rougher than LocalCost, which has a
+// figure for each size: here a core has one rate of products, one of attention, one of streams. In
+// f32 alone: other precisions have the same rates.
+#pragma once
+
+#include "planner/local/device_file.h"
+#include "planner/time/collective_cost.h"
+#include "planner/time/device_matrix.h"
+#include "planner/time/software_stack.h"
+#include "spec/device.h"
+
+namespace longhaul::planner {
+
+struct DeviceConstants {
+  spec::DeviceCluster cluster;
+  DeviceMatrix matrix;
+  Links links;
+  SoftwareStack stack;
+};
+
+// Requires a file that ParseDeviceFile accepts. For Evaluator's second constructor.
+DeviceConstants ConstantsOf(const DeviceFile& file);
+
+}  // namespace longhaul::planner

@@ -1,0 +1,51 @@
+// Which sizes `longhaul calibrate` measures, and in which order.
+//
+// Each kind begins with a few sizes that span what training uses; then products and attention go
+// on, one at a time, with the size that interpolation is least sure of: the largest standard
+// deviation of a lattice of candidates, given all that was measured so far (uncertainty sampling:
+// MacKay, Neural Computation 1992). Deterministic but for the measurements it is told. Leaves out
+// measuring.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "planner/local/device_file.h"
+
+namespace longhaul::planner {
+
+// A size to measure; `figure` has no times yet.
+struct Measurement {
+  Figure figure;
+  double budget_s = 0;  // of the clock
+};
+
+class MeasuringPlan {
+ public:
+  // `cores` processes measure at once; `quick`: about a fifth of the sizes.
+  MeasuringPlan(uint32_t cores, bool quick);
+
+  // The next size; nothing when all is measured. Each is answered by Add, in turn, or skipped.
+  std::optional<Measurement> Next();
+  void Add(const Figure& measured);
+
+  size_t done() const { return done_; }
+  size_t total() const;  // of the sizes with a time of their own
+  const std::vector<Figure>& figures() const { return figures_; }
+
+ private:
+  std::optional<Figure> LeastSure(FigureKind kind) const;
+
+  std::vector<Measurement> fixed_;
+  size_t next_fixed_ = 0;
+  std::vector<Figure> product_lattice_;
+  std::vector<Figure> attention_lattice_;
+  uint32_t products_left_ = 0;
+  uint32_t attentions_left_ = 0;
+  double budget_s_ = 0;
+  size_t done_ = 0;
+  std::vector<Figure> figures_;
+};
+
+}  // namespace longhaul::planner

@@ -1,0 +1,34 @@
+// Times one operator of the built-in trainer at one size on the device of this process.
+//
+// The interface is what a device has to offer to be calibrated; the CPU's is real. One for CUDA
+// would time the same operators of operators.h with events on a stream: it needs a libtorch built
+// with CUDA, and is not here.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "planner/local/device_file.h"
+
+namespace longhaul::trainer {
+
+class Probe {
+ public:
+  virtual ~Probe() = default;
+  virtual std::string Machine() const = 0;  // "AMD EPYC 9B45"
+  // Repeats for about `budget`, at least three times, and sets all but kind and sizes. Requires a
+  // kind that one process can measure: not kAllReduce.
+  virtual Result<planner::Figure> Measure(const planner::Figure& what, Duration budget) = 0;
+};
+
+// By this thread's CPU time, so that other processes on the core count only by what they do to the
+// caches. `directory` is where kStorage writes. Requires PrepareTorch.
+std::unique_ptr<Probe> MakeCpuProbe(std::string directory);
+
+// Sets forward_s, backward_s, spread and repeats to the medians of the repeats. Requires some, as
+// many of both or no backward.
+void Summarise(std::vector<double> forward, std::vector<double> backward, planner::Figure& figure);
+
+}  // namespace longhaul::trainer
