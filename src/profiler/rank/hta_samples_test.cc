@@ -34,7 +34,8 @@ size_t Bits(const std::string& type) {
 }
 
 // The sum of the three kinds alone: the expectations come from a version of HTA that looks launches
-// up in a table whose rows have moved. HTA 0.5.0 gives the kinds as we do, on all of the files.
+// up in a table whose rows have moved. HTA 0.5.0 gives the kinds as we do on hta_control, the one
+// file on which its tables were compared with ours.
 void CompareIdle(const HtaNumbers& got, const Json& want, const std::string& file) {
   for (const HtaIdle& idle : got.idle) {
     double sum = 0;
