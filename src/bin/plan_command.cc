@@ -22,6 +22,8 @@
 #include "io/clock.h"
 #include "io/file.h"
 #include "planner/error_band.h"
+#include "planner/local/device_constants.h"
+#include "planner/local/device_file.h"
 #include "planner/local/software_fit.h"
 #include "planner/search/settings.h"
 #include "planner/search/why_not.h"
@@ -46,7 +48,7 @@ struct PlanFlags {
   uint32_t batch = 0;
   uint32_t sequence = 0;
   std::string tokens;
-  std::string precision = "bf16";
+  std::string precision;  // empty: bf16, on a calibrated machine fp32
   std::string framework = "any";
   std::vector<std::string> fixed;
   uint32_t top = 5;
@@ -111,12 +113,24 @@ Result<spec::Model> ReadModel(const std::string& name) {
   return NotFound(model.status().message() + " (and no file has this name)");
 }
 
-Result<spec::DeviceCluster> ReadCluster(const std::string& name) {
-  if (access(name.c_str(), R_OK) == 0) {
-    ASSIGN_OR_RETURN(const std::string text, io::ReadText(name, kMostBytes));
-    return spec::ParseDeviceCluster(text, name);
+// A shipped device and a count, a cluster's YAML, or a machine that was calibrated.
+Status ReadCluster(const PlanFlags& flags, Job& job) {
+  if (access(flags.cluster.c_str(), R_OK) != 0) {
+    ASSIGN_OR_RETURN(job.cluster, spec::ParseClusterName(flags.cluster));
+    return {};
   }
-  return spec::ParseClusterName(name);
+  ASSIGN_OR_RETURN(const std::string text,
+                   io::ReadText(flags.cluster, planner::kLargestDeviceFile));
+  if (text.find("\"longhaul-device\"") == std::string::npos) {
+    ASSIGN_OR_RETURN(job.cluster, spec::ParseDeviceCluster(text, flags.cluster));
+    return {};
+  }
+  const Result<planner::DeviceFile> file = planner::ParseDeviceFile(text);
+  if (!file.ok()) return file.status().WithContext(flags.cluster);
+  planner::DeviceConstants constants = planner::ConstantsOf(*file);
+  job.cluster = constants.cluster;
+  job.machine = {constants.matrix, constants.links, constants.stack};
+  return {};
 }
 
 // The factor in a file of `longhaul calibrate --fit`; 1 without one.
@@ -161,11 +175,14 @@ Status SetFramework(const std::string& name, Job& job) {
 Result<Job> JobOf(const PlanFlags& flags) {
   Job job;
   ASSIGN_OR_RETURN(job.model, ReadModel(flags.model));
-  ASSIGN_OR_RETURN(job.cluster, ReadCluster(flags.cluster));
+  RETURN_IF_ERROR(ReadCluster(flags, job));
   if (flags.sequence > 0) job.model.sequence_length = flags.sequence;
   RETURN_IF_ERROR(spec::CheckModel(job.model));
   job.base.batch.global = flags.batch > 0 ? flags.batch : UsualBatch(job);
-  ASSIGN_OR_RETURN(job.base.precision, planner::search::ParsePrecision(flags.precision));
+  // Machines are measured in fp32, the built-in trainer's own.
+  const std::string usual = job.machine ? "fp32" : "bf16";
+  ASSIGN_OR_RETURN(job.base.precision, planner::search::ParsePrecision(
+                                           flags.precision.empty() ? usual : flags.precision));
   job.headroom = flags.headroom;
   RETURN_IF_ERROR(SetFramework(
       flags.emit.empty() || flags.framework != "any" ? flags.framework : flags.emit, job));
@@ -365,8 +382,8 @@ void AddSearchOptions(CLI::App& command, PlanFlags& flags) {
   command.add_option("--sequence", flags.sequence, "Tokens a sequence (default: the model's)")
       ->check(CLI::Range(1u, 1u << 27));
   command.add_option("--tokens", flags.tokens, "Tokens to train on, as in 300B: days and cost");
-  command.add_option("--precision", flags.precision, "fp32, fp16, bf16, fp8, mxfp8 or nvfp4")
-      ->capture_default_str();
+  command.add_option("--precision", flags.precision,
+                     "fp32, fp16, bf16 (the default), fp8, mxfp8 or nvfp4");
   command
       .add_option("--framework", flags.framework,
                   "Only layouts that megatron, torchtitan or deepspeed can run; any: one of "
@@ -393,8 +410,10 @@ void AddPlanCommand(CLI::App& app, Action& action) {
   command->group(kGroupRun);
   command->add_option("model", flags->model,
                       "A shipped name (llama-3.1-70b), a model's YAML, or a config.json");
-  command->add_option("cluster", flags->cluster,
-                      "DEVICE:COUNT (h100-sxm:1024) or a cluster's YAML");
+  command->add_option(
+      "cluster", flags->cluster,
+      "DEVICE:COUNT (h100-sxm:1024), a cluster's YAML, or a machine's file (longhaul "
+      "calibrate)");
   AddSearchOptions(*command, *flags);
   command->add_option("--what-if", flags->what_if,
                       "Change one thing of the best: network.gb_per_s=100, micro=2, batch=4096");
@@ -414,6 +433,7 @@ void AddPlanCommand(CLI::App& app, Action& action) {
       "  longhaul plan config.json a100-80gb-sxm:64 --batch 1024 --fix tensor=8 --prove\n"
       "  longhaul plan llama-3.1-8b h100-sxm:8 --why-not tensor=8 --what-if micro=2\n"
       "  longhaul plan llama-3.1-8b h100-sxm:64 --emit torchtitan > job.toml\n"
+      "  longhaul plan gpt2 ~/.config/longhaul/device.json --framework all --batch 64\n"
       "  longhaul plan --case - < cases.jsonl\n"
       "Guide: docs/plan.md.");
   command->callback([flags, &action] { action = [flags] { return RunPlan(*flags); }; });

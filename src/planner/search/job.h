@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "planner/evaluate.h"
 #include "planner/flags/flags.h"
 #include "spec/training.h"
 
@@ -35,6 +36,13 @@ struct Fixed {
 // all that can be thought of.
 enum class Reach { kOneFramework, kSomeFramework, kEverything };
 
+// A calibrated machine in place of shipped figures (planner/local/device_constants.h).
+struct Machine {
+  DeviceMatrix matrix;
+  Links links;
+  SoftwareStack stack;
+};
+
 struct Job {
   spec::Model model;
   spec::DeviceCluster cluster;
@@ -44,6 +52,11 @@ struct Job {
   Reach reach = Reach::kSomeFramework;
   flags::Framework framework = flags::Framework::kMegatron;  // of kOneFramework
   double headroom = 0;  // share of the card's memory to leave free, 0 to 1
+  std::optional<Machine> machine{};
 };
+
+// What evaluates this job's layouts, on its cluster or one that differs in a figure.
+Evaluator EvaluatorOf(const Job& job, const spec::DeviceCluster& cluster,
+                      const spec::Software& software);
 
 }  // namespace longhaul::planner::search

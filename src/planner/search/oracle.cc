@@ -9,27 +9,28 @@ namespace {
 
 using spec::Training;
 
-Links AnyPlacement(const spec::DeviceCluster& cluster) {
-  Links links = ShippedLinks(cluster);
+// As EvaluatorOf, but with every group at the best place that it could have, and with launches or
+// without.
+Evaluator BoundOf(const Job& job, bool launches) {
+  Links links = job.machine ? job.machine->links : ShippedLinks(job.cluster);
   links.any_placement = true;
-  return links;
-}
-
-SoftwareStack WithoutLaunches(const spec::Software& software) {
-  SoftwareStack stack = StackOf(software);
-  stack.launch_s = 0;
-  return stack;
+  SoftwareStack stack = StackOf(job.base.software);
+  if (job.machine) {
+    stack = job.machine->stack;
+    stack.compute_factor *= job.base.software.compute_factor;
+  }
+  if (!launches) stack.launch_s = 0;
+  const DeviceMatrix matrix = job.machine ? job.machine->matrix : ShippedMatrix(job.cluster.device);
+  return Evaluator(job.model, job.cluster, matrix, links, stack);
 }
 
 class FromEvaluator : public Oracle {
  public:
   explicit FromEvaluator(const Job& job)
       : memory_(job.model, job.cluster),
-        exact_(job.model, job.cluster, job.base.software),
-        placed_(job.model, job.cluster, ShippedMatrix(job.cluster.device),
-                AnyPlacement(job.cluster), StackOf(job.base.software)),
-        floor_(job.model, job.cluster, ShippedMatrix(job.cluster.device), AnyPlacement(job.cluster),
-               WithoutLaunches(job.base.software)) {}
+        exact_(EvaluatorOf(job, job.cluster, job.base.software)),
+        placed_(BoundOf(job, /*launches=*/true)),
+        floor_(BoundOf(job, /*launches=*/false)) {}
 
   double StepSeconds(const Training& training) override {
     return exact_.StepSeconds(training).count();

@@ -40,7 +40,7 @@ Proposal ProposeBy(Evaluator& evaluator, const Question& question, const PlanOpt
 
 Proposal Propose(const Job& job, const spec::DeviceCluster& cluster, const spec::Training& training,
                  const PlanOptions& options) {
-  Evaluator evaluator(job.model, cluster, training.software);
+  Evaluator evaluator = EvaluatorOf(job, cluster, training.software);
   return ProposeBy(evaluator, {job.model, cluster, training}, options);
 }
 
@@ -48,7 +48,9 @@ Result<Proposal> WhatIf(const Job& job, const Proposal& base, std::string_view k
                         const PlanOptions& options) {
   Question question{job.model, base.cluster, base.training};
   RETURN_IF_ERROR(Change(key_and_value, question));
-  Evaluator evaluator(question.model, question.cluster, question.training.software);
+  Job changed = job;
+  changed.model = question.model;
+  Evaluator evaluator = EvaluatorOf(changed, question.cluster, question.training.software);
   return ProposeBy(evaluator, question, options);
 }
 

@@ -199,6 +199,27 @@ TEST(Proof, SeesBoundsThatAreTooHigh) {
   EXPECT_FALSE(Prove(job, factory, outcome, options).holds());
 }
 
+TEST(Search, OfACalibratedMachineRestsOnItsFigures) {
+  Job job = RandomJob(2);
+  job.reach = Reach::kEverything;
+  Options options;
+  options.keep = 1;
+  const Outcome shipped = Search(job, EvaluatorOracle(job), options);
+  ASSERT_FALSE(shipped.best.empty());
+  // The card as it is shipped, given as a machine of one's own: nothing changes. At half its rates
+  // the same layout takes longer, and the search finds what walking the space finds.
+  job.machine = {ShippedMatrix(job.cluster.device), ShippedLinks(job.cluster),
+                 StackOf(job.base.software)};
+  EXPECT_EQ(Search(job, EvaluatorOracle(job), options).best[0].step_s, shipped.best[0].step_s);
+  for (ProductConstants& product : job.machine->matrix.products) {
+    product.sustained_flops_per_s /= 2;
+  }
+  job.machine->matrix.attention.forward_flops_per_s /= 2;
+  const Outcome slower = Search(job, EvaluatorOracle(job), options);
+  EXPECT_GT(slower.best[0].step_s, 1.01 * shipped.best[0].step_s);
+  EXPECT_EQ(slower.best[0].step_s, Walk(job).best.step_s);
+}
+
 TEST(Search, ProposesOnlyWhatAFrameworkCanRun) {
   Job job = RandomJob(4);
   job.reach = Reach::kOneFramework;

@@ -192,7 +192,7 @@ int64_t StageBytes(const Evaluation& evaluation, size_t stage) {
 }  // namespace
 
 std::optional<Recomputes> RecomputesOf(const Job& job, const Proposal& best) {
-  Evaluator evaluator(job.model, best.cluster, best.training.software);
+  Evaluator evaluator = EvaluatorOf(job, best.cluster, best.training.software);
   Training bare = best.training;
   bare.recompute = {};
   const Evaluation none = evaluator.Evaluate(bare);
