@@ -222,6 +222,8 @@ void AgentCore::State::Inject(const wire::InjectFault& command) {
     return;
   }
   if (fault.kind() == wire::PlannedFault::KILL_WORKER) {
+    // Its peers may fail, and all be told to end, before its own end is seen: it stays the cause.
+    worker->second.killed = true;
     SignalOne(id, command.epoch(), fault.target(), SIGKILL);
   } else if (fault.kind() == wire::PlannedFault::STOP_WORKER) {
     SignalOne(id, command.epoch(), fault.target(), SIGSTOP);

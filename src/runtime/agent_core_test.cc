@@ -544,6 +544,20 @@ TEST(AgentCoreFault, AnInjectedKillIsNotAsked) {
   EXPECT_FALSE(agent.TakeSent()[0].worker_exited().asked());
 }
 
+TEST(AgentCoreFault, AnInjectedKillStaysTheCauseWhenAllAreKilledBeforeItIsSeen) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  agent.Give(FaultCommand(wire::PlannedFault::KILL_WORKER, 1, 1));
+  const auto signals = Only<SignalWorker>(agent.Give(KillCommand(1)));
+  ASSERT_EQ(signals.size(), 1u);
+  EXPECT_EQ(signals[0].worker.rank, 0u);
+  agent.TakeSent();
+  agent.End(1, 1);
+  EXPECT_FALSE(agent.TakeSent()[0].worker_exited().asked());
+  agent.End(1, 0);
+  EXPECT_TRUE(agent.TakeSent()[0].worker_exited().asked());
+}
+
 TEST(AgentCoreFault, AStoppedWorkerGoesOnWhenItsTimeIsOver) {
   AgentHarness agent = Connect();
   agent.Start(1);
