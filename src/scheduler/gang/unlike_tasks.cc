@@ -374,7 +374,7 @@ class UnlikePacking {
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
       return request_.groups[a].demand > request_.groups[b].demand;
     });
-    std::array<int32_t, kMaxShapes> wanted{};
+    std::array<int32_t, kMaxGangShapes> wanted{};
     for (size_t g = 0; g < order.size(); ++g) wanted[g] = request_.groups[g].tasks;
     UnlikeTasksAnswer answer;
     std::array<std::vector<uint8_t>, kMaxTiers> used;
@@ -402,7 +402,7 @@ class UnlikePacking {
 
   // Group by group, first fit, whole slices only; returns the tasks packed.
   int32_t PackLeaf(int32_t leaf, std::span<const size_t> order,
-                   std::array<int32_t, kMaxShapes>& wanted, UnlikeTasksAnswer& answer) {
+                   std::array<int32_t, kMaxGangShapes>& wanted, UnlikeTasksAnswer& answer) {
     const int32_t first = tree_.First(kLeafTier, leaf);
     const int32_t end = tree_.Last(kLeafTier, leaf);
     std::vector<ResourceVector> left;
@@ -449,7 +449,7 @@ class UnlikePacking {
 UnlikeTasksAnswer PlaceUnlikeTasks(const DomainTree& tree, std::span<const FreeHost> hosts,
                                    const UnlikeTasksRequest& request) {
   CHECK(hosts.size() == static_cast<size_t>(tree.hosts()));
-  CHECK(!request.groups.empty() && request.groups.size() <= static_cast<size_t>(kMaxShapes));
+  CHECK(!request.groups.empty() && request.groups.size() <= static_cast<size_t>(kMaxGangShapes));
   CHECK(request.required_tier >= kLeafTier) << "unlike tasks on one host are one task";
   for (const TaskGroup& group : request.groups) {
     CHECK(group.tasks >= 1 && group.tasks <= kMaxGangTasks && group.slice >= 1 &&

@@ -21,7 +21,7 @@
 
 namespace longhaul::scheduler {
 
-constexpr int32_t kMaxShapes = 4;
+constexpr int32_t kMaxGangShapes = 4;
 constexpr int32_t kMaxResources = 6;
 
 using ResourceVector = std::array<int64_t, kMaxResources>;  // unused entries are zero
@@ -40,14 +40,14 @@ struct FreeHost {
 };
 
 struct UnlikeTasksRequest {
-  std::span<const TaskGroup> groups;  // 1 to kMaxShapes
+  std::span<const TaskGroup> groups;  // 1 to kMaxGangShapes
   Tier required_tier = kClusterTier;
   int64_t max_steps = 20'000'000;  // of the exact tables; about a nanosecond each
 };
 
 struct GroupTasks {
   int32_t host = 0;
-  std::array<int32_t, kMaxShapes> tasks{};
+  std::array<int32_t, kMaxGangShapes> tasks{};
 };
 
 struct UnlikeTasksAnswer {

@@ -58,12 +58,12 @@ Case RandomCase(uint64_t seed) {
 }
 
 std::string Violation(const Case& c, const UnlikeTasksAnswer& answer) {
-  std::array<int32_t, kMaxShapes> sum{};
+  std::array<int32_t, kMaxGangShapes> sum{};
   std::array<std::vector<uint8_t>, kMaxTiers> used;
   for (Tier t = 0; t < c.tree.tiers(); ++t) {
     used[static_cast<size_t>(t)].resize(static_cast<size_t>(c.tree.domains(t)));
   }
-  std::vector<std::array<int32_t, kMaxShapes>> in_leaf(static_cast<size_t>(c.tree.leaves()));
+  std::vector<std::array<int32_t, kMaxGangShapes>> in_leaf(static_cast<size_t>(c.tree.leaves()));
   for (const GroupTasks& entry : answer.tasks) {
     const FreeHost& host = c.hosts[static_cast<size_t>(entry.host)];
     ResourceVector left = host.free;

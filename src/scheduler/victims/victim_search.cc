@@ -26,11 +26,14 @@ class DomainSearch {
                const VictimDomain& domain, int32_t index, CoverSearch::Budget& budget)
       : jobs_(jobs),
         pieces_(pieces),
+        domain_(domain),
+        slot_ids_(domain.first_holder.size() - 1),
         cover_(jobs, pieces, domain),
         components_(internal::Components(cover_)),
         index_(index),
         id_(domain.id),
         budget_(budget) {
+    std::iota(slot_ids_.begin(), slot_ids_.end(), 0);
     all_.resize(components_.size());
     std::iota(all_.begin(), all_.end(), size_t{0});
     bound_ = CoverSearch(cover_, components_, all_, nullptr, budget_).RootBound();
@@ -41,16 +44,20 @@ class DomainSearch {
 
   // The cheapest set below `below` that lands; bound() then holds for this domain.
   Selection Search(int64_t below, const Lands& lands) {
-    const SmallComponents rest(cover_, components_, budget_.max_steps, budget_.steps);
-    CoverSearch counting(cover_, components_, rest.large(), &rest, budget_);
-    const Selection cheapest = counting.Run(below, nullptr);
-    bound_ = std::max(bound_, counting.bound());
-    if (cheapest.cost >= kNoCost) return cheapest;
+    for (;;) {
+      const SmallComponents rest(cover_, components_, budget_.max_steps, budget_.steps);
+      CoverSearch counting(cover_, components_, rest.large(), &rest, budget_);
+      const Selection cheapest = counting.Run(below, nullptr);
+      bound_ = std::max(bound_, counting.bound());
+      if (cheapest.cost >= kNoCost) return cheapest;
+      ++budget_.proofs;
+      const Landing landing = lands(index_, cheapest.Victims(cover_, jobs_));
+      if (landing) return cheapest;
+      if (!DropSlots(landing.useless)) break;
+    }
     const CoverSearch::Proof proof = [&](const Selection& selection) {
-      return lands(index_, selection.Victims(cover_, jobs_));
+      return lands(index_, selection.Victims(cover_, jobs_)).lands;
     };
-    ++budget_.proofs;
-    if (proof(cheapest)) return cheapest;
     Selection best = SparedFromEverybody(proof);
     if (best.cost >= kNoCost) {
       bound_ = kNoCost;
@@ -70,6 +77,29 @@ class DomainSearch {
   }
 
  private:
+  // Goes on without these slots. False when that changes nothing.
+  bool DropSlots(const std::vector<int32_t>& useless) {
+    VictimDomain rest;
+    rest.id = domain_.id;
+    rest.need = domain_.need;
+    rest.first_holder.push_back(0);
+    std::vector<int32_t> ids;
+    for (size_t slot = 0; slot < slot_ids_.size(); ++slot) {
+      if (std::find(useless.begin(), useless.end(), slot_ids_[slot]) != useless.end()) continue;
+      rest.holders.insert(rest.holders.end(), domain_.holders.begin() + domain_.first_holder[slot],
+                          domain_.holders.begin() + domain_.first_holder[slot + 1]);
+      rest.first_holder.push_back(static_cast<int32_t>(rest.holders.size()));
+      ids.push_back(slot_ids_[slot]);
+    }
+    if (ids.size() == slot_ids_.size()) return false;
+    slot_ids_ = std::move(ids);
+    domain_ = std::move(rest);
+    cover_ = Cover(jobs_, pieces_, domain_);
+    components_ = internal::Components(cover_);
+    all_.resize(components_.size());
+    return true;
+  }
+
   bool Asked(const CoverSearch::Proof& proof, const Selection& selection) {
     ++budget_.proofs;
     return proof(selection);
@@ -156,6 +186,8 @@ class DomainSearch {
 
   std::span<const VictimJob> jobs_;
   std::span<const VictimPiece> pieces_;
+  VictimDomain domain_;
+  std::vector<int32_t> slot_ids_;  // as the caller numbers them
   Cover cover_;
   std::vector<Component> components_;
   std::vector<size_t> all_;

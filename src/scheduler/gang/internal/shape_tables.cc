@@ -122,8 +122,8 @@ std::vector<int32_t> LeafTables::Slices() const {
   return slices;
 }
 
-std::vector<std::array<int32_t, kMaxShapes>> LeafTables::Walk(size_t slice_entry,
-                                                              int32_t last) const {
+std::vector<std::array<int32_t, kMaxGangShapes>> LeafTables::Walk(size_t slice_entry,
+                                                                  int32_t last) const {
   size_t entry = 0;
   size_t stride = 1;
   for (size_t i = 0; i < order_.indexed(); ++i) {
@@ -133,7 +133,7 @@ std::vector<std::array<int32_t, kMaxShapes>> LeafTables::Walk(size_t slice_entry
     slice_entry /= base;
   }
   int32_t wanted = last * order_.Last(groups_).slice;
-  std::vector<std::array<int32_t, kMaxShapes>> tasks(loads_.size());
+  std::vector<std::array<int32_t, kMaxGangShapes>> tasks(loads_.size());
   for (size_t host = loads_.size(); host-- > 0;) {
     const HostLoad& load = loads_[host][static_cast<size_t>(decisions_[host][entry])];
     for (size_t i = 0; i < order_.indexed(); ++i) tasks[host][order_.order[i]] = load.tasks[i];

@@ -33,7 +33,7 @@ struct GroupOrder {
 
 // One way to load a host: tasks of the indexed groups, and the most of the last one beside them.
 struct HostLoad {
-  std::array<int32_t, kMaxShapes> tasks{};
+  std::array<int32_t, kMaxGangShapes> tasks{};
   size_t offset = 0;  // of the entry
   int32_t last = 0;
 };
@@ -55,7 +55,7 @@ class LeafTables {
   // In slices, after Fill.
   std::vector<int32_t> Slices() const;
   // The tasks of each host for an entry in slices and `last` slices of the last group.
-  std::vector<std::array<int32_t, kMaxShapes>> Walk(size_t slice_entry, int32_t last) const;
+  std::vector<std::array<int32_t, kMaxGangShapes>> Walk(size_t slice_entry, int32_t last) const;
 
  private:
   std::span<const TaskGroup> groups_;
