@@ -6,9 +6,9 @@
 #include <map>
 #include <unordered_map>
 
+#include "base/pickle/pickle.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "profiler/memory/pickle.h"
 
 namespace longhaul::profiler {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "profiler/memory/pickle.h"
+#include "base/pickle/pickle.h"
 
 namespace longhaul::profiler {
 namespace {

@@ -1,12 +1,15 @@
-#include "profiler/memory/pickle.h"
+#include "base/pickle/pickle.h"
 
 #include <bit>
 #include <cstdio>
 #include <cstring>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
-namespace longhaul::profiler {
+#include "base/text.h"
+
+namespace longhaul {
 namespace {
 
 constexpr uint32_t kMark = UINT32_MAX;
@@ -15,14 +18,14 @@ constexpr uint32_t kMark = UINT32_MAX;
 
 class PickleMachine {
  public:
-  PickleMachine(std::string_view bytes, size_t max_values)
-      : bytes_(bytes), max_values_(max_values) {}
+  PickleMachine(std::string_view bytes, const PickleLimits& limits)
+      : bytes_(bytes), limits_(limits) {}
 
   Result<Pickle> Run() {
     for (;;) {
       if (at_ >= bytes_.size()) return Broken("it ends without a stop");
-      if (out_.values_.size() > max_values_) {
-        return ResourceExhausted("the pickle has more than " + std::to_string(max_values_) +
+      if (out_.values_.size() > limits_.max_values) {
+        return ResourceExhausted("the pickle has more than " + std::to_string(limits_.max_values) +
                                  " values");
       }
       const auto opcode = static_cast<uint8_t>(bytes_[at_++]);
@@ -207,6 +210,8 @@ class PickleMachine {
         return Counted(1, Kind::kBytes);
       case 'B':
         return Counted(4, Kind::kBytes);
+      case 0x8e:
+        return Counted(8, Kind::kBytes);
       default:
         *known = false;
         return true;
@@ -256,8 +261,91 @@ class PickleMachine {
       case 'j':
         return Get(4);
       default:
+        return StepObject(opcode);
+    }
+  }
+
+  // Opcodes of classes and functions, where the caller allows any.
+  bool StepObject(uint8_t opcode) {
+    if (limits_.allowed.empty()) return Refuse(opcode);
+    std::vector<uint32_t> items;
+    switch (opcode) {
+      case 'c': {
+        std::string_view module;
+        std::string_view name;
+        return Line(&module) && Line(&name) && Global(module, name);
+      }
+      case 0x93: {
+        if (!PopTop(2, &items)) return false;
+        const PickleValue& module = out_.values_[items[0]];
+        const PickleValue& name = out_.values_[items[1]];
+        if (module.kind != Kind::kText || name.kind != Kind::kText) return Bad("a name is no text");
+        return Global(module.text, name.text);
+      }
+      case 'R':
+      case 0x81:
+        return PopTop(2, &items) && Object(items[0], items[1]);
+      case 'b':
+        return PopTop(1, &items) && Build(items[0]);
+      case 'Q': {
+        if (!PopTop(1, &items)) return false;
+        PickleValue value;
+        value.kind = Kind::kPersistent;
+        value.items = std::move(items);
+        return Push(std::move(value));
+      }
+      default:
         return Refuse(opcode);
     }
+  }
+
+  bool Line(std::string_view* line) {
+    const size_t end = bytes_.find('\n', at_);
+    if (end == std::string_view::npos) return Bad("it is cut");
+    *line = bytes_.substr(at_, end - at_);
+    at_ = end + 1;
+    return true;
+  }
+
+  bool Global(std::string_view module, std::string_view name) {
+    for (size_t i = 0; i < limits_.allowed.size(); ++i) {
+      const std::string_view known = limits_.allowed[i].name;
+      if (known.size() != module.size() + 1 + name.size() || !known.starts_with(module) ||
+          known[module.size()] != '.' || !known.ends_with(name)) {
+        continue;
+      }
+      PickleValue value;
+      value.kind = Kind::kGlobal;
+      value.text = known;
+      value.integer = static_cast<int64_t>(i);
+      return Push(std::move(value));
+    }
+    return Bad("it names " + Printable(module) + "." + Printable(name) +
+               ", which is not on the list of what it may name");
+  }
+
+  // Nothing is called: an object is what it would be made from.
+  bool Object(uint32_t global, uint32_t arguments) {
+    const PickleValue& what = out_.values_[global];
+    if (what.kind != Kind::kGlobal) return Bad("it calls what is no function");
+    if (out_.values_[arguments].kind != Kind::kTuple) return Bad("arguments are no tuple");
+    PickleValue value;
+    if (limits_.allowed[static_cast<size_t>(what.integer)].is_dictionary) {
+      value.kind = Kind::kDict;
+    } else {
+      value.kind = Kind::kObject;
+      value.items = {global, arguments};
+    }
+    return Push(std::move(value));
+  }
+
+  bool Build(uint32_t state) {
+    if (stack_.empty() || stack_.back() == kMark) return Bad("nothing to build");
+    PickleValue& target = out_.values_[stack_.back()];
+    if (target.kind == Kind::kDict) return true;
+    if (target.kind != Kind::kObject) return Bad("it gives a state to what is no object");
+    target.items.push_back(state);
+    return true;
   }
 
   bool Refuse(uint8_t opcode) {
@@ -270,7 +358,7 @@ class PickleMachine {
   }
 
   const std::string_view bytes_;
-  const size_t max_values_;
+  const PickleLimits limits_;
   size_t at_ = 0;
   Pickle out_;
   std::vector<uint32_t> stack_;
@@ -278,8 +366,8 @@ class PickleMachine {
   std::string what_;
 };
 
-Result<Pickle> Pickle::Parse(std::string_view bytes, size_t max_values) {
-  return PickleMachine(bytes, max_values).Run();
+Result<Pickle> Pickle::Parse(std::string_view bytes, const PickleLimits& limits) {
+  return PickleMachine(bytes, limits).Run();
 }
 
 const PickleValue* Pickle::Find(const PickleValue& dict, std::string_view key) const {
@@ -303,4 +391,4 @@ std::string_view Pickle::Text(const PickleValue& dict, std::string_view key) con
   return value != nullptr && value->kind == PickleValue::Kind::kText ? value->text : "";
 }
 
-}  // namespace longhaul::profiler
+}  // namespace longhaul
