@@ -59,8 +59,7 @@ Result<SharedMapping> SharedMapping::Map(const Fd& fd) {
   ASSIGN_OR_RETURN(const Bytes size, SharedMemorySize(fd));
   const size_t bytes = static_cast<size_t>(size.count());
   // Populated: later no access waits for a page to be mapped.
-  void* data =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd.get(), 0);
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd.get(), 0);
   if (data == MAP_FAILED) return FromErrno(errno, "cannot map shared memory of " + ToString(size));
   SharedMapping mapping;
   mapping.data_ = static_cast<std::byte*>(data);

@@ -3,9 +3,12 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "base/time.h"
+#include "scheduler/decision.h"
 #include "scheduler/job.h"
 #include "scheduler/state/state.h"
 
@@ -25,6 +28,22 @@ struct JobEnded {  // finished, failed for good or cancelled
 };
 struct JobEvictionAsked {  // by an operator; it goes back into its queue
   JobId job;
+};
+// A job taken over as it is, from a scheduler whose cluster, queues or policy have changed or from
+// an engine that had it before. Without `tasks` and `lost` it waits, at its old place. What runs
+// keeps its cards whatever the quotas say; a task whose node or cards cannot be had counts as lost.
+struct JobAdopted {
+  JobRequest request;
+  Instant submitted{};
+  std::vector<TaskPlacement> tasks;               // by rank
+  std::vector<std::pair<int32_t, int32_t>> lost;  // (group, rank) of tasks that have no node
+  Instant started{};
+  Instant last_snapshot{};
+  Duration ran{};                  // before it was started the last time
+  int64_t held_priority = 0;       // of what runs, against those who would stop it
+  uint64_t expedited = 0;          // of what waits: by an operator, the later the higher
+  std::vector<Instant> evictions;  // of the last day
+  std::vector<NodeIndex> leaving;  // it was told to stop, and may still be on these nodes
 };
 struct JobStopped {  // what was evicted, suspended or undone has left its nodes
   JobId job;
@@ -69,8 +88,8 @@ struct QueueLimitSet {
 };
 
 using Event = std::variant<JobSubmitted, JobChanged, JobExpedited, JobEnded, JobEvictionAsked,
-                           JobStopped, SnapshotTaken, TasksBound, TasksRunning, TaskRefused,
-                           NodeChanged, DeviceChanged, NodeFaulted, QueueLimitSet>;
+                           JobAdopted, JobStopped, SnapshotTaken, TasksBound, TasksRunning,
+                           TaskRefused, NodeChanged, DeviceChanged, NodeFaulted, QueueLimitSet>;
 
 // One line for a log: "submitted job-1", "node-3 is down".
 std::string ToString(const Event& event);

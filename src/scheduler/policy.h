@@ -31,6 +31,12 @@ struct Policy {
   // How often reservations are planned anew although nothing forces it.
   Duration replan_period = std::chrono::minutes(10);
 
+  // So long a gang that lost tasks keeps its other cards while nothing can take their place; then
+  // it stops and waits in its queue. None: at once.
+  Duration repair_patience = Duration(0);
+  // Nodes may still be joining: guarantees may add up to more than there is now.
+  bool growing_cluster = false;
+
   bool preempt = true;
   // No job is stopped more often than this in a day by others' needs.
   uint32_t evictions_a_day = 3;

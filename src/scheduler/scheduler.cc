@@ -39,13 +39,25 @@ Scheduler& Scheduler::operator=(Scheduler&&) noexcept = default;
 Result<Scheduler> Scheduler::Create(spec::Topology topology,
                                     const std::vector<spec::QueueSpec>& queues,
                                     const Policy& policy) {
-  ASSIGN_OR_RETURN(share::QueueTree tree, share::QueueTree::Create(queues, CapacityOf(topology)));
+  const spec::SharedAmounts capacity = CapacityOf(topology);
+  ASSIGN_OR_RETURN(share::QueueTree tree,
+                   share::QueueTree::Create(
+                       queues, policy.growing_cluster ? spec::kUnlimitedAmounts : capacity));
+  tree.SetCapacity(capacity);
   auto shared = std::make_shared<const spec::Topology>(std::move(topology));
   auto domains = std::make_shared<const DomainTree>(internal::TreeOf(*shared));
   auto impl =
       std::make_unique<Impl>(std::move(shared), std::move(domains), std::move(tree), policy);
   impl->books.input_hash = HashOf(policy);
   return Scheduler(std::move(impl));
+}
+
+Result<Scheduler> Scheduler::Rebuild(const Scheduler& before, spec::Topology topology,
+                                     const std::vector<spec::QueueSpec>& queues,
+                                     const Policy& policy) {
+  ASSIGN_OR_RETURN(Scheduler next, Create(std::move(topology), queues, policy));
+  internal::TakeOver(before.impl_->books, next.impl_->books);
+  return next;
 }
 
 Scheduler Scheduler::Copy() const { return Scheduler(std::make_unique<Impl>(*impl_)); }
@@ -84,6 +96,16 @@ std::optional<Instant> Scheduler::NextDeadline() const {
   for (const auto& [job, reservation] : books.reservations) {
     consider(std::max(reservation.start, books.now) + Duration(1));
   }
+  for (const JobNumber number : books.damaged) {
+    consider(std::max(books.at(number).lost_since + books.policy.repair_patience,
+                      books.now + Duration(1)));
+  }
+  for (const NodeIndex node : books.unhealthy) {
+    consider(books.faulted_at[node] + std::chrono::hours(1));
+  }
+  if (!books.elastic.empty() && books.Versions() != books.grown_seen) {
+    consider(std::max(books.grown_at + books.policy.elastic_period, books.now + Duration(1)));
+  }
   return next;
 }
 
@@ -91,6 +113,46 @@ Status Scheduler::CheckSubmission(const JobRequest& request) const {
   RETURN_IF_ERROR(CheckRequest(request, impl_->books.tree->tiers()));
   Books scratch = impl_->books;
   return internal::CheckFits(scratch, request);
+}
+
+std::string Scheduler::WaitText(const JobId& id) const {
+  const Books& books = impl_->books;
+  const Job* job = books.Find(id);
+  if (job == nullptr || job->placed) return "";
+  if (job->leaving) return "waits for its own last tasks to stop";
+  internal::Block block = job->block;
+  // Jobs of one line fail alike, and only the first of them is tried.
+  const internal::Line& line = books.lines[job->line];
+  if (block.kind == internal::Block::Kind::kNotTried && !line.jobs.empty()) {
+    block = books.at(line.jobs.begin()->second).block;
+  }
+  switch (block.kind) {
+    case internal::Block::Kind::kQuota: {
+      const std::string needs =
+          "needs " + spec::AmountText(block.quota.resource, block.quota.asked);
+      const std::string bound = spec::AmountText(block.quota.resource, block.quota.bound);
+      const std::string used = spec::AmountText(block.quota.resource, block.quota.used);
+      if (block.quota.kind == share::QuotaBlock::Kind::kLimit) {
+        return needs + "; queue '" + books.queues.name(block.quota.queue) + "' uses " + used +
+               " of its limit of " + bound;
+      }
+      return needs + " beyond its queue's guarantee; of " + bound + ", " + used +
+             " are used or kept";
+    }
+    case internal::Block::Kind::kRoom: {
+      const GroupRequest& group = job->request->groups[static_cast<size_t>(block.group)];
+      return "no room for " + std::to_string(group.minimum) + " x " +
+             longhaul::scheduler::ToString(group.shape) + "; " +
+             std::to_string(books.state.cluster().free_cards) + " cards are free";
+    }
+    case internal::Block::Kind::kReservation: {
+      const auto holder = books.jobs.find(block.by);
+      return "room is held for " +
+             (holder == books.jobs.end() ? "another job" : holder->second.request->id.value());
+    }
+    default:
+      return "waits for its turn";
+  }
 }
 
 const spec::Topology& Scheduler::topology() const { return *impl_->books.topology; }
@@ -166,6 +228,8 @@ uint64_t HashOf(const Policy& policy) {
   add(policy.reservations);
   add(policy.reservation_gain.count());
   add(policy.replan_period.count());
+  add(policy.repair_patience.count());
+  add(policy.growing_cluster);
   add(policy.preempt);
   add(policy.evictions_a_day);
   add(policy.priority_card_seconds);

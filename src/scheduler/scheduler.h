@@ -52,6 +52,12 @@ class Scheduler {
   // Refuses queues that are unsound or promise more than the cluster has.
   static Result<Scheduler> Create(spec::Topology topology,
                                   const std::vector<spec::QueueSpec>& queues, const Policy& policy);
+  // The same jobs on another cluster, under other queues or another policy: what runs keeps its
+  // cards and what waits its place; tasks on nodes that are no longer there are lost, and a job
+  // whose queue is gone is in the root. Decayed usage and learnt durations go along.
+  static Result<Scheduler> Rebuild(const Scheduler& before, spec::Topology topology,
+                                   const std::vector<spec::QueueSpec>& queues,
+                                   const Policy& policy);
   ~Scheduler();
   Scheduler(Scheduler&&) noexcept;
   Scheduler& operator=(Scheduler&&) noexcept;
@@ -77,6 +83,10 @@ class Scheduler {
   // Why a job is not running and what would start it, each answer tried out on a copy. Refuses
   // unknown jobs (kNotFound).
   Result<Explanation> Explain(const JobId& job, Instant now) const;
+
+  // Why a job waited when it was last tried, in a few words; empty when it doesn't wait. Cheap:
+  // nothing is tried out.
+  std::string WaitText(const JobId& job) const;
 
   const spec::Topology& topology() const;
   JobStage StageOf(const JobId& job) const;

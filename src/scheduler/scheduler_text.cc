@@ -32,6 +32,32 @@ std::string Ranks(const std::vector<int32_t>& ranks) {
   return text;
 }
 
+std::string Text(const std::vector<TaskPlacement>& tasks) {
+  std::string text;
+  for (const TaskPlacement& task : tasks) {
+    text += " " + std::to_string(task.group) + ":" + std::to_string(task.rank) + "@" +
+            std::to_string(task.node) + "/" + std::to_string(task.cards);
+  }
+  return text;
+}
+
+std::string Text(const JobAdopted& event) {
+  std::string text = "adopted " + Text(event.request) + Text(event.tasks);
+  for (const auto& [group, rank] : event.lost) {
+    text += " lost " + std::to_string(group) + ":" + std::to_string(rank);
+  }
+  for (const NodeIndex node : event.leaving) text += " leaving " + std::to_string(node);
+  for (const Instant at : event.evictions) {
+    text += " evicted_ns=" + std::to_string(ToNanoseconds(at));
+  }
+  return text + " submitted_ns=" + std::to_string(ToNanoseconds(event.submitted)) +
+         " started_ns=" + std::to_string(ToNanoseconds(event.started)) +
+         " snapshot_ns=" + std::to_string(ToNanoseconds(event.last_snapshot)) +
+         " ran_ns=" + std::to_string(event.ran.count()) +
+         " held=" + std::to_string(event.held_priority) +
+         " expedited=" + std::to_string(event.expedited);
+}
+
 struct EventText {
   std::string operator()(const JobSubmitted& event) { return "submitted " + Text(event.request); }
   std::string operator()(const JobChanged& event) { return "changed " + Text(event.request); }
@@ -40,6 +66,7 @@ struct EventText {
   std::string operator()(const JobEvictionAsked& event) {
     return "eviction asked of " + event.job.value();
   }
+  std::string operator()(const JobAdopted& event) { return Text(event); }
   std::string operator()(const JobStopped& event) { return "stopped " + event.job.value(); }
   std::string operator()(const SnapshotTaken& event) { return "snapshot of " + event.job.value(); }
   std::string operator()(const TasksBound& event) {
@@ -83,10 +110,7 @@ std::string ToString(const Decision& decision) {
     text += " domain " + std::to_string(decision.tier) + "/" + std::to_string(decision.domain) +
             " from " + std::to_string(ToNanoseconds(decision.from));
   }
-  for (const TaskPlacement& task : decision.tasks) {
-    text += " " + std::to_string(task.group) + ":" + std::to_string(task.rank) + "@" +
-            std::to_string(task.node) + "/" + std::to_string(task.cards);
-  }
+  text += Text(decision.tasks);
   for (const JobId& job : decision.after) text += " after " + job.value();
   if (!decision.reason.empty()) text += " because " + decision.reason;
   return text;

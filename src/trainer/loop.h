@@ -73,8 +73,8 @@ class Loop {
   Optimizer optimizer_;
   std::vector<float> gradients_;  // and behind them what is summed beside them
   std::unique_ptr<Gpt> model_;
-  std::vector<uint64_t> samples_;  // of this rank in the step
-  std::vector<int64_t> tokens_;    // of a micro batch
+  std::vector<uint64_t> samples_;             // of this rank in the step
+  std::vector<int64_t> tokens_;               // of a micro batch
   std::unique_ptr<SampleRecorder> recorder_;  // absent: nobody asked
   std::optional<double> final_validation_loss_;
   bool snapshot_agreed_ = false;

@@ -133,6 +133,19 @@ void Books::Keep(Job& job, const std::vector<HeldTask>& tasks) {
   }
   ++started_version;
   state.Commit();
+  NoteElastic(job);
+}
+
+void Books::NoteElastic(const Job& job) {
+  const GroupRequest& group = job.request->groups[0];
+  const bool wants = job.placed && job.request->groups.size() == 1 &&
+                     group.desired > group.minimum &&
+                     job.tasks.size() < static_cast<size_t>(group.desired);
+  if (wants) {
+    elastic.insert(job.number);
+  } else if (!elastic.empty()) {
+    elastic.erase(job.number);
+  }
 }
 
 void Books::Drop(Job& job, size_t task) {
@@ -147,6 +160,7 @@ void Books::Drop(Job& job, size_t task) {
     decayed.SetRate(static_cast<size_t>(up), queues.usage(up)[0], now);
   }
   ++quota_version;
+  NoteElastic(job);
 }
 
 void Books::Begin(Job& job, const std::vector<HeldTask>& tasks, Instant bind_by_in) {
@@ -180,6 +194,7 @@ void Books::Release(Job& job) {
   while (!job.tasks.empty()) Drop(job, job.tasks.size() - 1);
   state.Commit();
   job.placed = false;
+  NoteElastic(job);
   job.lost.clear();
   job.refused_by.clear();
   job.refusals = 0;

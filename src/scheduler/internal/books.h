@@ -63,6 +63,7 @@ struct Job {
   int64_t held_priority = 0;                      // against those who would stop it
   std::vector<HeldTask> tasks;                    // by rank
   std::vector<std::pair<int32_t, int32_t>> lost;  // (group, rank) whose node or start failed
+  Instant lost_since{};                           // the first of these
   std::set<NodeIndex> refused_by;
   uint32_t refusals = 0;
   spec::SharedAmounts held;
@@ -145,7 +146,10 @@ struct Books {
   uint64_t started_version = 0;
   Instant planned_at{};
   Instant grown_at{};
-  std::vector<Instant> faulted_at;  // by node: the last fault, or health counted until then
+  Seen grown_seen;                         // what the last growth was tried against
+  std::set<JobNumber> elastic;             // placed, with less than they want
+  std::set<share::QueueIndex> over_limit;  // held more than their limits when they were taken over
+  std::vector<Instant> faulted_at;         // by node: the last fault, or health counted until then
   std::set<NodeIndex> unhealthy;
   std::map<std::pair<ShapeId, Tier>, int64_t> most_when_empty;  // tasks in one domain
   std::map<int32_t, std::vector<Instant>> leaf_losses;
@@ -179,6 +183,8 @@ struct Books {
   void Begin(Job& job, const std::vector<HeldTask>& tasks, Instant bind_by_in);
   // All tasks leave; the job is neither placed nor waiting.
   void Release(Job& job);
+  // Whether it is placed with less than it wants, for `elastic`.
+  void NoteElastic(const Job& job);
   // Ranks are dense again, in the order they had.
   void Renumber(Job& job);
   // Stops it and puts it back into its queue. `told`: the engine has to report it stopped.

@@ -209,14 +209,23 @@ class Search {
     const auto largest = static_cast<size_t>(LargestGroup(*job_.request));
     const ShapeId shape = job_.shapes[largest];
     const SlotTable& table = books_.tables.Of(books_.state, shape, admit_);
+    const GroupRequest& group = job_.request->groups[largest];
+    const bool capped = group.max_per_domain > 0 && group.spread_tier == kHostTier;
+    const int32_t cap = capped ? group.max_per_domain : table.max_slots();
     for (int32_t d = 0; d < count; ++d) {
       VictimDomain domain;
       domain.id = d;
       domain.need = counts_[largest];
       domain.first_holder.push_back(0);
       for (int32_t host = tree.FirstHost(tier, d); host < tree.LastHost(tier, d); ++host) {
-        domain.need -= table.OnHost(host);
+        const int32_t free = std::min(table.OnHost(host), cap);
+        domain.need -= free;
+        const size_t slots = domain.first_holder.size() + static_cast<size_t>(cap - free);
         AddSlots(static_cast<NodeIndex>(host), shape, table.OnHost(host), domain);
+        if (domain.first_holder.size() > slots) {  // no more tasks may lie there
+          domain.first_holder.resize(slots);
+          domain.holders.resize(static_cast<size_t>(domain.first_holder.back()));
+        }
       }
       // Room there is, but the gang did not land: its rules ask for more than a count.
       domain.need = std::max(domain.need, 1);

@@ -25,6 +25,18 @@ SlotTable Without(const SlotTable& table, const Books& books,
   return open;
 }
 
+// At most `cap` tasks a host, with those that are there already.
+void CapHosts(SlotTable& table, int32_t cap, std::span<const NodeIndex> survivors) {
+  for (int32_t host = 0; host < table.tree().hosts(); ++host) {
+    if (table.OnHost(host) > cap) table.Set(host, cap);
+  }
+  for (const NodeIndex node : survivors) {
+    const auto host = static_cast<int32_t>(node);
+    const auto here = static_cast<int32_t>(std::count(survivors.begin(), survivors.end(), node));
+    table.Set(host, std::min(table.OnHost(host), std::max(0, cap - here)));
+  }
+}
+
 // The stricter of two tiers.
 Tier Stricter(Tier a, Tier b) { return std::min(a, b); }
 
@@ -147,7 +159,15 @@ bool Placer::ChooseHosts(Books& books, const Where& where, std::vector<uint8_t>&
     open.emplace(Without(*table, books, where.bounds.closed_hosts, {}));
     table = &*open;
   }
-  if (where.group->max_per_domain > 0) return ChooseSpread(books, where, *table, hosts);
+  const bool capped = where.group->max_per_domain > 0 && where.group->spread_tier == kHostTier;
+  if (capped) {
+    // A bound on each host leaves equal tasks on hosts of fewer slots: the exact way.
+    if (!open) open.emplace(*table);
+    CapHosts(*open, where.group->max_per_domain, where.survivors);
+    table = &*open;
+  } else if (where.group->max_per_domain > 0) {
+    return ChooseSpread(books, where, *table, hosts);
+  }
   if (where.bounds.within_tier == kHostTier) {
     const int32_t host = where.bounds.within_domain;
     if (table->OnHost(host) < where.tasks) return false;
@@ -230,6 +250,7 @@ bool Placer::PlaceMore(Books& books, const Job& job, int32_t group, std::span<co
     group_has_tasks = true;
   }
   if (!group_has_tasks) where.required = where.group->required;
+  if (job.tasks.empty()) where.required = Stricter(where.required, job.request->required);
   if (where.tasks % where.group->slice != 0) {
     // Part of a slice was lost: its rest can't be told from here, so the slice's domain rules only
     // where survivors lie in one.
@@ -244,9 +265,15 @@ int32_t Placer::MostTasks(Books& books, const Job& job, int32_t group, const Bou
   const SlotTable& table =
       books.tables.Of(books.state, job.shapes[static_cast<size_t>(group)], admit);
   if (bounds.within_tier != kClusterTier || !bounds.closed_hosts.empty()) return request.desired;
-  return std::min(request.desired,
-                  LargestGang(table, Stricter(request.required, job.request->required),
-                              request.slice, request.slice_tier));
+  const auto largest = [&](const SlotTable& of) {
+    return std::min(request.desired,
+                    LargestGang(of, Stricter(request.required, job.request->required),
+                                request.slice, request.slice_tier));
+  };
+  if (request.max_per_domain == 0 || request.spread_tier != kHostTier) return largest(table);
+  SlotTable capped = table;
+  CapHosts(capped, request.max_per_domain, {});
+  return largest(capped);
 }
 
 }  // namespace longhaul::scheduler::internal

@@ -68,7 +68,9 @@ void Round::RepairJob(Job& job) {
   std::sort(job.lost.begin(), job.lost.end());
   std::vector<HeldTask> placed;
   const Savepoint before = books_.state.Save();
-  bool whole = job.refusals <= kMostRefusals && !job.tasks.empty();
+  const bool patient = books_.policy.repair_patience > Duration(0) && job.refusals == 0;
+  bool whole = job.refusals <= kMostRefusals &&
+               (!job.tasks.empty() || (patient && job.request->groups.size() == 1));
   for (size_t i = 0; i < job.lost.size() && whole;) {
     const int32_t group = job.lost[i].first;
     std::vector<int32_t> ranks;
@@ -80,6 +82,7 @@ void Round::RepairJob(Job& job) {
   if (!whole) {
     books_.state.RollBack(before);
     if (ShrinkToSurvivors(job)) return;
+    if (patient && books_.now < job.lost_since + books_.policy.repair_patience) return;
     Decision& undo =
         Say(job.bind_by ? DecisionKind::kUndo : DecisionKind::kEvict, job.transaction, job);
     undo.tasks = books_.PlacementsOf(job);

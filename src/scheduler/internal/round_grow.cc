@@ -10,8 +10,10 @@ namespace longhaul::scheduler::internal {
 void Round::Grow() {
   if (books_.now - books_.grown_at < books_.policy.elastic_period) return;
   books_.grown_at = books_.now;
+  books_.grown_seen = books_.Versions();
+  if (books_.elastic.empty()) return;
   std::vector<std::pair<int64_t, JobNumber>> order;  // by thousandths of what it wants beyond
-  for (const JobNumber number : books_.placed) {
+  for (const JobNumber number : books_.elastic) {
     const Job& job = books_.at(number);
     const GroupRequest& group = job.request->groups[0];
     const auto has = static_cast<int32_t>(job.tasks.size());

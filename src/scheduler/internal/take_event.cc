@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/hash.h"
 #include "base/text.h"
 #include "scheduler/internal/placer.h"
 
@@ -131,6 +132,31 @@ class Taker {
     books_.Requeue(*job, true);
   }
 
+  void operator()(const JobAdopted& event) {
+    const JobRequest& request = event.request;
+    if (books_.by_name.contains(request.id.value())) return;
+    if (!CheckRequest(request, books_.tree->tiers()).ok()) return;
+    if (!request.queue.empty() && books_.queues.Find(request.queue) == share::kNoQueue) return;
+    Job fresh;
+    fresh.number = books_.next_job++;
+    fresh.submitted = std::min(event.submitted, books_.now);
+    fresh.expedited = event.expedited;
+    books_.expedites = std::max(books_.expedites, event.expedited);
+    fresh.ran = std::max(event.ran, Duration(0));
+    fresh.evictions = event.evictions;
+    Adopt(fresh, request);
+    books_.by_name[request.id.value()] = fresh.number;
+    Job& job = books_.jobs.emplace(fresh.number, std::move(fresh)).first->second;
+    books_.Enqueue(job);
+    for (const NodeIndex node : event.leaving) {
+      if (node >= books_.state.size()) continue;
+      job.leaving = true;
+      job.leaving_nodes.push_back(node);
+      books_.leaving_on[node].insert(job.number);
+    }
+    if (!event.tasks.empty() || !event.lost.empty()) TakeOver(job, event);
+  }
+
   void operator()(const JobStopped& event) {
     Job* job = books_.Find(event.job);
     if (job == nullptr || !job->leaving) return;
@@ -233,6 +259,61 @@ class Taker {
     }
   }
 
+  // What an adopted job holds. What can't be had is lost.
+  void TakeOver(Job& job, const JobAdopted& event) {
+    std::vector<HeldTask> held;
+    std::vector<std::pair<int32_t, int32_t>> lost;
+    const auto groups = static_cast<int32_t>(job.shapes.size());
+    for (const auto& [group, rank] : event.lost) {
+      if (group >= 0 && group < groups) lost.emplace_back(group, rank);
+    }
+    for (const TaskPlacement& task : event.tasks) {
+      if (task.group < 0 || task.group >= groups) continue;
+      const ShapeId shape = job.shapes[static_cast<size_t>(task.group)];
+      if (!MayHold(task, shape)) {
+        lost.emplace_back(task.group, task.rank);
+        continue;
+      }
+      const TaskSlot slot = books_.state.Place(task.node, shape, task.cards, job.number);
+      held.push_back({task.group, task.rank, slot, Stage::kRunning});
+    }
+    books_.Begin(job, held, books_.now);
+    books_.bind_deadlines.erase({*job.bind_by, job.number});
+    job.bind_by.reset();
+    job.started = std::min(event.started, books_.now);
+    job.last_snapshot = std::min(event.last_snapshot, books_.now);
+    auto& priorities = books_.placed_priorities[static_cast<size_t>(job.queue)];
+    const auto found = priorities.find(job.held_priority);
+    if (--found->second == 0) priorities.erase(found);
+    job.held_priority = std::clamp<int64_t>(event.held_priority, -kMaxPriority, kMaxPriority + 1);
+    ++priorities[job.held_priority];
+    if (!lost.empty()) {
+      job.lost = std::move(lost);
+      job.lost_since = books_.now;
+      books_.damaged.insert(job.number);
+    }
+    for (share::QueueIndex up = job.queue; up != share::kNoQueue; up = books_.queues.parent(up)) {
+      for (size_t r = 0; r < spec::kSharedResources; ++r) {
+        if (books_.queues.usage(up)[r] > books_.queues.limit(up)[r]) books_.over_limit.insert(up);
+      }
+    }
+  }
+
+  // Whether the node has just these cards to give.
+  bool MayHold(const TaskPlacement& task, ShapeId id) const {
+    if (task.node >= books_.state.size()) return false;
+    const NodeState& node = books_.state.node(task.node);
+    const Shape& shape = books_.state.shape(id);
+    if (node.condition == NodeCondition::kDown || !books_.state.Allows(id, node.group)) {
+      return false;
+    }
+    if (!FitsHost(node, shape)) return false;
+    if (!shape.needs_devices()) return task.cards == 0;
+    const int wanted = shape.cards > 0 ? shape.cards : 1;
+    return CountCards(task.cards) == wanted &&
+           (EligibleCards(node, shape) & task.cards) == task.cards;
+  }
+
   std::vector<std::pair<JobNumber, TaskSlot>> TasksOn(NodeIndex node) const {
     std::vector<std::pair<JobNumber, TaskSlot>> tasks;
     for (TaskSlot slot = books_.state.newest_task(node); slot != kNoTask;
@@ -244,6 +325,7 @@ class Taker {
   }
 
   void Lose(Job& job, size_t task) {
+    if (job.lost.empty()) job.lost_since = books_.now;
     job.lost.emplace_back(job.tasks[task].group, job.tasks[task].rank);
     books_.Drop(job, task);
     books_.damaged.insert(job.number);
@@ -327,6 +409,80 @@ class Taker {
 }  // namespace
 
 void TakeEvent(Books& books, const Event& event) { std::visit(Taker(books), event); }
+
+namespace {
+
+JobAdopted AdoptionOf(const Books& before, const Job& job, const Books& books) {
+  const auto renumbered = [&](NodeIndex node) {
+    const auto found = books.topology->Find(before.topology->node(node).name);
+    return found.value_or(books.state.size());
+  };
+  JobAdopted adopted;
+  adopted.request = *job.request;
+  if (books.queues.Find(adopted.request.queue) == share::kNoQueue) adopted.request.queue.clear();
+  adopted.submitted = job.submitted;
+  adopted.started = job.started;
+  adopted.last_snapshot = job.last_snapshot;
+  adopted.ran = job.ran;
+  adopted.held_priority = job.held_priority;
+  adopted.expedited = job.expedited;
+  adopted.evictions = job.evictions;
+  adopted.lost = job.lost;
+  adopted.tasks = before.PlacementsOf(job);
+  for (TaskPlacement& task : adopted.tasks) task.node = renumbered(task.node);
+  for (const NodeIndex node : job.leaving_nodes) adopted.leaving.push_back(renumbered(node));
+  return adopted;
+}
+
+}  // namespace
+
+void TakeOver(const Books& before, Books& books) {
+  books.now = before.now;
+  books.rounds = before.rounds;
+  books.next_transaction = before.next_transaction;
+  books.expedites = before.expedites;
+  books.input_hash = Hash64(std::string_view("rebuilt"), before.input_hash ^ books.input_hash);
+  books.durations = before.durations;
+  books.rejections = before.rejections;
+  for (share::QueueIndex queue = 0; queue < static_cast<share::QueueIndex>(books.queues.size());
+       ++queue) {
+    const share::QueueIndex old =
+        queue == share::kRootQueue ? queue : before.queues.Find(books.queues.name(queue));
+    if (old == share::kNoQueue) continue;
+    books.decayed.Inherit(static_cast<size_t>(queue), before.decayed, static_cast<size_t>(old));
+  }
+  for (NodeIndex node = 0; node < books.state.size(); ++node) {
+    const auto old = before.topology->Find(books.topology->node(node).name);
+    if (!old) continue;
+    TakeEvent(books,
+              NodeChanged{books.topology->node(node).name, before.state.node(*old).condition});
+    for (uint32_t device = 0; device < books.state.node(node).devices; ++device) {
+      if ((before.state.node(*old).unhealthy >> device & 1) == 0) continue;
+      books.state.SetDeviceHealthy(node, device, false);
+    }
+    if (before.unhealthy.contains(*old)) {
+      books.state.SetHealth(node, before.state.health(*old));
+      books.faulted_at[node] = before.faulted_at[*old];
+      books.unhealthy.insert(node);
+    }
+    books.state.Commit();
+  }
+  for (const auto& [number, job] : before.jobs) {
+    const JobAdopted adopted = AdoptionOf(before, job, books);
+    TakeEvent(books, adopted);
+    Job* taken = books.Find(job.request->id);
+    if (taken == nullptr) continue;
+    taken->transaction = job.placed ? job.transaction : taken->transaction;
+    if (!taken->lost.empty() && !job.lost.empty()) taken->lost_since = job.lost_since;
+    // A gang that was told to stop, on nodes that are gone, has stopped.
+    taken->leaving = job.leaving;
+    if (!job.placed || !job.bind_by) continue;
+    for (HeldTask& task : taken->tasks) task.stage = Stage::kAssumed;
+    taken->bind_by = *job.bind_by;
+    books.bind_deadlines.insert({*job.bind_by, taken->number});
+  }
+  books.next_transaction = before.next_transaction;
+}
 
 void HealNodes(Books& books) {
   if (books.unhealthy.empty()) return;

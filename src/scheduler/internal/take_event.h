@@ -13,6 +13,9 @@ void TakeEvent(Books& books, const Event& event);
 // could, if not. The books learn of its shapes.
 Status CheckFits(Books& books, const JobRequest& request);
 
+// Fills fresh books with all that older ones know: jobs, conditions, health, what was learnt.
+void TakeOver(const Books& before, Books& books);
+
 // Health that returns with time, and suspects that have earned their readiness.
 void HealNodes(Books& books);
 

@@ -21,6 +21,12 @@ class DecayedUsage {
   // earlier `now` counts as the last.
   void SetRate(size_t queue, int64_t rate, Instant now);
 
+  // The queue has used what `of` of another had. Requires equal half-lives, else it begins anew.
+  void Inherit(size_t queue, const DecayedUsage& other, size_t of) {
+    if (period_ == other.period_) entries_[queue] = other.entries_[of];
+    entries_[queue].rate = 0;
+  }
+
   // Every queue's decayed thousandths of card-seconds at `now`.
   std::vector<int64_t> At(Instant now) const;
 
