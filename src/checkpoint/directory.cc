@@ -11,7 +11,6 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/text.h"
-#include "checkpoint/safetensors.h"
 
 namespace longhaul::checkpoint {
 namespace {
@@ -19,13 +18,6 @@ namespace {
 constexpr uint64_t kMaxManifestBytes = 256 << 20;
 constexpr size_t kAppendBytes = 4 << 20;  // a write: large, yet its progress is seen
 constexpr std::string_view kManifestName = "MANIFEST";
-constexpr uint32_t kPieceFormat = 1;
-
-std::string Hex(uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
 
 std::string ParentOf(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -50,84 +42,18 @@ std::optional<Name> ParseName(const std::string& text) {
   return Name{*step, *epoch};
 }
 
-// A file being written and hashed.
-class HashedFile {
- public:
-  static Result<HashedFile> Create(io::FileSystem& files, const std::string& path) {
-    ASSIGN_OR_RETURN(std::unique_ptr<io::WritableFile> file, files.Create(path));
-    return HashedFile(std::move(file));
-  }
-
-  Status Append(std::span<const std::byte> bytes) {
-    for (size_t at = 0; at < bytes.size(); at += kAppendBytes) {
-      const auto part = bytes.subspan(at, std::min(kAppendBytes, bytes.size() - at));
-      XXH3_64bits_update(hash_.get(), part.data(), part.size());
-      RETURN_IF_ERROR(file_->Append(part));
-    }
-    bytes_ += bytes.size();
-    return {};
-  }
-  Status Finish() {
-    RETURN_IF_ERROR(file_->Sync());
-    return file_->Close();
-  }
-
-  uint64_t bytes() const { return bytes_; }
-  uint64_t hash() const { return XXH3_64bits_digest(hash_.get()); }
-
- private:
-  explicit HashedFile(std::unique_ptr<io::WritableFile> file)
-      : file_(std::move(file)), hash_(XXH3_createState(), XXH3_freeState) {
-    XXH3_64bits_reset(hash_.get());
-  }
-
-  std::unique_ptr<io::WritableFile> file_;
-  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash_;
-  uint64_t bytes_ = 0;
-};
-
-TextMap PieceMetadata(uint64_t step, uint64_t epoch, uint32_t rank, uint32_t world) {
-  return {{"longhaul.format", std::to_string(kPieceFormat)},
-          {"longhaul.step", std::to_string(step)},
-          {"longhaul.epoch", std::to_string(epoch)},
-          {"longhaul.rank", std::to_string(rank)},
-          {"longhaul.world", std::to_string(world)}};
-}
-
-std::string HashKey(const TensorInfo& tensor) { return "xxh3-64:" + tensor.name; }
-
-// Writes a piece to `path` and syncs it.
-Result<PieceFile> WriteFile(io::FileSystem& files, const std::string& path, const StatePlan& plan,
-                            std::span<const std::span<const std::byte>> tensors, TextMap metadata) {
-  for (size_t i = 0; i < plan.size(); ++i) {
-    metadata[HashKey(plan.tensors()[i])] = Hex(Hash64(tensors[i]));
-  }
-  ASSIGN_OR_RETURN(const std::string header, EncodeSafetensorsHeader(plan, metadata));
-  ASSIGN_OR_RETURN(HashedFile file, HashedFile::Create(files, path));
-  RETURN_IF_ERROR(file.Append(std::as_bytes(std::span(header))));
-  for (const auto tensor : tensors) RETURN_IF_ERROR(file.Append(tensor));
-  RETURN_IF_ERROR(file.Finish());
-  return PieceFile{"", 0, file.bytes(), file.hash()};
-}
-
-// Checks what a verified file says of itself: it belongs here, and each tensor is what was hashed.
-Status CheckPiece(const SafetensorsHeader& header, std::span<const std::byte> file,
-                  const TextMap& expected) {
-  for (const auto& [key, value] : expected) {
-    const auto found = header.metadata.find(key);
-    if (found == header.metadata.end() || found->second != value) {
-      return DataLoss("its " + key + " is not " + value);
+// Writes a shard to `path` and syncs it.
+Status WriteFile(io::FileSystem& files, const std::string& path, const std::string& header,
+                 std::span<const std::span<const std::byte>> tensors) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<io::WritableFile> file, files.Create(path));
+  RETURN_IF_ERROR(file->Append(std::as_bytes(std::span(header))));
+  for (const auto tensor : tensors) {
+    for (size_t at = 0; at < tensor.size(); at += kAppendBytes) {
+      RETURN_IF_ERROR(file->Append(tensor.subspan(at, std::min(kAppendBytes, tensor.size() - at))));
     }
   }
-  for (size_t i = 0; i < header.plan.size(); ++i) {
-    const TensorInfo& tensor = header.plan.tensors()[i];
-    const auto found = header.metadata.find(HashKey(tensor));
-    const auto bytes = file.subspan(header.offsets[i], header.plan.bytes(i));
-    if (found == header.metadata.end() || found->second != Hex(Hash64(bytes))) {
-      return DataLoss("the hash of tensor " + Printable(tensor.name) + " differs");
-    }
-  }
-  return {};
+  RETURN_IF_ERROR(file->Sync());
+  return file->Close();
 }
 
 }  // namespace
@@ -149,26 +75,34 @@ std::string CheckpointDirectory::PathOf(uint64_t step, uint64_t epoch) const {
 Result<PieceFile> CheckpointDirectory::WritePiece(
     uint64_t step, uint64_t epoch, uint32_t rank, uint32_t world, const StatePlan& plan,
     std::span<const std::span<const std::byte>> tensors) {
-  CHECK(rank < world && tensors.size() == plan.size());
-  for (size_t i = 0; i < tensors.size(); ++i) CHECK(tensors[i].size() == plan.bytes(i));
+  return WriteHashedPiece({step, epoch, rank, world}, plan, HashTensors(tensors), tensors);
+}
 
-  const std::string directory = PathOf(step, epoch);
+Result<PieceFile> CheckpointDirectory::WriteHashedPiece(
+    const ShardId& id, const StatePlan& plan, const ChunkHashes& hashes,
+    std::span<const std::span<const std::byte>> tensors) {
+  CHECK(id.rank < id.world && tensors.size() == plan.size());
+  uint64_t data_bytes = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    CHECK(tensors[i].size() == plan.bytes(i));
+    data_bytes += tensors[i].size();
+  }
+  const std::string directory = PathOf(id.step, id.epoch);
   if (const Result<Manifest> committed = ReadManifest(directory); committed.ok()) {
     for (const PieceFile& file : committed->files) {
-      if (file.rank == rank && committed->world == world) return file;
+      if (file.rank == id.rank && committed->world == id.world) return file;
     }
-    return AlreadyExists(directory + " is committed without rank " + std::to_string(rank));
+    return AlreadyExists(directory + " is committed without rank " + std::to_string(id.rank));
   }
+  ASSIGN_OR_RETURN(const std::string header, EncodeShardHeader(id, plan, hashes));
   RETURN_IF_ERROR(files_.MakeDirectories(directory));
   // The new directories' own entries must be durable before anything in them counts.
   RETURN_IF_ERROR(files_.SyncDirectory(ParentOf(path_)));
   RETURN_IF_ERROR(files_.SyncDirectory(path_));
 
-  const std::string name = PieceName(rank, world);
+  const std::string name = PieceName(id.rank, id.world);
   const std::string temporary = directory + "/" + name + ".tmp";
-  Result<PieceFile> written =
-      WriteFile(files_, temporary, plan, tensors, PieceMetadata(step, epoch, rank, world));
-  Status status = written.status();
+  Status status = WriteFile(files_, temporary, header, tensors);
   if (status.ok()) status = files_.Rename(temporary, directory + "/" + name);
   if (!status.ok()) {
     // Clean up as far as it goes: the directory stays if another rank's file is in it. The first
@@ -178,30 +112,40 @@ Result<PieceFile> CheckpointDirectory::WritePiece(
     return status;
   }
   RETURN_IF_ERROR(files_.SyncDirectory(directory));
-  written->name = name;
-  written->rank = rank;
-  return written;
+  return PieceFile{name, id.rank, header.size() + data_bytes, Hash64(header), header.size()};
 }
 
-Status CheckpointDirectory::Commit(const Manifest& manifest) {
-  const std::string text = EncodeManifest(manifest);
-  const Result<Manifest> sound = DecodeManifest(text);
-  if (!sound.ok()) return InvalidArgument("cannot commit: " + sound.status().message());
-
-  const std::string directory = PathOf(manifest.step, manifest.epoch);
-  if (const Result<Manifest> there = ReadManifest(directory); there.ok()) {
-    if (*there != manifest) return AlreadyExists(directory + " is committed with other files");
-    return files_.SyncDirectory(directory);  // an earlier attempt may have failed at this
-  }
-  for (const PieceFile& file : manifest.files) {
+Status CheckpointDirectory::Commit(const Manifest& order) {
+  const std::string directory = PathOf(order.step, order.epoch);
+  Manifest manifest = order;
+  manifest.tensors.clear();
+  manifest.files.clear();
+  manifest.pieces.clear();
+  for (const PieceFile& file : order.files) {
     const std::string path = directory + "/" + file.name;
     ASSIGN_OR_RETURN(const uint64_t bytes, files_.Size(path));
     if (bytes != file.bytes) {
       return FailedPrecondition(path + " has " + std::to_string(bytes) + " bytes, not " +
                                 std::to_string(file.bytes));
     }
+    ASSIGN_OR_RETURN(const OpenedShard shard, OpenShard(order, file));
+    manifest.files.push_back(file);
+    const Status added = AddPieces(shard.header, manifest);
+    if (!added.ok()) return added.WithContext(path);
+  }
+  const std::string text = EncodeManifest(manifest);
+  const Result<Manifest> sound = DecodeManifest(text);
+  if (!sound.ok()) return InvalidArgument("cannot commit: " + sound.status().message());
+
+  if (const Result<Manifest> there = ReadManifest(directory); there.ok()) {
+    if (*there != manifest) return AlreadyExists(directory + " is committed with other files");
+    return files_.SyncDirectory(directory);  // an earlier attempt may have failed at this
   }
   return io::WriteTextAtomically(files_, directory + "/" + std::string(kManifestName), text);
+}
+
+Result<Manifest> CheckpointDirectory::Read(uint64_t step, uint64_t epoch) {
+  return ReadManifest(PathOf(step, epoch));
 }
 
 Result<Manifest> CheckpointDirectory::ReadManifest(const std::string& directory) {
@@ -249,6 +193,27 @@ Result<std::vector<Manifest>> CheckpointDirectory::List() {
   return committed;
 }
 
+Result<CheckpointDirectory::OpenedShard> CheckpointDirectory::OpenShard(const Manifest& manifest,
+                                                                        const PieceFile& file) {
+  OpenedShard shard;
+  shard.path = PathOf(manifest.step, manifest.epoch) + "/" + file.name;
+  Result<std::unique_ptr<io::ReadableFile>> opened = files_.Open(shard.path);
+  if (!opened.ok()) {
+    // A committed file that is absent is damage, not a question of what to ask for.
+    const bool damage = opened.status().code() == Code::kNotFound;
+    return damage ? DataLoss(opened.status().message()) : opened.status();
+  }
+  shard.file = std::move(opened).value();
+  Result<ShardHeader> header = ReadShardHeader(*shard.file, file);
+  if (!header.ok()) return header.status().WithContext(shard.path);
+  shard.header = std::move(header).value();
+  const ShardId wanted{manifest.step, manifest.epoch, file.rank, manifest.world};
+  if (shard.header.id != wanted) {
+    return DataLoss(shard.path + ": it belongs to another step, epoch, rank or world");
+  }
+  return shard;
+}
+
 Result<LoadedState> CheckpointDirectory::ReadPiece(uint64_t step, uint64_t epoch, uint32_t rank) {
   const std::string directory = PathOf(step, epoch);
   ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(directory));
@@ -257,23 +222,19 @@ Result<LoadedState> CheckpointDirectory::ReadPiece(uint64_t step, uint64_t epoch
   if (file == manifest.files.end()) {
     return NotFound(directory + " has no piece of rank " + std::to_string(rank));
   }
-  const std::string path = directory + "/" + file->name;
-  Result<std::vector<std::byte>> bytes = files_.ReadAll(path, file->bytes);
-  if (!bytes.ok()) {
-    // A committed file that is absent or has grown is damage, not a question of what to ask for.
-    const Code code = bytes.status().code();
-    const bool damage = code == Code::kNotFound || code == Code::kResourceExhausted;
-    return damage ? DataLoss(bytes.status().message()) : bytes.status();
+  ASSIGN_OR_RETURN(OpenedShard shard, OpenShard(manifest, *file));
+  const StatePlan& plan = shard.header.plan;
+  std::vector<std::byte> storage(plan.total_bytes());
+  std::vector<uint64_t> offsets;
+  uint64_t at = 0;
+  for (size_t i = 0; i < plan.size(); ++i) {
+    offsets.push_back(at);
+    const auto to = std::span(storage).subspan(at, plan.bytes(i));
+    const Status read = ReadVerified(*shard.file, shard.header, i, 0, to);
+    if (!read.ok()) return read.WithContext(shard.path);
+    at += to.size();
   }
-  if (bytes->size() != file->bytes) return DataLoss(path + ": it is cut short");
-  if (Hash64(*bytes) != file->hash) return DataLoss(path + ": the file's hash differs");
-
-  Result<SafetensorsHeader> header = ParseSafetensors(*bytes);
-  if (!header.ok()) return header.status().WithContext(path);
-  const Status piece =
-      CheckPiece(*header, *bytes, PieceMetadata(step, epoch, rank, manifest.world));
-  if (!piece.ok()) return piece.WithContext(path);
-  return LoadedState(std::move(header->plan), std::move(bytes).value(), std::move(header->offsets));
+  return LoadedState(std::move(shard.header.plan), std::move(storage), std::move(offsets));
 }
 
 Status CheckpointDirectory::RemoveTree(const std::string& directory) {

@@ -4,19 +4,21 @@
 //   checkpoints/step-000000040.e3/MANIFEST                          the commit point
 //
 // A checkpoint is there exactly when its manifest verifies and its files exist with the right
-// sizes; everything else is garbage. The epoch is in the name, so a fenced writer can't touch a
-// newer one's files. The order of syncs is in docs/checkpoint-format.md and is tested against every
-// legal crash.
+// sizes; everything else is garbage. A rank's file is a shard (shard.h). The epoch is in the name,
+// so a fenced writer can't touch a newer one's files. The order of syncs is in
+// docs/checkpoint-format.md and is tested against every legal crash.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/shard.h"
 #include "checkpoint/state.h"
 #include "io/file.h"
 
@@ -38,15 +40,36 @@ class CheckpointDirectory {
                                const StatePlan& plan,
                                std::span<const std::span<const std::byte>> tensors);
 
-  // Makes the pieces a checkpoint: after success it survives any crash. Refuses when a file is
-  // absent or has another size. Committing the same again is fine.
-  Status Commit(const Manifest& manifest);
+  // The same with hashes that are known already: of what is written, not of `tensors` as they are
+  // now, so that bytes which change on their way are found when they are read. Requires as many as
+  // HashTensors gives.
+  Result<PieceFile> WriteHashedPiece(const ShardId& id, const StatePlan& plan,
+                                     const ChunkHashes& hashes,
+                                     std::span<const std::span<const std::byte>> tensors);
+
+  // Makes the shards a checkpoint: after success it survives any crash. `order` names the files by
+  // name, rank, bytes and hash; the manifest's tensors and pieces come from the shards' headers.
+  // Refuses when a file is absent, has another size or header, or disagrees with another on a
+  // tensor. Committing the same again is fine.
+  Status Commit(const Manifest& order);
 
   // The committed ones, newest step first, of a step the highest epoch first. An absent directory
   // holds none.
   Result<std::vector<Manifest>> List();
 
-  // One rank's tensors, every byte verified against the manifest and the tensors' own hashes.
+  // The manifest of a committed checkpoint; as List it doesn't look at the files.
+  Result<Manifest> Read(uint64_t step, uint64_t epoch);
+
+  // Opens a rank's file and reads its header: for reading parts of it by ReadVerified. As
+  // ReadPiece.
+  struct OpenedShard {
+    std::string path;
+    std::unique_ptr<io::ReadableFile> file;
+    ShardHeader header;
+  };
+  Result<OpenedShard> OpenShard(const Manifest& manifest, const PieceFile& file);
+
+  // One rank's tensors, every byte verified against the manifest and the shard's own hashes.
   // kNotFound when that isn't committed, kDataLoss naming file and reason when it is damaged.
   Result<LoadedState> ReadPiece(uint64_t step, uint64_t epoch, uint32_t rank);
 

@@ -8,37 +8,19 @@
 
 #include "base/hash.h"
 #include "base/text.h"
+#include "checkpoint/internal/text_forms.h"
 
 namespace longhaul::checkpoint {
 namespace {
 
+using internal::FromHex;
+using internal::Hex;
+using internal::Quoted;
 using nlohmann::json;
 
-constexpr uint32_t kFormatVersion = 1;
+constexpr uint32_t kFormatVersion = 2;
 constexpr std::string_view kHashPrefix = "xxh3-64:";
 constexpr size_t kHashLineBytes = 8 + 16 + 1;  // prefix, digits, line end
-
-std::string Hex(uint64_t value) {
-  char text[17];
-  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(value));
-  return text;
-}
-
-std::string Quoted(const std::string& text) {
-  return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-std::optional<uint64_t> FromHex(const std::string& text) {
-  if (text.size() != 16) return std::nullopt;
-  uint64_t value = 0;
-  for (const char c : text) {
-    const std::string_view kDigits = "0123456789abcdef";
-    const size_t digit = kDigits.find(c);
-    if (digit == std::string_view::npos) return std::nullopt;
-    value = value << 4 | digit;
-  }
-  return value;
-}
 
 // Fills a manifest from JSON; fields that are absent or of another type are left and counted.
 class Reader {
@@ -73,6 +55,25 @@ class Reader {
       to = found->get<std::string>();
     }
   }
+  void Read(const json& from, const char* key, std::vector<int64_t>& to) {
+    const auto found = from.find(key);
+    if (found == from.end() || !found->is_array() || found->size() > kMaxDims) {
+      ++missing_;
+      return;
+    }
+    for (const json& number : *found) {
+      const bool sound = number.is_number_unsigned() && number.get<uint64_t>() <= kMaxStateBytes;
+      if (!sound) ++missing_;
+      to.push_back(sound ? number.get<int64_t>() : 0);
+    }
+  }
+  void ReadHash(const json& from, const char* key, uint64_t& to) {
+    std::string text;
+    Read(from, key, text);
+    const std::optional<uint64_t> value = FromHex(text);
+    if (!value) ++missing_;
+    to = value.value_or(0);
+  }
   // An empty value of the wanted kind when it is absent.
   const json& Part(const json& from, const char* key, const json& otherwise) {
     const auto found = from.find(key);
@@ -81,14 +82,14 @@ class Reader {
     return otherwise;
   }
 
+  void Refuse() { ++missing_; }
   bool complete() const { return missing_ == 0; }
 
  private:
   int missing_ = 0;
 };
 
-// What a manifest must be beside its form.
-Status CheckSense(const Manifest& manifest) {
+Status CheckFiles(const Manifest& manifest) {
   if (manifest.step == 0 || manifest.world == 0) return DataLoss("step and world are from 1");
   if (manifest.files.empty()) return DataLoss("it names no files");
   if (!manifest.replicated && manifest.files.size() != manifest.world) {
@@ -104,8 +105,121 @@ Status CheckSense(const Manifest& manifest) {
     if (file.name != PieceName(file.rank, manifest.world)) {
       return DataLoss("the file of rank " + std::to_string(file.rank) + " has a wrong name");
     }
+    if (file.header_bytes > file.bytes) {
+      return DataLoss("the header of " + file.name + " is longer than the file");
+    }
   }
   return {};
+}
+
+// Pieces lie in their tensors and fill their files from the header to the end.
+Status CheckPieces(const Manifest& manifest) {
+  size_t next = 0;
+  for (size_t i = 0; i < manifest.files.size(); ++i) {
+    const PieceFile& file = manifest.files[i];
+    uint64_t at = file.header_bytes;
+    for (; next < manifest.pieces.size() && manifest.pieces[next].file == i; ++next) {
+      const Piece& piece = manifest.pieces[next];
+      const std::string what = "piece " + Printable(piece.name) + " of " + file.name + " ";
+      if (piece.tensor >= manifest.tensors.size()) return DataLoss(what + "is of no tensor");
+      const TensorInfo& tensor = manifest.tensors[piece.tensor];
+      if (piece.box.dims() != tensor.shape.size() || !piece.box.InsideOf(tensor.shape)) {
+        return DataLoss(what + "lies outside of its tensor");
+      }
+      if (piece.offset != at || PieceBytes(manifest, piece) > file.bytes - at) {
+        return DataLoss(what + "leaves a hole, overlaps or is cut");
+      }
+      at += PieceBytes(manifest, piece);
+    }
+    if (at != file.bytes) return DataLoss(file.name + " has bytes of no piece");
+  }
+  if (next != manifest.pieces.size()) return DataLoss("its pieces are out of order");
+  return {};
+}
+
+// What a manifest must be beside its form.
+Status CheckSense(const Manifest& manifest) {
+  RETURN_IF_ERROR(CheckFiles(manifest));
+  const Result<StatePlan> plan = StatePlan::Create(manifest.tensors);
+  if (!plan.ok()) return DataLoss(plan.status().message());
+  return CheckPieces(manifest);
+}
+
+std::string Number(const char* key, uint64_t value) {
+  return "\"" + std::string(key) + "\": " + std::to_string(value);
+}
+
+std::string Numbers(const char* key, const std::vector<int64_t>& values) {
+  std::vector<std::string> texts;
+  for (const int64_t value : values) texts.push_back(std::to_string(value));
+  return "\"" + std::string(key) + "\": [" + Join(texts, ", ") + "]";
+}
+
+std::string FileLine(const PieceFile& file) {
+  return "{\"name\": " + Quoted(file.name) + ", " + Number("rank", file.rank) + ", " +
+         Number("bytes", file.bytes) + ", " + Number("header_bytes", file.header_bytes) +
+         ", \"hash\": \"" + Hex(file.hash) + "\"}";
+}
+
+std::string TensorLine(const TensorInfo& tensor) {
+  return "{\"name\": " + Quoted(tensor.name) + ", \"dtype\": " + Quoted(tensor.dtype) + ", " +
+         Numbers("shape", tensor.shape) + "}";
+}
+
+std::string PieceLine(const Piece& piece) {
+  return "{" + Number("tensor", piece.tensor) + ", " + Number("file", piece.file) +
+         ", \"name\": " + Quoted(piece.name) + ", " + Numbers("offset", piece.box.offsets()) +
+         ", " + Numbers("extent", piece.box.shape()) + ", " + Number("at", piece.offset) +
+         ", \"hash\": \"" + Hex(piece.hash) + "\"}";
+}
+
+template <typename Item, typename Line>
+std::string Lines(const char* key, const std::vector<Item>& items, Line line) {
+  std::string text = "\"" + std::string(key) + "\": [\n";
+  for (size_t i = 0; i < items.size(); ++i) {
+    text += line(items[i]);
+    text += i + 1 < items.size() ? ",\n" : "\n";
+  }
+  return text + "]";
+}
+
+void ReadTensors(const json& list, Reader& reader, Manifest& manifest) {
+  for (const json& entry : list) {
+    TensorInfo& tensor = manifest.tensors.emplace_back();
+    reader.Read(entry, "name", tensor.name);
+    reader.Read(entry, "dtype", tensor.dtype);
+    reader.Read(entry, "shape", tensor.shape);
+  }
+}
+
+void ReadFiles(const json& list, Reader& reader, Manifest& manifest) {
+  for (const json& entry : list) {
+    PieceFile& file = manifest.files.emplace_back();
+    reader.Read(entry, "name", file.name);
+    reader.Read(entry, "rank", file.rank);
+    reader.Read(entry, "bytes", file.bytes);
+    reader.Read(entry, "header_bytes", file.header_bytes);
+    reader.ReadHash(entry, "hash", file.hash);
+  }
+}
+
+void ReadPieces(const json& list, Reader& reader, Manifest& manifest) {
+  for (const json& entry : list) {
+    Piece& piece = manifest.pieces.emplace_back();
+    std::vector<int64_t> offset, extent;
+    reader.Read(entry, "tensor", piece.tensor);
+    reader.Read(entry, "file", piece.file);
+    reader.Read(entry, "name", piece.name);
+    reader.Read(entry, "offset", offset);
+    reader.Read(entry, "extent", extent);
+    reader.Read(entry, "at", piece.offset);
+    reader.ReadHash(entry, "hash", piece.hash);
+    if (offset.size() == extent.size()) {
+      piece.box = Box::At(offset, extent);
+    } else {
+      reader.Refuse();
+    }
+  }
 }
 
 }  // namespace
@@ -116,25 +230,24 @@ std::string PieceName(uint32_t rank, uint32_t world) {
   return name;
 }
 
+uint64_t PieceBytes(const Manifest& manifest, const Piece& piece) {
+  return static_cast<uint64_t>(piece.box.elements()) *
+         DtypeBytes(manifest.tensors[piece.tensor].dtype).value_or(0);
+}
+
 std::string EncodeManifest(const Manifest& manifest) {
-  const auto number = [](const char* key, uint64_t value) {
-    return "\"" + std::string(key) + "\": " + std::to_string(value);
-  };
   const DataCursor& data = manifest.data;
-  std::vector<std::string> files;
-  for (const PieceFile& file : manifest.files) {
-    files.push_back("{\"name\": " + Quoted(file.name) + ", " + number("rank", file.rank) + ", " +
-                    number("bytes", file.bytes) + ", \"hash\": \"" + Hex(file.hash) + "\"}");
-  }
   const std::string text =
-      "{\n" + number("format_version", kFormatVersion) + ",\n\"job\": " + Quoted(manifest.job) +
-      ",\n" + number("step", manifest.step) + ",\n" + number("epoch", manifest.epoch) + ",\n" +
-      number("world", manifest.world) +
+      "{\n" + Number("format_version", kFormatVersion) + ",\n\"job\": " + Quoted(manifest.job) +
+      ",\n" + Number("step", manifest.step) + ",\n" + Number("epoch", manifest.epoch) + ",\n" +
+      Number("world", manifest.world) +
       ",\n\"replicated\": " + (manifest.replicated ? "true" : "false") + ",\n\"data\": {" +
-      number("samples_consumed", data.samples_consumed) + ", " + number("samples", data.samples) +
-      ", " + number("global_batch", data.global_batch) + ", " + number("seed", data.seed) +
-      ", \"fingerprint\": " + Quoted(data.fingerprint) + "},\n\"files\": [\n" + Join(files, ",\n") +
-      "\n]\n}\n";
+      Number("samples_consumed", data.samples_consumed) + ", " + Number("samples", data.samples) +
+      ", " + Number("global_batch", data.global_batch) + ", " + Number("seed", data.seed) +
+      ", \"fingerprint\": " + Quoted(data.fingerprint) + "},\n" +
+      Lines("tensors", manifest.tensors, TensorLine) + ",\n" +
+      Lines("files", manifest.files, FileLine) + ",\n" +
+      Lines("pieces", manifest.pieces, PieceLine) + "\n}\n";
   return text + std::string(kHashPrefix) + Hex(Hash64(text)) + "\n";
 }
 
@@ -150,7 +263,7 @@ Result<Manifest> DecodeManifest(std::string_view text) {
   uint32_t version = 0;
   reader.Read(parsed, "format_version", version);
   if (version != kFormatVersion) {
-    return DataLoss("the manifest is of format " + std::to_string(version) + ", not 1");
+    return DataLoss("the manifest is of format " + std::to_string(version) + ", not 2");
   }
   Manifest manifest;
   reader.Read(parsed, "job", manifest.job);
@@ -166,17 +279,9 @@ Result<Manifest> DecodeManifest(std::string_view text) {
   reader.Read(data, "seed", manifest.data.seed);
   reader.Read(data, "fingerprint", manifest.data.fingerprint);
   const json no_array = json::array();
-  for (const json& entry : reader.Part(parsed, "files", no_array)) {
-    PieceFile& file = manifest.files.emplace_back();
-    std::string hash;
-    reader.Read(entry, "name", file.name);
-    reader.Read(entry, "rank", file.rank);
-    reader.Read(entry, "bytes", file.bytes);
-    reader.Read(entry, "hash", hash);
-    const std::optional<uint64_t> value = FromHex(hash);
-    if (!value) return DataLoss("the manifest has a malformed hash");
-    file.hash = *value;
-  }
+  ReadTensors(reader.Part(parsed, "tensors", no_array), reader, manifest);
+  ReadFiles(reader.Part(parsed, "files", no_array), reader, manifest);
+  ReadPieces(reader.Part(parsed, "pieces", no_array), reader, manifest);
   if (!reader.complete()) return DataLoss("the manifest lacks a field or has one of another type");
   const Status sense = CheckSense(manifest);
   if (!sense.ok()) return sense.WithContext("the manifest makes no sense");

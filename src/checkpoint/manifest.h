@@ -1,5 +1,6 @@
-// MANIFEST: what makes a directory of files a committed checkpoint. JSON with its own hash at the
-// end; the format is in docs/checkpoint-format.md.
+// MANIFEST: what makes a directory of files a committed checkpoint. It names the global tensors,
+// the files, and which box of which tensor lies where, each with its hash. JSON with its own hash
+// at the end; the format is in docs/checkpoint-format.md.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,8 @@
 #include <vector>
 
 #include "base/status.h"
+#include "checkpoint/reshard/box.h"
+#include "checkpoint/state.h"
 
 namespace longhaul::checkpoint {
 
@@ -16,9 +19,22 @@ struct PieceFile {
   std::string name;  // inside the checkpoint's directory
   uint32_t rank = 0;
   uint64_t bytes = 0;
-  uint64_t hash = 0;  // XXH3-64 of the whole file
+  uint64_t hash = 0;  // XXH3-64 of its header, which holds the hash of every chunk
+  uint64_t header_bytes = 0;
 
   friend bool operator==(const PieceFile&, const PieceFile&) = default;
+};
+
+// A box of a global tensor in a file.
+struct Piece {
+  uint32_t tensor = 0;  // index of Manifest::tensors
+  uint32_t file = 0;    // index of Manifest::files
+  std::string name;     // in the file
+  Box box;
+  uint64_t offset = 0;  // of its first byte in the file
+  uint64_t hash = 0;    // HashOfChunks of its chunks' hashes (shard.h)
+
+  friend bool operator==(const Piece&, const Piece&) = default;
 };
 
 // Where the data stands after the checkpoint's step: weights and data commit together.
@@ -39,10 +55,15 @@ struct Manifest {
   uint32_t world = 0;
   bool replicated = false;  // every rank holds the same state: rank 0's piece serves all
   DataCursor data;
-  std::vector<PieceFile> files;  // by rank, at least one
+  std::vector<TensorInfo> tensors;  // global ones, as the pieces first come to them
+  std::vector<PieceFile> files;     // by rank, at least one
+  std::vector<Piece> pieces;        // by file, in the order of their bytes
 
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
+
+// How many bytes a piece has. Requires a manifest that DecodeManifest accepts.
+uint64_t PieceBytes(const Manifest& manifest, const Piece& piece);
 
 // The file's name of a rank's piece: "rank-00000-of-00004.safetensors".
 std::string PieceName(uint32_t rank, uint32_t world);

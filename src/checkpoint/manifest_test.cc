@@ -16,7 +16,15 @@ Manifest Sample() {
   manifest.epoch = 3;
   manifest.world = 2;
   manifest.data = {2560, 10'000, 64, ~uint64_t{0}, "abc"};
-  manifest.files = {{PieceName(0, 2), 0, 4096, 0x0123456789abcdefu}, {PieceName(1, 2), 1, 8192, 7}};
+  manifest.tensors = {{"w", "F32", {4, 16}}, {"n", "I64", {}}};
+  manifest.files = {{PieceName(0, 2), 0, 4096 + 136, 0x0123456789abcdefu, 4096},
+                    {PieceName(1, 2), 1, 4096 + 128, 7, 4096}};
+  const auto half = [](int64_t row) {
+    return Box::At(std::vector<int64_t>{row, 0}, std::vector<int64_t>{2, 16});
+  };
+  manifest.pieces = {{0, 0, "w", half(0), 4096, 1},
+                     {1, 0, "n", Box(), 4096 + 128, 2},
+                     {0, 1, "w.1", half(2), 4096, 3}};
   return manifest;
 }
 
@@ -52,12 +60,24 @@ TEST(Manifest, RefusesWhatMakesNoSense) {
   EXPECT_TRUE(refused([](Manifest& m) { m.files[1].name = "../../etc/passwd"; }));
   EXPECT_TRUE(refused([](Manifest& m) { std::swap(m.files[0], m.files[1]); }));
   EXPECT_TRUE(refused([](Manifest& m) { m.files[1].rank = 2; }));
+  EXPECT_TRUE(refused([](Manifest& m) { m.files[1].header_bytes = 8192; }));
+  EXPECT_TRUE(refused([](Manifest& m) { m.files[1].bytes += 1; })) << "bytes of no piece";
+  EXPECT_TRUE(refused([](Manifest& m) { m.pieces.pop_back(); }));
+  EXPECT_TRUE(refused([](Manifest& m) { std::swap(m.pieces[0], m.pieces[2]); }));
+  EXPECT_TRUE(refused([](Manifest& m) { m.pieces[1].tensor = 2; }));
+  EXPECT_TRUE(refused([](Manifest& m) { m.pieces[2].file = 2; }));
+  EXPECT_TRUE(refused([](Manifest& m) { m.pieces[1].offset += 8; }));
+  EXPECT_TRUE(refused([](Manifest& m) { m.tensors[0].shape = {3, 16}; })) << "outside";
+  EXPECT_TRUE(refused([](Manifest& m) { m.tensors[0].dtype = "F16"; }));
+  EXPECT_TRUE(refused([](Manifest& m) { m.tensors[1].dtype = "I6"; }));
+  EXPECT_TRUE(refused([](Manifest& m) { m.tensors[1].name = "w"; })) << "twice";
 }
 
 TEST(Manifest, OfAReplicatedStateNeedsOnePiece) {
   Manifest manifest = Sample();
   manifest.replicated = true;
   manifest.files.pop_back();
+  manifest.pieces.pop_back();
   EXPECT_TRUE(DecodeManifest(EncodeManifest(manifest)).ok());
 }
 

@@ -9,15 +9,14 @@
 #include <utility>
 
 #include "base/text.h"
+#include "checkpoint/internal/text_forms.h"
 
 namespace longhaul::checkpoint {
 namespace {
 
-constexpr uint64_t kDataAlignment = 4096;
+using internal::Quoted;
 
-std::string Quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+constexpr uint64_t kDataAlignment = 4096;
 
 struct Entry {
   TensorInfo tensor;
@@ -200,14 +199,25 @@ Result<std::string> EncodeSafetensorsHeader(const StatePlan& plan, const TextMap
   return header + json;
 }
 
-Result<SafetensorsHeader> ParseSafetensors(std::span<const std::byte> file) {
+Result<uint64_t> SafetensorsHeaderBytes(std::span<const std::byte> first_eight,
+                                        uint64_t file_bytes) {
   uint64_t length = 0;
-  if (file.size() < sizeof(length)) return DataLoss("the file is too short for a header");
-  std::memcpy(&length, file.data(), sizeof(length));
-  if (length > kMaxSafetensorsHeader || length > file.size() - sizeof(length)) {
+  if (file_bytes < sizeof(length) || first_eight.size() < sizeof(length)) {
+    return DataLoss("the file is too short for a header");
+  }
+  std::memcpy(&length, first_eight.data(), sizeof(length));
+  if (length > kMaxSafetensorsHeader || length > file_bytes - sizeof(length)) {
     return DataLoss("a header of " + std::to_string(length) + " bytes can't be");
   }
-  const std::string_view text(reinterpret_cast<const char*>(file.data()) + sizeof(length), length);
+  return sizeof(length) + length;
+}
+
+Result<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::byte> header,
+                                                 uint64_t file_bytes) {
+  ASSIGN_OR_RETURN(const uint64_t data_at, SafetensorsHeaderBytes(header, file_bytes));
+  if (header.size() != data_at) return DataLoss("the header is cut short");
+  const std::string_view text(reinterpret_cast<const char*>(header.data()) + sizeof(uint64_t),
+                              header.size() - sizeof(uint64_t));
   // Other white space than padding, before or behind, is not in the format.
   const size_t last = text.find_last_not_of(' ');
   if (text.empty() || text.front() != '{' || text[last] != '}') {
@@ -217,8 +227,12 @@ Result<SafetensorsHeader> ParseSafetensors(std::span<const std::byte> file) {
   if (!nlohmann::json::sax_parse(text.begin(), text.end(), &handler)) {
     return DataLoss("bad header: " + handler.error);
   }
-  const uint64_t data_at = sizeof(length) + length;
-  return Arrange(handler, data_at, file.size() - data_at);
+  return Arrange(handler, data_at, file_bytes - data_at);
+}
+
+Result<SafetensorsHeader> ParseSafetensors(std::span<const std::byte> file) {
+  ASSIGN_OR_RETURN(const uint64_t data_at, SafetensorsHeaderBytes(file, file.size()));
+  return ParseSafetensorsHeader(file.first(data_at), file.size());
 }
 
 }  // namespace longhaul::checkpoint

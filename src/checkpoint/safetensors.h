@@ -35,6 +35,15 @@ struct SafetensorsHeader {
   TextMap metadata;
 };
 
+// How many bytes the header of a file takes, from its first eight: what to read next. kDataLoss
+// when a file of `file_bytes` can't have it.
+Result<uint64_t> SafetensorsHeaderBytes(std::span<const std::byte> first_eight,
+                                        uint64_t file_bytes);
+
+// Reads a header, the length included, of a file of `file_bytes`. As ParseSafetensors.
+Result<SafetensorsHeader> ParseSafetensorsHeader(std::span<const std::byte> header,
+                                                 uint64_t file_bytes);
+
 // Reads the header of a whole file and checks that the file is exactly as long as it says. Refuses
 // with kDataLoss and the reason. The tensors' bytes aren't looked at.
 Result<SafetensorsHeader> ParseSafetensors(std::span<const std::byte> file);

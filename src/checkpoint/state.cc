@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -57,16 +58,15 @@ Status CheckName(std::string_view name) {
   return {};
 }
 
-// The tensor's size. Refuses what could overflow.
-Result<uint64_t> CheckedBytes(const TensorInfo& tensor) {
-  RETURN_IF_ERROR(CheckName(tensor.name));
-  const std::string what = "tensor " + Printable(tensor.name) + ": ";
-  const std::optional<uint64_t> element = DtypeBytes(tensor.dtype);
-  if (!element) return InvalidArgument(what + "unknown dtype '" + Printable(tensor.dtype) + "'");
-  if (tensor.shape.size() > kMaxDims) return InvalidArgument(what + "more than 8 dimensions");
+// The size of a shape. Refuses what could overflow; `what` begins the message.
+Result<uint64_t> ShapeBytes(const std::string& what, const std::string& dtype,
+                            const std::vector<int64_t>& shape) {
+  const std::optional<uint64_t> element = DtypeBytes(dtype);
+  if (!element) return InvalidArgument(what + "unknown dtype '" + Printable(dtype) + "'");
+  if (shape.size() > kMaxDims) return InvalidArgument(what + "more than 8 dimensions");
   uint64_t bytes = *element;
   bool empty = false;
-  for (const int64_t extent : tensor.shape) {
+  for (const int64_t extent : shape) {
     if (extent < 0) return InvalidArgument(what + "negative dimension " + std::to_string(extent));
     if (extent == 0) {
       empty = true;
@@ -79,10 +79,42 @@ Result<uint64_t> CheckedBytes(const TensorInfo& tensor) {
   return empty ? 0 : bytes;
 }
 
+Status CheckPart(const std::string& what, const TensorInfo& tensor) {
+  const TensorPart& part = *tensor.part;
+  RETURN_IF_ERROR(CheckName(part.of));
+  RETURN_IF_ERROR(ShapeBytes(what, tensor.dtype, part.shape).status());
+  if (part.shape.size() != tensor.shape.size() || part.offset.size() != tensor.shape.size()) {
+    return InvalidArgument(what + "its dimensions differ from those of " + Printable(part.of));
+  }
+  for (size_t i = 0; i < part.shape.size(); ++i) {
+    if (part.offset[i] < 0 || part.offset[i] > part.shape[i] ||
+        tensor.shape[i] > part.shape[i] - part.offset[i]) {
+      return InvalidArgument(what + "it lies outside of " + Printable(part.of) + " in dimension " +
+                             std::to_string(i));
+    }
+  }
+  return {};
+}
+
+// The tensor's size.
+Result<uint64_t> CheckedBytes(const TensorInfo& tensor) {
+  RETURN_IF_ERROR(CheckName(tensor.name));
+  const std::string what = "tensor " + Printable(tensor.name) + ": ";
+  ASSIGN_OR_RETURN(const uint64_t bytes, ShapeBytes(what, tensor.dtype, tensor.shape));
+  if (tensor.part) RETURN_IF_ERROR(CheckPart(what, tensor));
+  return bytes;
+}
+
 std::string ShapeText(const std::vector<int64_t>& shape) {
   std::vector<std::string> extents;
   for (const int64_t extent : shape) extents.push_back(std::to_string(extent));
   return "[" + Join(extents, ", ") + "]";
+}
+
+std::string PartText(const TensorInfo& tensor) {
+  if (!tensor.part) return "whole";
+  return "the part at " + ShapeText(tensor.part->offset) + " of " + Printable(tensor.part->of) +
+         " " + ShapeText(tensor.part->shape);
 }
 
 }  // namespace
@@ -109,10 +141,16 @@ Result<StatePlan> StatePlan::Create(std::vector<TensorInfo> tensors) {
   }
   StatePlan plan;
   std::unordered_set<std::string_view> names;
+  std::unordered_map<std::string_view, const TensorInfo*> globals;
   for (const TensorInfo& tensor : tensors) {
     ASSIGN_OR_RETURN(const uint64_t bytes, CheckedBytes(tensor));
     if (!names.insert(tensor.name).second) {
       return InvalidArgument("two tensors are named " + Printable(tensor.name));
+    }
+    const TensorInfo& first = *globals.emplace(tensor.global_name(), &tensor).first->second;
+    if (first.global_shape() != tensor.global_shape() || first.dtype != tensor.dtype) {
+      return InvalidArgument("tensors " + Printable(first.name) + " and " + Printable(tensor.name) +
+                             " disagree on what " + Printable(tensor.global_name()) + " is");
     }
     plan.bytes_.push_back(bytes);
     plan.total_bytes_ += bytes;
@@ -132,6 +170,12 @@ std::string StatePlan::Encode() const {
     out += tensor.dtype;
     Put(out, static_cast<uint8_t>(tensor.shape.size()));
     for (const int64_t extent : tensor.shape) Put(out, extent);
+    Put(out, static_cast<uint8_t>(tensor.part.has_value()));
+    if (!tensor.part) continue;
+    Put(out, static_cast<uint8_t>(tensor.part->of.size()));
+    out += tensor.part->of;
+    for (const int64_t extent : tensor.part->shape) Put(out, extent);
+    for (const int64_t offset : tensor.part->offset) Put(out, offset);
   }
   return out;
 }
@@ -140,8 +184,8 @@ Result<StatePlan> StatePlan::Decode(std::string_view encoded) {
   const Status cut = InvalidArgument("the plan is cut short or has bytes left over");
   Decoder decoder(encoded);
   const uint32_t count = decoder.Take<uint32_t>();
-  // A tensor takes four bytes at least: a wrong count can't make us allocate.
-  if (!decoder.ok() || count > decoder.left() / 4) return cut;
+  // A tensor takes five bytes at least: a wrong count can't make us allocate.
+  if (!decoder.ok() || count > decoder.left() / 5) return cut;
   std::vector<TensorInfo> tensors(count);
   for (TensorInfo& tensor : tensors) {
     tensor.name = decoder.TakeBytes(decoder.Take<uint8_t>());
@@ -149,6 +193,13 @@ Result<StatePlan> StatePlan::Decode(std::string_view encoded) {
     const size_t dims = decoder.Take<uint8_t>();
     if (!decoder.ok() || dims > kMaxDims) return cut;
     for (size_t i = 0; i < dims; ++i) tensor.shape.push_back(decoder.Take<int64_t>());
+    const uint8_t is_part = decoder.Take<uint8_t>();
+    if (!decoder.ok() || is_part > 1) return cut;
+    if (is_part == 0) continue;
+    TensorPart& part = tensor.part.emplace();
+    part.of = decoder.TakeBytes(decoder.Take<uint8_t>());
+    for (size_t i = 0; i < dims; ++i) part.shape.push_back(decoder.Take<int64_t>());
+    for (size_t i = 0; i < dims; ++i) part.offset.push_back(decoder.Take<int64_t>());
   }
   if (!decoder.ok() || decoder.left() != 0) return cut;
   return Create(std::move(tensors));
@@ -166,8 +217,12 @@ std::optional<std::string> StatePlan::FirstDifference(const StatePlan& other) co
     if (one.dtype != two.dtype) {
       return what + Printable(one.name) + " is " + one.dtype + " here and " + two.dtype + " there";
     }
-    return what + Printable(one.name) + " is " + ShapeText(one.shape) + " here and " +
-           ShapeText(two.shape) + " there";
+    if (one.shape != two.shape) {
+      return what + Printable(one.name) + " is " + ShapeText(one.shape) + " here and " +
+             ShapeText(two.shape) + " there";
+    }
+    return what + Printable(one.name) + " is " + PartText(one) + " here and " + PartText(two) +
+           " there";
   }
   if (size() == other.size()) return std::nullopt;
   return std::to_string(size()) + " tensors here and " + std::to_string(other.size()) + " there";

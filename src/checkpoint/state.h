@@ -1,8 +1,9 @@
 // The training state as a checkpoint sees it: named, typed, dense tensors in a fixed order.
 //
-// A plan says what there is; the bytes live elsewhere (registered memory, an arena, a file).
-// Tensors are row-major and little-endian; dtypes have safetensors' names. Two states can replace
-// each other exactly when their plans are equal.
+// A plan says what one rank holds; the bytes live elsewhere (registered memory, an arena, a file).
+// Tensors are row-major and little-endian; dtypes have safetensors' names. A tensor is whole, or a
+// box of a global one that other ranks hold the rest of. Two states can replace each other exactly
+// when their plans are equal.
 #pragma once
 
 #include <cstddef>
@@ -25,10 +26,23 @@ constexpr uint64_t kMaxStateBytes = uint64_t{1} << 46;  // 64 TiB: sums of sizes
 // The size of an element; nothing for an unknown dtype.
 std::optional<uint64_t> DtypeBytes(std::string_view dtype);
 
+// Where a rank's tensor lies in a global one: a box with its extent at `offset` of `shape`.
+struct TensorPart {
+  std::string of;  // the global tensor's name
+  std::vector<int64_t> shape;
+  std::vector<int64_t> offset;
+
+  friend bool operator==(const TensorPart&, const TensorPart&) = default;
+};
+
 struct TensorInfo {
   std::string name;
   std::string dtype;
   std::vector<int64_t> shape;
+  std::optional<TensorPart> part = {};  // nothing: whole, global under its own name
+
+  const std::string& global_name() const { return part ? part->of : name; }
+  const std::vector<int64_t>& global_shape() const { return part ? part->shape : shape; }
 
   friend bool operator==(const TensorInfo&, const TensorInfo&) = default;
 };
@@ -38,7 +52,8 @@ class StatePlan {
   StatePlan() = default;  // no tensors
 
   // Refuses names that are empty, too long, not UTF-8, used twice or "__metadata__"; unknown
-  // dtypes; negative or too many dimensions; more than the limits above.
+  // dtypes; negative or too many dimensions; parts that don't lie in their global tensor; parts of
+  // one global tensor that disagree on its shape or dtype; more than the limits above.
   static Result<StatePlan> Create(std::vector<TensorInfo> tensors);
 
   size_t size() const { return tensors_.size(); }

@@ -32,6 +32,14 @@ TEST(StatePlan, RefusesWhatCannotBeATensor) {
       {{"a", "U8", {int64_t{1} << 40, int64_t{1} << 40}}},
       {{"a", "U8", {int64_t{1} << 46}}, {"b", "U8", {1}}},
       {{"a", "F32", {1}}, {"a", "F32", {1}}},
+      {{"a", "F32", {2}, TensorPart{"", {4}, {0}}}},
+      {{"a", "F32", {2}, TensorPart{"w", {4, 1}, {0, 0}}}},
+      {{"a", "F32", {2}, TensorPart{"w", {4}, {-1}}}},
+      {{"a", "F32", {2}, TensorPart{"w", {4}, {3}}}},
+      {{"a", "F32", {0}, TensorPart{"w", {4}, {5}}}},
+      {{"a", "F32", {2}, TensorPart{"w", {4}, {}}}},
+      {{"a", "F32", {2}, TensorPart{"w", {4}, {0}}}, {"b", "F32", {2}, TensorPart{"w", {5}, {2}}}},
+      {{"a", "F32", {2}, TensorPart{"w", {4}, {0}}}, {"w", "F32", {2}}},
   };
   for (const auto& tensors : kBad) {
     EXPECT_EQ(StatePlan::Create(tensors).status().code(), Code::kInvalidArgument);
@@ -39,7 +47,9 @@ TEST(StatePlan, RefusesWhatCannotBeATensor) {
 }
 
 TEST(StatePlan, IsDecodedAsItWasEncodedAndNeverWhenCut) {
-  const StatePlan plan = testing_support::SmallPlan();
+  std::vector<TensorInfo> tensors = testing_support::SmallPlan().tensors();
+  tensors.push_back({"rows", "F32", {2, 3}, TensorPart{"whole rows", {8, 3}, {6, 0}}});
+  const StatePlan plan = *StatePlan::Create(tensors);
   const std::string encoded = plan.Encode();
   const Result<StatePlan> decoded = StatePlan::Decode(encoded);
   ASSERT_TRUE(decoded.ok());

@@ -66,8 +66,42 @@ class PosixWritableFile final : public WritableFile {
   std::string path_;
 };
 
+class PosixReadableFile final : public ReadableFile {
+ public:
+  PosixReadableFile(Fd fd, std::string path, uint64_t bytes)
+      : fd_(std::move(fd)), path_(std::move(path)), bytes_(bytes) {}
+
+  uint64_t bytes() const override { return bytes_; }
+
+  Status Read(uint64_t offset, std::span<std::byte> to) const override {
+    while (!to.empty()) {
+      const ssize_t got =
+          Retry([&] { return pread(fd_.get(), to.data(), to.size(), static_cast<off_t>(offset)); });
+      if (got < 0) return FromErrno(errno, "cannot read " + path_);
+      if (got == 0) return DataLoss(path_ + " ends at byte " + std::to_string(offset));
+      offset += static_cast<uint64_t>(got);
+      to = to.subspan(static_cast<size_t>(got));
+    }
+    return {};
+  }
+
+ private:
+  Fd fd_;
+  std::string path_;
+  uint64_t bytes_;
+};
+
 class Posix final : public FileSystem {
  public:
+  Result<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
+    ASSIGN_OR_RETURN(Fd fd, OpenFile(path, O_RDONLY, "open"));
+    struct stat info {};
+    if (fstat(fd.get(), &info) != 0) return FromErrno(errno, "cannot read " + path);
+    if (!S_ISREG(info.st_mode)) return InvalidArgument(path + " is not a regular file");
+    const auto bytes = static_cast<uint64_t>(info.st_size);
+    return std::unique_ptr<ReadableFile>(new PosixReadableFile(std::move(fd), path, bytes));
+  }
+
   Result<std::unique_ptr<WritableFile>> Create(const std::string& path) override {
     ASSIGN_OR_RETURN(Fd fd, OpenFile(path, O_WRONLY | O_CREAT | O_TRUNC, "create"));
     return std::unique_ptr<WritableFile>(new PosixWritableFile(std::move(fd), path));

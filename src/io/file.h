@@ -24,9 +24,19 @@ class WritableFile {
   virtual Status Close() = 0;  // Requires no further call.
 };
 
+// An open file being read anywhere. Threads may read at the same time.
+class ReadableFile {
+ public:
+  virtual ~ReadableFile() = default;
+  virtual uint64_t bytes() const = 0;  // when it was opened
+  // Fills all of `to` from `offset` on; kDataLoss when the file ends before.
+  virtual Status Read(uint64_t offset, std::span<std::byte> to) const = 0;
+};
+
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
+  virtual Result<std::unique_ptr<ReadableFile>> Open(const std::string& path) = 0;
   // Truncates an existing file.
   virtual Result<std::unique_ptr<WritableFile>> Create(const std::string& path) = 0;
   // The whole file; kResourceExhausted above `limit` bytes.

@@ -194,6 +194,29 @@ class CrashFileSystem::File final : public io::WritableFile {
   std::string path_;
 };
 
+namespace {
+
+// What a file held when it was opened.
+class OpenedFile final : public io::ReadableFile {
+ public:
+  OpenedFile(std::vector<std::byte> data, std::string path)
+      : data_(std::move(data)), path_(std::move(path)) {}
+  uint64_t bytes() const override { return data_.size(); }
+  Status Read(uint64_t offset, std::span<std::byte> to) const override {
+    if (offset > data_.size() || to.size() > data_.size() - offset) {
+      return DataLoss(path_ + " ends at byte " + std::to_string(data_.size()));
+    }
+    std::copy_n(data_.begin() + static_cast<ptrdiff_t>(offset), to.size(), to.begin());
+    return {};
+  }
+
+ private:
+  std::vector<std::byte> data_;
+  std::string path_;
+};
+
+}  // namespace
+
 CrashFileSystem::CrashFileSystem()
     : disk_(std::make_unique<Disk>()), origin_(std::make_unique<Disk>()) {}
 CrashFileSystem::~CrashFileSystem() = default;
@@ -219,6 +242,12 @@ Result<std::unique_ptr<io::WritableFile>> CrashFileSystem::Create(const std::str
   if (!parent) return NotFound("cannot create " + path);
   RETURN_IF_ERROR(Record({Operation::Kind::kCreate, *parent, name, "", {}}));
   return std::unique_ptr<io::WritableFile>(new File(*this, disk_->size() - 1, path));
+}
+
+Result<std::unique_ptr<io::ReadableFile>> CrashFileSystem::Open(const std::string& path) {
+  RETURN_IF_ERROR(Size(path).status());
+  return std::unique_ptr<io::ReadableFile>(
+      new OpenedFile(disk_->node(*disk_->Find(PartsOf(path))).data, path));
 }
 
 Result<std::vector<std::byte>> CrashFileSystem::ReadAll(const std::string& path, uint64_t limit) {

@@ -29,6 +29,7 @@ class CrashFileSystem final : public io::FileSystem {
   CrashFileSystem();  // holds "/" alone
   ~CrashFileSystem() override;
 
+  Result<std::unique_ptr<io::ReadableFile>> Open(const std::string& path) override;
   Result<std::unique_ptr<io::WritableFile>> Create(const std::string& path) override;
   Result<std::vector<std::byte>> ReadAll(const std::string& path, uint64_t limit) override;
   Result<uint64_t> Size(const std::string& path) override;

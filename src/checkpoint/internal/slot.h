@@ -16,7 +16,7 @@
 namespace longhaul::checkpoint::internal {
 
 constexpr char kSlotMagic[8] = {'L', 'H', 'A', 'R', 'E', 'N', 'A', '1'};
-constexpr uint32_t kSlotVersion = 1;
+constexpr uint32_t kSlotVersion = 2;
 constexpr size_t kHeaderCopies[] = {0, 4096};
 constexpr size_t kPlanAt = 8192;
 
