@@ -5,13 +5,15 @@
 
 PROGRAM answers cases on its standard input, a line each (default: build/release's answer_cases;
 "longhaul plan --case -" does too). FOLDER holds cases_tuning.jsonl (default: shared/data/planner
-beside the project or beside its parent); without it the script says "skipped" and exits with 0.
+beside the project or beside its parent); without it only runs.csv is scored. Rows of runs.csv that
+are marked "hold" have no part in any constant.
 
 --rows    prints every row;
 --write   writes errors.csv beside this script: our figure and its signed error for every row, by
           case and source, without the published figure itself; and the table in README.md;
 --check   compares with errors.csv (2 points a row for time, 0.2 for memory) and holds the memory
           limits below; exits with 1 if any is broken;
+--set     tuning, fit or hold: only these;
 --json    writes rows with both figures, for fitting outside the project (leave a source out there).
 """
 
@@ -23,6 +25,8 @@ import pathlib
 import statistics
 import subprocess
 import sys
+
+from published import published_runs
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -52,7 +56,7 @@ def answers_to(cases, program):
 
 def kind_of(case):
     layout, model = case["layout"], case["model"]
-    if model["experts"]:
+    if model.get("experts"):
         return "experts"
     if (layout["context"] or 1) > 1 or model["sequence_length"] >= 32768:
         return "long context"
@@ -76,7 +80,8 @@ def rows_of(cases, answers):
     rows = []
     for entry, answer in zip(cases, answers):
         case, measured = entry["case"], entry["measured"]
-        base = {"case": case["case"], "source": case["case"].split("-")[0], "kind": kind_of(case)}
+        base = {"case": case["case"], "source": case["case"].split("-")[0], "kind": kind_of(case),
+                "use": entry.get("use", "tuning")}
         fits = answer.get("fits", False)
         if measured.get("out_of_memory"):
             rows.append(base | {"figure": "out of memory", "sort": "fits", "published": 0,
@@ -100,15 +105,16 @@ def summary(errors):
 
 
 def summaries(rows):
-    """(what, source or kind, summary) in a fixed order."""
-    for by in ["source", "kind"]:
-        groups = {}
-        for row in rows:
-            if row["sort"] != "fits":
-                figure = "step time" if row["sort"] == "time" else row["figure"]
-                groups.setdefault((figure, row[by]), []).append(row["error"])
-        for (figure, name), errors in sorted(groups.items()):
-            yield figure, name, summary(errors)
+    """(use and what, source or kind, summary) in a fixed order."""
+    for use in ["tuning", "fit", "hold"]:
+        for by in ["source", "kind"]:
+            groups = {}
+            for row in rows:
+                if row["sort"] != "fits" and row["use"] == use:
+                    figure = "step time" if row["sort"] == "time" else row["figure"]
+                    groups.setdefault((figure, row[by]), []).append(row["error"])
+            for (figure, name), errors in sorted(groups.items()):
+                yield f"{use}: {figure}", name, summary(errors)
 
 
 def job_of(entry):
@@ -147,19 +153,22 @@ def print_tables(rows, cases, answers, show_rows):
                   f"{row['published'] * scale:>12.4g}{row['ours'] * scale:>12.4g}"
                   f"{100 * row['error']:>+8.2f}%")
         print()
-    print(f"{'figure':<18}{'of':<14}{'rows':>5}{'mean':>8}{'median':>8}{'p95':>8}{'max':>8}"
+    print(f"{'figure':<26}{'of':<14}{'rows':>5}{'mean':>8}{'median':>8}{'p95':>8}{'max':>8}"
           f"{'bias':>8}")
     for figure, name, s in summaries(rows):
-        print(f"{figure:<18}{name:<14}{s['rows']:>5}" + "".join(
+        print(f"{figure:<26}{name:<14}{s['rows']:>5}" + "".join(
             f"{100 * s[key]:>7.2f}%" for key in ["mean", "median", "p95", "max"])
             + f"{100 * s['bias']:>+7.2f}%")
     print(f"\n{'layouts of one job':<20}{'runs':>5}{'regret':>9}{'best at':>9}{'tau':>7}")
     for source, runs, regret, position, tau in ranks(cases, answers):
         print(f"{source:<20}{runs:>5}{100 * regret:>8.2f}%{position:>9}{tau:>+7.2f}")
-    inside = [answer["step_seconds_low"] <= entry["measured"]["step_seconds"]
-              <= answer["step_seconds_high"] for entry, answer in zip(cases, answers)
-              if "step_seconds" in entry["measured"] and "step_seconds" in answer]
-    print(f"\nstep times inside their band: {sum(inside)} of {len(inside)}")
+    print()
+    for use in ["tuning", "fit", "hold"]:
+        inside = [answer["step_seconds_low"] <= entry["measured"]["step_seconds"]
+                  <= answer["step_seconds_high"] for entry, answer in zip(cases, answers)
+                  if "step_seconds" in entry["measured"] and "step_seconds" in answer
+                  and entry.get("use", "tuning") == use]
+        print(f"{use}: step times inside their band: {sum(inside)} of {len(inside)}")
     wrong = [row for row in rows if row["sort"] == "fits" and row["error"] != 0]
     print(f"memory called wrongly: {len(wrong)}")
     for row in wrong:
@@ -169,9 +178,9 @@ def print_tables(rows, cases, answers, show_rows):
 def write_table(rows):
     with open(TABLE, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["case", "source", "kind", "figure", "ours", "signed_error_percent"])
+        writer.writerow(["case", "source", "use", "kind", "figure", "ours", "signed_error_percent"])
         for row in rows:
-            writer.writerow([row["case"], row["source"], row["kind"], row["figure"],
+            writer.writerow([row["case"], row["source"], row["use"], row["kind"], row["figure"],
                              f"{row['ours']:.6g}", f"{100 * row['error']:+.2f}"])
 
 
@@ -194,11 +203,11 @@ def write_scores(rows):
     page.write_text(f"{head}<!-- scores -->\n{table}\n{tail}", encoding="utf-8")
 
 
-def broken(rows):
-    """What --check finds, a line each."""
+def broken(rows, uses):
+    """What --check finds, a line each; `uses` are the sets that were scored."""
     with open(TABLE, newline="", encoding="utf-8") as file:
         known = {(row["case"], row["figure"]): float(row["signed_error_percent"]) / 100
-                 for row in csv.DictReader(file)}
+                 for row in csv.DictReader(file) if row["use"] in uses}
     for row in rows:
         key = (row["case"], row["figure"])
         if key not in known:
@@ -207,12 +216,12 @@ def broken(rows):
             yield f"{key}: error {row['error']:+.4f}, the table has {known[key]:+.4f}"
     for key in sorted(known.keys() - {(row["case"], row["figure"]) for row in rows}):
         yield f"{key} of {TABLE.name} is not scored any more"
-    peaks = [row["error"] for row in rows if row["figure"] == "allocated memory"]
-    if summary(peaks)["mean"] > MOST_MEAN or summary(peaks)["max"] > MOST_ROW:
-        yield f"peak allocated memory: {summary(peaks)}"
     for row in rows:
         if row["figure"] == "out of memory" and row["error"] != 0:
             yield f"{row['case']} ran out of memory, but is said to fit"
+    peaks = [row["error"] for row in rows if row["figure"] == "allocated memory"]
+    if peaks and (summary(peaks)["mean"] > MOST_MEAN or summary(peaks)["max"] > MOST_ROW):
+        yield f"peak allocated memory: {summary(peaks)}"
 
 
 def main():
@@ -223,14 +232,19 @@ def main():
     parser.add_argument("--rows", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--set", choices=["tuning", "fit", "hold"])
     parser.add_argument("--json")
     options = parser.parse_args()
     path = find_data(options.data)
+    if path is None and options.write:
+        raise SystemExit("--write needs cases_tuning.jsonl: --data FOLDER")
+    cases = published_runs()
     if path is None:
-        print("skipped: no cases_tuning.jsonl; the published measurements are not part of this "
-              "project")
-        return 0
-    cases = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        print("no cases_tuning.jsonl: its rows are not scored")
+    else:
+        cases = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] + cases
+    if options.set:
+        cases = [entry for entry in cases if entry.get("use", "tuning") == options.set]
     answers = answers_to([entry["case"] for entry in cases], options.program)
     rows = rows_of(cases, answers)
     print_tables(rows, cases, answers, options.rows)
@@ -239,7 +253,8 @@ def main():
     if options.write:
         write_table(rows)
         write_scores(rows)
-    findings = list(broken(rows)) if options.check else []
+    uses = {entry.get("use", "tuning") for entry in cases}
+    findings = list(broken(rows, uses)) if options.check else []
     for finding in findings:
         print("broken:", finding)
     return 1 if findings else 0
