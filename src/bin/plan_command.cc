@@ -27,6 +27,7 @@
 #include "planner/local/software_fit.h"
 #include "planner/search/settings.h"
 #include "planner/search/why_not.h"
+#include "planner/time/trace.h"
 #include "spec/device_cluster/device_cluster.h"
 #include "spec/models/model_reader.h"
 
@@ -58,6 +59,7 @@ struct PlanFlags {
   std::vector<std::string> why_not;
   bool json = false;
   std::string html;
+  std::string trace;
   std::string emit;
   std::string cases;
   std::string stack;  // a file of `calibrate --fit`
@@ -303,6 +305,14 @@ Result<std::vector<Asked>> AnswerQuestions(const Plan& plan, const PlanFlags& fl
   return answers;
 }
 
+// The best one's step, stage by stage.
+Status WriteTrace(const Plan& plan, const std::string& path) {
+  if (plan.best.empty()) return FailedPrecondition("no layout fits: nothing to draw");
+  const Proposal& best = plan.best.front();
+  return io::WriteTextAtomically(io::PosixFileSystem(), path,
+                                 planner::ChromeTrace(best.training, best.evaluation));
+}
+
 int Show(const Plan& plan, const PlanFlags& flags, const PlanOptions& options) {
   const auto answers = AnswerQuestions(plan, flags, options);
   if (!answers.ok()) {
@@ -314,6 +324,10 @@ int Show(const Plan& plan, const PlanFlags& flags, const PlanOptions& options) {
         io::WriteTextAtomically(io::PosixFileSystem(), flags.html, frontend::PlanPage(plan));
     if (!written.ok()) return Fail(written.WithContext("--html"));
   }
+  if (!flags.trace.empty()) {
+    const Status written = WriteTrace(plan, flags.trace);
+    if (!written.ok()) return Fail(written.WithContext("--trace"));
+  }
   if (!flags.emit.empty()) return Emit(plan, flags.emit);
   if (flags.json) {
     nlohmann::ordered_json json = frontend::ToJson(plan);
@@ -323,6 +337,10 @@ int Show(const Plan& plan, const PlanFlags& flags, const PlanOptions& options) {
     std::fputs(frontend::PlanText(plan).c_str(), stdout);
     for (const Asked& asked : *answers) std::printf("\n%s", asked.answer.c_str());
     if (!flags.html.empty()) std::printf("\nPage: %s\n", flags.html.c_str());
+    if (!flags.trace.empty()) {
+      std::printf("\nTrace: %s (chrome://tracing, ui.perfetto.dev, longhaul profile)\n",
+                  flags.trace.c_str());
+    }
   }
   if (plan.best.empty()) return kExitFailure;
   return !plan.proof || plan.proof->holds() ? kExitOk : kExitFailure;
@@ -421,6 +439,8 @@ void AddPlanCommand(CLI::App& app, Action& action) {
                       "Say why a layout was not chosen: tensor=16,pipeline=8");
   command->add_flag("--json", flags->json, "One JSON object");
   command->add_option("--html", flags->html, "Also write one self-contained page to this file");
+  command->add_option("--trace", flags->trace,
+                      "Also write the predicted step, stage by stage, as a Chrome trace");
   command->add_option("--emit", flags->emit,
                       "Write the best one's settings: megatron, deepspeed, torchtitan, longhaul");
   command->add_option("--case", flags->cases,

@@ -1,4 +1,5 @@
-// DeepSpeed's configuration file. Keys: docs/_pages/config-json.md of DeepSpeed 0.14 to 0.17.
+// DeepSpeed's configuration file. Keys: docs/_pages/config-json.md of DeepSpeed 0.14 to 0.19; what
+// is written was read by DeepSpeedConfig of 0.19.8.
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -22,9 +23,6 @@ Json ZeroSection(const Question& question) {
   if (training.layout.zero_stage >= 3) {
     zero["stage3_prefetch_bucket_size"] = 50'000'000;
     zero["stage3_param_persistence_threshold"] = 100'000;
-    if (ShardGroup(training.layout) != training.layout.data) {
-      zero["mics_shard_size"] = ShardGroup(training.layout);
-    }
   } else {
     zero["allgather_bucket_size"] = 500'000'000;
   }
@@ -51,8 +49,9 @@ Status CheckDeepSpeed(const Question& question) {
   if (training.recompute.kind == RecomputeKind::kSelective || training.recompute.full_layers > 0) {
     return Unimplemented("DeepSpeed's file cannot choose modules to recompute: use none or full");
   }
-  if (layout.shard_group != 0 && layout.shard_group != layout.data && layout.zero_stage != 3) {
-    return Unimplemented("DeepSpeed shards within a group (mics_shard_size) in ZeRO stage 3 only");
+  if (layout.shard_group != 0 && layout.shard_group != layout.data) {
+    return Unimplemented(
+        "DeepSpeed 0.19 shards over all replicas: mics_shard_size, for groups of them, is gone");
   }
   if (training.offload == spec::Offload::kActivations &&
       training.recompute.kind != RecomputeKind::kFull) {

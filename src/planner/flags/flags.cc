@@ -107,9 +107,9 @@ struct Writer {
 };
 
 constexpr std::array<Writer, 4> kWriters{{
-    {Framework::kMegatron, "megatron", "Megatron-LM core_v0.14.0 to core_v0.15.3",
+    {Framework::kMegatron, "megatron", "Megatron-LM core_v0.14.0 to core_v0.19.0",
      internal::CheckMegatron, internal::WriteMegatron},
-    {Framework::kDeepSpeed, "deepspeed", "DeepSpeed 0.14 to 0.17", internal::CheckDeepSpeed,
+    {Framework::kDeepSpeed, "deepspeed", "DeepSpeed 0.14 to 0.19.8", internal::CheckDeepSpeed,
      internal::WriteDeepSpeed},
     {Framework::kTorchtitan, "torchtitan", "torchtitan v0.2.0 to v0.2.2", internal::CheckTorchtitan,
      internal::WriteTorchtitan},

@@ -21,7 +21,7 @@ enum class Framework { kMegatron, kDeepSpeed, kTorchtitan, kLonghaul };
 // "megatron", "deepspeed", "torchtitan" or "longhaul"; refuses others with the nearest one.
 Result<Framework> ParseFramework(std::string_view name);
 std::string_view ToString(Framework framework);
-// The releases that the writer was held against: "core_v0.14.0 to core_v0.15.3".
+// The releases that the writer was held against: "core_v0.14.0 to core_v0.19.0".
 std::string_view Releases(Framework framework);
 
 // Whether the framework has options for all of it. The refusal names what it lacks, and what would

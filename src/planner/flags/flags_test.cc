@@ -108,6 +108,18 @@ TEST(Megatron, WritesExpertsWithTheirLayers) {
   EXPECT_THAT(text, HasSubstr("--expert-model-parallel-size 8"));
 }
 
+TEST(Megatron, WritesTheNormsAndRoutersThatAModelHas) {
+  Question question = Small();
+  EXPECT_THAT(Text(Framework::kMegatron, question), Not(HasSubstr("--qk-layernorm")));
+  question.model.qk_norm = true;
+  question.model.experts =
+      spec::Experts{.count = 64, .top_k = 6, .ffn_hidden = 1408, .router_bias = true};
+  const std::string text = Text(Framework::kMegatron, question);
+  EXPECT_THAT(text, HasSubstr("--qk-layernorm"));
+  EXPECT_THAT(text, HasSubstr("--moe-router-score-function sigmoid"));
+  EXPECT_THAT(text, HasSubstr("--moe-router-enable-expert-bias"));
+}
+
 TEST(Megatron, ShardsWeightsWithItsOwnFsdp) {
   Question question = Small();
   question.training.layout.zero_stage = 3;
@@ -143,7 +155,6 @@ TEST(Torchtitan, WritesTheFileWorkedByHand) {
 TEST(DeepSpeed, WritesTheFileWorkedByHand) {
   Question question = Small();
   question.training.layout.zero_stage = 3;
-  question.training.layout.shard_group = 8;
   question.training.offload = spec::Offload::kOptimizer;
   question.training.recompute.kind = spec::RecomputeKind::kFull;
   EXPECT_EQ(Text(Framework::kDeepSpeed, question), Golden("zero3.deepspeed"));
@@ -229,6 +240,20 @@ TEST(CheckExpressible, NamesWhatTheFrameworkLacks) {
       {Framework::kDeepSpeed, [](Question& q) { q.training.batch.global = 255; }, "255"},
       {Framework::kDeepSpeed,
        [](Question& q) { q.training.recompute.kind = spec::RecomputeKind::kSelective; }, "modules"},
+      {Framework::kDeepSpeed,
+       [](Question& q) {
+         q.training.layout.zero_stage = 3;
+         q.training.layout.shard_group = 8;
+       },
+       "mics_shard_size"},
+      {Framework::kTorchtitan,
+       [](Question& q) {
+         q.model.experts = spec::Experts{.count = 64, .top_k = 6, .ffn_hidden = 1408};
+         q.training.layout.zero_stage = 3;
+         q.training.layout.shard_group = 4;
+         q.training.layout.expert = 8;
+       },
+       "it must divide 4 "},
       {Framework::kTorchtitan, [](Question& q) { q.training.layout.zero_stage = 1; }, "alone"},
       {Framework::kTorchtitan, [](Question& q) { q.training.offload = spec::Offload::kOptimizer; },
        "together"},

@@ -1,5 +1,6 @@
 // Megatron-LM's pretrain_gpt.py. Option names and their rules: megatron/training/arguments.py at
-// the tags core_v0.14.0 and core_v0.15.3.
+// the tags core_v0.14.0, v0.15.3, v0.16.1, v0.17.0, v0.18.0 and v0.19.0, whose parse_args and
+// validate_args took what is written for 23 layouts (without a card).
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ void AddShape(const Model& model, Options& options) {
     options.Value("--qk-head-dim", model.multi_latent->qk_nope_dim);
     options.Value("--qk-pos-emb-head-dim", model.multi_latent->qk_rope_dim);
     options.Value("--v-head-dim", model.multi_latent->v_dim);
+    options.Flag("--qk-layernorm");  // of the compressed queries, keys and values
   } else {
     options.Value("--kv-channels", model.head_dim);
     if (model.kv_heads != model.heads) {
@@ -37,6 +39,8 @@ void AddShape(const Model& model, Options& options) {
   }
   options.Value("--seq-length", model.sequence_length);
   options.Value("--max-position-embeddings", model.sequence_length);
+  // Decides nothing where a tokenizer does; `plan --from megatron` reads it back.
+  options.Value("--vocab-size", model.vocabulary);
   options.Value("--position-embedding-type",
                 model.position == spec::Position::kRope ? "rope" : "learned_absolute");
   options.Value("--normalization",
@@ -46,6 +50,7 @@ void AddShape(const Model& model, Options& options) {
   options.FlagIf(!model.tied_embeddings, "--untie-embeddings-and-output-weights");
   options.FlagIf(!model.bias, "--disable-bias-linear");
   options.FlagIf(model.qkv_bias && !model.bias, "--add-qkv-bias");
+  options.FlagIf(model.qk_norm && !model.multi_latent, "--qk-layernorm");
   if (!model.dropout) {
     options.Value("--attention-dropout", "0.0");
     options.Value("--hidden-dropout", "0.0");
@@ -83,6 +88,11 @@ void AddExperts(const Model& model, const Training& training, Options& options) 
   if (experts.dense_first_layers > 0 || experts.every > 1) {
     options.Value("--moe-layer-freq", ExpertLayers(model));
   }
+  if (experts.router_bias) {
+    options.Value("--moe-router-score-function", "sigmoid");  // the only one with a bias
+    options.Flag("--moe-router-enable-expert-bias");
+  }
+  options.FlagIf(experts.balanced, "--moe-router-force-load-balancing");
   options.Flag("--moe-grouped-gemm");
   options.Value("--moe-token-dispatcher-type", "alltoall");
   if (experts.capacity_factor) {

@@ -124,6 +124,25 @@ std::string ParallelismSection(const Question& question) {
   return text;
 }
 
+// Experts' ranks lie inside one replica's shards and, in v0.2.0, hold whole context (and, where
+// they are not split themselves, tensor) groups (distributed/parallel_dims.py).
+Status CheckExperts(const Question& question) {
+  const Layout& layout = question.training.layout;
+  if (!question.model.experts) return {};
+  if (layout.expert_tensor != 1 && layout.expert_tensor != layout.tensor) {
+    return Unimplemented("torchtitan takes an expert tensor size of 1 or that of tensor");
+  }
+  if (layout.expert == 1) return {};
+  const uint32_t shard = layout.zero_stage == 0 ? 1 : ShardGroup(layout);
+  const bool split = layout.expert_tensor == layout.tensor;
+  const uint64_t group = uint64_t{layout.context} * (split ? 1 : layout.tensor);
+  if (uint64_t{shard} * group % layout.expert == 0 && layout.expert % group == 0) return {};
+  return Unimplemented("torchtitan cannot place expert " + std::to_string(layout.expert) +
+                       ": it must divide " + std::to_string(shard * group) + " (shards x context" +
+                       (split ? "" : " x tensor") + ") and be a multiple of " +
+                       std::to_string(group));
+}
+
 }  // namespace
 
 Status CheckTorchtitan(const Question& question) {
@@ -151,10 +170,7 @@ Status CheckTorchtitan(const Question& question) {
   if (layout.tensor > 1 && !layout.sequence_parallel) {
     return Unimplemented("torchtitan's tensor dimension always splits the sequence too");
   }
-  if (question.model.experts && layout.expert_tensor != 1 &&
-      layout.expert_tensor != layout.tensor) {
-    return Unimplemented("torchtitan takes an expert tensor size of 1 or that of tensor");
-  }
+  RETURN_IF_ERROR(CheckExperts(question));
   if (training.recompute.full_layers > 0 || training.recompute.modules.any()) {
     return Unimplemented("torchtitan cannot choose these modules to recompute: use none or full");
   }

@@ -16,10 +16,24 @@ using nlohmann::json;
 
 constexpr double kMostTasks = 50'000;  // what a browser shows without waiting
 
-json Event(const std::string& name, const char* category, uint32_t thread, double start_s,
-           double seconds) {
-  return {{"name", name},  {"cat", category},     {"ph", "X"},           {"pid", 0},
+// In the category of what a device does, so that readers of real traces count it as work.
+json Event(const std::string& name, uint32_t thread, double start_s, double seconds) {
+  return {{"name", name},  {"cat", "kernel"},     {"ph", "X"},           {"pid", 0},
           {"tid", thread}, {"ts", start_s * 1e6}, {"dur", seconds * 1e6}};
+}
+
+// The object form, with a step's annotation on a thread of its own and a rank, as Kineto writes.
+std::string Document(json events, double step_s) {
+  constexpr uint32_t kHostThread = 1'000'000;  // beyond any stage
+  if (step_s > 0) {
+    json step = Event("ProfilerStep#1", kHostThread, 0, step_s);
+    step["cat"] = "user_annotation";
+    events.push_back(std::move(step));
+  }
+  const json document = {{"schemaVersion", 1},
+                         {"distributedInfo", {{"rank", 0}, {"world_size", 1}}},
+                         {"traceEvents", std::move(events)}};
+  return document.dump();
 }
 
 json Label(const char* what, uint32_t thread, const std::string& name) {
@@ -66,7 +80,7 @@ std::string ChromeTrace(const spec::Training& training, const Evaluation& evalua
     stages.push_back({stage.forward.count(), backward, backward / 2});
   }
   json events = json::array();
-  if (stages.empty()) return events.dump();
+  if (stages.empty()) return Document(std::move(events), 0);
   const PipelineShape shape = ShapeOf(training, evaluation);
   const bool cut = shape.micro_batches < evaluation.micro_batches;
   events.push_back(Label("process_name", 0,
@@ -79,23 +93,22 @@ std::string ChromeTrace(const spec::Training& training, const Evaluation& evalua
     const std::string name = std::string(PassName(task.pass)) + " " +
                              std::to_string(task.micro_batch) + " chunk " +
                              std::to_string(task.chunk);
-    events.push_back(
-        Event(name, PassName(task.pass), task.stage, task.start_s, task.end_s - task.start_s));
+    events.push_back(Event(name, task.stage, task.start_s, task.end_s - task.start_s));
     ends[task.stage] = std::max(ends[task.stage], task.end_s);
   }
   const StepBreakdown& b = evaluation.breakdown;
   // Sharded parameters are paid for with every micro-batch, inside the stages' times.
   const Seconds traffic = training.layout.zero_stage >= 3 ? Seconds(0) : b.data_exposed;
-  const std::pair<const char*, Seconds> kTails[] = {{"data parallel traffic", traffic},
+  const std::pair<const char*, Seconds> kTails[] = {{"nccl data parallel traffic", traffic},
                                                     {"optimizer", b.optimizer}};
   for (uint32_t i = 0; i < stages.size(); ++i) {
     for (const auto& [name, seconds] : kTails) {
       if (!(seconds.count() > 0)) continue;
-      events.push_back(Event(name, "step", i, ends[i], seconds.count()));
+      events.push_back(Event(name, i, ends[i], seconds.count()));
       ends[i] += seconds.count();
     }
   }
-  return events.dump();
+  return Document(std::move(events), *std::max_element(ends.begin(), ends.end()));
 }
 
 }  // namespace longhaul::planner

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -23,11 +24,11 @@ Evaluation TwoStages(uint32_t micro_batches) {
 TEST(ChromeTrace, HasEveryTaskOnceAndTheOptimizerLast) {
   spec::Training training;
   training.layout.pipeline = 2;
-  const auto trace = nlohmann::json::parse(ChromeTrace(training, TwoStages(4)));
+  const nlohmann::json trace = nlohmann::json::parse(ChromeTrace(training, TwoStages(4)));
   std::map<int, double> end_us;
   int tasks = 0;
-  for (const auto& event : trace) {
-    if (event["ph"] != "X") continue;
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["cat"] != "kernel") continue;
     ++tasks;
     double& end = end_us[event["tid"].get<int>()];
     EXPECT_GE(event["ts"].get<double>(), end - 1e-3);
@@ -36,6 +37,14 @@ TEST(ChromeTrace, HasEveryTaskOnceAndTheOptimizerLast) {
   EXPECT_EQ(tasks, 2 * (4 * 2 + 1));
   // Four micro-batches of 3 s, the other stage's 3 s to fill and drain, the optimizer.
   EXPECT_NEAR(end_us[0], 15.5e6, 1);
+  const auto& step = trace["traceEvents"].back();
+  EXPECT_EQ(step["name"], "ProfilerStep#1");
+  EXPECT_EQ(step["dur"].get<double>(), std::max(end_us[0], end_us[1]));
+}
+
+TEST(ChromeTrace, IsAnEmptyDocumentWithoutStages) {
+  const nlohmann::json trace = nlohmann::json::parse(ChromeTrace({}, {}));
+  EXPECT_TRUE(trace["traceEvents"].empty());
 }
 
 TEST(ChromeTrace, ShowsTheBeginningOfALongStep) {
