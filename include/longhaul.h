@@ -112,13 +112,38 @@ int longhaul_result(longhaul_door* door, const char* json, longhaul_error* error
 int longhaul_register(longhaul_door* door, const longhaul_tensor* tensors, size_t count,
                       longhaul_error* error);
 
+/* Where a registered tensor lies in a global one that other ranks hold other boxes of: a box of the
+ * tensor's own shape at `offset` of `shape`, both of the tensor's dims. `of` null: the tensor is
+ * whole, and global under its own name. */
+typedef struct {
+  const char* of;
+  const int64_t* shape;
+  const int64_t* offset;
+} longhaul_part;
+/* longhaul_register with a part for each tensor: a checkpoint of it can be loaded into another
+ * layout. `parts` null: all are whole. */
+int longhaul_register_parts(longhaul_door* door, const longhaul_tensor* tensors,
+                            const longhaul_part* parts, size_t count, longhaul_error* error);
+
 /* Whether this rank's agent asks for a snapshot of the state after `step`. Ranks must agree before
  * they act on it: reduce the answers with MAX along with the step's other numbers. */
 int longhaul_snapshot_due(longhaul_door* door, uint64_t step);
 /* Copies all registered memory, hashed on the way, to the agent's memory and seals it as the state
- * after `step`. Returns when the copy is done: the caller may write its state again. A failure
+ * after `step`. Returns when the copy is done: the caller may write its state again. While every
+ * older snapshot is still being sent or persisted it waits, a minute at most. A failure
  * (say LONGHAUL_RESOURCE_EXHAUSTED) leaves the older snapshots as they were; training may go on. */
 int longhaul_snapshot(longhaul_door* door, uint64_t step, longhaul_error* error);
+/* The same in a forked child, for state in this process's own memory: returns as soon as the child
+ * exists. What is sealed is the state as it was at this call; the caller may write it again at once,
+ * at the price of a page fault for each page that the child has not read. Best called after the
+ * optimizer's step and waited for before the next one: then nothing is written meanwhile.
+ * LONGHAUL_FAILED_PRECONDITION when registered memory is shared with other processes or a device.
+ * The calling thread must live until the wait. */
+int longhaul_snapshot_begin(longhaul_door* door, uint64_t step, longhaul_error* error);
+/* Waits until the snapshot that was begun is sealed, and says so to the agent; fine when none was.
+ * A failure leaves the older snapshots as they were. longhaul_snapshot, longhaul_snapshot_begin,
+ * longhaul_restore, longhaul_register and longhaul_close wait by themselves. */
+int longhaul_snapshot_wait(longhaul_door* door, longhaul_error* error);
 /* What the controller chose to restore, tensor by tensor, so that a program can make room for a
  * state that it has not built yet: `data` is null, the rest as registered when it was saved. The
  * array belongs to the door and lives until the next call of this or longhaul_close. *count is 0

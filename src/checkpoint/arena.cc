@@ -1,9 +1,12 @@
 #include "checkpoint/arena.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <optional>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -12,6 +15,7 @@
 #include "base/text.h"
 #include "checkpoint/copy.h"
 #include "checkpoint/internal/slot.h"
+#include "io/forked_child.h"
 
 namespace longhaul::checkpoint {
 namespace {
@@ -29,15 +33,24 @@ SealedSnapshot Describe(const SealedSlot& sealed, size_t slot) {
   return {sealed.header.step, sealed.header.epoch, sealed.plan.total_bytes(), slot};
 }
 
-// Where a snapshot is to be written. `steps`: what each slot has sealed, if anything.
-size_t ChooseSlot(const std::vector<std::optional<uint64_t>>& steps, uint64_t step) {
-  size_t chosen = 0;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    if (!steps[i]) return i;
-    if (*steps[i] < *steps[chosen]) chosen = i;
+// What the choice of a slot depends on.
+struct Candidate {
+  std::optional<uint64_t> step;  // that it is sealed for
+  bool pinned = false;
+};
+
+// Where a snapshot of `step` is to be written; nothing when it has to wait for a pin.
+std::optional<size_t> ChooseSlot(const std::vector<Candidate>& slots, uint64_t step) {
+  // The newest below `step` is what a restore would take: it stays.
+  std::optional<size_t> kept, chosen;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (!slots[i].step) return i;
+    if (*slots[i].step < step && (!kept || *slots[i].step > *slots[*kept].step)) kept = i;
   }
-  for (size_t i = 0; i < steps.size(); ++i) {
-    if (*steps[i] >= step) return i;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (i == kept || slots[i].pinned) continue;
+    if (*slots[i].step >= step) return i;
+    if (!chosen || *slots[i].step < *slots[*chosen].step) chosen = i;
   }
   return chosen;
 }
@@ -115,9 +128,54 @@ struct ArenaWriter::Open {
   uint64_t step = 0;
   uint64_t epoch = 0;
   StatePlan plan;
+  std::string encoded;  // the plan
   SlotLayout layout;
   std::vector<ChunkEntry> chunks;
   std::vector<bool> written;  // by tensor
+  std::vector<const std::byte*> sources;  // of the tensors, while they are copied whole
+  io::ForkedChild child;
+
+  // Copies the chunks [first, last). Async-signal-safe: a forked child runs it.
+  void CopyChunks(size_t first, size_t last) {
+    std::byte* data = slot.data() + layout.data_at;
+    for (size_t i = first; i < last; ++i) {
+      ChunkEntry& entry = chunks[i];
+      const std::byte* from = sources[entry.tensor] + uint64_t{entry.chunk} * kChunkBytes;
+      entry.hash = CopyChunkOut(data + entry.offset, {from, entry.bytes});
+    }
+    FenceStores();  // streamed stores are ordered by the thread that made them
+  }
+
+  // Stores plan, table and header. Async-signal-safe.
+  void StoreSeal() {
+    std::memcpy(slot.data() + internal::kPlanAt, encoded.data(), encoded.size());
+    const size_t table_bytes = chunks.size() * sizeof(ChunkEntry);
+    if (table_bytes != 0) {
+      std::memcpy(slot.data() + layout.table_at, chunks.data(), table_bytes);
+    }
+    SlotHeader header;
+    header.state = SlotState::kSealed;
+    header.step = step;
+    header.epoch = epoch;
+    header.plan_at = internal::kPlanAt;
+    header.plan_bytes = encoded.size();
+    header.plan_hash = Hash64(encoded);
+    header.table_at = layout.table_at;
+    header.chunks = layout.chunks;
+    header.root = Hash64(chunks.data(), table_bytes);
+    header.data_at = layout.data_at;
+    header.data_bytes = layout.data_bytes;
+    internal::StoreHeader(slot, header);
+  }
+
+  void TakeSources(std::span<const std::span<const std::byte>> tensors) {
+    CHECK(tensors.size() == plan.size());
+    sources.clear();
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      CHECK(tensors[i].size() == plan.bytes(i)) << "tensor " << i;
+      sources.push_back(tensors[i].data());
+    }
+  }
 };
 
 ArenaWriter::ArenaWriter(std::span<std::byte> arena) : arena_(arena) {
@@ -127,25 +185,29 @@ ArenaWriter::ArenaWriter(std::span<std::byte> arena) : arena_(arena) {
 ArenaWriter::~ArenaWriter() = default;
 
 Status ArenaWriter::Begin(uint64_t step, uint64_t epoch, const StatePlan& plan) {
+  CHECK(!copying()) << "Begin before Finish";
   const auto slots = internal::SlotsOf(arena_);
   SlotLayout layout = internal::LayoutOf(plan);
   if (slots.empty() || layout.total_bytes() > slots[0].size()) {
     return ResourceExhausted("a snapshot of " + std::to_string(plan.total_bytes()) +
                              " bytes doesn't fit the arena of " + std::to_string(arena_.size()));
   }
-  std::vector<std::optional<uint64_t>> steps;
+  std::vector<Candidate> candidates;
   for (const auto slot : slots) {
     const Result<SealedSlot> sealed = Inspect(slot);
-    steps.push_back(sealed.ok() ? std::optional(sealed->header.step) : std::nullopt);
+    candidates.push_back({sealed.ok() ? std::optional(sealed->header.step) : std::nullopt,
+                          internal::IsPinned(slot)});
   }
-  const auto slot = slots[ChooseSlot(steps, step)];
+  const std::optional<size_t> chosen = ChooseSlot(candidates, step);
+  if (!chosen) return Unavailable("every older snapshot is still being sent or persisted");
+  const auto slot = slots[*chosen];
 
   SlotHeader header;
   header.state = SlotState::kWriting;
   header.step = step;
   header.epoch = epoch;
   internal::StoreHeader(slot, header);
-  open_.reset(new Open{slot, step, epoch, plan, std::move(layout), {}, {}});
+  open_.reset(new Open{slot, step, epoch, plan, plan.Encode(), std::move(layout), {}, {}, {}, {}});
   open_->chunks = internal::ChunksOf(plan, open_->layout);
   open_->written.resize(plan.size());
   return {};
@@ -164,40 +226,128 @@ void ArenaWriter::Write(size_t tensor, std::span<const std::byte> data) {
   open_->written[tensor] = true;
 }
 
-void ArenaWriter::Seal() {
-  CHECK(open_ != nullptr) << "Seal without Begin";
-  for (size_t i = 0; i < open_->written.size(); ++i) CHECK(open_->written[i]) << "tensor " << i;
-  const SlotLayout& layout = open_->layout;
-  const std::string encoded = open_->plan.Encode();
-  std::memcpy(open_->slot.data() + internal::kPlanAt, encoded.data(), encoded.size());
-  const size_t table_bytes = open_->chunks.size() * sizeof(ChunkEntry);
-  if (table_bytes != 0) {
-    std::memcpy(open_->slot.data() + layout.table_at, open_->chunks.data(), table_bytes);
+void ArenaWriter::WriteAll(std::span<const std::span<const std::byte>> tensors, size_t threads) {
+  CHECK(open_ != nullptr) << "WriteAll without Begin";
+  CHECK(threads >= 1);
+  open_->TakeSources(tensors);
+  Open& open = *open_;
+  // Equal bytes for each thread, cut between chunks.
+  std::vector<size_t> ends;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < open.chunks.size() && ends.size() + 1 < threads; ++i) {
+    bytes += open.chunks[i].bytes;
+    if (bytes >= open.plan.total_bytes() / threads * (ends.size() + 1)) ends.push_back(i + 1);
   }
+  ends.push_back(open.chunks.size());
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < ends.size(); ++i) {
+    others.emplace_back([&open, first = ends[i - 1], last = ends[i]] {
+      open.CopyChunks(first, last);
+    });
+  }
+  open.CopyChunks(0, ends[0]);
+  for (std::thread& other : others) other.join();
+  open.written.assign(open.plan.size(), true);
+}
 
-  SlotHeader header;
-  header.state = SlotState::kSealed;
-  header.step = open_->step;
-  header.epoch = open_->epoch;
-  header.plan_at = internal::kPlanAt;
-  header.plan_bytes = encoded.size();
-  header.plan_hash = Hash64(encoded);
-  header.table_at = layout.table_at;
-  header.chunks = layout.chunks;
-  header.root = Hash64(open_->chunks.data(), table_bytes);
-  header.data_at = layout.data_at;
-  header.data_bytes = layout.data_bytes;
-  internal::StoreHeader(open_->slot, header);
-  // What else is sealed for this step or above is of a gang that was rolled back.
-  for (const auto slot : internal::SlotsOf(arena_)) {
-    if (slot.data() != open_->slot.data()) EmptyFrom(slot, open_->step);
-  }
+Status ArenaWriter::StartCopy(std::span<const std::span<const std::byte>> tensors) {
+  CHECK(open_ != nullptr && !copying()) << "StartCopy without Begin";
+  open_->TakeSources(tensors);
+  (void)HashChunk({});  // chooses the build of the loop here: the child may run no initializers
+  const auto copy_all = [](void* argument) {
+    auto& open = *static_cast<Open*>(argument);
+    open.CopyChunks(0, open.chunks.size());
+    open.StoreSeal();
+    return 0;
+  };
+  ASSIGN_OR_RETURN(open_->child, io::ForkedChild::Start(copy_all, open_.get()));
+  return {};
+}
+
+bool ArenaWriter::copying() const { return open_ != nullptr && open_->child.running(); }
+
+Status ArenaWriter::Finish() {
+  CHECK(copying()) << "Finish without StartCopy";
+  const Result<int> ended = open_->child.Wait();
+  const uint64_t step = open_->step;
+  const auto slot = open_->slot;
   open_.reset();
+  // What counts is the seal: it was the child's last act.
+  const Result<SealedSlot> sealed = Inspect(slot);
+  const bool there = sealed.ok() && sealed->header.step == step;
+  if (!there) {
+    return Aborted("the copy of step " + std::to_string(step) + " ended before its seal" +
+                   (ended.ok() ? "" : ": " + ended.status().message()));
+  }
+  EmptyOthers(slot, step);
+  return {};
+}
+
+void ArenaWriter::Seal() {
+  CHECK(open_ != nullptr && !copying()) << "Seal without Begin";
+  for (size_t i = 0; i < open_->written.size(); ++i) CHECK(open_->written[i]) << "tensor " << i;
+  open_->StoreSeal();
+  EmptyOthers(open_->slot, open_->step);
+  open_.reset();
+}
+
+// What else is sealed for this step or above is of a gang that was rolled back.
+void ArenaWriter::EmptyOthers(std::span<std::byte> kept, uint64_t step) {
+  for (const auto slot : internal::SlotsOf(arena_)) {
+    if (slot.data() != kept.data()) EmptyFrom(slot, step);
+  }
 }
 
 void ArenaWriter::DropAbove(uint64_t step) {
   if (step == ~uint64_t{0}) return;
   for (const auto slot : internal::SlotsOf(arena_)) EmptyFrom(slot, step + 1);
+}
+
+Result<SnapshotPin> SnapshotPin::Take(std::span<std::byte> arena, uint64_t step, uint64_t epoch) {
+  const auto slots = internal::SlotsOf(arena);
+  const auto process = static_cast<uint32_t>(getpid());
+  const auto sealed_there = [&](size_t index) {
+    const Result<SealedSlot> sealed = Inspect(slots[index]);
+    return sealed.ok() && sealed->header.step == step && sealed->header.epoch == epoch;
+  };
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (!sealed_there(i)) continue;
+    if (!internal::AddPin(slots[i], process)) {
+      return ResourceExhausted("too many processes read step " + std::to_string(step));
+    }
+    SnapshotPin pin(slots[i], i);
+    if (sealed_there(i)) return pin;  // the writer didn't take it before the pin was seen
+  }
+  return NotFound("no sealed snapshot of step " + std::to_string(step) + " of epoch " +
+                  std::to_string(epoch));
+}
+
+SnapshotPin::SnapshotPin(SnapshotPin&& other) noexcept
+    : slot_(std::exchange(other.slot_, {})), index_(other.index_) {}
+
+SnapshotPin& SnapshotPin::operator=(SnapshotPin&& other) noexcept {
+  std::swap(slot_, other.slot_);
+  std::swap(index_, other.index_);
+  return *this;
+}
+
+SnapshotPin::~SnapshotPin() {
+  if (!slot_.empty()) internal::RemovePin(slot_, static_cast<uint32_t>(getpid()));
+}
+
+Result<ArenaReader::Hashed> ArenaReader::InSlot(size_t slot) const {
+  const auto slots = internal::SlotsOf(arena_);
+  CHECK(slot < kArenaSlots);
+  if (slot >= slots.size()) return NotFound("the arena has no slots");
+  ASSIGN_OR_RETURN(SealedSlot sealed, Inspect(slots[slot]));
+  const auto data = slots[slot].subspan(sealed.layout.data_at);
+  Hashed hashed{Describe(sealed, slot), std::move(sealed.plan), {}, {}};
+  hashed.chunks.resize(hashed.plan.size());
+  for (size_t i = 0; i < hashed.plan.size(); ++i) {
+    hashed.tensors.push_back(data.subspan(sealed.layout.tensors[i], hashed.plan.bytes(i)));
+  }
+  for (const ChunkEntry& entry : sealed.chunks) hashed.chunks[entry.tensor].push_back(entry.hash);
+  return hashed;
 }
 
 std::vector<SealedSnapshot> ArenaReader::ListSealed() const {

@@ -1,10 +1,11 @@
 // The arena: snapshots of one rank in shared memory that outlives the rank.
 //
-// Two slots. A slot is EMPTY, WRITING or SEALED; a seal is atomic for every reader, whatever moment
+// Three slots: the newest snapshot, one that may still be on its way to a peer or to disk, and one
+// to write. A slot is EMPTY, WRITING or SEALED; a seal is atomic for every reader, whatever moment
 // the writer dies at, and a slot is believed only if a header copy, the plan, the table and the
-// hash of every chunk agree. The writer never touches the slot it would be restored from.
-// docs/arena.md gives the layout to the byte and the order of the stores. Leaves out: detection of
-// NaN, peers' copies, copy-on-write.
+// hash of every chunk agree. The writer never touches the slot it would be restored from, nor one
+// that is pinned. docs/arena.md gives the layout to the byte and the order of the stores. Leaves
+// out: detection of NaN, peers' copies.
 //
 // Threads: one writer an arena. A reader may look at any time, from any process; it treats the
 // bytes as hostile and never trusts what it has not checked.
@@ -21,7 +22,7 @@
 
 namespace longhaul::checkpoint {
 
-constexpr size_t kArenaSlots = 2;
+constexpr size_t kArenaSlots = 3;
 
 // How large an arena must be to hold snapshots of such a state.
 uint64_t ArenaBytesFor(const StatePlan& plan);
@@ -45,12 +46,27 @@ class ArenaWriter {
   ArenaWriter& operator=(const ArenaWriter&) = delete;
 
   // Opens a slot for the state after `step`: an unsealed one, else one whose step is `step` or
-  // above (left by an epoch that was rolled back), else the oldest. kResourceExhausted when the
-  // plan doesn't fit; no slot has been touched then.
+  // above (left by an epoch that was rolled back), else the oldest; never a pinned one, nor the
+  // only one that is sealed below `step`. kUnavailable when all that could be taken are pinned: try
+  // again. kResourceExhausted when the plan doesn't fit. No slot has been touched then.
   Status Begin(uint64_t step, uint64_t epoch, const StatePlan& plan);
 
   // Copies a whole tensor, hashed on the way. Requires a Begin, and data of the plan's size.
   void Write(size_t tensor, std::span<const std::byte> data);
+
+  // Copies all tensors with so many threads, this one among them. Requires a Begin and spans of the
+  // plan's sizes.
+  void WriteAll(std::span<const std::span<const std::byte>> tensors, size_t threads);
+
+  // Copies all tensors as they are now and seals, in a forked child: the caller may go on at once
+  // and write its state, which costs it a page fault for each page that the child hasn't read yet.
+  // Finish waits for the child. Requires a Begin, spans of the plan's sizes in private memory (a
+  // shared mapping is not copied by a fork), and that this thread lives until Finish.
+  Status StartCopy(std::span<const std::span<const std::byte>> tensors);
+  bool copying() const;
+  // Waits for the child of StartCopy. kAborted when it was killed before its seal; nothing is lost
+  // but that snapshot.
+  Status Finish();
 
   // Makes the snapshot the newest; what was sealed for its step or above is emptied then. Requires
   // that every tensor was written since Begin.
@@ -63,8 +79,29 @@ class ArenaWriter {
  private:
   struct Open;  // the snapshot between Begin and Seal
 
+  void EmptyOthers(std::span<std::byte> kept, uint64_t step);
+
   std::span<std::byte> arena_;
   std::unique_ptr<Open> open_;
+};
+
+// Keeps the writer from a sealed snapshot while it is sent or persisted. One whose process dies
+// holds nothing any more.
+class SnapshotPin {
+ public:
+  // kNotFound when no slot is sealed for that step and epoch; kResourceExhausted when as many
+  // processes hold it as may. Requires memory that outlives the pin.
+  static Result<SnapshotPin> Take(std::span<std::byte> arena, uint64_t step, uint64_t epoch);
+  SnapshotPin(SnapshotPin&& other) noexcept;
+  SnapshotPin& operator=(SnapshotPin&& other) noexcept;
+  ~SnapshotPin();
+
+  size_t slot() const { return index_; }
+
+ private:
+  SnapshotPin(std::span<std::byte> slot, size_t index) : slot_(slot), index_(index) {}
+  std::span<std::byte> slot_;  // empty: moved from
+  size_t index_ = 0;
 };
 
 class ArenaReader {
@@ -86,6 +123,17 @@ class ArenaReader {
   // kNotFound when no slot is sealed for `step`, kDataLoss naming the tensor and chunk when its
   // bytes don't match.
   Result<View> Open(uint64_t step) const;
+
+  // The snapshot in a slot as it lies there with the hashes that it was sealed with; its data is
+  // unread, so nothing is verified but the hashes themselves. For sending and persisting a pinned
+  // one. kNotFound when the slot isn't sealed.
+  struct Hashed {
+    SealedSnapshot snapshot;
+    StatePlan plan;
+    std::vector<std::span<const std::byte>> tensors;
+    std::vector<std::vector<uint64_t>> chunks;  // as ChunkHashes (shard.h)
+  };
+  Result<Hashed> InSlot(size_t slot) const;
 
   // The plan of a sealed step, its data unread. As Open otherwise.
   Result<StatePlan> Plan(uint64_t step) const;

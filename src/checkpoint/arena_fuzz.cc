@@ -52,18 +52,18 @@ using namespace longhaul::checkpoint;
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // The input's pieces are laid over a zeroed arena: 160 bytes for each header, the rest for plans.
   if (size > 8192) return 0;
-  alignas(64) static std::byte memory[64 * 1024];
+  alignas(64) static std::byte memory[96 * 1024];
   std::memset(memory, 0, sizeof(memory));
   const std::span<std::byte> arena(memory);
   const auto slots = longhaul::checkpoint::internal::SlotsOf(arena);
-  const size_t half = size / 2;
+  const size_t part = size / kArenaSlots;
   for (size_t i = 0; i < slots.size() && size > 0; ++i) {
-    const uint8_t* from = data + i * half;
+    const uint8_t* from = data + i * part;
     const size_t header =
-        std::min<size_t>(half, sizeof(longhaul::checkpoint::internal::SlotHeader));
+        std::min<size_t>(part, sizeof(longhaul::checkpoint::internal::SlotHeader));
     std::memcpy(slots[i].data(), from, header);
     std::memcpy(slots[i].data() + longhaul::checkpoint::internal::kPlanAt, from + header,
-                half - header);
+                part - header);
   }
   TryAll(arena);
   MendHeaders(arena);

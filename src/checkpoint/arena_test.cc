@@ -8,7 +8,10 @@
 
 #include "base/random.h"
 #include "checkpoint/copy.h"
+#include "checkpoint/internal/slot.h"
+#include "checkpoint/shard.h"
 #include "checkpoint/testing.h"
+#include "io/forked_child.h"
 
 namespace longhaul::checkpoint {
 namespace {
@@ -87,14 +90,15 @@ TEST_F(Arena, KeepsTheNewestSealedWhileTheNextIsWritten) {
   const State state(SmallPlan(), 1);
   Save(writer_, state, 5);
   Save(writer_, state, 10);
+  Save(writer_, state, 12);
   ASSERT_TRUE(writer_.Begin(15, 1, SmallPlan()).ok());
-  EXPECT_EQ(Steps(arena_), std::vector<uint64_t>{10});
+  EXPECT_EQ(Steps(arena_), (std::vector<uint64_t>{12, 10}));
   writer_.Write(0, State(SmallPlan(), 2).tensor(0));
-  EXPECT_TRUE(Holds(arena_, 10, state));
+  EXPECT_TRUE(Holds(arena_, 12, state));
   // A new writer (the process was started again) does not disturb it either.
   ArenaWriter next(arena_);
   Save(next, State(SmallPlan(), 3), 15, 2);
-  EXPECT_EQ(Steps(arena_), (std::vector<uint64_t>{15, 10}));
+  EXPECT_EQ(Steps(arena_), (std::vector<uint64_t>{15, 12, 10}));
 }
 
 TEST_F(Arena, AfterARollBackTheStepBelowIsKept) {
@@ -116,6 +120,58 @@ TEST_F(Arena, HoldsAStepOnce) {
   Save(writer_, second, 5);
   EXPECT_EQ(Steps(arena_), std::vector<uint64_t>{5});
   EXPECT_TRUE(Holds(arena_, 5, second));
+}
+
+TEST_F(Arena, APinnedSnapshotStaysUntilItIsLetGo) {
+  const State state(SmallPlan(), 1);
+  for (const uint64_t step : {5u, 10u, 15u}) Save(writer_, state, step);
+  Result<SnapshotPin> pin = SnapshotPin::Take(arena_, 5, 1);
+  ASSERT_TRUE(pin.ok()) << pin.status();
+  Save(writer_, state, 20);
+  EXPECT_EQ(Steps(arena_), (std::vector<uint64_t>{20, 15, 5})) << "the oldest is pinned";
+  Result<SnapshotPin> second = SnapshotPin::Take(arena_, 15, 1);
+  ASSERT_TRUE(second.ok()) << second.status();
+  // One is the newest and the others are read: nothing may be taken, nothing is.
+  EXPECT_EQ(writer_.Begin(25, 1, SmallPlan()).code(), Code::kUnavailable);
+  EXPECT_EQ(Steps(arena_), (std::vector<uint64_t>{20, 15, 5}));
+  { const SnapshotPin released = *std::move(pin); }
+  Save(writer_, state, 25);
+  EXPECT_EQ(Steps(arena_), (std::vector<uint64_t>{25, 20, 15}));
+  EXPECT_EQ(SnapshotPin::Take(arena_, 5, 1).status().code(), Code::kNotFound);
+  EXPECT_EQ(SnapshotPin::Take(arena_, 20, 2).status().code(), Code::kNotFound) << "another epoch";
+}
+
+TEST_F(Arena, ThePinOfADeadProcessHoldsNothing) {
+  const State state(SmallPlan(), 1);
+  for (const uint64_t step : {5u, 10u, 15u}) Save(writer_, state, step);
+  Result<io::ForkedChild> child = io::ForkedChild::Start([](void*) { return 0; }, nullptr);
+  ASSERT_TRUE(child.ok());
+  const auto gone = static_cast<uint32_t>(child->pid());
+  ASSERT_TRUE(child->Wait().ok());
+  for (const auto slot : internal::SlotsOf(arena_)) ASSERT_TRUE(internal::AddPin(slot, gone));
+  Save(writer_, state, 20);
+  EXPECT_EQ(Steps(arena_), (std::vector<uint64_t>{20, 15, 10}));
+}
+
+TEST_F(Arena, ManyThreadsWriteWhatOneWrites) {
+  const State state(SmallPlan(), 4);
+  uint64_t step = 0;
+  for (const size_t threads : {1u, 2u, 3u, 7u, 64u}) {
+    ASSERT_TRUE(writer_.Begin(++step, 1, state.plan()).ok());
+    writer_.WriteAll(state.Tensors(), threads);
+    writer_.Seal();
+    EXPECT_TRUE(Holds(arena_, step, state)) << threads << " threads";
+  }
+}
+
+TEST_F(Arena, InASlotLieTheHashesOfTheSeal) {
+  const State state(SmallPlan(), 4);
+  Save(writer_, state, 5);
+  const auto hashed = ArenaReader(arena_).InSlot(ArenaReader(arena_).ListSealed()[0].slot);
+  ASSERT_TRUE(hashed.ok()) << hashed.status();
+  EXPECT_TRUE(state.Equals(hashed->tensors));
+  EXPECT_EQ(hashed->chunks, HashTensors(state.Tensors()));
+  EXPECT_EQ(ArenaReader(arena_).InSlot(2).status().code(), Code::kNotFound);
 }
 
 TEST_F(Arena, RefusesAStateThatDoesNotFitAndKeepsWhatItHas) {
@@ -210,6 +266,12 @@ TEST(CopyChunk, IsTheSameHashAndBytesEveryWay) {
     EXPECT_EQ(CopyChunkIn(to, source), hash);
     EXPECT_EQ(std::memcmp(to, from.data(), bytes), 0) << bytes;
     EXPECT_TRUE(bytes == kChunkBytes || to[bytes] == std::byte{0}) << "wrote past the end";
+    for (const CopyVariant& variant : CopyVariants()) {
+      std::memset(to, 0, sizeof(to));
+      const char* chars = reinterpret_cast<const char*>(source.data());
+      EXPECT_EQ(variant.copy_out(reinterpret_cast<char*>(to), chars, bytes), hash) << variant.name;
+      EXPECT_EQ(std::memcmp(to, from.data(), bytes), 0) << variant.name << ", " << bytes;
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace longhaul::checkpoint {
 
@@ -29,5 +30,12 @@ void FenceStores();
 
 // The copying of CopyChunkOut without the hash, any length: the floor that it is measured against.
 void StreamCopy(std::byte* to, std::span<const std::byte> from);
+
+// The builds of CopyChunkOut that this machine can run, slowest first: for tests and benchmarks.
+struct CopyVariant {
+  const char* name;
+  uint64_t (*copy_out)(char* to, const char* from, size_t bytes);
+};
+std::vector<CopyVariant> CopyVariants();
 
 }  // namespace longhaul::checkpoint

@@ -11,12 +11,12 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "checkpoint/copy.h"
 
 namespace longhaul::checkpoint {
 namespace {
 
 constexpr uint64_t kMaxManifestBytes = 256 << 20;
-constexpr size_t kAppendBytes = 4 << 20;  // a write: large, yet its progress is seen
 constexpr std::string_view kManifestName = "MANIFEST";
 
 std::string ParentOf(const std::string& path) {
@@ -42,14 +42,20 @@ std::optional<Name> ParseName(const std::string& text) {
   return Name{*step, *epoch};
 }
 
-// Writes a shard to `path` and syncs it.
+// Writes a shard to `path`, verifying every chunk on its way, and syncs it.
 Status WriteFile(io::FileSystem& files, const std::string& path, const std::string& header,
+                 const StatePlan& plan, const ChunkHashes& hashes,
                  std::span<const std::span<const std::byte>> tensors) {
   ASSIGN_OR_RETURN(const std::unique_ptr<io::WritableFile> file, files.Create(path));
   RETURN_IF_ERROR(file->Append(std::as_bytes(std::span(header))));
-  for (const auto tensor : tensors) {
-    for (size_t at = 0; at < tensor.size(); at += kAppendBytes) {
-      RETURN_IF_ERROR(file->Append(tensor.subspan(at, std::min(kAppendBytes, tensor.size() - at))));
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    for (size_t at = 0; at < tensors[i].size(); at += kChunkBytes) {
+      const auto chunk = tensors[i].subspan(at, std::min(kChunkBytes, tensors[i].size() - at));
+      if (HashChunk(chunk) != hashes[i][at / kChunkBytes]) {
+        return DataLoss("tensor " + Printable(plan.tensors()[i].name) + ", chunk " +
+                        std::to_string(at / kChunkBytes) + ": the hash differs before it is saved");
+      }
+      RETURN_IF_ERROR(file->Append(chunk));
     }
   }
   RETURN_IF_ERROR(file->Sync());
@@ -102,7 +108,7 @@ Result<PieceFile> CheckpointDirectory::WriteHashedPiece(
 
   const std::string name = PieceName(id.rank, id.world);
   const std::string temporary = directory + "/" + name + ".tmp";
-  Status status = WriteFile(files_, temporary, header, tensors);
+  Status status = WriteFile(files_, temporary, header, plan, hashes, tensors);
   if (status.ok()) status = files_.Rename(temporary, directory + "/" + name);
   if (!status.ok()) {
     // Clean up as far as it goes: the directory stays if another rank's file is in it. The first

@@ -40,9 +40,9 @@ class CheckpointDirectory {
                                const StatePlan& plan,
                                std::span<const std::span<const std::byte>> tensors);
 
-  // The same with hashes that are known already: of what is written, not of `tensors` as they are
-  // now, so that bytes which change on their way are found when they are read. Requires as many as
-  // HashTensors gives.
+  // The same with hashes that are known already, from the arena: every chunk is held against its
+  // hash on its way out. kDataLoss naming the first that differs. Requires as many as HashTensors
+  // gives.
   Result<PieceFile> WriteHashedPiece(const ShardId& id, const StatePlan& plan,
                                      const ChunkHashes& hashes,
                                      std::span<const std::span<const std::byte>> tensors);

@@ -79,7 +79,18 @@ Result<std::unique_ptr<longhaul_door>> Open() {
   return door;
 }
 
-Status Register(longhaul_door* door, const longhaul_tensor* tensors, size_t count) {
+// Where tensor `what` lies in a global one.
+Result<longhaul::checkpoint::TensorPart> PartOf(const std::string& what, const longhaul_part& part,
+                                                size_t dims) {
+  if (dims > 0 && (part.shape == nullptr || part.offset == nullptr)) {
+    return longhaul::InvalidArgument(what + " is a part with a null pointer");
+  }
+  return longhaul::checkpoint::TensorPart{
+      part.of, {part.shape, part.shape + dims}, {part.offset, part.offset + dims}};
+}
+
+Status Register(longhaul_door* door, const longhaul_tensor* tensors, const longhaul_part* parts,
+                size_t count) {
   if (door == nullptr) return NoDoor();
   if (count > kMaxTensorsGiven || (count > 0 && tensors == nullptr)) {
     return longhaul::InvalidArgument("bad number of tensors");
@@ -98,6 +109,9 @@ Status Register(longhaul_door* door, const longhaul_tensor* tensors, size_t coun
       return longhaul::InvalidArgument(what + " has more than 8 dimensions");
     }
     infos.push_back({tensor.name, tensor.dtype, {tensor.shape, tensor.shape + tensor.dims}});
+    if (parts != nullptr && parts[i].of != nullptr) {
+      ASSIGN_OR_RETURN(infos.back().part, PartOf(what, parts[i], tensor.dims));
+    }
     memory.emplace_back(static_cast<std::byte*>(tensor.data), tensor.bytes);
   }
   ASSIGN_OR_RETURN(auto plan, longhaul::checkpoint::StatePlan::Create(std::move(infos)));
@@ -165,7 +179,12 @@ int longhaul_result(longhaul_door* door, const char* json, longhaul_error* error
 
 int longhaul_register(longhaul_door* door, const longhaul_tensor* tensors, size_t count,
                       longhaul_error* error) {
-  return AtTheEdge(error, [&] { return Register(door, tensors, count); });
+  return AtTheEdge(error, [&] { return Register(door, tensors, nullptr, count); });
+}
+
+int longhaul_register_parts(longhaul_door* door, const longhaul_tensor* tensors,
+                            const longhaul_part* parts, size_t count, longhaul_error* error) {
+  return AtTheEdge(error, [&] { return Register(door, tensors, parts, count); });
 }
 
 int longhaul_saved(longhaul_door* door, const longhaul_tensor** tensors, size_t* count,
@@ -198,6 +217,15 @@ int longhaul_snapshot_due(longhaul_door* door, uint64_t step) {
 int longhaul_snapshot(longhaul_door* door, uint64_t step, longhaul_error* error) {
   return AtTheEdge(error,
                    [&] { return door == nullptr ? NoDoor() : door->client->Snapshot(step); });
+}
+
+int longhaul_snapshot_begin(longhaul_door* door, uint64_t step, longhaul_error* error) {
+  return AtTheEdge(error,
+                   [&] { return door == nullptr ? NoDoor() : door->client->BeginSnapshot(step); });
+}
+
+int longhaul_snapshot_wait(longhaul_door* door, longhaul_error* error) {
+  return AtTheEdge(error, [&] { return door == nullptr ? NoDoor() : door->client->WaitSnapshot(); });
 }
 
 int longhaul_restore(longhaul_door* door, uint64_t* step, longhaul_error* error) {

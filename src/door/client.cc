@@ -3,9 +3,13 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -13,6 +17,7 @@
 #include "checkpoint/directory.h"
 #include "io/clock.h"
 #include "io/file.h"
+#include "io/private_memory.h"
 #include "io/socket.h"
 
 namespace longhaul::door {
@@ -21,6 +26,21 @@ namespace {
 constexpr int kWelcomeWaitMs = 60'000;  // an agent that is busy starting hundreds of workers
 constexpr uint32_t kTierNone = 0;       // wire::Restore::Tier
 constexpr uint32_t kTierMemory = 1;
+
+// Persisting or sending that takes longer is stuck, and the snapshot fails.
+constexpr Duration kPinnedWait = std::chrono::seconds(60);
+constexpr unsigned kPinnedPollUs = 200;
+
+// One thread fills the memory bus of small machines; a share of the cores is for large ones.
+// LONGHAUL_SNAPSHOT_THREADS says otherwise.
+size_t SnapshotThreads() {
+  constexpr size_t kCoresAThread = 16, kMost = 64;
+  if (const char* given = std::getenv("LONGHAUL_SNAPSHOT_THREADS")) {
+    const Result<uint64_t> threads = ParseUint64(given);
+    if (threads.ok() && *threads >= 1 && *threads <= kMost) return *threads;
+  }
+  return std::clamp<size_t>(std::thread::hardware_concurrency() / kCoresAThread, 1, 8);
+}
 
 Status AgentGone() { return Unavailable("the agent is gone; this worker should end"); }
 
@@ -143,6 +163,8 @@ Status Client::SendResult(std::string_view json) {
 
 void Client::Register(checkpoint::StatePlan plan, std::vector<std::span<std::byte>> memory) {
   CHECK(memory.size() == plan.size());
+  (void)WaitSnapshot();  // of the old memory
+  known_private_ = false;
   plan_ = std::move(plan);
   memory_ = std::move(memory);
   registered_ = true;
@@ -177,6 +199,8 @@ Status Client::TakeArena(uint64_t bytes) {
 Status Client::Snapshot(uint64_t step) {
   if (!registered_) return FailedPrecondition("no state is registered");
   if (step == 0) return InvalidArgument("steps are counted from 1");
+  // One that failed has said so where it was waited for, or says so now by not being told.
+  (void)WaitSnapshot();
   const Instant begin = io::MonotonicNow();
   // Also after a failure: to try again at every step would cost more than the snapshot is worth.
   last_snapshot_step_ = step;
@@ -184,6 +208,35 @@ Status Client::Snapshot(uint64_t step) {
   const int64_t blocked_ns = (io::MonotonicNow() - begin).count();
   unreported_snapshot_ns_ += blocked_ns;
   RETURN_IF_ERROR(written);
+  return TellSealed(step, blocked_ns);
+}
+
+Status Client::BeginSnapshot(uint64_t step) {
+  if (!registered_) return FailedPrecondition("no state is registered");
+  if (step == 0) return InvalidArgument("steps are counted from 1");
+  RETURN_IF_ERROR(WaitSnapshot());
+  const Instant begin = io::MonotonicNow();
+  last_snapshot_step_ = step;
+  const Status started = ForkSnapshot(step);
+  copying_blocked_ns_ = (io::MonotonicNow() - begin).count();
+  unreported_snapshot_ns_ += copying_blocked_ns_;
+  return started;
+}
+
+Status Client::WaitSnapshot() {
+  if (copying_ == nullptr) return {};
+  const Instant begin = io::MonotonicNow();
+  const Status finished = copying_->Finish();
+  copying_.reset();
+  const int64_t waited_ns = (io::MonotonicNow() - begin).count();
+  unreported_snapshot_ns_ += waited_ns;
+  RETURN_IF_ERROR(finished);
+  return TellSealed(copying_step_, copying_blocked_ns_ + waited_ns);
+}
+
+Client::~Client() { (void)WaitSnapshot(); }
+
+Status Client::TellSealed(uint64_t step, int64_t blocked_ns) {
   SealedMessage sealed;
   sealed.step = step;
   sealed.blocked_ns = blocked_ns;
@@ -202,12 +255,37 @@ Status Client::PrepareArena() {
   return {};
 }
 
-Status Client::WriteSnapshot(uint64_t step) {
+Result<std::unique_ptr<checkpoint::ArenaWriter>> Client::OpenSlot(uint64_t step) {
   RETURN_IF_ERROR(PrepareArena());
-  checkpoint::ArenaWriter writer(arena_.bytes());
-  RETURN_IF_ERROR(writer.Begin(step, epoch_, plan_));
-  for (size_t i = 0; i < memory_.size(); ++i) writer.Write(i, memory_[i]);
-  writer.Seal();
+  auto writer = std::make_unique<checkpoint::ArenaWriter>(arena_.bytes());
+  const Instant begin = io::MonotonicNow();
+  while (true) {
+    const Status opened = writer->Begin(step, epoch_, plan_);
+    if (opened.ok()) return writer;
+    // Back-pressure: who sends or persists an older snapshot finishes it first.
+    if (opened.code() != Code::kUnavailable) return opened;
+    if (io::MonotonicNow() - begin > kPinnedWait) {
+      return ResourceExhausted(opened.message() + " after " + ToString(kPinnedWait));
+    }
+    usleep(kPinnedPollUs);
+  }
+}
+
+Status Client::WriteSnapshot(uint64_t step) {
+  ASSIGN_OR_RETURN(const auto writer, OpenSlot(step));
+  writer->WriteAll(Tensors(), SnapshotThreads());
+  writer->Seal();
+  return {};
+}
+
+Status Client::ForkSnapshot(uint64_t step) {
+  const auto tensors = Tensors();
+  if (!known_private_) RETURN_IF_ERROR(io::CheckPrivate(tensors));
+  known_private_ = true;
+  ASSIGN_OR_RETURN(auto writer, OpenSlot(step));
+  RETURN_IF_ERROR(writer->StartCopy(tensors));
+  copying_ = std::move(writer);
+  copying_step_ = step;
   return {};
 }
 
@@ -268,6 +346,7 @@ Result<checkpoint::StatePlan> Client::Saved() {
 }
 
 Result<uint64_t> Client::Restore() {
+  (void)WaitSnapshot();
   const Instant begin = io::MonotonicNow();
   const uint32_t tier = welcome_.restore_tier;
   const uint64_t step = tier == kTierNone ? 0 : welcome_.restore_step;

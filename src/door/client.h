@@ -26,6 +26,7 @@ class Client {
  public:
   // Says Hello on a connected socket and waits for the Welcome.
   static Result<std::unique_ptr<Client>> Join(io::Fd socket, uint32_t rank, uint64_t epoch);
+  ~Client();  // a snapshot under way is waited for
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
@@ -45,7 +46,12 @@ class Client {
   Result<checkpoint::StatePlan> Saved();
 
   bool SnapshotDue(uint64_t step);
+  // Waits while every slot that could be taken is being sent or persisted.
   Status Snapshot(uint64_t step);
+  // The same in a forked child. kFailedPrecondition when registered memory is shared.
+  Status BeginSnapshot(uint64_t step);
+  // Waits for the child of BeginSnapshot; fine when there is none.
+  Status WaitSnapshot();
   // The step; 0 when there is nothing to restore. kDataLoss: the agent has been told.
   Result<uint64_t> Restore();
 
@@ -61,7 +67,14 @@ class Client {
   // Takes the arena with at least `bytes` (0: the one that is there) from the agent.
   Status TakeArena(uint64_t bytes);
   Status PrepareArena();
+  // A writer with a slot open for `step`.
+  Result<std::unique_ptr<checkpoint::ArenaWriter>> OpenSlot(uint64_t step);
   Status WriteSnapshot(uint64_t step);
+  Status ForkSnapshot(uint64_t step);
+  Status TellSealed(uint64_t step, int64_t blocked_ns);
+  std::vector<std::span<const std::byte>> Tensors() const {
+    return {memory_.begin(), memory_.end()};
+  }
   Status RestoreFromMemory();
   Status RestoreFromDisk();
   Status LoadFromDisk();
@@ -80,7 +93,12 @@ class Client {
   bool registered_ = false;
   checkpoint::StatePlan plan_;
   std::vector<std::span<std::byte>> memory_;
+  bool known_private_ = false;  // memory_
   io::SharedMapping arena_;
+  // Between BeginSnapshot and WaitSnapshot.
+  std::unique_ptr<checkpoint::ArenaWriter> copying_;
+  uint64_t copying_step_ = 0;
+  int64_t copying_blocked_ns_ = 0;
   std::optional<checkpoint::LoadedState> from_disk_;  // between Saved and Restore
 };
 

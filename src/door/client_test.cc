@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -14,6 +15,7 @@
 #include "io/clock.h"
 #include "io/file.h"
 #include "io/socket.h"
+#include "io/shared_memory.h"
 #include "longhaul.h"
 
 extern "C" uint64_t SampleFromC(uint64_t samples, uint64_t seed, uint64_t position);
@@ -171,6 +173,48 @@ TEST(Client, ANewProcessGetsItsStateBackFromMemory) {
   const auto left = checkpoint::ArenaReader(agent.arena()).ListSealed();
   ASSERT_EQ(left.size(), 1u) << "the step above is of a gang that was rolled back";
   EXPECT_EQ(left[0].step, 10u);
+}
+
+TEST(Client, ASnapshotInAChildHoldsTheStateOfItsBeginning) {
+  Agent agent(WelcomeContent{});
+  {
+    const auto client = Join(agent, 1);
+    Model model;
+    model.RegisterWith(*client);
+    EXPECT_TRUE(client->WaitSnapshot().ok()) << "none was begun";
+    for (const uint64_t step : {10u, 20u}) {
+      model.weights[999] = static_cast<float>(step);
+      const Status begun = client->BeginSnapshot(step);
+      ASSERT_TRUE(begun.ok()) << begun;
+      model.weights[999] = -1;
+    }
+    // The end of the client waits for the second one.
+  }
+  std::vector<uint64_t> told;
+  for (const FromWorker& message : agent.Join()) {
+    if (const auto* sealed = std::get_if<SealedMessage>(&message)) told.push_back(sealed->step);
+  }
+  EXPECT_EQ(told, (std::vector<uint64_t>{10, 20}));
+  const checkpoint::ArenaReader reader(agent.arena());
+  for (const uint64_t step : {10u, 20u}) {
+    const auto view = reader.Open(step);
+    ASSERT_TRUE(view.ok()) << view.status();
+    float last = 0;
+    std::memcpy(&last, view->tensors[0].data() + 999 * sizeof(float), sizeof(float));
+    EXPECT_EQ(last, static_cast<float>(step));
+  }
+}
+
+TEST(Client, SharedMemoryIsNotSnapshotInAChild) {
+  Agent agent(WelcomeContent{});
+  const auto client = Join(agent, 1);
+  const Result<io::Fd> fd = io::CreateSharedMemory("state", Bytes(4096), true);
+  ASSERT_TRUE(fd.ok());
+  const Result<io::SharedMapping> state = io::SharedMapping::Map(*fd);
+  ASSERT_TRUE(state.ok());
+  client->Register(*checkpoint::StatePlan::Create({{"a", "U8", {4096}}}), {state->bytes()});
+  EXPECT_EQ(client->BeginSnapshot(10).code(), Code::kFailedPrecondition);
+  EXPECT_TRUE(client->Snapshot(10).ok());
 }
 
 TEST(Client, ADamagedArenaIsToldAndNotLoaded) {

@@ -1,10 +1,12 @@
 #include "checkpoint/internal/slot.h"
 
+#include <atomic>
 #include <cstring>
 #include <utility>
 
 #include "base/hash.h"
 #include "checkpoint/copy.h"
+#include "io/forked_child.h"
 
 namespace longhaul::checkpoint::internal {
 namespace {
@@ -122,6 +124,39 @@ Result<SealedSlot> Inspect(std::span<const std::byte> slot) {
     status = sealed.status();
   }
   return status;
+}
+
+namespace {
+
+std::atomic_ref<uint32_t> PinAt(std::span<std::byte> slot, size_t index) {
+  return std::atomic_ref<uint32_t>(reinterpret_cast<uint32_t*>(slot.data() + kPinsAt)[index]);
+}
+
+}  // namespace
+
+bool AddPin(std::span<std::byte> slot, uint32_t process) {
+  for (size_t i = 0; i < kPins; ++i) {
+    uint32_t holder = PinAt(slot, i).load();
+    // A pin whose process is gone is free.
+    if (holder != 0 && io::ProcessExists(static_cast<pid_t>(holder))) continue;
+    if (PinAt(slot, i).compare_exchange_strong(holder, process)) return true;
+  }
+  return false;
+}
+
+void RemovePin(std::span<std::byte> slot, uint32_t process) {
+  for (size_t i = 0; i < kPins; ++i) {
+    uint32_t holder = process;
+    if (PinAt(slot, i).compare_exchange_strong(holder, 0)) return;
+  }
+}
+
+bool IsPinned(std::span<std::byte> slot) {
+  for (size_t i = 0; i < kPins; ++i) {
+    const uint32_t holder = PinAt(slot, i).load();
+    if (holder != 0 && io::ProcessExists(static_cast<pid_t>(holder))) return true;
+  }
+  return false;
 }
 
 void StoreHeader(std::span<std::byte> slot, SlotHeader header) {

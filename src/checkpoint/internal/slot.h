@@ -19,6 +19,8 @@ constexpr char kSlotMagic[8] = {'L', 'H', 'A', 'R', 'E', 'N', 'A', '1'};
 constexpr uint32_t kSlotVersion = 2;
 constexpr size_t kHeaderCopies[] = {0, 4096};
 constexpr size_t kPlanAt = 8192;
+constexpr size_t kPinsAt = 256;  // in the first header's page, which a new header leaves alone
+constexpr size_t kPins = 16;     // numbers of processes that read the slot; 0: free
 
 enum class SlotState : uint32_t { kEmpty = 0, kWriting = 1, kSealed = 2 };
 
@@ -85,6 +87,13 @@ struct SealedSlot {
 };
 // kNotFound when no header copy says sealed, kDataLoss when one does but the rest doesn't agree.
 Result<SealedSlot> Inspect(std::span<const std::byte> slot);
+
+// Claims a pin for a process; false when all are taken.
+bool AddPin(std::span<std::byte> slot, uint32_t process);
+void RemovePin(std::span<std::byte> slot, uint32_t process);  // one of that process, if any
+// Whether a process that still exists holds a pin. Any bytes may stand there: a wrong pin costs
+// time, never a snapshot.
+bool IsPinned(std::span<std::byte> slot);
 
 // Stores both header copies, one after the other, each after everything stored before it.
 void StoreHeader(std::span<std::byte> slot, SlotHeader header);

@@ -20,18 +20,18 @@ Result<checkpoint::PieceFile> PersistOne(const runtime::PersistPieces& work, uin
                                          CheckpointDirectory& directory) {
   if (arena == nullptr) return NotFound("rank " + std::to_string(rank) + " has no arena");
   ASSIGN_OR_RETURN(const io::SharedMapping mapping, io::SharedMapping::Map(*arena));
-  const checkpoint::ArenaReader reader(mapping.bytes());
-  const std::vector<checkpoint::SealedSnapshot> sealed = reader.ListSealed();
-  const bool there = std::any_of(sealed.begin(), sealed.end(), [&work](const auto& snapshot) {
-    return snapshot.step == work.step && snapshot.epoch == work.epoch;
-  });
-  if (!there) {
+  // The worker doesn't take the slot while it is pinned, and waits rather than skip a save.
+  Result<checkpoint::SnapshotPin> pin =
+      checkpoint::SnapshotPin::Take(mapping.bytes(), work.step, work.epoch);
+  if (pin.status().code() == Code::kNotFound) {
     return Aborted("the snapshot of step " + std::to_string(work.step) +
                    " has made room for a newer one");
   }
-  ASSIGN_OR_RETURN(const checkpoint::LoadedState state, reader.Copy(work.step));
-  return directory.WritePiece(work.step, work.epoch, rank, work.start->world(), state.plan(),
-                              state.Tensors());
+  RETURN_IF_ERROR(pin.status());
+  ASSIGN_OR_RETURN(const checkpoint::ArenaReader::Hashed snapshot,
+                   checkpoint::ArenaReader(mapping.bytes()).InSlot(pin->slot()));
+  return directory.WriteHashedPiece({work.step, work.epoch, rank, work.start->world()},
+                                    snapshot.plan, snapshot.chunks, snapshot.tensors);
 }
 
 runtime::AgentInput PersistAll(const runtime::PersistPieces& work,
