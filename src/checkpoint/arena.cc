@@ -131,7 +131,7 @@ struct ArenaWriter::Open {
   std::string encoded;  // the plan
   SlotLayout layout;
   std::vector<ChunkEntry> chunks;
-  std::vector<bool> written;  // by tensor
+  std::vector<bool> written;              // by tensor
   std::vector<const std::byte*> sources;  // of the tensors, while they are copied whole
   io::ForkedChild child;
 
@@ -241,9 +241,8 @@ void ArenaWriter::WriteAll(std::span<const std::span<const std::byte>> tensors, 
   ends.push_back(open.chunks.size());
   std::vector<std::thread> others;
   for (size_t i = 1; i < ends.size(); ++i) {
-    others.emplace_back([&open, first = ends[i - 1], last = ends[i]] {
-      open.CopyChunks(first, last);
-    });
+    others.emplace_back(
+        [&open, first = ends[i - 1], last = ends[i]] { open.CopyChunks(first, last); });
   }
   open.CopyChunks(0, ends[0]);
   for (std::thread& other : others) other.join();

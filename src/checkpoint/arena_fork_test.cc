@@ -48,7 +48,8 @@ TEST_F(ForkedSnapshot, HoldsTheStateAtTheForkWhateverIsWrittenAfter) {
     ASSERT_TRUE(writer.Begin(step, 1, state.plan()).ok());
     ASSERT_TRUE(writer.StartCopy(state.Tensors()).ok());
     EXPECT_TRUE(writer.copying());
-    for (const auto tensor : state.Writable()) std::fill(tensor.begin(), tensor.end(), std::byte{9});
+    for (const auto tensor : state.Writable())
+      std::fill(tensor.begin(), tensor.end(), std::byte{9});
     const Status finished = writer.Finish();
     ASSERT_TRUE(finished.ok()) << finished;
     EXPECT_FALSE(writer.copying());

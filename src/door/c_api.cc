@@ -225,7 +225,8 @@ int longhaul_snapshot_begin(longhaul_door* door, uint64_t step, longhaul_error* 
 }
 
 int longhaul_snapshot_wait(longhaul_door* door, longhaul_error* error) {
-  return AtTheEdge(error, [&] { return door == nullptr ? NoDoor() : door->client->WaitSnapshot(); });
+  return AtTheEdge(error,
+                   [&] { return door == nullptr ? NoDoor() : door->client->WaitSnapshot(); });
 }
 
 int longhaul_restore(longhaul_door* door, uint64_t* step, longhaul_error* error) {

@@ -14,8 +14,8 @@
 #include "checkpoint/directory.h"
 #include "io/clock.h"
 #include "io/file.h"
-#include "io/socket.h"
 #include "io/shared_memory.h"
+#include "io/socket.h"
 #include "longhaul.h"
 
 extern "C" uint64_t SampleFromC(uint64_t samples, uint64_t seed, uint64_t position);

@@ -10,8 +10,8 @@
 
 namespace longhaul::io {
 
-// Refuses with kFailedPrecondition, naming the index, the first of `stretches` that touches a shared
-// mapping or no mapping at all in `maps`, the text of /proc/PID/maps.
+// Refuses with kFailedPrecondition, naming the index, the first of `stretches` that touches a
+// shared mapping or no mapping at all in `maps`, the text of /proc/PID/maps.
 Status CheckPrivate(std::string_view maps, std::span<const std::span<const std::byte>> stretches);
 
 // The same of this process.

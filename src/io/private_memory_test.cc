@@ -26,8 +26,8 @@ TEST(PrivateMemory, IsOursAloneAcrossNeighbours) {
 }
 
 TEST(PrivateMemory, RefusesSharedAbsentAndHalfSuch) {
-  for (const auto bad : {At(0x5000, 1), At(0x4fff, 2), At(0x6000, 1), At(0x7fff, 2), At(0xfff, 2),
-                         At(0x9000, 8)}) {
+  for (const auto bad :
+       {At(0x5000, 1), At(0x4fff, 2), At(0x6000, 1), At(0x7fff, 2), At(0xfff, 2), At(0x9000, 8)}) {
     const std::span<const std::byte> stretches[] = {At(0x1000, 8), bad};
     const Status status = CheckPrivate(kMaps, stretches);
     EXPECT_EQ(status.code(), Code::kFailedPrecondition) << bad.data();

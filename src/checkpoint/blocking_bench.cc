@@ -1,0 +1,248 @@
+// What training stops for: a snapshot of 1 GiB in 468 tensors of a GPT's sizes, beside the copy
+// alone in the same process.
+//
+// All memory is touched before any clock runs, and the cases take turns in every round, so that
+// what the neighbours do hits all of them: the figures to trust are medians of ratios within a
+// round. The copy-on-write part times the fork, and what the next 20 steps of a stand-in for
+// training (arithmetic, then an update of the whole state in place) cost more than without it.
+//
+//   blocking_bench [--rounds N] [--mib N] [--step-ms N]
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "base/units.h"
+#include "checkpoint/arena.h"
+#include "checkpoint/copy.h"
+#include "io/clock.h"
+#include "io/shared_memory.h"
+
+namespace longhaul::checkpoint {
+namespace {
+
+constexpr size_t kTensors = 468;  // 39 layers of 12
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+struct Options {
+  size_t rounds = 11;
+  size_t mib = 1024;
+  double step_ms = 100;
+};
+
+// 12 tensors a layer as in a GPT of width d: 4 matrices of d x d and more, and vectors of d.
+StatePlan GptPlan(size_t bytes) {
+  const double layer = static_cast<double>(bytes) / (kTensors / 12.0) / 4;  // elements
+  int64_t d = 16;
+  while (12.0 * static_cast<double>((d + 16) * (d + 16)) <= layer) d += 16;
+  std::vector<TensorInfo> tensors;
+  for (size_t i = 0; i < kTensors; ++i) {
+    static constexpr int64_t kRows[12] = {3, 0, 1, 0, 4, 0, 4, 0, 0, 0, 0, 0};
+    const int64_t rows = kRows[i % 12];
+    const std::string name = "layer." + std::to_string(i / 12) + "." + std::to_string(i % 12);
+    if (rows == 0) {
+      tensors.push_back({name, "F32", {d}});
+    } else {
+      tensors.push_back({name, "F32", {rows * d, d}});
+    }
+  }
+  return *StatePlan::Create(std::move(tensors));
+}
+
+// The state, each tensor at a multiple of 64 bytes as allocators give it.
+class State {
+ public:
+  State(const StatePlan& plan, bool huge) {
+    for (size_t i = 0; i < plan.size(); ++i) bytes_ += (plan.bytes(i) + 63) / 64 * 64;
+    void* data = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) std::abort();
+    data_ = static_cast<std::byte*>(data);
+    madvise(data_, bytes_, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    for (size_t i = 0; i < bytes_ / 8; ++i) Words()[i] = i * 0x9e3779b97f4a7c15u;
+    size_t at = 0;
+    for (size_t i = 0; i < plan.size(); ++i) {
+      tensors_.emplace_back(data_ + at, plan.bytes(i));
+      at += (plan.bytes(i) + 63) / 64 * 64;
+    }
+  }
+  ~State() { munmap(data_, bytes_); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  std::span<const std::span<const std::byte>> tensors() const { return tensors_; }
+  // Reads and writes all of it, as an optimizer does.
+  void Update() {
+    for (size_t i = 0; i < bytes_ / 8; ++i) Words()[i] += i;
+  }
+
+ private:
+  uint64_t* Words() { return reinterpret_cast<uint64_t*>(data_); }
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+  std::vector<std::span<const std::byte>> tensors_;
+};
+
+double SecondsOf(const std::function<void()>& work) {
+  const Instant begin = io::MonotonicNow();
+  work();
+  return std::chrono::duration<double>(io::MonotonicNow() - begin).count();
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+struct Case {
+  std::string name;
+  std::function<void()> work;
+  std::vector<double> seconds = {};
+};
+
+class Bench {
+ public:
+  explicit Bench(const Options& options)
+      : options_(options),
+        plan_(GptPlan(options.mib << 20)),
+        state_(std::make_unique<State>(plan_, false)) {
+    const auto bytes = static_cast<int64_t>(ArenaBytesFor(plan_));
+    const Result<io::Fd> fd = io::CreateSharedMemory("bench", Bytes(bytes), /*populate=*/true);
+    arena_ = io::SharedMapping::Map(*fd).value();
+    gib_ = static_cast<double>(plan_.total_bytes()) / kGiB;
+    std::printf("state %.3f GiB, %zu tensors; copy loop %s\n", gib_, plan_.size(),
+                CopyVariants().back().name);
+  }
+
+  void Blocking() {
+    const double first = SecondsOf([this] { Snapshot(1); });
+    for (size_t i = 0; i + 1 < kArenaSlots; ++i) Snapshot(1);
+    std::vector<Case> cases = {{"copy alone", [this] { CopyAlone(); }},
+                               {"snapshot", [this] { Snapshot(1); }},
+                               {"snapshot, 2 threads", [this] { Snapshot(2); }},
+                               {"copy alone again", [this] { CopyAlone(); }}};
+    for (size_t round = 0; round < options_.rounds; ++round) {
+      for (Case& each : cases) each.seconds.push_back(SecondsOf(each.work));
+    }
+    for (const Case& each : cases) {
+      std::vector<double> ratios;
+      for (size_t i = 0; i < each.seconds.size(); ++i) {
+        ratios.push_back(each.seconds[i] / cases[0].seconds[i]);
+      }
+      const double least = *std::min_element(each.seconds.begin(), each.seconds.end());
+      std::printf("%-22s %.4f s/GiB (min %.4f), of the copy alone: median %.3f\n",
+                  each.name.c_str(), Median(each.seconds) / gib_, least / gib_, Median(ratios));
+    }
+    const double steady = Median(cases[1].seconds);
+    std::printf("%-22s %.4f s/GiB, %.2f of steady\n", "first snapshot", first / gib_,
+                first / steady);
+  }
+
+  // Pairs of 20 steps with and without a forked snapshot after the first one's update.
+  void CopyOnWrite(bool huge) {
+    state_.reset();  // a fork copies the page tables of all private memory: only of this one
+    State state(plan_, huge);
+    for (int i = 0; i < 2; ++i) state.Update();
+    std::vector<double> forks, waits, ratios;
+    for (size_t round = 0; round < std::max<size_t>(options_.rounds / 3, 3); ++round) {
+      double fork_s = 0, wait_s = 0;
+      const double without = TwentySteps(state, nullptr, nullptr);
+      const double with = TwentySteps(state, &fork_s, &wait_s);
+      forks.push_back(fork_s);
+      waits.push_back(wait_s);
+      ratios.push_back(with / without);
+    }
+    std::printf(
+        "copy on write, %s pages: fork %.2f ms/GiB, wait before the update %.2f ms/GiB, "
+        "20 steps %.3f of those without\n",
+        huge ? "huge" : "4 KiB", Median(forks) * 1e3 / gib_, Median(waits) * 1e3 / gib_,
+        Median(ratios));
+  }
+
+ private:
+  void CopyAlone() {
+    std::byte* to = arena_.bytes().data() + 64 * 4096;
+    for (const auto tensor : state_->tensors()) {
+      StreamCopy(to, tensor);
+      to += (tensor.size() + 63) / 64 * 64;
+    }
+    FenceStores();
+  }
+  void Snapshot(size_t threads) {
+    ArenaWriter writer(arena_.bytes());
+    if (!writer.Begin(++step_, 1, plan_).ok()) std::abort();
+    writer.WriteAll(state_->tensors(), threads);
+    writer.Seal();
+  }
+
+  double TwentySteps(State& state, double* fork_s, double* wait_s) {
+    ArenaWriter writer(arena_.bytes());
+    return SecondsOf([&] {
+      for (int step = 0; step < 20; ++step) {
+        if (step == 0 && fork_s != nullptr) {
+          *fork_s = SecondsOf([&] {
+            if (!writer.Begin(++step_, 1, plan_).ok()) std::abort();
+            if (!writer.StartCopy(state.tensors()).ok()) std::abort();
+          });
+        }
+        Compute();
+        if (step == 0 && wait_s != nullptr) {
+          *wait_s = SecondsOf([&] {
+            if (!writer.Finish().ok()) std::abort();
+          });
+        }
+        state.Update();
+      }
+    });
+  }
+  // A fixed amount of arithmetic that stays in the cache, sized once.
+  void Compute() {
+    if (turns_ == 0) {
+      const double second = SecondsOf([this] { Turns(1'000'000); });
+      turns_ = static_cast<uint64_t>(1e6 * options_.step_ms / 1e3 / second);
+    }
+    Turns(turns_);
+  }
+  void Turns(uint64_t turns) {
+    for (uint64_t i = 0; i < turns; ++i) sum_ = sum_ * 6364136223846793005u + i;
+  }
+
+  Options options_;
+  StatePlan plan_;
+  std::unique_ptr<State> state_;
+  io::SharedMapping arena_;
+  double gib_ = 0;
+  uint64_t step_ = 0;
+  uint64_t turns_ = 0;
+  volatile uint64_t sum_ = 1;
+};
+
+}  // namespace
+
+int Main(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i];
+    const Result<uint64_t> value = ParseUint64(argv[i + 1]);
+    if (!value.ok() || *value == 0) return 2;
+    if (name == "--rounds") options.rounds = *value;
+    if (name == "--mib") options.mib = *value;
+    if (name == "--step-ms") options.step_ms = static_cast<double>(*value);
+  }
+  Bench bench(options);
+  bench.Blocking();
+  bench.CopyOnWrite(false);
+  bench.CopyOnWrite(true);
+  return 0;
+}
+
+}  // namespace longhaul::checkpoint
+
+int main(int argc, char** argv) { return longhaul::checkpoint::Main(argc, argv); }
