@@ -134,9 +134,9 @@ int longhaul_snapshot_due(longhaul_door* door, uint64_t step);
  * (say LONGHAUL_RESOURCE_EXHAUSTED) leaves the older snapshots as they were; training may go on. */
 int longhaul_snapshot(longhaul_door* door, uint64_t step, longhaul_error* error);
 /* The same in a forked child, for state in this process's own memory: returns as soon as the child
- * exists. What is sealed is the state as it was at this call; the caller may write it again at once,
- * at the price of a page fault for each page that the child has not read. Best called after the
- * optimizer's step and waited for before the next one: then nothing is written meanwhile.
+ * exists. What is sealed is the state as it was at this call; the caller may write it again at
+ * once, at the price of a page fault for each page that the child has not read. Best called after
+ * the optimizer's step and waited for before the next one: then nothing is written meanwhile.
  * LONGHAUL_FAILED_PRECONDITION when registered memory is shared with other processes or a device.
  * The calling thread must live until the wait. */
 int longhaul_snapshot_begin(longhaul_door* door, uint64_t step, longhaul_error* error);

@@ -46,7 +46,8 @@ std::optional<Name> ParseName(const std::string& text) {
 Status WriteFile(io::FileSystem& files, const std::string& path, const std::string& header,
                  const StatePlan& plan, const ChunkHashes& hashes,
                  std::span<const std::span<const std::byte>> tensors) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<io::WritableFile> file, files.Create(path));
+  ASSIGN_OR_RETURN(const std::unique_ptr<io::WritableFile> file,
+                   files.CreateBulk(path, header.size() + plan.total_bytes()));
   RETURN_IF_ERROR(file->Append(std::as_bytes(std::span(header))));
   for (size_t i = 0; i < tensors.size(); ++i) {
     for (size_t at = 0; at < tensors[i].size(); at += kChunkBytes) {

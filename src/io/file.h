@@ -39,6 +39,13 @@ class FileSystem {
   virtual Result<std::unique_ptr<ReadableFile>> Open(const std::string& path) = 0;
   // Truncates an existing file.
   virtual Result<std::unique_ptr<WritableFile>> Create(const std::string& path) = 0;
+  // The same for a large file of a known size: may write past the page cache, several blocks at a
+  // time. What was appended is in the file after Sync. kResourceExhausted at once when there is no
+  // room for it.
+  virtual Result<std::unique_ptr<WritableFile>> CreateBulk(const std::string& path,
+                                                           uint64_t /*bytes*/) {
+    return Create(path);
+  }
   // The whole file; kResourceExhausted above `limit` bytes.
   virtual Result<std::vector<std::byte>> ReadAll(const std::string& path, uint64_t limit) = 0;
   virtual Result<uint64_t> Size(const std::string& path) = 0;

@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "io/clock.h"
+#include "io/direct_file.h"
 #include "io/file.h"
 #include "io/process.h"
 #include "service/client/endpoint.h"
@@ -69,7 +70,7 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
   AgentService* self = agent.get();
   const auto feed = [self](runtime::AgentInput input) { self->Feed(std::move(input)); };
   agent->launcher_ = std::make_unique<WorkerLauncher>(loop, TrainerPath(options), feed);
-  agent->disk_ = std::make_unique<DiskWorker>(loop, io::PosixFileSystem(), feed);
+  agent->disk_ = std::make_unique<DiskWorker>(loop, io::DirectFileSystem(), feed);
 
   ControllerLinkOptions link;
   link.address = options.controller;
