@@ -49,7 +49,11 @@ struct PlanFlags {
   uint32_t batch = 0;
   uint32_t sequence = 0;
   std::string tokens;
-  std::string precision;  // empty: bf16, on a calibrated machine fp32
+  std::string cards;  // "256..4096"
+  std::string objective = "time";
+  double deadline_days = 0;  // 0: none
+  std::string budget;        // dollars
+  std::string precision;     // empty: bf16, on a calibrated machine fp32
   std::string framework = "any";
   std::vector<std::string> fixed;
   uint32_t top = 5;
@@ -102,6 +106,44 @@ Result<double> ParseTokens(std::string_view text) {
                            "' is not a number of tokens, as in 300B or 15T");
   }
   return *number * scale;
+}
+
+// "3M", "250k", "1200000".
+Result<double> ParseDollars(std::string_view text) {
+  double scale = 1;
+  std::string_view digits = text;
+  if (!text.empty()) {
+    const char last = text.back();
+    scale = last == 'B' ? 1e9 : last == 'M' ? 1e6 : last == 'k' ? 1e3 : 1;
+    if (scale > 1) digits.remove_suffix(1);
+  }
+  const Result<double> number = ParseDouble(digits);
+  if (!number.ok() || !(*number > 0) || *number * scale > 1e15) {
+    return InvalidArgument("--budget '" + Printable(text, 40) +
+                           "' is not a sum of dollars, as in 250k or 3M");
+  }
+  return *number * scale;
+}
+
+// The counts of "LOW..HIGH" or of one number.
+Result<std::vector<uint32_t>> ParseCards(std::string_view text,
+                                         const spec::DeviceCluster& cluster) {
+  const size_t dots = text.find("..");
+  const Result<uint64_t> low = ParseUint64(text.substr(0, dots));
+  const Result<uint64_t> high =
+      dots == std::string_view::npos ? low : ParseUint64(text.substr(dots + 2));
+  if (!low.ok() || !high.ok() || *low < 1 || *high < *low || *high > 10'000'000) {
+    return InvalidArgument("--cards '" + Printable(text, 40) +
+                           "' is not a range of cards, as in 256..4096");
+  }
+  std::vector<uint32_t> counts = planner::search::CardCounts(cluster, static_cast<uint32_t>(*low),
+                                                             static_cast<uint32_t>(*high));
+  if (counts.empty()) {
+    return InvalidArgument("--cards " + Printable(text, 40) +
+                           " holds no count of whole islands of " + std::to_string(cluster.island) +
+                           " cards");
+  }
+  return counts;
 }
 
 // A file, or a shipped name.
@@ -195,6 +237,23 @@ Result<Job> JobOf(const PlanFlags& flags) {
   return job;
 }
 
+// What the search strives for, and over how many cards.
+Status SetGoal(const PlanFlags& flags, const planner::RunFacts& run, Job& job) {
+  planner::search::Goal goal;
+  goal.run = run;
+  if (flags.objective == "cost") goal.objective = planner::search::Objective::kCost;
+  if (flags.deadline_days > 0) goal.deadline_days = flags.deadline_days;
+  if (!flags.budget.empty()) {
+    ASSIGN_OR_RETURN(goal.budget_dollars, ParseDollars(flags.budget));
+  }
+  std::vector<uint32_t> counts = {job.cluster.devices};
+  if (!flags.cards.empty()) {
+    ASSIGN_OR_RETURN(counts, ParseCards(flags.cards, job.cluster));
+    job.cluster.devices = counts.back();
+  }
+  return planner::search::SetCards(counts, goal, job);
+}
+
 // Runs tasks on so many threads, each taking the next one.
 std::function<void(size_t, const planner::search::Options::Task&)> Pool(size_t workers) {
   return [workers](size_t count, const planner::search::Options::Task& task) {
@@ -268,7 +327,8 @@ int Emit(const Plan& plan, const std::string& name) {
   const auto framework = planner::flags::ParseFramework(name);
   if (!framework.ok()) return Fail(framework.status());
   if (plan.best.empty()) return Fail(FailedPrecondition("no layout fits: nothing to write"));
-  const planner::Question question{plan.job.model, plan.job.cluster, plan.best.front().training};
+  const Proposal& best = plan.best.front();
+  const planner::Question question{plan.job.model, best.cluster, best.training};
   const auto launch = planner::flags::WriteLaunch(*framework, question);
   if (!launch.ok()) return Fail(launch.status());
   std::fputs(launch->text.c_str(), stdout);
@@ -373,6 +433,12 @@ int RunPlan(const PlanFlags& flags) {
       return kExitUsage;
     }
     options.tokens = *tokens;
+    options.run.tokens = *tokens;
+  }
+  const Status goal = SetGoal(flags, options.run, *job);
+  if (!goal.ok()) {
+    Fail(goal);
+    return kExitUsage;
   }
   const size_t cores = std::max(1u, std::thread::hardware_concurrency());
   options.search.workers = flags.threads > 0 ? flags.threads : std::min<size_t>(cores, 64);
@@ -380,13 +446,22 @@ int RunPlan(const PlanFlags& flags) {
   options.search.keep = flags.top;
   Progress progress;
   options.search.progress = [&progress](double share) { return progress(share); };
+  options.search.stop = [] { return interrupted.load(); };
   options.prove = flags.prove;
   options.surroundings = !flags.html.empty() || flags.json || !flags.what_if.empty();
   const InterruptScope scope;
   const Plan plan = MakePlan(*job, options);
   progress.End();
   if (plan.outcome.cancelled) {
-    std::fprintf(stderr, "longhaul: stopped before the search was through\n");
+    std::fprintf(stderr,
+                 "longhaul: stopped when %.0f %% of the sizes were searched; the best so far is "
+                 "not proven\n",
+                 100 * plan.outcome.searched_share);
+    if (!flags.json && flags.emit.empty()) {
+      std::fputs(frontend::PlanText(plan).c_str(), stdout);
+    } else if (flags.json) {
+      std::printf("%s\n", frontend::ToJson(plan).dump(2).c_str());
+    }
     return kExitStopped;
   }
   return Show(plan, flags, options);
@@ -400,6 +475,18 @@ void AddSearchOptions(CLI::App& command, PlanFlags& flags) {
   command.add_option("--sequence", flags.sequence, "Tokens a sequence (default: the model's)")
       ->check(CLI::Range(1u, 1u << 27));
   command.add_option("--tokens", flags.tokens, "Tokens to train on, as in 300B: days and cost");
+  command.add_option("--cards", flags.cards,
+                     "Numbers of cards to choose from, as in 256..4096 (default: the cluster's)");
+  command
+      .add_option("--objective", flags.objective,
+                  "time: the least; cost: the least money, within --deadline if given")
+      ->check(CLI::IsMember({"time", "cost"}))
+      ->capture_default_str();
+  command
+      .add_option("--deadline", flags.deadline_days, "Days that the run may take (with --tokens)")
+      ->check(CLI::Range(1e-6, 1e6));
+  command.add_option("--budget", flags.budget,
+                     "Dollars that the run may cost, as in 250k or 3M (with --tokens)");
   command.add_option("--precision", flags.precision,
                      "fp32, fp16, bf16 (the default), fp8, mxfp8 or nvfp4");
   command
@@ -451,6 +538,8 @@ void AddPlanCommand(CLI::App& app, Action& action) {
       "Examples:\n"
       "  longhaul plan llama-3.1-70b h100-sxm:512 --tokens 15T --html plan.html\n"
       "  longhaul plan config.json a100-80gb-sxm:64 --batch 1024 --fix tensor=8 --prove\n"
+      "  longhaul plan llama-3.1-8b h100-sxm:1024 --cards 64..1024 --tokens 1T --objective cost "
+      "--deadline 30\n"
       "  longhaul plan llama-3.1-8b h100-sxm:8 --why-not tensor=8 --what-if micro=2\n"
       "  longhaul plan llama-3.1-8b h100-sxm:64 --emit torchtitan > job.toml\n"
       "  longhaul plan gpt2 ~/.config/longhaul/device.json --framework all --batch 64\n"

@@ -193,7 +193,6 @@ void Evaluator::BuildStages(const spec::Training& training, double micro_batch) 
 
 void Evaluator::ShardStages(const spec::Training& training) {
   times_.resize(stages_.size());
-  shard_exposed_s_ = 0;
   const bool sharded = training.layout.zero_stage >= 3 &&
                        uint64_t{training.layout.data} * training.layout.context > 1;
   for (size_t i = 0; i < stages_.size(); ++i) {
@@ -222,7 +221,7 @@ void Evaluator::ShardStages(const spec::Training& training) {
       const double backward_exposed = std::max(both / units, both - stack_.shard_hidden * backward);
       const double exposed = forward_exposed + backward_exposed +
                              tax * (std::min(gather, forward) + std::min(both, backward));
-      if (i == 0) shard_exposed_s_ = exposed;
+      stage.shard_exposed_s = exposed;
       forward += forward_exposed + tax * std::min(gather, forward);
       backward += backward_exposed + tax * std::min(both, backward);
     }
@@ -350,7 +349,7 @@ void Evaluator::Time(const spec::Training& training, Evaluation& out) {
   b.pipeline_exposed = Seconds(pipeline.sends_s);
   b.bubble = Seconds(pipeline.bubble_s);
   const double device = slow.sum.forward_total_s() + slow.sum.backward_total_s();
-  const double shard = shard_exposed_s_;
+  const double shard = slow.shard_exposed_s;
   b.host =
       Seconds(count * std::max(0.0, slow.time.forward_s + slow.time.backward_s - device - shard) +
               stack_.step_fixed_s);

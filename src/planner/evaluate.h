@@ -52,6 +52,7 @@ class Evaluator {
     StageTime time;
     LayerCost sum;  // of its layers, embedding and loss
     uint32_t layers = 0;
+    double shard_exposed_s = 0;  // FSDP's, of one micro-batch
   };
   struct DataTraffic {
     double exposed_s = 0;
@@ -85,7 +86,6 @@ class Evaluator {
   std::vector<StageTime> times_;
   std::vector<uint32_t> chunks_;
   Evaluation scratch_;
-  double shard_exposed_s_ = 0;  // FSDP's, of one micro-batch on the first stage
 };
 
 }  // namespace longhaul::planner

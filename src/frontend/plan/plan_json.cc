@@ -10,6 +10,7 @@ namespace longhaul::frontend {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using planner::search::CardCount;
 using planner::search::Plan;
 using planner::search::Proposal;
 
@@ -110,6 +111,15 @@ Json ToJson(const Plan& plan) {
                        {"audited_points", plan.proof->audited_points},
                        {"gaps", plan.proof->gaps}};
   }
+  if (plan.frontier_proof) {
+    search["frontier_proof"] = {{"holds", plan.frontier_proof->holds()},
+                                {"space_points", plan.frontier_proof->space_points},
+                                {"regions", plan.frontier_proof->regions},
+                                {"gaps", plan.frontier_proof->gaps}};
+  }
+  search["finished"] = !plan.outcome.cancelled;
+  for (const CardCount& cards : plan.job.cards) search["cards"].push_back(cards.devices);
+  search["objective"] = plan.job.objective == planner::search::Objective::kCost ? "cost" : "time";
   for (const auto& point : plan.frontier) json["frontier"].push_back(ToJson(point.proposal));
   for (const auto& influence : plan.influences) {
     json["influences"].push_back(

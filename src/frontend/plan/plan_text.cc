@@ -54,6 +54,8 @@ class Columns {
 std::string BestTable(const Plan& plan) {
   std::vector<std::string> head = {"",    "layout",      "step (error bar)", "tokens/s/card", "MFU",
                                    "HFU", "GiB of card", "bubble",           "exposed"};
+  const bool counts = plan.job.cards.size() > 1;
+  if (counts) head.insert(head.begin() + 1, "cards");
   if (plan.tokens > 0) head.insert(head.end(), {"run", "cost"});
   head.push_back("runs in");
   Columns columns(std::move(head));
@@ -75,6 +77,7 @@ std::string BestTable(const Plan& plan) {
                                         " (" + Percent(proposal.memory_share, 0) + ")",
                                     Percent(evaluation.breakdown.bubble.count() / step),
                                     Percent(exposed.count() / step)};
+    if (counts) row.insert(row.begin() + 1, WithThousands(proposal.cluster.devices));
     if (plan.tokens > 0) {
       row.push_back(proposal.run ? DaysText(proposal.run->days.expected) : "-");
       row.push_back(proposal.run ? DollarsText(proposal.run->dollars.expected) : "-");
@@ -168,17 +171,23 @@ std::string LayerTable(const Plan& plan, const Proposal& best) {
   return text;
 }
 
+std::string OtherText(const Proposal& best, const Proposal& other) {
+  const double slower = other.evaluation.step.count() / best.evaluation.step.count() - 1;
+  if (other.cluster.devices != best.cluster.devices) {
+    const double dearer = (1 + slower) * other.cluster.devices / best.cluster.devices - 1;
+    return "on " + WithThousands(other.cluster.devices) + " cards: " + Percent(slower) + " time, " +
+           Percent(dearer) + " card hours";
+  }
+  return (slower < 5e-4 ? "as fast: " : Percent(slower) + " slower: ") +
+         planner::search::Differences(best, other) +
+         (other.evaluation.step <= best.band.high ? "; inside the error bar" : "");
+}
+
 std::string OthersText(const Plan& plan) {
   std::string text;
   for (size_t i = 1; i < plan.best.size(); ++i) {
     const Proposal& other = plan.best[i];
-    const double slower =
-        other.evaluation.step.count() / plan.best.front().evaluation.step.count() - 1;
-    text += "  " + std::to_string(i + 1) + " is " +
-            (slower < 5e-4 ? "as fast: " : Percent(slower) + " slower: ") +
-            planner::search::Differences(plan.best.front(), other) +
-            (other.evaluation.step <= plan.best.front().band.high ? "; inside the error bar" : "") +
-            ".\n";
+    text += "  " + std::to_string(i + 1) + " is " + OtherText(plan.best.front(), other) + ".\n";
   }
   text +=
       "\nOf " + WithThousands(static_cast<int64_t>(plan.outcome.total_points())) + " layouts:\n";
@@ -190,6 +199,20 @@ std::string OthersText(const Plan& plan) {
             std::string(ToString(static_cast<Rule>(rule))) + "\n";
   }
   return text;
+}
+
+// The Pareto front where it spans several numbers of cards.
+std::string FrontierText(const Plan& plan) {
+  if (plan.frontier.size() < 2) return "";
+  Columns columns({"cards", "layout", "step", "card hours a step", "of memory"});
+  for (const auto& point : plan.frontier) {
+    const Proposal& proposal = point.proposal;
+    const double step = proposal.evaluation.step.count();
+    columns.Add({WithThousands(proposal.cluster.devices), LayoutLine(proposal.training),
+                 SecondsText(step), Decimal(step * proposal.cluster.devices / 3600, 2),
+                 Percent(proposal.memory_share, 0)});
+  }
+  return "\nNothing beats these in time, money and memory left free at once:\n" + columns.Text();
 }
 
 std::string ProofText(const Plan& plan) {
@@ -206,6 +229,15 @@ std::string ProofText(const Plan& plan) {
           : "\nNOT PROVED: " + WithThousands(static_cast<int64_t>(proof.covered_points)) + " of " +
                 WithThousands(static_cast<int64_t>(proof.space_points)) + " layouts covered.\n";
   for (const std::string& gap : proof.gaps) text += "  " + gap + "\n";
+  if (plan.frontier_proof) {
+    const planner::search::Proof& front = *plan.frontier_proof;
+    text += std::string(front.holds() ? "The front is proved likewise: "
+                                      : "The front is NOT PROVED: ") +
+            WithThousands(static_cast<int64_t>(front.covered_points)) + " of " +
+            WithThousands(static_cast<int64_t>(front.space_points)) + " layouts in " +
+            WithThousands(static_cast<int64_t>(front.regions)) + " regions.\n";
+    for (const std::string& gap : front.gaps) text += "  " + gap + "\n";
+  }
   return text;
 }
 
@@ -263,6 +295,11 @@ std::string NothingFits(const Plan& plan) {
 
 std::string PlanText(const Plan& plan) {
   std::string text = ModelLine(plan) + "\non " + ClusterLine(plan) + "\n\n";
+  if (plan.outcome.cancelled) {
+    text += "STOPPED after " + Percent(plan.outcome.searched_share, 0) +
+            " of the sizes: the best so far, NOT PROVEN; a better one may be left.\n\n";
+    if (plan.best.empty()) return text + "Nothing that fits was found yet.\n";
+  }
   if (plan.best.empty()) return text + NothingFits(plan);
   const Proposal& best = plan.best.front();
   text += BestTable(plan) + "\nThe best, step by step (" +
@@ -270,7 +307,7 @@ std::string PlanText(const Plan& plan) {
           WithThousands(best.evaluation.micro_batches) + " micro-batches" + "):\n" +
           StepTable(best) + RunText(best) + "\nIts memory, GiB of a card by stage:\n" +
           MemoryTable(plan, best) + LayerTable(plan, best) + RecomputeText(plan) +
-          "\nWhy not the others:\n" + OthersText(plan) + ProofText(plan);
+          "\nWhy not the others:\n" + OthersText(plan) + FrontierText(plan) + ProofText(plan);
   return text;
 }
 

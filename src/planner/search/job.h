@@ -7,12 +7,14 @@
 
 #include "planner/evaluate.h"
 #include "planner/flags/flags.h"
+#include "planner/search/cards.h"
 #include "spec/training.h"
 
 namespace longhaul::planner::search {
 
 // What is decided; an absent one is searched.
 struct Fixed {
+  std::optional<uint32_t> devices{};
   std::optional<uint32_t> tensor{};
   std::optional<uint32_t> pipeline{};
   std::optional<uint32_t> virtual_pipeline{};
@@ -52,6 +54,9 @@ struct Job {
   Reach reach = Reach::kSomeFramework;
   flags::Framework framework = flags::Framework::kMegatron;  // of kOneFramework
   double headroom = 0;  // share of the card's memory to leave free, 0 to 1
+  // Numbers of cards that are searched, and what each weighs (SetCards); empty: the cluster's.
+  std::vector<CardCount> cards{};
+  Objective objective = Objective::kTime;  // as SetCards was told
   std::optional<Machine> machine{};
 };
 

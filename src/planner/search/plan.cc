@@ -38,6 +38,12 @@ Proposal ProposeBy(Evaluator& evaluator, const Question& question, const PlanOpt
 
 }  // namespace
 
+spec::DeviceCluster ClusterOf(const Job& job, const spec::Training& training) {
+  spec::DeviceCluster cluster = job.cluster;
+  cluster.devices = static_cast<uint32_t>(training.layout.devices());
+  return cluster;
+}
+
 Proposal Propose(const Job& job, const spec::DeviceCluster& cluster, const spec::Training& training,
                  const PlanOptions& options) {
   Evaluator evaluator = EvaluatorOf(job, cluster, training.software);
@@ -67,18 +73,19 @@ Plan MakePlan(const Job& job, const PlanOptions& options) {
     };
   }
   plan.outcome = Search(job, oracle, search);
-  if (plan.outcome.cancelled) return plan;
-  if (options.prove) plan.proof = Prove(job, oracle, plan.outcome, search);
+  const bool whole = !plan.outcome.cancelled;
+  if (options.prove && whole) plan.proof = Prove(job, oracle, plan.outcome, search);
   plan.outcome.pruned.clear();
   plan.outcome.pruned.shrink_to_fit();
   for (const Candidate& candidate : plan.outcome.best) {
-    plan.best.push_back(Propose(job, job.cluster, candidate.training, options));
+    plan.best.push_back(
+        Propose(job, ClusterOf(job, candidate.training), candidate.training, options));
   }
-  if (options.surroundings && !plan.best.empty()) {
+  if (options.surroundings && !plan.best.empty() && whole) {
     plan.influences = internal::InfluencesOf(job, plan.best.front(), options);
     plan.timeline = internal::TimelineOf(job, plan.best.front());
     plan.recomputes = internal::RecomputesOf(job, plan.best.front());
-    plan.frontier = internal::FrontierOf(plan, options);
+    internal::AddFrontier(options, plan);
   }
   return plan;
 }

@@ -76,7 +76,8 @@ struct Plan {
   std::optional<Proof> proof;
   std::vector<Proposal> best;
   std::vector<FrontierPoint> frontier;
-  std::vector<Influence> influences;  // largest first
+  std::optional<Proof> frontier_proof;  // of all its searches together
+  std::vector<Influence> influences;    // largest first
   std::optional<Recomputes> recomputes;
   std::optional<Timeline> timeline;  // of the best; not for DualPipe
 };
@@ -89,8 +90,11 @@ struct PlanOptions {
   bool surroundings = false;  // frontier, influences, timeline
 };
 
-// A cancelled search leaves the rest out.
+// Of a cancelled search the best so far, without proof and surroundings.
 Plan MakePlan(const Job& job, const PlanOptions& options);
+
+// The job's cluster with as many cards as the layout takes.
+spec::DeviceCluster ClusterOf(const Job& job, const spec::Training& training);
 
 Proposal Propose(const Job& job, const spec::DeviceCluster& cluster, const spec::Training& training,
                  const PlanOptions& options);

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "planner/search/internal/reach.h"
+#include "planner/search/settings.h"
 
 namespace longhaul::planner::search {
 namespace {
@@ -23,18 +24,19 @@ bool IsTime(Rule rule) {
          rule == Rule::kRecomputeTime;
 }
 
-// What a region of this shape had to beat.
+// What a region of this shape had to beat, in seconds of step.
 double ToBeat(const Outcome& outcome, const Shape& shape, uint32_t keep) {
+  const double longest = shape.cards.longest_step_s;
   for (const Candidate& candidate : outcome.best) {
     const spec::Layout& layout = candidate.training.layout;
     if (layout.tensor == shape.tensor && layout.context == shape.context &&
         layout.pipeline == shape.pipeline && layout.data == shape.data &&
         layout.expert == shape.expert && layout.expert_tensor == shape.expert_tensor) {
-      return candidate.step_s;
+      return std::min(longest, candidate.step_s);
     }
   }
-  return outcome.best.size() < keep ? std::numeric_limits<double>::infinity()
-                                    : outcome.best.back().step_s;
+  if (outcome.best.size() < keep) return longest;
+  return std::min(longest, outcome.best.back().objective / shape.cards.weight);
 }
 
 // A pseudo-random number that depends on the region alone.
@@ -93,11 +95,8 @@ class Prover {
   }
   void Gap(const Region& region, const std::string& what) {
     if (gaps.size() >= kMostGaps) return;
-    const spec::Layout& layout = region.training.layout;
-    gaps.push_back("tensor " + std::to_string(layout.tensor) + " pipeline " +
-                   std::to_string(layout.pipeline) + " context " + std::to_string(layout.context) +
-                   " micro " + std::to_string(region.training.batch.micro) + " (" +
-                   std::string(ToString(region.rule)) + "): " + what);
+    gaps.push_back(LayoutText(region.training) + " (" + std::string(ToString(region.rule)) +
+                   "): " + what);
   }
 
   double TimeBound(const Region& region) {
@@ -123,7 +122,7 @@ class Prover {
       training.batch.micro = Pick(MicroBatches(job_, shape), seed);
     }
     if (rule == Rule::kStatesMemory || rule == Rule::kShapeTime) {
-      const std::vector<Stages> choices = StageChoices(job_, shape, training.batch.micro);
+      const std::vector<Stages>& choices = stages_.Of(job_, shape, training.batch.micro);
       if (choices.empty()) return std::nullopt;
       Apply(Pick(choices, seed), training);
     }
@@ -141,7 +140,7 @@ class Prover {
   void CheckTime(const Region& region, const Shape& shape, uint64_t number) {
     const double bound = TimeBound(region);
     if (bound < region.bound * (1 - kRounding)) Gap(region, "the bound is lower computed again");
-    if (!(bound >= ToBeat(outcome_, shape, keep_))) {
+    if (!(bound >= ToBeat(outcome_, shape, keep_) * (1 - kRounding))) {
       Gap(region, "its bound of " + std::to_string(bound) + " s is below the best");
     }
     uint64_t seed = number;
@@ -151,8 +150,8 @@ class Prover {
       ++audited;
       const double step = oracle_.StepSeconds(*point);
       if (step < bound * (1 - kRounding)) {
-        Gap(region, "a layout in it takes " + std::to_string(step) + " s, below the bound of " +
-                        std::to_string(bound) + " s");
+        Gap(region, LayoutText(*point) + " takes " + std::to_string(step) +
+                        " s, below the bound of " + std::to_string(bound) + " s");
       }
     }
   }
@@ -202,8 +201,10 @@ class Prover {
     if (region.points > orders_.size()) {
       recomputes = recomputes_;
     }
-    if (reach_.MayBeReached(region.training, recomputes)) {
-      Gap(region, "a framework has options for it");
+    Training training = region.training;
+    for (const Recompute& recompute : recomputes) {
+      training.recompute = recompute;
+      if (reach_.IsReached(training)) return Gap(region, "a framework has options for it");
     }
   }
 
@@ -214,6 +215,7 @@ class Prover {
   const Outcome& outcome_;
   const uint32_t keep_;
   const int64_t limit_;
+  StageLists stages_;
   std::optional<uint32_t> shape_;
   std::vector<States> states_;
   std::vector<Recompute> recomputes_;

@@ -32,6 +32,21 @@ inline void KeepSmall(Job& job, std::mt19937_64& rng) {
   }
 }
 
+// A few numbers of cards, weighed by time or money; some with a deadline that falls among
+// their steps.
+inline void AddCards(Job& job, std::mt19937_64& rng) {
+  const bool money = rng() % 2 == 0;
+  const double longest = 0.01 * static_cast<double>(1 + rng() % 20);
+  const bool late = rng() % 3 == 0;
+  const uint32_t most = std::max(8u, job.cluster.devices);
+  for (uint32_t devices = std::max(4u, most / 4); devices <= most; devices += devices / 2) {
+    CardCount cards{devices};
+    if (money) cards.weight = devices;
+    if (late) cards.longest_step_s = longest;
+    job.cards.push_back(cards);
+  }
+}
+
 // A model of a few layers on 4 to 32 cards whose memory some layouts pass.
 inline Job RandomJob(uint64_t seed) {
   std::mt19937_64 rng(seed);
@@ -68,6 +83,7 @@ inline Job RandomJob(uint64_t seed) {
   job.base.software.flash_attention = below(4) != 0;
   job.reach = Reach::kEverything;
   KeepSmall(job, rng);
+  if (seed % 2 == 1) AddCards(job, rng);
   return job;
 }
 

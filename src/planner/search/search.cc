@@ -1,6 +1,7 @@
 #include "planner/search/search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -19,20 +20,25 @@ constexpr size_t kFamiliesARound = 8;
 constexpr size_t kNoRegion = std::numeric_limits<size_t>::max();
 
 bool Better(const Candidate& a, const Candidate& b) {
-  if (a.step_s != b.step_s) return a.step_s < b.step_s;
+  if (a.objective != b.objective) return a.objective < b.objective;
   return a.memory_bytes < b.memory_bytes;
 }
 
 // One family's work: everything below its shapes.
 class FamilySearch {
  public:
-  FamilySearch(const Job& job, Oracle& oracle, double threshold, bool keep_regions)
+  // `threshold` is of the objective.
+  FamilySearch(const Job& job, Oracle& oracle, const CardCount& cards, double threshold,
+               const Options& options)
       : job_(job),
         oracle_(oracle),
         reach_(job),
+        stop_(options.stop),
         limit_(MemoryLimit(job)),
-        threshold_(threshold),
-        keep_regions_(keep_regions) {
+        weight_(cards.weight),
+        threshold_(
+            std::min(threshold / cards.weight, std::nextafter(cards.longest_step_s, kNever))),
+        keep_regions_(options.keep_regions) {
     best_.step_s = kNever;
     smallest_.memory_bytes = std::numeric_limits<int64_t>::max();
   }
@@ -61,6 +67,7 @@ class FamilySearch {
     std::stable_sort(micros.begin(), micros.end(),
                      [](const Micro& a, const Micro& b) { return a.bound < b.bound; });
     for (const Micro& micro : micros) {
+      if (stop_ && stop_()) return;
       training_.batch.micro = micro.size;
       if (micro.bound >= Threshold()) {
         Prune(Rule::kShapeTime, micro.bound, PointsOf(shape, micro.size) * states_.size());
@@ -91,8 +98,8 @@ class FamilySearch {
   }
 
   // Points below a micro-batch for one choice of states.
-  uint64_t PointsOf(const Shape& shape, uint32_t micro) const {
-    return StageChoices(job_, shape, micro).size() * recomputes_.size() * orders_.size();
+  uint64_t PointsOf(const Shape& shape, uint32_t micro) {
+    return stages_.Of(job_, shape, micro).size() * recomputes_.size() * orders_.size();
   }
 
   void KeepFittingStates(const Shape& shape, const std::vector<uint32_t>& micro_batches) {
@@ -117,17 +124,18 @@ class FamilySearch {
   void VisitMicro(const Shape& shape, uint32_t micro) {
     struct Choice {
       double bound;
-      Stages stages;
+      const Stages* stages;
     };
     std::vector<Choice> choices;
-    for (Stages& stages : StageChoices(job_, shape, micro)) {
+    for (const Stages& stages : stages_.Of(job_, shape, micro)) {
       Apply(stages, training_);
-      choices.push_back({Call(oracle_.StagesBound(training_)), std::move(stages)});
+      choices.push_back({Call(oracle_.StagesBound(training_)), &stages});
     }
     std::stable_sort(choices.begin(), choices.end(),
                      [](const Choice& a, const Choice& b) { return a.bound < b.bound; });
     for (const Choice& choice : choices) {
-      Apply(choice.stages, training_);
+      if (stop_ && stop_()) return;
+      Apply(*choice.stages, training_);
       if (choice.bound >= Threshold()) {
         Prune(Rule::kStagesTime, choice.bound,
               states_.size() * recomputes_.size() * orders_.size());
@@ -147,10 +155,6 @@ class FamilySearch {
     const uint64_t below = recomputes_.size() * orders_.size();
     for (const States& states : states_) {
       Apply(states, training_);
-      if (!reach_.MayBeReached(training_, recomputes_)) {
-        Prune(Rule::kFramework, 0, below);
-        continue;
-      }
       const bool same = !choices.empty() && choices.back().states.zero_stage == states.zero_stage &&
                         choices.back().states.shard_group == states.shard_group;
       choices.push_back(
@@ -165,6 +169,10 @@ class FamilySearch {
       Seen& of_shard = SeenOf(choice.states, seen);
       if (choice.bound >= Threshold()) {
         PruneStates(choice.bound, below, of_shard);
+        continue;
+      }
+      if (!reach_.MayBeReached(training_, recomputes_)) {
+        Prune(Rule::kFramework, 0, below);
         continue;
       }
       for (const Recompute& recompute : recomputes_) VisitRecompute(recompute, of_shard);
@@ -273,19 +281,22 @@ class FamilySearch {
       return;
     }
     points[static_cast<size_t>(Rule::kEvaluated)] += 1;
-    const Candidate candidate{training_, Call(oracle_.StepSeconds(training_)), bytes};
-    if (candidate.step_s < best_.step_s) best_ = candidate;
+    const double step_s = Call(oracle_.StepSeconds(training_));
+    if (step_s < Threshold()) best_ = {training_, step_s, bytes, step_s * weight_};
   }
 
   const Job& job_;
   Oracle& oracle_;
   internal::Reachable reach_;
+  const std::function<bool()>& stop_;
   const int64_t limit_;
-  const double threshold_;
+  const double weight_;
+  const double threshold_;  // seconds
   const bool keep_regions_;
 
   uint32_t index_ = 0;
   Training training_;
+  StageLists stages_;
   std::vector<States> states_;
   std::vector<Recompute> recomputes_;
   std::vector<PlacementOrder> orders_;
@@ -295,8 +306,8 @@ class FamilySearch {
 
 struct Family {
   size_t begin = 0;
-  size_t end = 0;  // shapes
-  double bound = kNever;
+  size_t end = 0;         // shapes
+  double bound = kNever;  // of the objective
 };
 
 std::vector<Family> FamiliesOf(const Job& job, const std::vector<Shape>& shapes, Oracle& oracle,
@@ -314,7 +325,8 @@ std::vector<Family> FamiliesOf(const Job& job, const std::vector<Shape>& shapes,
     for (const uint32_t micro : MicroBatches(job, shapes[i])) {
       training.batch.micro = micro;
       ++calls;
-      families.back().bound = std::min(families.back().bound, oracle.ShapeBound(training));
+      const double bound = oracle.ShapeBound(training) * shapes[i].cards.weight;
+      families.back().bound = std::min(families.back().bound, bound);
     }
   }
   std::stable_sort(families.begin(), families.end(),
@@ -384,26 +396,27 @@ Outcome Search(const Job& job, const OracleFactory& factory, const Options& opti
     }
   };
   for (size_t begin = 0; begin < families.size(); begin += kFamiliesARound) {
-    if (options.progress &&
-        !options.progress(static_cast<double>(begin) / static_cast<double>(families.size()))) {
-      outcome.cancelled = true;
-      break;
-    }
+    outcome.searched_share = static_cast<double>(begin) / static_cast<double>(families.size());
+    outcome.cancelled = options.progress && !options.progress(outcome.searched_share);
+    if (outcome.cancelled) return outcome;
     const size_t count = std::min(kFamiliesARound, families.size() - begin);
     const double threshold =
-        outcome.best.size() < options.keep ? kNever : outcome.best.back().step_s;
+        outcome.best.size() < options.keep ? kNever : outcome.best.back().objective;
     std::vector<std::unique_ptr<FamilySearch>> searches(count);
     execute(count, [&](size_t worker, size_t index) {
-      auto search =
-          std::make_unique<FamilySearch>(job, *oracles[worker], threshold, options.keep_regions);
       const Family& family = families[begin + index];
+      auto search = std::make_unique<FamilySearch>(job, *oracles[worker],
+                                                   shapes[family.begin].cards, threshold, options);
       for (size_t i = family.begin; i < family.end; ++i) {
         search->Visit(shapes[i], static_cast<uint32_t>(i));
       }
       searches[index] = std::move(search);
     });
     for (const auto& search : searches) Merge(*search, options.keep, outcome);
+    outcome.cancelled = options.stop && options.stop();
+    if (outcome.cancelled) return outcome;
   }
+  outcome.searched_share = 1;
   return outcome;
 }
 

@@ -4,9 +4,10 @@
 // prune by is its own best so far and the last entry of the list of the best as it stood when the
 // round began; so each family's work is independent of the others in its round, and the result and
 // every count are the same on any number of threads. A region is pruned only when its bound is not
-// below that threshold, or its memory above the limit, or no framework has options for it; each
-// pruned region is recorded with its rule and bound, which proof.h holds against the final best.
-// Ties go to the point seen first: the usual order, no recompute, no offload before others.
+// below that threshold, or longer than deadline and budget allow, or its memory above the limit, or
+// no framework has options for it; each pruned region is recorded with its rule and bound, which
+// proof.h holds against the final best. Ties go to the point seen first: the usual order, no
+// recompute, no offload before others.
 #pragma once
 
 #include <array>
@@ -50,15 +51,17 @@ struct Candidate {
   spec::Training training;
   double step_s = 0;
   int64_t memory_bytes = 0;
+  double objective = 0;  // the step by what a second of it weighs on so many cards
 };
 
 struct Outcome {
-  std::vector<Candidate> best;  // at most `keep`, fastest first, one a family; empty: nothing fits
+  std::vector<Candidate> best;  // at most `keep`, best first, one a family; empty: nothing fits
   std::array<uint64_t, kRules> points{};  // by rule
   uint64_t shapes = 0;
   uint64_t oracle_calls = 0;
   std::vector<Region> pruned;  // with keep_regions
   bool cancelled = false;
+  double searched_share = 0;  // of the families
   // Where nothing fits: the layout that needs least memory, of those looked at.
   Candidate smallest;
 
@@ -75,6 +78,8 @@ struct Options {
   size_t workers = 1;
   // Called between rounds with the share of families done; false cancels.
   std::function<bool(double share)> progress;
+  // Asked often and by any worker; true cancels. What was found so far stays in the outcome.
+  std::function<bool()> stop;
 };
 
 Outcome Search(const Job& job, const OracleFactory& oracle, const Options& options = {});

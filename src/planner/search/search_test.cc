@@ -23,14 +23,16 @@ struct Walked {
 
 Walked Walk(const Job& job) {
   Walked walked;
-  walked.best.step_s = kNever;
+  walked.best.objective = kNever;
   const auto oracle = EvaluatorOracle(job)();
   const int64_t limit = MemoryLimit(job);
-  ForEachPoint(job, [&](const Shape&, const spec::Training& training) {
+  ForEachPoint(job, [&](const Shape& shape, const spec::Training& training) {
     ++walked.points;
     const double step_s = oracle->StepSeconds(training);
-    if (step_s >= walked.best.step_s || oracle->MemoryBytes(training) > limit) return;
-    walked.best = {training, step_s, 0};
+    const double objective = step_s * shape.cards.weight;
+    if (objective >= walked.best.objective || step_s > shape.cards.longest_step_s) return;
+    if (oracle->MemoryBytes(training) > limit) return;
+    walked.best = {training, step_s, 0, objective};
   });
   return walked;
 }
@@ -38,6 +40,8 @@ Walked Walk(const Job& job) {
 TEST(Search, FindsWhatWalkingTheWholeSpaceFinds) {
   int feasible = 0;
   int pruned = 0;
+  int several_counts = 0;
+  int fewer_cards = 0;
   for (uint64_t seed = 1; seed <= 14; ++seed) {
     const Job job = RandomJob(seed);
     const Walked walked = Walk(job);
@@ -45,12 +49,16 @@ TEST(Search, FindsWhatWalkingTheWholeSpaceFinds) {
     options.keep = 1;
     const Outcome outcome = Search(job, EvaluatorOracle(job), options);
     ASSERT_EQ(outcome.total_points(), walked.points) << "seed " << seed;
-    ASSERT_EQ(outcome.best.empty(), walked.best.step_s == kNever) << "seed " << seed;
+    ASSERT_EQ(outcome.best.empty(), walked.best.objective == kNever) << "seed " << seed;
+    if (job.cards.size() > 1) ++several_counts;
     if (outcome.best.empty()) continue;
     ++feasible;
     if (outcome.points[0] < walked.points) ++pruned;
-    EXPECT_EQ(outcome.best[0].step_s, walked.best.step_s) << "seed " << seed;
+    EXPECT_DOUBLE_EQ(outcome.best[0].objective, walked.best.objective) << "seed " << seed;
+    fewer_cards += outcome.best[0].training.layout.devices() < job.cluster.devices ? 1 : 0;
   }
+  EXPECT_GE(several_counts, 5);
+  EXPECT_GE(fewer_cards, 1);
   // The seeds cover what the test is for.
   EXPECT_GE(feasible, 8);
   EXPECT_GE(pruned, 8);
@@ -70,7 +78,7 @@ TEST(Search, ListsTheBestOfEachFamily) {
     }
     first = false;
     last = shape;
-    const double step_s = oracle->StepSeconds(training);
+    const double step_s = oracle->StepSeconds(training) * shape.cards.weight;
     if (step_s < best && oracle->MemoryBytes(training) <= MemoryLimit(job)) best = step_s;
   });
   if (best < kNever) families.push_back(best);
@@ -78,7 +86,7 @@ TEST(Search, ListsTheBestOfEachFamily) {
   const Outcome outcome = Search(job, EvaluatorOracle(job));
   ASSERT_EQ(outcome.best.size(), std::min<size_t>(5, families.size()));
   for (size_t i = 0; i < outcome.best.size(); ++i) {
-    EXPECT_EQ(outcome.best[i].step_s, families[i]) << i;
+    EXPECT_DOUBLE_EQ(outcome.best[i].objective, families[i]) << i;
   }
 }
 

@@ -51,7 +51,8 @@ constexpr Words<bool spec::RecomputeModules::*, 6> kModules = {
      {"mla_up_projection", &spec::RecomputeModules::mla_up_projection},
      {"mlp", &spec::RecomputeModules::mlp},
      {"moe", &spec::RecomputeModules::moe}}};
-constexpr Words<std::string_view, 10> kShort = {{{"tp", "tensor"},
+constexpr Words<std::string_view, 11> kShort = {{{"cards", "devices"},
+                                                 {"tp", "tensor"},
                                                  {"pp", "pipeline"},
                                                  {"vp", "virtual_pipeline"},
                                                  {"cp", "context"},
@@ -140,6 +141,7 @@ struct SizeKey {
   uint64_t high;
 };
 constexpr auto kSizes = std::to_array<SizeKey>({
+    {"devices", &Fixed::devices, 1, 10'000'000},
     {"tensor", &Fixed::tensor, 1, kMostRanks},
     {"pipeline", &Fixed::pipeline, 1, kMostRanks},
     {"virtual_pipeline", &Fixed::virtual_pipeline, 1, 10'000},

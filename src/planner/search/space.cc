@@ -94,6 +94,27 @@ void AddShapes(const Job& job, Shape shape, std::vector<Shape>& shapes) {
   shapes.insert(shapes.end(), found.begin(), found.end());
 }
 
+void AddShapesOn(const Job& job, const CardCount& cards, std::vector<Shape>& shapes) {
+  const uint32_t devices = cards.devices;
+  for (const uint32_t tensor : Sizes(devices, job.fixed.tensor)) {
+    if (!IsLegalTensor(job.model, tensor)) continue;
+    for (const uint32_t context : Sizes(devices / tensor, job.fixed.context)) {
+      for (const uint32_t pipeline : Sizes(devices / tensor / context, job.fixed.pipeline)) {
+        const uint32_t data = devices / tensor / context / pipeline;
+        if (pipeline > job.model.layers || !Allowed(job.fixed.data, data)) continue;
+        if (job.base.batch.global % data != 0) continue;
+        Shape shape;
+        shape.cards = cards;
+        shape.tensor = tensor;
+        shape.context = context;
+        shape.pipeline = pipeline;
+        shape.data = data;
+        AddShapes(job, shape, shapes);
+      }
+    }
+  }
+}
+
 uint32_t StepMicroBatches(const Job& job, const Shape& shape, uint32_t micro_batch) {
   return job.base.batch.global / (shape.data * micro_batch);
 }
@@ -190,22 +211,8 @@ std::vector<uint32_t> Divisors(uint32_t number) {
 
 std::vector<Shape> Shapes(const Job& job) {
   std::vector<Shape> shapes;
-  const uint32_t devices = job.cluster.devices;
-  for (const uint32_t tensor : Sizes(devices, job.fixed.tensor)) {
-    if (!IsLegalTensor(job.model, tensor)) continue;
-    for (const uint32_t context : Sizes(devices / tensor, job.fixed.context)) {
-      for (const uint32_t pipeline : Sizes(devices / tensor / context, job.fixed.pipeline)) {
-        const uint32_t data = devices / tensor / context / pipeline;
-        if (pipeline > job.model.layers || !Allowed(job.fixed.data, data)) continue;
-        if (job.base.batch.global % data != 0) continue;
-        Shape shape;
-        shape.tensor = tensor;
-        shape.context = context;
-        shape.pipeline = pipeline;
-        shape.data = data;
-        AddShapes(job, shape, shapes);
-      }
-    }
+  for (const CardCount& cards : CountsOf(job)) {
+    if (Allowed(job.fixed.devices, cards.devices)) AddShapesOn(job, cards, shapes);
   }
   return shapes;
 }
@@ -239,6 +246,14 @@ std::vector<Stages> StageChoices(const Job& job, const Shape& shape, uint32_t mi
     }
   }
   return choices;
+}
+
+const std::vector<Stages>& StageLists::Of(const Job& job, const Shape& shape,
+                                          uint32_t micro_batch) {
+  const bool divides = StepMicroBatches(job, shape, micro_batch) % shape.pipeline == 0;
+  const auto [found, fresh] = lists_.try_emplace({shape.pipeline, divides});
+  if (fresh) found->second = StageChoices(job, shape, micro_batch);
+  return found->second;
 }
 
 std::vector<States> StateChoices(const Job& job, const Shape& shape) {
@@ -353,12 +368,13 @@ void Apply(const States& states, spec::Training& training) {
 
 uint64_t CountPoints(const Job& job) {
   uint64_t points = 0;
+  StageLists stages;
   for (const Shape& shape : Shapes(job)) {
     const uint64_t states = StateChoices(job, shape).size();
     const uint64_t orders = Orders(job, shape).size();
     const uint64_t recomputes = RecomputeChoices(job, shape).size();
     for (const uint32_t micro : MicroBatches(job, shape)) {
-      points += StageChoices(job, shape, micro).size() * states * recomputes * orders;
+      points += stages.Of(job, shape, micro).size() * states * recomputes * orders;
     }
   }
   return points;

@@ -1,6 +1,7 @@
 // The points of a search: every legal layout, as a tree of choices.
 //
-//   shape      tensor, sequence split, context and its kind, pipeline, data, expert, expert_tensor
+//   shape      cards, tensor, sequence split, context and its kind, pipeline, data, expert,
+//              expert_tensor
 //   micro      sequences at once
 //   stages     schedule, chunks a rank, layers of each chunk
 //   states     ZeRO stage, shard group, offload
@@ -15,6 +16,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "planner/search/job.h"
@@ -22,6 +25,7 @@
 namespace longhaul::planner::search {
 
 struct Shape {
+  CardCount cards;
   uint32_t tensor = 1;
   uint32_t context = 1;
   uint32_t pipeline = 1;
@@ -58,6 +62,15 @@ std::vector<uint32_t> Divisors(uint32_t number);  // ascending
 std::vector<Shape> Shapes(const Job& job);
 std::vector<uint32_t> MicroBatches(const Job& job, const Shape& shape);
 std::vector<Stages> StageChoices(const Job& job, const Shape& shape, uint32_t micro_batch);
+// The same, remembered: they depend on the stages and on whether these divide the micro-batches.
+class StageLists {
+ public:
+  const std::vector<Stages>& Of(const Job& job, const Shape& shape, uint32_t micro_batch);
+
+ private:
+  std::map<std::pair<uint32_t, bool>, std::vector<Stages>> lists_;
+};
+
 // Offloads of one ZeRO stage and shard group are neighbours, none first.
 std::vector<States> StateChoices(const Job& job, const Shape& shape);
 std::vector<spec::Recompute> RecomputeChoices(const Job& job, const Shape& shape);

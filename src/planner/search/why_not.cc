@@ -12,6 +12,8 @@
 namespace longhaul::planner::search {
 namespace {
 
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
 struct Part {
   const char* name;
   Seconds StepBreakdown::*member;
@@ -72,17 +74,32 @@ const StageEvaluation& Fullest(const Evaluation& evaluation) {
                            });
 }
 
-std::string DoesNotFit(const Plan& plan, const Fixed& named, const PlanOptions& options) {
-  // The same without a limit, to say how much it would need.
+// The job of the layout: with what is named decided, on any number of cards that may be taken, or
+// on the named one, however long it takes.
+Job JobOf(const Plan& plan, const Fixed& named) {
   Job job = plan.job;
   job.fixed = named;
+  for (CardCount& cards : job.cards) cards.longest_step_s = kNever;
+  if (!named.devices) return job;
+  CardCount only{*named.devices};
+  for (const CardCount& cards : job.cards) {
+    if (cards.devices == only.devices) only = cards;
+  }
+  job.cluster.devices = only.devices;
+  job.cards = {only};
+  return job;
+}
+
+std::string DoesNotFit(Job job, const PlanOptions& options) {
+  // The same without a limit, to say how much it would need.
   job.reach = Reach::kEverything;
   const Outcome limited = Search(job, EvaluatorOracle(job), options.search);
   if (limited.smallest.memory_bytes == std::numeric_limits<int64_t>::max()) {
     return "No legal layout has these sizes on " + std::to_string(job.cluster.devices) +
            " devices with a global batch of " + std::to_string(job.base.batch.global) + ".";
   }
-  const Proposal least = Propose(job, job.cluster, limited.smallest.training, options);
+  const Proposal least =
+      Propose(job, ClusterOf(job, limited.smallest.training), limited.smallest.training, options);
   const StageEvaluation& stage = Fullest(least.evaluation);
   const MemoryBreakdown& memory = stage.memory;
   return "It does not fit: the completion that needs least of those looked at (" +
@@ -105,12 +122,29 @@ std::string BrokenRule(const Plan& plan, const Fixed& named) {
   training.batch.micro = named.micro_batch.value_or(1);
   const uint64_t model =
       uint64_t{training.layout.tensor} * training.layout.pipeline * training.layout.context;
-  const uint64_t devices = plan.job.cluster.devices;
+  spec::DeviceCluster cluster = plan.job.cluster;
+  if (!plan.best.empty()) cluster = plan.best.front().cluster;
+  cluster.devices = named.devices.value_or(cluster.devices);
+  const Status cards = spec::CheckDeviceCluster(cluster);
+  if (!cards.ok()) return cards.message();
+  const uint64_t devices = cluster.devices;
   training.layout.data =
       named.data.value_or(static_cast<uint32_t>(std::max<uint64_t>(1, devices / model)));
   if (named.virtual_pipeline && !named.pipeline) training.layout.virtual_pipeline = 1;
-  const Status status = spec::CheckTraining(plan.job.model, plan.job.cluster, training);
+  const Status status = spec::CheckTraining(plan.job.model, cluster, training);
   return status.ok() ? "" : status.message();
+}
+
+// Whether it is too late or too dear, where the job has such a limit.
+std::string LimitText(const Plan& plan, const Proposal& other) {
+  for (const CardCount& cards : plan.job.cards) {
+    if (cards.devices != other.cluster.devices) continue;
+    if (other.evaluation.step.count() <= cards.longest_step_s) return "";
+    return " Deadline and budget allow at most " + ToString(Seconds(cards.longest_step_s)) +
+           " a step on " + WithThousands(cards.devices) + " cards.";
+  }
+  if (plan.job.cards.empty() || plan.job.cards.size() == 1) return "";
+  return " " + WithThousands(other.cluster.devices) + " cards are none of the counts searched.";
 }
 
 }  // namespace
@@ -150,8 +184,7 @@ std::string Differences(const Proposal& best, const Proposal& other) {
 std::string WhyNot(const Plan& plan, const Fixed& named, const PlanOptions& options) {
   const std::string rule = BrokenRule(plan, named);
   if (!rule.empty()) return "It cannot run: " + rule + ".";
-  Job job = plan.job;
-  job.fixed = named;
+  Job job = JobOf(plan, named);
   Options search = options.search;
   search.keep = 1;
   Outcome outcome = Search(job, EvaluatorOracle(job), search);
@@ -163,15 +196,25 @@ std::string WhyNot(const Plan& plan, const Fixed& named, const PlanOptions& opti
       text = "No framework that may be used has options for it. ";
     }
   }
-  if (outcome.best.empty()) return DoesNotFit(plan, named, options);
-  const Proposal other = Propose(job, job.cluster, outcome.best.front().training, options);
+  if (outcome.best.empty()) return DoesNotFit(job, options);
+  const spec::Training& training = outcome.best.front().training;
+  const Proposal other = Propose(job, ClusterOf(job, training), training, options);
   text += "At its best (" + LayoutText(other.training) + ") a step takes " +
           ToString(other.evaluation.step) + " and " + GiB(other.evaluation.device_memory) +
           " a card.";
+  text += LimitText(plan, other);
   if (plan.best.empty()) return text;
   const Proposal& best = plan.best.front();
   const double slower = other.evaluation.step.count() / best.evaluation.step.count() - 1;
-  if (slower < 1e-6) return text + " It is as good as the best.";
+  const double dearer = (1 + slower) * other.cluster.devices / best.cluster.devices - 1;
+  if (other.cluster.devices != best.cluster.devices) {
+    text += " It takes " + WithThousands(other.cluster.devices) + " cards instead of " +
+            WithThousands(best.cluster.devices) + ": " + Percent(dearer) + " card hours a step.";
+  }
+  const bool money = plan.job.objective == Objective::kCost;
+  if (std::abs(slower) < 1e-6 && std::abs(dearer) < 1e-6)
+    return text + " It is as good as the best.";
+  if (money && slower < 0) text += " The plan was asked for the least money, not the least time.";
   text += " That is " + Percent(slower) + " against the best: " + Differences(best, other) + ".";
   if (other.evaluation.step <= best.band.high) {
     text += " The difference lies inside the error bar of the best (" + ToString(best.band.low) +

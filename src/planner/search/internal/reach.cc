@@ -14,6 +14,11 @@ Reachable::Reachable(const Job& job) : reach_(job.reach), framework_(job.framewo
 bool Reachable::IsReached(const spec::Training& training) {
   if (reach_ == Reach::kEverything) return true;
   question_.training = training;
+  return IsReached();
+}
+
+bool Reachable::IsReached() {
+  question_.cluster.devices = static_cast<uint32_t>(question_.training.layout.devices());
   if (reach_ == Reach::kOneFramework) return flags::CheckExpressible(framework_, question_).ok();
   constexpr Framework kAll[] = {Framework::kMegatron, Framework::kTorchtitan,
                                 Framework::kDeepSpeed};
@@ -25,11 +30,12 @@ bool Reachable::IsReached(const spec::Training& training) {
 bool Reachable::MayBeReached(const spec::Training& training,
                              std::span<const spec::Recompute> recomputes) {
   if (reach_ == Reach::kEverything) return true;
-  spec::Training tried = training;
-  return std::any_of(recomputes.begin(), recomputes.end(), [&](const spec::Recompute& recompute) {
-    tried.recompute = recompute;
-    return IsReached(tried);
-  });
+  question_.training = training;
+  for (const spec::Recompute* recompute : {&recomputes.front(), &recomputes.back()}) {
+    question_.training.recompute = *recompute;
+    if (IsReached()) return true;
+  }
+  return false;
 }
 
 }  // namespace longhaul::planner::search::internal

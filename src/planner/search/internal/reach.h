@@ -14,10 +14,14 @@ class Reachable {
 
   // Whether the layout as it stands can be written down.
   bool IsReached(const spec::Training& training);
-  // Whether it can with any of these recomputes in place of its own.
+  // Whether it can with one of these recomputes in place of its own. Looks at the first and last,
+  // the lightest and the heaviest: every framework that takes one between takes one of them, which
+  // the proof holds against all. Requires one at least.
   bool MayBeReached(const spec::Training& training, std::span<const spec::Recompute> recomputes);
 
  private:
+  bool IsReached();
+
   Reach reach_;
   flags::Framework framework_;
   Question question_;

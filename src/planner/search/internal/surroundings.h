@@ -20,8 +20,8 @@ std::optional<Recomputes> RecomputesOf(const Job& job, const Proposal& best);
 // How much of the progress is the first search where others follow it.
 constexpr double kShareOfFirst = 0.4;
 
-// Searches once more for half and twice the devices and for more memory left free, and keeps what
-// nothing beats.
-std::vector<FrontierPoint> FrontierOf(const Plan& plan, const PlanOptions& options);
+// Searches every number of cards, with more and more memory left free, and keeps what nothing beats
+// in time, money and memory; with a proof of all these searches where one is asked for.
+void AddFrontier(const PlanOptions& options, Plan& plan);
 
 }  // namespace longhaul::planner::search::internal

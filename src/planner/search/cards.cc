@@ -1,0 +1,96 @@
+#include "planner/search/cards.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "planner/search/job.h"
+
+namespace longhaul::planner::search {
+namespace {
+
+constexpr uint32_t kOddFactors[] = {1, 3, 5, 7};
+
+// What a second of step adds to the run.
+struct Rates {
+  double days = 1;
+  double dollars = 0;
+};
+
+Result<Rates> RatesOf(const Job& job, uint32_t devices, const Goal& goal) {
+  const double price = job.cluster.device.dollars_per_hour;
+  if (goal.run.tokens <= 0) return Rates{1, devices * price / 3'600};
+  Question question{job.model, job.cluster, job.base};
+  question.cluster.devices = devices;
+  question.training.layout = {};
+  question.training.layout.data = devices;
+  Evaluation second;
+  second.step = Seconds(1);
+  second.tokens_per_second_per_device =
+      double{1} * job.base.batch.global * job.model.sequence_length / devices;
+  StepBand band;
+  band.low = band.high = second.step;
+  ASSIGN_OR_RETURN(const RunEstimate run, EstimateRun(question, second, band, goal.run));
+  return Rates{run.days.expected, run.dollars.expected};
+}
+
+}  // namespace
+
+std::vector<uint32_t> CardCounts(const spec::DeviceCluster& cluster, uint32_t low, uint32_t high) {
+  CHECK(low >= 1 && low <= high);
+  const uint32_t unit = std::lcm(std::max(1u, cluster.island), cluster.devices_per_node);
+  std::vector<uint32_t> counts;
+  const auto add = [&](uint64_t devices) {
+    if (devices < low || devices > high) return;
+    spec::DeviceCluster with = cluster;
+    with.devices = static_cast<uint32_t>(devices);
+    if (spec::CheckDeviceCluster(with).ok()) counts.push_back(with.devices);
+  };
+  for (uint32_t part = 1; part < unit; part *= 2) {
+    if (unit % part == 0) add(part);
+  }
+  for (uint64_t power = 1; power * unit <= high; power *= 2) {
+    for (const uint32_t odd : kOddFactors) add(power * odd * unit);
+  }
+  add(low);
+  add(high);
+  std::sort(counts.begin(), counts.end());
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  return counts;
+}
+
+Status SetCards(std::span<const uint32_t> counts, const Goal& goal, Job& job) {
+  if (goal.run.tokens <= 0 && (goal.deadline_days || goal.budget_dollars)) {
+    return InvalidArgument("a deadline or a budget is of a whole run: give the tokens to train on");
+  }
+  const bool money = goal.objective == Objective::kCost || goal.budget_dollars;
+  if (money && !(job.cluster.device.dollars_per_hour > 0)) {
+    return InvalidArgument("the card " + Printable(job.cluster.device.name, 40) +
+                           " has no price: give dollars_per_hour in the cluster's file");
+  }
+  job.cards.clear();
+  job.objective = goal.objective;
+  for (const uint32_t devices : counts) {
+    spec::DeviceCluster cluster = job.cluster;
+    cluster.devices = devices;
+    RETURN_IF_ERROR(spec::CheckDeviceCluster(cluster));
+    ASSIGN_OR_RETURN(const Rates rates, RatesOf(job, devices, goal));
+    CardCount count{devices, goal.objective == Objective::kCost ? rates.dollars : rates.days};
+    if (goal.deadline_days) {
+      count.longest_step_s = std::min(count.longest_step_s, *goal.deadline_days / rates.days);
+    }
+    if (goal.budget_dollars) {
+      count.longest_step_s = std::min(count.longest_step_s, *goal.budget_dollars / rates.dollars);
+    }
+    job.cards.push_back(count);
+  }
+  return {};
+}
+
+std::vector<CardCount> CountsOf(const Job& job) {
+  if (!job.cards.empty()) return job.cards;
+  return {CardCount{job.cluster.devices}};
+}
+
+}  // namespace longhaul::planner::search

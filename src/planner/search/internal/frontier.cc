@@ -1,0 +1,152 @@
+// The Pareto front: one search a number of cards and share of memory left free.
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "planner/search/internal/surroundings.h"
+#include "planner/search/settings.h"
+
+namespace longhaul::planner::search::internal {
+namespace {
+
+// Memory left free, of the largest count and of the best one's.
+constexpr double kHeadrooms[] = {0.3, 0.5};
+// Without a range of one's own: from this share of the cluster, in powers of two.
+constexpr uint32_t kSmallestShare = 32;
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+double Dollars(const Proposal& proposal) {
+  return proposal.run ? proposal.run->dollars.expected
+                      : proposal.evaluation.step.count() * proposal.cluster.devices;
+}
+
+double Time(const Proposal& proposal) {
+  return proposal.run ? proposal.run->days.expected : proposal.evaluation.step.count();
+}
+
+// Whether `a` is at least as good in everything and better in something.
+bool Beats(const Proposal& a, const Proposal& b) {
+  constexpr double kEqual = 1e-6;
+  const std::array<std::pair<double, double>, 3> figures = {
+      {{Time(a), Time(b)}, {Dollars(a), Dollars(b)}, {a.memory_share, b.memory_share}}};
+  bool better = false;
+  for (const auto& [of_a, of_b] : figures) {
+    if (of_a > of_b * (1 + kEqual)) return false;
+    better = better || of_a < of_b * (1 - kEqual);
+  }
+  return better;
+}
+
+bool Same(const Proposal& a, const Proposal& b) {
+  return a.cluster.devices == b.cluster.devices && LayoutText(a.training) == LayoutText(b.training);
+}
+
+class Frontier {
+ public:
+  Frontier(const Plan& plan, const PlanOptions& options) : plan_(plan), options_(options) {
+    for (const CardCount& cards : CountsOf(plan.job)) counts_.push_back(cards.devices);
+    if (counts_.size() == 1) {
+      const uint32_t devices = counts_.front();
+      counts_.clear();
+      for (uint32_t share = kSmallestShare; share > 0; share /= 2) {
+        spec::DeviceCluster part = plan.job.cluster;
+        part.devices = devices / share;
+        const bool whole = devices % share == 0 && spec::CheckDeviceCluster(part).ok();
+        if (whole) counts_.push_back(part.devices);
+      }
+    }
+    roomy_ = {counts_.back()};
+    const uint32_t of_best = plan.best.front().cluster.devices;
+    if (of_best != counts_.back()) roomy_.push_back(of_best);
+    for (const Proposal& proposal : plan.best) points_.push_back({proposal, plan.job.headroom});
+  }
+
+  void Walk() {
+    // Fewer cards cost less: more of them must be faster than any fewer.
+    double longest = kNever;
+    for (const uint32_t devices : counts_) Visit(devices, plan_.job.headroom, longest);
+    for (const double headroom : kHeadrooms) {
+      if (headroom <= plan_.job.headroom) continue;
+      for (const uint32_t devices : roomy_) {
+        longest = kNever;
+        Visit(devices, headroom, longest);
+      }
+    }
+  }
+
+  std::vector<FrontierPoint> Kept() const {
+    std::vector<FrontierPoint> kept;
+    for (size_t i = 0; i < points_.size(); ++i) {
+      bool beaten = false;
+      for (size_t k = 0; k < points_.size() && !beaten; ++k) {
+        const bool twin = k < i && Same(points_[k].proposal, points_[i].proposal);
+        beaten = twin || (k != i && Beats(points_[k].proposal, points_[i].proposal));
+      }
+      if (!beaten) kept.push_back(points_[i]);
+    }
+    std::stable_sort(kept.begin(), kept.end(), [](const FrontierPoint& a, const FrontierPoint& b) {
+      return Time(a.proposal) < Time(b.proposal);
+    });
+    return kept;
+  }
+
+  Proof proof;
+
+ private:
+  void Visit(uint32_t devices, double headroom, double& longest) {
+    if (cancelled_) return;
+    Job job = plan_.job;
+    job.cards = {CardCount{devices, 1, longest}};
+    job.headroom = headroom;
+    job.fixed.devices.reset();
+    job.fixed.data.reset();
+    Options search = options_.search;
+    search.keep = 1;
+    search.keep_regions = options_.prove;
+    if (search.progress) {
+      search.progress = [this](double share) {
+        const size_t searches = counts_.size() + roomy_.size() * std::size(kHeadrooms);
+        return options_.search.progress(kShareOfFirst + (1 - kShareOfFirst) * (done_ + share) /
+                                                            static_cast<double>(searches));
+      };
+    }
+    const OracleFactory oracle = EvaluatorOracle(job);
+    const Outcome outcome = Search(job, oracle, search);
+    ++done_;
+    cancelled_ = outcome.cancelled;
+    if (cancelled_) return;
+    if (options_.prove) Add(Prove(job, oracle, outcome, search));
+    if (outcome.best.empty()) return;
+    const spec::Training& training = outcome.best.front().training;
+    longest = outcome.best.front().step_s;
+    points_.push_back({Propose(job, ClusterOf(job, training), training, options_), headroom});
+  }
+
+  void Add(const Proof& of_one) {
+    proof.space_points += of_one.space_points;
+    proof.covered_points += of_one.covered_points;
+    proof.regions += of_one.regions;
+    proof.audited_points += of_one.audited_points;
+    proof.gaps.insert(proof.gaps.end(), of_one.gaps.begin(), of_one.gaps.end());
+  }
+
+  const Plan& plan_;
+  const PlanOptions& options_;
+  std::vector<uint32_t> counts_;
+  std::vector<uint32_t> roomy_;  // counts that are searched with more memory left free
+  std::vector<FrontierPoint> points_;
+  double done_ = 0;
+  bool cancelled_ = false;
+};
+
+}  // namespace
+
+void AddFrontier(const PlanOptions& options, Plan& plan) {
+  Frontier frontier(plan, options);
+  frontier.Walk();
+  plan.frontier = frontier.Kept();
+  if (options.prove) plan.frontier_proof = frontier.proof;
+}
+
+}  // namespace longhaul::planner::search::internal
