@@ -30,9 +30,8 @@ struct OpenChoices {
   bool micro_batch = false;
   bool recompute = false;
 
-  bool any() const {
-    return tensor || pipeline || virtual_pipeline || expert || micro_batch || recompute;
-  }
+  bool any_size() const { return tensor || pipeline || virtual_pipeline || expert || micro_batch; }
+  bool any() const { return any_size() || recompute; }
 };
 
 struct Case {

@@ -15,7 +15,8 @@ using spec::RecomputeKind;
 constexpr size_t kMaxEvaluations = 20'000;
 constexpr size_t kMaxAttempts = 200'000;
 // Who chooses leaves the allocator's spread free (memory/card_memory.h), as a run that just fits
-// fails on the first longer batch or a new library.
+// fails on the first longer batch or a new library. A run whose layout and batch are said did fit,
+// and recomputes no more than it needed to.
 constexpr double kRoomyShare = 0.96;
 constexpr uint32_t kMaxTensor = 16;
 constexpr uint32_t kMaxMicroBatch = 64;
@@ -53,6 +54,10 @@ std::vector<spec::Recompute> Ladder(const Question& question) {
   ladder.push_back(step);
   step.modules.mlp = true;
   ladder.push_back(step);
+  if (question.model.experts) {
+    step.modules.moe = true;
+    ladder.push_back(step);
+  }
   step = {};
   step.kind = RecomputeKind::kFull;
   ladder.push_back(step);
@@ -174,8 +179,21 @@ class Decision {
     }
   }
 
+  // NVIDIA's recipes for sharded weights keep activations in the memory of a Grace rather than
+  // recompute them: its link carries them beside the compute.
+  bool Offloads() const {
+    const spec::Training& training = question_.training;
+    return case_.open.recompute && training.layout.zero_stage == 3 &&
+           FamilyOf(training.software) == Family::kMegatron &&
+           question_.cluster.device.host_bandwidth >= BytesPerSecond(200e9);
+  }
+
   void Recomputes() {
-    for (const spec::Recompute& recompute : ladder_) {
+    const bool offloads = Offloads();
+    for (size_t i = 0; i < ladder_.size() + (offloads ? 1 : 0); ++i) {
+      const bool offload = offloads && i == 1;
+      const spec::Recompute& recompute = ladder_[offload ? 0 : i - (offloads && i > 1 ? 1 : 0)];
+      question_.training.offload = offload ? spec::Offload::kActivations : spec::Offload::kNone;
       question_.training.recompute = recompute;
       const Status legal = CheckTraining(question_.model, question_.cluster, question_.training);
       if (!legal.ok()) {
@@ -199,6 +217,7 @@ class Decision {
   }
 
   bool Roomy(const Evaluation& evaluation) const {
+    if (!case_.open.any_size()) return true;
     const double memory = static_cast<double>(question_.cluster.device.memory.count());
     return static_cast<double>(evaluation.device_memory.count()) <= kRoomyShare * memory;
   }
@@ -219,6 +238,9 @@ class Decision {
     note(case_.open.virtual_pipeline, "layout.virtual_pipeline", t.layout.virtual_pipeline);
     note(case_.open.micro_batch, "batch.micro", t.batch.micro);
     note(!case_.global_batch_known, "batch.global", t.batch.global);
+    if (t.offload == spec::Offload::kActivations) {
+      case_.assumed.push_back("offload = activations (instead of recompute)");
+    }
     if (!case_.open.recompute) return;
     static constexpr std::array<const char*, 3> kKinds = {"none", "selective", "full"};
     case_.assumed.push_back(std::string("recompute = ") +

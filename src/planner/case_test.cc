@@ -108,6 +108,37 @@ TEST(ParseCase, KnowsWhatFrameworksDoUnlessTold) {
   EXPECT_FALSE(parsed.question.training.software.flash_attention);
 }
 
+TEST(ParseCase, AnswersForUnknownFrameworksAndSaysSo) {
+  json text = Seed("dense.json");
+  text["software"]["framework"] = "never-heard-of";
+  const Case parsed = Parsed(text);
+  EXPECT_THAT(parsed.assumed, Contains(HasSubstr("nothing is known of its name")));
+  text["software"]["framework"] = "torchtitan";
+  EXPECT_THAT(Parsed(text).assumed, Contains(HasSubstr("nothing is known")).Times(0));
+}
+
+// Megatron-LM's arguments leave overlap off, what is built on its core turns it on.
+TEST(ParseCase, OverlapsWhatTheFrameworkStartsWith) {
+  json text = Seed("dense.json");
+  text["software"] = {{"framework", "megatron-lm"}, {"release", "2023-08"}};
+  EXPECT_FALSE(Parsed(text).question.training.software.overlap_gradient);
+  text["software"] = {{"framework", "nemo"}, {"release", "24.09"}};
+  EXPECT_TRUE(Parsed(text).question.training.software.overlap_gradient);
+}
+
+// NeMo up to 25.04 splits every expert over the tensor group, whatever its tables print.
+TEST(ParseCase, SplitsExpertsAsTheReleaseDoes) {
+  json text = Seed("moe.json");
+  text["layout"] = {{"tensor", 2}, {"pipeline", 1}, {"expert", 2}, {"expert_tensor", 1}};
+  text["cluster"]["gpus"] = 8;
+  text["software"] = {{"framework", "nemo"}, {"release", "v25.02.02"}};
+  Case parsed = Parsed(text);
+  EXPECT_EQ(parsed.question.training.layout.expert_tensor, 2u);
+  EXPECT_THAT(parsed.assumed, Contains(HasSubstr("layout.expert_tensor = 2")));
+  text["software"]["release"] = "v25.05.05";
+  EXPECT_EQ(Parsed(text).question.training.layout.expert_tensor, 1u);
+}
+
 TEST(ParseCase, LetsTheDevicesDecideTheReplicas) {
   json text = Seed("dense.json");
   text["layout"]["data"] = 64;  // the batch's share, as some tables print it
@@ -267,6 +298,17 @@ TEST(DecideOpen, LeavesRoomWhereItCan) {
   ASSERT_TRUE(DecideOpen(Evaluate, decided).ok());
   EXPECT_EQ(decided.question.training.batch.micro, 1u);
   EXPECT_THAT(decided.assumed, Contains("batch.micro = 1 (best that fits)"));
+}
+
+// A run whose layout and batch are said did fit: nothing but recompute is open.
+TEST(DecideOpen, RecomputesNoMoreThanARunThatFittedHadTo) {
+  json text = Seed("dense.json");
+  text["batch"] = {{"global", 512}, {"micro", 4}};
+  text["recompute"] = nullptr;
+  text["cluster"]["memory_gib"] = 4.1;  // filled to 97.6 %
+  Case decided = Parsed(text);
+  ASSERT_TRUE(DecideOpen(Evaluate, decided).ok());
+  EXPECT_EQ(decided.question.training.recompute.kind, spec::RecomputeKind::kNone);
 }
 
 TEST(DecideOpen, FillsALayoutThatIsNotSaid) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "planner/framework.h"
 #include "planner/time/device_matrix.h"
 
 namespace longhaul::planner {
@@ -17,24 +18,17 @@ constexpr uint32_t kMostDevicesSeen = 16'384;
 double WidthOf(RunKind kind) {
   switch (kind) {
     case RunKind::kDense:
-      return 0.10;
+      return 0.07;
     case RunKind::kShardedData:
-      return 0.16;
+      return 0.09;
     case RunKind::kLongContext:
-      return 0.16;
+      return 0.09;
     case RunKind::kExperts:
-      return 0.24;
+      return 0.18;
     case RunKind::kSmall:
-      return 0.10;
+      return 0.09;
   }
-  return 0.24;
-}
-
-bool IsKnownFramework(std::string_view framework) {
-  for (const std::string_view known : {"megatron", "nemo", "llm-foundry", "maxtext", "primus"}) {
-    if (framework.find(known) != std::string_view::npos) return true;
-  }
-  return false;
+  return 0.18;
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 // How far a measured step may lie from the predicted one.
 //
-// Half-widths in logarithm by kind of run, from the tuning rows with whole sources left out of the
-// fit, chosen so that four of five such rows lie inside (README, "How good it is"); wider for every
-// figure that was assumed rather than given, for a card without tables of its own, for a framework
-// without rows and for more devices than any row has. Leaves out the day's noise (4 % median from
-// one day to another on one machine), which is in the residuals, and mistakes in the question.
+// Half-widths in logarithm by kind of run, from published runs that no constant was fitted to
+// (validation/planner, "hold"), chosen so that nine of ten lie inside; wider for every figure that
+// was assumed rather than given, for a card without tables of its own, for a framework of which
+// nothing is known and for more devices than any row has. Leaves out the day's noise (4 % median
+// from one day to another on one machine), which is in the residuals, and mistakes in the question.
 #pragma once
 
 #include <cstddef>

@@ -44,6 +44,8 @@ void Accumulate(LayerCost& sum, const LayerCost& cost, double count) {
   sum.expert_backward_s += count * cost.expert_backward_s;
   sum.forward_kernels += count * cost.forward_kernels;
   sum.backward_kernels += count * cost.backward_kernels;
+  sum.forward_host_s += count * cost.forward_host_s;
+  sum.backward_host_s += count * cost.backward_host_s;
   sum.dense_parameters += count * cost.dense_parameters;
   sum.expert_parameters += count * cost.expert_parameters;
   sum.model_flops += count * cost.model_flops;
@@ -79,9 +81,9 @@ LayerKey KeyOf(const spec::Model& model, const spec::Training& training, const S
 
 // Host time of launching beyond the device's own.
 double LaunchExcess(const SoftwareStack& stack, const spec::Software& software, double kernels,
-                    double device_s) {
-  const double launch = software.cuda_graphs ? 0.1 * stack.launch_s : stack.launch_s;
-  return std::max(0.0, kernels * launch - device_s);
+                    double host_s, double device_s) {
+  const double eager = kernels * stack.launch_s + host_s;
+  return std::max(0.0, (software.cuda_graphs ? 0.1 : 1) * eager - device_s);
 }
 
 }  // namespace
@@ -133,8 +135,7 @@ Evaluator::Evaluator(const spec::Model& model, const spec::DeviceCluster& cluste
       links_(links),
       stack_(stack),
       memory_(model, cluster) {
-  matrix_.permute_bytes_per_s *= stack.permute_share;
-  matrix_.grouped_share = std::min(1.0, matrix_.grouped_share * stack.grouped_factor);
+  FitToCard(model, cluster.device, stack_, matrix_);
   for (std::vector<uint32_t>& before : layers_before_) before.assign(model.layers + 1, 0);
   for (uint32_t i = 0; i < model.layers; ++i) {
     const size_t kind = KindIndex(KindOf(model, i));
@@ -191,6 +192,23 @@ void Evaluator::BuildStages(const spec::Training& training, double micro_batch) 
   ShardStages(training);
 }
 
+double Evaluator::ReduceBytes(const spec::Training& training) const {
+  return stack_.reduce_bytes > 0 ? stack_.reduce_bytes : training.software.gradient_bytes;
+}
+
+// Of hybrid sharding: a rank's share of the gradients is summed over the copies of the states, once
+// a step; here a micro-batch's part of that.
+double Evaluator::ReplicaSeconds(const spec::Training& training, double parameters,
+                                 Group shard) const {
+  const uint32_t replicas = training.layout.data * training.layout.context;
+  if (shard.ranks == 0 || replicas <= shard.ranks) return 0;
+  const Group copies{replicas / shard.ranks, shard.ranks * shard.stride};
+  const double bytes = ReduceBytes(training) * parameters / shard.ranks;
+  const double micro = std::max(1u, training.batch.micro);
+  const double count = std::max(1.0, training.batch.global / (micro * training.layout.data));
+  return CollectiveSeconds(links_, Collective::kAllReduce, bytes, copies) / count;
+}
+
 void Evaluator::ShardStages(const spec::Training& training) {
   times_.resize(stages_.size());
   const bool sharded = training.layout.zero_stage >= 3 &&
@@ -210,10 +228,10 @@ void Evaluator::ShardStages(const spec::Training& training) {
       const double gather =
           units / stack_.shard_bandwidth_share *
           CollectiveSeconds(links_, Collective::kAllGather, kTwoBytes * parameters, group);
-      const double scatter =
-          units / stack_.shard_bandwidth_share *
-          CollectiveSeconds(links_, Collective::kReduceScatter,
-                            training.software.gradient_bytes * parameters, group);
+      double scatter = units / stack_.shard_bandwidth_share *
+                       CollectiveSeconds(links_, Collective::kReduceScatter,
+                                         ReduceBytes(training) * parameters, group);
+      scatter += ReplicaSeconds(training, sum.dense_parameters + sum.expert_parameters, group);
       const double tax = stack_.overlap_tax;
       const double forward_exposed =
           std::max(gather / units, gather - stack_.shard_hidden * forward);
@@ -225,8 +243,10 @@ void Evaluator::ShardStages(const spec::Training& training) {
       forward += forward_exposed + tax * std::min(gather, forward);
       backward += backward_exposed + tax * std::min(both, backward);
     }
-    forward += LaunchExcess(stack_, training.software, sum.forward_kernels, forward);
-    backward += LaunchExcess(stack_, training.software, sum.backward_kernels, backward);
+    forward +=
+        LaunchExcess(stack_, training.software, sum.forward_kernels, sum.forward_host_s, forward);
+    backward += LaunchExcess(stack_, training.software, sum.backward_kernels, sum.backward_host_s,
+                             backward);
     stage.time = {forward, backward, sum.weight_gradient_s};
     times_[i] = stage.time;
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "spec/training.h"
 
@@ -17,5 +18,8 @@ enum class Family : uint8_t {
 
 // By words of `software.framework` and, for Megatron-LM, its release; kMegatron where unknown.
 Family FamilyOf(const spec::Software& software);
+
+// Whether anything is known of a framework of this name beyond its family.
+bool IsKnownFramework(std::string_view name);
 
 }  // namespace longhaul::planner

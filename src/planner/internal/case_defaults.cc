@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "planner/framework.h"
+#include "planner/time/software_stack.h"
 
 namespace longhaul::planner::internal {
 
@@ -62,6 +63,7 @@ class Filler {
   Status FillCluster();
   Status FillLayout();
   void FillData();
+  void SplitExperts();
   void RepairNodes();
   void RepairLayout();
   void FillStates();
@@ -236,6 +238,19 @@ void Filler::FillData() {
   Note("layout.data", std::to_string(layout.data), "fills the cluster");
 }
 
+// NeMo up to 25.04 had no size for it: an expert's weights are split over the tensor group, and the
+// 1 that tables print there is no size.
+void Filler::SplitExperts() {
+  spec::Layout& layout = training().layout;
+  if (!model().experts || layout.tensor <= 1 || layout.expert_tensor != 1) return;
+  if (!SplitsExperts(training().software)) return;
+  const uint64_t span = uint64_t{layout.expert} * layout.tensor;
+  const uint64_t ranks = uint64_t{layout.tensor} * layout.data * layout.context;
+  if (ranks % span != 0) return;
+  layout.expert_tensor = layout.tensor;
+  Note("layout.expert_tensor", std::to_string(layout.tensor), "this release splits experts so");
+}
+
 Status Filler::FillLayout() {
   spec::Layout& layout = training().layout;
   const bool fsdp = family_ == Family::kShardedData;
@@ -267,6 +282,7 @@ Status Filler::FillLayout() {
     layout.expert_tensor = 1;
   }
   FillData();
+  SplitExperts();
   Take("layout.sequence_parallel", layout.sequence_parallel,
        layout.tensor > 1 && family_ != Family::kOldMegatron && family_ != Family::kDeepSpeed);
   if (case_.open.tensor) layout.sequence_parallel = true;
@@ -277,6 +293,13 @@ Status Filler::FillLayout() {
   // The kind is not part of a case.
   if (case_.question.training.software.framework == "meta") {
     layout.context_kind = spec::ContextKind::kAllGather;  // arXiv 2407.21783, section 3.3.2
+  }
+  if (Contains(case_.question.training.software.framework, {"hai-llm"}) && layout.pipeline > 1 &&
+      model().experts && case_.question.training.precision == spec::Precision::kFp8) {
+    layout.schedule = spec::PipelineSchedule::kDualPipe;  // arXiv 2412.19437, section 3.2.1
+    case_.open.virtual_pipeline = false;
+    layout.virtual_pipeline = 1;
+    Note("layout.schedule", "dualpipe");
   }
   RepairLayout();
   return {};
@@ -291,7 +314,10 @@ void Filler::FillStates() {
   software.gradient_bytes = half_sums || recipes ? 2 : 4;
   if (raw_.moment_dtype == "bf16" || raw_.moment_dtype == "fp16") software.moment_bytes = 2;
   if (raw_.moment_dtype == "fp8") software.moment_bytes = 1;
-  if (raw_.moment_dtype.empty()) Note("software.optimizer_moment_dtype", "fp32");
+  if (!raw_.moment_dtype.empty()) return;
+  // NeMo AutoModel trains the bf16 weights themselves with PyTorch's Adam.
+  if (Contains(software.framework, {"automodel"})) software.moment_bytes = 2;
+  Note("software.optimizer_moment_dtype", software.moment_bytes == 2 ? "bf16" : "fp32");
 }
 
 void Filler::FillSoftware() {
@@ -299,6 +325,8 @@ void Filler::FillSoftware() {
   if (software.framework.empty()) {
     software.framework = "megatron-core";
     Note("software.framework", software.framework);
+  } else if (!IsKnownFramework(software.framework)) {
+    Note("software.framework", "as Megatron-Core's newer stacks", "nothing is known of its name");
   }
   const bool fsdp = family_ == Family::kShardedData;
   const bool modern = family_ == Family::kMegatron;
@@ -311,13 +339,16 @@ void Filler::FillSoftware() {
   Take(at + "cuda_graphs", software.cuda_graphs, false);
   Take(at + "deterministic", software.deterministic, false);
   // Megatron's switch is off by default; NeMo's recipes turn it on. torchtitan's loss is PyTorch's
-  // own on an fp32 copy of the logits.
-  const bool fuses_loss = nemo || Contains(software.framework, {"foundry", "maxtext"});
+  // own on an fp32 copy of the logits, compiled into one kernel since 2025.
+  const bool fuses_loss = nemo || Contains(software.framework, {"foundry", "maxtext"}) ||
+                          (software.compiled && CompilesLoss(software));
   Take(at + "loss_fusion", software.loss_fusion, fuses_loss);
   Take(at + "gradient_accumulation_fusion", software.gradient_accumulation_fusion,
        modern || family_ == Family::kOldMegatron);
-  Take(at + "overlap.gradient", software.overlap_gradient, modern || fsdp);
-  Take(at + "overlap.parameter", software.overlap_parameter, modern || fsdp);
+  // Off in Megatron-LM's own arguments; recipes and benchmarks built on its core turn them on.
+  const bool overlaps = (modern && software.framework != "megatron-lm") || fsdp;
+  Take(at + "overlap.gradient", software.overlap_gradient, overlaps);
+  Take(at + "overlap.parameter", software.overlap_parameter, overlaps);
   Take(at + "overlap.tensor", software.overlap_tensor, nemo && training().layout.tensor > 1);
   Take(at + "overlap.expert", software.overlap_expert, false);
 }

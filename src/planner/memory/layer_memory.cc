@@ -247,8 +247,9 @@ double LogitBytes(const MemoryKey& key) {
     case Family::kOldMegatron:  // the exponentials beside that copy
     case Family::kDeepSpeed:
       return 10;
-    case Family::kShardedData:  // PyTorch's own: log-softmax and both gradients in fp32
-    case Family::kLonghaul:
+    case Family::kShardedData:  // as below, beside the two-byte logits
+      return 14;
+    case Family::kLonghaul:  // PyTorch's own: log-softmax and both gradients in fp32
       return 12;
   }
   return 12;

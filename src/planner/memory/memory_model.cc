@@ -243,8 +243,15 @@ MemoryModel::Moments MemoryModel::MomentsOf(const spec::Training& training, cons
           std::min(m.gathered_layer, 2 * std::max(kLiveParameters, largest) + 2 * largest);
     }
   }
+  // Under a pipeline PyTorch's sharding leaves a stage's weights whole over its micro-batches and
+  // sums their gradients whole until the last one.
+  const bool stays = gathers && layout.pipeline > 1 && family_ == Family::kShardedData;
+  if (stays) {
+    m.gathered_layer = (2.0 + training.software.gradient_bytes) * stage.parameters.total();
+  }
   if (stage.last) {
     m.gathered_loss = gathers ? layers.ends.output_gradient + 2 * unit : 0;
+    if (stays) m.gathered_loss = m.gathered_layer;
     m.loss = layers.ends.loss_saved + layers.ends.loss;
     m.output_gradient = layers.ends.output_gradient;
   }

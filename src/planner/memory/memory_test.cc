@@ -161,7 +161,7 @@ TEST(EndsMemory, CountsTheBytesOfALogitByStack) {
   };
   EXPECT_DOUBLE_EQ(unfused(Family::kMegatron), 6 - 2);
   EXPECT_DOUBLE_EQ(unfused(Family::kDeepSpeed), 10 - 2);
-  EXPECT_DOUBLE_EQ(unfused(Family::kShardedData), 12 - 2);
+  EXPECT_DOUBLE_EQ(unfused(Family::kShardedData), 14 - 2);
 }
 
 TEST(StateBytes, AreTheRecipesOfTheStacks) {
@@ -298,6 +298,23 @@ TEST(MemoryModel, ShardsByStageOfZero) {
   training.layout.shard_group = 2;  // HSDP
   EXPECT_EQ(Evaluate(Llama(), training).stages[0].memory.weights.count(),
             by_stage[0].weights.count() / 2);
+}
+
+// Under a pipeline PyTorch's sharding keeps a stage's weights (2 bytes) and summed gradients (4)
+// whole on every rank.
+TEST(MemoryModel, KeepsShardedStagesWholeUnderAPipeline) {
+  spec::Training training = Megatron(8, 1, 2);
+  training.layout.zero_stage = 3;
+  training.software.framework = "torchtitan";
+  const Evaluation staged = Evaluate(Llama(), training);
+  const MemoryKey key = MemoryKeyOf(Llama(), training, Family::kShardedData);
+  const double stage = 6 * LayerRankParameters(Llama(), false, key.slice).dense +
+                       EmbeddingRankParameters(Llama(), key);
+  EXPECT_NEAR(static_cast<double>(staged.stages[0].memory.gathered.count()), 6 * stage, 16);
+  training = Megatron(16, 1, 1);
+  training.layout.zero_stage = 3;
+  training.software.framework = "torchtitan";
+  EXPECT_LT(Evaluate(Llama(), training).stages[0].memory.gathered.count(), stage);
 }
 
 TEST(MemoryModel, ShardsExpertsOverTheirOwnGroup) {

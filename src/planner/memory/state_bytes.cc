@@ -11,7 +11,11 @@ StateBytes StateBytesOf(const spec::Training& training, Family family) {
   }
   bytes.gradients = software.gradient_bytes;
   bytes.optimizer = 4 + moments;
-  if (family == Family::kShardedData) return {4, bytes.gradients, moments, 0};
+  if (family == Family::kShardedData) {
+    // Two-byte gradients and moments: the whole of training is in two bytes, without a master.
+    const bool two_bytes = software.gradient_bytes < 4 && software.moment_bytes < 4;
+    return {two_bytes ? 2.0 : 4.0, bytes.gradients, moments, 0};
+  }
   // Two-byte sums become fp32 gradients of the master weights for the step.
   if (software.gradient_bytes < 4) bytes.step = 4;
   // DeepSpeed's bf16 optimizer sums in fp32 beside the two-byte gradients.

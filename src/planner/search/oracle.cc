@@ -19,7 +19,11 @@ Evaluator BoundOf(const Job& job, bool launches) {
     stack = job.machine->stack;
     stack.compute_factor *= job.base.software.compute_factor;
   }
-  if (!launches) stack.launch_s = 0;
+  if (!launches) {
+    stack.launch_s = 0;
+    stack.expert_host_s = 0;
+    stack.expert_call_s = 0;
+  }
   const DeviceMatrix matrix = job.machine ? job.machine->matrix : ShippedMatrix(job.cluster.device);
   return Evaluator(job.model, job.cluster, matrix, links, stack);
 }

@@ -304,7 +304,8 @@ std::string LayoutText(const spec::Training& training) {
   add(layout.virtual_pipeline > 1, "virtual_pipeline", std::to_string(layout.virtual_pipeline));
   add(true, "data", std::to_string(layout.data));
   add(layout.expert > 1, "expert", std::to_string(layout.expert));
-  add(layout.expert_tensor > 1, "expert_tensor", std::to_string(layout.expert_tensor));
+  add(layout.expert > 1 || layout.expert_tensor > 1, "expert_tensor",
+      std::to_string(layout.expert_tensor));
   add(true, "micro", std::to_string(training.batch.micro));
   add(true, "zero", std::to_string(layout.zero_stage));
   add(layout.shard_group > 0, "shard_group", std::to_string(layout.shard_group));

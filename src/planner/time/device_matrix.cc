@@ -35,9 +35,9 @@ struct CardConstants {
 
 // Shapes: aiconfigurator's kernel tables (ai-dynamo, Apache-2.0, systems/data at 095f58a51c) and
 // SimuMax's training kernels (MooreThreads, Apache-2.0, configs/system); levels: published training
-// steps of the tuning rows. MI325X and MI355X: Primus rows; MI300X as MI325X; cards without a row:
-// their nearest relative. The 96 GB H100 runs under a lower power limit (torchtitan's performance
-// page): a tenth less.
+// steps (validation/planner: tuning and fit). MI325X and MI355X: Primus rows; MI300X as MI325X;
+// cards without a row: their nearest relative. The 96 GB H100 runs under a lower power limit
+// (torchtitan's performance page): a tenth less.
 constexpr CardConstants kCards[] = {
     {"a100-40gb-sxm", 0.738, 0, 0, 0.45, 148, 200, 1.22, 0.571, 1, 128, 250, 0.15, 0.752, true},
     {"a100-80gb-sxm", 0.738, 0, 0, 0.45, 148, 200, 1.22, 0.571, 1, 128, 250, 0.15, 0.752, true},
@@ -49,10 +49,11 @@ constexpr CardConstants kCards[] = {
     {"h100-pcie", 0.488, 0.459, 0, 0.05, 220, 351, 1.24, 0.389, 0.62, 64, 1000, 0.34, 0.695, false},
     {"h800-sxm", 0.62, 0.612, 0, 0.05, 220, 527, 1.24, 0.389, 0.62, 64, 1000, 0.34, 0.695, false},
     {"h200-sxm", 0.62, 0.612, 0, 0.05, 220, 527, 1.24, 0.389, 0.62, 64, 1000, 0.34, 0.62, true},
-    {"b200-sxm", 0.473, 0.51, 0.364, 0, 120, 1120, 1.24, 0.2, 0.35, 192, 900, 0.76, 0.657, true},
-    {"b300-sxm", 0.521, 0.664, 0.364, 0, 120, 1364, 1.24, 0.2, 0.35, 192, 900, 0.76, 0.657, false},
-    {"gb200-nvl72", 0.519, 0.554, 0.364, 0, 120, 1233, 1.24, 0.2, 0.35, 192, 670, 0.6, 0.657, true},
-    {"gb300-nvl72", 0.592, 0.8, 0.364, 0, 120, 1566, 1.24, 0.2, 0.35, 192, 670, 0.6, 0.657, false},
+    {"b200-sxm", 0.473, 0.51, 0.393, 0, 120, 1120, 1.24, 0.2, 0.35, 192, 900, 0.76, 0.657, true},
+    {"b300-sxm", 0.521, 0.605, 0.393, 0, 120, 1364, 1.24, 0.2, 0.35, 192, 900, 0.76, 0.657, false},
+    {"gb200-nvl72", 0.519, 0.554, 0.386, 0, 120, 1233, 1.24, 0.2, 0.35, 192, 670, 0.6, 0.657, true},
+    {"gb300-nvl72", 0.592, 0.729, 0.393, 0, 120, 1566, 1.24, 0.2, 0.35, 192, 670, 0.6, 0.657,
+     false},
     {"mi300x", 0.496, 0.607, 0, 0.3, 300, 450, 1.3, 0.5, 0.8, 128, 500, 0.4, 0.657, false},
     {"mi325x", 0.496, 0.607, 0, 0.3, 300, 450, 1.3, 0.5, 0.8, 128, 500, 0.4, 0.657, false},
     {"mi355x", 0.499, 0.45, 0.3, 0.3, 300, 900, 1.3, 0.4, 0.6, 128, 500, 0.4, 0.657, false},
@@ -135,33 +136,49 @@ double WidthSlowdown(const DeviceMatrix& matrix, double n, double k) {
   return 1;
 }
 
+// A launch for each expert: one that fills the card many times over loses little at its end.
+double GroupedShare(const DeviceMatrix& matrix, const spec::Operator& op) {
+  const double tiles = op.m * op.n / (kTiles[0].rows * kTiles[0].columns);
+  const double waves = tiles / matrix.compute_units;
+  const double whole = waves / (waves + matrix.grouped_settled_waves);
+  return matrix.grouped_share + (1 - matrix.grouped_share) * whole;
+}
+
 OperatorSeconds TimeOfProduct(const DeviceMatrix& matrix, const spec::Operator& op,
                               Precision precision) {
   const bool low = op.low_precision && matrix.product(precision).operand_bytes < 2;
   const Precision used = low || precision == Precision::kFp32 ? precision : Precision::kBf16;
   const ProductConstants& constants = matrix.product(used);
-  const double slow = WidthSlowdown(matrix, op.n, op.k);
+  const double width = WidthSlowdown(matrix, op.n, op.k);
   const double groups = op.groups;
   OperatorSeconds t;
-  t.forward = slow * ProductSeconds(matrix, constants, op.m, op.n, op.k, groups);
-  const double data = slow * ProductSeconds(matrix, constants, op.m, op.k, op.n, groups);
-  t.weight_gradient = slow * ProductSeconds(matrix, constants, op.n, op.k, op.m, groups) /
+  t.forward = width * ProductSeconds(matrix, constants, op.m, op.n, op.k, groups);
+  const double data = width * ProductSeconds(matrix, constants, op.m, op.k, op.n, groups);
+  t.weight_gradient = width * ProductSeconds(matrix, constants, op.n, op.k, op.m, groups) /
                       matrix.weight_gradient_share;
   if (groups > 1 && op.parameters > 0) {
     // Operands of experts are read anew for few rows; the weight gradient reads and writes its
     // fp32 sum, about half of it beside the products.
     const double rate = matrix.bandwidth_bytes_per_s;
     const double weights = constants.operand_bytes * op.parameters / rate;
-    t.forward = t.forward / matrix.grouped_share + weights;
-    t.weight_gradient =
-        t.weight_gradient / matrix.grouped_share + kAccumulateBytes * op.parameters / rate;
-    t.backward += data * (1 / matrix.grouped_share - 1) + weights;
+    const double share = GroupedShare(matrix, op);
+    t.forward = t.forward / share + weights;
+    t.weight_gradient = t.weight_gradient / share + kAccumulateBytes * op.parameters / rate;
+    t.backward += data * (1 / share - 1) + weights;
+  }
+  const bool experts = op.part == spec::OperatorPart::kExperts;
+  t.backward += data + t.weight_gradient;
+  if (experts) {
+    const double factor = matrix.expert_product_factor / (low ? matrix.grouped_low_share : 1);
+    t.forward *= factor;
+    t.backward *= factor;
+    t.weight_gradient *= factor;
   }
   if (low) {
-    t.forward += QuantiseSeconds(matrix, constants, groups * op.m * op.k);
-    t.backward += QuantiseSeconds(matrix, constants, groups * op.m * op.n);
+    const double slow = experts ? matrix.expert_stream_factor : 1;
+    t.forward += slow * QuantiseSeconds(matrix, constants, groups * op.m * op.k);
+    t.backward += slow * QuantiseSeconds(matrix, constants, groups * op.m * op.n);
   }
-  t.backward += data + t.weight_gradient;
   return t;
 }
 
@@ -196,7 +213,15 @@ OperatorSeconds TimeOf(const DeviceMatrix& matrix, const spec::Operator& op, Pre
   OperatorSeconds t;
   t.forward = StreamSeconds(matrix, op, op.forward_bytes, op.forward_kernels);
   t.backward = StreamSeconds(matrix, op, op.backward_bytes, op.backward_kernels);
+  if (op.part == spec::OperatorPart::kExperts || op.part == spec::OperatorPart::kExpertActivation) {
+    t.forward *= matrix.expert_stream_factor;
+    t.backward *= matrix.expert_stream_factor;
+  }
   return t;
+}
+
+bool IsBlackwell(const spec::Device& device) {
+  return device.fp4.count() > 0 && !device.name.starts_with("mi");
 }
 
 DeviceMatrix ShippedMatrix(const spec::Device& device) {
@@ -209,8 +234,11 @@ DeviceMatrix ShippedMatrix(const spec::Device& device) {
   matrix.quantise_bytes_per_s = 0.593 * device.memory_bandwidth.count();
   matrix.scattered_bytes_per_s = 0.231 * device.memory_bandwidth.count();
   matrix.kernel_floor_s = 2.5e-6;
-  // Hopper's products of experts are one launch each; Blackwell's run as one.
-  matrix.grouped_share = device.fp4.count() > 0 ? 1 : 0.57;
+  // Before Blackwell experts' products are one launch each.
+  const bool together = IsBlackwell(device) || device.name.starts_with("mi");
+  matrix.grouped_share = together ? 0.884 : 0.466;
+  matrix.grouped_low_share = together ? 0.967 : 0.75;
+  matrix.expert_stream_factor = together ? 1.295 : 1.4;
 
   ProductConstants product;
   product.wave_rounding = card.wave_rounding;
@@ -227,6 +255,8 @@ DeviceMatrix ShippedMatrix(const spec::Device& device) {
     ProductConstants low = product;
     if (device.fp8.count() > 0 && card.fp8_share > 0) {
       low.sustained_flops_per_s = card.fp8_share * device.fp8.count();
+      // A scale for each 32 elements, in rows and columns.
+      if (precision == Precision::kMxfp8) low.sustained_flops_per_s *= 0.936;
       low.inner_overhead = 1.73 * card.inner_overhead;
       low.operand_bytes = 1;
     }

@@ -39,11 +39,11 @@ struct AttentionConstants {
   double second_share = 0.8;        // with kSecond
   double backward_slowdown = 1.24;  // time of a backward FLOP (5 products for 2) over a forward
   double launch_s = 0;
-  double start_tokens = 0;            // s0
-  double block_queries = 128;         // of the tail
-  double head_exponent = 0.6;         // rate of a head of d < 128: (d / 128)^exponent
-  double uneven_heads_forward = 0.9;  // rate where queries and values differ in width
-  double uneven_heads_backward = 0.78;
+  double start_tokens = 0;              // s0
+  double block_queries = 128;           // of the tail
+  double head_exponent = 0.6;           // rate of a head of d < 128: (d / 128)^exponent
+  double uneven_heads_forward = 0.945;  // rate where queries and values differ in width
+  double uneven_heads_backward = 0.82;
 };
 
 struct DeviceMatrix {
@@ -58,6 +58,10 @@ struct DeviceMatrix {
   double odd_width_slowdown = 1;        // of a product whose inner or outer width no 8 divides
   double ragged_width_slowdown = 1;     // likewise 64
   double grouped_share = 1;             // rate of grouped products against one of their tiles
+  double grouped_settled_waves = 4.9;   // of one expert's product: half way from there to one
+  double grouped_low_share = 1;         // beside that, where experts' products are below two bytes
+  double expert_product_factor = 1;     // time of experts' products
+  double expert_stream_factor = 1;      // and of what moves, quantises and activates around them
   double weight_gradient_share = 0.95;  // rate with accumulation in fp32
   bool measured = false;  // constants of this card's own tables, not carried over by its sheet
 
@@ -65,6 +69,9 @@ struct DeviceMatrix {
     return products[static_cast<size_t>(precision)];
   }
 };
+
+// NVIDIA's generation of 2024 and later, with units for four-bit products.
+bool IsBlackwell(const spec::Device& device);
 
 // The shipped matrix of a card; one carried over by the ratio of sheets from the nearest measured
 // card where there is none of its own.

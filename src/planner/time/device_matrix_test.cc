@@ -110,5 +110,23 @@ TEST(DeviceMatrix, Fp8IsFasterWhereTheCardHasIt) {
   EXPECT_DOUBLE_EQ(gain("a100-80gb-sxm"), 1);
 }
 
+// A launch for each expert fills the card badly with few rows; with many it costs what one product
+// of all rows costs.
+TEST(DeviceMatrix, ExpertsNearOneProductsRateAsTheirRowsGrow) {
+  const DeviceMatrix matrix = MatrixOf("h100-sxm");
+  const auto seconds = [&](double groups, double rows) {
+    spec::Operator op;
+    op.kind = spec::OperatorKind::kProduct;
+    op.part = spec::OperatorPart::kExperts;
+    op.groups = groups;
+    op.m = rows;
+    op.n = op.k = 4096;
+    op.parameters = groups * op.n * op.k;
+    return TimeOf(matrix, op, Precision::kBf16).forward;
+  };
+  EXPECT_GT(seconds(8, 512), 1.5 * seconds(1, 8 * 512));
+  EXPECT_LT(seconds(8, 65'536), 1.1 * seconds(1, 8 * 65'536));
+}
+
 }  // namespace
 }  // namespace longhaul::planner

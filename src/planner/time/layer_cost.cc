@@ -12,6 +12,8 @@ using spec::RecomputeKind;
 constexpr double kTwoBytes = 2;
 // Of dispatch and combine, where two halves of the batch are interleaved on purpose.
 constexpr double kExpertHidden = 0.75;
+// Of those that merge copies, inside an island, under the shared experts.
+constexpr double kIslandHidden = 0.11;
 
 spec::OperatorList OperatorsOf(const spec::Model& model, const LayerKey& key) {
   switch (key.role) {
@@ -147,14 +149,19 @@ struct Dispatch {
 double ExposedSeconds(const Links& links, const SoftwareStack& stack, const Dispatch& dispatch,
                       Group group) {
   double copies = dispatch.top_k;
+  const double ranks = group.ranks;
+  if (stack.merges_rank_copies && ranks > 1) {
+    copies = ranks * (1 - std::pow(1 - 1 / ranks, double(dispatch.top_k)));
+  }
   const double islands = std::ceil(double(group.ranks) / IslandMembers(links, group));
   if (stack.merges_expert_copies && islands > 1) {
     // Expected islands that hold at least one of a token's experts, of those it could leave to.
-    copies = islands * (1 - std::pow(1 - 1 / islands, double(dispatch.top_k)));
+    copies = std::min(copies, islands * (1 - std::pow(1 - 1 / islands, double(dispatch.top_k))));
   }
-  const double hidden = dispatch.overlap ? kExpertHidden
-                        : islands > 1    ? stack.expert_hidden_across
-                                         : 0;
+  const double hidden = dispatch.overlap           ? kExpertHidden
+                        : islands > 1              ? stack.expert_hidden_across
+                        : stack.merges_rank_copies ? kIslandHidden
+                                                   : 0;
   const double all_to_all =
       CollectiveSeconds(links, Collective::kAllToAll, copies * dispatch.token_bytes, group);
   return (all_to_all + dispatch.gather_s) * (1 - hidden);
@@ -178,7 +185,6 @@ void AddExperts(const spec::Model& model, const Links& links, const SoftwareStac
   const spec::LayerSlice& slice = key.slice;
   const spec::Experts& experts = *model.experts;
   const double own_tokens = Tokens(model, slice) / slice.tensor;
-  const uint32_t step = stack.experts_over_data && slice.expert_tensor == 1 ? slice.tensor : 1;
   const double capacity = experts.capacity_factor ? std::min(1.0, *experts.capacity_factor) : 1;
   const double imbalance = experts.capacity_factor ? 1 : slice.expert_imbalance;
   Dispatch dispatch;
@@ -192,10 +198,9 @@ void AddExperts(const spec::Model& model, const Links& links, const SoftwareStac
     dispatch.gather_s =
         CollectiveSeconds(links, Collective::kAllGather, received, {slice.expert_tensor, 1});
   }
-  const double each =
-      links.any_placement
-          ? BestExposedSeconds(links, stack, dispatch, slice.expert)
-          : ExposedSeconds(links, stack, dispatch, {slice.expert, key.expert_stride * step});
+  const double each = links.any_placement ? BestExposedSeconds(links, stack, dispatch, slice.expert)
+                                          : ExposedSeconds(links, stack, dispatch,
+                                                           {slice.expert, key.expert_stride});
   cost.expert_forward_s += 2 * each;
   cost.expert_backward_s += 2 * each;
 }
@@ -211,8 +216,13 @@ LayerCost CostOf(const spec::Model& model, const DeviceMatrix& matrix, const Lin
   double attention_backward_s = 0;
   double moe_again = 0;
   for (const spec::Operator& op : OperatorsOf(model, key)) {
-    OperatorSeconds t = TimeOf(matrix, op, key.precision, stack.attention);
+    OperatorSeconds t = TimeOf(matrix, op, key.precision,
+                               model.sliding_window ? stack.windowed_attention : stack.attention);
     if (op.kind == spec::OperatorKind::kAttention) {
+      if (key.slice.context > 1) {
+        t.forward /= stack.context_share;
+        t.backward /= stack.context_share;
+      }
       attention_forward_s += t.forward;
       attention_backward_s += t.backward;
     }
@@ -234,6 +244,13 @@ LayerCost CostOf(const spec::Model& model, const DeviceMatrix& matrix, const Lin
       recomputed_kernels += op.forward_kernels;
       if (op.part == OperatorPart::kExperts && !half) moe_again = 1;
     }
+  }
+  if (key.role == LayerRole::kLayer && key.kind.experts && model.experts) {
+    const double local = std::max(1.0, double(model.experts->count) / key.slice.expert);
+    const double host = (stack.expert_host_s + local * stack.expert_call_s) *
+                        (model.experts->capacity_factor ? 0.5 : 1);
+    cost.forward_host_s += host;
+    cost.backward_host_s += 2 * host;
   }
   const double factor = stack.compute_factor;
   cost.forward_s *= factor;

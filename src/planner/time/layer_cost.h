@@ -28,6 +28,8 @@ struct LayerCost {
   double expert_backward_s = 0;
   double forward_kernels = 0;
   double backward_kernels = 0;  // with recompute
+  double forward_host_s = 0;    // beside launches, what the host does before the next kernel
+  double backward_host_s = 0;
   double dense_parameters = 0;  // on this rank
   double expert_parameters = 0;
   double model_flops = 0;     // forward; a step counts three times that

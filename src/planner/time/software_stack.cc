@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <optional>
 
 namespace longhaul::planner {
 
@@ -13,19 +14,19 @@ bool StartsWithAny(std::string_view text, std::initializer_list<std::string_view
                      [&](std::string_view start) { return text.starts_with(start); });
 }
 
-// Containers of Megatron Bridge are named by year and month; the same configuration became 22 % a
-// year faster (fit over 25.09 to 26.08). 1 at 26.02, and for releases named otherwise.
-double BridgeTrend(std::string_view release) {
-  const auto digit = [&](size_t i) { return release[i] >= '0' && release[i] <= '9'; };
+// Releases named by year and month ("25.04", "v25.04.02", "2024-12") as months since 2000.
+std::optional<int> MonthOf(std::string_view release) {
   if (release.starts_with("v")) release.remove_prefix(1);
-  if (release.size() < 5 || release[2] != '.') return 1;
+  if (release.starts_with("20")) release.remove_prefix(2);
+  if (release.size() < 5 || (release[2] != '.' && release[2] != '-')) return std::nullopt;
   for (const size_t i : {0u, 1u, 3u, 4u}) {
-    if (!digit(i)) return 1;
+    if (release[i] < '0' || release[i] > '9') return std::nullopt;
   }
   const auto two = [&](size_t i) { return 10 * (release[i] - '0') + (release[i + 1] - '0'); };
-  const double years = two(0) + two(3) / 12.0 - (26 + 2 / 12.0);
-  return std::exp(-0.22 * std::clamp(years, -1.0, 1.0));
+  return 12 * two(0) + two(3);
 }
+
+constexpr int Month(int year, int month) { return 12 * year + month; }
 
 bool Has(std::string_view text, std::initializer_list<std::string_view> words) {
   return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
@@ -48,21 +49,75 @@ SoftwareStack EarlyStack(bool deepspeed, std::string_view release) {
   return stack;
 }
 
-// PyTorch's sharded data parallelism and what is built on it.
+// Dispatch kernels that permute while they send a token once to a rank (DeepEP, HybridEP), and one
+// kernel for all experts.
+void UseFusedExperts(SoftwareStack& stack) {
+  stack.grouped_factor = 1.4;
+  stack.permute_share = 2.6;
+  stack.merges_rank_copies = true;
+}
+
+// PyTorch's sharded data parallelism and what is built on it, and JAX's.
 SoftwareStack ShardedStack(std::string_view framework) {
   SoftwareStack stack;
+  stack.attention = AttentionKernels::kSecond;
+  stack.context_share = 0.81;  // PyTorch's ring: attention in pieces, merged in fp32
   if (Has(framework, {"foundry", "composer"})) {
     stack.attention = AttentionKernels::kFirst;
-    stack.shard_hidden = 0.64;
-    stack.shard_bandwidth_share = 0.345;
+    stack.shard_hidden = 0.67;
+    stack.shard_bandwidth_share = 0.6;
   } else if (Has(framework, {"titan"})) {
-    stack.attention = AttentionKernels::kSecond;
+    stack.fused_kernels = false;  // unless compiled
+    stack.compute_factor = 1.022;
   } else if (Has(framework, {"maxtext"})) {
-    stack.compute_factor = 0.9;  // one row
+    stack.attention = AttentionKernels::kNative;
+    stack.compute_factor = 0.828;
+  } else if (Has(framework, {"pax"})) {
+    stack.attention = AttentionKernels::kNative;
+    stack.compute_factor = 1.22;
+  } else if (Has(framework, {"automodel"})) {
+    // NVIDIA's PyTorch stack: Transformer Engine's kernels, DeepEP for experts.
+    stack.attention = AttentionKernels::kNative;
+    UseFusedExperts(stack);
   } else {
-    stack.attention = AttentionKernels::kSecond;
+    stack.fused_kernels = false;  // unless compiled
+    stack.reduce_bytes = 2;       // PyTorch's usual mixed precision for bf16
     stack.shard_hidden = 0.7;
   }
+  return stack;
+}
+
+// Containers of Megatron Bridge, whose experts changed most from release to release.
+void SetBridgeRelease(std::optional<int> month, SoftwareStack& stack) {
+  stack.compute_factor = 0.989;
+  const int now = month.value_or(Month(26, 4));
+  // Windows and learnt sinks came late to the cards' own kernels.
+  stack.windowed_attention =
+      now < Month(26, 6) ? AttentionKernels::kFirst : AttentionKernels::kSecond;
+  if (now < Month(26, 2)) {
+    stack.permute_share = 1.62;
+    return;
+  }
+  stack.graphs_experts = true;      // its recipes for racks: attention, router and dispatch
+  stack.merges_rank_copies = true;  // HybridEP
+  stack.fuses_experts = now >= Month(26, 6);
+}
+
+// Everything on Megatron-Core.
+SoftwareStack CoreStack(std::string_view framework, std::optional<int> month) {
+  SoftwareStack stack;
+  const bool bridge = Has(framework, {"bridge"});
+  const bool nemo = Has(framework, {"nemo"});
+  if (bridge || nemo) stack.expert_hidden_across = 0.14;
+  // Dispatch kernels of 2025 permute while they send; Megatron-Core's default does not.
+  stack.permute_share = framework == "megatron-core" || nemo ? 1 : 2.33;
+  if (framework == "megatron-core") stack.compute_factor = 1.045;
+  if (nemo) {
+    stack.compute_factor = 0.967;
+    if (month && *month < Month(24, 9)) stack.attention = AttentionKernels::kSecond;
+    stack.early_blackwell = month && *month < Month(25, 7);
+  }
+  if (bridge) SetBridgeRelease(month, stack);
   return stack;
 }
 
@@ -70,14 +125,15 @@ SoftwareStack ShardedStack(std::string_view framework) {
 
 SoftwareStack StackFor(std::string_view framework, std::string_view release) {
   const bool early = StartsWithAny(release, {"v1", "v2.", "v3", "2019", "2020", "2021", "2022"});
-  const bool deepspeed = Has(framework, {"deepspeed"});
+  const bool deepspeed = Has(framework, {"deepspeed", "neox"});
   if (early && (deepspeed || framework == "megatron-lm")) return EarlyStack(deepspeed, release);
   if (Has(framework, {"foundry", "composer", "titan", "maxtext", "fsdp", "accelerate", "lightning",
-                      "torchtune", "axolotl", "levanter", "axlearn"})) {
+                      "torchtune", "axolotl", "levanter", "axlearn", "pax", "automodel", "pytorch",
+                      "trainer", "litgpt"})) {
     return ShardedStack(framework);
   }
-  SoftwareStack stack;
   if (deepspeed) {
+    SoftwareStack stack;
     stack.attention = AttentionKernels::kSecond;
     stack.splits_sends = false;
     stack.overlaps_sends = false;
@@ -85,29 +141,59 @@ SoftwareStack StackFor(std::string_view framework, std::string_view release) {
     return stack;
   }
   if (Has(framework, {"hai-llm", "deepseek"})) {
+    SoftwareStack stack;
     // Its report (arXiv 2412.19437, section 3.2) hides all experts' traffic under the other
     // direction's compute, for 20 of 132 units; DeepGEMM runs all experts as one kernel. No row.
     stack.expert_hidden_across = 0.9;
     stack.overlap_tax = 20.0 / 132;
-    stack.grouped_factor = 1.6;
-    stack.permute_share = 2.6;
+    UseFusedExperts(stack);
+    stack.low_experts_native = true;
     return stack;
   }
-  const bool bridge = Has(framework, {"bridge"});
-  const bool nemo = Has(framework, {"nemo"});
-  if (bridge || nemo) stack.expert_hidden_across = 0.17;
-  // Dispatch kernels of 2025 (HybridEP, DeepEP) permute while they send; Megatron-Core's default
-  // does not.
-  stack.permute_share = framework == "megatron-core" || nemo ? 1 : 2.6;
-  if (framework == "megatron-core") stack.compute_factor = 1.045;
-  if (nemo) {
-    stack.compute_factor = 0.986;
-    stack.experts_over_data = StartsWithAny(release, {"v24", "24", "v25.02", "25.02", "v25.04"});
+  return CoreStack(framework, MonthOf(release));
+}
+
+void FitToCard(const spec::Model& model, const spec::Device& device, SoftwareStack& stack,
+               DeviceMatrix& matrix) {
+  const bool blackwell = IsBlackwell(device);
+  matrix.permute_bytes_per_s *= stack.permute_share;
+  matrix.grouped_share = std::min(1.0, matrix.grouped_share * stack.grouped_factor);
+  if (stack.low_experts_native) matrix.grouped_low_share = 1;
+  if (!blackwell) {
+    stack.windowed_attention = stack.attention;
+    return;
   }
-  if (bridge) {
-    stack.compute_factor = 1.015 * BridgeTrend(release);
+  if (stack.early_blackwell) {
+    for (const spec::Precision precision : {spec::Precision::kFp8, spec::Precision::kMxfp8}) {
+      matrix.products[static_cast<size_t>(precision)].sustained_flops_per_s *= 0.895;
+    }
+    // No fused kernel for heads of two widths: scores went through memory.
+    matrix.attention.uneven_heads_forward *= 0.08;
+    matrix.attention.uneven_heads_backward *= 0.08;
   }
-  return stack;
+  if (stack.fuses_experts && !model.bias) {
+    matrix.expert_product_factor *= 0.733;
+    matrix.expert_stream_factor *= 0.374;
+  }
+  if (!device.name.ends_with("nvl72")) return;
+  // One thread of a Grace issues launches slower than one of the hosts beside the other cards.
+  constexpr double kGraceSlowdown = 1.235;
+  if (stack.graphs_experts) stack.expert_host_s = 0.7e-3;
+  stack.launch_s *= kGraceSlowdown;
+  stack.expert_host_s *= kGraceSlowdown;
+  stack.expert_call_s *= kGraceSlowdown;
+  matrix.permute_bytes_per_s *= 1.38;  // fitted; its dispatch kernels were tuned first
+}
+
+bool SplitsExperts(const spec::Software& software) {
+  const std::optional<int> month = MonthOf(software.release);
+  return Has(software.framework, {"nemo"}) && !Has(software.framework, {"automodel"}) && month &&
+         *month <= Month(25, 4);
+}
+
+bool CompilesLoss(const spec::Software& software) {
+  const std::optional<int> month = MonthOf(software.release);
+  return Has(software.framework, {"titan"}) && month && *month >= Month(25, 1);
 }
 
 SoftwareStack StackOf(const spec::Software& software) {

@@ -26,21 +26,41 @@ struct SoftwareStack {
   // Where the expert group leaves its island: share of its traffic hidden under the other half of
   // the batch, which recipes switch on there.
   double expert_hidden_across = 0;
-  // Expert groups step over the tensor group: no expert tensor size of their own.
-  bool experts_over_data = false;
   double chunk_message_s = 0;        // of an interleaved schedule's message, beyond its bytes
   bool merges_expert_copies = true;  // a token crosses to a node once
+  bool merges_rank_copies = false;   // and to a rank once
+  bool early_blackwell = false;      // its first kernels: fp8, heads of two widths
   bool overlaps_sends = true;        // interleaved schedules hide sends under compute
   bool splits_sends = true;          // each tensor rank sends its share of an activation
+  // Host time of an expert layer's forward beyond its launches, twice that backward: counts come
+  // back to the host, and each expert on the rank has its own calls. Halved where a capacity fixes
+  // the counts.
+  double expert_host_s = 1.9e-3;
+  double expert_call_s = 62e-6;
   double grouped_factor = 1;  // of the card's rate of grouped products, at most to its tiles'
   double permute_share = 1;   // of the card's rate; above 1 where dispatch kernels permute too
   bool fused_kernels = true;  // norms, activations and rotary are single kernels
   // Of the links' bandwidth, what parameters gathered layer by layer reach.
   double shard_bandwidth_share = 1;
+  double reduce_bytes = 0;   // of a gradient in a reduce-scatter; 0: as it is kept
+  double context_share = 1;  // rate of attention in pieces against the whole
   AttentionKernels attention = AttentionKernels::kNative;
+  // Of models with sliding windows, on Blackwell.
+  AttentionKernels windowed_attention = AttentionKernels::kNative;
+  bool graphs_experts = false;      // on racks: CUDA graphs over most of an expert layer
+  bool low_experts_native = false;  // DeepGEMM: experts in fp8 lose nothing to their scales
+  bool fuses_experts = false;       // on Blackwell: activation and scales inside the products
 };
 
+// What of a stack depends on the card's generation and its host, put into both.
+void FitToCard(const spec::Model& model, const spec::Device& device, SoftwareStack& stack,
+               DeviceMatrix& matrix);
+
 SoftwareStack StackFor(std::string_view framework, std::string_view release);
+// Whether the release splits every expert over the tensor group, whatever a table prints.
+bool SplitsExperts(const spec::Software& software);
+// Whether its compiled runs have the loss in one kernel too.
+bool CompilesLoss(const spec::Software& software);
 // The same with the user's own fitted factor.
 SoftwareStack StackOf(const spec::Software& software);
 
