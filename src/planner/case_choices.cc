@@ -95,7 +95,7 @@ class Decision {
  private:
   struct Found {
     spec::Training training;
-    double step_s = 0;
+    double sequence_s = 0;
     Bytes memory;
   };
 
@@ -206,12 +206,14 @@ class Decision {
       }
       if (evaluations_++ >= kMaxEvaluations) return;
       const Evaluation evaluation = evaluate_(question_);
-      const Found found{question_.training, evaluation.step.count(), evaluation.peak_allocated};
+      // By sequence: where the batch isn't said, each candidate has its own.
+      const double each = evaluation.step.count() / std::max(1u, question_.training.batch.global);
+      const Found found{question_.training, each, evaluation.peak_allocated};
       if (evaluation.fits && Roomy(evaluation)) {
-        if (!best_ || found.step_s < best_->step_s) best_ = found;
+        if (!best_ || found.sequence_s < best_->sequence_s) best_ = found;
         return;  // the least that fits
       }
-      if (evaluation.fits && (!tight_ || found.step_s < tight_->step_s)) tight_ = found;
+      if (evaluation.fits && (!tight_ || found.sequence_s < tight_->sequence_s)) tight_ = found;
       if (!smallest_ || found.memory < smallest_->memory) smallest_ = found;
     }
   }

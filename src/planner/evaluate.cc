@@ -189,7 +189,18 @@ void Evaluator::BuildStages(const spec::Training& training, double micro_batch) 
   const LayerCost& loss = Cost(key);
   Accumulate(stages_.back().sum, loss, 1 + extra);
   stages_.back().sum.dense_parameters -= loss.dense_parameters * (extra + tied);
+  if (layout.schedule == spec::PipelineSchedule::kDualPipe) FoldStages();
   ShardStages(training);
+}
+
+// DualPipe runs stage i and stage p-1-i on one rank, each for half of the micro-batches.
+void Evaluator::FoldStages() {
+  for (size_t i = 0, j = stages_.size() - 1; i < j; ++i, --j) {
+    LayerCost mean;
+    Accumulate(mean, stages_[i].sum, 0.5);
+    Accumulate(mean, stages_[j].sum, 0.5);
+    stages_[i].sum = stages_[j].sum = mean;
+  }
 }
 
 double Evaluator::ReduceBytes(const spec::Training& training) const {

@@ -63,6 +63,7 @@ class Evaluator {
   void BuildStages(const spec::Training& training, double micro_batch);
   void AddLayers(const spec::Training& training, LayerKey key, uint32_t first, uint32_t count,
                  Stage& stage);
+  void FoldStages();
   double ReduceBytes(const spec::Training& training) const;
   double ReplicaSeconds(const spec::Training& training, double parameters, Group shard) const;
   void ShardStages(const spec::Training& training);

@@ -340,7 +340,7 @@ void Filler::FillSoftware() {
   Take(at + "deterministic", software.deterministic, false);
   // Megatron's switch is off by default; NeMo's recipes turn it on. torchtitan's loss is PyTorch's
   // own on an fp32 copy of the logits, compiled into one kernel since 2025.
-  const bool fuses_loss = nemo || Contains(software.framework, {"foundry", "maxtext"}) ||
+  const bool fuses_loss = nemo || Contains(software.framework, {"foundry", "maxtext", "hai-llm"}) ||
                           (software.compiled && CompilesLoss(software));
   Take(at + "loss_fusion", software.loss_fusion, fuses_loss);
   Take(at + "gradient_accumulation_fusion", software.gradient_accumulation_fusion,
