@@ -59,7 +59,7 @@ TEST(LayoutText, IsReadBackToTheSameLayout) {
       const Outcome again = Search(job, EvaluatorOracle(job));
       ASSERT_FALSE(again.best.empty()) << LayoutText(candidate.training);
       const Candidate& found = again.best[0];
-      if (found.evaluation.step < candidate.evaluation.step) continue;
+      if (found.step_s < candidate.step_s) continue;
       EXPECT_EQ(LayoutText(found.training), LayoutText(candidate.training));
       ++compared;
     }
