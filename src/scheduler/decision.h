@@ -22,6 +22,17 @@ enum class DecisionKind : uint8_t {
   kUndo,     // a start that wasn't confirmed: what is bound of it is deleted, and it waits again
   kReserve,  // a waiting job is promised room in a domain from `from` on
   kReject,   // it can never start; see `reason`
+  kMove,     // stops at once with its state kept, and starts again on these nodes, all of it,
+             // once the jobs in `after` have left; its stop is reported like an eviction's
+};
+
+// Where one rank of a job with a layout computes: a card of the task of that rank.
+struct CardOfRank {
+  int32_t task = 0;  // its rank among the tasks
+  NodeIndex node = 0;
+  uint8_t card = 0;  // of the node
+
+  friend bool operator==(const CardOfRank&, const CardOfRank&) = default;
 };
 
 struct TaskPlacement {
@@ -38,6 +49,9 @@ struct Decision {
   uint64_t transaction = 0;
   JobId job;
   std::vector<TaskPlacement> tasks;
+  // kStart to kShrink, kMove, of a job with a layout: rank -> card, all ranks of the job; rank is
+  // (pipeline index x data + data index) x tensor + tensor index.
+  std::vector<CardOfRank> ranks{};
   std::vector<JobId> after;  // stopping jobs that still hold these cards
   Tier tier = kClusterTier;  // kReserve: of the domain
   int32_t domain = 0;        // kReserve

@@ -82,14 +82,32 @@ struct NodeFaulted {  // a task failed there for the node's own fault; the node 
   std::string node;
 };
 
+// The links that join a domain of a tier to the rest of the network: gangs that cross them fail or
+// crawl, and what stays inside doesn't notice.
+struct LinkFaulted {  // its health falls; after too many faults no gang may cross it for a while
+  Tier tier = kLeafTier;
+  int32_t domain = 0;
+};
+struct LinkChanged {
+  Tier tier = kLeafTier;
+  int32_t domain = 0;
+  bool up = true;
+};
+
+// What tasks are expected, with how often: what small jobs are placed for until enough have come.
+struct MixExpected {
+  std::vector<std::pair<Shape, int64_t>> tasks;
+};
+
 struct QueueLimitSet {
   std::string queue;
   spec::SharedAmounts limit;
 };
 
-using Event = std::variant<JobSubmitted, JobChanged, JobExpedited, JobEnded, JobEvictionAsked,
-                           JobAdopted, JobStopped, SnapshotTaken, TasksBound, TasksRunning,
-                           TaskRefused, NodeChanged, DeviceChanged, NodeFaulted, QueueLimitSet>;
+using Event =
+    std::variant<JobSubmitted, JobChanged, JobExpedited, JobEnded, JobEvictionAsked, JobAdopted,
+                 JobStopped, SnapshotTaken, TasksBound, TasksRunning, TaskRefused, NodeChanged,
+                 DeviceChanged, NodeFaulted, QueueLimitSet, LinkFaulted, LinkChanged, MixExpected>;
 
 // One line for a log: "submitted job-1", "node-3 is down".
 std::string ToString(const Event& event);

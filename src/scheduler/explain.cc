@@ -3,6 +3,7 @@
 #include <bit>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/text.h"
 #include "scheduler/explanation.h"
@@ -33,12 +34,13 @@ enum class Relaxation : uint8_t {
   kExpedite,
   kOtherModels,
   kTopology,
+  kLinks,
   kLimit,
   kReturnNodes,
   kFewer,
   kEvict,
 };
-constexpr int kRelaxations = 7;
+constexpr int kRelaxations = 8;
 
 std::string TierText(Tier tier) {
   switch (tier) {
@@ -79,6 +81,8 @@ class Fixer {
         return OtherModels();
       case Relaxation::kTopology:
         return LooserTopology();
+      case Relaxation::kLinks:
+        return RestoreLinks();
       case Relaxation::kLimit:
         return RaiseLimits();
       case Relaxation::kReturnNodes:
@@ -122,6 +126,28 @@ class Fixer {
       changes.push_back(
           {"require " + TierText(looser) + " instead of " + TierText(now), {JobChanged{request}}});
     }
+    JobRequest request = *job().request;
+    bool aligned = false;
+    for (GroupRequest& group : request.groups) aligned |= std::exchange(group.rail_aligned, false);
+    if (aligned) changes.push_back({"give up its alignment to rails", {JobChanged{request}}});
+    return changes;
+  }
+
+  // Links that gangs may not cross: each alone, then all.
+  std::vector<Change> RestoreLinks() {
+    std::vector<Change> changes;
+    Change all;
+    for (const auto& [domain, health] : books_.links) {
+      if (health.trusted) continue;
+      const auto& level = books_.topology->levels()[static_cast<size_t>(domain.first)];
+      const std::string text =
+          "bring back the links of " + level.domains[static_cast<size_t>(domain.second)].name;
+      const LinkChanged up{domain.first, domain.second, true};
+      if (changes.size() < kMostReturned) changes.push_back({text, {up}});
+      all.text += (all.text.empty() ? "" : " and ") + text;
+      all.events.push_back(up);
+    }
+    if (all.events.size() > 1) changes.push_back(std::move(all));
     return changes;
   }
 

@@ -117,11 +117,30 @@ JobRequest RandomJob(Random& rng, int number, size_t queues, Tier tiers) {
       group.desired += group.step * static_cast<int32_t>(rng.Below(4));
     }
     if (groups == 1) group.required = tier();
-    if (group.required == kClusterTier && job.required == kClusterTier && rng.Below(10) == 0) {
+    if (group.desired > group.minimum && rng.Below(2) == 0) {
+      int32_t speed = 1'000;
+      for (int32_t n = group.minimum; n <= group.desired; n += group.step) {
+        group.speed_milli.push_back(speed);
+        speed += static_cast<int32_t>(rng.Below(1'000));
+      }
+    }
+    if (group.shape.cards > 0 && rng.Below(6) == 0) group.rail_aligned = true;
+    if (group.required == kClusterTier && job.required == kClusterTier && rng.Below(10) == 0 &&
+        !group.rail_aligned && group.speed_milli.empty()) {
       group.max_per_domain = static_cast<int32_t>(1 + rng.Below(3));
       group.desired = group.minimum;
     }
     job.groups.push_back(group);
+  }
+  const GroupRequest& first = job.groups[0];
+  if (groups == 1 && first.shape.cards > 0 && rng.Below(4) == 0) {
+    job.layout.emplace();
+    if (rng.Below(2) == 0) job.layout->tensor = first.shape.cards;
+    const bool even = first.minimum % 2 == 0 && (first.desired == first.minimum || first.step == 2);
+    if (even && rng.Below(2) == 0) job.layout->pipeline = 2;
+    job.layout->tensor_volume = static_cast<int64_t>(rng.Below(1'000));
+    job.layout->data_volume = static_cast<int64_t>(rng.Below(1'000));
+    job.layout->pipeline_volume = static_cast<int64_t>(rng.Below(1'000));
   }
   return job;
 }
@@ -297,7 +316,7 @@ class History {
       return true;
     }
     const std::optional<JobId> job = AnyJob();
-    switch (rng_.Below(job ? 16 : 1)) {
+    switch (rng_.Below(job ? 18 : 1)) {
       case 0:
       case 1:
       case 2:
@@ -334,6 +353,21 @@ class History {
       case 14:
         event = JobExpedited{*job};
         return true;
+      case 16: {
+        const auto tier = static_cast<Tier>(rng_.Below(static_cast<uint64_t>(tiers_)));
+        const size_t domains =
+            scheduler_->topology().levels()[static_cast<size_t>(tier)].domains.size();
+        const auto domain = static_cast<int32_t>(rng_.Below(domains));
+        if (rng_.Below(2) == 0) {
+          event = LinkFaulted{tier, domain};
+        } else {
+          event = LinkChanged{tier, domain, rng_.Below(3) != 0};
+        }
+        return true;
+      }
+      case 17:
+        event = MixExpected{{{RandomShape(rng_), static_cast<int64_t>(1 + rng_.Below(100))}}};
+        return true;
       default:
         if (rng_.Below(4) != 0) return false;
         event = JobEvictionAsked{*job};
@@ -342,7 +376,21 @@ class History {
   }
 
   void Follow(const Decision& decision) {
-    ++seen_[ToString(decision).substr(0, ToString(decision).find(' '))];
+    const std::string kind = ToString(decision).substr(0, ToString(decision).find(' '));
+    ++seen_[kind];
+    // What was decided by which rule, as far as it can be told from outside.
+    if (!decision.reason.empty()) {
+      const std::string why = decision.reason.substr(0, decision.reason.find(" for job"));
+      ++seen_[kind + ": " + why.substr(0, why.find(" for a domain"))];
+    }
+    const JobRequest& request = requests_.at(decision.job.value());
+    if (!decision.ranks.empty()) ++seen_[kind + " with ranks"];
+    if (kind == "start" || kind == "repair" || kind == "grow") {
+      if (request.groups[0].rail_aligned && decision.tasks.size() > 1) ++seen_[kind + " on rails"];
+      if (request.groups.size() > 1) ++seen_[kind + " of unlike groups"];
+      if (request.groups[0].max_per_domain > 0) ++seen_[kind + " spread"];
+      if (request.groups.size() == 1 && request.groups[0].minimum == 1) ++seen_[kind + " alone"];
+    }
     switch (decision.kind) {
       case DecisionKind::kStart:
       case DecisionKind::kGrow:
@@ -358,6 +406,10 @@ class History {
         pending_.push_back(TasksRunning{decision.job, decision.transaction, {}});
         return;
       }
+      case DecisionKind::kMove:
+        pending_.push_back(JobStopped{decision.job});
+        pending_.push_back(TasksRunning{decision.job, decision.transaction, {}});
+        return;
       case DecisionKind::kEvict:
       case DecisionKind::kSuspend:
       case DecisionKind::kUndo:
@@ -405,11 +457,21 @@ TEST(History, KeepsEveryInvariantAndRepeats) {
   }
   // Everything that can be decided was.
   for (const char* kind :
-       {"start", "grow", "repair", "shrink", "suspend", "evict", "undo", "reserve", "reject"}) {
+       {"start", "grow", "repair", "shrink", "suspend", "evict", "undo", "reserve", "reject",
+        "move", "start with ranks", "start on rails", "start of unlike groups", "start spread",
+        "start alone", "shrink: makes room", "move: makes room"}) {
     if (histories >= 100) {
       EXPECT_GT(seen[kind], 0) << kind;
     }
-    if (histories > 1'000) std::printf("%s %d\n", kind, seen[kind]);
+  }
+  if (histories >= 5'000) {
+    EXPECT_GT(seen["shrink: its cards are worth more to another elastic job"], 0);
+    EXPECT_GT(seen["move: tasks were lost, and near the others no place is as good"], 0);
+  }
+  if (histories >= 1'000) {
+    for (const auto& [kind, count] : seen) {
+      if (kind.find("reject: ") == std::string::npos) std::printf("%8d %s\n", count, kind.c_str());
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 #include "scheduler/job.h"
 
 #include "base/text.h"
+#include "scheduler/gang/rails.h"
 
 namespace longhaul::scheduler {
 
@@ -8,6 +9,27 @@ namespace {
 
 bool IsTier(Tier tier, Tier tiers, bool host) {
   return tier == kClusterTier || (tier == kHostTier ? host : tier >= 0 && tier < tiers);
+}
+
+Status CheckSpeeds(const GroupRequest& group) {
+  if (group.speed_milli.empty()) return {};
+  const auto refuse = [&](const std::string& why) {
+    return InvalidArgument("group '" + group.name + "': its speeds " + why);
+  };
+  const auto counts = static_cast<size_t>((group.desired - group.minimum) / group.step) + 1;
+  if (group.speed_milli.size() != counts) {
+    return refuse("are " + std::to_string(group.speed_milli.size()) + " for " +
+                  std::to_string(counts) + " counts");
+  }
+  constexpr int32_t kMost = 1'000'000'000;
+  int32_t last = 1;
+  for (const int32_t speed : group.speed_milli) {
+    if (speed < last || speed > kMost) {
+      return refuse("must not fall, and lie in 1 to " + WithThousands(kMost) + " thousandths");
+    }
+    last = speed;
+  }
+  return {};
 }
 
 Status CheckGroup(const GroupRequest& group, Tier tiers) {
@@ -33,6 +55,41 @@ Status CheckGroup(const GroupRequest& group, Tier tiers) {
     return refuse("names a tier of the network that the cluster does not have");
   }
   if (group.max_per_domain < 0) return refuse("spreads by a number below zero");
+  if (group.rail_aligned && (group.shape.cards < 1 || group.shape.cards > kMaxRails ||
+                             group.slice != 1 || group.max_per_domain > 0)) {
+    return refuse("is aligned to rails, which is for tasks of 1 to " + std::to_string(kMaxRails) +
+                  " whole cards without slices and spread");
+  }
+  return CheckSpeeds(group);
+}
+
+Status CheckLayout(const JobRequest& request) {
+  const auto refuse = [&](const std::string& why) {
+    return InvalidArgument("job '" + request.id.value() + "' has a layout " + why);
+  };
+  const RankLayout& layout = *request.layout;
+  const GroupRequest& group = request.groups[0];
+  if (request.groups.size() != 1 || group.shape.cards < 1) {
+    return refuse("of ranks, which is for one group of whole cards");
+  }
+  const int64_t cards = int64_t{kMaxGangTasks} * spec::kMaxDevices;
+  if (layout.tensor < 1 || layout.pipeline < 1 || layout.tensor > cards ||
+      layout.pipeline > cards) {
+    return refuse("of " + std::to_string(layout.tensor) + " x " + std::to_string(layout.pipeline) +
+                  " cards; 1 x 1 at least");
+  }
+  const int64_t part = int64_t{layout.tensor} * layout.pipeline;
+  const bool elastic = group.desired > group.minimum;
+  if (int64_t{group.minimum} * group.shape.cards % part != 0 ||
+      (elastic && int64_t{group.step} * group.shape.cards % part != 0)) {
+    return refuse("whose parts of " + std::to_string(part) + " cards do not divide its counts");
+  }
+  for (const int64_t volume : {layout.tensor_volume, layout.data_volume, layout.pipeline_volume}) {
+    if (volume < 0 || volume > kMaxVolume) {
+      return refuse("with a volume of " + std::to_string(volume) + " bytes; 0 to " +
+                    WithThousands(kMaxVolume));
+    }
+  }
   return {};
 }
 
@@ -89,7 +146,7 @@ Status CheckRequest(const JobRequest& request, Tier tiers) {
     const Status sound = CheckGroup(group, tiers);
     if (!sound.ok()) return sound.WithContext("job '" + request.id.value() + "'");
   }
-  return {};
+  return request.layout ? CheckLayout(request) : Status();
 }
 
 }  // namespace longhaul::scheduler

@@ -3,9 +3,14 @@
 // A job starts whole or not at all: every group with its minimum at least. A group's tasks are
 // equal; groups differ (leader and workers, prefill and decode). Between `minimum` and `desired` a
 // group grows and shrinks by whole `step`s. `required` topology is never broken, by preemption and
-// repair neither; without one the fewest switches are sought all the same.
+// repair neither; without one the fewest switches are sought all the same, so a preferred tier
+// needs no word: what fits one leaf lies in one leaf.
 //
-// Leaves out what the job does and how its ranks talk.
+// A job of one group of whole cards may say how its ranks talk (`layout`): a rank is a card, and
+// ranks are laid onto the chosen hosts so that the heaviest traffic crosses least
+// (gang/rank_order.h). An elastic one may say what further tasks are worth (`speed_milli`).
+//
+// Leaves out what the job does.
 #pragma once
 
 #include <cstdint>
@@ -42,9 +47,28 @@ struct GroupRequest {
   Tier slice_tier = kLeafTier;
   int32_t max_per_domain = 0;  // spread: so many a domain of spread_tier at most; 0: no rule
   Tier spread_tier = kLeafTier;
+  // Every task holds the same local cards on its host, one task a host (gang/rails.h). Only for
+  // whole cards on hosts of kMaxRails cards at most, without slices and spread.
+  bool rail_aligned = false;
+  // What the group's speed is at minimum + i steps, in thousandths of that at its minimum; empty:
+  // it grows as the tasks do. Else an entry for each count from minimum to desired, none falling.
+  std::vector<int32_t> speed_milli{};
 
   friend bool operator==(const GroupRequest&, const GroupRequest&) = default;
 };
+
+// Cards that talk: groups of `tensor` and of `pipeline` cards, and data groups of what is left.
+// Volumes are bytes that one group moves across each of its borders in a step.
+struct RankLayout {
+  int32_t tensor = 1;
+  int32_t pipeline = 1;
+  int64_t tensor_volume = 0;
+  int64_t data_volume = 0;
+  int64_t pipeline_volume = 0;
+
+  friend bool operator==(const RankLayout&, const RankLayout&) = default;
+};
+constexpr int64_t kMaxVolume = (int64_t{1} << 40) - 1;
 
 struct JobRequest {
   JobId id;
@@ -57,6 +81,7 @@ struct JobRequest {
   std::optional<Duration> limit{};    // what the user says it will take at most
   std::optional<Instant> deadline{};  // least slack goes first within one priority
   Duration restart_cost = std::chrono::minutes(2);
+  std::optional<RankLayout> layout{};  // its tensor x pipeline divides the cards of every count
 
   friend bool operator==(const JobRequest&, const JobRequest&) = default;
 };

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/time.h"
+#include "scheduler/small_jobs/policy.h"
 
 namespace longhaul::scheduler {
 
@@ -58,6 +59,26 @@ struct Policy {
   Duration leaf_window = std::chrono::minutes(5);
 
   Duration elastic_period = std::chrono::minutes(1);
+
+  // Small jobs are placed for what arrives (small_jobs/): a new mix after so many tasks at most,
+  // since every score changes with it; 0: only what was told to be expected.
+  int64_t mix_period = 20'000;
+  SmallJobPolicy small_jobs;
+
+  // What a job's crossing of one more leaf or block slows it by, parts per million: the price of a
+  // replacement far from the survivors. A guess between the 2 % and 10 % that published training
+  // runs gain by aligned groups (arXiv 2509.15940); the planner's figure should replace it.
+  int64_t leaf_slowdown_ppm = 20'000;
+  int64_t block_slowdown_ppm = 50'000;
+
+  // Whether running jobs may be moved at all (DecisionKind::kMove): the engine must know how.
+  bool moves = true;
+  // Moves that unlock a waiting gang are looked for this often; zero: never. They are bought when
+  // the wait they save is worth twice what they lose, for at most so many thousandths of the
+  // cluster's time, and no job is moved twice within the pause.
+  Duration defragment_period = std::chrono::minutes(10);
+  int64_t move_budget_milli = 10;
+  Duration move_pause = std::chrono::hours(1);
   uint64_t seed = 1;  // of kSampled alone
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "scheduler/internal/rank_places.h"
 #include "scheduler/internal/round.h"
 #include "scheduler/internal/scheduler_impl.h"
 #include "scheduler/internal/take_event.h"
@@ -62,7 +63,10 @@ Result<Scheduler> Scheduler::Rebuild(const Scheduler& before, spec::Topology top
 
 Scheduler Scheduler::Copy() const { return Scheduler(std::make_unique<Impl>(*impl_)); }
 
-void Scheduler::Impl::Advance(Instant now) { books.now = std::max(books.now, now); }
+void Scheduler::Impl::Advance(Instant now) {
+  if (books.began == Instant{}) books.began = now;
+  books.now = std::max(books.now, now);
+}
 
 void Scheduler::Apply(const Event& event, Instant now) {
   impl_->Advance(now);
@@ -75,6 +79,7 @@ std::vector<Decision> Scheduler::Impl::Decide(Instant now, int64_t steps) {
   Advance(now);
   ++books.rounds;
   internal::HealNodes(books);
+  books.FormMix();
   internal::Round round(books, placer, steps);
   std::vector<Decision> decisions = round.Run();
   unfinished = round.unfinished();
@@ -95,6 +100,10 @@ std::optional<Instant> Scheduler::NextDeadline() const {
   // A reservation whose time has passed without a start is planned anew just after.
   for (const auto& [job, reservation] : books.reservations) {
     consider(std::max(reservation.start, books.now) + Duration(1));
+  }
+  if (!books.reservations.empty() && books.policy.defragment_period > Duration(0)) {
+    consider(
+        std::max(books.defragmented_at + books.policy.defragment_period, books.now + Duration(1)));
   }
   for (const JobNumber number : books.damaged) {
     consider(std::max(books.at(number).lost_since + books.policy.repair_patience,
@@ -174,6 +183,11 @@ std::vector<TaskPlacement> Scheduler::TasksOf(const JobId& id) const {
   return job == nullptr ? std::vector<TaskPlacement>() : impl_->books.PlacementsOf(*job);
 }
 
+std::vector<CardOfRank> Scheduler::RanksOf(const JobId& id) const {
+  const Job* job = impl_->books.Find(id);
+  return job == nullptr ? std::vector<CardOfRank>() : internal::CardsOfRanks(impl_->books, *job);
+}
+
 std::vector<JobId> Scheduler::Waiting() const {
   std::vector<JobId> waiting;
   for (const auto& [number, job] : impl_->books.jobs) {
@@ -244,6 +258,19 @@ uint64_t HashOf(const Policy& policy) {
   add(policy.leaf_window.count());
   add(policy.elastic_period.count());
   add(static_cast<int64_t>(policy.seed));
+  add(policy.mix_period);
+  for (const int32_t weight :
+       {policy.small_jobs.pull_cpu, policy.small_jobs.pull_cards, policy.small_jobs.packing,
+        policy.small_jobs.price_percent, policy.small_jobs.largest_price_milli,
+        policy.small_jobs.health, policy.small_jobs.holes}) {
+    add(weight);
+  }
+  add(policy.leaf_slowdown_ppm);
+  add(policy.block_slowdown_ppm);
+  add(policy.moves);
+  add(policy.defragment_period.count());
+  add(policy.move_budget_milli);
+  add(policy.move_pause.count());
   return hash;
 }
 

@@ -91,6 +91,7 @@ class Scheduler {
   const spec::Topology& topology() const;
   JobStage StageOf(const JobId& job) const;
   std::vector<TaskPlacement> TasksOf(const JobId& job) const;  // by rank
+  std::vector<CardOfRank> RanksOf(const JobId& job) const;     // rank -> card, with a layout
   std::vector<JobId> Waiting() const;                          // by submission
   std::vector<QueueView> Queues() const;                       // the root first
   const State& state() const;

@@ -72,6 +72,10 @@ struct World {
       case DecisionKind::kRepair:
         scheduler.Apply(TasksRunning{decision.job, decision.transaction, {}}, now);
         return true;
+      case DecisionKind::kMove:
+        scheduler.Apply(JobStopped{decision.job}, now);
+        scheduler.Apply(TasksRunning{decision.job, decision.transaction, {}}, now);
+        return true;
       case DecisionKind::kEvict:
       case DecisionKind::kSuspend:
       case DecisionKind::kUndo:

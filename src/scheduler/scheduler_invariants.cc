@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 
+#include "scheduler/internal/rank_places.h"
 #include "scheduler/internal/scheduler_impl.h"
 
 namespace longhaul::scheduler {
@@ -60,6 +61,42 @@ Status CheckNoOvercommit(const Books& books) {
   return {};
 }
 
+// Aligned to rails: the same cards on hosts of their own.
+Status CheckRails(const Books& books, const Job& job) {
+  for (size_t g = 0; g < job.request->groups.size(); ++g) {
+    if (!job.request->groups[g].rail_aligned) continue;
+    std::set<NodeIndex> nodes;
+    std::set<CardMask> masks;
+    size_t tasks = 0;
+    for (const HeldTask& task : job.tasks) {
+      if (task.group != static_cast<int32_t>(g)) continue;
+      ++tasks;
+      nodes.insert(books.state.task(task.slot).node);
+      masks.insert(books.state.task(task.slot).cards);
+    }
+    if (tasks > 0 && (nodes.size() != tasks || masks.size() != 1)) {
+      return Broken(job.request->id.value() + " is not aligned to rails");
+    }
+  }
+  return {};
+}
+
+// Each card that the job holds has one rank, and each rank a card.
+Status CheckRanks(const Books& books, const Job& job) {
+  const auto ranks = internal::CardsOfRanks(books, job);
+  if (ranks.empty()) return {};
+  std::set<std::pair<NodeIndex, int>> cards;
+  size_t held = 0;
+  for (const HeldTask& task : job.tasks) {
+    const TaskRecord& record = books.state.task(task.slot);
+    held += static_cast<size_t>(CountCards(record.cards));
+  }
+  for (const CardOfRank& rank : ranks) cards.insert({rank.node, rank.card});
+  if (cards.size() == held && ranks.size() == held) return {};
+  return Broken(job.request->id.value() + " has " + std::to_string(ranks.size()) + " ranks on " +
+                std::to_string(held) + " cards");
+}
+
 // No gang runs below its minimum, and required topology holds.
 Status CheckGang(const Books& books, const Job& job) {
   const std::string name = job.request->id.value();
@@ -100,6 +137,8 @@ Status CheckGang(const Books& books, const Job& job) {
     }
   }
   if (of_job.size() > 1) return Broken(name + " lies in several domains");
+  RETURN_IF_ERROR(CheckRails(books, job));
+  RETURN_IF_ERROR(CheckRanks(books, job));
   for (const auto& [group, domains] : of_group) {
     if (domains.size() > 1) return Broken("a group of " + name + " lies in several domains");
   }

@@ -9,6 +9,12 @@ namespace longhaul::scheduler {
 
 namespace {
 
+std::string Ranks(const std::vector<int32_t>& ranks) {
+  std::string text;
+  for (const int32_t rank : ranks) text += " " + std::to_string(rank);
+  return text;
+}
+
 std::string Text(const JobRequest& request) {
   std::string text = request.id.value() + " queue=" + request.queue + " owner=" + request.owner +
                      " priority=" + std::to_string(request.priority) +
@@ -16,19 +22,24 @@ std::string Text(const JobRequest& request) {
                      " required=" + std::to_string(request.required);
   if (request.limit) text += " limit_ns=" + std::to_string(request.limit->count());
   if (request.deadline) text += " deadline_ns=" + std::to_string(ToNanoseconds(*request.deadline));
+  if (request.layout) {
+    const RankLayout& layout = *request.layout;
+    text += " layout=" + std::to_string(layout.tensor) + "x" + std::to_string(layout.pipeline);
+    for (const int64_t volume :
+         {layout.tensor_volume, layout.data_volume, layout.pipeline_volume}) {
+      text += ":" + std::to_string(volume);
+    }
+  }
   for (const GroupRequest& group : request.groups) {
     text += " [" + group.name + ": " + std::to_string(group.minimum) + ".." +
             std::to_string(group.desired) + " by " + std::to_string(group.step) + " of " +
             ToString(group.shape) + ", tier " + std::to_string(group.required) + ", slices " +
             std::to_string(group.slice) + " in " + std::to_string(group.slice_tier) + ", at most " +
-            std::to_string(group.max_per_domain) + " in " + std::to_string(group.spread_tier) + "]";
+            std::to_string(group.max_per_domain) + " in " + std::to_string(group.spread_tier);
+    if (group.rail_aligned) text += ", on rails";
+    if (!group.speed_milli.empty()) text += ", speeds" + Ranks(group.speed_milli);
+    text += "]";
   }
-  return text;
-}
-
-std::string Ranks(const std::vector<int32_t>& ranks) {
-  std::string text;
-  for (const int32_t rank : ranks) text += " " + std::to_string(rank);
   return text;
 }
 
@@ -94,10 +105,25 @@ struct EventText {
     for (const int64_t amount : event.limit.of) text += " " + std::to_string(amount);
     return text;
   }
+  std::string operator()(const LinkFaulted& event) {
+    return "fault on the links of domain " + std::to_string(event.domain) + " of tier " +
+           std::to_string(event.tier);
+  }
+  std::string operator()(const LinkChanged& event) {
+    return "links of domain " + std::to_string(event.domain) + " of tier " +
+           std::to_string(event.tier) + (event.up ? " are up" : " are down");
+  }
+  std::string operator()(const MixExpected& event) {
+    std::string text = "expected";
+    for (const auto& [shape, weight] : event.tasks) {
+      text += " " + std::to_string(weight) + " of " + ToString(shape) + ";";
+    }
+    return text;
+  }
 };
 
 constexpr std::string_view kKinds[] = {"start", "grow", "repair",  "shrink", "suspend",
-                                       "evict", "undo", "reserve", "reject"};
+                                       "evict", "undo", "reserve", "reject", "move"};
 
 }  // namespace
 
@@ -111,6 +137,9 @@ std::string ToString(const Decision& decision) {
             " from " + std::to_string(ToNanoseconds(decision.from));
   }
   text += Text(decision.tasks);
+  for (const CardOfRank& rank : decision.ranks) {
+    text += " r" + std::to_string(rank.node) + "." + std::to_string(rank.card);
+  }
   for (const JobId& job : decision.after) text += " after " + job.value();
   if (!decision.reason.empty()) text += " because " + decision.reason;
   return text;

@@ -30,6 +30,7 @@ std::string LineKey(const Job& job, int length_bucket) {
     add(group.slice_tier);
     add(group.max_per_domain);
     add(group.spread_tier);
+    add(group.rail_aligned);
   }
   return key;
 }
@@ -195,6 +196,7 @@ void Books::Release(Job& job) {
   state.Commit();
   job.placed = false;
   NoteElastic(job);
+  job.card_of_rank.clear();
   job.lost.clear();
   job.refused_by.clear();
   job.refusals = 0;
@@ -206,6 +208,36 @@ void Books::Release(Job& job) {
 
 void Books::Renumber(Job& job) {
   for (size_t i = 0; i < job.tasks.size(); ++i) job.tasks[i].rank = static_cast<int32_t>(i);
+}
+
+void Books::FormMix() {
+  const uint64_t since = arrivals.arrivals() - mix_arrivals;
+  // Doubling at first, so that the first mixes come soon and are few.
+  const auto period = static_cast<uint64_t>(std::max<int64_t>(0, policy.mix_period));
+  if (period == 0 || since < std::min<uint64_t>(period, std::max<uint64_t>(16, mix_arrivals))) {
+    return;
+  }
+  mix_arrivals = arrivals.arrivals();
+  mix = arrivals.Mix();
+  ++mix_version;
+}
+
+void Books::Uproot(Job& job) {
+  job.leaving = true;
+  for (const HeldTask& task : job.tasks) {
+    const NodeIndex node = state.task(task.slot).node;
+    leaving_on[node].insert(job.number);
+    job.leaving_nodes.push_back(node);
+  }
+  while (!job.tasks.empty()) Drop(job, job.tasks.size() - 1);
+  state.Commit();
+}
+
+void Books::Confirmable(Job& job, Duration patience) {
+  job.transaction = next_transaction++;
+  if (job.bind_by) bind_deadlines.erase({*job.bind_by, job.number});
+  job.bind_by = now + patience;
+  bind_deadlines.insert({*job.bind_by, job.number});
 }
 
 void Books::Requeue(Job& job, bool told) {

@@ -18,6 +18,7 @@
 #include "scheduler/share/decayed_usage.h"
 #include "scheduler/share/durations.h"
 #include "scheduler/share/queue_tree.h"
+#include "scheduler/small_jobs/task_mix.h"
 
 namespace longhaul::scheduler::internal {
 
@@ -67,14 +68,24 @@ struct Job {
   std::set<NodeIndex> refused_by;
   uint32_t refusals = 0;
   spec::SharedAmounts held;
+  std::vector<std::pair<int32_t, uint8_t>> card_of_rank;  // by rank: task, which of its cards
 
-  // While it waits.
-  bool leaving = false;  // its last tasks have not been reported as stopped
+  bool leaving =
+      false;  // its last tasks, or those before a move, have not been reported as stopped
   std::vector<NodeIndex> leaving_nodes;
   Block block;
   std::vector<Instant> evictions;  // of the last day
+  std::vector<Instant> moves;      // of the last day
 
   Duration ran{};  // before the last start
+};
+
+// The links of a domain to the rest of the network.
+struct LinkHealth {
+  uint16_t health = 1'000;
+  bool up = true;
+  bool trusted = true;  // gangs may cross them
+  Instant faulted_at{};
 };
 
 struct Reservation {
@@ -126,6 +137,7 @@ struct Books {
   share::Durations durations;
 
   Instant now{};
+  Instant began{};  // the first time that was told
   JobNumber next_job = 1;
   uint64_t next_transaction = 1;
   uint64_t rounds = 0;
@@ -153,6 +165,13 @@ struct Books {
   std::set<NodeIndex> unhealthy;
   std::map<std::pair<ShapeId, Tier>, int64_t> most_when_empty;  // tasks in one domain
   std::map<int32_t, std::vector<Instant>> leaf_losses;
+  std::map<std::pair<Tier, int32_t>, LinkHealth> links;  // those that are not in full health
+  ArrivalCounter arrivals;                               // what small jobs are placed for
+  TaskMix mix;
+  uint64_t mix_version = 0;
+  uint64_t mix_arrivals = 0;  // when the mix was formed
+  Instant defragmented_at{};
+  int64_t moved_card_ms = 0;                    // lost by voluntary moves, of the budget
   std::vector<std::set<JobNumber>> leaving_on;  // by node: jobs told to stop that still hold it
   std::vector<Decision> rejections;             // to be told by the next round
   uint64_t input_hash = 0;                      // of all events and times so far
@@ -187,6 +206,13 @@ struct Books {
   void NoteElastic(const Job& job);
   // Ranks are dense again, in the order they had.
   void Renumber(Job& job);
+  // The mix of what has arrived, when enough has since it was formed.
+  void FormMix();
+  // It leaves its places and stays placed: Keep gives it others before the round goes on. The
+  // engine has to report the old tasks as stopped.
+  void Uproot(Job& job);
+  // After Uproot and Keep: a transaction of its own, to be confirmed.
+  void Confirmable(Job& job, Duration patience);
   // Stops it and puts it back into its queue. `told`: the engine has to report it stopped.
   void Requeue(Job& job, bool told);
   void Erase(JobNumber job);

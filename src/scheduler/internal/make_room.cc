@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "scheduler/internal/planning.h"
 
 namespace longhaul::scheduler::internal {
 
@@ -13,7 +14,7 @@ namespace {
 
 // Searching more than this many victims is for nobody: the dearest are left out.
 constexpr size_t kMaxCandidates = 4'096;
-constexpr VictimLimits kLimits = {.max_steps = 200'000, .max_proofs = 64};
+constexpr VictimLimits kLimits = {.max_steps = 2'000'000, .max_proofs = 256};
 
 // What may only shrink; no set with it lands, and none is cheaper for it.
 constexpr int64_t kUnstoppable = kMaxVictimCost / 2;
@@ -36,6 +37,15 @@ bool WithinBudget(const Books& books, const Job& job) {
   const auto recent = std::count_if(job.evictions.begin(), job.evictions.end(),
                                     [&](Instant at) { return at > yesterday; });
   return recent < static_cast<std::ptrdiff_t>(books.policy.evictions_a_day);
+}
+
+// What is neither young, nor hurt, nor on its way, nor moved of late.
+bool Movable(const Books& books, const Job& job) {
+  if (!books.policy.moves || job.request->preemption == Preemption::kNever) return false;
+  if (job.bind_by || job.leaving) return false;
+  if (!job.lost.empty() || job.started_in_round == books.rounds) return false;
+  return std::none_of(job.moves.begin(), job.moves.end(),
+                      [&](Instant at) { return at + books.policy.move_pause > books.now; });
 }
 
 int32_t SparePieces(const Job& job) {
@@ -85,6 +95,12 @@ std::vector<Candidate> CandidatesFor(const Books& books, const Job& job, Rights 
     if (number == job.number) continue;
     Candidate candidate;
     candidate.job = &other;
+    if (rights == Rights::kMove) {
+      if (!Movable(books, other)) continue;
+      candidate.cost = std::min(LossOfMoving(other), kUnstoppable - 1);
+      all.push_back(candidate);
+      continue;
+    }
     candidate.spare_pieces = SparePieces(other);
     if (rights == Rights::kOwn) {
       // What this very round has started stays: no round undoes its own work.
@@ -102,7 +118,7 @@ std::vector<Candidate> CandidatesFor(const Books& books, const Job& job, Rights 
     return a.job->number > b.job->number;
   });
   if (all.size() > kMaxCandidates) all.resize(kMaxCandidates);
-  if (rights == Rights::kOperator || every_one) return all;
+  if (rights != Rights::kOwn || every_one) return all;
   // Any subset of what is kept leaves every queue its guarantee.
   share::QueueTree left = books.queues;
   const size_t before = all.size();
@@ -115,6 +131,22 @@ std::vector<Candidate> CandidatesFor(const Books& books, const Job& job, Rights 
   });
   *dropped = all.size() < before;
   return all;
+}
+
+std::vector<int32_t> CountsOf(const Job& job) {
+  std::vector<int32_t> counts(job.request->groups.size());
+  for (const HeldTask& task : job.tasks) ++counts[static_cast<size_t>(task.group)];
+  return counts;
+}
+
+// The largest first: the small ones fit into what is left.
+void SortMoves(const Books& books, std::vector<ChosenVictim>& victims) {
+  std::stable_sort(victims.begin(), victims.end(),
+                   [&](const ChosenVictim& a, const ChosenVictim& b) {
+                     const int64_t left = books.at(a.job).held[0];
+                     const int64_t right = books.at(b.job).held[0];
+                     return left != right ? left > right : a.job < b.job;
+                   });
 }
 
 // One search: pieces, slots and the proof.
@@ -152,18 +184,73 @@ class Search {
       room.cost_card_ms = answer.cost;
       room.bounds = BoundsOf(answer.domain);
       for (const Victim& victim : answer.victims) room.victims.push_back(Chosen(victim));
+      if (rights_ == Rights::kMove) SortMoves(books_, room.victims);
+      if (rights_ == Rights::kOwn) Upgrade(room);
       return room;
     }
     return room;
   }
 
  private:
+  // Stops that find another place become moves, the largest first, while all still holds.
+  void Upgrade(Room& room) {
+    std::vector<ChosenVictim> order = room.victims;
+    SortMoves(books_, order);
+    for (const ChosenVictim& victim : order) {
+      const Job& other = books_.at(victim.job);
+      const int64_t gain = LossOfStopping(books_, other) - LossOfMoving(other);
+      if (victim.means == Means::kShrink || !Movable(books_, other) || gain < 0) continue;
+      std::vector<ChosenVictim> trial = room.victims;
+      for (ChosenVictim& each : trial) {
+        if (each.job != victim.job) continue;
+        each.means = Means::kMove;
+        each.counts = CountsOf(other);
+      }
+      SortMoves(books_, trial);
+      if (!LandsWith(room.bounds, trial)) continue;
+      room.cost_card_ms -= gain;
+      room.victims = std::move(trial);
+    }
+  }
+
+  // With these gone or elsewhere the gang lands, quotas included.
+  bool LandsWith(const Bounds& bounds, const std::vector<ChosenVictim>& victims) {
+    std::vector<std::pair<share::QueueIndex, spec::SharedAmounts>> gone;
+    for (const ChosenVictim& victim : victims) {
+      const Job& other = books_.at(victim.job);
+      if (victim.means == Means::kMove) continue;
+      gone.emplace_back(other.queue, victim.means == Means::kShrink
+                                         ? AmountsOf(other.request->groups[0].shape,
+                                                     static_cast<int64_t>(victim.ranks.size()))
+                                         : other.held);
+      books_.queues.Remove(gone.back().first, gone.back().second);
+    }
+    const bool quota = !books_.queues.Check(job_.queue, MinimumAmounts(*job_.request)).has_value();
+    for (const auto& [queue, amounts] : gone) books_.queues.Add(queue, amounts);
+    if (!quota) return false;
+    const Savepoint before = books_.state.Save();
+    for (const ChosenVictim& victim : victims) {
+      for (const HeldTask& task : books_.at(victim.job).tasks) {
+        const bool leaves = victim.means != Means::kShrink ||
+                            std::binary_search(victim.ranks.begin(), victim.ranks.end(), task.rank);
+        if (leaves) books_.state.Remove(task.slot);
+      }
+    }
+    std::vector<HeldTask> placed;
+    std::vector<std::vector<HeldTask>> moved;
+    const bool lands = placer_.Place(books_, job_, counts_, bounds, admit_, placed) &&
+                       PlaceMoved(books_, placer_, job_.number, victims, moved);
+    books_.state.RollBack(before);
+    return lands;
+  }
+
   void MakePieces() {
     for (size_t i = 0; i < candidates_.size(); ++i) {
       const Candidate& candidate = candidates_[i];
       const Job& other = *candidate.job;
-      const Means means =
-          other.request->preemption == Preemption::kSuspend ? Means::kSuspend : Means::kEvict;
+      const Means means = rights_ == Rights::kMove                            ? Means::kMove
+                          : other.request->preemption == Preemption::kSuspend ? Means::kSuspend
+                                                                              : Means::kEvict;
       jobs_.push_back(
           {candidate.may_stop ? candidate.cost : kUnstoppable, means, candidate.spare_pieces});
       const auto tasks = static_cast<int32_t>(other.tasks.size());
@@ -312,6 +399,12 @@ class Search {
       if (victim.means == Means::kShrink) continue;
       if (!candidates_[static_cast<size_t>(victim.job)].may_stop) return false;
     }
+    if (rights_ == Rights::kMove) {
+      std::vector<ChosenVictim> moves;
+      for (const Victim& victim : victims) moves.push_back(Chosen(victim));
+      SortMoves(books_, moves);
+      return LandsWith(BoundsOf(domain), moves);
+    }
     if (rights_ == Rights::kOwn && !QuotaAllows(victims)) return false;
     const Savepoint before = books_.state.Save();
     for (const Victim& victim : victims) {
@@ -338,6 +431,7 @@ class Search {
       chosen.ranks.insert(chosen.ranks.end(), ranks.begin(), ranks.end());
     }
     std::sort(chosen.ranks.begin(), chosen.ranks.end());
+    if (chosen.means == Means::kMove) chosen.counts = CountsOf(books_.at(chosen.job));
     return chosen;
   }
 
@@ -376,13 +470,49 @@ int64_t LossOfStopping(const Books& books, const Job& job) {
   return static_cast<int64_t>(std::min<Int128>(loss + priority, kMaxVictimCost - 1));
 }
 
+bool PlaceMoved(Books& books, Placer& placer, JobNumber winner,
+                const std::vector<ChosenVictim>& victims,
+                std::vector<std::vector<HeldTask>>& placed) {
+  for (const ChosenVictim& victim : victims) {
+    if (victim.means != Means::kMove) continue;
+    Job without = books.at(victim.job);
+    without.tasks.clear();
+    std::vector<HeldTask>& tasks = placed.emplace_back();
+    if (!placer.Place(books, without, victim.counts, {}, AdmitOf(books, without), tasks)) {
+      return false;
+    }
+    if (ForbiddenBy(books, without, tasks, winner) != kNoJob) return false;
+  }
+  return true;
+}
+
+int64_t LossOfMoving(const Job& job) {
+  const int64_t still_ms = std::max<int64_t>(1, job.request->restart_cost.count() / 1'000'000);
+  const int64_t milli = std::max<int64_t>(kWholeCard, job.held[0]);
+  __extension__ using Int128 = __int128;
+  return static_cast<int64_t>(
+      std::min<Int128>(static_cast<Int128>(milli) * still_ms / 1'000, kMaxVictimCost - 1));
+}
+
 Room FindRoom(Books& books, const Job& job, Rights rights, Placer& placer) {
   Search safe(books, job, rights, placer, false);
   Room room = safe.Run();
-  if (room.found || !safe.dropped()) return room;
-  const int64_t steps = room.steps;
-  room = Search(books, job, rights, placer, true).Run();
-  room.steps += steps;
+  if (!room.found && safe.dropped()) {
+    const int64_t steps = room.steps;
+    room = Search(books, job, rights, placer, true).Run();
+    room.steps += steps;
+  }
+  if (rights != Rights::kOwn) return room;
+  // Moving makes no room where there isn't enough of it in all.
+  const auto group = static_cast<size_t>(LargestGroup(*job.request));
+  const SlotTable& table = books.tables.Of(books.state, job.shapes[group], AdmitOf(books, job));
+  if (table.total() < job.request->groups[group].minimum) return room;
+  Room moves = Search(books, job, Rights::kMove, placer, false).Run();
+  if (moves.found && (!room.found || moves.cost_card_ms < room.cost_card_ms)) {
+    moves.steps += room.steps;
+    return moves;
+  }
+  room.steps += moves.steps;
   return room;
 }
 

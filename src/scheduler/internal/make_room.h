@@ -5,6 +5,10 @@
 // a candidate is what stopping it loses: its cards times the time since its last snapshot and its
 // restart, and more for a higher priority. The search (victims/victim_search.h) finds the cheapest
 // set; each set is proven by placing the gang in a transaction that is undone.
+//
+// Moving comes before stopping: what may be stopped at all may be moved, whosever it is, if it
+// finds another place under its own rules once the gang has landed. A set of moves alone is taken
+// where it loses less than the stops; else those of the stops that find a place become moves.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +22,8 @@ namespace longhaul::scheduler::internal {
 struct ChosenVictim {
   JobNumber job = kNoJob;
   Means means = Means::kEvict;
-  std::vector<int32_t> ranks;  // kShrink: which leave
+  std::vector<int32_t> ranks;   // kShrink: which leave
+  std::vector<int32_t> counts;  // kMove: its tasks, by group
 };
 
 struct Room {
@@ -33,10 +38,21 @@ struct Room {
 enum class Rights : uint8_t {
   kOwn,       // the claimant's by queue and priority, within budgets
   kOperator,  // anybody's: for explanations, which name what an operator could do
+  kMove,      // nobody's: all go on elsewhere
 };
 
 // Victims for the job's minimum. The state is as before afterwards.
 Room FindRoom(Books& books, const Job& job, Rights rights, Placer& placer);
+
+// Puts those of `victims` that move elsewhere, in their order, in the state; false when one finds
+// no place, or only one that is promised to another. Requires that none has tasks in the state.
+// `winner` is who gets their room.
+bool PlaceMoved(Books& books, Placer& placer, JobNumber winner,
+                const std::vector<ChosenVictim>& victims,
+                std::vector<std::vector<HeldTask>>& placed);
+
+// What moving a running job loses: it stands still while it starts anew from its state.
+int64_t LossOfMoving(const Job& job);
 
 // What stopping a running job loses, in card-milliseconds.
 int64_t LossOfStopping(const Books& books, const Job& job);

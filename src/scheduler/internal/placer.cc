@@ -37,6 +37,11 @@ void CapHosts(SlotTable& table, int32_t cap, std::span<const NodeIndex> survivor
   }
 }
 
+// Spread for serving, tasks don't talk to each other; a bound of tasks a host says nothing of that.
+bool Talks(const GroupRequest& group) {
+  return group.max_per_domain == 0 || group.spread_tier == kHostTier;
+}
+
 // The stricter of two tiers.
 Tier Stricter(Tier a, Tier b) { return std::min(a, b); }
 
@@ -49,9 +54,37 @@ Admit AdmitOf(const Books& books, const Job& job) {
   return light ? Admit::kSuspectToo : Admit::kReady;
 }
 
+// Links that a gang may not cross: inside one such domain, else outside all of them.
 bool Placer::Place(Books& books, const Job& job, std::span<const int32_t> counts,
                    const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
                    int32_t* failed_group) {
+  const auto& groups = job.request->groups;
+  const bool talks = std::any_of(groups.begin(), groups.end(), Talks) &&
+                     std::accumulate(counts.begin(), counts.end(), 0) > 1;
+  if (books.links.empty() || !talks || bounds.within_tier == kHostTier) {
+    return PlaceInside(books, job, counts, bounds, admit, placed, failed_group);
+  }
+  const DomainTree& tree = *books.tree;
+  const int32_t first = tree.FirstHost(bounds.within_tier, bounds.within_domain);
+  const int32_t last = tree.LastHost(bounds.within_tier, bounds.within_domain);
+  Bounds outside = bounds;
+  for (const auto& [domain, health] : books.links) {
+    const int32_t from = tree.FirstHost(domain.first, domain.second);
+    const int32_t to = tree.LastHost(domain.first, domain.second);
+    // Not all of the bounds are inside it, so some of it could be crossed.
+    if (health.trusted || from < first || to > last || (from == first && to == last)) continue;
+    Bounds inside = bounds;
+    inside.within_tier = domain.first;
+    inside.within_domain = domain.second;
+    if (PlaceInside(books, job, counts, inside, admit, placed, failed_group)) return true;
+    outside.closed_hosts.emplace_back(from, to);
+  }
+  return PlaceInside(books, job, counts, outside, admit, placed, failed_group);
+}
+
+bool Placer::PlaceInside(Books& books, const Job& job, std::span<const int32_t> counts,
+                         const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
+                         int32_t* failed_group) {
   const JobRequest& request = *job.request;
   const size_t groups = request.groups.size();
   if (groups == 1 || request.required == kClusterTier || bounds.within_tier <= request.required) {
@@ -89,6 +122,14 @@ bool Placer::Place(Books& books, const Job& job, std::span<const int32_t> counts
 bool Placer::PlaceWithin(Books& books, const Job& job, std::span<const int32_t> counts,
                          const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
                          int32_t* failed_group) {
+  if (const auto alone = PlaceAlone(books, job, counts, bounds, admit, placed)) {
+    if (!*alone && failed_group != nullptr) *failed_group = 0;
+    return *alone;
+  }
+  if (const auto unlike = PlaceUnlike(books, job, counts, bounds, admit, placed)) {
+    if (!*unlike && failed_group != nullptr) *failed_group = LargestGroup(*job.request);
+    return *unlike;
+  }
   const Savepoint before = books.state.Save();
   const size_t placed_before = placed.size();
   std::vector<uint8_t> near;
@@ -135,6 +176,7 @@ bool Placer::PutGroup(Books& books, const Job& job, int32_t group, const Where& 
     bounded.bounds.closed_hosts.emplace_back(static_cast<int32_t>(node),
                                              static_cast<int32_t>(node) + 1);
   }
+  if (where.group->rail_aligned) return PutOnRails(books, job, group, bounded, ranks, placed);
   if (!ChooseHosts(books, bounded, near, hosts)) return false;
   if (near.empty()) near.resize(static_cast<size_t>(books.tree->leaves()));
   size_t next = 0;
@@ -255,6 +297,19 @@ bool Placer::PlaceMore(Books& books, const Job& job, int32_t group, std::span<co
     // Part of a slice was lost: its rest can't be told from here, so the slice's domain rules only
     // where survivors lie in one.
     return false;
+  }
+  for (const auto& [domain, health] : books.links) {
+    if (health.trusted || !Talks(*where.group)) continue;
+    // Inside with the survivors, or outside as they are.
+    const int32_t from = tree.FirstHost(domain.first, domain.second);
+    const int32_t to = tree.LastHost(domain.first, domain.second);
+    const auto host =
+        job.tasks.empty() ? -1 : static_cast<int32_t>(books.state.task(job.tasks[0].slot).node);
+    if (host >= from && host < to) {
+      inside(domain.first, host);
+    } else {
+      where.bounds.closed_hosts.emplace_back(from, to);
+    }
   }
   return PutGroup(books, job, group, where, ranks, near, placed);
 }

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "scheduler/gang/equal_tasks.h"
 #include "scheduler/internal/books.h"
+#include "scheduler/small_jobs/small_placer.h"
 
 namespace longhaul::scheduler::internal {
 
@@ -20,11 +21,23 @@ struct Bounds {
   Tier within_tier = kClusterTier;
   int32_t within_domain = 0;
   std::vector<std::pair<int32_t, int32_t>> closed_hosts;  // [first, last)
+  bool plan = false;  // for the future: a task alone goes to any host that serves
 };
 
+// How a gang is placed:
+//   a task alone        small_jobs/small_placer.h, all nodes by fragmentation and scarcity
+//   spread for serving  gang/spread.h
+//   aligned to rails    gang/rails.h
+//   groups of unlike    gang/unlike_tasks.h where they are whole cards, else group by group
+//   equal tasks         gang/equal_tasks.h
+// Gangs don't cross links that are not trusted: they lie inside such a domain, or outside.
 class Placer {
  public:
-  explicit Placer(uint64_t seed) : random_(seed) {}
+  explicit Placer(uint64_t seed) : seed_(seed), random_(seed) {}
+  // For a copy of the books made together with it.
+  Placer(const Placer& other)
+      : seed_(other.seed_), random_(other.seed_), small_(other.small_), mix_(other.mix_) {}
+  Placer& operator=(const Placer&) = delete;
 
   // Places counts[g] tasks of each group g. Returns what it placed in `state`, uncommitted, or
   // nothing with the state as before; *failed_group is then the group that found no room.
@@ -52,6 +65,16 @@ class Placer {
     std::vector<NodeIndex> survivors{};  // where tasks of the group are already
   };
 
+  bool PlaceInside(Books& books, const Job& job, std::span<const int32_t> counts,
+                   const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
+                   int32_t* failed_group);
+  // placer_kinds.cc. Nothing: this way is not for this job.
+  std::optional<bool> PlaceAlone(Books& books, const Job& job, std::span<const int32_t> counts,
+                                 const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed);
+  std::optional<bool> PlaceUnlike(Books& books, const Job& job, std::span<const int32_t> counts,
+                                  const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed);
+  bool PutOnRails(Books& books, const Job& job, int32_t group, const Where& where,
+                  std::span<const int32_t> ranks, std::vector<HeldTask>& placed);
   bool PlaceWithin(Books& books, const Job& job, std::span<const int32_t> counts,
                    const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
                    int32_t* failed_group);
@@ -64,10 +87,19 @@ class Placer {
                 std::span<const int32_t> ranks, std::vector<uint8_t>& near,
                 std::vector<HeldTask>& placed);
 
+  uint64_t seed_;
   EqualTasksSolver solver_;
   EqualTasksAnswer answer_;
   Random random_;
+  std::optional<SmallPlacer> small_;
+  uint64_t mix_ = 0;  // the version that it knows
 };
+
+// The NVLink islands of hosts on which tasks of the shape could be aligned to rails, as masks of
+// their cards; hosts with others are left out. Empty: there are none.
+std::vector<uint8_t> RailIslands(const Books& books, ShapeId shape);
+// Whether this host has those islands.
+bool HasIslands(const Books& books, NodeIndex node, std::span<const uint8_t> islands);
 
 // What a job may be placed on: shorter work that may be stopped also tries suspect nodes.
 Admit AdmitOf(const Books& books, const Job& job);

@@ -86,6 +86,7 @@ class Walk {
         Bounds bounds;
         bounds.within_tier = reservation.tier;
         bounds.within_domain = reservation.domain;
+        bounds.plan = true;
         // It fails when its plan has gone stale; then it takes nothing here either.
         placer_.Place(books_, job, MinimumCounts(job), bounds, Admit::kReady,
                       reserved_[job.number]);
@@ -158,6 +159,8 @@ std::optional<Reservation> PlanReservation(Books& books, const Job& job, Placer&
   const std::vector<Happening> happenings = HappeningsOf(books, job, late);
   Walk walk(books, placer);
   const std::vector<int32_t> counts = MinimumCounts(job);
+  Bounds anywhere;
+  anywhere.plan = true;
   const Duration length = books.ExpectedRun(job).median;
   const size_t group = Largest(job);
   const GroupRequest& largest = job.request->groups[group];
@@ -168,7 +171,7 @@ std::optional<Reservation> PlanReservation(Books& books, const Job& job, Placer&
     const SlotTable& table = books.tables.Of(books.state, job.shapes[group], Admit::kReady);
     std::vector<HeldTask> tasks;
     if (table.total() >= largest.minimum &&
-        placer.Place(books, job, counts, {}, Admit::kReady, tasks)) {
+        placer.Place(books, job, counts, anywhere, Admit::kReady, tasks)) {
       const auto taken = CardsTaken(books.state, tasks);
       const bool harmless =
           std::all_of(books.reservations.begin(), books.reservations.end(), [&](const auto& entry) {
@@ -204,12 +207,13 @@ std::optional<Reservation> PlanReservation(Books& books, const Job& job, Placer&
   return std::nullopt;
 }
 
-JobNumber ForbiddenBy(const Books& books, const Job& job, std::span<const HeldTask> tasks) {
+JobNumber ForbiddenBy(const Books& books, const Job& job, std::span<const HeldTask> tasks,
+                      JobNumber ignored) {
   if (books.reservations.empty()) return kNoJob;
   const Instant end = books.now + books.ExpectedRun(job).high;
   std::map<int32_t, int32_t> taken;
   for (const auto& [holder, reservation] : books.reservations) {
-    if (holder == job.number || end <= reservation.start) continue;
+    if (holder == job.number || holder == ignored || end <= reservation.start) continue;
     if (GoesBefore(books, job, books.at(holder))) continue;
     if (taken.empty()) taken = CardsTaken(books.state, tasks);
     if (LossOf(reservation, taken) > std::max<int64_t>(0, reservation.spare)) return holder;

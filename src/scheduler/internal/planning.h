@@ -24,8 +24,9 @@ std::optional<Reservation> PlanReservation(Books& books, const Job& job, Placer&
                                            bool late = false);
 
 // The reservation that forbids `job` to start now on `tasks` (placed in the state, uncommitted), or
-// kNoJob. One that the job goes before doesn't.
-JobNumber ForbiddenBy(const Books& books, const Job& job, std::span<const HeldTask> tasks);
+// kNoJob. One that the job goes before doesn't, and `ignored`'s, who starts now.
+JobNumber ForbiddenBy(const Books& books, const Job& job, std::span<const HeldTask> tasks,
+                      JobNumber ignored = kNoJob);
 
 // Takes what `tasks` will still hold at their starts out of the reservations.
 void ChargeReservations(Books& books, const Job& job, std::span<const HeldTask> tasks);

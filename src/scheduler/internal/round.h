@@ -23,8 +23,14 @@ class Round {
  private:
   // Confirmations and repairs (round.cc).
   void Settle();
+  // Gangs that lost tasks (round_repair.cc).
   void Repair();
   void RepairJob(Job& job);
+  bool QuotaIsLeft(const Job& job) const;
+  bool RepairByPlan(Job& job);
+  bool Replace(Job& job);
+  bool ReplaceOn(Job& job, const std::vector<HostTasks>& hosts, bool whole_gang);
+  void SayRepaired(Job& job, const std::vector<HeldTask>& placed);
   bool ShrinkToSurvivors(Job& job);
 
   // Waiting jobs (round_walk.cc).
@@ -32,7 +38,7 @@ class Round {
   bool TryStart(Job& job);
   bool StartWith(Job& job, std::vector<int32_t> counts, Admit admit);
   int32_t CountFor(Job& job, Admit admit);
-  void Start(Job& job, const std::vector<HeldTask>& tasks);
+  void Start(Job& job, std::vector<HeldTask> tasks);
   JobNumber HeadOf(share::QueueIndex queue, bool preempting) const;
   bool Parked(const Line& line, bool preempting) const;
   share::FairOrder OrderNow(bool preempting) const;
@@ -50,8 +56,18 @@ class Round {
   bool TakeOneCard(Job& job, const spec::SharedAmounts& asked);
   void Stop(JobNumber victim, const ChosenVictim& how, const Job& winner, uint64_t transaction);
 
+  // Moves (round_move.cc).
+  void Defragment();
+  bool BuyMoves(Job& job, const Reservation& reservation);
+  // Carries out what FindRoom proved: stops, shrinks and moves, and the start between them.
+  void MakeTheRoom(Job& job, const Room& room, uint64_t transaction);
+  void SayMoved(Job& job);
+
   // Elasticity (round_grow.cc).
   void Grow();
+  bool PlanLands(const std::vector<std::pair<JobNumber, int32_t>>& counts);
+  bool GrowBy(Job& job, int32_t tasks);
+  void ShrinkBy(Job& job, int32_t tasks);
 
   std::vector<JobId> Leaving(const std::vector<HeldTask>& tasks, const Job& job) const;
   Decision& Say(DecisionKind kind, uint64_t transaction, const Job& job);

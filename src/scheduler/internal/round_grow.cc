@@ -1,54 +1,208 @@
-// What nobody who waits could use goes to elastic jobs, a step at a time, the least grown first.
+// What nobody who waits could use goes to elastic jobs: cards by what they are worth there.
 #include <algorithm>
 #include <numeric>
 
+#include "base/check.h"
+#include "scheduler/gang/elastic_counts.h"
+#include "scheduler/gang/goodput.h"
 #include "scheduler/internal/planning.h"
+#include "scheduler/internal/rank_places.h"
 #include "scheduler/internal/round.h"
 
 namespace longhaul::scheduler::internal {
+
+namespace {
+
+constexpr int64_t kSteps = 5'000'000;  // of the exact table; beyond, marginal values and exchanges
+// A shrunk job restarts too: it must be worth this part of all values at least.
+constexpr int64_t kWorthShrinking = 50;
+
+int32_t TasksOf(const Job& job) { return static_cast<int32_t>(job.tasks.size()); }
+
+// Elastic, whole, confirmed, and its cards are what counts.
+bool MayChange(const Job& job) {
+  const GroupRequest& group = job.request->groups[0];
+  return job.request->groups.size() == 1 && group.desired > group.minimum &&
+         group.shape.cards > 0 && job.lost.empty() && !job.bind_by && !job.leaving;
+}
+
+// The value of each count between the least and the most allowed; the index of the present one.
+struct Choice {
+  JobNumber job = kNoJob;
+  ElasticJob options;
+  std::vector<int32_t> counts;
+  int64_t value_now = 0;
+};
+
+Choice ChoicesOf(const Books& books, const share::QueueTree& queues, const Job& job,
+                 bool may_shrink) {
+  const GroupRequest& group = job.request->groups[0];
+  Choice choice;
+  choice.job = job.number;
+  const double remaining = ToSeconds(books.ExpectedEnd(job) - books.now);
+  const double restart = ToSeconds(job.request->restart_cost);
+  const bool shrinks = may_shrink && job.request->preemption != Preemption::kNever;
+  for (int32_t step = 0, count = group.minimum; count <= group.desired;
+       ++step, count += group.step) {
+    if (count < TasksOf(job) && !shrinks) continue;
+    const int32_t more = count - (may_shrink ? group.minimum : TasksOf(job));
+    if (count > TasksOf(job) && queues.Check(job.queue, AmountsOf(group.shape, more))) break;
+    const double speed = group.speed_milli.empty()
+                             ? static_cast<double>(count) / group.minimum
+                             : group.speed_milli[static_cast<size_t>(step)] / 1'000.0;
+    const int64_t value =
+        ElasticValue(ElasticAim::kHarmonicMean, speed, count != TasksOf(job), remaining, restart);
+    if (count == TasksOf(job)) choice.value_now = value;
+    choice.options.options.push_back({count * group.shape.cards, value});
+    choice.counts.push_back(count);
+  }
+  return choice;
+}
+
+struct Plan {
+  std::vector<std::pair<JobNumber, int32_t>> counts;  // those that change
+  int64_t gain = 0;
+  int64_t value = 0;
+  bool shrinks = false;
+};
+
+Plan MakePlan(const Books& books, const std::vector<JobNumber>& jobs, bool may_shrink) {
+  std::vector<ElasticJob> options;
+  std::vector<Choice> choices;
+  int64_t cards = books.state.cluster().free_cards;
+  Plan plan;
+  // What quotas would allow if all shrank to their minimum: the sum is judged with the whole plan.
+  share::QueueTree queues = books.queues;
+  for (const JobNumber number : jobs) {
+    const Job& job = books.at(number);
+    const GroupRequest& group = job.request->groups[0];
+    if (!may_shrink) break;
+    queues.Remove(job.queue, AmountsOf(group.shape, TasksOf(job) - group.minimum));
+  }
+  for (const JobNumber number : jobs) {
+    const Job& job = books.at(number);
+    Choice choice = ChoicesOf(books, queues, job, may_shrink);
+    if (choice.counts.empty()) continue;
+    cards += int64_t{TasksOf(job)} * job.request->groups[0].shape.cards;
+    options.push_back(choice.options);
+    plan.gain -= choice.value_now;
+    choices.push_back(std::move(choice));
+  }
+  const ElasticAnswer answer = ChooseElasticCounts(options, cards, kSteps);
+  plan.value = answer.value;
+  plan.gain += answer.value;
+  for (size_t i = 0; i < choices.size() && answer.feasible; ++i) {
+    const int32_t count = choices[i].counts[static_cast<size_t>(answer.choices[i])];
+    const int32_t has = TasksOf(books.at(choices[i].job));
+    if (count == has) continue;
+    plan.counts.emplace_back(choices[i].job, count);
+    plan.shrinks |= count < has;
+  }
+  return plan;
+}
+
+}  // namespace
 
 void Round::Grow() {
   if (books_.now - books_.grown_at < books_.policy.elastic_period) return;
   books_.grown_at = books_.now;
   books_.grown_seen = books_.Versions();
   if (books_.elastic.empty()) return;
-  std::vector<std::pair<int64_t, JobNumber>> order;  // by thousandths of what it wants beyond
-  for (const JobNumber number : books_.elastic) {
-    const Job& job = books_.at(number);
-    const GroupRequest& group = job.request->groups[0];
-    const auto has = static_cast<int32_t>(job.tasks.size());
-    if (job.request->groups.size() != 1 || has >= group.desired || !job.lost.empty()) continue;
-    if (job.bind_by) continue;  // first things first
-    order.emplace_back((has - group.minimum) * 1000 / (group.desired - group.minimum), number);
+  std::vector<JobNumber> jobs;
+  for (const JobNumber number : books_.placed) {
+    if (MayChange(books_.at(number))) jobs.push_back(number);
   }
-  std::sort(order.begin(), order.end());
-  for (const auto& [grown, number] : order) {
-    if (steps_ <= 0) return;
-    --steps_;
+  if (jobs.empty()) return;
+  --steps_;
+  Plan plan = MakePlan(books_, jobs, false);
+  const Plan other = MakePlan(books_, jobs, true);
+  if (other.shrinks && (other.gain - plan.gain) * kWorthShrinking > std::abs(plan.value) &&
+      PlanLands(other.counts)) {
+    plan = other;
+  }
+  for (const auto& [number, count] : plan.counts) {
     Job& job = books_.at(number);
-    const GroupRequest& group = job.request->groups[0];
-    if (books_.queues.Check(job.queue, AmountsOf(group.shape, group.step))) continue;
-    std::vector<int32_t> ranks(static_cast<size_t>(group.step));
-    std::iota(ranks.begin(), ranks.end(), static_cast<int32_t>(job.tasks.size()));
-    const Savepoint before = books_.state.Save();
-    std::vector<HeldTask> placed;
-    if (!placer_.PlaceMore(books_, job, 0, ranks, Admit::kReady, placed)) continue;
-    if (ForbiddenBy(books_, job, placed) != kNoJob) {
-      books_.state.RollBack(before);
-      continue;
-    }
-    ChargeReservations(books_, job, placed);
-    job.transaction = books_.next_transaction++;
-    Decision& grow = Say(DecisionKind::kGrow, job.transaction, job);
-    grow.after = Leaving(placed, job);
-    for (const HeldTask& task : placed) {
-      const TaskRecord& record = books_.state.task(task.slot);
-      grow.tasks.push_back({task.group, task.rank, record.node, record.cards});
-    }
-    books_.Keep(job, placed);
-    job.bind_by = books_.now + books_.policy.bind_deadline;
-    books_.bind_deadlines.insert({*job.bind_by, number});
+    if (count < TasksOf(job)) ShrinkBy(job, TasksOf(job) - count);
   }
+  for (const auto& [number, count] : plan.counts) {
+    if (steps_ <= 0) return;
+    Job& job = books_.at(number);
+    const int32_t step = job.request->groups[0].step;
+    // Fewer where rules or promises don't leave all of it.
+    for (int32_t more = count - TasksOf(job); more > 0 && !GrowBy(job, more); more -= step) {
+      --steps_;
+    }
+  }
+}
+
+// Whether all that grow find their places once the others have shrunk; nothing is kept.
+bool Round::PlanLands(const std::vector<std::pair<JobNumber, int32_t>>& counts) {
+  const Savepoint before = books_.state.Save();
+  share::QueueTree queues = books_.queues;
+  for (const auto& [number, count] : counts) {
+    const Job& job = books_.at(number);
+    const Shape& shape = job.request->groups[0].shape;
+    if (count < TasksOf(job)) queues.Remove(job.queue, AmountsOf(shape, TasksOf(job) - count));
+    for (auto i = static_cast<size_t>(std::max(count, 0)); i < job.tasks.size(); ++i) {
+      books_.state.Remove(job.tasks[i].slot);
+    }
+  }
+  bool lands = true;
+  for (const auto& [number, count] : counts) {
+    const Job& job = books_.at(number);
+    if (count <= TasksOf(job)) continue;
+    const auto more = AmountsOf(job.request->groups[0].shape, count - TasksOf(job));
+    lands = lands && !queues.Check(job.queue, more).has_value();
+    if (!lands) break;
+    queues.Add(job.queue, more);
+    std::vector<int32_t> ranks(static_cast<size_t>(count - TasksOf(job)));
+    std::iota(ranks.begin(), ranks.end(), TasksOf(job));
+    std::vector<HeldTask> placed;
+    lands = lands && placer_.PlaceMore(books_, job, 0, ranks, Admit::kReady, placed) &&
+            ForbiddenBy(books_, job, placed) == kNoJob;
+  }
+  books_.state.RollBack(before);
+  return lands;
+}
+
+void Round::ShrinkBy(Job& job, int32_t tasks) {
+  Decision& shrink = Say(DecisionKind::kShrink, job.transaction, job);
+  shrink.reason = "its cards are worth more to another elastic job";
+  for (int32_t i = 0; i < tasks; ++i) {
+    const HeldTask& last = job.tasks.back();
+    const TaskRecord& record = books_.state.task(last.slot);
+    shrink.tasks.push_back({last.group, last.rank, record.node, record.cards});
+    books_.Drop(job, job.tasks.size() - 1);
+  }
+  books_.state.Commit();
+  LayRanks(books_, job, job.tasks, false);
+  shrink.ranks = CardsOfRanks(books_, job);
+}
+
+bool Round::GrowBy(Job& job, int32_t tasks) {
+  const GroupRequest& group = job.request->groups[0];
+  if (books_.queues.Check(job.queue, AmountsOf(group.shape, tasks))) return false;
+  std::vector<int32_t> ranks(static_cast<size_t>(tasks));
+  std::iota(ranks.begin(), ranks.end(), TasksOf(job));
+  const Savepoint before = books_.state.Save();
+  std::vector<HeldTask> placed;
+  if (!placer_.PlaceMore(books_, job, 0, ranks, Admit::kReady, placed)) return false;
+  if (ForbiddenBy(books_, job, placed) != kNoJob) {
+    books_.state.RollBack(before);
+    return false;
+  }
+  ChargeReservations(books_, job, placed);
+  books_.Confirmable(job, books_.policy.bind_deadline);
+  Decision& grow = Say(DecisionKind::kGrow, job.transaction, job);
+  grow.after = Leaving(placed, job);
+  for (const HeldTask& task : placed) {
+    const TaskRecord& record = books_.state.task(task.slot);
+    grow.tasks.push_back({task.group, task.rank, record.node, record.cards});
+  }
+  books_.Keep(job, placed);
+  LayRanks(books_, job, job.tasks, false);
+  grow.ranks = CardsOfRanks(books_, job);
+  return true;
 }
 
 }  // namespace longhaul::scheduler::internal

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "scheduler/internal/rank_places.h"
 #include "scheduler/internal/round.h"
 
 namespace longhaul::scheduler::internal {
@@ -69,6 +70,8 @@ void Round::Stop(JobNumber number, const ChosenVictim& how, const Job& winner,
     }
     books_.state.Commit();
     books_.Renumber(victim);
+    LayRanks(books_, victim, victim.tasks, false);
+    shrink.ranks = CardsOfRanks(books_, victim);
     return;
   }
   Decision& stop = Say(how.means == Means::kSuspend ? DecisionKind::kSuspend : DecisionKind::kEvict,
@@ -92,14 +95,7 @@ bool Round::TryMakeRoom(Job& job) {
   const Room room = FindRoom(books_, job, Rights::kOwn, placer_);
   steps_ -= 1 + room.steps / 100;
   if (!room.found) return false;
-  const uint64_t transaction = books_.next_transaction;
-  for (const ChosenVictim& victim : room.victims) Stop(victim.job, victim, job, transaction);
-  std::vector<int32_t> counts;
-  for (const GroupRequest& group : job.request->groups) counts.push_back(group.minimum);
-  std::vector<HeldTask> tasks;
-  CHECK(placer_.Place(books_, job, counts, room.bounds, AdmitOf(books_, job), tasks))
-      << "victims were stopped for a gang that does not land";
-  Start(job, tasks);
+  MakeTheRoom(job, room, books_.next_transaction);
   return true;
 }
 

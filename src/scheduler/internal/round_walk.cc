@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "scheduler/internal/planning.h"
+#include "scheduler/internal/rank_places.h"
 #include "scheduler/internal/round.h"
 
 namespace longhaul::scheduler::internal {
@@ -156,7 +157,8 @@ bool Round::StartWith(Job& job, std::vector<int32_t> counts, Admit admit) {
   }
 }
 
-void Round::Start(Job& job, const std::vector<HeldTask>& tasks) {
+void Round::Start(Job& job, std::vector<HeldTask> tasks) {
+  LayRanks(books_, job, tasks, true);
   ChargeReservations(books_, job, tasks);
   const std::vector<JobId> after = Leaving(tasks, job);
   // Whoever has to leave first needs time for it.
@@ -165,6 +167,7 @@ void Round::Start(Job& job, const std::vector<HeldTask>& tasks) {
   Decision& start = Say(DecisionKind::kStart, job.transaction, job);
   start.after = after;
   start.tasks = books_.PlacementsOf(job);
+  start.ranks = CardsOfRanks(books_, job);
 }
 
 }  // namespace longhaul::scheduler::internal

@@ -16,7 +16,7 @@ class Scheduler::Impl {
         placer(policy.seed) {}
   // A copy draws the same random numbers only in that it begins with the same seed: rivals alone
   // draw any, and nobody asks them what-if questions.
-  Impl(const Impl& other) : books(other.books), placer(other.books.policy.seed) {}
+  Impl(const Impl& other) : books(other.books), placer(other.placer) {}
   Impl& operator=(const Impl&) = delete;
 
   void Advance(Instant now);

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "scheduler/internal/placer.h"
+#include "scheduler/internal/rank_places.h"
 
 namespace longhaul::scheduler::internal {
 
@@ -32,6 +33,28 @@ int64_t MostWhenEmpty(Books& books, ShapeId shape, Tier tier) {
     most = std::max(most, sum);
   }
   known->second = most;
+  return most;
+}
+
+// One task a host, on hosts whose islands are alike.
+int64_t MostOnRails(Books& books, const Shape& shape, Tier tier) {
+  const ShapeId id = books.state.Intern(shape);
+  const std::vector<uint8_t> islands = RailIslands(books, id);
+  if (islands.empty()) return 0;
+  const DomainTree& tree = *books.tree;
+  const bool by_host = tier == kHostTier;
+  const int32_t domains = tier == kClusterTier ? 1 : by_host ? tree.hosts() : tree.domains(tier);
+  int64_t most = 0;
+  for (int32_t d = 0; d < domains; ++d) {
+    int64_t hosts = 0;
+    for (int32_t host = tree.FirstHost(tier, d); host < tree.LastHost(tier, d); ++host) {
+      const auto node = static_cast<NodeIndex>(host);
+      const bool serves =
+          HasIslands(books, node, islands) && books.state.SlotsWhenEmpty(node, id, 1) > 0;
+      hosts += serves ? 1 : 0;
+    }
+    most = std::max(most, hosts);
+  }
   return most;
 }
 
@@ -87,6 +110,7 @@ class Taker {
     Adopt(job, request);
     books_.by_name[request.id.value()] = job.number;
     Job& kept = books_.jobs.emplace(job.number, std::move(job)).first->second;
+    CountArrival(kept);
     books_.Enqueue(kept);
   }
 
@@ -147,6 +171,7 @@ class Taker {
     Adopt(fresh, request);
     books_.by_name[request.id.value()] = fresh.number;
     Job& job = books_.jobs.emplace(fresh.number, std::move(fresh)).first->second;
+    CountArrival(job);
     books_.Enqueue(job);
     for (const NodeIndex node : event.leaving) {
       if (node >= books_.state.size()) continue;
@@ -238,6 +263,39 @@ class Taker {
     books_.state.Commit();
   }
 
+  void operator()(const LinkFaulted& event) {
+    if (!IsDomain(event.tier, event.domain)) return;
+    HealNodes(books_);
+    LinkHealth& link = books_.links[{event.tier, event.domain}];
+    link.health =
+        static_cast<uint16_t>(std::max(0, int32_t{link.health} - books_.policy.fault_health));
+    link.faulted_at = books_.now;
+    if (link.health < books_.policy.probation_health) link.trusted = false;
+    ++books_.quota_version;  // what waits is looked at anew
+  }
+
+  void operator()(const LinkChanged& event) {
+    if (!IsDomain(event.tier, event.domain)) return;
+    if (event.up) {
+      books_.links.erase({event.tier, event.domain});
+    } else {
+      LinkHealth& link = books_.links[{event.tier, event.domain}];
+      link.up = link.trusted = false;
+      link.faulted_at = books_.now;
+    }
+    ++books_.quota_version;
+  }
+
+  void operator()(const MixExpected& event) {
+    for (const auto& [shape, weight] : event.tasks) {
+      if (weight < 1 || !books_.state.has_room_for_shapes()) continue;
+      books_.arrivals.Count(books_.state.Intern(shape), weight);
+    }
+    books_.mix = books_.arrivals.Mix();
+    books_.mix_arrivals = books_.arrivals.arrivals();
+    ++books_.mix_version;
+  }
+
   void operator()(const QueueLimitSet& event) {
     const share::QueueIndex queue = books_.queues.Find(event.queue);
     if (queue == share::kNoQueue || queue == share::kRootQueue) return;
@@ -250,6 +308,17 @@ class Taker {
   }
 
  private:
+  bool IsDomain(Tier tier, int32_t domain) const {
+    return tier >= kLeafTier && tier < books_.tree->tiers() && domain >= 0 &&
+           domain < books_.tree->domains(tier);
+  }
+
+  void CountArrival(const Job& job) {
+    for (size_t g = 0; g < job.shapes.size(); ++g) {
+      books_.arrivals.Count(job.shapes[g], job.request->groups[g].minimum);
+    }
+  }
+
   void Adopt(Job& job, const JobRequest& request) {
     job.request = std::make_shared<const JobRequest>(request);
     job.queue = request.queue.empty() ? share::kRootQueue : books_.queues.Find(request.queue);
@@ -287,6 +356,7 @@ class Taker {
     if (--found->second == 0) priorities.erase(found);
     job.held_priority = std::clamp<int64_t>(event.held_priority, -kMaxPriority, kMaxPriority + 1);
     ++priorities[job.held_priority];
+    if (lost.empty()) LayRanks(books_, job, job.tasks, false);
     if (!lost.empty()) {
       job.lost = std::move(lost);
       job.lost_since = books_.now;
@@ -434,6 +504,37 @@ JobAdopted AdoptionOf(const Books& before, const Job& job, const Books& books) {
   return adopted;
 }
 
+// By the names of the domains.
+void InheritLinks(const Books& before, Books& books) {
+  for (const auto& [domain, health] : before.links) {
+    const auto tier = static_cast<size_t>(domain.first);
+    const auto& old = before.topology->levels()[tier];
+    if (domain.first >= books.tree->tiers()) continue;
+    const auto& now = books.topology->levels()[tier];
+    if (old.name != now.name) continue;
+    for (size_t d = 0; d < now.domains.size(); ++d) {
+      if (now.domains[d].name != old.domains[static_cast<size_t>(domain.second)].name) continue;
+      books.links[{domain.first, static_cast<int32_t>(d)}] = health;
+    }
+  }
+}
+
+void HealLinks(Books& books) {
+  for (auto at = books.links.begin(); at != books.links.end();) {
+    LinkHealth& link = at->second;
+    const int64_t hours = (books.now - link.faulted_at) / std::chrono::hours(1);
+    if (link.up && hours > 0) {
+      link.health = static_cast<uint16_t>(
+          std::min<int64_t>(kGoodHealth, link.health + hours * kHealthAnHour));
+      link.faulted_at += std::chrono::hours(hours);
+      const bool trusted = link.trusted || link.health >= kTrustedHealth;
+      if (trusted != link.trusted) ++books.quota_version;
+      link.trusted = trusted;
+    }
+    at = link.up && link.health == kGoodHealth ? books.links.erase(at) : std::next(at);
+  }
+}
+
 }  // namespace
 
 void TakeOver(const Books& before, Books& books) {
@@ -467,6 +568,10 @@ void TakeOver(const Books& before, Books& books) {
     }
     books.state.Commit();
   }
+  InheritLinks(before, books);
+  books.began = before.began;
+  books.defragmented_at = before.defragmented_at;
+  books.moved_card_ms = before.moved_card_ms;
   for (const auto& [number, job] : before.jobs) {
     const JobAdopted adopted = AdoptionOf(before, job, books);
     TakeEvent(books, adopted);
@@ -476,6 +581,8 @@ void TakeOver(const Books& before, Books& books) {
     if (!taken->lost.empty() && !job.lost.empty()) taken->lost_since = job.lost_since;
     // A gang that was told to stop, on nodes that are gone, has stopped.
     taken->leaving = job.leaving;
+    taken->moves = job.moves;
+    if (job.placed) taken->card_of_rank = job.card_of_rank;
     if (!job.placed || !job.bind_by) continue;
     for (HeldTask& task : taken->tasks) task.stage = Stage::kAssumed;
     taken->bind_by = *job.bind_by;
@@ -485,6 +592,7 @@ void TakeOver(const Books& before, Books& books) {
 }
 
 void HealNodes(Books& books) {
+  HealLinks(books);
   if (books.unhealthy.empty()) return;
   const std::vector<NodeIndex> nodes(books.unhealthy.begin(), books.unhealthy.end());
   for (const NodeIndex node : nodes) {
@@ -521,6 +629,7 @@ Status CheckFits(Books& books, const JobRequest& request) {
                                   : books.tree->domains(group.spread_tier);
       most = std::min(most, domains * group.max_per_domain);
     }
+    if (group.rail_aligned) most = std::min(most, MostOnRails(books, group.shape, tier));
     if (most >= group.minimum) continue;
     return refuse("needs " + std::to_string(group.minimum) + " tasks of " + ToString(group.shape) +
                   "; the largest size that fits" +

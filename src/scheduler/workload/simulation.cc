@@ -73,7 +73,8 @@ struct Life {
   bool done = false;
   Instant first_start{};
   Instant started{};
-  Duration done_work{};  // safe in snapshots
+  std::vector<TaskPlacement> tasks;  // while it runs
+  Duration done_work{};              // safe in snapshots
   uint64_t generation = 0;
 };
 
@@ -134,7 +135,14 @@ class Run {
         events_.pop();
         Take(next);
       }
-      for (const Decision& decision : scheduler_.Decide(now)) Follow(decision);
+      const std::vector<Decision> decisions = scheduler_.Decide(now);
+      // All that move leave their places before anybody takes them.
+      for (const Decision& decision : decisions) {
+        if (decision.kind != DecisionKind::kMove) continue;
+        const Life& life = lives_[index_.at(decision.job.value())];
+        Book(life, life.tasks, 1);
+      }
+      for (const Decision& decision : decisions) Follow(decision);
       ++result_.rounds;
       if (options_.check) RETURN_IF_ERROR(scheduler_.CheckInvariants());
       if (options_.on_round) options_.on_round(scheduler_, now);
@@ -230,6 +238,8 @@ class Run {
       case DecisionKind::kEvict:
       case DecisionKind::kSuspend:
         return Evict(decision);
+      case DecisionKind::kMove:
+        return Move(decision);
       case DecisionKind::kReject: {
         Life& life = lives_[index_.at(decision.job.value())];
         life.rejected = true;
@@ -248,6 +258,7 @@ class Run {
     Tell(TasksRunning{decision.job, decision.transaction, {}});
     CompareLeaves(decision);
     Book(life, decision.tasks, -1);
+    life.tasks = decision.tasks;
     const bool again = life.started_once;
     if (!life.started_once) life.first_start = last_;
     life.started_once = true;
@@ -262,9 +273,25 @@ class Run {
                   index_.at(decision.job.value()), ++life.generation});
   }
 
+  // It goes on from where it was after the time of a restart.
+  void Move(const Decision& decision) {
+    Life& life = lives_[index_.at(decision.job.value())];
+    Book(life, decision.tasks, -1);
+    life.tasks = decision.tasks;
+    life.done_work = std::min(life.length, life.done_work + (last_ - life.started));
+    life.started = last_ + options_.restart;
+    ++result_.moves;
+    result_.lost_card_hours +=
+        ToSeconds(options_.restart) / 3600 * static_cast<double>(life.milli) / kWholeCard;
+    Tell(JobStopped{decision.job});
+    Tell(TasksRunning{decision.job, decision.transaction, {}});
+    events_.push({life.started + (life.length - life.done_work), 0, index_.at(decision.job.value()),
+                  ++life.generation});
+  }
+
   void Evict(const Decision& decision) {
     Life& life = lives_[index_.at(decision.job.value())];
-    const Duration ran = last_ - life.started;
+    const Duration ran = std::max(Duration(0), last_ - life.started);
     const Duration kept = options_.snapshot_period.count() > 0
                               ? ran / options_.snapshot_period * options_.snapshot_period
                               : Duration(0);

@@ -83,6 +83,7 @@ struct SimulationResult {
   double leaves_ratio = 0;   // leaves used / fewest possible at that moment, over gangs
   double spread_share = 0;   // gangs on more leaves than need be
   uint64_t evictions = 0;
+  uint64_t moves = 0;  // running jobs that went on elsewhere, to make room
   double lost_card_hours = 0;
   double unfairness = 0;  // card-time that tenants waited for within their guarantee, of capacity
   uint64_t rounds = 0;

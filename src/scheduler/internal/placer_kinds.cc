@@ -1,0 +1,230 @@
+// Tasks alone, groups of unlike tasks, and gangs on rails.
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+
+#include "base/check.h"
+#include "scheduler/gang/rails.h"
+#include "scheduler/gang/unlike_tasks.h"
+#include "scheduler/internal/placer.h"
+
+namespace longhaul::scheduler::internal {
+
+namespace {
+
+// Of the exact tables for groups of unlike tasks; about a nanosecond each.
+constexpr int64_t kUnlikeSteps = 5'000'000;
+
+bool Closed(const Bounds& bounds, int32_t host) {
+  return std::any_of(bounds.closed_hosts.begin(), bounds.closed_hosts.end(),
+                     [&](const auto& range) { return host >= range.first && host < range.second; });
+}
+
+// Resources of a host as PlaceUnlikeTasks counts them: cards, cpu, memory and three counted ones.
+constexpr size_t kFirstCounted = 3;
+constexpr size_t kCounted = kMaxResources - kFirstCounted;
+
+ResourceVector FreeOf(const NodeState& node) {
+  ResourceVector free{};
+  free[0] = CountCards(node.free_cards);
+  free[1] = std::max(0, node.free_cpu_milli);
+  free[2] = std::max(0, node.free_memory_mib);
+  for (size_t i = 0; i < kCounted; ++i) {
+    free[kFirstCounted + i] = std::max(0, node.free_counted[i]);
+  }
+  return free;
+}
+
+ResourceVector DemandOf(const Shape& shape) {
+  ResourceVector demand{};
+  demand[0] = shape.cards;
+  demand[1] = shape.cpu_milli;
+  demand[2] = shape.memory_mib;
+  for (size_t i = 0; i < kCounted; ++i) demand[kFirstCounted + i] = shape.counted[i];
+  return demand;
+}
+
+// Whether whole-card vectors say all there is to say of the job's groups.
+bool SuitsVectors(const JobRequest& request, std::span<const int32_t> counts) {
+  if (request.groups.size() < 2 || request.groups.size() > kMaxGangShapes) return false;
+  if (request.required == kHostTier) return false;
+  for (size_t g = 0; g < request.groups.size(); ++g) {
+    const GroupRequest& group = request.groups[g];
+    const bool plain = group.shape.share == 0 && group.shape.card_memory_mib == 0 &&
+                       group.shape.counted[kCounted] == 0 && group.max_per_domain == 0 &&
+                       !group.rail_aligned && group.required >= request.required &&
+                       (group.required == kClusterTier || group.required == request.required) &&
+                       (group.slice == 1 || group.slice_tier == kLeafTier);
+    if (!plain || counts[g] < 1) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<bool> Placer::PlaceAlone(Books& books, const Job& job,
+                                       std::span<const int32_t> counts, const Bounds& bounds,
+                                       Admit admit, std::vector<HeldTask>& placed) {
+  if (counts.size() != 1 || counts[0] != 1 || bounds.plan || !job.refused_by.empty() ||
+      bounds.within_tier != kClusterTier || !bounds.closed_hosts.empty() ||
+      books.policy.placement != PlacementRule::kExact) {
+    return std::nullopt;
+  }
+  if (!small_) {
+    small_.emplace(books.state, books.mix, books.policy.small_jobs);
+  } else if (mix_ != books.mix_version) {
+    small_->SetMix(books.state, books.mix);
+  }
+  mix_ = books.mix_version;
+  const auto choice = small_->Pick(books.state, job.shapes[0]);
+  if (!choice) {
+    // It looks at ready nodes alone.
+    if (admit == Admit::kReady) return false;
+    return std::nullopt;
+  }
+  const TaskSlot slot = books.state.Place(choice->node, job.shapes[0], choice->cards, job.number);
+  placed.push_back({0, 0, slot, Stage::kAssumed});
+  return true;
+}
+
+std::optional<bool> Placer::PlaceUnlike(Books& books, const Job& job,
+                                        std::span<const int32_t> counts, const Bounds& bounds,
+                                        Admit admit, std::vector<HeldTask>& placed) {
+  const JobRequest& request = *job.request;
+  if (!SuitsVectors(request, counts) || books.policy.placement != PlacementRule::kExact) {
+    return std::nullopt;
+  }
+  std::vector<TaskGroup> groups;
+  for (size_t g = 0; g < request.groups.size(); ++g) {
+    TaskGroup& group = groups.emplace_back();
+    group.demand = DemandOf(request.groups[g].shape);
+    group.tasks = counts[g];
+    group.slice = request.groups[g].slice;
+    // A host's class is the set of groups that it may serve.
+    group.host_classes = 0;
+    for (uint32_t c = 0; c < (1u << request.groups.size()); ++c) {
+      if ((c >> g & 1) != 0) group.host_classes |= 1u << c;
+    }
+  }
+  const DomainTree& tree = *books.tree;
+  std::vector<FreeHost> hosts(static_cast<size_t>(tree.hosts()));
+  const int32_t first = tree.FirstHost(bounds.within_tier, bounds.within_domain);
+  const int32_t last = tree.LastHost(bounds.within_tier, bounds.within_domain);
+  for (int32_t host = first; host < last; ++host) {
+    const auto node = static_cast<NodeIndex>(host);
+    if (!Admitted(books.state, node, admit) || Closed(bounds, host) ||
+        job.refused_by.contains(node)) {
+      continue;
+    }
+    FreeHost& free = hosts[static_cast<size_t>(host)];
+    free.free = FreeOf(books.state.node(node));
+    for (size_t g = 0; g < groups.size(); ++g) {
+      if (!books.state.Allows(job.shapes[g], books.state.node(node).group)) continue;
+      free.host_class = static_cast<uint8_t>(free.host_class | 1u << g);
+    }
+  }
+  UnlikeTasksRequest asked;
+  asked.groups = groups;
+  asked.required_tier = request.required;
+  asked.max_steps = kUnlikeSteps;
+  const UnlikeTasksAnswer answer = PlaceUnlikeTasks(tree, hosts, asked);
+  // Not placed and not proven: group by group may still find a place.
+  if (!answer.placed) return answer.proven ? std::optional<bool>(false) : std::nullopt;
+  std::vector<int32_t> rank(groups.size());
+  for (size_t g = 1; g < groups.size(); ++g) rank[g] = rank[g - 1] + counts[g - 1];
+  for (const GroupTasks& entry : answer.tasks) {
+    const auto node = static_cast<NodeIndex>(entry.host);
+    for (size_t g = 0; g < groups.size(); ++g) {
+      for (int32_t i = 0; i < entry.tasks[g]; ++i) {
+        const CardMask cards = books.state.ChooseCards(node, job.shapes[g]);
+        const TaskSlot slot = books.state.Place(node, job.shapes[g], cards, job.number);
+        placed.push_back({static_cast<int32_t>(g), rank[g]++, slot, Stage::kAssumed});
+      }
+    }
+  }
+  return true;
+}
+
+std::vector<uint8_t> RailIslands(const Books& books, ShapeId shape) {
+  for (NodeIndex node = 0; node < books.state.size(); ++node) {
+    const spec::NodeKind& kind = books.topology->kind_of(node);
+    const auto devices = static_cast<int32_t>(kind.devices.size());
+    if (devices > kMaxRails || devices < books.state.shape(shape).cards || devices == 0 ||
+        !books.state.Allows(shape, books.state.node(node).group)) {
+      continue;
+    }
+    std::array<uint8_t, 256> by_island{};
+    for (size_t card = 0; card < kind.devices.size(); ++card) {
+      uint8_t& island = by_island[kind.devices[card].island];
+      island = static_cast<uint8_t>(island | 1u << card);
+    }
+    std::vector<uint8_t> islands;
+    for (const uint8_t island : by_island) {
+      if (island != 0) islands.push_back(island);
+    }
+    return islands;
+  }
+  return {};
+}
+
+bool HasIslands(const Books& books, NodeIndex node, std::span<const uint8_t> islands) {
+  const spec::NodeKind& kind = books.topology->kind_of(node);
+  size_t cards = 0;
+  for (const uint8_t island : islands) {
+    cards += static_cast<size_t>(CountCards(island));
+    int32_t of_island = -1;
+    for (size_t card = 0; card < kind.devices.size() && card < 8; ++card) {
+      if ((island >> card & 1) == 0) continue;
+      if (of_island >= 0 && kind.devices[card].island != of_island) return false;
+      of_island = kind.devices[card].island;
+    }
+  }
+  return cards == kind.devices.size();
+}
+
+bool Placer::PutOnRails(Books& books, const Job& job, int32_t group, const Where& where,
+                        std::span<const int32_t> ranks, std::vector<HeldTask>& placed) {
+  const std::vector<uint8_t> islands = RailIslands(books, where.shape);
+  if (islands.empty()) return false;
+  const Shape& shape = books.state.shape(where.shape);
+  std::vector<uint8_t> masks = LegalMasks(islands, shape.cards);
+  // Tasks that the group has already say which cards it is.
+  std::vector<NodeIndex> taken;
+  for (const HeldTask& task : job.tasks) {
+    if (task.group != group) continue;
+    masks = {static_cast<uint8_t>(books.state.task(task.slot).cards)};
+    taken.push_back(books.state.task(task.slot).node);
+  }
+  int32_t rails = 0;
+  for (const uint8_t island : islands) rails += CountCards(island);
+  RailTable table(*books.tree, rails);
+  const DomainTree& tree = *books.tree;
+  const int32_t first = tree.FirstHost(where.bounds.within_tier, where.bounds.within_domain);
+  const int32_t last = tree.LastHost(where.bounds.within_tier, where.bounds.within_domain);
+  for (int32_t host = first; host < last; ++host) {
+    const auto node = static_cast<NodeIndex>(host);
+    if (Closed(where.bounds, host) || !HasIslands(books, node, islands) ||
+        std::find(taken.begin(), taken.end(), node) != taken.end() ||
+        SlotsFor(books.state, node, where.shape, where.admit, 1) == 0) {
+      continue;
+    }
+    table.Set(host, static_cast<uint8_t>(EligibleCards(books.state.node(node), shape)));
+  }
+  EqualTasksRequest request;
+  request.tasks = where.tasks;
+  // On rails every task has a host of its own.
+  if (where.required == kHostTier && where.tasks > 1) return false;
+  request.required_tier = where.required;
+  const RailAnswer answer = PlaceOnRails(table, masks, request, solver_);
+  if (!answer.placement.placed) return false;
+  size_t next = 0;
+  for (const HostTasks& entry : answer.placement.tasks) {
+    const TaskSlot slot =
+        books.state.Place(static_cast<NodeIndex>(entry.host), where.shape, answer.mask, job.number);
+    placed.push_back({group, ranks[next++], slot, Stage::kAssumed});
+  }
+  return true;
+}
+
+}  // namespace longhaul::scheduler::internal
