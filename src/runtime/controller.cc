@@ -30,6 +30,17 @@ std::optional<wire::JobStatus> Controller::JobStatus(const JobId& id, Instant no
 std::vector<wire::JobStatus> Controller::AllJobs(Instant now) const { return state_->AllJobs(now); }
 std::vector<wire::NodeStatus> Controller::AllNodes() const { return state_->AllNodes(); }
 Status Controller::CheckInvariants() const { return state_->CheckInvariants(); }
+Status Controller::CheckPlaces() const { return state_->CheckPlaces(); }
+Status Controller::CheckConfiguration(const wire::SchedulingConfiguration& configuration) {
+  return cluster::ClusterScheduler::Check(configuration);
+}
+std::vector<wire::QueueStatus> Controller::Queues() const { return state_->scheduler().Queues(); }
+Controller::Question Controller::AskWhy(const JobId& job) const {
+  Question question;
+  question.aside = state_->scheduler().AsideText(job);
+  if (question.aside.empty()) question.scheduler = state_->scheduler().Copy();
+  return question;
+}
 uint64_t Controller::StateHash() const { return state_->StateHash(); }
 
 bool IsTerminal(wire::JobState state) {
@@ -40,7 +51,10 @@ Actions Controller::State::Step(const wire::Event& event, Instant now) {
   now_ = std::max(now_, now);
   out_ = Actions();
   touched_.clear();
-  if (Accept(event)) Dispatch(event);
+  if (Accept(event)) {
+    Dispatch(event);
+    Schedule();
+  }
   return std::move(out_);
 }
 
@@ -59,7 +73,7 @@ bool Controller::State::Accept(const wire::Event& event) {
 void Controller::State::Dispatch(const wire::Event& event) {
   switch (event.kind_case()) {
     case wire::Event::kControllerStarted:
-      return OnControllerStarted();
+      return OnControllerStarted(event.controller_started());
     case wire::Event::kJobSubmitted:
       return OnJobSubmitted(event.job_submitted().job());
     case wire::Event::kJobStopRequested:
@@ -103,10 +117,16 @@ void Controller::State::Dispatch(const wire::Event& event) {
   }
 }
 
-void Controller::State::OnControllerStarted() {
+void Controller::State::OnControllerStarted(const wire::ControllerStarted& started) {
+  const Status configured = scheduler_.Configure(started.scheduling(), now_);
+  if (!configured.ok()) {
+    Say("", wire::MessageNotice::ERROR,
+        "the configuration is not used, the one before stays: " + configured.message());
+  }
   for (auto& [id, node] : nodes_) {
     if (node.lost) continue;
     node.connected = false;
+    TellNode(node);
     deadlines_.Set(DeadlineKind::kNodeGrace, id.value(), now_ + options_.rejoin_grace);
   }
   // The time without a controller is nobody's fault.
@@ -140,11 +160,24 @@ void Controller::State::OnAgentJoined(const wire::Event& event) {
   node.connected = true;
   node.lost = false;
   node.facts = event.agent_joined();
+  TellNode(node);
   deadlines_.Clear(DeadlineKind::kNodeGrace, id.value());
   NoticeNode(node);
   Reconcile(node);
+  Schedule();
   for (auto& [job_id, job] : jobs_) TryDecide(job);
-  PlaceWaiting();
+}
+
+void Controller::State::TellNode(const Node& node) {
+  spec::NodeCondition condition = scheduler_.StandardCondition(node.id.value());
+  if (node.cordoned) condition = spec::NodeCondition::kCordoned;
+  if (node.draining) condition = spec::NodeCondition::kDraining;
+  // It may be back in a moment: what runs there stays, nothing new is sent.
+  if (!node.connected) condition = spec::NodeCondition::kCordoned;
+  if (node.lost) condition = spec::NodeCondition::kDown;
+  scheduler_.SetNode(node.id.value(),
+                     {node.facts.slots(), node.facts.cores(), node.facts.memory_bytes()}, condition,
+                     now_);
 }
 
 // Brings an agent that (re)joined to where it should be. Commands may repeat, so what should be
@@ -172,6 +205,8 @@ void Controller::State::Reconcile(Node& node) {
       Send(node.id, std::move(command));
     } else if (job.state == wire::STOPPING) {
       SendKill(job, options_.stop_grace, "the job is being stopped");
+    } else if (job.retreat.has_value()) {
+      SayRetreat(job, node.id);
     } else if (job.epoch > 0 && !job.undecided && !job.closing.has_value()) {
       if (job.store_port != 0) {
         SendStart(job, *member);
@@ -191,6 +226,7 @@ void Controller::State::OnAgentDisconnected(const wire::Event& event) {
   Node& node = *FindNode(NodeId(event.node()));
   if (!node.connected) return;
   node.connected = false;
+  TellNode(node);
   deadlines_.Set(DeadlineKind::kNodeGrace, node.id.value(), now_ + options_.agent_grace);
   // A fault whose cause is still open probably has it here.
   for (auto& [id, job] : jobs_) {
@@ -205,16 +241,20 @@ void Controller::State::LoseNode(Node& node, const std::string& why, Instant hap
   node.connected = false;
   node.lost = true;
   ++node.losses;
+  TellNode(node);
   deadlines_.Clear(DeadlineKind::kNodeGrace, node.id.value());
   NoticeNode(node);
   for (auto& [id, job] : jobs_) {
     const auto member = MemberOf(job, node.id.value());
+    const auto left = job.left.find(node.id);
+    if (left != job.left.end()) left->second.sealed = {};
     if (!job.live() || !member.has_value()) continue;
     job.gang[*member].sealed = {};
     job.gang[*member].closed = true;
     if (job.epoch > 0) NoteFault(job, {"node", why, node.id.value(), -1, happened, true});
     CloseIfStopped(job);
     CloseIfSaved(job);
+    AdvanceRetreat(job);
   }
 }
 
@@ -222,11 +262,11 @@ void Controller::State::OnNodeCordoned(const wire::NodeCordoned& cordoned) {
   Node* node = FindNode(NodeId(cordoned.target()));
   if (node == nullptr) return;
   node->cordoned = cordoned.cordoned();
+  node->draining = cordoned.cordoned() && cordoned.drain();
+  TellNode(*node);
   NoticeNode(*node);
-  if (!node->cordoned) {
-    for (auto& [id, job] : jobs_) TryDecide(job);
-    PlaceWaiting();
-  }
+  Schedule();
+  for (auto& [id, job] : jobs_) TryDecide(job);
 }
 
 void Controller::State::OnTick() {
@@ -239,9 +279,11 @@ void Controller::State::OnDeadline(const internal::Deadlines::Name& name) {
     Node* node = FindNode(NodeId(id));
     if (node == nullptr || node->connected || node->lost) return;
     LoseNode(*node, id + " is gone: its agent did not come back", now_);
+    Schedule();
     for (auto& [job_id, job] : jobs_) TryDecide(job);
     return;
   }
+  if (kind == DeadlineKind::kSchedule) return;  // every step ends with a round that is due
   Job* job = FindJob(id);
   if (job == nullptr || !job->live()) return;
   switch (kind) {
@@ -255,7 +297,10 @@ void Controller::State::OnDeadline(const internal::Deadlines::Name& name) {
       return BeginClosing(*job, wire::STOPPED, job->reason + " (some workers did not answer)");
     case DeadlineKind::kClose:
       return Finalize(*job);
+    case DeadlineKind::kRetreat:
+      return OnRetreatOverdue(*job);
     case DeadlineKind::kNodeGrace:
+    case DeadlineKind::kSchedule:
       return;
   }
 }

@@ -6,8 +6,8 @@
 // lets any command leave, a restarted controller replays it, and the simulator drives this same
 // class in virtual time. src/runtime/README.md has the state diagram of a job and the invariants.
 //
-// Leaves out: elastic resizing, node checks, queues (the scheduler's first version places in order
-// of submission).
+// Every place is given by scheduler::Scheduler (cluster/cluster_scheduler.h), which is part of this
+// state. Leaves out: elastic resizing, node checks.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "base/time.h"
+#include "scheduler/scheduler.h"
 #include "wire/longhaul.pb.h"
 
 namespace longhaul::runtime {
@@ -79,6 +80,20 @@ class Controller {
   // Everything that must hold between two steps; the first thing that doesn't. Cheap enough to be
   // called after every step, in production too.
   Status CheckInvariants() const;
+
+  // The same of every job at once, and of the scheduler: that its state is what runs. As long as
+  // all of it; for tests and the simulator.
+  Status CheckPlaces() const;
+
+  // Whether a configuration can be used (ControllerStarted): kInvalidArgument says why not.
+  static Status CheckConfiguration(const wire::SchedulingConfiguration& configuration);
+  std::vector<wire::QueueStatus> Queues() const;  // the root first; none before a node has joined
+  // Why a job waits: a copy of the scheduler, to be asked elsewhere, or why it isn't with it.
+  struct Question {
+    std::optional<scheduler::Scheduler> scheduler;
+    std::string aside;
+  };
+  Question AskWhy(const JobId& job) const;
 
   // Equal states have equal hashes: to compare a run with its replay.
   uint64_t StateHash() const;

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "runtime/internal/controller_state.h"
-#include "scheduler/placement.h"
 
 namespace longhaul::runtime {
 
@@ -123,6 +122,9 @@ void Controller::State::OnWorkersFailedToStart(const wire::Event& event) {
 
 void Controller::State::NoteFault(Job& job, const Evidence& evidence) {
   if (job.closing.has_value() || job.state == wire::STOPPING) return;
+  // Its workers are ending anyway.
+  if (job.retreat && job.retreat->stage != internal::Retreat::Stage::kSnapshot) return;
+  if (job.gang.empty()) return;
   if (job.undecided) return ImproveCause(job, evidence);
   const std::string& id = job.spec.id();
   const Instant happened = std::min(evidence.happened, now_);
@@ -216,6 +218,7 @@ void Controller::State::TryDecide(Job& job) {
                         "out of restarts (" + std::to_string(job.spec.max_restarts()) +
                             " allowed); the last fault: " + fault.what());
   }
+  if (job.retreat.has_value()) return StopForRetreat(job);
   for (const Member& member : job.gang) {
     const Node* node = FindNode(member.node);
     // It comes back or is given up, and then we are here again.
@@ -224,7 +227,7 @@ void Controller::State::TryDecide(Job& job) {
       return;
     }
   }
-  if (!ReplaceLostNodes(job)) return;
+  if (!TakeTarget(job)) return;
   if (own_fault) ++job.fruitless;
   ++job.restarts;
   const uint64_t reached = job.step;
@@ -240,33 +243,6 @@ void Controller::State::TryDecide(Job& job) {
   }
   if (fault.class_name() == "node") fault.set_action("replace the node, " + fault.action());
   NoticeFault(job, fault);
-}
-
-bool Controller::State::ReplaceLostNodes(Job& job) {
-  const uint32_t slots = job.spec.processes_per_node();
-  for (Member& member : job.gang) {
-    Node& lost = nodes_.at(member.node);
-    if (lost.connected) continue;
-    std::vector<NodeId> gang;
-    for (const Member& other : job.gang) gang.push_back(other.node);
-    const auto replacement = scheduler::ReplaceNode(NodeViews(), gang, member.node, slots);
-    if (!replacement.ok()) {
-      job.awaited = member.node;
-      SetState(job, wire::RECOVERING,
-               "waiting for a node in place of " + member.node.value() + ": " +
-                   replacement.status().message());
-      return false;
-    }
-    lost.used_slots -= std::min(lost.used_slots, slots);
-    Say(job.spec.id(), wire::MessageNotice::INFO,
-        replacement->value() + " takes the place of " + member.node.value());
-    job.places.erase(member.node.value());
-    job.places[replacement->value()] = static_cast<size_t>(&member - job.gang.data());
-    member = Member();
-    member.node = *replacement;
-    nodes_.at(*replacement).used_slots += slots;
-  }
-  return true;
 }
 
 void Controller::State::OnStartOverdue(Job& job) {

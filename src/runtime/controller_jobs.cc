@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "runtime/internal/controller_state.h"
-#include "scheduler/placement.h"
 
 namespace longhaul::runtime {
 
@@ -50,7 +49,8 @@ Status Controller::State::CheckSubmission(const wire::Job& job) const {
       return AlreadyExists("job " + id + " is running in " + job.run_directory() + " already");
     }
   }
-  return Status();
+  const Status fits = scheduler_.CheckSubmission(job);
+  return fits.ok() ? fits : fits.WithContext("job " + job.id());
 }
 
 void Controller::State::OnJobSubmitted(const wire::Job& spec) {
@@ -68,7 +68,9 @@ void Controller::State::OnJobSubmitted(const wire::Job& spec) {
     job.epoch = spec.committed_epoch();
   }
   SetState(job, wire::QUEUED, "submitted");
-  PlaceWaiting();
+  scheduler_.Submit(spec, now_);
+  Schedule();
+  if (job.state == wire::QUEUED) SetState(job, wire::QUEUED, scheduler_.WaitText(JobId(spec.id())));
 }
 
 void Controller::State::OnJobStopRequested(const wire::JobStopRequested& request) {
@@ -77,6 +79,8 @@ void Controller::State::OnJobStopRequested(const wire::JobStopRequested& request
   const std::string reason = request.reason().empty() ? "asked to stop" : request.reason();
   if (job->gang.empty()) return BeginClosing(*job, wire::STOPPED, reason);
   job->undecided = false;
+  job->retreat.reset();
+  deadlines_.Clear(DeadlineKind::kRetreat, request.job_id());
   SetState(*job, wire::STOPPING, reason);
   for (Member& member : job->gang) {
     const Node* node = FindNode(member.node);
@@ -116,55 +120,6 @@ Controller::State::Job* Controller::State::CurrentJob(const wire::Event& event,
   return job;
 }
 
-// Starts what waits, in order of submission; a job that doesn't fit doesn't hold up smaller ones.
-void Controller::State::PlaceWaiting() {
-  for (const std::string& id : order_) {
-    Job& job = jobs_.at(id);
-    if (job.state != wire::QUEUED || job.closing.has_value() || !Place(job)) continue;
-    OpenEpoch(job);
-  }
-}
-
-std::vector<scheduler::NodeView> Controller::State::NodeViews() const {
-  std::vector<scheduler::NodeView> views;
-  views.reserve(nodes_.size());
-  for (const auto& [id, node] : nodes_) {
-    if (node.incarnation == 0) continue;
-    scheduler::NodeView& view = views.emplace_back();
-    view.name = id;
-    view.slots = node.facts.slots();
-    view.free_slots = *view.slots - std::min(*view.slots, node.used_slots);
-    view.usable = node.connected && !node.cordoned;
-    view.why_unusable = node.connected ? "cordoned" : "disconnected";
-  }
-  return views;
-}
-
-bool Controller::State::Place(Job& job) {
-  auto placed = scheduler::PlaceGang(NodeViews(), job.spec.nodes(), job.spec.processes_per_node());
-  if (!placed.ok()) {
-    if (job.reason != placed.status().message()) {
-      SetState(job, wire::QUEUED, placed.status().message());
-    }
-    return false;
-  }
-  job.gang.clear();
-  job.places.clear();
-  for (const NodeId& id : *placed) {
-    job.places[id.value()] = job.gang.size();
-    job.gang.emplace_back().node = id;
-    nodes_.at(id).used_slots += job.spec.processes_per_node();
-  }
-  return true;
-}
-
-void Controller::State::Release(Job& job) {
-  for (const Member& member : job.gang) {
-    Node& node = nodes_.at(member.node);
-    node.used_slots -= std::min(node.used_slots, job.spec.processes_per_node());
-  }
-}
-
 // A new membership: everything of lower epochs is void from here on.
 void Controller::State::OpenEpoch(Job& job) {
   const std::string& id = job.spec.id();
@@ -173,6 +128,8 @@ void Controller::State::OpenEpoch(Job& job) {
   ++job.epoch;
   job.store_port = 0;
   job.undecided = false;
+  job.retreat.reset();
+  deadlines_.Clear(DeadlineKind::kRetreat, id);
   job.reports_steps = false;
   job.members_started = 0;
   job.members_in_phase = {};
@@ -278,6 +235,9 @@ void Controller::State::OnWorkersStarted(const wire::Event& event) {
   job->ledger.Enter(member, speaks ? wire::START_UP_TIME : wire::UNREPORTED, at);
   if (++job->members_started < job->gang.size()) return;
   job->started = now_;
+  if (job->transaction != 0) {
+    scheduler_.Confirm(JobId(started.job_id()), std::exchange(job->transaction, 0), true, now_);
+  }
   StampFaults(*job, Stage::kStarted, at);
   if (speaks) return;
   // Nothing more may ever be heard of a command that doesn't use the door.
@@ -404,6 +364,7 @@ void Controller::State::OnEpochClosed(const wire::Event& event) {
   if (job == nullptr) return;
   job->gang[index].closed = true;
   CloseIfStopped(*job);
+  AdvanceRetreat(*job);
 }
 
 void Controller::State::CloseIfStopped(Job& job) {
@@ -424,6 +385,7 @@ void Controller::State::SetState(Job& job, wire::JobState state, const std::stri
   if (job.state == state && job.reason == reason) return;
   // What is being stopped doesn't start running again because of what was on its way.
   if (job.state == wire::STOPPING && !IsTerminal(state)) return;
+  if (job.retreat.has_value() && state == wire::RUNNING) return;
   job.state = state;
   job.reason = reason;
   auto* notice = AddNotice(job.spec.id()).mutable_state();
@@ -438,10 +400,11 @@ void Controller::State::BeginClosing(Job& job, wire::JobState outcome, const std
   job.closing = outcome;
   job.reason = reason;
   job.undecided = false;
+  job.retreat.reset();
   job.data.Close(job.epoch);
   job.ledger.EnterAll(wire::FINISH, now_);
   for (const auto kind : {DeadlineKind::kDecide, DeadlineKind::kStart, DeadlineKind::kProgress,
-                          DeadlineKind::kStop}) {
+                          DeadlineKind::kStop, DeadlineKind::kRetreat}) {
     deadlines_.Clear(kind, id);
   }
   deadlines_.Set(DeadlineKind::kClose, id, now_ + kCloseLimit);
@@ -454,6 +417,11 @@ void Controller::State::CloseIfSaved(Job& job) {
   for (const Member& member : job.gang) {
     const Node* node = FindNode(member.node);
     reachable = reachable || (node != nullptr && !node->lost);
+  }
+  for (const auto& [id, memory] : job.left) {
+    const Node* node = FindNode(id);
+    reachable = reachable || (job.gang.empty() && node != nullptr && !node->lost &&
+                              node->incarnation == memory.incarnation);
   }
   const bool saved = job.memory_step <= job.committed_step;
   if (saved || !job.save_failure.empty() || !reachable) Finalize(job);
@@ -478,10 +446,18 @@ void Controller::State::Finalize(Job& job) {
     command.mutable_forget_job()->set_job_id(id);
     Send(member.node, std::move(command));
   }
+  for (const auto& [node, memory] : job.left) {
+    wire::Command command;
+    command.mutable_forget_job()->set_job_id(id);
+    Send(node, std::move(command));
+  }
   Release(job);
+  job.target.clear();
+  pending_.erase(id);
+  scheduler_.End(JobId(id), now_);
   SetState(job, outcome, reason);
+  Schedule();
   for (auto& [other_id, other] : jobs_) TryDecide(other);
-  PlaceWaiting();
 }
 
 }  // namespace longhaul::runtime

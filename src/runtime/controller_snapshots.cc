@@ -59,7 +59,9 @@ void Controller::State::CompleteSnapshot(Job& job, uint64_t step, Seconds blocke
   notice->set_seconds(blocked.count());
   notice->set_bytes(bytes);
   job.interval.ObserveSnapshot(blocked);
-  UpdateInterval(job);
+  scheduler_.Snapshot(JobId(job.spec.id()), now_);
+  if (!job.retreat.has_value()) return UpdateInterval(job);
+  if (job.retreat->stage == internal::Retreat::Stage::kSnapshot) StopForRetreat(job);
 }
 
 void Controller::State::UpdateInterval(Job& job) {
@@ -81,7 +83,9 @@ void Controller::State::OnSnapshotPersisted(const wire::Event& event) {
   const auto& persisted = event.snapshot_persisted();
   Job* job = FindJob(persisted.job_id());
   if (job == nullptr || !job->live() || persisted.step() == 0) return;
-  if (!MemberOf(*job, event.node()).has_value() || persisted.epoch() > job->epoch) return;
+  const bool known = MemberOf(*job, event.node()).has_value() ||
+                     (job->gang.empty() && job->left.contains(NodeId(event.node())));
+  if (!known || persisted.epoch() > job->epoch) return;
   if (persisted.step() <= job->committed_step) return;
   // A state of an older epoch counts as long as the present one continues it.
   if (persisted.epoch() < job->epoch && persisted.step() > job->restore.step()) return;
@@ -99,7 +103,7 @@ void Controller::State::GrantIfWhole(Job& job, uint64_t step) {
   const auto found = job.pending.find(step);
   if (found == job.pending.end() || found->second.granted) return;
   internal::PendingCommit& commit = found->second;
-  const size_t wanted = job.spec.snapshot().replicated() ? 1 : job.gang.size();
+  const size_t wanted = job.spec.snapshot().replicated() ? 1 : job.spec.nodes();
   if (commit.pieces < wanted) return;
   commit.granted = true;
   wire::Command command;
@@ -133,6 +137,7 @@ void Controller::State::OnSnapshotCommitted(const wire::Event& event) {
     notice->set_tier("disk");
   }
   CloseIfSaved(*job);
+  AdvanceRetreat(*job);
 }
 
 void Controller::State::OnSnapshotFailed(const wire::Event& event) {
@@ -141,6 +146,10 @@ void Controller::State::OnSnapshotFailed(const wire::Event& event) {
   if (job == nullptr || !job->live()) return;
   const auto index = MemberOf(*job, event.node());
   if (!index.has_value()) return;
+  if (!failed.while_restoring() && job->retreat.has_value()) {
+    job->save_failure = failed.reason();
+    return AdvanceRetreat(*job);
+  }
   if (!failed.while_restoring()) {
     Say(failed.job_id(), wire::MessageNotice::ERROR,
         "snapshot of step " + std::to_string(failed.step()) + " could not be saved on " +

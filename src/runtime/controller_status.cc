@@ -15,6 +15,12 @@ wire::JobStatus Controller::State::StatusOf(const Job& job, Instant now) const {
   *status.mutable_job() = job.spec;
   status.set_state(job.state);
   status.set_reason(job.reason);
+  if (job.state == wire::QUEUED && job.target.empty() && !job.closing.has_value()) {
+    const std::string waits = scheduler_.WaitText(JobId(job.spec.id()));
+    if (!waits.empty()) status.set_reason(waits);
+  }
+  status.set_preemptions(job.preemptions);
+  status.set_moves(job.moves);
   status.set_epoch(job.epoch);
   for (const Member& member : job.gang) status.add_gang(member.node.value());
   status.set_step(job.step);
@@ -61,9 +67,7 @@ std::vector<wire::JobStatus> Controller::State::AllJobs(Instant now) const {
   return all;
 }
 
-namespace {
-
-wire::NodeStatus NodeStatusOf(const internal::Node& node) {
+wire::NodeStatus Controller::State::StatusOf(const Node& node) const {
   wire::NodeStatus status;
   status.set_name(node.id.value());
   status.set_connected(node.connected);
@@ -76,21 +80,30 @@ wire::NodeStatus NodeStatusOf(const internal::Node& node) {
   status.set_cores(node.facts.cores());
   status.set_memory_bytes(node.facts.memory_bytes());
   status.set_losses(node.losses);
+  status.set_draining(node.draining);
+  status.set_condition(std::string(spec::ToString(scheduler_.ConditionOf(node.id.value()))));
   return status;
 }
-
-}  // namespace
 
 std::vector<wire::NodeStatus> Controller::State::AllNodes() const {
   std::vector<wire::NodeStatus> all;
   for (const auto& [id, node] : nodes_) {
-    if (node.incarnation != 0) all.push_back(NodeStatusOf(node));
+    if (node.incarnation != 0) all.push_back(StatusOf(node));
+  }
+  std::map<std::string, std::vector<std::string>> jobs;
+  for (const std::string& id : order_) {
+    const Job& job = jobs_.at(id);
+    if (!job.live()) continue;
+    for (const Member& member : job.gang) jobs[member.node.value()].push_back(id);
+  }
+  for (wire::NodeStatus& node : all) {
+    for (const std::string& job : jobs[node.name()]) node.add_jobs(job);
   }
   return all;
 }
 
 void Controller::State::NoticeNode(const Node& node) {
-  *AddNotice("").mutable_node() = NodeStatusOf(node);
+  *AddNotice("").mutable_node() = StatusOf(node);
 }
 
 Status Controller::State::CheckInvariants() const {
@@ -124,13 +137,15 @@ Status Controller::State::CheckJob(const Job& job) const {
     // Every open wait has a deadline, or a node to wait for.
     const bool timed = deadlines_.all().contains({internal::DeadlineKind::kDecide, job.spec.id()});
     const Node* awaited = FindNode(job.awaited);
-    if (!timed && (awaited == nullptr || awaited->connected)) {
+    const bool placed = !pending_.contains(job.spec.id());
+    if (!timed && placed && (awaited == nullptr || awaited->connected)) {
       return InternalError("a decision is due and nobody waits for it");
     }
   }
   if (job.checked_epoch != job.epoch) {
     job.checked_epoch = job.epoch;
     RETURN_IF_ERROR(CheckGang(job));
+    RETURN_IF_ERROR(CheckPlace(job));
   }
   return job.ledger.CheckSums();
 }
@@ -167,12 +182,15 @@ std::string Deterministic(const google::protobuf::Message& message) {
 uint64_t Controller::State::StateHash() const {
   std::string text;
   for (const wire::NodeStatus& node : AllNodes()) text += Deterministic(node);
+  text += std::to_string(scheduler_.Fingerprint()) + ",";
   for (const auto& [id, node] : nodes_) text += std::to_string(node.last_sequence) + ",";
   for (const std::string& id : order_) {
     const Job& job = jobs_.at(id);
     text += Deterministic(StatusOf(job, now_));
     text += std::to_string(job.store_port) + "," + std::to_string(job.restore.step()) + "," +
-            std::to_string(job.undecided) + "," + std::to_string(job.fruitless);
+            std::to_string(job.undecided) + "," + std::to_string(job.fruitless) + "," +
+            (job.retreat ? std::to_string(static_cast<int>(job.retreat->stage)) : "");
+    for (const NodeId& node : job.target) text += ">" + node.value();
     for (const Member& member : job.gang) {
       text += ";" + std::to_string(member.started) + std::to_string(member.phase) + "," +
               std::to_string(member.reported_step) + "," + std::to_string(member.sealed[0]) + "," +

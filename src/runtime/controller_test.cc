@@ -50,6 +50,7 @@ class Cluster {
     log.emplace_back(now, event);
     Actions actions = controller.Step(event, now);
     EXPECT_TRUE(controller.CheckInvariants().ok()) << controller.CheckInvariants();
+    EXPECT_TRUE(controller.CheckPlaces().ok()) << controller.CheckPlaces();
     for (const auto& [id, command] : actions.commands) sent.emplace_back(id.value(), command);
     return actions;
   }

@@ -55,9 +55,9 @@ Result<Scheduler> Scheduler::Create(spec::Topology topology,
 
 Result<Scheduler> Scheduler::Rebuild(const Scheduler& before, spec::Topology topology,
                                      const std::vector<spec::QueueSpec>& queues,
-                                     const Policy& policy) {
+                                     const Policy& policy, const ChangeRequest& change) {
   ASSIGN_OR_RETURN(Scheduler next, Create(std::move(topology), queues, policy));
-  internal::TakeOver(before.impl_->books, next.impl_->books);
+  internal::TakeOver(before.impl_->books, next.impl_->books, change);
   return next;
 }
 

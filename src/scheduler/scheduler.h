@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,10 +55,12 @@ class Scheduler {
                                   const std::vector<spec::QueueSpec>& queues, const Policy& policy);
   // The same jobs on another cluster, under other queues or another policy: what runs keeps its
   // cards and what waits its place; tasks on nodes that are no longer there are lost, and a job
-  // whose queue is gone is in the root. Decayed usage and learnt durations go along.
+  // whose queue is gone is in the root. Decayed usage and learnt durations go along. `change` may
+  // bring each request into the new cluster's terms; cards are then chosen anew where they must be.
+  using ChangeRequest = std::function<void(JobRequest&)>;
   static Result<Scheduler> Rebuild(const Scheduler& before, spec::Topology topology,
-                                   const std::vector<spec::QueueSpec>& queues,
-                                   const Policy& policy);
+                                   const std::vector<spec::QueueSpec>& queues, const Policy& policy,
+                                   const ChangeRequest& change = {});
   ~Scheduler();
   Scheduler(Scheduler&&) noexcept;
   Scheduler& operator=(Scheduler&&) noexcept;

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "spec/internal/document.h"
+#include "spec/internal/queue_list.h"
 #include "spec/queue.h"
 
 namespace longhaul::spec {
@@ -31,9 +32,13 @@ class QueueReader {
     }
     const Node* list = internal::Find(root, "queues");
     if (list == nullptr) return Refuse(root.line, "lacks the list 'queues'");
-    if (list->kind != Node::Kind::kList) return Refuse(list->line, "queues must be a list");
+    return ReadList(*list);
+  }
+
+  Result<std::vector<QueueSpec>> ReadList(const Node& list) const {
+    if (list.kind != Node::Kind::kList) return Refuse(list.line, "queues must be a list");
     std::vector<QueueSpec> queues;
-    for (const Node& item : list->children) {
+    for (const Node& item : list.children) {
       ASSIGN_OR_RETURN(queues.emplace_back(), ReadQueue(item));
     }
     const Status sound = CheckQueues(queues);
@@ -181,6 +186,10 @@ std::string AmountsYaml(const char* key, const SharedAmounts& amounts,
 }
 
 }  // namespace
+
+Result<std::vector<QueueSpec>> internal::ReadQueueList(const Node& list, std::string_view source) {
+  return QueueReader(source).ReadList(list);
+}
 
 Result<std::vector<QueueSpec>> ParseQueues(std::string_view text, std::string_view source) {
   ASSIGN_OR_RETURN(const Node root, internal::ParseDocument(text, source));

@@ -1,25 +1,26 @@
 // What the controller knows, and the rules by which events change it.
 //
-// One class in five files, by concept: controller.cc (entry, nodes, deadlines), controller_jobs.cc
-// (a job's life and epochs), controller_faults.cc (evidence, decision, hangs, chaos),
-// controller_snapshots.cc (what can be restored, commits) and controller_status.cc (what is shown,
-// invariants).
+// One class in six files, by concept: controller.cc (entry, nodes, deadlines), controller_jobs.cc
+// (a job's life and epochs), controller_placing.cc (what the scheduler decides, and leaving nodes),
+// controller_faults.cc (evidence, decision, hangs, chaos), controller_snapshots.cc (what can be
+// restored, commits) and controller_status.cc (what is shown, invariants).
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/cluster/cluster_scheduler.h"
 #include "runtime/controller.h"
 #include "runtime/data_ledger.h"
 #include "runtime/goodput_ledger.h"
 #include "runtime/internal/deadlines.h"
 #include "runtime/snapshot_interval.h"
-#include "scheduler/placement.h"
 
 namespace longhaul::runtime::internal {
 
@@ -30,7 +31,8 @@ struct Node {
   bool connected = false;
   bool lost = false;  // given up; a new incarnation brings the name back
   bool cordoned = false;
-  uint32_t used_slots = 0;
+  bool draining = false;
+  uint32_t used_slots = 0;  // by gangs, until their workers have ended
   uint32_t losses = 0;
   wire::AgentJoined facts;
 };
@@ -45,6 +47,26 @@ struct Member {
   uint32_t ranks_done = 0;     // exited with 0
   uint64_t reported_step = 0;  // the restored step at first
   // Over epochs, as long as the node lives: the newest steps in its memory, newest first, 0 = none.
+  std::array<uint64_t, 2> sealed{};
+};
+
+// A gang that leaves its nodes: a snapshot first, then all workers end, then it waits in its queue
+// or goes on with other nodes.
+struct Retreat {
+  enum class Then { kQueue, kGoOn } then = Then::kQueue;
+  enum class Stage {
+    kSnapshot,  // the workers take one
+    kStopping,  // they end
+    kSaving,    // the snapshot reaches the disk, for nodes that don't have it in memory
+    kReady,     // the other nodes are not all there yet
+  } stage = Stage::kSnapshot;
+  std::string reason;
+  uint64_t from_step = 0;  // newest snapshot when it began: a later one is awaited
+};
+
+// What a node that the job has left still has of it in memory.
+struct LeftMemory {
+  uint64_t incarnation = 0;
   std::array<uint64_t, 2> sealed{};
 };
 
@@ -64,6 +86,14 @@ struct Job {
   Instant submitted;
   Instant ended;
   std::optional<wire::JobState> closing;  // decided outcome, waiting for the last checkpoint
+
+  // Places. The scheduler's word is `target`; `gang` is where workers are.
+  std::vector<NodeId> target;      // by rank; empty ids where a node is missing; none: it waits
+  std::optional<Retreat> retreat;  // from the gang
+  uint64_t transaction = 0;        // of the newest placement, until all workers run; 0: none
+  std::map<NodeId, LeftMemory> left;
+  uint32_t preemptions = 0;
+  uint32_t moves = 0;
 
   // The epoch.
   uint64_t epoch = 0;
@@ -156,20 +186,24 @@ class Controller::State {
   Status CheckSubmission(const wire::Job& job) const;
   uint64_t AcknowledgedSequence(const NodeId& node, uint64_t incarnation) const;
   wire::JobStatus StatusOf(const Job& job, Instant now) const;
+  wire::NodeStatus StatusOf(const Node& node) const;
   std::optional<wire::JobStatus> StatusOf(const JobId& id, Instant now) const;
   std::vector<wire::JobStatus> AllJobs(Instant now) const;
   std::vector<wire::NodeStatus> AllNodes() const;
+  const cluster::ClusterScheduler& scheduler() const { return scheduler_; }
   Status CheckInvariants() const;
+  Status CheckPlaces() const;
   uint64_t StateHash() const;
 
  private:
   // controller.cc: entry, nodes, deadlines
   bool Accept(const wire::Event& event);
   void Dispatch(const wire::Event& event);
-  void OnControllerStarted();
+  void OnControllerStarted(const wire::ControllerStarted& started);
   void OnAgentJoined(const wire::Event& event);
   void OnAgentDisconnected(const wire::Event& event);
   void OnNodeCordoned(const wire::NodeCordoned& cordoned);
+  void TellNode(const Node& node);  // its condition, to the scheduler
   void OnTick();
   void OnDeadline(const internal::Deadlines::Name& name);
   void LoseNode(Node& node, const std::string& why, Instant happened);
@@ -199,10 +233,6 @@ class Controller::State {
   // The job if the event speaks of its present epoch and comes from a node of its gang.
   Job* CurrentJob(const wire::Event& event, const std::string& id, uint64_t epoch, size_t* member);
   static std::optional<size_t> MemberOf(const Job& job, const std::string& node);
-  std::vector<scheduler::NodeView> NodeViews() const;
-  void PlaceWaiting();
-  bool Place(Job& job);
-  void Release(Job& job);
   void OpenEpoch(Job& job);
   void SendOpenStore(const Job& job);
   void SendStart(const Job& job, size_t member);
@@ -211,6 +241,25 @@ class Controller::State {
   void BeginClosing(Job& job, wire::JobState outcome, const std::string& reason);
   void CloseIfSaved(Job& job);
   void Finalize(Job& job);
+
+  // controller_placing.cc: what the scheduler decides
+  void Schedule();
+  void Carry(const cluster::Verdict& verdict);
+  // Starts a job whose nodes are all there and free; false: not yet.
+  bool TryBegin(Job& job);
+  // Makes the gang what the scheduler says; false: a node of it is not to be had yet.
+  bool TakeTarget(Job& job);
+  bool CanTake(const Job& job, const NodeId& node) const;
+  void Release(Job& job);  // its slots
+  void BeginRetreat(Job& job, internal::Retreat::Then then, const std::string& reason);
+  void StopForRetreat(Job& job);
+  void AdvanceRetreat(Job& job);
+  void SayRetreat(const Job& job, const NodeId& node);
+  void FinishRetreat(Job& job);
+  void OnRetreatOverdue(Job& job);
+  bool NeedsDisk(const Job& job) const;
+  void TryPending();
+  Status CheckPlace(const Job& job) const;
 
   // controller_faults.cc: evidence and decisions
   struct Evidence {
@@ -229,7 +278,6 @@ class Controller::State {
   bool IsRealCauseOfNewest(const Job& job, const Evidence& evidence) const;
   void ImproveCause(Job& job, const Evidence& evidence);
   void TryDecide(Job& job);
-  bool ReplaceLostNodes(Job& job);
   void OnStartOverdue(Job& job);
   void OnProgressOverdue(Job& job);
   void WatchProgress(Job& job);
@@ -262,6 +310,9 @@ class Controller::State {
   std::map<std::string, Job> jobs_;
   std::vector<std::string> order_;  // of submission
   internal::Deadlines deadlines_;
+  cluster::ClusterScheduler scheduler_;
+  bool scheduling_ = false;
+  std::set<std::string> pending_;    // jobs with nodes that are not free or not there yet
   std::vector<const Job*> touched_;  // jobs that the last step may have changed
   Actions out_;
 };

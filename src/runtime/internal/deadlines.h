@@ -20,6 +20,8 @@ enum class DeadlineKind {
   kProgress,   // the next step is overdue
   kStop,       // workers should have ended
   kClose,      // the last checkpoint should be on disk
+  kRetreat,    // a stage of leaving the nodes has taken long enough
+  kSchedule,   // the scheduler wants a round
 };
 
 class Deadlines {

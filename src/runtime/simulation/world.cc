@@ -117,6 +117,7 @@ void World::Look() {
     audit_.Compare(*status);
     job_over_ = IsTerminal(status->state());
   }
+  LookAtPlaces();
   for (SimNode& node : nodes_) {
     if (node.core == nullptr) continue;
     if (Status ok = node.core->CheckInvariants(); !ok.ok()) {
@@ -125,6 +126,11 @@ void World::Look() {
   }
   if (options_.on_progress) options_.on_progress(queue_.now() - InstantFromNanoseconds(kStartNs));
   if (!job_over_) queue_.After(std::chrono::hours(6), [this] { Look(); });
+}
+
+// What the scheduler has placed is what runs, nothing is over its capacity, no gang in part.
+void World::LookAtPlaces() {
+  if (Status same = controller_.CheckPlaces(); !same.ok()) audit_.Violate(same.message());
 }
 
 // The service around the controller: log, step, let commands leave.
@@ -269,6 +275,7 @@ void World::RestartController() {
     ++result_.replays;
     if (replayed.StateHash() != controller_.StateHash()) result_.replay_agrees = false;
     controller_ = std::move(replayed);
+    LookAtPlaces();
   }
   controller_up_ = true;
   tick_.reset();

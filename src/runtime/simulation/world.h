@@ -83,6 +83,7 @@ class World {
   void RestartController();
   void SubmitJob();
   void Look();
+  void LookAtPlaces();
   Duration Delay();
   Duration Around(Duration mean);  // uniform within a third of it
 

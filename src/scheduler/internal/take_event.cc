@@ -339,11 +339,19 @@ class Taker {
     for (const TaskPlacement& task : event.tasks) {
       if (task.group < 0 || task.group >= groups) continue;
       const ShapeId shape = job.shapes[static_cast<size_t>(task.group)];
+      CardMask cards = task.cards;
       if (!MayHold(task, shape)) {
-        lost.emplace_back(task.group, task.rank);
-        continue;
+        // Cards that are counted otherwise now: as many as it needs, where it is.
+        const bool there = task.node < books_.state.size() &&
+                           books_.state.node(task.node).condition != NodeCondition::kDown &&
+                           books_.state.Fits(task.node, shape);
+        if (!there) {
+          lost.emplace_back(task.group, task.rank);
+          continue;
+        }
+        cards = books_.state.ChooseCards(task.node, shape);
       }
-      const TaskSlot slot = books_.state.Place(task.node, shape, task.cards, job.number);
+      const TaskSlot slot = books_.state.Place(task.node, shape, cards, job.number);
       held.push_back({task.group, task.rank, slot, Stage::kRunning});
     }
     books_.Begin(job, held, books_.now);
@@ -482,13 +490,15 @@ void TakeEvent(Books& books, const Event& event) { std::visit(Taker(books), even
 
 namespace {
 
-JobAdopted AdoptionOf(const Books& before, const Job& job, const Books& books) {
+JobAdopted AdoptionOf(const Books& before, const Job& job, const Books& books,
+                      const std::function<void(JobRequest&)>& change) {
   const auto renumbered = [&](NodeIndex node) {
     const auto found = books.topology->Find(before.topology->node(node).name);
     return found.value_or(books.state.size());
   };
   JobAdopted adopted;
   adopted.request = *job.request;
+  if (change) change(adopted.request);
   if (books.queues.Find(adopted.request.queue) == share::kNoQueue) adopted.request.queue.clear();
   adopted.submitted = job.submitted;
   adopted.started = job.started;
@@ -537,7 +547,7 @@ void HealLinks(Books& books) {
 
 }  // namespace
 
-void TakeOver(const Books& before, Books& books) {
+void TakeOver(const Books& before, Books& books, const std::function<void(JobRequest&)>& change) {
   books.now = before.now;
   books.rounds = before.rounds;
   books.next_transaction = before.next_transaction;
@@ -573,7 +583,7 @@ void TakeOver(const Books& before, Books& books) {
   books.defragmented_at = before.defragmented_at;
   books.moved_card_ms = before.moved_card_ms;
   for (const auto& [number, job] : before.jobs) {
-    const JobAdopted adopted = AdoptionOf(before, job, books);
+    const JobAdopted adopted = AdoptionOf(before, job, books, change);
     TakeEvent(books, adopted);
     Job* taken = books.Find(job.request->id);
     if (taken == nullptr) continue;

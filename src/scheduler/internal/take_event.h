@@ -1,6 +1,8 @@
 // How events change the books.
 #pragma once
 
+#include <functional>
+
 #include "scheduler/event.h"
 #include "scheduler/internal/books.h"
 
@@ -14,7 +16,8 @@ void TakeEvent(Books& books, const Event& event);
 Status CheckFits(Books& books, const JobRequest& request);
 
 // Fills fresh books with all that older ones know: jobs, conditions, health, what was learnt.
-void TakeOver(const Books& before, Books& books);
+void TakeOver(const Books& before, Books& books,
+              const std::function<void(JobRequest&)>& change = {});
 
 // Health that returns with time, and suspects that have earned their readiness.
 void HealNodes(Books& books);

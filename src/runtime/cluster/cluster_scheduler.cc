@@ -1,0 +1,541 @@
+#include "runtime/cluster/cluster_scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "scheduler/natural_order.h"
+#include "spec/cluster_file/cluster_file.h"
+
+namespace longhaul::runtime::cluster {
+
+using scheduler::JobRequest;
+using spec::NodeCondition;
+
+namespace {
+
+constexpr size_t kSlots = 0;  // the counted resource
+constexpr const char* kSlotsName = "slots";
+// What a restart costs beside the work since the last snapshot: processes and a read from memory.
+constexpr Duration kRestartCost = std::chrono::seconds(10);
+// Rounds that nothing but time asks for are never closer than this.
+constexpr Duration kLeastPause = std::chrono::seconds(1);
+constexpr int64_t kMaxAmount = INT32_MAX;
+
+// A worker that a person watches is lost work when killed: the state is kept unless told otherwise.
+std::optional<scheduler::Preemption> PreemptionFrom(const std::string& word) {
+  if (word.empty() || word == "suspend") return scheduler::Preemption::kSuspend;
+  if (word == "never") return scheduler::Preemption::kNever;
+  if (word == "shrink") return scheduler::Preemption::kShrink;
+  if (word == "requeue") return scheduler::Preemption::kRequeue;
+  return std::nullopt;
+}
+
+spec::NodeKind KindOf(const NodeFacts& facts, uint32_t slots_per_card, uint16_t model) {
+  const uint32_t cards = (facts.slots + slots_per_card - 1) / slots_per_card;
+  const auto cpu = static_cast<int64_t>(std::min<uint64_t>(facts.cores, kMaxAmount / 1000)) * 1000;
+  const int64_t memory =
+      std::min<int64_t>(static_cast<int64_t>(facts.memory_bytes >> 20), kMaxAmount);
+  spec::NodeKind kind;
+  if (cards > 0) {
+    kind = spec::UniformKind("", model, cards, 1, cpu, memory);
+  } else {
+    kind.cpu_milli = cpu;
+    kind.memory_mib = memory;
+  }
+  kind.counted[kSlots] = std::min<int64_t>(facts.slots, kMaxAmount);
+  return kind;
+}
+
+// What the scheduler never looks at is long: programs, faults, the file's text.
+wire::Job Slim(const wire::Job& job) {
+  wire::Job slim;
+  slim.set_id(job.id());
+  slim.set_nodes(job.nodes());
+  slim.set_processes_per_node(job.processes_per_node());
+  *slim.mutable_scheduling() = job.scheduling();
+  return slim;
+}
+
+struct Parsed {
+  spec::ControllerSpec file;
+  std::optional<spec::ClusterDeclaration> cluster;
+};
+
+Result<Parsed> Parse(const wire::SchedulingConfiguration& configuration) {
+  Parsed parsed;
+  ASSIGN_OR_RETURN(parsed.file,
+                   spec::ParseControllerFile(configuration.text(), "the controller's file"));
+  if (parsed.file.cluster_file.empty()) return parsed;
+  const std::string source = Printable(parsed.file.cluster_file, 200);
+  ASSIGN_OR_RETURN(parsed.cluster, spec::ParseClusterFile(configuration.cluster_text(), source));
+  if (!parsed.cluster->counted.empty()) {
+    return InvalidArgument(source + ": counted resources are not for a controller's cluster file");
+  }
+  return parsed;
+}
+
+scheduler::Policy PolicyOf(const spec::ControllerSpec& file, bool growing) {
+  scheduler::Policy policy;
+  policy.preempt = file.preemption;
+  policy.backfill = file.backfill ? scheduler::Backfill::kReservations : scheduler::Backfill::kNone;
+  policy.reservations = file.reservations;
+  policy.evictions_a_day = file.evictions_a_day;
+  policy.aging_period = file.aging_period;
+  policy.repair_patience = file.repair_patience;
+  policy.growing_cluster = growing;
+  // Without declared leaves nothing is known of switches that nodes might have in common.
+  if (growing) policy.leaf_faults = UINT32_MAX;
+  return policy;
+}
+
+}  // namespace
+
+ClusterScheduler::ClusterScheduler() = default;
+ClusterScheduler::~ClusterScheduler() = default;
+ClusterScheduler::ClusterScheduler(ClusterScheduler&&) noexcept = default;
+ClusterScheduler& ClusterScheduler::operator=(ClusterScheduler&&) noexcept = default;
+
+Status ClusterScheduler::Check(const wire::SchedulingConfiguration& configuration) {
+  ASSIGN_OR_RETURN(const Parsed parsed, Parse(configuration));
+  if (!parsed.cluster) return {};
+  // What the queues are promised must be there.
+  ASSIGN_OR_RETURN(spec::Topology topology, spec::Topology::Create(*parsed.cluster));
+  const auto made = scheduler::Scheduler::Create(std::move(topology), parsed.file.queues,
+                                                 PolicyOf(parsed.file, false));
+  return made.ok() ? Status() : made.status().WithContext("the controller's file");
+}
+
+Status ClusterScheduler::Configure(const wire::SchedulingConfiguration& configuration,
+                                   Instant now) {
+  if (configuration.text() == configured_.text() &&
+      configuration.cluster_text() == configured_.cluster_text()) {
+    return {};
+  }
+  RETURN_IF_ERROR(Check(configuration));
+  ASSIGN_OR_RETURN(Parsed parsed, Parse(configuration));
+  configured_ = configuration;
+  configuration_ = std::move(parsed.file);
+  declared_ = std::move(parsed.cluster);
+  declared_index_.clear();
+  if (declared_) {
+    for (size_t i = 0; i < declared_->nodes.size(); ++i) {
+      declared_index_[declared_->nodes[i].name] = i;
+    }
+  }
+  changed_ = due_ = true;
+  (void)now;
+  return {};
+}
+
+NodeCondition ClusterScheduler::StandardCondition(const std::string& name) const {
+  const auto found = declared_index_.find(name);
+  return found == declared_index_.end() ? NodeCondition::kReady
+                                        : declared_->nodes[found->second].condition;
+}
+
+void ClusterScheduler::SetNode(const std::string& name, const NodeFacts& facts,
+                               NodeCondition condition, Instant now) {
+  Node& node = nodes_[name];
+  if (!node.joined || !(node.facts == facts)) changed_ = due_ = true;
+  node.joined = true;
+  node.facts = facts;
+  if (node.condition == condition) return;
+  node.condition = condition;
+  due_ = true;
+  if (!changed_ && scheduler_) scheduler_->Apply(scheduler::NodeChanged{name, condition}, now);
+}
+
+NodeCondition ClusterScheduler::ConditionOf(const std::string& name) const {
+  if (!changed_ && scheduler_) {
+    if (const auto node = scheduler_->topology().Find(name)) {
+      return scheduler_->state().node(*node).condition;
+    }
+  }
+  const auto found = nodes_.find(name);
+  return found == nodes_.end() ? NodeCondition::kDown : found->second.condition;
+}
+
+uint32_t ClusterScheduler::SlotsPerCard() const {
+  uint32_t most = 1;
+  for (const auto& [name, node] : nodes_) most = std::max(most, node.facts.slots);
+  return (most + spec::kMaxDevices - 1) / spec::kMaxDevices;
+}
+
+Result<spec::Topology> ClusterScheduler::MakeTopology() const {
+  const uint32_t per_card = SlotsPerCard();
+  spec::ClusterDeclaration cluster;
+  if (declared_) {
+    cluster = *declared_;
+  } else {
+    cluster.levels = {"leaf"};
+  }
+  cluster.counted = {kSlotsName};
+  if (cluster.models.empty()) cluster.models.push_back({"slot", 0});
+  const size_t declared_kinds = cluster.kinds.size();
+  for (spec::NodeKind& kind : cluster.kinds) {
+    kind.counted[kSlots] = static_cast<int64_t>(kind.devices.size()) * per_card;
+  }
+  std::map<std::tuple<uint32_t, uint64_t, uint64_t, uint16_t>, uint32_t> kinds;
+  const auto kind_of = [&](const NodeFacts& facts, uint16_t model) {
+    const auto [found, fresh] =
+        kinds.try_emplace({facts.slots, facts.cores, facts.memory_bytes, model},
+                          static_cast<uint32_t>(cluster.kinds.size()));
+    if (fresh) {
+      cluster.kinds.push_back(KindOf(facts, per_card, model));
+      cluster.kinds.back().name = "joined-" + std::to_string(found->second);
+    }
+    return found->second;
+  };
+  for (spec::DeclaredNode& node : cluster.nodes) {
+    const auto joined = nodes_.find(node.name);
+    if (joined == nodes_.end()) {
+      node.condition = NodeCondition::kDown;
+      continue;
+    }
+    // What has joined knows best how many workers it takes.
+    const uint16_t model =
+        node.kind < declared_kinds ? cluster.kinds[node.kind].model : uint16_t{0};
+    node.kind = kind_of(joined->second.facts, model);
+    node.condition = joined->second.condition;
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, node] : nodes_) {
+    if (!declared_index_.contains(name)) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end(), scheduler::NaturalLess);
+  for (const std::string& name : names) {
+    const Node& node = nodes_.at(name);
+    spec::DeclaredNode& added = cluster.nodes.emplace_back();
+    added.name = name;
+    added.kind = kind_of(node.facts, 0);
+    added.domains.assign(cluster.levels.size(), declared_ ? "undeclared" : "all");
+    added.condition = node.condition;
+  }
+  return spec::Topology::Create(std::move(cluster));
+}
+
+scheduler::Policy ClusterScheduler::PolicyNow() const {
+  return PolicyOf(configuration_, !declared_.has_value());
+}
+
+void ClusterScheduler::Rebuild(Instant now) {
+  changed_ = false;
+  Result<spec::Topology> topology = MakeTopology();
+  if (!topology.ok()) return;  // no node yet, or more than the scheduler's limits
+  ++rebuilds_;
+  slots_per_card_ = SlotsPerCard();
+  const scheduler::Policy policy = PolicyNow();
+  // A node that joined with fewer slots than declared may make a promise impossible: promises are
+  // then kept as far as there is anything.
+  const auto attempt = [&](const scheduler::Policy& with) {
+    if (!scheduler_) {
+      return scheduler::Scheduler::Create(*topology, configuration_.queues, with);
+    }
+    return scheduler::Scheduler::Rebuild(*scheduler_, *topology, configuration_.queues, with,
+                                         [&](JobRequest& request) {
+                                           const auto found = requests_.find(request.id.value());
+                                           if (found == requests_.end()) return;
+                                           auto again = RequestOf(found->second.job);
+                                           if (again.ok()) request = *std::move(again);
+                                         });
+  };
+  Result<scheduler::Scheduler> next = attempt(policy);
+  if (!next.ok()) {
+    scheduler::Policy forgiving = policy;
+    forgiving.growing_cluster = true;
+    next = attempt(forgiving);
+  }
+  CHECK(next.ok()) << next.status().message();
+  scheduler_ = *std::move(next);
+  for (const auto& [name, node] : nodes_) {
+    scheduler_->Apply(scheduler::NodeChanged{name, node.condition}, now);
+  }
+  std::vector<std::pair<Instant, std::string>> aside;
+  for (const auto& [id, request] : requests_) {
+    if (!request.aside.empty()) aside.emplace_back(request.submitted, id);
+  }
+  std::sort(aside.begin(), aside.end());
+  for (const auto& [submitted, id] : aside) Offer(id, requests_.at(id), now);
+}
+
+Result<JobRequest> ClusterScheduler::RequestOf(const wire::Job& job) const {
+  const wire::Scheduling& asked = job.scheduling();
+  JobRequest request;
+  request.id = JobId(job.id());
+  request.queue = asked.queue().empty() ? configuration_.default_queue : asked.queue();
+  const bool known = request.queue.empty() ||
+                     std::any_of(configuration_.queues.begin(), configuration_.queues.end(),
+                                 [&](const auto& queue) { return queue.name == request.queue; });
+  if (!known) {
+    return InvalidArgument("there is no queue '" + Printable(request.queue, 63) +
+                           "' (longhaul queues shows those there are)");
+  }
+  request.owner = asked.owner();
+  request.priority = asked.priority();
+  if (!asked.priority_name().empty()) {
+    const auto named = configuration_.priorities.find(asked.priority_name());
+    if (named == configuration_.priorities.end()) {
+      return InvalidArgument("there is no priority named '" + Printable(asked.priority_name(), 63) +
+                             "' in the controller's file; use a number, or one of its names");
+    }
+    request.priority = named->second;
+  }
+  const auto preemption = PreemptionFrom(asked.preemption());
+  if (!preemption) {
+    return InvalidArgument("preemption: '" + Printable(asked.preemption(), 40) +
+                           "' is not never, shrink, suspend or requeue");
+  }
+  request.preemption = *preemption;
+  if (asked.expected_ns() > 0) request.limit = Duration(asked.expected_ns());
+  if (asked.deadline_at_ns() > 0) request.deadline = InstantFromNanoseconds(asked.deadline_at_ns());
+  request.restart_cost = kRestartCost;
+
+  scheduler::GroupRequest& group = request.groups.emplace_back();
+  group.name = "nodes";
+  group.minimum = group.desired = static_cast<int32_t>(std::min<uint32_t>(job.nodes(), INT32_MAX));
+  if (job.nodes() > 1) {
+    group.max_per_domain = 1;
+    group.spread_tier = scheduler::kHostTier;
+  }
+  const uint32_t per_card = changed_ ? SlotsPerCard() : slots_per_card_;
+  const uint32_t processes = job.processes_per_node();
+  const uint32_t cards = (processes + per_card - 1) / per_card;
+  if (cards > spec::kMaxDevices) {
+    return FailedPrecondition("no node takes " + std::to_string(processes) +
+                              " workers; the most is " +
+                              std::to_string(per_card * spec::kMaxDevices));
+  }
+  if (processes < per_card) {
+    group.shape.share = static_cast<uint16_t>((processes * 1000 + per_card - 1) / per_card);
+  } else {
+    group.shape.cards = static_cast<uint8_t>(cards);
+  }
+  group.shape.counted[kSlots] = static_cast<int32_t>(processes);
+  if (!asked.topology().empty()) {
+    const std::string& level = asked.topology();
+    if (level == "host") {
+      if (job.nodes() > 1) {
+        return InvalidArgument("topology: '" + level + "' is for jobs of one node");
+      }
+    } else if (level != "cluster") {
+      static const std::vector<std::string> kNone;
+      const auto& levels = declared_ ? declared_->levels : kNone;
+      const auto found = std::find(levels.begin(), levels.end(), level);
+      if (found == levels.end()) {
+        return InvalidArgument(
+            "topology: the cluster has no level '" + Printable(level, 63) + "'; " +
+            (levels.empty() ? "none is declared (key 'cluster' of the controller's file)"
+                            : "there is " + Join(levels, ", ")));
+      }
+      group.required = static_cast<scheduler::Tier>(found - levels.begin());
+    }
+  }
+  return request;
+}
+
+Status ClusterScheduler::CheckLimits(const JobRequest& request) const {
+  const spec::SharedAmounts amounts = scheduler::MinimumAmounts(request);
+  std::string name = request.queue;
+  for (size_t depth = 0; !name.empty() && depth <= spec::kMaxQueueDepth; ++depth) {
+    const auto queue = std::find_if(configuration_.queues.begin(), configuration_.queues.end(),
+                                    [&](const auto& each) { return each.name == name; });
+    if (queue == configuration_.queues.end()) return {};
+    for (size_t r = 0; r < spec::kSharedResources; ++r) {
+      if (amounts[r] <= queue->limit[r]) continue;
+      return FailedPrecondition("it needs " + spec::AmountText(r, amounts[r]) + ", but queue '" +
+                                name + "' is limited to " + spec::AmountText(r, queue->limit[r]));
+    }
+    name = queue->parent;
+  }
+  return {};
+}
+
+Status ClusterScheduler::CheckSubmission(const wire::Job& job) const {
+  const Result<JobRequest> wanted = RequestOf(job);
+  // A node that takes more workers may still join, unless the cluster is declared.
+  if (!declared_ && wanted.status().code() == Code::kFailedPrecondition) return {};
+  ASSIGN_OR_RETURN(const JobRequest request, wanted);
+  RETURN_IF_ERROR(CheckLimits(request));
+  // A cluster that nodes may still join can come to hold it.
+  if (!declared_ || !scheduler_ || changed_) return {};
+  return scheduler_->CheckSubmission(request);
+}
+
+void ClusterScheduler::Submit(const wire::Job& job, Instant now) {
+  Request& request = requests_[job.id()];
+  request.job = Slim(job);
+  request.submitted = now;
+  request.aside = "no node has joined yet";
+  due_ = true;
+  if (scheduler_ && !changed_) Offer(job.id(), request, now);
+}
+
+void ClusterScheduler::Offer(const std::string& id, Request& request, Instant now) {
+  (void)id;
+  Result<JobRequest> wanted = RequestOf(request.job);
+  Status fits = wanted.ok() ? scheduler_->CheckSubmission(*wanted) : wanted.status();
+  request.aside = fits.message();
+  if (!fits.ok()) return;
+  scheduler::JobAdopted adopted;
+  adopted.request = *std::move(wanted);
+  adopted.submitted = request.submitted;
+  scheduler_->Apply(adopted, now);
+}
+
+void ClusterScheduler::End(const JobId& job, Instant now) {
+  if (requests_.erase(job.value()) == 0) return;
+  due_ = true;
+  if (scheduler_) scheduler_->Apply(scheduler::JobEnded{job}, now);
+}
+
+void ClusterScheduler::Stopped(const JobId& job, Instant now) {
+  due_ = true;
+  if (scheduler_) scheduler_->Apply(scheduler::JobStopped{job}, now);
+}
+
+void ClusterScheduler::Snapshot(const JobId& job, Instant now) {
+  if (scheduler_) scheduler_->Apply(scheduler::SnapshotTaken{job}, now);
+}
+
+void ClusterScheduler::Confirm(const JobId& job, uint64_t transaction, bool running, Instant now) {
+  if (!scheduler_) return;
+  if (running) {
+    scheduler_->Apply(scheduler::TasksRunning{job, transaction, {}}, now);
+  } else {
+    scheduler_->Apply(scheduler::TasksBound{job, transaction, {}}, now);
+  }
+}
+
+bool ClusterScheduler::Due(Instant now) const {
+  if (due_) return !requests_.empty();
+  const auto next = NextDeadline();
+  return next.has_value() && *next <= now;
+}
+
+std::vector<Verdict> ClusterScheduler::Decide(Instant now) {
+  due_ = false;
+  last_round_ = now;
+  if (changed_) Rebuild(now);
+  std::vector<Verdict> verdicts;
+  if (!scheduler_) return verdicts;
+  for (scheduler::Decision& decision : scheduler_->Decide(now)) {
+    if (decision.kind == scheduler::DecisionKind::kReserve) continue;
+    verdicts.push_back(
+        {decision.kind, decision.job, decision.transaction, std::move(decision.reason)});
+  }
+  return verdicts;
+}
+
+std::optional<Instant> ClusterScheduler::NextDeadline() const {
+  if (!scheduler_ || requests_.empty() || !last_round_) return std::nullopt;
+  const auto next = scheduler_->NextDeadline();
+  if (!next) return std::nullopt;
+  return std::max(*next, *last_round_ + kLeastPause);
+}
+
+std::vector<std::string> ClusterScheduler::NodesOf(const JobId& job) const {
+  std::vector<std::string> names;
+  if (!scheduler_) return names;
+  const auto tasks = scheduler_->TasksOf(job);
+  for (const scheduler::TaskPlacement& task : tasks) {
+    const auto rank = static_cast<size_t>(task.rank);
+    if (names.size() <= rank) names.resize(rank + 1);
+    names[rank] = scheduler_->topology().node(task.node).name;
+  }
+  if (scheduler_->StageOf(job) == scheduler::JobStage::kWaiting ||
+      scheduler_->StageOf(job) == scheduler::JobStage::kLeaving ||
+      scheduler_->StageOf(job) == scheduler::JobStage::kUnknown) {
+    return names;
+  }
+  const auto request = requests_.find(job.value());
+  if (request != requests_.end()) {
+    names.resize(std::max<size_t>(names.size(), request->second.job.nodes()));
+  }
+  return names;
+}
+
+bool ClusterScheduler::Waits(const JobId& job) const {
+  if (!scheduler_) return true;
+  const scheduler::JobStage stage = scheduler_->StageOf(job);
+  return stage == scheduler::JobStage::kWaiting || stage == scheduler::JobStage::kLeaving ||
+         stage == scheduler::JobStage::kUnknown;
+}
+
+std::string ClusterScheduler::AsideText(const JobId& job) const {
+  const auto found = requests_.find(job.value());
+  return found == requests_.end() ? "" : found->second.aside;
+}
+
+std::string ClusterScheduler::WaitText(const JobId& job) const {
+  const std::string aside = AsideText(job);
+  if (!aside.empty() || !scheduler_) return aside;
+  return scheduler_->WaitText(job);
+}
+
+std::optional<scheduler::Scheduler> ClusterScheduler::Copy() const {
+  if (!scheduler_) return std::nullopt;
+  return scheduler_->Copy();
+}
+
+std::vector<wire::QueueStatus> ClusterScheduler::Queues() const {
+  std::vector<wire::QueueStatus> all;
+  if (!scheduler_) return all;
+  const auto set = [](wire::Amounts& to, const spec::SharedAmounts& from) {
+    const auto thousandths = [](int64_t amount) {
+      return amount >= spec::kUnlimited ? -1.0 : static_cast<double>(amount) / 1000;
+    };
+    to.set_cards(thousandths(from[0]));
+    to.set_cpu(thousandths(from[1]));
+    to.set_memory_gib(from[2] >= spec::kUnlimited ? -1.0 : static_cast<double>(from[2]) / 1024);
+  };
+  const auto views = scheduler_->Queues();
+  for (const scheduler::QueueView& view : views) {
+    wire::QueueStatus& queue = all.emplace_back();
+    queue.set_name(view.name);
+    queue.set_parent(view.parent);
+    set(*queue.mutable_guarantee(), view.guarantee);
+    set(*queue.mutable_limit(), view.limit);
+    set(*queue.mutable_usage(), view.usage);
+    spec::SharedAmounts borrowed;
+    double share = 0;
+    for (size_t r = 0; r < spec::kSharedResources; ++r) {
+      borrowed[r] = std::max<int64_t>(0, view.usage[r] - view.guarantee[r]);
+      const int64_t whole = views.front().guarantee[r];
+      if (whole > 0) {
+        share = std::max(share, static_cast<double>(view.usage[r]) / static_cast<double>(whole));
+      }
+    }
+    set(*queue.mutable_borrowed(), borrowed);
+    queue.set_share(share);
+    queue.set_running(view.running);
+    queue.set_waiting(view.waiting);
+  }
+  // Jobs that no present node could hold wait too.
+  for (const auto& [id, request] : requests_) {
+    if (request.aside.empty()) continue;
+    const std::string name = request.job.scheduling().queue().empty()
+                                 ? configuration_.default_queue
+                                 : request.job.scheduling().queue();
+    for (wire::QueueStatus& queue : all) {
+      const bool here = name.empty() ? queue.parent().empty() && &queue == &all.front()
+                                     : queue.name() == name && &queue != &all.front();
+      if (here) queue.set_waiting(queue.waiting() + 1);
+    }
+  }
+  return all;
+}
+
+Status ClusterScheduler::CheckInvariants() const {
+  return scheduler_ ? scheduler_->CheckInvariants() : Status();
+}
+
+uint64_t ClusterScheduler::Fingerprint() const {
+  uint64_t hash = scheduler_ ? scheduler_->Fingerprint() : 0;
+  for (const auto& [id, request] : requests_) hash = Hash64(id + request.aside, hash);
+  return Hash64(std::string_view(changed_ ? "changed" : ""), hash);
+}
+
+}  // namespace longhaul::runtime::cluster

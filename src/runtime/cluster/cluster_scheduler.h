@@ -1,0 +1,133 @@
+// The scheduler as the controller uses it: nodes that join, jobs as clients submit them.
+//
+// scheduler::Scheduler decides over a declared topology. Here nodes appear by joining, so this
+// keeps what is known of each and makes the topology from it, in natural order of the names (or as
+// the configuration's cluster file has it); when that changes, Scheduler::Rebuild takes all jobs
+// along. A worker slot is a card. A node with more than 16 slots has cards of several slots each
+// (`slots_per_card`, one number for the cluster), and an exact count of slots beside them, so it is
+// never given more workers than it takes.
+//
+// A function of the calls, as all that the controller knows. Jobs that the present nodes could
+// never hold are kept aside and offered again when the cluster changes, unless the cluster is
+// declared.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "base/time.h"
+#include "scheduler/scheduler.h"
+#include "spec/controller_file/controller_file.h"
+#include "spec/topology.h"
+#include "wire/longhaul.pb.h"
+
+namespace longhaul::runtime::cluster {
+
+struct NodeFacts {
+  uint32_t slots = 0;
+  uint64_t cores = 0;
+  uint64_t memory_bytes = 0;
+
+  friend bool operator==(const NodeFacts&, const NodeFacts&) = default;
+};
+
+// A scheduler's decision in the controller's words.
+struct Verdict {
+  scheduler::DecisionKind kind = scheduler::DecisionKind::kStart;
+  JobId job;
+  uint64_t transaction = 0;
+  std::string reason;
+};
+
+class ClusterScheduler {
+ public:
+  ClusterScheduler();
+  ~ClusterScheduler();
+  ClusterScheduler(ClusterScheduler&&) noexcept;
+  ClusterScheduler& operator=(ClusterScheduler&&) noexcept;
+
+  // Whether a configuration can be used at all: kInvalidArgument names file, line and remedy.
+  static Status Check(const wire::SchedulingConfiguration& configuration);
+  // From now on it is in force. One that Check refuses changes nothing.
+  Status Configure(const wire::SchedulingConfiguration& configuration, Instant now);
+  const spec::ControllerSpec& configuration() const { return configuration_; }
+
+  // A node as it is now. `condition` is what the controller wants of it.
+  void SetNode(const std::string& name, const NodeFacts& facts, spec::NodeCondition condition,
+               Instant now);
+  // What the configuration says that a node is while nothing is wrong with it: ready, or spare.
+  spec::NodeCondition StandardCondition(const std::string& name) const;
+  spec::NodeCondition ConditionOf(const std::string& name) const;
+
+  // kFailedPrecondition: it could never run here (with the largest size that could);
+  // kInvalidArgument: it names what doesn't exist.
+  Status CheckSubmission(const wire::Job& job) const;
+
+  void Submit(const wire::Job& job, Instant now);
+  void End(const JobId& job, Instant now);
+  void Stopped(const JobId& job, Instant now);
+  void Snapshot(const JobId& job, Instant now);
+  void Confirm(const JobId& job, uint64_t transaction, bool running, Instant now);
+
+  // Something was told since the last round, or a deadline of the scheduler has passed.
+  bool Due(Instant now) const;
+  std::vector<Verdict> Decide(Instant now);
+  std::optional<Instant> NextDeadline() const;
+
+  // The nodes given to a job, by rank; empty names where it has lost one. Nothing: it waits.
+  std::vector<std::string> NodesOf(const JobId& job) const;
+  bool Waits(const JobId& job) const;
+  // Why a job waits, in a few words.
+  std::string WaitText(const JobId& job) const;
+
+  // What it takes to explain a job at leisure, on another thread: a copy. Nothing for jobs kept
+  // aside (`aside` says why) and before a node has joined.
+  std::optional<scheduler::Scheduler> Copy() const;
+  std::string AsideText(const JobId& job) const;
+  std::vector<wire::QueueStatus> Queues() const;
+
+  Status CheckInvariants() const;
+  uint64_t Fingerprint() const;
+  uint64_t rebuilds() const { return rebuilds_; }
+
+ private:
+  struct Node {
+    NodeFacts facts;
+    bool joined = false;
+    spec::NodeCondition condition = spec::NodeCondition::kDown;
+  };
+  struct Request {
+    wire::Job job;  // without what the scheduler doesn't look at
+    Instant submitted{};
+    std::string aside;  // why the present cluster could never hold it; empty: the scheduler has it
+  };
+
+  Result<scheduler::JobRequest> RequestOf(const wire::Job& job) const;
+  scheduler::Policy PolicyNow() const;
+  Result<spec::Topology> MakeTopology() const;
+  uint32_t SlotsPerCard() const;
+  void Rebuild(Instant now);
+  void Offer(const std::string& id, Request& request, Instant now);
+  // Limits of the job's queue and of those above, which no node that joins can change.
+  Status CheckLimits(const scheduler::JobRequest& request) const;
+
+  spec::ControllerSpec configuration_;
+  wire::SchedulingConfiguration configured_;
+  std::optional<spec::ClusterDeclaration> declared_;
+  std::map<std::string, size_t> declared_index_;
+  std::map<std::string, Node> nodes_;
+  std::map<std::string, Request> requests_;
+  std::optional<scheduler::Scheduler> scheduler_;
+  uint32_t slots_per_card_ = 1;
+  bool changed_ = false;  // the topology, queues or policy are not those of scheduler_
+  bool due_ = false;
+  std::optional<Instant> last_round_;
+  uint64_t rebuilds_ = 0;
+};
+
+}  // namespace longhaul::runtime::cluster
