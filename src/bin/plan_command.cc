@@ -15,8 +15,10 @@
 #include <vector>
 
 #include "base/text.h"
+#include "bin/plan_run.h"
 #include "frontend/format.h"
 #include "frontend/plan/plan_json.h"
+#include "frontend/plan/plan_now.h"
 #include "frontend/plan/plan_page.h"
 #include "frontend/plan/plan_text.h"
 #include "io/clock.h"
@@ -29,7 +31,6 @@
 #include "planner/search/why_not.h"
 #include "planner/time/trace.h"
 #include "spec/device_cluster/device_cluster.h"
-#include "spec/models/model_reader.h"
 
 namespace longhaul::bin {
 namespace {
@@ -65,6 +66,7 @@ struct PlanFlags {
   std::string html;
   std::string trace;
   std::string emit;
+  std::pair<std::string, std::string> from;  // framework, file
   std::string cases;
   std::string stack;  // a file of `calibrate --fit`
   uint32_t threads = 0;
@@ -146,17 +148,6 @@ Result<std::vector<uint32_t>> ParseCards(std::string_view text,
   return counts;
 }
 
-// A file, or a shipped name.
-Result<spec::Model> ReadModel(const std::string& name) {
-  if (access(name.c_str(), R_OK) == 0) {
-    ASSIGN_OR_RETURN(const std::string text, io::ReadText(name, kMostBytes));
-    return spec::ParseModel(text, name);
-  }
-  Result<spec::Model> model = spec::FindModel(name);
-  if (model.ok()) return model;
-  return NotFound(model.status().message() + " (and no file has this name)");
-}
-
 // A shipped device and a count, a cluster's YAML, or a machine that was calibrated.
 Status ReadCluster(const PlanFlags& flags, Job& job) {
   if (access(flags.cluster.c_str(), R_OK) != 0) {
@@ -214,6 +205,58 @@ Status SetFramework(const std::string& name, Job& job) {
   if (*framework == Framework::kTorchtitan) job.base.software.framework = "torchtitan";
   if (*framework == Framework::kDeepSpeed) job.base.software.framework = "deepspeed";
   return {};
+}
+
+// What is run now, and the job of finding a better layout for it.
+struct NowAndJob {
+  RunFile file;
+  planner::Question question;
+  Job job;
+};
+
+Result<NowAndJob> JobOfRun(PlanFlags flags) {
+  NowAndJob run;
+  ASSIGN_OR_RETURN(run.file, ReadRunFile(flags.from.first, flags.from.second));
+  if (flags.batch > 0 || flags.sequence > 0 || !flags.precision.empty()) {
+    return InvalidArgument(
+        "--batch, --sequence and --precision are read from the file of --from: change it there, or "
+        "ask --what-if batch=...");
+  }
+  // One name is the cluster's where the file has the model.
+  if (flags.cluster.empty() && run.file.config.model) std::swap(flags.cluster, flags.model);
+  if (flags.cluster.empty()) {
+    return InvalidArgument(
+        run.file.config.model
+            ? "--from needs a CLUSTER too, as in: longhaul plan --from " + flags.from.first +
+                  " FILE h100-sxm"
+            : "the file does not say the model's sizes: give MODEL and CLUSTER, as "
+              "in: longhaul plan --from " +
+                  flags.from.first + " FILE llama-3.1-8b h100-sxm:64");
+  }
+  flags.cluster = ClusterOfRun(flags.cluster, run.file.config);
+  RETURN_IF_ERROR(ReadCluster(flags, run.job));
+  std::optional<spec::Model> model;
+  if (!flags.model.empty()) {
+    ASSIGN_OR_RETURN(model, ReadModel(flags.model));
+  }
+  const auto question = planner::configs::QuestionOf(run.file.config, model, run.job.cluster);
+  if (!question.ok()) return question.status().WithContext(run.file.path);
+  run.question = *question;
+  planner::configs::RunConfig& config = run.file.config;
+  if (config.devices > 0 && config.devices != run.job.cluster.devices) {
+    config.assumed.push_back(std::to_string(run.job.cluster.devices) + " cards (the file starts " +
+                             std::to_string(config.devices) + " ranks)");
+  }
+  run.job.model = question->model;
+  run.job.headroom = flags.headroom;
+  RETURN_IF_ERROR(
+      SetFramework(flags.framework == "any" ? flags.from.first : flags.framework, run.job));
+  run.job.base = question->training;
+  for (const std::string& text : flags.fixed) {
+    const Status status = planner::search::ParseFixed(text, run.job.fixed);
+    if (!status.ok()) return status.WithContext("--fix");
+  }
+  return run;
 }
 
 Result<Job> JobOf(const PlanFlags& flags) {
@@ -373,15 +416,16 @@ Status WriteTrace(const Plan& plan, const std::string& path) {
                                  planner::ChromeTrace(best.training, best.evaluation));
 }
 
-int Show(const Plan& plan, const PlanFlags& flags, const PlanOptions& options) {
+int Show(const Plan& plan, const std::optional<frontend::RunNow>& now, const PlanFlags& flags,
+         const PlanOptions& options) {
   const auto answers = AnswerQuestions(plan, flags, options);
   if (!answers.ok()) {
     Fail(answers.status());
     return kExitUsage;
   }
   if (!flags.html.empty()) {
-    const Status written =
-        io::WriteTextAtomically(io::PosixFileSystem(), flags.html, frontend::PlanPage(plan));
+    const Status written = io::WriteTextAtomically(io::PosixFileSystem(), flags.html,
+                                                   frontend::PlanPage(plan, now ? &*now : nullptr));
     if (!written.ok()) return Fail(written.WithContext("--html"));
   }
   if (!flags.trace.empty()) {
@@ -391,10 +435,12 @@ int Show(const Plan& plan, const PlanFlags& flags, const PlanOptions& options) {
   if (!flags.emit.empty()) return Emit(plan, flags.emit);
   if (flags.json) {
     nlohmann::ordered_json json = frontend::ToJson(plan);
+    if (now) json["now"] = frontend::NowJson(plan, *now);
     for (const Asked& asked : *answers) json["answers"][asked.what] = asked.json;
     std::printf("%s\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   } else {
     std::fputs(frontend::PlanText(plan).c_str(), stdout);
+    if (now) std::fputs(frontend::NowText(plan, *now).c_str(), stdout);
     for (const Asked& asked : *answers) std::printf("\n%s", asked.answer.c_str());
     if (!flags.html.empty()) std::printf("\nPage: %s\n", flags.html.c_str());
     if (!flags.trace.empty()) {
@@ -413,13 +459,22 @@ int RunPlan(const PlanFlags& flags) {
     return kExitUsage;
   }
   if (!flags.cases.empty()) return AnswerCases(flags.cases, *compute_factor);
-  if (flags.model.empty() || flags.cluster.empty()) {
+  if (flags.from.first.empty() && (flags.model.empty() || flags.cluster.empty())) {
     Fail(
         InvalidArgument("plan needs a MODEL and a CLUSTER, as in: longhaul plan llama-3.1-70b "
                         "h100-sxm:64 (or --case -)"));
     return kExitUsage;
   }
-  Result<Job> job = JobOf(flags);
+  std::optional<NowAndJob> run;
+  if (!flags.from.first.empty()) {
+    Result<NowAndJob> read = JobOfRun(flags);
+    if (!read.ok()) {
+      Fail(read.status());
+      return kExitUsage;
+    }
+    run = *std::move(read);
+  }
+  Result<Job> job = run ? Result<Job>(run->job) : JobOf(flags);
   if (!job.ok()) {
     Fail(job.status());
     return kExitUsage;
@@ -464,7 +519,13 @@ int RunPlan(const PlanFlags& flags) {
     }
     return kExitStopped;
   }
-  return Show(plan, flags, options);
+  std::optional<frontend::RunNow> now;
+  if (run) {
+    now = frontend::RunNow{run->file.path,
+                           Propose(*job, job->cluster, run->question.training, options),
+                           run->file.config.assumed, run->file.config.unknown};
+  }
+  return Show(plan, now, flags, options);
 }
 
 void AddSearchOptions(CLI::App& command, PlanFlags& flags) {
@@ -513,10 +574,10 @@ void AddPlanCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "plan", "Memory, time, cost and the best layout of a training, before owning a card");
   command->group(kGroupRun);
-  command->add_option("model", flags->model,
+  command->add_option("model,--model", flags->model,
                       "A shipped name (llama-3.1-70b), a model's YAML, or a config.json");
   command->add_option(
-      "cluster", flags->cluster,
+      "cluster,--cluster", flags->cluster,
       "DEVICE:COUNT (h100-sxm:1024), a cluster's YAML, or a machine's file (longhaul "
       "calibrate)");
   AddSearchOptions(*command, *flags);
@@ -530,6 +591,11 @@ void AddPlanCommand(CLI::App& app, Action& action) {
                       "Also write the predicted step, stage by stage, as a Chrome trace");
   command->add_option("--emit", flags->emit,
                       "Write the best one's settings: megatron, deepspeed, torchtitan, longhaul");
+  command
+      ->add_option("--from", flags->from,
+                   "What is run now: megatron ARGS (a script, options or YAML), deepspeed JSON or "
+                   "torchtitan TOML; then MODEL may be left out where the file has it")
+      ->type_name("FRAMEWORK FILE");
   command->add_option("--case", flags->cases,
                       "-: answer one JSON case a line from standard input (docs/planner-cases.md)");
   command->add_option("--stack", flags->stack,
@@ -543,6 +609,7 @@ void AddPlanCommand(CLI::App& app, Action& action) {
       "  longhaul plan llama-3.1-8b h100-sxm:8 --why-not tensor=8 --what-if micro=2\n"
       "  longhaul plan llama-3.1-8b h100-sxm:64 --emit torchtitan > job.toml\n"
       "  longhaul plan gpt2 ~/.config/longhaul/device.json --framework all --batch 64\n"
+      "  longhaul plan --from megatron train.sh h100-sxm:64\n"
       "  longhaul plan --case - < cases.jsonl\n"
       "Guide: docs/plan.md.");
   command->callback([flags, &action] { action = [flags] { return RunPlan(*flags); }; });

@@ -66,6 +66,20 @@ std::string Verdict(const Plan& plan) {
          EscapeXml(FrameworksText(best)) + ".</p>\n";
 }
 
+std::string NowBody(const RunNow& now) {
+  const planner::Evaluation& today = now.proposal.evaluation;
+  std::string text = "<p><code>" + EscapeXml(planner::search::LayoutText(now.proposal.training)) +
+                     "</code></p>\n<p>" + EscapeXml(BandText(now.proposal)) + " a step, " +
+                     Decimal(today.tokens_per_second_per_device, 0) + " tokens/s a card, " +
+                     GiBText(static_cast<double>(today.device_memory.count())) +
+                     " GiB on the fullest card, read from " + EscapeXml(now.source) + ".</p>\n";
+  for (const std::string& line : now.assumed) text += "<p>Assumed: " + EscapeXml(line) + "</p>\n";
+  for (const std::string& line : now.unknown) {
+    text += "<p>Not understood: " + EscapeXml(line) + "</p>\n";
+  }
+  return text;
+}
+
 std::string BestTable(const Plan& plan) {
   std::string text =
       "<table><tr><th></th><th>layout</th><th class=\"n\">step</th><th class=\"n\">MFU</th>"
@@ -181,7 +195,7 @@ std::string Pictures(const Plan& plan) {
 
 }  // namespace
 
-std::string PlanPage(const Plan& plan) {
+std::string PlanPage(const Plan& plan, const RunNow* now) {
   const std::string title = EscapeXml(ModelLine(plan));
   std::string text =
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
@@ -195,6 +209,7 @@ std::string PlanPage(const Plan& plan) {
             "</code></p>\n";
   } else {
     text += Verdict(plan);
+    if (now != nullptr) text += Section("What is run now", GainText(plan, *now), NowBody(*now));
     text += Section("The best layouts", "Fastest first; the last column says why not the others.",
                     BestTable(plan));
     text += Pictures(plan);

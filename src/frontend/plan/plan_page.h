@@ -6,10 +6,12 @@
 
 #include <string>
 
+#include "frontend/plan/plan_now.h"
 #include "planner/search/plan.h"
 
 namespace longhaul::frontend {
 
-std::string PlanPage(const planner::search::Plan& plan);
+// `now` is what is run today, where it was asked about.
+std::string PlanPage(const planner::search::Plan& plan, const RunNow* now = nullptr);
 
 }  // namespace longhaul::frontend

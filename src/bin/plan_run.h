@@ -1,0 +1,25 @@
+// `longhaul plan --from`: what somebody runs now, as a question to the planner.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "planner/configs/run_config.h"
+
+namespace longhaul::bin {
+
+// A model's file, or a shipped name.
+Result<spec::Model> ReadModel(const std::string& name);
+
+struct RunFile {
+  std::string path;
+  planner::configs::RunConfig config;
+};
+
+// `framework` is megatron, deepspeed or torchtitan.
+Result<RunFile> ReadRunFile(const std::string& framework, const std::string& path);
+
+// "h100-sxm" with the count that the run says, where there is one and the name has none.
+std::string ClusterOfRun(const std::string& cluster, const planner::configs::RunConfig& config);
+
+}  // namespace longhaul::bin

@@ -1,0 +1,21 @@
+// How Megatron-LM writes layers: stages in letters, experts' layers as a list.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "spec/model.h"
+
+namespace longhaul::planner::configs::internal {
+
+// Layers of each stage and chunk of "Et*3|(t|)*2|tmL": t a layer, E the embedding, L the loss, m an
+// extra prediction layer. Refuses other letters, brackets that don't match and more than 10,000.
+Result<std::vector<uint32_t>> ParseStageLetters(std::string_view text);
+
+// Which layers have experts: "3" (each third, from the first), or "([0]*3+[1]*58)". Fills
+// `dense_first_layers` and `every`; refuses patterns that these two cannot say.
+Status ParseExpertLayers(std::string_view text, uint32_t layers, spec::Experts& experts);
+
+}  // namespace longhaul::planner::configs::internal
