@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "bin/agent_command.h"
 #include "bin/calibrate_command.h"
+#include "bin/checkpoint/checkpoint_command.h"
 #include "bin/client_commands.h"
 #include "bin/command.h"
 #include "bin/controller_command.h"
@@ -66,6 +67,7 @@ int Main(int argc, char** argv) {
   AddProfileCommand(app, action);
   AddSimulateCommand(app, action);
   AddCalibrateCommand(app, action);
+  AddCheckpointCommand(app, action);
 
   if (argc > 1 && argv[1][0] != '-' && !IsKnownCommand(app, argv[1])) return kExitUsage;
   try {

@@ -1,0 +1,235 @@
+// convert and prune.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <utility>
+
+#include "base/text.h"
+#include "base/units.h"
+#include "bin/checkpoint/parts.h"
+#include "checkpoint/directory.h"
+#include "checkpoint/formats/open_checkpoint.h"
+#include "checkpoint/formats/verify.h"
+#include "checkpoint/formats/write_checkpoint.h"
+#include "io/file.h"
+
+namespace longhaul::bin::checkpoints {
+namespace {
+
+using checkpoint::CheckpointDirectory;
+using checkpoint::Format;
+using checkpoint::Manifest;
+
+struct ConvertFlags {
+  std::string from;
+  std::string to;
+  std::string format;
+  uint64_t shard_mib = 0;
+  uint64_t step = 0;
+  std::string job = "converted";
+  bool json = false;
+};
+
+// What the target's name says.
+std::optional<Format> FormatOfName(const std::string& path) {
+  for (const char* end : {".pt", ".pth", ".bin", ".ckpt"}) {
+    if (path.ends_with(end)) return Format::kTorch;
+  }
+  if (path.ends_with(".safetensors")) return Format::kSafetensors;
+  return std::nullopt;
+}
+
+int Convert(const ConvertFlags& flags) {
+  const auto format =
+      flags.format.empty() ? FormatOfName(flags.to) : checkpoint::ParseFormat(flags.format);
+  if (!format.has_value()) {
+    Fail(InvalidArgument("which format? " + flags.to +
+                         " doesn't say: give --to safetensors, torch, dcp or longhaul"));
+    return kExitUsage;
+  }
+  io::FileSystem& files = io::PosixFileSystem();
+  const auto catalog = checkpoint::OpenCheckpoint(files, flags.from);
+  if (!catalog.ok()) return Fail(catalog.status());
+  Progress progress("converted");
+  checkpoint::WriteOptions options;
+  options.format = *format;
+  options.max_shard_bytes = flags.shard_mib << 20;
+  options.step = flags.step;
+  options.job = flags.job;
+  options.progress = progress.Callback();
+  const Status written = WriteCheckpoint(files, *catalog, flags.to, options);
+  if (!written.ok()) return FailOrStopped(written);
+  if (flags.json) {
+    Print({{"from", flags.from},
+           {"to", flags.to},
+           {"format", ToString(*format)},
+           {"tensors", catalog->tensors.size()},
+           {"bytes", catalog->TotalBytes()}});
+  } else {
+    std::printf("wrote %s (%s): %zu tensors, %s\n", Clean(flags.to).c_str(),
+                std::string(ToString(*format)).c_str(), catalog->tensors.size(),
+                ToString(Bytes(static_cast<int64_t>(catalog->TotalBytes()))).c_str());
+  }
+  return kExitOk;
+}
+
+struct PruneFlags {
+  std::string run;
+  uint64_t keep = 3;
+  uint64_t every = 0;
+  std::vector<uint64_t> steps;
+  bool dry_run = false;
+  bool yes = false;
+  bool json = false;
+};
+
+struct PrunePlan {
+  std::string folder;
+  std::vector<Manifest> kept;  // newest first
+  std::vector<Manifest> removed;
+};
+
+std::string NameOf(const Manifest& manifest) {
+  return CheckpointDirectory::NameOf(manifest.step, manifest.epoch);
+}
+
+Result<PrunePlan> Choose(const PruneFlags& flags) {
+  PrunePlan plan;
+  ASSIGN_OR_RETURN(plan.folder, RunFolder(flags.run));
+  CheckpointDirectory directory(io::PosixFileSystem(), plan.folder);
+  ASSIGN_OR_RETURN(std::vector<Manifest> committed, directory.List());
+  for (size_t i = 0; i < committed.size(); ++i) {
+    const uint64_t step = committed[i].step;
+    const bool named = std::find(flags.steps.begin(), flags.steps.end(), step) != flags.steps.end();
+    const bool kept = i < flags.keep || named || (flags.every > 0 && step % flags.every == 0);
+    (kept ? plan.kept : plan.removed).push_back(std::move(committed[i]));
+  }
+  return plan;
+}
+
+// The newest of those kept whose every byte verifies.
+Result<std::string> FindGood(const PrunePlan& plan, Progress& progress) {
+  std::string reasons;
+  for (const Manifest& manifest : plan.kept) {
+    checkpoint::VerifyOptions options;
+    options.progress = progress.Callback();
+    ASSIGN_OR_RETURN(
+        const auto found,
+        VerifyCheckpoint(io::PosixFileSystem(), plan.folder + "/" + NameOf(manifest), options));
+    if (found.good()) return NameOf(manifest);
+    reasons += "; " + NameOf(manifest) + ": " + found.damage.front().what;
+  }
+  return FailedPrecondition("nothing is removed: none of those that would stay is good" + reasons);
+}
+
+bool Agreed(size_t count) {
+  std::printf("Remove %zu checkpoints? [y/N] ", count);
+  std::fflush(stdout);
+  std::string answer;
+  return std::getline(std::cin, answer) && (answer == "y" || answer == "yes");
+}
+
+void PrintPrune(const PrunePlan& plan, const std::string& good, const PruneFlags& flags,
+                bool removed) {
+  if (flags.json) {
+    nlohmann::ordered_json json;
+    json["folder"] = plan.folder;
+    json["good"] = good;
+    json["kept"] = nlohmann::ordered_json::array();
+    json["removed"] = nlohmann::ordered_json::array();
+    for (const Manifest& manifest : plan.kept) json["kept"].push_back(NameOf(manifest));
+    for (const Manifest& manifest : plan.removed) json["removed"].push_back(NameOf(manifest));
+    json["dry_run"] = !removed;
+    Print(json);
+    return;
+  }
+  for (const Manifest& manifest : plan.kept) {
+    std::printf("keep    %s%s\n", NameOf(manifest).c_str(),
+                NameOf(manifest) == good ? "  verified, every byte" : "");
+  }
+  for (const Manifest& manifest : plan.removed) {
+    std::printf("%s %s\n", removed ? "removed" : "remove ", NameOf(manifest).c_str());
+  }
+}
+
+int Prune(const PruneFlags& flags) {
+  const auto plan = Choose(flags);
+  if (!plan.ok()) return Fail(plan.status());
+  std::string good;
+  if (!plan->removed.empty()) {
+    Progress progress("verified");
+    const auto found = FindGood(*plan, progress);
+    if (!found.ok()) return FailOrStopped(found.status());
+    good = *found;
+  }
+  if (flags.dry_run || plan->removed.empty()) {
+    PrintPrune(*plan, good, flags, false);
+    return kExitOk;
+  }
+  if (!flags.yes) {
+    if (flags.json || isatty(0) == 0) {
+      Fail(InvalidArgument("prune removes checkpoints: say --yes, or --dry-run to see which"));
+      return kExitUsage;
+    }
+    PrintPrune(*plan, good, flags, false);
+    if (!Agreed(plan->removed.size())) return Fail(CancelledError("nothing was removed"));
+  }
+  std::vector<uint64_t> kept_steps;
+  for (const Manifest& manifest : plan->kept) kept_steps.push_back(manifest.step);
+  CheckpointDirectory directory(io::PosixFileSystem(), plan->folder);
+  const Status removed =
+      directory.Prune(1, kept_steps, plan->kept.empty() ? 0 : plan->kept.front().epoch);
+  if (!removed.ok()) return Fail(removed);
+  PrintPrune(*plan, good, flags, true);
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddConvert(CLI::App& command, Action& action) {
+  auto flags = std::make_shared<ConvertFlags>();
+  CLI::App* sub = command.add_subcommand("convert", "Write a checkpoint in another format");
+  sub->add_option("FROM", flags->from, "Of any format")->required();
+  sub->add_option("TO", flags->to, "A file or folder that isn't there yet; of longhaul a run's")
+      ->required();
+  sub->add_option("--to", flags->format,
+                  "safetensors, torch, dcp or longhaul (default: by TO's name)")
+      ->check(CLI::IsMember({"safetensors", "torch", "dcp", "longhaul"}));
+  sub->add_option("--shard-mib", flags->shard_mib,
+                  "Several files of about this size, for safetensors with an index")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 30));
+  sub->add_option("--step", flags->step, "The step, for longhaul where FROM has none");
+  sub->add_option("--job", flags->job, "The job's name, for longhaul where FROM has none");
+  sub->add_flag("--json", flags->json, "One JSON object");
+  sub->footer(
+      "Examples:\n"
+      "  longhaul checkpoint convert runs/headers-gpt model.safetensors\n"
+      "  longhaul checkpoint convert model.pt folder --to dcp\n"
+      "  longhaul checkpoint convert folder runs/new/checkpoints --to longhaul --step 1000");
+  sub->callback([flags, &action] { action = [flags] { return Convert(*flags); }; });
+}
+
+void AddPrune(CLI::App& command, Action& action) {
+  auto flags = std::make_shared<PruneFlags>();
+  CLI::App* sub = command.add_subcommand("prune", "Remove a run's older checkpoints");
+  sub->add_option("RUN", flags->run, "A run's folder, or its checkpoints")->required();
+  sub->add_option("--keep", flags->keep, "The newest so many stay")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 32))
+      ->capture_default_str();
+  sub->add_option("--every", flags->every, "Steps that this divides stay too");
+  sub->add_option("--step", flags->steps, "This step stays too");
+  sub->add_flag("--dry-run", flags->dry_run, "Only say what would be removed");
+  sub->add_flag("--yes", flags->yes, "Don't ask");
+  sub->add_flag("--json", flags->json, "One JSON object");
+  sub->footer(
+      "At least one of those that stay is verified, every byte, before anything is removed.\n"
+      "Examples:\n"
+      "  longhaul checkpoint prune runs/headers-gpt --keep 2 --dry-run\n"
+      "  longhaul checkpoint prune runs/headers-gpt --keep 5 --every 1000 --yes");
+  sub->callback([flags, &action] { action = [flags] { return Prune(*flags); }; });
+}
+
+}  // namespace longhaul::bin::checkpoints

@@ -1,0 +1,231 @@
+// verify and diff.
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "base/text.h"
+#include "base/units.h"
+#include "bin/checkpoint/parts.h"
+#include "bin/table.h"
+#include "checkpoint/formats/compare.h"
+#include "checkpoint/formats/open_checkpoint.h"
+#include "checkpoint/formats/verify.h"
+#include "io/file.h"
+
+namespace longhaul::bin::checkpoints {
+namespace {
+
+using checkpoint::Comparison;
+using checkpoint::DifferenceKind;
+using checkpoint::TensorDifference;
+using checkpoint::Verification;
+
+struct VerifyFlags {
+  std::string path;
+  bool numbers = false;
+  bool json = false;
+};
+
+void VerifyJson(const Verification& found) {
+  nlohmann::ordered_json json;
+  json["good"] = found.good();
+  json["format"] = ToString(found.format);
+  json["files"] = found.files;
+  json["tensors"] = found.tensors;
+  json["bytes"] = found.bytes;
+  json["has_hashes"] = found.vouched;
+  json["damage"] = nlohmann::ordered_json::array();
+  for (const auto& damage : found.damage) {
+    json["damage"].push_back({{"file", damage.file},
+                              {"offset", damage.offset},
+                              {"what", damage.what},
+                              {"tensors", damage.tensors}});
+  }
+  json["non_finite"] = nlohmann::ordered_json::array();
+  for (const auto& tensor : found.non_finite) {
+    json["non_finite"].push_back({{"tensor", tensor.tensor},
+                                  {"nan", tensor.count.nan},
+                                  {"infinite", tensor.count.infinite},
+                                  {"first", tensor.count.first.value_or(0)}});
+  }
+  Print(json);
+}
+
+int Verify(const VerifyFlags& flags) {
+  Progress progress("verified");
+  checkpoint::VerifyOptions options;
+  options.numbers = flags.numbers;
+  options.progress = progress.Callback();
+  const auto found = VerifyCheckpoint(io::PosixFileSystem(), flags.path, options);
+  if (!found.ok()) return FailOrStopped(found.status());
+  const bool good = found->good() && found->non_finite.empty();
+  if (flags.json) {
+    VerifyJson(*found);
+    return good ? kExitOk : kExitFailure;
+  }
+  for (const auto& damage : found->damage) {
+    std::vector<std::string> names;
+    for (const std::string& name : damage.tensors) names.push_back(Clean(name));
+    std::printf("damaged: %s at byte %llu: %s%s%s\n", Clean(damage.file).c_str(),
+                static_cast<unsigned long long>(damage.offset), Clean(damage.what).c_str(),
+                names.empty() ? "" : "; there lies ", Join(names, ", ").c_str());
+  }
+  for (const auto& tensor : found->non_finite) {
+    std::printf(
+        "not finite: %s has %llu NaN and %llu infinite elements, the first at element %llu\n",
+        Clean(tensor.tensor).c_str(), static_cast<unsigned long long>(tensor.count.nan),
+        static_cast<unsigned long long>(tensor.count.infinite),
+        static_cast<unsigned long long>(tensor.count.first.value_or(0)));
+  }
+  if (good) {
+    std::printf("good: %llu tensors in %llu files, %s %s\n",
+                static_cast<unsigned long long>(found->tensors),
+                static_cast<unsigned long long>(found->files),
+                ToString(Bytes(static_cast<int64_t>(found->bytes))).c_str(),
+                found->vouched ? "verified by hash"
+                               : "verified: this format has no hashes, its form alone was checked");
+  }
+  return good ? kExitOk : kExitFailure;
+}
+
+struct DiffFlags {
+  std::string first;
+  std::string second;
+  bool all = false;
+  bool json = false;
+};
+
+std::string KindText(DifferenceKind kind) {
+  switch (kind) {
+    case DifferenceKind::kEqual:
+      return "equal";
+    case DifferenceKind::kValues:
+      return "differs";
+    case DifferenceKind::kShapeOrDtype:
+      return "other form";
+    case DifferenceKind::kOnlyInFirst:
+      return "only in first";
+    case DifferenceKind::kOnlyInSecond:
+      return "only in second";
+  }
+  return "";
+}
+
+nlohmann::ordered_json NumberJson(double number) {
+  if (std::isfinite(number)) return number;
+  return std::isnan(number) ? "nan" : number > 0 ? "inf" : "-inf";
+}
+
+void DiffJson(const Comparison& comparison) {
+  nlohmann::ordered_json json;
+  json["equal"] = comparison.equal();
+  json["tensors"] = nlohmann::ordered_json::array();
+  for (const TensorDifference& tensor : comparison.tensors) {
+    nlohmann::ordered_json entry;
+    entry["name"] = tensor.name;
+    entry["kind"] = KindText(tensor.kind);
+    if (tensor.kind == DifferenceKind::kValues) {
+      entry["elements"] = tensor.elements;
+      entry["differing"] = tensor.differing;
+      entry["max_absolute"] = NumberJson(tensor.max_absolute);
+      entry["max_relative"] = NumberJson(tensor.max_relative);
+      entry["first_place"] = tensor.first_place;
+      entry["first"] = NumberJson(tensor.first_value);
+      entry["second"] = NumberJson(tensor.second_value);
+    } else if (tensor.kind != DifferenceKind::kEqual) {
+      entry["first"] = tensor.first_form;
+      entry["second"] = tensor.second_form;
+    }
+    json["tensors"].push_back(std::move(entry));
+  }
+  json["values"] = comparison.values;
+  Print(json);
+}
+
+std::string Short(double number) {
+  char text[40];
+  std::snprintf(text, sizeof(text), "%.4g", number);
+  return text;
+}
+
+std::string PlaceText(const std::vector<int64_t>& place) {
+  std::vector<std::string> indexes;
+  for (const int64_t index : place) indexes.push_back(std::to_string(index));
+  return "[" + Join(indexes, ", ") + "]";
+}
+
+void DiffTable(const Comparison& comparison, bool all) {
+  Table table({"TENSOR", "RESULT", "DIFFERING", "MAX ABS", "MAX REL", "FIRST AT", "HERE", "THERE"});
+  size_t equal = 0;
+  for (const TensorDifference& t : comparison.tensors) {
+    equal += t.kind == DifferenceKind::kEqual ? 1 : 0;
+    if (t.kind == DifferenceKind::kEqual && !all) continue;
+    if (t.kind == DifferenceKind::kValues) {
+      table.Add({Clean(t.name), KindText(t.kind),
+                 std::to_string(t.differing) + " of " + std::to_string(t.elements),
+                 Short(t.max_absolute), Short(t.max_relative), PlaceText(t.first_place),
+                 Short(t.first_value), Short(t.second_value)});
+    } else {
+      const bool same = t.kind == DifferenceKind::kEqual;
+      table.Add({Clean(t.name), KindText(t.kind), "", "", "", "", same ? "" : t.first_form,
+                 same ? "" : t.second_form});
+    }
+  }
+  if (equal < comparison.tensors.size() || all) std::printf("%s", table.Text().c_str());
+  for (const std::string& value : comparison.values) {
+    std::printf("value %s\n", Clean(value).c_str());
+  }
+  std::printf("%zu of %zu tensors are equal, bit by bit; %zu values differ\n", equal,
+              comparison.tensors.size(), comparison.values.size());
+}
+
+int Diff(const DiffFlags& flags) {
+  io::FileSystem& files = io::PosixFileSystem();
+  const auto first = checkpoint::OpenCheckpoint(files, flags.first);
+  if (!first.ok()) return Fail(first.status());
+  const auto second = checkpoint::OpenCheckpoint(files, flags.second);
+  if (!second.ok()) return Fail(second.status());
+  Progress progress("compared");
+  const auto comparison = CompareCheckpoints(files, *first, *second, progress.Callback());
+  if (!comparison.ok()) return FailOrStopped(comparison.status());
+  if (flags.json) {
+    DiffJson(*comparison);
+  } else {
+    DiffTable(*comparison, flags.all);
+  }
+  return comparison->equal() ? kExitOk : kExitFailure;
+}
+
+}  // namespace
+
+void AddVerify(CLI::App& command, Action& action) {
+  auto flags = std::make_shared<VerifyFlags>();
+  CLI::App* sub = command.add_subcommand("verify", "Read every byte and hold it to its hash");
+  sub->add_option("CHECKPOINT", flags->path, "Of any format")->required();
+  sub->add_flag("--numbers", flags->numbers, "Also look for NaN and infinities");
+  sub->add_flag("--json", flags->json, "One JSON object");
+  sub->footer(
+      "Exit code 1 when anything is damaged or, with --numbers, not finite.\n"
+      "Examples:\n"
+      "  longhaul checkpoint verify runs/headers-gpt\n"
+      "  longhaul checkpoint verify model.pt --numbers");
+  sub->callback([flags, &action] { action = [flags] { return Verify(*flags); }; });
+}
+
+void AddDiff(CLI::App& command, Action& action) {
+  auto flags = std::make_shared<DiffFlags>();
+  CLI::App* sub = command.add_subcommand("diff", "What tells two checkpoints apart, by tensor");
+  sub->add_option("FIRST", flags->first, "Of any format")->required();
+  sub->add_option("SECOND", flags->second, "Of any format")->required();
+  sub->add_flag("--all", flags->all, "Equal tensors too");
+  sub->add_flag("--json", flags->json, "One JSON object");
+  sub->footer(
+      "Exit code 1 when they differ.\n"
+      "Examples:\n"
+      "  longhaul checkpoint diff runs/a runs/b\n"
+      "  longhaul checkpoint diff model.pt model.safetensors --json");
+  sub->callback([flags, &action] { action = [flags] { return Diff(*flags); }; });
+}
+
+}  // namespace longhaul::bin::checkpoints

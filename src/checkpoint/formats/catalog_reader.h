@@ -1,0 +1,72 @@
+// Reads boxes of a catalog's tensors: each byte at most once, and no byte that isn't needed.
+//
+// Verified, where the format has hashes of chunks: whole chunks are read, each once, and none of
+// their bytes is handed out before its hash agrees. The reader counts what it really reads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "checkpoint/formats/catalog.h"
+#include "checkpoint/reshard/read_plan.h"
+#include "io/file.h"
+
+namespace longhaul::checkpoint {
+
+struct ReadOptions {
+  bool verify = true;        // where the format has hashes
+  uint64_t largest_gap = 0;  // reads at most this far apart become one
+};
+
+struct ReadCount {
+  uint64_t bytes = 0;  // asked of files
+  uint64_t reads = 0;
+};
+
+// One read of a file: at most kBlockReadBytes, with a hash when the whole of it is a chunk.
+struct ReadBlock {
+  uint32_t file = 0;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  std::optional<uint64_t> hash;
+};
+inline constexpr uint64_t kBlockReadBytes = 8 << 20;
+
+// The reads that carry out a plan, in its order: what the reader does, before it does it.
+std::vector<ReadBlock> BlocksOf(const Catalog& catalog, const ReadPlan& plan, bool verify);
+
+class CatalogReader {
+ public:
+  // Requires that `files` and `catalog` outlive this.
+  CatalogReader(io::FileSystem& files, const Catalog& catalog) : files_(files), catalog_(catalog) {}
+
+  // Fills `to` with the wanted boxes, one span each. kDataLoss naming the file and the byte when a
+  // hash differs or a file is cut. Requires spans of the boxes' sizes.
+  Status Read(std::span<const WantedShard> wanted, std::span<const std::span<std::byte>> to,
+              const ReadOptions& options = {});
+
+  // Elements [begin, begin + to.size() / element) of a whole tensor, row-major. Requires a range
+  // within it.
+  Status ReadRange(uint32_t tensor, int64_t begin, std::span<std::byte> to,
+                   const ReadOptions& options = {});
+
+  const ReadCount& count() const { return count_; }
+
+ private:
+  Status Run(const ReadPlan& plan, std::span<const std::span<std::byte>> to, bool verify);
+  Status Fetch(const ReadBlock& block);  // into buffer_
+
+  io::FileSystem& files_;
+  const Catalog& catalog_;
+  std::unique_ptr<io::ReadableFile> opened_;
+  uint32_t opened_index_ = 0;
+  std::vector<std::byte> buffer_;
+  ReadCount count_;
+};
+
+}  // namespace longhaul::checkpoint

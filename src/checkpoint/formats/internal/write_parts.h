@@ -1,0 +1,82 @@
+// What the writers of several formats share.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/pickle/pickle_writer.h"
+#include "base/status.h"
+#include "checkpoint/formats/catalog.h"
+#include "checkpoint/formats/catalog_reader.h"
+#include "checkpoint/formats/write_checkpoint.h"
+#include "io/patchable_file.h"
+
+namespace longhaul::checkpoint::internal {
+
+inline constexpr uint64_t kStreamBytes = 8 << 20;  // of a tensor at a time; whole chunks
+
+// Hands a catalog's tensors out in pieces, and counts.
+class TensorStream {
+ public:
+  TensorStream(io::FileSystem& files, const Catalog& catalog, const WriteOptions& options)
+      : catalog_(catalog), reader_(files, catalog), options_(options) {
+    total_ = catalog.TotalBytes();
+  }
+
+  // Calls `take` with all bytes of a tensor, in order.
+  Status Each(uint32_t tensor, const std::function<Status(std::span<const std::byte>)>& take);
+
+ private:
+  const Catalog& catalog_;
+  CatalogReader reader_;
+  const WriteOptions& options_;
+  std::vector<std::byte> buffer_;
+  uint64_t done_ = 0;
+  uint64_t total_ = 0;
+};
+
+// The tensor as torch.save pickles it, over the whole of storage `key`.
+void PickleTensor(const TensorInfo& tensor, const std::string& key, PickleWriter& writer);
+// A tree; `tensor` is called for each that it names.
+void PickleTree(const Tree& node, const std::function<void(uint32_t)>& tensor,
+                PickleWriter& writer);
+
+Status WriteSafetensors(io::FileSystem& files, const Catalog& catalog, TensorStream& stream,
+                        const std::string& path, const WriteOptions& options);
+Status WriteTorch(const Catalog& catalog, TensorStream& stream, const std::string& path);
+Status WriteDistributed(io::FileSystem& files, const Catalog& catalog, TensorStream& stream,
+                        const std::string& path, const WriteOptions& options);
+Status WriteLonghaul(io::FileSystem& files, const Catalog& catalog, TensorStream& stream,
+                     const std::string& path, const WriteOptions& options);
+
+// Syncs and closes.
+Status Finish(io::PatchableFile& file);
+
+// A file or folder under another name until it is whole: "PATH.partial". Removes what is there when
+// it wasn't kept.
+class Partial {
+ public:
+  // kAlreadyExists when `path` does.
+  static Result<Partial> Begin(io::FileSystem& files, std::string path, bool folder);
+  Partial(Partial&& other) noexcept;
+  Partial& operator=(Partial&&) = delete;
+  ~Partial();
+
+  const std::string& path() const { return partial_; }
+  // Renames and syncs the folder it lies in.
+  Status Keep();
+
+ private:
+  Partial(io::FileSystem& files, std::string path, bool folder);
+  void Remove();
+
+  io::FileSystem* files_;
+  std::string path_;
+  std::string partial_;
+  bool folder_;
+};
+
+}  // namespace longhaul::checkpoint::internal

@@ -1,0 +1,27 @@
+// The elements of a tensor as numbers: for comparing states and for finding what is no number.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace longhaul::checkpoint {
+
+// Element `index` of bytes of a dtype of state.h as the nearest double. Requires a known dtype and
+// an index within the bytes.
+double NumberAt(std::string_view dtype, std::span<const std::byte> bytes, size_t index);
+
+struct NonFinite {
+  uint64_t nan = 0;
+  uint64_t infinite = 0;
+  std::optional<uint64_t> first;  // index of the first of either
+};
+
+// Counts what is NaN or infinite; of a dtype that has neither, none. Goes on from `found`, whose
+// elements before these were `before`.
+void CountNonFinite(std::string_view dtype, std::span<const std::byte> bytes, uint64_t before,
+                    NonFinite& found);
+
+}  // namespace longhaul::checkpoint

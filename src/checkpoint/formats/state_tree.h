@@ -1,0 +1,35 @@
+// What of a state isn't tensors: its nesting and its plain values, as JSON.
+//
+// A node is {"t": index of a tensor}, {"d": [[key, node], ...]}, {"l": [node, ...]},
+// {"u": [node, ...]} (a tuple) or {"v": null, boolean, number or text}; {"f": "nan"}, "inf" or
+// "-inf" for numbers that JSON lacks. The Python package writes the same
+// (python/longhaul/_state.py) into a tensor of bytes named "longhaul/tree".
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace longhaul::checkpoint {
+
+inline constexpr std::string_view kTreeTensor = "longhaul/tree";
+inline constexpr std::string_view kTreeMetadata = "longhaul.tree";  // of a safetensors file
+inline constexpr int kMaxTreeDepth = 64;
+
+using Tree = nlohmann::ordered_json;
+
+// The tree in a text, padding of spaces allowed. kInvalidArgument when it isn't one, is deeper than
+// kMaxTreeDepth, or names a tensor from `tensors` on.
+Result<Tree> ParseTree(std::string_view text, size_t tensors);
+
+// The places of tensors, by index: "model.0.weight". Those that aren't in the tree stay empty.
+std::vector<std::string> TreeNames(const Tree& tree, size_t tensors, char separator);
+
+// A dictionary of tensors, each under its name as a whole.
+Tree FlatTree(const std::vector<std::string>& names);
+
+}  // namespace longhaul::checkpoint

@@ -1,0 +1,144 @@
+#include "checkpoint/formats/verify.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/text.h"
+#include "checkpoint/copy.h"
+#include "checkpoint/formats/catalog_reader.h"
+#include "checkpoint/formats/open_checkpoint.h"
+#include "checkpoint/formats/torch_file.h"
+
+namespace longhaul::checkpoint {
+namespace {
+
+constexpr size_t kMaxDamage = 1000;
+constexpr size_t kMaxNamed = 8;
+constexpr uint64_t kNumberBytes = 4 << 20;
+
+class Verifier {
+ public:
+  Verifier(io::FileSystem& files, const Catalog& catalog, const VerifyOptions& options)
+      : files_(files), catalog_(catalog), options_(options) {
+    out_.format = catalog.format;
+    out_.tensors = catalog.tensors.size();
+    for (const CatalogFile& file : catalog.files) {
+      out_.files += file.memory == nullptr ? 1 : 0;
+      for (const HashedChunk& chunk : file.chunks) total_ += chunk.bytes;
+      for (const CatalogArchive& archive : file.archives) total_ += archive.bytes;
+    }
+    if (options.numbers) total_ += catalog.TotalBytes();
+  }
+
+  Result<Verification> Run() {
+    out_.vouched = catalog_.format != Format::kSafetensors;
+    for (uint32_t i = 0; i < catalog_.files.size(); ++i) {
+      if (catalog_.files[i].memory != nullptr) continue;
+      RETURN_IF_ERROR(CheckFile(i));
+    }
+    if (options_.numbers) {
+      for (uint32_t i = 0; i < catalog_.tensors.size(); ++i) RETURN_IF_ERROR(CheckNumbers(i));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  Status Count(uint64_t bytes) {
+    done_ += bytes;
+    const bool go_on = !options_.progress || options_.progress(done_, total_);
+    return go_on ? Status() : CancelledError("stopped before everything was looked at");
+  }
+
+  void Tell(uint32_t file, uint64_t offset, uint64_t bytes, std::string what) {
+    if (out_.damage.size() >= kMaxDamage) return;
+    Damage damage{catalog_.files[file].path, offset, std::move(what), {}};
+    for (const SavedShard& shard : catalog_.shards) {
+      const uint64_t size = static_cast<uint64_t>(shard.box.elements()) *
+                            DtypeBytes(catalog_.tensors[shard.tensor].dtype).value_or(0);
+      if (shard.file == file && shard.file_offset < offset + bytes &&
+          offset < shard.file_offset + size && damage.tensors.size() < kMaxNamed) {
+        damage.tensors.push_back(catalog_.tensors[shard.tensor].name);
+      }
+    }
+    out_.damage.push_back(std::move(damage));
+  }
+
+  Status CheckFile(uint32_t index) {
+    const CatalogFile& file = catalog_.files[index];
+    const auto opened = files_.Open(file.path);
+    if (!opened.ok()) {
+      Tell(index, 0, file.bytes, opened.status().message());
+      return {};
+    }
+    std::vector<std::byte> buffer;
+    for (const HashedChunk& chunk : file.chunks) {
+      buffer.resize(chunk.bytes);
+      const Status read = (*opened)->Read(chunk.offset, buffer);
+      if (!read.ok()) {
+        Tell(index, chunk.offset, chunk.bytes, read.message());
+      } else if (HashChunk(buffer) != chunk.hash) {
+        Tell(index, chunk.offset, chunk.bytes, "its hash differs");
+      }
+      out_.bytes += chunk.bytes;
+      RETURN_IF_ERROR(Count(chunk.bytes));
+    }
+    for (const CatalogArchive& archive : file.archives) {
+      const Status sound = VerifyTorchFile(**opened, archive.offset, archive.bytes);
+      if (!sound.ok()) Tell(index, archive.offset, archive.bytes, sound.message());
+      out_.bytes += archive.bytes;
+      RETURN_IF_ERROR(Count(archive.bytes));
+    }
+    return {};
+  }
+
+  Status CheckNumbers(uint32_t tensor) {
+    CatalogReader reader(files_, catalog_);
+    const TensorInfo& info = catalog_.tensors[tensor];
+    const uint64_t element = DtypeBytes(info.dtype).value_or(1);
+    const uint64_t bytes = catalog_.TensorBytes(tensor);
+    std::vector<std::byte> buffer;
+    NonFinite found;
+    for (uint64_t at = 0; at < bytes; at += buffer.size()) {
+      buffer.resize(std::min(kNumberBytes, bytes - at));
+      ReadOptions unverified;  // every hash has been looked at
+      unverified.verify = false;
+      const Status read =
+          reader.ReadRange(tensor, static_cast<int64_t>(at / element), buffer, unverified);
+      if (read.ok()) CountNonFinite(info.dtype, buffer, at / element, found);
+      RETURN_IF_ERROR(Count(buffer.size()));
+    }
+    if (found.first.has_value()) out_.non_finite.push_back({info.name, found});
+    return {};
+  }
+
+  io::FileSystem& files_;
+  const Catalog& catalog_;
+  const VerifyOptions& options_;
+  Verification out_;
+  uint64_t done_ = 0;
+  uint64_t total_ = 0;
+};
+
+}  // namespace
+
+Result<Verification> VerifyCheckpoint(io::FileSystem& files, const std::string& path,
+                                      const VerifyOptions& options) {
+  std::vector<DamagedFile> damaged;
+  const Result<Catalog> catalog = OpenCheckpoint(files, path, &damaged);
+  Verification told;
+  for (DamagedFile& file : damaged) {
+    told.damage.push_back({std::move(file.path), 0, std::move(file.what), {}});
+  }
+  if (catalog.status().code() == Code::kDataLoss) {
+    told.damage.push_back({path, 0, catalog.status().message(), {}});
+    return told;
+  }
+  if (!catalog.ok()) return catalog.status();
+  ASSIGN_OR_RETURN(Verification found, Verifier(files, *catalog, options).Run());
+  found.damage.insert(found.damage.begin(), std::make_move_iterator(told.damage.begin()),
+                      std::make_move_iterator(told.damage.end()));
+  return found;
+}
+
+}  // namespace longhaul::checkpoint
