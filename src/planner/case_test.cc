@@ -286,6 +286,21 @@ TEST(DecideOpen, RecomputesWhereNothingElseFits) {
   EXPECT_THAT(decided.assumed, Contains(HasSubstr("nothing fits")).Times(0));
 }
 
+// Each candidate then has a batch of its own, so that the shortest step is the smallest batch's.
+TEST(DecideOpen, TakesTheMostTokensASecondWhereNoBatchIsSaid) {
+  json text = Seed("dense.json");
+  text["batch"] = {{"global", nullptr}, {"micro", nullptr}};
+  text["cluster"]["memory_gib"] = 40;  // 32 sequences fit
+  Case decided = Parsed(text);
+  const auto evaluate = [](const Question& question) {
+    Evaluation evaluation = Evaluate(question);
+    evaluation.step = Seconds(1 + question.training.batch.micro);
+    return evaluation;
+  };
+  ASSERT_TRUE(DecideOpen(evaluate, decided).ok());
+  EXPECT_EQ(decided.question.training.batch.micro, 32u);
+}
+
 TEST(DecideOpen, LeavesRoomWhereItCan) {
   json text = Seed("dense.json");
   text["batch"] = {{"global", 512}, {"micro", nullptr}};

@@ -125,6 +125,18 @@ TEST(Evaluator, ABetterCardOrNetworkIsNeverSlower) {
   }
 }
 
+// DualPipe runs the first and the last stage, with its loss, on the same ranks.
+TEST(Evaluator, DualPipeFoldsItsStages) {
+  spec::Training training = Training(2, 1, 4);
+  const Evaluation plain = Ask(Llama8B(), training);
+  EXPECT_LT(plain.stages[0].forward, plain.stages[3].forward);
+  training.layout.schedule = spec::PipelineSchedule::kDualPipe;
+  const Evaluation folded = Ask(Llama8B(), training);
+  EXPECT_EQ(folded.stages[0].forward, folded.stages[3].forward);
+  EXPECT_NEAR(2 * folded.stages[0].forward.count(),
+              plain.stages[0].forward.count() + plain.stages[3].forward.count(), 1e-9);
+}
+
 TEST(Evaluator, NeverExceedsThePeak) {
   for (const uint32_t tensor : {1u, 2u, 4u, 8u}) {
     const Evaluation e = Ask(Llama8B(), Training(8, tensor, 1));

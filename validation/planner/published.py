@@ -58,6 +58,8 @@ def entry_of(row, models):
             "software": {"framework": row["framework"] or None, "release": row["release"] or None,
                          "flash_attention": True, "compile": flag(row["compiled"]),
                          "overlap": {"tensor": flag(row["overlap_tensor"])}}}
+    if row["out_of_memory"]:
+        return {"case": case, "measured": {"out_of_memory": True}, "use": row["use"]}
     measured = {}
     rate = number(row["tokens_per_second_per_gpu"])
     if row["step_seconds"]:
