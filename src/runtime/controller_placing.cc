@@ -53,6 +53,7 @@ void Controller::State::Carry(const cluster::Verdict& verdict) {
     case DecisionKind::kStart:
     case DecisionKind::kRepair:
     case DecisionKind::kGrow:
+    case DecisionKind::kMove:
       // From here on the job is this controller's care: its faults are seen, not timed out.
       scheduler_.Confirm(verdict.job, verdict.transaction, false, now_);
       job->transaction = verdict.transaction;
@@ -74,6 +75,7 @@ void Controller::State::Carry(const cluster::Verdict& verdict) {
   job->target = IdsOf(scheduler_.NodesOf(verdict.job));
   if (job->closing.has_value() || job->state == wire::STOPPING) return;
   if (job->gang.empty()) {
+    if (verdict.kind == DecisionKind::kMove) scheduler_.Stopped(verdict.job, now_);
     TryBegin(*job);
   } else if (job->retreat.has_value()) {
     AdvanceRetreat(*job);
@@ -267,6 +269,8 @@ void Controller::State::AdvanceRetreat(Job& job) {
                                  [](const Member& member) { return member.closed; });
     if (!all) return;
     retreat.stage = Retreat::Stage::kSaving;
+    // A job that is moved to make room has left it now.
+    if (retreat.then == Retreat::Then::kGoOn) scheduler_.Stopped(JobId(id), now_);
     deadlines_.Set(DeadlineKind::kRetreat, id, now_ + kSaveLimit);
   }
   if (retreat.stage == Retreat::Stage::kSaving) {
