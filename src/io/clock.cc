@@ -16,5 +16,6 @@ Instant Read(clockid_t clock) {
 Instant Now() { return Read(CLOCK_REALTIME); }
 Instant MonotonicNow() { return Read(CLOCK_MONOTONIC); }
 Instant ThreadCpuTime() { return Read(CLOCK_THREAD_CPUTIME_ID); }
+Instant ProcessCpuTime() { return Read(CLOCK_PROCESS_CPUTIME_ID); }
 
 }  // namespace longhaul::io

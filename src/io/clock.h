@@ -16,5 +16,7 @@ Instant MonotonicNow();
 // The time that this thread has computed (CLOCK_THREAD_CPUTIME_ID). Only differences mean
 // something.
 Instant ThreadCpuTime();
+// Likewise of all threads of this process.
+Instant ProcessCpuTime();
 
 }  // namespace longhaul::io

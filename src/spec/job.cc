@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "spec/internal/document.h"
 #include "spec/internal/job_reader.h"
@@ -54,9 +55,44 @@ void CheckCommandJob(JobReader& reader, const JobSpec& job) {
   if (job.command.empty()) {
     reader.Refuse("command", "must not be empty: a program and its arguments");
   }
-  for (const char* key : {"model", "data", "train", "sample", "resources.micro_batch"}) {
+  for (const char* key :
+       {"model", "data", "train", "layout", "trace", "sample", "resources.micro_batch"}) {
     if (!reader.Has(key)) continue;
     reader.Refuse(key, "is for the built-in trainer and has no effect beside 'command'");
+  }
+}
+
+// A layout that the model, the batch or the workers can't have.
+void CheckLayout(JobReader& reader, const JobSpec& job) {
+  const LayoutSpec& layout = job.layout;
+  const std::string why =
+      WhyNoLayout(job.model, layout.tensor.value_or(1), layout.pipeline.value_or(1));
+  if (!why.empty()) {
+    reader.Refuse(why.starts_with("pipeline") ? "layout.pipeline" : "layout.tensor", why);
+  }
+  if (layout.data && job.train.global_batch % *layout.data != 0) {
+    reader.Refuse("layout.data", std::to_string(*layout.data) + " replicas don't divide the " +
+                                     std::to_string(job.train.global_batch) +
+                                     " sequences of train.global_batch");
+  }
+  const auto& nodes = job.resources.nodes;
+  const auto& processes = job.resources.processes_per_node;
+  if (!layout.data || !layout.tensor || !layout.pipeline || !nodes || !processes) return;
+  const uint64_t wanted = uint64_t{*layout.data} * *layout.tensor * *layout.pipeline;
+  const uint64_t workers = uint64_t{*nodes} * *processes;
+  if (wanted != workers) {
+    reader.Refuse("layout", std::to_string(*layout.data) + " x " + std::to_string(*layout.tensor) +
+                                " x " + std::to_string(*layout.pipeline) +
+                                " (data x tensor x pipeline) are " + std::to_string(wanted) +
+                                " workers, resources name " + std::to_string(workers));
+  }
+}
+
+void CheckTrace(JobReader& reader, const JobSpec& job) {
+  if (job.trace.first_step > job.train.steps) {
+    reader.Refuse("trace.first_step", std::to_string(job.trace.first_step) +
+                                          " is after the last step, " +
+                                          std::to_string(job.train.steps));
   }
 }
 
@@ -85,6 +121,8 @@ void CheckBuiltInJob(JobReader& reader, JobSpec& job) {
                   std::to_string(*job.resources.micro_batch) + " is more than the " +
                       std::to_string(job.train.global_batch) + " of train.global_batch");
   }
+  CheckLayout(reader, job);
+  CheckTrace(reader, job);
 }
 
 // Why the fault can't happen; empty when it can.
@@ -108,6 +146,30 @@ std::string WhyNever(const JobSpec& job, const PlannedFault& fault) {
 }
 
 }  // namespace
+
+StageLayers LayersOfStage(uint32_t layers, uint32_t stages, uint32_t stage) {
+  CHECK(stage < stages);
+  const auto begin = [&](uint64_t of) {
+    return static_cast<uint32_t>((of * layers + stages - 1) / stages);
+  };
+  return {begin(stage), begin(uint64_t{stage} + 1)};
+}
+
+std::string WhyNoLayout(const ModelSpec& model, uint32_t tensor, uint32_t pipeline) {
+  if (model.heads % tensor != 0) {
+    return "tensor " + std::to_string(tensor) + " does not divide the " +
+           std::to_string(model.heads) + " heads of the model";
+  }
+  if (tensor > model.vocabulary) {
+    return "tensor " + std::to_string(tensor) + " is more than the " +
+           std::to_string(model.vocabulary) + " words of the vocabulary";
+  }
+  if (pipeline > model.layers) {
+    return "pipeline " + std::to_string(pipeline) + " is more than the " +
+           std::to_string(model.layers) + " layers of the model";
+  }
+  return "";
+}
 
 Status CheckFaults(const JobSpec& job) {
   for (const PlannedFault& fault : job.faults) {

@@ -59,6 +59,37 @@ struct TrainSpec {
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
 };
 
+// How the built-in trainer is cut over its workers, whose number is the product. Ranks are laid out
+// tensor first, then data, then pipeline: rank = (stage * data + replica) * tensor + part.
+struct LayoutSpec {
+  std::optional<uint32_t> data;      // replicas; absent: the planner chooses, likewise below
+  std::optional<uint32_t> tensor;    // each layer's matrices are cut into so many parts
+  std::optional<uint32_t> pipeline;  // stages of consecutive layers
+
+  friend bool operator==(const LayoutSpec&, const LayoutSpec&) = default;
+};
+
+// The layers [begin, end) of a stage: as even as can be, the first stages get what is left over.
+struct StageLayers {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+
+  uint32_t count() const { return end - begin; }
+};
+// Requires stage < stages.
+StageLayers LayersOfStage(uint32_t layers, uint32_t stages, uint32_t stage);
+
+// Why a model can't be cut so, in words that name both figures; empty when it can.
+std::string WhyNoLayout(const ModelSpec& model, uint32_t tensor, uint32_t pipeline);
+
+// Which steps every rank writes down as a Chrome trace, runs/NAME/traces/rank-R.json.
+struct TraceSpec {
+  uint64_t first_step = 0;  // 0: none
+  uint32_t steps = 3;
+
+  friend bool operator==(const TraceSpec&, const TraceSpec&) = default;
+};
+
 struct SampleSpec {
   std::string prompt = "#include <";
   uint32_t bytes = 256;
@@ -84,13 +115,15 @@ struct ResourceSpec {
 
 struct JobSpec {
   std::string name;  // letters, digits, '-', '_', '.'; at most 63
-  // Either a command, or the built-in trainer with the four below.
+  // Either a command, or the built-in trainer with the six below.
   std::vector<std::string> command;
   std::map<std::string, std::string> environment;
   std::string working_directory;  // absent: where `longhaul` was started
   ModelSpec model;
   DataSpec data;
   TrainSpec train;
+  LayoutSpec layout;
+  TraceSpec trace;
   SampleSpec sample;
 
   SnapshotSpec snapshot;

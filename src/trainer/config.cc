@@ -93,6 +93,22 @@ void ReadTrain(const Json& json, spec::TrainSpec& train, Status& status) {
   section.Whole("evaluate_sequences", train.evaluate_sequences, 0, 1 << 24);
 }
 
+void ReadLayout(const Json& json, TrainerConfig& config, Status& status) {
+  Section section(json, "layout", status);
+  section.Whole("data", config.layout.data, 1, 1 << 20);
+  section.Whole("tensor", config.layout.tensor, 1, 1 << 10);
+  section.Whole("pipeline", config.layout.pipeline, 1, 1 << 10);
+  const std::string why =
+      spec::WhyNoLayout(config.model, config.layout.tensor, config.layout.pipeline);
+  if (!why.empty()) section.Refuse("", "is not possible: " + why);
+}
+
+void ReadTrace(const Json& json, TrainerConfig& config, Status& status) {
+  Section section(json, "trace", status);
+  section.Whole("first_step", config.trace.first_step, 0, uint64_t{1} << 40);
+  section.Whole("steps", config.trace.steps, 1, 100);
+}
+
 }  // namespace
 
 Result<TrainerConfig> ParseTrainerConfig(std::string_view text) {
@@ -102,6 +118,8 @@ Result<TrainerConfig> ParseTrainerConfig(std::string_view text) {
   Status status;
   ReadModel(json, config.model, status);
   ReadTrain(json, config.train, status);
+  ReadLayout(json, config, status);
+  ReadTrace(json, config, status);
   Section sample(json, "sample", status);
   sample.Text("prompt", config.sample.prompt);
   sample.Whole("bytes", config.sample.bytes, 0, 1 << 16);
@@ -122,6 +140,9 @@ Result<TrainerConfig> ParseTrainerConfig(std::string_view text) {
   if (config.data_directory.empty()) top.Refuse("data_directory", "is missing");
   if (config.record_samples && config.run_directory.empty()) {
     top.Refuse("run_directory", "is missing, record_samples needs it");
+  }
+  if (config.trace.first_step > 0 && config.run_directory.empty()) {
+    top.Refuse("run_directory", "is missing, trace.first_step needs it");
   }
   if (!status.ok()) return status;
   return config;

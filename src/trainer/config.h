@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "spec/job.h"
+#include "trainer/parallel/mesh.h"
 
 namespace longhaul::trainer {
 
@@ -18,6 +19,8 @@ struct TrainerConfig {
   spec::ModelSpec model;
   spec::TrainSpec train;
   spec::SampleSpec sample;
+  MeshSizes layout;
+  spec::TraceSpec trace;
   uint32_t micro_batch = 0;  // sequences a forward-backward; 0: the rank's whole part
   std::string data_directory;
   std::string run_directory;  // may be empty when record_samples is false

@@ -1,6 +1,7 @@
 #include "trainer/loop.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -12,9 +13,11 @@
 #include "corpus/corpus.h"
 #include "io/clock.h"
 #include "trainer/finish.h"
+#include "trainer/parallel/gather.h"
 #include "trainer/peak.h"
 #include "trainer/process_memory.h"
 #include "trainer/tensor_pool.h"
+#include "trainer/trace/step_tracer.h"
 
 namespace longhaul::trainer {
 namespace {
@@ -41,12 +44,12 @@ class Timed {
 
 }  // namespace
 
-Result<std::unique_ptr<Loop>> Loop::Create(const TrainerConfig& config, Group& group, JobDoor& door,
-                                           const std::atomic<bool>& stop) {
-  const auto world = static_cast<uint32_t>(group.world());
-  if (config.train.global_batch % world != 0) {
+Result<std::unique_ptr<Loop>> Loop::Create(const TrainerConfig& config, Communicators& groups,
+                                           JobDoor& door, const std::atomic<bool>& stop) {
+  const uint32_t replicas = groups.mesh().data();
+  if (config.train.global_batch % replicas != 0) {
     return InvalidArgument("train.global_batch " + std::to_string(config.train.global_batch) +
-                           " is not divisible by the " + std::to_string(world) + " ranks");
+                           " is not divisible by the " + std::to_string(replicas) + " replicas");
   }
   const std::string& directory = config.data_directory;
   ASSIGN_OR_RETURN(auto train, corpus::TokenFile::Open(directory + "/" + corpus::kTrainFile));
@@ -56,23 +59,30 @@ Result<std::unique_ptr<Loop>> Loop::Create(const TrainerConfig& config, Group& g
                            std::to_string(config.model.sequence) + " tokens");
   }
   return std::unique_ptr<Loop>(
-      new Loop(config, group, door, stop, std::move(train), std::move(held_out)));
+      new Loop(config, groups, door, stop, std::move(train), std::move(held_out)));
 }
 
-Loop::Loop(const TrainerConfig& config, Group& group, JobDoor& door, const std::atomic<bool>& stop,
-           corpus::TokenFile train, corpus::TokenFile held_out)
+Loop::Loop(const TrainerConfig& config, Communicators& groups, JobDoor& door,
+           const std::atomic<bool>& stop, corpus::TokenFile train, corpus::TokenFile held_out)
     : config_(config),
-      group_(group),
+      groups_(groups),
+      mesh_(groups.mesh()),
       door_(door),
       stop_(stop),
       train_(std::move(train)),
       held_out_(std::move(held_out)),
-      table_(config.model),
+      table_(config.model, mesh_.part()),
       optimizer_(table_, config.train),
       gradients_(table_.floats() + kExtras) {
   model_ = std::make_unique<Gpt>(config.model, table_, optimizer_.weights(),
-                                 std::span(gradients_).first(table_.floats()));
+                                 std::span(gradients_).first(table_.floats()), &groups.tensor());
+  pipeline_ = std::make_unique<Pipeline>(*model_, mesh_.part(), config.model, groups.pipeline());
+  if (config.trace.first_step > 0) {
+    tracer_ = std::make_unique<StepTracer>(config.trace, groups, config.run_directory + "/traces");
+  }
 }
+
+Loop::~Loop() = default;
 
 std::vector<StateTensor> Loop::State() {
   std::vector<StateTensor> state;
@@ -96,56 +106,99 @@ uint64_t Loop::WeightsHash() {
   return Hash64(std::as_bytes(weights));
 }
 
-void Loop::Load(std::span<const uint16_t> tokens, std::span<const uint64_t> samples) {
+std::vector<int64_t> Loop::Load(std::span<const uint16_t> tokens,
+                                std::span<const uint64_t> samples) const {
   const size_t sequence = config_.model.sequence;
-  tokens_.clear();
+  std::vector<int64_t> loaded;
+  loaded.reserve(samples.size() * (sequence + 1));
   for (const uint64_t sample : samples) {
     const auto text = tokens.subspan(sample * sequence, sequence + 1);
-    tokens_.insert(tokens_.end(), text.begin(), text.end());
+    loaded.insert(loaded.end(), text.begin(), text.end());
   }
+  return loaded;
 }
 
-Status Loop::Step(uint64_t step, StepReport& report) {
+void Loop::ChooseSamples(uint64_t step) {
   const uint64_t batch = config_.train.global_batch;
-  const uint64_t local = batch / static_cast<uint64_t>(group_.world());
-  report = {};
-  report.step = step;
-  report.validation_loss = kNone;
-  report.tokens = batch * config_.model.sequence;
-  report.flops = ModelFlops(config_.model, report.tokens).count();
-  {
-    const Timed timed(report.data_ns);
-    const uint64_t count = corpus::SamplesIn(train_.tokens().size(), config_.model.sequence);
-    const uint64_t first = (step - 1) * batch + local * static_cast<uint64_t>(group_.rank());
-    samples_.resize(local);
-    for (uint64_t i = 0; i < local; ++i) samples_[i] = door_.Sample(first + i, count);
-  }
+  const uint64_t local = batch / mesh_.data();
+  const uint64_t count = corpus::SamplesIn(train_.tokens().size(), config_.model.sequence);
+  const uint64_t first = (step - 1) * batch + local * mesh_.replica();
+  samples_.resize(local);
+  for (uint64_t i = 0; i < local; ++i) samples_[i] = door_.Sample(first + i, count);
+}
 
+Result<double> Loop::Compute(StepReport& report, Recorder* recorder) {
   std::fill(gradients_.begin(), gradients_.end(), 0.0F);
+  const size_t local = samples_.size();
   const size_t micro =
       config_.micro_batch == 0 ? local : std::min<size_t>(config_.micro_batch, local);
-  double loss = 0;
-  for (size_t at = 0; at < local; at += micro) {
-    {
-      const Timed timed(report.data_ns);
-      Load(train_.tokens(), std::span(samples_).subspan(at, std::min(micro, local - at)));
-    }
-    loss += model_->ForwardBackward(tokens_, 1.0 / static_cast<double>(report.tokens));
-  }
+  MicroBatches batches;
+  batches.count = static_cast<uint32_t>((local + micro - 1) / micro);
+  batches.sequences = [&](uint32_t i) { return std::min(micro, local - i * micro); };
+  batches.load = [&](uint32_t i) {
+    const RecordedPhase phase(recorder, "data_load");
+    const Timed timed(report.data_ns);
+    return Load(train_.tokens(), std::span(samples_).subspan(i * micro, batches.sequences(i)));
+  };
+  return pipeline_->Train(batches, 1.0 / static_cast<double>(report.tokens), recorder);
+}
 
+double Loop::OwnSquaredNorm() const {
+  const std::span gradients = std::span(gradients_).first(table_.floats());
+  if (table_.part().whole()) return SquaredNorm(gradients);
+  double sum = 0;
+  for (const Parameter& parameter : table_.parameters()) {
+    // What lies whole on each part counts once.
+    if (parameter.box.dimension < 0 && table_.part().part > 0) continue;
+    sum += SquaredNorm(gradients.subspan(parameter.offset, parameter.count));
+  }
+  return sum;
+}
+
+Result<double> Loop::Reduce(double loss, uint64_t step, StepReport& report) {
   float* const extras = gradients_.data() + table_.floats();
   extras[kLoss] = static_cast<float>(loss / static_cast<double>(report.tokens));
   extras[kWantsSnapshot] = door_.SnapshotDue(step) ? 1.0F : 0.0F;
   extras[kWantsStop] = stop_ ? 1.0F : 0.0F;
   {
     const Timed timed(report.communication_ns);
-    RETURN_IF_ERROR(group_.Sum(std::span(gradients_)));
+    RETURN_IF_ERROR(groups_.data().Sum(std::span(gradients_)));
   }
-  report.loss = static_cast<double>(extras[kLoss]);
-  snapshot_agreed_ = extras[kWantsSnapshot] > 0;
-  stop_agreed_ = extras[kWantsStop] > 0;
-  report.gradient_norm =
-      optimizer_.Step(step, std::span<const float>(gradients_).first(table_.floats()));
+  // The last stage knows the loss, each of its parts the whole of it.
+  const bool tells = mesh_.part().last() && mesh_.part().part == 0;
+  std::array<double, 1 + kExtras> sums = {OwnSquaredNorm(), tells ? extras[kLoss] : 0.0,
+                                          extras[kWantsSnapshot], extras[kWantsStop]};
+  if (!mesh_.part().whole()) {
+    const Timed timed(report.communication_ns);
+    RETURN_IF_ERROR(groups_.replica().Sum(std::span(sums)));
+  }
+  report.loss = sums[1 + kLoss];
+  snapshot_agreed_ = sums[1 + kWantsSnapshot] > 0;
+  stop_agreed_ = sums[1 + kWantsStop] > 0;
+  return std::sqrt(sums[0]);
+}
+
+Status Loop::Step(uint64_t step, StepReport& report, Recorder* recorder) {
+  report = {};
+  report.step = step;
+  report.validation_loss = kNone;
+  report.tokens = config_.train.global_batch * uint64_t{config_.model.sequence};
+  report.flops = ModelFlops(config_.model, report.tokens).count();
+  {
+    const RecordedPhase phase(recorder, "data_load");
+    const Timed timed(report.data_ns);
+    ChooseSamples(step);
+  }
+  ASSIGN_OR_RETURN(const double loss, Compute(report, recorder));
+  const RecordedPhase phase(recorder, "optimizer");
+  ASSIGN_OR_RETURN(report.gradient_norm, Reduce(loss, step, report));
+  const Instant begin = io::MonotonicNow();
+  optimizer_.Step(step, std::span<const float>(gradients_).first(table_.floats()),
+                  report.gradient_norm);
+  if (recorder != nullptr) {
+    const std::array<int64_t, 2> dimensions = {1, static_cast<int64_t>(table_.floats())};
+    recorder->OnKernel("longhaul::adamw", begin, io::MonotonicNow(), dimensions);
+  }
   if (!std::isfinite(report.loss) || !std::isfinite(report.gradient_norm)) {
     return OutOfRange("the loss is not finite at step " + std::to_string(step) +
                       "; a lower train.learning_rate may help");
@@ -157,21 +210,26 @@ Result<double> Loop::Evaluate() {
   const uint64_t available = corpus::SamplesIn(held_out_.tokens().size(), config_.model.sequence);
   const uint64_t count = std::min<uint64_t>(config_.train.evaluate_sequences, available);
   if (count == 0) return kNone;
-  const auto rank = static_cast<uint64_t>(group_.rank());
-  const auto world = static_cast<uint64_t>(group_.world());
   TrimTensorPool();
   // Samples spread evenly over the held-out text, the same ones at every evaluation.
-  double loss = 0;
-  const uint64_t end = count * (rank + 1) / world;
-  for (uint64_t i = count * rank / world; i < end;) {
-    std::vector<uint64_t> samples;
-    for (; i < end && samples.size() < kEvaluationBatch; ++i)
-      samples.push_back(i * available / count);
-    Load(held_out_.tokens(), samples);
-    loss += model_->Loss(tokens_);
-  }
+  const uint64_t begin = count * mesh_.replica() / mesh_.data();
+  const uint64_t end = count * (mesh_.replica() + 1) / mesh_.data();
+  MicroBatches batches;
+  batches.count = static_cast<uint32_t>((end - begin + kEvaluationBatch - 1) / kEvaluationBatch);
+  batches.sequences = [&](uint32_t i) {
+    return std::min<uint64_t>(kEvaluationBatch, end - begin - i * kEvaluationBatch);
+  };
+  batches.load = [&](uint32_t i) {
+    std::vector<uint64_t> samples(batches.sequences(i));
+    for (size_t j = 0; j < samples.size(); ++j) {
+      samples[j] = (begin + i * kEvaluationBatch + j) * available / count;
+    }
+    return Load(held_out_.tokens(), samples);
+  };
+  ASSIGN_OR_RETURN(double loss, pipeline_->Evaluate(batches));
   TrimTensorPool();
-  RETURN_IF_ERROR(group_.Sum(std::span(&loss, 1)));
+  if (!mesh_.part().last() || mesh_.part().part > 0) loss = 0;
+  RETURN_IF_ERROR(groups_.world().Sum(std::span(&loss, 1)));
   return loss / static_cast<double>(count * config_.model.sequence);
 }
 
@@ -180,9 +238,10 @@ Status Loop::Run() {
   RETURN_IF_ERROR(door_.Register(State()));
   ASSIGN_OR_RETURN(const uint64_t restored, door_.Restore());
   if (restored == 0) Fresh();
-  if (config_.record_samples) {
+  // The parts of a replica use the same samples.
+  if (config_.record_samples && mesh_.part().first() && mesh_.part().part == 0) {
     auto opened = SampleRecorder::Open(config_.run_directory, door_.Epoch(),
-                                       static_cast<uint32_t>(group_.rank()));
+                                       static_cast<uint32_t>(groups_.world().rank()));
     if (opened.ok()) {
       recorder_ = std::move(*opened);
     } else {
@@ -205,7 +264,7 @@ Status Loop::RunSteps(uint64_t first) {
   const spec::TrainSpec& train = config_.train;
   for (uint64_t step = first; step <= train.steps; ++step) {
     StepReport report;
-    RETURN_IF_ERROR(Step(step, report));
+    RETURN_IF_ERROR(TracedStep(step, report));
     if (recorder_ != nullptr) {
       if (const Status status = recorder_->Append(step, samples_); !status.ok()) {
         StopRecording(status);
@@ -227,6 +286,19 @@ Status Loop::RunSteps(uint64_t first) {
   return {};
 }
 
+Status Loop::TracedStep(uint64_t step, StepReport& report) {
+  Recorder* const recorder = tracer_ == nullptr ? nullptr : tracer_->Begin(step);
+  model_->Record(recorder);
+  RETURN_IF_ERROR(Step(step, report, recorder));
+  if (recorder == nullptr) return {};
+  model_->Record(nullptr);
+  // A trace is for whoever looks at it: a full disk must not end the training.
+  if (const Status written = tracer_->End(step); !written.ok()) {
+    std::fprintf(stderr, "no trace: %s; training goes on\n", written.message().c_str());
+  }
+  return {};
+}
+
 Status Loop::TakeSnapshot(uint64_t step) {
   const Status taken = door_.Snapshot(step);
   if (taken.ok() || taken.code() == Code::kUnavailable) return taken;
@@ -242,23 +314,40 @@ Status Loop::FinishRun() {
     ASSIGN_OR_RETURN(final_validation_loss_, Evaluate());
   }
   RETURN_IF_ERROR(TakeSnapshot(config_.train.steps));
-  std::vector<double> memory(static_cast<size_t>(group_.world()));
-  memory[static_cast<size_t>(group_.rank())] = static_cast<double>(PeakProcessMemory().count());
-  RETURN_IF_ERROR(group_.Sum(std::span(memory)));
+  Group& world = groups_.world();
+  std::vector<double> memory(static_cast<size_t>(world.world()));
+  memory[static_cast<size_t>(world.rank())] = static_cast<double>(PeakProcessMemory().count());
+  RETURN_IF_ERROR(world.Sum(std::span(memory)));
   // All at once, so that each core is measured while its neighbours are busy too.
   double peak = MeasureCorePeak(kFinalPeakTime).count();
-  RETURN_IF_ERROR(group_.Sum(std::span(&peak, 1)));
-  peak /= group_.world();
-  if (group_.rank() != 0) return {};
+  RETURN_IF_ERROR(world.Sum(std::span(&peak, 1)));
+  peak /= world.world();
   FinalFacts facts;
-  facts.parameters = table_.count();
-  facts.weights_hash = WeightsHash();
-  facts.validation_loss = *final_validation_loss_;
   facts.peak_per_core = FlopsPerSecond(peak);
   facts.peak_memory = Bytes(static_cast<int64_t>(*std::max_element(memory.begin(), memory.end())));
+  return table_.part().whole() ? Conclude(*model_, table_, optimizer_.weights(), facts)
+                               : GatherAndConclude(facts);
+}
+
+Status Loop::Conclude(Gpt& model, const ParameterTable& table, std::span<const float> weights,
+                      FinalFacts& facts) {
+  if (groups_.world().rank() != 0) return {};
+  facts.parameters = table.count();
+  facts.weights_hash = Hash64(std::as_bytes(weights));
+  facts.validation_loss = *final_validation_loss_;
   facts.prompt = config_.sample.prompt;
-  facts.sample = GenerateText(*model_, config_.model.sequence, config_.sample, config_.train.seed);
+  facts.sample = GenerateText(model, config_.model.sequence, config_.sample, config_.train.seed);
   return door_.Finish(ResultJson(facts));
+}
+
+Status Loop::GatherAndConclude(FinalFacts& facts) {
+  if (mesh_.replica() != 0) return {};
+  const ParameterTable whole(config_.model);
+  ASSIGN_OR_RETURN(auto weights,
+                   GatherWhole(table_, whole, groups_.replica(), optimizer_.weights()));
+  if (groups_.world().rank() != 0) return {};
+  Gpt model(config_.model, whole, weights, {});
+  return Conclude(model, whole, weights, facts);
 }
 
 }  // namespace longhaul::trainer

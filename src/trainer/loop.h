@@ -1,9 +1,10 @@
-// Data-parallel training of the GPT, step by step.
+// Training of the GPT, step by step, on this rank's part of it.
 //
-// A step: its samples -> forward and backward in micro batches -> one sum over the ranks of
-// gradients, loss and wishes -> clip, AdamW -> evaluation when due -> snapshot when any rank's
-// agent asks -> report. Loss and gradients are sums over tokens divided by the global count of
-// tokens, never means of means.
+// A step: its samples -> forward and backward in micro batches through the stages -> one sum over
+// the replicas of gradients, loss and wishes -> where a model is in parts, one sum over them of the
+// gradient's norm, loss and wishes -> clip, AdamW -> evaluation when due -> snapshot when any
+// rank's agent asks -> report. Loss and gradients are sums over tokens divided by the global count
+// of tokens, never means of means.
 //
 // Everything random is a function of the seed and the step, so the weights after a step are the
 // same bits in every run of a layout, restored or not.
@@ -20,23 +21,29 @@
 #include "base/status.h"
 #include "corpus/token_file.h"
 #include "trainer/config.h"
-#include "trainer/group.h"
+#include "trainer/finish.h"
 #include "trainer/job_door.h"
 #include "trainer/model.h"
 #include "trainer/optimizer.h"
+#include "trainer/parallel/communicators.h"
+#include "trainer/parallel/pipeline.h"
 #include "trainer/parameters.h"
 #include "trainer/sample_recorder.h"
+#include "trainer/trace/recorder.h"
 
 namespace longhaul::trainer {
+
+class StepTracer;
 
 class Loop {
  public:
   // Opens the data and sets up a fresh state. `stop` is looked at once a step. All outlive the
   // loop.
-  static Result<std::unique_ptr<Loop>> Create(const TrainerConfig& config, Group& group,
+  static Result<std::unique_ptr<Loop>> Create(const TrainerConfig& config, Communicators& groups,
                                               JobDoor& door, const std::atomic<bool>& stop);
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
+  ~Loop();
 
   // Registers the state, restores it and trains to the last step, then evaluates, saves and, on
   // rank 0, writes the sample. kCancelled when a rank was told to stop: the state is saved.
@@ -45,26 +52,43 @@ class Loop {
   // The state before step 1.
   void Fresh();
   // One step, from the state after step - 1. The gradients stay until the next.
-  Status Step(uint64_t step, StepReport& report);
+  Status Step(uint64_t step, StepReport& report, Recorder* recorder = nullptr);
   std::vector<StateTensor> State();
   std::span<const float> gradients() const { return gradients_; }
+  std::span<const float> weights() { return optimizer_.weights(); }
+  const ParameterTable& table() const { return table_; }
+  // Of what lies here.
   uint64_t WeightsHash();
 
  private:
-  Loop(const TrainerConfig& config, Group& group, JobDoor& door, const std::atomic<bool>& stop,
-       corpus::TokenFile train, corpus::TokenFile held_out);
+  Loop(const TrainerConfig& config, Communicators& groups, JobDoor& door,
+       const std::atomic<bool>& stop, corpus::TokenFile train, corpus::TokenFile held_out);
 
-  // Puts whole samples of a text into tokens_.
-  void Load(std::span<const uint16_t> tokens, std::span<const uint64_t> samples);
+  // Whole samples of a text.
+  std::vector<int64_t> Load(std::span<const uint16_t> tokens,
+                            std::span<const uint64_t> samples) const;
+  // This rank's share of the step's samples.
+  void ChooseSamples(uint64_t step);
+  // Forward and backward; the summed loss where it is known.
+  Result<double> Compute(StepReport& report, Recorder* recorder);
+  // Sums gradients and what goes with them; returns the gradient's norm.
+  Result<double> Reduce(double loss, uint64_t step, StepReport& report);
+  double OwnSquaredNorm() const;
   // The mean loss over the held-out samples on all ranks; NaN when there are none.
   Result<double> Evaluate();
   void StopRecording(const Status& why);
   Status RunSteps(uint64_t first);
   Status TakeSnapshot(uint64_t step);
+  Status TracedStep(uint64_t step, StepReport& report);
   Status FinishRun();
+  // Rank 0 tells what has become of the whole model.
+  Status Conclude(Gpt& model, const ParameterTable& table, std::span<const float> weights,
+                  FinalFacts& facts);
+  Status GatherAndConclude(FinalFacts& facts);
 
   const TrainerConfig& config_;
-  Group& group_;
+  Communicators& groups_;
+  const Mesh mesh_;
   JobDoor& door_;
   const std::atomic<bool>& stop_;
   corpus::TokenFile train_;
@@ -73,8 +97,9 @@ class Loop {
   Optimizer optimizer_;
   std::vector<float> gradients_;  // and behind them what is summed beside them
   std::unique_ptr<Gpt> model_;
+  std::unique_ptr<Pipeline> pipeline_;
   std::vector<uint64_t> samples_;             // of this rank in the step
-  std::vector<int64_t> tokens_;               // of a micro batch
+  std::unique_ptr<StepTracer> tracer_;        // absent: this job traces nothing any more
   std::unique_ptr<SampleRecorder> recorder_;  // absent: nobody asked
   std::optional<double> final_validation_loss_;
   bool snapshot_agreed_ = false;

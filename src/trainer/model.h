@@ -5,6 +5,9 @@
 //   x += output(attention(qkv(norm(x))))         in each layer
 //   x += down(gelu(up(norm(x))))
 //   loss = -log softmax(out(norm(x)))[next token], summed over tokens, in nats
+//
+// A rank may hold a part of it (parameters.h): then a stage takes and gives the residual stream,
+// and the parts of a layer sum what they add to it (parallel/tensor_parallel.h).
 #pragma once
 
 #include <cstdint>
@@ -12,8 +15,15 @@
 #include <span>
 #include <vector>
 
+#include "base/status.h"
 #include "spec/job.h"
+#include "trainer/parallel/group.h"
 #include "trainer/parameters.h"
+#include "trainer/trace/recorder.h"
+
+namespace at {
+class Tensor;
+}
 
 namespace longhaul::trainer {
 
@@ -23,19 +33,28 @@ void PrepareTorch();
 
 class Gpt {
  public:
-  // Reads weights from and adds gradients to buffers of table.floats() floats that outlive this.
+  // Reads weights from and adds gradients to buffers of table.floats() floats that outlive this;
+  // without gradients it only runs forward. `tensor` is the group of the tensor parts; null when
+  // there are none.
   Gpt(const spec::ModelSpec& model, const ParameterTable& table, std::span<float> weights,
-      std::span<float> gradients);
+      std::span<float> gradients, Group* tensor = nullptr);
   Gpt(const Gpt&) = delete;
   Gpt& operator=(const Gpt&) = delete;
   ~Gpt();
 
-  // `tokens` holds whole samples of sequence + 1 tokens. Returns the summed loss and adds the
-  // gradient of scale * loss.
-  double ForwardBackward(std::span<const int64_t> tokens, double scale);
-  // The same without gradients.
-  double Loss(std::span<const int64_t> tokens);
-  // Of what follows the context, one a word of the vocabulary. Requires 1 to sequence tokens.
+  // The part's forward of whole samples of sequence + 1 tokens, which stay as they are until its
+  // backward. The first stage begins with the tokens, another with `input`, the residual stream
+  // [tokens, hidden]. The last stage gives the summed loss, another the residual stream.
+  at::Tensor Forward(const at::Tensor& input, std::span<const int64_t> tokens);
+  // Of the last stage: adds the gradient of scale * loss.
+  void Backward(const at::Tensor& loss, double scale);
+  // From now on its operators are told to the recorder; null: to nobody.
+  void Record(Recorder* recorder);
+  // What a sum over the tensor parts failed with; nothing computed since means anything.
+  const Status& failure() const;
+
+  // Of what follows the context, one a word of the vocabulary. Requires 1 to sequence tokens and
+  // the whole model.
   std::vector<float> NextLogits(std::span<const int64_t> context);
 
  private:

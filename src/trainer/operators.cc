@@ -34,16 +34,41 @@ at::Tensor CoreAttention(at::Tensor qkv, const at::Tensor& mask, int64_t batch, 
 
 at::Tensor Activation(const at::Tensor& x) { return at::gelu(x, "tanh"); }
 
+namespace {
+
+// Each token's predecessor; before the first token of a sample there are separators.
+at::Tensor Shifted(const at::Tensor& ids) {
+  const at::Tensor before = at::full({ids.size(0), 1}, corpus::kSeparator, at::kLong);
+  return at::cat({before, ids.slice(1, 0, ids.size(1) - 1)}, 1);
+}
+
+}  // namespace
+
 at::Tensor Embed(const at::Tensor& ids, const at::Tensor& token, const at::Tensor& position,
                  std::span<const at::Tensor> previous) {
   const int64_t length = ids.size(1);
   at::Tensor x = at::embedding(token, ids) + position.slice(0, 0, length);
-  // Before the first token of a sample there are separators.
   at::Tensor shifted = ids;
-  const at::Tensor before = at::full({ids.size(0), 1}, corpus::kSeparator, at::kLong);
   for (const at::Tensor& table : previous) {
-    shifted = at::cat({before, shifted.slice(1, 0, length - 1)}, 1);
+    shifted = Shifted(shifted);
     x = x + at::embedding(table, shifted);
+  }
+  return x;
+}
+
+at::Tensor EmbedPart(const at::Tensor& ids, const at::Tensor& token,
+                     std::span<const at::Tensor> previous, int64_t first_word) {
+  const auto rows = [&](const at::Tensor& table, const at::Tensor& words) {
+    const at::Tensor own = words - first_word;
+    const at::Tensor absent = (own < 0).logical_or(own >= table.size(0));
+    return at::embedding(table, own.clamp(0, table.size(0) - 1))
+        .masked_fill(absent.unsqueeze(-1), 0);
+  };
+  at::Tensor x = rows(token, ids);
+  at::Tensor shifted = ids;
+  for (const at::Tensor& table : previous) {
+    shifted = Shifted(shifted);
+    x = x + rows(table, shifted);
   }
   return x;
 }

@@ -28,8 +28,9 @@ struct Linear {
 // [length, length]: -inf where the key comes after the query.
 at::Tensor CausalMask(int64_t length);
 
-// Queries, keys and values of `batch` sequences, [batch * length, 3 * hidden], to what attention
-// mixes of the values, [batch * length, hidden]. `qkv` is given back before the scores are made.
+// Queries, keys and values of `heads` heads of `batch` sequences, [batch * length, 3 * width], to
+// what attention mixes of the values, [batch * length, width]. `qkv` is given back before the
+// scores are made.
 at::Tensor CoreAttention(at::Tensor qkv, const at::Tensor& mask, int64_t batch, int64_t length,
                          int64_t heads);
 
@@ -39,6 +40,11 @@ at::Tensor Activation(const at::Tensor& x);
 // those of the tokens before it from the tables `previous`.
 at::Tensor Embed(const at::Tensor& ids, const at::Tensor& token, const at::Tensor& position,
                  std::span<const at::Tensor> previous);
+
+// Of the tables' words from `first_word` on, which are those here: what they alone give, without
+// the position. Summed over the parts of the vocabulary it is all but the position.
+at::Tensor EmbedPart(const at::Tensor& ids, const at::Tensor& token,
+                     std::span<const at::Tensor> previous, int64_t first_word);
 
 // The loss summed over rows, in nats.
 at::Tensor SummedCrossEntropy(const at::Tensor& logits, const at::Tensor& targets);

@@ -38,7 +38,7 @@ void UpdateAdamW(const AdamWStep& step, std::span<float> weights, std::span<cons
   }
 }
 
-double Norm(std::span<const float> values) {
+double SquaredNorm(std::span<const float> values) {
   std::array<double, 8> lanes{};
   size_t i = 0;
   for (; i + lanes.size() <= values.size(); i += lanes.size()) {
@@ -50,7 +50,7 @@ double Norm(std::span<const float> values) {
   double sum = 0;
   for (; i < values.size(); ++i) sum += static_cast<double>(values[i]) * values[i];
   for (const double lane : lanes) sum += lane;
-  return std::sqrt(sum);
+  return sum;
 }
 
 Optimizer::Optimizer(const ParameterTable& table, const spec::TrainSpec& train)
@@ -67,8 +67,7 @@ Optimizer::Optimizer(const ParameterTable& table, const spec::TrainSpec& train)
   ranges_.back().end = table.floats();
 }
 
-double Optimizer::Step(uint64_t step, std::span<const float> gradients) {
-  const double norm = Norm(gradients);
+void Optimizer::Step(uint64_t step, std::span<const float> gradients, double norm) {
   AdamWStep update;
   update.step = step;
   update.rate = LearningRate(train_, step);
@@ -82,7 +81,6 @@ double Optimizer::Step(uint64_t step, std::span<const float> gradients) {
                 first_moments().subspan(range.begin, size),
                 second_moments().subspan(range.begin, size));
   }
-  return norm;
 }
 
 }  // namespace longhaul::trainer

@@ -30,17 +30,18 @@ struct AdamWStep {
 void UpdateAdamW(const AdamWStep& step, std::span<float> weights, std::span<const float> gradients,
                  std::span<float> first_moments, std::span<float> second_moments);
 
-// The L2 norm, summed in double in a fixed order.
-double Norm(std::span<const float> values);
+// The sum of squares, in double and in a fixed order.
+double SquaredNorm(std::span<const float> values);
 
 // The state of training: weights and moments as flat buffers in the table's layout.
+// A rank may hold a part of it: then the norm is summed by whoever calls.
 class Optimizer {
  public:
   Optimizer(const ParameterTable& table, const spec::TrainSpec& train);
 
-  // Clips by the global norm and updates. Returns the norm before clipping. Requires
+  // Clips by the global norm, which is `norm`, and updates. Requires
   // gradients.size() == weights().size().
-  double Step(uint64_t step, std::span<const float> gradients);
+  void Step(uint64_t step, std::span<const float> gradients, double norm);
 
   std::span<float> weights() { return weights_; }
   std::span<float> first_moments() { return first_moments_; }

@@ -13,10 +13,10 @@
 #include "io/clock.h"
 #include "io/file.h"
 #include "trainer/config.h"
-#include "trainer/group.h"
 #include "trainer/job_door.h"
 #include "trainer/loop.h"
 #include "trainer/model.h"
+#include "trainer/parallel/communicators.h"
 
 namespace longhaul::trainer {
 namespace {
@@ -74,8 +74,11 @@ Status Train(const std::string& config_path) {
   const auto& config = *new TrainerConfig(std::move(parsed));
   RETURN_IF_ERROR(door.Enter(Phase::kRendezvous));
   ASSIGN_OR_RETURN(auto joined, Group::Join(options));
-  Group& group = *joined.release();
-  ASSIGN_OR_RETURN(auto loop, Loop::Create(config, group, door, stop_requested));
+  ASSIGN_OR_RETURN(const Mesh mesh,
+                   Mesh::Create(config.layout, static_cast<uint32_t>(options.world),
+                                static_cast<uint32_t>(options.rank)));
+  ASSIGN_OR_RETURN(auto groups, Communicators::Create(*joined.release(), mesh));
+  ASSIGN_OR_RETURN(auto loop, Loop::Create(config, *groups.release(), door, stop_requested));
   return loop.release()->Run();
 }
 

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "base/check.h"
+#include "planner/local/pipeline_order.h"
+#include "planner/local/shared_cores.h"
 #include "planner/local/tape.h"
 #include "spec/operators.h"
 #include "spec/parameters.h"
@@ -14,9 +17,10 @@ namespace {
 constexpr int64_t kFloatBytes = 4;
 constexpr double kEvaluationSequences = 16;  // trainer/loop.cc evaluates so many at once
 
-// The built-in trainer's slice of the operator list: one rank holds everything, kernels are plain.
-spec::LayerSlice SliceOf(uint32_t micro_batch) {
+// The built-in trainer's slice of the operator list: kernels are plain, words are cut as they come.
+spec::LayerSlice SliceOf(const LocalLayout& layout, uint32_t micro_batch) {
   spec::LayerSlice slice;
+  slice.tensor = layout.tensor;
   slice.micro_batch = micro_batch;
   slice.vocabulary_multiple = 1;
   return slice;
@@ -40,23 +44,163 @@ FigureKind StreamKind(const spec::Operator& op) {
   }
 }
 
-double SecondsOf(const OperatorTimes& times, const spec::Operator& op) {
+OperatorTime TimeOf(const OperatorTimes& times, const spec::Operator& op) {
   switch (op.kind) {
-    case spec::OperatorKind::kProduct:
-      return op.groups * times.Of(FigureKind::kProduct, {op.m, op.n, op.k}).total();
+    case spec::OperatorKind::kProduct: {
+      const OperatorTime one = times.Of(FigureKind::kProduct, {op.m, op.n, op.k});
+      return {op.groups * one.forward_s, op.groups * one.backward_s};
+    }
     case spec::OperatorKind::kAttention:
-      return times.Of(FigureKind::kAttention, {op.batch_heads, op.queries, op.head_dim}).total();
+      return times.Of(FigureKind::kAttention, {op.batch_heads, op.queries, op.head_dim});
     case spec::OperatorKind::kMemoryBound:
       break;
   }
-  return times.Of(StreamKind(op), {op.m, op.n, 0}).total();
+  return times.Of(StreamKind(op), {op.m, op.n, 0});
 }
 
-double SecondsOf(const OperatorTimes& times, const spec::OperatorList& list) {
-  double seconds = 0;
-  for (const spec::Operator& op : list) seconds += SecondsOf(times, op);
-  return seconds;
+OperatorTime TimeOf(const OperatorTimes& times, const spec::OperatorList& list) {
+  OperatorTime sum;
+  for (const spec::Operator& op : list) {
+    const OperatorTime one = TimeOf(times, op);
+    sum.forward_s += one.forward_s;
+    sum.backward_s += one.backward_s;
+  }
+  return sum;
 }
+
+// The ranks of a layout as processes that share the machine's cores.
+class Players {
+ public:
+  Players(const OperatorTimes& times, uint32_t cores, const spec::ModelSpec& model,
+          const LocalLayout& layout, uint32_t micro_batch)
+      : times_(times), cores_(cores), layout_(layout) {
+    const spec::Model shape = spec::FromBuiltIn(model);
+    const spec::LayerSlice slice = SliceOf(layout, micro_batch);
+    embedding_ = TimeOf(times, spec::EmbeddingOperators(shape, slice));
+    layer_ = TimeOf(times, spec::LayerOperators(shape, {}, slice));
+    loss_ = TimeOf(times, spec::LossOperators(shape, slice));
+    stream_bytes_ = kFloatBytes * double(micro_batch) * model.sequence * model.hidden;
+    column_bytes_ = kFloatBytes * double(micro_batch) * model.sequence;
+  }
+
+  // A step's micro-batches and, at their end, the sum of `floats` gradients by stage.
+  double Step(const spec::ModelSpec& model, uint32_t micro_batches,
+              const std::vector<double>& floats) {
+    programs_.resize(layout_.ranks());
+    MakeGroups();
+    for (uint32_t rank = 0; rank < layout_.ranks(); ++rank) {
+      const uint32_t stage = StageOf(rank);
+      const uint32_t layers = spec::LayersOfStage(model.layers, layout_.pipeline, stage).count();
+      for (const PipelineAction& action :
+           OneForwardOneBackward(layout_.pipeline, stage, micro_batches)) {
+        if (action.kind == PipelineAction::Kind::kForward) {
+          Forward(rank, layers);
+        } else {
+          Backward(rank, layers);
+        }
+      }
+      const double state = floats[stage];
+      if (layout_.data > 1) Meet(rank, DataGroup(rank), layout_.data, kFloatBytes * state);
+      Meet(rank, CopyGroup(rank), layout_.tensor * layout_.pipeline, kNormBytes);
+      Compute(rank, times_.Of(FigureKind::kOptimizer, {state, 0, 0}).forward_s);
+    }
+    return PlayThrough(cores_, programs_, groups_);
+  }
+
+ private:
+  static constexpr double kNormBytes = 32;  // norm, loss and two wishes
+
+  uint32_t StageOf(uint32_t rank) const { return rank / (layout_.tensor * layout_.data); }
+  uint32_t ReplicaOf(uint32_t rank) const { return rank / layout_.tensor % layout_.data; }
+  // Groups lie in this order: of parts, of replicas, of copies of the model.
+  uint32_t TensorGroup(uint32_t rank) const { return rank / layout_.tensor; }
+  uint32_t DataGroup(uint32_t rank) const {
+    return layout_.data * layout_.pipeline + StageOf(rank) * layout_.tensor + rank % layout_.tensor;
+  }
+  uint32_t CopyGroup(uint32_t rank) const {
+    return (layout_.data + layout_.tensor) * layout_.pipeline + ReplicaOf(rank);
+  }
+
+  void MakeGroups() {
+    groups_.resize((layout_.data + layout_.tensor) * layout_.pipeline + layout_.data);
+    for (uint32_t rank = 0; rank < layout_.ranks(); ++rank) {
+      for (const uint32_t group : {TensorGroup(rank), DataGroup(rank), CopyGroup(rank)}) {
+        groups_[group].push_back(rank);
+      }
+    }
+  }
+
+  void Compute(uint32_t rank, double seconds) {
+    programs_[rank].push_back({CoreTask::Kind::kCompute, seconds, 0});
+  }
+
+  // Of a core, on each rank: the figure is by the clock and of these ranks alone.
+  double SumSeconds(uint32_t ranks, double bytes) const {
+    const double clock = times_.Of(FigureKind::kAllReduce, {double(ranks), bytes, 0}).forward_s;
+    return clock * std::min(1.0, double(cores_) / ranks);
+  }
+
+  void Meet(uint32_t rank, uint32_t group, uint32_t ranks, double bytes) {
+    if (ranks < 2) return;
+    programs_[rank].push_back({CoreTask::Kind::kMeet, SumSeconds(ranks, bytes), group});
+  }
+  void TensorSum(uint32_t rank, double bytes) {
+    Meet(rank, TensorGroup(rank), layout_.tensor, bytes);
+  }
+
+  // Two ranks sum by sending each other what they have: a message is half of that on either end.
+  void Message(uint32_t rank, bool sends, uint32_t stage) {
+    const uint32_t other =
+        rank % (layout_.tensor * layout_.data) + stage * layout_.tensor * layout_.data;
+    programs_[rank].push_back({sends ? CoreTask::Kind::kSend : CoreTask::Kind::kReceive,
+                               SumSeconds(2, stream_bytes_) / 2, other});
+  }
+
+  void Forward(uint32_t rank, uint32_t layers) {
+    const uint32_t stage = StageOf(rank);
+    if (stage > 0) {
+      Message(rank, false, stage - 1);
+    } else {
+      Compute(rank, embedding_.forward_s);
+      TensorSum(rank, stream_bytes_);
+    }
+    for (uint32_t half = 0; half < 2 * layers; ++half) {
+      Compute(rank, layer_.forward_s / 2);
+      TensorSum(rank, stream_bytes_);
+    }
+    if (stage + 1 < layout_.pipeline) return Message(rank, true, stage + 1);
+    Compute(rank, loss_.forward_s);
+    TensorSum(rank, column_bytes_);      // the highest logits
+    TensorSum(rank, 2 * column_bytes_);  // sums of powers, targets
+  }
+
+  void Backward(uint32_t rank, uint32_t layers) {
+    const uint32_t stage = StageOf(rank);
+    if (stage + 1 < layout_.pipeline) {
+      Message(rank, false, stage + 1);
+    } else {
+      Compute(rank, loss_.backward_s);
+      TensorSum(rank, stream_bytes_);
+    }
+    for (uint32_t half = 0; half < 2 * layers; ++half) {
+      Compute(rank, layer_.backward_s / 2);
+      TensorSum(rank, stream_bytes_);
+    }
+    if (stage > 0) return Message(rank, true, stage - 1);
+    Compute(rank, embedding_.backward_s);
+  }
+
+  const OperatorTimes& times_;
+  const uint32_t cores_;
+  const LocalLayout layout_;
+  OperatorTime embedding_;
+  OperatorTime layer_;
+  OperatorTime loss_;
+  double stream_bytes_ = 0;
+  double column_bytes_ = 0;
+  std::vector<std::vector<CoreTask>> programs_;
+  std::vector<std::vector<uint32_t>> groups_;
+};
 
 }  // namespace
 
@@ -87,48 +231,93 @@ int64_t TrainerParameters(const spec::ModelSpec& model) {
          int64_t{spec::kPreviousTokens} * model.vocabulary * model.hidden;
 }
 
+int64_t StageParameters(const spec::ModelSpec& model, const LocalLayout& layout, uint32_t stage) {
+  if (layout.whole_model()) return TrainerParameters(model);
+  const auto hidden = int64_t{model.hidden};
+  const int64_t tensor = layout.tensor;
+  // The fullest part: words need not divide.
+  const int64_t words = (int64_t{model.vocabulary} + tensor - 1) / tensor;
+  const int64_t layers = spec::LayersOfStage(model.layers, layout.pipeline, stage).count();
+  // Norms and the biases behind sums lie whole on each part.
+  int64_t count = layers * (12 * hidden * hidden / tensor + 7 * hidden / tensor + 6 * hidden);
+  if (stage == 0) {
+    count += (1 + int64_t{spec::kPreviousTokens}) * words * hidden + model.sequence * hidden;
+  }
+  if (stage + 1 == layout.pipeline) count += words * hidden + 2 * hidden;
+  return count;
+}
+
 LocalCost::LocalCost(const MachineFacts& facts) : facts_(facts), times_(facts.device.figures) {
   CHECK(CheckFacts(facts).ok());
 }
 
 double LocalCost::MicroBatchSeconds(const spec::ModelSpec& model, uint32_t micro_batch) const {
   const spec::Model shape = spec::FromBuiltIn(model);
-  const spec::LayerSlice slice = SliceOf(micro_batch);
-  return SecondsOf(times_, spec::EmbeddingOperators(shape, slice)) +
-         model.layers * SecondsOf(times_, spec::LayerOperators(shape, {}, slice)) +
-         SecondsOf(times_, spec::LossOperators(shape, slice));
+  const spec::LayerSlice slice = SliceOf({}, micro_batch);
+  return TimeOf(times_, spec::EmbeddingOperators(shape, slice)).total() +
+         model.layers * TimeOf(times_, spec::LayerOperators(shape, {}, slice)).total() +
+         TimeOf(times_, spec::LossOperators(shape, slice)).total();
 }
 
-StepTime LocalCost::Step(const spec::ModelSpec& model, uint32_t global_batch, uint32_t ranks,
-                         uint32_t micro_batch) const {
-  CHECK(ranks >= 1 && micro_batch >= 1);
-  const uint64_t sequences_at_once = uint64_t{ranks} * micro_batch;
+StepTime LocalCost::Step(const spec::ModelSpec& model, uint32_t global_batch,
+                         const LocalLayout& layout, uint32_t micro_batch) const {
+  CHECK(layout.ranks() >= 1 && micro_batch >= 1);
+  const uint64_t sequences_at_once = uint64_t{layout.data} * micro_batch;
   CHECK(global_batch >= 1 && global_batch % sequences_at_once == 0);
-  const auto micro_batches = static_cast<double>(global_batch / sequences_at_once);
+  const uint64_t micro_batches = global_batch / sequences_at_once;
+  const uint32_t ranks = layout.ranks();
+  StepTime step;
+  step.runtime = Seconds(times_.Of(FigureKind::kRuntime, {double(ranks), 0, 0}).forward_s);
+  if (!layout.whole_model()) {
+    PartedStep(model, layout, micro_batch, static_cast<uint32_t>(micro_batches), step);
+    return step;
+  }
   const auto parameters = static_cast<double>(TrainerParameters(model));
   const double ranks_a_core = (ranks - 1) / facts_.cores + 1;
-  StepTime step;
-  step.compute = Seconds(ranks_a_core * micro_batches * MicroBatchSeconds(model, micro_batch));
+  step.compute = Seconds(ranks_a_core * static_cast<double>(micro_batches) *
+                         MicroBatchSeconds(model, micro_batch));
   step.optimizer =
       Seconds(ranks_a_core * times_.Of(FigureKind::kOptimizer, {parameters, 0, 0}).forward_s);
   if (ranks > 1) {
     const std::array<double, 3> sizes = {double(ranks), kFloatBytes * parameters, 0};
     step.all_reduce = Seconds(times_.Of(FigureKind::kAllReduce, sizes).forward_s);
   }
-  step.runtime = Seconds(times_.Of(FigureKind::kRuntime, {double(ranks), 0, 0}).forward_s);
   return step;
 }
 
+void LocalCost::PartedStep(const spec::ModelSpec& model, const LocalLayout& layout,
+                           uint32_t micro_batch, uint32_t micro_batches, StepTime& step) const {
+  std::vector<double> floats;
+  for (uint32_t stage = 0; stage < layout.pipeline; ++stage) {
+    floats.push_back(static_cast<double>(StageParameters(model, layout, stage)));
+  }
+  const double all =
+      Players(times_, facts_.cores, model, layout, micro_batch).Step(model, micro_batches, floats);
+  const double ranks_a_core = (layout.ranks() - 1) / facts_.cores + 1;
+  const double largest = *std::max_element(floats.begin(), floats.end());
+  step.optimizer =
+      Seconds(ranks_a_core * times_.Of(FigureKind::kOptimizer, {largest, 0, 0}).forward_s);
+  if (layout.data > 1) {
+    const std::array<double, 3> sizes = {double(layout.data), kFloatBytes * largest, 0};
+    step.all_reduce = Seconds(times_.Of(FigureKind::kAllReduce, sizes).forward_s);
+  }
+  step.compute = std::max(Seconds(0), Seconds(all) - step.optimizer - step.all_reduce);
+}
+
 RankMemory LocalCost::Memory(const spec::ModelSpec& model, const spec::TrainSpec& train,
-                             uint32_t ranks, uint32_t micro_batch, Bytes data) const {
-  CHECK(ranks >= 1 && micro_batch >= 1);
-  const Bytes state = FloatBytes(static_cast<double>(TrainerParameters(model)));
+                             const LocalLayout& layout, uint32_t micro_batch, Bytes data) const {
+  CHECK(layout.ranks() >= 1 && micro_batch >= 1);
+  int64_t parameters = 0;
+  for (uint32_t stage = 0; stage < layout.pipeline; ++stage) {
+    parameters = std::max(parameters, StageParameters(model, layout, stage));
+  }
+  const Bytes state = FloatBytes(static_cast<double>(parameters));
   RankMemory memory;
   memory.weights = state;
   memory.gradients = state;
   memory.moments = 2 * state;
   const double evaluated =
-      std::min(kEvaluationSequences, std::ceil(double(train.evaluate_sequences) / ranks));
+      std::min(kEvaluationSequences, std::ceil(double(train.evaluate_sequences) / layout.data));
   memory.activations = TrainingPeak(model, micro_batch).held;
   if (evaluated > 0) {
     memory.activations = std::max(memory.activations, EvaluationPeak(model, evaluated).held);

@@ -6,9 +6,12 @@
 // more ranks than cores the slowest rank shares its core with ceil(ranks / cores) - 1 others, and
 // all wait for it at the all-reduce of the gradients, which nothing hides. What agents and
 // controller take of the cores a step is measured by a run with nothing to do.
+// A model cut into tensor parts and stages is more than that: its ranks wait for each other many
+// times a step while others use their cores (local/shared_cores.h plays it through).
 // Memory. What is allocated is replayed, tensor by tensor, in the trainer's pool, over a step and
 // over an evaluation (local/tape.h); states, snapshot slots, the mapped token files and what a
-// process has before its model are added.
+// process has before its model are added. Activations of a model in parts are told as of the whole,
+// an upper bound.
 // Figures are of busy neighbours, so a machine that is not full is up to a tenth faster than told.
 // Leaves out loading of data, snapshots and evaluation (of time).
 #pragma once
@@ -70,24 +73,40 @@ struct StepTime {
   Seconds total() const { return compute + optimizer + all_reduce + runtime; }
 };
 
+// How the ranks share a model; rank numbers as spec::LayoutSpec has them.
+struct LocalLayout {
+  uint32_t data = 1;
+  uint32_t tensor = 1;
+  uint32_t pipeline = 1;
+
+  uint32_t ranks() const { return data * tensor * pipeline; }
+  bool whole_model() const { return tensor == 1 && pipeline == 1; }
+
+  friend bool operator==(const LocalLayout&, const LocalLayout&) = default;
+};
+
 class LocalCost {
  public:
   // Requires facts that CheckFacts accepts. `facts` must outlive this.
   explicit LocalCost(const MachineFacts& facts);
 
-  // How `ranks` ranks with micro-batches of `micro_batch` sequences fill a global batch.
-  // Requires all of them at least 1 and ranks * micro_batch to divide global_batch.
-  StepTime Step(const spec::ModelSpec& model, uint32_t global_batch, uint32_t ranks,
+  // How a layout with micro-batches of `micro_batch` sequences fills a global batch.
+  // Requires data * micro_batch to divide global_batch, and a layout that the model can have.
+  StepTime Step(const spec::ModelSpec& model, uint32_t global_batch, const LocalLayout& layout,
                 uint32_t micro_batch) const;
 
-  // `data` is the size of the token files.
-  RankMemory Memory(const spec::ModelSpec& model, const spec::TrainSpec& train, uint32_t ranks,
-                    uint32_t micro_batch, Bytes data) const;
+  // Of the fullest rank. `data` is the size of the token files.
+  RankMemory Memory(const spec::ModelSpec& model, const spec::TrainSpec& train,
+                    const LocalLayout& layout, uint32_t micro_batch, Bytes data) const;
 
   const OperatorTimes& times() const { return times_; }
 
  private:
   double MicroBatchSeconds(const spec::ModelSpec& model, uint32_t micro_batch) const;
+  // Of a model in parts. What is not the optimizer's or the gradients' sum is told as compute:
+  // messages and sums of a layer's parts, and waiting for them.
+  void PartedStep(const spec::ModelSpec& model, const LocalLayout& layout, uint32_t micro_batch,
+                  uint32_t micro_batches, StepTime& step) const;
 
   const MachineFacts& facts_;
   OperatorTimes times_;
@@ -95,5 +114,7 @@ class LocalCost {
 
 // Parameters of the built-in trainer, with the tables of earlier tokens.
 int64_t TrainerParameters(const spec::ModelSpec& model);
+// Of one rank: its stage's layers, of each matrix its part (trainer/parameters.h).
+int64_t StageParameters(const spec::ModelSpec& model, const LocalLayout& layout, uint32_t stage);
 
 }  // namespace longhaul::planner

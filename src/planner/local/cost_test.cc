@@ -39,7 +39,7 @@ TEST(LocalCost, AddsAsManyLayersAsTheModelHas) {
   spec::ModelSpec model;
   const auto compute = [&](uint32_t layers) {
     model.layers = layers;
-    return cost.Step(model, 8, 1, 8).compute.count();
+    return cost.Step(model, 8, {1}, 8).compute.count();
   };
   EXPECT_NEAR(compute(8) - compute(4), 4 * (compute(5) - compute(4)), 1e-9);
 }
@@ -48,7 +48,7 @@ TEST(LocalCost, WaitsForTheFullestCore) {
   const spec::ModelSpec model;
   const auto compute = [&](uint32_t ranks, uint32_t cores) {
     const MachineFacts facts = Machine(cores);
-    return LocalCost(facts).Step(model, 12, ranks, 1).compute.count();
+    return LocalCost(facts).Step(model, 12, {ranks}, 1).compute.count();
   };
   EXPECT_DOUBLE_EQ(compute(3, 2), 2 * compute(3, 3));
   EXPECT_DOUBLE_EQ(compute(4, 2), 2 * compute(4, 4));
@@ -59,13 +59,13 @@ TEST(LocalCost, WaitsForTheFullestCore) {
 TEST(LocalCost, HasNoAllReduceOnOneRank) {
   const MachineFacts facts = Machine();
   const LocalCost cost(facts);
-  EXPECT_EQ(cost.Step({}, 8, 1, 8).all_reduce.count(), 0);
-  EXPECT_GT(cost.Step({}, 8, 2, 4).all_reduce.count(), 0);
+  EXPECT_EQ(cost.Step({}, 8, {1}, 8).all_reduce.count(), 0);
+  EXPECT_GT(cost.Step({}, 8, {2}, 4).all_reduce.count(), 0);
 }
 
 TEST(LocalCost, CountsStatesAndSlotsByHand) {
   const MachineFacts facts = Machine();
-  const RankMemory memory = LocalCost(facts).Memory({}, {}, 4, 8, 5_MiB);
+  const RankMemory memory = LocalCost(facts).Memory({}, {}, {4}, 8, 5_MiB);
   const int64_t floats = TrainerParameters({});
   EXPECT_EQ(memory.weights, Bytes(4 * floats));
   EXPECT_EQ(memory.gradients, Bytes(4 * floats));
@@ -99,7 +99,7 @@ TEST(LocalCost, DoesNotOverflowOnTheLargestJob) {
   model.heads = 1'024;
   model.sequence = 1'000'000;
   const MachineFacts facts = Machine();
-  const RankMemory memory = LocalCost(facts).Memory(model, {}, 1'000'000, 1'000'000, 1_GiB);
+  const RankMemory memory = LocalCost(facts).Memory(model, {}, {1'000'000}, 1'000'000, 1_GiB);
   EXPECT_GT(memory.total(), Bytes(int64_t{1} << 50));
 }
 

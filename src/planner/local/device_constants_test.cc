@@ -32,7 +32,7 @@ TEST(ConstantsOf, BringTheCalculatorNearTheLocalModel) {
                         constants.links, constants.stack);
     const StepBreakdown& parts = evaluator.Parts(training);
     const double general = (parts.forward + parts.backward).count();
-    const double local = LocalCost(facts).Step(built_in, 16, 2, 8).compute.count();
+    const double local = LocalCost(facts).Step(built_in, 16, {2}, 8).compute.count();
     EXPECT_NEAR(general / local, 1, 0.3) << hidden;
   }
 }

@@ -37,6 +37,12 @@ std::string Shape(uint32_t nodes, uint32_t processes) {
          " on each of " + Plural(nodes, "node") + ")";
 }
 
+// ", a model in 2 tensor parts x 2 stages"; empty where each worker has the whole.
+std::string Parts(uint32_t tensor, uint32_t pipeline) {
+  if (tensor == 1 && pipeline == 1) return "";
+  return ", a model in " + Plural(tensor, "tensor part") + " x " + Plural(pipeline, "stage");
+}
+
 // What was weighed against the choice: the fastest other layout.
 std::string RunnerUp(const std::vector<Alternative>& rows) {
   const Alternative* chosen = nullptr;
@@ -54,8 +60,9 @@ std::string RunnerUp(const std::vector<Alternative>& rows) {
   } else {
     const double ratio = other->step.total().count() / chosen->step.total().count();
     text = "The runner-up, " + Shape(other->nodes, other->processes_per_node) +
-           " with micro-batches of " + std::to_string(other->micro_batch) + ", is predicted at " +
-           Time(other->step.total()) + ", " + other->verdict;
+           Parts(other->layout.tensor, other->layout.pipeline) + " with micro-batches of " +
+           std::to_string(other->micro_batch) + ", is predicted at " + Time(other->step.total()) +
+           ", " + other->verdict;
     if (ratio < 1) {
       text += ", which is within the model's error of " + Percent(kTie) + ". As good as equal, " +
               (chosen->nodes > other->nodes
@@ -77,11 +84,11 @@ std::string Limit(const LocalPlan& plan, const MachineFacts& facts) {
   }
   std::string text =
       "Compute is the limit: the all-reduce is " + Percent(communication) + " of a step";
-  if (plan.data_parallel > facts.cores) {
-    text += ", and " + Plural(plan.data_parallel, "worker") + " share " +
-            Plural(facts.cores, "core") + ", so that more of them would not be faster";
-  } else if (plan.data_parallel < facts.cores) {
-    text += ", with " + Plural(facts.cores - plan.data_parallel, "core") +
+  if (plan.ranks() > facts.cores) {
+    text += ", and " + Plural(plan.ranks(), "worker") + " share " + Plural(facts.cores, "core") +
+            ", so that more of them would not be faster";
+  } else if (plan.ranks() < facts.cores) {
+    text += ", with " + Plural(facts.cores - plan.ranks(), "core") +
             " without work, for want of slots or of a batch that divides";
   }
   return text + ". ";
@@ -91,9 +98,8 @@ std::string Basis(const LocalPlan& plan, const MachineFacts& facts) {
   return "A worker takes about " + ToString(plan.memory.total()) + " (" +
          ToString(plan.memory.activations) + " of it while it computes, " +
          ToString(plan.memory.snapshot_slots) + " for snapshots in memory), all of them " +
-         ToString(MachineMemory(plan.memory, plan.data_parallel)) + " of " +
-         ToString(facts.memory) + ", and has one thread of products. The machine's figures are " +
-         facts.basis + ".";
+         ToString(MachineMemory(plan.memory, plan.ranks())) + " of " + ToString(facts.memory) +
+         ", and has one thread of products. The machine's figures are " + facts.basis + ".";
 }
 
 // "The job file fixes nodes and micro_batch. "; empty when nothing is fixed.
@@ -130,7 +136,8 @@ std::string ExplainPlan(const LocalPlan& plan, const std::vector<Alternative>& r
   const std::string model =
       "The model has " + WithThousands(plan.parameters) + " parameters, and a step of " +
       Plural(job.train.global_batch, "sequence") + " is " + Work(plan.step_flops) + ". ";
-  const std::string choice = Shape(plan.nodes, plan.processes_per_node) + ", each with " +
+  const std::string choice = Shape(plan.nodes, plan.processes_per_node) +
+                             Parts(plan.tensor_parallel, plan.pipeline_parallel) + ", each with " +
                              Plural(plan.micro_batches, "micro-batch") + " of " +
                              Plural(plan.micro_batch, "sequence") +
                              " a step: " + Time(plan.step.total()) + " a step predicted. ";

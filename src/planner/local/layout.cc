@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -18,6 +20,7 @@ using local::kTie;
 // Leaves room for the page cache, the system and what the model doesn't count.
 constexpr double kMemoryShare = 0.8;
 constexpr size_t kMaxAlternatives = 12;
+constexpr uint64_t kMostRanks = 1 << 20;
 constexpr int64_t kTokenBytes = 2;  // docs/token-file.md; a byte of text is a token
 
 // Slots of each node, most first: `nodes` nodes with `processes` slots each exist exactly when
@@ -100,21 +103,30 @@ class Search {
   Search(const spec::JobSpec& job, const std::vector<uint32_t>& slots, const MachineFacts& facts)
       : job_(job), slots_(slots), facts_(facts), cost_(facts) {}
 
-  RankMemory Memory(uint32_t ranks, uint32_t micro_batch) const {
+  RankMemory Memory(const LocalLayout& layout, uint32_t micro_batch) const {
     constexpr uint64_t kMost = uint64_t{1} << 50;
     const Bytes data(kTokenBytes * static_cast<int64_t>(std::min(kMost, job_.data.max_bytes)));
-    return cost_.Memory(job_.model, job_.train, ranks, micro_batch, data);
+    return cost_.Memory(job_.model, job_.train, layout, micro_batch, data);
   }
 
-  // The best micro-batch for each number of ranks; fastest first.
+  // The best micro-batch of each layout; fastest first.
   Result<std::vector<Alternative>> Run() {
-    const uint32_t batch = job_.train.global_batch;
-    for (const uint32_t ranks : Divisors(batch)) {
-      if (auto shape = ShapeOf(ranks, job_.resources, slots_)) Consider(ranks, *shape);
+    const spec::LayoutSpec& fixed = job_.layout;
+    ConsiderParts(fixed.tensor.value_or(1), fixed.pipeline.value_or(1));
+    const auto fits = [](const Alternative& row) { return row.verdict.empty(); };
+    if (!found_.empty() && (!fixed.tensor || !fixed.pipeline)) {
+      // What is cut needs more workers to agree on more: it has to be worth it.
+      const std::vector<Alternative> plain = std::exchange(found_, {});
+      ConsiderOtherParts();
+      std::vector<Alternative> cut = std::exchange(found_, plain);
+      const double best = Best(plain);
+      std::erase_if(cut, [&](const Alternative& row) {
+        return !fits(row) || row.step.total().count() >= (1 - kTie) * best;
+      });
+      found_.insert(found_.end(), cut.begin(), cut.end());
     }
     if (least_ranks_ == 0) return WhyNoShape();
     if (found_.empty()) return WhyNoMicroBatch();
-    const auto fits = [](const Alternative& row) { return row.verdict.empty(); };
     if (std::none_of(found_.begin(), found_.end(), fits)) return WhyNoMemory();
     // What doesn't fit comes last.
     std::stable_sort(found_.begin(), found_.end(), [&](const auto& a, const auto& b) {
@@ -124,27 +136,67 @@ class Search {
   }
 
  private:
-  bool Fits(uint32_t ranks, const RankMemory& rank) const {
-    const auto all = static_cast<double>(MachineMemory(rank, ranks).count());
+  bool Fits(const LocalLayout& layout, const RankMemory& rank) const {
+    const auto all = static_cast<double>(MachineMemory(rank, layout.ranks()).count());
     return all <= kMemoryShare * static_cast<double>(facts_.memory.count());
   }
 
-  void Consider(uint32_t ranks, const Alternative& shape) {
-    if (least_ranks_ == 0) least_ranks_ = ranks;  // divisors come in order
-    const uint32_t share = job_.train.global_batch / ranks;
+  // Of the fastest that fits; infinite when none does.
+  static double Best(const std::vector<Alternative>& rows) {
+    double best = std::numeric_limits<double>::infinity();
+    for (const Alternative& row : rows) {
+      if (row.verdict.empty()) best = std::min(best, row.step.total().count());
+    }
+    return best;
+  }
+
+  void ConsiderOtherParts() {
+    const spec::LayoutSpec& fixed = job_.layout;
+    uint64_t most = 0;  // workers
+    for (const uint32_t slots : slots_) most += slots;
+    for (uint32_t tensor = 1; tensor <= std::min<uint64_t>(job_.model.heads, most); ++tensor) {
+      if (fixed.tensor.value_or(tensor) != tensor) continue;
+      for (uint32_t pipeline = 1; pipeline <= std::min<uint64_t>(job_.model.layers, most / tensor);
+           ++pipeline) {
+        if (fixed.pipeline.value_or(pipeline) != pipeline) continue;
+        const bool seen =
+            tensor == fixed.tensor.value_or(1) && pipeline == fixed.pipeline.value_or(1);
+        if (!seen) ConsiderParts(tensor, pipeline);
+      }
+    }
+  }
+
+  void ConsiderParts(uint32_t tensor, uint32_t pipeline) {
+    if (!spec::WhyNoLayout(job_.model, tensor, pipeline).empty()) return;
+    for (const uint32_t data : Divisors(job_.train.global_batch)) {
+      if (job_.layout.data.value_or(data) != data) continue;
+      const uint64_t ranks = uint64_t{data} * tensor * pipeline;
+      if (ranks > kMostRanks) break;
+      const LocalLayout layout{data, tensor, pipeline};
+      if (auto shape = ShapeOf(layout.ranks(), job_.resources, slots_)) Consider(layout, *shape);
+    }
+  }
+
+  void Consider(const LocalLayout& layout, const Alternative& shape) {
+    if (least_ranks_ == 0) {  // divisors come in order
+      least_ranks_ = layout.ranks();
+      least_data_ = layout.data;
+    }
+    const uint32_t share = job_.train.global_batch / layout.data;
     std::optional<Alternative> best;
     for (const uint32_t micro_batch : Divisors(share)) {
       if (job_.resources.micro_batch.value_or(micro_batch) != micro_batch) continue;
       Alternative row = shape;
+      row.layout = layout;
       row.micro_batch = micro_batch;
       row.micro_batches = share / micro_batch;
-      row.step = cost_.Step(job_.model, job_.train.global_batch, ranks, micro_batch);
-      const RankMemory memory = Memory(ranks, micro_batch);
+      row.step = cost_.Step(job_.model, job_.train.global_batch, layout, micro_batch);
+      const RankMemory memory = Memory(layout, micro_batch);
       row.rank_memory = memory.total();
-      row.machine_memory = MachineMemory(memory, ranks);
-      if (!Fits(ranks, memory)) row.verdict = "does not fit in memory";
+      row.machine_memory = MachineMemory(memory, layout.ranks());
+      if (!Fits(layout, memory)) row.verdict = "does not fit in memory";
       const bool fits = row.verdict.empty();
-      // The first that doesn't fit stands for all of these ranks until one does.
+      // The first that doesn't fit stands for all of this layout until one does.
       if (!best || (fits && (!best->verdict.empty() || row.step.total() < best->step.total()))) {
         best = row;
       }
@@ -152,7 +204,24 @@ class Search {
     if (best) found_.push_back(*best);
   }
 
+  Status WhyNoLayout() const {
+    const spec::LayoutSpec& layout = job_.layout;
+    const auto text = [](const std::optional<uint32_t>& size) {
+      return size ? std::to_string(*size) : "auto";
+    };
+    uint64_t slots = 0;
+    for (const uint32_t count : slots_) slots += count;
+    return FailedPrecondition(
+        "layout " + text(layout.data) + " x " + text(layout.tensor) + " x " +
+        text(layout.pipeline) + " (data x tensor x pipeline) has no place: the workers must be " +
+        "their product, as many on each node, of " + Plural(slots, "slot") + " on " +
+        Plural(slots_.size(), "node") +
+        (job_.resources.nodes || job_.resources.processes_per_node ? ", and what resources say"
+                                                                   : ""));
+  }
+
   Status WhyNoShape() const {
+    if (job_.layout != spec::LayoutSpec()) return WhyNoLayout();
     const spec::ResourceSpec& fixed = job_.resources;
     const uint64_t ranks =
         uint64_t{fixed.nodes.value_or(1)} * uint64_t{fixed.processes_per_node.value_or(1)};
@@ -164,7 +233,7 @@ class Search {
   Status WhyNoMicroBatch() const {
     const uint32_t batch = job_.train.global_batch;
     const uint32_t micro_batch = job_.resources.micro_batch.value_or(0);
-    const uint32_t share = batch / least_ranks_;
+    const uint32_t share = batch / least_data_;
     return InvalidArgument("micro-batch " + std::to_string(micro_batch) + " does not divide the " +
                            Plural(share, "sequence") + " of a rank (global batch " +
                            std::to_string(batch) + " over " + Plural(least_ranks_, "rank") +
@@ -184,10 +253,11 @@ class Search {
   const MachineFacts& facts_;
   const LocalCost cost_;
   uint32_t least_ranks_ = 0;  // of the layouts that fit the cluster; 0: there is none
+  uint32_t least_data_ = 1;
   std::vector<Alternative> found_;
 };
 
-uint64_t Ranks(const Alternative& row) { return uint64_t{row.nodes} * row.processes_per_node; }
+uint64_t Ranks(const Alternative& row) { return row.layout.ranks(); }
 
 // Among those that are as good as equal to the fastest: most nodes, then most ranks.
 size_t Choose(const std::vector<Alternative>& rows) {
@@ -253,13 +323,15 @@ Result<LocalPlan> PlanLocal(const spec::JobSpec& job, const spec::ClusterSpec& c
   LocalPlan plan;
   plan.nodes = best.nodes;
   plan.processes_per_node = best.processes_per_node;
-  plan.data_parallel = best.nodes * best.processes_per_node;
+  plan.data_parallel = best.layout.data;
+  plan.tensor_parallel = best.layout.tensor;
+  plan.pipeline_parallel = best.layout.pipeline;
   plan.micro_batch = best.micro_batch;
   plan.micro_batches = best.micro_batches;
   const spec::Model model = spec::FromBuiltIn(job.model);
   plan.parameters = TrainerParameters(job.model);
   plan.step_flops = spec::ModelStepFlops(model, job.train.global_batch);
-  plan.memory = search.Memory(plan.data_parallel, plan.micro_batch);
+  plan.memory = search.Memory(best.layout, plan.micro_batch);
   plan.step = best.step;
   plan.reason = local::ExplainPlan(plan, rows, job, facts);
   if (rows.size() > kMaxAlternatives) {

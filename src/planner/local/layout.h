@@ -1,12 +1,13 @@
 // How a job is laid out on a local cluster: nodes, workers on each, micro-batch.
 //
-// Searches every data-parallel size that divides the global batch and fits the cluster's slots, and
-// every micro-batch that divides a rank's share, by the cost model of local/cost.h. What the job
-// fixes (resources) is kept and checked. Predictions within 10 % of the best count as equal,
+// Searches every number of replicas that divides the global batch and fits the cluster's slots, and
+// every micro-batch that divides a replica's share, by the cost model of local/cost.h. Tensor parts
+// and stages are taken where the job fixes them; else only where they win by more than the model's
+// error against every layout without, or none without fits in memory. What the job fixes (layout,
+// resources) is kept and checked. Predictions within 10 % of the best count as equal,
 // because the model is no better than that; among equals the layout on the most nodes wins, so that
 // a lost node takes the least with it, then the one with the most workers, whose slots are there
-// anyway. Leaves out tensor, pipeline and other parallel dimensions and clusters of several
-// machines.
+// anyway. Leaves out other parallel dimensions and clusters of several machines.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +22,11 @@
 
 namespace longhaul::planner {
 
-// One row of the table of what was looked at: the best micro-batch of a number of ranks.
+// One row of the table of what was looked at: the best micro-batch of a layout.
 struct Alternative {
   uint32_t nodes = 0;
   uint32_t processes_per_node = 0;
+  LocalLayout layout;
   uint32_t micro_batch = 0;
   uint32_t micro_batches = 0;
   StepTime step;
@@ -37,7 +39,10 @@ struct Alternative {
 struct LocalPlan {
   uint32_t nodes = 0;
   uint32_t processes_per_node = 0;
-  uint32_t data_parallel = 0;  // nodes * processes_per_node
+  uint32_t data_parallel = 0;  // replicas; of a command nodes * processes_per_node
+  uint32_t tensor_parallel = 1;
+  uint32_t pipeline_parallel = 1;
+  uint32_t ranks() const { return nodes * processes_per_node; }
   // The rest is of the built-in trainer; zero and empty for a command.
   uint32_t micro_batch = 0;    // sequences a rank computes at once
   uint32_t micro_batches = 0;  // of a rank in a step: gradients are accumulated over them

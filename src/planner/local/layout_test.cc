@@ -72,6 +72,53 @@ TEST(PlanLocal, KeepsWhatTheJobFixes) {
   EXPECT_THAT(plan->reason, HasSubstr("The job fixes nodes and processes_per_node and micro_bat"));
 }
 
+TEST(PlanLocal, KeepsTheLayoutThatTheJobFixes) {
+  spec::JobSpec job = Job();
+  job.layout.data = 2;
+  job.layout.tensor = 2;
+  job.layout.pipeline = 2;
+  const auto plan = PlanLocal(job, Cluster(2, 4), Machine());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->ranks(), 8u);
+  EXPECT_EQ(plan->nodes, 2u);
+  EXPECT_EQ(plan->data_parallel, 2u);
+  EXPECT_EQ(plan->micro_batch * plan->micro_batches * 2, 32u);
+  EXPECT_THAT(plan->reason, HasSubstr("a model in 2 tensor parts x 2 stages"));
+  // A quarter of the layers' matrices is on each rank.
+  spec::JobSpec whole = Job();
+  whole.layout.tensor = 1;
+  whole.layout.pipeline = 1;
+  const auto other = PlanLocal(whole, Cluster(2, 4), Machine());
+  ASSERT_TRUE(other.ok());
+  EXPECT_LT(2 * plan->memory.weights, other->memory.weights);
+}
+
+TEST(PlanLocal, RefusesALayoutThatHasNoPlace) {
+  spec::JobSpec job = Job();
+  job.layout.data = 4;
+  job.layout.tensor = 4;
+  const auto plan = PlanLocal(job, Cluster(2, 4), Machine());
+  EXPECT_EQ(plan.status().code(), Code::kFailedPrecondition);
+  EXPECT_THAT(plan.status().message(), HasSubstr("layout 4 x 4 x auto"));
+  EXPECT_THAT(plan.status().message(), HasSubstr("8 slots on 2 nodes"));
+}
+
+// A batch of one gives replicas nothing to do; parts of a large layer keep the cores busy.
+TEST(PlanLocal, OffersPartsWhereTheyWin) {
+  spec::JobSpec job = Job();
+  job.train.global_batch = 1;
+  job.model.hidden = 512;
+  job.model.sequence = 512;
+  const auto plan = PlanLocal(job, Cluster(1, 2), Machine(2));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->tensor_parallel, 2u);
+  job.layout.tensor = 1;
+  job.layout.pipeline = 1;
+  const auto plain = PlanLocal(job, Cluster(1, 2), Machine(2));
+  ASSERT_TRUE(plain.ok());
+  EXPECT_GT(plain->step.total(), 1.1 * plan->step.total());
+}
+
 TEST(PlanLocal, SaysWhatIsWrongWithWhatTheJobFixes) {
   const struct {
     spec::ResourceSpec resources;
@@ -167,7 +214,7 @@ TEST(PlanLocal, HoldsItsContractOnRandomJobs) {
     ASSERT_TRUE(plan.ok()) << "round " << round << ": " << plan.status();
     ASSERT_EQ(uint64_t{plan->data_parallel} * plan->micro_batch * plan->micro_batches,
               job.train.global_batch);
-    ASSERT_EQ(plan->data_parallel, plan->nodes * plan->processes_per_node);
+    ASSERT_EQ(plan->data_parallel * plan->tensor_parallel * plan->pipeline_parallel, plan->ranks());
     ASSERT_LE(plan->nodes, nodes);
     ASSERT_LE(plan->processes_per_node, slots);
     ASSERT_EQ(std::count_if(plan->alternatives.begin(), plan->alternatives.end(),

@@ -181,21 +181,21 @@ class Tape {
     pool_.Free(scores);
     Release(layer.heads);
     const Block projected = pool_.Allocate(s.row);
+    Release(layer.mixed);
+    Release(layer.normed);
     layer.middle = pool_.Allocate(s.row);
     Release(layer.stream);
     pool_.Free(projected);
-    Release(layer.mixed);
-    Release(layer.normed);
     layer.normed_again = pool_.Allocate(s.row);
     layer.wide = pool_.Allocate(4 * s.row);
     layer.activated = pool_.Allocate(4 * s.row);
     const Block down = pool_.Allocate(s.row);
-    const Block stream = pool_.Allocate(s.row);
-    Release(layer.middle);
-    pool_.Free(down);
     Release(layer.activated);
     Release(layer.wide);
     Release(layer.normed_again);
+    const Block stream = pool_.Allocate(s.row);
+    Release(layer.middle);
+    pool_.Free(down);
     return stream;
   }
 

@@ -176,7 +176,8 @@ Status Submission::PrepareWorkload(const spec::JobSpec& spec, const planner::Loc
   job.mutable_prediction()->set_worker_memory_bytes(
       (plan.memory.total() - plan.memory.data + data).count());
   job.set_total_steps(spec.train.steps);
-  job.mutable_snapshot()->set_replicated(true);  // data-parallel: every rank holds all
+  // Where the model is in parts each rank has a piece of its own.
+  job.mutable_snapshot()->set_replicated(plan.tensor_parallel == 1 && plan.pipeline_parallel == 1);
   job.mutable_data()->set_samples(facts.train_samples);
   job.mutable_data()->set_global_batch(spec.train.global_batch);
   job.mutable_data()->set_seed(spec.train.seed);
@@ -186,6 +187,9 @@ Status Submission::PrepareWorkload(const spec::JobSpec& spec, const planner::Loc
   config["data_directory"] = data_directory;
   config["run_directory"] = job.run_directory();
   config["micro_batch"] = plan.micro_batch;
+  config["layout"] = Json{{"data", plan.data_parallel},
+                          {"tensor", plan.tensor_parallel},
+                          {"pipeline", plan.pipeline_parallel}};
   config["record_samples"] = true;  // an audit of what was trained on; some bytes a sample
   job.mutable_workload()->set_trainer_config(config.dump());
   return Status();
@@ -209,6 +213,14 @@ Status Submission::FindCheckpoint(wire::Job& job) {
       return FailedPrecondition("the checkpoint of step " + step + " in " + job.run_directory() +
                                 " was made with other data or another global batch: resume with "
                                 "the same, or use another run directory");
+    }
+    const bool parted = !manifest.replicated || !job.snapshot().replicated();
+    if (parted && (manifest.replicated != job.snapshot().replicated() ||
+                   manifest.world != uint64_t{job.nodes()} * job.processes_per_node())) {
+      return FailedPrecondition("the checkpoint of step " + step + " in " + job.run_directory() +
+                                " is of " + std::to_string(manifest.world) +
+                                " workers in another layout: resume with that layout, " +
+                                "or use another run directory");
     }
     const Status whole = ReadAll(directory, manifest);
     if (whole.ok()) {

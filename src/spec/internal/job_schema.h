@@ -70,6 +70,15 @@ void VisitBuiltIn(Visitor& v, Job& job) {
     v.Whole("evaluate_every", job.train.evaluate_every, 0, kMaxSteps);
     v.Whole("evaluate_sequences", job.train.evaluate_sequences, 1, kMaxBatch);
   });
+  v.Section("layout", [&] {
+    v.AutoWhole("data", job.layout.data, 1, 100'000);
+    v.AutoWhole("tensor", job.layout.tensor, 1, 1'024);
+    v.AutoWhole("pipeline", job.layout.pipeline, 1, 1'000);
+  });
+  v.Section("trace", [&] {
+    v.Whole("first_step", job.trace.first_step, 0, kMaxSteps);
+    v.Whole("steps", job.trace.steps, 1, 100);
+  });
   v.Section("sample", [&] {
     v.Text("prompt", job.sample.prompt, 4'096);
     v.Whole("bytes", job.sample.bytes, 0, 65'536);

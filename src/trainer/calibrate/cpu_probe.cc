@@ -258,7 +258,7 @@ class CpuProbe final : public Probe {
     for (bool warm = false; Goes(times.size()); warm = true) {
       const double begin = ThreadCpuSeconds();
       std::fill(gradients.begin(), gradients.end(), 1e-4F);
-      step.scale = 1 / (1 + trainer::Norm(gradients));
+      step.scale = 1 / (1 + std::sqrt(trainer::SquaredNorm(gradients)));
       UpdateAdamW(step, weights, gradients, first, second);
       ++step.step;
       if (warm) times.push_back(ThreadCpuSeconds() - begin);

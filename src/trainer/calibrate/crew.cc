@@ -19,8 +19,8 @@
 #include "base/check.h"
 #include "io/clock.h"
 #include "trainer/calibrate/probe.h"
-#include "trainer/group.h"
 #include "trainer/model.h"
+#include "trainer/parallel/group.h"
 #include "trainer/parameters.h"
 #include "trainer/process_memory.h"
 
@@ -233,7 +233,8 @@ Result<Bytes> MeasureProcessMemory() {
     std::vector<float> gradients(table.floats());
     Initialise(table, 1, weights);
     Gpt model(tiny, table, weights, gradients);
-    (void)model.ForwardBackward(std::vector<int64_t>(17, 0), 1);
+    const std::vector<int64_t> tokens(17, 0);
+    model.Backward(model.Forward({}, tokens), 1);
     // BLAS packs its operands into memory that it keeps: a product that fills it. Its own operands
     // of 1 MiB each are the model's in a real worker.
     const at::Tensor a = at::ones({512, 512});
