@@ -285,6 +285,26 @@ StepTime LocalCost::Step(const spec::ModelSpec& model, uint32_t global_batch,
   return step;
 }
 
+PartTime LocalCost::MicroBatch(const spec::ModelSpec& model, uint32_t tensor,
+                               uint32_t micro_batch) const {
+  const spec::Model shape = spec::FromBuiltIn(model);
+  const spec::LayerSlice slice = SliceOf({1, tensor, 1}, micro_batch);
+  return {TimeOf(times_, spec::LayerOperators(shape, {}, slice)).total(),
+          TimeOf(times_, spec::EmbeddingOperators(shape, slice)).total() +
+              TimeOf(times_, spec::LossOperators(shape, slice)).total()};
+}
+
+Seconds LocalCost::LeastStep(const spec::ModelSpec& model, uint32_t global_batch,
+                             const LocalLayout& layout, uint32_t micro_batch,
+                             const PartTime& part) const {
+  // The first stage has no fewer layers than any other.
+  const double most = part.layer_s * spec::LayersOfStage(model.layers, layout.pipeline, 0).count();
+  const double all =
+      double(layout.tensor) * layout.data * (model.layers * part.layer_s + part.ends_s);
+  const double micro_batches = double(global_batch) / layout.data / micro_batch;
+  return Seconds(micro_batches * std::max(most, all / facts_.cores));
+}
+
 void LocalCost::PartedStep(const spec::ModelSpec& model, const LocalLayout& layout,
                            uint32_t micro_batch, uint32_t micro_batches, StepTime& step) const {
   std::vector<double> floats;

@@ -85,6 +85,11 @@ struct LocalLayout {
   friend bool operator==(const LocalLayout&, const LocalLayout&) = default;
 };
 
+struct PartTime {
+  double layer_s = 0;  // each of them, forward and backward
+  double ends_s = 0;   // embedding and output
+};
+
 class LocalCost {
  public:
   // Requires facts that CheckFacts accepts. `facts` must outlive this.
@@ -94,6 +99,13 @@ class LocalCost {
   // Requires data * micro_batch to divide global_batch, and a layout that the model can have.
   StepTime Step(const spec::ModelSpec& model, uint32_t global_batch, const LocalLayout& layout,
                 uint32_t micro_batch) const;
+
+  // The computing of a micro-batch by a tensor part.
+  PartTime MicroBatch(const spec::ModelSpec& model, uint32_t tensor, uint32_t micro_batch) const;
+  // What Step cannot be below, much quicker: the computing alone, of the busiest rank or of all
+  // over the cores.
+  Seconds LeastStep(const spec::ModelSpec& model, uint32_t global_batch, const LocalLayout& layout,
+                    uint32_t micro_batch, const PartTime& part) const;
 
   // Of the fullest rank. `data` is the size of the token files.
   RankMemory Memory(const spec::ModelSpec& model, const spec::TrainSpec& train,

@@ -1,8 +1,10 @@
 #include "planner/local/layout.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -117,11 +119,11 @@ class Search {
     if (!found_.empty() && (!fixed.tensor || !fixed.pipeline)) {
       // What is cut needs more workers to agree on more: it has to be worth it.
       const std::vector<Alternative> plain = std::exchange(found_, {});
+      enough_ = (1 - kTie) * Best(plain);
       ConsiderOtherParts();
       std::vector<Alternative> cut = std::exchange(found_, plain);
-      const double best = Best(plain);
       std::erase_if(cut, [&](const Alternative& row) {
-        return !fits(row) || row.step.total().count() >= (1 - kTie) * best;
+        return !fits(row) || row.step.total().count() >= enough_;
       });
       found_.insert(found_.end(), cut.begin(), cut.end());
     }
@@ -177,6 +179,13 @@ class Search {
     }
   }
 
+  double LeastStep(const LocalLayout& layout, uint32_t micro_batch) {
+    const auto [place, fresh] = parts_.try_emplace({layout.tensor, micro_batch});
+    if (fresh) place->second = cost_.MicroBatch(job_.model, layout.tensor, micro_batch);
+    return cost_.LeastStep(job_.model, job_.train.global_batch, layout, micro_batch, place->second)
+        .count();
+  }
+
   void Consider(const LocalLayout& layout, const Alternative& shape) {
     if (least_ranks_ == 0) {  // divisors come in order
       least_ranks_ = layout.ranks();
@@ -186,6 +195,7 @@ class Search {
     std::optional<Alternative> best;
     for (const uint32_t micro_batch : Divisors(share)) {
       if (job_.resources.micro_batch.value_or(micro_batch) != micro_batch) continue;
+      if (std::isfinite(enough_) && LeastStep(layout, micro_batch) >= enough_) continue;
       Alternative row = shape;
       row.layout = layout;
       row.micro_batch = micro_batch;
@@ -201,7 +211,11 @@ class Search {
         best = row;
       }
     }
-    if (best) found_.push_back(*best);
+    if (!best) return;
+    found_.push_back(*best);
+    if (std::isfinite(enough_) && best->verdict.empty()) {
+      enough_ = std::min(enough_, (1 + kTie) * best->step.total().count());
+    }
   }
 
   Status WhyNoLayout() const {
@@ -254,6 +268,9 @@ class Search {
   const LocalCost cost_;
   uint32_t least_ranks_ = 0;  // of the layouts that fit the cluster; 0: there is none
   uint32_t least_data_ = 1;
+  // Seconds a step that a layout must stay below to be told; infinite: any is.
+  double enough_ = std::numeric_limits<double>::infinity();
+  std::map<std::pair<uint32_t, uint32_t>, PartTime> parts_;  // by tensor and micro-batch
   std::vector<Alternative> found_;
 };
 

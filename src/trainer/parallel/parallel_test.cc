@@ -147,15 +147,15 @@ class Layouts : public Trainer {
     return a.size() == b.size() && size > 0 ? apart / size : 1;
   }
 
-  static constexpr size_t kSteps = 4;
+  static constexpr size_t kSteps = 3;
 };
 
 TEST_F(Layouts, TrainAlikeInEveryDimension) {
   const Course want = Train({1, 1, 1});
   ASSERT_EQ(want.losses.size(), kSteps);
   EXPECT_LT(want.losses.back(), want.losses.front());
-  for (const MeshSizes& sizes : {MeshSizes{2, 1, 1}, MeshSizes{1, 2, 1}, MeshSizes{1, 1, 2},
-                                 MeshSizes{1, 4, 1}, MeshSizes{1, 1, 3}, MeshSizes{2, 2, 2}}) {
+  for (const MeshSizes& sizes :
+       {MeshSizes{2, 1, 1}, MeshSizes{1, 4, 1}, MeshSizes{1, 1, 2}, MeshSizes{2, 2, 2}}) {
     SCOPED_TRACE(Named(sizes));
     const Course got = Train(sizes);
     // Adam would hide a constant factor, so the raw gradient too.
