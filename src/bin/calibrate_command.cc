@@ -29,6 +29,7 @@
 #include "planner/local/software_fit.h"
 #include "service/controller/machine_facts.h"
 #include "service/trainer_program.h"
+#include "trainer/calibrate/cuda/cuda_probe.h"
 
 namespace longhaul::bin {
 namespace {
@@ -50,6 +51,8 @@ constexpr const char* kExamples = R"(Examples:
   longhaul calibrate                       measure, write ~/.config/longhaul/device.json
   longhaul calibrate --quick               a fifth of the sizes, some 15 seconds
   longhaul calibrate --output device.json  elsewhere; $LONGHAUL_DEVICE_FILE names it to `run`
+  longhaul calibrate --device cuda         this machine's NVIDIA cards (UNTESTED ON HARDWARE): products,
+                                           memory, copies, collectives; ~/.config/longhaul/card.json
   longhaul calibrate --fit runs.csv --name my-cluster --output my-cluster.json
                                            one factor from up to three measured steps
 
@@ -63,6 +66,7 @@ struct Flags {
   std::string storage = ".";
   std::string fit;
   std::string name = "fitted";
+  std::string device = "cpu";
 };
 
 // Shows lines of progress: over each other on a terminal, every tenth part elsewhere.
@@ -348,8 +352,57 @@ int RunFit(const Flags& flags) {
   return kExitOk;
 }
 
+// Beside the device file, unless told otherwise.
+std::string CardPath(const Flags& flags) {
+  if (!flags.output.empty()) return flags.output;
+  const std::string device = service::DefaultDeviceFile();
+  if (device.empty()) return "card.json";
+  return (std::filesystem::path(device).parent_path() / "card.json").string();
+}
+
+// The cards of this machine. kUnavailable where there are none.
+Status RunCuda(const Flags& flags) {
+  ProgressView view;
+  trainer::CudaOptions options;
+  options.quick = flags.quick;
+  const auto measured =
+      trainer::MeasureCards(options, [&view](size_t done, size_t total, const std::string& what) {
+        view.Show({{"done", done}, {"total", total}, {"what", what}});
+      });
+  view.Clear();
+  RETURN_IF_ERROR(measured.status());
+  planner::CardFile file = measured->file;
+  file.measured_at = ToString(io::Now());
+  const std::string path = CardPath(flags);
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  io::FileSystem& files = io::PosixFileSystem();
+  if (!parent.empty()) RETURN_IF_ERROR(files.MakeDirectories(parent.string()));
+  const std::string text = planner::ToJson(file);
+  RETURN_IF_ERROR(io::WriteTextAtomically(files, path, text));
+  for (const std::string& note : measured->notes) {
+    std::fprintf(stderr, "note: %s\n", note.c_str());
+  }
+  if (flags.json) {
+    std::fputs(text.c_str(), stdout);
+    return {};
+  }
+  std::printf(
+      "%u x %s, %s each: %zu figures in %s, for longhaul plan MODEL %s\n"
+      "This path is untested on hardware: hold a few figures against what you know.\n",
+      file.cards, Printable(file.machine).c_str(), ToString(file.memory).c_str(),
+      file.figures.size(), path.c_str(), path.c_str());
+  return {};
+}
+
 int RunCalibrate(const Flags& flags) {
   if (!flags.fit.empty()) return RunFit(flags);
+  if (flags.device == "cuda") {
+    const Status status = RunCuda(flags);
+    if (status.ok()) return kExitOk;
+    if (status.code() != Code::kUnavailable) return Fail(status.WithContext("--device cuda"));
+    std::fprintf(stderr, "longhaul: --device cuda: %s; measuring the CPU instead\n",
+                 status.message().c_str());
+  }
   const std::string path = flags.output.empty() ? service::DefaultDeviceFile() : flags.output;
   if (path.empty()) {
     return Fail(
@@ -391,8 +444,14 @@ void AddCalibrateCommand(CLI::App& app, Action& action) {
   command->footer(kExamples);
   auto flags = std::make_shared<Flags>();
   command->add_flag("--quick", flags->quick, "Fewer sizes: less sure, a quarter of the time");
+  command
+      ->add_option("--device", flags->device,
+                   "cpu, or cuda: the NVIDIA cards here, by their own libraries opened at run time "
+                   "(untested on hardware; without a driver the CPU is measured)")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
   command->add_option("--output", flags->output,
-                      "The device file (~/.config/longhaul/device.json)");
+                      "The device file (~/.config/longhaul/device.json, card.json for cuda)");
   command->add_option("--storage", flags->storage, "The folder whose disk is measured (.)")
       ->check(CLI::ExistingDirectory);
   command->add_flag("--json", flags->json, "Print the file that is written, not a summary");

@@ -24,6 +24,7 @@
 #include "io/clock.h"
 #include "io/file.h"
 #include "planner/error_band.h"
+#include "planner/local/card_file.h"
 #include "planner/local/device_constants.h"
 #include "planner/local/device_file.h"
 #include "planner/local/software_fit.h"
@@ -148,25 +149,58 @@ Result<std::vector<uint32_t>> ParseCards(std::string_view text,
   return counts;
 }
 
-// A shipped device and a count, a cluster's YAML, or a machine that was calibrated.
+// Cards that `calibrate --device cuda` measured, as many machines of them as fill the count.
+Status ReadCards(const std::string& text, const std::string& path, uint32_t devices, Job& job) {
+  const Result<planner::CardFile> file = planner::ParseCardFile(text);
+  if (!file.ok()) return file.status().WithContext(path);
+  const auto constants = planner::ConstantsOf(*file, devices);
+  if (!constants.ok()) return constants.status().WithContext(path);
+  job.cluster = constants->cluster;
+  job.machine = {constants->matrix, constants->links, {}};  // the stack is the framework's
+  return {};
+}
+
+// A shipped device and a count, a cluster's YAML, or a machine that was calibrated (of cards with a
+// count too: card.json:64).
 Status ReadCluster(const PlanFlags& flags, Job& job) {
-  if (access(flags.cluster.c_str(), R_OK) != 0) {
-    ASSIGN_OR_RETURN(job.cluster, spec::ParseClusterName(flags.cluster));
-    return {};
+  std::string path = flags.cluster;
+  uint32_t devices = 0;
+  if (access(path.c_str(), R_OK) != 0) {
+    const size_t colon = path.rfind(':');
+    const auto count = colon == std::string::npos
+                           ? Result<uint64_t>(uint64_t{0})
+                           : ParseUint64(std::string_view(path).substr(colon + 1));
+    const bool counted = colon != std::string::npos && count.ok() && *count >= 1 &&
+                         *count <= 10'000'000 && access(path.substr(0, colon).c_str(), R_OK) == 0;
+    if (!counted) {
+      ASSIGN_OR_RETURN(job.cluster, spec::ParseClusterName(flags.cluster));
+      return {};
+    }
+    devices = static_cast<uint32_t>(*count);
+    path.resize(colon);
   }
-  ASSIGN_OR_RETURN(const std::string text,
-                   io::ReadText(flags.cluster, planner::kLargestDeviceFile));
+  ASSIGN_OR_RETURN(const std::string text, io::ReadText(path, planner::kLargestDeviceFile));
+  if (text.find("\"longhaul-card\"") != std::string::npos) {
+    return ReadCards(text, path, devices, job);
+  }
+  if (devices > 0) {
+    return InvalidArgument(path +
+                           " says its own count of cards: leave out :" + std::to_string(devices));
+  }
   if (text.find("\"longhaul-device\"") == std::string::npos) {
-    ASSIGN_OR_RETURN(job.cluster, spec::ParseDeviceCluster(text, flags.cluster));
+    ASSIGN_OR_RETURN(job.cluster, spec::ParseDeviceCluster(text, path));
     return {};
   }
   const Result<planner::DeviceFile> file = planner::ParseDeviceFile(text);
-  if (!file.ok()) return file.status().WithContext(flags.cluster);
+  if (!file.ok()) return file.status().WithContext(path);
   planner::DeviceConstants constants = planner::ConstantsOf(*file);
   job.cluster = constants.cluster;
   job.machine = {constants.matrix, constants.links, constants.stack};
   return {};
 }
+
+// A machine that has cards and not cores.
+bool IsOfCards(const Job& job) { return job.machine && job.cluster.device.name != "cpu"; }
 
 // The factor in a file of `longhaul calibrate --fit`; 1 without one.
 Result<double> ReadStack(const std::string& path) {
@@ -267,7 +301,7 @@ Result<Job> JobOf(const PlanFlags& flags) {
   RETURN_IF_ERROR(spec::CheckModel(job.model));
   job.base.batch.global = flags.batch > 0 ? flags.batch : UsualBatch(job);
   // Machines are measured in fp32, the built-in trainer's own.
-  const std::string usual = job.machine ? "fp32" : "bf16";
+  const std::string usual = job.machine && !IsOfCards(job) ? "fp32" : "bf16";
   ASSIGN_OR_RETURN(job.base.precision, planner::search::ParsePrecision(
                                            flags.precision.empty() ? usual : flags.precision));
   job.headroom = flags.headroom;
@@ -480,6 +514,10 @@ int RunPlan(const PlanFlags& flags) {
     return kExitUsage;
   }
   job->base.software.compute_factor = *compute_factor;
+  if (IsOfCards(*job)) {
+    const spec::Software& software = job->base.software;
+    job->machine->stack = planner::StackFor(software.framework, software.release);
+  }
   PlanOptions options;
   if (!flags.tokens.empty()) {
     const Result<double> tokens = ParseTokens(flags.tokens);

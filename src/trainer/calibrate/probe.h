@@ -1,8 +1,8 @@
 // Times one operator of the built-in trainer at one size on the device of this process.
 //
-// The interface is what a device has to offer to be calibrated; the CPU's is real. One for CUDA
-// would time the same operators of operators.h with events on a stream: it needs a libtorch built
-// with CUDA, and is not here.
+// The interface is what a device that runs the built-in trainer has to offer; the trainer runs on
+// CPUs alone. NVIDIA cards, for `plan`, are measured by cuda/cuda_probe.h, without libtorch and in
+// figures of their own (planner/local/card_file.h): products by precision, memory, collectives.
 #pragma once
 
 #include <memory>
