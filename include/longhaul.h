@@ -161,6 +161,51 @@ int longhaul_data_lease(longhaul_door* door, longhaul_lease* lease, longhaul_err
  * Pure; needs no door. Requires lease->samples >= 1. */
 uint64_t longhaul_sample(const longhaul_lease* lease, uint64_t position);
 
+/* ---- Checkpoints on disk, for processes without an agent ----
+ *
+ * Ranks write their pieces into a folder of their own for the step, one of them commits: from then
+ * on the checkpoint is there, whole, whatever crashes. It is read by boxes, by any other number of
+ * ranks: each reads what it needs of it, every byte verified. docs/checkpoint-format.md */
+typedef struct longhaul_checkpoint longhaul_checkpoint;
+
+/* What a rank wrote: it goes to the rank that commits. */
+typedef struct {
+  uint32_t rank;
+  uint64_t bytes;
+  uint64_t header_bytes;
+  uint64_t hash;
+} longhaul_piece;
+
+/* Writes this rank's tensors, durable when it returns; `parts` as for longhaul_register_parts. All
+ * ranks give the same folder, step (from 1 on), epoch and world; a step that is saved again after
+ * going back takes a higher epoch. */
+int longhaul_write_piece(const char* folder, uint64_t step, uint64_t epoch, uint32_t rank,
+                         uint32_t world, const longhaul_tensor* tensors,
+                         const longhaul_part* parts, size_t count, longhaul_piece* piece,
+                         longhaul_error* error);
+/* Makes the pieces of all ranks, in order, a checkpoint. LONGHAUL_DATA_LOSS when one isn't there. */
+int longhaul_commit(const char* folder, const char* job, uint64_t step, uint64_t epoch,
+                    const longhaul_piece* pieces, uint32_t world, longhaul_error* error);
+
+/* Opens the newest committed step of a folder, or one step by its own folder. Null on failure. */
+longhaul_checkpoint* longhaul_checkpoint_open(const char* path, longhaul_error* error);
+void longhaul_checkpoint_close(longhaul_checkpoint* checkpoint); /* null: nothing */
+uint64_t longhaul_checkpoint_step(const longhaul_checkpoint* checkpoint);
+/* The values beside the tensors as JSON (src/checkpoint/formats/state_tree.h); "" when there are
+ * none. It and the tensors below live as long as the checkpoint. */
+const char* longhaul_checkpoint_tree(const longhaul_checkpoint* checkpoint);
+/* The global tensors; `data` is null. */
+const longhaul_tensor* longhaul_checkpoint_tensors(const longhaul_checkpoint* checkpoint,
+                                                   size_t* count);
+/* Fills memory: each tensor is global under its own name, or the box of a global one that its part
+ * says. Each byte is read once. On failure the memory holds anything. *bytes_read (may be null) is
+ * what was read of files: whole chunks of 1 MiB at most. LONGHAUL_NOT_FOUND naming the tensor that
+ * isn't there, LONGHAUL_FAILED_PRECONDITION one of another shape or dtype, LONGHAUL_DATA_LOSS file
+ * and byte of what is damaged. */
+int longhaul_checkpoint_read(longhaul_checkpoint* checkpoint, const longhaul_tensor* tensors,
+                             const longhaul_part* parts, size_t count, uint64_t* bytes_read,
+                             longhaul_error* error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -9,26 +9,23 @@ See README.md of the package. One thread at a time; errors are LonghaulError.
 
 import atexit
 import ctypes
+import json
 import math
+import os
 import sys
 import threading
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from . import _state
+from ._files import Saved, load_checkpoint, save
 from ._library import DATA_LOSS, CStep, Door, LonghaulError, TensorInfo, open_door
+from ._sharded import Part
 
-__all__ = ["LonghaulError", "Saved", "available", "close", "due", "report", "restore", "result",
-           "snapshot", "wait"]
+__all__ = ["LonghaulError", "Part", "Saved", "available", "close", "due", "load_checkpoint", "report",
+           "restore", "result", "save", "snapshot", "wait"]
 
 _RESTORE, _STEPPING, _FINISHING = 3, 4, 5  # of longhaul_phase_kind
 _EXIT_DAMAGED = 75  # the agent starts this process again from the next good copy
-
-
-class Saved(NamedTuple):
-    """A restored state and the step after which it was taken."""
-
-    step: int
-    state: Any
 
 
 class _Session:
@@ -79,8 +76,11 @@ def available() -> bool:
     return _open() is not None
 
 
-def restore() -> Optional[Saved]:
+def restore(into: Any = None) -> Optional[Saved]:
     """The newest state that the whole gang has, every byte verified; None at the first start.
+
+    With `into`, a state of the same form, its tensors are filled in place; needed where tensors are
+    sharded (DTensor, ShardedTensor, Part). Without, they come back whole on the CPU.
 
     Call it once, before the first step. Exits with code 75 when the copy proves damaged: the agent
     has been told, and starts the process again from the next good one.
@@ -90,7 +90,7 @@ def restore() -> Optional[Saved]:
         return None
     session.door.phase(_RESTORE)
     try:
-        saved = _read(session)
+        saved = _read(session) if into is None else _read_into(session, into)
     except LonghaulError as error:
         if error.code != DATA_LOSS:
             raise
@@ -106,8 +106,7 @@ def _read(session: _Session) -> Optional[Saved]:
     if not infos:
         session.door.restore()
         return None
-    if infos[-1].name != _state.TREE:
-        raise LonghaulError(9, "the snapshot was not written by this package: " + infos[-1].name)
+    _check_tree(infos)
     values = [bytearray(_state.bytes_of(info)) for info in infos]
     buffers = [(ctypes.c_char * len(value)).from_buffer(value) if value else None
                for value in values]
@@ -119,6 +118,40 @@ def _read(session: _Session) -> Optional[Saved]:
                for info, kind, value in zip(infos, _state.kinds(tree, len(infos) - 1), values)]
     session.registered, session.kept = None, []
     return Saved(step, _state.unflatten(tree, tensors))
+
+
+def _check_tree(infos: List[TensorInfo]) -> None:
+    if not infos[-1].name.startswith(_state.TREE):
+        raise LonghaulError(9, "the snapshot was not written by this package: " + infos[-1].name)
+
+
+def _read_into(session: _Session, into: Any) -> Optional[Saved]:
+    infos = session.door.saved()
+    if not infos:
+        session.door.restore()
+        return None
+    _check_tree(infos)
+    tensors, _ = _state.flatten(into)
+    hosts = [_state.host(tensor) for tensor in tensors]
+    tree = ctypes.create_string_buffer(_state.bytes_of(infos[-1]))
+    given = [(tensor.info, *_state.memory(value, tensor.kind))
+             for tensor, value in zip(tensors, hosts)]
+    given.append((infos[-1], ctypes.addressof(tree), len(tree)))
+    session.register(given, [hosts, tree])
+    step = session.door.restore()
+    for tensor, value in zip(tensors, hosts):
+        if value is not tensor.value:
+            _state.copy_back(tensor, value)
+    session.registered, session.kept = None, []
+    return Saved(step, _state.with_values(into, json.loads(tree.raw.rstrip())))
+
+
+def _tree_name(tensors: List["_state.Tensor"]) -> str:
+    """Ranks of a sharded state have trees of their own."""
+    if all(tensor.info.part is None for tensor in tensors):
+        return _state.TREE
+    rank = int(os.environ.get("RANK", "0"))
+    return _state.TREE if rank == 0 else f"{_state.TREE}.{rank}"
 
 
 def due(step: int) -> bool:
@@ -176,8 +209,8 @@ def snapshot(state: Any, step: int, *, stream: Any = None) -> None:
     padded = ctypes.create_string_buffer(_state.pad(tree), len(_state.pad(tree)))
     registered = [(tensor.info, *_state.memory(value, tensor.kind))
                   for tensor, value in zip(tensors, values)]
-    registered.append((TensorInfo(_state.TREE, "U8", (len(padded),)), ctypes.addressof(padded),
-                       len(padded)))
+    registered.append((TensorInfo(_tree_name(tensors), "U8", (len(padded),)),
+                       ctypes.addressof(padded), len(padded)))
 
     def copy() -> None:
         if event is not None:

@@ -5,10 +5,11 @@ import ctypes.util
 import os
 from ctypes import (
     CDLL, POINTER, Structure, byref, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
-    c_uint64, c_void_p)
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+    c_uint32, c_uint64, c_void_p)
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 OK = 0
+INVALID_ARGUMENT = 3
 NOT_FOUND = 5
 UNAVAILABLE = 14
 DATA_LOSS = 15
@@ -31,11 +32,27 @@ class CTensor(Structure):
                 ("shape", POINTER(c_int64)), ("dims", c_size_t)]
 
 
+class CPart(Structure):
+    _fields_ = [("of", c_char_p), ("shape", POINTER(c_int64)), ("offset", POINTER(c_int64))]
+
+
+class CPiece(Structure):
+    _fields_ = [("rank", c_uint32), ("bytes", c_uint64), ("header_bytes", c_uint64),
+                ("hash", c_uint64)]
+
+
 class CStep(Structure):
     _fields_ = [("step", c_uint64), ("data_ns", c_int64), ("snapshot_ns", c_int64),
                 ("evaluation_ns", c_int64), ("communication_ns", c_int64), ("loss", c_double),
                 ("validation_loss", c_double), ("gradient_norm", c_double), ("tokens", c_uint64),
                 ("flops", c_double)]
+
+
+class PartInfo(NamedTuple):
+    """Where a tensor lies in a global one of this shape."""
+
+    shape: Tuple[int, ...]
+    offset: Tuple[int, ...]
 
 
 class TensorInfo(NamedTuple):
@@ -44,6 +61,7 @@ class TensorInfo(NamedTuple):
     name: str
     dtype: str
     shape: Tuple[int, ...]
+    part: Optional[PartInfo] = None  # nothing: whole
 
 
 def find_library() -> str:
@@ -69,6 +87,20 @@ def load(path: str) -> CDLL:
             ("longhaul_report_step", c_int, [door, POINTER(CStep), error]),
             ("longhaul_result", c_int, [door, c_char_p, error]),
             ("longhaul_register", c_int, [door, POINTER(CTensor), c_size_t, error]),
+            ("longhaul_register_parts", c_int,
+             [door, POINTER(CTensor), POINTER(CPart), c_size_t, error]),
+            ("longhaul_write_piece", c_int,
+             [c_char_p, c_uint64, c_uint64, c_uint32, c_uint32, POINTER(CTensor), POINTER(CPart),
+              c_size_t, POINTER(CPiece), error]),
+            ("longhaul_commit", c_int,
+             [c_char_p, c_char_p, c_uint64, c_uint64, POINTER(CPiece), c_uint32, error]),
+            ("longhaul_checkpoint_open", c_void_p, [c_char_p, error]),
+            ("longhaul_checkpoint_close", None, [c_void_p]),
+            ("longhaul_checkpoint_step", c_uint64, [c_void_p]),
+            ("longhaul_checkpoint_tree", c_char_p, [c_void_p]),
+            ("longhaul_checkpoint_tensors", POINTER(CTensor), [c_void_p, POINTER(c_size_t)]),
+            ("longhaul_checkpoint_read", c_int,
+             [c_void_p, POINTER(CTensor), POINTER(CPart), c_size_t, POINTER(c_uint64), error]),
             ("longhaul_saved", c_int, [door, POINTER(POINTER(CTensor)), POINTER(c_size_t), error]),
             ("longhaul_snapshot_due", c_int, [door, c_uint64]),
             ("longhaul_snapshot", c_int, [door, c_uint64, error]),
@@ -77,6 +109,33 @@ def load(path: str) -> CDLL:
         function.restype = result
         function.argtypes = arguments
     return library
+
+
+def tensor_arrays(tensors: Sequence[Tuple[TensorInfo, int, int]]) -> Tuple[Any, Any, List[Any]]:
+    """The arrays of longhaul_tensor and longhaul_part, and what they point to.
+
+    Each tensor comes with the address and the bytes of its memory, which the caller keeps.
+    """
+    array = (CTensor * max(1, len(tensors)))()
+    parts = (CPart * max(1, len(tensors)))()
+    kept: List[Any] = []
+
+    def numbers(values: Sequence[int]) -> Any:
+        kept.append((c_int64 * max(1, len(values)))(*values))
+        return kept[-1]
+
+    for entry, part, (info, address, count) in zip(array, parts, tensors):
+        entry.name = info.name.encode()
+        entry.data = address
+        entry.bytes = count
+        entry.dtype = info.dtype.encode()
+        entry.shape = numbers(info.shape)
+        entry.dims = len(info.shape)
+        if info.part is not None:
+            part.of = info.name.encode()
+            part.shape = numbers(info.part.shape)
+            part.offset = numbers(info.part.offset)
+    return array, parts, kept
 
 
 class Door:
@@ -93,7 +152,7 @@ class Door:
         self._library.longhaul_close(self._door)
         self._door = None
 
-    def _call(self, name: str, *arguments) -> None:
+    def _call(self, name: str, *arguments: Any) -> None:
         error = CError()
         code = getattr(self._library, name)(self._door, *arguments, byref(error))
         if code != OK:
@@ -110,18 +169,9 @@ class Door:
 
     def register(self, tensors: Sequence[Tuple[TensorInfo, int, int]]) -> None:
         """Each tensor with the address and the bytes of its memory, which the caller keeps."""
-        array = (CTensor * max(1, len(tensors)))()
-        kept = []  # what the array points to, for the time of the call
-        for entry, (info, address, count) in zip(array, tensors):
-            shape = (c_int64 * max(1, len(info.shape)))(*info.shape)
-            kept.append(shape)
-            entry.name = info.name.encode()
-            entry.data = address
-            entry.bytes = count
-            entry.dtype = info.dtype.encode()
-            entry.shape = shape
-            entry.dims = len(info.shape)
-        self._call("longhaul_register", array, len(tensors))
+        array, parts, kept = tensor_arrays(tensors)
+        self._call("longhaul_register_parts", array, parts, len(tensors))
+        del kept
 
     def saved(self) -> List[TensorInfo]:
         array = POINTER(CTensor)()

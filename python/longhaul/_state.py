@@ -10,7 +10,8 @@ import math
 import sys
 from typing import Any, Dict, List, NamedTuple, Tuple
 
-from ._library import LonghaulError, TensorInfo
+from . import _sharded
+from ._library import LonghaulError, PartInfo, TensorInfo
 
 TREE = "longhaul/tree"
 _TREE_STEP = 4096
@@ -36,6 +37,7 @@ class Tensor(NamedTuple):
     info: TensorInfo
     value: Any
     kind: str
+    saves: bool = True  # of a box: whether this process is the one that saves it
 
 
 def _bad(place: str, what: str) -> LonghaulError:
@@ -74,7 +76,13 @@ def flatten(state: Any) -> Tuple[List[Tensor], bytes]:
     tensors: List[Tensor] = []
 
     def walk(value: Any, place: str) -> Any:
-        kind = _kind(value)
+        box = _sharded.held(value)
+        kind = _kind(value if box is None else box.local)
+        if kind and box is not None:
+            local = _describe(place or "state", box.local, kind)
+            part = PartInfo(box.shape, box.offset)
+            tensors.append(local._replace(info=local.info._replace(part=part), saves=box.saves))
+            return {"t": len(tensors) - 1, "k": kind}
         if kind:
             tensors.append(_describe(place or "state", value, kind))
             return {"t": len(tensors) - 1, "k": kind}
@@ -89,6 +97,8 @@ def flatten(state: Any) -> Tuple[List[Tensor], bytes]:
             items = [walk(item, f"{place}/{i}" if place else str(i))
                      for i, item in enumerate(value)]
             return {"l" if isinstance(value, list) else "u": items}
+        if isinstance(value, float) and not math.isfinite(value):
+            return {"f": str(value)}
         if value is None or isinstance(value, (bool, int, float, str)):
             return {"v": value}
         raise _bad(place, f"a {type(value).__name__} cannot be saved: use dicts, lists, tensors, "
@@ -115,7 +125,7 @@ def unflatten(tree: bytes, tensors: List[Any]) -> Any:
             return [build(item) for item in node["l"]]
         if "u" in node:
             return tuple(build(item) for item in node["u"])
-        return node["v"]
+        return float(node["f"]) if "f" in node else node["v"]
 
     return build(json.loads(tree))
 
@@ -126,7 +136,7 @@ def kinds(tree: bytes, count: int) -> List[str]:
 
     def look(node: Dict[str, Any]) -> None:
         if "t" in node:
-            found[node["t"]] = node["k"]
+            found[node["t"]] = node.get("k", "torch")
         for item in node.get("l", node.get("u", [])):
             look(item)
         for _, item in node.get("d", []):
@@ -160,3 +170,54 @@ def memory(value: Any, kind: str) -> Tuple[int, int]:
         return value.data_ptr(), value.numel() * value.element_size()
     return value.ctypes.data, value.nbytes
 
+
+
+def host(tensor: Tensor) -> Any:
+    """The tensor's value in contiguous host memory: itself where it is."""
+    if tensor.kind == "numpy":
+        return tensor.value
+    return tensor.value.cpu().contiguous()
+
+
+def copy_back(tensor: Tensor, value: Any) -> None:
+    """What was read into the copy that `host` made, into the tensor."""
+    tensor.value.copy_(value)
+
+
+def renumber(tree: bytes, tensors: List[Tensor]) -> bytes:
+    """The tree with the tensors that this process saves counted alone."""
+    numbers: Dict[int, int] = {}
+    for index, tensor in enumerate(tensors):
+        if tensor.info.part is None or tensor.saves:
+            numbers[index] = len(numbers)
+
+    def walk(node: Any) -> Any:
+        if "t" in node:
+            if node["t"] not in numbers:
+                return {"v": None}
+            return {**node, "t": numbers[node["t"]]}
+        if "d" in node:
+            return {"d": [[key, walk(item)] for key, item in node["d"]]}
+        for kind in ("l", "u"):
+            if kind in node:
+                return {kind: [walk(item) for item in node[kind]]}
+        return node
+
+    return json.dumps(walk(json.loads(tree))).encode()
+
+
+def with_values(into: Any, tree: Any) -> Any:
+    """`into` with the tree's plain values in place of its own; tensors stay what they are."""
+    if _sharded.held(into) is not None or _kind(into) or tree is None or "t" in tree:
+        return into
+    if isinstance(into, dict):
+        saved = {key: node for key, node in tree.get("d", [])}
+        return {key: with_values(value, saved.get(key)) for key, value in into.items()}
+    if isinstance(into, (list, tuple)):
+        nodes = tree.get("l", tree.get("u", []))
+        items = [with_values(value, nodes[i] if i < len(nodes) else None)
+                 for i, value in enumerate(into)]
+        return items if isinstance(into, list) else tuple(items)
+    if "v" in tree or "f" in tree:
+        return float(tree["f"]) if "f" in tree else tree["v"]
+    return into

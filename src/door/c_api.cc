@@ -1,11 +1,8 @@
 // include/longhaul.h over door::Client. No exception passes this file.
 
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +11,7 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "door/c_edge.h"
 #include "door/client.h"
 #include "io/socket.h"
 #include "longhaul.h"
@@ -21,6 +19,7 @@
 using longhaul::Code;
 using longhaul::Result;
 using longhaul::Status;
+using longhaul::door::AtTheEdge;
 
 struct longhaul_door {
   std::unique_ptr<longhaul::door::Client> client;
@@ -30,30 +29,6 @@ struct longhaul_door {
 };
 
 namespace {
-
-constexpr size_t kMaxTensorsGiven = longhaul::checkpoint::kMaxTensors;
-
-int Tell(const Status& status, longhaul_error* error) {
-  if (error != nullptr) {
-    error->code = static_cast<int32_t>(status.code());
-    std::snprintf(error->message, sizeof(error->message), "%s", status.message().c_str());
-  }
-  return static_cast<int>(status.code());
-}
-
-// Runs `body` and turns what it returns or throws into a code.
-template <typename Body>
-int AtTheEdge(longhaul_error* error, Body body) noexcept {
-  try {
-    return Tell(body(), error);
-  } catch (const std::bad_alloc&) {
-    return Tell(Status(Code::kResourceExhausted, "out of memory"), error);
-  } catch (const std::exception& exception) {
-    return Tell(Status(Code::kInternal, exception.what()), error);
-  } catch (...) {
-    return Tell(Status(Code::kInternal, "unknown exception"), error);
-  }
-}
 
 Status NoDoor() { return longhaul::InvalidArgument("the door is null"); }
 
@@ -79,50 +54,12 @@ Result<std::unique_ptr<longhaul_door>> Open() {
   return door;
 }
 
-// Where tensor `what` lies in a global one.
-Result<longhaul::checkpoint::TensorPart> PartOf(const std::string& what, const longhaul_part& part,
-                                                size_t dims) {
-  if (dims > 0 && (part.shape == nullptr || part.offset == nullptr)) {
-    return longhaul::InvalidArgument(what + " is a part with a null pointer");
-  }
-  return longhaul::checkpoint::TensorPart{
-      part.of, {part.shape, part.shape + dims}, {part.offset, part.offset + dims}};
-}
-
 Status Register(longhaul_door* door, const longhaul_tensor* tensors, const longhaul_part* parts,
                 size_t count) {
   if (door == nullptr) return NoDoor();
-  if (count > kMaxTensorsGiven || (count > 0 && tensors == nullptr)) {
-    return longhaul::InvalidArgument("bad number of tensors");
-  }
-  std::vector<longhaul::checkpoint::TensorInfo> infos;
-  std::vector<std::span<std::byte>> memory;
-  for (size_t i = 0; i < count; ++i) {
-    const longhaul_tensor& tensor = tensors[i];
-    const std::string what = "tensor " + std::to_string(i);
-    if (tensor.name == nullptr || tensor.dtype == nullptr ||
-        (tensor.shape == nullptr && tensor.dims > 0) ||
-        (tensor.data == nullptr && tensor.bytes > 0)) {
-      return longhaul::InvalidArgument(what + " has a null pointer");
-    }
-    if (tensor.dims > longhaul::checkpoint::kMaxDims) {
-      return longhaul::InvalidArgument(what + " has more than 8 dimensions");
-    }
-    infos.push_back({tensor.name, tensor.dtype, {tensor.shape, tensor.shape + tensor.dims}});
-    if (parts != nullptr && parts[i].of != nullptr) {
-      ASSIGN_OR_RETURN(infos.back().part, PartOf(what, parts[i], tensor.dims));
-    }
-    memory.emplace_back(static_cast<std::byte*>(tensor.data), tensor.bytes);
-  }
-  ASSIGN_OR_RETURN(auto plan, longhaul::checkpoint::StatePlan::Create(std::move(infos)));
-  for (size_t i = 0; i < count; ++i) {
-    if (memory[i].size() != plan.bytes(i)) {
-      return longhaul::InvalidArgument(
-          "tensor " + plan.tensors()[i].name + " has " + std::to_string(memory[i].size()) +
-          " bytes, its shape and dtype " + std::to_string(plan.bytes(i)));
-    }
-  }
-  door->client->Register(std::move(plan), std::move(memory));
+  ASSIGN_OR_RETURN(longhaul::door::GivenTensors given,
+                   longhaul::door::TakeTensors(tensors, parts, count));
+  door->client->Register(std::move(given.plan), std::move(given.memory));
   return {};
 }
 

@@ -1,8 +1,6 @@
 #include "checkpoint/formats/internal/open_parts.h"
 
-#include <array>
-#include <cstring>
-#include <memory>
+#include <algorithm>
 #include <utility>
 
 #include "base/text.h"
@@ -11,9 +9,9 @@ namespace longhaul::checkpoint::internal {
 namespace {
 
 constexpr uint64_t kMaxTreeBytes = 256 << 20;
-constexpr uint64_t kMaxStridedBytes = uint64_t{16} << 30;
 
-// The tensor that holds a tree, as the Python package leaves it: the last, of bytes.
+// The tensor that holds a tree, as the Python package leaves it: of bytes, behind all others of its
+// rank.
 Result<std::string> ReadTreeTensor(io::FileSystem& files, const Catalog& catalog,
                                    const SavedShard& shard) {
   const CatalogFile& file = catalog.files[shard.file];
@@ -70,60 +68,23 @@ Status TakeTree(io::FileSystem& files, Catalog& catalog) {
     }
     return {};
   }
-  if (catalog.tensors.empty() || catalog.tensors.back().name != kTreeTensor ||
-      catalog.tensors.back().dtype != "U8" || catalog.shards.empty()) {
+  const auto found = catalog.Find(kTreeTensor);
+  if (!found.has_value() || catalog.tensors[*found].dtype != "U8") return {};
+  const uint32_t at = *found;
+  const auto shard = std::find_if(catalog.shards.begin(), catalog.shards.end(),
+                                  [&](const SavedShard& one) { return one.tensor == at; });
+  if (shard == catalog.shards.end() || shard->box != Box::Whole(catalog.tensors[at].shape) ||
+      static_cast<uint64_t>(shard->box.elements()) > kMaxTreeBytes) {
     return {};
   }
-  const auto last = static_cast<uint32_t>(catalog.tensors.size() - 1);
-  const SavedShard shard = catalog.shards.back();
-  if (shard.tensor != last || shard.box != Box::Whole(catalog.tensors.back().shape) ||
-      static_cast<uint64_t>(shard.box.elements()) > kMaxTreeBytes) {
-    return {};
-  }
-  ASSIGN_OR_RETURN(const std::string text, ReadTreeTensor(files, catalog, shard));
-  Result<Tree> tree = ParseTree(text, last);
+  ASSIGN_OR_RETURN(const std::string text, ReadTreeTensor(files, catalog, *shard));
+  // It names tensors of the rank that wrote it: those before it.
+  Result<Tree> tree = ParseTree(text, at);
   if (!tree.ok()) return {};
   catalog.tree = std::move(tree).value();
-  catalog.tensors.pop_back();
-  while (!catalog.shards.empty() && catalog.shards.back().tensor == last) {
-    catalog.shards.pop_back();
-  }
-  return {};
-}
-
-Status AddStrided(const io::ReadableFile& file, uint32_t file_index, const StridedTensor& tensor,
-                  uint32_t index, const Box& box, Catalog& catalog) {
-  if (IsContiguous(tensor)) {
-    catalog.shards.push_back({index, box, file_index, tensor.offset});
-    return {};
-  }
-  const uint64_t element = DtypeBytes(tensor.info.dtype).value_or(1);
-  const auto elements = static_cast<uint64_t>(box.elements());
-  const uint64_t span = SpanBytes(tensor);
-  uint64_t held = span + elements * element;
-  for (const CatalogFile& other : catalog.files) {
-    held += other.memory != nullptr ? other.memory->size() : 0;
-  }
-  if (held > kMaxStridedBytes) {
-    return ResourceExhausted("tensors that are not contiguous take more than 16 GiB: " +
-                             Printable(tensor.info.name));
-  }
-  std::vector<std::byte> from(span);
-  RETURN_IF_ERROR(file.Read(tensor.offset, from));
-  auto to = std::make_shared<std::vector<std::byte>>(elements * element);
-  std::array<int64_t, kMaxDims> at{};
-  uint64_t offset = 0;  // in elements of `from`
-  for (uint64_t i = 0; i < elements; ++i) {
-    std::memcpy(to->data() + i * element, from.data() + offset * element, element);
-    for (size_t dim = tensor.info.shape.size(); dim-- > 0;) {
-      offset += static_cast<uint64_t>(tensor.strides[dim]);
-      if (++at[dim] < tensor.info.shape[dim]) break;
-      offset -= static_cast<uint64_t>(tensor.strides[dim] * tensor.info.shape[dim]);
-      at[dim] = 0;
-    }
-  }
-  catalog.shards.push_back({index, box, static_cast<uint32_t>(catalog.files.size()), 0});
-  catalog.files.push_back({catalog.files[file_index].path, to->size(), {}, std::move(to)});
+  catalog.tensors.erase(catalog.tensors.begin() + at);
+  std::erase_if(catalog.shards, [&](const SavedShard& one) { return one.tensor == at; });
+  for (SavedShard& one : catalog.shards) one.tensor -= one.tensor > at ? 1 : 0;
   return {};
 }
 

@@ -1,0 +1,173 @@
+"""Sharded states saved by some processes and loaded by another number of them, without an agent.
+
+usage: python_sharded_test.py LIBLONGHAUL [PYTHON]
+
+Needs the PyTorch of PYTHON (/usr/bin/python3); skipped without. DTensor and FSDP where it has them.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PYTHON = "/usr/bin/python3"
+if len(sys.argv) > 2 and sys.argv[2].startswith("/"):
+    PYTHON = sys.argv.pop(2)
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+HAS_TORCH = subprocess.run(
+    [PYTHON, "-c", "import importlib.util as u; u.find_spec('torch') or exit(1)"]).returncode == 0
+LIMIT_S = 100
+
+# One rank: argv is mode, rank, world, folder, a file for the rendezvous, step to expect or save.
+WORKER = r"""
+import sys, torch, longhaul
+import torch.distributed as dist
+mode, rank, world, folder, store, step = sys.argv[1], *map(int, sys.argv[2:4]), *sys.argv[4:6], int(sys.argv[6])
+dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=world)
+whole = {"rows": torch.arange(70.).reshape(10, 7) + step, "columns": -torch.arange(35.).reshape(5, 7) - step,
+         "few": torch.arange(2, dtype=torch.int64) + step, "plain": torch.full((3,), 2.5 + step)}
+
+def cut(name, dim):
+    value, each = whole[name], -(-whole[name].shape[dim] // world)
+    begin = min(rank * each, value.shape[dim]); end = min(begin + each, value.shape[dim])
+    offset = [0] * value.dim(); offset[dim] = begin
+    return longhaul.Part(value.narrow(dim, begin, end - begin).contiguous(), value.shape, offset)
+
+def state(lr):
+    made = {"rows": cut("rows", 0), "deep": [{"columns": cut("columns", 1)}], "few": cut("few", 0),
+            "plain": whole["plain"].clone(), "lr": lr, "inf": float("inf")}
+    try:
+        from torch.distributed.tensor import Shard, Replicate, distribute_tensor
+        from torch.distributed.device_mesh import init_device_mesh
+    except ImportError:
+        return made
+    mesh = init_device_mesh("cpu", (world,))
+    made["dtensor"] = distribute_tensor(whole["columns"], mesh, [Shard(0)])
+    made["replica"] = distribute_tensor(whole["rows"], mesh, [Replicate()])
+    return made
+
+def tensors(node):
+    if isinstance(node, dict): return [t for item in node.values() for t in tensors(item)]
+    if isinstance(node, list): return [t for item in node for t in tensors(item)]
+    if isinstance(node, longhaul.Part): return [node.local]
+    return [node.to_local() if hasattr(node, "to_local") else node] if isinstance(node, torch.Tensor) else []
+
+if mode == "save":
+    longhaul.save(folder, state(0.25), step)
+elif mode == "fail":
+    bad = state(0.25)
+    if rank == world - 1: bad["set"] = {1}
+    try:
+        longhaul.save(folder, bad, step)
+    except longhaul.LonghaulError as error:
+        assert "a set cannot be saved" in str(error), error
+        assert rank == world - 1 or str(error).startswith(f"rank {world - 1}: "), error
+    else:
+        raise AssertionError("it was saved")
+else:
+    into, expected = state(0.0), tensors(state(0.0))
+    for tensor in tensors(into): tensor.zero_()
+    saved = longhaul.load_checkpoint(folder, into=into)
+    assert saved.step == step, saved.step
+    got = tensors(saved.state)
+    assert len(got) == len(expected) >= 4
+    for one, two in zip(got, expected): assert torch.equal(one, two), (rank, one, two)
+    assert saved.state["lr"] == 0.25 and saved.state["inf"] == float("inf")
+    if rank == 0:
+        all_of_it = longhaul.load_checkpoint(folder).state
+        for name in ("rows", "few", "plain"): assert torch.equal(all_of_it[name], whole[name]), name
+        assert torch.equal(all_of_it["deep"][0]["columns"], whole["columns"])
+dist.barrier()
+print("fine")
+"""
+
+FSDP = r"""
+import sys, torch, longhaul
+import torch.distributed as dist
+mode, rank, world, folder, store, step = sys.argv[1], *map(int, sys.argv[2:4]), *sys.argv[4:6], int(sys.argv[6])
+try:
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+    from torch.distributed.device_mesh import init_device_mesh
+except Exception:  # 1.13 can not even be asked under Python 3.11
+    print("skipped"); sys.exit(0)
+dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=world)
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(6, 10), torch.nn.GELU(), torch.nn.Linear(10, 3))
+fully_shard(model, mesh=init_device_mesh("cpu", (world,)))
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+generator = torch.Generator().manual_seed(7)
+data = torch.randn(64, 12, 6, generator=generator)
+
+def train(first, last):
+    for at in range(first, last):
+        optimizer.zero_grad()
+        loss = model(data[at]).square().mean()  # every rank the same rows: the mean is world-free
+        loss.backward(); optimizer.step()
+    return loss.item()
+
+if step > 1:
+    model_state, optimizer_state = get_state_dict(model, optimizer)
+    saved = longhaul.load_checkpoint(folder, into={"model": model_state, "optimizer": optimizer_state})
+    set_state_dict(model, optimizer, model_state_dict=saved.state["model"],
+                   optim_state_dict=saved.state["optimizer"])
+    assert saved.step == step - 1, saved.step
+loss = train((step - 1) * 4, step * 4)
+model_state, optimizer_state = get_state_dict(model, optimizer)
+longhaul.save(folder, {"model": model_state, "optimizer": optimizer_state}, step)
+if rank == 0: print("loss", repr(loss))
+dist.barrier()
+"""
+
+
+def all_ranks(script, mode, world, folder, step):
+    with tempfile.TemporaryDirectory(prefix="python-sharded-") as place:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(
+            [os.path.join(ROOT, "python"), os.environ.get("PYTHONPATH", "")]),
+            "LONGHAUL_LIBRARY": LIBRARY, "OMP_NUM_THREADS": "1"}
+        ranks = [subprocess.Popen(
+            [PYTHON, "-B", "-W", "ignore", "-c", script, mode, str(rank), str(world), folder,
+             os.path.join(place, "store"), str(step)], text=True, env=environment,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for rank in range(world)]
+        try:
+            said = [rank.communicate(timeout=LIMIT_S)[0] for rank in ranks]
+        finally:
+            for rank in ranks:
+                rank.kill()
+        return [rank.returncode for rank in ranks], said
+
+
+@unittest.skipUnless(HAS_TORCH, f"{PYTHON} has no PyTorch: install python3-torch")
+class Sharded(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="python-sharded-test-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def ranks(self, mode, world, step):
+        codes, said = all_ranks(WORKER, mode, world, self.folder, step)
+        self.assertEqual(codes, [0] * world, "\n".join(said))
+
+    def test_saved_by_two_loaded_by_one_and_three(self):
+        self.ranks("save", 2, 1)
+        self.ranks("load", 1, 1)
+        self.ranks("fail", 2, 2)
+        self.ranks("load", 3, 1)
+
+    def test_fsdp_goes_on_in_another_world(self):
+        losses = []
+        for worlds in ((1, 1, 1), (2, 1, 3)):
+            folder = os.path.join(self.folder, str(worlds))
+            for step, world in enumerate(worlds, 1):
+                codes, said = all_ranks(FSDP, "", world, folder, step)
+                self.assertEqual(codes, [0] * world, "\n".join(said))
+                if "skipped" in said[0]:
+                    self.skipTest("this PyTorch has no fully_shard")
+                losses.append(float(said[0].split("loss")[1]))
+        for alone, sharded in zip(losses[:3], losses[3:]):
+            self.assertAlmostEqual(alone, sharded, places=5)
+
+
+if __name__ == "__main__":
+    LIBRARY = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
