@@ -180,10 +180,10 @@ typedef struct {
  * ranks give the same folder, step (from 1 on), epoch and world; a step that is saved again after
  * going back takes a higher epoch. */
 int longhaul_write_piece(const char* folder, uint64_t step, uint64_t epoch, uint32_t rank,
-                         uint32_t world, const longhaul_tensor* tensors,
-                         const longhaul_part* parts, size_t count, longhaul_piece* piece,
-                         longhaul_error* error);
-/* Makes the pieces of all ranks, in order, a checkpoint. LONGHAUL_DATA_LOSS when one isn't there. */
+                         uint32_t world, const longhaul_tensor* tensors, const longhaul_part* parts,
+                         size_t count, longhaul_piece* piece, longhaul_error* error);
+/* Makes the pieces of all ranks, in order, a checkpoint. LONGHAUL_DATA_LOSS when one isn't there.
+ */
 int longhaul_commit(const char* folder, const char* job, uint64_t step, uint64_t epoch,
                     const longhaul_piece* pieces, uint32_t world, longhaul_error* error);
 
