@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -282,6 +283,9 @@ Result<NowAndJob> JobOfRun(PlanFlags flags) {
                              std::to_string(config.devices) + " ranks)");
   }
   run.job.model = question->model;
+  if (run.job.model.name.empty()) {
+    run.job.model.name = "the model of " + std::filesystem::path(run.file.path).filename().string();
+  }
   run.job.headroom = flags.headroom;
   RETURN_IF_ERROR(
       SetFramework(flags.framework == "any" ? flags.from.first : flags.framework, run.job));

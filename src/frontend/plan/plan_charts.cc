@@ -26,6 +26,7 @@ constexpr const char* kForward = "#2563eb";
 constexpr const char* kBackward = "#1e3a8a";
 constexpr const char* kWeightGradient = "#0d9488";
 constexpr const char* kLimit = "#dc2626";
+constexpr const char* kWaiting = "#d1d5db";  // as the bubble of the steps' bars
 
 // Maps [low, high] of figures onto pixels.
 struct Scale {
@@ -174,14 +175,15 @@ std::string StageChart(const Plan& plan) {
   const bool split = std::any_of(timeline.tasks.begin(), timeline.tasks.end(),
                                  [](const auto& t) { return t.pass == PassKind::kWeightGradient; });
   if (split) Legend(svg, 270, 18, kWeightGradient, "weight gradients");
-  Legend(svg, 410, 18, "#f3f4f6", "waiting");
+  Legend(svg, 410, 18, kWaiting, "waiting");
   const Scale x{0, timeline.seconds, 60, kWidth - 20};
   for (size_t i = 0; i < stages; ++i) {
     const double y = kTop + row * static_cast<double>(i);
-    svg.Rectangle(x.from, y + 1, x.to - x.from, row - 2, "#f3f4f6");
+    svg.Rectangle(x.from, y + 1, x.to - x.from, row - 2, kWaiting);
     svg.Text(52, y + row - 6, std::to_string(i), Small(Svg::Anchor::kEnd));
   }
   svg.Text(8, kTop - 6, "stage", Small());
+  bool numbered = false;
   for (const PipelineTask& task : timeline.tasks) {
     const char* color = task.pass == PassKind::kForward    ? kForward
                         : task.pass == PassKind::kBackward ? kBackward
@@ -191,13 +193,14 @@ std::string StageChart(const Plan& plan) {
     svg.Rectangle(x(task.start_s), y + 2, std::max(0.3, width - (width > 3 ? 0.7 : 0)), row - 4,
                   color);
     if (width > 16 && row > 18) {
+      numbered = true;
       svg.Text(x(task.start_s) + width / 2, y + row - 7, std::to_string(task.micro_batch),
                {10, "#ffffff", Svg::Anchor::kMiddle, false});
     }
   }
   HorizontalAxis(
       svg, x, bottom, bottom,
-      "seconds; the number is the micro-batch" +
+      std::string("seconds") + (numbered ? "; the number is the micro-batch" : "") +
           std::string(
               timeline.micro_batches < plan.best.front().evaluation.micro_batches
                   ? "; the steady part is shortened: " + std::to_string(timeline.micro_batches) +
@@ -226,8 +229,13 @@ std::string FrontierChart(const Plan& plan) {
   const auto time = [runs](const Proposal& p) {
     return runs && p.run ? p.run->days.expected : p.evaluation.step.count();
   };
-  const auto money = [runs](const Proposal& p) {
-    return runs && p.run ? p.run->dollars.expected / 1e3
+  double dearest = 0;
+  for (const auto& point : plan.frontier) {
+    if (point.proposal.run) dearest = std::max(dearest, point.proposal.run->dollars.expected);
+  }
+  const bool millions = dearest >= 2e6;
+  const auto money = [runs, millions](const Proposal& p) {
+    return runs && p.run ? p.run->dollars.expected / (millions ? 1e6 : 1e3)
                          : p.evaluation.step.count() * p.cluster.devices / 3600;
   };
   double most_time = 0;
@@ -242,11 +250,16 @@ std::string FrontierChart(const Plan& plan) {
   const double span = std::max(most_money - least_money, 0.05 * most_money);
   const Scale y{std::max(0.0, least_money - 0.25 * span), most_money + 0.25 * span, kBottom, kTop};
   VerticalAxis(svg, y, x.from, x.to);
-  svg.Text(8, kTop - 12, runs ? "thousand dollars" : "card hours a step", Small());
+  svg.Text(8, kTop - 12,
+           !runs      ? "card hours a step"
+           : millions ? "million dollars"
+                      : "thousand dollars",
+           Small());
   HorizontalAxis(svg, x, kTop, kBottom, runs ? "days of the run" : "seconds of a step");
+  svg.Text(kWidth - 575, 20, "memory of a card in use:", Small(Svg::Anchor::kEnd));
   for (int i = 0; i < 5; ++i) {
     Legend(svg, kWidth - 560 + 108 * i, 20, MemoryColor(i / 5.0 + 0.1),
-           std::to_string(20 * i) + "-" + std::to_string(20 * i + 20) + " % full");
+           std::to_string(20 * i) + "-" + std::to_string(20 * i + 20) + " %");
   }
   std::vector<std::pair<double, double>> labels;
   for (const auto& point : plan.frontier) {
@@ -256,13 +269,13 @@ std::string FrontierChart(const Plan& plan) {
     svg.Circle(px, py, 8, MemoryColor(p.memory_share),
                LayoutLine(p.training) + " on " + std::to_string(p.cluster.devices) + " devices, " +
                    Percent(p.memory_share, 0) + " of memory");
-    // A label stands where none is yet, else the picture says it in its tooltip.
+    // A label stands to the right where none is yet, else the picture says it in its tooltip.
     const bool room = std::none_of(labels.begin(), labels.end(), [&](const auto& label) {
-      return std::abs(label.first - px) < 140 && std::abs(label.second - py) < 26;
+      return std::abs(label.first - px) < 120 && std::abs(label.second - py) < 15;
     });
     labels.emplace_back(px, py);
     if (!room) continue;
-    svg.Text(px, py - 13, WithThousands(p.cluster.devices) + " cards", Small(Svg::Anchor::kMiddle));
+    svg.Text(px + 13, py + 4, WithThousands(p.cluster.devices) + " cards", Small());
   }
   return svg.Take();
 }
@@ -280,10 +293,11 @@ std::string InfluenceChart(const Plan& plan) {
         std::max({widest, std::abs(plan.influences[i].low), std::abs(plan.influences[i].high)});
   }
   widest = std::min(widest, 1.0);
-  Legend(svg, 330, 18, "#d97706", "slower or less");
-  Legend(svg, 470, 18, "#059669", "faster or more");
+  Legend(svg, 330, 18, "#d97706", "the input slower, smaller or switched on");
+  Legend(svg, 610, 18, "#059669", "the input faster or larger");
   const Scale x{-100 * widest * 1.25, 100 * widest * 1.25, 330, kWidth - 20};
-  HorizontalAxis(svg, x, kTop, bottom, "change of tokens a second, percent");
+  HorizontalAxis(svg, x, kTop, bottom,
+                 "change of tokens a second, percent: left is slower training, right is faster");
   for (size_t i = 0; i < rows; ++i) {
     const auto& influence = plan.influences[i];
     const double y = kTop + kRow * static_cast<double>(i);

@@ -1,5 +1,8 @@
 #include "frontend/plan/plan_page.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "base/text.h"
 #include "frontend/format.h"
 #include "frontend/plan/plan_charts.h"
@@ -28,8 +31,18 @@ th, td { text-align: left; padding: 5px 8px; border-bottom: 1px solid #e5e7eb;
          vertical-align: top; }
 td.n, th.n { text-align: right; white-space: nowrap; }
 svg { max-width: 100%; height: auto; display: block; }
-section { break-inside: avoid; }
-@media print { body { margin: 0; max-width: none; font-size: 12px; } h2 { margin-top: 18px; } }
+.wide { overflow-x: auto; }
+section, tr { break-inside: avoid; } h2, h2 + p { break-after: avoid; }
+@media screen and (max-width: 760px) { .wide svg { min-width: 720px; } }
+@media screen and (prefers-color-scheme: dark) {
+  body { background: #111827; color: #e5e7eb; } .muted, .tile span { color: #9ca3af; }
+  .tile, th, td { border-color: #374151; } code { background: #1f2937; }
+  svg { background: #fff; border-radius: 6px; }
+}
+@media print {
+  body { margin: 0; max-width: none; font-size: 12px; } h2 { margin-top: 18px; }
+  table { font-size: 10px; } .tile b { font-size: 16px; } .wide { overflow: visible; }
+}
 )";
 
 std::string Tile(std::string_view figure, std::string_view what) {
@@ -39,7 +52,14 @@ std::string Tile(std::string_view figure, std::string_view what) {
 
 std::string Section(std::string_view title, std::string_view lead, const std::string& body) {
   return "<section><h2>" + EscapeXml(title) + "</h2>\n<p class=\"muted\">" + EscapeXml(lead) +
-         "</p>\n" + body + "</section>\n";
+         "</p>\n<div class=\"wide\">" + body + "</div></section>\n";
+}
+
+// "15.6 trillion".
+std::string TokensText(double tokens) {
+  const bool trillions = tokens >= 1e12;
+  return Decimal(tokens / (trillions ? 1e12 : 1e9), tokens >= 1e11 && !trillions ? 0 : 1) +
+         (trillions ? " trillion" : " billion");
 }
 
 std::string Verdict(const Plan& plan) {
@@ -55,7 +75,7 @@ std::string Verdict(const Plan& plan) {
                "of " + GiBText(static_cast<double>(plan.job.cluster.device.memory.count())) +
                    " on the fullest card");
   if (best.run) {
-    text += Tile(DaysText(best.run->days.expected), Compact(plan.tokens) + " tokens; " +
+    text += Tile(DaysText(best.run->days.expected), TokensText(plan.tokens) + " tokens; " +
                                                         DaysText(best.run->days.low) + " to " +
                                                         DaysText(best.run->days.high));
     text += Tile(DollarsText(best.run->dollars.expected),
@@ -64,6 +84,21 @@ std::string Verdict(const Plan& plan) {
   return text + "</div>\n<p>Best layout: <code>" +
          EscapeXml(planner::search::LayoutText(best.training)) + "</code>, runs in " +
          EscapeXml(FrameworksText(best)) + ".</p>\n";
+}
+
+std::string NothingFits(const Plan& plan) {
+  const auto& smallest = plan.outcome.smallest;
+  if (smallest.memory_bytes == 0) {
+    return "<p><b>No legal layout exists:</b> what is fixed, the batch of " +
+           WithThousands(plan.job.base.batch.global) + " sequences and " +
+           WithThousands(plan.job.cluster.devices) + " cards do not go together.</p>\n";
+  }
+  return "<p><b>No layout fits.</b> The one that needs least takes " +
+         GiBText(static_cast<double>(smallest.memory_bytes)) +
+         " GiB on its fullest card, which has " +
+         GiBText(static_cast<double>(plan.job.cluster.device.memory.count())) +
+         ": take more cards or larger ones.</p>\n<p>It is <code>" +
+         EscapeXml(planner::search::LayoutText(smallest.training)) + "</code></p>\n";
 }
 
 std::string NowBody(const RunNow& now) {
@@ -116,7 +151,13 @@ std::string StageTable(const Plan& plan) {
       "<table><tr><th class=\"n\">stage</th><th class=\"n\">layers</th>"
       "<th class=\"n\">held</th>";
   std::string rows;
+  std::vector<const MemoryPart*> parts;  // those that hold anything
   for (const MemoryPart& part : MemoryParts()) {
+    const bool any = std::any_of(stages.begin(), stages.end(), [&part](const auto& stage) {
+      return (stage.memory.*part.member).count() > int64_t{5} << 20;
+    });
+    if (!any) continue;
+    parts.push_back(&part);
     head += "<th class=\"n\">" + EscapeXml(part.name) + "</th>";
   }
   for (size_t i = 0; i < stages.size(); ++i) {
@@ -130,14 +171,14 @@ std::string StageTable(const Plan& plan) {
     rows += "<tr><td class=\"n\">" + std::to_string(i) + "</td><td class=\"n\">" +
             std::to_string(stages[i].layers) + "</td><td class=\"n\">" +
             std::to_string(stages[i].micro_batches_held) + "</td>";
-    for (const MemoryPart& part : MemoryParts()) {
+    for (const MemoryPart* part : parts) {
       rows += "<td class=\"n\">" +
-              GiBText(static_cast<double>((stages[i].memory.*part.member).count()), 2) + "</td>";
+              GiBText(static_cast<double>((stages[i].memory.*part->member).count()), 2) + "</td>";
     }
     rows += "<td class=\"n\"><b>" +
             GiBText(static_cast<double>(stages[i].memory.total().count()), 2) + "</b></td></tr>\n";
   }
-  return head + "<th class=\"n\">GiB</th></tr>\n" + rows + "</table>\n";
+  return head + "<th class=\"n\">total GiB</th></tr>\n" + rows + "</table>\n";
 }
 
 std::string SearchTable(const Plan& plan) {
@@ -168,21 +209,30 @@ std::string Pictures(const Plan& plan) {
                              "does or waits for.",
                              StepChart(plan));
   if (plan.timeline) {
-    text += Section("Memory of a card over time",
-                    "Activations pile up while a stage runs ahead and go with each backward pass.",
-                    MemoryChart(plan));
+    const planner::Evaluation& best = plan.best.front().evaluation;
+    const double beside = static_cast<double>((best.device_memory - best.peak_allocated).count());
+    text +=
+        Section("Memory of a card over time",
+                "What the program has allocated, in GiB: activations pile up while a stage runs "
+                "ahead and go with each backward pass. Driver and allocator take " +
+                    GiBText(beside) + " GiB more.",
+                MemoryChart(plan));
     text += Section("What each pipeline stage does when",
-                    "Light is waiting: at the start until work arrives, at the end until the last "
-                    "gradients are through.",
+                    "A row is a stage, time runs to the right. Grey is waiting: at the start until "
+                    "work arrives, at the end until the last gradients are through.",
                     StageChart(plan));
   }
-  text += Section("Memory by stage, GiB", "What fills a card of each pipeline stage at its peak.",
-                  StageTable(plan));
+  text += Section(
+      "Memory by stage, GiB",
+      "What fills a card of each pipeline stage at its fullest moment; held: micro-batches whose "
+      "activations are kept at once.",
+      StageTable(plan));
   if (!plan.frontier.empty()) {
-    text += Section("Time against money",
-                    "Layouts that no other beats in time, money and memory left free at once, on "
-                    "this many cards, half and twice as many.",
-                    FrontierChart(plan));
+    text +=
+        Section("Time against money",
+                "Each point is a layout that no other beats in time, money and memory left free at "
+                "once; further left is faster, lower is cheaper.",
+                FrontierChart(plan));
   }
   if (!plan.influences.empty()) {
     text += Section("What would change it",
@@ -204,9 +254,8 @@ std::string PlanPage(const Plan& plan, const RunNow* now) {
       "</h1>\n<p class=\"muted\">" + EscapeXml(ClusterLine(plan)) +
       ". Predicted by longhaul plan, not measured.</p>\n";
   if (plan.best.empty()) {
-    text += "<p><b>No layout fits.</b> The smallest looked at: <code>" +
-            EscapeXml(planner::search::LayoutText(plan.outcome.smallest.training)) +
-            "</code></p>\n";
+    text += NothingFits(plan);
+    if (now != nullptr) text += Section("What is run now", GainText(plan, *now), NowBody(*now));
   } else {
     text += Verdict(plan);
     if (now != nullptr) text += Section("What is run now", GainText(plan, *now), NowBody(*now));
