@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "base/time.h"
+#include "bin/check_fixes.h"
 #include "bin/command.h"
 #include "bin/trace_report.h"
 #include "io/file.h"
@@ -130,7 +131,14 @@ void AddTraceOptions(CLI::App& command, TraceFlags& flags) {
       ->capture_default_str()
       ->group(kGroup);
   command.add_option("--csv", flags.csv, "Write the table to this file")->group(kGroup);
-  command.add_option("--svg", flags.svg, "Draw use over time and waits into this file")
+  command.add_option("--svg", flags.svg, "Draw use and waits over time into this file")
+      ->group(kGroup);
+  command.add_option("--html", flags.html, "Write drawing and table as one page into this file")
+      ->group(kGroup);
+  command
+      .add_option("--check-fixes", flags.check_fixes,
+                  "On this day, as 2017-10-12, explain every waiting job each hour, apply the "
+                  "stated fix to a copy and see whether the job starts (first policy alone)")
       ->group(kGroup);
 }
 
@@ -161,6 +169,9 @@ int RunTrace(const TraceFlags& flags) {
     }
     std::fflush(stdout);
   }
+  if (!flags.check_fixes.empty()) {
+    return CheckFixes(cluster, *jobs, contenders->front(), options, flags.check_fixes, flags.json);
+  }
   const auto results = Compare(cluster, *jobs, *contenders, options);
   if (!results.ok()) return Fail(results.status());
   std::printf("%s", flags.json ? TraceJson(*results).c_str() : TraceTable(*results).c_str());
@@ -170,6 +181,15 @@ int RunTrace(const TraceFlags& flags) {
   }
   if (!flags.svg.empty()) {
     const Status written = WriteText(flags.svg, TraceSvg(*results));
+    if (!written.ok()) return Fail(written);
+  }
+  if (!flags.html.empty()) {
+    const std::string head =
+        WithThousands(static_cast<int64_t>(jobs->size())) + " jobs of " + flags.file +
+        (flags.month.empty() ? "" : " in " + flags.month) + " on a declared Clos of " +
+        std::to_string(flags.blocks) + " blocks x " + std::to_string(flags.leaves) + " leaves x " +
+        std::to_string(flags.hosts) + " hosts x 8 cards; durations known: " + flags.foresight;
+    const Status written = WriteText(flags.html, TraceHtml(*results, head));
     if (!written.ok()) return Fail(written);
   }
   return kExitOk;

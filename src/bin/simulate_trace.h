@@ -19,6 +19,8 @@ struct TraceFlags {
   double snapshot_hours = 1;
   std::string csv;
   std::string svg;
+  std::string html;
+  std::string check_fixes;  // a day, as 2017-10-12
   bool json = false;
 };
 

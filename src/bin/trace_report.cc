@@ -55,6 +55,7 @@ std::vector<Column> Columns() {
       {"leaves_over_fewest", [](const R& r) { return r.leaves_ratio; }},
       {"gangs_on_more_leaves", [](const R& r) { return r.spread_share; }},
       {"evictions", [](const R& r) { return static_cast<double>(r.evictions); }},
+      {"moves", [](const R& r) { return static_cast<double>(r.moves); }},
       {"lost_card_h", [](const R& r) { return r.lost_card_hours; }},
       {"unfairness", [](const R& r) { return r.unfairness; }},
       {"rounds", [](const R& r) { return static_cast<double>(r.rounds); }},
@@ -111,6 +112,47 @@ void DrawUse(Svg& svg, const Frame& frame, const std::vector<SimulationResult>& 
   }
 }
 
+double LastHour(const std::vector<SimulationResult>& results) {
+  double hours = 0;
+  for (const SimulationResult& result : results) {
+    if (!result.use_over_time.empty()) {
+      hours = std::max(hours, result.use_over_time.back().first);
+    }
+  }
+  return hours;
+}
+
+void DrawDays(Svg& svg, const Frame& frame, double hours) {
+  for (const double day : frontend::Ticks(0, hours / 24, 8)) {
+    svg.Text(frame.left + day * 24 / hours * frame.width, frame.top + frame.height + 16,
+             "day " + Decimal(day, 0), {.size = 11, .anchor = Svg::Anchor::kMiddle});
+  }
+}
+
+void DrawWaiting(Svg& svg, const Frame& frame, const std::vector<SimulationResult>& results) {
+  svg.Text(frame.left, frame.top - 10, "jobs that wait (simulated)", {.size = 13, .bold = true});
+  double most = 1;
+  for (const SimulationResult& result : results) {
+    for (const auto& [at, jobs] : result.waiting_over_time) most = std::max(most, jobs);
+  }
+  for (const double jobs : frontend::Ticks(0, most, 4)) {
+    const double y = frame.Y(jobs, most);
+    svg.Line(frame.left, y, frame.left + frame.width, y, "#e5e7eb");
+    svg.Text(frame.left - 8, y + 4, WithThousands(static_cast<int64_t>(jobs)),
+             {.size = 11, .anchor = Svg::Anchor::kEnd});
+  }
+  const double hours = LastHour(results);
+  if (hours <= 0) return;
+  for (size_t i = results.size(); i-- > 0;) {
+    std::vector<std::pair<double, double>> points;
+    for (const auto& [at, jobs] : results[i].waiting_over_time) {
+      points.emplace_back(frame.left + at / hours * frame.width, frame.Y(jobs, most));
+    }
+    svg.Polyline(points, ColorOf(i), 1.5);
+  }
+  DrawDays(svg, frame, hours);
+}
+
 void DrawWaits(Svg& svg, const Frame& frame, const std::vector<SimulationResult>& results) {
   svg.Text(frame.left, frame.top - 10, "95th percentile of the wait by size, hours (simulated)",
            {.size = 13, .bold = true});
@@ -143,13 +185,14 @@ void DrawWaits(Svg& svg, const Frame& frame, const std::vector<SimulationResult>
 
 std::string TraceTable(const std::vector<SimulationResult>& results) {
   Table table({"policy", "use", "wait p50", "p95", "p99", "largest", "slow-down", "fragments",
-               "leaves/fewest", "evictions", "lost card-h", "unfair", "CPU"});
+               "leaves/fewest", "evictions", "moves", "lost card-h", "unfair", "CPU"});
   for (const SimulationResult& r : results) {
     table.Add({r.contender, Percent(r.use), SecondsText(r.wait.p50_s), SecondsText(r.wait.p95_s),
                SecondsText(r.wait.p99_s), SecondsText(r.largest_wait_s),
                Decimal(r.slowdown_mean, 1), Percent(r.fragmentation, 0),
                r.gangs == 0 ? "-" : Decimal(r.leaves_ratio, 3),
-               WithThousands(static_cast<int64_t>(r.evictions)), Decimal(r.lost_card_hours, 0),
+               WithThousands(static_cast<int64_t>(r.evictions)),
+               WithThousands(static_cast<int64_t>(r.moves)), Decimal(r.lost_card_hours, 0),
                Percent(r.unfairness), Decimal(r.cpu_s, 1) + " s"});
   }
   std::string text = table.Text();
@@ -215,20 +258,41 @@ std::string TraceJson(const std::vector<SimulationResult>& results) {
 }
 
 std::string TraceSvg(const std::vector<SimulationResult>& results) {
-  Svg svg(900, 620, "Simulated use and waits under several scheduling policies");
+  Svg svg(900, 910, "Simulated use and waits under several scheduling policies");
   Frame use;
   use.top = 40;
   DrawUse(svg, use, results);
+  Frame waiting;
+  waiting.top = 330;
+  DrawWaiting(svg, waiting, results);
   Frame waits;
-  waits.top = 330;
+  waits.top = 620;
   DrawWaits(svg, waits, results);
   double x = use.left;
   for (size_t i = 0; i < results.size(); ++i) {
-    svg.Rectangle(x, 590, 12, 12, ColorOf(i));
-    svg.Text(x + 16, 600, results[i].contender, {.size = 11});
+    svg.Rectangle(x, 880, 12, 12, ColorOf(i));
+    svg.Text(x + 16, 890, results[i].contender, {.size = 11});
     x += 34 + 6.5 * static_cast<double>(results[i].contender.size());
   }
   return svg.Take();
+}
+
+std::string TraceHtml(const std::vector<SimulationResult>& results, const std::string& head) {
+  const auto escaped = [](const std::string& text) {
+    std::string out;
+    for (const char c : text) {
+      out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
+    }
+    return out;
+  };
+  return "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+         "<title>Simulated scheduling policies</title>\n<style>body{font:14px/1.4 system-ui,"
+         "sans-serif;margin:24px auto;max-width:1180px;color:#111827}pre{font-size:12px;"
+         "overflow-x:auto;background:#f9fafb;border:1px solid #e5e7eb;padding:12px}svg{width:100%;"
+         "height:auto;max-width:900px}</style></head>\n<body>\n<h1>Scheduling policies side by "
+         "side (simulated)</h1>\n<p>" +
+         escaped(head) + "</p>\n" + TraceSvg(results) + "\n<pre>" + escaped(TraceTable(results)) +
+         "</pre>\n</body></html>\n";
 }
 
 }  // namespace longhaul::bin

@@ -17,8 +17,13 @@ std::string TraceCsv(const std::vector<scheduler::workload::SimulationResult>& r
 // One object with "simulated": true and an array of policies.
 std::string TraceJson(const std::vector<scheduler::workload::SimulationResult>& results);
 
-// Use over time, a line a policy, above bars of the 95th percentile of waits by size. Says
-// "simulated".
+// Use and waiting jobs over time, a line a policy, above bars of the 95th percentile of waits by
+// size. Says "simulated".
 std::string TraceSvg(const std::vector<scheduler::workload::SimulationResult>& results);
+
+// The drawing and the table in one page without anything from outside; `head` says what was
+// replayed.
+std::string TraceHtml(const std::vector<scheduler::workload::SimulationResult>& results,
+                      const std::string& head);
 
 }  // namespace longhaul::bin

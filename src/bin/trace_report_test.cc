@@ -57,5 +57,14 @@ TEST(TraceReport, DrawsWellFormedText) {
   EXPECT_THAT(TraceJson(TwoResults()), HasSubstr(R"("simulated":true)"));
 }
 
+TEST(TraceReport, ThePageStandsAlone) {
+  const std::string page = TraceHtml(TwoResults(), "3 jobs of a <trace>");
+  EXPECT_THAT(page, HasSubstr("<!doctype html>"));
+  EXPECT_THAT(page, HasSubstr("3 jobs of a &lt;trace&gt;"));
+  EXPECT_THAT(page, HasSubstr("jobs that wait (simulated)"));
+  EXPECT_THAT(page, HasSubstr("moves"));
+  EXPECT_EQ(page.find("src="), std::string::npos) << "nothing from outside";
+}
+
 }  // namespace
 }  // namespace longhaul::bin

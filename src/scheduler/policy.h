@@ -29,6 +29,9 @@ struct Policy {
   uint32_t reservations = 8;
   // A reservation moves only for a gain of more than this: flapping ones delay everybody.
   Duration reservation_gain = std::chrono::minutes(5);
+  // A promise whose holder has left goes to the next job like it, if it was planned within this
+  // time: what has changed since is little, and planning is the dearest thing that a round does.
+  Duration promise_kept = std::chrono::seconds(30);
   // How often reservations are planned anew although nothing forces it.
   Duration replan_period = std::chrono::minutes(10);
 

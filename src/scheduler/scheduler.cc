@@ -242,6 +242,7 @@ uint64_t HashOf(const Policy& policy) {
   add(policy.reservations);
   add(policy.reservation_gain.count());
   add(policy.replan_period.count());
+  add(policy.promise_kept.count());
   add(policy.repair_patience.count());
   add(policy.growing_cluster);
   add(policy.preempt);

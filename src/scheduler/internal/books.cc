@@ -78,7 +78,6 @@ void Books::Enqueue(Job& job) {
     line.key = key;
     line.queue = job.queue;
     line.priority = job.request->priority;
-    lines_of_queue[static_cast<size_t>(job.queue)].push_back(found->second);
   }
   job.line = found->second;
   Line& line = lines[job.line];
@@ -90,6 +89,7 @@ void Books::Enqueue(Job& job) {
   }
   job.line_place = when;
   line.jobs[{when, job.number}] = job.number;
+  lines_of_queue[static_cast<size_t>(job.queue)].insert(job.line);
   // It may be shorter than those that failed, and it is new: let it be tried.
   line.parked = false;
   line.preempt_parked = false;
@@ -97,9 +97,15 @@ void Books::Enqueue(Job& job) {
 }
 
 void Books::Dequeue(Job& job) {
-  lines[job.line].jobs.erase({job.line_place, job.number});
+  Line& line = lines[job.line];
+  line.jobs.erase({job.line_place, job.number});
+  if (line.jobs.empty()) lines_of_queue[static_cast<size_t>(line.queue)].erase(job.line);
   expedited.erase(job.number);
-  if (reservations.erase(job.number) > 0) ++reservation_version;
+  const auto held = reservations.find(job.number);
+  if (held == reservations.end()) return;
+  line.promise = std::move(held->second);
+  reservations.erase(held);
+  ++reservation_version;
 }
 
 int64_t Books::EffectivePriority(const Line& line, const Job& job) const {
@@ -172,6 +178,7 @@ void Books::Begin(Job& job, const std::vector<HeldTask>& tasks, Instant bind_by_
           ? kMaxPriority + 1
           : std::max<int64_t>(job.request->priority, EffectivePriority(lines[job.line], job));
   Dequeue(job);
+  lines[job.line].promise.reset();  // it is kept
   job.expedited = 0;
   job.block = {};
   job.placed = true;
@@ -184,6 +191,13 @@ void Books::Begin(Job& job, const std::vector<HeldTask>& tasks, Instant bind_by_
   placed.insert(job.number);
   ++placed_priorities[static_cast<size_t>(job.queue)][job.held_priority];
   Keep(job, tasks);
+  NoteEnd(job);
+}
+
+void Books::NoteEnd(Job& job) {
+  ends.erase({job.end_noted, job.number});
+  job.end_noted = ExpectedEnd(job);
+  ends.insert({job.end_noted, job.number});
 }
 
 void Books::Release(Job& job) {
@@ -201,6 +215,7 @@ void Books::Release(Job& job) {
   job.refused_by.clear();
   job.refusals = 0;
   placed.erase(job.number);
+  ends.erase({job.end_noted, job.number});
   damaged.erase(job.number);
   if (job.bind_by) bind_deadlines.erase({*job.bind_by, job.number});
   job.bind_by.reset();

@@ -60,6 +60,7 @@ struct Job {
   std::optional<Instant> bind_by;  // until every task is bound
   Instant started{};
   Instant last_snapshot{};
+  Instant end_noted{};  // in Books::ends
   uint64_t started_in_round = 0;
   int64_t held_priority = 0;                      // against those who would stop it
   std::vector<HeldTask> tasks;                    // by rank
@@ -118,6 +119,9 @@ struct Line {
   Seen parked_at;
   bool preempt_parked = false;
   Seen preempt_parked_at;
+  // The promise of a job that has left: the next of the line, which is alike, inherits it.
+  std::optional<Reservation> promise;
+  Instant promised_at{};
 };
 
 struct Books {
@@ -148,9 +152,10 @@ struct Books {
   std::set<JobNumber> damaged;  // have lost tasks
   std::set<JobNumber> expedited;
   std::set<std::pair<Instant, JobNumber>> bind_deadlines;
+  std::set<std::pair<Instant, JobNumber>> ends;  // of what is placed, as expected when last noted
   std::vector<Line> lines;
   std::map<std::string, uint32_t> line_index;
-  std::vector<std::vector<uint32_t>> lines_of_queue;
+  std::vector<std::set<uint32_t>> lines_of_queue;              // those with a job
   std::vector<std::map<int64_t, uint32_t>> placed_priorities;  // by queue: how many of each run
   std::map<JobNumber, Reservation> reservations;
   uint64_t quota_version = 0;
@@ -217,6 +222,8 @@ struct Books {
   void Requeue(Job& job, bool told);
   void Erase(JobNumber job);
 
+  // Expects its end anew: at its start, when it is overdue, and when plans are made anew.
+  void NoteEnd(Job& job);
   Duration Elapsed(const Job& job) const;
   share::JobLikeness LikenessOf(const Job& job) const;
   // Of a placed one: the median, or (`late`) the end that nine of ten stay below.

@@ -191,6 +191,45 @@ class Search {
     return room;
   }
 
+  // For gangs of several groups, whose slots no count can tell: all candidates, then those who can
+  // be spared, the dearest first, in halves. No promise of the least cost.
+  Room SpareFromAll() {
+    Room room;
+    std::vector<ChosenVictim> all;
+    for (size_t i = candidates_.size(); i-- > 0;) {
+      const Job& other = *candidates_[i].job;
+      if (!candidates_[i].may_stop) continue;
+      ChosenVictim& victim = all.emplace_back();
+      victim.job = other.number;
+      victim.means =
+          other.request->preemption == Preemption::kSuspend ? Means::kSuspend : Means::kEvict;
+    }
+    std::stable_sort(all.begin(), all.end(), [&](const ChosenVictim& a, const ChosenVictim& b) {
+      return LossOfStopping(books_, books_.at(a.job)) > LossOfStopping(books_, books_.at(b.job));
+    });
+    if (all.empty() || !LandsWith({}, all)) return room;
+    room.victims = std::move(all);
+    for (size_t from = 0; from < room.victims.size();) {
+      size_t many = room.victims.size() - from;
+      for (; many > 0; many /= 2) {
+        ++room.steps;
+        std::vector<ChosenVictim> fewer = room.victims;
+        const auto first = fewer.begin() + static_cast<std::ptrdiff_t>(from);
+        fewer.erase(first, first + static_cast<std::ptrdiff_t>(many));
+        if (!LandsWith({}, fewer)) continue;
+        room.victims = std::move(fewer);
+        break;
+      }
+      if (many == 0) ++from;  // this one is needed
+    }
+    room.found = true;
+    for (const ChosenVictim& victim : room.victims) {
+      room.cost_card_ms += LossOfStopping(books_, books_.at(victim.job));
+    }
+    if (rights_ == Rights::kOwn) Upgrade(room);
+    return room;
+  }
+
  private:
   // Stops that find another place become moves, the largest first, while all still holds.
   void Upgrade(Room& room) {
@@ -225,7 +264,8 @@ class Search {
                                          : other.held);
       books_.queues.Remove(gone.back().first, gone.back().second);
     }
-    const bool quota = !books_.queues.Check(job_.queue, MinimumAmounts(*job_.request)).has_value();
+    const bool quota = rights_ == Rights::kOperator ||
+                       !books_.queues.Check(job_.queue, MinimumAmounts(*job_.request)).has_value();
     for (const auto& [queue, amounts] : gone) books_.queues.Add(queue, amounts);
     if (!quota) return false;
     const Savepoint before = books_.state.Save();
@@ -500,6 +540,11 @@ Room FindRoom(Books& books, const Job& job, Rights rights, Placer& placer) {
   if (!room.found && safe.dropped()) {
     const int64_t steps = room.steps;
     room = Search(books, job, rights, placer, true).Run();
+    room.steps += steps;
+  }
+  if (!room.found && rights != Rights::kMove && job.request->groups.size() > 1) {
+    const int64_t steps = room.steps;
+    room = safe.SpareFromAll();
     room.steps += steps;
   }
   if (rights != Rights::kOwn) return room;

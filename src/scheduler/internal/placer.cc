@@ -176,7 +176,12 @@ bool Placer::PutGroup(Books& books, const Job& job, int32_t group, const Where& 
     bounded.bounds.closed_hosts.emplace_back(static_cast<int32_t>(node),
                                              static_cast<int32_t>(node) + 1);
   }
-  if (where.group->rail_aligned) return PutOnRails(books, job, group, bounded, ranks, placed);
+  const bool first = std::none_of(job.tasks.begin(), job.tasks.end(),
+                                  [&](const HeldTask& task) { return task.group == group; });
+  // A task alone has nobody to be aligned with.
+  if (where.group->rail_aligned && (where.tasks > 1 || !first)) {
+    return PutOnRails(books, job, group, bounded, ranks, placed);
+  }
   if (!ChooseHosts(books, bounded, near, hosts)) return false;
   if (near.empty()) near.resize(static_cast<size_t>(books.tree->leaves()));
   size_t next = 0;

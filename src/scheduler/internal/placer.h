@@ -73,6 +73,9 @@ class Placer {
                                  const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed);
   std::optional<bool> PlaceUnlike(Books& books, const Job& job, std::span<const int32_t> counts,
                                   const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed);
+  bool PutOnRailsOf(Books& books, const Job& job, int32_t group, const Where& where,
+                    std::span<const uint8_t> islands, std::span<const int32_t> ranks,
+                    std::vector<HeldTask>& placed);
   bool PutOnRails(Books& books, const Job& job, int32_t group, const Where& where,
                   std::span<const int32_t> ranks, std::vector<HeldTask>& placed);
   bool PlaceWithin(Books& books, const Job& job, std::span<const int32_t> counts,
@@ -95,9 +98,9 @@ class Placer {
   uint64_t mix_ = 0;  // the version that it knows
 };
 
-// The NVLink islands of hosts on which tasks of the shape could be aligned to rails, as masks of
-// their cards; hosts with others are left out. Empty: there are none.
-std::vector<uint8_t> RailIslands(const Books& books, ShapeId shape);
+// The NVLink islands, as masks of their cards, of every kind of hosts on which tasks of the shape
+// could be aligned to rails: a gang lies on hosts of one kind. In the order of the nodes.
+std::vector<std::vector<uint8_t>> RailIslands(const Books& books, ShapeId shape);
 // Whether this host has those islands.
 bool HasIslands(const Books& books, NodeIndex node, std::span<const uint8_t> islands);
 

@@ -146,14 +146,16 @@ std::optional<bool> Placer::PlaceUnlike(Books& books, const Job& job,
   return true;
 }
 
-std::vector<uint8_t> RailIslands(const Books& books, ShapeId shape) {
+std::vector<std::vector<uint8_t>> RailIslands(const Books& books, ShapeId shape) {
+  std::vector<std::vector<uint8_t>> found;
+  std::vector<uint8_t> seen(books.topology->kinds().size());
   for (NodeIndex node = 0; node < books.state.size(); ++node) {
+    uint8_t& known = seen[books.topology->node(node).kind];
+    if (known != 0 || !books.state.Allows(shape, books.state.node(node).group)) continue;
+    known = 1;
     const spec::NodeKind& kind = books.topology->kind_of(node);
     const auto devices = static_cast<int32_t>(kind.devices.size());
-    if (devices > kMaxRails || devices < books.state.shape(shape).cards || devices == 0 ||
-        !books.state.Allows(shape, books.state.node(node).group)) {
-      continue;
-    }
+    if (devices > kMaxRails || devices < books.state.shape(shape).cards) continue;
     std::array<uint8_t, 256> by_island{};
     for (size_t card = 0; card < kind.devices.size(); ++card) {
       uint8_t& island = by_island[kind.devices[card].island];
@@ -163,9 +165,11 @@ std::vector<uint8_t> RailIslands(const Books& books, ShapeId shape) {
     for (const uint8_t island : by_island) {
       if (island != 0) islands.push_back(island);
     }
-    return islands;
+    if (std::find(found.begin(), found.end(), islands) == found.end()) {
+      found.push_back(std::move(islands));
+    }
   }
-  return {};
+  return found;
 }
 
 bool HasIslands(const Books& books, NodeIndex node, std::span<const uint8_t> islands) {
@@ -185,8 +189,15 @@ bool HasIslands(const Books& books, NodeIndex node, std::span<const uint8_t> isl
 
 bool Placer::PutOnRails(Books& books, const Job& job, int32_t group, const Where& where,
                         std::span<const int32_t> ranks, std::vector<HeldTask>& placed) {
-  const std::vector<uint8_t> islands = RailIslands(books, where.shape);
-  if (islands.empty()) return false;
+  for (const std::vector<uint8_t>& islands : RailIslands(books, where.shape)) {
+    if (PutOnRailsOf(books, job, group, where, islands, ranks, placed)) return true;
+  }
+  return false;
+}
+
+bool Placer::PutOnRailsOf(Books& books, const Job& job, int32_t group, const Where& where,
+                          std::span<const uint8_t> islands, std::span<const int32_t> ranks,
+                          std::vector<HeldTask>& placed) {
   const Shape& shape = books.state.shape(where.shape);
   std::vector<uint8_t> masks = LegalMasks(islands, shape.cards);
   // Tasks that the group has already say which cards it is.
@@ -198,6 +209,9 @@ bool Placer::PutOnRails(Books& books, const Job& job, int32_t group, const Where
   }
   int32_t rails = 0;
   for (const uint8_t island : islands) rails += CountCards(island);
+  // Cards that this kind of host doesn't have.
+  std::erase_if(masks, [rails](uint8_t mask) { return mask >> rails != 0; });
+  if (masks.empty()) return false;
   RailTable table(*books.tree, rails);
   const DomainTree& tree = *books.tree;
   const int32_t first = tree.FirstHost(where.bounds.within_tier, where.bounds.within_domain);

@@ -12,6 +12,9 @@ namespace {
 // worth little.
 constexpr size_t kMaxEnds = 8'192;
 
+// Of so many running jobs all ends are expected anew for each plan.
+constexpr size_t kFew = 512;
+
 int32_t WholeFreeCards(const State& state, int32_t host) {
   const NodeState& node = state.node(static_cast<NodeIndex>(host));
   return node.ready() ? std::popcount(node.free_cards) : 0;
@@ -25,20 +28,65 @@ struct Happening {
   friend auto operator<=>(const Happening&, const Happening&) = default;
 };
 
-std::vector<Happening> HappeningsOf(const Books& books, const Job& job, bool late) {
-  std::vector<Happening> all;
-  for (const JobNumber number : books.placed) {
-    all.push_back({books.ExpectedEnd(books.at(number), late), Happening::Kind::kEnd, number});
+// What happens from now on, in order, as far as one looks. Ends are noted ones; the late ones are
+// worked out for all.
+class Future {
+ public:
+  Future(Books& books, const Job& job, bool late) : books_(books) {
+    for (const auto& [number, reservation] : books.reservations) {
+      if (number == job.number || GoesBefore(books, job, books.at(number))) continue;
+      others_.push_back({reservation.start, Happening::Kind::kReservedStart, number});
+      others_.push_back({reservation.end, Happening::Kind::kReservedEnd, number});
+    }
+    if (late) {
+      for (const JobNumber number : books.placed) {
+        others_.push_back(
+            {books.ExpectedEnd(books.at(number), true), Happening::Kind::kEnd, number});
+      }
+      next_end_ = books.ends.end();
+    } else {
+      // What is overdue is expected anew; all of it where that costs little.
+      const bool few = books.placed.size() <= kFew;
+      std::vector<JobNumber> overdue;
+      for (auto at = books.ends.begin(); at != books.ends.end() && (few || at->first <= books.now);
+           ++at) {
+        overdue.push_back(at->second);
+      }
+      for (const JobNumber number : overdue) books.NoteEnd(books.at(number));
+      next_end_ = books.ends.begin();
+    }
+    std::sort(others_.begin(), others_.end());
   }
-  for (const auto& [number, reservation] : books.reservations) {
-    if (number == job.number || GoesBefore(books, job, books.at(number))) continue;
-    all.push_back({reservation.start, Happening::Kind::kReservedStart, number});
-    all.push_back({reservation.end, Happening::Kind::kReservedEnd, number});
+
+  std::optional<Happening> Peek() const {
+    if (seen_ >= kMaxEnds) return std::nullopt;
+    std::optional<Happening> next;
+    if (next_end_ != books_.ends.end()) {
+      next = Happening{next_end_->first, Happening::Kind::kEnd, next_end_->second};
+    }
+    if (next_other_ < others_.size() && (!next || others_[next_other_] < *next)) {
+      next = others_[next_other_];
+    }
+    return next;
   }
-  std::sort(all.begin(), all.end());
-  if (all.size() > kMaxEnds) all.resize(kMaxEnds);
-  return all;
-}
+
+  void Pop() {
+    const Happening next = *Peek();
+    ++seen_;
+    if (next_other_ < others_.size() && others_[next_other_] == next) {
+      ++next_other_;
+    } else {
+      ++next_end_;
+    }
+  }
+
+ private:
+  const Books& books_;
+  std::set<std::pair<Instant, JobNumber>>::const_iterator next_end_;
+  std::vector<Happening> others_;
+  size_t next_other_ = 0;
+  size_t seen_ = 0;
+};
 
 std::vector<int32_t> MinimumCounts(const Job& job) {
   std::vector<int32_t> counts;
@@ -156,7 +204,7 @@ bool GoesBefore(const Books& books, const Job& job, const Job& holder) {
 std::optional<Reservation> PlanReservation(Books& books, const Job& job, Placer& placer,
                                            bool late) {
   if (!WholeCards(job)) return std::nullopt;
-  const std::vector<Happening> happenings = HappeningsOf(books, job, late);
+  Future future(books, job, late);
   Walk walk(books, placer);
   const std::vector<int32_t> counts = MinimumCounts(job);
   Bounds anywhere;
@@ -164,10 +212,13 @@ std::optional<Reservation> PlanReservation(Books& books, const Job& job, Placer&
   const Duration length = books.ExpectedRun(job).median;
   const size_t group = Largest(job);
   const GroupRequest& largest = job.request->groups[group];
-  for (size_t next = 0; next <= happenings.size();) {
-    const Instant at = next == 0 ? books.now : std::max(books.now, happenings[next - 1].at);
+  Instant at = books.now;
+  for (;;) {
     // Everything of one instant happens before a start at it.
-    while (next < happenings.size() && happenings[next].at <= at) walk.Apply(happenings[next++]);
+    for (auto next = future.Peek(); next && next->at <= at; next = future.Peek()) {
+      walk.Apply(*next);
+      future.Pop();
+    }
     const SlotTable& table = books.tables.Of(books.state, job.shapes[group], Admit::kReady);
     std::vector<HeldTask> tasks;
     if (table.total() >= largest.minimum &&
@@ -200,11 +251,10 @@ std::optional<Reservation> PlanReservation(Books& books, const Job& job, Placer&
       }
       for (const HeldTask& task : tasks) books.state.Remove(task.slot);
     }
-    if (next == happenings.size()) break;
-    ++next;
-    walk.Apply(happenings[next - 1]);
+    const auto next = future.Peek();
+    if (!next) return std::nullopt;
+    at = std::max(at, next->at);
   }
-  return std::nullopt;
 }
 
 JobNumber ForbiddenBy(const Books& books, const Job& job, std::span<const HeldTask> tasks,

@@ -1,5 +1,6 @@
 // The first blocked gangs of each queue are promised a time and a domain.
 #include <algorithm>
+#include <utility>
 
 #include "scheduler/internal/planning.h"
 #include "scheduler/internal/round.h"
@@ -31,8 +32,16 @@ void Round::Reserve(Job& job) {
     if (last == kNoJob || !books_.Before(job, books_.at(last))) return;
     Unreserve(last);
   }
-  --steps_;
-  const auto reservation = PlanReservation(books_, job, placer_);
+  Line& line = books_.lines[job.line];
+  std::optional<Reservation> reservation = std::exchange(line.promise, std::nullopt);
+  if (reservation && reservation->start > books_.now &&
+      books_.now < line.promised_at + books_.policy.promise_kept) {
+    reservation->job = job.number;
+  } else {
+    --steps_;
+    reservation = PlanReservation(books_, job, placer_);
+    line.promised_at = books_.now;
+  }
   if (!reservation) return;
   books_.reservations[job.number] = *reservation;
   Publish(*reservation);
@@ -71,7 +80,10 @@ void Round::FillReservations() {
 // Plans that have not come true are made anew; the others from time to time, if that gains enough.
 void Round::RefreshReservations() {
   const bool all = books_.now - books_.planned_at >= books_.policy.replan_period;
-  if (all) books_.planned_at = books_.now;
+  if (all) {
+    books_.planned_at = books_.now;
+    for (const JobNumber number : books_.placed) books_.NoteEnd(books_.at(number));
+  }
   std::vector<JobNumber> due;
   for (const auto& [holder, reservation] : books_.reservations) {
     if (all || reservation.start < books_.now) due.push_back(holder);

@@ -39,21 +39,22 @@ int64_t MostWhenEmpty(Books& books, ShapeId shape, Tier tier) {
 // One task a host, on hosts whose islands are alike.
 int64_t MostOnRails(Books& books, const Shape& shape, Tier tier) {
   const ShapeId id = books.state.Intern(shape);
-  const std::vector<uint8_t> islands = RailIslands(books, id);
-  if (islands.empty()) return 0;
+  const std::vector<std::vector<uint8_t>> kinds = RailIslands(books, id);
   const DomainTree& tree = *books.tree;
   const bool by_host = tier == kHostTier;
   const int32_t domains = tier == kClusterTier ? 1 : by_host ? tree.hosts() : tree.domains(tier);
   int64_t most = 0;
-  for (int32_t d = 0; d < domains; ++d) {
-    int64_t hosts = 0;
-    for (int32_t host = tree.FirstHost(tier, d); host < tree.LastHost(tier, d); ++host) {
-      const auto node = static_cast<NodeIndex>(host);
-      const bool serves =
-          HasIslands(books, node, islands) && books.state.SlotsWhenEmpty(node, id, 1) > 0;
-      hosts += serves ? 1 : 0;
+  for (const std::vector<uint8_t>& islands : kinds) {
+    for (int32_t d = 0; d < domains; ++d) {
+      int64_t hosts = 0;
+      for (int32_t host = tree.FirstHost(tier, d); host < tree.LastHost(tier, d); ++host) {
+        const auto node = static_cast<NodeIndex>(host);
+        const bool serves =
+            HasIslands(books, node, islands) && books.state.SlotsWhenEmpty(node, id, 1) > 0;
+        hosts += serves ? 1 : 0;
+      }
+      most = std::max(most, hosts);
     }
-    most = std::max(most, hosts);
   }
   return most;
 }
@@ -365,6 +366,7 @@ class Taker {
     job.held_priority = std::clamp<int64_t>(event.held_priority, -kMaxPriority, kMaxPriority + 1);
     ++priorities[job.held_priority];
     if (lost.empty()) LayRanks(books_, job, job.tasks, false);
+    books_.NoteEnd(job);
     if (!lost.empty()) {
       job.lost = std::move(lost);
       job.lost_since = books_.now;

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "scheduler/replay/rival_rules.h"
+#include "scheduler/scheduler.h"
 #include "scheduler/small_jobs/small_placer.h"
 #include "scheduler/small_jobs/task_mix.h"
 #include "scheduler/traces/csv_reader.h"
@@ -83,6 +84,7 @@ class Chooser {
   std::optional<SmallChoice> Choose(ShapeId shape) {
     switch (rule_) {
       case ReplayRule::kLonghaul:
+      case ReplayRule::kScheduler:
         return placer_->Pick(state_, shape);
       case ReplayRule::kBestFit:
         return ChooseBestFit(state_, shape);
@@ -100,6 +102,49 @@ class Chooser {
   Random random_;
   std::unique_ptr<SmallPlacer> placer_;
   std::unique_ptr<FragmentationTable> table_;
+};
+
+// The same arrivals as jobs of a scheduler of their own; what doesn't start at once is withdrawn.
+class ByScheduler {
+ public:
+  static Result<ByScheduler> Create(const spec::Topology& topology, const State& shapes,
+                                    const Workload& workload, const SmallJobPolicy& small_jobs) {
+    Policy policy;
+    policy.small_jobs = small_jobs;
+    policy.mix_period = 0;  // the protocol's mix, and no other
+    policy.backfill = Backfill::kReservations;
+    policy.reservations = 0;
+    policy.preempt = false;
+    ASSIGN_OR_RETURN(Scheduler scheduler, Scheduler::Create(topology, {}, policy));
+    MixExpected expected;
+    for (const MixEntry& entry : workload.mix.entries) {
+      expected.tasks.emplace_back(shapes.shape(entry.shape), entry.weight);
+    }
+    scheduler.Apply(expected, InstantFromNanoseconds(1));
+    return ByScheduler(std::move(scheduler));
+  }
+
+  bool Start(const Shape& shape) {
+    JobRequest job;
+    job.id = JobId("task-" + std::to_string(next_++));
+    job.groups.emplace_back();
+    job.groups[0].shape = shape;
+    const Instant now = InstantFromNanoseconds(static_cast<int64_t>(next_) * 1'000'000);
+    scheduler_.Apply(JobSubmitted{job}, now);
+    for (const Decision& decision : scheduler_.Decide(now)) {
+      if (decision.kind != DecisionKind::kStart) continue;
+      scheduler_.Apply(TasksRunning{decision.job, decision.transaction, {}}, now);
+      return true;
+    }
+    scheduler_.Apply(JobEnded{job.id}, now);
+    return false;
+  }
+
+ private:
+  explicit ByScheduler(Scheduler scheduler) : scheduler_(std::move(scheduler)) {}
+
+  Scheduler scheduler_;
+  uint64_t next_ = 1;
 };
 
 }  // namespace
@@ -152,6 +197,11 @@ Result<ReplayResult> Replay(const spec::Topology& topology, std::span<const Trac
   State state(topology);
   ASSIGN_OR_RETURN(const Workload workload, MakeWorkload(state, tasks));
   Chooser chooser(state, workload, rule, policy);
+  std::optional<ByScheduler> by_scheduler;
+  if (rule == ReplayRule::kScheduler) {
+    ASSIGN_OR_RETURN(ByScheduler made, ByScheduler::Create(topology, state, workload, policy));
+    by_scheduler.emplace(std::move(made));
+  }
   ReplayResult result;
   int64_t arrived = 0;
   int64_t allocated = 0;
@@ -169,6 +219,12 @@ Result<ReplayResult> Replay(const spec::Topology& topology, std::span<const Trac
     arrived += milli;
     ++result.decisions;
     const std::optional<ShapeId> shape = workload.shapes[task];
+    if (by_scheduler) {
+      const bool starts = shape && by_scheduler->Start(state.shape(*shape));
+      allocated += starts ? milli : 0;
+      result.refused += starts ? 0 : 1;
+      continue;
+    }
     const std::optional<SmallChoice> choice = shape ? chooser.Choose(*shape) : std::nullopt;
     if (!choice) {
       ++result.refused;

@@ -1,6 +1,6 @@
 // The openb lists of a folder, replayed with ten seeds, beside the published curves.
 //
-//   openb_replay_bench FOLDER [--seeds N] [--list NAME] [--rivals] [--resample R]
+//   openb_replay_bench FOLDER [--seeds N] [--list NAME] [--rivals] [--class] [--resample R]
 //
 // FOLDER holds csv/ and, for the comparison, expected_fgd/. --rivals runs best fit, FGD's own rule
 // and random choice beside ours (slow). --resample R replaces each list by R lists drawn from it
@@ -32,6 +32,7 @@ struct Flags {
   uint64_t seeds = 10;
   uint64_t resample = 0;
   bool rivals = false;
+  bool by_class = false;  // ours by the class Scheduler instead of the rule alone
 };
 
 using Curves = std::map<std::pair<std::string, std::string>, PublishedCurve>;
@@ -103,7 +104,9 @@ Result<bool> RunList(const Flags& flags, const spec::Topology& topology, const s
   const std::string path = flags.folder + "/csv/openb_pod_list_" + name + ".csv";
   ASSIGN_OR_RETURN(const std::string text, io::ReadText(path, kMaxFile));
   ASSIGN_OR_RETURN(const std::vector<TraceJob> tasks, ReadOpenbTasks(text, path));
-  ASSIGN_OR_RETURN(const Measured ours, Measure(flags, topology, tasks, ReplayRule::kLonghaul));
+  ASSIGN_OR_RETURN(const Measured ours,
+                   Measure(flags, topology, tasks,
+                           flags.by_class ? ReplayRule::kScheduler : ReplayRule::kLonghaul));
   PrintRow(name, "longhaul", ours);
   if (flags.rivals) {
     const std::pair<ReplayRule, const char*> rivals[] = {{ReplayRule::kPublishedFgd, "fgd rule"},
@@ -158,6 +161,8 @@ int Main(int argc, char** argv) {
     const std::string value = i + 1 < argc ? argv[i + 1] : "";
     if (word == "--rivals") {
       flags.rivals = true;
+    } else if (word == "--class") {
+      flags.by_class = true;
     } else if (word == "--list") {
       flags.list = value;
       ++i;
@@ -178,7 +183,7 @@ int Main(int argc, char** argv) {
   }
   if (flags.folder.empty()) {
     std::fprintf(stderr,
-                 "usage: openb_replay_bench FOLDER [--seeds N] [--list NAME] [--rivals] "
+                 "usage: openb_replay_bench FOLDER [--seeds N] [--list NAME] [--rivals] [--class] "
                  "[--resample R]\n");
     return 2;
   }

@@ -83,6 +83,20 @@ TEST(Replay, OrdersTheRulesAsPublished) {
   EXPECT_GT(sums[1], sums[2]);
 }
 
+// What the rule reaches alone is what a cluster gets.
+TEST(Replay, TheSchedulerAllocatesAsItsRuleAlone) {
+  const spec::Topology topology = Cluster();
+  for (const bool pinned : {false, true}) {
+    const std::vector<TraceJob> tasks = Tasks(pinned);
+    Random random(3);
+    const auto order = InflatedArrivals(tasks, CapacityMilli(topology), random);
+    const ReplayResult alone = *Replay(topology, tasks, order, ReplayRule::kLonghaul);
+    const ReplayResult all = *Replay(topology, tasks, order, ReplayRule::kScheduler);
+    EXPECT_EQ(all.allocated, alone.allocated);
+    EXPECT_EQ(all.refused, alone.refused);
+  }
+}
+
 TEST(Replay, IsTheSameForTheSameSeed) {
   const spec::Topology topology = Cluster();
   const std::vector<TraceJob> tasks = Tasks(true);

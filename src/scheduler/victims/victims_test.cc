@@ -4,7 +4,6 @@
 #include <set>
 
 #include "base/random.h"
-#include "scheduler/victims/move_plan.h"
 #include "scheduler/victims/victim_search.h"
 
 namespace longhaul::scheduler {
@@ -185,104 +184,6 @@ TEST(Victims, RenumberingAndMoreChoiceNeverCostMore) {
       ASSERT_LT(freed, need) << "job " << spared.job << " need not have gone";
     }
   }
-}
-
-TEST(MovePlan, FindsPlacesWheneverThereAreAny) {
-  int found = 0;
-  for (uint64_t seed = 1; seed <= 500; ++seed) {
-    Random random(seed);
-    std::vector<MovedTask> tasks(1 + random.Below(5));
-    for (MovedTask& task : tasks) task.slots = static_cast<int32_t>(1 + random.Below(4));
-    std::vector<int32_t> room(1 + random.Below(4));
-    for (int32_t& r : room) r = static_cast<int32_t>(random.Below(7));
-    std::vector<int32_t> hosts;
-    for (size_t h = room.size(); h-- > 0;) hosts.push_back(static_cast<int32_t>(h));
-    bool proven = false;
-    const auto got = FindPlaces(tasks, room, hosts, 1'000'000, &proven);
-    bool possible = false;  // by enumeration
-    size_t ways = 1;
-    for (size_t i = 0; i < tasks.size(); ++i) ways *= room.size();
-    for (size_t way = 0; way < ways && !possible; ++way) {
-      std::vector<int32_t> left = room;
-      size_t digits = way;
-      for (const MovedTask& task : tasks) {
-        left[digits % room.size()] -= task.slots;
-        digits /= room.size();
-      }
-      possible = *std::min_element(left.begin(), left.end()) >= 0;
-    }
-    ASSERT_TRUE(proven);
-    ASSERT_EQ(got.has_value(), possible) << "seed " << seed;
-    if (!got) continue;
-    ++found;
-    for (size_t i = 0; i < tasks.size(); ++i)
-      room[static_cast<size_t>((*got)[i])] -= tasks[i].slots;
-    ASSERT_GE(*std::min_element(room.begin(), room.end()), 0) << "seed " << seed;
-  }
-  EXPECT_GT(found, 100);
-  EXPECT_LT(found, 500);
-}
-
-TEST(MovePlan, BreaksACircleThroughASpareElseBySuspension) {
-  const std::vector<MovedTask> tasks = {{0, 0, 2, 50}, {1, 1, 2, 10}};
-  const std::vector<int32_t> targets = {1, 0};
-  const auto parked = OrderMoves(tasks, targets, std::vector<int32_t>{0, 0, 2}, std::vector{2});
-  EXPECT_EQ(parked,
-            (std::vector<MoveAction>{
-                {MoveStep::kPark, 1, 2}, {MoveStep::kMove, 0, 1}, {MoveStep::kMove, 1, 0}}));
-  const auto suspended = OrderMoves(tasks, targets, std::vector<int32_t>{0, 0, 2}, {});
-  EXPECT_EQ(suspended,
-            (std::vector<MoveAction>{
-                {MoveStep::kSuspend, 1, 1}, {MoveStep::kMove, 0, 1}, {MoveStep::kResume, 1, 0}}));
-}
-
-// Random permutations of tasks over full hosts: every step of every plan has room.
-TEST(MovePlan, EveryTargetIsFreeBeforeItsMoveStarts) {
-  int breaks = 0;
-  for (uint64_t seed = 1; seed <= 500; ++seed) {
-    Random random(seed);
-    const auto hosts = static_cast<int32_t>(2 + random.Below(6));
-    std::vector<int32_t> size(static_cast<size_t>(hosts), 4);
-    std::vector<MovedTask> tasks;
-    std::vector<int32_t> targets;
-    std::vector<int32_t> free = size;
-    std::vector<int32_t> after = size;
-    for (int i = 0; i < 40; ++i) {
-      MovedTask task;
-      task.slots = static_cast<int32_t>(1 + random.Below(3));
-      task.from = static_cast<int32_t>(random.Below(static_cast<uint64_t>(hosts)));
-      task.cost = static_cast<int64_t>(random.Below(9));
-      const auto to = static_cast<size_t>(random.Below(static_cast<uint64_t>(hosts)));
-      if (free[static_cast<size_t>(task.from)] < task.slots || after[to] < task.slots) continue;
-      free[static_cast<size_t>(task.from)] -= task.slots;
-      after[to] -= task.slots;
-      tasks.push_back(task);
-      targets.push_back(static_cast<int32_t>(to));
-    }
-    std::vector<int32_t> spares;
-    if (random.Below(2) == 0) spares.push_back(0);
-    std::vector<int32_t> at;
-    for (const MovedTask& task : tasks) at.push_back(task.from);
-    std::vector<int32_t> now = free;
-    for (const MoveAction& action : OrderMoves(tasks, targets, free, spares)) {
-      const auto i = static_cast<size_t>(action.task);
-      const int32_t slots = tasks[i].slots;
-      if (action.step == MoveStep::kSuspend) {
-        ASSERT_EQ(at[i], action.host);
-        now[static_cast<size_t>(at[i])] += slots;
-        at[i] = -1;
-        ++breaks;
-        continue;
-      }
-      ASSERT_EQ(action.step == MoveStep::kResume, at[i] < 0);
-      ASSERT_GE(now[static_cast<size_t>(action.host)], slots) << "seed " << seed;
-      now[static_cast<size_t>(action.host)] -= slots;
-      if (at[i] >= 0) now[static_cast<size_t>(at[i])] += slots;
-      at[i] = action.host;
-    }
-    ASSERT_EQ(at, targets) << "seed " << seed;
-  }
-  EXPECT_GT(breaks, 10);
 }
 
 }  // namespace

@@ -193,7 +193,7 @@ class Run {
       fragmented_hours_ += static_cast<double>(broken) / static_cast<double>(idle) * hours;
       idle_hours_ += hours;
     }
-    samples_.emplace_back(ToSeconds(now - begin_) / 3600, used_);
+    samples_.push_back({ToSeconds(now - begin_) / 3600, used_, waiting_});
     last_ = now;
   }
 
@@ -382,22 +382,25 @@ class Run {
   void Sample(double whole) {
     if (whole <= 0) return;
     std::vector<double> sums(kSamples);
+    std::vector<double> waits(kSamples);
     const double span = whole / static_cast<double>(kSamples);
     double before = 0;
-    for (const auto& [until, used] : samples_) {
+    for (const auto& [until, used, waiting] : samples_) {
       double at = before;
       while (at < until) {
         const auto bin = std::min(kSamples - 1, static_cast<size_t>(at / span));
         const double to = std::min(until, static_cast<double>(bin + 1) * span);
         if (to <= at) break;
         sums[bin] += (to - at) * static_cast<double>(used);
+        waits[bin] += (to - at) * static_cast<double>(waiting);
         at = to;
       }
       before = until;
     }
     for (size_t i = 0; i < kSamples; ++i) {
-      result_.use_over_time.emplace_back((static_cast<double>(i) + 0.5) * span,
-                                         sums[i] / span / static_cast<double>(capacity_));
+      const double at = (static_cast<double>(i) + 0.5) * span;
+      result_.use_over_time.emplace_back(at, sums[i] / span / static_cast<double>(capacity_));
+      result_.waiting_over_time.emplace_back(at, waits[i] / span);
     }
   }
 
@@ -423,7 +426,12 @@ class Run {
   double shortfall_ = 0;
   double fragmented_hours_ = 0;
   double idle_hours_ = 0;
-  std::vector<std::pair<double, int64_t>> samples_;
+  struct Sampled {
+    double until_h = 0;
+    int64_t used = 0;
+    int64_t waiting = 0;
+  };
+  std::vector<Sampled> samples_;
   SimulationResult result_;
 };
 

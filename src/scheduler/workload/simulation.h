@@ -90,7 +90,8 @@ struct SimulationResult {
   uint64_t decisions = 0;
   double cpu_s = 0;  // filled by the caller, who may read clocks
   uint64_t log_hash = 0;
-  std::vector<std::pair<double, double>> use_over_time;  // hours since the start, share in use
+  std::vector<std::pair<double, double>> use_over_time;      // hours since the start, share in use
+  std::vector<std::pair<double, double>> waiting_over_time;  // hours, jobs that wait
 };
 
 // The jobs that arrived in a month of UTC, written "2017-10". Refuses another form.
