@@ -14,8 +14,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from . import _state
 from ._library import (
-    INVALID_ARGUMENT, NOT_FOUND, CError, CPiece, CTensor, LonghaulError, TensorInfo, find_library,
-    load, tensor_arrays)
+    FAILED_PRECONDITION, NOT_FOUND, CError, CPiece, LonghaulError, TensorInfo, find_library, load,
+    tensor_arrays)
 
 
 class Saved(NamedTuple):
@@ -83,12 +83,14 @@ def _agree(distributed: Any, result: Any, error: Optional[LonghaulError]) -> Lis
     return [made for made, _ in told]
 
 
-def save(folder: str, state: Any, step: int, *, job: str = "python") -> None:
+def save(folder: str, state: Any, step: int, *, job: str = "python",
+         finite: bool = False) -> None:
     """Saves the state after `step` as a checkpoint in `folder`; when it returns it is durable.
 
     Sharded tensors (DTensor, ShardedTensor, Part) are saved as the boxes that the processes hold,
     other tensors and values by rank 0. A failure on any rank raises on all of them, and leaves the
-    older checkpoints as they were.
+    older checkpoints as they were. With `finite`, a tensor that holds a NaN or an infinity is such
+    a failure: a poisoned state is never the newest checkpoint.
     """
     distributed = _distributed()
     rank = 0 if distributed is None else distributed.get_rank()
@@ -106,6 +108,10 @@ def save(folder: str, state: Any, step: int, *, job: str = "python") -> None:
 
     def write() -> Tuple[int, int, int, int]:
         tensors, tree = _state.flatten(state)
+        poisoned = _state.not_finite(tensors) if finite else []
+        if poisoned:
+            raise LonghaulError(FAILED_PRECONDITION, f"not saved, {len(poisoned)} tensors hold NaN "
+                                                     f"or infinities: {', '.join(poisoned[:5])}")
         kept: List[Any] = []
         given = []
         for tensor in tensors:
@@ -228,4 +234,4 @@ def _load_whole(checkpoint: _Checkpoint) -> Any:
                                    for info, kind, value in zip(infos, kinds, values)])
 
 
-__all__ = ["INVALID_ARGUMENT", "CTensor", "Saved", "load_checkpoint", "save"]
+__all__ = ["Saved", "load_checkpoint", "save"]

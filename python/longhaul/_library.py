@@ -11,6 +11,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 OK = 0
 INVALID_ARGUMENT = 3
 NOT_FOUND = 5
+FAILED_PRECONDITION = 9
 UNAVAILABLE = 14
 DATA_LOSS = 15
 

@@ -221,3 +221,21 @@ def with_values(into: Any, tree: Any) -> Any:
     if "v" in tree or "f" in tree:
         return float(tree["f"]) if "f" in tree else tree["v"]
     return into
+
+
+def not_finite(tensors: List[Tensor]) -> List[str]:
+    """The names of the tensors that hold a NaN or an infinity."""
+    names = []
+    for tensor in tensors:
+        if tensor.info.dtype[0] not in "FB" or tensor.info.dtype == "BOOL":
+            continue
+        if tensor.kind == "numpy":
+            fine = bool(sys.modules["numpy"].isfinite(tensor.value).all())
+        else:
+            value = tensor.value
+            if tensor.info.dtype.startswith("F8"):
+                value = value.float()
+            fine = bool(sys.modules["torch"].isfinite(value).all())
+        if not fine:
+            names.append(tensor.info.name)
+    return names

@@ -1,7 +1,10 @@
 """What a state becomes and comes back as, without a library."""
 
+import json
+import math
 import unittest
 
+import longhaul
 from longhaul import LonghaulError, _state
 
 try:
@@ -51,6 +54,24 @@ class State(unittest.TestCase):
         self.assertEqual(back["empty"].shape, (0, 4))
         with self.assertRaisesRegex(LonghaulError, "state/z: dtype complex64 cannot be saved"):
             _state.flatten({"z": numpy.zeros(1, dtype=numpy.complex64)})
+
+    @unittest.skipIf(numpy is None, "NumPy is not installed")
+    def test_a_box_is_described_where_it_lies_and_values_come_back_around_it(self):
+        part = longhaul.Part(numpy.ones((2, 3), dtype=numpy.float32), (5, 3), (3, 0))
+        state = {"w": part, "lr": math.inf, "n": [1, "x"]}
+        tensors, tree = _state.flatten(state)
+        self.assertEqual(tensors[0].info.part, ((5, 3), (3, 0)))
+        into = {"w": part, "lr": 0.5, "n": [0, ""], "new": 3}
+        self.assertEqual(_state.with_values(into, json.loads(tree)), {**state, "new": 3})
+        with self.assertRaisesRegex(LonghaulError, "does not lie in a tensor of"):
+            longhaul.Part(numpy.ones((3, 3)), (5, 3), (3, 0))
+
+    @unittest.skipIf(numpy is None, "NumPy is not installed")
+    def test_tensors_with_nan_or_infinities_are_named(self):
+        tensors, _ = _state.flatten({"good": numpy.ones(3), "bad": numpy.array([1, numpy.nan]),
+                                     "far": numpy.array([numpy.inf], dtype=numpy.float16),
+                                     "whole": numpy.array([7])})
+        self.assertEqual(_state.not_finite(tensors), ["bad", "far"])
 
     @unittest.skipIf(torch is None, "PyTorch is not installed")
     def test_optimizer_state_comes_back(self):
