@@ -209,21 +209,28 @@ Status ArenaWriter::Begin(uint64_t step, uint64_t epoch, const StatePlan& plan) 
   internal::StoreHeader(slot, header);
   open_.reset(new Open{slot, step, epoch, plan, plan.Encode(), std::move(layout), {}, {}, {}, {}});
   open_->chunks = internal::ChunksOf(plan, open_->layout);
-  open_->written.resize(plan.size());
+  open_->written.resize(open_->chunks.size());
   return {};
 }
 
 void ArenaWriter::Write(size_t tensor, std::span<const std::byte> data) {
   CHECK(open_ != nullptr) << "Write without Begin";
   CHECK(tensor < open_->plan.size() && data.size() == open_->plan.bytes(tensor));
-  const SlotLayout& layout = open_->layout;
-  std::byte* to = open_->slot.data() + layout.data_at + layout.tensors[tensor];
-  uint64_t chunk = layout.first_chunks[tensor];
-  for (size_t at = 0; at < data.size(); at += kChunkBytes, ++chunk) {
-    const size_t bytes = std::min(kChunkBytes, data.size() - at);
-    open_->chunks[chunk].hash = CopyChunkOut(to + at, data.subspan(at, bytes));
+  for (size_t at = 0; at < data.size(); at += kChunkBytes) {
+    WriteChunk(tensor, at / kChunkBytes,
+               data.subspan(at, std::min(kChunkBytes, data.size() - at)));
   }
-  open_->written[tensor] = true;
+}
+
+uint64_t ArenaWriter::WriteChunk(size_t tensor, size_t chunk, std::span<const std::byte> data) {
+  CHECK(open_ != nullptr) << "WriteChunk without Begin";
+  CHECK(tensor < open_->plan.size() && chunk * kChunkBytes < open_->plan.bytes(tensor));
+  const size_t index = open_->layout.first_chunks[tensor] + chunk;
+  ChunkEntry& entry = open_->chunks[index];
+  CHECK(data.size() == entry.bytes);
+  entry.hash = CopyChunkOut(open_->slot.data() + open_->layout.data_at + entry.offset, data);
+  open_->written[index] = true;
+  return entry.hash;
 }
 
 void ArenaWriter::WriteAll(std::span<const std::span<const std::byte>> tensors, size_t threads) {
@@ -246,7 +253,7 @@ void ArenaWriter::WriteAll(std::span<const std::span<const std::byte>> tensors, 
   }
   open.CopyChunks(0, ends[0]);
   for (std::thread& other : others) other.join();
-  open.written.assign(open.plan.size(), true);
+  open.written.assign(open.chunks.size(), true);
 }
 
 Status ArenaWriter::StartCopy(std::span<const std::span<const std::byte>> tensors) {
@@ -284,7 +291,7 @@ Status ArenaWriter::Finish() {
 
 void ArenaWriter::Seal() {
   CHECK(open_ != nullptr && !copying()) << "Seal without Begin";
-  for (size_t i = 0; i < open_->written.size(); ++i) CHECK(open_->written[i]) << "tensor " << i;
+  for (size_t i = 0; i < open_->written.size(); ++i) CHECK(open_->written[i]) << "chunk " << i;
   open_->StoreSeal();
   EmptyOthers(open_->slot, open_->step);
   open_.reset();

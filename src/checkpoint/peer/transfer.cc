@@ -1,0 +1,234 @@
+#include "checkpoint/peer/transfer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "checkpoint/copy.h"
+
+namespace longhaul::checkpoint {
+namespace {
+
+constexpr char kMagic[4] = {'L', 'H', 'P', '1'};
+constexpr size_t kMaxText = 4096;
+constexpr size_t kMaxJobBytes = 255;
+
+template <typename T>
+void Put(std::string& out, T value) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+void PutText(std::string& out, std::string_view text) {
+  Put(out, static_cast<uint32_t>(text.size()));
+  out += text;
+}
+
+// Takes values from the front of a payload; once something is missing, ok() stays false.
+class Taker {
+ public:
+  explicit Taker(std::string_view rest) : rest_(rest) {}
+
+  template <typename T>
+  T Take() {
+    T value{};
+    const std::string_view bytes = TakeBytes(sizeof(T));
+    if (ok_) std::memcpy(&value, bytes.data(), sizeof(T));
+    return value;
+  }
+  std::string_view TakeBytes(size_t bytes) {
+    ok_ = ok_ && bytes <= rest_.size();
+    if (!ok_) return {};
+    const std::string_view taken = rest_.substr(0, bytes);
+    rest_.remove_prefix(bytes);
+    return taken;
+  }
+  std::string TakeText(size_t limit) {
+    const size_t bytes = Take<uint32_t>();
+    ok_ = ok_ && bytes <= limit;
+    return std::string(TakeBytes(ok_ ? bytes : 0));
+  }
+  bool ok() const { return ok_; }
+  bool AtEnd() const { return ok_ && rest_.empty(); }
+
+ private:
+  std::string_view rest_;
+  bool ok_ = true;
+};
+
+bool HasRequest(PeerKind kind) { return kind == PeerKind::kOffer || kind == PeerKind::kFetch; }
+bool HasPlan(PeerKind kind) { return kind == PeerKind::kOffer || kind == PeerKind::kSnapshot; }
+
+void PutSnapshot(std::string& out, const PeerMessage& message) {
+  PutText(out, message.plan.Encode());
+  CHECK(message.chunks.size() == message.plan.size());
+  for (size_t i = 0; i < message.plan.size(); ++i) {
+    CHECK(message.chunks[i].size() == ChunksIn(message.plan.bytes(i)));
+    for (const uint64_t hash : message.chunks[i]) Put(out, hash);
+  }
+}
+
+Status TakeSnapshot(Taker& taker, PeerMessage& message) {
+  const std::string encoded = taker.TakeText(kMaxPeerPayload);
+  if (!taker.ok()) return InvalidArgument("the plan is cut short");
+  ASSIGN_OR_RETURN(message.plan, StatePlan::Decode(encoded));
+  for (size_t i = 0; i < message.plan.size(); ++i) {
+    const uint64_t chunks = ChunksIn(message.plan.bytes(i));
+    // A chunk's hash takes eight bytes: no plan can make us allocate what isn't there.
+    const std::string_view hashes = taker.TakeBytes(chunks * sizeof(uint64_t));
+    if (!taker.ok()) return InvalidArgument("there is not a hash for each chunk");
+    std::vector<uint64_t>& into = message.chunks.emplace_back(chunks);
+    if (chunks > 0) std::memcpy(into.data(), hashes.data(), hashes.size());
+  }
+  return {};
+}
+
+std::string_view Chars(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+struct Frame {
+  uint32_t kind = 0;
+  uint64_t payload_bytes = 0;
+  uint64_t hash = 0;
+};
+
+Result<Frame> ParseFrame(std::span<const std::byte> bytes) {
+  if (bytes.size() != kPeerFrameBytes || std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) != 0) {
+    return InvalidArgument("not a message between agents");
+  }
+  Taker taker(Chars(bytes).substr(sizeof(kMagic)));
+  Frame frame;
+  frame.kind = taker.Take<uint32_t>();
+  frame.payload_bytes = taker.Take<uint64_t>();
+  frame.hash = taker.Take<uint64_t>();
+  if (frame.kind < static_cast<uint32_t>(PeerKind::kOffer) ||
+      frame.kind > static_cast<uint32_t>(PeerKind::kRefused)) {
+    return InvalidArgument("unknown kind of message " + std::to_string(frame.kind));
+  }
+  if (frame.payload_bytes > kMaxPeerPayload) {
+    return InvalidArgument("a message of " + std::to_string(frame.payload_bytes) +
+                           " bytes is longer than 256 MiB");
+  }
+  return frame;
+}
+
+}  // namespace
+
+std::string ToString(const SnapshotKey& key) {
+  return "step " + std::to_string(key.step) + " of rank " + std::to_string(key.rank) + " of job " +
+         Printable(key.job);
+}
+
+Result<std::string> EncodePeerMessage(const PeerMessage& message) {
+  std::string payload;
+  if (HasRequest(message.kind)) PutText(payload, message.secret);
+  if (HasRequest(message.kind) || HasPlan(message.kind)) {
+    PutText(payload, message.key.job);
+    Put(payload, message.key.rank);
+    Put(payload, message.key.step);
+    Put(payload, message.key.epoch);
+  }
+  if (HasPlan(message.kind)) PutSnapshot(payload, message);
+  if (message.kind == PeerKind::kRefused) {
+    PutText(payload, std::string_view(message.reason).substr(0, kMaxText));
+  }
+  if (payload.size() > kMaxPeerPayload) {
+    return ResourceExhausted("the plan of " + ToString(message.key) + " is longer than 256 MiB");
+  }
+  const auto kind = static_cast<uint32_t>(message.kind);
+  std::string frame(kMagic, sizeof(kMagic));
+  Put(frame, kind);
+  Put(frame, uint64_t{payload.size()});
+  Put(frame, Hash64(payload, kind));
+  return frame + payload;
+}
+
+Result<uint64_t> PeerPayloadBytes(std::span<const std::byte> frame) {
+  ASSIGN_OR_RETURN(const Frame parsed, ParseFrame(frame));
+  return parsed.payload_bytes;
+}
+
+Result<PeerMessage> ParsePeerMessage(std::span<const std::byte> frame,
+                                     std::span<const std::byte> payload) {
+  ASSIGN_OR_RETURN(const Frame parsed, ParseFrame(frame));
+  if (payload.size() != parsed.payload_bytes || Hash64(payload, parsed.kind) != parsed.hash) {
+    return DataLoss("a message between agents was damaged on its way");
+  }
+  PeerMessage message;
+  message.kind = static_cast<PeerKind>(parsed.kind);
+  Taker taker(Chars(payload));
+  if (HasRequest(message.kind)) message.secret = taker.TakeText(kMaxText);
+  if (HasRequest(message.kind) || HasPlan(message.kind)) {
+    message.key.job = taker.TakeText(kMaxJobBytes);
+    message.key.rank = taker.Take<uint32_t>();
+    message.key.step = taker.Take<uint64_t>();
+    message.key.epoch = taker.Take<uint64_t>();
+    if (taker.ok() && (message.key.job.empty() || message.key.step == 0)) {
+      return InvalidArgument("a message names no snapshot");
+    }
+  }
+  if (HasPlan(message.kind)) RETURN_IF_ERROR(TakeSnapshot(taker, message));
+  if (message.kind == PeerKind::kRefused) message.reason = taker.TakeText(kMaxText);
+  if (!taker.AtEnd()) return InvalidArgument("a message is cut short or has bytes left over");
+  return message;
+}
+
+Status SendPeerMessage(const PeerMessage& message, const WriteBytes& write) {
+  ASSIGN_OR_RETURN(const std::string bytes, EncodePeerMessage(message));
+  return write(std::as_bytes(std::span(bytes)));
+}
+
+Result<PeerMessage> ReceivePeerMessage(const ReadBytes& read) {
+  std::byte frame[kPeerFrameBytes];
+  RETURN_IF_ERROR(read(frame));
+  ASSIGN_OR_RETURN(const uint64_t bytes, PeerPayloadBytes(frame));
+  // In parts: a length alone makes us allocate little.
+  constexpr uint64_t kPart = 1 << 20;
+  std::vector<std::byte> payload;
+  while (payload.size() < bytes) {
+    const size_t at = payload.size();
+    payload.resize(at + std::min(kPart, bytes - at));
+    RETURN_IF_ERROR(read(std::span(payload).subspan(at)));
+  }
+  return ParsePeerMessage(frame, payload);
+}
+
+Status SendSnapshotData(const ArenaReader::Hashed& snapshot, const WriteBytes& write) {
+  for (size_t i = 0; i < snapshot.tensors.size(); ++i) {
+    const auto tensor = snapshot.tensors[i];
+    for (size_t at = 0; at < tensor.size(); at += kChunkBytes) {
+      const auto chunk = tensor.subspan(at, std::min(kChunkBytes, tensor.size() - at));
+      if (HashChunk(chunk) != snapshot.chunks[i][at / kChunkBytes]) {
+        return DataLoss("tensor " + Printable(snapshot.plan.tensors()[i].name) + ", chunk " +
+                        std::to_string(at / kChunkBytes) + ": the hash differs before it is sent");
+      }
+      RETURN_IF_ERROR(write(chunk));
+    }
+  }
+  return {};
+}
+
+Status ReceiveSnapshotData(const PeerMessage& announced, const ReadBytes& read,
+                           std::span<std::byte> arena) {
+  ArenaWriter writer(arena);
+  RETURN_IF_ERROR(writer.Begin(announced.key.step, announced.key.epoch, announced.plan));
+  std::vector<std::byte> chunk(kChunkBytes);
+  for (size_t i = 0; i < announced.plan.size(); ++i) {
+    const uint64_t bytes = announced.plan.bytes(i);
+    for (uint64_t at = 0; at < bytes; at += kChunkBytes) {
+      const auto part = std::span(chunk).first(std::min<uint64_t>(kChunkBytes, bytes - at));
+      RETURN_IF_ERROR(read(part));
+      if (writer.WriteChunk(i, at / kChunkBytes, part) != announced.chunks[i][at / kChunkBytes]) {
+        return DataLoss(ToString(announced.key) + ", tensor " +
+                        Printable(announced.plan.tensors()[i].name) + ", chunk " +
+                        std::to_string(at / kChunkBytes) + ": the hash differs");
+      }
+    }
+  }
+  writer.Seal();
+  return {};
+}
+
+}  // namespace longhaul::checkpoint
