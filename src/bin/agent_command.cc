@@ -22,6 +22,9 @@ void AddAgentCommand(CLI::App& app, Action& action) {
   command->add_option("--state-dir", options->state_directory, "Made when absent")->required();
   command->add_option("--address", options->address, "Where the other nodes reach this one")
       ->capture_default_str();
+  command->add_option("--peer-bandwidth", options->peer_bytes_per_second,
+                      "Bytes a second for copies of snapshots to other nodes; 0: no limit")
+      ->capture_default_str();
   command->add_option("--trainer", options->trainer,
                       "The built-in trainer's program (default: $LONGHAUL_TRAINER or beside this)");
   command->add_flag("--exit-with-parent", options->exit_with_parent,

@@ -122,6 +122,8 @@ std::string RestoreText(const wire::Restore& restore) {
   switch (restore.tier()) {
     case wire::Restore::TIER_MEMORY:
       return "from memory at step " + std::to_string(restore.step());
+    case wire::Restore::TIER_PEER:
+      return "from a peer's memory at step " + std::to_string(restore.step());
     case wire::Restore::TIER_DISK:
       return "from disk at step " + std::to_string(restore.step());
     default:

@@ -66,6 +66,9 @@ void AgentCore::State::StartWorkers(const wire::StartWorkers& command) {
   if (job.newest.has_value() && job.newest->step > command.restore().step()) job.newest.reset();
   job.latest = start;
   job.injected.clear();
+  // The peer may be another one now: it gets what this node still holds, at once.
+  job.copied.reset();
+  MaybeCopy(id, job);
   if (job.alive()) {
     job.waiting = std::move(start);
   } else {

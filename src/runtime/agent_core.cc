@@ -43,6 +43,7 @@ wire::AgentJoined AgentCore::State::Present() const {
   joined.set_host(facts_.host);
   joined.set_cores(facts_.cores);
   joined.set_memory_bytes(facts_.memory_bytes);
+  joined.set_peer_port(facts_.peer_port);
   for (const auto& [id, job] : jobs_) {
     for (const auto& [number, epoch] : job.epochs) {
       if (!epoch.alive()) continue;

@@ -37,6 +37,7 @@ struct AgentFacts {
   uint64_t memory_bytes = 0;
   std::string address;
   std::string host;
+  uint16_t peer_port = 0;  // where it takes and gives snapshots; 0: it doesn't
 };
 
 class AgentCore {

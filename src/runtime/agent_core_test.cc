@@ -489,6 +489,89 @@ TEST(AgentCoreSnapshot, AGrantForAJobOfAnEarlierLifeIsRefusedAloud) {
   EXPECT_EQ(Kinds(agent.TakeSent()), "snapshot_failed");
 }
 
+wire::Command StartWithPeer(uint64_t epoch, const std::string& peer) {
+  wire::Command command = StartCommand(epoch);
+  wire::StartWorkers& start = *command.mutable_start_workers();
+  start.mutable_job()->mutable_snapshot()->set_replicated(false);
+  start.set_peer_node(peer);
+  start.set_peer_address("10.0.0.2");
+  start.set_peer_port(4000);
+  return command;
+}
+
+CopiesSent Copied(uint64_t epoch, uint64_t step, const std::string& holder,
+                  const std::string& error = "") {
+  return {kTestJob, epoch, step, holder, Duration(5), error};
+}
+
+TEST(AgentCoreSnapshot, IsSentToThePeerOneAtATimeTheNewestNext) {
+  AgentHarness agent = Connect();
+  agent.Give(StartWithPeer(1, "node-2"));
+  agent.Fork(1);
+  agent.Seal(1, 10);
+  const auto first = Only<SendCopies>(agent.last_effects());
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0].step, 10u);
+  EXPECT_EQ(first[0].ranks, (std::vector<uint32_t>{0, 1}));
+  agent.Seal(1, 20);
+  EXPECT_TRUE(Only<SendCopies>(agent.last_effects()).empty()) << "one is under way";
+  agent.Seal(1, 30);
+  agent.TakeSent();
+  const auto next = Only<SendCopies>(agent.Step(Copied(1, 10, "node-2")));
+  ASSERT_EQ(next.size(), 1u);
+  EXPECT_EQ(next[0].step, 30u);
+  const auto sent = agent.TakeSent();
+  ASSERT_EQ(Kinds(sent), "snapshot_replicated");
+  EXPECT_EQ(sent[0].snapshot_replicated().step(), 10u);
+  EXPECT_EQ(sent[0].snapshot_replicated().holder(), "node-2");
+  EXPECT_TRUE(Only<SendCopies>(agent.Step(Copied(1, 30, "node-2"))).empty());
+}
+
+TEST(AgentCoreSnapshot, APeerThatTakesNothingIsToldOfOnce) {
+  AgentHarness agent = Connect();
+  agent.Give(StartWithPeer(1, "node-2"));
+  agent.Fork(1);
+  agent.Seal(1, 10);
+  agent.TakeSent();
+  agent.Step(Copied(1, 10, "node-2", "no room"));
+  EXPECT_EQ(Kinds(agent.TakeSent()), "snapshot_failed");
+  agent.Seal(1, 20);
+  EXPECT_EQ(Only<SendCopies>(agent.last_effects()).size(), 1u) << "it is tried again";
+  agent.TakeSent();
+  agent.Step(Copied(1, 20, "node-2", "no room"));
+  EXPECT_EQ(Kinds(agent.TakeSent()), "");
+}
+
+TEST(AgentCoreSnapshot, ANewPeerGetsWhatThisNodeHoldsAtOnce) {
+  AgentHarness agent = Connect();
+  agent.Give(StartWithPeer(1, "node-2"));
+  agent.Fork(1);
+  agent.Seal(1, 10);
+  agent.Step(Copied(1, 10, "node-2"));
+  wire::Command again = StartWithPeer(2, "node-3");
+  again.mutable_start_workers()->mutable_restore()->set_step(10);
+  again.mutable_start_workers()->mutable_restore()->set_tier(wire::Restore::TIER_MEMORY);
+  const auto copies = Only<SendCopies>(agent.Give(again));
+  ASSERT_EQ(copies.size(), 1u);
+  EXPECT_EQ(copies[0].step, 10u);
+  EXPECT_EQ(copies[0].epoch, 1u);
+  EXPECT_EQ(copies[0].start->peer_node(), "node-3");
+}
+
+TEST(AgentCoreSnapshot, ReplicatedStateAndNodesAloneSendNoCopies) {
+  AgentHarness agent = Connect();
+  wire::Command replicated = StartWithPeer(1, "node-2");
+  replicated.mutable_start_workers()->mutable_job()->mutable_snapshot()->set_replicated(true);
+  agent.Give(replicated);
+  agent.Fork(1);
+  agent.Seal(1, 10);
+  EXPECT_TRUE(Only<SendCopies>(agent.last_effects()).empty());
+  wire::Command alone = StartWithPeer(2, "");
+  alone.mutable_start_workers()->set_peer_port(0);
+  alone.mutable_start_workers()->mutable_restore()->set_step(10);
+  EXPECT_TRUE(Only<SendCopies>(agent.Give(alone)).empty());
+}
+
 TEST(AgentCoreSnapshot, TheIntervalIsPassedOnOnce) {
   AgentHarness agent = Connect();
   agent.Start(2);

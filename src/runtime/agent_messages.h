@@ -132,6 +132,15 @@ struct ManifestWritten {
   uint64_t step = 0;
   std::string error;  // empty: committed
 };
+// Answers SendCopies.
+struct CopiesSent {
+  JobId job;
+  uint64_t epoch = 0;
+  uint64_t step = 0;
+  std::string holder;  // the node that keeps them
+  Duration took{};
+  std::string error;  // empty: all are sealed there
+};
 // Answers ProbeWorkersNow, in any order. The core adds each worker's phase and last step.
 struct ProbedWorkers {
   JobId job;
@@ -150,7 +159,7 @@ using AgentInput =
     std::variant<Connected, Disconnected, CommandReceived, EventsAcknowledged, StoreListening,
                  WorkerForked, WorkerGone, WorkerPhase, WorkerStep, WorkerSealed, WorkerRestored,
                  WorkerRestoreFailed, WorkerResultText, JobReport, PiecesPersisted, ManifestWritten,
-                 ProbedWorkers, TimerFired, ShutDownAsked>;
+                 CopiesSent, ProbedWorkers, TimerFired, ShutDownAsked>;
 
 // --------------------------------------------------------------------------------------- effects
 
@@ -196,6 +205,15 @@ struct WriteManifest {
   uint64_t current_epoch = 0;
   std::vector<uint64_t> protected_steps;  // not to be pruned
 };
+// Sends the arenas' snapshots of these ranks to the peer that `start` names. At most one a job is
+// under way. Answer: CopiesSent.
+struct SendCopies {
+  JobId job;
+  uint64_t epoch = 0;  // that sealed it
+  uint64_t step = 0;
+  std::vector<uint32_t> ranks;
+  StartOrder start;
+};
 // To all workers of the epoch at the door, and to those who come.
 struct TellInterval {
   JobId job;
@@ -219,6 +237,6 @@ struct KillNode {};
 
 using AgentEffect =
     std::variant<Send, OpenStoreAt, CloseStores, SpawnWorker, SignalWorker, PersistPieces,
-                 WriteManifest, TellInterval, ProbeWorkersNow, DropJob, KillNode>;
+                 WriteManifest, SendCopies, TellInterval, ProbeWorkersNow, DropJob, KillNode>;
 
 }  // namespace longhaul::runtime

@@ -204,6 +204,7 @@ void AgentCore::State::Take(const WorkerSealed& fact) {
   Tell(*std::move(event));
   Job& job = jobs_.at(fact.worker.job);
   job.newest = SnapshotId{fact.worker.epoch, fact.step};
+  MaybeCopy(fact.worker.job, job);
   MaybePersist(fact.worker.job, job);
 }
 

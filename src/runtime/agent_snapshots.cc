@@ -21,6 +21,49 @@ void AgentCore::State::MaybePersist(const JobId& id, Job& job) {
       PersistPieces{id, job.newest->epoch, job.newest->step, std::move(ranks), job.latest});
 }
 
+// Replicated state needs no copies: every other node has it.
+void AgentCore::State::MaybeCopy(const JobId& id, Job& job) {
+  if (job.copying.has_value() || !job.newest.has_value() || job.latest == nullptr) return;
+  if (job.latest->peer_port() == 0 || job.latest->job().snapshot().replicated()) return;
+  if (job.copied.has_value() && *job.copied >= *job.newest) return;
+  SendCopies order{id, job.newest->epoch, job.newest->step, {}, job.latest};
+  for (uint32_t i = 0; i < job.latest->local_ranks(); ++i) {
+    order.ranks.push_back(job.latest->first_rank() + i);
+  }
+  job.copying = job.newest;
+  effects_.push_back(std::move(order));
+}
+
+void AgentCore::State::Take(const CopiesSent& fact) {
+  Job* job = FindJob(fact.job);
+  const SnapshotId snapshot{fact.epoch, fact.step};
+  if (job == nullptr || job->copying != snapshot) return;
+  job->copying.reset();
+  const bool overtaken = !job->newest.has_value() || *job->newest > snapshot;
+  // A peer that was chosen meanwhile shall have it too.
+  if (job->latest != nullptr && job->latest->peer_node() == fact.holder) job->copied = snapshot;
+  wire::Event event;
+  if (fact.error.empty()) {
+    job->copy_failure_told = false;
+    wire::SnapshotReplicated& replicated = *event.mutable_snapshot_replicated();
+    replicated.set_job_id(fact.job.value());
+    replicated.set_epoch(fact.epoch);
+    replicated.set_step(fact.step);
+    replicated.set_holder(fact.holder);
+    replicated.set_took_ns(fact.took.count());
+    Tell(std::move(event));
+  } else if (!overtaken && !std::exchange(job->copy_failure_told, true)) {
+    wire::SnapshotFailed& failed = *event.mutable_snapshot_failed();
+    failed.set_job_id(fact.job.value());
+    failed.set_epoch(fact.epoch);
+    failed.set_step(fact.step);
+    failed.set_reason(ToValidUtf8("no copy at " + fact.holder + ": " + fact.error));
+    failed.set_tier(wire::Restore::TIER_PEER);
+    Tell(std::move(event));
+  }
+  MaybeCopy(fact.job, *job);
+}
+
 void AgentCore::State::Take(const PiecesPersisted& fact) {
   Job* job = FindJob(fact.job);
   const SnapshotId snapshot{fact.epoch, fact.step};

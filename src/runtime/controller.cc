@@ -100,6 +100,8 @@ void Controller::State::Dispatch(const wire::Event& event) {
       return OnEpochClosed(event);
     case wire::Event::kSnapshotSealed:
       return OnSnapshotSealed(event);
+    case wire::Event::kSnapshotReplicated:
+      return OnSnapshotReplicated(event);
     case wire::Event::kSnapshotPersisted:
       return OnSnapshotPersisted(event);
     case wire::Event::kSnapshotCommitted:

@@ -235,7 +235,7 @@ void Controller::State::TryDecide(Job& job) {
   fault.set_decided_at_ns(ToNanoseconds(now_));
   fault.set_from_step(job.restore.step());
   fault.set_lost_steps(fault.lost_steps() + reached - std::min(reached, job.restore.step()));
-  const char* tier = job.restore.tier() == wire::Restore::TIER_MEMORY ? "memory" : "disk";
+  const char* tier = internal::TierName(job.restore.tier());
   fault.set_action("restart from " + std::string(tier) + " at step " +
                    std::to_string(job.restore.step()));
   if (job.restore.step() == 0) {

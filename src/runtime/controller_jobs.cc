@@ -145,6 +145,8 @@ void Controller::State::OpenEpoch(Job& job) {
     // What was sealed after the step that all go back to is history that didn't happen.
     for (uint64_t& sealed : member.sealed) sealed = sealed > from ? 0 : sealed;
     if (member.sealed[0] == 0) std::swap(member.sealed[0], member.sealed[1]);
+    for (uint64_t& copied : member.copied) copied = copied > from ? 0 : copied;
+    if (member.copied[0] == 0) std::swap(member.copied[0], member.copied[1]);
   }
   job.seals.clear();
   job.memory_step = std::min(job.memory_step, from);
@@ -195,6 +197,11 @@ void Controller::State::SendStart(const Job& job, size_t member) {
   *start->mutable_restore() = RestoreFor(job, member);
   *start->mutable_lease() = job.lease;
   start->set_snapshot_interval_steps(job.interval.steps());
+  if (const Node* peer = PeerOf(job, member)) {
+    start->set_peer_node(peer->id.value());
+    start->set_peer_address(peer->facts.address());
+    start->set_peer_port(peer->facts.peer_port());
+  }
   Send(job.gang[member].node, std::move(command));
 }
 

@@ -146,6 +146,12 @@ bool Controller::State::TakeTarget(Job& job) {
     Member& member = job.gang.emplace_back();
     job.places[id.value()] = i;
     member.node = id;
+    // Copies belong to a place, whoever takes it now; its own memory to a node.
+    if (i < before.size()) {
+      member.holder = before[i].holder;
+      member.holder_incarnation = before[i].holder_incarnation;
+      member.copied = before[i].copied;
+    }
     const auto place = places.find(id.value());
     const auto left = job.left.find(id);
     if (place != places.end()) {

@@ -11,21 +11,33 @@ namespace {
 // Steps whose pieces may be on their way to disk at once; more means that commits never come.
 constexpr size_t kMaxPending = 8;
 
-bool Holds(const internal::Member& member, uint64_t step) {
-  return member.sealed[0] == step || member.sealed[1] == step;
-}
+using Newest = std::array<uint64_t, 2>;  // steps, newest first, 0 = none
 
-void Remember(internal::Member& member, uint64_t step) {
-  if (Holds(member, step)) return;
-  if (step > member.sealed[0]) {
-    member.sealed[1] = member.sealed[0];
-    member.sealed[0] = step;
+bool Has(const Newest& steps, uint64_t step) { return steps[0] == step || steps[1] == step; }
+
+bool Holds(const internal::Member& member, uint64_t step) { return Has(member.sealed, step); }
+
+void Remember(Newest& steps, uint64_t step) {
+  if (Has(steps, step)) return;
+  if (step > steps[0]) {
+    steps[1] = steps[0];
+    steps[0] = step;
   } else {
-    member.sealed[1] = std::max(member.sealed[1], step);
+    steps[1] = std::max(steps[1], step);
   }
 }
 
+void Forget(Newest& steps, uint64_t step) {
+  for (uint64_t& each : steps) each = each == step ? 0 : each;
+  if (steps[0] == 0) std::swap(steps[0], steps[1]);
+}
+
 }  // namespace
+
+const char* internal::TierName(wire::Restore::Tier tier) {
+  if (tier == wire::Restore::TIER_MEMORY) return "memory";
+  return tier == wire::Restore::TIER_PEER ? "a peer's memory" : "disk";
+}
 
 void Controller::State::OnSnapshotSealed(const wire::Event& event) {
   const auto& sealed = event.snapshot_sealed();
@@ -36,13 +48,31 @@ void Controller::State::OnSnapshotSealed(const wire::Event& event) {
   if (sealed.step() >= job->lease.end_step() || sealed.step() <= job->memory_step) return;
   const Seconds blocked(ToSeconds(Duration(sealed.blocked_ns())));
   if (sealed.whole_job()) {
-    for (Member& member : job->gang) Remember(member, sealed.step());
+    for (Member& member : job->gang) Remember(member.sealed, sealed.step());
     return CompleteSnapshot(*job, sealed.step(), blocked, sealed.bytes());
   }
   if (Holds(job->gang[index], sealed.step())) return;
-  Remember(job->gang[index], sealed.step());
+  Remember(job->gang[index].sealed, sealed.step());
   if (++job->seals[sealed.step()] < job->gang.size()) return;
   CompleteSnapshot(*job, sealed.step(), blocked, sealed.bytes() * job->gang.size());
+}
+
+void Controller::State::OnSnapshotReplicated(const wire::Event& event) {
+  const auto& replicated = event.snapshot_replicated();
+  Job* job = FindJob(replicated.job_id());
+  const Node* holder = FindNode(NodeId(replicated.holder()));
+  if (job == nullptr || !job->live() || holder == nullptr || replicated.step() == 0) return;
+  const auto index = MemberOf(*job, event.node());
+  if (!index.has_value() || replicated.epoch() > job->epoch) return;
+  // A state of an older epoch counts as long as the present one continues it.
+  if (replicated.epoch() < job->epoch && replicated.step() > job->restore.step()) return;
+  Member& member = job->gang[*index];
+  if (member.holder != holder->id || member.holder_incarnation != holder->incarnation) {
+    member.copied = {};
+    member.holder = holder->id;
+    member.holder_incarnation = holder->incarnation;
+  }
+  Remember(member.copied, replicated.step());
 }
 
 // Every rank holds the state after `step`: from here on it can be gone back to.
@@ -159,17 +189,16 @@ void Controller::State::OnSnapshotFailed(const wire::Event& event) {
   }
   // This copy is never offered again.
   if (failed.tier() == wire::Restore::TIER_MEMORY) {
-    for (uint64_t& sealed : job->gang[*index].sealed) sealed = sealed == failed.step() ? 0 : sealed;
-    if (job->gang[*index].sealed[0] == 0) {
-      std::swap(job->gang[*index].sealed[0], job->gang[*index].sealed[1]);
-    }
+    Forget(job->gang[*index].sealed, failed.step());
+  } else if (failed.tier() == wire::Restore::TIER_PEER) {
+    ForgetCopy(*job, *index, failed.step());
   } else {
     job->committed.erase(failed.step());
     job->committed_step = job->committed.empty() ? 0 : job->committed.rbegin()->first;
     job->committed_epoch = job->committed.empty() ? 0 : job->committed.rbegin()->second;
   }
   if (failed.epoch() != job->epoch) return;
-  const char* tier = failed.tier() == wire::Restore::TIER_MEMORY ? "memory" : "disk";
+  const char* tier = internal::TierName(failed.tier());
   NoteFault(*job,
             {"storage",
              "the copy in " + std::string(tier) + " of step " + std::to_string(failed.step()) +
@@ -179,12 +208,56 @@ void Controller::State::OnSnapshotFailed(const wire::Event& event) {
   TryDecide(*job);
 }
 
-// The newest state that every node can have, from its own memory or from disk. Ranks never choose
-// alone: mixed steps would be silent nonsense.
+const Controller::State::Node* Controller::State::CopyOf(const Job& job, size_t member,
+                                                         uint64_t step) const {
+  const auto reachable = [](const Node* node) {
+    return node != nullptr && node->connected && !node->lost && node->facts.peer_port() != 0;
+  };
+  if (job.spec.snapshot().replicated()) {
+    // Any other node's own state serves all.
+    for (size_t i = 0; i < job.gang.size(); ++i) {
+      if (i == member || !Holds(job.gang[i], step)) continue;
+      const Node* node = FindNode(job.gang[i].node);
+      if (reachable(node)) return node;
+    }
+    return nullptr;
+  }
+  const Member& wanting = job.gang[member];
+  if (!Has(wanting.copied, step)) return nullptr;
+  const Node* node = FindNode(wanting.holder);
+  return reachable(node) && node->incarnation == wanting.holder_incarnation ? node : nullptr;
+}
+
+// A copy that failed is never offered again: the place's own, or with replicated state the source's
+// as far as other places go.
+void Controller::State::ForgetCopy(Job& job, size_t member, uint64_t step) {
+  if (!job.spec.snapshot().replicated()) return Forget(job.gang[member].copied, step);
+  const Node* source = CopyOf(job, member, step);
+  for (Member& other : job.gang) {
+    if (source != nullptr && other.node == source->id) Forget(other.sealed, step);
+  }
+}
+
+// The next place of the gang on another host, or at least on another node.
+const Controller::State::Node* Controller::State::PeerOf(const Job& job, size_t member) const {
+  const Node* own = FindNode(job.gang[member].node);
+  const Node* on_this_host = nullptr;
+  for (size_t i = 1; i < job.gang.size() && own != nullptr; ++i) {
+    const Node* node = FindNode(job.gang[(member + i) % job.gang.size()].node);
+    if (node == nullptr || node == own || node->facts.peer_port() == 0) continue;
+    if (node->facts.host() != own->facts.host()) return node;
+    if (on_this_host == nullptr) on_this_host = node;
+  }
+  return on_this_host;
+}
+
+// The newest state that every node can have: from its own memory, a peer's or disk. Ranks never
+// choose alone: mixed steps would be silent nonsense.
 wire::Restore Controller::State::ChooseRestore(const Job& job) const {
   std::vector<uint64_t> steps;
   for (const Member& member : job.gang) {
-    for (const uint64_t sealed : member.sealed) steps.push_back(sealed);
+    steps.insert(steps.end(), member.sealed.begin(), member.sealed.end());
+    steps.insert(steps.end(), member.copied.begin(), member.copied.end());
     if (steps.size() > 64) break;  // a complete step is in every memory or on disk
   }
   for (const auto& [step, epoch] : job.committed) steps.push_back(step);
@@ -193,15 +266,18 @@ wire::Restore Controller::State::ChooseRestore(const Job& job) const {
   for (const uint64_t step : steps) {
     if (step == 0) break;
     const bool on_disk = job.committed.contains(step);
-    const bool everywhere =
-        std::all_of(job.gang.begin(), job.gang.end(),
-                    [&](const Member& member) { return on_disk || Holds(member, step); });
-    if (!everywhere) continue;
+    bool in_memory = true;  // of their own, all of them
+    bool in_memories = true;
+    for (size_t i = 0; i < job.gang.size() && (in_memories || on_disk); ++i) {
+      if (Holds(job.gang[i], step)) continue;
+      in_memory = false;
+      in_memories = in_memories && CopyOf(job, i, step) != nullptr;
+    }
+    if (!on_disk && !in_memories) continue;
     restore.set_step(step);
-    const bool all_in_memory =
-        std::all_of(job.gang.begin(), job.gang.end(),
-                    [&](const Member& member) { return Holds(member, step); });
-    restore.set_tier(all_in_memory ? wire::Restore::TIER_MEMORY : wire::Restore::TIER_DISK);
+    restore.set_tier(in_memory     ? wire::Restore::TIER_MEMORY
+                     : in_memories ? wire::Restore::TIER_PEER
+                                   : wire::Restore::TIER_DISK);
     if (on_disk) restore.set_saved_epoch(job.committed.at(step));
     break;
   }
@@ -211,8 +287,19 @@ wire::Restore Controller::State::ChooseRestore(const Job& job) const {
 wire::Restore Controller::State::RestoreFor(const Job& job, size_t member) const {
   wire::Restore restore = job.restore;
   if (restore.step() == 0) return restore;
-  const bool in_memory = Holds(job.gang[member], restore.step());
-  restore.set_tier(in_memory ? wire::Restore::TIER_MEMORY : wire::Restore::TIER_DISK);
+  if (Holds(job.gang[member], restore.step())) {
+    restore.set_tier(wire::Restore::TIER_MEMORY);
+  } else if (const Node* source = CopyOf(job, member, restore.step())) {
+    restore.set_tier(wire::Restore::TIER_PEER);
+    restore.set_source_address(source->facts.address());
+    restore.set_source_port(source->facts.peer_port());
+    if (job.spec.snapshot().replicated()) {
+      const size_t place = job.places.at(source->id.value());
+      restore.set_source_rank(static_cast<uint32_t>(place) * job.spec.processes_per_node());
+    }
+  } else {
+    restore.set_tier(wire::Restore::TIER_DISK);
+  }
   return restore;
 }
 

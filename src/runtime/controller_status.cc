@@ -194,7 +194,8 @@ uint64_t Controller::State::StateHash() const {
     for (const Member& member : job.gang) {
       text += ";" + std::to_string(member.started) + std::to_string(member.phase) + "," +
               std::to_string(member.reported_step) + "," + std::to_string(member.sealed[0]) + "," +
-              std::to_string(member.sealed[1]);
+              std::to_string(member.sealed[1]) + "," + member.holder.value() + "," +
+              std::to_string(member.copied[0]) + "," + std::to_string(member.copied[1]);
     }
   }
   for (const auto& [name, at] : deadlines_.all()) {

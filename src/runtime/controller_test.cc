@@ -61,6 +61,7 @@ class Cluster {
     wire::Event event;
     event.mutable_agent_joined()->set_slots(2);
     event.mutable_agent_joined()->set_address("127.0.0.1");
+    event.mutable_agent_joined()->set_peer_port(peer_port);
     Feed(event, true, node);
   }
   void Disconnect(const std::string& node) {
@@ -185,7 +186,31 @@ class Cluster {
     return {};
   }
 
+  // The node's snapshot is sealed in another one's memory.
+  void Copy(const std::string& node, uint64_t step, const std::string& holder) {
+    wire::SnapshotReplicated replicated;
+    replicated.set_job_id("gpt-1");
+    replicated.set_epoch(Job().epoch());
+    replicated.set_step(step);
+    replicated.set_holder(holder);
+    Report(node, &wire::Event::mutable_snapshot_replicated, replicated);
+  }
+  void CopyFails(const std::string& node, uint64_t step) {
+    wire::SnapshotFailed failed;
+    failed.set_job_id("gpt-1");
+    failed.set_epoch(Job().epoch());
+    failed.set_step(step);
+    failed.set_while_restoring(true);
+    failed.set_tier(wire::Restore::TIER_PEER);
+    failed.set_reason("the hash differs");
+    Report(node, &wire::Event::mutable_snapshot_failed, failed);
+  }
+  wire::Restore RestoreOf(const std::string& node) const {
+    return Last(node, wire::Command::kStartWorkers).start_workers().restore();
+  }
+
   Controller controller;
+  uint32_t peer_port = 0;  // of agents that join
   Instant now = InstantFromNanoseconds(1'000'000'000'000);
   std::map<std::string, uint64_t> incarnation;
   std::map<std::string, uint64_t> sequence;
@@ -278,6 +303,108 @@ TEST(Controller, FallsBackToDiskWhenANodeIsLost) {
   EXPECT_EQ(kept.restore().step(), 10u);
   EXPECT_EQ(kept.restore().tier(), wire::Restore::TIER_MEMORY);
   EXPECT_EQ(cluster.Job().faults(0).class_name(), "node");
+}
+
+// Two nodes that keep copies for each other, each rank with a state of its own unless `replicated`.
+Cluster RunningWithPeers(bool replicated = false) {
+  Cluster cluster;
+  cluster.peer_port = 7000;
+  cluster.Join("node-1");
+  cluster.Join("node-2");
+  wire::Job job = TwoByTwo();
+  job.mutable_snapshot()->set_replicated(replicated);
+  cluster.Submit(job);
+  cluster.Start();
+  return cluster;
+}
+
+void LoseAndReturn(Cluster& cluster, const std::string& node) {
+  cluster.Disconnect(node);
+  cluster.TickUntil(cluster.now + seconds(2));
+  cluster.Join(node, cluster.incarnation[node] + 1);
+  cluster.Start();
+}
+
+TEST(ControllerPeers, EachNodeIsGivenTheNextOneAsItsKeeper) {
+  Cluster cluster = RunningWithPeers();
+  const auto one = cluster.Last("node-1", wire::Command::kStartWorkers).start_workers();
+  const auto two = cluster.Last("node-2", wire::Command::kStartWorkers).start_workers();
+  EXPECT_EQ(one.peer_node(), "node-2");
+  EXPECT_EQ(one.peer_port(), 7000u);
+  EXPECT_EQ(two.peer_node(), "node-1");
+  Cluster without = Running();
+  EXPECT_EQ(without.Last("node-1", wire::Command::kStartWorkers).start_workers().peer_port(), 0u);
+}
+
+TEST(ControllerPeers, ALostNodesStateComesFromItsKeepersMemory) {
+  Cluster cluster = RunningWithPeers();
+  cluster.Steps(1, 10);
+  cluster.SealAll(10);
+  cluster.Copy("node-1", 10, "node-2");
+  cluster.Copy("node-2", 10, "node-1");
+  cluster.Steps(11, 12);
+  cluster.SealAll(12);  // sealed, but the copy of node 2 has not arrived
+  cluster.Copy("node-1", 12, "node-2");
+  LoseAndReturn(cluster, "node-2");
+  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), wire::Restore::TIER_PEER);
+  EXPECT_EQ(cluster.RestoreOf("node-2").step(), 10u);
+  EXPECT_EQ(cluster.RestoreOf("node-2").source_port(), 7000u);
+  EXPECT_FALSE(cluster.RestoreOf("node-2").has_source_rank()) << "each rank its own";
+  EXPECT_EQ(cluster.RestoreOf("node-1").tier(), wire::Restore::TIER_MEMORY);
+  EXPECT_EQ(cluster.RestoreOf("node-1").step(), 10u);
+  EXPECT_THAT(cluster.Job().faults(0).action(), testing::HasSubstr("a peer's memory"));
+}
+
+TEST(ControllerPeers, CopiesGoWithTheirKeepersMemory) {
+  Cluster cluster = RunningWithPeers();
+  cluster.Steps(1, 10);
+  cluster.SealAll(10);
+  cluster.Copy("node-2", 10, "node-1");
+  // The keeper is lost first and comes back empty; then the one whose copies it had.
+  LoseAndReturn(cluster, "node-1");
+  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), wire::Restore::TIER_NONE) << "node 1 had no copy";
+  Cluster other = RunningWithPeers();
+  other.Steps(1, 10);
+  other.SealAll(10);
+  other.Copy("node-1", 10, "node-2");
+  other.Copy("node-2", 10, "node-1");
+  LoseAndReturn(other, "node-1");
+  ASSERT_EQ(other.RestoreOf("node-1").tier(), wire::Restore::TIER_PEER);
+  LoseAndReturn(other, "node-2");
+  EXPECT_EQ(other.RestoreOf("node-2").tier(), wire::Restore::TIER_NONE)
+      << "its copy died with the first life of node 1";
+}
+
+TEST(ControllerPeers, ABadCopyIsNotOfferedAgain) {
+  Cluster cluster = RunningWithPeers();
+  cluster.Steps(1, 10);
+  cluster.SealAll(8);
+  cluster.SealAll(10);
+  for (const uint64_t step : {8u, 10u}) {
+    cluster.Copy("node-1", step, "node-2");
+    cluster.Copy("node-2", step, "node-1");
+  }
+  LoseAndReturn(cluster, "node-2");
+  ASSERT_EQ(cluster.RestoreOf("node-2").step(), 10u);
+  const uint64_t epoch = cluster.Job().epoch();
+  cluster.CopyFails("node-2", 10);
+  cluster.Exit("node-2", 2, 75, 0);
+  cluster.TickUntil(cluster.now + seconds(2));
+  ASSERT_GT(cluster.Job().epoch(), epoch);
+  cluster.Start();
+  EXPECT_EQ(cluster.RestoreOf("node-2").step(), 8u);
+  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), wire::Restore::TIER_PEER);
+  EXPECT_EQ(cluster.RestoreOf("node-1").step(), 8u) << "all ranks the same step";
+}
+
+TEST(ControllerPeers, ReplicatedStateComesFromAnyOtherNodesOwn) {
+  Cluster cluster = RunningWithPeers(true);
+  cluster.Steps(1, 10);
+  cluster.SealAll(10);
+  LoseAndReturn(cluster, "node-2");
+  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), wire::Restore::TIER_PEER);
+  EXPECT_EQ(cluster.RestoreOf("node-2").step(), 10u);
+  EXPECT_EQ(cluster.RestoreOf("node-2").source_rank(), 0u);
 }
 
 TEST(Controller, AnAgentBackWithinItsGraceDisturbsNobody) {

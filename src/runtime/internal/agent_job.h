@@ -70,6 +70,9 @@ struct Job {
   std::optional<SnapshotId> persisting;  // under way
   std::optional<SnapshotId> persisted;   // the newest on disk
   std::optional<SnapshotId> failed;      // not to be tried again until the workers have ended
+  std::optional<SnapshotId> copying;     // to the peer, under way
+  std::optional<SnapshotId> copied;      // the newest that the peer has, or could not be given
+  bool copy_failure_told = false;        // since the last one that went well
   std::optional<SnapshotId> committing;  // under way
   std::optional<wire::CommitSnapshot> next_commit;  // the newest grant that waits for it
   std::optional<SnapshotId> committed;

@@ -73,6 +73,7 @@ class AgentCore::State {
   // Disk.
   void Take(const PiecesPersisted& fact);
   void Take(const ManifestWritten& fact);
+  void Take(const CopiesSent& fact);
 
   void RunTimers();
   void Spawn(const JobId& id, internal::Job& job, const StartOrder& start);
@@ -83,6 +84,7 @@ class AgentCore::State {
                        bool permanent);
   void AfterEnd(const JobId& id, uint64_t epoch);
   void MaybePersist(const JobId& id, internal::Job& job);
+  void MaybeCopy(const JobId& id, internal::Job& job);
   void MaybeDrop(const JobId& id);
 
   bool IsForgotten(const JobId& id) const {

@@ -48,6 +48,10 @@ struct Member {
   uint64_t reported_step = 0;  // the restored step at first
   // Over epochs, as long as the node lives: the newest steps in its memory, newest first, 0 = none.
   std::array<uint64_t, 2> sealed{};
+  // The newest steps of this place in the gang in the memory of another node, and which life of it.
+  NodeId holder;
+  uint64_t holder_incarnation = 0;
+  std::array<uint64_t, 2> copied{};
 };
 
 // A gang that leaves its nodes: a snapshot first, then all workers end, then it waits in its queue
@@ -69,6 +73,9 @@ struct LeftMemory {
   uint64_t incarnation = 0;
   std::array<uint64_t, 2> sealed{};
 };
+
+// "memory", "a peer's memory", "disk": for messages.
+const char* TierName(wire::Restore::Tier tier);
 
 // A checkpoint whose pieces are arriving on disk.
 struct PendingCommit {
@@ -290,6 +297,7 @@ class Controller::State {
 
   // controller_snapshots.cc: what can be restored
   void OnSnapshotSealed(const wire::Event& event);
+  void OnSnapshotReplicated(const wire::Event& event);
   void OnSnapshotPersisted(const wire::Event& event);
   void OnSnapshotCommitted(const wire::Event& event);
   void OnSnapshotFailed(const wire::Event& event);
@@ -297,6 +305,11 @@ class Controller::State {
   void GrantIfWhole(Job& job, uint64_t step);
   wire::Restore ChooseRestore(const Job& job) const;
   wire::Restore RestoreFor(const Job& job, size_t member) const;
+  // The node whose memory a place in the gang can have `step` from, its own aside; null: none.
+  const Node* CopyOf(const Job& job, size_t member, uint64_t step) const;
+  void ForgetCopy(Job& job, size_t member, uint64_t step);
+  // The node that is to keep copies of a place's snapshots; null: none.
+  const Node* PeerOf(const Job& job, size_t member) const;
   void UpdateInterval(Job& job);
 
   // controller_status.cc

@@ -63,14 +63,21 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
   RETURN_IF_ERROR(io::BecomeSubreaper());
 
   const auto incarnation = static_cast<uint64_t>(ToNanoseconds(io::Now()));
+  const uint64_t memory = MemoryBytes();
+  auto copies = std::make_unique<PeerMemory>(memory / 4);
+  ASSIGN_OR_RETURN(auto peer_server, PeerServer::Listen(options.address, token, *copies));
   const runtime::AgentFacts facts{options.slots, std::max(1u, std::thread::hardware_concurrency()),
-                                  MemoryBytes(), options.address, HostName()};
+                                  memory,        options.address,
+                                  HostName(),    peer_server->port()};
   std::unique_ptr<AgentService> agent(new AgentService(loop, options, incarnation, facts));
+  agent->copies_ = std::move(copies);
+  agent->peer_server_ = std::move(peer_server);
   ASSIGN_OR_RETURN(agent->doors_, DoorServer::Create(loop, options.state_directory, *agent));
   AgentService* self = agent.get();
   const auto feed = [self](runtime::AgentInput input) { self->Feed(std::move(input)); };
   agent->launcher_ = std::make_unique<WorkerLauncher>(loop, TrainerPath(options), feed);
   agent->disk_ = std::make_unique<DiskWorker>(loop, io::DirectFileSystem(), feed);
+  agent->peers_ = std::make_unique<PeerWorker>(loop, token, options.peer_bytes_per_second, feed);
 
   ControllerLinkOptions link;
   link.address = options.controller;
@@ -189,6 +196,31 @@ void AgentService::Do(const runtime::CloseStores& effect) {
 
 void AgentService::Do(const runtime::SpawnWorker& effect) {
   starts_[effect.worker.job] = effect.start;
+  if (effect.start->restore().tier() == wire::Restore::TIER_PEER) return FetchThenSpawn(effect);
+  SpawnNow(effect);
+}
+
+void AgentService::FetchThenSpawn(const runtime::SpawnWorker& order) {
+  fetching_.emplace(order.worker, false);
+  const auto spawn = [this, order](const Result<PeerWorker::Fetched>& fetched) {
+    const bool unwanted = fetching_.extract(order.worker).mapped();
+    Status status = fetched.status();
+    if (status.ok()) {
+      status = arenas_.Install(order.worker.job, order.worker.rank, fetched->arena, fetched->bytes);
+    }
+    if (!status.ok()) {
+      std::fprintf(stderr, "%s: rank %u has no copy from a peer: %s\n", options_.node.c_str(),
+                   order.worker.rank, ToString(status).c_str());
+    }
+    if (unwanted) {
+      return Feed(runtime::WorkerForked{order.worker, 0, "ended before its state was here", false});
+    }
+    SpawnNow(order);
+  };
+  peers_->Fetch(order.worker.job, order.worker.rank, order.start->restore(), spawn);
+}
+
+void AgentService::SpawnNow(const runtime::SpawnWorker& effect) {
   const Result<std::string> path = doors_->Open(effect.worker.job, effect.worker.epoch);
   if (!path.ok()) {
     return Feed(runtime::WorkerForked{effect.worker, 0, path.status().message(), false});
@@ -197,6 +229,11 @@ void AgentService::Do(const runtime::SpawnWorker& effect) {
 }
 
 void AgentService::Do(const runtime::SignalWorker& effect) {
+  const auto fetching = fetching_.find(effect.worker);
+  if (fetching != fetching_.end()) {
+    fetching->second |= effect.signal == SIGTERM || effect.signal == SIGKILL;
+    return;
+  }
   launcher_->Signal(effect.worker, effect.signal);
 }
 
@@ -208,6 +245,12 @@ void AgentService::Do(const runtime::PersistPieces& effect) {
 
 void AgentService::Do(const runtime::WriteManifest& effect) {
   disk_->Commit(effect, CheckpointDirectoryOf(options_, *effect.start));
+}
+
+void AgentService::Do(const runtime::SendCopies& effect) {
+  std::vector<std::shared_ptr<const io::Fd>> arenas;
+  for (const uint32_t rank : effect.ranks) arenas.push_back(arenas_.Find(effect.job, rank));
+  peers_->Send(effect, std::move(arenas));
 }
 
 void AgentService::Do(const runtime::TellInterval& effect) {
@@ -242,6 +285,7 @@ void AgentService::Do(const runtime::DropJob& effect) {
   doors_->Close(effect.job);
   launcher_->DropJob(effect.job);
   arenas_.Drop(effect.job);
+  copies_->Drop(effect.job.value());
   starts_.erase(effect.job);
   std::erase_if(intervals_,
                 [&effect](const auto& entry) { return entry.first.first == effect.job; });
@@ -262,7 +306,10 @@ std::optional<door::WelcomeContent> AgentService::Welcome(const runtime::WorkerI
     return std::nullopt;
   }
   door::WelcomeContent content;
-  content.restore_tier = static_cast<uint32_t>(start.restore().tier());
+  // What came from a peer lies in the worker's arena by now.
+  const bool from_peer = start.restore().tier() == wire::Restore::TIER_PEER;
+  const auto tier = from_peer ? wire::Restore::TIER_MEMORY : start.restore().tier();
+  content.restore_tier = static_cast<uint32_t>(tier);
   content.restore_step = start.restore().step();
   content.restore_saved_epoch = start.restore().saved_epoch();
   content.restore_rank = start.job().snapshot().replicated() ? 0 : worker.rank;
@@ -281,7 +328,23 @@ std::optional<door::WelcomeContent> AgentService::Welcome(const runtime::WorkerI
 
 Result<std::shared_ptr<const io::Fd>> AgentService::Arena(const runtime::WorkerId& worker,
                                                           uint64_t bytes) {
-  return arenas_.Provide(worker.job, worker.rank, bytes);
+  auto arena = arenas_.Provide(worker.job, worker.rank, bytes);
+  if (arena.ok()) copies_->Show({worker.job.value(), worker.rank}, *arena);
+  return arena;
+}
+
+// A worker doesn't know that its arena came from a peer; the controller shall.
+void AgentService::Hear(runtime::AgentInput said) {
+  const auto name_tier = [this](auto& restored) {
+    const auto found = starts_.find(restored.worker.job);
+    const bool from_peer = found != starts_.end() &&
+                           found->second->epoch() == restored.worker.epoch &&
+                           found->second->restore().tier() == wire::Restore::TIER_PEER;
+    if (from_peer) restored.tier = wire::Restore::TIER_PEER;
+  };
+  if (auto* restored = std::get_if<runtime::WorkerRestored>(&said)) name_tier(*restored);
+  if (auto* failed = std::get_if<runtime::WorkerRestoreFailed>(&said)) name_tier(*failed);
+  Feed(std::move(said));
 }
 
 }  // namespace longhaul::service

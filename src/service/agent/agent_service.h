@@ -26,6 +26,9 @@
 #include "service/agent/controller_link.h"
 #include "service/agent/disk_worker.h"
 #include "service/agent/door_server.h"
+#include "service/agent/peer/peer_memory.h"
+#include "service/agent/peer/peer_server.h"
+#include "service/agent/peer/peer_worker.h"
 #include "service/agent/worker_launcher.h"
 
 namespace longhaul::service {
@@ -37,7 +40,8 @@ struct AgentOptions {
   uint32_t slots = 1;                 // workers this node takes
   std::string state_directory;        // made when it is absent
   std::string address = "127.0.0.1";  // where other nodes reach this one's stores
-  std::string trainer;            // the built-in trainer; empty: FindTrainer (trainer_program.h)
+  std::string trainer;  // the built-in trainer; empty: FindTrainer (trainer_program.h)
+  uint64_t peer_bytes_per_second = 1'000'000'000;  // for copies to other nodes; 0: no limit
   bool exit_with_parent = false;  // SIGTERM to ourselves when the process that started us ends
 };
 
@@ -71,6 +75,7 @@ class AgentService final : private DoorHost {
   void Do(const runtime::SignalWorker& effect);
   void Do(const runtime::PersistPieces& effect);
   void Do(const runtime::WriteManifest& effect);
+  void Do(const runtime::SendCopies& effect);
   void Do(const runtime::TellInterval& effect);
   void Do(const runtime::ProbeWorkersNow& effect);
   void Do(const runtime::DropJob& effect);
@@ -80,7 +85,12 @@ class AgentService final : private DoorHost {
   std::optional<door::WelcomeContent> Welcome(const runtime::WorkerId& worker) override;
   Result<std::shared_ptr<const io::Fd>> Arena(const runtime::WorkerId& worker,
                                               uint64_t bytes) override;
-  void Hear(runtime::AgentInput said) override { Feed(std::move(said)); }
+  void Hear(runtime::AgentInput said) override;
+
+  void SpawnNow(const runtime::SpawnWorker& order);
+  // Brings the worker's state here from another node first. A fetch that fails leaves the worker
+  // without a copy: it says so itself, and the next tier is chosen.
+  void FetchThenSpawn(const runtime::SpawnWorker& order);
 
   using JobEpoch = std::pair<JobId, uint64_t>;
 
@@ -98,10 +108,14 @@ class AgentService final : private DoorHost {
   std::map<JobEpoch, std::unique_ptr<runtime::StoreServer>> stores_;
   std::map<JobId, runtime::StartOrder> starts_;  // the newest of each job
   std::map<JobEpoch, uint64_t> intervals_;       // where changed since the start
+  std::map<runtime::WorkerId, bool> fetching_;   // not started yet; true: not to be started
   ArenaKeeper arenas_;
+  std::unique_ptr<PeerMemory> copies_;
   std::unique_ptr<DoorServer> doors_;
   std::unique_ptr<WorkerLauncher> launcher_;
   std::unique_ptr<DiskWorker> disk_;
+  std::unique_ptr<PeerServer> peer_server_;
+  std::unique_ptr<PeerWorker> peers_;
   std::unique_ptr<ControllerLink> link_;
 };
 

@@ -21,19 +21,31 @@ Result<std::shared_ptr<const io::Fd>> ArenaKeeper::Provide(const JobId& job, uin
   if (there && found->second.bytes >= bytes) return found->second.fd;
   if (bytes == 0) return NotFound("rank " + std::to_string(rank) + " has no arena");
 
-  const uint64_t others = bytes_ - (there ? found->second.bytes : 0);
-  if (bytes > limit_ || others > limit_ - bytes) {
-    return ResourceExhausted("an arena of " + std::to_string(bytes) + " bytes beside " +
-                             std::to_string(others) + " of others is above this node's limit of " +
-                             std::to_string(limit_) + " bytes");
-  }
+  RETURN_IF_ERROR(CheckRoom(job, rank, bytes));
   const std::string name = "longhaul-" + job.value() + "-" + std::to_string(rank);
   ASSIGN_OR_RETURN(io::Fd fd, io::CreateSharedMemory(name, Bytes(static_cast<int64_t>(bytes)),
                                                      bytes <= kPopulateUpTo));
-  Arena arena{std::make_shared<const io::Fd>(std::move(fd)), bytes};
-  bytes_ = others + bytes;
-  arenas_.insert_or_assign({job, rank}, arena);
-  return arena.fd;
+  const auto arena = std::make_shared<const io::Fd>(std::move(fd));
+  RETURN_IF_ERROR(Install(job, rank, arena, bytes));
+  return arena;
+}
+
+Status ArenaKeeper::CheckRoom(const JobId& job, uint32_t rank, uint64_t bytes) const {
+  const auto found = arenas_.find({job, rank});
+  const uint64_t others = bytes_ - (found == arenas_.end() ? 0 : found->second.bytes);
+  if (bytes <= limit_ && others <= limit_ - bytes) return {};
+  return ResourceExhausted("an arena of " + std::to_string(bytes) + " bytes beside " +
+                           std::to_string(others) + " of others is above this node's limit of " +
+                           std::to_string(limit_) + " bytes");
+}
+
+Status ArenaKeeper::Install(const JobId& job, uint32_t rank, std::shared_ptr<const io::Fd> arena,
+                            uint64_t bytes) {
+  RETURN_IF_ERROR(CheckRoom(job, rank, bytes));
+  Arena& place = arenas_[{job, rank}];
+  bytes_ = bytes_ - place.bytes + bytes;
+  place = Arena{std::move(arena), bytes};
+  return {};
 }
 
 std::shared_ptr<const io::Fd> ArenaKeeper::Find(const JobId& job, uint32_t rank) const {

@@ -22,6 +22,10 @@ class ArenaKeeper {
   // one that is there (kNotFound without one). kResourceExhausted names the limit.
   Result<std::shared_ptr<const io::Fd>> Provide(const JobId& job, uint32_t rank, uint64_t bytes);
 
+  // Puts an arena that was filled elsewhere in the place of the rank's. As Provide.
+  Status Install(const JobId& job, uint32_t rank, std::shared_ptr<const io::Fd> arena,
+                 uint64_t bytes);
+
   // Null when there is none.
   std::shared_ptr<const io::Fd> Find(const JobId& job, uint32_t rank) const;
 
@@ -31,6 +35,9 @@ class ArenaKeeper {
   uint64_t bytes() const { return bytes_; }
 
  private:
+  // Whether so many bytes may take the place of the rank's arena.
+  Status CheckRoom(const JobId& job, uint32_t rank, uint64_t bytes) const;
+
   struct Arena {
     std::shared_ptr<const io::Fd> fd;  // shared with the disk's thread while it is read
     uint64_t bytes = 0;

@@ -94,19 +94,7 @@ runtime::AgentInput CommitAll(const runtime::WriteManifest& work, CheckpointDire
 
 DiskWorker::DiskWorker(io::EventLoop& loop, io::FileSystem& files,
                        std::function<void(runtime::AgentInput)> answer)
-    : loop_(loop),
-      files_(files),
-      answer_(std::make_shared<const std::function<void(runtime::AgentInput)>>(std::move(answer))),
-      thread_([this] { Run(); }) {}
-
-DiskWorker::~DiskWorker() {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
+    : files_(files), answer_(std::move(answer)), queue_(loop) {}
 
 void DiskWorker::Persist(runtime::PersistPieces work,
                          std::vector<std::shared_ptr<const io::Fd>> arenas, std::string directory) {
@@ -124,27 +112,9 @@ void DiskWorker::Commit(runtime::WriteManifest work, std::string directory) {
 }
 
 void DiskWorker::Enqueue(std::function<runtime::AgentInput()> work) {
-  {
-    std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(work));
-  }
-  changed_.notify_all();
-}
-
-void DiskWorker::Run() {
-  for (;;) {
-    std::function<runtime::AgentInput()> work;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-      if (stopping_) return;
-      work = std::move(queue_.front());
-      queue_.pop_front();
-    }
-    loop_.Post([weak = std::weak_ptr(answer_), answer = work()] {
-      if (const auto function = weak.lock()) (*function)(answer);
-    });
-  }
+  queue_.Enqueue([this, work = std::move(work)]() -> WorkQueue::Answer {
+    return [this, answer = work()] { answer_(answer); };
+  });
 }
 
 }  // namespace longhaul::service

@@ -2,13 +2,9 @@
 // to a committed checkpoint, old ones pruned.
 #pragma once
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,17 +12,17 @@
 #include "io/fd.h"
 #include "io/file.h"
 #include "runtime/agent_messages.h"
+#include "service/agent/work_queue.h"
 
 namespace longhaul::service {
 
 class DiskWorker {
  public:
   // `answer` is called on the loop's thread with PiecesPersisted or ManifestWritten, in order.
-  // `files` and `loop` must outlive this. All calls on the loop's thread.
+  // `files` and `loop` must outlive this. All calls on the loop's thread. At its end the piece
+  // under way is finished; what has not begun is dropped, nothing is answered any more.
   DiskWorker(io::EventLoop& loop, io::FileSystem& files,
              std::function<void(runtime::AgentInput)> answer);
-  // Finishes the piece under way; what has not begun is dropped, nothing is answered any more.
-  ~DiskWorker();
   DiskWorker(const DiskWorker&) = delete;
   DiskWorker& operator=(const DiskWorker&) = delete;
 
@@ -36,20 +32,11 @@ class DiskWorker {
   void Commit(runtime::WriteManifest work, std::string directory);
 
  private:
-  void Run();
   void Enqueue(std::function<runtime::AgentInput()> work);
 
-  io::EventLoop& loop_;
   io::FileSystem& files_;
-  // Shared with what is posted to the loop, which may run after we are gone.
-  std::shared_ptr<const std::function<void(runtime::AgentInput)>> answer_;
-
-  std::mutex mutex_;  // guards the two below
-  std::condition_variable changed_;
-  bool stopping_ = false;
-  std::deque<std::function<runtime::AgentInput()>> queue_;
-
-  std::thread thread_;
+  const std::function<void(runtime::AgentInput)> answer_;
+  WorkQueue queue_;
 };
 
 }  // namespace longhaul::service

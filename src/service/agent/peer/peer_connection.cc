@@ -1,0 +1,135 @@
+#include "service/agent/peer/peer_connection.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "base/text.h"
+#include "checkpoint/arena.h"
+#include "io/clock.h"
+#include "io/socket.h"
+
+namespace longhaul::service {
+namespace {
+
+using checkpoint::PeerKind;
+using checkpoint::PeerMessage;
+
+constexpr int kWaitMs = 30'000;           // without a byte
+constexpr size_t kPacedBytes = 1u << 20;  // written at once
+
+Status Await(const io::Fd& socket, short events) {
+  pollfd wanted{socket.get(), events, 0};
+  for (;;) {
+    const int ready = poll(&wanted, 1, kWaitMs);
+    if (ready > 0) return {};
+    if (ready == 0) return Unavailable("the other agent says nothing for 30 s");
+    if (errno != EINTR) return FromErrno(errno, "cannot wait for the other agent");
+  }
+}
+
+Status AsStatus(const PeerMessage& answer, PeerKind wanted) {
+  if (answer.kind == wanted) return {};
+  if (answer.kind == PeerKind::kRefused) return Unavailable("refused: " + Printable(answer.reason));
+  return InternalError("the other agent answers out of turn");
+}
+
+}  // namespace
+
+PeerConnection::PeerConnection(io::Fd socket, uint64_t bytes_per_second)
+    : socket_(std::move(socket)), budget_(bytes_per_second) {}
+
+Result<PeerConnection> PeerConnection::Connect(const std::string& address, uint16_t port,
+                                               uint64_t bytes_per_second) {
+  ASSIGN_OR_RETURN(io::Fd socket, io::ConnectTcp(address, port));
+  return PeerConnection(std::move(socket), bytes_per_second);
+}
+
+void PeerConnection::BreakOff() { shutdown(socket_.get(), SHUT_RDWR); }
+
+checkpoint::ReadBytes PeerConnection::Reader() {
+  return [this](std::span<std::byte> to) { return Read(to); };
+}
+checkpoint::WriteBytes PeerConnection::Writer() {
+  return [this](std::span<const std::byte> bytes) { return Write(bytes); };
+}
+
+Status PeerConnection::Read(std::span<std::byte> to) {
+  while (!to.empty()) {
+    RETURN_IF_ERROR(Await(socket_, POLLIN));
+    ASSIGN_OR_RETURN(const std::optional<size_t> got, io::ReceiveSome(socket_, to));
+    if (!got) continue;
+    if (*got == 0) return Unavailable("the other agent has hung up");
+    to = to.subspan(*got);
+  }
+  return {};
+}
+
+Status PeerConnection::Write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const auto part = bytes.first(std::min(bytes.size(), kPacedBytes));
+    const Duration wait = budget_.Use(part.size(), io::MonotonicNow());
+    if (wait > Duration(0)) std::this_thread::sleep_for(wait);
+    size_t sent = 0;
+    while (sent < part.size()) {
+      RETURN_IF_ERROR(Await(socket_, POLLOUT));
+      ASSIGN_OR_RETURN(const size_t now, io::SendSome(socket_, part.subspan(sent)));
+      sent += now;
+    }
+    bytes = bytes.subspan(part.size());
+  }
+  return {};
+}
+
+Duration Budget::Use(size_t bytes, Instant now) {
+  if (bytes_per_second_ == 0) return Duration(0);
+  const Duration wait = std::max(Duration(0), free_at_ - now);
+  const double seconds = static_cast<double>(bytes) / static_cast<double>(bytes_per_second_);
+  free_at_ = std::max(free_at_, now - kBurst) + DurationFromSeconds(seconds);
+  return wait;
+}
+
+Status SendCopy(PeerConnection& peer, const std::string& secret, const checkpoint::SnapshotKey& key,
+                std::span<std::byte> arena) {
+  ASSIGN_OR_RETURN(const checkpoint::SnapshotPin pin,
+                   checkpoint::SnapshotPin::Take(arena, key.step, key.epoch));
+  ASSIGN_OR_RETURN(const checkpoint::ArenaReader::Hashed snapshot,
+                   checkpoint::ArenaReader(arena).InSlot(pin.slot()));
+  PeerMessage offer;
+  offer.kind = PeerKind::kOffer;
+  offer.secret = secret;
+  offer.key = key;
+  offer.plan = snapshot.plan;
+  offer.chunks = snapshot.chunks;
+  RETURN_IF_ERROR(SendPeerMessage(offer, peer.Writer()));
+  ASSIGN_OR_RETURN(const PeerMessage ready, checkpoint::ReceivePeerMessage(peer.Reader()));
+  RETURN_IF_ERROR(AsStatus(ready, PeerKind::kReady));
+  RETURN_IF_ERROR(SendSnapshotData(snapshot, peer.Writer()));
+  ASSIGN_OR_RETURN(const PeerMessage sealed, checkpoint::ReceivePeerMessage(peer.Reader()));
+  return AsStatus(sealed, PeerKind::kSealed);
+}
+
+Result<PeerMessage> AskForCopy(PeerConnection& peer, const std::string& secret,
+                               const checkpoint::SnapshotKey& key) {
+  PeerMessage fetch;
+  fetch.kind = PeerKind::kFetch;
+  fetch.secret = secret;
+  fetch.key = key;
+  RETURN_IF_ERROR(SendPeerMessage(fetch, peer.Writer()));
+  ASSIGN_OR_RETURN(PeerMessage snapshot, checkpoint::ReceivePeerMessage(peer.Reader()));
+  RETURN_IF_ERROR(AsStatus(snapshot, PeerKind::kSnapshot));
+  if (snapshot.key.job != key.job || snapshot.key.rank != key.rank ||
+      snapshot.key.step != key.step) {
+    return InternalError("the other agent gives " + ToString(snapshot.key) + " for " +
+                         ToString(key));
+  }
+  return snapshot;
+}
+
+}  // namespace longhaul::service

@@ -1,0 +1,77 @@
+#include "service/agent/peer/peer_memory.h"
+
+#include "base/units.h"
+#include "io/shared_memory.h"
+
+namespace longhaul::service {
+
+void PeerMemory::Show(const Place& place, std::shared_ptr<const io::Fd> arena) {
+  std::lock_guard lock(mutex_);
+  own_.insert_or_assign(place, std::move(arena));
+}
+
+void PeerMemory::Drop(const std::string& job) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(own_, [&job](const auto& entry) { return entry.first.first == job; });
+  std::erase_if(kept_, [this, &job](const auto& entry) {
+    if (entry.first.first != job) return false;
+    bytes_ -= entry.second.bytes;
+    return true;
+  });
+}
+
+Result<std::shared_ptr<const io::Fd>> PeerMemory::Reserve(const Place& place, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  const auto found = kept_.find(place);
+  const bool there = found != kept_.end();
+  if (there && found->second.receiving) {
+    return Unavailable("another copy for rank " + std::to_string(place.second) + " is under way");
+  }
+  if (there && found->second.bytes >= bytes) {
+    found->second.receiving = true;
+    return found->second.arena;
+  }
+  const uint64_t others = bytes_ - (there ? found->second.bytes : 0);
+  if (bytes > limit_ || others > limit_ - bytes) {
+    return ResourceExhausted("a copy of " + std::to_string(bytes) + " bytes beside " +
+                             std::to_string(others) + " of others is above this node's limit of " +
+                             std::to_string(limit_) + " bytes for copies");
+  }
+  const std::string name = "longhaul-copy-" + place.first + "-" + std::to_string(place.second);
+  ASSIGN_OR_RETURN(io::Fd fd,
+                   io::CreateSharedMemory(name, Bytes(static_cast<int64_t>(bytes)), false));
+  bytes_ = others + bytes;
+  Kept kept{std::make_shared<const io::Fd>(std::move(fd)), bytes, true};
+  return kept_.insert_or_assign(place, std::move(kept)).first->second.arena;
+}
+
+Status PeerMemory::Take(const checkpoint::PeerMessage& offer, const checkpoint::ReadBytes& read) {
+  const Place place{offer.key.job, offer.key.rank};
+  const uint64_t bytes = checkpoint::ArenaBytesFor(offer.plan);
+  ASSIGN_OR_RETURN(const std::shared_ptr<const io::Fd> arena, Reserve(place, bytes));
+  const Status received = [&]() -> Status {
+    ASSIGN_OR_RETURN(const io::SharedMapping mapping, io::SharedMapping::Map(*arena));
+    return checkpoint::ReceiveSnapshotData(offer, read, mapping.bytes());
+  }();
+  std::lock_guard lock(mutex_);
+  const auto found = kept_.find(place);
+  if (found != kept_.end() && found->second.arena == arena) found->second.receiving = false;
+  return received;
+}
+
+std::vector<std::shared_ptr<const io::Fd>> PeerMemory::ArenasOf(const Place& place) const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<const io::Fd>> arenas;
+  if (const auto found = own_.find(place); found != own_.end()) arenas.push_back(found->second);
+  if (const auto found = kept_.find(place); found != kept_.end()) {
+    arenas.push_back(found->second.arena);
+  }
+  return arenas;
+}
+
+uint64_t PeerMemory::bytes() const {
+  std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+}  // namespace longhaul::service

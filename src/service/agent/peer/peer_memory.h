@@ -1,0 +1,57 @@
+// Snapshots that agents keep for each other: what other nodes have sent here, and what of ours may
+// be fetched from here.
+//
+// Copies lie in arenas as a rank's own do, so that a copy under way never touches the newest sealed
+// one. Threads: any, at any time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+#include "checkpoint/peer/transfer.h"
+#include "io/fd.h"
+
+namespace longhaul::service {
+
+class PeerMemory {
+ public:
+  using Place = std::pair<std::string, uint32_t>;  // job and rank
+
+  // Copies for others take at most `limit` bytes.
+  explicit PeerMemory(uint64_t limit) : limit_(limit) {}
+
+  // Ours: the rank's own arena on this node, as the arena keeper has it; may be fetched.
+  void Show(const Place& place, std::shared_ptr<const io::Fd> arena);
+  // The job is over: nothing of it is kept or shown.
+  void Drop(const std::string& job);
+
+  // Receives an announced snapshot into the place's arena and seals it. kResourceExhausted naming
+  // the limit, kUnavailable when another copy for the place is under way.
+  Status Take(const checkpoint::PeerMessage& offer, const checkpoint::ReadBytes& read);
+
+  // The arenas that may hold the place's snapshots: kept for another node, or our own.
+  std::vector<std::shared_ptr<const io::Fd>> ArenasOf(const Place& place) const;
+
+  uint64_t bytes() const;
+
+ private:
+  struct Kept {
+    std::shared_ptr<const io::Fd> arena;
+    uint64_t bytes = 0;
+    bool receiving = false;
+  };
+  Result<std::shared_ptr<const io::Fd>> Reserve(const Place& place, uint64_t bytes);
+
+  const uint64_t limit_;
+  mutable std::mutex mutex_;  // guards all below
+  uint64_t bytes_ = 0;        // of copies
+  std::map<Place, Kept> kept_;
+  std::map<Place, std::shared_ptr<const io::Fd>> own_;
+};
+
+}  // namespace longhaul::service

@@ -1,0 +1,154 @@
+#include "service/agent/peer/peer_server.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "checkpoint/arena.h"
+#include "io/shared_memory.h"
+#include "io/socket.h"
+#include "service/agent/peer/peer_connection.h"
+#include "service/controller/token.h"
+
+namespace longhaul::service {
+namespace {
+
+using checkpoint::PeerKind;
+using checkpoint::PeerMessage;
+
+PeerMessage Refusal(const std::string& reason) {
+  PeerMessage refused;
+  refused.kind = PeerKind::kRefused;
+  refused.reason = reason;
+  return refused;
+}
+
+PeerMessage Plain(PeerKind kind) {
+  PeerMessage message;
+  message.kind = kind;
+  return message;
+}
+
+Status Take(const PeerMessage& offer, PeerMemory& memory, PeerConnection& peer) {
+  bool ready_said = false;
+  // Ready is said when there is room for it: with the first read.
+  const checkpoint::ReadBytes read = peer.Reader();
+  const auto read_when_ready = [&](std::span<std::byte> to) -> Status {
+    if (!std::exchange(ready_said, true)) {
+      RETURN_IF_ERROR(SendPeerMessage(Plain(PeerKind::kReady), peer.Writer()));
+    }
+    return read(to);
+  };
+  RETURN_IF_ERROR(memory.Take(offer, read_when_ready));
+  // A state without bytes has had no read.
+  if (!ready_said) RETURN_IF_ERROR(SendPeerMessage(Plain(PeerKind::kReady), peer.Writer()));
+  return SendPeerMessage(Plain(PeerKind::kSealed), peer.Writer());
+}
+
+// The newest epoch's snapshot of the wanted step in any arena that may hold it.
+Status Give(const PeerMessage& fetch, PeerMemory& memory, PeerConnection& peer) {
+  Status status = NotFound("no " + ToString(fetch.key) + " here");
+  for (const auto& arena : memory.ArenasOf({fetch.key.job, fetch.key.rank})) {
+    ASSIGN_OR_RETURN(const io::SharedMapping mapping, io::SharedMapping::Map(*arena));
+    for (const auto& sealed : checkpoint::ArenaReader(mapping.bytes()).ListSealed()) {
+      if (sealed.step != fetch.key.step) continue;
+      if (fetch.key.epoch != 0 && sealed.epoch != fetch.key.epoch) continue;
+      const auto pin = checkpoint::SnapshotPin::Take(mapping.bytes(), sealed.step, sealed.epoch);
+      if (!pin.ok()) continue;
+      ASSIGN_OR_RETURN(const auto snapshot,
+                       checkpoint::ArenaReader(mapping.bytes()).InSlot(pin->slot()));
+      PeerMessage announced = Plain(PeerKind::kSnapshot);
+      announced.key = fetch.key;
+      announced.key.epoch = sealed.epoch;
+      announced.plan = snapshot.plan;
+      announced.chunks = snapshot.chunks;
+      RETURN_IF_ERROR(SendPeerMessage(announced, peer.Writer()));
+      return SendSnapshotData(snapshot, peer.Writer());
+    }
+  }
+  return status;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PeerServer>> PeerServer::Listen(const std::string& address,
+                                                       std::string secret, PeerMemory& memory) {
+  ASSIGN_OR_RETURN(io::Listener listener, io::ListenTcp(address, 0));
+  io::Fd wake(eventfd(0, EFD_CLOEXEC));
+  if (!wake.valid()) return FromErrno(errno, "cannot make an eventfd");
+  return std::unique_ptr<PeerServer>(new PeerServer(std::move(listener.fd), listener.port,
+                                                    std::move(wake), std::move(secret), memory));
+}
+
+PeerServer::PeerServer(io::Fd listener, uint16_t port, io::Fd wake, std::string secret,
+                       PeerMemory& memory)
+    : listener_(std::move(listener)),
+      port_(port),
+      wake_(std::move(wake)),
+      secret_(std::move(secret)),
+      memory_(memory),
+      acceptor_([this] { AcceptAll(); }) {}
+
+PeerServer::~PeerServer() {
+  const uint64_t one = 1;
+  (void)!write(wake_.get(), &one, sizeof(one));
+  acceptor_.join();
+  // No connection is added any more.
+  for (const auto& connection : connections_) {
+    connection->peer.BreakOff();
+    connection->thread.join();
+  }
+}
+
+void PeerServer::AcceptAll() {
+  for (;;) {
+    pollfd wanted[2] = {{listener_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+    if (poll(wanted, 2, -1) < 0 && errno != EINTR) return;
+    if (wanted[1].revents != 0) return;
+    Result<std::optional<io::Fd>> accepted = io::Accept(listener_);
+    if (!accepted.ok() || !accepted->has_value()) continue;
+    JoinEnded();
+    if (connections_.size() >= kMaxConnections) continue;  // closes it
+    Connection& connection =
+        *connections_.emplace_back(std::make_unique<Connection>(**std::move(accepted)));
+    connection.thread = std::thread([this, &connection] {
+      Serve(connection.peer);
+      connection.peer.BreakOff();
+      connection.over = true;
+    });
+  }
+}
+
+void PeerServer::JoinEnded() {
+  std::erase_if(connections_, [](const auto& connection) {
+    if (!connection->over) return false;
+    connection->thread.join();
+    return true;
+  });
+}
+
+void PeerServer::Serve(PeerConnection& peer) {
+  for (;;) {
+    const Result<PeerMessage> request = checkpoint::ReceivePeerMessage(peer.Reader());
+    if (!request.ok()) return;
+    Status status;
+    if (request->kind != PeerKind::kOffer && request->kind != PeerKind::kFetch) {
+      status = InvalidArgument("not a request");
+    } else if (!EqualInConstantTime(request->secret, secret_)) {
+      status = InvalidArgument("wrong secret");
+    } else if (request->kind == PeerKind::kOffer) {
+      status = Take(*request, memory_, peer);
+    } else {
+      status = Give(*request, memory_, peer);
+    }
+    if (status.ok()) continue;
+    // What the other end still sends has no reader: the connection ends with the reason.
+    (void)SendPeerMessage(Refusal(status.message()), peer.Writer());
+    return;
+  }
+}
+
+}  // namespace longhaul::service
