@@ -54,8 +54,8 @@ class ArenaWriter {
   // Copies a whole tensor, hashed on the way. Requires a Begin, and data of the plan's size.
   void Write(size_t tensor, std::span<const std::byte> data);
 
-  // One chunk of a tensor; all must come. Returns its hash. Requires a Begin, and data of the chunk's
-  // size.
+  // One chunk of a tensor; all must come. Returns its hash. Requires a Begin, and data of the
+  // chunk's size.
   uint64_t WriteChunk(size_t tensor, size_t chunk, std::span<const std::byte> data);
 
   // Copies all tensors with so many threads, this one among them. Requires a Begin and spans of the

@@ -176,6 +176,11 @@ void Controller::State::OnSnapshotFailed(const wire::Event& event) {
   if (job == nullptr || !job->live()) return;
   const auto index = MemberOf(*job, event.node());
   if (!index.has_value()) return;
+  if (!failed.while_restoring() && failed.tier() == wire::Restore::TIER_PEER) {
+    return Say(failed.job_id(), wire::MessageNotice::WARNING,
+               "step " + std::to_string(failed.step()) + " of " + event.node() +
+                   " has no copy in another node's memory: " + failed.reason());
+  }
   if (!failed.while_restoring() && job->retreat.has_value()) {
     job->save_failure = failed.reason();
     return AdvanceRetreat(*job);

@@ -1,0 +1,104 @@
+"""Workers, agents and whole nodes killed while state of their own is saved: nothing sealed is lost.
+
+usage: state_loss_test.py LONGHAUL
+
+Each rank has a state that no other has. It counts every step that it makes into it, so that what is
+restored can be held against the step that is told: a wrong, torn or mixed state ends the run with
+exit code 3. Needs NumPy in /usr/bin/python3; skipped without.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PYTHON = "/usr/bin/python3"
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+HAS_NUMPY = os.path.exists(PYTHON) and subprocess.run(
+    [PYTHON, "-c", "import importlib.util as u; u.find_spec('numpy') or exit(1)"]).returncode == 0
+LIMIT_S = 120
+STEPS = 120
+
+WORKER = '''
+import os, sys, time
+import numpy, longhaul
+
+rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+epoch = os.environ["LONGHAUL_EPOCH"]
+state = {"rows": numpy.zeros(200_003, numpy.float32), "rank": numpy.array([rank], numpy.int64)}
+
+def expected(step):
+    return numpy.arange(200_003, dtype=numpy.float32) % 97 * step + rank
+
+def progress(of):
+    try:
+        with open(f"progress-{epoch}-{of}") as file:
+            return int(file.read() or 0)
+    except FileNotFoundError:
+        return 0
+
+def in_step(step):
+    # Stands for the collectives that keep the ranks of a real job together.
+    with open(f"progress-{epoch}-{rank}.new", "w") as file:
+        file.write(str(step))
+    os.replace(f"progress-{epoch}-{rank}.new", f"progress-{epoch}-{rank}")
+    while min(progress(of) for of in range(world)) < step:
+        time.sleep(0.001)
+
+restored = longhaul.restore()
+first = 1
+if restored is not None:
+    saved, step = restored.state, restored.step
+    if int(saved["rank"][0]) != rank or not (saved["rows"] == expected(step)).all():
+        print(f"rank {rank}: step {step} came back wrong", flush=True)
+        sys.exit(3)
+    print(f"rank {rank}: exact at step {step}", flush=True)
+    first = step + 1
+for step in range(first, STEPS + 1):
+    time.sleep(0.02)
+    state["rows"][:] = expected(step)
+    if step % 4 == 0:
+        longhaul.snapshot(state, step)
+    longhaul.report(step, loss=1.0)
+    in_step(step)
+longhaul.wait()
+'''.replace("STEPS", str(STEPS))
+
+
+@unittest.skipUnless(HAS_NUMPY, f"{PYTHON} has no NumPy: install python3-numpy")
+class StateLoss(unittest.TestCase):
+    def run_with(self, faults):
+        folder = tempfile.mkdtemp(prefix="state-loss-test-")
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        script = os.path.join(folder, "worker.py")
+        with open(script, "w") as file:
+            file.write(WORKER)
+        words = [LONGHAUL, "run", "--nodes", "2", "--procs", "2", "--run-dir", "run", "--inject",
+                 faults, "--", PYTHON, "-B", script]
+        done = subprocess.run(words, cwd=folder, text=True, timeout=LIMIT_S,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "python")})
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertNotIn("came back wrong", done.stdout)
+        with open(os.path.join(folder, "run", "report.json")) as file:
+            return done.stdout, json.load(file)
+
+    def test_a_lost_node_comes_back_from_its_peers_memory(self):
+        text, report = self.run_with("kill agent 2 at step 60")
+        self.assertEqual([fault["class_name"] for fault in report["faults"]], ["node"], text)
+        self.assertRegex(text, r"epoch 2: .* from a peer's memory at step \d+")
+        self.assertIn("a peer's memory", report["faults"][0]["action"])
+
+    def test_workers_agents_and_both_are_killed(self):
+        text, report = self.run_with(
+            "kill worker 1 at step 30; kill agent 1 at step 60; kill worker 2 at step 90; "
+            "kill agent 2 at step 91")
+        self.assertIn("node", [fault["class_name"] for fault in report["faults"]], text)
+        self.assertRegex(text, r"exact at step \d+")
+
+
+if __name__ == "__main__":
+    LONGHAUL = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
