@@ -45,12 +45,8 @@ void Round::MakeTheRoom(Job& job, const Room& room, uint64_t transaction) {
   CHECK(placer_.Place(books_, job, counts, room.bounds, AdmitOf(books_, job), tasks))
       << "victims were stopped for a gang that does not land";
   const std::string winner = job.request->id.value();
-  const Savepoint landed = books_.state.Save();
-  std::vector<std::vector<HeldTask>> moved;
-  CHECK(PlaceMoved(books_, placer_, job.number, victims, moved)) << "moved for nothing";
-  // Each has its own commit: they are placed again, one by one, in the same order.
-  books_.state.RollBack(landed);
   Start(job, tasks);
+  // One by one, in the order of the proof, which has asked whom it would delay.
   for (const ChosenVictim& victim : victims) {
     if (victim.means != Means::kMove) continue;
     Job& other = books_.at(victim.job);
