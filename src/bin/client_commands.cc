@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/text.h"
 #include "base/time.h"
 #include "base/units.h"
 #include "bin/notice_text.h"
@@ -35,6 +36,7 @@ using service::UrlEncode;
 
 constexpr uint64_t kLargestJobFile = 1 << 20;
 constexpr auto kLogPoll = std::chrono::milliseconds(500);
+constexpr auto kDrainPoll = std::chrono::milliseconds(250);
 
 // What the client commands have in common; each uses its part.
 struct Options {
@@ -46,6 +48,11 @@ struct Options {
   std::string reason;
   uint32_t rank = 0;
   uint64_t epoch = 0;  // 0: the newest
+  std::string node;
+  std::string use;                // of a node: cordon, drain, uncordon; empty: list them
+  std::string timeout = "10min";  // of a drain
+  bool wait = true;
+  bool why = false;
   bool resume = false;
   bool watch = false;
   bool json = false;
@@ -113,7 +120,12 @@ int Submit(RestClient& client, const Options& options) {
   }
   if (options.resume) body["resume"] = true;
   const auto answer = client.Post("/v1/jobs", body);
-  if (!answer.ok()) return Fail(answer.status());
+  if (!answer.ok()) {
+    Fail(answer.status());
+    const Code code = answer.status().code();
+    const bool bad_input = code == Code::kInvalidArgument || code == Code::kFailedPrecondition;
+    return bad_input ? kExitUsage : kExitFailure;
+  }
   const std::string id = (*answer)["id"].get<std::string>();
   if (options.json) {
     std::printf("%s\n", answer->dump().c_str());
@@ -182,7 +194,64 @@ void PrintJob(const Json& job) {
   }
 }
 
+int ShowWhy(RestClient& client, const Options& options) {
+  const auto why = client.Get("/v1/jobs/" + UrlEncode(options.job) + "/why");
+  if (!why.ok()) return Fail(why.status());
+  if (options.json) return PrintJson(*why), kExitOk;
+  std::printf("%s: %s (%s)\n", (*why)["job_id"].get<std::string>().c_str(),
+              (*why)["state"].get<std::string>().c_str(),
+              (*why)["reason"].get<std::string>().c_str());
+  std::printf("  %s\n", frontend::Harmless((*why)["sentence"].get<std::string>()).c_str());
+  for (const Json& change : (*why)["fix"]) {
+    std::printf("  would start it: %s\n", frontend::Harmless(change.get<std::string>()).c_str());
+  }
+  const auto when = [&](const char* key) {
+    const double seconds =
+        ToSeconds(InstantFromNanoseconds((*why)[key].get<int64_t>()) - io::Now());
+    return "in " + SecondsText(std::max(0.0, seconds));
+  };
+  if (why->contains("expected_start_ns")) {
+    std::printf("  expected: %s; nine of ten times %s\n", when("expected_start_ns").c_str(),
+                why->contains("expected_late_ns") ? when("expected_late_ns").c_str() : "unknown");
+  }
+  return kExitOk;
+}
+
+std::string CardsText(const Json& amounts) {
+  const double cards = Number(amounts, "cards");
+  return cards < 0
+             ? "-"
+             : Decimal(cards, cards == static_cast<double>(static_cast<int64_t>(cards)) ? 0 : 1);
+}
+
+int Queues(RestClient& client, const Options& options) {
+  const auto answer = client.Get("/v1/queues");
+  if (!answer.ok()) return Fail(answer.status());
+  if (options.json) return PrintJson(*answer), kExitOk;
+  const Json& queues = (*answer)["queues"];
+  if (queues.empty()) {
+    return std::printf("no nodes yet: longhaul agent --controller HOST:PORT ...\n"), kExitOk;
+  }
+  Table table(
+      {"QUEUE", "UNDER", "USED", "GUARANTEE", "LIMIT", "BORROWED", "SHARE", "RUNNING", "WAITING"});
+  for (const Json& queue : queues) {
+    const std::string parent = queue["parent"].get<std::string>();
+    table.Add({queue["name"].get<std::string>(), parent.empty() ? "-" : parent,
+               CardsText(queue["usage"]), CardsText(queue["guarantee"]), CardsText(queue["limit"]),
+               CardsText(queue["borrowed"]), Percent(Number(queue, "share")),
+               std::to_string(queue["running"].get<uint64_t>()),
+               std::to_string(queue["waiting"].get<uint64_t>())});
+  }
+  std::printf("%s", table.Text().c_str());
+  return kExitOk;
+}
+
 int ShowStatus(RestClient& client, const Options& options) {
+  if (options.why && options.job.empty()) {
+    std::fprintf(stderr, "longhaul: --why needs a job: longhaul status JOB --why\n");
+    return kExitUsage;
+  }
+  if (options.why) return ShowWhy(client, options);
   if (options.job.empty()) return Jobs(client, options);
   const auto job = client.Get("/v1/jobs/" + UrlEncode(options.job));
   if (!job.ok()) return Fail(job.status());
@@ -194,7 +263,53 @@ int ShowStatus(RestClient& client, const Options& options) {
   return kExitOk;
 }
 
+// Tells what still runs on a node that is being drained, until nothing does or the time is over.
+int AwaitEmpty(RestClient& client, const Options& options, Duration limit) {
+  const Instant until = io::Now() + limit;
+  std::string told;
+  while (true) {
+    const auto answer = client.Get("/v1/nodes");
+    if (!answer.ok()) return Fail(answer.status());
+    std::string left;
+    for (const Json& node : (*answer)["nodes"]) {
+      if (node["name"] != options.node) continue;
+      left = Names(node["jobs"]);
+      if (left != "-") continue;
+      if (options.json) return PrintJson(node), kExitOk;
+      return std::printf("%s is empty\n", options.node.c_str()), kExitOk;
+    }
+    if (left != told && !options.json) {
+      std::printf("%s: waiting for %s\n", options.node.c_str(), left.c_str());
+      std::fflush(stdout);
+    }
+    told = left;
+    if (io::Now() >= until) {
+      std::fprintf(stderr, "longhaul: %s still runs %s after %s; it stays drained of new work\n",
+                   options.node.c_str(), left.c_str(), options.timeout.c_str());
+      return kExitFailure;
+    }
+    std::this_thread::sleep_for(kDrainPoll);
+  }
+}
+
+int UseNode(RestClient& client, const Options& options) {
+  const auto limit = ParseDuration(options.timeout);
+  if (!limit.ok()) {
+    std::fprintf(stderr, "longhaul: --timeout: %s\n", limit.status().message().c_str());
+    return kExitUsage;
+  }
+  Json body = Json::object();
+  if (!options.reason.empty()) body["reason"] = options.reason;
+  const auto node = client.Post("/v1/nodes/" + UrlEncode(options.node) + "/" + options.use, body);
+  if (!node.ok()) return Fail(node.status());
+  if (options.use == "drain" && options.wait) return AwaitEmpty(client, options, *limit);
+  if (options.json) return PrintJson(*node), kExitOk;
+  std::printf("%s: %s\n", options.node.c_str(), (*node)["condition"].get<std::string>().c_str());
+  return kExitOk;
+}
+
 int Nodes(RestClient& client, const Options& options) {
+  if (!options.use.empty()) return UseNode(client, options);
   const auto answer = client.Get("/v1/nodes");
   if (!answer.ok()) return Fail(answer.status());
   if (options.json) return PrintJson(*answer), kExitOk;
@@ -202,18 +317,17 @@ int Nodes(RestClient& client, const Options& options) {
   if (nodes.empty()) {
     return std::printf("no nodes yet: longhaul agent --controller HOST:PORT ...\n"), kExitOk;
   }
-  Table table({"NODE", "STATE", "SLOTS", "ADDRESS", "HOST", "CORES", "MEMORY", "LOST"});
+  Table table({"NODE", "STATE", "SLOTS", "ADDRESS", "HOST", "CORES", "MEMORY", "LOST", "JOBS"});
   for (const Json& node : nodes) {
-    const std::string state = !node["connected"].get<bool>() ? "lost"
-                              : node["cordoned"].get<bool>() ? "cordoned"
-                                                             : "ready";
+    const std::string state =
+        !node["connected"].get<bool>() ? "lost" : node["condition"].get<std::string>();
     table.Add({node["name"].get<std::string>(), state,
                std::to_string(node["used_slots"].get<uint64_t>()) + "/" +
                    std::to_string(node["slots"].get<uint64_t>()),
                node["address"].get<std::string>(), node["host"].get<std::string>(),
                std::to_string(node["cores"].get<uint64_t>()),
                ToString(Bytes(node["memory_bytes"].get<int64_t>())),
-               std::to_string(node["losses"].get<uint64_t>())});
+               std::to_string(node["losses"].get<uint64_t>()), Names(node["jobs"])});
   }
   std::printf("%s", table.Text().c_str());
   return kExitOk;
@@ -308,6 +422,37 @@ CLI::App* Add(CLI::App& app, Action& action, const char* name, const char* help,
   return added;
 }
 
+// `longhaul nodes`, and what may be done to one.
+void AddNodes(CLI::App& app, Action& action, const std::shared_ptr<Options>& options) {
+  const char* json_help = "Print JSON instead of text";
+  CLI::App* nodes =
+      Add(app, action, "nodes", "List all nodes; cordon, drain, uncordon one", Nodes, options);
+  nodes->add_flag("--json", options->json, json_help);
+  nodes->fallthrough();
+  nodes->footer(
+      "Examples:\n  longhaul nodes\n  longhaul nodes drain node-3 --timeout 5min\n"
+      "  longhaul nodes uncordon node-3");
+  const auto verb = [&](const char* name, const char* help) {
+    CLI::App* added = nodes->add_subcommand(name, help);
+    added->add_option("NODE", options->node, "Its name")->required();
+    added->add_option("--reason", options->reason, "Shown to everybody");
+    added->add_flag("--json", options->json, json_help);
+    added->callback([options, name] { options->use = name; });
+    return added;
+  };
+  verb("cordon", "Place nothing new there; what runs stays")
+      ->footer("Example:\n  longhaul nodes cordon node-3 --reason 'fan is loud'");
+  CLI::App* drain = verb("drain", "Also move what runs there, or stop and queue it");
+  drain->add_option("--timeout", options->timeout, "Wait so long for it to be empty")
+      ->capture_default_str();
+  drain->add_flag("!--no-wait", options->wait, "Don't wait");
+  drain->footer(
+      "Each job takes a snapshot first. One that finds no other place waits in its queue once the\n"
+      "controller's repair_patience is over; jobs with preemption: never stay. Example:\n"
+      "  longhaul nodes drain node-3 --timeout 5min");
+  verb("uncordon", "Use it again")->footer("Example:\n  longhaul nodes uncordon node-3");
+}
+
 }  // namespace
 
 void AddClientCommands(CLI::App& app, Action& action) {
@@ -325,12 +470,20 @@ void AddClientCommands(CLI::App& app, Action& action) {
 
   CLI::App* status = Add(app, action, "status", "Show one job, or all", ShowStatus, options);
   status->add_option("JOB", options->job, "Its id or name");
+  status->add_flag("--why", options->why,
+                   "Why it waits, what would start it now, and when it is expected to start");
   status->add_flag("--json", options->json, json_help);
+  status->footer("Examples:\n  longhaul status\n  longhaul status my-job-1 --why");
 
   Add(app, action, "jobs", "List all jobs", Jobs, options)
       ->add_flag("--json", options->json, json_help);
-  Add(app, action, "nodes", "List all nodes", Nodes, options)
-      ->add_flag("--json", options->json, json_help);
+  AddNodes(app, action, options);
+  CLI::App* queues =
+      Add(app, action, "queues", "Show who uses how much of what they may", Queues, options);
+  queues->add_flag("--json", options->json, json_help);
+  queues->footer(
+      "Amounts are worker slots. Queues are declared in the controller's file\n"
+      "(docs/controller-file.md). Example:\n  longhaul queues --json");
 
   CLI::App* events = Add(app, action, "events", "Show what happened", Events, options);
   events->add_option("JOB", options->job, "Of this job only: its id or name");

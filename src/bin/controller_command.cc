@@ -47,7 +47,10 @@ int RunController(Options options) {
     ::_exit(kExitFailure);
   };
   auto controller = service::ControllerService::Start(options.service);
-  if (!controller.ok()) return Fail(controller.status());
+  if (!controller.ok()) {
+    Fail(controller.status());
+    return controller.status().code() == Code::kInvalidArgument ? kExitUsage : kExitFailure;
+  }
   const service::Endpoint& endpoint = (*controller)->endpoint();
   std::printf("controller ready: REST on %s, agents on %s, state in %s\n", endpoint.rest.c_str(),
               endpoint.agents.c_str(), options.service.state_directory.c_str());
@@ -68,6 +71,13 @@ void AddControllerCommand(CLI::App& app, Action& action) {
       ->add_option("--state-dir", options->service.state_directory,
                    "Where its log, token and endpoint.json lie; made when absent")
       ->required();
+  command
+      ->add_option("--config", options->service.config_file,
+                   "Queues, quotas, priorities and the cluster, in YAML (docs/controller-file.md); "
+                   "read at each start, what runs goes on")
+      ->check(CLI::ExistingFile);
+  command->footer(
+      "Example:\n  longhaul controller --state-dir /var/lib/longhaul --config controller.yaml");
   command->add_option("--rest", options->service.rest, "HOST:PORT for REST; port 0: any free one")
       ->capture_default_str();
   command

@@ -90,6 +90,7 @@ Style StyleOf(wire::JobState state) {
     case wire::SUCCEEDED:
       return Style::kGood;
     case wire::RECOVERING:
+    case wire::LEAVING:
     case wire::STOPPING:
     case wire::STOPPED:
       return Style::kWarning;
@@ -155,6 +156,8 @@ std::string_view StateName(wire::JobState state) {
       return "failed";
     case wire::STOPPED:
       return "stopped";
+    case wire::LEAVING:
+      return "leaving";
     default:
       return "preparing";
   }

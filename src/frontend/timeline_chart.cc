@@ -101,6 +101,7 @@ std::vector<Interval> StatesOf(const RunHistory& history, int64_t start_ns, int6
       case wire::RUNNING:
         phase = kStepping;
         break;
+      case wire::LEAVING:
       case wire::RECOVERING:
         phase = kRepairing;
         break;

@@ -125,6 +125,31 @@ void CheckBuiltInJob(JobReader& reader, JobSpec& job) {
   CheckTrace(reader, job);
 }
 
+void CheckScheduling(JobReader& reader, const JobSchedulingSpec& scheduling) {
+  const auto time = [&](const char* path, const std::string& text) {
+    const auto duration = ParseDuration(text);
+    if (text.empty() || (duration.ok() && *duration > Duration(0))) return;
+    reader.Refuse(path, "'" + Printable(text, 40) + "' is not a time such as 90min or 12h");
+  };
+  time("scheduling.expected_duration", scheduling.expected_duration);
+  time("scheduling.deadline", scheduling.deadline);
+  const std::string& means = scheduling.preemption;
+  if (!means.empty() && means != "never" && means != "shrink" && means != "suspend" &&
+      means != "requeue") {
+    reader.Refuse("scheduling.preemption",
+                  "'" + Printable(means, 40) + "' is not never, shrink, suspend or requeue");
+  }
+  const std::string& priority = scheduling.priority;
+  const bool negative = priority.starts_with('-');
+  if (priority.empty() || (!negative && (priority[0] < '0' || priority[0] > '9'))) return;
+  const auto number = ParseUint64(std::string_view(priority).substr(negative ? 1 : 0));
+  if (!number.ok() || *number > 1'000'000) {
+    reader.Refuse("scheduling.priority",
+                  "'" + Printable(priority, 40) +
+                      "' is neither a name nor a whole number from -1,000,000 to 1,000,000");
+  }
+}
+
 // Why the fault can't happen; empty when it can.
 std::string WhyNever(const JobSpec& job, const PlannedFault& fault) {
   if (job.built_in() && fault.step > job.train.steps) {
@@ -194,6 +219,7 @@ Result<JobSpec> ParseJob(std::string_view text, std::string_view source) {
   } else {
     CheckBuiltInJob(reader, job);
   }
+  CheckScheduling(reader, job.scheduling);
   if (const Status status = CheckFaults(job); !status.ok()) {
     reader.Refuse("inject", status.message());
   }

@@ -113,6 +113,18 @@ struct ResourceSpec {
   friend bool operator==(const ResourceSpec&, const ResourceSpec&) = default;
 };
 
+// What the scheduler is told; texts as written, checked by ParseJob.
+struct JobSchedulingSpec {
+  std::string queue;              // absent: the controller's default
+  std::string priority;           // a whole number, or a name of the controller's file
+  std::string preemption;         // never, shrink, suspend or requeue
+  std::string topology;           // the level of the network that all nodes share
+  std::string expected_duration;  // "2h"
+  std::string deadline;           // after submission: "12h"
+
+  friend bool operator==(const JobSchedulingSpec&, const JobSchedulingSpec&) = default;
+};
+
 struct JobSpec {
   std::string name;  // letters, digits, '-', '_', '.'; at most 63
   // Either a command, or the built-in trainer with the six below.
@@ -128,6 +140,7 @@ struct JobSpec {
 
   SnapshotSpec snapshot;
   ResourceSpec resources;
+  JobSchedulingSpec scheduling;
   uint32_t max_restarts = 100;
   std::vector<PlannedFault> faults;  // key "inject"
 

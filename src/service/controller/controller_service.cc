@@ -10,6 +10,7 @@
 #include "service/controller/submission.h"
 #include "service/controller/token.h"
 #include "service/trainer_program.h"
+#include "spec/controller_file/controller_file.h"
 
 namespace longhaul::service {
 namespace {
@@ -17,6 +18,25 @@ namespace {
 // The address others connect to, with the port in use.
 std::string WithPort(const std::string& address, uint16_t port) {
   return address.substr(0, address.rfind(':') + 1) + std::to_string(port);
+}
+
+// The configuration file and the cluster file that it names, checked.
+Result<wire::SchedulingConfiguration> ReadConfiguration(const std::string& path) {
+  wire::SchedulingConfiguration configuration;
+  if (path.empty()) return configuration;
+  constexpr uint64_t kLargest = 1 << 20;
+  ASSIGN_OR_RETURN(const std::string text, io::ReadText(path, kLargest));
+  ASSIGN_OR_RETURN(const spec::ControllerSpec file, spec::ParseControllerFile(text, path));
+  configuration.set_text(text);
+  if (!file.cluster_file.empty()) {
+    const std::filesystem::path cluster =
+        std::filesystem::path(path).parent_path() / file.cluster_file;
+    ASSIGN_OR_RETURN(const std::string nodes, io::ReadText(cluster.string(), kLargest));
+    configuration.set_cluster_text(nodes);
+  }
+  const Status usable = runtime::Controller::CheckConfiguration(configuration);
+  if (!usable.ok()) return usable.WithContext(path);
+  return configuration;
 }
 
 }  // namespace
@@ -29,6 +49,8 @@ Result<std::unique_ptr<ControllerService>> ControllerService::Start(
 }
 
 Status ControllerService::Open(const ControllerServiceOptions& options) {
+  ASSIGN_OR_RETURN(wire::SchedulingConfiguration configuration,
+                   ReadConfiguration(options.config_file));
   RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(options.state_directory));
   std::error_code error;
   const std::string directory = std::filesystem::absolute(options.state_directory, error).string();
@@ -42,6 +64,7 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
   ASSIGN_OR_RETURN(log_, EventLog::Open(directory + "/events.db"));
   feed_ = std::make_unique<NoticeFeed>(*log_);
   CoreLoopOptions loop_options;
+  loop_options.scheduling = std::move(configuration);
   loop_options.core = options.core;
   loop_options.violation_path = directory + "/violation.txt";
   loop_options.kill_controller = options.kill_controller;

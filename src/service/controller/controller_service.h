@@ -24,6 +24,7 @@ struct ControllerServiceOptions {
   bool allow_remote = false;
   Duration heartbeat_period = std::chrono::milliseconds(250);
   runtime::ControllerOptions core;
+  std::string config_file;  // docs/controller-file.md; empty: the standard configuration
   std::function<void()> kill_controller;  // see CoreLoopOptions
   std::function<void(const Status&)> on_violation;
   PrepareJob prepare;  // empty: submission.h. Tests make jobs of their own.

@@ -60,7 +60,7 @@ Status CoreLoop::Replay() {
 void CoreLoop::Start(AgentPort& port) {
   port_ = &port;
   Item started;
-  started.event.mutable_controller_started();
+  *started.event.mutable_controller_started()->mutable_scheduling() = options_.scheduling;
   started.event.set_at_ns(ToNanoseconds(io::Now()));
   Enqueue(std::move(started));
   thread_ = std::thread([this] { Run(); });

@@ -45,6 +45,7 @@ class AgentPort {
 
 struct CoreLoopOptions {
   runtime::ControllerOptions core;
+  wire::SchedulingConfiguration scheduling;  // in force from this start on
   // Where a broken invariant is dumped; the log's path with ".violation" is a good one.
   std::string violation_path;
   // The core said so (chaos), and all is logged. Real: SIGKILL to ourselves.

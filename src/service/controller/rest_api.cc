@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "io/clock.h"
+#include "scheduler/explanation.h"
 #include "service/controller/metrics.h"
 #include "service/controller/worker_log.h"
 #include "wire/json.h"
@@ -126,10 +127,13 @@ const std::vector<RestApi::Route>& RestApi::Table() {
       {"GET", "/v1/jobs/{id}/events", &RestApi::GetJobEvents},
       {"GET", "/v1/jobs/{id}/logs", &RestApi::GetLogs},
       {"POST", "/v1/jobs/{id}/stop", &RestApi::PostStop},
+      {"GET", "/v1/jobs/{id}/why", &RestApi::GetWhy},
       {"GET", "/v1/events", &RestApi::GetEvents},
       {"GET", "/v1/nodes", &RestApi::GetNodes},
       {"POST", "/v1/nodes/{name}/cordon", &RestApi::PostCordon},
+      {"POST", "/v1/nodes/{name}/drain", &RestApi::PostDrain},
       {"POST", "/v1/nodes/{name}/uncordon", &RestApi::PostUncordon},
+      {"GET", "/v1/queues", &RestApi::GetQueues},
       {"GET", "/v1/openapi.yaml", &RestApi::GetOpenApi},
       {"GET", "/metrics", &RestApi::GetMetrics},
   };
@@ -306,14 +310,52 @@ ApiResponse RestApi::GetNodes(const ApiRequest&, const Parameters&) const {
 }
 
 ApiResponse RestApi::PostCordon(const ApiRequest& request, const Parameters& parameters) const {
-  return SetCordoned(request, parameters[0], true);
+  return SetUse(request, parameters[0], Use::kCordon);
+}
+ApiResponse RestApi::PostDrain(const ApiRequest& request, const Parameters& parameters) const {
+  return SetUse(request, parameters[0], Use::kDrain);
 }
 ApiResponse RestApi::PostUncordon(const ApiRequest& request, const Parameters& parameters) const {
-  return SetCordoned(request, parameters[0], false);
+  return SetUse(request, parameters[0], Use::kNormal);
 }
 
-ApiResponse RestApi::SetCordoned(const ApiRequest& request, const std::string& name,
-                                 bool cordoned) const {
+// The what-if rounds are tried on a copy, so that the core goes on meanwhile.
+ApiResponse RestApi::GetWhy(const ApiRequest&, const Parameters& parameters) const {
+  const auto job = FindJob(parameters[0]);
+  if (!job.ok()) return ErrorResponse(job.status());
+  const JobId id(job->job().id());
+  const auto question =
+      loop_.Read([&](const runtime::Controller& core) { return core.AskWhy(id); });
+  Json answer = {{"job_id", id.value()},
+                 {"state", wire::ToJson(*job)["state"]},
+                 {"reason", "never-fits"},
+                 {"sentence", question.aside},
+                 {"fix", Json::array()}};
+  if (job->state() != wire::QUEUED) {
+    answer["reason"] = "none";
+    answer["sentence"] = "it does not wait";
+    return JsonResponse(answer);
+  }
+  if (!question.scheduler.has_value()) {
+    answer["fix"].push_back("nodes that together hold " + std::to_string(job->job().nodes()) +
+                            " x " + std::to_string(job->job().processes_per_node()) + " workers");
+    return JsonResponse(answer);
+  }
+  const auto why = question.scheduler->Explain(id, io::Now());
+  if (!why.ok()) return ErrorResponse(why.status());
+  const Json explained = Json::parse(scheduler::ToJson(*why));
+  for (const auto& [key, value] : explained.items()) answer[key] = value;
+  return JsonResponse(answer);
+}
+
+ApiResponse RestApi::GetQueues(const ApiRequest&, const Parameters&) const {
+  const auto queues = loop_.Read([](const runtime::Controller& core) { return core.Queues(); });
+  Json list = Json::array();
+  for (const wire::QueueStatus& queue : queues) list.push_back(wire::ToJson(queue));
+  return JsonResponse({{"queues", std::move(list)}});
+}
+
+ApiResponse RestApi::SetUse(const ApiRequest& request, const std::string& name, Use use) const {
   auto reason = ParseReason(request.body);
   if (!reason.ok()) return ErrorResponse(reason.status());
   const auto find = [&]() -> std::optional<wire::NodeStatus> {
@@ -326,7 +368,8 @@ ApiResponse RestApi::SetCordoned(const ApiRequest& request, const std::string& n
   if (!find().has_value()) return ErrorResponse(NotFound("no node named " + Printable(name)));
   wire::Event event;
   event.mutable_node_cordoned()->set_target(name);
-  event.mutable_node_cordoned()->set_cordoned(cordoned);
+  event.mutable_node_cordoned()->set_cordoned(use != Use::kNormal);
+  event.mutable_node_cordoned()->set_drain(use == Use::kDrain);
   event.mutable_node_cordoned()->set_reason(*reason);
   const Status accepted = loop_.Apply(std::move(event));
   if (!accepted.ok()) return ErrorResponse(accepted);

@@ -79,7 +79,10 @@ class RestApi {
   ApiResponse GetEvents(const ApiRequest&, const Parameters&) const;
   ApiResponse GetLogs(const ApiRequest&, const Parameters&) const;
   ApiResponse PostStop(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetWhy(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetQueues(const ApiRequest&, const Parameters&) const;
   ApiResponse GetNodes(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostDrain(const ApiRequest&, const Parameters&) const;
   ApiResponse PostCordon(const ApiRequest&, const Parameters&) const;
   ApiResponse PostUncordon(const ApiRequest&, const Parameters&) const;
   ApiResponse GetMetrics(const ApiRequest&, const Parameters&) const;
@@ -88,7 +91,8 @@ class RestApi {
   // The job with this id, or the only one with this name.
   Result<wire::JobStatus> FindJob(const std::string& id_or_name) const;
   ApiResponse Events(const ApiRequest& request, EventStream stream) const;
-  ApiResponse SetCordoned(const ApiRequest& request, const std::string& node, bool cordoned) const;
+  enum class Use { kNormal, kCordon, kDrain };
+  ApiResponse SetUse(const ApiRequest& request, const std::string& node, Use use) const;
 
   CoreLoop& loop_;
   NoticeFeed& feed_;

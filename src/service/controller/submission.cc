@@ -72,6 +72,23 @@ void CopySpec(const spec::JobSpec& spec, wire::Job& job) {
     fault.set_step(planned.step);
     fault.set_duration_ns(planned.duration.count());
   }
+  wire::Scheduling& scheduling = *job.mutable_scheduling();
+  scheduling.set_queue(spec.scheduling.queue);
+  scheduling.set_preemption(spec.scheduling.preemption);
+  scheduling.set_topology(spec.scheduling.topology);
+  const std::string& priority = spec.scheduling.priority;
+  const bool negative = priority.starts_with('-');
+  const auto number = ParseUint64(std::string_view(priority).substr(negative ? 1 : 0));
+  if (number.ok()) {
+    scheduling.set_priority(static_cast<int32_t>(*number) * (negative ? -1 : 1));
+  } else {
+    scheduling.set_priority_name(priority);
+  }
+  // ParseJob has checked them.
+  const auto expected = ParseDuration(spec.scheduling.expected_duration);
+  if (expected.ok()) scheduling.set_expected_ns(expected->count());
+  const auto deadline = ParseDuration(spec.scheduling.deadline);
+  if (deadline.ok()) scheduling.set_deadline_at_ns(ToNanoseconds(io::Now() + *deadline));
   wire::Workload& workload = *job.mutable_workload();
   workload.set_built_in(spec.built_in());
   workload.set_working_directory(spec.working_directory);
@@ -116,11 +133,13 @@ std::string Submission::ReserveId(const std::string& name) {
   }
 }
 
-spec::ClusterSpec Submission::ConnectedNodes(const planner::MachineFacts& facts) const {
+// With the cordoned ones for jobs that say how many they want: these can wait for them.
+spec::ClusterSpec Submission::ConnectedNodes(const planner::MachineFacts& facts,
+                                             bool cordoned_too) const {
   spec::ClusterSpec cluster;
   for (const wire::NodeStatus& node :
        loop_.Read([](const runtime::Controller& core) { return core.AllNodes(); })) {
-    if (!node.connected() || node.cordoned()) continue;
+    if (!node.connected() || (node.cordoned() && !cordoned_too)) continue;
     cluster.nodes.push_back({node.name(), node.slots(), 1, Bytes(0)});
   }
   const auto nodes = static_cast<uint32_t>(cluster.nodes.size());
@@ -137,7 +156,8 @@ Result<planner::LocalPlan> Submission::Place(const spec::JobSpec& spec, wire::Jo
     std::lock_guard lock(data_mutex_);
     facts = ReadMachineFacts(options_.state_directory, spec.built_in() ? options_.trainer : "");
   }
-  const spec::ClusterSpec cluster = ConnectedNodes(facts);
+  const spec::ClusterSpec cluster =
+      ConnectedNodes(facts, spec.resources.nodes && spec.resources.processes_per_node);
   if (cluster.nodes.empty()) {
     return FailedPrecondition(
         "no node is connected, so the job has no place: start agents first "

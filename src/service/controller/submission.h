@@ -34,7 +34,7 @@ class Submission {
  private:
   // "NAME-1", or with the first number not taken.
   std::string ReserveId(const std::string& name);
-  spec::ClusterSpec ConnectedNodes(const planner::MachineFacts& facts) const;
+  spec::ClusterSpec ConnectedNodes(const planner::MachineFacts& facts, bool cordoned_too) const;
   Result<planner::LocalPlan> Place(const spec::JobSpec& spec, wire::Job& job);
   Status PrepareWorkload(const spec::JobSpec& spec, const planner::LocalPlan& plan, wire::Job& job);
   static Status FindCheckpoint(wire::Job& job);

@@ -105,6 +105,14 @@ void VisitShared(Visitor& v, Job& job) {
     v.AutoWhole("processes_per_node", job.resources.processes_per_node, 1, 1'024);
     v.AutoWhole("micro_batch", job.resources.micro_batch, 1, kMaxBatch);
   });
+  v.Section("scheduling", [&] {
+    v.Text("queue", job.scheduling.queue, 63);
+    v.Text("priority", job.scheduling.priority, 63);
+    v.Text("preemption", job.scheduling.preemption, 63);
+    v.Text("topology", job.scheduling.topology, 63);
+    v.Text("expected_duration", job.scheduling.expected_duration, 63);
+    v.Text("deadline", job.scheduling.deadline, 63);
+  });
   v.Whole("max_restarts", job.max_restarts, 0, 1'000'000);
   v.Faults("inject", job.faults);
 }
