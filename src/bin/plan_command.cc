@@ -242,6 +242,18 @@ Status SetFramework(const std::string& name, Job& job) {
   return {};
 }
 
+// Cards without a unit for the precision would be planned as if they had one.
+Status CheckPrecision(const Job& job) {
+  const spec::Device& device = job.cluster.device;
+  const spec::Precision precision = job.base.precision;
+  const bool eight = precision == spec::Precision::kFp8 || precision == spec::Precision::kMxfp8;
+  const bool four = precision == spec::Precision::kNvfp4;
+  if ((!eight || device.fp8.count() > 0) && (!four || device.fp4.count() > 0)) return {};
+  return InvalidArgument("--precision " + std::string(planner::search::ToText(precision)) + ": " +
+                         device.name + " has no unit for it: use bf16, or " +
+                         (eight ? "h100-sxm" : "b200-sxm"));
+}
+
 // What is run now, and the job of finding a better layout for it.
 struct NowAndJob {
   RunFile file;
@@ -290,6 +302,7 @@ Result<NowAndJob> JobOfRun(PlanFlags flags) {
   RETURN_IF_ERROR(
       SetFramework(flags.framework == "any" ? flags.from.first : flags.framework, run.job));
   run.job.base = question->training;
+  RETURN_IF_ERROR(CheckPrecision(run.job));
   for (const std::string& text : flags.fixed) {
     const Status status = planner::search::ParseFixed(text, run.job.fixed);
     if (!status.ok()) return status.WithContext("--fix");
@@ -308,6 +321,7 @@ Result<Job> JobOf(const PlanFlags& flags) {
   const std::string usual = job.machine && !IsOfCards(job) ? "fp32" : "bf16";
   ASSIGN_OR_RETURN(job.base.precision, planner::search::ParsePrecision(
                                            flags.precision.empty() ? usual : flags.precision));
+  RETURN_IF_ERROR(CheckPrecision(job));
   job.headroom = flags.headroom;
   RETURN_IF_ERROR(SetFramework(
       flags.emit.empty() || flags.framework != "any" ? flags.framework : flags.emit, job));
@@ -407,7 +421,11 @@ int AnswerCases(const std::string& name, double compute_factor) {
 int Emit(const Plan& plan, const std::string& name) {
   const auto framework = planner::flags::ParseFramework(name);
   if (!framework.ok()) return Fail(framework.status());
-  if (plan.best.empty()) return Fail(FailedPrecondition("no layout fits: nothing to write"));
+  if (plan.best.empty()) {
+    const std::string why = WhyNothingIsLegal(plan.job);
+    return Fail(FailedPrecondition("no layout fits: nothing to write" +
+                                   (why.empty() ? std::string() : ": " + why)));
+  }
   const Proposal& best = plan.best.front();
   const planner::Question question{plan.job.model, best.cluster, best.training};
   const auto launch = planner::flags::WriteLaunch(*framework, question);
@@ -471,13 +489,17 @@ int Show(const Plan& plan, const std::optional<frontend::RunNow>& now, const Pla
     if (!written.ok()) return Fail(written.WithContext("--trace"));
   }
   if (!flags.emit.empty()) return Emit(plan, flags.emit);
+  const bool none = plan.best.empty() && plan.outcome.total_points() == 0;
+  const std::string why = none ? WhyNothingIsLegal(plan.job) : "";
   if (flags.json) {
     nlohmann::ordered_json json = frontend::ToJson(plan);
     if (now) json["now"] = frontend::NowJson(plan, *now);
+    if (!why.empty()) json["why_none"] = why;
     for (const Asked& asked : *answers) json["answers"][asked.what] = asked.json;
     std::printf("%s\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   } else {
     std::fputs(frontend::PlanText(plan).c_str(), stdout);
+    if (!why.empty()) std::printf("Why: %s\n", frontend::Harmless(why).c_str());
     if (now) std::fputs(frontend::NowText(plan, *now).c_str(), stdout);
     for (const Asked& asked : *answers) std::printf("\n%s", asked.answer.c_str());
     if (!flags.html.empty()) std::printf("\nPage: %s\n", flags.html.c_str());

@@ -5,11 +5,16 @@
 
 #include "base/status.h"
 #include "planner/configs/run_config.h"
+#include "planner/search/job.h"
 
 namespace longhaul::bin {
 
 // A model's file, or a shipped name.
 Result<spec::Model> ReadModel(const std::string& name);
+
+// Why no layout is legal with what is fixed: the rule that the plainest one breaks, or what the
+// framework that is asked for lacks; empty where neither is so.
+std::string WhyNothingIsLegal(const planner::search::Job& job);
 
 struct RunFile {
   std::string path;

@@ -33,7 +33,7 @@ td.n, th.n { text-align: right; white-space: nowrap; }
 svg { max-width: 100%; height: auto; display: block; }
 .wide { overflow-x: auto; }
 section, tr { break-inside: avoid; } h2, h2 + p { break-after: avoid; }
-@media screen and (max-width: 760px) { .wide svg { min-width: 720px; } }
+@media screen and (max-width: 760px) { .wide svg, .wide table { min-width: 720px; } }
 @media screen and (prefers-color-scheme: dark) {
   body { background: #111827; color: #e5e7eb; } .muted, .tile span { color: #9ca3af; }
   .tile, th, td { border-color: #374151; } code { background: #1f2937; }
@@ -88,7 +88,7 @@ std::string Verdict(const Plan& plan) {
 
 std::string NothingFits(const Plan& plan) {
   const auto& smallest = plan.outcome.smallest;
-  if (smallest.memory_bytes == 0) {
+  if (plan.outcome.total_points() == 0) {
     return "<p><b>No legal layout exists:</b> what is fixed, the batch of " +
            WithThousands(plan.job.base.batch.global) + " sequences and " +
            WithThousands(plan.job.cluster.devices) + " cards do not go together.</p>\n";
