@@ -1,5 +1,7 @@
 #include "bin/profile_command.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -8,6 +10,8 @@
 #include <vector>
 
 #include "base/text.h"
+#include "frontend/profile/refit.h"
+#include "io/clock.h"
 #include "io/file.h"
 #include "profiler/across/findings.h"
 #include "profiler/memory/snapshot.h"
@@ -32,6 +36,8 @@ struct ProfileFlags {
   unsigned threads = 0;
   uint64_t memory_mib = 4096;
   double model_flops = 0;
+  std::string refit;
+  std::string against;
   bool json = false;
   bool as_hta = false;
 };
@@ -126,6 +132,30 @@ int ShowMemory(const std::string& path) {
   return kExitOk;
 }
 
+// What of a trace is the planner's: a device file from it, a table against one.
+Status MeetThePlanner(const ProfileFlags& flags, const profiler::Job& job) {
+  if (!flags.refit.empty()) {
+    frontend::RefitFacts facts;
+    facts.measured_at = ToString(io::Now());
+    facts.version = LONGHAUL_VERSION;
+    facts.memory = Bytes(int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE));
+    ASSIGN_OR_RETURN(const planner::DeviceFile file, frontend::Refit(job, facts));
+    const Status written =
+        io::WriteTextAtomically(io::PosixFileSystem(), flags.refit, ToJson(file));
+    if (!written.ok()) return written.WithContext("--refit");
+    std::printf("%zu figures of %s, %u cores, are in %s: longhaul plan MODEL %s\n\n",
+                file.figures.size(), file.machine.c_str(), file.cores, flags.refit.c_str(),
+                flags.refit.c_str());
+  }
+  if (flags.against.empty()) return {};
+  ASSIGN_OR_RETURN(const std::string text,
+                   io::ReadText(flags.against, planner::kLargestDeviceFile));
+  const auto device = planner::ParseDeviceFile(text);
+  if (!device.ok()) return device.status().WithContext("--predicted " + flags.against);
+  std::printf("%s\n", frontend::AgainstDeviceText(job, *device).c_str());
+  return {};
+}
+
 int RunProfile(const ProfileFlags& flags) {
   if (!flags.memory.empty()) {
     const int code = ShowMemory(flags.memory);
@@ -145,6 +175,7 @@ int RunProfile(const ProfileFlags& flags) {
   }
   const Result<profiler::Job> job = Load(flags, flags.traces);
   if (!job.ok()) return Fail(job.status());
+  if (const Status met = MeetThePlanner(flags, *job); !met.ok()) return Fail(met);
   const profiler::Findings findings = profiler::FindAll(*job);
   if (!flags.html.empty()) {
     const Status written = io::WriteTextAtomically(io::PosixFileSystem(), flags.html,
@@ -186,6 +217,10 @@ void AddProfileCommand(CLI::App& app, Action& action) {
       ->add_option("--model-flops", flags->model_flops,
                    "Model FLOPs of a step of the whole job, for MFU")
       ->check(CLI::NonNegativeNumber);
+  command->add_option("--refit", flags->refit,
+                      "Write a device file fitted to traces of the built-in trainer");
+  command->add_option("--predicted", flags->against,
+                      "Hold each operator and layer against this device file");
   command->add_option("--step", flags->step, "How the annotations of steps begin");
   command->add_option("--dimension", flags->dimensions,
                       "TEXT=DIMENSION: groups whose name or description holds TEXT");

@@ -128,7 +128,10 @@ void Loop::ChooseSamples(uint64_t step) {
 }
 
 Result<double> Loop::Compute(StepReport& report, Recorder* recorder) {
-  std::fill(gradients_.begin(), gradients_.end(), 0.0F);
+  {
+    const RecordedOperator cleared(recorder, OptimizerLabel());
+    std::fill(gradients_.begin(), gradients_.end(), 0.0F);
+  }
   const size_t local = samples_.size();
   const size_t micro =
       config_.micro_batch == 0 ? local : std::min<size_t>(config_.micro_batch, local);
@@ -143,6 +146,10 @@ Result<double> Loop::Compute(StepReport& report, Recorder* recorder) {
   return pipeline_->Train(batches, 1.0 / static_cast<double>(report.tokens), recorder);
 }
 
+OperatorLabel Loop::OptimizerLabel() const {
+  return {"parameters", "optimizer", -1, {static_cast<double>(table_.count())}};
+}
+
 double Loop::OwnSquaredNorm() const {
   const std::span gradients = std::span(gradients_).first(table_.floats());
   if (table_.part().whole()) return SquaredNorm(gradients);
@@ -155,7 +162,7 @@ double Loop::OwnSquaredNorm() const {
   return sum;
 }
 
-Result<double> Loop::Reduce(double loss, uint64_t step, StepReport& report) {
+Result<double> Loop::Reduce(double loss, uint64_t step, StepReport& report, Recorder* recorder) {
   float* const extras = gradients_.data() + table_.floats();
   extras[kLoss] = static_cast<float>(loss / static_cast<double>(report.tokens));
   extras[kWantsSnapshot] = door_.SnapshotDue(step) ? 1.0F : 0.0F;
@@ -166,7 +173,12 @@ Result<double> Loop::Reduce(double loss, uint64_t step, StepReport& report) {
   }
   // The last stage knows the loss, each of its parts the whole of it.
   const bool tells = mesh_.part().last() && mesh_.part().part == 0;
-  std::array<double, 1 + kExtras> sums = {OwnSquaredNorm(), tells ? extras[kLoss] : 0.0,
+  double squares = 0;
+  {
+    const RecordedOperator norm(recorder, OptimizerLabel());
+    squares = OwnSquaredNorm();
+  }
+  std::array<double, 1 + kExtras> sums = {squares, tells ? extras[kLoss] : 0.0,
                                           extras[kWantsSnapshot], extras[kWantsStop]};
   if (!mesh_.part().whole()) {
     const Timed timed(report.communication_ns);
@@ -191,7 +203,8 @@ Status Loop::Step(uint64_t step, StepReport& report, Recorder* recorder) {
   }
   ASSIGN_OR_RETURN(const double loss, Compute(report, recorder));
   const RecordedPhase phase(recorder, "optimizer");
-  ASSIGN_OR_RETURN(report.gradient_norm, Reduce(loss, step, report));
+  ASSIGN_OR_RETURN(report.gradient_norm, Reduce(loss, step, report, recorder));
+  const RecordedOperator updates(recorder, OptimizerLabel());
   const Instant begin = io::MonotonicNow();
   optimizer_.Step(step, std::span<const float>(gradients_).first(table_.floats()),
                   report.gradient_norm);

@@ -72,7 +72,8 @@ class Loop {
   // Forward and backward; the summed loss where it is known.
   Result<double> Compute(StepReport& report, Recorder* recorder);
   // Sums gradients and what goes with them; returns the gradient's norm.
-  Result<double> Reduce(double loss, uint64_t step, StepReport& report);
+  Result<double> Reduce(double loss, uint64_t step, StepReport& report, Recorder* recorder);
+  OperatorLabel OptimizerLabel() const;
   double OwnSquaredNorm() const;
   // The mean loss over the held-out samples on all ranks; NaN when there are none.
   Result<double> Evaluate();

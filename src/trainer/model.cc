@@ -63,7 +63,9 @@ struct Gpt::Tensors {
     at::Tensor x =
         Named(label, [&] { return EmbedPart(ids, token, previous, first_word).contiguous(); });
     x = Leave(x, -1);
-    return (x + position.slice(0, 0, ids.size(1))).view({rows, hidden});
+    return Named(label, [&] {
+      return (x + position.slice(0, 0, ids.size(1))).view({rows, hidden});
+    });
   }
 
   at::Tensor Norm(const LayerNorm& layer_norm, const at::Tensor& x, const char* name, int layer) {
@@ -87,9 +89,10 @@ struct Gpt::Tensors {
   // A product whose inputs are cut over the parts.
   at::Tensor RowProduct(const Linear& linear, const at::Tensor& x, const char* name, int layer) {
     if (parallel.alone()) return Product(linear, x, name, layer);
-    at::Tensor y = Named(ProductLabel(name, layer, x, linear.weight),
-                         [&] { return at::mm(x, linear.weight.t()); });
-    return Leave(y, layer) + linear.bias;
+    const OperatorLabel label = ProductLabel(name, layer, x, linear.weight);
+    at::Tensor y = Named(label, [&] { return at::mm(x, linear.weight.t()); });
+    y = Leave(y, layer);
+    return Named(label, [&] { return y + linear.bias; });
   }
 
   // The residual stream through the layers, [batch * length, hidden].

@@ -8,7 +8,7 @@
 
 #include "corpus/sample_record.h"
 #include "io/file.h"
-#include "trainer/testing.h"
+#include "trainer/trainer_fixture.h"
 
 namespace longhaul::trainer {
 namespace {

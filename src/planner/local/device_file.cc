@@ -28,11 +28,11 @@ struct KindFacts {
 };
 
 constexpr std::array<KindFacts, kFigureKinds> kKinds = {{
-    {"product", {"m", "n", "k"}, 3, true, 3},
-    {"attention", {"batch_heads", "sequence", "head_dim"}, 3, true, 2},
-    {"norm", {"rows", "width", ""}, 2, true, 2},
-    {"activation", {"rows", "width", ""}, 2, true, 2},
-    {"residual", {"rows", "width", ""}, 2, true, 2},
+    {"product", {"m", "n", "k"}, 3, true, 1},
+    {"attention", {"batch_heads", "sequence", "head_dim"}, 3, true, 1},
+    {"norm", {"rows", "width", ""}, 2, true, 1},
+    {"activation", {"rows", "width", ""}, 2, true, 1},
+    {"residual", {"rows", "width", ""}, 2, true, 1},
     {"loss", {"rows", "width", ""}, 2, true, 1},
     {"embedding", {"rows", "width", ""}, 2, true, 1},
     {"optimizer", {"floats", "", ""}, 1, false, 1},

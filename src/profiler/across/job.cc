@@ -26,12 +26,19 @@ std::string Lower(std::string_view text) {
 Dimension DimensionOfText(const std::string& text) {
   // "data_parallel_group_with_cp" is data, so data is asked before context.
   constexpr std::pair<std::string_view, Dimension> kWords[] = {
-      {"expert", Dimension::kExpert},      {"mesh_ep", Dimension::kExpert},
-      {"pipeline", Dimension::kPipeline},  {"mesh_pp", Dimension::kPipeline},
-      {"tensor", Dimension::kTensor},      {"mesh_tp", Dimension::kTensor},
-      {"data_parallel", Dimension::kData}, {"mesh_dp", Dimension::kData},
-      {"fsdp", Dimension::kData},          {"context", Dimension::kContext},
+      {"expert", Dimension::kExpert},
+      {"mesh_ep", Dimension::kExpert},
+      {"pipeline", Dimension::kPipeline},
+      {"mesh_pp", Dimension::kPipeline},
+      {"tensor", Dimension::kTensor},
+      {"mesh_tp", Dimension::kTensor},
+      {"data_parallel", Dimension::kData},
+      {"mesh_dp", Dimension::kData},
+      {"fsdp", Dimension::kData},
+      {"context", Dimension::kContext},
       {"mesh_cp", Dimension::kContext},
+      // Of our own trainer: all parts and stages of a replica, which is no one dimension.
+      {"replica_parallel", Dimension::kWorld},
   };
   for (const auto& [word, dimension] : kWords) {
     if (text.find(word) != text.npos) return dimension;

@@ -27,17 +27,24 @@ Phase PhaseOfName(std::string_view name) {
   return Phase::kUnknown;
 }
 
-// Of one host thread: when it was in backward and in the optimizer.
-struct ThreadPhases {
-  Intervals backward;
-  Intervals optimizer;
-};
-
 bool Covers(const Intervals& set, int64_t time) {
   auto after = std::upper_bound(set.begin(), set.end(), time,
                                 [](int64_t t, const Interval& i) { return t < i.begin; });
   return after != set.begin() && time < std::prev(after)->end;
 }
+
+// Of one host thread: when it was in backward and in the optimizer.
+struct ThreadPhases {
+  Intervals backward;
+  Intervals optimizer;
+
+  bool known() const { return !backward.empty() || !optimizer.empty(); }
+  Phase Of(int64_t time) const {
+    return Covers(optimizer, time)  ? Phase::kOptimizer
+           : Covers(backward, time) ? Phase::kBackward
+                                    : Phase::kForward;
+  }
+};
 
 std::vector<ThreadPhases> PhasesByTrack(const RankTrace& trace) {
   std::vector<ThreadPhases> phases(trace.tracks.size());
@@ -86,15 +93,15 @@ std::vector<DeviceEvent> LinkDevice(const RankTrace& trace) {
                       ? KernelClass::kCommunication
                       : classes.Of(event);
     const auto launch = launches.find(event.correlation);
-    if (event.correlation != 0 && launch != launches.end()) {
+    if (launches.empty() && phases[event.track].known()) {
+      linked.launched = true;
+      linked.phase = phases[event.track].Of(event.start_ns);
+    } else if (event.correlation != 0 && launch != launches.end()) {
       const Event host = events[launch->second];
       linked.launched = true;
       linked.launch_begin_ns = host.start_ns;
       linked.launch_end_ns = host.end_ns();
-      const ThreadPhases& thread = phases[host.track];
-      linked.phase = Covers(thread.optimizer, host.start_ns)  ? Phase::kOptimizer
-                     : Covers(thread.backward, host.start_ns) ? Phase::kBackward
-                                                              : Phase::kForward;
+      linked.phase = phases[host.track].Of(host.start_ns);
     }
     device.push_back(linked);
   }

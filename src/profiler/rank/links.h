@@ -2,7 +2,8 @@
 //
 // A correlation ties a kernel to the call that launched it; the phase of the step is told by where
 // that call stands: inside autograd's evaluation or a "backward" annotation, inside an optimizer's
-// step, or else forward.
+// step, or else forward. In a trace without any launch (of a processor) whatever ran was called
+// where it ran: it counts as launched at its start, by its own thread.
 #pragma once
 
 #include <cstdint>

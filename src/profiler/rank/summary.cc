@@ -1,6 +1,7 @@
 #include "profiler/rank/summary.h"
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <numeric>
 #include <unordered_map>
@@ -91,6 +92,7 @@ Collective MakeCollective(const RankTrace& trace, const DeviceEvent& event, Grou
   collective.bytes = static_cast<int64_t>(static_cast<double>(collective.elements) *
                                           DtypeBytes(trace.strings[note->dtype]));
   collective.sequence = note->sequence;
+  collective.cpu_ns = note->cpu_ns;
   collective.peer =
       collective.kind == CollectiveKind::kReceive ? note->source_rank : note->destination_rank;
   return collective;
@@ -199,6 +201,56 @@ void TotalKernels(const RankTrace& trace, const std::vector<DeviceEvent>& device
   std::stable_sort(summary->operators.begin(), summary->operators.end(), longer);
 }
 
+// "[4.0,8.0,0.0]" as numbers; what can't be read is 0.
+std::array<double, 3> SizesOf(std::string_view text) {
+  std::array<double, 3> sizes{};
+  size_t at = 0;
+  for (double& size : sizes) {
+    at = text.find_first_of("0123456789", at);
+    if (at == text.npos) break;
+    const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), size);
+    if (error != std::errc()) break;
+    at = static_cast<size_t>(end - text.data());
+  }
+  return sizes;
+}
+
+void TakeModelOperators(const RankTrace& trace, const std::vector<Step>& host,
+                        RankSummary* summary) {
+  for (size_t i = 0; i < trace.events.size(); ++i) {
+    if (trace.events.category(i) != Category::kUserAnnotation) continue;
+    const Event event = trace.events[i];
+    if (event.detail == 0 || event.duration_ns < 0) continue;
+    const OperatorNote& note = trace.operator_notes[event.detail - 1];
+    ModelOperator op;
+    const auto after =
+        std::upper_bound(host.begin(), host.end(), event.start_ns,
+                         [](int64_t time, const Step& step) { return time < step.begin_ns; });
+    if (after == host.begin()) continue;
+    op.step = static_cast<size_t>(after - host.begin()) - 1;
+    op.name = trace.strings[event.name];
+    op.kind = trace.strings[note.kind];
+    op.sizes = SizesOf(trace.strings[note.sizes]);
+    op.backward = note.backward;
+    op.layer = note.layer;
+    op.micro_batch = note.micro_batch;
+    op.begin_ns = event.start_ns;
+    op.wall_ns = event.duration_ns;
+    op.cpu_ns = note.cpu_ns;
+    summary->model_operators.push_back(std::move(op));
+  }
+  std::stable_sort(
+      summary->model_operators.begin(), summary->model_operators.end(),
+      [](const ModelOperator& a, const ModelOperator& b) { return a.begin_ns < b.begin_ns; });
+  std::vector<int64_t> between;
+  for (size_t i = 1; i < host.size(); ++i) {
+    between.push_back(std::max<int64_t>(0, host[i].begin_ns - host[i - 1].end_ns));
+  }
+  if (between.empty()) return;
+  std::sort(between.begin(), between.end());
+  summary->between_steps_ns = between[between.size() / 2];
+}
+
 }  // namespace
 
 std::string_view ToString(Phase phase) {
@@ -223,7 +275,9 @@ RankSummary Summarize(const RankTrace& trace, const SummaryOptions& options) {
   summary.report = trace.report;
   summary.trace_memory_bytes = trace.memory_bytes();
   const std::vector<DeviceEvent> device = LinkDevice(trace);
-  summary.steps = DeviceSteps(device, HostSteps(trace, options.step_annotation));
+  const std::vector<Step> host = HostSteps(trace, options.step_annotation);
+  summary.steps = DeviceSteps(device, host);
+  TakeModelOperators(trace, host, &summary);
   GroupTable groups(trace, &summary);
   std::vector<int32_t> collective_of(device.size(), -1);
   Intervals communication;

@@ -80,6 +80,21 @@ struct Collective {
   uint32_t track = 0;  // calls of one stream follow each other
   CollectiveKind kind = CollectiveKind::kUnknown;
   Phase phase = Phase::kUnknown;
+  int64_t cpu_ns = -1;  // of the process meanwhile; -1: not told
+};
+
+// One run of an operator of the model, as our own trainer writes it.
+struct ModelOperator {
+  std::string name;  // "attention.qkv"
+  std::string kind;  // of the device file: "product"; may be empty
+  std::array<double, 3> sizes{};
+  bool backward = false;
+  int64_t layer = -1;
+  int64_t micro_batch = -1;
+  size_t step = 0;  // place in `steps`
+  int64_t begin_ns = 0;
+  int64_t wall_ns = 0;
+  int64_t cpu_ns = 0;
 };
 
 struct KernelTotal {
@@ -109,9 +124,11 @@ struct RankSummary {
   std::vector<Collective> collectives;  // by start
   std::vector<KernelTotal> kernels;     // by time, longest first
   std::vector<OperatorTotal> operators;
-  int64_t mapped_ns = 0;         // kernel time that some operator claims
-  int64_t kernel_ns = 0;         // sum of all kernels' durations
-  int64_t communication_ns = 0;  // union of collectives, hidden or not
+  std::vector<ModelOperator> model_operators;  // by begin
+  int64_t between_steps_ns = -1;  // from a step's annotation to the next, median; -1: not told
+  int64_t mapped_ns = 0;          // kernel time that some operator claims
+  int64_t kernel_ns = 0;          // sum of all kernels' durations
+  int64_t communication_ns = 0;   // union of collectives, hidden or not
   size_t trace_memory_bytes = 0;
 };
 

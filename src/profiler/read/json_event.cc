@@ -247,6 +247,8 @@ class Scanner {
       case 5:
         if (key == "bytes") return Integer(&event->bytes);
         if (key == "dtype") return Text(&event->dtype);
+        if (key == "Sizes") return Text(&event->sizes);
+        if (key == "Layer") return Integer(&event->layer);
         break;
       case 6:
         if (key == "stream") {
@@ -254,10 +256,18 @@ class Scanner {
           return Value();
         }
         if (key == "labels") return Text(&event->labels);
+        if (key == "CPU ns") return Integer(&event->cpu_ns);
         break;
       case 8:
+        if (key == "Operator") {
+          event->has_operator = true;
+          return Text(&event->model_operator);
+        }
         if (key == "Src Rank") return Integer(&event->source_rank);
         if (key == "Dst Rank") return Integer(&event->destination_rank);
+        break;
+      case 9:
+        if (key == "Direction") return Text(&event->direction);
         break;
       case 10:
         if (key == "Input Dims") return Raw(&event->shapes);
@@ -267,6 +277,7 @@ class Scanner {
       case 11:
         if (key == "correlation") return Integer(&event->correlation);
         if (key == "External id" || key == "external id") return Integer(&event->external);
+        if (key == "Micro batch") return Integer(&event->micro_batch);
         break;
       case 13:
         if (key == "In msg nelems") return Integer(&event->in_elements);

@@ -39,6 +39,12 @@ struct RawEvent {
   std::string_view collective, dtype, group_name, group_description, group_ranks;
   int64_t in_elements = 0, out_elements = 0, group_size = 0, sequence = -1;
   int64_t source_rank = -1, destination_rank = -1, rank_start = -1, rank_stride = -1;
+  // Of our own trainer (docs/trainer-trace.md).
+  bool has_operator = false;
+  std::string_view model_operator;  // the device file's kind
+  std::string_view sizes;           // "[4.0,8.0,0.0]"
+  std::string_view direction;
+  int64_t layer = -1, micro_batch = -1, cpu_ns = -1;
 };
 
 enum class Scan {

@@ -38,6 +38,21 @@ TEST(ScanEvent, ReadsAKernel) {
   EXPECT_EQ(s.event.group_size, 8);
 }
 
+TEST(ScanEvent, ReadsAnOperatorOfTheTrainer) {
+  const Scanned s(
+      R"({"ph":"X","cat":"user_annotation","name":"mlp.up","pid":1,"tid":1,"ts":1,"dur":2,"args":)"
+      R"({"Operator":"product","Sizes":"[4.0,8.0,16.0]","Layer":3,"Direction":"backward",)"
+      R"("Micro batch":1,"CPU ns":1500}})");
+  ASSERT_EQ(s.result.scan, Scan::kOk) << s.result.what;
+  EXPECT_TRUE(s.event.has_operator);
+  EXPECT_EQ(s.event.model_operator, "product");
+  EXPECT_EQ(s.event.sizes, "[4.0,8.0,16.0]");
+  EXPECT_EQ(s.event.direction, "backward");
+  EXPECT_EQ(s.event.layer, 3);
+  EXPECT_EQ(s.event.micro_batch, 1);
+  EXPECT_EQ(s.event.cpu_ns, 1500);
+}
+
 TEST(ScanEvent, ForgivesWhatProfilersWrite) {
   for (const char* json : {
            R"({"ph":"X", "ts":1, "dur":2, })",

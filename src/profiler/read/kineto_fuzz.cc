@@ -26,6 +26,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(event.name < trace->strings.size());
     CHECK(event.track < trace->tracks.size());
     CHECK(event.category != Category::kKernel || event.detail <= trace->notes.size());
+    CHECK(event.category != Category::kUserAnnotation ||
+          event.detail <= trace->operator_notes.size());
     CHECK(event.duration_ns >= kNoDuration);
   }
   return 0;

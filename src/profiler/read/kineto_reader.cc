@@ -400,6 +400,7 @@ class KinetoReader {
 
   uint32_t Detail(const RawEvent& raw, Category category) {
     if (category == Category::kKernel && raw.has_note) return TakeNote(raw);
+    if (category == Category::kUserAnnotation && raw.has_operator) return TakeOperator(raw);
     if (category == Category::kMemcpy || category == Category::kMemset) {
       return raw.bytes > 0 ? Narrow(std::min<int64_t>(raw.bytes / 1024 + 1, 1u << 31)) : 0;
     }
@@ -426,8 +427,21 @@ class KinetoReader {
     note.destination_rank = raw.destination_rank;
     note.rank_start = raw.rank_start;
     note.rank_stride = raw.rank_stride;
+    note.cpu_ns = raw.cpu_ns;
     trace_.notes.push_back(note);
     return static_cast<uint32_t>(trace_.notes.size());
+  }
+
+  uint32_t TakeOperator(const RawEvent& raw) {
+    OperatorNote note;
+    note.kind = Intern(raw.model_operator);
+    note.sizes = Intern(raw.sizes);
+    note.backward = raw.direction == "backward";
+    note.layer = raw.layer;
+    note.micro_batch = raw.micro_batch;
+    note.cpu_ns = std::max<int64_t>(0, raw.cpu_ns);
+    trace_.operator_notes.push_back(note);
+    return static_cast<uint32_t>(trace_.operator_notes.size());
   }
 
   // A begin, or the end that goes with the latest open begin of its thread.

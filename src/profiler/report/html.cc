@@ -90,9 +90,17 @@ class Page {
   }
 
   void Lane(size_t lane, double height) {
-    Print(&out_, "<text x=\"0\" y=\"%.1f\">rank %lld</text>",
-          static_cast<double>(lane) * height + height * 0.7,
-          static_cast<long long>(job_.ranks[lanes_[lane]].metadata.rank));
+    const int64_t rank = job_.ranks[lanes_[lane]].metadata.rank;
+    std::string stage;
+    const auto& stages = findings_.pipeline.stages;
+    for (size_t i = 0; i < stages.size(); ++i) {
+      if (std::count(stages[i].ranks.begin(), stages[i].ranks.end(), rank) > 0) {
+        stage = ", s" + std::to_string(i);
+      }
+    }
+    Print(&out_, "<text x=\"0\" y=\"%.1f\">rank %lld%s</text>",
+          static_cast<double>(lane) * height + height * 0.7, static_cast<long long>(rank),
+          stage.c_str());
   }
 
   // The last whole step, every rank on the common clock.

@@ -84,7 +84,8 @@ size_t EventTable::memory_bytes() const {
 }
 
 size_t RankTrace::memory_bytes() const {
-  return strings.memory_bytes() + events.memory_bytes() + Held(tracks) + Held(notes);
+  return strings.memory_bytes() + events.memory_bytes() + Held(tracks) + Held(notes) +
+         Held(operator_notes);
 }
 
 }  // namespace longhaul::profiler

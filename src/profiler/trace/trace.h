@@ -69,6 +69,17 @@ struct CollectiveNote {
   int64_t destination_rank = -1;
   int64_t rank_start = -1;
   int64_t rank_stride = -1;
+  int64_t cpu_ns = -1;  // of the process meanwhile; -1: not told
+};
+
+// What our own trainer writes beside an operator of its model.
+struct OperatorNote {
+  uint32_t kind = 0;   // "product": the device file's, may be empty
+  uint32_t sizes = 0;  // "[4.0,8.0,0.0]"
+  bool backward = false;
+  int64_t layer = -1;
+  int64_t micro_batch = -1;
+  int64_t cpu_ns = 0;
 };
 
 struct Event {
@@ -79,7 +90,7 @@ struct Event {
   uint32_t correlation = 0;  // 0: none
   uint32_t external = 0;     // 0: none
   // Of a kernel: 1 + its place in `notes`, or 0. Of a copy: KiB moved, rounded up. Of an operator:
-  // the text of its shapes, or 0.
+  // the text of its shapes, or 0. Of an annotation: 1 + its place in `operator_notes`, or 0.
   uint32_t detail = 0;
   Category category = Category::kOther;
 
@@ -157,6 +168,7 @@ struct RankTrace {
   EventTable events;
   std::vector<Track> tracks;
   std::vector<CollectiveNote> notes;
+  std::vector<OperatorNote> operator_notes;
   std::vector<size_t> host_rows_with_stream;  // rare; another tool may take them for the device's
   bool fractional_times = false;              // some `ts` had decimals
   ReadReport report;

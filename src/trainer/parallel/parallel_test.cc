@@ -9,7 +9,7 @@
 
 #include "trainer/parallel/gather.h"
 #include "trainer/parallel/mesh.h"
-#include "trainer/testing.h"
+#include "trainer/trainer_fixture.h"
 
 namespace longhaul::trainer {
 namespace {

@@ -54,8 +54,8 @@ bool IsPointToPoint(Message::Kind kind) {
 
 }  // namespace
 
-Recorder::Recorder(int rank, const Mesh& mesh, std::string host)
-    : rank_(rank), mesh_(mesh), host_(std::move(host)) {}
+Recorder::Recorder(int rank, const Mesh& mesh, TracedMachine machine)
+    : rank_(rank), mesh_(mesh), machine_(std::move(machine)) {}
 
 void Recorder::Open(Span span) {
   span.begin_ns = ToNanoseconds(io::MonotonicNow());
@@ -252,14 +252,19 @@ std::string Recorder::ToJson() const {
   info["backend"] = "gloo";
   info["rank"] = rank_;
   info["world_size"] = mesh_.world();
-  info["host"] = host_;
-  std::string json = R"({"schemaVersion":1,"displayTimeUnit":"ms","distributedInfo":)" +
-                     info.dump() + R"(,"longhaulLayout":{"data":)" + std::to_string(mesh_.data()) +
-                     R"(,"tensor":)" + std::to_string(mesh_.tensor()) + R"(,"pipeline":)" +
-                     std::to_string(mesh_.pipeline()) + R"(,"replica":)" +
-                     std::to_string(mesh_.replica()) + R"(,"part":)" +
-                     std::to_string(mesh_.part().part) + R"(,"stage":)" +
-                     std::to_string(mesh_.part().stage) + "},\n\"traceEvents\":[\n";
+  info["host"] = machine_.host;
+  // A device a core: ranks share them.
+  nlohmann::ordered_json devices = nlohmann::ordered_json::array();
+  for (int core = 0; core < machine_.cores; ++core) {
+    devices.push_back({{"id", core}, {"name", machine_.processor}});
+  }
+  std::string json =
+      R"({"schemaVersion":1,"displayTimeUnit":"ms","distributedInfo":)" + info.dump() +
+      R"(,"deviceProperties":)" + devices.dump() + R"(,"longhaulLayout":{"data":)" +
+      std::to_string(mesh_.data()) + R"(,"tensor":)" + std::to_string(mesh_.tensor()) +
+      R"(,"pipeline":)" + std::to_string(mesh_.pipeline()) + R"(,"replica":)" +
+      std::to_string(mesh_.replica()) + R"(,"part":)" + std::to_string(mesh_.part().part) +
+      R"(,"stage":)" + std::to_string(mesh_.part().stage) + "},\n\"traceEvents\":[\n";
   for (const Span& span : spans_) Append(span, json);
   const std::string stage = "rank " + std::to_string(rank_) + ", stage " +
                             std::to_string(mesh_.part().stage) + ", replica " +

@@ -32,9 +32,15 @@ struct OperatorLabel {
   std::array<double, 3> sizes{};
 };
 
+struct TracedMachine {
+  std::string host;
+  std::string processor;
+  int cores = 1;
+};
+
 class Recorder final : public MessageObserver {
  public:
-  Recorder(int rank, const Mesh& mesh, std::string host);
+  Recorder(int rank, const Mesh& mesh, TracedMachine machine);
 
   void BeginStep(uint64_t step);
   void EndStep();
@@ -91,7 +97,7 @@ class Recorder final : public MessageObserver {
 
   int rank_;
   Mesh mesh_;
-  std::string host_;
+  TracedMachine machine_;
   size_t steps_ = 0;
   std::vector<Span> spans_;
   std::vector<size_t> open_;  // in spans_

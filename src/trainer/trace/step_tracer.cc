@@ -3,16 +3,30 @@
 #include <unistd.h>
 
 #include <array>
+#include <fstream>
+#include <string_view>
 #include <utility>
 
+#include "base/text.h"
 #include "io/file.h"
+#include "trainer/peak.h"
 
 namespace longhaul::trainer {
 namespace {
 
-std::string HostName() {
+TracedMachine ThisMachine() {
+  TracedMachine machine;
   std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+  if (gethostname(name.data(), name.size() - 1) == 0) machine.host = name.data();
+  machine.cores = UsableCores();
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(':');
+    if (!line.starts_with("model name") || colon == std::string::npos) continue;
+    machine.processor = Trim(std::string_view(line).substr(colon + 1));
+    break;
+  }
+  return machine;
 }
 
 }  // namespace
@@ -27,7 +41,7 @@ Recorder* StepTracer::Begin(uint64_t step) {
       trace_.first_step > 0 && step >= trace_.first_step && step < trace_.first_step + trace_.steps;
   if (!traced) return nullptr;
   if (recorder_ == nullptr) {
-    recorder_ = std::make_unique<Recorder>(groups_.world().rank(), groups_.mesh(), HostName());
+    recorder_ = std::make_unique<Recorder>(groups_.world().rank(), groups_.mesh(), ThisMachine());
     hooks_ = std::make_unique<TorchHooks>(*recorder_);
     groups_.Watch(recorder_.get());
   }
