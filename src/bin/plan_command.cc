@@ -54,6 +54,7 @@ struct PlanFlags {
   std::string tokens;
   std::string cards;  // "256..4096"
   std::string objective = "time";
+  std::string recompute;     // "stage", "uniform"; empty: uniform where one framework is named
   double deadline_days = 0;  // 0: none
   std::string budget;        // dollars
   std::string precision;     // empty: bf16, on a calibrated machine fp32
@@ -325,6 +326,8 @@ Result<Job> JobOf(const PlanFlags& flags) {
   job.headroom = flags.headroom;
   RETURN_IF_ERROR(SetFramework(
       flags.emit.empty() || flags.framework != "any" ? flags.framework : flags.emit, job));
+  job.recompute_by_stage =
+      flags.recompute.empty() ? job.reach != Reach::kOneFramework : flags.recompute == "stage";
   for (const std::string& text : flags.fixed) {
     const Status status = planner::search::ParseFixed(text, job.fixed);
     if (!status.ok()) return status.WithContext("--fix");
@@ -418,7 +421,7 @@ int AnswerCases(const std::string& name, double compute_factor) {
 }
 
 // The best one's settings for a framework, on standard output.
-int Emit(const Plan& plan, const std::string& name) {
+int Emit(const Plan& plan, const std::string& name, const PlanOptions& options) {
   const auto framework = planner::flags::ParseFramework(name);
   if (!framework.ok()) return Fail(framework.status());
   if (plan.best.empty()) {
@@ -426,7 +429,23 @@ int Emit(const Plan& plan, const std::string& name) {
     return Fail(FailedPrecondition("no layout fits: nothing to write" +
                                    (why.empty() ? std::string() : ": " + why)));
   }
-  const Proposal& best = plan.best.front();
+  Proposal best = plan.best.front();
+  if (best.training.recompute.kind == spec::RecomputeKind::kByStage) {
+    const auto nearest = NearestUniform(plan.job, best, *framework, options);
+    if (!nearest) {
+      return Fail(FailedPrecondition(name +
+                                     " has one recompute for all stages, and with none of "
+                                     "its choices does the best layout fit: give --recompute "
+                                     "uniform"));
+    }
+    std::fprintf(stderr,
+                 "note: %s has one recompute for all stages; written is the nearest, %s: a step "
+                 "of %s instead of %s\n",
+                 name.c_str(), planner::search::RecomputeText(nearest->training).c_str(),
+                 ToString(nearest->evaluation.step).c_str(),
+                 ToString(best.evaluation.step).c_str());
+    best = *nearest;
+  }
   const planner::Question question{plan.job.model, best.cluster, best.training};
   const auto launch = planner::flags::WriteLaunch(*framework, question);
   if (!launch.ok()) return Fail(launch.status());
@@ -488,7 +507,7 @@ int Show(const Plan& plan, const std::optional<frontend::RunNow>& now, const Pla
     const Status written = WriteTrace(plan, flags.trace);
     if (!written.ok()) return Fail(written.WithContext("--trace"));
   }
-  if (!flags.emit.empty()) return Emit(plan, flags.emit);
+  if (!flags.emit.empty()) return Emit(plan, flags.emit, options);
   const bool none = plan.best.empty() && plan.outcome.total_points() == 0;
   const std::string why = none ? WhyNothingIsLegal(plan.job) : "";
   if (flags.json) {
@@ -612,6 +631,11 @@ void AddSearchOptions(CLI::App& command, PlanFlags& flags) {
       ->check(CLI::Range(1e-6, 1e6));
   command.add_option("--budget", flags.budget,
                      "Dollars that the run may cost, as in 250k or 3M (with --tokens)");
+  command
+      .add_option("--recompute", flags.recompute,
+                  "stage: each pipeline stage what it needs; uniform: one choice for all, as "
+                  "frameworks have it (default: stage, uniform with --framework or --emit of one)")
+      ->check(CLI::IsMember({"stage", "uniform"}));
   command.add_option("--precision", flags.precision,
                      "fp32, fp16, bf16 (the default), fp8, mxfp8 or nvfp4");
   command

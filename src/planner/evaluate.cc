@@ -68,8 +68,10 @@ LayerKey KeyOf(const spec::Model& model, const spec::Training& training, const S
   key.slice.loss_fusion = training.software.loss_fusion;
   key.slice.expert_imbalance = model.experts && !model.experts->balanced ? kRoutingImbalance : 1;
   key.precision = training.precision;
-  key.recompute = training.recompute.kind;
-  key.modules = training.recompute.modules;
+  // Where the layers of a stage differ, each run of them sets its own.
+  const bool differ = training.recompute.kind == spec::RecomputeKind::kByStage;
+  key.recompute = differ ? spec::RecomputeKind::kNone : training.recompute.kind;
+  if (!differ) key.modules = training.recompute.modules;
   key.context_kind = layout.context_kind;
   key.tensor_stride = TensorGroup(layout).stride;
   key.context_stride = ContextGroup(layout).stride;
@@ -79,11 +81,16 @@ LayerKey KeyOf(const spec::Model& model, const spec::Training& training, const S
   return key;
 }
 
-// Host time of launching beyond the device's own.
+// Host time of launching.
+double LaunchSeconds(const SoftwareStack& stack, const spec::Software& software, double kernels,
+                     double host_s) {
+  return (software.cuda_graphs ? 0.1 : 1) * (kernels * stack.launch_s + host_s);
+}
+
+// Likewise, beyond the device's own.
 double LaunchExcess(const SoftwareStack& stack, const spec::Software& software, double kernels,
                     double host_s, double device_s) {
-  const double eager = kernels * stack.launch_s + host_s;
-  return std::max(0.0, (software.cuda_graphs ? 0.1 : 1) * eager - device_s);
+  return std::max(0.0, LaunchSeconds(stack, software, kernels, host_s) - device_s);
 }
 
 }  // namespace
@@ -151,9 +158,7 @@ const LayerCost& Evaluator::Cost(const LayerKey& key) {
   return costs_.emplace(key, CostOf(model_, matrix_, links_, stack_, key)).first->second;
 }
 
-void Evaluator::AddLayers(const spec::Training& training, LayerKey key, uint32_t first,
-                          uint32_t count, Stage& stage) {
-  static_cast<void>(training);
+void Evaluator::AddLayers(LayerKey key, uint32_t first, uint32_t count, Stage& stage) {
   for (size_t k = 0; k < 4; ++k) {
     const uint32_t of_kind = layers_before_[k][first + count] - layers_before_[k][first];
     if (of_kind == 0) continue;
@@ -163,6 +168,18 @@ void Evaluator::AddLayers(const spec::Training& training, LayerKey key, uint32_t
   stage.layers += count;
 }
 
+// Likewise, with the recompute that each layer has by itself; `index` is of the stage.
+void Evaluator::AddRuns(LayerKey key, uint32_t first, uint32_t count, uint32_t index) {
+  Stage& stage = stages_[index];
+  const uint32_t begin = stage.layers;
+  runs_.ForEach(index, begin, begin + count,
+                [&](const spec::RecomputeRun* run, uint32_t from, uint32_t layers) {
+                  key.recompute = run == nullptr ? spec::RecomputeKind::kNone : run->kind;
+                  key.modules = run == nullptr ? spec::RecomputeModules{} : run->modules;
+                  AddLayers(key, first + (from - begin), layers, stage);
+                });
+}
+
 void Evaluator::BuildStages(const spec::Training& training, double micro_batch) {
   const spec::Layout& layout = training.layout;
   const uint32_t chunks = layout.pipeline * layout.virtual_pipeline;
@@ -170,9 +187,14 @@ void Evaluator::BuildStages(const spec::Training& training, double micro_batch) 
   StageLayers(model_.layers, layout, chunks_, model_.multi_token_prediction_layers);
   stages_.assign(layout.pipeline, Stage{});
   LayerKey key = KeyOf(model_, training, stack_, micro_batch);
+  runs_.Reset(training);
   uint32_t first = 0;
   for (uint32_t c = 0; c < chunks; ++c) {
-    AddLayers(training, key, first, chunks_[c], stages_[c % layout.pipeline]);
+    if (runs_.differ()) {
+      AddRuns(key, first, chunks_[c], c % layout.pipeline);
+    } else {
+      AddLayers(key, first, chunks_[c], stages_[c % layout.pipeline]);
+    }
     first += chunks_[c];
   }
   // Extra prediction layers sit before the loss, each with a loss of its own.
@@ -256,6 +278,7 @@ void Evaluator::ShardStages(const spec::Training& training) {
     }
     forward +=
         LaunchExcess(stack_, training.software, sum.forward_kernels, sum.forward_host_s, forward);
+    stage.backward_device_s = backward;
     backward += LaunchExcess(stack_, training.software, sum.backward_kernels, sum.backward_host_s,
                              backward);
     stage.time = {forward, backward, sum.weight_gradient_s};
@@ -299,7 +322,10 @@ Evaluator::DataTraffic Evaluator::DataSeconds(const spec::Training& training,
     traffic.tax_s += stack_.overlap_tax * hidden;
     return seconds - hidden;
   };
-  traffic.exposed_s = exposed(reduce, stage.time.backward_s, software.overlap_gradient) +
+  // Recompute that only this stage has leaves it no more to wait with than the others have.
+  double window = stage.time.backward_s;
+  if (training.recompute.kind == spec::RecomputeKind::kByStage) window -= stage.sum.recompute_s;
+  traffic.exposed_s = exposed(reduce, std::max(0.0, window), software.overlap_gradient) +
                       exposed(gather, stage.time.forward_s, software.overlap_parameter);
   return traffic;
 }
@@ -450,6 +476,30 @@ Evaluation Evaluator::Evaluate(const spec::Training& training) {
 const StepBreakdown& Evaluator::Parts(const spec::Training& training) {
   Time(training, scratch_);
   return scratch_.breakdown;
+}
+
+Evaluator::Recomputed Evaluator::RecomputedOf(const spec::Training& training, uint32_t layer) {
+  const double sequences =
+      std::min(double(training.batch.micro), double(training.batch.global) / training.layout.data);
+  LayerKey key = KeyOf(model_, training, stack_, sequences);
+  key.kind = KindOf(model_, layer);
+  const LayerCost with = Cost(key);
+  key.recompute = spec::RecomputeKind::kNone;
+  key.modules = {};
+  const LayerCost& without = Cost(key);
+  return {with.recompute_s,
+          LaunchSeconds(stack_, training.software, with.backward_kernels, with.backward_host_s) -
+              LaunchSeconds(stack_, training.software, without.backward_kernels,
+                            without.backward_host_s)};
+}
+
+void Evaluator::Backward(const spec::Training& training, std::vector<Recomputed>& stages) const {
+  stages.clear();
+  for (const Stage& stage : stages_) {
+    stages.push_back({stage.backward_device_s,
+                      LaunchSeconds(stack_, training.software, stage.sum.backward_kernels,
+                                    stage.sum.backward_host_s)});
+  }
 }
 
 Seconds Evaluator::StepSeconds(const spec::Training& training) {

@@ -17,6 +17,7 @@
 
 #include "planner/evaluation.h"
 #include "planner/memory/memory_model.h"
+#include "planner/recompute_runs.h"
 #include "planner/time/layer_cost.h"
 #include "planner/time/schedule.h"
 
@@ -41,6 +42,17 @@ class Evaluator {
   // The step time alone.
   Seconds StepSeconds(const spec::Training& training);
 
+  // What recompute of the training (not by stage) adds to the backward of one layer of one
+  // micro-batch: seconds, and the host's seconds to launch it.
+  struct Recomputed {
+    double device_s = 0;
+    double launch_s = 0;
+  };
+  Recomputed RecomputedOf(const spec::Training& training, uint32_t layer);
+  // Of every stage of the training that was asked about last: what backward takes on the device,
+  // and to launch.
+  void Backward(const spec::Training& training, std::vector<Recomputed>& stages) const;
+
   const spec::Model& model() const { return model_; }
   const spec::DeviceCluster& cluster() const { return cluster_; }
 
@@ -52,7 +64,8 @@ class Evaluator {
     StageTime time;
     LayerCost sum;  // of its layers, embedding and loss
     uint32_t layers = 0;
-    double shard_exposed_s = 0;  // FSDP's, of one micro-batch
+    double shard_exposed_s = 0;    // FSDP's, of one micro-batch
+    double backward_device_s = 0;  // before the host's launches
   };
   struct DataTraffic {
     double exposed_s = 0;
@@ -60,9 +73,9 @@ class Evaluator {
   };
 
   const LayerCost& Cost(const LayerKey& key);
+  void AddRuns(LayerKey key, uint32_t first, uint32_t count, uint32_t index);
   void BuildStages(const spec::Training& training, double micro_batch);
-  void AddLayers(const spec::Training& training, LayerKey key, uint32_t first, uint32_t count,
-                 Stage& stage);
+  void AddLayers(LayerKey key, uint32_t first, uint32_t count, Stage& stage);
   void FoldStages();
   double ReduceBytes(const spec::Training& training) const;
   double ReplicaSeconds(const spec::Training& training, double parameters, Group shard) const;
@@ -88,6 +101,7 @@ class Evaluator {
   std::vector<Stage> stages_;
   std::vector<StageTime> times_;
   std::vector<uint32_t> chunks_;
+  RecomputeRuns runs_;
   Evaluation scratch_;
 };
 

@@ -142,6 +142,23 @@ void CheckExperts(const Model& model, const Layout& layout, Mistakes& mistakes) 
   }
 }
 
+void CheckRecompute(const Training& training, Mistakes& mistakes) {
+  if (training.recompute.kind != RecomputeKind::kByStage) return;
+  uint32_t stage = 0;
+  for (const RecomputeRun& run : training.stage_recompute) {
+    if (run.stage >= training.layout.pipeline) {
+      mistakes.Add("recompute is given for stage " + Text(run.stage) + " of a pipeline of " +
+                   Text(training.layout.pipeline) + ": stages count from 0");
+      return;
+    }
+    if (run.stage < stage || run.kind == RecomputeKind::kByStage) {
+      mistakes.Add("recompute of stage " + Text(run.stage) + " is out of order");
+      return;
+    }
+    stage = run.stage;
+  }
+}
+
 void CheckBatch(const Training& training, Mistakes& mistakes) {
   const Batch& batch = training.batch;
   const uint64_t data = training.layout.data;
@@ -179,6 +196,7 @@ Status CheckTraining(const Model& model, const DeviceCluster& cluster, const Tra
   CheckContext(model, layout, mistakes);
   CheckExperts(model, layout, mistakes);
   CheckBatch(training, mistakes);
+  CheckRecompute(training, mistakes);
   CheckPrecision(cluster.device, training.precision, mistakes);
   if (layout.shard_group > 0) {
     Divides("shard_group", layout.shard_group, "replicas (data x context)",

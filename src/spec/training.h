@@ -85,7 +85,7 @@ struct Batch {
   friend bool operator==(const Batch&, const Batch&) = default;
 };
 
-enum class RecomputeKind { kNone, kSelective, kFull };
+enum class RecomputeKind { kNone, kSelective, kFull, kByStage };
 
 // What selective recompute leaves out of memory, by module; several may be on.
 struct RecomputeModules {
@@ -108,6 +108,16 @@ struct Recompute {
   uint32_t full_layers = 0;  // of kFull: layers of each stage recomputed; 0: all
 
   friend bool operator==(const Recompute&, const Recompute&) = default;
+};
+
+// The next layers of a pipeline stage, in the model's order, with one choice for each of them.
+struct RecomputeRun {
+  uint32_t stage = 0;
+  uint32_t layers = 0;
+  RecomputeKind kind = RecomputeKind::kNone;  // not kByStage
+  RecomputeModules modules;
+
+  friend bool operator==(const RecomputeRun&, const RecomputeRun&) = default;
 };
 
 enum class Offload { kNone, kOptimizer, kActivations };
@@ -141,6 +151,8 @@ struct Training {
   Layout layout;
   Batch batch;
   Recompute recompute;
+  // Of kByStage: by ascending stage; layers that no run reaches keep everything.
+  std::vector<RecomputeRun> stage_recompute{};
   Precision precision = Precision::kBf16;
   Offload offload = Offload::kNone;
   Software software;

@@ -78,7 +78,9 @@ std::string LayoutLine(const spec::Training& training) {
       "zero " + number(layout.zero_stage) +
           (layout.shard_group > 0 ? " in groups of " + number(layout.shard_group) : ""));
   add(training.recompute.kind != spec::RecomputeKind::kNone,
-      "recompute " + planner::search::ToText(training.recompute));
+      training.recompute.kind == spec::RecomputeKind::kByStage
+          ? std::string("recompute by stage")
+          : "recompute " + planner::search::ToText(training.recompute));
   add(training.offload != spec::Offload::kNone,
       "offload " + std::string(planner::search::ToText(training.offload)));
   add(layout.order != spec::kUsualOrder, "order " + planner::search::ToText(layout.order));

@@ -75,6 +75,11 @@ Json ToJson(const Proposal& proposal) {
   json["memory_share"] = proposal.memory_share;
   json["fits"] = evaluation.fits;
   for (const auto& stage : evaluation.stages) json["stages"].push_back(StageJson(stage));
+  const auto recomputes = planner::search::StageRecomputeTexts(proposal.training);
+  const bool by_stage = proposal.training.recompute.kind == spec::RecomputeKind::kByStage;
+  for (size_t i = 0; by_stage && i < json["stages"].size(); ++i) {
+    json["stages"][i]["recompute"] = recomputes[i];
+  }
   json["frameworks"] = Json::array();
   for (const auto framework : proposal.frameworks) {
     json["frameworks"].push_back(ToString(framework));
@@ -97,6 +102,7 @@ Json ToJson(const Plan& plan) {
   for (size_t i = 1; i < plan.best.size(); ++i) {
     json["best"][i]["why_not"] = planner::search::Differences(plan.best.front(), plan.best[i]);
   }
+  if (plan.uniform) json["one_recompute_for_all_stages"] = ToJson(*plan.uniform);
   Json& search = json["search"];
   search["points"] = plan.outcome.total_points();
   for (size_t rule = 0; rule < planner::search::kRules; ++rule) {

@@ -242,25 +242,25 @@ std::string ProofText(const Plan& plan) {
 }
 
 std::string RecomputeText(const Plan& plan) {
-  if (!plan.recomputes) return "";
-  const planner::search::Recomputes& all = *plan.recomputes;
+  const Proposal& best = plan.best.front();
+  if (best.training.recompute.kind != spec::RecomputeKind::kByStage) return "";
+  const std::vector<std::string> stages = planner::search::StageRecomputeTexts(best.training);
   std::string text =
-      "\nRecompute chosen for each stage alone (a knapsack of seconds and bytes): a step of " +
-      SecondsText(all.step_s) + " against " + SecondsText(all.uniform_step_s) +
-      " with one choice for all.\n";
-  for (const auto& stage : all.stages) {
-    if (!stage.plan || stage.plan->bytes == 0) continue;
-    std::string line;
-    for (size_t i = 0; i < stage.modules.size(); ++i) {
-      if (stage.plan->layers[i] == 0) continue;
-      line += (line.empty() ? "" : ", ") + stage.modules[i] + " of " +
-              Plural(stage.plan->layers[i], "layer");
-    }
-    text += "  stage " + std::to_string(stage.stage) + ": " + line + " frees " +
-            GiBText(static_cast<double>(stage.plan->bytes), 2) + " GiB for " +
-            SecondsText(stage.plan->seconds) + "\n";
+      "\nRecompute, chosen for each stage by itself (first layers of the stage, by module):\n";
+  for (size_t i = 0; i < stages.size();) {
+    size_t end = i;
+    while (end < stages.size() && stages[end] == stages[i]) ++end;
+    text += "  stage " + std::to_string(i) +
+            (end - i > 1 ? " to " + std::to_string(end - 1) : std::string()) + ": " + stages[i] +
+            "\n";
+    i = end;
   }
-  return text;
+  if (!plan.uniform) return text + "  With one choice for all stages it does not fit.\n";
+  const Evaluation& uniform = plan.uniform->evaluation;
+  return text + "  Frameworks have one choice for all stages: " +
+         planner::search::RecomputeText(plan.uniform->training) + ", " +
+         SecondsText(uniform.step.count()) + " a step (" +
+         Percent(uniform.step.count() / best.evaluation.step.count() - 1, 2) + " more).\n";
 }
 
 std::string RunText(const Proposal& best) {

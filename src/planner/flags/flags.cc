@@ -143,6 +143,10 @@ std::string_view ToString(Framework framework) { return WriterOf(framework).name
 std::string_view Releases(Framework framework) { return WriterOf(framework).releases; }
 
 Status CheckExpressible(Framework framework, const Question& question) {
+  if (question.training.recompute.kind == spec::RecomputeKind::kByStage) {
+    return Unimplemented(std::string(ToString(framework)) +
+                         " has one recompute for all pipeline stages, none for each by itself");
+  }
   return WriterOf(framework).check(question);
 }
 

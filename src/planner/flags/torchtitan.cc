@@ -208,6 +208,7 @@ Launch WriteTorchtitan(const Question& question) {
   text += "\n" + ParallelismSection(question);
   text += "\n[activation_checkpoint]\n";
   switch (training.recompute.kind) {
+    case RecomputeKind::kByStage:  // refused before
     case RecomputeKind::kNone:
       text += "mode = \"none\"\n";
       break;

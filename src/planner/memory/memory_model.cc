@@ -59,6 +59,8 @@ struct MemoryModel::Stage {
   uint32_t expert_layers = 0;
   double held = 0;  // micro-batches, the mean over chunks
   double saved = 0;
+  double live_dense = 0;  // in the backward of a layer with recompute of its own
+  double live_experts = 0;
   RankParameters parameters;
   MemoryBreakdown memory;
 };
@@ -192,6 +194,32 @@ MemoryModel::Stage MemoryModel::StageOf(const spec::Training& training, const La
   return stage;
 }
 
+// `held` micro-batches of one chunk.
+void MemoryModel::ApplyRuns(const spec::Training& training, uint32_t index, uint32_t chunk,
+                            double held, Stage& stage) {
+  const spec::Layout& layout = training.layout;
+  MemoryKey key = MemoryKeyOf(model_, training, family_);
+  const Layers& bare = LayersOf(key);
+  uint32_t begin = 0;  // of the chunk in its stage
+  for (uint32_t k = 0; k < chunk; ++k) begin += chunks_[k * layout.pipeline + index];
+  const uint32_t c = chunk * layout.pipeline + index;
+  const auto live = [](const LayerMemory& layer) { return layer.transient + layer.rebuilt; };
+  const auto drop = [&](const spec::RecomputeRun* run, uint32_t from, uint32_t count) {
+    if (run == nullptr || run->kind == spec::RecomputeKind::kNone) return;
+    key.recompute = run->kind;
+    key.modules = run->modules;
+    const Layers& layers = LayersOf(key);
+    const uint32_t first = chunk_begins_[c] + (from - begin);
+    const uint32_t experts = experts_before_[first + count] - experts_before_[first];
+    const uint32_t dense = count - experts;
+    stage.saved -= held * (dense * (bare.dense.saved - layers.dense.saved) +
+                           experts * (bare.experts.saved - layers.experts.saved));
+    if (dense > 0) stage.live_dense = std::max(stage.live_dense, live(layers.dense));
+    if (experts > 0) stage.live_experts = std::max(stage.live_experts, live(layers.experts));
+  };
+  runs_.ForEach(index, begin, begin + chunks_[c], drop);
+}
+
 void MemoryModel::AddStates(const spec::Training& training, const StateBytes& bytes,
                             Stage& stage) const {
   const spec::Layout& layout = training.layout;
@@ -225,11 +253,12 @@ MemoryModel::Moments MemoryModel::MomentsOf(const spec::Training& training, cons
   Moments m;
   double unit = 0;  // parameters of the largest layer
   if (stage.dense_layers > 0) {
-    m.transient = layers.dense.transient + layers.dense.rebuilt;
+    m.transient = std::max(stage.live_dense, layers.dense.transient + layers.dense.rebuilt);
     unit = layers.dense.parameters.total();
   }
   if (stage.expert_layers > 0) {
-    m.transient = std::max(m.transient, layers.experts.transient + layers.experts.rebuilt);
+    m.transient = std::max(
+        {m.transient, stage.live_experts, layers.experts.transient + layers.experts.rebuilt});
     unit = std::max(unit, layers.experts.parameters.total());
   }
   // The gradient that went to the stage before stays until the next one is there.
@@ -258,14 +287,15 @@ MemoryModel::Moments MemoryModel::MomentsOf(const spec::Training& training, cons
   return m;
 }
 
-void MemoryModel::AddPeak(const spec::Training& training, const Layers& layers,
-                          const StateBytes& bytes, Stage& stage) const {
-  const spec::Layout& layout = training.layout;
+bool MemoryModel::KeepsDummies(const spec::Training& training) const {
+  return family_ == Family::kMegatron && training.software.gradient_accumulation_fusion;
+}
+
+void MemoryModel::AddConstants(const spec::Training& training, const Layers& layers,
+                               Stage& stage) const {
   MemoryBreakdown& memory = stage.memory;
   const bool both = stage.dense_layers > 0 && stage.expert_layers > 0;
-  const bool dummies =
-      family_ == Family::kMegatron && training.software.gradient_accumulation_fusion;
-  if (dummies && stage.layers > 0) {
+  if (KeepsDummies(training) && stage.layers > 0) {
     memory.dummy_gradients = Whole(both                      ? layers.dummy_both
                                    : stage.expert_layers > 0 ? layers.dummy_experts
                                                              : layers.dummy_dense);
@@ -274,6 +304,13 @@ void MemoryModel::AddPeak(const spec::Training& training, const Layers& layers,
   if (family_ == Family::kDeepSpeed) {
     memory.workspace += Whole(std::min(kDeepSpeedBuckets, 4 * stage.parameters.total()));
   }
+}
+
+void MemoryModel::AddPeak(const spec::Training& training, const Layers& layers,
+                          const StateBytes& bytes, Stage& stage) const {
+  const spec::Layout& layout = training.layout;
+  MemoryBreakdown& memory = stage.memory;
+  const bool dummies = KeepsDummies(training);
   const double kept = KeptOf(training, layers, stage);
   const Moments m = MomentsOf(training, layers, stage);
   const double stepped =
@@ -322,23 +359,88 @@ ChunkMemory MemoryModel::Chunk(const spec::Training& training, uint32_t stage, u
   part.last = whole.last && chunk + 1 == layout.virtual_pipeline;
   part.held = 1;
   part.saved = ChunkSaved(layers, c);
+  if (training.recompute.kind == spec::RecomputeKind::kByStage) {
+    runs_.Reset(training);
+    ApplyRuns(training, stage, chunk, 1, part);
+  }
   if (part.last) part.saved += PredictionSaved(layers);
   part.saved += SparedBytes(training, layers, whole) * (part.layers / stage_layers);
   const Moments m = MomentsOf(training, layers, part);
   return {Whole(KeptOf(training, layers, part)), Whole(std::max(m.at_loss(), m.at_layer()))};
 }
 
+LayerBytes MemoryModel::LayerOf(const spec::Training& training, bool experts) {
+  RememberFamily(training.software);
+  const Layers& layers = LayersOf(MemoryKeyOf(model_, training, family_));
+  const LayerMemory& layer = experts ? layers.experts : layers.dense;
+  return {layer.saved, layer.transient + layer.rebuilt};
+}
+
+void MemoryModel::Rooms(const spec::Training& training, std::vector<StageRoom>& rooms) {
+  const spec::Layout& layout = training.layout;
+  const bool overlap = training.software.overlap_expert && model_.experts.has_value();
+  const uint32_t micro_batches = Prepare(training);
+  const Layers& layers = LayersOf(MemoryKeyOf(model_, training, family_));
+  const StateBytes bytes = StateBytesOf(training, family_);
+  rooms.resize(layout.pipeline);
+  for (uint32_t i = 0; i < layout.pipeline; ++i) {
+    Stage stage = StageOf(training, layers, i, micro_batches);
+    AddStates(training, bytes, stage);
+    AddConstants(training, layers, stage);
+    const Moments m = MomentsOf(training, layers, stage);
+    StageRoom& room = rooms[i];
+    room.beside = static_cast<double>(stage.memory.total().count());
+    const double stepped =
+        layout.zero_stage >= 1 ? Sharded(layout, stage.parameters) : stage.parameters.total();
+    room.at_step = bytes.step * stepped;
+    room.kept = KeptOf(training, layers, stage) + m.boundary;
+    room.at_loss = m.at_loss();
+    room.live = m.transient;
+    room.gathered = m.gathered_layer;
+    room.held.clear();
+    for (uint32_t chunk = 0; chunk < layout.virtual_pipeline; ++chunk) {
+      room.held.push_back(HeldMicroBatches(layout, overlap, i, chunk, micro_batches));
+    }
+  }
+}
+
+Bytes MemoryModel::MostAllocated(const spec::Training& training, Bytes limit,
+                                 std::span<const StageRoom> rooms) {
+  RememberFamily(training.software);
+  double contiguous = 0;
+  if (family_ == Family::kDeepSpeed && training.layout.zero_stage >= 1) {
+    for (const StageRoom& room : rooms) contiguous = std::max(contiguous, room.at_step);
+  }
+  int64_t low = -1;
+  int64_t high = limit.count();
+  while (low < high) {
+    const int64_t middle = low + (high - low + 1) / 2;
+    const Bytes reserved = Reserved(Bytes(middle), family_) + Whole(contiguous);
+    const Bytes shown = OnCard(reserved, training.layout, family_, cluster_.device);
+    (shown <= limit ? low : high) = shown <= limit ? middle : middle - 1;
+  }
+  return Bytes(low);
+}
+
 void MemoryModel::Evaluate(const spec::Training& training, Evaluation& out) {
   const spec::Layout& layout = training.layout;
   const uint32_t micro_batches = Prepare(training);
   const Layers& layers = LayersOf(MemoryKeyOf(model_, training, family_));
+  const bool by_stage = training.recompute.kind == spec::RecomputeKind::kByStage;
+  const bool overlap = training.software.overlap_expert && model_.experts.has_value();
+  runs_.Reset(training);
   const StateBytes bytes = StateBytesOf(training, family_);
   out.stages.resize(layout.pipeline);
   out.peak_allocated = Bytes(0);
   double contiguous = 0;
   for (uint32_t i = 0; i < layout.pipeline; ++i) {
     Stage stage = StageOf(training, layers, i, micro_batches);
+    for (uint32_t chunk = 0; by_stage && chunk < layout.virtual_pipeline; ++chunk) {
+      ApplyRuns(training, i, chunk, HeldMicroBatches(layout, overlap, i, chunk, micro_batches),
+                stage);
+    }
     AddStates(training, bytes, stage);
+    AddConstants(training, layers, stage);
     AddPeak(training, layers, bytes, stage);
     // DeepSpeed's fp32 gradients of a step are one block, for which smaller ones leave no hole.
     if (family_ == Family::kDeepSpeed && layout.zero_stage >= 1) {

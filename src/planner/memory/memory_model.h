@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "planner/evaluation.h"
 #include "planner/memory/layer_memory.h"
 #include "planner/memory/state_bytes.h"
+#include "planner/recompute_runs.h"
 
 namespace longhaul::planner {
 
@@ -25,6 +27,25 @@ namespace longhaul::planner {
 struct ChunkMemory {
   Bytes saved;     // from its forward to its backward
   Bytes backward;  // more while its backward runs
+};
+
+// One layer and micro-batch: saved for backward, and live beyond it while its backward runs.
+struct LayerBytes {
+  double saved = 0;
+  double live = 0;
+};
+
+// What a stage of a training without recompute has room for; a choice of recompute that drops
+// `freed` bytes and whose layers take at most `live` in their backward makes it
+//   beside + max(at_step, kept - freed + max(at_loss, live + gathered)).
+struct StageRoom {
+  double beside = 0;  // states, dummy gradients, workspace
+  double at_step = 0;
+  double kept = 0;  // saved tensors, and messages between stages
+  double at_loss = 0;
+  double live = 0;
+  double gathered = 0;
+  std::vector<double> held;  // micro-batches, of each chunk
 };
 
 class MemoryModel {
@@ -35,6 +56,14 @@ class MemoryModel {
   // a training that spec::CheckTraining accepts. Allocates nothing once `out` and the memory of
   // layers have grown.
   void Evaluate(const spec::Training& training, Evaluation& out);
+
+  // Of a layer with experts or a dense one, under the training's recompute (not by stage).
+  LayerBytes LayerOf(const spec::Training& training, bool experts);
+  // The rooms of a training without recompute and without offload of activations.
+  void Rooms(const spec::Training& training, std::vector<StageRoom>& rooms);
+  // The most that a stage may allocate so that the card shows at most `limit`; below 0: nothing.
+  Bytes MostAllocated(const spec::Training& training, Bytes limit,
+                      std::span<const StageRoom> rooms);
 
   // Requires stage < pipeline and chunk < virtual_pipeline.
   ChunkMemory Chunk(const spec::Training& training, uint32_t stage, uint32_t chunk);
@@ -63,6 +92,9 @@ class MemoryModel {
   Stage StageOf(const spec::Training& training, const Layers& layers, uint32_t index,
                 uint32_t micro_batches) const;
   double ChunkSaved(const Layers& layers, uint32_t c) const;
+  // Takes what the chunk's own recompute drops from the stage's saved tensors.
+  void ApplyRuns(const spec::Training& training, uint32_t index, uint32_t chunk, double held,
+                 Stage& stage);
   double PredictionSaved(const Layers& layers) const;
   // Bytes a micro-batch that layers spared from full recompute keep.
   double SparedBytes(const spec::Training& training, const Layers& layers,
@@ -70,6 +102,8 @@ class MemoryModel {
   double KeptOf(const spec::Training& training, const Layers& layers, const Stage& stage) const;
   Moments MomentsOf(const spec::Training& training, const Layers& layers, const Stage& stage) const;
   void AddStates(const spec::Training& training, const StateBytes& bytes, Stage& stage) const;
+  bool KeepsDummies(const spec::Training& training) const;
+  void AddConstants(const spec::Training& training, const Layers& layers, Stage& stage) const;
   void AddPeak(const spec::Training& training, const Layers& layers, const StateBytes& bytes,
                Stage& stage) const;
 
@@ -78,6 +112,7 @@ class MemoryModel {
   std::vector<uint32_t> experts_before_;  // layers with experts before index i
   std::vector<uint32_t> chunks_;          // layers of each
   std::vector<uint32_t> chunk_begins_;
+  RecomputeRuns runs_;
   std::string framework_;  // what family_ was found for
   std::string release_;
   Family family_ = Family::kMegatron;

@@ -113,8 +113,11 @@ MemoryKey MemoryKeyOf(const Model& model, const spec::Training& training, Family
   key.slice.fused_kernels = training.software.fused_kernels;
   key.slice.loss_fusion = training.software.loss_fusion;
   key.slice.expert_imbalance = model.experts && !model.experts->balanced ? kRoutingImbalance : 1;
-  key.recompute = training.recompute.kind;
-  key.modules = training.recompute.modules;
+  // By stage: of layers that keep everything; MemoryModel adds what others drop.
+  if (training.recompute.kind != spec::RecomputeKind::kByStage) {
+    key.recompute = training.recompute.kind;
+    key.modules = training.recompute.modules;
+  }
   key.context_kind = layout.context_kind;
   key.precision = training.precision;
   key.family = family;

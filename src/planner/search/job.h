@@ -29,6 +29,7 @@ struct Fixed {
   std::optional<spec::PipelineSchedule> schedule{};
   std::optional<spec::ContextKind> context_kind{};
   std::optional<spec::Recompute> recompute{};
+  std::vector<spec::RecomputeRun> stage_recompute{};  // of by stage; empty: what fits best
   std::optional<spec::Offload> offload{};
   std::optional<spec::PlacementOrder> order{};
   std::optional<std::vector<uint32_t>> layers_per_stage{};
@@ -53,6 +54,9 @@ struct Job {
   Fixed fixed;
   Reach reach = Reach::kSomeFramework;
   flags::Framework framework = flags::Framework::kMegatron;  // of kOneFramework
+  // Whether each stage may recompute what it needs; frameworks take one choice for all, and Reach
+  // does not look at it (NearestUniform in plan.h says what they can do).
+  bool recompute_by_stage = true;
   double headroom = 0;  // share of the card's memory to leave free, 0 to 1
   // Numbers of cards that are searched, and what each weighs (SetCards); empty: the cluster's.
   std::vector<CardCount> cards{};

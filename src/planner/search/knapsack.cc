@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include "base/check.h"
 
@@ -11,77 +10,99 @@ namespace {
 
 class Knapsack {
  public:
-  Knapsack(std::span<const RecomputeItem> items, int64_t needed) : items_(items), needed_(needed) {
-    for (const RecomputeItem& item : items) CHECK(item.seconds >= 0 && item.bytes >= 0);
-    order_.resize(items.size());
-    std::iota(order_.begin(), order_.end(), size_t{0});
-    std::stable_sort(order_.begin(), order_.end(), [&items](size_t a, size_t b) {
-      // Seconds a byte, compared without dividing by a zero.
-      return items[a].seconds * static_cast<double>(items[b].bytes) <
-             items[b].seconds * static_cast<double>(items[a].bytes);
-    });
-    counts_.assign(items.size(), 0);
-    best_.seconds = std::numeric_limits<double>::infinity();
+  Knapsack(std::span<const RecomputeItem> items, double needed, RecomputeTime below, uint32_t first)
+      : items_(items), needed_(needed), first_(first), best_time_(below) {
+    CHECK(items.size() <= kMostItems);
+    for (size_t i = 0; i < items.size(); ++i) {
+      order_[i] = i;
+      plan_.layers[i] = first;
+      rates_[i] = items[i].least_rate;
+    }
+    std::stable_sort(order_.begin(), order_.begin() + static_cast<ptrdiff_t>(items.size()),
+                     [this](size_t a, size_t b) { return rates_[a] < rates_[b]; });
   }
 
-  std::optional<RecomputePlan> Solve() {
-    Descend(0, 0, 0);
-    if (best_.layers.empty() && !items_.empty()) return std::nullopt;
-    if (best_.seconds == std::numeric_limits<double>::infinity()) return std::nullopt;
+  std::optional<RecomputePlan> Solve(RecomputeTime without) {
+    Descend(0, 0, without);
     return best_;
   }
 
  private:
-  // The least seconds that the items from `depth` on can free the rest in, if layers were
-  // divisible.
-  double Bound(size_t depth, int64_t freed) const {
-    double seconds = 0;
-    for (size_t i = depth; i < order_.size() && freed < needed_; ++i) {
-      const RecomputeItem& item = items_[order_[i]];
-      if (item.bytes == 0) continue;
-      const double layers =
-          std::min(static_cast<double>(item.layers),
-                   static_cast<double>(needed_ - freed) / static_cast<double>(item.bytes));
-      seconds += layers * item.seconds;
-      freed += static_cast<int64_t>(layers * static_cast<double>(item.bytes)) + 1;
-    }
-    return freed < needed_ ? std::numeric_limits<double>::infinity() : seconds;
+  double Freed(const RecomputeItem& item, size_t layers) const {
+    return item.bytes[layers] - item.bytes[first_];
   }
 
-  void Descend(size_t depth, int64_t freed, double seconds) {
+  // The least time in which the items from `depth` on can free the rest: each at its best rate.
+  RecomputeTime Bound(size_t depth, double freed, RecomputeTime time) const {
+    for (size_t i = depth; i < items_.size() && freed < needed_; ++i) {
+      const double most = Freed(items_[order_[i]], items_[order_[i]].bytes.size() - 1);
+      const double taken = std::min(most, needed_ - freed);
+      if (taken > 0) time.device_s += taken * rates_[order_[i]];
+      freed += taken;
+    }
+    return time;
+  }
+
+  void Descend(size_t depth, double freed, RecomputeTime time) {
     if (freed >= needed_) {
-      if (seconds < best_.seconds) best_ = {counts_, seconds, freed};
+      if (!(time < best_time_)) return;
+      best_time_ = time;
+      plan_.time = time;
+      best_ = plan_;
       return;
     }
-    if (depth == order_.size() || seconds + Bound(depth, freed) >= best_.seconds) return;
-    const RecomputeItem& item = items_[order_[depth]];
-    uint32_t most = item.layers;
-    if (item.bytes > 0) {
-      const int64_t enough = (needed_ - freed + item.bytes - 1) / item.bytes;
-      most = static_cast<uint32_t>(std::min<int64_t>(most, enough));
-    } else {
-      most = 0;
+    // Rounding of a bound's sums must not lose a plan that is as good.
+    constexpr double kRounding = 1 - 1e-12;
+    RecomputeTime bound = Bound(depth, freed, time);
+    bound.device_s *= kRounding;
+    if (depth == items_.size() || !(bound < best_time_)) return;
+    const size_t k = order_[depth];
+    const RecomputeItem& item = items_[k];
+    // The fewest layers that are enough, or that free all they can; then fewer.
+    const auto begin = item.bytes.begin() + first_;
+    const double wanted = std::min(item.bytes[first_] + (needed_ - freed), item.bytes.back());
+    const auto enough = std::lower_bound(begin, item.bytes.end(), wanted);
+    size_t most = static_cast<size_t>(enough - item.bytes.begin());
+    most = std::min(most, item.bytes.size() - 1);
+    // Where rounding leaves the sum a hair short, one layer more.
+    const bool more = most + 1 < item.bytes.size() && item.bytes[most + 1] > item.bytes[most];
+    if (more && freed + Freed(item, most) < needed_) ++most;
+    // What frees nothing is not recomputed.
+    if (rates_[k] == std::numeric_limits<double>::infinity()) most = first_;
+    for (size_t n = most + 1; n-- > first_;) {
+      plan_.layers[k] = static_cast<uint32_t>(n);
+      Descend(depth + 1, freed + Freed(item, n),
+              {time.device_s + item.device_s[n] - item.device_s[first_],
+               time.launch_s + item.launch_s[n] - item.launch_s[first_]});
     }
-    // The most first: a good plan early prunes the rest.
-    for (uint32_t layers = most + 1; layers-- > 0;) {
-      counts_[order_[depth]] = layers;
-      Descend(depth + 1, freed + layers * item.bytes, seconds + layers * item.seconds);
-    }
-    counts_[order_[depth]] = 0;
+    plan_.layers[k] = first_;
   }
 
   std::span<const RecomputeItem> items_;
-  const int64_t needed_;
-  std::vector<size_t> order_;
-  std::vector<uint32_t> counts_;
-  RecomputePlan best_;
+  const double needed_;
+  const uint32_t first_;
+  std::array<size_t, kMostItems> order_{};
+  std::array<double, kMostItems> rates_{};
+  RecomputePlan plan_;
+  RecomputeTime best_time_;
+  std::optional<RecomputePlan> best_;
 };
 
 }  // namespace
 
-std::optional<RecomputePlan> ChooseRecompute(std::span<const RecomputeItem> items, int64_t needed) {
-  if (needed <= 0) return RecomputePlan{std::vector<uint32_t>(items.size(), 0), 0, 0};
-  return Knapsack(items, needed).Solve();
+double LeastRate(std::span<const double> device_s, std::span<const double> bytes) {
+  double least = std::numeric_limits<double>::infinity();
+  for (size_t n = 0; n + 1 < bytes.size(); ++n) {
+    const double freed = bytes[n + 1] - bytes[n];
+    if (freed > 0) least = std::min(least, (device_s[n + 1] - device_s[n]) / freed);
+  }
+  return least;
+}
+
+std::optional<RecomputePlan> ChooseRecompute(std::span<const RecomputeItem> items, double needed,
+                                             RecomputeTime without, RecomputeTime below,
+                                             uint32_t first) {
+  return Knapsack(items, needed, below, first).Solve(without);
 }
 
 }  // namespace longhaul::planner::search

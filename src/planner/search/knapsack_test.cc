@@ -4,30 +4,73 @@
 
 #include <limits>
 #include <random>
+#include <vector>
 
 namespace longhaul::planner::search {
 namespace {
 
+constexpr RecomputeTime kAny{std::numeric_limits<double>::infinity(),
+                             std::numeric_limits<double>::infinity()};
+
+// Sums over the first layers of one module.
+struct Module {
+  std::vector<double> device_s = {0};
+  std::vector<double> launch_s = {0};
+  std::vector<double> bytes = {0};
+
+  void Add(double device, double launch, double freed) {
+    device_s.push_back(device_s.back() + device);
+    launch_s.push_back(launch_s.back() + launch);
+    bytes.push_back(bytes.back() + freed);
+  }
+  RecomputeItem item() const { return {device_s, launch_s, bytes, LeastRate(device_s, bytes)}; }
+};
+
 TEST(ChooseRecompute, IsWhatOneWorksOutByHand) {
-  // Norms free 2 for 1 s, the FFN 7 for 3 s: of 12 bytes, two FFNs (14, 6 s) beat one with three
-  // norms (13, 6 s is a tie) and six norms do not exist.
-  const RecomputeItem items[] = {{1, 2, 4}, {3, 7, 2}};
-  const auto plan = ChooseRecompute(items, 12);
+  // Norms free 2 for 1 s in each of four layers, the FFN 7 for 3 s in each of two: of 12 bytes, two
+  // FFNs (14, 6 s) beat one with three norms (13, a tie), and six norms do not exist.
+  Module norms;
+  for (int i = 0; i < 4; ++i) norms.Add(1, 0, 2);
+  Module ffn;
+  for (int i = 0; i < 2; ++i) ffn.Add(3, 0, 7);
+  for (int i = 0; i < 2; ++i) ffn.Add(0, 0, 0);
+  const RecomputeItem items[] = {norms.item(), ffn.item()};
+  const auto plan = ChooseRecompute(items, 12, {}, kAny);
   ASSERT_TRUE(plan);
-  EXPECT_EQ(plan->seconds, 6);
-  EXPECT_GE(plan->bytes, 12);
-  EXPECT_EQ(ChooseRecompute(items, 23), std::nullopt);
-  EXPECT_EQ(ChooseRecompute(items, 22)->layers, (std::vector<uint32_t>{4, 2}));
-  EXPECT_EQ(ChooseRecompute(items, 0)->seconds, 0);
+  EXPECT_EQ(plan->time.device_s, 6);
+  EXPECT_FALSE(ChooseRecompute(items, 23, {}, kAny));
+  EXPECT_EQ(ChooseRecompute(items, 22, {}, kAny)->layers[0], 4u);
+  EXPECT_EQ(ChooseRecompute(items, 22, {}, kAny)->layers[1], 2u);
+  EXPECT_EQ(ChooseRecompute(items, 0, {}, kAny)->time.device_s, 0);
+  EXPECT_FALSE(ChooseRecompute(items, 12, {}, {6, 0}));
+  // With the first layer settled otherwise, one FFN and three norms are all there is.
+  EXPECT_EQ(ChooseRecompute(items, 13, {}, kAny, 1)->time.device_s, 6);
+  EXPECT_FALSE(ChooseRecompute(items, 14, {}, kAny, 1));
 }
 
-double Walked(std::span<const RecomputeItem> items, int64_t needed) {
-  if (needed <= 0) return 0;
-  if (items.empty()) return std::numeric_limits<double>::infinity();
-  double best = std::numeric_limits<double>::infinity();
-  for (uint32_t layers = 0; layers <= items[0].layers; ++layers) {
-    best = std::min(best, layers * items[0].seconds +
-                              Walked(items.subspan(1), needed - layers * items[0].bytes));
+TEST(ChooseRecompute, LooksAtTheLongerOfDeviceAndLaunches) {
+  // The host needs 10 s to launch what the device does in 4: what launches less is less, though it
+  // computes more.
+  Module many;
+  many.Add(1, 2, 5);
+  Module few;
+  few.Add(3, 0.5, 5);
+  const RecomputeItem items[] = {many.item(), few.item()};
+  EXPECT_EQ(ChooseRecompute(items, 5, {4, 10}, kAny)->layers[1], 1u);
+  EXPECT_EQ(ChooseRecompute(items, 5, {10, 4}, kAny)->layers[0], 1u);
+}
+
+RecomputeTime Walked(const std::vector<Module>& modules, size_t depth, double needed, uint32_t from,
+                     RecomputeTime time) {
+  if (depth == modules.size()) return needed <= 0 ? time : kAny;
+  RecomputeTime best = kAny;
+  const Module& module = modules[depth];
+  for (size_t n = from; n < module.bytes.size(); ++n) {
+    const RecomputeTime one =
+        Walked(modules, depth + 1, needed - (module.bytes[n] - module.bytes[from]), from,
+               {time.device_s + module.device_s[n] - module.device_s[from],
+                time.launch_s + module.launch_s[n] - module.launch_s[from]});
+    if (one < best) best = one;
   }
   return best;
 }
@@ -36,19 +79,26 @@ TEST(ChooseRecompute, AgreesWithWalkingAllChoices) {
   std::mt19937_64 rng(11);
   int solved = 0;
   for (int i = 0; i < 2'000; ++i) {
-    std::vector<RecomputeItem> items(1 + rng() % 5);
-    for (RecomputeItem& item : items) {
-      item = {static_cast<double>(rng() % 20), static_cast<int64_t>(rng() % 30),
-              static_cast<uint32_t>(rng() % 6)};
+    std::vector<Module> modules(1 + rng() % 4);
+    const uint64_t layers = 1 + rng() % 5;
+    std::vector<RecomputeItem> items;
+    for (Module& module : modules) {
+      for (uint64_t k = 0; k < layers; ++k) {
+        module.Add(static_cast<double>(rng() % 20), static_cast<double>(rng() % 20),
+                   static_cast<double>(rng() % 30));
+      }
+      items.push_back(module.item());
     }
-    const auto needed = static_cast<int64_t>(rng() % 200);
-    const double want = Walked(items, needed);
-    const auto plan = ChooseRecompute(items, needed);
-    ASSERT_EQ(plan.has_value(), want < std::numeric_limits<double>::infinity()) << i;
+    const auto needed = static_cast<double>(rng() % 200);
+    const RecomputeTime without{static_cast<double>(rng() % 50), static_cast<double>(rng() % 50)};
+    const auto from = static_cast<uint32_t>(rng() % 2);
+    const RecomputeTime want = Walked(modules, 0, needed, from, without);
+    const auto plan = ChooseRecompute(items, needed, without, kAny, from);
+    ASSERT_EQ(plan.has_value(), want < kAny) << i;
     if (!plan) continue;
     ++solved;
-    ASSERT_NEAR(plan->seconds, want, 1e-9) << i;
-    ASSERT_GE(plan->bytes, needed) << i;
+    ASSERT_EQ(plan->time.total(), want.total()) << i;
+    ASSERT_EQ(plan->time.device_s, want.device_s) << i;
   }
   EXPECT_GT(solved, 500);
 }

@@ -1,13 +1,17 @@
 #include "planner/search/oracle.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "planner/memory/memory_model.h"
+#include "planner/search/stage_recompute.h"
 
 namespace longhaul::planner::search {
 namespace {
 
 using spec::Training;
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // As EvaluatorOf, but with every group at the best place that it could have, and with launches or
 // without.
@@ -32,17 +36,29 @@ class FromEvaluator : public Oracle {
  public:
   explicit FromEvaluator(const Job& job)
       : memory_(job.model, job.cluster),
+        chooser_(job),
+        limit_(MemoryLimit(job)),
         exact_(EvaluatorOf(job, job.cluster, job.base.software)),
         placed_(BoundOf(job, /*launches=*/true)),
         floor_(BoundOf(job, /*launches=*/false)) {}
 
+  bool Choose(Training& training) override {
+    return chooser_.Choose(exact_, memory_, limit_, training);
+  }
+
   double StepSeconds(const Training& training) override {
-    return exact_.StepSeconds(training).count();
+    if (!IsOpen(training)) return exact_.StepSeconds(training).count();
+    chosen_ = training;
+    return Choose(chosen_) ? exact_.StepSeconds(chosen_).count() : kNever;
   }
 
   int64_t MemoryBytes(const Training& training) override {
-    memory_.Evaluate(training, evaluation_);
-    return evaluation_.device_memory.count();
+    if (!IsOpen(training)) return Bytes(training);
+    chosen_ = training;
+    if (Choose(chosen_)) return Bytes(chosen_);
+    chosen_.recompute = {};
+    chosen_.recompute.kind = spec::RecomputeKind::kFull;
+    return std::max(limit_ + 1, Bytes(chosen_));
   }
 
   // The sum over all stages does not depend on how layers are spread, and the slowest stage is at
@@ -83,8 +99,15 @@ class FromEvaluator : public Oracle {
   }
 
   // What offload waits for depends on which stage is slowest, which another place may change.
+  // By stage: the least that any place allows is chosen by the figures of the best place.
   double RecomputeBound(const Training& training) override {
-    const StepBreakdown& parts = placed_.Parts(training);
+    const Training* bounded = &training;
+    if (IsOpen(training)) {
+      chosen_ = training;
+      if (!chooser_.Choose(placed_, memory_, limit_, chosen_)) return kNever;
+      bounded = &chosen_;
+    }
+    const StepBreakdown& parts = placed_.Parts(*bounded);
     return (parts.total() - parts.straggle - parts.offload_exposed).count();
   }
 
@@ -101,6 +124,16 @@ class FromEvaluator : public Oracle {
   }
 
  private:
+  static bool IsOpen(const Training& training) {
+    return training.recompute.kind == spec::RecomputeKind::kByStage &&
+           training.stage_recompute.empty();
+  }
+
+  int64_t Bytes(const Training& training) {
+    memory_.Evaluate(training, evaluation_);
+    return evaluation_.device_memory.count();
+  }
+
   static void Relax(Training& training) {
     training.recompute = {};
     training.offload = spec::Offload::kNone;
@@ -109,10 +142,13 @@ class FromEvaluator : public Oracle {
   }
 
   MemoryModel memory_;
+  RecomputeChooser chooser_;
+  const int64_t limit_;
   Evaluator exact_;
   Evaluator placed_;
   Evaluator floor_;
   Training relaxed_;
+  Training chosen_;
   Evaluation evaluation_;
 };
 

@@ -26,6 +26,11 @@ class Oracle {
  public:
   virtual ~Oracle() = default;
 
+  // Where recompute is by stage and no runs are given, each stage takes what the knapsack chooses
+  // (stage_recompute.h): Choose sets it, and the figures below are of that choice. A layout that
+  // fits with none has an infinite step and bound, and more memory than the limit.
+  virtual bool Choose(spec::Training& training) = 0;
+
   virtual double StepSeconds(const spec::Training& training) = 0;
   virtual int64_t MemoryBytes(const spec::Training& training) = 0;  // on the fullest card, in all
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "planner/error_band.h"
 #include "planner/search/internal/surroundings.h"
 #include "planner/search/settings.h"
@@ -9,7 +10,12 @@
 namespace longhaul::planner::search {
 namespace {
 
-std::vector<flags::Framework> FrameworksOf(const Question& question) {
+// Those with options for all but a recompute by stage.
+std::vector<flags::Framework> FrameworksOf(Question question) {
+  if (question.training.recompute.kind == spec::RecomputeKind::kByStage) {
+    question.training.recompute = {};
+    question.training.stage_recompute.clear();
+  }
   std::vector<flags::Framework> found;
   for (const auto framework :
        {flags::Framework::kMegatron, flags::Framework::kTorchtitan, flags::Framework::kDeepSpeed}) {
@@ -50,12 +56,54 @@ Proposal Propose(const Job& job, const spec::DeviceCluster& cluster, const spec:
   return ProposeBy(evaluator, {job.model, cluster, training}, options);
 }
 
+std::optional<Proposal> NearestUniform(const Job& job, const Proposal& proposal,
+                                       std::optional<flags::Framework> framework,
+                                       const PlanOptions& options) {
+  if (proposal.training.recompute.kind != spec::RecomputeKind::kByStage) return std::nullopt;
+  spec::Training bare = proposal.training;
+  bare.recompute = {};
+  bare.stage_recompute.clear();
+  Job same = job;
+  same.fixed = {};
+  CHECK(ParseFixed(LayoutText(bare), same.fixed).ok());
+  same.fixed.recompute.reset();
+  same.fixed.offload = bare.offload;
+  same.fixed.order = bare.layout.order;
+  same.fixed.virtual_pipeline = bare.layout.virtual_pipeline;
+  same.fixed.schedule = bare.layout.schedule;
+  same.fixed.shard_group = bare.layout.shard_group;
+  same.fixed.context_kind = bare.layout.context_kind;
+  same.recompute_by_stage = false;
+  same.cards = {CardCount{proposal.cluster.devices}};
+  if (framework) {
+    same.reach = Reach::kOneFramework;
+    same.framework = *framework;
+  }
+  Options search = options.search;
+  search.keep = 1;
+  search.keep_regions = false;
+  search.progress = nullptr;
+  const Outcome outcome = Search(same, EvaluatorOracle(same), search);
+  if (outcome.best.empty()) return std::nullopt;
+  return Propose(same, proposal.cluster, outcome.best.front().training, options);
+}
+
 Result<Proposal> WhatIf(const Job& job, const Proposal& base, std::string_view key_and_value,
                         const PlanOptions& options) {
   Question question{job.model, base.cluster, base.training};
+  // Runs of stages that the change may take away; chosen again below.
+  question.training.stage_recompute.clear();
   RETURN_IF_ERROR(Change(key_and_value, question));
   Job changed = job;
   changed.model = question.model;
+  changed.cluster = question.cluster;
+  if (question.training.recompute.kind == spec::RecomputeKind::kByStage) {
+    // What each stage needs is chosen again; where nothing is enough, all of it.
+    const bool named = key_and_value.starts_with("recompute");
+    const bool chosen = (named && !question.training.stage_recompute.empty()) ||
+                        EvaluatorOracle(changed)()->Choose(question.training);
+    if (!chosen) question.training.recompute.kind = spec::RecomputeKind::kFull;
+  }
   Evaluator evaluator = EvaluatorOf(changed, question.cluster, question.training.software);
   return ProposeBy(evaluator, question, options);
 }
@@ -81,10 +129,12 @@ Plan MakePlan(const Job& job, const PlanOptions& options) {
     plan.best.push_back(
         Propose(job, ClusterOf(job, candidate.training), candidate.training, options));
   }
+  if (!plan.best.empty() && whole) {
+    plan.uniform = NearestUniform(job, plan.best.front(), std::nullopt, options);
+  }
   if (options.surroundings && !plan.best.empty() && whole) {
     plan.influences = internal::InfluencesOf(job, plan.best.front(), options);
     plan.timeline = internal::TimelineOf(job, plan.best.front());
-    plan.recomputes = internal::RecomputesOf(job, plan.best.front());
     internal::AddFrontier(options, plan);
   }
   return plan;

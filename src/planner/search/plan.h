@@ -12,11 +12,12 @@
 
 #include "planner/case.h"
 #include "planner/run.h"
-#include "planner/search/knapsack.h"
 #include "planner/search/proof.h"
 #include "planner/time/simulate.h"
 
 namespace longhaul::planner::search {
+
+struct PlanOptions;
 
 struct Proposal {
   spec::Training training;
@@ -27,6 +28,12 @@ struct Proposal {
   std::vector<flags::Framework> frameworks;  // that have options for it
   double memory_share = 0;                   // of the card, as nvidia-smi shows
 };
+
+// What a layout whose stages recompute each by itself becomes with one choice for all of them, as
+// frameworks have it: the fastest that fits, that `framework` (or some one) has options for.
+std::optional<Proposal> NearestUniform(const Job& job, const Proposal& proposal,
+                                       std::optional<flags::Framework> framework,
+                                       const PlanOptions& options);
 
 // A proposal that no other beats in time, money and memory left free at once.
 struct FrontierPoint {
@@ -39,21 +46,6 @@ struct Influence {
   std::string what;  // "network 25 % slower / faster"
   double low = 0;    // tokens/s of the whole cluster relative to now, -0.1: 10 % fewer
   double high = 0;
-};
-
-// What a stage would recompute if each could choose for itself.
-struct StageRecompute {
-  uint32_t stage = 0;
-  int64_t needed_bytes = 0;
-  std::vector<std::string> modules;   // names of items
-  std::optional<RecomputePlan> plan;  // nothing: all of it is not enough
-  double stage_seconds = 0;           // of a step, without recompute
-};
-
-struct Recomputes {
-  std::vector<StageRecompute> stages;
-  double step_s = 0;          // with the choice of each stage
-  double uniform_step_s = 0;  // with one choice for all, as the proposal has it
 };
 
 // Bytes of one stage over the drawn part of the step.
@@ -78,7 +70,8 @@ struct Plan {
   std::vector<FrontierPoint> frontier;
   std::optional<Proof> frontier_proof;  // of all its searches together
   std::vector<Influence> influences;    // largest first
-  std::optional<Recomputes> recomputes;
+  // Of the best, where its stages recompute each by itself.
+  std::optional<Proposal> uniform;
   std::optional<Timeline> timeline;  // of the best; not for DualPipe
 };
 

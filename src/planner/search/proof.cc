@@ -130,11 +130,16 @@ class Prover {
     if (rule == Rule::kShapeTime || rule == Rule::kStagesTime) {
       Apply(Pick(states_, seed), training);
     }
-    if (rule != Rule::kMemory) {
-      training.recompute = Pick(recomputes_, seed);
-    }
+    if (rule != Rule::kMemory) Set(Pick(recomputes_, seed), training);
     training.layout.order = Pick(orders_, seed);
     return training;
+  }
+
+  void Set(const Recompute& recompute, Training& training) const {
+    training.recompute = recompute;
+    const bool by_stage = recompute.kind == spec::RecomputeKind::kByStage;
+    training.stage_recompute =
+        by_stage ? job_.fixed.stage_recompute : std::vector<spec::RecomputeRun>{};
   }
 
   void CheckTime(const Region& region, const Shape& shape, uint64_t number) {
@@ -185,14 +190,16 @@ class Prover {
     }
   }
 
-  // The region's training, or one with a heavier recompute or offload, in some order.
+  // The region's training, or one with a heavier recompute or offload, in some order. What each
+  // stage needs by itself is less with offload, so those stand alone.
   Training Heavier(const Region& region, uint64_t& seed) {
     Training training = region.training;
+    training.layout.order = Pick(orders_, seed);
+    if (training.recompute.kind == spec::RecomputeKind::kByStage) return training;
     const Recompute recompute = Pick(recomputes_, seed);
-    if (IsLighter(training.recompute, recompute)) training.recompute = recompute;
+    if (IsLighter(training.recompute, recompute)) Set(recompute, training);
     const States states = Pick(states_, seed);
     if (training.offload == spec::Offload::kNone) training.offload = states.offload;
-    training.layout.order = Pick(orders_, seed);
     return training;
   }
 

@@ -48,6 +48,7 @@ class FamilySearch {
     training_ = job_.base;
     training_.layout = {};
     training_.recompute = {};
+    training_.stage_recompute.clear();
     Apply(shape, training_);
     orders_ = Orders(job_, shape);
     recomputes_ = RecomputeChoices(job_, shape);
@@ -177,6 +178,7 @@ class FamilySearch {
       }
       for (const Recompute& recompute : recomputes_) VisitRecompute(recompute, of_shard);
       training_.recompute = {};
+      training_.stage_recompute.clear();
     }
     Apply(States{}, training_);
   }
@@ -247,11 +249,54 @@ class FamilySearch {
     pruned[settled.region].points += orders_.size();
   }
 
+  // Each stage by itself: chosen anew for each order, as it decides what collectives cost.
+  void VisitByStage() {
+    const double bound = Call(oracle_.RecomputeBound(training_));
+    if (bound == kNever || !training_.stage_recompute.empty()) {
+      ++calls;
+      const int64_t bytes = oracle_.MemoryBytes(training_);
+      if (bytes > limit_) {
+        Prune(Rule::kMemory, static_cast<double>(bytes), orders_.size());
+        const bool smaller = bytes < smallest_.memory_bytes && !training_.stage_recompute.empty();
+        if (best_.step_s == kNever && smaller) smallest_ = {training_, 0, bytes};
+        return;
+      }
+    }
+    if (bound >= Threshold()) return Prune(Rule::kRecomputeTime, bound, orders_.size());
+    for (const PlacementOrder& order : orders_) {
+      training_.layout.order = order;
+      if (order != spec::kUsualOrder && !reach_.IsReached(training_)) {
+        Prune(Rule::kFramework, 0, 1);
+        continue;
+      }
+      ++points[static_cast<size_t>(Rule::kEvaluated)];
+      Training chosen = training_;
+      chosen.recompute = {};
+      chosen.stage_recompute.clear();
+      // Without recompute, which a choice cannot beat.
+      if (Call(oracle_.StepSeconds(chosen)) >= Threshold()) continue;
+      chosen = training_;
+      if (chosen.stage_recompute.empty() && !oracle_.Choose(chosen)) continue;
+      const double step_s = Call(oracle_.StepSeconds(chosen));
+      if (step_s >= Threshold()) continue;
+      const int64_t bytes = oracle_.MemoryBytes(chosen);
+      if (bytes <= limit_) best_ = {chosen, step_s, bytes, step_s * weight_};
+    }
+    training_.layout.order = spec::kUsualOrder;
+  }
+
   void VisitRecompute(const Recompute& recompute, Seen& seen) {
     training_.recompute = recompute;
+    training_.stage_recompute.clear();
     if (IsSettled(recompute, seen)) return;
     if (!reach_.IsReached(training_)) {
       Prune(Rule::kFramework, 0, orders_.size());
+      return;
+    }
+    if (recompute.kind == spec::RecomputeKind::kByStage) {
+      training_.stage_recompute = job_.fixed.stage_recompute;
+      VisitByStage();
+      training_.stage_recompute.clear();
       return;
     }
     const double bound = Call(oracle_.RecomputeBound(training_));
@@ -316,6 +361,7 @@ std::vector<Family> FamiliesOf(const Job& job, const std::vector<Shape>& shapes,
   Training training = job.base;
   training.layout = {};
   training.recompute = {};
+  training.stage_recompute.clear();
   for (size_t i = 0; i < shapes.size(); ++i) {
     if (families.empty() || !shapes[i].SameFamily(shapes[families.back().begin])) {
       families.push_back({i, i, kNever});

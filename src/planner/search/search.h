@@ -37,8 +37,8 @@ constexpr size_t kRules = 9;
 std::string_view ToString(Rule rule);  // "states alone do not fit", ...
 
 // A part of the tree: all points that begin with these choices. From the recompute on, also those
-// with a heavier recompute or with offload instead of none, as they cannot be faster; of
-// kDominated those alone.
+// with a heavier recompute or with offload instead of none, as they cannot be faster (but for a
+// recompute by stage, which stands alone); of kDominated those alone.
 struct Region {
   uint32_t shape = 0;       // index into Shapes(job)
   spec::Training training;  // the choices down to where it was pruned

@@ -181,6 +181,7 @@ TEST(Proof, SeesARegionThatWasNotRecorded) {
 class TooHigh : public Oracle {
  public:
   explicit TooHigh(std::unique_ptr<Oracle> real) : real_(std::move(real)) {}
+  bool Choose(spec::Training& t) override { return real_->Choose(t); }
   double StepSeconds(const spec::Training& t) override { return real_->StepSeconds(t); }
   int64_t MemoryBytes(const spec::Training& t) override { return real_->MemoryBytes(t); }
   double ShapeBound(const spec::Training& t) override { return 30 * real_->ShapeBound(t); }
@@ -231,6 +232,7 @@ TEST(Search, OfACalibratedMachineRestsOnItsFigures) {
 TEST(Search, ProposesOnlyWhatAFrameworkCanRun) {
   Job job = RandomJob(4);
   job.reach = Reach::kOneFramework;
+  job.recompute_by_stage = false;
   for (const flags::Framework framework :
        {flags::Framework::kMegatron, flags::Framework::kTorchtitan, flags::Framework::kDeepSpeed}) {
     job.framework = framework;

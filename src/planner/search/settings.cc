@@ -18,6 +18,7 @@ using spec::PlacementOrder;
 using spec::Precision;
 using spec::Recompute;
 using spec::RecomputeKind;
+using spec::RecomputeRun;
 
 template <typename T, size_t N>
 using Words = std::array<std::pair<std::string_view, T>, N>;
@@ -95,6 +96,10 @@ Result<uint32_t> ParseSize(std::string_view key, std::string_view text, uint64_t
 Result<Recompute> ParseRecompute(std::string_view text) {
   Recompute recompute;
   if (text == "none") return recompute;
+  if (text == "stage") {
+    recompute.kind = RecomputeKind::kByStage;
+    return recompute;
+  }
   if (text == "full" || text.starts_with("full:")) {
     recompute.kind = RecomputeKind::kFull;
     if (text == "full") return recompute;
@@ -110,6 +115,53 @@ Result<Recompute> ParseRecompute(std::string_view text) {
     recompute.modules.*(*module) = true;
   }
   return recompute;
+}
+
+constexpr uint32_t kMostStages = 10'000;
+
+// "full:2.mlp+layer_norm:3" of one stage.
+Status ParseStageRuns(uint32_t stage, std::string_view text, std::vector<RecomputeRun>& runs) {
+  if (text == "none") return {};
+  for (const std::string_view part : Split(text, '.')) {
+    const size_t colon = part.find(':');
+    if (colon == std::string_view::npos) {
+      return InvalidArgument("recompute: '" + Printable(part, 40) +
+                             "' is not MODULES:LAYERS, as in full:2.mlp+layer_norm:3");
+    }
+    RecomputeRun run{stage, 0, RecomputeKind::kFull, {}};
+    ASSIGN_OR_RETURN(run.layers, ParseSize("recompute", part.substr(colon + 1), 1, 10'000));
+    if (part.substr(0, colon) != "full") {
+      ASSIGN_OR_RETURN(const Recompute of_run, ParseRecompute(part.substr(0, colon)));
+      run.kind = of_run.kind;
+      run.modules = of_run.modules;
+    }
+    if (run.kind == RecomputeKind::kByStage) {
+      return InvalidArgument("recompute: a stage's run cannot be 'stage'");
+    }
+    runs.push_back(run);
+  }
+  return {};
+}
+
+// "full:2.mlp:3/mlp:4@6/none": stages with slashes between, @N for N alike.
+Status ParseByStage(std::string_view text, Fixed& fixed) {
+  fixed.recompute = Recompute{};
+  fixed.recompute->kind = RecomputeKind::kByStage;
+  fixed.stage_recompute.clear();
+  uint32_t stage = 0;
+  for (std::string_view part : Split(text, '/')) {
+    uint32_t alike = 1;
+    if (const size_t at = part.find('@'); at != std::string_view::npos) {
+      ASSIGN_OR_RETURN(alike, ParseSize("recompute", part.substr(at + 1), 1, kMostStages));
+      part = part.substr(0, at);
+    }
+    for (uint32_t i = 0; i < alike; ++i) {
+      if (stage >= kMostStages) return InvalidArgument("recompute: more than 10,000 stages");
+      RETURN_IF_ERROR(ParseStageRuns(stage++, part, fixed.stage_recompute));
+    }
+  }
+  if (fixed.stage_recompute.empty()) fixed.recompute = Recompute{};
+  return {};
 }
 
 Result<PlacementOrder> ParseOrder(std::string_view text) {
@@ -164,6 +216,10 @@ Status SetWord(std::string_view key, std::string_view value, Fixed& fixed) {
   } else if (key == "offload") {
     ASSIGN_OR_RETURN(fixed.offload, ParseWord(key, value, kOffloads));
   } else if (key == "recompute") {
+    fixed.stage_recompute.clear();
+    const bool runs = value.find_first_of("/@.") != std::string_view::npos ||
+                      (value.find(':') != std::string_view::npos && !value.starts_with("full:"));
+    if (runs) return ParseByStage(value, fixed);
     ASSIGN_OR_RETURN(fixed.recompute, ParseRecompute(value));
   } else if (key == "order") {
     ASSIGN_OR_RETURN(fixed.order, ParseOrder(value));
@@ -225,7 +281,10 @@ void Overwrite(const Fixed& fixed, spec::Training& training) {
     layout.layers_per_stage.clear();
   }
   training.batch.micro = fixed.micro_batch.value_or(training.batch.micro);
-  training.recompute = fixed.recompute.value_or(training.recompute);
+  if (fixed.recompute) {
+    training.recompute = *fixed.recompute;
+    training.stage_recompute = fixed.stage_recompute;
+  }
   training.offload = fixed.offload.value_or(training.offload);
 }
 
@@ -279,11 +338,43 @@ std::string ToText(const Recompute& recompute) {
   if (recompute.kind == RecomputeKind::kFull) {
     return recompute.full_layers == 0 ? "full" : "full:" + std::to_string(recompute.full_layers);
   }
+  if (recompute.kind == RecomputeKind::kByStage) return "stage";
   std::string text;
   for (const auto& [word, module] : kModules) {
     if (recompute.modules.*module) text += (text.empty() ? "" : "+") + std::string(word);
   }
   return text.empty() ? "selective" : text;
+}
+
+std::vector<std::string> StageRecomputeTexts(const spec::Training& training) {
+  std::vector<std::string> stages(training.layout.pipeline);
+  for (const RecomputeRun& run : training.stage_recompute) {
+    if (run.stage >= stages.size() || run.kind == RecomputeKind::kNone) continue;
+    std::string& text = stages[run.stage];
+    text += (text.empty() ? "" : ".") + ToText(Recompute{run.kind, run.modules, 0}) + ":" +
+            std::to_string(run.layers);
+  }
+  for (std::string& text : stages) {
+    if (text.empty()) text = "none";
+  }
+  return stages;
+}
+
+std::string RecomputeText(const spec::Training& training) {
+  if (training.recompute.kind != RecomputeKind::kByStage || training.stage_recompute.empty()) {
+    return ToText(training.recompute);
+  }
+  const std::vector<std::string> stages = StageRecomputeTexts(training);
+  std::string text;
+  for (size_t i = 0; i < stages.size();) {
+    size_t end = i;
+    while (end < stages.size() && stages[end] == stages[i]) ++end;
+    text += (text.empty() ? "" : "/") + stages[i];
+    // One stage is told from a choice for all by its count.
+    if (end - i > 1 || stages.size() == 1) text += "@" + std::to_string(end - i);
+    i = end;
+  }
+  return text;
 }
 
 Result<Precision> ParsePrecision(std::string_view text) {
@@ -309,7 +400,7 @@ std::string LayoutText(const spec::Training& training) {
   add(true, "micro", std::to_string(training.batch.micro));
   add(true, "zero", std::to_string(layout.zero_stage));
   add(layout.shard_group > 0, "shard_group", std::to_string(layout.shard_group));
-  add(true, "recompute", ToText(training.recompute));
+  add(true, "recompute", RecomputeText(training));
   add(training.offload != Offload::kNone, "offload", std::string(ToText(training.offload)));
   add(layout.order != spec::kUsualOrder, "order", ToText(layout.order));
   std::string layers;

@@ -29,6 +29,10 @@ std::string_view ToText(spec::PipelineSchedule schedule);
 std::string_view ToText(spec::ContextKind kind);
 std::string_view ToText(spec::Offload offload);
 std::string ToText(const spec::Recompute& recompute);
+// With the runs of each stage: "full:2.mlp:3/mlp:4@6/none"; "stage" where they are not chosen.
+std::string RecomputeText(const spec::Training& training);
+// The same, one text a stage.
+std::vector<std::string> StageRecomputeTexts(const spec::Training& training);
 std::string ToText(const spec::PlacementOrder& order);
 std::string_view ToText(spec::Precision precision);
 Result<spec::Precision> ParsePrecision(std::string_view text);

@@ -102,6 +102,8 @@ void AddShapesOn(const Job& job, const CardCount& cards, std::vector<Shape>& sha
       for (const uint32_t pipeline : Sizes(devices / tensor / context, job.fixed.pipeline)) {
         const uint32_t data = devices / tensor / context / pipeline;
         if (pipeline > job.model.layers || !Allowed(job.fixed.data, data)) continue;
+        const auto& runs = job.fixed.stage_recompute;
+        if (!runs.empty() && runs.back().stage >= pipeline) continue;
         if (job.base.batch.global % data != 0) continue;
         Shape shape;
         shape.cards = cards;
@@ -285,6 +287,10 @@ std::vector<States> StateChoices(const Job& job, const Shape& shape) {
 std::vector<Recompute> RecomputeChoices(const Job& job, const Shape& shape) {
   if (job.fixed.recompute) return {*job.fixed.recompute};
   std::vector<Recompute> choices(1);
+  if (job.recompute_by_stage) {
+    choices.emplace_back();
+    choices.back().kind = RecomputeKind::kByStage;
+  }
   const std::vector<Recompute> modules = ModuleChoices(job);
   choices.insert(choices.end(), modules.begin(), modules.end());
   Recompute full;
@@ -300,7 +306,8 @@ std::vector<Recompute> RecomputeChoices(const Job& job, const Shape& shape) {
 }
 
 bool IsLighter(const Recompute& first, const Recompute& second) {
-  if (first.kind == RecomputeKind::kNone) return true;
+  if (first.kind == RecomputeKind::kNone || first == second) return true;
+  if (first.kind == RecomputeKind::kByStage || second.kind == RecomputeKind::kByStage) return false;
   if (second.kind == RecomputeKind::kNone) return false;
   if (second.kind == RecomputeKind::kFull && second.full_layers == 0) return true;
   if (first.kind != second.kind) return false;

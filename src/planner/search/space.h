@@ -5,7 +5,7 @@
 //   micro      sequences at once
 //   stages     schedule, chunks a rank, layers of each chunk
 //   states     ZeRO stage, shard group, offload
-//   recompute  nothing, modules, layers
+//   recompute  nothing, what each stage needs by itself, modules, layers
 //   order      in which the dimensions fill cards, hosts and leaves
 //
 // Every legal value of each is there, within these limits: a rank keeps at least 256 tokens of a

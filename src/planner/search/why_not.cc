@@ -120,6 +120,8 @@ std::string BrokenRule(const Plan& plan, const Fixed& named) {
   training.layout.expert = named.expert.value_or(1);
   training.layout.expert_tensor = named.expert_tensor.value_or(1);
   training.batch.micro = named.micro_batch.value_or(1);
+  training.recompute = named.recompute.value_or(spec::Recompute{});
+  if (named.pipeline) training.stage_recompute = named.stage_recompute;
   const uint64_t model =
       uint64_t{training.layout.tensor} * training.layout.pipeline * training.layout.context;
   spec::DeviceCluster cluster = plan.job.cluster;

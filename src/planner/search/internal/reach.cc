@@ -18,6 +18,11 @@ bool Reachable::IsReached(const spec::Training& training) {
 }
 
 bool Reachable::IsReached() {
+  // By stage: all but the recompute.
+  if (question_.training.recompute.kind == spec::RecomputeKind::kByStage) {
+    question_.training.recompute = {};
+    question_.training.stage_recompute.clear();
+  }
   question_.cluster.devices = static_cast<uint32_t>(question_.training.layout.devices());
   if (reach_ == Reach::kOneFramework) return flags::CheckExpressible(framework_, question_).ok();
   constexpr Framework kAll[] = {Framework::kMegatron, Framework::kTorchtitan,

@@ -14,9 +14,6 @@ std::vector<Influence> InfluencesOf(const Job& job, const Proposal& best,
 // Nothing for DualPipe, whose schedule is not simulated, and for more than 64 stages.
 std::optional<Timeline> TimelineOf(const Job& job, const Proposal& best);
 
-// Nothing where every stage fits without recompute.
-std::optional<Recomputes> RecomputesOf(const Job& job, const Proposal& best);
-
 // How much of the progress is the first search where others follow it.
 constexpr double kShareOfFirst = 0.4;
 

@@ -1,0 +1,262 @@
+#include "planner/search/stage_recompute.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "planner/stage_layers.h"
+
+namespace longhaul::planner::search {
+namespace {
+
+using spec::RecomputeKind;
+using spec::RecomputeModules;
+using spec::RecomputeRun;
+
+constexpr size_t kKinds = 4;
+// Whole bytes are cut off part by part: so many may be lost.
+constexpr double kCutBytes = 16;
+
+uint32_t KindOf(const spec::Model& model, uint32_t layer) {
+  const auto& window = model.sliding_window;
+  const bool narrow = window && window->every > 0 && layer % window->every == window->every - 1;
+  return (model.has_experts(layer) ? 1u : 0u) + (narrow ? 2u : 0u);
+}
+
+RecomputeModules Union(RecomputeModules a, const RecomputeModules& b) {
+  a.core_attention |= b.core_attention;
+  a.layer_norm |= b.layer_norm;
+  a.moe_activation |= b.moe_activation;
+  a.mla_up_projection |= b.mla_up_projection;
+  a.mlp |= b.mlp;
+  a.moe |= b.moe;
+  return a;
+}
+
+}  // namespace
+
+std::vector<RecomputeModules> SingleModules(const Job& job) {
+  const spec::Model& model = job.model;
+  bool dense = false;
+  for (uint32_t i = 0; i < model.layers; ++i) dense = dense || !model.has_experts(i);
+  std::vector<RecomputeModules> modules;
+  const auto add = [&modules](bool frees, bool RecomputeModules::*member) {
+    if (!frees) return;
+    modules.emplace_back();
+    modules.back().*member = true;
+  };
+  add(true, &RecomputeModules::layer_norm);
+  add(dense, &RecomputeModules::mlp);
+  add(!job.base.software.flash_attention, &RecomputeModules::core_attention);
+  add(model.multi_latent.has_value(), &RecomputeModules::mla_up_projection);
+  add(model.experts.has_value(), &RecomputeModules::moe_activation);
+  add(model.experts.has_value(), &RecomputeModules::moe);
+  return modules;
+}
+
+RecomputeChooser::RecomputeChooser(const Job& job)
+    : model_(job.model), modules_(SingleModules(job)) {
+  for (uint32_t i = 0; i < model_.layers; ++i) kinds_.push_back(KindOf(model_, i));
+  for (uint32_t bits = 0; bits < (1u << modules_.size()); ++bits) {
+    RecomputeModules all;
+    for (size_t k = 0; k < modules_.size(); ++k) {
+      if ((bits >> k & 1) != 0) all = Union(all, modules_[k]);
+    }
+    if (!(all.moe && all.moe_activation)) sets_.push_back({bits, false});
+  }
+  for (Set& set : sets_) {
+    set.largest = std::none_of(sets_.begin(), sets_.end(), [&set](const Set& other) {
+      return other.bits != set.bits && (other.bits & set.bits) == set.bits;
+    });
+  }
+  sums_.resize(modules_.size() + 1);
+}
+
+void RecomputeChooser::Find(Evaluator& evaluator, MemoryModel& memory, const spec::Training& bare) {
+  const auto found =
+      std::find_if(measured_.begin(), measured_.end(),
+                   [&evaluator](const Measured& each) { return each.evaluator == &evaluator; });
+  const bool fresh = found == measured_.end();
+  if (fresh) measured_.emplace_back();
+  now_ = fresh ? &measured_.back() : &*found;
+  const spec::Layout& a = bare.layout;
+  const spec::Layout& b = now_->layout;
+  const bool same = a.tensor == b.tensor && a.context == b.context && a.pipeline == b.pipeline &&
+                    a.data == b.data && a.expert == b.expert &&
+                    a.expert_tensor == b.expert_tensor && a.order == b.order &&
+                    a.context_kind == b.context_kind && bare.batch == now_->batch &&
+                    a.sequence_parallel == b.sequence_parallel;
+  if (!fresh && same) return;
+  now_->evaluator = &evaluator;
+  now_->layout = a;
+  now_->batch = bare.batch;
+  Measure(evaluator, memory, bare);
+}
+
+void RecomputeChooser::Measure(Evaluator& evaluator, MemoryModel& memory,
+                               const spec::Training& bare) {
+  with_ = bare;
+  uint32_t example[kKinds];
+  std::fill(std::begin(example), std::end(example), model_.layers);
+  for (uint32_t i = model_.layers; i-- > 0;) example[kinds_[i]] = i;
+  const double bare_saved[2] = {memory.LayerOf(bare, false).saved,
+                                memory.LayerOf(bare, true).saved};
+  now_->worths.assign((modules_.size() + 1) * kKinds, Worth{});
+  for (size_t k = 0; k <= modules_.size(); ++k) {
+    with_.recompute = {};
+    const bool whole = k == modules_.size();
+    with_.recompute.kind = whole ? RecomputeKind::kFull : RecomputeKind::kSelective;
+    if (!whole) with_.recompute.modules = modules_[k];
+    for (uint32_t kind = 0; kind < kKinds; ++kind) {
+      if (example[kind] == model_.layers) continue;
+      const bool experts = (kind & 1) != 0;
+      const LayerBytes bytes = memory.LayerOf(with_, experts);
+      if (whole) now_->live_full[experts] = bytes.live;
+      Worth& worth = now_->worths[k * kKinds + kind];
+      worth.saved = std::max(0.0, bare_saved[experts] - bytes.saved);
+      if (worth.saved > 0) worth.time = evaluator.RecomputedOf(with_, example[kind]);
+    }
+  }
+  now_->live_dense.clear();
+  now_->live_experts.clear();
+  for (const Set& set : sets_) {
+    with_.recompute = {};
+    for (size_t k = 0; k < modules_.size(); ++k) {
+      if ((set.bits >> k & 1) == 0) continue;
+      with_.recompute.kind = RecomputeKind::kSelective;
+      with_.recompute.modules = Union(with_.recompute.modules, modules_[k]);
+    }
+    now_->live_dense.push_back(memory.LayerOf(with_, false).live);
+    now_->live_experts.push_back(model_.experts ? memory.LayerOf(with_, true).live : 0);
+  }
+}
+
+void RecomputeChooser::SumLayers(const spec::Training& bare, uint32_t stage,
+                                 const StageRoom& room) {
+  const spec::Layout& layout = bare.layout;
+  for (Sums& sums : sums_) {
+    for (std::vector<double>* of : {&sums.device_s, &sums.launch_s, &sums.bytes}) of->assign(1, 0);
+  }
+  dense_here_ = experts_here_ = false;
+  uint32_t first = 0;
+  for (uint32_t c = 0; c < chunks_.size(); first += chunks_[c++]) {
+    if (c % layout.pipeline != stage) continue;
+    const double held = room.held[c / layout.pipeline];
+    for (uint32_t layer = first; layer < first + chunks_[c]; ++layer) {
+      const uint32_t kind = kinds_[layer];
+      ((kind & 1) != 0 ? experts_here_ : dense_here_) = true;
+      for (size_t k = 0; k < sums_.size(); ++k) {
+        const Worth& worth = now_->worths[k * kKinds + kind];
+        Sums& sums = sums_[k];
+        sums.device_s.push_back(sums.device_s.back() + worth.time.device_s);
+        sums.launch_s.push_back(sums.launch_s.back() + worth.time.launch_s);
+        sums.bytes.push_back(sums.bytes.back() + held * worth.saved);
+      }
+    }
+  }
+  for (Sums& sums : sums_) sums.least_rate = LeastRate(sums.device_s, sums.bytes);
+}
+
+void RecomputeChooser::AddRuns(uint32_t stage, const Best& best,
+                               std::vector<RecomputeRun>& runs) const {
+  uint32_t begin = 0;
+  if (best.full > 0) {
+    runs.push_back({stage, best.full, RecomputeKind::kFull, {}});
+    begin = best.full;
+  }
+  while (true) {
+    // The modules that reach beyond `begin`, and the first of their ends.
+    uint32_t end = std::numeric_limits<uint32_t>::max();
+    RecomputeModules modules;
+    for (size_t i = 0; i < best.items.size(); ++i) {
+      if (best.plan.layers[i] <= begin) continue;
+      end = std::min(end, best.plan.layers[i]);
+      modules = Union(modules, modules_[best.items[i]]);
+    }
+    if (!modules.any()) return;
+    runs.push_back({stage, end - begin, RecomputeKind::kSelective, modules});
+    begin = end;
+  }
+}
+
+bool RecomputeChooser::ChooseStage(uint32_t stage, const StageRoom& room, double most,
+                                   RecomputeTime without, std::vector<RecomputeRun>& runs) {
+  if (room.beside + room.at_step > most) return false;
+  const auto needed = [&](double live_dense, double live_experts) {
+    double live = room.live;
+    if (dense_here_) live = std::max(live, live_dense);
+    if (experts_here_) live = std::max(live, live_experts);
+    return room.beside + room.kept + std::max(room.at_loss, live + room.gathered) - most +
+           kCutBytes;
+  };
+  std::optional<Best> best;
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  RecomputeTime below{kNever, kNever};
+  std::vector<RecomputeItem> items;
+  std::vector<size_t> numbers;
+  const auto choose = [&](const Set& set, double bytes, RecomputeTime start, uint32_t full) {
+    items.clear();
+    numbers.clear();
+    for (size_t k = 0; k < modules_.size(); ++k) {
+      if ((set.bits >> k & 1) == 0) continue;
+      const Sums& sums = sums_[k];
+      items.push_back({sums.device_s, sums.launch_s, sums.bytes, sums.least_rate});
+      numbers.push_back(k);
+    }
+    const auto plan = ChooseRecompute(items, bytes, start, below, full);
+    if (!plan) return;
+    below = plan->time;
+    best = Best{*plan, full, numbers};
+  };
+  double least_rate = kNever;
+  for (size_t k = 0; k < modules_.size(); ++k) {
+    least_rate = std::min(least_rate, sums_[k].least_rate);
+  }
+  for (size_t i = 0; i < sets_.size(); ++i) {
+    const double bytes = needed(now_->live_dense[i], now_->live_experts[i]);
+    choose(sets_[i], bytes, without, 0);
+    if (bytes <= 0) break;  // the first set is empty
+  }
+  const Sums& whole = sums_.back();
+  const double bytes = needed(now_->live_full[0], now_->live_full[1]);
+  for (uint32_t full = 1; full < whole.bytes.size(); ++full) {
+    const RecomputeTime start{without.device_s + whole.device_s[full],
+                              without.launch_s + whole.launch_s[full]};
+    if (!(start < below)) break;
+    const double rest = bytes - whole.bytes[full];
+    RecomputeTime least = start;
+    if (rest > 0 && least_rate < kNever) least.device_s += (1 - 1e-12) * rest * least_rate;
+    if (!(least < below)) continue;
+    for (const Set& set : sets_) {
+      if (set.largest) choose(set, rest, start, full);
+    }
+  }
+  if (!best) return false;
+  AddRuns(stage, *best, runs);
+  return true;
+}
+
+bool RecomputeChooser::Choose(Evaluator& evaluator, MemoryModel& memory, int64_t limit,
+                              spec::Training& training) {
+  training.recompute = {};
+  training.recompute.kind = RecomputeKind::kByStage;
+  training.stage_recompute.clear();
+  if (training.offload == spec::Offload::kActivations) return false;
+  bare_ = training;
+  bare_.recompute = {};
+  const spec::Layout& layout = training.layout;
+  chunks_.resize(size_t{layout.pipeline} * layout.virtual_pipeline);
+  StageLayers(model_.layers, layout, chunks_, model_.multi_token_prediction_layers);
+  Find(evaluator, memory, bare_);
+  memory.Rooms(bare_, rooms_);
+  const auto most = static_cast<double>(memory.MostAllocated(bare_, Bytes(limit), rooms_).count());
+  evaluator.Parts(bare_);
+  evaluator.Backward(bare_, backward_);
+  for (uint32_t i = 0; i < layout.pipeline; ++i) {
+    SumLayers(bare_, i, rooms_[i]);
+    const RecomputeTime without{backward_[i].device_s, backward_[i].launch_s};
+    if (!ChooseStage(i, rooms_[i], most, without, training.stage_recompute)) return false;
+  }
+  return true;
+}
+
+}  // namespace longhaul::planner::search
