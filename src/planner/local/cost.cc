@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "planner/local/pipeline_order.h"
-#include "planner/local/shared_cores.h"
+#include "planner/local/parts/pipeline_order.h"
+#include "planner/local/parts/shared_cores.h"
 #include "planner/local/tape.h"
 #include "spec/operators.h"
 #include "spec/parameters.h"

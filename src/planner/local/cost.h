@@ -7,7 +7,7 @@
 // all wait for it at the all-reduce of the gradients, which nothing hides. What agents and
 // controller take of the cores a step is measured by a run with nothing to do.
 // A model cut into tensor parts and stages is more than that: its ranks wait for each other many
-// times a step while others use their cores (local/shared_cores.h plays it through).
+// times a step while others use their cores (local/parts/shared_cores.h plays it through).
 // Memory. What is allocated is replayed, tensor by tensor, in the trainer's pool, over a step and
 // over an evaluation (local/tape.h); states, snapshot slots, the mapped token files and what a
 // process has before its model are added. Activations of a model in parts are told as of the whole,

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "planner/local/pipeline_order.h"
+#include "planner/local/parts/pipeline_order.h"
 
 namespace longhaul::trainer {
 namespace {

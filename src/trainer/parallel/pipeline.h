@@ -1,5 +1,5 @@
 // A stage of the pipeline at work: a step's micro-batches forward and backward in the order of
-// planner/local/pipeline_order.h, the residual stream and its gradients as messages between
+// planner/local/parts/pipeline_order.h, the residual stream and its gradients as messages between
 // neighbours.
 //
 // A micro-batch's stream goes forward under the tag 2 i, its gradient back under 2 i + 1. What is

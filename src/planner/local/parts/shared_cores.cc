@@ -1,4 +1,4 @@
-#include "planner/local/shared_cores.h"
+#include "planner/local/parts/shared_cores.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,10 +1,10 @@
-#include "planner/local/shared_cores.h"
+#include "planner/local/parts/shared_cores.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "planner/local/pipeline_order.h"
+#include "planner/local/parts/pipeline_order.h"
 
 namespace longhaul::planner {
 namespace {

@@ -1,4 +1,4 @@
-#include "planner/local/pipeline_order.h"
+#include "planner/local/parts/pipeline_order.h"
 
 #include <algorithm>
 
