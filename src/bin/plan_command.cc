@@ -25,7 +25,7 @@
 #include "io/clock.h"
 #include "io/file.h"
 #include "planner/error_band.h"
-#include "planner/local/card_file.h"
+#include "planner/local/card/card_file.h"
 #include "planner/local/device_constants.h"
 #include "planner/local/device_file.h"
 #include "planner/local/software_fit.h"

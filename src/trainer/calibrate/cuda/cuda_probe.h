@@ -1,4 +1,4 @@
-// Measures one machine's NVIDIA cards for the planner: what planner/local/card_file.h holds.
+// Measures one machine's NVIDIA cards for the planner: what planner/local/card/card_file.h holds.
 //
 // UNTESTED ON HARDWARE: its logic runs in tests against a driver with scripted times
 // (fake_cuda.cc). Sizes are measured in a fixed order. Each is run a few times to warm up, then
@@ -14,7 +14,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "planner/local/card_file.h"
+#include "planner/local/card/card_file.h"
 #include "trainer/calibrate/cuda/cuda_api.h"
 
 namespace longhaul::trainer {

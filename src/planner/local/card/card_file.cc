@@ -1,4 +1,4 @@
-#include "planner/local/card_file.h"
+#include "planner/local/card/card_file.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "planner/local/card_file.h"
+#include "planner/local/card/card_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace longhaul::planner;
