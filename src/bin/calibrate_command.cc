@@ -51,8 +51,8 @@ constexpr const char* kExamples = R"(Examples:
   longhaul calibrate                       measure, write ~/.config/longhaul/device.json
   longhaul calibrate --quick               a fifth of the sizes, some 15 seconds
   longhaul calibrate --output device.json  elsewhere; $LONGHAUL_DEVICE_FILE names it to `run`
-  longhaul calibrate --device cuda         NVIDIA cards (UNTESTED ON HARDWARE): products, memory,
-                                           copies, collectives; ~/.config/longhaul/card.json
+  longhaul calibrate --device cuda         NVIDIA cards (UNTESTED ON HARDWARE): products, copies,
+                                           memory, collectives; ~/.config/longhaul/card.json
   longhaul calibrate --fit runs.csv --name my-cluster --output my-cluster.json
                                            one factor from up to three measured steps
 
