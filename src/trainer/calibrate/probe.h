@@ -2,7 +2,7 @@
 //
 // The interface is what a device that runs the built-in trainer has to offer; the trainer runs on
 // CPUs alone. NVIDIA cards, for `plan`, are measured by cuda/cuda_probe.h, without libtorch and in
-// figures of their own (planner/local/card/card_file.h): products by precision, memory, collectives.
+// figures of their own (planner/local/card/card_file.h): products, memory, collectives.
 #pragma once
 
 #include <memory>
