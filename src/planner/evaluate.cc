@@ -158,14 +158,23 @@ const LayerCost& Evaluator::Cost(const LayerKey& key) {
   return costs_.emplace(key, CostOf(model_, matrix_, links_, stack_, key)).first->second;
 }
 
-void Evaluator::AddLayers(LayerKey key, uint32_t first, uint32_t count, Stage& stage) {
+void Evaluator::AddLayers(const KindCosts& costs, uint32_t first, uint32_t count, Stage& stage) {
   for (size_t k = 0; k < 4; ++k) {
     const uint32_t of_kind = layers_before_[k][first + count] - layers_before_[k][first];
-    if (of_kind == 0) continue;
-    key.kind = {(k & 1) != 0, (k & 2) != 0};
-    Accumulate(stage.sum, Cost(key), of_kind);
+    if (of_kind > 0) Accumulate(stage.sum, *costs[k], of_kind);
   }
   stage.layers += count;
+}
+
+// Of a layer of each kind that the model has.
+Evaluator::KindCosts Evaluator::CostsOf(LayerKey key) {
+  KindCosts costs{};
+  for (size_t k = 0; k < 4; ++k) {
+    if (layers_before_[k].back() == 0) continue;
+    key.kind = {(k & 1) != 0, (k & 2) != 0};
+    costs[k] = &Cost(key);
+  }
+  return costs;
 }
 
 // Likewise, with the recompute that each layer has by itself; `index` is of the stage.
@@ -176,7 +185,7 @@ void Evaluator::AddRuns(LayerKey key, uint32_t first, uint32_t count, uint32_t i
                 [&](const spec::RecomputeRun* run, uint32_t from, uint32_t layers) {
                   key.recompute = run == nullptr ? spec::RecomputeKind::kNone : run->kind;
                   key.modules = run == nullptr ? spec::RecomputeModules{} : run->modules;
-                  AddLayers(key, first + (from - begin), layers, stage);
+                  AddLayers(CostsOf(key), first + (from - begin), layers, stage);
                 });
 }
 
@@ -188,12 +197,13 @@ void Evaluator::BuildStages(const spec::Training& training, double micro_batch) 
   stages_.assign(layout.pipeline, Stage{});
   LayerKey key = KeyOf(model_, training, stack_, micro_batch);
   runs_.Reset(training);
+  const KindCosts costs = CostsOf(key);
   uint32_t first = 0;
   for (uint32_t c = 0; c < chunks; ++c) {
     if (runs_.differ()) {
       AddRuns(key, first, chunks_[c], c % layout.pipeline);
     } else {
-      AddLayers(key, first, chunks_[c], stages_[c % layout.pipeline]);
+      AddLayers(costs, first, chunks_[c], stages_[c % layout.pipeline]);
     }
     first += chunks_[c];
   }
@@ -493,12 +503,13 @@ Evaluator::Recomputed Evaluator::RecomputedOf(const spec::Training& training, ui
                             without.backward_host_s)};
 }
 
-void Evaluator::Backward(const spec::Training& training, std::vector<Recomputed>& stages) const {
+void Evaluator::Stages(const spec::Training& training, std::vector<StageSeconds>& stages) const {
   stages.clear();
   for (const Stage& stage : stages_) {
-    stages.push_back({stage.backward_device_s,
-                      LaunchSeconds(stack_, training.software, stage.sum.backward_kernels,
-                                    stage.sum.backward_host_s)});
+    stages.push_back({stage.time.forward_s,
+                      {stage.backward_device_s,
+                       LaunchSeconds(stack_, training.software, stage.sum.backward_kernels,
+                                     stage.sum.backward_host_s)}});
   }
 }
 

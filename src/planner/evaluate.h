@@ -11,6 +11,7 @@
 // question (planner/case) and error bands (error_band.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -49,9 +50,15 @@ class Evaluator {
     double launch_s = 0;
   };
   Recomputed RecomputedOf(const spec::Training& training, uint32_t layer);
-  // Of every stage of the training that was asked about last: what backward takes on the device,
-  // and to launch.
-  void Backward(const spec::Training& training, std::vector<Recomputed>& stages) const;
+  // Of every stage of the training that was asked about last, for one micro-batch: forward in all,
+  // and what backward takes on the device and to launch.
+  struct StageSeconds {
+    double forward_s = 0;
+    Recomputed backward;
+  };
+  void Stages(const spec::Training& training, std::vector<StageSeconds>& stages) const;
+  // Micro-batches a step of that training.
+  uint32_t micro_batches() const { return scratch_.micro_batches; }
 
   const spec::Model& model() const { return model_; }
   const spec::DeviceCluster& cluster() const { return cluster_; }
@@ -75,7 +82,10 @@ class Evaluator {
   const LayerCost& Cost(const LayerKey& key);
   void AddRuns(LayerKey key, uint32_t first, uint32_t count, uint32_t index);
   void BuildStages(const spec::Training& training, double micro_batch);
-  void AddLayers(LayerKey key, uint32_t first, uint32_t count, Stage& stage);
+  // A layer's cost by kind (KindIndex); none of kinds that the model has not.
+  using KindCosts = std::array<const LayerCost*, 4>;
+  KindCosts CostsOf(LayerKey key);
+  void AddLayers(const KindCosts& costs, uint32_t first, uint32_t count, Stage& stage);
   void FoldStages();
   double ReduceBytes(const spec::Training& training) const;
   double ReplicaSeconds(const spec::Training& training, double parameters, Group shard) const;

@@ -8,6 +8,9 @@
 namespace longhaul::planner::search {
 namespace {
 
+// Rounding of a bound's sums must not lose a plan that is as good.
+constexpr double kRounding = 1 - 1e-12;
+
 class Knapsack {
  public:
   Knapsack(std::span<const RecomputeItem> items, double needed, RecomputeTime below, uint32_t first)
@@ -43,6 +46,16 @@ class Knapsack {
     return time;
   }
 
+  // Whether a plan can be better that frees `freed` with the items up to `depth`, of which the last
+  // takes `least_s` or more. With fewer layers of that one it cannot, if it cannot with these: what
+  // they would free is freed at rates that are no better.
+  bool IsOpen(size_t depth, double freed, RecomputeTime time, double least_s) const {
+    time.device_s += least_s;
+    RecomputeTime bound = Bound(depth + 1, freed, time);
+    bound.device_s *= kRounding;
+    return bound < best_time_;
+  }
+
   void Descend(size_t depth, double freed, RecomputeTime time) {
     if (freed >= needed_) {
       if (!(time < best_time_)) return;
@@ -51,8 +64,6 @@ class Knapsack {
       best_ = plan_;
       return;
     }
-    // Rounding of a bound's sums must not lose a plan that is as good.
-    constexpr double kRounding = 1 - 1e-12;
     RecomputeTime bound = Bound(depth, freed, time);
     bound.device_s *= kRounding;
     if (depth == items_.size() || !(bound < best_time_)) return;
@@ -69,7 +80,11 @@ class Knapsack {
     if (more && freed + Freed(item, most) < needed_) ++most;
     // What frees nothing is not recomputed.
     if (rates_[k] == std::numeric_limits<double>::infinity()) most = first_;
-    for (size_t n = most + 1; n-- > first_;) {
+    // The last item must free the rest by itself.
+    const size_t fewest = depth + 1 == items_.size() ? most : first_;
+    for (size_t n = most + 1; n-- > fewest;) {
+      if (n < most && !IsOpen(depth, freed + Freed(item, n), time, Freed(item, n) * rates_[k]))
+        break;
       plan_.layers[k] = static_cast<uint32_t>(n);
       Descend(depth + 1, freed + Freed(item, n),
               {time.device_s + item.device_s[n] - item.device_s[first_],

@@ -42,20 +42,20 @@ class FromEvaluator : public Oracle {
         placed_(BoundOf(job, /*launches=*/true)),
         floor_(BoundOf(job, /*launches=*/false)) {}
 
-  bool Choose(Training& training) override {
-    return chooser_.Choose(exact_, memory_, limit_, training);
+  bool Choose(Training& training, double enough) override {
+    return chooser_.Choose(exact_, memory_, limit_, training, enough) == 0;
   }
 
   double StepSeconds(const Training& training) override {
     if (!IsOpen(training)) return exact_.StepSeconds(training).count();
     chosen_ = training;
-    return Choose(chosen_) ? exact_.StepSeconds(chosen_).count() : kNever;
+    return Choose(chosen_, kNever) ? exact_.StepSeconds(chosen_).count() : kNever;
   }
 
   int64_t MemoryBytes(const Training& training) override {
     if (!IsOpen(training)) return Bytes(training);
     chosen_ = training;
-    if (Choose(chosen_)) return Bytes(chosen_);
+    if (Choose(chosen_, kNever)) return Bytes(chosen_);
     chosen_.recompute = {};
     chosen_.recompute.kind = spec::RecomputeKind::kFull;
     return std::max(limit_ + 1, Bytes(chosen_));
@@ -100,11 +100,12 @@ class FromEvaluator : public Oracle {
 
   // What offload waits for depends on which stage is slowest, which another place may change.
   // By stage: the least that any place allows is chosen by the figures of the best place.
-  double RecomputeBound(const Training& training) override {
+  double RecomputeBound(const Training& training, double enough) override {
     const Training* bounded = &training;
     if (IsOpen(training)) {
       chosen_ = training;
-      if (!chooser_.Choose(placed_, memory_, limit_, chosen_)) return kNever;
+      const double bound = chooser_.Choose(placed_, memory_, limit_, chosen_, enough);
+      if (bound > 0) return bound;
       bounded = &chosen_;
     }
     const StepBreakdown& parts = placed_.Parts(*bounded);

@@ -29,7 +29,8 @@ class Oracle {
   // Where recompute is by stage and no runs are given, each stage takes what the knapsack chooses
   // (stage_recompute.h): Choose sets it, and the figures below are of that choice. A layout that
   // fits with none has an infinite step and bound, and more memory than the limit.
-  virtual bool Choose(spec::Training& training) = 0;
+  // False where nothing fits, or a step of the choice takes at least `enough`.
+  virtual bool Choose(spec::Training& training, double enough) = 0;
 
   virtual double StepSeconds(const spec::Training& training) = 0;
   virtual int64_t MemoryBytes(const spec::Training& training) = 0;  // on the fullest card, in all
@@ -37,7 +38,8 @@ class Oracle {
   virtual double ShapeBound(const spec::Training& training) = 0;
   virtual double StagesBound(const spec::Training& training) = 0;
   virtual double StatesBound(const spec::Training& training) = 0;
-  virtual double RecomputeBound(const spec::Training& training) = 0;
+  // What is not below `enough` may be any bound that isn't.
+  virtual double RecomputeBound(const spec::Training& training, double enough) = 0;
   // Of the shape and its states: of any micro-batch, stages and recompute.
   virtual int64_t StatesMemoryBound(const spec::Training& training) = 0;
 };

@@ -1,6 +1,7 @@
 #include "planner/search/plan.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 #include "planner/error_band.h"
@@ -9,6 +10,8 @@
 
 namespace longhaul::planner::search {
 namespace {
+
+constexpr double kForever = std::numeric_limits<double>::infinity();
 
 // Those with options for all but a recompute by stage.
 std::vector<flags::Framework> FrameworksOf(Question question) {
@@ -101,7 +104,7 @@ Result<Proposal> WhatIf(const Job& job, const Proposal& base, std::string_view k
     // What each stage needs is chosen again; where nothing is enough, all of it.
     const bool named = key_and_value.starts_with("recompute");
     const bool chosen = (named && !question.training.stage_recompute.empty()) ||
-                        EvaluatorOracle(changed)()->Choose(question.training);
+                        EvaluatorOracle(changed)()->Choose(question.training, kForever);
     if (!chosen) question.training.recompute.kind = spec::RecomputeKind::kFull;
   }
   Evaluator evaluator = EvaluatorOf(changed, question.cluster, question.training.software);

@@ -251,7 +251,7 @@ class FamilySearch {
 
   // Each stage by itself: chosen anew for each order, as it decides what collectives cost.
   void VisitByStage() {
-    const double bound = Call(oracle_.RecomputeBound(training_));
+    const double bound = Call(oracle_.RecomputeBound(training_, Threshold()));
     if (bound == kNever || !training_.stage_recompute.empty()) {
       ++calls;
       const int64_t bytes = oracle_.MemoryBytes(training_);
@@ -276,7 +276,7 @@ class FamilySearch {
       // Without recompute, which a choice cannot beat.
       if (Call(oracle_.StepSeconds(chosen)) >= Threshold()) continue;
       chosen = training_;
-      if (chosen.stage_recompute.empty() && !oracle_.Choose(chosen)) continue;
+      if (chosen.stage_recompute.empty() && !oracle_.Choose(chosen, Threshold())) continue;
       const double step_s = Call(oracle_.StepSeconds(chosen));
       if (step_s >= Threshold()) continue;
       const int64_t bytes = oracle_.MemoryBytes(chosen);
@@ -299,7 +299,7 @@ class FamilySearch {
       training_.stage_recompute.clear();
       return;
     }
-    const double bound = Call(oracle_.RecomputeBound(training_));
+    const double bound = Call(oracle_.RecomputeBound(training_, kNever));
     if (bound >= Threshold()) {
       Prune(Rule::kRecomputeTime, bound, orders_.size());
       seen.slow.push_back({recompute, training_.offload, keep_regions_ ? pruned.size() - 1 : 0});

@@ -103,7 +103,8 @@ TEST(Bounds, AreNeverAboveWhatTheyBound) {
       const double step = oracle->StepSeconds(training) * (1 + 1e-9);
       spec::Training part = training;
       part.layout.order = spec::kUsualOrder;
-      const double recompute = oracle->RecomputeBound(part);
+      const double recompute = oracle->RecomputeBound(part, kNever);
+      const double early = oracle->RecomputeBound(part, step / 2);
       part.recompute = {};
       const double states = oracle->StatesBound(part);
       const int64_t memory = oracle->MemoryBytes(training);
@@ -113,6 +114,7 @@ TEST(Bounds, AreNeverAboveWhatTheyBound) {
       Apply(Stages{}, part);
       const double of_shape = oracle->ShapeBound(part);
       EXPECT_LE(recompute, step) << "seed " << seed << " point " << count;
+      EXPECT_LE(early, step) << "seed " << seed << " point " << count;
       EXPECT_LE(states, step) << "seed " << seed << " point " << count;
       EXPECT_LE(stages, step) << "seed " << seed << " point " << count;
       EXPECT_LE(of_shape, step) << "seed " << seed << " point " << count << " tensor "
@@ -181,13 +183,15 @@ TEST(Proof, SeesARegionThatWasNotRecorded) {
 class TooHigh : public Oracle {
  public:
   explicit TooHigh(std::unique_ptr<Oracle> real) : real_(std::move(real)) {}
-  bool Choose(spec::Training& t) override { return real_->Choose(t); }
+  bool Choose(spec::Training& t, double enough) override { return real_->Choose(t, enough); }
   double StepSeconds(const spec::Training& t) override { return real_->StepSeconds(t); }
   int64_t MemoryBytes(const spec::Training& t) override { return real_->MemoryBytes(t); }
   double ShapeBound(const spec::Training& t) override { return 30 * real_->ShapeBound(t); }
   double StagesBound(const spec::Training& t) override { return real_->StagesBound(t); }
   double StatesBound(const spec::Training& t) override { return real_->StatesBound(t); }
-  double RecomputeBound(const spec::Training& t) override { return real_->RecomputeBound(t); }
+  double RecomputeBound(const spec::Training& t, double enough) override {
+    return real_->RecomputeBound(t, enough);
+  }
   int64_t StatesMemoryBound(const spec::Training& t) override {
     return real_->StatesMemoryBound(t);
   }

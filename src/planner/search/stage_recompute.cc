@@ -13,6 +13,7 @@ using spec::RecomputeModules;
 using spec::RecomputeRun;
 
 constexpr size_t kKinds = 4;
+constexpr double kNever = std::numeric_limits<double>::infinity();
 // Whole bytes are cut off part by part: so many may be lost.
 constexpr double kCutBytes = 16;
 
@@ -178,9 +179,9 @@ void RecomputeChooser::AddRuns(uint32_t stage, const Best& best,
   }
 }
 
-bool RecomputeChooser::ChooseStage(uint32_t stage, const StageRoom& room, double most,
-                                   RecomputeTime without, std::vector<RecomputeRun>& runs) {
-  if (room.beside + room.at_step > most) return false;
+double RecomputeChooser::ChooseStage(uint32_t stage, const StageRoom& room, double most,
+                                     RecomputeTime without, std::vector<RecomputeRun>& runs) {
+  if (room.beside + room.at_step > most) return kNever;
   const auto needed = [&](double live_dense, double live_experts) {
     double live = room.live;
     if (dense_here_) live = std::max(live, live_dense);
@@ -189,7 +190,6 @@ bool RecomputeChooser::ChooseStage(uint32_t stage, const StageRoom& room, double
            kCutBytes;
   };
   std::optional<Best> best;
-  constexpr double kNever = std::numeric_limits<double>::infinity();
   RecomputeTime below{kNever, kNever};
   std::vector<RecomputeItem> items;
   std::vector<size_t> numbers;
@@ -230,17 +230,17 @@ bool RecomputeChooser::ChooseStage(uint32_t stage, const StageRoom& room, double
       if (set.largest) choose(set, rest, start, full);
     }
   }
-  if (!best) return false;
+  if (!best) return kNever;
   AddRuns(stage, *best, runs);
-  return true;
+  return best->plan.time.total();
 }
 
-bool RecomputeChooser::Choose(Evaluator& evaluator, MemoryModel& memory, int64_t limit,
-                              spec::Training& training) {
+double RecomputeChooser::Choose(Evaluator& evaluator, MemoryModel& memory, int64_t limit,
+                                spec::Training& training, double enough) {
   training.recompute = {};
   training.recompute.kind = RecomputeKind::kByStage;
   training.stage_recompute.clear();
-  if (training.offload == spec::Offload::kActivations) return false;
+  if (training.offload == spec::Offload::kActivations) return kNever;
   bare_ = training;
   bare_.recompute = {};
   const spec::Layout& layout = training.layout;
@@ -250,13 +250,23 @@ bool RecomputeChooser::Choose(Evaluator& evaluator, MemoryModel& memory, int64_t
   memory.Rooms(bare_, rooms_);
   const auto most = static_cast<double>(memory.MostAllocated(bare_, Bytes(limit), rooms_).count());
   evaluator.Parts(bare_);
-  evaluator.Backward(bare_, backward_);
+  evaluator.Stages(bare_, stages_);
+  // A rank works through all micro-batches of its stage, however they are scheduled. Sharded
+  // weights hide behind what is computed again, and a folded pipeline gives a rank half of two
+  // stages.
+  const bool bounds = layout.pipeline > 1 && layout.zero_stage < 3 &&
+                      layout.schedule != spec::PipelineSchedule::kDualPipe;
   for (uint32_t i = 0; i < layout.pipeline; ++i) {
     SumLayers(bare_, i, rooms_[i]);
-    const RecomputeTime without{backward_[i].device_s, backward_[i].launch_s};
-    if (!ChooseStage(i, rooms_[i], most, without, training.stage_recompute)) return false;
+    const auto& [forward_s, backward] = stages_[i];
+    const RecomputeTime without{backward.device_s, backward.launch_s};
+    const double backward_s = ChooseStage(i, rooms_[i], most, without, training.stage_recompute);
+    if (backward_s == kNever) return kNever;
+    constexpr double kRounding = 1 - 1e-9;
+    const double least = kRounding * evaluator.micro_batches() * (forward_s + backward_s);
+    if (bounds && least >= enough) return least;
   }
-  return true;
+  return 0;
 }
 
 }  // namespace longhaul::planner::search

@@ -28,9 +28,11 @@ class RecomputeChooser {
   explicit RecomputeChooser(const Job& job);
 
   // Sets the training's recompute by stage: each stage's least time, by the evaluator's figures,
-  // that keeps the card's memory at `limit` or below. False where a stage does not fit with any
-  // choice. Evaluator and memory are of the job's model.
-  bool Choose(Evaluator& evaluator, MemoryModel& memory, int64_t limit, spec::Training& training);
+  // that keeps the card's memory at `limit` or below. Zero where it has; infinite where a stage
+  // does not fit with any choice; a bound of the step, at least `enough`, where one stage takes as
+  // long. Evaluator and memory are of the job's model.
+  double Choose(Evaluator& evaluator, MemoryModel& memory, int64_t limit, spec::Training& training,
+                double enough);
 
  private:
   // What one module (or the whole layer) costs and frees in a layer of one kind.
@@ -65,8 +67,9 @@ class RecomputeChooser {
   void Find(Evaluator& evaluator, MemoryModel& memory, const spec::Training& bare);
   void Measure(Evaluator& evaluator, MemoryModel& memory, const spec::Training& bare);
   void SumLayers(const spec::Training& bare, uint32_t stage, const StageRoom& room);
-  bool ChooseStage(uint32_t stage, const StageRoom& room, double most, RecomputeTime without,
-                   std::vector<spec::RecomputeRun>& runs);
+  // What its backward then takes; infinite where it does not fit.
+  double ChooseStage(uint32_t stage, const StageRoom& room, double most, RecomputeTime without,
+                     std::vector<spec::RecomputeRun>& runs);
   void AddRuns(uint32_t stage, const Best& best, std::vector<spec::RecomputeRun>& runs) const;
 
   const spec::Model model_;
@@ -78,7 +81,7 @@ class RecomputeChooser {
   std::vector<Sums> sums_;  // of each module and whole layers, over the stage's first layers
   std::vector<uint32_t> chunks_;
   std::vector<StageRoom> rooms_;
-  std::vector<Evaluator::Recomputed> backward_;
+  std::vector<Evaluator::StageSeconds> stages_;
   bool dense_here_ = false;  // of the stage in hand
   bool experts_here_ = false;
   spec::Training bare_;

@@ -17,6 +17,8 @@
 namespace longhaul::planner::search {
 namespace {
 
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
 using spec::RecomputeKind;
 using spec::RecomputeModules;
 using spec::RecomputeRun;
@@ -63,7 +65,7 @@ std::vector<std::vector<RecomputeRun>> AllRuns(const Job& job, uint32_t stage, u
 }
 
 struct Walked {
-  double step_s = std::numeric_limits<double>::infinity();
+  double step_s = kNever;
   uint64_t choices = 0;
 };
 
@@ -139,13 +141,13 @@ TEST(StageRecompute, IsTheFastestOfAllChoicesThatFit) {
     if (SingleModules(job).size() > 2 && job.model.layers > 3) continue;
     const auto oracle = EvaluatorOracle(job)();
     spec::Training chosen = tight->training;
-    const bool found = oracle->Choose(chosen);
+    const bool found = oracle->Choose(chosen, kNever);
     const Evaluation evaluation =
         EvaluatorOf(job, job.cluster, job.base.software).Evaluate(tight->training);
     const Walked walked = WalkTwoStages(job, tight->training, evaluation.stages[0].layers,
                                         evaluation.stages[1].layers);
     choices += walked.choices;
-    ASSERT_EQ(found, walked.step_s < std::numeric_limits<double>::infinity()) << "seed " << seed;
+    ASSERT_EQ(found, walked.step_s < kNever) << "seed " << seed;
     if (!found) continue;
     ++compared;
     EXPECT_LE(oracle->MemoryBytes(chosen), MemoryLimit(job)) << "seed " << seed;
