@@ -227,6 +227,15 @@ TEST(Megatron, NamesUnknownOptionsWithTheNearest) {
   EXPECT_EQ(config->passed_over, 2u);
 }
 
+// toml++ asserts or is undefined for each of these.
+TEST(Torchtitan, RefusesWhatTheLibraryCannotTake) {
+  for (const char* text : {"[[[", "\xc3\x80 = 1", "[\xc3\x80]"}) {
+    const auto read = ReadRunConfig(Framework::kTorchtitan, text, "train.toml");
+    ASSERT_FALSE(read.ok()) << text;
+    EXPECT_THAT(read.status().message(), HasSubstr("not valid TOML")) << text;
+  }
+}
+
 TEST(Torchtitan, ReadsDegreesThatAreLeftOver) {
   const auto config = ReadRunConfig(Framework::kTorchtitan, R"(
 [job]

@@ -1,7 +1,13 @@
 // torchtitan's TOML: keys and defaults of torchtitan/config/job_config.py at v0.2.2. (Later
 // releases take Python instead.)
 #define TOML_EXCEPTIONS 0
+// The library asserts, and with NDEBUG tells the compiler, what a hostile file ("[[[") breaks. It
+// finds the error itself where neither is done.
+#pragma push_macro("NDEBUG")
+#undef NDEBUG
+#define TOML_ASSERT(expression) static_assert(true)
 #include <toml++/toml.h>
+#pragma pop_macro("NDEBUG")
 
 #include <algorithm>
 #include <array>
@@ -349,10 +355,19 @@ void TorchtitanReader::ReadRest() {
   }
 }
 
+// The tables of letters that toml++ has are undefined for some beyond ASCII (U+00C0 for a key).
+// No key or value that matters here has any: they become question marks, an error outside of texts.
+std::string Ascii(std::string_view text) {
+  std::string ascii(text);
+  std::replace_if(
+      ascii.begin(), ascii.end(), [](char c) { return static_cast<unsigned char>(c) > 127; }, '?');
+  return ascii;
+}
+
 }  // namespace
 
 Result<RunConfig> ReadTorchtitan(std::string_view text, std::string_view source) {
-  const toml::parse_result parsed = toml::parse(text);
+  const toml::parse_result parsed = toml::parse(Ascii(text));
   if (!parsed) {
     return InvalidArgument(std::string(source) + ":" +
                            std::to_string(parsed.error().source().begin.line) +
