@@ -342,7 +342,7 @@ RankMemory LocalCost::Memory(const spec::ModelSpec& model, const spec::TrainSpec
   if (evaluated > 0) {
     memory.activations = std::max(memory.activations, EvaluationPeak(model, evaluated).held);
   }
-  memory.snapshot_slots = 2 * (memory.weights + memory.moments);
+  memory.snapshot_slots = 3 * (memory.weights + memory.moments);
   memory.data = data;
   memory.process = facts_.device.process_memory;
   return memory;

@@ -57,7 +57,7 @@ struct RankMemory {
   Bytes gradients;
   Bytes moments;         // AdamW's two
   Bytes activations;     // at the fullest moment of a step or an evaluation
-  Bytes snapshot_slots;  // two of weights and moments: the agent's memory, mapped here
+  Bytes snapshot_slots;  // three of weights and moments: the agent's memory, mapped here
   Bytes data;            // the mapped token files
   Bytes process;         // libraries, runtime, sockets
 

@@ -70,7 +70,7 @@ TEST(LocalCost, CountsStatesAndSlotsByHand) {
   EXPECT_EQ(memory.weights, Bytes(4 * floats));
   EXPECT_EQ(memory.gradients, Bytes(4 * floats));
   EXPECT_EQ(memory.moments, Bytes(8 * floats));
-  EXPECT_EQ(memory.snapshot_slots, Bytes(24 * floats));
+  EXPECT_EQ(memory.snapshot_slots, Bytes(36 * floats));
   EXPECT_EQ(memory.data, 5_MiB);
   EXPECT_EQ(memory.process, facts.device.process_memory);
 }
