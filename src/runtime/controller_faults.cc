@@ -395,15 +395,19 @@ void Controller::State::StampFaults(Job& job, Stage stage, Instant at) {
   }
 }
 
-// A fault is over with the first step beyond the highest one before it; for jobs that don't report
-// steps, with the workers' start.
+// A fault is over with the first step beyond the highest one before it; where that was the run's
+// last, with that step done again or the run's end; for jobs that don't report steps, with the
+// workers' start.
 void Controller::State::ResolveFaults(Job& job, Instant at) {
   while (job.first_unresolved < job.faults.size()) {
     const size_t i = job.first_unresolved;
     wire::Fault& fault = job.faults[i];
-    const bool over = job.reports_steps ? job.step > job.highest_before[i] : job.gang[0].started;
+    const bool reports = job.reports_steps || job.closing == wire::SUCCEEDED;
+    const bool at_end = job.closing == wire::SUCCEEDED ||
+                        (job.spec.total_steps() > 0 && job.step >= job.spec.total_steps());
+    const bool over = reports ? job.step > job.highest_before[i] || at_end : job.gang[0].started;
     if (fault.decided_at_ns() == 0 || !over) return;
-    if (job.reports_steps) fault.set_new_step_at_ns(ToNanoseconds(at));
+    if (reports) fault.set_new_step_at_ns(ToNanoseconds(at));
     const double bad = BadRankSeconds(job.ledger.Summary(at)) - job.bad_before[i];
     fault.set_lost_rank_seconds(std::max(bad, 0.0));
     ++job.first_unresolved;

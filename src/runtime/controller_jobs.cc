@@ -406,6 +406,7 @@ void Controller::State::BeginClosing(Job& job, wire::JobState outcome, const std
   const std::string& id = job.spec.id();
   job.closing = outcome;
   job.reason = reason;
+  if (outcome == wire::SUCCEEDED && job.highest_step > 0) ResolveFaults(job, now_);
   job.undecided = false;
   job.retreat.reset();
   job.data.Close(job.epoch);

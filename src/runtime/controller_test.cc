@@ -282,6 +282,28 @@ TEST(Controller, RestartsAKilledWorkersGangFromMemory) {
   }
 }
 
+// The loss may be noticed only when the other workers have done all steps.
+TEST(Controller, CallsAFaultAfterTheLastStepRecovered) {
+  Cluster cluster = Running();
+  constexpr uint64_t kLast = 100;  // the job has no more
+  cluster.Steps(1, kLast - 2);
+  cluster.SealAll(kLast - 2);
+  cluster.Steps(kLast - 1, kLast);
+  cluster.Exit("node-1", 1, -1, SIGKILL);
+  cluster.Start();
+  cluster.Steps(kLast - 1, kLast - 1);
+  EXPECT_EQ(cluster.Job().faults(0).new_step_at_ns(), 0);
+  cluster.Steps(kLast, kLast);
+  EXPECT_GT(cluster.Job().faults(0).new_step_at_ns(), 0);
+  // The newest snapshot is the end itself: nothing is left to do again.
+  cluster.SealAll(kLast);
+  cluster.Exit("node-1", 1, -1, SIGKILL);
+  cluster.Start();
+  EXPECT_EQ(cluster.Job().faults(1).new_step_at_ns(), 0);
+  for (int rank = 0; rank < 4; ++rank) cluster.Exit(rank < 2 ? "node-1" : "node-2", rank, 0, 0);
+  EXPECT_GT(cluster.Job().faults(1).new_step_at_ns(), 0);
+}
+
 TEST(Controller, FallsBackToDiskWhenANodeIsLost) {
   Cluster cluster = Running();
   cluster.Steps(1, 10);
