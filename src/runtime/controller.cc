@@ -161,7 +161,9 @@ void Controller::State::OnAgentJoined(const wire::Event& event) {
   node.last_sequence = event.sequence();
   node.connected = true;
   node.lost = false;
+  peers_ -= node.facts.peer_port() != 0 ? 1 : 0;
   node.facts = event.agent_joined();
+  peers_ += node.facts.peer_port() != 0 ? 1 : 0;
   TellNode(node);
   deadlines_.Clear(DeadlineKind::kNodeGrace, id.value());
   NoticeNode(node);

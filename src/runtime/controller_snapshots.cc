@@ -218,6 +218,7 @@ const Controller::State::Node* Controller::State::CopyOf(const Job& job, size_t 
   const auto reachable = [](const Node* node) {
     return node != nullptr && node->connected && !node->lost && node->facts.peer_port() != 0;
   };
+  if (peers_ == 0) return nullptr;
   if (job.spec.snapshot().replicated()) {
     // Any other node's own state serves all.
     for (size_t i = 0; i < job.gang.size(); ++i) {
@@ -245,6 +246,7 @@ void Controller::State::ForgetCopy(Job& job, size_t member, uint64_t step) {
 
 // The next place of the gang on another host, or at least on another node.
 const Controller::State::Node* Controller::State::PeerOf(const Job& job, size_t member) const {
+  if (peers_ == 0) return nullptr;
   const Node* own = FindNode(job.gang[member].node);
   const Node* on_this_host = nullptr;
   for (size_t i = 1; i < job.gang.size() && own != nullptr; ++i) {

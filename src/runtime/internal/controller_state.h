@@ -320,6 +320,9 @@ class Controller::State {
   Instant now_{};
   std::map<NodeId, Node> nodes_;
   std::unordered_map<std::string, Node*> node_index_;  // into nodes_, for speed
+  // Nodes that would take snapshots of others: without one, gangs of thousands would each be looked
+  // through for every place of theirs.
+  uint32_t peers_ = 0;
   std::map<std::string, Job> jobs_;
   std::vector<std::string> order_;  // of submission
   internal::Deadlines deadlines_;
