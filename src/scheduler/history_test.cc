@@ -158,7 +158,6 @@ class History {
     if (seed % 3 == 0) policy.reservations = 0;  // they are a reason of their own to wait
     // So is strict order.
     if (rng_.Below(6) == 0) policy.backfill = Backfill::kNone;
-    judges_claims_ = policy.reservations == 0 && policy.backfill != Backfill::kNone;
     auto made = Scheduler::Create(std::move(topology), queues, policy);
     EXPECT_TRUE(made.ok()) << made.status();
     scheduler_.emplace(std::move(made).value());
@@ -177,7 +176,7 @@ class History {
       Follow(decision);
     }
     RETURN_IF_ERROR(scheduler_->CheckInvariants());
-    return judges_claims_ && !scheduler_->unfinished() && whole ? CheckClaims() : Status();
+    return whole ? scheduler_->CheckGuarantees(now_) : Status();
   }
 
   // Each stated fix starts its job. Returns how many were stated.
@@ -210,86 +209,6 @@ class History {
   Instant now() const { return now_; }
 
  private:
-  std::map<std::string, QueueView> QueuesByName() const {
-    std::map<std::string, QueueView> queues;
-    for (const QueueView& queue : scheduler_->Queues()) queues[queue.name] = queue;
-    return queues;
-  }
-
-  // Cards, in thousandths, that a job holds or asks for at least.
-  int64_t Held(const std::string& id) const {
-    int64_t held = 0;
-    for (const TaskPlacement& task : scheduler_->TasksOf(JobId(id))) {
-      held += requests_.at(id).groups[static_cast<size_t>(task.group)].shape.card_milli();
-    }
-    return held;
-  }
-
-  // From the queue up, without the root.
-  static std::vector<std::string> Path(const std::map<std::string, QueueView>& queues,
-                                       std::string name) {
-    std::vector<std::string> path;
-    for (; name != "cluster"; name = queues.at(name).parent) path.push_back(name);
-    return path;
-  }
-
-  // The rule of reclaim, once more, on cards alone: they are all that is guaranteed here.
-  static bool MayTake(const std::map<std::string, QueueView>& queues, const std::string& claimant,
-                      int64_t asked, const std::string& victim, int64_t held) {
-    const std::vector<std::string> ours = Path(queues, claimant);
-    const std::vector<std::string> theirs = Path(queues, victim);
-    const auto shared = [](const std::vector<std::string>& path, const std::string& name) {
-      return std::find(path.begin(), path.end(), name) != path.end();
-    };
-    std::string branch;
-    for (const std::string& name : ours) {
-      if (!shared(theirs, name)) branch = name;
-    }
-    if (branch.empty() || shared(ours, victim) || asked == 0) return false;
-    if (queues.at(branch).usage[0] + asked > queues.at(branch).guarantee[0]) return false;
-    for (const std::string& name : theirs) {
-      if (shared(ours, name)) break;
-      if (held > 0 && queues.at(name).usage[0] - held < queues.at(name).guarantee[0]) return false;
-    }
-    return true;
-  }
-
-  // Nobody waits within his guarantee for what stopping borrowers would give him: whoever does is
-  // put first after all that may be taken was taken.
-  Status CheckClaims() {
-    for (const JobId& id : scheduler_->Waiting()) {
-      const JobRequest& request = requests_.at(id.value());
-      if (scheduler_->StageOf(id) == JobStage::kLeaving || request.groups.size() > 1) continue;
-      const GroupRequest& group = request.groups[0];
-      if (group.max_per_domain > 0 || group.shape.cards == 0) continue;
-      const int64_t asked = int64_t{group.shape.card_milli()} * group.minimum;
-      std::map<std::string, QueueView> queues = QueuesByName();
-      if (queues.at(request.queue).usage[0] + asked > queues.at(request.queue).limit[0]) continue;
-      Scheduler trial = scheduler_->Copy();
-      std::string taken;
-      for (const std::string& other : jobs_) {
-        const int64_t held = Held(other);
-        const JobRequest& victim = requests_.at(other);
-        if (held == 0 || victim.preemption == Preemption::kNever ||
-            victim.preemption == Preemption::kShrink || victim.queue == request.queue) {
-          continue;
-        }
-        if (!MayTake(queues, request.queue, asked, victim.queue, held)) continue;
-        for (const std::string& name : Path(queues, victim.queue)) queues.at(name).usage[0] -= held;
-        trial.Apply(JobEvictionAsked{JobId(other)}, now_);
-        taken += " " + other;
-      }
-      if (taken.empty()) continue;
-      trial.Apply(JobExpedited{id}, now_);
-      trial.Decide(now_);
-      if (trial.StageOf(id) != JobStage::kAssumed) continue;
-      const Result<Explanation> why = scheduler_->Explain(id, now_);
-      return InternalError(id.value() + " waits within its guarantee, and stopping" + taken +
-                           " would start it: " + ToJson(*why));
-    }
-    return {};
-  }
-
   void Tell(const Event& event) {
     log_ += "> " + ToString(event) + "\n";
     scheduler_->Apply(event, now_);
@@ -432,7 +351,6 @@ class History {
   int next_job_ = 1;
   std::set<std::string> jobs_;
   std::map<std::string, JobRequest> requests_;
-  bool judges_claims_ = false;
   std::vector<Event> pending_;
   std::string log_;
   std::map<std::string, int> seen_;

@@ -529,7 +529,11 @@ std::vector<wire::QueueStatus> ClusterScheduler::Queues() const {
 }
 
 Status ClusterScheduler::CheckInvariants() const {
-  return scheduler_ ? scheduler_->CheckInvariants() : Status();
+  if (!scheduler_) return {};
+  RETURN_IF_ERROR(scheduler_->CheckInvariants());
+  // What has been told since the last round may have given somebody a claim.
+  if (due_ || changed_ || !last_round_) return {};
+  return scheduler_->CheckGuarantees(*last_round_);
 }
 
 uint64_t ClusterScheduler::Fingerprint() const {

@@ -91,6 +91,7 @@ class ClusterScheduler {
   std::string AsideText(const JobId& job) const;
   std::vector<wire::QueueStatus> Queues() const;
 
+  // The class's own, and that the last round has kept all guarantees.
   Status CheckInvariants() const;
   uint64_t Fingerprint() const;
   uint64_t rebuilds() const { return rebuilds_; }

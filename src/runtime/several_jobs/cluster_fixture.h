@@ -1,0 +1,265 @@
+// A controller, and agents that do at once what they are told: for tests with several jobs.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/controller.h"
+
+namespace longhaul::runtime::several_jobs {
+
+inline wire::Job Gang(const std::string& id, uint32_t nodes, uint32_t processes = 2) {
+  wire::Job job;
+  job.set_id(id);
+  job.set_nodes(nodes);
+  job.set_processes_per_node(processes);
+  job.mutable_workload()->set_built_in(true);
+  job.set_total_steps(1000);
+  job.set_max_restarts(10);
+  job.mutable_snapshot()->set_keep(2);
+  job.mutable_snapshot()->set_replicated(true);
+  job.mutable_data()->set_samples(1000);
+  job.mutable_data()->set_global_batch(32);
+  return job;
+}
+
+// A controller and agents that do at once what they are told. After every event all invariants are
+// checked, and that what the scheduler has placed is what runs.
+class Cluster {
+ public:
+  explicit Cluster(const std::string& configuration = "", const std::string& cluster_file = "") {
+    Started(configuration, cluster_file);
+  }
+
+  void Started(const std::string& configuration, const std::string& cluster_file = "") {
+    wire::Event event;
+    auto& file = *event.mutable_controller_started()->mutable_scheduling();
+    file.set_text(configuration);
+    file.set_cluster_text(cluster_file);
+    Feed(event);
+  }
+
+  void Feed(const wire::Event& event) {
+    log.emplace_back(now, event);
+    Actions actions = controller.Step(event, now);
+    ASSERT_TRUE(controller.CheckInvariants().ok()) << controller.CheckInvariants();
+    ASSERT_TRUE(controller.CheckPlaces().ok()) << controller.CheckPlaces();
+    for (auto& [node, command] : actions.commands) queue_.emplace_back(node.value(), command);
+    if (answering_) return;
+    answering_ = true;
+    while (!queue_.empty()) {
+      const auto [node, command] = queue_.front();
+      queue_.pop_front();
+      sent.emplace_back(node, command);
+      Answer(node, command);
+    }
+    answering_ = false;
+  }
+
+  void Join(const std::string& node, uint32_t slots = 2, uint64_t life = 1) {
+    if (incarnation_[node] != life) sequence_[node] = 0;
+    incarnation_[node] = life;
+    wire::Event event;
+    event.mutable_agent_joined()->set_slots(slots);
+    event.mutable_agent_joined()->set_address("127.0.0.1");
+    Report(node, event);
+  }
+  void Lose(const std::string& node) {
+    wire::Event event;
+    event.set_node(node);
+    event.set_incarnation(incarnation_[node]);
+    event.set_at_ns(ToNanoseconds(now));
+    event.mutable_agent_disconnected()->set_reason("reset");
+    Feed(event);
+    TickUntil(now + std::chrono::seconds(2));
+  }
+  void Submit(const wire::Job& job) {
+    wire::Event event;
+    *event.mutable_job_submitted()->mutable_job() = job;
+    Feed(event);
+  }
+  void Stop(const std::string& job) {
+    wire::Event event;
+    event.mutable_job_stop_requested()->set_job_id(job);
+    Feed(event);
+  }
+  void Cordon(const std::string& node, bool cordoned, bool drain = false) {
+    wire::Event event;
+    event.mutable_node_cordoned()->set_target(node);
+    event.mutable_node_cordoned()->set_cordoned(cordoned);
+    event.mutable_node_cordoned()->set_drain(drain);
+    Feed(event);
+  }
+  // One more step of a running job, and a snapshot after it where its nodes were told to take one.
+  void Step(const std::string& id) {
+    now += std::chrono::milliseconds(100);
+    const wire::JobStatus job = Job(id);
+    const uint64_t step = job.step() + 1;
+    for (const std::string& node : job.gang()) {
+      wire::Event event;
+      auto& report = *event.mutable_step_reported();
+      report.set_job_id(id);
+      report.set_epoch(job.epoch());
+      report.set_first_step(step);
+      report.set_last_step(step);
+      report.set_has_loss(node == job.gang(0));
+      Report(node, event);
+    }
+    if (!snapshots.contains(id)) return;
+    for (const std::string& node : job.gang()) Seal(id, node, step);
+  }
+  void Seal(const std::string& id, const std::string& node, uint64_t step) {
+    wire::Event event;
+    auto& sealed = *event.mutable_snapshot_sealed();
+    sealed.set_job_id(id);
+    sealed.set_epoch(Job(id).epoch());
+    sealed.set_step(step);
+    sealed.set_blocked_ns(1'000'000);
+    Report(node, event);
+  }
+  void Persist(const std::string& id, const std::string& node, uint64_t epoch, uint64_t step) {
+    wire::Event event;
+    auto& persisted = *event.mutable_snapshot_persisted();
+    persisted.set_job_id(id);
+    persisted.set_epoch(epoch);
+    persisted.set_step(step);
+    persisted.add_files()->set_name("rank-0");
+    Report(node, event);
+  }
+  void TickUntil(Instant until) {
+    while (controller.NextDeadline().has_value() && *controller.NextDeadline() <= until) {
+      now = std::max(now, *controller.NextDeadline());
+      wire::Event event;
+      event.mutable_tick();
+      Feed(event);
+    }
+    now = until;
+  }
+
+  wire::JobStatus Job(const std::string& id) const {
+    return controller.JobStatus(JobId(id), now).value_or(wire::JobStatus());
+  }
+  wire::JobState StateOf(const std::string& id) const { return Job(id).state(); }
+  std::vector<std::string> GangOf(const std::string& id) const {
+    const wire::JobStatus job = Job(id);
+    return {job.gang().begin(), job.gang().end()};
+  }
+  wire::NodeStatus Node(const std::string& name) const {
+    for (const wire::NodeStatus& node : controller.AllNodes()) {
+      if (node.name() == name) return node;
+    }
+    return {};
+  }
+  wire::StartWorkers LastStart(const std::string& id, const std::string& node) const {
+    for (auto entry = sent.rbegin(); entry != sent.rend(); ++entry) {
+      const auto& start = entry->second.start_workers();
+      if (entry->first == node && entry->second.has_start_workers() && start.job_id() == id) {
+        return start;
+      }
+    }
+    ADD_FAILURE() << id << " was never started on " << node;
+    return {};
+  }
+
+  // Time passes here without steps.
+  static ControllerOptions Patient() {
+    ControllerOptions options;
+    options.hang_floor = std::chrono::hours(24);
+    return options;
+  }
+
+  Controller controller{Patient()};
+  Instant now = InstantFromNanoseconds(1'000'000'000'000);
+  std::vector<std::pair<std::string, wire::Command>> sent;
+  std::vector<std::pair<Instant, wire::Event>> log;
+  std::set<std::string> snapshots;  // jobs that take one after every step
+  bool closes = true;               // killed workers end at once
+
+ private:
+  void Report(const std::string& node, wire::Event event) {
+    event.set_node(node);
+    event.set_incarnation(incarnation_[node]);
+    event.set_sequence(++sequence_[node]);
+    event.set_at_ns(ToNanoseconds(now));
+    Feed(event);
+  }
+
+  void Answer(const std::string& node, const wire::Command& command) {
+    wire::Event event;
+    if (command.has_open_store()) {
+      event.mutable_store_opened()->set_job_id(command.open_store().job_id());
+      event.mutable_store_opened()->set_epoch(command.open_store().epoch());
+      event.mutable_store_opened()->set_port(4000);
+      Report(node, event);
+    } else if (command.has_start_workers()) {
+      const auto& start = command.start_workers();
+      snapshots.erase(start.job_id());
+      event.mutable_workers_started()->set_job_id(start.job_id());
+      event.mutable_workers_started()->set_epoch(start.epoch());
+      Report(node, event);
+      for (const auto phase : {wire::PhaseEntered::RENDEZVOUS, wire::PhaseEntered::RESTORE,
+                               wire::PhaseEntered::STEPPING}) {
+        wire::Event entered;
+        entered.mutable_phase_entered()->set_job_id(start.job_id());
+        entered.mutable_phase_entered()->set_epoch(start.epoch());
+        entered.mutable_phase_entered()->set_phase(phase);
+        entered.mutable_phase_entered()->set_restored_step(start.restore().step());
+        Report(node, entered);
+      }
+    } else if (command.has_kill_workers() && closes) {
+      event.mutable_epoch_closed()->set_job_id(command.kill_workers().job_id());
+      event.mutable_epoch_closed()->set_epoch(command.kill_workers().epoch());
+      Report(node, event);
+    } else if (command.has_set_snapshot_interval()) {
+      if (command.set_snapshot_interval().steps() == 1) {
+        snapshots.insert(command.set_snapshot_interval().job_id());
+      }
+    } else if (command.has_commit_snapshot()) {
+      event.mutable_snapshot_committed()->set_job_id(command.commit_snapshot().job_id());
+      event.mutable_snapshot_committed()->set_epoch(command.commit_snapshot().epoch());
+      event.mutable_snapshot_committed()->set_step(command.commit_snapshot().step());
+      Report(node, event);
+    }
+  }
+
+  std::map<std::string, uint64_t> incarnation_;
+  std::map<std::string, uint64_t> sequence_;
+  std::deque<std::pair<std::string, wire::Command>> queue_;
+  bool answering_ = false;
+};
+
+inline wire::Job WithPriority(wire::Job job, int32_t priority) {
+  job.mutable_scheduling()->set_priority(priority);
+  return job;
+}
+
+inline wire::Job InQueue(wire::Job job, const std::string& queue) {
+  job.mutable_scheduling()->set_queue(queue);
+  return job;
+}
+
+// Two queues with half of two nodes each.
+inline constexpr const char* kLabs = R"(
+queues:
+  - {name: red, guarantee: {cards: 2}}
+  - {name: blue, guarantee: {cards: 2}}
+default_queue: red
+priorities: {high: 50}
+)";
+
+inline constexpr const char* kTwoNodes = R"(
+levels: [leaf]
+models: {H100: {memory: 80GiB}}
+kinds: {host: {model: H100, devices: 2, cpu: 8, memory: 64GiB}}
+nodes:
+  - {name: node-1, kind: host, at: {leaf: l1}}
+  - {name: node-2, kind: host, at: {leaf: l2}}
+)";
+
+}  // namespace longhaul::runtime::several_jobs

@@ -1,0 +1,114 @@
+// Who leaves nodes for others, and how.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/several_jobs/cluster_fixture.h"
+
+namespace longhaul::runtime::several_jobs {
+namespace {
+
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(Preemption, TakesASnapshotStopsAndGoesOnLaterFromThere) {
+  Cluster cluster;
+  cluster.Join("node-1");
+  cluster.Join("node-2");
+  cluster.Submit(Gang("low", 2));
+  for (int i = 0; i < 5; ++i) cluster.Step("low");
+  cluster.Submit(WithPriority(Gang("high", 1), 10));
+  EXPECT_EQ(cluster.StateOf("low"), wire::LEAVING) << "a snapshot first";
+  EXPECT_EQ(cluster.StateOf("high"), wire::QUEUED);
+  cluster.Step("low");
+  EXPECT_EQ(cluster.StateOf("low"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("high"), wire::RUNNING);
+  EXPECT_EQ(cluster.Job("low").memory_step(), 6u);
+  EXPECT_EQ(cluster.Job("low").preemptions(), 1u);
+  cluster.Step("high");
+  cluster.Stop("high");
+  EXPECT_EQ(cluster.StateOf("low"), wire::RUNNING);
+  const auto start = cluster.LastStart("low", "node-1");
+  EXPECT_EQ(start.restore().step(), 6u);
+  EXPECT_EQ(start.restore().tier(), wire::Restore::TIER_MEMORY);
+  EXPECT_EQ(cluster.Job("low").faults_size(), 0);
+  EXPECT_EQ(cluster.Job("low").restarts(), 0u) << "being stopped for others costs no restart";
+  cluster.Step("low");
+  EXPECT_EQ(cluster.Job("low").step(), 7u);
+}
+
+TEST(Preemption, TheWinnerWaitsUntilTheWorkersHaveEnded) {
+  Cluster cluster;
+  cluster.Join("node-1");
+  cluster.Submit(Gang("low", 1));
+  cluster.Step("low");
+  cluster.closes = false;
+  cluster.Submit(WithPriority(Gang("high", 1), 10));
+  cluster.Step("low");
+  EXPECT_EQ(cluster.StateOf("low"), wire::LEAVING);
+  EXPECT_EQ(cluster.StateOf("high"), wire::QUEUED);
+  EXPECT_THAT(cluster.Job("high").reason(), HasSubstr("starts once node-1 is free"));
+  EXPECT_EQ(cluster.Node("node-1").used_slots(), 2u);
+  cluster.TickUntil(cluster.now + seconds(6));
+  EXPECT_EQ(cluster.StateOf("high"), wire::RUNNING) << "they did not answer in time";
+}
+
+TEST(Preemption, LeavesWithoutASnapshotThatDoesNotCome) {
+  Cluster cluster("scheduling: {snapshot_patience: 3s}");
+  cluster.Join("node-1");
+  cluster.Submit(Gang("low", 1));
+  cluster.Step("low");
+  cluster.Submit(WithPriority(Gang("high", 1), 10));
+  EXPECT_EQ(cluster.StateOf("low"), wire::LEAVING);
+  cluster.TickUntil(cluster.now + seconds(4));
+  EXPECT_EQ(cluster.StateOf("low"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("high"), wire::RUNNING);
+}
+
+TEST(Preemption, AFaultWhileLeavingDoesNotBringTheJobBack) {
+  Cluster cluster;
+  cluster.Join("node-1");
+  cluster.Submit(Gang("low", 1));
+  cluster.Step("low");
+  cluster.Submit(WithPriority(Gang("high", 1), 10));
+  ASSERT_EQ(cluster.StateOf("low"), wire::LEAVING);
+  cluster.Lose("node-1");
+  EXPECT_EQ(cluster.StateOf("low"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("high"), wire::QUEUED);
+  cluster.Join("node-1", 2, 2);
+  EXPECT_EQ(cluster.StateOf("high"), wire::RUNNING);
+  cluster.Stop("high");
+  EXPECT_EQ(cluster.StateOf("low"), wire::RUNNING);
+  EXPECT_EQ(cluster.LastStart("low", "node-1").restore().step(), 0u) << "its memory is gone";
+}
+
+TEST(Preemption, AJobThatIsStoppedWhileItLeavesEnds) {
+  Cluster cluster;
+  cluster.Join("node-1");
+  cluster.Submit(Gang("low", 1));
+  cluster.Step("low");
+  cluster.Submit(WithPriority(Gang("high", 1), 10));
+  cluster.Stop("low");
+  EXPECT_EQ(cluster.StateOf("low"), wire::STOPPED);
+  EXPECT_EQ(cluster.StateOf("high"), wire::RUNNING);
+}
+
+TEST(Preemption, AStoppedJobsSnapshotStillReachesTheDisk) {
+  Cluster cluster;
+  cluster.Join("node-1");
+  cluster.Submit(Gang("low", 1));
+  cluster.Step("low");
+  cluster.Submit(WithPriority(Gang("high", 1), 10));
+  cluster.Step("low");
+  ASSERT_EQ(cluster.StateOf("low"), wire::QUEUED);
+  cluster.Persist("low", "node-1", 1, 2);
+  EXPECT_EQ(cluster.Job("low").committed_step(), 2u);
+  cluster.Join("node-2");
+  EXPECT_THAT(cluster.GangOf("low"), ElementsAre("node-2"));
+  const auto start = cluster.LastStart("low", "node-2");
+  EXPECT_EQ(start.restore().step(), 2u);
+  EXPECT_EQ(start.restore().tier(), wire::Restore::TIER_DISK);
+}
+
+}  // namespace
+}  // namespace longhaul::runtime::several_jobs
