@@ -99,25 +99,36 @@ Result<profiler::Job> Load(const ProfileFlags& flags, const std::vector<std::str
   return profiler::AssembleJob(std::move(ranks), options);
 }
 
+void ShowHta(const std::string& path, const profiler::HtaNumbers& n) {
+  const auto us = [](int64_t value) { return static_cast<long long>(value); };
+  std::printf(
+      "%s\n  kernel time %lld us, idle %lld, compute %lld, non-compute %lld; "
+      "communication hidden by computation %.2f %%\n"
+      "  launches %llu, delay mean %.3f us, max %lld\n",
+      path.c_str(), us(n.kernel_us), us(n.idle_us), us(n.compute_us), us(n.non_compute_us),
+      n.overlap_percent, static_cast<unsigned long long>(n.launches), n.launch_delay_us_mean,
+      us(n.launch_delay_us_max));
+  for (const profiler::HtaIdle& idle : n.idle) {
+    std::printf("  stream %lld idle: host wait %lld us, kernel wait %lld, other %lld\n",
+                us(idle.stream), us(idle.host_wait_us), us(idle.kernel_wait_us), us(idle.other_us));
+  }
+  for (const profiler::HtaQueue& queue : n.queue) {
+    const profiler::HtaLengths& l = queue.launch_first;
+    std::printf(
+        "  stream %lld queue: mean %.3f (%.3f where a kernel's start comes before a launch of the "
+        "same time), std %.3f, min %lld, quartiles %g %g %g, max %lld\n",
+        us(queue.stream), l.mean, queue.kernel_first.mean, l.deviation, us(l.min), l.quartiles[0],
+        l.quartiles[1], l.quartiles[2], us(l.max));
+  }
+}
+
 int AsHta(const ProfileFlags& flags) {
   const Result<std::vector<std::string>> files = Expand(flags.traces);
   if (!files.ok()) return Fail(files.status());
   for (const std::string& path : *files) {
     const auto trace = profiler::ReadTraceFile(path, {});
     if (!trace.ok()) return Fail(trace.status());
-    const profiler::HtaNumbers n = profiler::AsHta(*trace);
-    std::printf(
-        "%s\n  kernel time %lld us, idle %lld, compute %lld, non-compute %lld; "
-        "communication hidden by computation %.2f %%\n  launches %llu, mean delay %.3f us\n",
-        path.c_str(), static_cast<long long>(n.kernel_us), static_cast<long long>(n.idle_us),
-        static_cast<long long>(n.compute_us), static_cast<long long>(n.non_compute_us),
-        n.overlap_percent, static_cast<unsigned long long>(n.launches), n.launch_delay_us_mean);
-    for (const profiler::HtaIdle& idle : n.idle) {
-      std::printf("  stream %lld idle: host wait %lld us, kernel wait %lld, other %lld\n",
-                  static_cast<long long>(idle.stream), static_cast<long long>(idle.host_wait_us),
-                  static_cast<long long>(idle.kernel_wait_us),
-                  static_cast<long long>(idle.other_us));
-    }
+    ShowHta(path, profiler::AsHta(*trace));
   }
   return kExitOk;
 }

@@ -1,9 +1,12 @@
 #include "profiler/rank/hta.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <optional>
 #include <unordered_map>
 
+#include "base/check.h"
 #include "profiler/rank/intervals.h"
 #include "profiler/rank/kernel_classes.h"
 
@@ -18,9 +21,11 @@ struct Row {
   uint32_t correlation = 0;
   uint32_t name = 0;
   int64_t stream = 0;
+  std::optional<int64_t> launched;  // of the device's: what HTA takes for its launch's begin
 };
 
 int64_t Floor(int64_t ns) { return ns >= 0 ? ns / 1000 : -((999 - ns) / 1000); }
+int64_t Ceiling(int64_t ns) { return Floor(ns) + (Floor(ns) * 1000 != ns ? 1 : 0); }
 
 // The rows that HTA would keep.
 struct Kept {
@@ -28,35 +33,100 @@ struct Kept {
   std::unordered_map<uint32_t, Row> launches;  // by correlation
 };
 
-Kept Keep(const RankTrace& trace) {
-  int64_t last_step = INT64_MIN;
-  int steps = 0;
+// Where steps are marked, HTA leaves out what the host began at the last one's begin or later.
+struct Steps {
+  int count = 0;
+  int64_t last = INT64_MIN;
+
+  bool filter() const { return count >= 2; }
+  bool Keeps(int64_t begin) const { return !filter() || begin < last; }
+};
+
+Steps StepsOf(const RankTrace& trace) {
+  Steps steps;
   const EventTable& events = trace.events;
   for (size_t i = 0; i < events.size(); ++i) {
     if (events.category(i) != Category::kUserAnnotation) continue;
     if (!trace.strings[events.name(i)].starts_with("ProfilerStep")) continue;
-    ++steps;
-    last_step = std::max(last_step, events.start_ns(i));
+    ++steps.count;
+    steps.last = std::max(steps.last, Ceiling(events.start_ns(i)));
   }
+  return steps;
+}
+
+bool IsLaunchCategory(Category category) {
+  return category == Category::kRuntime || category == Category::kDriver;
+}
+
+// HTA's table behind its filter: the device's rows whose launch was kept, once for each, then the
+// host's. A link holds the launch's place in the file, and is used as a row's number here.
+class FilteredTable {
+ public:
+  FilteredTable(const RankTrace& trace, const Steps& steps) {
+    CHECK(trace.places.size() == trace.events.size());
+    const EventTable& events = trace.events;
+    std::unordered_map<uint32_t, size_t> launches;  // kept ones of a correlation
+    std::vector<int64_t> host;
+    for (size_t i = 0; i < events.size(); ++i) {
+      const Event event = events[i];
+      if (event.duration_ns < 0 || event.category == Category::kTrace) continue;
+      if (IsDevice(event.category)) continue;
+      const int64_t begin = Ceiling(event.start_ns);
+      if (event.correlation != 0) link_[event.correlation] = trace.places[i];
+      if (!steps.Keeps(begin)) continue;
+      host.push_back(begin);
+      if (event.correlation != 0) ++launches[event.correlation];
+    }
+    for (size_t i = 0; i < events.size(); ++i) {
+      if (!IsDevice(events.category(i)) || events.duration_ns(i) < 0) continue;
+      const auto found = launches.find(events[i].correlation);
+      if (found == launches.end()) continue;
+      begins_.insert(begins_.end(), found->second, Ceiling(events.start_ns(i)));
+    }
+    begins_.insert(begins_.end(), host.begin(), host.end());
+  }
+
+  std::optional<int64_t> Launched(uint32_t correlation) const {
+    const auto link = link_.find(correlation);
+    if (link == link_.end() || link->second >= begins_.size()) return std::nullopt;
+    return begins_[link->second];
+  }
+
+ private:
+  std::unordered_map<uint32_t, uint64_t> link_;
+  std::vector<int64_t> begins_;
+};
+
+Kept Keep(const RankTrace& trace, HtaRows rows) {
+  const EventTable& events = trace.events;
+  const Steps steps = StepsOf(trace);
   Kept kept;
   const std::vector<size_t>& streamed = trace.host_rows_with_stream;
   for (size_t i = 0; i < events.size(); ++i) {
     const Event event = events[i];
     if (event.duration_ns < 0) continue;
-    Row row = {Floor(event.start_ns), Floor(event.end_ns()), event.correlation, event.name,
-               trace.tracks[event.track].tid};
-    if (row.begin * 1000 != event.start_ns) ++row.begin;
+    Row row = {Ceiling(event.start_ns),       Floor(event.end_ns()), event.correlation, event.name,
+               trace.tracks[event.track].tid, std::nullopt};
     // HTA takes whatever has a stream for the device's.
     if (IsDevice(event.category) || std::binary_search(streamed.begin(), streamed.end(), i)) {
       kept.device.push_back(row);
-    } else if ((event.category == Category::kRuntime || event.category == Category::kDriver) &&
-               event.correlation != 0 && (steps < 2 || event.start_ns < last_step)) {
+    } else if (IsLaunchCategory(event.category) && event.correlation != 0 &&
+               steps.Keeps(row.begin)) {
       kept.launches.emplace(event.correlation, row);
     }
   }
-  if (steps >= 2) {
+  if (steps.filter()) {
     std::erase_if(kept.device,
                   [&kept](const Row& row) { return !kept.launches.contains(row.correlation); });
+  }
+  if (rows == HtaRows::kFiltered && steps.filter()) {
+    const FilteredTable table(trace, steps);
+    for (Row& row : kept.device) row.launched = table.Launched(row.correlation);
+    return kept;
+  }
+  for (Row& row : kept.device) {
+    const auto launch = kept.launches.find(row.correlation);
+    if (launch != kept.launches.end()) row.launched = launch->second.begin;
   }
   return kept;
 }
@@ -105,8 +175,7 @@ void Idle(const Kept& kept, HtaNumbers* numbers) {
     HtaIdle idle = {stream, 0, 0, 0};
     for (size_t i = 1; i < rows.size(); ++i) {
       const int64_t gap = rows[i].begin - rows[i - 1].end;
-      const auto launch = kept.launches.find(rows[i].correlation);
-      if (launch != kept.launches.end() && launch->second.begin > rows[i - 1].end) {
+      if (rows[i].launched.has_value() && *rows[i].launched > rows[i - 1].end) {
         idle.host_wait_us += gap;
       } else if (gap < kKernelWaitLimit) {
         idle.kernel_wait_us += gap;
@@ -128,16 +197,65 @@ bool IsLaunch(std::string_view name) {
          name == "cudaMemsetAsync";
 }
 
+struct QueueChange {
+  int64_t time = 0;
+  int change = 0;
+};
+
+// Of changes in order.
+HtaLengths LengthsOf(const std::vector<QueueChange>& changes) {
+  std::vector<int64_t> lengths;
+  int64_t length = 0;
+  double sum = 0;
+  for (const QueueChange& change : changes) {
+    lengths.push_back(length += change.change);
+    sum += static_cast<double>(length);
+  }
+  HtaLengths result;
+  const auto count = static_cast<double>(lengths.size());
+  result.mean = sum / count;
+  double squares = 0;
+  for (const int64_t l : lengths) squares += std::pow(static_cast<double>(l) - result.mean, 2);
+  result.deviation = lengths.size() > 1 ? std::sqrt(squares / (count - 1)) : 0;
+  std::sort(lengths.begin(), lengths.end());
+  result.min = lengths.front();
+  result.max = lengths.back();
+  for (size_t quarter = 1; quarter <= 3; ++quarter) {
+    const double place = static_cast<double>(quarter) / 4 * (count - 1);
+    const auto below = static_cast<size_t>(place);
+    const auto low = static_cast<double>(lengths[below]);
+    const auto high = static_cast<double>(lengths[std::min(below + 1, lengths.size() - 1)]);
+    result.quartiles[quarter - 1] = low + (high - low) * (place - std::floor(place));
+  }
+  return result;
+}
+
+HtaQueue QueueOf(int64_t stream, std::vector<QueueChange> changes) {
+  HtaQueue queue;
+  queue.stream = stream;
+  queue.count = changes.size();
+  const auto sort = [&changes](int first) {
+    std::sort(changes.begin(), changes.end(), [first](const QueueChange& a, const QueueChange& b) {
+      return a.time != b.time ? a.time < b.time : a.change * first > b.change * first;
+    });
+  };
+  sort(1);
+  queue.launch_first = LengthsOf(changes);
+  sort(-1);
+  queue.kernel_first = LengthsOf(changes);
+  return queue;
+}
+
 void Launches(const Strings& strings, const Kept& kept, HtaNumbers* numbers) {
-  std::map<int64_t, std::vector<std::pair<int64_t, int>>> changes;
+  std::map<int64_t, std::vector<QueueChange>> changes;
   double delays = 0;
   for (const Row& row : kept.device) {
     const auto launch = kept.launches.find(row.correlation);
     if (launch == kept.launches.end()) continue;
     const std::string_view name = strings[launch->second.name];
     if (IsLaunch(name) || IsDriverLaunch(name)) {
-      changes[row.stream].emplace_back(launch->second.begin, 1);
-      changes[row.stream].emplace_back(row.begin, -1);
+      changes[row.stream].push_back({launch->second.begin, 1});
+      changes[row.stream].push_back({row.begin, -1});
     }
     if (!IsLaunch(name)) continue;
     const int64_t delay = std::max<int64_t>(row.begin - launch->second.end, 0);
@@ -150,26 +268,14 @@ void Launches(const Strings& strings, const Kept& kept, HtaNumbers* numbers) {
   if (numbers->launches > 0) {
     numbers->launch_delay_us_mean = delays / static_cast<double>(numbers->launches);
   }
-  for (auto& [stream, list] : changes) {
-    std::stable_sort(list.begin(), list.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
-    HtaQueue queue = {stream, list.size(), 0, 0};
-    int64_t length = 0;
-    for (const auto& [time, change] : list) {
-      length += change;
-      queue.mean += static_cast<double>(length);
-      queue.max = std::max(queue.max, length);
-    }
-    queue.mean /= static_cast<double>(list.size());
-    numbers->queue.push_back(queue);
-  }
+  for (auto& [stream, list] : changes) numbers->queue.push_back(QueueOf(stream, std::move(list)));
 }
 
 }  // namespace
 
-HtaNumbers AsHta(const RankTrace& trace) {
+HtaNumbers AsHta(const RankTrace& trace, HtaRows rows) {
   HtaNumbers numbers;
-  const Kept kept = Keep(trace);
+  const Kept kept = Keep(trace, rows);
   Breakdown(trace.strings, kept, &numbers);
   Idle(kept, &numbers);
   Launches(trace.strings, kept, &numbers);

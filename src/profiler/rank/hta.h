@@ -7,6 +7,13 @@
 // hta/common/trace_parser.py does: inwards to whole microseconds if any time has a fraction, and
 // with two or more ProfilerSteps nothing that begins after the last one's begin). Our own numbers
 // keep nanoseconds and all steps; see rank/ledger.h.
+//
+// Two of its numbers are not a trace's alone. Kinds of idle time need a launch's time, which HTA
+// looks up by the row's number: Trace.load_traces numbers rows by their place in the file, but
+// Trace.align_and_filter_trace by itself leaves a table whose rows were numbered anew when steps
+// were filtered, while links hold old numbers (HtaRows). And a queue's mean and deviation depend on
+// which of two equal times comes first, which pandas leaves to numpy's unstable sort: numpy 1.24
+// and 2.4 differ by up to 1.5 %. Both ends of what is possible are given.
 #pragma once
 
 #include <array>
@@ -25,11 +32,26 @@ struct HtaIdle {
   int64_t other_us = 0;
 };
 
+// A queue's lengths behind each change of them.
+struct HtaLengths {
+  double mean = 0;
+  double deviation = 0;  // of a sample, as pandas' describe() has it
+  int64_t min = 0;
+  std::array<double, 3> quartiles{};  // between neighbours by straight line
+  int64_t max = 0;
+};
+
 struct HtaQueue {
   int64_t stream = 0;
   uint64_t count = 0;
-  double mean = 0;
-  int64_t max = 0;
+  HtaLengths launch_first;  // where a launch and a kernel's start have the same time
+  HtaLengths kernel_first;
+};
+
+// Which event a link of the table leads to.
+enum class HtaRows {
+  kByPlace,   // the launch; what HTA's users see
+  kFiltered,  // whatever stands at that number after steps were filtered
 };
 
 struct HtaNumbers {
@@ -49,6 +71,7 @@ struct HtaNumbers {
   int64_t launch_gpu_us = 0;
 };
 
-HtaNumbers AsHta(const RankTrace& trace);
+// Of kFiltered: requires a trace read with ReadOptions::places.
+HtaNumbers AsHta(const RankTrace& trace, HtaRows rows = HtaRows::kByPlace);
 
 }  // namespace longhaul::profiler

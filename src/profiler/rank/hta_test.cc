@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 #include <string>
 
@@ -52,6 +53,43 @@ TEST(AsHta, AgreesWithATraceWorkedByHand) {
   EXPECT_EQ(n.launch_delay_us_max, 25);
   EXPECT_EQ(n.launch_cpu_us, 10);
   EXPECT_EQ(n.launch_gpu_us, 65);
+}
+
+TEST(AsHta, QueueLengthsAreBetweenBothOrdersOfEqualTimes) {
+  // Kernel 1 begins when kernel 2 is launched: 1, then 2 1 or 0 1, then 0.
+  const HtaNumbers n = AsHta(Read(R"([
+{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","ts":5,"dur":2,"args":{"correlation":1}},
+{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","ts":10,"dur":2,"args":{"correlation":2}},
+{"ph":"X","cat":"kernel","name":"gemm","tid":7,"ts":10,"dur":10,"args":{"correlation":1}},
+{"ph":"X","cat":"kernel","name":"gemm","tid":7,"ts":20,"dur":10,"args":{"correlation":2}}])"));
+  ASSERT_EQ(n.queue.size(), 1u);
+  EXPECT_EQ(n.queue[0].count, 4u);
+  EXPECT_DOUBLE_EQ(n.queue[0].launch_first.mean, 1.0);
+  EXPECT_DOUBLE_EQ(n.queue[0].kernel_first.mean, 0.5);
+  EXPECT_DOUBLE_EQ(n.queue[0].launch_first.deviation, std::sqrt(2.0 / 3));
+  EXPECT_DOUBLE_EQ(n.queue[0].kernel_first.quartiles[0], 0);  // of 0 0 1 1
+  EXPECT_DOUBLE_EQ(n.queue[0].kernel_first.quartiles[1], 0.5);
+  EXPECT_DOUBLE_EQ(n.queue[0].launch_first.quartiles[2], 1.25);  // of 0 1 1 2
+  EXPECT_EQ(n.queue[0].launch_first.max, 2);
+  EXPECT_EQ(n.queue[0].kernel_first.max, 1);
+}
+
+TEST(AsHta, FindsAnotherEventWhereRowsWereNumberedAnew) {
+  // Of the file's places 0 to 5 the filter keeps, in this order: kernels 4 and 5, step 0, launches
+  // 1 and 2. Kernel 5's link, place 2, is the row of step 0, at 1; its launch was at 40.
+  const auto source = OpenBytes(R"([
+{"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","ts":1,"dur":99},
+{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","ts":5,"dur":2,"args":{"correlation":1}},
+{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","ts":40,"dur":4,"args":{"correlation":2}},
+{"ph":"X","cat":"user_annotation","name":"ProfilerStep#2","ts":100,"dur":9},
+{"ph":"X","cat":"kernel","name":"gemm","tid":7,"ts":10,"dur":10,"args":{"correlation":1}},
+{"ph":"X","cat":"kernel","name":"gemm","tid":7,"ts":60,"dur":20,"args":{"correlation":2}}])");
+  ReadOptions options;
+  options.places = true;
+  const RankTrace trace = ReadKineto(*source, "t", options).value();
+  EXPECT_EQ(AsHta(trace).idle.at(0).host_wait_us, 40);
+  EXPECT_EQ(AsHta(trace, HtaRows::kFiltered).idle.at(0).host_wait_us, 0);
+  EXPECT_EQ(AsHta(trace, HtaRows::kFiltered).idle.at(0).other_us, 40);
 }
 
 TEST(AsHta, RoundsInwardsWhenTimesHaveFractions) {

@@ -360,7 +360,7 @@ class KinetoReader {
     const Category category = CategoryOf(raw.category);
     if (category == Category::kPython) {
       ++trace_.report.python;
-      return;
+      if (!options_.places) return;
     }
     if (!raw.has_time) return Note("a span without a time: " + Printable(raw.name, 60));
     Event event = Basic(raw, category);
@@ -393,7 +393,10 @@ class KinetoReader {
     if (trace_.events.size() % 65536 == 0 && trace_.memory_bytes() > options_.max_memory_bytes) {
       full_ = true;
     }
-    if (!full_) return trace_.events.Add(event);
+    if (!full_) {
+      if (options_.places) trace_.places.push_back(trace_.report.events - 1);
+      return trace_.events.Add(event);
+    }
     if (!trace_.report.cut) Note("events from here on do not fit into the memory allowed");
     trace_.report.cut = true;
   }

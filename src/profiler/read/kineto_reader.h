@@ -20,6 +20,7 @@ namespace longhaul::profiler {
 
 struct ReadOptions {
   bool shapes = true;                         // keep operators' shapes
+  bool places = false;                        // keep rows' places, and Python's frames as rows
   size_t max_event_bytes = 4 << 20;           // an object longer than this is damage
   size_t max_header_bytes = 64 << 20;         // of one member outside traceEvents
   size_t max_memory_bytes = size_t{1} << 36;  // events beyond are not kept: `cut` says so

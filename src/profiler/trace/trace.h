@@ -170,7 +170,9 @@ struct RankTrace {
   std::vector<CollectiveNote> notes;
   std::vector<OperatorNote> operator_notes;
   std::vector<size_t> host_rows_with_stream;  // rare; another tool may take them for the device's
-  bool fractional_times = false;              // some `ts` had decimals
+  // Of each row, the number of its object in the file's list; only where ReadOptions::places asks.
+  std::vector<uint64_t> places;
+  bool fractional_times = false;  // some `ts` had decimals
   ReadReport report;
 
   size_t memory_bytes() const;
