@@ -10,6 +10,7 @@
 #include "checkpoint/directory.h"
 #include "checkpoint/formats/catalog_reader.h"
 #include "checkpoint/formats/open_checkpoint.h"
+#include "checkpoint/reshard/load_state.h"
 #include "checkpoint/shard.h"
 #include "door/c_edge.h"
 #include "io/file.h"
@@ -41,29 +42,6 @@ Result<std::unique_ptr<longhaul_checkpoint>> Open(const char* path) {
                                tensor.dtype.c_str(), tensor.shape.data(), tensor.shape.size()});
   }
   return opened;
-}
-
-// The boxes that the given tensors are, in the catalog.
-Result<std::vector<checkpoint::WantedShard>> Wanted(const checkpoint::Catalog& catalog,
-                                                    const checkpoint::StatePlan& plan) {
-  std::vector<checkpoint::WantedShard> wanted;
-  for (const checkpoint::TensorInfo& tensor : plan.tensors()) {
-    const std::string what = longhaul::Printable(tensor.global_name());
-    const auto index = catalog.Find(tensor.global_name());
-    if (!index.has_value()) {
-      return longhaul::NotFound("the checkpoint has no tensor named " + what);
-    }
-    const checkpoint::TensorInfo& saved = catalog.tensors[*index];
-    if (saved.dtype != tensor.dtype || saved.shape != tensor.global_shape()) {
-      return longhaul::FailedPrecondition(
-          what + " is " + saved.dtype + " " + ToString(checkpoint::Box::Whole(saved.shape)) +
-          " in the checkpoint, " + tensor.dtype + " " +
-          ToString(checkpoint::Box::Whole(tensor.global_shape())) + " is asked for");
-    }
-    wanted.push_back({*index, tensor.part ? checkpoint::Box::At(tensor.part->offset, tensor.shape)
-                                          : checkpoint::Box::Whole(tensor.shape)});
-  }
-  return wanted;
 }
 
 }  // namespace
@@ -139,7 +117,7 @@ int longhaul_checkpoint_read(longhaul_checkpoint* opened, const longhaul_tensor*
     if (opened == nullptr) return Null();
     ASSIGN_OR_RETURN(longhaul::door::GivenTensors given,
                      longhaul::door::TakeTensors(tensors, parts, count));
-    ASSIGN_OR_RETURN(const auto wanted, Wanted(opened->catalog, given.plan));
+    ASSIGN_OR_RETURN(const auto wanted, checkpoint::WantedBoxes(opened->catalog, given.plan));
     checkpoint::CatalogReader reader(longhaul::io::PosixFileSystem(), opened->catalog);
     RETURN_IF_ERROR(reader.Read(wanted, given.memory));
     if (bytes_read != nullptr) *bytes_read = reader.count().bytes;

@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "checkpoint/directory.h"
+#include "checkpoint/reshard/load_state.h"
 #include "io/clock.h"
 #include "io/file.h"
 #include "io/private_memory.h"
@@ -52,6 +52,12 @@ Result<bool> WaitReadable(const io::Fd& socket, int wait_ms) {
     if (ready >= 0) return ready > 0;
     if (errno != EINTR) return FromErrno(errno, "cannot wait for the agent");
   }
+}
+
+// What the controller chose to restore from disk.
+checkpoint::StepOfRank StepOf(const WelcomeContent& welcome) {
+  return {welcome.checkpoint_directory, welcome.restore_step, welcome.restore_saved_epoch,
+          welcome.restore_rank};
 }
 
 }  // namespace
@@ -297,27 +303,9 @@ Status Client::RestoreFromMemory() {
   return {};
 }
 
-Status Client::LoadFromDisk() {
-  if (from_disk_.has_value()) return {};
-  checkpoint::CheckpointDirectory directory(io::PosixFileSystem(), welcome_.checkpoint_directory);
-  ASSIGN_OR_RETURN(from_disk_,
-                   directory.ReadPiece(welcome_.restore_step, welcome_.restore_saved_epoch,
-                                       welcome_.restore_rank));
-  return {};
-}
-
+// Whatever layout it was saved in.
 Status Client::RestoreFromDisk() {
-  RETURN_IF_ERROR(LoadFromDisk());
-  if (const auto difference = plan_.FirstDifference(from_disk_->plan())) {
-    return FailedPrecondition("the checkpoint is of another state: " + *difference);
-  }
-  for (size_t i = 0; i < memory_.size(); ++i) {
-    if (!memory_[i].empty()) {
-      std::memcpy(memory_[i].data(), from_disk_->tensor(i).data(), memory_[i].size());
-    }
-  }
-  from_disk_.reset();
-  return {};
+  return checkpoint::LoadState(io::PosixFileSystem(), StepOf(welcome_), plan_, memory_).status();
 }
 
 Status Client::CopyIsBad(const Status& why) {
@@ -333,8 +321,7 @@ Result<checkpoint::StatePlan> Client::PlanOfSaved() {
     RETURN_IF_ERROR(TakeArena(0));
     return checkpoint::ArenaReader(arena_.bytes()).Plan(welcome_.restore_step);
   }
-  RETURN_IF_ERROR(LoadFromDisk());
-  return from_disk_->plan();
+  return checkpoint::SavedPlan(io::PosixFileSystem(), StepOf(welcome_));
 }
 
 Result<checkpoint::StatePlan> Client::Saved() {

@@ -77,7 +77,6 @@ class Client {
   }
   Status RestoreFromMemory();
   Status RestoreFromDisk();
-  Status LoadFromDisk();
   Result<checkpoint::StatePlan> PlanOfSaved();
   // Tells the agent that the copy it named is of no use; returns kDataLoss.
   Status CopyIsBad(const Status& why);
@@ -99,7 +98,6 @@ class Client {
   std::unique_ptr<checkpoint::ArenaWriter> copying_;
   uint64_t copying_step_ = 0;
   int64_t copying_blocked_ns_ = 0;
-  std::optional<checkpoint::LoadedState> from_disk_;  // between Saved and Restore
 };
 
 // When this process began, CLOCK_REALTIME in nanoseconds.

@@ -294,6 +294,60 @@ TEST(Client, AReplacedNodeReadsTheCommittedPieceFromDisk) {
   std::filesystem::remove_all(root);
 }
 
+// Two ranks saved half a tensor each; one rank, and a third of three, want other boxes of it.
+TEST(Client, WhatOtherRanksSavedIsReadByBoxesFromDisk) {
+  std::string root = testing::TempDir() + "longhaul-door-XXXXXX";
+  ASSERT_NE(mkdtemp(root.data()), nullptr);
+  checkpoint::CheckpointDirectory directory(io::PosixFileSystem(), root);
+  checkpoint::Manifest manifest;
+  manifest.step = 40;
+  manifest.epoch = 2;
+  manifest.world = 2;
+  std::vector<float> whole(600);
+  for (size_t i = 0; i < whole.size(); ++i) whole[i] = static_cast<float>(i);
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    const auto half = checkpoint::StatePlan::Create(
+        {{"w", "F32", {300}, checkpoint::TensorPart{"w", {600}, {300 * rank}}}});
+    const std::span<const std::byte> tensors[] = {
+        std::as_bytes(std::span(whole).subspan(300 * rank, 300))};
+    const auto file = directory.WritePiece(40, 2, rank, 2, *half, tensors);
+    ASSERT_TRUE(file.ok()) << file.status();
+    manifest.files.push_back(*file);
+  }
+  ASSERT_TRUE(directory.Commit(manifest).ok());
+  WelcomeContent welcome;
+  welcome.restore_tier = 2;
+  welcome.restore_step = 40;
+  welcome.restore_saved_epoch = 2;
+  welcome.checkpoint_directory = root;
+  const struct {
+    uint32_t rank;
+    size_t begin;
+    size_t count;
+  } kRows[] = {{0, 0, 600}, {1, 200, 200}, {2, 400, 200}};
+  for (const auto& row : kRows) {
+    welcome.restore_rank = row.rank;
+    Agent agent(welcome);
+    const auto client = Join(agent, 3);
+    EXPECT_TRUE(client->Saved().ok()) << "rank " << row.rank;
+    std::vector<float> memory(row.count);
+    const auto plan = checkpoint::StatePlan::Create(
+        {{"w",
+          "F32",
+          {static_cast<int64_t>(row.count)},
+          checkpoint::TensorPart{"w", {600}, {static_cast<int64_t>(row.begin)}}}});
+    client->Register(*plan, {std::as_writable_bytes(std::span(memory))});
+    const Result<uint64_t> restored = client->Restore();
+    ASSERT_TRUE(restored.ok()) << restored.status();
+    EXPECT_TRUE(std::equal(memory.begin(), memory.end(),
+                           whole.begin() + static_cast<ptrdiff_t>(row.begin)));
+    // Another tensor's state is the program's fault, and not held against the checkpoint.
+    client->Register(*checkpoint::StatePlan::Create({{"other", "F32", {0}}}), {{}});
+    EXPECT_EQ(client->Restore().status().code(), Code::kFailedPrecondition);
+  }
+  std::filesystem::remove_all(root);
+}
+
 TEST(Client, AnotherStateThanTheSavedOneIsRefusedByName) {
   Agent agent(WelcomeContent{});
   {

@@ -30,12 +30,18 @@ class AgentDoor final : public JobDoor {
 
   Status Register(const std::vector<StateTensor>& tensors) override {
     std::vector<longhaul_tensor> list;
+    std::vector<longhaul_part> parts;
     for (const StateTensor& tensor : tensors) {
       list.push_back({tensor.name.c_str(), tensor.values.data(), tensor.values.size_bytes(), "F32",
                       tensor.shape.data(), tensor.shape.size()});
+      longhaul_part& part = parts.emplace_back();
+      if (tensor.part.has_value()) {
+        part = {tensor.part->of.c_str(), tensor.part->shape.data(), tensor.part->offset.data()};
+      }
     }
     longhaul_error error{};
-    return FromCode(longhaul_register(door_, list.data(), list.size(), &error), error);
+    return FromCode(longhaul_register_parts(door_, list.data(), parts.data(), list.size(), &error),
+                    error);
   }
 
   Result<uint64_t> Restore() override {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,11 +15,19 @@ namespace longhaul::trainer {
 
 enum class Phase { kRendezvous, kRestore, kStepping, kFinishing };
 
+// Where a tensor lies in a global one that other ranks hold the rest of.
+struct StatePart {
+  std::string of;
+  std::vector<int64_t> shape;   // of the global tensor
+  std::vector<int64_t> offset;  // of the tensor in it
+};
+
 // A tensor of the training state, f32.
 struct StateTensor {
   std::string name;
   std::span<float> values;
   std::vector<int64_t> shape;
+  std::optional<StatePart> part = {};  // nothing: whole, global under its own name
 };
 
 struct StepReport {

@@ -14,6 +14,7 @@
 #include "io/clock.h"
 #include "trainer/finish.h"
 #include "trainer/parallel/gather.h"
+#include "trainer/parallel/state_boxes.h"
 #include "trainer/peak.h"
 #include "trainer/process_memory.h"
 #include "trainer/tensor_pool.h"
@@ -85,18 +86,8 @@ Loop::Loop(const TrainerConfig& config, Communicators& groups, JobDoor& door,
 Loop::~Loop() = default;
 
 std::vector<StateTensor> Loop::State() {
-  std::vector<StateTensor> state;
-  const std::pair<const char*, std::span<float>> kinds[] = {
-      {"", optimizer_.weights()},
-      {"optimizer.first_moment.", optimizer_.first_moments()},
-      {"optimizer.second_moment.", optimizer_.second_moments()}};
-  for (const auto& [prefix, values] : kinds) {
-    for (const Parameter& parameter : table_.parameters()) {
-      state.push_back({prefix + parameter.name, values.subspan(parameter.offset, parameter.count),
-                       parameter.shape});
-    }
-  }
-  return state;
+  return StateBoxes(
+      table_, {optimizer_.weights(), optimizer_.first_moments(), optimizer_.second_moments()});
 }
 
 void Loop::Fresh() { Initialise(table_, config_.train.seed, optimizer_.weights()); }

@@ -29,8 +29,8 @@ void AddShard(const CheckpointDirectory::OpenedShard& shard, Catalog& catalog) {
 
 }  // namespace
 
-Result<Catalog> OpenManifest(io::FileSystem& files, const std::string& parent,
-                             const Manifest& manifest, std::vector<DamagedFile>* damaged) {
+Result<Catalog> OpenPieces(io::FileSystem& files, const std::string& parent,
+                           const Manifest& manifest, std::vector<DamagedFile>* damaged) {
   CheckpointDirectory directory(files, parent);
   Catalog catalog;
   catalog.format = Format::kLonghaul;
@@ -57,9 +57,15 @@ Result<Catalog> OpenManifest(io::FileSystem& files, const std::string& parent,
   }
   std::stable_sort(catalog.shards.begin(), catalog.shards.end(),
                    [](const SavedShard& a, const SavedShard& b) { return a.tensor < b.tensor; });
-  if (damaged == nullptr || damaged->empty()) RETURN_IF_ERROR(internal::TakeTree(files, catalog));
   const Status checked = CheckCatalog(catalog);
   if (!checked.ok()) return checked.WithContext(catalog.path);
+  return catalog;
+}
+
+Result<Catalog> OpenManifest(io::FileSystem& files, const std::string& parent,
+                             const Manifest& manifest, std::vector<DamagedFile>* damaged) {
+  ASSIGN_OR_RETURN(Catalog catalog, OpenPieces(files, parent, manifest, damaged));
+  if (damaged == nullptr || damaged->empty()) RETURN_IF_ERROR(internal::TakeTree(files, catalog));
   return catalog;
 }
 

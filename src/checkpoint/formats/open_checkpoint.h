@@ -34,6 +34,9 @@ Result<Catalog> OpenStep(io::FileSystem& files, const std::string& path,
                          std::vector<DamagedFile>* damaged = nullptr);
 Result<Catalog> OpenManifest(io::FileSystem& files, const std::string& parent,
                              const Manifest& manifest, std::vector<DamagedFile>* damaged = nullptr);
+// The same with the tree of values (state_tree.h) left among the tensors, as it was registered.
+Result<Catalog> OpenPieces(io::FileSystem& files, const std::string& parent,
+                           const Manifest& manifest, std::vector<DamagedFile>* damaged = nullptr);
 Result<Catalog> OpenSafetensorsFile(io::FileSystem& files, const std::string& path);
 // `path` is the index, "model.safetensors.index.json", or its folder.
 Result<Catalog> OpenSafetensorsIndex(io::FileSystem& files, const std::string& path);

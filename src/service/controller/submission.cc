@@ -10,6 +10,7 @@
 #include "corpus/corpus.h"
 #include "io/clock.h"
 #include "io/file.h"
+#include "planner/local/cost.h"
 #include "service/controller/machine_facts.h"
 #include "service/controller/torch_version.h"
 
@@ -117,6 +118,31 @@ Status ReadAll(checkpoint::CheckpointDirectory& directory, const checkpoint::Man
   return Status();
 }
 
+// Whether a checkpoint's state is that of a model with so many parameters (0: not known): which
+// layout it is in doesn't matter, the ranks read their boxes of whatever boxes there are.
+Status CheckModel(const checkpoint::Manifest& manifest, int64_t parameters,
+                  const std::string& run_directory) {
+  if (parameters == 0) return Status();
+  constexpr int64_t kNumbersAParameter = 3;  // a weight and its two moments
+  int64_t saved = 0;
+  for (const checkpoint::TensorInfo& tensor : manifest.tensors) {
+    if (tensor.dtype == "F32") saved += checkpoint::Box::Whole(tensor.shape).elements();
+  }
+  saved /= kNumbersAParameter;
+  if (saved == parameters) return Status();
+  return FailedPrecondition("the checkpoint of step " + std::to_string(manifest.step) + " in " +
+                            run_directory + " holds a model of " + std::to_string(saved) +
+                            " parameters, the job's has " + std::to_string(parameters) +
+                            ": resume with the same model, or use another run directory");
+}
+
+// What is worth telling of who saved a checkpoint that a job goes on from.
+std::string SavedBy(const checkpoint::Manifest& manifest, const wire::Job& job) {
+  const uint64_t world = uint64_t{job.nodes()} * job.processes_per_node();
+  if (manifest.world == world) return "";
+  return " of " + std::to_string(manifest.world) + " workers, now " + std::to_string(world);
+}
+
 }  // namespace
 
 Submission::Submission(SubmissionOptions options, CoreLoop& loop)
@@ -218,7 +244,8 @@ Status Submission::PrepareWorkload(const spec::JobSpec& spec, const planner::Loc
 // Where a resumed job goes on: the newest checkpoint of which every byte is as it was written.
 // Without any it starts fresh, and says so. A damaged one is moved aside, so that its name is free
 // when training comes to that step again.
-Status Submission::FindCheckpoint(wire::Job& job) {
+Status Submission::FindCheckpoint(const spec::JobSpec& spec, wire::Job& job) {
+  const int64_t parameters = spec.built_in() ? planner::TrainerParameters(spec.model) : 0;
   const std::string path = job.run_directory() + "/checkpoints";
   checkpoint::CheckpointDirectory directory(io::PosixFileSystem(), path);
   ASSIGN_OR_RETURN(const auto manifests, directory.List());
@@ -234,19 +261,13 @@ Status Submission::FindCheckpoint(wire::Job& job) {
                                 " was made with other data or another global batch: resume with "
                                 "the same, or use another run directory");
     }
-    const bool parted = !manifest.replicated || !job.snapshot().replicated();
-    if (parted && (manifest.replicated != job.snapshot().replicated() ||
-                   manifest.world != uint64_t{job.nodes()} * job.processes_per_node())) {
-      return FailedPrecondition("the checkpoint of step " + step + " in " + job.run_directory() +
-                                " is of " + std::to_string(manifest.world) +
-                                " workers in another layout: resume with that layout, " +
-                                "or use another run directory");
-    }
+    RETURN_IF_ERROR(CheckModel(manifest, parameters, job.run_directory()));
     const Status whole = ReadAll(directory, manifest);
     if (whole.ok()) {
       job.set_committed_step(manifest.step);
       job.set_committed_epoch(manifest.epoch);
-      job.set_plan_reason(job.plan_reason() + " Resumes after step " + step + ".");
+      job.set_plan_reason(job.plan_reason() + " Resumes after step " + step +
+                          SavedBy(manifest, job) + ".");
       return Status();
     }
     if (whole.code() != Code::kDataLoss) return whole;
@@ -275,7 +296,7 @@ Result<wire::Job> Submission::Prepare(const SubmissionRequest& request) {
   RETURN_IF_ERROR(
       loop_.Read([&](const runtime::Controller& core) { return core.CheckSubmission(job); }));
   RETURN_IF_ERROR(PrepareWorkload(spec, plan, job));
-  if (request.resume) RETURN_IF_ERROR(FindCheckpoint(job));
+  if (request.resume) RETURN_IF_ERROR(FindCheckpoint(spec, job));
   return job;
 }
 

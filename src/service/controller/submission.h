@@ -37,7 +37,7 @@ class Submission {
   spec::ClusterSpec ConnectedNodes(const planner::MachineFacts& facts, bool cordoned_too) const;
   Result<planner::LocalPlan> Place(const spec::JobSpec& spec, wire::Job& job);
   Status PrepareWorkload(const spec::JobSpec& spec, const planner::LocalPlan& plan, wire::Job& job);
-  static Status FindCheckpoint(wire::Job& job);
+  static Status FindCheckpoint(const spec::JobSpec& spec, wire::Job& job);
 
   const SubmissionOptions options_;
   CoreLoop& loop_;

@@ -1,0 +1,52 @@
+#include "trainer/parallel/state_boxes.h"
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+
+namespace longhaul::trainer {
+namespace {
+
+// Appends what lies here of one parameter's values.
+void AddBoxes(const Parameter& parameter, const std::string& name, std::span<float> values,
+              std::vector<StateTensor>& state) {
+  const Box& box = parameter.box;
+  if (box.dimension < 0) {
+    state.push_back({name, values, parameter.shape});
+    return;
+  }
+  const auto cut = static_cast<size_t>(box.dimension);
+  const auto groups = static_cast<size_t>(box.groups);
+  CHECK(groups == 1 || cut == 0);  // groups of rows follow each other
+  std::vector<int64_t> shape = parameter.shape;
+  shape[cut] /= box.groups;
+  for (size_t group = 0; group < groups; ++group) {
+    StatePart part{name, box.whole, std::vector<int64_t>(box.whole.size())};
+    part.offset[cut] = box.whole[cut] / box.groups * static_cast<int64_t>(group) + box.cut.begin;
+    const size_t count = values.size() / groups;
+    state.push_back({groups == 1 ? name : name + ".part" + std::to_string(group),
+                     values.subspan(group * count, count), shape, std::move(part)});
+  }
+}
+
+}  // namespace
+
+std::vector<StateTensor> StateBoxes(const ParameterTable& table, const StateBuffers& buffers) {
+  const std::pair<const char*, std::span<float>> kinds[] = {
+      {"", buffers.weights},
+      {"optimizer.first_moment.", buffers.first_moments},
+      {"optimizer.second_moment.", buffers.second_moments}};
+  std::vector<StateTensor> state;
+  for (const auto& [prefix, values] : kinds) {
+    CHECK(values.size() == table.floats());
+    for (const Parameter& parameter : table.parameters()) {
+      AddBoxes(parameter, prefix + parameter.name,
+               values.subspan(parameter.offset, parameter.count), state);
+    }
+  }
+  return state;
+}
+
+}  // namespace longhaul::trainer

@@ -1,0 +1,27 @@
+// A rank's training state as named boxes of global tensors: what makes a checkpoint of one layout
+// readable in every other (checkpoint/formats/load_state.h).
+//
+// What lies whole on this rank goes by the global name. A cut parameter is one box of it, or, where
+// it is cut in groups (queries, keys, values), one box a group, named NAME.part0, NAME.part1, ...
+// The moments are named likewise behind "optimizer.first_moment." and "optimizer.second_moment.".
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "trainer/job_door.h"
+#include "trainer/parameters.h"
+
+namespace longhaul::trainer {
+
+// The three buffers in the table's layout; the state points into them.
+struct StateBuffers {
+  std::span<float> weights;
+  std::span<float> first_moments;
+  std::span<float> second_moments;
+};
+
+// Requires buffers of table.floats().
+std::vector<StateTensor> StateBoxes(const ParameterTable& table, const StateBuffers& buffers);
+
+}  // namespace longhaul::trainer

@@ -1,0 +1,116 @@
+"""A run that goes on in another layout from the checkpoint of the first.
+
+usage: relayout_test.py LONGHAUL LONGHAUL-TRAINER
+
+LONGHAUL_RELAYOUT=all tries more pairs, among them 2x2x2 (eight workers).
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+import local_run
+
+JOB = """
+name: tiny
+model: {layers: 2, hidden: 32, heads: 4, sequence: 32}
+data: {include: [data/*.txt], held_out: 0.1}
+train: {steps: 24, global_batch: 8, warmup_steps: 5, evaluate_every: 8, evaluate_sequences: 8}
+snapshot: {interval_steps: 4, keep: 100}
+"""
+# data x tensor x pipeline: who saves, and who goes on from it. Two nodes where workers are even.
+PAIRS = {(2, 2, 1): [(1, 2, 2), (1, 1, 1)]}
+MORE = {(2, 2, 2): [(1, 2, 4), (4, 1, 2), (1, 1, 1)], (1, 1, 1): [(2, 2, 2)],
+        (4, 1, 1): [(1, 4, 1)], (1, 4, 1): [(1, 1, 2)], (1, 1, 4): [(2, 2, 1)]}
+LAYERS = 4  # with MORE: as many as stages
+
+
+def options(layout):
+    data, tensor, pipeline = layout
+    ranks = data * tensor * pipeline
+    nodes = 2 if ranks % 2 == 0 else 1
+    return ["--set", f"layout.data={data}", "--set", f"layout.tensor={tensor}",
+            "--set", f"layout.pipeline={pipeline}", "--nodes", str(nodes),
+            "--procs", str(ranks // nodes), "--cluster-slots", str(ranks // nodes)]
+
+
+class Relayout(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = local_run.Lab(sys.argv_programs)
+        cls.addClassCleanup(cls.lab.close)
+        cls.folder = cls.lab.folder
+        cls.everything = os.environ.get("LONGHAUL_RELAYOUT") == "all"
+        with open(f"{cls.folder}/tiny.yaml", "w") as file:
+            file.write(JOB.replace("layers: 2", f"layers: {LAYERS}") if cls.everything else JOB)
+
+    def losses(self, name):
+        return {notice["step"]["step"]: notice["step"]["loss"] for notice in self.lab.notices(name)
+                if notice["type"] == "step"}
+
+    def steps(self, name):
+        """The committed steps of a run, rising, with their folders."""
+        folder = f"{self.folder}/runs/{name}/checkpoints"
+        found = [(int(re.match(r"step-(\d+)\.", entry).group(1)), f"{folder}/{entry}")
+                 for entry in os.listdir(folder)
+                 if os.path.exists(f"{folder}/{entry}/MANIFEST")]
+        return sorted(found)
+
+    def differences(self, first, second):
+        done = subprocess.run(["./longhaul", "checkpoint", "diff", "--json", first, second],
+                              cwd=self.folder, text=True, capture_output=True, timeout=60)
+        self.assertIn(done.returncode, (0, 1), done.stderr)
+        return json.loads(done.stdout)["tensors"]
+
+    def go_on(self, name, source, to, index):
+        """A copy of one step of a run, resumed in a layout. Returns the step and the report."""
+        step, folder = self.steps(source)[index]
+        os.makedirs(f"{self.folder}/runs/{name}/checkpoints")
+        shutil.copytree(folder, f"{self.folder}/runs/{name}/checkpoints/{os.path.basename(folder)}")
+        return step, self.lab.run(name, "--resume", *options(to))
+
+    def test_goes_on_with_the_same_losses_in_another_layout(self):
+        for saver, others in (MORE if self.everything else PAIRS).items():
+            source = "from-" + "x".join(map(str, saver))
+            weights = self.lab.run(source, *options(saver))["results"]["weights_hash"]
+            self.assertEqual(sorted(self.losses(source)), list(range(1, 25)))
+            for other in others:
+                with self.subTest(saver=saver, other=other):
+                    self.goes_on_alike(source, other)
+            with self.subTest(saver=saver, other=others[0]):
+                self.comes_back_bit_for_bit(source, others[0], weights)
+        self.is_refused_for_another_model(source)
+
+    def goes_on_alike(self, source, layout):
+        name = f"{source}-to-" + "x".join(map(str, layout))
+        step, _ = self.go_on(name, source, layout, len(self.steps(source)) // 2)
+        self.assertLess(step, 24, f"too few steps were committed: {self.steps(source)}")
+        whole, rest = self.losses(source), self.losses(name)
+        self.assertEqual(min(rest), step + 1)
+        for at, loss in rest.items():
+            self.assertAlmostEqual(loss, whole[at], delta=2e-4 * whole[at], msg=f"step {at}")
+        # Rounding alone tells the ends apart, in weights and moments.
+        for tensor in self.differences(self.steps(source)[-1][1], self.steps(name)[-1][1]):
+            self.assertIn(tensor["kind"], ("equal", "differs"), tensor)
+            self.assertLess(tensor.get("max_absolute", 0), 1e-3, tensor)
+
+    def comes_back_bit_for_bit(self, source, layout, weights):
+        """With no step left to do, the weights are those that were saved."""
+        step, report = self.go_on(f"{source}-last", source, layout, -1)
+        self.assertEqual(step, 24)
+        self.assertEqual(report["results"]["weights_hash"], weights)
+
+    def is_refused_for_another_model(self, source):
+        refused = self.lab.start(source, "--resume", "--set", "model.hidden=64",
+                                 *options((1, 1, 1)))
+        said, _ = refused.communicate(timeout=60)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertRegex(said, r"holds a model of \d+ parameters, the job's has \d+")
+
+
+if __name__ == "__main__":
+    sys.argv_programs = sys.argv[1:3]
+    unittest.main(argv=sys.argv[:1])
