@@ -98,8 +98,12 @@ void Replay::Build(const Job& job, size_t rank) {
     const int32_t instance = segment.spent == Spent::kExposed && segment.collective >= 0
                                  ? job.instance_of[rank][call]
                                  : -1;
-    bool waits = instance >= 0 && calls[call].start_ns >= begin_.back() &&
-                 segment.end_ns + kLeaveNs >= std::min(calls[call].end_ns, segments.back().end_ns);
+    // Who left before the last one came (a message is posted) did not wait for it.
+    bool waits =
+        instance >= 0 && calls[call].start_ns >= begin_.back() &&
+        segment.end_ns + kLeaveNs >= std::min(calls[call].end_ns, segments.back().end_ns) &&
+        calls[call].end_ns + kLeaveNs >=
+            job.instances[static_cast<size_t>(instance)].last_arrival_ns;
     if (waits && hidden_[static_cast<size_t>(job.DimensionOf(rank, call))] &&
         s + 1 < segments.size() && segments[s + 1].spent == Spent::kHost) {
       // Nothing waited for the call: the host had nothing else ready.
@@ -115,7 +119,9 @@ void Replay::Build(const Job& job, size_t rank) {
     }
     arrive(segment.end_ns);
     if (waits) {
-      items.push_back({0, instance, -1, Kind::kWait, segment.spent});
+      const int64_t lead = job.instances[static_cast<size_t>(instance)].end_ns - calls[call].end_ns;
+      items.push_back({std::clamp<int64_t>(lead, 0, wire_[static_cast<size_t>(instance)]), instance,
+                       -1, Kind::kWait, segment.spent});
     } else if (segment.end_ns > from) {
       items.push_back({segment.end_ns - from, -1, -1, Kind::kWork, segment.spent});
     }
@@ -137,11 +143,13 @@ class Replay::Runner {
 
   double Run() {
     for (uint32_t rank = 0; rank < at_.size(); ++rank) runnable_.push_back(rank);
-    while (!runnable_.empty()) {
-      const uint32_t rank = runnable_.back();
-      runnable_.pop_back();
-      Advance(rank);
-    }
+    do {
+      while (!runnable_.empty()) {
+        const uint32_t rank = runnable_.back();
+        runnable_.pop_back();
+        Advance(rank);
+      }
+    } while (Unlock());
     int64_t first = INT64_MAX;
     int64_t last = INT64_MIN;
     for (size_t rank = 0; rank < at_.size(); ++rank) {
@@ -164,7 +172,7 @@ class Replay::Runner {
         now_[rank] += std::llround(static_cast<double>(item.duration_ns) * scale);
       } else if (item.kind == Kind::kWait) {
         if (done_[instance] == kNever) return;
-        now_[rank] = std::max(now_[rank], done_[instance]);
+        now_[rank] = std::max(now_[rank], done_[instance] - Scaled(instance, item.duration_ns));
       } else if (item.behind >= 0 && done_[static_cast<size_t>(item.behind)] == kNever &&
                  missing_[static_cast<size_t>(item.behind)] > 0) {
         behind_[static_cast<size_t>(item.behind)].emplace_back(instance, now_[rank]);
@@ -176,6 +184,27 @@ class Replay::Runner {
     }
   }
 
+  int64_t Scaled(size_t instance, int64_t wire_ns) const {
+    const double scale = change_.wire ? change_.wire(instance) : 1;
+    return std::llround(static_cast<double>(wire_ns) * scale);
+  }
+
+  // Ranks that wait for each other in a ring (a trace whose calls were matched wrongly): the one
+  // that has come least far goes on without those missing.
+  bool Unlock() {
+    size_t least = at_.size();
+    for (size_t rank = 0; rank < at_.size(); ++rank) {
+      if (at_[rank] == replay_.items_[rank].size()) continue;
+      if (least == at_.size() || now_[rank] < now_[least]) least = rank;
+    }
+    if (least == at_.size()) return false;
+    const auto instance = static_cast<size_t>(replay_.items_[least][at_[least]].instance);
+    done_[instance] = std::max(arrival_[instance], now_[least]);
+    for (const uint32_t rank : replay_.ranks_of_[instance]) runnable_.push_back(rank);
+    runnable_.push_back(static_cast<uint32_t>(least));
+    return true;
+  }
+
   // A member arrives; with the last one the call ends, and those behind it arrive in turn.
   void Arrive(size_t first, int64_t when) {
     std::vector<std::pair<size_t, int64_t>> coming = {{first, when}};
@@ -184,9 +213,7 @@ class Replay::Runner {
       coming.pop_back();
       arrival_[instance] = std::max(arrival_[instance], time);
       if (--missing_[instance] > 0) continue;
-      const double scale = change_.wire ? change_.wire(instance) : 1;
-      done_[instance] =
-          arrival_[instance] + std::llround(static_cast<double>(replay_.wire_[instance]) * scale);
+      done_[instance] = arrival_[instance] + Scaled(instance, replay_.wire_[instance]);
       for (const uint32_t rank : replay_.ranks_of_[instance]) runnable_.push_back(rank);
       for (const auto& [next, asked] : behind_[instance]) {
         coming.emplace_back(next, std::max(asked, done_[instance]));
@@ -256,6 +283,12 @@ CriticalPath FindCriticalPath(const Job& job) {
     rank = last;
     time = arrived;
   }
+  // What this rank did before its first kernel isn't told; something was waited for.
+  int64_t first = time;
+  for (const RankSummary& summary : job.ranks) {
+    if (!summary.segments.empty()) first = std::min(first, summary.segments.front().begin_ns);
+  }
+  add({rank, first, time, Spent::kDependency});
   std::reverse(path.pieces.begin(), path.pieces.end());
   return path;
 }

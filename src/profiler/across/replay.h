@@ -35,7 +35,7 @@ class Replay {
  private:
   enum class Kind : uint8_t { kWork, kArrive, kWait };
   struct Item {
-    int64_t duration_ns = 0;
+    int64_t duration_ns = 0;  // of kWait: by how much it left before the call's end
     int32_t instance = -1;
     int32_t behind = -1;  // of kArrive: the instance that had the wire until this began
     Kind kind = Kind::kWork;
@@ -56,7 +56,8 @@ class Replay {
 };
 
 // Where the time of the whole run went, walking back from its end: work of the rank that everything
-// waited for, and the wire between.
+// waited for, and the wire between. Its pieces tile the run from the first rank's begin to the last
+// one's end.
 struct CriticalPath {
   struct Piece {
     size_t rank = 0;

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""A device file refitted from a trace of one layout, held against runs of others.
+
+  refit.py [--build build/release] [--rounds 3] [--steps 30] [--priority] [--keep FOLDER]
+
+Runs the built-in trainer as 2 x 2 x 2 (data x tensor x pipeline) with tracing on, refits a device
+file from its traces (`longhaul profile --refit`), then runs other layouts untraced with that file
+and prints, for each, the step that it predicts and the one that was measured: the median distance
+of two steps by the clock, median of the rounds. The machine should be idle; --priority gives the
+run's processes more of a busy one (needs the right to). Takes about half a minute a round. Prints
+one JSON object.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "validation/local"))
+import local  # noqa: E402  (raise_priority)
+
+TRACED = (2, 2, 2)
+# data, tensor, pipeline, micro batch: fewer ranks, as many, and none in parts.
+OTHERS = [(1, 2, 2, 4), (4, 1, 2, 4), (2, 1, 2, 4), (1, 1, 4, 4), (2, 2, 1, 4), (2, 1, 1, 4)]
+FIRST_TRACED_STEP = 6
+TRACED_STEPS = 8
+
+
+def job(layout, micro_batch, steps, traced):
+    data, tensor, pipeline = layout
+    text = {
+        "name": "refit",
+        "model": {"kind": "gpt", "layers": 4, "hidden": 128, "heads": 4, "sequence": 128},
+        "data": {"include": ["/usr/include/**/*.h"], "max_bytes": "8MiB"},
+        "train": {"steps": steps, "global_batch": 32, "evaluate_every": 0},
+        "layout": {"data": data, "tensor": tensor, "pipeline": pipeline},
+        "resources": {"nodes": 1, "processes_per_node": data * tensor * pipeline,
+                      "micro_batch": micro_batch},
+        "sample": {"bytes": 8},
+    }
+    if traced:
+        text["trace"] = {"first_step": FIRST_TRACED_STEP, "steps": TRACED_STEPS}
+    return text
+
+
+class Bench:
+    def __init__(self, arguments, folder):
+        self.program = str((arguments.build / "src/bin/longhaul").resolve())
+        self.priority = arguments.priority
+        self.folder = folder
+        self.device = folder / "refitted.json"
+
+    def call(self, *words):
+        environment = dict(os.environ)
+        if self.device.exists():
+            environment["LONGHAUL_DEVICE_FILE"] = str(self.device)
+        process = subprocess.Popen([self.program, *map(str, words)], env=environment,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        stop = threading.Event()
+        if self.priority:
+            threading.Thread(target=local.raise_priority, args=(process.pid, stop),
+                             daemon=True).start()
+        output = process.communicate(timeout=300)[0]
+        stop.set()
+        if process.returncode != 0:
+            sys.exit(f"longhaul {' '.join(map(str, words))} failed:\n{output}")
+        return output
+
+    def run(self, name, text):
+        file = self.folder / "job.json"
+        file.write_text(json.dumps(text))
+        run = self.folder / name
+        self.call("run", file, "--quiet", "--run-dir", run)
+        return run, json.loads((run / "report.json").read_text())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--priority", action="store_true")
+    parser.add_argument("--keep", type=pathlib.Path, help="keep the traces and files here")
+    arguments = parser.parse_args()
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as name:
+        folder = (arguments.keep or pathlib.Path(name)).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        bench = Bench(arguments, folder)
+        bench.device.unlink(missing_ok=True)
+        traced, report = bench.run(
+            "traced", job(TRACED, 4, FIRST_TRACED_STEP + TRACED_STEPS + 2, traced=True))
+        bench.call("profile", traced / "traces", "--refit", bench.device)
+        predicted, measured = {}, {layout: [] for layout in OTHERS}
+        for turn in range(arguments.rounds):
+            for layout in OTHERS:
+                where = "-".join(map(str, layout)) + f"-{turn}"
+                _, report = bench.run(where, job(layout[:3], layout[3], arguments.steps, False))
+                told = report["prediction"]["step_seconds"]
+                predicted[layout] = told["predicted"]
+                measured[layout].append(told["measured"])
+        rows = []
+        for layout in OTHERS:
+            step = statistics.median(measured[layout])
+            rows.append({
+                "layout": "x".join(map(str, layout[:3])),
+                "micro_batch": layout[3],
+                "predicted_ms": round(1e3 * predicted[layout], 1),
+                "measured_ms": round(1e3 * step, 1),
+                "rounds_ms": [round(1e3 * s, 1) for s in measured[layout]],
+                "error_percent": round(100 * (predicted[layout] / step - 1), 1),
+            })
+    print(json.dumps({"traced": "x".join(map(str, TRACED)), "load": [load, os.getloadavg()[0]],
+                      "layouts": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+#include "profiler/across/replay.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "profiler/across/findings.h"
+#include "profiler/read/kineto_reader.h"
+
+namespace longhaul::profiler {
+namespace {
+
+RankSummary Rank(int rank, const std::string& events) {
+  const std::string text = R"({"distributedInfo":{"rank":)" + std::to_string(rank) +
+                           R"(,"world_size":2},"traceEvents":[)" + events + "]}";
+  const auto source = OpenBytes(text);
+  return Summarize(ReadKineto(*source, "rank-" + std::to_string(rank)).value());
+}
+
+std::string Kernel(const char* name, int begin, int end) {
+  return R"({"ph":"X","cat":"kernel","tid":1,"pid":1,"name":")" + std::string(name) + R"(","ts":)" +
+         std::to_string(begin) + R"(,"dur":)" + std::to_string(end - begin) + "},";
+}
+
+std::string Message(const char* name, int source, int destination, int sequence, int begin,
+                    int end) {
+  return R"({"ph":"X","cat":"kernel","tid":1,"pid":1,"name":"gloo_)" + std::string(name) +
+         R"(","ts":)" + std::to_string(begin) + R"(,"dur":)" + std::to_string(end - begin) +
+         R"(,"args":{"Collective name":")" + name +
+         R"(","Group size":2,"Process Group Name":"p","Process Group Ranks":"[0, 1]",)" +
+         R"("In msg nelems":64,"dtype":"Float","Seq":)" + std::to_string(sequence) +
+         R"(,"Src Rank":)" + std::to_string(source) + R"(,"Dst Rank":)" +
+         std::to_string(destination) + "}},";
+}
+
+const std::string kStep =
+    R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":1,"tid":1,"ts":0,"dur":200})";
+
+// Sends are posted: rank 0's leaves at 15, long before rank 1 comes for it at 50. Worked by hand:
+//   rank 0: gemm [0,10) send [10,15) gemm [15,90) receive [90,135)  gemm [135,200)
+//   rank 1: gemm [0,50) receive [50,60) gemm [60,120) send [120,125) gemm [125,150)
+Job PostedSends() {
+  std::vector<RankSummary> ranks;
+  ranks.push_back(Rank(0, Kernel("gemm", 0, 10) + Message("send", 0, 1, 1, 10, 15) +
+                              Kernel("gemm", 15, 90) + Message("recv", 1, 0, 1, 90, 135) +
+                              Kernel("gemm", 135, 200) + kStep));
+  ranks.push_back(Rank(1, Kernel("gemm", 0, 50) + Message("recv", 0, 1, 1, 50, 60) +
+                              Kernel("gemm", 60, 120) + Message("send", 1, 0, 1, 120, 125) +
+                              Kernel("gemm", 125, 150) + kStep));
+  return AssembleJob(std::move(ranks)).value();
+}
+
+TEST(Replay, GivesTheTimeBackWhereSendsArePosted) {
+  const Job job = PostedSends();
+  ASSERT_EQ(job.matched, 4u);
+  const Replay replay(job);
+  EXPECT_NEAR(replay.Run() * 1e6, 200, 1e-6);
+  // Rank 1 twice as fast: it has computed by 25, receives until 35, sends at 65. Rank 0 comes for
+  // it at 90 and is not held up: 15 of wire, then 65.
+  Change faster;
+  faster.work = [](size_t rank, Spent spent) { return rank == 1 && IsCompute(spent) ? 0.5 : 1.0; };
+  EXPECT_NEAR(replay.Run(faster) * 1e6, 90 + 15 + 65, 1e-6);
+}
+
+TEST(Replay, EndsWhereRanksWaitForEachOtherInARing) {
+  // Each receives first what the other sends last: no run was ever like this.
+  std::vector<RankSummary> ranks;
+  ranks.push_back(Rank(0, Message("recv", 1, 0, 1, 0, 50) + Kernel("gemm", 50, 60) +
+                              Message("send", 0, 1, 1, 60, 99) + kStep));
+  ranks.push_back(Rank(1, Message("recv", 0, 1, 1, 0, 90) + Kernel("gemm", 90, 95) +
+                              Message("send", 1, 0, 1, 95, 99) + kStep));
+  const Job job = AssembleJob(std::move(ranks)).value();
+  EXPECT_GT(Replay(job).Run(), 0);
+}
+
+TEST(CriticalPath, TilesTheRunAndGoesOverToTheRankThatIsWaitedFor) {
+  const CriticalPath path = FindCriticalPath(PostedSends());
+  // Back from 200: rank 0 computed from 135 on, and had waited since 90 for what rank 1 sent at
+  // 120; rank 1 computed from 60, received from 50 and computed before.
+  const struct {
+    size_t rank;
+    int64_t begin_us, end_us;
+    Spent spent;
+  } kWant[] = {
+      {1, 0, 50, Spent::kMatrixProduct},    {1, 50, 60, Spent::kExposed},
+      {1, 60, 120, Spent::kMatrixProduct},  {0, 120, 135, Spent::kExposed},
+      {0, 135, 200, Spent::kMatrixProduct},
+  };
+  ASSERT_EQ(path.pieces.size(), std::size(kWant));
+  for (size_t i = 0; i < path.pieces.size(); ++i) {
+    SCOPED_TRACE(i);
+    EXPECT_EQ(path.pieces[i].rank, kWant[i].rank);
+    EXPECT_EQ(path.pieces[i].begin_ns, kWant[i].begin_us * 1000);
+    EXPECT_EQ(path.pieces[i].end_ns, kWant[i].end_us * 1000);
+    EXPECT_EQ(path.pieces[i].spent, kWant[i].spent);
+  }
+}
+
+TEST(CriticalPath, BeginsWithTheFirstRankToBegin) {
+  std::vector<RankSummary> ranks;
+  ranks.push_back(Rank(0, Kernel("gemm", 30, 200) +
+                              R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#1",)"
+                              R"("pid":1,"tid":1,"ts":30,"dur":170})"));
+  ranks.push_back(Rank(1, Kernel("gemm", 0, 150) + kStep));
+  const CriticalPath path = FindCriticalPath(AssembleJob(std::move(ranks)).value());
+  ASSERT_EQ(path.pieces.size(), 2u);
+  EXPECT_EQ(path.pieces[0].begin_ns, 0);
+  EXPECT_EQ(path.pieces[0].spent, Spent::kDependency);
+  EXPECT_EQ(path.pieces[1].end_ns - path.pieces[0].begin_ns, 200'000);
+}
+
+}  // namespace
+}  // namespace longhaul::profiler
