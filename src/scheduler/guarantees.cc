@@ -81,7 +81,8 @@ Status Scheduler::CheckGuarantees(Instant now) const {
   }
   const auto queues = static_cast<QueueIndex>(books.queues.size());
   for (const auto& [number, job] : books.jobs) {
-    if (!IsJudged(books, job)) continue;
+    // Others' promises are a reason of their own to wait.
+    if (!IsJudged(books, job) || AnotherIsPromised(books, number)) continue;
     const GroupRequest& group = job.request->groups[0];
     const int64_t asked = int64_t{group.shape.card_milli()} * group.minimum;
     Usage usage;
@@ -99,8 +100,7 @@ Status Scheduler::CheckGuarantees(Instant now) const {
       taken += " " + other.request->id.value();
     }
     if (taken.empty()) continue;
-    // First of all, unless others have been promised room: these it may not pass.
-    if (!AnotherIsPromised(books, number)) trial.Apply(JobExpedited{job.request->id}, now);
+    trial.Apply(JobExpedited{job.request->id}, now);
     trial.Decide(now);
     if (!trial.impl_->books.at(number).placed) continue;
     return InternalError(job.request->id.value() +

@@ -102,8 +102,9 @@ class Scheduler {
   // Everything that must hold between two calls; the first thing that doesn't.
   Status CheckInvariants() const;
   // After a round: nobody waits within his queue's guarantee for what stopping those who may be
-  // stopped would give him. Judges jobs of one group of whole cards; a round on a copy for each
-  // that has somebody to take from, so for tests and simulators.
+  // stopped would give him. Judges jobs of one group of whole cards while no other job holds a
+  // reservation; a round on a copy for each that has somebody to take from, so for tests and
+  // simulators.
   Status CheckGuarantees(Instant now) const;
   // Equal histories give equal fingerprints.
   uint64_t Fingerprint() const;
