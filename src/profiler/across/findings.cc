@@ -35,7 +35,7 @@ std::string Milliseconds(double seconds) {
   return text;
 }
 
-RankTotals Total(const Job& job, size_t rank) {
+RankTotals Total(const Job& job, size_t rank, const std::vector<ExposedPiece>& exposed) {
   RankTotals totals;
   const RankSummary& summary = job.ranks[rank];
   for (const Segment& segment : summary.segments) {
@@ -43,17 +43,26 @@ RankTotals Total(const Job& job, size_t rank) {
     totals.spent_ns[static_cast<size_t>(segment.spent)] += length;
     totals.phase_ns[static_cast<size_t>(segment.phase)] += length;
     totals.wall_ns += length;
-    if (segment.spent != Spent::kExposed) continue;
-    const auto call = static_cast<size_t>(segment.collective);
-    const auto dimension = static_cast<size_t>(job.DimensionOf(rank, call));
-    const int32_t instance = job.instance_of[rank][call];
-    int64_t wait = 0;
-    if (instance >= 0) {
-      const int64_t arrived = job.instances[static_cast<size_t>(instance)].last_arrival_ns;
-      wait = std::clamp<int64_t>(arrived - segment.begin_ns, 0, length);
+  }
+  std::array<int64_t, kDimensions> shown = {};
+  for (const ExposedPiece& piece : exposed) {
+    const auto dimension = static_cast<size_t>(piece.dimension);
+    const int64_t length = piece.end_ns - piece.begin_ns;
+    shown[dimension] += length;
+    switch (piece.what) {
+      case Exposure::kWire:
+        totals.wire_ns[dimension] += length;
+        break;
+      case Exposure::kWait:
+        totals.wait_ns[dimension] += length;
+        break;
+      case Exposure::kBubble:
+        totals.bubble_ns += length;
+        break;
+      case Exposure::kLateBubble:
+        totals.late_bubble_ns += length;
+        break;
     }
-    totals.wait_ns[dimension] += wait;
-    totals.wire_ns[dimension] += length - wait;
   }
   if (summary.segments.empty()) return totals;
   const Interval window = {summary.segments.front().begin_ns, summary.segments.back().end_ns};
@@ -64,7 +73,7 @@ RankTotals Total(const Job& job, size_t rank) {
         0, std::min(call.end_ns, window.end) - std::max(call.start_ns, window.begin));
   }
   for (size_t d = 0; d < kDimensions; ++d) {
-    totals.hidden_ns[d] = std::max<int64_t>(0, whole[d] - totals.wait_ns[d] - totals.wire_ns[d]);
+    totals.hidden_ns[d] = std::max<int64_t>(0, whole[d] - shown[d]);
   }
   return totals;
 }
@@ -74,8 +83,10 @@ class Finder {
   explicit Finder(const Job& job) : job_(job), replay_(job) {}
 
   Findings Run() {
+    stages_ = FindStages(job_);
+    out_.exposed = CutExposed(job_, stages_);
     for (size_t rank = 0; rank < job_.ranks.size(); ++rank) {
-      out_.totals.push_back(Total(job_, rank));
+      out_.totals.push_back(Total(job_, rank, out_.exposed.pieces[rank]));
       out_.steps = std::max(out_.steps, job_.ranks[rank].steps.size());
     }
     CountLastArrivals();
@@ -84,7 +95,7 @@ class Finder {
     out_.replayed_step_s = base_s_ / steps;
     out_.step_s = Measured() / steps;
     out_.path = FindCriticalPath(job_);
-    Stages();
+    TellStages();
     Peers();
     Stragglers();
     Links();
@@ -166,24 +177,13 @@ class Finder {
     }
   }
 
-  // Stages in order of their lowest rank; a rank is in the stage of its place in its pipeline
-  // group.
-  void Stages() {
-    stage_of_.assign(job_.ranks.size(), 0);
+  void TellStages() {
     std::map<size_t, std::vector<size_t>> stages;
     for (size_t rank = 0; rank < job_.ranks.size(); ++rank) {
-      for (const size_t g : job_.group_of[rank]) {
-        const Group& group = job_.groups[g];
-        if (group.dimension != Dimension::kPipeline || group.ranks.size() < 2) continue;
-        const auto place =
-            std::find(group.ranks.begin(), group.ranks.end(), job_.ranks[rank].metadata.rank);
-        if (place == group.ranks.end()) continue;
-        stage_of_[rank] =
-            std::max(stage_of_[rank], static_cast<size_t>(place - group.ranks.begin()));
-      }
-      stages[stage_of_[rank]].push_back(rank);
+      stages[stages_.of[rank]].push_back(rank);
     }
     if (stages.size() < 2) return;
+    const double p = static_cast<double>(stages.size());
     double bubble = 0;
     for (const auto& [number, ranks] : stages) {
       Pipeline::Stage stage;
@@ -191,20 +191,20 @@ class Finder {
         stage.ranks.push_back(job_.ranks[rank].metadata.rank);
         const RankTotals& totals = out_.totals[rank];
         stage.compute_s += static_cast<double>(totals.compute_ns()) * 1e-9;
+        stage.late_s += static_cast<double>(totals.late_bubble_ns) * 1e-9;
         stage.bubble_s +=
-            static_cast<double>(totals.wait_ns[static_cast<size_t>(Dimension::kPipeline)] +
-                                Outside(rank)) *
-            1e-9;
+            static_cast<double>(totals.bubble_ns + totals.late_bubble_ns + Outside(rank)) * 1e-9;
       }
       const double scale = 1 / (Steps() * static_cast<double>(ranks.size()));
       stage.compute_s *= scale;
+      stage.late_s *= scale;
       stage.bubble_s *= scale;
+      stage.due_s = (p - 1) * static_cast<double>(out_.exposed.slot_ns) * 1e-9;
       bubble += stage.bubble_s;
       out_.pipeline.stages.push_back(std::move(stage));
     }
-    const double p = static_cast<double>(stages.size());
     out_.pipeline.measured_bubble = out_.step_s > 0 ? bubble / p / out_.step_s : 0;
-    out_.pipeline.micro_batches = MicroBatches(stages.begin()->second.front());
+    out_.pipeline.micro_batches = stages_.micro_batches;
     if (out_.pipeline.micro_batches == 0) return;
     out_.pipeline.expected_bubble =
         (p - 1) / (static_cast<double>(out_.pipeline.micro_batches) + p - 1);
@@ -217,17 +217,9 @@ class Finder {
     return std::llround(Measured() * 1e9) - (segments.back().end_ns - segments.front().begin_ns);
   }
 
-  // The first stage sends each micro-batch once.
-  uint64_t MicroBatches(size_t rank) const {
-    uint64_t sends = 0;
-    for (const Collective& call : job_.ranks[rank].collectives) {
-      sends += call.kind == CollectiveKind::kSend ? 1 : 0;
-    }
-    return sends / std::max<size_t>(out_.steps, 1);
-  }
-
   void Peers() {
-    for (size_t rank = 0; rank < job_.ranks.size(); ++rank) peers_[stage_of_[rank]].push_back(rank);
+    for (size_t rank = 0; rank < job_.ranks.size(); ++rank)
+      peers_[stages_.of[rank]].push_back(rank);
   }
 
   uint64_t ComputeKernels(size_t rank) const {
@@ -307,12 +299,13 @@ class Finder {
     };
     const size_t rank = ranks.front();
     const double over = 1 / std::max(excess.at(rank), 1e-3) - 1;
-    std::string evidence = subject + " " + verb + " " + (over > 10 ? "many times" : Percent(over)) +
-                           " longer than the median of its " +
-                           std::to_string(peers_.at(stage_of_[rank]).size() - 1) + " peers";
+    const size_t peers = peers_.at(stages_.of[rank]).size() - 1;
+    std::string evidence =
+        subject + " " + verb + " " + (over > 10 ? "many times" : Percent(over)) + " longer than " +
+        (peers == 1 ? "its peer" : "the median of its " + std::to_string(peers) + " peers");
     if (cause == Cause::kSlowKernels) {
       std::vector<double> counts;
-      for (const size_t peer : peers_.at(stage_of_[rank])) {
+      for (const size_t peer : peers_.at(stages_.of[rank])) {
         if (peer != rank) counts.push_back(static_cast<double>(ComputeKernels(peer)));
       }
       const double own = static_cast<double>(ComputeKernels(rank));
@@ -425,7 +418,7 @@ class Finder {
     if (!(most > kNotable * mean)) return;
     Change change;
     change.work = [&](size_t rank, Spent spent) {
-      return IsCompute(spent) ? mean / std::max(stages[stage_of_[rank]].compute_s, 1e-12) : 1.0;
+      return IsCompute(spent) ? mean / std::max(stages[stages_.of[rank]].compute_s, 1e-12) : 1.0;
     };
     std::vector<size_t> ranks = peers_.at(slowest);
     Add(Cause::kImbalance, "stage " + std::to_string(slowest), ranks, change,
@@ -453,7 +446,7 @@ class Finder {
   Findings out_;
   double base_s_ = 0;
   std::vector<Change> named_;
-  std::vector<size_t> stage_of_;
+  Stages stages_;
   std::map<size_t, std::vector<size_t>> peers_;
 };
 
@@ -471,7 +464,7 @@ int64_t RankTotals::sum_ns() const {
     if (static_cast<Spent>(i) != Spent::kExposed) sum += spent_ns[i];
   }
   for (size_t d = 0; d < kDimensions; ++d) sum += wait_ns[d] + wire_ns[d];
-  return sum;
+  return sum + bubble_ns + late_bubble_ns;
 }
 
 std::string_view ToString(Cause cause) {

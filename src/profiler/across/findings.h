@@ -1,9 +1,9 @@
 // What the job's time went to, what is wrong, and what putting it right is worth.
 //
-// Totals are of each rank's segments, exposed communication split into waiting and wire, so a
-// rank's add up to its wall time. A rank's peers are those of its pipeline stage. Findings are
-// sorted by worth, which is the time that a replay (across/replay.h) with that one thing changed
-// saves:
+// Totals are of each rank's segments, exposed communication split into waiting, wire and a
+// pipeline's bubbles (across/exposure.h), so a rank's add up to its wall time. A rank's peers are
+// those of its pipeline stage. Findings are sorted by worth, which is the time that a replay
+// (across/replay.h) with that one thing changed saves:
 //   slow kernels   a rank (or all of a host) computes longer than the median of its peers
 //   late host      its kernels are launched later than its peers'
 //   input          the host sat in a data loader
@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "profiler/across/exposure.h"
 #include "profiler/across/job.h"
 #include "profiler/across/replay.h"
 
@@ -27,6 +28,8 @@ struct RankTotals {
   std::array<int64_t, kSpentKinds> spent_ns = {};
   std::array<int64_t, kDimensions> wait_ns = {};  // exposed, by dimension
   std::array<int64_t, kDimensions> wire_ns = {};  // exposed; calls that matched none count here
+  int64_t bubble_ns = 0;                          // exposed, that the schedule asks for
+  int64_t late_bubble_ns = 0;                     // and that it doesn't
   std::array<int64_t, kDimensions> hidden_ns = {};
   std::array<int64_t, kPhases> phase_ns = {};
   int64_t wall_ns = 0;
@@ -59,7 +62,9 @@ struct Pipeline {
   struct Stage {
     std::vector<int64_t> ranks;
     double compute_s = 0;  // a step, mean of the ranks
-    double bubble_s = 0;   // a step: exposed waiting for a neighbour
+    double bubble_s = 0;   // a step: waiting for other stages
+    double due_s = 0;      // of a step: what the schedule asks of it
+    double late_s = 0;     // of bubble_s: longer than that, or elsewhere in the step
   };
   std::vector<Stage> stages;
   uint64_t micro_batches = 0;  // a step; 0: not told by sends and receives
@@ -71,6 +76,7 @@ struct Findings {
   std::vector<RankTotals> totals;  // [rank]
   std::vector<Finding> findings;   // worst first
   Pipeline pipeline;
+  Exposed exposed;
   double step_s = 0;           // of the job, mean
   double replayed_step_s = 0;  // the model's check: as measured
   size_t steps = 0;

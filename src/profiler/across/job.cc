@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <map>
 #include <set>
 #include <tuple>
@@ -298,6 +299,26 @@ void FindMissing(Job* job) {
   }
 }
 
+// Of ranks on a processor: whether they had a core whenever they had work.
+void NoteSharedCores(Job* job) {
+  double wall = 0, cpu = 0;
+  for (const RankSummary& rank : job->ranks) {
+    for (const ModelOperator& op : rank.model_operators) {
+      wall += static_cast<double>(op.wall_ns);
+      cpu += static_cast<double>(op.cpu_ns);
+    }
+  }
+  constexpr double kShared = 0.9;
+  if (wall <= 0 || cpu >= kShared * wall) return;
+  char text[200];
+  std::snprintf(text, sizeof(text),
+                "operators had a core %.0f %% of their time (%zu ranks on %lld cores, and whatever "
+                "else ran): times by the clock hold the waiting for one",
+                100 * cpu / wall, job->ranks.size(),
+                static_cast<long long>(job->ranks.front().metadata.devices));
+  job->warnings.emplace_back(text);
+}
+
 }  // namespace
 
 std::string_view ToString(Dimension dimension) {
@@ -346,6 +367,7 @@ Result<Job> AssembleJob(std::vector<RankSummary> ranks, const JobOptions& option
   Assembler(&job, options).Run();
   FindMissing(&job);
   AlignClocks(&job);
+  NoteSharedCores(&job);
   return job;
 }
 

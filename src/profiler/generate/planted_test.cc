@@ -161,6 +161,26 @@ TEST(Planted, AHeavyStage) {
   ExpectPlanted(with, balanced, Cause::kImbalance, "stage 1");
 }
 
+// Stages of 1 and 1.5 units a micro-batch; the schedule asks for a slot of their mean.
+TEST(Planted, BubblesBeyondTheScheduleAreTold) {
+  GeneratorOptions options;
+  options.tensor = 1;
+  options.data = 1;
+  options.heavy_stage = 1;
+  options.pipeline_wire_us = 1;
+  const Findings findings = FindAll(Profile(options));
+  const auto& stages = findings.pipeline.stages;
+  ASSERT_EQ(stages.size(), 2u);
+  const double unit = stages[0].compute_s / 4;
+  EXPECT_NEAR(stages[0].due_s / unit, 1.25, 0.05);
+  // The first stage: four slots of 1.5 and the ends of one of 1, less four of 1.
+  EXPECT_NEAR(stages[0].bubble_s / unit, 3, 0.1);
+  EXPECT_NEAR(stages[0].late_s / unit, 3 - 1.25, 0.1);
+  // The second idles one slot of the first while the pipeline fills and drains.
+  EXPECT_NEAR(stages[1].bubble_s / unit, 1, 0.05);
+  EXPECT_NEAR(stages[1].late_s / unit, 0, 0.01);
+}
+
 TEST(Planted, ThePipelinesBubbleIsTheSchedules) {
   GeneratorOptions options = Skewed();
   options.tensor = 1;
@@ -175,6 +195,13 @@ TEST(Planted, ThePipelinesBubbleIsTheSchedules) {
   EXPECT_DOUBLE_EQ(findings.pipeline.expected_bubble, 3.0 / 15);
   // The optimizer's half layer and the host's pauses dilute it a little.
   EXPECT_NEAR(findings.pipeline.measured_bubble, 0.2, 0.01);
+  // All of it is where the schedule has it.
+  for (const RankTotals& totals : findings.totals) {
+    EXPECT_EQ(totals.sum_ns(), totals.wall_ns);
+    EXPECT_GT(totals.bubble_ns + totals.late_bubble_ns, 0);
+    EXPECT_LT(static_cast<double>(totals.late_bubble_ns),
+              0.01 * static_cast<double>(totals.wall_ns));
+  }
 }
 
 TEST(Planted, DimensionsAreInferredWhereNobodyNamesThem) {

@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "profiler/report/report.h"
+#include "profiler/report/roofline.h"
 
 namespace longhaul::profiler {
 namespace {
@@ -14,10 +15,51 @@ constexpr double kWidth = 1080;
 constexpr double kLeft = 70;
 constexpr size_t kMaxLanes = 64;
 
-// One colour a kind, in the order of Spent.
-constexpr std::array<const char*, kSpentKinds> kColours = {
-    "#2f6fb0", "#5aa0d8", "#8cc3e8", "#a8d5c2", "#7a6fb8", "#b9b3dd", "#c9d6df",
-    "#d9822b", "#e8c35a", "#c0392b", "#8e1b4a", "#e6e6e6", "#cfcfcf"};
+// What the page shows apart: Spent's kinds (exposed communication is the wire alone), then waiting
+// and the two kinds of bubble.
+constexpr size_t kShownKinds = kSpentKinds + 3;
+constexpr size_t kWaiting = kSpentKinds;
+constexpr size_t kBubble = kSpentKinds + 1;
+constexpr size_t kLateBubble = kSpentKinds + 2;
+constexpr std::array<const char*, kShownKinds> kColours = {
+    "#2f6fb0", "#5aa0d8", "#8cc3e8", "#a8d5c2", "#7a6fb8", "#b9b3dd", "#c9d6df", "#d9822b",
+    "#e8c35a", "#c0392b", "#8e1b4a", "#e6e6e6", "#cfcfcf", "#f2c199", "#f7f3d6", "#1f1f1f"};
+
+std::string ShownName(size_t kind) {
+  if (kind == static_cast<size_t>(Spent::kExposed)) return "exposed communication: wire";
+  if (kind == kWaiting) return "waiting for other ranks";
+  if (kind == kBubble) return "pipeline bubble: by schedule";
+  if (kind == kLateBubble) return "pipeline bubble: beyond it";
+  return std::string(ToString(static_cast<Spent>(kind)));
+}
+
+size_t KindOf(Exposure exposure) {
+  switch (exposure) {
+    case Exposure::kWire:
+      return static_cast<size_t>(Spent::kExposed);
+    case Exposure::kWait:
+      return kWaiting;
+    case Exposure::kBubble:
+      return kBubble;
+    case Exposure::kLateBubble:
+      break;
+  }
+  return kLateBubble;
+}
+
+std::array<double, kShownKinds> ShownTotals(const RankTotals& totals) {
+  std::array<double, kShownKinds> shown = {};
+  for (size_t s = 0; s < kSpentKinds; ++s) shown[s] = static_cast<double>(totals.spent_ns[s]);
+  int64_t wire = 0;
+  for (size_t d = 0; d < kDimensions; ++d) {
+    wire += totals.wire_ns[d];
+    shown[kWaiting] += static_cast<double>(totals.wait_ns[d]);
+  }
+  shown[static_cast<size_t>(Spent::kExposed)] = static_cast<double>(wire);
+  shown[kBubble] = static_cast<double>(totals.bubble_ns);
+  shown[kLateBubble] = static_cast<double>(totals.late_bubble_ns);
+  return shown;
+}
 
 [[gnu::format(printf, 2, 3)]] void Print(std::string* out, const char* format, ...) {
   char text[1024];
@@ -48,7 +90,10 @@ std::string Escape(std::string_view raw) {
 class Page {
  public:
   Page(const Job& job, const Findings& findings, const ReportOptions& options)
-      : job_(job), findings_(findings), options_(options) {
+      : job_(job),
+        findings_(findings),
+        options_(options),
+        roofline_(RooflineOf(job, UtilizationOf(job, findings, options).device)) {
     // Worst first where there are more ranks than lanes: those that came last most often.
     for (size_t r = 0; r < job.ranks.size(); ++r) lanes_.push_back(r);
     if (lanes_.size() > kMaxLanes) {
@@ -71,20 +116,28 @@ class Page {
         "height:10px;margin:0 4px 0 14px}</style><h1>Where the time went</h1><pre>";
     out_ += Escape(SummaryText(job_, findings_, options_)) + "</pre>";
     Legend();
+    Table();
     Timeline();
+    StageTable();
     Bars();
     HeatMap();
-    Roofline();
-    Table();
+    DrawRoofline();
+    RooflineTable();
     return std::move(out_) + "</html>\n";
   }
 
  private:
   void Legend() {
+    std::array<double, kShownKinds> sum = {};
+    for (const RankTotals& totals : findings_.totals) {
+      const auto shown = ShownTotals(totals);
+      for (size_t k = 0; k < kShownKinds; ++k) sum[k] += shown[k];
+    }
     out_ += "<p>";
-    for (size_t s = 0; s < kSpentKinds; ++s) {
-      Print(&out_, "<span class=k style=\"background:%s\"></span>%s", kColours[s],
-            std::string(ToString(static_cast<Spent>(s))).c_str());
+    for (size_t k = 0; k < kShownKinds; ++k) {
+      if (sum[k] <= 0) continue;
+      Print(&out_, "<span class=k style=\"background:%s\"></span>%s", kColours[k],
+            ShownName(k).c_str());
     }
     out_ += "</p>";
   }
@@ -121,26 +174,31 @@ class Page {
           height * static_cast<double>(lanes_.size()));
     for (size_t lane = 0; lane < lanes_.size(); ++lane) {
       Lane(lane, height);
-      Strip(job_.ranks[lanes_[lane]], begin, end, scale, static_cast<double>(lane) * height,
-            height - 2);
+      Strip(lanes_[lane], begin, end, scale, static_cast<double>(lane) * height, height - 2);
     }
     out_ += "</svg>";
   }
 
   // Draws by columns of a pixel, each with the kind that has most of it: size does not grow with
   // the trace.
-  void Strip(const RankSummary& rank, int64_t begin, int64_t end, double scale, double y,
-             double height) {
+  void Strip(size_t rank, int64_t begin, int64_t end, double scale, double y, double height) {
     const auto columns = static_cast<size_t>(kWidth - kLeft);
-    std::vector<std::array<double, kSpentKinds>> share(columns);
-    for (const Segment& segment : rank.segments) {
-      const double from = static_cast<double>(std::max(segment.begin_ns, begin) - begin) * scale;
-      const double to = static_cast<double>(std::min(segment.end_ns, end) - begin) * scale;
-      if (to <= from) continue;
+    std::vector<std::array<double, kShownKinds>> share(columns);
+    const auto fill = [&](int64_t piece_begin, int64_t piece_end, size_t what) {
+      const double from = static_cast<double>(std::max(piece_begin, begin) - begin) * scale;
+      const double to = static_cast<double>(std::min(piece_end, end) - begin) * scale;
+      if (to <= from) return;
       for (size_t c = static_cast<size_t>(from); c < columns && static_cast<double>(c) < to; ++c) {
-        share[c][static_cast<size_t>(segment.spent)] +=
+        share[c][what] +=
             std::min(to, static_cast<double>(c) + 1) - std::max(from, static_cast<double>(c));
       }
+    };
+    for (const Segment& segment : job_.ranks[rank].segments) {
+      if (segment.spent == Spent::kExposed) continue;
+      fill(segment.begin_ns, segment.end_ns, static_cast<size_t>(segment.spent));
+    }
+    for (const ExposedPiece& piece : findings_.exposed.pieces[rank]) {
+      fill(piece.begin_ns, piece.end_ns, KindOf(piece.what));
     }
     const auto kind = [&share](size_t c) {
       const auto most = std::max_element(share[c].begin(), share[c].end());
@@ -168,15 +226,16 @@ class Page {
       if (totals.wall_ns <= 0) continue;
       Lane(lane, height);
       double x = kLeft;
-      for (size_t s = 0; s < kSpentKinds; ++s) {
-        const double share =
-            static_cast<double>(totals.spent_ns[s]) / static_cast<double>(totals.wall_ns);
+      const auto shown = ShownTotals(totals);
+      for (size_t s = 0; s < kShownKinds; ++s) {
+        const double share = shown[s] / static_cast<double>(totals.wall_ns);
+        if (share <= 0) continue;
         const double width = share * (kWidth - kLeft);
         Print(&out_,
               "<rect x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%.0f\" fill=\"%s\">"
               "<title>%s %.2f %%</title></rect>",
               x, static_cast<double>(lane) * height, width, height - 2, kColours[s],
-              std::string(ToString(static_cast<Spent>(s))).c_str(), share * 100);
+              ShownName(s).c_str(), share * 100);
         x += width;
       }
     }
@@ -186,25 +245,25 @@ class Page {
   // Each rank against the mean of all, by kind.
   void HeatMap() {
     out_ += "<h2>Ranks against their mean</h2><table><tr><th>rank";
-    std::array<double, kSpentKinds> mean = {};
+    std::array<double, kShownKinds> mean = {};
     for (const RankTotals& totals : findings_.totals) {
-      for (size_t s = 0; s < kSpentKinds; ++s) {
-        mean[s] +=
-            static_cast<double>(totals.spent_ns[s]) / static_cast<double>(findings_.totals.size());
+      const auto shown = ShownTotals(totals);
+      for (size_t s = 0; s < kShownKinds; ++s) {
+        mean[s] += shown[s] / static_cast<double>(findings_.totals.size());
       }
     }
-    for (size_t s = 0; s < kSpentKinds; ++s) {
-      if (mean[s] > 0) out_ += "<th>" + std::string(ToString(static_cast<Spent>(s)));
+    for (size_t s = 0; s < kShownKinds; ++s) {
+      if (mean[s] > 0) out_ += "<th>" + ShownName(s);
     }
     out_ += "<th>came last";
     for (const size_t rank : lanes_) {
       Print(&out_, "<tr><td>%lld", static_cast<long long>(job_.ranks[rank].metadata.rank));
-      for (size_t s = 0; s < kSpentKinds; ++s) {
+      const auto shown = ShownTotals(findings_.totals[rank]);
+      for (size_t s = 0; s < kShownKinds; ++s) {
         if (mean[s] <= 0) continue;
-        const double ns = static_cast<double>(findings_.totals[rank].spent_ns[s]);
-        const double over = std::clamp(ns / mean[s] - 1, -1.0, 1.0);
+        const double over = std::clamp(shown[s] / mean[s] - 1, -1.0, 1.0);
         Print(&out_, "<td style=\"background:rgba(%s,%.2f)\">%.2f ms",
-              over > 0 ? "192,57,43" : "47,111,176", std::abs(over) * 0.7, ns / 1e6);
+              over > 0 ? "192,57,43" : "47,111,176", std::abs(over) * 0.7, shown[s] / 1e6);
       }
       Print(&out_, "<td>%llu",
             static_cast<unsigned long long>(findings_.totals[rank].last_arrivals));
@@ -212,52 +271,105 @@ class Page {
     out_ += "</table>";
   }
 
-  // Operators with known work against the card's roofs, logarithmic both ways.
-  void Roofline() {
-    const Utilization use = UtilizationOf(job_, findings_, options_);
-    if (!use.device.has_value()) return;
-    std::map<std::pair<std::string, std::string>, OperatorTotal> operators;
-    for (const RankSummary& rank : job_.ranks) {
-      for (const OperatorTotal& op : rank.operators) {
-        if (op.flops <= 0 || op.bytes <= 0 || op.total_ns <= 0) continue;
-        OperatorTotal& total = operators[{op.name, op.shapes}];
-        total.total_ns += op.total_ns;
-        total.flops += op.flops;
-        total.bytes += op.bytes;
+  void StageTable() {
+    const Pipeline& pipeline = findings_.pipeline;
+    if (pipeline.stages.size() < 2) return;
+    out_ +=
+        "<h2>Pipeline stages, a step</h2><table><tr><th>stage<th>ranks<th>compute<th>bubble"
+        "<th>the schedule asks for<th>bubble beyond it";
+    for (size_t i = 0; i < pipeline.stages.size(); ++i) {
+      const Pipeline::Stage& stage = pipeline.stages[i];
+      std::string ranks;
+      constexpr size_t kMost = 16;
+      for (size_t r = 0; r < std::min(stage.ranks.size(), kMost); ++r) {
+        ranks += (r == 0 ? "" : " ") + std::to_string(stage.ranks[r]);
       }
+      if (stage.ranks.size() > kMost) ranks += " and more";
+      Print(&out_, "<tr><td>%zu<td>%s<td>%.3f ms<td>%.3f ms<td>%.3f ms<td>%.3f ms", i,
+            ranks.c_str(), stage.compute_s * 1e3, stage.bubble_s * 1e3, stage.due_s * 1e3,
+            stage.late_s * 1e3);
     }
-    if (operators.empty()) return;
-    const double peak = use.device->half.count();
-    const double bandwidth = use.device->memory_bandwidth.count();
-    const double w = 700, h = 320;
+    Print(&out_,
+          "</table><p>%llu micro-batches a step; of 1F1B a bubble is (p - 1) slots of %.3f ms, a "
+          "micro-batch's forward and backward on the mean stage.</p>",
+          static_cast<unsigned long long>(pipeline.micro_batches),
+          static_cast<double>(findings_.exposed.slot_ns) / 1e6);
+  }
+
+  // Operators with FLOPs against their roofs, logarithmic both ways.
+  void DrawRoofline() {
+    const Roofline& roofline = roofline_;
+    const double peak = roofline.flops_per_s;
+    const double bandwidth = roofline.bytes_per_s;
+    const bool any = std::any_of(roofline.rows.begin(), roofline.rows.end(),
+                                 [](const RooflineRow& row) { return row.flops > 0; });
+    if (!any || peak <= 0 || bandwidth <= 0) return;
+    const double w = 720, h = 320;
+    const double floor = peak * 1e-5;
     const auto x = [&](double intensity) {
-      return 60 + (w - 80) * (std::log10(std::clamp(intensity, 0.1, 1e4)) + 1) / 5;
+      return 60 + (w - 100) * (std::log10(std::clamp(intensity, 0.1, 1e4)) + 1) / 5;
     };
     const auto y = [&](double rate) {
-      return h - 30 -
-             (h - 50) *
-                 (std::log10(std::clamp(rate, peak * 1e-5, peak * 1.5)) - std::log10(peak * 1e-5)) /
-                 5.2;
+      return h - 30 - (h - 50) * std::log10(std::clamp(rate / floor, 1.0, 1.5e5)) / 5.2;
     };
-    Print(&out_,
-          "<h2>Operators against the roofs of %s</h2><svg width=\"%.0f\" height=\"%.0f\">"
-          "<path fill=\"none\" stroke=\"#333\" d=\"M%.1f %.1f L%.1f %.1f L%.1f %.1f\"/>",
-          use.device->name.c_str(), w, h, x(0.1), y(0.1 * bandwidth), x(peak / bandwidth), y(peak),
-          x(1e4), y(peak));
-    for (const auto& [key, op] : operators) {
-      const double seconds = static_cast<double>(op.total_ns) * 1e-9;
+    Print(&out_, "<h2>Operators against the roofs of %s</h2><svg width=\"%.0f\" height=\"%.0f\">",
+          roofline.roof.c_str(), w, h);
+    for (int decade = 0; decade <= 5; ++decade) {
+      const double rate = floor * std::pow(10, decade);
+      Print(&out_,
+            "<path stroke=\"#e4e4e4\" d=\"M60 %.1f H%.0f\"/><text x=\"0\" y=\"%.1f\">%.3g "
+            "GF/s</text>",
+            y(rate), w - 40, y(rate) + 4, rate / 1e9);
+      const double intensity = std::pow(10, decade - 1);
+      Print(&out_,
+            "<path stroke=\"#e4e4e4\" d=\"M%.1f 20 V%.0f\"/><text x=\"%.1f\" "
+            "y=\"%.0f\">%g</text>",
+            x(intensity), h - 30, x(intensity) - 6, h - 16, intensity);
+    }
+    Print(&out_, "<path fill=\"none\" stroke=\"#333\" d=\"M%.1f %.1f L%.1f %.1f L%.1f %.1f\"/>",
+          x(0.1), y(0.1 * bandwidth), x(peak / bandwidth), y(peak), x(1e4), y(peak));
+    for (const RooflineRow& row : roofline.rows) {
+      if (row.flops <= 0) continue;
       Print(&out_,
             "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" fill=\"#2f6fb0\" fill-opacity=\".55\">"
             "<title>",
-            x(op.flops / op.bytes), y(op.flops / seconds),
-            std::clamp(2 + std::log10(1 + seconds * 1e6), 2.0, 9.0));
-      out_ += Escape(key.first + " " + key.second.substr(0, 120));
-      Print(&out_, ": %.2f TFLOP/s</title></circle>", op.flops / seconds / 1e12);
+            x(row.flops / row.bytes), y(row.flops / row.seconds),
+            std::clamp(2 + std::log10(1 + row.seconds * 1e6), 2.0, 9.0));
+      out_ += Escape(row.name + " " + row.shapes.substr(0, 120));
+      Print(&out_, ": %.4g GFLOP/s</title></circle>", row.flops / row.seconds / 1e9);
     }
     Print(&out_,
-          "<text x=\"60\" y=\"%.0f\">FLOPs a byte, 0.1 to 10,000</text><text x=\"64\" "
-          "y=\"14\">FLOP/s, roof %.0f TFLOP/s and %.2f TB/s</text></svg>",
-          h - 8, peak / 1e12, bandwidth / 1e12);
+          "<text x=\"60\" y=\"%.0f\">FLOPs a byte</text><text x=\"64\" y=\"14\">FLOP/s; roof "
+          "%.4g GFLOP/s and %.4g GB/s</text></svg>",
+          h - 2, peak / 1e9, bandwidth / 1e9);
+  }
+
+  // What loses most against its roof.
+  void RooflineTable() {
+    if (roofline_.rows.empty()) return;
+    const double runs =
+        static_cast<double>(std::max<size_t>(findings_.steps, 1) * job_.ranks.size());
+    Print(
+        &out_,
+        "<h2>Operators by what they lose</h2><p>%.1f %% of the kernels' time has an operator with "
+        "known shapes, and is at %.1f %% of what %s can.</p><table><tr><th>operator<th>shapes"
+        "<th>calls<th>a step and rank<th>achieved<th>attainable<th>bound by<th>lost",
+        roofline_.kernel_s > 0 ? 100 * roofline_.counted_s / roofline_.kernel_s : 0,
+        100 * roofline_.share(), roofline_.roof.c_str());
+    constexpr size_t kMost = 15;
+    for (size_t i = 0; i < std::min(roofline_.rows.size(), kMost); ++i) {
+      const RooflineRow& row = roofline_.rows[i];
+      out_ += "<tr><td>" + Escape(row.name) + "<td>" +
+              Escape(row.shapes.substr(0, std::min<size_t>(row.shapes.find('|'), 80)));
+      const bool flops = row.flops > 0;
+      const double amount = flops ? row.flops : row.bytes;
+      Print(&out_, "<td>%llu<td>%.3f ms<td>%.4g %s<td>%.4g %s (%.0f %%)<td>%s<td>%.3f ms",
+            static_cast<unsigned long long>(row.count), row.seconds * 1e3 / runs,
+            amount / row.seconds / 1e9, flops ? "GFLOP/s" : "GB/s",
+            amount / std::max(row.attainable_s, 1e-12) / 1e9, flops ? "GFLOP/s" : "GB/s",
+            100 * row.share(), row.by_compute ? "compute" : "memory", row.lost_s() * 1e3 / runs);
+    }
+    out_ += "</table>";
   }
 
   void Table() {
@@ -273,6 +385,7 @@ class Page {
   const Job& job_;
   const Findings& findings_;
   const ReportOptions& options_;
+  const Roofline roofline_;
   std::vector<size_t> lanes_;
   std::string out_;
 };

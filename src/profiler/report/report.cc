@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "base/utf8.h"
+#include "profiler/report/roofline.h"
 
 namespace longhaul::profiler {
 namespace {
@@ -48,6 +49,7 @@ std::optional<spec::Device> DeviceOf(const Job& job) {
 // Means over ranks, as shares of the job's wall time.
 struct Shares {
   double compute = 0, wait = 0, wire = 0, copy = 0, host = 0, input = 0, other_idle = 0;
+  double bubble = 0, late_bubble = 0;
   std::array<double, kDimensions> exposed = {};
 };
 
@@ -64,6 +66,8 @@ Shares SharesOf(const Findings& findings) {
     shares.copy += part(Spent::kCopy);
     shares.host += part(Spent::kHost);
     shares.input += part(Spent::kInput);
+    shares.bubble += Seconds(totals.bubble_ns) / wall;
+    shares.late_bubble += Seconds(totals.late_bubble_ns) / wall;
     shares.other_idle += part(Spent::kGap) + part(Spent::kDependency);
     for (size_t d = 0; d < kDimensions; ++d) {
       shares.wait += Seconds(totals.wait_ns[d]) / wall;
@@ -133,6 +137,50 @@ std::string Quality(const Job& job) {
   return text;
 }
 
+// How near the operators are to what they could reach, and which one loses most.
+std::string RooflineText(const Job& job, const Findings& findings, const Utilization& use) {
+  const Roofline roofline = RooflineOf(job, use.device);
+  if (roofline.rows.empty()) return "";
+  std::string text =
+      Format("Kernels:  at %.0f %% of what %s can", roofline.share() * 100, roofline.roof.c_str());
+  const double runs = static_cast<double>(std::max<size_t>(findings.steps, 1) * job.ranks.size());
+  if (const RooflineRow& worst = roofline.rows.front(); worst.lost_s() > 0) {
+    text +=
+        Format(";\n          most is lost by %s, %.3f ms a step and rank (at %.0f %%)",
+               Printable(worst.name, 60).c_str(), worst.lost_s() * 1e3 / runs, worst.share() * 100);
+  }
+  if (roofline.kernel_s > 0 && roofline.counted_s < 0.995 * roofline.kernel_s) {
+    text += Format(";\n          %.0f %% of their time has no operator with known shapes",
+                   100 * (1 - roofline.counted_s / roofline.kernel_s));
+  }
+  return text + "\n";
+}
+
+Json RooflineJson(const Job& job, const Utilization& use) {
+  const Roofline roofline = RooflineOf(job, use.device);
+  Json json;
+  json["roof"] = roofline.roof;
+  json["flops_per_s"] = roofline.flops_per_s;
+  json["bytes_per_s"] = roofline.bytes_per_s;
+  json["share_of_attainable"] = roofline.share();
+  json["kernel_us"] = roofline.kernel_s * 1e6;
+  json["counted_us"] = roofline.counted_s * 1e6;
+  json["operators"] = Json::array();
+  constexpr size_t kMost = 100;
+  for (size_t i = 0; i < std::min(roofline.rows.size(), kMost); ++i) {
+    const RooflineRow& row = roofline.rows[i];
+    json["operators"].push_back({{"name", ToValidUtf8(row.name)},
+                                 {"shapes", ToValidUtf8(row.shapes)},
+                                 {"count", row.count},
+                                 {"us", row.seconds * 1e6},
+                                 {"attainable_us", row.attainable_s * 1e6},
+                                 {"achieved_flops_per_s", row.flops / row.seconds},
+                                 {"achieved_bytes_per_s", row.bytes / row.seconds},
+                                 {"bound", row.by_compute ? "compute" : "memory"}});
+  }
+  return json;
+}
+
 Json TotalsJson(const RankTotals& totals) {
   Json json;
   json["wall_us"] = static_cast<double>(totals.wall_ns) / 1e3;
@@ -151,6 +199,8 @@ Json TotalsJson(const RankTotals& totals) {
     row["exposed_wire"] = static_cast<double>(totals.wire_ns[d]) / 1e3;
     row["hidden"] = static_cast<double>(totals.hidden_ns[d]) / 1e3;
   }
+  json["bubble_us"] = {{"by_schedule", static_cast<double>(totals.bubble_ns) / 1e3},
+                       {"beyond_schedule", static_cast<double>(totals.late_bubble_ns) / 1e3}};
   json["last_arrivals"] = totals.last_arrivals;
   return json;
 }
@@ -217,9 +267,12 @@ std::string SummaryText(const Job& job, const Findings& findings, const ReportOp
   const Shares s = SharesOf(findings);
   text += Format(
       "\nTime:     %.1f %% compute, %.1f %% exposed communication (%.1f waiting, %.1f "
-      "wire), %.1f %% copies,\n          %.1f %% host, %.1f %% input, %.1f %% other idle\n",
-      s.compute * 100, (s.wait + s.wire) * 100, s.wait * 100, s.wire * 100, s.copy * 100,
-      s.host * 100, s.input * 100, s.other_idle * 100);
+      "wire),\n          %.1f %% pipeline bubble, %.1f %% copies, %.1f %% host, %.1f %% input, "
+      "%.1f "
+      "%% other idle\n",
+      s.compute * 100, (s.wait + s.wire) * 100, s.wait * 100, s.wire * 100,
+      (s.bubble + s.late_bubble) * 100, s.copy * 100, s.host * 100, s.input * 100,
+      s.other_idle * 100);
   text += "Exposed: ";
   for (size_t d = 0; d < kDimensions; ++d) {
     if (s.exposed[d] < 0.0005) continue;
@@ -234,9 +287,12 @@ std::string SummaryText(const Job& job, const Findings& findings, const ReportOp
       text += Format(" against %.1f %% of a 1F1B schedule of %llu micro-batches",
                      findings.pipeline.expected_bubble * 100,
                      static_cast<unsigned long long>(findings.pipeline.micro_batches));
+      text += Format(";\n          %.1f %% of the time is bubble that the schedule doesn't ask for",
+                     s.late_bubble * 100);
     }
     text += "\n";
   }
+  text += RooflineText(job, findings, use);
   constexpr size_t kMore = 4;
   for (size_t i = 1; i < findings.findings.size() && i < kMore; ++i) {
     const Finding& f = findings.findings[i];
@@ -279,7 +335,9 @@ Json ReportJson(const Job& job, const Findings& findings, const ReportOptions& o
     const Pipeline::Stage& stage = findings.pipeline.stages[i];
     json["pipeline"]["stages"].push_back({{"ranks", stage.ranks},
                                           {"compute_ms", stage.compute_s * 1e3},
-                                          {"bubble_ms", stage.bubble_s * 1e3}});
+                                          {"bubble_ms", stage.bubble_s * 1e3},
+                                          {"bubble_by_schedule_ms", stage.due_s * 1e3},
+                                          {"bubble_beyond_schedule_ms", stage.late_s * 1e3}});
   }
   if (findings.pipeline.stages.size() > 1) {
     json["pipeline"]["micro_batches"] = findings.pipeline.micro_batches;
@@ -297,6 +355,7 @@ Json ReportJson(const Job& job, const Findings& findings, const ReportOptions& o
     json["critical_path"].push_back(
         {{"rank", key.first}, {"what", key.second}, {"us", static_cast<double>(ns) / 1e3}});
   }
+  json["roofline"] = RooflineJson(job, use);
   for (size_t i = 0; i < job.ranks.size(); ++i) {
     Json rank = RankJson(job.ranks[i]);
     rank["ledger"] = TotalsJson(findings.totals[i]);

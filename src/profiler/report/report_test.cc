@@ -80,6 +80,8 @@ TEST_F(ReportTest, ThePageNeedsNothingFromElsewhere) {
   const Job job = Load(Write(Slow(), ""));
   const std::string page = ReportHtml(job, FindAll(job), {});
   EXPECT_THAT(page, HasSubstr("slow kernels"));
+  EXPECT_THAT(page, HasSubstr("pipeline bubble: beyond it"));
+  EXPECT_THAT(page, HasSubstr("Pipeline stages, a step"));
   EXPECT_THAT(page, Not(HasSubstr("http")));
   EXPECT_THAT(page, Not(HasSubstr("<script")));
   EXPECT_LT(page.size(), 1'000'000u);
