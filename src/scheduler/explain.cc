@@ -270,7 +270,7 @@ class Fixer {
     const internal::Room room =
         internal::FindRoom(books_, job(), internal::Rights::kOperator, placer_);
     std::vector<internal::JobNumber> stopped;
-    if (room.found) {
+    if (room.found && !room.victims.empty()) {
       Change change;
       std::vector<std::string> names;
       for (const internal::ChosenVictim& victim : room.victims) {

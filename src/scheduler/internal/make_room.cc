@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "scheduler/internal/planning.h"
+#include "scheduler/internal/victim_units.h"
 
 namespace longhaul::scheduler::internal {
 
@@ -14,10 +15,12 @@ namespace {
 
 // Searching more than this many victims is for nobody: the dearest are left out.
 constexpr size_t kMaxCandidates = 4'096;
-constexpr VictimLimits kLimits = {.max_steps = 2'000'000, .max_proofs = 256};
-
-// What may only shrink; no set with it lands, and none is cheaper for it.
-constexpr int64_t kUnstoppable = kMaxVictimCost / 2;
+// What one search may cost: some hundredths of a second on thousands of nodes. Where candidates are
+// few, proofs are cheap.
+constexpr int64_t kMaxSteps = 4'000'000;
+constexpr int64_t kMaxProofs = 512;
+constexpr int64_t kMaxProofsOfFew = 20'000;
+constexpr size_t kFew = 64;
 
 struct Candidate {
   const Job* job = nullptr;
@@ -97,7 +100,7 @@ std::vector<Candidate> CandidatesFor(const Books& books, const Job& job, Rights 
     candidate.job = &other;
     if (rights == Rights::kMove) {
       if (!Movable(books, other)) continue;
-      candidate.cost = std::min(LossOfMoving(other), kUnstoppable - 1);
+      candidate.cost = std::min(LossOfMoving(other), kMaxVictimCost);
       all.push_back(candidate);
       continue;
     }
@@ -109,7 +112,7 @@ std::vector<Candidate> CandidatesFor(const Books& books, const Job& job, Rights 
       if (!LimitByRights(books.queues, job, candidate)) continue;
     }
     candidate.excess = other.queue == job.queue ? 0 : books.queues.ExcessShare(other.queue);
-    candidate.cost = std::min(LossOfStopping(books, other), kUnstoppable - 1);
+    candidate.cost = std::min(LossOfStopping(books, other), kMaxVictimCost);
     all.push_back(candidate);
   }
   std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
@@ -163,6 +166,13 @@ class Search {
         admit_(AdmitOf(books, job)),
         candidates_(CandidatesFor(books, job, rights, every_one, &dropped_)) {
     for (const GroupRequest& group : job.request->groups) counts_.push_back(group.minimum);
+    const auto quota = books.queues.Check(job.queue, MinimumAmounts(*job.request));
+    // That the whole cluster is in use is no quota: whoever makes room gives as much back.
+    const bool full =
+        quota && quota->queue == share::kRootQueue &&
+        quota->kind == share::QuotaBlock::Kind::kLending &&
+        books.queues.usage(share::kRootQueue)[quota->resource] + quota->asked > quota->bound;
+    quota_blocked_ = rights == Rights::kOwn && quota && !full;
   }
 
   bool dropped() const { return dropped_; }
@@ -171,14 +181,24 @@ class Search {
     Room room;
     if (candidates_.empty()) return room;
     MakePieces();
+    CountMost();
     for (const Tier tier : Tiers()) {
       MakeDomains(tier);
       if (domains_.empty()) continue;
+      VictimLimits limits;
+      limits.max_steps = kMaxSteps;
+      limits.max_proofs = candidates_.size() <= kFew ? kMaxProofsOfFew : kMaxProofs;
+      limits.may_fail_with_more = rights_ == Rights::kMove;
+      MayTake may_take;
+      if (every_one_ && rights_ == Rights::kOwn) {
+        may_take = [&](std::span<const Victim> victims) { return RightsAllow(victims); };
+      }
       const VictimAnswer answer = FindVictims(
           jobs_, pieces_, domains_,
           [&](int32_t domain, std::span<const Victim> victims) { return Lands(domain, victims); },
-          kLimits);
+          limits, may_take);
       room.steps += answer.steps + answer.proofs;
+      room.proven = room.proven && answer.proven;
       if (!answer.found) continue;
       room.found = true;
       room.cost_card_ms = answer.cost;
@@ -291,8 +311,7 @@ class Search {
       const Means means = rights_ == Rights::kMove                            ? Means::kMove
                           : other.request->preemption == Preemption::kSuspend ? Means::kSuspend
                                                                               : Means::kEvict;
-      jobs_.push_back(
-          {candidate.may_stop ? candidate.cost : kUnstoppable, means, candidate.spare_pieces});
+      jobs_.push_back({candidate.cost, means, candidate.spare_pieces, candidate.may_stop});
       const auto tasks = static_cast<int32_t>(other.tasks.size());
       const GroupRequest& group = other.request->groups[0];
       const int32_t step = Elastic(other) ? group.step : tasks;
@@ -306,10 +325,25 @@ class Search {
           piece_ranks_.emplace_back();
         }
         piece_ranks_.back().push_back(other.tasks[static_cast<size_t>(t)].rank);
-        piece_of_[books_.state.task(other.tasks[static_cast<size_t>(t)].slot).node].push_back(
+        tasks_on_[books_.state.task(other.tasks[static_cast<size_t>(t)].slot).node].push_back(
             {other.tasks[static_cast<size_t>(t)].slot, static_cast<int32_t>(pieces_.size()) - 1});
       }
     }
+  }
+
+  // What each host would take without any candidate.
+  void CountMost() {
+    const Savepoint before = books_.state.Save();
+    for (const Candidate& candidate : candidates_) {
+      for (const HeldTask& task : candidate.job->tasks) books_.state.Remove(task.slot);
+    }
+    const ShapeId shape = job_.shapes[static_cast<size_t>(LargestGroup(*job_.request))];
+    const SlotTable& table = books_.tables.Of(books_.state, shape, admit_);
+    most_on_.clear();
+    for (int32_t host = 0; host < books_.tree->hosts(); ++host) {
+      most_on_.push_back(table.OnHost(host));
+    }
+    books_.state.RollBack(before);
   }
 
   // Required: that tier alone. Else the lowest that could hold the gang, and each one above.
@@ -334,74 +368,48 @@ class Search {
                           : tier == kHostTier  ? tree.hosts()
                                                : tree.domains(tier);
     const auto largest = static_cast<size_t>(LargestGroup(*job_.request));
-    const ShapeId shape = job_.shapes[largest];
-    const SlotTable& table = books_.tables.Of(books_.state, shape, admit_);
-    const GroupRequest& group = job_.request->groups[largest];
-    const bool capped = group.max_per_domain > 0 && group.spread_tier == kHostTier;
-    const int32_t cap = capped ? group.max_per_domain : table.max_slots();
+    VictimUnits units(books_.state, job_.request->groups[largest], job_.shapes[largest],
+                      counts_[largest], admit_);
     for (int32_t d = 0; d < count; ++d) {
-      VictimDomain domain;
-      domain.id = d;
-      domain.need = counts_[largest];
-      domain.first_holder.push_back(0);
+      VictimDomain domain = units.Start(d);
       for (int32_t host = tree.FirstHost(tier, d); host < tree.LastHost(tier, d); ++host) {
-        const int32_t free = std::min(table.OnHost(host), cap);
-        domain.need -= free;
-        const size_t slots = domain.first_holder.size() + static_cast<size_t>(cap - free);
-        AddSlots(static_cast<NodeIndex>(host), shape, table.OnHost(host), domain);
-        if (domain.first_holder.size() > slots) {  // no more tasks may lie there
-          domain.first_holder.resize(slots);
-          domain.holders.resize(static_cast<size_t>(domain.first_holder.back()));
-        }
+        const auto held = tasks_on_.find(static_cast<NodeIndex>(host));
+        units.AddHost(static_cast<NodeIndex>(host),
+                      held == tasks_on_.end() ? std::span<const PieceTask>() : held->second,
+                      most_on_[static_cast<size_t>(host)], domain);
       }
-      // Room there is, but the gang did not land: its rules ask for more than a count.
-      domain.need = std::max(domain.need, 1);
-      if (static_cast<int32_t>(domain.first_holder.size()) - 1 >= domain.need) {
-        domains_.push_back(std::move(domain));
-      }
+      int64_t most = 0;
+      for (const VictimHost& host : domain.hosts) most += host.most;
+      // Moves are for who finds no room: where there is some, its rules ask for more than a count.
+      domain.need = std::max(domain.need, rights_ == Rights::kMove ? 1 : 0);
+      if (most < domain.need) continue;
+      units.Finish(domain);
+      if (!units.complete() || counts_.size() > 1 || quota_blocked_) AddOthers(tier, domain);
+      if (domain.units() > 0 || !domain.others.empty()) domains_.push_back(std::move(domain));
     }
   }
 
-  // The slots that victims could free on a host, each with its holders: victims' cards are put
-  // together, those of one piece first, with the idle cards that don't make a slot alone.
-  void AddSlots(NodeIndex node, ShapeId shape_id, int32_t free_slots, VictimDomain& domain) {
-    const auto held = piece_of_.find(node);
-    if (held == piece_of_.end() || !Admitted(books_.state, node, admit_)) return;
-    if (!books_.state.Allows(shape_id, books_.state.node(node).group)) return;
-    const Shape& shape = books_.state.shape(shape_id);
-    const int32_t each = std::max<int32_t>(1, shape.cards);
-    int32_t loose = std::popcount(books_.state.node(node).free_cards) - free_slots * each;
-    std::vector<int32_t> holders;
-    const auto close = [&] {
-      std::sort(holders.begin(), holders.end());
-      holders.erase(std::unique(holders.begin(), holders.end()), holders.end());
-      domain.holders.insert(domain.holders.end(), holders.begin(), holders.end());
-      domain.first_holder.push_back(static_cast<int32_t>(domain.holders.size()));
-      holders.clear();
-    };
-    std::map<CardMask, std::vector<int32_t>> by_card;  // fractions share a card
-    for (const auto& [slot, piece] : held->second) {
-      const CardMask cards = books_.state.task(slot).cards;
-      if (std::popcount(cards) == 1) {
-        by_card[cards].push_back(piece);
-        continue;
-      }
-      holders.push_back(piece);
-      loose += std::popcount(cards);
-      for (; loose >= each && !holders.empty(); loose -= each) {
-        // Further slots of the same task have the same holder.
-        const std::vector<int32_t> same = holders;
-        close();
-        if (loose - each >= each) holders = same;
+  // Who holds nothing that is counted there, but maybe cpu, or quota, wherever it runs.
+  void AddOthers(Tier tier, VictimDomain& domain) const {
+    std::vector<int32_t> here;
+    const DomainTree& tree = *books_.tree;
+    const auto first = static_cast<NodeIndex>(tree.FirstHost(tier, domain.id));
+    const auto last = static_cast<NodeIndex>(tree.LastHost(tier, domain.id));
+    if (quota_blocked_) {
+      here.resize(pieces_.size());
+      std::iota(here.begin(), here.end(), 0);
+    } else {
+      for (auto host = tasks_on_.lower_bound(first); host != tasks_on_.end() && host->first < last;
+           ++host) {
+        for (const PieceTask& task : host->second) here.push_back(task.piece);
       }
     }
-    for (const auto& [card, pieces] : by_card) {
-      holders.insert(holders.end(), pieces.begin(), pieces.end());
-      ++loose;
-      if (loose < each) continue;
-      close();
-      loose -= each;
-    }
+    std::sort(here.begin(), here.end());
+    here.erase(std::unique(here.begin(), here.end()), here.end());
+    std::vector<int32_t> holders = domain.holders;
+    std::sort(holders.begin(), holders.end());
+    std::set_difference(here.begin(), here.end(), holders.begin(), holders.end(),
+                        std::back_inserter(domain.others));
   }
 
   Bounds BoundsOf(int32_t domain) const {
@@ -411,34 +419,48 @@ class Search {
     return bounds;
   }
 
-  // Quotas too: what the victims give back counts.
-  bool QuotaAllows(std::span<const Victim> victims) {
+  // What these victims give back, by queue.
+  std::vector<std::pair<share::QueueIndex, spec::SharedAmounts>> GivenBack(
+      std::span<const Victim> victims) const {
     std::vector<std::pair<share::QueueIndex, spec::SharedAmounts>> gone;
-    bool by_rights = true;
     for (const Victim& victim : victims) {
-      const Candidate& candidate = candidates_[static_cast<size_t>(victim.job)];
-      const Job& other = *candidate.job;
+      const Job& other = *candidates_[static_cast<size_t>(victim.job)].job;
       const ChosenVictim chosen = Chosen(victim);
       gone.emplace_back(other.queue, chosen.means == Means::kShrink
                                          ? AmountsOf(other.request->groups[0].shape,
                                                      static_cast<int64_t>(chosen.ranks.size()))
                                          : other.held);
-      const bool may = !every_one_ || other.queue == job_.queue ||
-                       books_.queues.MayReclaim(job_.queue, MinimumAmounts(*job_.request),
-                                                other.queue, gone.back().second);
-      by_rights &= may;
-      books_.queues.Remove(gone.back().first, gone.back().second);
     }
+    return gone;
+  }
+
+  // With all of them gone, no queue that gave something back has less than its guarantee. The same
+  // whatever their order, and never true for more where it is false for some.
+  bool RightsAllow(std::span<const Victim> victims) {
+    const auto gone = GivenBack(victims);
+    const spec::SharedAmounts asked = MinimumAmounts(*job_.request);
+    for (const auto& [queue, amounts] : gone) books_.queues.Remove(queue, amounts);
+    bool allow = true;
+    for (const auto& [queue, amounts] : gone) {
+      if (queue == job_.queue) continue;
+      books_.queues.Add(queue, amounts);
+      allow = allow && books_.queues.MayReclaim(job_.queue, asked, queue, amounts);
+      books_.queues.Remove(queue, amounts);
+    }
+    for (const auto& [queue, amounts] : gone) books_.queues.Add(queue, amounts);
+    return allow;
+  }
+
+  // Quotas too: what the victims give back counts.
+  bool QuotaAllows(std::span<const Victim> victims) {
+    const auto gone = GivenBack(victims);
+    for (const auto& [queue, amounts] : gone) books_.queues.Remove(queue, amounts);
     const bool allows = !books_.queues.Check(job_.queue, MinimumAmounts(*job_.request)).has_value();
     for (const auto& [queue, amounts] : gone) books_.queues.Add(queue, amounts);
-    return allows && by_rights;
+    return allows;
   }
 
   bool Lands(int32_t domain, std::span<const Victim> victims) {
-    for (const Victim& victim : victims) {
-      if (victim.means == Means::kShrink) continue;
-      if (!candidates_[static_cast<size_t>(victim.job)].may_stop) return false;
-    }
     if (rights_ == Rights::kMove) {
       std::vector<ChosenVictim> moves;
       for (const Victim& victim : victims) moves.push_back(Chosen(victim));
@@ -487,7 +509,9 @@ class Search {
   std::vector<VictimJob> jobs_;
   std::vector<VictimPiece> pieces_;
   std::vector<std::vector<int32_t>> piece_ranks_;
-  std::map<NodeIndex, std::vector<std::pair<TaskSlot, int32_t>>> piece_of_;
+  std::map<NodeIndex, std::vector<PieceTask>> tasks_on_;
+  std::vector<int32_t> most_on_;  // by host
+  bool quota_blocked_ = false;
   Tier tier_ = kClusterTier;
   std::vector<VictimDomain> domains_;
 };
@@ -536,13 +560,23 @@ int64_t LossOfMoving(const Job& job) {
 
 Room FindRoom(Books& books, const Job& job, Rights rights, Placer& placer) {
   Search safe(books, job, rights, placer, false);
-  Room room = safe.Run();
-  if (!room.found && safe.dropped()) {
-    const int64_t steps = room.steps;
-    room = Search(books, job, rights, placer, true).Run();
-    room.steps += steps;
+  Room room;
+  if (safe.dropped()) room = Search(books, job, rights, placer, true).Run();
+  if (!safe.dropped() || !room.found || !room.proven) {
+    // Any subset of these is right, so that the search is a simple one.
+    Room simple = safe.Run();
+    simple.steps += room.steps;
+    const bool better =
+        simple.found && (!room.found || simple.bounds.within_tier < room.bounds.within_tier ||
+                         (simple.bounds.within_tier == room.bounds.within_tier &&
+                          simple.cost_card_ms < room.cost_card_ms));
+    if (better || !safe.dropped()) {
+      room = std::move(simple);
+    } else {
+      room.steps = simple.steps;
+    }
   }
-  if (!room.found && rights != Rights::kMove && job.request->groups.size() > 1) {
+  if (!room.found && !room.proven && rights != Rights::kMove && job.request->groups.size() > 1) {
     const int64_t steps = room.steps;
     room = safe.SpareFromAll();
     room.steps += steps;

@@ -28,6 +28,7 @@ struct ChosenVictim {
 
 struct Room {
   bool found = false;
+  bool proven = true;  // no set of stops costs less; where none was found: there is none
   int64_t cost_card_ms = 0;
   std::vector<ChosenVictim> victims;
   Bounds bounds;  // where the gang lands

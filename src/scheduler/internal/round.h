@@ -53,7 +53,6 @@ class Round {
   // Room (round_preempt.cc).
   void MakeRoom();
   bool TryMakeRoom(Job& job);
-  bool TakeOneCard(Job& job, const spec::SharedAmounts& asked);
   void Stop(JobNumber victim, const ChosenVictim& how, const Job& winner, uint64_t transaction);
 
   // Moves (round_move.cc).
@@ -75,11 +74,18 @@ class Round {
   // For gangs of one card: who may be stopped, by queue, cheapest first.
   struct OneCardVictims {
     struct OfQueue {
-      std::vector<JobNumber> jobs;
+      std::vector<std::pair<int64_t, JobNumber>> jobs;  // (cost, job)
       size_t next = 0;
     };
     std::map<share::QueueIndex, OfQueue> queues;
+    // Nobody shares a card or could give up a part: whoever has a card frees it alone.
+    bool plain = true;
   };
+  OneCardVictims& VictimsOf(const Job& job);
+  bool MayTake(const Job& job, const spec::SharedAmounts& asked, const Job& other) const;
+  NodeIndex LandingWithout(const Job& job, const spec::SharedAmounts& asked, const Job& other);
+  enum class OneCard : uint8_t { kStarted, kNobody, kToSearch };
+  OneCard TakeOneCard(Job& job, const spec::SharedAmounts& asked);
 
   Books& books_;
   Placer& placer_;

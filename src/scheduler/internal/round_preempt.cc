@@ -1,5 +1,7 @@
 // Room for those who have a right to it.
 #include <algorithm>
+#include <queue>
+#include <tuple>
 
 #include "base/check.h"
 #include "scheduler/internal/rank_places.h"
@@ -90,38 +92,80 @@ bool Round::TryMakeRoom(Job& job) {
   if (job.block.kind == Block::Kind::kReservation) return false;
   if (IsOneCard(job)) {
     --steps_;
-    return TakeOneCard(job, MinimumAmounts(*job.request));
+    const OneCard taken = TakeOneCard(job, MinimumAmounts(*job.request));
+    if (taken != OneCard::kToSearch) return taken == OneCard::kStarted;
   }
   const Room room = FindRoom(books_, job, Rights::kOwn, placer_);
   steps_ -= 1 + room.steps / 100;
   if (!room.found) return false;
+  if (room.victims.empty()) return TryStart(job);  // others have made room
   MakeTheRoom(job, room, books_.next_transaction);
   return true;
 }
 
-// For one card the cheapest victim that holds a card is the optimum, so there is nothing to search:
-// the queue with the largest excess gives its cheapest job.
-bool Round::TakeOneCard(Job& job, const spec::SharedAmounts& asked) {
-  const auto key = std::make_pair(job.queue, job.request->priority);
-  auto [found, fresh] = one_card_.try_emplace(key);
+Round::OneCardVictims& Round::VictimsOf(const Job& job) {
+  const auto [found, fresh] =
+      one_card_.try_emplace(std::make_pair(job.queue, job.request->priority));
   OneCardVictims& victims = found->second;
-  if (fresh) {
-    std::map<JobNumber, int64_t> cost;
-    for (const JobNumber number : books_.placed) {
-      const Job& other = books_.at(number);
-      if (other.request->preemption == Preemption::kNever ||
-          other.request->preemption == Preemption::kShrink) {
-        continue;
-      }
-      cost[number] = LossOfStopping(books_, other);
-      victims.queues[other.queue].jobs.push_back(number);
+  if (!fresh) return victims;
+  for (const JobNumber number : books_.placed) {
+    const Job& other = books_.at(number);
+    const auto& groups = other.request->groups;
+    victims.plain = victims.plain && std::all_of(groups.begin(), groups.end(), [](const auto& g) {
+                      return g.shape.share == 0 && g.minimum == g.desired;
+                    });
+    if (other.request->preemption == Preemption::kNever ||
+        other.request->preemption == Preemption::kShrink) {
+      continue;
     }
-    for (auto& [queue, list] : victims.queues) {
-      std::sort(list.jobs.begin(), list.jobs.end(), [&](JobNumber a, JobNumber b) {
-        return cost.at(a) != cost.at(b) ? cost.at(a) < cost.at(b) : a > b;
-      });
+    victims.queues[other.queue].jobs.emplace_back(LossOfStopping(books_, other), number);
+  }
+  for (auto& [queue, list] : victims.queues) {
+    std::sort(list.jobs.begin(), list.jobs.end(), [](const auto& a, const auto& b) {
+      return a.first != b.first ? a.first < b.first : a.second > b.second;
+    });
+  }
+  return victims;
+}
+
+bool Round::MayTake(const Job& job, const spec::SharedAmounts& asked, const Job& other) const {
+  if (other.queue == job.queue) return other.held_priority < job.request->priority;
+  return books_.queues.reclaims(job.queue) &&
+         books_.queues.MayReclaim(job.queue, asked, other.queue, other.held);
+}
+
+// Proof: with the victim gone a node of its tasks has the card, and quotas allow it.
+NodeIndex Round::LandingWithout(const Job& job, const spec::SharedAmounts& asked,
+                                const Job& other) {
+  const Savepoint before = books_.state.Save();
+  std::vector<NodeIndex> nodes;
+  for (const HeldTask& task : other.tasks) {
+    nodes.push_back(books_.state.task(task.slot).node);
+    books_.state.Remove(task.slot);
+  }
+  books_.queues.Remove(other.queue, other.held);
+  const bool quota = !books_.queues.Check(job.queue, asked).has_value();
+  books_.queues.Add(other.queue, other.held);
+  NodeIndex landing = books_.state.size();
+  for (const NodeIndex node : nodes) {
+    if (quota && SlotsFor(books_.state, node, job.shapes[0], AdmitOf(books_, job), 1) > 0) {
+      landing = std::min(landing, node);
     }
   }
+  books_.state.RollBack(before);
+  return landing;
+}
+
+// For one card the cheapest victim that holds a card is the optimum, and there is nothing to
+// search; of equal ones, who is in the queue that holds most beyond its guarantee. Where cards are
+// shared, jobs shrink, or a task needs more than its card, that is so when the cheapest victim of
+// all serves.
+Round::OneCard Round::TakeOneCard(Job& job, const spec::SharedAmounts& asked) {
+  OneCardVictims& victims = VictimsOf(job);
+  if (!victims.plain) return OneCard::kToSearch;
+  const Shape& shape = books_.state.shape(job.shapes[0]);
+  const bool card_alone = shape.cpu_milli == 0 && shape.memory_mib == 0 &&
+                          shape.card_memory_mib == 0 && shape.counted == decltype(shape.counted){};
   const Instant yesterday = books_.now - std::chrono::hours(24);
   const auto usable = [&](const Job& other) {
     if (!other.placed || other.number == job.number) return false;
@@ -130,58 +174,44 @@ bool Round::TakeOneCard(Job& job, const spec::SharedAmounts& asked) {
                                       [&](Instant at) { return at > yesterday; });
     return recent < static_cast<std::ptrdiff_t>(books_.policy.evictions_a_day);
   };
-  const auto right = [&](const Job& other) {
-    if (other.queue == job.queue) return other.held_priority < job.request->priority;
-    return books_.queues.reclaims(job.queue) &&
-           books_.queues.MayReclaim(job.queue, asked, other.queue, other.held);
+  // (cost, -excess, queue, index), the cheapest on top.
+  using Head = std::tuple<int64_t, int64_t, share::QueueIndex, size_t>;
+  std::priority_queue<Head, std::vector<Head>, std::greater<>> heads;
+  const auto push = [&](share::QueueIndex queue, size_t index) {
+    const auto& jobs = victims.queues[queue].jobs;
+    if (index >= jobs.size()) return;
+    const int64_t excess = queue == job.queue ? 0 : books_.queues.ExcessShare(queue);
+    heads.emplace(jobs[index].first, -excess, queue, index);
   };
-  std::vector<std::pair<int64_t, share::QueueIndex>> order;
-  for (const auto& [queue, list] : victims.queues) {
-    order.emplace_back(queue == job.queue ? 0 : -books_.queues.ExcessShare(queue), queue);
-  }
-  std::sort(order.begin(), order.end());
-  const ShapeId shape = job.shapes[0];
-  const Admit admit = AdmitOf(books_, job);
-  for (const auto& [excess, queue] : order) {
+  for (const auto& [queue, list] : victims.queues) push(queue, list.next);
+  while (!heads.empty()) {
+    const auto [cost, excess, queue, index] = heads.top();
+    heads.pop();
+    push(queue, index + 1);
     OneCardVictims::OfQueue& list = victims.queues[queue];
-    for (size_t i = list.next; i < list.jobs.size(); ++i) {
-      const auto at = books_.jobs.find(list.jobs[i]);
-      if (at == books_.jobs.end() || !usable(at->second)) {
-        if (i == list.next) ++list.next;
-        continue;
-      }
-      const Job& other = at->second;
-      if (!right(other)) continue;
-      // Proof: with the victim gone its node has the card, and quotas allow it.
-      const Savepoint before = books_.state.Save();
-      std::vector<NodeIndex> nodes;
-      for (const HeldTask& task : other.tasks) {
-        nodes.push_back(books_.state.task(task.slot).node);
-        books_.state.Remove(task.slot);
-      }
-      books_.queues.Remove(other.queue, other.held);
-      const bool quota = !books_.queues.Check(job.queue, asked).has_value();
-      books_.queues.Add(other.queue, other.held);
-      NodeIndex landing = books_.state.size();
-      for (const NodeIndex node : nodes) {
-        if (quota && SlotsFor(books_.state, node, shape, admit, 1) > 0) {
-          landing = std::min(landing, node);
-        }
-      }
-      books_.state.RollBack(before);
-      if (landing == books_.state.size()) continue;
-      ChosenVictim victim;
-      victim.job = other.number;
-      victim.means =
-          other.request->preemption == Preemption::kSuspend ? Means::kSuspend : Means::kEvict;
-      Stop(victim.job, victim, job, books_.next_transaction);
-      const CardMask cards = books_.state.ChooseCards(landing, shape);
-      const TaskSlot slot = books_.state.Place(landing, shape, cards, job.number);
-      Start(job, {{0, 0, slot, Stage::kAssumed}});
-      return true;
+    const auto at = books_.jobs.find(list.jobs[index].second);
+    if (at == books_.jobs.end() || !usable(at->second)) {
+      if (index == list.next) ++list.next;
+      continue;
     }
+    const Job& other = at->second;
+    if (!MayTake(job, asked, other)) continue;
+    const NodeIndex landing = LandingWithout(job, asked, other);
+    if (landing == books_.state.size()) {
+      if (!card_alone) return OneCard::kToSearch;
+      continue;
+    }
+    ChosenVictim victim;
+    victim.job = other.number;
+    victim.means =
+        other.request->preemption == Preemption::kSuspend ? Means::kSuspend : Means::kEvict;
+    Stop(victim.job, victim, job, books_.next_transaction);
+    const CardMask cards = books_.state.ChooseCards(landing, job.shapes[0]);
+    const TaskSlot slot = books_.state.Place(landing, job.shapes[0], cards, job.number);
+    Start(job, {{0, 0, slot, Stage::kAssumed}});
+    return OneCard::kStarted;
   }
-  return false;
+  return OneCard::kNobody;
 }
 
 }  // namespace longhaul::scheduler::internal

@@ -20,56 +20,63 @@ using internal::kNoCost;
 using internal::Selection;
 using internal::SmallComponents;
 
+// What a caller asks of a set of victims.
+struct Rules {
+  const Lands& lands;
+  const MayTake& may_take;
+  bool learn = true;
+};
+
+// So often the cheapest set is sought anew with what was learnt; then one search learns as it goes.
+constexpr size_t kMostRestarts = 12;
+
 class DomainSearch {
  public:
   DomainSearch(std::span<const VictimJob> jobs, std::span<const VictimPiece> pieces,
-               const VictimDomain& domain, int32_t index, CoverSearch::Budget& budget)
+               const VictimDomain& domain, int32_t index, const Rules& rules,
+               CoverSearch::Budget& budget)
       : jobs_(jobs),
-        pieces_(pieces),
-        domain_(domain),
-        slot_ids_(domain.first_holder.size() - 1),
         cover_(jobs, pieces, domain),
         components_(internal::Components(cover_)),
         index_(index),
-        id_(domain.id),
+        rules_(rules),
         budget_(budget) {
-    std::iota(slot_ids_.begin(), slot_ids_.end(), 0);
     all_.resize(components_.size());
     std::iota(all_.begin(), all_.end(), size_t{0});
     bound_ = CoverSearch(cover_, components_, all_, nullptr, budget_).RootBound();
+    proof_ = [this](const Selection& selection) {
+      return rules_.lands(index_, Victims(selection));
+    };
+    may_take_ = [this](const Selection& selection) { return rules_.may_take(Victims(selection)); };
   }
 
   int64_t bound() const { return bound_; }
-  int32_t id() const { return id_; }
 
   // The cheapest set below `below` that lands; bound() then holds for this domain.
-  Selection Search(int64_t below, const Lands& lands) {
-    for (;;) {
-      const SmallComponents rest(cover_, components_, budget_.max_steps, budget_.steps);
-      CoverSearch counting(cover_, components_, rest.large(), &rest, budget_);
-      const Selection cheapest = counting.Run(below, nullptr);
-      bound_ = std::max(bound_, counting.bound());
-      if (cheapest.cost >= kNoCost) return cheapest;
-      ++budget_.proofs;
-      const Landing landing = lands(index_, cheapest.Victims(cover_, jobs_));
-      if (landing) return cheapest;
-      if (!DropSlots(landing.useless)) break;
+  Selection Search(int64_t below) {
+    for (bool asked = false;;) {
+      const Selection cheapest = Cheapest(below);
+      if (cheapest.cost >= kNoCost) return Guess(below);
+      if (!restricted_ && rules_.may_take && !may_take_(cheapest)) {
+        restricted_ = true;
+        continue;
+      }
+      if (Asked(cheapest)) return cheapest;
+      // Nobody lands where this doesn't.
+      if (!asked && !Asked(Everybody())) {
+        bound_ = kNoCost;
+        return Selection{};
+      }
+      asked = true;
+      if (!rules_.learn) return OneAfterAnother(below);
+      if (clauses_.size() == kMostRestarts) return Cutting(below);
+      if (budget_.proofs >= budget_.max_proofs) return Guess(below);
+      clauses_.push_back(Clause(cheapest));
+      if (clauses_.back().empty()) {  // it landed less with more: nothing can be learnt
+        clauses_.pop_back();
+        return Guess(below);
+      }
     }
-    const CoverSearch::Proof proof = [&](const Selection& selection) {
-      return lands(index_, selection.Victims(cover_, jobs_)).lands;
-    };
-    Selection best = SparedFromEverybody(proof);
-    if (best.cost >= kNoCost) {
-      bound_ = kNoCost;
-      return best;
-    }
-    Selection guess = CheapestOfUse(best, proof);
-    if (guess.cost < best.cost) best = std::move(guess);
-    if (best.cost >= below) best = Selection{};
-    CoverSearch landing(cover_, components_, all_, nullptr, budget_);
-    Selection landed = landing.Run(std::min(below, best.cost), &proof);
-    bound_ = std::max(bound_, landing.bound());
-    return landed.cost < best.cost ? landed : best;
   }
 
   std::vector<Victim> Victims(const Selection& selection) const {
@@ -77,123 +84,155 @@ class DomainSearch {
   }
 
  private:
-  // Goes on without these slots. False when that changes nothing.
-  bool DropSlots(const std::vector<int32_t>& useless) {
-    VictimDomain rest;
-    rest.id = domain_.id;
-    rest.need = domain_.need;
-    rest.first_holder.push_back(0);
-    std::vector<int32_t> ids;
-    for (size_t slot = 0; slot < slot_ids_.size(); ++slot) {
-      if (std::find(useless.begin(), useless.end(), slot_ids_[slot]) != useless.end()) continue;
-      rest.holders.insert(rest.holders.end(), domain_.holders.begin() + domain_.first_holder[slot],
-                          domain_.holders.begin() + domain_.first_holder[slot + 1]);
-      rest.first_holder.push_back(static_cast<int32_t>(rest.holders.size()));
-      ids.push_back(slot_ids_[slot]);
-    }
-    if (ids.size() == slot_ids_.size()) return false;
-    slot_ids_ = std::move(ids);
-    domain_ = std::move(rest);
-    cover_ = Cover(jobs_, pieces_, domain_);
-    components_ = internal::Components(cover_);
-    all_.resize(components_.size());
-    return true;
+  // The cheapest set that frees enough and meets what has been learnt; it may not land.
+  Selection Cheapest(int64_t below) {
+    const bool simple = clauses_.empty() && !restricted_;
+    std::optional<SmallComponents> rest;
+    if (simple) rest.emplace(cover_, components_, budget_.max_steps, budget_.steps);
+    CoverSearch search(cover_, components_, simple ? rest->large() : all_,
+                       simple ? &*rest : nullptr, budget_);
+    if (!clauses_.empty()) search.Require(&clauses_);
+    if (restricted_) search.Forbid(&may_take_);
+    Selection cheapest = search.Run(below, nullptr);
+    bound_ = std::max(bound_, search.bound());
+    return cheapest;
   }
 
-  bool Asked(const CoverSearch::Proof& proof, const Selection& selection) {
+  bool Asked(const Selection& selection) {
     ++budget_.proofs;
-    return proof(selection);
+    return proof_(selection);
   }
 
-  // All jobs gone, then spared one by one, the dearest first. Nobody lands where this doesn't.
-  Selection SparedFromEverybody(const CoverSearch::Proof& proof) {
+  Selection Everybody() const {
+    Selection everybody = Selection::Nobody(cover_);
+    everybody.whole.assign(cover_.jobs.size(), 1);
+    return everybody;
+  }
+
+  // What a refused set lacks: it takes in others, the cheapest first, in growing and shrinking
+  // numbers, while it stays refused. At least one of those left out must go.
+  CoverSearch::Clause Clause(const Selection& refused) {
+    const std::vector<Part> parts = PartsBeside(refused);
+    CoverSearch::Clause clause;
+    Selection grown = refused;
+    for (size_t from = 0, many = std::max<size_t>(1, parts.size() / 2); from < parts.size();) {
+      many = std::min(many, parts.size() - from);
+      Selection more = grown;
+      for (size_t i = from; i < from + many; ++i) {
+        const auto j = static_cast<size_t>(parts[i].job);
+        if (parts[i].piece < 0) more.whole[j] = 1;
+        if (parts[i].piece >= 0) more.shrunk[static_cast<size_t>(parts[i].piece)] = 1;
+      }
+      if (!Asked(more)) {
+        grown = std::move(more);
+        from += many;
+        many *= 2;
+      } else if (many > 1) {
+        many /= 2;
+      } else {
+        const Part& part = parts[from++];
+        const auto& all = cover_.jobs[static_cast<size_t>(part.job)].pieces;
+        if (part.piece < 0) clause.insert(clause.end(), all.begin(), all.end());
+        if (part.piece >= 0) clause.push_back(part.piece);
+      }
+    }
+    return clause;
+  }
+
+  // What is not in a selection and can go alone, the cheapest first: a job, or a piece of one that
+  // shrinks.
+  struct Part {
+    int64_t cost = 0;
+    int32_t job = 0;
+    int32_t piece = -1;  // of the cover
+    friend auto operator<=>(const Part&, const Part&) = default;
+  };
+  std::vector<Part> PartsBeside(const Selection& selection) const {
+    std::vector<Part> parts;
+    for (size_t j = 0; j < cover_.jobs.size(); ++j) {
+      const internal::Cover::Job& job = cover_.jobs[j];
+      if (selection.whole[j] != 0) continue;
+      if (job.max_shrunk == 0) {
+        parts.push_back({job.cost, static_cast<int32_t>(j), -1});
+        continue;
+      }
+      for (const int32_t piece : job.pieces) {
+        const auto p = static_cast<size_t>(piece);
+        if (selection.shrunk[p] != 0) continue;
+        const int64_t alone = cover_.pieces[p].shrink_cost;
+        parts.push_back(
+            {alone < 0 ? job.cost : std::min(alone, job.cost), static_cast<int32_t>(j), piece});
+      }
+    }
+    std::sort(parts.begin(), parts.end());
+    return parts;
+  }
+
+  // One search that learns as it goes, below what sparing has found.
+  Selection Cutting(int64_t below) {
+    Selection best = SparedFromEverybody();
+    if (best.cost >= below || (rules_.may_take && !may_take_(best))) best = Selection{};
+    const CoverSearch::Learn learn = [this](const Selection& refused) { return Clause(refused); };
+    CoverSearch search(cover_, components_, all_, nullptr, budget_);
+    search.Require(&clauses_);
+    if (rules_.may_take) search.Forbid(&may_take_);
+    search.LearnBy(&learn);
+    Selection landed = search.Run(std::min(below, best.cost), &proof_);
+    bound_ = std::max(bound_, search.bound());
+    return landed.cost < best.cost ? landed : best;
+  }
+
+  // Where the limits are reached: everybody, spared one by one.
+  Selection Guess(int64_t below) {
+    if (bound_ >= below) return Selection{};
+    Selection spared = SparedFromEverybody();
+    const bool may = spared.cost < below && (!rules_.may_take || may_take_(spared));
+    return may ? spared : Selection{};
+  }
+
+  // Where more may land less: sets in the order of their search, each asked for.
+  Selection OneAfterAnother(int64_t below) {
+    Selection best = SparedFromEverybody();
+    if (best.cost >= below) best = Selection{};
+    CoverSearch landing(cover_, components_, all_, nullptr, budget_);
+    Selection landed = landing.Run(std::min(below, best.cost), &proof_);
+    bound_ = std::max(bound_, landing.bound());
+    return landed.cost < best.cost ? landed : best;
+  }
+
+  // All jobs gone, then spared one by one, the dearest first.
+  Selection SparedFromEverybody() {
     Selection rest = Selection::Nobody(cover_);
-    rest.whole.assign(cover_.jobs.size(), 1);
-    if (!Asked(proof, rest)) return Selection{};
+    for (size_t job = 0; job < cover_.jobs.size(); ++job) {
+      rest.whole[job] = cover_.jobs[job].may_stop ? 1 : 0;
+    }
+    if (!Asked(rest)) return Selection{};
     std::vector<size_t> order(cover_.jobs.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t a, size_t b) { return cover_.jobs[a].cost > cover_.jobs[b].cost; });
     rest.cost = 0;
     for (const size_t job : order) {
+      if (rest.whole[job] == 0) continue;
       rest.whole[job] = 0;
-      if (rest.Freed(cover_) >= cover_.need && Asked(proof, rest)) continue;
+      if (rest.Freed(cover_) >= cover_.need && Asked(rest)) continue;
       rest.whole[job] = 1;
       rest.cost += cover_.jobs[job].cost;
     }
     return rest;
   }
 
-  // A guess: slots that can stand in for one that `landed` frees are of use; the cheapest set that
-  // frees enough of them. It may not land, and dearer ones may be missed: only an incumbent.
-  Selection CheapestOfUse(const Selection& landed, const CoverSearch::Proof& proof) {
-    Selection base = landed;
-    int32_t most = -1;
-    for (size_t job = 0; job < cover_.jobs.size(); ++job) {
-      if (landed.whole[job] == 0) continue;
-      Selection without = landed;
-      without.whole[job] = 0;
-      const int32_t freed = without.Freed(cover_);
-      if (freed <= most) continue;
-      most = freed;
-      base = std::move(without);
-    }
-    VictimDomain useful;
-    useful.need = cover_.need;
-    useful.first_holder.push_back(0);
-    for (size_t slot = 0; slot < cover_.slots(); ++slot) {
-      bool of_use = true;
-      Selection probe = base;
-      for (const int32_t piece : cover_.Holders(slot)) {
-        of_use = of_use && landed.Gone(cover_, piece);
-        probe.whole[static_cast<size_t>(cover_.pieces[static_cast<size_t>(piece)].job)] = 1;
-      }
-      if (!of_use && !Asked(proof, probe)) continue;
-      for (const int32_t piece : cover_.Holders(slot)) {
-        useful.holders.push_back(cover_.pieces[static_cast<size_t>(piece)].global);
-      }
-      useful.first_holder.push_back(static_cast<int32_t>(useful.holders.size()));
-    }
-    // Slots that go along with others may be of no use: then more must be freed than are needed.
-    const auto slots = static_cast<int32_t>(useful.first_holder.size()) - 1;
-    for (; useful.need <= slots && budget_.steps < budget_.max_steps; ++useful.need) {
-      const Selection found = CheapestIn(useful, landed.cost);
-      if (found.cost >= kNoCost || Asked(proof, found)) return found;
-    }
-    return Selection{};
-  }
-
-  // The cheapest set for another domain of the same jobs, as a selection of this one.
-  Selection CheapestIn(const VictimDomain& domain, int64_t below) {
-    const Cover cover(jobs_, pieces_, domain);
-    const std::vector<Component> components = internal::Components(cover);
-    const SmallComponents rest(cover, components, budget_.max_steps, budget_.steps);
-    CoverSearch search(cover, components, rest.large(), &rest, budget_);
-    const Selection found = search.Run(below, nullptr);
-    if (found.cost >= kNoCost) return found;
-    Selection here = Selection::Nobody(cover_);
-    here.cost = found.cost;
-    for (size_t job = 0, from = 0; job < cover_.jobs.size() && from < cover.jobs.size(); ++job) {
-      if (cover_.jobs[job].global == cover.jobs[from].global) here.whole[job] = found.whole[from++];
-    }
-    for (size_t p = 0, from = 0; p < cover_.pieces.size() && from < cover.pieces.size(); ++p) {
-      if (cover_.pieces[p].global == cover.pieces[from].global) {
-        here.shrunk[p] = found.shrunk[from++];
-      }
-    }
-    return here;
-  }
-
   std::span<const VictimJob> jobs_;
-  std::span<const VictimPiece> pieces_;
-  VictimDomain domain_;
-  std::vector<int32_t> slot_ids_;  // as the caller numbers them
   Cover cover_;
   std::vector<Component> components_;
   std::vector<size_t> all_;
   int32_t index_;
-  int32_t id_;
+  const Rules& rules_;
   CoverSearch::Budget& budget_;
+  CoverSearch::Proof proof_;
+  CoverSearch::Proof may_take_;
+  std::vector<CoverSearch::Clause> clauses_;
+  bool restricted_ = false;
   int64_t bound_ = 0;
 };
 
@@ -205,7 +244,8 @@ class SimpleDomains {
       : jobs_(jobs), pieces_(pieces), seen_(jobs.size(), 0) {}
 
   std::optional<std::vector<int32_t>> Cheapest(const VictimDomain& domain) {
-    const size_t slots = domain.first_holder.size() - 1;
+    const size_t slots = domain.units();
+    if (!domain.hosts.empty() || !domain.others.empty() || domain.need == 0) return std::nullopt;
     if (domain.holders.size() != slots || slots < static_cast<size_t>(domain.need)) {
       return std::nullopt;
     }
@@ -217,7 +257,7 @@ class SimpleDomains {
       const auto j = static_cast<size_t>(job);
       const bool shrinks =
           jobs_[j].max_shrunk > 0 && pieces_[static_cast<size_t>(piece)].shrink_cost >= 0;
-      if (shrinks || seen_[j] == domains_) return std::nullopt;
+      if (shrinks || !jobs_[j].may_stop || seen_[j] == domains_) return std::nullopt;
       CHECK(jobs_[j].cost >= 0 && jobs_[j].cost <= kMaxVictimCost)
           << "job " << job << " costs " << jobs_[j].cost;
       seen_[j] = domains_;
@@ -257,12 +297,21 @@ bool Frees(std::span<const VictimPiece> pieces, const VictimDomain& domain,
     return victim->pieces.empty() ||
            std::binary_search(victim->pieces.begin(), victim->pieces.end(), piece);
   };
-  int32_t freed = 0;
-  for (size_t slot = 0; slot + 1 < domain.first_holder.size(); ++slot) {
-    const auto begin = domain.holders.begin() + domain.first_holder[slot];
-    const auto end = domain.holders.begin() + domain.first_holder[slot + 1];
-    freed += std::all_of(begin, end, gone) ? 1 : 0;
+  const auto free = [&](size_t unit) {
+    const auto begin = domain.holders.begin() + domain.first_holder[unit];
+    const auto end = domain.holders.begin() + domain.first_holder[unit + 1];
+    return std::all_of(begin, end, gone);
+  };
+  int64_t freed = 0;
+  size_t unit = 0;
+  for (const VictimHost& host : domain.hosts) {
+    int64_t weight = host.loose;
+    for (; unit < static_cast<size_t>(host.last_unit); ++unit) {
+      weight += free(unit) ? domain.weights[unit] : 0;
+    }
+    freed += std::min<int64_t>(host.most, weight / domain.each);
   }
+  for (; unit < domain.units(); ++unit) freed += free(unit) ? 1 : 0;
   return freed >= domain.need;
 }
 
@@ -270,8 +319,9 @@ bool Frees(std::span<const VictimPiece> pieces, const VictimDomain& domain,
 
 VictimAnswer FindVictims(std::span<const VictimJob> jobs, std::span<const VictimPiece> pieces,
                          std::span<const VictimDomain> domains, const Lands& lands,
-                         const VictimLimits& limits) {
+                         const VictimLimits& limits, const MayTake& may_take) {
   CoverSearch::Budget budget{0, limits.max_steps, 0, limits.max_proofs};
+  const Rules rules{lands, may_take, !limits.may_fail_with_more};
   std::vector<int32_t> order(domains.size());
   std::iota(order.begin(), order.end(), 0);
   std::vector<int64_t> bounds;
@@ -281,7 +331,7 @@ VictimAnswer FindVictims(std::span<const VictimJob> jobs, std::span<const Victim
       bounds.push_back(simple.Cost(*chosen));
       continue;
     }
-    DomainSearch search(jobs, pieces, domains[d], static_cast<int32_t>(d), budget);
+    DomainSearch search(jobs, pieces, domains[d], static_cast<int32_t>(d), rules, budget);
     bounds.push_back(search.bound());
   }
   budget.steps = 0;  // bounds cost what the input costs to read
@@ -302,7 +352,7 @@ VictimAnswer FindVictims(std::span<const VictimJob> jobs, std::span<const Victim
         victims.push_back({job, jobs[static_cast<size_t>(job)].means, {}});
       }
       ++budget.proofs;
-      if (lands(index, victims)) {
+      if ((!may_take || may_take(victims)) && lands(index, victims)) {
         best = bounds[d];
         answer.found = true;
         answer.domain = index;
@@ -311,8 +361,8 @@ VictimAnswer FindVictims(std::span<const VictimJob> jobs, std::span<const Victim
         continue;
       }
     }
-    DomainSearch search(jobs, pieces, domains[d], index, budget);
-    const Selection selection = search.Search(best, lands);
+    DomainSearch search(jobs, pieces, domains[d], index, rules, budget);
+    const Selection selection = search.Search(best);
     bounds[d] = search.bound();
     if (selection.cost >= best) continue;
     best = selection.cost;

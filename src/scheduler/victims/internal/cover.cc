@@ -9,11 +9,16 @@ namespace longhaul::scheduler::internal {
 
 Cover::Cover(std::span<const VictimJob> all_jobs, std::span<const VictimPiece> all_pieces,
              const VictimDomain& domain)
-    : need(domain.need), first_holder(domain.first_holder) {
-  CHECK(need >= 1 && !first_holder.empty());
+    : need(domain.need),
+      first_holder(domain.first_holder),
+      weights(domain.weights),
+      each(domain.each) {
+  CHECK(need >= 0 && each >= 1 && !first_holder.empty());
   CHECK(first_holder.front() == 0 &&
         first_holder.back() == static_cast<int32_t>(domain.holders.size()));
+  AddHosts(domain);
   std::vector<int32_t> seen = domain.holders;
+  seen.insert(seen.end(), domain.others.begin(), domain.others.end());
   std::sort(seen.begin(), seen.end());
   seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
   std::vector<int32_t> owners;
@@ -27,7 +32,7 @@ Cover::Cover(std::span<const VictimJob> all_jobs, std::span<const VictimPiece> a
     CHECK(job >= 0 && static_cast<size_t>(job) < all_jobs.size()) << "job " << job;
     const VictimJob& from = all_jobs[static_cast<size_t>(job)];
     CHECK(from.cost >= 0 && from.cost <= kMaxVictimCost) << "job " << job << " costs " << from.cost;
-    jobs.push_back({job, from.cost, from.max_shrunk, {}});
+    jobs.push_back({job, from.cost, from.max_shrunk, from.may_stop, {}});
   }
   for (const int32_t piece : seen) {
     const VictimPiece& from = all_pieces[static_cast<size_t>(piece)];
@@ -42,9 +47,28 @@ Cover::Cover(std::span<const VictimJob> all_jobs, std::span<const VictimPiece> a
     holders.push_back(
         static_cast<int32_t>(std::lower_bound(seen.begin(), seen.end(), piece) - seen.begin()));
   }
-  for (size_t slot = 0; slot < slots(); ++slot) {
-    CHECK(first_holder[slot] < first_holder[slot + 1]) << "slot " << slot << " has no holder";
+}
+
+void Cover::AddHosts(const VictimDomain& domain) {
+  for (size_t unit = 0; unit < domain.units(); ++unit) {
+    CHECK(first_holder[unit] < first_holder[unit + 1]) << "unit " << unit << " has no holder";
   }
+  if (domain.hosts.empty()) {
+    CHECK(each == 1);
+    weights.assign(domain.units(), 1);
+    for (int32_t unit = 0; unit < static_cast<int32_t>(domain.units()); ++unit) {
+      hosts.push_back({unit, unit + 1, 0, 1});
+    }
+    return;
+  }
+  CHECK(weights.size() == domain.units());
+  int32_t first = 0;
+  for (const VictimHost& host : domain.hosts) {
+    CHECK(host.last_unit >= first && host.loose >= 0 && host.most >= 0);
+    if (host.last_unit > first) hosts.push_back({first, host.last_unit, host.loose, host.most});
+    first = host.last_unit;
+  }
+  CHECK(static_cast<size_t>(first) == domain.units());
 }
 
 Selection Selection::Nobody(const Cover& cover) {
@@ -57,12 +81,15 @@ Selection Selection::Nobody(const Cover& cover) {
 
 int32_t Selection::Freed(const Cover& cover) const {
   int32_t freed = 0;
-  for (size_t slot = 0; slot < cover.slots(); ++slot) {
-    const std::span<const int32_t> holders = cover.Holders(slot);
-    freed += std::all_of(holders.begin(), holders.end(),
-                         [&](int32_t piece) { return Gone(cover, piece); })
-                 ? 1
-                 : 0;
+  for (const Cover::Host& host : cover.hosts) {
+    int64_t gone = 0;
+    for (int32_t unit = host.first_unit; unit < host.last_unit; ++unit) {
+      const auto holders = cover.Holders(static_cast<size_t>(unit));
+      const bool free = std::all_of(holders.begin(), holders.end(),
+                                    [&](int32_t piece) { return Gone(cover, piece); });
+      gone += free ? cover.weights[static_cast<size_t>(unit)] : 0;
+    }
+    freed += cover.SlotsOf(host, gone);
   }
   return freed;
 }
@@ -98,12 +125,14 @@ std::vector<Component> Components(const Cover& cover) {
     return job;
   };
   const auto job_of = [&](int32_t piece) { return cover.pieces[static_cast<size_t>(piece)].job; };
-  for (size_t slot = 0; slot < cover.slots(); ++slot) {
-    const int32_t first = find(job_of(cover.Holders(slot).front()));
-    for (const int32_t piece : cover.Holders(slot)) {
-      const int32_t other = find(job_of(piece));
-      const int32_t root = find(first);
-      parent[static_cast<size_t>(std::max(root, other))] = std::min(root, other);
+  for (const Cover::Host& host : cover.hosts) {
+    const int32_t first = job_of(cover.Holders(static_cast<size_t>(host.first_unit)).front());
+    for (int32_t unit = host.first_unit; unit < host.last_unit; ++unit) {
+      for (const int32_t piece : cover.Holders(static_cast<size_t>(unit))) {
+        const int32_t other = find(job_of(piece));
+        const int32_t root = find(first);
+        parent[static_cast<size_t>(std::max(root, other))] = std::min(root, other);
+      }
     }
   }
   std::vector<int32_t> index(cover.jobs.size(), -1);
@@ -116,9 +145,10 @@ std::vector<Component> Components(const Cover& cover) {
     }
     components[static_cast<size_t>(index[root])].jobs.push_back(static_cast<int32_t>(job));
   }
-  for (size_t slot = 0; slot < cover.slots(); ++slot) {
-    const auto root = static_cast<size_t>(find(job_of(cover.Holders(slot).front())));
-    components[static_cast<size_t>(index[root])].slots.push_back(static_cast<int32_t>(slot));
+  for (size_t host = 0; host < cover.hosts.size(); ++host) {
+    const auto unit = static_cast<size_t>(cover.hosts[host].first_unit);
+    const auto root = static_cast<size_t>(find(job_of(cover.Holders(unit).front())));
+    components[static_cast<size_t>(index[root])].hosts.push_back(static_cast<int32_t>(host));
   }
   return components;
 }

@@ -1,4 +1,4 @@
-// One domain's part of a victim search: jobs and pieces that hold something there, and its slots.
+// One domain's part of a victim search: jobs and pieces that hold something there, and its hosts.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@ struct Cover {
     int32_t global = 0;
     int64_t cost = 0;
     int32_t max_shrunk = 0;
+    bool may_stop = true;
     std::vector<int32_t> pieces;
   };
   struct Piece {
@@ -24,22 +25,43 @@ struct Cover {
     int32_t job = 0;
     int64_t shrink_cost = -1;
   };
+  struct Host {
+    int32_t first_unit = 0;
+    int32_t last_unit = 0;
+    int64_t loose = 0;
+    int32_t most = 1;
+  };
 
   Cover(std::span<const VictimJob> all_jobs, std::span<const VictimPiece> all_pieces,
         const VictimDomain& domain);
 
-  std::span<const int32_t> Holders(size_t slot) const {
+  std::span<const int32_t> Holders(size_t unit) const {
     return std::span(holders).subspan(
-        static_cast<size_t>(first_holder[slot]),
-        static_cast<size_t>(first_holder[slot + 1] - first_holder[slot]));
+        static_cast<size_t>(first_holder[unit]),
+        static_cast<size_t>(first_holder[unit + 1] - first_holder[unit]));
   }
-  size_t slots() const { return first_holder.size() - 1; }
+  // Slots that a host has more when this much of it is free beside what was.
+  int32_t SlotsOf(const Host& host, int64_t gone) const {
+    const int64_t slots = (host.loose + gone) / each;
+    return slots < host.most ? static_cast<int32_t>(slots) : host.most;
+  }
+  // Every unit of the host is a slot of its own.
+  bool Plain(const Host& host) const {
+    return host.last_unit - host.first_unit == 1 && host.loose == 0 && host.most == 1 &&
+           weights[static_cast<size_t>(host.first_unit)] == each;
+  }
 
   int32_t need = 0;
   std::vector<Job> jobs;
   std::vector<Piece> pieces;
   std::vector<int32_t> first_holder;
   std::vector<int32_t> holders;  // pieces of this cover
+  std::vector<int64_t> weights;  // [unit]
+  std::vector<Host> hosts;
+  int64_t each = 1;
+
+ private:
+  void AddHosts(const VictimDomain& domain);
 };
 
 // Who is gone: whole jobs and single pieces.
@@ -57,10 +79,10 @@ struct Selection {
   std::vector<Victim> Victims(const Cover& cover, std::span<const VictimJob> jobs) const;
 };
 
-// Components of jobs that share slots, directly or through others.
+// Components of jobs that share hosts, directly or through others.
 struct Component {
   std::vector<int32_t> jobs;
-  std::vector<int32_t> slots;
+  std::vector<int32_t> hosts;
 };
 std::vector<Component> Components(const Cover& cover);
 

@@ -23,7 +23,7 @@ SmallComponents::SmallComponents(const Cover& cover, const std::vector<Component
                                               Enumerate(components[i], function, steps));
     if (!solved) {
       large_.push_back(i);
-    } else if (function.cost.size() == 2) {
+    } else if (function.cost.size() == 2 && function.cost[1] < kNoCost) {
       singles.emplace_back(function.cost[1], std::move(function.choices[1]));
     } else {
       several.push_back(std::move(function));
@@ -39,14 +39,16 @@ bool SmallComponents::OneJob(const Component& component, Function& function, int
   if (component.jobs.size() != 1) return false;
   const int32_t job = component.jobs.front();
   const Cover::Job& of = cover_.jobs[static_cast<size_t>(job)];
+  if (!of.may_stop) return false;
   std::vector<int32_t> held(of.pieces.size());
-  for (const int32_t slot : component.slots) {
-    const std::span<const int32_t> holders = cover_.Holders(static_cast<size_t>(slot));
-    if (holders.size() != 1) return false;
+  for (const int32_t slot : component.hosts) {
+    const Cover::Host& host = cover_.hosts[static_cast<size_t>(slot)];
+    const std::span<const int32_t> holders = cover_.Holders(static_cast<size_t>(host.first_unit));
+    if (!cover_.Plain(host) || holders.size() != 1) return false;
     const auto piece = std::find(of.pieces.begin(), of.pieces.end(), holders.front());
     ++held[static_cast<size_t>(piece - of.pieces.begin())];
   }
-  const auto slots = static_cast<int32_t>(component.slots.size());
+  const auto slots = static_cast<int32_t>(component.hosts.size());
   function.cost.assign(static_cast<size_t>(slots) + 1, of.cost);
   function.choices.assign(static_cast<size_t>(slots) + 1, {job});
   function.cost[0] = 0;
@@ -124,6 +126,25 @@ void SmallComponents::EqualPieces(const Cover::Job& job, int32_t held, Function&
   }
 }
 
+// `units`: of each unit of the component's hosts, what of `set` frees each of its holders.
+size_t SmallComponents::FreedBy(const Component& component,
+                                const std::vector<std::vector<uint32_t>>& units,
+                                uint32_t set) const {
+  size_t freed = 0;
+  size_t at = 0;
+  for (const int32_t h : component.hosts) {
+    const Cover::Host& host = cover_.hosts[static_cast<size_t>(h)];
+    int64_t gone = 0;
+    for (int32_t unit = host.first_unit; unit < host.last_unit; ++unit, ++at) {
+      const bool free = std::all_of(units[at].begin(), units[at].end(),
+                                    [&](uint32_t any) { return (set & any) != 0; });
+      gone += free ? cover_.weights[static_cast<size_t>(unit)] : 0;
+    }
+    freed += static_cast<size_t>(cover_.SlotsOf(host, gone));
+  }
+  return freed;
+}
+
 bool SmallComponents::Enumerate(const Component& component, Function& function,
                                 int64_t& steps) const {
   std::vector<int32_t> decisions = component.jobs;
@@ -138,19 +159,26 @@ bool SmallComponents::Enumerate(const Component& component, Function& function,
     const auto at = std::find(decisions.begin(), decisions.end(), decision);
     return at == decisions.end() ? 0u : 1u << (at - decisions.begin());
   };
-  // A slot's holders, each as the decisions of which one is enough.
-  std::vector<std::vector<uint32_t>> slots;
-  for (const int32_t slot : component.slots) {
-    std::vector<uint32_t>& enough = slots.emplace_back();
-    for (const int32_t piece : cover_.Holders(static_cast<size_t>(slot))) {
-      enough.push_back(bit(cover_.pieces[static_cast<size_t>(piece)].job) | bit(~piece));
+  // A unit's holders, each as the decisions of which one is enough.
+  std::vector<std::vector<uint32_t>> units;
+  size_t slots = 0;
+  for (const int32_t h : component.hosts) {
+    const Cover::Host& host = cover_.hosts[static_cast<size_t>(h)];
+    int64_t all = 0;
+    for (int32_t unit = host.first_unit; unit < host.last_unit; ++unit) {
+      std::vector<uint32_t>& enough = units.emplace_back();
+      for (const int32_t piece : cover_.Holders(static_cast<size_t>(unit))) {
+        enough.push_back(bit(cover_.pieces[static_cast<size_t>(piece)].job) | bit(~piece));
+      }
+      all += cover_.weights[static_cast<size_t>(unit)];
     }
+    slots += static_cast<size_t>(cover_.SlotsOf(host, all));
   }
-  function.cost.assign(slots.size() + 1, kNoCost);
-  function.choices.assign(slots.size() + 1, {});
+  function.cost.assign(slots + 1, kNoCost);
+  function.choices.assign(slots + 1, {});
   const uint32_t sets = 1u << decisions.size();
-  steps += static_cast<int64_t>(sets) * static_cast<int64_t>(slots.size());
-  std::vector<uint32_t> best(slots.size() + 1, 0);
+  steps += static_cast<int64_t>(sets) * static_cast<int64_t>(units.size());
+  std::vector<uint32_t> best(slots + 1, 0);
   for (uint32_t set = 0; set < sets; ++set) {
     int64_t cost = 0;
     for (size_t d = 0; d < decisions.size(); ++d) {
@@ -165,26 +193,21 @@ bool SmallComponents::Enumerate(const Component& component, Function& function,
         shrunk += (set & bit(~piece)) != 0 ? 1 : 0;
       }
       const bool whole = (set & bit(job)) != 0;
+      if (whole && !cover_.jobs[static_cast<size_t>(job)].may_stop) allowed = false;
       if (shrunk > (whole ? 0 : cover_.jobs[static_cast<size_t>(job)].max_shrunk)) allowed = false;
     }
     if (!allowed) continue;
-    size_t freed = 0;
-    for (const std::vector<uint32_t>& enough : slots) {
-      freed +=
-          std::all_of(enough.begin(), enough.end(), [&](uint32_t any) { return (set & any) != 0; })
-              ? 1u
-              : 0u;
-    }
+    const size_t freed = FreedBy(component, units, set);
     if (cost >= function.cost[freed]) continue;
     function.cost[freed] = cost;
     best[freed] = set;
   }
-  for (size_t x = slots.size(); x-- > 0;) {
+  for (size_t x = slots; x-- > 0;) {
     if (function.cost[x + 1] > function.cost[x]) continue;
     function.cost[x] = function.cost[x + 1];
     best[x] = best[x + 1];
   }
-  for (size_t x = 0; x <= slots.size(); ++x) {
+  for (size_t x = 0; x <= slots; ++x) {
     for (size_t d = 0; d < decisions.size(); ++d) {
       if ((best[x] >> d & 1) != 0) function.choices[x].push_back(decisions[d]);
     }

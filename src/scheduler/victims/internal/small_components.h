@@ -35,6 +35,8 @@ class SmallComponents {
     std::vector<Choice> choices;  // [slots freed]
   };
   bool Enumerate(const Component& component, Function& function, int64_t& steps) const;
+  size_t FreedBy(const Component& component, const std::vector<std::vector<uint32_t>>& units,
+                 uint32_t set) const;
   bool OneJob(const Component& component, Function& function, int64_t& steps) const;
   // The same where each piece holds as many slots: the cheapest pieces first.
   void EqualPieces(const Cover::Job& job, int32_t held, Function& function) const;

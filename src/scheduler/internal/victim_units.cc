@@ -1,0 +1,180 @@
+#include "scheduler/internal/victim_units.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+namespace longhaul::scheduler::internal {
+
+VictimUnits::VictimUnits(const State& state, const GroupRequest& group, ShapeId shape,
+                         int32_t tasks, Admit admit)
+    : state_(state), shape_(shape), admit_(admit), need_(tasks) {
+  const Shape& wanted = state.shape(shape);
+  cap_ = std::numeric_limits<int32_t>::max();
+  if (group.max_per_domain > 0 && group.spread_tier == kHostTier) cap_ = group.max_per_domain;
+  if (group.rail_aligned && tasks > 1) cap_ = 1;
+  const bool counted = std::any_of(wanted.counted.begin(), wanted.counted.end(),
+                                   [](int32_t amount) { return amount > 0; });
+  complete_ = !counted && wanted.card_memory_mib == 0;
+  if (wanted.cards > 0) {
+    each_ = wanted.cards;
+    complete_ = complete_ && wanted.cpu_milli == 0 && wanted.memory_mib == 0;
+  } else if (wanted.share > 0) {
+    measure_ = Measure::kShare;
+    each_ = wanted.share;
+    complete_ = complete_ && wanted.cpu_milli == 0 && wanted.memory_mib == 0;
+  } else if (wanted.cpu_milli > 0) {
+    measure_ = Measure::kCpu;
+    each_ = wanted.cpu_milli;
+    complete_ = complete_ && wanted.memory_mib == 0;
+  } else {
+    measure_ = Measure::kMemory;
+    each_ = std::max(1, wanted.memory_mib);
+  }
+  if (group.slice > 1 && group.slice_tier == kHostTier && measure_ != Measure::kShare) {
+    // A slot is a whole slice.
+    per_slot_ = group.slice;
+    each_ *= group.slice;
+    need_ /= group.slice;
+    if (cap_ != std::numeric_limits<int32_t>::max()) cap_ /= group.slice;
+  }
+}
+
+VictimDomain VictimUnits::Start(int32_t id) const {
+  VictimDomain domain;
+  domain.id = id;
+  domain.need = need_;
+  domain.each = each_;
+  domain.first_holder.push_back(0);
+  return domain;
+}
+
+void VictimUnits::AddHost(NodeIndex node, std::span<const PieceTask> held, int32_t most,
+                          VictimDomain& domain) {
+  const NodeState& at = state_.node(node);
+  if (!Admitted(state_, node, admit_) || !state_.Allows(shape_, at.group)) return;
+  units_.clear();
+  const int32_t cap = std::min(cap_, most / per_slot_);
+  switch (measure_) {
+    case Measure::kCards:
+      CollectCards(at, held);
+      Add(CountCards(at.free_cards), cap, domain);
+      break;
+    case Measure::kShare:
+      for (uint32_t card = 0; card < at.devices && cap > 0; ++card) {
+        if ((at.unhealthy >> card & 1) != 0) continue;
+        CollectShares(held, card);
+        Add(at.free_share[card], cap, domain);
+      }
+      break;
+    case Measure::kCpu:
+    case Measure::kMemory:
+      for (const PieceTask& task : held) {
+        const Shape& shape = state_.shape(state_.task(task.slot).shape);
+        const int64_t amount = measure_ == Measure::kCpu ? shape.cpu_milli : shape.memory_mib;
+        if (amount > 0) units_.push_back({{task.piece}, amount});
+      }
+      Add(measure_ == Measure::kCpu ? at.free_cpu_milli : at.free_memory_mib, cap, domain);
+      break;
+  }
+}
+
+// Whole cards by who has them; a shared one is free when all are gone who share it, which no one
+// may be who isn't among `held`.
+void VictimUnits::CollectCards(const NodeState& node, std::span<const PieceTask> held) {
+  std::array<std::vector<int32_t>, spec::kMaxDevices> sharing;
+  std::array<int32_t, spec::kMaxDevices> share{};
+  for (const PieceTask& task : held) {
+    const TaskRecord& record = state_.task(task.slot);
+    const Shape& shape = state_.shape(record.shape);
+    if (shape.share > 0) {
+      const auto card = static_cast<size_t>(std::countr_zero(record.cards));
+      sharing[card].push_back(task.piece);
+      share[card] += shape.share;
+      continue;
+    }
+    const auto healthy = static_cast<CardMask>(record.cards & ~node.unhealthy);
+    if (healthy != 0) units_.push_back({{task.piece}, CountCards(healthy)});
+  }
+  for (size_t card = 0; card < sharing.size(); ++card) {
+    if (sharing[card].empty() || (node.unhealthy >> card & 1) != 0) continue;
+    if (share[card] + node.free_share[card] < kWholeCard) continue;
+    std::sort(sharing[card].begin(), sharing[card].end());
+    sharing[card].erase(std::unique(sharing[card].begin(), sharing[card].end()),
+                        sharing[card].end());
+    units_.push_back({std::move(sharing[card]), 1});
+  }
+}
+
+void VictimUnits::CollectShares(std::span<const PieceTask> held, uint32_t card) {
+  units_.clear();
+  for (const PieceTask& task : held) {
+    const TaskRecord& record = state_.task(task.slot);
+    if ((record.cards >> card & 1) == 0) continue;
+    const Shape& shape = state_.shape(record.shape);
+    units_.push_back({{task.piece}, shape.share > 0 ? shape.share : kWholeCard});
+  }
+}
+
+void VictimUnits::Merge() {
+  std::sort(units_.begin(), units_.end());
+  size_t last = 0;
+  for (size_t i = 1; i < units_.size(); ++i) {
+    if (units_[i].holders == units_[last].holders) {
+      units_[last].weight += units_[i].weight;
+    } else if (++last != i) {
+      units_[last] = std::move(units_[i]);
+    }
+  }
+  if (!units_.empty()) units_.resize(last + 1);
+}
+
+void VictimUnits::AddUnit(const Unit& unit, int64_t weight, VictimDomain& domain) const {
+  domain.holders.insert(domain.holders.end(), unit.holders.begin(), unit.holders.end());
+  domain.first_holder.push_back(static_cast<int32_t>(domain.holders.size()));
+  domain.weights.push_back(weight);
+}
+
+void VictimUnits::Add(int64_t free, int32_t cap, VictimDomain& domain) {
+  Merge();
+  const auto slots = static_cast<int32_t>(std::min<int64_t>(free / each_, cap));
+  domain.need -= slots;
+  if (units_.empty() || slots == cap) return;
+  const int64_t loose = free - slots * each_;
+  int64_t all = 0;
+  bool whole_slots = true;
+  for (const Unit& unit : units_) {
+    all += unit.weight;
+    whole_slots = whole_slots && unit.weight % each_ == 0;
+  }
+  const int64_t most = std::min<int64_t>(cap - slots, (loose + all) / each_);
+  if (most == 0) return;
+  if (whole_slots && most == all / each_) {
+    // What is loose never makes a slot: each unit stands alone.
+    for (const Unit& unit : units_) {
+      for (int64_t weight = unit.weight; weight > 0; weight -= each_) {
+        AddUnit(unit, each_, domain);
+        domain.hosts.push_back({static_cast<int32_t>(domain.weights.size()), 0, 1});
+      }
+    }
+    return;
+  }
+  for (const Unit& unit : units_) AddUnit(unit, unit.weight, domain);
+  domain.hosts.push_back(
+      {static_cast<int32_t>(domain.weights.size()), loose, static_cast<int32_t>(most)});
+}
+
+void VictimUnits::Finish(VictimDomain& domain) const {
+  int32_t first = 0;
+  for (const VictimHost& host : domain.hosts) {
+    const bool plain = host.last_unit == first + 1 && host.loose == 0 && host.most == 1 &&
+                       domain.weights[static_cast<size_t>(first)] == domain.each;
+    if (!plain) return;
+    first = host.last_unit;
+  }
+  domain.weights.clear();
+  domain.hosts.clear();
+  domain.each = 1;
+}
+
+}  // namespace longhaul::scheduler::internal
