@@ -375,7 +375,8 @@ class Explainer {
  public:
   using Impl = Scheduler::Impl;
 
-  Explainer(const Impl& impl, JobId id, Instant now) : impl_(impl), id_(std::move(id)), now_(now) {}
+  Explainer(const Impl& impl, JobId id, Instant now, const Changeable& means)
+      : impl_(impl), id_(std::move(id)), now_(now), means_(means) {}
 
   Explanation Run() {
     Impl next(impl_);
@@ -493,6 +494,7 @@ class Explainer {
     changed.Advance(now_);
     for (const Event& event : so_far.events) internal::TakeEvent(changed.books, event);
     for (int r = first; r < kRelaxations; ++r) {
+      if (static_cast<Relaxation>(r) == Relaxation::kFewer && !means_.other_size) continue;
       Impl scratch(changed);
       Fixer fixer(scratch.books, scratch.placer, id_);
       for (const Change& change : fixer.Alternatives(static_cast<Relaxation>(r))) {
@@ -532,10 +534,12 @@ class Explainer {
   const Impl& impl_;
   JobId id_;
   Instant now_;
+  Changeable means_;
   Explanation answer_;
 };
 
-Result<Explanation> Scheduler::Explain(const JobId& id, Instant now) const {
+Result<Explanation> Scheduler::Explain(const JobId& id, Instant now,
+                                       const Changeable& means) const {
   const Job* job = impl_->books.Find(id);
   if (job == nullptr) return NotFound("no job named '" + Printable(id.value(), 63) + "'");
   if (job->placed) {
@@ -543,7 +547,7 @@ Result<Explanation> Scheduler::Explain(const JobId& id, Instant now) const {
     answer.sentence = "it has its nodes";
     return answer;
   }
-  return Explainer(*impl_, id, std::max(now, impl_->books.now)).Run();
+  return Explainer(*impl_, id, std::max(now, impl_->books.now), means).Run();
 }
 
 std::string ToJson(const Explanation& explanation) {

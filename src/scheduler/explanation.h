@@ -27,6 +27,11 @@ enum class WaitReason : uint8_t {
 };
 std::string ToString(WaitReason reason);  // "no-room"
 
+// What whoever asks could do about it.
+struct Changeable {
+  bool other_size = true;  // let the job run with fewer tasks
+};
+
 struct Explanation {
   WaitReason reason = WaitReason::kNone;
   std::string sentence;

@@ -150,15 +150,15 @@ class History {
  public:
   explicit History(uint64_t seed) : rng_(seed) {
     spec::Topology topology = RandomCluster(rng_);
-    const auto queues = RandomQueues(rng_, CardsOf(topology));
-    queues_ = queues.size();
-    Policy policy;
+    queue_specs_ = RandomQueues(rng_, CardsOf(topology));
+    queues_ = queue_specs_.size();
+    Policy& policy = policy_;
     policy.reservations = static_cast<uint32_t>(1 + rng_.Below(4));
     policy.evictions_a_day = 1'000;              // budgets would hide what reclaim forgets
     if (seed % 3 == 0) policy.reservations = 0;  // they are a reason of their own to wait
     // So is strict order.
     if (rng_.Below(6) == 0) policy.backfill = Backfill::kNone;
-    auto made = Scheduler::Create(std::move(topology), queues, policy);
+    auto made = Scheduler::Create(topology, queue_specs_, policy);
     EXPECT_TRUE(made.ok()) << made.status();
     scheduler_.emplace(std::move(made).value());
     tiers_ = static_cast<Tier>(scheduler_->topology().levels().size()) - 1;
@@ -177,6 +177,15 @@ class History {
     }
     RETURN_IF_ERROR(scheduler_->CheckInvariants());
     return whole ? scheduler_->CheckGuarantees(now_) : Status();
+  }
+
+  // Another scheduler goes on where this one is.
+  Status Rebuild() {
+    Result<Scheduler> next =
+        Scheduler::Rebuild(*scheduler_, scheduler_->topology(), queue_specs_, policy_);
+    RETURN_IF_ERROR(next.status());
+    scheduler_.emplace(*std::move(next));
+    return scheduler_->CheckInvariants();
   }
 
   // Each stated fix starts its job. Returns how many were stated.
@@ -345,6 +354,8 @@ class History {
 
   Random rng_;
   std::optional<Scheduler> scheduler_;
+  std::vector<spec::QueueSpec> queue_specs_;
+  Policy policy_;
   size_t queues_ = 0;
   Tier tiers_ = 1;
   Instant now_ = InstantFromNanoseconds(1'000'000'000'000);
@@ -391,6 +402,31 @@ TEST(History, KeepsEveryInvariantAndRepeats) {
       if (kind.find("reject: ") == std::string::npos) std::printf("%8d %s\n", count, kind.c_str());
     }
   }
+}
+
+// Who is rebuilt anywhere, as often as one likes, decides as if he had not been.
+TEST(History, ARebuiltSchedulerDecidesAsTheOneBefore) {
+  const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 150);
+  const uint64_t first = FromEnvironment("LONGHAUL_HISTORY_SEED", 1);
+  int rebuilds = 0;
+  for (uint64_t seed = first; seed < first + histories; ++seed) {
+    SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(seed));
+    History history(seed);
+    History again(seed);
+    Random rng(seed);
+    for (int step = 0; step < 60; ++step) {
+      ASSERT_TRUE(history.Step().ok());
+      if (rng.Below(8) == 0) {
+        const Status rebuilt = again.Rebuild();
+        ASSERT_TRUE(rebuilt.ok()) << rebuilt << " after\n" << again.log();
+        ++rebuilds;
+      }
+      const Status holds = again.Step();
+      ASSERT_TRUE(holds.ok()) << holds << " after\n" << again.log();
+      ASSERT_EQ(history.log(), again.log()) << "at step " << step;
+    }
+  }
+  EXPECT_GT(rebuilds, 0);
 }
 
 TEST(History, EveryStatedFixStartsItsJob) {

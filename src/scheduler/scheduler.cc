@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "scheduler/internal/adoption.h"
 #include "scheduler/internal/rank_places.h"
 #include "scheduler/internal/round.h"
 #include "scheduler/internal/scheduler_impl.h"
@@ -194,6 +195,17 @@ std::vector<JobId> Scheduler::Waiting() const {
     if (!job.placed) waiting.push_back(job.request->id);
   }
   return waiting;
+}
+
+std::vector<LinkView> Scheduler::Links() const {
+  const Books& books = impl_->books;
+  std::vector<LinkView> views;
+  for (const auto& [domain, health] : books.links) {
+    const auto& level = books.topology->levels()[static_cast<size_t>(domain.first)];
+    views.push_back({level.name, level.domains[static_cast<size_t>(domain.second)].name,
+                     domain.first, domain.second, health.health, health.up, health.trusted});
+  }
+  return views;
 }
 
 std::vector<QueueView> Scheduler::Queues() const {

@@ -46,6 +46,17 @@ struct QueueView {
   uint64_t running = 0;
 };
 
+// The links that join a domain to the rest of the network.
+struct LinkView {
+  std::string level;
+  std::string name;
+  Tier tier = kLeafTier;
+  int32_t domain = 0;
+  uint16_t health = 1'000;  // thousandths
+  bool up = true;
+  bool trusted = true;  // gangs may cross them
+};
+
 enum class JobStage : uint8_t { kUnknown, kWaiting, kLeaving, kAssumed, kBound, kRunning };
 
 class Scheduler {
@@ -85,7 +96,7 @@ class Scheduler {
 
   // Why a job is not running and what would start it, each answer tried out on a copy. Refuses
   // unknown jobs (kNotFound).
-  Result<Explanation> Explain(const JobId& job, Instant now) const;
+  Result<Explanation> Explain(const JobId& job, Instant now, const Changeable& means = {}) const;
 
   // Why a job waited when it was last tried, in a few words; empty when it doesn't wait. Cheap:
   // nothing is tried out.
@@ -97,6 +108,7 @@ class Scheduler {
   std::vector<CardOfRank> RanksOf(const JobId& job) const;     // rank -> card, with a layout
   std::vector<JobId> Waiting() const;                          // by submission
   std::vector<QueueView> Queues() const;                       // the root first
+  std::vector<LinkView> Links() const;                         // those not in full health
   const State& state() const;
 
   // Everything that must hold between two calls; the first thing that doesn't.

@@ -1,6 +1,7 @@
 #include "scheduler/internal/take_event.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/hash.h"
 #include "base/text.h"
@@ -394,13 +395,19 @@ class Taker {
            (EligibleCards(node, shape) & task.cards) == task.cards;
   }
 
+  // By job and rank: numbers of slots depend on what was placed before, and by whom.
   std::vector<std::pair<JobNumber, TaskSlot>> TasksOn(NodeIndex node) const {
-    std::vector<std::pair<JobNumber, TaskSlot>> tasks;
+    std::set<JobNumber> owners;
     for (TaskSlot slot = books_.state.newest_task(node); slot != kNoTask;
          slot = books_.state.task(slot).older) {
-      tasks.emplace_back(books_.state.task(slot).owner, slot);
+      owners.insert(books_.state.task(slot).owner);
     }
-    std::sort(tasks.begin(), tasks.end());
+    std::vector<std::pair<JobNumber, TaskSlot>> tasks;
+    for (const JobNumber owner : owners) {
+      for (const HeldTask& task : books_.at(owner).tasks) {
+        if (books_.state.task(task.slot).node == node) tasks.emplace_back(owner, task.slot);
+      }
+    }
     return tasks;
   }
 
@@ -492,45 +499,6 @@ void TakeEvent(Books& books, const Event& event) { std::visit(Taker(books), even
 
 namespace {
 
-JobAdopted AdoptionOf(const Books& before, const Job& job, const Books& books,
-                      const std::function<void(JobRequest&)>& change) {
-  const auto renumbered = [&](NodeIndex node) {
-    const auto found = books.topology->Find(before.topology->node(node).name);
-    return found.value_or(books.state.size());
-  };
-  JobAdopted adopted;
-  adopted.request = *job.request;
-  if (change) change(adopted.request);
-  if (books.queues.Find(adopted.request.queue) == share::kNoQueue) adopted.request.queue.clear();
-  adopted.submitted = job.submitted;
-  adopted.started = job.started;
-  adopted.last_snapshot = job.last_snapshot;
-  adopted.ran = job.ran;
-  adopted.held_priority = job.held_priority;
-  adopted.expedited = job.expedited;
-  adopted.evictions = job.evictions;
-  adopted.lost = job.lost;
-  adopted.tasks = before.PlacementsOf(job);
-  for (TaskPlacement& task : adopted.tasks) task.node = renumbered(task.node);
-  for (const NodeIndex node : job.leaving_nodes) adopted.leaving.push_back(renumbered(node));
-  return adopted;
-}
-
-// By the names of the domains.
-void InheritLinks(const Books& before, Books& books) {
-  for (const auto& [domain, health] : before.links) {
-    const auto tier = static_cast<size_t>(domain.first);
-    const auto& old = before.topology->levels()[tier];
-    if (domain.first >= books.tree->tiers()) continue;
-    const auto& now = books.topology->levels()[tier];
-    if (old.name != now.name) continue;
-    for (size_t d = 0; d < now.domains.size(); ++d) {
-      if (now.domains[d].name != old.domains[static_cast<size_t>(domain.second)].name) continue;
-      books.links[{domain.first, static_cast<int32_t>(d)}] = health;
-    }
-  }
-}
-
 void HealLinks(Books& books) {
   for (auto at = books.links.begin(); at != books.links.end();) {
     LinkHealth& link = at->second;
@@ -548,60 +516,6 @@ void HealLinks(Books& books) {
 }
 
 }  // namespace
-
-void TakeOver(const Books& before, Books& books, const std::function<void(JobRequest&)>& change) {
-  books.now = before.now;
-  books.rounds = before.rounds;
-  books.next_transaction = before.next_transaction;
-  books.expedites = before.expedites;
-  books.input_hash = Hash64(std::string_view("rebuilt"), before.input_hash ^ books.input_hash);
-  books.durations = before.durations;
-  books.rejections = before.rejections;
-  for (share::QueueIndex queue = 0; queue < static_cast<share::QueueIndex>(books.queues.size());
-       ++queue) {
-    const share::QueueIndex old =
-        queue == share::kRootQueue ? queue : before.queues.Find(books.queues.name(queue));
-    if (old == share::kNoQueue) continue;
-    books.decayed.Inherit(static_cast<size_t>(queue), before.decayed, static_cast<size_t>(old));
-  }
-  for (NodeIndex node = 0; node < books.state.size(); ++node) {
-    const auto old = before.topology->Find(books.topology->node(node).name);
-    if (!old) continue;
-    TakeEvent(books,
-              NodeChanged{books.topology->node(node).name, before.state.node(*old).condition});
-    for (uint32_t device = 0; device < books.state.node(node).devices; ++device) {
-      if ((before.state.node(*old).unhealthy >> device & 1) == 0) continue;
-      books.state.SetDeviceHealthy(node, device, false);
-    }
-    if (before.unhealthy.contains(*old)) {
-      books.state.SetHealth(node, before.state.health(*old));
-      books.faulted_at[node] = before.faulted_at[*old];
-      books.unhealthy.insert(node);
-    }
-    books.state.Commit();
-  }
-  InheritLinks(before, books);
-  books.began = before.began;
-  books.defragmented_at = before.defragmented_at;
-  books.moved_card_ms = before.moved_card_ms;
-  for (const auto& [number, job] : before.jobs) {
-    const JobAdopted adopted = AdoptionOf(before, job, books, change);
-    TakeEvent(books, adopted);
-    Job* taken = books.Find(job.request->id);
-    if (taken == nullptr) continue;
-    taken->transaction = job.placed ? job.transaction : taken->transaction;
-    if (!taken->lost.empty() && !job.lost.empty()) taken->lost_since = job.lost_since;
-    // A gang that was told to stop, on nodes that are gone, has stopped.
-    taken->leaving = job.leaving;
-    taken->moves = job.moves;
-    if (job.placed) taken->card_of_rank = job.card_of_rank;
-    if (!job.placed || !job.bind_by) continue;
-    for (HeldTask& task : taken->tasks) task.stage = Stage::kAssumed;
-    taken->bind_by = *job.bind_by;
-    books.bind_deadlines.insert({*job.bind_by, taken->number});
-  }
-  books.next_transaction = before.next_transaction;
-}
 
 void HealNodes(Books& books) {
   HealLinks(books);

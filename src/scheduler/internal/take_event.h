@@ -1,8 +1,6 @@
 // How events change the books.
 #pragma once
 
-#include <functional>
-
 #include "scheduler/event.h"
 #include "scheduler/internal/books.h"
 
@@ -14,10 +12,6 @@ void TakeEvent(Books& books, const Event& event);
 // Whether the request could start with nothing else running; the reason and the largest size that
 // could, if not. The books learn of its shapes.
 Status CheckFits(Books& books, const JobRequest& request);
-
-// Fills fresh books with all that older ones know: jobs, conditions, health, what was learnt.
-void TakeOver(const Books& before, Books& books,
-              const std::function<void(JobRequest&)>& change = {});
 
 // Health that returns with time, and suspects that have earned their readiness.
 void HealNodes(Books& books);

@@ -1,0 +1,348 @@
+#include "scheduler/internal/adoption.h"
+
+#include <algorithm>
+
+#include "base/hash.h"
+#include "scheduler/internal/take_event.h"
+
+namespace longhaul::scheduler::internal {
+
+namespace {
+
+class Adoption {
+ public:
+  Adoption(const Books& before, Books& books, const std::function<void(JobRequest&)>& change)
+      : before_(before), books_(books), change_(change) {
+    same_nodes_ = SameNodes();
+    same_queues_ = SameQueues();
+  }
+
+  void Run() {
+    TakeClocks();
+    TakeShapes();
+    TakeQueues();
+    TakeNodes();
+    TakeLinks();
+    if (LinesFit()) TakeLines();
+    for (const auto& [number, job] : before_.jobs) TakeJob(job);
+    books_.next_job = before_.next_job;
+    books_.next_transaction = before_.next_transaction;
+    TakeReservations();
+    TakeVersions();
+    // The jobs' arrivals have been counted already.
+    if (shapes_fit_) {
+      books_.arrivals = before_.arrivals;
+      books_.mix = before_.mix;
+      books_.mix_version = before_.mix_version;
+      books_.mix_arrivals = before_.mix_arrivals;
+    }
+    // To the unit: the same usage at the same rates.
+    if (same_queues_ && whole_ && books_.policy.usage_half_life == before_.policy.usage_half_life) {
+      books_.decayed = before_.decayed;
+    }
+  }
+
+ private:
+  bool SameNodes() const {
+    if (before_.topology->size() != books_.topology->size()) return false;
+    const auto& old = before_.topology->levels();
+    const auto& now = books_.topology->levels();
+    if (old.size() != now.size() || before_.tree->tiers() != books_.tree->tiers()) return false;
+    for (NodeIndex node = 0; node < books_.topology->size(); ++node) {
+      if (before_.topology->node(node).name != books_.topology->node(node).name) return false;
+      const auto host = static_cast<int32_t>(node);
+      for (Tier tier = kLeafTier; tier < books_.tree->tiers(); ++tier) {
+        if (before_.tree->DomainOf(tier, host) != books_.tree->DomainOf(tier, host)) return false;
+      }
+    }
+    return true;
+  }
+
+  bool SameQueues() const {
+    if (before_.queues.size() != books_.queues.size()) return false;
+    for (size_t q = 0; q < books_.queues.size(); ++q) {
+      const auto queue = static_cast<share::QueueIndex>(q);
+      if (before_.queues.name(queue) != books_.queues.name(queue)) return false;
+    }
+    return true;
+  }
+
+  NodeIndex Renumbered(NodeIndex node) const {
+    if (same_nodes_) return node;
+    const auto found = books_.topology->Find(before_.topology->node(node).name);
+    return found.value_or(books_.state.size());
+  }
+
+  // The domain of the same level and name; nothing when there is none.
+  std::optional<int32_t> RenumberedDomain(Tier tier, int32_t domain) const {
+    if (same_nodes_ || tier == kClusterTier) return domain;
+    if (tier == kHostTier) {
+      const NodeIndex host = Renumbered(static_cast<NodeIndex>(domain));
+      if (host >= books_.state.size()) return std::nullopt;
+      return static_cast<int32_t>(host);
+    }
+    const auto& old = before_.topology->levels();
+    const auto& now = books_.topology->levels();
+    const auto level = static_cast<size_t>(tier);
+    if (tier >= books_.tree->tiers() || tier >= before_.tree->tiers() || level >= old.size() ||
+        level >= now.size() || old[level].name != now[level].name) {
+      return std::nullopt;
+    }
+    const std::string& name = old[level].domains[static_cast<size_t>(domain)].name;
+    for (size_t d = 0; d < now[level].domains.size(); ++d) {
+      if (now[level].domains[d].name == name) return static_cast<int32_t>(d);
+    }
+    return std::nullopt;
+  }
+
+  void TakeClocks() {
+    books_.now = before_.now;
+    books_.began = before_.began;
+    books_.rounds = before_.rounds;
+    books_.expedites = before_.expedites;
+    books_.planned_at = before_.planned_at;
+    books_.grown_at = before_.grown_at;
+    books_.defragmented_at = before_.defragmented_at;
+    books_.moved_card_ms = before_.moved_card_ms;
+    books_.durations = before_.durations;
+    books_.rejections = before_.rejections;
+    books_.input_hash = Hash64(std::string_view("rebuilt"), before_.input_hash ^ books_.input_hash);
+  }
+
+  // Under the same numbers, as long as half of all numbers are left for new ones.
+  void TakeShapes() {
+    shapes_fit_ = before_.state.shape_count() <= kMaxShapes / 2;
+    if (!shapes_fit_) return;
+    for (uint32_t shape = 0; shape < before_.state.shape_count(); ++shape) {
+      books_.state.Intern(before_.state.shape(static_cast<ShapeId>(shape)));
+    }
+  }
+
+  // With what was used at the rates until now: none is used by the new books before jobs come.
+  void TakeQueues() {
+    share::DecayedUsage used = before_.decayed;
+    for (size_t q = 0; q < before_.queues.size(); ++q) {
+      used.SetRate(q, 0, books_.now);
+    }
+    for (share::QueueIndex queue = 0; queue < static_cast<share::QueueIndex>(books_.queues.size());
+         ++queue) {
+      const share::QueueIndex old =
+          queue == share::kRootQueue ? queue : before_.queues.Find(books_.queues.name(queue));
+      if (old == share::kNoQueue) continue;
+      books_.decayed.Inherit(static_cast<size_t>(queue), used, static_cast<size_t>(old));
+    }
+  }
+
+  // Conditions are set, not told: what was down before is no new loss of its leaf.
+  void TakeNodes() {
+    spec::SharedAmounts capacity;
+    for (NodeIndex node = 0; node < books_.state.size(); ++node) {
+      const auto old = before_.topology->Find(books_.topology->node(node).name);
+      if (old) TakeNode(*old, node);
+      if (books_.state.node(node).condition == spec::NodeCondition::kDown) continue;
+      const spec::NodeKind& kind = books_.topology->kind_of(node);
+      capacity += {{static_cast<int64_t>(kind.devices.size()) * kWholeCard, kind.cpu_milli,
+                    kind.memory_mib}};
+    }
+    books_.state.Commit();
+    books_.queues.SetCapacity(capacity);
+    for (const auto& [leaf, losses] : before_.leaf_losses) {
+      if (const auto now = RenumberedDomain(kLeafTier, leaf)) books_.leaf_losses[*now] = losses;
+    }
+  }
+
+  void TakeNode(NodeIndex old, NodeIndex node) {
+    books_.state.SetCondition(node, before_.state.node(old).condition);
+    for (uint32_t device = 0; device < books_.state.node(node).devices; ++device) {
+      if ((before_.state.node(old).unhealthy >> device & 1) == 0) continue;
+      books_.state.SetDeviceHealthy(node, device, false);
+    }
+    if (!before_.unhealthy.contains(old)) return;
+    books_.state.SetHealth(node, before_.state.health(old));
+    books_.faulted_at[node] = before_.faulted_at[old];
+    books_.unhealthy.insert(node);
+  }
+
+  void TakeLinks() {
+    for (const auto& [domain, health] : before_.links) {
+      const auto now = RenumberedDomain(domain.first, domain.second);
+      if (now) books_.links[{domain.first, *now}] = health;
+    }
+  }
+
+  // Lines are named by numbers of queues and shapes.
+  bool LinesFit() const { return same_queues_ && shapes_fit_; }
+
+  void TakeLines() {
+    for (const Line& old : before_.lines) {
+      books_.line_index[old.key] = static_cast<uint32_t>(books_.lines.size());
+      Line& line = books_.lines.emplace_back();
+      line.key = old.key;
+      line.queue = old.queue;
+      line.priority = old.priority;
+    }
+  }
+
+  JobAdopted Event(const Job& job) const {
+    JobAdopted adopted;
+    adopted.request = *job.request;
+    if (change_) change_(adopted.request);
+    const std::string& queue = adopted.request.queue;
+    if (books_.queues.Find(queue) == share::kNoQueue) adopted.request.queue.clear();
+    adopted.submitted = job.submitted;
+    adopted.started = job.started;
+    adopted.last_snapshot = job.last_snapshot;
+    adopted.ran = job.ran;
+    adopted.held_priority = job.held_priority;
+    adopted.expedited = job.expedited;
+    adopted.evictions = job.evictions;
+    adopted.lost = job.lost;
+    adopted.tasks = before_.PlacementsOf(job);
+    for (TaskPlacement& task : adopted.tasks) task.node = Renumbered(task.node);
+    for (const NodeIndex node : job.leaving_nodes) adopted.leaving.push_back(Renumbered(node));
+    return adopted;
+  }
+
+  void TakeJob(const Job& job) {
+    books_.next_job = job.number;
+    TakeEvent(books_, Event(job));
+    Job* taken = books_.Find(job.request->id);
+    if (taken == nullptr) {
+      whole_ = false;
+      return;
+    }
+    // A gang that was told to stop, on nodes that are gone, has stopped.
+    taken->leaving = job.leaving;
+    taken->moves = job.moves;
+    taken->block = job.block;
+    if (job.placed) {
+      TakePlaced(job, *taken);
+    } else if (same_queues_ && taken->queue == job.queue) {
+      // Its slack was judged by what was known when it came.
+      Line& line = books_.lines[taken->line];
+      line.jobs.erase({taken->line_place, taken->number});
+      taken->line_place = job.line_place;
+      line.jobs[{taken->line_place, taken->number}] = taken->number;
+    }
+  }
+
+  void TakePlaced(const Job& job, Job& taken) {
+    if (!taken.placed) return;
+    taken.transaction = job.transaction;
+    taken.started_in_round = job.started_in_round;
+    taken.refusals = job.refusals;
+    for (const NodeIndex node : job.refused_by) {
+      if (Renumbered(node) < books_.state.size()) taken.refused_by.insert(Renumbered(node));
+    }
+    if (!taken.lost.empty() && !job.lost.empty()) taken.lost_since = job.lost_since;
+    if (taken.lost.size() == job.lost.size()) {
+      taken.card_of_rank = job.card_of_rank;
+    } else {
+      whole_ = false;
+    }
+    for (HeldTask& task : taken.tasks) {
+      const auto old = std::find_if(job.tasks.begin(), job.tasks.end(), [&](const HeldTask& each) {
+        return each.rank == task.rank && each.group == task.group;
+      });
+      if (old != job.tasks.end()) task.stage = old->stage;
+    }
+    books_.ends.erase({taken.end_noted, taken.number});
+    taken.end_noted = job.end_noted;
+    books_.ends.insert({taken.end_noted, taken.number});
+    if (!job.bind_by) return;
+    taken.bind_by = *job.bind_by;
+    books_.bind_deadlines.insert({*job.bind_by, taken.number});
+  }
+
+  std::optional<Reservation> Renamed(const Reservation& old) const {
+    const Job* job = books_.jobs.contains(old.job) ? &books_.at(old.job) : nullptr;
+    if (job == nullptr || job->placed) return std::nullopt;
+    Reservation now = old;
+    now.queue = job->queue;
+    if (same_nodes_) return now;
+    const auto domain = RenumberedDomain(old.tier, old.domain);
+    if (!domain) return std::nullopt;
+    now.domain = *domain;
+    now.first_host = 0;
+    int32_t last = books_.tree->hosts();
+    if (old.tier != kClusterTier) {
+      now.first_host = books_.tree->FirstHost(old.tier, now.domain);
+      last = books_.tree->LastHost(old.tier, now.domain);
+    }
+    // Hosts that are new are none that the promise counted on.
+    now.cards_at_start.assign(static_cast<size_t>(last - now.first_host), 0);
+    for (size_t i = 0; i < old.cards_at_start.size(); ++i) {
+      const NodeIndex node =
+          Renumbered(static_cast<NodeIndex>(old.first_host) + static_cast<NodeIndex>(i));
+      const auto host = static_cast<int32_t>(node);
+      if (node >= books_.state.size() || host < now.first_host || host >= last) {
+        return std::nullopt;
+      }
+      now.cards_at_start[static_cast<size_t>(host - now.first_host)] = old.cards_at_start[i];
+    }
+    return now;
+  }
+
+  void TakeReservations() {
+    if (books_.policy.backfill == Backfill::kNone) return;
+    std::map<share::QueueIndex, uint32_t> held;
+    for (const auto& [number, old] : before_.reservations) {
+      const auto now = Renamed(old);
+      if (now && ++held[now->queue] <= books_.policy.reservations) {
+        books_.reservations[number] = *now;
+      }
+    }
+  }
+
+  // What a line or a growth was last tried against counts as tried where nothing is new.
+  void TakeVersions() {
+    books_.quota_version = before_.quota_version;
+    books_.reservation_version = before_.reservation_version;
+    books_.started_version = before_.started_version;
+    const bool same = same_nodes_ && LinesFit() && whole_ && !change_ &&
+                      HashOf(before_.policy) == HashOf(books_.policy) && SameLimits();
+    if (!same) {
+      ++books_.quota_version;
+      return;
+    }
+    if (before_.grown_seen == before_.Versions()) books_.grown_seen = books_.Versions();
+    for (size_t i = 0; i < before_.lines.size(); ++i) {
+      const Line& old = before_.lines[i];
+      Line& line = books_.lines[i];
+      line.promise = old.promise;
+      line.promised_at = old.promised_at;
+      line.parked = old.parked && old.parked_at == before_.Versions();
+      line.parked_at = books_.Versions();
+      line.preempt_parked =
+          old.preempt_parked && old.preempt_parked_at == before_.PreemptVersions();
+      line.preempt_parked_at = books_.PreemptVersions();
+    }
+  }
+
+  bool SameLimits() const {
+    for (size_t q = 0; q < books_.queues.size(); ++q) {
+      const auto queue = static_cast<share::QueueIndex>(q);
+      if (!(before_.queues.limit(queue) == books_.queues.limit(queue)) ||
+          !(before_.queues.guarantee(queue) == books_.queues.guarantee(queue))) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  const Books& before_;
+  Books& books_;
+  const std::function<void(JobRequest&)>& change_;
+  bool same_nodes_ = false;
+  bool same_queues_ = false;
+  bool shapes_fit_ = false;
+  bool whole_ = true;  // every job as it was
+};
+
+}  // namespace
+
+void TakeOver(const Books& before, Books& books, const std::function<void(JobRequest&)>& change) {
+  Adoption(before, books, change).Run();
+}
+
+}  // namespace longhaul::scheduler::internal
