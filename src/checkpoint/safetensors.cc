@@ -161,8 +161,9 @@ Result<SafetensorsHeader> Arrange(HeaderHandler& handler, uint64_t data_at, uint
   for (size_t i = 0; i < header.plan.size(); ++i) {
     const uint64_t next = i + 1 < header.plan.size() ? header.offsets[i + 1] : data_at + data_bytes;
     if (next - header.offsets[i] != header.plan.bytes(i)) {
-      return DataLoss("the data of " + Printable(header.plan.tensors()[i].name) +
-                      " has not the size of its shape");
+      return DataLoss("the data of " + Printable(header.plan.tensors()[i].name) + " has " +
+                      std::to_string(next - header.offsets[i]) + " bytes, its shape and dtype " +
+                      std::to_string(header.plan.bytes(i)));
     }
   }
   header.metadata = std::move(handler.metadata);
@@ -206,8 +207,14 @@ Result<uint64_t> SafetensorsHeaderBytes(std::span<const std::byte> first_eight,
     return DataLoss("the file is too short for a header");
   }
   std::memcpy(&length, first_eight.data(), sizeof(length));
-  if (length > kMaxSafetensorsHeader || length > file_bytes - sizeof(length)) {
-    return DataLoss("a header of " + std::to_string(length) + " bytes can't be");
+  if (length > kMaxSafetensorsHeader) {
+    return DataLoss("it says that its header has " + std::to_string(length) + " bytes, at most " +
+                    std::to_string(kMaxSafetensorsHeader) + " can be: it is no safetensors file");
+  }
+  if (length > file_bytes - sizeof(length)) {
+    return DataLoss("it says that its header has " + std::to_string(length) +
+                    " bytes, and the file has " + std::to_string(file_bytes) +
+                    ": it was cut short, or is no safetensors file");
   }
   return sizeof(length) + length;
 }

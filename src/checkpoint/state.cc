@@ -1,6 +1,5 @@
 #include "checkpoint/state.h"
 
-#include <bit>
 #include <cstring>
 #include <unordered_map>
 #include <unordered_set>
@@ -9,45 +8,13 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "checkpoint/internal/byte_fields.h"
 
 namespace longhaul::checkpoint {
 namespace {
 
-static_assert(std::endian::native == std::endian::little,
-              "states are written as they lie in memory");
-
-template <typename T>
-void Put(std::string& out, T value) {
-  out.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-// Reads an encoded plan from its start; once something is missing, ok() stays false.
-class Decoder {
- public:
-  explicit Decoder(std::string_view rest) : rest_(rest) {}
-
-  template <typename T>
-  T Take() {
-    T value{};
-    const std::string_view bytes = TakeBytes(sizeof(T));
-    if (ok_) std::memcpy(&value, bytes.data(), sizeof(T));
-    return value;
-  }
-  std::string_view TakeBytes(size_t bytes) {
-    ok_ = ok_ && bytes <= rest_.size();
-    if (!ok_) return {};
-    const std::string_view taken = rest_.substr(0, bytes);
-    rest_.remove_prefix(bytes);
-    return taken;
-  }
-
-  bool ok() const { return ok_; }
-  size_t left() const { return rest_.size(); }
-
- private:
-  std::string_view rest_;
-  bool ok_ = true;
-};
+using internal::FieldReader;
+using internal::PutField;
 
 Status CheckName(std::string_view name) {
   if (name.empty()) return InvalidArgument("a tensor has no name");
@@ -162,27 +129,27 @@ Result<StatePlan> StatePlan::Create(std::vector<TensorInfo> tensors) {
 
 std::string StatePlan::Encode() const {
   std::string out;
-  Put(out, static_cast<uint32_t>(tensors_.size()));
+  PutField(out, static_cast<uint32_t>(tensors_.size()));
   for (const TensorInfo& tensor : tensors_) {
-    Put(out, static_cast<uint8_t>(tensor.name.size()));
+    PutField(out, static_cast<uint8_t>(tensor.name.size()));
     out += tensor.name;
-    Put(out, static_cast<uint8_t>(tensor.dtype.size()));
+    PutField(out, static_cast<uint8_t>(tensor.dtype.size()));
     out += tensor.dtype;
-    Put(out, static_cast<uint8_t>(tensor.shape.size()));
-    for (const int64_t extent : tensor.shape) Put(out, extent);
-    Put(out, static_cast<uint8_t>(tensor.part.has_value()));
+    PutField(out, static_cast<uint8_t>(tensor.shape.size()));
+    for (const int64_t extent : tensor.shape) PutField(out, extent);
+    PutField(out, static_cast<uint8_t>(tensor.part.has_value()));
     if (!tensor.part) continue;
-    Put(out, static_cast<uint8_t>(tensor.part->of.size()));
+    PutField(out, static_cast<uint8_t>(tensor.part->of.size()));
     out += tensor.part->of;
-    for (const int64_t extent : tensor.part->shape) Put(out, extent);
-    for (const int64_t offset : tensor.part->offset) Put(out, offset);
+    for (const int64_t extent : tensor.part->shape) PutField(out, extent);
+    for (const int64_t offset : tensor.part->offset) PutField(out, offset);
   }
   return out;
 }
 
 Result<StatePlan> StatePlan::Decode(std::string_view encoded) {
   const Status cut = InvalidArgument("the plan is cut short or has bytes left over");
-  Decoder decoder(encoded);
+  FieldReader decoder(encoded);
   const uint32_t count = decoder.Take<uint32_t>();
   // A tensor takes five bytes at least: a wrong count can't make us allocate.
   if (!decoder.ok() || count > decoder.left() / 5) return cut;

@@ -321,7 +321,8 @@ class PickleMachine {
       return Push(std::move(value));
     }
     return Bad("it names " + Printable(module) + "." + Printable(name) +
-               ", which is not on the list of what it may name");
+               ", which is not on the list of what it may name; save it again without that, as "
+               "tensors, numbers, texts, lists and dictionaries");
   }
 
   // Nothing is called: an object is what it would be made from.

@@ -79,7 +79,7 @@ Status CheckCatalog(const Catalog& catalog) {
       const CatalogFile& file = catalog.files[shard.file];
       if (!shard.box.InsideOf(info.shape)) return DataLoss(what + "lies outside of the tensor");
       const uint64_t bytes = static_cast<uint64_t>(shard.box.elements()) * element;
-      const uint64_t size = file.memory != nullptr ? file.memory->size() : file.bytes;
+      const uint64_t size = file.in_memory ? file.memory.size() : file.bytes;
       if (shard.file_offset > size || bytes > size - shard.file_offset) {
         return DataLoss(what + "lies outside of " + file.path);
       }

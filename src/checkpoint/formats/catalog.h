@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,9 +50,12 @@ struct CatalogFile {
   std::string path;
   uint64_t bytes = 0;
   std::vector<HashedChunk> chunks;  // by offset; empty: the format has none
-  // Set: the bytes are here and not in the file, which then only says where they came from.
-  std::shared_ptr<const std::vector<std::byte>> memory = nullptr;
   std::vector<CatalogArchive> archives = {};
+  // The bytes are here and not in the file, which then only says where they came from. Kept by
+  // `keeper`, or, when it is null, by whoever made the catalog.
+  bool in_memory = false;
+  std::span<const std::byte> memory = {};
+  std::shared_ptr<const void> keeper = nullptr;
 };
 
 struct Catalog {

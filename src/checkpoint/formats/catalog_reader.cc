@@ -45,20 +45,22 @@ std::vector<ReadBlock> BlocksOf(const Catalog& catalog, const ReadPlan& plan, bo
 Status CatalogReader::Fetch(const ReadBlock& block) {
   const CatalogFile& file = catalog_.files[block.file];
   buffer_.resize(block.bytes);
-  if (file.memory != nullptr) {
-    std::memcpy(buffer_.data(), file.memory->data() + block.offset, block.bytes);
-    return {};
+  if (file.in_memory) {
+    // What is verified is the copy: others may write where it came from.
+    std::memcpy(buffer_.data(), file.memory.data() + block.offset, block.bytes);
+    count_.memory_bytes += block.bytes;
+  } else {
+    if (opened_ == nullptr || opened_index_ != block.file) {
+      opened_.reset();
+      ASSIGN_OR_RETURN(opened_, files_.Open(file.path));
+      opened_index_ = block.file;
+    }
+    ++count_.reads;
+    count_.bytes += block.bytes;
+    RETURN_IF_ERROR(opened_->Read(block.offset, buffer_));
   }
-  if (opened_ == nullptr || opened_index_ != block.file) {
-    opened_.reset();
-    ASSIGN_OR_RETURN(opened_, files_.Open(file.path));
-    opened_index_ = block.file;
-  }
-  ++count_.reads;
-  count_.bytes += block.bytes;
-  const Status read = opened_->Read(block.offset, buffer_);
-  if (!read.ok()) return read;
   if (block.hash.has_value() && HashChunk(buffer_) != *block.hash) {
+    damaged_file_ = block.file;
     return DataLoss(file.path + ": the hash of the " + std::to_string(block.bytes) +
                     " bytes at byte " + std::to_string(block.offset) + " differs");
   }
@@ -68,6 +70,7 @@ Status CatalogReader::Fetch(const ReadBlock& block) {
 Status CatalogReader::Read(std::span<const WantedShard> wanted,
                            std::span<const std::span<std::byte>> to, const ReadOptions& options) {
   const auto element_bytes = catalog_.ElementBytes();
+  damaged_file_.reset();
   CHECK(wanted.size() == to.size());
   for (size_t i = 0; i < wanted.size(); ++i) {
     CHECK(to[i].size() ==

@@ -26,6 +26,7 @@ struct ReadOptions {
 struct ReadCount {
   uint64_t bytes = 0;  // asked of files
   uint64_t reads = 0;
+  uint64_t memory_bytes = 0;  // of what is in memory
 };
 
 // One read of a file: at most kBlockReadBytes, with a hash when the whole of it is a chunk.
@@ -56,6 +57,8 @@ class CatalogReader {
                    const ReadOptions& options = {});
 
   const ReadCount& count() const { return count_; }
+  // The file whose hash differed in the last read.
+  std::optional<uint32_t> damaged_file() const { return damaged_file_; }
 
  private:
   Status Run(const ReadPlan& plan, std::span<const std::span<std::byte>> to, bool verify);
@@ -67,6 +70,7 @@ class CatalogReader {
   uint32_t opened_index_ = 0;
   std::vector<std::byte> buffer_;
   ReadCount count_;
+  std::optional<uint32_t> damaged_file_;
 };
 
 }  // namespace longhaul::checkpoint

@@ -49,6 +49,7 @@ Result<Catalog> OpenCheckpoint(io::FileSystem& files, const std::string& given,
   if (any([](const std::string& name) { return name.starts_with("step-"); })) {
     return OpenStep(files, path, damaged);
   }
+  if (Contains(*names, "checkpoints")) return OpenStep(files, path + "/checkpoints", damaged);
   std::vector<std::string> alone;
   for (const std::string& name : *names) {
     if (name.ends_with(".safetensors")) alone.push_back(name);

@@ -1,9 +1,9 @@
 // Opens a checkpoint of any format that is known here.
 //
 // What it is is told by what is there: a MANIFEST, a .metadata, an index of shards, a ZIP archive,
-// a safetensors header; a folder of a run's steps is its newest. Nothing that is read is run, and
-// no name that is read leads out of the checkpoint's folder. docs/checkpoint-formats.md has what is
-// taken of each format.
+// a safetensors header; a run's folder, or that of its steps, is its newest. Nothing that is read
+// is run, and no name that is read leads out of the checkpoint's folder. docs/checkpoint-formats.md
+// has what is taken of each format.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 // Any layout from any other, through files: saved by the ranks of one layout, read by another's,
 // every byte compared, and what is read counted by the file system.
+#include "checkpoint/formats/reshard_files.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +15,6 @@
 #include "checkpoint/directory.h"
 #include "checkpoint/formats/catalog_reader.h"
 #include "checkpoint/formats/open_checkpoint.h"
-#include "checkpoint/reshard/random_layouts.h"
 #include "checkpoint/shard.h"
 #include "sim/crash_file_system.h"
 
@@ -21,78 +22,13 @@ namespace longhaul::checkpoint {
 namespace {
 
 using testing_support::DistinctBytes;
-using testing_support::Fill;
+using testing_support::InCatalog;
+using testing_support::LoadAndCompare;
 using testing_support::RandomLayout;
 using testing_support::RandomModel;
+using testing_support::SaveLayout;
 using testing_support::ShardsOfAll;
 using testing_support::SmallModel;
-
-std::string DtypeOf(uint64_t element_bytes) { return element_bytes == 2 ? "BF16" : "F32"; }
-
-// Every rank writes what it holds, as parts of global tensors; then the manifest is committed.
-Status Save(io::FileSystem& files, const SmallModel& model, const spec::Layout& layout) {
-  CheckpointDirectory directory(files, "/run");
-  Manifest manifest;
-  manifest.job = "job";
-  manifest.step = 7;
-  manifest.epoch = 1;
-  manifest.world = static_cast<uint32_t>(layout.devices());
-  for (uint32_t rank = 0; rank < manifest.world; ++rank) {
-    std::vector<TensorInfo> infos;
-    std::vector<std::vector<std::byte>> bytes;
-    for (const WantedShard& shard : ShardsOfRank(model.problem(), layout, rank)) {
-      const uint64_t element = model.element_bytes[shard.tensor];
-      const std::string& name = model.names[shard.tensor];
-      infos.push_back({name + "#" + std::to_string(infos.size()), DtypeOf(element),
-                       shard.box.shape(),
-                       TensorPart{name, model.rules[shard.tensor].shape, shard.box.offsets()}});
-      auto& to = bytes.emplace_back(static_cast<uint64_t>(shard.box.elements()) * element);
-      Fill(shard.tensor, shard.box, model.rules[shard.tensor].shape, element, to, 0);
-    }
-    ASSIGN_OR_RETURN(const StatePlan plan, StatePlan::Create(std::move(infos)));
-    const std::vector<std::span<const std::byte>> tensors(bytes.begin(), bytes.end());
-    ASSIGN_OR_RETURN(PieceFile piece,
-                     directory.WritePiece(7, 1, rank, manifest.world, plan, tensors));
-    manifest.files.push_back(std::move(piece));
-  }
-  return directory.Commit(manifest);
-}
-
-// The model's tensors by number, whatever order the catalog has them in.
-std::vector<WantedShard> InCatalog(const Catalog& catalog, const SmallModel& model,
-                                   const std::vector<WantedShard>& wanted) {
-  std::vector<WantedShard> found;
-  for (const WantedShard& shard : wanted) {
-    found.push_back({catalog.Find(model.names[shard.tensor]).value(), shard.box});
-  }
-  return found;
-}
-
-// Loads and compares; an error for people.
-std::string LoadAndCompare(io::FileSystem& files, const Catalog& catalog, const SmallModel& model,
-                           const std::vector<WantedShard>& wanted, bool verify, ReadCount& count) {
-  std::vector<std::vector<std::byte>> memory;
-  for (const WantedShard& shard : wanted) {
-    memory.emplace_back(static_cast<uint64_t>(shard.box.elements()) *
-                        model.element_bytes[shard.tensor]);
-  }
-  const std::vector<std::span<std::byte>> to(memory.begin(), memory.end());
-  CatalogReader reader(files, catalog);
-  ReadOptions options;
-  options.verify = verify;
-  const Status read = reader.Read(InCatalog(catalog, model, wanted), to, options);
-  if (!read.ok()) return read.message();
-  count = reader.count();
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    std::vector<std::byte> expected(memory[i].size());
-    Fill(wanted[i].tensor, wanted[i].box, model.rules[wanted[i].tensor].shape,
-         model.element_bytes[wanted[i].tensor], expected, 0);
-    if (memory[i] != expected) {
-      return model.names[wanted[i].tensor] + " " + ToString(wanted[i].box) + " differs";
-    }
-  }
-  return "";
-}
 
 // LONGHAUL_RESHARD_PAIRS=1000 for the whole of it.
 TEST(ReshardThroughFiles, OfRandomPairsOfLayoutsIsExactAndReadsWhatIsNeeded) {
@@ -105,7 +41,7 @@ TEST(ReshardThroughFiles, OfRandomPairsOfLayoutsIsExactAndReadsWhatIsNeeded) {
     const spec::Layout from = RandomLayout(random, model);
     const spec::Layout to = RandomLayout(random, model);
     sim::CrashFileSystem files;
-    const Status saved = Save(files, model, from);
+    const Status saved = SaveLayout(files, "/run", model, from);
     ASSERT_TRUE(saved.ok()) << saved;
     const Result<Catalog> catalog = OpenCheckpoint(files, "/run");
     ASSERT_TRUE(catalog.ok()) << catalog.status();
@@ -137,7 +73,7 @@ TEST(CatalogReader, RefusesAFlippedBitThatTheReadTouchesAndNoOther) {
   layout.data = 2;
   layout.zero_stage = 3;
   sim::CrashFileSystem files;
-  ASSERT_TRUE(Save(files, model, layout).ok());
+  ASSERT_TRUE(SaveLayout(files, "/run", model, layout).ok());
   const Result<Catalog> catalog = OpenCheckpoint(files, "/run");
   ASSERT_TRUE(catalog.ok()) << catalog.status();
   const SavedShard& hit = catalog->shards.front();

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "base/utf8.h"
+#include "checkpoint/formats/internal/torch_pickle.h"
 #include "checkpoint/formats/zip.h"
 
 namespace longhaul::checkpoint {
@@ -49,7 +50,7 @@ constexpr std::string_view kRebuildV2 = "torch._utils._rebuild_tensor_v2";
 constexpr std::string_view kRebuildV3 = "torch._utils._rebuild_tensor_v3";
 constexpr std::string_view kParameter = "torch._utils._rebuild_parameter";
 
-constexpr PickleGlobal kTorchGlobals[] = {
+constexpr PickleGlobal kOwnGlobals[] = {
     {"collections.OrderedDict", true},
     {kRebuildV2},
     {kRebuildV3},
@@ -67,22 +68,8 @@ constexpr PickleGlobal kTorchGlobals[] = {
     {"torch.CharStorage"},
     {"torch.ByteStorage"},
     {"torch.BoolStorage"},
-    {"torch.float32"},
-    {"torch.float16"},
-    {"torch.bfloat16"},
-    {"torch.float64"},
-    {"torch.int64"},
-    {"torch.int32"},
-    {"torch.int16"},
-    {"torch.int8"},
-    {"torch.uint8"},
-    {"torch.bool"},
-    {"torch.uint16"},
-    {"torch.uint32"},
-    {"torch.uint64"},
-    {"torch.float8_e4m3fn"},
-    {"torch.float8_e5m2"},
 };
+constexpr auto kTorchGlobals = internal::WithDtypes(kOwnGlobals);
 
 std::string_view AfterDot(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
@@ -237,23 +224,9 @@ class TreeBuilder {
   }
 
   Result<std::vector<int64_t>> Numbers(const PickleValue& value, const std::string& place) {
-    const PickleValue* list = &value;
-    if (list->kind == Kind::kObject && pickle_.NameOf(*list) == "torch.Size" &&
-        pickle_.ArgumentsOf(*list).items.size() == 1) {
-      list = &pickle_[pickle_.ArgumentsOf(*list).items[0]];
-    }
-    if (list->kind != Kind::kTuple || list->items.size() > kMaxDims) {
-      return Refuse(place, "a size of more than 8 dimensions, or none");
-    }
-    std::vector<int64_t> numbers;
-    for (const uint32_t item : list->items) {
-      const PickleValue& number = pickle_[item];
-      if (number.kind != Kind::kInt || number.integer < 0 || number.integer > kMaxElements) {
-        return Refuse(place, "a size or stride that can't be");
-      }
-      numbers.push_back(number.integer);
-    }
-    return numbers;
+    auto numbers = internal::SizeOf(pickle_, value);
+    if (!numbers.has_value()) return Refuse(place, "a size or stride that can't be");
+    return *std::move(numbers);
   }
 
   Result<Tree> AddTensor(const PickleValue& value, const std::string& place) {

@@ -14,7 +14,7 @@ Result<Catalog> OpenTorchFile(io::FileSystem& files, const std::string& path) {
   Catalog catalog;
   catalog.format = Format::kTorch;
   catalog.path = path;
-  catalog.files.push_back({path, file->bytes(), {}, nullptr, {{0, file->bytes()}}});
+  catalog.files.push_back({path, file->bytes(), {}, {{0, file->bytes()}}});
   for (uint32_t i = 0; i < torch->tensors.size(); ++i) {
     catalog.tensors.push_back(torch->tensors[i].info);
     const Status added = internal::AddStrided(*file, 0, torch->tensors[i], i,

@@ -24,7 +24,7 @@ class Verifier {
     out_.format = catalog.format;
     out_.tensors = catalog.tensors.size();
     for (const CatalogFile& file : catalog.files) {
-      out_.files += file.memory == nullptr ? 1 : 0;
+      out_.files += file.in_memory ? 0 : 1;
       for (const HashedChunk& chunk : file.chunks) total_ += chunk.bytes;
       for (const CatalogArchive& archive : file.archives) total_ += archive.bytes;
     }
@@ -34,7 +34,7 @@ class Verifier {
   Result<Verification> Run() {
     out_.vouched = catalog_.format != Format::kSafetensors;
     for (uint32_t i = 0; i < catalog_.files.size(); ++i) {
-      if (catalog_.files[i].memory != nullptr) continue;
+      if (catalog_.files[i].in_memory) continue;
       RETURN_IF_ERROR(CheckFile(i));
     }
     if (options_.numbers) {
@@ -139,6 +139,18 @@ Result<Verification> VerifyCheckpoint(io::FileSystem& files, const std::string& 
   found.damage.insert(found.damage.begin(), std::make_move_iterator(told.damage.begin()),
                       std::make_move_iterator(told.damage.end()));
   return found;
+}
+
+Status CheckArchives(io::FileSystem& files, const Catalog& catalog) {
+  for (const CatalogFile& file : catalog.files) {
+    if (file.in_memory || file.archives.empty()) continue;
+    ASSIGN_OR_RETURN(const auto opened, files.Open(file.path));
+    for (const CatalogArchive& archive : file.archives) {
+      const Status sound = VerifyTorchFile(*opened, archive.offset, archive.bytes);
+      if (!sound.ok()) return sound.WithContext(file.path);
+    }
+  }
+  return {};
 }
 
 }  // namespace longhaul::checkpoint

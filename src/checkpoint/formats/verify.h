@@ -49,4 +49,8 @@ struct VerifyOptions {
 Result<Verification> VerifyCheckpoint(io::FileSystem& files, const std::string& path,
                                       const VerifyOptions& options);
 
+// Holds every byte of the ZIP archives that a catalog lies in against their CRC-32s, which no read
+// of a part of them does. kDataLoss naming file, entry and byte. Fine where there is none.
+Status CheckArchives(io::FileSystem& files, const Catalog& catalog);
+
 }  // namespace longhaul::checkpoint

@@ -2,11 +2,14 @@
 
 #include "checkpoint/directory.h"
 #include "checkpoint/formats/internal/write_parts.h"
+#include "checkpoint/formats/verify.h"
 
 namespace longhaul::checkpoint {
 
 Status WriteCheckpoint(io::FileSystem& files, const Catalog& catalog, const std::string& path,
                        const WriteOptions& options) {
+  // Before anything is written: what was flipped in an archive would be sound in its copy.
+  RETURN_IF_ERROR(CheckArchives(files, catalog));
   std::string target = path;
   while (target.size() > 1 && target.back() == '/') target.pop_back();
   const bool folder = options.format == Format::kDistributed ||

@@ -3,7 +3,8 @@
 //
 // What is written appears under its name when it is whole and synced: a failure, a stop and a crash
 // leave nothing there but a ".partial" beside it. Every tensor is read through the catalog's
-// reader, so it is verified where its format has hashes. docs/checkpoint-formats.md says what each
+// reader, so it is verified where its format has hashes; archives of PyTorch are held against their
+// CRC-32s before. docs/checkpoint-formats.md says what each
 // format can't hold.
 #pragma once
 

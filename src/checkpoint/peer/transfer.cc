@@ -8,54 +8,29 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "checkpoint/copy.h"
+#include "checkpoint/internal/byte_fields.h"
 
 namespace longhaul::checkpoint {
 namespace {
+
+using internal::FieldReader;
+using internal::PutField;
 
 constexpr char kMagic[4] = {'L', 'H', 'P', '1'};
 constexpr size_t kMaxText = 4096;
 constexpr size_t kMaxJobBytes = 255;
 
-template <typename T>
-void Put(std::string& out, T value) {
-  out.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
 void PutText(std::string& out, std::string_view text) {
-  Put(out, static_cast<uint32_t>(text.size()));
+  PutField(out, static_cast<uint32_t>(text.size()));
   out += text;
 }
 
-// Takes values from the front of a payload; once something is missing, ok() stays false.
-class Taker {
- public:
-  explicit Taker(std::string_view rest) : rest_(rest) {}
-
-  template <typename T>
-  T Take() {
-    T value{};
-    const std::string_view bytes = TakeBytes(sizeof(T));
-    if (ok_) std::memcpy(&value, bytes.data(), sizeof(T));
-    return value;
-  }
-  std::string_view TakeBytes(size_t bytes) {
-    ok_ = ok_ && bytes <= rest_.size();
-    if (!ok_) return {};
-    const std::string_view taken = rest_.substr(0, bytes);
-    rest_.remove_prefix(bytes);
-    return taken;
-  }
-  std::string TakeText(size_t limit) {
-    const size_t bytes = Take<uint32_t>();
-    ok_ = ok_ && bytes <= limit;
-    return std::string(TakeBytes(ok_ ? bytes : 0));
-  }
-  bool ok() const { return ok_; }
-  bool AtEnd() const { return ok_ && rest_.empty(); }
-
- private:
-  std::string_view rest_;
-  bool ok_ = true;
-};
+// A text that PutText wrote, of at most `limit` bytes.
+std::string TakeText(FieldReader& reader, size_t limit) {
+  const size_t bytes = reader.Take<uint32_t>();
+  if (bytes > limit) reader.Fail();
+  return std::string(reader.TakeBytes(reader.ok() ? bytes : 0));
+}
 
 bool HasRequest(PeerKind kind) { return kind == PeerKind::kOffer || kind == PeerKind::kFetch; }
 bool HasPlan(PeerKind kind) { return kind == PeerKind::kOffer || kind == PeerKind::kSnapshot; }
@@ -65,19 +40,19 @@ void PutSnapshot(std::string& out, const PeerMessage& message) {
   CHECK(message.chunks.size() == message.plan.size());
   for (size_t i = 0; i < message.plan.size(); ++i) {
     CHECK(message.chunks[i].size() == ChunksIn(message.plan.bytes(i)));
-    for (const uint64_t hash : message.chunks[i]) Put(out, hash);
+    for (const uint64_t hash : message.chunks[i]) PutField(out, hash);
   }
 }
 
-Status TakeSnapshot(Taker& taker, PeerMessage& message) {
-  const std::string encoded = taker.TakeText(kMaxPeerPayload);
-  if (!taker.ok()) return InvalidArgument("the plan is cut short");
+Status TakeSnapshot(FieldReader& reader, PeerMessage& message) {
+  const std::string encoded = TakeText(reader, kMaxPeerPayload);
+  if (!reader.ok()) return InvalidArgument("the plan is cut short");
   ASSIGN_OR_RETURN(message.plan, StatePlan::Decode(encoded));
   for (size_t i = 0; i < message.plan.size(); ++i) {
     const uint64_t chunks = ChunksIn(message.plan.bytes(i));
     // A chunk's hash takes eight bytes: no plan can make us allocate what isn't there.
-    const std::string_view hashes = taker.TakeBytes(chunks * sizeof(uint64_t));
-    if (!taker.ok()) return InvalidArgument("there is not a hash for each chunk");
+    const std::string_view hashes = reader.TakeBytes(chunks * sizeof(uint64_t));
+    if (!reader.ok()) return InvalidArgument("there is not a hash for each chunk");
     std::vector<uint64_t>& into = message.chunks.emplace_back(chunks);
     if (chunks > 0) std::memcpy(into.data(), hashes.data(), hashes.size());
   }
@@ -98,11 +73,11 @@ Result<Frame> ParseFrame(std::span<const std::byte> bytes) {
   if (bytes.size() != kPeerFrameBytes || std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) != 0) {
     return InvalidArgument("not a message between agents");
   }
-  Taker taker(Chars(bytes).substr(sizeof(kMagic)));
+  FieldReader reader(Chars(bytes).substr(sizeof(kMagic)));
   Frame frame;
-  frame.kind = taker.Take<uint32_t>();
-  frame.payload_bytes = taker.Take<uint64_t>();
-  frame.hash = taker.Take<uint64_t>();
+  frame.kind = reader.Take<uint32_t>();
+  frame.payload_bytes = reader.Take<uint64_t>();
+  frame.hash = reader.Take<uint64_t>();
   if (frame.kind < static_cast<uint32_t>(PeerKind::kOffer) ||
       frame.kind > static_cast<uint32_t>(PeerKind::kRefused)) {
     return InvalidArgument("unknown kind of message " + std::to_string(frame.kind));
@@ -126,9 +101,9 @@ Result<std::string> EncodePeerMessage(const PeerMessage& message) {
   if (HasRequest(message.kind)) PutText(payload, message.secret);
   if (HasRequest(message.kind) || HasPlan(message.kind)) {
     PutText(payload, message.key.job);
-    Put(payload, message.key.rank);
-    Put(payload, message.key.step);
-    Put(payload, message.key.epoch);
+    PutField(payload, message.key.rank);
+    PutField(payload, message.key.step);
+    PutField(payload, message.key.epoch);
   }
   if (HasPlan(message.kind)) PutSnapshot(payload, message);
   if (message.kind == PeerKind::kRefused) {
@@ -139,9 +114,9 @@ Result<std::string> EncodePeerMessage(const PeerMessage& message) {
   }
   const auto kind = static_cast<uint32_t>(message.kind);
   std::string frame(kMagic, sizeof(kMagic));
-  Put(frame, kind);
-  Put(frame, uint64_t{payload.size()});
-  Put(frame, Hash64(payload, kind));
+  PutField(frame, kind);
+  PutField(frame, uint64_t{payload.size()});
+  PutField(frame, Hash64(payload, kind));
   return frame + payload;
 }
 
@@ -158,20 +133,22 @@ Result<PeerMessage> ParsePeerMessage(std::span<const std::byte> frame,
   }
   PeerMessage message;
   message.kind = static_cast<PeerKind>(parsed.kind);
-  Taker taker(Chars(payload));
-  if (HasRequest(message.kind)) message.secret = taker.TakeText(kMaxText);
+  FieldReader reader(Chars(payload));
+  if (HasRequest(message.kind)) message.secret = TakeText(reader, kMaxText);
   if (HasRequest(message.kind) || HasPlan(message.kind)) {
-    message.key.job = taker.TakeText(kMaxJobBytes);
-    message.key.rank = taker.Take<uint32_t>();
-    message.key.step = taker.Take<uint64_t>();
-    message.key.epoch = taker.Take<uint64_t>();
-    if (taker.ok() && (message.key.job.empty() || message.key.step == 0)) {
+    message.key.job = TakeText(reader, kMaxJobBytes);
+    message.key.rank = reader.Take<uint32_t>();
+    message.key.step = reader.Take<uint64_t>();
+    message.key.epoch = reader.Take<uint64_t>();
+    if (reader.ok() && (message.key.job.empty() || message.key.step == 0)) {
       return InvalidArgument("a message names no snapshot");
     }
   }
-  if (HasPlan(message.kind)) RETURN_IF_ERROR(TakeSnapshot(taker, message));
-  if (message.kind == PeerKind::kRefused) message.reason = taker.TakeText(kMaxText);
-  if (!taker.AtEnd()) return InvalidArgument("a message is cut short or has bytes left over");
+  if (HasPlan(message.kind)) RETURN_IF_ERROR(TakeSnapshot(reader, message));
+  if (message.kind == PeerKind::kRefused) message.reason = TakeText(reader, kMaxText);
+  if (!reader.ok() || reader.left() > 0) {
+    return InvalidArgument("a message is cut short or has bytes left over");
+  }
   return message;
 }
 

@@ -8,6 +8,7 @@
 #include "base/pickle/pickle.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "checkpoint/formats/internal/torch_pickle.h"
 #include "checkpoint/formats/torch_file.h"
 
 namespace longhaul::checkpoint {
@@ -16,9 +17,8 @@ namespace {
 using Kind = PickleValue::Kind;
 
 constexpr size_t kMaxPickleValues = 100'000'000;
-constexpr int64_t kMaxExtent = int64_t{1} << 46;
 
-constexpr PickleGlobal kDistributedGlobals[] = {
+constexpr PickleGlobal kOwnGlobals[] = {
     {"torch.distributed.checkpoint.metadata.Metadata"},
     {"torch.distributed.checkpoint.metadata.TensorStorageMetadata"},
     {"torch.distributed.checkpoint.metadata.BytesStorageMetadata"},
@@ -38,25 +38,12 @@ constexpr PickleGlobal kDistributedGlobals[] = {
     {"torch.distributed._shard.sharded_tensor.metadata.MEM_FORMAT_ENCODING"},
     {"torch.serialization._get_layout"},
     {"torch.Size"},
-    {"torch.float32"},
-    {"torch.float16"},
-    {"torch.bfloat16"},
-    {"torch.float64"},
-    {"torch.int64"},
-    {"torch.int32"},
-    {"torch.int16"},
-    {"torch.int8"},
-    {"torch.uint8"},
-    {"torch.bool"},
-    {"torch.uint16"},
-    {"torch.uint32"},
-    {"torch.uint64"},
-    {"torch.float8_e4m3fn"},
-    {"torch.float8_e5m2"},
     {"collections.OrderedDict", true},
     {"pathlib.PosixPath"},
     {"pathlib.WindowsPath"},
 };
+
+constexpr auto kDistributedGlobals = internal::WithDtypes(kOwnGlobals);
 
 // A place in storage_data: the tensor's name and the chunk's offset; none for a value.
 using StorageKey = std::pair<std::string, std::vector<int64_t>>;
@@ -99,25 +86,8 @@ class MetadataReader {
     return state == nullptr ? nullptr : pickle_.Find(*state, name);
   }
 
-  // The numbers of a torch.Size, or of a tuple or list.
   std::optional<std::vector<int64_t>> Size(const PickleValue* value) const {
-    if (value != nullptr && IsA(*value, "torch.Size")) {
-      const PickleValue& arguments = pickle_.ArgumentsOf(*value);
-      value = arguments.items.size() == 1 ? &pickle_[arguments.items[0]] : nullptr;
-    }
-    if (value == nullptr || (value->kind != Kind::kTuple && value->kind != Kind::kList) ||
-        value->items.size() > kMaxDims) {
-      return std::nullopt;
-    }
-    std::vector<int64_t> numbers;
-    for (const uint32_t item : value->items) {
-      const PickleValue& number = pickle_[item];
-      if (number.kind != Kind::kInt || number.integer < 0 || number.integer > kMaxExtent) {
-        return std::nullopt;
-      }
-      numbers.push_back(number.integer);
-    }
-    return numbers;
+    return value == nullptr ? std::nullopt : internal::SizeOf(pickle_, *value);
   }
 
   Status ReadStorage(const PickleValue& storage) {

@@ -24,7 +24,7 @@ Status AddStrided(const io::ReadableFile& file, uint32_t file_index, const Strid
   const uint64_t span = SpanBytes(tensor);
   uint64_t held = span + elements * element;
   for (const CatalogFile& other : catalog.files) {
-    held += other.memory != nullptr ? other.memory->size() : 0;
+    held += other.memory.size();
   }
   if (held > kMaxStridedBytes) {
     return ResourceExhausted("tensors that are not contiguous take more than 16 GiB: " +
@@ -45,7 +45,11 @@ Status AddStrided(const io::ReadableFile& file, uint32_t file_index, const Strid
     }
   }
   catalog.shards.push_back({index, box, static_cast<uint32_t>(catalog.files.size()), 0});
-  catalog.files.push_back({catalog.files[file_index].path, to->size(), {}, std::move(to)});
+  CatalogFile laid_out{catalog.files[file_index].path, to->size(), {}};
+  laid_out.in_memory = true;
+  laid_out.memory = *to;
+  laid_out.keeper = std::move(to);
+  catalog.files.push_back(std::move(laid_out));
   return {};
 }
 
