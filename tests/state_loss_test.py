@@ -86,17 +86,27 @@ class StateLoss(unittest.TestCase):
             return done.stdout, json.load(file)
 
     def test_a_lost_node_comes_back_from_its_peers_memory(self):
-        text, report = self.run_with("kill agent 2 at step 60")
+        text, report = self.run_with("kill node 2 at step 60")
         self.assertEqual([fault["class_name"] for fault in report["faults"]], ["node"], text)
         self.assertRegex(text, r"epoch 2: .* from a peer's memory at step \d+")
         self.assertIn("a peer's memory", report["faults"][0]["action"])
 
-    def test_workers_agents_and_both_are_killed(self):
+    def test_a_new_agent_adopts_the_memory_of_a_killed_one(self):
+        text, report = self.run_with("kill agent 2 at step 60")
+        self.assertEqual([fault["class_name"] for fault in report["faults"]], ["node"], text)
+        self.assertRegex(text, r"has adopted the memory of the one before: step \d+ is there")
+        self.assertRegex(text, r"epoch 2: .* from memory at step \d+")
+        self.assertLessEqual(int(report["faults"][0].get("lost_steps", 0)), 8, text)
+
+    def test_workers_agents_both_and_nodes_are_killed(self):
         text, report = self.run_with(
-            "kill worker 1 at step 30; kill agent 1 at step 60; kill worker 2 at step 90; "
-            "kill agent 2 at step 91")
+            "kill worker 1 at step 20; kill agent 1 at step 40; kill worker 2 at step 60; "
+            "kill agent 2 at step 61; kill node 1 at step 90; kill agent 2 at step 105")
         self.assertIn("node", [fault["class_name"] for fault in report["faults"]], text)
         self.assertRegex(text, r"exact at step \d+")
+        # The newest step that all had: a snapshot is taken every 4 steps.
+        for fault in report["faults"]:
+            self.assertLessEqual(int(fault.get("lost_steps", 0)), 12, text)
 
 
 if __name__ == "__main__":

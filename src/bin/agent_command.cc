@@ -1,8 +1,11 @@
 #include "bin/agent_command.h"
 
+#include <chrono>
+#include <cstdint>
 #include <memory>
 
 #include "service/agent/agent_service.h"
+#include "service/agent/vault/vault.h"
 
 namespace longhaul::bin {
 
@@ -22,8 +25,9 @@ void AddAgentCommand(CLI::App& app, Action& action) {
   command->add_option("--state-dir", options->state_directory, "Made when absent")->required();
   command->add_option("--address", options->address, "Where the other nodes reach this one")
       ->capture_default_str();
-  command->add_option("--peer-bandwidth", options->peer_bytes_per_second,
-                      "Bytes a second for copies of snapshots to other nodes; 0: no limit")
+  command
+      ->add_option("--peer-bandwidth", options->peer_bytes_per_second,
+                   "Bytes a second for copies of snapshots to other nodes; 0: no limit")
       ->capture_default_str();
   command->add_option("--trainer", options->trainer,
                       "The built-in trainer's program (default: $LONGHAUL_TRAINER or beside this)");
@@ -31,6 +35,16 @@ void AddAgentCommand(CLI::App& app, Action& action) {
                     "End when the process that started it does");
   command->callback(
       [&action, options] { action = [options] { return service::AgentMain(*options); }; });
+
+  // Started by an agent, never by a person: not in the help.
+  auto hold_s = std::make_shared<int64_t>(600);
+  CLI::App* vault =
+      app.add_subcommand("vault", "Keep an agent's snapshots in memory for the next")->group("");
+  vault->add_option("--hold-s", *hold_s, "Seconds without an agent until it ends")
+      ->check(CLI::Range(0, 86'400));
+  vault->callback([&action, hold_s] {
+    action = [hold_s] { return service::VaultMain(std::chrono::seconds(*hold_s)); };
+  });
 }
 
 }  // namespace longhaul::bin

@@ -47,6 +47,9 @@ wire::PlannedFault ToWire(const spec::PlannedFault& fault) {
     case spec::FaultKind::kKillAgent:
       planned.set_kind(wire::PlannedFault::KILL_AGENT);
       break;
+    case spec::FaultKind::kKillNode:
+      planned.set_kind(wire::PlannedFault::KILL_NODE);
+      break;
     case spec::FaultKind::kKillController:
       planned.set_kind(wire::PlannedFault::KILL_CONTROLLER);
       break;

@@ -99,6 +99,17 @@ auto WithSealed(std::span<const std::byte> arena, uint64_t step, Use use)
   return status;
 }
 
+// Holds all chunks of a slot against their hashes where they lie.
+Status VerifyChunks(std::span<const std::byte> slot, const SealedSlot& sealed) {
+  const auto data = slot.subspan(sealed.layout.data_at);
+  for (const ChunkEntry& entry : sealed.chunks) {
+    if (HashChunk(data.subspan(entry.offset, entry.bytes)) != entry.hash) {
+      return DataLoss(ChunkName(sealed, entry));
+    }
+  }
+  return {};
+}
+
 // Copies all chunks out of a slot, hashing the copies. kAborted when the slot was taken meanwhile.
 Status CopyChunks(std::span<const std::byte> slot, const SealedSlot& sealed,
                   std::span<const std::span<std::byte>> tensors) {
@@ -217,8 +228,7 @@ void ArenaWriter::Write(size_t tensor, std::span<const std::byte> data) {
   CHECK(open_ != nullptr) << "Write without Begin";
   CHECK(tensor < open_->plan.size() && data.size() == open_->plan.bytes(tensor));
   for (size_t at = 0; at < data.size(); at += kChunkBytes) {
-    WriteChunk(tensor, at / kChunkBytes,
-               data.subspan(at, std::min(kChunkBytes, data.size() - at)));
+    WriteChunk(tensor, at / kChunkBytes, data.subspan(at, std::min(kChunkBytes, data.size() - at)));
   }
 }
 
@@ -309,6 +319,12 @@ void ArenaWriter::DropAbove(uint64_t step) {
   for (const auto slot : internal::SlotsOf(arena_)) EmptyFrom(slot, step + 1);
 }
 
+void ArenaWriter::DropSlot(size_t slot) {
+  const auto slots = internal::SlotsOf(arena_);
+  CHECK(slot < kArenaSlots);
+  if (slot < slots.size()) internal::StoreHeader(slots[slot], SlotHeader{});
+}
+
 Result<SnapshotPin> SnapshotPin::Take(std::span<std::byte> arena, uint64_t step, uint64_t epoch) {
   const auto slots = internal::SlotsOf(arena);
   const auto process = static_cast<uint32_t>(getpid());
@@ -369,16 +385,20 @@ std::vector<SealedSnapshot> ArenaReader::ListSealed() const {
   return found;
 }
 
+Status ArenaReader::VerifySlot(size_t slot) const {
+  const auto slots = internal::SlotsOf(arena_);
+  CHECK(slot < kArenaSlots);
+  if (slot >= slots.size()) return NotFound("the arena has no slots");
+  ASSIGN_OR_RETURN(const SealedSlot sealed, Inspect(slots[slot]));
+  return VerifyChunks(slots[slot], sealed);
+}
+
 Result<ArenaReader::View> ArenaReader::Open(uint64_t step) const {
   return WithSealed(
       arena_, step,
       [](size_t index, std::span<const std::byte> slot, SealedSlot& sealed) -> Result<View> {
         const auto data = slot.subspan(sealed.layout.data_at);
-        for (const ChunkEntry& entry : sealed.chunks) {
-          if (HashChunk(data.subspan(entry.offset, entry.bytes)) != entry.hash) {
-            return DataLoss(ChunkName(sealed, entry));
-          }
-        }
+        RETURN_IF_ERROR(VerifyChunks(slot, sealed));
         View view{Describe(sealed, index), sealed.plan, {}};
         for (size_t i = 0; i < sealed.plan.size(); ++i) {
           view.tensors.push_back(data.subspan(sealed.layout.tensors[i], sealed.plan.bytes(i)));

@@ -80,6 +80,10 @@ class ArenaWriter {
   // them with its own. Called before the first step after a restore.
   void DropAbove(uint64_t step);
 
+  // Empties a slot whatever it holds: one whose bytes failed their hashes. Requires that it isn't
+  // being written.
+  void DropSlot(size_t slot);
+
  private:
   struct Open;  // the snapshot between Begin and Seal
 
@@ -138,6 +142,9 @@ class ArenaReader {
     std::vector<std::vector<uint64_t>> chunks;  // as ChunkHashes (shard.h)
   };
   Result<Hashed> InSlot(size_t slot) const;
+
+  // Holds every byte of a sealed slot against its hash. As Open otherwise.
+  Status VerifySlot(size_t slot) const;
 
   // The plan of a sealed step, its data unread. As Open otherwise.
   Result<StatePlan> Plan(uint64_t step) const;

@@ -254,17 +254,34 @@ Status CheckpointDirectory::RemoveTree(const std::string& directory) {
   return files_.RemoveDirectory(directory);
 }
 
-Status CheckpointDirectory::Prune(size_t keep, std::span<const uint64_t> protected_steps,
-                                  uint64_t current_epoch) {
+Status CheckpointDirectory::Verify(const Manifest& manifest,
+                                   const std::function<bool(uint64_t, uint64_t)>& progress) {
+  uint64_t total = 0, done = 0;
+  for (const PieceFile& file : manifest.files) total += file.bytes;
+  std::vector<std::byte> chunk;
+  for (const PieceFile& file : manifest.files) {
+    ASSIGN_OR_RETURN(const OpenedShard shard, OpenShard(manifest, file));
+    for (size_t i = 0; i < shard.header.plan.size(); ++i) {
+      const uint64_t bytes = shard.header.plan.bytes(i);
+      for (uint64_t at = 0; at < bytes; at += kChunkBytes) {
+        chunk.resize(std::min<uint64_t>(kChunkBytes, bytes - at));
+        const Status read = ReadVerified(*shard.file, shard.header, i, at, chunk);
+        if (!read.ok()) return read.WithContext(shard.path);
+        done += chunk.size();
+        if (progress && !progress(done, total)) return CancelledError("stopped");
+      }
+    }
+  }
+  return {};
+}
+
+Status CheckpointDirectory::Remove(uint64_t step, uint64_t epoch) {
+  return RemoveTree(PathOf(step, epoch));
+}
+
+Status CheckpointDirectory::RemoveUncommitted(uint64_t current_epoch) {
   ASSIGN_OR_RETURN(const std::vector<Manifest> committed, List());
   if (committed.empty()) return {};
-  for (size_t i = std::max<size_t>(keep, 1); i < committed.size(); ++i) {
-    const uint64_t step = committed[i].step;
-    if (std::find(protected_steps.begin(), protected_steps.end(), step) != protected_steps.end()) {
-      continue;
-    }
-    RETURN_IF_ERROR(RemoveTree(PathOf(step, committed[i].epoch)));
-  }
   ASSIGN_OR_RETURN(const std::vector<std::string> names, files_.List(path_));
   for (const std::string& name : names) {
     const std::optional<Name> parsed = ParseName(name);

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -73,10 +74,18 @@ class CheckpointDirectory {
   // kNotFound when that isn't committed, kDataLoss naming file and reason when it is damaged.
   Result<LoadedState> ReadPiece(uint64_t step, uint64_t epoch, uint32_t rank);
 
-  // Removes committed checkpoints but the newest `keep` and those of `protected_steps`; the newest
-  // is never removed. Also removes uncommitted directories of steps below the newest committed
+  // Reads every byte of a committed checkpoint and holds it against its hash. kDataLoss naming file
+  // and reason; kCancelled when `progress` returns false.
+  Status Verify(const Manifest& manifest,
+                const std::function<bool(uint64_t done, uint64_t total)>& progress = {});
+
+  // Removes a checkpoint, committed or not. Which may go is retention's question
+  // (retention/retention.h).
+  Status Remove(uint64_t step, uint64_t epoch);
+
+  // Removes the directories without a sound manifest that are below the newest committed step and
   // whose epoch isn't `current_epoch`.
-  Status Prune(size_t keep, std::span<const uint64_t> protected_steps, uint64_t current_epoch);
+  Status RemoveUncommitted(uint64_t current_epoch);
 
  private:
   std::string PathOf(uint64_t step, uint64_t epoch) const;

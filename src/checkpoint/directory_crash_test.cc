@@ -5,6 +5,7 @@
 #include <string>
 
 #include "checkpoint/directory.h"
+#include "checkpoint/retention/retention.h"
 #include "checkpoint/testing.h"
 #include "sim/crash_file_system.h"
 
@@ -95,7 +96,10 @@ TEST(CheckpointCrash, PruningNeverLosesTheNewest) {
   ASSERT_TRUE(files.SyncDirectory("/").ok());
   for (const uint64_t step : {10u, 20u, 30u}) ASSERT_TRUE(Save(files, step, 1, 1).ok());
   const size_t saved = files.operations();
-  ASSERT_TRUE(CheckpointDirectory(files, kPath).Prune(1, {}, 1).ok());
+  CheckpointDirectory directory(files, kPath);
+  const auto collected = Collect(directory, {.last = 1}, 1);
+  ASSERT_TRUE(collected.ok()) << collected.status();
+  ASSERT_EQ(collected->removed.size(), 2u);
   files.ForEachCrash(300, 11, [&](size_t done, sim::CrashFileSystem& survivor) {
     if (done < saved) return;
     ASSERT_EQ(Load(survivor, 1), 30u) << "crash after operation " << done;

@@ -160,27 +160,5 @@ TEST_F(Directory, AFullDiskNamesThePathAndLeavesTheOlderOnes) {
   EXPECT_TRUE(Holds(80, 1, 1));
 }
 
-TEST_F(Directory, PrunesWhatIsOldButNeverTheNewestOrTheProtected) {
-  for (const uint64_t step : {10u, 20u, 30u, 40u}) Save(step, 1);
-  const uint64_t kProtected[] = {10};
-  ASSERT_TRUE(checkpoints_.Prune(2, kProtected, 1).ok());
-  EXPECT_EQ(Committed(), (Names{"step-000000040.e1", "step-000000030.e1", "step-000000010.e1"}));
-  EXPECT_EQ(files_.List("/run/checkpoints")->size(), 3u);
-  ASSERT_TRUE(checkpoints_.Prune(0, {}, 1).ok());
-  EXPECT_EQ(Committed(), Names{"step-000000040.e1"});
-}
-
-TEST_F(Directory, PrunesUncommittedRemainsOfOldEpochsOnly) {
-  Piece(10, 1, 0);  // of a dead epoch
-  Piece(20, 3, 0);  // being written now, late
-  Piece(90, 2, 0);  // newer than what is committed
-  ASSERT_TRUE(checkpoints_.Prune(1, {}, 3).ok());
-  EXPECT_EQ(files_.List("/run/checkpoints")->size(), 3u) << "nothing is committed yet";
-  Save(40, 3);
-  ASSERT_TRUE(checkpoints_.Prune(1, {}, 3).ok());
-  EXPECT_EQ(*files_.List("/run/checkpoints"),
-            (Names{"step-000000020.e3", "step-000000040.e3", "step-000000090.e2"}));
-}
-
 }  // namespace
 }  // namespace longhaul::checkpoint

@@ -1,5 +1,6 @@
 #include "checkpoint/manifest.h"
 
+#include <cmath>
 #include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -91,6 +92,9 @@ class Reader {
 
 Status CheckFiles(const Manifest& manifest) {
   if (manifest.step == 0 || manifest.world == 0) return DataLoss("step and world are from 1");
+  if (manifest.validation_loss && !std::isfinite(*manifest.validation_loss)) {
+    return DataLoss("its validation loss is no number");
+  }
   if (manifest.files.empty()) return DataLoss("it names no files");
   if (!manifest.replicated && manifest.files.size() != manifest.world) {
     return DataLoss("it names " + std::to_string(manifest.files.size()) + " files for " +
@@ -153,6 +157,15 @@ std::string Numbers(const char* key, const std::vector<int64_t>& values) {
   std::vector<std::string> texts;
   for (const int64_t value : values) texts.push_back(std::to_string(value));
   return "\"" + std::string(key) + "\": [" + Join(texts, ", ") + "]";
+}
+
+// With as many digits as give the same number back; nothing without one.
+std::string LossLine(const Manifest& manifest) {
+  if (!manifest.validation_loss) return "";
+  char text[64];
+  const double loss = *manifest.validation_loss + 0.0;  // one form of zero
+  std::snprintf(text, sizeof(text), ",\n\"validation_loss\": %.17g", loss);
+  return text;
 }
 
 std::string FileLine(const PieceFile& file) {
@@ -241,10 +254,10 @@ std::string EncodeManifest(const Manifest& manifest) {
       "{\n" + Number("format_version", kFormatVersion) + ",\n\"job\": " + Quoted(manifest.job) +
       ",\n" + Number("step", manifest.step) + ",\n" + Number("epoch", manifest.epoch) + ",\n" +
       Number("world", manifest.world) +
-      ",\n\"replicated\": " + (manifest.replicated ? "true" : "false") + ",\n\"data\": {" +
-      Number("samples_consumed", data.samples_consumed) + ", " + Number("samples", data.samples) +
-      ", " + Number("global_batch", data.global_batch) + ", " + Number("seed", data.seed) +
-      ", \"fingerprint\": " + Quoted(data.fingerprint) + "},\n" +
+      ",\n\"replicated\": " + (manifest.replicated ? "true" : "false") + LossLine(manifest) +
+      ",\n\"data\": {" + Number("samples_consumed", data.samples_consumed) + ", " +
+      Number("samples", data.samples) + ", " + Number("global_batch", data.global_batch) + ", " +
+      Number("seed", data.seed) + ", \"fingerprint\": " + Quoted(data.fingerprint) + "},\n" +
       Lines("tensors", manifest.tensors, TensorLine) + ",\n" +
       Lines("files", manifest.files, FileLine) + ",\n" +
       Lines("pieces", manifest.pieces, PieceLine) + "\n}\n";
@@ -271,6 +284,10 @@ Result<Manifest> DecodeManifest(std::string_view text) {
   reader.Read(parsed, "epoch", manifest.epoch);
   reader.Read(parsed, "world", manifest.world);
   reader.Read(parsed, "replicated", manifest.replicated);
+  if (const auto loss = parsed.find("validation_loss"); loss != parsed.end()) {
+    if (!loss->is_number()) reader.Refuse();
+    manifest.validation_loss = loss->is_number() ? loss->get<double>() : 0;
+  }
   const json no_object = json::object();
   const json& data = reader.Part(parsed, "data", no_object);
   reader.Read(data, "samples_consumed", manifest.data.samples_consumed);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,6 +55,7 @@ struct Manifest {
   uint64_t epoch = 0;
   uint32_t world = 0;
   bool replicated = false;  // every rank holds the same state: rank 0's piece serves all
+  std::optional<double> validation_loss;  // finite; the newest one evaluated by then
   DataCursor data;
   std::vector<TensorInfo> tensors;  // global ones, as the pieces first come to them
   std::vector<PieceFile> files;     // by rank, at least one

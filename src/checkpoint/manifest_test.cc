@@ -34,6 +34,16 @@ TEST(Manifest, IsDecodedAsItWasEncoded) {
   EXPECT_EQ(*decoded, Sample());
 }
 
+TEST(Manifest, TellsAValidationLossToTheLastBit) {
+  for (const double loss : {0.1, 1.0 / 3, 2.0, 1e300, 5e-324, -0.0, 1e22}) {
+    Manifest manifest = Sample();
+    manifest.validation_loss = loss;
+    const Result<Manifest> decoded = DecodeManifest(EncodeManifest(manifest));
+    ASSERT_TRUE(decoded.ok()) << loss << ": " << decoded.status();
+    EXPECT_EQ(*decoded->validation_loss, loss);
+  }
+}
+
 TEST(Manifest, NoFlippedBitAndNoCutIsAccepted) {
   const std::string text = EncodeManifest(Sample());
   for (size_t bit = 0; bit < text.size() * 8; ++bit) {

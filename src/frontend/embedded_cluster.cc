@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "io/clock.h"
 #include "io/file.h"
+#include "service/agent/vault/vault.h"
 
 namespace longhaul::frontend {
 namespace {
@@ -27,6 +28,11 @@ std::string HowItEnded(const io::ExitStatus& status) {
     return "was killed by SIG" + std::string(name != nullptr ? name : "?");
   }
   return "exited with code " + std::to_string(status.exit_code);
+}
+
+bool IsVault(const std::string& pid) {
+  const Result<std::string> name = io::ReadText("/proc/" + pid + "/comm", 64);
+  return name.ok() && Trim(*name) == service::kVaultProcessName;
 }
 
 // The host and port of "http://HOST:PORT".
@@ -74,7 +80,6 @@ Status EmbeddedCluster::StartChild(Child& child, const std::vector<std::string>&
   // SIGTERM, so that an agent can still end its workers.
   process.signal_on_parent_death = SIGTERM;
   ASSIGN_OR_RETURN(child.process, io::Start(process));
-  ++child.life;
   loop_.Watch(child.process.pidfd.get(), false, [this, &child](bool, bool) { OnDeath(child); });
   return Status();
 }
@@ -88,8 +93,8 @@ Status EmbeddedCluster::StartController() {
 }
 
 void EmbeddedCluster::StartAgent(Child& agent) {
-  const std::string state_directory =
-      options_.directory + "/" + agent.name + "." + std::to_string(agent.life + 1);
+  // The same for all lives: what the one before left in memory is found there.
+  const std::string state_directory = options_.directory + "/" + agent.name;
   Status started = io::PosixFileSystem().MakeDirectories(state_directory);
   if (started.ok()) {
     started = StartChild(
@@ -164,13 +169,13 @@ void EmbeddedCluster::OnControllerDeath(const std::string& how) {
 }
 
 void EmbeddedCluster::OnAgentDeath(Child& agent, const std::string& how) {
-  KillOrphans();
+  KillOrphans(Vaults::kSpared);  // the next agent takes what they keep
   if (TooManyDeaths()) {
     return Fail(Unavailable("the agent of " + agent.name + " " + how + LogTail(agent)));
   }
   if (observer_.on_event) {
     observer_.on_event("the agent of " + agent.name + " " + how +
-                       "; a new node takes its place in " + ToString(options_.replacement_delay));
+                       "; a new agent takes its place in " + ToString(options_.replacement_delay));
   }
   timers_.push_back(loop_.After(options_.replacement_delay, [this, &agent] {
     if (phase_ == Phase::kRunning && agent.process.pid == 0) StartAgent(agent);
@@ -226,12 +231,12 @@ void EmbeddedCluster::KillNow() {
   timers_.clear();
   for (Child& agent : agents_) KillChild(agent);
   KillChild(controller_);
-  KillOrphans();
+  KillOrphans(Vaults::kKilled);
 }
 
 // Children of dead descendants have become ours: whatever is our child and not in our books.
 // Killing some may bring us their children, so it looks until there are none.
-void EmbeddedCluster::KillOrphans() {
+void EmbeddedCluster::KillOrphans(Vaults vaults) {
   constexpr int kGenerations = 16;
   const std::vector<pid_t> known = pids();
   for (int i = 0; i < kGenerations; ++i) {
@@ -245,6 +250,7 @@ void EmbeddedCluster::KillOrphans() {
       const Result<io::ProcessFacts> facts = io::ReadProcessFacts(pid);
       if (!facts.ok() || facts->parent != getpid()) continue;
       if (std::find(known.begin(), known.end(), pid) != known.end()) continue;
+      if (vaults == Vaults::kSpared && IsVault(entry)) continue;
       Result<io::Fd> pidfd = io::OpenPidfd(pid);
       if (pidfd.ok()) orphans.push_back(*std::move(pidfd));
     }

@@ -6,7 +6,7 @@
 // gone.
 //
 // Files in the directory: endpoint.json, token and the event log (the controller's),
-// controller.log, node-N.log, node-N.L/ (state of the L-th life of agent N).
+// controller.log, node-N.log, node-N/ (state of agent N, the same for all of its lives).
 //
 // Single-threaded: everything happens on the loop's thread, which must live as long as the cluster
 // (it is what the children's parent-death signal watches). Makes this process the subreaper.
@@ -77,7 +77,6 @@ class EmbeddedCluster {
   struct Child {
     std::string name;
     uint32_t number = 0;  // of an agent, from 1; 0: the controller
-    uint32_t life = 0;
     io::Process process;  // pid 0: not running
   };
   enum class Phase { kNew, kStarting, kRunning, kStopping, kEnded };
@@ -93,7 +92,8 @@ class EmbeddedCluster {
   void Fail(const Status& reason);
   void StopNext();
   void KillChild(Child& child);
-  void KillOrphans();
+  enum class Vaults { kSpared, kKilled };  // that keep memory for the next agent
+  void KillOrphans(Vaults vaults);
   std::string LogTail(const Child& child) const;
   bool AgentsRun() const;
 

@@ -64,11 +64,13 @@ void AgentCore::State::StartWorkers(const wire::StartWorkers& command) {
   auto start = std::make_shared<const wire::StartWorkers>(command);
   // The gang goes back to the restored step: what was sealed beyond it is not of its history.
   if (job.newest.has_value() && job.newest->step > command.restore().step()) job.newest.reset();
+  TakeHeld(id, job, command);
   job.latest = start;
   job.injected.clear();
   // The peer may be another one now: it gets what this node still holds, at once.
   job.copied.reset();
   MaybeCopy(id, job);
+  MaybePersist(id, job);
   if (job.alive()) {
     job.waiting = std::move(start);
   } else {
@@ -187,8 +189,13 @@ void AgentCore::State::Take(const ProbedWorkers& fact) {
 
 void AgentCore::State::Forget(const wire::ForgetJob& command) {
   const JobId id(command.job_id());
+  const auto is_of_job = [&id](const auto& held) { return held.job == id; };
+  const bool held = std::erase_if(facts_.held, is_of_job) > 0;
   Job* job = FindJob(id);
-  if (job == nullptr) return;
+  if (job == nullptr) {
+    if (held) effects_.push_back(DropJob{id});
+    return;
+  }
   job->forget = true;
   job->waiting = nullptr;
   job->newest.reset();
@@ -216,8 +223,9 @@ void AgentCore::State::Inject(const wire::InjectFault& command) {
   const wire::PlannedFault& fault = command.fault();
   if (!job->injected.emplace(fault.kind(), fault.target(), fault.step()).second) return;
 
-  if (fault.kind() == wire::PlannedFault::KILL_AGENT) {
-    effects_.push_back(KillNode{});
+  if (fault.kind() == wire::PlannedFault::KILL_AGENT ||
+      fault.kind() == wire::PlannedFault::KILL_NODE) {
+    effects_.push_back(KillNode{fault.kind() == wire::PlannedFault::KILL_NODE});
     return;
   }
   const auto worker = epoch->second.workers.find(fault.target());

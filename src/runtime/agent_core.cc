@@ -44,6 +44,15 @@ wire::AgentJoined AgentCore::State::Present() const {
   joined.set_cores(facts_.cores);
   joined.set_memory_bytes(facts_.memory_bytes);
   joined.set_peer_port(facts_.peer_port);
+  for (const AgentFacts::HeldSnapshot& snapshot : facts_.held) {
+    if (jobs_.contains(snapshot.job)) continue;
+    wire::AgentJoined::HeldSnapshot& held = *joined.add_held();
+    held.set_job_id(snapshot.job.value());
+    held.set_rank(snapshot.rank);
+    held.set_step(snapshot.step);
+    held.set_epoch(snapshot.epoch);
+    held.set_copy(snapshot.copy);
+  }
   for (const auto& [id, job] : jobs_) {
     for (const auto& [number, epoch] : job.epochs) {
       if (!epoch.alive()) continue;

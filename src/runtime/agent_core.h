@@ -11,6 +11,8 @@
 //              until the controller has logged it. After each reconnection what is left is sent
 //              again, in order, then AgentJoined with the present.
 //   merging    Phases, steps and seals are told once all of the node's ranks have reached them.
+//   adoption   Snapshots that an earlier agent left in memory are told with AgentJoined until their
+//              job is heard of: its workers start from them, or it is forgotten.
 //   snapshots  The newest one that all local ranks have sealed is persisted, one at a time, never
 //              queued: while one is written, only the newest of the later ones is remembered.
 //
@@ -38,6 +40,15 @@ struct AgentFacts {
   std::string address;
   std::string host;
   uint16_t peer_port = 0;  // where it takes and gives snapshots; 0: it doesn't
+  // Snapshots in memory that an earlier agent of the node has left, verified.
+  struct HeldSnapshot {
+    JobId job;
+    uint32_t rank = 0;
+    uint64_t step = 0;
+    uint64_t epoch = 0;
+    bool copy = false;  // kept for another node
+  };
+  std::vector<HeldSnapshot> held = {};
 };
 
 class AgentCore {

@@ -661,9 +661,55 @@ TEST(AgentCoreFault, KillsTheNodeOnlyInTheEpochMeant) {
   agent.Start(2);
   const auto kind = wire::PlannedFault::KILL_AGENT;
   EXPECT_TRUE(agent.Give(FaultCommand(kind, 1, 0)).empty());
-  EXPECT_EQ(Only<KillNode>(agent.Give(FaultCommand(kind, 2, 0))).size(), 1u);
+  const auto killed = Only<KillNode>(agent.Give(FaultCommand(kind, 2, 0)));
+  ASSERT_EQ(killed.size(), 1u);
+  EXPECT_FALSE(killed[0].memory_too);
+  const auto node = FaultCommand(wire::PlannedFault::KILL_NODE, 2, 0);
+  EXPECT_TRUE(Only<KillNode>(agent.Give(node)).at(0).memory_too);
   AgentHarness reborn = Connect();
   EXPECT_TRUE(reborn.Give(FaultCommand(kind, 2, 0)).empty());
+}
+
+// An agent whose node's memory holds step 10 of both ranks and a copy for another node.
+AgentCore Adopter() {
+  AgentFacts facts{2, 2, 1 << 30, "127.0.0.1", "host"};
+  for (const uint32_t rank : {0u, 1u}) facts.held.push_back({kTestJob, rank, 10, 3, false});
+  facts.held.push_back({JobId("other"), 2, 10, 3, true});
+  return {NodeId("node-1"), 7, facts};
+}
+
+TEST(AgentCoreAdoption, TellsWhatItHoldsUntilTheJobIsHeardOf) {
+  AgentCore core = Adopter();
+  const auto joined = [&core] {
+    const auto sent = Only<Send>(core.Step(Connected{}, Instant{}));
+    return sent.back().message.event().agent_joined();
+  };
+  ASSERT_EQ(joined().held_size(), 3);
+  EXPECT_EQ(joined().held(1).rank(), 1u);
+  EXPECT_EQ(joined().held(1).epoch(), 3u);
+  EXPECT_TRUE(joined().held(2).copy());
+  core.Step(CommandReceived{StartCommand(4)}, Instant{});
+  EXPECT_EQ(joined().held_size(), 1);
+  wire::Command forget;
+  forget.mutable_forget_job()->set_job_id("other");
+  const auto dropped = Only<DropJob>(core.Step(CommandReceived{forget}, Instant{}));
+  ASSERT_EQ(dropped.size(), 1u);
+  EXPECT_EQ(dropped[0].job, JobId("other"));
+  EXPECT_EQ(joined().held_size(), 0);
+}
+
+TEST(AgentCoreAdoption, PersistsWhatItsWorkersGoOnFrom) {
+  AgentCore core = Adopter();
+  wire::Command start = StartCommand(4);
+  start.mutable_start_workers()->mutable_restore()->set_tier(wire::Restore::TIER_MEMORY);
+  start.mutable_start_workers()->mutable_restore()->set_step(10);
+  const auto persist = Only<PersistPieces>(core.Step(CommandReceived{start}, Instant{}));
+  ASSERT_EQ(persist.size(), 1u);
+  EXPECT_EQ(persist[0].step, 10u);
+  EXPECT_EQ(persist[0].epoch, 3u) << "that sealed it";
+  AgentCore other = Adopter();
+  start.mutable_start_workers()->mutable_restore()->set_step(8);
+  EXPECT_TRUE(Only<PersistPieces>(other.Step(CommandReceived{start}, Instant{})).empty());
 }
 
 TEST(AgentCoreForget, DropsTheJobOnceNothingIsLeft) {

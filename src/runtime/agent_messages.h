@@ -233,7 +233,9 @@ struct DropJob {
   JobId job;
 };
 // Chaos: SIGKILL to all workers' groups, then to the agent itself.
-struct KillNode {};
+struct KillNode {
+  bool memory_too = false;  // what would outlive it is lost too
+};
 
 using AgentEffect =
     std::variant<Send, OpenStoreAt, CloseStores, SpawnWorker, SignalWorker, PersistPieces,

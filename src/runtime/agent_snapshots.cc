@@ -10,6 +10,24 @@ using internal::Job;
 using internal::SnapshotId;
 using internal::Worker;
 
+void AgentCore::State::TakeHeld(const JobId& id, Job& job, const wire::StartWorkers& start) {
+  const wire::Restore& restore = start.restore();
+  uint32_t ranks = 0;
+  uint64_t epoch = 0;
+  for (const AgentFacts::HeldSnapshot& held : facts_.held) {
+    const bool ours = held.job == id && !held.copy && held.rank >= start.first_rank() &&
+                      held.rank - start.first_rank() < start.local_ranks();
+    if (!ours || held.step != restore.step()) continue;
+    ++ranks;
+    epoch = std::max(epoch, held.epoch);
+  }
+  const bool goes_on = restore.tier() == wire::Restore::TIER_MEMORY && restore.step() > 0;
+  if (goes_on && ranks == start.local_ranks() && !job.newest.has_value()) {
+    job.newest = SnapshotId{epoch, restore.step()};
+  }
+  std::erase_if(facts_.held, [&id](const auto& held) { return held.job == id; });
+}
+
 void AgentCore::State::MaybePersist(const JobId& id, Job& job) {
   if (job.persisting.has_value() || !job.newest.has_value()) return;
   if (job.persisted.has_value() && *job.persisted >= *job.newest) return;

@@ -2,6 +2,7 @@
 #include "runtime/controller.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "runtime/internal/controller_state.h"
@@ -151,12 +152,13 @@ void Controller::State::OnAgentJoined(const wire::Event& event) {
     node.lost = false;
   }
   node.id = id;
+  std::optional<uint64_t> life_before;  // 0: this name is new
   if (event.incarnation() != node.incarnation) {
     if (node.incarnation != 0 && !node.lost) {
       LoseNode(node, id.value() + " was lost with its workers; a new agent has taken its name",
                InstantFromNanoseconds(event.at_ns()));
     }
-    node.incarnation = event.incarnation();
+    life_before = std::exchange(node.incarnation, event.incarnation());
   }
   node.last_sequence = event.sequence();
   node.connected = true;
@@ -164,6 +166,7 @@ void Controller::State::OnAgentJoined(const wire::Event& event) {
   peers_ -= node.facts.peer_port() != 0 ? 1 : 0;
   node.facts = event.agent_joined();
   peers_ += node.facts.peer_port() != 0 ? 1 : 0;
+  if (life_before.has_value()) AdoptMemory(node, *life_before);
   TellNode(node);
   deadlines_.Clear(DeadlineKind::kNodeGrace, id.value());
   NoticeNode(node);

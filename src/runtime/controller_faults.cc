@@ -44,6 +44,8 @@ std::string DescribePlanned(const wire::PlannedFault& fault) {
       return "kill worker " + std::to_string(fault.target()) + at;
     case wire::PlannedFault::KILL_AGENT:
       return "kill agent " + std::to_string(fault.target() + 1) + at;
+    case wire::PlannedFault::KILL_NODE:
+      return "kill node " + std::to_string(fault.target() + 1) + at;
     case wire::PlannedFault::STOP_WORKER:
       return "stop worker " + std::to_string(fault.target()) + " for " +
              ToString(Duration(fault.duration_ns())) + at;
@@ -357,10 +359,9 @@ bool Controller::State::WasInjected(const Job& job, const Evidence& evidence) co
     if (worker && evidence.rank == static_cast<int32_t>(fault.target())) ++planned;
     const bool on_node =
         fault.target() < job.gang.size() && job.gang[fault.target()].node.value() == evidence.node;
-    if (fault.kind() == wire::PlannedFault::KILL_AGENT && evidence.class_name == "node" &&
-        on_node) {
-      ++planned;
-    }
+    const bool node = fault.kind() == wire::PlannedFault::KILL_AGENT ||
+                      fault.kind() == wire::PlannedFault::KILL_NODE;
+    if (node && evidence.class_name == "node" && on_node) ++planned;
   }
   for (const wire::Fault& fault : job.faults) {
     const bool same = evidence.rank >= 0 ? fault.rank() == evidence.rank

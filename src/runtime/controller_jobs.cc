@@ -137,6 +137,10 @@ void Controller::State::OpenEpoch(Job& job) {
   job.probes = 0;
   job.restore = ChooseRestore(job);
   const uint64_t from = job.restore.step();
+  constexpr size_t kRememberedEpochs = 64;  // snapshots in memory are of the newest ones
+  job.validation_losses.erase(job.validation_losses.upper_bound(from), job.validation_losses.end());
+  job.restored[job.epoch] = from;
+  if (job.restored.size() > kRememberedEpochs) job.restored.erase(job.restored.begin());
   for (Member& member : job.gang) {
     member.started = member.closed = false;
     member.phase = wire::PhaseEntered::PHASE_UNSPECIFIED;
@@ -342,6 +346,11 @@ void Controller::State::TakeProgress(Job& job, const wire::StepReported& report,
   if (report.has_validation_loss()) {
     if (!job.has_validation_loss) job.first_validation_loss = report.validation_loss();
     job.has_validation_loss = true;
+    constexpr size_t kRememberedLosses = 32;
+    job.validation_losses[report.last_step()] = report.validation_loss();
+    if (job.validation_losses.size() > kRememberedLosses) {
+      job.validation_losses.erase(job.validation_losses.begin());
+    }
     job.validation_loss = report.validation_loss();
   }
   auto* notice = AddNotice(job.spec.id()).mutable_step();

@@ -1,6 +1,10 @@
 // Snapshots: which states exist where, which one a new epoch starts from, and when one on disk
 // counts.
 #include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "runtime/internal/controller_state.h"
@@ -32,11 +36,67 @@ void Forget(Newest& steps, uint64_t step) {
   if (steps[0] == 0) std::swap(steps[0], steps[1]);
 }
 
+// Whether the present epoch continues the state that `epoch` sealed after `step`: none since has
+// gone back behind it.
+bool Continues(const internal::Job& job, uint64_t epoch, uint64_t step) {
+  if (epoch > job.epoch || !job.restored.contains(epoch)) return false;
+  if (step <= job.restored.at(epoch)) return false;
+  return std::all_of(job.restored.upper_bound(epoch), job.restored.end(),
+                     [step](const auto& later) { return later.second >= step; });
+}
+
 }  // namespace
 
 const char* internal::TierName(wire::Restore::Tier tier) {
   if (tier == wire::Restore::TIER_MEMORY) return "memory";
   return tier == wire::Restore::TIER_PEER ? "a peer's memory" : "disk";
+}
+
+// A new agent has verified what the one before it left in memory: what belongs to the present state
+// of a job that has its place there can be restored from, the rest is to be released.
+void Controller::State::AdoptMemory(const Node& node, uint64_t life_before) {
+  std::map<std::string, std::map<uint64_t, std::set<uint32_t>>> own, copies;  // ranks by step
+  for (const auto& held : node.facts.held()) {
+    auto& ranks = held.copy() ? copies[held.job_id()] : own[held.job_id()];
+    own[held.job_id()];  // every job once
+    const auto job = jobs_.find(held.job_id());
+    if (job == jobs_.end() || !Continues(job->second, held.epoch(), held.step())) continue;
+    ranks[held.step()].insert(held.rank());
+  }
+  for (const auto& [id, steps] : own) {
+    Job* job = FindJob(id);
+    const bool wanted =
+        job != nullptr && job->live() && MemberOf(*job, node.id.value()).has_value();
+    if (!wanted) {
+      wire::Command command;
+      command.mutable_forget_job()->set_job_id(id);
+      Send(node.id, std::move(command));
+      continue;
+    }
+    const auto whole = [job](const std::set<uint32_t>& ranks, size_t member) {
+      const uint32_t local = job->spec.processes_per_node();
+      const auto first = static_cast<uint32_t>(member) * local;
+      return std::distance(ranks.lower_bound(first), ranks.lower_bound(first + local)) == local;
+    };
+    const size_t index = *MemberOf(*job, node.id.value());
+    Newest& sealed = job->gang[index].sealed;
+    for (const auto& [step, ranks] : steps) {
+      if (whole(ranks, index)) Remember(sealed, step);
+    }
+    for (size_t i = 0; i < job->gang.size(); ++i) {
+      Member& member = job->gang[i];
+      if (member.holder != node.id || member.holder_incarnation != life_before) continue;
+      member.holder_incarnation = node.incarnation;
+      member.copied = {};
+      for (const auto& [step, ranks] : copies[id]) {
+        if (whole(ranks, i)) Remember(member.copied, step);
+      }
+    }
+    if (sealed[0] == 0) continue;
+    Say(id, wire::MessageNotice::INFO,
+        "the new agent of " + node.id.value() + " has adopted the memory of the one before: step " +
+            std::to_string(sealed[0]) + " is there");
+  }
 }
 
 void Controller::State::OnSnapshotSealed(const wire::Event& event) {
@@ -73,6 +133,7 @@ void Controller::State::OnSnapshotReplicated(const wire::Event& event) {
     member.holder_incarnation = holder->incarnation;
   }
   Remember(member.copied, replicated.step());
+  job->interval.ObserveCopy(Seconds(ToSeconds(Duration(replicated.took_ns()))));
 }
 
 // Every rank holds the state after `step`: from here on it can be gone back to.
@@ -123,8 +184,10 @@ void Controller::State::OnSnapshotPersisted(const wire::Event& event) {
   if (commit.epoch != persisted.epoch()) commit = {};
   commit.epoch = persisted.epoch();
   commit.committer = NodeId(event.node());
-  commit.files.insert(commit.files.end(), persisted.files().begin(), persisted.files().end());
-  ++commit.pieces;
+  // A new agent of a node may tell again what the one before it has told.
+  if (commit.nodes.insert(event.node()).second) {
+    commit.files.insert(commit.files.end(), persisted.files().begin(), persisted.files().end());
+  }
   while (job->pending.size() > kMaxPending) job->pending.erase(job->pending.begin());
   GrantIfWhole(*job, persisted.step());
 }
@@ -134,7 +197,7 @@ void Controller::State::GrantIfWhole(Job& job, uint64_t step) {
   if (found == job.pending.end() || found->second.granted) return;
   internal::PendingCommit& commit = found->second;
   const size_t wanted = job.spec.snapshot().replicated() ? 1 : job.spec.nodes();
-  if (commit.pieces < wanted) return;
+  if (commit.nodes.size() < wanted) return;
   commit.granted = true;
   wire::Command command;
   auto* grant = command.mutable_commit_snapshot();
@@ -142,6 +205,10 @@ void Controller::State::GrantIfWhole(Job& job, uint64_t step) {
   grant->set_epoch(commit.epoch);
   grant->set_step(step);
   grant->set_world(job.world());
+  const auto later = job.validation_losses.upper_bound(step);
+  if (later != job.validation_losses.begin() && std::isfinite(std::prev(later)->second)) {
+    grant->set_validation_loss(std::prev(later)->second);
+  }
   for (const auto& file : commit.files) *grant->add_files() = file;
   Send(commit.committer, std::move(command));
 }

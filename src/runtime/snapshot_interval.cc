@@ -21,7 +21,27 @@ Seconds Follow(Seconds mean, Seconds observed) {
   return mean > Seconds(0) ? mean * (1 - kNewest) + observed * kNewest : observed;
 }
 
+void Remember(std::deque<Seconds>& recent, Seconds observed) {
+  recent.push_back(observed);
+  if (recent.size() > kRemembered) recent.pop_front();
+}
+
+// The lower median: one slow snapshot changes nothing.
+Seconds Typical(const std::deque<Seconds>& recent) {
+  if (recent.empty()) return Seconds(0);
+  std::vector<Seconds> sorted(recent.begin(), recent.end());
+  std::sort(sorted.begin(), sorted.end());
+  return sorted[(sorted.size() - 1) / 2];
+}
+
 }  // namespace
+
+Seconds DalyInterval(Seconds cost, Seconds between_failures) {
+  const double ratio = cost.count() / (2 * between_failures.count());
+  if (!(ratio < 1)) return between_failures;
+  const double first = std::sqrt(2 * cost.count() * between_failures.count());
+  return Seconds(first * (1 + std::sqrt(ratio) / 3 + ratio / 9) - cost.count());
+}
 
 SnapshotInterval::SnapshotInterval(uint64_t fixed_steps, Seconds expected_time_between_failures)
     : fixed_steps_(fixed_steps),
@@ -30,17 +50,18 @@ SnapshotInterval::SnapshotInterval(uint64_t fixed_steps, Seconds expected_time_b
 
 void SnapshotInterval::ObserveSnapshot(Seconds blocked) {
   if (!(blocked > Seconds(0))) return;
-  recent_blocked_.push_back(blocked);
-  if (recent_blocked_.size() > kRemembered) recent_blocked_.pop_front();
+  Remember(recent_blocked_, blocked);
   blocked_sum_ += blocked;
   ++snapshots_;
 }
 
-Seconds SnapshotInterval::TypicalBlocked() const {
-  if (recent_blocked_.empty()) return Seconds(0);
-  std::vector<Seconds> sorted(recent_blocked_.begin(), recent_blocked_.end());
-  std::sort(sorted.begin(), sorted.end());
-  return sorted[(sorted.size() - 1) / 2];
+void SnapshotInterval::ObserveCopy(Seconds took) {
+  if (took > Seconds(0)) Remember(recent_copies_, took);
+}
+
+Seconds SnapshotInterval::Best() const {
+  return std::max(DalyInterval(Typical(recent_blocked_), TimeBetweenFailures()),
+                  Typical(recent_copies_));
 }
 
 Seconds SnapshotInterval::mean_blocked() const {
@@ -57,8 +78,7 @@ Seconds SnapshotInterval::TimeBetweenFailures() const {
 
 bool SnapshotInterval::Update() {
   if (fixed_steps_ > 0 || snapshots_ < kEnough || !(step_ > Seconds(0))) return false;
-  const double best_s = std::sqrt(2 * TypicalBlocked().count() * TimeBetweenFailures().count());
-  const double best_steps = std::clamp(best_s / step_.count(), 1.0, 1e9);
+  const double best_steps = std::clamp(Best().count() / step_.count(), 1.0, 1e9);
   const auto now = static_cast<double>(steps_);
   if (best_steps <= kMoved * now && best_steps >= now / kMoved) return false;
   const auto chosen = static_cast<uint64_t>(std::llround(best_steps));
@@ -71,10 +91,12 @@ std::string SnapshotInterval::reason() const {
   if (fixed_steps_ > 0) return "fixed by the job";
   if (snapshots_ < kEnough || !(step_ > Seconds(0))) return "until three snapshots are measured";
   char text[256];
+  const Seconds blocked = Typical(recent_blocked_), copy = Typical(recent_copies_);
+  const bool by_copy = Best() <= copy;
   std::snprintf(text, sizeof(text),
-                "sqrt(2 x %.3g ms a snapshot x %.3g s between failures) = %.3g s of %.3g s steps",
-                TypicalBlocked().count() * 1e3, TimeBetweenFailures().count(),
-                std::sqrt(2 * TypicalBlocked().count() * TimeBetweenFailures().count()),
+                "%.3g ms a snapshot, %.3g s between failures%s: every %.3g s of %.3g s steps",
+                blocked.count() * 1e3, TimeBetweenFailures().count(),
+                by_copy ? ", and the copy to another node takes that long" : "", Best().count(),
                 step_.count());
   return text;
 }

@@ -5,8 +5,33 @@
 namespace longhaul::runtime {
 namespace {
 
-TEST(SnapshotInterval, IsYoungsOptimumOfWhatWasMeasured) {
-  // sqrt(2 x 0.05 s x 10,000 s) = 31.6 s, of 6 s steps: 5.
+// Worked by hand. 2 s and 100 s: 20 (1 + 0.1 / 3 + 0.01 / 9) - 2. 5 minutes and a day:
+// 7,200 (1 + 1 / 72 + 1 / 5,184) - 300.
+TEST(SnapshotInterval, DalysOptimumAgreesWithTheTableWorkedByHand) {
+  EXPECT_NEAR(DalyInterval(Seconds(2), Seconds(100)).count(), 18.6889, 1e-4);
+  EXPECT_NEAR(DalyInterval(Seconds(0.05), Seconds(10'000)).count(), 31.5894, 1e-4);
+  EXPECT_NEAR(DalyInterval(Seconds(300), Seconds(86'400)).count(), 7'001.389, 1e-3);
+  EXPECT_EQ(DalyInterval(Seconds(10), Seconds(5)), Seconds(5));
+  EXPECT_EQ(DalyInterval(Seconds(10), Seconds(4)), Seconds(4));
+}
+
+TEST(SnapshotInterval, IsNotShorterThanACopyToAnotherNodeTakes) {
+  SnapshotInterval interval(0, Seconds(10'000));
+  for (int i = 0; i < 3; ++i) interval.ObserveSnapshot(Seconds(0.05));
+  interval.ObserveStep(Seconds(6));
+  for (int i = 0; i < 3; ++i) interval.ObserveCopy(Seconds(120));
+  interval.ObserveCopy(Seconds(9'000));  // one slow copy changes nothing
+  EXPECT_TRUE(interval.Update());
+  EXPECT_EQ(interval.steps(), 20u);
+  EXPECT_NE(interval.reason().find("copy"), std::string::npos) << interval.reason();
+  for (int i = 0; i < 5; ++i) interval.ObserveCopy(Seconds(3));
+  EXPECT_TRUE(interval.Update());
+  EXPECT_EQ(interval.steps(), 5u);
+  EXPECT_EQ(interval.reason().find("copy"), std::string::npos) << interval.reason();
+}
+
+TEST(SnapshotInterval, IsTheOptimumOfWhatWasMeasured) {
+  // 31.6 s, of 6 s steps: 5.
   SnapshotInterval interval(0, Seconds(10'000));
   for (int i = 0; i < 3; ++i) interval.ObserveSnapshot(Seconds(0.05));
   interval.ObserveStep(Seconds(6));

@@ -19,7 +19,8 @@ constexpr uint64_t kMaxStep = 1'000'000'000'000;
 constexpr Duration kMaxStop = std::chrono::hours(24);
 
 constexpr auto kVerbs = std::to_array<std::string_view>({"kill", "stop"});
-constexpr auto kVictims = std::to_array<std::string_view>({"worker", "agent", "controller"});
+constexpr auto kVictims =
+    std::to_array<std::string_view>({"worker", "agent", "node", "controller"});
 
 std::vector<std::string_view> Words(std::string_view text) {
   std::vector<std::string_view> words;
@@ -72,9 +73,10 @@ class FaultReader {
       fault.kind = FaultKind::kKillWorker;
       ASSIGN_OR_RETURN(const uint64_t rank, Number("a worker's rank", 0, kMaxTarget));
       fault.target = static_cast<uint32_t>(rank);
-    } else if (victim == "agent") {
-      fault.kind = FaultKind::kKillAgent;
-      ASSIGN_OR_RETURN(const uint64_t number, Number("an agent's number", 1, kMaxTarget));
+    } else if (victim == "agent" || victim == "node") {
+      fault.kind = victim == "agent" ? FaultKind::kKillAgent : FaultKind::kKillNode;
+      const std::string what = victim == "agent" ? "an agent's number" : "a node's number";
+      ASSIGN_OR_RETURN(const uint64_t number, Number(what, 1, kMaxTarget));
       fault.target = static_cast<uint32_t>(number - 1);
     } else {
       fault.kind = FaultKind::kKillController;
@@ -172,6 +174,8 @@ std::string ToString(const PlannedFault& fault) {
       return "kill worker " + target + at;
     case FaultKind::kKillAgent:
       return "kill agent " + std::to_string(static_cast<uint64_t>(fault.target) + 1) + at;
+    case FaultKind::kKillNode:
+      return "kill node " + std::to_string(static_cast<uint64_t>(fault.target) + 1) + at;
     case FaultKind::kKillController:
       return "kill controller" + at;
     case FaultKind::kStopWorker:

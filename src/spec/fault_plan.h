@@ -1,11 +1,12 @@
 // `--inject`: faults on purpose, for trying out what a job survives.
 //
 //   plan   = fault *( ";" fault )
-//   fault  = ( "kill" ( "worker" RANK | "agent" NODE | "controller" )
+//   fault  = ( "kill" ( "worker" RANK | ( "agent" | "node" ) NODE | "controller" )
 //            | "stop" "worker" RANK "for" DURATION ) "at" "step" STEP
 //
-// A worker is named by its rank, from 0; an agent by its number, from 1, as its node is named
-// (node-1). Example: "kill worker 1 at step 40; kill agent 2 at step 90".
+// A worker is named by its rank, from 0; an agent and a node by their number, from 1, as the node
+// is named (node-1). With an agent its workers die, and what they saved in memory stays; with a
+// node that is lost too. Example: "kill worker 1 at step 40; kill agent 2 at step 90".
 #pragma once
 
 #include <cstdint>
@@ -18,11 +19,11 @@
 
 namespace longhaul::spec {
 
-enum class FaultKind { kKillWorker, kKillAgent, kKillController, kStopWorker };
+enum class FaultKind { kKillWorker, kKillAgent, kKillNode, kKillController, kStopWorker };
 
 struct PlannedFault {
   FaultKind kind = FaultKind::kKillWorker;
-  uint32_t target = 0;  // rank, or number of the agent less one (its node rank)
+  uint32_t target = 0;  // rank, or number of the agent or node less one (its node rank)
   uint64_t step = 0;    // happens once this step has been reported; at least 1
   Duration duration{};  // kStopWorker only
 

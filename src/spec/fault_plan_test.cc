@@ -14,12 +14,13 @@ using namespace std::chrono_literals;
 TEST(ParseFaultPlan, ReadsEachKindOfFault) {
   const auto plan = ParseFaultPlan(
       "kill worker 1 at step 40; kill agent 2 at step 90;\n"
-      "stop worker 0 for 20s at step 120;kill controller at step 7");
+      "stop worker 0 for 20s at step 120;kill controller at step 7;kill node 3 at step 8");
   ASSERT_TRUE(plan.ok()) << plan.status();
   const std::vector<PlannedFault> want = {{FaultKind::kKillWorker, 1, 40, {}},
                                           {FaultKind::kKillAgent, 1, 90, {}},
                                           {FaultKind::kStopWorker, 0, 120, 20s},
-                                          {FaultKind::kKillController, 0, 7, {}}};
+                                          {FaultKind::kKillController, 0, 7, {}},
+                                          {FaultKind::kKillNode, 2, 8, {}}};
   EXPECT_EQ(*plan, want);
 }
 
@@ -30,13 +31,14 @@ TEST(ParseFaultPlan, SaysWhatIsWrongAndWhere) {
   } kRows[] = {
       {"", "fault 1 is empty"},
       {"kill worker 1 at step 40;", "fault 2 is empty"},
-      {"kill", "lacks 'worker', 'agent' or 'controller' at its end"},
+      {"kill", "lacks 'worker', 'agent', 'node' or 'controller' at its end"},
       {"kil worker 1 at step 4", "did you mean 'kill'?"},
       {"kill wroker 1 at step 4", "did you mean 'worker'?"},
       {"kill worker one at step 4", "has 'one' where a worker's rank belongs"},
       {"kill worker -1 at step 4", "has '-1' where a worker's rank belongs"},
       {"kill worker 5000000000 at step 4", "a worker's rank out of range"},
       {"kill agent 0 at step 4", "'0' is not in 1 to 1,000,000"},
+      {"kill node 0 at step 4", "'0' is not in 1 to 1,000,000"},
       {"kill worker 1 at step 0", "'0' is not in 1 to 1,000,000,000,000"},
       {"kill worker 1 at step", "lacks a step at its end"},
       {"kill worker 1 at step 4 now", "ends with 'now' too many"},

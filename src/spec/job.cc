@@ -157,7 +157,7 @@ std::string WhyNever(const JobSpec& job, const PlannedFault& fault) {
   }
   const auto& nodes = job.resources.nodes;
   const auto& processes = job.resources.processes_per_node;
-  const bool of_agent = fault.kind == FaultKind::kKillAgent;
+  const bool of_agent = fault.kind == FaultKind::kKillAgent || fault.kind == FaultKind::kKillNode;
   const bool of_worker =
       fault.kind == FaultKind::kKillWorker || fault.kind == FaultKind::kStopWorker;
   if (of_agent && nodes && fault.target >= *nodes) {

@@ -100,7 +100,9 @@ struct SampleSpec {
 
 struct SnapshotSpec {
   std::optional<uint64_t> interval_steps;  // absent: "auto"
-  uint32_t keep = 3;
+  uint32_t keep = 3;                       // the newest so many
+  uint64_t keep_every = 0;                 // steps that this divides; 0: none
+  uint32_t keep_best = 0;                  // of the lowest validation loss
 
   friend bool operator==(const SnapshotSpec&, const SnapshotSpec&) = default;
 };

@@ -12,14 +12,15 @@
 #include "bin/checkpoint/parts.h"
 #include "checkpoint/directory.h"
 #include "checkpoint/formats/open_checkpoint.h"
-#include "checkpoint/formats/verify.h"
 #include "checkpoint/formats/write_checkpoint.h"
+#include "checkpoint/retention/retention.h"
 #include "io/file.h"
 
 namespace longhaul::bin::checkpoints {
 namespace {
 
 using checkpoint::CheckpointDirectory;
+using checkpoint::Collection;
 using checkpoint::Format;
 using checkpoint::Manifest;
 
@@ -80,49 +81,15 @@ struct PruneFlags {
   std::string run;
   uint64_t keep = 3;
   uint64_t every = 0;
+  uint64_t best = 0;
   std::vector<uint64_t> steps;
   bool dry_run = false;
   bool yes = false;
   bool json = false;
 };
 
-struct PrunePlan {
-  std::string folder;
-  std::vector<Manifest> kept;  // newest first
-  std::vector<Manifest> removed;
-};
-
 std::string NameOf(const Manifest& manifest) {
   return CheckpointDirectory::NameOf(manifest.step, manifest.epoch);
-}
-
-Result<PrunePlan> Choose(const PruneFlags& flags) {
-  PrunePlan plan;
-  ASSIGN_OR_RETURN(plan.folder, RunFolder(flags.run));
-  CheckpointDirectory directory(io::PosixFileSystem(), plan.folder);
-  ASSIGN_OR_RETURN(std::vector<Manifest> committed, directory.List());
-  for (size_t i = 0; i < committed.size(); ++i) {
-    const uint64_t step = committed[i].step;
-    const bool named = std::find(flags.steps.begin(), flags.steps.end(), step) != flags.steps.end();
-    const bool kept = i < flags.keep || named || (flags.every > 0 && step % flags.every == 0);
-    (kept ? plan.kept : plan.removed).push_back(std::move(committed[i]));
-  }
-  return plan;
-}
-
-// The newest of those kept whose every byte verifies.
-Result<std::string> FindGood(const PrunePlan& plan, Progress& progress) {
-  std::string reasons;
-  for (const Manifest& manifest : plan.kept) {
-    checkpoint::VerifyOptions options;
-    options.progress = progress.Callback();
-    ASSIGN_OR_RETURN(
-        const auto found,
-        VerifyCheckpoint(io::PosixFileSystem(), plan.folder + "/" + NameOf(manifest), options));
-    if (found.good()) return NameOf(manifest);
-    reasons += "; " + NameOf(manifest) + ": " + found.damage.front().what;
-  }
-  return FailedPrecondition("nothing is removed: none of those that would stay is good" + reasons);
 }
 
 bool Agreed(size_t count) {
@@ -132,12 +99,13 @@ bool Agreed(size_t count) {
   return std::getline(std::cin, answer) && (answer == "y" || answer == "yes");
 }
 
-void PrintPrune(const PrunePlan& plan, const std::string& good, const PruneFlags& flags,
+void PrintPrune(const Collection& plan, const std::string& folder, const PruneFlags& flags,
                 bool removed) {
   if (flags.json) {
     nlohmann::ordered_json json;
-    json["folder"] = plan.folder;
-    json["good"] = good;
+    json["folder"] = folder;
+    json["good"] = plan.good;
+    json["said"] = plan.said;
     json["kept"] = nlohmann::ordered_json::array();
     json["removed"] = nlohmann::ordered_json::array();
     for (const Manifest& manifest : plan.kept) json["kept"].push_back(NameOf(manifest));
@@ -146,9 +114,10 @@ void PrintPrune(const PrunePlan& plan, const std::string& good, const PruneFlags
     Print(json);
     return;
   }
+  for (const std::string& said : plan.said) std::printf("%s\n", Clean(said).c_str());
   for (const Manifest& manifest : plan.kept) {
     std::printf("keep    %s%s\n", NameOf(manifest).c_str(),
-                NameOf(manifest) == good ? "  verified, every byte" : "");
+                NameOf(manifest) == plan.good ? "  verified, every byte" : "");
   }
   for (const Manifest& manifest : plan.removed) {
     std::printf("%s %s\n", removed ? "removed" : "remove ", NameOf(manifest).c_str());
@@ -156,17 +125,15 @@ void PrintPrune(const PrunePlan& plan, const std::string& good, const PruneFlags
 }
 
 int Prune(const PruneFlags& flags) {
-  const auto plan = Choose(flags);
-  if (!plan.ok()) return Fail(plan.status());
-  std::string good;
-  if (!plan->removed.empty()) {
-    Progress progress("verified");
-    const auto found = FindGood(*plan, progress);
-    if (!found.ok()) return FailOrStopped(found.status());
-    good = *found;
-  }
+  const Result<std::string> folder = RunFolder(flags.run);
+  if (!folder.ok()) return Fail(folder.status());
+  CheckpointDirectory directory(io::PosixFileSystem(), *folder);
+  Progress progress("verified");
+  const auto plan = checkpoint::PlanCollection(
+      directory, {flags.keep, flags.every, flags.best, flags.steps}, progress.Callback());
+  if (!plan.ok()) return FailOrStopped(plan.status());
   if (flags.dry_run || plan->removed.empty()) {
-    PrintPrune(*plan, good, flags, false);
+    PrintPrune(*plan, *folder, flags, false);
     return kExitOk;
   }
   if (!flags.yes) {
@@ -174,16 +141,12 @@ int Prune(const PruneFlags& flags) {
       Fail(InvalidArgument("prune removes checkpoints: say --yes, or --dry-run to see which"));
       return kExitUsage;
     }
-    PrintPrune(*plan, good, flags, false);
+    PrintPrune(*plan, *folder, flags, false);
     if (!Agreed(plan->removed.size())) return Fail(CancelledError("nothing was removed"));
   }
-  std::vector<uint64_t> kept_steps;
-  for (const Manifest& manifest : plan->kept) kept_steps.push_back(manifest.step);
-  CheckpointDirectory directory(io::PosixFileSystem(), plan->folder);
-  const Status removed =
-      directory.Prune(1, kept_steps, plan->kept.empty() ? 0 : plan->kept.front().epoch);
+  const Status removed = RemovePlanned(directory, *plan);
   if (!removed.ok()) return Fail(removed);
-  PrintPrune(*plan, good, flags, true);
+  PrintPrune(*plan, *folder, flags, true);
   return kExitOk;
 }
 
@@ -220,12 +183,14 @@ void AddPrune(CLI::App& command, Action& action) {
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 32))
       ->capture_default_str();
   sub->add_option("--every", flags->every, "Steps that this divides stay too");
+  sub->add_option("--best", flags->best, "So many of the lowest validation loss stay too");
   sub->add_option("--step", flags->steps, "This step stays too");
   sub->add_flag("--dry-run", flags->dry_run, "Only say what would be removed");
   sub->add_flag("--yes", flags->yes, "Don't ask");
   sub->add_flag("--json", flags->json, "One JSON object");
   sub->footer(
-      "At least one of those that stay is verified, every byte, before anything is removed.\n"
+      "At least one of those that stay is verified, every byte, before anything is removed; where\n"
+      "none of them is good, the newest good one of the others stays too.\n"
       "Examples:\n"
       "  longhaul checkpoint prune runs/headers-gpt --keep 2 --dry-run\n"
       "  longhaul checkpoint prune runs/headers-gpt --keep 5 --every 1000 --yes");

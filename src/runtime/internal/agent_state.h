@@ -83,6 +83,8 @@ class AgentCore::State {
   void TellFailedStart(const std::string& job, uint64_t epoch, const std::string& reason,
                        bool permanent);
   void AfterEnd(const JobId& id, uint64_t epoch);
+  // The workers of `start` go on from what an earlier agent left: it is theirs to persist and send.
+  void TakeHeld(const JobId& id, internal::Job& job, const wire::StartWorkers& start);
   void MaybePersist(const JobId& id, internal::Job& job);
   void MaybeCopy(const JobId& id, internal::Job& job);
   void MaybeDrop(const JobId& id);

@@ -81,7 +81,7 @@ const char* TierName(wire::Restore::Tier tier);
 struct PendingCommit {
   uint64_t epoch = 0;
   std::vector<wire::SnapshotPersisted::File> files;
-  uint32_t pieces = 0;  // nodes that have persisted theirs
+  std::set<std::string> nodes;  // that have persisted theirs
   NodeId committer;
   bool granted = false;
 };
@@ -111,7 +111,8 @@ struct Job {
   uint32_t store_port = 0;  // 0: not open yet
   wire::Restore restore;    // of rank 0; tiers differ a node
   wire::DataLease lease;
-  bool reports_steps = false;  // in this epoch
+  bool reports_steps = false;             // in this epoch
+  std::map<uint64_t, uint64_t> restored;  // by epoch, the newest ones: the step it went on from
 
   // Progress.
   uint64_t step = 0;          // done on every node that reports, in the present lineage
@@ -125,7 +126,8 @@ struct Job {
   double loss = 0;
   double first_validation_loss = 0;
   double validation_loss = 0;
-  double tokens = 0;  // of steps that count
+  std::map<uint64_t, double> validation_losses;  // the newest ones, by step
+  double tokens = 0;                             // of steps that count
   double flops = 0;
   double tokens_per_second = 0;
   std::vector<int64_t> pids;
@@ -296,6 +298,7 @@ class Controller::State {
   void NoticeFault(const Job& job, const wire::Fault& fault);
 
   // controller_snapshots.cc: what can be restored
+  void AdoptMemory(const Node& node, uint64_t life_before);
   void OnSnapshotSealed(const wire::Event& event);
   void OnSnapshotReplicated(const wire::Event& event);
   void OnSnapshotPersisted(const wire::Event& event);

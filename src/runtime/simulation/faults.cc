@@ -127,6 +127,7 @@ void World::Inject(size_t index, const wire::InjectFault& order) {
     case wire::PlannedFault::KILL_WORKER:
       return Die(index, id, -1, SIGKILL, Duration(0));
     case wire::PlannedFault::KILL_AGENT:
+    case wire::PlannedFault::KILL_NODE:  // a simulated node loses its memory either way
       Crash(index, /*silent=*/false);
       return queue_.After(std::chrono::milliseconds(200), [this, index] {
         if (nodes_[index].core == nullptr) Boot(index);

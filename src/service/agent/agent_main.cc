@@ -14,6 +14,10 @@
 namespace longhaul::service {
 namespace {
 
+constexpr Duration kOneSecond = std::chrono::seconds(1);
+// How long snapshots in memory wait for the next agent when this one is killed.
+constexpr Duration kHold = std::chrono::minutes(10);
+constexpr Duration kHoldBelowParent = std::chrono::minutes(1);
 constexpr Duration kGrace = std::chrono::seconds(3);  // between SIGTERM and SIGKILL to workers
 
 int Complain(const Status& status) {
@@ -53,7 +57,11 @@ int AgentMain(const AgentOptions& options) {
   }
   const Result<std::unique_ptr<io::EventLoop>> loop = io::EventLoop::Create();
   if (!loop.ok()) return Complain(loop.status());
-  const Result<std::unique_ptr<AgentService>> agent = AgentService::Create(**loop, options);
+  AgentOptions all = options;
+  // A front end that starts agents starts them again at once, or ends.
+  const Duration hold = options.exit_with_parent ? kHoldBelowParent : kHold;
+  all.vault = {"/proc/self/exe", "vault", "--hold-s", std::to_string(hold / kOneSecond)};
+  const Result<std::unique_ptr<AgentService>> agent = AgentService::Create(**loop, all);
   if (!agent.ok()) return Complain(agent.status());
 
   bool ending = false;

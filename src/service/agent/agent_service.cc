@@ -64,13 +64,17 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
 
   const auto incarnation = static_cast<uint64_t>(ToNanoseconds(io::Now()));
   const uint64_t memory = MemoryBytes();
-  auto copies = std::make_unique<PeerMemory>(memory / 4);
-  ASSIGN_OR_RETURN(auto peer_server, PeerServer::Listen(options.address, token, *copies));
-  const runtime::AgentFacts facts{options.slots, std::max(1u, std::thread::hardware_concurrency()),
-                                  memory,        options.address,
-                                  HostName(),    peer_server->port()};
-  std::unique_ptr<AgentService> agent(new AgentService(loop, options, incarnation, facts));
-  agent->copies_ = std::move(copies);
+  auto snapshots = std::make_unique<AgentMemory>(AgentMemoryOptions{
+      options.node, options.state_directory, options.vault, memory / 2, memory / 4});
+  ASSIGN_OR_RETURN(auto peer_server,
+                   PeerServer::Listen(options.address, token, snapshots->copies()));
+  const runtime::AgentFacts facts{
+      options.slots,    std::max(1u, std::thread::hardware_concurrency()),
+      memory,           options.address,
+      HostName(),       peer_server->port(),
+      snapshots->held()};
+  std::unique_ptr<AgentService> agent(
+      new AgentService(loop, options, incarnation, std::move(snapshots), facts));
   agent->peer_server_ = std::move(peer_server);
   ASSIGN_OR_RETURN(agent->doors_, DoorServer::Create(loop, options.state_directory, *agent));
   AgentService* self = agent.get();
@@ -111,11 +115,11 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
 }
 
 AgentService::AgentService(io::EventLoop& loop, const AgentOptions& options, uint64_t incarnation,
-                           runtime::AgentFacts facts)
+                           std::unique_ptr<AgentMemory> memory, const runtime::AgentFacts& facts)
     : loop_(loop),
       options_(options),
       core_(NodeId(options.node), incarnation, facts),
-      arenas_(facts.memory_bytes / 2) {}
+      memory_(std::move(memory)) {}
 
 AgentService::~AgentService() {
   loop_.Cancel(timer_);
@@ -153,7 +157,10 @@ void AgentService::ArmTimer() {
 
 void AgentService::ShutDown(Duration grace, std::function<void()> done) {
   CHECK(done_ == nullptr) << "shut down twice";
-  done_ = std::move(done);
+  done_ = [this, done = std::move(done)] {
+    memory_->End();
+    done();
+  };
   Feed(runtime::ShutDownAsked{grace});
 }
 
@@ -206,7 +213,8 @@ void AgentService::FetchThenSpawn(const runtime::SpawnWorker& order) {
     const bool unwanted = fetching_.extract(order.worker).mapped();
     Status status = fetched.status();
     if (status.ok()) {
-      status = arenas_.Install(order.worker.job, order.worker.rank, fetched->arena, fetched->bytes);
+      status =
+          memory_->Install(order.worker.job, order.worker.rank, fetched->arena, fetched->bytes);
     }
     if (!status.ok()) {
       std::fprintf(stderr, "%s: rank %u has no copy from a peer: %s\n", options_.node.c_str(),
@@ -239,7 +247,7 @@ void AgentService::Do(const runtime::SignalWorker& effect) {
 
 void AgentService::Do(const runtime::PersistPieces& effect) {
   std::vector<std::shared_ptr<const io::Fd>> arenas;
-  for (const uint32_t rank : effect.ranks) arenas.push_back(arenas_.Find(effect.job, rank));
+  for (const uint32_t rank : effect.ranks) arenas.push_back(memory_->Find(effect.job, rank));
   disk_->Persist(effect, std::move(arenas), CheckpointDirectoryOf(options_, *effect.start));
 }
 
@@ -249,7 +257,7 @@ void AgentService::Do(const runtime::WriteManifest& effect) {
 
 void AgentService::Do(const runtime::SendCopies& effect) {
   std::vector<std::shared_ptr<const io::Fd>> arenas;
-  for (const uint32_t rank : effect.ranks) arenas.push_back(arenas_.Find(effect.job, rank));
+  for (const uint32_t rank : effect.ranks) arenas.push_back(memory_->Find(effect.job, rank));
   peers_->Send(effect, std::move(arenas));
 }
 
@@ -284,15 +292,15 @@ void AgentService::Do(const runtime::ProbeWorkersNow& effect) {
 void AgentService::Do(const runtime::DropJob& effect) {
   doors_->Close(effect.job);
   launcher_->DropJob(effect.job);
-  arenas_.Drop(effect.job);
-  copies_->Drop(effect.job.value());
+  memory_->Drop(effect.job);
   starts_.erase(effect.job);
   std::erase_if(intervals_,
                 [&effect](const auto& entry) { return entry.first.first == effect.job; });
 }
 
-void AgentService::Do(const runtime::KillNode&) {
+void AgentService::Do(const runtime::KillNode& effect) {
   launcher_->KillAll();
+  if (effect.memory_too) memory_->Lose();
   raise(SIGKILL);
 }
 
@@ -328,9 +336,7 @@ std::optional<door::WelcomeContent> AgentService::Welcome(const runtime::WorkerI
 
 Result<std::shared_ptr<const io::Fd>> AgentService::Arena(const runtime::WorkerId& worker,
                                                           uint64_t bytes) {
-  auto arena = arenas_.Provide(worker.job, worker.rank, bytes);
-  if (arena.ok()) copies_->Show({worker.job.value(), worker.rank}, *arena);
-  return arena;
+  return memory_->Provide(worker.job, worker.rank, bytes);
 }
 
 // A worker doesn't know that its arena came from a peer; the controller shall.

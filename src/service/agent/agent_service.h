@@ -22,11 +22,10 @@
 #include "io/event_loop.h"
 #include "runtime/agent_core.h"
 #include "runtime/store/store_server.h"
-#include "service/agent/arena_keeper.h"
+#include "service/agent/agent_memory.h"
 #include "service/agent/controller_link.h"
 #include "service/agent/disk_worker.h"
 #include "service/agent/door_server.h"
-#include "service/agent/peer/peer_memory.h"
 #include "service/agent/peer/peer_server.h"
 #include "service/agent/peer/peer_worker.h"
 #include "service/agent/worker_launcher.h"
@@ -43,6 +42,9 @@ struct AgentOptions {
   std::string trainer;  // the built-in trainer; empty: FindTrainer (trainer_program.h)
   uint64_t peer_bytes_per_second = 1'000'000'000;  // for copies to other nodes; 0: no limit
   bool exit_with_parent = false;  // SIGTERM to ourselves when the process that started us ends
+  // The program, and its arguments, that keeps the memory of snapshots when this agent is killed
+  // (vault/vault.h); none: it ends with the agent.
+  std::vector<std::string> vault;
 };
 
 class AgentService final : private DoorHost {
@@ -61,7 +63,7 @@ class AgentService final : private DoorHost {
 
  private:
   AgentService(io::EventLoop& loop, const AgentOptions& options, uint64_t incarnation,
-               runtime::AgentFacts facts);
+               std::unique_ptr<AgentMemory> memory, const runtime::AgentFacts& facts);
 
   // Steps the core, now or, when called by an effect, right after the present step.
   void Feed(runtime::AgentInput input);
@@ -109,8 +111,7 @@ class AgentService final : private DoorHost {
   std::map<JobId, runtime::StartOrder> starts_;  // the newest of each job
   std::map<JobEpoch, uint64_t> intervals_;       // where changed since the start
   std::map<runtime::WorkerId, bool> fetching_;   // not started yet; true: not to be started
-  ArenaKeeper arenas_;
-  std::unique_ptr<PeerMemory> copies_;
+  std::unique_ptr<AgentMemory> memory_;
   std::unique_ptr<DoorServer> doors_;
   std::unique_ptr<WorkerLauncher> launcher_;
   std::unique_ptr<DiskWorker> disk_;

@@ -1,11 +1,13 @@
 #include "service/agent/disk_worker.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "base/units.h"
 #include "checkpoint/arena.h"
 #include "checkpoint/directory.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/retention/retention.h"
 #include "io/clock.h"
 #include "io/shared_memory.h"
 
@@ -64,6 +66,9 @@ checkpoint::Manifest ManifestOf(const runtime::WriteManifest& work) {
   manifest.epoch = work.commit.epoch();
   manifest.world = work.commit.world();
   manifest.replicated = job.snapshot().replicated();
+  if (work.commit.has_validation_loss()) {
+    manifest.validation_loss = work.commit.validation_loss();
+  }
   manifest.data.samples_consumed = work.commit.step() * job.data().global_batch();
   manifest.data.samples = job.data().samples();
   manifest.data.global_batch = job.data().global_batch();
@@ -84,9 +89,18 @@ runtime::AgentInput CommitAll(const runtime::WriteManifest& work, CheckpointDire
     answer.error = status.message();
     return answer;
   }
-  // What can't be pruned now is pruned after the next commit.
-  const size_t keep = std::max<size_t>(1, work.start->job().snapshot().keep());
-  (void)directory.Prune(keep, work.protected_steps, work.current_epoch);
+  // What can't be removed now is removed after the next commit.
+  const wire::SnapshotPolicy& policy = work.start->job().snapshot();
+  const Result<checkpoint::Collection> collected =
+      checkpoint::Collect(directory,
+                          {std::max<uint64_t>(1, policy.keep()), policy.keep_every(),
+                           policy.keep_best(), work.protected_steps},
+                          work.current_epoch);
+  if (!collected.ok()) {
+    std::fprintf(stderr, "old checkpoints stay: %s\n", ToString(collected.status()).c_str());
+    return answer;
+  }
+  for (const std::string& each : collected->said) std::fprintf(stderr, "%s\n", each.c_str());
   return answer;
 }
 

@@ -25,6 +25,8 @@ wire::PlannedFault::Kind KindOf(spec::FaultKind kind) {
       return wire::PlannedFault::KILL_WORKER;
     case spec::FaultKind::kKillAgent:
       return wire::PlannedFault::KILL_AGENT;
+    case spec::FaultKind::kKillNode:
+      return wire::PlannedFault::KILL_NODE;
     case spec::FaultKind::kKillController:
       return wire::PlannedFault::KILL_CONTROLLER;
     case spec::FaultKind::kStopWorker:
@@ -65,6 +67,8 @@ void CopySpec(const spec::JobSpec& spec, wire::Job& job) {
   job.set_max_restarts(spec.max_restarts);
   job.mutable_snapshot()->set_interval_steps(spec.snapshot.interval_steps.value_or(0));
   job.mutable_snapshot()->set_keep(spec.snapshot.keep);
+  job.mutable_snapshot()->set_keep_every(spec.snapshot.keep_every);
+  job.mutable_snapshot()->set_keep_best(spec.snapshot.keep_best);
   job.set_spec_json(spec::ToJson(spec));
   for (const spec::PlannedFault& planned : spec.faults) {
     wire::PlannedFault& fault = *job.add_faults();

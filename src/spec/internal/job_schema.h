@@ -99,6 +99,8 @@ void VisitShared(Visitor& v, Job& job) {
   v.Section("snapshot", [&] {
     v.AutoWhole("interval_steps", job.snapshot.interval_steps, 1, kMaxSteps);
     v.Whole("keep", job.snapshot.keep, 1, 1'000);
+    v.Whole("keep_every", job.snapshot.keep_every, 0, kMaxSteps);
+    v.Whole("keep_best", job.snapshot.keep_best, 0, 1'000);
   });
   v.Section("resources", [&] {
     v.AutoWhole("nodes", job.resources.nodes, 1, 100'000);

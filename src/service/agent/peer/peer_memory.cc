@@ -20,6 +20,23 @@ void PeerMemory::Drop(const std::string& job) {
   });
 }
 
+Status PeerMemory::CheckRoom(uint64_t others, uint64_t bytes) const {
+  if (bytes <= limit_ && others <= limit_ - bytes) return {};
+  return ResourceExhausted("a copy of " + std::to_string(bytes) + " bytes beside " +
+                           std::to_string(others) + " of others is above this node's limit of " +
+                           std::to_string(limit_) + " bytes for copies");
+}
+
+Status PeerMemory::Adopt(const Place& place, std::shared_ptr<const io::Fd> arena, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  RETURN_IF_ERROR(CheckRoom(bytes_, bytes));
+  if (!kept_.emplace(place, Kept{std::move(arena), bytes, false}).second) {
+    return AlreadyExists("there is a copy for rank " + std::to_string(place.second));
+  }
+  bytes_ += bytes;
+  return {};
+}
+
 Result<std::shared_ptr<const io::Fd>> PeerMemory::Reserve(const Place& place, uint64_t bytes) {
   std::lock_guard lock(mutex_);
   const auto found = kept_.find(place);
@@ -32,15 +49,12 @@ Result<std::shared_ptr<const io::Fd>> PeerMemory::Reserve(const Place& place, ui
     return found->second.arena;
   }
   const uint64_t others = bytes_ - (there ? found->second.bytes : 0);
-  if (bytes > limit_ || others > limit_ - bytes) {
-    return ResourceExhausted("a copy of " + std::to_string(bytes) + " bytes beside " +
-                             std::to_string(others) + " of others is above this node's limit of " +
-                             std::to_string(limit_) + " bytes for copies");
-  }
+  RETURN_IF_ERROR(CheckRoom(others, bytes));
   const std::string name = "longhaul-copy-" + place.first + "-" + std::to_string(place.second);
   ASSIGN_OR_RETURN(io::Fd fd,
                    io::CreateSharedMemory(name, Bytes(static_cast<int64_t>(bytes)), false));
   bytes_ = others + bytes;
+  if (made_) made_(place, fd);
   Kept kept{std::make_shared<const io::Fd>(std::move(fd)), bytes, true};
   return kept_.insert_or_assign(place, std::move(kept)).first->second.arena;
 }

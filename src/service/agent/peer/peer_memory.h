@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,6 +25,14 @@ class PeerMemory {
 
   // Copies for others take at most `limit` bytes.
   explicit PeerMemory(uint64_t limit) : limit_(limit) {}
+
+  // Calls `made` with each new arena for copies, on the thread that makes it, before anything is in
+  // it. Before the first Take.
+  void OnNew(std::function<void(const Place& place, const io::Fd& arena)> made) {
+    made_ = std::move(made);
+  }
+  // A copy that an earlier agent has left here. As Take beyond the limit.
+  Status Adopt(const Place& place, std::shared_ptr<const io::Fd> arena, uint64_t bytes);
 
   // Ours: the rank's own arena on this node, as the arena keeper has it; may be fetched.
   void Show(const Place& place, std::shared_ptr<const io::Fd> arena);
@@ -47,7 +56,10 @@ class PeerMemory {
   };
   Result<std::shared_ptr<const io::Fd>> Reserve(const Place& place, uint64_t bytes);
 
+  Status CheckRoom(uint64_t others, uint64_t bytes) const;
+
   const uint64_t limit_;
+  std::function<void(const Place& place, const io::Fd& arena)> made_;
   mutable std::mutex mutex_;  // guards all below
   uint64_t bytes_ = 0;        // of copies
   std::map<Place, Kept> kept_;
