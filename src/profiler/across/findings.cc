@@ -15,6 +15,16 @@ namespace {
 constexpr double kNotable = 1.01;   // a rank's time over its peers' median
 constexpr double kSlowWire = 1.25;  // a link's wire over its siblings' median
 constexpr int64_t kLateNs = 10'000;
+constexpr double kStallShare = 0.2;  // of a step, at least
+constexpr double kStallFactor = 20;  // over the median of its like
+
+constexpr double kNotableFault = 0.01;  // of a step
+
+// What can be put right, where the rest can at most be lessened.
+bool IsFault(Cause cause) {
+  return cause != Cause::kExposedCommunication && cause != Cause::kHostOverhead &&
+         cause != Cause::kImbalance;
+}
 
 double Median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -97,14 +107,20 @@ class Finder {
     out_.path = FindCriticalPath(job_);
     TellStages();
     Peers();
+    Stalls();
     Stragglers();
     Links();
     Exposed();
     Imbalance();
     Overheads();
-    std::stable_sort(
-        out_.findings.begin(), out_.findings.end(),
-        [](const Finding& a, const Finding& b) { return a.seconds_per_step > b.seconds_per_step; });
+    const auto fault = [this](const Finding& f) {
+      return IsFault(f.cause) && f.seconds_per_step >= kNotableFault * out_.step_s;
+    };
+    std::stable_sort(out_.findings.begin(), out_.findings.end(),
+                     [&fault](const Finding& a, const Finding& b) {
+                       if (fault(a) != fault(b)) return fault(a);
+                       return a.seconds_per_step > b.seconds_per_step;
+                     });
     return std::move(out_);
   }
 
@@ -136,6 +152,14 @@ class Finder {
     return factor;
   }
 
+  double NamedMoment(size_t rank, int64_t begin_ns) const {
+    double factor = 1;
+    for (const Change& change : named_) {
+      if (change.moment) factor *= change.moment(rank, begin_ns);
+    }
+    return factor;
+  }
+
   void Add(Cause cause, std::string subject, std::vector<size_t> ranks, const Change& change,
            std::string evidence, bool named = false) {
     Finding finding;
@@ -152,9 +176,11 @@ class Finder {
         return Named(rank, spent) * Work(change, rank, spent);
       };
       both.wire = [&](size_t i) { return NamedWire(i) * WireOf(change, i); };
+      both.moment = [&](size_t rank, int64_t begin_ns) { return NamedMoment(rank, begin_ns); };
       Change fixed;
       fixed.work = [&](size_t rank, Spent spent) { return Named(rank, spent); };
       fixed.wire = [&](size_t i) { return NamedWire(i); };
+      fixed.moment = both.moment;
       base_s = replay_.Run(fixed);
     }
     finding.seconds_per_step = (base_s - replay_.Run(both)) / Steps();
@@ -249,6 +275,99 @@ class Finder {
       }
     }
     return excess;
+  }
+
+  void Stalls() {
+    const auto least_ns = static_cast<int64_t>(out_.step_s * kStallShare * 1e9);
+    StalledCalls(least_ns);
+    StalledWork(least_ns);
+  }
+
+  std::string StepAt(size_t rank, int64_t time_ns) const {
+    std::string name;
+    for (const Step& step : job_.ranks[rank].steps) {
+      if (step.begin_ns <= time_ns) name = step.name;
+    }
+    return name.empty() ? "before the first step" : "in " + name;
+  }
+
+  // A call that took so long on the wire once: one of its members stood still in it. It is the one
+  // that left it long after the others, or else whose process had much less of a processor.
+  void StalledCalls(int64_t least_ns) {
+    std::map<std::tuple<size_t, CollectiveKind, int64_t>, std::vector<double>> families;
+    const auto family = [this](const Instance& i) {
+      return std::make_tuple(static_cast<size_t>(job_.groups[i.group].dimension), i.kind, i.bytes);
+    };
+    for (const Instance& instance : job_.instances) {
+      families[family(instance)].push_back(static_cast<double>(instance.wire_ns()));
+    }
+    for (size_t i = 0; i < job_.instances.size(); ++i) {
+      const Instance& instance = job_.instances[i];
+      if (instance.wire_ns() < least_ns) continue;
+      const double usual = Median(families.at(family(instance)));
+      if (static_cast<double>(instance.wire_ns()) < kStallFactor * usual) continue;
+      std::vector<Member> members;
+      for (const Member& m : instance.members) {
+        const Collective& call = job_.ranks[m.rank].collectives[m.collective];
+        if (instance.end_ns - call.end_ns < instance.wire_ns() / 2) members.push_back(m);
+      }
+      const bool stayed = members.size() == 1;
+      const auto cpu = [this](const Member& m) {
+        return job_.ranks[m.rank].collectives[m.collective].cpu_ns;
+      };
+      std::stable_sort(members.begin(), members.end(),
+                       [&](const Member& a, const Member& b) { return cpu(a) < cpu(b); });
+      const bool told = stayed || (cpu(members[0]) >= 0 && cpu(members[0]) * 3 < cpu(members[1]));
+      if (told) members.resize(1);
+      std::vector<size_t> ranks;
+      std::string subject = told ? "rank" : "one of ranks";
+      for (const Member& m : members) {
+        ranks.push_back(m.rank);
+        subject += " " + std::to_string(job_.ranks[m.rank].metadata.rank);
+      }
+      Change change;
+      change.wire = [i, usual, &instance](size_t other) {
+        return other == i ? usual / static_cast<double>(instance.wire_ns()) : 1.0;
+      };
+      std::string evidence = StepAt(ranks.front(), instance.last_arrival_ns) + " one " +
+                             std::string(ToString(instance.kind)) + " took " +
+                             Milliseconds(static_cast<double>(instance.wire_ns()) * 1e-9) +
+                             " after all had come, its like " + Milliseconds(usual * 1e-9);
+      if (stayed) {
+        evidence += "; the others left it long before";
+      } else if (told) {
+        evidence += "; the rank's process had the least of a processor meanwhile";
+      }
+      Add(Cause::kStall, subject, ranks, change, std::move(evidence), true);
+    }
+  }
+
+  void StalledWork(int64_t least_ns) {
+    for (size_t rank = 0; rank < job_.ranks.size(); ++rank) {
+      std::array<std::vector<double>, kSpentKinds> lengths;
+      for (const Segment& s : job_.ranks[rank].segments) {
+        lengths[static_cast<size_t>(s.spent)].push_back(static_cast<double>(s.end_ns - s.begin_ns));
+      }
+      for (const Segment& s : job_.ranks[rank].segments) {
+        const auto length = static_cast<double>(s.end_ns - s.begin_ns);
+        const bool works = IsCompute(s.spent) || s.spent == Spent::kHost || s.spent == Spent::kCopy;
+        if (!works || s.end_ns - s.begin_ns < least_ns) continue;
+        const double usual = Median(lengths[static_cast<size_t>(s.spent)]);
+        if (length < kStallFactor * usual || lengths[static_cast<size_t>(s.spent)].size() < 4) {
+          continue;
+        }
+        Change change;
+        change.moment = [rank, s, scale = usual / length](size_t other, int64_t begin_ns) {
+          return other == rank && begin_ns >= s.begin_ns && begin_ns < s.end_ns ? scale : 1.0;
+        };
+        const std::string subject = "rank " + std::to_string(job_.ranks[rank].metadata.rank);
+        Add(Cause::kStall, subject, {rank}, change,
+            StepAt(rank, s.begin_ns) + " it once spent " + Milliseconds(length * 1e-9) + " on " +
+                std::string(ToString(s.spent)) + " without a break, where " +
+                Milliseconds(usual * 1e-9) + " are usual",
+            true);
+      }
+    }
   }
 
   void Stragglers() {
@@ -437,8 +556,8 @@ class Finder {
           static_cast<double>(sum) * 1e-9 / (Steps() * static_cast<double>(job_.ranks.size()));
       Add(cause, name, {}, change, Percent(mean_s / out_.step_s) + " of the step on the mean rank");
     };
-    add(Spent::kHost, Cause::kHostOverhead, "hosts");
-    add(Spent::kInput, Cause::kInput, "input");
+    add(Spent::kHost, Cause::kHostOverhead, "all ranks");
+    add(Spent::kInput, Cause::kInput, "all ranks");
   }
 
   const Job& job_;
@@ -468,10 +587,34 @@ int64_t RankTotals::sum_ns() const {
 }
 
 std::string_view ToString(Cause cause) {
-  constexpr std::array<std::string_view, 8> kNames = {
-      "slow kernels",          "more work",       "late host",    "input", "slow link",
-      "exposed communication", "stage imbalance", "host overhead"};
+  constexpr std::array<std::string_view, 9> kNames = {
+      "slow kernels",          "more work",       "late host",     "late input", "slow link",
+      "exposed communication", "stage imbalance", "host overhead", "stall"};
   return kNames[static_cast<size_t>(cause)];
+}
+
+std::string_view RemedyOf(Cause cause) {
+  switch (cause) {
+    case Cause::kSlowKernels:
+      return "look at its clock, power and heat, or run without its node";
+    case Cause::kMoreWork:
+      return "balance what the ranks are given: sequence lengths, experts, layers";
+    case Cause::kLateHost:
+      return "look at what else runs on its processor, and where its threads are bound";
+    case Cause::kInput:
+      return "more loader workers, a deeper prefetch, or data nearer by";
+    case Cause::kSlowLink:
+      return "look at the link's counters and cables, or keep the pair off it";
+    case Cause::kExposedCommunication:
+      return "start it earlier behind computation, or plan a smaller dimension (longhaul plan)";
+    case Cause::kImbalance:
+      return "move layers from the long stage to the others";
+    case Cause::kHostOverhead:
+      return "fewer and larger kernels: graphs, fusion, a bigger micro-batch";
+    case Cause::kStall:
+      return "look into the node's log at that time";
+  }
+  return "";
 }
 
 Findings FindAll(const Job& job) { return Finder(job).Run(); }

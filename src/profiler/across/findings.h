@@ -2,12 +2,14 @@
 //
 // Totals are of each rank's segments, exposed communication split into waiting, wire and a
 // pipeline's bubbles (across/exposure.h), so a rank's add up to its wall time. A rank's peers are
-// those of its pipeline stage. Findings are sorted by worth, which is the time that a replay
-// (across/replay.h) with that one thing changed saves:
+// those of its pipeline stage. Faults that cost 1 % of a step stand before what all ranks lose
+// alike, each sorted by worth, which is the time that a replay (across/replay.h) with that one
+// thing changed saves:
 //   slow kernels   a rank (or all of a host) computes longer than the median of its peers
 //   late host      its kernels are launched later than its peers'
 //   input          the host sat in a data loader
 //   slow link      an exchange takes longer on the wire than its siblings of kind and size
+//   stall          once, a rank stood still: a piece of its work or a call took many times its like
 //   exposed        a dimension's wire time that nothing hides
 //   imbalance      stages of different length, as against all of the mean
 //   host, bubble   time that all ranks lose alike
@@ -47,8 +49,11 @@ enum class Cause {
   kExposedCommunication,
   kImbalance,
   kHostOverhead,
+  kStall,
 };
 std::string_view ToString(Cause cause);
+// What may put it right, for a person.
+std::string_view RemedyOf(Cause cause);
 
 struct Finding {
   Cause cause = Cause::kSlowKernels;

@@ -86,7 +86,7 @@ void Replay::Build(const Job& job, size_t rank) {
   const auto arrive = [&](int64_t until) {
     for (; next < arrivals.size() && arrivals[next].place_ns < until; ++next) {
       const auto instance = static_cast<size_t>(arrivals[next].instance);
-      items.push_back({0, arrivals[next].instance, arrivals[next].behind, Kind::kArrive});
+      items.push_back({0, 0, arrivals[next].instance, arrivals[next].behind, Kind::kArrive});
       ++members_[instance];
       ranks_of_[instance].push_back(static_cast<uint32_t>(rank));
     }
@@ -113,17 +113,17 @@ void Replay::Build(const Job& job, size_t rank) {
     // Arrivals inside cut the work in two.
     while (!waits && next < arrivals.size() && arrivals[next].place_ns < segment.end_ns) {
       const int64_t at = std::max(arrivals[next].place_ns, from);
-      if (at > from) items.push_back({at - from, -1, -1, Kind::kWork, segment.spent});
+      if (at > from) items.push_back({from, at - from, -1, -1, Kind::kWork, segment.spent});
       from = at;
       arrive(arrivals[next].place_ns + 1);
     }
     arrive(segment.end_ns);
     if (waits) {
       const int64_t lead = job.instances[static_cast<size_t>(instance)].end_ns - calls[call].end_ns;
-      items.push_back({std::clamp<int64_t>(lead, 0, wire_[static_cast<size_t>(instance)]), instance,
-                       -1, Kind::kWait, segment.spent});
+      items.push_back({0, std::clamp<int64_t>(lead, 0, wire_[static_cast<size_t>(instance)]),
+                       instance, -1, Kind::kWait, segment.spent});
     } else if (segment.end_ns > from) {
-      items.push_back({segment.end_ns - from, -1, -1, Kind::kWork, segment.spent});
+      items.push_back({from, segment.end_ns - from, -1, -1, Kind::kWork, segment.spent});
     }
   }
 }
@@ -168,7 +168,8 @@ class Replay::Runner {
       const Item& item = items[at_[rank]];
       const auto instance = static_cast<size_t>(std::max(item.instance, 0));
       if (item.kind == Kind::kWork) {
-        const double scale = change_.work ? change_.work(rank, item.spent) : 1;
+        const double scale = (change_.work ? change_.work(rank, item.spent) : 1) *
+                             (change_.moment ? change_.moment(rank, item.begin_ns) : 1);
         now_[rank] += std::llround(static_cast<double>(item.duration_ns) * scale);
       } else if (item.kind == Kind::kWait) {
         if (done_[instance] == kNever) return;

@@ -21,6 +21,8 @@ namespace longhaul::profiler {
 struct Change {
   // Multiplies work's duration: rank, what it is.
   std::function<double(size_t rank, Spent spent)> work;
+  // Multiplies that of the work that begins at this time of the rank's, besides.
+  std::function<double(size_t rank, int64_t begin_ns)> moment;
   // Multiplies an instance's wire time.
   std::function<double(size_t instance)> wire;
 };
@@ -35,6 +37,7 @@ class Replay {
  private:
   enum class Kind : uint8_t { kWork, kArrive, kWait };
   struct Item {
+    int64_t begin_ns = 0;     // of kWork
     int64_t duration_ns = 0;  // of kWait: by how much it left before the call's end
     int32_t instance = -1;
     int32_t behind = -1;  // of kArrive: the instance that had the wire until this began

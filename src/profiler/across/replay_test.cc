@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 
 #include "profiler/across/findings.h"
@@ -34,7 +35,7 @@ std::string Message(const char* name, int source, int destination, int sequence,
 }
 
 const std::string kStep =
-    R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":1,"tid":1,"ts":0,"dur":200})";
+    R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":1,"ts":0,"dur":200})";
 
 // Sends are posted: rank 0's leaves at 15, long before rank 1 comes for it at 50. Worked by hand:
 //   rank 0: gemm [0,10) send [10,15) gemm [15,90) receive [90,135)  gemm [135,200)
@@ -107,6 +108,85 @@ TEST(CriticalPath, BeginsWithTheFirstRankToBegin) {
   EXPECT_EQ(path.pieces[0].begin_ns, 0);
   EXPECT_EQ(path.pieces[0].spent, Spent::kDependency);
   EXPECT_EQ(path.pieces[1].end_ns - path.pieces[0].begin_ns, 200'000);
+}
+
+// As PyTorch's profiler writes it where there is no device: mm inside linear, a sum on a thread of
+// its own that a backward pass hides in part.
+TEST(Summary, TakesInnermostOperatorsForKernelsWhereThereIsNoDevice) {
+  const auto op = [](const char* name, const char* category, int tid, int begin, int end) {
+    return R"({"ph":"X","cat":")" + std::string(category) + R"(","pid":1,"tid":)" +
+           std::to_string(tid) + R"(,"name":")" + name + R"(","ts":)" + std::to_string(begin) +
+           R"(,"dur":)" + std::to_string(end - begin) + "},";
+  };
+  const RankSummary rank =
+      Rank(0, op("aten::linear", "cpu_op", 1, 10, 60) + op("aten::mm", "cpu_op", 1, 20, 60) +
+                  op("autograd::engine::evaluate_function: MmBackward0", "cpu_op", 1, 70, 130) +
+                  op("aten::mm", "cpu_op", 1, 80, 120) +
+                  op("gloo:all_reduce", "user_annotation", 2, 100, 150) + kStep);
+  std::map<Spent, int64_t> us;
+  for (const Segment& s : rank.segments) us[s.spent] += (s.end_ns - s.begin_ns) / 1000;
+  EXPECT_EQ(us[Spent::kMatrixProduct], 80);
+  EXPECT_EQ(us[Spent::kExposed], 30);
+  EXPECT_EQ(us[Spent::kElementwise], 0);  // linear does nothing but call mm
+  ASSERT_EQ(rank.collectives.size(), 1u);
+  EXPECT_EQ(rank.collectives[0].kind, CollectiveKind::kAllReduce);
+}
+
+// Ten sums of two ranks, 10 us each and 10 us of computing between them; the third took 800. Rank 1
+// stood still in it: its process had no processor. Then the same in rank 0's computing.
+TEST(Findings, NameAStallAndItsRank) {
+  const auto job = [](bool in_call) {
+    std::vector<RankSummary> ranks;
+    for (const int rank : {0, 1}) {
+      std::string events;
+      int now = 0;
+      for (int i = 0; i < 10; ++i) {
+        const int work = !in_call && i == 3 && rank == 0 ? 800 : 10;
+        events += Kernel("gemm", now, now + work);
+        const int begin = now + work;
+        now += !in_call && i == 3 ? 810 : in_call && i == 3 ? 810 : 20;
+        events += Message("allreduce", -1, -1, i + 1, begin, now);
+        if (in_call && i == 3 && rank == 0) {
+          events.insert(events.size() - 3, R"(,"CPU ns":2000000)");
+        } else {
+          events.insert(events.size() - 3, R"(,"CPU ns":4000)");
+        }
+      }
+      ranks.push_back(Rank(
+          rank, events + R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","ts":0,)" +
+                    R"("dur":)" + std::to_string(now) + "}"));
+    }
+    return AssembleJob(std::move(ranks)).value();
+  };
+  const Findings call = FindAll(job(true));
+  ASSERT_FALSE(call.findings.empty());
+  EXPECT_EQ(call.findings[0].cause, Cause::kStall);
+  EXPECT_EQ(call.findings[0].subject, "rank 1");
+  EXPECT_NEAR(call.findings[0].seconds_per_step * 1e6, 790, 1);
+  // Without CPU times: rank 1 stands still in the third sum, which rank 0 has left; it waits in the
+  // fourth.
+  std::vector<RankSummary> ranks;
+  for (const int rank : {0, 1}) {
+    std::string events;
+    for (int i = 0; i < 10; ++i) {
+      const int begin = 20 * i + (i > 3 || (i == 3 && rank == 1) ? 780 : 0);
+      const int gemm = i == 3 ? 60 : i == 4 && rank == 0 ? 80 : begin;
+      events += Kernel("gemm", gemm, gemm + 10);
+      events += Message("allreduce", -1, -1, i + 1, gemm + 10, begin + 20);
+    }
+    ranks.push_back(
+        Rank(rank, events + R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","ts":0,)"
+                            R"("dur":980})"));
+  }
+  const Findings left = FindAll(AssembleJob(std::move(ranks)).value());
+  ASSERT_FALSE(left.findings.empty());
+  EXPECT_EQ(left.findings[0].subject, "rank 1");
+  EXPECT_NEAR(left.findings[0].seconds_per_step * 1e6, 780, 1);
+  const Findings work = FindAll(job(false));
+  ASSERT_FALSE(work.findings.empty());
+  EXPECT_EQ(work.findings[0].cause, Cause::kStall);
+  EXPECT_EQ(work.findings[0].subject, "rank 0");
+  EXPECT_NEAR(work.findings[0].seconds_per_step * 1e6, 790, 1);
 }
 
 }  // namespace

@@ -25,6 +25,8 @@ constexpr auto kPatterns = std::to_array<Pattern>({
     {"userbuffers", kCommunication},
     {"cross_device_reduce", kCommunication},
     {"gloo_", kCommunication},
+    {"gloo:", kCommunication},
+    {"mpi:", kCommunication},
     {"Memcpy", kCopy},
     {"Memset", kCopy},
     {"CopyHostToDevice", kCopy},

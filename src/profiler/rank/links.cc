@@ -68,6 +68,74 @@ std::vector<ThreadPhases> PhasesByTrack(const RankTrace& trace) {
   return phases;
 }
 
+// Spans around operators, which compute nothing themselves.
+bool IsWrapper(std::string_view name) {
+  constexpr auto kWrappers = std::to_array<std::string_view>(
+      {"autograd::engine", "ProfilerStep", "Optimizer.", "DistributedDataParallel."});
+  return std::any_of(kWrappers.begin(), kWrappers.end(),
+                     [name](std::string_view wrapper) { return name.starts_with(wrapper); });
+}
+
+bool IsHostCollective(std::string_view name) {
+  return name.starts_with("gloo:") || name.starts_with("mpi:") || name.starts_with("nccl:");
+}
+
+// Of a trace without a device: what the processor itself computed, its innermost operators, and the
+// collectives of its own threads.
+std::vector<size_t> HostWork(const RankTrace& trace) {
+  const EventTable& events = trace.events;
+  std::vector<size_t> operators;
+  std::vector<size_t> work;
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (events.duration_ns(i) < 0) continue;
+    const Category category = events.category(i);
+    const std::string_view name = trace.strings[events.name(i)];
+    if (IsHostSpan(category) && IsHostCollective(name)) {
+      work.push_back(i);
+    } else if ((category == Category::kCpuOp || category == Category::kOther) && !IsWrapper(name)) {
+      operators.push_back(i);
+    }
+  }
+  std::sort(operators.begin(), operators.end(), [&events](size_t a, size_t b) {
+    if (events.track(a) != events.track(b)) return events.track(a) < events.track(b);
+    if (events.start_ns(a) != events.start_ns(b)) return events.start_ns(a) < events.start_ns(b);
+    const int64_t end_a = events[a].end_ns(), end_b = events[b].end_ns();
+    return end_a != end_b ? end_a > end_b : a < b;
+  });
+  for (size_t i = 0; i < operators.size(); ++i) {
+    const size_t row = operators[i];
+    const bool inner = i + 1 == operators.size() ||
+                       events.track(operators[i + 1]) != events.track(row) ||
+                       events.start_ns(operators[i + 1]) >= events[row].end_ns();
+    if (inner) work.push_back(row);
+  }
+  return work;
+}
+
+std::vector<DeviceEvent> LinkHostWork(const RankTrace& trace) {
+  const std::vector<ThreadPhases> phases = PhasesByTrack(trace);
+  ClassCache classes(trace.strings);
+  std::vector<DeviceEvent> device;
+  for (const size_t row : HostWork(trace)) {
+    const Event event = trace.events[row];
+    DeviceEvent linked;
+    linked.begin_ns = linked.launch_begin_ns = linked.launch_end_ns = event.start_ns;
+    linked.end_ns = event.end_ns();
+    linked.row = row;
+    linked.kind = classes.Of(event);
+    linked.launched = true;
+    if (phases[event.track].known()) linked.phase = phases[event.track].Of(event.start_ns);
+    device.push_back(linked);
+  }
+  return device;
+}
+
+void SortByStart(std::vector<DeviceEvent>* device) {
+  std::sort(device->begin(), device->end(), [](const DeviceEvent& a, const DeviceEvent& b) {
+    return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.row < b.row;
+  });
+}
+
 }  // namespace
 
 std::vector<DeviceEvent> LinkDevice(const RankTrace& trace) {
@@ -105,9 +173,8 @@ std::vector<DeviceEvent> LinkDevice(const RankTrace& trace) {
     }
     device.push_back(linked);
   }
-  std::sort(device.begin(), device.end(), [](const DeviceEvent& a, const DeviceEvent& b) {
-    return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.row < b.row;
-  });
+  if (device.empty()) device = LinkHostWork(trace);
+  SortByStart(&device);
   return device;
 }
 

@@ -3,7 +3,8 @@
 // A correlation ties a kernel to the call that launched it; the phase of the step is told by where
 // that call stands: inside autograd's evaluation or a "backward" annotation, inside an optimizer's
 // step, or else forward. In a trace without any launch (of a processor) whatever ran was called
-// where it ran: it counts as launched at its start, by its own thread.
+// where it ran: it counts as launched at its start, by its own thread. In one without any event of
+// a device (PyTorch on a processor) the innermost operators are the kernels.
 #pragma once
 
 #include <cstdint>

@@ -98,10 +98,11 @@ std::string FirstThing(const Findings& findings) {
     return "Nothing stands out: no change that we can price saves 0.1 % of the step.\n";
   }
   const Finding& f = findings.findings.front();
-  return Format("Do first: %s of %s, worth %.3f ms a step (%.1f %%).\n          %s.\n",
-                std::string(ToString(f.cause)).c_str(), f.subject.c_str(), f.seconds_per_step * 1e3,
-                findings.step_s > 0 ? 100 * f.seconds_per_step / findings.step_s : 0,
-                f.evidence.c_str());
+  return Format(
+      "Do first: %s of %s, worth %.3f ms a step (%.1f %%).\n          %s.\n          Try: %s.\n",
+      std::string(ToString(f.cause)).c_str(), f.subject.c_str(), f.seconds_per_step * 1e3,
+      findings.step_s > 0 ? 100 * f.seconds_per_step / findings.step_s : 0, f.evidence.c_str(),
+      std::string(RemedyOf(f.cause)).c_str());
 }
 
 std::string Quality(const Job& job) {
@@ -259,8 +260,8 @@ Utilization UtilizationOf(const Job& job, const Findings& findings, const Report
 std::string SummaryText(const Job& job, const Findings& findings, const ReportOptions& options) {
   std::string text = FirstThing(findings);
   const Utilization use = UtilizationOf(job, findings, options);
-  text += Format("Step:     %.3f ms, mean of %zu, on %zu ranks%s", findings.step_s * 1e3,
-                 findings.steps, job.ranks.size(),
+  text += Format("Step:     %.3f ms, mean of %zu, on %zu rank%s%s", findings.step_s * 1e3,
+                 findings.steps, job.ranks.size(), job.ranks.size() == 1 ? "" : "s",
                  use.device.has_value() ? (" of " + use.device->name).c_str() : "");
   if (use.mfu > 0) text += Format("; MFU %.1f %%", use.mfu * 100);
   if (use.hfu > 0) text += Format("; HFU %.1f %% (operators with shapes)", use.hfu * 100);
@@ -293,7 +294,7 @@ std::string SummaryText(const Job& job, const Findings& findings, const ReportOp
     text += "\n";
   }
   text += RooflineText(job, findings, use);
-  constexpr size_t kMore = 4;
+  constexpr size_t kMore = 3;
   for (size_t i = 1; i < findings.findings.size() && i < kMore; ++i) {
     const Finding& f = findings.findings[i];
     text +=
@@ -318,7 +319,8 @@ Json ReportJson(const Job& job, const Findings& findings, const ReportOptions& o
                                 {"subject", f.subject},
                                 {"ranks", f.ranks},
                                 {"worth_ms_per_step", f.seconds_per_step * 1e3},
-                                {"evidence", f.evidence}});
+                                {"evidence", f.evidence},
+                                {"remedy", RemedyOf(f.cause)}});
   }
   for (const ClockReport::Host& host : job.clocks.hosts) {
     json["clocks"]["hosts"].push_back({{"name", ToValidUtf8(host.name)},

@@ -57,6 +57,7 @@ TEST_F(ReportTest, SaysFirstWhatToDoFirst) {
   const Job job = Load(Write(Slow(), ""));
   const std::string text = SummaryText(job, FindAll(job), {});
   EXPECT_THAT(text, testing::StartsWith("Do first: slow kernels of rank 5, worth "));
+  EXPECT_THAT(text, HasSubstr("Try: look at its clock"));
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 13);
 }
 
