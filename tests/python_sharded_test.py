@@ -168,6 +168,46 @@ class Sharded(unittest.TestCase):
             self.assertAlmostEqual(alone, sharded, places=5)
 
 
+class Examples(unittest.TestCase):
+    """examples/ are read by people: they run as they stand."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="python-examples-test-")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def example(self, name, *words, runner=()):
+        environment = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "python"),
+                       "LONGHAUL_LIBRARY": LIBRARY, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(
+            [PYTHON, "-B", "-W", "ignore", *runner, os.path.join(ROOT, "examples", name), *words],
+            text=True, env=environment, cwd=self.folder, timeout=LIMIT_S, capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_numpy_goes_on_to_the_same_bits(self):
+        if subprocess.run([PYTHON, "-c", "import numpy"], capture_output=True).returncode != 0:
+            self.skipTest("no NumPy")
+        self.example("numpy_checkpoint.py", "a", "--steps", "13")
+        on = self.example("numpy_checkpoint.py", "a", "--steps", "30")
+        through = self.example("numpy_checkpoint.py", "b", "--steps", "30")
+        self.assertIn("first step 11,", on)
+        self.assertEqual(on.split("weights")[1], through.split("weights")[1])
+
+    def test_fully_shard_goes_on_with_more_processes(self):
+        if subprocess.run([PYTHON, "-c", "from torch.distributed.fsdp import fully_shard"],
+                          capture_output=True).returncode != 0:
+            self.skipTest("this PyTorch has no fully_shard")
+
+        def run(folder, processes, steps):
+            return self.example("fsdp_checkpoint.py", folder, "--steps", str(steps), runner=(
+                "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)))
+
+        run("a", 2, 10)
+        on, through = run("a", 3, 20), run("b", 2, 20)
+        self.assertIn("first step 11,", on)
+        self.assertAlmostEqual(float(on.split("loss")[1]), float(through.split("loss")[1]), 5)
+
+
 if __name__ == "__main__":
     LIBRARY = os.path.abspath(sys.argv.pop(1))
     unittest.main()

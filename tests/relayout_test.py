@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import unittest
@@ -92,10 +93,33 @@ class Relayout(unittest.TestCase):
         self.assertEqual(min(rest), step + 1)
         for at, loss in rest.items():
             self.assertAlmostEqual(loss, whole[at], delta=2e-4 * whole[at], msg=f"step {at}")
+        self.is_planned(source, name, layout)
         # Rounding alone tells the ends apart, in weights and moments.
         for tensor in self.differences(self.steps(source)[-1][1], self.steps(name)[-1][1]):
             self.assertIn(tensor["kind"], ("equal", "differs"), tensor)
             self.assertLess(tensor.get("max_absolute", 0), 1e-3, tensor)
+
+    def is_planned(self, source, name, layout):
+        """What the plan says that each rank needs is what the ranks then held and saved."""
+        data, tensor, pipeline = layout
+        done = subprocess.run(
+            ["./longhaul", "checkpoint", "plan", f"runs/{source}", "--json", "--layout",
+             f"dp={data},tp={tensor},pp={pipeline}"], cwd=self.folder, text=True,
+            capture_output=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        plan = json.loads(done.stdout)
+        self.assertEqual(plan["unmatched"], [])
+        held = {}
+        folder = self.steps(name)[-1][1]
+        for file in filter(lambda entry: entry.startswith("rank-"), os.listdir(folder)):
+            with open(f"{folder}/{file}", "rb") as opened:
+                header = json.loads(opened.read(struct.unpack("<Q", opened.read(8))[0]))
+            held[int(file[5:10])] = max(
+                info["data_offsets"][1] for key, info in header.items() if key != "__metadata__")
+        for reader in plan["readers"]:
+            rank = reader["first_rank"] if len(held) > 1 else 0  # replicas: rank 0's serves all
+            self.assertEqual(reader["bytes_needed"], held[rank], reader)
+            self.assertEqual(reader["bytes_read"], reader["bytes_needed"])
 
     def comes_back_bit_for_bit(self, source, layout, weights):
         """With no step left to do, the weights are those that were saved."""

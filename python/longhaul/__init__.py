@@ -16,7 +16,7 @@ import sys
 import threading
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import _state
+from . import _device, _state
 from ._files import Saved, load_checkpoint, save
 from ._library import DATA_LOSS, CStep, Door, LonghaulError, TensorInfo, open_door
 from ._sharded import Part
@@ -194,18 +194,21 @@ def snapshot(state: Any, step: int, *, stream: Any = None) -> None:
         return
     session.join()
     tensors, tree = _state.flatten(state)
-    event = None
+    device = _device.device
+    event: Any = None
     values = []
     for tensor in tensors:
         value = tensor.value
-        if tensor.kind == "torch" and value.is_cuda:
-            value = _to_pinned(session, tensor, stream)
+        if tensor.kind == "torch" and device.holds(value):
+            buffer = _pinned(session, tensor)
+            device.copy(value, buffer, stream)
+            value = buffer
+            event = True
         elif tensor.kind == "torch":
             value = value.contiguous()
         values.append(value)
-    if any(tensor.kind == "torch" and tensor.value.is_cuda for tensor in tensors):
-        torch = sys.modules["torch"]
-        event = (stream or torch.cuda.current_stream()).record_event()
+    if event is not None:
+        event = device.mark(stream)
     padded = ctypes.create_string_buffer(_state.pad(tree), len(_state.pad(tree)))
     registered = [(tensor.info, *_state.memory(value, tensor.kind))
                   for tensor, value in zip(tensors, values)]
@@ -232,18 +235,13 @@ def snapshot(state: Any, step: int, *, stream: Any = None) -> None:
     session.background.start()
 
 
-def _to_pinned(session: _Session, tensor: "_state.Tensor", stream: Any) -> Any:
-    torch = sys.modules["torch"]
+def _pinned(session: _Session, tensor: "_state.Tensor") -> Any:
+    """The tensor's host buffer: the same one at every snapshot, as long as its form stays."""
     value = tensor.value
     buffer = session.pinned.get(tensor.info.name)
     if buffer is None or buffer.shape != value.shape or buffer.dtype != value.dtype:
-        buffer = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
+        buffer = _device.device.pinned(value)
         session.pinned[tensor.info.name] = buffer
-    target = stream or torch.cuda.current_stream()
-    target.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(target):
-        buffer.copy_(value, non_blocking=True)
-    value.record_stream(target)
     return buffer
 
 

@@ -28,6 +28,8 @@ struct PlanFlags {
   std::string layout;
   std::string rules;
   int64_t rank = -1;
+  std::string zero_form = "flat";
+  uint32_t zero_group = 0;
   uint32_t ranks_per_host = 0;
   uint64_t gap = 0;
   bool json = false;
@@ -148,7 +150,10 @@ int Plan(const PlanFlags& flags) {
   const auto catalog = checkpoint::OpenCheckpoint(io::PosixFileSystem(), flags.path);
   if (!catalog.ok()) return Fail(catalog.status());
   const checkpoint::NamedSharding sharding = ShardingOf(catalog->tensors, rules);
-  const Status fits = CheckSharding(sharding.problem(), *layout);
+  checkpoint::ShardingProblem problem = sharding.problem();
+  problem.zero_group = flags.zero_group;
+  if (flags.zero_form == "rows") problem.zero_form = checkpoint::ZeroForm::kRows;
+  const Status fits = CheckSharding(problem, *layout);
   if (!fits.ok()) return Fail(fits.WithContext("--layout " + flags.layout));
   const auto world = static_cast<uint32_t>(layout->devices());
   if (flags.rank >= int64_t{world}) {
@@ -161,8 +166,8 @@ int Plan(const PlanFlags& flags) {
   for (uint32_t first = 0; first < world; first += each) {
     const bool wanted = flags.rank < 0 || (flags.rank >= first && flags.rank < first + each);
     if (!wanted) continue;
-    const auto reader = PlanReader(*catalog, sharding.problem(), *layout, first,
-                                   std::min(each, world - first), flags.gap);
+    const auto reader =
+        PlanReader(*catalog, problem, *layout, first, std::min(each, world - first), flags.gap);
     if (!reader.ok()) return Fail(reader.status());
     readers.push_back(*reader);
     if (!progress.Seen(first, world)) return FailOrStopped(CancelledError("stopped"));
@@ -185,6 +190,12 @@ void AddPlan(CLI::App& command, Action& action) {
   sub->add_option("--layout", flags->layout, "tp=2,pp=4,dp=8,zero=1; also cp, ep, etp, vpp")
       ->required();
   sub->add_option("--rules", flags->rules, "How tensors are cut, as JSON (docs)");
+  sub->add_option("--zero-form", flags->zero_form,
+                  "How ZeRO cuts: flat (one buffer a rank) or rows (each tensor, as fully_shard)")
+      ->check(CLI::IsMember({"flat", "rows"}));
+  sub->add_option("--zero-group", flags->zero_group,
+                  "ZeRO over groups of so many replicas (HSDP); else over all")
+      ->check(CLI::Range(1u, 65536u));
   sub->add_option("--rank", flags->rank, "This rank alone")->check(CLI::NonNegativeNumber);
   sub->add_option("--ranks-per-host", flags->ranks_per_host,
                   "Ranks that read together, each byte once")
@@ -195,6 +206,7 @@ void AddPlan(CLI::App& command, Action& action) {
   sub->footer(
       "Examples:\n"
       "  longhaul checkpoint plan runs/headers-gpt --layout tp=2,dp=4,zero=1\n"
+      "  longhaul checkpoint plan runs/headers-gpt --layout dp=8,zero=3 --zero-form rows\n"
       "  longhaul checkpoint plan model.safetensors --layout pp=2,dp=2 --rank 3 --json");
   sub->callback([flags, &action] { action = [flags] { return Plan(*flags); }; });
 }

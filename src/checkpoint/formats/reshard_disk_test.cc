@@ -71,7 +71,7 @@ class ReshardOnDisk : public testing::Test {
     SCOPED_TRACE(path);
     const Result<Catalog> catalog = OpenCheckpoint(files_, path);
     ASSERT_TRUE(catalog.ok()) << catalog.status();
-    const auto problem = pair.model.problem();
+    const auto problem = pair.model.problem(pair.to);
     for (const auto& wanted :
          {ShardsOfRank(problem, pair.to, pair.rank), ShardsOfAll(pair.model, pair.to)}) {
       const auto plan = PlanReads(catalog->shards, InCatalog(*catalog, pair.model, wanted),

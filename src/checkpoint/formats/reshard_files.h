@@ -31,7 +31,7 @@ inline Status SaveLayout(io::FileSystem& files, const std::string& folder, const
   for (uint32_t rank = 0; rank < manifest.world; ++rank) {
     std::vector<TensorInfo> infos;
     std::vector<std::vector<std::byte>> bytes;
-    for (const WantedShard& shard : ShardsOfRank(model.problem(), layout, rank)) {
+    for (const WantedShard& shard : ShardsOfRank(model.problem(layout), layout, rank)) {
       const uint64_t element = model.element_bytes[shard.tensor];
       const std::string& name = model.names[shard.tensor];
       infos.push_back({name + "#" + std::to_string(infos.size()), DtypeOf(element),

@@ -47,7 +47,7 @@ TEST(ReshardThroughFiles, OfRandomPairsOfLayoutsIsExactAndReadsWhatIsNeeded) {
     ASSERT_TRUE(catalog.ok()) << catalog.status();
     ASSERT_EQ(catalog->tensors.size(), model.names.size());
     const auto rank = static_cast<uint32_t>(random.Below(to.devices()));
-    for (const auto& wanted : {ShardsOfRank(model.problem(), to, rank), ShardsOfAll(model, to)}) {
+    for (const auto& wanted : {ShardsOfRank(model.problem(to), to, rank), ShardsOfAll(model, to)}) {
       const auto plan = PlanReads(catalog->shards, InCatalog(*catalog, model, wanted),
                                   catalog->ElementBytes(), catalog->Names());
       ASSERT_TRUE(plan.ok()) << plan.status();

@@ -92,12 +92,15 @@ Result<NameRule> ParseRule(const nlohmann::json& entry, const std::string& what)
       rule.dim = value.get<int>();
     } else if (key == "fused" && number && value >= 1) {
       rule.fused = value.get<uint32_t>();
+    } else if (key == "uneven" && value.is_boolean()) {
+      rule.uneven = value.get<bool>();
     } else if (key == "place" && value.is_string() && ParsePlace(value.get<std::string>())) {
       rule.place = *ParsePlace(value.get<std::string>());
     } else {
       return InvalidArgument(what + ": " + Printable(key) +
                              " is unknown or has a value that can't be; there are match, dim (-1 "
-                             "to 7), fused (1 to 4096) and place (first, last, every)");
+                             "to 7), fused (1 to 4096), place (first, last, every) and uneven "
+                             "(true, false)");
     }
   }
   if (rule.match.empty()) return InvalidArgument(what + " has no match");
@@ -114,10 +117,10 @@ const std::vector<NameRule>& BuiltInRules() {
       {"layers.{layer}.attention.output.weight", 1, 1, kEveryStage},
       {"layers.{layer}.mlp.up.*", 0, 1, kEveryStage},
       {"layers.{layer}.mlp.down.weight", 1, 1, kEveryStage},
-      {"embedding.token.weight", 0, 1, kFirstStage},
-      {"embedding.previous.*.weight", 0, 1, kFirstStage},
+      {"embedding.token.weight", 0, 1, kFirstStage, true},
+      {"embedding.previous.*.weight", 0, 1, kFirstStage, true},
       {"embedding.position.weight", -1, 1, kFirstStage},
-      {"model.output.weight", 0, 1, kLastStage},
+      {"model.output.weight", 0, 1, kLastStage, true},
       // Hugging Face: Llama, Qwen, Mistral, and Mixtral's experts.
       {"layers.{layer}.self_attn.q_proj.*", 0, 1, kEveryStage},
       {"layers.{layer}.self_attn.k_proj.*", 0, 1, kEveryStage},
@@ -199,6 +202,7 @@ NamedSharding ShardingOf(const std::vector<TensorInfo>& tensors,
       if (rules[i].dim >= 0 && static_cast<size_t>(rules[i].dim) < tensor.shape.size()) {
         to.tensor_dim = rules[i].dim;
         to.fused = rules[i].fused;
+        to.uneven = rules[i].uneven;
       }
       if (match->layer >= 0) {
         to.place = TensorPlace::kLayer;

@@ -9,8 +9,9 @@
 //   {"rules": [{"match": "layers.{layer}.attention.qkv.weight", "dim": 0, "fused": 3},
 //              {"match": "token_embedding.weight", "dim": 0, "place": "first"}]}
 //
-// Leaves out interleaved queries, keys and values of unlike heads (cut as one dimension) and
-// vocabulary padding.
+// With "uneven": true the parts of a dimension may differ by one, as the built-in trainer cuts its
+// vocabulary. Leaves out interleaved queries, keys and values of unlike heads (cut as one
+// dimension) and vocabulary padding.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,7 @@ struct NameRule {
   uint32_t fused = 1;  // TensorRule::fused
   // kLayer is what {layer} in the pattern means.
   TensorPlace place = TensorPlace::kEveryStage;
+  bool uneven = false;  // TensorRule::uneven
 };
 
 // The built-in trainer's names, Hugging Face's for Llama, Qwen, Mistral and Mixtral, Megatron

@@ -50,11 +50,10 @@ std::vector<Box> LocalPieces(const TensorRule& rule, uint32_t ranks, uint32_t in
   if (rule.tensor_dim < 0 || ranks == 1) return {whole};
   const auto dim = static_cast<size_t>(rule.tensor_dim);
   const int64_t part = rule.shape[dim] / rule.fused;
-  const int64_t cut = part / ranks;
   std::vector<Box> pieces;
   for (uint32_t i = 0; i < rule.fused; ++i) {
-    const int64_t begin = i * part + index * cut;
-    pieces.push_back(whole.Cut(dim, begin, begin + cut));
+    pieces.push_back(whole.Cut(dim, i * part + part * index / ranks,
+                               i * part + part * (int64_t{index} + 1) / ranks));
   }
   return pieces;
 }
@@ -84,6 +83,22 @@ void AddLocalRange(uint32_t tensor, const TensorRule& rule, const std::vector<Bo
       shards.push_back({tensor, Box::At(offset, extent)});
     }
   }
+}
+
+// The rows of the local tensor that one of `ranges` ranks holds; a scalar is whole on each.
+void AddRows(uint32_t tensor, const TensorRule& rule, const std::vector<Box>& pieces,
+             uint32_t ranges, uint32_t index, std::vector<WantedShard>& shards) {
+  if (pieces.front().dims() == 0) return shards.push_back({tensor, pieces.front()});
+  int64_t elements = 0;
+  for (const Box& piece : pieces) elements += piece.elements();
+  const bool joined = rule.tensor_dim == 0;  // pieces follow each other along the rows
+  const int64_t rows = pieces.front().extent(0) * (joined ? std::ssize(pieces) : 1);
+  if (rows == 0) return;
+  const int64_t each = (rows + ranges - 1) / ranges;
+  const int64_t begin = std::min(rows, index * each);
+  const int64_t end = std::min(rows, begin + each);
+  const int64_t row = elements / rows;
+  AddLocalRange(tensor, rule, pieces, begin * row, end * row, shards);
 }
 
 // One flat buffer of a rank: tensors that the same replicas share.
@@ -157,6 +172,17 @@ Status CheckSharding(const ShardingProblem& problem, const spec::Layout& layout)
     return InvalidArgument(std::to_string(problem.experts) + " experts don't divide over " +
                            std::to_string(layout.expert) + " expert ranks");
   }
+  const uint64_t replicas = uint64_t{layout.data} * layout.context;
+  const uint64_t expert_replicas = stage_ranks / (uint64_t{layout.expert} * layout.expert_tensor);
+  if (problem.zero_group > 0 &&
+      (replicas % problem.zero_group != 0 ||
+       (problem.experts > 0 && expert_replicas % problem.zero_group != 0))) {
+    return InvalidArgument("groups of " + std::to_string(problem.zero_group) +
+                           " don't divide the " + std::to_string(replicas) + " replicas" +
+                           (problem.experts == 0
+                                ? ""
+                                : ", or the " + std::to_string(expert_replicas) + " of an expert"));
+  }
   for (size_t i = 0; i < problem.rules.size(); ++i) {
     const TensorRule& rule = problem.rules[i];
     const std::string name = "tensor " + std::to_string(i);
@@ -170,8 +196,9 @@ Status CheckSharding(const ShardingProblem& problem, const spec::Layout& layout)
     }
     if (rule.tensor_dim < 0) continue;
     const uint32_t ranks = rule.expert >= 0 ? layout.expert_tensor : layout.tensor;
+    const int64_t parts = int64_t{rule.uneven ? 1 : ranks} * rule.fused;
     if (static_cast<size_t>(rule.tensor_dim) >= rule.shape.size() || rule.fused == 0 ||
-        rule.shape[static_cast<size_t>(rule.tensor_dim)] % (int64_t{ranks} * rule.fused) != 0) {
+        rule.shape[static_cast<size_t>(rule.tensor_dim)] % parts != 0) {
       return InvalidArgument(name + " " + ToString(Box::Whole(rule.shape)) +
                              " can't be cut in dimension " + std::to_string(rule.tensor_dim) +
                              " into " + std::to_string(rule.fused) + " x " + std::to_string(ranks) +
@@ -185,9 +212,11 @@ std::vector<WantedShard> ShardsOfRank(const ShardingProblem& problem, const spec
                                       uint32_t rank) {
   CHECK(rank < layout.devices());
   const Coordinates at = CoordinatesOf(layout, rank);
-  const uint32_t replicas = layout.data * layout.context;
-  const uint32_t expert_replicas =
-      replicas * layout.tensor / (layout.expert * layout.expert_tensor);
+  const uint32_t group = problem.zero_group;
+  const uint32_t replicas = group > 0 ? group : layout.data * layout.context;
+  const uint32_t expert_replicas = group > 0 ? group
+                                             : layout.data * layout.context * layout.tensor /
+                                                   (layout.expert * layout.expert_tensor);
   FlatBuffer dense;
   FlatBuffer experts;
   std::vector<WantedShard> shards;
@@ -201,14 +230,17 @@ std::vector<WantedShard> ShardsOfRank(const ShardingProblem& problem, const spec
     }
     std::vector<Box> pieces = expert ? LocalPieces(rule, layout.expert_tensor, at.expert_tensor)
                                      : LocalPieces(rule, layout.tensor, at.tensor);
-    if (layout.zero_stage >= rule.zero_stage) {
-      (expert ? experts : dense).Add(i, rule, std::move(pieces));
-    } else {
+    if (layout.zero_stage < rule.zero_stage) {
       for (const Box& piece : pieces) shards.push_back({i, piece});
+    } else if (problem.zero_form == ZeroForm::kRows) {
+      AddRows(i, rule, pieces, expert ? expert_replicas : replicas,
+              expert ? at.expert_replica % expert_replicas : at.replica % replicas, shards);
+    } else {
+      (expert ? experts : dense).Add(i, rule, std::move(pieces));
     }
   }
-  dense.CutInto(replicas, at.replica, shards);
-  experts.CutInto(expert_replicas, at.expert_replica, shards);
+  dense.CutInto(replicas, at.replica % replicas, shards);
+  experts.CutInto(expert_replicas, at.expert_replica % expert_replicas, shards);
   return shards;
 }
 

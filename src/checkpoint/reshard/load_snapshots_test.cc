@@ -53,7 +53,7 @@ struct Rank {
 struct Gang {
   Gang(const SmallModel& model, const spec::Layout& layout, uint64_t step) {
     for (uint32_t number = 0; number < layout.devices(); ++number) {
-      Rank rank(model, ShardsOfRank(model.problem(), layout, number));
+      Rank rank(model, ShardsOfRank(model.problem(layout), layout, number));
       rank.FillFrom(model);
       const uint64_t size = ArenaBytesFor(rank.plan);
       auto& memory = arenas.emplace_back(size + 64);
@@ -100,7 +100,7 @@ TEST(LoadFromSnapshots, OfRandomPairsOfLayoutsIsExactAndReadsEachByteOnce) {
     const Gang gang(model, RandomLayout(random, model), 7);
     const spec::Layout to = RandomLayout(random, model);
     const auto number = static_cast<uint32_t>(random.Below(to.devices()));
-    Rank rank(model, ShardsOfRank(model.problem(), to, number));
+    Rank rank(model, ShardsOfRank(model.problem(to), to, number));
     Rank truth = rank;
     truth.FillFrom(model);
     const auto loaded = LoadFromSnapshots(gang.reached, rank.plan, rank.Memory());
@@ -121,7 +121,7 @@ TEST(LoadFromSnapshots, ADamagedReplicaIsLeftOutAndTheNextOneRead) {
   const SmallModel model = RandomModel(random);
   const Gang gang(model, Data(2, 2), 7);  // ranks 0 and 2, 1 and 3 hold the same
   FlipBit(gang.reached[0]);
-  Rank rank(model, ShardsOfRank(model.problem(), Data(1, 1), 0));
+  Rank rank(model, ShardsOfRank(model.problem(Data(1, 1)), Data(1, 1), 0));
   Rank truth = rank;
   truth.FillFrom(model);
   const auto loaded = LoadFromSnapshots(gang.reached, rank.plan, rank.Memory());
@@ -141,7 +141,7 @@ TEST(LoadFromSnapshots, WhatNobodyReachedIsLostAndMixedStepsAreRefused) {
   Random random(4);
   const SmallModel model = RandomModel(random);
   const Gang gang(model, Data(1, 2), 7);
-  Rank rank(model, ShardsOfRank(model.problem(), Data(1, 1), 0));
+  Rank rank(model, ShardsOfRank(model.problem(Data(1, 1)), Data(1, 1), 0));
   const auto half = LoadFromSnapshots(std::span(gang.reached).first(1), rank.plan, rank.Memory());
   EXPECT_EQ(half.status().code(), Code::kDataLoss) << half.status();
 

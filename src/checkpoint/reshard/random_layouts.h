@@ -37,7 +37,15 @@ struct SmallModel {
       names.push_back(name + moment);
     }
   }
-  ShardingProblem problem() const { return {rules, layers, experts}; }
+  // ZeRO's form and groups follow from the layout: all of them come up.
+  ShardingProblem problem(const spec::Layout& layout) const {
+    ShardingProblem problem{rules, layers, experts};
+    if ((layout.tensor + layout.data) % 2 == 0) problem.zero_form = ZeroForm::kRows;
+    const uint32_t replicas = layout.data * layout.context;
+    const uint32_t of_expert = replicas * layout.tensor / (layout.expert * layout.expert_tensor);
+    if (replicas % 2 == 0 && of_expert % 2 == 0 && layout.pipeline % 2 == 0) problem.zero_group = 2;
+    return problem;
+  }
 };
 
 inline SmallModel RandomModel(Random& random) {
@@ -45,13 +53,13 @@ inline SmallModel RandomModel(Random& random) {
   model.layers = 1 + static_cast<uint32_t>(random.Below(5));
   model.experts = random.Below(2) == 0 ? 0 : 4;
   const auto hidden = static_cast<int64_t>(8 * (1 + random.Below(3)));
-  const int64_t vocabulary = 8 * (2 + static_cast<int64_t>(random.Below(4)));
-  model.Add("embedding", {{vocabulary, hidden}, 0, 1, TensorPlace::kFirstStage, 0, -1, 4});
+  const int64_t vocabulary = 8 * (2 + static_cast<int64_t>(random.Below(4))) + 1;
+  model.Add("embedding", {{vocabulary, hidden}, 0, 1, true, TensorPlace::kFirstStage, 0, -1, 4});
   for (uint32_t layer = 0; layer < model.layers; ++layer) {
     const auto add = [&](const char* name, std::vector<int64_t> shape, int dim, uint32_t fused,
                          int64_t expert) {
       model.Add("layers." + std::to_string(layer) + name + std::to_string(expert),
-                {std::move(shape), dim, fused, TensorPlace::kLayer, layer, expert, 4});
+                {std::move(shape), dim, fused, false, TensorPlace::kLayer, layer, expert, 4});
     };
     add(".norm", {hidden}, -1, 1, -1);
     add(".qkv", {3 * hidden, hidden}, 0, 3, -1);
@@ -62,8 +70,8 @@ inline SmallModel RandomModel(Random& random) {
     }
     if (model.experts == 0) add(".gate_up", {32, hidden}, 0, 2, -1);
   }
-  model.Add("scale", {{}, -1, 1, TensorPlace::kEveryStage, 0, -1, 4});
-  model.Add("head", {{vocabulary, hidden}, 0, 1, TensorPlace::kLastStage, 0, -1, 4});
+  model.Add("scale", {{}, -1, 1, false, TensorPlace::kEveryStage, 0, -1, 4});
+  model.Add("head", {{vocabulary, hidden}, 0, 1, true, TensorPlace::kLastStage, 0, -1, 4});
   return model;
 }
 
@@ -79,13 +87,13 @@ inline spec::Layout RandomLayout(Random& random, const SmallModel& model) {
     layout.expert = model.experts == 0 ? 1 : power(2);
     layout.expert_tensor = model.experts == 0 ? 1 : power(1);
     layout.zero_stage = static_cast<uint32_t>(random.Below(4));
-    if (CheckSharding(model.problem(), layout).ok()) return layout;
+    if (CheckSharding(model.problem(layout), layout).ok()) return layout;
   }
 }
 
 // The bytes of an element of the one true state.
 inline void Fill(uint32_t tensor, const Box& box, const std::vector<int64_t>& shape, uint64_t bytes,
-          std::vector<std::byte>& to, uint64_t at) {
+                 std::vector<std::byte>& to, uint64_t at) {
   std::vector<int64_t> index = box.offsets();
   for (int64_t i = 0; i < box.elements(); ++i) {
     int64_t flat = 0;
@@ -124,7 +132,7 @@ inline uint64_t DistinctBytes(const SmallModel& model, const std::vector<WantedS
 inline std::vector<WantedShard> ShardsOfAll(const SmallModel& model, const spec::Layout& layout) {
   std::vector<WantedShard> all;
   for (uint32_t rank = 0; rank < layout.devices(); ++rank) {
-    const auto shards = ShardsOfRank(model.problem(), layout, rank);
+    const auto shards = ShardsOfRank(model.problem(layout), layout, rank);
     all.insert(all.end(), shards.begin(), shards.end());
   }
   return all;

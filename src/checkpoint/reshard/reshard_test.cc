@@ -106,7 +106,7 @@ SavedState Save(const SmallModel& model, const spec::Layout& layout) {
   SavedState saved;
   for (uint32_t rank = 0; rank < layout.devices(); ++rank) {
     std::vector<std::byte>& file = saved.files.emplace_back(3);  // begins nowhere in particular
-    for (const WantedShard& shard : ShardsOfRank(model.problem(), layout, rank)) {
+    for (const WantedShard& shard : ShardsOfRank(model.problem(layout), layout, rank)) {
       const uint64_t bytes = model.element_bytes[shard.tensor];
       const uint64_t at = file.size();
       file.resize(at + static_cast<uint64_t>(shard.box.elements()) * bytes);
@@ -180,7 +180,7 @@ TEST(ShardsOfRank, OfZeroStageThreeHoldEachElementOnceAStage) {
 TEST(ShardsOfRank, CutFusedProjectionsPartByPart) {
   // Queries, keys and values of 4 rows each over two tensor ranks: rank 1 holds the lower half of
   // each. ZeRO-1 over two replicas cuts a moment's 6 x 2 local elements in halves.
-  TensorRule weight{{12, 2}, 0, 3, TensorPlace::kLayer, 0, -1, 3};
+  TensorRule weight{{12, 2}, 0, 3, false, TensorPlace::kLayer, 0, -1, 3};
   TensorRule moment = weight;
   moment.zero_stage = 1;
   const std::vector<TensorRule> rules = {weight, moment};
@@ -199,6 +199,41 @@ TEST(ShardsOfRank, CutFusedProjectionsPartByPart) {
   EXPECT_EQ(shards[4].box, At({10, 0}, {2, 2}));
   layout.tensor = 3;
   EXPECT_EQ(CheckSharding(problem, layout).code(), Code::kInvalidArgument);
+}
+
+// PyTorch's fully_shard: 5 rows over 2 ranks are 3 and 2, a scalar is on both. In groups of 2 the
+// four replicas hold everything twice.
+TEST(ShardsOfRank, RowsAreCutAsFullyShardCutsThem) {
+  const std::vector<TensorRule> rules = {{{5, 4}, -1, 1, false, TensorPlace::kEveryStage, 0, -1, 3},
+                                         {{}, -1, 1, false, TensorPlace::kEveryStage, 0, -1, 3}};
+  ShardingProblem problem{rules, 0, 0};
+  problem.zero_form = ZeroForm::kRows;
+  problem.zero_group = 2;
+  spec::Layout layout;
+  layout.data = 4;
+  layout.zero_stage = 3;
+  ASSERT_TRUE(CheckSharding(problem, layout).ok());
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    const auto shards = ShardsOfRank(problem, layout, rank);
+    ASSERT_EQ(shards.size(), 2u) << rank;
+    EXPECT_EQ(shards[0].box, rank % 2 == 0 ? At({0, 0}, {3, 4}) : At({3, 0}, {2, 4})) << rank;
+    EXPECT_EQ(shards[1].box.elements(), 1);
+  }
+  problem.zero_group = 3;
+  const Status refused = CheckSharding(problem, layout);
+  EXPECT_NE(refused.message().find("groups of 3 don't divide the 4 replicas"), std::string::npos)
+      << refused;
+}
+
+TEST(ShardsOfRank, UnevenPartsDifferByOne) {
+  std::vector<TensorRule> rules = {{{257, 2}, 0, 1, true, TensorPlace::kEveryStage, 0, -1, 4}};
+  spec::Layout layout;
+  layout.tensor = 2;
+  ASSERT_TRUE(CheckSharding({rules, 0, 0}, layout).ok());
+  EXPECT_EQ(ShardsOfRank({rules, 0, 0}, layout, 0)[0].box, At({0, 0}, {128, 2}));
+  EXPECT_EQ(ShardsOfRank({rules, 0, 0}, layout, 1)[0].box, At({128, 0}, {129, 2}));
+  rules[0].uneven = false;
+  EXPECT_FALSE(CheckSharding({rules, 0, 0}, layout).ok());
 }
 
 TEST(StageOfLayer, InterleavesChunks) {
@@ -227,7 +262,7 @@ TEST(Reshard, OfRandomPairsOfLayoutsIsExact) {
     const SavedState saved = Save(model, from);
     // One rank alone, and all ranks of a host that reads for them together.
     const auto rank = static_cast<uint32_t>(random.Below(to.devices()));
-    const auto one = ShardsOfRank(model.problem(), to, rank);
+    const auto one = ShardsOfRank(model.problem(to), to, rank);
     const auto all = ShardsOfAll(model, to);
     for (const auto& wanted : {one, all}) {
       ASSERT_EQ(LoadAndCompare(model, saved, wanted), "") << "seed " << seed;

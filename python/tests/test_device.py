@@ -1,0 +1,111 @@
+"""The order of copies, events and snapshots for tensors on a device: a fake one, and a fake door."""
+
+import ctypes
+import threading
+import unittest
+
+import longhaul
+from longhaul import LonghaulError, _device
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+
+class FakeDevice:
+    """Tensors that were sent to it are on it; a copy is done when its event is waited for."""
+
+    def __init__(self, log):
+        self.log, self.mine, self.queue, self.gate = log, [], [], threading.Event()
+
+    def send(self, tensor):
+        self.mine.append(tensor)
+        return tensor
+
+    def holds(self, value):
+        return any(value.data_ptr() == one.data_ptr() for one in self.mine)
+
+    def pinned(self, like):
+        self.log.append("pinned")
+        return torch.empty_like(like)
+
+    def copy(self, value, buffer, stream):
+        self.log.append(f"copy on {stream}")
+        self.queue.append((buffer, value.clone()))  # in order of the stream: as it is now
+
+    def mark(self, stream):
+        device = self
+
+        class Event:
+            def synchronize(self):
+                device.gate.wait(30)
+                for buffer, value in device.queue:
+                    buffer.copy_(value)
+                device.queue = []
+                device.log.append("copied")
+
+        return Event()
+
+
+class FakeDoor:
+    def __init__(self, log):
+        self.log, self.tensors, self.fails = log, [], False
+
+    def register(self, tensors):
+        self.tensors = tensors
+
+    def snapshot(self, step):
+        if self.fails:
+            raise LonghaulError(8, "no room")
+        info, address, size = self.tensors[0]
+        values = torch.frombuffer(bytearray(ctypes.string_at(address, size)), dtype=torch.float32)
+        self.log.append(f"sealed {step}: {values.tolist()}")
+
+    def close(self):
+        self.log.append("closed")
+
+
+@unittest.skipIf(torch is None, "PyTorch is not installed")
+class DeviceTensors(unittest.TestCase):
+    def setUp(self):
+        self.log = []
+        self.device, self.door = FakeDevice(self.log), FakeDoor(self.log)
+        self.addCleanup(setattr, _device, "device", _device.device)
+        _device.device = self.device
+        longhaul._session, longhaul._opened = longhaul._Session(self.door), True
+        self.addCleanup(longhaul.close)
+        self.state = {"w": self.device.send(torch.tensor([1.0, 2.0])), "cpu": torch.zeros(2)}
+
+    def test_with_a_stream_it_returns_before_the_copy_and_seals_what_was_there(self):
+        longhaul.snapshot(self.state, 1, stream="side")
+        self.assertEqual(self.log, ["pinned", "copy on side"])
+        self.device.gate.set()
+        longhaul.wait()
+        self.assertEqual(self.log[2:], ["copied", "sealed 1: [1.0, 2.0]"])
+
+    def test_buffers_are_made_once(self):
+        self.device.gate.set()
+        for step in (1, 2):
+            longhaul.snapshot(self.state, step, stream="side")
+            longhaul.wait()
+            self.state["w"].mul_(2)
+        self.assertEqual(self.log.count("pinned"), 1)
+        self.assertEqual(self.log[-1], "sealed 2: [2.0, 4.0]")
+
+    def test_without_a_stream_it_waits_for_the_copy(self):
+        self.device.gate.set()
+        longhaul.snapshot(self.state, 3)
+        self.assertEqual(self.log, ["pinned", "copy on None", "copied", "sealed 3: [1.0, 2.0]"])
+
+    def test_what_went_wrong_behind_is_raised_by_wait_once(self):
+        self.device.gate.set()
+        self.door.fails = True
+        longhaul.snapshot(self.state, 4, stream="side")
+        with self.assertRaisesRegex(LonghaulError, "no room"):
+            longhaul.wait()
+        longhaul.wait()
+
+
+if __name__ == "__main__":
+    unittest.main()
