@@ -205,7 +205,8 @@ TEST(ShardsOfRank, CutFusedProjectionsPartByPart) {
 // four replicas hold everything twice.
 TEST(ShardsOfRank, RowsAreCutAsFullyShardCutsThem) {
   const std::vector<TensorRule> rules = {{{5, 4}, -1, 1, false, TensorPlace::kEveryStage, 0, -1, 3},
-                                         {{}, -1, 1, false, TensorPlace::kEveryStage, 0, -1, 3}};
+                                         {{}, -1, 1, false, TensorPlace::kEveryStage, 0, -1, 3},
+                                         {{4}, -1, 1, false, TensorPlace::kEveryStage, 0, -1, 3}};
   ShardingProblem problem{rules, 0, 0};
   problem.zero_form = ZeroForm::kRows;
   problem.zero_group = 2;
@@ -215,9 +216,10 @@ TEST(ShardsOfRank, RowsAreCutAsFullyShardCutsThem) {
   ASSERT_TRUE(CheckSharding(problem, layout).ok());
   for (uint32_t rank = 0; rank < 4; ++rank) {
     const auto shards = ShardsOfRank(problem, layout, rank);
-    ASSERT_EQ(shards.size(), 2u) << rank;
+    ASSERT_EQ(shards.size(), 3u) << rank;
     EXPECT_EQ(shards[0].box, rank % 2 == 0 ? At({0, 0}, {3, 4}) : At({3, 0}, {2, 4})) << rank;
     EXPECT_EQ(shards[1].box.elements(), 1);
+    EXPECT_EQ(shards[2].box, rank % 2 == 0 ? At({0}, {2}) : At({2}, {2})) << rank;
   }
   problem.zero_group = 3;
   const Status refused = CheckSharding(problem, layout);
