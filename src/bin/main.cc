@@ -13,7 +13,7 @@
 #include "bin/client_commands.h"
 #include "bin/command.h"
 #include "bin/controller_command.h"
-#include "bin/plan_command.h"
+#include "bin/plan/plan_command.h"
 #include "bin/profile_command.h"
 #include "bin/run_command.h"
 #include "bin/simulate_command.h"

@@ -6,6 +6,7 @@
 #include "planner/internal/case_defaults.h"
 #include "planner/internal/case_reader.h"
 #include "spec/model_schema.h"
+#include "spec/models/model_reader.h"
 
 namespace longhaul::planner {
 
@@ -133,6 +134,23 @@ void ReadCase(CaseReader& reader, Case& parsed, RawCase& raw) {
   reader.Finish();
 }
 
+// Where a model's depth or width is missing but it has a name, the shipped sizes of that name are
+// what its other keys are laid over. No case with sizes depends on a name.
+Status TakeNamedModel(const Json& json, spec::Model& model, RawCase& raw) {
+  const auto found = json.find("model");
+  if (found == json.end() || !found->is_object()) return {};
+  const auto has = [&](const char* key) {
+    return found->contains(key) && !(*found)[key].is_null();
+  };
+  if ((has("layers") && has("hidden")) || !has("name") || !(*found)["name"].is_string()) return {};
+  const auto& name = (*found)["name"].get_ref<const std::string&>();
+  Result<spec::Model> shipped = spec::FindSpelled(name);
+  if (!shipped.ok()) return shipped.status();
+  raw.shipped_model = shipped->name;
+  model = *std::move(shipped);
+  return {};
+}
+
 // "chunk by chunk" from one entry a stage: each stage's layers spread over its chunks.
 void SpreadStages(spec::Layout& layout) {
   std::vector<uint32_t>& layers = layout.layers_per_stage;
@@ -160,8 +178,10 @@ Status ParseCase(std::string_view line, Case& parsed) {
   if (!json.is_object()) return InvalidArgument("a case is a JSON object, such as {\"case\": ...}");
   CaseReader reader(json);
   RawCase raw;
+  const Status named = TakeNamedModel(json, parsed.question.model, raw);
   ReadCase(reader, parsed, raw);
   RETURN_IF_ERROR(reader.status());
+  if (!named.ok()) return named.WithContext("model: layers or hidden are missing");
   if (reader.absent("precision")) {
     parsed.question.training.precision = spec::Precision::kBf16;
     parsed.assumed.push_back("precision = bf16");

@@ -29,9 +29,10 @@ struct OpenChoices {
   bool data = false;  // follows from the others
   bool micro_batch = false;
   bool recompute = false;
+  bool moments = false;  // of the optimizer: two bytes without a master where four don't fit
 
   bool any_size() const { return tensor || pipeline || virtual_pipeline || expert || micro_batch; }
-  bool any() const { return any_size() || recompute; }
+  bool any() const { return any_size() || recompute || moments; }
 };
 
 struct Case {

@@ -145,7 +145,8 @@ class Decision {
       for (uint32_t v = 2; v <= kMaxVirtual && layout().pipeline > 1; ++v) {
         const uint64_t chunks = uint64_t{v} * layout().pipeline;
         const uint64_t layers = question_.model.layers;
-        if (chunks > layers) break;
+        // Embedding and loss may count as layers, and then be a chunk's only one besides.
+        if (chunks > layers + 2) break;
         if (layers % chunks == 0 || (layers + 2) % chunks == 0) axis.push_back(v);
       }
     }
@@ -189,6 +190,17 @@ class Decision {
   }
 
   void Recomputes() {
+    spec::Software& software = question_.training.software;
+    if (!case_.open.moments) return TryRecomputes();
+    const bool fitted = best_ || tight_;
+    TryRecomputes();
+    if (fitted || best_ || tight_) return;
+    software.moment_bytes = 2;
+    TryRecomputes();
+    software.moment_bytes = 4;
+  }
+
+  void TryRecomputes() {
     const bool offloads = Offloads();
     for (size_t i = 0; i < ladder_.size() + (offloads ? 1 : 0); ++i) {
       const bool offload = offloads && i == 1;
@@ -240,6 +252,12 @@ class Decision {
     note(case_.open.virtual_pipeline, "layout.virtual_pipeline", t.layout.virtual_pipeline);
     note(case_.open.micro_batch, "batch.micro", t.batch.micro);
     note(!case_.global_batch_known, "batch.global", t.batch.global);
+    if (case_.open.moments) {
+      case_.assumed.push_back("software.optimizer_moment_dtype = " +
+                              std::string(t.software.moment_bytes == 2
+                                              ? "bf16 (without a master copy, so that it fits)"
+                                              : "fp32"));
+    }
     if (t.offload == spec::Offload::kActivations) {
       case_.assumed.push_back("offload = activations (instead of recompute)");
     }

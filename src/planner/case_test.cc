@@ -189,7 +189,14 @@ TEST(ParseCase, NamesWhatIsWrong) {
       {[](json& c) { c["model"]["layers"] = -1; }, "model.layers: -1 is out of range: 1 to 10,000"},
       {[](json& c) { c["model"]["layers"] = 2.5; }, "model.layers: 2.5 is out of range"},
       {[](json& c) { c["model"]["layers"] = "x"; }, "must be a whole number (1 to 10,000), not"},
-      {[](json& c) { c["model"]["layers"] = nullptr; }, "layers: 0 is out of range"},
+      {[](json& c) {
+         c["model"].update({{"layers", nullptr}, {"name", nullptr}});
+       },
+       "layers: 0 is out of range"},
+      {[](json& c) {
+         c["model"].update({{"layers", nullptr}, {"name", "lama-3.1-8b"}});
+       },
+       "no model is called 'lama-3.1-8b', did you mean 'llama-3.1-8b'"},
       {[](json& c) { c["model"]["activation"] = "sillu"; }, "did you mean 'silu'"},
       {[](json& c) { c["cluster"]["gpu"] = "h100-smx"; }, "did you mean 'h100-sxm'"},
       {[](json& c) { c["cluster"]["gpus"] = 0; }, "cluster.gpus: 0 is out of range"},
@@ -211,6 +218,43 @@ TEST(ParseCase, NamesWhatIsWrong) {
     row.breaks(text);
     EXPECT_THAT(Refusal(text), HasSubstr(row.want));
   }
+}
+
+// A name answers for sizes only where they are missing; what is said is laid over it.
+TEST(ParseCase, TakesMissingSizesFromTheCatalogue) {
+  json text = Seed("dense.json");
+  text["model"] = {{"name", "meta-llama/Llama-3.1-70B"}, {"sequence_length", 4096}};
+  Case parsed = Parsed(text);
+  EXPECT_EQ(parsed.question.model.layers, 80u);
+  EXPECT_EQ(parsed.question.model.sequence_length, 4'096u);
+  EXPECT_THAT(parsed.assumed, Contains(HasSubstr("model = llama-3.1-70b")));
+  text["model"] = {{"name", "DeepSeekV3"}, {"layers", 8}};
+  parsed = Parsed(text);
+  EXPECT_EQ(parsed.question.model.layers, 8u);
+  EXPECT_EQ(parsed.question.model.experts->count, 256u);
+  EXPECT_TRUE(parsed.question.model.experts->balanced);
+}
+
+// Published sizes leave out to how many groups DeepSeek-V3 routes.
+TEST(ParseCase, TakesRoutingFromTheModelWithTheSameExperts) {
+  json text = Seed("moe.json");
+  text["model"].update({{"hidden", 7168}, {"heads", 128}, {"kv_heads", 128}, {"layers", 8}});
+  text["model"]["experts"].update({{"count", 256}, {"top_k", 8}, {"ffn_hidden", 2048}});
+  EXPECT_EQ(Parsed(text).question.model.experts->groups_top_k, 4u);
+  text["model"]["experts"]["groups"] = 1;
+  EXPECT_EQ(Parsed(text).question.model.experts->groups_top_k, 1u);
+  EXPECT_EQ(Parsed(Seed("moe.json")).question.model.experts->groups, 1u);
+}
+
+TEST(ParseCase, ReadsWordsAsTablesWriteThem) {
+  json text = Seed("dense.json");
+  text["precision"] = "BF16";
+  text["cluster"]["gpu"] = "NVIDIA H100 80GB HBM3";
+  text["model"]["sequence_length"] = nullptr;
+  const Case parsed = Parsed(text);
+  EXPECT_EQ(parsed.question.training.precision, spec::Precision::kBf16);
+  EXPECT_EQ(parsed.question.cluster.device.name, "h100-sxm");
+  EXPECT_THAT(parsed.assumed, Contains("model.sequence_length = 4096"));
 }
 
 TEST(AnswerCase, AnswersEveryLineWithOneLine) {
@@ -272,6 +316,23 @@ TEST(DecideOpen, TakesTheFastestThatFits) {
   EXPECT_THAT(decided.assumed, Contains("recompute = none (least that fits)"));
 }
 
+// 126 layers in 128 chunks: the first has the embedding and the last the loss in a layer's place.
+TEST(DecideOpen, CountsEmbeddingAndLossAsLayersOfChunks) {
+  json text = Seed("dense.json");
+  text["model"]["layers"] = 30;
+  text["layout"].update({{"pipeline", 4}, {"data", 8}, {"virtual_pipeline", nullptr}});
+  text["batch"]["global"] = 256;
+  const auto deep = [](const Question& question) {
+    Evaluation evaluation = Evaluate(question);
+    evaluation.step = Seconds(1.0 / question.training.layout.virtual_pipeline);
+    return evaluation;
+  };
+  Case decided = Parsed(text);
+  const Status status = DecideOpen(deep, decided);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(decided.question.training.layout.virtual_pipeline, 8u);
+}
+
 TEST(DecideOpen, RecomputesWhereNothingElseFits) {
   json text = Seed("dense.json");
   text["recompute"] = nullptr;
@@ -313,6 +374,27 @@ TEST(DecideOpen, LeavesRoomWhereItCan) {
   ASSERT_TRUE(DecideOpen(Evaluate, decided).ok());
   EXPECT_EQ(decided.question.training.batch.micro, 1u);
   EXPECT_THAT(decided.assumed, Contains("batch.micro = 1 (best that fits)"));
+}
+
+// Of NeMo's launcher the optimizer's precision is a recipe's own: two bytes where four don't fit.
+TEST(DecideOpen, TakesShortMomentsWhereApexNeedsThem) {
+  json text = Seed("dense.json");
+  text["software"] = {{"framework", "nemo"}, {"release", "v24.11.1"}};
+  const auto evaluate = [](const Question& question) {
+    Evaluation evaluation = Evaluate(question);
+    evaluation.fits = question.training.software.moment_bytes == 2;
+    return evaluation;
+  };
+  Case decided = Parsed(text);
+  ASSERT_TRUE(DecideOpen(evaluate, decided).ok());
+  EXPECT_EQ(decided.question.training.software.moment_bytes, 2u);
+  decided = Parsed(text);
+  ASSERT_TRUE(DecideOpen(Evaluate, decided).ok());
+  EXPECT_EQ(decided.question.training.software.moment_bytes, 4u);
+  text["software"]["framework"] = "megatron-core";
+  decided = Parsed(text);
+  ASSERT_TRUE(DecideOpen(evaluate, decided).ok());
+  EXPECT_EQ(decided.question.training.software.moment_bytes, 4u);
 }
 
 // A run whose layout and batch are said did fit: nothing but recompute is open.

@@ -78,6 +78,7 @@ LayerKey KeyOf(const spec::Model& model, const spec::Training& training, const S
   key.expert_stride = ExpertGroup(layout).stride;
   key.overlap_tensor = training.software.overlap_tensor;
   key.overlap_expert = training.software.overlap_expert;
+  key.interleaved = model.experts && layout.pipeline > 1 && layout.virtual_pipeline > 1;
   return key;
 }
 
@@ -120,7 +121,8 @@ size_t Evaluator::KeyHash::operator()(const LayerKey& key) const {
                        m.mlp,
                        m.moe,
                        key.overlap_tensor,
-                       key.overlap_expert};
+                       key.overlap_expert,
+                       key.interleaved};
   uint64_t packed = static_cast<uint64_t>(key.role) | static_cast<uint64_t>(key.precision) << 4 |
                     static_cast<uint64_t>(key.recompute) << 8 |
                     static_cast<uint64_t>(key.context_kind) << 12;

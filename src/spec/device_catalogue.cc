@@ -20,6 +20,8 @@
 //              MI325X, MI355X: Vultr's list (late 2025). Prices move: pass your own.
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <optional>
 
 #include "base/text.h"
 #include "spec/device.h"
@@ -93,6 +95,82 @@ constexpr auto kAliases = std::to_array<std::pair<std::string_view, std::string_
     {"h800", "h800-sxm"},
 });
 
+// What a maker's name for a card says, word by word: "NVIDIA A100-SXM4-80GB", "H100 80GB HBM3".
+struct Spelling {
+  std::string family;  // "a100"
+  bool pcie = false;
+  uint32_t gigabytes = 0;  // 0: not said
+};
+
+std::vector<std::string> WordsOf(std::string_view name) {
+  std::vector<std::string> words(1);
+  for (const char c : name) {
+    const bool letter = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    if (letter) {
+      words.back() += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    } else if (!words.back().empty()) {
+      words.emplace_back();
+    }
+  }
+  if (words.back().empty()) words.pop_back();
+  return words;
+}
+
+// Gigabytes of "80gb", "80g", "80"; 0 for anything else.
+uint32_t GigabytesOf(std::string_view word) {
+  uint32_t number = 0;
+  size_t digits = 0;
+  for (; digits < word.size() && word[digits] >= '0' && word[digits] <= '9'; ++digits) {
+    number = number * 10 + static_cast<uint32_t>(word[digits] - '0');
+    if (number > 1'000) return 0;
+  }
+  const std::string_view unit = word.substr(digits);
+  return digits > 0 && (unit.empty() || unit == "g" || unit == "gb" || unit == "gib") ? number : 0;
+}
+
+// Absent where any word is unknown: a guess would answer for another card.
+std::optional<Spelling> ReadSpelling(std::string_view name) {
+  static constexpr std::string_view kFamilies[] = {"a10",   "a100",   "a800",   "b200",  "b300",
+                                                   "gb200", "gb300",  "h100",   "h200",  "h800",
+                                                   "l40s",  "mi300x", "mi325x", "mi355x"};
+  static constexpr std::string_view kNoise[] = {
+      "nvidia", "amd", "instinct", "tesla", "dgx",  "hgx",   "gpu",
+      "gb",     "gib", "tensor",   "core",  "hbm2", "hbm2e", "hbm3",
+      "hbm3e",  "sxm", "sxm4",     "sxm5",  "sxm6", "oam",   "nvl72"};
+  Spelling spelling;
+  for (const std::string& word : WordsOf(name)) {
+    const auto is = [&](std::string_view known) { return known == word; };
+    if (std::any_of(std::begin(kFamilies), std::end(kFamilies), is)) {
+      if (!spelling.family.empty()) return std::nullopt;
+      spelling.family = word;
+    } else if (word == "pcie") {
+      spelling.pcie = true;
+    } else if (const uint32_t gigabytes = GigabytesOf(word); gigabytes > 0) {
+      spelling.gigabytes = gigabytes;
+    } else if (std::none_of(std::begin(kNoise), std::end(kNoise), is)) {
+      return std::nullopt;
+    }
+  }
+  if (spelling.family.empty()) return std::nullopt;
+  return spelling;
+}
+
+// The shipped name for it, empty if there is none.
+std::string_view ShippedName(const Spelling& card) {
+  const bool small = card.gigabytes > 0 && card.gigabytes <= 48;
+  if (card.family == "a100" && card.pcie) return small ? "" : "a100-80gb-pcie";
+  if (card.family == "a100") return small ? "a100-40gb-sxm" : "a100-80gb-sxm";
+  if (card.family == "h100" && card.pcie) return "h100-pcie";
+  if (card.family == "h100" && card.gigabytes > 90) return "h100-96gb-sxm";
+  for (const auto& [alias, device] : kAliases) {
+    if (alias == card.family) return device;
+  }
+  for (const Row& row : kDevices) {
+    if (row.name == card.family) return row.name;
+  }
+  return "";
+}
+
 Device ToDevice(const Row& row) {
   Device device;
   device.name = row.name;
@@ -118,6 +196,18 @@ Result<Device> FindDevice(std::string_view name) {
   for (const auto& [alias, device] : kAliases) {
     known.push_back(alias);
     if (alias == name) wanted = device;
+  }
+  const auto is_wanted = [&](const Row& row) { return row.name == wanted; };
+  if (std::none_of(kDevices.begin(), kDevices.end(), is_wanted)) {
+    const auto spelling = ReadSpelling(name);
+    if (spelling && spelling->family == "a100" && ShippedName(*spelling).empty()) {
+      Device device = *FindDevice("a100-80gb-pcie");  // the 40 GB card of the same form
+      const Device small = *FindDevice("a100-40gb-sxm");
+      device.memory = small.memory;
+      device.memory_bandwidth = small.memory_bandwidth;
+      return device;
+    }
+    if (spelling) wanted = ShippedName(*spelling);
   }
   for (const Row& row : kDevices) {
     known.push_back(row.name);

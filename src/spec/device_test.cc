@@ -31,6 +31,31 @@ TEST(FindDevice, KnowsEveryNameAndAliases) {
   EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
 }
 
+TEST(FindDevice, ReadsMakersNames) {
+  const std::pair<const char*, const char*> kNames[] = {{"NVIDIA A100-SXM4-80GB", "a100-80gb-sxm"},
+                                                        {"A100 SXM 40GB", "a100-40gb-sxm"},
+                                                        {"H100-SXM5-80GB", "h100-sxm"},
+                                                        {"H100 PCIe", "h100-pcie"},
+                                                        {"NVIDIA H100 80GB HBM3", "h100-sxm"},
+                                                        {"GB200 NVL72", "gb200-nvl72"},
+                                                        {"AMD Instinct MI300X", "mi300x"},
+                                                        {"H200 141 GB", "h200-sxm"},
+                                                        {"DGX B200", "b200-sxm"},
+                                                        {"NVIDIA A10", "a10"}};
+  for (const auto& [written, name] : kNames) {
+    const auto device = FindDevice(written);
+    ASSERT_TRUE(device.ok()) << written << ": " << device.status();
+    EXPECT_EQ(device->name, name) << written;
+  }
+  const auto small = FindDevice("A100 40GB PCIe");
+  ASSERT_TRUE(small.ok());
+  EXPECT_EQ(small->memory, FindDevice("a100-40gb-sxm")->memory);
+  EXPECT_EQ(small->island_bandwidth.count(), 0);
+  for (const char* unknown : {"", "H100 Super", "H100 A100", "80GB", "v100"}) {
+    EXPECT_FALSE(FindDevice(unknown).ok()) << unknown;
+  }
+}
+
 TEST(FindDevice, NamesTheNearest) {
   const auto device = FindDevice("h100-smx");
   EXPECT_EQ(device.status().code(), Code::kNotFound);

@@ -18,6 +18,23 @@ bool AnyDenseLayer(const Model& model) {
   return false;
 }
 
+void CheckGroups(const Experts& experts, Mistakes& mistakes) {
+  mistakes.Range("experts.groups", experts.groups, 1, kMaxModelExperts);
+  if (experts.groups < 1 || experts.count % experts.groups != 0) {
+    mistakes.Add("experts.groups: " + Text(experts.groups) + " does not divide the " +
+                 Text(experts.count) + " experts");
+    return;
+  }
+  if (experts.groups_top_k < 1 || experts.groups_top_k > experts.groups) {
+    mistakes.Add("experts.groups_top_k: " + Text(experts.groups_top_k) + " of " +
+                 Text(experts.groups) + " groups: give 1 to " + Text(experts.groups));
+  } else if (uint64_t{experts.count / experts.groups} * experts.groups_top_k < experts.top_k) {
+    mistakes.Add("experts.groups_top_k: " + Text(experts.groups_top_k) + " groups of " +
+                 Text(experts.count / experts.groups) + " experts don't hold the " +
+                 Text(experts.top_k) + " that a token visits");
+  }
+}
+
 void CheckExperts(const Model& model, Mistakes& mistakes) {
   const Experts& experts = *model.experts;
   mistakes.Range("experts.count", experts.count, 1, kMaxModelExperts);
@@ -29,6 +46,7 @@ void CheckExperts(const Model& model, Mistakes& mistakes) {
     mistakes.Add("experts.top_k: a token visits " + Text(experts.top_k) + " of " +
                  Text(experts.count) + " experts: give 1 to " + Text(experts.count));
   }
+  CheckGroups(experts, mistakes);
   if (experts.shared > 0) {
     mistakes.Range("experts.shared_ffn_hidden", experts.shared_ffn_hidden, 1, kMaxModelFfn);
   }

@@ -49,6 +49,10 @@ struct Experts {
   std::optional<double> capacity_factor{};  // absent: no token is dropped
   bool balanced = false;                    // routing forced to be even, as benchmarks do
   bool router_bias = false;                 // a correction a router output (DeepSeek-V3)
+  // Routing to few nodes (DeepSeek-V2, arXiv 2405.04434, section 2.2.2): experts in equal groups,
+  // of which a token's lie in at most `groups_top_k`.
+  uint32_t groups = 1;
+  uint32_t groups_top_k = 1;
 
   friend bool operator==(const Experts&, const Experts&) = default;
 };

@@ -81,6 +81,8 @@ void VisitModel(Visitor& v, M& model) {
     v.Real("capacity_factor", experts.capacity_factor, 0, 1'000);
     v.Flag("balanced", experts.balanced);
     v.Flag("router_bias", experts.router_bias);
+    v.Whole("groups", experts.groups, 1, kMaxModelExperts);
+    v.Whole("groups_top_k", experts.groups_top_k, 1, kMaxModelExperts);
   });
   v.Whole("multi_token_prediction_layers", model.multi_token_prediction_layers, 0, 64);
 }

@@ -56,6 +56,21 @@ TEST(CheckModel, RefusesExpertsThatCannotBe) {
   EXPECT_FALSE(CheckModel(model).ok());
 }
 
+TEST(CheckModel, RefusesGroupsThatDontHoldTheExperts) {
+  Model model = Llama8b();
+  model.experts =
+      Experts{.count = 256, .top_k = 8, .ffn_hidden = 2048, .groups = 8, .groups_top_k = 4};
+  EXPECT_TRUE(CheckModel(model).ok());
+  model.experts->groups = 7;
+  EXPECT_THAT(CheckModel(model).message(), HasSubstr("7 does not divide the 256 experts"));
+  model.experts->groups = 8;
+  model.experts->groups_top_k = 9;
+  EXPECT_THAT(CheckModel(model).message(), HasSubstr("9 of 8 groups"));
+  model.experts->groups = 64;
+  model.experts->groups_top_k = 1;
+  EXPECT_THAT(CheckModel(model).message(), HasSubstr("don't hold the 8"));
+}
+
 TEST(Model, KnowsItsLayersWithExperts) {
   Model model = Llama8b();
   EXPECT_FALSE(model.has_experts(0));

@@ -92,6 +92,10 @@ void AddExperts(const Model& model, const Training& training, Options& options) 
     options.Value("--moe-router-score-function", "sigmoid");  // the only one with a bias
     options.Flag("--moe-router-enable-expert-bias");
   }
+  if (experts.groups > 1) {
+    options.Value("--moe-router-num-groups", experts.groups);
+    options.Value("--moe-router-group-topk", experts.groups_top_k);
+  }
   options.FlagIf(experts.balanced, "--moe-router-force-load-balancing");
   options.Flag("--moe-grouped-gemm");
   options.Value("--moe-token-dispatcher-type", "alltoall");

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "planner/framework.h"
 #include "planner/time/software_stack.h"
+#include "spec/models/model_reader.h"
 
 namespace longhaul::planner::internal {
 
@@ -57,6 +58,7 @@ class Filler {
   }
 
   void FillModel();
+  void FillShipped();
   void FillFfn();
   void FillExperts();
   Status FillDevice();
@@ -114,9 +116,27 @@ void Filler::FillExperts() {
   Take("model.experts.dense_first_layers", experts.dense_first_layers, 0u);
   Take("model.experts.every", experts.every, 1u);
   Take("model.experts.balanced", experts.balanced, true, "published benchmarks force it");
+  if (!reader_.absent("model.experts.groups")) return;
+  if (const auto like = spec::FindByExperts(model()); like && like->experts->groups > 1) {
+    Take("model.experts.groups", experts.groups, like->experts->groups, "as the published model");
+    Take("model.experts.groups_top_k", experts.groups_top_k, like->experts->groups_top_k);
+  }
+}
+
+// What a shipped model's sizes leave open.
+void Filler::FillShipped() {
+  Note("model", raw_.shipped_model, "its sizes, as shipped");
+  if (!model().experts) return;
+  if (reader_.absent("model.experts")) {
+    model().experts->balanced = true;
+    Note("model.experts.balanced", "true", "published benchmarks force it");
+  } else {
+    FillExperts();
+  }
 }
 
 void Filler::FillModel() {
+  if (!raw_.shipped_model.empty()) return FillShipped();
   if (model().layers == 0 || model().hidden == 0) return;  // CheckModel says so
   if (reader_.absent("model.heads")) {
     Take("model.heads", model().heads, std::max(1u, model().hidden / 128), "heads of 128");
@@ -126,6 +146,7 @@ void Filler::FillModel() {
     Take("model.head_dim", model().head_dim, std::max(1u, model().hidden / model().heads));
   }
   Take("model.vocabulary", model().vocabulary, 50'304u);
+  Take("model.sequence_length", model().sequence_length, 4'096u);
   FillExperts();
   FillFfn();
   if (reader_.absent("model.position")) {
@@ -141,7 +162,10 @@ void Filler::FillModel() {
   Take("model.bias", model().bias, false);
   Take("model.qkv_bias", model().qkv_bias, model().bias);
   Take("model.dropout", model().dropout, false);
-  Take("model.multi_token_prediction_layers", model().multi_token_prediction_layers, 0u);
+  const bool predicts = PredictsTokens(training().software);
+  const auto like = predicts ? spec::FindByExperts(model()) : std::nullopt;
+  Take("model.multi_token_prediction_layers", model().multi_token_prediction_layers,
+       like ? like->multi_token_prediction_layers : 0u);
 }
 
 Status Filler::FillDevice() {
@@ -314,9 +338,16 @@ void Filler::FillStates() {
   software.gradient_bytes = half_sums || recipes ? 2 : 4;
   if (raw_.moment_dtype == "bf16" || raw_.moment_dtype == "fp16") software.moment_bytes = 2;
   if (raw_.moment_dtype == "fp8") software.moment_bytes = 1;
+  // Which moments Apex's optimizer has is a setting of each recipe.
+  const bool apex = !model().experts && UsesApexOptimizer(software);
   if (!raw_.moment_dtype.empty()) return;
+  case_.open.moments = apex;
   // NeMo AutoModel trains the bf16 weights themselves with PyTorch's Adam.
   if (Contains(software.framework, {"automodel"})) software.moment_bytes = 2;
+  // Megatron Bridge's recipe of DeepSeek-V3: the precision-aware optimizer.
+  const bool few_nodes = model().experts && model().experts->groups > 1;
+  if (few_nodes && Contains(software.framework, {"bridge"})) software.moment_bytes = 2;
+  if (case_.open.moments) return;
   Note("software.optimizer_moment_dtype", software.moment_bytes == 2 ? "bf16" : "fp32");
 }
 

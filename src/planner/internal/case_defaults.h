@@ -11,6 +11,7 @@ namespace longhaul::planner::internal {
 
 // What the reader found that the question has no place for.
 struct RawCase {
+  std::string shipped_model;  // whose sizes were taken; empty: none
   std::string gpu;
   std::optional<double> network_gb_per_s;
   std::optional<double> memory_gib;

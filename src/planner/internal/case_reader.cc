@@ -103,7 +103,14 @@ std::optional<size_t> CaseReader::ReadWord(const char* key,
   if (json == nullptr) return std::nullopt;
   if (json->is_string()) {
     const auto& word = json->get_ref<const std::string&>();
-    const auto found = std::find(known.begin(), known.end(), word);
+    // Tables shout ("BF16"); the words themselves are lower case.
+    const auto same = [&](std::string_view candidate) {
+      return std::equal(candidate.begin(), candidate.end(), word.begin(), word.end(),
+                        [](char a, char b) {
+                          return a == (b >= 'A' && b <= 'Z' ? static_cast<char>(b - 'A' + 'a') : b);
+                        });
+    };
+    const auto found = std::find_if(known.begin(), known.end(), same);
     if (found != known.end()) return static_cast<size_t>(found - known.begin());
   }
   std::string why = "must be one of " +

@@ -1,6 +1,19 @@
 #include "planner/memory/state_bytes.h"
 
+#include "planner/time/software_stack.h"
+
 namespace longhaul::planner {
+
+namespace {
+
+// Of the master copy of a two-byte weight. Apex keeps the bits that the weight lacks, and none
+// where its moments are in two bytes as well; it knew no expert parallelism.
+double MasterBytes(const spec::Training& training) {
+  if (training.layout.expert > 1 || !UsesApexOptimizer(training.software)) return 4;
+  return training.software.moment_bytes < 4 ? 0 : 2;
+}
+
+}  // namespace
 
 StateBytes StateBytesOf(const spec::Training& training, Family family) {
   const spec::Software& software = training.software;
@@ -10,7 +23,7 @@ StateBytes StateBytesOf(const spec::Training& training, Family family) {
     return {4, 4, moments, 0};
   }
   bytes.gradients = software.gradient_bytes;
-  bytes.optimizer = 4 + moments;
+  bytes.optimizer = MasterBytes(training) + moments;
   if (family == Family::kShardedData) {
     // Two-byte gradients and moments: the whole of training is in two bytes, without a master.
     const bool two_bytes = software.gradient_bytes < 4 && software.moment_bytes < 4;

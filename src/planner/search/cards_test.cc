@@ -115,6 +115,31 @@ TEST(Cards, FrontHoldsNothingThatAnotherBeats) {
   EXPECT_GE(counts.size(), 3u);
 }
 
+// What is known from other counts only shortens the searches.
+TEST(Cards, FrontIsWhatASearchOfEachCountFinds) {
+  const Job job = SmallJob();
+  PlanOptions options;
+  options.surroundings = true;
+  const Plan plan = MakePlan(job, options);
+  size_t checked = 0;
+  for (const FrontierPoint& point : plan.frontier) {
+    Job alone = job;
+    alone.cards = {CardCount{point.proposal.cluster.devices}};
+    alone.headroom = point.headroom_asked;
+    Options search;
+    search.keep = 1;
+    const Outcome outcome = Search(alone, EvaluatorOracle(alone), search);
+    ASSERT_FALSE(outcome.best.empty());
+    const bool first = point.headroom_asked == job.headroom &&
+                       point.proposal.cluster.devices == job.cluster.devices;
+    if (first) continue;  // runners-up of the plan itself are points too
+    ++checked;
+    EXPECT_DOUBLE_EQ(outcome.best.front().step_s, point.proposal.evaluation.step.count())
+        << point.proposal.cluster.devices << " cards, " << point.headroom_asked << " free";
+  }
+  EXPECT_GE(checked, 2u);
+}
+
 TEST(SetCards, RefusesMoneyWithoutPriceAndDeadlinesWithoutTokens) {
   Job job = SmallJob();
   const uint32_t counts[] = {8};

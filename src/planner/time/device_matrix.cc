@@ -140,6 +140,9 @@ double WidthSlowdown(const DeviceMatrix& matrix, double n, double k) {
 double GroupedShare(const DeviceMatrix& matrix, const spec::Operator& op) {
   const double tiles = op.m * op.n / (kTiles[0].rows * kTiles[0].columns);
   const double waves = tiles / matrix.compute_units;
+  if (matrix.grouped_lost_waves > 0) {
+    return matrix.grouped_share * waves / (waves + matrix.grouped_lost_waves);
+  }
   const double whole = waves / (waves + matrix.grouped_settled_waves);
   return matrix.grouped_share + (1 - matrix.grouped_share) * whole;
 }
@@ -169,13 +172,13 @@ OperatorSeconds TimeOfProduct(const DeviceMatrix& matrix, const spec::Operator& 
   const bool experts = op.part == spec::OperatorPart::kExperts;
   t.backward += data + t.weight_gradient;
   if (experts) {
-    const double factor = matrix.expert_product_factor / (low ? matrix.grouped_low_share : 1);
+    const double factor = low ? matrix.low_expert_product_factor / matrix.grouped_low_share : 1;
     t.forward *= factor;
     t.backward *= factor;
     t.weight_gradient *= factor;
   }
   if (low) {
-    const double slow = experts ? matrix.expert_stream_factor : 1;
+    const double slow = experts ? matrix.expert_stream_factor * matrix.low_expert_stream_factor : 1;
     t.forward += slow * QuantiseSeconds(matrix, constants, groups * op.m * op.k);
     t.backward += slow * QuantiseSeconds(matrix, constants, groups * op.m * op.n);
   }
@@ -214,8 +217,10 @@ OperatorSeconds TimeOf(const DeviceMatrix& matrix, const spec::Operator& op, Pre
   t.forward = StreamSeconds(matrix, op, op.forward_bytes, op.forward_kernels);
   t.backward = StreamSeconds(matrix, op, op.backward_bytes, op.backward_kernels);
   if (op.part == spec::OperatorPart::kExperts || op.part == spec::OperatorPart::kExpertActivation) {
-    t.forward *= matrix.expert_stream_factor;
-    t.backward *= matrix.expert_stream_factor;
+    const bool low = matrix.product(precision).operand_bytes < 2;
+    const double factor = matrix.expert_stream_factor * (low ? matrix.low_expert_stream_factor : 1);
+    t.forward *= factor;
+    t.backward *= factor;
   }
   return t;
 }
@@ -236,9 +241,10 @@ DeviceMatrix ShippedMatrix(const spec::Device& device) {
   matrix.kernel_floor_s = 2.5e-6;
   // Before Blackwell experts' products are one launch each.
   const bool together = IsBlackwell(device) || device.name.starts_with("mi");
-  matrix.grouped_share = together ? 0.884 : 0.466;
+  matrix.grouped_share = together ? 0.929 : 1;
+  matrix.grouped_lost_waves = together ? 0 : 0.75;
   matrix.grouped_low_share = together ? 0.967 : 0.75;
-  matrix.expert_stream_factor = together ? 1.295 : 1.4;
+  matrix.expert_stream_factor = together ? 1.172 : 1.4;
 
   ProductConstants product;
   product.wave_rounding = card.wave_rounding;

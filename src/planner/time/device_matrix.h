@@ -50,18 +50,22 @@ struct DeviceMatrix {
   std::array<ProductConstants, 6> products;  // by spec::Precision
   AttentionConstants attention;
   double compute_units = 0;
-  double bandwidth_bytes_per_s = 0;     // streaming kernels
-  double permute_bytes_per_s = 0;       // dispatch to experts and back
-  double quantise_bytes_per_s = 0;      // to fp8 and below, with scales and a transposed copy
-  double scattered_bytes_per_s = 0;     // look-up, fused loss
-  double kernel_floor_s = 0;            // shortest kernel
-  double odd_width_slowdown = 1;        // of a product whose inner or outer width no 8 divides
-  double ragged_width_slowdown = 1;     // likewise 64
-  double grouped_share = 1;             // rate of grouped products against one of their tiles
-  double grouped_settled_waves = 4.9;   // of one expert's product: half way from there to one
-  double grouped_low_share = 1;         // beside that, where experts' products are below two bytes
-  double expert_product_factor = 1;     // time of experts' products
-  double expert_stream_factor = 1;      // and of what moves, quantises and activates around them
+  double bandwidth_bytes_per_s = 0;    // streaming kernels
+  double permute_bytes_per_s = 0;      // dispatch to experts and back
+  double quantise_bytes_per_s = 0;     // to fp8 and below, with scales and a transposed copy
+  double scattered_bytes_per_s = 0;    // look-up, fused loss
+  double kernel_floor_s = 0;           // shortest kernel
+  double odd_width_slowdown = 1;       // of a product whose inner or outer width no 8 divides
+  double ragged_width_slowdown = 1;    // likewise 64
+  double grouped_share = 1;            // rate of grouped products against one of their tiles
+  double grouped_settled_waves = 4.9;  // of one expert's product: half way from there to one
+  double grouped_low_share = 1;        // beside that, where experts' products are below two bytes
+  double grouped_lost_waves = 0;       // of each expert's product where it has its own launch
+  double expert_stream_factor = 1;     // of what moves, quantises and activates around experts
+  // Of experts' products below two bytes, and of the rest around them: less than one where a kernel
+  // holds activation, scales and products.
+  double low_expert_product_factor = 1;
+  double low_expert_stream_factor = 1;
   double weight_gradient_share = 0.95;  // rate with accumulation in fp32
   bool measured = false;  // constants of this card's own tables, not carried over by its sheet
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "planner/time/expert_routing.h"
+
 namespace longhaul::planner {
 namespace {
 
@@ -10,9 +12,7 @@ using spec::OperatorPart;
 using spec::RecomputeKind;
 
 constexpr double kTwoBytes = 2;
-// Of dispatch and combine, where two halves of the batch are interleaved on purpose.
-constexpr double kExpertHidden = 0.75;
-// Of those that merge copies, inside an island, under the shared experts.
+// Of dispatches that merge copies, inside an island, under the shared experts.
 constexpr double kIslandHidden = 0.11;
 
 spec::OperatorList OperatorsOf(const spec::Model& model, const LayerKey& key) {
@@ -139,29 +139,29 @@ void AddContext(const spec::Model& model, const Links& links, const LayerKey& ke
 
 // What experts' traffic needs besides the place of their group.
 struct Dispatch {
-  uint32_t top_k = 1;
+  const spec::Experts* experts = nullptr;
+  Routing routing = Routing::kEven;
   double token_bytes = 0;  // of all tokens of a rank, one copy each
   double gather_s = 0;     // in the experts' tensor group
+  bool merges = false;
   bool overlap = false;
+  bool interleaved = false;  // a pipeline of several chunks a rank
 };
 
 // Seconds of one all-to-all that compute waits for.
 double ExposedSeconds(const Links& links, const SoftwareStack& stack, const Dispatch& dispatch,
                       Group group) {
-  double copies = dispatch.top_k;
-  const double ranks = group.ranks;
-  if (stack.merges_rank_copies && ranks > 1) {
-    copies = ranks * (1 - std::pow(1 - 1 / ranks, double(dispatch.top_k)));
-  }
+  double copies = dispatch.experts->top_k;
   const double islands = std::ceil(double(group.ranks) / IslandMembers(links, group));
-  if (stack.merges_expert_copies && islands > 1) {
-    // Expected islands that hold at least one of a token's experts, of those it could leave to.
-    copies = std::min(copies, islands * (1 - std::pow(1 - 1 / islands, double(dispatch.top_k))));
+  if (dispatch.merges && group.ranks > 1) {
+    const double places = islands > 1 ? islands : group.ranks;
+    copies = PlacesOfToken(*dispatch.experts, dispatch.routing, places);
   }
-  const double hidden = dispatch.overlap           ? kExpertHidden
-                        : islands > 1              ? stack.expert_hidden_across
-                        : stack.merges_rank_copies ? kIslandHidden
-                                                   : 0;
+  const bool overlap =
+      dispatch.overlap || (islands > 1 && dispatch.interleaved && stack.overlaps_experts_across);
+  const double hidden = overlap                           ? stack.expert_hidden
+                        : dispatch.merges && islands == 1 ? kIslandHidden
+                                                          : 0;
   const double all_to_all =
       CollectiveSeconds(links, Collective::kAllToAll, copies * dispatch.token_bytes, group);
   return (all_to_all + dispatch.gather_s) * (1 - hidden);
@@ -179,8 +179,12 @@ double BestExposedSeconds(Links links, const SoftwareStack& stack, const Dispatc
   return best;
 }
 
-void AddExperts(const spec::Model& model, const Links& links, const SoftwareStack& stack,
-                const LayerKey& key, LayerCost& cost) {
+bool IsLow(const DeviceMatrix& matrix, spec::Precision precision) {
+  return matrix.product(precision).operand_bytes < 2;
+}
+
+void AddExperts(const spec::Model& model, const DeviceMatrix& matrix, const Links& links,
+                const SoftwareStack& stack, const LayerKey& key, LayerCost& cost) {
   if (!key.kind.experts || !model.experts) return;
   const spec::LayerSlice& slice = key.slice;
   const spec::Experts& experts = *model.experts;
@@ -188,8 +192,12 @@ void AddExperts(const spec::Model& model, const Links& links, const SoftwareStac
   const double capacity = experts.capacity_factor ? std::min(1.0, *experts.capacity_factor) : 1;
   const double imbalance = experts.capacity_factor ? 1 : slice.expert_imbalance;
   Dispatch dispatch;
-  dispatch.top_k = experts.top_k;
-  dispatch.overlap = key.overlap_expert;
+  dispatch.experts = &experts;
+  if (stack.consecutive_routing && experts.balanced) dispatch.routing = Routing::kConsecutive;
+  dispatch.overlap = key.overlap_expert || stack.overlaps_experts ||
+                     (stack.overlaps_low_experts && IsLow(matrix, key.precision));
+  dispatch.merges = stack.merges_copies && (slice.tensor == 1 || stack.merges_with_tensor);
+  dispatch.interleaved = key.interleaved;
   dispatch.token_bytes = kTwoBytes * own_tokens * model.hidden * capacity * imbalance;
   if (slice.expert_tensor > 1) {
     // Every rank of an expert's tensor group needs all its tokens: gathered, then reduced.
@@ -203,6 +211,21 @@ void AddExperts(const spec::Model& model, const Links& links, const SoftwareStac
                                                            {slice.expert, key.expert_stride});
   cost.expert_forward_s += 2 * each;
   cost.expert_backward_s += 2 * each;
+}
+
+// A bias added to each expert's rows by itself, and the rows put together again: four passes of
+// both products' outputs; backward a sum and a copy.
+void AddExpertBias(const spec::Model& model, const DeviceMatrix& matrix, const LayerKey& key,
+                   LayerCost& cost) {
+  const spec::Experts& experts = *model.experts;
+  const double received = Tokens(model, key.slice) / key.slice.tensor * experts.top_k;
+  const double width = (model.gated_ffn ? 2.0 : 1.0) * experts.ffn_hidden + model.hidden;
+  const double pass = kTwoBytes * received * width / matrix.bandwidth_bytes_per_s;
+  const double local = std::max(1.0, double(experts.count) / key.slice.expert);
+  cost.forward_s += 4 * pass;
+  cost.backward_s += 3 * pass;
+  cost.forward_kernels += 6 * local;
+  cost.backward_kernels += 6 * local;
 }
 
 }  // namespace
@@ -246,9 +269,11 @@ LayerCost CostOf(const spec::Model& model, const DeviceMatrix& matrix, const Lin
     }
   }
   if (key.role == LayerRole::kLayer && key.kind.experts && model.experts) {
+    if (stack.adds_expert_bias && model.bias) AddExpertBias(model, matrix, key, cost);
     const double local = std::max(1.0, double(model.experts->count) / key.slice.expert);
+    const bool graphed = stack.graphs_low_steps && IsLow(matrix, key.precision);
     const double host = (stack.expert_host_s + local * stack.expert_call_s) *
-                        (model.experts->capacity_factor ? 0.5 : 1);
+                        (model.experts->capacity_factor ? 0.5 : 1) * (graphed ? 0 : 1);
     cost.forward_host_s += host;
     cost.backward_host_s += 2 * host;
   }
@@ -262,7 +287,7 @@ LayerCost CostOf(const spec::Model& model, const DeviceMatrix& matrix, const Lin
   AddTensor(model, links, stack, key, cost);
   if (key.role == LayerRole::kLayer) {
     AddContext(model, links, key, attention_forward_s, attention_backward_s, cost);
-    AddExperts(model, links, stack, key, cost);
+    AddExperts(model, matrix, links, stack, key, cost);
     const bool full = key.recompute == RecomputeKind::kFull;
     if (full) cost.recompute_s += cost.tensor_forward_s + cost.context_forward_s;
     if (moe_again > 0) cost.recompute_s += cost.expert_forward_s;

@@ -55,6 +55,8 @@ struct LayerKey {
   spec::ContextKind context_kind = spec::ContextKind::kRing;
   bool overlap_tensor = false;
   bool overlap_expert = false;
+  bool interleaved =
+      false;  // several chunks of layers a rank, so that micro-batches can interleave
   // Cards between neighbours of each group (time/placement.h).
   uint32_t tensor_stride = 1;
   uint32_t context_stride = 1;

@@ -52,9 +52,9 @@ SoftwareStack EarlyStack(bool deepspeed, std::string_view release) {
 // Dispatch kernels that permute while they send a token once to a rank (DeepEP, HybridEP), and one
 // kernel for all experts.
 void UseFusedExperts(SoftwareStack& stack) {
-  stack.grouped_factor = 1.4;
+  stack.groups_experts = true;
   stack.permute_share = 2.6;
-  stack.merges_rank_copies = true;
+  stack.merges_copies = true;
 }
 
 // PyTorch's sharded data parallelism and what is built on it, and JAX's.
@@ -79,6 +79,8 @@ SoftwareStack ShardedStack(std::string_view framework) {
     // NVIDIA's PyTorch stack: Transformer Engine's kernels, DeepEP for experts.
     stack.attention = AttentionKernels::kNative;
     UseFusedExperts(stack);
+    stack.adds_expert_bias = true;
+    stack.consecutive_routing = true;  // FakeBalancedGate of its benchmarks
   } else {
     stack.fused_kernels = false;  // unless compiled
     stack.reduce_bytes = 2;       // PyTorch's usual mixed precision for bf16
@@ -94,12 +96,10 @@ void SetBridgeRelease(std::optional<int> month, SoftwareStack& stack) {
   // Windows and learnt sinks came late to the cards' own kernels.
   stack.windowed_attention =
       now < Month(26, 6) ? AttentionKernels::kFirst : AttentionKernels::kSecond;
-  if (now < Month(26, 2)) {
-    stack.permute_share = 1.62;
-    return;
-  }
-  stack.graphs_experts = true;      // its recipes for racks: attention, router and dispatch
-  stack.merges_rank_copies = true;  // HybridEP
+  // Its recipes set moe_a2a_overlap where an interleaved pipeline's experts span nodes.
+  stack.overlaps_experts_across = true;
+  stack.dispatch_month = now;
+  stack.graphs_experts = now >= Month(25, 11);  // on racks: attention, router and dispatch
   stack.fuses_experts = now >= Month(26, 6);
 }
 
@@ -108,9 +108,7 @@ SoftwareStack CoreStack(std::string_view framework, std::optional<int> month) {
   SoftwareStack stack;
   const bool bridge = Has(framework, {"bridge"});
   const bool nemo = Has(framework, {"nemo"});
-  if (bridge || nemo) stack.expert_hidden_across = 0.14;
-  // Dispatch kernels of 2025 permute while they send; Megatron-Core's default does not.
-  stack.permute_share = framework == "megatron-core" || nemo ? 1 : 2.33;
+  if (framework != "megatron-core" && !nemo) stack.permute_share = 2.22;
   if (framework == "megatron-core") stack.compute_factor = 1.045;
   if (nemo) {
     stack.compute_factor = 0.967;
@@ -144,7 +142,8 @@ SoftwareStack StackFor(std::string_view framework, std::string_view release) {
     SoftwareStack stack;
     // Its report (arXiv 2412.19437, section 3.2) hides all experts' traffic under the other
     // direction's compute, for 20 of 132 units; DeepGEMM runs all experts as one kernel. No row.
-    stack.expert_hidden_across = 0.9;
+    stack.expert_hidden = 0.9;
+    stack.overlaps_experts = true;
     stack.overlap_tax = 20.0 / 132;
     UseFusedExperts(stack);
     stack.low_experts_native = true;
@@ -153,12 +152,36 @@ SoftwareStack StackFor(std::string_view framework, std::string_view release) {
   return CoreStack(framework, MonthOf(release));
 }
 
+namespace {
+
+// Which dispatcher Megatron Bridge's recipes chose (its scripts/performance/configs, v0.2.0 to
+// v0.6.0): HybridEP on racks from the start, DeepEP or HybridEP elsewhere for many experts and
+// later for all, NCCL's all-to-all for the rest.
+void SetDispatch(uint32_t experts, bool blackwell, bool rack, SoftwareStack& stack) {
+  constexpr uint32_t kMany = 128;
+  const int month = stack.dispatch_month;
+  const bool all = month >= (rack ? Month(25, 11) : Month(26, 6));
+  const bool many = experts > kMany && month >= (blackwell ? Month(26, 2) : Month(25, 9));
+  stack.merges_copies = all || many || (!blackwell && month >= Month(26, 2));
+  stack.merges_with_tensor = blackwell ? all || many : many;
+  if (!stack.merges_copies) stack.permute_share = month < Month(26, 2) ? 1.33 : 2.44;
+}
+
+}  // namespace
+
 void FitToCard(const spec::Model& model, const spec::Device& device, SoftwareStack& stack,
                DeviceMatrix& matrix) {
   const bool blackwell = IsBlackwell(device);
-  matrix.permute_bytes_per_s *= stack.permute_share;
-  matrix.grouped_share = std::min(1.0, matrix.grouped_share * stack.grouped_factor);
+  if (stack.groups_experts) {
+    matrix.grouped_share = 0.9;
+    matrix.grouped_lost_waves = 0;
+  }
   if (stack.low_experts_native) matrix.grouped_low_share = 1;
+  const bool rack = device.name.ends_with("nvl72");
+  if (stack.dispatch_month > 0 && model.experts) {
+    SetDispatch(model.experts->count, blackwell, rack, stack);
+  }
+  matrix.permute_bytes_per_s *= stack.permute_share;
   if (!blackwell) {
     stack.windowed_attention = stack.attention;
     return;
@@ -171,24 +194,40 @@ void FitToCard(const spec::Model& model, const spec::Device& device, SoftwareSta
     matrix.attention.uneven_heads_forward *= 0.08;
     matrix.attention.uneven_heads_backward *= 0.08;
   }
-  if (stack.fuses_experts && !model.bias) {
-    matrix.expert_product_factor *= 0.733;
-    matrix.expert_stream_factor *= 0.374;
+  if (stack.fuses_experts && (rack || stack.dispatch_month >= Month(26, 8))) {
+    matrix.low_expert_product_factor = 0.724;
+    matrix.low_expert_stream_factor = 0.452;
   }
-  if (!device.name.ends_with("nvl72")) return;
+  if (!rack) return;
+  if (stack.fuses_experts) {  // its MXFP8 recipes there: one graph a step, traffic overlapped
+    stack.overlaps_low_experts = true;
+    stack.graphs_low_steps = true;
+  }
   // One thread of a Grace issues launches slower than one of the hosts beside the other cards.
   constexpr double kGraceSlowdown = 1.235;
   if (stack.graphs_experts) stack.expert_host_s = 0.7e-3;
   stack.launch_s *= kGraceSlowdown;
   stack.expert_host_s *= kGraceSlowdown;
   stack.expert_call_s *= kGraceSlowdown;
-  matrix.permute_bytes_per_s *= 1.38;  // fitted; its dispatch kernels were tuned first
+  matrix.permute_bytes_per_s *= 1.25;  // fitted; its dispatch kernels were tuned first
 }
 
 bool SplitsExperts(const spec::Software& software) {
   const std::optional<int> month = MonthOf(software.release);
   return Has(software.framework, {"nemo"}) && !Has(software.framework, {"automodel"}) && month &&
          *month <= Month(25, 4);
+}
+
+bool UsesApexOptimizer(const spec::Software& software) {
+  // NeMo 1's megatron_base_model.py chose so; NVIDIA's benchmarks left it with 25.03.
+  if (!Has(software.framework, {"nemo"}) || Has(software.framework, {"automodel"})) return false;
+  const std::optional<int> month = MonthOf(software.release);
+  return month && *month <= Month(25, 2);
+}
+
+bool PredictsTokens(const spec::Software& software) {
+  const std::optional<int> month = MonthOf(software.release);
+  return Has(software.framework, {"bridge"}) && month && *month >= Month(26, 2);
 }
 
 bool CompilesLoss(const spec::Software& software) {

@@ -23,12 +23,19 @@ struct SoftwareStack {
   double shard_hidden = 0.85;    // likewise of a layer under FSDP
   double overlap_tax = 0.138;    // compute slows by this share while a collective runs
   double straggle = 0.006;       // sigma of a node's step
-  // Where the expert group leaves its island: share of its traffic hidden under the other half of
-  // the batch, which recipes switch on there.
-  double expert_hidden_across = 0;
-  double chunk_message_s = 0;        // of an interleaved schedule's message, beyond its bytes
-  bool merges_expert_copies = true;  // a token crosses to a node once
-  bool merges_rank_copies = false;   // and to a rank once
+  // Share of experts' traffic hidden under another micro-batch's compute, where two are interleaved
+  // on purpose; and whether recipes do so without being asked: for interleaved pipelines whose
+  // expert group leaves its island, or always.
+  double expert_hidden = 0.543;
+  bool overlaps_experts_across = false;
+  bool overlaps_experts = false;
+  bool overlaps_low_experts = false;  // always with products below two bytes
+  double chunk_message_s = 0;         // of an interleaved schedule's message, beyond its bytes
+  // DeepEP, HybridEP: a token crosses to an island once and to a rank once, whatever number of its
+  // experts is there. NCCL's all-to-all sends a copy for each.
+  bool merges_copies = false;
+  bool merges_with_tensor = true;    // also where tensor parallelism splits the tokens
+  bool consecutive_routing = false;  // its forced balance sends a token to neighbouring experts
   bool early_blackwell = false;      // its first kernels: fp8, heads of two widths
   bool overlaps_sends = true;        // interleaved schedules hide sends under compute
   bool splits_sends = true;          // each tensor rank sends its share of an activation
@@ -37,9 +44,10 @@ struct SoftwareStack {
   // the counts.
   double expert_host_s = 1.9e-3;
   double expert_call_s = 62e-6;
-  double grouped_factor = 1;  // of the card's rate of grouped products, at most to its tiles'
-  double permute_share = 1;   // of the card's rate; above 1 where dispatch kernels permute too
-  bool fused_kernels = true;  // norms, activations and rotary are single kernels
+  bool adds_expert_bias = false;  // experts' biases are added outside their products
+  bool groups_experts = false;    // one launch for all experts' products on every card
+  double permute_share = 1;       // of the card's rate; above 1 where dispatch kernels permute too
+  bool fused_kernels = true;      // norms, activations and rotary are single kernels
   // Of the links' bandwidth, what parameters gathered layer by layer reach.
   double shard_bandwidth_share = 1;
   double reduce_bytes = 0;   // of a gradient in a reduce-scatter; 0: as it is kept
@@ -48,8 +56,10 @@ struct SoftwareStack {
   // Of models with sliding windows, on Blackwell.
   AttentionKernels windowed_attention = AttentionKernels::kNative;
   bool graphs_experts = false;      // on racks: CUDA graphs over most of an expert layer
+  bool graphs_low_steps = false;    // on racks: the whole step, with products below two bytes
   bool low_experts_native = false;  // DeepGEMM: experts in fp8 lose nothing to their scales
-  bool fuses_experts = false;       // on Blackwell: activation and scales inside the products
+  bool fuses_experts = false;       // on racks, below two bytes: one kernel for an expert's FFN
+  int dispatch_month = 0;           // of Megatron Bridge's recipes
 };
 
 // What of a stack depends on the card's generation and its host, put into both.
@@ -59,6 +69,11 @@ void FitToCard(const spec::Model& model, const spec::Device& device, SoftwareSta
 SoftwareStack StackFor(std::string_view framework, std::string_view release);
 // Whether the release splits every expert over the tensor group, whatever a table prints.
 bool SplitsExperts(const spec::Software& software);
+// Whether its recipes shard the states of dense models by Apex: the master copy is the 16 bits that
+// bf16 weights lack, moments may be bf16.
+bool UsesApexOptimizer(const spec::Software& software);
+// Whether its recipes train a published model with its extra prediction layers.
+bool PredictsTokens(const spec::Software& software);
 // Whether its compiled runs have the loss in one kernel too.
 bool CompilesLoss(const spec::Software& software);
 // The same with the user's own fitted factor.

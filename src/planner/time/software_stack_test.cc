@@ -98,6 +98,38 @@ TEST(Experts, WaitForTheHostInSmallMicroBatches) {
   EXPECT_LT(StepOf(capacity, small), 0.75 * StepOf(Experts(), small));
 }
 
+// HybridEP sends a token to a rank once; NCCL's all-to-all sends a copy for each of eight experts.
+TEST(Dispatch, MergesCopiesOnRacksFirst) {
+  SoftwareStack stack = StackFor("megatron-bridge", "25.11");
+  DeviceMatrix matrix;
+  FitToCard(Experts(), *spec::FindDevice("gb200-nvl72"), stack, matrix);
+  EXPECT_TRUE(stack.merges_copies);
+  stack = StackFor("megatron-bridge", "25.11");
+  FitToCard(Experts(), *spec::FindDevice("b200-sxm"), stack, matrix);
+  EXPECT_FALSE(stack.merges_copies);
+  EXPECT_FALSE(StackFor("megatron-core", "r0.14").merges_copies);
+  EXPECT_TRUE(StackFor("nemo-automodel", "2025-10").merges_copies);
+}
+
+// Each launch loses part of a wave: many experts of few rows cost more than few of many.
+TEST(Dispatch, LosesPartOfAWaveForEachExpertBeforeBlackwell) {
+  const DeviceMatrix h100 = ShippedMatrix(*spec::FindDevice("h100-sxm"));
+  spec::Operator op;
+  op.kind = spec::OperatorKind::kProduct;
+  op.part = spec::OperatorPart::kExperts;
+  op.n = 4096;
+  op.k = 4096;
+  op.parameters = 1;
+  op.groups = 2;
+  op.m = 8192;
+  const double few = TimeOf(h100, op, spec::Precision::kBf16).forward;
+  op.groups = 16;
+  op.m = 1024;
+  const double many = TimeOf(h100, op, spec::Precision::kBf16).forward;
+  EXPECT_GT(many, 1.3 * few);
+  EXPECT_LT(many, 2.5 * few);
+}
+
 // Copies of the shards sum their gradients over the network, which grows dearer as that slows.
 TEST(HybridSharding, PaysForTheSumOverCopies) {
   Published fast, slow;
@@ -105,6 +137,18 @@ TEST(HybridSharding, PaysForTheSumOverCopies) {
   fast.shard_group = slow.shard_group = 8;
   slow.network_gb_per_s = 0.5;
   EXPECT_GT(StepOf(Dense(), slow), 1.1 * StepOf(Dense(), fast));
+}
+
+TEST(UsesApexOptimizer, BelongsToTheOldLauncher) {
+  spec::Software software;
+  software.framework = "nemo";
+  software.release = "v24.11.1";
+  EXPECT_TRUE(UsesApexOptimizer(software));
+  software.release = "v25.04.02";
+  EXPECT_FALSE(UsesApexOptimizer(software));
+  software.framework = "nemo-automodel";
+  software.release = "2024-11";
+  EXPECT_FALSE(UsesApexOptimizer(software));
 }
 
 TEST(SplitsExperts, BelongsToEarlyReleasesOfOneFramework) {

@@ -1,6 +1,7 @@
 // The shipped models: shapes as published with the weights (the models' config.json) or in their
 // papers: GPT-3 arXiv 2005.14165 table 2.1, Nemotron-4 arXiv 2402.16819 and 2406.11704, BLOOM arXiv
-// 2211.05100. Sequence lengths are those of the main part of pre-training.
+// 2211.05100. GPT-OSS without its learnt sinks. Sequence lengths are those of the main part of
+// pre-training.
 #include <algorithm>
 #include <array>
 
@@ -18,6 +19,7 @@ enum class Style {
   kQwen3,     // Llama with norms on queries and keys
   kNemotron,  // layer norms, rotary, squared ReLU
   kBloom,     // GPT with ALiBi
+  kGptOss,    // Llama with biases, and every second layer within a window of 128
 };
 
 struct Row {
@@ -78,6 +80,12 @@ constexpr auto kDense = std::to_array<Row>({
     {"deepseek-v2", Style::kLlama, 60, 5'120, 12'288, 128, 128, 128, 102'400, 4'096},
     {"deepseek-v2-lite", Style::kLlama, 27, 2'048, 10'944, 16, 16, 128, 102'400, 4'096},
     {"deepseek-v3", Style::kLlama, 61, 7'168, 18'432, 128, 128, 128, 129'280, 4'096},
+    {"gpt-oss-120b", Style::kGptOss, 36, 2'880, 0, 64, 8, 64, 201'088, 4'096},
+    {"gpt-oss-20b", Style::kGptOss, 24, 2'880, 0, 64, 8, 64, 201'088, 4'096},
+    {"grok-1", Style::kLlama, 64, 6'144, 0, 48, 8, 128, 131'072, 8'192, true},
+    {"kimi-k2", Style::kLlama, 61, 7'168, 18'432, 64, 64, 128, 163'840, 4'096},
+    {"llama-4-maverick", Style::kLlama, 48, 5'120, 16'384, 40, 8, 128, 202'048, 8'192},
+    {"llama-4-scout", Style::kLlama, 48, 5'120, 0, 40, 8, 128, 202'048, 8'192},
     {"mixtral-8x22b", Style::kLlama, 56, 6'144, 0, 48, 8, 128, 32'000, 4'096},
     {"mixtral-8x7b", Style::kLlama, 32, 4'096, 0, 32, 8, 128, 32'000, 4'096},
     {"qwen3-235b-a22b", Style::kQwen3, 94, 4'096, 12'288, 64, 4, 128, 151'936, 4'096},
@@ -93,9 +101,15 @@ struct ExpertRow {
 };
 
 constexpr auto kExperts = std::to_array<ExpertRow>({
-    {"deepseek-v2", {160, 6, 1'536, 2, 1'536, 1}, 1'536, true},
+    {"deepseek-v2", {160, 6, 1'536, 2, 1'536, 1, 1, {}, false, false, 8, 3}, 1'536, true},
     {"deepseek-v2-lite", {64, 6, 1'408, 2, 1'408, 1}, 0, true},
-    {"deepseek-v3", {256, 8, 2'048, 1, 2'048, 3, 1, {}, false, true}, 1'536, true, 1},
+    {"deepseek-v3", {256, 8, 2'048, 1, 2'048, 3, 1, {}, false, true, 8, 4}, 1'536, true, 1},
+    {"gpt-oss-120b", {128, 4, 2'880}},
+    {"gpt-oss-20b", {32, 4, 2'880}},
+    {"grok-1", {8, 2, 32'768}},
+    {"kimi-k2", {384, 8, 2'048, 1, 2'048, 1, 1, {}, false, true}, 1'536, true},
+    {"llama-4-maverick", {128, 1, 8'192, 1, 8'192, 0, 2}},
+    {"llama-4-scout", {16, 1, 8'192, 1, 8'192}},
     {"mixtral-8x22b", {8, 2, 16'384}},
     {"mixtral-8x7b", {8, 2, 14'336}},
     {"qwen3-235b-a22b", {128, 8, 1'536}},
@@ -104,8 +118,8 @@ constexpr auto kExperts = std::to_array<ExpertRow>({
 
 void ApplyStyle(Style style, Model& model) {
   const bool gpt = style == Style::kGpt || style == Style::kBloom;
-  model.bias = gpt;
-  model.qkv_bias = gpt || style == Style::kQwen2;
+  model.bias = gpt || style == Style::kGptOss;
+  model.qkv_bias = model.bias || style == Style::kQwen2;
   model.qk_norm = style == Style::kQwen3;
   model.position = style == Style::kGpt     ? Position::kLearned
                    : style == Style::kBloom ? Position::kAlibi
@@ -131,6 +145,8 @@ Model ToModel(const Row& row) {
   model.sequence_length = row.sequence;
   model.tied_embeddings = row.tied;
   ApplyStyle(row.style, model);
+  if (row.style == Style::kGptOss) model.sliding_window = SlidingWindow{128, 2};
+  if (row.name == "grok-1") model.activation = Activation::kGelu;
   if (row.name == "mistral-7b") model.sliding_window = SlidingWindow{4'096, 1};
   for (const ExpertRow& sparse : kExperts) {
     if (sparse.name != row.name) continue;
@@ -154,6 +170,48 @@ Result<Model> FindModel(std::string_view name) {
     why += ", did you mean '" + std::string(*nearest) + "'";
   }
   return NotFound(why + "; known: " + Join(ModelNames(), ", "));
+}
+
+namespace {
+
+// Letters and digits alone, without the organisation and what says how the weights were tuned.
+std::string Bare(std::string_view name) {
+  name = name.substr(name.rfind('/') == std::string_view::npos ? 0 : name.rfind('/') + 1);
+  std::string bare;
+  for (const char c : name) {
+    if (c >= 'A' && c <= 'Z') bare += static_cast<char>(c - 'A' + 'a');
+    if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) bare += c;
+  }
+  for (const std::string_view word : {"meta", "instruct", "base", "chat", "hf"}) {
+    const size_t at = bare.find(word);
+    if (at != std::string::npos && bare.size() > word.size()) bare.erase(at, word.size());
+  }
+  return bare;
+}
+
+}  // namespace
+
+Result<Model> FindSpelled(std::string_view name) {
+  const std::string wanted = Bare(name);
+  for (const Row& row : kDense) {
+    if (!wanted.empty() && Bare(row.name) == wanted) return ToModel(row);
+  }
+  return FindModel(name);  // says what is nearest
+}
+
+std::optional<Model> FindByExperts(const Model& model) {
+  if (!model.experts) return std::nullopt;
+  const Experts& wanted = *model.experts;
+  for (const Row& row : kDense) {
+    const Model shipped = ToModel(row);
+    if (!shipped.experts || shipped.hidden != model.hidden) continue;
+    const Experts& experts = *shipped.experts;
+    if (experts.count == wanted.count && experts.top_k == wanted.top_k &&
+        experts.ffn_hidden == wanted.ffn_hidden && shipped.multi_latent == model.multi_latent) {
+      return shipped;
+    }
+  }
+  return std::nullopt;
 }
 
 std::vector<std::string> ModelNames() {

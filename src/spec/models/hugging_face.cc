@@ -232,7 +232,12 @@ void ReadDeepSeek(Config& config, Model& model) {
   experts.shared = config.Whole("n_shared_experts", 1'024, 0);
   experts.shared_ffn_hidden = experts.shared > 0 ? experts.ffn_hidden : 0;
   experts.dense_first_layers = config.Whole("first_k_dense_replace", kMaxModelLayers, 0);
-  experts.router_bias = config.Text("topk_method") == "noaux_tc";
+  const std::string choice = config.Text("topk_method");
+  experts.router_bias = choice == "noaux_tc";
+  if (experts.router_bias || choice == "group_limited_greedy") {
+    experts.groups = std::max(1u, config.Whole("n_group", kMaxModelExperts, 1));
+    experts.groups_top_k = std::max(1u, config.Whole("topk_group", kMaxModelExperts, 1));
+  }
   if (config.Whole("moe_layer_freq", kMaxModelLayers, 1) != 1) {
     config.Refuse("moe_layer_freq", "only 1 is known: experts in every layer after the dense ones");
   }

@@ -7,6 +7,7 @@
 // longest that the model was made for; training usually takes less.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,5 +28,11 @@ std::string ToYaml(const Model& model);
 // name is kNotFound with the nearest known ones.
 Result<Model> FindModel(std::string_view name);
 std::vector<std::string> ModelNames();  // sorted
+// The same for a name as people write it: "meta-llama/Llama-3.1-8B-Instruct", "LLAMA3.1_70B".
+Result<Model> FindSpelled(std::string_view name);
+
+// The shipped model whose experts, hidden size and latents are those of `model`, if there is one:
+// what published sizes leave out (routing to groups) can be taken from it.
+std::optional<Model> FindByExperts(const Model& model);
 
 }  // namespace longhaul::spec

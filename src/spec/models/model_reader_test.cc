@@ -94,6 +94,23 @@ TEST(FindModel, IsSoundForEveryName) {
   EXPECT_THAT(FindModel("llama-3.1-7b").status().message(), HasSubstr("did you mean 'llama-"));
 }
 
+TEST(FindSpelled, ReadsNamesAsPeopleWriteThem) {
+  const std::pair<const char*, const char*> kNames[] = {
+      {"meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"},
+      {"LLAMA3.1_405B", "llama-3.1-405b"},
+      {"DeepSeekV3", "deepseek-v3"},
+      {"Qwen3_30B_a3B", "qwen3-30b-a3b"},
+      {"mixtral 8x7B", "mixtral-8x7b"},
+      {"gpt2", "gpt2"}};
+  for (const auto& [written, name] : kNames) {
+    const auto model = FindSpelled(written);
+    ASSERT_TRUE(model.ok()) << written << ": " << model.status();
+    EXPECT_EQ(model->name, name);
+  }
+  EXPECT_THAT(FindSpelled("llama-3.1-7b").status().message(), HasSubstr("did you mean 'llama-"));
+  EXPECT_FALSE(FindSpelled("--").ok());
+}
+
 TEST(ParseModel, ReadsHuggingFaceAsTheCatalogueHasIt) {
   const struct {
     const char* seed;

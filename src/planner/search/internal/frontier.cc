@@ -65,7 +65,17 @@ class Frontier {
   void Walk() {
     // Fewer cards cost less: more of them must be faster than any fewer.
     double longest = kNever;
-    for (const uint32_t devices : counts_) Visit(devices, plan_.job.headroom, longest);
+    for (const uint32_t devices : counts_) {
+      // The plan's own search was of this count alone.
+      const std::vector<CardCount> own = CountsOf(plan_.job);
+      const bool searched =
+          own.size() == 1 && devices == own.front().devices && !plan_.job.fixed.data;
+      if (searched) {
+        ++done_;
+      } else {
+        Visit(devices, plan_.job.headroom, longest);
+      }
+    }
     for (const double headroom : kHeadrooms) {
       if (headroom <= plan_.job.headroom) continue;
       for (const uint32_t devices : roomy_) {
@@ -94,6 +104,29 @@ class Frontier {
   Proof proof;
 
  private:
+  // A layout found elsewhere, with as many replicas as fill these cards, is a step that the best
+  // one here need not exceed: the search prunes by it from its first family on.
+  double KnownStep(const Job& job, Oracle& oracle, double longest) const {
+    const uint32_t devices = job.cards.front().devices;
+    spec::DeviceCluster cluster = job.cluster;
+    cluster.devices = devices;
+    double known = longest;
+    for (const FrontierPoint& point : points_) {
+      spec::Training training = point.proposal.training;
+      spec::Layout& layout = training.layout;
+      const uint64_t copies = uint64_t{layout.tensor} * layout.pipeline * layout.context;
+      if (devices % copies != 0) continue;
+      layout.data = static_cast<uint32_t>(devices / copies);
+      training.stage_recompute.clear();
+      if (!spec::CheckTraining(job.model, cluster, training).ok()) continue;
+      const bool by_stage = training.recompute.kind == spec::RecomputeKind::kByStage;
+      if (by_stage && !oracle.Choose(training, known)) continue;
+      const double step_s = oracle.StepSeconds(training);
+      if (step_s < known && oracle.MemoryBytes(training) <= MemoryLimit(job)) known = step_s;
+    }
+    return known;
+  }
+
   void Visit(uint32_t devices, double headroom, double& longest) {
     if (cancelled_) return;
     Job job = plan_.job;
@@ -101,6 +134,20 @@ class Frontier {
     job.headroom = headroom;
     job.fixed.devices.reset();
     job.fixed.data.reset();
+    const OracleFactory oracle = EvaluatorOracle(job);
+    job.cards.front().longest_step_s = KnownStep(job, *oracle(), longest);
+    const double known = job.cards.front().longest_step_s;
+    // A known layout need not be one of this job's space: then nothing there is as fast.
+    if (!SearchOne(job, oracle, known < longest, longest)) {
+      job.cards.front().longest_step_s = longest;
+      SearchOne(job, oracle, false, longest);
+    }
+    ++done_;
+  }
+
+  // Keeps and proves what a search finds; its step becomes the longest for larger counts. False
+  // where it found nothing and may be asked `again`.
+  bool SearchOne(const Job& job, const OracleFactory& oracle, bool again, double& longest) {
     Options search = options_.search;
     search.keep = 1;
     search.keep_regions = options_.prove;
@@ -111,16 +158,16 @@ class Frontier {
                                                             static_cast<double>(searches));
       };
     }
-    const OracleFactory oracle = EvaluatorOracle(job);
     const Outcome outcome = Search(job, oracle, search);
-    ++done_;
     cancelled_ = outcome.cancelled;
-    if (cancelled_) return;
+    if (cancelled_) return true;
+    if (outcome.best.empty() && again) return false;
     if (options_.prove) Add(Prove(job, oracle, outcome, search));
-    if (outcome.best.empty()) return;
+    if (outcome.best.empty()) return true;
     const spec::Training& training = outcome.best.front().training;
     longest = outcome.best.front().step_s;
-    points_.push_back({Propose(job, ClusterOf(job, training), training, options_), headroom});
+    points_.push_back({Propose(job, ClusterOf(job, training), training, options_), job.headroom});
+    return true;
   }
 
   void Add(const Proof& of_one) {

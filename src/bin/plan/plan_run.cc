@@ -1,4 +1,4 @@
-#include "bin/plan_run.h"
+#include "bin/plan/plan_run.h"
 
 #include <unistd.h>
 

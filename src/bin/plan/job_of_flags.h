@@ -1,0 +1,72 @@
+// What `longhaul plan` is asked, and the job that the search gets for it.
+//
+// Reads the files that the options name (models, clusters, calibrated machines, what is run now),
+// checks what they contradict, and fills what is left open as a user would have it. Leaves out the
+// search (plan_command.cc) and the answers (show_plan.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "bin/plan/plan_run.h"
+#include "planner/run.h"
+#include "planner/search/job.h"
+
+namespace longhaul::bin {
+
+struct PlanFlags {
+  std::string model;
+  std::string cluster;
+  uint32_t batch = 0;
+  uint32_t sequence = 0;
+  std::string tokens;
+  std::string cards;  // "256..4096"
+  std::string objective = "time";
+  std::string recompute;     // "stage", "uniform"; empty: uniform where one framework is named
+  double deadline_days = 0;  // 0: none
+  std::string budget;        // dollars
+  std::string precision;     // empty: bf16, on a calibrated machine fp32
+  std::string framework = "any";
+  std::vector<std::string> fixed;
+  uint32_t top = 5;
+  double headroom = 0.04;  // what the allocator may need beyond the prediction
+  bool prove = false;
+  std::vector<std::string> what_if;
+  std::vector<std::string> why_not;
+  bool json = false;
+  std::string html;
+  std::string trace;
+  std::string emit;
+  std::pair<std::string, std::string> from;  // framework, file
+  std::string cases;
+  std::string stack;  // a file of `calibrate --fit`
+  uint32_t threads = 0;
+};
+
+// What is run now, and the job of finding a better layout for it.
+struct NowAndJob {
+  RunFile file;
+  planner::Question question;
+  planner::search::Job job;
+};
+
+// The job of a model and a cluster, and of what is run now. Mistakes name the option.
+Result<planner::search::Job> JobOf(const PlanFlags& flags);
+Result<NowAndJob> JobOfRun(PlanFlags flags);
+
+// "15T", "300B", "2.5e12".
+Result<double> ParseTokens(std::string_view text);
+
+// What the search strives for, and over how many cards.
+Status SetGoal(const PlanFlags& flags, const planner::RunFacts& run, planner::search::Job& job);
+
+// The factor in a file of `longhaul calibrate --fit`; 1 without one.
+Result<double> ReadStack(const std::string& path);
+
+// A machine that has cards and not cores.
+bool IsOfCards(const planner::search::Job& job);
+
+}  // namespace longhaul::bin
