@@ -29,14 +29,15 @@ using internal::SlotState;
 
 constexpr uint64_t kPage = 4096;
 
-SealedSnapshot Describe(const SealedSlot& sealed, size_t slot) {
-  return {sealed.header.step, sealed.header.epoch, sealed.plan.total_bytes(), slot};
+SealedSnapshot Describe(const SealedSlot& sealed, size_t slot, bool poisoned) {
+  return {sealed.header.step, sealed.header.epoch, sealed.plan.total_bytes(), slot, poisoned};
 }
 
 // What the choice of a slot depends on.
 struct Candidate {
   std::optional<uint64_t> step;  // that it is sealed for
   bool pinned = false;
+  bool poisoned = false;
 };
 
 // Where a snapshot of `step` is to be written; nothing when it has to wait for a pin.
@@ -45,11 +46,12 @@ std::optional<size_t> ChooseSlot(const std::vector<Candidate>& slots, uint64_t s
   std::optional<size_t> kept, chosen;
   for (size_t i = 0; i < slots.size(); ++i) {
     if (!slots[i].step) return i;
+    if (slots[i].poisoned) continue;
     if (*slots[i].step < step && (!kept || *slots[i].step > *slots[*kept].step)) kept = i;
   }
   for (size_t i = 0; i < slots.size(); ++i) {
     if (i == kept || slots[i].pinned) continue;
-    if (*slots[i].step >= step) return i;
+    if (*slots[i].step >= step || slots[i].poisoned) return i;
     if (!chosen || *slots[i].step < *slots[*chosen].step) chosen = i;
   }
   return chosen;
@@ -207,7 +209,8 @@ Status ArenaWriter::Begin(uint64_t step, uint64_t epoch, const StatePlan& plan) 
   for (const auto slot : slots) {
     const Result<SealedSlot> sealed = Inspect(slot);
     candidates.push_back({sealed.ok() ? std::optional(sealed->header.step) : std::nullopt,
-                          internal::IsPinned(slot)});
+                          internal::IsPinned(slot),
+                          sealed.ok() && internal::IsMarked(slot, sealed->header)});
   }
   const std::optional<size_t> chosen = ChooseSlot(candidates, step);
   if (!chosen) return Unavailable("every older snapshot is still being sent or persisted");
@@ -325,6 +328,15 @@ void ArenaWriter::DropSlot(size_t slot) {
   if (slot < slots.size()) internal::StoreHeader(slots[slot], SlotHeader{});
 }
 
+Status MarkPoisoned(std::span<std::byte> arena, size_t slot) {
+  const auto slots = internal::SlotsOf(arena);
+  CHECK(slot < kArenaSlots);
+  if (slot >= slots.size()) return NotFound("the arena has no slots");
+  ASSIGN_OR_RETURN(const SealedSlot sealed, Inspect(slots[slot]));
+  internal::StoreMark(slots[slot], sealed.header);
+  return {};
+}
+
 Result<SnapshotPin> SnapshotPin::Take(std::span<std::byte> arena, uint64_t step, uint64_t epoch) {
   const auto slots = internal::SlotsOf(arena);
   const auto process = static_cast<uint32_t>(getpid());
@@ -363,7 +375,10 @@ Result<ArenaReader::Hashed> ArenaReader::InSlot(size_t slot) const {
   if (slot >= slots.size()) return NotFound("the arena has no slots");
   ASSIGN_OR_RETURN(SealedSlot sealed, Inspect(slots[slot]));
   const auto data = slots[slot].subspan(sealed.layout.data_at);
-  Hashed hashed{Describe(sealed, slot), std::move(sealed.plan), {}, {}};
+  Hashed hashed{Describe(sealed, slot, internal::IsMarked(slots[slot], sealed.header)),
+                std::move(sealed.plan),
+                {},
+                {}};
   hashed.chunks.resize(hashed.plan.size());
   for (size_t i = 0; i < hashed.plan.size(); ++i) {
     hashed.tensors.push_back(data.subspan(sealed.layout.tensors[i], hashed.plan.bytes(i)));
@@ -377,7 +392,8 @@ std::vector<SealedSnapshot> ArenaReader::ListSealed() const {
   const auto slots = internal::SlotsOf(arena_);
   for (size_t i = 0; i < slots.size(); ++i) {
     const Result<SealedSlot> sealed = Inspect(slots[i]);
-    if (sealed.ok()) found.push_back(Describe(*sealed, i));
+    if (!sealed.ok()) continue;
+    found.push_back(Describe(*sealed, i, internal::IsMarked(slots[i], sealed->header)));
   }
   std::sort(found.begin(), found.end(), [](const SealedSnapshot& a, const SealedSnapshot& b) {
     return std::pair(a.step, a.epoch) > std::pair(b.step, b.epoch);
@@ -399,7 +415,8 @@ Result<ArenaReader::View> ArenaReader::Open(uint64_t step) const {
       [](size_t index, std::span<const std::byte> slot, SealedSlot& sealed) -> Result<View> {
         const auto data = slot.subspan(sealed.layout.data_at);
         RETURN_IF_ERROR(VerifyChunks(slot, sealed));
-        View view{Describe(sealed, index), sealed.plan, {}};
+        View view{
+            Describe(sealed, index, internal::IsMarked(slot, sealed.header)), sealed.plan, {}};
         for (size_t i = 0; i < sealed.plan.size(); ++i) {
           view.tensors.push_back(data.subspan(sealed.layout.tensors[i], sealed.plan.bytes(i)));
         }

@@ -5,7 +5,7 @@
 // the writer dies at, and a slot is believed only if a header copy, the plan, the table and the
 // hash of every chunk agree. The writer never touches the slot it would be restored from, nor one
 // that is pinned. docs/arena.md gives the layout to the byte and the order of the stores. Leaves
-// out: detection of NaN, peers' copies.
+// out: peers' copies.
 //
 // Threads: one writer an arena. A reader may look at any time, from any process; it treats the
 // bytes as hostile and never trusts what it has not checked.
@@ -32,6 +32,7 @@ struct SealedSnapshot {
   uint64_t epoch = 0;  // that sealed it
   uint64_t bytes = 0;  // of the tensors
   size_t slot = 0;
+  bool poisoned = false;  // it has NaN or infinity (poison.h)
 
   friend bool operator==(const SealedSnapshot&, const SealedSnapshot&) = default;
 };
@@ -46,9 +47,10 @@ class ArenaWriter {
   ArenaWriter& operator=(const ArenaWriter&) = delete;
 
   // Opens a slot for the state after `step`: an unsealed one, else one whose step is `step` or
-  // above (left by an epoch that was rolled back), else the oldest; never a pinned one, nor the
-  // only one that is sealed below `step`. kUnavailable when all that could be taken are pinned: try
-  // again. kResourceExhausted when the plan doesn't fit. No slot has been touched then.
+  // above (left by an epoch that was rolled back) or that is poisoned, else the oldest; never a
+  // pinned one, nor the only one that is sealed below `step` and not poisoned. kUnavailable when
+  // all that could be taken are pinned: try again. kResourceExhausted when the plan doesn't fit. No
+  // slot has been touched then.
   Status Begin(uint64_t step, uint64_t epoch, const StatePlan& plan);
 
   // Copies a whole tensor, hashed on the way. Requires a Begin, and data of the plan's size.
@@ -92,6 +94,9 @@ class ArenaWriter {
   std::span<std::byte> arena_;
   std::unique_ptr<Open> open_;
 };
+
+// Marks a sealed snapshot as poisoned. kNotFound when the slot isn't sealed.
+Status MarkPoisoned(std::span<std::byte> arena, size_t slot);
 
 // Keeps the writer from a sealed snapshot while it is sent or persisted. One whose process dies
 // holds nothing any more.

@@ -58,7 +58,7 @@ TEST(Safetensors, RefusesWhatIsNotTheFormat) {
       {"{}", 1, "belong to no tensor"},
       {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", 1, "outside"},
       {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", 3, "hole"},
-      {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,3]}})", 3, "size of its shape"},
+      {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,3]}})", 3, "its shape and dtype"},
       {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
        R"("b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
        3, "overlaps"},

@@ -670,6 +670,21 @@ TEST(AgentCoreFault, KillsTheNodeOnlyInTheEpochMeant) {
   EXPECT_TRUE(reborn.Give(FaultCommand(kind, 2, 0)).empty());
 }
 
+TEST(AgentCoreSnapshot, APoisonedOneIsToldAndGoesNowhere) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  agent.Step(WorkerSealed{WorkerOf(1, 0), 10, Duration(5), 10, agent.now(), true});
+  agent.TakeSent();
+  const auto effects =
+      agent.Step(WorkerSealed{WorkerOf(1, 1), 10, Duration(5), 10, agent.now(), false});
+  EXPECT_TRUE(Only<PersistPieces>(effects).empty());
+  const auto sent = agent.TakeSent();
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_TRUE(sent[0].snapshot_sealed().poisoned()) << "one bad rank is enough";
+  agent.Seal(1, 20);
+  EXPECT_EQ(Only<PersistPieces>(agent.last_effects()).size(), 1u);
+}
+
 // An agent whose node's memory holds step 10 of both ranks and a copy for another node.
 AgentCore Adopter() {
   AgentFacts facts{2, 2, 1 << 30, "127.0.0.1", "host"};

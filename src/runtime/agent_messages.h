@@ -94,6 +94,7 @@ struct WorkerSealed {
   Duration blocked{};
   uint64_t bytes = 0;
   Instant at{};
+  bool poisoned = false;  // its state has NaN or infinity
 };
 struct WorkerRestored {
   WorkerId worker;

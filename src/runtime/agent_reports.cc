@@ -201,7 +201,9 @@ void AgentCore::State::Take(const WorkerSealed& fact) {
   if (epoch == nullptr) return;
   std::optional<wire::Event> event = epoch->reports.Sealed(fact);
   if (!event.has_value()) return;
+  const bool poisoned = event->snapshot_sealed().poisoned();
   Tell(*std::move(event));
+  if (poisoned) return;  // nobody shall have it
   Job& job = jobs_.at(fact.worker.job);
   job.newest = SnapshotId{fact.worker.epoch, fact.step};
   MaybeCopy(fact.worker.job, job);

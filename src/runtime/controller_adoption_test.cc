@@ -88,11 +88,12 @@ class Cluster {
       Feed(started);
     }
   }
-  void Seal(const std::string& node, uint64_t step) {
+  void Seal(const std::string& node, uint64_t step, bool poisoned = false) {
     wire::Event event = From(node);
     event.mutable_snapshot_sealed()->set_job_id("gpt-1");
     event.mutable_snapshot_sealed()->set_epoch(Job().epoch());
     event.mutable_snapshot_sealed()->set_step(step);
+    event.mutable_snapshot_sealed()->set_poisoned(poisoned);
     Feed(event);
   }
   void Copy(const std::string& of, uint64_t step, const std::string& at) {
@@ -174,6 +175,15 @@ TEST(Adoption, AStepThatOneRankLacksIsNotThere) {
   cluster.Replace("node-2", {{2, 20}, {2, 10}, {3, 10}});
   EXPECT_EQ(cluster.RestoreOf("node-2").step(), 10u);
   EXPECT_EQ(cluster.RestoreOf("node-1").step(), 10u) << "all the same step";
+}
+
+TEST(Adoption, APoisonedSnapshotIsNotGoneBackTo) {
+  Cluster cluster;
+  for (const char* node : {"node-1", "node-2"}) cluster.Seal(node, 10);
+  cluster.Seal("node-1", 20);
+  cluster.Seal("node-2", 20, true);
+  cluster.Replace("node-2", {{2, 10}, {3, 10}});
+  EXPECT_EQ(cluster.RestoreOf("node-1").step(), 10u);
 }
 
 TEST(Adoption, OtherRanksSnapshotsAreNotItsOwn) {

@@ -106,6 +106,11 @@ void Controller::State::OnSnapshotSealed(const wire::Event& event) {
   if (job == nullptr || job->undecided || sealed.step() == 0) return;
   // Only of steps under this epoch's lease, and not back in time.
   if (sealed.step() >= job->lease.end_step() || sealed.step() <= job->memory_step) return;
+  if (sealed.poisoned()) {
+    return Say(sealed.job_id(), wire::MessageNotice::ERROR,
+               "the snapshot of step " + std::to_string(sealed.step()) + " on " + event.node() +
+                   " has NaN or infinity: nothing will be restored from it");
+  }
   const Seconds blocked(ToSeconds(Duration(sealed.blocked_ns())));
   if (sealed.whole_job()) {
     for (Member& member : job->gang) Remember(member.sealed, sealed.step());

@@ -139,6 +139,7 @@ std::optional<wire::Event> RankReports::Sealed(const WorkerSealed& report) {
   pending.at_ns = std::max(pending.at_ns, ToNanoseconds(report.at));
   pending.blocked_ns = std::max(pending.blocked_ns, static_cast<int64_t>(report.blocked.count()));
   pending.bytes += report.bytes;
+  pending.poisoned = pending.poisoned || report.poisoned;
   if (pending.ranks < ranks_.size()) {
     if (seals_.size() > kMaxStepsApart) seals_.erase(seals_.begin());
     return std::nullopt;
@@ -151,6 +152,7 @@ std::optional<wire::Event> RankReports::Sealed(const WorkerSealed& report) {
   sealed.set_step(report.step);
   sealed.set_blocked_ns(pending.blocked_ns);
   sealed.set_bytes(pending.bytes);
+  sealed.set_poisoned(pending.poisoned);
   seals_.erase(seals_.begin(), seals_.upper_bound(report.step));
   return event;
 }

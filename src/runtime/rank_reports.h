@@ -62,6 +62,7 @@ class RankReports {
     int64_t at_ns = 0;
     int64_t blocked_ns = 0;
     uint64_t bytes = 0;
+    bool poisoned = false;
   };
 
   const Rank& rank_of(uint32_t rank) const { return ranks_.at(rank - first_rank_); }

@@ -159,6 +159,32 @@ bool IsPinned(std::span<std::byte> slot) {
   return false;
 }
 
+namespace {
+
+uint64_t MarkOf(const SlotHeader& header) {
+  constexpr uint64_t kPoisoned = 0x44454e4f53494f50;  // "POISONED"
+  const uint64_t words[] = {kPoisoned, header.hash};
+  return Hash64(words, sizeof(words));
+}
+
+}  // namespace
+
+bool IsMarked(std::span<const std::byte> slot, const SlotHeader& header) {
+  for (const size_t at : kMarks) {
+    uint64_t mark = 0;
+    std::memcpy(&mark, slot.data() + at, sizeof(mark));
+    if (mark == MarkOf(header)) return true;
+  }
+  return false;
+}
+
+void StoreMark(std::span<std::byte> slot, const SlotHeader& header) {
+  const uint64_t mark = MarkOf(header);
+  for (const size_t at : kMarks) {
+    std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(slot.data() + at)).store(mark);
+  }
+}
+
 void StoreHeader(std::span<std::byte> slot, SlotHeader header) {
   std::memcpy(header.magic, kSlotMagic, sizeof(kSlotMagic));
   header.version = kSlotVersion;

@@ -20,7 +20,8 @@ constexpr uint32_t kSlotVersion = 2;
 constexpr size_t kHeaderCopies[] = {0, 4096};
 constexpr size_t kPlanAt = 8192;
 constexpr size_t kPinsAt = 256;  // in the first header's page, which a new header leaves alone
-constexpr size_t kPins = 16;     // numbers of processes that read the slot; 0: free
+constexpr size_t kMarks[] = {512, 4096 + 512};  // behind the headers; a new header leaves them
+constexpr size_t kPins = 16;                    // numbers of processes that read the slot; 0: free
 
 enum class SlotState : uint32_t { kEmpty = 0, kWriting = 1, kSealed = 2 };
 
@@ -94,6 +95,11 @@ void RemovePin(std::span<std::byte> slot, uint32_t process);  // one of that pro
 // Whether a process that still exists holds a pin. Any bytes may stand there: a wrong pin costs
 // time, never a snapshot.
 bool IsPinned(std::span<std::byte> slot);
+
+// Whether the snapshot of that header was found poisoned. A mark holds for that one header: another
+// snapshot in the slot has none.
+bool IsMarked(std::span<const std::byte> slot, const SlotHeader& header);
+void StoreMark(std::span<std::byte> slot, const SlotHeader& header);
 
 // Stores both header copies, one after the other, each after everything stored before it.
 void StoreHeader(std::span<std::byte> slot, SlotHeader header);

@@ -79,7 +79,14 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
   ASSIGN_OR_RETURN(agent->doors_, DoorServer::Create(loop, options.state_directory, *agent));
   AgentService* self = agent.get();
   const auto feed = [self](runtime::AgentInput input) { self->Feed(std::move(input)); };
-  agent->launcher_ = std::make_unique<WorkerLauncher>(loop, TrainerPath(options), feed);
+  agent->check_ = std::make_unique<SnapshotCheck>(loop, feed);
+  const auto hear_process = [self](runtime::AgentInput input) {
+    if (auto* gone = std::get_if<runtime::WorkerGone>(&input)) {
+      return self->check_->Gone(std::move(*gone));
+    }
+    self->Feed(std::move(input));
+  };
+  agent->launcher_ = std::make_unique<WorkerLauncher>(loop, TrainerPath(options), hear_process);
   agent->disk_ = std::make_unique<DiskWorker>(loop, io::DirectFileSystem(), feed);
   agent->peers_ = std::make_unique<PeerWorker>(loop, token, options.peer_bytes_per_second, feed);
 
@@ -292,6 +299,7 @@ void AgentService::Do(const runtime::ProbeWorkersNow& effect) {
 void AgentService::Do(const runtime::DropJob& effect) {
   doors_->Close(effect.job);
   launcher_->DropJob(effect.job);
+  check_->Drop(effect.job);
   memory_->Drop(effect.job);
   starts_.erase(effect.job);
   std::erase_if(intervals_,
@@ -348,6 +356,10 @@ void AgentService::Hear(runtime::AgentInput said) {
                            found->second->restore().tier() == wire::Restore::TIER_PEER;
     if (from_peer) restored.tier = wire::Restore::TIER_PEER;
   };
+  if (auto* sealed = std::get_if<runtime::WorkerSealed>(&said)) {
+    const auto arena = memory_->Find(sealed->worker.job, sealed->worker.rank);
+    return check_->Sealed(std::move(*sealed), arena);
+  }
   if (auto* restored = std::get_if<runtime::WorkerRestored>(&said)) name_tier(*restored);
   if (auto* failed = std::get_if<runtime::WorkerRestoreFailed>(&said)) name_tier(*failed);
   Feed(std::move(said));

@@ -28,6 +28,7 @@
 #include "service/agent/door_server.h"
 #include "service/agent/peer/peer_server.h"
 #include "service/agent/peer/peer_worker.h"
+#include "service/agent/snapshot_check.h"
 #include "service/agent/worker_launcher.h"
 
 namespace longhaul::service {
@@ -112,6 +113,7 @@ class AgentService final : private DoorHost {
   std::map<JobEpoch, uint64_t> intervals_;       // where changed since the start
   std::map<runtime::WorkerId, bool> fetching_;   // not started yet; true: not to be started
   std::unique_ptr<AgentMemory> memory_;
+  std::unique_ptr<SnapshotCheck> check_;
   std::unique_ptr<DoorServer> doors_;
   std::unique_ptr<WorkerLauncher> launcher_;
   std::unique_ptr<DiskWorker> disk_;

@@ -54,7 +54,7 @@ Status Give(const PeerMessage& fetch, PeerMemory& memory, PeerConnection& peer) 
   for (const auto& arena : memory.ArenasOf({fetch.key.job, fetch.key.rank})) {
     ASSIGN_OR_RETURN(const io::SharedMapping mapping, io::SharedMapping::Map(*arena));
     for (const auto& sealed : checkpoint::ArenaReader(mapping.bytes()).ListSealed()) {
-      if (sealed.step != fetch.key.step) continue;
+      if (sealed.step != fetch.key.step || sealed.poisoned) continue;
       if (fetch.key.epoch != 0 && sealed.epoch != fetch.key.epoch) continue;
       const auto pin = checkpoint::SnapshotPin::Take(mapping.bytes(), sealed.step, sealed.epoch);
       if (!pin.ok()) continue;

@@ -44,6 +44,11 @@ Looked LookInto(const KeptArena& kept) {
   const checkpoint::ArenaReader reader(mapping->bytes());
   for (const checkpoint::SealedSnapshot& snapshot : reader.ListSealed()) {
     const Status whole = reader.VerifySlot(snapshot.slot);
+    if (whole.ok() && snapshot.poisoned) {
+      looked.said.push_back(NameOf(kept) + ": step " + std::to_string(snapshot.step) +
+                            " is poisoned, not offered");
+      continue;
+    }
     if (whole.ok()) {
       looked.arena.sealed.push_back(snapshot);
       continue;

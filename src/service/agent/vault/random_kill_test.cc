@@ -340,6 +340,10 @@ TEST_F(RandomKill, TheNewestGoodStateComesBackAfterEach) {
       KillAgent();
     }
     const bool memory_lost = victim == Victim::kNode;
+    if (memory_lost && random.Below(2) == 0) {  // the peer too
+      peer_.Drop(kJobName);
+      record().copied = 0;
+    }
     const uint64_t elsewhere = std::max(record().copied.load(), record().committed.load());
     if (victim != Victim::kWorker) StartAgent(random.Below(2) == 0);
     // One that the dying agent still started doesn't count.

@@ -1,0 +1,73 @@
+#include "service/agent/snapshot_check.h"
+
+#include <cstdio>
+
+#include "base/text.h"
+#include "checkpoint/poison.h"
+
+namespace longhaul::service {
+
+void SnapshotCheck::Sealed(runtime::WorkerSealed said, const std::shared_ptr<const io::Fd>& arena) {
+  Rank& rank = ranks_[{said.worker.job, said.worker.rank}];
+  if (rank.arena != arena) {
+    rank.good.reset();
+    rank.arena = arena;
+    rank.mapping = nullptr;
+    Result<io::SharedMapping> mapping =
+        arena == nullptr ? NotFound("no arena") : io::SharedMapping::Map(*arena);
+    if (mapping.ok()) {
+      rank.mapping = std::make_shared<const io::SharedMapping>(*std::move(mapping));
+    }
+  }
+  if (rank.mapping == nullptr) return tell_(std::move(said));
+  ++rank.pending;
+  queue_.Enqueue([this, said = std::move(said), mapping = rank.mapping]() -> WorkQueue::Answer {
+    auto looked = std::make_shared<Looked>(Look(said, mapping));
+    return [this, looked] { Tell(*looked); };
+  });
+}
+
+SnapshotCheck::Looked SnapshotCheck::Look(runtime::WorkerSealed said,
+                                          std::shared_ptr<const io::SharedMapping> mapping) {
+  Looked looked{std::move(said), false, "", std::nullopt, std::move(mapping)};
+  const auto arena = looked.mapping->bytes();
+  Result<checkpoint::SnapshotPin> pin =
+      checkpoint::SnapshotPin::Take(arena, looked.said.step, looked.said.worker.epoch);
+  looked.there = pin.status().code() != Code::kNotFound;
+  if (!pin.ok()) return looked;
+  const auto found = checkpoint::CheckAndMark(arena, *pin);
+  if (!found.ok() || !found->has_value()) {
+    looked.pin = *std::move(pin);
+    return looked;
+  }
+  looked.said.poisoned = true;
+  looked.bad = **found;
+  return looked;
+}
+
+void SnapshotCheck::Tell(Looked& looked) {
+  Rank& rank = ranks_[{looked.said.worker.job, looked.said.worker.rank}];
+  if (rank.pending > 0) --rank.pending;
+  if (looked.said.poisoned) {
+    std::fprintf(stderr, "rank %u of job %s: step %llu is poisoned: %s has NaN or infinity\n",
+                 looked.said.worker.rank, looked.said.worker.job.value().c_str(),
+                 static_cast<unsigned long long>(looked.said.step), Printable(looked.bad).c_str());
+  } else if (looked.pin && rank.mapping == looked.mapping) {
+    rank.good = std::move(looked.pin);
+  }
+  if (looked.there) tell_(std::move(looked.said));
+}
+
+void SnapshotCheck::Gone(runtime::WorkerGone said) {
+  const auto found = ranks_.find({said.worker.job, said.worker.rank});
+  if (found == ranks_.end() || found->second.pending == 0) return tell_(std::move(said));
+  queue_.Enqueue([this, said = std::move(said)]() -> WorkQueue::Answer {
+    return [this, said] { tell_(said); };
+  });
+}
+
+void SnapshotCheck::Drop(const JobId& job) {
+  std::erase_if(ranks_, [&job](const auto& entry) { return entry.first.first == job; });
+}
+
+}  // namespace longhaul::service
