@@ -28,6 +28,18 @@ std::string SizeText(const SizeClass& size) {
   return std::to_string(size.cards_from) + "-" + std::to_string(size.cards_to);
 }
 
+// The classes of sizes that any job is of, by their place among the standard ones.
+std::vector<size_t> SizesWithJobs(const std::vector<SimulationResult>& results) {
+  std::vector<size_t> used;
+  for (size_t s = 0; s < StandardSizes().size(); ++s) {
+    const bool any = std::any_of(results.begin(), results.end(), [&](const SimulationResult& r) {
+      return s < r.wait_by_size.size() && r.wait_by_size[s].jobs > 0;
+    });
+    if (any) used.push_back(s);
+  }
+  return used;
+}
+
 // Every number of a result, once: for CSV and JSON.
 struct Column {
   const char* name;
@@ -53,7 +65,8 @@ std::vector<Column> Columns() {
       {"fragmentation", [](const R& r) { return r.fragmentation; }},
       {"gangs", [](const R& r) { return static_cast<double>(r.gangs); }},
       {"leaves_over_fewest", [](const R& r) { return r.leaves_ratio; }},
-      {"gangs_on_more_leaves", [](const R& r) { return r.spread_share; }},
+      {"blocks_over_fewest", [](const R& r) { return r.blocks_ratio; }},
+      {"gangs_on_more_switches", [](const R& r) { return r.spread_share; }},
       {"evictions", [](const R& r) { return static_cast<double>(r.evictions); }},
       {"moves", [](const R& r) { return static_cast<double>(r.moves); }},
       {"lost_card_h", [](const R& r) { return r.lost_card_hours; }},
@@ -166,10 +179,12 @@ void DrawWaits(Svg& svg, const Frame& frame, const std::vector<SimulationResult>
     svg.Line(frame.left, y, frame.left + frame.width, y, "#e5e7eb");
     svg.Text(frame.left - 8, y + 4, Decimal(hours, 0), {.size = 11, .anchor = Svg::Anchor::kEnd});
   }
-  const double group = frame.width / static_cast<double>(sizes.size());
+  const std::vector<size_t> used = SizesWithJobs(results);
+  const double group = frame.width / static_cast<double>(std::max<size_t>(1, used.size()));
   const double bar = group * 0.8 / static_cast<double>(std::max<size_t>(1, results.size()));
-  for (size_t s = 0; s < sizes.size(); ++s) {
-    const double x = frame.left + group * (static_cast<double>(s) + 0.1);
+  for (size_t place = 0; place < used.size(); ++place) {
+    const size_t s = used[place];
+    const double x = frame.left + group * (static_cast<double>(place) + 0.1);
     for (size_t i = 0; i < results.size(); ++i) {
       const double hours = results[i].wait_by_size[s].p95_s / 3600;
       const double y = frame.Y(hours, most);
@@ -181,42 +196,73 @@ void DrawWaits(Svg& svg, const Frame& frame, const std::vector<SimulationResult>
   }
 }
 
-}  // namespace
+using Rows = std::vector<std::vector<std::string>>;
 
-std::string TraceTable(const std::vector<SimulationResult>& results) {
-  Table table({"policy", "use", "wait p50", "p95", "p99", "largest", "slow-down", "fragments",
-               "leaves/fewest", "evictions", "moves", "lost card-h", "unfair", "CPU"});
+// A row a policy under a head.
+Rows PolicyRows(const std::vector<SimulationResult>& results) {
+  Rows rows = {{"policy", "use", "wait p50", "p95", "p99", "largest", "slow-down", "fragments",
+                "leaves/fewest", "blocks/fewest", "more switches", "evictions", "moves",
+                "lost card-h", "unfair", "CPU"}};
   for (const SimulationResult& r : results) {
-    table.Add({r.contender, Percent(r.use), SecondsText(r.wait.p50_s), SecondsText(r.wait.p95_s),
-               SecondsText(r.wait.p99_s), SecondsText(r.largest_wait_s),
-               Decimal(r.slowdown_mean, 1), Percent(r.fragmentation, 0),
-               r.gangs == 0 ? "-" : Decimal(r.leaves_ratio, 3),
-               WithThousands(static_cast<int64_t>(r.evictions)),
-               WithThousands(static_cast<int64_t>(r.moves)), Decimal(r.lost_card_hours, 0),
-               Percent(r.unfairness), Decimal(r.cpu_s, 1) + " s"});
+    rows.push_back({r.contender, Percent(r.use), SecondsText(r.wait.p50_s),
+                    SecondsText(r.wait.p95_s), SecondsText(r.wait.p99_s),
+                    SecondsText(r.largest_wait_s), Decimal(r.slowdown_mean, 1),
+                    Percent(r.fragmentation, 0), r.gangs == 0 ? "-" : Decimal(r.leaves_ratio, 3),
+                    r.gangs == 0 ? "-" : Decimal(r.blocks_ratio, 3),
+                    r.gangs == 0 ? "-" : Percent(r.spread_share),
+                    WithThousands(static_cast<int64_t>(r.evictions)),
+                    WithThousands(static_cast<int64_t>(r.moves)), Decimal(r.lost_card_hours, 0),
+                    Percent(r.unfairness), Decimal(r.cpu_s, 1) + " s"});
   }
-  std::string text = table.Text();
+  return rows;
+}
+
+Rows WaitRows(const std::vector<SimulationResult>& results) {
   const std::vector<SizeClass> sizes = StandardSizes();
-  std::vector<std::string> head = {"wait p50 / p95 / p99 in hours"};
-  for (const SizeClass& size : sizes) head.push_back(SizeText(size));
-  Table waits(head);
+  const std::vector<size_t> used = SizesWithJobs(results);
+  Rows rows = {{"wait p50 / p95 / p99 in hours"}};
+  for (const size_t s : used) rows[0].push_back(SizeText(sizes[s]));
   for (const SimulationResult& r : results) {
-    std::vector<std::string> row = {r.contender};
-    for (const WaitFigures& wait : r.wait_by_size) {
+    std::vector<std::string>& row = rows.emplace_back(1, r.contender);
+    for (const size_t s : used) {
+      const WaitFigures& wait = r.wait_by_size[s];
       row.push_back(wait.jobs == 0
                         ? "-"
                         : Decimal(wait.p50_s / 3600, 1) + " / " + Decimal(wait.p95_s / 3600, 1) +
                               " / " + Decimal(wait.p99_s / 3600, 1));
     }
-    waits.Add(row);
   }
-  text += "\n" + waits.Text();
-  if (!results.empty()) {
-    text += "\nSimulated. Demand " + Percent(results.front().demand) +
-            " of capacity while jobs arrive; use is over that time. Unfair: what tenants waited "
-            "for within their guarantees, of capacity.\n";
+  return rows;
+}
+
+std::string TextOf(const Rows& rows) {
+  Table table(rows[0]);
+  for (size_t i = 1; i < rows.size(); ++i) table.Add(rows[i]);
+  return table.Text();
+}
+
+// What the tables need said: who rejected what, and what the words mean.
+std::string Notes(const std::vector<SimulationResult>& results) {
+  std::string text;
+  for (const SimulationResult& r : results) {
+    if (r.rejected == 0) continue;
+    text += r.contender + " rejected " + WithThousands(static_cast<int64_t>(r.rejected)) + " of " +
+            WithThousands(static_cast<int64_t>(r.jobs)) + " jobs; the first, " +
+            Printable(r.first_rejection, 300) + "\n";
   }
-  return text;
+  if (results.empty()) return text;
+  return text + "Simulated. Demand " + Percent(results.front().demand) +
+         " of capacity while jobs arrive; use is over that time. Unfair: what tenants waited for "
+         "within their guarantees, of capacity. More switches: gangs on more blocks than need be, "
+         "or in as few on more leaves; fewest leaves alone may cross more blocks.\n";
+}
+
+}  // namespace
+
+std::string TraceTable(const std::vector<SimulationResult>& results) {
+  const std::string notes = Notes(results);
+  return TextOf(PolicyRows(results)) + "\n" + TextOf(WaitRows(results)) +
+         (notes.empty() ? "" : "\n" + notes);
 }
 
 std::string TraceCsv(const std::vector<SimulationResult>& results) {
@@ -285,14 +331,34 @@ std::string TraceHtml(const std::vector<SimulationResult>& results, const std::s
     }
     return out;
   };
+  const auto table = [&](const Rows& rows) {
+    std::string html = "<table>\n";
+    for (size_t i = 0; i < rows.size(); ++i) {
+      html += "<tr>";
+      for (size_t cell = 0; cell < rows[i].size(); ++cell) {
+        const char* tag = i == 0 || cell == 0 ? "th" : "td";
+        const std::string swatch =
+            i > 0 && cell == 0 ? std::string("<i style=\"background:") + ColorOf(i - 1) + "\"></i>"
+                               : "";
+        html += std::string("<") + tag + ">" + swatch + escaped(rows[i][cell]) + "</" + tag + ">";
+      }
+      html += "</tr>\n";
+    }
+    return html + "</table>\n";
+  };
   return "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
          "<title>Simulated scheduling policies</title>\n<style>body{font:14px/1.4 system-ui,"
-         "sans-serif;margin:24px auto;max-width:1180px;color:#111827}pre{font-size:12px;"
-         "overflow-x:auto;background:#f9fafb;border:1px solid #e5e7eb;padding:12px}svg{width:100%;"
-         "height:auto;max-width:900px}</style></head>\n<body>\n<h1>Scheduling policies side by "
-         "side (simulated)</h1>\n<p>" +
-         escaped(head) + "</p>\n" + TraceSvg(results) + "\n<pre>" + escaped(TraceTable(results)) +
-         "</pre>\n</body></html>\n";
+         "sans-serif;margin:24px auto;max-width:1180px;padding:0 16px;color:#111827}"
+         "table{border-collapse:collapse;font-size:12px;margin:16px 0;width:100%;"
+         "font-variant-numeric:tabular-nums}th,td{padding:4px 6px;text-align:right;"
+         "border-bottom:1px solid #e5e7eb}th:first-child{text-align:left;white-space:nowrap}"
+         "tr:first-child th{vertical-align:bottom;color:#4b5563}i{display:inline-block;width:10px;"
+         "height:10px;margin-right:6px}svg{width:100%;height:auto}p{max-width:70em}"
+         ".notes{white-space:pre-line;color:#4b5563}</style></head>\n<body>\n"
+         "<h1>Scheduling policies side by side (simulated)</h1>\n<p>" +
+         escaped(head) + "</p>\n" + table(PolicyRows(results)) + TraceSvg(results) +
+         table(WaitRows(results)) + "<p class=\"notes\">" + escaped(Notes(results)) +
+         "</p>\n</body></html>\n";
 }
 
 }  // namespace longhaul::bin

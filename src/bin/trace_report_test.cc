@@ -36,6 +36,16 @@ TEST(TraceReport, ShowsEveryPolicyAndSaysSimulated) {
   EXPECT_THAT(table, HasSubstr("Simulated."));
 }
 
+TEST(TraceReport, SaysWhatWasRejectedAndWhy) {
+  auto results = TwoResults();
+  EXPECT_THAT(TraceTable(results), Not(HasSubstr("rejected")));
+  results[1].rejected = 2;
+  results[1].first_rejection = "row 7: needs 513 tasks";
+  EXPECT_THAT(
+      TraceTable(results),
+      HasSubstr("theirs & others rejected 2 of 12 jobs; the first, row 7: needs 513 tasks"));
+}
+
 TEST(TraceReport, WritesAsManyCellsAsTheHeadHas) {
   const std::string csv = TraceCsv(TwoResults());
   const auto commas = [](std::string_view line) {

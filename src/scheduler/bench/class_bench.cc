@@ -340,6 +340,23 @@ void Cold() {
   std::snprintf(text, sizeof text, "%.2f s for %zu jobs with 150,000 tasks, first decision made",
                 spent, events.size());
   PrintRow("cold-start-5000", text);
+  // A node with a new name joins: all is taken over into a topology with one node more.
+  spec::ClusterDeclaration larger = spec::ClosCluster(5, 10, 100);
+  larger.nodes.push_back(larger.nodes.back());
+  larger.nodes.back().name = "node-new";
+  Times times;
+  for (int i = 0; i < 3; ++i) {
+    auto topology = spec::Topology::Create(larger);
+    CHECK(topology.ok()) << topology.status().message();
+    const double from = CpuSeconds();
+    const auto rebuilt =
+        Scheduler::Rebuild(scheduler, std::move(topology).value(), Queues(2, 0), Policy{});
+    times.seconds.push_back(CpuSeconds() - from);
+    CHECK(rebuilt.ok() && rebuilt->state().task_count() == 150'001);
+  }
+  std::snprintf(text, sizeof text, "%.0f ms median of 3 to take all over when a node joins",
+                times.Quantile(0.5) * 1e3);
+  PrintRow("new-node-5000", text);
 }
 
 void Explain() {

@@ -243,7 +243,9 @@ class Run {
       case DecisionKind::kReject: {
         Life& life = lives_[index_.at(decision.job.value())];
         life.rejected = true;
-        ++result_.rejected;
+        if (result_.rejected++ == 0) {
+          result_.first_rejection = life.job->name + ": " + decision.reason;
+        }
         --waiting_;
         tenants_[life.job->tenant].waiting -= life.milli;
         return;
@@ -323,14 +325,69 @@ class Run {
       slots[static_cast<size_t>(tree_.LeafOf(static_cast<int32_t>(host)))] +=
           static_cast<int32_t>(free_[host] / kWholeCard / each);
     }
-    std::sort(slots.begin(), slots.end(), std::greater<>());
-    auto left = static_cast<int32_t>(decision.tasks.size());
-    size_t fewest = 0;
-    for (; left > 0 && fewest < slots.size(); ++fewest) left -= slots[fewest];
+    const auto tasks = static_cast<int32_t>(decision.tasks.size());
+    const FewestDomains fewest = FewestFor(slots, tasks);
+    std::set<int32_t> blocks;
+    for (const int32_t leaf : leaves) blocks.insert(BlockOf(leaf));
     ++result_.gangs;
-    const double ratio = static_cast<double>(leaves.size()) / static_cast<double>(fewest);
-    result_.leaves_ratio += ratio;
-    if (leaves.size() > fewest) result_.spread_share += 1;
+    result_.leaves_ratio += static_cast<double>(leaves.size()) / fewest.leaves;
+    result_.blocks_ratio += static_cast<double>(blocks.size()) / fewest.blocks;
+    const auto crossed =
+        std::make_pair(static_cast<int32_t>(blocks.size()), static_cast<int32_t>(leaves.size()));
+    if (crossed > std::make_pair(fewest.blocks, fewest.leaves_in_blocks)) {
+      result_.spread_share += 1;
+    }
+  }
+
+  // The highest level of switches below the whole cluster.
+  int32_t BlockOf(int32_t leaf) const {
+    const Tier top = tree_.tiers() - 1;
+    return top == kLeafTier ? leaf : tree_.DomainOf(top, tree_.First(kLeafTier, leaf));
+  }
+
+  struct FewestDomains {
+    int32_t leaves = 0;            // wherever they are
+    int32_t blocks = 0;            // however many leaves
+    int32_t leaves_in_blocks = 0;  // in so few blocks
+  };
+  // Requires room for the tasks.
+  FewestDomains FewestFor(const std::vector<int32_t>& slots, int32_t tasks) const {
+    std::map<int32_t, std::vector<int32_t>> blocks;
+    for (int32_t leaf = 0; leaf < tree_.leaves(); ++leaf) {
+      blocks[BlockOf(leaf)].push_back(slots[static_cast<size_t>(leaf)]);
+    }
+    // most[j][k]: slots that j blocks and k leaves have at most; -1: not so many.
+    const size_t width = slots.size() + 1;
+    std::vector<std::vector<int32_t>> most(blocks.size() + 1, std::vector<int32_t>(width, -1));
+    most[0][0] = 0;
+    for (auto& [block, leaves] : blocks) {
+      std::sort(leaves.begin(), leaves.end(), std::greater<>());
+      for (size_t j = blocks.size(); j >= 1; --j) {
+        for (size_t k = width - 1; k >= 1; --k) {
+          int32_t taken = 0;
+          for (size_t m = 1; m <= leaves.size() && m <= k; ++m) {
+            taken += leaves[m - 1];
+            if (most[j - 1][k - m] < 0) continue;
+            most[j][k] = std::max(most[j][k], most[j - 1][k - m] + taken);
+          }
+        }
+      }
+    }
+    FewestDomains fewest;
+    for (size_t j = 1; j < most.size(); ++j) {
+      for (size_t k = 1; k < width; ++k) {
+        if (most[j][k] < tasks) continue;
+        const auto leaves = static_cast<int32_t>(k);
+        if (fewest.blocks == 0) {
+          fewest.blocks = static_cast<int32_t>(j);
+          fewest.leaves_in_blocks = leaves;
+        }
+        if (fewest.leaves == 0 || leaves < fewest.leaves) fewest.leaves = leaves;
+        break;
+      }
+    }
+    CHECK(fewest.blocks > 0) << "a gang started where it has no room";
+    return fewest;
   }
 
   void Sum() {
@@ -344,6 +401,7 @@ class Run {
     result_.fragmentation = idle_hours_ > 0 ? fragmented_hours_ / idle_hours_ : 0;
     if (result_.gangs > 0) {
       result_.leaves_ratio /= static_cast<double>(result_.gangs);
+      result_.blocks_ratio /= static_cast<double>(result_.gangs);
       result_.spread_share /= static_cast<double>(result_.gangs);
     }
     std::vector<double> waits;
@@ -388,9 +446,11 @@ class Run {
     for (const auto& [until, used, waiting] : samples_) {
       double at = before;
       while (at < until) {
-        const auto bin = std::min(kSamples - 1, static_cast<size_t>(at / span));
+        // Where `at` is a border, the division may say either side of it.
+        auto bin = static_cast<size_t>(at / span);
+        if (static_cast<double>(bin + 1) * span <= at) ++bin;
+        if (bin >= kSamples) break;
         const double to = std::min(until, static_cast<double>(bin + 1) * span);
-        if (to <= at) break;
         sums[bin] += (to - at) * static_cast<double>(used);
         waits[bin] += (to - at) * static_cast<double>(waiting);
         at = to;

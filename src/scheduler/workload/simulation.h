@@ -69,9 +69,10 @@ struct SimulationResult {
   std::string contender;
   uint64_t jobs = 0;
   uint64_t rejected = 0;
-  double use = 0;         // of capacity, from the first arrival to the last
-  double use_to_end = 0;  // until the last job has ended
-  double demand = 0;      // card-time asked for over capacity, arrivals' span
+  std::string first_rejection;  // which job, and why
+  double use = 0;               // of capacity, from the first arrival to the last
+  double use_to_end = 0;        // until the last job has ended
+  double demand = 0;            // card-time asked for over capacity, arrivals' span
   Duration makespan{};
   WaitFigures wait;
   std::vector<WaitFigures> wait_by_size;  // as StandardSizes
@@ -80,8 +81,11 @@ struct SimulationResult {
   double slowdown_p95 = 0;
   double fragmentation = 0;  // free cards on hosts that are partly used, of all free; time average
   uint64_t gangs = 0;        // starts on more than one host
-  double leaves_ratio = 0;   // leaves used / fewest possible at that moment, over gangs
-  double spread_share = 0;   // gangs on more leaves than need be
+  // Over gangs: leaves used / fewest possible at that moment, and the same of blocks. Fewest blocks
+  // may ask for more leaves, so both are 1 only where the two never differ.
+  double leaves_ratio = 0;
+  double blocks_ratio = 0;
+  double spread_share = 0;  // gangs on more blocks, or in so few on more leaves, than need be
   uint64_t evictions = 0;
   uint64_t moves = 0;  // running jobs that went on elsewhere, to make room
   double lost_card_hours = 0;

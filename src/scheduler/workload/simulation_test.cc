@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+
 #include "base/random.h"
 
 namespace longhaul::scheduler::workload {
@@ -58,6 +61,59 @@ TEST(Simulate, CountsUseAndWaitsAsWorkedByHand) {
   EXPECT_EQ(result->gangs, 1u);
   EXPECT_DOUBLE_EQ(result->leaves_ratio, 1);
   EXPECT_EQ(result->makespan, std::chrono::seconds(201));
+}
+
+TEST(Simulate, SaysWhyAJobIsTooLarge) {
+  const std::vector<TraceJob> trace = {Job("a", 0, 100, 3, 8), Job("a", 1, 100, 1, 8)};
+  const auto result = Simulate(spec::ClosCluster(1, 1, 2), trace, Named("longhaul"), {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->rejected, 1u);
+  EXPECT_THAT(result->first_rejection,
+              ::testing::HasSubstr("the largest size that fits this cluster is 2"));
+}
+
+// Spans of no events cover many samples, whose borders fall where they fall.
+TEST(Simulate, SamplesOfUseAddUpToTheUse) {
+  for (int64_t length = 1; length < 60; ++length) {
+    const std::vector<TraceJob> trace = {Job("a", 0, 37 * length, 1, 8),
+                                         Job("a", 0, 11 * length, 1, 8)};
+    const auto result = Simulate(spec::ClosCluster(1, 1, 2), trace, Named("longhaul"), {});
+    ASSERT_TRUE(result.ok()) << result.status();
+    double sum = 0;
+    for (const auto& [at, use] : result->use_over_time) {
+      ASSERT_GE(use, 0.5 - 1e-9) << "one job runs all the time; at " << at << " h";
+      sum += use;
+    }
+    EXPECT_NEAR(sum / static_cast<double>(result->use_over_time.size()), result->use_to_end, 1e-9);
+  }
+}
+
+// Two blocks of three leaves of two hosts. When the gang comes, 2, 1 and 1 hosts are free in the
+// first block and 2 in a leaf of the second: three leaves in one block, or two in two.
+TEST(Simulate, ComparesSwitchesInTheOrderInWhichTheyAreSpared) {
+  const spec::ClusterDeclaration cluster = spec::ClosCluster(2, 3, 2);
+  std::vector<TraceJob> trace;
+  for (int i = 0; i < 12; ++i) trace.push_back(Job("a", i, 10'000, 1, 8));
+  std::map<std::string, NodeIndex> node_of;
+  SimulationOptions options;
+  options.on_decision = [&](const Decision& decision, Instant) {
+    if (decision.kind == DecisionKind::kStart)
+      node_of[decision.job.value()] = decision.tasks[0].node;
+  };
+  ASSERT_TRUE(Simulate(cluster, trace, Named("longhaul"), options).ok());
+  const std::set<NodeIndex> busy = {3, 5, 8, 9, 10, 11};
+  for (size_t i = 0; i < 12; ++i) {
+    const NodeIndex node = node_of.at("job-" + std::to_string(i + 1));
+    trace[i].duration_ms = busy.contains(node) ? 10'000'000 : 100'000;
+  }
+  trace.push_back(Job("a", 200, 100, 4, 8));
+  const auto result = Simulate(cluster, trace, Named("longhaul"), {});
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->gangs, 1u);
+  EXPECT_EQ(result->largest_wait_s, 0);
+  EXPECT_DOUBLE_EQ(result->leaves_ratio, 1.5) << "three leaves in one block, not two in two";
+  EXPECT_DOUBLE_EQ(result->blocks_ratio, 1);
+  EXPECT_DOUBLE_EQ(result->spread_share, 0);
 }
 
 TEST(Simulate, LosesWhatAVictimDidSinceItsSnapshot) {
