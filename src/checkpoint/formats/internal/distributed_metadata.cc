@@ -39,6 +39,9 @@ constexpr PickleGlobal kOwnGlobals[] = {
     {"torch.serialization._get_layout"},
     {"torch.Size"},
     {"collections.OrderedDict", true},
+    // How Python 3.11.2 (Debian 12) pickles an enum: getattr(class, "NAME"). As every name here it
+    // is never called; what it would give isn't needed.
+    {"builtins.getattr"},
     {"pathlib.PosixPath"},
     {"pathlib.WindowsPath"},
 };
