@@ -133,12 +133,16 @@ int longhaul_snapshot_due(longhaul_door* door, uint64_t step);
  * older snapshot is still being sent or persisted it waits, a minute at most. A failure
  * (say LONGHAUL_RESOURCE_EXHAUSTED) leaves the older snapshots as they were; training may go on. */
 int longhaul_snapshot(longhaul_door* door, uint64_t step, longhaul_error* error);
-/* The same in a forked child, for state in this process's own memory: returns as soon as the child
- * exists. What is sealed is the state as it was at this call; the caller may write it again at
- * once, at the price of a page fault for each page that the child has not read. Best called after
- * the optimizer's step and waited for before the next one: then nothing is written meanwhile.
- * LONGHAUL_FAILED_PRECONDITION when registered memory is shared with other processes or a device.
- * The calling thread must live until the wait. */
+/* The same behind the caller's back, for state in this process's own memory: returns as soon as the
+ * state is guarded against writes. What is sealed is the state as it was at this call; the caller
+ * may write it again at once, but not unmap it: a write to what a thread of ours hasn't copied yet
+ * waits until its 2 MiB are. Best called after the optimizer's step and waited for before the next
+ * one: then nothing waits. Where the kernel gives no guard (it takes userfaultfd with the right to
+ * handle the kernel's faults, and private anonymous memory) a forked child copies; such a write
+ * then costs a page fault, and the calling thread must live until the wait.
+ * State in pages of 4 KiB is put into huge ones behind the run after the first such snapshot, since
+ * the guard changes an entry a page. LONGHAUL_FAILED_PRECONDITION when registered memory is shared
+ * with other processes or a device. */
 int longhaul_snapshot_begin(longhaul_door* door, uint64_t step, longhaul_error* error);
 /* Waits until the snapshot that was begun is sealed, and says so to the agent; fine when none was.
  * A failure leaves the older snapshots as they were. longhaul_snapshot, longhaul_snapshot_begin,

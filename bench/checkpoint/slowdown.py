@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""What snapshots cost a whole run: pairs of runs of one script, with and without them.
+"""What snapshots cost a whole run: turns of one run with and without them.
 
-Every rank multiplies matrices and updates a state of its own in place; with snapshots it takes one
-every --every seconds, which goes to the peer's memory and to disk behind the run. Prints each
-pair's ratio of the time that the steps took and the median. Needs NumPy in /usr/bin/python3.
+Every rank multiplies matrices and updates a state of its own in place. Turns of --every seconds
+alternate, in the order with, without, without, with; one with takes one snapshot in its middle,
+which goes to the peer's memory and to disk behind the run within the turn. So neighbours in time
+are compared and what drifts slowly falls out. Prints the ratio of each pair and the median. Needs
+NumPy in /usr/bin/python3.
 """
 import argparse
 import os
@@ -19,31 +21,33 @@ WORKER = '''
 import os, sys, time
 import numpy, longhaul
 
-mib, seconds, every = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
+mib, every, pairs = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
 state = {f"layer.{i}": numpy.ones(mib * 1024 * 1024 // 4 // 64, numpy.float32) for i in range(64)}
 matrix = numpy.ones((512, 512), numpy.float32) / 512
 longhaul.restore()
 
-def steps(count, first, snapshots):
-    next_snapshot = time.monotonic() + every / 2
+def steps(count, first, snapshot_at):
     for step in range(first, first + count):
         for _ in range(8):
             matrix @ matrix
         for tensor in state.values():
             tensor *= 1.0
-        if snapshots and time.monotonic() >= next_snapshot:
+        if step == snapshot_at:
             longhaul.snapshot(state, step)
-            next_snapshot += every
         longhaul.report(step, loss=1.0)
 
 longhaul.snapshot(state, 1)  # the arena is made and touched before the clock runs
+steps(10, 2, 0)
 begin = time.monotonic()
-steps(10, 2, False)
-count = max(10, int(seconds * 10 / (time.monotonic() - begin)))
-for turn, snapshots in enumerate([True, False, False, True]):
+steps(10, 12, 0)
+count = max(10, int(every * 10 / (time.monotonic() - begin)))
+for turn in range(2 * pairs):
+    first = 100 + turn * count
+    with_snapshot = turn % 4 in (0, 3)
     begin = time.monotonic()
-    steps(count, 100 + turn * count, snapshots)
-    print(f"took {int(snapshots)} {time.monotonic() - begin:.4f}", flush=True)
+    # A third into the turn: what runs behind it ends within.
+    steps(count, first, first + count // 3 if with_snapshot else 0)
+    print(f"took {int(with_snapshot)} {time.monotonic() - begin:.4f}", flush=True)
 longhaul.wait()
 '''
 
@@ -51,37 +55,38 @@ longhaul.wait()
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", default=os.path.join(ROOT, "build/release"))
-    parser.add_argument("--runs", type=int, default=5, help="each gives two pairs a rank")
-    parser.add_argument("--seconds", type=float, default=120, help="of each half of a pair")
+    parser.add_argument("--pairs", type=int, default=8, help="of turns; each rank gives as many")
     parser.add_argument("--every", type=float, default=30, help="seconds between snapshots")
     parser.add_argument("--mib", type=int, default=256, help="state of a rank")
     options = parser.parse_args()
     ratios = []
     before = os.getloadavg()[0]
-    for _ in range(options.runs):
-        with tempfile.TemporaryDirectory() as folder:
-            script = os.path.join(folder, "worker.py")
-            with open(script, "w") as file:
-                file.write(WORKER)
-            environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1",
-                           "PYTHONPATH": os.path.join(ROOT, "python")}
-            done = subprocess.run(
-                [os.path.join(options.build, "src/bin/longhaul"), "run", "--nodes", "2", "--procs",
-                 "1", "--run-dir", "run", "--", "/usr/bin/python3", "-B", script,
-                 str(options.mib), str(options.seconds), str(options.every)],
-                cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                env=environment)
-            if done.returncode != 0:
-                print(done.stdout)
-                return 1
-            for rank in range(2):
-                took = re.findall(rf"\[rank {rank}\] took (\d) ([\d.]+)", done.stdout)
-                with_, without, again, with_again = (float(seconds) for _, seconds in took)
-                ratios += [with_ / without, with_again / again]
+    with tempfile.TemporaryDirectory() as folder:
+        script = os.path.join(folder, "worker.py")
+        with open(script, "w") as file:
+            file.write(WORKER)
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1",
+                       "PYTHONPATH": os.path.join(ROOT, "python")}
+        done = subprocess.run(
+            [os.path.join(options.build, "src/bin/longhaul"), "run", "--nodes", "2", "--procs",
+             "1", "--run-dir", "run", "--", "/usr/bin/python3", "-B", script,
+             str(options.mib), str(options.every), str(options.pairs)],
+            cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env=environment)
+        if done.returncode != 0:
+            print(done.stdout)
+            return 1
+        for rank in range(2):
+            took = re.findall(rf"\[rank {rank}\] took (\d) ([\d.]+)", done.stdout)
+            for one, other in zip(took[::2], took[1::2]):
+                with_, without = (one, other) if one[0] == "1" else (other, one)
+                ratios.append(float(with_[1]) / float(without[1]))
+        saved = os.path.join(folder, "run")
+        committed = sum("MANIFEST" in names for _, _, names in os.walk(saved))
     print(f"state {options.mib} MiB a rank, a snapshot every {options.every} s, load {before:.1f} "
           f"before, {os.getloadavg()[0]:.1f} after")
     print("with over without: " + ", ".join(f"{ratio:.4f}" for ratio in ratios))
-    print(f"median {statistics.median(ratios):.4f}")
+    print(f"median {statistics.median(ratios):.4f}; {committed} checkpoints on disk at the end")
     return 0
 
 

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "checkpoint/copy.h"
+#include "checkpoint/internal/live_copy.h"
 #include "checkpoint/internal/slot.h"
 #include "io/forked_child.h"
 
@@ -147,6 +148,7 @@ struct ArenaWriter::Open {
   std::vector<bool> written;              // by tensor
   std::vector<const std::byte*> sources;  // of the tensors, while they are copied whole
   io::ForkedChild child;
+  std::unique_ptr<internal::LiveCopy> live;  // last: it waits for its thread, which uses the rest
 
   // Copies the chunks [first, last). Async-signal-safe: a forked child runs it.
   void CopyChunks(size_t first, size_t last) {
@@ -221,7 +223,8 @@ Status ArenaWriter::Begin(uint64_t step, uint64_t epoch, const StatePlan& plan) 
   header.step = step;
   header.epoch = epoch;
   internal::StoreHeader(slot, header);
-  open_.reset(new Open{slot, step, epoch, plan, plan.Encode(), std::move(layout), {}, {}, {}, {}});
+  open_.reset(
+      new Open{slot, step, epoch, plan, plan.Encode(), std::move(layout), {}, {}, {}, {}, {}});
   open_->chunks = internal::ChunksOf(plan, open_->layout);
   open_->written.resize(open_->chunks.size());
   return {};
@@ -283,11 +286,39 @@ Status ArenaWriter::StartCopy(std::span<const std::span<const std::byte>> tensor
   return {};
 }
 
-bool ArenaWriter::copying() const { return open_ != nullptr && open_->child.running(); }
+Status ArenaWriter::StartLiveCopy(std::span<const std::span<const std::byte>> tensors,
+                                  io::WriteGuard& guard) {
+  CHECK(open_ != nullptr && !copying()) << "StartLiveCopy without Begin";
+  open_->TakeSources(tensors);
+  std::byte* data = open_->slot.data() + open_->layout.data_at;
+  std::vector<internal::LivePiece> pieces;
+  pieces.reserve(open_->chunks.size());
+  for (const ChunkEntry& entry : open_->chunks) {
+    pieces.push_back({open_->sources[entry.tensor] + uint64_t{entry.chunk} * kChunkBytes,
+                      data + entry.offset, entry.bytes});
+  }
+  const auto seal = [](void* argument, const uint64_t* hashes) {
+    auto& open = *static_cast<Open*>(argument);
+    for (size_t i = 0; i < open.chunks.size(); ++i) open.chunks[i].hash = hashes[i];
+    open.StoreSeal();
+  };
+  ASSIGN_OR_RETURN(open_->live,
+                   internal::LiveCopy::Start(guard, std::move(pieces), seal, open_.get()));
+  return {};
+}
+
+bool ArenaWriter::copying() const {
+  return open_ != nullptr && (open_->child.running() || open_->live != nullptr);
+}
 
 Status ArenaWriter::Finish() {
   CHECK(copying()) << "Finish without StartCopy";
-  const Result<int> ended = open_->child.Wait();
+  Result<int> ended = 0;
+  if (open_->live != nullptr) {
+    open_->live->Wait();
+  } else {
+    ended = open_->child.Wait();
+  }
   const uint64_t step = open_->step;
   const auto slot = open_->slot;
   open_.reset();

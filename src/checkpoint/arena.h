@@ -19,6 +19,7 @@
 
 #include "base/status.h"
 #include "checkpoint/state.h"
+#include "io/write_guard.h"
 
 namespace longhaul::checkpoint {
 
@@ -69,9 +70,13 @@ class ArenaWriter {
   // Finish waits for the child. Requires a Begin, spans of the plan's sizes in private memory (a
   // shared mapping is not copied by a fork), and that this thread lives until Finish.
   Status StartCopy(std::span<const std::span<const std::byte>> tensors);
+  // The same without a fork, on a thread of this process: a write to what hasn't been copied waits
+  // until its 2 MiB are (internal/live_copy.h). kFailedPrecondition when the memory can't be
+  // guarded: StartCopy may still do. Requires that the tensors stay mapped until Finish.
+  Status StartLiveCopy(std::span<const std::span<const std::byte>> tensors, io::WriteGuard& guard);
   bool copying() const;
-  // Waits for the child of StartCopy. kAborted when it was killed before its seal; nothing is lost
-  // but that snapshot.
+  // Waits for the child or thread. kAborted when it ended before its seal; nothing is lost but that
+  // snapshot.
   Status Finish();
 
   // Makes the snapshot the newest; what was sealed for its step or above is emptied then. Requires

@@ -42,21 +42,73 @@ std::optional<Name> ParseName(const std::string& text) {
   return Name{*step, *epoch};
 }
 
-// Writes a shard to `path`, verifying every chunk on its way, and syncs it.
+// Tensors that follow each other in memory without a gap, as the arena's mostly do.
+struct Run {
+  std::span<const std::byte> bytes;
+  size_t first = 0, last = 0;  // tensors
+};
+std::vector<Run> RunsOf(std::span<const std::span<const std::byte>> tensors) {
+  std::vector<Run> runs;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const bool follows =
+        !runs.empty() && runs.back().bytes.data() + runs.back().bytes.size() == tensors[i].data();
+    if (follows) {
+      runs.back().bytes = {runs.back().bytes.data(), runs.back().bytes.size() + tensors[i].size()};
+      runs.back().last = i + 1;
+    } else {
+      runs.push_back({tensors[i], i, i + 1});
+    }
+  }
+  return runs;
+}
+
+// The chunks of a run's tensors in their order, each held against its hash once.
+class RunVerifier {
+ public:
+  RunVerifier(const Run& run, const StatePlan& plan, const ChunkHashes& hashes,
+              std::span<const std::span<const std::byte>> tensors)
+      : plan_(plan), hashes_(hashes), tensors_(tensors), tensor_(run.first), last_(run.last) {}
+
+  // All chunks that end at or before `end`.
+  Status VerifyUpTo(const std::byte* end) {
+    for (; tensor_ < last_; ++tensor_, at_ = 0) {
+      const auto tensor = tensors_[tensor_];
+      for (; at_ < tensor.size(); at_ += kChunkBytes) {
+        const auto chunk = tensor.subspan(at_, std::min(kChunkBytes, tensor.size() - at_));
+        if (chunk.data() + chunk.size() > end) return {};
+        if (HashChunk(chunk) == hashes_[tensor_][at_ / kChunkBytes]) continue;
+        return DataLoss("tensor " + Printable(plan_.tensors()[tensor_].name) + ", chunk " +
+                        std::to_string(at_ / kChunkBytes) +
+                        ": the hash differs before it is saved");
+      }
+    }
+    return {};
+  }
+
+ private:
+  const StatePlan& plan_;
+  const ChunkHashes& hashes_;
+  std::span<const std::span<const std::byte>> tensors_;
+  size_t tensor_;
+  size_t last_;
+  size_t at_ = 0;  // of the next chunk in the tensor
+};
+
+// Writes a shard to `path`, verifying every chunk, and syncs it. A chunk is hashed while the disk
+// is already at work on it: a file with a bad one never gets its name.
 Status WriteFile(io::FileSystem& files, const std::string& path, const std::string& header,
                  const StatePlan& plan, const ChunkHashes& hashes,
                  std::span<const std::span<const std::byte>> tensors) {
+  constexpr size_t kAtOnce = 4 * kChunkBytes;
   ASSIGN_OR_RETURN(const std::unique_ptr<io::WritableFile> file,
                    files.CreateBulk(path, header.size() + plan.total_bytes()));
-  RETURN_IF_ERROR(file->Append(std::as_bytes(std::span(header))));
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    for (size_t at = 0; at < tensors[i].size(); at += kChunkBytes) {
-      const auto chunk = tensors[i].subspan(at, std::min(kChunkBytes, tensors[i].size() - at));
-      if (HashChunk(chunk) != hashes[i][at / kChunkBytes]) {
-        return DataLoss("tensor " + Printable(plan.tensors()[i].name) + ", chunk " +
-                        std::to_string(at / kChunkBytes) + ": the hash differs before it is saved");
-      }
-      RETURN_IF_ERROR(file->Append(chunk));
+  RETURN_IF_ERROR(file->AppendStable(std::as_bytes(std::span(header))));
+  for (const Run& run : RunsOf(tensors)) {
+    RunVerifier verifier(run, plan, hashes, tensors);
+    for (size_t at = 0; at < run.bytes.size(); at += kAtOnce) {
+      const auto part = run.bytes.subspan(at, std::min(kAtOnce, run.bytes.size() - at));
+      RETURN_IF_ERROR(file->AppendStable(part));
+      RETURN_IF_ERROR(verifier.VerifyUpTo(part.data() + part.size()));
     }
   }
   RETURN_IF_ERROR(file->Sync());

@@ -5,11 +5,13 @@
 // that into a code.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/status.h"
@@ -19,6 +21,7 @@
 #include "door/protocol.h"
 #include "io/fd.h"
 #include "io/shared_memory.h"
+#include "io/write_guard.h"
 
 namespace longhaul::door {
 
@@ -48,9 +51,10 @@ class Client {
   bool SnapshotDue(uint64_t step);
   // Waits while every slot that could be taken is being sent or persisted.
   Status Snapshot(uint64_t step);
-  // The same in a forked child. kFailedPrecondition when registered memory is shared.
+  // The same behind the caller's back: guarded and copied by a thread, or where memory can't be
+  // guarded in a forked child. kFailedPrecondition when registered memory is shared.
   Status BeginSnapshot(uint64_t step);
-  // Waits for the child of BeginSnapshot; fine when there is none.
+  // Waits for what BeginSnapshot began; fine when there is nothing.
   Status WaitSnapshot();
   // The step; 0 when there is nothing to restore. kDataLoss: the agent has been told.
   Result<uint64_t> Restore();
@@ -70,7 +74,7 @@ class Client {
   // A writer with a slot open for `step`.
   Result<std::unique_ptr<checkpoint::ArenaWriter>> OpenSlot(uint64_t step);
   Status WriteSnapshot(uint64_t step);
-  Status ForkSnapshot(uint64_t step);
+  Status StartSnapshot(uint64_t step);
   Status TellSealed(uint64_t step, int64_t blocked_ns);
   std::vector<std::span<const std::byte>> Tensors() const {
     return {memory_.begin(), memory_.end()};
@@ -94,6 +98,16 @@ class Client {
   std::vector<std::span<std::byte>> memory_;
   bool known_private_ = false;  // memory_
   io::SharedMapping arena_;
+  // For BeginSnapshot; kUnavailable from the first time on that it couldn't be had or used.
+  std::optional<Result<io::WriteGuard>> guard_;
+  // Puts the state into huge pages behind the run, once a registered state, when guarding it page
+  // by page has cost more than it may.
+  void MakeStateHuge();
+  void StopMakingHuge();
+  bool costly_pages_ = false;  // seen by BeginSnapshot
+  bool made_huge_ = false;     // begun, or not needed
+  std::atomic<bool> stop_making_huge_ = false;
+  std::thread making_huge_;
   // Between BeginSnapshot and WaitSnapshot.
   std::unique_ptr<checkpoint::ArenaWriter> copying_;
   uint64_t copying_step_ = 0;

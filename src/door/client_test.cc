@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -173,6 +174,38 @@ TEST(Client, ANewProcessGetsItsStateBackFromMemory) {
   const auto left = checkpoint::ArenaReader(agent.arena()).ListSealed();
   ASSERT_EQ(left.size(), 1u) << "the step above is of a gang that was rolled back";
   EXPECT_EQ(left[0].step, 10u);
+}
+
+// Persistence slower than the interval: the save waits, and none is skipped.
+TEST(Client, ASaveWaitsForAPinRatherThanBeSkipped) {
+  Agent agent(WelcomeContent{});
+  {
+    const auto client = Join(agent, 1);
+    Model model;
+    model.RegisterWith(*client);
+    for (const uint64_t step : {10u, 20u, 30u}) ASSERT_TRUE(client->Snapshot(step).ok());
+    const std::span<std::byte> arena = agent.arena();
+    auto first = checkpoint::SnapshotPin::Take(arena, 10, 1);
+    auto second = checkpoint::SnapshotPin::Take(arena, 20, 1);
+    ASSERT_TRUE(first.ok() && second.ok());
+    std::atomic<bool> let_go = false;
+    std::thread disk([&] {
+      for (int i = 0; i < 1'000; ++i) std::this_thread::yield();
+      let_go = true;
+      const checkpoint::SnapshotPin released = *std::move(second);
+    });
+    const Status taken = client->Snapshot(40);
+    EXPECT_TRUE(taken.ok()) << taken;
+    EXPECT_TRUE(let_go) << "a pinned slot was written to";
+    disk.join();
+  }
+  std::vector<uint64_t> told;
+  for (const FromWorker& message : agent.Join()) {
+    if (const auto* sealed = std::get_if<SealedMessage>(&message)) told.push_back(sealed->step);
+  }
+  EXPECT_EQ(told, (std::vector<uint64_t>{10, 20, 30, 40}));
+  const checkpoint::ArenaReader reader(agent.arena());
+  for (const uint64_t step : {10u, 30u, 40u}) EXPECT_TRUE(reader.Open(step).ok()) << step;
 }
 
 TEST(Client, ASnapshotInAChildHoldsTheStateOfItsBeginning) {

@@ -24,13 +24,14 @@ struct FreeMemory {
   void operator()(std::byte* memory) const { std::free(memory); }
 };
 
-// A block being filled or on its way.
+// A write's worth of the file: being filled, or on its way.
 struct Block {
   std::unique_ptr<std::byte, FreeMemory> memory;
+  const std::byte* from = nullptr;  // what is on its way: its own memory, or the caller's
   size_t filled = 0;
   uint64_t offset = 0;  // in the file
   size_t written = 0;   // of what is to be written
-  size_t to_write = 0;  // filled, rounded up to the alignment
+  size_t to_write = 0;  // rounded up to the alignment
   bool under_way = false;
 };
 
@@ -64,6 +65,27 @@ class DirectFile final : public WritableFile {
     return {};
   }
 
+  // What lies in the file as it lies in memory, counted in pages, goes there without a copy.
+  Status AppendStable(std::span<const std::byte> bytes) override {
+    RETURN_IF_ERROR(failure_);
+    while (!bytes.empty()) {
+      const uint64_t at = end_ + blocks_[current_].filled;
+      const uint64_t into_page = at % kAlignment;
+      const bool congruent = reinterpret_cast<uintptr_t>(bytes.data()) % kAlignment == into_page;
+      if (!congruent || bytes.size() < kAlignment * 2) return Append(bytes);
+      size_t part = (kAlignment - into_page) % kAlignment;  // up to the next page
+      if (part > 0) {
+        RETURN_IF_ERROR(Append(bytes.first(part)));
+      } else {
+        if (blocks_[current_].filled > 0) RETURN_IF_ERROR(SendCurrent());
+        part = std::min(bytes.size() / kAlignment * kAlignment, block_bytes_);
+        RETURN_IF_ERROR(Send(bytes.data(), part, part));
+      }
+      bytes = bytes.subspan(part);
+    }
+    return {};
+  }
+
   Status Sync() override {
     if (blocks_[current_].filled > 0) RETURN_IF_ERROR(SendCurrent());
     RETURN_IF_ERROR(Drain());
@@ -84,17 +106,26 @@ class DirectFile final : public WritableFile {
   }
 
  private:
-  // Starts the write of the current block and finds another one to fill.
+  // Starts the write of what the current block was filled with.
   Status SendCurrent() {
+    Block& block = blocks_[current_];
+    const size_t filled = std::exchange(block.filled, 0);
+    const size_t whole = (filled + kAlignment - 1) / kAlignment * kAlignment;
+    std::memset(block.memory.get() + filled, 0, whole - filled);
+    return Send(block.memory.get(), filled, whole);
+  }
+
+  // Starts a write at the file's end, of which `bytes` count, as the current block, and finds
+  // another one to fill.
+  Status Send(const std::byte* from, size_t bytes, size_t to_write) {
     // After a Sync the file would have to go on inside of a block.
     if (end_ % kAlignment != 0) return FailedPrecondition(path_ + " has been ended by a sync");
     Block& block = blocks_[current_];
+    block.from = from;
     block.offset = end_;
     block.written = 0;
-    block.to_write = (block.filled + kAlignment - 1) / kAlignment * kAlignment;
-    std::memset(block.memory.get() + block.filled, 0, block.to_write - block.filled);
-    end_ += block.filled;
-    block.filled = 0;
+    block.to_write = to_write;
+    end_ += bytes;
     if (!has_ring_) return WriteNow(block);
     RETURN_IF_ERROR(Submit(current_));
     for (;;) {
@@ -110,7 +141,7 @@ class DirectFile final : public WritableFile {
   Status WriteNow(Block& block) {
     while (block.written < block.to_write) {
       const ssize_t done =
-          pwrite(fd_.get(), block.memory.get() + block.written, block.to_write - block.written,
+          pwrite(fd_.get(), block.from + block.written, block.to_write - block.written,
                  static_cast<off_t>(block.offset + block.written));
       if (done < 0 && errno == EINTR) continue;
       if (done <= 0) return Failed(FromErrno(done < 0 ? errno : EIO, "cannot write " + path_));
@@ -123,7 +154,7 @@ class DirectFile final : public WritableFile {
     Block& block = blocks_[index];
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);
     CHECK(entry != nullptr);  // as many entries as blocks
-    io_uring_prep_write(entry, fd_.get(), block.memory.get() + block.written,
+    io_uring_prep_write(entry, fd_.get(), block.from + block.written,
                         static_cast<unsigned>(block.to_write - block.written),
                         block.offset + block.written);
     io_uring_sqe_set_data64(entry, index);

@@ -19,7 +19,7 @@ namespace longhaul::io {
 // How a file is written; for tests and measurements. What can't be had is done without.
 struct DirectOptions {
   size_t block_bytes = 4u << 20;  // of a write; a multiple of 4096
-  unsigned depth = 4;             // writes at once
+  unsigned depth = 8;             // writes at once
   bool use_ring = true;
   bool use_direct = true;
 };

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -58,6 +60,37 @@ TEST_F(DirectFile, HoldsWhatWasAppendedInAnyCuts) {
       const auto read = PosixFileSystem().ReadAll(Path(), 1 << 20);
       ASSERT_TRUE(read.ok()) << read.status();
       EXPECT_EQ(*read, content) << bytes << " bytes in blocks of " << way.block_bytes;
+    }
+  }
+}
+
+// What lies in memory as in the file is written from where it lies, the rest by way of a block: the
+// file is the same.
+TEST_F(DirectFile, HoldsWhatWasAppendedStableWhereverItLies) {
+  Random random(4);
+  for (const DirectOptions& way : kWays) {
+    for (size_t turn = 0; turn < 12; ++turn) {
+      // A page's start, then memory of which more or less lies as it will in the file.
+      const std::vector<std::byte> content = RandomBytes(150'000 + random.Below(5'000), turn);
+      const size_t lies_at = turn % 3 == 0 ? 0 : 64 * random.Below(64);
+      const std::unique_ptr<std::byte, void (*)(void*)> room(
+          static_cast<std::byte*>(std::aligned_alloc(4096, 40 * 4096 * 2)), &std::free);
+      std::byte* const memory = room.get() + lies_at;
+      std::copy(content.begin(), content.end(), memory);
+      auto file = CreateDirectFile(Path(), content.size(), way);
+      ASSERT_TRUE(file.ok()) << file.status();
+      const size_t first = turn % 2 == 0 ? lies_at : random.Below(9'000);
+      ASSERT_TRUE((*file)->Append({memory, first}).ok());
+      for (size_t at = first; at < content.size();) {
+        const size_t part = std::min<size_t>(content.size() - at, 1 + random.Below(60'000));
+        ASSERT_TRUE((*file)->AppendStable({memory + at, part}).ok());
+        at += part;
+      }
+      ASSERT_TRUE((*file)->Sync().ok());
+      ASSERT_TRUE((*file)->Close().ok());
+      const auto read = PosixFileSystem().ReadAll(Path(), 1 << 20);
+      ASSERT_TRUE(read.ok()) << read.status();
+      EXPECT_EQ(*read, content) << "turn " << turn << ", blocks of " << way.block_bytes;
     }
   }
 }

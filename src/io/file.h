@@ -20,6 +20,9 @@ class WritableFile {
  public:
   virtual ~WritableFile() = default;
   virtual Status Append(std::span<const std::byte> bytes) = 0;
+  // The same of bytes that stay as they are until Sync has returned or the file is destroyed: may
+  // write them from where they lie.
+  virtual Status AppendStable(std::span<const std::byte> bytes) { return Append(bytes); }
   virtual Status Sync() = 0;   // data and size are durable after this
   virtual Status Close() = 0;  // Requires no further call.
 };

@@ -1,13 +1,22 @@
 #include "io/private_memory.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "io/file.h"
+
+// Debian 12's C library doesn't know it yet.
+#if defined(__linux__) && !defined(MADV_COLLAPSE)
+#define MADV_COLLAPSE 25
+#endif
 
 namespace longhaul::io {
 namespace {
@@ -60,6 +69,39 @@ Status CheckPrivate(std::string_view maps, std::span<const std::span<const std::
 Status CheckPrivate(std::span<const std::span<const std::byte>> stretches) {
   ASSIGN_OR_RETURN(const std::string maps, ReadText("/proc/self/maps", kMaxMapsBytes));
   return CheckPrivate(maps, stretches);
+}
+
+std::vector<uintptr_t> WholeHugePages(std::span<const std::span<const std::byte>> stretches) {
+  constexpr uintptr_t kPage = 4096;
+  std::vector<std::pair<uintptr_t, uintptr_t>> ranges;
+  for (const auto stretch : stretches) {
+    const auto begin = reinterpret_cast<uintptr_t>(stretch.data());
+    // What shares a page with the state is ours as well.
+    const uintptr_t end = (begin + stretch.size() + kPage - 1) / kPage * kPage;
+    if (!stretch.empty()) ranges.emplace_back(begin / kPage * kPage, end);
+  }
+  std::sort(ranges.begin(), ranges.end());
+  std::vector<uintptr_t> pages;
+  for (size_t i = 0; i < ranges.size();) {
+    uintptr_t end = ranges[i].second;
+    size_t next = i + 1;
+    for (; next < ranges.size() && ranges[next].first <= end; ++next) {
+      end = std::max(end, ranges[next].second);
+    }
+    uintptr_t at = (ranges[i].first + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
+    for (; at + kHugePageBytes <= end; at += kHugePageBytes) pages.push_back(at);
+    i = next;
+  }
+  return pages;
+}
+
+bool MakeHuge(uintptr_t page) {
+  CHECK(page % kHugePageBytes == 0);
+#ifdef MADV_COLLAPSE
+  return madvise(reinterpret_cast<void*>(page), kHugePageBytes, MADV_COLLAPSE) == 0;
+#else
+  return false;
+#endif
 }
 
 }  // namespace longhaul::io

@@ -46,5 +46,39 @@ TEST(PrivateMemory, OfThisProcess) {
   munmap(shared, 4096);
 }
 
+// Worked by hand, in huge pages: [0.5, 1.5) and [1.5, 3) meet, so pages 1 and 2 are whole;
+// [3.5, 4.4) holds none; [6, 7) is one.
+TEST(WholeHugePages, AreThoseWithinStretchesThatMeet) {
+  const auto stretch = [](double from, double to) {
+    const auto at = [](double pages) {
+      return reinterpret_cast<const std::byte*>(
+          static_cast<uintptr_t>(pages * static_cast<double>(kHugePageBytes)));
+    };
+    return std::span<const std::byte>(at(from), at(to));
+  };
+  const std::span<const std::byte> stretches[] = {
+      stretch(6, 7), stretch(1.5, 3), stretch(0.5, 1.5), stretch(3.5, 4.4), {}};
+  EXPECT_EQ(WholeHugePages(stretches),
+            (std::vector<uintptr_t>{kHugePageBytes, 2 * kHugePageBytes, 6 * kHugePageBytes}));
+}
+
+TEST(MakeHuge, KeepsWhatIsThere) {
+  void* data =
+      mmap(nullptr, 2 * kHugePageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(data, MAP_FAILED);
+  std::span<std::byte> memory(static_cast<std::byte*>(data), 2 * kHugePageBytes);
+  for (size_t i = 0; i < memory.size(); ++i) memory[i] = std::byte(static_cast<uint8_t>(i * 7));
+  const std::span<const std::byte> stretches[] = {memory};
+  const std::vector<uintptr_t> pages = WholeHugePages(stretches);
+  ASSERT_GE(pages.size(), 1u);
+  const bool made = MakeHuge(pages[0]);
+  size_t wrong = 0;
+  for (size_t i = 0; i < memory.size(); ++i) {
+    wrong += memory[i] != std::byte(static_cast<uint8_t>(i * 7));
+  }
+  EXPECT_EQ(wrong, 0u) << (made ? "made huge" : "refused");
+  munmap(data, memory.size());
+}
+
 }  // namespace
 }  // namespace longhaul::io

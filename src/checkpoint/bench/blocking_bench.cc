@@ -4,11 +4,12 @@
 // All memory is touched before any clock runs, and the cases take turns in every round, so that
 // what the neighbours do hits all of them: the figures to trust are medians of ratios within a
 // round. Beside the time on the clock stands this thread's own, which other work on the machine
-// moves less; on an idle machine both are the same. The copy-on-write part times the fork, and what
-// the next 20 steps of a stand-in for training (arithmetic, then an update of the whole state in
-// place) cost more than without it.
+// moves less; on an idle machine both are the same. The copy-on-write part times what training
+// stops for when the state is guarded, or the process forked, and what the next 20 steps of a
+// stand-in for training (arithmetic, then an update of the whole state in place) cost more than
+// without it, waited for before the first update or not.
 //
-//   blocking_bench [--rounds N] [--mib N] [--step-ms N]
+//   blocking_bench [--rounds N] [--mib N] [--step-ms N] [--part blocking|write]
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/text.h"
@@ -27,7 +29,9 @@
 #include "checkpoint/arena.h"
 #include "checkpoint/copy.h"
 #include "io/clock.h"
+#include "io/private_memory.h"
 #include "io/shared_memory.h"
+#include "io/write_guard.h"
 
 namespace longhaul::checkpoint {
 namespace {
@@ -39,6 +43,7 @@ struct Options {
   size_t rounds = 11;
   size_t mib = 1024;
   double step_ms = 100;
+  std::string part = {};  // all
 };
 
 // 12 tensors a layer as in a GPT of width d: 4 matrices of d x d and more, and vectors of d.
@@ -68,7 +73,7 @@ class State {
     void* data = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) std::abort();
     data_ = static_cast<std::byte*>(data);
-    madvise(data_, bytes_, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    if (huge) madvise(data_, bytes_, MADV_HUGEPAGE);
     for (size_t i = 0; i < bytes_ / 8; ++i) Words()[i] = i * 0x9e3779b97f4a7c15u;
     size_t at = 0;
     for (size_t i = 0; i < plan.size(); ++i) {
@@ -81,6 +86,7 @@ class State {
   State& operator=(const State&) = delete;
 
   std::span<const std::span<const std::byte>> tensors() const { return tensors_; }
+  std::span<const std::byte> all() const { return {data_, bytes_}; }
   // Reads and writes all of it, as an optimizer does.
   void Update() {
     for (size_t i = 0; i < bytes_ / 8; ++i) Words()[i] += i;
@@ -149,6 +155,7 @@ class Bench {
     for (size_t i = 0; i + 1 < kArenaSlots; ++i) Snapshot(1);
     std::vector<Case> cases = {{"copy alone", [this] { CopyAlone(); }},
                                {"snapshot", [this] { Snapshot(1); }},
+                               {"copy alone, 2 threads", [this] { CopyAloneByTwo(); }},
                                {"snapshot, 2 threads", [this] { Snapshot(2); }},
                                {"copy alone again", [this] { CopyAlone(); }}};
     for (size_t round = 0; round < options_.rounds; ++round) {
@@ -167,25 +174,43 @@ class Bench {
                 first / steady);
   }
 
-  // Pairs of 20 steps with and without a forked snapshot after the first one's update.
-  void CopyOnWrite(bool huge) {
+  // Pairs of 20 steps with and without a snapshot begun after the first one's update.
+  enum class Pages { kSmall, kMadeHuge, kHuge };
+  void CopyOnWrite(Pages pages) {
     state_.reset();  // a fork copies the page tables of all private memory: only of this one
-    State state(plan_, huge);
+    State state(plan_, pages == Pages::kHuge);
     for (int i = 0; i < 2; ++i) state.Update();
-    std::vector<double> forks, waits, ratios;
-    for (size_t round = 0; round < std::max<size_t>(options_.rounds / 3, 3); ++round) {
-      double fork_s = 0, wait_s = 0;
-      const double without = TwentySteps(state, nullptr, nullptr);
-      const double with = TwentySteps(state, &fork_s, &wait_s);
-      forks.push_back(fork_s);
-      waits.push_back(wait_s);
-      ratios.push_back(with / without);
+    if (pages == Pages::kMadeHuge) {
+      size_t made = 0;
+      const double seconds = SecondsOf([&] {
+        for (const uintptr_t page : io::WholeHugePages(state.tensors())) made += io::MakeHuge(page);
+      });
+      std::printf("%zu huge pages made in %.2f s/GiB\n", made, seconds / gib_);
     }
-    std::printf(
-        "copy on write, %s pages: fork %.2f ms/GiB, wait before the update %.2f ms/GiB, "
-        "20 steps %.3f of those without\n",
-        huge ? "huge" : "4 KiB", Median(forks) * 1e3 / gib_, Median(waits) * 1e3 / gib_,
-        Median(ratios));
+    const char* const size = pages == Pages::kSmall  ? "4 KiB"
+                             : pages == Pages::kHuge ? "huge"
+                                                     : "4 KiB made huge";
+    for (const Way way : {Way::kGuard, Way::kGuardUnwaited, Way::kFork}) {
+      if (way != Way::kFork && !guard_.ok()) {
+        std::printf("%s\n", ToString(guard_.status()).c_str());
+        continue;
+      }
+      std::vector<double> begins, own, waits, ratios;
+      for (size_t round = 0; round < std::max<size_t>(options_.rounds / 4, 3); ++round) {
+        const double without = TwentySteps(state, nullptr);
+        begun_ = {way};
+        ratios.push_back(TwentySteps(state, &begun_) / without);
+        begins.push_back(begun_.begin_s);
+        own.push_back(begun_.own_s);
+        waits.push_back(begun_.wait_s);
+      }
+      static constexpr const char* kNames[] = {"guard", "guard, not waited for", "fork"};
+      std::printf(
+          "%s, %s pages: begin %.2f ms/GiB (own time %.2f), wait %.1f ms/GiB, 20 steps %.4f "
+          "of those without\n",
+          kNames[static_cast<int>(way)], size, Median(begins) * 1e3 / gib_,
+          Median(own) * 1e3 / gib_, Median(waits) * 1e3 / gib_, Median(ratios));
+    }
   }
 
  private:
@@ -197,6 +222,19 @@ class Bench {
     }
     FenceStores();
   }
+  // The same cut into two halves of equal bytes.
+  void CopyAloneByTwo() {
+    const auto from = state_->all();
+    const size_t half = from.size() / 2 / 64 * 64;
+    std::byte* to = arena_.bytes().data() + 64 * 4096;
+    std::thread other([&] {
+      StreamCopy(to + half, from.subspan(half));
+      FenceStores();
+    });
+    StreamCopy(to, from.first(half));
+    FenceStores();
+    other.join();
+  }
   void Snapshot(size_t threads) {
     ArenaWriter writer(arena_.bytes());
     if (!writer.Begin(++step_, 1, plan_).ok()) std::abort();
@@ -204,25 +242,38 @@ class Bench {
     writer.Seal();
   }
 
-  double TwentySteps(State& state, double* fork_s, double* wait_s) {
+  enum class Way { kGuard, kGuardUnwaited, kFork };
+  struct Begun {
+    Way way = Way::kGuard;
+    double begin_s = 0, own_s = 0, wait_s = 0;
+  };
+
+  double TwentySteps(State& state, Begun* begun) {
     ArenaWriter writer(arena_.bytes());
     return SecondsOf([&] {
       for (int step = 0; step < 20; ++step) {
-        if (step == 0 && fork_s != nullptr) {
-          *fork_s = SecondsOf([&] {
-            if (!writer.Begin(++step_, 1, plan_).ok()) std::abort();
-            if (!writer.StartCopy(state.tensors()).ok()) std::abort();
-          });
-        }
+        if (step == 0 && begun != nullptr) Begin(writer, state, *begun);
         Compute();
-        if (step == 0 && wait_s != nullptr) {
-          *wait_s = SecondsOf([&] {
+        const int waited_at = begun != nullptr && begun->way == Way::kGuardUnwaited ? 19 : 0;
+        if (step == waited_at && begun != nullptr) {
+          begun->wait_s = SecondsOf([&] {
             if (!writer.Finish().ok()) std::abort();
           });
         }
         state.Update();
       }
     });
+  }
+  void Begin(ArenaWriter& writer, State& state, Begun& begun) {
+    const double own = ThreadSeconds();
+    begun.begin_s = SecondsOf([&] {
+      if (!writer.Begin(++step_, 1, plan_).ok()) std::abort();
+      const Status started = begun.way == Way::kFork
+                                 ? writer.StartCopy(state.tensors())
+                                 : writer.StartLiveCopy(state.tensors(), *guard_);
+      if (!started.ok()) std::abort();
+    });
+    begun.own_s = ThreadSeconds() - own;
   }
   // A fixed amount of arithmetic that stays in the cache, sized once.
   void Compute() {
@@ -238,6 +289,8 @@ class Bench {
 
   Options options_;
   StatePlan plan_;
+  Result<io::WriteGuard> guard_ = io::WriteGuard::Create();
+  Begun begun_;
   std::unique_ptr<State> state_;
   io::SharedMapping arena_;
   double gib_ = 0;
@@ -250,8 +303,13 @@ class Bench {
 
 int Main(int argc, char** argv) {
   Options options;
+  setvbuf(stdout, nullptr, _IOLBF, 0);
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
+    if (name == "--part") {
+      options.part = argv[i + 1];
+      continue;
+    }
     const Result<uint64_t> value = ParseUint64(argv[i + 1]);
     if (!value.ok() || *value == 0) return 2;
     if (name == "--rounds") options.rounds = *value;
@@ -259,9 +317,12 @@ int Main(int argc, char** argv) {
     if (name == "--step-ms") options.step_ms = static_cast<double>(*value);
   }
   Bench bench(options);
-  bench.Blocking();
-  bench.CopyOnWrite(false);
-  bench.CopyOnWrite(true);
+  if (options.part != "write") bench.Blocking();
+  if (options.part != "blocking") {
+    bench.CopyOnWrite(Bench::Pages::kSmall);
+    bench.CopyOnWrite(Bench::Pages::kMadeHuge);
+    bench.CopyOnWrite(Bench::Pages::kHuge);
+  }
   return 0;
 }
 

@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/units.h"
 #include "checkpoint/directory.h"
 #include "checkpoint/shard.h"
 #include "io/clock.h"
 #include "io/direct_file.h"
+#include "io/shared_memory.h"
 
 namespace longhaul::checkpoint {
 namespace {
@@ -17,7 +19,11 @@ namespace {
 int Main(const std::string& folder, uint64_t mib, bool buffered) {
   const auto bytes = static_cast<int64_t>(mib << 20);
   const StatePlan plan = *StatePlan::Create({{"state", "U8", {bytes}}});
-  std::vector<std::byte> state(static_cast<size_t>(bytes));
+  // As the arena's: shared memory, the tensor at the start of a page.
+  const Result<io::Fd> fd = io::CreateSharedMemory("state", Bytes(bytes), /*populate=*/true);
+  const Result<io::SharedMapping> mapping = io::SharedMapping::Map(*fd);
+  if (!mapping.ok()) return 1;
+  const std::span<std::byte> state = mapping->bytes();
   for (size_t i = 0; i < state.size(); ++i) state[i] = std::byte(i * 2654435761u >> 24);
   const std::span<const std::byte> tensors[] = {state};
   const ChunkHashes hashes = HashTensors(tensors);  // the arena has them from the copy
