@@ -246,6 +246,15 @@ TEST(ParseCase, TakesRoutingFromTheModelWithTheSameExperts) {
   EXPECT_EQ(Parsed(Seed("moe.json")).question.model.experts->groups, 1u);
 }
 
+TEST(ParseCase, TakesModulesWithoutAKindAsSelective) {
+  json text = Seed("dense.json");
+  text["recompute"] = {{"modules", {"mlp"}}};
+  const Case parsed = Parsed(text);
+  EXPECT_EQ(parsed.question.training.recompute.kind, spec::RecomputeKind::kSelective);
+  EXPECT_TRUE(parsed.question.training.recompute.modules.mlp);
+  EXPECT_FALSE(parsed.open.recompute);
+}
+
 TEST(ParseCase, ReadsWordsAsTablesWriteThem) {
   json text = Seed("dense.json");
   text["precision"] = "BF16";

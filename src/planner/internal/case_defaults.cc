@@ -387,8 +387,10 @@ void Filler::FillSoftware() {
 void Filler::FillRecompute() {
   spec::Recompute& recompute = training().recompute;
   if (reader_.absent("recompute.kind")) {
-    case_.open.recompute = true;
-    return;
+    case_.open.recompute = !recompute.modules.any();
+    if (case_.open.recompute) return;
+    recompute.kind = spec::RecomputeKind::kSelective;
+    Note("recompute.kind", "selective", "it has modules");
   }
   if (recompute.kind != spec::RecomputeKind::kSelective || recompute.modules.any()) return;
   if (!raw_.recompute_modules.empty()) return;
