@@ -248,7 +248,10 @@ void AddProfileCommand(CLI::App& app, Action& action) {
       "Examples:\n"
       "  longhaul profile traces/                            what to do first\n"
       "  longhaul profile traces/ --html page.html --trace merged.json\n"
-      "  longhaul profile after/ --before before/            what changed");
+      "  longhaul profile after/ --before before/            what changed\n"
+      "  longhaul profile runs/NAME/traces --refit device.json\n"
+      "                                                      what the planner should know\n"
+      "  longhaul profile --memory snapshot.pickle           who held the memory");
   command->callback([flags, &action] { action = [flags] { return RunProfile(*flags); }; });
 }
 
