@@ -3,12 +3,12 @@
 
   tracing_cost.py [--build build/release] [--pairs 3] [--steps 60]
 
-Runs one job of one worker in turns: untraced, and traced from its sixth step on. A run's cost is the
-CPU time of its processes, less that of a run of six steps, over the steps between; by CPU time, since
-the machine may be shared. Prints one JSON object: the median of each kind, their ratio, and what of
-it is writing the file. What tracing costs where it is off can't be told from a run: it is a
-comparison with null an operator (docs/trainer-trace.md); `off_again` is how unlike two untraced runs
-are, the bound of what could be seen.
+Runs one job of one worker in turns: untraced, and traced from its sixth step on. A run's cost is
+the CPU time of its processes, less that of a run of six steps, over the steps between; by CPU time,
+since the machine may be shared. Prints one JSON object: the steps' costs and the ratios of their
+medians. What tracing costs where it is off can't be told from a run: it is a comparison with null
+an operator (docs/trainer-trace.md); `off_again` is how unlike two untraced runs are, the bound of
+what could be seen.
 """
 
 import argparse
