@@ -11,6 +11,7 @@ namespace longhaul::bin {
 
 void AddAgentCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<service::AgentOptions>();
+  options->vault = {"/proc/self/exe", "vault"};
   CLI::App* command =
       app.add_subcommand("agent", "Run a node's agent until SIGTERM")->group(kGroupService);
   command->add_option("--controller", options->controller, "HOST:PORT of its side for agents")

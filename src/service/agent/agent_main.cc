@@ -60,7 +60,9 @@ int AgentMain(const AgentOptions& options) {
   AgentOptions all = options;
   // A front end that starts agents starts them again at once, or ends.
   const Duration hold = options.exit_with_parent ? kHoldBelowParent : kHold;
-  all.vault = {"/proc/self/exe", "vault", "--hold-s", std::to_string(hold / kOneSecond)};
+  if (!all.vault.empty()) {
+    all.vault.insert(all.vault.end(), {"--hold-s", std::to_string(hold / kOneSecond)});
+  }
   const Result<std::unique_ptr<AgentService>> agent = AgentService::Create(**loop, all);
   if (!agent.ok()) return Complain(agent.status());
 
