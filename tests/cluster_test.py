@@ -4,6 +4,7 @@ usage: cluster_test.py LONGHAUL LONGHAUL_TRAINER
 """
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -124,6 +125,19 @@ class Cluster:
             return None
         return local_run.await_that(reached, f"{name} is {states}")
 
+    def follow(self, name):
+        """Runs the commands that are said to start a job; returns them once it runs."""
+        why = self.ask("status", name, "--why")
+        text = self.call("status", name, "--why")
+        commands = [why["at_once"]] if "at_once" in why else why["commands"]
+        for command in commands:
+            assert command in text, text
+            words = shlex.split(command)
+            assert words[0] == "longhaul", command
+            self.call(*words[1:])
+        self.await_state(name, "running")
+        return commands
+
     def nodes(self):
         return self.ask("nodes")["nodes"]
 
@@ -155,7 +169,9 @@ class ClusterTest(unittest.TestCase):
         why = cluster.ask("status", "victim", "--why")
         self.assertEqual(why["state"], "queued")
         self.assertEqual(why["reason"], "no-room")
-        self.assertEqual(why["fix"], ["run it with 1 task instead of 2 tasks"])
+        # It has begun with two nodes and keeps them.
+        self.assertEqual(why["fix"], ["stop urgent-1"])
+        self.assertEqual(why["commands"], ["longhaul jobs evict urgent-1"])
         self.assertGreater(why["expected_start_ns"], 0)
         self.assertIn("would start it:", cluster.call("status", "victim", "--why"))
 
@@ -188,6 +204,39 @@ class ClusterTest(unittest.TestCase):
         cluster.finish("one")
         cluster.await_state("two", "running")
         cluster.finish("two")
+
+    def test_each_stated_command_starts_its_job(self):
+        cluster = self.cluster
+        cluster.waiter("ones", processes=1, queue="small")
+        cluster.await_state("ones", "running")
+        cluster.waiter("twos", processes=1, queue="small")
+        said = cluster.follow("twos")
+        self.assertEqual(len(said), 1)
+        self.assertTrue(said[0].startswith("longhaul queues limit small --cards 2"), said)
+        for name in ("ones", "twos"):
+            cluster.finish(name)
+        cluster.call("queues", "limit", "small", "--cards", "1")
+
+        cluster.waiter("whole", preemption="never")
+        taken = cluster.await_state("whole", "running")["gang"][0]
+        cluster.waiter("narrow", nodes=2)
+        self.assertEqual(cluster.follow("narrow"), ["longhaul jobs change narrow-1 --nodes 1"])
+        self.assertEqual(cluster.job("narrow")["job"]["nodes"], 1)
+        cluster.finish("narrow")
+
+        other = "node-2" if taken == "node-1" else "node-1"
+        cluster.call("nodes", "cordon", other)
+        cluster.waiter("shut")
+        self.assertEqual(cluster.follow("shut"), [f"longhaul nodes uncordon {other}"])
+        cluster.waiter("last")
+        self.assertEqual(cluster.follow("last"), ["longhaul jobs evict shut-1"])
+        cluster.finish("last")
+        cluster.await_state("shut", "running")
+        for name in ("shut", "whole"):
+            cluster.finish(name)
+        said = cluster.call("jobs", "expedite", "shut", code=1)
+        self.assertIn("does not wait", said)
+        self.assertIn("did you mean", cluster.call("apply", '[{"evcit": "a"}]', code=2))
 
     def test_cordon_drain_and_uncordon(self):
         cluster = self.cluster

@@ -49,8 +49,16 @@ struct Options {
   uint32_t rank = 0;
   uint64_t epoch = 0;  // 0: the newest
   std::string node;
-  std::string use;                // of a node: cordon, drain, uncordon; empty: list them
-  std::string timeout = "10min";  // of a drain
+  std::string use;                    // of a node: cordon, drain, uncordon; empty: list them
+  std::string timeout = "10min";      // of a drain
+  std::vector<std::string> subjects;  // jobs, a queue, a domain
+  std::string changes;
+  std::string topology;
+  std::string level;
+  uint32_t nodes = 0;
+  double cards = -2;  // of a limit; -2: as it is
+  double cpu = -2;
+  double memory_gib = -2;
   bool wait = true;
   bool why = false;
   bool resume = false;
@@ -205,6 +213,13 @@ int ShowWhy(RestClient& client, const Options& options) {
   for (const Json& change : (*why)["fix"]) {
     std::printf("  would start it: %s\n", frontend::Harmless(change.get<std::string>()).c_str());
   }
+  for (const Json& command : (*why)["commands"]) {
+    std::printf("    %s\n", frontend::Harmless(command.get<std::string>()).c_str());
+  }
+  if (why->contains("at_once")) {
+    std::printf("  all at once, as they were tried:\n    %s\n",
+                frontend::Harmless((*why)["at_once"].get<std::string>()).c_str());
+  }
   const auto when = [&](const char* key) {
     const double seconds =
         ToSeconds(InstantFromNanoseconds((*why)[key].get<int64_t>()) - io::Now());
@@ -215,6 +230,57 @@ int ShowWhy(RestClient& client, const Options& options) {
                 why->contains("expected_late_ns") ? when("expected_late_ns").c_str() : "unknown");
   }
   return kExitOk;
+}
+
+// Asks for changes, all at once.
+int Change(RestClient& client, const Options& options, Json changes) {
+  Json body = {{"changes", std::move(changes)}};
+  if (!options.reason.empty()) body["reason"] = options.reason;
+  const auto answer = client.Post("/v1/changes", body);
+  if (!answer.ok()) {
+    Fail(answer.status());
+    return answer.status().code() == Code::kInvalidArgument ? kExitUsage : kExitFailure;
+  }
+  if (options.json) return PrintJson(*answer), kExitOk;
+  const auto count = (*answer)["changes"].get<uint64_t>();
+  return std::printf(count == 1 ? "changed\n" : "%llu changes\n",
+                     static_cast<unsigned long long>(count)),
+         kExitOk;
+}
+
+int Apply(RestClient& client, const Options& options) {
+  Json changes = Json::parse(options.changes, nullptr, /*allow_exceptions=*/false);
+  if (changes.is_discarded()) {
+    std::fprintf(stderr, "longhaul: not JSON: %s\n", Printable(options.changes, 80).c_str());
+    return kExitUsage;
+  }
+  return Change(client, options, std::move(changes));
+}
+
+int ChangeJobs(RestClient& client, const Options& options, const char* kind) {
+  Json changes = Json::array();
+  for (const std::string& job : options.subjects) changes.push_back({{kind, job}});
+  return Change(client, options, std::move(changes));
+}
+
+int ChangeJob(RestClient& client, const Options& options) {
+  Json change = {{"job", options.job}};
+  if (options.nodes > 0) change["nodes"] = options.nodes;
+  if (!options.topology.empty()) change["topology"] = options.topology;
+  return Change(client, options, Json::array({change}));
+}
+
+int LimitQueue(RestClient& client, const Options& options) {
+  Json limit = Json::object();
+  if (options.cards != -2) limit["cards"] = options.cards;
+  if (options.cpu != -2) limit["cpu"] = options.cpu;
+  if (options.memory_gib != -2) limit["memory_gib"] = options.memory_gib;
+  return Change(client, options,
+                Json::array({{{"queue", options.name}, {"limit", std::move(limit)}}}));
+}
+
+int TrustLinks(RestClient& client, const Options& options) {
+  return Change(client, options, Json::array({{{"link", options.name}, {"level", options.level}}}));
 }
 
 std::string CardsText(const Json& amounts) {
@@ -309,6 +375,7 @@ int UseNode(RestClient& client, const Options& options) {
 }
 
 int Nodes(RestClient& client, const Options& options) {
+  if (options.use == "trust-links") return TrustLinks(client, options);
   if (!options.use.empty()) return UseNode(client, options);
   const auto answer = client.Get("/v1/nodes");
   if (!answer.ok()) return Fail(answer.status());
@@ -317,7 +384,8 @@ int Nodes(RestClient& client, const Options& options) {
   if (nodes.empty()) {
     return std::printf("no nodes yet: longhaul agent --controller HOST:PORT ...\n"), kExitOk;
   }
-  Table table({"NODE", "STATE", "SLOTS", "ADDRESS", "HOST", "CORES", "MEMORY", "LOST", "JOBS"});
+  Table table(
+      {"NODE", "STATE", "SLOTS", "ADDRESS", "HOST", "CORES", "MEMORY", "LOST", "HEALTH", "JOBS"});
   for (const Json& node : nodes) {
     const std::string state =
         !node["connected"].get<bool>() ? "lost" : node["condition"].get<std::string>();
@@ -327,9 +395,23 @@ int Nodes(RestClient& client, const Options& options) {
                node["address"].get<std::string>(), node["host"].get<std::string>(),
                std::to_string(node["cores"].get<uint64_t>()),
                ToString(Bytes(node["memory_bytes"].get<int64_t>())),
-               std::to_string(node["losses"].get<uint64_t>()), Names(node["jobs"])});
+               std::to_string(node["losses"].get<uint64_t>()), Percent(Number(node, "health")),
+               Names(node["jobs"])});
   }
   std::printf("%s", table.Text().c_str());
+  for (const Json& node : nodes) {
+    const std::string fault = node["last_fault"].get<std::string>();
+    if (fault.empty() || Number(node, "health") >= 1) continue;
+    std::printf("%s: %s, %s\n", node["name"].get<std::string>().c_str(),
+                frontend::Harmless(fault).c_str(), Ago(node["last_fault_at_ns"]).c_str());
+  }
+  const auto links = client.Get("/v1/links");
+  if (!links.ok()) return Fail(links.status());
+  for (const Json& link : (*links)["links"]) {
+    std::printf("links of %s %s: %s%s\n", link["level"].get<std::string>().c_str(),
+                link["name"].get<std::string>().c_str(), Percent(Number(link, "health")).c_str(),
+                link["trusted"].get<bool>() ? "" : ", no gang crosses them");
+  }
   return kExitOk;
 }
 
@@ -450,7 +532,65 @@ void AddNodes(CLI::App& app, Action& action, const std::shared_ptr<Options>& opt
       "Each job takes a snapshot first. One that finds no other place waits in its queue once the\n"
       "controller's repair_patience is over; jobs with preemption: never stay. Example:\n"
       "  longhaul nodes drain node-3 --timeout 5min");
-  verb("uncordon", "Use it again")->footer("Example:\n  longhaul nodes uncordon node-3");
+  verb("uncordon", "Use it again, also one that is suspect or a spare")
+      ->footer("Example:\n  longhaul nodes uncordon node-3");
+  CLI::App* trust = nodes->add_subcommand("trust-links", "Let gangs cross a domain's links again");
+  trust->add_option("LEVEL", options->level, "Of the domain: leaf")->required();
+  trust->add_option("NAME", options->name, "The domain's")->required();
+  trust->callback([options] { options->use = "trust-links"; });
+}
+
+// `longhaul jobs`, and what may be done to them.
+void AddJobs(CLI::App& app, Action& action, const std::shared_ptr<Options>& options) {
+  const Command command = [](RestClient& client, const Options& chosen) {
+    if (chosen.use == "expedite" || chosen.use == "evict") {
+      return ChangeJobs(client, chosen, chosen.use.c_str());
+    }
+    return chosen.use == "change" ? ChangeJob(client, chosen) : Jobs(client, chosen);
+  };
+  CLI::App* jobs =
+      Add(app, action, "jobs", "List all jobs; change who waits and who runs", command, options);
+  jobs->add_flag("--json", options->json, "Print JSON instead of text");
+  jobs->fallthrough();
+  const auto verb = [&](const char* name, const char* help) {
+    CLI::App* added = jobs->add_subcommand(name, help);
+    added->add_option("--reason", options->reason, "Shown to everybody");
+    added->callback([options, name] { options->use = name; });
+    return added;
+  };
+  verb("expedite", "Put jobs that wait before all others")
+      ->add_option("JOB", options->subjects, "Ids or names")
+      ->required();
+  verb("evict", "Let jobs take a snapshot, leave their nodes and wait again")
+      ->add_option("JOB", options->subjects, "Ids or names")
+      ->required();
+  CLI::App* change = verb("change", "Change a job that waits");
+  change->add_option("JOB", options->job, "Its id or name")->required();
+  change->add_option("--nodes", options->nodes, "So many, of a job that has not begun");
+  change->add_option("--topology", options->topology,
+                     "The level of the network that its nodes share; cluster: none");
+}
+
+// `longhaul queues`, and their limits.
+void AddQueues(CLI::App& app, Action& action, const std::shared_ptr<Options>& options) {
+  const Command command = [](RestClient& client, const Options& chosen) {
+    return chosen.use == "limit" ? LimitQueue(client, chosen) : Queues(client, chosen);
+  };
+  CLI::App* queues =
+      Add(app, action, "queues", "Show who uses how much of what they may", command, options);
+  queues->add_flag("--json", options->json, "Print JSON instead of text");
+  queues->fallthrough();
+  queues->footer(
+      "Amounts are worker slots. Queues are declared in the controller's file\n"
+      "(docs/controller-file.md). Examples:\n  longhaul queues --json\n"
+      "  longhaul queues limit lab --cards 12");
+  CLI::App* limit = queues->add_subcommand("limit", "Set a queue's limit until the file changes");
+  limit->add_option("QUEUE", options->name, "Its name")->required();
+  limit->add_option("--cards", options->cards, "Worker slots; -1: no limit");
+  limit->add_option("--cpu", options->cpu, "Cores; -1: no limit");
+  limit->add_option("--memory-gib", options->memory_gib, "GiB; -1: no limit");
+  limit->add_option("--reason", options->reason, "Shown to everybody");
+  limit->callback([options] { options->use = "limit"; });
 }
 
 }  // namespace
@@ -475,15 +615,14 @@ void AddClientCommands(CLI::App& app, Action& action) {
   status->add_flag("--json", options->json, json_help);
   status->footer("Examples:\n  longhaul status\n  longhaul status my-job-1 --why");
 
-  Add(app, action, "jobs", "List all jobs", Jobs, options)
-      ->add_flag("--json", options->json, json_help);
+  AddJobs(app, action, options);
   AddNodes(app, action, options);
-  CLI::App* queues =
-      Add(app, action, "queues", "Show who uses how much of what they may", Queues, options);
-  queues->add_flag("--json", options->json, json_help);
-  queues->footer(
-      "Amounts are worker slots. Queues are declared in the controller's file\n"
-      "(docs/controller-file.md). Example:\n  longhaul queues --json");
+  AddQueues(app, action, options);
+  CLI::App* apply = Add(app, action, "apply", "Make several changes at once, as --why states them",
+                        Apply, options);
+  apply->add_option("CHANGES", options->changes, "A list, as JSON: docs/openapi.yaml")->required();
+  apply->add_option("--reason", options->reason, "Shown to everybody");
+  apply->footer("Example:\n  longhaul apply '[{\"evict\": \"a-1\"}, {\"expedite\": \"b-1\"}]'");
 
   CLI::App* events = Add(app, action, "events", "Show what happened", Events, options);
   events->add_option("JOB", options->job, "Of this job only: its id or name");

@@ -19,9 +19,10 @@ constexpr size_t kForgottenJobs = 1024;  // whose late commands are still known 
 
 void AgentCore::State::OpenStore(const wire::OpenStore& command) {
   const JobId id(command.job_id());
-  if (IsForgotten(id) || shutting_down_) return;
+  if (IsForgotten(id, command.epoch()) || shutting_down_) return;
   Job& job = jobs_[id];
   if (command.epoch() < job.highest_epoch || command.epoch() <= job.opened_store) return;
+  if (command.epoch() > job.forget_epoch) job.forget = false;  // it is back
   job.highest_epoch = command.epoch();
   job.opened_store = command.epoch();
   effects_.push_back(CloseStores{id, command.epoch()});
@@ -45,10 +46,11 @@ void AgentCore::State::Take(const StoreListening& fact) {
 
 void AgentCore::State::StartWorkers(const wire::StartWorkers& command) {
   const JobId id(command.job_id());
-  if (IsForgotten(id) || shutting_down_) return;
+  if (IsForgotten(id, command.epoch()) || shutting_down_) return;
   Job& job = jobs_[id];
   const uint64_t epoch = command.epoch();
   if (epoch < job.highest_epoch || epoch <= job.started_epoch || epoch <= job.killed_epoch) return;
+  if (epoch > job.forget_epoch) job.forget = false;  // it is back
   job.highest_epoch = epoch;
   job.started_epoch = epoch;
   job.waiting = nullptr;  // of a lower epoch, never started: overtaken
@@ -94,7 +96,7 @@ void AgentCore::State::Spawn(const JobId& id, Job& job, const StartOrder& start)
 
 void AgentCore::State::KillWorkers(const wire::KillWorkers& command) {
   const JobId id(command.job_id());
-  if (IsForgotten(id)) return;
+  if (IsForgotten(id, command.epoch())) return;
   Job& job = jobs_[id];
   job.highest_epoch = std::max(job.highest_epoch, command.epoch());
   job.killed_epoch = std::max(job.killed_epoch, command.epoch());
@@ -124,7 +126,7 @@ void AgentCore::State::SetInterval(const wire::SetSnapshotInterval& command) {
 
 void AgentCore::State::Commit(const wire::CommitSnapshot& command) {
   const JobId id(command.job_id());
-  if (IsForgotten(id)) return;
+  if (IsForgotten(id, command.epoch())) return;
   Job* job = FindJob(id);
   const SnapshotId snapshot{command.epoch(), command.step()};
   if (job == nullptr || job->latest == nullptr) {
@@ -189,14 +191,17 @@ void AgentCore::State::Take(const ProbedWorkers& fact) {
 
 void AgentCore::State::Forget(const wire::ForgetJob& command) {
   const JobId id(command.job_id());
-  const auto is_of_job = [&id](const auto& held) { return held.job == id; };
-  const bool held = std::erase_if(facts_.held, is_of_job) > 0;
+  const bool over = command.epoch() == 0;
   Job* job = FindJob(id);
+  if (job != nullptr && !over && job->highest_epoch > command.epoch()) return;  // it is back
+  const auto is_of_job = [&id](const auto& each) { return each.job == id; };
+  const bool held = std::erase_if(facts_.held, is_of_job) > 0;
   if (job == nullptr) {
     if (held) effects_.push_back(DropJob{id});
     return;
   }
   job->forget = true;
+  job->forget_epoch = over ? UINT64_MAX : command.epoch();
   job->waiting = nullptr;
   job->newest.reset();
   for (auto& [number, epoch] : job->epochs) KillNow(id, epoch);
@@ -209,8 +214,9 @@ void AgentCore::State::MaybeDrop(const JobId& id) {
   if (job->persisting.has_value() || job->committing.has_value()) return;
   effects_.push_back(CloseStores{id, UINT64_MAX});
   effects_.push_back(DropJob{id});
+  const uint64_t until = job->forget_epoch;
   jobs_.erase(id);
-  forgotten_.push_back(id);
+  forgotten_.emplace_back(id, until);
   if (forgotten_.size() > kForgottenJobs) forgotten_.pop_front();
 }
 

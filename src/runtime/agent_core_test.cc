@@ -740,6 +740,19 @@ TEST(AgentCoreForget, DropsTheJobOnceNothingIsLeft) {
   EXPECT_TRUE(agent.Give(StartCommand(2)).empty()) << "a late command";
 }
 
+TEST(AgentCoreForget, AJobThatWaitsMayComeBackWithAHigherEpoch) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  agent.End(1, 0);
+  agent.End(1, 1);
+  wire::Command command = ForgetCommand();
+  command.mutable_forget_job()->set_epoch(1);
+  EXPECT_EQ(Only<DropJob>(agent.Give(command)).size(), 1u);
+  EXPECT_TRUE(agent.Give(StartCommand(1)).empty()) << "a late command";
+  EXPECT_FALSE(agent.Give(StartCommand(2)).empty());
+  EXPECT_TRUE(Only<DropJob>(agent.Give(command)).empty()) << "it is back";
+}
+
 TEST(AgentCoreForget, WaitsForTheDisk) {
   AgentHarness agent = Connect();
   agent.Start(1);

@@ -36,11 +36,20 @@ Status Controller::CheckConfiguration(const wire::SchedulingConfiguration& confi
   return cluster::ClusterScheduler::Check(configuration);
 }
 std::vector<wire::QueueStatus> Controller::Queues() const { return state_->scheduler().Queues(); }
+std::vector<scheduler::LinkView> Controller::Links() const { return state_->scheduler().Links(); }
 Controller::Question Controller::AskWhy(const JobId& job) const {
   Question question;
   question.aside = state_->scheduler().AsideText(job);
+  question.means.other_size = state_->CanChangeSize(job);
   if (question.aside.empty()) question.scheduler = state_->scheduler().Copy();
   return question;
+}
+Status Controller::CheckChanges(const wire::ChangesAsked& asked) const {
+  return state_->CheckChanges(asked);
+}
+Controller::Remedy Controller::RemedyOf(const JobId& job,
+                                        const std::vector<scheduler::Event>& fix) const {
+  return state_->RemedyOf(job, fix);
 }
 uint64_t Controller::StateHash() const { return state_->StateHash(); }
 
@@ -115,6 +124,8 @@ void Controller::State::Dispatch(const wire::Event& event) {
       return OnWorkerResult(event.worker_result());
     case wire::Event::kNodeCordoned:
       return OnNodeCordoned(event.node_cordoned());
+    case wire::Event::kChangesAsked:
+      return OnChangesAsked(event.changes_asked());
     case wire::Event::KIND_NOT_SET:
       return;
   }
@@ -129,6 +140,7 @@ void Controller::State::OnControllerStarted(const wire::ControllerStarted& start
   for (auto& [id, node] : nodes_) {
     if (node.lost) continue;
     node.connected = false;
+    node.cut = false;  // it is we who were away
     TellNode(node);
     deadlines_.Set(DeadlineKind::kNodeGrace, id.value(), now_ + options_.rejoin_grace);
   }
@@ -160,6 +172,7 @@ void Controller::State::OnAgentJoined(const wire::Event& event) {
     }
     life_before = std::exchange(node.incarnation, event.incarnation());
   }
+  if (std::exchange(node.cut, false) && !node.lost) scheduler_.Cut(id.value(), now_);
   node.last_sequence = event.sequence();
   node.connected = true;
   node.lost = false;
@@ -171,12 +184,14 @@ void Controller::State::OnAgentJoined(const wire::Event& event) {
   deadlines_.Clear(DeadlineKind::kNodeGrace, id.value());
   NoticeNode(node);
   Reconcile(node);
+  FreeLeftOn(id);
   Schedule();
   for (auto& [job_id, job] : jobs_) TryDecide(job);
 }
 
 void Controller::State::TellNode(const Node& node) {
   spec::NodeCondition condition = scheduler_.StandardCondition(node.id.value());
+  if (node.enlisted) condition = spec::NodeCondition::kReady;
   if (node.cordoned) condition = spec::NodeCondition::kCordoned;
   if (node.draining) condition = spec::NodeCondition::kDraining;
   // It may be back in a moment: what runs there stays, nothing new is sent.
@@ -205,8 +220,11 @@ void Controller::State::Reconcile(Node& node) {
   for (const std::string& id : order_) {
     Job& job = jobs_.at(id);
     const auto member = MemberOf(job, node.id.value());
-    if (!member.has_value()) continue;
-    if (!job.live()) {
+    const bool left = job.live() && job.left.contains(node.id);
+    if (!member.has_value() && !left) continue;
+    if (!member.has_value()) {
+      // What it saves for a job that has left it is committed all the same.
+    } else if (!job.live()) {
       wire::Command command;
       command.mutable_forget_job()->set_job_id(id);
       Send(node.id, std::move(command));
@@ -233,6 +251,7 @@ void Controller::State::OnAgentDisconnected(const wire::Event& event) {
   Node& node = *FindNode(NodeId(event.node()));
   if (!node.connected) return;
   node.connected = false;
+  node.cut = true;
   TellNode(node);
   deadlines_.Set(DeadlineKind::kNodeGrace, node.id.value(), now_ + options_.agent_grace);
   // A fault whose cause is still open probably has it here.
@@ -247,7 +266,9 @@ void Controller::State::OnAgentDisconnected(const wire::Event& event) {
 void Controller::State::LoseNode(Node& node, const std::string& why, Instant happened) {
   node.connected = false;
   node.lost = true;
+  node.cut = false;
   ++node.losses;
+  scheduler_.Fault(node.id.value(), why, now_);
   TellNode(node);
   deadlines_.Clear(DeadlineKind::kNodeGrace, node.id.value());
   NoticeNode(node);
@@ -270,6 +291,7 @@ void Controller::State::OnNodeCordoned(const wire::NodeCordoned& cordoned) {
   if (node == nullptr) return;
   node->cordoned = cordoned.cordoned();
   node->draining = cordoned.cordoned() && cordoned.drain();
+  if (cordoned.cordoned()) node->enlisted = false;
   TellNode(*node);
   NoticeNode(*node);
   Schedule();

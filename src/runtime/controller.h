@@ -70,6 +70,9 @@ class Controller {
   // Whether a job may be submitted; the reason if not (no such size, a name in use by a live job).
   Status CheckSubmission(const wire::Job& job) const;
 
+  // Whether what is asked for can be done; the first reason if not.
+  Status CheckChanges(const wire::ChangesAsked& asked) const;
+
   // The highest sequence taken from this life of an agent; 0 when it is unknown.
   uint64_t AcknowledgedSequence(const NodeId& node, uint64_t incarnation) const;
 
@@ -87,11 +90,20 @@ class Controller {
 
   // Whether a configuration can be used (ControllerStarted): kInvalidArgument says why not.
   static Status CheckConfiguration(const wire::SchedulingConfiguration& configuration);
+  // What a stated fix means here, in order: changes to be asked for together, and nodes whose
+  // agents have to be started.
+  struct Remedy {
+    std::vector<wire::Change> changes;
+    std::vector<std::string> missing;
+  };
+  Remedy RemedyOf(const JobId& job, const std::vector<scheduler::Event>& fix) const;
+  std::vector<scheduler::LinkView> Links() const;  // those less than good
   std::vector<wire::QueueStatus> Queues() const;  // the root first; none before a node has joined
   // Why a job waits: a copy of the scheduler, to be asked elsewhere, or why it isn't with it.
   struct Question {
     std::optional<scheduler::Scheduler> scheduler;
     std::string aside;
+    scheduler::Changeable means;  // what can be changed of it
   };
   Question AskWhy(const JobId& job) const;
 

@@ -16,6 +16,9 @@ constexpr Duration kEvidenceWindow = std::chrono::milliseconds(40);
 // And so long may a silent node's death stay unknown after its peers failed.
 constexpr Duration kLateEvidence = std::chrono::seconds(15);
 constexpr size_t kMaxMessage = 2000;
+// So long is a worker's failure held against later ones on its node.
+constexpr Duration kWorkerFaultMemory = std::chrono::hours(24);
+constexpr size_t kMostWorkerFaults = 16;
 
 // Signals that a program brings upon itself.
 bool IsProgramError(int signal) {
@@ -230,6 +233,7 @@ void Controller::State::TryDecide(Job& job) {
     }
   }
   if (!TakeTarget(job)) return;
+  BlameNode(job, fault);
   if (own_fault) ++job.fruitless;
   ++job.restarts;
   const uint64_t reached = job.step;
@@ -245,6 +249,30 @@ void Controller::State::TryDecide(Job& job) {
   }
   if (fault.class_name() == "node") fault.set_action("replace the node, " + fault.action());
   NoticeFault(job, fault);
+}
+
+// Copies that do not verify and workers that cannot be started are the node's own; a node that is
+// lost has been counted when it was lost. What a worker dies of is mostly its program: a second
+// death on the node counts, in a gang of several nodes or of another job.
+void Controller::State::BlameNode(const Job& job, const wire::Fault& fault) {
+  Node* node = fault.node().empty() || fault.injected() ? nullptr : FindNode(NodeId(fault.node()));
+  if (node == nullptr) return;
+  const std::string& kind = fault.class_name();
+  if (kind == "storage" || kind == "start") {
+    return scheduler_.Fault(fault.node(), fault.what(), now_);
+  }
+  if (kind != "process" && kind != "error") return;
+  auto& faults = node->worker_faults;
+  std::erase_if(faults, [&](const auto& past) { return past.at + kWorkerFaultMemory < now_; });
+  const bool again = std::any_of(faults.begin(), faults.end(), [&](const auto& past) {
+    return past.job != job.spec.id() || past.wide;
+  });
+  if (again) {
+    faults.clear();
+    return scheduler_.Fault(fault.node(), fault.what(), now_);
+  }
+  if (faults.size() == kMostWorkerFaults) faults.erase(faults.begin());
+  faults.push_back({now_, job.spec.id(), job.gang.size() > 1});
 }
 
 void Controller::State::OnStartOverdue(Job& job) {

@@ -116,8 +116,12 @@ bool Controller::State::TryBegin(Job& job) {
 
 bool Controller::State::TakeTarget(Job& job) {
   const std::string& name = job.spec.id();
+  // A node that was lost and is back is the job's again only if the scheduler says so.
+  const auto given = scheduler_.NodesOf(JobId(name));
+  if (!given.empty()) job.target = IdsOf(given);
   std::string missing;
-  for (size_t i = 0; i < job.target.size() && missing.empty(); ++i) {
+  bool lacks = job.target.empty();
+  for (size_t i = 0; i < job.target.size() && !lacks; ++i) {
     const NodeId& id = job.target[i];
     const auto place = MemberOf(job, id.value());
     const Node* node = id.empty() ? nullptr : FindNode(id);
@@ -125,8 +129,9 @@ bool Controller::State::TakeTarget(Job& job) {
     if (held || (!place.has_value() && !id.empty() && CanTake(job, id))) continue;
     job.awaited = i < job.gang.size() ? job.gang[i].node : id;
     missing = job.awaited.value();
+    lacks = true;
   }
-  if (!missing.empty() || job.target.empty()) {
+  if (lacks) {
     pending_.insert(name);
     if (job.undecided) {
       SetState(job, wire::RECOVERING,
@@ -173,6 +178,9 @@ bool Controller::State::TakeTarget(Job& job) {
     Node& node = nodes_.at(member.node);
     node.used_slots -= std::min(node.used_slots, slots);
     if (!node.lost) job.left[member.node] = {node.incarnation, member.sealed};
+  }
+  for (const Member& member : job.gang) {
+    if (!places.contains(member.node.value())) FreeLeftOn(member.node);
   }
   return true;
 }
@@ -314,6 +322,7 @@ void Controller::State::FinishRetreat(Job& job) {
   job.store_port = 0;
   ++job.preemptions;
   SetState(job, wire::QUEUED, "stopped: " + reason);
+  FreeLeft(job);
   scheduler_.Stopped(JobId(job.spec.id()), now_);
 }
 
@@ -341,6 +350,33 @@ void Controller::State::OnRetreatOverdue(Job& job) {
       return AdvanceRetreat(job);
     case Retreat::Stage::kReady:
       return;
+  }
+}
+
+void Controller::State::FreeLeft(Job& job) {
+  if (!job.live()) return;
+  for (auto left = job.left.begin(); left != job.left.end();) {
+    const Node* node = FindNode(left->first);
+    const uint64_t newest = std::max(left->second.sealed[0], left->second.sealed[1]);
+    const bool saved = newest > 0 && job.committed_step >= newest;
+    const bool wanted = node != nullptr && node->used_slots > 0;
+    const bool stale = !job.gang.empty() && job.state == wire::RUNNING && job.memory_step > newest;
+    // One that is away is told once it is back.
+    if (node == nullptr || !node->connected || !((saved && wanted) || stale)) {
+      ++left;
+      continue;
+    }
+    wire::Command command;
+    command.mutable_forget_job()->set_job_id(job.spec.id());
+    command.mutable_forget_job()->set_epoch(job.epoch);
+    Send(left->first, std::move(command));
+    left = job.left.erase(left);
+  }
+}
+
+void Controller::State::FreeLeftOn(const NodeId& node) {
+  for (auto& [id, job] : jobs_) {
+    if (job.left.contains(node)) FreeLeft(job);
   }
 }
 

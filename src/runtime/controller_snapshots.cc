@@ -238,6 +238,7 @@ void Controller::State::OnSnapshotCommitted(const wire::Event& event) {
     notice->set_step(committed.step());
     notice->set_tier("disk");
   }
+  FreeLeft(*job);
   CloseIfSaved(*job);
   AdvanceRetreat(*job);
 }

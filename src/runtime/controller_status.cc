@@ -82,6 +82,12 @@ wire::NodeStatus Controller::State::StatusOf(const Node& node) const {
   status.set_losses(node.losses);
   status.set_draining(node.draining);
   status.set_condition(std::string(spec::ToString(scheduler_.ConditionOf(node.id.value()))));
+  const cluster::NodeHealth health = scheduler_.HealthOf(node.id.value());
+  status.set_health(health.thousandths / 1000.0);
+  status.set_last_fault(health.last_fault);
+  if (!health.last_fault.empty()) {
+    status.set_last_fault_at_ns(ToNanoseconds(health.last_fault_at));
+  }
   return status;
 }
 

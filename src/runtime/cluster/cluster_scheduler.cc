@@ -1,11 +1,13 @@
 #include "runtime/cluster/cluster_scheduler.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "runtime/cluster/health.h"
 #include "scheduler/natural_order.h"
 #include "spec/cluster_file/cluster_file.h"
 
@@ -93,6 +95,17 @@ scheduler::Policy PolicyOf(const spec::ControllerSpec& file, bool growing) {
 
 }  // namespace
 
+wire::Amounts AmountsOf(const spec::SharedAmounts& amounts) {
+  const auto in = [](int64_t amount, double unit) {
+    return amount >= spec::kUnlimited ? -1.0 : static_cast<double>(amount) / unit;
+  };
+  wire::Amounts all;
+  all.set_cards(in(amounts[0], 1000));
+  all.set_cpu(in(amounts[1], 1000));
+  all.set_memory_gib(in(amounts[2], 1024));
+  return all;
+}
+
 ClusterScheduler::ClusterScheduler() = default;
 ClusterScheduler::~ClusterScheduler() = default;
 ClusterScheduler::ClusterScheduler(ClusterScheduler&&) noexcept = default;
@@ -117,6 +130,7 @@ Status ClusterScheduler::Configure(const wire::SchedulingConfiguration& configur
   RETURN_IF_ERROR(Check(configuration));
   ASSIGN_OR_RETURN(Parsed parsed, Parse(configuration));
   configured_ = configuration;
+  limits_.clear();  // the file is the newer word
   configuration_ = std::move(parsed.file);
   declared_ = std::move(parsed.cluster);
   declared_index_.clear();
@@ -143,9 +157,16 @@ void ClusterScheduler::SetNode(const std::string& name, const NodeFacts& facts,
   node.joined = true;
   node.facts = facts;
   if (node.condition == condition) return;
+  NoteProbation(name, node, now);
   node.condition = condition;
   due_ = true;
-  if (!changed_ && scheduler_) scheduler_->Apply(scheduler::NodeChanged{name, condition}, now);
+  if (!changed_ && scheduler_) Tell(name, node, now);
+}
+
+void ClusterScheduler::Tell(const std::string& name, Node& node, Instant now) {
+  NodeCondition condition = node.condition;
+  if (node.suspect && condition == NodeCondition::kReady) condition = NodeCondition::kSuspect;
+  scheduler_->Apply(scheduler::NodeChanged{name, condition}, now);
 }
 
 NodeCondition ClusterScheduler::ConditionOf(const std::string& name) const {
@@ -221,6 +242,15 @@ scheduler::Policy ClusterScheduler::PolicyNow() const {
   return PolicyOf(configuration_, !declared_.has_value());
 }
 
+std::vector<spec::QueueSpec> ClusterScheduler::QueuesNow() const {
+  std::vector<spec::QueueSpec> queues = configuration_.queues;
+  for (spec::QueueSpec& queue : queues) {
+    const auto set = limits_.find(queue.name);
+    if (set != limits_.end()) queue.limit = set->second;
+  }
+  return queues;
+}
+
 void ClusterScheduler::Rebuild(Instant now) {
   changed_ = false;
   Result<spec::Topology> topology = MakeTopology();
@@ -230,11 +260,13 @@ void ClusterScheduler::Rebuild(Instant now) {
   const scheduler::Policy policy = PolicyNow();
   // A node that joined with fewer slots than declared may make a promise impossible: promises are
   // then kept as far as there is anything.
+  const std::vector<spec::QueueSpec> queues = QueuesNow();
+  NoteProbations(now);
   const auto attempt = [&](const scheduler::Policy& with) {
     if (!scheduler_) {
-      return scheduler::Scheduler::Create(*topology, configuration_.queues, with);
+      return scheduler::Scheduler::Create(*topology, queues, with);
     }
-    return scheduler::Scheduler::Rebuild(*scheduler_, *topology, configuration_.queues, with,
+    return scheduler::Scheduler::Rebuild(*scheduler_, *topology, queues, with,
                                          [&](JobRequest& request) {
                                            const auto found = requests_.find(request.id.value());
                                            if (found == requests_.end()) return;
@@ -250,9 +282,12 @@ void ClusterScheduler::Rebuild(Instant now) {
   }
   CHECK(next.ok()) << next.status().message();
   scheduler_ = *std::move(next);
-  for (const auto& [name, node] : nodes_) {
-    scheduler_->Apply(scheduler::NodeChanged{name, node.condition}, now);
-  }
+  for (auto& [name, node] : nodes_) Tell(name, node, now);
+  OfferAside(now);
+}
+
+// What nothing here could hold until now, by submission.
+void ClusterScheduler::OfferAside(Instant now) {
   std::vector<std::pair<Instant, std::string>> aside;
   for (const auto& [id, request] : requests_) {
     if (!request.aside.empty()) aside.emplace_back(request.submitted, id);
@@ -338,11 +373,12 @@ Result<JobRequest> ClusterScheduler::RequestOf(const wire::Job& job) const {
 
 Status ClusterScheduler::CheckLimits(const JobRequest& request) const {
   const spec::SharedAmounts amounts = scheduler::MinimumAmounts(request);
+  const std::vector<spec::QueueSpec> queues = QueuesNow();
   std::string name = request.queue;
   for (size_t depth = 0; !name.empty() && depth <= spec::kMaxQueueDepth; ++depth) {
-    const auto queue = std::find_if(configuration_.queues.begin(), configuration_.queues.end(),
+    const auto queue = std::find_if(queues.begin(), queues.end(),
                                     [&](const auto& each) { return each.name == name; });
-    if (queue == configuration_.queues.end()) return {};
+    if (queue == queues.end()) return {};
     for (size_t r = 0; r < spec::kSharedResources; ++r) {
       if (amounts[r] <= queue->limit[r]) continue;
       return FailedPrecondition("it needs " + spec::AmountText(r, amounts[r]) + ", but queue '" +
@@ -409,6 +445,89 @@ void ClusterScheduler::Confirm(const JobId& job, uint64_t transaction, bool runn
   }
 }
 
+void ClusterScheduler::Expedite(const JobId& job, Instant now) {
+  due_ = true;
+  if (scheduler_) scheduler_->Apply(scheduler::JobExpedited{job}, now);
+}
+
+void ClusterScheduler::Evict(const JobId& job, Instant now) {
+  due_ = true;
+  if (scheduler_) scheduler_->Apply(scheduler::JobEvictionAsked{job}, now);
+}
+
+void ClusterScheduler::Change(const wire::Job& job, Instant now) {
+  const auto found = requests_.find(job.id());
+  if (found == requests_.end()) return;
+  Request& request = found->second;
+  request.job = Slim(job);
+  due_ = true;
+  if (!scheduler_ || changed_) return;  // the next round offers it
+  if (!request.aside.empty()) return Offer(job.id(), request, now);
+  Result<JobRequest> wanted = RequestOf(request.job);
+  if (wanted.ok()) scheduler_->Apply(scheduler::JobChanged{*std::move(wanted)}, now);
+}
+
+namespace {
+
+// Thousandths of cards and cores, MiB; -1 is no bound.
+spec::SharedAmounts AmountsFrom(const wire::Amounts& amounts) {
+  const auto whole = [](double amount, double unit) {
+    return amount < 0 ? spec::kUnlimited : static_cast<int64_t>(std::llround(amount * unit));
+  };
+  return {{whole(amounts.cards(), 1000), whole(amounts.cpu(), 1000),
+           whole(amounts.memory_gib(), 1024)}};
+}
+
+}  // namespace
+
+Status ClusterScheduler::CheckLimit(const std::string& name, const wire::Amounts& limit) const {
+  const auto queue = std::find_if(configuration_.queues.begin(), configuration_.queues.end(),
+                                  [&](const auto& each) { return each.name == name; });
+  if (queue == configuration_.queues.end()) {
+    return NotFound("there is no queue '" + Printable(name, 63) +
+                    "' with a limit (longhaul queues shows those there are)");
+  }
+  for (const double amount : {limit.cards(), limit.cpu(), limit.memory_gib()}) {
+    // Written as a negation, so that a NaN is refused too.
+    if (amount == -1.0 || (amount >= 0 && amount <= 1e9)) continue;
+    return InvalidArgument("a limit is an amount of up to 1,000,000,000, or -1 for none");
+  }
+  const spec::SharedAmounts amounts = AmountsFrom(limit);
+  for (size_t r = 0; r < spec::kSharedResources; ++r) {
+    if (amounts[r] >= queue->guarantee[r]) continue;
+    return FailedPrecondition("queue '" + name + "' is guaranteed " +
+                              spec::AmountText(r, queue->guarantee[r]) + "; its limit cannot be " +
+                              spec::AmountText(r, amounts[r]));
+  }
+  return {};
+}
+
+void ClusterScheduler::SetLimit(const std::string& queue, const wire::Amounts& limit, Instant now) {
+  limits_[queue] = AmountsFrom(limit);
+  due_ = true;
+  if (!scheduler_ || changed_) return;
+  scheduler_->Apply(scheduler::QueueLimitSet{queue, limits_[queue]}, now);
+  OfferAside(now);
+}
+
+void ClusterScheduler::ApplyTo(const JobRequest& request, wire::Job& job) const {
+  const scheduler::GroupRequest& group = request.groups[0];
+  job.set_nodes(static_cast<uint32_t>(group.minimum));
+  const scheduler::Tier tier = std::min(group.required, request.required);
+  std::string& topology = *job.mutable_scheduling()->mutable_topology();
+  if (tier == scheduler::kClusterTier) {
+    topology.clear();
+  } else if (tier == scheduler::kHostTier) {
+    topology = "host";
+  } else if (scheduler_) {
+    topology = scheduler_->topology().levels()[static_cast<size_t>(tier)].name;
+  }
+}
+
+std::vector<scheduler::LinkView> ClusterScheduler::Links() const {
+  return scheduler_ ? scheduler_->Links() : std::vector<scheduler::LinkView>();
+}
+
 bool ClusterScheduler::Due(Instant now) const {
   if (due_) return !requests_.empty();
   const auto next = NextDeadline();
@@ -421,17 +540,22 @@ std::vector<Verdict> ClusterScheduler::Decide(Instant now) {
   if (changed_) Rebuild(now);
   std::vector<Verdict> verdicts;
   if (!scheduler_) return verdicts;
+  JudgeCuts(now);
   for (scheduler::Decision& decision : scheduler_->Decide(now)) {
     if (decision.kind == scheduler::DecisionKind::kReserve) continue;
     verdicts.push_back(
         {decision.kind, decision.job, decision.transaction, std::move(decision.reason)});
   }
+  Readmit(now);
   return verdicts;
 }
 
 std::optional<Instant> ClusterScheduler::NextDeadline() const {
   if (!scheduler_ || requests_.empty() || !last_round_) return std::nullopt;
-  const auto next = scheduler_->NextDeadline();
+  auto next = scheduler_->NextDeadline();
+  const auto consider = [&next](Instant at) { next = next ? std::min(*next, at) : at; };
+  if (readmit_at_) consider(*readmit_at_);
+  if (!cuts_.empty()) consider(cuts_.front().first + kCutWindow);
   if (!next) return std::nullopt;
   return std::max(*next, *last_round_ + kLeastPause);
 }
@@ -483,14 +607,7 @@ std::optional<scheduler::Scheduler> ClusterScheduler::Copy() const {
 std::vector<wire::QueueStatus> ClusterScheduler::Queues() const {
   std::vector<wire::QueueStatus> all;
   if (!scheduler_) return all;
-  const auto set = [](wire::Amounts& to, const spec::SharedAmounts& from) {
-    const auto thousandths = [](int64_t amount) {
-      return amount >= spec::kUnlimited ? -1.0 : static_cast<double>(amount) / 1000;
-    };
-    to.set_cards(thousandths(from[0]));
-    to.set_cpu(thousandths(from[1]));
-    to.set_memory_gib(from[2] >= spec::kUnlimited ? -1.0 : static_cast<double>(from[2]) / 1024);
-  };
+  const auto set = [](wire::Amounts& to, const spec::SharedAmounts& from) { to = AmountsOf(from); };
   const auto views = scheduler_->Queues();
   for (const scheduler::QueueView& view : views) {
     wire::QueueStatus& queue = all.emplace_back();
@@ -539,6 +656,17 @@ Status ClusterScheduler::CheckInvariants() const {
 uint64_t ClusterScheduler::Fingerprint() const {
   uint64_t hash = scheduler_ ? scheduler_->Fingerprint() : 0;
   for (const auto& [id, request] : requests_) hash = Hash64(id + request.aside, hash);
+  for (const auto& [queue, limit] : limits_) {
+    hash = Hash64(queue + "=" + std::to_string(limit[0]) + "," + std::to_string(limit[1]) + "," +
+                      std::to_string(limit[2]),
+                  hash);
+  }
+  for (const auto& [name, node] : nodes_) {
+    if (!node.suspect && node.cuts.empty() && node.readmitted == 0) continue;
+    hash = Hash64(name + (node.suspect ? " suspect " : " ") + std::to_string(node.cuts.size()) +
+                      "," + std::to_string(node.readmitted),
+                  hash);
+  }
   return Hash64(std::string_view(changed_ ? "changed" : ""), hash);
 }
 

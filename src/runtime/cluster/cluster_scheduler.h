@@ -36,12 +36,22 @@ struct NodeFacts {
   friend bool operator==(const NodeFacts&, const NodeFacts&) = default;
 };
 
+// -1: no bound.
+wire::Amounts AmountsOf(const spec::SharedAmounts& amounts);
+
 // A scheduler's decision in the controller's words.
 struct Verdict {
   scheduler::DecisionKind kind = scheduler::DecisionKind::kStart;
   JobId job;
   uint64_t transaction = 0;
   std::string reason;
+};
+
+// What is known of a node's reliability.
+struct NodeHealth {
+  uint16_t thousandths = 1'000;
+  std::string last_fault;  // what counted against it last
+  Instant last_fault_at{};
 };
 
 class ClusterScheduler {
@@ -74,6 +84,29 @@ class ClusterScheduler {
   void Snapshot(const JobId& job, Instant now);
   void Confirm(const JobId& job, uint64_t transaction, bool running, Instant now);
 
+  // --- What operators change. Check... says why not; the others require that it said ok.
+  void Expedite(const JobId& job, Instant now);
+  void Evict(const JobId& job, Instant now);
+  void Change(const wire::Job& job, Instant now);  // one that waits; its place is kept
+  Status CheckLimit(const std::string& queue, const wire::Amounts& limit) const;
+  // Until the configuration changes.
+  void SetLimit(const std::string& queue, const wire::Amounts& limit, Instant now);
+  void Trust(const std::string& node);  // a suspect is ready when it is next told so
+  // Makes a job what the scheduler's request says of its size and topology.
+  void ApplyTo(const scheduler::JobRequest& request, wire::Job& job) const;
+  std::vector<scheduler::LinkView> Links() const;
+  Status CheckLink(const std::string& level, const std::string& name) const;
+  void TrustLink(const std::string& level, const std::string& name, Instant now);
+
+  // --- What is learnt of nodes and links (cluster/health.cc).
+  // Something failed for the node's own fault: a third of its health is lost, and with half of it
+  // gone it is on probation.
+  void Fault(const std::string& node, const std::string& what, Instant now);
+  // It could not be reached for a moment. Three times an hour is a fault of the node; many nodes of
+  // one declared leaf at once, and few others, are a fault of the leaf's links instead.
+  void Cut(const std::string& node, Instant now);
+  NodeHealth HealthOf(const std::string& node) const;
+
   // Something was told since the last round, or a deadline of the scheduler has passed.
   bool Due(Instant now) const;
   std::vector<Verdict> Decide(Instant now);
@@ -100,7 +133,13 @@ class ClusterScheduler {
   struct Node {
     NodeFacts facts;
     bool joined = false;
-    spec::NodeCondition condition = spec::NodeCondition::kDown;
+    spec::NodeCondition condition = spec::NodeCondition::kDown;  // as the controller wants it
+    bool suspect = false;  // on probation, whatever else it is
+    Instant suspect_since{};
+    uint32_t readmitted = 0;    // from probation, because nothing else was there
+    std::vector<Instant> cuts;  // of the last hour
+    std::string last_fault;
+    Instant last_fault_at{};
   };
   struct Request {
     wire::Job job;  // without what the scheduler doesn't look at
@@ -113,6 +152,16 @@ class ClusterScheduler {
   Result<spec::Topology> MakeTopology() const;
   uint32_t SlotsPerCard() const;
   void Rebuild(Instant now);
+  std::vector<spec::QueueSpec> QueuesNow() const;  // with the limits that operators have set
+  void OfferAside(Instant now);
+  // Tells the scheduler what is wanted of a node, as far as its probation allows.
+  void Tell(const std::string& name, Node& node, Instant now);
+  void NoteProbation(const std::string& name, Node& node, Instant now);
+  void NoteProbations(Instant now);
+  void JudgeCuts(Instant now);
+  Duration ProbationOf(const Node& node) const;
+  bool Blocked(const JobId& job, const scheduler::Scheduler& of) const;
+  void Readmit(Instant now);
   void Offer(const std::string& id, Request& request, Instant now);
   // Limits of the job's queue and of those above, which no node that joins can change.
   Status CheckLimits(const scheduler::JobRequest& request) const;
@@ -128,6 +177,9 @@ class ClusterScheduler {
   bool changed_ = false;  // the topology, queues or policy are not those of scheduler_
   bool due_ = false;
   std::optional<Instant> last_round_;
+  std::map<std::string, spec::SharedAmounts> limits_;  // set by operators
+  std::vector<std::pair<Instant, std::string>> cuts_;  // of all nodes, not judged yet
+  std::optional<Instant> readmit_at_;                  // when suspects may be needed
   uint64_t rebuilds_ = 0;
 };
 

@@ -65,6 +65,7 @@ struct Job {
   std::map<uint64_t, uint64_t> intervals;  // last told, by epoch; only the highest is kept
   std::set<std::tuple<int, uint32_t, uint64_t>> injected;  // kind, target, step of this epoch
   bool forget = false;
+  uint64_t forget_epoch = 0;  // up to here, with `forget`
 
   std::optional<SnapshotId> newest;      // sealed by all local ranks
   std::optional<SnapshotId> persisting;  // under way

@@ -89,8 +89,11 @@ class AgentCore::State {
   void MaybeCopy(const JobId& id, internal::Job& job);
   void MaybeDrop(const JobId& id);
 
-  bool IsForgotten(const JobId& id) const {
-    return std::find(forgotten_.begin(), forgotten_.end(), id) != forgotten_.end();
+  // Whether commands of this epoch of the job come too late.
+  bool IsForgotten(const JobId& id, uint64_t epoch) const {
+    return std::any_of(forgotten_.begin(), forgotten_.end(), [&](const auto& forgotten) {
+      return forgotten.first == id && epoch <= forgotten.second;
+    });
   }
   internal::Job* FindJob(const JobId& id) {
     const auto found = jobs_.find(id);
@@ -113,7 +116,7 @@ class AgentCore::State {
   bool connected_ = false;
   bool shutting_down_ = false;
   std::map<JobId, internal::Job> jobs_;
-  std::deque<JobId> forgotten_;
+  std::deque<std::pair<JobId, uint64_t>> forgotten_;  // up to an epoch
   std::vector<internal::Resume> resumes_;
   Outbox outbox_;
   std::vector<AgentEffect> effects_;

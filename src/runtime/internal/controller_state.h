@@ -1,9 +1,10 @@
 // What the controller knows, and the rules by which events change it.
 //
-// One class in six files, by concept: controller.cc (entry, nodes, deadlines), controller_jobs.cc
+// One class in seven files, by concept: controller.cc (entry, nodes, deadlines), controller_jobs.cc
 // (a job's life and epochs), controller_placing.cc (what the scheduler decides, and leaving nodes),
 // controller_faults.cc (evidence, decision, hangs, chaos), controller_snapshots.cc (what can be
-// restored, commits) and controller_status.cc (what is shown, invariants).
+// restored, commits), cluster/operator_changes.cc (what operators change) and controller_status.cc
+// (what is shown, invariants).
 #pragma once
 
 #include <array>
@@ -32,6 +33,16 @@ struct Node {
   bool lost = false;  // given up; a new incarnation brings the name back
   bool cordoned = false;
   bool draining = false;
+  bool enlisted = false;  // a spare that an operator has taken into use
+  bool cut = false;       // its connection broke, and nothing else is known
+  // Workers that failed there of late: a second one, in a gang whose other nodes did not fail or of
+  // another job, is the node's own fault.
+  struct WorkerFault {
+    Instant at;
+    std::string job;
+    bool wide = false;  // the job has other nodes
+  };
+  std::vector<WorkerFault> worker_faults;
   uint32_t used_slots = 0;  // by gangs, until their workers have ended
   uint32_t losses = 0;
   wire::AgentJoined facts;
@@ -193,6 +204,9 @@ class Controller::State {
   Actions Step(const wire::Event& event, Instant now);
   std::optional<Instant> NextDeadline() const { return deadlines_.Next(); }
   Status CheckSubmission(const wire::Job& job) const;
+  Status CheckChanges(const wire::ChangesAsked& asked) const;
+  bool CanChangeSize(const JobId& job) const;
+  Remedy RemedyOf(const JobId& job, const std::vector<scheduler::Event>& fix) const;
   uint64_t AcknowledgedSequence(const NodeId& node, uint64_t incarnation) const;
   wire::JobStatus StatusOf(const Job& job, Instant now) const;
   wire::NodeStatus StatusOf(const Node& node) const;
@@ -268,7 +282,20 @@ class Controller::State {
   void OnRetreatOverdue(Job& job);
   bool NeedsDisk(const Job& job) const;
   void TryPending();
+  // Tells nodes that the job has left to give its memory free, where it is of no more use: its
+  // state is on disk and others work there, or it goes on elsewhere with newer state.
+  void FreeLeft(Job& job);
+  void FreeLeftOn(const NodeId& node);
   Status CheckPlace(const Job& job) const;
+
+  // cluster/operator_changes.cc
+  void OnChangesAsked(const wire::ChangesAsked& asked);
+  Status CheckChange(const wire::Change& change) const;
+  Status CheckJobChange(const Job& job, const wire::Job& spec) const;
+  void Make(const wire::Change& change, const std::string& reason);
+  void ChangeJob(Job& job, const wire::Job& spec);
+  bool Waits(const Job& job) const;
+  bool HasBegun(const Job& job) const;
 
   // controller_faults.cc: evidence and decisions
   struct Evidence {
@@ -296,6 +323,8 @@ class Controller::State {
   void StampFaults(Job& job, Stage stage, Instant at);
   void ResolveFaults(Job& job, Instant at);
   void NoticeFault(const Job& job, const wire::Fault& fault);
+  // Whether the fault counts against the node it happened on, and then does so.
+  void BlameNode(const Job& job, const wire::Fault& fault);
 
   // controller_snapshots.cc: what can be restored
   void AdoptMemory(const Node& node, uint64_t life_before);

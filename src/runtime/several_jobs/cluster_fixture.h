@@ -71,13 +71,46 @@ class Cluster {
     Report(node, event);
   }
   void Lose(const std::string& node) {
+    Disconnect(node);
+    TickUntil(now + std::chrono::seconds(2));
+  }
+  // Its connection breaks and comes back.
+  void Cut(const std::string& node, uint32_t slots = 2) {
+    Disconnect(node);
+    now += std::chrono::milliseconds(200);
+    Join(node, slots, incarnation_[node]);
+  }
+  void Disconnect(const std::string& node) {
     wire::Event event;
     event.set_node(node);
     event.set_incarnation(incarnation_[node]);
     event.set_at_ns(ToNanoseconds(now));
     event.mutable_agent_disconnected()->set_reason("reset");
     Feed(event);
-    TickUntil(now + std::chrono::seconds(2));
+  }
+  // The first worker of a job on a node is ended by SIGKILL.
+  void Die(const std::string& id, const std::string& node) {
+    const wire::JobStatus job = Job(id);
+    uint32_t place = 0;
+    while (job.gang(static_cast<int>(place)) != node) ++place;
+    wire::Event event;
+    auto& exited = *event.mutable_worker_exited();
+    exited.set_job_id(id);
+    exited.set_epoch(job.epoch());
+    exited.set_rank(place * job.job().processes_per_node());
+    exited.set_exit_code(-1);
+    exited.set_signal(9);
+    Report(node, event);
+  }
+  // What operators ask for, all at once.
+  void Ask(const std::vector<wire::Change>& changes) {
+    wire::Event event;
+    for (const wire::Change& change : changes) {
+      *event.mutable_changes_asked()->add_changes() = change;
+    }
+    ASSERT_TRUE(controller.CheckChanges(event.changes_asked()).ok())
+        << controller.CheckChanges(event.changes_asked());
+    Feed(event);
   }
   void Submit(const wire::Job& job) {
     wire::Event event;

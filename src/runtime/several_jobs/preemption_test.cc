@@ -93,6 +93,72 @@ TEST(Preemption, AJobThatIsStoppedWhileItLeavesEnds) {
   EXPECT_EQ(cluster.StateOf("high"), wire::RUNNING);
 }
 
+// Whether a node was told to give a job's memory free.
+bool Freed(const Cluster& cluster, const std::string& node, const std::string& job) {
+  for (const auto& [to, command] : cluster.sent) {
+    if (to == node && command.has_forget_job() && command.forget_job().job_id() == job) {
+      EXPECT_GT(command.forget_job().epoch(), 0u) << "it comes back";
+      return true;
+    }
+  }
+  return false;
+}
+
+TEST(Preemption, ASuspendedJobsMemoryIsFreedOnceItIsOnDiskAndOthersWorkThere) {
+  Cluster cluster;
+  cluster.Join("node-1");
+  cluster.Join("node-2");
+  cluster.Submit(Gang("low", 2));
+  cluster.Step("low");
+  cluster.Submit(WithPriority(Gang("high", 1), 10));
+  cluster.Step("low");
+  ASSERT_EQ(cluster.StateOf("low"), wire::QUEUED);
+  ASSERT_THAT(cluster.GangOf("high"), ElementsAre("node-1"));
+  EXPECT_FALSE(Freed(cluster, "node-1", "low")) << "there is no other copy";
+  cluster.Persist("low", "node-1", 1, 2);
+  EXPECT_TRUE(Freed(cluster, "node-1", "low"));
+  EXPECT_FALSE(Freed(cluster, "node-2", "low")) << "nobody needs the room there";
+  cluster.Submit(WithPriority(Gang("other", 1), 10));
+  EXPECT_TRUE(Freed(cluster, "node-2", "low"));
+  cluster.Stop("high");
+  cluster.Stop("other");
+  EXPECT_EQ(cluster.StateOf("low"), wire::RUNNING);
+  EXPECT_EQ(cluster.LastStart("low", "node-1").restore().tier(), wire::Restore::TIER_DISK);
+  EXPECT_EQ(cluster.LastStart("low", "node-1").restore().step(), 2u);
+}
+
+TEST(Preemption, ANodeThatIsAwayIsToldToFreeMemoryWhenItIsBack) {
+  Cluster cluster;
+  cluster.Join("node-1");
+  cluster.Join("node-2");
+  cluster.Submit(Gang("low", 2));
+  cluster.Step("low");
+  cluster.Submit(WithPriority(Gang("high", 2), 10));
+  cluster.Step("low");
+  cluster.Disconnect("node-2");
+  cluster.Persist("low", "node-1", 1, 2);
+  EXPECT_TRUE(Freed(cluster, "node-1", "low"));
+  EXPECT_FALSE(Freed(cluster, "node-2", "low"));
+  cluster.Join("node-2");
+  EXPECT_TRUE(Freed(cluster, "node-2", "low"));
+}
+
+TEST(Preemption, AQueuedJobsCommitIsGrantedAgainToANodeThatWasAway) {
+  Cluster cluster;
+  cluster.Join("node-1");
+  cluster.Submit(Gang("low", 1));
+  cluster.Step("low");
+  cluster.Submit(WithPriority(Gang("high", 1), 10));
+  cluster.Step("low");
+  ASSERT_EQ(cluster.StateOf("low"), wire::QUEUED);
+  cluster.Disconnect("node-1");
+  cluster.Persist("low", "node-1", 1, 2);
+  EXPECT_EQ(cluster.Job("low").committed_step(), 0u);
+  cluster.Join("node-1");
+  EXPECT_EQ(cluster.Job("low").committed_step(), 2u);
+  EXPECT_TRUE(Freed(cluster, "node-1", "low"));
+}
+
 TEST(Preemption, AStoppedJobsSnapshotStillReachesTheDisk) {
   Cluster cluster;
   cluster.Join("node-1");

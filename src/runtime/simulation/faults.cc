@@ -40,6 +40,18 @@ void World::PlanFault() {
   });
 }
 
+void World::PlanFlap() {
+  if (options_.flaps_after <= Duration(0) || job_over_) return;
+  const size_t index = options_.flapping_node;
+  queue_.After(options_.flaps_after, [this, index] {
+    if (nodes_[index].core != nullptr) Crash(index, /*silent=*/true);
+    queue_.After(Around(std::chrono::minutes(2)), [this, index] {
+      if (nodes_[index].core == nullptr) Boot(index);
+      PlanFlap();
+    });
+  });
+}
+
 std::optional<size_t> World::PickGangNode() {
   if (epoch_.places.empty()) return std::nullopt;
   auto place = epoch_.places.begin();

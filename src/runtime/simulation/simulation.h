@@ -36,6 +36,9 @@ struct SimulationOptions {
   uint64_t total_steps = 0;   // 0: trains until the time is over
   uint32_t per_worker_limit = 256;
   std::vector<wire::PlannedFault> planned;  // --inject
+  // A node, by index, that goes down again and again, this long after it came back; zero: never.
+  uint32_t flapping_node = 0;
+  Duration flaps_after{};
   Physics physics;
   ControllerOptions controller;
   // Sees every logged event with its time, for writing the log to a file.
@@ -55,6 +58,7 @@ struct SimulationResult {
   uint64_t state_hash = 0;    // of the controller at the end
   bool replay_agrees = true;  // each replay after a controller crash gave the state that had been
   uint64_t replays = 0;
+  std::vector<wire::NodeStatus> nodes;  // at the end
   std::vector<std::string> violations;  // empty: all invariants held
 };
 

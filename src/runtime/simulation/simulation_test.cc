@@ -98,6 +98,38 @@ TEST(Simulation, PlannedFaultsHappenAndAreSurvived) {
   }
 }
 
+// Node-3 goes down every half hour. Twice that counts; then others are taken in its place, although
+// it is back each time when one is sought.
+TEST(Simulation, AFlappingNodeIsPutOnProbationAndAvoided) {
+  SimulationOptions options = Stormy(1);
+  options.nodes = 10;
+  options.spares = 3;
+  options.fault_factor = 0;
+  options.flapping_node = 2;
+  options.flaps_after = std::chrono::minutes(30);
+  for (const uint64_t step : {900, 1300, 1700, 2100}) {
+    wire::PlannedFault& fault = options.planned.emplace_back();
+    fault.set_kind(wire::PlannedFault::KILL_AGENT);
+    fault.set_target(2);
+    fault.set_step(step);
+  }
+  const SimulationResult result = Simulate(options);
+  EXPECT_THAT(result.violations, testing::IsEmpty());
+  ASSERT_EQ(result.nodes.size(), 10u);
+  wire::NodeStatus flapping;
+  for (const wire::NodeStatus& node : result.nodes) {
+    if (node.name() == "node-3") flapping = node;
+  }
+  EXPECT_EQ(flapping.condition(), "suspect");
+  EXPECT_LT(flapping.health(), 0.3);
+  EXPECT_GE(flapping.losses(), 6u);
+  EXPECT_EQ(flapping.jobs_size(), 0);
+  int blamed = 0;
+  for (const wire::Fault& fault : result.status.faults()) blamed += fault.node() == "node-3";
+  EXPECT_EQ(blamed, 1) << "after the first it was no longer needed";
+  EXPECT_GE(result.status.faults_size(), 5);
+}
+
 TEST(Simulation, AggregatedReportsKeepTheInvariantsToo) {
   SimulationOptions options = Stormy(5);
   options.per_worker_limit = 4;

@@ -60,6 +60,7 @@ SimulationResult World::Run() {
   for (size_t i = 0; i < nodes_.size(); ++i) Boot(i);
   queue_.After(std::chrono::seconds(2), [this] { SubmitJob(); });
   PlanFault();
+  PlanFlap();
   Look();
   const Instant stop_at = end_ - std::chrono::minutes(10);
   queue_.At(stop_at, [this] {
@@ -85,6 +86,7 @@ SimulationResult World::Run() {
   result_.steps_taken = audit_.steps_taken();
   result_.epochs = epoch_.epoch;
   result_.state_hash = controller_.StateHash();
+  result_.nodes = controller_.AllNodes();
   result_.violations = audit_.violations();
   if (!result_.replay_agrees) result_.violations.push_back("a replayed log gave another state");
   return result_;

@@ -117,6 +117,7 @@ class World {
 
   // faults.cc
   void PlanFault();
+  void PlanFlap();
   void Strike(FaultKind kind);
   std::optional<size_t> PickGangNode();
   SimWorker* PickWorker(size_t node);

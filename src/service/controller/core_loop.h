@@ -78,8 +78,8 @@ class CoreLoop {
   // false, and calls nothing, when the queue is full or the loop has stopped.
   bool Push(wire::Event event, std::function<void()> taken);
 
-  // Takes an event of the controller itself; returns once it is logged. A submission that the core
-  // refuses leaves no trace.
+  // Takes an event of the controller itself; returns once it is logged. A submission or a change
+  // that the core refuses leaves no trace.
   Status Apply(wire::Event event);
 
   // Runs `look` on the loop's thread when everything the core knows is logged.

@@ -134,6 +134,8 @@ const std::vector<RestApi::Route>& RestApi::Table() {
       {"POST", "/v1/nodes/{name}/drain", &RestApi::PostDrain},
       {"POST", "/v1/nodes/{name}/uncordon", &RestApi::PostUncordon},
       {"GET", "/v1/queues", &RestApi::GetQueues},
+      {"GET", "/v1/links", &RestApi::GetLinks},
+      {"POST", "/v1/changes", &RestApi::PostChanges},
       {"GET", "/v1/openapi.yaml", &RestApi::GetOpenApi},
       {"GET", "/metrics", &RestApi::GetMetrics},
   };
@@ -330,7 +332,9 @@ ApiResponse RestApi::GetWhy(const ApiRequest&, const Parameters& parameters) con
                  {"state", wire::ToJson(*job)["state"]},
                  {"reason", "never-fits"},
                  {"sentence", question.aside},
-                 {"fix", Json::array()}};
+                 {"fix", Json::array()},
+                 {"changes", Json::array()},
+                 {"commands", Json::array()}};
   if (job->state() != wire::QUEUED) {
     answer["reason"] = "none";
     answer["sentence"] = "it does not wait";
@@ -341,8 +345,22 @@ ApiResponse RestApi::GetWhy(const ApiRequest&, const Parameters& parameters) con
                             " x " + std::to_string(job->job().processes_per_node()) + " workers");
     return JsonResponse(answer);
   }
-  const auto why = question.scheduler->Explain(id, io::Now());
+  const auto why = question.scheduler->Explain(id, io::Now(), question.means);
   if (!why.ok()) return ErrorResponse(why.status());
+  const auto remedy = loop_.Read(
+      [&](const runtime::Controller& core) { return core.RemedyOf(id, why->fix); });
+  wire::Job before = job->job();
+  for (const std::string& node : remedy.missing) {
+    answer["commands"].push_back("longhaul agent --node " + node +
+                                 " ...  # on its machine, as it was started before");
+  }
+  for (const wire::Change& change : remedy.changes) {
+    const Json json = ToJson(change, before);
+    if (change.has_job()) before = change.job();
+    answer["changes"].push_back(json);
+    answer["commands"].push_back(CommandOf(json));
+  }
+  if (answer["changes"].size() > 1) answer["at_once"] = CommandOfAll(answer["changes"]);
   const Json explained = Json::parse(scheduler::ToJson(*why));
   for (const auto& [key, value] : explained.items()) answer[key] = value;
   return JsonResponse(answer);
@@ -353,6 +371,98 @@ ApiResponse RestApi::GetQueues(const ApiRequest&, const Parameters&) const {
   Json list = Json::array();
   for (const wire::QueueStatus& queue : queues) list.push_back(wire::ToJson(queue));
   return JsonResponse({{"queues", std::move(list)}});
+}
+
+ApiResponse RestApi::GetLinks(const ApiRequest&, const Parameters&) const {
+  const auto links = loop_.Read([](const runtime::Controller& core) { return core.Links(); });
+  Json list = Json::array();
+  for (const scheduler::LinkView& link : links) {
+    list.push_back({{"level", link.level},
+                    {"name", link.name},
+                    {"health", link.health / 1000.0},
+                    {"up", link.up},
+                    {"trusted", link.trusted}});
+  }
+  return JsonResponse({{"links", std::move(list)}});
+}
+
+// The job as it would be. A new size is planned for and its data prepared.
+Result<wire::Job> RestApi::ChangedJob(const ChangeRequest& request) const {
+  ASSIGN_OR_RETURN(const wire::JobStatus status, FindJob(request.subject));
+  wire::Job job = status.job();
+  if (request.nodes && *request.nodes != job.nodes()) {
+    if (status.state() != wire::QUEUED || status.epoch() > job.committed_epoch()) {
+      return FailedPrecondition("job " + job.id() +
+                                " has begun: the size of one that has not can be changed");
+    }
+    SubmissionRequest again;
+    again.before = std::move(job);
+    again.nodes = *request.nodes;
+    ASSIGN_OR_RETURN(job, prepare_(again));
+  }
+  if (request.topology) {
+    job.mutable_scheduling()->set_topology(*request.topology == "cluster" ? "" : *request.topology);
+  }
+  return job;
+}
+
+Result<wire::Change> RestApi::ChangeFrom(const ChangeRequest& request) const {
+  wire::Change change;
+  switch (request.kind) {
+    case ChangeRequest::Kind::kExpedite: {
+      ASSIGN_OR_RETURN(const wire::JobStatus job, FindJob(request.subject));
+      change.set_expedite(job.job().id());
+      break;
+    }
+    case ChangeRequest::Kind::kEvict: {
+      ASSIGN_OR_RETURN(const wire::JobStatus job, FindJob(request.subject));
+      change.set_evict(job.job().id());
+      break;
+    }
+    case ChangeRequest::Kind::kJob: {
+      ASSIGN_OR_RETURN(*change.mutable_job(), ChangedJob(request));
+      break;
+    }
+    case ChangeRequest::Kind::kLimit: {
+      wire::Amounts limit;
+      limit.set_cards(-1);
+      limit.set_cpu(-1);
+      limit.set_memory_gib(-1);
+      for (const wire::QueueStatus& queue :
+           loop_.Read([](const runtime::Controller& core) { return core.Queues(); })) {
+        if (queue.name() == request.subject) limit = queue.limit();
+      }
+      if (request.cards) limit.set_cards(*request.cards);
+      if (request.cpu) limit.set_cpu(*request.cpu);
+      if (request.memory_gib) limit.set_memory_gib(*request.memory_gib);
+      change.mutable_limit()->set_queue(request.subject);
+      *change.mutable_limit()->mutable_limit() = limit;
+      break;
+    }
+    case ChangeRequest::Kind::kNode:
+      change.set_use_node(request.subject);
+      break;
+    case ChangeRequest::Kind::kLink:
+      change.mutable_trust_link()->set_name(request.subject);
+      change.mutable_trust_link()->set_level(request.level);
+      break;
+  }
+  return change;
+}
+
+ApiResponse RestApi::PostChanges(const ApiRequest& request, const Parameters&) const {
+  const auto asked = ParseChanges(request.body);
+  if (!asked.ok()) return ErrorResponse(asked.status());
+  wire::Event event;
+  event.mutable_changes_asked()->set_reason(asked->reason);
+  for (const ChangeRequest& each : asked->changes) {
+    auto change = ChangeFrom(each);
+    if (!change.ok()) return ErrorResponse(change.status());
+    *event.mutable_changes_asked()->add_changes() = *std::move(change);
+  }
+  const Status accepted = loop_.Apply(std::move(event));
+  if (!accepted.ok()) return ErrorResponse(accepted);
+  return JsonResponse({{"changes", asked->changes.size()}});
 }
 
 ApiResponse RestApi::SetUse(const ApiRequest& request, const std::string& name, Use use) const {
@@ -367,10 +477,16 @@ ApiResponse RestApi::SetUse(const ApiRequest& request, const std::string& name, 
   };
   if (!find().has_value()) return ErrorResponse(NotFound("no node named " + Printable(name)));
   wire::Event event;
-  event.mutable_node_cordoned()->set_target(name);
-  event.mutable_node_cordoned()->set_cordoned(use != Use::kNormal);
-  event.mutable_node_cordoned()->set_drain(use == Use::kDrain);
-  event.mutable_node_cordoned()->set_reason(*reason);
+  if (use == Use::kNormal && !find()->condition().starts_with("down")) {
+    // A suspect is trusted again, a spare is taken into use.
+    event.mutable_changes_asked()->add_changes()->set_use_node(name);
+    event.mutable_changes_asked()->set_reason(*reason);
+  } else {
+    event.mutable_node_cordoned()->set_target(name);
+    event.mutable_node_cordoned()->set_cordoned(use != Use::kNormal);
+    event.mutable_node_cordoned()->set_drain(use == Use::kDrain);
+    event.mutable_node_cordoned()->set_reason(*reason);
+  }
   const Status accepted = loop_.Apply(std::move(event));
   if (!accepted.ok()) return ErrorResponse(accepted);
   return JsonResponse(wire::ToJson(find().value_or(wire::NodeStatus())));

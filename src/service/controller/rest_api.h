@@ -13,6 +13,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "service/controller/bodies/change_request.h"
 #include "service/controller/core_loop.h"
 #include "service/controller/notice_feed.h"
 #include "service/controller/submission_request.h"
@@ -80,6 +81,8 @@ class RestApi {
   ApiResponse GetLogs(const ApiRequest&, const Parameters&) const;
   ApiResponse PostStop(const ApiRequest&, const Parameters&) const;
   ApiResponse GetWhy(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostChanges(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetLinks(const ApiRequest&, const Parameters&) const;
   ApiResponse GetQueues(const ApiRequest&, const Parameters&) const;
   ApiResponse GetNodes(const ApiRequest&, const Parameters&) const;
   ApiResponse PostDrain(const ApiRequest&, const Parameters&) const;
@@ -90,6 +93,8 @@ class RestApi {
 
   // The job with this id, or the only one with this name.
   Result<wire::JobStatus> FindJob(const std::string& id_or_name) const;
+  Result<wire::Change> ChangeFrom(const ChangeRequest& request) const;
+  Result<wire::Job> ChangedJob(const ChangeRequest& request) const;
   ApiResponse Events(const ApiRequest& request, EventStream stream) const;
   enum class Use { kNormal, kCordon, kDrain };
   ApiResponse SetUse(const ApiRequest& request, const std::string& node, Use use) const;

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "service/client/sse.h"
+#include "service/controller/bodies/change_request.h"
 #include "service/controller/submission_request.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -17,6 +18,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(!request.status().message().empty());
   }
   (void)longhaul::service::ParseReason(body).ok();
+  const auto changes = longhaul::service::ParseChanges(body);
+  if (changes.ok()) {
+    CHECK(!changes->changes.empty());
+  } else {
+    CHECK(!changes.status().message().empty());
+  }
   longhaul::service::SseReader reader;
   (void)reader.Feed(body).ok();
   return 0;

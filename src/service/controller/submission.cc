@@ -284,7 +284,22 @@ Status Submission::FindCheckpoint(const spec::JobSpec& spec, wire::Job& job) {
                   " is whole (damaged-* are what there was): run without --resume to start fresh");
 }
 
+// The same job on another number of nodes: what was asked for, planned and prepared anew.
+Result<wire::Job> Submission::PrepareAgain(const wire::Job& before, uint32_t nodes) {
+  ASSIGN_OR_RETURN(spec::JobSpec spec, spec::ParseJob(before.spec_json(), "job " + before.id()));
+  spec.resources.nodes = nodes;
+  spec.resources.processes_per_node = before.processes_per_node();
+  // The parts of a job file must still agree.
+  ASSIGN_OR_RETURN(spec, spec::ParseJob(spec::ToJson(spec), "job " + before.id()));
+  wire::Job job = before;
+  ASSIGN_OR_RETURN(const planner::LocalPlan plan, Place(spec, job));
+  job.set_spec_json(spec::ToJson(spec));
+  RETURN_IF_ERROR(PrepareWorkload(spec, plan, job));
+  return job;
+}
+
 Result<wire::Job> Submission::Prepare(const SubmissionRequest& request) {
+  if (request.before) return PrepareAgain(*request.before, request.nodes);
   ASSIGN_OR_RETURN(const spec::JobSpec spec, ParseSpec(request));
   wire::Job job;
   CopySpec(spec, job);

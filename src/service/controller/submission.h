@@ -32,6 +32,7 @@ class Submission {
   Result<wire::Job> Prepare(const SubmissionRequest& request);
 
  private:
+  Result<wire::Job> PrepareAgain(const wire::Job& before, uint32_t nodes);
   // "NAME-1", or with the first number not taken.
   std::string ReserveId(const std::string& name);
   spec::ClusterSpec ConnectedNodes(const planner::MachineFacts& facts, bool cordoned_too) const;

@@ -1,10 +1,13 @@
 // The bodies of REST requests, from text to types that can't be wrong.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/status.h"
+#include "wire/longhaul.pb.h"
 
 namespace longhaul::service {
 
@@ -17,6 +20,9 @@ struct SubmissionRequest {
   std::string run_directory;   // empty: chosen
   std::string inject;          // further faults
   bool resume = false;         // go on from the newest checkpoint in run_directory
+  // Instead of all that: a job that waits and has not begun, prepared anew for so many nodes.
+  std::optional<wire::Job> before{};
+  uint32_t nodes = 0;
 };
 
 // kInvalidArgument with line and column for what is no JSON, with the key for what is wrong in it.

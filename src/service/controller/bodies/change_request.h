@@ -1,0 +1,51 @@
+// What operators change so that a job can start, as JSON and as commands.
+//
+// POST /v1/changes: {"changes": [CHANGE, ...], "reason"?}; all or none is done, then the scheduler
+// has one round. A CHANGE is one of
+//   {"expedite": JOB}                    it goes before all others
+//   {"evict": JOB}                       it takes a snapshot, stops and waits again
+//   {"job": JOB, "nodes"?, "topology"?}  of one that waits; a size only of one that has not begun
+//   {"queue": NAME, "limit": {"cards"?, "cpu"?, "memory_gib"?}}  -1: none; what is absent stays
+//   {"node": NAME}                       cordoned, drained, suspect or spare no longer
+//   {"link": NAME, "level": LEVEL}       gangs may cross the links of this domain again
+// JOB is an id or a name.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "wire/longhaul.pb.h"
+
+namespace longhaul::service {
+
+struct ChangeRequest {
+  enum class Kind { kExpedite, kEvict, kJob, kLimit, kNode, kLink } kind = Kind::kExpedite;
+  std::string subject;  // the job, queue, node or domain
+  std::optional<uint32_t> nodes;
+  std::optional<std::string> topology;  // "cluster": none
+  std::optional<double> cards, cpu, memory_gib;
+  std::string level;
+};
+
+struct ChangesRequest {
+  std::vector<ChangeRequest> changes;
+  std::string reason;
+};
+
+// kInvalidArgument names the key, the value and what would be right.
+Result<ChangesRequest> ParseChanges(std::string_view body);
+
+// A CHANGE as above; of a job, what differs from `before`.
+nlohmann::ordered_json ToJson(const wire::Change& change, const wire::Job& before);
+
+// The command that does it: "longhaul queues limit lab --cards 4".
+std::string CommandOf(const nlohmann::ordered_json& change);
+// Several at once: "longhaul apply '[...]'".
+std::string CommandOfAll(const nlohmann::ordered_json& changes);
+
+}  // namespace longhaul::service
