@@ -8,7 +8,7 @@
 namespace longhaul::runtime {
 
 using internal::Epoch;
-using internal::Job;
+using Job = internal::AgentJob;
 using internal::SnapshotId;
 using internal::Worker;
 

@@ -53,7 +53,7 @@ struct Epoch {
   }
 };
 
-struct Job {
+struct AgentJob {  // not Job: the controller has one in this namespace
   uint64_t highest_epoch = 0;  // in any command
   uint64_t opened_store = 0;   // the epoch of the newest
   uint64_t started_epoch = 0;  // the highest one of StartWorkers

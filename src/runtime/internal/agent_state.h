@@ -76,7 +76,7 @@ class AgentCore::State {
   void Take(const CopiesSent& fact);
 
   void RunTimers();
-  void Spawn(const JobId& id, internal::Job& job, const StartOrder& start);
+  void Spawn(const JobId& id, internal::AgentJob& job, const StartOrder& start);
   void SignalOne(const JobId& id, uint64_t epoch, uint32_t rank, int signal);
   void KillNow(const JobId& id, internal::Epoch& epoch);
   void Terminate(const JobId& id, internal::Epoch& epoch, Duration grace);
@@ -84,9 +84,9 @@ class AgentCore::State {
                        bool permanent);
   void AfterEnd(const JobId& id, uint64_t epoch);
   // The workers of `start` go on from what an earlier agent left: it is theirs to persist and send.
-  void TakeHeld(const JobId& id, internal::Job& job, const wire::StartWorkers& start);
-  void MaybePersist(const JobId& id, internal::Job& job);
-  void MaybeCopy(const JobId& id, internal::Job& job);
+  void TakeHeld(const JobId& id, internal::AgentJob& job, const wire::StartWorkers& start);
+  void MaybePersist(const JobId& id, internal::AgentJob& job);
+  void MaybeCopy(const JobId& id, internal::AgentJob& job);
   void MaybeDrop(const JobId& id);
 
   // Whether commands of this epoch of the job come too late.
@@ -95,7 +95,7 @@ class AgentCore::State {
       return forgotten.first == id && epoch <= forgotten.second;
     });
   }
-  internal::Job* FindJob(const JobId& id) {
+  internal::AgentJob* FindJob(const JobId& id) {
     const auto found = jobs_.find(id);
     return found == jobs_.end() ? nullptr : &found->second;
   }
@@ -115,7 +115,7 @@ class AgentCore::State {
   Instant now_{};
   bool connected_ = false;
   bool shutting_down_ = false;
-  std::map<JobId, internal::Job> jobs_;
+  std::map<JobId, internal::AgentJob> jobs_;
   std::deque<std::pair<JobId, uint64_t>> forgotten_;  // up to an epoch
   std::vector<internal::Resume> resumes_;
   Outbox outbox_;
