@@ -4,12 +4,15 @@
 #include <cmath>
 #include <map>
 
+#include "profiler/across/clock_bases.h"
+
 namespace longhaul::profiler {
 namespace {
 
 constexpr size_t kMaxObservations = 50'000;
 constexpr int kRounds = 12;
 constexpr double kHuber = 1.345;      // 95 % efficient on normal errors (Huber 1981)
+constexpr double kPoorUs = 1000;      // waiting and wire times are as short as this
 constexpr double kDriftPrior = 1e-4;  // 100 ppm: no oscillator of a server is worse
 
 // e_a - e_b of one collective, at time t.
@@ -187,20 +190,7 @@ class Fit {
         const double seconds = static_cast<double>(*time - middle_) * 1e-9;
         *time -= std::llround((offset + drift * seconds) * 1e9);
       };
-      RankSummary& summary = job_.ranks[rank];
-      for (Step& step : summary.steps) {
-        shift(&step.begin_ns);
-        shift(&step.end_ns);
-      }
-      for (Segment& segment : summary.segments) {
-        shift(&segment.begin_ns);
-        shift(&segment.end_ns);
-      }
-      for (Collective& call : summary.collectives) {
-        shift(&call.start_ns);
-        shift(&call.ready_ns);
-        shift(&call.end_ns);
-      }
+      ShiftTimes(&job_.ranks[rank], shift);
     }
     TimeInstances(&job_);
   }
@@ -212,8 +202,13 @@ class Fit {
     report.observations = observations_.size();
     report.residual_us_median = Percentile(sizes, 0.5);
     report.residual_us_p95 = Percentile(sizes, 0.95);
+    if (report.residual_us_p95 > kPoorUs) {
+      job_.warnings.push_back(
+          "clocks of hosts can't be aligned well: between hosts, do not trust waiting and wire "
+          "times");
+    }
     for (size_t h = 0; h < hosts_; ++h) {
-      report.hosts[h].offset_us = offsets_[h] * 1e6;
+      report.hosts[h].offset_us += offsets_[h] * 1e6;
       report.hosts[h].drift_ppm = drifts_[h] * 1e6;
     }
     const auto slack = static_cast<int64_t>(3000 * report.residual_us_p95) + 1000;
@@ -235,6 +230,9 @@ class Fit {
 
 }  // namespace
 
-void AlignClocks(Job* job) { Fit(job).Run(); }
+void AlignClocks(Job* job) {
+  NearClocks(job);
+  Fit(job).Run();
+}
 
 }  // namespace longhaul::profiler

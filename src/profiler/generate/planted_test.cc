@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "profiler/across/findings.h"
 #include "profiler/generate/job_generator.h"
@@ -11,11 +12,13 @@
 namespace longhaul::profiler {
 namespace {
 
-Job Profile(const GeneratorOptions& options) {
+Job Profile(const GeneratorOptions& options,
+            const std::function<void(int rank, std::string* json)>& change = {}) {
   const GeneratedJob made = Generate(options);
   std::vector<RankSummary> ranks;
   for (int rank = 0; rank < static_cast<int>(made.kernels.size()); ++rank) {
-    const std::string json = KinetoJson(made, options, rank);
+    std::string json = KinetoJson(made, options, rank);
+    if (change) change(rank, &json);
     const auto source = OpenBytes(json);
     ranks.push_back(Summarize(ReadKineto(*source, "rank-" + std::to_string(rank)).value()));
   }
@@ -100,6 +103,34 @@ TEST(Planted, ClocksAreRecoveredWithinMicroseconds) {
   EXPECT_EQ(job.unmatched, 0u);
   EXPECT_LT(job.clocks.residual_us_p95, 2);
   EXPECT_EQ(job.clocks.causality_violations, 0u);
+}
+
+// As of a file that was cut: Kineto writes the time that all others count from at its end.
+TEST(Planted, ARankWithoutItsBaseTimeIsAligned) {
+  GeneratorOptions options = Skewed();
+  options.pipeline = 1;
+  options.data = 6;
+  const Job want = Profile(options);
+  const int64_t base = 1'700'000'000'000'000'000;
+  const Job got = Profile(options, [&](int rank, std::string* json) {
+    if (rank != 7 && rank < 8) return;
+    // One rank of the second host, and the whole third.
+    const size_t at = json->find(std::to_string(base));
+    ASSERT_NE(at, json->npos);
+    json->replace(at, 19, "0");
+  });
+  ASSERT_EQ(got.clocks.hosts.size(), 4u);
+  EXPECT_EQ(got.clocks.hosts[3].name, "host 1, rank 7");
+  EXPECT_EQ(got.host_of[7], 3u);
+  EXPECT_NEAR(got.clocks.hosts[2].offset_us, -1.7e15, 1e6);
+  EXPECT_LT(got.clocks.residual_us_p95, 2);
+  EXPECT_EQ(got.clocks.causality_violations, 0u);
+  ASSERT_EQ(got.ranks[7].steps.size(), want.ranks[7].steps.size());
+  for (size_t i = 0; i < got.ranks.size(); ++i) {
+    EXPECT_NEAR(static_cast<double>(got.ranks[i].steps[1].begin_ns - base),
+                static_cast<double>(want.ranks[i].steps[1].begin_ns - base), 5'000)
+        << i;
+  }
 }
 
 TEST(Planted, ASlowRank) {
