@@ -173,6 +173,24 @@ std::string Names(const Json& list) {
   return text.empty() ? "-" : text;
 }
 
+// " (3 of 1 to 4; 2 before)" of an elastic job: what it has, may have and had.
+std::string SizeText(const Json& job) {
+  const auto least = static_cast<uint64_t>(Number(job["job"], "minimum_nodes"));
+  const auto most = static_cast<uint64_t>(Number(job["job"], "maximum_nodes"));
+  if (least >= most) return "";
+  std::string text = " (" + std::to_string(job["gang"].size()) + " of " + std::to_string(least) +
+                     " to " + std::to_string(most);
+  constexpr size_t kShown = 8;
+  const Json none = Json::array();
+  const Json& sizes = job.contains("sizes") ? job["sizes"] : none;
+  std::string before;
+  for (size_t i = sizes.size() > kShown ? sizes.size() - kShown : 0; i + 1 < sizes.size(); ++i) {
+    before += (before.empty() ? "; before " : ", ") +
+              std::to_string(static_cast<uint64_t>(Number(sizes[i], "nodes")));
+  }
+  return text + before + ")";
+}
+
 void PrintJob(const Json& job) {
   const auto line = [](const char* key, const std::string& value) {
     if (!value.empty()) std::printf("  %-14s %s\n", key, frontend::Harmless(value).c_str());
@@ -181,7 +199,7 @@ void PrintJob(const Json& job) {
               job["state"].get<std::string>().c_str());
   line("reason", job["reason"].get<std::string>());
   line("plan", job["job"]["plan_reason"].get<std::string>());
-  line("nodes", Names(job["gang"]));
+  line("nodes", Names(job["gang"]) + SizeText(job));
   line("epoch", std::to_string(job["epoch"].get<uint64_t>()));
   line("step", StepText(job));
   line("loss",

@@ -38,6 +38,10 @@ void AddOptions(CLI::App& app, Words& words) {
   app.add_option("--set", options.job.set, "KEY=VALUE: instead of the job file's, may be repeated")
       ->take_all();
   app.add_option("--nodes", options.job.nodes, "Nodes of the job; else the planner chooses");
+  app.add_option("--minimum-nodes", options.job.minimum_nodes,
+                 "An elastic job starts and goes on with as few (default: --nodes)");
+  app.add_option("--maximum-nodes", options.job.maximum_nodes,
+                 "It grows into idle nodes up to so many (default: --nodes)");
   app.add_option("--procs", options.job.processes_per_node, "Workers on each of its nodes");
   app.add_option("--run-dir", options.run_directory, "Where the run's files go (runs/NAME)");
   app.add_flag("--resume", options.resume,
@@ -164,6 +168,7 @@ Status TakeTorchrun(std::vector<std::string> rest, frontend::RunOptions& options
   }
   job.command = arguments.argv;
   job.nodes = arguments.nodes;
+  if (arguments.minimum_nodes < arguments.nodes) job.minimum_nodes = arguments.minimum_nodes;
   ASSIGN_OR_RETURN(job.processes_per_node, ProcessesOn(arguments));
   job.max_restarts = arguments.max_restarts;
   const runtime::TorchrunArguments defaults;

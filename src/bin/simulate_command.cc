@@ -23,6 +23,7 @@ using runtime::simulation::SimulationResult;
 
 struct SimulateFlags {
   uint32_t nodes = 2048;
+  uint32_t minimum_nodes = 0;
   uint32_t spares = 0;
   uint32_t processes = 1;
   double days = 54;
@@ -67,6 +68,7 @@ Result<SimulationOptions> OptionsOf(const SimulateFlags& flags) {
   SimulationOptions options;
   options.nodes = flags.nodes;
   options.spares = flags.spares;
+  options.minimum_nodes = flags.minimum_nodes;
   options.processes_per_node = flags.processes;
   options.length = DurationFromSeconds(flags.days * 86'400);
   options.fault_factor = flags.fault_factor;
@@ -176,6 +178,12 @@ int RunSimulate(const SimulateFlags& flags) {
                          std::to_string(flags.nodes) + " for the job"));
     return kExitUsage;
   }
+  if (flags.minimum_nodes > flags.nodes - spares) {
+    Fail(InvalidArgument("--minimum-nodes " + std::to_string(flags.minimum_nodes) +
+                         " is above the " + std::to_string(flags.nodes - spares) +
+                         " nodes that the job is planned for"));
+    return kExitUsage;
+  }
   if (!flags.log.empty() && !std::ofstream(flags.log, std::ios::app)) {
     return Fail(PermissionDenied("cannot write the log " + flags.log));
   }
@@ -211,6 +219,9 @@ void AddSimulateCommand(CLI::App& app, Action& action) {
       ->check(CLI::Range(2u, 100'000u))
       ->capture_default_str();
   command->add_option("--spares", flags->spares, "Nodes outside the gang (default: one in forty)");
+  command->add_option("--minimum-nodes", flags->minimum_nodes,
+                      "The job is elastic from so many nodes up to all, and jobs of higher\n"
+                      "priority come and go");
   command->add_option("--procs", flags->processes, "Processes a node; one stands for its cards")
       ->check(CLI::Range(1u, 64u))
       ->capture_default_str();

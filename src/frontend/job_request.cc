@@ -98,6 +98,8 @@ Result<spec::JobSpec> LoadJob(const JobRequest& request) {
     if (value.has_value()) settings.push_back(std::string(key) + "=" + std::to_string(*value));
   };
   add("resources.nodes", request.nodes);
+  add("resources.minimum_nodes", request.minimum_nodes);
+  add("resources.maximum_nodes", request.maximum_nodes);
   add("resources.processes_per_node", request.processes_per_node);
   add("max_restarts", request.max_restarts);
   if (!request.name.empty()) settings.push_back("name=" + Json(request.name).dump());

@@ -20,6 +20,8 @@ struct JobRequest {
   std::string inject;                              // further faults
   std::vector<std::string> set;  // "train.steps=100": instead of what the file says
   std::optional<uint32_t> nodes;
+  std::optional<uint32_t> minimum_nodes;
+  std::optional<uint32_t> maximum_nodes;
   std::optional<uint32_t> processes_per_node;
   std::optional<uint32_t> max_restarts;
 };

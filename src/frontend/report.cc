@@ -35,7 +35,7 @@ constexpr std::array kCategories = {
     CategoryName{wire::OTHER, "other", "none of the above"},
 };
 
-std::vector<CategoryRow> CategoriesOf(const wire::Ledger& ledger, uint32_t ranks) {
+std::vector<CategoryRow> CategoriesOf(const wire::Ledger& ledger, double ranks) {
   std::vector<CategoryRow> rows;
   double sum = 0;
   for (const CategoryName& known : kCategories) {
@@ -73,7 +73,7 @@ constexpr double kDecideBudget = 0.002;      // event, fence, decision, logged
 constexpr double kStartBudget = 0.010;       // the others killed and reaped, all forked again
 constexpr double kRendezvousBudget = 0.040;  // store and process group
 
-FaultRow RowOf(const wire::Fault& fault, uint32_t ranks) {
+FaultRow RowOf(const wire::Fault& fault, double ranks) {
   FaultRow row;
   row.fault = fault;
   row.cost_seconds = fault.lost_rank_seconds() / ranks;
@@ -162,6 +162,29 @@ double SecondsOf(const std::vector<CategoryRow>& rows, std::string_view name) {
   return 0;
 }
 
+// Ranks there were on average over the time of the job, by its changes of size: independent of what
+// the ledger has summed up. Where the sizes don't say all, the ledger's own mean.
+double MeanRanks(const wire::JobStatus& status) {
+  const double processes = std::max(1u, status.job().processes_per_node());
+  const double planned = std::max(1u, status.job().nodes()) * processes;
+  const wire::Ledger& ledger = status.ledger();
+  if (status.job().maximum_nodes() == 0 || ledger.wall_seconds() <= 0) return planned;
+  const bool all =
+      status.preemptions() == 0 && status.sizes_size() == static_cast<int>(status.resizes()) + 1;
+  if (!all) return std::max(1.0, ledger.rank_seconds() / ledger.wall_seconds());
+  double sum = 0;
+  double ranks = planned;  // while it waits for its first nodes
+  int64_t at_ns = status.submitted_at_ns();
+  for (const wire::SizeChange& change : status.sizes()) {
+    sum += ranks * static_cast<double>(change.at_ns() - at_ns) * 1e-9;
+    at_ns = change.at_ns();
+    ranks = change.nodes() * processes;
+  }
+  const double passed = static_cast<double>(at_ns - status.submitted_at_ns()) * 1e-9;
+  sum += ranks * std::max(0.0, ledger.wall_seconds() - passed);
+  return sum / ledger.wall_seconds();
+}
+
 }  // namespace
 
 Report MakeReport(const wire::JobStatus& status, const RunHistory& history, const RunFacts& facts) {
@@ -170,12 +193,15 @@ Report MakeReport(const wire::JobStatus& status, const RunHistory& history, cons
   report.facts = facts;
   report.ranks = std::max(1u, status.job().nodes() * status.job().processes_per_node());
   report.reports_steps = status.job().workload().built_in() || status.highest_step() > 0;
-  report.categories = CategoriesOf(status.ledger(), report.ranks);
+  report.mean_ranks = MeanRanks(status);
+  report.categories = CategoriesOf(status.ledger(), report.mean_ranks);
   report.ledger = CheckLedger(report.categories, facts.job_seconds);
   // The status has the last word; the history knows those that a long run's status has dropped.
   std::map<uint32_t, wire::Fault> faults = history.faults;
   for (const wire::Fault& fault : status.faults()) faults[fault.number()] = fault;
-  for (const auto& [number, fault] : faults) report.faults.push_back(RowOf(fault, report.ranks));
+  for (const auto& [number, fault] : faults) {
+    report.faults.push_back(RowOf(fault, report.mean_ranks));
+  }
 
   report.results = MergeResults(status);
   report.sample = TextIn(report.results, "prompt") + TextIn(report.results, "sample");

@@ -85,7 +85,8 @@ struct PredictionCheck {
 struct Report {
   wire::JobStatus status;
   RunFacts facts;
-  uint32_t ranks = 1;
+  uint32_t ranks = 1;         // of the size that the job was planned for
+  double mean_ranks = 1;      // over the job's time: another number where its size has changed
   bool reports_steps = true;  // false: a command of which nothing but its processes is known
   std::vector<CategoryRow> categories;  // those with time, the productive one first, then by size
   LedgerCheck ledger;

@@ -23,8 +23,13 @@ std::string Signed(double share) {
 
 std::string LayoutText(const Report& report) {
   const wire::Job& job = report.status.job();
-  return Plural(report.ranks, "worker") + ": " + Plural(job.nodes(), "node") + " with " +
-         std::to_string(job.processes_per_node()) + " each";
+  std::string text = Plural(report.ranks, "worker") + ": " + Plural(job.nodes(), "node") +
+                     " with " + std::to_string(job.processes_per_node()) + " each";
+  if (job.maximum_nodes() > job.minimum_nodes()) {
+    text += "; elastic, " + std::to_string(job.minimum_nodes()) + " to " +
+            Plural(job.maximum_nodes(), "node");
+  }
+  return text;
 }
 
 // A script may tell its steps through include/longhaul.h; torchrun's don't know of that.
@@ -106,7 +111,9 @@ std::string TimeSection(const Report& report) {
     text += Row({row.name, Decimal(row.seconds, 3), Percent(row.share, 2), row.meaning});
   }
   text += Row({"**sum**", "**" + Decimal(report.ledger.sum_seconds, 3) + "**", "",
-               "mean over " + Plural(report.ranks, "rank")});
+               "mean over " + (report.mean_ranks == report.ranks
+                                   ? Plural(report.ranks, "rank")
+                                   : Decimal(report.mean_ranks, 2) + " ranks on average")});
   const RunFacts& facts = report.facts;
   const std::string verdict = LedgerVerdict(report.ledger);
   text += "\n" + (report.ledger.holds ? verdict : "**" + verdict + "**") + ".\n\n";
@@ -132,6 +139,22 @@ std::string SnapshotSection(const Report& report) {
     text += " — " + EscapeMarkdown(status.snapshot_interval_reason());
   }
   return text + "\n\n";
+}
+
+// Where the number of nodes has changed.
+std::string SizeSection(const Report& report) {
+  const wire::JobStatus& status = report.status;
+  if (status.resizes() == 0) return "";
+  std::string text = "## Sizes\n\n";
+  text += Row({"after", "nodes", "workers", "epoch", "why"});
+  text += Row({"---:", "---:", "---:", "---:", "---"});
+  for (const wire::SizeChange& change : status.sizes()) {
+    const double after = static_cast<double>(change.at_ns() - status.submitted_at_ns()) * 1e-9;
+    text += Row({SecondsText(after), std::to_string(change.nodes()),
+                 std::to_string(uint64_t{change.nodes()} * status.job().processes_per_node()),
+                 std::to_string(change.epoch()), EscapeMarkdown(change.reason())});
+  }
+  return text + "\n";
 }
 
 std::string FaultSection(const Report& report) {
@@ -254,6 +277,18 @@ Json PredictionJson(const Report& report) {
           {"basis", prediction.basis}};
 }
 
+Json SizesJson(const wire::JobStatus& status) {
+  Json sizes = Json::array();
+  for (const wire::SizeChange& change : status.sizes()) {
+    sizes.push_back(
+        {{"seconds", static_cast<double>(change.at_ns() - status.submitted_at_ns()) * 1e-9},
+         {"nodes", change.nodes()},
+         {"epoch", change.epoch()},
+         {"reason", change.reason()}});
+  }
+  return sizes;
+}
+
 Json LedgerJson(const Report& report) {
   Json categories = Json::object();
   for (const CategoryRow& row : report.categories) {
@@ -270,8 +305,8 @@ Json LedgerJson(const Report& report) {
 }  // namespace
 
 std::string ReportMarkdown(const Report& report) {
-  std::string text = HeadSection(report) + TimeSection(report) + FaultSection(report) +
-                     SnapshotSection(report) + PlanSection(report);
+  std::string text = HeadSection(report) + TimeSection(report) + SizeSection(report) +
+                     FaultSection(report) + SnapshotSection(report) + PlanSection(report);
   if (!report.sample.empty())
     text += "## Sample of generated text\n\n" + CodeBlock(report.sample) + "\n";
   if (report.reports_steps) text += "![loss](loss.svg)\n\n";
@@ -322,6 +357,8 @@ Json ReportJson(const Report& report) {
        {{"nodes", status.job().nodes()},
         {"processes_per_node", status.job().processes_per_node()},
         {"reason", status.job().plan_reason()}}},
+      {"sizes", SizesJson(status)},
+      {"mean_ranks", report.mean_ranks},
       {"prediction", PredictionJson(report)},
       {"results", report.results},
   };

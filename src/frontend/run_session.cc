@@ -79,8 +79,9 @@ Result<ClusterSize> SizeFor(const RunOptions& options, const spec::JobSpec& job)
   ClusterSize size;
   size.nodes = options.cluster_nodes.value_or(std::max(kUsualNodes, wants_nodes));
   size.slots = options.cluster_slots.value_or(std::max(kUsualSlots, wants_slots));
-  if (wants_nodes > size.nodes || wants_slots > size.slots) {
-    return InvalidArgument("the job wants " + Plural(wants_nodes, "node") + " with " +
+  const uint32_t needs_nodes = job.resources.minimum_nodes.value_or(wants_nodes);
+  if (needs_nodes > size.nodes || wants_slots > size.slots) {
+    return InvalidArgument("the job wants " + Plural(needs_nodes, "node") + " with " +
                            Plural(wants_slots, "worker") + " each, the local cluster has " +
                            Plural(size.nodes, "node") + " with " + Plural(size.slots, "slot") +
                            ": raise --cluster-nodes and --cluster-slots, or ask for less");

@@ -504,6 +504,35 @@ CopiesSent Copied(uint64_t epoch, uint64_t step, const std::string& holder,
   return {kTestJob, epoch, step, holder, Duration(5), error};
 }
 
+// The gang has another size: what this node sealed belongs to the ranks and the world it had then.
+TEST(AgentCoreSnapshot, WhatWasSealedKeepsTheRanksItWasSealedUnder) {
+  AgentHarness agent = Connect();
+  const auto start = [](uint64_t epoch, uint32_t first_rank, uint32_t world) {
+    wire::Command command = StartCommand(epoch, 2, first_rank);
+    command.mutable_start_workers()->mutable_job()->mutable_snapshot()->set_replicated(false);
+    command.mutable_start_workers()->set_world(world);
+    command.mutable_start_workers()->mutable_restore()->set_step(10);
+    command.mutable_start_workers()->set_peer_node("node-2");
+    command.mutable_start_workers()->set_peer_port(9);
+    return command;
+  };
+  agent.Give(start(1, 2, 4));
+  agent.Fork(1, 2, 2);
+  agent.Step(WorkerSealed{WorkerOf(1, 2), 10, Duration(5), 10, agent.now()});
+  agent.Step(WorkerSealed{WorkerOf(1, 3), 10, Duration(5), 10, agent.now()});
+  agent.Step(Persisted(1, 10, "disk full"));
+  agent.Step(Copied(1, 10, "node-2"));
+  agent.Give(KillCommand(1));
+  agent.End(1, 2);
+  const auto persists = Only<PersistPieces>(agent.End(1, 3));
+  ASSERT_EQ(persists.size(), 1u) << "tried once more";
+  EXPECT_EQ(persists[0].ranks, (std::vector<uint32_t>{2, 3}));
+  EXPECT_EQ(persists[0].start->world(), 4u);
+  EXPECT_TRUE(Only<SendCopies>(agent.Give(start(2, 0, 2))).empty()) << "of other ranks";
+  agent.Step(Persisted(1, 10, "disk full"));
+  EXPECT_EQ(Only<SendCopies>(agent.Give(start(3, 2, 4))).size(), 1u) << "of the same again";
+}
+
 TEST(AgentCoreSnapshot, IsSentToThePeerOneAtATimeTheNewestNext) {
   AgentHarness agent = Connect();
   agent.Give(StartWithPeer(1, "node-2"));

@@ -197,7 +197,7 @@ struct PersistPieces {
   uint64_t epoch = 0;  // that sealed it
   uint64_t step = 0;
   std::vector<uint32_t> ranks;
-  StartOrder start;  // of an epoch of that job: its world, run directory and policy
+  StartOrder start;  // of the epoch that sealed it
 };
 // Makes the pieces a checkpoint, then prunes old ones. Answer: ManifestWritten.
 struct WriteManifest {

@@ -206,6 +206,7 @@ void AgentCore::State::Take(const WorkerSealed& fact) {
   if (poisoned) return;  // nobody shall have it
   Job& job = jobs_.at(fact.worker.job);
   job.newest = SnapshotId{fact.worker.epoch, fact.step};
+  job.sealed_by = epoch->start;
   MaybeCopy(fact.worker.job, job);
   MaybePersist(fact.worker.job, job);
 }

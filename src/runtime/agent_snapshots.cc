@@ -1,3 +1,4 @@
+#include <memory>
 #include <utility>
 
 #include "base/utf8.h"
@@ -15,8 +16,8 @@ void AgentCore::State::TakeHeld(const JobId& id, Job& job, const wire::StartWork
   uint32_t ranks = 0;
   uint64_t epoch = 0;
   for (const AgentFacts::HeldSnapshot& held : facts_.held) {
-    const bool ours = held.job == id && !held.copy && held.rank >= start.first_rank() &&
-                      held.rank - start.first_rank() < start.local_ranks();
+    const bool ours = held.job == id && !held.copy && held.rank >= start.arena_first_rank() &&
+                      held.rank - start.arena_first_rank() < start.local_ranks();
     if (!ours || held.step != restore.step()) continue;
     ++ranks;
     epoch = std::max(epoch, held.epoch);
@@ -24,6 +25,7 @@ void AgentCore::State::TakeHeld(const JobId& id, Job& job, const wire::StartWork
   const bool goes_on = restore.tier() == wire::Restore::TIER_MEMORY && restore.step() > 0;
   if (goes_on && ranks == start.local_ranks() && !job.newest.has_value()) {
     job.newest = SnapshotId{epoch, restore.step()};
+    job.sealed_by = std::make_shared<const wire::StartWorkers>(start);
   }
   std::erase_if(facts_.held, [&id](const auto& held) { return held.job == id; });
 }
@@ -32,11 +34,11 @@ void AgentCore::State::MaybePersist(const JobId& id, Job& job) {
   if (job.persisting.has_value() || !job.newest.has_value()) return;
   if (job.persisted.has_value() && *job.persisted >= *job.newest) return;
   if (job.failed.has_value() && *job.failed >= *job.newest) return;
-  std::vector<uint32_t> ranks = internal::RanksToPersist(*job.latest);
+  std::vector<uint32_t> ranks = internal::RanksToPersist(*job.sealed_by);
   if (ranks.empty()) return;
   job.persisting = job.newest;
   effects_.push_back(
-      PersistPieces{id, job.newest->epoch, job.newest->step, std::move(ranks), job.latest});
+      PersistPieces{id, job.newest->epoch, job.newest->step, std::move(ranks), job.sealed_by});
 }
 
 // Replicated state needs no copies: every other node has it.
@@ -44,6 +46,7 @@ void AgentCore::State::MaybeCopy(const JobId& id, Job& job) {
   if (job.copying.has_value() || !job.newest.has_value() || job.latest == nullptr) return;
   if (job.latest->peer_port() == 0 || job.latest->job().snapshot().replicated()) return;
   if (job.copied.has_value() && *job.copied >= *job.newest) return;
+  if (!internal::SameRanks(*job.sealed_by, *job.latest)) return;
   SendCopies order{id, job.newest->epoch, job.newest->step, {}, job.latest};
   for (uint32_t i = 0; i < job.latest->local_ranks(); ++i) {
     order.ranks.push_back(job.latest->first_rank() + i);

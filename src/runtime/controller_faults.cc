@@ -232,6 +232,7 @@ void Controller::State::TryDecide(Job& job) {
       return;
     }
   }
+  const size_t nodes = job.gang.size();
   if (!TakeTarget(job)) return;
   BlameNode(job, fault);
   if (own_fault) ++job.fruitless;
@@ -247,7 +248,12 @@ void Controller::State::TryDecide(Job& job) {
   if (job.restore.step() == 0) {
     fault.set_action(job.never_reported() ? "restart all workers" : "restart from the beginning");
   }
-  if (fault.class_name() == "node") fault.set_action("replace the node, " + fault.action());
+  if (job.gang.size() != nodes) {
+    fault.set_action("go on with " + std::to_string(job.gang.size()) + " nodes in place of " +
+                     std::to_string(nodes) + ", " + fault.action());
+  } else if (fault.class_name() == "node") {
+    fault.set_action("replace the node, " + fault.action());
+  }
   NoticeFault(job, fault);
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/cluster/elastic.h"
 #include "runtime/internal/controller_state.h"
 
 namespace longhaul::runtime {
@@ -49,6 +50,7 @@ Status Controller::State::CheckSubmission(const wire::Job& job) const {
       return AlreadyExists("job " + id + " is running in " + job.run_directory() + " already");
     }
   }
+  RETURN_IF_ERROR(CheckBounds(job));
   const Status fits = scheduler_.CheckSubmission(job);
   return fits.ok() ? fits : fits.WithContext("job " + job.id());
 }
@@ -126,6 +128,7 @@ void Controller::State::OpenEpoch(Job& job) {
   const bool first = job.faults.empty();
   job.data.Close(job.epoch);
   ++job.epoch;
+  job.nodes_of_epoch[job.epoch] = job.nodes();
   job.store_port = 0;
   job.undecided = false;
   job.retreat.reset();
@@ -191,7 +194,7 @@ void Controller::State::SendStart(const Job& job, size_t member) {
   start->set_epoch(job.epoch);
   start->set_restart_count(job.restarts);
   start->set_node_rank(static_cast<uint32_t>(member));
-  start->set_nodes(job.spec.nodes());
+  start->set_nodes(job.nodes());
   start->set_first_rank(static_cast<uint32_t>(member) * local);
   start->set_local_ranks(local);
   start->set_world(job.world());
@@ -201,6 +204,7 @@ void Controller::State::SendStart(const Job& job, size_t member) {
   *start->mutable_restore() = RestoreFor(job, member);
   *start->mutable_lease() = job.lease;
   start->set_snapshot_interval_steps(job.interval.steps());
+  start->set_arena_first_rank(job.gang[member].arena_first_rank);
   if (const Node* peer = PeerOf(job, member)) {
     start->set_peer_node(peer->id.value());
     start->set_peer_address(peer->facts.address());

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/cluster/elastic.h"
 #include "runtime/internal/controller_state.h"
 
 namespace longhaul::runtime {
@@ -18,6 +19,8 @@ constexpr int kMostRounds = 16;
 constexpr Duration kStopLimit = std::chrono::seconds(5);
 // So long may a snapshot take to reach the disk before its job moves without it.
 constexpr Duration kSaveLimit = std::chrono::seconds(60);
+// Changes of size that are kept for people to read.
+constexpr size_t kMostSizes = 1000;
 
 std::vector<NodeId> IdsOf(const std::vector<std::string>& names) {
   std::vector<NodeId> ids;
@@ -82,13 +85,37 @@ void Controller::State::Carry(const cluster::Verdict& verdict) {
   } else if (job->undecided) {
     TryDecide(*job);
   } else {
-    std::string moves;
-    for (size_t i = 0; i < job->gang.size(); ++i) {
-      if (i < job->target.size() && job->target[i] == job->gang[i].node) continue;
-      moves += (moves.empty() ? "" : ", ") + job->gang[i].node.value();
-    }
-    if (!moves.empty()) BeginRetreat(*job, Retreat::Then::kGoOn, "it leaves " + moves);
+    Follow(*job);
   }
+}
+
+void Controller::State::Follow(Job& job) {
+  const std::set<NodeId> wanted(job.target.begin(), job.target.end());
+  std::string leaves;
+  bool same = job.gang.size() == job.target.size();
+  for (size_t i = 0; i < job.gang.size(); ++i) {
+    same = same && job.gang[i].node == job.target[i];
+    if (wanted.contains(job.gang[i].node)) continue;
+    leaves += (leaves.empty() ? "" : ", ") + job.gang[i].node.value();
+  }
+  if (same || job.target.empty()) {
+    pending_.erase(job.spec.id());
+    return;
+  }
+  // Who only grows goes on until the new nodes are free.
+  for (const NodeId& id : job.target) {
+    if (!leaves.empty() || MemberOf(job, id.value()).has_value() || CanTake(job, id)) continue;
+    pending_.insert(job.spec.id());
+    return;
+  }
+  pending_.erase(job.spec.id());
+  std::string reason;
+  if (job.gang.size() != job.target.size()) {
+    reason = "it goes on with " + std::to_string(job.target.size()) + " nodes in place of " +
+             std::to_string(job.gang.size());
+  }
+  if (!leaves.empty()) reason += (reason.empty() ? "it leaves " : ", without ") + leaves;
+  BeginRetreat(job, Retreat::Then::kGoOn, reason.empty() ? "its ranks change places" : reason);
 }
 
 // Whether the node takes the job's workers now.
@@ -140,49 +167,83 @@ bool Controller::State::TakeTarget(Job& job) {
     return false;
   }
   pending_.erase(name);
-  std::vector<Member> before = std::move(job.gang);
+  const std::vector<Member> before = std::move(job.gang);
   const auto places = std::move(job.places);
   job.gang.clear();
   job.places.clear();
+  job.gang.resize(job.target.size());
+  for (size_t i = 0; i < job.gang.size(); ++i) FillPlace(job, i, before, places);
   const uint32_t slots = job.spec.processes_per_node();
-  for (size_t i = 0; i < job.target.size(); ++i) {
-    const NodeId& id = job.target[i];
-    Node& node = nodes_.at(id);
-    Member& member = job.gang.emplace_back();
-    job.places[id.value()] = i;
-    member.node = id;
-    // Copies belong to a place, whoever takes it now; its own memory to a node.
-    if (i < before.size()) {
-      member.holder = before[i].holder;
-      member.holder_incarnation = before[i].holder_incarnation;
-      member.copied = before[i].copied;
-    }
-    const auto place = places.find(id.value());
-    const auto left = job.left.find(id);
-    if (place != places.end()) {
-      member.sealed = before[place->second].sealed;
-    } else {
-      node.used_slots += slots;
-      if (left != job.left.end() && left->second.incarnation == node.incarnation) {
-        member.sealed = left->second.sealed;
-      }
-    }
-    if (left != job.left.end()) job.left.erase(left);
-    if (place == places.end() && i < before.size() && before[i].node != id) {
-      Say(name, wire::MessageNotice::INFO,
-          id.value() + " takes the place of " + before[i].node.value());
-    }
-  }
   for (const Member& member : before) {
     if (job.places.contains(member.node.value())) continue;
     Node& node = nodes_.at(member.node);
     node.used_slots -= std::min(node.used_slots, slots);
-    if (!node.lost) job.left[member.node] = {node.incarnation, member.sealed};
+    if (!node.lost) {
+      job.left[member.node] = {node.incarnation, member.sealed, member.arena_first_rank,
+                               places.at(member.node.value()), before.size()};
+    }
   }
+  NoteSize(job, before.size());
   for (const Member& member : job.gang) {
     if (!places.contains(member.node.value())) FreeLeftOn(member.node);
   }
   return true;
+}
+
+// A place of the new gang, and what its node has in memory that still serves there.
+void Controller::State::FillPlace(Job& job, size_t place, const std::vector<Member>& before,
+                                  const std::unordered_map<std::string, size_t>& places) {
+  const NodeId& id = job.target[place];
+  const uint32_t slots = job.spec.processes_per_node();
+  const bool same_size = before.size() == job.gang.size();
+  const bool alike = NodesAreAlike(job.spec);
+  Node& node = nodes_.at(id);
+  Member& member = job.gang[place];
+  job.places[id.value()] = place;
+  member.node = id;
+  // Copies belong to a place, whoever takes it now, as long as places mean the same ranks.
+  if (same_size) {
+    member.holder = before[place].holder;
+    member.holder_incarnation = before[place].holder_incarnation;
+    member.copied = before[place].copied;
+  }
+  const auto found = places.find(id.value());
+  const auto left = job.left.find(id);
+  member.arena_first_rank = static_cast<uint32_t>(place) * slots;
+  if (found != places.end()) {
+    const Member& was = before[found->second];
+    member.arena_first_rank = was.arena_first_rank;
+    if (alike || (same_size && found->second == place)) member.sealed = was.sealed;
+  } else {
+    node.used_slots += slots;
+    if (left != job.left.end() && left->second.incarnation == node.incarnation) {
+      const internal::LeftMemory& memory = left->second;
+      const bool same = memory.place == place && memory.nodes == job.gang.size();
+      member.arena_first_rank = memory.arena_first_rank;
+      if (alike || same) member.sealed = memory.sealed;
+    }
+  }
+  if (left != job.left.end()) job.left.erase(left);
+  const bool takes_over = found == places.end() && same_size && before[place].node != id;
+  if (takes_over) {
+    Say(job.spec.id(), wire::MessageNotice::INFO,
+        id.value() + " takes the place of " + before[place].node.value());
+  }
+}
+
+// The gang is there: what its size means to the ledger and to whoever looks.
+void Controller::State::NoteSize(Job& job, size_t before) {
+  if (job.gang.size() != before) job.placed_epoch = job.epoch + 1;
+  job.ledger.Resize(job.gang.size(), wire::REPAIR, now_);
+  const auto nodes = static_cast<uint32_t>(job.gang.size());
+  if (!job.sizes.empty() && job.sizes.back().nodes() == nodes) return;
+  if (!job.sizes.empty()) ++job.resizes;
+  if (job.sizes.size() >= kMostSizes) job.sizes.erase(job.sizes.begin());
+  wire::SizeChange& change = job.sizes.emplace_back();
+  change.set_at_ns(ToNanoseconds(now_));
+  change.set_nodes(nodes);
+  change.set_epoch(job.epoch + 1);
+  change.set_reason(job.retreat ? job.retreat->reason : before > 0 ? job.reason : "it starts");
 }
 
 void Controller::State::Release(Job& job) {
@@ -266,12 +327,23 @@ void Controller::State::StopForRetreat(Job& job) {
 // Whether a node that it goes on with could have the newest state only from disk.
 bool Controller::State::NeedsDisk(const Job& job) const {
   if (job.memory_step <= job.committed_step) return false;
-  return std::any_of(job.target.begin(), job.target.end(), [&](const NodeId& id) {
-    const auto place = MemberOf(job, id.value());
-    if (!place.has_value()) return true;
-    const auto& sealed = job.gang[*place].sealed;
-    return sealed[0] != job.memory_step && sealed[1] != job.memory_step;
-  });
+  const bool alike = NodesAreAlike(job.spec);
+  if (!alike && job.target.size() != job.gang.size()) return true;
+  const auto holds = [&](size_t place) {
+    const auto& sealed = job.gang[place].sealed;
+    return sealed[0] == job.memory_step || sealed[1] == job.memory_step;
+  };
+  bool all = true;
+  bool gives = false;  // one that stays has it for the others
+  for (size_t i = 0; i < job.target.size(); ++i) {
+    const auto place = MemberOf(job, job.target[i].value());
+    const bool has = place.has_value() && (alike || *place == i) && holds(*place);
+    all = all && has;
+    const Node* node = FindNode(job.target[i]);
+    gives = gives ||
+            (has && alike && node != nullptr && node->connected && node->facts.peer_port() != 0);
+  }
+  return !all && !gives;
 }
 
 void Controller::State::AdvanceRetreat(Job& job) {
@@ -300,8 +372,9 @@ void Controller::State::AdvanceRetreat(Job& job) {
   }
   if (retreat.stage != Retreat::Stage::kReady) return;
   if (retreat.then == Retreat::Then::kQueue) return FinishRetreat(job);
+  const size_t before = job.gang.size();
   if (!TakeTarget(job)) return;
-  ++job.moves;
+  if (job.gang.size() == before) ++job.moves;
   OpenEpoch(job);
 }
 
@@ -312,10 +385,14 @@ void Controller::State::FinishRetreat(Job& job) {
   Release(job);
   for (const Member& member : job.gang) {
     const Node& node = nodes_.at(member.node);
-    if (!node.lost) job.left[member.node] = {node.incarnation, member.sealed};
+    if (!node.lost) {
+      job.left[member.node] = {node.incarnation, member.sealed, member.arena_first_rank,
+                               job.places.at(member.node.value()), job.gang.size()};
+    }
   }
   job.gang.clear();
   job.places.clear();
+  job.ledger.Resize(job.spec.nodes(), wire::QUEUE, now_);
   job.pids.clear();
   job.retreat.reset();
   job.transaction = 0;
@@ -395,7 +472,7 @@ void Controller::State::TryPending() {
     } else if (job->undecided) {
       TryDecide(*job);
     } else {
-      pending_.erase(id);
+      Follow(*job);
     }
   }
 }
@@ -417,6 +494,7 @@ Status Controller::State::CheckPlace(const Job& job) const {
     }
   }
   if (job.retreat.has_value() || job.undecided || job.gang.empty()) return {};
+  if (pending_.contains(job.spec.id())) return {};  // it goes on until its new nodes are free
   if (job.gang.size() != job.target.size()) return InternalError("part of a gang runs");
   for (size_t i = 0; i < job.gang.size(); ++i) {
     if (job.gang[i].node != job.target[i]) {

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "runtime/cluster/elastic.h"
 #include "runtime/internal/controller_state.h"
 
 namespace longhaul::runtime {
@@ -61,6 +62,9 @@ void Controller::State::AdoptMemory(const Node& node, uint64_t life_before) {
     own[held.job_id()];  // every job once
     const auto job = jobs_.find(held.job_id());
     if (job == jobs_.end() || !Continues(job->second, held.epoch(), held.step())) continue;
+    // What was sealed under other ranks serves where nodes are alike, and only there.
+    const bool moved = held.epoch() < job->second.placed_epoch;
+    if (moved && (held.copy() || !NodesAreAlike(job->second.spec))) continue;
     ranks[held.step()].insert(held.rank());
   }
   for (const auto& [id, steps] : own) {
@@ -73,15 +77,14 @@ void Controller::State::AdoptMemory(const Node& node, uint64_t life_before) {
       Send(node.id, std::move(command));
       continue;
     }
-    const auto whole = [job](const std::set<uint32_t>& ranks, size_t member) {
-      const uint32_t local = job->spec.processes_per_node();
-      const auto first = static_cast<uint32_t>(member) * local;
+    const uint32_t local = job->spec.processes_per_node();
+    const auto whole = [local](const std::set<uint32_t>& ranks, uint32_t first) {
       return std::distance(ranks.lower_bound(first), ranks.lower_bound(first + local)) == local;
     };
     const size_t index = *MemberOf(*job, node.id.value());
     Newest& sealed = job->gang[index].sealed;
     for (const auto& [step, ranks] : steps) {
-      if (whole(ranks, index)) Remember(sealed, step);
+      if (whole(ranks, job->gang[index].arena_first_rank)) Remember(sealed, step);
     }
     for (size_t i = 0; i < job->gang.size(); ++i) {
       Member& member = job->gang[i];
@@ -89,7 +92,7 @@ void Controller::State::AdoptMemory(const Node& node, uint64_t life_before) {
       member.holder_incarnation = node.incarnation;
       member.copied = {};
       for (const auto& [step, ranks] : copies[id]) {
-        if (whole(ranks, i)) Remember(member.copied, step);
+        if (whole(ranks, static_cast<uint32_t>(i) * local)) Remember(member.copied, step);
       }
     }
     if (sealed[0] == 0) continue;
@@ -131,6 +134,7 @@ void Controller::State::OnSnapshotReplicated(const wire::Event& event) {
   if (!index.has_value() || replicated.epoch() > job->epoch) return;
   // A state of an older epoch counts as long as the present one continues it.
   if (replicated.epoch() < job->epoch && replicated.step() > job->restore.step()) return;
+  if (replicated.epoch() < job->placed_epoch) return;  // of other ranks
   Member& member = job->gang[*index];
   if (member.holder != holder->id || member.holder_incarnation != holder->incarnation) {
     member.copied = {};
@@ -179,8 +183,8 @@ void Controller::State::OnSnapshotPersisted(const wire::Event& event) {
   const auto& persisted = event.snapshot_persisted();
   Job* job = FindJob(persisted.job_id());
   if (job == nullptr || !job->live() || persisted.step() == 0) return;
-  const bool known = MemberOf(*job, event.node()).has_value() ||
-                     (job->gang.empty() && job->left.contains(NodeId(event.node())));
+  const bool known =
+      MemberOf(*job, event.node()).has_value() || job->left.contains(NodeId(event.node()));
   if (!known || persisted.epoch() > job->epoch) return;
   if (persisted.step() <= job->committed_step) return;
   // A state of an older epoch counts as long as the present one continues it.
@@ -201,7 +205,8 @@ void Controller::State::GrantIfWhole(Job& job, uint64_t step) {
   const auto found = job.pending.find(step);
   if (found == job.pending.end() || found->second.granted) return;
   internal::PendingCommit& commit = found->second;
-  const size_t wanted = job.spec.snapshot().replicated() ? 1 : job.spec.nodes();
+  const uint32_t nodes = NodesOfEpoch(job, commit.epoch);
+  const size_t wanted = job.spec.snapshot().replicated() ? 1 : nodes;
   if (commit.nodes.size() < wanted) return;
   commit.granted = true;
   wire::Command command;
@@ -209,7 +214,7 @@ void Controller::State::GrantIfWhole(Job& job, uint64_t step) {
   grant->set_job_id(job.spec.id());
   grant->set_epoch(commit.epoch);
   grant->set_step(step);
-  grant->set_world(job.world());
+  grant->set_world(nodes * job.spec.processes_per_node());
   const auto later = job.validation_losses.upper_bound(step);
   if (later != job.validation_losses.begin() && std::isfinite(std::prev(later)->second)) {
     grant->set_validation_loss(std::prev(later)->second);
@@ -286,20 +291,25 @@ void Controller::State::OnSnapshotFailed(const wire::Event& event) {
   TryDecide(*job);
 }
 
+uint32_t Controller::State::NodesOfEpoch(const Job& job, uint64_t epoch) {
+  const auto found = job.nodes_of_epoch.find(epoch);
+  return found == job.nodes_of_epoch.end() ? job.spec.nodes() : found->second;
+}
+
 const Controller::State::Node* Controller::State::CopyOf(const Job& job, size_t member,
                                                          uint64_t step) const {
   const auto reachable = [](const Node* node) {
     return node != nullptr && node->connected && !node->lost && node->facts.peer_port() != 0;
   };
   if (peers_ == 0) return nullptr;
-  if (job.spec.snapshot().replicated()) {
+  if (NodesAreAlike(job.spec)) {
     // Any other node's own state serves all.
     for (size_t i = 0; i < job.gang.size(); ++i) {
       if (i == member || !Holds(job.gang[i], step)) continue;
       const Node* node = FindNode(job.gang[i].node);
       if (reachable(node)) return node;
     }
-    return nullptr;
+    if (job.spec.snapshot().replicated()) return nullptr;
   }
   const Member& wanting = job.gang[member];
   if (!Has(wanting.copied, step)) return nullptr;
@@ -307,14 +317,15 @@ const Controller::State::Node* Controller::State::CopyOf(const Job& job, size_t 
   return reachable(node) && node->incarnation == wanting.holder_incarnation ? node : nullptr;
 }
 
-// A copy that failed is never offered again: the place's own, or with replicated state the source's
-// as far as other places go.
+// A copy that failed is never offered again: a member's own, as far as other places go, or the one
+// that is kept for the place.
 void Controller::State::ForgetCopy(Job& job, size_t member, uint64_t step) {
-  if (!job.spec.snapshot().replicated()) return Forget(job.gang[member].copied, step);
   const Node* source = CopyOf(job, member, step);
   for (Member& other : job.gang) {
-    if (source != nullptr && other.node == source->id) Forget(other.sealed, step);
+    if (source == nullptr || other.node != source->id || !Holds(other, step)) continue;
+    if (NodesAreAlike(job.spec)) return Forget(other.sealed, step);
   }
+  Forget(job.gang[member].copied, step);
 }
 
 // The next place of the gang on another host, or at least on another node.
@@ -373,9 +384,10 @@ wire::Restore Controller::State::RestoreFor(const Job& job, size_t member) const
     restore.set_tier(wire::Restore::TIER_PEER);
     restore.set_source_address(source->facts.address());
     restore.set_source_port(source->facts.peer_port());
-    if (job.spec.snapshot().replicated()) {
-      const size_t place = job.places.at(source->id.value());
-      restore.set_source_rank(static_cast<uint32_t>(place) * job.spec.processes_per_node());
+    const auto place = MemberOf(job, source->id.value());
+    const bool own = place.has_value() && Holds(job.gang[*place], restore.step());
+    if (own && NodesAreAlike(job.spec)) {
+      restore.set_source_rank(job.gang[*place].arena_first_rank);
     }
   } else {
     restore.set_tier(wire::Restore::TIER_DISK);

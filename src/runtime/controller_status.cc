@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/hash.h"
+#include "runtime/cluster/elastic.h"
 #include "runtime/internal/controller_state.h"
 
 namespace longhaul::runtime {
@@ -21,6 +22,8 @@ wire::JobStatus Controller::State::StatusOf(const Job& job, Instant now) const {
   }
   status.set_preemptions(job.preemptions);
   status.set_moves(job.moves);
+  for (const wire::SizeChange& change : job.sizes) *status.add_sizes() = change;
+  status.set_resizes(job.resizes);
   status.set_epoch(job.epoch);
   for (const Member& member : job.gang) status.add_gang(member.node.value());
   status.set_step(job.step);
@@ -158,6 +161,10 @@ Status Controller::State::CheckJob(const Job& job) const {
 
 // What only changes with the epoch, and is as long as the gang.
 Status Controller::State::CheckGang(const Job& job) const {
+  if (!job.gang.empty() && !BoundsOf(job.spec).allows(job.gang.size())) {
+    return InternalError("a gang of " + std::to_string(job.gang.size()) +
+                         " nodes is outside the job's bounds");
+  }
   std::set<NodeId> members;
   for (const Member& member : job.gang) {
     if (!members.insert(member.node).second) {

@@ -7,9 +7,23 @@
 namespace longhaul::runtime {
 
 GoodputLedger::GoodputLedger(Instant start, size_t accounts, uint32_t ranks_per_account)
-    : start_(start), ranks_per_account_(ranks_per_account), accounts_(accounts) {
+    : start_(start), ranks_per_account_(ranks_per_account), accounts_(accounts), open_(accounts) {
   CHECK(accounts >= 1);
   for (Account& account : accounts_) account.cursor = start;
+}
+
+void GoodputLedger::Resize(size_t accounts, wire::Category category, Instant at) {
+  CHECK(accounts >= 1);
+  if (finished_ || accounts == open_) return;
+  for (size_t i = accounts; i < open_; ++i) Enter(i, category, at);
+  Part();
+  if (accounts > accounts_.size()) accounts_.resize(accounts);
+  for (size_t i = open_; i < accounts; ++i) {
+    Account& account = accounts_[i];
+    account.cursor = std::max({at, account.cursor, start_});
+    account.open = category;
+  }
+  open_ = accounts;
 }
 
 void GoodputLedger::Book(Account& account, wire::Category category, int64_t nanoseconds) {
@@ -20,11 +34,12 @@ void GoodputLedger::Book(Account& account, wire::Category category, int64_t nano
 
 void GoodputLedger::Advance(Account& account, Instant at) {
   elapsed_ns_ += (at - account.cursor).count();
+  account.elapsed_ns += (at - account.cursor).count();
   account.cursor = at;
 }
 
 void GoodputLedger::Enter(size_t account_index, wire::Category category, Instant at) {
-  CHECK(account_index < accounts_.size());
+  CHECK(account_index < open_);
   Part();
   Account& account = accounts_[account_index];
   if (finished_) return;
@@ -36,12 +51,12 @@ void GoodputLedger::Enter(size_t account_index, wire::Category category, Instant
 }
 
 void GoodputLedger::EnterAll(wire::Category category, Instant at) {
-  for (size_t i = 0; i < accounts_.size(); ++i) Enter(i, category, at);
+  for (size_t i = 0; i < open_; ++i) Enter(i, category, at);
 }
 
 void GoodputLedger::BookSteps(size_t account_index, uint64_t first, uint64_t last,
                               const wire::StepTimes& times, Instant at) {
-  CHECK(account_index < accounts_.size() && first <= last);
+  CHECK(account_index < open_ && first <= last);
   Part();
   Account& account = accounts_[account_index];
   if (finished_ || at <= account.cursor) return;
@@ -74,9 +89,9 @@ void GoodputLedger::BookStepsForAll(uint64_t first, uint64_t last, const wire::S
                                     Instant at) {
   if (finished_) return;
   if (!together_) {
-    for (size_t i = 0; i < accounts_.size(); ++i) BookSteps(i, first, last, times, at);
+    for (size_t i = 0; i < open_; ++i) BookSteps(i, first, last, times, at);
     // From here on all stand at `at`, in an open step.
-    const bool one = std::all_of(accounts_.begin(), accounts_.end(),
+    const bool one = std::all_of(accounts_.begin(), accounts_.begin() + std::ptrdiff_t(open_),
                                  [&](const Account& account) { return account.cursor == at; });
     if (!one) return;
     together_ = true;
@@ -88,7 +103,7 @@ void GoodputLedger::BookStepsForAll(uint64_t first, uint64_t last, const wire::S
   }
   if (at <= common_.cursor) return;
   const StepCut cut = Cut((at - common_.cursor).count(), times);
-  const auto all = static_cast<__int128>(accounts_.size());
+  const auto all = static_cast<__int128>(open_);
   const auto book = [&](wire::Category category, int64_t nanoseconds) {
     common_.booked_ns[static_cast<size_t>(category)] += nanoseconds;
     total_ns_[static_cast<size_t>(category)] += nanoseconds * all;
@@ -99,6 +114,7 @@ void GoodputLedger::BookStepsForAll(uint64_t first, uint64_t last, const wire::S
   book(wire::PRODUCTIVE, cut.productive_ns);
   common_.recent.push_back({first, last, cut.productive_ns});
   elapsed_ns_ += (at - common_.cursor).count() * all;
+  common_.elapsed_ns += (at - common_.cursor).count();
   common_.cursor = at;
 }
 
@@ -106,8 +122,10 @@ void GoodputLedger::BookStepsForAll(uint64_t first, uint64_t last, const wire::S
 void GoodputLedger::Part() {
   if (!together_) return;
   together_ = false;
-  for (Account& account : accounts_) {
+  for (size_t a = 0; a < open_; ++a) {
+    Account& account = accounts_[a];
     for (size_t i = 0; i < kCategories; ++i) account.booked_ns[i] += common_.booked_ns[i];
+    account.elapsed_ns += common_.elapsed_ns;
     account.recent.insert(account.recent.end(), common_.recent.begin(), common_.recent.end());
     account.cursor = common_.cursor;
     account.open = common_.open;
@@ -156,7 +174,7 @@ void GoodputLedger::Settle(uint64_t step) {
 }
 
 void GoodputLedger::Finish(Instant at) {
-  for (size_t i = 0; i < accounts_.size(); ++i) Enter(i, accounts_[i].open, at);
+  for (size_t i = 0; i < open_; ++i) Enter(i, accounts_[i].open, at);
   finished_ = true;
 }
 
@@ -165,10 +183,11 @@ wire::Ledger GoodputLedger::Summary(Instant now) const {
   const double weight = ranks_per_account_ * 1e-9;
   for (size_t i = 0; i < kCategories; ++i) seconds[i] = static_cast<double>(total_ns_[i]) * weight;
   Instant end = start_;
-  for (const Account& own : accounts_) {
-    const Account& account = together_ ? common_ : own;
+  for (size_t i = 0; i < accounts_.size(); ++i) {
+    const bool shut = i >= open_;
+    const Account& account = together_ && !shut ? common_ : accounts_[i];
     end = std::max(end, account.cursor);
-    if (finished_ || now <= account.cursor) continue;
+    if (shut || finished_ || now <= account.cursor) continue;
     // A step under way is not lost yet.
     const auto open = account.open == wire::LOST_WORK ? wire::PRODUCTIVE : account.open;
     seconds[static_cast<size_t>(open)] +=
@@ -213,16 +232,19 @@ Status GoodputLedger::CheckEveryAccount() const {
     parted.Part();
     return parted.CheckEveryAccount();
   }
+  __int128 elapsed = 0;
   for (const Account& account : accounts_) {
     int64_t sum = 0;
     for (const int64_t nanoseconds : account.booked_ns) {
       if (nanoseconds < 0) return InternalError("a category of an account fell below zero");
       sum += nanoseconds;
     }
-    if (sum != (account.cursor - start_).count()) {
+    if (sum != account.elapsed_ns) {
       return InternalError("an account's categories don't sum to its wall time");
     }
+    elapsed += sum;
   }
+  if (elapsed != elapsed_ns_) return InternalError("the accounts don't sum to the ledger");
   return Status();
 }
 

@@ -6,6 +6,10 @@
 // the account's wall time by construction, in whole nanoseconds. Category names follow
 // docs/goodput.md.
 //
+// A gang may change its size: accounts beyond it are shut and nothing is booked to them until they
+// open again, so the sum is over the ranks that there were at each moment. What a shut account has
+// done can still be rolled back.
+//
 // Steps are booked as productive when they are done. A rollback moves what was booked for the steps
 // it throws away to lost work; the same steps count when they are done again. So a step is
 // productive once, whatever happened.
@@ -26,6 +30,10 @@ class GoodputLedger {
  public:
   // All accounts wait in the queue from `start` on. Requires accounts >= 1.
   GoodputLedger(Instant start, size_t accounts, uint32_t ranks_per_account);
+
+  // From `at` on there are so many accounts: those beyond are shut, new ones begin in `category`.
+  // Requires accounts >= 1.
+  void Resize(size_t accounts, wire::Category category, Instant at);
 
   // From `at` on the account is in `category`; up to then it was in the one before. A time before
   // the cursor counts as the cursor.
@@ -68,6 +76,7 @@ class GoodputLedger {
   struct Account {
     Instant cursor;
     wire::Category open = wire::QUEUE;
+    int64_t elapsed_ns = 0;  // what the cursor has moved while the account was open
     std::array<int64_t, kCategories> booked_ns{};
     std::deque<BookedSteps> recent;  // by step; those that a rollback could still throw away
   };
@@ -88,8 +97,10 @@ class GoodputLedger {
   Instant start_;
   uint32_t ranks_per_account_;
   std::vector<Account> accounts_;
-  // While all accounts do the same, from one common cursor on, what they do is kept once, here, and
-  // added to each of them when one goes its own way (Part). Already in total_ns_ and elapsed_ns_.
+  size_t open_ = 0;  // accounts_ from here on are shut
+  // While all open accounts do the same, from one common cursor on, what they do is kept once,
+  // here, and added to each of them when one goes its own way (Part). Already in total_ns_ and
+  // elapsed_ns_.
   bool together_ = false;
   Account common_;
   bool settled_apart_ = false;  // since they are together, what the accounts remember is settled

@@ -47,6 +47,31 @@ TEST(GoodputLedger, AgreesWithTheTimelineWorkedByHand) {
   EXPECT_DOUBLE_EQ(summary.goodput(), 2.8 / 6.0);
 }
 
+// Two accounts for 2 s, one for 3 s, three for 1 s: 4 + 3 + 3 account seconds.
+TEST(GoodputLedger, CountsTheAccountsThatThereAreAtEachMoment) {
+  GoodputLedger ledger(kStart, 2, 1);
+  ledger.EnterAll(wire::LOST_WORK, kStart);
+  for (const size_t account : {0, 1}) ledger.BookSteps(account, 1, 2, {}, kStart + seconds(2));
+  ledger.Resize(1, wire::REPAIR, kStart + seconds(2));
+  ledger.BookSteps(0, 3, 5, {}, kStart + seconds(5));
+  ledger.Resize(3, wire::REPAIR, kStart + seconds(5));
+  EXPECT_TRUE(ledger.CheckSums().ok());
+  EXPECT_TRUE(ledger.CheckEveryAccount().ok());
+  const wire::Ledger open = ledger.Summary(kStart + seconds(6));
+  EXPECT_DOUBLE_EQ(open.rank_seconds(), 10.0);
+  EXPECT_DOUBLE_EQ(open.wall_seconds(), 6.0);
+  EXPECT_DOUBLE_EQ(Of(open, wire::REPAIR), 2.0) << "the two that came";
+  EXPECT_DOUBLE_EQ(Of(open, wire::PRODUCTIVE), 8.0);
+  // What a shut account had done is thrown away with the rest.
+  ledger.Resize(1, wire::REPAIR, kStart + seconds(6));
+  ledger.Rollback(1);
+  EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart + seconds(6)), wire::LOST_WORK), 1.0 + 1.0 + 3.0);
+  ledger.Finish(kStart + seconds(7));
+  EXPECT_TRUE(ledger.CheckSums().ok());
+  EXPECT_TRUE(ledger.CheckEveryAccount().ok());
+  EXPECT_DOUBLE_EQ(ledger.Summary(kStart + seconds(9)).rank_seconds(), 11.0);
+}
+
 TEST(GoodputLedger, ARollbackMovesWhatWasDoneToLostWork) {
   GoodputLedger ledger(kStart, 1, 1);
   ledger.Enter(0, wire::LOST_WORK, kStart);

@@ -253,7 +253,7 @@ class Parser {
     return {};
   }
 
-  // "4", or "2:4". The range's upper end is what we start with.
+  // "4", or "2:4".
   Status ApplyNodes(std::string_view flag, const std::string& value) {
     const std::vector<std::string_view> ends = Split(value, ':');
     if (ends.size() > 2) {
@@ -266,12 +266,7 @@ class Parser {
       return InvalidArgument("--" + std::string(flag) + ": the least number of nodes in " + value +
                              " is above the most");
     }
-    std::erase_if(result_.warnings,
-                  [](const std::string& text) { return text.starts_with("the number of nodes"); });
-    if (least < result_.nodes) {
-      Warn("the number of nodes stays at " + std::to_string(result_.nodes) +
-           ": elastic sizes are not supported yet");
-    }
+    result_.minimum_nodes = least;
     return {};
   }
 

@@ -41,6 +41,7 @@ struct StreamChoice {
 struct TorchrunArguments {
   std::vector<std::string> argv;  // of a worker: interpreter, script and its arguments
   uint32_t nodes = 1;
+  uint32_t minimum_nodes = 1;  // as `nodes`, unless a range was given
   ProcessCount processes = ProcessCount::kNumber;
   uint32_t processes_per_node = 1;       // with kNumber
   std::optional<uint32_t> max_restarts;  // torchrun's own default is 0

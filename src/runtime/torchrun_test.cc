@@ -119,7 +119,6 @@ TEST(TorchrunArguments, WarnOfWhatWillNotBeDone) {
     const char* line;
     const char* want;
   } kRows[] = {
-      {"--nnodes 1:4 t.py", "the number of nodes stays at 4: elastic sizes are not supported yet"},
       {"--node-rank 1 t.py", "--node-rank is ignored: one command starts all nodes"},
       {"--master_addr h --master-addr i t.py",
        "--master-addr is ignored: Longhaul serves the rendezvous itself"},
@@ -131,6 +130,9 @@ TEST(TorchrunArguments, WarnOfWhatWillNotBeDone) {
     EXPECT_EQ(got->warnings, std::vector<std::string>{row.want}) << row.line;
   }
   EXPECT_EQ(Parse("--nnodes 1:4 t.py")->nodes, 4u);
+  EXPECT_EQ(Parse("--nnodes 1:4 t.py")->minimum_nodes, 1u);
+  EXPECT_EQ(Parse("--nnodes 2:2 t.py")->minimum_nodes, 2u);
+  EXPECT_EQ(Parse("--nnodes 2 t.py", {{"PET_NNODES", "1:4"}})->minimum_nodes, 2u);
   EXPECT_TRUE(Parse("--nnodes 2 t.py", {{"PET_NNODES", "1:4"}})->warnings.empty());
 }
 

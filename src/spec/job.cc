@@ -1,6 +1,7 @@
 #include "spec/job.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -88,6 +89,37 @@ void CheckLayout(JobReader& reader, const JobSpec& job) {
   }
 }
 
+void CheckBounds(JobReader& reader, const JobSpec& job) {
+  const ResourceSpec& resources = job.resources;
+  if (!resources.minimum_nodes && !resources.maximum_nodes) return;
+  const char* given =
+      resources.minimum_nodes ? "resources.minimum_nodes" : "resources.maximum_nodes";
+  if (!resources.nodes) {
+    return reader.Refuse(given, "needs resources.nodes beside it: the number it is planned for");
+  }
+  const uint32_t nodes = *resources.nodes;
+  const uint32_t minimum = resources.minimum_nodes.value_or(nodes);
+  const uint32_t maximum = resources.maximum_nodes.value_or(nodes);
+  if (minimum > nodes) {
+    return reader.Refuse(
+        "resources.minimum_nodes",
+        std::to_string(minimum) + " is above the " + std::to_string(nodes) + " of resources.nodes");
+  }
+  if (maximum < nodes) {
+    return reader.Refuse(
+        "resources.maximum_nodes",
+        std::to_string(maximum) + " is below the " + std::to_string(nodes) + " of resources.nodes");
+  }
+  // What is left to the planner is looked at when it has chosen.
+  const bool known = resources.processes_per_node &&
+                     (!job.built_in() || (job.layout.tensor && job.layout.pipeline));
+  if (!known) return;
+  const std::string why = WhyNoBounds(
+      minimum, nodes, maximum, *resources.processes_per_node, job.layout.tensor.value_or(1),
+      job.layout.pipeline.value_or(1), job.built_in() ? job.train.global_batch : 0);
+  if (!why.empty()) reader.Refuse("resources", why);
+}
+
 void CheckTrace(JobReader& reader, const JobSpec& job) {
   if (job.trace.first_step > job.train.steps) {
     reader.Refuse("trace.first_step", std::to_string(job.trace.first_step) +
@@ -155,7 +187,8 @@ std::string WhyNever(const JobSpec& job, const PlannedFault& fault) {
   if (job.built_in() && fault.step > job.train.steps) {
     return "the job ends after step " + std::to_string(job.train.steps);
   }
-  const auto& nodes = job.resources.nodes;
+  const auto& most = job.resources.maximum_nodes;
+  const auto& nodes = most ? most : job.resources.nodes;
   const auto& processes = job.resources.processes_per_node;
   const bool of_agent = fault.kind == FaultKind::kKillAgent || fault.kind == FaultKind::kKillNode;
   const bool of_worker =
@@ -196,6 +229,32 @@ std::string WhyNoLayout(const ModelSpec& model, uint32_t tensor, uint32_t pipeli
   return "";
 }
 
+uint32_t NodeStep(uint32_t processes_per_node, uint32_t tensor, uint32_t pipeline) {
+  const uint64_t copy = uint64_t{tensor} * pipeline;  // workers of one replica
+  return static_cast<uint32_t>(copy / std::gcd<uint64_t>(copy, processes_per_node));
+}
+
+std::string WhyNoBounds(uint32_t minimum, uint32_t nodes, uint32_t maximum,
+                        uint32_t processes_per_node, uint32_t tensor, uint32_t pipeline,
+                        uint32_t global_batch) {
+  const uint32_t step = NodeStep(processes_per_node, tensor, pipeline);
+  for (const uint32_t count : {minimum, nodes, maximum}) {
+    if (count % step == 0) continue;
+    return std::to_string(count) + " nodes hold no whole replicas of tensor " +
+           std::to_string(tensor) + " x pipeline " + std::to_string(pipeline) + " with " +
+           std::to_string(processes_per_node) +
+           " workers each: minimum_nodes, nodes and maximum_nodes must be multiples of " +
+           std::to_string(step);
+  }
+  const uint64_t replicas = uint64_t{maximum} * processes_per_node / (uint64_t{tensor} * pipeline);
+  if (global_batch > 0 && replicas > global_batch) {
+    return "maximum_nodes " + std::to_string(maximum) + " makes " + std::to_string(replicas) +
+           " replicas, more than the " + std::to_string(global_batch) +
+           " sequences of train.global_batch";
+  }
+  return "";
+}
+
 Status CheckFaults(const JobSpec& job) {
   for (const PlannedFault& fault : job.faults) {
     const std::string why = WhyNever(job, fault);
@@ -219,6 +278,7 @@ Result<JobSpec> ParseJob(std::string_view text, std::string_view source) {
   } else {
     CheckBuiltInJob(reader, job);
   }
+  CheckBounds(reader, job);
   CheckScheduling(reader, job.scheduling);
   if (const Status status = CheckFaults(job); !status.ok()) {
     reader.Refuse("inject", status.message());

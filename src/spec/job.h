@@ -60,7 +60,8 @@ struct TrainSpec {
 };
 
 // How the built-in trainer is cut over its workers, whose number is the product. Ranks are laid out
-// tensor first, then data, then pipeline: rank = (stage * data + replica) * tensor + part.
+// tensor first, then data, then pipeline: rank = (stage * data + replica) * tensor + part. An
+// elastic job's `data` is that of `resources.nodes`.
 struct LayoutSpec {
   std::optional<uint32_t> data;      // replicas; absent: the planner chooses, likewise below
   std::optional<uint32_t> tensor;    // each layer's matrices are cut into so many parts
@@ -81,6 +82,16 @@ StageLayers LayersOfStage(uint32_t layers, uint32_t stages, uint32_t stage);
 
 // Why a model can't be cut so, in words that name both figures; empty when it can.
 std::string WhyNoLayout(const ModelSpec& model, uint32_t tensor, uint32_t pipeline);
+
+// By how many nodes the number of a job's nodes may change, so that whole replicas come and go:
+// only the data dimension is elastic. Requires all >= 1.
+uint32_t NodeStep(uint32_t processes_per_node, uint32_t tensor, uint32_t pipeline);
+
+// Why a job can't have these bounds, in words that name the figures; empty when it can.
+// `global_batch` 0: nothing is known of one. Requires 1 <= minimum <= maximum, all others >= 1.
+std::string WhyNoBounds(uint32_t minimum, uint32_t nodes, uint32_t maximum,
+                        uint32_t processes_per_node, uint32_t tensor, uint32_t pipeline,
+                        uint32_t global_batch);
 
 // Which steps every rank writes down as a Chrome trace, runs/NAME/traces/rank-R.json.
 struct TraceSpec {
@@ -109,6 +120,9 @@ struct SnapshotSpec {
 
 struct ResourceSpec {
   std::optional<uint32_t> nodes;  // absent: the planner chooses
+  // An elastic job goes on with any number of nodes in between; absent: as `nodes`.
+  std::optional<uint32_t> minimum_nodes;
+  std::optional<uint32_t> maximum_nodes;
   std::optional<uint32_t> processes_per_node;
   std::optional<uint32_t> micro_batch;
 

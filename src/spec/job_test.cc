@@ -136,6 +136,16 @@ TEST(ParseJob, NamesTheLineTheKeyAndTheLimits) {
       {"snapshot: {keep: 0}", "snapshot.keep: 0 is out of range: 1 to 1,000"},
       {"snapshot: {interval_steps: never}", "(auto, or 1 to 1,000,000,000), not 'never'"},
       {"resources: {nodes: 0}", "auto, or 1 to 100,000"},
+      {"resources: {nodes: 2, minimum_nodes: 3}", "3 is above the 2 of resources.nodes"},
+      {"resources: {nodes: 2, maximum_nodes: 1}", "1 is below the 2 of resources.nodes"},
+      {"resources: {minimum_nodes: 1}", "needs resources.nodes beside it"},
+      {"layout: {tensor: 2, pipeline: 2}\nresources: {nodes: 4, minimum_nodes: 1, "
+       "processes_per_node: 2}",
+       "1 nodes hold no whole replicas of tensor 2 x pipeline 2 with 2 workers each: "
+       "minimum_nodes, nodes and maximum_nodes must be multiples of 2"},
+      {"layout: {tensor: 1, pipeline: 1}\nresources: {nodes: 4, maximum_nodes: 40, "
+       "processes_per_node: 1}",
+       "maximum_nodes 40 makes 40 replicas, more than the 32"},
       {"resources: {micro_batch: 33}", "33 is more than the 32 of train.global_batch"},
       {"max_restarts: 1000001", "0 to 1,000,000"},
       {"name: ../up", "'../up' is not a name"},

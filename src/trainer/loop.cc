@@ -48,9 +48,10 @@ class Timed {
 Result<std::unique_ptr<Loop>> Loop::Create(const TrainerConfig& config, Communicators& groups,
                                            JobDoor& door, const std::atomic<bool>& stop) {
   const uint32_t replicas = groups.mesh().data();
-  if (config.train.global_batch % replicas != 0) {
+  if (config.train.global_batch < replicas) {
     return InvalidArgument("train.global_batch " + std::to_string(config.train.global_batch) +
-                           " is not divisible by the " + std::to_string(replicas) + " replicas");
+                           " gives some of the " + std::to_string(replicas) +
+                           " replicas no sequence");
   }
   const std::string& directory = config.data_directory;
   ASSIGN_OR_RETURN(auto train, corpus::TokenFile::Open(directory + "/" + corpus::kTrainFile));
@@ -111,11 +112,13 @@ std::vector<int64_t> Loop::Load(std::span<const uint16_t> tokens,
 
 void Loop::ChooseSamples(uint64_t step) {
   const uint64_t batch = config_.train.global_batch;
-  const uint64_t local = batch / mesh_.data();
+  // Who reads what depends on the replicas there are; what is read, and in which order, doesn't.
+  const uint64_t begin = batch * mesh_.replica() / mesh_.data();
+  const uint64_t end = batch * (uint64_t{mesh_.replica()} + 1) / mesh_.data();
   const uint64_t count = corpus::SamplesIn(train_.tokens().size(), config_.model.sequence);
-  const uint64_t first = (step - 1) * batch + local * mesh_.replica();
-  samples_.resize(local);
-  for (uint64_t i = 0; i < local; ++i) samples_[i] = door_.Sample(first + i, count);
+  const uint64_t first = (step - 1) * batch + begin;
+  samples_.resize(end - begin);
+  for (uint64_t i = 0; i < samples_.size(); ++i) samples_[i] = door_.Sample(first + i, count);
 }
 
 Result<double> Loop::Compute(StepReport& report, Recorder* recorder) {

@@ -67,7 +67,7 @@ class Loop {
   // Whole samples of a text.
   std::vector<int64_t> Load(std::span<const uint16_t> tokens,
                             std::span<const uint64_t> samples) const;
-  // This rank's share of the step's samples.
+  // This rank's share of the step's samples: replicas' shares differ by one where they must.
   void ChooseSamples(uint64_t step);
   // Forward and backward; the summed loss where it is known.
   Result<double> Compute(StepReport& report, Recorder* recorder);

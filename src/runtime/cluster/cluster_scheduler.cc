@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "runtime/cluster/elastic.h"
 #include "runtime/cluster/health.h"
 #include "scheduler/natural_order.h"
 #include "spec/cluster_file/cluster_file.h"
@@ -58,7 +59,37 @@ wire::Job Slim(const wire::Job& job) {
   slim.set_nodes(job.nodes());
   slim.set_processes_per_node(job.processes_per_node());
   *slim.mutable_scheduling() = job.scheduling();
+  slim.set_minimum_nodes(job.minimum_nodes());
+  slim.set_maximum_nodes(job.maximum_nodes());
+  slim.set_tensor(job.tensor());
+  slim.set_pipeline(job.pipeline());
+  if (job.has_prediction()) *slim.mutable_prediction() = job.prediction();
   return slim;
+}
+
+// What each number of nodes makes of the speed at the fewest, in thousandths, by the planner's
+// figures for the number it has planned for: what is computed is shared, the update of the weights
+// is not, and a ring's sum moves 2 (n - 1) / n of the gradients. Nothing without a prediction: then
+// speed grows as nodes do.
+std::vector<int32_t> SpeedsOf(const wire::Job& job, const NodeBounds& bounds) {
+  const wire::Prediction& known = job.prediction();
+  const double planned = job.nodes();
+  const auto positive = [](double seconds) { return seconds > 0 && seconds < 1e9; };
+  if (!positive(known.step_seconds()) || !positive(known.compute_seconds())) return {};
+  const double rest =
+      std::max(0.0, known.step_seconds() - known.compute_seconds() - known.all_reduce_seconds());
+  const double one_way =
+      job.nodes() > 1 ? std::max(0.0, known.all_reduce_seconds()) / (1 - 1 / planned) : 0;
+  const auto step = [&](uint32_t nodes) {
+    return known.compute_seconds() * planned / nodes + rest + one_way * (1 - 1.0 / nodes);
+  };
+  std::vector<int32_t> speeds;
+  for (uint32_t nodes = bounds.minimum; nodes <= bounds.maximum; nodes += bounds.step) {
+    const double speed = 1000 * step(bounds.minimum) / step(nodes);
+    const auto least = speeds.empty() ? 1 : speeds.back();
+    speeds.push_back(std::max(least, static_cast<int32_t>(std::min(speed, 1e9))));
+  }
+  return speeds;
 }
 
 struct Parsed {
@@ -86,6 +117,7 @@ scheduler::Policy PolicyOf(const spec::ControllerSpec& file, bool growing) {
   policy.reservations = file.reservations;
   policy.evictions_a_day = file.evictions_a_day;
   policy.aging_period = file.aging_period;
+  policy.elastic_period = file.elastic_period;
   policy.repair_patience = file.repair_patience;
   policy.growing_cluster = growing;
   // Without declared leaves nothing is known of switches that nodes might have in common.
@@ -330,8 +362,12 @@ Result<JobRequest> ClusterScheduler::RequestOf(const wire::Job& job) const {
 
   scheduler::GroupRequest& group = request.groups.emplace_back();
   group.name = "nodes";
-  group.minimum = group.desired = static_cast<int32_t>(std::min<uint32_t>(job.nodes(), INT32_MAX));
-  if (job.nodes() > 1) {
+  const NodeBounds bounds = BoundsOf(job);
+  group.minimum = static_cast<int32_t>(std::min<uint32_t>(bounds.minimum, INT32_MAX));
+  group.desired = static_cast<int32_t>(std::min<uint32_t>(bounds.maximum, INT32_MAX));
+  group.step = static_cast<int32_t>(bounds.step);
+  if (bounds.elastic()) group.speed_milli = SpeedsOf(job, bounds);
+  if (bounds.maximum > 1) {
     group.max_per_domain = 1;
     group.spread_tier = scheduler::kHostTier;
   }
@@ -352,7 +388,7 @@ Result<JobRequest> ClusterScheduler::RequestOf(const wire::Job& job) const {
   if (!asked.topology().empty()) {
     const std::string& level = asked.topology();
     if (level == "host") {
-      if (job.nodes() > 1) {
+      if (bounds.maximum > 1) {
         return InvalidArgument("topology: '" + level + "' is for jobs of one node");
       }
     } else if (level != "cluster") {
@@ -576,7 +612,8 @@ std::vector<std::string> ClusterScheduler::NodesOf(const JobId& job) const {
   }
   const auto request = requests_.find(job.value());
   if (request != requests_.end()) {
-    names.resize(std::max<size_t>(names.size(), request->second.job.nodes()));
+    // An elastic job's last ranks may be gone for good.
+    names.resize(std::max<size_t>(names.size(), BoundsOf(request->second.job).minimum));
   }
   return names;
 }

@@ -2,6 +2,11 @@
 
 namespace longhaul::runtime::internal {
 
+bool SameRanks(const wire::StartWorkers& one, const wire::StartWorkers& other) {
+  return one.first_rank() == other.first_rank() && one.local_ranks() == other.local_ranks() &&
+         one.world() == other.world();
+}
+
 std::vector<uint32_t> RanksToPersist(const wire::StartWorkers& start) {
   if (start.job().snapshot().replicated()) {
     return start.first_rank() == 0 ? std::vector<uint32_t>{0} : std::vector<uint32_t>{};

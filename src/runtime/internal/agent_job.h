@@ -68,6 +68,7 @@ struct AgentJob {  // not Job: the controller has one in this namespace
   uint64_t forget_epoch = 0;  // up to here, with `forget`
 
   std::optional<SnapshotId> newest;      // sealed by all local ranks
+  StartOrder sealed_by;                  // the order of those ranks' epoch, while there is a newest
   std::optional<SnapshotId> persisting;  // under way
   std::optional<SnapshotId> persisted;   // the newest on disk
   std::optional<SnapshotId> failed;      // not to be tried again until the workers have ended
@@ -89,6 +90,9 @@ struct Resume {
   Instant at;
   WorkerId worker;
 };
+
+// Whether both epochs give this node the same ranks of the same world.
+bool SameRanks(const wire::StartWorkers& one, const wire::StartWorkers& other);
 
 // The local ranks whose pieces this node persists: with replicated state rank 0's serves all.
 std::vector<uint32_t> RanksToPersist(const wire::StartWorkers& start);

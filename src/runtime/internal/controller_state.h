@@ -63,6 +63,7 @@ struct Member {
   NodeId holder;
   uint64_t holder_incarnation = 0;
   std::array<uint64_t, 2> copied{};
+  uint32_t arena_first_rank = 0;  // see wire::StartWorkers
 };
 
 // A gang that leaves its nodes: a snapshot first, then all workers end, then it waits in its queue
@@ -83,6 +84,9 @@ struct Retreat {
 struct LeftMemory {
   uint64_t incarnation = 0;
   std::array<uint64_t, 2> sealed{};
+  uint32_t arena_first_rank = 0;
+  size_t place = 0;  // in a gang of `nodes`
+  size_t nodes = 0;
 };
 
 // "memory", "a peer's memory", "disk": for messages.
@@ -112,6 +116,12 @@ struct Job {
   std::map<NodeId, LeftMemory> left;
   uint32_t preemptions = 0;
   uint32_t moves = 0;
+
+  // Sizes.
+  std::map<uint64_t, uint32_t> nodes_of_epoch;
+  uint64_t placed_epoch = 0;  // the first epoch of the present ranks: which node has which
+  std::vector<wire::SizeChange> sizes;
+  uint32_t resizes = 0;
 
   // The epoch.
   uint64_t epoch = 0;
@@ -183,7 +193,11 @@ struct Job {
         data(wanted.data()),
         interval(wanted.snapshot().interval_steps(), time_between_failures) {}
 
-  uint32_t world() const { return spec.nodes() * spec.processes_per_node(); }
+  // Ranks; of the size that it is planned for while it has no gang.
+  uint32_t world() const { return nodes() * spec.processes_per_node(); }
+  uint32_t nodes() const {
+    return gang.empty() ? spec.nodes() : static_cast<uint32_t>(gang.size());
+  }
   bool live() const { return !IsTerminal(state); }
   // So far: a command that uses the door speaks with its first step.
   bool never_reported() const { return !spec.workload().built_in() && highest_step == 0; }
@@ -272,6 +286,11 @@ class Controller::State {
   bool TryBegin(Job& job);
   // Makes the gang what the scheduler says; false: a node of it is not to be had yet.
   bool TakeTarget(Job& job);
+  void FillPlace(Job& job, size_t place, const std::vector<Member>& before,
+                 const std::unordered_map<std::string, size_t>& places);
+  void NoteSize(Job& job, size_t before);
+  // Leaves for the target as soon as that can be had, if it is another gang.
+  void Follow(Job& job);
   bool CanTake(const Job& job, const NodeId& node) const;
   void Release(Job& job);  // its slots
   void BeginRetreat(Job& job, internal::Retreat::Then then, const std::string& reason);
@@ -335,6 +354,7 @@ class Controller::State {
   void OnSnapshotFailed(const wire::Event& event);
   void CompleteSnapshot(Job& job, uint64_t step, Seconds blocked, uint64_t bytes);
   void GrantIfWhole(Job& job, uint64_t step);
+  static uint32_t NodesOfEpoch(const Job& job, uint64_t epoch);
   wire::Restore ChooseRestore(const Job& job) const;
   wire::Restore RestoreFor(const Job& job, size_t member) const;
   // The node whose memory a place in the gang can have `step` from, its own aside; null: none.

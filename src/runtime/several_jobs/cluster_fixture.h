@@ -68,6 +68,7 @@ class Cluster {
     wire::Event event;
     event.mutable_agent_joined()->set_slots(slots);
     event.mutable_agent_joined()->set_address("127.0.0.1");
+    event.mutable_agent_joined()->set_peer_port(peer_port);
     Report(node, event);
   }
   void Lose(const std::string& node) {
@@ -213,6 +214,7 @@ class Cluster {
   std::vector<std::pair<Instant, wire::Event>> log;
   std::set<std::string> snapshots;  // jobs that take one after every step
   bool closes = true;               // killed workers end at once
+  uint32_t peer_port = 0;           // of agents that join: where they give snapshots
 
  private:
   void Report(const std::string& node, wire::Event event) {

@@ -38,7 +38,19 @@ void Audit::Stepped(uint64_t epoch, uint64_t first, uint64_t last) {
   highest_ = std::max(highest_, last);
 }
 
-void Audit::Compare(const wire::JobStatus& status) {
+void Audit::Sized(Instant at, uint32_t ranks) {
+  if (over_) return;
+  rank_seconds_ += ranks_ * ToSeconds(at - sized_);
+  sized_ = at;
+  ranks_ = ranks;
+}
+
+void Audit::Over(Instant at) {
+  Sized(at, 0);
+  over_ = true;
+}
+
+void Audit::Compare(const wire::JobStatus& status, Instant now) {
   if (status.highest_step() > highest_) {
     Violate("the controller counts step " + std::to_string(status.highest_step()) + ", only " +
             std::to_string(highest_) + " were taken");
@@ -50,11 +62,10 @@ void Audit::Compare(const wire::JobStatus& status) {
     Violate("a snapshot of a step that was never taken");
   }
   const auto& ledger = status.ledger();
-  const double ranks = status.job().nodes() * status.job().processes_per_node();
-  const double expected = ledger.wall_seconds() * ranks;
+  const double expected = rank_seconds_ + ranks_ * ToSeconds(std::max(now, sized_) - sized_);
   if (std::fabs(ledger.rank_seconds() - expected) > 1e-6 * std::max(1.0, expected)) {
     Violate("the ledger's categories sum to " + std::to_string(ledger.rank_seconds()) +
-            " rank seconds, the wall time to " + std::to_string(expected));
+            " rank seconds, the time of its ranks to " + std::to_string(expected));
   }
 }
 

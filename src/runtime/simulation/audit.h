@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/time.h"
 #include "wire/longhaul.pb.h"
 
 namespace longhaul::runtime::simulation {
@@ -19,11 +20,15 @@ class Audit {
   void EpochBegins(uint64_t epoch, uint64_t restored_step);
   // The epoch's optimizer has taken steps [first, last].
   void Stepped(uint64_t epoch, uint64_t first, uint64_t last);
+  // From `at` on the job has so many ranks.
+  void Sized(Instant at, uint32_t ranks);
+  // The job has ended.
+  void Over(Instant at);
   // Notes what must not be.
   void Violate(std::string what);
 
   // Holds the controller's view against what happened.
-  void Compare(const wire::JobStatus& status);
+  void Compare(const wire::JobStatus& status, Instant now);
 
   uint64_t step() const { return lineage_.size(); }
   uint64_t highest_step() const { return highest_; }
@@ -36,6 +41,10 @@ class Audit {
   // sample, is in it once and in order, or Stepped complains.
   std::vector<uint32_t> lineage_;
   uint64_t epoch_ = 0;
+  uint32_t ranks_ = 0;
+  Instant sized_{};
+  double rank_seconds_ = 0;  // until then
+  bool over_ = false;
   uint64_t highest_ = 0;
   uint64_t taken_ = 0;
   std::vector<std::string> violations_;

@@ -127,7 +127,8 @@ void World::Strike(FaultKind kind) {
     SignalTo(index, worker->id, SIGSTOP);
   } else if (kind == FaultKind::kWorkerHang && !worker->hung) {
     worker->hung = true;
-    if (worker->id.epoch == epoch_.epoch && !worker->stopped) ++epoch_.stopped;
+    const bool counts = !IsRival(worker->id) && worker->id.epoch == epoch_.epoch;
+    if (counts && !worker->stopped) ++epoch_.stopped;
   }
 }
 

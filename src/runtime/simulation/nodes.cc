@@ -87,11 +87,11 @@ void World::Carry(size_t index, AgentEffect effect) {
   } else if (const auto* commit = std::get_if<WriteManifest>(&effect)) {
     Commit(index, *commit);
   } else if (const auto* tell = std::get_if<TellInterval>(&effect)) {
-    if (tell->epoch == epoch_.epoch) epoch_.interval = tell->steps;
+    if (tell->job.value() == job_id_ && tell->epoch == epoch_.epoch) epoch_.interval = tell->steps;
   } else if (const auto* probe = std::get_if<ProbeWorkersNow>(&effect)) {
     Probe(index, *probe);
-  } else if (std::get_if<DropJob>(&effect) != nullptr) {
-    nodes_[index].last_missed_seal = sealed_;
+  } else if (const auto* drop = std::get_if<DropJob>(&effect)) {
+    if (drop->job.value() == job_id_) nodes_[index].last_missed_seal = sealed_;
   } else if (std::get_if<KillNode>(&effect) != nullptr) {
     Crash(index, /*silent=*/false);
   }
@@ -114,6 +114,9 @@ void World::Spawn(size_t index, const SpawnWorker& order) {
     worker.life = life;
     Input(index,
           WorkerForked{order.worker, static_cast<int64_t>(1000 + order.worker.rank), "", false});
+    if (IsRival(order.worker)) {
+      return Die(index, order.worker, 0, 0, Around(options_.physics.rival));
+    }
     EnterPhase(index, order.worker, wire::PhaseEntered::START_UP);
   });
 }
@@ -125,7 +128,8 @@ void World::SignalTo(size_t index, const WorkerId& id, int signal) {
   if (signal == SIGCONT) {
     if (!worker.stopped) return;
     worker.stopped = false;
-    if (id.epoch == epoch_.epoch && !worker.hung) --epoch_.stopped;
+    const bool counts = !IsRival(id) && id.epoch == epoch_.epoch;
+    if (counts && !worker.hung) --epoch_.stopped;
     if (worker.pending_signal != 0)
       return Die(index, id, 143, 0, Around(std::chrono::milliseconds(5)));
     if (epoch_.waiting && epoch_.stopped == 0) BeginStretch();
@@ -134,7 +138,7 @@ void World::SignalTo(size_t index, const WorkerId& id, int signal) {
   if (signal == SIGSTOP) {
     if (worker.stopped) return;
     worker.stopped = true;
-    if (id.epoch == epoch_.epoch && !worker.hung) ++epoch_.stopped;
+    if (!IsRival(id) && id.epoch == epoch_.epoch && !worker.hung) ++epoch_.stopped;
     return;
   }
   if (signal == SIGKILL) return Die(index, id, -1, SIGKILL, Around(std::chrono::milliseconds(2)));
@@ -148,7 +152,8 @@ void World::SignalTo(size_t index, const WorkerId& id, int signal) {
 void World::Die(size_t index, const WorkerId& id, int exit_code, int signal, Duration delay) {
   const auto found = nodes_[index].workers.find(id);
   if (found == nodes_[index].workers.end() || (found->second.dying && signal != SIGKILL)) return;
-  found->second.dying = true;
+  // A rival's end is planned long before: that keeps nothing else from ending it.
+  found->second.dying = !IsRival(id) || exit_code != 0;
   queue_.After(delay, [this, index, id, exit_code, signal, life = nodes_[index].life] {
     SimNode& node = nodes_[index];
     const auto worker = node.workers.find(id);

@@ -28,6 +28,8 @@ struct Physics {
   Duration message = std::chrono::microseconds(300);  // mean one-way delay of the control plane
   Duration silence = std::chrono::seconds(1);         // until a dead link is noticed
   Duration repair = std::chrono::minutes(90);         // of a crashed node; assumption
+  Duration rival = std::chrono::minutes(10);          // how long a job of higher priority runs
+  Duration rival_pause = std::chrono::minutes(20);    // mean, between the coming of two
   Duration controller_restart = std::chrono::milliseconds(500);
 };
 

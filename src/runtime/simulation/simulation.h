@@ -29,6 +29,9 @@ namespace longhaul::runtime::simulation {
 struct SimulationOptions {
   uint32_t nodes = 2048;
   uint32_t spares = 0;  // of the nodes, not in the gang; 0: a fortieth of them, at least 1
+  // Not 0: the job is elastic, from so many nodes up to all; it is planned for all but the spares,
+  // and jobs of higher priority come and go.
+  uint32_t minimum_nodes = 0;
   uint32_t processes_per_node = 1;  // one process stands for a node's accelerators
   Duration length = std::chrono::hours(24 * 54);
   uint64_t seed = 1;
@@ -54,6 +57,7 @@ struct SimulationResult {
   uint64_t happenings = 0;                 // of the event queue
   uint64_t epochs = 0;
   uint64_t steps_taken = 0;
+  uint64_t rivals = 0;        // jobs of higher priority that ran to their end
   uint64_t log_hash = 0;      // of every logged (time, event), in order
   uint64_t state_hash = 0;    // of the controller at the end
   bool replay_agrees = true;  // each replay after a controller crash gave the state that had been

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 namespace longhaul::runtime::simulation {
 namespace {
 
@@ -96,6 +98,30 @@ TEST(Simulation, PlannedFaultsHappenAndAreSurvived) {
     EXPECT_TRUE(fault.injected()) << fault.what();
     EXPECT_GT(fault.new_step_at_ns(), fault.detected_at_ns()) << fault.what();
   }
+}
+
+// Nodes are lost and come back, others need them for a while: the job changes its size, and every
+// sample is used once and in order whatever its size is (Audit::Stepped).
+TEST(Simulation, AnElasticJobKeepsItsBoundsOverComposedFaults) {
+  uint64_t resizes = 0;
+  uint64_t rivals = 0;
+  std::set<uint32_t> sizes;
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    SimulationOptions options = Stormy(seed);
+    options.minimum_nodes = 3;
+    options.fault_factor = 2500;
+    const SimulationResult result = Simulate(options);
+    ASSERT_THAT(result.violations, testing::IsEmpty());
+    EXPECT_GT(result.status.highest_step(), 100u);
+    resizes += result.status.resizes();
+    rivals += result.rivals;
+    for (const auto& change : result.status.sizes()) sizes.insert(change.nodes());
+  }
+  EXPECT_GT(resizes, 30u);
+  EXPECT_GT(rivals, 12u);
+  EXPECT_TRUE(sizes.contains(3)) << "never at its minimum";
+  EXPECT_TRUE(sizes.contains(8)) << "never at its maximum";
 }
 
 // Node-3 goes down every half hour. Twice that counts; then others are taken in its place, although

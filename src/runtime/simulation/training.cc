@@ -27,6 +27,7 @@ void World::EnterPhase(size_t index, const WorkerId& id, Phase phase) {
     epoch_ = SimEpoch();
     in_epoch_.assign(nodes_.size(), false);
     epoch_.epoch = id.epoch;
+    epoch_.world = worker.start->world();
     epoch_.restored = epoch_.step = epoch_.last_snapshot = worker.start->restore().step();
     epoch_.interval = worker.start->snapshot_interval_steps();
     CHECK(before < id.epoch);
@@ -36,6 +37,9 @@ void World::EnterPhase(size_t index, const WorkerId& id, Phase phase) {
     ++epoch_.alive;
     epoch_.places[id.rank] = index;
     in_epoch_[index] = true;
+    if (worker.start->world() != epoch_.world) {
+      audit_.Violate("ranks of epoch " + std::to_string(id.epoch) + " are of different worlds");
+    }
     if (worker.start->restore().step() != epoch_.restored) {
       audit_.Violate("ranks of epoch " + std::to_string(id.epoch) + " restore different steps");
     }
@@ -51,7 +55,7 @@ void World::EnterPhase(size_t index, const WorkerId& id, Phase phase) {
   }
   if (!present || epoch_.epoch != id.epoch) return;
   const auto slot = static_cast<size_t>(phase);
-  if (++epoch_.in_phase[slot] == world_ && !epoch_.broken) PhaseComplete(phase);
+  if (++epoch_.in_phase[slot] == epoch_.world && !epoch_.broken) PhaseComplete(phase);
 }
 
 // All ranks of the epoch are there.
@@ -175,7 +179,7 @@ void World::Seal() {
     sealed.set_epoch(epoch_.epoch);
     sealed.set_step(epoch_.step);
     sealed.set_blocked_ns(blocked.count());
-    sealed.set_bytes(bytes * world_);
+    sealed.set_bytes(bytes * epoch_.world);
     sealed.set_whole_job(true);
     Input(writer, JobReport{event});
   }
@@ -236,7 +240,7 @@ void World::ReportSteps(uint64_t first, uint64_t last, bool snapshot) {
 // A process of the present epoch has ended: the others can't get past the next collective. Some
 // notice and exit, others block; both are real, by backend.
 void World::WorkerGoneFromEpoch(const SimWorker& worker) {
-  if (worker.id.epoch != epoch_.epoch) return;
+  if (IsRival(worker.id) || worker.id.epoch != epoch_.epoch) return;
   --epoch_.alive;
   if ((worker.stopped || worker.hung) && epoch_.stopped > 0) --epoch_.stopped;
   const bool finished = options_.total_steps > 0 && epoch_.step >= options_.total_steps;

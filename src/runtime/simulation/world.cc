@@ -59,6 +59,7 @@ SimulationResult World::Run() {
   Feed(started);
   for (size_t i = 0; i < nodes_.size(); ++i) Boot(i);
   queue_.After(std::chrono::seconds(2), [this] { SubmitJob(); });
+  if (options_.minimum_nodes > 0) PlanRival();
   PlanFault();
   PlanFlap();
   Look();
@@ -76,7 +77,7 @@ SimulationResult World::Run() {
   if (!status.has_value()) {
     audit_.Violate("the job is unknown to the controller");
   } else {
-    audit_.Compare(*status);
+    audit_.Compare(*status, queue_.now());
     if (audit_.violations().empty() && !IsTerminal(status->state())) {
       audit_.Violate("the job did not end: " + status->reason());
     }
@@ -109,14 +110,74 @@ void World::SubmitJob() {
   job.mutable_data()->set_global_batch(kGlobalBatch);
   job.mutable_data()->set_seed(options_.seed);
   for (const wire::PlannedFault& fault : options_.planned) *job.add_faults() = fault;
+  if (options_.minimum_nodes > 0) {
+    job.set_minimum_nodes(options_.minimum_nodes);
+    job.set_maximum_nodes(options_.nodes);
+  }
+  audit_.Sized(queue_.now(), world_);
   Feed(event);
+}
+
+void World::PlanRival() {
+  const double pause = ToSeconds(options_.physics.rival_pause);
+  queue_.After(DurationFromSeconds(random_.Exponential(pause)), [this] {
+    SubmitRival();
+    PlanRival();
+  });
+}
+
+// A job of higher priority that runs for a while; one at a time.
+void World::SubmitRival() {
+  if (job_over_ || !controller_up_ || rival_.has_value()) return;
+  rival_ = "rival-" + std::to_string(++rivals_);
+  wire::Event event;
+  event.set_at_ns(ToNanoseconds(queue_.now()));
+  wire::Job& job = *event.mutable_job_submitted()->mutable_job();
+  job.set_id(*rival_);
+  const uint32_t most = std::max(1u, options_.nodes - options_.minimum_nodes);
+  job.set_nodes(1 + static_cast<uint32_t>(random_.Below(most)));
+  job.set_processes_per_node(options_.processes_per_node);
+  job.mutable_workload()->add_command("rival");
+  job.set_max_restarts(1'000);
+  job.mutable_scheduling()->set_priority(10);
+  Feed(event);
+}
+
+// What the controller says of sizes and ends, as the witness needs it.
+void World::Watch(const wire::Notice& notice) {
+  const bool ends = notice.has_state() && IsTerminal(notice.state().state());
+  if (rival_ == notice.job_id() && ends) {
+    rival_.reset();
+    if (notice.state().state() == wire::SUCCEEDED) ++result_.rivals;
+  }
+  if (notice.job_id() != job_id_) return;
+  const Instant at = InstantFromNanoseconds(notice.at_ns());
+  if (ends) {
+    job_over_ = true;
+    audit_.Over(at);
+  } else if (notice.has_state() && notice.state().state() == wire::QUEUED) {
+    audit_.Sized(at, world_);
+  } else if (notice.has_epoch()) {
+    audit_.Sized(at, notice.epoch().world());
+    const uint32_t nodes = notice.epoch().world() / options_.processes_per_node;
+    const bool within = options_.minimum_nodes == 0
+                            ? notice.epoch().world() == world_
+                            : nodes >= options_.minimum_nodes && nodes <= options_.nodes;
+    const bool whole = nodes * options_.processes_per_node == notice.epoch().world() &&
+                       notice.epoch().gang_size() == static_cast<int>(nodes);
+    if (!within || !whole) {
+      audit_.Violate("epoch " + std::to_string(notice.epoch().epoch()) + " has " +
+                     std::to_string(notice.epoch().world()) + " ranks on " +
+                     std::to_string(notice.epoch().gang_size()) + " nodes");
+    }
+  }
 }
 
 // Looks at the whole now and then: the controller's own view against the witness's.
 void World::Look() {
   const auto status = controller_.JobStatus(JobId(job_id_), queue_.now());
   if (status.has_value()) {
-    audit_.Compare(*status);
+    audit_.Compare(*status, queue_.now());
     job_over_ = IsTerminal(status->state());
   }
   LookAtPlaces();
@@ -155,7 +216,7 @@ void World::Feed(const wire::Event& event) {
   }
   for (auto& [id, command] : actions.commands) ToAgent(index_.at(id.value()), std::move(command));
   for (const wire::Notice& notice : actions.notices) {
-    if (notice.has_state() && IsTerminal(notice.state().state())) job_over_ = true;
+    Watch(notice);
   }
   if (!event.node().empty()) Acknowledge(index_.at(event.node()));
   if (actions.kill_controller) return CrashController();

@@ -52,6 +52,7 @@ struct SimNode {
 // One epoch of the training job, as the workers live it.
 struct SimEpoch {
   uint64_t epoch = 0;
+  uint32_t world = 0;
   uint64_t restored = 0;
   uint64_t step = 0;
   uint64_t interval = 10;
@@ -82,6 +83,10 @@ class World {
   void CrashController();
   void RestartController();
   void SubmitJob();
+  void PlanRival();
+  void SubmitRival();
+  void Watch(const wire::Notice& notice);
+  bool IsRival(const WorkerId& worker) const { return worker.job.value() != job_id_; }
   void Look();
   void LookAtPlaces();
   Duration Delay();
@@ -132,7 +137,7 @@ class World {
   std::optional<Instant> tick_;
   std::vector<SimNode> nodes_;
   std::map<std::string, size_t> index_;  // of a node by name
-  uint32_t world_ = 0;                   // ranks
+  uint32_t world_ = 0;                   // ranks of the size that the job is planned for
   std::string job_id_ = "job-1";
   SimEpoch epoch_;
   std::array<SimSeal, 2> seals_;                        // the newest two
@@ -144,6 +149,8 @@ class World {
   std::vector<std::pair<Instant, std::string>> log_;  // serialized, while it is short
   bool log_kept_ = true;
   bool job_over_ = false;
+  std::optional<std::string> rival_;  // the one that is there
+  uint64_t rivals_ = 0;
 };
 
 }  // namespace longhaul::runtime::simulation

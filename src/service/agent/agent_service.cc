@@ -46,6 +46,12 @@ std::string RunDirectory(const AgentOptions& options, const wire::StartWorkers& 
   return options.state_directory + "/jobs/" + start.job_id();
 }
 
+// The name under which a rank's arena is kept here: see wire::StartWorkers. Requires a rank of
+// `start`.
+uint32_t ArenaOf(const wire::StartWorkers& start, uint32_t rank) {
+  return start.arena_first_rank() + (rank - start.first_rank());
+}
+
 std::string CheckpointDirectoryOf(const AgentOptions& options, const wire::StartWorkers& start) {
   return RunDirectory(options, start) + "/checkpoints";
 }
@@ -220,8 +226,8 @@ void AgentService::FetchThenSpawn(const runtime::SpawnWorker& order) {
     const bool unwanted = fetching_.extract(order.worker).mapped();
     Status status = fetched.status();
     if (status.ok()) {
-      status =
-          memory_->Install(order.worker.job, order.worker.rank, fetched->arena, fetched->bytes);
+      status = memory_->Install(order.worker.job, ArenaOf(*order.start, order.worker.rank),
+                                fetched->arena, fetched->bytes);
     }
     if (!status.ok()) {
       std::fprintf(stderr, "%s: rank %u has no copy from a peer: %s\n", options_.node.c_str(),
@@ -232,7 +238,11 @@ void AgentService::FetchThenSpawn(const runtime::SpawnWorker& order) {
     }
     SpawnNow(order);
   };
-  peers_->Fetch(order.worker.job, order.worker.rank, order.start->restore(), spawn);
+  wire::Restore restore = order.start->restore();
+  if (restore.has_source_rank()) {
+    restore.set_source_rank(restore.source_rank() + order.worker.rank - order.start->first_rank());
+  }
+  peers_->Fetch(order.worker.job, order.worker.rank, restore, spawn);
 }
 
 void AgentService::SpawnNow(const runtime::SpawnWorker& effect) {
@@ -254,7 +264,9 @@ void AgentService::Do(const runtime::SignalWorker& effect) {
 
 void AgentService::Do(const runtime::PersistPieces& effect) {
   std::vector<std::shared_ptr<const io::Fd>> arenas;
-  for (const uint32_t rank : effect.ranks) arenas.push_back(memory_->Find(effect.job, rank));
+  for (const uint32_t rank : effect.ranks) {
+    arenas.push_back(memory_->Find(effect.job, ArenaOf(*effect.start, rank)));
+  }
   disk_->Persist(effect, std::move(arenas), CheckpointDirectoryOf(options_, *effect.start));
 }
 
@@ -264,7 +276,9 @@ void AgentService::Do(const runtime::WriteManifest& effect) {
 
 void AgentService::Do(const runtime::SendCopies& effect) {
   std::vector<std::shared_ptr<const io::Fd>> arenas;
-  for (const uint32_t rank : effect.ranks) arenas.push_back(memory_->Find(effect.job, rank));
+  for (const uint32_t rank : effect.ranks) {
+    arenas.push_back(memory_->Find(effect.job, ArenaOf(*effect.start, rank)));
+  }
   peers_->Send(effect, std::move(arenas));
 }
 
@@ -344,7 +358,11 @@ std::optional<door::WelcomeContent> AgentService::Welcome(const runtime::WorkerI
 
 Result<std::shared_ptr<const io::Fd>> AgentService::Arena(const runtime::WorkerId& worker,
                                                           uint64_t bytes) {
-  return memory_->Provide(worker.job, worker.rank, bytes);
+  const auto start = starts_.find(worker.job);
+  if (start == starts_.end() || start->second->epoch() != worker.epoch) {
+    return FailedPrecondition("epoch " + std::to_string(worker.epoch) + " is over");
+  }
+  return memory_->Provide(worker.job, ArenaOf(*start->second, worker.rank), bytes);
 }
 
 // A worker doesn't know that its arena came from a peer; the controller shall.
@@ -357,7 +375,11 @@ void AgentService::Hear(runtime::AgentInput said) {
     if (from_peer) restored.tier = wire::Restore::TIER_PEER;
   };
   if (auto* sealed = std::get_if<runtime::WorkerSealed>(&said)) {
-    const auto arena = memory_->Find(sealed->worker.job, sealed->worker.rank);
+    const auto start = starts_.find(sealed->worker.job);
+    const bool known = start != starts_.end() && start->second->epoch() == sealed->worker.epoch;
+    const auto arena =
+        known ? memory_->Find(sealed->worker.job, ArenaOf(*start->second, sealed->worker.rank))
+              : nullptr;
     return check_->Sealed(std::move(*sealed), arena);
   }
   if (auto* restored = std::get_if<runtime::WorkerRestored>(&said)) name_tier(*restored);

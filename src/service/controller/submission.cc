@@ -180,6 +180,40 @@ spec::ClusterSpec Submission::ConnectedNodes(const planner::MachineFacts& facts,
   return cluster;
 }
 
+// An elastic job that more nodes are planned for than there are now is planned for what there is.
+spec::JobSpec Submission::Within(spec::JobSpec spec, size_t nodes) {
+  const spec::ResourceSpec& resources = spec.resources;
+  if (!resources.minimum_nodes || !resources.nodes || nodes >= *resources.nodes) return spec;
+  const uint32_t processes = resources.processes_per_node.value_or(1);
+  const uint32_t step =
+      spec::NodeStep(processes, spec.layout.tensor.value_or(1), spec.layout.pipeline.value_or(1));
+  const auto whole = static_cast<uint32_t>(nodes / step * step);
+  if (whole < *resources.minimum_nodes) return spec;  // the planner says what is missing
+  if (!resources.maximum_nodes) spec.resources.maximum_nodes = resources.nodes;
+  spec.resources.nodes = whole;
+  spec.layout.data.reset();
+  return spec;
+}
+
+Status Submission::TakeBounds(const spec::JobSpec& spec, const planner::LocalPlan& plan,
+                              wire::Job& job) {
+  if (spec.built_in()) {
+    job.set_tensor(plan.tensor_parallel);
+    job.set_pipeline(plan.pipeline_parallel);
+  }
+  const spec::ResourceSpec& resources = spec.resources;
+  if (!resources.minimum_nodes && !resources.maximum_nodes) return {};
+  const uint32_t minimum = resources.minimum_nodes.value_or(plan.nodes);
+  const uint32_t maximum = resources.maximum_nodes.value_or(plan.nodes);
+  const std::string why =
+      spec::WhyNoBounds(minimum, plan.nodes, maximum, plan.processes_per_node, plan.tensor_parallel,
+                        plan.pipeline_parallel, spec.built_in() ? spec.train.global_batch : 0);
+  if (!why.empty()) return InvalidArgument("resources: " + why);
+  job.set_minimum_nodes(minimum);
+  job.set_maximum_nodes(maximum);
+  return {};
+}
+
 Result<planner::LocalPlan> Submission::Place(const spec::JobSpec& spec, wire::Job& job) {
   planner::MachineFacts facts;
   {
@@ -193,7 +227,9 @@ Result<planner::LocalPlan> Submission::Place(const spec::JobSpec& spec, wire::Jo
         "no node is connected, so the job has no place: start agents first "
         "(longhaul agent), or uncordon some");
   }
-  ASSIGN_OR_RETURN(planner::LocalPlan plan, planner::PlanLocal(spec, cluster, facts));
+  ASSIGN_OR_RETURN(planner::LocalPlan plan,
+                   planner::PlanLocal(Within(spec, cluster.nodes.size()), cluster, facts));
+  RETURN_IF_ERROR(TakeBounds(Within(spec, cluster.nodes.size()), plan, job));
   job.set_nodes(plan.nodes);
   job.set_processes_per_node(plan.processes_per_node);
   job.set_plan_reason(plan.reason);
@@ -237,9 +273,9 @@ Status Submission::PrepareWorkload(const spec::JobSpec& spec, const planner::Loc
   config["data_directory"] = data_directory;
   config["run_directory"] = job.run_directory();
   config["micro_batch"] = plan.micro_batch;
-  config["layout"] = Json{{"data", plan.data_parallel},
-                          {"tensor", plan.tensor_parallel},
-                          {"pipeline", plan.pipeline_parallel}};
+  config["layout"] = Json{{"tensor", plan.tensor_parallel}, {"pipeline", plan.pipeline_parallel}};
+  // An elastic job's replicas are those that there are.
+  if (job.minimum_nodes() == 0) config["layout"]["data"] = plan.data_parallel;
   config["record_samples"] = true;  // an audit of what was trained on; some bytes a sample
   job.mutable_workload()->set_trainer_config(config.dump());
   return Status();

@@ -37,6 +37,9 @@ class Submission {
   std::string ReserveId(const std::string& name);
   spec::ClusterSpec ConnectedNodes(const planner::MachineFacts& facts, bool cordoned_too) const;
   Result<planner::LocalPlan> Place(const spec::JobSpec& spec, wire::Job& job);
+  static spec::JobSpec Within(spec::JobSpec spec, size_t nodes);
+  static Status TakeBounds(const spec::JobSpec& spec, const planner::LocalPlan& plan,
+                           wire::Job& job);
   Status PrepareWorkload(const spec::JobSpec& spec, const planner::LocalPlan& plan, wire::Job& job);
   static Status FindCheckpoint(const spec::JobSpec& spec, wire::Job& job);
 

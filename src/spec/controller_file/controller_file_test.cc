@@ -28,6 +28,7 @@ scheduling:
   reservations: 2
   evictions_a_day: 0
   aging_period: 1h
+  elastic_period: 90s
   repair_patience: 2min
   snapshot_patience: 5s
 )",
@@ -48,6 +49,7 @@ scheduling:
   want.reservations = 2;
   want.evictions_a_day = 0;
   want.aging_period = hours(1);
+  want.elastic_period = seconds(90);
   want.repair_patience = minutes(2);
   want.snapshot_patience = seconds(5);
   EXPECT_EQ(*file, want);

@@ -104,6 +104,8 @@ void VisitShared(Visitor& v, Job& job) {
   });
   v.Section("resources", [&] {
     v.AutoWhole("nodes", job.resources.nodes, 1, 100'000);
+    v.AutoWhole("minimum_nodes", job.resources.minimum_nodes, 1, 100'000);
+    v.AutoWhole("maximum_nodes", job.resources.maximum_nodes, 1, 100'000);
     v.AutoWhole("processes_per_node", job.resources.processes_per_node, 1, 1'024);
     v.AutoWhole("micro_batch", job.resources.micro_batch, 1, kMaxBatch);
   });
