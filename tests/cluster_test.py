@@ -37,22 +37,23 @@ OVER = ("succeeded", "failed", "stopped")
 class Cluster:
     """Programs in a folder of their own, and what they are asked."""
 
-    def __init__(self, programs):
+    def __init__(self, programs, config=CONFIG, agents=2, slots=2):
         self.lab = local_run.Lab(programs)
         self.folder = self.lab.folder
         self.children = []
         key, value = self.lab.marker.split("=")
         self.environment = {**os.environ, key: value,
                             "LONGHAUL_ENDPOINT": f"{self.folder}/state/endpoint.json"}
-        self.write("controller.yaml", CONFIG)
+        self.write("controller.yaml", config)
         self.write("cluster.yaml", CLUSTER)
         self.controller = self.start_controller("127.0.0.1:0")
         with open(f"{self.folder}/state/endpoint.json") as file:
             self.agents_address = json.load(file)["agents"]
-        for number in (1, 2):
+        for number in range(1, agents + 1):
             self.start("agent", "--controller", self.agents_address, "--token-file", "state/token",
-                       "--node", f"node-{number}", "--slots", "2", "--state-dir", f"agent-{number}")
-        local_run.await_that(lambda: len(self.nodes()) == 2, "two nodes")
+                       "--node", f"node-{number}", "--slots", str(slots),
+                       "--state-dir", f"agent-{number}")
+        local_run.await_that(lambda: len(self.nodes()) == agents, "all nodes")
 
     def close(self):
         for pid in self.lab.processes():
