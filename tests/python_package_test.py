@@ -46,7 +46,7 @@ class PythonPackage(unittest.TestCase):
         _, expected, calm = self.run_script()
         self.assertEqual(calm["faults"], [])
         text, weights, report = self.run_script(
-            "--inject", "kill worker 1 at step 25; kill agent 2 at step 45")
+            "--inject", "kill worker 1 at step 25; kill node 2 at step 45")
         self.assertEqual(weights, expected, text)
         self.assertEqual([fault["class_name"] for fault in report["faults"]][:2],
                          ["process", "node"], text)

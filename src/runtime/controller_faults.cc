@@ -431,13 +431,13 @@ void Controller::State::StampFaults(Job& job, Stage stage, Instant at) {
 }
 
 // A fault is over with the first step beyond the highest one before it; where that was the run's
-// last, with that step done again or the run's end; for jobs that don't report steps, with the
+// last, with that step done again or the run's end; for jobs that never reported a step, with the
 // workers' start.
 void Controller::State::ResolveFaults(Job& job, Instant at) {
   while (job.first_unresolved < job.faults.size()) {
     const size_t i = job.first_unresolved;
     wire::Fault& fault = job.faults[i];
-    const bool reports = job.reports_steps || job.closing == wire::SUCCEEDED;
+    const bool reports = job.highest_step > 0;
     const bool at_end = job.closing == wire::SUCCEEDED ||
                         (job.spec.total_steps() > 0 && job.step >= job.spec.total_steps());
     const bool over = reports ? job.step > job.highest_before[i] || at_end : job.gang[0].started;

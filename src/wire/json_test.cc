@@ -11,7 +11,9 @@ namespace longhaul::wire {
 namespace {
 
 TEST(ToJson, WritesScalarsAlsoWhenZeroInTheOrderOfTheFields) {
-  EXPECT_EQ(ToJson(SnapshotPolicy()).dump(), R"({"interval_steps":0,"keep":0,"replicated":false})");
+  EXPECT_EQ(ToJson(SnapshotPolicy()).dump(),
+            R"({"interval_steps":0,"keep":0,"replicated":false,"keep_every":0,)"
+            R"("keep_best":0})");
 }
 
 TEST(ToJson, Writes64BitIntegersAsNumbers) {

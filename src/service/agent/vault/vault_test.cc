@@ -212,7 +212,8 @@ TEST(Adoption, AFlippedBitInWhatWasLeftIsFound) {
 TEST(EndUsers, KillsWhoStillMapsAnArenaAndNobodyElse) {
   const auto arena =
       std::make_shared<const io::Fd>(*io::CreateSharedMemory("longhaul-x", Bytes(8192), false));
-  const auto start = [&arena](bool maps) {
+  std::vector<io::Fd> outputs;  // open to the end: an unbuffered Python writes the line in two parts
+  const auto start = [&arena, &outputs](bool maps) {
     io::ProcessOptions options;
     // Python's mmap module is the nearest thing at hand that maps a descriptor.
     const std::string script =
@@ -230,7 +231,7 @@ TEST(EndUsers, KillsWhoStillMapsAnArenaAndNobodyElse) {
     close(out[1]);
     char up[4];
     EXPECT_GT(read(out[0], up, sizeof(up)), 0);
-    close(out[0]);
+    outputs.emplace_back(out[0]);
     return process;
   };
   const io::Process user = start(true), other = start(false);
