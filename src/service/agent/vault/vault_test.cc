@@ -212,7 +212,7 @@ TEST(Adoption, AFlippedBitInWhatWasLeftIsFound) {
 TEST(EndUsers, KillsWhoStillMapsAnArenaAndNobodyElse) {
   const auto arena =
       std::make_shared<const io::Fd>(*io::CreateSharedMemory("longhaul-x", Bytes(8192), false));
-  std::vector<io::Fd> outputs;  // open to the end: an unbuffered Python writes the line in two parts
+  std::vector<io::Fd> outputs;  // open to the end: unbuffered, Python writes a line in two parts
   const auto start = [&arena, &outputs](bool maps) {
     io::ProcessOptions options;
     // Python's mmap module is the nearest thing at hand that maps a descriptor.
