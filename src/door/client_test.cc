@@ -211,8 +211,8 @@ TEST(Client, ASaveWaitsForAPinRatherThanBeSkipped) {
 TEST(Client, ASnapshotInAChildHoldsTheStateOfItsBeginning) {
   Agent agent(WelcomeContent{});
   {
+    Model model;  // outlives the client, which waits for the copy
     const auto client = Join(agent, 1);
-    Model model;
     model.RegisterWith(*client);
     EXPECT_TRUE(client->WaitSnapshot().ok()) << "none was begun";
     for (const uint64_t step : {10u, 20u}) {

@@ -37,6 +37,10 @@ int OpenUserfaultfd() {
 }  // namespace
 
 Result<WriteGuard> WriteGuard::Create() {
+#ifdef __SANITIZE_THREAD__
+  // The kernel orders a guarded write behind the copy, which ThreadSanitizer can't see.
+  return Unavailable("no guard of memory under ThreadSanitizer");
+#endif
   Fd fd(OpenUserfaultfd());
   if (!fd.valid()) return Unavailable(FromErrno(errno, "no userfaultfd").message());
   uffdio_api api{};
