@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 
 #include "base/check.h"
 #include "planner/stage_layers.h"
@@ -52,6 +53,7 @@ void Accumulate(LayerCost& sum, const LayerCost& cost, double count) {
   sum.executed_flops += count * cost.executed_flops;
 }
 
+// Without recompute.
 LayerKey KeyOf(const spec::Model& model, const spec::Training& training, const SoftwareStack& stack,
                double micro_batch) {
   const spec::Layout& layout = training.layout;
@@ -68,10 +70,6 @@ LayerKey KeyOf(const spec::Model& model, const spec::Training& training, const S
   key.slice.loss_fusion = training.software.loss_fusion;
   key.slice.expert_imbalance = model.experts && !model.experts->balanced ? kRoutingImbalance : 1;
   key.precision = training.precision;
-  // Where the layers of a stage differ, each run of them sets its own.
-  const bool differ = training.recompute.kind == spec::RecomputeKind::kByStage;
-  key.recompute = differ ? spec::RecomputeKind::kNone : training.recompute.kind;
-  if (!differ) key.modules = training.recompute.modules;
   key.context_kind = layout.context_kind;
   key.tensor_stride = TensorGroup(layout).stride;
   key.context_stride = ContextGroup(layout).stride;
@@ -152,6 +150,9 @@ Evaluator::Evaluator(const spec::Model& model, const spec::DeviceCluster& cluste
       layers_before_[k][i + 1] = layers_before_[k][i] + (k == kind ? 1 : 0);
     }
   }
+  for (size_t k = 0; k < 4; ++k) {
+    if (model.layers > 0 && layers_before_[k].back() == model.layers) only_kind_ = k;
+  }
 }
 
 const LayerCost& Evaluator::Cost(const LayerKey& key) {
@@ -160,70 +161,121 @@ const LayerCost& Evaluator::Cost(const LayerKey& key) {
   return costs_.emplace(key, CostOf(model_, matrix_, links_, stack_, key)).first->second;
 }
 
-void Evaluator::AddLayers(const KindCosts& costs, uint32_t first, uint32_t count, Stage& stage) {
-  for (size_t k = 0; k < 4; ++k) {
-    const uint32_t of_kind = layers_before_[k][first + count] - layers_before_[k][first];
-    if (of_kind > 0) Accumulate(stage.sum, *costs[k], of_kind);
-  }
-  stage.layers += count;
-}
-
-// Of a layer of each kind that the model has.
-Evaluator::KindCosts Evaluator::CostsOf(LayerKey key) {
-  KindCosts costs{};
+const Evaluator::Costs& Evaluator::CostsOf(spec::RecomputeKind recompute,
+                                           const spec::RecomputeModules& modules) {
+  const spec::RecomputeModules& m = modules;
+  const bool bits[] = {m.core_attention,    m.layer_norm, m.moe_activation,
+                       m.mla_up_projection, m.mlp,        m.moe};
+  size_t index = static_cast<size_t>(recompute);
+  for (const bool bit : bits) index = 2 * index + (bit ? 1 : 0);
+  Costs& costs = known_[index];
+  if (costs.round == round_) return costs;
+  costs = Costs{};
+  costs.round = round_;
+  LayerKey key = key_;
+  key.recompute = recompute;
+  key.modules = modules;
   for (size_t k = 0; k < 4; ++k) {
     if (layers_before_[k].back() == 0) continue;
     key.kind = {(k & 1) != 0, (k & 2) != 0};
-    costs[k] = &Cost(key);
+    costs.layers[k] = &Cost(key);
   }
+  key.kind = {};
+  key.role = LayerRole::kEmbedding;
+  costs.embedding = &Cost(key);
+  key.role = LayerRole::kLoss;
+  costs.loss = &Cost(key);
   return costs;
 }
 
-// Likewise, with the recompute that each layer has by itself; `index` is of the stage.
-void Evaluator::AddRuns(LayerKey key, uint32_t first, uint32_t count, uint32_t index) {
-  Stage& stage = stages_[index];
-  const uint32_t begin = stage.layers;
-  runs_.ForEach(index, begin, begin + count,
-                [&](const spec::RecomputeRun* run, uint32_t from, uint32_t layers) {
-                  key.recompute = run == nullptr ? spec::RecomputeKind::kNone : run->kind;
-                  key.modules = run == nullptr ? spec::RecomputeModules{} : run->modules;
-                  AddLayers(CostsOf(key), first + (from - begin), layers, stage);
-                });
+// `count` layers of the model from `first` on. Stages have few shares.
+void Evaluator::Share(const Costs& costs, uint32_t first, uint32_t count) {
+  const auto same = [&costs](const LayerShare& share) { return share.costs == &costs; };
+  auto share = std::find_if(shares_.begin(), shares_.end(), same);
+  if (share == shares_.end()) share = shares_.insert(share, {&costs, {}});
+  if (only_kind_ < 4) {
+    share->layers[only_kind_] += count;
+    return;
+  }
+  for (size_t k = 0; k < 4; ++k) {
+    share->layers[k] += layers_before_[k][first + count] - layers_before_[k][first];
+  }
 }
 
+// Fills shares_ with the stage's layers.
+void Evaluator::ShareStage(const spec::Training& training, uint32_t stage) {
+  const spec::Recompute& all = training.recompute;
+  shares_.clear();
+  uint32_t begin = 0;  // in the stage, of layers `first` of the model and after
+  const auto share = [&](uint32_t first, uint32_t count) {
+    if (!runs_.differ()) return Share(CostsOf(all.kind, all.modules), first, count);
+    runs_.ForEach(stage, begin, begin + count,
+                  [&](const spec::RecomputeRun* run, uint32_t from, uint32_t layers) {
+                    const spec::Recompute none;
+                    const Costs& costs = run == nullptr ? CostsOf(none.kind, none.modules)
+                                                        : CostsOf(run->kind, run->modules);
+                    Share(costs, first + (from - begin), layers);
+                  });
+    begin += count;
+  };
+  uint32_t sum = 0;
+  for (size_t c = stage; c < chunks_.size(); c += training.layout.pipeline) {
+    if (only_kind_ == 4) share(chunk_begins_[c], chunks_[c]);
+    sum += chunks_[c];
+  }
+  // Where all layers are of one kind it does not matter which these are.
+  if (only_kind_ < 4) share(0, sum);
+}
+
+// Each stage is its layers by kind and recompute, however they lie in chunks; a stage with the same
+// ones as the stage before costs the same.
 void Evaluator::BuildStages(const spec::Training& training, double micro_batch) {
   const spec::Layout& layout = training.layout;
-  const uint32_t chunks = layout.pipeline * layout.virtual_pipeline;
-  chunks_.resize(chunks);
+  chunks_.resize(size_t{layout.pipeline} * layout.virtual_pipeline);
   StageLayers(model_.layers, layout, chunks_, model_.multi_token_prediction_layers);
-  stages_.assign(layout.pipeline, Stage{});
-  LayerKey key = KeyOf(model_, training, stack_, micro_batch);
-  runs_.Reset(training);
-  const KindCosts costs = CostsOf(key);
-  uint32_t first = 0;
-  for (uint32_t c = 0; c < chunks; ++c) {
-    if (runs_.differ()) {
-      AddRuns(key, first, chunks_[c], c % layout.pipeline);
-    } else {
-      AddLayers(costs, first, chunks_[c], stages_[c % layout.pipeline]);
-    }
-    first += chunks_[c];
+  chunk_begins_.resize(chunks_.size());
+  std::exclusive_scan(chunks_.begin(), chunks_.end(), chunk_begins_.begin(), 0u);
+  const LayerKey key = KeyOf(model_, training, stack_, micro_batch);
+  if (key != key_ || round_ == 0) {
+    key_ = key;
+    ++round_;
   }
+  runs_.Reset(training);
+  stages_.assign(layout.pipeline, Stage{});
+  const bool folds = layout.schedule == spec::PipelineSchedule::kDualPipe;
+  for (uint32_t i = 0; i < layout.pipeline; ++i) {
+    Stage& stage = stages_[i];
+    std::swap(shares_, shares_before_);
+    ShareStage(training, i);
+    if (i > 0 && shares_ == shares_before_) {
+      stage = stages_[i - 1];
+      // Embedding and loss come on top at the ends.
+      stage.as_before = i > 1 && i + 1 < layout.pipeline && !folds;
+      continue;
+    }
+    for (const LayerShare& share : shares_) {
+      for (size_t k = 0; k < 4; ++k) {
+        if (share.layers[k] == 0) continue;
+        Accumulate(stage.sum, *share.costs->layers[k], share.layers[k]);
+        stage.layers += share.layers[k];
+      }
+    }
+  }
+  // Where layers differ by stage, what lies outside them keeps everything.
+  const bool by_stage = training.recompute.kind == spec::RecomputeKind::kByStage;
+  const spec::Recompute of_all = by_stage ? spec::Recompute{} : training.recompute;
+  const Costs& costs = CostsOf(of_all.kind, of_all.modules);
   // Extra prediction layers sit before the loss, each with a loss of its own.
   const uint32_t extra = model_.multi_token_prediction_layers;
   if (extra > 0) {
-    LayerKey last = key;
-    last.kind = KindOf(model_, model_.layers - 1);
-    Accumulate(stages_.back().sum, Cost(last), extra);
+    const size_t last = KindIndex(KindOf(model_, model_.layers - 1));
+    Accumulate(stages_.back().sum, *costs.layers[last], extra);
   }
-  key.role = LayerRole::kEmbedding;
-  Accumulate(stages_.front().sum, Cost(key), 1);
-  key.role = LayerRole::kLoss;
+  Accumulate(stages_.front().sum, *costs.embedding, 1);
   const double tied = model_.tied_embeddings && layout.pipeline == 1 ? 1 : 0;
-  const LayerCost& loss = Cost(key);
-  Accumulate(stages_.back().sum, loss, 1 + extra);
-  stages_.back().sum.dense_parameters -= loss.dense_parameters * (extra + tied);
-  if (layout.schedule == spec::PipelineSchedule::kDualPipe) FoldStages();
+  Accumulate(stages_.back().sum, *costs.loss, 1 + extra);
+  stages_.back().sum.dense_parameters -= costs.loss->dense_parameters * (extra + tied);
+  if (folds) FoldStages();
   ShardStages(training);
 }
 
@@ -260,6 +312,12 @@ void Evaluator::ShardStages(const spec::Training& training) {
                        uint64_t{training.layout.data} * training.layout.context > 1;
   for (size_t i = 0; i < stages_.size(); ++i) {
     Stage& stage = stages_[i];
+    if (stage.as_before) {
+      stage = stages_[i - 1];
+      stage.as_before = true;
+      times_[i] = stage.time;
+      continue;
+    }
     LayerCost& sum = stage.sum;
     double forward = sum.forward_total_s();
     double backward = sum.backward_total_s();
@@ -495,6 +553,8 @@ Evaluator::Recomputed Evaluator::RecomputedOf(const spec::Training& training, ui
       std::min(double(training.batch.micro), double(training.batch.global) / training.layout.data);
   LayerKey key = KeyOf(model_, training, stack_, sequences);
   key.kind = KindOf(model_, layer);
+  key.recompute = training.recompute.kind;
+  key.modules = training.recompute.modules;
   const LayerCost with = Cost(key);
   key.recompute = spec::RecomputeKind::kNone;
   key.modules = {};

@@ -32,6 +32,7 @@ class Evaluator {
   // With constants of one's own, as `calibrate` measures them.
   Evaluator(const spec::Model& model, const spec::DeviceCluster& cluster,
             const DeviceMatrix& matrix, const Links& links, const SoftwareStack& stack);
+  Evaluator(Evaluator&&) = default;
 
   // Requires a training that spec::CheckTraining accepts; framework and release are ignored.
   Evaluation Evaluate(const spec::Training& training);
@@ -73,6 +74,22 @@ class Evaluator {
     uint32_t layers = 0;
     double shard_exposed_s = 0;    // FSDP's, of one micro-batch
     double backward_device_s = 0;  // before the host's launches
+    bool as_before = false;        // the same in all as the stage before
+  };
+  // What lies in a stage under one recompute: a layer of each kind that the model has (KindIndex),
+  // embedding and loss.
+  struct Costs {
+    std::array<const LayerCost*, 4> layers{};
+    const LayerCost* embedding = nullptr;
+    const LayerCost* loss = nullptr;
+    uint64_t round = 0;  // round_ when they were looked up
+  };
+  // Layers of a stage under one recompute, by kind.
+  struct LayerShare {
+    const Costs* costs = nullptr;
+    std::array<uint32_t, 4> layers{};
+
+    friend bool operator==(const LayerShare&, const LayerShare&) = default;
   };
   struct DataTraffic {
     double exposed_s = 0;
@@ -80,12 +97,10 @@ class Evaluator {
   };
 
   const LayerCost& Cost(const LayerKey& key);
-  void AddRuns(LayerKey key, uint32_t first, uint32_t count, uint32_t index);
+  const Costs& CostsOf(spec::RecomputeKind recompute, const spec::RecomputeModules& modules);
+  void Share(const Costs& costs, uint32_t first, uint32_t count);
+  void ShareStage(const spec::Training& training, uint32_t stage);
   void BuildStages(const spec::Training& training, double micro_batch);
-  // A layer's cost by kind (KindIndex); none of kinds that the model has not.
-  using KindCosts = std::array<const LayerCost*, 4>;
-  KindCosts CostsOf(LayerKey key);
-  void AddLayers(const KindCosts& costs, uint32_t first, uint32_t count, Stage& stage);
   void FoldStages();
   double ReduceBytes(const spec::Training& training) const;
   double ReplicaSeconds(const spec::Training& training, double parameters, Group shard) const;
@@ -107,10 +122,18 @@ class Evaluator {
   MemoryModel memory_;
   // Layers before index i of each kind: experts x window.
   std::vector<uint32_t> layers_before_[4];
+  size_t only_kind_ = 4;  // of all layers; 4 where they differ
   std::unordered_map<LayerKey, LayerCost, KeyHash> costs_;
+  // Those of costs_ for key_, by kind of recompute and its modules; of other rounds, of other keys.
+  std::array<Costs, size_t{4} << 6> known_;
+  LayerKey key_;
+  uint64_t round_ = 0;
   std::vector<Stage> stages_;
   std::vector<StageTime> times_;
+  std::vector<LayerShare> shares_;  // of the stage in hand
+  std::vector<LayerShare> shares_before_;
   std::vector<uint32_t> chunks_;
+  std::vector<uint32_t> chunk_begins_;
   RecomputeRuns runs_;
   Evaluation scratch_;
 };

@@ -6,14 +6,15 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "spec/training.h"
 
 namespace longhaul::planner {
 
-// Micro-batches of chunk `chunk` (of 0 .. virtual_pipeline - 1) that stage `stage` holds. Requires
-// stage < pipeline and micro_batches >= 1.
-uint32_t HeldMicroBatches(const spec::Layout& layout, bool overlap_expert, uint32_t stage,
-                          uint32_t chunk, uint32_t micro_batches);
+// Micro-batches of each chunk (0 .. virtual_pipeline - 1) that stage `stage` holds, into `held`,
+// which has one for each. Requires stage < pipeline and micro_batches >= 1.
+void HeldMicroBatches(const spec::Layout& layout, bool overlap_expert, uint32_t stage,
+                      uint32_t micro_batches, std::span<uint32_t> held);
 
 }  // namespace longhaul::planner

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "base/check.h"
 #include "planner/memory/card_memory.h"
@@ -133,9 +134,7 @@ const MemoryModel::Layers& MemoryModel::LayersOf(const MemoryKey& key) {
   return layers_.emplace(key, layers).first->second;
 }
 
-double MemoryModel::ChunkSaved(const Layers& layers, uint32_t c) const {
-  const uint32_t begin = chunk_begins_[c];
-  const uint32_t experts = experts_before_[begin + chunks_[c]] - experts_before_[begin];
+double MemoryModel::ChunkSaved(const Layers& layers, uint32_t c, uint32_t experts) const {
   const double saved = (chunks_[c] - experts) * layers.dense.saved + experts * layers.experts.saved;
   return c == 0 ? saved + layers.ends.embedding_saved : saved;
 }
@@ -156,9 +155,11 @@ double MemoryModel::SparedBytes(const spec::Training& training, const Layers& la
 }
 
 MemoryModel::Stage MemoryModel::StageOf(const spec::Training& training, const Layers& layers,
-                                        uint32_t index, uint32_t micro_batches) const {
+                                        uint32_t index, uint32_t micro_batches) {
   const spec::Layout& layout = training.layout;
   const bool overlap = training.software.overlap_expert && model_.experts.has_value();
+  held_.resize(layout.virtual_pipeline);
+  HeldMicroBatches(layout, overlap, index, micro_batches, held_);
   Stage stage;
   stage.first = index == 0;
   stage.last = index + 1 == layout.pipeline;
@@ -166,9 +167,9 @@ MemoryModel::Stage MemoryModel::StageOf(const spec::Training& training, const La
   for (uint32_t chunk = 0; chunk < layout.virtual_pipeline; ++chunk) {
     const uint32_t c = chunk * layout.pipeline + index;
     const uint32_t begin = chunk_begins_[c];
-    const double held = HeldMicroBatches(layout, overlap, index, chunk, micro_batches);
-    stage.saved += held * ChunkSaved(layers, c);
+    const double held = held_[chunk];
     const uint32_t experts = experts_before_[begin + chunks_[c]] - experts_before_[begin];
+    stage.saved += held * ChunkSaved(layers, c, experts);
     stage.dense_layers += chunks_[c] - experts;
     stage.expert_layers += experts;
     units += held;
@@ -194,30 +195,33 @@ MemoryModel::Stage MemoryModel::StageOf(const spec::Training& training, const La
   return stage;
 }
 
-// `held` micro-batches of one chunk.
-void MemoryModel::ApplyRuns(const spec::Training& training, uint32_t index, uint32_t chunk,
-                            double held, Stage& stage) {
+void MemoryModel::ApplyRuns(const spec::Training& training, const MemoryKey& bare_key,
+                            uint32_t index, uint32_t first_chunk, std::span<const uint32_t> held,
+                            Stage& stage) {
   const spec::Layout& layout = training.layout;
-  MemoryKey key = MemoryKeyOf(model_, training, family_);
-  const Layers& bare = LayersOf(key);
-  uint32_t begin = 0;  // of the chunk in its stage
-  for (uint32_t k = 0; k < chunk; ++k) begin += chunks_[k * layout.pipeline + index];
-  const uint32_t c = chunk * layout.pipeline + index;
+  const Layers& bare = LayersOf(bare_key);
   const auto live = [](const LayerMemory& layer) { return layer.transient + layer.rebuilt; };
-  const auto drop = [&](const spec::RecomputeRun* run, uint32_t from, uint32_t count) {
-    if (run == nullptr || run->kind == spec::RecomputeKind::kNone) return;
-    key.recompute = run->kind;
-    key.modules = run->modules;
-    const Layers& layers = LayersOf(key);
-    const uint32_t first = chunk_begins_[c] + (from - begin);
-    const uint32_t experts = experts_before_[first + count] - experts_before_[first];
-    const uint32_t dense = count - experts;
-    stage.saved -= held * (dense * (bare.dense.saved - layers.dense.saved) +
-                           experts * (bare.experts.saved - layers.experts.saved));
-    if (dense > 0) stage.live_dense = std::max(stage.live_dense, live(layers.dense));
-    if (experts > 0) stage.live_experts = std::max(stage.live_experts, live(layers.experts));
-  };
-  runs_.ForEach(index, begin, begin + chunks_[c], drop);
+  uint32_t begin = 0;  // of the chunk in its stage
+  for (uint32_t k = 0; k < first_chunk; ++k) begin += chunks_[k * layout.pipeline + index];
+  for (size_t k = 0; k < held.size(); ++k) {
+    const size_t c = (first_chunk + k) * layout.pipeline + index;
+    const auto drop = [&](const spec::RecomputeRun* run, uint32_t from, uint32_t count) {
+      if (run == nullptr || run->kind == spec::RecomputeKind::kNone) return;
+      MemoryKey key = bare_key;
+      key.recompute = run->kind;
+      key.modules = run->modules;
+      const Layers& layers = LayersOf(key);
+      const uint32_t first = chunk_begins_[c] + (from - begin);
+      const uint32_t experts = experts_before_[first + count] - experts_before_[first];
+      const uint32_t dense = count - experts;
+      stage.saved -= held[k] * (dense * (bare.dense.saved - layers.dense.saved) +
+                                experts * (bare.experts.saved - layers.experts.saved));
+      if (dense > 0) stage.live_dense = std::max(stage.live_dense, live(layers.dense));
+      if (experts > 0) stage.live_experts = std::max(stage.live_experts, live(layers.experts));
+    };
+    runs_.ForEach(index, begin, begin + chunks_[c], drop);
+    begin += chunks_[c];
+  }
 }
 
 void MemoryModel::AddStates(const spec::Training& training, const StateBytes& bytes,
@@ -347,7 +351,8 @@ ChunkMemory MemoryModel::Chunk(const spec::Training& training, uint32_t stage, u
   const spec::Layout& layout = training.layout;
   CHECK(stage < layout.pipeline && chunk < layout.virtual_pipeline);
   Prepare(training);
-  const Layers& layers = LayersOf(MemoryKeyOf(model_, training, family_));
+  const MemoryKey key = MemoryKeyOf(model_, training, family_);
+  const Layers& layers = LayersOf(key);
   Stage whole = StageOf(training, layers, stage, 1);
   const double stage_layers = std::max(1u, whole.layers);
   Stage part = whole;
@@ -358,10 +363,11 @@ ChunkMemory MemoryModel::Chunk(const spec::Training& training, uint32_t stage, u
   part.layers = chunks_[c];
   part.last = whole.last && chunk + 1 == layout.virtual_pipeline;
   part.held = 1;
-  part.saved = ChunkSaved(layers, c);
+  part.saved = ChunkSaved(layers, c, part.expert_layers);
   if (training.recompute.kind == spec::RecomputeKind::kByStage) {
     runs_.Reset(training);
-    ApplyRuns(training, stage, chunk, 1, part);
+    constexpr uint32_t kOne = 1;
+    ApplyRuns(training, key, stage, chunk, {&kOne, 1}, part);
   }
   if (part.last) part.saved += PredictionSaved(layers);
   part.saved += SparedBytes(training, layers, whole) * (part.layers / stage_layers);
@@ -378,7 +384,6 @@ LayerBytes MemoryModel::LayerOf(const spec::Training& training, bool experts) {
 
 void MemoryModel::Rooms(const spec::Training& training, std::vector<StageRoom>& rooms) {
   const spec::Layout& layout = training.layout;
-  const bool overlap = training.software.overlap_expert && model_.experts.has_value();
   const uint32_t micro_batches = Prepare(training);
   const Layers& layers = LayersOf(MemoryKeyOf(model_, training, family_));
   const StateBytes bytes = StateBytesOf(training, family_);
@@ -397,10 +402,7 @@ void MemoryModel::Rooms(const spec::Training& training, std::vector<StageRoom>& 
     room.at_loss = m.at_loss();
     room.live = m.transient;
     room.gathered = m.gathered_layer;
-    room.held.clear();
-    for (uint32_t chunk = 0; chunk < layout.virtual_pipeline; ++chunk) {
-      room.held.push_back(HeldMicroBatches(layout, overlap, i, chunk, micro_batches));
-    }
+    room.held.assign(held_.begin(), held_.end());
   }
 }
 
@@ -422,23 +424,26 @@ Bytes MemoryModel::MostAllocated(const spec::Training& training, Bytes limit,
   return Bytes(low);
 }
 
-void MemoryModel::Evaluate(const spec::Training& training, Evaluation& out) {
+// Each stage in turn to see(index, stage, contiguous), which says whether to go on; `contiguous` is
+// what DeepSpeed keeps in one block of the stages so far.
+template <typename See>
+void MemoryModel::EachStage(const spec::Training& training, bool rebuilds, See see) {
   const spec::Layout& layout = training.layout;
   const uint32_t micro_batches = Prepare(training);
-  const Layers& layers = LayersOf(MemoryKeyOf(model_, training, family_));
+  const MemoryKey key = MemoryKeyOf(model_, training, family_);
+  std::optional<Layers> without;
+  if (!rebuilds) {
+    without = LayersOf(key);
+    without->dense.rebuilt = without->experts.rebuilt = 0;
+  }
+  const Layers& layers = without ? *without : LayersOf(key);
   const bool by_stage = training.recompute.kind == spec::RecomputeKind::kByStage;
-  const bool overlap = training.software.overlap_expert && model_.experts.has_value();
   runs_.Reset(training);
   const StateBytes bytes = StateBytesOf(training, family_);
-  out.stages.resize(layout.pipeline);
-  out.peak_allocated = Bytes(0);
   double contiguous = 0;
   for (uint32_t i = 0; i < layout.pipeline; ++i) {
     Stage stage = StageOf(training, layers, i, micro_batches);
-    for (uint32_t chunk = 0; by_stage && chunk < layout.virtual_pipeline; ++chunk) {
-      ApplyRuns(training, i, chunk, HeldMicroBatches(layout, overlap, i, chunk, micro_batches),
-                stage);
-    }
+    if (by_stage) ApplyRuns(training, key, i, 0, held_, stage);
     AddStates(training, bytes, stage);
     AddConstants(training, layers, stage);
     AddPeak(training, layers, bytes, stage);
@@ -446,14 +451,43 @@ void MemoryModel::Evaluate(const spec::Training& training, Evaluation& out) {
     if (family_ == Family::kDeepSpeed && layout.zero_stage >= 1) {
       contiguous = std::max(contiguous, bytes.step * Sharded(layout, stage.parameters));
     }
+    if (!see(i, stage, Whole(contiguous))) return;
+  }
+}
+
+void MemoryModel::Evaluate(const spec::Training& training, Evaluation& out) {
+  out.stages.resize(training.layout.pipeline);
+  out.peak_allocated = Bytes(0);
+  EachStage(training, true, [&](uint32_t i, const Stage& stage, Bytes contiguous) {
     out.stages[i].layers = stage.layers;
     out.stages[i].micro_batches_held = static_cast<uint32_t>(std::ceil(stage.held));
     out.stages[i].memory = stage.memory;
     out.peak_allocated = std::max(out.peak_allocated, stage.memory.total());
-  }
-  out.peak_reserved = Reserved(out.peak_allocated, family_) + Whole(contiguous);
-  out.device_memory = OnCard(out.peak_reserved, layout, family_, cluster_.device);
+    out.peak_reserved = Reserved(out.peak_allocated, family_) + contiguous;
+    return true;
+  });
+  out.device_memory = OnCard(out.peak_reserved, training.layout, family_, cluster_.device);
   out.fits = out.device_memory <= cluster_.device.memory;
+}
+
+bool MemoryModel::Fits(const spec::Training& training, Bytes limit) {
+  return Fits(training, true, limit);
+}
+
+bool MemoryModel::MayFit(const spec::Training& training, Bytes limit) {
+  const spec::Recompute& recompute = training.recompute;
+  CHECK(recompute.kind == spec::RecomputeKind::kFull && recompute.full_layers == 0);
+  return Fits(training, false, limit);
+}
+
+bool MemoryModel::Fits(const spec::Training& training, bool rebuilds, Bytes limit) {
+  bool fits = true;
+  EachStage(training, rebuilds, [&](uint32_t, const Stage& stage, Bytes contiguous) {
+    const Bytes reserved = Reserved(stage.memory.total(), family_) + contiguous;
+    fits = OnCard(reserved, training.layout, family_, cluster_.device) <= limit;
+    return fits;
+  });
+  return fits;
 }
 
 }  // namespace longhaul::planner

@@ -56,6 +56,11 @@ class MemoryModel {
   // a training that spec::CheckTraining accepts. Allocates nothing once `out` and the memory of
   // layers have grown.
   void Evaluate(const spec::Training& training, Evaluation& out);
+  // Whether every card of such a training shows at most `limit`; stops at the first that does not.
+  bool Fits(const spec::Training& training, Bytes limit);
+  // False where no choice of recompute fits: nothing is kept that some choice drops, and nothing
+  // is live that some choice does not rebuild. Requires full recompute of all layers.
+  bool MayFit(const spec::Training& training, Bytes limit);
 
   // Of a layer with experts or a dense one, under the training's recompute (not by stage).
   LayerBytes LayerOf(const spec::Training& training, bool experts);
@@ -89,12 +94,17 @@ class MemoryModel {
   uint32_t Prepare(const spec::Training& training);
   void RememberFamily(const spec::Software& software);
   const Layers& LayersOf(const MemoryKey& key);
+  template <typename See>
+  void EachStage(const spec::Training& training, bool rebuilds, See see);
+  bool Fits(const spec::Training& training, bool rebuilds, Bytes limit);
+  // Fills held_ too.
   Stage StageOf(const spec::Training& training, const Layers& layers, uint32_t index,
-                uint32_t micro_batches) const;
-  double ChunkSaved(const Layers& layers, uint32_t c) const;
-  // Takes what the chunk's own recompute drops from the stage's saved tensors.
-  void ApplyRuns(const spec::Training& training, uint32_t index, uint32_t chunk, double held,
-                 Stage& stage);
+                uint32_t micro_batches);
+  double ChunkSaved(const Layers& layers, uint32_t c, uint32_t experts) const;
+  // Takes what the own recompute of chunks from `first_chunk` on drops from the stage's saved
+  // tensors; `held` micro-batches of each.
+  void ApplyRuns(const spec::Training& training, const MemoryKey& bare_key, uint32_t index,
+                 uint32_t first_chunk, std::span<const uint32_t> held, Stage& stage);
   double PredictionSaved(const Layers& layers) const;
   // Bytes a micro-batch that layers spared from full recompute keep.
   double SparedBytes(const spec::Training& training, const Layers& layers,
@@ -112,6 +122,7 @@ class MemoryModel {
   std::vector<uint32_t> experts_before_;  // layers with experts before index i
   std::vector<uint32_t> chunks_;          // layers of each
   std::vector<uint32_t> chunk_begins_;
+  std::vector<uint32_t> held_;  // micro-batches, of each chunk of the stage in hand
   RecomputeRuns runs_;
   std::string framework_;  // what family_ was found for
   std::string release_;

@@ -53,12 +53,26 @@ class FromEvaluator : public Oracle {
   }
 
   int64_t MemoryBytes(const Training& training) override {
-    if (!IsOpen(training)) return Bytes(training);
+    if (!IsOpen(training)) return CardBytes(training);
     chosen_ = training;
-    if (Choose(chosen_, kNever)) return Bytes(chosen_);
+    if (Choose(chosen_, kNever)) return CardBytes(chosen_);
     chosen_.recompute = {};
     chosen_.recompute.kind = spec::RecomputeKind::kFull;
-    return std::max(limit_ + 1, Bytes(chosen_));
+    return std::max(limit_ + 1, CardBytes(chosen_));
+  }
+
+  bool Fits(const Training& training) override {
+    if (!IsOpen(training)) return memory_.Fits(training, Bytes(limit_));
+    chosen_ = training;
+    return Choose(chosen_, kNever) && memory_.Fits(chosen_, Bytes(limit_));
+  }
+
+  bool MayFit(const Training& training) override {
+    relaxed_ = training;
+    relaxed_.stage_recompute.clear();
+    relaxed_.recompute = {};
+    relaxed_.recompute.kind = spec::RecomputeKind::kFull;
+    return memory_.MayFit(relaxed_, Bytes(limit_));
   }
 
   // The sum over all stages does not depend on how layers are spread, and the slowest stage is at
@@ -130,7 +144,7 @@ class FromEvaluator : public Oracle {
            training.stage_recompute.empty();
   }
 
-  int64_t Bytes(const Training& training) {
+  int64_t CardBytes(const Training& training) {
     memory_.Evaluate(training, evaluation_);
     return evaluation_.device_memory.count();
   }

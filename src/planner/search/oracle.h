@@ -34,6 +34,10 @@ class Oracle {
 
   virtual double StepSeconds(const spec::Training& training) = 0;
   virtual int64_t MemoryBytes(const spec::Training& training) = 0;  // on the fullest card, in all
+  // Whether that is at most MemoryLimit of the job.
+  virtual bool Fits(const spec::Training& training) = 0;
+  // False where no choice of recompute does.
+  virtual bool MayFit(const spec::Training& training) = 0;
 
   virtual double ShapeBound(const spec::Training& training) = 0;
   virtual double StagesBound(const spec::Training& training) = 0;

@@ -130,7 +130,13 @@ class Prover {
     if (rule == Rule::kShapeTime || rule == Rule::kStagesTime) {
       Apply(Pick(states_, seed), training);
     }
-    if (rule != Rule::kMemory) Set(Pick(recomputes_, seed), training);
+    if (rule != Rule::kMemory) {
+      Set(Pick(recomputes_, seed), training);
+    } else if (region.points > orders_.size()) {
+      seed = Mix(seed);
+      training.recompute.full_layers =
+          1 + static_cast<uint32_t>(seed % training.recompute.full_layers);
+    }
     training.layout.order = Pick(orders_, seed);
     return training;
   }
@@ -163,22 +169,26 @@ class Prover {
   }
 
   void CheckMemory(const Region& region, const Shape& shape, uint64_t number) {
-    const int64_t bytes = region.rule == Rule::kStatesMemory
-                              ? oracle_.StatesMemoryBound(region.training)
-                              : oracle_.MemoryBytes(region.training);
-    if (bytes <= limit_) Gap(region, "it fits");
+    const bool fits = region.rule == Rule::kStatesMemory
+                          ? oracle_.StatesMemoryBound(region.training) <= limit_
+                      : region.rule == Rule::kAnyMemory ? oracle_.MayFit(region.training)
+                                                        : oracle_.Fits(region.training);
+    if (fits) Gap(region, "it fits");
     uint64_t seed = number;
-    for (int i = 0; i < kSamples; ++i) {
+    // Where only the order is free one sample will do: memory does not look at it.
+    const bool one = region.rule == Rule::kMemory && region.points <= orders_.size();
+    const int samples = one ? 1 : kSamples;
+    for (int i = 0; i < samples; ++i) {
       const std::optional<Training> point = Point(region, shape, seed);
       if (!point) continue;
       ++audited;
-      if (oracle_.MemoryBytes(*point) <= limit_) Gap(region, "a layout in it fits");
+      if (oracle_.Fits(*point)) Gap(region, "a layout in it fits");
     }
   }
 
   // What stands in the region must fit, and one that joined it must not be faster.
   void CheckDominated(const Region& region, uint64_t number) {
-    if (oracle_.MemoryBytes(region.training) > limit_) {
+    if (!oracle_.Fits(region.training)) {
       Gap(region, "what should fit in place does not");
     }
     uint64_t seed = number;

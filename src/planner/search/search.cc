@@ -16,6 +16,7 @@ using spec::Recompute;
 using spec::Training;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
+// Of the first round; each has twice as many as the one before, as what is known grows ever less.
 constexpr size_t kFamiliesARound = 8;
 constexpr size_t kNoRegion = std::numeric_limits<size_t>::max();
 
@@ -176,7 +177,16 @@ class FamilySearch {
         Prune(Rule::kFramework, 0, below);
         continue;
       }
-      for (const Recompute& recompute : recomputes_) VisitRecompute(recompute, of_shard);
+      ++calls;
+      if (!oracle_.MayFit(training_)) {
+        Prune(Rule::kAnyMemory, kNever, below);
+        KeepSmallestOfAny();
+        continue;
+      }
+      for (size_t i = 0; i < recomputes_.size(); ++i) {
+        i = SkipFull(i, of_shard);
+        if (i < recomputes_.size()) VisitRecompute(recomputes_[i], of_shard);
+      }
       training_.recompute = {};
       training_.stage_recompute.clear();
     }
@@ -220,20 +230,44 @@ class FamilySearch {
     return seen.back();
   }
 
-  // Prunes what can be told from lighter choices that were seen.
-  bool IsSettled(const Recompute& recompute, Seen& seen) {
+  // What settles the layout in hand with that recompute: a lighter choice that was seen, and how.
+  std::pair<Settled*, Rule> Lighter(const Recompute& recompute, Seen& seen) const {
     for (auto& [list, rule] :
          {std::pair(&seen.slow, Rule::kRecomputeTime), std::pair(&seen.fits, Rule::kDominated)}) {
       for (Settled& settled : *list) {
         if (settled.offload != spec::Offload::kNone && settled.offload != training_.offload) {
           continue;
         }
-        if (!IsLighter(settled.recompute, recompute)) continue;
-        Join(settled, rule);
-        return true;
+        if (IsLighter(settled.recompute, recompute)) return {&settled, rule};
       }
     }
-    return false;
+    return {nullptr, Rule::kEvaluated};
+  }
+
+  // Of 1, 2, ... layers a stage recomputed in full, from `begin` on, each keeps less than the one
+  // before and rebuilds as much: those that do not fit are the first ones, and one region. Returns
+  // where to go on.
+  size_t SkipFull(size_t begin, Seen& seen) {
+    const auto partly = [](const Recompute& recompute) {
+      return recompute.kind == spec::RecomputeKind::kFull && recompute.full_layers > 0;
+    };
+    if (!partly(recomputes_[begin]) || Lighter(recomputes_[begin], seen).first != nullptr) {
+      return begin;
+    }
+    const auto first = recomputes_.begin() + static_cast<ptrdiff_t>(begin);
+    const auto last = std::find_if_not(first, recomputes_.end(), partly);
+    const auto fitting = std::partition_point(first, last, [this](const Recompute& recompute) {
+      training_.recompute = recompute;
+      ++calls;
+      return !oracle_.Fits(training_);
+    });
+    if (fitting != first) {
+      training_.recompute = *std::prev(fitting);
+      training_.stage_recompute.clear();
+      KeepSmallest();
+      Prune(Rule::kMemory, kNever, static_cast<uint64_t>(fitting - first) * orders_.size());
+    }
+    return static_cast<size_t>(fitting - recomputes_.begin());
   }
 
   // Adds the layout in hand to the region of a lighter one, which is opened with the first.
@@ -254,12 +288,9 @@ class FamilySearch {
     const double bound = Call(oracle_.RecomputeBound(training_, Threshold()));
     if (bound == kNever || !training_.stage_recompute.empty()) {
       ++calls;
-      const int64_t bytes = oracle_.MemoryBytes(training_);
-      if (bytes > limit_) {
-        Prune(Rule::kMemory, static_cast<double>(bytes), orders_.size());
-        const bool smaller = bytes < smallest_.memory_bytes && !training_.stage_recompute.empty();
-        if (best_.step_s == kNever && smaller) smallest_ = {training_, 0, bytes};
-        return;
+      if (!oracle_.Fits(training_)) {
+        if (!training_.stage_recompute.empty()) KeepSmallest();
+        return Prune(Rule::kMemory, kNever, orders_.size());
       }
     }
     if (bound >= Threshold()) return Prune(Rule::kRecomputeTime, bound, orders_.size());
@@ -288,7 +319,9 @@ class FamilySearch {
   void VisitRecompute(const Recompute& recompute, Seen& seen) {
     training_.recompute = recompute;
     training_.stage_recompute.clear();
-    if (IsSettled(recompute, seen)) return;
+    if (const auto [lighter, rule] = Lighter(recompute, seen); lighter != nullptr) {
+      return Join(*lighter, rule);
+    }
     if (!reach_.IsReached(training_)) {
       Prune(Rule::kFramework, 0, orders_.size());
       return;
@@ -306,20 +339,30 @@ class FamilySearch {
       return;
     }
     ++calls;
-    const int64_t bytes = oracle_.MemoryBytes(training_);
-    if (bytes > limit_) {
-      Prune(Rule::kMemory, static_cast<double>(bytes), orders_.size());
-      if (best_.step_s == kNever && bytes < smallest_.memory_bytes) {
-        smallest_ = {training_, 0, bytes};
-      }
-      return;
+    if (!oracle_.Fits(training_)) {
+      KeepSmallest();
+      return Prune(Rule::kMemory, kNever, orders_.size());
     }
     seen.fits.push_back({recompute, training_.offload, kNoRegion});
-    for (const PlacementOrder& order : orders_) VisitOrder(order, bytes);
+    for (const PlacementOrder& order : orders_) VisitOrder(order);
     training_.layout.order = spec::kUsualOrder;
   }
 
-  void VisitOrder(const PlacementOrder& order, int64_t bytes) {
+  // Of what does not fit, while nothing was found that does.
+  void KeepSmallest() {
+    if (best_.step_s != kNever) return;
+    const int64_t bytes = oracle_.MemoryBytes(training_);
+    if (bytes < smallest_.memory_bytes) smallest_ = {training_, 0, bytes};
+  }
+
+  // Likewise of a layout that no recompute makes fit, by what keeps least.
+  void KeepSmallestOfAny() {
+    training_.recompute = recomputes_.back();
+    if (training_.recompute.kind != spec::RecomputeKind::kByStage) KeepSmallest();
+    training_.recompute = {};
+  }
+
+  void VisitOrder(const PlacementOrder& order) {
     training_.layout.order = order;
     if (order != spec::kUsualOrder && !reach_.IsReached(training_)) {
       Prune(Rule::kFramework, 0, 1);
@@ -327,7 +370,9 @@ class FamilySearch {
     }
     points[static_cast<size_t>(Rule::kEvaluated)] += 1;
     const double step_s = Call(oracle_.StepSeconds(training_));
-    if (step_s < Threshold()) best_ = {training_, step_s, bytes, step_s * weight_};
+    if (step_s < Threshold()) {
+      best_ = {training_, step_s, oracle_.MemoryBytes(training_), step_s * weight_};
+    }
   }
 
   const Job& job_;
@@ -410,6 +455,8 @@ std::string_view ToString(Rule rule) {
       return "no framework has options for it";
     case Rule::kStatesTime:
       return "longer even without recompute, at the best place";
+    case Rule::kAnyMemory:
+      return "does not fit, whatever is recomputed";
     case Rule::kMemory:
       return "does not fit";
     case Rule::kRecomputeTime:
@@ -441,11 +488,13 @@ Outcome Search(const Job& job, const OracleFactory& factory, const Options& opti
       for (size_t i = 0; i < count; ++i) task(0, i);
     }
   };
-  for (size_t begin = 0; begin < families.size(); begin += kFamiliesARound) {
+  size_t round = kFamiliesARound;
+  for (size_t begin = 0; begin < families.size(); begin += round / 2) {
     outcome.searched_share = static_cast<double>(begin) / static_cast<double>(families.size());
     outcome.cancelled = options.progress && !options.progress(outcome.searched_share);
     if (outcome.cancelled) return outcome;
-    const size_t count = std::min(kFamiliesARound, families.size() - begin);
+    const size_t count = std::min(round, families.size() - begin);
+    round *= 2;
     const double threshold =
         outcome.best.size() < options.keep ? kNever : outcome.best.back().objective;
     std::vector<std::unique_ptr<FamilySearch>> searches(count);

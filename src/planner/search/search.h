@@ -29,21 +29,23 @@ enum class Rule {
   kStagesTime,     // of the stages
   kFramework,      // no framework has options for it
   kStatesTime,     // of the states
+  kAnyMemory,      // by memory, whatever is recomputed
   kMemory,         // does not fit, computed exactly
   kRecomputeTime,  // wherever the groups lie
   kDominated,      // the same with less recompute or without offload fits
 };
-constexpr size_t kRules = 9;
+constexpr size_t kRules = 10;
 std::string_view ToString(Rule rule);  // "states alone do not fit", ...
 
 // A part of the tree: all points that begin with these choices. From the recompute on, also those
 // with a heavier recompute or with offload instead of none, as they cannot be faster (but for a
-// recompute by stage, which stands alone); of kDominated those alone.
+// recompute by stage, which stands alone); of kDominated those alone. Of kMemory with some layers
+// of each stage in full, those with fewer.
 struct Region {
   uint32_t shape = 0;       // index into Shapes(job)
   spec::Training training;  // the choices down to where it was pruned
   Rule rule = Rule::kEvaluated;
-  double bound = 0;  // seconds, or bytes
+  double bound = 0;  // seconds, or bytes of kStatesMemory
   uint64_t points = 0;
 };
 

@@ -92,6 +92,7 @@ TEST(Search, ListsTheBestOfEachFamily) {
 
 TEST(Bounds, AreNeverAboveWhatTheyBound) {
   uint64_t checked = 0;
+  uint64_t may_not_fit = 0;
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     const Job job = RandomJob(seed);
     const auto oracle = EvaluatorOracle(job)();
@@ -109,6 +110,10 @@ TEST(Bounds, AreNeverAboveWhatTheyBound) {
       const double states = oracle->StatesBound(part);
       const int64_t memory = oracle->MemoryBytes(training);
       EXPECT_LE(oracle->StatesMemoryBound(part), memory) << "seed " << seed;
+      const bool fits = memory <= MemoryLimit(job);
+      EXPECT_EQ(oracle->Fits(training), fits) << "seed " << seed;
+      EXPECT_GE(oracle->MayFit(part), fits) << "seed " << seed;
+      may_not_fit += oracle->MayFit(part) ? 0 : 1;
       Apply(States{}, part);
       const double stages = oracle->StagesBound(part);
       Apply(Stages{}, part);
@@ -122,6 +127,7 @@ TEST(Bounds, AreNeverAboveWhatTheyBound) {
     });
   }
   EXPECT_GT(checked, 5000u);
+  EXPECT_GT(may_not_fit, 100u);
 }
 
 // A real pool, so that families finish in any order.
@@ -135,6 +141,27 @@ std::function<void(size_t, const Options::Task&)> TwoThreads() {
     work(0);
     other.join();
   };
+}
+
+TEST(Oracles, RememberPartsWithoutChangingAnswers) {
+  uint64_t checked = 0;
+  for (uint64_t seed = 1; seed <= 12; ++seed) {
+    const Job job = RandomJob(seed);
+    const OracleFactory factory = EvaluatorOracle(job);
+    const auto asked_before = factory();
+    uint64_t count = 0;
+    const uint64_t every = std::max<uint64_t>(1, CountPoints(job) / 60);
+    ForEachPoint(job, [&](const Shape&, const spec::Training& training) {
+      if (count++ % every != 0) return;
+      ++checked;
+      const auto fresh = factory();
+      EXPECT_EQ(asked_before->StepSeconds(training), fresh->StepSeconds(training))
+          << "seed " << seed << " point " << count;
+      EXPECT_EQ(asked_before->MemoryBytes(training), fresh->MemoryBytes(training))
+          << "seed " << seed << " point " << count;
+    });
+  }
+  EXPECT_GT(checked, 500u);
 }
 
 TEST(Search, IsTheSameOnAnyNumberOfThreads) {
@@ -186,6 +213,8 @@ class TooHigh : public Oracle {
   bool Choose(spec::Training& t, double enough) override { return real_->Choose(t, enough); }
   double StepSeconds(const spec::Training& t) override { return real_->StepSeconds(t); }
   int64_t MemoryBytes(const spec::Training& t) override { return real_->MemoryBytes(t); }
+  bool Fits(const spec::Training& t) override { return real_->Fits(t); }
+  bool MayFit(const spec::Training& t) override { return real_->MayFit(t); }
   double ShapeBound(const spec::Training& t) override { return 30 * real_->ShapeBound(t); }
   double StagesBound(const spec::Training& t) override { return real_->StagesBound(t); }
   double StatesBound(const spec::Training& t) override { return real_->StatesBound(t); }
