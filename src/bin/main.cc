@@ -10,7 +10,7 @@
 #include "bin/agent_command.h"
 #include "bin/calibrate_command.h"
 #include "bin/checkpoint/checkpoint_command.h"
-#include "bin/client_commands.h"
+#include "bin/client/client_commands.h"
 #include "bin/command.h"
 #include "bin/controller_command.h"
 #include "bin/plan/plan_command.h"

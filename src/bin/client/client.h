@@ -1,0 +1,77 @@
+// What all commands that ask a running controller share: their options, how one is declared, and
+// how answers are put in words.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bin/command.h"
+#include "service/client/rest_client.h"
+
+namespace longhaul::bin::client {
+
+using service::Json;
+using service::RestClient;
+
+// What the commands have in common; each uses its part.
+struct Options {
+  service::EndpointChoice endpoint;
+  std::string job;
+  std::string name;
+  std::string inject;
+  std::string run_directory;
+  std::string reason;
+  uint32_t rank = 0;
+  uint64_t epoch = 0;  // 0: the newest
+  std::string node;
+  std::string use;                    // of a node: cordon, drain, uncordon; empty: list them
+  std::string timeout = "10min";      // of a drain
+  std::vector<std::string> subjects;  // jobs, a queue, a domain
+  std::string changes;
+  std::string topology;
+  std::string level;
+  uint32_t nodes = 0;
+  double cards = -2;  // of a limit; -2: as it is
+  double cpu = -2;
+  double memory_gib = -2;
+  bool wait = true;
+  bool why = false;
+  bool resume = false;
+  bool watch = false;
+  bool json = false;
+  bool follow = false;
+};
+
+using Command = std::function<int(RestClient&, const Options&)>;
+
+// Declares one command; the caller adds its own options.
+CLI::App* Add(CLI::App& app, Action& action, const char* name, const char* help, Command command,
+              const std::shared_ptr<Options>& options);
+
+// Each declares its commands.
+void AddJobs(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
+void AddQueues(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
+void AddNodes(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
+void AddApply(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
+void AddOutput(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
+
+// Asks for changes, all at once; `changes` as docs/openapi.yaml has them.
+int Change(RestClient& client, const Options& options, Json changes);
+// Prints a job's events as they come, until it is over; with no id those of all jobs, for ever.
+int FollowJob(RestClient& client, const std::string& id, bool json);
+
+void PrintJson(const Json& json);
+// "3 s ago"; "-" of the instant 0.
+std::string Ago(const Json& at_ns);
+// 0 where there is none.
+double Number(const Json& json, const char* key);
+// "a, b"; "-" of none.
+std::string Names(const Json& list);
+
+inline constexpr const char* kJsonHelp = "Print JSON instead of text";
+
+}  // namespace longhaul::bin::client

@@ -1,0 +1,18 @@
+#include "bin/client/client_commands.h"
+
+#include <memory>
+
+#include "bin/client/client.h"
+
+namespace longhaul::bin {
+
+void AddClientCommands(CLI::App& app, Action& action) {
+  const auto options = std::make_shared<client::Options>();
+  client::AddJobs(app, action, options);
+  client::AddNodes(app, action, options);
+  client::AddQueues(app, action, options);
+  client::AddApply(app, action, options);
+  client::AddOutput(app, action, options);
+}
+
+}  // namespace longhaul::bin

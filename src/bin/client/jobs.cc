@@ -1,0 +1,256 @@
+// Jobs handed in, shown, changed and stopped.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/time.h"
+#include "bin/client/client.h"
+#include "bin/table.h"
+#include "frontend/format.h"
+#include "io/clock.h"
+#include "io/file.h"
+
+namespace longhaul::bin::client {
+namespace {
+
+using frontend::Compact;
+using frontend::Decimal;
+using frontend::Percent;
+using frontend::SecondsText;
+using service::UrlEncode;
+
+constexpr uint64_t kLargestJobFile = 1 << 20;
+
+std::string StepText(const Json& job) {
+  const auto total = job["job"]["total_steps"].get<uint64_t>();
+  const std::string step = std::to_string(job["step"].get<uint64_t>());
+  return total == 0 ? step : step + "/" + std::to_string(total);
+}
+
+int Submit(RestClient& client, const Options& options) {
+  const auto text = io::ReadText(options.job, kLargestJobFile);
+  if (!text.ok()) return Fail(text.status());
+  Json body = {{"job", *text}, {"source", options.job}};
+  if (!options.name.empty()) body["name"] = options.name;
+  if (!options.inject.empty()) body["inject"] = options.inject;
+  if (!options.run_directory.empty()) {
+    // The controller may run elsewhere on this machine.
+    body["run_directory"] = std::filesystem::absolute(options.run_directory).string();
+  }
+  if (options.resume) body["resume"] = true;
+  const auto answer = client.Post("/v1/jobs", body);
+  if (!answer.ok()) {
+    Fail(answer.status());
+    const Code code = answer.status().code();
+    const bool bad_input = code == Code::kInvalidArgument || code == Code::kFailedPrecondition;
+    return bad_input ? kExitUsage : kExitFailure;
+  }
+  const std::string id = (*answer)["id"].get<std::string>();
+  if (options.json) {
+    std::printf("%s\n", answer->dump().c_str());
+  } else {
+    std::printf("submitted %s\n  plan: %s\n  run directory: %s\n", id.c_str(),
+                (*answer)["plan_reason"].get<std::string>().c_str(),
+                (*answer)["run_directory"].get<std::string>().c_str());
+  }
+  std::fflush(stdout);
+  return options.watch ? FollowJob(client, id, options.json) : kExitOk;
+}
+
+int Jobs(RestClient& client, const Options& options) {
+  const auto answer = client.Get("/v1/jobs");
+  if (!answer.ok()) return Fail(answer.status());
+  if (options.json) return PrintJson(*answer), kExitOk;
+  const Json& jobs = (*answer)["jobs"];
+  if (jobs.empty()) return std::printf("no jobs yet: longhaul submit JOB.yaml\n"), kExitOk;
+  Table table(
+      {"JOB", "STATE", "STEP", "LOSS", "TOKENS/S", "GOODPUT", "ETA", "FAULTS", "SUBMITTED"});
+  for (const Json& job : jobs) {
+    const double eta = Number(job, "eta_seconds");
+    table.Add({job["job"]["id"].get<std::string>(), job["state"].get<std::string>(), StepText(job),
+               Number(job, "loss") == 0.0 ? "-" : Decimal(Number(job, "loss"), 3),
+               Compact(Number(job, "tokens_per_second")),
+               job.contains("ledger") ? Percent(Number(job["ledger"], "goodput")) : "-",
+               eta < 0 ? "-" : SecondsText(eta), std::to_string(job["faults"].size()),
+               Ago(job["submitted_at_ns"])});
+  }
+  std::printf("%s", table.Text().c_str());
+  return kExitOk;
+}
+
+// " (3 of 1 to 4; 2 before)" of an elastic job: what it has, may have and had.
+std::string SizeText(const Json& job) {
+  const auto least = static_cast<uint64_t>(Number(job["job"], "minimum_nodes"));
+  const auto most = static_cast<uint64_t>(Number(job["job"], "maximum_nodes"));
+  if (least >= most) return "";
+  std::string text = " (" + std::to_string(job["gang"].size()) + " of " + std::to_string(least) +
+                     " to " + std::to_string(most);
+  constexpr size_t kShown = 8;
+  const Json none = Json::array();
+  const Json& sizes = job.contains("sizes") ? job["sizes"] : none;
+  std::string before;
+  for (size_t i = sizes.size() > kShown ? sizes.size() - kShown : 0; i + 1 < sizes.size(); ++i) {
+    before += (before.empty() ? "; before " : ", ") +
+              std::to_string(static_cast<uint64_t>(Number(sizes[i], "nodes")));
+  }
+  return text + before + ")";
+}
+
+void PrintJob(const Json& job) {
+  const auto line = [](const char* key, const std::string& value) {
+    if (!value.empty()) std::printf("  %-14s %s\n", key, frontend::Harmless(value).c_str());
+  };
+  std::printf("%s: %s\n", job["job"]["id"].get<std::string>().c_str(),
+              job["state"].get<std::string>().c_str());
+  line("reason", job["reason"].get<std::string>());
+  line("plan", job["job"]["plan_reason"].get<std::string>());
+  line("nodes", Names(job["gang"]) + SizeText(job));
+  line("epoch", std::to_string(job["epoch"].get<uint64_t>()));
+  line("step", StepText(job));
+  line("loss",
+       Decimal(Number(job, "loss"), 4) + " (first " + Decimal(Number(job, "first_loss"), 4) + ")");
+  line("validation", Decimal(Number(job, "validation_loss"), 4));
+  line("speed", Compact(Number(job, "tokens_per_second")) + " tokens/s");
+  const double eta = Number(job, "eta_seconds");
+  line("eta", eta < 0 ? "-" : SecondsText(eta));
+  if (job.contains("ledger")) line("goodput", Percent(Number(job["ledger"], "goodput")));
+  line("snapshots", "step " + std::to_string(job["memory_step"].get<uint64_t>()) +
+                        " in memory, step " +
+                        std::to_string(job["committed_step"].get<uint64_t>()) + " on disk");
+  line("run directory", job["job"]["run_directory"].get<std::string>());
+  line("submitted", Ago(job["submitted_at_ns"]));
+  for (const Json& fault : job["faults"]) {
+    line(("fault " + std::to_string(fault["number"].get<uint64_t>())).c_str(),
+         fault["what"].get<std::string>() + ": " + fault["action"].get<std::string>());
+  }
+}
+
+int ShowWhy(RestClient& client, const Options& options) {
+  const auto why = client.Get("/v1/jobs/" + UrlEncode(options.job) + "/why");
+  if (!why.ok()) return Fail(why.status());
+  if (options.json) return PrintJson(*why), kExitOk;
+  std::printf("%s: %s (%s)\n", (*why)["job_id"].get<std::string>().c_str(),
+              (*why)["state"].get<std::string>().c_str(),
+              (*why)["reason"].get<std::string>().c_str());
+  std::printf("  %s\n", frontend::Harmless((*why)["sentence"].get<std::string>()).c_str());
+  for (const Json& change : (*why)["fix"]) {
+    std::printf("  would start it: %s\n", frontend::Harmless(change.get<std::string>()).c_str());
+  }
+  for (const Json& command : (*why)["commands"]) {
+    std::printf("    %s\n", frontend::Harmless(command.get<std::string>()).c_str());
+  }
+  if (why->contains("at_once")) {
+    std::printf("  all at once, as they were tried:\n    %s\n",
+                frontend::Harmless((*why)["at_once"].get<std::string>()).c_str());
+  }
+  const auto when = [&](const char* key) {
+    const double seconds =
+        ToSeconds(InstantFromNanoseconds((*why)[key].get<int64_t>()) - io::Now());
+    return "in " + SecondsText(std::max(0.0, seconds));
+  };
+  if (why->contains("expected_start_ns")) {
+    std::printf("  expected: %s; nine of ten times %s\n", when("expected_start_ns").c_str(),
+                why->contains("expected_late_ns") ? when("expected_late_ns").c_str() : "unknown");
+  }
+  return kExitOk;
+}
+
+int ShowStatus(RestClient& client, const Options& options) {
+  if (options.why && options.job.empty()) {
+    std::fprintf(stderr, "longhaul: --why needs a job: longhaul status JOB --why\n");
+    return kExitUsage;
+  }
+  if (options.why) return ShowWhy(client, options);
+  if (options.job.empty()) return Jobs(client, options);
+  const auto job = client.Get("/v1/jobs/" + UrlEncode(options.job));
+  if (!job.ok()) return Fail(job.status());
+  if (options.json) {
+    PrintJson(*job);
+  } else {
+    PrintJob(*job);
+  }
+  return kExitOk;
+}
+
+int ChangeJobs(RestClient& client, const Options& options, const char* kind) {
+  Json changes = Json::array();
+  for (const std::string& job : options.subjects) changes.push_back({{kind, job}});
+  return Change(client, options, std::move(changes));
+}
+
+int ChangeJob(RestClient& client, const Options& options) {
+  Json change = {{"job", options.job}};
+  if (options.nodes > 0) change["nodes"] = options.nodes;
+  if (!options.topology.empty()) change["topology"] = options.topology;
+  return Change(client, options, Json::array({change}));
+}
+
+int Stop(RestClient& client, const Options& options) {
+  Json body = Json::object();
+  if (!options.reason.empty()) body["reason"] = options.reason;
+  const auto job = client.Post("/v1/jobs/" + UrlEncode(options.job) + "/stop", body);
+  if (!job.ok()) return Fail(job.status());
+  std::printf("%s: %s\n", (*job)["job"]["id"].get<std::string>().c_str(),
+              (*job)["state"].get<std::string>().c_str());
+  return kExitOk;
+}
+
+// `longhaul jobs`, and what may be done to them.
+void AddList(CLI::App& app, Action& action, const std::shared_ptr<Options>& options) {
+  const Command command = [](RestClient& client, const Options& chosen) {
+    if (chosen.use == "expedite" || chosen.use == "evict") {
+      return ChangeJobs(client, chosen, chosen.use.c_str());
+    }
+    return chosen.use == "change" ? ChangeJob(client, chosen) : Jobs(client, chosen);
+  };
+  CLI::App* jobs =
+      Add(app, action, "jobs", "List all jobs; change who waits and who runs", command, options);
+  jobs->add_flag("--json", options->json, kJsonHelp);
+  jobs->fallthrough();
+  const auto verb = [&](const char* name, const char* help) {
+    CLI::App* added = jobs->add_subcommand(name, help);
+    added->add_option("--reason", options->reason, "Shown to everybody");
+    added->callback([options, name] { options->use = name; });
+    return added;
+  };
+  verb("expedite", "Put jobs that wait before all others")
+      ->add_option("JOB", options->subjects, "Ids or names")
+      ->required();
+  verb("evict", "Let jobs take a snapshot, leave their nodes and wait again")
+      ->add_option("JOB", options->subjects, "Ids or names")
+      ->required();
+  CLI::App* change = verb("change", "Change a job that waits");
+  change->add_option("JOB", options->job, "Its id or name")->required();
+  change->add_option("--nodes", options->nodes, "So many, of a job that has not begun");
+  change->add_option("--topology", options->topology,
+                     "The level of the network that its nodes share; cluster: none");
+}
+
+}  // namespace
+
+void AddJobs(CLI::App& app, Action& action, const std::shared_ptr<Options>& options) {
+  CLI::App* submit = Add(app, action, "submit", "Hand a job to a controller", Submit, options);
+  submit->add_option("JOB.yaml", options->job, "The job file")->required();
+  submit->add_option("--name", options->name, "Instead of the job file's name");
+  submit->add_option("--inject", options->inject,
+                     "Faults on purpose: 'kill worker 1 at step 40; kill agent 2 at step 90'");
+  submit->add_option("--run-directory", options->run_directory, "Where its artefacts go");
+  submit->add_flag("--resume", options->resume, "Go on from the newest checkpoint there");
+  submit->add_flag("--watch", options->watch, "Follow it to its end");
+  submit->add_flag("--json", options->json, kJsonHelp);
+
+  CLI::App* status = Add(app, action, "status", "Show one job, or all", ShowStatus, options);
+  status->add_option("JOB", options->job, "Its id or name");
+  status->add_flag("--why", options->why,
+                   "Why it waits, what would start it now, and when it is expected to start");
+  status->add_flag("--json", options->json, kJsonHelp);
+  status->footer("Examples:\n  longhaul status\n  longhaul status my-job-1 --why");
+
+  AddList(app, action, options);
+
+  CLI::App* stop = Add(app, action, "stop", "Stop a job", Stop, options);
+  stop->add_option("JOB", options->job, "Its id or name")->required();
+  stop->add_option("--reason", options->reason, "Shown to everybody");
+}
+
+}  // namespace longhaul::bin::client
