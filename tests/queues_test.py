@@ -1,6 +1,6 @@
 """A controller with queues and two agents, as a user runs them: who runs where, who makes room, why.
 
-usage: cluster_test.py LONGHAUL LONGHAUL_TRAINER
+usage: queues_test.py LONGHAUL LONGHAUL_TRAINER
 """
 import json
 import os
