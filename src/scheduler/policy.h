@@ -66,6 +66,8 @@ struct Policy {
   // Small jobs are placed for what arrives (small_jobs/): a new mix after so many tasks at most,
   // since every score changes with it; 0: only what was told to be expected.
   int64_t mix_period = 20'000;
+  // ... where so much of what arrives differs, per mille; less is chance, and not worth new scores.
+  int64_t mix_change = 30;
   SmallJobPolicy small_jobs;
 
   // What a job's crossing of one more leaf or block slows it by, parts per million: the price of a

@@ -272,6 +272,7 @@ uint64_t HashOf(const Policy& policy) {
   add(policy.elastic_period.count());
   add(static_cast<int64_t>(policy.seed));
   add(policy.mix_period);
+  add(policy.mix_change);
   for (const int32_t weight :
        {policy.small_jobs.pull_cpu, policy.small_jobs.pull_cards, policy.small_jobs.packing,
         policy.small_jobs.price_percent, policy.small_jobs.largest_price_milli,

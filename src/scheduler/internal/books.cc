@@ -233,7 +233,9 @@ void Books::FormMix() {
     return;
   }
   mix_arrivals = arrivals.arrivals();
-  mix = arrivals.Mix();
+  TaskMix arrived = arrivals.Mix();
+  if (DistancePerMille(mix, arrived) < policy.mix_change) return;
+  mix = std::move(arrived);
   ++mix_version;
 }
 

@@ -174,7 +174,7 @@ struct Books {
   ArrivalCounter arrivals;                               // what small jobs are placed for
   TaskMix mix;
   uint64_t mix_version = 0;
-  uint64_t mix_arrivals = 0;  // when the mix was formed
+  uint64_t mix_arrivals = 0;  // when it was last held against what arrived
   Instant defragmented_at{};
   int64_t moved_card_ms = 0;                    // lost by voluntary moves, of the budget
   std::vector<std::set<JobNumber>> leaving_on;  // by node: jobs told to stop that still hold it

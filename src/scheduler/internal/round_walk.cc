@@ -28,7 +28,9 @@ share::FairOrder Round::OrderNow(bool preempting) const {
       if (!Parked(books_.lines[line], preempting)) open[q] = 1;
     }
   }
-  return share::FairOrder(books_.queues, std::move(open), books_.decayed.At(books_.now));
+  return share::FairOrder(books_.queues, open, [&books = books_](share::QueueIndex queue) {
+    return books.decayed.At(static_cast<size_t>(queue), books.now);
+  });
 }
 
 // The first job of the queue's lines that may be tried, in the queue's order.

@@ -55,14 +55,10 @@ void DecayedUsage::SetRate(size_t queue, int64_t rate, Instant now) {
   entry.rate = rate;
 }
 
-std::vector<int64_t> DecayedUsage::At(Instant now) const {
-  std::vector<int64_t> totals;
-  totals.reserve(entries_.size());
-  for (Entry entry : entries_) {
-    Bring(entry, now);
-    totals.push_back(entry.total);
-  }
-  return totals;
+int64_t DecayedUsage::At(size_t queue, Instant now) const {
+  Entry entry = entries_[queue];
+  Bring(entry, now);
+  return entry.total;
 }
 
 }  // namespace longhaul::scheduler::share

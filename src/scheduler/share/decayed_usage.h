@@ -27,8 +27,8 @@ class DecayedUsage {
     entries_[queue].rate = 0;
   }
 
-  // Every queue's decayed thousandths of card-seconds at `now`.
-  std::vector<int64_t> At(Instant now) const;
+  // A queue's decayed thousandths of card-seconds at `now`.
+  int64_t At(size_t queue, Instant now) const;
 
  private:
   struct Entry {

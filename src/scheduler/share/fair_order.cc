@@ -33,22 +33,19 @@ std::pair<int64_t, int64_t> GuaranteeFraction(const QueueTree& tree, QueueIndex 
 
 }  // namespace
 
-FairOrder::FairOrder(const QueueTree& tree, std::vector<char> open, std::vector<int64_t> decayed)
-    : tree_(&tree), nodes_(tree.size()) {
-  CHECK(open.size() == tree.size() && decayed.size() == tree.size());
-  // Parents may come after children in the list, so the depth decides, deepest first.
-  std::vector<QueueIndex> order = {kRootQueue};
-  for (size_t i = 0; i < order.size(); ++i) {
-    for (const QueueIndex child : tree.children(order[i])) order.push_back(child);
-  }
-  for (size_t i = order.size(); i-- > 0;) {
-    Node& node = nodes_[Index(order[i])];
-    node.open = open[Index(order[i])] != 0;
-    node.decayed = decayed[Index(order[i])];
-    for (const QueueIndex child : tree.children(order[i])) {
-      if (Active(child)) ++node.open_below;
+FairOrder::FairOrder(const QueueTree& tree, std::span<const char> open, Decayed decayed)
+    : tree_(&tree), decayed_(std::move(decayed)), nodes_(tree.size()) {
+  CHECK(open.size() == tree.size());
+  for (size_t q = 0; q < open.size(); ++q) {
+    if (open[q] == 0) continue;
+    nodes_[q].open = true;
+    // Who was active before is counted above.
+    bool counted = nodes_[q].open_below > 0;
+    for (QueueIndex up = tree.parent(static_cast<QueueIndex>(q)); up != kNoQueue && !counted;
+         up = tree.parent(up)) {
+      counted = Active(up);
+      ++nodes_[Index(up)].open_below;
     }
-    Compute(order[i]);
   }
 }
 
@@ -71,15 +68,18 @@ int64_t FairOrder::Dominant(const SharedAmounts& amounts, uint32_t weight) const
   return most / weight;
 }
 
-void FairOrder::Compute(QueueIndex queue) {
+const FairOrder::Node& FairOrder::Computed(QueueIndex queue) {
   Node& node = nodes_[Index(queue)];
+  if (node.computed) return node;
+  node.computed = true;
   const std::vector<QueueIndex>& children = tree_->children(queue);
   node.held = tree_->usage(queue);
   if (!children.empty()) {
     int64_t least = std::numeric_limits<int64_t>::max();
     for (const QueueIndex child : children) {
       node.held -= tree_->usage(child);  // leaves what was started in this queue itself
-      if (Active(child)) least = std::min(least, nodes_[Index(child)].share);
+      const int64_t share = Computed(child).share;
+      if (Active(child)) least = std::min(least, share);
     }
     for (const QueueIndex child : children) {
       const Node& below = nodes_[Index(child)];
@@ -94,9 +94,10 @@ void FairOrder::Compute(QueueIndex queue) {
   const uint32_t weight = tree_->weight(queue);
   node.share = Dominant(node.held, weight);
   node.beyond = Dominant(node.held - tree_->guarantee(queue), weight);
+  return node;
 }
 
-bool FairOrder::Before(QueueIndex a, QueueIndex b) const {
+bool FairOrder::Before(QueueIndex a, QueueIndex b) {
   const auto [used_a, of_a] = GuaranteeFraction(*tree_, a);
   const auto [used_b, of_b] = GuaranteeFraction(*tree_, b);
   const bool below_a = used_a < of_a;
@@ -107,15 +108,17 @@ bool FairOrder::Before(QueueIndex a, QueueIndex b) const {
     const Int128 right = static_cast<Int128>(used_b) * of_a;
     if (left != right) return left < right;
   }
-  const Node& x = nodes_[Index(a)];
-  const Node& y = nodes_[Index(b)];
+  const Node& x = Computed(a);
+  const Node& y = Computed(b);
   if (x.beyond != y.beyond) return x.beyond < y.beyond;
   if (x.share != y.share) return x.share < y.share;
-  if (x.decayed != y.decayed) return x.decayed < y.decayed;
+  const int64_t decayed_a = decayed_(a);
+  const int64_t decayed_b = decayed_(b);
+  if (decayed_a != decayed_b) return decayed_a < decayed_b;
   return a < b;
 }
 
-QueueIndex FairOrder::Next() const {
+QueueIndex FairOrder::Next() {
   QueueIndex at = kRootQueue;
   if (!Active(at)) return kNoQueue;
   while (nodes_[Index(at)].open_below > 0) {
@@ -138,13 +141,15 @@ void FairOrder::Close(QueueIndex queue) {
     --nodes_[Index(up)].open_below;
     child = up;
   }
-  for (QueueIndex up = queue; up != kNoQueue; up = tree_->parent(up)) Compute(up);
+  Refresh(queue);
 }
 
 void FairOrder::Refresh(QueueIndex queue) {
-  for (QueueIndex up = queue; up != kNoQueue; up = tree_->parent(up)) Compute(up);
+  for (QueueIndex up = queue; up != kNoQueue; up = tree_->parent(up)) {
+    nodes_[Index(up)].computed = false;
+  }
 }
 
-int64_t FairOrder::Share(QueueIndex queue) const { return nodes_[Index(queue)].share; }
+int64_t FairOrder::Share(QueueIndex queue) { return Computed(queue).share; }
 
 }  // namespace longhaul::scheduler::share

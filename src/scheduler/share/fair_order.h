@@ -7,10 +7,13 @@
 //
 // At each level the next child is: first those below their guarantee, by the exact fraction usage
 // over guarantee; then by the dominant share of what they hold beyond it, over their weight; ties
-// by what they used of late, then by index. Shares are whole 2^-32ths.
+// by what they used of late, then by index. Shares are whole 2^-32ths, and computed when two queues
+// are compared: where one alone has jobs, nothing is.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "scheduler/share/queue_tree.h"
@@ -19,36 +22,38 @@ namespace longhaul::scheduler::share {
 
 class FairOrder {
  public:
-  // `open[q]`: queue q itself has a job that may be tried. `decayed[q]`: what it used of late.
-  // Both have one entry a queue of `tree`, which outlives this.
-  FairOrder(const QueueTree& tree, std::vector<char> open, std::vector<int64_t> decayed);
+  // `open[q]`: queue q itself has a job that may be tried, for every queue of `tree`, which
+  // outlives this. `decayed`: what a queue used of late.
+  using Decayed = std::function<int64_t(QueueIndex)>;
+  FairOrder(const QueueTree& tree, std::span<const char> open, Decayed decayed);
 
   // The queue whose turn it is; kNoQueue when none is open. A queue comes after its children where
   // jobs are submitted to inner queues.
-  QueueIndex Next() const;
+  QueueIndex Next();
 
   void Close(QueueIndex queue);    // it has no job left to try
   void Refresh(QueueIndex queue);  // its usage in the tree has changed
 
   // The weighted dominant share of a queue, rescaled, in 2^-32ths of the cluster.
-  int64_t Share(QueueIndex queue) const;
+  int64_t Share(QueueIndex queue);
 
  private:
   struct Node {
-    bool open = false;   // itself
-    int open_below = 0;  // children with something open
-    SharedAmounts held;  // rescaled usage
-    int64_t share = 0;   // of `held`, weighted
-    int64_t beyond = 0;  // of what of `held` passes the guarantee, weighted
-    int64_t decayed = 0;
+    bool open = false;      // itself
+    bool computed = false;  // what follows, for its usage and that of those below
+    int open_below = 0;     // children with something open
+    SharedAmounts held;     // rescaled usage
+    int64_t share = 0;      // of `held`, weighted
+    int64_t beyond = 0;     // of what of `held` passes the guarantee, weighted
   };
 
   bool Active(QueueIndex queue) const;
-  bool Before(QueueIndex a, QueueIndex b) const;
-  void Compute(QueueIndex queue);
+  bool Before(QueueIndex a, QueueIndex b);
+  const Node& Computed(QueueIndex queue);
   int64_t Dominant(const SharedAmounts& amounts, uint32_t weight) const;
 
   const QueueTree* tree_;
+  Decayed decayed_;
   std::vector<Node> nodes_;
 };
 

@@ -18,13 +18,20 @@ spec::QueueSpec Queue(const std::string& name, const std::string& parent, int64_
   return queue;
 }
 
+// With what each queue used of late.
+FairOrder WithUse(const QueueTree& tree, const std::vector<char>& open,
+                  const std::vector<int64_t>& used) {
+  return FairOrder(tree, open,
+                   [used](QueueIndex queue) { return used[static_cast<size_t>(queue)]; });
+}
+
 FairOrder AllOpen(const QueueTree& tree) {
   std::vector<char> open(tree.size(), 1);
   open[0] = 0;
   for (size_t q = 0; q < tree.size(); ++q) {
     if (!tree.children(static_cast<QueueIndex>(q)).empty()) open[q] = 0;
   }
-  return FairOrder(tree, open, std::vector<int64_t>(tree.size()));
+  return FairOrder(tree, open, [](QueueIndex) { return 0; });
 }
 
 TEST(FairOrder, ServesQueuesBelowTheirGuaranteeFirstByExactFraction) {
@@ -83,13 +90,23 @@ TEST(FairOrder, RescalesChildrenToTheLeastOpenShare) {
 
 TEST(FairOrder, BreaksTiesByWhatWasUsedOfLateThenByIndex) {
   auto tree = *QueueTree::Create({Queue("a", "", 0), Queue("b", "", 0)}, {{10, 0, 0}});
-  EXPECT_EQ(FairOrder(tree, {0, 1, 1}, {0, 5, 4}).Next(), 2);
-  EXPECT_EQ(FairOrder(tree, {0, 1, 1}, {0, 5, 5}).Next(), 1);
+  EXPECT_EQ(WithUse(tree, {0, 1, 1}, {0, 5, 4}).Next(), 2);
+  EXPECT_EQ(WithUse(tree, {0, 1, 1}, {0, 5, 5}).Next(), 1);
+}
+
+TEST(FairOrder, AsksForUseOfLateOnlyWhereSharesAreEqual) {
+  auto tree = *QueueTree::Create({Queue("a", "", 0), Queue("b", "", 0)}, {{100, 0, 0}});
+  int asked = 0;
+  const auto count = [&asked](QueueIndex) { return int64_t{++asked}; };
+  EXPECT_EQ(FairOrder(tree, std::vector<char>{0, 0, 1}, count).Next(), 2);
+  tree.Add(1, {{1, 0, 0}});
+  EXPECT_EQ(FairOrder(tree, std::vector<char>{0, 1, 1}, count).Next(), 2);
+  EXPECT_EQ(asked, 0);
 }
 
 TEST(FairOrder, EndsWhenNobodyIsOpen) {
   auto tree = *QueueTree::Create({Queue("a", "", 0), Queue("x", "a", 0)}, {{10, 0, 0}});
-  FairOrder order(tree, {0, 1, 1}, {0, 0, 0});
+  FairOrder order = WithUse(tree, {0, 1, 1}, {0, 0, 0});
   EXPECT_EQ(order.Next(), 2);
   order.Close(2);
   EXPECT_EQ(order.Next(), 1);

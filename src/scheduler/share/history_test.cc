@@ -21,9 +21,9 @@ TEST(DecayedUsage, HalvesInAHalfLife) {
   usage.SetRate(0, 8'000, At({}));
   usage.SetRate(0, 0, At(seconds(1)));
   // 8,000 thousandths for a second, then 16 decays, each rounded down.
-  EXPECT_EQ(usage.At(At(seconds(1)))[0], 8'000);
-  EXPECT_NEAR(static_cast<double>(usage.At(At(hours(16)))[0]), 4'000, 20);
-  EXPECT_EQ(usage.At(At(hours(16 * 70)))[0], 0);
+  EXPECT_EQ(usage.At(0, At(seconds(1))), 8'000);
+  EXPECT_NEAR(static_cast<double>(usage.At(0, At(hours(16)))), 4'000, 20);
+  EXPECT_EQ(usage.At(0, At(hours(16 * 70))), 0);
 }
 
 TEST(DecayedUsage, DoesNotDependOnHowOftenItIsAsked) {
@@ -34,10 +34,10 @@ TEST(DecayedUsage, DoesNotDependOnHowOftenItIsAsked) {
   for (int i = 1; i <= 7200; ++i) {
     often.SetRate(0, 1'000'000, At(seconds(i)));
   }
-  EXPECT_EQ(once.At(At(hours(2))), often.At(At(hours(2))));
+  EXPECT_EQ(once.At(0, At(hours(2))), often.At(0, At(hours(2))));
   // The steady state of a constant rate: rate * half-life / ln 2, less what two half-lives lack.
   const double want = 1e6 * 3600 / std::log(2.0) * 0.75;
-  EXPECT_NEAR(static_cast<double>(once.At(At(hours(2)))[0]), want, want * 0.03);
+  EXPECT_NEAR(static_cast<double>(once.At(0, At(hours(2)))), want, want * 0.03);
 }
 
 TEST(Durations, TakesTheUsersWord) {

@@ -1,6 +1,9 @@
 #include "scheduler/small_jobs/task_mix.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <utility>
 
 #include "base/check.h"
 
@@ -31,6 +34,22 @@ TaskMix MakeTaskMix(std::vector<MixEntry> counts) {
     mix.typical_weight += mix.entries[mix.typical++].weight;
   }
   return mix;
+}
+
+int64_t DistancePerMille(const TaskMix& a, const TaskMix& b) {
+  constexpr int64_t kWhole = 1 << 30;
+  std::map<ShapeId, int64_t> differences;  // of parts of the whole
+  for (const auto& [mix, sign] : {std::pair(&a, 1), std::pair(&b, -1)}) {
+    int64_t sum = 0;
+    for (const MixEntry& entry : mix->entries) sum += entry.weight;
+    if (sum == 0) return 1'000;
+    for (const MixEntry& entry : mix->entries) {
+      differences[entry.shape] += sign * (entry.weight * kWhole / sum);
+    }
+  }
+  int64_t distance = 0;
+  for (const auto& [shape, difference] : differences) distance += std::abs(difference);
+  return distance * 500 / kWhole;
 }
 
 void ArrivalCounter::Count(ShapeId shape, int64_t tasks) {

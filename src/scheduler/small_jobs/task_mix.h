@@ -37,6 +37,10 @@ inline constexpr int64_t kMaxMixWeight = 1'000'000;  // sum of all weights, so t
 // left out. Requires counts that are not negative, of distinct shapes.
 TaskMix MakeTaskMix(std::vector<MixEntry> counts);
 
+// The part of the arrivals that would have to be of another shape to make one mix the other (the
+// total variation distance), per mille. 1,000 where one of them is empty.
+int64_t DistancePerMille(const TaskMix& a, const TaskMix& b);
+
 class ArrivalCounter {
  public:
   // Counts are halved whenever `window` arrivals have been counted since. Requires window >= 2.

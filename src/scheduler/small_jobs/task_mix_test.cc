@@ -32,6 +32,18 @@ TEST(TaskMix, OfNothingIsEmpty) {
   EXPECT_EQ(ArrivalCounter(10).Mix(), TaskMix{});
 }
 
+TEST(TaskMix, IsAsFarFromAnotherAsArrivalsDiffer) {
+  const TaskMix half = MakeTaskMix({Entry(0, 50), Entry(1, 50)});
+  EXPECT_EQ(DistancePerMille(half, half), 0);
+  EXPECT_EQ(DistancePerMille(half, MakeTaskMix({Entry(0, 500), Entry(1, 500)})), 0) << "parts";
+  const int64_t tenth = DistancePerMille(half, MakeTaskMix({Entry(0, 60), Entry(1, 40)}));
+  EXPECT_NEAR(static_cast<double>(tenth), 100, 1);
+  EXPECT_EQ(tenth, DistancePerMille(MakeTaskMix({Entry(0, 60), Entry(1, 40)}), half));
+  EXPECT_EQ(DistancePerMille(half, MakeTaskMix({Entry(2, 7)})), 1'000);
+  EXPECT_EQ(DistancePerMille(half, TaskMix{}), 1'000);
+  EXPECT_EQ(DistancePerMille(TaskMix{}, TaskMix{}), 1'000);
+}
+
 TEST(ArrivalCounter, ForgetsByHalves) {
   ArrivalCounter counter(8);
   for (int i = 0; i < 8; ++i) counter.Count(ShapeId{0});
