@@ -72,19 +72,35 @@ class SnapshotReader {
     }
   }
 
+  // Whether it is Python's (native frames name no file, or a source or object of C++) and neither
+  // PyTorch's nor made by its compiler.
+  static bool IsUsers(std::string_view file) {
+    const bool python = file.ends_with(".py") || file.starts_with("<");
+    return python && file.find("/torch/") == file.npos && file.find("/torchinductor_") == file.npos;
+  }
+
+  // The innermost frame of the user's. Autograd's thread has none: there the operator says who it
+  // is, "at::_ops::mm::call(...)".
   uint32_t PartOf(const PickleValue& event) {
     const PickleValue* frames = pickle_.Find(event, "frames");
     std::string name = "no frames recorded";
     if (frames != nullptr && frames->kind == Kind::kList) {
-      bool found = false;
+      std::string_view first_operator;
+      bool found = false, autograd = false;
       for (size_t i = 0; i < std::min(frames->items.size(), kMaxFrames) && !found; ++i) {
         const PickleValue& frame = pickle_[frames->items[i]];
         const std::string_view file = pickle_.Text(frame, "filename");
-        found = !file.empty() && file != "??" && file.find("/torch/") == file.npos &&
-                !file.ends_with(".cpp") && !file.ends_with(".h");
+        const std::string_view function = pickle_.Text(frame, "name");
+        found = IsUsers(file);
+        autograd = autograd || function.starts_with("torch::autograd::Engine::");
+        if (first_operator.empty() && function.starts_with("at::_ops::")) first_operator = function;
         if (!found && i > 0) continue;
         name = std::string(file) + ":" + std::to_string(pickle_.Integer(frame, "line", 0)) + " " +
-               std::string(pickle_.Text(frame, "name"));
+               std::string(function);
+      }
+      if (!found && !first_operator.empty()) {
+        name = first_operator.substr(0, first_operator.find('('));
+        if (autograd) name += ", on autograd's thread";
       }
     }
     const auto [place, fresh] = part_ids_.emplace(name, static_cast<uint32_t>(parts_.size()));

@@ -42,6 +42,35 @@ std::string Snapshot() {
          events + "eeu.";
 }
 
+std::string Frame(const std::string& name, const std::string& file) {
+  return "}(" + Text("filename") + Text(file) + Text("line") + Int(7) + Text("name") + Text(name) +
+         "u";
+}
+
+std::string HolderOf(const std::string& frames) {
+  const std::string event = "}(" + Text("action") + Text("alloc") + Text("addr") + Int(1) +
+                            Text("size") + Int(64) + Text("time_us") + Int(1) + Text("frames") +
+                            "](" + frames + "eu";
+  const std::string bytes = "\x80\x04}(" + Text("device_traces") + "](](" + event + "eeu.";
+  const auto devices = ReadMemorySnapshot(bytes);
+  return devices.ok() ? devices->front().at_peak.front().name
+                      : std::string(devices.status().message());
+}
+
+// Frames as PyTorch 2.6 wrote them with stacks of both languages: the native ones first.
+TEST(ReadMemorySnapshot, TheHolderIsTheUsersFrame) {
+  const std::string native = Frame("torch::unwind::unwind()", "??") +
+                             Frame("at::_ops::mm::call(at::Tensor const&)", "??") +
+                             Frame("cfunction_call", "??");
+  EXPECT_EQ(HolderOf(native + Frame("call", "/tmp/torchinductor_u/z3/cz3.py") +
+                     Frame("_fn", "/venv/torch/_dynamo/eval_frame.py") +
+                     Frame("forward", "/home/u/model.py")),
+            "/home/u/model.py:7 forward");
+  EXPECT_EQ(HolderOf(native + Frame("torch::autograd::Engine::evaluate_function()", "??") +
+                     Frame("execute_native_thread_routine", "thread48.o")),
+            "at::_ops::mm::call, on autograd's thread");
+}
+
 TEST(ReadMemorySnapshot, FindsThePeakAndWhoHoldsIt) {
   const auto devices = ReadMemorySnapshot(Snapshot());
   ASSERT_TRUE(devices.ok()) << devices.status();

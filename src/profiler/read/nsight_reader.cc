@@ -39,8 +39,7 @@ class NsightReader {
                              "has no table StringIds");
     }
     trace_.metadata.rank = RankInName(path);
-    Query("SELECT name FROM TARGET_INFO_GPU LIMIT 1", "TARGET_INFO_GPU",
-          [&](sqlite3_stmt* row) { trace_.metadata.device_name = Text(row, 0); });
+    NameDevice();
     Query(
         "SELECT k.start, k.end, s.value, k.deviceId, k.streamId, k.correlationId "
         "FROM CUPTI_ACTIVITY_KIND_KERNEL k LEFT JOIN StringIds s ON s.id = k.demangledName",
@@ -82,6 +81,33 @@ class NsightReader {
     if (statement == nullptr) return false;
     sqlite3_bind_text(raw, 1, table, -1, SQLITE_STATIC);
     return sqlite3_step(raw) == SQLITE_ROW;
+  }
+
+  bool HasColumn(const char* table, const char* column) {
+    sqlite3_stmt* raw = nullptr;
+    sqlite3_prepare_v2(database_, "SELECT 1 FROM pragma_table_info(?) WHERE name = ?", -1, &raw,
+                       nullptr);
+    const Statement statement(raw);
+    if (statement == nullptr) return false;
+    sqlite3_bind_text(raw, 1, table, -1, SQLITE_STATIC);
+    sqlite3_bind_text(raw, 2, column, -1, SQLITE_STATIC);
+    return sqlite3_step(raw) == SQLITE_ROW;
+  }
+
+  // The machine may have GPUs of several kinds, listed in any order: that of the kernels counts.
+  void NameDevice() {
+    int64_t used = 0;
+    Query("SELECT deviceId FROM CUPTI_ACTIVITY_KIND_KERNEL LIMIT 1", "CUPTI_ACTIVITY_KIND_KERNEL",
+          [&](sqlite3_stmt* row) { used = sqlite3_column_int64(row, 0); });
+    if (!Has("TARGET_INFO_GPU")) return;
+    // Older exports number GPUs by id alone.
+    const char* number = HasColumn("TARGET_INFO_GPU", "cuDevice") ? "cuDevice"
+                         : HasColumn("TARGET_INFO_GPU", "id")     ? "id"
+                                                                  : "0";
+    const std::string sql = "SELECT name FROM TARGET_INFO_GPU ORDER BY " + std::string(number) +
+                            " = " + std::to_string(used) + " DESC LIMIT 1";
+    Query(sql.c_str(), "TARGET_INFO_GPU",
+          [&](sqlite3_stmt* row) { trace_.metadata.device_name = Text(row, 0); });
   }
 
   // Calls `take` with each row; what fails is a damage of the report.

@@ -40,6 +40,21 @@ CREATE TABLE NVTX_EVENTS(start, end, text, textId, globalTid);
 INSERT INTO NVTX_EVENTS VALUES (400, 9500, 'train_step 1', NULL, 99), (1, NULL, 'mark', NULL, 99);
 )";
 
+// As in a real export of a machine with A40s and A100s: ids and CUDA's numbers differ.
+TEST(ReadNsight, NamesTheDeviceThatRanTheKernels) {
+  const std::string gpus = R"(
+CREATE TABLE TARGET_INFO_GPU(id, cuDevice, name);
+INSERT INTO TARGET_INFO_GPU VALUES (3, 2, 'NVIDIA A40'), (0, 1, 'NVIDIA L4'),
+                                   (1, 0, 'NVIDIA A100-PCIE-40GB');
+)";
+  const auto name = [](const std::string& sql) {
+    return ReadNsightBytes(Make(sql.c_str()), "rank-0.sqlite").value().metadata.device_name;
+  };
+  EXPECT_EQ(name(kExport + gpus), "NVIDIA A100-PCIE-40GB");
+  EXPECT_EQ(name(kExport + gpus + "ALTER TABLE TARGET_INFO_GPU DROP COLUMN cuDevice;"),
+            "NVIDIA L4");
+}
+
 TEST(ReadNsight, ReadsKernelsLaunchesAndRanges) {
   const Result<RankTrace> trace = ReadNsightBytes(Make(kExport), "rank-2.sqlite");
   ASSERT_TRUE(trace.ok()) << trace.status();
