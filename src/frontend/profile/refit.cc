@@ -104,7 +104,30 @@ void AddOperators(const profiler::Job& job, std::vector<Figure>& figures) {
   }
 }
 
+// By how much exchanges take more of the cores than their calls show. With more ranks than cores
+// the cores are never idle in a step, and what no operator and no call used of them is the
+// transport's: its thread and the kernel's network, while the ranks compute.
+double BeyondCalls(const profiler::Job& job, double cores) {
+  if (static_cast<double>(job.ranks.size()) <= cores) return 1;
+  double steps_s = 0, operators_s = 0, calls_s = 0;
+  for (const RankSummary& rank : job.ranks) {
+    for (const profiler::Step& step : rank.steps) {
+      steps_s += static_cast<double>(step.end_ns - step.begin_ns) * 1e-9;
+    }
+    for (const ModelOperator& op : rank.model_operators) {
+      if (KindOf(op.kind)) operators_s += static_cast<double>(op.cpu_ns) * 1e-9;
+    }
+    for (const Collective& call : rank.collectives) {
+      if (call.cpu_ns > 0) calls_s += static_cast<double>(call.cpu_ns) * 1e-9;
+    }
+  }
+  if (calls_s <= 0) return 1;
+  const double used_s = steps_s * cores / static_cast<double>(job.ranks.size());
+  return std::max(1.0, (used_s - operators_s) / calls_s);
+}
+
 void AddSums(const profiler::Job& job, double cores, std::vector<Figure>& figures) {
+  const double beyond = BeyondCalls(job, cores);
   std::map<std::pair<size_t, int64_t>, std::vector<double>> sums;  // by ranks and bytes
   std::map<int64_t, Samples> messages;                             // sent and received, by bytes
   for (const RankSummary& rank : job.ranks) {
@@ -125,7 +148,7 @@ void AddSums(const profiler::Job& job, double cores, std::vector<Figure>& figure
     Figure figure;
     figure.kind = FigureKind::kAllReduce;
     figure.sizes = {ranks, static_cast<double>(bytes), 0};
-    figure.forward_s = std::max(kLeastSeconds, cpu_s * std::max(1.0, ranks / cores));
+    figure.forward_s = std::max(kLeastSeconds, beyond * cpu_s * std::max(1.0, ranks / cores));
     figure.spread = spread;
     figure.repeats = static_cast<uint32_t>(repeats);
     figures.push_back(figure);
@@ -136,6 +159,8 @@ void AddSums(const profiler::Job& job, double cores, std::vector<Figure>& figure
   }
   for (auto& [bytes, samples] : messages) {
     if (samples.forward.empty() || samples.backward.empty()) continue;
+    // A sum of two of that size, measured, is not to be mixed with what two messages tell of it.
+    if (sums.contains({2, bytes})) continue;
     const Spread sent = SpreadOf(samples.forward);
     const Spread received = SpreadOf(samples.backward);
     add(2, bytes, sent.mean + received.mean, received.between, samples.backward.size());

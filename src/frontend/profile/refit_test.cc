@@ -93,6 +93,31 @@ TEST(Refit, MakesFiguresOfWhatTheTraceShows) {
   }
 }
 
+// Three ranks on two cores for 3 ms: 6 ms of them, of which operators and calls took a part;
+// the rest is the transport's.
+TEST(Refit, GivesWhatNoSpanShowsToTheExchanges) {
+  profiler::Job job;
+  double operators_us = 0;
+  for (int r = 0; r < 3; ++r) {
+    profiler::RankSummary rank = Rank();
+    rank.steps.push_back({"ProfilerStep#1", 0, 3'000'000});
+    job.ranks.push_back(rank);
+  }
+  for (const ModelOperator& op : job.ranks[0].model_operators) {
+    operators_us += static_cast<double>(op.cpu_ns) * 1e-3;
+  }
+  const double beyond = (6000 - 3 * operators_us) / 300;
+  ASSERT_GT(beyond, 1);
+  const auto file = Refit(job, {"2026-01-01T00:00:00Z", "1", Bytes(1 << 30)});
+  ASSERT_TRUE(file.ok()) << file.status();
+  for (const Figure& figure : file->figures) {
+    // Of four ranks on two cores: twice their CPU time by the clock.
+    if (figure.kind == FigureKind::kAllReduce) {
+      EXPECT_NEAR(figure.forward_s, 2 * beyond * 100e-6, 1e-9);
+    }
+  }
+}
+
 TEST(Refit, RefusesTracesThatNameNoOperators) {
   profiler::RankSummary rank = Rank();
   rank.model_operators.clear();
