@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <map>
 
 namespace longhaul::profiler {
 namespace {
@@ -26,9 +28,11 @@ bool SpansStages(const Job& job, const Stages& stages, size_t rank, const Segmen
   });
 }
 
+bool IsBackward(Phase phase) { return phase == Phase::kBackward || phase == Phase::kWeights; }
+
 bool IsModelWork(const Segment& segment) {
   return IsCompute(segment.spent) &&
-         (segment.phase == Phase::kForward || segment.phase == Phase::kBackward);
+         (segment.phase == Phase::kForward || IsBackward(segment.phase));
 }
 
 // When a rank computed what in a step; empty where it did not.
@@ -38,19 +42,22 @@ struct StepWork {
   int64_t last_forward = INT64_MIN;
   int64_t last = INT64_MIN;
 
-  Place Of(int64_t wait_begin, bool before_backward) const {
+  // Chunks of a stage's layers wait for each other once both ways run, too.
+  Place Of(int64_t wait_begin, bool before_backward, bool chunks) const {
     if (wait_begin < first || wait_begin >= last) return Place::kEnds;
+    if (chunks) return Place::kTurn;
     const bool steady = wait_begin >= first_backward && wait_begin < last_forward;
     return before_backward && !steady ? Place::kTurn : Place::kElsewhere;
   }
 };
 
-// Of one rank. `budget` is what a step's places may idle; without any backward pass told, all of it
-// may be anywhere.
+// Of one rank. What a step's places may idle follows from its stage; without any backward pass
+// told, and with passes of weights' gradients, all of it may be anywhere.
 class Cutter {
  public:
-  Cutter(const Job& job, const Stages& stages, size_t rank, int64_t slot_ns)
-      : job_(job), stages_(stages), rank_(rank), slot_ns_(slot_ns) {
+  Cutter(const Job& job, const Stages& stages, size_t rank, const Exposed& times)
+      : job_(job), stages_(stages), rank_(rank) {
+    due_ns_ = std::llround(times.due_slots * static_cast<double>(times.slot_ns));
     const RankSummary& summary = job.ranks[rank];
     work_.resize(std::max<size_t>(summary.steps.size(), 1));
     for (const Segment& segment : summary.segments) {
@@ -58,13 +65,14 @@ class Cutter {
       StepWork& work = work_[StepOf(segment.begin_ns)];
       work.first = std::min(work.first, segment.begin_ns);
       work.last = std::max(work.last, segment.end_ns);
-      if (segment.phase == Phase::kBackward) {
+      if (IsBackward(segment.phase)) {
         work.first_backward = std::min(work.first_backward, segment.begin_ns);
-        backward_ = true;
+        placed_ = true;
       } else {
         work.last_forward = std::max(work.last_forward, segment.end_ns);
       }
     }
+    placed_ = placed_ && times.weights_ns == 0;
   }
 
   std::vector<ExposedPiece> Cut() {
@@ -74,7 +82,7 @@ class Cutter {
     bool next = false;
     for (size_t i = segments.size(); i-- > 0;) {
       before_backward[i] = next;
-      if (IsModelWork(segments[i])) next = segments[i].phase == Phase::kBackward;
+      if (IsModelWork(segments[i])) next = IsBackward(segments[i].phase);
     }
     for (size_t i = 0; i < segments.size(); ++i) {
       const Segment& segment = segments[i];
@@ -107,11 +115,13 @@ class Cutter {
     if (step != step_) {
       step_ = step;
       const auto stage = static_cast<int64_t>(stages_.of[rank_]);
-      const auto last = static_cast<int64_t>(stages_.count) - 1;
-      left_ = backward_ ? std::array{stage * slot_ns_, (last - stage) * slot_ns_, int64_t{0}}
-                        : std::array{int64_t{0}, int64_t{0}, last * slot_ns_};
+      const auto last = std::max<int64_t>(static_cast<int64_t>(stages_.count) - 1, 1);
+      const int64_t ends = due_ns_ * stage / last;
+      left_ = placed_ ? std::array{ends, due_ns_ - ends, int64_t{0}}
+                      : std::array{int64_t{0}, int64_t{0}, due_ns_};
     }
-    const Place place = backward_ ? work_[step].Of(begin, before_backward) : Place::kElsewhere;
+    const Place place =
+        placed_ ? work_[step].Of(begin, before_backward, stages_.chunks > 1) : Place::kElsewhere;
     int64_t& left = left_[static_cast<size_t>(place)];
     const int64_t due = std::min(left, end - begin);
     left -= due;
@@ -125,32 +135,61 @@ class Cutter {
   const Job& job_;
   const Stages& stages_;
   const size_t rank_;
-  const int64_t slot_ns_;
+  int64_t due_ns_ = 0;          // a step
   std::vector<StepWork> work_;  // [step]
-  bool backward_ = false;
+  bool placed_ = false;         // the schedule says where
   size_t step_ = SIZE_MAX;
   std::array<int64_t, 3> left_ = {};  // by place
   std::vector<ExposedPiece> pieces_;
 };
 
-// The mean over ranks of how long a micro-batch kept them busy.
-int64_t SlotOf(const Job& job, const Stages& stages) {
-  if (stages.count < 2 || stages.micro_batches == 0) return 0;
-  double sum = 0;
+// The means over ranks of how long a micro-batch kept them busy, and with its weights' gradients.
+void TimeSlots(const Job& job, const Stages& stages, Exposed* times) {
+  if (stages.count < 2 || stages.micro_batches == 0) return;
+  double slot = 0, weights = 0;
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
     const RankSummary& summary = job.ranks[rank];
-    int64_t busy = 0;
+    int64_t busy = 0, busy_weights = 0;
     for (const Segment& segment : summary.segments) {
-      if (segment.phase != Phase::kForward && segment.phase != Phase::kBackward) continue;
-      busy += segment.end_ns - segment.begin_ns;
+      if (segment.phase != Phase::kForward && !IsBackward(segment.phase)) continue;
+      int64_t length = segment.end_ns - segment.begin_ns;
       if (segment.spent == Spent::kExposed && SpansStages(job, stages, rank, segment)) {
-        busy -= WaitEnd(job, rank, segment) - segment.begin_ns;
+        length -= WaitEnd(job, rank, segment) - segment.begin_ns;
       }
+      busy += length;
+      if (segment.phase == Phase::kWeights) busy_weights += length;
     }
-    sum +=
-        static_cast<double>(busy) / static_cast<double>(std::max<size_t>(1, summary.steps.size()));
+    const auto steps = static_cast<double>(std::max<size_t>(1, summary.steps.size()));
+    slot += static_cast<double>(busy) / steps;
+    weights += static_cast<double>(busy_weights) / steps;
   }
-  return static_cast<int64_t>(sum / static_cast<double>(job.ranks.size() * stages.micro_batches));
+  const auto runs = static_cast<double>(job.ranks.size() * stages.micro_batches);
+  times->slot_ns = static_cast<int64_t>(slot / runs);
+  times->weights_ns = static_cast<int64_t>(weights / runs);
+  if (slot <= 0) return;
+  times->due_slots = static_cast<double>(stages.count - 1) / static_cast<double>(stages.chunks) *
+                     std::max(0.0, 1 - 2 * weights / slot);
+}
+
+// Of the first stage's sends those to the last one give a chunk's gradients back.
+void CountMicroBatches(const Job& job, size_t first, Stages* stages) {
+  std::map<int64_t, size_t> stage_of;
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    stage_of[job.ranks[rank].metadata.rank] = stages->of[rank];
+  }
+  uint64_t on = 0, back = 0;
+  for (const Collective& call : job.ranks[first].collectives) {
+    if (call.kind != CollectiveKind::kSend) continue;
+    const auto peer = stage_of.find(call.peer);
+    const bool last = peer != stage_of.end() && peer->second + 1 == stages->count;
+    // With two stages the last one is the next one too.
+    ++(last && (stages->count > 2 || IsBackward(call.phase)) ? back : on);
+  }
+  const uint64_t steps = std::max<size_t>(job.ranks[first].steps.size(), 1);
+  on /= steps;
+  back /= steps;
+  stages->micro_batches = on > back ? on - back : on;
+  if (on > back && on % (on - back) == 0) stages->chunks = on / (on - back);
 }
 
 }  // namespace
@@ -172,20 +211,15 @@ Stages FindStages(const Job& job) {
     if (stages.of[rank] == 0 && first == job.ranks.size()) first = rank;
   }
   if (stages.count < 2 || first == job.ranks.size()) return stages;
-  // The first stage sends each micro-batch once.
-  uint64_t sends = 0;
-  for (const Collective& call : job.ranks[first].collectives) {
-    sends += call.kind == CollectiveKind::kSend ? 1 : 0;
-  }
-  stages.micro_batches = sends / std::max<size_t>(job.ranks[first].steps.size(), 1);
+  CountMicroBatches(job, first, &stages);
   return stages;
 }
 
 Exposed CutExposed(const Job& job, const Stages& stages) {
   Exposed exposed;
-  exposed.slot_ns = SlotOf(job, stages);
+  TimeSlots(job, stages, &exposed);
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
-    exposed.pieces.push_back(Cutter(job, stages, rank, exposed.slot_ns).Cut());
+    exposed.pieces.push_back(Cutter(job, stages, rank, exposed).Cut());
   }
   return exposed;
 }

@@ -1,10 +1,8 @@
 // What the job's time went to, what is wrong, and what putting it right is worth.
 //
-// Totals are of each rank's segments, exposed communication split into waiting, wire and a
-// pipeline's bubbles (across/exposure.h), so a rank's add up to its wall time. A rank's peers are
-// those of its pipeline stage. Faults that cost 1 % of a step stand before what all ranks lose
-// alike, each sorted by worth, which is the time that a replay (across/replay.h) with that one
-// thing changed saves:
+// A rank's peers are those of its pipeline stage. Faults that cost 1 % of a step stand before what
+// all ranks lose alike, each sorted by worth, which is the time that a replay (across/replay.h)
+// with that one thing changed saves:
 //   slow kernels   a rank (or all of a host) computes longer than the median of its peers
 //   late host      its kernels are launched later than its peers'
 //   input          the host sat in a data loader
@@ -16,29 +14,15 @@
 // A worth below the clocks' residual is left out.
 #pragma once
 
-#include <array>
 #include <string>
 #include <vector>
 
 #include "profiler/across/exposure.h"
 #include "profiler/across/job.h"
 #include "profiler/across/replay.h"
+#include "profiler/across/totals.h"
 
 namespace longhaul::profiler {
-
-struct RankTotals {
-  std::array<int64_t, kSpentKinds> spent_ns = {};
-  std::array<int64_t, kDimensions> wait_ns = {};  // exposed, by dimension
-  std::array<int64_t, kDimensions> wire_ns = {};  // exposed; calls that matched none count here
-  int64_t bubble_ns = 0;                          // exposed, that the schedule asks for
-  int64_t late_bubble_ns = 0;                     // and that it doesn't
-  std::array<int64_t, kDimensions> hidden_ns = {};
-  std::array<int64_t, kPhases> phase_ns = {};
-  int64_t wall_ns = 0;
-  uint64_t last_arrivals = 0;  // collectives at which it came last, by over 10 us
-  int64_t compute_ns() const;
-  int64_t sum_ns() const;  // equal to the wall, or something is wrong
-};
 
 enum class Cause {
   kSlowKernels,
@@ -73,9 +57,14 @@ struct Pipeline {
   };
   std::vector<Stage> stages;
   uint64_t micro_batches = 0;  // a step; 0: not told by sends and receives
-  double expected_bubble = 0;  // share of a step: (p - 1) / (m + p - 1)
+  uint64_t chunks = 1;         // of a stage's layers
+  bool weight_passes = false;  // gradients of the weights are passes of their own
+  double expected_bubble = 0;  // share of a step: for 1F1B (p - 1) / (m + p - 1)
   double measured_bubble = 0;
 };
+
+// "1F1B", "interleaved", "zero-bubble"
+std::string_view ScheduleName(const Pipeline& pipeline);
 
 struct Findings {
   std::vector<RankTotals> totals;  // [rank]

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "profiler/generate/schedule.h"
 
 namespace longhaul::profiler {
 namespace {
@@ -16,12 +17,15 @@ namespace {
 constexpr int64_t kUnknown = INT64_MIN;
 constexpr int64_t kStartNs = 1'000'000;      // the hosts begin here
 constexpr int64_t kLaunchLatencyNs = 3'000;  // from the launch's end to the kernel's start
+// Messages have a stream a direction and way, so that none waits behind one of the other way.
 enum Stream {
   kCompute = 7,
   kTensorStream = 20,
   kDataStream = 24,
   kSendStream = 28,
-  kReceiveStream = 32
+  kReceiveStream = 32,
+  kSendBackStream = 36,
+  kReceiveBackStream = 40
 };
 
 int64_t Ns(double us) { return std::llround(us * 1000); }
@@ -46,6 +50,8 @@ struct Operation {
   int64_t elements = 0;
   int source = -1;
   int destination = -1;
+  int64_t host_ns = 0;   // its launch takes so much longer
+  int64_t stays_ns = 0;  // of an exchange: this rank leaves it so much later than the others
 };
 
 class Generator {
@@ -85,6 +91,7 @@ class Generator {
     int64_t asked = 0;
     size_t kernel = 0;
     bool arrived = false;
+    int64_t stays_ns = 0;
   };
   struct State {
     std::vector<Operation> program;
@@ -95,6 +102,7 @@ class Generator {
     std::map<int, int64_t> free;  // of exchange streams
     std::vector<Meeting*> open;   // not joined yet
     Meeting* blocked = nullptr;
+    int64_t stays_ns = 0;                         // behind its end
     std::map<std::array<int, 3>, int64_t> calls;  // of a group and pair
   };
 
@@ -173,25 +181,36 @@ class Generator {
     StateOf(rank).program.push_back(std::move(op));
   }
 
+  // A message to or from the stage before or behind, round the ring of chunks.
   void Neighbour(int rank, int step, bool send, Phase phase) {
-    const int other = RankAt(Tensor(rank), Data(rank), Stage(rank) + step);
-    const int source = send ? rank : other;
-    const int destination = send ? other : rank;
+    const int stage = (Stage(rank) + step + o_.pipeline) % o_.pipeline;
+    const int other = RankAt(Tensor(rank), Data(rank), stage);
+    const bool forward = phase == Phase::kForward;
+    const int stream = send ? (forward ? kSendStream : kSendBackStream)
+                            : (forward ? kReceiveStream : kReceiveBackStream);
     Exchange(rank, pipeline_group_[static_cast<size_t>(rank)], send ? "send" : "recv",
-             o_.pipeline_wire_us, send ? kSendStream : kReceiveStream, !send, phase, source,
-             destination);
+             o_.pipeline_wire_us, stream, !send, phase, send ? rank : other, send ? other : rank);
   }
 
-  void Forward(int rank) {
-    if (Stage(rank) > 0) Neighbour(rank, -1, false, Phase::kForward);
-    for (int layer = 0; layer < o_.layers; ++layer) {
+  // Whether the chunk is at an end of the model.
+  bool IsFirst(int rank, int chunk) const { return Stage(rank) == 0 && chunk == 0; }
+  bool IsLast(int rank, int chunk) const {
+    return Stage(rank) + 1 == o_.pipeline && chunk + 1 == o_.chunks;
+  }
+  int LayersOf(int chunk) const {
+    return o_.layers * (chunk + 1) / o_.chunks - o_.layers * chunk / o_.chunks;
+  }
+
+  void Forward(int rank, int chunk) {
+    if (!IsFirst(rank, chunk)) Neighbour(rank, -1, false, Phase::kForward);
+    for (int layer = 0; layer < LayersOf(chunk); ++layer) {
       Compute(rank, "void layer_norm_kernel<bf16>", o_.layer_us * 0.08, Phase::kForward);
       Compute(rank, "nvjet_tst_128x256_64x4_TNT", o_.layer_us * 0.57, Phase::kForward);
       Compute(rank, "flash_fwd_kernel<bf16>", o_.layer_us * 0.25, Phase::kForward);
       Compute(rank, "vectorized_elementwise_kernel<add>", o_.layer_us * 0.10, Phase::kForward);
       if (o_.tensor > 1) TensorSum(rank, Phase::kForward);
     }
-    if (Stage(rank) + 1 < o_.pipeline) Neighbour(rank, 1, true, Phase::kForward);
+    if (!IsLast(rank, chunk)) Neighbour(rank, 1, true, Phase::kForward);
   }
 
   void TensorSum(int rank, Phase phase) {
@@ -199,39 +218,80 @@ class Generator {
              kTensorStream, true, phase);
   }
 
-  void Backward(int rank, bool last) {
-    if (Stage(rank) + 1 < o_.pipeline) Neighbour(rank, 1, false, Phase::kBackward);
-    for (int layer = 0; layer < o_.layers; ++layer) {
+  void GradientSum(int rank, Phase phase) {
+    Exchange(rank, data_group_[static_cast<size_t>(rank)], "allreduce", o_.data_wire_us,
+             kDataStream, false, phase);
+  }
+
+  // Half of the backward products are the weights' gradients.
+  void Backward(int rank, const Pass& pass) {
+    if (!IsLast(rank, pass.chunk)) Neighbour(rank, 1, false, Phase::kBackward);
+    for (int layer = 0; layer < LayersOf(pass.chunk); ++layer) {
       Compute(rank, "flash_bwd_kernel<bf16>", o_.layer_us * 0.6, Phase::kBackward);
-      Compute(rank, "nvjet_tst_256x128_64x4_NTN", o_.layer_us * 1.2, Phase::kBackward);
+      Compute(rank, "nvjet_tst_256x128_64x4_NTN", o_.layer_us * (o_.zero_bubble ? 0.6 : 1.2),
+              Phase::kBackward);
       Compute(rank, "layer_norm_backward_kernel<bf16>", o_.layer_us * 0.2, Phase::kBackward);
       if (o_.tensor > 1) TensorSum(rank, Phase::kBackward);
-      if (last && o_.data > 1) {
-        Exchange(rank, data_group_[static_cast<size_t>(rank)], "allreduce", o_.data_wire_us,
-                 kDataStream, false, Phase::kBackward);
-      }
+      if (pass.last && !o_.zero_bubble && o_.data > 1) GradientSum(rank, Phase::kBackward);
     }
-    if (Stage(rank) > 0) Neighbour(rank, -1, true, Phase::kBackward);
+    if (!IsFirst(rank, pass.chunk)) Neighbour(rank, -1, true, Phase::kBackward);
+  }
+
+  void Weights(int rank, const Pass& pass) {
+    for (int layer = 0; layer < LayersOf(pass.chunk); ++layer) {
+      Compute(rank, "nvjet_tst_256x128_64x4_TTN", o_.layer_us * 0.6, Phase::kWeights);
+      if (pass.last && o_.data > 1) GradientSum(rank, Phase::kWeights);
+    }
   }
 
   void Program(int rank) {
-    const int warm = std::min(o_.pipeline - 1 - Stage(rank), o_.micro_batches);
     std::vector<Operation>& program = StateOf(rank).program;
     const auto mark = [&program](Operation::Kind kind) { program.emplace_back().kind = kind; };
+    const std::vector<Pass> passes =
+        PassesOf(o_.pipeline, Stage(rank), o_.micro_batches, o_.chunks, o_.zero_bubble);
     for (int step = 0; step < o_.steps; ++step) {
+      const size_t first = program.size();
       mark(Operation::Kind::kStepBegin);
-      for (int i = 0; i < warm; ++i) Forward(rank);
-      for (int i = warm; i < o_.micro_batches; ++i) {
-        Forward(rank);
-        Backward(rank, i - warm + 1 == o_.micro_batches);
-      }
-      for (int i = o_.micro_batches - warm; i < o_.micro_batches; ++i) {
-        Backward(rank, i + 1 == o_.micro_batches);
+      for (const Pass& pass : passes) {
+        switch (pass.kind) {
+          case Pass::Kind::kForward:
+            Forward(rank, pass.chunk);
+            break;
+          case Pass::Kind::kBackward:
+            Backward(rank, pass);
+            break;
+          case Pass::Kind::kWeights:
+            Weights(rank, pass);
+            break;
+        }
       }
       mark(Operation::Kind::kJoin);
       Compute(rank, "multi_tensor_apply_kernel<adam>", o_.layer_us * 0.5, Phase::kOptimizer);
       mark(Operation::Kind::kStepEnd);
+      if (rank == o_.stall_rank && step == o_.stall_step) Stall(&program, first);
     }
+  }
+
+  // Puts the stall on the operation of its kind that is nearest to its place in the step.
+  void Stall(std::vector<Operation>* program, size_t first) const {
+    const auto length = static_cast<double>(program->size() - first);
+    const auto place = first + static_cast<size_t>(o_.stall_at * (length - 1));
+    const auto fits = [&](const Operation& op) {
+      if (o_.stall == GeneratorOptions::Stall::kCall) {
+        return op.kind == Operation::Kind::kExchange && op.stream == kTensorStream;
+      }
+      return op.kind == Operation::Kind::kCompute && op.phase != Phase::kOptimizer;
+    };
+    size_t at = place;
+    while (at < program->size() && !fits((*program)[at])) ++at;
+    if (at == program->size()) {
+      for (at = place; at > first && !fits((*program)[at]);) --at;
+    }
+    CHECK(fits((*program)[at])) << "nothing can stall";
+    Operation& op = (*program)[at];
+    if (o_.stall == GeneratorOptions::Stall::kKernel) op.duration_ns += Ns(o_.stall_us);
+    if (o_.stall == GeneratorOptions::Stall::kHost) op.host_ns = Ns(o_.stall_us);
+    if (o_.stall == GeneratorOptions::Stall::kCall) op.stays_ns = Ns(o_.stall_us);
   }
 
   // Runs a rank until it must wait for others; true if it got anywhere.
@@ -241,7 +301,7 @@ class Generator {
     while (state.at < state.program.size()) {
       if (state.blocked != nullptr) {
         if (state.blocked->end == kUnknown) return moved;
-        state.device = std::max(state.device, state.blocked->end);
+        state.device = std::max(state.device, state.blocked->end + state.stays_ns);
         state.blocked = nullptr;
       }
       const Operation& op = state.program[state.at];
@@ -284,7 +344,7 @@ class Generator {
     kernel.stream = op.stream;
     kernel.phase = op.phase;
     kernel.launch_ns = state.host;
-    state.host += Ns(rank == o_.late_rank ? o_.late_us : o_.launch_us);
+    state.host += Ns(rank == o_.late_rank ? o_.late_us : o_.launch_us) + op.host_ns;
     kernel.launch_end_ns = state.host - 500;
     const int64_t ready = std::max(state.device, kernel.launch_end_ns + kLaunchLatencyNs);
     auto& kernels = job_.kernels[static_cast<size_t>(rank)];
@@ -304,9 +364,12 @@ class Generator {
     const size_t place = kernels.size();
     meeting->kernels.emplace_back(rank, place);
     kernels.push_back(std::move(kernel));
-    state.streams[op.stream].push_back({meeting, ready, place, false});
+    state.streams[op.stream].push_back({meeting, ready, place, false, op.stays_ns});
     state.open.push_back(meeting);
-    if (op.blocks) state.blocked = meeting;
+    if (op.blocks) {
+      state.blocked = meeting;
+      state.stays_ns = op.stays_ns;
+    }
     Pump(rank, op.stream);
   }
 
@@ -342,13 +405,15 @@ class Generator {
     for (const auto& [member, place] : meeting.kernels) {
       GeneratedKernel& kernel = job_.kernels[static_cast<size_t>(member)][place];
       // Members leave within a microsecond of each other.
-      kernel.end_ns =
-          meeting.end - static_cast<int64_t>(Hash64(std::string_view("leave"),
-                                                    static_cast<uint64_t>(meeting.end + member)) %
-                                             1000);
       State& other = StateOf(member);
-      other.free[kernel.stream] = meeting.end;
-      other.streams[kernel.stream].pop_front();
+      auto& waiting = other.streams[kernel.stream];
+      const int64_t end = meeting.end + waiting.front().stays_ns;
+      kernel.end_ns =
+          end - static_cast<int64_t>(
+                    Hash64(std::string_view("leave"), static_cast<uint64_t>(meeting.end + member)) %
+                    1000);
+      other.free[kernel.stream] = end;
+      waiting.pop_front();
     }
     for (const auto& [member, place] : meeting.kernels) {
       Pump(member, job_.kernels[static_cast<size_t>(member)][place].stream);
@@ -428,8 +493,10 @@ class Writer {
     for (size_t i = 0; i < kernels.size();) {
       size_t j = i;
       while (j < kernels.size() && kernels[j].phase == kernels[i].phase) ++j;
-      if (kernels[i].phase == Phase::kBackward) {
-        Span({"backward", kernels[i].launch_ns, kernels[j - 1].launch_end_ns}, "user_annotation");
+      if (kernels[i].phase == Phase::kBackward || kernels[i].phase == Phase::kWeights) {
+        Span({kernels[i].phase == Phase::kWeights ? "backward_weight" : "backward",
+              kernels[i].launch_ns, kernels[j - 1].launch_end_ns},
+             "user_annotation");
       } else if (kernels[i].phase == Phase::kOptimizer) {
         Span({"Optimizer.step#Adam.step", kernels[i].launch_ns, kernels[j - 1].launch_end_ns},
              "user_annotation");

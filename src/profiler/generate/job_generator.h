@@ -1,7 +1,7 @@
 // Traces of a job whose truth is known: for tests, for benchmarks, and to try the profiler on.
 //
-// A transformer on tensor x data x pipeline ranks is run in virtual time: 1F1B schedule (Narayanan
-// et al., SC 2021), an all-reduce of the tensor ranks a layer, sends and receives that meet, the
+// A transformer on tensor x data x pipeline ranks is run in virtual time: a schedule of
+// generate/schedule.h, an all-reduce of the tensor ranks a layer, sends and receives that meet, the
 // gradients' all-reduces hidden behind the last backward, kernels launched ahead by a host that
 // can be late. Faults and skewed clocks are put in on purpose; running the same job without one
 // says what it costs. Leaves out noise beyond a fixed jitter and congestion between collectives.
@@ -21,6 +21,8 @@ struct GeneratorOptions {
   int data = 2;
   int pipeline = 2;
   int layers = 4;  // a stage
+  int chunks = 1;  // of a stage's layers; more than one: interleaved
+  bool zero_bubble = false;
   int micro_batches = 4;
   int steps = 3;
   int ranks_per_host = 4;
@@ -44,6 +46,11 @@ struct GeneratorOptions {
   int heavy_stage = -1;  // has heavy_factor times the work
   double heavy_factor = 1.5;
   double input_us = 0;  // a data loader's wait before each step, on rank 0
+  int stall_rank = -1;  // stands still once, in this step
+  int stall_step = 0;
+  double stall_us = 0;
+  double stall_at = 0.5;  // of the step's operations
+  enum class Stall { kKernel, kHost, kCall } stall = Stall::kKernel;
 
   // Host h's clock is off by h * skew_us and runs h * drift_ppm fast.
   double skew_us = 0;

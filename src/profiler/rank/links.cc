@@ -19,10 +19,28 @@ bool IsHostSpan(Category category) {
          category == Category::kOther;
 }
 
+// The kind of "PP:2W0", the annotation that torch.distributed.pipelining puts around an action:
+// stage, kind, micro-batch. Empty for another name.
+std::string_view PipeliningAction(std::string_view name) {
+  if (!name.starts_with("PP:")) return "";
+  constexpr std::string_view kDigits = "0123456789";
+  const size_t begin = name.find_first_not_of(kDigits, 3);
+  if (begin == name.npos || begin == 3) return "";
+  return name.substr(begin, name.find_first_of(kDigits, begin) - begin);
+}
+
 Phase PhaseOfName(std::string_view name) {
+  if (const std::string_view action = PipeliningAction(name); !action.empty()) {
+    return action == "W"                    ? Phase::kWeights
+           : action == "I" || action == "B" ? Phase::kBackward
+                                            : Phase::kUnknown;
+  }
   if (name.starts_with("autograd::engine::evaluate_function")) return Phase::kBackward;
   if (name.starts_with("aten::") || name.starts_with("nccl:")) return Phase::kUnknown;
   if (ContainsFolded(name, "optimizer")) return Phase::kOptimizer;
+  for (const char* weights : {"backward_weight", "weight_backward", "weight_grad", "weightgrad"}) {
+    if (ContainsFolded(name, weights)) return Phase::kWeights;
+  }
   if (ContainsFolded(name, "backward") && !name.starts_with("autograd::")) return Phase::kBackward;
   return Phase::kUnknown;
 }
@@ -33,40 +51,59 @@ bool Covers(const Intervals& set, int64_t time) {
   return after != set.begin() && time < std::prev(after)->end;
 }
 
-// Of one host thread: when it was in backward and in the optimizer.
-struct ThreadPhases {
-  Intervals backward;
-  Intervals optimizer;
-
-  bool known() const { return !backward.empty() || !optimizer.empty(); }
-  Phase Of(int64_t time) const {
-    return Covers(optimizer, time)  ? Phase::kOptimizer
-           : Covers(backward, time) ? Phase::kBackward
-                                    : Phase::kForward;
-  }
-};
-
-std::vector<ThreadPhases> PhasesByTrack(const RankTrace& trace) {
-  std::vector<ThreadPhases> phases(trace.tracks.size());
-  std::vector<int8_t> known(trace.strings.size(), -1);
-  const EventTable& events = trace.events;
-  for (size_t i = 0; i < events.size(); ++i) {
-    if (!IsHostSpan(events.category(i)) || events.duration_ns(i) <= 0) continue;
-    int8_t& phase = known[events.name(i)];
-    if (phase < 0) phase = static_cast<int8_t>(PhaseOfName(trace.strings[events.name(i)]));
-    const Interval span = {events.start_ns(i), events[i].end_ns()};
-    if (phase == static_cast<int8_t>(Phase::kBackward)) {
-      phases[events.track(i)].backward.push_back(span);
-    } else if (phase == static_cast<int8_t>(Phase::kOptimizer)) {
-      phases[events.track(i)].optimizer.push_back(span);
+// When the host's threads were in which phase. A pass of weights' gradients is annotated on the
+// thread that asks for it, while autograd runs on its own: it holds for the backward of all
+// threads.
+class HostPhases {
+ public:
+  explicit HostPhases(const RankTrace& trace) : threads_(trace.tracks.size()) {
+    std::vector<int8_t> known(trace.strings.size(), -1);
+    const EventTable& events = trace.events;
+    for (size_t i = 0; i < events.size(); ++i) {
+      if (!IsHostSpan(events.category(i)) || events.duration_ns(i) <= 0) continue;
+      int8_t& phase = known[events.name(i)];
+      if (phase < 0) phase = static_cast<int8_t>(PhaseOfName(trace.strings[events.name(i)]));
+      const Interval span = {events.start_ns(i), events[i].end_ns()};
+      Thread& thread = threads_[events.track(i)];
+      switch (static_cast<Phase>(phase)) {
+        case Phase::kWeights:
+          weights_.push_back(span);
+          [[fallthrough]];
+        case Phase::kBackward:
+          thread.backward.push_back(span);
+          break;
+        case Phase::kOptimizer:
+          thread.optimizer.push_back(span);
+          break;
+        default:
+          break;
+      }
+    }
+    weights_ = Union(std::move(weights_));
+    for (Thread& thread : threads_) {
+      thread.backward = Union(std::move(thread.backward));
+      thread.optimizer = Union(std::move(thread.optimizer));
     }
   }
-  for (ThreadPhases& thread : phases) {
-    thread.backward = Union(std::move(thread.backward));
-    thread.optimizer = Union(std::move(thread.optimizer));
+
+  bool Known(uint32_t track) const {
+    return !threads_[track].backward.empty() || !threads_[track].optimizer.empty();
   }
-  return phases;
-}
+  Phase Of(uint32_t track, int64_t time) const {
+    const Thread& thread = threads_[track];
+    if (Covers(thread.optimizer, time)) return Phase::kOptimizer;
+    if (!Covers(thread.backward, time)) return Phase::kForward;
+    return Covers(weights_, time) ? Phase::kWeights : Phase::kBackward;
+  }
+
+ private:
+  struct Thread {
+    Intervals backward;
+    Intervals optimizer;
+  };
+  std::vector<Thread> threads_;
+  Intervals weights_;
+};
 
 // Spans around operators, which compute nothing themselves.
 bool IsWrapper(std::string_view name) {
@@ -113,7 +150,7 @@ std::vector<size_t> HostWork(const RankTrace& trace) {
 }
 
 std::vector<DeviceEvent> LinkHostWork(const RankTrace& trace) {
-  const std::vector<ThreadPhases> phases = PhasesByTrack(trace);
+  const HostPhases phases(trace);
   ClassCache classes(trace.strings);
   std::vector<DeviceEvent> device;
   for (const size_t row : HostWork(trace)) {
@@ -124,7 +161,7 @@ std::vector<DeviceEvent> LinkHostWork(const RankTrace& trace) {
     linked.row = row;
     linked.kind = classes.Of(event);
     linked.launched = true;
-    if (phases[event.track].known()) linked.phase = phases[event.track].Of(event.start_ns);
+    if (phases.Known(event.track)) linked.phase = phases.Of(event.track, event.start_ns);
     device.push_back(linked);
   }
   return device;
@@ -147,7 +184,7 @@ std::vector<DeviceEvent> LinkDevice(const RankTrace& trace) {
     const Event event = events[i];
     if (event.correlation != 0 && event.duration_ns >= 0) launches.emplace(event.correlation, i);
   }
-  const std::vector<ThreadPhases> phases = PhasesByTrack(trace);
+  const HostPhases phases(trace);
   ClassCache classes(trace.strings);
   std::vector<DeviceEvent> device;
   for (size_t i = 0; i < events.size(); ++i) {
@@ -161,15 +198,15 @@ std::vector<DeviceEvent> LinkDevice(const RankTrace& trace) {
                       ? KernelClass::kCommunication
                       : classes.Of(event);
     const auto launch = launches.find(event.correlation);
-    if (launches.empty() && phases[event.track].known()) {
+    if (launches.empty() && phases.Known(event.track)) {
       linked.launched = true;
-      linked.phase = phases[event.track].Of(event.start_ns);
+      linked.phase = phases.Of(event.track, event.start_ns);
     } else if (event.correlation != 0 && launch != launches.end()) {
       const Event host = events[launch->second];
       linked.launched = true;
       linked.launch_begin_ns = host.start_ns;
       linked.launch_end_ns = host.end_ns();
-      linked.phase = phases[host.track].Of(host.start_ns);
+      linked.phase = phases.Of(host.track, host.start_ns);
     }
     device.push_back(linked);
   }

@@ -254,8 +254,8 @@ void TakeModelOperators(const RankTrace& trace, const std::vector<Step>& host,
 }  // namespace
 
 std::string_view ToString(Phase phase) {
-  constexpr std::array<std::string_view, kPhases> kNames = {"forward", "backward", "optimizer",
-                                                            "unknown"};
+  constexpr std::array<std::string_view, kPhases> kNames = {
+      "forward", "backward", "weights' gradients", "optimizer", "unknown"};
   return kNames[static_cast<size_t>(phase)];
 }
 

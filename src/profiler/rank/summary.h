@@ -20,8 +20,9 @@
 
 namespace longhaul::profiler {
 
-enum class Phase : uint8_t { kForward, kBackward, kOptimizer, kUnknown };
-constexpr size_t kPhases = 4;
+// kWeights: gradients of the weights where they are a pass of their own (zero-bubble schedules).
+enum class Phase : uint8_t { kForward, kBackward, kWeights, kOptimizer, kUnknown };
+constexpr size_t kPhases = 5;
 std::string_view ToString(Phase phase);
 
 // What a nanosecond went to. The first seven are KernelClass's.

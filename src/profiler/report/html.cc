@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/utf8.h"
+#include "profiler/rank/intervals.h"
 #include "profiler/report/report.h"
 #include "profiler/report/roofline.h"
 
@@ -24,6 +25,15 @@ constexpr size_t kLateBubble = kSpentKinds + 2;
 constexpr std::array<const char*, kShownKinds> kColours = {
     "#2f6fb0", "#5aa0d8", "#8cc3e8", "#a8d5c2", "#7a6fb8", "#b9b3dd", "#c9d6df", "#d9822b",
     "#e8c35a", "#c0392b", "#8e1b4a", "#e6e6e6", "#cfcfcf", "#f2c199", "#f7f3d6", "#1f1f1f"};
+
+// Behind them the phases of what was computed, for the page of the pipeline.
+constexpr std::array<const char*, kPhases> kPhaseColours = {"#5aa0d8", "#2e8b57", "#9bc53d",
+                                                            "#7a6fb8", "#c9d6df"};
+constexpr size_t kDrawnKinds = kShownKinds + kPhases;
+
+const char* ColourOf(size_t drawn) {
+  return drawn < kShownKinds ? kColours[drawn] : kPhaseColours[drawn - kShownKinds];
+}
 
 std::string ShownName(size_t kind) {
   if (kind == static_cast<size_t>(Spent::kExposed)) return "exposed communication: wire";
@@ -113,13 +123,14 @@ class Page {
         "padding:12px;white-space:pre-wrap}table{border-collapse:collapse}td,th{padding:3px 10px;"
         "text-align:left;border-bottom:1px solid #e4e4e4;font-variant-numeric:tabular-nums}"
         "text{font:11px system-ui,sans-serif;fill:#333}.k{display:inline-block;width:10px;"
-        "height:10px;margin:0 4px 0 14px}</style><h1>Where the time went</h1><pre>";
+        "height:10px;margin:0 4px 0 0}.n{white-space:nowrap;margin-right:12px}.w{overflow-x:auto}p{"
+        "margin:6px 0}</style><h1>Where the time went</h1><pre>";
     out_ += Escape(SummaryText(job_, findings_, options_)) + "</pre>";
-    Legend();
     Table();
-    Timeline();
-    StageTable();
     Bars();
+    Timeline();
+    Passes();
+    StageTable();
     HeatMap();
     DrawRoofline();
     RooflineTable();
@@ -135,11 +146,14 @@ class Page {
     }
     out_ += "<p>";
     for (size_t k = 0; k < kShownKinds; ++k) {
-      if (sum[k] <= 0) continue;
-      Print(&out_, "<span class=k style=\"background:%s\"></span>%s", kColours[k],
-            ShownName(k).c_str());
+      if (sum[k] > 0) Key(kColours[k], ShownName(k));
     }
     out_ += "</p>";
+  }
+
+  void Key(const char* colour, std::string_view name) {
+    Print(&out_, "<span class=n><span class=k style=\"background:%s\"></span>%s</span> ", colour,
+          std::string(name).c_str());
   }
 
   void Lane(size_t lane, double height) {
@@ -158,35 +172,87 @@ class Page {
 
   // The last whole step, every rank on the common clock.
   void Timeline() {
+    const auto [begin, end] = LastStep();
+    if (begin >= end) return;
+    Print(&out_,
+          "<h2>The last step, %.3f ms</h2><p>A row is a rank, all by one clock; time goes to the "
+          "right, in milliseconds.</p>",
+          static_cast<double>(end - begin) / 1e6);
+    Legend();
+    Lanes(begin, end, false);
+  }
+
+  // The same, of a pipeline, by what the passes were for: its pattern of forward and backward.
+  void Passes() {
+    const auto [begin, end] = LastStep();
+    if (begin >= end || findings_.pipeline.stages.size() < 2) return;
+    out_ +=
+        "<h2>The pipeline in the last step</h2><p>The same rows by what was computed: while a rank "
+        "has nothing of another stage to work on, it is in a bubble. Those by schedule cannot be "
+        "avoided without another schedule or more micro-batches; those beyond it can.</p><p>";
+    std::array<int64_t, kPhases> computed = {};
+    for (const RankSummary& rank : job_.ranks) {
+      for (const Segment& segment : rank.segments) {
+        if (!IsCompute(segment.spent)) continue;
+        computed[static_cast<size_t>(segment.phase)] += segment.end_ns - segment.begin_ns;
+      }
+    }
+    for (size_t p = 0; p < kPhases; ++p) {
+      if (computed[p] > 0) Key(kPhaseColours[p], ToString(static_cast<Phase>(p)));
+    }
+    for (const size_t kind :
+         {static_cast<size_t>(Spent::kExposed), kWaiting, kBubble, kLateBubble}) {
+      Key(kColours[kind], ShownName(kind));
+    }
+    out_ += "</p>";
+    Lanes(begin, end, true);
+  }
+
+  Interval LastStep() const {
     int64_t begin = INT64_MAX, end = INT64_MIN;
     for (const RankSummary& rank : job_.ranks) {
       if (rank.steps.empty()) continue;
       begin = std::min(begin, rank.steps.back().begin_ns);
       end = std::max(end, rank.steps.back().end_ns);
     }
-    if (begin >= end) return;
+    return {begin, end};
+  }
+
+  void Lanes(int64_t begin, int64_t end, bool by_phase) {
     const double height = 16;
     const double scale = (kWidth - kLeft) / static_cast<double>(end - begin);
-    Print(&out_,
-          "<h2>The last step, %.3f ms, all ranks on one clock</h2><svg width=\"%.0f\" "
-          "height=\"%.0f\">",
-          static_cast<double>(end - begin) / 1e6, kWidth,
-          height * static_cast<double>(lanes_.size()));
+    const double bottom = height * static_cast<double>(lanes_.size());
+    Print(&out_, "<svg width=\"%.0f\" height=\"%.0f\">", kWidth, bottom + 18);
     for (size_t lane = 0; lane < lanes_.size(); ++lane) {
       Lane(lane, height);
-      Strip(lanes_[lane], begin, end, scale, static_cast<double>(lane) * height, height - 2);
+      Strip(lanes_[lane], {begin, end}, static_cast<double>(lane) * height, height - 2, by_phase);
+    }
+    // Up to ten marks at round times.
+    double apart_ms = 1e-3;
+    while (static_cast<double>(end - begin) / 1e6 / apart_ms > 10) {
+      const double digit = std::round(apart_ms / std::pow(10, std::floor(std::log10(apart_ms))));
+      apart_ms *= digit == 2 ? 2.5 : 2;
+    }
+    for (double at = 0; at * 1e6 < static_cast<double>(end - begin); at += apart_ms) {
+      const double x = kLeft + at * 1e6 * scale;
+      Print(&out_,
+            "<path stroke=\"#999\" d=\"M%.1f %.0f v4\"/><text x=\"%.1f\" y=\"%.0f\">%g</text>", x,
+            bottom, x, bottom + 15, at);
     }
     out_ += "</svg>";
   }
 
   // Draws by columns of a pixel, each with the kind that has most of it: size does not grow with
   // the trace.
-  void Strip(size_t rank, int64_t begin, int64_t end, double scale, double y, double height) {
+  void Strip(size_t rank, Interval shown, double y, double height, bool by_phase) {
+    const auto [begin, end] = shown;
+    const double scale = (kWidth - kLeft) / static_cast<double>(end - begin);
     const auto columns = static_cast<size_t>(kWidth - kLeft);
-    std::vector<std::array<double, kShownKinds>> share(columns);
+    std::vector<std::array<double, kDrawnKinds>> share(columns);
     const auto fill = [&](int64_t piece_begin, int64_t piece_end, size_t what) {
-      const double from = static_cast<double>(std::max(piece_begin, begin) - begin) * scale;
-      const double to = static_cast<double>(std::min(piece_end, end) - begin) * scale;
+      const double from =
+          static_cast<double>(std::max(piece_begin, shown.begin) - shown.begin) * scale;
+      const double to = static_cast<double>(std::min(piece_end, shown.end) - shown.begin) * scale;
       if (to <= from) return;
       for (size_t c = static_cast<size_t>(from); c < columns && static_cast<double>(c) < to; ++c) {
         share[c][what] +=
@@ -195,7 +261,9 @@ class Page {
     };
     for (const Segment& segment : job_.ranks[rank].segments) {
       if (segment.spent == Spent::kExposed) continue;
-      fill(segment.begin_ns, segment.end_ns, static_cast<size_t>(segment.spent));
+      fill(segment.begin_ns, segment.end_ns,
+           by_phase && IsCompute(segment.spent) ? kShownKinds + static_cast<size_t>(segment.phase)
+                                                : static_cast<size_t>(segment.spent));
     }
     for (const ExposedPiece& piece : findings_.exposed.pieces[rank]) {
       fill(piece.begin_ns, piece.end_ns, KindOf(piece.what));
@@ -211,7 +279,7 @@ class Page {
       if (which >= 0) {
         Print(&out_, "<rect x=\"%.0f\" y=\"%.0f\" width=\"%zu\" height=\"%.0f\" fill=\"%s\"/>",
               kLeft + static_cast<double>(c), y, stop - c, height,
-              kColours[static_cast<size_t>(which)]);
+              ColourOf(static_cast<size_t>(which)));
       }
       c = stop;
     }
@@ -219,7 +287,12 @@ class Page {
 
   void Bars() {
     const double height = 16;
-    Print(&out_, "<h2>Time of each rank by kind</h2><svg width=\"%.0f\" height=\"%.0f\">", kWidth,
+    out_ +=
+        "<h2>What each rank's time went to</h2><p>A row is a rank's whole trace, sorted by kind; "
+        "the "
+        "share of a part shows under the pointer.</p>";
+    Legend();
+    Print(&out_, "<svg width=\"%.0f\" height=\"%.0f\">", kWidth,
           height * static_cast<double>(lanes_.size()));
     for (size_t lane = 0; lane < lanes_.size(); ++lane) {
       const RankTotals& totals = findings_.totals[lanes_[lane]];
@@ -244,7 +317,11 @@ class Page {
 
   // Each rank against the mean of all, by kind.
   void HeatMap() {
-    out_ += "<h2>Ranks against their mean</h2><table><tr><th>rank";
+    out_ +=
+        "<h2>Ranks against their mean</h2><p>Over the whole trace; red is more than the mean of "
+        "all "
+        "ranks, blue is less. A rank that came last made others wait, as often as told.</p><div "
+        "class=w><table><tr><th>rank";
     std::array<double, kShownKinds> mean = {};
     for (const RankTotals& totals : findings_.totals) {
       const auto shown = ShownTotals(totals);
@@ -268,7 +345,7 @@ class Page {
       Print(&out_, "<td>%llu",
             static_cast<unsigned long long>(findings_.totals[rank].last_arrivals));
     }
-    out_ += "</table>";
+    out_ += "</table></div>";
   }
 
   void StageTable() {
@@ -289,11 +366,14 @@ class Page {
             ranks.c_str(), stage.compute_s * 1e3, stage.bubble_s * 1e3, stage.due_s * 1e3,
             stage.late_s * 1e3);
     }
-    Print(&out_,
-          "</table><p>%llu micro-batches a step; of 1F1B a bubble is (p - 1) slots of %.3f ms, a "
-          "micro-batch's forward and backward on the mean stage.</p>",
-          static_cast<unsigned long long>(pipeline.micro_batches),
-          static_cast<double>(findings_.exposed.slot_ns) / 1e6);
+    Print(
+        &out_,
+        "</table><p>%llu micro-batches a step, %s with %llu chunk%s of layers a stage: each stage "
+        "idles %.2f slots of %.3f ms, a micro-batch's forward and backward on the mean stage.</p>",
+        static_cast<unsigned long long>(pipeline.micro_batches),
+        std::string(ScheduleName(pipeline)).c_str(),
+        static_cast<unsigned long long>(pipeline.chunks), pipeline.chunks == 1 ? "" : "s",
+        findings_.exposed.due_slots, static_cast<double>(findings_.exposed.slot_ns) / 1e6);
   }
 
   // Operators with FLOPs against their roofs, logarithmic both ways.
@@ -373,7 +453,11 @@ class Page {
   }
 
   void Table() {
-    out_ += "<h2>Findings</h2><table><tr><th>cause<th>where<th>worth a step<th>evidence";
+    out_ +=
+        "<h2>Findings, worst first</h2><p>Worth: by how much a step would be shorter without it, "
+        "by "
+        "playing the traces through once more.</p><table><tr><th>cause<th>where<th>worth a "
+        "step<th>evidence";
     for (const Finding& f : findings_.findings) {
       Print(&out_, "<tr><td>%s<td>%s<td>%.3f ms<td>", std::string(ToString(f.cause)).c_str(),
             Escape(f.subject).c_str(), f.seconds_per_step * 1e3);

@@ -285,9 +285,11 @@ std::string SummaryText(const Job& job, const Findings& findings, const ReportOp
     text += Format("Pipeline: %zu stages, bubble %.1f %% of the step",
                    findings.pipeline.stages.size(), findings.pipeline.measured_bubble * 100);
     if (findings.pipeline.micro_batches > 0) {
-      text += Format(" against %.1f %% of a 1F1B schedule of %llu micro-batches",
-                     findings.pipeline.expected_bubble * 100,
-                     static_cast<unsigned long long>(findings.pipeline.micro_batches));
+      text +=
+          Format(" against %.1f %% of a%s %s schedule of %llu micro-batches",
+                 findings.pipeline.expected_bubble * 100, findings.pipeline.chunks > 1 ? "n" : "",
+                 std::string(ScheduleName(findings.pipeline)).c_str(),
+                 static_cast<unsigned long long>(findings.pipeline.micro_batches));
       text += Format(";\n          %.1f %% of the time is bubble that the schedule doesn't ask for",
                      s.late_bubble * 100);
     }
@@ -342,6 +344,8 @@ Json ReportJson(const Job& job, const Findings& findings, const ReportOptions& o
                                           {"bubble_beyond_schedule_ms", stage.late_s * 1e3}});
   }
   if (findings.pipeline.stages.size() > 1) {
+    json["pipeline"]["schedule"] = ScheduleName(findings.pipeline);
+    json["pipeline"]["chunks"] = findings.pipeline.chunks;
     json["pipeline"]["micro_batches"] = findings.pipeline.micro_batches;
     json["pipeline"]["expected_bubble"] = findings.pipeline.expected_bubble;
     json["pipeline"]["measured_bubble"] = findings.pipeline.measured_bubble;
@@ -364,39 +368,6 @@ Json ReportJson(const Job& job, const Findings& findings, const ReportOptions& o
     json["ranks"].push_back(std::move(rank));
   }
   return json;
-}
-
-std::string MergedTrace(const Job& job) {
-  std::string text = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
-  int64_t first = INT64_MAX;
-  for (const RankSummary& rank : job.ranks) {
-    if (!rank.segments.empty()) first = std::min(first, rank.segments.front().begin_ns);
-  }
-  for (size_t r = 0; r < job.ranks.size(); ++r) {
-    const RankSummary& rank = job.ranks[r];
-    const auto pid = static_cast<long long>(rank.metadata.rank);
-    text += Format(
-        "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%lld,\"args\":{\"name\":\"rank "
-        "%lld\"}},\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%lld,\"args\":"
-        "{\"sort_index\":%lld}},\n",
-        pid, pid, pid, pid);
-    const auto span = [&](std::string_view name, const char* lane, int64_t begin, int64_t end) {
-      text += Format(
-          "{\"ph\":\"X\",\"name\":\"%.*s\",\"pid\":%lld,\"tid\":\"%s\",\"ts\":%.3f,"
-          "\"dur\":%.3f},\n",
-          static_cast<int>(name.size()), name.data(), pid, lane,
-          static_cast<double>(begin - first) / 1e3, static_cast<double>(end - begin) / 1e3);
-    };
-    for (const Segment& s : rank.segments) {
-      if (!IsIdle(s.spent)) span(ToString(s.spent), "time", s.begin_ns, s.end_ns);
-    }
-    for (size_t i = 0; i < rank.collectives.size(); ++i) {
-      const Collective& call = rank.collectives[i];
-      const std::string lane = std::string(ToString(job.DimensionOf(r, i))) + " exchanges";
-      span(ToString(call.kind), lane.c_str(), call.start_ns, call.end_ns);
-    }
-  }
-  return text + "{\"ph\":\"M\",\"name\":\"trace\",\"args\":{\"by\":\"longhaul profile\"}}\n]}\n";
 }
 
 std::string CompareText(const Job& before, const Findings& b, const Job& after, const Findings& a) {

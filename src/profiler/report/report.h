@@ -32,7 +32,9 @@ nlohmann::ordered_json ReportJson(const Job& job, const Findings& findings,
                                   const ReportOptions& options);
 // A page without scripts or anything from elsewhere.
 std::string ReportHtml(const Job& job, const Findings& findings, const ReportOptions& options);
-// A Chrome trace that Perfetto opens: a process a rank, on one clock, segments and collectives.
+// A Chrome trace that Perfetto opens: a process a rank, on one clock, with its steps, segments and
+// collectives. Arrows go from a send to its receive, and from who came last to a collective to its
+// other members.
 std::string MergedTrace(const Job& job);
 // Two runs: what became of the step, of each kind of time, and of the kernels that changed most.
 std::string CompareText(const Job& before, const Findings& b, const Job& after, const Findings& a);

@@ -97,10 +97,58 @@ TEST_F(ReportTest, TheMergedTraceCanBeReadAgain) {
   EXPECT_EQ(again->report.damages, 0u);
   size_t wanted = 0;
   for (const RankSummary& rank : job.ranks) {
-    wanted += rank.collectives.size();
+    wanted += rank.collectives.size() + rank.steps.size();
     for (const Segment& s : rank.segments) wanted += IsIdle(s.spent) ? 0 : 1;
   }
   EXPECT_EQ(again->events.size(), wanted);
+}
+
+// Perfetto ties each end of an arrow to the slice of its thread that is open at that moment.
+TEST_F(ReportTest, ArrowsOfTheMergedTraceJoinTheMembersOfACall) {
+  GeneratorOptions options;
+  options.data = 1;
+  options.steps = 1;
+  const Job job = Load(Write(options, ""));
+  const auto events = nlohmann::json::parse(MergedTrace(job)).at("traceEvents");
+  const auto within = [&events](const nlohmann::json& end) {
+    const nlohmann::json* found = nullptr;
+    for (const auto& slice : events) {
+      if (slice.at("ph") != "X" || slice["pid"] != end["pid"] || slice["tid"] != end["tid"]) {
+        continue;
+      }
+      const double since = end.at("ts").get<double>() - slice.at("ts").get<double>();
+      if (since >= 0 && since < slice.at("dur").get<double>()) found = &slice;
+    }
+    return found;
+  };
+  size_t messages = 0, sums = 0;
+  for (size_t i = 0; i + 1 < events.size(); ++i) {
+    const auto& from = events[i];
+    if (from.at("ph") != "s") continue;
+    const auto& to = events[i + 1];
+    ASSERT_EQ(to.at("ph"), "f");
+    ASSERT_EQ(to.at("bp"), "e");
+    for (const char* key : {"id", "cat", "name"}) EXPECT_EQ(from.at(key), to.at(key));
+    EXPECT_NE(from.at("pid"), to.at("pid"));
+    EXPECT_LE(from.at("ts"), to.at("ts"));
+    const auto* begin = within(from);
+    const auto* end = within(to);
+    ASSERT_NE(begin, nullptr) << from;
+    ASSERT_NE(end, nullptr) << to;
+    EXPECT_EQ((*begin)["args"]["group"], (*end)["args"]["group"]);
+    const bool message = from.at("name") == "message";
+    EXPECT_EQ((*begin)["name"], message ? "send" : "all-reduce") << from;
+    EXPECT_EQ((*end)["name"], message ? "receive" : "all-reduce") << to;
+    ++(message ? messages : sums);
+  }
+  size_t sends = 0, others = 0;
+  for (const Instance& instance : job.instances) {
+    const bool message = instance.members.size() == 2 &&
+                         job.groups[instance.group].dimension == Dimension::kPipeline;
+    ++(message ? sends : others);
+  }
+  EXPECT_EQ(messages, sends);
+  EXPECT_EQ(sums, others);  // of two ranks each: one waits for the other
 }
 
 TEST_F(ReportTest, ComparisonNamesTheKernelsThatChanged) {

@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <map>
+
+#include "profiler/across/suspects.h"
+
+namespace longhaul::profiler {
+namespace {
+
+constexpr double kNotable = 1.01;  // a rank's time over its peers' median
+
+class StragglerFinder {
+ public:
+  explicit StragglerFinder(const Surroundings& around) : around_(around) {
+    for (size_t rank = 0; rank < around.job.ranks.size(); ++rank) {
+      peers_[around.stages.of[rank]].push_back(rank);
+    }
+  }
+
+  std::vector<Suspect> Find() {
+    Compare();
+    return std::move(found_);
+  }
+
+ private:
+  uint64_t ComputeKernels(size_t rank) const {
+    uint64_t count = 0;
+    for (const KernelTotal& kernel : around_.job.ranks[rank].kernels) {
+      if (kernel.kind < KernelClass::kCommunication) count += kernel.count;
+    }
+    return count;
+  }
+
+  // Of each rank the factor by which its `part` exceeds its peers' median.
+  template <typename Part>
+  std::map<size_t, double> Excess(Part part, double least_s) const {
+    std::map<size_t, double> excess;
+    for (const auto& [stage, ranks] : peers_) {
+      if (ranks.size() < 2) continue;
+      for (const size_t rank : ranks) {
+        std::vector<double> others;
+        for (const size_t other : ranks) {
+          if (other != rank) others.push_back(part(around_.totals[other]));
+        }
+        const double median = Median(std::move(others));
+        const double own = part(around_.totals[rank]);
+        if (own > kNotable * median && own - median > least_s * 1e9 * around_.steps) {
+          excess[rank] = median / own;
+        }
+      }
+    }
+    return excess;
+  }
+
+  void Compare() {
+    const double least_s = around_.step_s * 0.002;
+    const auto compute = [](const RankTotals& t) { return static_cast<double>(t.compute_ns()); };
+    const auto host = [](const RankTotals& t) {
+      return static_cast<double>(t.spent_ns[static_cast<size_t>(Spent::kHost)]);
+    };
+    const auto input = [](const RankTotals& t) {
+      return static_cast<double>(t.spent_ns[static_cast<size_t>(Spent::kInput)]);
+    };
+    Report(Cause::kSlowKernels, Excess(compute, least_s), &IsCompute, "computes");
+    Report(
+        Cause::kLateHost, Excess(host, least_s), [](Spent s) { return s == Spent::kHost; },
+        "waits for its host");
+    Report(
+        Cause::kInput, Excess(input, least_s), [](Spent s) { return s == Spent::kInput; },
+        "waits for its input");
+  }
+
+  template <typename Belongs>
+  void Report(Cause cause, const std::map<size_t, double>& excess, Belongs belongs,
+              const std::string& verb) {
+    std::map<size_t, std::vector<size_t>> by_host;
+    for (const auto& [rank, factor] : excess) by_host[around_.job.host_of[rank]].push_back(rank);
+    for (const auto& [host, ranks] : by_host) {
+      const auto on_host = static_cast<size_t>(
+          std::count(around_.job.host_of.begin(), around_.job.host_of.end(), host));
+      const bool whole =
+          ranks.size() == on_host && on_host > 1 && around_.job.clocks.hosts.size() > 1;
+      if (whole) {
+        One(cause, around_.job.clocks.hosts[host].name, ranks, excess, belongs, verb);
+        continue;
+      }
+      for (const size_t rank : ranks) {
+        One(cause, "rank " + std::to_string(around_.job.ranks[rank].metadata.rank), {rank}, excess,
+            belongs, verb);
+      }
+    }
+  }
+
+  template <typename Belongs>
+  void One(Cause cause, const std::string& subject, const std::vector<size_t>& ranks,
+           const std::map<size_t, double>& excess, Belongs belongs, const std::string& verb) {
+    Change change;
+    change.work = [belongs, ranks, excess](size_t rank, Spent spent) {
+      if (!belongs(spent) || std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) return 1.0;
+      return excess.at(rank);
+    };
+    const size_t rank = ranks.front();
+    const double over = 1 / std::max(excess.at(rank), 1e-3) - 1;
+    const size_t peers = peers_.at(around_.stages.of[rank]).size() - 1;
+    std::string evidence =
+        subject + " " + verb + " " + (over > 10 ? "many times" : Percent(over)) + " longer than " +
+        (peers == 1 ? "its peer" : "the median of its " + std::to_string(peers) + " peers");
+    if (cause == Cause::kSlowKernels) {
+      std::vector<double> counts;
+      for (const size_t peer : peers_.at(around_.stages.of[rank])) {
+        if (peer != rank) counts.push_back(static_cast<double>(ComputeKernels(peer)));
+      }
+      const double own = static_cast<double>(ComputeKernels(rank));
+      const bool more = own > Median(std::move(counts)) * kNotable;
+      if (more) cause = Cause::kMoreWork;
+      evidence += more ? ", with more kernels" : ", with as many kernels";
+    }
+    evidence +=
+        "; it came last to " + std::to_string(around_.totals[rank].last_arrivals) + " collectives";
+    found_.push_back({cause, subject, ranks, std::move(evidence), change});
+  }
+
+  const Surroundings& around_;
+  std::map<size_t, std::vector<size_t>> peers_;  // of a stage
+  std::vector<Suspect> found_;
+};
+
+}  // namespace
+
+std::vector<Suspect> FindStragglers(const Surroundings& around) {
+  return StragglerFinder(around).Find();
+}
+
+}  // namespace longhaul::profiler
