@@ -108,7 +108,9 @@ int longhaul_report_step(longhaul_door* door, const longhaul_step* step, longhau
 int longhaul_result(longhaul_door* door, const char* json, longhaul_error* error);
 
 /* Names the state: everything that restore must bring back. Once before the first snapshot or
- * restore; again when it changes (a changed plan never restores an old one's snapshot). */
+ * restore; again when it changes (a changed plan never restores an old one's snapshot). The memory
+ * for its snapshots is made behind the caller's back from here on, or from the restore: a first
+ * snapshot that comes a second a GiB later, or more, costs no more than the others. */
 int longhaul_register(longhaul_door* door, const longhaul_tensor* tensors, size_t count,
                       longhaul_error* error);
 
@@ -130,8 +132,9 @@ int longhaul_register_parts(longhaul_door* door, const longhaul_tensor* tensors,
 int longhaul_snapshot_due(longhaul_door* door, uint64_t step);
 /* Copies all registered memory, hashed on the way, to the agent's memory and seals it as the state
  * after `step`. Returns when the copy is done: the caller may write its state again. While every
- * older snapshot is still being sent or persisted it waits, a minute at most. A failure
- * (say LONGHAUL_RESOURCE_EXHAUSTED) leaves the older snapshots as they were; training may go on. */
+ * older snapshot is still being sent or persisted it waits; the agent's log says for whom. A
+ * failure (say LONGHAUL_RESOURCE_EXHAUSTED) leaves the older snapshots as they were; training may
+ * go on. */
 int longhaul_snapshot(longhaul_door* door, uint64_t step, longhaul_error* error);
 /* The same behind the caller's back, for state in this process's own memory: returns as soon as the
  * state is guarded against writes. What is sealed is the state as it was at this call; the caller
@@ -140,14 +143,19 @@ int longhaul_snapshot(longhaul_door* door, uint64_t step, longhaul_error* error)
  * one: then nothing waits. Where the kernel gives no guard (it takes userfaultfd with the right to
  * handle the kernel's faults, and private anonymous memory) a forked child copies; such a write
  * then costs a page fault, and the calling thread must live until the wait.
- * State in pages of 4 KiB is put into huge ones behind the run after the first such snapshot, since
- * the guard changes an entry a page. LONGHAUL_FAILED_PRECONDITION when registered memory is shared
- * with other processes or a device. */
+ * What this and a direct copy stop the caller for is measured, and where the copy is the cheaper
+ * one this copies at once, and tries again now and then. State in pages of 4 KiB is put into huge
+ * ones behind the run after the first such snapshot, since the guard changes an entry a page.
+ * LONGHAUL_FAILED_PRECONDITION when registered memory is shared with other processes or a device.
+ */
 int longhaul_snapshot_begin(longhaul_door* door, uint64_t step, longhaul_error* error);
 /* Waits until the snapshot that was begun is sealed, and says so to the agent; fine when none was.
  * A failure leaves the older snapshots as they were. longhaul_snapshot, longhaul_snapshot_begin,
  * longhaul_restore, longhaul_register and longhaul_close wait by themselves. */
 int longhaul_snapshot_wait(longhaul_door* door, longhaul_error* error);
+/* How the last snapshot was copied, and what training was measured to stop for by each way: "behind
+ * the run: 1.3 ms, direct copy: 62 ms". Lives until the next call of this or longhaul_close. */
+const char* longhaul_snapshot_way(longhaul_door* door);
 /* What the controller chose to restore, tensor by tensor, so that a program can make room for a
  * state that it has not built yet: `data` is null, the rest as registered when it was saved. The
  * array belongs to the door and lives until the next call of this or longhaul_close. *count is 0

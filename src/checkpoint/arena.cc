@@ -230,6 +230,23 @@ Status ArenaWriter::Begin(uint64_t step, uint64_t epoch, const StatePlan& plan) 
   return {};
 }
 
+std::string ArenaWriter::Holders() const {
+  std::string text;
+  for (const auto slot : internal::SlotsOf(arena_)) {
+    const std::string pins = internal::PinsInWords(slot);
+    const Result<SealedSlot> sealed = Inspect(slot);
+    if (pins.empty() || !sealed.ok()) continue;
+    text +=
+        (text.empty() ? "step " : "; step ") + std::to_string(sealed->header.step) + ": " + pins;
+  }
+  return text;
+}
+
+size_t ArenaWriter::open_end() const {
+  CHECK(open_ != nullptr) << "open_end without Begin";
+  return static_cast<size_t>(open_->slot.data() - arena_.data()) + open_->slot.size();
+}
+
 void ArenaWriter::Write(size_t tensor, std::span<const std::byte> data) {
   CHECK(open_ != nullptr) << "Write without Begin";
   CHECK(tensor < open_->plan.size() && data.size() == open_->plan.bytes(tensor));
@@ -316,7 +333,11 @@ Status ArenaWriter::Finish() {
   Result<int> ended = 0;
   if (open_->live != nullptr) {
     open_->live->Wait();
+    const Duration worked = open_->live->worked();
+    const auto windows = static_cast<int64_t>(std::max<size_t>(1, open_->live->windows()));
+    cost_ = {worked, worked / windows * static_cast<int64_t>(open_->live->waited_writes())};
   } else {
+    cost_ = {};
     ended = open_->child.Wait();
   }
   const uint64_t step = open_->step;
@@ -368,7 +389,8 @@ Status MarkPoisoned(std::span<std::byte> arena, size_t slot) {
   return {};
 }
 
-Result<SnapshotPin> SnapshotPin::Take(std::span<std::byte> arena, uint64_t step, uint64_t epoch) {
+Result<SnapshotPin> SnapshotPin::Take(std::span<std::byte> arena, uint64_t step, uint64_t epoch,
+                                      PinUse use) {
   const auto slots = internal::SlotsOf(arena);
   const auto process = static_cast<uint32_t>(getpid());
   const auto sealed_there = [&](size_t index) {
@@ -377,10 +399,10 @@ Result<SnapshotPin> SnapshotPin::Take(std::span<std::byte> arena, uint64_t step,
   };
   for (size_t i = 0; i < slots.size(); ++i) {
     if (!sealed_there(i)) continue;
-    if (!internal::AddPin(slots[i], process)) {
+    if (!internal::AddPin(slots[i], process, use)) {
       return ResourceExhausted("too many processes read step " + std::to_string(step));
     }
-    SnapshotPin pin(slots[i], i);
+    SnapshotPin pin(slots[i], i, use);
     if (sealed_there(i)) return pin;  // the writer didn't take it before the pin was seen
   }
   return NotFound("no sealed snapshot of step " + std::to_string(step) + " of epoch " +
@@ -388,16 +410,17 @@ Result<SnapshotPin> SnapshotPin::Take(std::span<std::byte> arena, uint64_t step,
 }
 
 SnapshotPin::SnapshotPin(SnapshotPin&& other) noexcept
-    : slot_(std::exchange(other.slot_, {})), index_(other.index_) {}
+    : slot_(std::exchange(other.slot_, {})), index_(other.index_), use_(other.use_) {}
 
 SnapshotPin& SnapshotPin::operator=(SnapshotPin&& other) noexcept {
   std::swap(slot_, other.slot_);
   std::swap(index_, other.index_);
+  std::swap(use_, other.use_);
   return *this;
 }
 
 SnapshotPin::~SnapshotPin() {
-  if (!slot_.empty()) internal::RemovePin(slot_, static_cast<uint32_t>(getpid()));
+  if (!slot_.empty()) internal::RemovePin(slot_, static_cast<uint32_t>(getpid()), use_);
 }
 
 Result<ArenaReader::Hashed> ArenaReader::InSlot(size_t slot) const {

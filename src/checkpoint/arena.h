@@ -14,10 +14,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "base/time.h"
 #include "checkpoint/state.h"
 #include "io/write_guard.h"
 
@@ -27,6 +30,9 @@ constexpr size_t kArenaSlots = 3;
 
 // How large an arena must be to hold snapshots of such a state.
 uint64_t ArenaBytesFor(const StatePlan& plan);
+
+// Why a slot is pinned, for who has to wait.
+enum class PinUse : uint8_t { kOther = 0, kCheck = 1, kDisk = 2, kPeer = 3 };
 
 struct SealedSnapshot {
   uint64_t step = 0;
@@ -54,6 +60,13 @@ class ArenaWriter {
   // slot has been touched then.
   Status Begin(uint64_t step, uint64_t epoch, const StatePlan& plan);
 
+  // Who pins what, for a Begin that is to be tried again: "step 5: process 7 writes it to disk;
+  // ...".
+  std::string Holders() const;
+
+  // Where the open slot ends in the arena. Requires a Begin.
+  size_t open_end() const;
+
   // Copies a whole tensor, hashed on the way. Requires a Begin, and data of the plan's size.
   void Write(size_t tensor, std::span<const std::byte> data);
 
@@ -75,6 +88,12 @@ class ArenaWriter {
   // guarded: StartCopy may still do. Requires that the tensors stay mapped until Finish.
   Status StartLiveCopy(std::span<const std::span<const std::byte>> tensors, io::WriteGuard& guard);
   bool copying() const;
+  // What a copy that Finish has waited for cost beside that wait.
+  struct Cost {
+    std::optional<Duration> copying;  // the work of its thread; a child's isn't known
+    Duration held_up{};               // writes that waited, all together, at most
+  };
+  const Cost& cost() const { return cost_; }
   // Waits for the child or thread. kAborted when it ended before its seal; nothing is lost but that
   // snapshot.
   Status Finish();
@@ -98,6 +117,7 @@ class ArenaWriter {
 
   std::span<std::byte> arena_;
   std::unique_ptr<Open> open_;
+  Cost cost_;
 };
 
 // Marks a sealed snapshot as poisoned. kNotFound when the slot isn't sealed.
@@ -109,7 +129,8 @@ class SnapshotPin {
  public:
   // kNotFound when no slot is sealed for that step and epoch; kResourceExhausted when as many
   // processes hold it as may. Requires memory that outlives the pin.
-  static Result<SnapshotPin> Take(std::span<std::byte> arena, uint64_t step, uint64_t epoch);
+  static Result<SnapshotPin> Take(std::span<std::byte> arena, uint64_t step, uint64_t epoch,
+                                  PinUse use = PinUse::kOther);
   SnapshotPin(SnapshotPin&& other) noexcept;
   SnapshotPin& operator=(SnapshotPin&& other) noexcept;
   ~SnapshotPin();
@@ -117,9 +138,11 @@ class SnapshotPin {
   size_t slot() const { return index_; }
 
  private:
-  SnapshotPin(std::span<std::byte> slot, size_t index) : slot_(slot), index_(index) {}
+  SnapshotPin(std::span<std::byte> slot, size_t index, PinUse use)
+      : slot_(slot), index_(index), use_(use) {}
   std::span<std::byte> slot_;  // empty: moved from
   size_t index_ = 0;
+  PinUse use_ = PinUse::kOther;
 };
 
 class ArenaReader {

@@ -26,6 +26,7 @@ struct longhaul_door {
   // What longhaul_saved handed out: the texts and shapes are the plan's.
   longhaul::checkpoint::StatePlan saved;
   std::vector<longhaul_tensor> saved_tensors;
+  std::string way;  // what longhaul_snapshot_way handed out
 };
 
 namespace {
@@ -164,6 +165,15 @@ int longhaul_snapshot_begin(longhaul_door* door, uint64_t step, longhaul_error* 
 int longhaul_snapshot_wait(longhaul_door* door, longhaul_error* error) {
   return AtTheEdge(error,
                    [&] { return door == nullptr ? NoDoor() : door->client->WaitSnapshot(); });
+}
+
+const char* longhaul_snapshot_way(longhaul_door* door) {
+  if (door == nullptr) return "";
+  const int code = AtTheEdge(nullptr, [&]() -> Status {
+    door->way = door->client->SnapshotWay();
+    return {};
+  });
+  return code == LONGHAUL_OK ? door->way.c_str() : "";
 }
 
 int longhaul_restore(longhaul_door* door, uint64_t* step, longhaul_error* error) {

@@ -27,8 +27,6 @@ constexpr int kWelcomeWaitMs = 60'000;  // an agent that is busy starting hundre
 constexpr uint32_t kTierNone = 0;       // wire::Restore::Tier
 constexpr uint32_t kTierMemory = 1;
 
-// Persisting or sending that takes longer is stuck, and the snapshot fails.
-constexpr Duration kPinnedWait = std::chrono::seconds(60);
 constexpr unsigned kPinnedPollUs = 200;
 
 // Guarding a state in huge pages takes 0.1 us a MiB, in pages of 4 KiB 10 to 20 (measured), and to
@@ -109,6 +107,7 @@ Status Client::AwaitWelcome() {
     welcome_ = *std::move(content);
     interval_steps_ = welcome_.snapshot_interval_steps;
     last_snapshot_step_ = welcome_.restore_step;
+    restored_ = welcome_.restore_tier == kTierNone;
     return {};
   }
 }
@@ -176,11 +175,15 @@ void Client::Register(checkpoint::StatePlan plan, std::vector<std::span<std::byt
   CHECK(memory.size() == plan.size());
   (void)WaitSnapshot();  // of the old memory
   StopMakingHuge();
+  if (plan_ != plan) ways_ = {};
   made_huge_ = false;
   known_private_ = false;
   plan_ = std::move(plan);
   memory_ = std::move(memory);
   registered_ = true;
+  // The arena's pages are made from now on behind the run, so that the first snapshot costs no more
+  // than the others. If there is none to be had, the first snapshot says so.
+  if (restored_) (void)PrepareArena();
 }
 
 bool Client::SnapshotDue(uint64_t step) {
@@ -204,7 +207,9 @@ Status Client::TakeArena(uint64_t bytes) {
     if (!descriptor.valid()) {
       return ResourceExhausted("the agent gives no arena: " + Printable(answer->reason));
     }
+    mapper_.reset();  // of the arena before
     ASSIGN_OR_RETURN(arena_, io::SharedMapping::Map(descriptor));
+    mapper_ = std::make_unique<io::PageMapper>(arena_.bytes());
     return {};
   }
 }
@@ -214,20 +219,26 @@ Status Client::Snapshot(uint64_t step) {
   if (step == 0) return InvalidArgument("steps are counted from 1");
   // One that failed has said so where it was waited for, or says so now by not being told.
   (void)WaitSnapshot();
+  return CopyNow(step);
+}
+
+Status Client::CopyNow(uint64_t step) {
   const Instant begin = io::MonotonicNow();
   // Also after a failure: to try again at every step would cost more than the snapshot is worth.
   last_snapshot_step_ = step;
   const Status written = WriteSnapshot(step);
-  const int64_t blocked_ns = (io::MonotonicNow() - begin).count();
-  unreported_snapshot_ns_ += blocked_ns;
+  const Duration blocked = io::MonotonicNow() - begin;
+  unreported_snapshot_ns_ += blocked.count();
   RETURN_IF_ERROR(written);
-  return TellSealed(step, blocked_ns);
+  ways_.Direct(blocked);
+  return TellSealed(step, blocked.count());
 }
 
 Status Client::BeginSnapshot(uint64_t step) {
   if (!registered_) return FailedPrecondition("no state is registered");
   if (step == 0) return InvalidArgument("steps are counted from 1");
   RETURN_IF_ERROR(WaitSnapshot());
+  if (ways_.Next() == SnapshotWays::Way::kDirect) return CopyNow(step);
   const Instant begin = io::MonotonicNow();
   last_snapshot_step_ = step;
   const Status started = StartSnapshot(step);
@@ -240,9 +251,13 @@ Status Client::WaitSnapshot() {
   if (copying_ == nullptr) return {};
   const Instant begin = io::MonotonicNow();
   const Status finished = copying_->Finish();
+  const checkpoint::ArenaWriter::Cost cost = copying_->cost();
   copying_.reset();
   const int64_t waited_ns = (io::MonotonicNow() - begin).count();
   unreported_snapshot_ns_ += waited_ns;
+  if (finished.ok()) {
+    ways_.Behind(Duration(copying_blocked_ns_ + waited_ns) + cost.held_up, cost.copying);
+  }
   MakeStateHuge();
   RETURN_IF_ERROR(finished);
   return TellSealed(copying_step_, copying_blocked_ns_ + waited_ns);
@@ -275,7 +290,7 @@ Status Client::TellSealed(uint64_t step, int64_t blocked_ns) {
   sealed.step = step;
   sealed.blocked_ns = blocked_ns;
   sealed.bytes = plan_.total_bytes();
-  return Send(sealed);
+  return Send(sealed, ways_.InWords());
 }
 
 // Makes sure of an arena of the state's size.
@@ -293,13 +308,22 @@ Result<std::unique_ptr<checkpoint::ArenaWriter>> Client::OpenSlot(uint64_t step)
   RETURN_IF_ERROR(PrepareArena());
   auto writer = std::make_unique<checkpoint::ArenaWriter>(arena_.bytes());
   const Instant begin = io::MonotonicNow();
-  while (true) {
+  for (Instant told = begin;;) {
     const Status opened = writer->Begin(step, epoch_, plan_);
-    if (opened.ok()) return writer;
-    // Back-pressure: who sends or persists an older snapshot finishes it first.
+    if (opened.ok()) {
+      mapper_->Wait(writer->open_end());
+      return writer;
+    }
+    // Back-pressure: who sends or persists an older snapshot finishes it first. One that ends
+    // without finishing holds nothing any more, so this goes on as long as somebody is at work.
     if (opened.code() != Code::kUnavailable) return opened;
-    if (io::MonotonicNow() - begin > kPinnedWait) {
-      return ResourceExhausted(opened.message() + " after " + ToString(kPinnedWait));
+    const Instant now = io::MonotonicNow();
+    if (now - told >= tell_waits_every_) {
+      told = now;
+      WaitsMessage waits;
+      waits.step = step;
+      waits.waited_ns = (now - begin).count();
+      RETURN_IF_ERROR(Send(waits, std::string_view(writer->Holders()).substr(0, 4096)));
     }
     usleep(kPinnedPollUs);
   }
@@ -385,8 +409,7 @@ Result<uint64_t> Client::Restore() {
     if (status.code() == Code::kFailedPrecondition) return status;
     if (!status.ok()) return CopyIsBad(status);
   }
-  // The arena's pages are made now, so that the first snapshot costs no more than the others. If
-  // there is none to be had, the first snapshot will say so.
+  restored_ = true;
   if (registered_ && !PrepareArena().ok() && gone_) return AgentGone();
   RestoredMessage restored;
   restored.step = step;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -15,11 +16,14 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/time.h"
 #include "checkpoint/arena.h"
 #include "checkpoint/state.h"
 #include "door/client_codec.h"
 #include "door/protocol.h"
+#include "door/snapshot_ways.h"
 #include "io/fd.h"
+#include "io/prefault.h"
 #include "io/shared_memory.h"
 #include "io/write_guard.h"
 
@@ -49,13 +53,17 @@ class Client {
   Result<checkpoint::StatePlan> Saved();
 
   bool SnapshotDue(uint64_t step);
-  // Waits while every slot that could be taken is being sent or persisted.
+  // Waits while every slot that could be taken is being sent or persisted, and tells the agent so
+  // from time to time.
   Status Snapshot(uint64_t step);
+  void TellWaitsEvery(Duration time) { tell_waits_every_ = time; }
   // The same behind the caller's back: guarded and copied by a thread, or where memory can't be
-  // guarded in a forked child. kFailedPrecondition when registered memory is shared.
+  // guarded in a forked child; or at once, where that was measured to stop training for less.
+  // kFailedPrecondition when registered memory is shared.
   Status BeginSnapshot(uint64_t step);
   // Waits for what BeginSnapshot began; fine when there is nothing.
   Status WaitSnapshot();
+  std::string SnapshotWay() const { return ways_.InWords(); }
   // The step; 0 when there is nothing to restore. kDataLoss: the agent has been told.
   Result<uint64_t> Restore();
 
@@ -75,6 +83,7 @@ class Client {
   Result<std::unique_ptr<checkpoint::ArenaWriter>> OpenSlot(uint64_t step);
   Status WriteSnapshot(uint64_t step);
   Status StartSnapshot(uint64_t step);
+  Status CopyNow(uint64_t step);
   Status TellSealed(uint64_t step, int64_t blocked_ns);
   std::vector<std::span<const std::byte>> Tensors() const {
     return {memory_.begin(), memory_.end()};
@@ -94,10 +103,13 @@ class Client {
   bool gone_ = false;  // the agent
 
   bool registered_ = false;
+  bool restored_ = false;  // or there is nothing: a new arena may take the place of the one there
   checkpoint::StatePlan plan_;
   std::vector<std::span<std::byte>> memory_;
+  Duration tell_waits_every_ = std::chrono::seconds(10);
   bool known_private_ = false;  // memory_
   io::SharedMapping arena_;
+  std::unique_ptr<io::PageMapper> mapper_;  // of its pages
   // For BeginSnapshot; kUnavailable from the first time on that it couldn't be had or used.
   std::optional<Result<io::WriteGuard>> guard_;
   // Puts the state into huge pages behind the run, once a registered state, when guarding it page
@@ -108,6 +120,7 @@ class Client {
   bool made_huge_ = false;     // begun, or not needed
   std::atomic<bool> stop_making_huge_ = false;
   std::thread making_huge_;
+  SnapshotWays ways_;  // of the registered state
   // Between BeginSnapshot and WaitSnapshot.
   std::unique_ptr<checkpoint::ArenaWriter> copying_;
   uint64_t copying_step_ = 0;

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -201,7 +203,7 @@ TEST(Client, ASaveWaitsForAPinRatherThanBeSkipped) {
   }
   std::vector<uint64_t> told;
   for (const FromWorker& message : agent.Join()) {
-    if (const auto* sealed = std::get_if<SealedMessage>(&message)) told.push_back(sealed->step);
+    if (const auto* sealed = std::get_if<Sealed>(&message)) told.push_back(sealed->message.step);
   }
   EXPECT_EQ(told, (std::vector<uint64_t>{10, 20, 30, 40}));
   const checkpoint::ArenaReader reader(agent.arena());
@@ -225,7 +227,7 @@ TEST(Client, ASnapshotInAChildHoldsTheStateOfItsBeginning) {
   }
   std::vector<uint64_t> told;
   for (const FromWorker& message : agent.Join()) {
-    if (const auto* sealed = std::get_if<SealedMessage>(&message)) told.push_back(sealed->step);
+    if (const auto* sealed = std::get_if<Sealed>(&message)) told.push_back(sealed->message.step);
   }
   EXPECT_EQ(told, (std::vector<uint64_t>{10, 20}));
   const checkpoint::ArenaReader reader(agent.arena());
@@ -404,6 +406,41 @@ TEST(Client, WithoutAnArenaTheSnapshotFailsAndTrainingGoesOn) {
   model.RegisterWith(*client);
   EXPECT_EQ(client->Snapshot(10).code(), Code::kResourceExhausted);
   EXPECT_TRUE(client->EnterPhase(5).ok());
+}
+
+TEST(Client, ASnapshotWaitsForWhoHoldsTheSlotsAndSaysWhoDoes) {
+  Agent agent(WelcomeContent{});
+  {
+    const auto client = Join(agent, 1);
+    client->TellWaitsEvery(std::chrono::milliseconds(5));
+    Model model;
+    model.RegisterWith(*client);
+    for (const uint64_t step : {10u, 20u, 30u}) ASSERT_TRUE(client->Snapshot(step).ok());
+    auto arena = agent.arena();
+    std::optional<checkpoint::SnapshotPin> oldest =
+        *checkpoint::SnapshotPin::Take(arena, 10, 1, checkpoint::PinUse::kDisk);
+    const auto second = *checkpoint::SnapshotPin::Take(arena, 20, 1, checkpoint::PinUse::kPeer);
+    std::thread disk([&oldest] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      oldest.reset();
+    });
+    EXPECT_TRUE(client->Snapshot(40).ok());
+    disk.join();
+    const checkpoint::ArenaReader reader(arena);
+    EXPECT_TRUE(reader.Open(40).ok() && reader.Open(20).ok());
+    EXPECT_FALSE(reader.Open(10).ok());
+  }
+  const std::string process = "process " + std::to_string(getpid());
+  size_t told = 0;
+  for (const FromWorker& message : agent.Join()) {
+    const auto* waits = std::get_if<Waits>(&message);
+    if (waits == nullptr) continue;
+    ++told;
+    EXPECT_EQ(waits->message.step, 40u);
+    EXPECT_EQ(waits->holders, "step 10: " + process + " writes it to disk; step 20: " + process +
+                                  " sends it to another node");
+  }
+  EXPECT_GT(told, 0u);
 }
 
 TEST(Client, AnAgentThatIsGoneIsUnavailable) {

@@ -37,13 +37,16 @@ TEST(ServerCodec, TakesWhatAWorkerMaySay) {
   const Result<FromWorker> failed = ParseOf(RestoreFailedMessage{}, "no arena");
   ASSERT_TRUE(failed.ok());
   EXPECT_EQ(std::get<RestoreFailed>(*failed).reason, "no arena");
+  const Result<FromWorker> waits = ParseOf(WaitsMessage{}, "step 3");
+  ASSERT_TRUE(waits.ok());
+  EXPECT_EQ(std::get<Waits>(*waits).holders, "step 3");
 }
 
 TEST(ServerCodec, RefusesWhatIsOutOfRange) {
   Hello hello;
   EXPECT_EQ(ParseOf(hello).status().code(), Code::kInvalidArgument) << "no process";
   hello.pid = 7;
-  hello.version = 2;
+  hello.version = kProtocolVersion + 1;
   EXPECT_EQ(ParseOf(hello).status().code(), Code::kFailedPrecondition);
   PhaseMessage phase;
   phase.phase = 6;

@@ -13,7 +13,7 @@
 
 namespace longhaul::door {
 
-constexpr uint32_t kProtocolVersion = 1;
+constexpr uint32_t kProtocolVersion = 2;
 constexpr size_t kMaxMessageBytes = 128 * 1024;  // below the default wmem_max of 208 KiB
 
 enum class MessageType : uint32_t {
@@ -22,10 +22,11 @@ enum class MessageType : uint32_t {
   kPhase = 2,          // PhaseMessage
   kStep = 3,           // StepMessage
   kArenaRequest = 4,   // ArenaRequest; the agent answers kArena
-  kSealed = 5,         // SealedMessage
+  kSealed = 5,         // SealedMessage + the way of the copy, in words
   kRestoreFailed = 6,  // RestoreFailedMessage + reason text
   kResult = 7,         // Header only + JSON text
   kRestored = 8,       // RestoredMessage
+  kWaits = 9,          // WaitsMessage + who holds what, in words
   // agent to worker
   kWelcome = 64,           // Welcome + checkpoint directory, then trainer config (two texts)
   kArena = 65,             // ArenaMessage + one descriptor (none when refused)
@@ -114,6 +115,11 @@ struct RestoreFailedMessage {
   uint64_t step = 0;
   uint32_t tier = 0;
   uint32_t reserved = 0;
+};
+struct WaitsMessage {
+  Header header{MessageType::kWaits, 0};
+  uint64_t step = 0;  // that is to be snapshotted
+  int64_t waited_ns = 0;
 };
 struct ResultMessage {
   Header header{MessageType::kResult, 0};

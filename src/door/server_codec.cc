@@ -11,6 +11,7 @@ namespace longhaul::door {
 namespace {
 
 constexpr size_t kMaxReasonBytes = 4096;
+constexpr size_t kMaxWayBytes = 256;
 constexpr uint32_t kMaxTier = 2;  // wire::Restore::TIER_DISK
 constexpr uint64_t kMaxRank = 1u << 24;
 constexpr uint64_t kMaxStep = uint64_t{1} << 62;
@@ -60,18 +61,22 @@ Result<FromWorker> Check(const ArenaRequest& request, std::string) {
   if (request.bytes > kMaxArenaBytes) return Bad("ArenaRequest is larger than 64 TiB");
   return FromWorker(request);
 }
-Result<FromWorker> Check(const SealedMessage& sealed, std::string) {
+Result<FromWorker> Check(const SealedMessage& sealed, std::string way) {
   if (sealed.step == 0 || sealed.step > kMaxStep || sealed.blocked_ns < 0 ||
       sealed.bytes > kMaxArenaBytes) {
     return Bad("Sealed out of range");
   }
-  return FromWorker(sealed);
+  return FromWorker(Sealed{sealed, std::move(way)});
 }
 Result<FromWorker> Check(const RestoredMessage& restored, std::string) {
   if (restored.step > kMaxStep || restored.tier > kMaxTier || restored.took_ns < 0) {
     return Bad("Restored out of range");
   }
   return FromWorker(restored);
+}
+Result<FromWorker> Check(const WaitsMessage& waits, std::string holders) {
+  if (waits.step > kMaxStep || waits.waited_ns < 0) return Bad("Waits out of range");
+  return FromWorker(Waits{waits, std::move(holders)});
 }
 Result<FromWorker> Check(const RestoreFailedMessage& failed, std::string reason) {
   if (failed.step > kMaxStep || failed.tier > kMaxTier) return Bad("RestoreFailed out of range");
@@ -122,7 +127,9 @@ Result<FromWorker> ParseFromWorker(std::span<const std::byte> packet) {
     case MessageType::kArenaRequest:
       return Parse<ArenaRequest>(packet, "ArenaRequest");
     case MessageType::kSealed:
-      return Parse<SealedMessage>(packet, "Sealed");
+      return Parse<SealedMessage>(packet, "Sealed", kMaxWayBytes);
+    case MessageType::kWaits:
+      return Parse<WaitsMessage>(packet, "Waits", kMaxReasonBytes);
     case MessageType::kRestoreFailed:
       return Parse<RestoreFailedMessage>(packet, "RestoreFailed", kMaxReasonBytes);
     case MessageType::kResult:

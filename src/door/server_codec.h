@@ -17,9 +17,17 @@
 
 namespace longhaul::door {
 
+struct Sealed {
+  SealedMessage message;
+  std::string way;
+};
 struct RestoreFailed {
   RestoreFailedMessage message;
   std::string reason;
+};
+struct Waits {
+  WaitsMessage message;
+  std::string holders;
 };
 struct ResultText {
   std::string json;  // at most kMaxResultBytes; not parsed
@@ -27,8 +35,8 @@ struct ResultText {
 constexpr size_t kMaxResultBytes = 64 * 1024;
 constexpr uint64_t kMaxArenaBytes = uint64_t{1} << 46;
 
-using FromWorker = std::variant<Hello, PhaseMessage, StepMessage, ArenaRequest, SealedMessage,
-                                RestoredMessage, RestoreFailed, ResultText>;
+using FromWorker = std::variant<Hello, PhaseMessage, StepMessage, ArenaRequest, Sealed,
+                                RestoredMessage, RestoreFailed, Waits, ResultText>;
 
 // A packet of a worker. kInvalidArgument says what is wrong with it; the agent then ends that
 // connection. kFailedPrecondition: a Hello of another protocol version.

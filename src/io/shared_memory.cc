@@ -55,11 +55,11 @@ Result<Bytes> SharedMemorySize(const Fd& fd) {
   return Bytes(info.st_size);
 }
 
-Result<SharedMapping> SharedMapping::Map(const Fd& fd) {
+Result<SharedMapping> SharedMapping::Map(const Fd& fd, bool populate) {
   ASSIGN_OR_RETURN(const Bytes size, SharedMemorySize(fd));
   const size_t bytes = static_cast<size_t>(size.count());
-  // Populated: later no access waits for a page to be mapped.
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd.get(), 0);
+  const int flags = MAP_SHARED | (populate ? MAP_POPULATE : 0);
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd.get(), 0);
   if (data == MAP_FAILED) return FromErrno(errno, "cannot map shared memory of " + ToString(size));
   SharedMapping mapping;
   mapping.data_ = static_cast<std::byte*>(data);
@@ -78,6 +78,11 @@ SharedMapping& SharedMapping::operator=(SharedMapping&& other) noexcept {
 
 SharedMapping::~SharedMapping() {
   if (data_ != nullptr) munmap(data_, size_);
+}
+
+Result<std::shared_ptr<const SharedMemory>> SharedMemory::Open(Fd fd) {
+  ASSIGN_OR_RETURN(SharedMapping mapping, SharedMapping::Map(fd));
+  return std::shared_ptr<const SharedMemory>(new SharedMemory(std::move(fd), std::move(mapping)));
 }
 
 }  // namespace longhaul::io

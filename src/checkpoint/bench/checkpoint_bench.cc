@@ -22,7 +22,7 @@ struct Buffers {
     const StatePlan plan = *StatePlan::Create({{"a", "U8", {int64_t{kBytes}}}});
     const Result<io::Fd> fd = io::CreateSharedMemory(
         "bench", Bytes(static_cast<int64_t>(ArenaBytesFor(plan))), /*populate=*/true);
-    to = io::SharedMapping::Map(*fd).value();
+    to = io::SharedMapping::Map(*fd, true).value();
     std::memset(to.bytes().data(), 0, to.bytes().size());
   }
   std::vector<std::byte> from;

@@ -62,7 +62,7 @@ double Quantile(std::vector<double>& values, double share) {
 
 int Main(uint64_t passes) {
   const Result<io::Fd> fd = io::CreateSharedMemory("bench", Bytes(int64_t{kBytes}), true);
-  const Result<io::SharedMapping> target = io::SharedMapping::Map(*fd);
+  const Result<io::SharedMapping> target = io::SharedMapping::Map(*fd, true);
   if (!target.ok()) return 1;
   std::vector<uint64_t> source(kBytes / 8);
   std::mt19937_64 rng(1);

@@ -21,7 +21,7 @@ int Main(const std::string& folder, uint64_t mib, bool buffered) {
   const StatePlan plan = *StatePlan::Create({{"state", "U8", {bytes}}});
   // As the arena's: shared memory, the tensor at the start of a page.
   const Result<io::Fd> fd = io::CreateSharedMemory("state", Bytes(bytes), /*populate=*/true);
-  const Result<io::SharedMapping> mapping = io::SharedMapping::Map(*fd);
+  const Result<io::SharedMapping> mapping = io::SharedMapping::Map(*fd, true);
   if (!mapping.ok()) return 1;
   const std::span<std::byte> state = mapping->bytes();
   for (size_t i = 0; i < state.size(); ++i) state[i] = std::byte(i * 2654435761u >> 24);

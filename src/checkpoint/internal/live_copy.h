@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/time.h"
 #include "io/write_guard.h"
 
 namespace longhaul::checkpoint::internal {
@@ -48,8 +49,11 @@ class LiveCopy {
   LiveCopy& operator=(const LiveCopy&) = delete;
 
   void Wait();
-  // How many writes had to wait for their window; after Wait.
+  // After Wait: how many writes had to wait for their window, the windows, and what the copying
+  // thread has worked.
   size_t waited_writes() const { return shared_->waited_writes; }
+  size_t windows() const { return windows_.size(); }
+  Duration worked() const { return shared_->worked; }
 
  private:
   struct Window {
@@ -61,7 +65,9 @@ class LiveCopy {
     std::atomic<size_t> next_slice = 0;
     std::atomic<size_t> guarded_slices = 0;
     std::atomic<bool> failed = false;
+    std::atomic<bool> begun = false;
     size_t waited_writes = 0;
+    Duration worked{};
     // Then a hash for each piece, and a byte for each piece and window: whether it is copied.
   };
 

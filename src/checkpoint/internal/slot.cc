@@ -132,23 +132,57 @@ std::atomic_ref<uint32_t> PinAt(std::span<std::byte> slot, size_t index) {
   return std::atomic_ref<uint32_t>(reinterpret_cast<uint32_t*>(slot.data() + kPinsAt)[index]);
 }
 
+std::atomic_ref<uint8_t> PinUseAt(std::span<std::byte> slot, size_t index) {
+  return std::atomic_ref<uint8_t>(reinterpret_cast<uint8_t*>(slot.data() + kPinUsesAt)[index]);
+}
+
+const char* InWords(PinUse use) {
+  switch (use) {
+    case PinUse::kCheck:
+      return "keeps it as the newest good one";
+    case PinUse::kDisk:
+      return "writes it to disk";
+    case PinUse::kPeer:
+      return "sends it to another node";
+    case PinUse::kOther:
+      break;
+  }
+  return "reads it";
+}
+
 }  // namespace
 
-bool AddPin(std::span<std::byte> slot, uint32_t process) {
+bool AddPin(std::span<std::byte> slot, uint32_t process, PinUse use) {
   for (size_t i = 0; i < kPins; ++i) {
     uint32_t holder = PinAt(slot, i).load();
     // A pin whose process is gone is free.
     if (holder != 0 && io::ProcessExists(static_cast<pid_t>(holder))) continue;
-    if (PinAt(slot, i).compare_exchange_strong(holder, process)) return true;
+    if (!PinAt(slot, i).compare_exchange_strong(holder, process)) continue;
+    PinUseAt(slot, i).store(static_cast<uint8_t>(use));
+    return true;
   }
   return false;
 }
 
-void RemovePin(std::span<std::byte> slot, uint32_t process) {
-  for (size_t i = 0; i < kPins; ++i) {
-    uint32_t holder = process;
-    if (PinAt(slot, i).compare_exchange_strong(holder, 0)) return;
+void RemovePin(std::span<std::byte> slot, uint32_t process, PinUse use) {
+  for (const bool any : {false, true}) {
+    for (size_t i = 0; i < kPins; ++i) {
+      if (!any && PinUseAt(slot, i).load() != static_cast<uint8_t>(use)) continue;
+      uint32_t holder = process;
+      if (PinAt(slot, i).compare_exchange_strong(holder, 0)) return;
+    }
   }
+}
+
+std::string PinsInWords(std::span<std::byte> slot) {
+  std::string text;
+  for (size_t i = 0; i < kPins; ++i) {
+    const uint32_t holder = PinAt(slot, i).load();
+    if (holder == 0 || !io::ProcessExists(static_cast<pid_t>(holder))) continue;
+    text += (text.empty() ? "process " : ", process ") + std::to_string(holder) + " " +
+            InWords(static_cast<PinUse>(PinUseAt(slot, i).load()));
+  }
+  return text;
 }
 
 bool IsPinned(std::span<std::byte> slot) {

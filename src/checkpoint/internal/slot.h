@@ -19,7 +19,8 @@ constexpr char kSlotMagic[8] = {'L', 'H', 'A', 'R', 'E', 'N', 'A', '1'};
 constexpr uint32_t kSlotVersion = 2;
 constexpr size_t kHeaderCopies[] = {0, 4096};
 constexpr size_t kPlanAt = 8192;
-constexpr size_t kPinsAt = 256;  // in the first header's page, which a new header leaves alone
+constexpr size_t kPinsAt = 256;     // in the first header's page, which a new header leaves alone
+constexpr size_t kPinUsesAt = 320;  // a byte a pin: PinUse, for who waits to say
 constexpr size_t kMarks[] = {512, 4096 + 512};  // behind the headers; a new header leaves them
 constexpr size_t kPins = 16;                    // numbers of processes that read the slot; 0: free
 
@@ -90,11 +91,14 @@ struct SealedSlot {
 Result<SealedSlot> Inspect(std::span<const std::byte> slot);
 
 // Claims a pin for a process; false when all are taken.
-bool AddPin(std::span<std::byte> slot, uint32_t process);
-void RemovePin(std::span<std::byte> slot, uint32_t process);  // one of that process, if any
+bool AddPin(std::span<std::byte> slot, uint32_t process, PinUse use = PinUse::kOther);
+// One of that process, if any; of that use, if there is one.
+void RemovePin(std::span<std::byte> slot, uint32_t process, PinUse use = PinUse::kOther);
 // Whether a process that still exists holds a pin. Any bytes may stand there: a wrong pin costs
 // time, never a snapshot.
 bool IsPinned(std::span<std::byte> slot);
+// The pins of processes that exist, "process 7 writes it to disk, ..."; empty: none.
+std::string PinsInWords(std::span<std::byte> slot);
 
 // Whether the snapshot of that header was found poisoned. A mark holds for that one header: another
 // snapshot in the slot has none.

@@ -18,7 +18,7 @@ AgentMemory::AgentMemory(const AgentMemoryOptions& options)
     return;
   }
   vault_ = std::move(opened->link);
-  copies_.OnNew([this](const PeerMemory::Place& place, const io::Fd& arena) {
+  copies_.OnNew([this](const PeerMemory::Place& place, const auto& arena) {
     vault_->Put(place.first, place.second, true, arena);
   });
   AdoptAll(std::move(opened->kept));
@@ -72,21 +72,23 @@ Status AgentMemory::TakeOne(const AdoptedArena& adopted) {
 }
 
 void AgentMemory::Share(const JobId& job, uint32_t rank,
-                        const std::shared_ptr<const io::Fd>& arena) {
-  if (vault_ != nullptr) vault_->Put(job.value(), rank, false, *arena);
+                        const std::shared_ptr<const io::SharedMemory>& arena) {
+  if (vault_ != nullptr) vault_->Put(job.value(), rank, false, arena);
   copies_.Show({job.value(), rank}, arena);
 }
 
-Result<std::shared_ptr<const io::Fd>> AgentMemory::Provide(const JobId& job, uint32_t rank,
-                                                           uint64_t bytes) {
-  const std::shared_ptr<const io::Fd> before = arenas_.Find(job, rank);
-  ASSIGN_OR_RETURN(std::shared_ptr<const io::Fd> arena, arenas_.Provide(job, rank, bytes));
+Result<std::shared_ptr<const io::SharedMemory>> AgentMemory::Provide(const JobId& job,
+                                                                     uint32_t rank,
+                                                                     uint64_t bytes) {
+  const std::shared_ptr<const io::SharedMemory> before = arenas_.Find(job, rank);
+  ASSIGN_OR_RETURN(std::shared_ptr<const io::SharedMemory> arena,
+                   arenas_.Provide(job, rank, bytes));
   if (arena != before) Share(job, rank, arena);
   return arena;
 }
 
-Status AgentMemory::Install(const JobId& job, uint32_t rank, std::shared_ptr<const io::Fd> arena,
-                            uint64_t bytes) {
+Status AgentMemory::Install(const JobId& job, uint32_t rank,
+                            std::shared_ptr<const io::SharedMemory> arena, uint64_t bytes) {
   RETURN_IF_ERROR(arenas_.Install(job, rank, arena, bytes));
   Share(job, rank, arena);
   return {};

@@ -14,7 +14,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
-#include "io/fd.h"
+#include "io/shared_memory.h"
 #include "runtime/agent_core.h"
 #include "service/agent/arena_keeper.h"
 #include "service/agent/peer/peer_memory.h"
@@ -41,10 +41,11 @@ class AgentMemory {
   AgentMemory& operator=(const AgentMemory&) = delete;
 
   // The rank's arena, as ArenaKeeper::Provide and Install; shown to peers, kept by the vault.
-  Result<std::shared_ptr<const io::Fd>> Provide(const JobId& job, uint32_t rank, uint64_t bytes);
-  Status Install(const JobId& job, uint32_t rank, std::shared_ptr<const io::Fd> arena,
+  Result<std::shared_ptr<const io::SharedMemory>> Provide(const JobId& job, uint32_t rank,
+                                                          uint64_t bytes);
+  Status Install(const JobId& job, uint32_t rank, std::shared_ptr<const io::SharedMemory> arena,
                  uint64_t bytes);
-  std::shared_ptr<const io::Fd> Find(const JobId& job, uint32_t rank) const {
+  std::shared_ptr<const io::SharedMemory> Find(const JobId& job, uint32_t rank) const {
     return arenas_.Find(job, rank);
   }
   void Drop(const JobId& job);
@@ -61,7 +62,7 @@ class AgentMemory {
  private:
   void AdoptAll(std::vector<KeptArena> kept);
   Status TakeOne(const AdoptedArena& adopted);
-  void Share(const JobId& job, uint32_t rank, const std::shared_ptr<const io::Fd>& arena);
+  void Share(const JobId& job, uint32_t rank, const std::shared_ptr<const io::SharedMemory>& arena);
   void Say(const std::string& what) const;
 
   const std::string node_;

@@ -263,7 +263,7 @@ void AgentService::Do(const runtime::SignalWorker& effect) {
 }
 
 void AgentService::Do(const runtime::PersistPieces& effect) {
-  std::vector<std::shared_ptr<const io::Fd>> arenas;
+  std::vector<std::shared_ptr<const io::SharedMemory>> arenas;
   for (const uint32_t rank : effect.ranks) {
     arenas.push_back(memory_->Find(effect.job, ArenaOf(*effect.start, rank)));
   }
@@ -275,7 +275,7 @@ void AgentService::Do(const runtime::WriteManifest& effect) {
 }
 
 void AgentService::Do(const runtime::SendCopies& effect) {
-  std::vector<std::shared_ptr<const io::Fd>> arenas;
+  std::vector<std::shared_ptr<const io::SharedMemory>> arenas;
   for (const uint32_t rank : effect.ranks) {
     arenas.push_back(memory_->Find(effect.job, ArenaOf(*effect.start, rank)));
   }
@@ -356,8 +356,8 @@ std::optional<door::WelcomeContent> AgentService::Welcome(const runtime::WorkerI
   return content;
 }
 
-Result<std::shared_ptr<const io::Fd>> AgentService::Arena(const runtime::WorkerId& worker,
-                                                          uint64_t bytes) {
+Result<std::shared_ptr<const io::SharedMemory>> AgentService::Arena(const runtime::WorkerId& worker,
+                                                                    uint64_t bytes) {
   const auto start = starts_.find(worker.job);
   if (start == starts_.end() || start->second->epoch() != worker.epoch) {
     return FailedPrecondition("epoch " + std::to_string(worker.epoch) + " is over");

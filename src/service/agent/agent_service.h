@@ -86,8 +86,8 @@ class AgentService final : private DoorHost {
 
   // DoorHost.
   std::optional<door::WelcomeContent> Welcome(const runtime::WorkerId& worker) override;
-  Result<std::shared_ptr<const io::Fd>> Arena(const runtime::WorkerId& worker,
-                                              uint64_t bytes) override;
+  Result<std::shared_ptr<const io::SharedMemory>> Arena(const runtime::WorkerId& worker,
+                                                        uint64_t bytes) override;
   void Hear(runtime::AgentInput said) override;
 
   void SpawnNow(const runtime::SpawnWorker& order);

@@ -9,24 +9,28 @@ namespace longhaul::service {
 namespace {
 
 // Touching a page costs 0.5 s a GiB (memfd, measured): above this the loop would stand still too
-// long, and the worker's first copy pays instead.
+// long, and a thread does it.
 constexpr uint64_t kPopulateUpTo = 64 << 20;
 
 }  // namespace
 
-Result<std::shared_ptr<const io::Fd>> ArenaKeeper::Provide(const JobId& job, uint32_t rank,
-                                                           uint64_t bytes) {
+Result<std::shared_ptr<const io::SharedMemory>> ArenaKeeper::Provide(const JobId& job,
+                                                                     uint32_t rank,
+                                                                     uint64_t bytes) {
   const auto found = arenas_.find({job, rank});
   const bool there = found != arenas_.end();
-  if (there && found->second.bytes >= bytes) return found->second.fd;
+  if (there && found->second.bytes >= bytes) return found->second.memory;
   if (bytes == 0) return NotFound("rank " + std::to_string(rank) + " has no arena");
 
   RETURN_IF_ERROR(CheckRoom(job, rank, bytes));
   const std::string name = "longhaul-" + job.value() + "-" + std::to_string(rank);
   ASSIGN_OR_RETURN(io::Fd fd, io::CreateSharedMemory(name, Bytes(static_cast<int64_t>(bytes)),
                                                      bytes <= kPopulateUpTo));
-  const auto arena = std::make_shared<const io::Fd>(std::move(fd));
+  ASSIGN_OR_RETURN(const auto arena, io::SharedMemory::Open(std::move(fd)));
   RETURN_IF_ERROR(Install(job, rank, arena, bytes));
+  if (bytes > kPopulateUpTo) {
+    arenas_.at({job, rank}).maker = std::make_unique<io::PageMaker>(arena);
+  }
   return arena;
 }
 
@@ -39,18 +43,18 @@ Status ArenaKeeper::CheckRoom(const JobId& job, uint32_t rank, uint64_t bytes) c
                            std::to_string(limit_) + " bytes");
 }
 
-Status ArenaKeeper::Install(const JobId& job, uint32_t rank, std::shared_ptr<const io::Fd> arena,
-                            uint64_t bytes) {
+Status ArenaKeeper::Install(const JobId& job, uint32_t rank,
+                            std::shared_ptr<const io::SharedMemory> arena, uint64_t bytes) {
   RETURN_IF_ERROR(CheckRoom(job, rank, bytes));
   Arena& place = arenas_[{job, rank}];
   bytes_ = bytes_ - place.bytes + bytes;
-  place = Arena{std::move(arena), bytes};
+  place = Arena{std::move(arena), nullptr, bytes};
   return {};
 }
 
-std::shared_ptr<const io::Fd> ArenaKeeper::Find(const JobId& job, uint32_t rank) const {
+std::shared_ptr<const io::SharedMemory> ArenaKeeper::Find(const JobId& job, uint32_t rank) const {
   const auto found = arenas_.find({job, rank});
-  return found == arenas_.end() ? nullptr : found->second.fd;
+  return found == arenas_.end() ? nullptr : found->second.memory;
 }
 
 void ArenaKeeper::Drop(const JobId& job) {

@@ -9,7 +9,8 @@
 
 #include "base/ids.h"
 #include "base/status.h"
-#include "io/fd.h"
+#include "io/prefault.h"
+#include "io/shared_memory.h"
 
 namespace longhaul::service {
 
@@ -20,14 +21,15 @@ class ArenaKeeper {
 
   // The rank's arena, made or replaced by a larger one when it has fewer than `bytes`; with 0 the
   // one that is there (kNotFound without one). kResourceExhausted names the limit.
-  Result<std::shared_ptr<const io::Fd>> Provide(const JobId& job, uint32_t rank, uint64_t bytes);
+  Result<std::shared_ptr<const io::SharedMemory>> Provide(const JobId& job, uint32_t rank,
+                                                          uint64_t bytes);
 
   // Puts an arena that was filled elsewhere in the place of the rank's. As Provide.
-  Status Install(const JobId& job, uint32_t rank, std::shared_ptr<const io::Fd> arena,
+  Status Install(const JobId& job, uint32_t rank, std::shared_ptr<const io::SharedMemory> arena,
                  uint64_t bytes);
 
   // Null when there is none.
-  std::shared_ptr<const io::Fd> Find(const JobId& job, uint32_t rank) const;
+  std::shared_ptr<const io::SharedMemory> Find(const JobId& job, uint32_t rank) const;
 
   // The memory goes once nobody maps it any more.
   void Drop(const JobId& job);
@@ -39,7 +41,8 @@ class ArenaKeeper {
   Status CheckRoom(const JobId& job, uint32_t rank, uint64_t bytes) const;
 
   struct Arena {
-    std::shared_ptr<const io::Fd> fd;  // shared with the disk's thread while it is read
+    std::shared_ptr<const io::SharedMemory> memory;  // shared with who reads it
+    std::unique_ptr<io::PageMaker> maker;            // of its pages, where that takes long
     uint64_t bytes = 0;
   };
 

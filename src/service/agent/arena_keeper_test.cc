@@ -1,6 +1,10 @@
 #include "service/agent/arena_keeper.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <thread>
+#include <vector>
 
 #include "io/shared_memory.h"
 
@@ -13,7 +17,7 @@ TEST(ArenaKeeper, KeepsARanksArenaUntilTheJobIsDropped) {
   ArenaKeeper keeper(1 << 20);
   const auto made = keeper.Provide(kJob, 1, 8192);
   ASSERT_TRUE(made.ok()) << made.status();
-  EXPECT_EQ(io::SharedMemorySize(**made)->count(), 8192);
+  EXPECT_EQ((*made)->bytes().size(), 8192u);
   EXPECT_EQ(*keeper.Provide(kJob, 1, 4096), *made) << "a smaller need keeps what is sealed in it";
   EXPECT_EQ(*keeper.Provide(kJob, 1, 0), *made);
   EXPECT_EQ(keeper.Find(kJob, 1), *made);
@@ -33,7 +37,7 @@ TEST(ArenaKeeper, ReplacesAnArenaThatIsTooSmall) {
   ASSERT_TRUE(keeper.Provide(kJob, 0, 4096).ok());
   const auto larger = keeper.Provide(kJob, 0, 16384);
   ASSERT_TRUE(larger.ok());
-  EXPECT_EQ(io::SharedMemorySize(**larger)->count(), 16384);
+  EXPECT_EQ((*larger)->bytes().size(), 16384u);
   EXPECT_EQ(keeper.bytes(), 16384u);
 }
 
@@ -53,6 +57,18 @@ TEST(ArenaKeeper, DropsOneJobOnly) {
   keeper.Drop(JobId("a"));
   EXPECT_NE(keeper.Find(JobId("b"), 0), nullptr);
   EXPECT_EQ(keeper.bytes(), 4096u);
+}
+
+// Above what is made at once the pages come on a thread of their own.
+TEST(ArenaKeeper, MakesALargeArenasPagesBehindTheCaller) {
+  constexpr uint64_t kBytes = 72 << 20;
+  ArenaKeeper keeper(kBytes);
+  const auto arena = *keeper.Provide(kJob, 0, kBytes);
+  std::vector<unsigned char> there(kBytes / 4096);
+  do {
+    ASSERT_EQ(mincore(arena->bytes().data(), kBytes, there.data()), 0);
+    std::this_thread::yield();
+  } while ((there.back() & 1) == 0);
 }
 
 }  // namespace

@@ -24,26 +24,25 @@ constexpr size_t kRanksAtOnce = 4;
 
 // One rank's sealed snapshot as a file.
 Result<checkpoint::PieceFile> PersistOne(const runtime::PersistPieces& work, uint32_t rank,
-                                         const std::shared_ptr<const io::Fd>& arena,
+                                         const std::shared_ptr<const io::SharedMemory>& arena,
                                          CheckpointDirectory& directory) {
   if (arena == nullptr) return NotFound("rank " + std::to_string(rank) + " has no arena");
-  ASSIGN_OR_RETURN(const io::SharedMapping mapping, io::SharedMapping::Map(*arena));
   // The worker doesn't take the slot while it is pinned, and waits rather than skip a save.
-  Result<checkpoint::SnapshotPin> pin =
-      checkpoint::SnapshotPin::Take(mapping.bytes(), work.step, work.epoch);
+  Result<checkpoint::SnapshotPin> pin = checkpoint::SnapshotPin::Take(
+      arena->bytes(), work.step, work.epoch, checkpoint::PinUse::kDisk);
   if (pin.status().code() == Code::kNotFound) {
     return Aborted("the snapshot of step " + std::to_string(work.step) +
                    " has made room for a newer one");
   }
   RETURN_IF_ERROR(pin.status());
   ASSIGN_OR_RETURN(const checkpoint::ArenaReader::Hashed snapshot,
-                   checkpoint::ArenaReader(mapping.bytes()).InSlot(pin->slot()));
+                   checkpoint::ArenaReader(arena->bytes()).InSlot(pin->slot()));
   return directory.WriteHashedPiece({work.step, work.epoch, rank, work.start->world()},
                                     snapshot.plan, snapshot.chunks, snapshot.tensors);
 }
 
 runtime::AgentInput PersistAll(const runtime::PersistPieces& work,
-                               const std::vector<std::shared_ptr<const io::Fd>>& arenas,
+                               const std::vector<std::shared_ptr<const io::SharedMemory>>& arenas,
                                CheckpointDirectory directory) {
   const Instant begin = io::MonotonicNow();
   runtime::PiecesPersisted answer{work.job, work.epoch, work.step, {}, Duration(0), ""};
@@ -134,7 +133,8 @@ DiskWorker::DiskWorker(io::EventLoop& loop, io::FileSystem& files,
     : files_(files), answer_(std::move(answer)), queue_(loop) {}
 
 void DiskWorker::Persist(runtime::PersistPieces work,
-                         std::vector<std::shared_ptr<const io::Fd>> arenas, std::string directory) {
+                         std::vector<std::shared_ptr<const io::SharedMemory>> arenas,
+                         std::string directory) {
   CHECK(arenas.size() == work.ranks.size());
   Enqueue(
       [this, work = std::move(work), arenas = std::move(arenas), directory = std::move(directory)] {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "io/event_loop.h"
-#include "io/fd.h"
 #include "io/file.h"
+#include "io/shared_memory.h"
 #include "runtime/agent_messages.h"
 #include "service/agent/work_queue.h"
 
@@ -27,8 +27,8 @@ class DiskWorker {
   DiskWorker& operator=(const DiskWorker&) = delete;
 
   // `arenas` are those of work.ranks; null where a rank has none.
-  void Persist(runtime::PersistPieces work, std::vector<std::shared_ptr<const io::Fd>> arenas,
-               std::string directory);
+  void Persist(runtime::PersistPieces work,
+               std::vector<std::shared_ptr<const io::SharedMemory>> arenas, std::string directory);
   void Commit(runtime::WriteManifest work, std::string directory);
 
  private:

@@ -61,7 +61,8 @@ runtime::AgentInput ToInput(const runtime::WorkerId& worker, const door::StepMes
                              message.tokens,
                              message.flops};
 }
-runtime::AgentInput ToInput(const runtime::WorkerId& worker, const door::SealedMessage& message) {
+runtime::AgentInput ToInput(const runtime::WorkerId& worker, const door::Sealed& sealed) {
+  const door::SealedMessage& message = sealed.message;
   return runtime::WorkerSealed{worker, message.step, Duration(message.blocked_ns), message.bytes,
                                io::Now()};
 }
@@ -144,7 +145,7 @@ void DoorServer::AcceptAll(const Door& door) {
     io::Fd fd = **std::move(accepted);
     if (connections_.size() >= kMaxConnections || !CheckSameUser(fd).ok()) continue;  // closes it
     const int number = fd.get();
-    connections_.emplace(number, Connection{std::move(fd), {door.job, door.epoch, 0}, false});
+    connections_.emplace(number, Connection{std::move(fd), {door.job, door.epoch, 0}, false, {}});
     loop_.Watch(number, false, [this, number](bool, bool) { Read(number); });
   }
 }
@@ -176,12 +177,30 @@ Status DoorServer::Take(Connection& connection, std::span<const std::byte> packe
         using Said = std::decay_t<decltype(said)>;
         if constexpr (std::is_same_v<Said, door::ArenaRequest>) {
           return GiveArena(connection, said);
+        } else if constexpr (std::is_same_v<Said, door::Waits>) {
+          std::fprintf(stderr,
+                       "rank %u of job %s has waited %s to take a snapshot of step %llu: %s\n",
+                       connection.worker.rank, connection.worker.job.value().c_str(),
+                       ToString(Duration(said.message.waited_ns)).c_str(),
+                       static_cast<unsigned long long>(said.message.step),
+                       Printable(said.holders, 1024).c_str());
         } else if constexpr (!std::is_same_v<Said, door::Hello>) {
+          if constexpr (std::is_same_v<Said, door::Sealed>) NoteWay(connection, said.way);
           host_.Hear(ToInput(connection.worker, said));
         }
         return Status();
       },
       message);
+}
+
+// Said when the worker changes it: the first is taken to learn what it costs.
+void DoorServer::NoteWay(Connection& connection, const std::string& way) {
+  const std::string kind = way.substr(0, way.find(':'));
+  if (kind == connection.way || way.find("not tried") != std::string::npos) return;
+  connection.way = kind;
+  std::fprintf(stderr, "rank %u of job %s takes snapshots by what stops it less: %s\n",
+               connection.worker.rank, connection.worker.job.value().c_str(),
+               Printable(way, 256).c_str());
 }
 
 Status DoorServer::Greet(Connection& connection, const door::Hello& hello) {
@@ -210,10 +229,8 @@ Status DoorServer::GiveArena(const Connection& connection, const door::ArenaRequ
   if (!arena.ok()) {
     return io::SendMessage(connection.fd, door::EncodeArenaRefused(arena.status().message()));
   }
-  ASSIGN_OR_RETURN(const Bytes size, io::SharedMemorySize(**arena));
-  const int fd = (*arena)->get();
-  return io::SendMessage(connection.fd, door::EncodeArena(static_cast<uint64_t>(size.count())),
-                         {&fd, 1});
+  const int fd = (*arena)->fd().get();
+  return io::SendMessage(connection.fd, door::EncodeArena((*arena)->bytes().size()), {&fd, 1});
 }
 
 void DoorServer::TellInterval(const JobId& job, uint64_t epoch, uint64_t steps) {

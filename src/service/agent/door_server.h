@@ -21,6 +21,7 @@
 #include "door/server_codec.h"
 #include "io/event_loop.h"
 #include "io/fd.h"
+#include "io/shared_memory.h"
 #include "runtime/agent_messages.h"
 
 namespace longhaul::service {
@@ -32,8 +33,8 @@ class DoorHost {
   // What to tell a worker that has come; nothing when there is no such worker.
   virtual std::optional<door::WelcomeContent> Welcome(const runtime::WorkerId& worker) = 0;
   // Its arena with at least so many bytes; with 0 the one that is there.
-  virtual Result<std::shared_ptr<const io::Fd>> Arena(const runtime::WorkerId& worker,
-                                                      uint64_t bytes) = 0;
+  virtual Result<std::shared_ptr<const io::SharedMemory>> Arena(const runtime::WorkerId& worker,
+                                                                uint64_t bytes) = 0;
   virtual void Hear(runtime::AgentInput said) = 0;
 };
 
@@ -67,6 +68,7 @@ class DoorServer {
     io::Fd fd;
     runtime::WorkerId worker;  // its rank is known once it has said Hello
     bool welcomed = false;
+    std::string way;  // that its snapshots are copied
   };
 
   DoorServer(io::EventLoop& loop, std::string directory, bool owns_directory, DoorHost& host);
@@ -75,6 +77,7 @@ class DoorServer {
   // Whether the connection goes on.
   Status Take(Connection& connection, std::span<const std::byte> packet);
   Status Greet(Connection& connection, const door::Hello& hello);
+  static void NoteWay(Connection& connection, const std::string& way);
   Status GiveArena(const Connection& connection, const door::ArenaRequest& request);
   void CloseDoor(const Door& door);
   void CloseConnection(int fd);

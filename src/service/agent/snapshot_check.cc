@@ -7,32 +7,27 @@
 
 namespace longhaul::service {
 
-void SnapshotCheck::Sealed(runtime::WorkerSealed said, const std::shared_ptr<const io::Fd>& arena) {
+void SnapshotCheck::Sealed(runtime::WorkerSealed said,
+                           const std::shared_ptr<const io::SharedMemory>& arena) {
   Rank& rank = ranks_[{said.worker.job, said.worker.rank}];
   if (rank.arena != arena) {
     rank.good.reset();
     rank.arena = arena;
-    rank.mapping = nullptr;
-    Result<io::SharedMapping> mapping =
-        arena == nullptr ? NotFound("no arena") : io::SharedMapping::Map(*arena);
-    if (mapping.ok()) {
-      rank.mapping = std::make_shared<const io::SharedMapping>(*std::move(mapping));
-    }
   }
-  if (rank.mapping == nullptr) return tell_(std::move(said));
+  if (arena == nullptr) return tell_(std::move(said));
   ++rank.pending;
-  queue_.Enqueue([this, said = std::move(said), mapping = rank.mapping]() -> WorkQueue::Answer {
-    auto looked = std::make_shared<Looked>(Look(said, mapping));
+  queue_.Enqueue([this, said = std::move(said), arena]() -> WorkQueue::Answer {
+    auto looked = std::make_shared<Looked>(Look(said, arena));
     return [this, looked] { Tell(*looked); };
   });
 }
 
 SnapshotCheck::Looked SnapshotCheck::Look(runtime::WorkerSealed said,
-                                          std::shared_ptr<const io::SharedMapping> mapping) {
-  Looked looked{std::move(said), false, "", std::nullopt, std::move(mapping)};
-  const auto arena = looked.mapping->bytes();
-  Result<checkpoint::SnapshotPin> pin =
-      checkpoint::SnapshotPin::Take(arena, looked.said.step, looked.said.worker.epoch);
+                                          std::shared_ptr<const io::SharedMemory> held) {
+  Looked looked{std::move(said), false, "", std::move(held), std::nullopt};
+  const auto arena = looked.arena->bytes();
+  Result<checkpoint::SnapshotPin> pin = checkpoint::SnapshotPin::Take(
+      arena, looked.said.step, looked.said.worker.epoch, checkpoint::PinUse::kCheck);
   looked.there = pin.status().code() != Code::kNotFound;
   if (!pin.ok()) return looked;
   const auto found = checkpoint::CheckAndMark(arena, *pin);
@@ -52,7 +47,7 @@ void SnapshotCheck::Tell(Looked& looked) {
     std::fprintf(stderr, "rank %u of job %s: step %llu is poisoned: %s has NaN or infinity\n",
                  looked.said.worker.rank, looked.said.worker.job.value().c_str(),
                  static_cast<unsigned long long>(looked.said.step), Printable(looked.bad).c_str());
-  } else if (looked.pin && rank.mapping == looked.mapping) {
+  } else if (looked.pin && rank.arena == looked.arena) {
     rank.good = std::move(looked.pin);
   }
   if (looked.there) tell_(std::move(looked.said));

@@ -17,7 +17,6 @@
 #include "base/ids.h"
 #include "checkpoint/arena.h"
 #include "io/event_loop.h"
-#include "io/fd.h"
 #include "io/shared_memory.h"
 #include "runtime/agent_messages.h"
 #include "service/agent/work_queue.h"
@@ -32,7 +31,7 @@ class SnapshotCheck {
 
   // `arena` is the rank's; without one the seal is told as it was said. A seal whose snapshot has
   // been overtaken already isn't told: a newer one is on its way.
-  void Sealed(runtime::WorkerSealed said, const std::shared_ptr<const io::Fd>& arena);
+  void Sealed(runtime::WorkerSealed said, const std::shared_ptr<const io::SharedMemory>& arena);
   // Told at once, or after the worker's seals.
   void Gone(runtime::WorkerGone said);
   void Drop(const JobId& job);
@@ -40,19 +39,18 @@ class SnapshotCheck {
  private:
   using Place = std::pair<JobId, uint32_t>;
   struct Rank {
-    std::shared_ptr<const io::Fd> arena;
-    std::shared_ptr<const io::SharedMapping> mapping;  // of it
-    std::optional<checkpoint::SnapshotPin> good;       // the newest; before its mapping goes
-    uint64_t pending = 0;                              // seals that are looked through
+    std::shared_ptr<const io::SharedMemory> arena;
+    std::optional<checkpoint::SnapshotPin> good;  // the newest; before its arena goes
+    uint64_t pending = 0;                         // seals that are looked through
   };
   struct Looked {
     runtime::WorkerSealed said;
     bool there = false;
     std::string bad;  // the tensor; empty: none
-    std::optional<checkpoint::SnapshotPin> pin;
-    std::shared_ptr<const io::SharedMapping> mapping;  // that the pin lies in
+    std::shared_ptr<const io::SharedMemory> arena;
+    std::optional<checkpoint::SnapshotPin> pin;  // before its arena goes
   };
-  static Looked Look(runtime::WorkerSealed said, std::shared_ptr<const io::SharedMapping> mapping);
+  static Looked Look(runtime::WorkerSealed said, std::shared_ptr<const io::SharedMemory> arena);
   void Tell(Looked& looked);
 
   const std::function<void(runtime::AgentInput)> tell_;

@@ -97,8 +97,9 @@ Duration Budget::Use(size_t bytes, Instant now) {
 
 Status SendCopy(PeerConnection& peer, const std::string& secret, const checkpoint::SnapshotKey& key,
                 std::span<std::byte> arena) {
-  ASSIGN_OR_RETURN(const checkpoint::SnapshotPin pin,
-                   checkpoint::SnapshotPin::Take(arena, key.step, key.epoch));
+  ASSIGN_OR_RETURN(
+      const checkpoint::SnapshotPin pin,
+      checkpoint::SnapshotPin::Take(arena, key.step, key.epoch, checkpoint::PinUse::kPeer));
   ASSIGN_OR_RETURN(const checkpoint::ArenaReader::Hashed snapshot,
                    checkpoint::ArenaReader(arena).InSlot(pin.slot()));
   PeerMessage offer;

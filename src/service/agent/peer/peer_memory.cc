@@ -5,7 +5,7 @@
 
 namespace longhaul::service {
 
-void PeerMemory::Show(const Place& place, std::shared_ptr<const io::Fd> arena) {
+void PeerMemory::Show(const Place& place, std::shared_ptr<const io::SharedMemory> arena) {
   std::lock_guard lock(mutex_);
   own_.insert_or_assign(place, std::move(arena));
 }
@@ -27,7 +27,8 @@ Status PeerMemory::CheckRoom(uint64_t others, uint64_t bytes) const {
                            std::to_string(limit_) + " bytes for copies");
 }
 
-Status PeerMemory::Adopt(const Place& place, std::shared_ptr<const io::Fd> arena, uint64_t bytes) {
+Status PeerMemory::Adopt(const Place& place, std::shared_ptr<const io::SharedMemory> arena,
+                         uint64_t bytes) {
   std::lock_guard lock(mutex_);
   RETURN_IF_ERROR(CheckRoom(bytes_, bytes));
   if (!kept_.emplace(place, Kept{std::move(arena), bytes, false}).second) {
@@ -37,7 +38,8 @@ Status PeerMemory::Adopt(const Place& place, std::shared_ptr<const io::Fd> arena
   return {};
 }
 
-Result<std::shared_ptr<const io::Fd>> PeerMemory::Reserve(const Place& place, uint64_t bytes) {
+Result<std::shared_ptr<const io::SharedMemory>> PeerMemory::Reserve(const Place& place,
+                                                                    uint64_t bytes) {
   std::lock_guard lock(mutex_);
   const auto found = kept_.find(place);
   const bool there = found != kept_.end();
@@ -53,29 +55,28 @@ Result<std::shared_ptr<const io::Fd>> PeerMemory::Reserve(const Place& place, ui
   const std::string name = "longhaul-copy-" + place.first + "-" + std::to_string(place.second);
   ASSIGN_OR_RETURN(io::Fd fd,
                    io::CreateSharedMemory(name, Bytes(static_cast<int64_t>(bytes)), false));
+  ASSIGN_OR_RETURN(auto arena, io::SharedMemory::Open(std::move(fd)));
   bytes_ = others + bytes;
-  if (made_) made_(place, fd);
-  Kept kept{std::make_shared<const io::Fd>(std::move(fd)), bytes, true};
+  if (made_) made_(place, arena);
+  Kept kept{std::move(arena), bytes, true};
   return kept_.insert_or_assign(place, std::move(kept)).first->second.arena;
 }
 
 Status PeerMemory::Take(const checkpoint::PeerMessage& offer, const checkpoint::ReadBytes& read) {
   const Place place{offer.key.job, offer.key.rank};
   const uint64_t bytes = checkpoint::ArenaBytesFor(offer.plan);
-  ASSIGN_OR_RETURN(const std::shared_ptr<const io::Fd> arena, Reserve(place, bytes));
-  const Status received = [&]() -> Status {
-    ASSIGN_OR_RETURN(const io::SharedMapping mapping, io::SharedMapping::Map(*arena));
-    return checkpoint::ReceiveSnapshotData(offer, read, mapping.bytes());
-  }();
+  ASSIGN_OR_RETURN(const std::shared_ptr<const io::SharedMemory> arena, Reserve(place, bytes));
+  const Status received = checkpoint::ReceiveSnapshotData(offer, read, arena->bytes());
   std::lock_guard lock(mutex_);
   const auto found = kept_.find(place);
   if (found != kept_.end() && found->second.arena == arena) found->second.receiving = false;
   return received;
 }
 
-std::vector<std::shared_ptr<const io::Fd>> PeerMemory::ArenasOf(const Place& place) const {
+std::vector<std::shared_ptr<const io::SharedMemory>> PeerMemory::ArenasOf(
+    const Place& place) const {
   std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<const io::Fd>> arenas;
+  std::vector<std::shared_ptr<const io::SharedMemory>> arenas;
   if (const auto found = own_.find(place); found != own_.end()) arenas.push_back(found->second);
   if (const auto found = kept_.find(place); found != kept_.end()) {
     arenas.push_back(found->second.arena);

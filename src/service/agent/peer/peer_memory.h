@@ -15,7 +15,7 @@
 
 #include "base/status.h"
 #include "checkpoint/peer/transfer.h"
-#include "io/fd.h"
+#include "io/shared_memory.h"
 
 namespace longhaul::service {
 
@@ -28,14 +28,15 @@ class PeerMemory {
 
   // Calls `made` with each new arena for copies, on the thread that makes it, before anything is in
   // it. Before the first Take.
-  void OnNew(std::function<void(const Place& place, const io::Fd& arena)> made) {
+  void OnNew(
+      std::function<void(const Place& place, std::shared_ptr<const io::SharedMemory> arena)> made) {
     made_ = std::move(made);
   }
   // A copy that an earlier agent has left here. As Take beyond the limit.
-  Status Adopt(const Place& place, std::shared_ptr<const io::Fd> arena, uint64_t bytes);
+  Status Adopt(const Place& place, std::shared_ptr<const io::SharedMemory> arena, uint64_t bytes);
 
   // Ours: the rank's own arena on this node, as the arena keeper has it; may be fetched.
-  void Show(const Place& place, std::shared_ptr<const io::Fd> arena);
+  void Show(const Place& place, std::shared_ptr<const io::SharedMemory> arena);
   // The job is over: nothing of it is kept or shown.
   void Drop(const std::string& job);
 
@@ -44,26 +45,26 @@ class PeerMemory {
   Status Take(const checkpoint::PeerMessage& offer, const checkpoint::ReadBytes& read);
 
   // The arenas that may hold the place's snapshots: kept for another node, or our own.
-  std::vector<std::shared_ptr<const io::Fd>> ArenasOf(const Place& place) const;
+  std::vector<std::shared_ptr<const io::SharedMemory>> ArenasOf(const Place& place) const;
 
   uint64_t bytes() const;
 
  private:
   struct Kept {
-    std::shared_ptr<const io::Fd> arena;
+    std::shared_ptr<const io::SharedMemory> arena;
     uint64_t bytes = 0;
     bool receiving = false;
   };
-  Result<std::shared_ptr<const io::Fd>> Reserve(const Place& place, uint64_t bytes);
+  Result<std::shared_ptr<const io::SharedMemory>> Reserve(const Place& place, uint64_t bytes);
 
   Status CheckRoom(uint64_t others, uint64_t bytes) const;
 
   const uint64_t limit_;
-  std::function<void(const Place& place, const io::Fd& arena)> made_;
+  std::function<void(const Place& place, std::shared_ptr<const io::SharedMemory> arena)> made_;
   mutable std::mutex mutex_;  // guards all below
   uint64_t bytes_ = 0;        // of copies
   std::map<Place, Kept> kept_;
-  std::map<Place, std::shared_ptr<const io::Fd>> own_;
+  std::map<Place, std::shared_ptr<const io::SharedMemory>> own_;
 };
 
 }  // namespace longhaul::service

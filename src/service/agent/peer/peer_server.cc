@@ -52,14 +52,14 @@ Status Take(const PeerMessage& offer, PeerMemory& memory, PeerConnection& peer) 
 Status Give(const PeerMessage& fetch, PeerMemory& memory, PeerConnection& peer) {
   Status status = NotFound("no " + ToString(fetch.key) + " here");
   for (const auto& arena : memory.ArenasOf({fetch.key.job, fetch.key.rank})) {
-    ASSIGN_OR_RETURN(const io::SharedMapping mapping, io::SharedMapping::Map(*arena));
-    for (const auto& sealed : checkpoint::ArenaReader(mapping.bytes()).ListSealed()) {
+    const std::span<std::byte> bytes = arena->bytes();
+    for (const auto& sealed : checkpoint::ArenaReader(bytes).ListSealed()) {
       if (sealed.step != fetch.key.step || sealed.poisoned) continue;
       if (fetch.key.epoch != 0 && sealed.epoch != fetch.key.epoch) continue;
-      const auto pin = checkpoint::SnapshotPin::Take(mapping.bytes(), sealed.step, sealed.epoch);
+      const auto pin = checkpoint::SnapshotPin::Take(bytes, sealed.step, sealed.epoch,
+                                                     checkpoint::PinUse::kPeer);
       if (!pin.ok()) continue;
-      ASSIGN_OR_RETURN(const auto snapshot,
-                       checkpoint::ArenaReader(mapping.bytes()).InSlot(pin->slot()));
+      ASSIGN_OR_RETURN(const auto snapshot, checkpoint::ArenaReader(bytes).InSlot(pin->slot()));
       PeerMessage announced = Plain(PeerKind::kSnapshot);
       announced.key = fetch.key;
       announced.key.epoch = sealed.epoch;

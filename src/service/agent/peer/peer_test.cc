@@ -35,23 +35,21 @@ class Rank {
  public:
   Rank() {
     const auto bytes = static_cast<int64_t>(checkpoint::ArenaBytesFor(Plan()));
-    fd_ = std::make_shared<const io::Fd>(*io::CreateSharedMemory("rank", Bytes(bytes), false));
-    mapping_ = *io::SharedMapping::Map(*fd_);
+    memory_ = *io::SharedMemory::Open(*io::CreateSharedMemory("rank", Bytes(bytes), false));
   }
   void Seal(uint64_t step) {
     const std::vector<std::byte> bytes = BytesOf(step);
-    checkpoint::ArenaWriter writer(mapping_.bytes());
+    checkpoint::ArenaWriter writer(memory_->bytes());
     ASSERT_TRUE(writer.Begin(step, 1, Plan()).ok());
     writer.Write(0, std::span(bytes).first(3'000'000));
     writer.Write(1, std::span(bytes).subspan(3'000'000));
     writer.Seal();
   }
-  std::span<std::byte> arena() { return mapping_.bytes(); }
-  const std::shared_ptr<const io::Fd>& fd() const { return fd_; }
+  std::span<std::byte> arena() { return memory_->bytes(); }
+  const std::shared_ptr<const io::SharedMemory>& memory() const { return memory_; }
 
  private:
-  std::shared_ptr<const io::Fd> fd_;
-  io::SharedMapping mapping_;
+  std::shared_ptr<const io::SharedMemory> memory_;
 };
 
 bool Holds(std::span<const std::byte> arena, uint64_t step) {
@@ -110,7 +108,7 @@ TEST_F(Peers, WhatWasSentCanBeFetchedWhenTheSenderIsGone) {
 
 TEST_F(Peers, OnesOwnArenaCanBeFetchedToo) {
   rank_.Seal(10);
-  memory_.Show({"job", 0}, rank_.fd());
+  memory_.Show({"job", 0}, rank_.memory());
   Rank fetched;
   const Status status = Fetch({"job", 0, 10, 0}, fetched);
   ASSERT_TRUE(status.ok()) << status;
@@ -119,7 +117,7 @@ TEST_F(Peers, OnesOwnArenaCanBeFetchedToo) {
 
 TEST_F(Peers, WithoutTheSecretNothingIsTakenOrGiven) {
   rank_.Seal(10);
-  memory_.Show({"job", 0}, rank_.fd());
+  memory_.Show({"job", 0}, rank_.memory());
   Rank fetched;
   EXPECT_FALSE(Fetch({"job", 0, 10, 0}, fetched, "guess").ok());
   PeerConnection connection = Connect();

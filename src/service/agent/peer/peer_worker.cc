@@ -13,17 +13,16 @@ namespace longhaul::service {
 namespace {
 
 Status SendAll(const runtime::SendCopies& work,
-               const std::vector<std::shared_ptr<const io::Fd>>& arenas, const std::string& secret,
-               uint64_t bytes_per_second) {
+               const std::vector<std::shared_ptr<const io::SharedMemory>>& arenas,
+               const std::string& secret, uint64_t bytes_per_second) {
   const auto port = static_cast<uint16_t>(work.start->peer_port());
   ASSIGN_OR_RETURN(PeerConnection peer,
                    PeerConnection::Connect(work.start->peer_address(), port, bytes_per_second));
   for (size_t i = 0; i < work.ranks.size(); ++i) {
     const std::string what = "rank " + std::to_string(work.ranks[i]);
     if (arenas[i] == nullptr) return NotFound(what + " has no arena");
-    ASSIGN_OR_RETURN(const io::SharedMapping mapping, io::SharedMapping::Map(*arenas[i]));
     const Status sent = SendCopy(
-        peer, secret, {work.job.value(), work.ranks[i], work.step, work.epoch}, mapping.bytes());
+        peer, secret, {work.job.value(), work.ranks[i], work.step, work.epoch}, arenas[i]->bytes());
     if (!sent.ok()) return sent.WithContext(what);
   }
   return {};
@@ -41,9 +40,9 @@ Result<PeerWorker::Fetched> FetchOne(const JobId& job, uint32_t rank, const wire
   const std::string name = "longhaul-" + job.value() + "-" + std::to_string(rank);
   ASSIGN_OR_RETURN(io::Fd fd,
                    io::CreateSharedMemory(name, Bytes(static_cast<int64_t>(bytes)), false));
-  ASSIGN_OR_RETURN(const io::SharedMapping mapping, io::SharedMapping::Map(fd));
-  RETURN_IF_ERROR(checkpoint::ReceiveSnapshotData(announced, holder.Reader(), mapping.bytes()));
-  return PeerWorker::Fetched{std::make_shared<const io::Fd>(std::move(fd)), bytes};
+  ASSIGN_OR_RETURN(auto arena, io::SharedMemory::Open(std::move(fd)));
+  RETURN_IF_ERROR(checkpoint::ReceiveSnapshotData(announced, holder.Reader(), arena->bytes()));
+  return PeerWorker::Fetched{std::move(arena), bytes};
 }
 
 }  // namespace
@@ -56,7 +55,8 @@ PeerWorker::PeerWorker(io::EventLoop& loop, std::string secret, uint64_t bytes_p
       sends_(loop),
       fetches_(loop) {}
 
-void PeerWorker::Send(runtime::SendCopies work, std::vector<std::shared_ptr<const io::Fd>> arenas) {
+void PeerWorker::Send(runtime::SendCopies work,
+                      std::vector<std::shared_ptr<const io::SharedMemory>> arenas) {
   CHECK(arenas.size() == work.ranks.size());
   sends_.Enqueue([this, work = std::move(work), arenas = std::move(arenas)]() -> WorkQueue::Answer {
     const Instant begin = io::MonotonicNow();

@@ -12,7 +12,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "io/event_loop.h"
-#include "io/fd.h"
+#include "io/shared_memory.h"
 #include "runtime/agent_messages.h"
 #include "service/agent/work_queue.h"
 
@@ -26,11 +26,11 @@ class PeerWorker {
              std::function<void(runtime::AgentInput)> answer);
 
   // `arenas` are those of work.ranks; null where a rank has none.
-  void Send(runtime::SendCopies work, std::vector<std::shared_ptr<const io::Fd>> arenas);
+  void Send(runtime::SendCopies work, std::vector<std::shared_ptr<const io::SharedMemory>> arenas);
 
   // The snapshot that `restore` names, as the arena of `rank`, verified and sealed.
   struct Fetched {
-    std::shared_ptr<const io::Fd> arena;
+    std::shared_ptr<const io::SharedMemory> arena;
     uint64_t bytes = 0;
   };
   void Fetch(const JobId& job, uint32_t rank, const wire::Restore& restore,

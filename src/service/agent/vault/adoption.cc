@@ -35,13 +35,9 @@ struct Looked {
 
 Looked LookInto(const KeptArena& kept) {
   Looked looked{{kept, 0, {}}, {}};
-  const Result<io::SharedMapping> mapping = io::SharedMapping::Map(*kept.arena);
-  if (!mapping.ok()) {
-    looked.said.push_back(NameOf(kept) + ": " + ToString(mapping.status()));
-    return looked;
-  }
-  looked.arena.bytes = mapping->bytes().size();
-  const checkpoint::ArenaReader reader(mapping->bytes());
+  const std::span<std::byte> memory = kept.arena->bytes();
+  looked.arena.bytes = memory.size();
+  const checkpoint::ArenaReader reader(memory);
   for (const checkpoint::SealedSnapshot& snapshot : reader.ListSealed()) {
     const Status whole = reader.VerifySlot(snapshot.slot);
     if (whole.ok() && snapshot.poisoned) {
@@ -53,7 +49,7 @@ Looked LookInto(const KeptArena& kept) {
       looked.arena.sealed.push_back(snapshot);
       continue;
     }
-    checkpoint::ArenaWriter(mapping->bytes()).DropSlot(snapshot.slot);
+    checkpoint::ArenaWriter(memory).DropSlot(snapshot.slot);
     looked.said.push_back(NameOf(kept) + ": removed what is damaged: " + whole.message());
   }
   if (looked.arena.sealed.empty()) {
@@ -105,7 +101,7 @@ Result<std::vector<std::string>> EndUsers(const std::vector<KeptArena>& kept, in
   std::set<uint64_t> inodes;
   for (const KeptArena& each : kept) {
     struct stat facts {};
-    if (fstat(each.arena->get(), &facts) == 0) inodes.insert(facts.st_ino);
+    if (fstat(each.arena->fd().get(), &facts) == 0) inodes.insert(facts.st_ino);
   }
   std::vector<std::string> ended;
   if (inodes.empty()) return ended;

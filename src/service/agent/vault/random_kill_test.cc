@@ -1,5 +1,6 @@
-// Workers, agents, both, and whole nodes killed at random moments while snapshots are sealed, sent
-// to a peer and written to disk: what is restored is always the newest good state, to the bit.
+// Workers, agents, both, vaults before their agents, and whole nodes killed at random moments while
+// snapshots are sealed, sent to a peer and written to disk: what is restored is always the newest
+// good state, to the bit.
 //
 //   random_kill_test                          some kills of each kind, for every build
 //   LONGHAUL_KILLS=1000 random_kill_test      as many in all
@@ -19,6 +20,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -134,14 +136,13 @@ class Agent {
     record->tier = memory.held().empty() ? kNothing : kMemory;
     if (memory.held().empty()) Restore(memory, bytes, record);
     const auto arena = *memory.Provide(kJob, 0, bytes);
-    const io::SharedMapping mapping = *io::SharedMapping::Map(*arena);
-    std::thread(&Agent::CopyForEver, this, mapping.bytes()).detach();
-    std::thread(&Agent::CommitForEver, this, mapping.bytes()).detach();
+    std::thread(&Agent::CopyForEver, this, arena->bytes()).detach();
+    std::thread(&Agent::CommitForEver, this, arena->bytes()).detach();
     for (;;) {
       io::ProcessOptions worker;
       worker.argv = {"/proc/self/exe", "worker", std::to_string(getpid())};
       worker.environment = io::CurrentEnvironment();
-      worker.inherited = {{record_fd_.get(), kRecordFd}, {arena->get(), kArenaFd}};
+      worker.inherited = {{record_fd_.get(), kRecordFd}, {arena->fd().get(), kArenaFd}};
       worker.signal_on_parent_death = orphans_ ? 0 : SIGKILL;
       const io::Process process = *io::Start(worker);
       pollfd ended{process.pidfd.get(), POLLIN, 0};
@@ -159,10 +160,9 @@ class Agent {
     const auto committed = *disk.List();
     const uint64_t on_disk = committed.empty() ? 0 : committed[0].step;
     const auto arena = *memory.Provide(kJob, 0, bytes);
-    const io::SharedMapping mapping = *io::SharedMapping::Map(*arena);
     // Which steps the peer has is the controller's knowledge; here it is tried.
     for (uint64_t step = record->copied + 1; step > 0 && step + 1 >= record->copied; --step) {
-      if (step <= on_disk || !Fetch(step, mapping.bytes()).ok()) continue;
+      if (step <= on_disk || !Fetch(step, arena->bytes()).ok()) continue;
       record->tier = kPeer;
       return;
     }
@@ -172,7 +172,7 @@ class Agent {
       ++record->wrong;
       return;
     }
-    checkpoint::ArenaWriter writer(mapping.bytes());
+    checkpoint::ArenaWriter writer(arena->bytes());
     CHECK(writer.Begin(on_disk, 1, Plan()).ok());
     writer.WriteAll(state->Tensors(), 1);
     writer.Seal();
@@ -237,8 +237,9 @@ class Agent {
 
 // -------------------------------------------------------------------------------------- the test
 
-enum class Victim { kWorker, kAgent, kBoth, kNode };
-constexpr const char* kVictimNames[] = {"worker", "agent", "agent and worker", "node"};
+enum class Victim { kWorker, kAgent, kBoth, kNode, kVaultFirst };
+constexpr const char* kVictimNames[] = {"worker", "agent", "agent and worker", "node",
+                                        "vault, then agent"};
 
 class RandomKill : public testing::Test {
  protected:
@@ -298,6 +299,35 @@ class RandomKill : public testing::Test {
     }
   }
 
+  // The node's vault; 0: there is none, or, when it is to hold one, none with an arena.
+  uint64_t Vault(bool with_arena) const {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const Result<int64_t> pid = ParseInt64(entry.path().filename().string());
+      const auto facts = pid.ok() ? io::ReadProcessFacts(static_cast<pid_t>(*pid))
+                                  : Result<io::ProcessFacts>(NotFound(""));
+      if (!facts.ok() || (facts->parent != getpid() && facts->parent != agent_.pid)) continue;
+      std::string name;
+      std::getline(std::ifstream(entry.path() / "comm"), name);
+      if (name != kVaultProcessName || facts->state == 'Z') continue;
+      if (!with_arena) return static_cast<uint64_t>(*pid);
+      std::error_code error;
+      for (const auto& fd : std::filesystem::directory_iterator(entry.path() / "fd", error)) {
+        const std::string target = std::filesystem::read_symlink(fd.path(), error).string();
+        if (target.find("memfd:longhaul-job") != std::string::npos) {
+          return static_cast<uint64_t>(*pid);
+        }
+      }
+    }
+    return 0;
+  }
+  // Kills the vault and waits until the agent has given its arena to a new one.
+  void KillVault() {
+    const uint64_t old = Vault(false);
+    ASSERT_NE(old, 0u);
+    KillProcess(old);
+    for (uint64_t now = 0; now == 0 || now == old; now = Vault(true)) sched_yield();
+  }
+
   // Waits until somebody has gone on by so many steps, and then a random number of turns more.
   void LetItRun(Random& random) {
     const uint64_t target = record().sealed + 1 + random.Below(12);
@@ -327,7 +357,7 @@ TEST_F(RandomKill, TheNewestGoodStateComesBackAfterEach) {
   while (record().starts == 0) sched_yield();
   for (size_t i = 0; i < Kills(); ++i) {
     LetItRun(random);
-    const auto victim = static_cast<Victim>(random.Below(4));
+    const auto victim = static_cast<Victim>(random.Below(5));
     const std::string what =
         "kill " + std::to_string(i) + ": " + kVictimNames[static_cast<size_t>(victim)];
     const uint64_t starts = record().starts;
@@ -336,6 +366,7 @@ TEST_F(RandomKill, TheNewestGoodStateComesBackAfterEach) {
     } else if (victim == Victim::kNode) {
       KillNode();
     } else {
+      if (victim == Victim::kVaultFirst) KillVault();
       if (victim == Victim::kBoth) KillProcess(record().worker);
       KillAgent();
     }
@@ -363,7 +394,9 @@ TEST_F(RandomKill, TheNewestGoodStateComesBackAfterEach) {
     ++seen[memory_lost ? (record().tier == kPeer ? "from the peer" : "from disk") : "from memory"];
   }
   for (const auto& [name, count] : seen) std::printf("%-18s %zu\n", name.c_str(), count);
-  EXPECT_EQ(seen["worker"] + seen["agent"] + seen["agent and worker"] + seen["node"], Kills());
+  EXPECT_EQ(seen["worker"] + seen["agent"] + seen["agent and worker"] + seen["node"] +
+                seen["vault, then agent"],
+            Kills());
   EXPECT_GT(seen["from memory"], 0u);
   EXPECT_GT(seen["from the peer"] + seen["from disk"], 0u);
 }

@@ -1,16 +1,24 @@
 // The agent's end of its vault (vault.h).
 //
+// A vault that ends before it was told to is replaced, on a thread of this, and the new one is
+// given all arenas again: for that moment alone memory depends on the agent.
+//
 // Threads: Put, DropJob and DropOne from any; the rest from one.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
+#include <tuple>
 #include <vector>
 
 #include "base/status.h"
+#include "base/time.h"
 #include "io/fd.h"
+#include "io/shared_memory.h"
 #include "service/agent/vault/vault_message.h"
 
 namespace longhaul::service {
@@ -20,7 +28,7 @@ struct KeptArena {
   std::string job;
   uint32_t rank = 0;
   bool copy = false;  // of another node's snapshots
-  std::shared_ptr<const io::Fd> arena;
+  std::shared_ptr<const io::SharedMemory> arena;
 };
 
 class VaultLink {
@@ -35,8 +43,10 @@ class VaultLink {
   static Result<Opened> Open(const std::string& directory, const std::vector<std::string>& command,
                              const std::string& node);
 
-  // A vault that has gone is told once, on stderr; snapshots don't outlive the agent then.
-  void Put(const std::string& job, uint32_t rank, bool copy, const io::Fd& arena);
+  ~VaultLink();
+
+  void Put(const std::string& job, uint32_t rank, bool copy,
+           std::shared_ptr<const io::SharedMemory> arena);
   void DropJob(const std::string& job);
   void DropOne(const std::string& job, uint32_t rank, bool copy);
 
@@ -45,17 +55,38 @@ class VaultLink {
   // Chaos: the memory of the node is lost.
   void Kill();
 
-  int64_t process() const { return process_; }
+  int64_t process() const;  // of the present vault
 
  private:
-  VaultLink(io::Fd socket, int64_t process, io::Fd pidfd);
-  void Say(const VaultMessage& message, const io::Fd* arena = nullptr);
+  using Key = std::tuple<std::string, uint32_t, bool>;  // job, rank, copy
+  struct Vault {
+    io::Fd socket;
+    int64_t process = 0;
+    io::Fd pidfd;
+    std::vector<KeptArena> kept;
+  };
+  // The vault that is there, or a new one, after its greeting.
+  static Result<Vault> Join(const std::string& directory, const std::vector<std::string>& command,
+                            const std::string& node);
 
-  io::Fd socket_;
-  const int64_t process_;
-  io::Fd pidfd_;
-  std::mutex mutex_;  // guards the socket and the next one
-  bool gone_ = false;
+  VaultLink(std::string directory, std::vector<std::string> command, std::string node, Vault vault);
+  // Requires the lock.
+  void Say(const VaultMessage& message, const io::Fd* arena = nullptr);
+  // Replaces a vault that has gone, until the end.
+  void Watch();
+  Status Renew();
+  // False at the end.
+  bool Pause(Duration time) const;
+
+  const std::string directory_;
+  const std::vector<std::string> command_;
+  const std::string node_;
+  mutable std::mutex mutex_;  // guards what follows
+  Vault vault_;               // its socket is closed while there is none
+  std::map<Key, std::shared_ptr<const io::SharedMemory>> held_;
+  bool ending_ = false;  // its end is no surprise
+  io::Fd stop_;          // readable once the watch is to end
+  std::thread watch_;
 };
 
 }  // namespace longhaul::service
