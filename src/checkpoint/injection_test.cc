@@ -4,8 +4,8 @@
 // A trial builds a small run: two ranks, each with an arena, its copy in a peer's arena, and three
 // committed checkpoints of rising steps on disk. Then one thing goes wrong somewhere: a flipped
 // bit, a file or transfer cut at any byte, a disk that is full at any byte, a write that fails, a
-// writer that is killed midway. Then the state is restored as a run does it: newest step first, of
-// a step memory, peer, disk, every rank the same step.
+// writer that is killed midway, one that copies guarded memory too. Then the state is restored as a
+// run does it: newest step first, of a step memory, peer, disk, every rank the same step.
 //
 //   injection_test                        some hundred of each kind, for every build
 //   LONGHAUL_INJECTIONS=10000 injection_test   as many in all
@@ -28,6 +28,7 @@
 #include "checkpoint/peer/transfer.h"
 #include "checkpoint/testing.h"
 #include "io/forked_child.h"
+#include "io/write_guard.h"
 #include "sim/crash_file_system.h"
 
 namespace longhaul::checkpoint {
@@ -180,7 +181,7 @@ std::vector<std::pair<size_t, size_t>> PartsOf(std::span<std::byte> arena, uint6
 size_t Trials() {
   const char* given = std::getenv("LONGHAUL_INJECTIONS");
   const Result<uint64_t> wanted = ParseUint64(given == nullptr ? "" : given);
-  constexpr size_t kKinds = 7;
+  constexpr size_t kKinds = 10;  // here and in service/agent/vault/vault_test.cc
   return wanted.ok() ? (*wanted + kKinds - 1) / kKinds : 60;
 }
 
@@ -358,6 +359,80 @@ TEST(Injection, AWriterKilledMidwayLosesOnlyItsOwnSnapshot) {
     const SmallRun::Outcome outcome = run.Restore();
     ASSERT_EQ(outcome.step, 30u) << "trial " << i;
     ASSERT_TRUE(outcome.refused.empty());
+  }
+}
+
+// Turns every byte of a state.
+void Spoil(State& state) {
+  for (const auto tensor : state.Writable()) {
+    for (std::byte& each : tensor) each = ~each;
+  }
+}
+
+// Likewise of one that copies guarded memory behind a process that goes on writing: what is sealed
+// by then is the state of its beginning, whatever the moment of the kill.
+TEST(Injection, AProcessKilledAmidAGuardedCopyLosesOnlyItsOwnSnapshot) {
+  if (const auto guard = io::WriteGuard::Create(); !guard.ok()) GTEST_SKIP() << guard.status();
+  Random random(8);
+  size_t sealed = 0;
+  for (size_t i = 0; i < Trials(); ++i) {
+    SmallRun run;
+    struct Work {
+      std::span<std::byte> arena;
+      State* state;
+      uint64_t turns;
+    };
+    State next(TinyPlan(), Seed(40, 0));
+    Work work{run.own(0).bytes(), &next, random.Below(20'000)};
+    auto child = io::ForkedChild::Start(
+        [](void* argument) {
+          const Work& wanted = *static_cast<Work*>(argument);
+          auto guard = io::WriteGuard::Create();
+          ArenaWriter writer(wanted.arena);
+          if (!guard.ok() || !writer.Begin(40, 1, wanted.state->plan()).ok()) return 2;
+          if (!writer.StartLiveCopy(wanted.state->Tensors(), *guard).ok()) return 3;
+          Spoil(*wanted.state);
+          for (volatile uint64_t turn = 0; turn < wanted.turns;) turn = turn + 1;
+          raise(SIGKILL);
+          return 4;
+        },
+        &work);
+    ASSERT_TRUE(child.ok());
+    ASSERT_EQ(child->Wait().status().code(), Code::kAborted) << "trial " << i;
+    if (const auto view = ArenaReader(run.own(0).bytes()).Open(40); view.ok()) {
+      ASSERT_TRUE(State(TinyPlan(), Seed(40, 0)).Equals(view->tensors)) << "trial " << i;
+      ++sealed;
+    }
+    const SmallRun::Outcome outcome = run.Restore();
+    ASSERT_EQ(outcome.step, 30u) << "trial " << i;
+    ASSERT_TRUE(outcome.refused.empty());
+  }
+  EXPECT_GT(sealed, 0u);
+}
+
+TEST(Injection, AFlippedBitInAGuardedSnapshotIsFoundAndTheStepBelowServes) {
+  auto guard = io::WriteGuard::Create();
+  if (!guard.ok()) GTEST_SKIP() << guard.status();
+  Random random(9);
+  for (size_t i = 0; i < Trials(); ++i) {
+    SmallRun run;
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      State next(TinyPlan(), Seed(40, rank));
+      ArenaWriter writer(run.own(rank).bytes());
+      ASSERT_TRUE(writer.Begin(40, 1, next.plan()).ok());
+      ASSERT_TRUE(writer.StartLiveCopy(next.Tensors(), *guard).ok());
+      Spoil(next);
+      ASSERT_TRUE(writer.Finish().ok());
+    }
+    const bool damaged = random.Below(4) != 0;
+    if (damaged) {
+      const auto arena = run.own(static_cast<uint32_t>(random.Below(kRanks))).bytes();
+      const auto parts = PartsOf(arena, 40);
+      const auto [at, bytes] = parts[random.Below(parts.size())];
+      const uint64_t bit = at * 8 + random.Below(bytes * 8);
+      arena[bit / 8] ^= std::byte{static_cast<unsigned char>(1u << bit % 8)};
+    }
+    ASSERT_EQ(run.Restore().step, damaged ? 30u : 40u) << "trial " << i;
   }
 }
 
