@@ -57,7 +57,8 @@ class PythonPackage(unittest.TestCase):
 
     def test_without_longhaul_it_does_nothing(self):
         code = ("import longhaul; assert longhaul.restore() is None; assert not longhaul.due(1); "
-                "longhaul.snapshot({}, 1); longhaul.wait(); longhaul.report(1, loss=1.0); "
+                "longhaul.prepare({}); longhaul.snapshot({}, 1); longhaul.snapshot_begin({}, 1); "
+                "longhaul.wait(); longhaul.report(1, loss=1.0); "
                 "assert not longhaul.available(); print('fine')")
         done = subprocess.run([PYTHON, "-B", "-c", code], text=True, capture_output=True,
                               env={"PYTHONPATH": os.path.join(ROOT, "python")})

@@ -14,15 +14,16 @@ import math
 import os
 import sys
 import threading
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from . import _device, _state
 from ._files import Saved, load_checkpoint, save
 from ._library import DATA_LOSS, CStep, Door, LonghaulError, TensorInfo, open_door
 from ._sharded import Part
 
-__all__ = ["LonghaulError", "Part", "Saved", "available", "close", "due", "load_checkpoint", "report",
-           "restore", "result", "save", "snapshot", "wait"]
+__all__ = ["LonghaulError", "Part", "Saved", "available", "close", "due", "load_checkpoint",
+           "prepare", "report", "restore", "result", "save", "snapshot", "snapshot_begin",
+           "snapshot_way", "wait"]
 
 _RESTORE, _STEPPING, _FINISHING = 3, 4, 5  # of longhaul_phase_kind
 _EXIT_DAMAGED = 75  # the agent starts this process again from the next good copy
@@ -40,6 +41,7 @@ class _Session:
         self.answer: Any = None  # a tensor for what the ranks say
         self.background: Optional[threading.Thread] = None
         self.failure: Optional[LonghaulError] = None
+        self.begun = False  # by snapshot_begin
 
     def register(self, tensors: List[Tuple[TensorInfo, int, int]], kept: List[Any]) -> None:
         self.kept = kept
@@ -54,6 +56,13 @@ class _Session:
         if self.failure is not None:
             failure, self.failure = self.failure, None
             raise failure
+
+    def settle(self) -> None:
+        """Waits for whatever is under way: what it reads may go afterwards."""
+        self.join()
+        if self.begun:
+            self.begun = False
+            self.door.snapshot_wait()
 
 
 _session: Optional[_Session] = None
@@ -192,33 +201,14 @@ def snapshot(state: Any, step: int, *, stream: Any = None) -> None:
     session = _open()
     if session is None:
         return
-    session.join()
-    tensors, tree = _state.flatten(state)
-    device = _device.device
-    event: Any = None
-    values = []
-    for tensor in tensors:
-        value = tensor.value
-        if tensor.kind == "torch" and device.holds(value):
-            buffer = _pinned(session, tensor)
-            device.copy(value, buffer, stream)
-            value = buffer
-            event = True
-        elif tensor.kind == "torch":
-            value = value.contiguous()
-        values.append(value)
-    if event is not None:
-        event = device.mark(stream)
-    padded = ctypes.create_string_buffer(_state.pad(tree), len(_state.pad(tree)))
-    registered = [(tensor.info, *_state.memory(value, tensor.kind))
-                  for tensor, value in zip(tensors, values)]
-    registered.append((TensorInfo(_tree_name(tensors), "U8", (len(padded),)),
-                       ctypes.addressof(padded), len(padded)))
+    session.settle()
+    gathered = _gather(session, state, stream)
+    event = gathered.event
 
     def copy() -> None:
         if event is not None:
             event.synchronize()
-        session.register(registered, [values, padded])
+        session.register(gathered.tensors, gathered.kept)
         session.door.snapshot(step)
 
     if stream is None or event is None:
@@ -235,6 +225,82 @@ def snapshot(state: Any, step: int, *, stream: Any = None) -> None:
     session.background.start()
 
 
+def snapshot_begin(state: Any, step: int) -> None:
+    """Begins to copy the state after `step` and returns: what is saved is the state as it is now.
+
+    For tensors in this process's own memory; those on a device are copied as by `snapshot`. The
+    state may be written at once, but not freed: a write to what isn't copied yet waits a moment.
+    Best begun after the optimizer's step, with `wait` before the next one: then nothing waits. Where
+    a copy at once was measured to stop training for less, that is what happens.
+    """
+    session = _open()
+    if session is None:
+        return
+    session.settle()
+    gathered = _gather(session, state, None)
+    if gathered.event is not None:
+        gathered.event.synchronize()
+        session.register(gathered.tensors, gathered.kept)
+        session.door.snapshot(step)
+        return
+    session.register(gathered.tensors, gathered.kept)
+    session.door.snapshot_begin(step)
+    session.begun = True
+
+
+def snapshot_way() -> str:
+    """How the last snapshot was copied, and what training was measured to stop for by each way."""
+    session = _open()
+    return "" if session is None else session.door.snapshot_way()
+
+
+def prepare(state: Any) -> None:
+    """Makes room for snapshots of a state of this form, behind the run.
+
+    For a state that wasn't restored, once it is whole (optimizers make theirs at the first step):
+    the first snapshot then costs no more than the others. Never needed.
+    """
+    session = _open()
+    if session is None:
+        return
+    session.settle()
+    gathered = _gather(session, state, None)
+    if gathered.event is not None:
+        gathered.event.synchronize()
+    session.register(gathered.tensors, gathered.kept)
+
+
+class _Gathered(NamedTuple):
+    tensors: List[Tuple[TensorInfo, int, int]]
+    kept: List[Any]  # objects whose memory that is
+    event: Any  # after which copies from a device are there; None: there are none
+
+
+def _gather(session: _Session, state: Any, stream: Any) -> _Gathered:
+    """The state's tensors in host memory, those on a device on their way there."""
+    tensors, tree = _state.flatten(state)
+    device = _device.device
+    on_device = False
+    values = []
+    for tensor in tensors:
+        value = tensor.value
+        if tensor.kind == "torch" and device.holds(value):
+            buffer = _pinned(session, tensor)
+            device.copy(value, buffer, stream)
+            value = buffer
+            on_device = True
+        elif tensor.kind == "torch":
+            value = value.contiguous()
+        values.append(value)
+    event = device.mark(stream) if on_device else None
+    padded = ctypes.create_string_buffer(_state.pad(tree), len(_state.pad(tree)))
+    given = [(tensor.info, *_state.memory(value, tensor.kind))
+             for tensor, value in zip(tensors, values)]
+    given.append((TensorInfo(_tree_name(tensors), "U8", (len(padded),)),
+                  ctypes.addressof(padded), len(padded)))
+    return _Gathered(given, [values, padded], event)
+
+
 def _pinned(session: _Session, tensor: "_state.Tensor") -> Any:
     """The tensor's host buffer: the same one at every snapshot, as long as its form stays."""
     value = tensor.value
@@ -249,7 +315,7 @@ def wait() -> None:
     """Returns when a snapshot under way is done; raises what went wrong with it."""
     session = _open()
     if session is not None:
-        session.join()
+        session.settle()
 
 
 def report(step: int, *, loss: Optional[float] = None, validation_loss: Optional[float] = None,
@@ -286,4 +352,4 @@ def close() -> None:
     atexit.unregister(close)
     if session.background is not None:
         session.background.join()
-    session.door.close()
+    session.door.close()  # waits for what was begun

@@ -105,6 +105,9 @@ def load(path: str) -> CDLL:
             ("longhaul_saved", c_int, [door, POINTER(POINTER(CTensor)), POINTER(c_size_t), error]),
             ("longhaul_snapshot_due", c_int, [door, c_uint64]),
             ("longhaul_snapshot", c_int, [door, c_uint64, error]),
+            ("longhaul_snapshot_begin", c_int, [door, c_uint64, error]),
+            ("longhaul_snapshot_wait", c_int, [door, error]),
+            ("longhaul_snapshot_way", c_char_p, [door]),
             ("longhaul_restore", c_int, [door, POINTER(c_uint64), error])):
         function = getattr(library, name)
         function.restype = result
@@ -187,6 +190,15 @@ class Door:
 
     def snapshot(self, step: int) -> None:
         self._call("longhaul_snapshot", step)
+
+    def snapshot_begin(self, step: int) -> None:
+        self._call("longhaul_snapshot_begin", step)
+
+    def snapshot_wait(self) -> None:
+        self._call("longhaul_snapshot_wait")
+
+    def snapshot_way(self) -> str:
+        return self._library.longhaul_snapshot_way(self._door).decode()
 
     def restore(self) -> int:
         step = c_uint64()
