@@ -21,6 +21,31 @@ HAS_TORCH = os.path.exists(PYTHON) and subprocess.run(
 LIMIT_S = 120
 STEPS = 60
 
+# The state is spoiled as soon as its snapshot has begun, and put right after the wait.
+BEGUN = '''
+import time
+import longhaul, torch
+state = {"weights": torch.zeros(1 << 20), "count": torch.zeros(1)}
+saved = longhaul.restore(into=state)
+first = 1
+if saved:
+    first = saved.step + 1
+    fine = bool((state["weights"] == saved.step).all()) and state["count"].item() == saved.step
+    print(f"restored step {saved.step}, {'fine' if fine else 'wrong'}", flush=True)
+else:
+    longhaul.prepare(state)
+for step in range(first, 11):
+    for tensor in state.values():
+        tensor.fill_(step)
+    longhaul.snapshot_begin(state, step)
+    for tensor in state.values():
+        tensor.fill_(-1)
+    longhaul.wait()
+    longhaul.report(step, loss=1.0)
+    time.sleep(0.1)
+print("way:", longhaul.snapshot_way(), flush=True)
+'''
+
 
 @unittest.skipUnless(HAS_TORCH, f"{PYTHON} has no PyTorch: install python3-torch")
 class PythonPackage(unittest.TestCase):
@@ -54,6 +79,20 @@ class PythonPackage(unittest.TestCase):
         # A peer's memory has it, unless the kill came before the copy was sealed there.
         self.assertRegex(text, r"epoch 3: .* from (a peer's memory|disk) at step \d+")
         self.assertTrue(report["reports_steps"])
+
+    def test_a_snapshot_that_was_begun_is_the_state_of_its_beginning(self):
+        script = os.path.join(self.folder, "begun.py")
+        with open(script, "w") as file:
+            file.write(BEGUN)
+        done = subprocess.run(
+            [LONGHAUL, "run", "--nodes", "1", "--procs", "1", "--run-dir", "run", "--inject",
+             "kill worker 0 at step 7", "--", PYTHON, "-B", script],
+            cwd=self.folder, text=True, timeout=LIMIT_S, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "python")})
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout, r"restored step [67], fine")
+        self.assertRegex(done.stdout, r"way: .*behind the run: [\d.]+ [mu]s")
 
     def test_without_longhaul_it_does_nothing(self):
         code = ("import longhaul; assert longhaul.restore() is None; assert not longhaul.due(1); "
