@@ -69,6 +69,7 @@ void Controller::State::Carry(const cluster::Verdict& verdict) {
       job->target.clear();
       if (!job->gang.empty()) return BeginRetreat(*job, Retreat::Then::kQueue, verdict.reason);
       pending_.erase(verdict.job.value());
+      if (job->closing.has_value()) return;
       scheduler_.Stopped(verdict.job, now_);
       return SetState(*job, wire::QUEUED, verdict.reason);
     case DecisionKind::kReserve:

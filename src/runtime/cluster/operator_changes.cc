@@ -43,7 +43,8 @@ Status Controller::State::CheckChange(const wire::Change& change) const {
     case wire::Change::kEvict: {
       const Job* job = find(change.evict());
       if (job == nullptr) return unknown(change.evict());
-      if (job->live() && !job->closing.has_value() && !job->target.empty()) return {};
+      // Who is ending gives its nodes away all the sooner: whoever waits is promised them.
+      if (job->live() && !job->target.empty()) return {};
       return FailedPrecondition("job " + change.evict() + " has no nodes that it could leave");
     }
     case wire::Change::kJob: {
@@ -56,8 +57,9 @@ Status Controller::State::CheckChange(const wire::Change& change) const {
     case wire::Change::kUseNode: {
       const Node* node = FindNode(NodeId(change.use_node()));
       if (node == nullptr) return NotFound("no node named " + Printable(change.use_node(), 80));
-      if (!node->lost) return {};
-      return FailedPrecondition("node " + change.use_node() + " is gone: start its agent again");
+      if (node->connected) return {};
+      return FailedPrecondition("node " + change.use_node() +
+                                " is not connected: start its agent again");
     }
     case wire::Change::kTrustLink:
       return scheduler_.CheckLink(change.trust_link().level(), change.trust_link().name());
@@ -119,7 +121,7 @@ Controller::Remedy Controller::State::RemedyOf(const JobId& id,
       *change.mutable_limit()->mutable_limit() = cluster::AmountsOf(limit->limit);
     } else if (const auto* node = std::get_if<scheduler::NodeChanged>(&event)) {
       const Node* known = FindNode(NodeId(node->node));
-      if (known == nullptr || known->lost) {
+      if (known == nullptr || !known->connected) {
         remedy.missing.push_back(node->node);
         continue;
       }

@@ -85,6 +85,22 @@ TEST(Changes, ACordonedNodeBackInUse) {
   EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
 }
 
+TEST(Changes, ANodeThatIsCutOffIsMissingAndCannotBeTakenIntoUse) {
+  Cluster cluster;
+  cluster.Join("node-1");
+  cluster.Disconnect("node-1");
+  cluster.Submit(Gang("a", 1));
+  const Controller::Question question = cluster.controller.AskWhy(JobId("a"));
+  ASSERT_TRUE(question.scheduler.has_value());
+  const auto why = question.scheduler->Explain(JobId("a"), cluster.now, question.means);
+  const Controller::Remedy remedy = cluster.controller.RemedyOf(JobId("a"), why->fix);
+  EXPECT_THAT(remedy.missing, ElementsAre("node-1"));
+  EXPECT_TRUE(remedy.changes.empty());
+  wire::ChangesAsked asked;
+  asked.add_changes()->set_use_node("node-1");
+  EXPECT_THAT(cluster.controller.CheckChanges(asked).message(), HasSubstr("start its agent"));
+}
+
 TEST(Changes, ASpareTakenIntoUseStaysSoWhenItsAgentComesBack) {
   Cluster cluster("cluster: c.yaml\n", R"(
 levels: [leaf]
@@ -139,6 +155,23 @@ TEST(Changes, AnotherJobStopped) {
   EXPECT_EQ(cluster.StateOf("a"), wire::LEAVING);
   cluster.Step("a");
   EXPECT_EQ(cluster.StateOf("a"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("b"), wire::RUNNING);
+}
+
+TEST(Changes, AJobStoppedThatIsEndingAnyway) {
+  Cluster cluster;
+  cluster.Join("node-1");
+  cluster.Submit(Gang("a", 1));
+  cluster.Step("a");
+  cluster.Seal("a", "node-1", 1);
+  cluster.Stop("a");
+  ASSERT_EQ(cluster.StateOf("a"), wire::STOPPING) << "its snapshot is not on disk yet";
+  cluster.Submit(Gang("b", 1));
+  ASSERT_EQ(cluster.StateOf("b"), wire::QUEUED);
+  EXPECT_THAT(Help(cluster, "b"), ElementsAre("put it before all other jobs", "stop a"));
+  EXPECT_EQ(cluster.StateOf("a"), wire::STOPPING);
+  cluster.Persist("a", "node-1", 1, 1);
+  EXPECT_EQ(cluster.StateOf("a"), wire::STOPPED);
   EXPECT_EQ(cluster.StateOf("b"), wire::RUNNING);
 }
 
