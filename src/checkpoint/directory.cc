@@ -115,6 +115,32 @@ Status WriteFile(io::FileSystem& files, const std::string& path, const std::stri
   return file->Close();
 }
 
+// The shard's bytes to `path`, synced.
+Status WriteCopy(io::FileSystem& files, const std::string& path,
+                 const CheckpointDirectory::OpenedShard& shard,
+                 const CheckpointDirectory::Pace& pace) {
+  constexpr uint64_t kAtOnce = 4 * kChunkBytes;
+  const ShardHeader& header = shard.header;
+  ASSIGN_OR_RETURN(const std::unique_ptr<io::WritableFile> file,
+                   files.CreateBulk(path, shard.file->bytes()));
+  std::vector<std::byte> part(header.header_bytes);
+  RETURN_IF_ERROR(shard.file->Read(0, part));
+  // What was read a moment ago to be parsed may have changed since.
+  if (Hash64(part) != header.hash) return DataLoss(shard.path + ": its header has changed");
+  RETURN_IF_ERROR(file->Append(part));
+  for (size_t i = 0; i < header.plan.size(); ++i) {
+    for (uint64_t at = 0; at < header.plan.bytes(i); at += part.size()) {
+      part.resize(std::min(kAtOnce, header.plan.bytes(i) - at));
+      if (pace && !pace(part.size())) return CancelledError("stopped");
+      const Status read = ReadVerified(*shard.file, header, i, at, part);
+      if (!read.ok()) return read.WithContext(shard.path);
+      RETURN_IF_ERROR(file->Append(part));
+    }
+  }
+  RETURN_IF_ERROR(file->Sync());
+  return file->Close();
+}
+
 }  // namespace
 
 CheckpointDirectory::CheckpointDirectory(io::FileSystem& files, std::string path)
@@ -172,6 +198,34 @@ Result<PieceFile> CheckpointDirectory::WriteHashedPiece(
   }
   RETURN_IF_ERROR(files_.SyncDirectory(directory));
   return PieceFile{name, id.rank, header.size() + data_bytes, Hash64(header), header.size()};
+}
+
+Status CheckpointDirectory::TakeShard(CheckpointDirectory& from, const Manifest& manifest,
+                                      const PieceFile& file, const Pace& pace) {
+  ASSIGN_OR_RETURN(const OpenedShard shard, from.OpenShard(manifest, file));
+  if (shard.file->bytes() != file.bytes) {
+    return DataLoss(shard.path + " has " + std::to_string(shard.file->bytes()) + " bytes, not " +
+                    std::to_string(file.bytes));
+  }
+  // A file gets its name, or appears, when it is whole.
+  const std::string directory = PathOf(manifest.step, manifest.epoch);
+  const std::string path = directory + "/" + file.name;
+  const Result<uint64_t> there = files_.Size(path);
+  if (there.ok() && *there == file.bytes && OpenShard(manifest, file).ok()) return {};
+
+  RETURN_IF_ERROR(files_.MakeDirectories(directory));
+  RETURN_IF_ERROR(files_.SyncDirectory(ParentOf(path_)));
+  RETURN_IF_ERROR(files_.SyncDirectory(path_));
+  const bool whole = files_.appears_whole();
+  const std::string temporary = whole ? path : path + ".tmp";
+  Status status = WriteCopy(files_, temporary, shard, pace);
+  if (status.ok() && !whole) status = files_.Rename(temporary, path);
+  if (!status.ok()) {
+    if (!whole) (void)files_.Remove(temporary);
+    (void)files_.RemoveDirectory(directory);
+    return status;
+  }
+  return files_.SyncDirectory(directory);
 }
 
 Status CheckpointDirectory::Commit(const Manifest& order) {

@@ -48,6 +48,14 @@ class CheckpointDirectory {
                                      const ChunkHashes& hashes,
                                      std::span<const std::span<const std::byte>> tensors);
 
+  // Copies a file of another directory's committed checkpoint here, durable when it returns; every
+  // chunk is held against its hash on its way. One that is there already is left. `pace` is called
+  // before so many bytes are read and waits as long as it wants; false ends it (kCancelled). As
+  // WritePiece on failure.
+  using Pace = std::function<bool(uint64_t bytes)>;
+  Status TakeShard(CheckpointDirectory& from, const Manifest& manifest, const PieceFile& file,
+                   const Pace& pace = {});
+
   // Makes the shards a checkpoint: after success it survives any crash. `order` names the files by
   // name, rank, bytes and hash; the manifest's tensors and pieces come from the shards' headers.
   // Refuses when a file is absent, has another size or header, or disagrees with another on a

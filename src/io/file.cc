@@ -225,6 +225,7 @@ Result<std::string> ReadText(const std::string& path, uint64_t limit) {
 
 Status WriteFileAtomically(FileSystem& files, const std::string& path,
                            std::span<const std::byte> bytes) {
+  if (files.appears_whole()) return WriteAndSync(files, path, bytes);
   const std::string temporary = path + ".tmp";
   Status written = WriteAndSync(files, temporary, bytes);
   if (written.ok()) written = files.Rename(temporary, path);

@@ -58,6 +58,9 @@ class FileSystem {
   virtual Status MakeDirectories(const std::string& path) = 0;  // and its parents; existing is fine
   virtual Status SyncDirectory(const std::string& path) = 0;    // renames in it are durable
   virtual Result<std::vector<std::string>> List(const std::string& path) = 0;  // names, sorted
+  // A file is there whole, once it is synced, or not at all: it needs no temporary name first, and
+  // none can be renamed. So it is in object stores.
+  virtual bool appears_whole() const { return false; }
 };
 
 // The machine's own.

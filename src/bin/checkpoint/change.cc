@@ -15,6 +15,7 @@
 #include "checkpoint/formats/write_checkpoint.h"
 #include "checkpoint/retention/retention.h"
 #include "io/file.h"
+#include "objects/files.h"
 
 namespace longhaul::bin::checkpoints {
 namespace {
@@ -125,9 +126,11 @@ void PrintPrune(const Collection& plan, const std::string& folder, const PruneFl
 }
 
 int Prune(const PruneFlags& flags) {
-  const Result<std::string> folder = RunFolder(flags.run);
+  const auto place = objects::Place::Open(flags.run);
+  if (!place.ok()) return Fail(place.status());
+  const Result<std::string> folder = RunFolder(place->files(), place->path());
   if (!folder.ok()) return Fail(folder.status());
-  CheckpointDirectory directory(io::PosixFileSystem(), *folder);
+  CheckpointDirectory directory(place->files(), *folder);
   Progress progress("verified");
   const auto plan = checkpoint::PlanCollection(
       directory, {flags.keep, flags.every, flags.best, flags.steps}, progress.Callback());

@@ -12,6 +12,7 @@
 #include "checkpoint/formats/open_checkpoint.h"
 #include "checkpoint/formats/verify.h"
 #include "io/file.h"
+#include "objects/files.h"
 
 namespace longhaul::bin::checkpoints {
 namespace {
@@ -57,7 +58,9 @@ int Verify(const VerifyFlags& flags) {
   checkpoint::VerifyOptions options;
   options.numbers = flags.numbers;
   options.progress = progress.Callback();
-  const auto found = VerifyCheckpoint(io::PosixFileSystem(), flags.path, options);
+  const auto place = objects::Place::Open(flags.path);
+  if (!place.ok()) return Fail(place.status());
+  const auto found = VerifyCheckpoint(place->files(), place->path(), options);
   if (!found.ok()) return FailOrStopped(found.status());
   const bool good = found->good() && found->non_finite.empty();
   if (flags.json) {
@@ -209,6 +212,7 @@ void AddVerify(CLI::App& command, Action& action) {
       "Exit code 1 when anything is damaged or, with --numbers, not finite.\n"
       "Examples:\n"
       "  longhaul checkpoint verify runs/headers-gpt\n"
+      "  longhaul checkpoint verify s3://models/runs/headers-gpt\n"
       "  longhaul checkpoint verify model.pt --numbers");
   sub->callback([flags, &action] { action = [flags] { return Verify(*flags); }; });
 }

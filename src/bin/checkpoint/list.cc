@@ -11,7 +11,7 @@
 #include "checkpoint/directory.h"
 #include "checkpoint/formats/compare.h"
 #include "checkpoint/formats/open_checkpoint.h"
-#include "io/file.h"
+#include "objects/files.h"
 
 namespace longhaul::bin::checkpoints {
 namespace {
@@ -29,10 +29,10 @@ uint64_t FileBytes(const Manifest& manifest) {
 }
 
 // Folders of steps that aren't committed: being written, or left by a crash.
-std::vector<std::string> Uncommitted(const std::string& folder,
+std::vector<std::string> Uncommitted(io::FileSystem& files, const std::string& folder,
                                      const std::vector<Manifest>& committed) {
   std::vector<std::string> left;
-  const auto names = io::PosixFileSystem().List(folder);
+  const auto names = files.List(folder);
   if (!names.ok()) return left;
   for (const std::string& name : *names) {
     const bool known = std::any_of(committed.begin(), committed.end(), [&](const Manifest& m) {
@@ -44,12 +44,14 @@ std::vector<std::string> Uncommitted(const std::string& folder,
 }
 
 int Ls(const std::string& path, bool as_json) {
-  const Result<std::string> folder = RunFolder(path);
+  const auto place = objects::Place::Open(path);
+  if (!place.ok()) return Fail(place.status());
+  const Result<std::string> folder = RunFolder(place->files(), place->path());
   if (!folder.ok()) return Fail(folder.status());
-  CheckpointDirectory directory(io::PosixFileSystem(), *folder);
+  CheckpointDirectory directory(place->files(), *folder);
   const auto committed = directory.List();
   if (!committed.ok()) return Fail(committed.status());
-  const std::vector<std::string> left = Uncommitted(*folder, *committed);
+  const std::vector<std::string> left = Uncommitted(place->files(), *folder, *committed);
   if (as_json) {
     nlohmann::ordered_json json;
     json["folder"] = *folder;
@@ -126,7 +128,9 @@ void ShowJson(const Catalog& catalog) {
 }
 
 int Show(const std::string& path, bool as_json) {
-  const Result<Catalog> catalog = checkpoint::OpenCheckpoint(io::PosixFileSystem(), path);
+  const auto place = objects::Place::Open(path);
+  if (!place.ok()) return Fail(place.status());
+  const Result<Catalog> catalog = checkpoint::OpenCheckpoint(place->files(), place->path());
   if (!catalog.ok()) return Fail(catalog.status());
   if (as_json) {
     ShowJson(*catalog);
@@ -157,11 +161,13 @@ void AddLs(CLI::App& command, Action& action) {
   auto path = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
   CLI::App* sub = command.add_subcommand("ls", "A run's checkpoints, newest first");
-  sub->add_option("RUN", *path, "A run's folder, or its checkpoints")->required();
+  sub->add_option("RUN", *path, "A run's folder, or its checkpoints; s3://BUCKET/PREFIX too")
+      ->required();
   sub->add_flag("--json", *json, "One JSON object");
   sub->footer(
       "Examples:\n"
       "  longhaul checkpoint ls runs/headers-gpt\n"
+      "  longhaul checkpoint ls s3://models/runs/headers-gpt\n"
       "  longhaul checkpoint ls runs/headers-gpt --json | jq .checkpoints[0].step");
   sub->callback([path, json, &action] { action = [path, json] { return Ls(*path, *json); }; });
 }

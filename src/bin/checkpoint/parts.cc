@@ -20,8 +20,8 @@ extern "C" void OnCheckpointInterrupt(int) { interrupted = true; }
 
 constexpr auto kBetweenLines = std::chrono::milliseconds(100);
 
-bool HasSteps(const std::string& path) {
-  const auto names = io::PosixFileSystem().List(path);
+bool HasSteps(io::FileSystem& files, const std::string& path) {
+  const auto names = files.List(path);
   return names.ok() && std::any_of(names->begin(), names->end(), [](const std::string& name) {
            return name.starts_with("step-");
          });
@@ -59,13 +59,13 @@ int FailOrStopped(const Status& status) {
   return status.code() == Code::kCancelled ? kExitStopped : kExitFailure;
 }
 
-Result<std::string> RunFolder(const std::string& path) {
+Result<std::string> RunFolder(io::FileSystem& files, const std::string& path) {
   std::string folder = path;
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
   for (const std::string& candidate : {folder, folder + "/checkpoints"}) {
-    if (HasSteps(candidate)) return candidate;
+    if (HasSteps(files, candidate)) return candidate;
   }
-  const auto names = io::PosixFileSystem().List(folder);
+  const auto names = files.List(folder);
   if (!names.ok()) return names.status();
   return NotFound(folder + " holds no step of a run: expected folders named step-... in it or in " +
                   folder + "/checkpoints");

@@ -16,6 +16,7 @@
 #include "bin/command.h"
 #include "checkpoint/formats/catalog.h"
 #include "checkpoint/manifest.h"
+#include "io/file.h"
 
 namespace longhaul::bin::checkpoints {
 
@@ -47,7 +48,7 @@ class Progress {
 int FailOrStopped(const Status& status);
 
 // The folder with a run's steps: `path`, or `path`/checkpoints; kNotFound when neither is one.
-Result<std::string> RunFolder(const std::string& path);
+Result<std::string> RunFolder(io::FileSystem& files, const std::string& path);
 
 // Without control characters: names come from files that others wrote.
 std::string Clean(std::string_view text);

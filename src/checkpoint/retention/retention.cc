@@ -47,6 +47,11 @@ Result<Collection> PlanCollection(CheckpointDirectory& directory, const Retentio
     }
     return {};
   };
+  for (size_t i = 0; i < committed.size() && policy.vouched > 0; ++i) {
+    if (committed[i].step != policy.vouched || !plan.good.empty()) continue;
+    plan.good = NameOf(committed[i]);
+    stays[i] = true;
+  }
   const bool any_goes = std::find(stays.begin(), stays.end(), false) != stays.end();
   for (const bool of_kept : {true, false}) {
     for (size_t i = 0; any_goes && plan.good.empty() && i < committed.size(); ++i) {

@@ -26,6 +26,8 @@ struct RetentionPolicy {
   uint64_t every = 0;                // steps that it divides; 0: none
   uint64_t best = 0;                 // of the lowest validation loss; those without one don't count
   std::vector<uint64_t> steps = {};  // these too: what is being restored from
+  // This step's was written and verified just now, so it is good without being read again.
+  uint64_t vouched = 0;
 };
 
 // Whether each of these stays. Requires them newest first, as CheckpointDirectory::List gives them.

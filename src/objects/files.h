@@ -1,0 +1,51 @@
+// An object store as files: what reads and writes checkpoints in a directory does so there.
+//
+// Paths are s3://BUCKET/KEY. An object appears whole when its file is synced, or not at all
+// (`appears_whole`), so nothing needs a temporary name, and nothing can be renamed. Directories
+// are only the slashes in keys: making, removing and syncing them does nothing, and one without
+// objects is absent. Large files go up in parts, read with looking ahead when they are read in
+// order. Threads may share it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "io/file.h"
+#include "objects/store.h"
+
+namespace longhaul::objects {
+
+// "s3://bucket/some/prefix", the bucket by Amazon's rules for names, no empty parts, no slash at
+// the end.
+struct ObjectPath {
+  std::string bucket;
+  std::string key;  // empty: the bucket itself
+};
+bool IsObjectPath(std::string_view path);  // by its beginning
+Result<ObjectPath> ParseObjectPath(std::string_view path);
+
+// Parts of at least `part_bytes`, which the store wants to be 5 MiB or more.
+std::unique_ptr<io::FileSystem> ObjectFiles(std::unique_ptr<Store> store,
+                                            size_t part_bytes = 16u << 20);
+
+// Where checkpoints lie: a directory of the machine, or an object store's prefix.
+class Place {
+ public:
+  // Options for an object store come from the environment (store.h). Nothing is asked of it yet.
+  static Result<Place> Open(const std::string& where);
+
+  io::FileSystem& files() const { return owned_ == nullptr ? *shared_ : *owned_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  Place(std::unique_ptr<io::FileSystem> owned, io::FileSystem* shared, std::string path)
+      : owned_(std::move(owned)), shared_(shared), path_(std::move(path)) {}
+
+  std::unique_ptr<io::FileSystem> owned_;
+  io::FileSystem* shared_;
+  std::string path_;
+};
+
+}  // namespace longhaul::objects

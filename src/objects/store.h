@@ -1,0 +1,105 @@
+// An object store that speaks S3: objects whole or in ranges, listed, written in parts, removed.
+//
+// Addresses are in path style (`ENDPOINT/BUCKET/KEY`), which every server understands. Requests
+// are signed (signature.h) and tried again a few times where that can help: a connection that
+// broke, 429, 500, 502, 503, 504. Credentials come from the environment or a file, and are in no
+// message. Leaves out: versions, server-side encryption, access lists, roles and their renewal.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "objects/listing.h"
+#include "objects/signature.h"
+
+namespace longhaul::objects {
+
+struct Answer {
+  int status = 0;
+  std::map<std::string, std::string> headers;  // names in lower case
+  std::string body;
+};
+
+// One request over the network, one answer.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  // `target` and `headers` are as they go out. kResourceExhausted when the answer has more than
+  // `limit` bytes; kUnavailable when there is none.
+  virtual Result<Answer> Send(const std::string& method, const std::string& target,
+                              const std::map<std::string, std::string>& headers,
+                              std::span<const std::byte> body, uint64_t limit) = 0;
+};
+
+struct StoreOptions {
+  std::string scheme = "https";
+  std::string host;  // with its port, if that isn't the scheme's own
+  std::string region = "us-east-1";
+  std::string certificates;  // a file of them instead of the system's; empty: the system's
+  Credentials credentials;
+};
+
+// From AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL (default: Amazon's of the region), AWS_REGION or
+// AWS_DEFAULT_REGION, AWS_CA_BUNDLE, and AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
+// AWS_SESSION_TOKEN; without these the section AWS_PROFILE (default: default) of the file
+// AWS_SHARED_CREDENTIALS_FILE (default: ~/.aws/credentials). `read` reads a small file. The error
+// says what is missing and how to give it.
+Result<StoreOptions> OptionsFrom(
+    const std::function<std::optional<std::string>(const std::string& name)>& variable,
+    const std::function<Result<std::string>(const std::string& path)>& read);
+
+// Over HTTP or HTTPS, one connection kept open. Threads wait for each other.
+std::unique_ptr<Transport> HttpTransport(const StoreOptions& options);
+
+// Thread-safe as far as its transport is.
+class Store {
+ public:
+  // `now` gives the time for signatures, `wait` passes the time between two tries.
+  Store(StoreOptions options, std::unique_ptr<Transport> transport, std::function<Instant()> now,
+        std::function<void(Duration)> wait);
+
+  struct Facts {
+    uint64_t bytes = 0;
+    std::string tag;  // ETag: another one after each change
+  };
+  Result<Facts> Head(const std::string& bucket, const std::string& key);
+  // The whole object; kResourceExhausted above `limit`.
+  Result<std::string> Get(const std::string& bucket, const std::string& key, uint64_t limit);
+  // Bytes [offset, offset + to.size()) of the object as it was under `tag`; kDataLoss when it has
+  // changed or ends before.
+  Status GetRange(const std::string& bucket, const std::string& key, const std::string& tag,
+                  uint64_t offset, std::span<std::byte> to);
+  Status Put(const std::string& bucket, const std::string& key, std::span<const std::byte> bytes);
+  Status Remove(const std::string& bucket, const std::string& key);
+  // All objects below `prefix` up to the next '/', and the prefixes that go on behind one.
+  Result<Listing> List(const std::string& bucket, const std::string& prefix);
+
+  // An object in parts, there once it is completed. All parts but the last have 5 MiB at least.
+  Result<std::string> BeginParts(const std::string& bucket, const std::string& key);
+  Result<std::string> PutPart(const std::string& bucket, const std::string& key,
+                              const std::string& upload, uint32_t number,
+                              std::span<const std::byte> bytes);  // the part's tag
+  Status CompleteParts(const std::string& bucket, const std::string& key, const std::string& upload,
+                       const std::vector<std::string>& tags);
+  Status AbortParts(const std::string& bucket, const std::string& key, const std::string& upload);
+
+ private:
+  Result<Answer> Ask(Request request, uint64_t limit);
+
+  const StoreOptions options_;
+  const std::unique_ptr<Transport> transport_;
+  const std::function<Instant()> now_;
+  const std::function<void(Duration)> wait_;
+};
+
+}  // namespace longhaul::objects
