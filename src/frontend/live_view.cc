@@ -127,6 +127,8 @@ std::string RestoreText(const wire::Restore& restore) {
       return "from a peer's memory at step " + std::to_string(restore.step());
     case wire::Restore::TIER_DISK:
       return "from disk at step " + std::to_string(restore.step());
+    case wire::Restore::TIER_SHARED:
+      return "from the second tier at step " + std::to_string(restore.step());
     default:
       return "from the start";
   }
@@ -218,7 +220,7 @@ void LiveView::TakeSnapshot(const wire::SnapshotNotice& snapshot) {
   if (snapshot.tier() == "disk") {
     disk_step_ = snapshot.step();
     ++disk_count_;
-  } else {
+  } else if (snapshot.tier() == "memory") {
     memory_step_ = snapshot.step();
     ++memory_count_;
   }

@@ -256,7 +256,7 @@ class Timeline {
         const double bottom = Y(lane) + kLane;
         if (point.notice.tier() == "disk") {
           if (lane == 0) svg.Circle(X(point.at_ns), bottom + 6, 2.6, kDiskColor, what);
-        } else {
+        } else if (point.notice.tier() == "memory") {
           svg.Line(X(point.at_ns), bottom - 6, X(point.at_ns), bottom + 2, kMemoryColor, 1);
         }
       }

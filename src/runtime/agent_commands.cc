@@ -26,6 +26,16 @@ void AgentCore::State::OpenStore(const wire::OpenStore& command) {
   job.highest_epoch = command.epoch();
   job.opened_store = command.epoch();
   effects_.push_back(CloseStores{id, command.epoch()});
+  job.fetching.reset();
+  if (command.fetch().tier() == wire::Restore::TIER_SHARED) {
+    job.fetching = command;
+    wire::StartWorkers start;
+    start.set_job_id(id.value());
+    *start.mutable_job() = command.job();
+    effects_.push_back(FetchBack{id, command.epoch(), command.fetch(),
+                                 std::make_shared<const wire::StartWorkers>(std::move(start))});
+    return;
+  }
   effects_.push_back(OpenStoreAt{id, command.epoch(), command.world(), command.torch_version()});
 }
 
@@ -65,7 +75,10 @@ void AgentCore::State::StartWorkers(const wire::StartWorkers& command) {
   }
   auto start = std::make_shared<const wire::StartWorkers>(command);
   // The gang goes back to the restored step: what was sealed beyond it is not of its history.
-  if (job.newest.has_value() && job.newest->step > command.restore().step()) job.newest.reset();
+  const uint64_t from = command.restore().step();
+  if (job.newest.has_value() && job.newest->step > from) job.newest.reset();
+  if (job.told.has_value() && job.told->step > from) job.told.reset();
+  std::erase_if(job.sealed, [from](const auto& entry) { return entry.first.step > from; });
   TakeHeld(id, job, command);
   job.latest = start;
   job.injected.clear();
@@ -154,6 +167,7 @@ void AgentCore::State::Commit(const wire::CommitSnapshot& command) {
   if (job->latest->restore().tier() == wire::Restore::TIER_DISK) {
     write.protected_steps.push_back(job->latest->restore().step());
   }
+  if (command.copying_step() > 0) write.protected_steps.push_back(command.copying_step());
   effects_.push_back(std::move(write));
 }
 
@@ -204,6 +218,8 @@ void AgentCore::State::Forget(const wire::ForgetJob& command) {
   job->forget_epoch = over ? UINT64_MAX : command.epoch();
   job->waiting = nullptr;
   job->newest.reset();
+  job->told.reset();
+  job->sealed.clear();
   for (auto& [number, epoch] : job->epochs) KillNow(id, epoch);
   MaybeDrop(id);
 }

@@ -94,6 +94,10 @@ void AgentCore::State::Take(const CommandReceived& fact) {
       return Forget(command.forget_job());
     case wire::Command::kInjectFault:
       return Inject(command.inject_fault());
+    case wire::Command::kPersistSnapshot:
+      return PersistOne(command.persist_snapshot());
+    case wire::Command::kCopyCheckpoint:
+      return CopyOutOne(command.copy_checkpoint());
     case wire::Command::KIND_NOT_SET:
       return;  // a newer controller's: nothing we can do
   }

@@ -13,8 +13,9 @@
 //   merging    Phases, steps and seals are told once all of the node's ranks have reached them.
 //   adoption   Snapshots that an earlier agent left in memory are told with AgentJoined until their
 //              job is heard of: its workers start from them, or it is forgotten.
-//   snapshots  The newest one that all local ranks have sealed is persisted, one at a time, never
-//              queued: while one is written, only the newest of the later ones is remembered.
+//   snapshots  The one that the controller names is persisted, one at a time, never queued: while
+//              one is written, only the newest word is remembered. Where the controller names none
+//              (an older one), or no longer (the agent is to end), the newest sealed one.
 //
 // Without a controller, workers simply go on.
 #pragma once

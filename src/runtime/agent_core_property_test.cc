@@ -105,7 +105,8 @@ class World {
     if (!persisting_.has_value()) return;
     const PersistPieces work = *std::exchange(persisting_, std::nullopt);
     const std::string error = random_.Below(4) == 0 ? "disk full" : "";
-    Do(agent_.Step(PiecesPersisted{work.job, work.epoch, work.step, {}, Duration(1), error}));
+    Do(agent_.Step(
+        PiecesPersisted{work.job, work.epoch, work.step, {}, Duration(1), error, false}));
   }
 
   WorkerId Pick(const std::set<WorkerId>& from) {

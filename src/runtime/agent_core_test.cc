@@ -52,7 +52,7 @@ wire::Command ForgetCommand() {
 }
 
 PiecesPersisted Persisted(uint64_t epoch, uint64_t step, std::string error = "") {
-  return {kTestJob, epoch, step, {}, Duration(1), std::move(error)};
+  return {kTestJob, epoch, step, {}, Duration(1), std::move(error), false};
 }
 
 // -- the link

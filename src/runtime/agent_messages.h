@@ -124,7 +124,8 @@ struct PiecesPersisted {
   uint64_t step = 0;
   std::vector<wire::SnapshotPersisted::File> files;
   Duration took{};
-  std::string error;  // empty: all are on disk
+  std::string error;       // empty: all are on disk
+  bool overtaken = false;  // with an error: newer snapshots have taken its place in memory
 };
 // Answers WriteManifest.
 struct ManifestWritten {
@@ -132,6 +133,21 @@ struct ManifestWritten {
   uint64_t epoch = 0;
   uint64_t step = 0;
   std::string error;  // empty: committed
+};
+// Answers CopyOut.
+struct CheckpointCopied {
+  JobId job;
+  uint64_t epoch = 0;
+  uint64_t step = 0;
+  uint64_t bytes = 0;
+  Duration took{};
+  std::string error;  // empty: it is committed there
+};
+// Answers FetchBack.
+struct CheckpointFetched {
+  JobId job;
+  uint64_t epoch = 0;  // of the FetchBack
+  std::string error;   // empty: it is committed on disk
 };
 // Answers SendCopies.
 struct CopiesSent {
@@ -160,7 +176,8 @@ using AgentInput =
     std::variant<Connected, Disconnected, CommandReceived, EventsAcknowledged, StoreListening,
                  WorkerForked, WorkerGone, WorkerPhase, WorkerStep, WorkerSealed, WorkerRestored,
                  WorkerRestoreFailed, WorkerResultText, JobReport, PiecesPersisted, ManifestWritten,
-                 CopiesSent, ProbedWorkers, TimerFired, ShutDownAsked>;
+                 CheckpointCopied, CheckpointFetched, CopiesSent, ProbedWorkers, TimerFired,
+                 ShutDownAsked>;
 
 // --------------------------------------------------------------------------------------- effects
 
@@ -206,6 +223,21 @@ struct WriteManifest {
   uint64_t current_epoch = 0;
   std::vector<uint64_t> protected_steps;  // not to be pruned
 };
+// Copies a committed checkpoint to the second tier. At most one a job is under way. Answer:
+// CheckpointCopied.
+struct CopyOut {
+  JobId job;
+  uint64_t epoch = 0;  // in its name
+  uint64_t step = 0;
+  StartOrder start;
+};
+// Brings a checkpoint back from the second tier. Answer: CheckpointFetched.
+struct FetchBack {
+  JobId job;
+  uint64_t epoch = 0;  // that is to start from it
+  wire::Restore restore;
+  StartOrder start;  // only its job
+};
 // Sends the arenas' snapshots of these ranks to the peer that `start` names. At most one a job is
 // under way. Answer: CopiesSent.
 struct SendCopies {
@@ -238,8 +270,8 @@ struct KillNode {
   bool memory_too = false;  // what would outlive it is lost too
 };
 
-using AgentEffect =
-    std::variant<Send, OpenStoreAt, CloseStores, SpawnWorker, SignalWorker, PersistPieces,
-                 WriteManifest, SendCopies, TellInterval, ProbeWorkersNow, DropJob, KillNode>;
+using AgentEffect = std::variant<Send, OpenStoreAt, CloseStores, SpawnWorker, SignalWorker,
+                                 PersistPieces, WriteManifest, CopyOut, FetchBack, SendCopies,
+                                 TellInterval, ProbeWorkersNow, DropJob, KillNode>;
 
 }  // namespace longhaul::runtime

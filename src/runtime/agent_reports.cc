@@ -167,6 +167,7 @@ void AgentCore::State::Take(const ShutDownAsked& fact) {
   for (auto& [id, job] : jobs_) {
     job.waiting = nullptr;
     for (auto& [number, epoch] : job.epochs) Terminate(id, epoch, fact.grace);
+    MaybePersist(id, job);
   }
 }
 
@@ -205,8 +206,7 @@ void AgentCore::State::Take(const WorkerSealed& fact) {
   Tell(*std::move(event));
   if (poisoned) return;  // nobody shall have it
   Job& job = jobs_.at(fact.worker.job);
-  job.newest = SnapshotId{fact.worker.epoch, fact.step};
-  job.sealed_by = epoch->start;
+  NoteSealed(job, SnapshotId{fact.worker.epoch, fact.step}, epoch->start);
   MaybeCopy(fact.worker.job, job);
   MaybePersist(fact.worker.job, job);
 }

@@ -24,21 +24,83 @@ void AgentCore::State::TakeHeld(const JobId& id, Job& job, const wire::StartWork
   }
   const bool goes_on = restore.tier() == wire::Restore::TIER_MEMORY && restore.step() > 0;
   if (goes_on && ranks == start.local_ranks() && !job.newest.has_value()) {
-    job.newest = SnapshotId{epoch, restore.step()};
-    job.sealed_by = std::make_shared<const wire::StartWorkers>(start);
+    NoteSealed(job, SnapshotId{epoch, restore.step()},
+               std::make_shared<const wire::StartWorkers>(start));
   }
   std::erase_if(facts_.held, [&id](const auto& held) { return held.job == id; });
 }
 
+void AgentCore::State::NoteSealed(Job& job, const SnapshotId& snapshot, const StartOrder& start) {
+  constexpr size_t kRemembered = 4;  // an arena has three slots
+  job.newest = snapshot;
+  job.sealed_by = start;
+  job.sealed[snapshot] = start;
+  if (job.sealed.size() > kRemembered) job.sealed.erase(job.sealed.begin());
+}
+
+// The controller names the step, because only it knows which one every node has: nodes that each
+// took their newest would write different ones, and none would ever be whole. Once this agent is
+// to end and its workers have, nobody will name another: then the newest is saved unasked.
+std::optional<SnapshotId> AgentCore::State::Wanted(const Job& job) const {
+  const auto is_new = [&job](const SnapshotId& id) {
+    return job.persisted != id && job.failed != id;
+  };
+  if (job.told.has_value() && is_new(*job.told) && job.sealed.contains(*job.told)) return job.told;
+  const bool named =
+      job.told.has_value() || (job.latest != nullptr && job.latest->persist_when_told());
+  const bool last = shutting_down_ && !job.alive();
+  if ((named && !last) || !job.newest.has_value()) return std::nullopt;
+  if (job.persisted.has_value() && *job.persisted >= *job.newest) return std::nullopt;
+  if (job.failed.has_value() && *job.failed >= *job.newest) return std::nullopt;
+  return job.newest;
+}
+
 void AgentCore::State::MaybePersist(const JobId& id, Job& job) {
-  if (job.persisting.has_value() || !job.newest.has_value()) return;
-  if (job.persisted.has_value() && *job.persisted >= *job.newest) return;
-  if (job.failed.has_value() && *job.failed >= *job.newest) return;
-  std::vector<uint32_t> ranks = internal::RanksToPersist(*job.sealed_by);
+  if (job.persisting.has_value()) return;
+  if (job.told.has_value() && job.persisted != job.told && job.failed != job.told &&
+      !job.sealed.contains(*job.told)) {
+    job.failed = job.told;  // it waited for too long
+    TellUnsaved(id, *job.told, "newer snapshots have taken its place in memory", true);
+  }
+  const std::optional<SnapshotId> wanted = Wanted(job);
+  if (!wanted.has_value()) return;
+  const StartOrder& start = *wanted == job.newest ? job.sealed_by : job.sealed.at(*wanted);
+  std::vector<uint32_t> ranks = internal::RanksToPersist(*start);
   if (ranks.empty()) return;
-  job.persisting = job.newest;
-  effects_.push_back(
-      PersistPieces{id, job.newest->epoch, job.newest->step, std::move(ranks), job.sealed_by});
+  job.persisting = wanted;
+  effects_.push_back(PersistPieces{id, wanted->epoch, wanted->step, std::move(ranks), start});
+}
+
+void AgentCore::State::PersistOne(const wire::PersistSnapshot& command) {
+  const JobId id(command.job_id());
+  if (IsForgotten(id, command.epoch())) return;
+  const SnapshotId snapshot{command.epoch(), command.step()};
+  Job* job = FindJob(id);
+  if (job == nullptr) return TellUnsaved(id, snapshot, "the agent does not know the job", false);
+  // Said again: it has answered, or will.
+  if (job->persisted == snapshot || job->persisting == snapshot) return;
+  const auto sealed = job->sealed.find(snapshot);
+  if (sealed == job->sealed.end()) {
+    return TellUnsaved(id, snapshot, "it is not in this node's memory any more", true);
+  }
+  if (internal::RanksToPersist(*sealed->second).empty()) {
+    return TellUnsaved(id, snapshot, "another node was to write it", true);
+  }
+  job->told = snapshot;
+  MaybePersist(id, *job);
+}
+
+void AgentCore::State::TellUnsaved(const JobId& id, const SnapshotId& snapshot,
+                                   const std::string& reason, bool overtaken) {
+  wire::Event event;
+  wire::SnapshotFailed& failed = *event.mutable_snapshot_failed();
+  failed.set_job_id(id.value());
+  failed.set_epoch(snapshot.epoch);
+  failed.set_step(snapshot.step);
+  failed.set_reason(ToValidUtf8(reason));
+  failed.set_tier(wire::Restore::TIER_DISK);
+  failed.set_overtaken(overtaken);
+  Tell(std::move(event));
 }
 
 // Replicated state needs no copies: every other node has it.
@@ -102,16 +164,13 @@ void AgentCore::State::Take(const PiecesPersisted& fact) {
     Tell(std::move(event));
   } else {
     job->failed = snapshot;
-    // Overtaken while it was read: a newer one is there, and nothing is lost.
+    if (fact.overtaken) job->sealed.erase(snapshot);
+    // Overtaken while it was read: a newer one is there, and nothing is lost. Who named it shall
+    // name another.
     const bool overtaken = !job->newest.has_value() || *job->newest > snapshot;
-    if (!overtaken) {
-      wire::SnapshotFailed& failed = *event.mutable_snapshot_failed();
-      failed.set_job_id(fact.job.value());
-      failed.set_epoch(fact.epoch);
-      failed.set_step(fact.step);
-      failed.set_reason(ToValidUtf8(fact.error));
-      failed.set_tier(wire::Restore::TIER_DISK);
-      Tell(std::move(event));
+    const bool named = job->told == snapshot;
+    if (named || !overtaken) {
+      TellUnsaved(fact.job, snapshot, fact.error, named && fact.overtaken);
     }
   }
   MaybePersist(fact.job, *job);

@@ -116,6 +116,8 @@ void Controller::State::Dispatch(const wire::Event& event) {
       return OnSnapshotPersisted(event);
     case wire::Event::kSnapshotCommitted:
       return OnSnapshotCommitted(event);
+    case wire::Event::kSnapshotCopied:
+      return OnSnapshotCopied(event);
     case wire::Event::kSnapshotFailed:
       return OnSnapshotFailed(event);
     case wire::Event::kWorkersProbed:
@@ -239,6 +241,8 @@ void Controller::State::Reconcile(Node& node) {
         SendOpenStore(job);
       }
     }
+    SendPersist(job, node.id);
+    if (job.copying.has_value() && job.copying->node == node.id) SendCopy(job);
     for (auto& [step, commit] : job.pending) {
       if (commit.committer == node.id) commit.granted = false;
     }
@@ -276,6 +280,11 @@ void Controller::State::LoseNode(Node& node, const std::string& why, Instant hap
     const auto member = MemberOf(job, node.id.value());
     const auto left = job.left.find(node.id);
     if (left != job.left.end()) left->second.sealed = {};
+    DropOrderOf(job, node.id);
+    if (job.copying.has_value() && job.copying->node == node.id) {
+      job.copying.reset();
+      OrderCopy(job);
+    }
     if (!job.live() || !member.has_value()) continue;
     job.gang[*member].sealed = {};
     job.gang[*member].closed = true;

@@ -13,6 +13,9 @@ namespace {
 
 // So long may the last checkpoint take to reach the disk once the workers are gone.
 constexpr Duration kCloseLimit = std::chrono::seconds(60);
+// Of a whole checkpoint over a network.
+constexpr Duration kCopyLimit = std::chrono::hours(1);
+constexpr Duration kFetchLimit = std::chrono::hours(2);
 // Until so many ranks fit a controller's memory; far beyond any machine there is.
 constexpr uint64_t kMaxWorld = 1'000'000;
 
@@ -68,6 +71,11 @@ void Controller::State::OnJobSubmitted(const wire::Job& spec) {
     job.committed[job.committed_step] = job.committed_epoch;
     // Epochs name directories on disk: never reuse one.
     job.epoch = spec.committed_epoch();
+  }
+  for (const wire::Copy& copy : spec.copies()) {
+    job.copies[copy.step()] = copy.epoch();
+    job.copied_step = std::max(job.copied_step, copy.step());
+    job.epoch = std::max(job.epoch, copy.epoch());
   }
   SetState(job, wire::QUEUED, "submitted");
   scheduler_.Submit(spec, now_);
@@ -157,6 +165,9 @@ void Controller::State::OpenEpoch(Job& job) {
   }
   job.seals.clear();
   job.memory_step = std::min(job.memory_step, from);
+  job.complete.erase(job.complete.upper_bound(from), job.complete.end());
+  job.unsaved_step = std::min(job.unsaved_step, from);
+  if (job.order.has_value() && job.order->step > from) job.order.reset();
   job.lease = job.data.Open(job.epoch, from, job.spec.total_steps());
   job.ledger.Rollback(from);
   job.ledger.EnterAll(first ? wire::START_UP_TIME : wire::REPAIR, now_);
@@ -172,7 +183,8 @@ void Controller::State::OpenEpoch(Job& job) {
   for (const Member& member : job.gang) notice->add_gang(member.node.value());
   *notice->mutable_restore() = job.restore;
   deadlines_.Clear(DeadlineKind::kProgress, id);
-  deadlines_.Set(DeadlineKind::kStart, id, now_ + options_.start_limit);
+  const bool fetches = job.restore.tier() == wire::Restore::TIER_SHARED;
+  deadlines_.Set(DeadlineKind::kStart, id, now_ + (fetches ? kFetchLimit : options_.start_limit));
   SendOpenStore(job);
 }
 
@@ -183,6 +195,10 @@ void Controller::State::SendOpenStore(const Job& job) {
   open->set_epoch(job.epoch);
   open->set_world(job.world());
   open->set_torch_version(job.spec.workload().torch_version());
+  if (job.restore.tier() == wire::Restore::TIER_SHARED) {
+    *open->mutable_fetch() = job.restore;
+    *open->mutable_job() = job.spec;
+  }
   Send(job.gang[0].node, std::move(command));
 }
 
@@ -205,6 +221,7 @@ void Controller::State::SendStart(const Job& job, size_t member) {
   *start->mutable_lease() = job.lease;
   start->set_snapshot_interval_steps(job.interval.steps());
   start->set_arena_first_rank(job.gang[member].arena_first_rank);
+  start->set_persist_when_told(true);
   if (const Node* peer = PeerOf(job, member)) {
     start->set_peer_node(peer->id.value());
     start->set_peer_address(peer->facts.address());
@@ -232,7 +249,11 @@ void Controller::State::OnStoreOpened(const wire::Event& event) {
   if (job == nullptr || member != 0 || opened.port() == 0 || opened.port() > 65535) return;
   if (job->undecided || job->state == wire::STOPPING || job->store_port != 0) return;
   job->store_port = opened.port();
+  NoteFetched(*job);
   for (size_t i = 0; i < job->gang.size(); ++i) SendStart(*job, i);
+  // After the starts: a new agent learns of the job with them.
+  SendPersistAgain(*job);
+  OrderPersist(*job);
 }
 
 void Controller::State::OnWorkersStarted(const wire::Event& event) {
@@ -445,6 +466,9 @@ void Controller::State::CloseIfSaved(Job& job) {
                               node->incarnation == memory.incarnation);
   }
   const bool saved = job.memory_step <= job.committed_step;
+  if (saved && reachable && !CopiesSettled(job)) {
+    return deadlines_.Set(DeadlineKind::kClose, job.spec.id(), now_ + kCopyLimit);
+  }
   if (saved || !job.save_failure.empty() || !reachable) Finalize(job);
 }
 
@@ -457,6 +481,12 @@ void Controller::State::Finalize(Job& job) {
     reason += "; the newest snapshot, step " + std::to_string(job.memory_step) +
               ", is not on disk: " + why;
     if (outcome == wire::SUCCEEDED) outcome = wire::FAILED;
+  }
+  if (!job.spec.snapshot().copy_to().empty() && job.copied_step < job.committed_step) {
+    const std::string why =
+        job.copy_failure.empty() ? "it was not copied in time" : job.copy_failure;
+    reason += "; the newest checkpoint, step " + std::to_string(job.committed_step) +
+              ", is on disk but not at " + job.spec.snapshot().copy_to() + ": " + why;
   }
   const std::string& id = job.spec.id();
   job.ended = now_;

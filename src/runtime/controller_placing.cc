@@ -448,6 +448,7 @@ void Controller::State::FreeLeft(Job& job) {
     command.mutable_forget_job()->set_job_id(job.spec.id());
     command.mutable_forget_job()->set_epoch(job.epoch);
     Send(left->first, std::move(command));
+    DropOrderOf(job, left->first);
     left = job.left.erase(left);
   }
 }

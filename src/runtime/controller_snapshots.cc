@@ -50,6 +50,7 @@ bool Continues(const internal::Job& job, uint64_t epoch, uint64_t step) {
 
 const char* internal::TierName(wire::Restore::Tier tier) {
   if (tier == wire::Restore::TIER_MEMORY) return "memory";
+  if (tier == wire::Restore::TIER_SHARED) return "shared storage";
   return tier == wire::Restore::TIER_PEER ? "a peer's memory" : "disk";
 }
 
@@ -149,6 +150,8 @@ void Controller::State::OnSnapshotReplicated(const wire::Event& event) {
 void Controller::State::CompleteSnapshot(Job& job, uint64_t step, Seconds blocked, uint64_t bytes) {
   job.seals.erase(job.seals.begin(), job.seals.upper_bound(step));
   job.memory_step = step;
+  job.complete[step] = job.epoch;
+  if (job.complete.size() > kMaxPending) job.complete.erase(job.complete.begin());
   ++job.snapshots;
   // A commit that the lease doesn't cover changes nothing; the event was checked against it.
   if (!job.data.Commit(job.epoch, step).ok()) return;
@@ -160,6 +163,7 @@ void Controller::State::CompleteSnapshot(Job& job, uint64_t step, Seconds blocke
   notice->set_bytes(bytes);
   job.interval.ObserveSnapshot(blocked);
   scheduler_.Snapshot(JobId(job.spec.id()), now_);
+  OrderPersist(job);
   if (!job.retreat.has_value()) return UpdateInterval(job);
   if (job.retreat->stage == internal::Retreat::Stage::kSnapshot) StopForRetreat(job);
 }
@@ -186,7 +190,8 @@ void Controller::State::OnSnapshotPersisted(const wire::Event& event) {
   const bool known =
       MemberOf(*job, event.node()).has_value() || job->left.contains(NodeId(event.node()));
   if (!known || persisted.epoch() > job->epoch) return;
-  if (persisted.step() <= job->committed_step) return;
+  PersistDone(*job, NodeId(event.node()), persisted.epoch(), persisted.step());
+  if (persisted.step() <= job->committed_step) return OrderPersist(*job);
   // A state of an older epoch counts as long as the present one continues it.
   if (persisted.epoch() < job->epoch && persisted.step() > job->restore.step()) return;
   internal::PendingCommit& commit = job->pending[persisted.step()];
@@ -199,6 +204,7 @@ void Controller::State::OnSnapshotPersisted(const wire::Event& event) {
   }
   while (job->pending.size() > kMaxPending) job->pending.erase(job->pending.begin());
   GrantIfWhole(*job, persisted.step());
+  OrderPersist(*job);
 }
 
 void Controller::State::GrantIfWhole(Job& job, uint64_t step) {
@@ -220,6 +226,8 @@ void Controller::State::GrantIfWhole(Job& job, uint64_t step) {
     grant->set_validation_loss(std::prev(later)->second);
   }
   for (const auto& file : commit.files) *grant->add_files() = file;
+  // With slow copies and few kept, pruning would take every copy's source away.
+  if (job.copying.has_value()) grant->set_copying_step(job.copying->step);
   Send(commit.committer, std::move(command));
 }
 
@@ -243,6 +251,7 @@ void Controller::State::OnSnapshotCommitted(const wire::Event& event) {
     notice->set_step(committed.step());
     notice->set_tier("disk");
   }
+  OrderCopy(*job);
   FreeLeft(*job);
   CloseIfSaved(*job);
   AdvanceRetreat(*job);
@@ -252,6 +261,14 @@ void Controller::State::OnSnapshotFailed(const wire::Event& event) {
   const auto& failed = event.snapshot_failed();
   Job* job = FindJob(failed.job_id());
   if (job == nullptr || !job->live()) return;
+  if (!failed.while_restoring() && failed.tier() == wire::Restore::TIER_DISK) {
+    PersistFailed(*job, failed, NodeId(event.node()));
+    OrderPersist(*job);
+    if (failed.overtaken()) return;
+  }
+  if (!failed.while_restoring() && failed.tier() == wire::Restore::TIER_SHARED) {
+    return CopyFailed(*job, failed);
+  }
   const auto index = MemberOf(*job, event.node());
   if (!index.has_value()) return;
   if (!failed.while_restoring() && failed.tier() == wire::Restore::TIER_PEER) {
@@ -275,6 +292,8 @@ void Controller::State::OnSnapshotFailed(const wire::Event& event) {
     Forget(job->gang[*index].sealed, failed.step());
   } else if (failed.tier() == wire::Restore::TIER_PEER) {
     ForgetCopy(*job, *index, failed.step());
+  } else if (failed.tier() == wire::Restore::TIER_SHARED) {
+    job->copies.erase(failed.step());
   } else {
     job->committed.erase(failed.step());
     job->committed_step = job->committed.empty() ? 0 : job->committed.rbegin()->first;
@@ -352,24 +371,27 @@ wire::Restore Controller::State::ChooseRestore(const Job& job) const {
     if (steps.size() > 64) break;  // a complete step is in every memory or on disk
   }
   for (const auto& [step, epoch] : job.committed) steps.push_back(step);
+  for (const auto& [step, epoch] : job.copies) steps.push_back(step);
   std::sort(steps.rbegin(), steps.rend());
   wire::Restore restore;
   for (const uint64_t step : steps) {
     if (step == 0) break;
     const bool on_disk = job.committed.contains(step);
+    const bool saved = on_disk || job.copies.contains(step);
     bool in_memory = true;  // of their own, all of them
     bool in_memories = true;
-    for (size_t i = 0; i < job.gang.size() && (in_memories || on_disk); ++i) {
+    for (size_t i = 0; i < job.gang.size() && (in_memories || saved); ++i) {
       if (Holds(job.gang[i], step)) continue;
       in_memory = false;
       in_memories = in_memories && CopyOf(job, i, step) != nullptr;
     }
-    if (!on_disk && !in_memories) continue;
+    if (!saved && !in_memories) continue;
     restore.set_step(step);
     restore.set_tier(in_memory     ? wire::Restore::TIER_MEMORY
                      : in_memories ? wire::Restore::TIER_PEER
-                                   : wire::Restore::TIER_DISK);
-    if (on_disk) restore.set_saved_epoch(job.committed.at(step));
+                     : on_disk     ? wire::Restore::TIER_DISK
+                                   : wire::Restore::TIER_SHARED);
+    if (saved) restore.set_saved_epoch(on_disk ? job.committed.at(step) : job.copies.at(step));
     break;
   }
   return restore;

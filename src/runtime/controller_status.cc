@@ -45,6 +45,7 @@ wire::JobStatus Controller::State::StatusOf(const Job& job, Instant now) const {
   status.set_memory_step(job.memory_step);
   status.set_committed_step(job.committed_step);
   status.set_committed_epoch(job.committed_epoch);
+  status.set_copied_step(job.copied_step);
   status.set_snapshots(job.snapshots);
   status.set_commits(job.commits);
   status.set_snapshot_interval_steps(job.interval.steps());

@@ -182,6 +182,15 @@ void CheckScheduling(JobReader& reader, const JobSchedulingSpec& scheduling) {
   }
 }
 
+// An object store's address is looked at more closely where it is used.
+void CheckCopies(JobReader& reader, const SnapshotSpec& snapshot) {
+  const std::string& to = snapshot.copy_to;
+  if (to.empty() || to.starts_with("/") || to.starts_with("s3://")) return;
+  reader.Refuse("snapshot.copy_to", "'" + Printable(to, 70) +
+                                        "' is neither a directory by its whole path, "
+                                        "/shared/checkpoints, nor s3://BUCKET/PREFIX");
+}
+
 // Why the fault can't happen; empty when it can.
 std::string WhyNever(const JobSpec& job, const PlannedFault& fault) {
   if (job.built_in() && fault.step > job.train.steps) {
@@ -280,6 +289,7 @@ Result<JobSpec> ParseJob(std::string_view text, std::string_view source) {
   }
   CheckBounds(reader, job);
   CheckScheduling(reader, job.scheduling);
+  CheckCopies(reader, job.snapshot);
   if (const Status status = CheckFaults(job); !status.ok()) {
     reader.Refuse("inject", status.message());
   }

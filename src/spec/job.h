@@ -114,6 +114,9 @@ struct SnapshotSpec {
   uint32_t keep = 3;                       // the newest so many
   uint64_t keep_every = 0;                 // steps that this divides; 0: none
   uint32_t keep_best = 0;                  // of the lowest validation loss
+  std::string copy_to;                     // second tier: a directory, s3://...; absent: none
+  uint64_t copy_every = 1;                 // commits
+  uint64_t copy_mb_per_s = 0;              // at most; 0: unbounded
 
   friend bool operator==(const SnapshotSpec&, const SnapshotSpec&) = default;
 };

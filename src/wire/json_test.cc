@@ -13,7 +13,7 @@ namespace {
 TEST(ToJson, WritesScalarsAlsoWhenZeroInTheOrderOfTheFields) {
   EXPECT_EQ(ToJson(SnapshotPolicy()).dump(),
             R"({"interval_steps":0,"keep":0,"replicated":false,"keep_every":0,)"
-            R"("keep_best":0})");
+            R"("keep_best":0,"copy_to":"","copy_every":0,"copy_bytes_per_second":0})");
 }
 
 TEST(ToJson, Writes64BitIntegersAsNumbers) {

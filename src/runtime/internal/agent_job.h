@@ -53,12 +53,13 @@ struct Epoch {
   }
 };
 
-struct AgentJob {  // not Job: the controller has one in this namespace
-  uint64_t highest_epoch = 0;  // in any command
-  uint64_t opened_store = 0;   // the epoch of the newest
-  uint64_t started_epoch = 0;  // the highest one of StartWorkers
-  uint64_t killed_epoch = 0;   // all workers up to here were told to end
-  uint64_t closed_epoch = 0;   // the highest one told as closed
+struct AgentJob {                           // not Job: the controller has one in this namespace
+  uint64_t highest_epoch = 0;               // in any command
+  uint64_t opened_store = 0;                // the epoch of the newest
+  std::optional<wire::OpenStore> fetching;  // its checkpoint is being brought; then it opens
+  uint64_t started_epoch = 0;               // the highest one of StartWorkers
+  uint64_t killed_epoch = 0;                // all workers up to here were told to end
+  uint64_t closed_epoch = 0;                // the highest one told as closed
   std::map<uint64_t, Epoch> epochs;
   StartOrder waiting;                      // for lower epochs to be gone
   StartOrder latest;                       // of the highest epoch started; kept after its end
@@ -67,17 +68,21 @@ struct AgentJob {  // not Job: the controller has one in this namespace
   bool forget = false;
   uint64_t forget_epoch = 0;  // up to here, with `forget`
 
-  std::optional<SnapshotId> newest;      // sealed by all local ranks
-  StartOrder sealed_by;                  // the order of those ranks' epoch, while there is a newest
-  std::optional<SnapshotId> persisting;  // under way
-  std::optional<SnapshotId> persisted;   // the newest on disk
-  std::optional<SnapshotId> failed;      // not to be tried again until the workers have ended
-  std::optional<SnapshotId> copying;     // to the peer, under way
-  std::optional<SnapshotId> copied;      // the newest that the peer has, or could not be given
-  bool copy_failure_told = false;        // since the last one that went well
-  std::optional<SnapshotId> committing;  // under way
+  std::optional<SnapshotId> newest;  // sealed by all local ranks
+  StartOrder sealed_by;              // the order of those ranks' epoch, while there is a newest
+  std::map<SnapshotId, StartOrder> sealed;  // the newest ones, each with its epoch's order
+  std::optional<SnapshotId> told;           // the controller's word: to be written next, or was
+  std::optional<SnapshotId> persisting;     // under way
+  std::optional<SnapshotId> persisted;      // the newest on disk
+  std::optional<SnapshotId> failed;         // not to be tried again until the workers have ended
+  std::optional<SnapshotId> copying;        // to the peer, under way
+  std::optional<SnapshotId> copied;         // the newest that the peer has, or could not be given
+  bool copy_failure_told = false;           // since the last one that went well
+  std::optional<SnapshotId> committing;     // under way
   std::optional<wire::CommitSnapshot> next_commit;  // the newest grant that waits for it
   std::optional<SnapshotId> committed;
+  std::optional<SnapshotId> copying_out;    // to the second tier, under way
+  std::optional<SnapshotId> next_copy_out;  // the newest word that waits for it
 
   bool alive() const {
     return std::any_of(epochs.begin(), epochs.end(),

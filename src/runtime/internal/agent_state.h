@@ -1,5 +1,5 @@
 // The members of AgentCore, whose definitions are cut by concept: agent_commands.cc,
-// agent_reports.cc and agent_snapshots.cc.
+// agent_reports.cc, agent_snapshots.cc and tiers/agent_copies.cc.
 #pragma once
 
 #include <algorithm>
@@ -49,6 +49,8 @@ class AgentCore::State {
   void KillWorkers(const wire::KillWorkers& command);
   void SetInterval(const wire::SetSnapshotInterval& command);
   void Commit(const wire::CommitSnapshot& command);
+  void PersistOne(const wire::PersistSnapshot& command);
+  void CopyOutOne(const wire::CopyCheckpoint& command);
   void Probe(const wire::ProbeWorkers& command);
   void Forget(const wire::ForgetJob& command);
   void Inject(const wire::InjectFault& command);
@@ -74,6 +76,8 @@ class AgentCore::State {
   void Take(const PiecesPersisted& fact);
   void Take(const ManifestWritten& fact);
   void Take(const CopiesSent& fact);
+  void Take(const CheckpointCopied& fact);
+  void Take(const CheckpointFetched& fact);
 
   void RunTimers();
   void Spawn(const JobId& id, internal::AgentJob& job, const StartOrder& start);
@@ -85,7 +89,15 @@ class AgentCore::State {
   void AfterEnd(const JobId& id, uint64_t epoch);
   // The workers of `start` go on from what an earlier agent left: it is theirs to persist and send.
   void TakeHeld(const JobId& id, internal::AgentJob& job, const wire::StartWorkers& start);
+  void NoteSealed(internal::AgentJob& job, const internal::SnapshotId& snapshot,
+                  const StartOrder& start);
+  // What is to be written to disk now.
+  std::optional<internal::SnapshotId> Wanted(const internal::AgentJob& job) const;
   void MaybePersist(const JobId& id, internal::AgentJob& job);
+  void TellUnsaved(const JobId& id, const internal::SnapshotId& snapshot, const std::string& reason,
+                   bool overtaken);
+  void TellUncopied(const JobId& id, const internal::SnapshotId& snapshot,
+                    const std::string& reason, bool while_restoring);
   void MaybeCopy(const JobId& id, internal::AgentJob& job);
   void MaybeDrop(const JobId& id);
 

@@ -1,10 +1,11 @@
 // What the controller knows, and the rules by which events change it.
 //
-// One class in seven files, by concept: controller.cc (entry, nodes, deadlines), controller_jobs.cc
+// One class in nine files, by concept: controller.cc (entry, nodes, deadlines), controller_jobs.cc
 // (a job's life and epochs), controller_placing.cc (what the scheduler decides, and leaving nodes),
 // controller_faults.cc (evidence, decision, hangs, chaos), controller_snapshots.cc (what can be
-// restored, commits), cluster/operator_changes.cc (what operators change) and controller_status.cc
-// (what is shown, invariants).
+// restored, commits), tiers/controller_persist.cc (which step is written to disk),
+// tiers/controller_copies.cc (the second tier), cluster/operator_changes.cc (what operators change)
+// and controller_status.cc (what is shown, invariants).
 #pragma once
 
 #include <array>
@@ -92,6 +93,20 @@ struct LeftMemory {
 // "memory", "a peer's memory", "disk": for messages.
 const char* TierName(wire::Restore::Tier tier);
 
+// The step that all of its nodes are told to write to disk.
+struct PersistOrder {
+  uint64_t epoch = 0;  // that sealed it
+  uint64_t step = 0;
+  std::map<NodeId, bool> nodes;  // that write a part of it, and whether it is on disk
+};
+
+// A committed checkpoint on its way to the second tier.
+struct CopyOrder {
+  uint64_t epoch = 0;
+  uint64_t step = 0;
+  NodeId node;
+};
+
 // A checkpoint whose pieces are arriving on disk.
 struct PendingCommit {
   uint64_t epoch = 0;
@@ -173,9 +188,18 @@ struct Job {
   uint64_t memory_step = 0;            // newest complete
   uint64_t committed_step = 0;
   uint64_t committed_epoch = 0;
+  std::map<uint64_t, uint64_t> complete;      // step -> epoch that sealed it, the newest ones
+  std::optional<PersistOrder> order;          // under way
+  uint64_t unsaved_step = 0;                  // the newest whose order came to nothing
   std::map<uint64_t, uint64_t> committed;     // step -> epoch, all that may be restored
   std::map<uint64_t, PendingCommit> pending;  // by step
   std::string save_failure;                   // of the newest save that failed
+  std::map<uint64_t, uint64_t> copies;        // step -> epoch, on the second tier
+  std::optional<CopyOrder> copying;           // under way
+  uint64_t copied_step = 0;                   // newest there
+  uint64_t uncopied_step = 0;                 // the newest that could not be copied
+  std::string copy_failure;                   // why
+  uint64_t commits_copied = 0;                // `commits` when the newest copy was ordered
   uint64_t snapshots = 0;
   uint64_t commits = 0;
 
@@ -354,6 +378,25 @@ class Controller::State {
   void OnSnapshotFailed(const wire::Event& event);
   void CompleteSnapshot(Job& job, uint64_t step, Seconds blocked, uint64_t bytes);
   void GrantIfWhole(Job& job, uint64_t step);
+
+  // tiers/controller_persist.cc: which step is written to disk
+  void OrderPersist(Job& job);  // names the newest complete step, unless one is being written
+  void SendPersist(const Job& job, const NodeId& node);
+  void SendPersistAgain(const Job& job);  // to those that have not written theirs
+  void PersistDone(Job& job, const NodeId& node, uint64_t epoch, uint64_t step);
+  void PersistFailed(Job& job, const wire::SnapshotFailed& failed, const NodeId& node);
+  // The node will not write what it was told to: lost, or its memory was released.
+  void DropOrderOf(Job& job, const NodeId& node);
+  std::vector<NodeId> WritersOf(const Job& job, uint64_t step) const;
+
+  // tiers/controller_copies.cc: the second tier
+  void OrderCopy(Job& job);  // of the newest commit, when one is due
+  void SendCopy(const Job& job);
+  void OnSnapshotCopied(const wire::Event& event);
+  void CopyFailed(Job& job, const wire::SnapshotFailed& failed);
+  // Whether nothing is left to do for the second tier before the job closes.
+  bool CopiesSettled(Job& job);
+  void NoteFetched(Job& job);  // the checkpoint to start from has come to disk
   static uint32_t NodesOfEpoch(const Job& job, uint64_t epoch);
   wire::Restore ChooseRestore(const Job& job) const;
   wire::Restore RestoreFor(const Job& job, size_t member) const;

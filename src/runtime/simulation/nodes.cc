@@ -166,9 +166,11 @@ void World::Die(size_t index, const WorkerId& id, int exit_code, int signal, Dur
 
 void World::Persist(size_t index, const PersistPieces& order) {
   SimNode& node = nodes_[index];
-  PiecesPersisted answer{order.job, order.epoch, order.step, {}, options_.physics.persist, ""};
+  PiecesPersisted answer{order.job, order.epoch, order.step, {}, options_.physics.persist,
+                         "",        false};
   const bool good = Holds(node, order.step) && !node.damaged.contains(order.step);
   if (!good) answer.error = "the snapshot in memory failed its checksum";
+  answer.overtaken = !Holds(node, order.step);
   for (const uint32_t rank : order.ranks) {
     auto& file = answer.files.emplace_back();
     file.set_name("rank-" + std::to_string(rank));
@@ -178,7 +180,9 @@ void World::Persist(size_t index, const PersistPieces& order) {
   if (node.disk_full) answer.error = "no space left on device";
   node.disk_full = false;
   if (!answer.error.empty()) answer.files.clear();
-  queue_.After(Around(options_.physics.persist), [this, index, life = node.life, answer] {
+  const bool slow = index == options_.slow_disk_node && options_.slow_disk > 0;
+  const Duration takes = options_.physics.persist * (slow ? options_.slow_disk : 1);
+  queue_.After(Around(takes), [this, index, life = node.life, answer] {
     if (nodes_[index].life == life) Input(index, answer);
   });
 }

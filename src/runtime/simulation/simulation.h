@@ -39,6 +39,11 @@ struct SimulationOptions {
   uint64_t total_steps = 0;   // 0: trains until the time is over
   uint32_t per_worker_limit = 256;
   std::vector<wire::PlannedFault> planned;  // --inject
+  bool sharded = false;            // every rank has a state of its own; else all have the same
+  uint64_t snapshot_interval = 0;  // steps; 0: chosen by the controller
+  // The disk of this node, by index, takes so many times as long; 0: as the others'.
+  uint32_t slow_disk_node = 0;
+  int slow_disk = 0;
   // A node, by index, that goes down again and again, this long after it came back; zero: never.
   uint32_t flapping_node = 0;
   Duration flaps_after{};

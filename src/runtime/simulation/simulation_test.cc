@@ -100,6 +100,47 @@ TEST(Simulation, PlannedFaultsHappenAndAreSurvived) {
   }
 }
 
+// Every node has a part of the state, one disk is five times as slow as the others and all are
+// slower than snapshots come. Left to choose, the nodes write different steps and none is ever
+// whole: a slow disk's pace is what there is to have, 40 s a checkpoint, 13 s more or less.
+TEST(Simulation, CheckpointsComeAtThePaceOfTheSlowestDisk) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    SimulationOptions options = Stormy(seed);
+    options.sharded = true;
+    options.snapshot_interval = 1;
+    options.slow_disk_node = 2;
+    options.slow_disk = 5;
+    options.fault_factor = 0;
+    options.length = hours(1);
+    const SimulationResult result = Simulate(options);
+    ASSERT_THAT(result.violations, testing::IsEmpty());
+    EXPECT_GT(result.status.commits(), 70u);
+    EXPECT_LT(result.status.memory_step() - result.status.committed_step(), 20u);
+  }
+}
+
+TEST(Simulation, AStateInPartsIsCommittedThroughComposedFaults) {
+  uint64_t from_disk = 0;
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    SimulationOptions options = Stormy(seed);
+    options.sharded = true;
+    options.snapshot_interval = 1;
+    options.slow_disk_node = 2;
+    options.slow_disk = 5;
+    options.fault_factor = 3000;
+    const SimulationResult result = Simulate(options);
+    ASSERT_THAT(result.violations, testing::IsEmpty());
+    EXPECT_GT(result.status.commits(), 25u);
+    EXPECT_GT(result.status.highest_step(), 100u);
+    for (const auto& fault : result.status.faults()) {
+      from_disk += fault.action().find("from disk") != std::string::npos;
+    }
+  }
+  EXPECT_GT(from_disk, 8u);
+}
+
 // Nodes are lost and come back, others need them for a while: the job changes its size, and every
 // sample is used once and in order whatever its size is (Audit::Stepped).
 TEST(Simulation, AnElasticJobKeepsItsBoundsOverComposedFaults) {

@@ -105,7 +105,8 @@ void World::SubmitJob() {
   job.set_max_restarts(1'000'000'000);
   job.set_total_steps(options_.total_steps);
   job.mutable_snapshot()->set_keep(3);
-  job.mutable_snapshot()->set_replicated(true);
+  job.mutable_snapshot()->set_replicated(!options_.sharded);
+  job.mutable_snapshot()->set_interval_steps(options_.snapshot_interval);
   job.mutable_data()->set_samples(1'000'003);
   job.mutable_data()->set_global_batch(kGlobalBatch);
   job.mutable_data()->set_seed(options_.seed);

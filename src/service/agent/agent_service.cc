@@ -94,6 +94,7 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
   };
   agent->launcher_ = std::make_unique<WorkerLauncher>(loop, TrainerPath(options), hear_process);
   agent->disk_ = std::make_unique<DiskWorker>(loop, io::DirectFileSystem(), feed);
+  agent->copies_ = std::make_unique<CopyWorker>(loop, feed);
   agent->peers_ = std::make_unique<PeerWorker>(loop, token, options.peer_bytes_per_second, feed);
 
   ControllerLinkOptions link;
@@ -272,6 +273,14 @@ void AgentService::Do(const runtime::PersistPieces& effect) {
 
 void AgentService::Do(const runtime::WriteManifest& effect) {
   disk_->Commit(effect, CheckpointDirectoryOf(options_, *effect.start));
+}
+
+void AgentService::Do(const runtime::CopyOut& effect) {
+  copies_->Copy(effect, RunDirectory(options_, *effect.start));
+}
+
+void AgentService::Do(const runtime::FetchBack& effect) {
+  copies_->Fetch(effect, RunDirectory(options_, *effect.start));
 }
 
 void AgentService::Do(const runtime::SendCopies& effect) {

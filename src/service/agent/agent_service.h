@@ -24,6 +24,7 @@
 #include "runtime/store/store_server.h"
 #include "service/agent/agent_memory.h"
 #include "service/agent/controller_link.h"
+#include "service/agent/copy_worker.h"
 #include "service/agent/disk_worker.h"
 #include "service/agent/door_server.h"
 #include "service/agent/peer/peer_server.h"
@@ -78,6 +79,8 @@ class AgentService final : private DoorHost {
   void Do(const runtime::SignalWorker& effect);
   void Do(const runtime::PersistPieces& effect);
   void Do(const runtime::WriteManifest& effect);
+  void Do(const runtime::CopyOut& effect);
+  void Do(const runtime::FetchBack& effect);
   void Do(const runtime::SendCopies& effect);
   void Do(const runtime::TellInterval& effect);
   void Do(const runtime::ProbeWorkersNow& effect);
@@ -117,6 +120,7 @@ class AgentService final : private DoorHost {
   std::unique_ptr<DoorServer> doors_;
   std::unique_ptr<WorkerLauncher> launcher_;
   std::unique_ptr<DiskWorker> disk_;
+  std::unique_ptr<CopyWorker> copies_;
   std::unique_ptr<PeerServer> peer_server_;
   std::unique_ptr<PeerWorker> peers_;
   std::unique_ptr<ControllerLink> link_;

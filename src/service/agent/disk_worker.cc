@@ -45,7 +45,7 @@ runtime::AgentInput PersistAll(const runtime::PersistPieces& work,
                                const std::vector<std::shared_ptr<const io::SharedMemory>>& arenas,
                                CheckpointDirectory directory) {
   const Instant begin = io::MonotonicNow();
-  runtime::PiecesPersisted answer{work.job, work.epoch, work.step, {}, Duration(0), ""};
+  runtime::PiecesPersisted answer{work.job, work.epoch, work.step, {}, Duration(0), "", false};
   // Several ranks at once: one hashes while the disk is at work for another.
   std::vector<std::optional<Result<checkpoint::PieceFile>>> pieces(work.ranks.size());
   std::atomic<size_t> next = 0;
@@ -66,6 +66,7 @@ runtime::AgentInput PersistAll(const runtime::PersistPieces& work,
   for (const auto& piece : pieces) {
     if (!piece.has_value() || piece->ok()) continue;
     answer.error = piece->status().message();
+    answer.overtaken = piece->status().code() == Code::kAborted;
     return answer;
   }
   for (const auto& piece : pieces) {

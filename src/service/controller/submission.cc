@@ -10,7 +10,9 @@
 #include "corpus/corpus.h"
 #include "io/clock.h"
 #include "io/file.h"
+#include "objects/files.h"
 #include "planner/local/cost.h"
+#include "service/agent/copy_worker.h"
 #include "service/controller/machine_facts.h"
 #include "service/controller/torch_version.h"
 
@@ -69,6 +71,9 @@ void CopySpec(const spec::JobSpec& spec, wire::Job& job) {
   job.mutable_snapshot()->set_keep(spec.snapshot.keep);
   job.mutable_snapshot()->set_keep_every(spec.snapshot.keep_every);
   job.mutable_snapshot()->set_keep_best(spec.snapshot.keep_best);
+  job.mutable_snapshot()->set_copy_to(spec.snapshot.copy_to);
+  job.mutable_snapshot()->set_copy_every(spec.snapshot.copy_every);
+  job.mutable_snapshot()->set_copy_bytes_per_second(spec.snapshot.copy_mb_per_s * 1'000'000);
   job.set_spec_json(spec::ToJson(spec));
   for (const spec::PlannedFault& planned : spec.faults) {
     wire::PlannedFault& fault = *job.add_faults();
@@ -138,6 +143,18 @@ Status CheckModel(const checkpoint::Manifest& manifest, int64_t parameters,
                             run_directory + " holds a model of " + std::to_string(saved) +
                             " parameters, the job's has " + std::to_string(parameters) +
                             ": resume with the same model, or use another run directory");
+}
+
+Status CheckData(const checkpoint::Manifest& manifest, const wire::Job& job,
+                 const std::string& where) {
+  if (manifest.data.fingerprint == job.data().fingerprint() &&
+      manifest.data.global_batch == job.data().global_batch()) {
+    return Status();
+  }
+  return FailedPrecondition("the checkpoint of step " + std::to_string(manifest.step) + " in " +
+                            where +
+                            " was made with other data or another global batch: resume with "
+                            "the same, or use another run directory");
 }
 
 // What is worth telling of who saved a checkpoint that a job goes on from.
@@ -281,6 +298,36 @@ Status Submission::PrepareWorkload(const spec::JobSpec& spec, const planner::Loc
   return Status();
 }
 
+// What the second tier has of a run that is resumed; a fresh one must find nothing there, or it
+// would mix with another's. The bytes are verified when one is brought back.
+Status Submission::FindCopies(const spec::JobSpec& spec, bool resume, wire::Job& job) {
+  const std::string where = CopyPlace(spec.snapshot.copy_to, job.run_directory());
+  ASSIGN_OR_RETURN(const objects::Place place, objects::Place::Open(where));
+  checkpoint::CheckpointDirectory directory(place.files(), place.path());
+  const auto manifests = directory.List();
+  if (!manifests.ok()) return manifests.status().WithContext("snapshot.copy_to");
+  if (manifests->empty()) return Status();
+  const checkpoint::Manifest& newest = manifests->front();
+  const std::string step = std::to_string(newest.step);
+  if (!resume) {
+    return FailedPrecondition(where + " holds checkpoints of an earlier run, up to step " + step +
+                              ": go on with it by --resume, or take another run directory or "
+                              "another snapshot.copy_to");
+  }
+  const int64_t parameters = spec.built_in() ? planner::TrainerParameters(spec.model) : 0;
+  RETURN_IF_ERROR(CheckData(newest, job, where));
+  RETURN_IF_ERROR(CheckModel(newest, parameters, where));
+  constexpr size_t kMostCopies = 64;  // newest first; older ones are not gone back to
+  for (size_t i = 0; i < manifests->size() && i < kMostCopies; ++i) {
+    wire::Copy& copy = *job.add_copies();
+    copy.set_step((*manifests)[i].step);
+    copy.set_epoch((*manifests)[i].epoch);
+  }
+  job.set_plan_reason(job.plan_reason() + " " + where + " has checkpoints up to step " + step +
+                      ".");
+  return Status();
+}
+
 // Where a resumed job goes on: the newest checkpoint of which every byte is as it was written.
 // Without any it starts fresh, and says so. A damaged one is moved aside, so that its name is free
 // when training comes to that step again.
@@ -289,18 +336,14 @@ Status Submission::FindCheckpoint(const spec::JobSpec& spec, wire::Job& job) {
   const std::string path = job.run_directory() + "/checkpoints";
   checkpoint::CheckpointDirectory directory(io::PosixFileSystem(), path);
   ASSIGN_OR_RETURN(const auto manifests, directory.List());
+  if (manifests.empty() && job.copies_size() > 0) return Status();
   if (manifests.empty()) {
     job.set_plan_reason(job.plan_reason() + " Nothing to resume from: it starts fresh.");
     return Status();
   }
   for (const checkpoint::Manifest& manifest : manifests) {
     const std::string step = std::to_string(manifest.step);
-    if (manifest.data.fingerprint != job.data().fingerprint() ||
-        manifest.data.global_batch != job.data().global_batch()) {
-      return FailedPrecondition("the checkpoint of step " + step + " in " + job.run_directory() +
-                                " was made with other data or another global batch: resume with "
-                                "the same, or use another run directory");
-    }
+    RETURN_IF_ERROR(CheckData(manifest, job, job.run_directory()));
     RETURN_IF_ERROR(CheckModel(manifest, parameters, job.run_directory()));
     const Status whole = ReadAll(directory, manifest);
     if (whole.ok()) {
@@ -316,6 +359,7 @@ Status Submission::FindCheckpoint(const spec::JobSpec& spec, wire::Job& job) {
     job.set_plan_reason(job.plan_reason() + " The checkpoint of step " + step +
                         " is damaged, now damaged-" + name + " (" + whole.message() + ").");
   }
+  if (job.copies_size() > 0) return Status();
   return DataLoss("no checkpoint in " + path +
                   " is whole (damaged-* are what there was): run without --resume to start fresh");
 }
@@ -351,6 +395,7 @@ Result<wire::Job> Submission::Prepare(const SubmissionRequest& request) {
   RETURN_IF_ERROR(
       loop_.Read([&](const runtime::Controller& core) { return core.CheckSubmission(job); }));
   RETURN_IF_ERROR(PrepareWorkload(spec, plan, job));
+  if (!spec.snapshot.copy_to.empty()) RETURN_IF_ERROR(FindCopies(spec, request.resume, job));
   if (request.resume) RETURN_IF_ERROR(FindCheckpoint(spec, job));
   return job;
 }

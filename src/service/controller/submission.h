@@ -42,6 +42,7 @@ class Submission {
                            wire::Job& job);
   Status PrepareWorkload(const spec::JobSpec& spec, const planner::LocalPlan& plan, wire::Job& job);
   static Status FindCheckpoint(const spec::JobSpec& spec, wire::Job& job);
+  static Status FindCopies(const spec::JobSpec& spec, bool resume, wire::Job& job);
 
   const SubmissionOptions options_;
   CoreLoop& loop_;

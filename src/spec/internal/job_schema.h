@@ -34,7 +34,8 @@ struct RealRange {
 constexpr uint64_t kMaxSteps = 1'000'000'000;
 constexpr uint64_t kMaxBatch = 1'000'000;
 constexpr size_t kMaxPathBytes = 4'096;  // PATH_MAX
-constexpr size_t kMaxNameBytes = 63;     // a DNS label, as Kubernetes wants
+constexpr size_t kMaxCopyToBytes = 1'000;
+constexpr size_t kMaxNameBytes = 63;  // a DNS label, as Kubernetes wants
 constexpr size_t kMaxListItems = 1'000;
 constexpr size_t kMaxArgumentBytes = 32 * 1'024;
 constexpr size_t kMaxEnvironmentBytes = 32 * 1'024;
@@ -101,6 +102,9 @@ void VisitShared(Visitor& v, Job& job) {
     v.Whole("keep", job.snapshot.keep, 1, 1'000);
     v.Whole("keep_every", job.snapshot.keep_every, 0, kMaxSteps);
     v.Whole("keep_best", job.snapshot.keep_best, 0, 1'000);
+    v.Text("copy_to", job.snapshot.copy_to, kMaxCopyToBytes);
+    v.Whole("copy_every", job.snapshot.copy_every, 1, 1'000'000);
+    v.Whole("copy_mb_per_s", job.snapshot.copy_mb_per_s, 0, 1'000'000);
   });
   v.Section("resources", [&] {
     v.AutoWhole("nodes", job.resources.nodes, 1, 100'000);

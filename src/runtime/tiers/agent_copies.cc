@@ -1,0 +1,76 @@
+// Checkpoints to the second tier and back.
+#include <utility>
+
+#include "base/utf8.h"
+#include "runtime/internal/agent_state.h"
+
+namespace longhaul::runtime {
+
+using Job = internal::AgentJob;
+using internal::SnapshotId;
+
+void AgentCore::State::TellUncopied(const JobId& id, const SnapshotId& snapshot,
+                                    const std::string& reason, bool while_restoring) {
+  wire::Event event;
+  wire::SnapshotFailed& failed = *event.mutable_snapshot_failed();
+  failed.set_job_id(id.value());
+  failed.set_epoch(snapshot.epoch);
+  failed.set_step(snapshot.step);
+  failed.set_reason(ToValidUtf8(reason));
+  failed.set_while_restoring(while_restoring);
+  failed.set_tier(wire::Restore::TIER_SHARED);
+  Tell(std::move(event));
+}
+
+void AgentCore::State::CopyOutOne(const wire::CopyCheckpoint& command) {
+  const JobId id(command.job_id());
+  if (IsForgotten(id, command.epoch())) return;
+  const SnapshotId snapshot{command.epoch(), command.step()};
+  Job* job = FindJob(id);
+  if (job == nullptr || job->latest == nullptr) {
+    return TellUncopied(id, snapshot, "the agent does not know the job", false);
+  }
+  if (job->copying_out == snapshot) return;  // said again
+  if (job->copying_out.has_value()) {
+    job->next_copy_out = snapshot;
+    return;
+  }
+  job->copying_out = snapshot;
+  effects_.push_back(CopyOut{id, snapshot.epoch, snapshot.step, job->latest});
+}
+
+void AgentCore::State::Take(const CheckpointCopied& fact) {
+  Job* job = FindJob(fact.job);
+  const SnapshotId snapshot{fact.epoch, fact.step};
+  if (job == nullptr || job->copying_out != snapshot) return;
+  job->copying_out.reset();
+  if (fact.error.empty()) {
+    wire::Event event;
+    wire::SnapshotCopied& copied = *event.mutable_snapshot_copied();
+    copied.set_job_id(fact.job.value());
+    copied.set_epoch(fact.epoch);
+    copied.set_step(fact.step);
+    copied.set_bytes(fact.bytes);
+    copied.set_took_ns(fact.took.count());
+    Tell(std::move(event));
+  } else {
+    TellUncopied(fact.job, snapshot, fact.error, false);
+  }
+  const auto next = std::exchange(job->next_copy_out, std::nullopt);
+  if (!next.has_value() || *next == snapshot || job->latest == nullptr) return;
+  job->copying_out = next;
+  effects_.push_back(CopyOut{fact.job, next->epoch, next->step, job->latest});
+}
+
+void AgentCore::State::Take(const CheckpointFetched& fact) {
+  Job* job = FindJob(fact.job);
+  if (job == nullptr || !job->fetching.has_value() || job->fetching->epoch() != fact.epoch) return;
+  const wire::OpenStore open = *std::exchange(job->fetching, std::nullopt);
+  if (fact.epoch < job->highest_epoch) return;
+  if (!fact.error.empty()) {
+    return TellUncopied(fact.job, {fact.epoch, open.fetch().step()}, fact.error, true);
+  }
+  effects_.push_back(OpenStoreAt{fact.job, fact.epoch, open.world(), open.torch_version()});
+}
+
+}  // namespace longhaul::runtime

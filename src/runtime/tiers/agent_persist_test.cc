@@ -1,0 +1,164 @@
+// Which snapshot an agent writes when the controller names it.
+#include <gtest/gtest.h>
+
+#include "runtime/agent_core_fixture.h"
+
+namespace longhaul::runtime {
+namespace {
+
+wire::Command PersistCommand(uint64_t epoch, uint64_t step) {
+  wire::Command command;
+  command.mutable_persist_snapshot()->set_job_id(kTestJob.value());
+  command.mutable_persist_snapshot()->set_epoch(epoch);
+  command.mutable_persist_snapshot()->set_step(step);
+  return command;
+}
+
+PiecesPersisted Persisted(uint64_t step, std::string error = "", bool overtaken = false) {
+  return {kTestJob, 1, step, {}, Duration(1), std::move(error), overtaken};
+}
+
+// An agent whose controller names the steps, with ranks 2 and 3 of a state in parts.
+class AgentPersist : public ::testing::Test {
+ protected:
+  AgentPersist() {
+    agent_.Step(Connected{0});
+    Start(1, 0);
+  }
+  void Start(uint64_t epoch, uint64_t restored) {
+    wire::Command command = StartCommand(epoch, 2, 2);
+    wire::StartWorkers& start = *command.mutable_start_workers();
+    start.mutable_job()->mutable_snapshot()->set_replicated(false);
+    start.mutable_restore()->set_step(restored);
+    start.set_persist_when_told(true);
+    agent_.Give(command);
+    agent_.Fork(epoch, 2, 2);
+    agent_.TakeSent();
+  }
+  std::vector<AgentEffect> Seal(uint64_t step) {
+    agent_.Step(WorkerSealed{WorkerOf(1, 2), step, Duration(5), 10, agent_.now()});
+    auto effects = agent_.Step(WorkerSealed{WorkerOf(1, 3), step, Duration(5), 10, agent_.now()});
+    agent_.TakeSent();
+    return effects;
+  }
+  // The step that these effects write; 0: none.
+  static uint64_t Written(const std::vector<AgentEffect>& effects) {
+    const auto persists = Only<PersistPieces>(effects);
+    return persists.empty() ? 0 : persists.at(0).step;
+  }
+
+  AgentHarness agent_;
+};
+
+TEST_F(AgentPersist, WritesNothingUntilToldAndThenWhatItWasTold) {
+  EXPECT_EQ(Written(Seal(10)), 0u);
+  EXPECT_EQ(Written(Seal(20)), 0u);
+  EXPECT_EQ(Written(agent_.Give(PersistCommand(1, 10))), 10u) << "not the newest";
+  EXPECT_EQ(Written(agent_.Give(PersistCommand(1, 10))), 0u) << "said again";
+  EXPECT_EQ(Written(agent_.Step(Persisted(10))), 0u) << "20 was not named";
+  EXPECT_EQ(Kinds(agent_.TakeSent()), "snapshot_persisted");
+  EXPECT_EQ(Written(agent_.Give(PersistCommand(1, 10))), 0u) << "said again";
+  EXPECT_EQ(Written(agent_.Give(PersistCommand(1, 20))), 20u);
+}
+
+TEST_F(AgentPersist, TakesTheNewestWordOnceItsDiskIsFree) {
+  for (const uint64_t step : {10u, 20u, 30u}) Seal(step);
+  agent_.Give(PersistCommand(1, 10));
+  EXPECT_EQ(Written(agent_.Give(PersistCommand(1, 20))), 0u) << "one at a time";
+  agent_.Give(PersistCommand(1, 30));
+  EXPECT_EQ(Written(agent_.Step(Persisted(10))), 30u);
+}
+
+TEST_F(AgentPersist, SaysWhatItCanNotWriteSoThatAnotherIsNamed) {
+  Seal(10);
+  EXPECT_EQ(Written(agent_.Give(PersistCommand(1, 5))), 0u);
+  auto sent = agent_.TakeSent();
+  ASSERT_EQ(Kinds(sent), "snapshot_failed");
+  EXPECT_TRUE(sent[0].snapshot_failed().overtaken());
+  agent_.Give(PersistCommand(1, 10));
+  Seal(20);
+  agent_.Step(Persisted(10, "slot reused", true));
+  sent = agent_.TakeSent();
+  ASSERT_EQ(Kinds(sent), "snapshot_failed");
+  EXPECT_TRUE(sent[0].snapshot_failed().overtaken());
+  agent_.Give(PersistCommand(1, 20));
+  agent_.Step(Persisted(20, "no space left on device"));
+  sent = agent_.TakeSent();
+  ASSERT_EQ(Kinds(sent), "snapshot_failed");
+  EXPECT_FALSE(sent[0].snapshot_failed().overtaken());
+}
+
+// It waits behind a slow write while memory moves on.
+TEST_F(AgentPersist, AWordThatWaitedForTooLongIsAnswered) {
+  Seal(10);
+  agent_.Give(PersistCommand(1, 10));
+  Seal(20);
+  agent_.Give(PersistCommand(1, 20));
+  for (uint64_t step = 30; step <= 80; step += 10) Seal(step);
+  EXPECT_EQ(Written(agent_.Step(Persisted(10))), 0u);
+  const auto sent = agent_.TakeSent();
+  ASSERT_EQ(Kinds(sent), "snapshot_persisted snapshot_failed");
+  EXPECT_EQ(sent[1].snapshot_failed().step(), 20u);
+  EXPECT_TRUE(sent[1].snapshot_failed().overtaken());
+}
+
+TEST_F(AgentPersist, ANamedOneThatFailedIsTriedOnceMoreWhenTheWorkersHaveEnded) {
+  Seal(10);
+  agent_.Give(PersistCommand(1, 10));
+  EXPECT_EQ(Written(agent_.Step(Persisted(10, "disk full"))), 0u);
+  agent_.End(1, 2);
+  EXPECT_EQ(Written(agent_.End(1, 3)), 10u);
+}
+
+TEST_F(AgentPersist, ARollbackVoidsWhatWasNamedBeyondIt) {
+  Seal(10);
+  Seal(20);
+  agent_.Give(PersistCommand(1, 10));
+  agent_.Give(PersistCommand(1, 20));
+  Start(2, 10);
+  EXPECT_EQ(Written(agent_.Step(Persisted(10))), 0u);
+}
+
+// Nobody will name the last one: the controller may be gone before us.
+TEST_F(AgentPersist, AnAgentThatEndsSavesTheNewestUnasked) {
+  Seal(10);
+  agent_.Step(ShutDownAsked{std::chrono::seconds(5)});
+  EXPECT_EQ(Written(Seal(11)), 0u) << "its workers still run";
+  agent_.End(1, 2);
+  EXPECT_EQ(Written(agent_.End(1, 3)), 11u);
+  EXPECT_FALSE(agent_.core().Settled());
+  agent_.Step(Persisted(11));
+  EXPECT_TRUE(agent_.core().Idle());
+}
+
+TEST_F(AgentPersist, AnAgentThatEndsWritesTheNamedOneFirst) {
+  Seal(10);
+  Seal(11);
+  agent_.Step(ShutDownAsked{std::chrono::seconds(5)});
+  agent_.End(1, 2);
+  agent_.End(1, 3);
+  EXPECT_EQ(Written(agent_.Give(PersistCommand(1, 10))), 0u) << "11 is under way";
+  EXPECT_EQ(Written(agent_.Step(Persisted(11))), 10u);
+}
+
+// Its workers started under a controller that names nothing; the next one does.
+TEST_F(AgentPersist, AWordEndsItsOwnChoice) {
+  wire::Command start = StartCommand(2, 2, 2);
+  start.mutable_start_workers()->mutable_job()->mutable_snapshot()->set_replicated(false);
+  AgentHarness agent;
+  agent.Give(start);
+  agent.Fork(2, 2, 2);
+  const auto seal = [&agent](uint64_t step) {
+    agent.Step(WorkerSealed{WorkerOf(2, 2), step, Duration(5), 10, agent.now()});
+    return Written(agent.Step(WorkerSealed{WorkerOf(2, 3), step, Duration(5), 10, agent.now()}));
+  };
+  EXPECT_EQ(seal(10), 10u);
+  seal(20);
+  EXPECT_EQ(Written(agent.Give(PersistCommand(2, 20))), 0u);
+  EXPECT_EQ(Written(agent.Step(PiecesPersisted{kTestJob, 2, 10, {}, Duration(1), "", false})), 20u);
+  EXPECT_EQ(seal(30), 0u);
+  EXPECT_EQ(Written(agent.Step(PiecesPersisted{kTestJob, 2, 20, {}, Duration(1), "", false})), 0u);
+}
+
+}  // namespace
+}  // namespace longhaul::runtime
