@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
   if (argc < 8) {
     std::fprintf(stderr,
                  "usage: %s FOLDER TENSOR DATA PIPELINE LAYERS MICRO_BATCHES STEPS "
-                 "[SLOW_RANK]\n",
+                 "[SLOW_RANK [CHUNKS]]\n",
                  argv[0]);
     return 2;
   }
@@ -29,6 +29,7 @@ int main(int argc, char** argv) {
   options.micro_batches = number(6);
   options.steps = number(7);
   options.slow_rank = argc > 8 ? number(8) : -1;
+  options.chunks = argc > 9 ? number(9) : 1;
   options.ranks_per_host = 8;
   options.skew_us = 12'345;
   options.drift_ppm = 5;

@@ -175,9 +175,10 @@ class Page {
     const auto [begin, end] = LastStep();
     if (begin >= end) return;
     Print(&out_,
-          "<h2>The last step, %.3f ms</h2><p>A row is a rank, all by one clock; time goes to the "
+          "<h2>The last step, %.3f ms</h2><p>A row is a rank%s, all by one clock; time goes to the "
           "right, in milliseconds.</p>",
-          static_cast<double>(end - begin) / 1e6);
+          static_cast<double>(end - begin) / 1e6,
+          findings_.pipeline.stages.size() > 1 ? " (s1: of the pipeline's second stage)" : "");
     Legend();
     Lanes(begin, end, false);
   }
@@ -200,8 +201,8 @@ class Page {
     for (size_t p = 0; p < kPhases; ++p) {
       if (computed[p] > 0) Key(kPhaseColours[p], ToString(static_cast<Phase>(p)));
     }
-    for (const size_t kind :
-         {static_cast<size_t>(Spent::kExposed), kWaiting, kBubble, kLateBubble}) {
+    for (const size_t kind : {static_cast<size_t>(Spent::kExposed),
+                              static_cast<size_t>(Spent::kHost), kWaiting, kBubble, kLateBubble}) {
       Key(kColours[kind], ShownName(kind));
     }
     out_ += "</p>";
@@ -318,7 +319,8 @@ class Page {
   // Each rank against the mean of all, by kind.
   void HeatMap() {
     out_ +=
-        "<h2>Ranks against their mean</h2><p>Over the whole trace; red is more than the mean of "
+        "<h2>Ranks against their mean, ms</h2><p>Over the whole trace; red is more than the mean "
+        "of "
         "all "
         "ranks, blue is less. A rank that came last made others wait, as often as told.</p><div "
         "class=w><table><tr><th>rank";
@@ -339,7 +341,7 @@ class Page {
       for (size_t s = 0; s < kShownKinds; ++s) {
         if (mean[s] <= 0) continue;
         const double over = std::clamp(shown[s] / mean[s] - 1, -1.0, 1.0);
-        Print(&out_, "<td style=\"background:rgba(%s,%.2f)\">%.2f ms",
+        Print(&out_, "<td style=\"background:rgba(%s,%.2f)\">%.2f",
               over > 0 ? "192,57,43" : "47,111,176", std::abs(over) * 0.7, shown[s] / 1e6);
       }
       Print(&out_, "<td>%llu",
