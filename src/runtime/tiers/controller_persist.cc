@@ -93,9 +93,16 @@ void Controller::State::SendPersistAgain(const Job& job) {
 }
 
 void Controller::State::PersistDone(Job& job, const NodeId& node, uint64_t epoch, uint64_t step) {
-  if (!job.order.has_value() || job.order->step != step || job.order->epoch != epoch) return;
+  if (!job.order.has_value() || job.order->epoch != epoch) return;
   const auto found = job.order->nodes.find(node);
   if (found == job.order->nodes.end()) return;
+  if (job.order->step < step && !found->second) {
+    // It has passed over that step: an older agent, which writes what it likes.
+    job.unsaved_step = std::max(job.unsaved_step, job.order->step);
+    job.order.reset();
+    return;
+  }
+  if (job.order->step != step) return;
   found->second = true;
   const bool all = std::all_of(job.order->nodes.begin(), job.order->nodes.end(),
                                [](const auto& entry) { return entry.second; });

@@ -151,6 +151,18 @@ TEST_F(ControllerPersist, AFailureEndsAnOrderAndTheStepIsNotNamedAgain) {
   EXPECT_EQ(Told(), "") << "of an order that is over";
 }
 
+// It doesn't know the message and has taken a newer step: nobody waits for it.
+TEST_F(ControllerPersist, AnOlderAgentThatPassesOverTheStepEndsTheOrder) {
+  SealAll(10);
+  Persist("node-1", 10);
+  SealAll(11);
+  Told();
+  Persist("node-2", 11);
+  EXPECT_EQ(Told(), "node-1:11.e1 ") << "node 2 has written its part";
+  Persist("node-1", 11);
+  EXPECT_EQ(granted_, 11u);
+}
+
 TEST_F(ControllerPersist, AnAgentThatWasAwayIsToldAgain) {
   SealAll(10);
   Persist("node-1", 10);
