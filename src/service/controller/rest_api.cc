@@ -328,12 +328,9 @@ ApiResponse RestApi::GetWhy(const ApiRequest&, const Parameters& parameters) con
   const JobId id(job->job().id());
   const auto question =
       loop_.Read([&](const runtime::Controller& core) { return core.AskWhy(id); });
-  Json answer = {{"job_id", id.value()},
-                 {"state", wire::ToJson(*job)["state"]},
-                 {"reason", "never-fits"},
-                 {"sentence", question.aside},
-                 {"fix", Json::array()},
-                 {"changes", Json::array()},
+  Json answer = {{"job_id", id.value()},     {"state", wire::ToJson(*job)["state"]},
+                 {"reason", "never-fits"},   {"sentence", question.aside},
+                 {"fix", Json::array()},     {"changes", Json::array()},
                  {"commands", Json::array()}};
   if (job->state() != wire::QUEUED) {
     answer["reason"] = "none";
@@ -347,8 +344,8 @@ ApiResponse RestApi::GetWhy(const ApiRequest&, const Parameters& parameters) con
   }
   const auto why = question.scheduler->Explain(id, io::Now(), question.means);
   if (!why.ok()) return ErrorResponse(why.status());
-  const auto remedy = loop_.Read(
-      [&](const runtime::Controller& core) { return core.RemedyOf(id, why->fix); });
+  const auto remedy =
+      loop_.Read([&](const runtime::Controller& core) { return core.RemedyOf(id, why->fix); });
   wire::Job before = job->job();
   for (const std::string& node : remedy.missing) {
     answer["commands"].push_back("longhaul agent --node " + node +
