@@ -5,7 +5,7 @@ usage: elastic_test.py LONGHAUL LONGHAUL_TRAINER
 import sys
 import unittest
 
-import cluster_test
+import queues_test
 import local_run
 import main_job_test
 
@@ -47,7 +47,7 @@ class History:
 class ElasticTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.cluster = cluster_test.Cluster(sys.argv_programs, CONFIG, agents=4, slots=1)
+        cls.cluster = queues_test.Cluster(sys.argv_programs, CONFIG, agents=4, slots=1)
         cls.addClassCleanup(cls.cluster.close)
 
     def train(self, name, nodes, **bounds):
@@ -73,7 +73,7 @@ class ElasticTest(unittest.TestCase):
         self.assertIn("2 of 1 to 4; before 4", cluster.call("status", "elastic"))
         cluster.finish("urgent")
         local_run.await_that(lambda: cluster.job("elastic")["resizes"] >= 2, "growth")
-        self.assertNotIn(cluster.job("elastic")["state"], cluster_test.OVER)
+        self.assertNotIn(cluster.job("elastic")["state"], queues_test.OVER)
         elastic = cluster.await_state("elastic", "succeeded")
         self.assertEqual([size["nodes"] for size in elastic["sizes"]], [4, 2, 4])
         self.assertEqual((elastic["step"], elastic["preemptions"], elastic["restarts"]),
