@@ -1,0 +1,128 @@
+"""Checkpoints on the second tier: a run copies them there, and goes on from there when its disk is
+gone or damaged.
+
+usage: second_tier_test.py LONGHAUL LONGHAUL-TRAINER
+
+With LONGHAUL_S3_BUCKET (and AWS_ENDPOINT_URL and keys) the store is a real one instead of
+tests/s3_server.py: what is damaged in it then is left out.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import unittest
+
+import local_run
+import s3_server
+
+SECRET = "a secret that nobody must see/+="
+REAL = os.environ.get("LONGHAUL_S3_BUCKET")
+
+
+class SecondTier(unittest.TestCase):
+    def setUp(self):
+        self.lab = local_run.Lab(sys.argv_programs)
+        self.addCleanup(self.lab.close)
+        self.folder = self.lab.folder
+
+    def run_it(self, name, to, *more, code=0):
+        run = self.lab.start(name, "--set", f"snapshot.copy_to={to}", *more)
+        output, _ = run.communicate(timeout=120)
+        self.assertEqual(run.returncode, code, output)
+        return output
+
+    def command(self, *words, code=0):
+        done = subprocess.run(["./longhaul", "checkpoint", *words], cwd=self.folder, text=True,
+                              capture_output=True, timeout=60)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def steps(self, where):
+        listed = json.loads(self.command("ls", where, "--json"))
+        return [one["step"] for one in listed["checkpoints"]]
+
+    def restored(self, name):
+        """Tier and step of each epoch's restore, and the messages."""
+        notices = self.lab.notices(name)
+        return ([(one["epoch"]["restore"]["tier"], one["epoch"]["restore"]["step"])
+                 for one in notices if one["type"] == "epoch"],
+                [one["message"]["text"] for one in notices if one["type"] == "message"])
+
+    def lose(self, name):
+        """The machine is lost: what the run wrote is gone."""
+        shutil.rmtree(f"{self.folder}/runs/{name}")
+
+    def test_a_shared_directory_brings_a_run_back(self):
+        to = f"{self.folder}/shared"
+        self.run_it("one", to)
+        self.assertEqual(self.steps(f"{to}/one")[0], 30)
+        self.assertIn("good:", self.command("verify", f"{to}/one"))
+        self.assertIn(" 0 values differ", self.command("diff", f"{to}/one", "runs/one"))
+        weights = self.lab.report("one")["results"]["weights_hash"]
+        # A fresh run would mix with what is there.
+        self.lose("one")
+        refused = self.run_it("one", to, code=1)
+        self.assertIn("holds checkpoints of an earlier run, up to step 30", refused)
+        # The newest copy is damaged: found while it is brought back, and the one before serves.
+        newest = max(os.listdir(f"{to}/one"))
+        shard = f"{to}/one/{newest}/rank-00000-of-00004.safetensors"
+        with open(shard, "r+b") as file:
+            file.seek(-20, os.SEEK_END)
+            byte = file.read(1)[0]
+            file.seek(-20, os.SEEK_END)
+            file.write(bytes([byte ^ 1]))
+        before = self.steps(f"{to}/one")[1]
+        self.lose("one") if os.path.exists(f"{self.folder}/runs/one") else None
+        self.run_it("one", to, "--resume")
+        epochs, messages = self.restored("one")
+        self.assertEqual(epochs, [("tier_shared", 30), ("tier_shared", before)])
+        self.assertTrue(any("has come back from" in text for text in messages), messages)
+        self.assertEqual(self.lab.report("one")["results"]["weights_hash"], weights)
+
+    def test_an_object_store_brings_a_run_back(self):
+        if not REAL:
+            store = s3_server.Store("AKIATEST", SECRET)
+            self.addCleanup(store.close)
+            for name, value in {"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": SECRET,
+                                "AWS_ENDPOINT_URL": store.endpoint}.items():
+                os.environ[name] = value
+                self.addCleanup(os.environ.pop, name)
+        to = f"s3://{REAL or 'models'}/some prefix/ü"
+        name = os.path.basename(self.folder)
+        self.run_it(name, to, "--set", "snapshot.keep=2")
+        self.assertEqual(self.steps(f"{to}/{name}"), [30, 20])
+        self.assertIn("good:", self.command("verify", f"{to}/{name}"))
+        self.assertIn("step 30", self.command("show", f"{to}/{name}"))
+        weights = self.lab.report(name)["results"]["weights_hash"]
+        if not REAL:
+            self.assertEqual((store.refused, store.uploads), (0, {}))
+            shown = subprocess.run(["grep", "-rlF", SECRET, "."], cwd=self.folder,
+                                   capture_output=True, text=True)
+            self.assertEqual(shown.stdout, "", "the secret was written somewhere")
+            os.environ["AWS_SECRET_ACCESS_KEY"] = "wrong"
+            refused = self.run_it("other", to, code=1)
+            self.assertIn("SignatureDoesNotMatch", refused)
+            self.assertNotIn(SECRET, refused)
+            os.environ["AWS_SECRET_ACCESS_KEY"] = SECRET
+            key = next(key for key in store.objects if "step-000000030" in key and "rank" in key)
+            store.objects[key] = store.objects[key][:-5] + b"12345"
+        self.lose(name)
+        self.run_it(name, to, "--resume")
+        epochs, _ = self.restored(name)
+        self.assertEqual(epochs, [("tier_shared", 30)] if REAL else
+                         [("tier_shared", 30), ("tier_shared", 20)])
+        self.assertEqual(self.lab.report(name)["results"]["weights_hash"], weights)
+
+    def test_a_place_that_cannot_be_is_refused_before_the_run(self):
+        os.mkdir(f"{self.folder}/shared")
+        with open(f"{self.folder}/shared/one", "w") as file:
+            file.write("a file where a directory should be")
+        output = self.run_it("two", f"{self.folder}/shared/one/deeper", code=2)
+        self.assertIn("snapshot.copy_to", output)
+        self.assertIn("not a directory", output)
+
+
+if __name__ == "__main__":
+    sys.argv_programs = sys.argv[1:3]
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)
