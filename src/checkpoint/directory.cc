@@ -202,7 +202,7 @@ Result<PieceFile> CheckpointDirectory::WriteHashedPiece(
 
 Status CheckpointDirectory::TakeShard(CheckpointDirectory& from, const Manifest& manifest,
                                       const PieceFile& file, const Pace& pace) {
-  ASSIGN_OR_RETURN(const OpenedShard shard, from.OpenShard(manifest, file));
+  ASSIGN_OR_RETURN(const OpenedShard shard, from.OpenShard(manifest, file, Reading::kWhole));
   if (shard.file->bytes() != file.bytes) {
     return DataLoss(shard.path + " has " + std::to_string(shard.file->bytes()) + " bytes, not " +
                     std::to_string(file.bytes));
@@ -307,10 +307,12 @@ Result<std::vector<Manifest>> CheckpointDirectory::List() {
 }
 
 Result<CheckpointDirectory::OpenedShard> CheckpointDirectory::OpenShard(const Manifest& manifest,
-                                                                        const PieceFile& file) {
+                                                                        const PieceFile& file,
+                                                                        Reading reading) {
   OpenedShard shard;
   shard.path = PathOf(manifest.step, manifest.epoch) + "/" + file.name;
-  Result<std::unique_ptr<io::ReadableFile>> opened = files_.Open(shard.path);
+  Result<std::unique_ptr<io::ReadableFile>> opened =
+      reading == Reading::kWhole ? files_.OpenBulk(shard.path) : files_.Open(shard.path);
   if (!opened.ok()) {
     // A committed file that is absent is damage, not a question of what to ask for.
     const bool damage = opened.status().code() == Code::kNotFound;
@@ -366,7 +368,7 @@ Status CheckpointDirectory::Verify(const Manifest& manifest,
   for (const PieceFile& file : manifest.files) total += file.bytes;
   std::vector<std::byte> chunk;
   for (const PieceFile& file : manifest.files) {
-    ASSIGN_OR_RETURN(const OpenedShard shard, OpenShard(manifest, file));
+    ASSIGN_OR_RETURN(const OpenedShard shard, OpenShard(manifest, file, Reading::kWhole));
     for (size_t i = 0; i < shard.header.plan.size(); ++i) {
       const uint64_t bytes = shard.header.plan.bytes(i);
       for (uint64_t at = 0; at < bytes; at += kChunkBytes) {

@@ -69,14 +69,16 @@ class CheckpointDirectory {
   // The manifest of a committed checkpoint; as List it doesn't look at the files.
   Result<Manifest> Read(uint64_t step, uint64_t epoch);
 
-  // Opens a rank's file and reads its header: for reading parts of it by ReadVerified. As
-  // ReadPiece.
+  // Opens a rank's file and reads its header: for reading parts of it by ReadVerified, or all of it
+  // in order. As ReadPiece.
+  enum class Reading { kParts, kWhole };
   struct OpenedShard {
     std::string path;
     std::unique_ptr<io::ReadableFile> file;
     ShardHeader header;
   };
-  Result<OpenedShard> OpenShard(const Manifest& manifest, const PieceFile& file);
+  Result<OpenedShard> OpenShard(const Manifest& manifest, const PieceFile& file,
+                                Reading reading = Reading::kParts);
 
   // One rank's tensors, every byte verified against the manifest and the shard's own hashes.
   // kNotFound when that isn't committed, kDataLoss naming file and reason when it is damaged.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "io/direct_reader.h"
 #include "io/fd.h"
 
 namespace longhaul::io {
@@ -219,6 +220,9 @@ class Direct final : public FileSystem {
  public:
   Result<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
     return files_.Open(path);
+  }
+  Result<std::unique_ptr<ReadableFile>> OpenBulk(const std::string& path) override {
+    return OpenDirectReader(path);
   }
   Result<std::unique_ptr<WritableFile>> Create(const std::string& path) override {
     return files_.Create(path);

@@ -28,7 +28,7 @@ struct DirectOptions {
 Result<std::unique_ptr<WritableFile>> CreateDirectFile(const std::string& path, uint64_t bytes,
                                                        const DirectOptions& options = {});
 
-// The machine's own files, CreateBulk by CreateDirectFile.
+// The machine's own files, CreateBulk by CreateDirectFile, OpenBulk by OpenDirectReader.
 FileSystem& DirectFileSystem();
 
 }  // namespace longhaul::io

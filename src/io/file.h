@@ -40,6 +40,11 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
   virtual Result<std::unique_ptr<ReadableFile>> Open(const std::string& path) = 0;
+  // The same for a large file that is read whole, in order, by one thread: may read past the page
+  // cache, from the disk itself.
+  virtual Result<std::unique_ptr<ReadableFile>> OpenBulk(const std::string& path) {
+    return Open(path);
+  }
   // Truncates an existing file.
   virtual Result<std::unique_ptr<WritableFile>> Create(const std::string& path) = 0;
   // The same for a large file of a known size: may write past the page cache, several blocks at a
