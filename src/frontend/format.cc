@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/time.h"
+#include "base/xml.h"
 
 namespace longhaul::frontend {
 namespace {
@@ -118,28 +119,7 @@ std::string Fit(std::string_view text, size_t columns) {
   return std::string(text.substr(0, end)) + "…";
 }
 
-std::string EscapeXml(std::string_view text) {
-  std::string escaped;
-  for (const char c : Harmless(text)) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
-}
+std::string EscapeXml(std::string_view text) { return XmlEscape(Harmless(text)); }
 
 std::string EscapeMarkdown(std::string_view text) {
   std::string escaped;

@@ -31,7 +31,4 @@ Result<Listing> ParseListing(std::string_view xml);
 // Code, Message). kDataLoss when there is none or the XML is broken.
 Result<std::string> TextOf(std::string_view xml, std::string_view element);
 
-// & < > " ' as entities.
-std::string XmlEscape(std::string_view text);
-
 }  // namespace longhaul::objects

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/utf8.h"
+#include "base/xml.h"
 #include "objects/listing.h"
 
 using namespace longhaul;

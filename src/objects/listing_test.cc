@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/xml.h"
+
 namespace longhaul::objects {
 namespace {
 

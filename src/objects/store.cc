@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/xml.h"
 
 namespace longhaul::objects {
 namespace {

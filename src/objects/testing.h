@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/xml.h"
 #include "objects/files.h"
 #include "objects/store.h"
 

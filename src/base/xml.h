@@ -1,0 +1,12 @@
+// Text in XML and HTML.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace longhaul {
+
+// & < > " ' as entities, so that the text can stand between tags and in quoted attributes.
+std::string XmlEscape(std::string_view text);
+
+}  // namespace longhaul
