@@ -1,0 +1,100 @@
+// Where the rules of time end: windows, pauses, caps, and what several may take of one reserve.
+#include <gtest/gtest.h>
+
+#include "scheduler/scheduler_fixture.h"
+
+namespace longhaul::scheduler {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::minutes;
+
+std::function<void(JobRequest&)> Lasts(Duration time) {
+  return [time](JobRequest& job) { job.limit = time; };
+}
+
+// Only these hosts are ready.
+void Open(World& world, const std::vector<NodeIndex>& hosts) {
+  for (NodeIndex node = 0; node < world.scheduler.topology().size(); ++node) {
+    const bool open = std::find(hosts.begin(), hosts.end(), node) != hosts.end();
+    world.Tell(NodeChanged{world.NodeName(node),
+                           open ? spec::NodeCondition::kReady : spec::NodeCondition::kCordoned});
+  }
+}
+
+TEST(Limits, LossesFarApartAreNotTheSwitchs) {
+  Policy policy;
+  World world(1, 2, 5, {}, policy);
+  for (NodeIndex node = 0; node < policy.leaf_faults; ++node) {
+    world.Tell(NodeChanged{world.NodeName(node), spec::NodeCondition::kDown});
+    world.Pass(policy.leaf_window / 2 + minutes(1));
+  }
+  EXPECT_EQ(world.scheduler.state().node(3).condition, spec::NodeCondition::kReady);
+}
+
+TEST(Limits, WaitingRaisesByItsStepsAndNoFurther) {
+  for (const int32_t steps : {2, 8}) {
+    Policy policy;
+    policy.aging_period = hours(1);
+    policy.aging_steps = steps;
+    World world(1, 1, 1, {}, policy);
+    world.Submit("running", 1, 8, "", [](JobRequest& job) { job.preemption = Preemption::kNever; });
+    world.Submit("aged", 1, 8);
+    world.Pass(hours(20));
+    world.Submit("urgent", 1, 8, "", [](JobRequest& job) { job.priority = 5; });
+    world.End("running");
+    EXPECT_EQ(world.Runs("aged"), steps == 8) << steps << " steps";
+  }
+}
+
+TEST(Limits, LongJobsShareWhatAReservationCanSpare) {
+  World world(1, 1, 4);
+  world.Submit("first", 1, 8, "", Lasts(hours(2)));
+  world.Submit("second", 1, 8, "", Lasts(hours(2)));
+  world.Submit("gang", 3, 8, "", Lasts(hours(1)));
+  // In two hours four hosts are free, and the gang takes three: one of these may go on longer.
+  for (const char* name : {"long-1", "long-2"}) {
+    JobRequest job = world.Request(name, 1, 8);
+    Lasts(hours(3))(job);
+    world.scheduler.Apply(JobSubmitted{job}, world.now);
+  }
+  world.Round();
+  EXPECT_TRUE(world.Runs("long-1"));
+  EXPECT_EQ(world.Stage("long-2"), JobStage::kWaiting);
+  world.Pass(hours(2));
+  world.End("first");
+  world.End("second");
+  EXPECT_TRUE(world.Runs("gang"));
+}
+
+TEST(Limits, NoJobIsMovedTwiceWithinThePause) {
+  for (const bool paused : {true, false}) {
+    World world(1, 2, 2);
+    for (const NodeIndex only : {0u, 2u}) {
+      Open(world, {only});
+      world.Submit("half-" + std::to_string(only), 1, 4, "", Lasts(hours(90)));
+    }
+    Open(world, {0, 1, 2, 3});
+    world.Pass(hours(40));  // a budget is a part of the time gone by
+    const auto in_a_leaf = [](JobRequest& job) { job.required = kLeafTier; };
+    world.Submit("gang", 2, 8, "", in_a_leaf);
+    ASSERT_TRUE(world.Runs("gang"));
+    ASSERT_EQ(world.Count(DecisionKind::kMove), 1u);
+    const NodeIndex freed = world.NodesOf("gang")[0] / 2 * 2;
+    world.End("gang");
+    // A leaf with a job that stays; the other one is free once both halves have left it.
+    Open(world, {freed});
+    world.Submit("wall", 1, 8, "", [](JobRequest& job) {
+      job.preemption = Preemption::kNever;
+      job.limit = hours(90);
+    });
+    Open(world, {0, 1, 2, 3});
+    world.Pass(paused ? minutes(15) : Policy{}.move_pause + minutes(15));
+    world.Submit("again", 2, 8, "", in_a_leaf);
+    EXPECT_EQ(world.Runs("again"), !paused);
+    EXPECT_EQ(world.Count(DecisionKind::kEvict) + world.Count(DecisionKind::kSuspend), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace longhaul::scheduler
