@@ -53,6 +53,23 @@ struct Checked {
   std::string first_false;
 };
 
+bool HasNodes(const scheduler::Scheduler& scheduler, const JobId& id) {
+  const scheduler::JobStage stage = scheduler.StageOf(id);
+  return stage != scheduler::JobStage::kWaiting && stage != scheduler::JobStage::kLeaving &&
+         stage != scheduler::JobStage::kUnknown;
+}
+
+// Whoever was told to stop has stopped, and two more rounds.
+void Obey(scheduler::Scheduler& copy, Instant now) {
+  for (const JobId& id : copy.Waiting()) {
+    if (copy.StageOf(id) == scheduler::JobStage::kLeaving) {
+      copy.Apply(scheduler::JobStopped{id}, now);
+    }
+  }
+  copy.Decide(now);
+  copy.Decide(now);
+}
+
 void CheckAll(const scheduler::Scheduler& scheduler, Instant now, Checked& checked) {
   ++checked.moments;
   for (const JobId& id : scheduler.Waiting()) {
@@ -71,8 +88,10 @@ void CheckAll(const scheduler::Scheduler& scheduler, Instant now, Checked& check
     scheduler::Scheduler copy = scheduler.Copy();
     for (const scheduler::Event& event : why->fix) copy.Apply(event, now);
     copy.Decide(now);
-    const scheduler::JobStage stage = copy.StageOf(id);
-    if (stage != scheduler::JobStage::kWaiting && stage != scheduler::JobStage::kLeaving) {
+    const bool starts = HasNodes(copy, id);
+    // When all have done as they were told, it still has them.
+    if (!why->fix.empty()) Obey(copy, now);
+    if (starts && HasNodes(copy, id)) {
       ++checked.started;
     } else if (checked.first_false.empty()) {
       checked.first_false = id.value() + ": " + scheduler::ToJson(*why);
@@ -138,6 +157,8 @@ int CheckFixes(const spec::ClusterDeclaration& cluster,
     const int64_t hour = (now - *begin) / std::chrono::hours(1);
     if (hour == last_hour) return;
     last_hour = hour;
+    std::fprintf(stderr, "%s, hour %d: %zu jobs wait\n", day.c_str(), static_cast<int>(hour),
+                 scheduler.Waiting().size());
     CheckAll(scheduler, now, checked);
   };
   const Result<SimulationResult> result = Simulate(cluster, jobs, contender, options);

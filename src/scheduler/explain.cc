@@ -1,12 +1,13 @@
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "base/text.h"
 #include "scheduler/explanation.h"
+#include "scheduler/internal/changes.h"
 #include "scheduler/internal/make_room.h"
 #include "scheduler/internal/planning.h"
 #include "scheduler/internal/scheduler_impl.h"
@@ -16,324 +17,22 @@ namespace longhaul::scheduler {
 
 using internal::Block;
 using internal::Books;
+using internal::Change;
 using internal::Job;
+using internal::Relaxation;
 
 namespace {
 
-constexpr size_t kMostChanges = 4;   // together; what needs more is no answer for a person
-constexpr size_t kMostReturned = 4;  // nodes that a fix brings back
-
-// One thing that could be changed, found for the state that the other changes have made.
-struct Change {
-  std::string text;
-  std::vector<Event> events;
-};
-
-// The weights order sets of equal size: what disturbs least comes first.
-enum class Relaxation : uint8_t {
-  kExpedite,
-  kOtherModels,
-  kTopology,
-  kLinks,
-  kLimit,
-  kReturnNodes,
-  kFewer,
-  kEvict,
-};
-constexpr int kRelaxations = 8;
-
-std::string TierText(Tier tier) {
-  switch (tier) {
-    case kHostTier:
-      return "one host";
-    case kLeafTier:
-      return "one leaf";
-    case kBlockTier:
-      return "one block";
-    case kClusterTier:
-      return "anywhere";
-    default:
-      return "one domain of tier " + std::to_string(tier);
-  }
-}
-
-Tier RequiredOf(const JobRequest& request) {
-  Tier tier = request.required;
-  for (const GroupRequest& group : request.groups) tier = std::min(tier, group.required);
-  return tier;
-}
-
-std::string Tasks(int64_t count) {
-  return WithThousands(count) + (count == 1 ? " task" : " tasks");
-}
-
-// Works on books of its own, which the changes so far have been applied to.
-class Fixer {
- public:
-  Fixer(Books& books, internal::Placer& placer, JobId job)
-      : books_(books), placer_(placer), id_(std::move(job)) {}
-
-  std::vector<Change> Alternatives(Relaxation relaxation) {
-    switch (relaxation) {
-      case Relaxation::kExpedite:
-        return Expedite();
-      case Relaxation::kOtherModels:
-        return OtherModels();
-      case Relaxation::kTopology:
-        return LooserTopology();
-      case Relaxation::kLinks:
-        return RestoreLinks();
-      case Relaxation::kLimit:
-        return RaiseLimits();
-      case Relaxation::kReturnNodes:
-        return ReturnNodes();
-      case Relaxation::kFewer:
-        return FewerTasks();
-      case Relaxation::kEvict:
-        return EvictOthers();
-    }
-    return {};
-  }
-
- private:
-  const Job& job() const { return *books_.Find(id_); }
-
-  std::vector<Change> Expedite() {
-    if (job().expedited > 0 && job().expedited == books_.expedites) return {};
-    return {{"put it before all other jobs", {JobExpedited{id_}}}};
-  }
-
-  std::vector<Change> OtherModels() {
-    JobRequest request = *job().request;
-    bool changed = false;
-    for (GroupRequest& group : request.groups) {
-      if (!group.shape.needs_devices() || group.shape.models == kAnyModel) continue;
-      group.shape.models = kAnyModel;
-      changed = true;
-    }
-    if (!changed) return {};
-    return {{"let it use any device model", {JobChanged{request}}}};
-  }
-
-  std::vector<Change> LooserTopology() {
-    std::vector<Change> changes;
-    const Tier now = RequiredOf(*job().request);
-    for (Tier tier = now + 1; now != kClusterTier && tier <= books_.tree->tiers(); ++tier) {
-      const Tier looser = tier == books_.tree->tiers() ? kClusterTier : tier;
-      JobRequest request = *job().request;
-      request.required = std::max(request.required, looser);
-      for (GroupRequest& group : request.groups) group.required = std::max(group.required, looser);
-      changes.push_back(
-          {"require " + TierText(looser) + " instead of " + TierText(now), {JobChanged{request}}});
-    }
-    JobRequest request = *job().request;
-    bool aligned = false;
-    for (GroupRequest& group : request.groups) aligned |= std::exchange(group.rail_aligned, false);
-    if (aligned) changes.push_back({"give up its alignment to rails", {JobChanged{request}}});
-    return changes;
-  }
-
-  // Links that gangs may not cross: each alone, then all.
-  std::vector<Change> RestoreLinks() {
-    std::vector<Change> changes;
-    Change all;
-    for (const auto& [domain, health] : books_.links) {
-      if (health.trusted) continue;
-      const auto& level = books_.topology->levels()[static_cast<size_t>(domain.first)];
-      const std::string text =
-          "bring back the links of " + level.domains[static_cast<size_t>(domain.second)].name;
-      const LinkChanged up{domain.first, domain.second, true};
-      if (changes.size() < kMostReturned) changes.push_back({text, {up}});
-      all.text += (all.text.empty() ? "" : " and ") + text;
-      all.events.push_back(up);
-    }
-    if (all.events.size() > 1) changes.push_back(std::move(all));
-    return changes;
-  }
-
-  std::vector<Change> RaiseLimits() {
-    const spec::SharedAmounts asked = MinimumAmounts(*job().request);
-    Change change;
-    std::vector<std::string> texts;
-    for (share::QueueIndex up = job().queue; up > share::kRootQueue;
-         up = books_.queues.parent(up)) {
-      spec::SharedAmounts limit = books_.queues.limit(up);
-      bool raised = false;
-      for (size_t r = 0; r < spec::kSharedResources; ++r) {
-        const int64_t needed = books_.queues.usage(up)[r] + asked[r];
-        if (asked[r] == 0 || needed <= limit[r]) continue;
-        texts.push_back("raise the limit of queue '" + books_.queues.name(up) + "' from " +
-                        spec::AmountText(r, limit[r]) + " to " + spec::AmountText(r, needed));
-        limit[r] = needed;
-        raised = true;
-      }
-      if (raised) change.events.push_back(QueueLimitSet{books_.queues.name(up), limit});
-    }
-    if (change.events.empty()) return {};
-    change.text = Join(texts, " and ");
-    return {change};
-  }
-
-  // Devices that are out of order: what tasks hold of them and what is free is less than a whole.
-  std::vector<uint32_t> BrokenDevices(NodeIndex node) const {
-    std::array<int32_t, spec::kMaxDevices> sum{};
-    for (TaskSlot slot = books_.state.newest_task(node); slot != kNoTask;
-         slot = books_.state.task(slot).older) {
-      const TaskRecord& task = books_.state.task(slot);
-      const Shape& shape = books_.state.shape(task.shape);
-      for (uint32_t d = 0; d < spec::kMaxDevices; ++d) {
-        if ((task.cards >> d & 1) != 0) sum[d] += shape.cards > 0 ? kWholeCard : shape.share;
-      }
-    }
-    std::vector<uint32_t> broken;
-    for (uint32_t d = 0; d < books_.state.node(node).devices; ++d) {
-      if (sum[d] + books_.state.node(node).free_share[d] < kWholeCard) broken.push_back(d);
-    }
-    return broken;
-  }
-
-  // What brings a node back whole, if anything is amiss and the job could use it.
-  Change ReturnNode(NodeIndex node) const {
-    Change change;
-    bool useful = false;
-    for (const ShapeId shape : job().shapes) {
-      useful |= books_.state.SlotsWhenEmpty(node, shape, 1) > 0;
-    }
-    if (!useful) return change;
-    const std::string& name = books_.topology->node(node).name;
-    const spec::NodeCondition condition = books_.state.node(node).condition;
-    if (condition != spec::NodeCondition::kReady) {
-      change.text = "bring back " + name + ", which is " + std::string(spec::ToString(condition));
-      change.events.push_back(NodeChanged{name, spec::NodeCondition::kReady});
-    }
-    for (const uint32_t device : BrokenDevices(node)) {
-      change.text += (change.text.empty() ? "" : " and ") + std::string("repair device ") +
-                     std::to_string(device) + " of " + name;
-      change.events.push_back(DeviceChanged{name, device, true});
-    }
-    return change;
-  }
-
-  // Nodes that are not whole, the best condition first: single ones, then more and more of them.
-  std::vector<Change> ReturnNodes() {
-    std::vector<std::pair<int, Change>> away;
-    for (NodeIndex node = 0; node < books_.state.size(); ++node) {
-      Change change = ReturnNode(node);
-      if (change.events.empty()) continue;
-      static constexpr int kOrder[] = {4, 1, 3, 2, 5, 0};  // by NodeCondition, spares first
-      away.emplace_back(kOrder[static_cast<size_t>(books_.state.node(node).condition)],
-                        std::move(change));
-    }
-    std::stable_sort(away.begin(), away.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
-    std::vector<Change> changes;
-    for (size_t i = 0; i < away.size() && i < kMostReturned; ++i) changes.push_back(away[i].second);
-    for (size_t size = 2; away.size() >= 2; size *= 2) {
-      const size_t many = std::min(size, away.size());
-      Change all;
-      for (size_t i = 0; i < many; ++i) {
-        const Change& one = away[i].second;
-        all.text += (i == 0 ? "" : " and ") + one.text;
-        all.events.insert(all.events.end(), one.events.begin(), one.events.end());
-      }
-      changes.push_back(std::move(all));
-      if (many == away.size()) break;
-    }
-    return changes;
-  }
-
-  // The most tasks that room and quota leave now, fewer than its minimum.
-  std::vector<Change> FewerTasks() {
-    if (job().request->groups.size() != 1) return {};
-    JobRequest request = *job().request;
-    GroupRequest& group = request.groups[0];
-    const int32_t unit = std::max(group.slice, 1);
-    int32_t most =
-        std::min(placer_.MostTasks(books_, job(), 0, {}, internal::AdmitOf(books_, job())),
-                 group.minimum - 1);
-    most -= most % unit;
-    while (most > 0 && books_.queues.Check(job().queue, AmountsOf(group.shape, most))) most -= unit;
-    std::vector<Change> changes;
-    // Reservations may forbid the most; a few smaller sizes are tried too.
-    for (int32_t count = most; count > 0 && changes.size() < 3; count = count / 2 / unit * unit) {
-      JobRequest fewer = request;
-      fewer.groups[0].minimum = fewer.groups[0].desired = count;
-      fewer.groups[0].step = std::max(1, unit);
-      changes.push_back({"run it with " + Tasks(count) + " instead of " + Tasks(group.minimum),
-                         {JobChanged{fewer}}});
-    }
-    return changes;
-  }
-
-  std::vector<Change> EvictOthers() {
-    std::vector<Change> changes;
-    const internal::Room room =
-        internal::FindRoom(books_, job(), internal::Rights::kOperator, placer_);
-    std::vector<internal::JobNumber> stopped;
-    if (room.found && !room.victims.empty()) {
-      Change change;
-      std::vector<std::string> names;
-      for (const internal::ChosenVictim& victim : room.victims) {
-        const JobId& name = books_.at(victim.job).request->id;
-        names.push_back(name.value());
-        change.events.push_back(JobEvictionAsked{name});
-        stopped.push_back(victim.job);
-      }
-      change.text = "stop " + Join(names, ", ");
-      changes.push_back(change);
-    }
-    if (const Change change = EvictBorrowers({}); !change.events.empty()) {
-      changes.push_back(change);
-    }
-    // Those who hold its room, and then whoever still holds its quota.
-    if (const Change change = EvictBorrowers(stopped);
-        !stopped.empty() && change.events.size() > stopped.size()) {
-      changes.push_back(change);
-    }
-    return changes;
-  }
-
-  // After these, jobs of those that hold most beyond their guarantee, until quotas admit this one.
-  Change EvictBorrowers(const std::vector<internal::JobNumber>& first) {
-    const spec::SharedAmounts asked = MinimumAmounts(*job().request);
-    share::QueueTree left = books_.queues;
-    Change change;
-    std::vector<std::string> names;
-    std::vector<std::tuple<int64_t, int64_t, internal::JobNumber>> order;
-    for (const internal::JobNumber number : books_.placed) {
-      const Job& other = books_.at(number);
-      order.emplace_back(-books_.queues.ExcessShare(other.queue),
-                         internal::LossOfStopping(books_, other), number);
-    }
-    std::sort(order.begin(), order.end());
-    const auto stop = [&](internal::JobNumber number) {
-      const Job& other = books_.at(number);
-      left.Remove(other.queue, other.held);
-      names.push_back(other.request->id.value());
-      change.events.push_back(JobEvictionAsked{other.request->id});
-    };
-    for (const internal::JobNumber number : first) stop(number);
-    for (const auto& [excess, cost, number] : order) {
-      if (!left.Check(job().queue, asked)) break;
-      if (std::find(first.begin(), first.end(), number) != first.end()) continue;
-      stop(number);
-    }
-    if (left.Check(job().queue, asked)) return {};
-    change.text = "stop " + Join(names, ", ");
-    return change;
-  }
-
-  Books& books_;
-  internal::Placer& placer_;
-  JobId id_;
-};
+constexpr size_t kMostChanges = 4;  // together; what needs more is no answer for a person
+// Rounds in which what a fix has started must keep its nodes, while all others do as they are told.
+constexpr int kSettlingRounds = 8;
+// Of those who could take it back, so many are tried as the first to stop.
+constexpr size_t kMostClaimants = 8;
 
 struct Found {
   std::vector<std::string> texts;
   std::vector<Event> events;
 };
-
-using Apply = std::function<void(const Event&)>;
 
 WaitReason ReasonOf(Block::Kind kind) {
   switch (kind) {
@@ -390,14 +89,7 @@ class Explainer {
     }
     Describe(next.books, *job);
     Expect(next, *job);
-    for (size_t size = 1; size <= kMostChanges; ++size) {
-      Found found;
-      if (TrySets(size, 0, {}, found)) {
-        answer_.fix_texts = found.texts;
-        answer_.fix = found.events;
-        break;
-      }
-    }
+    FindFix();
     Finish();
     return answer_;
   }
@@ -462,14 +154,14 @@ class Explainer {
     const Tier tier = std::min(group.required, job.request->required);
     const int32_t fits = LargestGang(table, tier, group.slice, group.slice_tier);
     answer_.sentence =
-        Tasks(group.minimum) + " of " + ToString(group.shape) + " are needed" +
-        (tier == kClusterTier ? "" : " in " + TierText(tier)) + "; " + std::to_string(fits) +
-        " fit" +
+        internal::TasksText(group.minimum) + " of " + ToString(group.shape) + " are needed" +
+        (tier == kClusterTier ? "" : " in " + internal::TierText(tier)) + "; " +
+        std::to_string(fits) + " fit" +
         (tier == kClusterTier ? ""
                               : " in the best one, " + std::to_string(table.total()) + " in all");
     if (group.max_per_domain > 0) {
       answer_.sentence += ", at most " + std::to_string(group.max_per_domain) + " in " +
-                          TierText(group.spread_tier);
+                          internal::TierText(group.spread_tier);
     }
     Number("tasks_needed", group.minimum);
     Number("tasks_that_fit", fits);
@@ -488,37 +180,160 @@ class Explainer {
     answer_.expected_late = late ? std::max(late->start, plan->start) : plan->start;
   }
 
-  // Sets of `left` relaxations from `first` on, on top of what `so_far` has changed.
-  bool TrySets(size_t left, int first, const Found& so_far, Found& found) {
-    Impl changed(impl_);
-    changed.Advance(now_);
-    for (const Event& event : so_far.events) internal::TakeEvent(changed.books, event);
-    for (int r = first; r < kRelaxations; ++r) {
-      if (static_cast<Relaxation>(r) == Relaxation::kFewer && !means_.other_size) continue;
-      Impl scratch(changed);
-      Fixer fixer(scratch.books, scratch.placer, id_);
-      for (const Change& change : fixer.Alternatives(static_cast<Relaxation>(r))) {
+  // One change that could be made at a level, and whether a trial of it is worth a round.
+  struct Option {
+    Change change;
+    bool hopeful = true;
+  };
+  // The state after some changes, and what could be changed there.
+  struct Level {
+    explicit Level(const Impl& from) : impl(from) {}
+    Impl impl;
+    std::array<std::optional<std::vector<Option>>, internal::kRelaxations> options;
+  };
+
+  void FindFix() {
+    Level now(impl_);
+    now.impl.Advance(now_);
+    for (size_t size = 1; size <= kMostChanges; ++size) {
+      Found found;
+      if (!TrySets(size, 0, now, 0, {}, found)) continue;
+      answer_.fix_texts = found.texts;
+      answer_.fix = found.events;
+      return;
+    }
+  }
+
+  // Sets of `left` relaxations from `first` on, beside what `so_far` has changed: all of it in the
+  // level, but for the last `ahead` events, which change no room and so none of its options.
+  bool TrySets(size_t left, int first, Level& level, size_t ahead, const Found& so_far,
+               Found& found) {
+    for (int r = first; r < internal::kRelaxations; ++r) {
+      const auto relaxation = static_cast<Relaxation>(r);
+      if (relaxation == Relaxation::kFewer && !means_.other_size) continue;
+      for (const Option& option : OptionsOf(level, relaxation)) {
         Found with = so_far;
-        with.texts.push_back(change.text);
-        with.events.insert(with.events.end(), change.events.begin(), change.events.end());
-        if (left > 1) {
-          if (TrySets(left - 1, r + 1, with, found)) return true;
-        } else if (Starts(changed, change.events)) {
+        with.texts.push_back(option.change.text);
+        with.events.insert(with.events.end(), option.change.events.begin(),
+                           option.change.events.end());
+        const auto fresh = std::span(with.events).last(ahead + option.change.events.size());
+        if (left == 1) {
+          if (!option.hopeful || !Starts(level.impl, fresh)) continue;
           found = with;
           return true;
         }
+        if (relaxation == Relaxation::kExpedite) {
+          if (TrySets(left - 1, r + 1, level, fresh.size(), with, found)) return true;
+          continue;
+        }
+        Level next(level.impl);
+        for (const Event& event : fresh) internal::TakeEvent(next.impl.books, event);
+        if (TrySets(left - 1, r + 1, next, 0, with, found)) return true;
       }
     }
     return false;
   }
 
-  // The proof: the next round of a copy with all changes starts the job.
-  bool Starts(const Impl& changed, const std::vector<Event>& events) const {
+  const std::vector<Option>& OptionsOf(Level& level, Relaxation relaxation) {
+    auto& known = level.options[static_cast<size_t>(relaxation)];
+    if (known) return *known;
+    Books& books = level.impl.books;
+    internal::Placer& placer = level.impl.placer;
+    const Job& job = *books.Find(id_);
+    known.emplace();
+    for (Change& change : internal::AlternativesOf(relaxation, books, placer, job)) {
+      Option& option = known->emplace_back();
+      option.hopeful = Hopeful(level.impl, job, change);
+      option.change = std::move(change);
+    }
+    return *known;
+  }
+
+  // Changes of the job itself are judged without a copy.
+  static bool Hopeful(Impl& level, const Job& job, const Change& change) {
+    if (FreesRoom(level.books) || change.events.size() != 1) return true;
+    const Event& event = change.events[0];
+    if (std::holds_alternative<JobExpedited>(event)) {
+      return internal::CouldStart(level.books, level.placer, job);
+    }
+    const auto* changed = std::get_if<JobChanged>(&event);
+    if (changed == nullptr) return true;
+    if (!level.books.state.has_room_for_shapes()) return true;
+    Job other = job;
+    other.request = std::make_shared<const JobRequest>(changed->request);
+    other.shapes.clear();
+    for (const GroupRequest& group : changed->request.groups) {
+      other.shapes.push_back(level.books.state.Intern(group.shape));
+    }
+    return internal::CouldStart(level.books, level.placer, other);
+  }
+
+  // Whether a round frees room before it looks at who waits.
+  static bool FreesRoom(const Books& books) {
+    return !books.damaged.empty() ||
+           (!books.bind_deadlines.empty() && books.bind_deadlines.begin()->first <= books.now);
+  }
+
+  // The proof: the next round of a copy with all changes starts the job, and it is not stopped
+  // again by those that follow at once.
+  bool Starts(const Impl& changed, std::span<const Event> events) const {
     Impl trial(changed);
     for (const Event& event : events) internal::TakeEvent(trial.books, event);
-    trial.Decide(now_, kUnlimitedSteps);
     const Job* job = trial.books.Find(id_);
+    if (job == nullptr) return false;
+    if (!FreesRoom(trial.books) && !internal::CouldStart(trial.books, trial.placer, *job)) {
+      return false;
+    }
+    trial.Decide(now_, kUnlimitedSteps);
+    return Holds(trial);
+  }
+
+  // Whoever was told to stop says so in any order: each of those that could take the job's cards
+  // back may be the first.
+  bool Holds(Impl& started) const {
+    const Job* job = started.books.Find(id_);
+    if (job == nullptr || !job->placed) return false;
+    std::vector<JobId> claimants;
+    for (const auto& [number, other] : started.books.jobs) {
+      if (claimants.size() == kMostClaimants) break;
+      if (other.placed || !other.leaving) continue;
+      if (!internal::MayTakeFrom(started.books, other, *job)) continue;
+      claimants.push_back(other.request->id);
+    }
+    for (const JobId& first : claimants) {
+      Impl trial(started);
+      internal::TakeEvent(trial.books, JobStopped{first});
+      trial.Decide(now_, kUnlimitedSteps);
+      if (!Settles(trial)) return false;
+    }
+    return Settles(started);
+  }
+
+  // Whether the job keeps its nodes in the rounds that follow at once.
+  bool Settles(Impl& trial) const {
+    for (int round = 0; round < kSettlingRounds && IsPlaced(trial.books); ++round) {
+      if (!AllObey(trial.books) && !trial.books.claims_spared) break;
+      trial.Decide(now_, kUnlimitedSteps);
+    }
+    return IsPlaced(trial.books);
+  }
+
+  bool IsPlaced(const Books& books) const {
+    const Job* job = books.Find(id_);
     return job != nullptr && job->placed;
+  }
+
+  // Whoever is to stop has stopped, and whoever is to start runs. Whether there was anybody.
+  static bool AllObey(Books& books) {
+    std::vector<Event> answers;
+    for (const auto& [number, job] : books.jobs) {
+      if (job.leaving) answers.emplace_back(JobStopped{job.request->id});
+      if (job.bind_by && job.lost.empty()) {
+        answers.emplace_back(TasksRunning{job.request->id, job.transaction, {}});
+      }
+    }
+    for (const Event& event : answers) internal::TakeEvent(books, event);
+    return !answers.empty();
   }
 
   void Finish() {

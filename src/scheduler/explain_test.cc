@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "scheduler/explanation.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/scheduler_fixture.h"
@@ -10,13 +12,17 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The fix, applied to the scheduler itself, starts the job in its next round.
+// The fix, applied to the scheduler itself, starts the job in its next round, and when all have
+// done as they were told, it runs.
 bool FixStarts(const Scheduler& scheduler, const JobId& job, const Explanation& why, Instant now) {
-  Scheduler trial = scheduler.Copy();
-  for (const Event& event : why.fix) trial.Apply(event, now);
-  trial.Decide(now);
-  const JobStage stage = trial.StageOf(job);
-  return stage != JobStage::kWaiting && stage != JobStage::kLeaving && stage != JobStage::kUnknown;
+  World trial(scheduler, now);
+  for (const Event& event : why.fix) trial.scheduler.Apply(event, now);
+  trial.decisions = trial.scheduler.Decide(now);
+  if (trial.Stage(job.value()) != JobStage::kAssumed) return false;
+  const std::vector<Decision> told = trial.decisions;
+  for (const Decision& decision : told) trial.Answer(decision);
+  trial.Round();
+  return trial.Runs(job.value());
 }
 
 TEST(Explain, NamesTheQuotaAndByHowMuchToRaiseIt) {
@@ -91,6 +97,26 @@ TEST(Explain, NamesWhoseReservationItIsAndWhen) {
   EXPECT_TRUE(FixStarts(world.scheduler, JobId("long"), why, world.now));
   ASSERT_TRUE(why.expected_start.has_value());
   EXPECT_EQ(*why.expected_start, world.now + std::chrono::hours(3)) << "after the gang";
+}
+
+// Who is stopped for it has a right to come back, so that stopping him is no fix.
+TEST(Explain, NamesNoFixThatTheNextRoundTakesBack) {
+  spec::QueueSpec owner;
+  owner.name = "owner";
+  owner.guarantee[0] = 16'000;
+  spec::QueueSpec guest;
+  guest.name = "guest";
+  World world(1, 1, 2, {owner, guest});
+  world.Submit("own", 2, 8, "owner");
+  world.Submit("visit", 1, 8, "guest");
+  EXPECT_TRUE(world.Explain("visit").fix.empty()) << world.Explain("visit").sentence;
+  // What would be: it starts, and is stopped again.
+  World trial(world.scheduler, world.now);
+  trial.Tell(JobEvictionAsked{JobId("own")});
+  EXPECT_TRUE(std::any_of(trial.decisions.begin(), trial.decisions.end(), [](const Decision& each) {
+    return each.kind == DecisionKind::kStart && each.job == JobId("visit");
+  }));
+  EXPECT_FALSE(trial.Runs("visit"));
 }
 
 TEST(Explain, SaysTheSameForTheSameState) {

@@ -88,6 +88,12 @@ Status Scheduler::CheckGuarantees(Instant now) const {
     Usage usage;
     for (QueueIndex q = 0; q < queues; ++q) usage[q] = books.queues.usage(q)[0];
     Scheduler trial = Copy();
+    // The guarantee is of what borrowers hold; that others make way elsewhere is no part of it.
+    trial.impl_->books.policy.moves = false;
+    // What the round has begun is for the next one, which is due if it matters.
+    for (auto& [begun, each] : trial.impl_->books.jobs) {
+      each.started_in_round += each.started_in_round == books.rounds ? 1 : 0;
+    }
     std::string taken;
     for (const auto& [other_number, other] : books.jobs) {
       const int64_t held = other.held[0];

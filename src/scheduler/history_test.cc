@@ -194,11 +194,7 @@ class History {
     for (const JobId& id : scheduler_->Waiting()) {
       ASSIGN_OR_RETURN(const Explanation why, scheduler_->Explain(id, now_));
       if (why.reason == WaitReason::kLeaving) continue;
-      Scheduler trial = scheduler_->Copy();
-      for (const Event& event : why.fix) trial.Apply(event, now_);
-      trial.Decide(now_);
-      const JobStage stage = trial.StageOf(id);
-      if (stage == JobStage::kWaiting || stage == JobStage::kLeaving) {
+      if (!Starts(id, why.fix)) {
         std::string queues;
         for (const QueueView& queue : scheduler_->Queues()) {
           queues += " " + queue.name + " guaranteed " + std::to_string(queue.guarantee[0]) +
@@ -210,6 +206,34 @@ class History {
       ++stated;
     }
     return stated;
+  }
+
+  // On a copy: at once, and it still has its nodes when all who were told to stop have said so, one
+  // by one in any order, and those who were told to start run.
+  bool Starts(const JobId& id, const std::vector<Event>& fix) {
+    Scheduler trial = scheduler_->Copy();
+    for (const Event& event : fix) trial.Apply(event, now_);
+    const std::vector<Decision> first = trial.Decide(now_);
+    std::vector<JobId> leaving;
+    for (const JobId& each : trial.Waiting()) {
+      if (trial.StageOf(each) == JobStage::kLeaving) leaving.push_back(each);
+    }
+    const auto has_nodes = [&] {
+      return trial.StageOf(id) != JobStage::kWaiting && trial.StageOf(id) != JobStage::kLeaving;
+    };
+    if (!has_nodes() || fix.empty()) return has_nodes();
+    for (const Decision& each : first) {
+      if (each.kind != DecisionKind::kStart) continue;
+      trial.Apply(TasksRunning{each.job, each.transaction, {}}, now_);
+    }
+    while (!leaving.empty()) {
+      const auto next = leaving.begin() + static_cast<std::ptrdiff_t>(rng_.Below(leaving.size()));
+      trial.Apply(JobStopped{*next}, now_);
+      leaving.erase(next);
+      trial.Decide(now_);
+    }
+    trial.Decide(now_);
+    return has_nodes();
   }
 
   const std::string& log() const { return log_; }

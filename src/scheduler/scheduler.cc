@@ -113,6 +113,7 @@ std::optional<Instant> Scheduler::NextDeadline() const {
   for (const NodeIndex node : books.unhealthy) {
     consider(books.faulted_at[node] + std::chrono::hours(1));
   }
+  if (books.claims_spared) consider(books.now + Duration(1));
   if (!books.elastic.empty() && books.Versions() != books.grown_seen) {
     consider(std::max(books.grown_at + books.policy.elastic_period, books.now + Duration(1)));
   }

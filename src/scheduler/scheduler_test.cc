@@ -135,6 +135,23 @@ TEST(Scheduler, TakesBackAGuaranteeFromTheCheapestBorrower) {
   EXPECT_EQ(world.Stage("young"), JobStage::kWaiting);
 }
 
+// No round stops what it has begun itself; who has a claim to it is not left waiting for that.
+TEST(Scheduler, LooksAgainForAClaimThatItsOwnStartsWereSparedFrom) {
+  Policy policy;
+  policy.reservations = 0;
+  World world(1, 1, 2, {Queue("a", 16), Queue("b", 0)}, policy);
+  world.Submit("old", 1, 8, "b");
+  world.scheduler.Apply(JobSubmitted{world.Request("entitled", 2, 8, "a")}, world.now);
+  world.scheduler.Apply(JobSubmitted{world.Request("young", 1, 8, "b")}, world.now);
+  world.scheduler.Decide(world.now);
+  EXPECT_EQ(world.Stage("young"), JobStage::kAssumed);
+  EXPECT_EQ(world.Stage("entitled"), JobStage::kWaiting);
+  ASSERT_TRUE(world.scheduler.NextDeadline().has_value());
+  EXPECT_LE(*world.scheduler.NextDeadline(), world.now + std::chrono::seconds(1));
+  world.scheduler.Decide(world.now);
+  EXPECT_EQ(world.Stage("entitled"), JobStage::kAssumed);
+}
+
 TEST(Scheduler, NeverTakesAGuaranteeAway) {
   World world(1, 1, 2, {Queue("a", 8), Queue("b", 8)});
   world.Submit("b1", 1, 8, "b");

@@ -213,6 +213,19 @@ TEST(Uses, CardsGoWhereTheyAreWorthMost) {
   EXPECT_EQ(world.decisions.size(), said) << "it has settled";
 }
 
+// Runs a job on one host, all others being closed for it.
+void SubmitOn(World& world, NodeIndex only, const std::string& name, int32_t cards,
+              const std::string& queue, Preemption preemption) {
+  for (NodeIndex node = 0; node < world.scheduler.topology().size(); ++node) {
+    world.Tell(NodeChanged{world.NodeName(node), node == only ? spec::NodeCondition::kReady
+                                                              : spec::NodeCondition::kCordoned});
+  }
+  world.Submit(name, 1, cards, queue, [&](JobRequest& job) { job.preemption = preemption; });
+  for (NodeIndex node = 0; node < world.scheduler.topology().size(); ++node) {
+    world.Tell(NodeChanged{world.NodeName(node), spec::NodeCondition::kReady});
+  }
+}
+
 // Two leaves of two hosts, half of a host taken in each; a gang that needs a whole leaf.
 void Scatter(World& world) {
   world.Occupy({});
@@ -269,6 +282,30 @@ TEST(Uses, AHigherPriorityMovesWhatItWouldElseStop) {
   EXPECT_TRUE(world.Runs("gang"));
   EXPECT_EQ(world.Count(DecisionKind::kMove), 1u);
   EXPECT_EQ(world.Count(DecisionKind::kEvict) + world.Count(DecisionKind::kSuspend), 0u);
+}
+
+// Its leaf needs a neighbour's place, and the only other place is a borrower's.
+TEST(Uses, AStopMakesWayForAMoveThatMakesRoom) {
+  for (const bool moves : {true, false}) {
+    spec::QueueSpec ours;
+    ours.name = "ours";
+    ours.guarantee[0] = 32'000;
+    spec::QueueSpec theirs;
+    theirs.name = "theirs";
+    Policy policy;
+    policy.moves = moves;
+    World world(1, 2, 2, {ours, theirs}, policy);
+    SubmitOn(world, 0, "half", 4, "ours", Preemption::kSuspend);
+    SubmitOn(world, 2, "fixed", 8, "ours", Preemption::kNever);
+    SubmitOn(world, 3, "fixed-half", 4, "ours", Preemption::kNever);
+    SubmitOn(world, 3, "borrower", 4, "theirs", Preemption::kSuspend);
+    world.Submit("gang", 2, 8, "ours", [](JobRequest& job) { job.required = kLeafTier; });
+    EXPECT_EQ(world.Runs("gang"), moves);
+    EXPECT_EQ(world.Count(DecisionKind::kSuspend), moves ? 1u : 0u);
+    EXPECT_EQ(world.Count(DecisionKind::kMove), moves ? 1u : 0u);
+    EXPECT_TRUE(world.Runs("half"));
+    EXPECT_EQ(world.Stage("borrower"), moves ? JobStage::kWaiting : JobStage::kRunning);
+  }
 }
 
 TEST(Uses, NothingMovesUnderAnEngineThatCannot) {

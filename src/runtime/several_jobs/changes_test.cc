@@ -71,9 +71,14 @@ TEST(Changes, ASizeIsKeptOnceAJobHasBegun) {
   wire::ChangesAsked asked;
   *asked.add_changes()->mutable_job() = Gang("low", 1);
   EXPECT_THAT(cluster.controller.CheckChanges(asked).message(), HasSubstr("has begun with 2"));
-  EXPECT_THAT(Help(cluster, "low"), ElementsAre(HasSubstr("stop high")));
+  // Stopped alone it would come back at once.
+  EXPECT_THAT(Help(cluster, "low"),
+              ElementsAre("put it before all other jobs", HasSubstr("stop high")));
   const auto after = cluster.controller.AskWhy(JobId("low"));
   EXPECT_EQ(after.scheduler->StageOf(JobId("low")), scheduler::JobStage::kBound);
+  cluster.Step("high");
+  EXPECT_EQ(cluster.StateOf("high"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("low"), wire::RUNNING);
 }
 
 TEST(Changes, ACordonedNodeBackInUse) {

@@ -299,6 +299,7 @@ class Adoption {
     books_.quota_version = before_.quota_version;
     books_.reservation_version = before_.reservation_version;
     books_.started_version = before_.started_version;
+    books_.claims_spared = before_.claims_spared;
     const bool same = same_nodes_ && LinesFit() && whole_ && !change_ &&
                       HashOf(before_.policy) == HashOf(books_.policy) && SameLimits();
     if (!same) {

@@ -161,6 +161,8 @@ struct Books {
   uint64_t quota_version = 0;
   uint64_t reservation_version = 0;
   uint64_t started_version = 0;
+  // The last round refused somebody what it had itself begun: the next one looks again.
+  bool claims_spared = false;
   Instant planned_at{};
   Instant grown_at{};
   Seen grown_seen;                         // what the last growth was tried against

@@ -4,6 +4,7 @@
 #include <bit>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "base/check.h"
 #include "scheduler/internal/planning.h"
@@ -81,6 +82,14 @@ bool LimitByRights(const share::QueueTree& queues, const Job& job, Candidate& ca
   return candidate.may_stop || candidate.spare_pieces > 0;
 }
 
+// The same for all that the claimant's own rights depend on but time: not what is begun just now.
+bool MayTakeFrom(const Books& books, const Job& job, Candidate& candidate) {
+  const Job& other = *candidate.job;
+  if (other.request->preemption == Preemption::kNever || !WithinBudget(books, other)) return false;
+  candidate.spare_pieces = SparePieces(other);
+  return LimitByRights(books.queues, job, candidate);
+}
+
 spec::SharedAmounts MostTaken(const Candidate& candidate) {
   const Job& other = *candidate.job;
   if (candidate.may_stop) return other.held;
@@ -104,12 +113,12 @@ std::vector<Candidate> CandidatesFor(const Books& books, const Job& job, Rights 
       all.push_back(candidate);
       continue;
     }
-    candidate.spare_pieces = SparePieces(other);
     if (rights == Rights::kOwn) {
       // What this very round has started stays: no round undoes its own work.
       if (other.started_in_round == books.rounds) continue;
-      if (other.request->preemption == Preemption::kNever || !WithinBudget(books, other)) continue;
-      if (!LimitByRights(books.queues, job, candidate)) continue;
+      if (!MayTakeFrom(books, job, candidate)) continue;
+    } else {
+      candidate.spare_pieces = SparePieces(other);
     }
     candidate.excess = other.queue == job.queue ? 0 : books.queues.ExcessShare(other.queue);
     candidate.cost = std::min(LossOfStopping(books, other), kMaxVictimCost);
@@ -212,9 +221,38 @@ class Search {
   }
 
   // For gangs of several groups, whose slots no count can tell: all candidates, then those who can
-  // be spared, the dearest first, in halves. No promise of the least cost.
+  // be spared. No promise of the least cost.
   Room SpareFromAll() {
     Room room;
+    std::vector<ChosenVictim> all = AllStops();
+    if (all.empty() || !LandsWith({}, all)) return room;
+    room.victims = std::move(all);
+    Spare(room, room.victims.size());
+    return room;
+  }
+
+  // Where neither stops nor moves alone serve: the cheapest moves of others once all candidates are
+  // gone, then those candidates who can be spared.
+  Room StopsAndMoves() {
+    Room room;
+    std::vector<ChosenVictim> stops = AllStops();
+    if (stops.empty()) return room;
+    const Room moves = MovesBeside(stops);
+    room.steps = moves.steps;
+    if (!moves.found) return room;
+    const size_t stopped = stops.size();
+    stops.insert(stops.end(), moves.victims.begin(), moves.victims.end());
+    if (!LandsWith(moves.bounds, stops)) return room;
+    room.bounds = moves.bounds;
+    room.victims = std::move(stops);
+    room.proven = false;
+    Spare(room, stopped);
+    return room;
+  }
+
+ private:
+  // All candidates that may be stopped, the dearest first.
+  std::vector<ChosenVictim> AllStops() const {
     std::vector<ChosenVictim> all;
     for (size_t i = candidates_.size(); i-- > 0;) {
       const Job& other = *candidates_[i].job;
@@ -227,30 +265,65 @@ class Search {
     std::stable_sort(all.begin(), all.end(), [&](const ChosenVictim& a, const ChosenVictim& b) {
       return LossOfStopping(books_, books_.at(a.job)) > LossOfStopping(books_, books_.at(b.job));
     });
-    if (all.empty() || !LandsWith({}, all)) return room;
-    room.victims = std::move(all);
-    for (size_t from = 0; from < room.victims.size();) {
-      size_t many = room.victims.size() - from;
+    return all;
+  }
+
+  // Of a set that lands, who can be spared of the first `stops`, in halves. Then it is found.
+  void Spare(Room& room, size_t stops) {
+    for (size_t from = 0; from < stops;) {
+      size_t many = stops - from;
       for (; many > 0; many /= 2) {
         ++room.steps;
         std::vector<ChosenVictim> fewer = room.victims;
         const auto first = fewer.begin() + static_cast<std::ptrdiff_t>(from);
         fewer.erase(first, first + static_cast<std::ptrdiff_t>(many));
-        if (!LandsWith({}, fewer)) continue;
+        if (!LandsWith(room.bounds, fewer)) continue;
         room.victims = std::move(fewer);
+        stops -= many;
         break;
       }
       if (many == 0) ++from;  // this one is needed
     }
     room.found = true;
     for (const ChosenVictim& victim : room.victims) {
-      room.cost_card_ms += LossOfStopping(books_, books_.at(victim.job));
+      const Job& other = books_.at(victim.job);
+      room.cost_card_ms +=
+          victim.means == Means::kMove ? LossOfMoving(other) : LossOfStopping(books_, other);
     }
     if (rights_ == Rights::kOwn) Upgrade(room);
-    return room;
   }
 
- private:
+  // The cheapest moves of others that make room once these are gone; nothing where there wouldn't
+  // be room enough in all, so that moving can't help.
+  Room MovesBeside(const std::vector<ChosenVictim>& stops) {
+    const Savepoint before = books_.state.Save();
+    std::set<JobNumber> gone;
+    for (const ChosenVictim& victim : stops) {
+      const Job& other = books_.at(victim.job);
+      gone.insert(victim.job);
+      books_.queues.Remove(other.queue, other.held);
+      for (const HeldTask& task : other.tasks) books_.state.Remove(task.slot);
+    }
+    Room moves;
+    const auto group = static_cast<size_t>(LargestGroup(*job_.request));
+    const SlotTable& table = books_.tables.Of(books_.state, job_.shapes[group], admit_);
+    // Joined holes are no more than all holes.
+    const int64_t cards = MinimumAmounts(*job_.request)[0] / kWholeCard;
+    if (table.total() >= job_.request->groups[group].minimum ||
+        books_.state.cluster().free_cards >= cards) {
+      Search search(books_, job_, Rights::kMove, placer_, false);
+      std::erase_if(search.candidates_, [&](const Candidate& candidate) {
+        return gone.contains(candidate.job->number);
+      });
+      moves = search.Run();
+    }
+    for (const ChosenVictim& victim : stops) {
+      books_.queues.Add(books_.at(victim.job).queue, books_.at(victim.job).held);
+    }
+    books_.state.RollBack(before);
+    return moves;
+  }
+
   // Stops that find another place become moves, the largest first, while all still holds.
   void Upgrade(Room& room) {
     std::vector<ChosenVictim> order = room.victims;
@@ -258,7 +331,8 @@ class Search {
     for (const ChosenVictim& victim : order) {
       const Job& other = books_.at(victim.job);
       const int64_t gain = LossOfStopping(books_, other) - LossOfMoving(other);
-      if (victim.means == Means::kShrink || !Movable(books_, other) || gain < 0) continue;
+      const bool stops = victim.means == Means::kSuspend || victim.means == Means::kEvict;
+      if (!stops || !Movable(books_, other) || gain < 0) continue;
       std::vector<ChosenVictim> trial = room.victims;
       for (ChosenVictim& each : trial) {
         if (each.job != victim.job) continue;
@@ -534,6 +608,23 @@ int64_t LossOfStopping(const Books& books, const Job& job) {
   return static_cast<int64_t>(std::min<Int128>(loss + priority, kMaxVictimCost - 1));
 }
 
+bool MayClaim(const Books& books, const Job& job) {
+  const auto& priorities = books.placed_priorities[static_cast<size_t>(job.queue)];
+  if (!priorities.empty() && priorities.begin()->first < job.request->priority) return true;
+  if (!books.queues.reclaims(job.queue)) return false;
+  const spec::SharedAmounts asked = MinimumAmounts(*job.request);
+  for (share::QueueIndex up = job.queue; up != share::kRootQueue; up = books.queues.parent(up)) {
+    if (books.queues.WithinGuarantee(up, asked)) return true;
+  }
+  return false;
+}
+
+bool MayTakeFrom(const Books& books, const Job& job, const Job& other) {
+  Candidate candidate;
+  candidate.job = &other;
+  return MayTakeFrom(books, job, candidate);
+}
+
 bool PlaceMoved(Books& books, Placer& placer, JobNumber winner,
                 const std::vector<ChosenVictim>& victims,
                 std::vector<std::vector<HeldTask>>& placed) {
@@ -585,13 +676,20 @@ Room FindRoom(Books& books, const Job& job, Rights rights, Placer& placer) {
   // Moving makes no room where there isn't enough of it in all.
   const auto group = static_cast<size_t>(LargestGroup(*job.request));
   const SlotTable& table = books.tables.Of(books.state, job.shapes[group], AdmitOf(books, job));
-  if (table.total() < job.request->groups[group].minimum) return room;
-  Room moves = Search(books, job, Rights::kMove, placer, false).Run();
+  Room moves;
+  if (table.total() >= job.request->groups[group].minimum) {
+    moves = Search(books, job, Rights::kMove, placer, false).Run();
+  }
   if (moves.found && (!room.found || moves.cost_card_ms < room.cost_card_ms)) {
     moves.steps += room.steps;
     return moves;
   }
   room.steps += moves.steps;
+  if (room.found || !books.policy.moves) return room;
+  Room both = safe.StopsAndMoves();
+  both.steps += room.steps;
+  if (both.found) return both;
+  room.steps = both.steps;
   return room;
 }
 

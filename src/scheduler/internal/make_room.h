@@ -8,7 +8,9 @@
 //
 // Moving comes before stopping: what may be stopped at all may be moved, whosever it is, if it
 // finds another place under its own rules once the gang has landed. A set of moves alone is taken
-// where it loses less than the stops; else those of the stops that find a place become moves.
+// where it loses less than the stops; else those of the stops that find a place become moves. Where
+// neither alone serves, the cheapest moves beside all stops are taken, and stops that can be spared
+// are: no promise of the least cost.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +46,12 @@ enum class Rights : uint8_t {
 
 // Victims for the job's minimum. The state is as before afterwards.
 Room FindRoom(Books& books, const Job& job, Rights rights, Placer& placer);
+
+// Whether anybody at all could have to give way; cheap, for jobs that ask in every round.
+bool MayClaim(const Books& books, const Job& job);
+
+// Whether `job` may take tasks of `other`, but for when that one started.
+bool MayTakeFrom(const Books& books, const Job& job, const Job& other);
 
 // Puts those of `victims` that move elsewhere, in their order, in the state; false when one finds
 // no place, or only one that is promised to another. Requires that none has tasks in the state.

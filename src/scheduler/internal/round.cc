@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/check.h"
 
@@ -10,6 +11,7 @@ namespace longhaul::scheduler::internal {
 std::vector<Decision> Round::Run() {
   decisions_ = std::move(books_.rejections);
   books_.rejections.clear();
+  if (std::exchange(books_.claims_spared, false)) ++books_.started_version;
   Settle();
   Repair();
   RefreshReservations();

@@ -39,7 +39,7 @@ class Round {
   bool StartWith(Job& job, std::vector<int32_t> counts, Admit admit);
   int32_t CountFor(Job& job, Admit admit);
   void Start(Job& job, std::vector<HeldTask> tasks);
-  JobNumber HeadOf(share::QueueIndex queue, bool preempting) const;
+  JobNumber HeadOf(share::QueueIndex queue, bool preempting);
   bool Parked(const Line& line, bool preempting) const;
   share::FairOrder OrderNow(bool preempting) const;
 
@@ -53,6 +53,8 @@ class Round {
   // Room (round_preempt.cc).
   void MakeRoom();
   bool TryMakeRoom(Job& job);
+  bool FindsRoom(Job& job);
+  void NoteSpared(const Job& job);
   void Stop(JobNumber victim, const ChosenVictim& how, const Job& winner, uint64_t transaction);
 
   // Moves (round_move.cc).
@@ -87,10 +89,25 @@ class Round {
   enum class OneCard : uint8_t { kStarted, kNobody, kToSearch };
   OneCard TakeOneCard(Job& job, const spec::SharedAmounts& asked);
 
+  // The lines of a queue by the turn of their first jobs, the next one on top. Good while nothing
+  // opens a line again.
+  struct Turns {
+    struct Head {
+      uint32_t line = 0;
+      JobNumber first = kNoJob;
+    };
+    bool preempting = false;
+    Seen seen;
+    std::vector<Head> heads;
+  };
+  void Fill(share::QueueIndex queue, bool preempting, Turns& turns) const;
+
   Books& books_;
   Placer& placer_;
   int64_t steps_;
+  std::map<share::QueueIndex, Turns> turns_;
   std::map<std::pair<share::QueueIndex, int32_t>, OneCardVictims> one_card_;
+  std::vector<JobNumber> begun_;  // placed by this round, which takes nothing from them
   std::vector<Decision> decisions_;
 };
 

@@ -20,6 +20,7 @@ constexpr int kMostGangs = 8;
 void Round::SayMoved(Job& job) {
   books_.Confirmable(job, books_.policy.bind_deadline * 2);
   job.started_in_round = books_.rounds;
+  begun_.push_back(job.number);
   // The move begins with a snapshot.
   job.last_snapshot = books_.now;
   std::erase_if(job.moves, [&](Instant at) { return at + std::chrono::hours(24) <= books_.now; });

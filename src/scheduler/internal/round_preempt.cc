@@ -11,18 +11,6 @@ namespace longhaul::scheduler::internal {
 
 namespace {
 
-// Whether anybody at all could have to give way; cheap, for jobs that ask in every round.
-bool MayClaim(const Books& books, const Job& job) {
-  const auto& priorities = books.placed_priorities[static_cast<size_t>(job.queue)];
-  if (!priorities.empty() && priorities.begin()->first < job.request->priority) return true;
-  if (!books.queues.reclaims(job.queue)) return false;
-  const spec::SharedAmounts asked = MinimumAmounts(*job.request);
-  for (share::QueueIndex up = job.queue; up != share::kRootQueue; up = books.queues.parent(up)) {
-    if (books.queues.WithinGuarantee(up, asked)) return true;
-  }
-  return false;
-}
-
 bool IsOneCard(const Job& job) {
   if (job.request->groups.size() != 1) return false;
   const GroupRequest& group = job.request->groups[0];
@@ -86,7 +74,25 @@ void Round::Stop(JobNumber number, const ChosenVictim& how, const Job& winner,
   books_.Requeue(victim, true);
 }
 
+// No round undoes its own work. What it has begun is there for the taking in the next one, which
+// would not look again unless something else had changed.
+void Round::NoteSpared(const Job& job) {
+  if (books_.claims_spared || !MayClaim(books_, job)) return;
+  books_.claims_spared = std::any_of(begun_.begin(), begun_.end(), [&](JobNumber number) {
+    const Job& other = books_.at(number);
+    return other.placed && number != job.number && MayTakeFrom(books_, job, other);
+  });
+}
+
 bool Round::TryMakeRoom(Job& job) {
+  if (FindsRoom(job)) return true;
+  if (!job.leaving && books_.policy.preempt && job.block.kind != Block::Kind::kReservation) {
+    NoteSpared(job);
+  }
+  return false;
+}
+
+bool Round::FindsRoom(Job& job) {
   if (job.leaving || !books_.policy.preempt || !MayClaim(books_, job)) return false;
   // Room there is; it is held for somebody who goes before.
   if (job.block.kind == Block::Kind::kReservation) return false;

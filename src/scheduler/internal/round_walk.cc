@@ -33,16 +33,45 @@ share::FairOrder Round::OrderNow(bool preempting) const {
   });
 }
 
-// The first job of the queue's lines that may be tried, in the queue's order.
-JobNumber Round::HeadOf(share::QueueIndex queue, bool preempting) const {
-  const Job* best = nullptr;
+void Round::Fill(share::QueueIndex queue, bool preempting, Turns& turns) const {
+  turns.preempting = preempting;
+  turns.seen = preempting ? books_.PreemptVersions() : books_.Versions();
+  turns.heads.clear();
   for (const uint32_t index : books_.lines_of_queue[static_cast<size_t>(queue)]) {
     const Line& line = books_.lines[index];
-    if (Parked(line, preempting)) continue;
-    const Job& head = books_.at(line.jobs.begin()->second);
-    if (best == nullptr || books_.Before(head, *best)) best = &head;
+    if (!Parked(line, preempting)) turns.heads.push_back({index, line.jobs.begin()->second});
   }
-  return best == nullptr ? kNoJob : best->number;
+}
+
+// The first job of the queue's lines that may be tried, in the queue's order.
+JobNumber Round::HeadOf(share::QueueIndex queue, bool preempting) {
+  const auto& open = books_.lines_of_queue[static_cast<size_t>(queue)];
+  if (open.size() <= 1) {
+    if (open.empty() || Parked(books_.lines[*open.begin()], preempting)) return kNoJob;
+    return books_.lines[*open.begin()].jobs.begin()->second;
+  }
+  const auto after = [this](const Turns::Head& a, const Turns::Head& b) {
+    return books_.Before(books_.at(b.first), books_.at(a.first));
+  };
+  const auto [found, fresh] = turns_.try_emplace(queue);
+  Turns& turns = found->second;
+  const Seen now = preempting ? books_.PreemptVersions() : books_.Versions();
+  if (fresh || turns.preempting != preempting || !(turns.seen == now)) {
+    Fill(queue, preempting, turns);
+    std::make_heap(turns.heads.begin(), turns.heads.end(), after);
+  }
+  while (!turns.heads.empty()) {
+    const Turns::Head top = turns.heads.front();
+    const Line& line = books_.lines[top.line];
+    const bool parked = Parked(line, preempting);
+    if (!parked && line.jobs.begin()->second == top.first) return top.first;
+    std::pop_heap(turns.heads.begin(), turns.heads.end(), after);
+    turns.heads.pop_back();
+    if (parked) continue;
+    turns.heads.push_back({top.line, line.jobs.begin()->second});
+    std::push_heap(turns.heads.begin(), turns.heads.end(), after);
+  }
+  return kNoJob;
 }
 
 void Round::Walk() {
@@ -166,6 +195,7 @@ void Round::Start(Job& job, std::vector<HeldTask> tasks) {
   // Whoever has to leave first needs time for it.
   const int patience = after.empty() ? 1 : 4;
   books_.Begin(job, tasks, books_.now + books_.policy.bind_deadline * patience);
+  begun_.push_back(job.number);
   Decision& start = Say(DecisionKind::kStart, job.transaction, job);
   start.after = after;
   start.tasks = books_.PlacementsOf(job);

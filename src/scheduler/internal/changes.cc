@@ -1,0 +1,320 @@
+#include "scheduler/internal/changes.h"
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include "base/text.h"
+#include "scheduler/internal/make_room.h"
+#include "scheduler/internal/planning.h"
+
+namespace longhaul::scheduler::internal {
+
+namespace {
+
+constexpr size_t kMostReturned = 4;  // nodes that a fix brings back
+
+Tier RequiredOf(const JobRequest& request) {
+  Tier tier = request.required;
+  for (const GroupRequest& group : request.groups) tier = std::min(tier, group.required);
+  return tier;
+}
+
+// Works on books which the changes so far have been applied to.
+class Fixer {
+ public:
+  Fixer(Books& books, Placer& placer, const Job& job) : books_(books), placer_(placer), job_(job) {}
+
+  std::vector<Change> Alternatives(Relaxation relaxation) {
+    switch (relaxation) {
+      case Relaxation::kExpedite:
+        return Expedite();
+      case Relaxation::kOtherModels:
+        return OtherModels();
+      case Relaxation::kTopology:
+        return LooserTopology();
+      case Relaxation::kLinks:
+        return RestoreLinks();
+      case Relaxation::kLimit:
+        return RaiseLimits();
+      case Relaxation::kReturnNodes:
+        return ReturnNodes();
+      case Relaxation::kFewer:
+        return FewerTasks();
+      case Relaxation::kEvict:
+        return EvictOthers();
+    }
+    return {};
+  }
+
+ private:
+  std::vector<Change> Expedite() {
+    if (job_.expedited > 0 && job_.expedited == books_.expedites) return {};
+    return {{"put it before all other jobs", {JobExpedited{job_.request->id}}}};
+  }
+
+  std::vector<Change> OtherModels() {
+    JobRequest request = *job_.request;
+    bool changed = false;
+    for (GroupRequest& group : request.groups) {
+      if (!group.shape.needs_devices() || group.shape.models == kAnyModel) continue;
+      group.shape.models = kAnyModel;
+      changed = true;
+    }
+    if (!changed) return {};
+    return {{"let it use any device model", {JobChanged{request}}}};
+  }
+
+  std::vector<Change> LooserTopology() {
+    std::vector<Change> changes;
+    const Tier now = RequiredOf(*job_.request);
+    for (Tier tier = now + 1; now != kClusterTier && tier <= books_.tree->tiers(); ++tier) {
+      const Tier looser = tier == books_.tree->tiers() ? kClusterTier : tier;
+      JobRequest request = *job_.request;
+      request.required = std::max(request.required, looser);
+      for (GroupRequest& group : request.groups) group.required = std::max(group.required, looser);
+      changes.push_back(
+          {"require " + TierText(looser) + " instead of " + TierText(now), {JobChanged{request}}});
+    }
+    JobRequest request = *job_.request;
+    bool aligned = false;
+    for (GroupRequest& group : request.groups) aligned |= std::exchange(group.rail_aligned, false);
+    if (aligned) changes.push_back({"give up its alignment to rails", {JobChanged{request}}});
+    return changes;
+  }
+
+  // Links that gangs may not cross: each alone, then all.
+  std::vector<Change> RestoreLinks() {
+    std::vector<Change> changes;
+    Change all;
+    for (const auto& [domain, health] : books_.links) {
+      if (health.trusted) continue;
+      const auto& level = books_.topology->levels()[static_cast<size_t>(domain.first)];
+      const std::string text =
+          "bring back the links of " + level.domains[static_cast<size_t>(domain.second)].name;
+      const LinkChanged up{domain.first, domain.second, true};
+      if (changes.size() < kMostReturned) changes.push_back({text, {up}});
+      all.text += (all.text.empty() ? "" : " and ") + text;
+      all.events.push_back(up);
+    }
+    if (all.events.size() > 1) changes.push_back(std::move(all));
+    return changes;
+  }
+
+  std::vector<Change> RaiseLimits() {
+    const spec::SharedAmounts asked = MinimumAmounts(*job_.request);
+    Change change;
+    std::vector<std::string> texts;
+    for (share::QueueIndex up = job_.queue; up > share::kRootQueue; up = books_.queues.parent(up)) {
+      spec::SharedAmounts limit = books_.queues.limit(up);
+      bool raised = false;
+      for (size_t r = 0; r < spec::kSharedResources; ++r) {
+        const int64_t needed = books_.queues.usage(up)[r] + asked[r];
+        if (asked[r] == 0 || needed <= limit[r]) continue;
+        texts.push_back("raise the limit of queue '" + books_.queues.name(up) + "' from " +
+                        spec::AmountText(r, limit[r]) + " to " + spec::AmountText(r, needed));
+        limit[r] = needed;
+        raised = true;
+      }
+      if (raised) change.events.push_back(QueueLimitSet{books_.queues.name(up), limit});
+    }
+    if (change.events.empty()) return {};
+    change.text = Join(texts, " and ");
+    return {change};
+  }
+
+  // Devices that are out of order: what tasks hold of them and what is free is less than a whole.
+  std::vector<uint32_t> BrokenDevices(NodeIndex node) const {
+    std::array<int32_t, spec::kMaxDevices> sum{};
+    for (TaskSlot slot = books_.state.newest_task(node); slot != kNoTask;
+         slot = books_.state.task(slot).older) {
+      const TaskRecord& task = books_.state.task(slot);
+      const Shape& shape = books_.state.shape(task.shape);
+      for (uint32_t d = 0; d < spec::kMaxDevices; ++d) {
+        if ((task.cards >> d & 1) != 0) sum[d] += shape.cards > 0 ? kWholeCard : shape.share;
+      }
+    }
+    std::vector<uint32_t> broken;
+    for (uint32_t d = 0; d < books_.state.node(node).devices; ++d) {
+      if (sum[d] + books_.state.node(node).free_share[d] < kWholeCard) broken.push_back(d);
+    }
+    return broken;
+  }
+
+  // What brings a node back whole, if anything is amiss and the job could use it.
+  Change ReturnNode(NodeIndex node) const {
+    Change change;
+    bool useful = false;
+    for (const ShapeId shape : job_.shapes) {
+      useful |= books_.state.SlotsWhenEmpty(node, shape, 1) > 0;
+    }
+    if (!useful) return change;
+    const std::string& name = books_.topology->node(node).name;
+    const spec::NodeCondition condition = books_.state.node(node).condition;
+    if (condition != spec::NodeCondition::kReady) {
+      change.text = "bring back " + name + ", which is " + std::string(spec::ToString(condition));
+      change.events.push_back(NodeChanged{name, spec::NodeCondition::kReady});
+    }
+    for (const uint32_t device : BrokenDevices(node)) {
+      change.text += (change.text.empty() ? "" : " and ") + std::string("repair device ") +
+                     std::to_string(device) + " of " + name;
+      change.events.push_back(DeviceChanged{name, device, true});
+    }
+    return change;
+  }
+
+  // Nodes that are not whole, the best condition first: single ones, then more and more of them.
+  std::vector<Change> ReturnNodes() {
+    std::vector<std::pair<int, Change>> away;
+    for (NodeIndex node = 0; node < books_.state.size(); ++node) {
+      Change change = ReturnNode(node);
+      if (change.events.empty()) continue;
+      static constexpr int kOrder[] = {4, 1, 3, 2, 5, 0};  // by NodeCondition, spares first
+      away.emplace_back(kOrder[static_cast<size_t>(books_.state.node(node).condition)],
+                        std::move(change));
+    }
+    std::stable_sort(away.begin(), away.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<Change> changes;
+    for (size_t i = 0; i < away.size() && i < kMostReturned; ++i) changes.push_back(away[i].second);
+    for (size_t size = 2; away.size() >= 2; size *= 2) {
+      const size_t many = std::min(size, away.size());
+      Change all;
+      for (size_t i = 0; i < many; ++i) {
+        const Change& one = away[i].second;
+        all.text += (i == 0 ? "" : " and ") + one.text;
+        all.events.insert(all.events.end(), one.events.begin(), one.events.end());
+      }
+      changes.push_back(std::move(all));
+      if (many == away.size()) break;
+    }
+    return changes;
+  }
+
+  // The most tasks that room and quota leave now, fewer than its minimum.
+  std::vector<Change> FewerTasks() {
+    if (job_.request->groups.size() != 1) return {};
+    JobRequest request = *job_.request;
+    GroupRequest& group = request.groups[0];
+    const int32_t unit = std::max(group.slice, 1);
+    int32_t most =
+        std::min(placer_.MostTasks(books_, job_, 0, {}, AdmitOf(books_, job_)), group.minimum - 1);
+    most -= most % unit;
+    while (most > 0 && books_.queues.Check(job_.queue, AmountsOf(group.shape, most))) most -= unit;
+    std::vector<Change> changes;
+    // Reservations may forbid the most; a few smaller sizes are tried too.
+    for (int32_t count = most; count > 0 && changes.size() < 3; count = count / 2 / unit * unit) {
+      JobRequest fewer = request;
+      fewer.groups[0].minimum = fewer.groups[0].desired = count;
+      fewer.groups[0].step = std::max(1, unit);
+      changes.push_back(
+          {"run it with " + TasksText(count) + " instead of " + TasksText(group.minimum),
+           {JobChanged{fewer}}});
+    }
+    return changes;
+  }
+
+  std::vector<Change> EvictOthers() {
+    std::vector<Change> changes;
+    const Room room = FindRoom(books_, job_, Rights::kOperator, placer_);
+    std::vector<JobNumber> stopped;
+    if (room.found && !room.victims.empty()) {
+      Change change;
+      std::vector<std::string> names;
+      for (const ChosenVictim& victim : room.victims) {
+        const JobId& name = books_.at(victim.job).request->id;
+        names.push_back(name.value());
+        change.events.push_back(JobEvictionAsked{name});
+        stopped.push_back(victim.job);
+      }
+      change.text = "stop " + Join(names, ", ");
+      changes.push_back(change);
+    }
+    if (const Change change = EvictBorrowers({}); !change.events.empty()) {
+      changes.push_back(change);
+    }
+    // Those who hold its room, and then whoever still holds its quota.
+    if (const Change change = EvictBorrowers(stopped);
+        !stopped.empty() && change.events.size() > stopped.size()) {
+      changes.push_back(change);
+    }
+    return changes;
+  }
+
+  // After these, jobs of those that hold most beyond their guarantee, until quotas admit this one.
+  Change EvictBorrowers(const std::vector<JobNumber>& first) {
+    const spec::SharedAmounts asked = MinimumAmounts(*job_.request);
+    share::QueueTree left = books_.queues;
+    Change change;
+    std::vector<std::string> names;
+    std::vector<std::tuple<int64_t, int64_t, JobNumber>> order;
+    for (const JobNumber number : books_.placed) {
+      const Job& other = books_.at(number);
+      order.emplace_back(-books_.queues.ExcessShare(other.queue), LossOfStopping(books_, other),
+                         number);
+    }
+    std::sort(order.begin(), order.end());
+    const auto stop = [&](JobNumber number) {
+      const Job& other = books_.at(number);
+      left.Remove(other.queue, other.held);
+      names.push_back(other.request->id.value());
+      change.events.push_back(JobEvictionAsked{other.request->id});
+    };
+    for (const JobNumber number : first) stop(number);
+    for (const auto& [excess, cost, number] : order) {
+      if (!left.Check(job_.queue, asked)) break;
+      if (std::find(first.begin(), first.end(), number) != first.end()) continue;
+      stop(number);
+    }
+    if (left.Check(job_.queue, asked)) return {};
+    change.text = "stop " + Join(names, ", ");
+    return change;
+  }
+
+  Books& books_;
+  Placer& placer_;
+  const Job& job_;
+};
+
+}  // namespace
+
+std::string TierText(Tier tier) {
+  switch (tier) {
+    case kHostTier:
+      return "one host";
+    case kLeafTier:
+      return "one leaf";
+    case kBlockTier:
+      return "one block";
+    case kClusterTier:
+      return "anywhere";
+    default:
+      return "one domain of tier " + std::to_string(tier);
+  }
+}
+
+std::string TasksText(int64_t count) {
+  return WithThousands(count) + (count == 1 ? " task" : " tasks");
+}
+
+std::vector<Change> AlternativesOf(Relaxation relaxation, Books& books, Placer& placer,
+                                   const Job& job) {
+  return Fixer(books, placer, job).Alternatives(relaxation);
+}
+
+bool CouldStart(Books& books, Placer& placer, const Job& job) {
+  if (job.leaving) return false;
+  std::vector<int32_t> counts;
+  for (const GroupRequest& group : job.request->groups) counts.push_back(group.minimum);
+  if (!books.queues.Check(job.queue, MinimumAmounts(*job.request))) {
+    const Savepoint before = books.state.Save();
+    std::vector<HeldTask> placed;
+    const bool fits = placer.Place(books, job, counts, {}, AdmitOf(books, job), placed);
+    books.state.RollBack(before);
+    if (fits) return true;
+  }
+  return books.policy.preempt && MayClaim(books, job) &&
+         FindRoom(books, job, Rights::kOwn, placer).found;
+}
+
+}  // namespace longhaul::scheduler::internal
