@@ -3,12 +3,14 @@
 
   refit.py [--build build/release] [--rounds 3] [--steps 30] [--priority] [--keep FOLDER]
 
-Runs the built-in trainer as 2 x 2 x 2 (data x tensor x pipeline) with tracing on, refits a device
-file from its traces (`longhaul profile --refit`), then runs other layouts untraced with that file
-and prints, for each, the step that it predicts and the one that was measured: the median distance
-of two steps by the clock, median of the rounds. The machine should be idle; --priority runs at a
-nice value of -15, before most of what a busy one does (needs the right to). Takes about a minute a
-round. Prints one JSON object.
+Each round runs the built-in trainer as 2 x 2 x 2 (data x tensor x pipeline) with tracing on, refits
+a device file from its traces (`longhaul profile --refit`), then runs other layouts untraced with
+that file, whose steps it predicts; what is measured is the median distance of two steps by the
+clock. A shared machine may be a fifth slower a minute later, which no trace of before can know: so
+the error is the median of the rounds' own ones, and how unlike one layout's rounds are is printed
+too. The machine should be idle; --priority runs at a nice value of -15, before most of what a busy
+one does (needs the right to). Takes one to two minutes a round; with --keep, rounds are added to
+those kept there. Prints one JSON object.
 """
 
 import argparse
@@ -49,11 +51,11 @@ class Bench:
         self.program = str((arguments.build / "src/bin/longhaul").resolve())
         self.priority = arguments.priority
         self.folder = folder
-        self.device = folder / "refitted.json"
+        self.device = pathlib.Path()
 
     def call(self, *words):
         environment = dict(os.environ)
-        if self.device.exists():
+        if self.device.is_file():
             environment["LONGHAUL_DEVICE_FILE"] = str(self.device)
         process = subprocess.Popen([self.program, *map(str, words)], env=environment,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -71,6 +73,38 @@ class Bench:
         return run, json.loads((run / "report.json").read_text())
 
 
+def name_of(layout):
+    return "-".join(map(str, layout))
+
+
+def one_round(bench, where, steps):
+    where.mkdir()
+    bench.device = pathlib.Path()
+    traced, _ = bench.run(where / "traced",
+                          job(TRACED, 4, FIRST_TRACED_STEP + TRACED_STEPS + 2, traced=True))
+    bench.call("profile", traced / "traces", "--refit", where / "refitted.json")
+    bench.device = where / "refitted.json"
+    for layout in OTHERS:
+        bench.run(where / name_of(layout), job(layout[:3], layout[3], steps, False))
+
+
+def told(where, layout):
+    report = json.loads((where / name_of(layout) / "report.json").read_text())
+    return report["prediction"]["step_seconds"]
+
+
+def row(layout, rounds):
+    errors = [step["predicted"] / step["measured"] - 1 for step in rounds]
+    return {
+        "layout": "x".join(map(str, layout[:3])),
+        "micro_batch": layout[3],
+        "predicted_ms": [round(1e3 * step["predicted"], 1) for step in rounds],
+        "measured_ms": [round(1e3 * step["measured"], 1) for step in rounds],
+        "error_percent": round(100 * statistics.median(errors), 1),
+        "errors_percent": [round(100 * error, 1) for error in errors],
+    }
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -85,29 +119,12 @@ def main():
         folder = (arguments.keep or pathlib.Path(name)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         bench = Bench(arguments, folder)
-        bench.device.unlink(missing_ok=True)
-        traced, report = bench.run(
-            "traced", job(TRACED, 4, FIRST_TRACED_STEP + TRACED_STEPS + 2, traced=True))
-        bench.call("profile", traced / "traces", "--refit", bench.device)
-        predicted, measured = {}, {layout: [] for layout in OTHERS}
-        for turn in range(arguments.rounds):
-            for layout in OTHERS:
-                where = "-".join(map(str, layout)) + f"-{turn}"
-                _, report = bench.run(where, job(layout[:3], layout[3], arguments.steps, False))
-                told = report["prediction"]["step_seconds"]
-                predicted[layout] = told["predicted"]
-                measured[layout].append(told["measured"])
-        rows = []
-        for layout in OTHERS:
-            step = statistics.median(measured[layout])
-            rows.append({
-                "layout": "x".join(map(str, layout[:3])),
-                "micro_batch": layout[3],
-                "predicted_ms": round(1e3 * predicted[layout], 1),
-                "measured_ms": round(1e3 * step, 1),
-                "rounds_ms": [round(1e3 * s, 1) for s in measured[layout]],
-                "error_percent": round(100 * (predicted[layout] / step - 1), 1),
-            })
+        done = len(list(folder.glob("round-*")))
+        rounds = range(done + arguments.rounds)
+        for turn in rounds[done:]:
+            one_round(bench, folder / f"round-{turn}", arguments.steps)
+        rows = [row(layout, [told(folder / f"round-{turn}", layout) for turn in rounds])
+                for layout in OTHERS]
     print(json.dumps({"traced": "x".join(map(str, TRACED)), "load": [load, os.getloadavg()[0]],
                       "layouts": rows}, indent=1))
 

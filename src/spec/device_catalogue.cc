@@ -203,6 +203,7 @@ Result<Device> FindDevice(std::string_view name) {
     if (spelling && spelling->family == "a100" && ShippedName(*spelling).empty()) {
       Device device = *FindDevice("a100-80gb-pcie");  // the 40 GB card of the same form
       const Device small = *FindDevice("a100-40gb-sxm");
+      device.name = "a100-40gb-pcie";
       device.memory = small.memory;
       device.memory_bandwidth = small.memory_bandwidth;
       return device;

@@ -49,6 +49,7 @@ TEST(FindDevice, ReadsMakersNames) {
   }
   const auto small = FindDevice("A100 40GB PCIe");
   ASSERT_TRUE(small.ok());
+  EXPECT_EQ(small->name, "a100-40gb-pcie");
   EXPECT_EQ(small->memory, FindDevice("a100-40gb-sxm")->memory);
   EXPECT_EQ(small->island_bandwidth.count(), 0);
   for (const char* unknown : {"", "H100 Super", "H100 A100", "80GB", "v100"}) {

@@ -25,11 +25,19 @@ void ShiftTimes(RankSummary* rank, Shift shift) {
   for (Segment& segment : rank->segments) {
     shift(&segment.begin_ns);
     shift(&segment.end_ns);
+    if (segment.launch_ns != kNotLaunched) shift(&segment.launch_ns);
   }
   for (Collective& call : rank->collectives) {
     shift(&call.start_ns);
     shift(&call.ready_ns);
     shift(&call.end_ns);
+    if (call.launch_ns != kNotLaunched) shift(&call.launch_ns);
+  }
+  for (Intervals* host : {&rank->host_waits, &rank->host_input}) {
+    for (Interval& span : *host) {
+      shift(&span.begin);
+      shift(&span.end);
+    }
   }
   for (ModelOperator& op : rank->model_operators) shift(&op.begin_ns);
 }

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "profiler/across/critical_path.h"
 #include "profiler/across/exposure.h"
 #include "profiler/across/job.h"
 #include "profiler/across/replay.h"

@@ -162,8 +162,9 @@ class Assembler {
         families[KeyOf(rank, calls[i])].by_rank[rank].push_back(i);
       }
     }
-    for (const auto& [key, calls] : families) {
+    for (auto& [key, calls] : families) {
       if (calls.by_rank.size() < 2) continue;
+      for (auto& [rank, list] : calls.by_rank) SortByLaunch(rank, &list);
       bool numbered = true;
       for (const auto& [rank, list] : calls.by_rank) {
         for (const size_t i : list) {
@@ -175,6 +176,17 @@ class Assembler {
       else
         MatchByOrder(std::get<0>(key), calls);
     }
+  }
+
+  // Members make their calls in the same order; on several streams they may begin in another.
+  void SortByLaunch(size_t rank, std::vector<size_t>* list) const {
+    const auto launch = [&](size_t i) { return job_.ranks[rank].collectives[i].launch_ns; };
+    if (std::any_of(list->begin(), list->end(),
+                    [&](size_t i) { return launch(i) == kNotLaunched; })) {
+      return;
+    }
+    std::stable_sort(list->begin(), list->end(),
+                     [&](size_t a, size_t b) { return launch(a) < launch(b); });
   }
 
   void AddInstance(size_t group, std::vector<Member> members) {

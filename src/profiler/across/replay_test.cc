@@ -74,6 +74,99 @@ TEST(Replay, EndsWhereRanksWaitForEachOtherInARing) {
   EXPECT_GT(Replay(job).Run(), 0);
 }
 
+// A kernel or sum on a stream with its launch; the n-th.
+std::string Launched(int n, int launch, int launch_end, int stream, const std::string& kernel) {
+  const std::string correlation = R"("correlation":)" + std::to_string(n);
+  std::string event = kernel;
+  event.replace(event.find(R"("tid":1)"), 7, R"("tid":)" + std::to_string(stream));
+  const size_t args = event.find(R"("args":{)");
+  if (args == event.npos) {
+    event.insert(event.size() - 2, R"(,"args":{)" + correlation + "}");
+  } else {
+    event.insert(args + 8, correlation + ",");
+  }
+  return event +
+         R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":9,"ts":)" +
+         std::to_string(launch) + R"(,"dur":)" + std::to_string(launch_end - launch) +
+         R"(,"args":{)" + correlation + "}},";
+}
+
+std::string Synchronize(int begin, int end) {
+  return R"({"ph":"X","cat":"cuda_runtime","name":"cudaStreamSynchronize","pid":9,"tid":9,"ts":)" +
+         std::to_string(begin) + R"(,"dur":)" + std::to_string(end - begin) + "},";
+}
+
+// Rank 0's host launches its second gemm at 80, which idles behind a sum that nobody waits for:
+// rank 1's second gemm ran meanwhile. Worked by hand:
+//   rank 0: gemm [12,32) sum [32,92)  gemm launched until 80: [83,103)
+//   rank 1: gemm [12,32) sum [32,92)  gemm launched until 30: [33,53)
+TEST(Replay, AnEarlierLaunchIsWorthWhatAnExchangeHides) {
+  std::vector<RankSummary> ranks;
+  for (const int rank : {0, 1}) {
+    const int late = rank == 0 ? 50 : 0;
+    ranks.push_back(
+        Rank(rank, Launched(1, 0, 10, 1, Kernel("gemm", 12, 32)) +
+                       Launched(2, 10, 20, 2, Message("allreduce", -1, -1, 1, 32, 92)) +
+                       Launched(3, 20, 30 + late, 1, Kernel("gemm", 33 + late, 53 + late)) +
+                       Synchronize(30 + late, rank == 0 ? 105 : 93) + kStep));
+  }
+  const Job job = AssembleJob(std::move(ranks)).value();
+  ASSERT_EQ(job.matched, 2u);
+  const HostChain chain = ChainOf(job.ranks[0]);
+  EXPECT_EQ(chain.work_ns(), 80'000);
+  EXPECT_EQ(ChainOf(job.ranks[1]).work_ns(), 30'000);
+  const Replay replay(job);
+  EXPECT_NEAR(replay.Run() * 1e6, 103, 1e-6);
+  // Twice as fast a host: its gemm begins at 40 + 3 and is hidden by the sum, which ends at 92.
+  Change faster;
+  faster.work = [](size_t rank, Spent spent) {
+    return rank == 0 && spent == Spent::kHost ? 0.5 : 1.0;
+  };
+  EXPECT_NEAR(replay.Run(faster) * 1e6, 92, 1e-6);
+  // With a sum ten times as fast, too, all that is left is that gemm.
+  faster.wire = [](size_t) { return 0.1; };
+  EXPECT_NEAR(replay.Run(faster) * 1e6, 63, 1e-6);
+}
+
+// The second sum is hidden by a host that launches the optimizer at 200; computation passes the
+// first, so neither is waited for at once. With a host ten times as fast, worked by hand: gemms
+// [3,23) [23,43), sums [23,83) [83,143), and the optimizer waits for both: [143,153).
+TEST(Replay, TheOptimizerWaitsForItsGradients) {
+  std::vector<RankSummary> ranks;
+  for (const int rank : {0, 1}) {
+    ranks.push_back(
+        Rank(rank, Launched(1, 0, 10, 1, Kernel("gemm", 12, 32)) +
+                       Launched(2, 10, 12, 2, Message("allreduce", -1, -1, 1, 32, 92)) +
+                       Launched(3, 12, 14, 1, Kernel("gemm", 32, 52)) +
+                       Launched(4, 14, 16, 2, Message("allreduce", -1, -1, 2, 92, 152)) +
+                       Launched(5, 190, 200, 1, Kernel("adam", 203, 213)) + Synchronize(200, 215) +
+                       R"({"ph":"X","cat":"user_annotation","name":"Optimizer.step#Adam.step",)" +
+                       R"("pid":9,"tid":9,"ts":180,"dur":20.5},)" + kStep));
+  }
+  const Job job = AssembleJob(std::move(ranks)).value();
+  const Replay replay(job);
+  EXPECT_NEAR(replay.Run() * 1e6, 213, 1e-6);
+  Change faster;
+  faster.work = [](size_t, Spent spent) { return spent == Spent::kHost ? 0.1 : 1.0; };
+  EXPECT_NEAR(replay.Run(faster) * 1e6, 153, 1e-6);
+}
+
+TEST(HostChain, IsNotToldWhereNobodyWaits) {
+  const RankSummary rank = Rank(0, Launched(1, 0, 10, 1, Kernel("gemm", 12, 32)) + kStep);
+  EXPECT_TRUE(ChainOf(rank).marks.empty());
+}
+
+// A wait within which another thread launched holds nobody up; a copy that returns when it is done
+// is one.
+TEST(HostChain, KnowsWhatHeldTheHostUp) {
+  const RankSummary rank =
+      Rank(0, Launched(1, 0, 10, 1, Kernel("gemm", 12, 32)) + Synchronize(11, 60) +
+                  Launched(2, 20, 30, 1, Kernel("gemm", 32, 40)) +
+                  Launched(3, 70, 95, 1, Kernel("gemm", 75, 90)) + kStep);
+  ASSERT_EQ(rank.host_waits.size(), 1u);
+  EXPECT_EQ(rank.host_waits[0], (Interval{70'000, 95'000}));
+}
+
 TEST(CriticalPath, TilesTheRunAndGoesOverToTheRankThatIsWaitedFor) {
   const CriticalPath path = FindCriticalPath(PostedSends());
   // Back from 200: rank 0 computed from 135 on, and had waited since 90 for what rank 1 sent at

@@ -61,6 +61,7 @@ class Generator {
     job_.kernels.resize(static_cast<size_t>(ranks_));
     job_.steps.resize(static_cast<size_t>(ranks_));
     job_.input.resize(static_cast<size_t>(ranks_));
+    job_.waits.resize(static_cast<size_t>(ranks_));
     state_.resize(static_cast<size_t>(ranks_));
     MakeGroups();
   }
@@ -72,16 +73,15 @@ class Generator {
       moved = false;
       for (int rank = 0; rank < ranks_; ++rank) moved = Advance(rank) || moved;
     }
-    int64_t first = INT64_MAX, last = 0;
+    int64_t last = 0;
     for (int rank = 0; rank < ranks_; ++rank) {
       const State& state = StateOf(rank);
       CHECK(state.at == state.program.size()) << "the schedule of rank " << rank << " is stuck";
       for (const GeneratedKernel& kernel : job_.kernels[static_cast<size_t>(rank)]) {
-        first = std::min(first, kernel.begin_ns);
         last = std::max(last, kernel.end_ns);
       }
     }
-    job_.seconds = static_cast<double>(last - first) * 1e-9;
+    job_.seconds = static_cast<double>(last - kStartNs) * 1e-9;
     return std::move(job_);
   }
 
@@ -335,7 +335,10 @@ class Generator {
     }
     if (op.kind == Operation::Kind::kStepEnd) {
       // The host reads the loss: it waits for the device.
-      state.host = std::max(state.host, state.device) + 2'000;
+      const int64_t asked = state.host;
+      state.host = std::max(state.host, state.device) + 1'000;
+      job_.waits[static_cast<size_t>(rank)].push_back({"cudaStreamSynchronize", asked, state.host});
+      state.host += 1'000;
       steps.back().end_ns = state.host;
       return;
     }
@@ -448,6 +451,7 @@ class Writer {
     for (size_t i = 0; i < kernels.size(); ++i) Kernel(kernels[i], i + 1);
     for (const auto& step : job_.steps[static_cast<size_t>(rank_)]) Span(step, "user_annotation");
     for (const auto& span : job_.input[static_cast<size_t>(rank_)]) Span(span, "user_annotation");
+    for (const auto& wait : job_.waits[static_cast<size_t>(rank_)]) Span(wait, "cuda_runtime");
     Backwards();
     Print(&text_, "\n  ],\n  \"traceName\": \"generated\", \"displayTimeUnit\": \"ms\",\n");
     Print(&text_, "  \"baseTimeNanoseconds\": 1700000000000000000\n}\n");

@@ -89,8 +89,9 @@ struct GeneratedJob {
   std::vector<std::vector<GeneratedKernel>> kernels;  // [rank]
   std::vector<std::vector<GeneratedSpan>> steps;      // [rank], of the host
   std::vector<std::vector<GeneratedSpan>> input;      // [rank]
+  std::vector<std::vector<GeneratedSpan>> waits;      // [rank], of the host for the device
   std::vector<Group> groups;
-  double seconds = 0;  // from the first kernel to the last end, by the true clock
+  double seconds = 0;  // from the first step's begin on its host to the last end, by the true clock
 };
 
 GeneratedJob Generate(const GeneratorOptions& options);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <random>
 
@@ -49,8 +50,7 @@ const Finding* Find(const Findings& findings, Cause cause, const std::string& su
 
 // `evidence` is part of what is said of it.
 void ExpectPlanted(const GeneratorOptions& with, const GeneratorOptions& without, Cause cause,
-                   const std::string& subject, const std::string& evidence = "",
-                   double tolerance = 0.02) {
+                   const std::string& subject, const std::string& evidence = "") {
   const Findings findings = FindAll(Profile(with));
   const Finding* found = Find(findings, cause, subject);
   std::string all;
@@ -58,14 +58,18 @@ void ExpectPlanted(const GeneratorOptions& with, const GeneratorOptions& without
     all += std::string(ToString(f.cause)) + " " + f.subject + " " +
            std::to_string(f.seconds_per_step * 1e3) + " ms: " + f.evidence + "\n";
   }
-  ASSERT_NE(found, nullptr) << all;
   const double cost = Cost(with, without);
-  ASSERT_GT(cost, 0);
-  EXPECT_NEAR(found->seconds_per_step / cost, 1, tolerance)
-      << all << "cost " << cost * 1e3 << " ms";
-  // An imbalance stands by its worth among what all ranks lose.
+  // What others hide wholly costs nothing, and nothing is said of it.
+  if (cost < 0.0005 * findings.step_s) {
+    EXPECT_EQ(found, nullptr) << all;
+    return;
+  }
+  ASSERT_NE(found, nullptr) << all << "cost " << cost * 1e3 << " ms";
+  EXPECT_NEAR(found->seconds_per_step / cost, 1, 0.02) << all << "cost " << cost * 1e3 << " ms";
+  // An imbalance stands by its worth among what all ranks lose, and so does what costs less than
+  // 1 % of a step.
   const Finding& first = findings.findings.front();
-  EXPECT_TRUE(&first == found ||
+  EXPECT_TRUE(&first == found || found->seconds_per_step < 0.01 * findings.step_s ||
               (cause == Cause::kImbalance && first.seconds_per_step >= found->seconds_per_step))
       << all;
   EXPECT_THAT(found->evidence, testing::HasSubstr(evidence));
@@ -175,6 +179,20 @@ TEST(Planted, ALateHost) {
   GeneratorOptions with = Skewed();
   with.late_rank = 2;
   ExpectPlanted(with, Skewed(), Cause::kLateHost, "rank 2");
+}
+
+// Gradients' sums that all hosts hide by being late are joined by the optimizer all the same.
+TEST(Planted, HostsThatAreAllLate) {
+  GeneratorOptions without = Skewed();
+  without.pipeline = 1;
+  without.data = 4;
+  without.layers = 1;
+  without.micro_batches = 1;
+  without.data_wire_us = 1'500;
+  without.launch_us = 0;
+  GeneratorOptions with = without;
+  with.launch_us = 2'000;
+  ExpectPlanted(with, without, Cause::kHostOverhead, "all ranks");
 }
 
 TEST(Planted, ASlowLink) {
@@ -309,6 +327,12 @@ class Dice {
   std::mt19937_64 engine_;
 };
 
+// LONGHAUL_SEEDS, or so many.
+uint64_t Seeds(uint64_t usual) {
+  const char* wanted = std::getenv("LONGHAUL_SEEDS");
+  return wanted == nullptr ? usual : std::strtoull(wanted, nullptr, 10);
+}
+
 GeneratorOptions AnyJob(Dice* dice) {
   GeneratorOptions job = Skewed();
   job.tensor = 2;
@@ -323,7 +347,7 @@ GeneratorOptions AnyJob(Dice* dice) {
 }
 
 TEST(Planted, AStallIsNamedWithItsRankAndStepAndPriced) {
-  for (uint64_t seed = 0; seed < 30; ++seed) {
+  for (uint64_t seed = 0; seed < Seeds(30); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Dice dice(seed);
     const GeneratorOptions without = AnyJob(&dice);
@@ -337,49 +361,84 @@ TEST(Planted, AStallIsNamedWithItsRankAndStepAndPriced) {
     with.stall_us = step_us * dice.Between(1.5, 6);
     ExpectPlanted(with, without, Cause::kStall, "rank " + std::to_string(with.stall_rank),
                   "in ProfilerStep#" + std::to_string(with.stall_step + 3) + " ");
-    if (HasFailure()) return;
   }
 }
 
-TEST(Planted, AnyFaultOfAnyRankIsNamedAndPriced) {
-  for (uint64_t seed = 0; seed < 30; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    Dice dice(100 + seed);
-    GeneratorOptions without = AnyJob(&dice);
-    const int fault = dice.Below(4);
-    if (fault == 2) {  // a link stands out against others alike
-      without.tensor = 1;
-      without.data = 4;
-      without.pipeline = 2;
-    }
-    if (fault == 3) without.pipeline = 2;
-    GeneratorOptions with = without;
-    const int rank = dice.Below(with.tensor * with.data * (fault == 2 ? 1 : with.pipeline));
-    std::string subject = "rank " + std::to_string(rank);
-    if (fault == 0) {
+// A fault of drawn kind, place and size.
+struct Drawn {
+  GeneratorOptions with, without;
+  Cause cause = Cause::kSlowKernels;
+  std::string subject;
+};
+
+Drawn AnyFault(Dice* dice) {
+  constexpr std::array kCauses = {Cause::kSlowKernels, Cause::kLateHost, Cause::kSlowLink,
+                                  Cause::kImbalance,   Cause::kInput,    Cause::kSlowKernels};
+  Drawn drawn;
+  GeneratorOptions& without = drawn.without;
+  without = AnyJob(dice);
+  const int fault = dice->Below(static_cast<int>(kCauses.size()));
+  if (fault == 2) {  // a link stands out against others alike
+    without.tensor = 1;
+    without.data = 4;
+    without.pipeline = 2;
+  }
+  if (fault == 3) without.pipeline = 2;
+  if (fault == 5) {  // whose peers are on other hosts
+    without.data = 4;
+    without.pipeline = 1;
+  }
+  // Interleaved, of weights' passes or neither.
+  const int schedule = dice->Below(3);
+  without.zero_bubble = schedule == 1;
+  if (schedule == 2 && without.pipeline > 1) {
+    without.chunks = 2;
+    without.micro_batches = 4;
+  }
+  drawn.cause = kCauses[static_cast<size_t>(fault)];
+  GeneratorOptions& with = drawn.with;
+  with = without;
+  const int rank = dice->Below(with.tensor * with.data * (fault == 2 ? 1 : with.pipeline));
+  drawn.subject = "rank " + std::to_string(rank);
+  switch (fault) {
+    case 0:
       with.slow_rank = rank;
-      with.slow_factor = dice.Between(1.05, 2);
-    } else if (fault == 1) {
+      with.slow_factor = dice->Between(1.05, 2);
+      break;
+    case 1:
       with.late_rank = rank;
-      // Less is hidden by the kernels.
-      with.late_us = with.layer_us * dice.Between(0.45, 0.6);
-    } else if (fault == 2) {
+      with.late_us = with.layer_us * dice->Between(0.3, 1.5);
+      break;
+    case 2:
       with.slow_link_rank = rank;
-      with.link_factor = dice.Between(10, 60);
-      subject = "link " + std::to_string(rank) + "-" + std::to_string(rank + 4);
-    } else {
-      with.heavy_stage = dice.Below(2);
-      with.heavy_factor = dice.Between(1.2, 2);
-      subject = "stage " + std::to_string(with.heavy_stage);
+      with.link_factor = dice->Between(10, 60);
+      drawn.subject = "link " + std::to_string(rank) + "-" + std::to_string(rank + 4);
+      break;
+    case 3:
+      with.heavy_stage = dice->Below(2);
+      with.heavy_factor = dice->Between(1.2, 2);
+      drawn.subject = "stage " + std::to_string(with.heavy_stage);
       // Perfect balance: both stages have the mean.
       without.layer_us *= (1 + with.heavy_factor) / 2;
-    }
-    constexpr std::array kCauses = {Cause::kSlowKernels, Cause::kLateHost, Cause::kSlowLink,
-                                    Cause::kImbalance};
-    // Where exchanges run while a host is late their ends hide some of it: it is priced low.
-    ExpectPlanted(with, without, kCauses[static_cast<size_t>(fault)], subject, "",
-                  fault == 1 ? 0.2 : 0.02);
-    if (HasFailure()) return;
+      break;
+    case 4:
+      with.input_us = with.layer_us * dice->Between(1, 10);
+      drawn.subject = "rank 0";
+      break;
+    default:
+      with.slow_host = rank / with.ranks_per_host;
+      with.slow_factor = dice->Between(1.05, 2);
+      drawn.subject = "host " + std::to_string(with.slow_host);
+  }
+  return drawn;
+}
+
+TEST(Planted, AnyFaultOfAnyRankIsNamedAndPriced) {
+  for (uint64_t seed = 0; seed < Seeds(40); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Dice dice(100 + seed);
+    const Drawn drawn = AnyFault(&dice);
+    ExpectPlanted(drawn.with, drawn.without, drawn.cause, drawn.subject);
   }
 }
 

@@ -6,6 +6,8 @@
 #include <queue>
 #include <utility>
 
+#include "profiler/rank/host_time.h"
+
 namespace longhaul::profiler {
 namespace {
 
@@ -112,7 +114,8 @@ class Cutter {
   }
 
  private:
-  void Add(int64_t begin, int64_t end, Spent spent, Phase phase, int32_t collective = -1) {
+  void Add(int64_t begin, int64_t end, Spent spent, Phase phase, int32_t collective = -1,
+           int64_t launch_ns = kNotLaunched) {
     if (begin >= end) return;
     if (!segments_.empty()) {
       Segment& last = segments_.back();
@@ -121,17 +124,17 @@ class Cutter {
         return;
       }
     }
-    segments_.push_back({begin, end, collective, spent, phase});
+    segments_.push_back({begin, end, collective, spent, phase, launch_ns});
   }
 
   void Busy(int64_t begin, int64_t end, const Piece& piece, Layer layer) {
     const DeviceEvent& event = device_[piece.event];
     if (layer == kCommunicationLayer) {
-      Add(begin, end, Spent::kExposed, event.phase, collective_of_[piece.event]);
+      Add(begin, end, Spent::kExposed, event.phase, collective_of_[piece.event], LaunchTime(event));
     } else {
       Add(begin, end,
           layer == kCopyLayer ? Spent::kCopy : static_cast<Spent>(static_cast<int>(event.kind)),
-          event.phase);
+          event.phase, -1, LaunchTime(event));
     }
   }
 

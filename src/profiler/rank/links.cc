@@ -206,6 +206,7 @@ std::vector<DeviceEvent> LinkDevice(const RankTrace& trace) {
       linked.launched = true;
       linked.launch_begin_ns = host.start_ns;
       linked.launch_end_ns = host.end_ns();
+      linked.launch_track = host.track;
       linked.phase = phases.Of(host.track, host.start_ns);
     }
     device.push_back(linked);

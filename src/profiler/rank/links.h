@@ -21,6 +21,7 @@ struct DeviceEvent {
   int64_t launch_begin_ns = 0;  // equal to `begin_ns` when no launch is known
   int64_t launch_end_ns = 0;
   size_t row = 0;
+  uint32_t launch_track = 0;
   bool launched = false;
   Phase phase = Phase::kUnknown;
   KernelClass kind = KernelClass::kOther;

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "profiler/rank/host_time.h"
 #include "profiler/rank/intervals.h"
 #include "profiler/rank/ledger.h"
 #include "profiler/rank/links.h"
@@ -80,6 +81,7 @@ Collective MakeCollective(const RankTrace& trace, const DeviceEvent& event, Grou
   collective.start_ns = event.begin_ns;
   collective.end_ns = event.end_ns;
   collective.phase = event.phase;
+  collective.launch_ns = LaunchTime(event);
   const Event row = trace.events[event.row];
   const CollectiveNote* note =
       row.category == Category::kKernel && row.detail != 0 ? &trace.notes[row.detail - 1] : nullptr;
@@ -98,7 +100,7 @@ Collective MakeCollective(const RankTrace& trace, const DeviceEvent& event, Grou
   return collective;
 }
 
-// Fills in when each collective could have begun.
+// Fills in when each collective could have begun, and whether computation waited for its end.
 void FindReady(const std::vector<DeviceEvent>& device, const std::vector<int32_t>& collective_of,
                std::vector<Collective>* collectives) {
   std::vector<size_t> order(device.size());
@@ -106,6 +108,17 @@ void FindReady(const std::vector<DeviceEvent>& device, const std::vector<int32_t
   std::stable_sort(order.begin(), order.end(), [&device](size_t a, size_t b) {
     return device[a].launch_begin_ns < device[b].launch_begin_ns;
   });
+  constexpr int64_t kTouchNs = 1'000;  // what begins so much before an end began at it
+  int64_t coming = INT64_MAX;          // begin of the computation launched next
+  for (size_t place = order.size(); place-- > 0;) {
+    const size_t i = order[place];
+    if (collective_of[i] >= 0) {
+      Collective& call = (*collectives)[static_cast<size_t>(collective_of[i])];
+      call.passed = coming < call.end_ns - kTouchNs;
+    } else if (device[i].kind != KernelClass::kCopy) {
+      coming = device[i].begin_ns;
+    }
+  }
   int64_t computed = INT64_MIN;
   for (const size_t i : order) {
     const DeviceEvent& event = device[i];
@@ -292,7 +305,9 @@ RankSummary Summarize(const RankTrace& trace, const SummaryOptions& options) {
   if (summary.steps.empty()) return summary;
   const Interval window = {summary.steps.front().begin_ns, summary.steps.back().end_ns};
   summary.communication_ns = Length(Intersection(Union(std::move(communication)), {window}));
-  summary.segments = CutSegments(device, collective_of, InputTime(trace), window);
+  summary.host_waits = HostWaits(trace, device);
+  summary.host_input = InputTime(trace);
+  summary.segments = CutSegments(device, collective_of, summary.host_input, window);
   return summary;
 }
 

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "profiler/rank/intervals.h"
 #include "profiler/rank/kernel_classes.h"
 #include "profiler/trace/trace.h"
 
@@ -46,12 +47,15 @@ std::string_view ToString(Spent spent);
 constexpr bool IsCompute(Spent spent) { return spent < Spent::kExposed; }
 constexpr bool IsIdle(Spent spent) { return spent > Spent::kCopy; }
 
+constexpr int64_t kNotLaunched = INT64_MIN;
+
 struct Segment {
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
   int32_t collective = -1;  // of kExposed: place in `collectives`
   Spent spent = Spent::kOtherCompute;
   Phase phase = Phase::kUnknown;
+  int64_t launch_ns = kNotLaunched;  // of its first event; see rank/host_time.h
 };
 
 struct Step {
@@ -82,6 +86,8 @@ struct Collective {
   CollectiveKind kind = CollectiveKind::kUnknown;
   Phase phase = Phase::kUnknown;
   int64_t cpu_ns = -1;  // of the process meanwhile; -1: not told
+  int64_t launch_ns = kNotLaunched;
+  bool passed = false;  // computation launched behind it began before its end
 };
 
 // One run of an operator of the model, as our own trainer writes it.
@@ -126,6 +132,8 @@ struct RankSummary {
   std::vector<KernelTotal> kernels;     // by time, longest first
   std::vector<OperatorTotal> operators;
   std::vector<ModelOperator> model_operators;  // by begin
+  Intervals host_waits;                        // the host that launches waited for the device
+  Intervals host_input;                        // it waited for data
   int64_t between_steps_ns = -1;  // from a step's annotation to the next, median; -1: not told
   int64_t mapped_ns = 0;          // kernel time that some operator claims
   int64_t kernel_ns = 0;          // sum of all kernels' durations

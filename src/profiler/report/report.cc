@@ -28,6 +28,7 @@ double Seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 std::optional<spec::Device> DeviceOf(const Job& job) {
   for (const RankSummary& rank : job.ranks) {
     std::string name = rank.metadata.device_name;
+    if (Result<spec::Device> device = spec::FindDevice(name); device.ok()) return *device;
     for (char& c : name) {
       if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
     }
@@ -93,7 +94,19 @@ Loss LossOf(const Job& job) {
   return loss;
 }
 
-std::string FirstThing(const Findings& findings) {
+bool HasKernels(const Job& job) {
+  return std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankSummary& rank) {
+    return std::any_of(rank.kernels.begin(), rank.kernels.end(),
+                       [](const KernelTotal& kernel) { return kernel.kind != KernelClass::kCopy; });
+  });
+}
+
+std::string FirstThing(const Job& job, const Findings& findings) {
+  if (!HasKernels(job)) {
+    return "No kernel was traced, so where the time went can't be told.\n"
+           "Do first: trace the device too: nsys profile --trace=cuda,nvtx; torch.profiler with\n"
+           "          activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA].\n";
+  }
   if (findings.findings.empty()) {
     return "Nothing stands out: no change that we can price saves 0.1 % of the step.\n";
   }
@@ -258,7 +271,7 @@ Utilization UtilizationOf(const Job& job, const Findings& findings, const Report
 }
 
 std::string SummaryText(const Job& job, const Findings& findings, const ReportOptions& options) {
-  std::string text = FirstThing(findings);
+  std::string text = FirstThing(job, findings);
   const Utilization use = UtilizationOf(job, findings, options);
   text += Format("Step:     %.3f ms, mean of %zu, on %zu rank%s%s", findings.step_s * 1e3,
                  findings.steps, job.ranks.size(), job.ranks.size() == 1 ? "" : "s",
@@ -315,6 +328,7 @@ Json ReportJson(const Job& job, const Findings& findings, const ReportOptions& o
   if (use.device.has_value()) json["device"] = use.device->name;
   if (use.mfu > 0) json["mfu"] = use.mfu;
   if (use.hfu > 0) json["hfu"] = use.hfu;
+  json["kernels_traced"] = HasKernels(job);
   json["findings"] = Json::array();
   for (const Finding& f : findings.findings) {
     json["findings"].push_back({{"cause", ToString(f.cause)},

@@ -77,6 +77,30 @@ TEST_F(ReportTest, CountsMfuFromTheModelsFlops) {
   EXPECT_NEAR(UtilizationOf(job, findings, options).mfu, 0.5, 1e-9);
 }
 
+TEST_F(ReportTest, KnowsTheCardByItsWholeName) {
+  Job job = Load(Write(Slow(), ""));
+  const Findings findings = FindAll(job);
+  for (const auto& [written, name] : {std::pair("NVIDIA A100-PCIE-40GB", "a100-40gb-pcie"),
+                                      {"NVIDIA A100-SXM4-80GB", "a100-80gb-sxm"},
+                                      {"NVIDIA H100 80GB HBM3", "h100-sxm"},
+                                      {"NVIDIA H100 of tomorrow", "h100-sxm"}}) {
+    for (RankSummary& rank : job.ranks) rank.metadata.device_name = written;
+    EXPECT_EQ(UtilizationOf(job, findings, {}).device->name, name) << written;
+  }
+}
+
+TEST_F(ReportTest, SaysHowToTraceWhereNoKernelIs) {
+  RankSummary rank;
+  rank.metadata.rank = 0;
+  rank.kernels.push_back({"Memcpy HtoD", KernelClass::kCopy, 1, 1000});
+  std::vector<RankSummary> ranks(1, rank);
+  const Job job = AssembleJob(std::move(ranks)).value();
+  const std::string text = SummaryText(job, FindAll(job), {});
+  EXPECT_THAT(text, testing::StartsWith("No kernel was traced"));
+  EXPECT_THAT(text, testing::HasSubstr("nsys profile --trace=cuda"));
+  EXPECT_FALSE(ReportJson(job, FindAll(job), {})["kernels_traced"]);
+}
+
 TEST_F(ReportTest, ThePageNeedsNothingFromElsewhere) {
   const Job job = Load(Write(Slow(), ""));
   const std::string page = ReportHtml(job, FindAll(job), {});
