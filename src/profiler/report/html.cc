@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
@@ -97,6 +98,24 @@ std::string Escape(std::string_view raw) {
   return out;
 }
 
+// A logarithmic axis of whole decades around what is shown, from one place of the picture to
+// another.
+struct Axis {
+  double from = 0, to = 0;
+  int low = INT_MAX, high = INT_MIN;
+
+  void Show(double value) {
+    const double decade = std::log10(std::clamp(value, 1e-30, 1e30));
+    low = std::min(low, static_cast<int>(std::floor(decade)));
+    high = std::max(high, low + 1);
+    high = std::max(high, static_cast<int>(std::ceil(decade)));
+  }
+  double At(double value) const {
+    const double decade = std::log10(std::clamp(value, 1e-30, 1e30));
+    return from + (to - from) * (std::clamp<double>(decade, low, high) - low) / (high - low);
+  }
+};
+
 class Page {
  public:
   Page(const Job& job, const Findings& findings, const ReportOptions& options)
@@ -123,7 +142,9 @@ class Page {
         "padding:12px;white-space:pre-wrap}table{border-collapse:collapse}td,th{padding:3px 10px;"
         "text-align:left;border-bottom:1px solid #e4e4e4;font-variant-numeric:tabular-nums}"
         "text{font:11px system-ui,sans-serif;fill:#333}.k{display:inline-block;width:10px;"
-        "height:10px;margin:0 4px 0 0}.n{white-space:nowrap;margin-right:12px}.w{overflow-x:auto}p{"
+        "height:10px;margin:0 4px 0 "
+        "0}.n{white-space:nowrap;margin-right:12px}.w{overflow-x:auto}.w td,.w "
+        "th{padding:3px 5px;font-size:12px}p{"
         "margin:6px 0}</style><h1>Where the time went</h1><pre>";
     out_ += Escape(SummaryText(job_, findings_, options_)) + "</pre>";
     Table();
@@ -237,8 +258,8 @@ class Page {
     for (double at = 0; at * 1e6 < static_cast<double>(end - begin); at += apart_ms) {
       const double x = kLeft + at * 1e6 * scale;
       Print(&out_,
-            "<path stroke=\"#999\" d=\"M%.1f %.0f v4\"/><text x=\"%.1f\" y=\"%.0f\">%g</text>", x,
-            bottom, x, bottom + 15, at);
+            "<path stroke=\"#999\" d=\"M%.1f %.0f v4\"/><text x=\"%.1f\" y=\"%.0f\"%s>%g</text>", x,
+            bottom, x, bottom + 15, x > kWidth - 30 ? " text-anchor=\"end\"" : "", at);
     }
     out_ += "</svg>";
   }
@@ -387,35 +408,41 @@ class Page {
                                  [](const RooflineRow& row) { return row.flops > 0; });
     if (!any || peak <= 0 || bandwidth <= 0) return;
     const double w = 720, h = 320;
-    const double floor = peak * 1e-5;
-    const auto x = [&](double intensity) {
-      return 60 + (w - 100) * (std::log10(std::clamp(intensity, 0.1, 1e4)) + 1) / 5;
-    };
-    const auto y = [&](double rate) {
-      return h - 30 - (h - 50) * std::log10(std::clamp(rate / floor, 1.0, 1.5e5)) / 5.2;
-    };
+    Axis x = {60, w - 40}, y = {h - 30, 20};
+    x.Show(peak / bandwidth);
+    y.Show(peak);
+    for (const RooflineRow& row : roofline.rows) {
+      if (row.flops <= 0) continue;
+      x.Show(std::clamp(row.flops / row.bytes, 1e-3, 1e6));
+      y.Show(std::max(row.flops / row.seconds, peak * 1e-6));
+    }
     Print(&out_, "<h2>Operators against the roofs of %s</h2><svg width=\"%.0f\" height=\"%.0f\">",
           roofline.roof.c_str(), w, h);
-    for (int decade = 0; decade <= 5; ++decade) {
-      const double rate = floor * std::pow(10, decade);
+    for (int decade = y.low; decade <= y.high; ++decade) {
+      const double at = y.At(std::pow(10, decade));
       Print(&out_,
-            "<path stroke=\"#e4e4e4\" d=\"M60 %.1f H%.0f\"/><text x=\"0\" y=\"%.1f\">%.3g "
+            "<path stroke=\"#e4e4e4\" d=\"M60 %.1f H%.0f\"/><text x=\"0\" y=\"%.1f\">%g "
             "GF/s</text>",
-            y(rate), w - 40, y(rate) + 4, rate / 1e9);
-      const double intensity = std::pow(10, decade - 1);
+            at, w - 40, at + 4, std::pow(10, decade - 9));
+    }
+    for (int decade = x.low; decade <= x.high; ++decade) {
+      const double at = x.At(std::pow(10, decade));
       Print(&out_,
             "<path stroke=\"#e4e4e4\" d=\"M%.1f 20 V%.0f\"/><text x=\"%.1f\" "
             "y=\"%.0f\">%g</text>",
-            x(intensity), h - 30, x(intensity) - 6, h - 16, intensity);
+            at, h - 30, at - 6, h - 16, std::pow(10, decade));
     }
+    const double least = std::pow(10, x.low), most = std::pow(10, x.high);
     Print(&out_, "<path fill=\"none\" stroke=\"#333\" d=\"M%.1f %.1f L%.1f %.1f L%.1f %.1f\"/>",
-          x(0.1), y(0.1 * bandwidth), x(peak / bandwidth), y(peak), x(1e4), y(peak));
+          x.At(std::max(least, std::pow(10, y.low) / bandwidth)),
+          y.At(std::max(least * bandwidth, std::pow(10, y.low))), x.At(peak / bandwidth),
+          y.At(peak), x.At(most), y.At(peak));
     for (const RooflineRow& row : roofline.rows) {
       if (row.flops <= 0) continue;
       Print(&out_,
             "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" fill=\"#2f6fb0\" fill-opacity=\".55\">"
             "<title>",
-            x(row.flops / row.bytes), y(row.flops / row.seconds),
+            x.At(row.flops / row.bytes), y.At(row.flops / row.seconds),
             std::clamp(2 + std::log10(1 + row.seconds * 1e6), 2.0, 9.0));
       out_ += Escape(row.name + " " + row.shapes.substr(0, 120));
       Print(&out_, ": %.4g GFLOP/s</title></circle>", row.flops / row.seconds / 1e9);

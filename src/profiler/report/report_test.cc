@@ -89,6 +89,24 @@ TEST_F(ReportTest, KnowsTheCardByItsWholeName) {
   }
 }
 
+// The axes of the roofline's picture hold what is drawn, and no more than a decade beyond.
+TEST_F(ReportTest, ThePageDrawsTheRooflineWhereItsOperatorsAre) {
+  Job job = Load(Write(Slow(), ""));
+  // 1 and 5 TFLOP/s at 100 and 300 FLOPs a byte.
+  job.ranks[0].operators = {{"aten::mm", "[[8,8],[8,8]]", 1, 1'000'000, 1e9, 1e7},
+                            {"aten::bmm", "[[8,8],[8,8]]", 1, 1'000'000, 5e9, 5e9 / 300}};
+  const std::string page = ReportHtml(job, FindAll(job), {});
+  const size_t begin = page.find("<h2>Operators against the roofs of h100-sxm");
+  ASSERT_NE(begin, page.npos);
+  const std::string picture = page.substr(begin, page.find("</svg>", begin) - begin);
+  for (const char* tick : {">1000 GF/s<", ">1e+06 GF/s<", ">100<", ">1000<"}) {
+    EXPECT_THAT(picture, testing::HasSubstr(tick));
+  }
+  for (const char* tick : {">100 GF/s<", ">1e+07 GF/s<", ">10<", ">10000<"}) {
+    EXPECT_THAT(picture, testing::Not(testing::HasSubstr(tick)));
+  }
+}
+
 TEST_F(ReportTest, SaysHowToTraceWhereNoKernelIs) {
   RankSummary rank;
   rank.metadata.rank = 0;
