@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "checkpoint/reshard/load_state.h"
 #include "io/clock.h"
 #include "io/file.h"
@@ -26,6 +27,10 @@ namespace {
 constexpr int kWelcomeWaitMs = 60'000;  // an agent that is busy starting hundreds of workers
 constexpr uint32_t kTierNone = 0;       // wire::Restore::Tier
 constexpr uint32_t kTierMemory = 1;
+constexpr uint32_t kTierPieces = 5;
+constexpr uint32_t kWayCopied = 1;  // wire::SnapshotWay
+constexpr uint32_t kWayGuarded = 2;
+constexpr uint32_t kWayForked = 3;
 
 constexpr unsigned kPinnedPollUs = 200;
 
@@ -231,7 +236,7 @@ Status Client::CopyNow(uint64_t step) {
   unreported_snapshot_ns_ += blocked.count();
   RETURN_IF_ERROR(written);
   ways_.Direct(blocked);
-  return TellSealed(step, blocked.count());
+  return TellSealed(step, blocked.count(), kWayCopied);
 }
 
 Status Client::BeginSnapshot(uint64_t step) {
@@ -260,7 +265,7 @@ Status Client::WaitSnapshot() {
   }
   MakeStateHuge();
   RETURN_IF_ERROR(finished);
-  return TellSealed(copying_step_, copying_blocked_ns_ + waited_ns);
+  return TellSealed(copying_step_, copying_blocked_ns_ + waited_ns, copying_way_);
 }
 
 Client::~Client() {
@@ -285,10 +290,12 @@ void Client::StopMakingHuge() {
   stop_making_huge_ = false;
 }
 
-Status Client::TellSealed(uint64_t step, int64_t blocked_ns) {
+Status Client::TellSealed(uint64_t step, int64_t blocked_ns, uint32_t way) {
   SealedMessage sealed;
   sealed.step = step;
   sealed.blocked_ns = blocked_ns;
+  sealed.waited_ns = waited_for_slot_ns_;
+  sealed.way = way;
   sealed.bytes = plan_.total_bytes();
   return Send(sealed, ways_.InWords());
 }
@@ -308,6 +315,7 @@ Result<std::unique_ptr<checkpoint::ArenaWriter>> Client::OpenSlot(uint64_t step)
   RETURN_IF_ERROR(PrepareArena());
   auto writer = std::make_unique<checkpoint::ArenaWriter>(arena_.bytes());
   const Instant begin = io::MonotonicNow();
+  waited_for_slot_ns_ = 0;
   for (Instant told = begin;;) {
     const Status opened = writer->Begin(step, epoch_, plan_);
     if (opened.ok()) {
@@ -326,6 +334,7 @@ Result<std::unique_ptr<checkpoint::ArenaWriter>> Client::OpenSlot(uint64_t step)
       RETURN_IF_ERROR(Send(waits, std::string_view(writer->Holders()).substr(0, 4096)));
     }
     usleep(kPinnedPollUs);
+    waited_for_slot_ns_ = (io::MonotonicNow() - begin).count();
   }
 }
 
@@ -353,6 +362,7 @@ Status Client::StartSnapshot(uint64_t step) {
   }
   const Duration may_take = kGuardMayTake * static_cast<int64_t>(plan_.total_bytes() >> 20);
   costly_pages_ = guard_->ok() && io::MonotonicNow() - begin > may_take + kGuardStartMayTake;
+  copying_way_ = writer->copying() ? kWayGuarded : kWayForked;
   if (!writer->copying()) RETURN_IF_ERROR(writer->StartCopy(tensors));
   copying_ = std::move(writer);
   copying_step_ = step;
@@ -372,6 +382,44 @@ Status Client::RestoreFromDisk() {
   return checkpoint::LoadState(io::PosixFileSystem(), StepOf(welcome_), plan_, memory_).status();
 }
 
+Result<io::SharedMapping> Client::AskForPieces(const checkpoint::StatePlan* plan, uint64_t* bytes) {
+  PiecesRequest request;
+  io::Fd memory;
+  if (plan != nullptr) {
+    const std::string encoded = plan->Encode();
+    request.plan_bytes = encoded.size();
+    ASSIGN_OR_RETURN(
+        memory, io::CreateSharedMemory("longhaul-plan", Bytes(static_cast<int64_t>(encoded.size())),
+                                       false));
+    ASSIGN_OR_RETURN(const io::SharedMapping mapping, io::SharedMapping::Map(memory));
+    std::memcpy(mapping.bytes().data(), encoded.data(), encoded.size());
+  }
+  if (gone_) return AgentGone();
+  const int fd = memory.get();
+  const Status sent = io::SendMessage(socket_, std::as_bytes(std::span(&request, 1)),
+                                      {&fd, memory.valid() ? size_t{1} : size_t{0}});
+  gone_ = !sent.ok();
+  while (true) {
+    io::Fd descriptor;
+    ASSIGN_OR_RETURN(const std::optional<FromAgent> message, Receive(-1, &descriptor));
+    const PiecesAnswer* answer = message ? std::get_if<PiecesAnswer>(&*message) : nullptr;
+    if (answer == nullptr) continue;
+    if (!descriptor.valid()) {
+      const std::string reason = Printable(answer->reason, 4096);
+      return answer->of_another_state ? FailedPrecondition(reason) : DataLoss(reason);
+    }
+    *bytes = answer->bytes;
+    return io::SharedMapping::Map(descriptor);
+  }
+}
+
+// Whatever layout sealed it: the agent reads the boxes together, from its own memory and others'.
+Status Client::RestoreFromPieces() {
+  uint64_t bytes = 0;
+  ASSIGN_OR_RETURN(const io::SharedMapping gathered, AskForPieces(&plan_, &bytes));
+  return checkpoint::ArenaReader(gathered.bytes()).CopyInto(welcome_.restore_step, plan_, memory_);
+}
+
 Status Client::CopyIsBad(const Status& why) {
   RestoreFailedMessage failed;
   failed.step = welcome_.restore_step;
@@ -384,6 +432,13 @@ Result<checkpoint::StatePlan> Client::PlanOfSaved() {
   if (welcome_.restore_tier == kTierMemory) {
     RETURN_IF_ERROR(TakeArena(0));
     return checkpoint::ArenaReader(arena_.bytes()).Plan(welcome_.restore_step);
+  }
+  if (welcome_.restore_tier == kTierPieces) {
+    uint64_t bytes = 0;
+    ASSIGN_OR_RETURN(const io::SharedMapping encoded, AskForPieces(nullptr, &bytes));
+    if (bytes > encoded.bytes().size()) return DataLoss("a plan longer than its memory");
+    return checkpoint::StatePlan::Decode(
+        {reinterpret_cast<const char*>(encoded.bytes().data()), bytes});
   }
   return checkpoint::SavedPlan(io::PosixFileSystem(), StepOf(welcome_));
 }
@@ -403,7 +458,9 @@ Result<uint64_t> Client::Restore() {
   const uint64_t step = tier == kTierNone ? 0 : welcome_.restore_step;
   if (tier != kTierNone) {
     if (!registered_) return FailedPrecondition("no state is registered");
-    const Status status = tier == kTierMemory ? RestoreFromMemory() : RestoreFromDisk();
+    const Status status = tier == kTierMemory   ? RestoreFromMemory()
+                          : tier == kTierPieces ? RestoreFromPieces()
+                                                : RestoreFromDisk();
     if (gone_) return AgentGone();
     // Another state than the one registered is the program's fault: the copy is good.
     if (status.code() == Code::kFailedPrecondition) return status;

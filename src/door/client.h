@@ -84,12 +84,15 @@ class Client {
   Status WriteSnapshot(uint64_t step);
   Status StartSnapshot(uint64_t step);
   Status CopyNow(uint64_t step);
-  Status TellSealed(uint64_t step, int64_t blocked_ns);
+  Status TellSealed(uint64_t step, int64_t blocked_ns, uint32_t way);
   std::vector<std::span<const std::byte>> Tensors() const {
     return {memory_.begin(), memory_.end()};
   }
   Status RestoreFromMemory();
   Status RestoreFromDisk();
+  Status RestoreFromPieces();
+  // What the agent has put together: a state of this plan, or with none the plan of what was saved.
+  Result<io::SharedMapping> AskForPieces(const checkpoint::StatePlan* plan, uint64_t* bytes);
   Result<checkpoint::StatePlan> PlanOfSaved();
   // Tells the agent that the copy it named is of no use; returns kDataLoss.
   Status CopyIsBad(const Status& why);
@@ -106,7 +109,7 @@ class Client {
   bool restored_ = false;  // or there is nothing: a new arena may take the place of the one there
   checkpoint::StatePlan plan_;
   std::vector<std::span<std::byte>> memory_;
-  Duration tell_waits_every_ = std::chrono::seconds(10);
+  Duration tell_waits_every_ = std::chrono::seconds(3);
   bool known_private_ = false;  // memory_
   io::SharedMapping arena_;
   std::unique_ptr<io::PageMapper> mapper_;  // of its pages
@@ -125,6 +128,8 @@ class Client {
   std::unique_ptr<checkpoint::ArenaWriter> copying_;
   uint64_t copying_step_ = 0;
   int64_t copying_blocked_ns_ = 0;
+  uint32_t copying_way_ = 0;
+  int64_t waited_for_slot_ns_ = 0;  // before the newest snapshot
 };
 
 // When this process began, CLOCK_REALTIME in nanoseconds.

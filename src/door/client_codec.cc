@@ -6,6 +6,7 @@ namespace longhaul::door {
 namespace {
 
 constexpr size_t kMaxWelcomeBytes = 64 << 20;
+constexpr uint32_t kMaxRestoreTier = 5;  // wire::Restore::TIER_PIECES
 
 Status Bad(const std::string& what) { return InvalidArgument("bad message of the agent: " + what); }
 
@@ -31,12 +32,17 @@ Result<FromAgent> ParseFromAgent(std::span<const std::byte> packet) {
   std::memcpy(static_cast<void*>(&header), packet.data(), sizeof(header));
   if (header.type == MessageType::kWelcome) {
     ASSIGN_OR_RETURN(auto loaded, Load<Welcome>(packet));
-    if (loaded.first.restore_tier > 2) return Bad("unknown restore tier");
+    if (loaded.first.restore_tier > kMaxRestoreTier) return Bad("unknown restore tier");
     return FromAgent(WelcomePart{loaded.first, std::move(loaded.second)});
   }
   if (header.type == MessageType::kArena) {
     ASSIGN_OR_RETURN(auto loaded, Load<ArenaMessage>(packet));
     return FromAgent(ArenaAnswer{loaded.first.bytes, std::move(loaded.second)});
+  }
+  if (header.type == MessageType::kPiecesAnswer) {
+    ASSIGN_OR_RETURN(auto loaded, Load<PiecesMessage>(packet));
+    return FromAgent(PiecesAnswer{loaded.first.bytes, loaded.first.of_another_state != 0,
+                                  std::move(loaded.second)});
   }
   if (header.type == MessageType::kSnapshotInterval) {
     ASSIGN_OR_RETURN(auto loaded, Load<SnapshotIntervalMessage>(packet));

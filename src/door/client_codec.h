@@ -18,11 +18,16 @@ struct ArenaAnswer {
   uint64_t bytes = 0;
   std::string reason;  // when it was refused
 };
+struct PiecesAnswer {
+  uint64_t bytes = 0;
+  bool of_another_state = false;
+  std::string reason;  // when it was refused
+};
 struct WelcomePart {
   Welcome welcome;
   std::string text;
 };
-using FromAgent = std::variant<WelcomePart, ArenaAnswer, SnapshotIntervalMessage>;
+using FromAgent = std::variant<WelcomePart, ArenaAnswer, PiecesAnswer, SnapshotIntervalMessage>;
 
 Result<FromAgent> ParseFromAgent(std::span<const std::byte> packet);
 

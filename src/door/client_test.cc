@@ -52,6 +52,10 @@ class Agent {
     socket_ = std::move(pair->second);
     Start();
   }
+  void RefusePieces(std::string reason, bool of_another_state) {
+    refuses_ = std::move(reason);
+    of_another_state_ = of_another_state;
+  }
   // What was received, once the worker's end is closed.
   const std::vector<FromWorker>& Join() {
     thread_.join();
@@ -79,8 +83,46 @@ class Agent {
           CHECK(io::SendMessage(socket_, packet).ok());
       } else if (const auto* request = std::get_if<ArenaRequest>(&*parsed)) {
         Answer(request->bytes);
+      } else if (const auto* pieces = std::get_if<PiecesRequest>(&*parsed)) {
+        GivePieces(pieces->plan_bytes, (*message)->fds);
       }
     }
+  }
+  // Every byte of what is asked for is 3, as are those of its plan when none is.
+  void GivePieces(uint64_t plan_bytes, const std::vector<io::Fd>& fds) {
+    if (!refuses_.empty()) {
+      const auto refusal = EncodePiecesRefused(refuses_, of_another_state_);
+      CHECK(io::SendMessage(socket_, refusal).ok());
+      return;
+    }
+    if (plan_bytes == 0) {
+      const std::string plan =
+          checkpoint::StatePlan::Create({{"saved", "F32", {3}}}).value().Encode();
+      return Send(plan.size(), [&plan](std::span<std::byte> memory) {
+        std::memcpy(memory.data(), plan.data(), plan.size());
+      });
+    }
+    CHECK(fds.size() == 1);
+    const io::SharedMapping encoded = io::SharedMapping::Map(fds[0]).value();
+    const auto plan = checkpoint::StatePlan::Decode(
+        {reinterpret_cast<const char*>(encoded.bytes().data()), plan_bytes});
+    CHECK(plan.ok()) << plan.status().message();
+    Send(checkpoint::ArenaBytesFor(*plan), [&plan](std::span<std::byte> memory) {
+      checkpoint::ArenaWriter writer(memory);
+      CHECK(writer.Begin(10, 1, *plan).ok());
+      for (size_t i = 0; i < plan->size(); ++i) {
+        writer.Write(i, std::vector<std::byte>(plan->bytes(i), std::byte{3}));
+      }
+      writer.Seal();
+    });
+  }
+  template <typename Fill>
+  void Send(uint64_t bytes, Fill fill) {
+    const io::Fd memory =
+        io::CreateSharedMemory("pieces", Bytes(static_cast<int64_t>(bytes)), true).value();
+    fill(io::SharedMapping::Map(memory).value().bytes());
+    const int given[] = {memory.get()};
+    CHECK(io::SendMessage(socket_, EncodePieces(bytes), given).ok());
   }
   void Answer(uint64_t bytes) {
     if (!gives_arena_ || (bytes == 0 && !arena_.valid())) {
@@ -96,6 +138,8 @@ class Agent {
 
   WelcomeContent welcome_;
   bool gives_arena_;
+  std::string refuses_;  // pieces, with this reason
+  bool of_another_state_ = false;
   io::Fd worker_, socket_, arena_;
   io::SharedMapping mapping_;
   std::vector<FromWorker> received_;
@@ -176,6 +220,54 @@ TEST(Client, ANewProcessGetsItsStateBackFromMemory) {
   const auto left = checkpoint::ArenaReader(agent.arena()).ListSealed();
   ASSERT_EQ(left.size(), 1u) << "the step above is of a gang that was rolled back";
   EXPECT_EQ(left[0].step, 10u);
+}
+
+WelcomeContent FromPieces(uint64_t step) {
+  WelcomeContent welcome;
+  welcome.restore_tier = 5;
+  welcome.restore_step = step;
+  return welcome;
+}
+
+TEST(Client, GetsWhatItsAgentHasPutTogetherFromPieces) {
+  Agent agent(FromPieces(10));
+  {
+    const auto client = Join(agent, 2);
+    const auto saved = client->Saved();
+    ASSERT_TRUE(saved.ok()) << saved.status();
+    ASSERT_EQ(saved->size(), 1u);
+    EXPECT_EQ(saved->tensors()[0].name, "saved");
+    Model model;
+    model.RegisterWith(*client);
+    const Result<uint64_t> step = client->Restore();
+    ASSERT_TRUE(step.ok()) << step.status();
+    EXPECT_EQ(*step, 10u);
+    EXPECT_EQ(model.step, 0x0303030303030303);
+  }
+  const auto& received = agent.Join();
+  EXPECT_EQ(std::get<RestoredMessage>(received.back()).tier, 5u);
+}
+
+TEST(Client, PiecesThatAreNoGoodAreToldAndOthersThanItsOwnAreNot) {
+  for (const bool of_another_state : {false, true}) {
+    Agent agent(FromPieces(10));
+    agent.RefusePieces("not to be had", of_another_state);
+    {
+      const auto client = Join(agent, 2);
+      Model model;
+      model.RegisterWith(*client);
+      const Result<uint64_t> step = client->Restore();
+      EXPECT_EQ(step.status().code(),
+                of_another_state ? Code::kFailedPrecondition : Code::kDataLoss);
+      EXPECT_NE(step.status().message().find("not to be had"), std::string::npos);
+    }
+    const auto& received = agent.Join();
+    const auto* failed = std::get_if<RestoreFailed>(&received.back());
+    ASSERT_EQ(failed == nullptr, of_another_state);
+    if (failed != nullptr) {
+      EXPECT_EQ(failed->message.tier, 5u);
+    }
+  }
 }
 
 // Persistence slower than the interval: the save waits, and none is skipped.

@@ -13,7 +13,7 @@
 
 namespace longhaul::door {
 
-constexpr uint32_t kProtocolVersion = 2;
+constexpr uint32_t kProtocolVersion = 3;
 constexpr size_t kMaxMessageBytes = 128 * 1024;  // below the default wmem_max of 208 KiB
 
 enum class MessageType : uint32_t {
@@ -27,10 +27,12 @@ enum class MessageType : uint32_t {
   kResult = 7,         // Header only + JSON text
   kRestored = 8,       // RestoredMessage
   kWaits = 9,          // WaitsMessage + who holds what, in words
+  kPieces = 10,  // PiecesRequest + one descriptor when it has a plan; answered by kPiecesAnswer
   // agent to worker
   kWelcome = 64,           // Welcome + checkpoint directory, then trainer config (two texts)
   kArena = 65,             // ArenaMessage + one descriptor (none when refused)
   kSnapshotInterval = 66,  // SnapshotIntervalMessage
+  kPiecesAnswer = 67,      // PiecesMessage + one descriptor (none when refused)
 };
 
 // Every message starts with this.
@@ -101,7 +103,10 @@ struct SealedMessage {
   Header header{MessageType::kSealed, 0};
   uint64_t step = 0;
   int64_t blocked_ns = 0;
+  int64_t waited_ns = 0;  // of it, for a slot
   uint64_t bytes = 0;
+  uint32_t way = 0;  // wire::SnapshotWay
+  uint32_t reserved = 0;
 };
 struct RestoredMessage {
   Header header{MessageType::kRestored, 0};
@@ -120,6 +125,20 @@ struct WaitsMessage {
   Header header{MessageType::kWaits, 0};
   uint64_t step = 0;  // that is to be snapshotted
   int64_t waited_ns = 0;
+};
+// With restore tier TIER_PIECES: the state comes from snapshots of other layouts. With a plan (in a
+// memfd, as StatePlan::Encode) the agent reads its boxes together; without one it tells the plan of
+// what was saved.
+struct PiecesRequest {
+  Header header{MessageType::kPieces, 0};
+  uint64_t plan_bytes = 0;  // 0: none
+};
+// The descriptor is an arena with the state sealed in a slot, or the plan of what was saved.
+struct PiecesMessage {
+  Header header{MessageType::kPiecesAnswer, 0};  // payload: the reason when there is none
+  uint64_t bytes = 0;                            // of the arena, or of the plan
+  uint32_t of_another_state = 0;                 // the reason: not to be held against the pieces
+  uint32_t reserved = 0;
 };
 struct ResultMessage {
   Header header{MessageType::kResult, 0};

@@ -12,7 +12,9 @@ namespace {
 
 constexpr size_t kMaxReasonBytes = 4096;
 constexpr size_t kMaxWayBytes = 256;
-constexpr uint32_t kMaxTier = 2;  // wire::Restore::TIER_DISK
+constexpr uint32_t kMaxTier = 5;  // wire::Restore::TIER_PIECES
+constexpr uint32_t kMaxWay = 3;   // wire::FORKED
+constexpr uint64_t kMaxPlanBytes = 256 << 20;
 constexpr uint64_t kMaxRank = 1u << 24;
 constexpr uint64_t kMaxStep = uint64_t{1} << 62;
 
@@ -62,8 +64,9 @@ Result<FromWorker> Check(const ArenaRequest& request, std::string) {
   return FromWorker(request);
 }
 Result<FromWorker> Check(const SealedMessage& sealed, std::string way) {
-  if (sealed.step == 0 || sealed.step > kMaxStep || sealed.blocked_ns < 0 ||
-      sealed.bytes > kMaxArenaBytes) {
+  if (sealed.step == 0 || sealed.step > kMaxStep ||
+      !AreTimes({sealed.blocked_ns, sealed.waited_ns}) || sealed.bytes > kMaxArenaBytes ||
+      sealed.way > kMaxWay) {
     return Bad("Sealed out of range");
   }
   return FromWorker(Sealed{sealed, std::move(way)});
@@ -81,6 +84,10 @@ Result<FromWorker> Check(const WaitsMessage& waits, std::string holders) {
 Result<FromWorker> Check(const RestoreFailedMessage& failed, std::string reason) {
   if (failed.step > kMaxStep || failed.tier > kMaxTier) return Bad("RestoreFailed out of range");
   return FromWorker(RestoreFailed{failed, std::move(reason)});
+}
+Result<FromWorker> Check(const PiecesRequest& request, std::string) {
+  if (request.plan_bytes > kMaxPlanBytes) return Bad("a plan of more than 256 MiB");
+  return FromWorker(request);
 }
 Result<FromWorker> Check(const ResultMessage&, std::string json) {
   return FromWorker(ResultText{std::move(json)});
@@ -128,6 +135,8 @@ Result<FromWorker> ParseFromWorker(std::span<const std::byte> packet) {
       return Parse<ArenaRequest>(packet, "ArenaRequest");
     case MessageType::kSealed:
       return Parse<SealedMessage>(packet, "Sealed", kMaxWayBytes);
+    case MessageType::kPieces:
+      return Parse<PiecesRequest>(packet, "Pieces");
     case MessageType::kWaits:
       return Parse<WaitsMessage>(packet, "Waits", kMaxReasonBytes);
     case MessageType::kRestoreFailed:
@@ -177,6 +186,18 @@ std::vector<std::byte> EncodeArena(uint64_t bytes) {
 
 std::vector<std::byte> EncodeArenaRefused(std::string_view reason) {
   return Encode(ArenaMessage{}, reason.substr(0, kMaxReasonBytes));
+}
+
+std::vector<std::byte> EncodePieces(uint64_t bytes) {
+  PiecesMessage message;
+  message.bytes = bytes;
+  return Encode(message, "");
+}
+
+std::vector<std::byte> EncodePiecesRefused(std::string_view reason, bool of_another_state) {
+  PiecesMessage message;
+  message.of_another_state = of_another_state ? 1 : 0;
+  return Encode(message, reason.substr(0, kMaxReasonBytes));
 }
 
 std::vector<std::byte> EncodeSnapshotInterval(uint64_t steps) {

@@ -36,7 +36,7 @@ constexpr size_t kMaxResultBytes = 64 * 1024;
 constexpr uint64_t kMaxArenaBytes = uint64_t{1} << 46;
 
 using FromWorker = std::variant<Hello, PhaseMessage, StepMessage, ArenaRequest, Sealed,
-                                RestoredMessage, RestoreFailed, Waits, ResultText>;
+                                RestoredMessage, RestoreFailed, Waits, PiecesRequest, ResultText>;
 
 // A packet of a worker. kInvalidArgument says what is wrong with it; the agent then ends that
 // connection. kFailedPrecondition: a Hello of another protocol version.
@@ -65,6 +65,10 @@ std::vector<std::vector<std::byte>> EncodeWelcome(const WelcomeContent& content)
 // The answer to an ArenaRequest: sent with the arena's descriptor, or without one and the reason.
 std::vector<std::byte> EncodeArena(uint64_t bytes);
 std::vector<std::byte> EncodeArenaRefused(std::string_view reason);
+
+// The answer to a PiecesRequest, likewise.
+std::vector<std::byte> EncodePieces(uint64_t bytes);
+std::vector<std::byte> EncodePiecesRefused(std::string_view reason, bool of_another_state);
 
 std::vector<std::byte> EncodeSnapshotInterval(uint64_t steps);
 

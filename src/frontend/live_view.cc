@@ -125,6 +125,8 @@ std::string RestoreText(const wire::Restore& restore) {
       return "from memory at step " + std::to_string(restore.step());
     case wire::Restore::TIER_PEER:
       return "from a peer's memory at step " + std::to_string(restore.step());
+    case wire::Restore::TIER_PIECES:
+      return "from memory in another layout at step " + std::to_string(restore.step());
     case wire::Restore::TIER_DISK:
       return "from disk at step " + std::to_string(restore.step());
     case wire::Restore::TIER_SHARED:

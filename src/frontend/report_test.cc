@@ -102,6 +102,9 @@ wire::JobStatus Status() {
   status.set_snapshots(30);
   status.set_commits(10);
   status.set_snapshot_blocked_seconds(0.003);
+  for (const uint64_t snapshots : {0, 2, 28, 0}) status.add_snapshot_ways(snapshots);
+  status.set_snapshot_waited_seconds(0.5);
+  status.set_snapshot_waited_seconds_max(0.4);
   status.set_snapshot_interval_steps(10);
   status.set_snapshot_interval_reason("sqrt(2 x 3 ms x 1 h) = 4.6 s, 10 steps");
   status.set_submitted_at_ns(At(0));

@@ -125,6 +125,36 @@ std::string TimeSection(const Report& report) {
   return text;
 }
 
+struct WayName {
+  wire::SnapshotWay way;
+  const char* words;
+};
+constexpr WayName kWays[] = {
+    {wire::COPIED, "by a copy while training stood still"},
+    {wire::GUARDED, "by a thread behind the run, over guarded memory"},
+    {wire::FORKED, "by a forked child behind the run"},
+};
+
+uint64_t SnapshotsBy(const wire::JobStatus& status, wire::SnapshotWay way) {
+  return way < status.snapshot_ways_size() ? status.snapshot_ways(way) : 0;
+}
+
+// "27 were taken by ..., 3 by ...; they waited 0.2 s for free memory, 0.1 s at most."
+std::string SnapshotWaysText(const wire::JobStatus& status) {
+  std::string text;
+  for (const WayName& each : kWays) {
+    const uint64_t snapshots = SnapshotsBy(status, each.way);
+    if (snapshots == 0) continue;
+    text += (text.empty() ? "" : ", ") + std::to_string(snapshots) + " " + each.words;
+  }
+  if (text.empty()) return "";
+  text = "Taken: " + text + ". ";
+  if (status.snapshot_waited_seconds() <= 0) return text + "None waited for a free slot.\n\n";
+  return text + "They waited " + SecondsText(status.snapshot_waited_seconds()) +
+         " for a slot that was still being sent or written, the longest " +
+         SecondsText(status.snapshot_waited_seconds_max()) + ".\n\n";
+}
+
 std::string SnapshotSection(const Report& report) {
   const wire::JobStatus& status = report.status;
   std::string text = "## Snapshots\n\n";
@@ -134,6 +164,7 @@ std::string SnapshotSection(const Report& report) {
           " for one on average, " + SecondsText(report.snapshot_seconds) + " in all. ";
   text += "Newest: step " + std::to_string(status.memory_step()) + " in memory, step " +
           std::to_string(status.committed_step()) + " on disk.\n\n";
+  text += SnapshotWaysText(status);
   text += "Interval: " + Plural(status.snapshot_interval_steps(), "step");
   if (!status.snapshot_interval_reason().empty()) {
     text += " — " + EscapeMarkdown(status.snapshot_interval_reason());
@@ -345,6 +376,12 @@ Json ReportJson(const Report& report) {
         {"on_disk", status.commits()},
         {"blocked_seconds_mean", status.snapshot_blocked_seconds()},
         {"blocked_seconds", report.snapshot_seconds},
+        {"by_way",
+         {{"copied", SnapshotsBy(status, wire::COPIED)},
+          {"guarded", SnapshotsBy(status, wire::GUARDED)},
+          {"forked", SnapshotsBy(status, wire::FORKED)}}},
+        {"waited_for_slots_seconds", status.snapshot_waited_seconds()},
+        {"waited_for_slots_seconds_max", status.snapshot_waited_seconds_max()},
         {"memory_step", status.memory_step()},
         {"committed_step", status.committed_step()},
         {"interval_steps", status.snapshot_interval_steps()},

@@ -95,6 +95,15 @@ struct WorkerSealed {
   uint64_t bytes = 0;
   Instant at{};
   bool poisoned = false;  // its state has NaN or infinity
+  Duration waited{};      // of `blocked`, for a slot
+  wire::SnapshotWay way = wire::SNAPSHOT_WAY_UNSPECIFIED;
+};
+// It stands still until a slot of its arena is free.
+struct WorkerWaitsForSlot {
+  WorkerId worker;
+  uint64_t step = 0;
+  Duration waited{};
+  std::string holders;  // who holds which slot for what
 };
 struct WorkerRestored {
   WorkerId worker;
@@ -106,6 +115,8 @@ struct WorkerRestoreFailed {
   uint64_t step = 0;
   wire::Restore::Tier tier = wire::Restore::TIER_NONE;
   std::string reason;
+  std::vector<wire::Restore::Piece> bad = {};  // with TIER_PIECES: those that are no good
+  bool served = false;                         // by others all the same: the worker goes on
 };
 struct WorkerResultText {
   WorkerId worker;
@@ -174,10 +185,10 @@ struct ShutDownAsked {
 
 using AgentInput =
     std::variant<Connected, Disconnected, CommandReceived, EventsAcknowledged, StoreListening,
-                 WorkerForked, WorkerGone, WorkerPhase, WorkerStep, WorkerSealed, WorkerRestored,
-                 WorkerRestoreFailed, WorkerResultText, JobReport, PiecesPersisted, ManifestWritten,
-                 CheckpointCopied, CheckpointFetched, CopiesSent, ProbedWorkers, TimerFired,
-                 ShutDownAsked>;
+                 WorkerForked, WorkerGone, WorkerPhase, WorkerStep, WorkerSealed,
+                 WorkerWaitsForSlot, WorkerRestored, WorkerRestoreFailed, WorkerResultText,
+                 JobReport, PiecesPersisted, ManifestWritten, CheckpointCopied, CheckpointFetched,
+                 CopiesSent, ProbedWorkers, TimerFired, ShutDownAsked>;
 
 // --------------------------------------------------------------------------------------- effects
 

@@ -211,6 +211,19 @@ void AgentCore::State::Take(const WorkerSealed& fact) {
   MaybePersist(fact.worker.job, job);
 }
 
+void AgentCore::State::Take(const WorkerWaitsForSlot& fact) {
+  if (FindSpeaking(fact.worker) == nullptr) return;
+  wire::Event event;
+  wire::WorkerWaits& waits = *event.mutable_worker_waits();
+  waits.set_job_id(fact.worker.job.value());
+  waits.set_epoch(fact.worker.epoch);
+  waits.set_rank(fact.worker.rank);
+  waits.set_step(fact.step);
+  waits.set_waited_ns(fact.waited.count());
+  waits.set_holders(ToValidUtf8(fact.holders));
+  Tell(std::move(event));
+}
+
 void AgentCore::State::Take(const WorkerRestored& fact) {
   Epoch* epoch = FindSpeaking(fact.worker);
   if (epoch != nullptr) epoch->reports.Restored(fact);
@@ -224,8 +237,9 @@ void AgentCore::State::Take(const WorkerRestoreFailed& fact) {
   failed.set_epoch(fact.worker.epoch);
   failed.set_step(fact.step);
   failed.set_reason(ToValidUtf8(fact.reason));
-  failed.set_while_restoring(true);
+  failed.set_while_restoring(!fact.served);
   failed.set_tier(fact.tier);
+  for (const wire::Restore::Piece& piece : fact.bad) *failed.add_bad() = piece;
   failed.set_rank(fact.worker.rank);
   Tell(std::move(event));
 }

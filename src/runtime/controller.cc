@@ -122,6 +122,8 @@ void Controller::State::Dispatch(const wire::Event& event) {
       return OnSnapshotFailed(event);
     case wire::Event::kWorkersProbed:
       return OnWorkersProbed(event);
+    case wire::Event::kWorkerWaits:
+      return OnWorkerWaits(event);
     case wire::Event::kWorkerResult:
       return OnWorkerResult(event.worker_result());
     case wire::Event::kNodeCordoned:

@@ -35,6 +35,9 @@ struct ControllerOptions {
   // suspected and the workers are probed; as long again, and the epoch is restarted.
   Duration hang_floor = std::chrono::seconds(10);
   double hang_factor = 3.0;
+  // So long may a worker wait for a slot to take a snapshot, while it says so, before that is a
+  // hang too: a slow disk is none, one that never ends is.
+  Duration slot_wait_limit = std::chrono::minutes(10);
   // From the workers' start to their first step, for jobs that report steps.
   Duration start_limit = std::chrono::minutes(10);
   // A job that fails again and again without a new step in between stops after so many tries.
@@ -98,7 +101,7 @@ class Controller {
   };
   Remedy RemedyOf(const JobId& job, const std::vector<scheduler::Event>& fix) const;
   std::vector<scheduler::LinkView> Links() const;  // those less than good
-  std::vector<wire::QueueStatus> Queues() const;  // the root first; none before a node has joined
+  std::vector<wire::QueueStatus> Queues() const;   // the root first; none before a node has joined
   // Why a job waits: a copy of the scheduler, to be asked elsewhere, or why it isn't with it.
   struct Question {
     std::optional<scheduler::Scheduler> scheduler;

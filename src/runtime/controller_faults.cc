@@ -305,8 +305,29 @@ void Controller::State::WatchProgress(Job& job) {
 
 // First the workers are asked how they are, and stopped ones continued; if that doesn't help
 // either, the epoch is restarted.
+// A worker that says what it waits for is not hung: the clock of its silence starts again. Only one
+// that waits without end is, and then it is known for whom.
+void Controller::State::OnWorkerWaits(const wire::Event& event) {
+  const auto& waits = event.worker_waits();
+  size_t index = 0;
+  Job* job = CurrentJob(event, waits.job_id(), waits.epoch(), &index);
+  if (job == nullptr || job->undecided || job->state != wire::RUNNING) return;
+  const Duration waited(waits.waited_ns());
+  const std::string wait = "worker " + std::to_string(waits.rank()) +
+                           " waits for a slot to take a snapshot of step " +
+                           std::to_string(waits.step()) + " (" + waits.holders() + ")";
+  if (job->slot_wait.empty()) {
+    Say(waits.job_id(), wire::MessageNotice::WARNING, wait + "; training stands still meanwhile");
+  }
+  job->slot_wait = wait;
+  if (waited > options_.slot_wait_limit) return;
+  job->probes = 0;
+  WatchProgress(*job);
+}
+
 void Controller::State::OnProgressOverdue(Job& job) {
-  const std::string silence = "no step for " + ToString(now_ - job.last_progress);
+  const std::string silence = "no step for " + ToString(now_ - job.last_progress) +
+                              (job.slot_wait.empty() ? "" : ": " + job.slot_wait);
   if (++job.probes >= 2) {
     NoteFault(job,
               {"hang", silence + "; all workers are restarted", "", -1, job.last_progress, true});

@@ -146,6 +146,7 @@ void Controller::State::OpenEpoch(Job& job) {
   job.members_in_phase = {};
   job.slowest_report = {};
   job.probes = 0;
+  job.slot_wait.clear();
   job.restore = ChooseRestore(job);
   const uint64_t from = job.restore.step();
   constexpr size_t kRememberedEpochs = 64;  // snapshots in memory are of the newest ones
@@ -166,6 +167,7 @@ void Controller::State::OpenEpoch(Job& job) {
   job.seals.clear();
   job.memory_step = std::min(job.memory_step, from);
   job.complete.erase(job.complete.upper_bound(from), job.complete.end());
+  job.spreads.erase(job.spreads.upper_bound(from), job.spreads.end());
   job.unsaved_step = std::min(job.unsaved_step, from);
   if (job.order.has_value() && job.order->step > from) job.order.reset();
   job.lease = job.data.Open(job.epoch, from, job.spec.total_steps());
@@ -349,8 +351,9 @@ void Controller::State::TakeProgress(Job& job, const wire::StepReported& report,
     job.interval.ObserveStep(Seconds(std::max(steady, 0.0) / count));
     job.interval.ObserveRunning(Seconds(ToSeconds(took)));
   }
-  job.reports_steps = true;
+  if (!std::exchange(job.reports_steps, true)) FreeLeft(job);
   job.probes = 0;
+  job.slot_wait.clear();
   job.last_progress = std::max(at, job.last_progress);
   job.step = report.last_step();
   StampFaults(job, Stage::kFirstStep, at);

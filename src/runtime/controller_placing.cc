@@ -168,6 +168,7 @@ bool Controller::State::TakeTarget(Job& job) {
     return false;
   }
   pending_.erase(name);
+  RememberSpreads(job);
   const std::vector<Member> before = std::move(job.gang);
   const auto places = std::move(job.places);
   job.gang.clear();
@@ -329,6 +330,8 @@ void Controller::State::StopForRetreat(Job& job) {
 bool Controller::State::NeedsDisk(const Job& job) const {
   if (job.memory_step <= job.committed_step) return false;
   const bool alike = NodesAreAlike(job.spec);
+  // Those that it leaves keep what they hold until a newer state is complete.
+  if (!alike && IsWhole(job, SpreadOf(job, job.memory_step))) return false;
   if (!alike && job.target.size() != job.gang.size()) return true;
   const auto holds = [&](size_t place) {
     const auto& sealed = job.gang[place].sealed;
@@ -383,6 +386,7 @@ void Controller::State::AdvanceRetreat(Job& job) {
 // once it is there.
 void Controller::State::FinishRetreat(Job& job) {
   const std::string reason = job.retreat->reason;
+  RememberSpreads(job);
   Release(job);
   for (const Member& member : job.gang) {
     const Node& node = nodes_.at(member.node);
@@ -432,7 +436,10 @@ void Controller::State::OnRetreatOverdue(Job& job) {
 }
 
 void Controller::State::FreeLeft(Job& job) {
-  if (!job.live()) return;
+  // Nodes that it has left may hold pieces that it goes on from.
+  const bool reads =
+      !job.gang.empty() && !job.reports_steps && job.restore.tier() == wire::Restore::TIER_PIECES;
+  if (!job.live() || reads) return;
   for (auto left = job.left.begin(); left != job.left.end();) {
     const Node* node = FindNode(left->first);
     const uint64_t newest = std::max(left->second.sealed[0], left->second.sealed[1]);
@@ -449,6 +456,7 @@ void Controller::State::FreeLeft(Job& job) {
     command.mutable_forget_job()->set_epoch(job.epoch);
     Send(left->first, std::move(command));
     DropOrderOf(job, left->first);
+    DropPiecesOn(job, left->first);
     left = job.left.erase(left);
   }
 }

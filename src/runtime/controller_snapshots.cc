@@ -51,6 +51,7 @@ bool Continues(const internal::Job& job, uint64_t epoch, uint64_t step) {
 const char* internal::TierName(wire::Restore::Tier tier) {
   if (tier == wire::Restore::TIER_MEMORY) return "memory";
   if (tier == wire::Restore::TIER_SHARED) return "shared storage";
+  if (tier == wire::Restore::TIER_PIECES) return "memory in another layout";
   return tier == wire::Restore::TIER_PEER ? "a peer's memory" : "disk";
 }
 
@@ -78,6 +79,7 @@ void Controller::State::AdoptMemory(const Node& node, uint64_t life_before) {
       Send(node.id, std::move(command));
       continue;
     }
+    AdoptPieces(*job, node, life_before);
     const uint32_t local = job->spec.processes_per_node();
     const auto whole = [local](const std::set<uint32_t>& ranks, uint32_t first) {
       return std::distance(ranks.lower_bound(first), ranks.lower_bound(first + local)) == local;
@@ -118,12 +120,23 @@ void Controller::State::OnSnapshotSealed(const wire::Event& event) {
   const Seconds blocked(ToSeconds(Duration(sealed.blocked_ns())));
   if (sealed.whole_job()) {
     for (Member& member : job->gang) Remember(member.sealed, sealed.step());
+    NoteWay(*job, sealed);
     return CompleteSnapshot(*job, sealed.step(), blocked, sealed.bytes());
   }
   if (Holds(job->gang[index], sealed.step())) return;
   Remember(job->gang[index].sealed, sealed.step());
   if (++job->seals[sealed.step()] < job->gang.size()) return;
+  NoteWay(*job, sealed);
   CompleteSnapshot(*job, sealed.step(), blocked, sealed.bytes() * job->gang.size());
+}
+
+// How the last node to seal took it.
+void Controller::State::NoteWay(Job& job, const wire::SnapshotSealed& sealed) {
+  const auto way = static_cast<size_t>(sealed.way());
+  ++job.snapshot_ways[way < job.snapshot_ways.size() ? way : 0];
+  const Seconds waited(ToSeconds(Duration(sealed.waited_ns())));
+  job.slot_waits = job.slot_waits + waited;
+  job.longest_slot_wait = std::max(job.longest_slot_wait, waited);
 }
 
 void Controller::State::OnSnapshotReplicated(const wire::Event& event) {
@@ -149,6 +162,7 @@ void Controller::State::OnSnapshotReplicated(const wire::Event& event) {
 // Every rank holds the state after `step`: from here on it can be gone back to.
 void Controller::State::CompleteSnapshot(Job& job, uint64_t step, Seconds blocked, uint64_t bytes) {
   job.seals.erase(job.seals.begin(), job.seals.upper_bound(step));
+  job.spreads.erase(job.spreads.begin(), job.spreads.upper_bound(step));
   job.memory_step = step;
   job.complete[step] = job.epoch;
   if (job.complete.size() > kMaxPending) job.complete.erase(job.complete.begin());
@@ -271,6 +285,15 @@ void Controller::State::OnSnapshotFailed(const wire::Event& event) {
   }
   const auto index = MemberOf(*job, event.node());
   if (!index.has_value()) return;
+  if (failed.tier() == wire::Restore::TIER_PIECES) {
+    ForgetPieces(*job, failed);
+    if (failed.epoch() != job->epoch) return;
+    if (!failed.while_restoring()) {
+      return Say(failed.job_id(), wire::MessageNotice::WARNING,
+                 "step " + std::to_string(failed.step()) + " was restored on " + event.node() +
+                     " all the same, but pieces of it are no good: " + failed.reason());
+    }
+  }
   if (!failed.while_restoring() && failed.tier() == wire::Restore::TIER_PEER) {
     return Say(failed.job_id(), wire::MessageNotice::WARNING,
                "step " + std::to_string(failed.step()) + " of " + event.node() +
@@ -290,11 +313,12 @@ void Controller::State::OnSnapshotFailed(const wire::Event& event) {
   // This copy is never offered again.
   if (failed.tier() == wire::Restore::TIER_MEMORY) {
     Forget(job->gang[*index].sealed, failed.step());
+    DropPieces(*job, failed.step(), job->gang[*index].node, /*copy=*/false);
   } else if (failed.tier() == wire::Restore::TIER_PEER) {
     ForgetCopy(*job, *index, failed.step());
   } else if (failed.tier() == wire::Restore::TIER_SHARED) {
     job->copies.erase(failed.step());
-  } else {
+  } else if (failed.tier() != wire::Restore::TIER_PIECES) {
     job->committed.erase(failed.step());
     job->committed_step = job->committed.empty() ? 0 : job->committed.rbegin()->first;
     job->committed_epoch = job->committed.empty() ? 0 : job->committed.rbegin()->second;
@@ -345,6 +369,7 @@ void Controller::State::ForgetCopy(Job& job, size_t member, uint64_t step) {
     if (NodesAreAlike(job.spec)) return Forget(other.sealed, step);
   }
   Forget(job.gang[member].copied, step);
+  if (source != nullptr) DropPieces(job, step, source->id, /*copy=*/true);
 }
 
 // The next place of the gang on another host, or at least on another node.
@@ -370,6 +395,7 @@ wire::Restore Controller::State::ChooseRestore(const Job& job) const {
     steps.insert(steps.end(), member.copied.begin(), member.copied.end());
     if (steps.size() > 64) break;  // a complete step is in every memory or on disk
   }
+  for (const auto& [step, spread] : job.spreads) steps.push_back(step);
   for (const auto& [step, epoch] : job.committed) steps.push_back(step);
   for (const auto& [step, epoch] : job.copies) steps.push_back(step);
   std::sort(steps.rbegin(), steps.rend());
@@ -385,13 +411,17 @@ wire::Restore Controller::State::ChooseRestore(const Job& job) const {
       in_memory = false;
       in_memories = in_memories && CopyOf(job, i, step) != nullptr;
     }
-    if (!saved && !in_memories) continue;
+    const auto spread = in_memories ? internal::Spread() : SpreadOf(job, step);
+    const bool in_pieces = !in_memories && IsWhole(job, spread);
+    if (!saved && !in_memories && !in_pieces) continue;
     restore.set_step(step);
     restore.set_tier(in_memory     ? wire::Restore::TIER_MEMORY
                      : in_memories ? wire::Restore::TIER_PEER
+                     : in_pieces   ? wire::Restore::TIER_PIECES
                      : on_disk     ? wire::Restore::TIER_DISK
                                    : wire::Restore::TIER_SHARED);
     if (saved) restore.set_saved_epoch(on_disk ? job.committed.at(step) : job.copies.at(step));
+    if (in_pieces) restore.set_saved_epoch(spread.epoch);
     break;
   }
   return restore;
@@ -402,6 +432,9 @@ wire::Restore Controller::State::RestoreFor(const Job& job, size_t member) const
   if (restore.step() == 0) return restore;
   if (Holds(job.gang[member], restore.step())) {
     restore.set_tier(wire::Restore::TIER_MEMORY);
+  } else if (restore.tier() == wire::Restore::TIER_PIECES) {
+    // Not a whole copy in place of its own arena: that may hold pieces for others.
+    AddPieces(job, member, restore);
   } else if (const Node* source = CopyOf(job, member, restore.step())) {
     restore.set_tier(wire::Restore::TIER_PEER);
     restore.set_source_address(source->facts.address());

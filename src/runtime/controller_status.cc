@@ -51,6 +51,9 @@ wire::JobStatus Controller::State::StatusOf(const Job& job, Instant now) const {
   status.set_snapshot_interval_steps(job.interval.steps());
   status.set_snapshot_interval_reason(job.interval.reason());
   status.set_snapshot_blocked_seconds(job.interval.mean_blocked().count());
+  for (const uint64_t snapshots : job.snapshot_ways) status.add_snapshot_ways(snapshots);
+  status.set_snapshot_waited_seconds(job.slot_waits.count());
+  status.set_snapshot_waited_seconds_max(job.longest_slot_wait.count());
   status.set_submitted_at_ns(ToNanoseconds(job.submitted));
   status.set_ended_at_ns(job.live() ? 0 : ToNanoseconds(job.ended));
   for (const std::string& result : job.results) status.add_results(result);
@@ -204,6 +207,10 @@ uint64_t Controller::State::StateHash() const {
     text += std::to_string(job.store_port) + "," + std::to_string(job.restore.step()) + "," +
             std::to_string(job.undecided) + "," + std::to_string(job.fruitless) + "," +
             (job.retreat ? std::to_string(static_cast<int>(job.retreat->stage)) : "");
+    for (const auto& [step, spread] : job.spreads) {
+      text += "|" + std::to_string(step);
+      for (const auto& place : spread.places) text += "," + std::to_string(place.size());
+    }
     for (const NodeId& node : job.target) text += ">" + node.value();
     for (const Member& member : job.gang) {
       text += ";" + std::to_string(member.started) + std::to_string(member.phase) + "," +

@@ -589,6 +589,42 @@ TEST(Controller, RestartsAHangThatProbingDoesNotHelp) {
   EXPECT_EQ(cluster.Job().faults(0).class_name(), "hang");
 }
 
+// Says every 3 s that worker 3 waits, from `begin` on for so long.
+void WaitForSlot(Cluster& cluster, Duration begin, Duration end) {
+  for (Duration waited = begin; waited <= end; waited += seconds(3)) {
+    wire::WorkerWaits waits;
+    waits.set_job_id("gpt-1");
+    waits.set_epoch(1);
+    waits.set_rank(3);
+    waits.set_step(6);
+    waits.set_waited_ns(waited.count());
+    waits.set_holders("step 4: process 7 writes it to disk");
+    cluster.Report("node-2", &wire::Event::mutable_worker_waits, waits);
+    cluster.TickUntil(cluster.now + seconds(3));
+  }
+}
+
+TEST(Controller, AWorkerThatSaysThatItWaitsForASlotIsNotHung) {
+  Cluster cluster = Running();
+  cluster.Steps(1, 5);
+  WaitForSlot(cluster, seconds(3), seconds(300));
+  EXPECT_EQ(cluster.Job().epoch(), 1u);
+  cluster.Steps(6, 7);
+  EXPECT_EQ(cluster.Job().faults_size(), 0);
+}
+
+TEST(Controller, AnEndlessWaitForASlotIsAHangThatNamesWhoIsWaitedFor) {
+  Cluster cluster = Running();
+  cluster.Steps(1, 5);
+  WaitForSlot(cluster, seconds(3), seconds(640));
+  EXPECT_EQ(cluster.Job().epoch(), 2u);
+  ASSERT_EQ(cluster.Job().faults_size(), 1);
+  EXPECT_EQ(cluster.Job().faults(0).class_name(), "hang");
+  EXPECT_THAT(cluster.Job().faults(0).what(),
+              testing::HasSubstr("worker 3 waits for a slot to take a snapshot of step 6 (step 4: "
+                                 "process 7 writes it to disk)"));
+}
+
 TEST(Controller, AStepIsCountedOnceHoweverOftenItIsReported) {
   Cluster cluster = Running();
   cluster.Steps(1, 3);

@@ -12,7 +12,7 @@ namespace {
 // told again, newer, by later ones.
 bool IsProgress(const wire::Event& event) {
   return event.has_step_reported() || event.has_phase_entered() || event.has_snapshot_sealed() ||
-         event.has_workers_probed() || event.has_worker_result();
+         event.has_workers_probed() || event.has_worker_result() || event.has_worker_waits();
 }
 
 bool Continues(const wire::StepReported& earlier, const wire::StepReported& later) {

@@ -137,7 +137,9 @@ std::optional<wire::Event> RankReports::Sealed(const WorkerSealed& report) {
   PendingSeal& pending = seals_[report.step];
   ++pending.ranks;
   pending.at_ns = std::max(pending.at_ns, ToNanoseconds(report.at));
+  if (pending.ranks == 1 || report.blocked.count() > pending.blocked_ns) pending.way = report.way;
   pending.blocked_ns = std::max(pending.blocked_ns, static_cast<int64_t>(report.blocked.count()));
+  pending.waited_ns = std::max(pending.waited_ns, static_cast<int64_t>(report.waited.count()));
   pending.bytes += report.bytes;
   pending.poisoned = pending.poisoned || report.poisoned;
   if (pending.ranks < ranks_.size()) {
@@ -152,6 +154,8 @@ std::optional<wire::Event> RankReports::Sealed(const WorkerSealed& report) {
   sealed.set_step(report.step);
   sealed.set_blocked_ns(pending.blocked_ns);
   sealed.set_bytes(pending.bytes);
+  sealed.set_waited_ns(pending.waited_ns);
+  sealed.set_way(pending.way);
   sealed.set_poisoned(pending.poisoned);
   seals_.erase(seals_.begin(), seals_.upper_bound(report.step));
   return event;

@@ -61,6 +61,8 @@ class RankReports {
     uint32_t ranks = 0;
     int64_t at_ns = 0;
     int64_t blocked_ns = 0;
+    int64_t waited_ns = 0;
+    wire::SnapshotWay way = wire::SNAPSHOT_WAY_UNSPECIFIED;  // of who was blocked longest
     uint64_t bytes = 0;
     bool poisoned = false;
   };

@@ -116,11 +116,16 @@ TEST(RankReports, TellsASealWithTheLongestBlockAndAllBytes) {
   RankReports reports(kJob, 3, 0, 2);
   EXPECT_FALSE(reports.Sealed({Rank(0), 30, milliseconds(4), 100, At(1)}));
   EXPECT_FALSE(reports.Sealed({Rank(0), 30, milliseconds(4), 100, At(1)})) << "twice";
-  const auto event = reports.Sealed({Rank(1), 30, milliseconds(6), 50, At(2)});
+  WorkerSealed longest{Rank(1), 30, milliseconds(6), 50, At(2)};
+  longest.waited = milliseconds(2);
+  longest.way = wire::GUARDED;
+  const auto event = reports.Sealed(longest);
   ASSERT_TRUE(event.has_value());
   EXPECT_EQ(event->snapshot_sealed().step(), 30u);
   EXPECT_EQ(event->snapshot_sealed().blocked_ns(), 6'000'000);
   EXPECT_EQ(event->snapshot_sealed().bytes(), 150u);
+  EXPECT_EQ(event->snapshot_sealed().waited_ns(), 2'000'000);
+  EXPECT_EQ(event->snapshot_sealed().way(), wire::GUARDED);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -56,6 +57,8 @@ struct CatalogFile {
   bool in_memory = false;
   std::span<const std::byte> memory = {};
   std::shared_ptr<const void> keeper = nullptr;
+  // Neither: whole chunks come from elsewhere, asked for in the order of BlocksOf.
+  std::function<Status(uint64_t offset, std::span<std::byte> to)> fetch = nullptr;
 };
 
 struct Catalog {

@@ -49,6 +49,13 @@ Status CatalogReader::Fetch(const ReadBlock& block) {
     // What is verified is the copy: others may write where it came from.
     std::memcpy(buffer_.data(), file.memory.data() + block.offset, block.bytes);
     count_.memory_bytes += block.bytes;
+  } else if (file.fetch != nullptr) {
+    const Status fetched = file.fetch(block.offset, buffer_);
+    if (!fetched.ok()) {
+      damaged_file_ = block.file;
+      return fetched.WithContext(file.path);
+    }
+    count_.fetched_bytes += block.bytes;
   } else {
     if (opened_ == nullptr || opened_index_ != block.file) {
       opened_.reset();

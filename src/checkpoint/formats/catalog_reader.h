@@ -26,7 +26,8 @@ struct ReadOptions {
 struct ReadCount {
   uint64_t bytes = 0;  // asked of files
   uint64_t reads = 0;
-  uint64_t memory_bytes = 0;  // of what is in memory
+  uint64_t memory_bytes = 0;   // of what is in memory
+  uint64_t fetched_bytes = 0;  // of what came from elsewhere
 };
 
 // One read of a file: at most kBlockReadBytes, with a hash when the whole of it is a chunk.
@@ -57,7 +58,7 @@ class CatalogReader {
                    const ReadOptions& options = {});
 
   const ReadCount& count() const { return count_; }
-  // The file whose hash differed in the last read.
+  // The file whose hash differed in the last read, or whose bytes could not be fetched.
   std::optional<uint32_t> damaged_file() const { return damaged_file_; }
 
  private:

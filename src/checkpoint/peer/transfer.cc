@@ -32,7 +32,11 @@ std::string TakeText(FieldReader& reader, size_t limit) {
   return std::string(reader.TakeBytes(reader.ok() ? bytes : 0));
 }
 
-bool HasRequest(PeerKind kind) { return kind == PeerKind::kOffer || kind == PeerKind::kFetch; }
+// Whose memory: the node's own, or what it keeps for others.
+bool HasWhose(PeerKind kind) {
+  return kind == PeerKind::kFetch || kind == PeerKind::kDescribe || kind == PeerKind::kFetchChunks;
+}
+bool HasRequest(PeerKind kind) { return kind == PeerKind::kOffer || HasWhose(kind); }
 bool HasPlan(PeerKind kind) { return kind == PeerKind::kOffer || kind == PeerKind::kSnapshot; }
 
 void PutSnapshot(std::string& out, const PeerMessage& message) {
@@ -59,6 +63,27 @@ Status TakeSnapshot(FieldReader& reader, PeerMessage& message) {
   return {};
 }
 
+void PutWanted(std::string& out, const PeerMessage& message) {
+  CHECK(!message.wanted.empty());
+  PutField(out, uint64_t{message.wanted.size()});
+  for (const ChunkId& chunk : message.wanted) {
+    PutField(out, chunk.tensor);
+    PutField(out, chunk.chunk);
+  }
+}
+
+void TakeWanted(FieldReader& reader, PeerMessage& message) {
+  const auto chunks = reader.Take<uint64_t>();
+  constexpr size_t kEach = 2 * sizeof(uint32_t);
+  // As many as there are bytes for: a number alone makes us allocate nothing.
+  if (chunks == 0 || chunks > reader.left() / kEach) return reader.Fail();
+  message.wanted.resize(chunks);
+  for (ChunkId& chunk : message.wanted) {
+    chunk.tensor = reader.Take<uint32_t>();
+    chunk.chunk = reader.Take<uint32_t>();
+  }
+}
+
 std::string_view Chars(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -79,7 +104,7 @@ Result<Frame> ParseFrame(std::span<const std::byte> bytes) {
   frame.payload_bytes = reader.Take<uint64_t>();
   frame.hash = reader.Take<uint64_t>();
   if (frame.kind < static_cast<uint32_t>(PeerKind::kOffer) ||
-      frame.kind > static_cast<uint32_t>(PeerKind::kRefused)) {
+      frame.kind > static_cast<uint32_t>(PeerKind::kFetchChunks)) {
     return InvalidArgument("unknown kind of message " + std::to_string(frame.kind));
   }
   if (frame.payload_bytes > kMaxPeerPayload) {
@@ -105,6 +130,8 @@ Result<std::string> EncodePeerMessage(const PeerMessage& message) {
     PutField(payload, message.key.step);
     PutField(payload, message.key.epoch);
   }
+  if (HasWhose(message.kind)) PutField(payload, uint32_t{message.copy});
+  if (message.kind == PeerKind::kFetchChunks) PutWanted(payload, message);
   if (HasPlan(message.kind)) PutSnapshot(payload, message);
   if (message.kind == PeerKind::kRefused) {
     PutText(payload, std::string_view(message.reason).substr(0, kMaxText));
@@ -144,6 +171,12 @@ Result<PeerMessage> ParsePeerMessage(std::span<const std::byte> frame,
       return InvalidArgument("a message names no snapshot");
     }
   }
+  if (HasWhose(message.kind)) {
+    const auto copy = reader.Take<uint32_t>();
+    if (copy > 1) reader.Fail();
+    message.copy = copy == 1;
+  }
+  if (message.kind == PeerKind::kFetchChunks) TakeWanted(reader, message);
   if (HasPlan(message.kind)) RETURN_IF_ERROR(TakeSnapshot(reader, message));
   if (message.kind == PeerKind::kRefused) message.reason = TakeText(reader, kMaxText);
   if (!reader.ok() || reader.left() > 0) {
@@ -172,19 +205,40 @@ Result<PeerMessage> ReceivePeerMessage(const ReadBytes& read) {
   return ParsePeerMessage(frame, payload);
 }
 
-Status SendSnapshotData(const ArenaReader::Hashed& snapshot, const WriteBytes& write) {
-  for (size_t i = 0; i < snapshot.tensors.size(); ++i) {
-    const auto tensor = snapshot.tensors[i];
-    for (size_t at = 0; at < tensor.size(); at += kChunkBytes) {
-      const auto chunk = tensor.subspan(at, std::min(kChunkBytes, tensor.size() - at));
-      if (HashChunk(chunk) != snapshot.chunks[i][at / kChunkBytes]) {
-        return DataLoss("tensor " + Printable(snapshot.plan.tensors()[i].name) + ", chunk " +
-                        std::to_string(at / kChunkBytes) + ": the hash differs before it is sent");
-      }
-      RETURN_IF_ERROR(write(chunk));
-    }
+Status CheckChunks(const ArenaReader::Hashed& snapshot, std::span<const ChunkId> chunks) {
+  for (const ChunkId& id : chunks) {
+    const bool there =
+        id.tensor < snapshot.chunks.size() && id.chunk < snapshot.chunks[id.tensor].size();
+    if (there) continue;
+    return InvalidArgument("the snapshot has no chunk " + std::to_string(id.chunk) + " of tensor " +
+                           std::to_string(id.tensor));
   }
   return {};
+}
+
+Status SendChunks(const ArenaReader::Hashed& snapshot, std::span<const ChunkId> chunks,
+                  const WriteBytes& write) {
+  RETURN_IF_ERROR(CheckChunks(snapshot, chunks));
+  for (const ChunkId& id : chunks) {
+    const auto tensor = snapshot.tensors[id.tensor];
+    const size_t at = id.chunk * kChunkBytes;
+    const auto chunk = tensor.subspan(at, std::min(kChunkBytes, tensor.size() - at));
+    if (HashChunk(chunk) != snapshot.chunks[id.tensor][id.chunk]) {
+      return DataLoss("tensor " + Printable(snapshot.plan.tensors()[id.tensor].name) + ", chunk " +
+                      std::to_string(id.chunk) + ": the hash differs before it is sent");
+    }
+    RETURN_IF_ERROR(write(chunk));
+  }
+  return {};
+}
+
+Status SendSnapshotData(const ArenaReader::Hashed& snapshot, const WriteBytes& write) {
+  std::vector<ChunkId> all;
+  for (uint32_t tensor = 0; tensor < snapshot.chunks.size(); ++tensor) {
+    const auto chunks = static_cast<uint32_t>(snapshot.chunks[tensor].size());
+    for (uint32_t chunk = 0; chunk < chunks; ++chunk) all.push_back({tensor, chunk});
+  }
+  return SendChunks(snapshot, all, write);
 }
 
 Status ReceiveSnapshotData(const PeerMessage& announced, const ReadBytes& read,

@@ -6,6 +6,12 @@
 //     | data, tensor by tensor ---> |                | <- data    | Refused           |
 //     | <------ Sealed | Refused    |
 //
+//   gathering                                     holder
+//     | Describe(key, whose) ----------------------> |
+//     | <---- Snapshot(key, plan, hashes) | Refused  |
+//     | FetchChunks(key, whose, chunks) -----------> |   only those that hold what is needed
+//     | <---------------- Ready, data | Refused      |
+//
 // A message is a frame: magic "LHP1", u32 kind, u64 payload bytes, u64 XXH3-64 of the payload with
 // the kind as seed, then the payload. Data is all tensors' bytes in the plan's order without
 // framing: every chunk has its hash in the message before, made when training stopped for the copy.
@@ -23,6 +29,7 @@
 
 #include "base/status.h"
 #include "checkpoint/arena.h"
+#include "checkpoint/chunk_source.h"
 #include "checkpoint/shard.h"
 #include "checkpoint/state.h"
 
@@ -42,15 +49,26 @@ struct SnapshotKey {
 };
 std::string ToString(const SnapshotKey& key);
 
-enum class PeerKind : uint32_t { kOffer = 1, kFetch, kReady, kSnapshot, kSealed, kRefused };
+enum class PeerKind : uint32_t {
+  kOffer = 1,
+  kFetch,
+  kReady,
+  kSnapshot,
+  kSealed,
+  kRefused,
+  kDescribe,
+  kFetchChunks
+};
 
 struct PeerMessage {
   PeerKind kind = PeerKind::kRefused;
-  std::string secret;  // Offer, Fetch
-  SnapshotKey key;     // Offer, Fetch, Snapshot
+  std::string secret;  // Offer, Fetch, Describe, FetchChunks
+  SnapshotKey key;     // the same, and Snapshot
+  bool copy = false;   // Fetch, Describe, FetchChunks: kept for another node, not the node's own
   StatePlan plan;      // Offer, Snapshot
   ChunkHashes chunks;  // Offer, Snapshot: as the plan has chunks
-  std::string reason;  // Refused
+  std::vector<ChunkId> wanted;  // FetchChunks: at least one
+  std::string reason;           // Refused
 
   friend bool operator==(const PeerMessage&, const PeerMessage&) = default;
 };
@@ -74,6 +92,12 @@ Result<PeerMessage> ReceivePeerMessage(const ReadBytes& read);
 // Sends the data of a pinned snapshot; each chunk is held against its hash first, so that damage in
 // our own memory is named here (kDataLoss) and the transfer breaks off.
 Status SendSnapshotData(const ArenaReader::Hashed& snapshot, const WriteBytes& write);
+
+// Sends these chunks of a pinned snapshot, each held against its hash first. kInvalidArgument,
+// before anything is sent, for one that the snapshot doesn't have.
+Status CheckChunks(const ArenaReader::Hashed& snapshot, std::span<const ChunkId> chunks);
+Status SendChunks(const ArenaReader::Hashed& snapshot, std::span<const ChunkId> chunks,
+                  const WriteBytes& write);
 
 // Receives the data that a message announced into a slot of `arena` and seals it there. kDataLoss
 // naming the chunk that doesn't match; nothing is sealed then.

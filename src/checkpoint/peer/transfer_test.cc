@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "base/units.h"
+#include "checkpoint/copy.h"
 #include "checkpoint/testing.h"
 #include "io/shared_memory.h"
 
@@ -90,6 +91,49 @@ TEST_F(Transfer, ACopyIsTheSnapshot) {
   ASSERT_TRUE(view.ok()) << view.status();
   EXPECT_TRUE(state_.Equals(view->tensors));
   EXPECT_EQ(view->snapshot.epoch, 2u);
+}
+
+TEST_F(Transfer, ChunksComeInTheOrderOfTheirRequest) {
+  PeerMessage request;
+  request.kind = PeerKind::kFetchChunks;
+  request.secret = "secret";
+  request.key = {"job-1", 3, 40, 2};
+  request.copy = true;
+  for (uint32_t tensor = 0; tensor < snapshot_.plan.size(); ++tensor) {
+    if (!snapshot_.chunks[tensor].empty())
+      request.wanted.insert(request.wanted.begin(), {tensor, 0});
+  }
+  ASSERT_GT(request.wanted.size(), 1u);
+  Wire wire;
+  ASSERT_TRUE(SendPeerMessage(request, wire.write()).ok());
+  const Result<PeerMessage> received = ReceivePeerMessage(wire.read());
+  ASSERT_TRUE(received.ok()) << received.status();
+  EXPECT_EQ(*received, request);
+  ASSERT_TRUE(SendChunks(snapshot_, received->wanted, wire.write()).ok());
+  for (const ChunkId& id : request.wanted) {
+    const auto tensor = state_.Tensors()[id.tensor];
+    std::vector<std::byte> chunk(std::min(kChunkBytes, tensor.size()));
+    ASSERT_TRUE(wire.read()(chunk).ok());
+    EXPECT_TRUE(std::equal(chunk.begin(), chunk.end(), tensor.begin())) << id.tensor;
+  }
+}
+
+TEST_F(Transfer, ChunksThatAreNotThereAreRefusedBeforeAnyIsSent) {
+  const auto tensors = static_cast<uint32_t>(snapshot_.plan.size());
+  for (const ChunkId& odd : {ChunkId{tensors, 0}, ChunkId{0, 1u << 30}}) {
+    Wire wire;
+    const std::vector<ChunkId> wanted = {{0, 0}, odd};
+    EXPECT_EQ(SendChunks(snapshot_, wanted, wire.write()).code(), Code::kInvalidArgument);
+    EXPECT_TRUE(wire.sent().empty());
+  }
+}
+
+TEST_F(Transfer, AChunkThatIsDamagedHereIsNotSent) {
+  const_cast<std::byte&>(snapshot_.tensors[0][1]) ^= std::byte{1};
+  Wire wire;
+  EXPECT_EQ(SendChunks(snapshot_, std::vector<ChunkId>{{0, 0}}, wire.write()).code(),
+            Code::kDataLoss);
+  EXPECT_TRUE(wire.sent().empty());
 }
 
 // One flipped bit anywhere on its way: never a copy that differs, and the older one stays.

@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/random.h"
+#include "checkpoint/copy.h"
 #include "checkpoint/formats/reshard_files.h"
 
 namespace longhaul::checkpoint {
@@ -74,6 +77,55 @@ struct Gang {
   std::vector<ReachedSnapshot> reached;
 };
 
+// A snapshot's chunks, given in the order in which they were announced.
+struct StrictSource : ChunkSource {
+  explicit StrictSource(const ReachedSnapshot& snapshot) : of(snapshot) {}
+  void Expect(std::vector<ChunkId> chunks) override {
+    CHECK(at == 0 || at == expected.size()) << "broken off in the middle";
+    expected = std::move(chunks);
+    at = 0;
+  }
+  Status Read(ChunkId chunk, std::span<std::byte> to) override {
+    CHECK(at < expected.size() && expected[at] == chunk) << "out of turn";
+    ++at;
+    if (away) {
+      at = expected.size();
+      return Unavailable("gone");
+    }
+    const auto from = of.sealed.tensors[chunk.tensor].subspan(chunk.chunk * kChunkBytes, to.size());
+    std::copy(from.begin(), from.end(), to.begin());
+    bytes += to.size();
+    return {};
+  }
+
+  const ReachedSnapshot& of;
+  std::vector<ChunkId> expected;
+  size_t at = 0;
+  uint64_t bytes = 0;
+  bool away = false;
+};
+
+// The gang's snapshots, those that `is_elsewhere` names behind a source.
+struct Elsewhere {
+  template <typename IsElsewhere>
+  Elsewhere(const Gang& gang, IsElsewhere is_elsewhere) : reached(gang.reached) {
+    for (size_t i = 0; i < reached.size(); ++i) {
+      sources.push_back(std::make_unique<StrictSource>(gang.reached[i]));
+      if (!is_elsewhere(i)) continue;
+      reached[i].sealed.tensors.clear();
+      reached[i].source = sources[i].get();
+    }
+  }
+  uint64_t fetched() const {
+    uint64_t sum = 0;
+    for (const auto& source : sources) sum += source->bytes;
+    return sum;
+  }
+
+  std::vector<ReachedSnapshot> reached;
+  std::vector<std::unique_ptr<StrictSource>> sources;
+};
+
 spec::Layout Data(uint32_t data, uint32_t tensor) {
   spec::Layout layout;
   layout.data = data;
@@ -93,6 +145,7 @@ void FlipBit(const ReachedSnapshot& snapshot) {
 TEST(LoadFromSnapshots, OfRandomPairsOfLayoutsIsExactAndReadsEachByteOnce) {
   const char* pairs = std::getenv("LONGHAUL_RESHARD_PAIRS");
   const uint64_t count = pairs == nullptr ? 15 : std::strtoull(pairs, nullptr, 10);
+  uint64_t fetched = 0;
   for (uint64_t seed = 1; seed <= count; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Random random(seed);
@@ -103,17 +156,23 @@ TEST(LoadFromSnapshots, OfRandomPairsOfLayoutsIsExactAndReadsEachByteOnce) {
     Rank rank(model, ShardsOfRank(model.problem(to), to, number));
     Rank truth = rank;
     truth.FillFrom(model);
-    const auto loaded = LoadFromSnapshots(gang.reached, rank.plan, rank.Memory());
-    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    // Some of the snapshots lie elsewhere.
+    Elsewhere elsewhere(gang, [&random](size_t) { return random.Below(2) == 0; });
+    LoadedSnapshots loaded;
+    const Status read = LoadFromSnapshots(elsewhere.reached, rank.plan, rank.Memory(), loaded);
+    ASSERT_TRUE(read.ok()) << read;
     ASSERT_EQ(rank.bytes, truth.bytes);
-    ASSERT_EQ(loaded->bytes_needed, DistinctBytes(model, rank.shards));
+    ASSERT_EQ(loaded.bytes_needed, DistinctBytes(model, rank.shards));
+    ASSERT_EQ(loaded.bytes_fetched, elsewhere.fetched());
+    fetched += loaded.bytes_fetched;
     // The whole chunks around them, each once: at most all that the ranks hold.
-    ASSERT_GE(loaded->bytes_read, loaded->bytes_needed);
+    ASSERT_GE(loaded.bytes_read, loaded.bytes_needed);
     uint64_t held = 0;
     for (const ReachedSnapshot& one : gang.reached) held += one.sealed.plan.total_bytes();
-    ASSERT_LE(loaded->bytes_read, held);
-    ASSERT_TRUE(loaded->damaged.empty());
+    ASSERT_LE(loaded.bytes_read, held);
+    ASSERT_TRUE(loaded.damaged.empty());
   }
+  EXPECT_GT(fetched, 0u);
 }
 
 TEST(LoadFromSnapshots, ADamagedReplicaIsLeftOutAndTheNextOneRead) {
@@ -124,17 +183,53 @@ TEST(LoadFromSnapshots, ADamagedReplicaIsLeftOutAndTheNextOneRead) {
   Rank rank(model, ShardsOfRank(model.problem(Data(1, 1)), Data(1, 1), 0));
   Rank truth = rank;
   truth.FillFrom(model);
-  const auto loaded = LoadFromSnapshots(gang.reached, rank.plan, rank.Memory());
-  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  LoadedSnapshots loaded;
+  const Status read = LoadFromSnapshots(gang.reached, rank.plan, rank.Memory(), loaded);
+  ASSERT_TRUE(read.ok()) << read;
   EXPECT_EQ(rank.bytes, truth.bytes);
-  ASSERT_EQ(loaded->damaged.size(), 1u);
-  EXPECT_NE(loaded->damaged[0].find("rank 0's arena: the hash"), std::string::npos);
+  ASSERT_EQ(loaded.damaged.size(), 1u);
+  EXPECT_NE(loaded.damaged[0].find("rank 0's arena: the hash"), std::string::npos);
+  EXPECT_EQ(loaded.left_out, std::vector<size_t>{0});
 
   FlipBit(gang.reached[2]);  // its only replica
-  const auto lost = LoadFromSnapshots(gang.reached, rank.plan, rank.Memory());
-  EXPECT_EQ(lost.status().code(), Code::kDataLoss);
-  EXPECT_NE(lost.status().message().find("no saved shard holds"), std::string::npos)
-      << lost.status();
+  LoadedSnapshots lost;
+  const Status refused = LoadFromSnapshots(gang.reached, rank.plan, rank.Memory(), lost);
+  EXPECT_EQ(refused.code(), Code::kDataLoss);
+  EXPECT_NE(refused.message().find("no saved shard holds"), std::string::npos) << refused;
+  EXPECT_EQ(lost.left_out, (std::vector<size_t>{0, 2}));
+}
+
+TEST(LoadFromSnapshots, WhatIsHereIsReadBeforeWhatIsLikeItElsewhere) {
+  Random random(5);
+  const SmallModel model = RandomModel(random);
+  const Gang gang(model, Data(2, 2), 7);
+  const Elsewhere elsewhere(gang, [](size_t rank) { return rank < 2; });  // 2 and 3 are here
+  Rank rank(model, ShardsOfRank(model.problem(Data(1, 1)), Data(1, 1), 0));
+  Rank truth = rank;
+  truth.FillFrom(model);
+  LoadedSnapshots loaded;
+  const Status read = LoadFromSnapshots(elsewhere.reached, rank.plan, rank.Memory(), loaded);
+  ASSERT_TRUE(read.ok()) << read;
+  EXPECT_EQ(rank.bytes, truth.bytes);
+  EXPECT_EQ(loaded.bytes_fetched, 0u);
+}
+
+TEST(LoadFromSnapshots, AHolderThatGoesAwayIsLeftOut) {
+  Random random(6);
+  const SmallModel model = RandomModel(random);
+  const Gang gang(model, Data(2, 2), 7);
+  Elsewhere elsewhere(gang, [](size_t rank) { return rank != 2; });
+  FlipBit(gang.reached[2]);  // the one that is here
+  elsewhere.sources[1]->away = true;
+  Rank rank(model, ShardsOfRank(model.problem(Data(1, 1)), Data(1, 1), 0));
+  Rank truth = rank;
+  truth.FillFrom(model);
+  LoadedSnapshots loaded;
+  const Status read = LoadFromSnapshots(elsewhere.reached, rank.plan, rank.Memory(), loaded);
+  ASSERT_TRUE(read.ok()) << read;
+  EXPECT_EQ(rank.bytes, truth.bytes);
+  std::sort(loaded.left_out.begin(), loaded.left_out.end());
+  EXPECT_EQ(loaded.left_out, (std::vector<size_t>{1, 2}));
 }
 
 TEST(LoadFromSnapshots, WhatNobodyReachedIsLostAndMixedStepsAreRefused) {
@@ -142,15 +237,16 @@ TEST(LoadFromSnapshots, WhatNobodyReachedIsLostAndMixedStepsAreRefused) {
   const SmallModel model = RandomModel(random);
   const Gang gang(model, Data(1, 2), 7);
   Rank rank(model, ShardsOfRank(model.problem(Data(1, 1)), Data(1, 1), 0));
-  const auto half = LoadFromSnapshots(std::span(gang.reached).first(1), rank.plan, rank.Memory());
-  EXPECT_EQ(half.status().code(), Code::kDataLoss) << half.status();
+  LoadedSnapshots loaded;
+  const Status half =
+      LoadFromSnapshots(std::span(gang.reached).first(1), rank.plan, rank.Memory(), loaded);
+  EXPECT_EQ(half.code(), Code::kDataLoss) << half;
 
   const Gang later(model, Data(1, 2), 8);
   const std::vector<ReachedSnapshot> mixed = {gang.reached[0], later.reached[1]};
-  const auto refused = LoadFromSnapshots(mixed, rank.plan, rank.Memory());
-  EXPECT_EQ(refused.status().code(), Code::kInvalidArgument);
-  EXPECT_NE(refused.status().message().find("rank 1's arena is of step 8"), std::string::npos)
-      << refused.status();
+  const Status refused = LoadFromSnapshots(mixed, rank.plan, rank.Memory(), loaded);
+  EXPECT_EQ(refused.code(), Code::kInvalidArgument);
+  EXPECT_NE(refused.message().find("rank 1's arena is of step 8"), std::string::npos) << refused;
 }
 
 }  // namespace

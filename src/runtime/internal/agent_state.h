@@ -67,6 +67,7 @@ class AgentCore::State {
   void Take(const WorkerPhase& fact);
   void Take(const WorkerStep& fact);
   void Take(const WorkerSealed& fact);
+  void Take(const WorkerWaitsForSlot& fact);
   void Take(const WorkerRestored& fact);
   void Take(const WorkerRestoreFailed& fact);
   void Take(const WorkerResultText& fact);

@@ -1,10 +1,11 @@
 // What the controller knows, and the rules by which events change it.
 //
-// One class in nine files, by concept: controller.cc (entry, nodes, deadlines), controller_jobs.cc
+// One class in ten files, by concept: controller.cc (entry, nodes, deadlines), controller_jobs.cc
 // (a job's life and epochs), controller_placing.cc (what the scheduler decides, and leaving nodes),
 // controller_faults.cc (evidence, decision, hangs, chaos), controller_snapshots.cc (what can be
 // restored, commits), tiers/controller_persist.cc (which step is written to disk),
-// tiers/controller_copies.cc (the second tier), cluster/operator_changes.cc (what operators change)
+// tiers/controller_pieces.cc (memories of another layout), tiers/controller_copies.cc (the second
+// tier), cluster/operator_changes.cc (what operators change)
 // and controller_status.cc (what is shown, invariants).
 #pragma once
 
@@ -88,6 +89,19 @@ struct LeftMemory {
   uint32_t arena_first_rank = 0;
   size_t place = 0;  // in a gang of `nodes`
   size_t nodes = 0;
+};
+
+// A sealed step in memories, by the places of the gang that sealed it. Kept when the gang changes:
+// what a node holds then is no longer what its new ranks hold, but together it is the state.
+struct Spread {
+  struct Holding {
+    NodeId node;
+    uint64_t incarnation = 0;
+    uint32_t first = 0;  // the names there, from here on
+    bool copy = false;   // kept for the place's own node
+  };
+  uint64_t epoch = 0;                        // that sealed it
+  std::vector<std::vector<Holding>> places;  // each place's, its own node's first
 };
 
 // "memory", "a peer's memory", "disk": for messages.
@@ -180,6 +194,7 @@ struct Job {
   uint32_t restarts = 0;
   uint32_t fruitless = 0;      // errors in a row without a new step
   uint32_t probes = 0;         // since the last progress
+  std::string slot_wait;       // who waits for what, since the last progress
   std::vector<bool> injected;  // by planned fault
   Instant started;             // all workers of the epoch have a process
 
@@ -189,6 +204,7 @@ struct Job {
   uint64_t committed_step = 0;
   uint64_t committed_epoch = 0;
   std::map<uint64_t, uint64_t> complete;      // step -> epoch that sealed it, the newest ones
+  std::map<uint64_t, Spread> spreads;         // by step, of gangs before; see SpreadOf
   std::optional<PersistOrder> order;          // under way
   uint64_t unsaved_step = 0;                  // the newest whose order came to nothing
   std::map<uint64_t, uint64_t> committed;     // step -> epoch, all that may be restored
@@ -201,6 +217,9 @@ struct Job {
   std::string copy_failure;                   // why
   uint64_t commits_copied = 0;                // `commits` when the newest copy was ordered
   uint64_t snapshots = 0;
+  std::array<uint64_t, wire::SnapshotWay_ARRAYSIZE> snapshot_ways{};  // complete ones, by way
+  Seconds slot_waits{};  // before complete ones, all together
+  Seconds longest_slot_wait{};
   uint64_t commits = 0;
 
   mutable uint64_t checked_epoch = 0;  // whose gang CheckInvariants has looked at
@@ -352,6 +371,7 @@ class Controller::State {
   void OnWorkerExited(const wire::Event& event);
   void OnWorkersFailedToStart(const wire::Event& event);
   void OnWorkersProbed(const wire::Event& event);
+  void OnWorkerWaits(const wire::Event& event);
   void NoteFault(Job& job, const Evidence& evidence);
   static wire::Fault& AddFault(Job& job);
   bool IsRealCauseOfNewest(const Job& job, const Evidence& evidence) const;
@@ -376,6 +396,7 @@ class Controller::State {
   void OnSnapshotPersisted(const wire::Event& event);
   void OnSnapshotCommitted(const wire::Event& event);
   void OnSnapshotFailed(const wire::Event& event);
+  static void NoteWay(Job& job, const wire::SnapshotSealed& sealed);
   void CompleteSnapshot(Job& job, uint64_t step, Seconds blocked, uint64_t bytes);
   void GrantIfWhole(Job& job, uint64_t step);
 
@@ -397,6 +418,16 @@ class Controller::State {
   // Whether nothing is left to do for the second tier before the job closes.
   bool CopiesSettled(Job& job);
   void NoteFetched(Job& job);  // the checkpoint to start from has come to disk
+  // tiers/controller_pieces.cc: memories that hold a step in another layout
+  internal::Spread SpreadOf(const Job& job, uint64_t step) const;
+  void RememberSpreads(Job& job);  // before the gang changes
+  bool StillHolds(const Job& job, const internal::Spread::Holding& holding) const;
+  bool IsWhole(const Job& job, const internal::Spread& spread) const;
+  void AddPieces(const Job& job, size_t member, wire::Restore& restore) const;
+  static void DropPiecesOn(Job& job, const NodeId& node);  // it was told to give them free
+  static void DropPieces(Job& job, uint64_t step, const NodeId& node, bool copy);
+  void ForgetPieces(Job& job, const wire::SnapshotFailed& failed);
+  void AdoptPieces(Job& job, const Node& node, uint64_t life_before);
   static uint32_t NodesOfEpoch(const Job& job, uint64_t epoch);
   wire::Restore ChooseRestore(const Job& job) const;
   wire::Restore RestoreFor(const Job& job, size_t member) const;

@@ -62,13 +62,15 @@ class Cluster {
     answering_ = false;
   }
 
-  void Join(const std::string& node, uint32_t slots = 2, uint64_t life = 1) {
+  void Join(const std::string& node, uint32_t slots = 2, uint64_t life = 1,
+            const std::vector<wire::AgentJoined::HeldSnapshot>& held = {}) {
     if (incarnation_[node] != life) sequence_[node] = 0;
     incarnation_[node] = life;
     wire::Event event;
     event.mutable_agent_joined()->set_slots(slots);
     event.mutable_agent_joined()->set_address("127.0.0.1");
     event.mutable_agent_joined()->set_peer_port(peer_port);
+    for (const auto& each : held) *event.mutable_agent_joined()->add_held() = each;
     Report(node, event);
   }
   void Lose(const std::string& node) {
@@ -155,6 +157,25 @@ class Cluster {
     sealed.set_epoch(Job(id).epoch());
     sealed.set_step(step);
     sealed.set_blocked_ns(1'000'000);
+    Report(node, event);
+  }
+  // What the node sealed is in another node's memory too.
+  void Replicate(const std::string& id, const std::string& node, const std::string& holder,
+                 uint64_t step) {
+    wire::Event event;
+    auto& replicated = *event.mutable_snapshot_replicated();
+    replicated.set_job_id(id);
+    replicated.set_epoch(Job(id).epoch());
+    replicated.set_step(step);
+    replicated.set_holder(holder);
+    Report(node, event);
+  }
+  // Of the present epoch.
+  void Fail(const std::string& id, const std::string& node, wire::SnapshotFailed failed) {
+    failed.set_job_id(id);
+    failed.set_epoch(Job(id).epoch());
+    wire::Event event;
+    *event.mutable_snapshot_failed() = failed;
     Report(node, event);
   }
   void Persist(const std::string& id, const std::string& node, uint64_t epoch, uint64_t step) {

@@ -114,6 +114,10 @@ void World::Strike(FaultKind kind) {
   if (worker == nullptr) return;
   if (kind == FaultKind::kMemoryFlip) {
     const uint64_t newest = std::max(seals_[0].step, seals_[1].step);
+    if (!node.copies.empty() && random_.Below(2) == 0) {
+      node.copies.rbegin()->second = true;
+      return count();
+    }
     if (newest == 0 || !Holds(node, newest)) return;
     node.damaged.insert(newest);
     return count();

@@ -1,5 +1,6 @@
 // The simulated nodes: what happens to the effects that an agent's core asks for.
 #include <csignal>
+#include <iterator>
 #include <utility>
 
 #include "runtime/simulation/world.h"
@@ -16,6 +17,7 @@ void World::Boot(size_t index) {
   facts.address = "10." + std::to_string(index >> 16 & 255) + "." +
                   std::to_string(index >> 8 & 255) + "." + std::to_string(index & 255);
   facts.host = node.id.value();
+  facts.peer_port = options_.peers ? 1 : 0;
   node.core = std::make_unique<AgentCore>(node.id, node.life, facts);
   node.cut = node.disk_full = false;
   node.timer.reset();
@@ -30,7 +32,7 @@ void World::Crash(size_t index, bool silent) {
   if (node.core == nullptr) return;
   for (auto& [id, worker] : node.workers) WorkerGoneFromEpoch(worker);
   node.workers.clear();
-  node.last_missed_seal = sealed_;
+  LoseMemory(index);
   node.core.reset();
   ++node.life;  // voids whatever was planned for it
   if (!node.connected) return;
@@ -91,10 +93,47 @@ void World::Carry(size_t index, AgentEffect effect) {
   } else if (const auto* probe = std::get_if<ProbeWorkersNow>(&effect)) {
     Probe(index, *probe);
   } else if (const auto* drop = std::get_if<DropJob>(&effect)) {
-    if (drop->job.value() == job_id_) nodes_[index].last_missed_seal = sealed_;
+    if (drop->job.value() == job_id_) LoseMemory(index);
+  } else if (const auto* copies = std::get_if<SendCopies>(&effect)) {
+    SendTo(index, *copies);
   } else if (std::get_if<KillNode>(&effect) != nullptr) {
     Crash(index, /*silent=*/false);
   }
+}
+
+void World::LoseMemory(size_t index) {
+  SimNode& node = nodes_[index];
+  node.last_missed_seal = sealed_;
+  node.copies.clear();
+  node.memory_since = queue_.now();
+}
+
+// To the peer's memory, which keeps the two newest of each rank.
+void World::SendTo(size_t index, const SendCopies& order) {
+  queue_.After(Around(options_.physics.copy), [this, index, life = nodes_[index].life, order] {
+    SimNode& node = nodes_[index];
+    if (node.life != life) return;
+    const std::string& holder = order.start->peer_node();
+    const auto peer = index_.find(holder);
+    CopiesSent answer{order.job, order.epoch, order.step, holder, options_.physics.copy, ""};
+    if (peer == index_.end() || nodes_[peer->second].core == nullptr) {
+      answer.error = "the other agent is away";
+    } else if (!Holds(node, order.step) || node.damaged.contains(order.step)) {
+      answer.error = "the hash differs before it is sent";
+    } else {
+      auto& copies = nodes_[peer->second].copies;
+      for (const uint32_t rank : order.ranks) {
+        copies[{order.step, rank}] = false;
+        uint32_t newer = 0;
+        for (auto copy = copies.rbegin(); copy != copies.rend();) {
+          const bool drop = copy->first.second == rank && ++newer > 2;
+          copy = drop ? std::make_reverse_iterator(copies.erase(std::next(copy).base()))
+                      : std::next(copy);
+        }
+      }
+    }
+    Input(index, answer);
+  });
 }
 
 void World::Spawn(size_t index, const SpawnWorker& order) {

@@ -22,6 +22,7 @@ struct Physics {
   Duration start_up = std::chrono::seconds(2);     // device context; assumption
   Duration group_init = std::chrono::seconds(15);  // communicators at 16,384 ranks; assumption
   Duration restore_memory = std::chrono::seconds(1);
+  Duration copy = std::chrono::seconds(1);  // of a node's snapshot to a peer; assumption
   Duration restore_disk = std::chrono::seconds(20);
   Duration persist = std::chrono::seconds(8);
   Duration manifest = std::chrono::milliseconds(50);

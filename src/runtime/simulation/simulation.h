@@ -40,10 +40,15 @@ struct SimulationOptions {
   uint32_t per_worker_limit = 256;
   std::vector<wire::PlannedFault> planned;  // --inject
   bool sharded = false;            // every rank has a state of its own; else all have the same
+  uint32_t pipeline = 0;           // with sharded, not 0: ranks of a stage have the same
+  bool peers = false;              // agents keep copies of each other's snapshots
   uint64_t snapshot_interval = 0;  // steps; 0: chosen by the controller
   // The disk of this node, by index, takes so many times as long; 0: as the others'.
   uint32_t slow_disk_node = 0;
   int slow_disk = 0;
+  // The first snapshot of this step or above finds no free slot for so long; zero: none does.
+  uint64_t slot_wait_step = 0;
+  Duration slot_wait{};
   // A node, by index, that goes down again and again, this long after it came back; zero: never.
   uint32_t flapping_node = 0;
   Duration flaps_after{};
@@ -62,6 +67,7 @@ struct SimulationResult {
   uint64_t happenings = 0;                 // of the event queue
   uint64_t epochs = 0;
   uint64_t steps_taken = 0;
+  uint64_t from_pieces = 0;   // workers that restored from memories of another layout
   uint64_t rivals = 0;        // jobs of higher priority that ran to their end
   uint64_t log_hash = 0;      // of every logged (time, event), in order
   uint64_t state_hash = 0;    // of the controller at the end

@@ -165,6 +165,42 @@ TEST(Simulation, AnElasticJobKeepsItsBoundsOverComposedFaults) {
   EXPECT_TRUE(sizes.contains(8)) << "never at its maximum";
 }
 
+// A state in stages: nodes are lost and others need them, and the job goes on in another size from
+// what memories hold. No piece is offered that isn't there (World::WhyNotInPieces), and none that
+// was found damaged.
+TEST(Simulation, AnElasticJobInStagesGoesOnFromMemoriesOfAnotherLayout) {
+  uint64_t resizes = 0;
+  uint64_t from_pieces = 0;
+  uint64_t served = 0;
+  std::map<std::string, uint64_t> faults;
+  for (const uint32_t pipeline : {2u, 0u}) {
+    for (uint64_t seed = 1; seed <= 6; ++seed) {
+      SCOPED_TRACE("seed " + std::to_string(seed) + ", stages " + std::to_string(pipeline));
+      SimulationOptions options = Stormy(seed);
+      options.minimum_nodes = 3;
+      options.sharded = true;
+      options.pipeline = pipeline;
+      options.peers = true;
+      options.snapshot_interval = 10;
+      options.fault_factor = 2500;
+      const SimulationResult result = Simulate(options);
+      ASSERT_THAT(result.violations, testing::IsEmpty());
+      EXPECT_TRUE(result.replay_agrees);
+      EXPECT_GT(result.status.highest_step(), 100u);
+      resizes += result.status.resizes();
+      from_pieces += result.from_pieces;
+      for (const auto& fault : result.status.faults()) {
+        served += fault.action().find("memory in another layout") != std::string::npos;
+      }
+      for (const auto& [name, count] : result.faults) faults[name] += count;
+    }
+  }
+  EXPECT_GT(resizes, 30u);
+  EXPECT_GT(from_pieces, 100u);
+  EXPECT_GT(served, 10u);
+  EXPECT_GT(faults["bit flip in memory"], 0u);
+}
+
 // Node-3 goes down every half hour. Twice that counts; then others are taken in its place, although
 // it is back each time when one is sought.
 TEST(Simulation, AFlappingNodeIsPutOnProbationAndAvoided) {
@@ -195,6 +231,29 @@ TEST(Simulation, AFlappingNodeIsPutOnProbationAndAvoided) {
   for (const wire::Fault& fault : result.status.faults()) blamed += fault.node() == "node-3";
   EXPECT_EQ(blamed, 1) << "after the first it was no longer needed";
   EXPECT_GE(result.status.faults_size(), 5);
+}
+
+SimulationResult WithASlotWaitOf(Duration wait) {
+  SimulationOptions options = Stormy(3);
+  options.fault_factor = 0;
+  options.length = std::chrono::hours(2);
+  options.slot_wait_step = 20;
+  options.slot_wait = wait;
+  return Simulate(options);
+}
+
+TEST(Simulation, AWaitForASlowDiskIsNoHangAndAnEndlessOneIs) {
+  const SimulationResult slow = WithASlotWaitOf(std::chrono::minutes(5));
+  EXPECT_THAT(slow.violations, testing::IsEmpty());
+  EXPECT_EQ(slow.status.faults_size(), 0);
+  EXPECT_EQ(slow.status.epoch(), 1u);
+
+  const SimulationResult endless = WithASlotWaitOf(std::chrono::hours(24));
+  EXPECT_THAT(endless.violations, testing::IsEmpty());
+  ASSERT_EQ(endless.status.faults_size(), 1);
+  EXPECT_EQ(endless.status.faults(0).class_name(), "hang");
+  EXPECT_THAT(endless.status.faults(0).what(), testing::HasSubstr("process 1 writes it to disk"));
+  EXPECT_GT(endless.status.highest_step(), 100u) << "it goes on after the restart";
 }
 
 TEST(Simulation, AggregatedReportsKeepTheInvariantsToo) {

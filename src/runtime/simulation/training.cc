@@ -1,5 +1,6 @@
 // The simulated training job: phases, steps and snapshots as its workers live them.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "runtime/simulation/world.h"
@@ -28,6 +29,7 @@ void World::EnterPhase(size_t index, const WorkerId& id, Phase phase) {
     in_epoch_.assign(nodes_.size(), false);
     epoch_.epoch = id.epoch;
     epoch_.world = worker.start->world();
+    epoch_.began = queue_.now();
     epoch_.restored = epoch_.step = epoch_.last_snapshot = worker.start->restore().step();
     epoch_.interval = worker.start->snapshot_interval_steps();
     CHECK(before < id.epoch);
@@ -78,38 +80,115 @@ void World::PhaseComplete(Phase phase) {
   }
 }
 
+std::string World::WhyNotFromMemory(const SimNode& node, uint64_t step) {
+  if (!Holds(node, step)) {
+    audit_.Violate(node.id.value() + " was told to restore step " + std::to_string(step) +
+                   " from memory, which doesn't hold it");
+    return "";
+  }
+  return node.damaged.contains(step) ? "checksum" : "";
+}
+
+// Of a gang that is not alike: the copy that is kept for this place.
+std::string World::WhyNotFromPeer(const WorkerId& worker, const wire::Restore& restore) {
+  for (const SimNode& node : nodes_) {
+    if (node.core == nullptr) continue;
+    const auto copy = node.copies.find({restore.step(), worker.rank});
+    if (copy != node.copies.end() && !copy->second) return "";
+    if (restore.has_source_rank() && Holds(node, restore.step()) &&
+        !node.damaged.contains(restore.step())) {
+      return "";
+    }
+  }
+  return "no copy";
+}
+
+// A number that ranks of the same state share.
+uint64_t World::StateOf(uint32_t rank, uint32_t world) const {
+  return options_.pipeline == 0 ? rank : rank / (world / options_.pipeline);
+}
+
+// Every piece that is offered must be there, but for what was lost after the decision; and what the
+// worker wants of them must be good in one of them at least.
+std::string World::WhyNotInPieces(const SimWorker& worker, std::vector<wire::Restore::Piece>& bad) {
+  const wire::Restore& restore = worker.start->restore();
+  const auto seal = std::find_if(seals_.begin(), seals_.end(), [&](const SimSeal& each) {
+    return each.step == restore.step() && each.epoch == restore.saved_epoch();
+  });
+  if (seal == seals_.end()) {
+    audit_.Violate("step " + std::to_string(restore.step()) + " of epoch " +
+                   std::to_string(restore.saved_epoch()) + " is in nobody's memory");
+    return "";
+  }
+  const auto world = static_cast<uint32_t>(seal->places.size());
+  std::set<uint64_t> good;
+  for (const auto& piece : restore.pieces()) {
+    const size_t index = index_.at(piece.node());
+    const SimNode& node = nodes_[index];
+    const auto copy = node.copies.find({restore.step(), piece.rank()});
+    const bool there = piece.copy()
+                           ? copy != node.copies.end()
+                           : Holds(node, restore.step()) && seal->places.at(piece.rank()) == index;
+    if (!there && node.memory_since < epoch_.began) {
+      audit_.Violate(piece.node() + " was said to hold step " + std::to_string(restore.step()) +
+                     " of rank " + std::to_string(piece.rank()) + ", and doesn't");
+    }
+    const bool whole =
+        there && (piece.copy() ? !copy->second : !node.damaged.contains(restore.step()));
+    if (whole) good.insert(StateOf(piece.rank(), world));
+    if (!whole) bad.push_back(piece);
+  }
+  std::set<uint64_t> wanted;
+  if (options_.pipeline > 0) {
+    wanted.insert(StateOf(worker.id.rank, worker.start->world()));
+  } else {
+    for (uint32_t rank = 0; rank < world; ++rank) wanted.insert(rank);
+  }
+  const bool all = std::includes(good.begin(), good.end(), wanted.begin(), wanted.end());
+  return all ? "" : "no good piece is left of what it wants";
+}
+
+std::string World::WhyNotFromDisk(const wire::Restore& restore) {
+  const auto saved = disk_.find(restore.step());
+  if (saved == disk_.end() || saved->second.first != restore.saved_epoch()) {
+    audit_.Violate("step " + std::to_string(restore.step()) +
+                   " was to be restored from disk, which doesn't hold it");
+    return "";
+  }
+  return saved->second.second ? "checksum" : "";
+}
+
 void World::RestoreState(size_t index, const WorkerId& id) {
   const auto found = nodes_[index].workers.find(id);
   if (found == nodes_[index].workers.end()) return;
-  const wire::Restore restore = found->second.start->restore();
-  const bool memory = restore.tier() == wire::Restore::TIER_MEMORY;
-  const Duration takes = restore.step() == 0 ? std::chrono::milliseconds(100)
-                         : memory            ? options_.physics.restore_memory
-                                             : options_.physics.restore_disk;
-  queue_.After(Around(takes), [this, index, id, restore, memory, life = nodes_[index].life] {
+  const wire::Restore& from = found->second.start->restore();
+  const bool disk = from.tier() == wire::Restore::TIER_DISK;
+  const Duration takes = from.step() == 0 ? std::chrono::milliseconds(100)
+                         : disk           ? options_.physics.restore_disk
+                                          : options_.physics.restore_memory;
+  queue_.After(Around(takes), [this, index, id, life = nodes_[index].life] {
     SimNode& node = nodes_[index];
     if (node.life != life || !node.workers.contains(id)) return;
+    const SimWorker worker = node.workers.at(id);
+    const wire::Restore& restore = worker.start->restore();
     std::string wrong;
-    if (restore.step() > 0 && memory) {
-      if (!Holds(node, restore.step())) {
-        audit_.Violate(node.id.value() + " was told to restore step " +
-                       std::to_string(restore.step()) + " from memory, which doesn't hold it");
-      } else if (node.damaged.contains(restore.step())) {
-        wrong = "checksum";
-      }
-    } else if (restore.step() > 0) {
-      const auto saved = disk_.find(restore.step());
-      if (saved == disk_.end() || saved->second.first != restore.saved_epoch()) {
-        audit_.Violate(node.id.value() + " was told to restore step " +
-                       std::to_string(restore.step()) + " from disk, which doesn't hold it");
-      } else if (saved->second.second) {
-        wrong = "checksum";
-      }
+    std::vector<wire::Restore::Piece> bad;
+    if (restore.step() == 0) {
+    } else if (restore.tier() == wire::Restore::TIER_MEMORY) {
+      wrong = WhyNotFromMemory(node, restore.step());
+    } else if (restore.tier() == wire::Restore::TIER_PEER) {
+      wrong = WhyNotFromPeer(id, restore);
+    } else if (restore.tier() == wire::Restore::TIER_PIECES) {
+      wrong = WhyNotInPieces(worker, bad);
+      ++result_.from_pieces;
+    } else {
+      wrong = WhyNotFromDisk(restore);
     }
-    if (!wrong.empty()) {
-      Input(index, WorkerRestoreFailed{id, restore.step(), restore.tier(), wrong});
-      return Die(index, id, 75, 0, std::chrono::milliseconds(5));
+    if (!wrong.empty() || !bad.empty()) {
+      Input(index, WorkerRestoreFailed{id, restore.step(), restore.tier(),
+                                       wrong.empty() ? "checksum" : wrong, bad, wrong.empty()});
     }
+    if (!wrong.empty()) return Die(index, id, 75, 0, std::chrono::milliseconds(5));
     // What is newer in memory belongs to a history that is given up.
     for (SimSeal& seal : seals_) {
       if (seal.step > restore.step()) seal = SimSeal();
@@ -143,6 +222,10 @@ void World::EndStretch(uint64_t epoch, uint64_t first, uint64_t last, bool snaps
     epoch_.waiting = true;
     return;
   }
+  if (snapshot && last >= options_.slot_wait_step && options_.slot_wait > Duration(0) &&
+      !std::exchange(slot_waited_, true)) {
+    return WaitForSlot(epoch, first, last, Duration(0));
+  }
   audit_.Stepped(epoch, first, last);
   epoch_.step = last;
   if (snapshot) {
@@ -161,6 +244,22 @@ void World::EndStretch(uint64_t epoch, uint64_t first, uint64_t last, bool snaps
   BeginStretch();
 }
 
+// Rank 0 finds every slot of its arena in use, and says so for as long as it waits.
+void World::WaitForSlot(uint64_t epoch, uint64_t first, uint64_t last, Duration waited) {
+  constexpr Duration kTold = std::chrono::seconds(3);
+  if (epoch_.epoch != epoch || epoch_.broken) return;
+  if (waited >= options_.slot_wait) return EndStretch(epoch, first, last, true);
+  if (waited > Duration(0)) {
+    WorkerWaitsForSlot waits;
+    waits.worker = {JobId(job_id_), epoch, 0};
+    waits.step = last;
+    waits.waited = waited;
+    waits.holders = "step 1: process 1 writes it to disk";
+    Input(epoch_.places.at(0), waits);
+  }
+  queue_.After(kTold, [=, this] { WaitForSlot(epoch, first, last, waited + kTold); });
+}
+
 void World::Seal() {
   const uint64_t bytes = uint64_t{13} << 27;  // 1.6 GiB a rank
   const Duration blocked = options_.physics.snapshot_block;
@@ -171,7 +270,7 @@ void World::Seal() {
     if (!in_epoch_[i]) nodes_[i].last_missed_seal = sealed_;
   }
   SimSeal& older = seals_[0].step <= seals_[1].step ? seals_[0] : seals_[1];
-  older = {epoch_.step, sealed_};
+  older = {epoch_.step, sealed_, epoch_.epoch, epoch_.places};
   if (Aggregated()) {
     wire::Event event;
     wire::SnapshotSealed& sealed = *event.mutable_snapshot_sealed();

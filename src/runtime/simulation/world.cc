@@ -106,6 +106,10 @@ void World::SubmitJob() {
   job.set_total_steps(options_.total_steps);
   job.mutable_snapshot()->set_keep(3);
   job.mutable_snapshot()->set_replicated(!options_.sharded);
+  if (options_.pipeline > 0) {
+    job.set_tensor(1);
+    job.set_pipeline(options_.pipeline);
+  }
   job.mutable_snapshot()->set_interval_steps(options_.snapshot_interval);
   job.mutable_data()->set_samples(1'000'003);
   job.mutable_data()->set_global_batch(kGlobalBatch);

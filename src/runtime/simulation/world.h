@@ -32,6 +32,8 @@ struct SimWorker {
 struct SimSeal {
   uint64_t step = 0;    // 0: none
   uint64_t number = 0;  // of this seal, from 1
+  uint64_t epoch = 0;
+  std::map<uint32_t, size_t> places;  // rank -> node index
 };
 
 struct SimNode {
@@ -47,6 +49,9 @@ struct SimNode {
   std::map<WorkerId, SimWorker> workers;
   uint64_t last_missed_seal = 0;  // its memory holds the later ones
   std::set<uint64_t> damaged;     // steps whose copy here has a flipped bit
+  // Kept for other nodes: (step, rank) and whether a bit of it has flipped.
+  std::map<std::pair<uint64_t, uint32_t>, bool> copies;
+  Instant memory_since{};  // nothing in it is older
 };
 
 // One epoch of the training job, as the workers live it.
@@ -62,6 +67,7 @@ struct SimEpoch {
   uint32_t stopped = 0;  // or hung: nobody gets past the next collective
   bool broken = false;   // a worker is gone
   bool stepping = false;
+  Instant began{};                    // when its first worker was there
   bool waiting = false;               // a stretch of steps ended while somebody was stopped
   std::map<uint32_t, size_t> places;  // rank -> node index
 };
@@ -104,6 +110,8 @@ class World {
   void Persist(size_t node, const PersistPieces& order);
   void Commit(size_t node, const WriteManifest& order);
   void Probe(size_t node, const ProbeWorkersNow& order);
+  void SendTo(size_t node, const SendCopies& order);
+  void LoseMemory(size_t node);
   void ArmTimer(size_t node);
 
   // training.cc: what the workers do
@@ -112,9 +120,16 @@ class World {
   void RestoreState(size_t node, const WorkerId& worker);
   void BeginStretch();
   void EndStretch(uint64_t epoch, uint64_t first, uint64_t last, bool snapshot);
+  void WaitForSlot(uint64_t epoch, uint64_t first, uint64_t last, Duration waited);
   void ReportSteps(uint64_t first, uint64_t last, bool snapshot);
   void Seal();
   bool Holds(const SimNode& node, uint64_t step) const;
+  uint64_t StateOf(uint32_t rank, uint32_t world) const;
+  // What is wrong with a worker's source in memory; empty: nothing.
+  std::string WhyNotFromMemory(const SimNode& node, uint64_t step);
+  std::string WhyNotFromPeer(const WorkerId& worker, const wire::Restore& restore);
+  std::string WhyNotInPieces(const SimWorker& worker, std::vector<wire::Restore::Piece>& bad);
+  std::string WhyNotFromDisk(const wire::Restore& restore);
   void WorkerGoneFromEpoch(const SimWorker& worker);
   bool Aggregated() const { return world_ > options_.per_worker_limit; }
   template <typename Action>
@@ -149,6 +164,7 @@ class World {
   std::vector<std::pair<Instant, std::string>> log_;  // serialized, while it is short
   bool log_kept_ = true;
   bool job_over_ = false;
+  bool slot_waited_ = false;          // it has begun
   std::optional<std::string> rival_;  // the one that is there
   uint64_t rivals_ = 0;
 };

@@ -7,9 +7,11 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <thread>
 #include <variant>
 
+#include "base/units.h"
 #include "io/clock.h"
 #include "io/direct_file.h"
 #include "io/file.h"
@@ -327,6 +329,8 @@ void AgentService::Do(const runtime::DropJob& effect) {
   starts_.erase(effect.job);
   std::erase_if(intervals_,
                 [&effect](const auto& entry) { return entry.first.first == effect.job; });
+  std::erase_if(bad_pieces_,
+                [&effect](const auto& entry) { return entry.first.job == effect.job; });
 }
 
 void AgentService::Do(const runtime::KillNode& effect) {
@@ -374,6 +378,54 @@ Result<std::shared_ptr<const io::SharedMemory>> AgentService::Arena(const runtim
   return memory_->Provide(worker.job, ArenaOf(*start->second, worker.rank), bytes);
 }
 
+// The pieces that are no good are told to the controller: with the worker's own word when it can't
+// go on, else beside it.
+void AgentService::Gather(const runtime::WorkerId& worker,
+                          std::optional<checkpoint::StatePlan> plan, PiecesReady ready) {
+  const auto start = starts_.find(worker.job);
+  const bool known = start != starts_.end() && start->second->epoch() == worker.epoch &&
+                     start->second->restore().tier() == wire::Restore::TIER_PIECES;
+  if (!known) return ready(FailedPrecondition("nothing is to be restored from pieces"));
+  GatherOrder order;
+  order.job = worker.job;
+  order.rank = worker.rank;
+  order.restore = start->second->restore();
+  order.node = options_.node;
+  order.plan = std::move(plan);
+  order.limit = MemoryBytes() / 2;
+  const bool wants_state = order.plan.has_value();
+  const auto done = [this, worker, ready, wants_state,
+                     step = order.restore.step()](const Gathered& gathered) {
+    bad_pieces_.erase(worker);
+    if (!gathered.status.ok()) {
+      bad_pieces_[worker] = gathered.bad;
+      return ready(gathered.status);
+    }
+    if (!gathered.bad.empty()) {
+      Feed(runtime::WorkerRestoreFailed{worker, step, wire::Restore::TIER_PIECES, gathered.why,
+                                        gathered.bad, true});
+    }
+    if (wants_state) {
+      std::fprintf(stderr, "%s: rank %u has step %llu out of pieces, %.1f MiB of them fetched\n",
+                   options_.node.c_str(), worker.rank, static_cast<unsigned long long>(step),
+                   static_cast<double>(gathered.bytes_fetched) / (1 << 20));
+      return ready(Pieces{gathered.arena, gathered.arena->bytes().size()});
+    }
+    ready(PlanInMemory(gathered.saved));
+  };
+  peers_->Gather(std::move(order), memory_->copies(), done);
+}
+
+Result<DoorHost::Pieces> AgentService::PlanInMemory(const checkpoint::StatePlan& plan) {
+  const std::string encoded = plan.Encode();
+  ASSIGN_OR_RETURN(
+      io::Fd fd,
+      io::CreateSharedMemory("longhaul-plan", Bytes(static_cast<int64_t>(encoded.size())), false));
+  ASSIGN_OR_RETURN(auto memory, io::SharedMemory::Open(std::move(fd)));
+  std::memcpy(memory->bytes().data(), encoded.data(), encoded.size());
+  return Pieces{std::move(memory), encoded.size()};
+}
+
 // A worker doesn't know that its arena came from a peer; the controller shall.
 void AgentService::Hear(runtime::AgentInput said) {
   const auto name_tier = [this](auto& restored) {
@@ -389,10 +441,18 @@ void AgentService::Hear(runtime::AgentInput said) {
     const auto arena =
         known ? memory_->Find(sealed->worker.job, ArenaOf(*start->second, sealed->worker.rank))
               : nullptr;
+    if (known) {
+      memory_->copies().NoteSealed(
+          {sealed->worker.job.value(), ArenaOf(*start->second, sealed->worker.rank)});
+    }
     return check_->Sealed(std::move(*sealed), arena);
   }
   if (auto* restored = std::get_if<runtime::WorkerRestored>(&said)) name_tier(*restored);
-  if (auto* failed = std::get_if<runtime::WorkerRestoreFailed>(&said)) name_tier(*failed);
+  if (auto* failed = std::get_if<runtime::WorkerRestoreFailed>(&said)) {
+    name_tier(*failed);
+    const auto bad = bad_pieces_.extract(failed->worker);
+    if (!bad.empty()) failed->bad = bad.mapped();
+  }
   Feed(std::move(said));
 }
 

@@ -91,6 +91,9 @@ class AgentService final : private DoorHost {
   std::optional<door::WelcomeContent> Welcome(const runtime::WorkerId& worker) override;
   Result<std::shared_ptr<const io::SharedMemory>> Arena(const runtime::WorkerId& worker,
                                                         uint64_t bytes) override;
+  void Gather(const runtime::WorkerId& worker, std::optional<checkpoint::StatePlan> plan,
+              PiecesReady ready) override;
+  static Result<Pieces> PlanInMemory(const checkpoint::StatePlan& plan);
   void Hear(runtime::AgentInput said) override;
 
   void SpawnNow(const runtime::SpawnWorker& order);
@@ -115,6 +118,8 @@ class AgentService final : private DoorHost {
   std::map<JobId, runtime::StartOrder> starts_;  // the newest of each job
   std::map<JobEpoch, uint64_t> intervals_;       // where changed since the start
   std::map<runtime::WorkerId, bool> fetching_;   // not started yet; true: not to be started
+  // What was no good for a worker that has not said yet that it can't go on.
+  std::map<runtime::WorkerId, std::vector<wire::Restore::Piece>> bad_pieces_;
   std::unique_ptr<AgentMemory> memory_;
   std::unique_ptr<SnapshotCheck> check_;
   std::unique_ptr<DoorServer> doors_;

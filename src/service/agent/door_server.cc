@@ -63,8 +63,15 @@ runtime::AgentInput ToInput(const runtime::WorkerId& worker, const door::StepMes
 }
 runtime::AgentInput ToInput(const runtime::WorkerId& worker, const door::Sealed& sealed) {
   const door::SealedMessage& message = sealed.message;
-  return runtime::WorkerSealed{worker, message.step, Duration(message.blocked_ns), message.bytes,
-                               io::Now()};
+  runtime::WorkerSealed input{worker, message.step, Duration(message.blocked_ns), message.bytes,
+                              io::Now()};
+  input.waited = Duration(message.waited_ns);
+  input.way = static_cast<wire::SnapshotWay>(message.way);
+  return input;
+}
+runtime::AgentInput ToInput(const runtime::WorkerId& worker, const door::Waits& waits) {
+  return runtime::WorkerWaitsForSlot{worker, waits.message.step, Duration(waits.message.waited_ns),
+                                     Printable(waits.holders, 1024)};
 }
 runtime::AgentInput ToInput(const runtime::WorkerId& worker, const door::RestoredMessage& message) {
   return runtime::WorkerRestored{worker, message.step, TierOf(message.tier)};
@@ -159,7 +166,7 @@ void DoorServer::Read(int fd) {
         io::ReceiveMessage(connection.fd, door::kMaxMessageBytes);
     if (message.ok() && !message->has_value()) return;
     if (!message.ok() || (*message)->bytes.empty()) return CloseConnection(fd);
-    const Status status = Take(connection, (*message)->bytes);
+    const Status status = Take(connection, **message);
     if (!status.ok()) {
       std::fprintf(stderr, "door of job %s, rank %u: %s\n", connection.worker.job.value().c_str(),
                    connection.worker.rank, ToString(status).c_str());
@@ -168,24 +175,20 @@ void DoorServer::Read(int fd) {
   }
 }
 
-Status DoorServer::Take(Connection& connection, std::span<const std::byte> packet) {
-  ASSIGN_OR_RETURN(const door::FromWorker message, door::ParseFromWorker(packet));
+Status DoorServer::Take(Connection& connection, const io::UnixMessage& packet) {
+  ASSIGN_OR_RETURN(const door::FromWorker message, door::ParseFromWorker(packet.bytes));
   if (const auto* hello = std::get_if<door::Hello>(&message)) return Greet(connection, *hello);
   if (!connection.welcomed) return FailedPrecondition("a message before Hello");
   return std::visit(
-      [this, &connection](const auto& said) -> Status {
+      [this, &connection, &packet](const auto& said) -> Status {
         using Said = std::decay_t<decltype(said)>;
         if constexpr (std::is_same_v<Said, door::ArenaRequest>) {
           return GiveArena(connection, said);
-        } else if constexpr (std::is_same_v<Said, door::Waits>) {
-          std::fprintf(stderr,
-                       "rank %u of job %s has waited %s to take a snapshot of step %llu: %s\n",
-                       connection.worker.rank, connection.worker.job.value().c_str(),
-                       ToString(Duration(said.message.waited_ns)).c_str(),
-                       static_cast<unsigned long long>(said.message.step),
-                       Printable(said.holders, 1024).c_str());
+        } else if constexpr (std::is_same_v<Said, door::PiecesRequest>) {
+          return GatherFor(connection, said, packet.fds);
         } else if constexpr (!std::is_same_v<Said, door::Hello>) {
           if constexpr (std::is_same_v<Said, door::Sealed>) NoteWay(connection, said.way);
+          if constexpr (std::is_same_v<Said, door::Waits>) SayWait(connection, said);
           host_.Hear(ToInput(connection.worker, said));
         }
         return Status();
@@ -201,6 +204,20 @@ void DoorServer::NoteWay(Connection& connection, const std::string& way) {
   std::fprintf(stderr, "rank %u of job %s takes snapshots by what stops it less: %s\n",
                connection.worker.rank, connection.worker.job.value().c_str(),
                Printable(way, 256).c_str());
+}
+
+// Every so often; the controller hears of each.
+void DoorServer::SayWait(Connection& connection, const door::Waits& waits) {
+  constexpr Duration kEvery = std::chrono::seconds(10);
+  const Duration waited(waits.message.waited_ns);
+  if (waits.message.step != connection.waited_step) connection.waited_said = Duration(0);
+  connection.waited_step = waits.message.step;
+  if (waited < connection.waited_said + kEvery) return;
+  connection.waited_said = waited;
+  std::fprintf(stderr, "rank %u of job %s has waited %s to take a snapshot of step %llu: %s\n",
+               connection.worker.rank, connection.worker.job.value().c_str(),
+               ToString(waited).c_str(), static_cast<unsigned long long>(waits.message.step),
+               Printable(waits.holders, 1024).c_str());
 }
 
 Status DoorServer::Greet(Connection& connection, const door::Hello& hello) {
@@ -231,6 +248,44 @@ Status DoorServer::GiveArena(const Connection& connection, const door::ArenaRequ
   }
   const int fd = (*arena)->fd().get();
   return io::SendMessage(connection.fd, door::EncodeArena((*arena)->bytes().size()), {&fd, 1});
+}
+
+Status DoorServer::GatherFor(const Connection& connection, const door::PiecesRequest& request,
+                             const std::vector<io::Fd>& fds) {
+  std::optional<checkpoint::StatePlan> plan;
+  if (request.plan_bytes > 0) {
+    if (fds.size() != 1) return InvalidArgument("a plan of pieces without its memory");
+    ASSIGN_OR_RETURN(const io::SharedMapping mapping, io::SharedMapping::Map(fds[0]));
+    if (mapping.bytes().size() < request.plan_bytes) {
+      return InvalidArgument("a plan longer than its memory");
+    }
+    // A copy: the worker may still write to the memory.
+    const std::string encoded(reinterpret_cast<const char*>(mapping.bytes().data()),
+                              request.plan_bytes);
+    ASSIGN_OR_RETURN(plan, checkpoint::StatePlan::Decode(encoded));
+  }
+  const runtime::WorkerId worker = connection.worker;
+  host_.Gather(worker, std::move(plan), [this, worker](const Result<DoorHost::Pieces>& pieces) {
+    GivePieces(worker, pieces);
+  });
+  return {};
+}
+
+void DoorServer::GivePieces(const runtime::WorkerId& worker,
+                            const Result<DoorHost::Pieces>& pieces) {
+  for (const auto& [number, connection] : connections_) {
+    if (!connection.welcomed || connection.worker != worker) continue;
+    // A worker that is gone meanwhile is seen by its socket.
+    if (pieces.ok()) {
+      const int fd = pieces->memory->fd().get();
+      (void)io::SendMessage(connection.fd, door::EncodePieces(pieces->bytes), {&fd, 1});
+    } else {
+      const bool of_another = pieces.status().code() == Code::kFailedPrecondition;
+      (void)io::SendMessage(connection.fd,
+                            door::EncodePiecesRefused(pieces.status().message(), of_another));
+    }
+    return;
+  }
 }
 
 void DoorServer::TellInterval(const JobId& job, uint64_t epoch, uint64_t steps) {

@@ -18,10 +18,12 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "checkpoint/state.h"
 #include "door/server_codec.h"
 #include "io/event_loop.h"
 #include "io/fd.h"
 #include "io/shared_memory.h"
+#include "io/socket.h"
 #include "runtime/agent_messages.h"
 
 namespace longhaul::service {
@@ -35,6 +37,15 @@ class DoorHost {
   // Its arena with at least so many bytes; with 0 the one that is there.
   virtual Result<std::shared_ptr<const io::SharedMemory>> Arena(const runtime::WorkerId& worker,
                                                                 uint64_t bytes) = 0;
+  // Its state out of pieces, or the plan of what was saved: memory for the worker, or why there is
+  // none. Answers later, on the loop's thread.
+  struct Pieces {
+    std::shared_ptr<const io::SharedMemory> memory;
+    uint64_t bytes = 0;  // of it
+  };
+  using PiecesReady = std::function<void(const Result<Pieces>&)>;
+  virtual void Gather(const runtime::WorkerId& worker, std::optional<checkpoint::StatePlan> plan,
+                      PiecesReady ready) = 0;
   virtual void Hear(runtime::AgentInput said) = 0;
 };
 
@@ -68,15 +79,21 @@ class DoorServer {
     io::Fd fd;
     runtime::WorkerId worker;  // its rank is known once it has said Hello
     bool welcomed = false;
-    std::string way;  // that its snapshots are copied
+    std::string way;           // that its snapshots are copied
+    uint64_t waited_step = 0;  // that it last waited for a slot for
+    Duration waited_said{};    // on stderr, for that step
   };
 
   DoorServer(io::EventLoop& loop, std::string directory, bool owns_directory, DoorHost& host);
   void AcceptAll(const Door& door);
   void Read(int fd);
   // Whether the connection goes on.
-  Status Take(Connection& connection, std::span<const std::byte> packet);
+  Status Take(Connection& connection, const io::UnixMessage& packet);
+  Status GatherFor(const Connection& connection, const door::PiecesRequest& request,
+                   const std::vector<io::Fd>& fds);
+  void GivePieces(const runtime::WorkerId& worker, const Result<DoorHost::Pieces>& pieces);
   Status Greet(Connection& connection, const door::Hello& hello);
+  static void SayWait(Connection& connection, const door::Waits& waits);
   static void NoteWay(Connection& connection, const std::string& way);
   Status GiveArena(const Connection& connection, const door::ArenaRequest& request);
   void CloseDoor(const Door& door);

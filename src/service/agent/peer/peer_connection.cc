@@ -117,11 +117,12 @@ Status SendCopy(PeerConnection& peer, const std::string& secret, const checkpoin
 }
 
 Result<PeerMessage> AskForCopy(PeerConnection& peer, const std::string& secret,
-                               const checkpoint::SnapshotKey& key) {
+                               const checkpoint::SnapshotKey& key, bool copy, PeerKind kind) {
   PeerMessage fetch;
-  fetch.kind = PeerKind::kFetch;
+  fetch.kind = kind;
   fetch.secret = secret;
   fetch.key = key;
+  fetch.copy = copy;
   RETURN_IF_ERROR(SendPeerMessage(fetch, peer.Writer()));
   ASSIGN_OR_RETURN(PeerMessage snapshot, checkpoint::ReceivePeerMessage(peer.Reader()));
   RETURN_IF_ERROR(AsStatus(snapshot, PeerKind::kSnapshot));
@@ -131,6 +132,20 @@ Result<PeerMessage> AskForCopy(PeerConnection& peer, const std::string& secret,
                          ToString(key));
   }
   return snapshot;
+}
+
+Status AskForChunks(PeerConnection& peer, const std::string& secret,
+                    const checkpoint::SnapshotKey& key, bool copy,
+                    const std::vector<checkpoint::ChunkId>& chunks) {
+  PeerMessage request;
+  request.kind = PeerKind::kFetchChunks;
+  request.secret = secret;
+  request.key = key;
+  request.copy = copy;
+  request.wanted = chunks;
+  RETURN_IF_ERROR(SendPeerMessage(request, peer.Writer()));
+  ASSIGN_OR_RETURN(const PeerMessage ready, checkpoint::ReceivePeerMessage(peer.Reader()));
+  return AsStatus(ready, PeerKind::kReady);
 }
 
 }  // namespace longhaul::service

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "base/time.h"
@@ -58,8 +59,15 @@ class PeerConnection {
 Status SendCopy(PeerConnection& peer, const std::string& secret, const checkpoint::SnapshotKey& key,
                 std::span<std::byte> arena);
 
-// What a holder has announced; its data is still to be received.
+// What a holder has announced; with kFetch its data is still to be received, with kDescribe that is
+// all. `copy`: what it keeps for another node, not its own.
 Result<checkpoint::PeerMessage> AskForCopy(PeerConnection& peer, const std::string& secret,
-                                           const checkpoint::SnapshotKey& key);
+                                           const checkpoint::SnapshotKey& key, bool copy,
+                                           checkpoint::PeerKind kind);
+
+// Asks for these chunks of a snapshot; once it is fine their bytes come one after the other.
+Status AskForChunks(PeerConnection& peer, const std::string& secret,
+                    const checkpoint::SnapshotKey& key, bool copy,
+                    const std::vector<checkpoint::ChunkId>& chunks);
 
 }  // namespace longhaul::service

@@ -1,13 +1,39 @@
 #include "service/agent/peer/peer_memory.h"
 
+#include <chrono>
+#include <thread>
+
 #include "base/units.h"
 #include "io/shared_memory.h"
 
 namespace longhaul::service {
 
+Result<checkpoint::SnapshotPin> HoldToRead(std::span<std::byte> arena, uint64_t step,
+                                           uint64_t epoch) {
+  constexpr int kTries = 200;
+  constexpr std::chrono::milliseconds kPause(25);
+  for (int i = 1;; ++i) {
+    auto pin = checkpoint::SnapshotPin::Take(arena, step, epoch, checkpoint::PinUse::kPeer);
+    if (pin.status().code() != Code::kResourceExhausted || i == kTries) return pin;
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 void PeerMemory::Show(const Place& place, std::shared_ptr<const io::SharedMemory> arena) {
   std::lock_guard lock(mutex_);
-  own_.insert_or_assign(place, std::move(arena));
+  Own& own = own_[place];
+  std::erase_if(own.arenas, [&arena](const auto& earlier) {
+    return earlier == arena || checkpoint::ArenaReader(earlier->bytes()).ListSealed().empty();
+  });
+  own.arenas.insert(own.arenas.begin(), std::move(arena));
+  own.sealed = 0;
+}
+
+void PeerMemory::NoteSealed(const Place& place) {
+  std::lock_guard lock(mutex_);
+  const auto own = own_.find(place);
+  if (own == own_.end() || ++own->second.sealed < 2) return;
+  own->second.arenas.resize(1);
 }
 
 void PeerMemory::Drop(const std::string& job) {
@@ -73,15 +99,20 @@ Status PeerMemory::Take(const checkpoint::PeerMessage& offer, const checkpoint::
   return received;
 }
 
-std::vector<std::shared_ptr<const io::SharedMemory>> PeerMemory::ArenasOf(
+std::vector<std::shared_ptr<const io::SharedMemory>> PeerMemory::OwnArenasOf(
     const Place& place) const {
   std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<const io::SharedMemory>> arenas;
-  if (const auto found = own_.find(place); found != own_.end()) arenas.push_back(found->second);
-  if (const auto found = kept_.find(place); found != kept_.end()) {
-    arenas.push_back(found->second.arena);
-  }
-  return arenas;
+  const auto found = own_.find(place);
+  if (found == own_.end()) return {};
+  return found->second.arenas;
+}
+
+std::vector<std::shared_ptr<const io::SharedMemory>> PeerMemory::CopiesOf(
+    const Place& place) const {
+  std::lock_guard lock(mutex_);
+  const auto found = kept_.find(place);
+  if (found == kept_.end()) return {};
+  return {found->second.arena};
 }
 
 uint64_t PeerMemory::bytes() const {

@@ -10,14 +10,21 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "base/status.h"
+#include "checkpoint/arena.h"
 #include "checkpoint/peer/transfer.h"
 #include "io/shared_memory.h"
 
 namespace longhaul::service {
+
+// Holds a sealed snapshot to read from it. Only so many may at once: waits some seconds while all
+// places are taken. As SnapshotPin::Take otherwise.
+Result<checkpoint::SnapshotPin> HoldToRead(std::span<std::byte> arena, uint64_t step,
+                                           uint64_t epoch);
 
 class PeerMemory {
  public:
@@ -35,8 +42,11 @@ class PeerMemory {
   // A copy that an earlier agent has left here. As Take beyond the limit.
   Status Adopt(const Place& place, std::shared_ptr<const io::SharedMemory> arena, uint64_t bytes);
 
-  // Ours: the rank's own arena on this node, as the arena keeper has it; may be fetched.
+  // Ours: the rank's own arena on this node, as the arena keeper has it; may be fetched. One before
+  // it that holds snapshots is kept until the new one has two: with the first of them whole on
+  // every node, nobody wants older ones, and the second comes only after that.
   void Show(const Place& place, std::shared_ptr<const io::SharedMemory> arena);
+  void NoteSealed(const Place& place);
   // The job is over: nothing of it is kept or shown.
   void Drop(const std::string& job);
 
@@ -44,8 +54,10 @@ class PeerMemory {
   // the limit, kUnavailable when another copy for the place is under way.
   Status Take(const checkpoint::PeerMessage& offer, const checkpoint::ReadBytes& read);
 
-  // The arenas that may hold the place's snapshots: kept for another node, or our own.
-  std::vector<std::shared_ptr<const io::SharedMemory>> ArenasOf(const Place& place) const;
+  // The arenas that may hold the place's snapshots: our own of that name, newest first, or the one
+  // that is kept for that rank of another node.
+  std::vector<std::shared_ptr<const io::SharedMemory>> OwnArenasOf(const Place& place) const;
+  std::vector<std::shared_ptr<const io::SharedMemory>> CopiesOf(const Place& place) const;
 
   uint64_t bytes() const;
 
@@ -54,6 +66,10 @@ class PeerMemory {
     std::shared_ptr<const io::SharedMemory> arena;
     uint64_t bytes = 0;
     bool receiving = false;
+  };
+  struct Own {
+    std::vector<std::shared_ptr<const io::SharedMemory>> arenas;  // newest first
+    int sealed = 0;                                               // snapshots in the newest
   };
   Result<std::shared_ptr<const io::SharedMemory>> Reserve(const Place& place, uint64_t bytes);
 
@@ -64,7 +80,7 @@ class PeerMemory {
   mutable std::mutex mutex_;  // guards all below
   uint64_t bytes_ = 0;        // of copies
   std::map<Place, Kept> kept_;
-  std::map<Place, std::shared_ptr<const io::SharedMemory>> own_;
+  std::map<Place, Own> own_;
 };
 
 }  // namespace longhaul::service

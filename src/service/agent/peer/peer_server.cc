@@ -48,28 +48,50 @@ Status Take(const PeerMessage& offer, PeerMemory& memory, PeerConnection& peer) 
   return SendPeerMessage(Plain(PeerKind::kSealed), peer.Writer());
 }
 
-// The newest epoch's snapshot of the wanted step in any arena that may hold it.
-Status Give(const PeerMessage& fetch, PeerMemory& memory, PeerConnection& peer) {
-  Status status = NotFound("no " + ToString(fetch.key) + " here");
-  for (const auto& arena : memory.ArenasOf({fetch.key.job, fetch.key.rank})) {
+// A snapshot that somebody asks for, held meanwhile.
+struct Found {
+  std::shared_ptr<const io::SharedMemory> arena;
+  checkpoint::SnapshotPin pin;
+  checkpoint::ArenaReader::Hashed snapshot;
+};
+
+// The wanted step in any arena that may hold it, of the wanted epoch if one is named.
+Result<Found> Find(const PeerMessage& request, const PeerMemory& memory) {
+  const PeerMemory::Place place = {request.key.job, request.key.rank};
+  for (const auto& arena : request.copy ? memory.CopiesOf(place) : memory.OwnArenasOf(place)) {
     const std::span<std::byte> bytes = arena->bytes();
     for (const auto& sealed : checkpoint::ArenaReader(bytes).ListSealed()) {
-      if (sealed.step != fetch.key.step || sealed.poisoned) continue;
-      if (fetch.key.epoch != 0 && sealed.epoch != fetch.key.epoch) continue;
-      const auto pin = checkpoint::SnapshotPin::Take(bytes, sealed.step, sealed.epoch,
-                                                     checkpoint::PinUse::kPeer);
+      if (sealed.step != request.key.step || sealed.poisoned) continue;
+      if (request.key.epoch != 0 && sealed.epoch != request.key.epoch) continue;
+      auto pin = HoldToRead(bytes, sealed.step, sealed.epoch);
       if (!pin.ok()) continue;
-      ASSIGN_OR_RETURN(const auto snapshot, checkpoint::ArenaReader(bytes).InSlot(pin->slot()));
-      PeerMessage announced = Plain(PeerKind::kSnapshot);
-      announced.key = fetch.key;
-      announced.key.epoch = sealed.epoch;
-      announced.plan = snapshot.plan;
-      announced.chunks = snapshot.chunks;
-      RETURN_IF_ERROR(SendPeerMessage(announced, peer.Writer()));
-      return SendSnapshotData(snapshot, peer.Writer());
+      ASSIGN_OR_RETURN(auto snapshot, checkpoint::ArenaReader(bytes).InSlot(pin->slot()));
+      return Found{arena, *std::move(pin), std::move(snapshot)};
     }
   }
-  return status;
+  return NotFound("no " + ToString(request.key) + " here");
+}
+
+Status Give(const PeerMessage& request, const PeerMemory& memory, PeerConnection& peer) {
+  ASSIGN_OR_RETURN(const Found found, Find(request, memory));
+  if (request.kind == PeerKind::kFetchChunks) {
+    RETURN_IF_ERROR(CheckChunks(found.snapshot, request.wanted));
+    RETURN_IF_ERROR(SendPeerMessage(Plain(PeerKind::kReady), peer.Writer()));
+    return SendChunks(found.snapshot, request.wanted, peer.Writer());
+  }
+  PeerMessage announced = Plain(PeerKind::kSnapshot);
+  announced.key = request.key;
+  announced.key.epoch = found.snapshot.snapshot.epoch;
+  announced.plan = found.snapshot.plan;
+  announced.chunks = found.snapshot.chunks;
+  RETURN_IF_ERROR(SendPeerMessage(announced, peer.Writer()));
+  if (request.kind == PeerKind::kDescribe) return {};
+  return SendSnapshotData(found.snapshot, peer.Writer());
+}
+
+bool IsRequest(PeerKind kind) {
+  return kind == PeerKind::kOffer || kind == PeerKind::kFetch || kind == PeerKind::kDescribe ||
+         kind == PeerKind::kFetchChunks;
 }
 
 }  // namespace
@@ -135,7 +157,7 @@ void PeerServer::Serve(PeerConnection& peer) {
     const Result<PeerMessage> request = checkpoint::ReceivePeerMessage(peer.Reader());
     if (!request.ok()) return;
     Status status;
-    if (request->kind != PeerKind::kOffer && request->kind != PeerKind::kFetch) {
+    if (!IsRequest(request->kind)) {
       status = InvalidArgument("not a request");
     } else if (!EqualInConstantTime(request->secret, secret_)) {
       status = InvalidArgument("wrong secret");

@@ -21,7 +21,7 @@ namespace longhaul::service {
 
 class PeerServer {
  public:
-  static constexpr size_t kMaxConnections = 16;
+  static constexpr size_t kMaxConnections = 64;
 
   // `memory` must outlive this.
   static Result<std::unique_ptr<PeerServer>> Listen(const std::string& address, std::string secret,

@@ -73,9 +73,11 @@ class Peers : public testing::Test {
     return *std::move(connection);
   }
   // Fetches into a new arena.
-  Status Fetch(const SnapshotKey& key, Rank& to, const std::string& secret = "secret") {
+  Status Fetch(const SnapshotKey& key, Rank& to, const std::string& secret = "secret",
+               bool copy = true) {
     PeerConnection connection = Connect();
-    ASSIGN_OR_RETURN(const checkpoint::PeerMessage announced, AskForCopy(connection, secret, key));
+    ASSIGN_OR_RETURN(const checkpoint::PeerMessage announced,
+                     AskForCopy(connection, secret, key, copy, checkpoint::PeerKind::kFetch));
     return checkpoint::ReceiveSnapshotData(announced, connection.Reader(), to.arena());
   }
 
@@ -110,9 +112,46 @@ TEST_F(Peers, OnesOwnArenaCanBeFetchedToo) {
   rank_.Seal(10);
   memory_.Show({"job", 0}, rank_.memory());
   Rank fetched;
-  const Status status = Fetch({"job", 0, 10, 0}, fetched);
+  const Status status = Fetch({"job", 0, 10, 0}, fetched, "secret", /*copy=*/false);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_TRUE(Holds(fetched.arena(), 10));
+}
+
+// The arena of a node is named after the ranks it first had: a copy of another node's rank of that
+// number is something else.
+TEST_F(Peers, OnesOwnArenaIsNotTakenForACopyOfThatName) {
+  rank_.Seal(10);
+  memory_.Show({"job", 3}, rank_.memory());
+  Rank other;
+  other.Seal(10);
+  Rank fetched;
+  EXPECT_FALSE(Fetch({"job", 3, 10, 0}, fetched).ok());
+  {
+    PeerConnection connection = Connect();
+    ASSERT_TRUE(SendCopy(connection, "secret", {"job", 3, 10, 2}, other.arena()).code() ==
+                Code::kNotFound)
+        << "it was sealed in epoch 1";
+    ASSERT_TRUE(SendCopy(connection, "secret", {"job", 3, 10, 1}, other.arena()).ok());
+  }
+  EXPECT_TRUE(Fetch({"job", 3, 10, 0}, fetched).ok());
+}
+
+// A gang of another size may still be reading the snapshot in it.
+TEST_F(Peers, AnArenaThatIsReplacedIsKeptUntilTheNewOneHasTwoSnapshots) {
+  rank_.Seal(10);
+  memory_.Show({"job", 0}, rank_.memory());
+  Rank larger;
+  memory_.Show({"job", 0}, larger.memory());
+  memory_.Show({"job", 0}, larger.memory());
+  EXPECT_EQ(memory_.OwnArenasOf({"job", 0}).size(), 2u);
+  larger.Seal(20);
+  memory_.NoteSealed({"job", 0});
+  Rank fetched;
+  EXPECT_TRUE(Fetch({"job", 0, 10, 0}, fetched, "secret", /*copy=*/false).ok());
+  larger.Seal(30);
+  memory_.NoteSealed({"job", 0});
+  EXPECT_FALSE(Fetch({"job", 0, 10, 0}, fetched, "secret", /*copy=*/false).ok());
+  EXPECT_TRUE(Fetch({"job", 0, 30, 0}, fetched, "secret", /*copy=*/false).ok());
 }
 
 TEST_F(Peers, WithoutTheSecretNothingIsTakenOrGiven) {

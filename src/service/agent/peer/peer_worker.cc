@@ -35,7 +35,8 @@ Result<PeerWorker::Fetched> FetchOne(const JobId& job, uint32_t rank, const wire
                                            static_cast<uint16_t>(restore.source_port()), 0));
   const uint32_t source = restore.has_source_rank() ? restore.source_rank() : rank;
   ASSIGN_OR_RETURN(const checkpoint::PeerMessage announced,
-                   AskForCopy(holder, secret, {job.value(), source, restore.step(), 0}));
+                   AskForCopy(holder, secret, {job.value(), source, restore.step(), 0},
+                              /*copy=*/!restore.has_source_rank(), checkpoint::PeerKind::kFetch));
   const uint64_t bytes = checkpoint::ArenaBytesFor(announced.plan);
   const std::string name = "longhaul-" + job.value() + "-" + std::to_string(rank);
   ASSIGN_OR_RETURN(io::Fd fd,
@@ -74,6 +75,16 @@ void PeerWorker::Fetch(const JobId& job, uint32_t rank, const wire::Restore& res
     auto fetched = std::make_shared<const Result<Fetched>>(FetchOne(job, rank, restore, secret_));
     return [done, fetched] { done(*fetched); };
   });
+}
+
+void PeerWorker::Gather(GatherOrder order, const PeerMemory& memory,
+                        std::function<void(const Gathered&)> done) {
+  order.secret = secret_;
+  fetches_.Enqueue(
+      [order = std::move(order), &memory, done = std::move(done)]() -> WorkQueue::Answer {
+        auto gathered = std::make_shared<const Gathered>(service::Gather(order, memory));
+        return [done, gathered] { done(*gathered); };
+      });
 }
 
 }  // namespace longhaul::service

@@ -14,6 +14,7 @@
 #include "io/event_loop.h"
 #include "io/shared_memory.h"
 #include "runtime/agent_messages.h"
+#include "service/agent/peer/gather.h"
 #include "service/agent/work_queue.h"
 
 namespace longhaul::service {
@@ -35,6 +36,10 @@ class PeerWorker {
   };
   void Fetch(const JobId& job, uint32_t rank, const wire::Restore& restore,
              std::function<void(const Result<Fetched>&)> done);
+
+  // As gather.h; `order.secret` is filled in here. `memory` must outlive this.
+  void Gather(GatherOrder order, const PeerMemory& memory,
+              std::function<void(const Gathered&)> done);
 
  private:
   const std::string secret_;
