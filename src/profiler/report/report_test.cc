@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -87,6 +88,35 @@ TEST_F(ReportTest, KnowsTheCardByItsWholeName) {
     for (RankSummary& rank : job.ranks) rank.metadata.device_name = written;
     EXPECT_EQ(UtilizationOf(job, findings, {}).device->name, name) << written;
   }
+}
+
+TEST_F(ReportTest, ThePageShowsEveryPartWithItsFigures) {
+  Job job = Load(Write(Slow(), ""));
+  job.ranks[0].operators = {{"aten::mm", "[[8,8],[8,8]]", 7, 1'000'000, 1e9, 1e7}};
+  const Findings findings = FindAll(job);
+  const std::string page = ReportHtml(job, findings, {});
+  for (const char* part :
+       {"<h1>Where the time went", "<h2>Findings, worst first", "<h2>What each rank's time went to",
+        "<h2>The last step", "<h2>The pipeline in the last step", "<h2>Pipeline stages, a step",
+        "<h2>Ranks against their mean", "<h2>Operators against the roofs",
+        "<h2>Operators by what they lose"}) {
+    EXPECT_THAT(page, testing::HasSubstr(part));
+  }
+  const auto cell = [](double value, const char* unit) {
+    char text[64];
+    std::snprintf(text, sizeof(text), "<td>%.3f%s", value, unit);
+    return std::string(text);
+  };
+  EXPECT_THAT(page, testing::HasSubstr("<td>slow kernels<td>rank 5" +
+                                       cell(findings.findings[0].seconds_per_step * 1e3, " ms")));
+  for (const Pipeline::Stage& stage : findings.pipeline.stages) {
+    EXPECT_THAT(page, testing::HasSubstr(cell(stage.compute_s * 1e3, " ms") +
+                                         cell(stage.bubble_s * 1e3, " ms")));
+  }
+  for (const RankTotals& totals : findings.totals) {
+    EXPECT_THAT(page, testing::HasSubstr("<td>" + std::to_string(totals.last_arrivals)));
+  }
+  EXPECT_THAT(page, testing::HasSubstr("<td>aten::mm<td>[[8,8],[8,8]]<td>7<td>"));
 }
 
 // The axes of the roofline's picture hold what is drawn, and no more than a decade beyond.
