@@ -300,6 +300,11 @@ class Explainer {
       if (!internal::MayTakeFrom(started.books, other, *job)) continue;
       claimants.push_back(other.request->id);
     }
+    if (started.books.claims_spared) {  // the next round is due before anybody has stopped
+      Impl trial(started);
+      trial.Decide(now_, kUnlimitedSteps);
+      if (!Settles(trial)) return false;
+    }
     for (const JobId& first : claimants) {
       Impl trial(started);
       internal::TakeEvent(trial.books, JobStopped{first});

@@ -99,8 +99,8 @@ TEST(Explain, NamesWhoseReservationItIsAndWhen) {
   EXPECT_EQ(*why.expected_start, world.now + std::chrono::hours(3)) << "after the gang";
 }
 
-// Who is stopped for it has a right to come back, so that stopping him is no fix.
-TEST(Explain, NamesNoFixThatTheNextRoundTakesBack) {
+// Who is stopped for it has a right to come back, so that stopping him alone is no fix.
+TEST(Explain, NamesAFixThatTheNextRoundDoesNotTakeBack) {
   spec::QueueSpec owner;
   owner.name = "owner";
   owner.guarantee[0] = 16'000;
@@ -109,8 +109,10 @@ TEST(Explain, NamesNoFixThatTheNextRoundTakesBack) {
   World world(1, 1, 2, {owner, guest});
   world.Submit("own", 2, 8, "owner");
   world.Submit("visit", 1, 8, "guest");
-  EXPECT_TRUE(world.Explain("visit").fix.empty()) << world.Explain("visit").sentence;
-  // What would be: it starts, and is stopped again.
+  const Explanation why = world.Explain("visit");
+  EXPECT_EQ(why.fix_texts, (std::vector<std::string>{"put it before all other jobs", "stop own"}));
+  EXPECT_TRUE(FixStarts(world.scheduler, JobId("visit"), why, world.now));
+  // What would be else: it starts, and is stopped again.
   World trial(world.scheduler, world.now);
   trial.Tell(JobEvictionAsked{JobId("own")});
   EXPECT_TRUE(std::any_of(trial.decisions.begin(), trial.decisions.end(), [](const Decision& each) {

@@ -60,6 +60,7 @@ bool IsJudged(const Books& books, const Job& job) {
 
 bool MayBeStopped(const Books& books, const Job& job) {
   if (!job.placed || job.held[0] == 0 || job.started_in_round == books.rounds) return false;
+  if (job.held_priority > kMaxPriority) return false;
   const Preemption rule = job.request->preemption;
   if (rule == Preemption::kNever || rule == Preemption::kShrink) return false;
   const Instant yesterday = books.now - std::chrono::hours(24);

@@ -226,6 +226,7 @@ class History {
       if (each.kind != DecisionKind::kStart) continue;
       trial.Apply(TasksRunning{each.job, each.transaction, {}}, now_);
     }
+    if (rng_.Below(2) == 0) trial.Decide(now_);
     while (!leaving.empty()) {
       const auto next = leaving.begin() + static_cast<std::ptrdiff_t>(rng_.Below(leaving.size()));
       trial.Apply(JobStopped{*next}, now_);

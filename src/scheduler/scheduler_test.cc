@@ -152,6 +152,23 @@ TEST(Scheduler, LooksAgainForAClaimThatItsOwnStartsWereSparedFrom) {
   EXPECT_EQ(world.Stage("entitled"), JobStage::kAssumed);
 }
 
+TEST(Scheduler, TakesNothingFromWhatAnOperatorHasPutFirst) {
+  for (const bool expedited : {false, true}) {
+    for (const int32_t cards : {4, 8}) {
+      World world(1, 1, 1, {Queue("a", 8), Queue("b", 0)});
+      world.Submit("own", 1, 8, "a", [](JobRequest& job) { job.preemption = Preemption::kNever; });
+      world.Submit("guest", 8 / cards, cards, "b");
+      if (expedited) world.Tell(JobExpedited{JobId("guest")});
+      world.End("own");
+      ASSERT_TRUE(world.Runs("guest"));
+      world.Submit("entitled", 1, cards, "a");
+      EXPECT_EQ(world.Runs("guest"), expedited);
+      EXPECT_EQ(world.Runs("entitled"), !expedited);
+      EXPECT_TRUE(world.scheduler.CheckGuarantees(world.now).ok());
+    }
+  }
+}
+
 TEST(Scheduler, NeverTakesAGuaranteeAway) {
   World world(1, 1, 2, {Queue("a", 8), Queue("b", 8)});
   world.Submit("b1", 1, 8, "b");

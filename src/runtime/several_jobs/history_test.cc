@@ -145,6 +145,17 @@ class History {
     }
   }
 
+  // Nodes on probation that no change names: they come back when jobs wait for them, and whoever
+  // goes before may then take what a fix has given.
+  std::set<std::string> OnProbation(const std::vector<wire::Change>& changes) const {
+    std::set<std::string> nodes;
+    for (size_t i = 0; i < kNodes; ++i) {
+      if (cluster_.Node(Name(i)).condition() == "suspect") nodes.insert(Name(i));
+    }
+    for (const wire::Change& change : changes) nodes.erase(change.use_node());
+    return nodes;
+  }
+
   // What is said to start a job, done at once, gives it its nodes.
   void Help() {
     const auto id = Any(wire::QUEUED);
@@ -156,7 +167,9 @@ class History {
     ASSERT_TRUE(why.ok()) << why.status();
     const Controller::Remedy remedy = cluster_.controller.RemedyOf(JobId(*id), why->fix);
     if (!remedy.missing.empty() || remedy.changes.empty()) return;
+    const std::set<std::string> before = OnProbation(remedy.changes);
     cluster_.Ask(remedy.changes);
+    if (OnProbation(remedy.changes) != before) return;
     const auto after = cluster_.controller.AskWhy(JobId(*id));
     const auto stage = after.scheduler->StageOf(JobId(*id));
     ASSERT_NE(stage, scheduler::JobStage::kWaiting) << *id << ": " << why->sentence;

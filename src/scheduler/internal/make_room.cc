@@ -61,6 +61,7 @@ int32_t SparePieces(const Job& job) {
 // How much of `other` the rules let `job` take: all of it, some pieces, or nothing.
 bool LimitByRights(const share::QueueTree& queues, const Job& job, Candidate& candidate) {
   const Job& other = *candidate.job;
+  if (other.held_priority > kMaxPriority) return false;  // an operator has put it first
   candidate.may_stop = other.request->preemption != Preemption::kShrink;
   if (other.queue == job.queue) {
     if (other.held_priority >= job.request->priority) return false;

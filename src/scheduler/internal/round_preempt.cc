@@ -135,6 +135,7 @@ Round::OneCardVictims& Round::VictimsOf(const Job& job) {
 }
 
 bool Round::MayTake(const Job& job, const spec::SharedAmounts& asked, const Job& other) const {
+  if (other.held_priority > kMaxPriority) return false;  // an operator has put it first
   if (other.queue == job.queue) return other.held_priority < job.request->priority;
   return books_.queues.reclaims(job.queue) &&
          books_.queues.MayReclaim(job.queue, asked, other.queue, other.held);
