@@ -23,7 +23,7 @@ train: {steps: 24, global_batch: 8, warmup_steps: 5, evaluate_every: 8, evaluate
 snapshot: {interval_steps: 4, keep: 100}
 """
 # data x tensor x pipeline: who saves, and who goes on from it. Two nodes where workers are even.
-PAIRS = {(2, 2, 1): [(1, 2, 2), (1, 1, 1)]}
+PAIRS = {(2, 2, 1): [(2, 1, 2), (1, 1, 1)]}
 MORE = {(2, 2, 2): [(1, 2, 4), (4, 1, 2), (1, 1, 1)], (1, 1, 1): [(2, 2, 2)],
         (4, 1, 1): [(1, 4, 1)], (1, 4, 1): [(1, 1, 2)], (1, 1, 4): [(2, 2, 1)]}
 LAYERS = 4  # with MORE: as many as stages
@@ -78,12 +78,47 @@ class Relayout(unittest.TestCase):
             source = "from-" + "x".join(map(str, saver))
             weights = self.lab.run(source, *options(saver))["results"]["weights_hash"]
             self.assertEqual(sorted(self.losses(source)), list(range(1, 25)))
+            self.is_written_once(source, saver)
             for other in others:
                 with self.subTest(saver=saver, other=other):
                     self.goes_on_alike(source, other)
             with self.subTest(saver=saver, other=others[0]):
                 self.comes_back_bit_for_bit(source, others[0], weights)
         self.is_refused_for_another_model(source)
+
+    def files_of_ranks(self, folder):
+        """By rank: the file with its state, and whether it wrote that itself."""
+        with open(f"{folder}/MANIFEST") as file:
+            manifest = json.loads(file.read().rsplit("xxh3-64:", 1)[0])
+        ranks = {}
+        for file in manifest["files"]:
+            ranks[file["rank"]] = (file["name"], True)
+            ranks.update({rank: (file["name"], False) for rank in file.get("also", [])})
+        self.assertEqual(sorted(os.listdir(folder)),
+                         sorted([file["name"] for file in manifest["files"]] + ["MANIFEST"]))
+        return ranks
+
+    def is_written_once(self, name, layout):
+        """Of the replicas of a part one writes, and each node writes its share of the parts."""
+        data, tensor, pipeline = layout
+        world = data * tensor * pipeline
+        if tensor * pipeline == 1:
+            return
+        for _, folder in self.steps(name):
+            ranks = self.files_of_ranks(folder)
+            self.assertEqual(sorted(ranks), list(range(world)))
+            part = {rank: (rank // (data * tensor), rank % tensor) for rank in ranks}
+            writers = [rank for rank, (_, own) in ranks.items() if own]
+            self.assertEqual(len(writers), tensor * pipeline, ranks)
+            self.assertEqual(len({part[rank] for rank in writers}), len(writers), ranks)
+            for rank, (file, _) in ranks.items():
+                self.assertEqual(part[rank], part[int(file[5:10])], ranks)
+            if world % 2 == 0 and data % 2 == 0:
+                share = [sum(rank // (world // 2) == node for rank in writers) for node in (0, 1)]
+                self.assertEqual(share[0], share[1], ranks)
+        # All bytes on disk against those that every rank holds.
+        sizes = {rank: os.path.getsize(f"{folder}/{file}") for rank, (file, _) in ranks.items()}
+        self.assertEqual(sum(sizes[rank] for rank in writers) * data, sum(sizes.values()))
 
     def goes_on_alike(self, source, layout):
         name = f"{source}-to-" + "x".join(map(str, layout))
@@ -94,6 +129,7 @@ class Relayout(unittest.TestCase):
         for at, loss in rest.items():
             self.assertAlmostEqual(loss, whole[at], delta=2e-4 * whole[at], msg=f"step {at}")
         self.is_planned(source, name, layout)
+        self.is_written_once(name, layout)
         # Rounding alone tells the ends apart, in weights and moments.
         for tensor in self.differences(self.steps(source)[-1][1], self.steps(name)[-1][1]):
             self.assertIn(tensor["kind"], ("equal", "differs"), tensor)
@@ -111,10 +147,10 @@ class Relayout(unittest.TestCase):
         self.assertEqual(plan["unmatched"], [])
         held = {}
         folder = self.steps(name)[-1][1]
-        for file in filter(lambda entry: entry.startswith("rank-"), os.listdir(folder)):
+        for rank, (file, _) in self.files_of_ranks(folder).items():
             with open(f"{folder}/{file}", "rb") as opened:
                 header = json.loads(opened.read(struct.unpack("<Q", opened.read(8))[0]))
-            held[int(file[5:10])] = max(
+            held[rank] = max(
                 info["data_offsets"][1] for key, info in header.items() if key != "__metadata__")
         for reader in plan["readers"]:
             rank = reader["first_rank"] if len(held) > 1 else 0  # replicas: rank 0's serves all

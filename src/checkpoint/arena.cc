@@ -31,7 +31,8 @@ using internal::SlotState;
 constexpr uint64_t kPage = 4096;
 
 SealedSnapshot Describe(const SealedSlot& sealed, size_t slot, bool poisoned) {
-  return {sealed.header.step, sealed.header.epoch, sealed.plan.total_bytes(), slot, poisoned};
+  return {sealed.header.step, sealed.header.epoch,     sealed.plan.total_bytes(), slot,
+          poisoned,           sealed.header.plan_hash, sealed.header.root};
 }
 
 // What the choice of a slot depends on.

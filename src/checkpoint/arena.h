@@ -40,6 +40,9 @@ struct SealedSnapshot {
   uint64_t bytes = 0;  // of the tensors
   size_t slot = 0;
   bool poisoned = false;  // it has NaN or infinity (poison.h)
+  // Snapshots of which both agree hold the same boxes, bit by bit.
+  uint64_t plan_hash = 0;
+  uint64_t root = 0;  // XXH3-64 of the table with the hash of every chunk
 
   friend bool operator==(const SealedSnapshot&, const SealedSnapshot&) = default;
 };

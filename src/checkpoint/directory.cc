@@ -174,9 +174,8 @@ Result<PieceFile> CheckpointDirectory::WriteHashedPiece(
   }
   const std::string directory = PathOf(id.step, id.epoch);
   if (const Result<Manifest> committed = ReadManifest(directory); committed.ok()) {
-    for (const PieceFile& file : committed->files) {
-      if (file.rank == id.rank && committed->world == id.world) return file;
-    }
+    const PieceFile* file = FileOfRank(*committed, id.rank);
+    if (file != nullptr && committed->world == id.world) return *file;
     return AlreadyExists(directory + " is committed without rank " + std::to_string(id.rank));
   }
   ASSIGN_OR_RETURN(const std::string header, EncodeShardHeader(id, plan, hashes));
@@ -332,9 +331,8 @@ Result<CheckpointDirectory::OpenedShard> CheckpointDirectory::OpenShard(const Ma
 Result<LoadedState> CheckpointDirectory::ReadPiece(uint64_t step, uint64_t epoch, uint32_t rank) {
   const std::string directory = PathOf(step, epoch);
   ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(directory));
-  const auto file = std::find_if(manifest.files.begin(), manifest.files.end(),
-                                 [&](const PieceFile& piece) { return piece.rank == rank; });
-  if (file == manifest.files.end()) {
+  const PieceFile* file = FileOfRank(manifest, rank);
+  if (file == nullptr) {
     return NotFound(directory + " has no piece of rank " + std::to_string(rank));
   }
   ASSIGN_OR_RETURN(OpenedShard shard, OpenShard(manifest, *file));

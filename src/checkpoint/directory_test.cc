@@ -64,6 +64,26 @@ TEST_F(Directory, GivesBackWhatWasCommittedNewestFirst) {
   EXPECT_EQ(checkpoints_.ReadPiece(80, 1, 2).status().code(), Code::kNotFound);
 }
 
+// Ranks 0 and 2 hold the same, and 1 and 3: one of each writes.
+TEST_F(Directory, AFileServesTheRanksThatHoldTheSame) {
+  Manifest manifest = ManifestOf(40, 1, 4);
+  manifest.files = {Piece(40, 1, 0, 4), Piece(40, 1, 3, 4)};
+  EXPECT_EQ(checkpoints_.Commit(manifest).code(), Code::kInvalidArgument) << "ranks 1 and 2";
+  manifest.files[0].also = {2};
+  manifest.files[1].also = {1};
+  ASSERT_TRUE(checkpoints_.Commit(manifest).ok());
+  EXPECT_EQ(files_.List("/run/checkpoints/step-000000040.e1")->size(), 3u);
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    const Result<LoadedState> state = checkpoints_.ReadPiece(40, 1, rank);
+    ASSERT_TRUE(state.ok()) << state.status();
+    EXPECT_TRUE(State(TinyPlan(), 400 + (rank % 2 == 0 ? 0 : 3)).Equals(state->Tensors()));
+  }
+  // Who comes late with a rank that is served writes nothing.
+  EXPECT_EQ(Piece(40, 1, 1, 4), checkpoints_.Read(40, 1)->files[1]);
+  EXPECT_EQ(files_.List("/run/checkpoints/step-000000040.e1")->size(), 3u);
+  EXPECT_TRUE(checkpoints_.Verify(*checkpoints_.Read(40, 1)).ok());
+}
+
 TEST_F(Directory, WithoutManifestThereIsNoCheckpoint) {
   Piece(40, 1, 0);
   Piece(40, 1, 1);

@@ -181,7 +181,7 @@ std::vector<std::pair<size_t, size_t>> PartsOf(std::span<std::byte> arena, uint6
 size_t Trials() {
   const char* given = std::getenv("LONGHAUL_INJECTIONS");
   const Result<uint64_t> wanted = ParseUint64(given == nullptr ? "" : given);
-  constexpr size_t kKinds = 10;  // here and in service/agent/vault/vault_test.cc
+  constexpr size_t kKinds = 11;  // here and in service/agent/vault/vault_test.cc
   return wanted.ok() ? (*wanted + kKinds - 1) / kKinds : 60;
 }
 
@@ -203,6 +203,67 @@ TEST(Injection, AFlippedBitInAMemoryIsFoundAndTheOtherMemoryServes) {
     const std::vector<std::string> wanted = {"memory 30 " + std::to_string(rank)};
     if (!own) continue;
     ASSERT_EQ(outcome.refused, wanted) << "trial " << i;
+  }
+}
+
+// Four ranks, of which 0 and 2, and 1 and 3, hold the same: ranks 0 and 3 write, as their nodes
+// would. Damage of any kind anywhere: both ranks that a file serves are refused the step, and end
+// in the one below.
+TEST(Injection, DamageOfAFileThatSeveralRanksShareIsFoundForAll) {
+  Random random(10);
+  constexpr uint32_t kWorld = 4;
+  const auto save = [](CheckpointDirectory& directory, uint64_t step) -> Status {
+    Manifest order = ManifestOf(step, 1, kWorld);
+    for (const uint32_t rank : {0u, 3u}) {
+      const State state(TinyPlan(), Seed(step, rank % 2));
+      ASSIGN_OR_RETURN(PieceFile piece,
+                       directory.WritePiece(step, 1, rank, kWorld, TinyPlan(), state.Tensors()));
+      piece.also = {rank == 0 ? 2u : 1u};
+      order.files.push_back(piece);
+    }
+    return directory.Commit(order);
+  };
+  // The newest step that all ranks can load; fails the test when one loads anything else.
+  const auto restored = [](CheckpointDirectory& directory) {
+    for (const uint64_t step : {30u, 20u, 10u}) {
+      uint32_t loaded = 0;
+      for (uint32_t rank = 0; rank < kWorld; ++rank) {
+        const Result<LoadedState> piece = directory.ReadPiece(step, 1, rank);
+        if (!piece.ok()) continue;
+        ++loaded;
+        EXPECT_TRUE(State(TinyPlan(), Seed(step, rank % 2)).Equals(piece->Tensors()));
+      }
+      EXPECT_TRUE(loaded % 2 == 0) << "a file serves two ranks";
+      if (loaded == kWorld) return step;
+    }
+    return uint64_t{0};
+  };
+  for (size_t i = 0; i < Trials(); ++i) {
+    sim::CrashFileSystem files;
+    ASSERT_TRUE(files.MakeDirectories("/run").ok());
+    CheckpointDirectory directory(files, kPath);
+    ASSERT_TRUE(save(directory, 10).ok() && save(directory, 20).ok());
+    const uint64_t how = random.Below(4);
+    if (how == 0) files.SetFreeBytes(random.Below(9'000));
+    if (how == 1) files.FailOperation(random.Below(22));
+    const Status saved = save(directory, 30);
+    if (how >= 2) {
+      ASSERT_TRUE(saved.ok());
+      const auto names = files.List(kPath + std::string("/step-000000030.e1"));
+      const std::string path =
+          kPath + std::string("/step-000000030.e1/") + (*names)[random.Below(names->size())];
+      if (how == 2) {
+        files.FlipBit(path, random.Below(*files.Size(path) * 8));
+      } else {
+        const auto whole = *files.ReadAll(path, 1 << 20);
+        const auto cut = std::span(whole).first(random.Below(whole.size()));
+        ASSERT_TRUE(io::WriteFileAtomically(files, path, cut).ok());
+      }
+      ASSERT_EQ(restored(directory), 20u) << path << " in trial " << i;
+    } else {
+      const uint64_t step = restored(directory);
+      ASSERT_TRUE(saved.ok() ? step == 30 : step == 20 || step == 30) << "trial " << i;
+    }
   }
 }
 

@@ -1,10 +1,12 @@
 #include "checkpoint/manifest.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/hash.h"
@@ -20,6 +22,7 @@ using internal::Quoted;
 using nlohmann::json;
 
 constexpr uint32_t kFormatVersion = 2;
+constexpr uint64_t kMaxRank = std::numeric_limits<uint32_t>::max();
 constexpr std::string_view kHashPrefix = "xxh3-64:";
 constexpr size_t kHashLineBytes = 8 + 16 + 1;  // prefix, digits, line end
 
@@ -68,6 +71,14 @@ class Reader {
       to.push_back(sound ? number.get<int64_t>() : 0);
     }
   }
+  void Read(const json& from, const char* key, std::vector<uint32_t>& to) {
+    const json none = json::array();
+    for (const json& number : Part(from, key, none)) {
+      const bool sound = number.is_number_unsigned() && number.get<uint64_t>() <= kMaxRank;
+      if (!sound) ++missing_;
+      to.push_back(sound ? number.get<uint32_t>() : 0);
+    }
+  }
   void ReadHash(const json& from, const char* key, uint64_t& to) {
     std::string text;
     Read(from, key, text);
@@ -90,16 +101,30 @@ class Reader {
   int missing_ = 0;
 };
 
+// Each rank's state is in one file; with replicated state rank 0's is enough.
+Status CheckRanks(const Manifest& manifest) {
+  std::set<uint32_t> served;
+  for (const PieceFile& file : manifest.files) served.insert(file.rank);
+  for (const PieceFile& file : manifest.files) {
+    for (size_t i = 0; i < file.also.size(); ++i) {
+      const uint32_t rank = file.also[i];
+      const bool rising = i == 0 || rank > file.also[i - 1];
+      if (manifest.replicated || rank >= manifest.world || !rising || !served.insert(rank).second) {
+        return DataLoss("the ranks of " + file.name + " make no sense");
+      }
+    }
+  }
+  if (manifest.replicated || served.size() == manifest.world) return {};
+  return DataLoss("it has the state of " + std::to_string(served.size()) + " ranks of " +
+                  std::to_string(manifest.world));
+}
+
 Status CheckFiles(const Manifest& manifest) {
   if (manifest.step == 0 || manifest.world == 0) return DataLoss("step and world are from 1");
   if (manifest.validation_loss && !std::isfinite(*manifest.validation_loss)) {
     return DataLoss("its validation loss is no number");
   }
   if (manifest.files.empty()) return DataLoss("it names no files");
-  if (!manifest.replicated && manifest.files.size() != manifest.world) {
-    return DataLoss("it names " + std::to_string(manifest.files.size()) + " files for " +
-                    std::to_string(manifest.world) + " ranks");
-  }
   for (size_t i = 0; i < manifest.files.size(); ++i) {
     const PieceFile& file = manifest.files[i];
     if (file.rank >= manifest.world || (i > 0 && file.rank <= manifest.files[i - 1].rank)) {
@@ -113,7 +138,7 @@ Status CheckFiles(const Manifest& manifest) {
       return DataLoss("the header of " + file.name + " is longer than the file");
     }
   }
-  return {};
+  return CheckRanks(manifest);
 }
 
 // Pieces lie in their tensors and fill their files from the header to the end.
@@ -169,9 +194,11 @@ std::string LossLine(const Manifest& manifest) {
 }
 
 std::string FileLine(const PieceFile& file) {
+  const std::vector<int64_t> also(file.also.begin(), file.also.end());
   return "{\"name\": " + Quoted(file.name) + ", " + Number("rank", file.rank) + ", " +
          Number("bytes", file.bytes) + ", " + Number("header_bytes", file.header_bytes) +
-         ", \"hash\": \"" + Hex(file.hash) + "\"}";
+         ", \"hash\": \"" + Hex(file.hash) + "\"" +
+         (also.empty() ? "" : ", " + Numbers("also", also)) + "}";
 }
 
 std::string TensorLine(const TensorInfo& tensor) {
@@ -213,6 +240,7 @@ void ReadFiles(const json& list, Reader& reader, Manifest& manifest) {
     reader.Read(entry, "bytes", file.bytes);
     reader.Read(entry, "header_bytes", file.header_bytes);
     reader.ReadHash(entry, "hash", file.hash);
+    if (entry.contains("also")) reader.Read(entry, "also", file.also);
   }
 }
 
@@ -241,6 +269,15 @@ std::string PieceName(uint32_t rank, uint32_t world) {
   char name[64];
   std::snprintf(name, sizeof(name), "rank-%05u-of-%05u.safetensors", rank, world);
   return name;
+}
+
+const PieceFile* FileOfRank(const Manifest& manifest, uint32_t rank) {
+  for (const PieceFile& file : manifest.files) {
+    if (file.rank == rank || std::binary_search(file.also.begin(), file.also.end(), rank)) {
+      return &file;
+    }
+  }
+  return nullptr;
 }
 
 uint64_t PieceBytes(const Manifest& manifest, const Piece& piece) {

@@ -22,6 +22,7 @@ struct PieceFile {
   uint64_t bytes = 0;
   uint64_t hash = 0;  // XXH3-64 of its header, which holds the hash of every chunk
   uint64_t header_bytes = 0;
+  std::vector<uint32_t> also = {};  // ranks without a file, whose state it is too; rising
 
   friend bool operator==(const PieceFile&, const PieceFile&) = default;
 };
@@ -54,7 +55,8 @@ struct Manifest {
   uint64_t step = 0;
   uint64_t epoch = 0;
   uint32_t world = 0;
-  bool replicated = false;  // every rank holds the same state: rank 0's piece serves all
+  bool replicated = false;  // every rank holds the same state: rank 0's piece serves all; else
+                            // each rank has a file or is among the `also` of one
   std::optional<double> validation_loss;  // finite; the newest one evaluated by then
   DataCursor data;
   std::vector<TensorInfo> tensors;  // global ones, as the pieces first come to them
@@ -66,6 +68,10 @@ struct Manifest {
 
 // How many bytes a piece has. Requires a manifest that DecodeManifest accepts.
 uint64_t PieceBytes(const Manifest& manifest, const Piece& piece);
+
+// The file with what a rank saved: its own, or that of one which saved the same. Null when there is
+// none.
+const PieceFile* FileOfRank(const Manifest& manifest, uint32_t rank);
 
 // The file's name of a rank's piece: "rank-00000-of-00004.safetensors".
 std::string PieceName(uint32_t rank, uint32_t world);

@@ -91,6 +91,47 @@ TEST(Manifest, OfAReplicatedStateNeedsOnePiece) {
   EXPECT_TRUE(DecodeManifest(EncodeManifest(manifest)).ok());
 }
 
+// Four ranks, of which two and two hold the same.
+Manifest Shared() {
+  Manifest manifest = Sample();
+  manifest.world = 4;
+  manifest.files[0].name = PieceName(0, 4);
+  manifest.files[0].also = {2};
+  manifest.files[1] = {PieceName(3, 4), 3, 4096 + 128, 7, 4096, {1}};
+  return manifest;
+}
+
+TEST(Manifest, SaysWhoseStateAFileIsToo) {
+  const std::string text = EncodeManifest(Shared());
+  EXPECT_NE(text.find("\"also\": [2]}"), std::string::npos) << text;
+  const Result<Manifest> decoded = DecodeManifest(text);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(*decoded, Shared());
+  const uint32_t kFiles[] = {0, 3, 0, 3};  // by rank
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    ASSERT_NE(FileOfRank(*decoded, rank), nullptr);
+    EXPECT_EQ(FileOfRank(*decoded, rank)->rank, kFiles[rank]);
+  }
+  EXPECT_EQ(FileOfRank(*decoded, 4), nullptr);
+}
+
+TEST(Manifest, EveryRankIsInOneFile) {
+  const std::pair<std::vector<uint32_t>, std::vector<uint32_t>> kWrong[] = {
+      {{}, {1}},       {{2}, {}},     {{2}, {2}},          {{2, 3}, {1}},
+      {{1, 2}, {1}},   {{2, 4}, {1}}, {{0, 2}, {1}},       {{2, 1}, {}},
+      {{1, 1, 2}, {}}, {{}, {}},      {{2, 1u << 31}, {1}}};
+  for (const auto& [first, second] : kWrong) {
+    Manifest manifest = Shared();
+    manifest.files[0].also = first;
+    manifest.files[1].also = second;
+    EXPECT_EQ(DecodeManifest(EncodeManifest(manifest)).status().code(), Code::kDataLoss)
+        << first.size() << " and " << second.size();
+  }
+  Manifest replicated = Shared();
+  replicated.replicated = true;
+  EXPECT_FALSE(DecodeManifest(EncodeManifest(replicated)).ok()) << "one way to say it";
+}
+
 TEST(Manifest, HasOneFormWhateverTheHash) {
   const std::string text = EncodeManifest(Sample());
   const std::string body = text.substr(0, text.size() - 25);

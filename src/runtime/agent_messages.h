@@ -97,6 +97,7 @@ struct WorkerSealed {
   bool poisoned = false;  // its state has NaN or infinity
   Duration waited{};      // of `blocked`, for a slot
   wire::SnapshotWay way = wire::SNAPSHOT_WAY_UNSPECIFIED;
+  std::optional<wire::RankContent> content = {};
 };
 // It stands still until a slot of its arena is free.
 struct WorkerWaitsForSlot {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -66,8 +67,11 @@ void AgentCore::State::MaybePersist(const JobId& id, Job& job) {
   if (!wanted.has_value()) return;
   const StartOrder& start = *wanted == job.newest ? job.sealed_by : job.sealed.at(*wanted);
   std::vector<uint32_t> ranks = internal::RanksToPersist(*start);
+  // What nobody named is written whole: nobody may be left to write the rest.
+  if (*wanted == job.told && !job.told_ranks.empty()) ranks = job.told_ranks;
   if (ranks.empty()) return;
   job.persisting = wanted;
+  job.writing = ranks;
   effects_.push_back(PersistPieces{id, wanted->epoch, wanted->step, std::move(ranks), start});
 }
 
@@ -77,16 +81,28 @@ void AgentCore::State::PersistOne(const wire::PersistSnapshot& command) {
   const SnapshotId snapshot{command.epoch(), command.step()};
   Job* job = FindJob(id);
   if (job == nullptr) return TellUnsaved(id, snapshot, "the agent does not know the job", false);
+  const std::vector<uint32_t> ranks(command.ranks().begin(), command.ranks().end());
+  const auto among = [&ranks](const std::vector<uint32_t>& all) {
+    return std::all_of(ranks.begin(), ranks.end(), [&all](uint32_t rank) {
+      return std::find(all.begin(), all.end(), rank) != all.end();
+    });
+  };
   // Said again: it has answered, or will.
-  if (job->persisted == snapshot || job->persisting == snapshot) return;
+  if (job->persisted == snapshot && among(job->written)) return;
+  if (job->persisting == snapshot && among(job->writing)) return;
+  if (job->persisted == snapshot || job->persisting == snapshot) {
+    return TellUnsaved(id, snapshot, "other ranks of it have been written", true);
+  }
   const auto sealed = job->sealed.find(snapshot);
   if (sealed == job->sealed.end()) {
     return TellUnsaved(id, snapshot, "it is not in this node's memory any more", true);
   }
-  if (internal::RanksToPersist(*sealed->second).empty()) {
+  const std::vector<uint32_t> own = internal::RanksToPersist(*sealed->second);
+  if (own.empty() || !among(own)) {
     return TellUnsaved(id, snapshot, "another node was to write it", true);
   }
   job->told = snapshot;
+  job->told_ranks = ranks;
   MaybePersist(id, *job);
 }
 
@@ -155,6 +171,7 @@ void AgentCore::State::Take(const PiecesPersisted& fact) {
   wire::Event event;
   if (fact.error.empty()) {
     job->persisted = snapshot;
+    job->written = job->writing;
     wire::SnapshotPersisted& persisted = *event.mutable_snapshot_persisted();
     persisted.set_job_id(fact.job.value());
     persisted.set_epoch(fact.epoch);

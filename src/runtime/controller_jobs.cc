@@ -168,7 +168,9 @@ void Controller::State::OpenEpoch(Job& job) {
   job.memory_step = std::min(job.memory_step, from);
   job.complete.erase(job.complete.upper_bound(from), job.complete.end());
   job.spreads.erase(job.spreads.upper_bound(from), job.spreads.end());
+  job.contents.erase(job.contents.upper_bound(from), job.contents.end());
   job.unsaved_step = std::min(job.unsaved_step, from);
+  if (job.save_failure_step > from) job.save_failure.clear();
   if (job.order.has_value() && job.order->step > from) job.order.reset();
   job.lease = job.data.Open(job.epoch, from, job.spec.total_steps());
   job.ledger.Rollback(from);
@@ -472,15 +474,16 @@ void Controller::State::CloseIfSaved(Job& job) {
   if (saved && reachable && !CopiesSettled(job)) {
     return deadlines_.Set(DeadlineKind::kClose, job.spec.id(), now_ + kCopyLimit);
   }
-  if (saved || !job.save_failure.empty() || !reachable) Finalize(job);
+  if (saved || SaveFailed(job) || !reachable) Finalize(job);
 }
 
 void Controller::State::Finalize(Job& job) {
   wire::JobState outcome = *job.closing;
   std::string reason = job.reason;
   if (job.memory_step > job.committed_step) {
-    const std::string why =
-        job.save_failure.empty() ? "it did not reach the disk in time" : job.save_failure;
+    // What went wrong with an older one is no reason for this one.
+    const bool known = !job.save_failure.empty() && job.save_failure_step >= job.memory_step;
+    const std::string why = known ? job.save_failure : "it did not reach the disk in time";
     reason += "; the newest snapshot, step " + std::to_string(job.memory_step) +
               ", is not on disk: " + why;
     if (outcome == wire::SUCCEEDED) outcome = wire::FAILED;

@@ -364,8 +364,7 @@ void Controller::State::AdvanceRetreat(Job& job) {
     deadlines_.Set(DeadlineKind::kRetreat, id, now_ + kSaveLimit);
   }
   if (retreat.stage == Retreat::Stage::kSaving) {
-    const bool waits =
-        retreat.then == Retreat::Then::kGoOn && NeedsDisk(job) && job.save_failure.empty();
+    const bool waits = retreat.then == Retreat::Then::kGoOn && NeedsDisk(job) && !SaveFailed(job);
     const bool reachable = std::any_of(job.gang.begin(), job.gang.end(), [&](const Member& member) {
       const Node* node = FindNode(member.node);
       return node != nullptr && !node->lost;

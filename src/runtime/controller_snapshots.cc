@@ -124,6 +124,7 @@ void Controller::State::OnSnapshotSealed(const wire::Event& event) {
     return CompleteSnapshot(*job, sealed.step(), blocked, sealed.bytes());
   }
   if (Holds(job->gang[index], sealed.step())) return;
+  NoteContents(*job, index, sealed);
   Remember(job->gang[index].sealed, sealed.step());
   if (++job->seals[sealed.step()] < job->gang.size()) return;
   NoteWay(*job, sealed);
@@ -212,9 +213,11 @@ void Controller::State::OnSnapshotPersisted(const wire::Event& event) {
   if (commit.epoch != persisted.epoch()) commit = {};
   commit.epoch = persisted.epoch();
   commit.committer = NodeId(event.node());
-  // A new agent of a node may tell again what the one before it has told.
-  if (commit.nodes.insert(event.node()).second) {
-    commit.files.insert(commit.files.end(), persisted.files().begin(), persisted.files().end());
+  // A new agent of a node may tell again what the one before it has told, or more of it.
+  commit.nodes.insert(event.node());
+  const uint32_t world = NodesOfEpoch(*job, commit.epoch) * job->spec.processes_per_node();
+  for (const auto& file : persisted.files()) {
+    if (file.rank() < world) commit.files[file.rank()] = file;
   }
   while (job->pending.size() > kMaxPending) job->pending.erase(job->pending.begin());
   GrantIfWhole(*job, persisted.step());
@@ -225,21 +228,28 @@ void Controller::State::GrantIfWhole(Job& job, uint64_t step) {
   const auto found = job.pending.find(step);
   if (found == job.pending.end() || found->second.granted) return;
   internal::PendingCommit& commit = found->second;
-  const uint32_t nodes = NodesOfEpoch(job, commit.epoch);
-  const size_t wanted = job.spec.snapshot().replicated() ? 1 : nodes;
-  if (commit.nodes.size() < wanted) return;
+  if (!IsWhole(job, commit, step)) return;
   commit.granted = true;
   wire::Command command;
   auto* grant = command.mutable_commit_snapshot();
   grant->set_job_id(job.spec.id());
   grant->set_epoch(commit.epoch);
   grant->set_step(step);
-  grant->set_world(nodes * job.spec.processes_per_node());
+  grant->set_world(NodesOfEpoch(job, commit.epoch) * job.spec.processes_per_node());
   const auto later = job.validation_losses.upper_bound(step);
   if (later != job.validation_losses.begin() && std::isfinite(std::prev(later)->second)) {
     grant->set_validation_loss(std::prev(later)->second);
   }
-  for (const auto& file : commit.files) *grant->add_files() = file;
+  for (const auto& [rank, file] : commit.files) *grant->add_files() = file;
+  if (const auto* contents = ContentsOf(job, commit.epoch, step)) {
+    std::vector<uint32_t> written;
+    for (const auto& [rank, file] : commit.files) written.push_back(rank);
+    const auto also = AlsoServed(contents->ranks, written);
+    for (int i = 0; i < grant->files_size(); ++i) {
+      for (const uint32_t rank : also[static_cast<size_t>(i)])
+        grant->mutable_files(i)->add_also(rank);
+    }
+  }
   // With slow copies and few kept, pruning would take every copy's source away.
   if (job.copying.has_value()) grant->set_copying_step(job.copying->step);
   Send(commit.committer, std::move(command));
@@ -252,6 +262,7 @@ void Controller::State::OnSnapshotCommitted(const wire::Event& event) {
   const auto pending = job->pending.find(committed.step());
   if (pending == job->pending.end() || pending->second.epoch != committed.epoch()) return;
   job->pending.erase(job->pending.begin(), std::next(pending));
+  job->contents.erase(job->contents.begin(), job->contents.upper_bound(committed.step()));
   job->committed[committed.step()] = committed.epoch();
   const size_t keep = std::max<uint32_t>(job->spec.snapshot().keep(), 1);
   while (job->committed.size() > keep) job->committed.erase(job->committed.begin());
@@ -299,15 +310,14 @@ void Controller::State::OnSnapshotFailed(const wire::Event& event) {
                "step " + std::to_string(failed.step()) + " of " + event.node() +
                    " has no copy in another node's memory: " + failed.reason());
   }
+  if (!failed.while_restoring()) NoteSaveFailure(*job, *index, failed);
   if (!failed.while_restoring() && job->retreat.has_value()) {
-    job->save_failure = failed.reason();
     return AdvanceRetreat(*job);
   }
   if (!failed.while_restoring()) {
     Say(failed.job_id(), wire::MessageNotice::ERROR,
         "snapshot of step " + std::to_string(failed.step()) + " could not be saved on " +
             event.node() + ": " + failed.reason() + "; training goes on");
-    job->save_failure = failed.reason();
     return CloseIfSaved(*job);
   }
   // This copy is never offered again.
@@ -332,6 +342,24 @@ void Controller::State::OnSnapshotFailed(const wire::Event& event) {
              event.node(), static_cast<int32_t>(failed.rank()),
              InstantFromNanoseconds(event.at_ns()), true});
   TryDecide(*job);
+}
+
+// An agent tries once more when its workers have ended; a manifest is written once.
+void Controller::State::NoteSaveFailure(Job& job, size_t member,
+                                        const wire::SnapshotFailed& failed) {
+  const auto pending = job.pending.find(failed.step());
+  const bool of_commit = pending != job.pending.end() && pending->second.granted &&
+                         pending->second.epoch == failed.epoch();
+  job.save_failure = failed.reason();
+  job.save_failure_step = failed.step();
+  const bool ended =
+      job.gang[member].closed || job.gang[member].ranks_done == job.spec.processes_per_node();
+  job.save_tried_again = of_commit || ended;
+}
+
+bool Controller::State::SaveFailed(const Job& job) {
+  return !job.save_failure.empty() && job.save_tried_again &&
+         job.save_failure_step >= job.memory_step;
 }
 
 uint32_t Controller::State::NodesOfEpoch(const Job& job, uint64_t epoch) {

@@ -142,6 +142,7 @@ std::optional<wire::Event> RankReports::Sealed(const WorkerSealed& report) {
   pending.waited_ns = std::max(pending.waited_ns, static_cast<int64_t>(report.waited.count()));
   pending.bytes += report.bytes;
   pending.poisoned = pending.poisoned || report.poisoned;
+  if (report.content.has_value()) pending.contents[report.worker.rank] = *report.content;
   if (pending.ranks < ranks_.size()) {
     if (seals_.size() > kMaxStepsApart) seals_.erase(seals_.begin());
     return std::nullopt;
@@ -157,6 +158,9 @@ std::optional<wire::Event> RankReports::Sealed(const WorkerSealed& report) {
   sealed.set_waited_ns(pending.waited_ns);
   sealed.set_way(pending.way);
   sealed.set_poisoned(pending.poisoned);
+  if (pending.contents.size() == ranks_.size()) {
+    for (const auto& [each, content] : pending.contents) *sealed.add_contents() = content;
+  }
   seals_.erase(seals_.begin(), seals_.upper_bound(report.step));
   return event;
 }

@@ -65,6 +65,7 @@ class RankReports {
     wire::SnapshotWay way = wire::SNAPSHOT_WAY_UNSPECIFIED;  // of who was blocked longest
     uint64_t bytes = 0;
     bool poisoned = false;
+    std::map<uint32_t, wire::RankContent> contents;  // by rank
   };
 
   const Rank& rank_of(uint32_t rank) const { return ranks_.at(rank - first_rank_); }

@@ -16,13 +16,6 @@
 namespace longhaul::checkpoint {
 namespace {
 
-const PieceFile* FileOfRank(const Manifest& manifest, uint32_t rank) {
-  for (const PieceFile& file : manifest.files) {
-    if (file.rank == rank) return &file;
-  }
-  return nullptr;
-}
-
 Status ReadWhole(const CheckpointDirectory::OpenedShard& shard,
                  std::span<const std::span<std::byte>> memory) {
   for (size_t i = 0; i < memory.size(); ++i) {

@@ -72,8 +72,11 @@ struct AgentJob {                           // not Job: the controller has one i
   StartOrder sealed_by;              // the order of those ranks' epoch, while there is a newest
   std::map<SnapshotId, StartOrder> sealed;  // the newest ones, each with its epoch's order
   std::optional<SnapshotId> told;           // the controller's word: to be written next, or was
+  std::vector<uint32_t> told_ranks;         // of it; none: all that this node persists
   std::optional<SnapshotId> persisting;     // under way
+  std::vector<uint32_t> writing;            // those ranks
   std::optional<SnapshotId> persisted;      // the newest on disk
+  std::vector<uint32_t> written;            // those ranks
   std::optional<SnapshotId> failed;         // not to be tried again until the workers have ended
   std::optional<SnapshotId> copying;        // to the peer, under way
   std::optional<SnapshotId> copied;         // the newest that the peer has, or could not be given

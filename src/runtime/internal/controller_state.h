@@ -24,6 +24,7 @@
 #include "runtime/goodput_ledger.h"
 #include "runtime/internal/deadlines.h"
 #include "runtime/snapshot_interval.h"
+#include "runtime/tiers/write_shares.h"
 
 namespace longhaul::runtime::internal {
 
@@ -112,6 +113,14 @@ struct PersistOrder {
   uint64_t epoch = 0;  // that sealed it
   uint64_t step = 0;
   std::map<NodeId, bool> nodes;  // that write a part of it, and whether it is on disk
+  std::map<NodeId, std::vector<uint32_t>> ranks;  // that each writes; none: all of its own
+};
+
+// What the ranks of a step hold, and the nodes that were told to write it: none yet, or all.
+struct StepContents {
+  uint64_t epoch = 0;  // that sealed it
+  RankContents ranks;
+  std::set<std::string> writers;
 };
 
 // A committed checkpoint on its way to the second tier.
@@ -124,8 +133,8 @@ struct CopyOrder {
 // A checkpoint whose pieces are arriving on disk.
 struct PendingCommit {
   uint64_t epoch = 0;
-  std::vector<wire::SnapshotPersisted::File> files;
-  std::set<std::string> nodes;  // that have persisted theirs
+  std::map<uint32_t, wire::SnapshotPersisted::File> files;  // by rank
+  std::set<std::string> nodes;                              // that have persisted theirs
   NodeId committer;
   bool granted = false;
 };
@@ -205,11 +214,14 @@ struct Job {
   uint64_t committed_epoch = 0;
   std::map<uint64_t, uint64_t> complete;      // step -> epoch that sealed it, the newest ones
   std::map<uint64_t, Spread> spreads;         // by step, of gangs before; see SpreadOf
+  std::map<uint64_t, StepContents> contents;  // by step, the newest ones
   std::optional<PersistOrder> order;          // under way
   uint64_t unsaved_step = 0;                  // the newest whose order came to nothing
   std::map<uint64_t, uint64_t> committed;     // step -> epoch, all that may be restored
   std::map<uint64_t, PendingCommit> pending;  // by step
   std::string save_failure;                   // of the newest save that failed
+  uint64_t save_failure_step = 0;             // which one
+  bool save_tried_again = false;              // it is final: the agent won't try once more
   std::map<uint64_t, uint64_t> copies;        // step -> epoch, on the second tier
   std::optional<CopyOrder> copying;           // under way
   uint64_t copied_step = 0;                   // newest there
@@ -320,6 +332,9 @@ class Controller::State {
   void SetState(Job& job, wire::JobState state, const std::string& reason);
   void BeginClosing(Job& job, wire::JobState outcome, const std::string& reason);
   void CloseIfSaved(Job& job);
+  void NoteSaveFailure(Job& job, size_t member, const wire::SnapshotFailed& failed);
+  // Whether the newest snapshot could not be saved, and won't be.
+  static bool SaveFailed(const Job& job);
   void Finalize(Job& job);
 
   // controller_placing.cc: what the scheduler decides
@@ -398,6 +413,11 @@ class Controller::State {
   void OnSnapshotFailed(const wire::Event& event);
   static void NoteWay(Job& job, const wire::SnapshotSealed& sealed);
   void CompleteSnapshot(Job& job, uint64_t step, Seconds blocked, uint64_t bytes);
+  void NoteContents(Job& job, size_t member, const wire::SnapshotSealed& sealed);
+  // Of a step that was sealed in that epoch; null when nothing is known of them.
+  internal::StepContents* ContentsOf(Job& job, uint64_t epoch, uint64_t step);
+  // Whether every rank's state is in the files that have come.
+  bool IsWhole(Job& job, const internal::PendingCommit& commit, uint64_t step);
   void GrantIfWhole(Job& job, uint64_t step);
 
   // tiers/controller_persist.cc: which step is written to disk
@@ -409,6 +429,8 @@ class Controller::State {
   // The node will not write what it was told to: lost, or its memory was released.
   void DropOrderOf(Job& job, const NodeId& node);
   std::vector<NodeId> WritersOf(const Job& job, uint64_t step) const;
+  std::vector<NodeId> Deal(Job& job, const std::vector<NodeId>& nodes,
+                           internal::PersistOrder& order);
 
   // tiers/controller_copies.cc: the second tier
   void OrderCopy(Job& job);  // of the newest commit, when one is due

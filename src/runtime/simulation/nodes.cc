@@ -1,6 +1,8 @@
 // The simulated nodes: what happens to the effects that an agent's core asks for.
 #include <csignal>
 #include <iterator>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "runtime/simulation/world.h"
@@ -232,6 +234,15 @@ void World::Commit(size_t index, const WriteManifest& order) {
     const wire::CommitSnapshot& commit = order.commit;
     if (commit.step() > audit_.step() && commit.step() > audit_.highest_step()) {
       audit_.Violate("committed step " + std::to_string(commit.step()) + " was never taken");
+    }
+    std::set<uint32_t> served;
+    for (const auto& file : commit.files()) {
+      served.insert(file.rank());
+      served.insert(file.also().begin(), file.also().end());
+    }
+    if (options_.sharded && served.size() != commit.world()) {
+      audit_.Violate("step " + std::to_string(commit.step()) + " is committed with the state of " +
+                     std::to_string(served.size()) + " ranks of " + std::to_string(commit.world()));
     }
     disk_[commit.step()] = {commit.epoch(), false};
     while (disk_.size() > 8) disk_.erase(disk_.begin());

@@ -292,10 +292,20 @@ void World::Seal() {
     return;
   }
   ForEachPlace([&](uint32_t rank, size_t node) {
-    Input(node,
-          WorkerSealed{
-              {JobId(job_id_), epoch_.epoch, rank}, epoch_.step, blocked, bytes, queue_.now()});
+    WorkerSealed said{
+        {JobId(job_id_), epoch_.epoch, rank}, epoch_.step, blocked, bytes, queue_.now()};
+    if (options_.sharded) said.content = ContentOf(rank);
+    Input(node, said);
   });
+}
+
+// Two replicas of each part, where the ranks are even: of them one is written.
+wire::RankContent World::ContentOf(uint32_t rank) const {
+  wire::RankContent content;
+  content.set_plan(1 + rank % std::max(1u, (epoch_.world + 1) / 2));
+  content.set_root(epoch_.step);
+  content.set_bytes(1);
+  return content;
 }
 
 // Whether the node's memory has the snapshot: it is one of the newest two, and the node had a part

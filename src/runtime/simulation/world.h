@@ -123,6 +123,7 @@ class World {
   void WaitForSlot(uint64_t epoch, uint64_t first, uint64_t last, Duration waited);
   void ReportSteps(uint64_t first, uint64_t last, bool snapshot);
   void Seal();
+  wire::RankContent ContentOf(uint32_t rank) const;
   bool Holds(const SimNode& node, uint64_t step) const;
   uint64_t StateOf(uint32_t rank, uint32_t world) const;
   // What is wrong with a worker's source in memory; empty: nothing.

@@ -14,6 +14,12 @@ wire::Command PersistCommand(uint64_t epoch, uint64_t step) {
   return command;
 }
 
+wire::Command PersistCommand(uint64_t epoch, uint64_t step, const std::vector<uint32_t>& ranks) {
+  wire::Command command = PersistCommand(epoch, step);
+  for (const uint32_t rank : ranks) command.mutable_persist_snapshot()->add_ranks(rank);
+  return command;
+}
+
 PiecesPersisted Persisted(uint64_t step, std::string error = "", bool overtaken = false) {
   return {kTestJob, 1, step, {}, Duration(1), std::move(error), overtaken};
 }
@@ -108,6 +114,60 @@ TEST_F(AgentPersist, ANamedOneThatFailedIsTriedOnceMoreWhenTheWorkersHaveEnded) 
   EXPECT_EQ(Written(agent_.Step(Persisted(10, "disk full"))), 0u);
   agent_.End(1, 2);
   EXPECT_EQ(Written(agent_.End(1, 3)), 10u);
+}
+
+// Another node writes what rank 3 holds too.
+TEST_F(AgentPersist, WritesTheRanksThatItIsTold) {
+  Seal(10);
+  const auto writes = Only<PersistPieces>(agent_.Give(PersistCommand(1, 10, {2})));
+  ASSERT_EQ(writes.size(), 1u);
+  EXPECT_EQ(writes[0].ranks, std::vector<uint32_t>{2});
+  EXPECT_TRUE(Only<PersistPieces>(agent_.Give(PersistCommand(1, 10, {2}))).empty()) << "said again";
+  EXPECT_EQ(Kinds(agent_.TakeSent()), "");
+  agent_.Step(Persisted(10));
+  EXPECT_EQ(Kinds(agent_.TakeSent()), "snapshot_persisted");
+  agent_.Give(PersistCommand(1, 10, {2}));
+  EXPECT_EQ(Kinds(agent_.TakeSent()), "") << "said again";
+  for (const std::vector<uint32_t>& others : {std::vector<uint32_t>{3}, {2, 4}}) {
+    EXPECT_EQ(Written(agent_.Give(PersistCommand(1, 10, others))), 0u);
+    const auto sent = agent_.TakeSent();
+    ASSERT_EQ(Kinds(sent), "snapshot_failed") << "so that another step is named";
+    EXPECT_TRUE(sent[0].snapshot_failed().overtaken());
+  }
+  Seal(20);
+  EXPECT_EQ(Written(agent_.Give(PersistCommand(1, 20, {1, 2}))), 0u) << "rank 1 isn't here";
+  EXPECT_EQ(Kinds(agent_.TakeSent()), "snapshot_failed");
+}
+
+TEST_F(AgentPersist, AnAgentThatEndsWritesAllOfItsRanks) {
+  Seal(10);
+  agent_.Give(PersistCommand(1, 10, {2}));
+  agent_.Step(Persisted(10));
+  Seal(11);
+  agent_.Step(ShutDownAsked{std::chrono::seconds(5)});
+  agent_.End(1, 2);
+  const auto writes = Only<PersistPieces>(agent_.End(1, 3));
+  ASSERT_EQ(writes.size(), 1u);
+  EXPECT_EQ(writes[0].step, 11u);
+  EXPECT_EQ(writes[0].ranks, (std::vector<uint32_t>{2, 3}));
+}
+
+TEST_F(AgentPersist, TellsWhatEveryRankHolds) {
+  for (const uint32_t rank : {2u, 3u}) {
+    WorkerSealed sealed{WorkerOf(1, rank), 10, Duration(5), 10, agent_.now()};
+    sealed.content.emplace().set_root(100 + rank);
+    agent_.Step(sealed);
+  }
+  auto sent = agent_.TakeSent();
+  ASSERT_EQ(Kinds(sent), "snapshot_sealed");
+  ASSERT_EQ(sent[0].snapshot_sealed().contents_size(), 2);
+  EXPECT_EQ(sent[0].snapshot_sealed().contents(1).root(), 103u);
+  WorkerSealed sealed{WorkerOf(1, 2), 20, Duration(5), 10, agent_.now()};
+  sealed.content.emplace().set_root(1);
+  agent_.Step(sealed);
+  agent_.Step(WorkerSealed{WorkerOf(1, 3), 20, Duration(5), 10, agent_.now()});
+  sent = agent_.TakeSent();
+  EXPECT_EQ(sent.at(0).snapshot_sealed().contents_size(), 0) << "of rank 3 nothing is known";
 }
 
 TEST_F(AgentPersist, ARollbackVoidsWhatWasNamedBeyondIt) {

@@ -42,6 +42,44 @@ std::vector<NodeId> Controller::State::WritersOf(const Job& job, uint64_t step) 
   return all_there ? writers : std::vector<NodeId>();
 }
 
+void Controller::State::NoteContents(Job& job, size_t member, const wire::SnapshotSealed& sealed) {
+  const uint32_t local = job.spec.processes_per_node();
+  if (static_cast<uint32_t>(sealed.contents_size()) != local) return;
+  internal::StepContents& contents = job.contents[sealed.step()];
+  if (contents.epoch != sealed.epoch()) contents = {sealed.epoch(), RankContents(job.world()), {}};
+  for (uint32_t i = 0; i < local; ++i) {
+    contents.ranks[member * local + i] = sealed.contents(static_cast<int>(i));
+  }
+  // Memories hold fewer, but a slow disk may be long at one.
+  constexpr size_t kRemembered = 8;
+  for (auto each = job.contents.begin(); job.contents.size() > kRemembered;) {
+    const bool on_its_way =
+        job.pending.contains(each->first) || (job.order && job.order->step == each->first);
+    if (!on_its_way) {
+      job.contents.erase(each);
+      break;
+    }
+    if (++each == job.contents.end()) break;
+  }
+}
+
+internal::StepContents* Controller::State::ContentsOf(Job& job, uint64_t epoch, uint64_t step) {
+  const auto found = job.contents.find(step);
+  if (found == job.contents.end() || found->second.epoch != epoch) return nullptr;
+  const uint32_t world = NodesOfEpoch(job, epoch) * job.spec.processes_per_node();
+  return found->second.ranks.size() == world ? &found->second : nullptr;
+}
+
+bool Controller::State::IsWhole(Job& job, const internal::PendingCommit& commit, uint64_t step) {
+  if (job.spec.snapshot().replicated()) return !commit.nodes.empty();
+  const internal::StepContents* contents = ContentsOf(job, commit.epoch, step);
+  if (contents == nullptr || contents->writers.empty()) {
+    return commit.nodes.size() >= NodesOfEpoch(job, commit.epoch);
+  }
+  return std::includes(commit.nodes.begin(), commit.nodes.end(), contents->writers.begin(),
+                       contents->writers.end());
+}
+
 void Controller::State::OrderPersist(Job& job) {
   if (!job.live()) return;
   const uint64_t step = job.memory_step;
@@ -59,9 +97,10 @@ void Controller::State::OrderPersist(Job& job) {
   const auto sealed = job.complete.find(step);
   // Under other ranks other nodes would have to be asked.
   if (sealed == job.complete.end() || sealed->second < job.placed_epoch) return;
-  const std::vector<NodeId> writers = WritersOf(job, step);
+  std::vector<NodeId> writers = WritersOf(job, step);
   if (writers.empty()) return;
-  internal::PersistOrder order{sealed->second, step, {}};
+  internal::PersistOrder order{sealed->second, step, {}, {}};
+  if (!job.spec.snapshot().replicated()) writers = Deal(job, writers, order);
   const auto pending = job.pending.find(step);
   const bool begun = pending != job.pending.end() && pending->second.epoch == sealed->second;
   bool open = false;
@@ -75,6 +114,25 @@ void Controller::State::OrderPersist(Job& job) {
   SendPersistAgain(job);
 }
 
+// Of ranks that hold the same, one writes: the nodes that have a share are left, and each one's is
+// in the order. All of them, and all of their ranks, when nothing is known of what they hold.
+std::vector<NodeId> Controller::State::Deal(Job& job, const std::vector<NodeId>& nodes,
+                                            internal::PersistOrder& order) {
+  const uint32_t local = job.spec.processes_per_node();
+  internal::StepContents* contents = ContentsOf(job, order.epoch, order.step);
+  if (contents == nullptr || contents->ranks.size() != nodes.size() * local) return nodes;
+  const auto shares = ShareOut(contents->ranks, local);
+  std::vector<NodeId> writers;
+  contents->writers.clear();
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (shares[i].empty()) continue;
+    writers.push_back(nodes[i]);
+    contents->writers.insert(nodes[i].value());
+    if (shares[i].size() < local) order.ranks[nodes[i]] = shares[i];
+  }
+  return writers;
+}
+
 void Controller::State::SendPersist(const Job& job, const NodeId& node) {
   if (!job.order.has_value()) return;
   const auto found = job.order->nodes.find(node);
@@ -84,6 +142,9 @@ void Controller::State::SendPersist(const Job& job, const NodeId& node) {
   persist->set_job_id(job.spec.id());
   persist->set_epoch(job.order->epoch);
   persist->set_step(job.order->step);
+  if (const auto share = job.order->ranks.find(node); share != job.order->ranks.end()) {
+    for (const uint32_t rank : share->second) persist->add_ranks(rank);
+  }
   Send(node, std::move(command));
 }
 

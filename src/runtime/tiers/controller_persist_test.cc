@@ -13,7 +13,7 @@ namespace {
 // Two nodes with one rank each, every rank with a state of its own.
 class ControllerPersist : public ::testing::Test {
  protected:
-  ControllerPersist() : controller_(ControllerOptions{}) {
+  explicit ControllerPersist(uint32_t ranks = 1) : controller_(ControllerOptions{}), ranks_(ranks) {
     wire::Event event;
     event.mutable_controller_started();
     Feed(event);
@@ -23,7 +23,7 @@ class ControllerPersist : public ::testing::Test {
     wire::Job& job = *submitted.mutable_job_submitted()->mutable_job();
     job.set_id("gpt-1");
     job.set_nodes(2);
-    job.set_processes_per_node(1);
+    job.set_processes_per_node(ranks_);
     job.mutable_workload()->set_built_in(true);
     job.set_total_steps(1000);
     job.set_max_restarts(10);
@@ -37,10 +37,15 @@ class ControllerPersist : public ::testing::Test {
     for (const auto& [node, command] : controller_.Step(event, now_).commands) {
       if (command.has_persist_snapshot()) {
         const auto& told = command.persist_snapshot();
-        told_ += node.value() + ":" + std::to_string(told.step()) + ".e" +
-                 std::to_string(told.epoch()) + " ";
+        told_ +=
+            node.value() + ":" + std::to_string(told.step()) + ".e" + std::to_string(told.epoch());
+        for (const uint32_t rank : told.ranks()) told_ += "[" + std::to_string(rank) + "]";
+        told_ += " ";
       }
-      if (command.has_commit_snapshot()) granted_ = command.commit_snapshot().step();
+      if (command.has_commit_snapshot()) {
+        grant_ = command.commit_snapshot();
+        granted_ = grant_.step();
+      }
     }
     EXPECT_TRUE(controller_.CheckInvariants().ok()) << controller_.CheckInvariants();
   }
@@ -59,7 +64,7 @@ class ControllerPersist : public ::testing::Test {
     if (life_[node] != life) sequence_[node] = 0;
     life_[node] = life;
     wire::Event event = From(node);
-    event.mutable_agent_joined()->set_slots(1);
+    event.mutable_agent_joined()->set_slots(ranks_);
     event.mutable_agent_joined()->set_address("127.0.0.1");
     Feed(event);
   }
@@ -100,6 +105,31 @@ class ControllerPersist : public ::testing::Test {
     failed.set_overtaken(overtaken);
     Feed(event);
   }
+  void Commit(uint64_t step) {
+    wire::Event event = From("node-2");
+    event.mutable_snapshot_committed()->set_job_id("gpt-1");
+    event.mutable_snapshot_committed()->set_epoch(1);
+    event.mutable_snapshot_committed()->set_step(step);
+    Feed(event);
+  }
+  // All ranks end, with nothing to say.
+  void EndWell() {
+    for (const uint32_t node : {0u, 1u}) {
+      for (uint32_t i = 0; i < ranks_; ++i) {
+        wire::Event event = From("node-" + std::to_string(node + 1));
+        event.mutable_worker_exited()->set_job_id("gpt-1");
+        event.mutable_worker_exited()->set_epoch(Epoch());
+        event.mutable_worker_exited()->set_rank(node * ranks_ + i);
+        Feed(event);
+      }
+      wire::Event closed = From("node-" + std::to_string(node + 1));
+      closed.mutable_epoch_closed()->set_job_id("gpt-1");
+      closed.mutable_epoch_closed()->set_epoch(Epoch());
+      Feed(closed);
+    }
+  }
+  wire::JobState State() { return controller_.JobStatus(JobId("gpt-1"), now_)->state(); }
+  std::string Reason() { return controller_.JobStatus(JobId("gpt-1"), now_)->reason(); }
   void Disconnect(const std::string& node) {
     wire::Event gone;
     gone.set_node(node);
@@ -113,7 +143,9 @@ class ControllerPersist : public ::testing::Test {
   std::map<std::string, uint64_t> life_;
   std::map<std::string, uint64_t> sequence_;
   std::string told_;
+  wire::CommitSnapshot grant_;
   uint64_t granted_ = 0;
+  const uint32_t ranks_;
 };
 
 TEST_F(ControllerPersist, NamesAStepOnceEveryNodeHasIt) {
@@ -173,6 +205,186 @@ TEST_F(ControllerPersist, AnAgentThatWasAwayIsToldAgain) {
   Disconnect("node-1");
   Join("node-1", 1);
   EXPECT_EQ(Told(), "") << "it has written its part";
+}
+
+TEST_F(ControllerPersist, AFailureOfAnOlderSnapshotIsNoReasonAtTheEnd) {
+  SealAll(10);
+  Fail("node-2", 10, false);
+  SealAll(11);
+  EndWell();
+  ASSERT_FALSE(IsTerminal(State())) << "step 11 is being written: " << Reason();
+  Persist("node-1", 11);
+  Persist("node-2", 11);
+  Commit(11);
+  EXPECT_EQ(State(), wire::SUCCEEDED);
+  EXPECT_EQ(Reason().find("disk full"), std::string::npos) << Reason();
+}
+
+// The agent tries once more when its workers have ended.
+TEST_F(ControllerPersist, AFailureThatPassesIsNoReasonAtTheEnd) {
+  SealAll(10);
+  Persist("node-1", 10);
+  Fail("node-2", 10, false);
+  EndWell();
+  ASSERT_FALSE(IsTerminal(State())) << Reason();
+  Persist("node-2", 10);
+  EXPECT_EQ(granted_, 10u);
+  Commit(10);
+  EXPECT_EQ(State(), wire::SUCCEEDED);
+  EXPECT_EQ(Reason().find("disk full"), std::string::npos) << Reason();
+}
+
+TEST_F(ControllerPersist, ALastFailureOfTheNewestIsTheReasonAtOnce) {
+  SealAll(10);
+  Persist("node-1", 10);
+  Fail("node-2", 10, false);
+  EndWell();
+  Fail("node-2", 10, false);
+  EXPECT_EQ(State(), wire::FAILED);
+  EXPECT_NE(Reason().find("step 10, is not on disk: disk full"), std::string::npos) << Reason();
+}
+
+TEST_F(ControllerPersist, AManifestThatCanNotBeWrittenIsTheReasonAtOnce) {
+  SealAll(10);
+  Persist("node-1", 10);
+  Persist("node-2", 10);
+  Fail("node-2", 10, false);
+  EndWell();
+  EXPECT_EQ(State(), wire::FAILED);
+  EXPECT_NE(Reason().find("disk full"), std::string::npos) << Reason();
+}
+
+// Two nodes with two ranks each. Letters: ranks with the same one hold the same state.
+class ControllerShares : public ControllerPersist {
+ protected:
+  ControllerShares() : ControllerPersist(2) {}
+
+  void SealAs(uint64_t step, const std::string& letters) {
+    for (const int node : {0, 1}) {
+      wire::Event event = From("node-" + std::to_string(node + 1));
+      wire::SnapshotSealed& sealed = *event.mutable_snapshot_sealed();
+      sealed.set_job_id("gpt-1");
+      sealed.set_epoch(Epoch());
+      sealed.set_step(step);
+      for (const char letter : letters.substr(static_cast<size_t>(node) * 2, 2)) {
+        wire::RankContent& content = *sealed.add_contents();
+        content.set_plan(1);
+        content.set_root(static_cast<uint64_t>(letter));
+        content.set_bytes(1000);
+      }
+      Feed(event);
+    }
+  }
+  void PersistRanks(const std::string& node, uint64_t step, const std::vector<uint32_t>& ranks) {
+    wire::Event event = From(node);
+    wire::SnapshotPersisted& persisted = *event.mutable_snapshot_persisted();
+    persisted.set_job_id("gpt-1");
+    persisted.set_epoch(Epoch());
+    persisted.set_step(step);
+    for (const uint32_t rank : ranks) persisted.add_files()->set_rank(rank);
+    Feed(event);
+  }
+  // "0+2 3+1": the files of the newest grant, with the ranks that each serves too.
+  std::string Files() const {
+    std::string text;
+    for (const auto& file : grant_.files()) {
+      text += (text.empty() ? "" : " ") + std::to_string(file.rank());
+      for (const uint32_t rank : file.also()) text += "+" + std::to_string(rank);
+    }
+    return text;
+  }
+};
+
+TEST_F(ControllerShares, ReplicasAreWrittenOnceAndEachNodeWritesItsShare) {
+  const struct {
+    const char* what;
+    const char* letters;
+    const char* told;
+    std::vector<uint32_t> first, second;
+    const char* files;
+  } kRows[] = {
+      {"dp=2, tp=2", "abab", "node-1:STEP.e1[0] node-2:STEP.e1[3] ", {0}, {3}, "0+2 3+1"},
+      {"dp=2, pp=2", "aabb", "node-1:STEP.e1[0] node-2:STEP.e1[2] ", {0}, {2}, "0+1 2+3"},
+      {"dp=4", "aaaa", "node-1:STEP.e1[0] ", {0}, {}, "0+1+2+3"},
+      {"tp=4", "abcd", "node-1:STEP.e1 node-2:STEP.e1 ", {0, 1}, {2, 3}, "0 1 2 3"},
+      {"gone apart", "abac", "node-1:STEP.e1 node-2:STEP.e1[3] ", {0, 1}, {3}, "0+2 1 3"},
+  };
+  uint64_t step = 0;
+  for (const auto& row : kRows) {
+    step += 10;
+    SealAs(step, row.letters);
+    std::string told = row.told;
+    while (told.find("STEP") != std::string::npos) {
+      told.replace(told.find("STEP"), 4, std::to_string(step));
+    }
+    EXPECT_EQ(Told(), told) << row.what;
+    if (!row.second.empty()) {
+      PersistRanks("node-2", step, row.second);
+      EXPECT_LT(granted_, step) << row.what;
+    }
+    PersistRanks("node-1", step, row.first);
+    EXPECT_EQ(granted_, step) << row.what;
+    EXPECT_EQ(Files(), row.files) << row.what;
+    wire::Event committed = From("node-1");
+    committed.mutable_snapshot_committed()->set_job_id("gpt-1");
+    committed.mutable_snapshot_committed()->set_epoch(1);
+    committed.mutable_snapshot_committed()->set_step(step);
+    Feed(committed);
+  }
+}
+
+// While it is written, memories move on: what is known of its ranks is not forgotten.
+TEST_F(ControllerShares, ASlowDiskIsWaitedForWhateverIsSealedMeanwhile) {
+  SealAs(10, "abab");
+  for (uint64_t step = 11; step < 40; ++step) SealAs(step, "abab");
+  PersistRanks("node-2", 10, {3});
+  PersistRanks("node-1", 10, {0});
+  EXPECT_EQ(granted_, 10u);
+  EXPECT_EQ(Files(), "0+2 3+1");
+}
+
+// The node that was to write a piece dies: its order is closed, the next epoch names another step.
+TEST_F(ControllerShares, AWriterThatIsLostEndsTheOrder) {
+  SealAs(10, "abab");
+  Told();
+  PersistRanks("node-1", 10, {0});
+  Disconnect("node-2");
+  Join("node-2", 2);
+  Start();
+  EXPECT_EQ(granted_, 0u);
+  EXPECT_EQ(Told(), "");
+  SealAs(12, "abab");
+  EXPECT_EQ(Told(), "node-1:12.e2[0] node-2:12.e2[3] ");
+  PersistRanks("node-1", 12, {0});
+  PersistRanks("node-2", 12, {3});
+  EXPECT_EQ(granted_, 12u);
+}
+
+// It has no share, so nobody waits for it.
+TEST_F(ControllerShares, ANodeWithoutAShareMayDie) {
+  SealAs(10, "aaaa");
+  Disconnect("node-2");
+  PersistRanks("node-1", 10, {0});
+  EXPECT_EQ(granted_, 10u);
+}
+
+// Agents that end write all they have, asked or not.
+TEST_F(ControllerShares, MoreThanWasAskedForIsFine) {
+  SealAs(10, "abab");
+  PersistRanks("node-1", 10, {0, 1});
+  EXPECT_EQ(granted_, 0u) << "as far as is known node 2 still writes";
+  PersistRanks("node-2", 10, {2, 3});
+  EXPECT_EQ(granted_, 10u);
+  EXPECT_EQ(Files(), "0 1 2 3");
+}
+
+TEST_F(ControllerShares, ADiskThatFailsEndsTheOrder) {
+  SealAs(10, "abab");
+  Told();
+  PersistRanks("node-1", 10, {0});
+  Fail("node-2", 10, false);
+  SealAs(11, "abab");
+  EXPECT_EQ(Told(), "node-1:11.e1[0] node-2:11.e1[3] ");
 }
 
 // What the lost node had in memory is gone: the step will never be whole.

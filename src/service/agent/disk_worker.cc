@@ -99,6 +99,7 @@ checkpoint::Manifest ManifestOf(const runtime::WriteManifest& work) {
   manifest.data.fingerprint = job.data().fingerprint();
   for (const wire::SnapshotPersisted::File& file : work.commit.files()) {
     manifest.files.push_back({file.name(), file.rank(), file.bytes(), file.hash()});
+    manifest.files.back().also.assign(file.also().begin(), file.also().end());
   }
   std::sort(manifest.files.begin(), manifest.files.end(),
             [](const auto& a, const auto& b) { return a.rank < b.rank; });

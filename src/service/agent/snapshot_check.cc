@@ -6,6 +6,20 @@
 #include "checkpoint/poison.h"
 
 namespace longhaul::service {
+namespace {
+
+// What a sealed snapshot holds, by the hashes it was sealed with.
+std::optional<wire::RankContent> ContentOf(std::span<const std::byte> arena, size_t slot) {
+  const auto sealed = checkpoint::ArenaReader(arena).InSlot(slot);
+  if (!sealed.ok()) return std::nullopt;
+  wire::RankContent content;
+  content.set_plan(sealed->snapshot.plan_hash);
+  content.set_root(sealed->snapshot.root);
+  content.set_bytes(sealed->snapshot.bytes);
+  return content;
+}
+
+}  // namespace
 
 void SnapshotCheck::Sealed(runtime::WorkerSealed said,
                            const std::shared_ptr<const io::SharedMemory>& arena) {
@@ -32,6 +46,7 @@ SnapshotCheck::Looked SnapshotCheck::Look(runtime::WorkerSealed said,
   if (!pin.ok()) return looked;
   const auto found = checkpoint::CheckAndMark(arena, *pin);
   if (!found.ok() || !found->has_value()) {
+    looked.said.content = ContentOf(arena, pin->slot());
     looked.pin = *std::move(pin);
     return looked;
   }

@@ -1,0 +1,134 @@
+// From sealed arenas to a committed checkpoint: what ranks hold, which of them is written.
+#include "service/agent/disk_worker.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "checkpoint/arena.h"
+#include "checkpoint/directory.h"
+#include "checkpoint/testing.h"
+#include "io/event_loop.h"
+#include "io/shared_memory.h"
+#include "service/agent/snapshot_check.h"
+
+namespace longhaul::service {
+namespace {
+
+using checkpoint::CheckpointDirectory;
+using checkpoint::testing_support::SmallPlan;
+using checkpoint::testing_support::State;
+
+const JobId kJob("job-1");
+
+class DiskWorkerTest : public ::testing::Test {
+ protected:
+  DiskWorkerTest() {
+    char name[] = "/tmp/disk-worker-test-XXXXXX";
+    folder_ = mkdtemp(name);
+    wire::StartWorkers start;
+    start.set_world(4);
+    start_ = std::make_shared<const wire::StartWorkers>(start);
+  }
+  ~DiskWorkerTest() override { std::filesystem::remove_all(folder_); }
+
+  // An arena that holds a state as step 10.
+  std::shared_ptr<const io::SharedMemory> Sealed(uint64_t seed) {
+    const State state(SmallPlan(), seed);
+    const auto bytes = static_cast<int64_t>(checkpoint::ArenaBytesFor(SmallPlan()));
+    const auto arena =
+        *io::SharedMemory::Open(*io::CreateSharedMemory("arena", Bytes(bytes), false));
+    checkpoint::ArenaWriter writer(arena->bytes());
+    EXPECT_TRUE(writer.Begin(10, 1, SmallPlan()).ok());
+    for (size_t i = 0; i < SmallPlan().size(); ++i) writer.Write(i, state.tensor(i));
+    writer.Seal();
+    return arena;
+  }
+  wire::RankContent ContentOf(const std::shared_ptr<const io::SharedMemory>& arena) {
+    wire::RankContent content;
+    SnapshotCheck check(*loop_, [&](const runtime::AgentInput& told) {
+      const auto& sealed = std::get<runtime::WorkerSealed>(told);
+      EXPECT_TRUE(sealed.content.has_value());
+      content = sealed.content.value_or(wire::RankContent());
+      loop_->Stop();
+    });
+    check.Sealed({{kJob, 1, 0}, 10, Duration(5), 100, Instant{}}, arena);
+    loop_->Run();
+    return content;
+  }
+  template <typename Answer>
+  Answer Do(const std::function<void(DiskWorker&)>& work) {
+    std::optional<Answer> got;
+    DiskWorker worker(*loop_, io::PosixFileSystem(), [&](runtime::AgentInput input) {
+      got = std::get<Answer>(input);
+      loop_->Stop();
+    });
+    work(worker);
+    loop_->Run();
+    return *got;
+  }
+  std::string Commit(const wire::CommitSnapshot& grant) {
+    return Do<runtime::ManifestWritten>([&](DiskWorker& worker) {
+             worker.Commit({grant, start_, 1, {}}, folder_ + "/checkpoints");
+           })
+        .error;
+  }
+
+  std::unique_ptr<io::EventLoop> loop_ = *io::EventLoop::Create();
+  std::string folder_;
+  runtime::StartOrder start_;
+};
+
+TEST_F(DiskWorkerTest, RanksThatHoldTheSameSaySo) {
+  const wire::RankContent first = ContentOf(Sealed(1)), same = ContentOf(Sealed(1));
+  const wire::RankContent other = ContentOf(Sealed(2));
+  EXPECT_EQ(first.bytes(), SmallPlan().total_bytes());
+  EXPECT_NE(first.plan(), 0u);
+  EXPECT_EQ(first.plan(), same.plan());
+  EXPECT_EQ(first.root(), same.root());
+  EXPECT_EQ(first.plan(), other.plan());
+  EXPECT_NE(first.root(), other.root());
+}
+
+// Ranks 0 and 2 hold the same, and 1 and 3: what is written is restored by all four.
+TEST_F(DiskWorkerTest, OneOfTheRanksThatHoldTheSameIsWritten) {
+  const auto persisted = Do<runtime::PiecesPersisted>([&](DiskWorker& worker) {
+    worker.Persist({kJob, 1, 10, {0, 3}, start_}, {Sealed(1), Sealed(2)}, folder_ + "/checkpoints");
+  });
+  ASSERT_EQ(persisted.error, "");
+  ASSERT_EQ(persisted.files.size(), 2u);
+  wire::CommitSnapshot grant;
+  grant.set_step(10);
+  grant.set_epoch(1);
+  grant.set_world(4);
+  for (const auto& file : persisted.files) *grant.add_files() = file;
+  EXPECT_NE(Commit(grant).find("2 ranks of 4"), std::string::npos) << Commit(grant);
+  grant.mutable_files(0)->add_also(2);
+  grant.mutable_files(1)->add_also(1);
+  ASSERT_EQ(Commit(grant), "");
+  CheckpointDirectory directory(io::PosixFileSystem(), folder_ + "/checkpoints");
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    const auto loaded = directory.ReadPiece(10, 1, rank);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_TRUE(State(SmallPlan(), 1 + rank % 2).Equals(loaded->Tensors())) << "rank " << rank;
+  }
+  uint64_t bytes = 0;
+  for (const auto& file :
+       std::filesystem::directory_iterator(folder_ + "/checkpoints/step-000000010.e1")) {
+    if (file.path().filename() != "MANIFEST") bytes += file.file_size();
+  }
+  EXPECT_EQ(bytes, 2 * (SmallPlan().total_bytes() + 4096));
+  // An agent that ends writes what was served already: nothing more.
+  const auto late = Do<runtime::PiecesPersisted>([&](DiskWorker& worker) {
+    worker.Persist({kJob, 1, 10, {2}, start_}, {Sealed(1)}, folder_ + "/checkpoints");
+  });
+  EXPECT_EQ(late.error, "");
+  EXPECT_FALSE(std::filesystem::exists(
+      folder_ + "/checkpoints/step-000000010.e1/rank-00002-of-00004.safetensors"));
+}
+
+}  // namespace
+}  // namespace longhaul::service
