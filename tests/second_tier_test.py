@@ -80,6 +80,29 @@ class SecondTier(unittest.TestCase):
         self.assertTrue(any("has come back from" in text for text in messages), messages)
         self.assertEqual(self.lab.report("one")["results"]["weights_hash"], weights)
 
+    def test_a_packed_copy_brings_a_run_back(self):
+        to = f"{self.folder}/packed"
+        self.run_it("three", f"zstd:{to}", "--set", "snapshot.keep=2")
+        weights = self.lab.report("three")["results"]["weights_hash"]
+        there = f"{to}/three"
+        newest = f"{there}/{max(os.listdir(there))}"
+        self.assertEqual([name for name in os.listdir(newest) if name != "MANIFEST"],
+                         ["rank-00000-of-00004.safetensors.zst"])
+        self.assertEqual(self.steps(there), self.steps("runs/three")[:2])
+        self.assertIn("good:", self.command("verify", there))
+        self.assertIn("step 30", self.command("show", there))
+        self.assertIn(" 0 values differ", self.command("diff", there, "runs/three"))
+        self.command("convert", there, "model.safetensors")
+        self.assertIn("tensors are equal", self.command("diff", "model.safetensors", there))
+        plans = [json.loads(self.command("plan", where, "--layout", "tp=2", "--json"))
+                 for where in (there, "runs/three")]
+        self.assertEqual(plans[0]["readers"], plans[1]["readers"])
+        self.lose("three")
+        self.run_it("three", f"zstd:{to}", "--resume")
+        self.assertEqual(self.restored("three")[0], [("tier_shared", 30)])
+        self.assertEqual(self.lab.report("three")["results"]["weights_hash"], weights)
+        self.assertIn("good:", self.command("verify", "runs/three"))
+
     def test_an_object_store_brings_a_run_back(self):
         if not REAL:
             store = s3_server.Store("AKIATEST", SECRET)
@@ -94,6 +117,11 @@ class SecondTier(unittest.TestCase):
         self.assertEqual(self.steps(f"{to}/{name}"), [30, 20])
         self.assertIn("good:", self.command("verify", f"{to}/{name}"))
         self.assertIn("step 30", self.command("show", f"{to}/{name}"))
+        self.assertIn(" 0 values differ", self.command("diff", f"runs/{name}", f"{to}/{name}"))
+        self.command("convert", f"{to}/{name}", "from-store.pt")
+        self.assertIn("tensors are equal", self.command("diff", f"{to}/{name}", "from-store.pt"))
+        self.assertIn("writes files and folders of the machine",
+                      self.command("convert", "from-store.pt", f"{to}/x.pt", code=2))
         weights = self.lab.report(name)["results"]["weights_hash"]
         if not REAL:
             self.assertEqual((store.refused, store.uploads), (0, {}))

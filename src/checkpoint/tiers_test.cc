@@ -14,6 +14,7 @@
 #include "checkpoint/directory.h"
 #include "checkpoint/retention/retention.h"
 #include "checkpoint/testing.h"
+#include "objects/packed.h"
 #include "objects/testing.h"
 #include "sim/crash_file_system.h"
 
@@ -22,6 +23,7 @@ namespace {
 
 using objects::Answer;
 using objects::FakeBucket;
+using objects::Packing;
 using testing_support::ManifestOf;
 using testing_support::SmallPlan;
 using testing_support::State;
@@ -53,15 +55,21 @@ Status CopyAll(CheckpointDirectory& from, uint64_t step, CheckpointDirectory& to
   return to.Commit(manifest);
 }
 
-// A disk and an object store, the store through files with small parts.
+// A disk and an object store, the store through files with small parts, shards packed or not.
 struct Tiers {
-  Tiers() { CHECK(disk.MakeDirectories("/run").ok()); }
+  explicit Tiers(Packing packing = Packing::kReadOnly) : packed(*store, packing) {
+    CHECK(disk.MakeDirectories("/run").ok());
+  }
   sim::CrashFileSystem disk;
   std::shared_ptr<FakeBucket> bucket = std::make_shared<FakeBucket>();
   std::unique_ptr<io::FileSystem> store = objects::FakeFiles(bucket, 4096);
+  objects::PackedFiles packed;
   CheckpointDirectory local{disk, kLocal};
-  CheckpointDirectory remote{*store, kRemote};
+  CheckpointDirectory remote{packed, kRemote};
 };
+Packing Either(Random& random) {
+  return random.Below(2) == 0 ? Packing::kReadOnly : Packing::kZstd;
+}
 
 // The newest step of a directory whose every byte is as it was saved; what is damaged is passed
 // over. Fails the test when anything else is loaded.
@@ -87,7 +95,7 @@ size_t Trials(size_t kinds) {
   const Result<uint64_t> wanted = ParseUint64(given == nullptr ? "" : given);
   return wanted.ok() ? (*wanted + kinds - 1) / kinds : 60;
 }
-constexpr size_t kKinds = 5;
+constexpr size_t kKinds = 8;
 
 TEST(Tiers, AnObjectStoreHasTheSameBytesAndGivesThemBack) {
   Tiers tiers;
@@ -106,6 +114,30 @@ TEST(Tiers, AnObjectStoreHasTheSameBytesAndGivesThemBack) {
   ASSERT_TRUE(CopyAll(tiers.remote, 10, tiers.local).ok());
   EXPECT_EQ(NewestGood(tiers.local, SmallPlan()), 10u);
   ASSERT_TRUE(tiers.local.Verify(*tiers.local.Read(10, 1)).ok());
+}
+
+// Numbers of a state, as weights are.
+StatePlan SomePlan() {
+  return *StatePlan::Create({{"a", "F32", {3, 100'000}}, {"b", "BF16", {700}}, {"c", "F32", {0}}});
+}
+
+TEST(Tiers, APackedCopyIsVerifiedAndComesBackAsItWas) {
+  Tiers tiers(Packing::kZstd);
+  ASSERT_TRUE(Save(tiers.local, SomePlan(), 10).ok());
+  ASSERT_TRUE(CopyAll(tiers.local, 10, tiers.remote).ok());
+  EXPECT_TRUE(tiers.bucket->objects.contains(
+      "models/runs/gpt/step-000000010.e1/rank-00001-of-00002.safetensors.zst"));
+  EXPECT_EQ(tiers.bucket->objects.size(), 3u);
+  EXPECT_EQ(*tiers.remote.Read(10, 1), *tiers.local.Read(10, 1)) << "the manifest is the same";
+  EXPECT_TRUE(tiers.remote.Verify(*tiers.remote.Read(10, 1)).ok());
+  EXPECT_EQ(NewestGood(tiers.remote, SomePlan()), 10u);
+  const std::string shard = "/step-000000010.e1/rank-00001-of-00002.safetensors";
+  const auto before = tiers.disk.ReadAll(kLocal + shard, 1u << 30);
+  ASSERT_TRUE(tiers.local.Remove(10, 1).ok());
+  ASSERT_TRUE(CopyAll(tiers.remote, 10, tiers.local).ok());
+  EXPECT_EQ(*tiers.disk.ReadAll(kLocal + shard, 1u << 30), *before) << "byte for byte";
+  ASSERT_TRUE(tiers.remote.Remove(10, 1).ok());
+  EXPECT_TRUE(tiers.bucket->objects.empty());
 }
 
 TEST(Tiers, WhatIsThereAlreadyIsNotSentAgain) {
@@ -155,7 +187,7 @@ TEST(Tiers, RetentionKeepsTheNewestWithoutReadingThem) {
 TEST(TierInjection, ADamagedCheckpointIsNotCopied) {
   Random random(1);
   for (size_t i = 0; i < Trials(kKinds); ++i) {
-    Tiers tiers;
+    Tiers tiers(Either(random));
     ASSERT_TRUE(Save(tiers.local, TinyPlan(), 10).ok());
     ASSERT_TRUE(Save(tiers.local, TinyPlan(), 20).ok());
     ASSERT_TRUE(CopyAll(tiers.local, 10, tiers.remote).ok());
@@ -173,7 +205,7 @@ TEST(TierInjection, ADamagedCheckpointIsNotCopied) {
 TEST(TierInjection, ADamagedCopyIsFoundAndTheOneBeforeItServes) {
   Random random(2);
   for (size_t i = 0; i < Trials(kKinds); ++i) {
-    Tiers tiers;
+    Tiers tiers(Either(random));
     for (const uint64_t step : {10u, 20u}) {
       ASSERT_TRUE(Save(tiers.local, TinyPlan(), step).ok());
       ASSERT_TRUE(CopyAll(tiers.local, step, tiers.remote).ok());
@@ -204,7 +236,7 @@ TEST(TierInjection, ADamagedCopyIsFoundAndTheOneBeforeItServes) {
 TEST(TierInjection, ACopyCutAtAnyRequestLeavesWhatWasThere) {
   Random random(3);
   for (size_t i = 0; i < Trials(kKinds); ++i) {
-    Tiers tiers;
+    Tiers tiers(Either(random));
     ASSERT_TRUE(Save(tiers.local, TinyPlan(), 10).ok());
     ASSERT_TRUE(Save(tiers.local, TinyPlan(), 20).ok());
     ASSERT_TRUE(CopyAll(tiers.local, 10, tiers.remote).ok());
@@ -231,7 +263,7 @@ TEST(TierInjection, AWrongAnswerIsNeverLoaded) {
   Random random(4);
   size_t found = 0;
   for (size_t i = 0; i < Trials(kKinds); ++i) {
-    Tiers tiers;
+    Tiers tiers(Either(random));
     ASSERT_TRUE(Save(tiers.local, TinyPlan(), 10).ok());
     ASSERT_TRUE(CopyAll(tiers.local, 10, tiers.remote).ok());
     ASSERT_TRUE(tiers.local.Remove(10, 1).ok());
@@ -257,7 +289,7 @@ TEST(TierInjection, AWrongAnswerIsNeverLoaded) {
 TEST(TierInjection, AFetchOntoAFullDiskLeavesNothing) {
   Random random(5);
   for (size_t i = 0; i < Trials(kKinds); ++i) {
-    Tiers tiers;
+    Tiers tiers(Either(random));
     ASSERT_TRUE(Save(tiers.local, TinyPlan(), 10).ok());
     ASSERT_TRUE(CopyAll(tiers.local, 10, tiers.remote).ok());
     ASSERT_TRUE(tiers.local.Remove(10, 1).ok());
@@ -269,6 +301,101 @@ TEST(TierInjection, AFetchOntoAFullDiskLeavesNothing) {
     EXPECT_TRUE(CopyAll(tiers.remote, 10, tiers.local).ok());
     EXPECT_EQ(NewestGood(tiers.local, TinyPlan()), 10u);
   }
+}
+
+// A shared directory: no store to say what is whole. The machine loses power amid a copy.
+TEST(TierInjection, ACopyToADirectoryCutAtAnyMomentNeverCounts) {
+  Random random(6);
+  size_t newest_seen[2] = {};
+  for (size_t i = 0; i < Trials(kKinds); ++i) {
+    Tiers tiers;
+    sim::CrashFileSystem shared;
+    ASSERT_TRUE(shared.MakeDirectories("/shared").ok() && shared.SyncDirectory("/").ok());
+    ASSERT_TRUE(Save(tiers.local, TinyPlan(), 10).ok());
+    ASSERT_TRUE(Save(tiers.local, TinyPlan(), 20).ok());
+    const Packing packing = Either(random);
+    objects::PackedFiles files(shared, packing);
+    CheckpointDirectory remote(files, "/shared/gpt");
+    ASSERT_TRUE(CopyAll(tiers.local, 10, remote).ok());
+    const size_t before = shared.operations();
+    ASSERT_TRUE(CopyAll(tiers.local, 20, remote).ok());
+    const size_t after = shared.operations();
+    const size_t at = before + random.Below(after - before + 1);
+    shared.ForEachCrash(2, i, [&](size_t operations, sim::CrashFileSystem& survivor) {
+      if (operations != at) return;
+      objects::PackedFiles left(survivor, packing);
+      CheckpointDirectory again(left, "/shared/gpt");
+      const uint64_t newest = NewestGood(again, TinyPlan());
+      ASSERT_TRUE(newest == 10 || newest == 20) << newest << " at operation " << at;
+      EXPECT_EQ(newest, again.List()->front().step) << "what is listed is good";
+      ++newest_seen[newest == 20];
+      ASSERT_TRUE(CopyAll(tiers.local, 20, again).ok());
+      EXPECT_EQ(NewestGood(again, TinyPlan()), 20u);
+    });
+  }
+  EXPECT_GT(newest_seen[0], 0u);
+  EXPECT_GT(newest_seen[1], 0u);
+}
+
+// One bit of a packed copy in a directory: whatever it is of, the copy isn't loaded.
+TEST(TierInjection, AFlippedBitInAPackedDirectoryIsFound) {
+  Random random(7);
+  for (size_t i = 0; i < Trials(kKinds); ++i) {
+    Tiers tiers;
+    sim::CrashFileSystem shared;
+    ASSERT_TRUE(shared.MakeDirectories("/shared").ok());
+    objects::PackedFiles files(shared, Packing::kZstd);
+    CheckpointDirectory remote(files, "/shared/gpt");
+    for (const uint64_t step : {10u, 20u}) {
+      ASSERT_TRUE(Save(tiers.local, TinyPlan(), step).ok());
+      ASSERT_TRUE(CopyAll(tiers.local, step, remote).ok());
+    }
+    const auto names = shared.List("/shared/gpt/step-000000020.e1");
+    const std::string path =
+        "/shared/gpt/step-000000020.e1/" + (*names)[random.Below(names->size())];
+    if (random.Below(2) == 0) {
+      shared.FlipBit(path, random.Below(*shared.Size(path) * 8));
+    } else {
+      const auto whole = *shared.ReadAll(path, 1 << 20);
+      const auto cut = std::span(whole).first(random.Below(whole.size()));
+      ASSERT_TRUE(io::WriteFileAtomically(shared, path, cut).ok());
+    }
+    EXPECT_EQ(NewestGood(remote, TinyPlan()), 10u) << path << " in trial " << i;
+    ASSERT_TRUE(tiers.local.Remove(20, 1).ok());
+    EXPECT_FALSE(CopyAll(remote, 20, tiers.local).ok());
+    EXPECT_EQ(NewestGood(tiers.local, TinyPlan()), 10u);
+  }
+}
+
+// The shared directory is full, or a write to it fails: what was there stays.
+TEST(TierInjection, AFullSharedDirectoryLosesNothing) {
+  Random random(8);
+  size_t failed = 0;
+  for (size_t i = 0; i < Trials(kKinds); ++i) {
+    Tiers tiers;
+    sim::CrashFileSystem shared;
+    ASSERT_TRUE(shared.MakeDirectories("/shared").ok());
+    objects::PackedFiles files(shared, Either(random));
+    CheckpointDirectory remote(files, "/shared/gpt");
+    ASSERT_TRUE(Save(tiers.local, TinyPlan(), 10).ok());
+    ASSERT_TRUE(Save(tiers.local, TinyPlan(), 20).ok());
+    ASSERT_TRUE(CopyAll(tiers.local, 10, remote).ok());
+    if (random.Below(2) == 0) {
+      shared.SetFreeBytes(random.Below(12'000));
+    } else {
+      shared.FailOperation(random.Below(24));
+    }
+    const Status copied = CopyAll(tiers.local, 20, remote);
+    failed += !copied.ok();
+    const uint64_t newest = NewestGood(remote, TinyPlan());
+    // A failure of the last sync comes after the rename, which readers see already.
+    ASSERT_TRUE(copied.ok() ? newest == 20 : newest == 10 || newest == 20) << "trial " << i;
+    shared.SetFreeBytes(1u << 30);
+    shared.FailOperation(1u << 30);
+    ASSERT_TRUE(CopyAll(tiers.local, 20, remote).ok());
+    EXPECT_EQ(NewestGood(remote, TinyPlan()), 20u);
+  }
+  EXPECT_GT(failed, Trials(kKinds) / 4);
 }
 
 }  // namespace

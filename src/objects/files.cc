@@ -232,10 +232,13 @@ std::unique_ptr<io::FileSystem> ObjectFiles(std::unique_ptr<Store> store, size_t
   return std::make_unique<Files>(std::move(store), part_bytes);
 }
 
-Result<Place> Place::Open(const std::string& where) {
+Result<Place> Place::Open(const std::string& where, Packing packing) {
   std::string path = where;
   while (path.size() > 1 && path.back() == '/') path.pop_back();
-  if (!IsObjectPath(path)) return Place(nullptr, &io::DirectFileSystem(), std::move(path));
+  if (!IsObjectPath(path)) {
+    auto packed = std::make_unique<PackedFiles>(io::DirectFileSystem(), packing);
+    return Place(nullptr, std::move(packed), std::move(path));
+  }
   RETURN_IF_ERROR(ParseObjectPath(path).status());
   const auto variable = [](const std::string& name) -> std::optional<std::string> {
     const char* value = std::getenv(name.c_str());
@@ -247,7 +250,9 @@ Result<Place> Place::Open(const std::string& where) {
   auto store = std::make_unique<Store>(
       options, HttpTransport(options), [] { return io::Now(); },
       [](Duration pause) { std::this_thread::sleep_for(pause); });
-  return Place(ObjectFiles(std::move(store)), nullptr, std::move(path));
+  auto files = ObjectFiles(std::move(store));
+  auto packed = std::make_unique<PackedFiles>(*files, packing);
+  return Place(std::move(files), std::move(packed), std::move(path));
 }
 
 }  // namespace longhaul::objects

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "io/file.h"
+#include "objects/packed.h"
 #include "objects/store.h"
 
 namespace longhaul::objects {
@@ -30,21 +31,24 @@ Result<ObjectPath> ParseObjectPath(std::string_view path);
 std::unique_ptr<io::FileSystem> ObjectFiles(std::unique_ptr<Store> store,
                                             size_t part_bytes = 16u << 20);
 
-// Where checkpoints lie: a directory of the machine, or an object store's prefix.
+// Where checkpoints lie: a directory of the machine, or an object store's prefix. Packed shards
+// (packed.h) are read as what they hold.
 class Place {
  public:
   // Options for an object store come from the environment (store.h). Nothing is asked of it yet.
-  static Result<Place> Open(const std::string& where);
+  static Result<Place> Open(const std::string& where, Packing packing = Packing::kReadOnly);
 
-  io::FileSystem& files() const { return owned_ == nullptr ? *shared_ : *owned_; }
+  io::FileSystem& files() const { return *packed_; }
+  uint64_t packed_bytes() const { return packed_->packed_bytes(); }
   const std::string& path() const { return path_; }
 
  private:
-  Place(std::unique_ptr<io::FileSystem> owned, io::FileSystem* shared, std::string path)
-      : owned_(std::move(owned)), shared_(shared), path_(std::move(path)) {}
+  Place(std::unique_ptr<io::FileSystem> owned, std::unique_ptr<PackedFiles> packed,
+        std::string path)
+      : owned_(std::move(owned)), packed_(std::move(packed)), path_(std::move(path)) {}
 
   std::unique_ptr<io::FileSystem> owned_;
-  io::FileSystem* shared_;
+  std::unique_ptr<PackedFiles> packed_;  // over it, or over the machine's
   std::string path_;
 };
 

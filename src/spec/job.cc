@@ -184,11 +184,17 @@ void CheckScheduling(JobReader& reader, const JobSchedulingSpec& scheduling) {
 
 // An object store's address is looked at more closely where it is used.
 void CheckCopies(JobReader& reader, const SnapshotSpec& snapshot) {
-  const std::string& to = snapshot.copy_to;
+  std::string_view to = snapshot.copy_to;
+  constexpr std::string_view kPacked = "zstd:";  // how shards are kept there
+  if (to.starts_with(kPacked)) {
+    to.remove_prefix(kPacked.size());
+    if (to.empty()) to = kPacked;
+  }
   if (to.empty() || to.starts_with("/") || to.starts_with("s3://")) return;
   reader.Refuse("snapshot.copy_to", "'" + Printable(to, 70) +
                                         "' is neither a directory by its whole path, "
-                                        "/shared/checkpoints, nor s3://BUCKET/PREFIX");
+                                        "/shared/checkpoints, nor s3://BUCKET/PREFIX, either "
+                                        "with zstd: before it or without");
 }
 
 // Why the fault can't happen; empty when it can.

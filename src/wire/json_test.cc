@@ -11,10 +11,10 @@ namespace longhaul::wire {
 namespace {
 
 TEST(ToJson, WritesScalarsAlsoWhenZeroInTheOrderOfTheFields) {
-  EXPECT_EQ(
-      ToJson(SnapshotPolicy()).dump(),
-      R"({"interval_steps":0,"keep":0,"replicated":false,"keep_every":0,)"
-      R"("keep_best":0,"copy_to":"","copy_every":0,"copy_bytes_per_second":0,"copy_compressed":false})");
+  EXPECT_EQ(ToJson(SnapshotPolicy()).dump(),
+            R"({"interval_steps":0,"keep":0,"replicated":false,"keep_every":0,)"
+            R"("keep_best":0,"copy_to":"","copy_every":0,"copy_bytes_per_second":0,)"
+            R"("copy_compressed":false})");
 }
 
 TEST(ToJson, Writes64BitIntegersAsNumbers) {

@@ -52,17 +52,24 @@ int Convert(const ConvertFlags& flags) {
                          " doesn't say: give --to safetensors, torch, dcp or longhaul"));
     return kExitUsage;
   }
-  io::FileSystem& files = io::PosixFileSystem();
-  const auto catalog = checkpoint::OpenCheckpoint(files, flags.from);
+  if (objects::IsObjectPath(flags.to)) {
+    Fail(InvalidArgument("convert writes files and folders of the machine, not " + flags.to +
+                         ": write it to disk and copy it from there"));
+    return kExitUsage;
+  }
+  const auto place = objects::Place::Open(flags.from);
+  if (!place.ok()) return Fail(place.status());
+  const auto catalog = checkpoint::OpenCheckpoint(place->files(), place->path());
   if (!catalog.ok()) return Fail(catalog.status());
   Progress progress("converted");
   checkpoint::WriteOptions options;
+  options.source = &place->files();
   options.format = *format;
   options.max_shard_bytes = flags.shard_mib << 20;
   options.step = flags.step;
   options.job = flags.job;
   options.progress = progress.Callback();
-  const Status written = WriteCheckpoint(files, *catalog, flags.to, options);
+  const Status written = WriteCheckpoint(io::PosixFileSystem(), *catalog, flags.to, options);
   if (!written.ok()) return FailOrStopped(written);
   if (flags.json) {
     Print({{"from", flags.from},
@@ -173,6 +180,7 @@ void AddConvert(CLI::App& command, Action& action) {
   sub->footer(
       "Examples:\n"
       "  longhaul checkpoint convert runs/headers-gpt model.safetensors\n"
+      "  longhaul checkpoint convert s3://models/runs/headers-gpt model.pt\n"
       "  longhaul checkpoint convert model.pt folder --to dcp\n"
       "  longhaul checkpoint convert folder runs/new/checkpoints --to longhaul --step 1000");
   sub->callback([flags, &action] { action = [flags] { return Convert(*flags); }; });

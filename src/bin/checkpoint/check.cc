@@ -184,13 +184,17 @@ void DiffTable(const Comparison& comparison, bool all) {
 }
 
 int Diff(const DiffFlags& flags) {
-  io::FileSystem& files = io::PosixFileSystem();
-  const auto first = checkpoint::OpenCheckpoint(files, flags.first);
+  const auto here = objects::Place::Open(flags.first);
+  if (!here.ok()) return Fail(here.status());
+  const auto there = objects::Place::Open(flags.second);
+  if (!there.ok()) return Fail(there.status());
+  const auto first = checkpoint::OpenCheckpoint(here->files(), here->path());
   if (!first.ok()) return Fail(first.status());
-  const auto second = checkpoint::OpenCheckpoint(files, flags.second);
+  const auto second = checkpoint::OpenCheckpoint(there->files(), there->path());
   if (!second.ok()) return Fail(second.status());
   Progress progress("compared");
-  const auto comparison = CompareCheckpoints(files, *first, *second, progress.Callback());
+  const auto comparison =
+      CompareCheckpoints(here->files(), *first, there->files(), *second, progress.Callback());
   if (!comparison.ok()) return FailOrStopped(comparison.status());
   if (flags.json) {
     DiffJson(*comparison);
@@ -228,6 +232,7 @@ void AddDiff(CLI::App& command, Action& action) {
       "Exit code 1 when they differ.\n"
       "Examples:\n"
       "  longhaul checkpoint diff runs/a runs/b\n"
+      "  longhaul checkpoint diff runs/a s3://models/runs/a\n"
       "  longhaul checkpoint diff model.pt model.safetensors --json");
   sub->callback([flags, &action] { action = [flags] { return Diff(*flags); }; });
 }

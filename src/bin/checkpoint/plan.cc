@@ -12,6 +12,7 @@
 #include "checkpoint/formats/open_checkpoint.h"
 #include "checkpoint/reshard/layout_rules.h"
 #include "io/file.h"
+#include "objects/files.h"
 
 namespace longhaul::bin::checkpoints {
 namespace {
@@ -147,7 +148,9 @@ int Plan(const PlanFlags& flags) {
     if (!own.ok()) return Fail(own.status().WithContext(flags.rules));
     rules = std::move(own).value();
   }
-  const auto catalog = checkpoint::OpenCheckpoint(io::PosixFileSystem(), flags.path);
+  const auto place = objects::Place::Open(flags.path);
+  if (!place.ok()) return Fail(place.status());
+  const auto catalog = checkpoint::OpenCheckpoint(place->files(), place->path());
   if (!catalog.ok()) return Fail(catalog.status());
   const checkpoint::NamedSharding sharding = ShardingOf(catalog->tensors, rules);
   checkpoint::ShardingProblem problem = sharding.problem();

@@ -105,13 +105,13 @@ std::string FormOf(const TensorInfo& tensor) {
 }
 
 Result<Comparison> CompareCheckpoints(
-    io::FileSystem& files, const Catalog& first, const Catalog& second,
-    const std::function<bool(uint64_t done, uint64_t total)>& progress) {
+    io::FileSystem& first_files, const Catalog& first, io::FileSystem& second_files,
+    const Catalog& second, const std::function<bool(uint64_t done, uint64_t total)>& progress) {
   std::map<std::string, std::pair<std::optional<uint32_t>, std::optional<uint32_t>>> names;
   for (uint32_t i = 0; i < first.tensors.size(); ++i) names[first.tensors[i].name].first = i;
   for (uint32_t i = 0; i < second.tensors.size(); ++i) names[second.tensors[i].name].second = i;
-  CatalogReader read_first(files, first);
-  CatalogReader read_second(files, second);
+  CatalogReader read_first(first_files, first);
+  CatalogReader read_second(second_files, second);
   Comparison comparison;
   comparison.values = CompareValues(first, second);
   const uint64_t total = first.TotalBytes();

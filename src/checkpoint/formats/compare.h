@@ -43,7 +43,7 @@ std::string FormOf(const TensorInfo& tensor);
 
 // Calls `progress` as WriteOptions does.
 Result<Comparison> CompareCheckpoints(
-    io::FileSystem& files, const Catalog& first, const Catalog& second,
-    const std::function<bool(uint64_t done, uint64_t total)>& progress);
+    io::FileSystem& first_files, const Catalog& first, io::FileSystem& second_files,
+    const Catalog& second, const std::function<bool(uint64_t done, uint64_t total)>& progress);
 
 }  // namespace longhaul::checkpoint

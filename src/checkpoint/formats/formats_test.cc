@@ -122,7 +122,7 @@ TEST(WriteCheckpoint, ThroughEveryFormatIsTheSameState) {
     const auto back = OpenCheckpoint(files, folder / row.name);
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_EQ(back->format, row.format);
-    const auto comparison = CompareCheckpoints(files, *source, *back, nullptr);
+    const auto comparison = CompareCheckpoints(files, *source, files, *back, nullptr);
     ASSERT_TRUE(comparison.ok()) << comparison.status();
     EXPECT_TRUE(comparison->equal());
     EXPECT_EQ(comparison->tensors.size(), 5u);
@@ -363,7 +363,7 @@ TEST(CompareCheckpoints, TellsHowMuchWhereAndWhat) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Catalog a = write("/a", {1, 2, 4, nan}, "F32");
   const Catalog b = write("/b", {1, 3, 4.5F, nan}, "F32");
-  const auto found = CompareCheckpoints(files, a, b, nullptr);
+  const auto found = CompareCheckpoints(files, a, files, b, nullptr);
   ASSERT_TRUE(found.ok()) << found.status();
   ASSERT_EQ(found->tensors.size(), 1u);
   const TensorDifference& w = found->tensors[0];
@@ -376,7 +376,8 @@ TEST(CompareCheckpoints, TellsHowMuchWhereAndWhat) {
   EXPECT_EQ(w.first_value, 2);
   EXPECT_EQ(w.second_value, 3);
   EXPECT_EQ(found->values, std::vector<std::string>{"lr: 0.1 here, 0.2 there"});
-  const auto other = CompareCheckpoints(files, a, write("/c", {1, 2, 4, nan}, "I32"), nullptr);
+  const auto other =
+      CompareCheckpoints(files, a, files, write("/c", {1, 2, 4, nan}, "I32"), nullptr);
   EXPECT_EQ(other->tensors[0].kind, DifferenceKind::kShapeOrDtype);
 }
 

@@ -8,8 +8,9 @@ namespace longhaul::checkpoint {
 
 Status WriteCheckpoint(io::FileSystem& files, const Catalog& catalog, const std::string& path,
                        const WriteOptions& options) {
+  io::FileSystem& source = options.source == nullptr ? files : *options.source;
   // Before anything is written: what was flipped in an archive would be sound in its copy.
-  RETURN_IF_ERROR(CheckArchives(files, catalog));
+  RETURN_IF_ERROR(CheckArchives(source, catalog));
   std::string target = path;
   while (target.size() > 1 && target.back() == '/') target.pop_back();
   const bool folder = options.format == Format::kDistributed ||
@@ -20,7 +21,7 @@ Status WriteCheckpoint(io::FileSystem& files, const Catalog& catalog, const std:
     target += "/" + CheckpointDirectory::NameOf(step, options.epoch);
   }
   ASSIGN_OR_RETURN(internal::Partial partial, internal::Partial::Begin(files, target, folder));
-  internal::TensorStream stream(files, catalog, options);
+  internal::TensorStream stream(source, catalog, options);
   Status written;
   switch (options.format) {
     case Format::kLonghaul:

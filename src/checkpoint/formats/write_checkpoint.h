@@ -19,6 +19,7 @@
 namespace longhaul::checkpoint {
 
 struct WriteOptions {
+  io::FileSystem* source = nullptr;  // where the catalog's files are; null: where it is written
   Format format = Format::kSafetensors;
   uint64_t max_shard_bytes = 0;  // of safetensors and dcp: begin another file after; 0: one file
   // Of a run's checkpoint, where the catalog has none.

@@ -21,10 +21,17 @@ using Stop = std::shared_ptr<std::atomic<bool>>;
 
 std::string LocalPlace(const std::string& run_directory) { return run_directory + "/checkpoints"; }
 
-// Waits for its turn in small steps, so that an end is soon seen.
-CheckpointDirectory::Pace PaceOf(uint64_t bytes_per_second, const Stop& stop) {
+// Waits for its turn in small steps, so that an end is soon seen. What is packed on its way counts
+// as what was sent of it since the last turn.
+CheckpointDirectory::Pace PaceOf(uint64_t bytes_per_second, const Stop& stop,
+                                 const objects::Place* packing = nullptr) {
   static constexpr Duration kStep = std::chrono::milliseconds(20);
-  return [budget = std::make_shared<Budget>(bytes_per_second), stop](uint64_t bytes) {
+  return [budget = std::make_shared<Budget>(bytes_per_second), stop, packing,
+          sent = uint64_t{0}](uint64_t bytes) mutable {
+    if (packing != nullptr) {
+      const uint64_t so_far = packing->packed_bytes();
+      bytes = so_far - std::exchange(sent, so_far);
+    }
     const Instant until = io::MonotonicNow() + budget->Use(bytes, io::MonotonicNow());
     while (!*stop && io::MonotonicNow() < until) {
       std::this_thread::sleep_for(std::min(kStep, until - io::MonotonicNow()));
@@ -67,12 +74,16 @@ void PruneCopies(CheckpointDirectory& copies, const runtime::CopyOut& work) {
 Result<uint64_t> CopyOutNow(const runtime::CopyOut& work, const std::string& run_directory,
                             const Stop& stop) {
   const wire::SnapshotPolicy& policy = work.start->job().snapshot();
-  ASSIGN_OR_RETURN(const objects::Place place,
-                   objects::Place::Open(CopyPlace(policy.copy_to(), run_directory)));
+  const bool packed = policy.copy_compressed();
+  ASSIGN_OR_RETURN(
+      const objects::Place place,
+      objects::Place::Open(CopyPlace(policy.copy_to(), run_directory),
+                           packed ? objects::Packing::kZstd : objects::Packing::kReadOnly));
   CheckpointDirectory from(io::DirectFileSystem(), LocalPlace(run_directory));
   CheckpointDirectory to(place.files(), place.path());
   ASSIGN_OR_RETURN(const Manifest manifest, from.Read(work.step, work.epoch));
-  RETURN_IF_ERROR(CopyAll(from, manifest, to, PaceOf(policy.copy_bytes_per_second(), stop)));
+  RETURN_IF_ERROR(CopyAll(from, manifest, to,
+                          PaceOf(policy.copy_bytes_per_second(), stop, packed ? &place : nullptr)));
   PruneCopies(to, work);
   return BytesOf(manifest);
 }

@@ -55,6 +55,7 @@ class CopyWorkerTest : public ::testing::Test {
     policy.set_copy_to(to_);
     policy.set_keep(2);
     policy.set_copy_bytes_per_second(bytes_per_second);
+    policy.set_copy_compressed(packed_);
     return std::make_shared<const wire::StartWorkers>(start);
   }
   // Runs one piece of work to its answer.
@@ -113,6 +114,7 @@ class CopyWorkerTest : public ::testing::Test {
   std::unique_ptr<io::EventLoop> loop_ = *io::EventLoop::Create();
   std::string folder_, run_, to_;
   bool real_ = false;
+  bool packed_ = false;
 };
 
 constexpr char kShard[] = "/step-000000030.e1/rank-00000-of-00001.safetensors";
@@ -135,6 +137,34 @@ TEST_F(CopyWorkerTest, WhatTheDiskLosesComesBackBitForBit) {
   EXPECT_NE(Fetch(40), "");
 }
 
+// Packed from one copy to the next, and no more after that: what is there stays readable.
+TEST_F(CopyWorkerTest, PackedCopiesComeBackBitForBit) {
+  for (const uint64_t step : {20u, 30u}) {
+    packed_ = step == 30;
+    Save(step);
+    ASSERT_EQ(Copy(step).error, "");
+  }
+  packed_ = false;
+  EXPECT_EQ(StepsThere(), (std::vector<uint64_t>{30, 20}));
+  if (!real_) {
+    EXPECT_TRUE(std::filesystem::exists(CopyPlace(to_, run_) + kShard + ".zst"));
+    EXPECT_FALSE(std::filesystem::exists(CopyPlace(to_, run_) + kShard));
+  }
+  std::filesystem::remove_all(run_);
+  for (const uint64_t step : {20u, 30u}) {
+    EXPECT_EQ(Fetch(step), "");
+    EXPECT_TRUE(IsThere(step));
+  }
+  if (real_) return;
+  EXPECT_TRUE(std::filesystem::exists(run_ + "/checkpoints" + kShard)) << "as any on disk";
+  FlipAByte(CopyPlace(to_, run_) + kShard + ".zst");
+  std::filesystem::remove_all(run_);
+  const std::string error = Fetch(30);
+  EXPECT_NE(error.find("differs"), std::string::npos) << error;
+  EXPECT_FALSE(IsThere(30));
+  EXPECT_EQ(Fetch(20), "");
+}
+
 TEST_F(CopyWorkerTest, ADamagedCopyIsToldAndLeavesNothingOnDisk) {
   if (real_) GTEST_SKIP();
   Save(30);
@@ -147,6 +177,7 @@ TEST_F(CopyWorkerTest, ADamagedCopyIsToldAndLeavesNothingOnDisk) {
 }
 
 TEST_F(CopyWorkerTest, KeepsToItsBandwidth) {
+  packed_ = true;  // then what is sent counts
   Save(30);
   ASSERT_EQ(Copy(30).error, "");
   Save(40);

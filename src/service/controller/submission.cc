@@ -71,7 +71,10 @@ void CopySpec(const spec::JobSpec& spec, wire::Job& job) {
   job.mutable_snapshot()->set_keep(spec.snapshot.keep);
   job.mutable_snapshot()->set_keep_every(spec.snapshot.keep_every);
   job.mutable_snapshot()->set_keep_best(spec.snapshot.keep_best);
-  job.mutable_snapshot()->set_copy_to(spec.snapshot.copy_to);
+  constexpr std::string_view kPacked = "zstd:";  // shards are kept there as zstd frames
+  const bool packed = spec.snapshot.copy_to.starts_with(kPacked);
+  job.mutable_snapshot()->set_copy_to(spec.snapshot.copy_to.substr(packed ? kPacked.size() : 0));
+  job.mutable_snapshot()->set_copy_compressed(packed);
   job.mutable_snapshot()->set_copy_every(spec.snapshot.copy_every);
   job.mutable_snapshot()->set_copy_bytes_per_second(spec.snapshot.copy_mb_per_s * 1'000'000);
   job.set_spec_json(spec::ToJson(spec));
@@ -301,7 +304,7 @@ Status Submission::PrepareWorkload(const spec::JobSpec& spec, const planner::Loc
 // What the second tier has of a run that is resumed; a fresh one must find nothing there, or it
 // would mix with another's. The bytes are verified when one is brought back.
 Status Submission::FindCopies(const spec::JobSpec& spec, bool resume, wire::Job& job) {
-  const std::string where = CopyPlace(spec.snapshot.copy_to, job.run_directory());
+  const std::string where = CopyPlace(job.snapshot().copy_to(), job.run_directory());
   ASSIGN_OR_RETURN(const objects::Place place, objects::Place::Open(where));
   checkpoint::CheckpointDirectory directory(place.files(), place.path());
   const auto manifests = directory.List();
@@ -395,7 +398,7 @@ Result<wire::Job> Submission::Prepare(const SubmissionRequest& request) {
   RETURN_IF_ERROR(
       loop_.Read([&](const runtime::Controller& core) { return core.CheckSubmission(job); }));
   RETURN_IF_ERROR(PrepareWorkload(spec, plan, job));
-  if (!spec.snapshot.copy_to.empty()) RETURN_IF_ERROR(FindCopies(spec, request.resume, job));
+  if (!job.snapshot().copy_to().empty()) RETURN_IF_ERROR(FindCopies(spec, request.resume, job));
   if (request.resume) RETURN_IF_ERROR(FindCheckpoint(spec, job));
   return job;
 }
