@@ -181,7 +181,8 @@ class Agent {
 
   Status Fetch(uint64_t step, std::span<std::byte> arena) {
     ASSIGN_OR_RETURN(PeerConnection peer, PeerConnection::Connect("127.0.0.1", port_, 0));
-    ASSIGN_OR_RETURN(const auto announced, AskForCopy(peer, "secret", {kJobName, 0, step, 0}));
+    ASSIGN_OR_RETURN(const auto announced, AskForCopy(peer, "secret", {kJobName, 0, step, 0},
+                                                      /*copy=*/true, checkpoint::PeerKind::kFetch));
     return checkpoint::ReceiveSnapshotData(announced, peer.Reader(), arena);
   }
 
