@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 #include "io/clock.h"
-#include "io/direct_file.h"
+#include "io/direct/direct_file.h"
 
 namespace longhaul::objects {
 namespace {

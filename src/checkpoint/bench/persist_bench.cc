@@ -10,7 +10,7 @@
 #include "checkpoint/directory.h"
 #include "checkpoint/shard.h"
 #include "io/clock.h"
-#include "io/direct_file.h"
+#include "io/direct/direct_file.h"
 #include "io/shared_memory.h"
 
 namespace longhaul::checkpoint {

@@ -13,7 +13,7 @@
 
 #include "base/units.h"
 #include "io/clock.h"
-#include "io/direct_file.h"
+#include "io/direct/direct_file.h"
 #include "io/file.h"
 #include "io/process.h"
 #include "service/client/endpoint.h"

@@ -35,7 +35,7 @@
 #include "checkpoint/directory.h"
 #include "checkpoint/retention/retention.h"
 #include "checkpoint/testing.h"
-#include "io/direct_file.h"
+#include "io/direct/direct_file.h"
 #include "io/process.h"
 #include "io/shared_memory.h"
 #include "service/agent/agent_memory.h"

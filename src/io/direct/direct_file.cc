@@ -1,4 +1,4 @@
-#include "io/direct_file.h"
+#include "io/direct/direct_file.h"
 
 #include <fcntl.h>
 #include <liburing.h>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "io/direct_reader.h"
+#include "io/direct/direct_reader.h"
 #include "io/fd.h"
 
 namespace longhaul::io {

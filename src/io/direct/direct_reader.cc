@@ -1,4 +1,4 @@
-#include "io/direct_reader.h"
+#include "io/direct/direct_reader.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

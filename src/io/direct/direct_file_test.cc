@@ -1,4 +1,4 @@
-#include "io/direct_file.h"
+#include "io/direct/direct_file.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

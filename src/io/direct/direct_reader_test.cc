@@ -1,4 +1,4 @@
-#include "io/direct_reader.h"
+#include "io/direct/direct_reader.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "io/direct_file.h"
+#include "io/direct/direct_file.h"
 #include "io/fd.h"
 
 namespace longhaul::io {
