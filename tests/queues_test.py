@@ -170,9 +170,11 @@ class ClusterTest(unittest.TestCase):
         why = cluster.ask("status", "victim", "--why")
         self.assertEqual(why["state"], "queued")
         self.assertEqual(why["reason"], "no-room")
-        # It has begun with two nodes and keeps them.
-        self.assertEqual(why["fix"], ["stop urgent-1"])
-        self.assertEqual(why["commands"], ["longhaul jobs evict urgent-1"])
+        # It has begun with two nodes and keeps them. Evicted alone, the other one would come back
+        # first, and stop it again.
+        self.assertEqual(why["fix"], ["put it before all other jobs", "stop urgent-1"])
+        self.assertEqual(why["at_once"], """longhaul apply '[{"expedite":"victim-1"},"""
+                                         """{"evict":"urgent-1"}]'""")
         self.assertGreater(why["expected_start_ns"], 0)
         self.assertIn("would start it:", cluster.call("status", "victim", "--why"))
 

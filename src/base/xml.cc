@@ -18,9 +18,6 @@ std::string XmlEscape(std::string_view text) {
       case '"':
         escaped += "&quot;";
         break;
-      case '\'':
-        escaped += "&apos;";
-        break;
       default:
         escaped += c;
     }

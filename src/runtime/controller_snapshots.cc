@@ -241,7 +241,9 @@ void Controller::State::GrantIfWhole(Job& job, uint64_t step) {
     grant->set_validation_loss(std::prev(later)->second);
   }
   for (const auto& [rank, file] : commit.files) *grant->add_files() = file;
-  if (const auto* contents = ContentsOf(job, commit.epoch, step)) {
+  // With replicated state one file serves all, and nobody has to be named.
+  const auto* contents = ContentsOf(job, commit.epoch, step);
+  if (contents != nullptr && !job.spec.snapshot().replicated()) {
     std::vector<uint32_t> written;
     for (const auto& [rank, file] : commit.files) written.push_back(rank);
     const auto also = AlsoServed(contents->ranks, written);

@@ -195,6 +195,13 @@ Status Loop::Step(uint64_t step, StepReport& report, Recorder* recorder) {
     const Timed timed(report.data_ns);
     ChooseSamples(step);
   }
+  // Before the gradients are summed: once any rank can save this step, all have written down
+  // theirs.
+  if (recorder_ != nullptr) {
+    if (const Status status = recorder_->Append(step, samples_); !status.ok()) {
+      StopRecording(status);
+    }
+  }
   ASSIGN_OR_RETURN(const double loss, Compute(report, recorder));
   const RecordedPhase phase(recorder, "optimizer");
   ASSIGN_OR_RETURN(report.gradient_norm, Reduce(loss, step, report, recorder));
@@ -272,11 +279,6 @@ Status Loop::RunSteps(uint64_t first) {
   for (uint64_t step = first; step <= train.steps; ++step) {
     StepReport report;
     RETURN_IF_ERROR(TracedStep(step, report));
-    if (recorder_ != nullptr) {
-      if (const Status status = recorder_->Append(step, samples_); !status.ok()) {
-        StopRecording(status);
-      }
-    }
     const bool last = step == train.steps;
     if (last || (train.evaluate_every > 0 && step % train.evaluate_every == 0)) {
       const Timed timed(report.evaluation_ns);

@@ -1,4 +1,4 @@
-// Appends what each committed step used to runs/NAME/samples/rank-R.eE.bin, for an audit
+// Appends what each step uses, before it is done, to runs/NAME/samples/rank-R.eE.bin, for an audit
 // (corpus/sample_record.h has the format).
 #pragma once
 
