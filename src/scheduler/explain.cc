@@ -26,8 +26,8 @@ namespace {
 constexpr size_t kMostChanges = 4;  // together; what needs more is no answer for a person
 // Rounds in which what a fix has started must keep its nodes, while all others do as they are told.
 constexpr int kSettlingRounds = 8;
-// Of those who could take it back, so many are tried as the first to stop.
-constexpr size_t kMostClaimants = 8;
+// So many who leave are tried in every order. Of more, none may have a right to take it back.
+constexpr size_t kMostInEveryOrder = 4;
 
 struct Found {
   std::vector<std::string> texts;
@@ -288,30 +288,48 @@ class Explainer {
     return Holds(trial);
   }
 
-  // Whoever was told to stop says so in any order: each of those that could take the job's cards
-  // back may be the first.
+  // Whoever was told to stop says so in any order, and who comes back first takes room that another
+  // would have come back to: that one claims what this job has, if it has the right to.
   bool Holds(Impl& started) const {
     const Job* job = started.books.Find(id_);
     if (job == nullptr || !job->placed) return false;
-    std::vector<JobId> claimants;
+    std::vector<JobId> leaving;
+    bool claimed = false;
     for (const auto& [number, other] : started.books.jobs) {
-      if (claimants.size() == kMostClaimants) break;
       if (other.placed || !other.leaving) continue;
-      if (!internal::MayTakeFrom(started.books, other, *job)) continue;
-      claimants.push_back(other.request->id);
+      leaving.push_back(other.request->id);
+      claimed = claimed || MayClaimFrom(started.books, other, *job);
     }
     if (started.books.claims_spared) {  // the next round is due before anybody has stopped
       Impl trial(started);
       trial.Decide(now_, kUnlimitedSteps);
       if (!Settles(trial)) return false;
     }
-    for (const JobId& first : claimants) {
-      Impl trial(started);
-      internal::TakeEvent(trial.books, JobStopped{first});
-      trial.Decide(now_, kUnlimitedSteps);
-      if (!Settles(trial)) return false;
+    if (leaving.size() > kMostInEveryOrder ? claimed : !HoldsInEveryOrder(started, leaving)) {
+      return false;
     }
     return Settles(started);
+  }
+
+  // Now, or when others are back in the job's queue, which then holds more than its guarantee.
+  static bool MayClaimFrom(const Books& books, const Job& other, const Job& job) {
+    if (internal::MayTakeFrom(books, other, job)) return true;
+    return other.queue != job.queue && job.held_priority <= kMaxPriority &&
+           job.request->preemption != Preemption::kNever && internal::MayClaim(books, other);
+  }
+
+  // A round after each of those who have yet to say that they stopped.
+  bool HoldsInEveryOrder(const Impl& so_far, const std::vector<JobId>& leaving) const {
+    for (size_t i = 0; i < leaving.size(); ++i) {
+      Impl trial(so_far);
+      internal::TakeEvent(trial.books, JobStopped{leaving[i]});
+      trial.Decide(now_, kUnlimitedSteps);
+      if (!IsPlaced(trial.books)) return false;
+      std::vector<JobId> others = leaving;
+      others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+      if (others.empty() ? !Settles(trial) : !HoldsInEveryOrder(trial, others)) return false;
+    }
+    return true;
   }
 
   // Whether the job keeps its nodes in the rounds that follow at once.

@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string_view>
+#include <tuple>
+#include <variant>
 
 #include "scheduler/explanation.h"
 #include "scheduler/scheduler.h"
@@ -82,6 +85,34 @@ TEST(Explain, NamesTheNodeToBringBack) {
   EXPECT_TRUE(FixStarts(world.scheduler, JobId("gang"), why, world.now));
 }
 
+// What a queue keeps for itself is kept of the nodes that are up: a node that the job itself has no
+// use for lets the others be lent.
+TEST(Explain, NamesTheNodeWhoseCapacityIsMissing) {
+  spec::ClusterDeclaration cluster = spec::ClosCluster(1, 1, 2);
+  cluster.models.push_back({"small", 16 * 1024});
+  cluster.kinds.push_back(spec::UniformKind(
+      "small", static_cast<uint16_t>(cluster.models.size() - 1), 4, 1, 64'000, 256 * 1024));
+  cluster.nodes[1].kind = static_cast<uint32_t>(cluster.kinds.size() - 1);
+  const auto topology = spec::Topology::Create(cluster);
+  ASSERT_TRUE(topology.ok()) << topology.status();
+  spec::QueueSpec keeper;
+  keeper.name = "keeper";
+  keeper.guarantee[0] = 2'000;
+  keeper.lend[0] = 0;
+  spec::QueueSpec guest;
+  guest.name = "guest";
+  const auto made = Scheduler::Create(*topology, {keeper, guest}, Policy());
+  ASSERT_TRUE(made.ok()) << made.status();
+  World world(*made, InstantFromNanoseconds(1'000'000'000));
+  world.Tell(NodeChanged{world.NodeName(1), spec::NodeCondition::kDown});
+  world.Submit("visit", 1, 8, "guest");
+  const Explanation why = world.Explain("visit");
+  EXPECT_EQ(why.reason, WaitReason::kQuota);
+  EXPECT_EQ(why.fix_texts,
+            std::vector<std::string>{"bring back " + world.NodeName(1) + ", which is down"});
+  EXPECT_TRUE(FixStarts(world.scheduler, JobId("visit"), why, world.now)) << ToJson(why);
+}
+
 TEST(Explain, NamesWhoseReservationItIsAndWhen) {
   World world(1, 1, 2);
   world.Submit("half", 1, 8, "", [](JobRequest& job) { job.limit = std::chrono::hours(2); });
@@ -119,6 +150,92 @@ TEST(Explain, NamesAFixThatTheNextRoundDoesNotTakeBack) {
     return each.kind == DecisionKind::kStart && each.job == JobId("visit");
   }));
   EXPECT_FALSE(trial.Runs("visit"));
+}
+
+// These fill a host; half of the other one is held by a job that is too dear to be stopped. "whole"
+// waits for a host.
+void FillTwoHosts(World& world, const std::vector<std::tuple<const char*, int, const char*>>& jobs,
+                  const char* queue) {
+  const auto with = [](int32_t priority, Preemption preemption) {
+    return [=](JobRequest& job) {
+      job.priority = priority;
+      job.preemption = preemption;
+    };
+  };
+  for (const auto& [name, cards, of] : jobs) {
+    const int32_t priority = std::string_view(name) == "claimant" ? 1 : 0;
+    world.Submit(name, 1, cards, of, with(priority, Preemption::kNever));
+  }
+  world.Submit("dear", 1, 4, "", with(1'000, Preemption::kNever));
+  world.Submit("whole", 1, 8, queue, with(0, Preemption::kRequeue));
+}
+
+// Whether it has its node after the stops of its fix, with or without its other changes, when the
+// others say that they stopped in this order.
+bool KeepsItsNode(const World& world, const Explanation& why, bool all,
+                  const std::vector<const char*>& order) {
+  Scheduler trial = world.scheduler.Copy();
+  for (const Event& event : why.fix) {
+    if (all || std::holds_alternative<JobEvictionAsked>(event)) trial.Apply(event, world.now);
+  }
+  trial.Decide(world.now);
+  EXPECT_EQ(trial.StageOf(JobId("whole")), JobStage::kAssumed);
+  for (const char* name : order) {
+    trial.Apply(JobStopped{JobId(name)}, world.now);
+    trial.Decide(world.now);
+  }
+  return trial.StageOf(JobId("whole")) == JobStage::kAssumed;
+}
+
+// Who is stopped comes back in any order: the room that one of them would find the other may have
+// taken by then, and so he takes what the fix has started.
+TEST(Explain, NamesAFixThatHoldsInWhateverOrderTheOthersStop) {
+  World world(1, 1, 2);
+  FillTwoHosts(world, {{"claimant", 4, ""}, {"other", 4, ""}}, "");
+  const Explanation why = world.Explain("whole");
+  EXPECT_EQ(why.fix_texts,
+            (std::vector<std::string>{"put it before all other jobs", "stop other, claimant"}));
+  EXPECT_TRUE(KeepsItsNode(world, why, true, {"claimant", "other"}));
+  EXPECT_TRUE(KeepsItsNode(world, why, true, {"other", "claimant"}));
+  EXPECT_TRUE(KeepsItsNode(world, why, false, {"claimant", "other"}));
+  EXPECT_FALSE(KeepsItsNode(world, why, false, {"other", "claimant"}));
+}
+
+// Of so many the orders are not tried.
+TEST(Explain, PutsTheJobFirstWhereOneOfManyMayTakeItsNode) {
+  World world(1, 1, 2);
+  FillTwoHosts(world, {{"claimant", 4, ""}, {"a", 1, ""}, {"b", 1, ""}, {"c", 1, ""}, {"d", 1, ""}},
+               "");
+  const Explanation why = world.Explain("whole");
+  ASSERT_EQ(why.fix_texts.size(), 2u) << ToJson(why);
+  EXPECT_EQ(why.fix_texts[0], "put it before all other jobs");
+  EXPECT_TRUE(KeepsItsNode(world, why, true, {"a", "b", "c", "d", "claimant"}));
+  EXPECT_TRUE(KeepsItsNode(world, why, false, {"claimant", "a", "b", "c", "d"}));
+  EXPECT_FALSE(KeepsItsNode(world, why, false, {"a", "b", "c", "d", "claimant"}));
+}
+
+// The claimant has no right while the job's queue holds no more than the job.
+TEST(Explain, PutsTheJobFirstWhereOneOfManyGetsARightToItsNode) {
+  spec::QueueSpec owner;
+  owner.name = "owner";
+  owner.guarantee[0] = 1'000;
+  spec::QueueSpec guest;
+  guest.name = "guest";
+  guest.guarantee[0] = 1'000;
+  World world(1, 1, 2, {owner, guest});
+  FillTwoHosts(world,
+               {{"claimant", 1, "owner"},
+                {"a", 1, "guest"},
+                {"b", 1, "guest"},
+                {"c", 1, "guest"},
+                {"d", 1, "guest"},
+                {"e", 3, "guest"}},
+               "guest");
+  const Explanation why = world.Explain("whole");
+  ASSERT_EQ(why.fix_texts.size(), 2u) << ToJson(why);
+  EXPECT_EQ(why.fix_texts[0], "put it before all other jobs");
+  EXPECT_TRUE(KeepsItsNode(world, why, true, {"a", "b", "c", "d", "claimant", "e"}));
+  EXPECT_FALSE(KeepsItsNode(world, why, false, {"a", "b", "c", "d", "claimant", "e"}));
 }
 
 TEST(Explain, SaysTheSameForTheSameState) {

@@ -141,10 +141,23 @@ class Fixer {
     return broken;
   }
 
-  // What brings a node back whole, if anything is amiss and the job could use it.
-  Change ReturnNode(NodeIndex node) const {
+  // Whether the queues would not lend the job so much of the nodes that are up if nothing ran. Then
+  // any node that comes back helps, whether or not its tasks fit there.
+  bool CapacityIsMissing() const {
+    share::QueueTree idle = books_.queues;
+    for (const JobNumber number : books_.placed) {
+      const Job& other = books_.at(number);
+      idle.Remove(other.queue, other.held);
+    }
+    const auto block = idle.Check(job_.queue, MinimumAmounts(*job_.request));
+    return block && block->kind == share::QuotaBlock::Kind::kLending;
+  }
+
+  // What brings a node back whole, if anything is amiss and the job could use it, or the capacity
+  // that it would be.
+  Change ReturnNode(NodeIndex node, bool capacity) const {
     Change change;
-    bool useful = false;
+    bool useful = capacity && books_.state.node(node).condition == spec::NodeCondition::kDown;
     for (const ShapeId shape : job_.shapes) {
       useful |= books_.state.SlotsWhenEmpty(node, shape, 1) > 0;
     }
@@ -165,9 +178,10 @@ class Fixer {
 
   // Nodes that are not whole, the best condition first: single ones, then more and more of them.
   std::vector<Change> ReturnNodes() {
+    const bool capacity = CapacityIsMissing();
     std::vector<std::pair<int, Change>> away;
     for (NodeIndex node = 0; node < books_.state.size(); ++node) {
-      Change change = ReturnNode(node);
+      Change change = ReturnNode(node, capacity);
       if (change.events.empty()) continue;
       static constexpr int kOrder[] = {4, 1, 3, 2, 5, 0};  // by NodeCondition, spares first
       away.emplace_back(kOrder[static_cast<size_t>(books_.state.node(node).condition)],
