@@ -13,7 +13,7 @@ namespace {
 constexpr double kNotable = 1.01;       // the longest stage over the mean
 constexpr double kNotableFault = 0.01;  // of a step
 
-// What can be put right, where the rest can at most be lessened.
+// What can be put right, where the rest is as the job is planned.
 bool IsFault(Cause cause) {
   return cause != Cause::kExposedCommunication && cause != Cause::kHostOverhead &&
          cause != Cause::kImbalance;
@@ -41,12 +41,9 @@ class Finder {
     Exposed();
     Imbalance();
     Overheads();
-    const auto fault = [this](const Finding& f) {
-      return IsFault(f.cause) && f.seconds_per_step >= kNotableFault * out_.step_s;
-    };
     std::stable_sort(out_.findings.begin(), out_.findings.end(),
-                     [&fault](const Finding& a, const Finding& b) {
-                       if (fault(a) != fault(b)) return fault(a);
+                     [](const Finding& a, const Finding& b) {
+                       if (a.fault != b.fault) return a.fault;
                        return a.seconds_per_step > b.seconds_per_step;
                      });
     return std::move(out_);
@@ -115,6 +112,8 @@ class Finder {
     }
     finding.seconds_per_step = (base_s - replay_.Run(both)) / Steps();
     finding.evidence = std::move(suspect.evidence);
+    finding.fault =
+        IsFault(finding.cause) && finding.seconds_per_step >= kNotableFault * out_.step_s;
     const double floor_s = std::max(job_.clocks.residual_us_p95 * 1e-6, out_.step_s * 0.001);
     if (finding.seconds_per_step > floor_s) out_.findings.push_back(std::move(finding));
   }

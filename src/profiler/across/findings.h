@@ -1,8 +1,9 @@
 // What the job's time went to, what is wrong, and what putting it right is worth.
 //
-// A rank's peers are those of its pipeline stage. Faults that cost 1 % of a step stand before what
-// all ranks lose alike, each sorted by worth, which is the time that a replay (across/replay.h)
-// with that one thing changed saves:
+// A rank's peers are those of its pipeline stage. A finding's worth is the time that a replay
+// (across/replay.h) with that one thing changed saves. Faults that cost 1 % of a step come first,
+// as they can be put right: what the job loses as it is planned stands behind them even if it is
+// worth more. Both are sorted by worth:
 //   slow kernels   a rank (or all of a host) computes longer than the median of its peers
 //   late host      its kernels are launched later than its peers'
 //   input          the host sat in a data loader
@@ -46,6 +47,7 @@ struct Finding {
   std::vector<int64_t> ranks;   // concerned
   double seconds_per_step = 0;  // worth
   std::string evidence;         // a sentence
+  bool fault = false;           // can be put right, and worth 1 % of a step
 };
 
 struct Pipeline {
@@ -69,7 +71,7 @@ std::string_view ScheduleName(const Pipeline& pipeline);
 
 struct Findings {
   std::vector<RankTotals> totals;  // [rank]
-  std::vector<Finding> findings;   // worst first
+  std::vector<Finding> findings;   // faults, worst first; then the others, worst first
   Pipeline pipeline;
   Exposed exposed;
   double step_s = 0;           // of the job, mean

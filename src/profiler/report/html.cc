@@ -4,6 +4,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <map>
+#include <span>
 
 #include "base/utf8.h"
 #include "profiler/rank/intervals.h"
@@ -147,7 +148,7 @@ class Page {
         "th{padding:3px 5px;font-size:12px}p{"
         "margin:6px 0}</style><h1>Where the time went</h1><pre>";
     out_ += Escape(SummaryText(job_, findings_, options_)) + "</pre>";
-    Table();
+    Tables();
     Bars();
     Timeline();
     Passes();
@@ -481,13 +482,33 @@ class Page {
     out_ += "</table>";
   }
 
-  void Table() {
-    out_ +=
-        "<h2>Findings, worst first</h2><p>Worth: by how much a step would be shorter without it, "
-        "by "
-        "playing the traces through once more.</p><table><tr><th>cause<th>where<th>worth a "
-        "step<th>evidence";
-    for (const Finding& f : findings_.findings) {
+  void Tables() {
+    const auto& all = findings_.findings;
+    const size_t faults = static_cast<size_t>(
+        std::count_if(all.begin(), all.end(), [](const Finding& f) { return f.fault; }));
+    if (faults > 0) {
+      out_ +=
+          "<h2>Faults, worst first</h2><p>What can be put right, worth 1 % of a step or more. The "
+          "rest stands below them, even where it is worth more.</p>";
+      Table(std::span(all).first(faults));
+    }
+    if (faults < all.size()) {
+      out_ +=
+          "<h2>Everything else, worst first</h2><p>What the job loses as it is planned, and "
+          "smaller "
+          "faults.</p>";
+      Table(std::span(all).subspan(faults));
+    }
+    if (!all.empty()) {
+      out_ +=
+          "<p>Worth: by how much a step would be shorter without it, by playing the traces through "
+          "once more.</p>";
+    }
+  }
+
+  void Table(std::span<const Finding> findings) {
+    out_ += "<table><tr><th>cause<th>where<th>worth a step<th>evidence";
+    for (const Finding& f : findings) {
       Print(&out_, "<tr><td>%s<td>%s<td>%.3f ms<td>", std::string(ToString(f.cause)).c_str(),
             Escape(f.subject).c_str(), f.seconds_per_step * 1e3);
       out_ += Escape(f.evidence);

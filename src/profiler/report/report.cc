@@ -110,12 +110,26 @@ std::string FirstThing(const Job& job, const Findings& findings) {
   if (findings.findings.empty()) {
     return "Nothing stands out: no change that we can price saves 0.1 % of the step.\n";
   }
+  const auto worth = [&findings](const Finding& f) {
+    return Format("%s of %s, worth %.3f ms a step (%.1f %%)",
+                  std::string(ToString(f.cause)).c_str(), f.subject.c_str(),
+                  f.seconds_per_step * 1e3,
+                  findings.step_s > 0 ? 100 * f.seconds_per_step / findings.step_s : 0);
+  };
   const Finding& f = findings.findings.front();
-  return Format(
-      "Do first: %s of %s, worth %.3f ms a step (%.1f %%).\n          %s.\n          Try: %s.\n",
-      std::string(ToString(f.cause)).c_str(), f.subject.c_str(), f.seconds_per_step * 1e3,
-      findings.step_s > 0 ? 100 * f.seconds_per_step / findings.step_s : 0, f.evidence.c_str(),
-      std::string(RemedyOf(f.cause)).c_str());
+  std::string text = "Do first: " + worth(f) + ".\n          " + f.evidence +
+                     ".\n          Try: " + std::string(RemedyOf(f.cause)) + ".\n";
+  // A fault comes first because it can be put right, not because it costs most.
+  for (const Finding& other : findings.findings) {
+    if (other.fault) continue;
+    if (other.seconds_per_step > f.seconds_per_step) {
+      text += "Larger:   " + worth(other) +
+              ": as planned, no fault.\n          Try: " + std::string(RemedyOf(other.cause)) +
+              ".\n";
+    }
+    break;
+  }
+  return text;
 }
 
 std::string Quality(const Job& job) {
@@ -334,6 +348,7 @@ Json ReportJson(const Job& job, const Findings& findings, const ReportOptions& o
     json["findings"].push_back({{"cause", ToString(f.cause)},
                                 {"subject", f.subject},
                                 {"ranks", f.ranks},
+                                {"fault", f.fault},
                                 {"worth_ms_per_step", f.seconds_per_step * 1e3},
                                 {"evidence", f.evidence},
                                 {"remedy", RemedyOf(f.cause)}});

@@ -95,11 +95,11 @@ TEST_F(ReportTest, ThePageShowsEveryPartWithItsFigures) {
   job.ranks[0].operators = {{"aten::mm", "[[8,8],[8,8]]", 7, 1'000'000, 1e9, 1e7}};
   const Findings findings = FindAll(job);
   const std::string page = ReportHtml(job, findings, {});
-  for (const char* part :
-       {"<h1>Where the time went", "<h2>Findings, worst first", "<h2>What each rank's time went to",
-        "<h2>The last step", "<h2>The pipeline in the last step", "<h2>Pipeline stages, a step",
-        "<h2>Ranks against their mean", "<h2>Operators against the roofs",
-        "<h2>Operators by what they lose"}) {
+  for (const char* part : {"<h1>Where the time went", "<h2>Faults, worst first",
+                           "<h2>Everything else, worst first", "<h2>What each rank's time went to",
+                           "<h2>The last step", "<h2>The pipeline in the last step",
+                           "<h2>Pipeline stages, a step", "<h2>Ranks against their mean",
+                           "<h2>Operators against the roofs", "<h2>Operators by what they lose"}) {
     EXPECT_THAT(page, testing::HasSubstr(part));
   }
   const auto cell = [](double value, const char* unit) {
@@ -117,6 +117,54 @@ TEST_F(ReportTest, ThePageShowsEveryPartWithItsFigures) {
     EXPECT_THAT(page, testing::HasSubstr("<td>" + std::to_string(totals.last_arrivals)));
   }
   EXPECT_THAT(page, testing::HasSubstr("<td>aten::mm<td>[[8,8],[8,8]]<td>7<td>"));
+}
+
+// A small straggler of a job that waits for its wires most of the time.
+TEST_F(ReportTest, WhatIsCalledWorstFirstIsSortedByWorth) {
+  GeneratorOptions options;
+  options.slow_rank = 5;
+  options.slow_factor = 1.1;
+  options.tensor_wire_us = 900;
+  options.launch_us = 40;
+  const Job job = Load(Write(options, ""));
+  const Findings findings = FindAll(job);
+  const std::string page = ReportHtml(job, findings, {});
+  std::vector<std::string> headings;
+  std::vector<double> firsts;
+  for (size_t at = page.find("<h2>"); at != page.npos; at = page.find("<h2>", at + 1)) {
+    const std::string part = page.substr(at, page.find("<h2>", at + 1) - at);
+    const std::string heading = part.substr(4, part.find("</h2>") - 4);
+    if (heading.find("worst first") == heading.npos) continue;
+    headings.push_back(heading);
+    double before = 1e300;
+    for (size_t row = part.find("<tr><td>"); row != part.npos;
+         row = part.find("<tr><td>", row + 1)) {
+      const size_t worth = part.find("<td>", part.find("<td>", row + 8) + 1) + 4;
+      const double ms = std::stod(part.substr(worth));
+      if (before == 1e300) firsts.push_back(ms);
+      EXPECT_LE(ms, before) << heading;
+      before = ms;
+    }
+  }
+  EXPECT_THAT(headings, ElementsAre("Faults, worst first", "Everything else, worst first"));
+  ASSERT_EQ(firsts.size(), 2u);
+  ASSERT_LT(firsts[0], firsts[1]) << "the case is not the one that is told apart";
+  // The summary and the programs' report are in the same order, and say so.
+  const std::string text = SummaryText(job, findings, {});
+  EXPECT_THAT(text, testing::StartsWith("Do first: slow kernels of rank 5, worth "));
+  EXPECT_THAT(text, HasSubstr("\nLarger:   exposed communication of tensor, worth "));
+  const auto json = ReportJson(job, findings, {})["findings"];
+  EXPECT_TRUE(json[0]["fault"]);
+  EXPECT_FALSE(json[1]["fault"]);
+}
+
+TEST_F(ReportTest, ALargerLossIsNotToldWhereTheFirstIsTheLargest) {
+  GeneratorOptions options;
+  const Job job = Load(Write(options, ""));
+  const Findings findings = FindAll(job);
+  ASSERT_FALSE(findings.findings.empty());
+  EXPECT_FALSE(findings.findings[0].fault);
+  EXPECT_THAT(SummaryText(job, findings, {}), Not(HasSubstr("Larger:")));
 }
 
 // The axes of the roofline's picture hold what is drawn, and no more than a decade beyond.
