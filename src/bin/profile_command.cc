@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct ProfileFlags {
   std::string device;
   std::string step;
   std::vector<std::string> dimensions;
+  std::string schedule;
   int64_t ranks_per_host = 0;
   unsigned threads = 0;
   uint64_t memory_mib = 4096;
@@ -167,6 +169,14 @@ Status MeetThePlanner(const ProfileFlags& flags, const profiler::Job& job) {
   return {};
 }
 
+Status UnknownSchedule(const std::string& name) {
+  std::string known;
+  for (size_t i = 0; i < profiler::kSchedules; ++i) {
+    known += (i == 0 ? "" : ", ") + std::string(ToString(static_cast<profiler::Schedule>(i)));
+  }
+  return InvalidArgument("--schedule " + Printable(name) + ": expected one of " + known);
+}
+
 int RunProfile(const ProfileFlags& flags) {
   if (!flags.memory.empty()) {
     const int code = ShowMemory(flags.memory);
@@ -184,10 +194,15 @@ int RunProfile(const ProfileFlags& flags) {
     if (!device.ok()) return Fail(device.status().WithContext("--device"));
     options.device = *device;
   }
+  std::optional<profiler::Schedule> schedule;
+  if (!flags.schedule.empty()) {
+    schedule = profiler::ParseSchedule(flags.schedule);
+    if (!schedule.has_value()) return Fail(UnknownSchedule(flags.schedule));
+  }
   const Result<profiler::Job> job = Load(flags, flags.traces);
   if (!job.ok()) return Fail(job.status());
   if (const Status met = MeetThePlanner(flags, *job); !met.ok()) return Fail(met);
-  const profiler::Findings findings = profiler::FindAll(*job);
+  const profiler::Findings findings = profiler::FindAll(*job, schedule);
   if (!flags.html.empty()) {
     const Status written = io::WriteTextAtomically(io::PosixFileSystem(), flags.html,
                                                    ReportHtml(*job, findings, options));
@@ -206,7 +221,8 @@ int RunProfile(const ProfileFlags& flags) {
   if (flags.before.empty()) return kExitOk;
   const Result<profiler::Job> before = Load(flags, flags.before);
   if (!before.ok()) return Fail(before.status().WithContext("--before"));
-  std::printf("\n%s", CompareText(*before, profiler::FindAll(*before), *job, findings).c_str());
+  std::printf("\n%s",
+              CompareText(*before, profiler::FindAll(*before, schedule), *job, findings).c_str());
   return kExitOk;
 }
 
@@ -235,6 +251,9 @@ void AddProfileCommand(CLI::App& app, Action& action) {
   command->add_option("--step", flags->step, "How the annotations of steps begin");
   command->add_option("--dimension", flags->dimensions,
                       "TEXT=DIMENSION: groups whose name or description holds TEXT");
+  command->add_option("--schedule", flags->schedule,
+                      "The pipeline's, where the traces don't tell: 1F1B, interleaved, ZB-H1, "
+                      "ZB-H2, ZB-V or DualPipe");
   command->add_option("--ranks-per-host", flags->ranks_per_host, "Ranks that share a clock")
       ->check(CLI::Range(int64_t{1}, int64_t{1024}));
   command->add_option("--threads", flags->threads, "Traces read at a time (default: cores)")

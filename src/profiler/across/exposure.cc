@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
+
+#include "profiler/across/schedule_play.h"
 
 namespace longhaul::profiler {
 namespace {
@@ -72,7 +73,7 @@ class Cutter {
         work.last_forward = std::max(work.last_forward, segment.end_ns);
       }
     }
-    placed_ = placed_ && times.weights_ns == 0;
+    placed_ = placed_ && !stages.weight_passes;
   }
 
   std::vector<ExposedPiece> Cut() {
@@ -143,77 +144,87 @@ class Cutter {
   std::vector<ExposedPiece> pieces_;
 };
 
-// The means over ranks of how long a micro-batch kept them busy, and with its weights' gradients.
-void TimeSlots(const Job& job, const Stages& stages, Exposed* times) {
-  if (stages.count < 2 || stages.micro_batches == 0) return;
-  double slot = 0, weights = 0;
-  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
-    const RankSummary& summary = job.ranks[rank];
-    int64_t busy = 0, busy_weights = 0;
-    for (const Segment& segment : summary.segments) {
-      if (segment.phase != Phase::kForward && !IsBackward(segment.phase)) continue;
-      int64_t length = segment.end_ns - segment.begin_ns;
-      if (segment.spent == Spent::kExposed && SpansStages(job, stages, rank, segment)) {
-        length -= WaitEnd(job, rank, segment) - segment.begin_ns;
-      }
-      busy += length;
-      if (segment.phase == Phase::kWeights) busy_weights += length;
+// How long a rank was busy with its passes, in a step.
+struct Busy {
+  double forward = 0, backward = 0, weights = 0;
+};
+
+Busy BusyOf(const Job& job, const Stages& stages, size_t rank) {
+  const RankSummary& summary = job.ranks[rank];
+  Busy busy;
+  for (const Segment& segment : summary.segments) {
+    if (segment.phase != Phase::kForward && !IsBackward(segment.phase)) continue;
+    int64_t length = segment.end_ns - segment.begin_ns;
+    if (segment.spent == Spent::kExposed && SpansStages(job, stages, rank, segment)) {
+      length -= WaitEnd(job, rank, segment) - segment.begin_ns;
     }
-    const auto steps = static_cast<double>(std::max<size_t>(1, summary.steps.size()));
-    slot += static_cast<double>(busy) / steps;
-    weights += static_cast<double>(busy_weights) / steps;
+    (segment.phase == Phase::kForward   ? busy.forward
+     : segment.phase == Phase::kWeights ? busy.weights
+                                        : busy.backward) += static_cast<double>(length);
   }
-  const auto runs = static_cast<double>(job.ranks.size() * stages.micro_batches);
-  times->slot_ns = static_cast<int64_t>(slot / runs);
-  times->weights_ns = static_cast<int64_t>(weights / runs);
-  if (slot <= 0) return;
-  times->due_slots = static_cast<double>(stages.count - 1) / static_cast<double>(stages.chunks) *
-                     std::max(0.0, 1 - 2 * weights / slot);
+  const auto steps = static_cast<double>(std::max<size_t>(1, summary.steps.size()));
+  return {busy.forward / steps, busy.backward / steps, busy.weights / steps};
 }
 
-// Of the first stage's sends those to the last one give a chunk's gradients back.
-void CountMicroBatches(const Job& job, size_t first, Stages* stages) {
-  std::map<int64_t, size_t> stage_of;
+PipelineShape ShapeOf(const Stages& stages) {
+  const auto whole = [](uint64_t value) {
+    return static_cast<int>(std::min<uint64_t>(value, 1 << 24));
+  };
+  return {stages.schedule, whole(stages.count), whole(stages.micro_batches), whole(stages.chunks)};
+}
+
+// The means over ranks, of a chunk. What a schedule doesn't run as weights' passes of their own is
+// part of its backwards.
+PassTimes MeanTimes(const Stages& stages, const std::vector<Busy>& busy) {
+  const PipelineShape shape = ShapeOf(stages);
+  const double chunks = shape.schedule == Schedule::kDualPipe ? 1 : shape.chunks;
+  const double passes = chunks * shape.micro_batches;
+  PassTimes mean;
+  for (size_t rank = 0; rank < busy.size(); ++rank) {
+    const int split = WeightPasses(shape, static_cast<int>(stages.of[rank]));
+    const double weights = split > 0 ? busy[rank].weights / split : 0;
+    mean.forward += busy[rank].forward / passes;
+    mean.weights += weights;
+    mean.inputs += (busy[rank].backward + busy[rank].weights) / passes - weights;
+  }
+  const auto ranks = static_cast<double>(busy.size());
+  return {mean.forward / ranks, std::max(0.0, mean.inputs / ranks), mean.weights / ranks};
+}
+
+// How many slots the schedule has each stage idle a step.
+double DueSlots(const Stages& stages, const std::vector<Busy>& busy, double slot, double weights) {
+  const double one_by_one = static_cast<double>(stages.count - 1);
+  switch (stages.schedule) {
+    case Schedule::kOneForwardOneBackward:
+      return one_by_one;
+    case Schedule::kInterleaved:
+      return one_by_one / static_cast<double>(stages.chunks) *
+             std::max(0.0, 1 - 2 * weights / slot);
+    case Schedule::kZeroBubbleH1:
+    case Schedule::kZeroBubbleH2:
+    case Schedule::kZeroBubbleV:
+    case Schedule::kDualPipe:
+      break;
+  }
+  return IdleOf(ShapeOf(stages), MeanTimes(stages, busy)) / slot;
+}
+
+void TimeSlots(const Job& job, const Stages& stages, Exposed* times) {
+  if (stages.count < 2 || stages.micro_batches == 0) return;
+  std::vector<Busy> busy;
+  double all = 0, weights = 0;
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
-    stage_of[job.ranks[rank].metadata.rank] = stages->of[rank];
+    busy.push_back(BusyOf(job, stages, rank));
+    all += busy.back().forward + busy.back().backward + busy.back().weights;
+    weights += busy.back().weights;
   }
-  uint64_t on = 0, back = 0;
-  for (const Collective& call : job.ranks[first].collectives) {
-    if (call.kind != CollectiveKind::kSend) continue;
-    const auto peer = stage_of.find(call.peer);
-    const bool last = peer != stage_of.end() && peer->second + 1 == stages->count;
-    // With two stages the last one is the next one too.
-    ++(last && (stages->count > 2 || IsBackward(call.phase)) ? back : on);
-  }
-  const uint64_t steps = std::max<size_t>(job.ranks[first].steps.size(), 1);
-  on /= steps;
-  back /= steps;
-  stages->micro_batches = on > back ? on - back : on;
-  if (on > back && on % (on - back) == 0) stages->chunks = on / (on - back);
+  const double runs =
+      static_cast<double>(job.ranks.size()) * static_cast<double>(stages.micro_batches);
+  times->slot_ns = static_cast<int64_t>(all / runs);
+  if (all > 0) times->due_slots = DueSlots(stages, busy, all / runs, weights / runs);
 }
 
 }  // namespace
-
-Stages FindStages(const Job& job) {
-  Stages stages;
-  stages.of.assign(job.ranks.size(), 0);
-  size_t first = job.ranks.size();  // a rank of stage 0
-  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
-    for (const size_t g : job.group_of[rank]) {
-      const Group& group = job.groups[g];
-      if (group.dimension != Dimension::kPipeline || group.ranks.size() < 2) continue;
-      const auto place =
-          std::find(group.ranks.begin(), group.ranks.end(), job.ranks[rank].metadata.rank);
-      if (place == group.ranks.end()) continue;
-      stages.of[rank] = std::max(stages.of[rank], static_cast<size_t>(place - group.ranks.begin()));
-    }
-    stages.count = std::max(stages.count, stages.of[rank] + 1);
-    if (stages.of[rank] == 0 && first == job.ranks.size()) first = rank;
-  }
-  if (stages.count < 2 || first == job.ranks.size()) return stages;
-  CountMicroBatches(job, first, &stages);
-  return stages;
-}
 
 Exposed CutExposed(const Job& job, const Stages& stages) {
   Exposed exposed;

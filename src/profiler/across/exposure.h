@@ -6,31 +6,20 @@
 // slots at the step's ends (before its first micro-batch and behind its last) and p - 1 - s before
 // backward passes, of the first (while the pipeline fills) and of those behind its last forward
 // (while it drains): p - 1 in all (Narayanan et al., SC 2021, 2.2.1). With v chunks of layers a
-// stage, interleaved, it is a v-th of that (2.2.2), between the ends anywhere: chunks are told by
-// messages from the first stage back to the last. With gradients of the weights as passes of their
-// own, of t_w, a slot counts as t - 2 t_w, and may be idle anywhere (ZB-H1 of Qi et al., ICLR 2024,
-// table 2). Up to that a bubble is expected, what is longer or lies elsewhere is not: stages of
-// unlike length, slow messages, others' stragglers. t is the mean over the stages of what they were
-// busy. Leaves out schedules that hold more micro-batches to wait less (ZB-H2, ZB-V, DualPipe):
-// there unexpected is too little.
+// stage, interleaved, it is a v-th of that (2.2.2), between the ends anywhere. Where gradients of
+// the weights are passes of their own it may be anywhere, as long as playing the schedule with the
+// mean lengths of its passes says (across/schedule_play.h). Up to that a bubble is expected, what
+// is longer or lies elsewhere is not: stages of unlike length, slow messages, others' stragglers.
+// Lengths are means over the stages.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "profiler/across/job.h"
+#include "profiler/across/stages.h"
 
 namespace longhaul::profiler {
-
-struct Stages {
-  std::vector<size_t> of;  // [rank]
-  size_t count = 1;
-  uint64_t micro_batches = 0;  // a step; 0: not told by sends and receives
-  uint64_t chunks = 1;         // of a stage's layers
-};
-
-// A rank's stage is its place in its pipeline group.
-Stages FindStages(const Job& job);
 
 enum class Exposure : uint8_t { kWire, kWait, kBubble, kLateBubble };
 
@@ -43,10 +32,9 @@ struct ExposedPiece {
 
 struct Exposed {
   std::vector<std::vector<ExposedPiece>>
-      pieces;              // [rank], by time; they tile its kExposed segments
-  int64_t slot_ns = 0;     // t; 0: no pipeline
-  int64_t weights_ns = 0;  // t_w; 0: no such passes
-  double due_slots = 0;    // that the schedule has each stage idle a step
+      pieces;            // [rank], by time; they tile its kExposed segments
+  int64_t slot_ns = 0;   // t; 0: no pipeline
+  double due_slots = 0;  // that the schedule has each stage idle a step
 };
 
 Exposed CutExposed(const Job& job, const Stages& stages);

@@ -21,10 +21,11 @@ bool IsFault(Cause cause) {
 
 class Finder {
  public:
-  explicit Finder(const Job& job) : job_(job), replay_(job) {}
+  Finder(const Job& job, std::optional<Schedule> schedule)
+      : job_(job), replay_(job), schedule_(schedule) {}
 
   Findings Run() {
-    stages_ = FindStages(job_);
+    stages_ = FindStages(job_, schedule_);
     out_.exposed = CutExposed(job_, stages_);
     out_.totals = TotalsOf(job_, out_.exposed);
     for (const RankSummary& rank : job_.ranks) out_.steps = std::max(out_.steps, rank.steps.size());
@@ -126,6 +127,8 @@ class Finder {
     if (stages.size() < 2) return;
     const double p = static_cast<double>(stages.size());
     double bubble = 0;
+    int64_t longest = 0;
+    for (size_t rank = 0; rank < job_.ranks.size(); ++rank) longest = std::max(longest, Own(rank));
     for (const auto& [number, ranks] : stages) {
       Pipeline::Stage stage;
       for (const size_t rank : ranks) {
@@ -134,7 +137,8 @@ class Finder {
         stage.compute_s += static_cast<double>(totals.compute_ns()) * 1e-9;
         stage.late_s += static_cast<double>(totals.late_bubble_ns) * 1e-9;
         stage.bubble_s +=
-            static_cast<double>(totals.bubble_ns + totals.late_bubble_ns + Outside(rank)) * 1e-9;
+            static_cast<double>(totals.bubble_ns + totals.late_bubble_ns + longest - Own(rank)) *
+            1e-9;
       }
       const double scale = 1 / (Steps() * static_cast<double>(ranks.size()));
       stage.compute_s *= scale;
@@ -146,18 +150,18 @@ class Finder {
     }
     out_.pipeline.measured_bubble = out_.step_s > 0 ? bubble / p / out_.step_s : 0;
     out_.pipeline.micro_batches = stages_.micro_batches;
+    out_.pipeline.schedule = stages_.schedule;
     out_.pipeline.chunks = stages_.chunks;
-    out_.pipeline.weight_passes = out_.exposed.weights_ns > 0;
+    out_.pipeline.weight_passes = stages_.weight_passes;
     if (out_.pipeline.micro_batches == 0) return;
     const double due = out_.exposed.due_slots;
     out_.pipeline.expected_bubble = due / (static_cast<double>(out_.pipeline.micro_batches) + due);
   }
 
-  // Of the job's time before the rank's first step and behind its last.
-  int64_t Outside(size_t rank) const {
+  // From the rank's first step's begin to its last one's end.
+  int64_t Own(size_t rank) const {
     const auto& segments = job_.ranks[rank].segments;
-    if (segments.empty()) return 0;
-    return std::llround(Measured() * 1e9) - (segments.back().end_ns - segments.front().begin_ns);
+    return segments.empty() ? 0 : segments.back().end_ns - segments.front().begin_ns;
   }
 
   void Exposed() {
@@ -230,6 +234,7 @@ class Finder {
   double base_s_ = 0;
   std::vector<Change> named_;
   Stages stages_;
+  std::optional<Schedule> schedule_;
 };
 
 }  // namespace
@@ -254,9 +259,9 @@ std::string Milliseconds(double seconds) {
 }
 
 std::string_view ScheduleName(const Pipeline& pipeline) {
-  if (pipeline.weight_passes)
-    return pipeline.chunks > 1 ? "interleaved zero-bubble" : "zero-bubble";
-  return pipeline.chunks > 1 ? "interleaved" : "1F1B";
+  const bool interleaved = pipeline.schedule == Schedule::kInterleaved;
+  return interleaved && pipeline.weight_passes ? "interleaved zero-bubble"
+                                               : ToString(pipeline.schedule);
 }
 
 std::string_view ToString(Cause cause) {
@@ -290,6 +295,8 @@ std::string_view RemedyOf(Cause cause) {
   return "";
 }
 
-Findings FindAll(const Job& job) { return Finder(job).Run(); }
+Findings FindAll(const Job& job, std::optional<Schedule> schedule) {
+  return Finder(job, schedule).Run();
+}
 
 }  // namespace longhaul::profiler

@@ -15,6 +15,7 @@
 // A worth below the clocks' residual is left out.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,11 +55,14 @@ struct Pipeline {
   struct Stage {
     std::vector<int64_t> ranks;
     double compute_s = 0;  // a step, mean of the ranks
-    double bubble_s = 0;   // a step: waiting for other stages
-    double due_s = 0;      // of a step: what the schedule asks of it
-    double late_s = 0;     // of bubble_s: longer than that, or elsewhere in the step
+    // A step: waiting for other stages, and at the trace's ends while the stage that took longest
+    // was at work. Stages that only begin one after the other, and end so, don't wait there.
+    double bubble_s = 0;
+    double due_s = 0;   // of a step: what the schedule asks of it
+    double late_s = 0;  // of bubble_s: longer than that, or elsewhere in the step
   };
   std::vector<Stage> stages;
+  Schedule schedule = Schedule::kOneForwardOneBackward;
   uint64_t micro_batches = 0;  // a step; 0: not told by sends and receives
   uint64_t chunks = 1;         // of a stage's layers
   bool weight_passes = false;  // gradients of the weights are passes of their own
@@ -66,7 +70,7 @@ struct Pipeline {
   double measured_bubble = 0;
 };
 
-// "1F1B", "interleaved", "zero-bubble"
+// Of the schedule, or "interleaved zero-bubble".
 std::string_view ScheduleName(const Pipeline& pipeline);
 
 struct Findings {
@@ -80,6 +84,7 @@ struct Findings {
   CriticalPath path;
 };
 
-Findings FindAll(const Job& job);
+// `schedule`: the pipeline's, where the user knows it.
+Findings FindAll(const Job& job, std::optional<Schedule> schedule = {});
 
 }  // namespace longhaul::profiler

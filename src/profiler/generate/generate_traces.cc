@@ -1,11 +1,13 @@
 // Writes the traces of a generated job, for benchmarks and to try the profiler on:
 //
-//   profiler_generate_traces FOLDER TENSOR DATA PIPELINE LAYERS MICRO_BATCHES STEPS [SLOW_RANK]
+//   profiler_generate_traces FOLDER TENSOR DATA PIPELINE LAYERS MICRO_BATCHES STEPS
+//       [SLOW_RANK [CHUNKS [SCHEDULE]]]
 //
 // The folder must exist. Hosts of eight ranks, with skewed clocks.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "profiler/generate/job_generator.h"
@@ -16,7 +18,7 @@ int main(int argc, char** argv) {
   if (argc < 8) {
     std::fprintf(stderr,
                  "usage: %s FOLDER TENSOR DATA PIPELINE LAYERS MICRO_BATCHES STEPS "
-                 "[SLOW_RANK [CHUNKS]]\n",
+                 "[SLOW_RANK [CHUNKS [SCHEDULE]]]\n",
                  argv[0]);
     return 2;
   }
@@ -30,6 +32,14 @@ int main(int argc, char** argv) {
   options.steps = number(7);
   options.slow_rank = argc > 8 ? number(8) : -1;
   options.chunks = argc > 9 ? number(9) : 1;
+  const char* usual = options.chunks > 1 ? "interleaved" : "1f1b";
+  const std::optional<Schedule> schedule = ParseSchedule(argc > 10 ? argv[10] : usual);
+  if (!schedule.has_value() ||
+      !IsDefined({*schedule, options.pipeline, options.micro_batches, options.chunks})) {
+    std::fprintf(stderr, "no such schedule, or not of so many stages, micro-batches and chunks\n");
+    return 2;
+  }
+  options.schedule = *schedule;
   options.ranks_per_host = 8;
   options.skew_us = 12'345;
   options.drift_ppm = 5;

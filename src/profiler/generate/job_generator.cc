@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <deque>
 #include <map>
+#include <span>
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "profiler/generate/schedule.h"
 
 namespace longhaul::profiler {
 namespace {
@@ -25,7 +24,8 @@ enum Stream {
   kSendStream = 28,
   kReceiveStream = 32,
   kSendBackStream = 36,
-  kReceiveBackStream = 40
+  kReceiveBackStream = 40,
+  kAgainst = 16  // behind those: of messages against the usual way
 };
 
 int64_t Ns(double us) { return std::llround(us * 1000); }
@@ -56,7 +56,10 @@ struct Operation {
 
 class Generator {
  public:
-  explicit Generator(const GeneratorOptions& o) : o_(o), ranks_(o.tensor * o.data * o.pipeline) {
+  explicit Generator(const GeneratorOptions& o)
+      : o_(o),
+        ranks_(o.tensor * o.data * o.pipeline),
+        shape_{o.schedule, o.pipeline, o.micro_batches, o.chunks} {
     CHECK(ranks_ > 0 && o.layers > 0 && o.micro_batches > 0 && o.steps > 0);
     job_.kernels.resize(static_cast<size_t>(ranks_));
     job_.steps.resize(static_cast<size_t>(ranks_));
@@ -73,7 +76,8 @@ class Generator {
       moved = false;
       for (int rank = 0; rank < ranks_; ++rank) moved = Advance(rank) || moved;
     }
-    int64_t last = 0;
+    int64_t first = kStartNs, last = 0;
+    if (o_.warm_up > 0) first = ForgetWarmUp();
     for (int rank = 0; rank < ranks_; ++rank) {
       const State& state = StateOf(rank);
       CHECK(state.at == state.program.size()) << "the schedule of rank " << rank << " is stuck";
@@ -81,7 +85,7 @@ class Generator {
         last = std::max(last, kernel.end_ns);
       }
     }
-    job_.seconds = static_cast<double>(last - kStartNs) * 1e-9;
+    job_.seconds = static_cast<double>(last - first) * 1e-9;
     return std::move(job_);
   }
 
@@ -106,6 +110,23 @@ class Generator {
     std::map<std::array<int, 3>, int64_t> calls;  // of a group and pair
   };
 
+  // What the hosts did before the first step that is traced, and launched. Returns when the first
+  // host began that one.
+  int64_t ForgetWarmUp() {
+    int64_t first = INT64_MAX;
+    for (size_t rank = 0; rank < job_.steps.size(); ++rank) {
+      auto& steps = job_.steps[rank];
+      steps.erase(steps.begin(), steps.begin() + o_.warm_up);
+      const int64_t begin = steps.front().begin_ns;
+      first = std::min(first, begin);
+      std::erase_if(job_.kernels[rank], [&](const auto& k) { return k.launch_ns < begin; });
+      for (auto* spans : {&job_.input[rank], &job_.waits[rank]}) {
+        std::erase_if(*spans, [&](const auto& span) { return span.end_ns <= begin; });
+      }
+    }
+    return first;
+  }
+
   State& StateOf(int rank) { return state_[static_cast<size_t>(rank)]; }
   int Tensor(int rank) const { return rank % o_.tensor; }
   int Data(int rank) const { return rank / o_.tensor % o_.data; }
@@ -123,7 +144,7 @@ class Generator {
 
   void MakeGroups() {
     tensor_group_.assign(static_cast<size_t>(ranks_), -1);
-    data_group_ = pipeline_group_ = tensor_group_;
+    data_group_ = pipeline_group_ = back_group_ = tensor_group_;
     for (int rank = 0; rank < ranks_; ++rank) {
       std::vector<int> ranks;
       if (Tensor(rank) == 0 && o_.tensor > 1) {
@@ -139,6 +160,8 @@ class Generator {
       if (Stage(rank) == 0 && o_.pipeline > 1) {
         for (int s = 0; s < o_.pipeline; ++s) ranks.push_back(RankAt(Tensor(rank), Data(rank), s));
         Assign(&pipeline_group_, AddGroup("PIPELINE_MODEL_PARALLEL_GROUP", ranks), ranks);
+        if (!TwoWays()) continue;
+        Assign(&back_group_, AddGroup("PIPELINE_MODEL_PARALLEL_GROUP", ranks), ranks);
       }
     }
   }
@@ -181,28 +204,39 @@ class Generator {
     StateOf(rank).program.push_back(std::move(op));
   }
 
-  // A message to or from the stage before or behind, round the ring of chunks.
-  void Neighbour(int rank, int step, bool send, Phase phase) {
-    const int stage = (Stage(rank) + step + o_.pipeline) % o_.pipeline;
+  // A message along the line of chunks, to or from the one `step` behind.
+  void Neighbour(int rank, int chunk, int step, bool send, Phase phase) {
+    ModelPlace place = PlaceOf(shape_, Stage(rank), chunk);
+    place.at += step;
+    const int stage = StageAt(shape_, place);
+    if (stage == Stage(rank)) return;  // where ZB-V turns
     const int other = RankAt(Tensor(rank), Data(rank), stage);
     const bool forward = phase == Phase::kForward;
-    const int stream = send ? (forward ? kSendStream : kSendBackStream)
-                            : (forward ? kReceiveStream : kReceiveBackStream);
-    Exchange(rank, pipeline_group_[static_cast<size_t>(rank)], send ? "send" : "recv",
-             o_.pipeline_wire_us, stream, !send, phase, send ? rank : other, send ? other : rank);
+    int stream = send ? (forward ? kSendStream : kSendBackStream)
+                      : (forward ? kReceiveStream : kReceiveBackStream);
+    const bool downwards = send ? stage < Stage(rank) : stage > Stage(rank);
+    if (TwoWays() && downwards == forward) stream += kAgainst;
+    // A pair's messages match by their order, so each way has a group of its own.
+    const auto& groups = TwoWays() && !forward ? back_group_ : pipeline_group_;
+    Exchange(rank, groups[static_cast<size_t>(rank)], send ? "send" : "recv", o_.pipeline_wire_us,
+             stream, !send, phase, send ? rank : other, send ? other : rank);
   }
 
+  // Whether activations go to stages before as well as behind.
+  bool TwoWays() const {
+    return o_.schedule == Schedule::kZeroBubbleV || o_.schedule == Schedule::kDualPipe;
+  }
   // Whether the chunk is at an end of the model.
-  bool IsFirst(int rank, int chunk) const { return Stage(rank) == 0 && chunk == 0; }
+  bool IsFirst(int rank, int chunk) const { return PlaceOf(shape_, Stage(rank), chunk).at == 0; }
   bool IsLast(int rank, int chunk) const {
-    return Stage(rank) + 1 == o_.pipeline && chunk + 1 == o_.chunks;
+    return PlaceOf(shape_, Stage(rank), chunk).at + 1 == LineLength(shape_);
   }
   int LayersOf(int chunk) const {
+    if (o_.schedule == Schedule::kDualPipe) return o_.layers;
     return o_.layers * (chunk + 1) / o_.chunks - o_.layers * chunk / o_.chunks;
   }
 
   void Forward(int rank, int chunk) {
-    if (!IsFirst(rank, chunk)) Neighbour(rank, -1, false, Phase::kForward);
     for (int layer = 0; layer < LayersOf(chunk); ++layer) {
       Compute(rank, "void layer_norm_kernel<bf16>", o_.layer_us * 0.08, Phase::kForward);
       Compute(rank, "nvjet_tst_128x256_64x4_TNT", o_.layer_us * 0.57, Phase::kForward);
@@ -210,7 +244,6 @@ class Generator {
       Compute(rank, "vectorized_elementwise_kernel<add>", o_.layer_us * 0.10, Phase::kForward);
       if (o_.tensor > 1) TensorSum(rank, Phase::kForward);
     }
-    if (!IsLast(rank, chunk)) Neighbour(rank, 1, true, Phase::kForward);
   }
 
   void TensorSum(int rank, Phase phase) {
@@ -223,47 +256,66 @@ class Generator {
              kDataStream, false, phase);
   }
 
-  // Half of the backward products are the weights' gradients.
+  // The products of the weights' gradients are as many as those of the inputs'.
   void Backward(int rank, const Pass& pass) {
-    if (!IsLast(rank, pass.chunk)) Neighbour(rank, 1, false, Phase::kBackward);
+    const bool whole = pass.kind == Pass::Kind::kBackward;
+    const double inputs_us = o_.layer_us * o_.inputs_share;
     for (int layer = 0; layer < LayersOf(pass.chunk); ++layer) {
-      Compute(rank, "flash_bwd_kernel<bf16>", o_.layer_us * 0.6, Phase::kBackward);
-      Compute(rank, "nvjet_tst_256x128_64x4_NTN", o_.layer_us * (o_.zero_bubble ? 0.6 : 1.2),
-              Phase::kBackward);
-      Compute(rank, "layer_norm_backward_kernel<bf16>", o_.layer_us * 0.2, Phase::kBackward);
+      Compute(rank, "flash_bwd_kernel<bf16>", inputs_us * 3 / 7, Phase::kBackward);
+      Compute(rank, "nvjet_tst_256x128_64x4_NTN",
+              inputs_us * 3 / 7 + (whole ? o_.layer_us * o_.weights_share : 0), Phase::kBackward);
+      Compute(rank, "layer_norm_backward_kernel<bf16>", inputs_us / 7, Phase::kBackward);
       if (o_.tensor > 1) TensorSum(rank, Phase::kBackward);
-      if (pass.last && !o_.zero_bubble && o_.data > 1) GradientSum(rank, Phase::kBackward);
+      if (pass.last && o_.data > 1) GradientSum(rank, Phase::kBackward);
     }
-    if (!IsFirst(rank, pass.chunk)) Neighbour(rank, -1, true, Phase::kBackward);
   }
 
   void Weights(int rank, const Pass& pass) {
     for (int layer = 0; layer < LayersOf(pass.chunk); ++layer) {
-      Compute(rank, "nvjet_tst_256x128_64x4_TTN", o_.layer_us * 0.6, Phase::kWeights);
+      Compute(rank, "nvjet_tst_256x128_64x4_TTN", o_.layer_us * o_.weights_share, Phase::kWeights);
       if (pass.last && o_.data > 1) GradientSum(rank, Phase::kWeights);
+    }
+  }
+
+  void Receive(int rank, const Pass& pass) {
+    if (pass.kind == Pass::Kind::kForward) {
+      if (!IsFirst(rank, pass.chunk)) Neighbour(rank, pass.chunk, -1, false, Phase::kForward);
+    } else if (pass.kind != Pass::Kind::kWeights && !IsLast(rank, pass.chunk)) {
+      Neighbour(rank, pass.chunk, 1, false, Phase::kBackward);
+    }
+  }
+
+  void Work(int rank, const Pass& pass) {
+    if (pass.kind == Pass::Kind::kForward) {
+      Forward(rank, pass.chunk);
+    } else if (pass.kind == Pass::Kind::kWeights) {
+      Weights(rank, pass);
+    } else {
+      Backward(rank, pass);
+    }
+  }
+
+  void Send(int rank, const Pass& pass) {
+    if (pass.kind == Pass::Kind::kForward) {
+      if (!IsLast(rank, pass.chunk)) Neighbour(rank, pass.chunk, 1, true, Phase::kForward);
+    } else if (pass.kind != Pass::Kind::kWeights && !IsFirst(rank, pass.chunk)) {
+      Neighbour(rank, pass.chunk, -1, true, Phase::kBackward);
     }
   }
 
   void Program(int rank) {
     std::vector<Operation>& program = StateOf(rank).program;
     const auto mark = [&program](Operation::Kind kind) { program.emplace_back().kind = kind; };
-    const std::vector<Pass> passes =
-        PassesOf(o_.pipeline, Stage(rank), o_.micro_batches, o_.chunks, o_.zero_bubble);
-    for (int step = 0; step < o_.steps; ++step) {
+    const std::vector<Pass> passes = PassesOf(shape_, Stage(rank));
+    for (int step = -o_.warm_up; step < o_.steps; ++step) {
       const size_t first = program.size();
       mark(Operation::Kind::kStepBegin);
-      for (const Pass& pass : passes) {
-        switch (pass.kind) {
-          case Pass::Kind::kForward:
-            Forward(rank, pass.chunk);
-            break;
-          case Pass::Kind::kBackward:
-            Backward(rank, pass);
-            break;
-          case Pass::Kind::kWeights:
-            Weights(rank, pass);
-            break;
-        }
+      for (size_t i = 0; i < passes.size();) {
+        const auto together = std::span(passes).subspan(i, passes[i].joined ? 2 : 1);
+        for (const Pass& pass : together) Receive(rank, pass);
+        for (const Pass& pass : together) Work(rank, pass);
+        for (const Pass& pass : together) Send(rank, pass);
+        i += together.size();
       }
       mark(Operation::Kind::kJoin);
       Compute(rank, "multi_tensor_apply_kernel<adam>", o_.layer_us * 0.5, Phase::kOptimizer);
@@ -425,151 +477,15 @@ class Generator {
 
   const GeneratorOptions& o_;
   const int ranks_;
+  const PipelineShape shape_;
   GeneratedJob job_;
   std::vector<State> state_;
   std::map<std::array<int64_t, 4>, Meeting> meetings_;
-  std::vector<int> tensor_group_, data_group_, pipeline_group_;
-};
-
-// Appends to the text as printf does.
-template <typename... Args>
-void Print(std::string* text, const char* format, Args... args) {
-  char line[1024];
-  const int size = std::snprintf(line, sizeof(line), format, args...);
-  CHECK(size >= 0 && size < static_cast<int>(sizeof(line)));
-  text->append(line, static_cast<size_t>(size));
-}
-
-class Writer {
- public:
-  Writer(const GeneratedJob& job, const GeneratorOptions& o, int rank)
-      : job_(job), o_(o), rank_(rank), host_(rank / o.ranks_per_host) {}
-
-  std::string Text() {
-    Head();
-    const auto& kernels = job_.kernels[static_cast<size_t>(rank_)];
-    for (size_t i = 0; i < kernels.size(); ++i) Kernel(kernels[i], i + 1);
-    for (const auto& step : job_.steps[static_cast<size_t>(rank_)]) Span(step, "user_annotation");
-    for (const auto& span : job_.input[static_cast<size_t>(rank_)]) Span(span, "user_annotation");
-    for (const auto& wait : job_.waits[static_cast<size_t>(rank_)]) Span(wait, "cuda_runtime");
-    Backwards();
-    Print(&text_, "\n  ],\n  \"traceName\": \"generated\", \"displayTimeUnit\": \"ms\",\n");
-    Print(&text_, "  \"baseTimeNanoseconds\": 1700000000000000000\n}\n");
-    return std::move(text_);
-  }
-
- private:
-  // By the host's clock, in microseconds.
-  double Time(int64_t ns) const {
-    const double us = static_cast<double>(ns) * 1e-3;
-    return us * (1 + host_ * o_.drift_ppm * 1e-6) + host_ * o_.skew_us + 1e6;
-  }
-  double Length(int64_t begin, int64_t end) const { return Time(end) - Time(begin); }
-
-  void Head() {
-    const int ranks = o_.tensor * o_.data * o_.pipeline;
-    Print(&text_, "{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": [\n");
-    for (int i = 0; i < o_.ranks_per_host; ++i) {
-      Print(&text_, "    {\"id\": %d, \"name\": \"NVIDIA H100 80GB HBM3\"}%s\n", i,
-            i + 1 < o_.ranks_per_host ? "," : "");
-    }
-    Print(&text_, "  ],\n  \"distributedInfo\": {\"backend\": \"nccl\", \"rank\": %d, ", rank_);
-    Print(&text_, "\"world_size\": %d, \"pg_count\": %zu},\n  \"traceEvents\": [", ranks,
-          job_.groups.size());
-  }
-
-  void Next() {
-    text_.append(first_ ? "\n  {\n" : ",\n  {\n");
-    first_ = false;
-  }
-
-  void Span(const GeneratedSpan& span, const char* category) {
-    Next();
-    Print(&text_,
-          "    \"ph\": \"X\", \"cat\": \"%s\", \"name\": \"%s\", \"pid\": 4000, \"tid\": "
-          "4000,\n    \"ts\": %.3f, \"dur\": %.3f\n  }",
-          category, span.name.c_str(), Time(span.begin_ns), Length(span.begin_ns, span.end_ns));
-  }
-
-  // One annotation around each run of launches of the backward, and of the optimizer.
-  void Backwards() {
-    const auto& kernels = job_.kernels[static_cast<size_t>(rank_)];
-    for (size_t i = 0; i < kernels.size();) {
-      size_t j = i;
-      while (j < kernels.size() && kernels[j].phase == kernels[i].phase) ++j;
-      if (kernels[i].phase == Phase::kBackward || kernels[i].phase == Phase::kWeights) {
-        Span({kernels[i].phase == Phase::kWeights ? "backward_weight" : "backward",
-              kernels[i].launch_ns, kernels[j - 1].launch_end_ns},
-             "user_annotation");
-      } else if (kernels[i].phase == Phase::kOptimizer) {
-        Span({"Optimizer.step#Adam.step", kernels[i].launch_ns, kernels[j - 1].launch_end_ns},
-             "user_annotation");
-      }
-      i = j;
-    }
-  }
-
-  void Kernel(const GeneratedKernel& k, size_t number) {
-    Next();
-    Print(&text_,
-          "    \"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernelExC\", "
-          "\"pid\": 4000, \"tid\": 4000,\n    \"ts\": %.3f, \"dur\": %.3f,\n    \"args\": "
-          "{\n      \"External id\": %zu, \"cbid\": 430, \"correlation\": %zu\n    }\n  }",
-          Time(k.launch_ns), Length(k.launch_ns, k.launch_end_ns), number, number);
-    if (o_.flows) {
-      Next();
-      Print(&text_,
-            "    \"ph\": \"s\", \"id\": %zu, \"pid\": 4000, \"tid\": 4000, \"ts\": %.3f,\n"
-            "    \"cat\": \"ac2g\", \"name\": \"ac2g\"\n  }",
-            number, Time(k.launch_ns));
-    }
-    Next();
-    Print(&text_,
-          "    \"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"%s\", \"pid\": %d, \"tid\": "
-          "%d,\n    \"ts\": %.3f, \"dur\": %.3f,\n    \"args\": {\n      \"External id\": "
-          "%zu, \"queued\": 0, \"device\": %d, \"context\": 1,\n      \"stream\": %d, "
-          "\"correlation\": %zu,\n      \"registers per thread\": 96, \"shared memory\": "
-          "0,\n      \"grid\": [132, 1, 1],\n      \"block\": [256, 1, 1]",
-          k.name.c_str(), rank_ % o_.ranks_per_host, k.stream, Time(k.begin_ns),
-          Length(k.begin_ns, k.end_ns), number, rank_ % o_.ranks_per_host, k.stream, number);
-    if (k.group >= 0) Note(k);
-    text_.append("\n    }\n  }");
-  }
-
-  void Note(const GeneratedKernel& k) {
-    const GeneratedJob::Group& group = job_.groups[static_cast<size_t>(k.group)];
-    std::string ranks;
-    for (const int rank : group.ranks) {
-      ranks += (ranks.empty() ? "[" : ", ") + std::to_string(rank);
-    }
-    Print(&text_,
-          ",\n      \"Collective name\": \"%s\", \"In msg nelems\": %lld, \"Out msg nelems\": "
-          "%lld, \"Group size\": %zu, \"dtype\": \"BFloat16\"",
-          k.collective, static_cast<long long>(k.elements), static_cast<long long>(k.elements),
-          group.ranks.size());
-    text_ += ",\n      \"Process Group Name\": \"" + group.name +
-             "\", \"Process Group Description\": \"" + group.description +
-             "\", \"Process Group Ranks\": \"" + ranks + "]\"";
-    if (o_.sequence_numbers) Print(&text_, ", \"Seq\": %lld", static_cast<long long>(k.sequence));
-    if (k.source >= 0) {
-      Print(&text_, ", \"Src Rank\": %d, \"Dst Rank\": %d", k.source, k.destination);
-    }
-  }
-
-  const GeneratedJob& job_;
-  const GeneratorOptions& o_;
-  const int rank_;
-  const int host_;
-  std::string text_;
-  bool first_ = true;
+  std::vector<int> tensor_group_, data_group_, pipeline_group_, back_group_;
 };
 
 }  // namespace
 
 GeneratedJob Generate(const GeneratorOptions& options) { return Generator(options).Run(); }
-
-std::string KinetoJson(const GeneratedJob& job, const GeneratorOptions& options, int rank) {
-  return Writer(job, options, rank).Text();
-}
 
 }  // namespace longhaul::profiler

@@ -1,7 +1,7 @@
 // Traces of a job whose truth is known: for tests, for benchmarks, and to try the profiler on.
 //
 // A transformer on tensor x data x pipeline ranks is run in virtual time: a schedule of
-// generate/schedule.h, an all-reduce of the tensor ranks a layer, sends and receives that meet, the
+// across/schedule.h, an all-reduce of the tensor ranks a layer, sends and receives that meet, the
 // gradients' all-reduces hidden behind the last backward, kernels launched ahead by a host that
 // can be late. Faults and skewed clocks are put in on purpose; running the same job without one
 // says what it costs. Leaves out noise beyond a fixed jitter and congestion between collectives.
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "profiler/across/schedule.h"
 #include "profiler/rank/kernel_classes.h"
 #include "profiler/rank/summary.h"
 
@@ -20,13 +21,17 @@ struct GeneratorOptions {
   int tensor = 2;
   int data = 2;
   int pipeline = 2;
-  int layers = 4;  // a stage
-  int chunks = 1;  // of a stage's layers; more than one: interleaved
-  bool zero_bubble = false;
+  int layers = 4;  // a stage; of DualPipe for either direction
+  Schedule schedule = Schedule::kOneForwardOneBackward;
+  int chunks = 1;  // of a stage's layers, as the schedule needs them
   int micro_batches = 4;
   int steps = 3;
+  int warm_up = 0;  // steps before those, which aren't traced
   int ranks_per_host = 4;
   double layer_us = 600;  // forward of one layer
+  // Its backward, of layer_us: the gradients of its inputs and of its weights.
+  double inputs_share = 1.4;
+  double weights_share = 0.6;
   double tensor_wire_us = 40;
   double pipeline_wire_us = 30;
   double data_wire_us = 400;  // a layer's bucket

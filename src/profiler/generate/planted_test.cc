@@ -4,37 +4,13 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <functional>
 #include <random>
 
 #include "profiler/across/findings.h"
-#include "profiler/generate/job_generator.h"
-#include "profiler/read/kineto_reader.h"
+#include "profiler/generate/profile_testing.h"
 
 namespace longhaul::profiler {
 namespace {
-
-Job Profile(const GeneratorOptions& options,
-            const std::function<void(int rank, std::string* json)>& change = {}) {
-  const GeneratedJob made = Generate(options);
-  std::vector<RankSummary> ranks;
-  for (int rank = 0; rank < static_cast<int>(made.kernels.size()); ++rank) {
-    std::string json = KinetoJson(made, options, rank);
-    if (change) change(rank, &json);
-    const auto source = OpenBytes(json);
-    ranks.push_back(Summarize(ReadKineto(*source, "rank-" + std::to_string(rank)).value()));
-  }
-  JobOptions job;
-  job.ranks_per_host = options.ranks_per_host;
-  return AssembleJob(std::move(ranks), job).value();
-}
-
-GeneratorOptions Skewed() {
-  GeneratorOptions options;
-  options.skew_us = 12'345;
-  options.drift_ppm = 8;
-  return options;
-}
 
 // What the fault costs a step, by running the job without it.
 double Cost(const GeneratorOptions& with, const GeneratorOptions& without) {
@@ -219,100 +195,6 @@ TEST(Planted, AHeavyStage) {
   ExpectPlanted(with, balanced, Cause::kImbalance, "stage 1");
 }
 
-// Stages of 1 and 1.5 units a micro-batch; the schedule asks for a slot of their mean.
-TEST(Planted, BubblesBeyondTheScheduleAreTold) {
-  GeneratorOptions options;
-  options.tensor = 1;
-  options.data = 1;
-  options.heavy_stage = 1;
-  options.pipeline_wire_us = 1;
-  const Findings findings = FindAll(Profile(options));
-  const auto& stages = findings.pipeline.stages;
-  ASSERT_EQ(stages.size(), 2u);
-  const double unit = stages[0].compute_s / 4;
-  EXPECT_NEAR(stages[0].due_s / unit, 1.25, 0.05);
-  // The first stage: four slots of 1.5 and the ends of one of 1, less four of 1.
-  EXPECT_NEAR(stages[0].bubble_s / unit, 3, 0.1);
-  EXPECT_NEAR(stages[0].late_s / unit, 3 - 1.25, 0.1);
-  // The second idles one slot of the first while the pipeline fills and drains.
-  EXPECT_NEAR(stages[1].bubble_s / unit, 1, 0.05);
-  EXPECT_NEAR(stages[1].late_s / unit, 0, 0.01);
-}
-
-TEST(Planted, ThePipelinesBubbleIsTheSchedules) {
-  GeneratorOptions options = Skewed();
-  options.tensor = 1;
-  options.data = 1;
-  options.pipeline = 4;
-  options.micro_batches = 12;
-  options.pipeline_wire_us = 1;
-  options.ranks_per_host = 1;
-  const Findings findings = FindAll(Profile(options));
-  ASSERT_EQ(findings.pipeline.stages.size(), 4u);
-  EXPECT_EQ(findings.pipeline.micro_batches, 12u);
-  EXPECT_DOUBLE_EQ(findings.pipeline.expected_bubble, 3.0 / 15);
-  // The optimizer's half layer and the host's pauses dilute it a little.
-  EXPECT_NEAR(findings.pipeline.measured_bubble, 0.2, 0.01);
-  // All of it is where the schedule has it.
-  for (const RankTotals& totals : findings.totals) {
-    EXPECT_EQ(totals.sum_ns(), totals.wall_ns);
-    EXPECT_GT(totals.bubble_ns + totals.late_bubble_ns, 0);
-    EXPECT_LT(static_cast<double>(totals.late_bubble_ns),
-              0.01 * static_cast<double>(totals.wall_ns));
-  }
-}
-
-// (p - 1) / v slots of a micro-batch: Narayanan et al., SC 2021, 2.2.2.
-TEST(Planted, AnInterleavedPipelinesBubbleIsTheSchedules) {
-  for (const int stages : {2, 4}) {
-    GeneratorOptions options = Skewed();
-    options.tensor = 1;
-    options.data = 1;
-    options.pipeline = stages;
-    options.chunks = 2;
-    options.micro_batches = 3 * stages;
-    options.pipeline_wire_us = 1;
-    options.ranks_per_host = 1;
-    const Findings findings = FindAll(Profile(options));
-    EXPECT_EQ(findings.pipeline.micro_batches, 3u * static_cast<unsigned>(stages));
-    EXPECT_EQ(findings.pipeline.chunks, 2u);
-    EXPECT_EQ(ScheduleName(findings.pipeline), "interleaved");
-    const double due = (stages - 1) / 2.0;
-    EXPECT_DOUBLE_EQ(findings.pipeline.expected_bubble, due / (3 * stages + due));
-    EXPECT_NEAR(findings.pipeline.measured_bubble, due / (3 * stages + due), 0.01);
-    for (const RankTotals& totals : findings.totals) {
-      EXPECT_EQ(totals.sum_ns(), totals.wall_ns);
-      EXPECT_GT(totals.bubble_ns, 0);
-      EXPECT_LT(static_cast<double>(totals.late_bubble_ns),
-                0.01 * static_cast<double>(totals.wall_ns))
-          << stages << " stages";
-    }
-  }
-}
-
-// A slot is 4 layers of 3 units, the weights' gradients 0.6 of each: (p - 1) (3 - 2 x 0.6) x 4 are
-// what ZB-H1 has a stage idle (Qi et al., ICLR 2024, table 2).
-TEST(Planted, AZeroBubblePipelinesBubbleIsTheSchedules) {
-  GeneratorOptions options = Skewed();
-  options.tensor = 1;
-  options.data = 1;
-  options.pipeline = 4;
-  options.zero_bubble = true;
-  options.micro_batches = 12;
-  options.pipeline_wire_us = 1;
-  options.ranks_per_host = 1;
-  const Findings findings = FindAll(Profile(options));
-  EXPECT_EQ(ScheduleName(findings.pipeline), "zero-bubble");
-  EXPECT_NEAR(findings.exposed.due_slots, 3 * (1 - 2 * 0.6 / 3), 0.02);
-  EXPECT_NEAR(findings.pipeline.measured_bubble, 1.8 / (12 + 1.8), 0.01);
-  for (const RankTotals& totals : findings.totals) {
-    EXPECT_EQ(totals.sum_ns(), totals.wall_ns);
-    EXPECT_GT(totals.phase_ns[static_cast<size_t>(Phase::kWeights)], 0);
-    EXPECT_LT(static_cast<double>(totals.late_bubble_ns),
-              0.01 * static_cast<double>(totals.wall_ns));
-  }
-}
-
 // Draws from a seed, the same everywhere.
 class Dice {
  public:
@@ -390,8 +272,9 @@ Drawn AnyFault(Dice* dice) {
   }
   // Interleaved, of weights' passes or neither.
   const int schedule = dice->Below(3);
-  without.zero_bubble = schedule == 1;
+  if (schedule == 1) without.schedule = Schedule::kZeroBubbleH1;
   if (schedule == 2 && without.pipeline > 1) {
+    without.schedule = Schedule::kInterleaved;
     without.chunks = 2;
     without.micro_batches = 4;
   }

@@ -101,6 +101,17 @@ bool HasKernels(const Job& job) {
   });
 }
 
+// What is no fault and worth more than the first finding, or nullptr. A fault comes first because
+// it can be put right, not because it costs most.
+const Finding* LargerThanFirst(const Findings& findings) {
+  for (const Finding& finding : findings.findings) {
+    if (finding.fault) continue;
+    const bool larger = finding.seconds_per_step > findings.findings.front().seconds_per_step;
+    return larger ? &finding : nullptr;
+  }
+  return nullptr;
+}
+
 std::string FirstThing(const Job& job, const Findings& findings) {
   if (!HasKernels(job)) {
     return "No kernel was traced, so where the time went can't be told.\n"
@@ -119,15 +130,10 @@ std::string FirstThing(const Job& job, const Findings& findings) {
   const Finding& f = findings.findings.front();
   std::string text = "Do first: " + worth(f) + ".\n          " + f.evidence +
                      ".\n          Try: " + std::string(RemedyOf(f.cause)) + ".\n";
-  // A fault comes first because it can be put right, not because it costs most.
-  for (const Finding& other : findings.findings) {
-    if (other.fault) continue;
-    if (other.seconds_per_step > f.seconds_per_step) {
-      text += "Larger:   " + worth(other) +
-              ": as planned, no fault.\n          Try: " + std::string(RemedyOf(other.cause)) +
-              ".\n";
-    }
-    break;
+  if (const Finding* larger = LargerThanFirst(findings); larger != nullptr) {
+    text += "Larger:   " + worth(*larger) +
+            ": as planned, no fault.\n          Try: " + std::string(RemedyOf(larger->cause)) +
+            ".\n";
   }
   return text;
 }
@@ -312,11 +318,11 @@ std::string SummaryText(const Job& job, const Findings& findings, const ReportOp
     text += Format("Pipeline: %zu stages, bubble %.1f %% of the step",
                    findings.pipeline.stages.size(), findings.pipeline.measured_bubble * 100);
     if (findings.pipeline.micro_batches > 0) {
-      text +=
-          Format(" against %.1f %% of a%s %s schedule of %llu micro-batches",
-                 findings.pipeline.expected_bubble * 100, findings.pipeline.chunks > 1 ? "n" : "",
-                 std::string(ScheduleName(findings.pipeline)).c_str(),
-                 static_cast<unsigned long long>(findings.pipeline.micro_batches));
+      text += Format(" against %.1f %% of a%s %s schedule of %llu micro-batches",
+                     findings.pipeline.expected_bubble * 100,
+                     findings.pipeline.schedule == Schedule::kInterleaved ? "n" : "",
+                     std::string(ScheduleName(findings.pipeline)).c_str(),
+                     static_cast<unsigned long long>(findings.pipeline.micro_batches));
       text += Format(";\n          %.1f %% of the time is bubble that the schedule doesn't ask for",
                      s.late_bubble * 100);
     }
@@ -326,6 +332,7 @@ std::string SummaryText(const Job& job, const Findings& findings, const ReportOp
   constexpr size_t kMore = 3;
   for (size_t i = 1; i < findings.findings.size() && i < kMore; ++i) {
     const Finding& f = findings.findings[i];
+    if (&f == LargerThanFirst(findings)) continue;  // told
     text +=
         Format("Then:     %s of %s, worth %.3f ms a step\n", std::string(ToString(f.cause)).c_str(),
                f.subject.c_str(), f.seconds_per_step * 1e3);

@@ -153,6 +153,8 @@ TEST_F(ReportTest, WhatIsCalledWorstFirstIsSortedByWorth) {
   const std::string text = SummaryText(job, findings, {});
   EXPECT_THAT(text, testing::StartsWith("Do first: slow kernels of rank 5, worth "));
   EXPECT_THAT(text, HasSubstr("\nLarger:   exposed communication of tensor, worth "));
+  const size_t told = text.find("exposed communication of tensor");
+  EXPECT_EQ(text.find("exposed communication of tensor", told + 1), text.npos);
   const auto json = ReportJson(job, findings, {})["findings"];
   EXPECT_TRUE(json[0]["fault"]);
   EXPECT_FALSE(json[1]["fault"]);
