@@ -14,6 +14,9 @@ constexpr int kRounds = 12;
 constexpr double kHuber = 1.345;      // 95 % efficient on normal errors (Huber 1981)
 constexpr double kPoorUs = 1000;      // waiting and wire times are as short as this
 constexpr double kDriftPrior = 1e-4;  // 100 ppm: no oscillator of a server is worse
+// Nor does a clock that is being set run off by more than twice NTP's 500 ppm. Times that say so
+// are damaged.
+constexpr double kMostDrift = 1e-3;
 
 // e_a - e_b of one collective, at time t.
 struct Observation {
@@ -72,11 +75,14 @@ class Fit {
     }
     Warn(reached);
     if (observations_.empty() || hosts_ < 2) return;
-    offsets_.assign(hosts_, 0);
-    drifts_.assign(hosts_, 0);
-    for (int round = 0; round < kRounds; ++round) {
-      if (!Round()) break;
-    }
+    steady_.assign(hosts_, false);
+    do {
+      offsets_.assign(hosts_, 0);
+      drifts_.assign(hosts_, 0);
+      for (int round = 0; round < kRounds; ++round) {
+        if (!Round()) break;
+      }
+    } while (Steady());
     Apply();
     Report();
   }
@@ -138,6 +144,17 @@ class Fit {
     }
   }
 
+  // Takes clocks that no clock runs like for ones without drift; whether there were any.
+  bool Steady() {
+    bool any = false;
+    for (size_t h = 1; h < hosts_; ++h) {
+      if (steady_[h] || std::abs(drifts_[h]) <= kMostDrift) continue;
+      any = steady_[h] = true;
+    }
+    if (any && passes_++ > 0) steady_.assign(hosts_, true);  // one pass more is enough
+    return any;
+  }
+
   double Residual(const Observation& o) const {
     return o.delta - (offsets_[o.a] - offsets_[o.b]) - (drifts_[o.a] - drifts_[o.b]) * o.t;
   }
@@ -156,8 +173,10 @@ class Fit {
       const double weight = o.weight * (sizes[i] <= kHuber * scale ? 1 : kHuber * scale / sizes[i]);
       total += weight;
       // Columns with their signs; host 0 has none.
-      const std::pair<size_t, double> columns[] = {
-          {2 * o.a, 1}, {2 * o.a + 1, o.t}, {2 * o.b, -1}, {2 * o.b + 1, -o.t}};
+      const std::pair<size_t, double> columns[] = {{2 * o.a, 1},
+                                                   {2 * o.a + 1, steady_[o.a] ? 0 : o.t},
+                                                   {2 * o.b, -1},
+                                                   {2 * o.b + 1, steady_[o.b] ? 0 : -o.t}};
       for (const auto& [c, x] : columns) {
         if (c < 2) continue;
         right[c - 2] += weight * x * o.delta;
@@ -226,6 +245,8 @@ class Fit {
   int64_t middle_ = 0;
   std::vector<Observation> observations_;
   std::vector<double> offsets_, drifts_;
+  std::vector<bool> steady_;  // taken for without drift
+  int passes_ = 0;
 };
 
 }  // namespace
