@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <tuple>
 
 #include "profiler/across/findings.h"
 #include "profiler/read/kineto_reader.h"
@@ -72,6 +73,25 @@ TEST(Replay, EndsWhereRanksWaitForEachOtherInARing) {
                               Message("send", 1, 0, 1, 95, 99) + kStep));
   const Job job = AssembleJob(std::move(ranks)).value();
   EXPECT_GT(Replay(job).Run(), 0);
+}
+
+// Traces round: what waits for a call may begin up to a microsecond before its end. Rank 1 waits
+// for a message that ends at 61, and computes from 60 on.
+TEST(Replay, WhoGoesOnAMicrosecondBeforeACallsEndHasWaitedForIt) {
+  std::vector<RankSummary> ranks;
+  ranks.push_back(Rank(0, Kernel("gemm", 0, 50) + Message("send", 0, 1, 1, 50, 60) +
+                              Kernel("gemm", 60, 110) + kStep));
+  std::string receive = Message("recv", 0, 1, 1, 10, 61);
+  receive.replace(receive.find(R"("tid":1)"), 7, R"("tid":2)");
+  ranks.push_back(Rank(1, Kernel("gemm", 0, 10) + receive + Kernel("gemm", 60, 120) + kStep));
+  const Job job = AssembleJob(std::move(ranks)).value();
+  ASSERT_EQ(job.matched, 2u);
+  const Replay replay(job);
+  EXPECT_NEAR(replay.Run() * 1e6, 120, 1.5);
+  // Sent 25 earlier, it is there 25 earlier.
+  Change faster;
+  faster.work = [](size_t rank, Spent spent) { return rank == 0 && IsCompute(spent) ? 0.5 : 1.0; };
+  EXPECT_NEAR(replay.Run(faster) * 1e6, 95, 1.5);
 }
 
 // A kernel or sum on a stream with its launch; the n-th.
@@ -151,6 +171,32 @@ TEST(Replay, TheOptimizerWaitsForItsGradients) {
   EXPECT_NEAR(replay.Run(faster) * 1e6, 153, 1e-6);
 }
 
+// The last gemm begins at 93, right behind a gather that ends at 92 and a sum that ends at 93.
+// Computation passes such sums, as the second gemm does the first one: it waited for the gather.
+TEST(Replay, OfTwoCallsThatEndTogetherTheOneThatIsNeverPassedIsWaitedFor) {
+  std::vector<RankSummary> ranks;
+  for (const int rank : {0, 1}) {
+    ranks.push_back(Rank(
+        rank, Launched(1, 0, 10, 1, Kernel("gemm", 12, 32)) +
+                  Launched(2, 10, 12, 2, Message("allreduce", -1, -1, 1, 32, 60)) +
+                  Launched(3, 12, 14, 1, Kernel("gemm", 32, 52)) +
+                  Launched(4, 14, 16, 3, Message("_allgather_base", -1, -1, 2, 52, 92)) +
+                  Launched(5, 16, 18, 2, Message("allreduce", -1, -1, 3, 60, 93)) +
+                  Launched(6, 18, 20, 1, Kernel("gemm", 93, 113)) + Synchronize(20, 115) + kStep));
+  }
+  const Job job = AssembleJob(std::move(ranks)).value();
+  ASSERT_EQ(job.matched, 6u);
+  const Replay replay(job);
+  EXPECT_NEAR(replay.Run() * 1e6, 113, 1e-6);
+  const auto three_times = [&job](CollectiveKind kind) {
+    Change slower;
+    slower.wire = [&job, kind](size_t i) { return job.instances[i].kind == kind ? 3.0 : 1.0; };
+    return slower;
+  };
+  EXPECT_NEAR(replay.Run(three_times(CollectiveKind::kAllReduce)) * 1e6, 113, 1.5);
+  EXPECT_NEAR(replay.Run(three_times(CollectiveKind::kAllGather)) * 1e6, 113 + 80, 1.5);
+}
+
 TEST(HostChain, IsNotToldWhereNobodyWaits) {
   const RankSummary rank = Rank(0, Launched(1, 0, 10, 1, Kernel("gemm", 12, 32)) + kStep);
   EXPECT_TRUE(ChainOf(rank).marks.empty());
@@ -227,6 +273,27 @@ TEST(Summary, TakesInnermostOperatorsForKernelsWhereThereIsNoDevice) {
 
 // Ten sums of two ranks, 10 us each and 10 us of computing between them; the third took 800. Rank 1
 // stood still in it: its process had no processor. Then the same in rank 0's computing.
+// Of two calls at once the first to end has the time: what came next may have waited for it.
+TEST(Summary, GivesTheTimeOfTwoCallsToTheOneThatEndsFirst) {
+  const RankSummary rank =
+      Rank(0, Launched(1, 0, 1, 1, Kernel("gemm", 2, 10)) +
+                  Launched(2, 1, 2, 2, Message("allreduce", -1, -1, 1, 10, 100)) +
+                  Launched(3, 2, 3, 3, Message("_allgather_base", -1, -1, 2, 20, 60)) +
+                  Launched(4, 3, 4, 1, Kernel("gemm", 100, 110)) + kStep);
+  ASSERT_EQ(rank.collectives.size(), 2u);
+  std::vector<std::tuple<int64_t, int64_t, CollectiveKind>> exposed;
+  for (const Segment& segment : rank.segments) {
+    if (segment.spent != Spent::kExposed) continue;
+    exposed.emplace_back(segment.begin_ns, segment.end_ns,
+                         rank.collectives[static_cast<size_t>(segment.collective)].kind);
+  }
+  const std::vector<std::tuple<int64_t, int64_t, CollectiveKind>> want = {
+      {10'000, 20'000, CollectiveKind::kAllReduce},
+      {20'000, 60'000, CollectiveKind::kAllGather},
+      {60'000, 100'000, CollectiveKind::kAllReduce}};
+  EXPECT_EQ(exposed, want);
+}
+
 TEST(Findings, NameAStallAndItsRank) {
   const auto job = [](bool in_call) {
     std::vector<RankSummary> ranks;

@@ -185,6 +185,23 @@ TEST_F(ReportTest, ThePageDrawsTheRooflineWhereItsOperatorsAre) {
   for (const char* tick : {">100 GF/s<", ">1e+07 GF/s<", ">10<", ">10000<"}) {
     EXPECT_THAT(picture, testing::Not(testing::HasSubstr(tick)));
   }
+  // From 60 to 680 is a decade from 100 FLOPs a byte; from 290 up to 20 are three from 1 TFLOP/s:
+  // 60 + 620 lg 3 and 290 - 90 lg 5.
+  EXPECT_THAT(picture, testing::HasSubstr("<circle cx=\"60.0\" cy=\"290.0\""));
+  EXPECT_THAT(picture, testing::HasSubstr("<circle cx=\"355.8\" cy=\"227.1\""));
+}
+
+// The card's ridge is at 295 FLOPs a byte, far from an operator with one.
+TEST_F(ReportTest, TheRooflinesPictureHoldsTheRidge) {
+  Job job = Load(Write(Slow(), ""));
+  job.ranks[0].operators = {{"aten::add", "[[8,8],[8,8]]", 1, 1'000'000, 1e9, 1e9}};
+  const std::string page = ReportHtml(job, FindAll(job), {});
+  const size_t begin = page.find("<h2>Operators against the roofs of h100-sxm");
+  ASSERT_NE(begin, page.npos);
+  const std::string picture = page.substr(begin, page.find("</svg>", begin) - begin);
+  for (const char* tick : {">1<", ">10<", ">100<", ">1000<"}) {
+    EXPECT_THAT(picture, testing::HasSubstr(tick));
+  }
 }
 
 TEST_F(ReportTest, SaysHowToTraceWhereNoKernelIs) {
