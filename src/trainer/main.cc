@@ -19,6 +19,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "io/batch_scheduling.h"
 #include "trainer/calibrate/calibrate.h"
 #include "trainer/model.h"
 #include "trainer/peak.h"
@@ -81,6 +82,11 @@ int Main(int argc, char** argv) {
     return 2;
   }
   RequireOneThread(argv);
+  // What is measured is measured as workers run, and a worker's threads are yet to come.
+  if (const Status batch = io::UseBatchScheduling(); !batch.ok()) {
+    std::fprintf(stderr, "longhaul-trainer: %s: sums of ranks that share cores are slower\n",
+                 ToString(batch).c_str());
+  }
   PrepareTorch();
   if (mode == "--measure-peak") return MeasurePeak();
   if (mode == "--calibrate") return RunCalibrate({std::string_view(argv[2]) == "quick", argv[3]});

@@ -11,6 +11,7 @@
 
 #include "planner/local/cost.h"
 #include "planner/local/operator_times.h"
+#include "spec/exchange.h"
 
 namespace longhaul::frontend {
 namespace {
@@ -148,7 +149,10 @@ void AddSums(const profiler::Job& job, double cores, std::vector<Figure>& figure
     Figure figure;
     figure.kind = FigureKind::kAllReduce;
     figure.sizes = {ranks, static_cast<double>(bytes), 0};
-    figure.forward_s = std::max(kLeastSeconds, beyond * cpu_s * std::max(1.0, ranks / cores));
+    // Two that exchange work one after the other, a ring's ranks at once as far as there are cores.
+    const bool exchange = ranks == 2 && bytes <= static_cast<int64_t>(spec::kExchangedBytes);
+    const double clock = exchange ? 2 : std::max(1.0, ranks / cores);
+    figure.forward_s = std::max(kLeastSeconds, beyond * cpu_s * clock);
     figure.spread = spread;
     figure.repeats = static_cast<uint32_t>(repeats);
     figures.push_back(figure);

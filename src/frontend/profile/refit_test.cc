@@ -93,6 +93,27 @@ TEST(Refit, MakesFiguresOfWhatTheTraceShows) {
   }
 }
 
+// Small ones leave one after the other, which takes twice a rank's time; large ones leave at once.
+TEST(Refit, TellsTwoThatExchangeFromTwoOfARing) {
+  profiler::RankSummary rank = Rank();
+  rank.groups.push_back({"data.0", "data_parallel", {0, 1}, 2});
+  Collective sum = rank.collectives.front();
+  sum.group = 1;
+  for (const int64_t bytes : {int64_t{4} << 20, (int64_t{4} << 20) + 4}) {
+    sum.bytes = bytes;
+    rank.collectives.push_back(sum);
+  }
+  const auto file = Refit(JobOf(rank), {"2026-01-01T00:00:00Z", "1", Bytes(1 << 30)});
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::vector<double> seconds;
+  for (const Figure& figure : file->figures) {
+    if (figure.kind == FigureKind::kAllReduce && figure.sizes[0] == 2) {
+      seconds.push_back(figure.forward_s);
+    }
+  }
+  EXPECT_THAT(seconds, testing::ElementsAre(testing::DoubleEq(200e-6), testing::DoubleEq(100e-6)));
+}
+
 // Three ranks on two cores for 3 ms: 6 ms of them, of which operators and calls took a part;
 // the rest is the transport's.
 TEST(Refit, GivesWhatNoSpanShowsToTheExchanges) {

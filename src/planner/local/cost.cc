@@ -8,6 +8,7 @@
 #include "planner/local/parts/pipeline_order.h"
 #include "planner/local/parts/shared_cores.h"
 #include "planner/local/tape.h"
+#include "spec/exchange.h"
 #include "spec/operators.h"
 #include "spec/parameters.h"
 
@@ -134,26 +135,37 @@ class Players {
     programs_[rank].push_back({CoreTask::Kind::kCompute, seconds, 0});
   }
 
-  // Of a core, on each rank: the figure is by the clock and of these ranks alone.
+  // By the clock, of these ranks alone.
   double SumSeconds(uint32_t ranks, double bytes) const {
-    const double clock = times_.Of(FigureKind::kAllReduce, {double(ranks), bytes, 0}).forward_s;
-    return clock * std::min(1.0, double(cores_) / ranks);
+    return times_.Of(FigureKind::kAllReduce, {double(ranks), bytes, 0}).forward_s;
   }
 
   void Meet(uint32_t rank, uint32_t group, uint32_t ranks, double bytes) {
     if (ranks < 2) return;
-    programs_[rank].push_back({CoreTask::Kind::kMeet, SumSeconds(ranks, bytes), group});
+    if (ranks == 2 && bytes <= double(spec::kExchangedBytes)) return Exchange(rank, group, bytes);
+    // All work at once.
+    const double seconds = SumSeconds(ranks, bytes) * std::min(1.0, double(cores_) / ranks);
+    programs_[rank].push_back({CoreTask::Kind::kMeet, seconds, group});
+  }
+  // There and back, one end after the other: a quarter of the clock's time at each.
+  void Exchange(uint32_t rank, uint32_t group, double bytes) {
+    const bool first = groups_[group][0] == rank;
+    const CoreTask send = {CoreTask::Kind::kSend, SumSeconds(2, bytes) / 4,
+                           groups_[group][first ? 1 : 0]};
+    const CoreTask receive = {CoreTask::Kind::kReceive, send.seconds, send.other};
+    programs_[rank].push_back(first ? send : receive);
+    programs_[rank].push_back(first ? receive : send);
   }
   void TensorSum(uint32_t rank, double bytes) {
     Meet(rank, TensorGroup(rank), layout_.tensor, bytes);
   }
 
-  // Two ranks sum by sending each other what they have: a message is half of that on either end.
+  // A message is half of what two ranks exchange.
   void Message(uint32_t rank, bool sends, uint32_t stage) {
     const uint32_t other =
         rank % (layout_.tensor * layout_.data) + stage * layout_.tensor * layout_.data;
     programs_[rank].push_back({sends ? CoreTask::Kind::kSend : CoreTask::Kind::kReceive,
-                               SumSeconds(2, stream_bytes_) / 2, other});
+                               SumSeconds(2, stream_bytes_) / 4, other});
   }
 
   void Forward(uint32_t rank, uint32_t layers) {

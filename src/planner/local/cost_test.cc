@@ -63,6 +63,27 @@ TEST(LocalCost, HasNoAllReduceOnOneRank) {
   EXPECT_GT(cost.Step({}, 8, {2}, 4).all_reduce.count(), 0);
 }
 
+// Two tensor parts have a core each, and no step gains by the other's.
+TEST(LocalCost, TwoThatExchangeWorkOneAfterTheOther) {
+  const MachineFacts facts = Machine();
+  MachineFacts dear = facts;
+  for (Figure& figure : dear.device.figures) {
+    if (figure.kind == FigureKind::kAllReduce) figure.forward_s *= 2;
+  }
+  const spec::ModelSpec model;
+  const auto seconds = [&](const MachineFacts& machine) {
+    return LocalCost(machine).Step(model, 8, {1, 2, 1}, 4).total().count();
+  };
+  const OperatorTimes times(facts.device.figures);
+  const auto by_clock = [&](double bytes) {
+    return times.Of(FigureKind::kAllReduce, {2, bytes, 0}).forward_s;
+  };
+  const double column = 4.0 * 4 * model.sequence;
+  const double micro_batch = (2 + 4 * model.layers) * by_clock(column * model.hidden) +
+                             by_clock(column) + by_clock(2 * column);
+  EXPECT_NEAR(seconds(dear) - seconds(facts), 2 * micro_batch + by_clock(32), 1e-6);
+}
+
 TEST(LocalCost, CountsStatesAndSlotsByHand) {
   const MachineFacts facts = Machine();
   const RankMemory memory = LocalCost(facts).Memory({}, {}, {4}, 8, 5_MiB);
