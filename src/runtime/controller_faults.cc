@@ -16,6 +16,8 @@ constexpr Duration kEvidenceWindow = std::chrono::milliseconds(40);
 // And so long may a silent node's death stay unknown after its peers failed.
 constexpr Duration kLateEvidence = std::chrono::seconds(15);
 constexpr size_t kMaxMessage = 2000;
+// Once a worker has ended well, the others have so long for what they do without steps.
+constexpr Duration kEndLimit = std::chrono::minutes(10);
 // So long is a worker's failure held against later ones on its node.
 constexpr Duration kWorkerFaultMemory = std::chrono::hours(24);
 constexpr size_t kMostWorkerFaults = 16;
@@ -104,7 +106,11 @@ void Controller::State::OnWorkerExited(const wire::Event& event) {
     member.ranks_done = std::min(member.ranks_done + 1, job->spec.processes_per_node());
     uint32_t done = 0;
     for (const Member& other : job->gang) done += other.ranks_done;
-    if (done == job->world()) BeginClosing(*job, wire::SUCCEEDED, "all workers ended well");
+    if (done == job->world()) {
+      BeginClosing(*job, wire::SUCCEEDED, "all workers ended well");
+    } else {
+      WatchProgress(*job);
+    }
     return;
   }
   NoteFault(*job, evidence);
@@ -297,9 +303,12 @@ void Controller::State::WatchProgress(Job& job) {
   if (!job.reports_steps || job.undecided || job.state != wire::RUNNING) return;
   const bool done = job.spec.total_steps() > 0 && job.step >= job.spec.total_steps();
   if (done) return deadlines_.Clear(DeadlineKind::kProgress, job.spec.id());
-  const Duration patience =
+  Duration patience =
       std::max(options_.hang_floor,
                DurationFromSeconds(ToSeconds(job.slowest_report) * options_.hang_factor));
+  const bool ends = std::any_of(job.gang.begin(), job.gang.end(),
+                                [](const Member& member) { return member.ranks_done > 0; });
+  if (ends) patience = std::max(patience, kEndLimit);
   deadlines_.Set(DeadlineKind::kProgress, job.spec.id(), now_ + patience);
 }
 

@@ -589,6 +589,19 @@ TEST(Controller, RestartsAHangThatProbingDoesNotHelp) {
   EXPECT_EQ(cluster.Job().faults(0).class_name(), "hang");
 }
 
+// Progress is told by the first worker's steps, and an export at the end takes none.
+TEST(Controller, WhoGoesOnWhenAnotherHasEndedWellIsNotHung) {
+  Cluster cluster = Running();
+  cluster.Steps(1, 5);
+  cluster.Exit("node-1", 0, 0, 0);
+  cluster.TickUntil(cluster.now + seconds(300));
+  EXPECT_EQ(cluster.Job().epoch(), 1u);
+  EXPECT_EQ(cluster.Job().faults_size(), 0);
+  cluster.TickUntil(cluster.now + seconds(1000));
+  EXPECT_EQ(cluster.Job().epoch(), 2u) << "not for ever";
+  EXPECT_EQ(cluster.Job().faults(0).class_name(), "hang");
+}
+
 // Says every 3 s that worker 3 waits, from `begin` on for so long.
 void WaitForSlot(Cluster& cluster, Duration begin, Duration end) {
   for (Duration waited = begin; waited <= end; waited += seconds(3)) {
