@@ -46,6 +46,9 @@ void AddOptions(CLI::App& app, Words& words) {
   app.add_option("--run-dir", options.run_directory, "Where the run's files go (runs/NAME)");
   app.add_flag("--resume", options.resume,
                "Go on from the newest checkpoint in the run's directory");
+  app.add_option("--from", options.from,
+                 "Begin anew with the weights of another run's checkpoint: its folder (the newest "
+                 "good one), one step's, s3://BUCKET/PREFIX. To go on with a run: --resume");
   app.add_flag("--json", options.json, "One JSON object a line instead of the view");
   app.add_flag("--quiet", options.quiet, "Only the summary at the end");
   app.add_option("--cluster-nodes", options.cluster_nodes, "Agents of the local cluster (2)");
@@ -54,6 +57,12 @@ void AddOptions(CLI::App& app, Words& words) {
                  "From an agent's death to its replacement (200ms)");
   app.add_option("--controller", options.controller, "Use this controller (URL), start none");
   app.add_option("--token-file", options.token_file, "The file with its token");
+  app.footer(
+      "Examples:\n"
+      "  longhaul run examples/headers-gpt.yaml\n"
+      "  longhaul run --resume examples/headers-gpt.yaml\n"
+      "  longhaul run --from runs/headers-gpt examples/headers-gpt.yaml --name tuned\n"
+      "  longhaul run --nodes 2 --procs 2 -- python3 examples/ddp.py");
 }
 
 // The words that AddOptions knows, and the rest: a job file, or torchrun's own and a command, which

@@ -88,10 +88,11 @@ Status ControllerLink::WaitForNodes() {
 }
 
 Result<SubmittedJob> ControllerLink::Submit() {
-  const Json body = {{"job", submission_.job},
-                     {"source", submission_.source},
-                     {"run_directory", submission_.run_directory},
-                     {"resume", submission_.resume}};
+  Json body = {{"job", submission_.job},
+               {"source", submission_.source},
+               {"run_directory", submission_.run_directory},
+               {"resume", submission_.resume}};
+  if (!submission_.from.empty()) body["from"] = submission_.from;
   ASSIGN_OR_RETURN(const Json answer, client_.Post("/v1/jobs", body));
   const Json& job = answer.is_object() && answer.contains("job") ? answer["job"] : answer;
   if (!job.is_object() || !job.contains("id") || !job["id"].is_string()) {

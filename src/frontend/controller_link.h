@@ -23,6 +23,7 @@ struct Submission {
   std::string source;         // names it in messages
   std::string run_directory;  // absolute
   bool resume = false;
+  std::string from;    // empty: none
   uint32_t nodes = 0;  // connected ones to wait for before submitting
 };
 

@@ -48,6 +48,13 @@ Result<spec::JobSpec> FromCommand(const JobRequest& request) {
 
 }  // namespace
 
+std::string WholePlace(const std::string& place) {
+  if (place.empty() || place.starts_with("s3://")) return place;
+  std::error_code error;
+  const auto whole = std::filesystem::absolute(place, error).lexically_normal();
+  return error ? place : whole.string();
+}
+
 std::string NameOfCommand(const std::vector<std::string>& command) {
   // The script of `python3 -u train.py` says more than the interpreter does.
   std::string_view word = command.empty() ? "job" : std::string_view(command.front());

@@ -35,6 +35,9 @@ Result<spec::JobSpec> LoadJob(const JobRequest& request);
 Result<std::string> ApplySettings(const std::string& json,
                                   const std::vector<std::string>& settings);
 
+// A checkpoint's place as others can use it: s3://... as it is, a path whole.
+std::string WholePlace(const std::string& place);
+
 // The name of a job made of a command: of its script, or its program.
 std::string NameOfCommand(const std::vector<std::string>& command);
 

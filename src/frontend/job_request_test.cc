@@ -64,6 +64,14 @@ TEST_F(JobRequestTest, PutsSettingsIntoTheJob) {
   EXPECT_FALSE(ApplySettings(R"({"a":1})", {"a.b=2"}).ok());
 }
 
+TEST_F(JobRequestTest, TellsAPlaceAsOthersCanUseIt) {
+  const std::string here = std::filesystem::current_path().string();
+  EXPECT_EQ(WholePlace(""), "");
+  EXPECT_EQ(WholePlace("runs/../runs/base"), here + "/runs/base");
+  EXPECT_EQ(WholePlace("/runs/base"), "/runs/base");
+  EXPECT_EQ(WholePlace("s3://models/runs/../base"), "s3://models/runs/../base");
+}
+
 TEST_F(JobRequestTest, NamesACommandAfterItsScript) {
   EXPECT_EQ(NameOfCommand({"/usr/bin/true"}), "true");
   EXPECT_EQ(NameOfCommand({"python3", "a/b.train.py"}), "b.train");

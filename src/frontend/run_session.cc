@@ -246,6 +246,7 @@ void Session::OnClusterReady(const service::Endpoint& endpoint, uint32_t nodes) 
   submission.source = options_.job.file.empty() ? "the command" : options_.job.file;
   submission.run_directory = directory_.path;
   submission.resume = options_.resume;
+  submission.from = WholePlace(options_.from);
   submission.nodes = nodes;
   LinkObserver observer;
   observer.on_submitted = [this](const SubmittedJob& job, Instant at) {

@@ -20,6 +20,7 @@ struct RunOptions {
   JobRequest job;
   std::string run_directory;                 // empty: runs/NAME
   bool resume = false;                       // go on from the newest checkpoint there
+  std::string from;                          // another checkpoint, whose weights it begins with
   bool json = false;                         // one JSON object a line
   bool quiet = false;                        // only the report's summary
   std::vector<uint32_t> silent_local_ranks;  // a command's workers whose output isn't shown

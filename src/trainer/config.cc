@@ -109,6 +109,16 @@ void ReadTrace(const Json& json, TrainerConfig& config, Status& status) {
   section.Whole("steps", config.trace.steps, 1, 100);
 }
 
+void ReadFrom(const Json& json, TrainerConfig& config, Status& status) {
+  if (!json.contains("from")) return;
+  Section section(json, "from", status);
+  StartingWeights& from = config.from.emplace();
+  section.Text("folder", from.folder);
+  section.Whole("step", from.step, 0, UINT64_MAX);
+  section.Whole("epoch", from.epoch, 0, UINT64_MAX);
+  if (from.folder.empty()) section.Refuse("folder", "is missing");
+}
+
 }  // namespace
 
 Result<TrainerConfig> ParseTrainerConfig(std::string_view text) {
@@ -120,6 +130,7 @@ Result<TrainerConfig> ParseTrainerConfig(std::string_view text) {
   ReadTrain(json, config.train, status);
   ReadLayout(json, config, status);
   ReadTrace(json, config, status);
+  ReadFrom(json, config, status);
   Section sample(json, "sample", status);
   sample.Text("prompt", config.sample.prompt);
   sample.Whole("bytes", config.sample.bytes, 0, 1 << 16);

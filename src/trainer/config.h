@@ -1,11 +1,13 @@
 // What the trainer is told: the job's JSON (spec::ToJson) plus where its files are.
 //
 // Beside the job's keys: "data_directory" (train.tokens and held_out.tokens), "run_directory" and,
-// optionally, "record_samples" (write what each step used, for an audit). Keys the trainer doesn't
-// know are other people's and are left alone.
+// optionally, "record_samples" (write what each step used, for an audit) and "from" ({"folder":
+// "/runs/base/checkpoints", "step": 300, "epoch": 1}, the checkpoint whose weights it begins with).
+// Keys the trainer doesn't know are other people's and are left alone.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,6 +16,13 @@
 #include "trainer/parallel/mesh.h"
 
 namespace longhaul::trainer {
+
+// A committed step whose weights a fresh state begins with.
+struct StartingWeights {
+  std::string folder;  // of the steps; s3://... too
+  uint64_t step = 0;
+  uint64_t epoch = 0;
+};
 
 struct TrainerConfig {
   spec::ModelSpec model;
@@ -25,6 +34,7 @@ struct TrainerConfig {
   std::string data_directory;
   std::string run_directory;  // may be empty when record_samples is false
   bool record_samples = false;
+  std::optional<StartingWeights> from;  // nothing: weights by the seed
 };
 
 // kInvalidArgument naming the key for anything that the trainer could not run with.

@@ -14,6 +14,7 @@
 #include "io/clock.h"
 #include "trainer/finish.h"
 #include "trainer/parallel/gather.h"
+#include "trainer/parallel/starting_weights.h"
 #include "trainer/parallel/state_boxes.h"
 #include "trainer/peak.h"
 #include "trainer/process_memory.h"
@@ -91,7 +92,19 @@ std::vector<StateTensor> Loop::State() {
       table_, {optimizer_.weights(), optimizer_.first_moments(), optimizer_.second_moments()});
 }
 
-void Loop::Fresh() { Initialise(table_, config_.train.seed, optimizer_.weights()); }
+Status Loop::Fresh() {
+  if (!config_.from.has_value()) {
+    Initialise(table_, config_.train.seed, optimizer_.weights());
+    return {};
+  }
+  const auto rank = static_cast<uint32_t>(groups_.world().rank());
+  const Status loaded = LoadStartingWeights(*config_.from, table_, rank, optimizer_.weights());
+  if (loaded.ok()) return {};
+  // Not kDataLoss, which would say of this run's own snapshots that they are damaged.
+  return FailedPrecondition("no weights to begin with from step " +
+                            std::to_string(config_.from->step) + " in " + config_.from->folder +
+                            ": " + loaded.message());
+}
 
 uint64_t Loop::WeightsHash() {
   const std::span<const float> weights = optimizer_.weights();
@@ -251,7 +264,7 @@ Status Loop::Run() {
   RETURN_IF_ERROR(door_.Enter(Phase::kRestore));
   RETURN_IF_ERROR(door_.Register(State()));
   ASSIGN_OR_RETURN(const uint64_t restored, door_.Restore());
-  if (restored == 0) Fresh();
+  if (restored == 0) RETURN_IF_ERROR(Fresh());
   // The parts of a replica use the same samples.
   if (config_.record_samples && mesh_.part().first() && mesh_.part().part == 0) {
     auto opened = SampleRecorder::Open(config_.run_directory, door_.Epoch(),

@@ -49,8 +49,9 @@ class Loop {
   // rank 0, writes the sample. kCancelled when a rank was told to stop: the state is saved.
   Status Run();
 
-  // The state before step 1.
-  void Fresh();
+  // The state before step 1: weights of the checkpoint that the configuration names, else by the
+  // seed; moments of zero.
+  Status Fresh();
   // One step, from the state after step - 1. The gradients stay until the next.
   Status Step(uint64_t step, StepReport& report, Recorder* recorder = nullptr);
   std::vector<StateTensor> State();

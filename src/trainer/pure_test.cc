@@ -40,6 +40,16 @@ TEST(TrainerConfig, ReadsWhatTheSpecWrites) {
   EXPECT_EQ(config->micro_batch, 4u);
 }
 
+TEST(TrainerConfig, ReadsWhichStepItBeginsWith) {
+  const auto config = ParseTrainerConfig(
+      R"({"data_directory":"/d","from":{"folder":"/runs/a/checkpoints","step":30,"epoch":2}})");
+  ASSERT_TRUE(config.ok()) << config.status();
+  ASSERT_TRUE(config->from.has_value());
+  EXPECT_EQ(config->from->folder, "/runs/a/checkpoints");
+  EXPECT_EQ(config->from->step, 30u);
+  EXPECT_EQ(config->from->epoch, 2u);
+}
+
 TEST(TrainerConfig, NamesTheKeyThatIsWrong) {
   const struct {
     const char* json;
@@ -54,6 +64,8 @@ TEST(TrainerConfig, NamesTheKeyThatIsWrong) {
       {R"({"train":{"steps":-1}})", "train.steps"},
       {R"({"train":{"learning_rate":"fast"}})", "train.learning_rate"},
       {R"({"data_directory":"/d","record_samples":true})", "run_directory"},
+      {R"({"data_directory":"/d","from":{"step":3}})", "from.folder"},
+      {R"({"data_directory":"/d","from":"/runs/a"})", "from is not an object"},
   };
   for (const auto& row : kRows) {
     const auto config = ParseTrainerConfig(row.json);

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "checkpoint/directory.h"
 #include "corpus/sample_record.h"
 #include "io/file.h"
 #include "trainer/trainer_fixture.h"
@@ -88,7 +89,7 @@ TEST_F(Trainer, MicroBatchesDoNotChangeTheGradient) {
     config_.micro_batch = micro;
     MemoryDoor door;
     const auto loop = MakeLoop(door);
-    loop->Fresh();
+    EXPECT_TRUE(loop->Fresh().ok());
     StepReport report;
     ASSERT_TRUE(loop->Step(1, report).ok());
     gradients.emplace_back(loop->gradients().begin(), loop->gradients().end());
@@ -102,7 +103,7 @@ TEST_F(Trainer, MicroBatchesDoNotChangeTheGradient) {
 TEST_F(Trainer, TwoReplicasGiveTheGradientOfOneAndTheSameBitsEachTime) {
   MemoryDoor door;
   const auto loop = MakeLoop(door);
-  loop->Fresh();
+  EXPECT_TRUE(loop->Fresh().ok());
   StepReport report;
   ASSERT_TRUE(loop->Step(1, report).ok());
   const auto want = loop->gradients();
@@ -112,7 +113,7 @@ TEST_F(Trainer, TwoReplicasGiveTheGradientOfOneAndTheSameBitsEachTime) {
     MemoryDoor own_door;
     auto own = Loop::Create(config_, groups, own_door, stop_);
     if (!own.ok()) _exit(8);
-    (*own)->Fresh();
+    if (!(*own)->Fresh().ok()) _exit(9);
     StepReport own_report;
     if (!(*own)->Step(1, own_report).ok()) _exit(5);
     std::vector<float> result((*own)->gradients().begin(), (*own)->gradients().end());
@@ -132,6 +133,78 @@ TEST_F(Trainer, TwoReplicasGiveTheGradientOfOneAndTheSameBitsEachTime) {
   for (size_t i = 0; i < want.size(); ++i) {
     ASSERT_NEAR(want[i], first[0][i], 1e-6) << i;
   }
+}
+
+// Commits what a loop holds as step 3 of a run in `folder`.
+void Commit(Loop& loop, const std::string& folder) {
+  std::vector<checkpoint::TensorInfo> infos;
+  std::vector<std::span<const std::byte>> memory;
+  for (const StateTensor& tensor : loop.State()) {
+    infos.push_back({tensor.name, "F32", tensor.shape});
+    memory.push_back(std::as_bytes(tensor.values));
+  }
+  checkpoint::CheckpointDirectory directory(io::PosixFileSystem(), folder);
+  checkpoint::Manifest manifest;
+  manifest.job = "base";
+  manifest.step = 3;
+  manifest.epoch = 2;
+  manifest.world = 1;
+  const auto plan = *checkpoint::StatePlan::Create(std::move(infos));
+  const auto piece = directory.WritePiece(3, 2, 0, 1, plan, memory);
+  ASSERT_TRUE(piece.ok()) << piece.status();
+  manifest.files.push_back(*piece);
+  ASSERT_TRUE(directory.Commit(manifest).ok());
+}
+
+TEST_F(Trainer, BeginsWithACheckpointsWeightsAndMomentsOfZero) {
+  MemoryDoor door;
+  const auto base = MakeLoop(door);
+  ASSERT_TRUE(base->Fresh().ok());
+  StepReport report;
+  for (uint64_t step = 1; step <= 3; ++step) ASSERT_TRUE(base->Step(step, report).ok());
+  Commit(*base, directory_ + "/base");
+
+  config_.from = StartingWeights{directory_ + "/base", 3, 2};
+  config_.train.seed = 77;  // not these
+  const auto tuned = MakeLoop(door);
+  ASSERT_TRUE(tuned->Fresh().ok());
+  EXPECT_EQ(tuned->WeightsHash(), base->WeightsHash());
+  size_t moments = 0;
+  for (const StateTensor& tensor : tuned->State()) {
+    if (!tensor.name.starts_with("optimizer.")) continue;
+    ++moments;
+    EXPECT_TRUE(std::all_of(tensor.values.begin(), tensor.values.end(), [](float value) {
+      return value == 0;
+    })) << tensor.name;
+  }
+  EXPECT_EQ(moments, 2 * tuned->table().parameters().size());
+}
+
+// Not with other weights, and without the word for damaged snapshots of this run's own.
+TEST_F(Trainer, DoesNotBeginWhereTheWeightsAreGone) {
+  config_.from = StartingWeights{directory_ + "/base", 3, 2};
+  MemoryDoor door;
+  Status ended;
+  Run(door, &ended);
+  EXPECT_EQ(ended.code(), Code::kFailedPrecondition) << ended;
+  EXPECT_NE(ended.message().find("step 3 in " + directory_ + "/base"), std::string::npos) << ended;
+  EXPECT_TRUE(door.reports.empty());
+}
+
+// A restart after a snapshot has nothing to do with where the run began.
+TEST_F(Trainer, GoesOnFromItsSnapshotWhereTheWeightsAreGone) {
+  MemoryDoor door;
+  door.snapshot_at = 5;
+  door.fail_at = 7;
+  Status ended;
+  Run(door, &ended);
+  ASSERT_EQ(door.saved_step, 5u);
+  door.fail_at = 0;
+  config_.from = StartingWeights{directory_ + "/base", 3, 2};
+  const uint64_t restored = Run(door);
+  config_.from.reset();
+  MemoryDoor straight;
+  EXPECT_EQ(restored, Run(straight));
 }
 
 }  // namespace

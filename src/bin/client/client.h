@@ -24,6 +24,7 @@ struct Options {
   std::string name;
   std::string inject;
   std::string run_directory;
+  std::string from;
   std::string reason;
   uint32_t rank = 0;
   uint64_t epoch = 0;  // 0: the newest

@@ -7,6 +7,7 @@
 #include "bin/client/client.h"
 #include "bin/table.h"
 #include "frontend/format.h"
+#include "frontend/job_request.h"
 #include "io/clock.h"
 #include "io/file.h"
 
@@ -37,6 +38,7 @@ int Submit(RestClient& client, const Options& options) {
     // The controller may run elsewhere on this machine.
     body["run_directory"] = std::filesystem::absolute(options.run_directory).string();
   }
+  if (!options.from.empty()) body["from"] = frontend::WholePlace(options.from);
   if (options.resume) body["resume"] = true;
   const auto answer = client.Post("/v1/jobs", body);
   if (!answer.ok()) {
@@ -236,8 +238,14 @@ void AddJobs(CLI::App& app, Action& action, const std::shared_ptr<Options>& opti
                      "Faults on purpose: 'kill worker 1 at step 40; kill agent 2 at step 90'");
   submit->add_option("--run-directory", options->run_directory, "Where its artefacts go");
   submit->add_flag("--resume", options->resume, "Go on from the newest checkpoint there");
+  submit->add_option("--from", options->from,
+                     "Begin anew with the weights of another run's checkpoint: its folder (the "
+                     "newest good one), one step's, s3://BUCKET/PREFIX");
   submit->add_flag("--watch", options->watch, "Follow it to its end");
   submit->add_flag("--json", options->json, kJsonHelp);
+  submit->footer(
+      "Examples:\n  longhaul submit job.yaml --watch\n"
+      "  longhaul submit tune.yaml --from runs/base --name tuned");
 
   CLI::App* status = Add(app, action, "status", "Show one job, or all", ShowStatus, options);
   status->add_option("JOB", options->job, "Its id or name");

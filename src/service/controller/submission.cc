@@ -257,8 +257,9 @@ Result<planner::LocalPlan> Submission::Place(const spec::JobSpec& spec, wire::Jo
   return plan;
 }
 
+// `from` is a StartingPoint's.
 Status Submission::PrepareWorkload(const spec::JobSpec& spec, const planner::LocalPlan& plan,
-                                   wire::Job& job) {
+                                   const Json& from, wire::Job& job) {
   RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(job.run_directory()));
   if (!spec.built_in()) {
     job.mutable_workload()->set_torch_version(FindTorchVersion(job.workload()));
@@ -297,6 +298,7 @@ Status Submission::PrepareWorkload(const spec::JobSpec& spec, const planner::Loc
   // An elastic job's replicas are those that there are.
   if (job.minimum_nodes() == 0) config["layout"]["data"] = plan.data_parallel;
   config["record_samples"] = true;  // an audit of what was trained on; some bytes a sample
+  if (!from.is_null()) config["from"] = from;
   job.mutable_workload()->set_trainer_config(config.dump());
   return Status();
 }
@@ -377,7 +379,10 @@ Result<wire::Job> Submission::PrepareAgain(const wire::Job& before, uint32_t nod
   wire::Job job = before;
   ASSIGN_OR_RETURN(const planner::LocalPlan plan, Place(spec, job));
   job.set_spec_json(spec::ToJson(spec));
-  RETURN_IF_ERROR(PrepareWorkload(spec, plan, job));
+  // Its first weights stay those that it was accepted with, whatever lies there by now.
+  const Json config = Json::parse(before.workload().trainer_config(), nullptr, false);
+  const Json from = config.is_object() && config.contains("from") ? config["from"] : Json();
+  RETURN_IF_ERROR(PrepareWorkload(spec, plan, from, job));
   return job;
 }
 
@@ -397,9 +402,21 @@ Result<wire::Job> Submission::Prepare(const SubmissionRequest& request) {
   // What the core refuses anyway needs no data.
   RETURN_IF_ERROR(
       loop_.Read([&](const runtime::Controller& core) { return core.CheckSubmission(job); }));
-  RETURN_IF_ERROR(PrepareWorkload(spec, plan, job));
+  std::string from = request.from;
+  if (from.empty() && request.resume) {
+    ASSIGN_OR_RETURN(from, ReadStart(directory));
+  }
+  const auto start =
+      from.empty() ? Result<StartingPoint>(StartingPoint()) : FindStart(spec, from, directory);
+  if (!start.ok() && !request.resume) return start.status();
+  const StartingPoint first = start.ok() ? *start : UnreadableStart(from);
+  RETURN_IF_ERROR(PrepareWorkload(spec, plan, first.config, job));
   if (!job.snapshot().copy_to().empty()) RETURN_IF_ERROR(FindCopies(spec, request.resume, job));
   if (request.resume) RETURN_IF_ERROR(FindCheckpoint(spec, job));
+  if (job.committed_step() > 0 || job.copies_size() > 0) return job;
+  if (!start.ok()) return start.status();  // nothing to go on from either
+  RETURN_IF_ERROR(WriteStart(first, directory));
+  job.set_plan_reason(job.plan_reason() + first.told);
   return job;
 }
 

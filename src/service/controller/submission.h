@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "planner/local/layout.h"
 #include "service/controller/core_loop.h"
+#include "service/controller/submission/starting_weights.h"
 #include "service/controller/submission_request.h"
 #include "spec/cluster.h"
 #include "spec/job.h"
@@ -40,7 +41,8 @@ class Submission {
   static spec::JobSpec Within(spec::JobSpec spec, size_t nodes);
   static Status TakeBounds(const spec::JobSpec& spec, const planner::LocalPlan& plan,
                            wire::Job& job);
-  Status PrepareWorkload(const spec::JobSpec& spec, const planner::LocalPlan& plan, wire::Job& job);
+  Status PrepareWorkload(const spec::JobSpec& spec, const planner::LocalPlan& plan,
+                         const nlohmann::ordered_json& from, wire::Job& job);
   static Status FindCheckpoint(const spec::JobSpec& spec, wire::Job& job);
   static Status FindCopies(const spec::JobSpec& spec, bool resume, wire::Job& job);
 

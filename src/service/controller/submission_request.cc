@@ -13,8 +13,8 @@ using Json = nlohmann::ordered_json;
 }  // namespace
 
 Result<SubmissionRequest> ParseSubmissionRequest(std::string_view body) {
-  static constexpr std::array<std::string_view, 6> kKeys = {"job",           "source", "name",
-                                                            "run_directory", "inject", "resume"};
+  static constexpr std::array<std::string_view, 7> kKeys = {
+      "job", "source", "name", "run_directory", "from", "inject", "resume"};
   ASSIGN_OR_RETURN(const Json json, ParseObject(body));
   RETURN_IF_ERROR(RefuseUnknown(json, kKeys));
   SubmissionRequest request;
@@ -31,6 +31,7 @@ Result<SubmissionRequest> ParseSubmissionRequest(std::string_view body) {
   RETURN_IF_ERROR(TakeText(json, "source", request.source));
   RETURN_IF_ERROR(TakeText(json, "name", request.name));
   RETURN_IF_ERROR(TakeText(json, "run_directory", request.run_directory));
+  RETURN_IF_ERROR(TakeText(json, "from", request.from));
   RETURN_IF_ERROR(TakeText(json, "inject", request.inject));
   const auto resume = json.find("resume");
   if (resume != json.end()) {

@@ -12,13 +12,14 @@
 namespace longhaul::service {
 
 // POST /v1/jobs: {"job": "<YAML or JSON text>" | {object}, "name"?, "run_directory"?, "resume"?,
-// "inject"?, "source"?}
+// "from"?, "inject"?, "source"?}
 struct SubmissionRequest {
   std::string job;             // the job file's text
   std::string source = "job";  // names it in messages
   std::string name;            // instead of the file's; empty: the file's
   std::string run_directory;   // empty: chosen
   std::string inject;          // further faults
+  std::string from;            // another run's checkpoint whose weights it begins with, whole path
   bool resume = false;         // go on from the newest checkpoint in run_directory
   // Instead of all that: a job that waits and has not begun, prepared anew for so many nodes.
   std::optional<wire::Job> before{};

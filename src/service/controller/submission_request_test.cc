@@ -11,6 +11,10 @@ TEST(SubmissionRequest, TakesTextAndObject) {
   EXPECT_EQ(text->job, "name: x");
   EXPECT_EQ(text->name, "y");
   EXPECT_TRUE(text->resume);
+  EXPECT_EQ(text->from, "");
+  const auto from = ParseSubmissionRequest(R"({"job": "x", "from": "/runs/base"})");
+  ASSERT_TRUE(from.ok()) << from.status();
+  EXPECT_EQ(from->from, "/runs/base");
   const auto object = ParseSubmissionRequest(R"({"job": {"name": "x"}})");
   ASSERT_TRUE(object.ok()) << object.status();
   EXPECT_EQ(object->job, R"({"name":"x"})");
@@ -27,6 +31,7 @@ TEST(SubmissionRequest, SaysWhereAndWhatIsWrong) {
       {"{}", "\"job\" is missing"},
       {R"({"job": 1})", "text or an object"},
       {R"({"job": "x", "nme": "y"})", "did you mean \"name\"?"},
+      {R"({"job": "x", "from": true})", "\"from\" must be a text"},
       {R"({"job": "x", "name": 3})", "\"name\" must be a text"},
       {R"({"job": "x", "resume": 1})", "true or false"},
       {"{\"job\": \"\xff\"}", "not JSON"},

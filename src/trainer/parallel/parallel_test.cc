@@ -99,7 +99,7 @@ class Layouts : public Trainer {
       MemoryDoor door;
       auto loop = Loop::Create(config_, groups, door, stop_);
       if (!loop.ok()) _exit(8);
-      (*loop)->Fresh();
+      if (!(*loop)->Fresh().ok()) _exit(9);
       std::vector<float> gradients;
       std::vector<float> tail;
       for (uint64_t step = 1; step <= kSteps; ++step) {

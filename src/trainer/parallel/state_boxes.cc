@@ -31,21 +31,28 @@ void AddBoxes(const Parameter& parameter, const std::string& name, std::span<flo
   }
 }
 
+// Appends all parameters of one buffer.
+void AddBuffer(const ParameterTable& table, const std::string& prefix, std::span<float> values,
+               std::vector<StateTensor>& state) {
+  CHECK(values.size() == table.floats());
+  for (const Parameter& parameter : table.parameters()) {
+    AddBoxes(parameter, prefix + parameter.name, values.subspan(parameter.offset, parameter.count),
+             state);
+  }
+}
+
 }  // namespace
 
-std::vector<StateTensor> StateBoxes(const ParameterTable& table, const StateBuffers& buffers) {
-  const std::pair<const char*, std::span<float>> kinds[] = {
-      {"", buffers.weights},
-      {"optimizer.first_moment.", buffers.first_moments},
-      {"optimizer.second_moment.", buffers.second_moments}};
+std::vector<StateTensor> WeightBoxes(const ParameterTable& table, std::span<float> weights) {
   std::vector<StateTensor> state;
-  for (const auto& [prefix, values] : kinds) {
-    CHECK(values.size() == table.floats());
-    for (const Parameter& parameter : table.parameters()) {
-      AddBoxes(parameter, prefix + parameter.name,
-               values.subspan(parameter.offset, parameter.count), state);
-    }
-  }
+  AddBuffer(table, "", weights, state);
+  return state;
+}
+
+std::vector<StateTensor> StateBoxes(const ParameterTable& table, const StateBuffers& buffers) {
+  std::vector<StateTensor> state = WeightBoxes(table, buffers.weights);
+  AddBuffer(table, "optimizer.first_moment.", buffers.first_moments, state);
+  AddBuffer(table, "optimizer.second_moment.", buffers.second_moments, state);
   return state;
 }
 

@@ -21,6 +21,9 @@ struct StateBuffers {
   std::span<float> second_moments;
 };
 
+// The weights alone. Requires a buffer of table.floats().
+std::vector<StateTensor> WeightBoxes(const ParameterTable& table, std::span<float> weights);
+
 // Requires buffers of table.floats().
 std::vector<StateTensor> StateBoxes(const ParameterTable& table, const StateBuffers& buffers);
 

@@ -1,0 +1,84 @@
+#include "service/controller/submission/starting_weights.h"
+
+#include <vector>
+
+#include "checkpoint/directory.h"
+#include "checkpoint/reshard/find_weights.h"
+#include "checkpoint/state.h"
+#include "io/file.h"
+#include "objects/files.h"
+#include "trainer/parameters.h"
+
+namespace longhaul::service {
+namespace {
+
+constexpr const char* kFile = "/from.json";
+
+// The model's weights, whole, as the trainer's checkpoints name them.
+std::vector<checkpoint::TensorInfo> WeightsOf(const spec::ModelSpec& model) {
+  std::vector<checkpoint::TensorInfo> weights;
+  const trainer::ParameterTable table(model);
+  for (const trainer::Parameter& parameter : table.parameters()) {
+    weights.push_back({parameter.name, "F32", parameter.box.whole});
+  }
+  return weights;
+}
+
+nlohmann::ordered_json Config(const std::string& folder, uint64_t step, uint64_t epoch) {
+  return {{"folder", folder}, {"step", step}, {"epoch", epoch}};
+}
+
+}  // namespace
+
+Result<StartingPoint> FindStart(const spec::JobSpec& spec, const std::string& from,
+                                const std::string& run_directory) {
+  if (!spec.built_in()) {
+    return InvalidArgument(
+        "--from gives the built-in trainer's first weights: a command has checkpoints of its own");
+  }
+  const auto place = objects::Place::Open(from);
+  if (!place.ok()) return place.status().WithContext("--from");
+  const auto found = checkpoint::FindWeights(place->files(), place->path(), WeightsOf(spec.model));
+  if (!found.ok()) return found.status().WithContext("--from");
+  if (found->folder == run_directory + "/checkpoints") {
+    return InvalidArgument("--from: " + found->folder +
+                           " is the job's own: take another run directory, or go on by --resume");
+  }
+  StartingPoint start;
+  start.config = Config(found->folder, found->step, found->epoch);
+  start.told = " Its first weights are those of step " + std::to_string(found->step) + " in " +
+               found->folder + ".";
+  for (const std::string& damaged : found->passed_over) {
+    start.told += " A newer step there is damaged (" + damaged + ").";
+  }
+  return start;
+}
+
+StartingPoint UnreadableStart(const std::string& from) { return {Config(from, 0, 0), ""}; }
+
+Status WriteStart(const StartingPoint& start, const std::string& run_directory) {
+  const std::string path = run_directory + kFile;
+  io::FileSystem& files = io::PosixFileSystem();
+  if (!start.config.is_null()) {
+    return io::WriteTextAtomically(files, path, start.config.dump() + "\n");
+  }
+  const Status removed = files.Remove(path);  // of another run
+  return removed.code() == Code::kNotFound ? Status() : removed;
+}
+
+Result<std::string> ReadStart(const std::string& run_directory) {
+  const std::string path = run_directory + kFile;
+  const auto text = io::ReadText(path, 1 << 16);
+  if (text.status().code() == Code::kNotFound) return std::string();
+  if (!text.ok()) return text.status();
+  const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const bool sound = json.is_object() && json.contains("folder") && json["folder"].is_string() &&
+                     json.contains("step") && json["step"].is_number_unsigned() &&
+                     json.contains("epoch") && json["epoch"].is_number_unsigned();
+  if (!sound) return DataLoss(path + " doesn't say which weights the run began with");
+  return json["folder"].get<std::string>() + "/" +
+         checkpoint::CheckpointDirectory::NameOf(json["step"].get<uint64_t>(),
+                                                 json["epoch"].get<uint64_t>());
+}
+
+}  // namespace longhaul::service
