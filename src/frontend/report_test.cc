@@ -261,6 +261,15 @@ TEST(ReportJson, HoldsResultsAndFaults) {
   EXPECT_NEAR(json["ledger"]["categories"]["lost work"]["seconds"].get<double>(), 4, 1e-12);
 }
 
+TEST(ReportJson, SaysByWhichWaySnapshotsWereTakenAndHowLongTheyWaited) {
+  const auto snapshots = ReportJson(MakeSample())["snapshots"];
+  EXPECT_EQ(snapshots["by_way"]["copied"], 2);
+  EXPECT_EQ(snapshots["by_way"]["guarded"], 28);
+  EXPECT_EQ(snapshots["by_way"]["forked"], 0);
+  EXPECT_EQ(snapshots["waited_for_slots_seconds"], 0.5);
+  EXPECT_EQ(snapshots["waited_for_slots_seconds_max"], 0.4);
+}
+
 TEST(MetricsCsv, HasALineAStep) {
   const std::string csv = MetricsCsv(History(), kStart_ns);
   const auto lines = Split(csv, '\n');

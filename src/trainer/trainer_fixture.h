@@ -41,7 +41,10 @@ class MemoryDoor final : public JobDoor {
     }
     return saved_step;
   }
-  bool SnapshotDue(uint64_t step) override { return step == snapshot_at; }
+  bool SnapshotDue(uint64_t step) override {
+    if (before_sum) before_sum(step);
+    return step == snapshot_at;
+  }
   Status Snapshot(uint64_t step) override {
     saved.clear();
     for (const StateTensor& tensor : tensors_) {
@@ -62,6 +65,7 @@ class MemoryDoor final : public JobDoor {
     return position * 7919 % samples;
   }
 
+  std::function<void(uint64_t step)> before_sum;  // of the step's gradients over the replicas
   uint64_t snapshot_at = 0;
   uint64_t fail_at = 0;
   uint64_t saved_step = 0;

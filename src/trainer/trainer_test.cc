@@ -83,6 +83,23 @@ TEST_F(Trainer, RecordsTheSamplesOfEachStep) {
   for (uint64_t i = 0; i < 8; ++i) EXPECT_EQ((*records)[1].samples[i], (8 + i) * 7919 % samples);
 }
 
+// Once a rank has its sum it can save the step, and the run can go on from there: the others must
+// have written down theirs before they gave their part of the sum.
+TEST_F(Trainer, RecordsSamplesBeforeTheGradientsAreSummed) {
+  config_.record_samples = true;
+  config_.train.steps = 3;
+  MemoryDoor door;
+  std::vector<uint64_t> recorded;
+  door.before_sum = [&](uint64_t) {
+    const auto bytes =
+        io::PosixFileSystem().ReadAll(directory_ + "/samples/rank-0.e1.bin", 1 << 20);
+    const auto records = corpus::ParseSampleRecords(*bytes);
+    recorded.push_back(records->empty() ? 0 : records->back().step);
+  };
+  Run(door);
+  EXPECT_EQ(recorded, (std::vector<uint64_t>{1, 2, 3}));
+}
+
 TEST_F(Trainer, MicroBatchesDoNotChangeTheGradient) {
   std::vector<std::vector<float>> gradients;
   for (const uint32_t micro : {0u, 3u, 1u}) {
