@@ -493,10 +493,9 @@ class Page {
       Table(std::span(all).first(faults));
     }
     if (faults < all.size()) {
-      out_ +=
-          "<h2>Everything else, worst first</h2><p>What the job loses as it is planned, and "
-          "smaller "
-          "faults.</p>";
+      out_ += faults > 0 ? "<h2>Everything else, worst first</h2>"
+                         : "<h2>What is lost, worst first</h2><p>No fault costs 1 % of a step.</p>";
+      out_ += "<p>What the job loses as it is planned, and smaller faults.</p>";
       Table(std::span(all).subspan(faults));
     }
     if (!all.empty()) {

@@ -167,6 +167,9 @@ TEST_F(ReportTest, ALargerLossIsNotToldWhereTheFirstIsTheLargest) {
   ASSERT_FALSE(findings.findings.empty());
   EXPECT_FALSE(findings.findings[0].fault);
   EXPECT_THAT(SummaryText(job, findings, {}), Not(HasSubstr("Larger:")));
+  const std::string page = ReportHtml(job, findings, {});
+  EXPECT_THAT(page, HasSubstr("<h2>What is lost, worst first</h2><p>No fault costs 1 %"));
+  EXPECT_THAT(page, Not(HasSubstr("Everything else")));
 }
 
 // The axes of the roofline's picture hold what is drawn, and no more than a decade beyond.
