@@ -142,12 +142,7 @@ class From(unittest.TestCase):
         self.assertIn(f"{older}/{shards[older]}", self.refused("none", "--from", "runs/damaged"))
 
     def test_an_object_store_gives_them_too(self):
-        store = s3_server.Store("AKIATEST", SECRET)
-        self.addCleanup(store.close)
-        for name, value in {"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": SECRET,
-                            "AWS_ENDPOINT_URL": store.endpoint}.items():
-            os.environ[name] = value
-            self.addCleanup(os.environ.pop, name)
+        s3_server.serve_for(self, SECRET)
         away = self.lab.run("away", "--set", "snapshot.copy_to=zstd:s3://models/runs",
                             *layout(1, 4, 1), "--set", "train.steps=6")
         shutil.rmtree(f"{self.folder}/runs/away")

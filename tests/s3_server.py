@@ -7,6 +7,7 @@ import datetime
 import hashlib
 import hmac
 import http.server
+import os
 import re
 import threading
 import urllib.parse
@@ -191,3 +192,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.refuse(400, "InvalidPart")
         self.server.objects[name] = b"".join(upload[1][number] for number in numbers)
         self.answer(200, b"<CompleteMultipartUploadResult/>")
+
+
+def serve_for(test, secret_key):
+    """A store until the end of `test`, and an environment whose keys and endpoint are the store's."""
+    store = Store("AKIATEST", secret_key)
+    test.addCleanup(store.close)
+    for name, value in {"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": secret_key,
+                        "AWS_ENDPOINT_URL": store.endpoint}.items():
+        os.environ[name] = value
+        test.addCleanup(os.environ.pop, name)
+    return store

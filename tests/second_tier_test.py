@@ -105,12 +105,7 @@ class SecondTier(unittest.TestCase):
 
     def test_an_object_store_brings_a_run_back(self):
         if not REAL:
-            store = s3_server.Store("AKIATEST", SECRET)
-            self.addCleanup(store.close)
-            for name, value in {"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": SECRET,
-                                "AWS_ENDPOINT_URL": store.endpoint}.items():
-                os.environ[name] = value
-                self.addCleanup(os.environ.pop, name)
+            store = s3_server.serve_for(self, SECRET)
         to = f"s3://{REAL or 'models'}/some prefix/ü"
         name = os.path.basename(self.folder)
         self.run_it(name, to, "--set", "snapshot.keep=2")

@@ -1,0 +1,230 @@
+// A controller, hand-moved agents and a job of two workers on each of two nodes: for tests that say
+// each event themselves.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/controller.h"
+
+namespace longhaul::runtime::one_job {
+
+inline constexpr uint64_t kBatch = 32;
+
+inline wire::Job TwoByTwo() {
+  wire::Job job;
+  job.set_id("gpt-1");
+  job.set_nodes(2);
+  job.set_processes_per_node(2);
+  job.mutable_workload()->set_built_in(true);
+  job.set_total_steps(100);
+  job.set_max_restarts(10);
+  job.mutable_snapshot()->set_keep(2);
+  job.mutable_snapshot()->set_replicated(true);
+  job.mutable_data()->set_samples(1000);
+  job.mutable_data()->set_global_batch(kBatch);
+  return job;
+}
+
+// A controller with hand-moved agents: each method is one event of one of them.
+class Cluster {
+ public:
+  explicit Cluster(const ControllerOptions& options = {}) : controller(options) {
+    wire::Event event;
+    event.mutable_controller_started();
+    Feed(event);
+  }
+
+  Actions Feed(wire::Event event, bool from_agent = false, const std::string& node = "") {
+    if (from_agent) {
+      event.set_node(node);
+      event.set_incarnation(incarnation[node]);
+      event.set_sequence(++sequence[node]);
+      if (event.at_ns() == 0) event.set_at_ns(ToNanoseconds(now));
+    }
+    log.emplace_back(now, event);
+    Actions actions = controller.Step(event, now);
+    EXPECT_TRUE(controller.CheckInvariants().ok()) << controller.CheckInvariants();
+    EXPECT_TRUE(controller.CheckPlaces().ok()) << controller.CheckPlaces();
+    for (const auto& [id, command] : actions.commands) sent.emplace_back(id.value(), command);
+    return actions;
+  }
+
+  void Join(const std::string& node, uint64_t life = 1) {
+    incarnation[node] = life;
+    if (life > 1) sequence[node] = 0;
+    wire::Event event;
+    event.mutable_agent_joined()->set_slots(2);
+    event.mutable_agent_joined()->set_address("127.0.0.1");
+    event.mutable_agent_joined()->set_peer_port(peer_port);
+    Feed(event, true, node);
+  }
+  void Disconnect(const std::string& node) {
+    wire::Event event;
+    event.set_node(node);
+    event.set_incarnation(incarnation[node]);
+    event.set_at_ns(ToNanoseconds(now));
+    event.mutable_agent_disconnected()->set_reason("reset");
+    Feed(event);
+  }
+  void Submit(const wire::Job& job) {
+    wire::Event event;
+    *event.mutable_job_submitted()->mutable_job() = job;
+    Feed(event);
+  }
+  template <typename Message>
+  void Report(const std::string& node, Message* (wire::Event::*field)(), Message message) {
+    wire::Event event;
+    *(event.*field)() = std::move(message);
+    Feed(event, true, node);
+  }
+
+  // All of the node's answers up to the first step of the job's present epoch.
+  void Start() {
+    const uint64_t epoch = Job().epoch();
+    wire::StoreOpened opened;
+    opened.set_job_id("gpt-1");
+    opened.set_epoch(epoch);
+    opened.set_port(4000);
+    Report("node-1", &wire::Event::mutable_store_opened, opened);
+    for (const char* node : {"node-1", "node-2"}) {
+      wire::WorkersStarted started;
+      started.set_job_id("gpt-1");
+      started.set_epoch(epoch);
+      Report(node, &wire::Event::mutable_workers_started, started);
+    }
+    for (const auto phase : {wire::PhaseEntered::RENDEZVOUS, wire::PhaseEntered::RESTORE,
+                             wire::PhaseEntered::STEPPING}) {
+      now += std::chrono::milliseconds(10);
+      for (const char* node : {"node-1", "node-2"}) {
+        wire::PhaseEntered entered;
+        entered.set_job_id("gpt-1");
+        entered.set_epoch(epoch);
+        entered.set_phase(phase);
+        Report(node, &wire::Event::mutable_phase_entered, entered);
+      }
+    }
+  }
+  // A step of 100 ms on both nodes.
+  void Step(uint64_t step) {
+    now += std::chrono::milliseconds(100);
+    for (const char* node : {"node-1", "node-2"}) {
+      wire::StepReported report;
+      report.set_job_id("gpt-1");
+      report.set_epoch(Job().epoch());
+      report.set_first_step(step);
+      report.set_last_step(step);
+      report.set_has_loss(node == std::string("node-1"));
+      report.set_loss(5.0);
+      Report(node, &wire::Event::mutable_step_reported, report);
+    }
+  }
+  void Steps(uint64_t first, uint64_t last) {
+    for (uint64_t step = first; step <= last; ++step) Step(step);
+  }
+  void Seal(const std::string& node, uint64_t step) {
+    wire::SnapshotSealed sealed;
+    sealed.set_job_id("gpt-1");
+    sealed.set_epoch(Job().epoch());
+    sealed.set_step(step);
+    sealed.set_blocked_ns(1'000'000);
+    Report(node, &wire::Event::mutable_snapshot_sealed, sealed);
+  }
+  void SealAll(uint64_t step) {
+    Seal("node-1", step);
+    Seal("node-2", step);
+  }
+  // Rank 0's piece reaches the disk and is committed.
+  void Save(uint64_t step) {
+    wire::SnapshotPersisted persisted;
+    persisted.set_job_id("gpt-1");
+    persisted.set_epoch(Job().epoch());
+    persisted.set_step(step);
+    persisted.add_files()->set_name("rank-0");
+    Report("node-1", &wire::Event::mutable_snapshot_persisted, persisted);
+    wire::SnapshotCommitted committed;
+    committed.set_job_id("gpt-1");
+    committed.set_epoch(Job().epoch());
+    committed.set_step(step);
+    Report("node-1", &wire::Event::mutable_snapshot_committed, committed);
+  }
+  void Exit(const std::string& node, uint32_t rank, int exit_code, int signal, uint64_t epoch = 0) {
+    wire::WorkerExited exited;
+    exited.set_job_id("gpt-1");
+    exited.set_epoch(epoch == 0 ? Job().epoch() : epoch);
+    exited.set_rank(rank);
+    exited.set_exit_code(exit_code);
+    exited.set_signal(signal);
+    Report(node, &wire::Event::mutable_worker_exited, exited);
+  }
+  void TickAt(Instant at) {
+    now = at;
+    wire::Event event;
+    event.mutable_tick();
+    Feed(event);
+  }
+  // Lets every deadline up to `until` pass.
+  void TickUntil(Instant until) {
+    while (controller.NextDeadline().has_value() && *controller.NextDeadline() <= until) {
+      TickAt(*controller.NextDeadline());
+    }
+    now = until;
+  }
+
+  wire::JobStatus Job() const { return *controller.JobStatus(JobId("gpt-1"), now); }
+  // The last command of a kind to a node; fails the test when there is none.
+  wire::Command Last(const std::string& node, wire::Command::KindCase kind) const {
+    for (auto entry = sent.rbegin(); entry != sent.rend(); ++entry) {
+      if (entry->first == node && entry->second.kind_case() == kind) return entry->second;
+    }
+    ADD_FAILURE() << "no such command to " << node;
+    return {};
+  }
+
+  // The node's snapshot is sealed in another one's memory.
+  void Copy(const std::string& node, uint64_t step, const std::string& holder) {
+    wire::SnapshotReplicated replicated;
+    replicated.set_job_id("gpt-1");
+    replicated.set_epoch(Job().epoch());
+    replicated.set_step(step);
+    replicated.set_holder(holder);
+    Report(node, &wire::Event::mutable_snapshot_replicated, replicated);
+  }
+  void CopyFails(const std::string& node, uint64_t step) {
+    wire::SnapshotFailed failed;
+    failed.set_job_id("gpt-1");
+    failed.set_epoch(Job().epoch());
+    failed.set_step(step);
+    failed.set_while_restoring(true);
+    failed.set_tier(wire::Restore::TIER_PEER);
+    failed.set_reason("the hash differs");
+    Report(node, &wire::Event::mutable_snapshot_failed, failed);
+  }
+  wire::Restore RestoreOf(const std::string& node) const {
+    return Last(node, wire::Command::kStartWorkers).start_workers().restore();
+  }
+
+  Controller controller;
+  uint32_t peer_port = 0;  // of agents that join
+  Instant now = InstantFromNanoseconds(1'000'000'000'000);
+  std::map<std::string, uint64_t> incarnation;
+  std::map<std::string, uint64_t> sequence;
+  std::vector<std::pair<std::string, wire::Command>> sent;
+  std::vector<std::pair<Instant, wire::Event>> log;
+};
+
+// With the job, whose workers run.
+inline Cluster Running(const ControllerOptions& options = {}) {
+  Cluster cluster(options);
+  cluster.Join("node-1");
+  cluster.Join("node-2");
+  cluster.Submit(TwoByTwo());
+  cluster.Start();
+  return cluster;
+}
+
+}  // namespace longhaul::runtime::one_job
