@@ -83,7 +83,8 @@ class From(unittest.TestCase):
         self.assertIn("first weights are those of step 30", json.dumps(still))
 
     def test_a_fault_before_the_first_snapshot_begins_with_them_again(self):
-        some = ["--from", "runs/base", "--set", "train.steps=12", *layout(4, 1, 1)]
+        # Steps enough that a kill comes before the end however late the controller is.
+        some = ["--from", "runs/base", "--set", "train.steps=60", *layout(4, 1, 1)]
         straight = self.lab.run("straight", *some, *NO_SNAPSHOTS)
         killed = self.lab.run("killed", *some, *NO_SNAPSHOTS, "--inject", "kill worker 1 at step 3")
         self.assertEqual([step for _, step in self.restored("killed")], [0, 0])
@@ -91,7 +92,9 @@ class From(unittest.TestCase):
         # From then on the run's own snapshots are what it goes back to.
         later = self.lab.run("later", *some, "--set", "snapshot.interval_steps=4",
                              "--inject", "kill worker 1 at step 7")
-        self.assertEqual([step for _, step in self.restored("later")], [0, 4])
+        first, again = [step for _, step in self.restored("later")]
+        self.assertEqual((first, again % 4), (0, 0))
+        self.assertGreater(again, 0)
         self.assertEqual(self.hash_of(later), self.hash_of(straight))
         self.assertNotEqual(self.hash_of(straight), self.hash_of(self.base))
 
