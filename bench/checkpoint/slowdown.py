@@ -128,8 +128,8 @@ def main():
           f"{statistics.median(windows):.2f} s")
     shares = costs(windows)
     print("slow-down, %: " + ", ".join(f"{100 * share:.2f}" for share in shares))
-    print(f"median {100 * statistics.median(shares):.2f} %, mean {100 * statistics.mean(shares):.2f} "
-          f"%; {committed} checkpoints on disk at the end")
+    print(f"median {100 * statistics.median(shares):.2f} %, "
+          f"mean {100 * statistics.mean(shares):.2f} %; {committed} checkpoints on disk at the end")
     return 0
 
 

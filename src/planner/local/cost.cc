@@ -8,7 +8,7 @@
 #include "planner/local/parts/pipeline_order.h"
 #include "planner/local/parts/shared_cores.h"
 #include "planner/local/tape.h"
-#include "spec/exchange.h"
+#include "spec/built_in/exchange.h"
 #include "spec/operators.h"
 #include "spec/parameters.h"
 

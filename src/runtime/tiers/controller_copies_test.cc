@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/one_job_fixture.h"
+#include "runtime/one_job/cluster_fixture.h"
 
 namespace longhaul::runtime {
 namespace {

@@ -8,15 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "runtime/one_job_fixture.h"
+#include "runtime/one_job/cluster_fixture.h"
 
 namespace longhaul::runtime {
 namespace {
 
+using namespace one_job;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-using namespace one_job;
 
 TEST(Controller, WaitsForEnoughNodesAndSaysSo) {
   Cluster cluster;
