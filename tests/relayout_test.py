@@ -86,6 +86,20 @@ class Relayout(unittest.TestCase):
                 self.comes_back_bit_for_bit(source, others[0], weights)
         self.is_refused_for_another_model(source)
 
+    def test_a_workers_threads_wait_for_their_turns_of_a_core(self):
+        run = self.lab.start("turns", "--set", "train.steps=100000", *options((1, 2, 1)))
+        self.addCleanup(run.communicate, timeout=60)
+        self.addCleanup(run.terminate)
+        local_run.await_that(lambda: self.lab.last_step("turns") >= 2, "a step")
+        policies = {}
+        for pid in self.lab.processes():
+            if "longhaul-trainer" not in os.readlink(f"/proc/{pid}/exe"):
+                continue
+            for thread in map(int, os.listdir(f"/proc/{pid}/task")):
+                policies[thread] = os.sched_getscheduler(thread)
+        self.assertGreater(len(policies), 4)  # gloo's threads too
+        self.assertEqual(set(policies.values()), {os.SCHED_BATCH}, policies)
+
     def files_of_ranks(self, folder):
         """By rank: the file with its state, and whether it wrote that itself."""
         with open(f"{folder}/MANIFEST") as file:

@@ -71,8 +71,8 @@ TEST(LocalCost, TwoThatExchangeWorkOneAfterTheOther) {
     if (figure.kind == FigureKind::kAllReduce) figure.forward_s *= 2;
   }
   const spec::ModelSpec model;
-  const auto seconds = [&](const MachineFacts& machine) {
-    return LocalCost(machine).Step(model, 8, {1, 2, 1}, 4).total().count();
+  const auto seconds = [&](const MachineFacts& machine, uint32_t data = 1) {
+    return LocalCost(machine).Step(model, 8, {data, 2, 1}, 4).total().count();
   };
   const OperatorTimes times(facts.device.figures);
   const auto by_clock = [&](double bytes) {
@@ -82,6 +82,9 @@ TEST(LocalCost, TwoThatExchangeWorkOneAfterTheOther) {
   const double micro_batch = (2 + 4 * model.layers) * by_clock(column * model.hidden) +
                              by_clock(column) + by_clock(2 * column);
   EXPECT_NEAR(seconds(dear) - seconds(facts), 2 * micro_batch + by_clock(32), 1e-6);
+  // Of two pairs each needs one core of the two: half the micro-batches each take half the time.
+  const double gradients = by_clock(4.0 * double(StageParameters(model, {2, 2, 1}, 0)));
+  EXPECT_LT(seconds(dear, 2) - seconds(facts, 2), 1.2 * (micro_batch + gradients + by_clock(32)));
 }
 
 TEST(LocalCost, CountsStatesAndSlotsByHand) {
