@@ -7,13 +7,16 @@ Each round runs the built-in trainer as 2 x 2 x 2 (data x tensor x pipeline) wit
 a device file from its traces (`longhaul profile --refit`), then runs other layouts untraced with
 that file, whose steps it predicts; what is measured is the median distance of two steps by the
 clock. A shared machine may be a fifth slower a minute later, which no trace of before can know: so
-the error is the median of the rounds' own ones, and how unlike one layout's rounds are is printed
-too. The machine should be idle; --priority runs at a nice value of -15, before most of what a busy
-one does (needs the right to). Takes one to two minutes a round; with --keep, rounds are added to
+the traced layout runs again, untraced, before and after each other one, and each prediction is also
+told at that run's pace: times the traced layout's steps around it over its steps in the trace
+(tracing itself is in that pace: tracing_cost.py). Errors are told both ways, each round's and their
+median. The machine should be idle; --priority runs at a nice value of -15, before most of what a
+busy one does (needs the right to). Takes two minutes a round; with --keep, rounds are added to
 those kept there. Prints one JSON object.
 """
 
 import argparse
+import csv
 import json
 import os
 import pathlib
@@ -27,6 +30,7 @@ TRACED = (2, 2, 2)
 OTHERS = [(1, 2, 2, 4), (4, 1, 2, 4), (2, 1, 2, 4), (1, 1, 4, 4), (2, 2, 1, 4), (2, 1, 1, 4)]
 FIRST_TRACED_STEP = 6
 TRACED_STEPS = 8
+PACE_STEPS = 12
 
 
 def job(layout, micro_batch, steps, traced):
@@ -84,24 +88,47 @@ def one_round(bench, where, steps):
                           job(TRACED, 4, FIRST_TRACED_STEP + TRACED_STEPS + 2, traced=True))
     bench.call("profile", traced / "traces", "--refit", where / "refitted.json")
     bench.device = where / "refitted.json"
-    for layout in OTHERS:
-        bench.run(where / name_of(layout), job(layout[:3], layout[3], steps, False))
+    for turn, layout in enumerate([None, *OTHERS]):
+        if layout:
+            bench.run(where / name_of(layout), job(layout[:3], layout[3], steps, False))
+        bench.run(where / f"pace-{turn}", job(TRACED, 4, PACE_STEPS, False))
 
 
-def told(where, layout):
-    report = json.loads((where / name_of(layout) / "report.json").read_text())
+def told(where, name):
+    report = json.loads((where / name / "report.json").read_text())
     return report["prediction"]["step_seconds"]
+
+
+def traced_step(where):
+    with open(where / "traced/metrics.csv", encoding="utf-8") as file:
+        ends = {int(row["step"]): float(row["seconds"]) for row in csv.DictReader(file)}
+    traced = range(FIRST_TRACED_STEP, FIRST_TRACED_STEP + TRACED_STEPS)
+    return statistics.median(ends[step] - ends[step - 1] for step in traced)
+
+
+def one_told(where, turn, layout):
+    """What a round tells of a layout, with the pace at it: above 1 is slower than in the trace."""
+    around = [told(where, f"pace-{at}")["measured"] for at in (turn, turn + 1)]
+    return {**told(where, name_of(layout)), "pace": sum(around) / 2 / traced_step(where)}
+
+
+def percents(errors):
+    return [round(100 * error, 1) for error in errors]
 
 
 def row(layout, rounds):
     errors = [step["predicted"] / step["measured"] - 1 for step in rounds]
+    paced = [step["predicted"] * step["pace"] / step["measured"] - 1 for step in rounds]
     return {
         "layout": "x".join(map(str, layout[:3])),
         "micro_batch": layout[3],
         "predicted_ms": [round(1e3 * step["predicted"], 1) for step in rounds],
         "measured_ms": [round(1e3 * step["measured"], 1) for step in rounds],
+        "pace": [round(step["pace"], 3) for step in rounds],
         "error_percent": round(100 * statistics.median(errors), 1),
-        "errors_percent": [round(100 * error, 1) for error in errors],
+        "errors_percent": percents(errors),
+        "error_at_its_pace_percent": round(100 * statistics.median(paced), 1),
+        "errors_at_its_pace_percent": percents(paced),
     }
 
 
@@ -123,8 +150,8 @@ def main():
         rounds = range(done + arguments.rounds)
         for turn in rounds[done:]:
             one_round(bench, folder / f"round-{turn}", arguments.steps)
-        rows = [row(layout, [told(folder / f"round-{turn}", layout) for turn in rounds])
-                for layout in OTHERS]
+        rows = [row(layout, [one_told(folder / f"round-{turn}", at, layout) for turn in rounds])
+                for at, layout in enumerate(OTHERS)]
     print(json.dumps({"traced": "x".join(map(str, TRACED)), "load": [load, os.getloadavg()[0]],
                       "layouts": rows}, indent=1))
 

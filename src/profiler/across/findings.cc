@@ -35,10 +35,13 @@ class Finder {
     out_.step_s = Measured() / steps;
     out_.path = FindCriticalPath(job_);
     TellStages();
-    const Surroundings around = {job_, out_.totals, stages_, out_.step_s, steps};
-    for (auto* find : {&FindStalls, &FindStragglers, &FindSlowLinks}) {
-      for (Suspect& suspect : find(around)) Add(std::move(suspect), true);
+    Surroundings around = {job_, out_.totals, stages_, out_.step_s, steps};
+    std::vector<Suspect> suspects = FindStalls(around);
+    for (const Suspect& stall : suspects) around.stalls.push_back(stall.change);
+    for (auto* find : {&FindStragglers, &FindSlowLinks}) {
+      for (Suspect& suspect : find(around)) suspects.push_back(std::move(suspect));
     }
+    for (Suspect& suspect : suspects) Add(std::move(suspect), true);
     Exposed();
     Imbalance();
     Overheads();

@@ -1,6 +1,7 @@
 #include "profiler/across/host_chain.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace longhaul::profiler {
 namespace {
@@ -28,10 +29,13 @@ int32_t HostChain::Find(int64_t launch_ns) const {
                                                        : static_cast<int32_t>(at - marks.begin());
 }
 
-int64_t HostChain::work_ns() const {
-  int64_t sum = 0;
-  for (const Mark& mark : marks) sum += std::max<int64_t>(mark.work_ns, 0);
-  return sum;
+int64_t HostChain::work_ns(const std::function<double(int64_t)>& left) const {
+  double sum = 0;
+  for (const Mark& mark : marks) {
+    sum +=
+        (left ? left(mark.time_ns) : 1) * static_cast<double>(std::max<int64_t>(mark.work_ns, 0));
+  }
+  return std::llround(sum);
 }
 
 int64_t HostChain::input_ns() const {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "profiler/rank/summary.h"
@@ -33,8 +34,8 @@ struct HostChain {
 
   // The mark of a launch; -1 where there is none.
   int32_t Find(int64_t launch_ns) const;
-  // The sum of work behind the rank's begin.
-  int64_t work_ns() const;
+  // The sum of work behind the rank's begin; of a mark's only the share `left`, by its time.
+  int64_t work_ns(const std::function<double(int64_t time_ns)>& left = {}) const;
   int64_t input_ns() const;
 };
 

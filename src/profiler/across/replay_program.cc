@@ -79,8 +79,8 @@ class Programmer {
     program_.begin_ns = now_ = joined_ns_ = segments_.front().begin_ns;
     program_.host = ChainOf(job_.ranks[rank_]);
     told_ = !program_.host.waits.empty();
-    FindArrivals();
     FindBlocking();
+    FindArrivals();
     FindLatency();
     for (size_t s = 0; s < segments_.size(); ++s) {
       Segment segment = segments_[s];
@@ -111,6 +111,32 @@ class Programmer {
 
   int32_t InstanceOf(size_t call) const { return job_.instance_of[rank_][call]; }
 
+  // The calls that whatever is launched behind them waits for, as they were launched.
+  void FindBlocking() {
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      if (calls_[i].start_ns < program_.begin_ns || calls_[i].launch_ns == kNotLaunched) continue;
+      if (InstanceOf(i) < 0 || about_.IsPassed(rank_, i) || WasPosted(i)) continue;
+      blocking_.push_back(i);
+    }
+    std::stable_sort(blocking_.begin(), blocking_.end(), [this](size_t a, size_t b) {
+      return calls_[a].launch_ns < calls_[b].launch_ns;
+    });
+    int64_t until = INT64_MIN;
+    for (const size_t call : blocking_) {
+      blocked_until_.push_back(until = std::max(until, calls_[call].end_ns));
+    }
+  }
+
+  // Until when those kept back what was launched behind them.
+  int64_t BlockedUntil(int64_t launch_ns) const {
+    const auto behind = std::partition_point(blocking_.begin(), blocking_.end(), [&](size_t call) {
+      return calls_[call].launch_ns < launch_ns;
+    });
+    return behind == blocking_.begin()
+               ? INT64_MIN
+               : blocked_until_[static_cast<size_t>(behind - blocking_.begin()) - 1];
+  }
+
   void FindArrivals() {
     std::map<uint32_t, std::pair<size_t, int64_t>> streams;  // last call and its place
     for (size_t i = 0; i < calls_.size(); ++i) {
@@ -124,7 +150,8 @@ class Programmer {
         if (touches || told_) arrival.behind = InstanceOf(other);
         if (touches && arrival.behind >= 0) {
           // It waited for its stream: without the call before it would have begun when ready.
-          arrival.place_ns = std::clamp(call.ready_ns, before->second.second, call.start_ns);
+          arrival.place_ns = std::clamp(std::max(call.ready_ns, BlockedUntil(call.launch_ns)),
+                                        before->second.second, call.start_ns);
         }
       }
       streams[call.track] = {i, arrival.place_ns};
@@ -132,18 +159,6 @@ class Programmer {
     }
     std::stable_sort(arrivals_.begin(), arrivals_.end(),
                      [](const Arrival& a, const Arrival& b) { return a.place_ns < b.place_ns; });
-  }
-
-  // The calls that whatever is launched behind them waits for, as they were launched.
-  void FindBlocking() {
-    for (size_t i = 0; told_ && i < calls_.size(); ++i) {
-      if (calls_[i].start_ns < program_.begin_ns || calls_[i].launch_ns == kNotLaunched) continue;
-      if (InstanceOf(i) < 0 || about_.IsPassed(rank_, i) || WasPosted(i)) continue;
-      blocking_.push_back(i);
-    }
-    std::stable_sort(blocking_.begin(), blocking_.end(), [this](size_t a, size_t b) {
-      return calls_[a].launch_ns < calls_[b].launch_ns;
-    });
   }
 
   // Waits for those of them that were launched before, as far as they ended before the place.
@@ -360,7 +375,8 @@ class Programmer {
   int32_t waited_ = 0;
   size_t next_ = 0;  // arrival
   size_t next_call_ = 0;
-  std::vector<size_t> blocking_;  // calls
+  std::vector<size_t> blocking_;        // calls
+  std::vector<int64_t> blocked_until_;  // by those up to each of them
   size_t next_blocking_ = 0;
   std::vector<Arrival> arrivals_;
 };

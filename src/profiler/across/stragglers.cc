@@ -16,7 +16,8 @@ class StragglerFinder {
       peers_[around.stages.of[rank]].push_back(rank);
       const HostChain chain = ChainOf(around.job.ranks[rank]);
       told_.push_back(!chain.waits.empty());
-      worked_ns_.push_back(static_cast<double>(chain.work_ns()));
+      const auto left = [&](int64_t time_ns) { return Unstalled(rank, time_ns); };
+      worked_ns_.push_back(static_cast<double>(chain.work_ns(left)));
       loaded_ns_.push_back(static_cast<double>(chain.input_ns()));
     }
   }
@@ -27,6 +28,26 @@ class StragglerFinder {
   }
 
  private:
+  // The share of the rank's work at this time that is left without the stalls.
+  double Unstalled(size_t rank, int64_t time_ns) const {
+    double share = 1;
+    for (const Change& stall : around_.stalls) {
+      if (stall.moment) share *= stall.moment(rank, time_ns);
+    }
+    return share;
+  }
+
+  // What the rank spends so, ns, without stalls.
+  template <typename Belongs>
+  double Spends(size_t rank, Belongs belongs) const {
+    double sum_ns = 0;
+    for (const Segment& s : around_.job.ranks[rank].segments) {
+      if (!belongs(s.spent)) continue;
+      sum_ns += Unstalled(rank, s.begin_ns) * static_cast<double>(s.end_ns - s.begin_ns);
+    }
+    return sum_ns;
+  }
+
   uint64_t ComputeKernels(size_t rank) const {
     uint64_t count = 0;
     for (const KernelTotal& kernel : around_.job.ranks[rank].kernels) {
@@ -58,14 +79,11 @@ class StragglerFinder {
 
   void Compare() {
     const double least_s = around_.step_s * 0.002;
-    const auto compute = [this](size_t rank) {
-      return static_cast<double>(around_.totals[rank].compute_ns());
-    };
+    const auto compute = [this](size_t rank) { return Spends(rank, &IsCompute); };
     // An idle time may lie behind an exchange: where the host's own time is known that counts.
     const bool told = std::find(told_.begin(), told_.end(), false) == told_.end();
     const auto host = [this, told](size_t rank) {
-      const auto idle = around_.totals[rank].spent_ns[static_cast<size_t>(Spent::kHost)];
-      return told ? worked_ns_[rank] : static_cast<double>(idle);
+      return told ? worked_ns_[rank] : Spends(rank, [](Spent s) { return s == Spent::kHost; });
     };
     const auto input = [this, told](size_t rank) {
       const auto idle = around_.totals[rank].spent_ns[static_cast<size_t>(Spent::kInput)];

@@ -23,6 +23,7 @@ struct Surroundings {
   const Stages& stages;
   double step_s = 0;
   double steps = 1;
+  std::vector<Change> stalls = {};  // as found; what they cost makes no rank a straggler
 };
 
 // A call that took so long on the wire once, or a piece of a rank's work.

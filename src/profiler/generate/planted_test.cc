@@ -246,6 +246,24 @@ TEST(Planted, AStallIsNamedWithItsRankAndStepAndPriced) {
   }
 }
 
+// What stood still once isn't slow or late besides.
+TEST(Planted, AStallMakesNoStraggler) {
+  for (const auto stall : {GeneratorOptions::Stall::kKernel, GeneratorOptions::Stall::kHost}) {
+    GeneratorOptions with = Skewed();
+    with.stall_rank = 5;
+    with.stall_step = 1;
+    with.stall = stall;
+    with.stall_us = 200'000;
+    const Findings findings = FindAll(Profile(with));
+    ASSERT_FALSE(findings.findings.empty());
+    EXPECT_EQ(findings.findings.front().cause, Cause::kStall);
+    for (const Finding& finding : findings.findings) {
+      EXPECT_TRUE(finding.cause == Cause::kStall || finding.ranks.empty())
+          << ToString(finding.cause) << " " << finding.subject << ": " << finding.evidence;
+    }
+  }
+}
+
 // A fault of drawn kind, place and size.
 struct Drawn {
   GeneratorOptions with, without;
@@ -270,13 +288,13 @@ Drawn AnyFault(Dice* dice) {
     without.data = 4;
     without.pipeline = 1;
   }
-  // Interleaved, of weights' passes or neither.
-  const int schedule = dice->Below(3);
-  if (schedule == 1) without.schedule = Schedule::kZeroBubbleH1;
-  if (schedule == 2 && without.pipeline > 1) {
-    without.schedule = Schedule::kInterleaved;
+  const auto schedule = Schedule(dice->Below(kSchedules));
+  const bool two_chunks = schedule == Schedule::kInterleaved ||
+                          schedule == Schedule::kZeroBubbleV || schedule == Schedule::kDualPipe;
+  if (without.pipeline > 1 || !two_chunks) without.schedule = schedule;
+  if (without.pipeline > 1 && two_chunks) {
     without.chunks = 2;
-    without.micro_batches = 4;
+    without.micro_batches = 4;  // which all of them can have
   }
   drawn.cause = kCauses[static_cast<size_t>(fault)];
   GeneratorOptions& with = drawn.with;
