@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """How fast traces are read, in how much memory, beside HolisticTraceAnalysis.
 
-  profiler.py --build build/release [--gigabytes 1] [--hta PYTHON] [TRACE...]
+  profiler.py --build build/release [--gigabytes 1] [--within MIB] [--hta PYTHON] [TRACE...]
 
 Generates a job's traces (simulated; tensor 8, data 4, pipeline 4, a slow rank), profiles them with
-`longhaul profile`, and reads each TRACE given with profiler_read_bench. Speeds are bytes of JSON a
-second of CPU time, user and system; memory is the largest resident set. With --hta, a Python that
-has HolisticTraceAnalysis, each TRACE is loaded by it too. Prints one JSON object.
+`longhaul profile`, with --within again in so much memory, and reads each TRACE given with
+profiler_read_bench. Speeds are bytes of JSON a second of CPU time, user and system; memory is the
+largest resident set. With --hta, a Python that has HolisticTraceAnalysis, each TRACE is loaded by
+it too. Prints one JSON object.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import os
 import pathlib
 import subprocess
 import tempfile
+import time
 
 RANKS = (8, 4, 4)
 LAYERS, MICRO_BATCHES, SLOW_RANK = 8, 16, 77
@@ -36,11 +38,12 @@ def run(command, **options):
     return subprocess.run([str(word) for word in command], check=True, text=True, **options)
 
 
-def profile(build, folder):
+def profile(build, folder, *flags):
     """CPU seconds, peak memory and the first finding of one `longhaul profile`."""
     with tempfile.NamedTemporaryFile("w+") as out:
+        begin = time.monotonic()
         process = subprocess.Popen(
-            [str(build / "src/bin/longhaul"), "profile", str(folder), "--json"], stdout=out)
+            [str(build / "src/bin/longhaul"), "profile", str(folder), "--json", *flags], stdout=out)
         _, status, use = os.wait4(process.pid, 0)
         if status != 0:
             raise SystemExit("longhaul profile failed")
@@ -50,11 +53,13 @@ def profile(build, folder):
     cpu_s = use.ru_utime + use.ru_stime
     return {
         "json_bytes": size,
+        "seconds": time.monotonic() - begin,
         "cpu_seconds": cpu_s,
         "mb_per_cpu_second": size / 1e6 / cpu_s,
         "peak_memory_bytes": use.ru_maxrss * 1024,
         "peak_memory_over_json": use.ru_maxrss * 1024 / size,
         "first_finding": report["findings"][0],
+        "warnings": report["warnings"],
     }
 
 
@@ -63,6 +68,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"))
     parser.add_argument("--gigabytes", type=float, default=1)
+    parser.add_argument("--within", type=int, help="MiB of memory for all of it")
     parser.add_argument("--hta", help="a Python that has HolisticTraceAnalysis")
     parser.add_argument("traces", nargs="*")
     arguments = parser.parse_args()
@@ -74,6 +80,9 @@ def main():
         run([tools / "profiler_generate_traces", folder, *RANKS, LAYERS, MICRO_BATCHES, steps,
              SLOW_RANK], stdout=subprocess.DEVNULL)
         result["generated"] = profile(arguments.build, folder)
+        if arguments.within:
+            result["within"] = profile(arguments.build, folder, "--memory-mib",
+                                       str(arguments.within))
     for trace in arguments.traces:
         row = {"read": run([tools / "profiler_read_bench", trace],
                            stdout=subprocess.PIPE).stdout.strip()}

@@ -5,18 +5,22 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/text.h"
+#include "bin/progress.h"
 #include "frontend/profile/refit.h"
 #include "io/clock.h"
 #include "io/file.h"
 #include "profiler/across/findings.h"
 #include "profiler/memory/snapshot.h"
 #include "profiler/rank/hta.h"
+#include "profiler/rank/step_window.h"
 #include "profiler/report/read_job.h"
 #include "profiler/report/report.h"
 #include "spec/device.h"
@@ -32,17 +36,22 @@ struct ProfileFlags {
   std::string merged;
   std::string device;
   std::string step;
+  std::string steps;
   std::vector<std::string> dimensions;
   std::string schedule;
   int64_t ranks_per_host = 0;
   unsigned threads = 0;
-  uint64_t memory_mib = 4096;
+  uint64_t memory_mib = 0;  // half of the machine's
   double model_flops = 0;
   std::string refit;
   std::string against;
   bool json = false;
   bool as_hta = false;
 };
+
+size_t MachineMemory() {
+  return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
 
 bool LooksLikeTrace(const std::string& name) {
   for (const char* end : {".json", ".json.gz", ".json.zst", ".gz", ".zst", ".sqlite"}) {
@@ -80,25 +89,35 @@ Result<std::pair<std::string, profiler::Dimension>> ParseDimension(const std::st
       return std::pair(text.substr(0, equals), dimension);
     }
   }
-  return InvalidArgument("--dimension " + Printable(text) +
+  return InvalidArgument(Printable(text) +
                          ": expected TEXT=DIMENSION with one of tensor, context, expert, data, "
                          "pipeline, world, unknown");
 }
 
+// Two of them share the memory where they are compared.
 Result<profiler::Job> Load(const ProfileFlags& flags, const std::vector<std::string>& paths) {
   ASSIGN_OR_RETURN(const std::vector<std::string> files, Expand(paths));
   profiler::ReadJobOptions read;
   read.threads = flags.threads;
-  read.max_memory_bytes = flags.memory_mib << 20;
+  const size_t memory = flags.memory_mib > 0 ? flags.memory_mib << 20 : MachineMemory() / 2;
+  read.max_memory_bytes = flags.before.empty() ? memory : memory / 2;
   read.summary.step_annotation = flags.step;
-  ASSIGN_OR_RETURN(std::vector<profiler::RankSummary> ranks, profiler::ReadJob(files, read));
+  if (!flags.steps.empty()) {
+    ASSIGN_OR_RETURN(read.summary.steps, profiler::ParseStepWindow(flags.steps));
+  }
+  std::optional<Progress> progress("read");
+  read.progress = progress->Callback();
+  ASSIGN_OR_RETURN(profiler::RankSummaries summaries, profiler::ReadJob(files, read));
+  progress.reset();
   profiler::JobOptions options;
   options.ranks_per_host = flags.ranks_per_host;
   for (const std::string& text : flags.dimensions) {
     ASSIGN_OR_RETURN(auto dimension, ParseDimension(text));
     options.dimensions.push_back(std::move(dimension));
   }
-  return profiler::AssembleJob(std::move(ranks), options);
+  ASSIGN_OR_RETURN(profiler::Job job, profiler::AssembleJob(std::move(summaries.ranks), options));
+  if (!summaries.left_out.empty()) job.warnings.push_back(std::move(summaries.left_out));
+  return job;
 }
 
 void ShowHta(const std::string& path, const profiler::HtaNumbers& n) {
@@ -151,7 +170,7 @@ Status MeetThePlanner(const ProfileFlags& flags, const profiler::Job& job) {
     frontend::RefitFacts facts;
     facts.measured_at = ToString(io::Now());
     facts.version = LONGHAUL_VERSION;
-    facts.memory = Bytes(int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE));
+    facts.memory = Bytes(static_cast<int64_t>(MachineMemory()));
     ASSIGN_OR_RETURN(const planner::DeviceFile file, frontend::Refit(job, facts));
     const Status written =
         io::WriteTextAtomically(io::PosixFileSystem(), flags.refit, ToJson(file));
@@ -169,12 +188,40 @@ Status MeetThePlanner(const ProfileFlags& flags, const profiler::Job& job) {
   return {};
 }
 
-Status UnknownSchedule(const std::string& name) {
+// Piece by piece, since it is as large as the traces; whole or not at all.
+Status WriteMerged(const profiler::Job& job, const std::string& path) {
+  io::FileSystem& files = io::PosixFileSystem();
+  const std::string temporary = path + ".tmp";
+  const auto write = [&]() -> Status {
+    ASSIGN_OR_RETURN(const std::unique_ptr<io::WritableFile> file, files.Create(temporary));
+    RETURN_IF_ERROR(profiler::WriteMergedTrace(job, [&file](std::string_view piece) {
+      return file->Append(std::as_bytes(std::span(piece)));
+    }));
+    RETURN_IF_ERROR(file->Close());
+    return files.Rename(temporary, path);
+  };
+  const Status written = write();
+  if (!written.ok()) (void)files.Remove(temporary);  // the first failure is the one to tell
+  return written;
+}
+
+Status CheckSchedule(const std::string& name) {
+  if (profiler::ParseSchedule(name).has_value()) return {};
   std::string known;
   for (size_t i = 0; i < profiler::kSchedules; ++i) {
     known += (i == 0 ? "" : ", ") + std::string(ToString(static_cast<profiler::Schedule>(i)));
   }
-  return InvalidArgument("--schedule " + Printable(name) + ": expected one of " + known);
+  return InvalidArgument(Printable(name) + ": expected one of " + known);
+}
+
+// What a flag says is checked where it is read: a wrong one is a usage error.
+CLI::Validator Checked(const std::function<Status(const std::string& text)>& check) {
+  return CLI::Validator(
+      [check](std::string& text) {
+        const Status status = check(text);
+        return status.ok() ? std::string() : std::string(status.message());
+      },
+      "");
 }
 
 int RunProfile(const ProfileFlags& flags) {
@@ -189,18 +236,11 @@ int RunProfile(const ProfileFlags& flags) {
   if (flags.as_hta) return AsHta(flags);
   profiler::ReportOptions options;
   options.model_flops = flags.model_flops;
-  if (!flags.device.empty()) {
-    const Result<spec::Device> device = spec::FindDevice(flags.device);
-    if (!device.ok()) return Fail(device.status().WithContext("--device"));
-    options.device = *device;
-  }
+  if (!flags.device.empty()) options.device = spec::FindDevice(flags.device).value();
   std::optional<profiler::Schedule> schedule;
-  if (!flags.schedule.empty()) {
-    schedule = profiler::ParseSchedule(flags.schedule);
-    if (!schedule.has_value()) return Fail(UnknownSchedule(flags.schedule));
-  }
+  if (!flags.schedule.empty()) schedule = profiler::ParseSchedule(flags.schedule);
   const Result<profiler::Job> job = Load(flags, flags.traces);
-  if (!job.ok()) return Fail(job.status());
+  if (!job.ok()) return FailOrStopped(job.status());
   if (const Status met = MeetThePlanner(flags, *job); !met.ok()) return Fail(met);
   const profiler::Findings findings = profiler::FindAll(*job, schedule);
   if (!flags.html.empty()) {
@@ -209,8 +249,7 @@ int RunProfile(const ProfileFlags& flags) {
     if (!written.ok()) return Fail(written.WithContext("--html"));
   }
   if (!flags.merged.empty()) {
-    const Status written =
-        io::WriteTextAtomically(io::PosixFileSystem(), flags.merged, profiler::MergedTrace(*job));
+    const Status written = WriteMerged(*job, flags.merged);
     if (!written.ok()) return Fail(written.WithContext("--trace"));
   }
   if (flags.json) {
@@ -220,7 +259,7 @@ int RunProfile(const ProfileFlags& flags) {
   }
   if (flags.before.empty()) return kExitOk;
   const Result<profiler::Job> before = Load(flags, flags.before);
-  if (!before.ok()) return Fail(before.status().WithContext("--before"));
+  if (!before.ok()) return FailOrStopped(before.status().WithContext("--before"));
   std::printf("\n%s",
               CompareText(*before, profiler::FindAll(*before, schedule), *job, findings).c_str());
   return kExitOk;
@@ -239,7 +278,8 @@ void AddProfileCommand(CLI::App& app, Action& action) {
   command->add_option("--before", flags->before, "Compare with these traces of an earlier run");
   command->add_option("--html", flags->html, "Write one self-contained page to this file");
   command->add_option("--trace", flags->merged, "Write a merged trace for Perfetto to this file");
-  command->add_option("--device", flags->device, "The card, where the traces don't tell");
+  command->add_option("--device", flags->device, "The card, where the traces don't tell")
+      ->check(Checked([](const std::string& name) { return spec::FindDevice(name).status(); }));
   command
       ->add_option("--model-flops", flags->model_flops,
                    "Model FLOPs of a step of the whole job, for MFU")
@@ -249,18 +289,29 @@ void AddProfileCommand(CLI::App& app, Action& action) {
   command->add_option("--predicted", flags->against,
                       "Hold each operator and layer against this device file");
   command->add_option("--step", flags->step, "How the annotations of steps begin");
-  command->add_option("--dimension", flags->dimensions,
-                      "TEXT=DIMENSION: groups whose name or description holds TEXT");
-  command->add_option("--schedule", flags->schedule,
-                      "The pipeline's, where the traces don't tell: 1F1B, interleaved, ZB-H1, "
-                      "ZB-H2, ZB-V or DualPipe");
+  command
+      ->add_option("--steps", flags->steps,
+                   "Only this step, or FIRST-LAST, by the numbers in their annotations")
+      ->check(Checked(
+          [](const std::string& text) { return profiler::ParseStepWindow(text).status(); }));
+  command
+      ->add_option("--dimension", flags->dimensions,
+                   "TEXT=DIMENSION: groups whose name or description holds TEXT")
+      ->check(Checked([](const std::string& text) { return ParseDimension(text).status(); }));
+  command
+      ->add_option("--schedule", flags->schedule,
+                   "The pipeline's, where the traces don't tell: 1F1B, interleaved, ZB-H1, "
+                   "ZB-H2, ZB-V or DualPipe")
+      ->check(Checked(CheckSchedule));
   command->add_option("--ranks-per-host", flags->ranks_per_host, "Ranks that share a clock")
       ->check(CLI::Range(int64_t{1}, int64_t{1024}));
   command->add_option("--threads", flags->threads, "Traces read at a time (default: cores)")
       ->check(CLI::Range(1u, 1024u));
-  command->add_option("--memory-mib", flags->memory_mib, "For the traces being read at one time")
-      ->check(CLI::Range(uint64_t{16}, uint64_t{1} << 20))
-      ->capture_default_str();
+  command
+      ->add_option("--memory-mib", flags->memory_mib,
+                   "For all of it (default: half of the machine's): where not all steps fit, some "
+                   "are looked at")
+      ->check(CLI::Range(uint64_t{16}, uint64_t{1} << 24));
   command->add_flag("--json", flags->json, "Everything as one JSON object");
   command->add_flag("--as-hta", flags->as_hta, "The numbers of HolisticTraceAnalysis instead");
   command->footer(
@@ -268,6 +319,7 @@ void AddProfileCommand(CLI::App& app, Action& action) {
       "  longhaul profile traces/                            what to do first\n"
       "  longhaul profile traces/ --html page.html --trace merged.json\n"
       "  longhaul profile after/ --before before/            what changed\n"
+      "  longhaul profile traces/ --steps 20-29              ten steps of many\n"
       "  longhaul profile runs/NAME/traces --refit device.json\n"
       "                                                      what the planner should know\n"
       "  longhaul profile --memory snapshot.pickle           who held the memory");

@@ -11,6 +11,7 @@
 #include "profiler/rank/ledger.h"
 #include "profiler/rank/links.h"
 #include "profiler/rank/operator_work.h"
+#include "profiler/rank/step_window.h"
 #include "profiler/read/metadata.h"
 
 namespace longhaul::profiler {
@@ -228,12 +229,12 @@ std::array<double, 3> SizesOf(std::string_view text) {
   return sizes;
 }
 
-void TakeModelOperators(const RankTrace& trace, const std::vector<Step>& host,
+void TakeModelOperators(const RankTrace& trace, const std::vector<Step>& host, int64_t end_ns,
                         RankSummary* summary) {
   for (size_t i = 0; i < trace.events.size(); ++i) {
     if (trace.events.category(i) != Category::kUserAnnotation) continue;
     const Event event = trace.events[i];
-    if (event.detail == 0 || event.duration_ns < 0) continue;
+    if (event.detail == 0 || event.duration_ns < 0 || event.start_ns >= end_ns) continue;
     const OperatorNote& note = trace.operator_notes[event.detail - 1];
     ModelOperator op;
     const auto after =
@@ -281,16 +282,23 @@ std::string_view ToString(Spent spent) {
   return kNames[static_cast<size_t>(spent)];
 }
 
-RankSummary Summarize(const RankTrace& trace, const SummaryOptions& options) {
+Result<RankSummary> Summarize(const RankTrace& trace, const SummaryOptions& options) {
   RankSummary summary;
   summary.path = trace.path;
   summary.metadata = trace.metadata;
   summary.report = trace.report;
   summary.trace_memory_bytes = trace.memory_bytes();
-  const std::vector<DeviceEvent> device = LinkDevice(trace);
-  const std::vector<Step> host = HostSteps(trace, options.step_annotation);
-  summary.steps = DeviceSteps(device, host);
-  TakeModelOperators(trace, host, &summary);
+  std::vector<DeviceEvent> device = LinkDevice(trace);
+  std::vector<Step> host = HostSteps(trace, options.step_annotation);
+  Interval kept = {INT64_MIN, INT64_MAX};
+  if (!(options.steps == StepWindow())) {
+    const Result<Interval> time = KeepSteps(options.steps, &host);
+    if (!time.ok()) return time.status().WithContext(trace.path);
+    kept = *time;
+    KeepLaunched(kept, &device);
+  }
+  TakeModelOperators(trace, host, kept.end, &summary);
+  summary.steps = DeviceSteps(device, std::move(host));
   GroupTable groups(trace, &summary);
   std::vector<int32_t> collective_of(device.size(), -1);
   Intervals communication;
@@ -307,8 +315,23 @@ RankSummary Summarize(const RankTrace& trace, const SummaryOptions& options) {
   summary.communication_ns = Length(Intersection(Union(std::move(communication)), {window}));
   summary.host_waits = HostWaits(trace, device);
   summary.host_input = InputTime(trace);
+  KeepTouching(kept, &summary.host_waits);
+  KeepTouching(kept, &summary.host_input);
   summary.segments = CutSegments(device, collective_of, summary.host_input, window);
+  summary.segments.shrink_to_fit();
+  summary.collectives.shrink_to_fit();
+  summary.model_operators.shrink_to_fit();
   return summary;
+}
+
+RankSummary Summarize(const RankTrace& trace) { return *Summarize(trace, SummaryOptions()); }
+
+size_t MemoryOf(const RankSummary& summary) {
+  return summary.segments.size() * sizeof(Segment) +
+         summary.collectives.size() * sizeof(Collective) +
+         summary.model_operators.size() * sizeof(ModelOperator) +
+         (summary.host_waits.size() + summary.host_input.size()) * sizeof(Interval) +
+         summary.steps.size() * sizeof(Step);
 }
 
 }  // namespace longhaul::profiler

@@ -7,8 +7,8 @@
 // loader), to the gap between kernels (launched early enough, began within 30 us) or to a
 // dependency (waited for an event or another stream). A kernel belongs to the step in which the
 // host launched it; a step's time runs from its first kernel to the next step's first.
-// A summary keeps each segment and each call of a collective, so a job's grow with its traces: a
-// whole job peaked at 0.15 to 0.38 of its JSON (docs/profile.md), where its traces need not fit.
+// A summary keeps each segment and each call of a collective, so a job's grow with its traces:
+// where they don't fit into memory, of some steps alone (report/read_job.h).
 #pragma once
 
 #include <array>
@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "profiler/rank/intervals.h"
 #include "profiler/rank/kernel_classes.h"
 #include "profiler/trace/trace.h"
@@ -142,10 +143,25 @@ struct RankSummary {
   size_t trace_memory_bytes = 0;
 };
 
-struct SummaryOptions {
-  std::string step_annotation;  // prefix of the steps' annotations; empty: the usual ones
+// Steps by their numbers, from the first to the last: see rank/step_window.h.
+struct StepWindow {
+  int64_t first = 0;
+  int64_t last = INT64_MAX;
+
+  friend bool operator==(const StepWindow&, const StepWindow&) = default;
 };
 
-RankSummary Summarize(const RankTrace& trace, const SummaryOptions& options = {});
+struct SummaryOptions {
+  std::string step_annotation;  // prefix of the steps' annotations; empty: the usual ones
+  StepWindow steps;             // only these
+};
+
+// kNotFound, with the trace's path, if none of its steps is asked for.
+Result<RankSummary> Summarize(const RankTrace& trace, const SummaryOptions& options);
+// Of all steps.
+RankSummary Summarize(const RankTrace& trace);
+
+// What grows with its steps, bytes.
+size_t MemoryOf(const RankSummary& summary);
 
 }  // namespace longhaul::profiler

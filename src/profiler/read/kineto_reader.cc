@@ -398,7 +398,7 @@ class KinetoReader {
       return trace_.events.Add(event);
     }
     if (!trace_.report.cut) Note("events from here on do not fit into the memory allowed");
-    trace_.report.cut = true;
+    trace_.report.cut = trace_.report.full = true;
   }
 
   uint32_t Detail(const RawEvent& raw, Category category) {

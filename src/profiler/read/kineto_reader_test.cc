@@ -142,6 +142,7 @@ TEST(ReadKineto, StopsKeepingWhereTheMemoryAllowedEnds) {
   ASSERT_TRUE(trace.ok());
   EXPECT_LT(trace->events.size(), 140'000u);
   EXPECT_TRUE(trace->report.cut);
+  EXPECT_TRUE(trace->report.full);
 }
 
 std::string Gzip(std::string_view text) {

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <map>
 
+#include "base/check.h"
 #include "base/utf8.h"
 #include "profiler/report/report.h"
 
@@ -31,16 +32,29 @@ class MergedTraceWriter {
     }
   }
 
-  std::string Text() {
+  Status Write(const std::function<Status(std::string_view)>& write) {
     text_ = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
-    for (size_t rank = 0; rank < job_.ranks.size(); ++rank) Rank(rank);
+    const auto pass_on = [&](size_t at_least) -> Status {
+      if (text_.size() < at_least) return {};
+      RETURN_IF_ERROR(write(text_));
+      text_.clear();
+      return {};
+    };
+    for (size_t rank = 0; rank < job_.ranks.size(); ++rank) {
+      Rank(rank);
+      RETURN_IF_ERROR(pass_on(kPieceBytes));
+    }
     // Behind all slices: an arrow is tied to the slice that is open when it is read.
-    for (size_t i = 0; i < job_.instances.size(); ++i) Arrows(job_.instances[i]);
-    return std::move(text_) +
-           "{\"ph\":\"M\",\"name\":\"trace\",\"args\":{\"by\":\"longhaul profile\"}}\n]}\n";
+    for (const Instance& instance : job_.instances) {
+      Arrows(instance);
+      RETURN_IF_ERROR(pass_on(kPieceBytes));
+    }
+    text_ += "{\"ph\":\"M\",\"name\":\"trace\",\"args\":{\"by\":\"longhaul profile\"}}\n]}\n";
+    return pass_on(0);
   }
 
  private:
+  static constexpr size_t kPieceBytes = size_t{1} << 20;
   static constexpr int kSteps = 1;
   static constexpr int kTime = 2;
   static constexpr int kExchanges = 3;  // and behind it
@@ -173,6 +187,18 @@ class MergedTraceWriter {
 
 }  // namespace
 
-std::string MergedTrace(const Job& job) { return MergedTraceWriter(job).Text(); }
+Status WriteMergedTrace(const Job& job, const std::function<Status(std::string_view)>& write) {
+  return MergedTraceWriter(job).Write(write);
+}
+
+std::string MergedTrace(const Job& job) {
+  std::string text;
+  const Status written = WriteMergedTrace(job, [&text](std::string_view piece) {
+    text += piece;
+    return Status();
+  });
+  CHECK(written.ok());
+  return text;
+}
 
 }  // namespace longhaul::profiler

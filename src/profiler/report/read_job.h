@@ -1,9 +1,14 @@
 // Reads the traces of all ranks, several at a time, each reduced to its summary before the next.
 //
-// Memory is the traces in work at one time plus all summaries; `max_memory_bytes` bounds the first.
-// One thread a core is used; what comes out does not depend on how many there are.
+// Memory is bounded for the whole profile. Summaries grow with the traces' steps, and so does what
+// is made of them: where those of all steps don't fit, as many steps in a row as do are looked at,
+// of all ranks the same: of those of the first trace the ones whose mean is nearest to the median
+// step. What is left out is told. One thread a core is used; what comes out does not depend on how
+// many there are.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,15 +20,27 @@ namespace longhaul::profiler {
 
 struct ReadJobOptions {
   unsigned threads = 0;                       // 0: one a core
-  size_t max_memory_bytes = size_t{4} << 30;  // of traces in work at one time
-  SummaryOptions summary;
+  size_t max_memory_bytes = size_t{4} << 30;  // of a profile: traces in work, summaries, findings
+  SummaryOptions summary;                     // with steps asked for, none else is left out
+  // Called by one thread at a time behind each trace, with bytes of files; false stops.
+  std::function<bool(uint64_t done, uint64_t total)> progress;
 };
 
-// In the order of `paths`. Fails with the first path that can't be read at all.
-Result<std::vector<RankSummary>> ReadJob(const std::vector<std::string>& paths,
-                                         const ReadJobOptions& options);
+struct RankSummaries {
+  std::vector<RankSummary> ranks;  // in the order of the paths
+  std::string left_out;            // which steps, for a person; empty: none
+};
+
+// Fails with the first path that can't be read at all; with kResourceExhausted where a trace by
+// itself, one step of all of them, or the steps asked for, need more memory; kCancelled when
+// stopped.
+Result<RankSummaries> ReadJob(const std::vector<std::string>& paths, const ReadJobOptions& options);
 
 // One trace in full.
 Result<RankTrace> ReadTraceFile(const std::string& path, const ReadOptions& options);
+
+// Of steps of these lengths, the first of `count` in a row whose mean is nearest to the median of
+// all. The very first, which warms up, is taken only if all are.
+size_t TypicalSteps(const std::vector<double>& lengths, size_t count);
 
 }  // namespace longhaul::profiler

@@ -371,6 +371,8 @@ Json ReportJson(const Job& job, const Findings& findings, const ReportOptions& o
   json["clocks"]["causality_violations"] = job.clocks.causality_violations;
   json["collectives"] = {{"matched", job.matched}, {"unmatched", job.unmatched}};
   json["missing_ranks"] = job.missing_ranks;
+  json["warnings"] = Json::array();
+  for (const std::string& warning : job.warnings) json["warnings"].push_back(ToValidUtf8(warning));
   for (size_t i = 0; i < findings.pipeline.stages.size(); ++i) {
     const Pipeline::Stage& stage = findings.pipeline.stages[i];
     json["pipeline"]["stages"].push_back({{"ranks", stage.ranks},

@@ -5,10 +5,12 @@
 // operators with shapes executed. Neither is shown where it can't be known.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
+#include "base/status.h"
 #include "profiler/across/findings.h"
 #include "spec/device.h"
 
@@ -34,7 +36,9 @@ nlohmann::ordered_json ReportJson(const Job& job, const Findings& findings,
 std::string ReportHtml(const Job& job, const Findings& findings, const ReportOptions& options);
 // A Chrome trace that Perfetto opens: a process a rank, on one clock, with its steps, segments and
 // collectives. Arrows go from a send to its receive, and from who came last to a collective to its
-// other members.
+// other members. Written piece by piece; fails as `write` does.
+Status WriteMergedTrace(const Job& job, const std::function<Status(std::string_view)>& write);
+// The same as a whole.
 std::string MergedTrace(const Job& job);
 // Two runs: what became of the step, of each kind of time, and of the kernels that changed most.
 std::string CompareText(const Job& before, const Findings& b, const Job& after, const Findings& a);

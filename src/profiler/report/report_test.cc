@@ -3,13 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 
-#include "profiler/generate/job_generator.h"
-#include "profiler/report/read_job.h"
+#include "profiler/report/report_fixture.h"
 
 namespace longhaul::profiler {
 namespace {
@@ -17,42 +13,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-
-// The traces of a generated job in a folder of their own.
-class ReportTest : public testing::Test {
- protected:
-  ReportTest() {
-    std::string pattern = testing::TempDir() + "/profileXXXXXX";
-    folder_ = mkdtemp(pattern.data());
-  }
-  ~ReportTest() override { std::filesystem::remove_all(folder_); }
-
-  std::vector<std::string> Write(const GeneratorOptions& options, const std::string& prefix) {
-    const GeneratedJob made = Generate(options);
-    std::vector<std::string> paths;
-    for (int rank = 0; rank < static_cast<int>(made.kernels.size()); ++rank) {
-      paths.push_back(folder_ + "/" + prefix + "rank-" + std::to_string(rank) + ".json");
-      std::ofstream(paths.back()) << KinetoJson(made, options, rank);
-    }
-    return paths;
-  }
-
-  Job Load(const std::vector<std::string>& paths, unsigned threads = 2) {
-    ReadJobOptions read;
-    read.threads = threads;
-    JobOptions options;
-    options.ranks_per_host = 4;
-    return AssembleJob(ReadJob(paths, read).value(), options).value();
-  }
-
-  std::string folder_;
-};
-
-GeneratorOptions Slow() {
-  GeneratorOptions options;
-  options.slow_rank = 5;
-  return options;
-}
 
 TEST_F(ReportTest, SaysFirstWhatToDoFirst) {
   const Job job = Load(Write(Slow(), ""));
@@ -245,6 +205,21 @@ TEST_F(ReportTest, TheMergedTraceCanBeReadAgain) {
   EXPECT_EQ(again->events.size(), wanted);
 }
 
+TEST_F(ReportTest, TheMergedTraceIsWrittenInPieces) {
+  GeneratorOptions options = Slow();
+  options.steps = 12;
+  const Job job = Load(Write(options, ""));
+  std::string text;
+  size_t pieces = 0;
+  const auto take = [&](std::string_view piece) {
+    text += piece;
+    return ++pieces < 3 ? Status() : Unavailable("no room");
+  };
+  EXPECT_EQ(WriteMergedTrace(job, take).code(), Code::kUnavailable);
+  EXPECT_EQ(pieces, 3u);
+  EXPECT_TRUE(MergedTrace(job).starts_with(text));
+}
+
 // Perfetto ties each end of an arrow to the slice of its thread that is open at that moment.
 TEST_F(ReportTest, ArrowsOfTheMergedTraceJoinTheMembersOfACall) {
   GeneratorOptions options;
@@ -303,12 +278,20 @@ TEST_F(ReportTest, ComparisonNamesTheKernelsThatChanged) {
   EXPECT_THAT(text, HasSubstr("+5.760 ms    11.520 ->   17.280 ms  nvjet_tst_256x128_64x4_NTN"));
 }
 
+TEST_F(ReportTest, WarningsAreToldToPersonsAndPrograms) {
+  Job job = Load(Write(Slow(), ""));
+  job.warnings.emplace_back("some steps are left out");
+  const Findings findings = FindAll(job);
+  EXPECT_THAT(SummaryText(job, findings, {}), HasSubstr("Note:     some steps are left out\n"));
+  EXPECT_EQ(ReportJson(job, findings, {})["warnings"].back(), "some steps are left out");
+}
+
 TEST_F(ReportTest, AMissingRankAndADoubleOneAreTold) {
   std::vector<std::string> paths = Write(Slow(), "");
   paths.erase(paths.begin() + 3);
   EXPECT_THAT(Load(paths).missing_ranks, ElementsAre(3));
   paths.push_back(paths.front());
-  const auto twice = AssembleJob(ReadJob(paths, {}).value());
+  const auto twice = AssembleJob(ReadJob(paths, {}).value().ranks);
   ASSERT_FALSE(twice.ok());
   EXPECT_THAT(twice.status().message(), HasSubstr("rank 0 is there twice"));
 }

@@ -157,7 +157,8 @@ struct ReadReport {
   uint64_t flows = 0;
   uint64_t damages = 0;  // places, of which the first few are kept
   uint64_t bytes_lost = 0;
-  bool cut = false;  // the end of the file is missing
+  bool cut = false;   // the end of the file is missing
+  bool full = false;  // and it is there, but beyond the memory allowed
   std::vector<Damage> kept;
 };
 

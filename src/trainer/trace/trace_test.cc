@@ -34,7 +34,7 @@ TEST_F(Trainer, TracesOfPartsAreWhatTheProfilerReads) {
   }
   auto ranks = profiler::ReadJob(paths, {});
   ASSERT_TRUE(ranks.ok()) << ranks.status();
-  const auto job = profiler::AssembleJob(std::move(*ranks));
+  const auto job = profiler::AssembleJob(std::move(ranks->ranks));
   ASSERT_TRUE(job.ok()) << job.status();
 
   EXPECT_EQ(job->unmatched, 0u);

@@ -1,0 +1,55 @@
+// Traces of generated jobs in files, for tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "profiler/across/job.h"
+#include "profiler/generate/job_generator.h"
+#include "profiler/report/read_job.h"
+
+namespace longhaul::profiler {
+
+// The traces of a generated job in a folder of their own.
+class ReportTest : public testing::Test {
+ protected:
+  ReportTest() {
+    std::string pattern = testing::TempDir() + "/profileXXXXXX";
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~ReportTest() override { std::filesystem::remove_all(folder_); }
+
+  std::vector<std::string> Write(const GeneratorOptions& options, const std::string& prefix) {
+    const GeneratedJob made = Generate(options);
+    std::vector<std::string> paths;
+    for (int rank = 0; rank < static_cast<int>(made.kernels.size()); ++rank) {
+      paths.push_back(folder_ + "/" + prefix + "rank-" + std::to_string(rank) + ".json");
+      std::ofstream(paths.back()) << KinetoJson(made, options, rank);
+    }
+    return paths;
+  }
+
+  Job Load(const std::vector<std::string>& paths, unsigned threads = 2) {
+    ReadJobOptions read;
+    read.threads = threads;
+    JobOptions options;
+    options.ranks_per_host = 4;
+    return AssembleJob(ReadJob(paths, read).value().ranks, options).value();
+  }
+
+  std::string folder_;
+};
+
+// Of eight ranks, of which one computes longer.
+inline GeneratorOptions Slow() {
+  GeneratorOptions options;
+  options.slow_rank = 5;
+  return options;
+}
+
+}  // namespace longhaul::profiler
