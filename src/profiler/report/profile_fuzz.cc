@@ -1,5 +1,6 @@
 // Any bytes as the traces of one rank or two (cut at the first byte 0x1e): whatever the reader
-// makes of them is summed up, put together, looked into and reported in every form, and adds up.
+// makes of them, all steps or, by the length, some, is summed up, put together, looked into and
+// reported in every form, and adds up.
 
 #include <cmath>
 #include <cstdint>
@@ -72,7 +73,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::optional<RankTrace> trace = Read(part, "rank-" + std::to_string(ranks.size()));
     if (!trace.has_value()) continue;
     (void)AsHta(*trace);
-    ranks.push_back(Summarize(*trace));
+    SummaryOptions options;
+    if (size % 4 == 0)
+      options.steps = {int64_t(size / 4 % 8), int64_t(size / 4 % 8 + size / 32 % 4)};
+    Result<RankSummary> summary = Summarize(*trace, options);
+    if (summary.ok()) ranks.push_back(*std::move(summary));
   }
   std::vector<RankSummary> first(ranks.begin(), ranks.begin() + (ranks.empty() ? 0 : 1));
   Result<Job> job = AssembleJob(std::move(ranks));
