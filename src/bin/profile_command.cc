@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "bin/allowed_memory.h"
 #include "bin/progress.h"
 #include "frontend/profile/refit.h"
 #include "io/clock.h"
@@ -41,17 +42,13 @@ struct ProfileFlags {
   std::string schedule;
   int64_t ranks_per_host = 0;
   unsigned threads = 0;
-  uint64_t memory_mib = 0;  // half of the machine's
+  uint64_t memory_mib = 0;  // half of what it may have
   double model_flops = 0;
   std::string refit;
   std::string against;
   bool json = false;
   bool as_hta = false;
 };
-
-size_t MachineMemory() {
-  return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-}
 
 bool LooksLikeTrace(const std::string& name) {
   for (const char* end : {".json", ".json.gz", ".json.zst", ".gz", ".zst", ".sqlite"}) {
@@ -99,7 +96,7 @@ Result<profiler::Job> Load(const ProfileFlags& flags, const std::vector<std::str
   ASSIGN_OR_RETURN(const std::vector<std::string> files, Expand(paths));
   profiler::ReadJobOptions read;
   read.threads = flags.threads;
-  const size_t memory = flags.memory_mib > 0 ? flags.memory_mib << 20 : MachineMemory() / 2;
+  const size_t memory = flags.memory_mib > 0 ? flags.memory_mib << 20 : AllowedMemory() / 2;
   read.max_memory_bytes = flags.before.empty() ? memory : memory / 2;
   read.summary.step_annotation = flags.step;
   if (!flags.steps.empty()) {
@@ -170,7 +167,7 @@ Status MeetThePlanner(const ProfileFlags& flags, const profiler::Job& job) {
     frontend::RefitFacts facts;
     facts.measured_at = ToString(io::Now());
     facts.version = LONGHAUL_VERSION;
-    facts.memory = Bytes(static_cast<int64_t>(MachineMemory()));
+    facts.memory = Bytes(int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE));
     ASSIGN_OR_RETURN(const planner::DeviceFile file, frontend::Refit(job, facts));
     const Status written =
         io::WriteTextAtomically(io::PosixFileSystem(), flags.refit, ToJson(file));
@@ -308,9 +305,10 @@ void AddProfileCommand(CLI::App& app, Action& action) {
   command->add_option("--threads", flags->threads, "Traces read at a time (default: cores)")
       ->check(CLI::Range(1u, 1024u));
   command
-      ->add_option("--memory-mib", flags->memory_mib,
-                   "For all of it (default: half of the machine's): where not all steps fit, some "
-                   "are looked at")
+      ->add_option(
+          "--memory-mib", flags->memory_mib,
+          "For the whole profile (default: half of the machine's, or of its container's): where "
+          "not all steps fit, some are looked at")
       ->check(CLI::Range(uint64_t{16}, uint64_t{1} << 24));
   command->add_flag("--json", flags->json, "Everything as one JSON object");
   command->add_flag("--as-hta", flags->as_hta, "The numbers of HolisticTraceAnalysis instead");
