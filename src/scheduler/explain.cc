@@ -174,7 +174,8 @@ class Explainer {
     const auto plan = held != next.books.reservations.end()
                           ? std::optional(held->second)
                           : internal::PlanReservation(next.books, job, next.placer);
-    if (!plan) return;
+    // What no round starts now isn't due now: a quota keeps it, which ends nobody knows when.
+    if (!plan || plan->start <= now_) return;
     answer_.expected_start = plan->start;
     const auto late = internal::PlanReservation(next.books, job, next.placer, true);
     answer_.expected_late = late ? std::max(late->start, plan->start) : plan->start;

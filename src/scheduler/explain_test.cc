@@ -111,6 +111,8 @@ TEST(Explain, NamesTheNodeWhoseCapacityIsMissing) {
   EXPECT_EQ(why.fix_texts,
             std::vector<std::string>{"bring back " + world.NodeName(1) + ", which is down"});
   EXPECT_TRUE(FixStarts(world.scheduler, JobId("visit"), why, world.now)) << ToJson(why);
+  // Its room is free: only nobody knows when the queues lend again.
+  EXPECT_FALSE(why.expected_start.has_value()) << why.sentence;
 }
 
 TEST(Explain, NamesWhoseReservationItIsAndWhen) {
