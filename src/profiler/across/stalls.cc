@@ -98,16 +98,24 @@ class StallFinder {
 
   void StalledWork(int64_t least_ns) {
     for (size_t rank = 0; rank < around_.job.ranks.size(); ++rank) {
-      std::array<std::vector<double>, kSpentKinds> lengths;
+      // Of a kind, and of a kind in a phase: a product of the backward is twice the forward's.
+      constexpr size_t kAnyPhase = kPhases;
+      std::array<std::array<std::vector<double>, kPhases + 1>, kSpentKinds> lengths;
       for (const Segment& s : around_.job.ranks[rank].segments) {
-        lengths[static_cast<size_t>(s.spent)].push_back(static_cast<double>(s.end_ns - s.begin_ns));
+        const auto length = static_cast<double>(s.end_ns - s.begin_ns);
+        auto& kind = lengths[static_cast<size_t>(s.spent)];
+        kind[kAnyPhase].push_back(length);
+        if (IsCompute(s.spent)) kind[static_cast<size_t>(s.phase)].push_back(length);
       }
       for (const Segment& s : around_.job.ranks[rank].segments) {
         const auto length = static_cast<double>(s.end_ns - s.begin_ns);
         const bool works = IsCompute(s.spent) || s.spent == Spent::kHost || s.spent == Spent::kCopy;
         if (!works || s.end_ns - s.begin_ns < least_ns) continue;
-        const std::vector<double>& like = lengths[static_cast<size_t>(s.spent)];
-        if (like.size() < 4 || length < LeastStall(like)) continue;
+        const auto& kind = lengths[static_cast<size_t>(s.spent)];
+        const std::vector<double>& of_phase = kind[static_cast<size_t>(s.phase)];
+        constexpr size_t kFew = 4;
+        const std::vector<double>& like = of_phase.size() < kFew ? kind[kAnyPhase] : of_phase;
+        if (like.size() < kFew || length < LeastStall(like)) continue;
         const double usual = Median(like);
         Change change;
         change.moment = [rank, s, scale = usual / length](size_t other, int64_t begin_ns) {

@@ -228,22 +228,26 @@ GeneratorOptions AnyJob(Dice* dice) {
   return job;
 }
 
+void ExpectStall(uint64_t seed) {
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Dice dice(seed);
+  const GeneratorOptions without = AnyJob(&dice);
+  GeneratorOptions with = without;
+  with.stall_rank = dice.Below(with.tensor * with.data * with.pipeline);
+  with.stall_step = dice.Below(with.steps);
+  with.stall_at = dice.Between(0.1, 0.9);
+  with.stall = GeneratorOptions::Stall(dice.Below(3));
+  // The host runs ahead of the device by up to a step, and hides so much of its stall.
+  const double step_us = Generate(without).seconds / without.steps * 1e6;
+  with.stall_us = step_us * dice.Between(1.5, 6);
+  ExpectPlanted(with, without, Cause::kStall, "rank " + std::to_string(with.stall_rank),
+                "in ProfilerStep#" + std::to_string(with.stall_step + 3) + " ");
+}
+
 TEST(Planted, AStallIsNamedWithItsRankAndStepAndPriced) {
-  for (uint64_t seed = 0; seed < Seeds(30); ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    Dice dice(seed);
-    const GeneratorOptions without = AnyJob(&dice);
-    GeneratorOptions with = without;
-    with.stall_rank = dice.Below(with.tensor * with.data * with.pipeline);
-    with.stall_step = dice.Below(with.steps);
-    with.stall_at = dice.Between(0.1, 0.9);
-    with.stall = GeneratorOptions::Stall(dice.Below(3));
-    // The host runs ahead of the device by up to a step, and hides so much of its stall.
-    const double step_us = Generate(without).seconds / without.steps * 1e6;
-    with.stall_us = step_us * dice.Between(1.5, 6);
-    ExpectPlanted(with, without, Cause::kStall, "rank " + std::to_string(with.stall_rank),
-                  "in ProfilerStep#" + std::to_string(with.stall_step + 3) + " ");
-  }
+  for (uint64_t seed = 0; seed < Seeds(30); ++seed) ExpectStall(seed);
+  // Told wrong once: as a late host besides, and by the backward's products where it was forward's.
+  for (const uint64_t seed : {998, 2348}) ExpectStall(seed);
 }
 
 // What stood still once isn't slow or late besides.
@@ -334,13 +338,16 @@ Drawn AnyFault(Dice* dice) {
   return drawn;
 }
 
+void ExpectFault(uint64_t seed) {
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  Dice dice(100 + seed);
+  const Drawn drawn = AnyFault(&dice);
+  ExpectPlanted(drawn.with, drawn.without, drawn.cause, drawn.subject);
+}
+
 TEST(Planted, AnyFaultOfAnyRankIsNamedAndPriced) {
-  for (uint64_t seed = 0; seed < Seeds(40); ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    Dice dice(100 + seed);
-    const Drawn drawn = AnyFault(&dice);
-    ExpectPlanted(drawn.with, drawn.without, drawn.cause, drawn.subject);
-  }
+  for (uint64_t seed = 0; seed < Seeds(40); ++seed) ExpectFault(seed);
+  ExpectFault(840);  // told wrong once: a message was ready before its input's exchange was over
 }
 
 TEST(Planted, DimensionsAreInferredWhereNobodyNamesThem) {
