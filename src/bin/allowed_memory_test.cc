@@ -2,28 +2,24 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+
+#include "base/temporary_folder.h"
 
 namespace longhaul::bin {
 namespace {
 
 class AllowedMemoryTest : public testing::Test {
  protected:
-  AllowedMemoryTest() {
-    std::string pattern = testing::TempDir() + "/groupsXXXXXX";
-    root_ = mkdtemp(pattern.data());
-  }
-  ~AllowedMemoryTest() override { std::filesystem::remove_all(root_); }
-
   void Limit(const std::string& group, const std::string& text,
              const std::string& file = "/memory.max") {
     std::filesystem::create_directories(root_ + group);
     std::ofstream(root_ + group + file) << text;
   }
 
-  std::string root_;
+  const TemporaryFolder folder_{testing::TempDir()};
+  const std::string& root_ = folder_.path();
 };
 
 TEST_F(AllowedMemoryTest, IsTheLeastOfItsGroupsLimits) {

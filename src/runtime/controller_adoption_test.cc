@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/controller.h"
+#include "runtime/one_job/cluster_fixture.h"
 
 namespace longhaul::runtime {
 namespace {
@@ -32,13 +33,8 @@ class Cluster {
     Join("node-2", 1);
     wire::Event submitted;
     wire::Job& job = *submitted.mutable_job_submitted()->mutable_job();
-    job.set_id("gpt-1");
-    job.set_nodes(2);
-    job.set_processes_per_node(2);
-    job.mutable_workload()->set_built_in(true);
-    job.set_total_steps(100);
-    job.set_max_restarts(10);
-    job.mutable_snapshot()->set_keep(2);
+    job = one_job::TwoByTwo();
+    job.mutable_snapshot()->set_replicated(false);
     Feed(submitted);
     Start();
   }

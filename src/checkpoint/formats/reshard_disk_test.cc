@@ -6,7 +6,6 @@
 //   LONGHAUL_RESHARD_FORMATS_EVERY=10    other formats with every tenth pair (1)
 //   LONGHAUL_RESHARD_SCRIPT="python3 tests/reshard_torch.py"
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/temporary_folder.h"
 #include "checkpoint/formats/catalog_reader.h"
 #include "checkpoint/formats/open_checkpoint.h"
 #include "checkpoint/formats/reshard_files.h"
@@ -57,12 +57,6 @@ struct Pair {
 
 class ReshardOnDisk : public testing::Test {
  protected:
-  ReshardOnDisk() {
-    std::string pattern = testing::TempDir() + "longhaul-reshard-XXXXXX";
-    root_ = mkdtemp(pattern.data());
-  }
-  ~ReshardOnDisk() override { std::filesystem::remove_all(root_); }
-
   std::string FolderOf(uint64_t seed) const { return root_ + "/" + std::to_string(seed); }
 
   // One rank of the other layout, then all of them, out of a checkpoint of any format. `exact`:
@@ -117,7 +111,8 @@ class ReshardOnDisk : public testing::Test {
   }
 
   io::FileSystem& files_ = io::PosixFileSystem();
-  std::string root_;
+  const TemporaryFolder folder_{testing::TempDir()};
+  const std::string& root_ = folder_.path();
   uint64_t loads_ = 0;
   uint64_t bytes_ = 0;
 };

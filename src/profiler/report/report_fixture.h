@@ -3,12 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "base/temporary_folder.h"
 #include "profiler/across/job.h"
 #include "profiler/generate/job_generator.h"
 #include "profiler/report/read_job.h"
@@ -18,12 +17,6 @@ namespace longhaul::profiler {
 // The traces of a generated job in a folder of their own.
 class ReportTest : public testing::Test {
  protected:
-  ReportTest() {
-    std::string pattern = testing::TempDir() + "/profileXXXXXX";
-    folder_ = mkdtemp(pattern.data());
-  }
-  ~ReportTest() override { std::filesystem::remove_all(folder_); }
-
   std::vector<std::string> Write(const GeneratorOptions& options, const std::string& prefix) {
     const GeneratedJob made = Generate(options);
     std::vector<std::string> paths;
@@ -42,7 +35,8 @@ class ReportTest : public testing::Test {
     return AssembleJob(ReadJob(paths, read).value().ranks, options).value();
   }
 
-  std::string folder_;
+  const TemporaryFolder temporary_{testing::TempDir()};
+  const std::string& folder_ = temporary_.path();
 };
 
 // Of eight ranks, of which one computes longer.
