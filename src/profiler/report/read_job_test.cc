@@ -145,7 +145,7 @@ TEST_F(MemoryBound, StepsThatAreAskedForAreThoseReadOrRefused) {
 
 TEST(TypicalSteps, AreThoseNearestToTheMedianStep) {
   EXPECT_EQ(TypicalSteps({9, 1, 1, 5, 1, 2, 2, 2}, 3), 5u);
-  EXPECT_EQ(TypicalSteps({1, 5, 5, 1}, 1), 1u);  // the first one warms up
+  EXPECT_EQ(TypicalSteps({2, 9, 1, 3, 1}, 1), 2u);  // the first one, which is the median, warms up
   EXPECT_EQ(TypicalSteps({1, 5, 5, 1}, 4), 0u);
 }
 
