@@ -1,19 +1,20 @@
-# Functions every room's CMakeLists.txt uses, so that each reads as a list of what is there.
+# Functions every module's CMakeLists.txt uses, so that each reads as a list of what is there.
 #
-#   longhaul_library(NAME <room> [SOURCES ...] [DEPENDS <rooms>...] [LINK <outside libraries>...])
-#   longhaul_test(NAME <name> SOURCES ... DEPENDS <rooms>... [LINK ...] [LABELS ...])
-#   longhaul_fuzzer(NAME <name> SOURCES ... DEPENDS <rooms>... [LINK ...])
-#   longhaul_benchmark(NAME <name> SOURCES ... DEPENDS <rooms>... [LINK ...])
+#   longhaul_library(NAME <module> [SOURCES ...] [DEPENDS <modules>...]
+#                    [LINK <outside libraries>...])
+#   longhaul_test(NAME <name> SOURCES ... DEPENDS <modules>... [LINK ...] [LABELS ...])
+#   longhaul_fuzzer(NAME <name> SOURCES ... DEPENDS <modules>... [LINK ...])
+#   longhaul_benchmark(NAME <name> SOURCES ... DEPENDS <modules>... [LINK ...])
 #   longhaul_script_test(NAME <name> COMMAND ... [LABELS ...] [TIMEOUT <seconds>])
-#   longhaul_headers_alone()     once, after all rooms
-#   longhaul_product_target()    once, after all rooms
+#   longhaul_headers_alone()     once, after all modules
+#   longhaul_product_target()    once, after all modules
 #
 # Labels mean: threaded (runs under ThreadSanitizer too); slow, trainer, python, tools (not under
 # any sanitizer); fuzz. The target `suite` is every test that this configuration runs, and `product`
 # is every program and shared library that isn't a test.
 #
-# The DEPENDS are also written to floors.txt (of rooms) and tests.txt (of tests, fuzzers and
-# benchmarks) in the build folder, which tools/check_floors.py holds against every #include.
+# The DEPENDS are also written to layers.txt (of modules) and tests.txt (of tests, fuzzers and
+# benchmarks) in the build folder, which tools/check_layers.py holds against every #include.
 
 find_package(Threads REQUIRED)
 find_package(GTest REQUIRED)
@@ -45,20 +46,20 @@ if(LONGHAUL_SANITIZE)
   target_link_options(longhaul_flags INTERFACE -fsanitize=${LONGHAUL_SANITIZE})
 endif()
 
-# Lines "order: ROOM..." and "ROOM LIBRARY: DEPENDS...", and lines "ROOM/SOURCE: DEPENDS...".
-set(LONGHAUL_FLOORS_FILE ${CMAKE_BINARY_DIR}/floors.txt)
+# Lines "order: MODULE..." and "MODULE LIBRARY: DEPENDS...", and lines "MODULE/SOURCE: DEPENDS...".
+set(LONGHAUL_LAYERS_FILE ${CMAKE_BINARY_DIR}/layers.txt)
 set(LONGHAUL_TESTS_FILE ${CMAKE_BINARY_DIR}/tests.txt)
-file(WRITE ${LONGHAUL_FLOORS_FILE} "")
+file(WRITE ${LONGHAUL_LAYERS_FILE} "")
 file(WRITE ${LONGHAUL_TESTS_FILE} "")
 
-# The room that the CMakeLists.txt being read belongs to: the first folder below src.
-function(longhaul_room result)
+# The module that the CMakeLists.txt being read belongs to: the first folder below src.
+function(longhaul_module result)
   file(RELATIVE_PATH path ${CMAKE_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})
-  string(REGEX REPLACE "/.*" "" room "${path}")
-  set(${result} ${room} PARENT_SCOPE)
+  string(REGEX REPLACE "/.*" "" module "${path}")
+  set(${result} ${module} PARENT_SCOPE)
 endfunction()
 
-# For check_floors.py: these sources are tests and may include what `depends` names.
+# For check_layers.py: these sources are tests and may include what `depends` names.
 function(longhaul_record_test_sources sources depends)
   string(REPLACE ";" " " depends "${depends}")
   foreach(source ${sources})
@@ -78,13 +79,13 @@ function(longhaul_library)
     set(scope INTERFACE)
   endif()
   target_link_libraries(longhaul_${ARG_NAME} ${scope} longhaul_flags ${ARG_LINK})
-  foreach(room ${ARG_DEPENDS})
-    target_link_libraries(longhaul_${ARG_NAME} ${scope} longhaul_${room})
+  foreach(module ${ARG_DEPENDS})
+    target_link_libraries(longhaul_${ARG_NAME} ${scope} longhaul_${module})
   endforeach()
   string(REPLACE ";" " " depends "${ARG_DEPENDS}")
-  longhaul_room(room)
-  file(APPEND ${LONGHAUL_FLOORS_FILE} "${room} ${ARG_NAME}: ${depends}\n")
-  set_property(GLOBAL APPEND PROPERTY LONGHAUL_LIBRARIES_${room} longhaul_${ARG_NAME})
+  longhaul_module(module)
+  file(APPEND ${LONGHAUL_LAYERS_FILE} "${module} ${ARG_NAME}: ${depends}\n")
+  set_property(GLOBAL APPEND PROPERTY LONGHAUL_LIBRARIES_${module} longhaul_${ARG_NAME})
 endfunction()
 
 # Suites of several configurations are run as one (.ci/run), so their tests have names of their own.
@@ -154,8 +155,8 @@ function(longhaul_test)
   add_executable(${ARG_NAME} ${ARG_SOURCES})
   target_link_libraries(${ARG_NAME} PRIVATE
     longhaul_flags GTest::gmock GTest::gtest_main ${ARG_LINK})
-  foreach(room ${ARG_DEPENDS})
-    target_link_libraries(${ARG_NAME} PRIVATE longhaul_${room})
+  foreach(module ${ARG_DEPENDS})
+    target_link_libraries(${ARG_NAME} PRIVATE longhaul_${module})
   endforeach()
   longhaul_program_test(${ARG_NAME} "${ARG_LABELS}")
   longhaul_record_test_sources("${ARG_SOURCES}" "${ARG_DEPENDS}")
@@ -168,8 +169,8 @@ add_custom_target(fuzzers)
 function(longhaul_fuzzer)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPENDS;LINK" ${ARGN})
   add_executable(${ARG_NAME} ${ARG_SOURCES})
-  foreach(room ${ARG_DEPENDS})
-    target_link_libraries(${ARG_NAME} PRIVATE longhaul_${room})
+  foreach(module ${ARG_DEPENDS})
+    target_link_libraries(${ARG_NAME} PRIVATE longhaul_${module})
   endforeach()
   target_link_libraries(${ARG_NAME} PRIVATE longhaul_flags ${ARG_LINK})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
@@ -188,8 +189,8 @@ endfunction()
 function(longhaul_benchmark)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;DEPENDS;LINK" ${ARGN})
   add_executable(${ARG_NAME} ${ARG_SOURCES})
-  foreach(room ${ARG_DEPENDS})
-    target_link_libraries(${ARG_NAME} PRIVATE longhaul_${room})
+  foreach(module ${ARG_DEPENDS})
+    target_link_libraries(${ARG_NAME} PRIVATE longhaul_${module})
   endforeach()
   target_link_libraries(${ARG_NAME} PRIVATE longhaul_flags benchmark::benchmark ${ARG_LINK})
   set_property(GLOBAL APPEND PROPERTY LONGHAUL_TEST_PROGRAMS ${ARG_NAME})
@@ -197,14 +198,15 @@ function(longhaul_benchmark)
 endfunction()
 
 # The target `headers_alone` compiles every header by itself (and twice, so that a missing guard
-# shows) with what its room links, and the public header as C. Not part of `all`: ./test builds it.
+# shows) with what its module links, and the public header as C. Not part of `all`: ./test builds
+# it.
 function(longhaul_headers_alone)
   add_custom_target(headers_alone)
-  file(GLOB rooms RELATIVE ${CMAKE_SOURCE_DIR}/src CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*)
-  foreach(room ${rooms})
-    get_property(libraries GLOBAL PROPERTY LONGHAUL_LIBRARIES_${room})
+  file(GLOB modules RELATIVE ${CMAKE_SOURCE_DIR}/src CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*)
+  foreach(module ${modules})
+    get_property(libraries GLOBAL PROPERTY LONGHAUL_LIBRARIES_${module})
     file(GLOB_RECURSE headers RELATIVE ${CMAKE_SOURCE_DIR}/src CONFIGURE_DEPENDS
-         ${CMAKE_SOURCE_DIR}/src/${room}/*.h)
+         ${CMAKE_SOURCE_DIR}/src/${module}/*.h)
     if(NOT libraries OR NOT headers)
       continue()
     endif()
@@ -214,10 +216,10 @@ function(longhaul_headers_alone)
       file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${header}\"\n#include \"${header}\"\n")
       list(APPEND sources ${source})
     endforeach()
-    add_library(headers_alone_${room} OBJECT EXCLUDE_FROM_ALL ${sources})
-    target_link_libraries(headers_alone_${room} PRIVATE ${libraries} GTest::gmock)
-    target_compile_options(headers_alone_${room} PRIVATE -O0)
-    add_dependencies(headers_alone headers_alone_${room})
+    add_library(headers_alone_${module} OBJECT EXCLUDE_FROM_ALL ${sources})
+    target_link_libraries(headers_alone_${module} PRIVATE ${libraries} GTest::gmock)
+    target_compile_options(headers_alone_${module} PRIVATE -O0)
+    add_dependencies(headers_alone headers_alone_${module})
   endforeach()
 
   set(source ${CMAKE_BINARY_DIR}/headers_alone/longhaul.c)

@@ -33,7 +33,7 @@ def main():
         weights, moments = get_state_dict(model, optimizer)
         return {"model": weights, "optimizer": moments}
 
-    saved = longhaul.load_checkpoint(arguments.folder, into=state())
+    saved = longhaul.load_checkpoint(arguments.folder, into=state(), together=True)
     if saved:
         set_state_dict(model, optimizer, model_state_dict=saved.state["model"],
                        optim_state_dict=saved.state["optimizer"])

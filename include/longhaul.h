@@ -1,26 +1,26 @@
 /*
- * The worker's door: what a training process says to Longhaul and asks of it.
+ * The worker API: what a training process reports to Longhaul and asks of it.
  *
  * Plain C, so that any language can use it; linked as liblonghaul.so, which depends on nothing but
  * the C library's world (no protobuf, no gRPC, no PyTorch). The built-in trainer and the Python
- * package use this same door.
+ * package use this API.
  *
- *   longhaul_door* door = longhaul_open(&error);
- *   longhaul_phase(door, LONGHAUL_PHASE_RENDEZVOUS);       ... build process groups ...
- *   longhaul_phase(door, LONGHAUL_PHASE_RESTORE);
- *   longhaul_register(door, tensors, count, &error);
- *   longhaul_restore(door, &step, &error);                 step 0: start fresh
- *   longhaul_phase(door, LONGHAUL_PHASE_STEPPING);
+ *   longhaul_worker* worker = longhaul_open(&error);
+ *   longhaul_phase(worker, LONGHAUL_PHASE_RENDEZVOUS);       ... build process groups ...
+ *   longhaul_phase(worker, LONGHAUL_PHASE_RESTORE);
+ *   longhaul_register(worker, tensors, count, &error);
+ *   longhaul_restore(worker, &step, &error);                 step 0: start fresh
+ *   longhaul_phase(worker, LONGHAUL_PHASE_STEPPING);
  *   for (++step; step <= steps; ++step) {
  *     ... samples [first, first + count) by longhaul_sample() ... forward, backward, optimizer ...
- *     if (longhaul_snapshot_due(door, step)) longhaul_snapshot(door, step, &error);
- *     longhaul_report_step(door, &report, &error);
+ *     if (longhaul_snapshot_due(worker, step)) longhaul_snapshot(worker, step, &error);
+ *     longhaul_report_step(worker, &report, &error);
  *   }
- *   longhaul_close(door);
+ *   longhaul_close(worker);
  *
- * Threads: one thread at a time on a door. Failures: functions that can fail return 0 or an error
- * code (the canonical codes, as in gRPC) and fill `error` when it isn't null. The library never
- * throws, never exits and never prints. When the agent is gone every call returns
+ * Threads: one thread at a time uses a longhaul_worker. Failures: functions that can fail return 0
+ * or an error code (the canonical codes, as in gRPC) and fill `error` when it isn't null. The
+ * library never throws, never exits and never prints. When the agent is gone every call returns
  * LONGHAUL_UNAVAILABLE: the worker should end, its node is being replaced.
  */
 #ifndef LONGHAUL_H_
@@ -42,7 +42,7 @@ extern "C" {
 #define LONGHAUL_UNAVAILABLE 14
 #define LONGHAUL_DATA_LOSS 15
 
-typedef struct longhaul_door longhaul_door;
+typedef struct longhaul_worker longhaul_worker;
 
 typedef struct {
   int32_t code;
@@ -93,25 +93,26 @@ typedef struct {
   double flops;    /* model FLOPs of the step, over all ranks */
 } longhaul_step;
 
-/* Joins the agent named by LONGHAUL_DOOR (set by it in the worker's environment). Null on failure;
- * LONGHAUL_NOT_FOUND when not started by Longhaul. */
-longhaul_door* longhaul_open(longhaul_error* error);
-void longhaul_close(longhaul_door* door); /* null: nothing */
+/* Joins the agent named by LONGHAUL_AGENT_SOCKET (set by it in the worker's environment). Null on
+ * failure; LONGHAUL_NOT_FOUND when not started by Longhaul. */
+longhaul_worker* longhaul_open(longhaul_error* error);
+void longhaul_close(longhaul_worker* worker); /* null: nothing */
 
-/* The job's trainer_config, as JSON text that lives as long as the door; "" when there is none. */
-const char* longhaul_config(const longhaul_door* door);
-uint64_t longhaul_epoch(const longhaul_door* door);
+/* The job's trainer_config, as JSON text that lives as long as the worker; "" when there is
+ * none. */
+const char* longhaul_config(const longhaul_worker* worker);
+uint64_t longhaul_epoch(const longhaul_worker* worker);
 
-int longhaul_phase(longhaul_door* door, longhaul_phase_kind phase, longhaul_error* error);
-int longhaul_report_step(longhaul_door* door, const longhaul_step* step, longhaul_error* error);
+int longhaul_phase(longhaul_worker* worker, longhaul_phase_kind phase, longhaul_error* error);
+int longhaul_report_step(longhaul_worker* worker, const longhaul_step* step, longhaul_error* error);
 /* A text for the job's report, JSON, at most 64 KiB: the generated sample, final numbers. */
-int longhaul_result(longhaul_door* door, const char* json, longhaul_error* error);
+int longhaul_result(longhaul_worker* worker, const char* json, longhaul_error* error);
 
 /* Names the state: everything that restore must bring back. Once before the first snapshot or
  * restore; again when it changes (a changed plan never restores an old one's snapshot). The memory
  * for its snapshots is made behind the caller's back from here on, or from the restore: a first
  * snapshot that comes a second a GiB later, or more, costs no more than the others. */
-int longhaul_register(longhaul_door* door, const longhaul_tensor* tensors, size_t count,
+int longhaul_register(longhaul_worker* worker, const longhaul_tensor* tensors, size_t count,
                       longhaul_error* error);
 
 /* Where a registered tensor lies in a global one that other ranks hold other boxes of: a box of the
@@ -124,18 +125,18 @@ typedef struct {
 } longhaul_part;
 /* longhaul_register with a part for each tensor: a checkpoint of it can be loaded into another
  * layout. `parts` null: all are whole. */
-int longhaul_register_parts(longhaul_door* door, const longhaul_tensor* tensors,
+int longhaul_register_parts(longhaul_worker* worker, const longhaul_tensor* tensors,
                             const longhaul_part* parts, size_t count, longhaul_error* error);
 
 /* Whether this rank's agent asks for a snapshot of the state after `step`. Ranks must agree before
  * they act on it: reduce the answers with MAX along with the step's other numbers. */
-int longhaul_snapshot_due(longhaul_door* door, uint64_t step);
+int longhaul_snapshot_due(longhaul_worker* worker, uint64_t step);
 /* Copies all registered memory, hashed on the way, to the agent's memory and seals it as the state
  * after `step`. Returns when the copy is done: the caller may write its state again. While every
  * older snapshot is still being sent or persisted it waits; the agent's log says for whom. A
  * failure (say LONGHAUL_RESOURCE_EXHAUSTED) leaves the older snapshots as they were; training may
  * go on. */
-int longhaul_snapshot(longhaul_door* door, uint64_t step, longhaul_error* error);
+int longhaul_snapshot(longhaul_worker* worker, uint64_t step, longhaul_error* error);
 /* The same behind the caller's back, for state in this process's own memory: returns as soon as the
  * state is guarded against writes. What is sealed is the state as it was at this call; the caller
  * may write it again at once, but not unmap it: a write to what a thread of ours hasn't copied yet
@@ -148,29 +149,29 @@ int longhaul_snapshot(longhaul_door* door, uint64_t step, longhaul_error* error)
  * ones behind the run after the first such snapshot, since the guard changes an entry a page.
  * LONGHAUL_FAILED_PRECONDITION when registered memory is shared with other processes or a device.
  */
-int longhaul_snapshot_begin(longhaul_door* door, uint64_t step, longhaul_error* error);
+int longhaul_snapshot_begin(longhaul_worker* worker, uint64_t step, longhaul_error* error);
 /* Waits until the snapshot that was begun is sealed, and says so to the agent; fine when none was.
  * A failure leaves the older snapshots as they were. longhaul_snapshot, longhaul_snapshot_begin,
  * longhaul_restore, longhaul_register and longhaul_close wait by themselves. */
-int longhaul_snapshot_wait(longhaul_door* door, longhaul_error* error);
+int longhaul_snapshot_wait(longhaul_worker* worker, longhaul_error* error);
 /* How the last snapshot was copied, and what training was measured to stop for by each way: "behind
  * the run: 1.3 ms, direct copy: 62 ms". Lives until the next call of this or longhaul_close. */
-const char* longhaul_snapshot_way(longhaul_door* door);
+const char* longhaul_snapshot_way(longhaul_worker* worker);
 /* What the controller chose to restore, tensor by tensor, so that a program can make room for a
  * state that it has not built yet: `data` is null, the rest as registered when it was saved. The
- * array belongs to the door and lives until the next call of this or longhaul_close. *count is 0
+ * array belongs to the worker and lives until the next call of this or longhaul_close. *count is 0
  * when there is nothing to restore. LONGHAUL_DATA_LOSS as for longhaul_restore. */
-int longhaul_saved(longhaul_door* door, const longhaul_tensor** tensors, size_t* count,
+int longhaul_saved(longhaul_worker* worker, const longhaul_tensor** tensors, size_t* count,
                    longhaul_error* error);
 /* Fills the registered memory with the state that the controller chose, every byte verified, and
  * sets *step; 0 when there is none and the state is untouched. LONGHAUL_DATA_LOSS: the chosen copy
  * is damaged or absent; the agent has been told, the worker should end (exit code 75) and will be
  * started again from the next good copy. */
-int longhaul_restore(longhaul_door* door, uint64_t* step, longhaul_error* error);
+int longhaul_restore(longhaul_worker* worker, uint64_t* step, longhaul_error* error);
 
-int longhaul_data_lease(longhaul_door* door, longhaul_lease* lease, longhaul_error* error);
+int longhaul_data_lease(longhaul_worker* worker, longhaul_lease* lease, longhaul_error* error);
 /* The sample at a global position: pass = position / samples, then a keyed permutation of the pass.
- * Pure; needs no door. Requires lease->samples >= 1. */
+ * Pure; needs no longhaul_worker. Requires lease->samples >= 1. */
 uint64_t longhaul_sample(const longhaul_lease* lease, uint64_t position);
 
 /* ---- Checkpoints on disk, for processes without an agent ----
@@ -199,12 +200,37 @@ int longhaul_write_piece(const char* folder, uint64_t step, uint64_t epoch, uint
 int longhaul_commit(const char* folder, const char* job, uint64_t step, uint64_t epoch,
                     const longhaul_piece* pieces, uint32_t world, longhaul_error* error);
 
-/* Opens the newest committed step of a folder, or one step by its own folder. Null on failure. */
+/* The steps that a folder holds. */
+typedef enum {
+  LONGHAUL_STEP_COMMITTED = 1,   /* its manifest verifies, its files have their sizes */
+  LONGHAUL_STEP_DAMAGED = 2,     /* the manifest does not verify, a file is absent, cut or longer */
+  LONGHAUL_STEP_UNCOMMITTED = 3, /* no manifest: being written, or left by a crash */
+} longhaul_step_state;
+typedef struct {
+  uint64_t step;
+  uint64_t epoch;
+  longhaul_step_state state;
+  const char* path;   /* for longhaul_checkpoint_open */
+  const char* reason; /* why it is not committed; "" when it is */
+  int complete;       /* of an uncommitted one: not 0 when the files of all ranks are there */
+} longhaul_saved_step;
+typedef struct longhaul_steps longhaul_steps;
+/* Looks at the steps of a folder, or at one step by its own folder. A folder that is absent or
+ * empty has none. Null on failure; LONGHAUL_INVALID_ARGUMENT for a checkpoint of another format. */
+longhaul_steps* longhaul_steps_open(const char* folder, longhaul_error* error);
+void longhaul_steps_close(longhaul_steps* steps); /* null: nothing */
+/* The newest first; they live as long as `steps`. */
+const longhaul_saved_step* longhaul_steps_get(const longhaul_steps* steps, size_t* count);
+
+/* Opens the newest step of a folder, or one step by its own folder. Null on failure:
+ * LONGHAUL_NOT_FOUND when nothing was ever committed there, LONGHAUL_DATA_LOSS when what is to be
+ * opened is damaged. An older step is never opened in place of a damaged one: longhaul_steps_open
+ * gives the older ones. */
 longhaul_checkpoint* longhaul_checkpoint_open(const char* path, longhaul_error* error);
 void longhaul_checkpoint_close(longhaul_checkpoint* checkpoint); /* null: nothing */
 uint64_t longhaul_checkpoint_step(const longhaul_checkpoint* checkpoint);
-/* The values beside the tensors as JSON (src/checkpoint/formats/state_tree.h); "" when there are
- * none. It and the tensors below live as long as the checkpoint. */
+/* The values beside the tensors as JSON (src/checkpoint/formats/state_tree.h), as they were written
+ * and verified; "" when there are none. It and the tensors below live as long as the checkpoint. */
 const char* longhaul_checkpoint_tree(const longhaul_checkpoint* checkpoint);
 /* The global tensors; `data` is null. */
 const longhaul_tensor* longhaul_checkpoint_tensors(const longhaul_checkpoint* checkpoint,

@@ -59,7 +59,11 @@ class Commands(unittest.TestCase):
         shown = json.loads(self.run_it("show", "run/checkpoints", "--json"))
         self.assertEqual(shown["step"], 20)
         self.assertEqual(shown["tensors"][0]["shape"], [4, 2])
-        self.assertIn("good: 1 tensors", self.run_it("verify", "run/checkpoints"))
+        said = self.run_it("verify", "run/checkpoints")
+        self.assertIn("good: step-000000020.e0: 1 tensors", said)
+        self.assertIn("good: step-000000010.e0: 1 tensors", said)
+        self.assertIn("2 of 2 steps in run/checkpoints are undamaged", said)
+        self.assertIn("good: 1 tensors", self.run_it("verify", "run/checkpoints/step-000000010.e0"))
         shard = self / "run/checkpoints/step-000000020.e0/rank-00000-of-00001.safetensors"
         dtype, shape, data = read_safetensors(shard)["model.layers.0.mlp.up.weight"]
         self.assertEqual((dtype, shape, data), ("F32", [4, 2], struct.pack("<8f", *range(8))))
@@ -80,6 +84,36 @@ class Commands(unittest.TestCase):
         self.assertEqual(said["damage"][0]["tensors"], ["model.layers.0.mlp.up.weight"])
         self.run_it("convert", "run/checkpoints", "out.pt", code=1)
         self.assertFalse(os.path.exists(self / "out.pt"))
+
+    def test_each_damaged_step_of_a_run_is_named(self):
+        self.a_run([10, 20, 30, 40])
+        steps = {step: self / f"run/checkpoints/step-{step:09d}.e0" for step in (10, 20, 30, 40)}
+        with open(os.path.join(steps[40], "MANIFEST"), "r+b") as file:
+            file.write(b"[")
+        os.remove(os.path.join(steps[30], "rank-00000-of-00001.safetensors"))
+        os.remove(os.path.join(steps[20], "MANIFEST"))
+        said = self.run_it("verify", "run", code=1)
+        self.assertIn("damaged: step-000000040.e0: ", said)
+        self.assertIn("damaged: step-000000030.e0: ", said)
+        self.assertIn("good: step-000000010.e0: 1 tensors", said)
+        self.assertIn("not verified: step-000000020.e0 has no MANIFEST", said)
+        self.assertIn("2 of 3 steps in run/checkpoints are damaged: step 40, 30; the newest good step "
+                      "is 10, 30 steps before the newest saved one", said)
+        told = json.loads(self.run_it("verify", "run", "--json", code=1))
+        self.assertEqual((told["good"], told["damaged_steps"], told["newest_good_step"],
+                          told["steps_lost"]), (False, [40, 30], 10, 30))
+        self.assertEqual([one["good"] for one in told["steps"]], [False, False, True])
+        said = self.run_it("ls", "run")
+        self.assertIn("damaged: step-000000040.e0: ", said)
+        self.assertIn("not committed: step-000000020.e0", said)
+        listed = json.loads(self.run_it("ls", "run", "--json"))
+        self.assertEqual([one["step"] for one in listed["checkpoints"]], [10])
+        self.assertEqual([one["step"] for one in listed["damaged"]], [40, 30])
+        # Nothing opens an older step in place of a damaged one.
+        for words in (("show", "run"), ("diff", "run", "a.safetensors"), ("convert", "run", "o.pt")):
+            self.assertIn("the newest step in run/checkpoints, step-000000040.e0, is damaged",
+                          self.run_it(*words, code=1))
+        self.assertIn("step 10", self.run_it("show", "run/checkpoints/step-000000010.e0"))
 
     def test_diff_tells_the_tensor_and_the_place(self):
         safetensors(self / "b.safetensors", [0, 1, 2, 3.5, 4, 5, 6, 7])

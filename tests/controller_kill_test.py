@@ -12,7 +12,7 @@ import unittest
 import local_run
 
 KILLS = 10
-STEPS = 600
+STEPS = 1200
 
 
 class ControllerKills(unittest.TestCase):
@@ -50,7 +50,9 @@ class ControllerKills(unittest.TestCase):
     def test_succeeds(self):
         self.assertEqual(self.process.returncode, 0, self.output)
         self.assertEqual(len(self.killed), KILLS)
-        self.assertEqual(self.output.count("the controller was killed by SIGKILL"), KILLS)
+        told = [notice for notice in self.lab.notices("kills") if notice["type"] == "message"
+                and "the controller was killed by SIGKILL" in notice["message"]["text"]]
+        self.assertEqual(len(told), KILLS)
 
     def test_restarts_no_worker(self):
         report = self.lab.report("kills")

@@ -104,7 +104,9 @@ class Run:
         raise AssertionError(f"no agent {node}\n{self.text()}")
 
 
-class Ddp(unittest.TestCase):
+class RunTest(unittest.TestCase):
+    """Runs in a folder of their own, with no process left of them afterwards."""
+
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="ddp-test-")
         self.addCleanup(shutil.rmtree, self.folder)
@@ -123,6 +125,8 @@ class Ddp(unittest.TestCase):
         with open(f"{self.folder}/runs/{name}/report.json") as file:
             return json.load(file)
 
+
+class Ddp(RunTest):
     @unittest.skipUnless(HAS_TORCH, f"{PYTHON} HAS NO PYTORCH: install python3-torch")
     def test_training_survives_a_killed_worker_and_a_killed_node(self):
         plain = self.start("--name", "plain", "--nodes", "2", "--procs", "2", "--", PYTHON, SCRIPT,

@@ -21,7 +21,7 @@ priorities: {low: -100, high: 100}
 scheduling: {elastic_period: 1s}
 """
 STEPS = 160
-KILLED_AT = 90
+KILLED_AT = 110
 INTERVAL = 40
 
 

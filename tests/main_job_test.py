@@ -9,7 +9,8 @@ import unittest
 
 import local_run
 
-STEPS = 30
+# Enough that the node is killed long before the run ends, also on a busy machine.
+STEPS = 60
 BATCH = 8
 RANKS = 4
 # Right after a snapshot (every 10 steps), so that steps which were done must be done again.
@@ -60,8 +61,9 @@ class MainJob(unittest.TestCase):
         cls.lab = local_run.Lab(sys.argv_programs)
         cls.addClassCleanup(cls.lab.close)
         cls.folder = cls.lab.folder
-        cls.plain = cls.lab.run("plain")
-        cls.faulty = cls.lab.run("faulty", "--inject", FAULTS)
+        steps = ("--set", f"train.steps={STEPS}")
+        cls.plain = cls.lab.run("plain", *steps)
+        cls.faulty = cls.lab.run("faulty", *steps, "--inject", FAULTS)
 
     def test_succeeds_and_leaves_its_files(self):
         for name, report in (("plain", self.plain), ("faulty", self.faulty)):

@@ -65,6 +65,23 @@ elif mode == "fail":
         assert rank == world - 1 or str(error).startswith(f"rank {world - 1}: "), error
     else:
         raise AssertionError("it was saved")
+elif mode == "damaged":  # rank 1's box of a newer step: only that rank reads it
+    import warnings
+    into, expected = state(0.0), tensors(state(0.0))
+    try:
+        longhaul.load_checkpoint(folder, into=into)
+        alone = "loaded"
+    except longhaul.CheckpointDamaged as error:
+        assert "load with together=True" in str(error), error
+        alone = "raised"
+    assert alone == ("raised" if rank == 1 else "loaded"), alone
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        saved = longhaul.load_checkpoint(folder, into=into, together=True)
+    assert saved.step == step, saved.step
+    for one, two in zip(tensors(saved.state), expected): assert torch.equal(one, two), (rank, one, two)
+    told = [str(one.message) for one in said if one.category is longhaul.CheckpointWarning]
+    assert len(told) == 1 and "step 2 is damaged" in told[0] and "one step of training is lost" in told[0], told
 else:
     into, expected = state(0.0), tensors(state(0.0))
     for tensor in tensors(into): tensor.zero_()
@@ -153,6 +170,18 @@ class Sharded(unittest.TestCase):
         self.ranks("load", 1, 1)
         self.ranks("fail", 2, 2)
         self.ranks("load", 3, 1)
+
+    def test_all_ranks_take_the_same_older_step_when_one_finds_damage(self):
+        self.ranks("save", 2, 1)
+        self.ranks("save", 2, 2)
+        newest = max(name for name in os.listdir(self.folder) if "step-000000002" in name)
+        path = os.path.join(self.folder, newest, "rank-00001-of-00002.safetensors")
+        with open(path, "r+b") as file:
+            file.seek(4096 + 3)
+            byte = file.read(1)[0]
+            file.seek(4096 + 3)
+            file.write(bytes([byte ^ 8]))
+        self.ranks("damaged", 2, 1)
 
     def test_fsdp_goes_on_in_another_world(self):
         losses = []

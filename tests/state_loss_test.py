@@ -25,7 +25,7 @@ WORKER = '''
 import os, sys, time
 import numpy, longhaul
 
-POISON = os.environ.get("STATE_LOSS_POISON") == "yes"
+NON_FINITE = os.environ.get("STATE_LOSS_NON_FINITE") == "yes"
 
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 epoch = os.environ["LONGHAUL_EPOCH"]
@@ -61,7 +61,7 @@ if restored is not None:
 for step in range(first, STEPS + 1):
     time.sleep(0.02)
     state["rows"][:] = expected(step)
-    if POISON and epoch == "1" and rank == 1 and step >= 40:
+    if NON_FINITE and epoch == "1" and rank == 1 and step >= 40:
         state["rows"][77] = numpy.nan
     if step % 4 == 0:
         longhaul.snapshot(state, step)
@@ -73,7 +73,7 @@ longhaul.wait()
 
 @unittest.skipUnless(HAS_NUMPY, f"{PYTHON} has no NumPy: install python3-numpy")
 class StateLoss(unittest.TestCase):
-    def run_with(self, faults, poison=False):
+    def run_with(self, faults, non_finite=False):
         folder = tempfile.mkdtemp(prefix="state-loss-test-")
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         script = os.path.join(folder, "worker.py")
@@ -84,7 +84,7 @@ class StateLoss(unittest.TestCase):
         done = subprocess.run(words, cwd=folder, text=True, timeout=LIMIT_S,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "python"),
-                                   "STATE_LOSS_POISON": "yes" if poison else "no"})
+                                   "STATE_LOSS_NON_FINITE": "yes" if non_finite else "no"})
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertNotIn("came back wrong", done.stdout)
         with open(os.path.join(folder, "run", "report.json")) as file:
@@ -104,7 +104,7 @@ class StateLoss(unittest.TestCase):
         self.assertLessEqual(int(report["faults"][0].get("lost_steps", 0)), 8, text)
 
     def test_a_state_with_nan_is_not_gone_on_from(self):
-        text, report = self.run_with("kill worker 2 at step 58", poison=True)
+        text, report = self.run_with("kill worker 2 at step 58", non_finite=True)
         self.assertRegex(text, r"step 40 on node-1 has NaN or infinity")
         self.assertEqual(int(report["faults"][0]["from_step"]), 36, text)
 

@@ -33,7 +33,7 @@ lock_build() {
 }
 unlock_build() { exec 9>&-; }
 
-# The packages for the given occasions (build, test), one a line.
+# The packages for the given occasions (build, test, ci), one a line.
 packages_for() {
   local when package rest
   while read -r when package rest; do

@@ -6,7 +6,7 @@
 A random worker of a run with small steps and a snapshot or checkpoint at each of them is killed
 again and again, under four launchers that have the same number of workers on this machine:
 
-  trainer       longhaul run JOB.yaml: the built-in C++ trainer, forked from a warm parent, restored
+  trainer       longhaul run JOB.yaml: the built-in C++ trainer, forked from a fork server, restored
                 from memory
   script        longhaul run -- python3 examples/ddp.py: a torchrun script as it stands; processes
                 start cold and read their own checkpoint

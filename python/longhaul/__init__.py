@@ -4,7 +4,7 @@
     if longhaul.due(step): longhaul.snapshot(state, step)
     longhaul.report(step, loss=loss)
 
-See README.md of the package. One thread at a time; errors are LonghaulError.
+See README.md of the package. One thread at a time; errors are LonghaulError or one of its classes.
 """
 
 import atexit
@@ -18,10 +18,13 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from . import _device, _state
 from ._files import Saved, load_checkpoint, save
-from ._library import DATA_LOSS, CStep, Door, LonghaulError, TensorInfo, open_door
+from ._library import (
+    DATA_LOSS, FAILED_PRECONDITION, CheckpointDamaged, CheckpointWarning, CStep, DamagedStep, WorkerApi,
+    LibraryNotFound, LonghaulError, TensorInfo, open_worker)
 from ._sharded import Part
 
-__all__ = ["LonghaulError", "Part", "Saved", "available", "close", "due", "load_checkpoint",
+__all__ = ["CheckpointDamaged", "CheckpointWarning", "DamagedStep", "LibraryNotFound",
+           "LonghaulError", "Part", "Saved", "available", "close", "due", "load_checkpoint",
            "prepare", "report", "restore", "result", "save", "snapshot", "snapshot_begin",
            "snapshot_way", "wait"]
 
@@ -30,10 +33,10 @@ _EXIT_DAMAGED = 75  # the agent starts this process again from the next good cop
 
 
 class _Session:
-    """The door and what is kept between calls."""
+    """The worker API and what is kept between calls."""
 
-    def __init__(self, door: Door):
-        self.door = door
+    def __init__(self, worker: WorkerApi):
+        self.worker = worker
         self.stepping = False
         self.registered: Optional[List[Tuple[TensorInfo, int, int]]] = None
         self.kept: List[Any] = []  # objects whose memory is registered
@@ -46,7 +49,7 @@ class _Session:
     def register(self, tensors: List[Tuple[TensorInfo, int, int]], kept: List[Any]) -> None:
         self.kept = kept
         if tensors != self.registered:
-            self.door.register(tensors)
+            self.worker.register(tensors)
             self.registered = tensors
 
     def join(self) -> None:
@@ -62,7 +65,7 @@ class _Session:
         self.join()
         if self.begun:
             self.begun = False
-            self.door.snapshot_wait()
+            self.worker.snapshot_wait()
 
 
 _session: Optional[_Session] = None
@@ -72,10 +75,10 @@ _opened = False
 def _open() -> Optional[_Session]:
     global _session, _opened
     if not _opened:
-        door = open_door()
+        worker = open_worker()
         _opened = True
-        if door is not None:
-            _session = _Session(door)
+        if worker is not None:
+            _session = _Session(worker)
             atexit.register(close)
     return _session
 
@@ -97,7 +100,7 @@ def restore(into: Any = None) -> Optional[Saved]:
     session = _open()
     if session is None:
         return None
-    session.door.phase(_RESTORE)
+    session.worker.phase(_RESTORE)
     try:
         saved = _read(session) if into is None else _read_into(session, into)
     except LonghaulError as error:
@@ -105,24 +108,24 @@ def restore(into: Any = None) -> Optional[Saved]:
             raise
         print(f"longhaul: {error}", file=sys.stderr, flush=True)
         sys.exit(_EXIT_DAMAGED)
-    session.door.phase(_STEPPING)
+    session.worker.phase(_STEPPING)
     session.stepping = True
     return saved
 
 
 def _read(session: _Session) -> Optional[Saved]:
-    infos = session.door.saved()
+    infos = session.worker.saved()
     if not infos:
-        session.door.restore()
+        session.worker.restore()
         return None
     _check_tree(infos)
-    values = [bytearray(_state.bytes_of(info)) for info in infos]
+    values = [_state.fresh(_state.bytes_of(info)) for info in infos]
     buffers = [(ctypes.c_char * len(value)).from_buffer(value) if value else None
                for value in values]
     session.register([(info, ctypes.addressof(buffer) if buffer is not None else 0, len(value))
                       for info, buffer, value in zip(infos, buffers, values)], [values, buffers])
-    step = session.door.restore()
-    tree = bytes(values[-1]).rstrip()
+    step = session.worker.restore()
+    tree = bytes(values[-1][:]).rstrip()
     tensors = [_state.view(info, kind, value)
                for info, kind, value in zip(infos, _state.kinds(tree, len(infos) - 1), values)]
     session.registered, session.kept = None, []
@@ -131,23 +134,25 @@ def _read(session: _Session) -> Optional[Saved]:
 
 def _check_tree(infos: List[TensorInfo]) -> None:
     if not infos[-1].name.startswith(_state.TREE):
-        raise LonghaulError(9, "the snapshot was not written by this package: " + infos[-1].name)
+        raise LonghaulError(FAILED_PRECONDITION,
+                            "the snapshot was not written by this package: its last tensor is "
+                            f"{infos[-1].name}, not {_state.TREE}")
 
 
 def _read_into(session: _Session, into: Any) -> Optional[Saved]:
-    infos = session.door.saved()
+    infos = session.worker.saved()
     if not infos:
-        session.door.restore()
+        session.worker.restore()
         return None
     _check_tree(infos)
-    tensors, _ = _state.flatten(into)
+    tensors = _state.as_saved(_state.flatten(into)[0], infos)
     hosts = [_state.host(tensor) for tensor in tensors]
     tree = ctypes.create_string_buffer(_state.bytes_of(infos[-1]))
     given = [(tensor.info, *_state.memory(value, tensor.kind))
              for tensor, value in zip(tensors, hosts)]
     given.append((infos[-1], ctypes.addressof(tree), len(tree)))
     session.register(given, [hosts, tree])
-    step = session.door.restore()
+    step = session.worker.restore()
     for tensor, value in zip(tensors, hosts):
         if value is not tensor.value:
             _state.copy_back(tensor, value)
@@ -172,9 +177,9 @@ def due(step: int) -> bool:
     if session is None:
         return False
     if not session.stepping:
-        session.door.phase(_STEPPING)
+        session.worker.phase(_STEPPING)
         session.stepping = True
-    wanted = session.door.due(step)
+    wanted = session.worker.due(step)
     torch = sys.modules.get("torch")
     if torch is None or not torch.distributed.is_available():
         return wanted
@@ -209,7 +214,7 @@ def snapshot(state: Any, step: int, *, stream: Any = None) -> None:
         if event is not None:
             event.synchronize()
         session.register(gathered.tensors, gathered.kept)
-        session.door.snapshot(step)
+        session.worker.snapshot(step)
 
     if stream is None or event is None:
         copy()
@@ -241,17 +246,17 @@ def snapshot_begin(state: Any, step: int) -> None:
     if gathered.event is not None:
         gathered.event.synchronize()
         session.register(gathered.tensors, gathered.kept)
-        session.door.snapshot(step)
+        session.worker.snapshot(step)
         return
     session.register(gathered.tensors, gathered.kept)
-    session.door.snapshot_begin(step)
+    session.worker.snapshot_begin(step)
     session.begun = True
 
 
 def snapshot_way() -> str:
     """How the last snapshot was copied, and what training was measured to stop for by each way."""
     session = _open()
-    return "" if session is None else session.door.snapshot_way()
+    return "" if session is None else session.worker.snapshot_way()
 
 
 def prepare(state: Any) -> None:
@@ -328,7 +333,7 @@ def report(step: int, *, loss: Optional[float] = None, validation_loss: Optional
         return
     session.join()
     nothing = math.nan
-    session.door.report(CStep(
+    session.worker.report(CStep(
         step, int(data_seconds * 1e9), 0, int(evaluation_seconds * 1e9),
         int(communication_seconds * 1e9), nothing if loss is None else loss,
         nothing if validation_loss is None else validation_loss,
@@ -340,7 +345,7 @@ def result(json_text: str) -> None:
     session = _open()
     if session is not None:
         session.join()
-        session.door.result(json_text)
+        session.worker.result(json_text)
 
 
 def close() -> None:
@@ -352,4 +357,4 @@ def close() -> None:
     atexit.unregister(close)
     if session.background is not None:
         session.background.join()
-    session.door.close()  # waits for what was begun
+    session.worker.close()  # waits for what was begun

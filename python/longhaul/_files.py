@@ -9,12 +9,14 @@ import json
 import os
 import re
 import sys
+import warnings
 from ctypes import byref
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from . import _state
 from ._library import (
-    FAILED_PRECONDITION, NOT_FOUND, CError, CPiece, LonghaulError, TensorInfo, find_library, load,
+    DATA_LOSS, FAILED_PRECONDITION, INTERNAL, NOT_FOUND, CError, CheckpointDamaged,
+    CheckpointWarning, CPiece, DamagedStep, LonghaulError, TensorInfo, find_library, load,
     tensor_arrays)
 
 
@@ -27,6 +29,8 @@ class Saved(NamedTuple):
 
 _library: Optional[ctypes.CDLL] = None
 _epochs: Dict[str, int] = {}  # of the folders that this process has saved to
+_newest: Dict[str, int] = {}  # the step saved there last
+_COMMITTED, _DAMAGED = 1, 2  # of longhaul_step_state
 
 
 def _functions() -> ctypes.CDLL:
@@ -65,16 +69,25 @@ def _share(distributed: Any, value: Any) -> List[Any]:
     return values
 
 
-def _attempt(work: Any) -> Tuple[Any, Optional[LonghaulError]]:
+def _attempt(work: Any) -> Tuple[Any, Optional[Exception]]:
+    """What `work` returns or raises. Any exception, since the other processes wait for it."""
     try:
         return work(), None
-    except LonghaulError as error:
+    except Exception as error:  # pylint: disable=broad-except
         return None, error
 
 
-def _agree(distributed: Any, result: Any, error: Optional[LonghaulError]) -> List[Any]:
+def _told(error: Optional[Exception]) -> Optional[Tuple[int, str]]:
+    if error is None:
+        return None
+    if isinstance(error, LonghaulError):
+        return error.code, str(error)
+    return INTERNAL, f"{type(error).__name__}: {error}"
+
+
+def _agree(distributed: Any, result: Any, error: Optional[Exception]) -> List[Any]:
     """What every process made; all of them raise when one failed, so that none waits for it."""
-    told = _share(distributed, (result, None if error is None else (error.code, str(error))))
+    told = _share(distributed, (result, _told(error)))
     if error is not None:
         raise error
     for rank, (_, other) in enumerate(told):
@@ -90,7 +103,7 @@ def save(folder: str, state: Any, step: int, *, job: str = "python",
     Sharded tensors (DTensor, ShardedTensor, Part) are saved as the boxes that the processes hold,
     other tensors and values by rank 0. A failure on any rank raises on all of them, and leaves the
     older checkpoints as they were. With `finite`, a tensor that holds a NaN or an infinity is such
-    a failure: a poisoned state is never the newest checkpoint.
+    a failure: a non-finite state is never the newest checkpoint.
     """
     distributed = _distributed()
     rank = 0 if distributed is None else distributed.get_rank()
@@ -98,20 +111,23 @@ def save(folder: str, state: Any, step: int, *, job: str = "python",
     folder = os.path.abspath(folder)
 
     def begin() -> int:
-        if rank == 0 and folder not in _epochs:
-            _epochs[folder] = _next_epoch(folder)
-        return _epochs.get(folder, 0)
+        if rank != 0:
+            return 0
+        _functions()
+        if folder not in _epochs:
+            return _next_epoch(folder)
+        # A step that was saved before stays as it is; what replaces it has a higher epoch.
+        return _epochs[folder] + (1 if step <= _newest.get(folder, 0) else 0)
 
     epoch = _agree(distributed, *_attempt(begin))[0]
-    if world > 1 or distributed is not None:
-        _epochs[folder] = epoch
+    _epochs[folder] = epoch
 
     def write() -> Tuple[int, int, int, int]:
         tensors, tree = _state.flatten(state)
-        poisoned = _state.not_finite(tensors) if finite else []
-        if poisoned:
-            raise LonghaulError(FAILED_PRECONDITION, f"not saved, {len(poisoned)} tensors hold NaN "
-                                                     f"or infinities: {', '.join(poisoned[:5])}")
+        non_finite = _state.not_finite(tensors) if finite else []
+        if non_finite:
+            raise LonghaulError(FAILED_PRECONDITION, f"not saved, {len(non_finite)} tensors hold NaN "
+                                                     f"or infinities: {', '.join(non_finite[:5])}")
         kept: List[Any] = []
         given = []
         for tensor in tensors:
@@ -145,6 +161,7 @@ def save(folder: str, state: Any, step: int, *, job: str = "python",
             os.fsencode(folder), job.encode(), step, epoch, array, world, byref(error)), error)
 
     _agree(distributed, *_attempt(commit))
+    _newest[folder] = step
 
 
 class _Checkpoint:
@@ -170,6 +187,9 @@ class _Checkpoint:
     @property
     def tree(self) -> Optional[Dict[str, Any]]:
         text = self.library.longhaul_checkpoint_tree(self.handle)
+        if not text and any(info.name == _state.TREE for info in self.tensors()):
+            raise LonghaulError(FAILED_PRECONDITION, f"the values in {_state.TREE} are not as this "
+                                                     "version of the package writes them")
         return json.loads(text) if text else None
 
     def tensors(self) -> List[TensorInfo]:
@@ -188,23 +208,118 @@ class _Checkpoint:
         return int(count.value)
 
 
-def load_checkpoint(path: str, into: Any = None) -> Optional[Saved]:
-    """The newest committed step of a folder, or one step by its own folder; None when there is none.
+class _Step(NamedTuple):
+    """A step that a folder holds."""
+
+    step: int
+    epoch: int
+    state: int
+    path: str
+    reason: str
+    complete: bool
+
+    def damaged(self, reason: str) -> DamagedStep:
+        return DamagedStep(self.step, self.epoch, self.path, reason)
+
+
+def _steps(path: str) -> List[_Step]:
+    """The steps of a folder, newest first; none where there is no folder."""
+    library, error, count = _functions(), CError(), ctypes.c_size_t()
+    handle = library.longhaul_steps_open(os.fsencode(path), byref(error))
+    if not handle:
+        raise LonghaulError(error.code, error.message.decode(errors="replace"))
+    try:
+        array = library.longhaul_steps_get(handle, byref(count))
+        return [_Step(array[i].step, array[i].epoch, array[i].state, os.fsdecode(array[i].path),
+                      array[i].reason.decode(errors="replace"), bool(array[i].complete))
+                for i in range(count.value)]
+    finally:
+        library.longhaul_steps_close(handle)
+
+
+def load_checkpoint(path: str, into: Any = None, *, together: bool = False) -> Optional[Saved]:
+    """The newest committed step of a folder, or one step by its own folder.
+
+    None only when nothing was ever committed there. A step that is damaged is passed over for the
+    next older one, with a CheckpointWarning that names it, the reason and how many steps are lost;
+    where no step is left, CheckpointDamaged is raised. A missing library raises LibraryNotFound.
 
     With `into`, a state of the same names: its tensors are filled in place, each process's boxes of
     them, whatever layout they were saved from, and the result is that state with the saved values
-    in it. Without, all of it as whole tensors on the CPU. Every byte that is used was verified.
+    in it; after an exception they hold anything. Without, all of it as whole tensors on the CPU.
+    Every byte that is used was verified.
+
+    With `together`, every process of torch.distributed calls this, and all of them load the same
+    step: the newest one that is good for all. Without it, a process of several that finds damage in
+    its own boxes raises CheckpointDamaged, since the others may not read the damaged bytes.
     """
-    try:
-        checkpoint = _Checkpoint(path)
-    except LonghaulError as error:
-        if error.code == NOT_FOUND:
-            return None
-        raise
-    with checkpoint:
+    distributed = _distributed() if together else None
+    path = os.fspath(path)
+    steps = _agree(distributed, *_attempt(lambda: _steps(path)))[0]
+    damaged: List[DamagedStep] = []
+    for step in steps:
+        if step.state == _DAMAGED:
+            damaged.append(step.damaged(step.reason))
+        if step.state != _COMMITTED:
+            continue
+        saved, reason = _load_agreed(distributed, step, into, damaged)
+        if saved is not None:
+            _warn_of_loss(path, damaged, saved.step)
+            return saved
+        if reason:
+            damaged.append(step.damaged(reason))
+    if damaged:
+        raise CheckpointDamaged(
+            f"no checkpoint in {path} can be loaded: {_listed(damaged)}. Bring a copy of it back, "
+            "or remove the folder to start from scratch", damaged)
+    left = [step for step in steps if step.complete]
+    if left:
+        warnings.warn(CheckpointWarning(
+            f"{path}: step {left[0].step} has the files of all ranks but no MANIFEST: it was never "
+            "committed, or the MANIFEST was removed; nothing is loaded"), stacklevel=2)
+    return None
+
+
+def _listed(damaged: List[DamagedStep]) -> str:
+    return "; ".join(f"step {one.step} is damaged ({one.reason})" for one in damaged)
+
+
+def _warn_of_loss(path: str, damaged: List[DamagedStep], step: int) -> None:
+    if not damaged:
+        return
+    lost = damaged[0].step - step
+    said = (f"{lost} steps of training are lost" if lost > 1 else
+            f"{'one' if lost else 'no'} step of training is lost")
+    warnings.warn(CheckpointWarning(
+        f"{path}: {_listed(damaged)}; step {step} was loaded in its place, {said}"), stacklevel=3)
+
+
+def _load_agreed(distributed: Any, step: _Step, into: Any,
+                 damaged: List[DamagedStep]) -> Tuple[Optional[Saved], str]:
+    """One step, or why it is damaged; neither when it was removed meanwhile."""
+    saved, error = _attempt(lambda: _load_step(step.path, into))
+    told = [(rank, *one) for rank, one in enumerate(_share(distributed, _told(error))) if one]
+    for rank, code, text in told:
+        gone = code == NOT_FOUND and not os.path.exists(os.path.join(step.path, "MANIFEST"))
+        if code != DATA_LOSS and not gone:
+            raise error or LonghaulError(code, f"rank {rank}: {text}")
+    if not told:
+        return saved, ""
+    reason = next((text for _, code, text in told if code == DATA_LOSS), "")
+    several = _distributed()
+    if reason and into is not None and distributed is None and several is not None \
+            and several.get_world_size() > 1:
+        raise CheckpointDamaged(
+            f"{reason}. The other processes may not read these bytes: load with together=True, so "
+            "that all of them take the same older step", damaged + [step.damaged(reason)])
+    return None, reason
+
+
+def _load_step(path: str, into: Any) -> Saved:
+    with _Checkpoint(path) as checkpoint:
         if into is None:
             return Saved(checkpoint.step, _load_whole(checkpoint))
-        tensors, _ = _state.flatten(into)
+        tensors = _state.as_saved(_state.flatten(into)[0], checkpoint.tensors())
         given, after = [], []
         for tensor in tensors:
             value = _state.host(tensor)
@@ -219,7 +334,7 @@ def load_checkpoint(path: str, into: Any = None) -> Optional[Saved]:
 
 def _load_whole(checkpoint: _Checkpoint) -> Any:
     infos, tree = checkpoint.tensors(), checkpoint.tree
-    values = [bytearray(_state.bytes_of(info)) for info in infos]
+    values = [_state.fresh(_state.bytes_of(info)) for info in infos]
     buffers = [(ctypes.c_char * len(value)).from_buffer(value) if value else None
                for value in values]
     checkpoint.read([(info, ctypes.addressof(buffer) if buffer is not None else 0, len(value))

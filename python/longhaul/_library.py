@@ -12,6 +12,7 @@ OK = 0
 INVALID_ARGUMENT = 3
 NOT_FOUND = 5
 FAILED_PRECONDITION = 9
+INTERNAL = 13
 UNAVAILABLE = 14
 DATA_LOSS = 15
 
@@ -22,6 +23,31 @@ class LonghaulError(Exception):
     def __init__(self, code: int, message: str):
         super().__init__(message)
         self.code = code
+
+
+class LibraryNotFound(LonghaulError):
+    """liblonghaul.so is absent or cannot be loaded: the message says where it was looked for."""
+
+
+class DamagedStep(NamedTuple):
+    """A saved step that cannot be loaded, and why."""
+
+    step: int
+    epoch: int
+    path: str
+    reason: str
+
+
+class CheckpointDamaged(LonghaulError):
+    """There are checkpoints, but none of them can be loaded. `damaged` names each, newest first."""
+
+    def __init__(self, message: str, damaged: Sequence[DamagedStep] = ()):
+        super().__init__(DATA_LOSS, message)
+        self.damaged = list(damaged)
+
+
+class CheckpointWarning(UserWarning):
+    """A saved step was damaged, and an older one was loaded in its place."""
 
 
 class CError(Structure):
@@ -40,6 +66,11 @@ class CPart(Structure):
 class CPiece(Structure):
     _fields_ = [("rank", c_uint32), ("bytes", c_uint64), ("header_bytes", c_uint64),
                 ("hash", c_uint64)]
+
+
+class CSavedStep(Structure):
+    _fields_ = [("step", c_uint64), ("epoch", c_uint64), ("state", c_int), ("path", c_char_p),
+                ("reason", c_char_p), ("complete", c_int)]
 
 
 class CStep(Structure):
@@ -65,36 +96,52 @@ class TensorInfo(NamedTuple):
     part: Optional[PartInfo] = None  # nothing: whole
 
 
+_REMEDY = ("set LONGHAUL_LIBRARY to the path of liblonghaul.so, which `longhaul` installs and "
+           "`ninja longhaul_worker_shared` builds")
+
+
 def find_library() -> str:
-    """Where liblonghaul.so is; raises LonghaulError when it is nowhere."""
+    """Where liblonghaul.so is; raises LibraryNotFound when it is nowhere."""
     named = os.environ.get("LONGHAUL_LIBRARY")
     beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "liblonghaul.so")
     for path in (named, beside if os.path.exists(beside) else None,
                  ctypes.util.find_library("longhaul")):
         if path:
             return path
-    raise LonghaulError(NOT_FOUND, "liblonghaul.so is nowhere: set LONGHAUL_LIBRARY to its path")
+    raise LibraryNotFound(FAILED_PRECONDITION,
+                          "liblonghaul.so is neither named by LONGHAUL_LIBRARY nor at "
+                          f"{beside} nor where the system looks: {_REMEDY}")
 
 
 def load(path: str) -> CDLL:
-    """The library with its functions' types declared."""
-    library = CDLL(path)
-    door, error = c_void_p, POINTER(CError)
+    """The library with its functions' types declared; raises LibraryNotFound when it can't be."""
+    try:
+        return _declare(CDLL(path))
+    except (OSError, AttributeError) as error:
+        raise LibraryNotFound(FAILED_PRECONDITION, f"cannot load {path} ({error}): {_REMEDY}; it "
+                              "must be of this package's version") from error
+
+
+def _declare(library: CDLL) -> CDLL:
+    worker, error = c_void_p, POINTER(CError)
     for name, result, arguments in (
             ("longhaul_open", c_void_p, [error]),
-            ("longhaul_close", None, [door]),
-            ("longhaul_config", c_char_p, [door]),
-            ("longhaul_phase", c_int, [door, c_int, error]),
-            ("longhaul_report_step", c_int, [door, POINTER(CStep), error]),
-            ("longhaul_result", c_int, [door, c_char_p, error]),
-            ("longhaul_register", c_int, [door, POINTER(CTensor), c_size_t, error]),
+            ("longhaul_close", None, [worker]),
+            ("longhaul_config", c_char_p, [worker]),
+            ("longhaul_phase", c_int, [worker, c_int, error]),
+            ("longhaul_report_step", c_int, [worker, POINTER(CStep), error]),
+            ("longhaul_result", c_int, [worker, c_char_p, error]),
+            ("longhaul_register", c_int, [worker, POINTER(CTensor), c_size_t, error]),
             ("longhaul_register_parts", c_int,
-             [door, POINTER(CTensor), POINTER(CPart), c_size_t, error]),
+             [worker, POINTER(CTensor), POINTER(CPart), c_size_t, error]),
             ("longhaul_write_piece", c_int,
              [c_char_p, c_uint64, c_uint64, c_uint32, c_uint32, POINTER(CTensor), POINTER(CPart),
               c_size_t, POINTER(CPiece), error]),
             ("longhaul_commit", c_int,
              [c_char_p, c_char_p, c_uint64, c_uint64, POINTER(CPiece), c_uint32, error]),
+            ("longhaul_steps_open", c_void_p, [c_char_p, error]),
+            ("longhaul_steps_close", None, [c_void_p]),
+            ("longhaul_steps_get", POINTER(CSavedStep), [c_void_p, POINTER(c_size_t)]),
             ("longhaul_checkpoint_open", c_void_p, [c_char_p, error]),
             ("longhaul_checkpoint_close", None, [c_void_p]),
             ("longhaul_checkpoint_step", c_uint64, [c_void_p]),
@@ -102,13 +149,13 @@ def load(path: str) -> CDLL:
             ("longhaul_checkpoint_tensors", POINTER(CTensor), [c_void_p, POINTER(c_size_t)]),
             ("longhaul_checkpoint_read", c_int,
              [c_void_p, POINTER(CTensor), POINTER(CPart), c_size_t, POINTER(c_uint64), error]),
-            ("longhaul_saved", c_int, [door, POINTER(POINTER(CTensor)), POINTER(c_size_t), error]),
-            ("longhaul_snapshot_due", c_int, [door, c_uint64]),
-            ("longhaul_snapshot", c_int, [door, c_uint64, error]),
-            ("longhaul_snapshot_begin", c_int, [door, c_uint64, error]),
-            ("longhaul_snapshot_wait", c_int, [door, error]),
-            ("longhaul_snapshot_way", c_char_p, [door]),
-            ("longhaul_restore", c_int, [door, POINTER(c_uint64), error])):
+            ("longhaul_saved", c_int, [worker, POINTER(POINTER(CTensor)), POINTER(c_size_t), error]),
+            ("longhaul_snapshot_due", c_int, [worker, c_uint64]),
+            ("longhaul_snapshot", c_int, [worker, c_uint64, error]),
+            ("longhaul_snapshot_begin", c_int, [worker, c_uint64, error]),
+            ("longhaul_snapshot_wait", c_int, [worker, error]),
+            ("longhaul_snapshot_way", c_char_p, [worker]),
+            ("longhaul_restore", c_int, [worker, POINTER(c_uint64), error])):
         function = getattr(library, name)
         function.restype = result
         function.argtypes = arguments
@@ -142,23 +189,23 @@ def tensor_arrays(tensors: Sequence[Tuple[TensorInfo, int, int]]) -> Tuple[Any, 
     return array, parts, kept
 
 
-class Door:
+class WorkerApi:
     """One connection to the agent. One thread at a time."""
 
     def __init__(self, library: CDLL):
         self._library = library
         error = CError()
-        self._door = library.longhaul_open(byref(error))
-        if not self._door:
+        self._worker = library.longhaul_open(byref(error))
+        if not self._worker:
             raise LonghaulError(error.code, error.message.decode(errors="replace"))
 
     def close(self) -> None:
-        self._library.longhaul_close(self._door)
-        self._door = None
+        self._library.longhaul_close(self._worker)
+        self._worker = None
 
     def _call(self, name: str, *arguments: Any) -> None:
         error = CError()
-        code = getattr(self._library, name)(self._door, *arguments, byref(error))
+        code = getattr(self._library, name)(self._worker, *arguments, byref(error))
         if code != OK:
             raise LonghaulError(code, error.message.decode(errors="replace"))
 
@@ -186,7 +233,7 @@ class Door:
                 for i in range(count.value)]
 
     def due(self, step: int) -> bool:
-        return bool(self._library.longhaul_snapshot_due(self._door, step))
+        return bool(self._library.longhaul_snapshot_due(self._worker, step))
 
     def snapshot(self, step: int) -> None:
         self._call("longhaul_snapshot", step)
@@ -198,7 +245,7 @@ class Door:
         self._call("longhaul_snapshot_wait")
 
     def snapshot_way(self) -> str:
-        return self._library.longhaul_snapshot_way(self._door).decode()
+        return self._library.longhaul_snapshot_way(self._worker).decode()
 
     def restore(self) -> int:
         step = c_uint64()
@@ -206,8 +253,8 @@ class Door:
         return step.value
 
 
-def open_door() -> Optional[Door]:
+def open_worker() -> Optional[WorkerApi]:
     """None when this process was not started by Longhaul."""
-    if "LONGHAUL_DOOR" not in os.environ:
+    if "LONGHAUL_AGENT_SOCKET" not in os.environ:
         return None
-    return Door(load(find_library()))
+    return WorkerApi(load(find_library()))

@@ -1,20 +1,23 @@
 """A nested state as named, flat tensors, and back.
 
-Tensors keep their place in the nesting as their name ("model/0.weight"). Everything else goes, as
-JSON with the tensors' places marked, into one more tensor of bytes, padded so that a number that
-grows by a digit does not change the plan.
+A tensor's name is its place in the nesting, its keys joined by dots as PyTorch joins them
+("model.0.weight"). Everything else goes, as JSON with the tensors' places marked, into one more
+tensor of bytes, padded so that a number that grows by a digit does not change the plan.
 """
 
 import json
 import math
+import mmap
 import sys
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Set, Tuple
 
 from . import _sharded
-from ._library import LonghaulError, PartInfo, TensorInfo
+from ._library import FAILED_PRECONDITION, LonghaulError, PartInfo, TensorInfo
 
 TREE = "longhaul/tree"
 _TREE_STEP = 4096
+_MAX_DEPTH = 64  # kMaxTreeDepth of src/checkpoint/formats/state_tree.h
+_MAX_DIGITS = 600  # of an integer beyond 64 bits
 
 # safetensors' name -> bytes of an element, NumPy's name and PyTorch's
 _DTYPES = {
@@ -29,6 +32,8 @@ _DTYPES = {
 _FROM_NUMPY = {names[1]: dtype for dtype, names in _DTYPES.items() if names[1]}
 _FROM_TORCH = {"torch." + names[2]: dtype for dtype, names in _DTYPES.items()}
 _INVALID_ARGUMENT = 3
+_LARGE = 64 << 10  # bytes from which on memory is worth a mapping of its own
+_HUGE = 4 << 20    # and huge pages
 
 
 class Tensor(NamedTuple):
@@ -38,10 +43,14 @@ class Tensor(NamedTuple):
     value: Any
     kind: str
     saves: bool = True  # of a box: whether this process is the one that saves it
+    old_name: str = ""  # its name in older checkpoints: "model/0.weight"
 
 
-def _bad(place: str, what: str) -> LonghaulError:
-    return LonghaulError(_INVALID_ARGUMENT, f"state{place and '/' + place}: {what}")
+_Path = Tuple[str, ...]
+
+
+def _bad(path: _Path, what: str) -> LonghaulError:
+    return LonghaulError(_INVALID_ARGUMENT, f"{'.'.join(('state',) + path)}: {what}")
 
 
 def _kind(value: Any) -> str:
@@ -54,7 +63,7 @@ def _kind(value: Any) -> str:
     return ""
 
 
-def _describe(place: str, value: Any, kind: str) -> Tensor:
+def _describe(path: _Path, value: Any, kind: str) -> Tensor:
     if kind == "numpy":
         numpy = sys.modules["numpy"]
         value = numpy.asarray(value)
@@ -64,53 +73,105 @@ def _describe(place: str, value: Any, kind: str) -> Tensor:
     else:
         value = value.detach()
         if value.layout != sys.modules["torch"].strided:
-            raise _bad(place, f"a tensor of layout {value.layout} cannot be saved")
+            raise _bad(path, f"a tensor of layout {value.layout} cannot be saved")
         dtype = _FROM_TORCH.get(str(value.dtype))
     if dtype is None:
-        raise _bad(place, f"dtype {value.dtype} cannot be saved")
-    return Tensor(TensorInfo(place, dtype, tuple(int(n) for n in value.shape)), value, kind)
+        raise _bad(path, f"dtype {value.dtype} cannot be saved")
+    info = TensorInfo(".".join(path) or "tensor", dtype, tuple(int(n) for n in value.shape))
+    return Tensor(info, value, kind, old_name="/".join(path) or "state")
+
+
+def _plain(value: Any, path: _Path) -> Dict[str, Any]:
+    """The node of a plain value."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"f": str(value)}
+    if isinstance(value, int) and not -2 ** 63 <= value < 2 ** 63:
+        if abs(value) >= 10 ** _MAX_DIGITS:
+            raise _bad(path, f"an integer of more than {_MAX_DIGITS} digits cannot be saved")
+        return {"i": str(int(value))}
+    if value is None or isinstance(value, (bool, int, float)):
+        return {"v": value}
+    if isinstance(value, str):
+        _check_text(value, path)
+        return {"v": value}
+    raise _bad(path, f"a {type(value).__name__} cannot be saved: use dicts, lists, tensors, "
+                     "numbers and strings")
+
+
+def _check_text(text: str, path: _Path) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _bad(path, f"the string {text!r} is not valid Unicode and cannot be saved") from None
+
+
+def _check_key(key: Any, path: _Path) -> str:
+    if not isinstance(key, (str, int)) or isinstance(key, bool):
+        raise _bad(path, f"a key must be a string or an integer, not {key!r}")
+    if isinstance(key, int) and not -2 ** 63 <= key < 2 ** 63:
+        raise _bad(path, f"the key {key} is an integer beyond 64 bits")
+    _check_text(str(key), path)
+    return str(key)
 
 
 def flatten(state: Any) -> Tuple[List[Tensor], bytes]:
     """The tensors of a state in order, and the rest as JSON."""
     tensors: List[Tensor] = []
+    names: Set[str] = set()
 
-    def walk(value: Any, place: str) -> Any:
+    def add(tensor: Tensor, path: _Path) -> Dict[str, Any]:
+        if tensor.info.name in names:
+            raise _bad(path, f"another tensor is named {tensor.info.name!r} too: names are the "
+                             "keys joined by dots, as PyTorch joins them; rename one of the keys")
+        names.add(tensor.info.name)
+        tensors.append(tensor)
+        return {"t": len(tensors) - 1, "k": tensor.kind}
+
+    def walk(value: Any, path: _Path) -> Any:
         box = _sharded.held(value)
         kind = _kind(value if box is None else box.local)
         if kind and box is not None:
-            local = _describe(place or "state", box.local, kind)
+            local = _describe(path, box.local, kind)
             part = PartInfo(box.shape, box.offset)
-            tensors.append(local._replace(info=local.info._replace(part=part), saves=box.saves))
-            return {"t": len(tensors) - 1, "k": kind}
+            return add(local._replace(info=local.info._replace(part=part), saves=box.saves), path)
         if kind:
-            tensors.append(_describe(place or "state", value, kind))
-            return {"t": len(tensors) - 1, "k": kind}
+            return add(_describe(path, value, kind), path)
+        if len(path) >= _MAX_DEPTH and isinstance(value, (dict, list, tuple)) and value:
+            raise _bad(path, f"nested deeper than {_MAX_DEPTH} levels")
         if isinstance(value, dict):
-            entries = []
-            for key, item in value.items():
-                if not isinstance(key, (str, int)) or isinstance(key, bool):
-                    raise _bad(place, f"a key must be a string or an integer, not {key!r}")
-                entries.append([key, walk(item, f"{place}/{key}" if place else str(key))])
-            return {"d": entries}
+            return {"d": [[key, walk(item, path + (_check_key(key, path),))]
+                          for key, item in value.items()]}
         if isinstance(value, (list, tuple)):
-            items = [walk(item, f"{place}/{i}" if place else str(i))
-                     for i, item in enumerate(value)]
+            items = [walk(item, path + (str(i),)) for i, item in enumerate(value)]
             return {"l" if isinstance(value, list) else "u": items}
-        if isinstance(value, float) and not math.isfinite(value):
-            return {"f": str(value)}
-        if value is None or isinstance(value, (bool, int, float, str)):
-            return {"v": value}
-        raise _bad(place, f"a {type(value).__name__} cannot be saved: use dicts, lists, tensors, "
-                          "numbers and strings")
+        return _plain(value, path)
 
-    tree = json.dumps(walk(state, "")).encode()
+    tree = json.dumps(walk(state, ())).encode()
     return tensors, tree
+
+
+def as_saved(tensors: Sequence[Tensor], saved: Sequence[TensorInfo]) -> List[Tensor]:
+    """The tensors under the names that a checkpoint has for them: an older one has other names."""
+    names = {info.name for info in saved}
+
+    def named(tensor: Tensor) -> Tensor:
+        if tensor.info.name in names or tensor.old_name not in names:
+            return tensor
+        return tensor._replace(info=tensor.info._replace(name=tensor.old_name))
+
+    return [named(tensor) for tensor in tensors]
 
 
 def pad(tree: bytes) -> bytes:
     """The JSON with spaces up to a size that leaves it room."""
     return tree.ljust((len(tree) + _TREE_STEP // 4) // _TREE_STEP * _TREE_STEP + _TREE_STEP)
+
+
+def _value(node: Dict[str, Any]) -> Any:
+    """The plain value of a node."""
+    if "f" in node:
+        return float(node["f"])
+    return int(node["i"]) if "i" in node else node["v"]
 
 
 def unflatten(tree: bytes, tensors: List[Any]) -> Any:
@@ -125,7 +186,7 @@ def unflatten(tree: bytes, tensors: List[Any]) -> Any:
             return [build(item) for item in node["l"]]
         if "u" in node:
             return tuple(build(item) for item in node["u"])
-        return float(node["f"]) if "f" in node else node["v"]
+        return _value(node)
 
     return build(json.loads(tree))
 
@@ -151,11 +212,33 @@ def bytes_of(info: TensorInfo) -> int:
     return math.prod(info.shape) * _DTYPES[info.dtype][0]
 
 
-def view(info: TensorInfo, kind: str, value: bytearray) -> Any:
-    """A tensor over these bytes, without a copy."""
+def fresh(count: int) -> Any:
+    """Writable memory of so many bytes for what is read next.
+
+    Large memory comes from the system without being filled: a bytearray would be written once with
+    zeros, which makes every page, and costs many times what copying into pages that are there does.
+    """
+    if count < _LARGE:
+        return bytearray(count)
+    memory_ = mmap.mmap(-1, count, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    advice = getattr(mmap, "MADV_HUGEPAGE", None)
+    if advice is not None and count >= _HUGE:
+        try:
+            memory_.madvise(advice)
+        except OSError:  # a kernel without huge pages
+            pass
+    return memory_
+
+
+def view(info: TensorInfo, kind: str, value: Any) -> Any:
+    """A tensor over these bytes, without a copy. `value` is of `fresh`."""
     _, numpy_name, torch_name = _DTYPES[info.dtype]
-    if kind == "torch":
-        import torch
+    if kind == "torch" or numpy_name is None:
+        try:
+            import torch
+        except ImportError:
+            raise LonghaulError(FAILED_PRECONDITION, f"{info.name} is a tensor of PyTorch, which "
+                                                     "this Python cannot import") from None
         dtype = getattr(torch, torch_name)
         if not value:
             return torch.empty(info.shape, dtype=dtype)
@@ -218,8 +301,8 @@ def with_values(into: Any, tree: Any) -> Any:
         items = [with_values(value, nodes[i] if i < len(nodes) else None)
                  for i, value in enumerate(into)]
         return items if isinstance(into, list) else tuple(items)
-    if "v" in tree or "f" in tree:
-        return float(tree["f"]) if "f" in tree else tree["v"]
+    if "v" in tree or "f" in tree or "i" in tree:
+        return _value(tree)
     return into
 
 

@@ -1,4 +1,4 @@
-"""The order of copies, events and snapshots for tensors on a device: a fake one, and a fake door."""
+"""The order of copies, events and snapshots for tensors on a device: a fake one, and a fake worker API."""
 
 import ctypes
 import threading
@@ -48,7 +48,7 @@ class FakeDevice:
         return Event()
 
 
-class FakeDoor:
+class FakeWorkerApi:
     def __init__(self, log):
         self.log, self.tensors, self.fails = log, [], False
 
@@ -70,10 +70,10 @@ class FakeDoor:
 class DeviceTensors(unittest.TestCase):
     def setUp(self):
         self.log = []
-        self.device, self.door = FakeDevice(self.log), FakeDoor(self.log)
+        self.device, self.worker = FakeDevice(self.log), FakeWorkerApi(self.log)
         self.addCleanup(setattr, _device, "device", _device.device)
         _device.device = self.device
-        longhaul._session, longhaul._opened = longhaul._Session(self.door), True
+        longhaul._session, longhaul._opened = longhaul._Session(self.worker), True
         self.addCleanup(longhaul.close)
         self.state = {"w": self.device.send(torch.tensor([1.0, 2.0])), "cpu": torch.zeros(2)}
 
@@ -100,7 +100,7 @@ class DeviceTensors(unittest.TestCase):
 
     def test_what_went_wrong_behind_is_raised_by_wait_once(self):
         self.device.gate.set()
-        self.door.fails = True
+        self.worker.fails = True
         longhaul.snapshot(self.state, 4, stream="side")
         with self.assertRaisesRegex(LonghaulError, "no room"):
             longhaul.wait()

@@ -1,7 +1,9 @@
 """What a state becomes and comes back as, without a library."""
 
+import gc
 import json
 import math
+import resource
 import unittest
 
 import longhaul
@@ -22,8 +24,10 @@ def round_trip(state):
     copies = []
     for tensor, kind in zip(tensors, _state.kinds(tree, len(tensors))):
         value = tensor.value.contiguous() if kind == "torch" else tensor.value
-        content = bytearray(value.numpy().tobytes() if kind == "torch" else value.tobytes())
-        assert len(content) == _state.bytes_of(tensor.info)
+        saved = value.numpy().tobytes() if kind == "torch" else value.tobytes()
+        assert len(saved) == _state.bytes_of(tensor.info)
+        content = _state.fresh(len(saved))
+        content[:] = saved
         copies.append(_state.view(tensor.info, kind, content))
     return _state.unflatten(_state.pad(tree).rstrip(), copies)
 
@@ -38,11 +42,42 @@ class State(unittest.TestCase):
         sizes = {len(_state.pad(_state.flatten({"step": 10 ** power})[1])) for power in range(15)}
         self.assertEqual(len(sizes), 1)
 
+    def test_integers_of_any_size_keep_their_value(self):
+        state = {"small": [2 ** 63 - 1, -2 ** 63], "large": [2 ** 63, -2 ** 63 - 1, 7 ** 200]}
+        self.assertEqual(round_trip(state), state)
+        nodes = json.loads(_state.flatten(state)[1])
+        self.assertEqual(nodes["d"][1][1]["l"][0], {"i": str(2 ** 63)})
+        self.assertEqual(_state.with_values({"large": [0, 0, 0]}, nodes)["large"], state["large"])
+
+    def test_what_a_reader_could_not_take_is_refused(self):
+        deep = []
+        for _ in range(_state._MAX_DEPTH + 1):
+            deep = [deep]
+        for state, why in ((deep, "nested deeper than 64 levels"), ({"a": 10 ** 600}, "600 digits"),
+                           ({"a": "\ud800"}, "not valid Unicode"), ({2 ** 70: 1}, "beyond 64 bits"),
+                           ({"\udc80": 1}, "not valid Unicode")):
+            with self.assertRaisesRegex(LonghaulError, why):
+                _state.flatten(state)
+
     def test_what_cannot_be_saved_is_named_by_its_place(self):
-        with self.assertRaisesRegex(LonghaulError, "state/a/1: a set cannot be saved"):
+        with self.assertRaisesRegex(LonghaulError, r"state\.a\.1: a set cannot be saved"):
             _state.flatten({"a": [1, {2}]})
         with self.assertRaisesRegex(LonghaulError, "a key must be a string or an integer"):
             _state.flatten({1.5: 1})
+
+    @unittest.skipIf(numpy is None, "NumPy is not installed")
+    def test_names_are_joined_by_dots_and_never_used_twice(self):
+        one = numpy.ones(1)
+        tensors, _ = _state.flatten({"model": {"0.weight": one, 3: [one]}, "a/b": one})
+        self.assertEqual([tensor.info.name for tensor in tensors],
+                         ["model.0.weight", "model.3.0", "a/b"])
+        self.assertEqual(_state.flatten(one)[0][0].info.name, "tensor")
+        with self.assertRaisesRegex(LonghaulError, "another tensor is named 'a.b' too"):
+            _state.flatten({"a": {"b": one}, "a.b": one})
+        older = [tensor.info._replace(name=name) for tensor, name in
+                 zip(tensors, ["model/0.weight", "model/3/0", "a/b"])]
+        self.assertEqual([tensor.info for tensor in _state.as_saved(tensors, older)], older)
+        self.assertEqual(_state.as_saved(tensors, [tensor.info for tensor in tensors]), tensors)
 
     @unittest.skipIf(numpy is None, "NumPy is not installed")
     def test_numpy_arrays_come_back(self):
@@ -52,7 +87,7 @@ class State(unittest.TestCase):
         numpy.testing.assert_array_equal(back["w"], state["w"])
         self.assertEqual(back["n"], 7)
         self.assertEqual(back["empty"].shape, (0, 4))
-        with self.assertRaisesRegex(LonghaulError, "state/z: dtype complex64 cannot be saved"):
+        with self.assertRaisesRegex(LonghaulError, r"state\.z: dtype complex64 cannot be saved"):
             _state.flatten({"z": numpy.zeros(1, dtype=numpy.complex64)})
 
     @unittest.skipIf(numpy is None, "NumPy is not installed")
@@ -87,6 +122,26 @@ class State(unittest.TestCase):
             for name, value in moments.items():
                 self.assertTrue(torch.equal(torch.as_tensor(value), torch.as_tensor(
                     other.state_dict()["state"][index][name])), name)
+
+
+class FreshTest(unittest.TestCase):
+    def test_large_memory_has_no_pages_until_it_is_written(self):
+        count = 64 << 20
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        memory = _state.fresh(count)
+        made = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+        self.assertEqual(len(memory), count)
+        self.assertLess(made * resource.getpagesize(), count / 4)
+
+    @unittest.skipUnless(torch, "needs PyTorch")
+    def test_a_tensor_keeps_its_memory_and_can_be_written(self):
+        for count in (1, 1 << 12, 1 << 18, 1 << 22):
+            info = _state.TensorInfo("a", "F32", (count,))
+            memory = _state.fresh(_state.bytes_of(info))
+            tensor = _state.view(info, "torch", memory)
+            del memory
+            gc.collect()
+            self.assertEqual(tensor.fill_(2).sum().item(), 2 * count)
 
 
 if __name__ == "__main__":

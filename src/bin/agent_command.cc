@@ -5,46 +5,55 @@
 #include <memory>
 
 #include "service/agent/agent_service.h"
-#include "service/agent/vault/vault.h"
+#include "service/agent/snapshot_keeper/snapshot_keeper.h"
 
 namespace longhaul::bin {
 
 void AddAgentCommand(CLI::App& app, Action& action) {
   auto options = std::make_shared<service::AgentOptions>();
-  options->vault = {"/proc/self/exe", "vault"};
+  options->snapshot_keeper = {"/proc/self/exe", "snapshot-keeper"};
   CLI::App* command =
       app.add_subcommand("agent", "Run a node's agent until SIGTERM")->group(kGroupService);
-  command->add_option("--controller", options->controller, "HOST:PORT of its side for agents")
+  command->add_option("--controller", options->controller, "Controller's gRPC address (HOST:PORT)")
       ->required();
-  command->add_option("--token-file", options->token_file, "The controller's token file")
+  command->add_option("--token-file", options->token_file, "Controller's token file")->required();
+  command
+      ->add_option("--node", options->node,
+                   "Name of this node, which must not change: a-z, 0-9 and '-'")
       ->required();
-  command->add_option("--node", options->node, "This node's name, for ever: a-z, 0-9 and '-'")
-      ->required();
-  command->add_option("--slots", options->slots, "Workers it takes")
+  command->add_option("--slots", options->slots, "Number of workers that the node takes")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  command->add_option("--state-dir", options->state_directory, "Made when absent")->required();
-  command->add_option("--address", options->address, "Where the other nodes reach this one")
+  command
+      ->add_option("--state-dir", options->state_directory,
+                   "State directory, which is created if absent")
+      ->required();
+  command->add_option("--address", options->address, "Address at which other nodes reach this one")
       ->capture_default_str();
   command
-      ->add_option("--peer-bandwidth", options->peer_bytes_per_second,
-                   "Bytes a second for copies of snapshots to other nodes; 0: no limit")
+      ->add_option(
+          "--peer-bandwidth", options->peer_bytes_per_second,
+          "Limit copies of snapshots to other nodes to this many bytes per second; 0: no limit")
       ->capture_default_str();
-  command->add_option("--trainer", options->trainer,
-                      "The built-in trainer's program (default: $LONGHAUL_TRAINER or beside this)");
-  command->add_flag("--exit-with-parent", options->exit_with_parent,
-                    "End when the process that started it does");
+  command->add_option(
+      "--trainer", options->trainer,
+      "Program of the built-in trainer (default: $LONGHAUL_TRAINER, or beside this program)");
+  command->add_option("--parent", options->parent,
+                      "End when this process ends, which started the agent");
+  command->footer(
+      "Environment: LONGHAUL_LOG=debug|info|warning|error|off, the lowest level that is logged.");
   command->callback(
       [&action, options] { action = [options] { return service::AgentMain(*options); }; });
 
   // Started by an agent, never by a person: not in the help.
   auto hold_s = std::make_shared<int64_t>(600);
-  CLI::App* vault =
-      app.add_subcommand("vault", "Keep an agent's snapshots in memory for the next")->group("");
-  vault->add_option("--hold-s", *hold_s, "Seconds without an agent until it ends")
+  CLI::App* snapshot_keeper =
+      app.add_subcommand("snapshot-keeper", "Keep an agent's snapshots in memory for the next")
+          ->group("");
+  snapshot_keeper->add_option("--hold-s", *hold_s, "Seconds without an agent until it ends")
       ->check(CLI::Range(0, 86'400));
-  vault->callback([&action, hold_s] {
-    action = [hold_s] { return service::VaultMain(std::chrono::seconds(*hold_s)); };
+  snapshot_keeper->callback([&action, hold_s] {
+    action = [hold_s] { return service::SnapshotKeeperMain(std::chrono::seconds(*hold_s)); };
   });
 }
 

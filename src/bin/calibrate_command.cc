@@ -44,9 +44,9 @@ constexpr double kLeastRuntime = 1e-6;
 constexpr size_t kLongestLine = planner::kLargestDeviceFile;
 
 constexpr const char* kDescription =
-    "Measure this machine for the planner: about a minute on an idle machine of two cores.\n"
-    "Products, attention, other operators, optimizer, sums between workers, memory and storage,\n"
-    "all cores at once. `run` and `plan` use the file from then on.";
+    "Measure this machine for the planner, in about a minute on an idle machine of two cores:\n"
+    "matmul, attention, other operators, optimizer, all-reduce, memory and storage, on all cores\n"
+    "at once. `run` and `plan` use the file from then on.";
 constexpr const char* kExamples = R"(Examples:
   longhaul calibrate                       measure, write ~/.config/longhaul/device.json
   longhaul calibrate --quick               a fifth of the sizes, some 15 seconds
@@ -443,7 +443,8 @@ void AddCalibrateCommand(CLI::App& app, Action& action) {
   command->description(kDescription);
   command->footer(kExamples);
   auto flags = std::make_shared<Flags>();
-  command->add_flag("--quick", flags->quick, "Fewer sizes: less sure, a quarter of the time");
+  command->add_flag("--quick", flags->quick,
+                    "Measure fewer sizes: less certain, a quarter of the time");
   command
       ->add_option("--device", flags->device,
                    "cpu, or cuda: the NVIDIA cards here, by their own libraries opened at run time "
@@ -451,13 +452,14 @@ void AddCalibrateCommand(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   command->add_option("--output", flags->output,
-                      "The device file (~/.config/longhaul/device.json, card.json for cuda)");
-  command->add_option("--storage", flags->storage, "The folder whose disk is measured (.)")
+                      "Write the device file to this path (default: "
+                      "~/.config/longhaul/device.json, card.json for cuda)");
+  command->add_option("--storage", flags->storage, "Measure the disk of this folder (default: .)")
       ->check(CLI::ExistingDirectory);
-  command->add_flag("--json", flags->json, "Print the file that is written, not a summary");
+  command->add_flag("--json", flags->json, "Print the device file instead of a summary");
   command->add_option("--fit", flags->fit,
                       "Measure nothing: fit one factor to at most three steps of RUNS.csv");
-  command->add_option("--name", flags->name, "Of the factor that --fit finds (fitted)");
+  command->add_option("--name", flags->name, "Name the factor that --fit finds (default: fitted)");
   command->callback([&action, flags] { action = [flags] { return RunCalibrate(*flags); }; });
 }
 

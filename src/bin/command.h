@@ -1,7 +1,7 @@
 // What the files of the subcommands share: how a command hooks into the command line, and what its
 // exit code means.
 //
-// Each subcommand lies in a file of its own, X_command.{h,cc}, with
+// Each subcommand lies in a file of its own, *_command.{h,cc}, with
 //   void AddXCommand(CLI::App& app, Action& action);
 // which declares its options and, when it is the one called, sets `action`. main runs it once the
 // whole line has been parsed, so nothing happens before a wrong option has been refused.

@@ -1,7 +1,9 @@
 #include "bin/controller_command.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -9,6 +11,10 @@
 #include <memory>
 #include <string>
 
+#include "io/fd.h"
+#include "io/log/log.h"
+#include "io/privacy/private_files.h"
+#include "io/process.h"
 #include "service/controller/controller_service.h"
 
 namespace longhaul::bin {
@@ -16,8 +22,13 @@ namespace {
 
 struct Options {
   service::ControllerServiceOptions service;
-  bool exit_with_parent = false;
+  pid_t parent = 0;  // 0: none
 };
+
+// After the death of the front end: for the jobs to end with a last checkpoint, and at most for
+// all.
+constexpr Duration kOrphanLimit = std::chrono::minutes(5);
+constexpr unsigned kOrphanEndSeconds = 360;
 
 sigset_t EndingSignals() {
   sigset_t set;
@@ -28,22 +39,40 @@ sigset_t EndingSignals() {
   return set;
 }
 
+enum class End { kAsked, kParentEnded };
+
+// Blocks until one of the signals, which must be blocked, arrives, or the parent ends. Without a
+// valid `parent` only a signal counts.
+End AwaitEnd(const sigset_t& ending, const io::Fd& parent) {
+  const io::Fd signals(::signalfd(-1, &ending, SFD_CLOEXEC));
+  pollfd wanted[2] = {{signals.get(), POLLIN, 0}, {parent.get(), POLLIN, 0}};
+  while (::poll(wanted, 2, -1) < 0) {
+  }
+  return wanted[0].revents != 0 ? End::kAsked : End::kParentEnded;
+}
+
 int RunController(Options options) {
+  io::MakeFilesPrivate();
+  ::prctl(PR_SET_NAME, "longhaul-ctrl");
   // Before any thread exists, so that all inherit the mask and one place waits for the signals.
   const sigset_t ending = EndingSignals();
   pthread_sigmask(SIG_BLOCK, &ending, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
-  if (options.exit_with_parent) {
-    const pid_t parent = ::getppid();
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (::getppid() != parent) return kExitFailure;  // it has just gone
+  io::Fd parent;
+  if (options.parent != 0) {
+    Result<io::Fd> opened = io::OpenParent(options.parent);
+    if (!opened.ok()) {
+      Fail(opened.status());
+      return kExitFailure;
+    }
+    parent = *std::move(opened);
   }
   options.service.kill_controller = [] { ::kill(::getpid(), SIGKILL); };
   options.service.on_violation = [](const Status& violation) {
-    std::fprintf(stderr,
-                 "longhaul: the controller stops before it acts on a wrong state: %s\n"
-                 "Workers go on. Please report it with violation.txt and events.db.\n",
-                 violation.message().c_str());
+    io::LogError("controller",
+                 "the controller stops because its state is wrong: " + violation.message() +
+                     "; workers continue; please report it with violation.txt and "
+                     "events.db");
     ::_exit(kExitFailure);
   };
   auto controller = service::ControllerService::Start(options.service);
@@ -55,8 +84,11 @@ int RunController(Options options) {
   std::printf("controller ready: REST on %s, agents on %s, state in %s\n", endpoint.rest.c_str(),
               endpoint.agents.c_str(), options.service.state_directory.c_str());
   std::fflush(stdout);
-  int signal = 0;
-  sigwait(&ending, &signal);
+  if (AwaitEnd(ending, parent) == End::kParentEnded) {
+    // Nobody is left to stop the jobs: they end here, with what they have.
+    ::alarm(kOrphanEndSeconds);  // the end of this process, whatever blocks
+    (*controller)->StopJobs("the process that started this cluster has ended", kOrphanLimit);
+  }
   (*controller)->Stop();
   return kExitOk;
 }
@@ -69,29 +101,35 @@ void AddControllerCommand(CLI::App& app, Action& action) {
       app.add_subcommand("controller", "Run a controller until SIGTERM")->group(kGroupService);
   command
       ->add_option("--state-dir", options->service.state_directory,
-                   "Where its log, token and endpoint.json lie; made when absent")
+                   "Store the event log, the token and endpoint.json in this directory, which is "
+                   "created if absent")
       ->required();
   command
       ->add_option("--config", options->service.config_file,
-                   "Queues, quotas, priorities and the cluster, in YAML (docs/controller-file.md); "
-                   "read at each start, what runs goes on")
+                   "Read queues, quotas, priorities and the cluster from this file "
+                   "(docs/controller-file.md); "
+                   "read at each start, running jobs continue")
       ->check(CLI::ExistingFile);
   command->footer(
-      "Example:\n  longhaul controller --state-dir /var/lib/longhaul --config controller.yaml");
-  command->add_option("--rest", options->service.rest, "HOST:PORT for REST; port 0: any free one")
+      "Example:\n  longhaul controller --state-dir /var/lib/longhaul --config controller.yaml\n\n"
+      "Environment: LONGHAUL_LOG=debug|info|warning|error|off, the lowest level that is logged.");
+  command
+      ->add_option("--rest", options->service.rest,
+                   "Listen for REST on HOST:PORT; port 0: any free port")
       ->capture_default_str();
   command
       ->add_option("--agents", options->service.agents,
-                   "HOST:PORT for agents; port 0: any free one")
+                   "Listen for agents on HOST:PORT; port 0: any free port")
       ->capture_default_str();
-  command->add_option("--token-file", options->service.token_file,
-                      "The secret that agents and clients show (default: STATE_DIR/token)");
+  command->add_option(
+      "--token-file", options->service.token_file,
+      "Read the secret of agents and clients from this file (default: STATE_DIR/token)");
   command->add_flag(
       "--allow-remote", options->service.allow_remote,
-      "Listen on addresses that others reach; both protocols are plain, so put TLS or "
-      "a private network in front");
-  command->add_flag("--exit-with-parent", options->exit_with_parent,
-                    "End when the process that started it does");
+      "Allow addresses beyond loopback; both protocols are unencrypted, so use TLS or "
+      "a private network");
+  command->add_option("--parent", options->parent,
+                      "Stop all jobs and end when this process ends, which started the controller");
   command->callback([&action, options] { action = [options] { return RunController(*options); }; });
 }
 

@@ -20,7 +20,7 @@
 #include "io/clock.h"
 #include "io/fd.h"
 #include "io/process.h"
-#include "runtime/agent_core.h"
+#include "runtime/agent/agent_core.h"
 #include "service/client/rest_client.h"
 #include "service/controller/event_log.h"
 #include "service/controller/scripted_agent.h"

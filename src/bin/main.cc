@@ -22,11 +22,11 @@ namespace longhaul::bin {
 namespace {
 
 constexpr const char* kExamples = R"(Examples:
-  longhaul run examples/headers-gpt.yaml                 train on a local cluster, watch, report
+  longhaul run examples/headers-gpt.yaml                 train on a local cluster and write a report
   longhaul run --nodes 2 --procs 2 -- python3 train.py   keep an unmodified torchrun script alive
-  longhaul plan llama-3.1-70b h100-sxm:512 --tokens 15T  what will it take, what is best
-  longhaul controller --state-dir runs                   a controller that stays
-  longhaul submit examples/headers-gpt.yaml --watch      hand it a job and follow it
+  longhaul plan llama-3.1-70b h100-sxm:512 --tokens 15T  predict time and cost, find the best layout
+  longhaul controller --state-dir runs                   start a controller that keeps running
+  longhaul submit examples/headers-gpt.yaml --watch      submit a job to it and follow the job
 
 Exit codes: 0 success, 1 failure, 2 wrong usage. Guide: README.md.)";
 
@@ -46,8 +46,9 @@ bool IsKnownCommand(const CLI::App& app, const std::string& word) {
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app("Longhaul plans, places, trains and keeps alive large-model training jobs.",
-               "longhaul");
+  CLI::App app(
+      "Plan, schedule and run large-model training jobs, and keep them running through failures.",
+      "longhaul");
   app.set_version_flag("--version", "longhaul " LONGHAUL_VERSION, "Print the version and exit");
   app.footer(kExamples);
   app.require_subcommand(1);

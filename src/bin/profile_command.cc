@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "profiler/across/findings.h"
 #include "profiler/memory/snapshot.h"
 #include "profiler/rank/hta.h"
+#include "profiler/rank/kernel_table.h"
 #include "profiler/rank/step_window.h"
 #include "profiler/report/read_job.h"
 #include "profiler/report/report.h"
@@ -40,6 +42,7 @@ struct ProfileFlags {
   std::string steps;
   std::vector<std::string> dimensions;
   std::string schedule;
+  std::string kernels;
   int64_t ranks_per_host = 0;
   unsigned threads = 0;
   uint64_t memory_mib = 0;  // half of what it may have
@@ -57,22 +60,33 @@ bool LooksLikeTrace(const std::string& name) {
   return false;
 }
 
+struct TraceFiles {
+  std::vector<std::string> paths;
+  std::set<std::string> found;  // of them, those in a folder that was named
+};
+
 // Files as they are, and the traces in folders, sorted.
-Result<std::vector<std::string>> Expand(const std::vector<std::string>& paths) {
-  std::vector<std::string> files;
+Result<TraceFiles> Expand(const std::vector<std::string>& paths) {
+  TraceFiles files;
   for (const std::string& path : paths) {
     std::error_code error;
     if (!std::filesystem::is_directory(path, error)) {
-      files.push_back(path);
+      files.paths.push_back(path);
       continue;
     }
     ASSIGN_OR_RETURN(const std::vector<std::string> names, io::PosixFileSystem().List(path));
-    const size_t before = files.size();
+    const size_t before = files.paths.size();
     for (const std::string& name : names) {
-      if (LooksLikeTrace(name)) files.push_back(path + "/" + name);
+      if (!LooksLikeTrace(name)) continue;
+      files.paths.push_back(path + "/" + name);
+      files.found.insert(files.paths.back());
     }
-    if (files.size() == before) return NotFound("no .json, .gz, .zst or .sqlite file in " + path);
+    if (files.paths.size() == before) {
+      return NotFound("no .json, .gz, .zst or .sqlite file in " + path);
+    }
   }
+  // What is named is expected to be a trace, also where its folder is named too.
+  for (const std::string& path : paths) files.found.erase(path);
   return files;
 }
 
@@ -91,20 +105,30 @@ Result<std::pair<std::string, profiler::Dimension>> ParseDimension(const std::st
                          "pipeline, world, unknown");
 }
 
+// The built-in classes of kernels, and those of a user's file in front of them.
+Result<profiler::KernelTable> ReadKernels(const std::string& path) {
+  if (path.empty()) return profiler::KernelTable();
+  const Result<std::string> text = io::ReadText(path, profiler::KernelTable::kMaxFileBytes);
+  if (!text.ok()) return text.status().WithContext("--kernels");
+  return profiler::KernelTable::Parse(*text, path);
+}
+
 // Two of them share the memory where they are compared.
 Result<profiler::Job> Load(const ProfileFlags& flags, const std::vector<std::string>& paths) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> files, Expand(paths));
+  ASSIGN_OR_RETURN(TraceFiles files, Expand(paths));
   profiler::ReadJobOptions read;
+  read.found = std::move(files.found);
   read.threads = flags.threads;
   const size_t memory = flags.memory_mib > 0 ? flags.memory_mib << 20 : AllowedMemory() / 2;
   read.max_memory_bytes = flags.before.empty() ? memory : memory / 2;
   read.summary.step_annotation = flags.step;
+  ASSIGN_OR_RETURN(read.summary.kernels, ReadKernels(flags.kernels));
   if (!flags.steps.empty()) {
     ASSIGN_OR_RETURN(read.summary.steps, profiler::ParseStepWindow(flags.steps));
   }
   std::optional<Progress> progress("read");
   read.progress = progress->Callback();
-  ASSIGN_OR_RETURN(profiler::RankSummaries summaries, profiler::ReadJob(files, read));
+  ASSIGN_OR_RETURN(profiler::RankSummaries summaries, profiler::ReadJob(files.paths, read));
   progress.reset();
   profiler::JobOptions options;
   options.ranks_per_host = flags.ranks_per_host;
@@ -113,6 +137,9 @@ Result<profiler::Job> Load(const ProfileFlags& flags, const std::vector<std::str
     options.dimensions.push_back(std::move(dimension));
   }
   ASSIGN_OR_RETURN(profiler::Job job, profiler::AssembleJob(std::move(summaries.ranks), options));
+  for (const std::string& skipped : summaries.skipped) {
+    job.warnings.push_back("left out: " + Printable(skipped, 400));
+  }
   if (!summaries.left_out.empty()) job.warnings.push_back(std::move(summaries.left_out));
   return job;
 }
@@ -141,14 +168,23 @@ void ShowHta(const std::string& path, const profiler::HtaNumbers& n) {
 }
 
 int AsHta(const ProfileFlags& flags) {
-  const Result<std::vector<std::string>> files = Expand(flags.traces);
+  const Result<TraceFiles> files = Expand(flags.traces);
   if (!files.ok()) return Fail(files.status());
-  for (const std::string& path : *files) {
-    const auto trace = profiler::ReadTraceFile(path, {});
-    if (!trace.ok()) return Fail(trace.status());
-    ShowHta(path, profiler::AsHta(*trace));
+  std::vector<std::string> skipped;
+  for (const std::string& path : files->paths) {
+    profiler::ReadOptions read;
+    read.found = files->found.contains(path);
+    const auto trace = profiler::ReadTraceFile(path, read);
+    if (trace.ok()) {
+      ShowHta(path, profiler::AsHta(*trace));
+    } else if (read.found && profiler::HoldsNoTrace(trace.status())) {
+      skipped.push_back(trace.status().message());
+      std::fprintf(stderr, "left out: %s\n", Printable(skipped.back(), 400).c_str());
+    } else {
+      return Fail(trace.status());
+    }
   }
-  return kExitOk;
+  return skipped.size() < files->paths.size() ? kExitOk : Fail(profiler::NoTraceAmong(skipped));
 }
 
 int ShowMemory(const std::string& path) {
@@ -266,52 +302,60 @@ int RunProfile(const ProfileFlags& flags) {
 
 void AddProfileCommand(CLI::App& app, Action& action) {
   auto flags = std::make_shared<ProfileFlags>();
-  CLI::App* command =
-      app.add_subcommand("profile", "From the traces of all ranks to where the time went");
+  CLI::App* command = app.add_subcommand(
+      "profile", "Analyse traces of one or all ranks and show where the time went");
   command->group(kGroupTools);
-  command->add_option("TRACE", flags->traces, "Traces of torch.profiler, or folders of them");
+  command->add_option("TRACE", flags->traces, "Trace files of torch.profiler, or folders of them");
   command->add_option("--memory", flags->memory,
-                      "A memory snapshot (torch.cuda.memory._dump_snapshot)");
+                      "Analyse a memory snapshot (torch.cuda.memory._dump_snapshot)");
   command->add_option("--before", flags->before, "Compare with these traces of an earlier run");
   command->add_option("--html", flags->html, "Write one self-contained page to this file");
   command->add_option("--trace", flags->merged, "Write a merged trace for Perfetto to this file");
-  command->add_option("--device", flags->device, "The card, where the traces don't tell")
+  command->add_option("--device", flags->device, "Name the accelerator, if the traces do not")
       ->check(Checked([](const std::string& name) { return spec::FindDevice(name).status(); }));
   command
       ->add_option("--model-flops", flags->model_flops,
-                   "Model FLOPs of a step of the whole job, for MFU")
+                   "Compute MFU from these model FLOPs of a step of the whole job")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--refit", flags->refit,
                       "Write a device file fitted to traces of the built-in trainer");
   command->add_option("--predicted", flags->against,
-                      "Hold each operator and layer against this device file");
-  command->add_option("--step", flags->step, "How the annotations of steps begin");
+                      "Compare each operator and layer with this device file");
+  command->add_option("--step", flags->step, "Set the prefix of the annotations of steps");
   command
       ->add_option("--steps", flags->steps,
-                   "Only this step, or FIRST-LAST, by the numbers in their annotations")
+                   "Analyse only this step, or FIRST-LAST, by the numbers in their annotations")
       ->check(Checked(
           [](const std::string& text) { return profiler::ParseStepWindow(text).status(); }));
   command
-      ->add_option("--dimension", flags->dimensions,
-                   "TEXT=DIMENSION: groups whose name or description holds TEXT")
+      ->add_option(
+          "--dimension", flags->dimensions,
+          "Assign groups whose name or description contains TEXT to a dimension (TEXT=DIMENSION)")
       ->check(Checked([](const std::string& text) { return ParseDimension(text).status(); }));
   command
       ->add_option("--schedule", flags->schedule,
-                   "The pipeline's, where the traces don't tell: 1F1B, interleaved, ZB-H1, "
-                   "ZB-H2, ZB-V or DualPipe")
+                   "Set the pipeline's schedule, if the traces do not show it: 1F1B, interleaved, "
+                   "ZB-H1, ZB-H2, ZB-V or DualPipe")
       ->check(Checked(CheckSchedule));
-  command->add_option("--ranks-per-host", flags->ranks_per_host, "Ranks that share a clock")
+  command
+      ->add_option("--kernels", flags->kernels,
+                   "Read classes of kernels from this file: lines of PATTERN = CLASS")
+      ->check(Checked([](const std::string& path) { return ReadKernels(path).status(); }));
+  command
+      ->add_option("--ranks-per-host", flags->ranks_per_host,
+                   "Set the number of ranks that share a clock")
       ->check(CLI::Range(int64_t{1}, int64_t{1024}));
-  command->add_option("--threads", flags->threads, "Traces read at a time (default: cores)")
+  command
+      ->add_option("--threads", flags->threads, "Read this many traces at a time (default: cores)")
       ->check(CLI::Range(1u, 1024u));
   command
-      ->add_option(
-          "--memory-mib", flags->memory_mib,
-          "For the whole profile (default: half of the machine's, or of its container's): where "
-          "not all steps fit, some are looked at")
+      ->add_option("--memory-mib", flags->memory_mib,
+                   "Limit the memory of the profile (default: half of the machine's or the "
+                   "container's); if not all steps fit, a sample of them is analysed")
       ->check(CLI::Range(uint64_t{16}, uint64_t{1} << 24));
-  command->add_flag("--json", flags->json, "Everything as one JSON object");
-  command->add_flag("--as-hta", flags->as_hta, "The numbers of HolisticTraceAnalysis instead");
+  command->add_flag("--json", flags->json, "Print everything as one JSON object");
+  command->add_flag("--as-hta", flags->as_hta,
+                    "Print the numbers of HolisticTraceAnalysis instead");
   command->footer(
       "Examples:\n"
       "  longhaul profile traces/                            what to do first\n"

@@ -18,7 +18,7 @@ namespace longhaul::bin {
 namespace {
 
 constexpr const char* kDescription =
-    "Train on a local cluster, watch, report.\n\n"
+    "Train on a local cluster, show progress and write a report.\n\n"
     "  longhaul run [options] JOB.yaml\n"
     "  longhaul run [options] [torchrun's options] -- COMMAND ...\n"
     "  longhaul run [options] [torchrun's options] SCRIPT.py ...";
@@ -31,32 +31,44 @@ struct Words {
 
 void AddOptions(CLI::App& app, Words& words) {
   frontend::RunOptions& options = words.options;
-  app.add_option("job", words.job_file, "The job file (docs/job-file.md)");
+  app.add_option("job", words.job_file, "Job file (docs/job-file.md)");
   app.add_option("--inject", options.job.inject,
-                 "Faults on purpose: 'kill worker 1 at step 40; kill agent 2 at step 90'");
-  app.add_option("--name", options.job.name, "The job's name instead of its own");
-  app.add_option("--set", options.job.set, "KEY=VALUE: instead of the job file's, may be repeated")
+                 "Inject faults: 'kill worker 1 at step 40; kill agent 2 at step 90'");
+  app.add_option("--step-pattern", options.job.step_pattern,
+                 "Read the steps of a command from its output: nanogpt, lightning, huggingface, "
+                 "torchtitan, megatron, deepspeed, or a regular expression with a group "
+                 "(?P<step>\\d+) (docs/job-file.md)");
+  app.add_option("--name", options.job.name, "Use this name instead of the job file's");
+  app.add_option("--set", options.job.set,
+                 "Override a key of the job file (KEY=VALUE); may be repeated")
       ->take_all();
-  app.add_option("--nodes", options.job.nodes, "Nodes of the job; else the planner chooses");
+  app.add_option("--nodes", options.job.nodes,
+                 "Set the number of nodes (default: the planner chooses)");
   app.add_option("--minimum-nodes", options.job.minimum_nodes,
-                 "An elastic job starts and goes on with as few (default: --nodes)");
+                 "Let an elastic job start and continue with as few nodes (default: --nodes)");
   app.add_option("--maximum-nodes", options.job.maximum_nodes,
-                 "It grows into idle nodes up to so many (default: --nodes)");
-  app.add_option("--procs", options.job.processes_per_node, "Workers on each of its nodes");
-  app.add_option("--run-dir", options.run_directory, "Where the run's files go (runs/NAME)");
+                 "Let the job grow into idle nodes up to this number (default: --nodes)");
+  app.add_option("--procs", options.job.processes_per_node,
+                 "Set the number of workers on each node");
+  app.add_option("--run-dir", options.run_directory,
+                 "Write the run's files to this directory (default: runs/NAME)");
   app.add_flag("--resume", options.resume,
-               "Go on from the newest checkpoint in the run's directory");
-  app.add_option("--from", options.from,
-                 "Begin anew with the weights of another run's checkpoint: its folder (the newest "
-                 "good one), one step's, s3://BUCKET/PREFIX. To go on with a run: --resume");
-  app.add_flag("--json", options.json, "One JSON object a line instead of the view");
-  app.add_flag("--quiet", options.quiet, "Only the summary at the end");
-  app.add_option("--cluster-nodes", options.cluster_nodes, "Agents of the local cluster (2)");
-  app.add_option("--cluster-slots", options.cluster_slots, "Workers that each agent takes (2)");
+               "Continue from the newest checkpoint in the run's directory");
+  app.add_option(
+      "--from", options.from,
+      "Start a new run with the weights of another run's checkpoint: a run's folder (its newest "
+      "good checkpoint), a step's folder or s3://BUCKET/PREFIX; to continue a run use --resume");
+  app.add_flag("--json", options.json, "Print one JSON object per line instead of the live view");
+  app.add_flag("--quiet", options.quiet, "Print only the summary at the end");
+  app.add_option("--cluster-nodes", options.cluster_nodes,
+                 "Set the number of agents of the local cluster (default: 2)");
+  app.add_option("--cluster-slots", options.cluster_slots,
+                 "Set the number of workers that each agent takes (default: 2)");
   app.add_option("--node-replacement-delay", words.replacement_delay,
-                 "From an agent's death to its replacement (200ms)");
-  app.add_option("--controller", options.controller, "Use this controller (URL), start none");
-  app.add_option("--token-file", options.token_file, "The file with its token");
+                 "Wait this long before a dead agent is replaced (default: 200ms)");
+  app.add_option("--controller", options.controller,
+                 "Use the controller at this URL instead of starting one");
+  app.add_option("--token-file", options.token_file, "Read the controller's token from this file");
   app.footer(
       "Examples:\n"
       "  longhaul run examples/headers-gpt.yaml\n"
@@ -230,7 +242,8 @@ int RunWords(const std::vector<std::string>& arguments) {
 
 void AddRunCommand(CLI::App& app, Action& action, const std::vector<std::string>& words) {
   CLI::App* run =
-      app.add_subcommand("run", "Train on a local cluster, watch, report")->group(kGroupRun);
+      app.add_subcommand("run", "Train on a local cluster, show progress and write a report")
+          ->group(kGroupRun);
   run->callback([&action, words] { action = [words] { return RunWords(words); }; });
 }
 

@@ -215,31 +215,37 @@ void AddSimulateCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "simulate", "Run the controller and agents in virtual time under random, composed faults");
   command->group(kGroupTools);
-  command->add_option("--nodes", flags->nodes, "Nodes, spares included")
+  command->add_option("--nodes", flags->nodes, "Set the number of nodes, spares included")
       ->check(CLI::Range(2u, 100'000u))
       ->capture_default_str();
-  command->add_option("--spares", flags->spares, "Nodes outside the gang (default: one in forty)");
+  command->add_option("--spares", flags->spares,
+                      "Keep this many nodes outside the gang (default: one in forty)");
   command->add_option("--minimum-nodes", flags->minimum_nodes,
                       "The job is elastic from so many nodes up to all, and jobs of higher\n"
                       "priority come and go");
-  command->add_option("--procs", flags->processes, "Processes a node; one stands for its cards")
+  command
+      ->add_option("--procs", flags->processes,
+                   "Set the processes per node; one stands for all of its accelerators")
       ->check(CLI::Range(1u, 64u))
       ->capture_default_str();
-  command->add_option("--days", flags->days, "Simulated days")
+  command->add_option("--days", flags->days, "Simulate this many days")
       ->check(CLI::Range(0.02, 3650.0))
       ->capture_default_str();
-  command->add_option("--seeds", flags->seeds, "How many seeds, from --seed on")
+  command->add_option("--seeds", flags->seeds, "Run this many seeds, from --seed on")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000}))
       ->capture_default_str();
-  command->add_option("--seed", flags->seed, "The first seed")->capture_default_str();
-  command->add_option("--fault-factor", flags->fault_factor, "Times the fault rates; 0: none")
+  command->add_option("--seed", flags->seed, "Start with this seed")->capture_default_str();
+  command
+      ->add_option("--fault-factor", flags->fault_factor, "Multiply the fault rates; 0: no faults")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
-  command->add_option("--steps", flags->steps, "End the job after so many steps (default: never)");
-  command->add_option("--inject", flags->inject, "Faults on purpose, as in `longhaul run`");
-  command->add_option("--log", flags->log, "Write every logged event to this file, JSON a line");
+  command->add_option("--steps", flags->steps,
+                      "End the job after this many steps (default: never)");
+  command->add_option("--inject", flags->inject, "Inject faults, as in `longhaul run`");
+  command->add_option("--log", flags->log,
+                      "Write every logged event to this file, one JSON object per line");
   command->add_flag("--twice", flags->twice, "Run each seed twice and compare the logs");
-  command->add_flag("--json", flags->json, "One JSON object a seed");
+  command->add_flag("--json", flags->json, "Print one JSON object per seed");
   AddTraceOptions(*command, flags->trace);
   command->footer(
       "Examples:\n"

@@ -101,44 +101,48 @@ void AddTraceOptions(CLI::App& command, TraceFlags& flags) {
   constexpr const char* kGroup = "Replay a workload trace instead";
   command
       .add_option("--trace", flags.file,
-                  "Philly trace (timestamp,duration,num_gpus,gpu_time,cluster)")
+                  "Replay this Philly trace (timestamp,duration,num_gpus,gpu_time,cluster)")
       ->group(kGroup);
-  command.add_option("--month", flags.month, "Only jobs of this month, as 2017-10")->group(kGroup);
-  command.add_option("--blocks", flags.blocks, "Blocks of the declared Clos")
+  command.add_option("--month", flags.month, "Replay only jobs of this month, such as 2017-10")
+      ->group(kGroup);
+  command.add_option("--blocks", flags.blocks, "Set the number of blocks of the Clos network")
       ->check(CLI::Range(1u, 64u))
       ->capture_default_str()
       ->group(kGroup);
-  command.add_option("--leaves", flags.leaves, "Leaves a block")
+  command.add_option("--leaves", flags.leaves, "Set the number of leaves per block")
       ->check(CLI::Range(1u, 64u))
       ->capture_default_str()
       ->group(kGroup);
-  command.add_option("--hosts", flags.hosts, "Hosts a leaf, of 8 cards each")
+  command
+      .add_option("--hosts", flags.hosts,
+                  "Set the number of hosts per leaf, of 8 accelerators each")
       ->check(CLI::Range(1u, 64u))
       ->capture_default_str()
       ->group(kGroup);
   command
       .add_option("--foresight", flags.foresight,
-                  "What schedulers know of durations: true, double, half, history")
+                  "Set what schedulers know of durations: true, double, half, history")
       ->check(CLI::IsMember(std::vector<std::string>(kForesights.begin(), kForesights.end())))
       ->capture_default_str()
       ->group(kGroup);
-  command.add_option("--policy", flags.policies, "Only these policies (default: all)")
+  command.add_option("--policy", flags.policies, "Run only these policies (default: all)")
       ->group(kGroup);
   command
-      .add_option("--snapshot-hours", flags.snapshot_hours,
-                  "Between two snapshots of a job; an evicted one loses what came after")
+      .add_option(
+          "--snapshot-hours", flags.snapshot_hours,
+          "Set the hours between two snapshots of a job; an evicted job loses what came after")
       ->check(CLI::Range(0.01, 1e4))
       ->capture_default_str()
       ->group(kGroup);
   command.add_option("--csv", flags.csv, "Write the table to this file")->group(kGroup);
-  command.add_option("--svg", flags.svg, "Draw use and waits over time into this file")
+  command.add_option("--svg", flags.svg, "Draw use and waiting times into this file")
       ->group(kGroup);
   command.add_option("--html", flags.html, "Write drawing and table as one page into this file")
       ->group(kGroup);
   command
       .add_option("--check-fixes", flags.check_fixes,
-                  "On this day, as 2017-10-12, explain every waiting job each hour, apply the "
-                  "stated fix to a copy and see whether the job starts (first policy alone)")
+                  "On this day, such as 2017-10-12, explain every waiting job each hour, apply the "
+                  "stated fix to a copy and check whether the job starts (first policy only)")
       ->group(kGroup);
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -30,16 +31,16 @@ using internal::SlotState;
 
 constexpr uint64_t kPage = 4096;
 
-SealedSnapshot Describe(const SealedSlot& sealed, size_t slot, bool poisoned) {
+SealedSnapshot Describe(const SealedSlot& sealed, size_t slot, bool non_finite) {
   return {sealed.header.step, sealed.header.epoch,     sealed.plan.total_bytes(), slot,
-          poisoned,           sealed.header.plan_hash, sealed.header.root};
+          non_finite,         sealed.header.plan_hash, sealed.header.root};
 }
 
 // What the choice of a slot depends on.
 struct Candidate {
   std::optional<uint64_t> step;  // that it is sealed for
   bool pinned = false;
-  bool poisoned = false;
+  bool non_finite = false;
 };
 
 // Where a snapshot of `step` is to be written; nothing when it has to wait for a pin.
@@ -48,12 +49,12 @@ std::optional<size_t> ChooseSlot(const std::vector<Candidate>& slots, uint64_t s
   std::optional<size_t> kept, chosen;
   for (size_t i = 0; i < slots.size(); ++i) {
     if (!slots[i].step) return i;
-    if (slots[i].poisoned) continue;
+    if (slots[i].non_finite) continue;
     if (*slots[i].step < step && (!kept || *slots[i].step > *slots[*kept].step)) kept = i;
   }
   for (size_t i = 0; i < slots.size(); ++i) {
     if (i == kept || slots[i].pinned) continue;
-    if (*slots[i].step >= step || slots[i].poisoned) return i;
+    if (*slots[i].step >= step || slots[i].non_finite) return i;
     if (!chosen || *slots[i].step < *slots[*chosen].step) chosen = i;
   }
   return chosen;
@@ -114,11 +115,27 @@ Status VerifyChunks(std::span<const std::byte> slot, const SealedSlot& sealed) {
   return {};
 }
 
-// Copies all chunks out of a slot, hashing the copies. kAborted when the slot was taken meanwhile.
-Status CopyChunks(std::span<const std::byte> slot, const SealedSlot& sealed,
-                  std::span<const std::span<std::byte>> tensors) {
+// The ends of so many runs of chunks with about equal bytes, as many runs as there are chunks for.
+std::vector<size_t> EqualParts(std::span<const ChunkEntry> chunks, uint64_t total_bytes,
+                               size_t parts) {
+  std::vector<size_t> ends;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < chunks.size() && ends.size() + 1 < parts; ++i) {
+    bytes += chunks[i].bytes;
+    if (bytes >= total_bytes / parts * (ends.size() + 1)) ends.push_back(i + 1);
+  }
+  ends.push_back(chunks.size());
+  return ends;
+}
+
+// Copies the chunks [first, last) out of a slot, hashing the copies, until `stop`. kAborted when
+// the slot was taken meanwhile.
+Status CopyPart(std::span<const std::byte> slot, const SealedSlot& sealed,
+                std::span<const std::span<std::byte>> tensors, size_t first, size_t last,
+                const std::atomic<bool>& stop) {
   const auto data = slot.subspan(sealed.layout.data_at);
-  for (const ChunkEntry& entry : sealed.chunks) {
+  for (size_t i = first; i < last && !stop; ++i) {
+    const ChunkEntry& entry = sealed.chunks[i];
     std::byte* to = tensors[entry.tensor].data() + uint64_t{entry.chunk} * kChunkBytes;
     if (CopyChunkIn(to, data.subspan(entry.offset, entry.bytes)) == entry.hash) continue;
     const Result<SealedSlot> now = Inspect(slot);
@@ -128,6 +145,26 @@ Status CopyChunks(std::span<const std::byte> slot, const SealedSlot& sealed,
     }
     return DataLoss(ChunkName(sealed, entry));
   }
+  return {};
+}
+
+// The same of all chunks by so many threads, this one among them. Returns the first failure in the
+// order of the chunks.
+Status CopyChunks(std::span<const std::byte> slot, const SealedSlot& sealed,
+                  std::span<const std::span<std::byte>> tensors, size_t threads) {
+  const std::vector<size_t> ends = EqualParts(sealed.chunks, sealed.layout.data_bytes, threads);
+  std::vector<Status> statuses(ends.size());
+  std::atomic<bool> stop = false;
+  const auto copy = [&](size_t part) {
+    const size_t first = part == 0 ? 0 : ends[part - 1];
+    statuses[part] = CopyPart(slot, sealed, tensors, first, ends[part], stop);
+    if (!statuses[part].ok()) stop = true;
+  };
+  std::vector<std::thread> others;
+  for (size_t part = 1; part < ends.size(); ++part) others.emplace_back(copy, part);
+  copy(0);
+  for (std::thread& other : others) other.join();
+  for (const Status& status : statuses) RETURN_IF_ERROR(status);
   return {};
 }
 
@@ -273,13 +310,7 @@ void ArenaWriter::WriteAll(std::span<const std::span<const std::byte>> tensors, 
   open_->TakeSources(tensors);
   Open& open = *open_;
   // Equal bytes for each thread, cut between chunks.
-  std::vector<size_t> ends;
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < open.chunks.size() && ends.size() + 1 < threads; ++i) {
-    bytes += open.chunks[i].bytes;
-    if (bytes >= open.plan.total_bytes() / threads * (ends.size() + 1)) ends.push_back(i + 1);
-  }
-  ends.push_back(open.chunks.size());
+  const std::vector<size_t> ends = EqualParts(open.chunks, open.plan.total_bytes(), threads);
   std::vector<std::thread> others;
   for (size_t i = 1; i < ends.size(); ++i) {
     others.emplace_back(
@@ -381,7 +412,7 @@ void ArenaWriter::DropSlot(size_t slot) {
   if (slot < slots.size()) internal::StoreHeader(slots[slot], SlotHeader{});
 }
 
-Status MarkPoisoned(std::span<std::byte> arena, size_t slot) {
+Status MarkNonFinite(std::span<std::byte> arena, size_t slot) {
   const auto slots = internal::SlotsOf(arena);
   CHECK(slot < kArenaSlots);
   if (slot >= slots.size()) return NotFound("the arena has no slots");
@@ -495,22 +526,23 @@ Result<LoadedState> ArenaReader::Copy(uint64_t step) const {
           tensors.push_back(
               std::span(storage).subspan(sealed.layout.tensors[i], sealed.plan.bytes(i)));
         }
-        RETURN_IF_ERROR(CopyChunks(slot, sealed, tensors));
+        RETURN_IF_ERROR(CopyChunks(slot, sealed, tensors, 1));
         return LoadedState(std::move(sealed.plan), std::move(storage),
                            std::move(sealed.layout.tensors));
       });
 }
 
 Status ArenaReader::CopyInto(uint64_t step, const StatePlan& plan,
-                             std::span<const std::span<std::byte>> tensors) const {
+                             std::span<const std::span<std::byte>> tensors, size_t threads) const {
   CHECK(tensors.size() == plan.size());
+  CHECK(threads >= 1);
   return WithSealed(
       arena_, step, [&](size_t, std::span<const std::byte> slot, SealedSlot& sealed) -> Status {
         if (const auto difference = plan.FirstDifference(sealed.plan)) {
           return FailedPrecondition("the snapshot is of another state: " + *difference);
         }
         for (size_t i = 0; i < tensors.size(); ++i) CHECK(tensors[i].size() == plan.bytes(i));
-        return CopyChunks(slot, sealed, tensors);
+        return CopyChunks(slot, sealed, tensors, threads);
       });
 }
 

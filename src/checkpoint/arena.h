@@ -39,7 +39,7 @@ struct SealedSnapshot {
   uint64_t epoch = 0;  // that sealed it
   uint64_t bytes = 0;  // of the tensors
   size_t slot = 0;
-  bool poisoned = false;  // it has NaN or infinity (poison.h)
+  bool non_finite = false;  // it has NaN or infinity (non_finite.h)
   // Snapshots of which both agree hold the same boxes, bit by bit.
   uint64_t plan_hash = 0;
   uint64_t root = 0;  // XXH3-64 of the table with the hash of every chunk
@@ -57,8 +57,8 @@ class ArenaWriter {
   ArenaWriter& operator=(const ArenaWriter&) = delete;
 
   // Opens a slot for the state after `step`: an unsealed one, else one whose step is `step` or
-  // above (left by an epoch that was rolled back) or that is poisoned, else the oldest; never a
-  // pinned one, nor the only one that is sealed below `step` and not poisoned. kUnavailable when
+  // above (left by an epoch that was rolled back) or that is non-finite, else the oldest; never a
+  // pinned one, nor the only one that is sealed below `step` and not non-finite. kUnavailable when
   // all that could be taken are pinned: try again. kResourceExhausted when the plan doesn't fit. No
   // slot has been touched then.
   Status Begin(uint64_t step, uint64_t epoch, const StatePlan& plan);
@@ -123,8 +123,8 @@ class ArenaWriter {
   Cost cost_;
 };
 
-// Marks a sealed snapshot as poisoned. kNotFound when the slot isn't sealed.
-Status MarkPoisoned(std::span<std::byte> arena, size_t slot);
+// Marks a sealed snapshot as non-finite. kNotFound when the slot isn't sealed.
+Status MarkNonFinite(std::span<std::byte> arena, size_t slot);
 
 // Keeps the writer from a sealed snapshot while it is sent or persisted. One whose process dies
 // holds nothing any more.
@@ -189,11 +189,11 @@ class ArenaReader {
   // that takes the slot meanwhile is noticed (kAborted). For persisting behind the worker's back.
   Result<LoadedState> Copy(uint64_t step) const;
 
-  // The same into given memory. kFailedPrecondition, naming the first difference, when the snapshot
-  // isn't of `plan`; nothing has been written then. After kDataLoss or kAborted the memory holds
-  // anything. Requires spans of the plan's sizes.
+  // The same into given memory, by so many threads, this one among them. kFailedPrecondition,
+  // naming the first difference, when the snapshot isn't of `plan`; nothing has been written then.
+  // After kDataLoss or kAborted the memory holds anything. Requires spans of the plan's sizes.
   Status CopyInto(uint64_t step, const StatePlan& plan,
-                  std::span<const std::span<std::byte>> tensors) const;
+                  std::span<const std::span<std::byte>> tensors, size_t threads = 1) const;
 
  private:
   std::span<const std::byte> arena_;

@@ -86,6 +86,30 @@ TEST_F(Arena, IsReadIntoGivenMemoryOnlyForTheSamePlan) {
   EXPECT_NE(status.message().find("is I32 here and F32 there"), std::string::npos) << status;
 }
 
+// More threads than there are chunks is fine, and damage is found by whichever thread meets it.
+TEST_F(Arena, IsReadBySeveralThreadsAsByOne) {
+  const State saved(SmallPlan(), 1);
+  Save(writer_, saved, 5);
+  for (size_t threads = 1; threads <= 9; ++threads) {
+    State target(SmallPlan(), 9);
+    ASSERT_TRUE(ArenaReader(arena_).CopyInto(5, target.plan(), target.Writable(), threads).ok());
+    EXPECT_TRUE(saved.Equals(target.Tensors())) << threads << " threads";
+  }
+  const Result<ArenaReader::View> view = ArenaReader(arena_).Open(5);
+  ASSERT_TRUE(view.ok()) << view.status();
+  for (const std::span<const std::byte> tensor : view->tensors) {
+    if (tensor.empty()) continue;
+    auto* last = const_cast<std::byte*>(&tensor.back());
+    *last ^= std::byte{1};
+    for (size_t threads = 1; threads <= 4; ++threads) {
+      State target(SmallPlan(), 9);
+      EXPECT_EQ(ArenaReader(arena_).CopyInto(5, target.plan(), target.Writable(), threads).code(),
+                Code::kDataLoss);
+    }
+    *last ^= std::byte{1};
+  }
+}
+
 TEST_F(Arena, KeepsTheNewestSealedWhileTheNextIsWritten) {
   const State state(SmallPlan(), 1);
   Save(writer_, state, 5);

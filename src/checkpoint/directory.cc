@@ -42,6 +42,28 @@ std::optional<Name> ParseName(const std::string& text) {
   return Name{*step, *epoch};
 }
 
+// Whether a code means damage or absence. Any other error, for example a missing permission, is
+// returned to the caller: a folder that cannot be read must not be taken for an empty one.
+bool Tolerable(Code code) { return code == Code::kNotFound || code == Code::kDataLoss; }
+
+// Whether a step's folder holds the file of every rank of a world.
+bool HasAllFiles(io::FileSystem& files, const std::string& directory) {
+  const Result<std::vector<std::string>> names = files.List(directory);
+  if (!names.ok()) return false;
+  for (const std::string& name : *names) {
+    const size_t of = name.find("-of-");
+    if (!name.starts_with("rank-") || of == std::string::npos) continue;
+    const Result<uint64_t> world = ParseUint64(std::string_view(name).substr(of + 4, 5));
+    if (!world.ok() || *world == 0 || *world > names->size()) return false;
+    for (uint32_t rank = 0; rank < *world; ++rank) {
+      const std::string wanted = PieceName(rank, static_cast<uint32_t>(*world));
+      if (!std::binary_search(names->begin(), names->end(), wanted)) return false;
+    }
+    return true;
+  }
+  return false;
+}
+
 // Tensors that follow each other in memory without a gap, as the arena's mostly do.
 struct Run {
   std::span<const std::byte> bytes;
@@ -151,6 +173,10 @@ std::string CheckpointDirectory::NameOf(uint64_t step, uint64_t epoch) {
   std::snprintf(name, sizeof(name), "step-%09llu.e%llu", static_cast<unsigned long long>(step),
                 static_cast<unsigned long long>(epoch));
   return name;
+}
+
+bool CheckpointDirectory::IsStepName(const std::string& name) {
+  return ParseName(name).has_value();
 }
 
 std::string CheckpointDirectory::PathOf(uint64_t step, uint64_t epoch) const {
@@ -272,37 +298,62 @@ Result<Manifest> CheckpointDirectory::ReadManifest(const std::string& directory)
   return manifest;
 }
 
-Result<std::vector<Manifest>> CheckpointDirectory::List() {
+// Why the files that a manifest names are not all there in their sizes; nothing when they are.
+Result<std::optional<std::string>> CheckpointDirectory::MissingFile(const Manifest& manifest) {
+  const std::string directory = PathOf(manifest.step, manifest.epoch);
+  for (const PieceFile& file : manifest.files) {
+    const Result<uint64_t> bytes = files_.Size(directory + "/" + file.name);
+    if (bytes.ok() && *bytes == file.bytes) continue;
+    if (bytes.ok()) {
+      return std::optional(file.name + " has " + std::to_string(*bytes) + " bytes, its MANIFEST " +
+                           "says " + std::to_string(file.bytes));
+    }
+    if (!Tolerable(bytes.status().code())) return bytes.status();
+    return std::optional(file.name + " is absent");
+  }
+  return std::optional<std::string>();
+}
+
+Result<StepSurvey> CheckpointDirectory::Survey() {
+  StepSurvey survey;
   const Result<std::vector<std::string>> names = files_.List(path_);
-  std::vector<Manifest> committed;
-  if (names.status().code() == Code::kNotFound) return committed;
+  if (names.status().code() == Code::kNotFound) return survey;
   if (!names.ok()) return names.status();
-  // Damage and absence make a checkpoint uncommitted. Anything else, no permission say, is told: to
-  // see nothing and start from scratch would be worse.
-  const auto tolerable = [](Code code) {
-    return code == Code::kNotFound || code == Code::kDataLoss;
-  };
   for (const std::string& name : *names) {
     const std::optional<Name> parsed = ParseName(name);
     if (!parsed) continue;
     const std::string directory = path_ + "/" + name;
     Result<Manifest> manifest = ReadManifest(directory);
+    if (manifest.status().code() == Code::kNotFound) {
+      const bool complete = HasAllFiles(files_, directory);
+      survey.uncommitted.push_back({parsed->step, parsed->epoch, "it has no MANIFEST", complete});
+      continue;
+    }
     if (!manifest.ok()) {
-      if (tolerable(manifest.status().code())) continue;
-      return manifest.status();
+      if (!Tolerable(manifest.status().code())) return manifest.status();
+      survey.damaged.push_back({parsed->step, parsed->epoch, manifest.status().message()});
+      continue;
     }
-    bool complete = true;
-    for (const PieceFile& file : manifest->files) {
-      const Result<uint64_t> bytes = files_.Size(directory + "/" + file.name);
-      if (!bytes.ok() && !tolerable(bytes.status().code())) return bytes.status();
-      complete = complete && bytes.ok() && *bytes == file.bytes;
+    ASSIGN_OR_RETURN(const std::optional<std::string> missing, MissingFile(*manifest));
+    if (!missing) {
+      survey.committed.push_back(std::move(manifest).value());
+    } else if (files_.Size(directory + "/" + std::string(kManifestName)).status().code() !=
+               Code::kNotFound) {  // else it was removed between the two looks
+      survey.damaged.push_back({parsed->step, parsed->epoch, directory + ": " + *missing});
     }
-    if (complete) committed.push_back(std::move(manifest).value());
   }
-  std::sort(committed.begin(), committed.end(), [](const Manifest& a, const Manifest& b) {
+  const auto newest_first = [](const auto& a, const auto& b) {
     return std::pair(a.step, a.epoch) > std::pair(b.step, b.epoch);
-  });
-  return committed;
+  };
+  std::sort(survey.committed.begin(), survey.committed.end(), newest_first);
+  std::sort(survey.damaged.begin(), survey.damaged.end(), newest_first);
+  std::sort(survey.uncommitted.begin(), survey.uncommitted.end(), newest_first);
+  return survey;
+}
+
+Result<std::vector<Manifest>> CheckpointDirectory::List() {
+  ASSIGN_OR_RETURN(StepSurvey survey, Survey());
+  return std::move(survey.committed);
 }
 
 Result<CheckpointDirectory::OpenedShard> CheckpointDirectory::OpenShard(const Manifest& manifest,

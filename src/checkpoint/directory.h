@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,24 @@
 
 namespace longhaul::checkpoint {
 
+// A step's folder that holds no committed checkpoint, and why.
+struct UnusableStep {
+  uint64_t step = 0;
+  uint64_t epoch = 0;
+  std::string reason;
+  bool complete = false;  // of one without a manifest: the files of all ranks are there
+};
+
+// What the folders of a run's steps hold, each list with the newest step first, of a step the
+// highest epoch first.
+struct StepSurvey {
+  std::vector<Manifest> committed;
+  // With a manifest that does not verify, or whose files are absent or of other sizes. The contents
+  // of files are not looked at.
+  std::vector<UnusableStep> damaged;
+  std::vector<UnusableStep> uncommitted;  // no manifest: being written, or left by a crash
+};
+
 class CheckpointDirectory {
  public:
   // `path` is made when first written to. Requires that `files` outlives this.
@@ -32,6 +51,8 @@ class CheckpointDirectory {
 
   // "step-000000040.e3"
   static std::string NameOf(uint64_t step, uint64_t epoch);
+  // Whether NameOf gives this name.
+  static bool IsStepName(const std::string& name);
 
   // Writes one rank's tensors, durable when it returns. On failure (a full disk) its temporary file
   // is gone and every older checkpoint is as it was. When this checkpoint is already committed,
@@ -62,8 +83,10 @@ class CheckpointDirectory {
   // tensor. Committing the same again is fine.
   Status Commit(const Manifest& order);
 
-  // The committed ones, newest step first, of a step the highest epoch first. An absent directory
-  // holds none.
+  // All steps by their state. An absent directory holds none; one that cannot be read is an error.
+  Result<StepSurvey> Survey();
+
+  // The committed ones of Survey alone: for those who do not choose a step to go on from.
   Result<std::vector<Manifest>> List();
 
   // The manifest of a committed checkpoint; as List it doesn't look at the files.
@@ -100,6 +123,7 @@ class CheckpointDirectory {
  private:
   std::string PathOf(uint64_t step, uint64_t epoch) const;
   Result<Manifest> ReadManifest(const std::string& directory);
+  Result<std::optional<std::string>> MissingFile(const Manifest& manifest);
   Status RemoveTree(const std::string& directory);
 
   io::FileSystem& files_;

@@ -36,8 +36,10 @@ Status Save(io::FileSystem& files, uint64_t step, uint64_t epoch, uint32_t world
 // unless every committed one is exact on every rank.
 uint64_t Load(io::FileSystem& files, uint32_t world) {
   CheckpointDirectory checkpoints(files, kPath);
-  const Result<std::vector<Manifest>> committed = checkpoints.List();
-  EXPECT_TRUE(committed.ok()) << committed.status();
+  const Result<StepSurvey> survey = checkpoints.Survey();
+  EXPECT_TRUE(survey.ok()) << survey.status();
+  EXPECT_TRUE(survey->damaged.empty()) << "a crash looks like damage";
+  const std::vector<Manifest>* committed = &survey->committed;
   for (const Manifest& manifest : *committed) {
     for (uint32_t rank = 0; rank < world; ++rank) {
       const Result<LoadedState> state = checkpoints.ReadPiece(manifest.step, manifest.epoch, rank);

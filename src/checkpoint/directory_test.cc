@@ -91,6 +91,30 @@ TEST_F(Directory, WithoutManifestThereIsNoCheckpoint) {
   EXPECT_EQ(checkpoints_.ReadPiece(40, 1, 0).status().code(), Code::kNotFound);
 }
 
+TEST_F(Directory, ASurveyTellsDamagedStepsFromThoseNeverCommitted) {
+  for (const uint64_t step : {10u, 20u, 30u, 40u}) Save(step, 1);
+  const std::string folder = "/run/checkpoints/";
+  files_.FlipBit(folder + "step-000000040.e1/MANIFEST", 300);
+  ASSERT_TRUE(files_.Remove(folder + "step-000000030.e1/" + PieceName(1, 2)).ok());
+  const std::string cut = folder + "step-000000010.e1/" + PieceName(0, 2);
+  ASSERT_TRUE(io::WriteTextAtomically(files_, cut, "cut").ok());
+  Piece(50, 1, 0);
+  Piece(60, 1, 0);
+  Piece(60, 1, 1);
+  const Result<StepSurvey> survey = checkpoints_.Survey();
+  ASSERT_TRUE(survey.ok()) << survey.status();
+  ASSERT_EQ(survey->committed.size(), 1u);
+  EXPECT_EQ(survey->committed[0].step, 20u);
+  ASSERT_EQ(survey->damaged.size(), 3u);
+  EXPECT_EQ(survey->damaged[0].step, 40u);
+  EXPECT_NE(survey->damaged[0].reason.find("step-000000040.e1/MANIFEST"), std::string::npos);
+  EXPECT_NE(survey->damaged[1].reason.find(PieceName(1, 2) + " is absent"), std::string::npos);
+  EXPECT_NE(survey->damaged[2].reason.find("has 3 bytes"), std::string::npos);
+  ASSERT_EQ(survey->uncommitted.size(), 2u);
+  EXPECT_TRUE(survey->uncommitted[0].complete) << "step 60 has the files of both ranks";
+  EXPECT_FALSE(survey->uncommitted[1].complete);
+}
+
 TEST_F(Directory, ACommitNeedsEveryFileInItsSize) {
   Manifest manifest = ManifestOf(40, 1, 2);
   manifest.files.push_back(Piece(40, 1, 0));

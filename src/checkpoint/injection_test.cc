@@ -181,7 +181,8 @@ std::vector<std::pair<size_t, size_t>> PartsOf(std::span<std::byte> arena, uint6
 size_t Trials() {
   const char* given = std::getenv("LONGHAUL_INJECTIONS");
   const Result<uint64_t> wanted = ParseUint64(given == nullptr ? "" : given);
-  constexpr size_t kKinds = 11;  // here and in service/agent/vault/vault_test.cc
+  constexpr size_t kKinds =
+      11;  // here and in service/agent/snapshot_keeper/snapshot_keeper_test.cc
   return wanted.ok() ? (*wanted + kKinds - 1) / kKinds : 60;
 }
 

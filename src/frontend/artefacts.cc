@@ -6,7 +6,8 @@
 
 #include "base/text.h"
 #include "frontend/charts.h"
-#include "frontend/report_text.h"
+#include "frontend/report/report_json.h"
+#include "frontend/report/report_markdown.h"
 #include "io/file.h"
 
 namespace longhaul::frontend {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "frontend/report.h"
+#include "frontend/report/report.h"
 #include "frontend/run_history.h"
 
 namespace longhaul::frontend {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "frontend/report.h"
+#include "frontend/report/report.h"
 #include "frontend/run_history.h"
 
 namespace longhaul::frontend {

@@ -107,13 +107,14 @@ Status ControllerLink::Follow(const std::string& job_id) {
   options.on_connection = [this](bool connected, const std::string& reason) {
     Post([this, connected, reason] { observer_.on_connection(connected, reason); });
   };
-  return client_.Follow(JobPath(job_id) + "/events", options,
-                        [this](const service::FeedEvent& event) {
-                          wire::Notice notice;
-                          if (!wire::FromJson(event.data.dump(), &notice).ok()) return true;
-                          Post([this, notice, event] { observer_.on_notice(notice, event); });
-                          return true;
-                        });
+  return client_.Follow(
+      JobPath(job_id) + "/events", options, [this](const service::FeedEvent& event) {
+        wire::Notice notice;
+        if (!wire::FromJson(event.data.dump(), &notice).ok()) return true;
+        const Instant at = io::MonotonicNow();
+        Post([this, notice, event, at] { observer_.on_notice(notice, event, at); });
+        return true;
+      });
 }
 
 Result<wire::JobStatus> ControllerLink::FetchStatus(const std::string& job_id) {

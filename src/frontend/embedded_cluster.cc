@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "io/clock.h"
 #include "io/file.h"
-#include "service/agent/vault/vault.h"
+#include "service/agent/snapshot_keeper/snapshot_keeper.h"
 
 namespace longhaul::frontend {
 namespace {
@@ -21,6 +21,7 @@ namespace {
 constexpr Duration kEndpointPoll = std::chrono::milliseconds(10);
 constexpr uint64_t kLargestLog = 64 << 20;
 constexpr size_t kTailLines = 12;
+constexpr int kLockFd = 3;  // in the children
 
 std::string HowItEnded(const io::ExitStatus& status) {
   if (status.signal != 0) {
@@ -30,9 +31,9 @@ std::string HowItEnded(const io::ExitStatus& status) {
   return "exited with code " + std::to_string(status.exit_code);
 }
 
-bool IsVault(const std::string& pid) {
+bool IsSnapshotKeeper(const std::string& pid) {
   const Result<std::string> name = io::ReadText("/proc/" + pid + "/comm", 64);
-  return name.ok() && Trim(*name) == service::kVaultProcessName;
+  return name.ok() && Trim(*name) == service::kSnapshotKeeperProcessName;
 }
 
 // The host and port of "http://HOST:PORT".
@@ -73,12 +74,13 @@ Status EmbeddedCluster::StartChild(Child& child, const std::vector<std::string>&
   if (!log.valid()) return FromErrno(errno, "cannot write " + log_path);
   io::ProcessOptions process;
   process.argv = arguments;
-  process.argv.insert(process.argv.begin(), options_.program);
+  // What lists of processes show; the program may be named by a link in /proc.
+  process.argv.insert(process.argv.begin(), "longhaul");
+  process.program = options_.program;
   process.environment = io::CurrentEnvironment();
   process.stdout_fd = log.get();
   process.stderr_fd = log.get();
-  // SIGTERM, so that an agent can still end its workers.
-  process.signal_on_parent_death = SIGTERM;
+  if (options_.lock_fd >= 0) process.inherited = {{options_.lock_fd, kLockFd}};
   ASSIGN_OR_RETURN(child.process, io::Start(process));
   loop_.Watch(child.process.pidfd.get(), false, [this, &child](bool, bool) { OnDeath(child); });
   return Status();
@@ -89,7 +91,7 @@ Status EmbeddedCluster::StartController() {
   const std::string rest = first ? "127.0.0.1:0" : WithoutScheme(endpoint_.rest);
   const std::string agents = first ? "127.0.0.1:0" : endpoint_.agents;
   return StartChild(controller_, {"controller", "--state-dir", options_.directory, "--rest", rest,
-                                  "--agents", agents, "--exit-with-parent"});
+                                  "--agents", agents, "--parent", std::to_string(getpid())});
 }
 
 void EmbeddedCluster::StartAgent(Child& agent) {
@@ -100,7 +102,7 @@ void EmbeddedCluster::StartAgent(Child& agent) {
     started = StartChild(
         agent, {"agent", "--controller", endpoint_.agents, "--token-file", endpoint_.token_file,
                 "--node", agent.name, "--slots", std::to_string(options_.slots), "--state-dir",
-                state_directory, "--exit-with-parent"});
+                state_directory, "--parent", std::to_string(getpid())});
   }
   if (!started.ok()) Fail(started.WithContext("starting " + agent.name));
 }
@@ -169,7 +171,7 @@ void EmbeddedCluster::OnControllerDeath(const std::string& how) {
 }
 
 void EmbeddedCluster::OnAgentDeath(Child& agent, const std::string& how) {
-  KillOrphans(Vaults::kSpared);  // the next agent takes what they keep
+  KillOrphans(SnapshotKeepers::kSpared);  // the next agent takes what they keep
   if (TooManyDeaths()) {
     return Fail(Unavailable("the agent of " + agent.name + " " + how + LogTail(agent)));
   }
@@ -231,12 +233,12 @@ void EmbeddedCluster::KillNow() {
   timers_.clear();
   for (Child& agent : agents_) KillChild(agent);
   KillChild(controller_);
-  KillOrphans(Vaults::kKilled);
+  KillOrphans(SnapshotKeepers::kKilled);
 }
 
 // Children of dead descendants have become ours: whatever is our child and not in our books.
 // Killing some may bring us their children, so it looks until there are none.
-void EmbeddedCluster::KillOrphans(Vaults vaults) {
+void EmbeddedCluster::KillOrphans(SnapshotKeepers snapshot_keepers) {
   constexpr int kGenerations = 16;
   const std::vector<pid_t> known = pids();
   for (int i = 0; i < kGenerations; ++i) {
@@ -250,7 +252,7 @@ void EmbeddedCluster::KillOrphans(Vaults vaults) {
       const Result<io::ProcessFacts> facts = io::ReadProcessFacts(pid);
       if (!facts.ok() || facts->parent != getpid()) continue;
       if (std::find(known.begin(), known.end(), pid) != known.end()) continue;
-      if (vaults == Vaults::kSpared && IsVault(entry)) continue;
+      if (snapshot_keepers == SnapshotKeepers::kSpared && IsSnapshotKeeper(entry)) continue;
       Result<io::Fd> pidfd = io::OpenPidfd(pid);
       if (pidfd.ok()) orphans.push_back(*std::move(pidfd));
     }

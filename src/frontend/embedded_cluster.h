@@ -31,6 +31,7 @@ namespace longhaul::frontend {
 struct ClusterOptions {
   std::string program;    // the longhaul binary: run as `controller ...` and `agent ...`
   std::string directory;  // must exist
+  int lock_fd = -1;       // that children inherit, and so hold until they end; -1: none
   uint32_t agents = 2;
   uint32_t slots = 2;  // workers an agent takes
   Duration replacement_delay = std::chrono::milliseconds(200);
@@ -92,8 +93,8 @@ class EmbeddedCluster {
   void Fail(const Status& reason);
   void StopNext();
   void KillChild(Child& child);
-  enum class Vaults { kSpared, kKilled };  // that keep memory for the next agent
-  void KillOrphans(Vaults vaults);
+  enum class SnapshotKeepers { kSpared, kKilled };  // that keep memory for the next agent
+  void KillOrphans(SnapshotKeepers snapshot_keepers);
   std::string LogTail(const Child& child) const;
   bool AgentsRun() const;
 

@@ -102,7 +102,8 @@ TEST_F(EmbeddedClusterTest, StartsTheControllerThenItsAgents) {
   const auto starts = LinesOf("starts");
   ASSERT_EQ(starts.size(), 3u);
   EXPECT_THAT(starts[0], HasSubstr("controller --state-dir " + directory_ +
-                                   " --rest 127.0.0.1:0 --agents 127.0.0.1:0 --exit-with-parent"));
+                                   " --rest 127.0.0.1:0 --agents 127.0.0.1:0 --parent " +
+                                   std::to_string(getpid())));
   for (const std::string& start : {starts[1], starts[2]}) {
     EXPECT_THAT(start, HasSubstr("agent --controller 127.0.0.1:4712 --token-file " + directory_ +
                                  "/token --node node-"));

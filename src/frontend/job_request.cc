@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "io/file.h"
+#include "spec/job_name/job_name.h"
 
 namespace longhaul::frontend {
 namespace {
@@ -24,7 +25,7 @@ bool IsNameCharacter(char c) {
 Result<spec::JobSpec> LoadFile(const std::string& file) {
   std::error_code error;
   if (std::filesystem::is_directory(file, error)) {
-    return InvalidArgument(file + " is a directory; a job file is wanted (see examples/)");
+    return InvalidArgument(file + " is a directory, expected a job file (see examples/)");
   }
   const Result<std::string> text = io::ReadText(file, kLargestJobFile);
   if (!text.ok()) {
@@ -70,7 +71,8 @@ std::string NameOfCommand(const std::vector<std::string>& command) {
   if (dot != std::string_view::npos && dot > 0) word = word.substr(0, dot);
   std::string name;
   for (const char c : word.substr(0, kLongestName)) name += IsNameCharacter(c) ? c : '-';
-  return name.empty() || name.front() == '.' ? "job" : name;
+  while (!name.empty() && !spec::IsJobName(name)) name.erase(0, 1);  // '-' and '.' first
+  return name.empty() ? "job" : name;
 }
 
 Result<std::string> ApplySettings(const std::string& json,
@@ -80,14 +82,14 @@ Result<std::string> ApplySettings(const std::string& json,
   for (const std::string& setting : settings) {
     const size_t equals = setting.find('=');
     if (equals == 0 || equals == std::string::npos) {
-      return InvalidArgument("--set wants key=value, as in --set train.steps=100: " +
+      return InvalidArgument("--set requires KEY=VALUE, such as --set train.steps=100, not " +
                              Printable(setting));
     }
     const std::string value = setting.substr(equals + 1);
     Json* place = &job;
     for (const std::string_view key : Split(std::string_view(setting).substr(0, equals), '.')) {
       if (!place->is_object() && !place->is_null()) {
-        return InvalidArgument("--set " + Printable(setting) + ": no keys below this one");
+        return InvalidArgument("--set " + Printable(setting) + ": this key has no keys below it");
       }
       place = &(*place)[std::string(key)];
     }
@@ -109,6 +111,9 @@ Result<spec::JobSpec> LoadJob(const JobRequest& request) {
   add("resources.maximum_nodes", request.maximum_nodes);
   add("resources.processes_per_node", request.processes_per_node);
   add("max_restarts", request.max_restarts);
+  if (!request.step_pattern.empty()) {
+    settings.push_back("step_pattern=" + Json(request.step_pattern).dump());
+  }
   if (!request.name.empty()) settings.push_back("name=" + Json(request.name).dump());
   if (!settings.empty()) {
     ASSIGN_OR_RETURN(const std::string text, ApplySettings(spec::ToJson(*job), settings));

@@ -18,6 +18,7 @@ struct JobRequest {
   std::map<std::string, std::string> environment;  // with a command: added to the agents' own
   std::string name;                                // instead of the job's own
   std::string inject;                              // further faults
+  std::string step_pattern;                        // instead of the job's own
   std::vector<std::string> set;  // "train.steps=100": instead of what the file says
   std::optional<uint32_t> nodes;
   std::optional<uint32_t> minimum_nodes;

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -55,7 +56,7 @@ TEST_F(JobRequestTest, TellsWhatIsWrongWithItsInput) {
   request.set = {"max_restart=1"};
   EXPECT_THAT(LoadJob(request).status().message(), HasSubstr("max_restarts"));
   request.set = {"=1"};
-  EXPECT_THAT(LoadJob(request).status().message(), HasSubstr("--set wants key=value"));
+  EXPECT_THAT(LoadJob(request).status().message(), HasSubstr("--set requires KEY=VALUE"));
 }
 
 TEST_F(JobRequestTest, PutsSettingsIntoTheJob) {
@@ -75,7 +76,9 @@ TEST_F(JobRequestTest, TellsAPlaceAsOthersCanUseIt) {
 TEST_F(JobRequestTest, NamesACommandAfterItsScript) {
   EXPECT_EQ(NameOfCommand({"/usr/bin/true"}), "true");
   EXPECT_EQ(NameOfCommand({"python3", "a/b.train.py"}), "b.train");
-  EXPECT_EQ(NameOfCommand({".hidden"}), "job");
+  EXPECT_EQ(NameOfCommand({".hidden"}), "hidden");
+  EXPECT_EQ(NameOfCommand({"_train.py"}), "train");
+  EXPECT_EQ(NameOfCommand({"-"}), "job");
   EXPECT_EQ(NameOfCommand({}), "job");
 }
 
@@ -95,6 +98,19 @@ TEST_F(JobRequestTest, KeepsAnEarlierClustersFiles) {
   EXPECT_EQ(*MakeClusterDirectory(directory_), cluster);
   EXPECT_TRUE(std::filesystem::is_empty(cluster));
   EXPECT_TRUE(std::filesystem::exists(cluster + ".1/controller.log"));
+}
+
+TEST_F(JobRequestTest, ARunDirectoryHasOneOwner) {
+  const std::string path = directory_ + "/runs/owned";
+  const auto first = MakeRunDirectory(path, "x", false);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(MakeRunDirectory(path, "x", false)->path, path + "-2") << "empty, but in use";
+  const Status refused = MakeRunDirectory(path, "x", true, Duration(0)).status();
+  EXPECT_EQ(refused.code(), Code::kAlreadyExists);
+  EXPECT_NE(refused.message().find(path + " is in use by longhaul run, process " +
+                                   std::to_string(getpid())),
+            std::string::npos)
+      << refused;
 }
 
 }  // namespace

@@ -136,6 +136,9 @@ std::string RestoreText(const wire::Restore& restore) {
   }
 }
 
+// Older controllers don't say whether there is one.
+bool HasLoss(const wire::StepNotice& step) { return step.has_loss() || step.loss() != 0; }
+
 double SecondsBetween(int64_t from_ns, int64_t to_ns) {
   return static_cast<double>(to_ns - from_ns) * 1e-9;
 }
@@ -192,7 +195,10 @@ void LiveView::Take(const wire::Notice& notice) {
       epoch_ = notice.epoch();
       return AddEvent(at_ns, wire::MessageNotice::INFO,
                       "epoch " + std::to_string(epoch_.epoch()) + ": " + GangText(epoch_) +
-                          (stepless() ? "" : ", " + RestoreText(epoch_.restore())));
+                          // What a command restores without us is not known.
+                          (is_command_ && epoch_.restore().tier() == wire::Restore::TIER_NONE
+                               ? ""
+                               : ", " + RestoreText(epoch_.restore())));
     case wire::Notice::kStep:
       return TakeStep(notice.step(), at_ns);
     case wire::Notice::kSnapshot:
@@ -266,11 +272,12 @@ void LiveView::TakeFault(const wire::Fault& fault, int64_t at_ns) {
   }
   const int64_t began =
       fault.happened_at_ns() != 0 ? fault.happened_at_ns() : fault.detected_at_ns();
-  if (!seen.recovered && stepless() && fault.started_at_ns() != 0) {
-    seen.recovered = true;
+  if (!seen.restarted && stepless() && fault.started_at_ns() != 0) {
+    seen.restarted = true;
     AddEvent(at_ns, wire::MessageNotice::INFO,
-             name + "all workers run again after " +
-                 SecondsText(SecondsBetween(began, fault.started_at_ns())));
+             name + "the processes of all workers run again after " +
+                 SecondsText(SecondsBetween(began, fault.started_at_ns())) +
+                 "; no step has been reported yet");
   }
   if (!seen.recovered && fault.new_step_at_ns() != 0) {
     seen.recovered = true;
@@ -290,7 +297,7 @@ std::string LiveView::Clock(int64_t at_ns) const {
 std::string LiveView::StepLine() const {
   std::string line = "step " + std::to_string(step_.step());
   if (step_.total_steps() != 0) line += "/" + std::to_string(step_.total_steps());
-  line += "  loss " + Decimal(step_.loss(), 3);
+  if (HasLoss(step_)) line += "  loss " + Decimal(step_.loss(), 3);
   if (step_.has_validation_loss()) {
     line += "  validation loss " + Decimal(step_.validation_loss(), 3);
   }
@@ -339,7 +346,7 @@ std::string LiveView::ProgressLine(const ViewStyle& style) const {
 std::string LiveView::LossLine(const ViewStyle& style) const {
   LineBuilder line(style);
   line.Add(" loss       ", Style::kDim);
-  if (has_step_) line.AddWhole(Decimal(step_.loss(), 3), Style::kBold);
+  if (has_step_ && HasLoss(step_)) line.AddWhole(Decimal(step_.loss(), 3), Style::kBold);
   if (has_validation_loss_) line.AddWhole("validation " + Decimal(validation_loss_, 3));
   if (has_step_ && step_.gradient_norm() > 0) {
     line.AddWhole("gradient norm " + Decimal(step_.gradient_norm(), 2));
@@ -356,6 +363,10 @@ std::string LiveView::SpeedLine(const ViewStyle& style) const {
   }
   if (step_.step_seconds() > 0) line.AddWhole(SecondsText(step_.step_seconds()) + " a step");
   if (step_.goodput() > 0) line.AddWhole("goodput " + Percent(step_.goodput()));
+  constexpr double kStallShown = 0.001;
+  if (step_.stall() >= kStallShown) {
+    line.AddWhole("stall " + Percent(step_.stall()), Style::kWarning);
+  }
   return line.Take();
 }
 

@@ -79,6 +79,7 @@ class LiveView {
   uint64_t disk_count_ = 0;
   struct FaultSeen {
     bool decided = false;
+    bool restarted = false;  // told of a command that has reported no step
     bool recovered = false;
   };
   std::map<uint32_t, FaultSeen> faults_;

@@ -141,7 +141,34 @@ TEST(LiveView, TellsACommandsRestartByItsProcesses) {
   view.Take(notice);
   EXPECT_THAT(view.TakeLines(),
               ElementsAre("   5.0 s  warning: fault 1: worker 1 exited with code 1: ValueError: no",
-                          "   5.0 s  fault 1: all workers run again after 100 ms"));
+                          "   5.0 s  fault 1: the processes of all workers run again after 100 ms; "
+                          "no step has been reported yet"));
+}
+
+// The processes run again at once. The next step comes seconds later and gets a line of its own.
+TEST(LiveView, TellsTheNextStepOfACommandBesideItsProcesses) {
+  LiveView view("job", kStart, /*is_command=*/true);
+  wire::Notice notice = At(5);
+  wire::Fault& fault = *notice.mutable_fault();
+  fault.set_number(1);
+  fault.set_what("worker 1 was ended by signal 9");
+  fault.set_happened_at_ns(ToNanoseconds(After(4.9)));
+  fault.set_started_at_ns(ToNanoseconds(After(5)));
+  view.Take(notice);
+  view.Take(StepAt(8, 1));
+  fault.set_new_step_at_ns(ToNanoseconds(After(8.9)));
+  view.Take(notice);
+  EXPECT_THAT(view.TakeLines(), testing::Contains(HasSubstr("fault 1: a new step after 4 s")));
+}
+
+TEST(LiveView, ShowsTheShareOfStallsOnceThereAreSome) {
+  LiveView view("job", kStart);
+  wire::Notice notice = StepAt(3, 1);
+  view.Take(notice);
+  EXPECT_THAT(view.Frame({.columns = 80, .rows = 24}, After(4))[3], Not(HasSubstr("stall")));
+  notice.mutable_step()->set_stall(0.25);
+  view.Take(notice);
+  EXPECT_THAT(view.Frame({.columns = 80, .rows = 24}, After(4))[3], HasSubstr("stall 25.0 %"));
 }
 
 TEST(LiveViewLines, TellStepsEveryTwoSecondsAndEventsAtOnce) {

@@ -59,7 +59,7 @@ Scale ScaleOf(const std::vector<StepPoint>& points) {
   return scale;
 }
 
-void DrawAxes(Svg& svg, const Scale& scale) {
+void DrawAxes(Svg& svg, const Scale& scale, bool of_tokens) {
   const std::vector<double> rows = Ticks(scale.low, scale.high, 6);
   const double row_distance = rows.size() > 1 ? rows[1] - rows[0] : 1;
   for (const double loss : rows) {
@@ -75,7 +75,7 @@ void DrawAxes(Svg& svg, const Scale& scale) {
   svg.Line(kLeft, kHeight - kBottom, kWidth - kRight, kHeight - kBottom, kFaint);
   svg.Text((kLeft + kWidth - kRight) / 2, kHeight - 12, "step",
            {.color = kFaint, .anchor = Svg::Anchor::kMiddle});
-  svg.Text(12, kTop - 12, "loss, nats a token", {.color = kFaint});
+  svg.Text(12, kTop - 12, of_tokens ? "loss, nats a token" : "loss", {.color = kFaint});
 }
 
 void DrawLegend(Svg& svg, bool with_validation, bool with_faults) {
@@ -111,7 +111,7 @@ std::string LossChart(const Report& report, const RunHistory& history) {
     return svg.Take();
   }
   const Scale scale = ScaleOf(points);
-  DrawAxes(svg, scale);
+  DrawAxes(svg, scale, report.status.tokens() > 0);
   for (const FaultRow& row : report.faults) {
     const wire::Fault& fault = row.fault;
     const int64_t at_ns =

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "io/file.h"
 
@@ -32,30 +33,47 @@ Result<std::string> Absolute(const std::string& path) {
 // Whether there is something in it that a new run would mix with.
 Result<bool> HasContent(const std::string& path) {
   Result<std::vector<std::string>> names = io::PosixFileSystem().List(path);
-  if (names.ok()) return !names->empty();
+  if (names.ok()) {
+    std::erase(*names, "owner.lock");  // of a run that ended before it wrote anything
+    return !names->empty();
+  }
   if (names.status().code() == Code::kNotFound) return false;
   return names.status();
+}
+
+Status MakeWritable(const std::string& path) {
+  const Status made = io::PosixFileSystem().MakeDirectories(path);
+  if (!made.ok()) return made.WithContext("making the run's directory");
+  if (access(path.c_str(), W_OK | X_OK) != 0) {
+    return FromErrno(errno, "cannot write to the run's directory " + path);
+  }
+  return Status();
 }
 
 }  // namespace
 
 Result<RunDirectory> MakeRunDirectory(const std::string& wanted, const std::string& name,
-                                      bool resume) {
-  RunDirectory directory;
+                                      bool resume, Duration limit,
+                                      const std::function<void(const std::string& owner)>& waits) {
   ASSIGN_OR_RETURN(const std::string first, Absolute(wanted.empty() ? "runs/" + name : wanted));
-  directory.path = first;
-  ASSIGN_OR_RETURN(directory.had_content, HasContent(first));
-  for (int i = 2; directory.had_content && !resume; ++i) {
-    if (i > kMostRuns) return ResourceExhausted("no free name for a run beside " + first);
-    directory.path = first + "-" + std::to_string(i);
-    ASSIGN_OR_RETURN(directory.had_content, HasContent(directory.path));
+  std::string path = first;
+  for (int i = 2; i <= kMostRuns; ++i) {
+    ASSIGN_OR_RETURN(const bool had_content, HasContent(path));
+    if (!had_content || resume) {
+      RETURN_IF_ERROR(MakeWritable(path));
+      Result<io::OwnerLock> lock =
+          io::OwnerLock::TakeWithin(path, "longhaul run", resume ? limit : Duration(0), waits);
+      if (lock.ok()) return RunDirectory{path, had_content, *std::move(lock)};
+      const bool owned = lock.status().code() == Code::kAlreadyExists;
+      if (resume && owned) {
+        return AlreadyExists(lock.status().message() + ": stop that run first, or name another " +
+                             "folder with --run-dir");
+      }
+      if (!owned) return lock.status();
+    }
+    path = first + "-" + std::to_string(i);
   }
-  const Status made = io::PosixFileSystem().MakeDirectories(directory.path);
-  if (!made.ok()) return made.WithContext("making the run's directory");
-  if (access(directory.path.c_str(), W_OK | X_OK) != 0) {
-    return FromErrno(errno, "cannot write to the run's directory " + directory.path);
-  }
-  return directory;
+  return ResourceExhausted("every name for a run beside it is taken: " + first);
 }
 
 Result<std::string> MakeClusterDirectory(const std::string& run_directory) {
@@ -65,13 +83,14 @@ Result<std::string> MakeClusterDirectory(const std::string& run_directory) {
     if (Exists(aside)) continue;
     RETURN_IF_ERROR(io::PosixFileSystem().Rename(path, aside));
   }
-  if (mkdir(path.c_str(), 0700) != 0) return FromErrno(errno, "cannot make " + path);
+  if (mkdir(path.c_str(), 0700) != 0) return FromErrno(errno, "cannot create " + path);
   return path;
 }
 
 Result<Bytes> FreeSpace(const std::string& path) {
   struct statvfs facts {};
-  if (statvfs(path.c_str(), &facts) != 0) return FromErrno(errno, "cannot look at " + path);
+  if (statvfs(path.c_str(), &facts) != 0)
+    return FromErrno(errno, "cannot read the free space of " + path);
   return Bytes(static_cast<int64_t>(facts.f_bavail * facts.f_frsize));
 }
 

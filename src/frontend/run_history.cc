@@ -1,5 +1,7 @@
 #include "frontend/run_history.h"
 
+#include <limits>
+
 namespace longhaul::frontend {
 
 void RunHistory::Take(const wire::Notice& notice) {
@@ -10,7 +12,9 @@ void RunHistory::Take(const wire::Notice& notice) {
       StepPoint point{step.step(),
                       step.epoch(),
                       at_ns,
-                      step.loss(),
+                      step.has_loss() || step.loss() != 0
+                          ? step.loss()
+                          : std::numeric_limits<double>::quiet_NaN(),
                       std::nullopt,
                       step.gradient_norm(),
                       step.tokens_per_second(),

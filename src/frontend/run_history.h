@@ -17,7 +17,7 @@ struct StepPoint {
   uint64_t step = 0;
   uint64_t epoch = 0;
   int64_t at_ns = 0;
-  double loss = 0;
+  double loss = 0;  // not a number: none was reported
   std::optional<double> validation_loss;
   double gradient_norm = 0;
   double tokens_per_second = 0;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -20,8 +21,9 @@
 #include "frontend/embedded_cluster.h"
 #include "frontend/format.h"
 #include "frontend/live_view.h"
-#include "frontend/report.h"
-#include "frontend/report_text.h"
+#include "frontend/report/report.h"
+#include "frontend/report/report_json.h"
+#include "frontend/report/report_summary.h"
 #include "frontend/run_directory.h"
 #include "frontend/run_history.h"
 #include "frontend/terminal.h"
@@ -29,6 +31,7 @@
 #include "io/clock.h"
 #include "io/event_loop.h"
 #include "io/file.h"
+#include "io/privacy/private_files.h"
 #include "service/client/endpoint.h"
 #include "wire/json.h"
 
@@ -98,6 +101,13 @@ Result<ClusterSize> SizeFor(const RunOptions& options, const spec::JobSpec& job)
 const char* KindName(const wire::Notice& notice) {
   const auto* field = notice.GetDescriptor()->FindFieldByNumber(notice.kind_case());
   return field == nullptr ? "unknown" : field->name().c_str();
+}
+
+// Of the job.
+bool IsEnd(const wire::Notice& notice) {
+  if (notice.kind_case() != wire::Notice::kState) return false;
+  const wire::JobState state = notice.state().state();
+  return state == wire::SUCCEEDED || state == wire::FAILED || state == wire::STOPPED;
 }
 
 class Session {
@@ -221,6 +231,7 @@ Status Session::StartCluster(ClusterSize size) {
   ClusterOptions cluster;
   ASSIGN_OR_RETURN(cluster.directory, MakeClusterDirectory(directory_.path));
   cluster.program = "/proc/self/exe";
+  cluster.lock_fd = directory_.lock.fd();
   cluster.agents = size.nodes;
   cluster.slots = size.slots;
   cluster.replacement_delay = options_.replacement_delay;
@@ -255,7 +266,9 @@ void Session::OnClusterReady(const service::Endpoint& endpoint, uint32_t nodes) 
     if (!job.plan_reason.empty()) Tell(wire::MessageNotice::INFO, "plan: " + job.plan_reason);
     DrawSoon();
   };
-  observer.on_notice = [this](const wire::Notice& notice, const service::FeedEvent& event) {
+  observer.on_notice = [this](const wire::Notice& notice, const service::FeedEvent& event,
+                              Instant at) {
+    if (IsEnd(notice)) over_at_ = at;
     OnNotice(notice, event.data);
   };
   observer.on_connection = [this](bool connected, const std::string& reason) {
@@ -279,11 +292,6 @@ void Session::ShareEndpoint(const service::Endpoint& endpoint) {
 }
 
 void Session::OnNotice(const wire::Notice& notice, const nlohmann::ordered_json& json) {
-  if (notice.kind_case() == wire::Notice::kState) {
-    const wire::JobState state = notice.state().state();
-    const bool over = state == wire::SUCCEEDED || state == wire::FAILED || state == wire::STOPPED;
-    if (over) over_at_ = io::MonotonicNow();
-  }
   ShowOutput(output_.Read());  // last words before what is said of them
   if (notice.kind_case() == wire::Notice::kEpoch) {
     if (!job_.built_in()) output_.Follow(notice.epoch().epoch(), notice.epoch().world());
@@ -414,6 +422,15 @@ RunFacts Session::Facts() const {
   facts.cluster_seconds = ToSeconds(ready_at_ - began_);
   facts.preparing_seconds = ToSeconds(submitted_at_ - ready_at_);
   facts.job_seconds = ToSeconds(over_at_ - submitted_at_);
+  if (final_.has_value() && final_->ended_at_ns() != 0) {
+    // This process's wall clock at both ends, held against the controller's.
+    const auto late = [this](Instant at, int64_t controller_ns) {
+      const Instant wall = began_at_ + (at - began_);
+      return std::abs(ToSeconds(wall - InstantFromNanoseconds(controller_ns)));
+    };
+    facts.notice_delay_seconds =
+        late(submitted_at_, final_->submitted_at_ns()) + late(over_at_, final_->ended_at_ns());
+  }
   facts.process_seconds = ToSeconds(io::MonotonicNow() - began_);
   return facts;
 }
@@ -468,6 +485,13 @@ int Session::Finish() {
       WriteOut(text);
     }
   }
+  const bool missed =
+      final_.has_value() && final_->state() == wire::SUCCEEDED && final_->faults_to_come_size() > 0;
+  if (missed && failure_.ok()) {
+    const auto faults = static_cast<uint64_t>(final_->faults_to_come_size());
+    failure_ = Unavailable("the job succeeded, but " + Plural(faults, "planned fault") +
+                           " did not happen: see 'not injected' above, or the report");
+  }
   if (!failure_.ok()) PrintError(failure_);
   if (signal_ != 0) return kExitSignal + signal_;
   if (!failure_.ok()) {
@@ -495,6 +519,7 @@ Status CheckDisk(const std::string& path) {
 }  // namespace
 
 int Run(const RunOptions& options) {
+  io::MakeFilesPrivate();
   const sigset_t set = WatchedSignals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);  // before any thread: they are read from a descriptor
   signal(SIGPIPE, SIG_IGN);
@@ -507,13 +532,18 @@ int Run(const RunOptions& options) {
   if (!job.ok()) return refuse(job.status(), kExitUsage);
   const Result<ClusterSize> size = SizeFor(options, *job);
   if (options.controller.empty() && !size.ok()) return refuse(size.status(), kExitUsage);
-  const Result<RunDirectory> directory =
-      MakeRunDirectory(options.run_directory, job->name, options.resume);
+  Result<RunDirectory> directory = MakeRunDirectory(
+      options.run_directory, job->name, options.resume, kPreviousRunLimit,
+      [](const std::string& owner) {
+        std::fprintf(stderr, "longhaul: %s; waiting for it to end\n", owner.c_str());
+      });
   if (!directory.ok()) return refuse(directory.status(), kExitFailure);
+  const std::string warning = io::WarningOfOpenDirectory(directory->path);
+  if (!warning.empty()) std::fprintf(stderr, "longhaul: %s\n", warning.c_str());
   if (const Status disk = CheckDisk(directory->path); !disk.ok()) return refuse(disk, kExitFailure);
   Result<std::unique_ptr<io::EventLoop>> loop = io::EventLoop::Create();
   if (!loop.ok()) return refuse(loop.status(), kExitFailure);
-  Session session(options, *job, *directory, *std::move(loop));
+  Session session(options, *job, *std::move(directory), *std::move(loop));
   return session.Run(size.ok() ? *size : ClusterSize{});
 }
 

@@ -24,9 +24,10 @@ uint64_t Pack(int fd, uint32_t generation) {
 int UnpackFd(uint64_t packed) { return static_cast<int>(packed & 0xFFFFFFFFu); }
 uint32_t UnpackGeneration(uint64_t packed) { return static_cast<uint32_t>(packed >> 32); }
 
-epoll_event EventFor(int fd, uint32_t generation, bool want_write) {
+epoll_event EventFor(int fd, uint32_t generation, bool want_read, bool want_write) {
   epoll_event event{};
-  event.events = EPOLLIN | EPOLLRDHUP | (want_write ? uint32_t{EPOLLOUT} : 0u);
+  event.events = (want_read ? uint32_t{EPOLLIN} | uint32_t{EPOLLRDHUP} : 0u) |
+                 (want_write ? uint32_t{EPOLLOUT} : 0u);
   event.data.u64 = Pack(fd, generation);
   return event;
 }
@@ -44,7 +45,7 @@ Result<std::unique_ptr<EventLoop>> EventLoop::Create() {
   if (!epoll.valid()) return FromErrno(errno, "cannot create an epoll descriptor");
   Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return FromErrno(errno, "cannot create an eventfd");
-  epoll_event event = EventFor(wake.get(), 0, false);
+  epoll_event event = EventFor(wake.get(), 0, true, false);
   if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) {
     return FromErrno(errno, "cannot watch an eventfd");
   }
@@ -57,7 +58,7 @@ EventLoop::~EventLoop() = default;
 void EventLoop::Watch(int fd, bool want_write, ReadyCallback ready) {
   CHECK(!watches_.contains(fd)) << "descriptor " << fd << " is watched already";
   const uint32_t generation = next_generation_++;
-  epoll_event event = EventFor(fd, generation, want_write);
+  epoll_event event = EventFor(fd, generation, true, want_write);
   CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0)
       << "cannot watch descriptor " << fd << ": " << std::strerror(errno);
   watches_[fd] = {generation, std::make_shared<ReadyCallback>(std::move(ready)), want_write};
@@ -66,9 +67,21 @@ void EventLoop::Watch(int fd, bool want_write, ReadyCallback ready) {
 void EventLoop::WantWrite(int fd, bool want_write) {
   const auto found = watches_.find(fd);
   CHECK(found != watches_.end()) << "descriptor " << fd << " is not watched";
-  if (found->second.want_write == want_write) return;
-  found->second.want_write = want_write;
-  epoll_event event = EventFor(fd, found->second.generation, want_write);
+  ChangeInterest(fd, found->second.want_read, want_write);
+}
+
+void EventLoop::WantRead(int fd, bool want_read) {
+  const auto found = watches_.find(fd);
+  CHECK(found != watches_.end()) << "descriptor " << fd << " is not watched";
+  ChangeInterest(fd, want_read, found->second.want_write);
+}
+
+void EventLoop::ChangeInterest(int fd, bool want_read, bool want_write) {
+  Watched& watched = watches_[fd];
+  if (watched.want_read == want_read && watched.want_write == want_write) return;
+  watched.want_read = want_read;
+  watched.want_write = want_write;
+  epoll_event event = EventFor(fd, watched.generation, want_read, want_write);
   CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event) == 0)
       << "cannot change the watch of descriptor " << fd << ": " << std::strerror(errno);
 }

@@ -35,7 +35,10 @@ class EventLoop {
   // Unwatch.
   void Watch(int fd, bool want_write, ReadyCallback ready);
   void WantWrite(int fd, bool want_write);  // Requires a watch on fd.
-  void Unwatch(int fd);                     // Without a watch: nothing happens.
+  // Without it, bytes to read and the end of the peer's sending are not reported; a connection that
+  // is closed in both directions still is, as readable. Requires a watch on fd.
+  void WantRead(int fd, bool want_read);
+  void Unwatch(int fd);  // Without a watch: nothing happens.
 
   // Calls `fire` once, `delay` from now.
   TimerId After(Duration delay, Callback fire);
@@ -56,6 +59,7 @@ class EventLoop {
   EventLoop(Fd epoll, Fd wake);
   void RunPosted();
   void RunTimers();
+  void ChangeInterest(int fd, bool want_read, bool want_write);
 
   Fd epoll_;
   Fd wake_;  // eventfd: something was posted
@@ -64,6 +68,7 @@ class EventLoop {
     uint32_t generation;
     std::shared_ptr<ReadyCallback> ready;  // shared with the running call, which may Unwatch
     bool want_write;
+    bool want_read = true;
   };
   std::map<int, Watched> watches_;
   uint32_t next_generation_ = 1;

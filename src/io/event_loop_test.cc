@@ -50,6 +50,20 @@ TEST(EventLoop, CallsAWatchWhenThereIsSomethingToRead) {
   EXPECT_EQ(calls, 1);
 }
 
+TEST(EventLoop, IsSilentAboutInputThatIsNotWanted) {
+  auto loop = NewLoop();
+  Pipe pipe;
+  int calls = 0;
+  loop->Watch(pipe.reader.get(), false, [&](bool, bool) { ++calls; });
+  pipe.Fill();
+  loop->WantRead(pipe.reader.get(), false);
+  loop->RunOnce(0ms);
+  EXPECT_EQ(calls, 0);
+  loop->WantRead(pipe.reader.get(), true);
+  loop->RunOnce(0ms);
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(EventLoop, SaysReadableWhenThePeerHangsUp) {
   auto loop = NewLoop();
   Pipe pipe;

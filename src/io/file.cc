@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "io/fd.h"
+#include "io/privacy/private_files.h"
 
 namespace longhaul::io {
 namespace {
@@ -27,7 +28,7 @@ auto Retry(Call call) {
 }
 
 Result<Fd> OpenFile(const std::string& path, int flags, std::string_view verb) {
-  const int fd = Retry([&] { return open(path.c_str(), flags | O_CLOEXEC, 0644); });
+  const int fd = Retry([&] { return open(path.c_str(), flags | O_CLOEXEC, 0666); });
   if (fd < 0) return FromErrno(errno, "cannot " + std::string(verb) + " " + path);
   return Fd(fd);
 }
@@ -93,6 +94,8 @@ class PosixReadableFile final : public ReadableFile {
 
 class Posix final : public FileSystem {
  public:
+  explicit Posix(bool shared) : shared_(shared) {}
+
   Result<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
     ASSIGN_OR_RETURN(Fd fd, OpenFile(path, O_RDONLY, "open"));
     struct stat info {};
@@ -104,6 +107,7 @@ class Posix final : public FileSystem {
 
   Result<std::unique_ptr<WritableFile>> Create(const std::string& path) override {
     ASSIGN_OR_RETURN(Fd fd, OpenFile(path, O_WRONLY | O_CREAT | O_TRUNC, "create"));
+    if (shared_) ShareFile(fd);
     return std::unique_ptr<WritableFile>(new PosixWritableFile(std::move(fd), path));
   }
 
@@ -162,7 +166,12 @@ class Posix final : public FileSystem {
     for (size_t end = 0; end != std::string::npos;) {
       end = path.find('/', end + 1);
       const std::string part = path.substr(0, end);
-      if (part.empty() || mkdir(part.c_str(), 0755) == 0) continue;
+      if (part.empty()) continue;
+      if (mkdir(part.c_str(), 0777) == 0) {
+        // A file system without modes refuses this, and needs none.
+        if (shared_) (void)!chmod(part.c_str(), 0777 & ~UserUmask());
+        continue;
+      }
       const int error = errno;
       struct stat info {};
       // Whatever mkdir says of it (a read-only parent, say): an existing directory is fine.
@@ -195,6 +204,9 @@ class Posix final : public FileSystem {
     std::sort(names.begin(), names.end());
     return names;
   }
+
+ private:
+  const bool shared_;
 };
 
 // The directory that holds `path`.
@@ -214,8 +226,18 @@ Status WriteAndSync(FileSystem& files, const std::string& path, std::span<const 
 }  // namespace
 
 FileSystem& PosixFileSystem() {
-  static Posix files;
+  static Posix files(false);
   return files;
+}
+
+FileSystem& SharedFileSystem() {
+  static Posix files(true);
+  return files;
+}
+
+void ShareFile(const Fd& file) {
+  // A file system without modes refuses this, and needs none.
+  (void)!fchmod(file.get(), 0666 & ~UserUmask());
 }
 
 Result<std::string> ReadText(const std::string& path, uint64_t limit) {

@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "io/privacy/private_files.h"
 
 namespace longhaul::io {
 namespace {
@@ -30,6 +31,7 @@ struct Prepared {
   std::vector<std::pair<int, int>> fds;  // (ours, there), the standard three first
   std::vector<int> moved;                // room for the child's first pass over `fds`
   int first_free = 0;                    // above all numbers that are used there
+  mode_t umask = 0;
 };
 
 // What the child tells its parent when it fails before exec has succeeded.
@@ -46,6 +48,7 @@ bool IsExecutableFile(const std::string& path) {
 
 // argv[0] by PATH, the child's if it has one. A name with '/' is taken as it is.
 Result<std::string> FindProgram(const ProcessOptions& options) {
+  if (!options.program.empty()) return options.program;
   const std::string& name = options.argv.front();
   if (name.find('/') != std::string::npos) return name;
   const auto own = options.environment.find("PATH");
@@ -65,6 +68,7 @@ Result<Prepared> Prepare(const ProcessOptions& options, int null_fd) {
     return InvalidArgument("a process needs a program to run");
   }
   Prepared prepared;
+  prepared.umask = UserUmask();
   ASSIGN_OR_RETURN(prepared.program, FindProgram(options));
   for (const std::string& argument : options.argv) {
     prepared.argv.push_back(const_cast<char*>(argument.c_str()));
@@ -136,6 +140,7 @@ void DefaultSignals() {
     FailChild(report, Failure::kDirectory);
   }
   DefaultSignals();
+  umask(prepared.umask);
   execve(prepared.program.c_str(), prepared.argv.data(), prepared.envp.data());
   FailChild(report, Failure::kExec);
 }
@@ -222,6 +227,15 @@ Status SignalGroup(pid_t process_group, int signal) {
   if (kill(-process_group, signal) == 0) return Status();
   if (errno == ESRCH) return NotFound("no process group " + std::to_string(process_group));
   return FromErrno(errno, "cannot signal process group " + std::to_string(process_group));
+}
+
+Result<Fd> OpenParent(pid_t parent) {
+  Result<Fd> fd = OpenPidfd(parent);
+  // Looked at after the descriptor is open: so it is the parent's, not of a reused number.
+  if (getppid() != parent) {
+    return Unavailable("process " + std::to_string(parent) + ", which started this one, has ended");
+  }
+  return fd;
 }
 
 Status BecomeSubreaper() {

@@ -15,6 +15,7 @@ namespace longhaul::io {
 
 struct ProcessOptions {
   std::vector<std::string> argv;  // argv[0] is looked up in PATH when it has no '/'
+  std::string program;            // the file to run instead; argv[0] is then only a name
   std::map<std::string, std::string> environment;  // the whole of it
   std::string working_directory;                   // empty: ours
   int stdin_fd = -1;                               // -1: /dev/null
@@ -30,11 +31,11 @@ struct Process {
   Fd pidfd;  // readable once the process has ended
 };
 
-// Starts a process. An exec that fails (no such program, no permission) is an error here, not an
-// exit code.
+// Starts a process with the umask that the user has set (privacy/private_files.h). An exec that
+// fails (no such program, no permission) is an error here, not an exit code.
 Result<Process> Start(const ProcessOptions& options);
 
-// A pidfd for a child that somebody else forked on our behalf (warm parent).
+// A pidfd for a child that somebody else forked on our behalf (fork server).
 Result<Fd> OpenPidfd(pid_t pid);
 
 struct ExitStatus {
@@ -49,6 +50,11 @@ Status SignalGroup(pid_t process_group, int signal);
 
 // Children of dead descendants become ours, so that we can reap and kill them.
 Status BecomeSubreaper();
+
+// A pidfd of our parent, readable once it has ended. kUnavailable when `parent` is not our parent:
+// it has ended already. To be preferred to signal_on_parent_death where the cause matters: that
+// signal comes when a thread of the parent ends, too, and looks like one that somebody sent.
+Result<Fd> OpenParent(pid_t parent);
 
 // The state letter of /proc/PID/stat and the CPU time used; kNotFound when there is no such
 // process.

@@ -25,7 +25,7 @@ class SocketFile : public testing::Test {
     std::string pattern = testing::TempDir() + "lh_socket_XXXXXX";
     CHECK(mkdtemp(pattern.data()) != nullptr);
     folder_ = pattern;
-    path_ = folder_ + "/door";
+    path_ = folder_ + "/worker_api";
   }
   ~SocketFile() override {
     unlink(path_.c_str());
@@ -135,7 +135,7 @@ TEST(UnixPair, DropsAMessageOverTheLimitAndGoesOn) {
   EXPECT_EQ(AsText((*ReceiveMessage(pair->second, 4))->bytes), "ok");
 }
 
-TEST(UnixPair, CarriesTheDoorsLargestMessage) {
+TEST(UnixPair, CarriesTheWorkerApisLargestMessage) {
   auto pair = UnixPair();
   ASSERT_TRUE(pair.ok());
   const std::string large(128 * 1024, 'x');

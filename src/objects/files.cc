@@ -1,79 +1,161 @@
 #include "objects/files.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <future>
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/text.h"
 #include "io/clock.h"
 #include "io/direct/direct_file.h"
+#include "objects/transfers.h"
 
 namespace longhaul::objects {
 namespace {
 
 constexpr std::string_view kScheme = "s3://";
-constexpr uint64_t kMaxParts = 10'000;   // the protocol's
-constexpr size_t kMostAhead = 8u << 20;  // read at once for who reads in order
+constexpr uint64_t kMaxParts = 10'000;  // the protocol's
 constexpr size_t kLeastAhead = 64u << 10;
+constexpr size_t kMostWindows = 4;            // under way for one file
+constexpr size_t kMostUploading = 64u << 20;  // bytes of one file
+
+bool IsReady(const std::future<Status>& future) {
+  return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+}
 
 class Reader final : public io::ReadableFile {
  public:
-  Reader(std::shared_ptr<Store> store, ObjectPath path, Store::Facts facts)
-      : store_(std::move(store)), path_(std::move(path)), facts_(std::move(facts)) {}
+  Reader(std::shared_ptr<Store> store, std::shared_ptr<Transfers> transfers, ObjectPath path,
+         Store::Facts facts, size_t most_ahead)
+      : store_(std::move(store)),
+        transfers_(std::move(transfers)),
+        path_(std::move(path)),
+        facts_(std::move(facts)),
+        most_ahead_(most_ahead) {}
+  ~Reader() override { Forget(); }
 
   uint64_t bytes() const override { return facts_.bytes; }
 
   Status Read(uint64_t offset, std::span<std::byte> to) const override {
-    if (to.empty()) return {};
     if (offset > facts_.bytes || to.size() > facts_.bytes - offset) {
       return DataLoss("s3://" + path_.bucket + "/" + path_.key + " ends before byte " +
                       std::to_string(offset + to.size()));
     }
     const std::lock_guard lock(mutex_);
-    if (!Holds(offset, to.size())) {
-      const bool in_order = offset == begin_ + held_.size();
-      ahead_ = in_order ? std::min(ahead_ * 2, kMostAhead) : kLeastAhead;
-      if (to.size() >= ahead_) {
-        begin_ = offset + to.size();  // of nothing: the next one in order goes on from here
-        held_.clear();
-        return store_->GetRange(path_.bucket, path_.key, facts_.tag, offset, to);
+    while (!to.empty()) {
+      while (!windows_.empty() && windows_.front()->end() <= offset) windows_.pop_front();
+      if (windows_.empty() || offset < windows_.front()->begin) {
+        Forget();
+        ahead_ = offset == next_ ? std::min(ahead_ * 2, most_ahead_) : kLeastAhead;
+        next_ = offset + to.size();
+        if (to.size() >= ahead_) return ReadRanges(offset, to);
+        LookAhead(offset);
       }
-      held_.resize(std::min<uint64_t>(ahead_, facts_.bytes - offset));
-      begin_ = offset;
-      const Status read =
-          store_->GetRange(path_.bucket, path_.key, facts_.tag, begin_, std::span(held_));
+      const Status read = windows_.front()->Wait();
       if (!read.ok()) {
-        held_.clear();
+        Forget();
         return read;
       }
+      const Window& window = *windows_.front();
+      const size_t take = std::min<uint64_t>(to.size(), window.end() - offset);
+      std::memcpy(to.data(), window.bytes.data() + (offset - window.begin), take);
+      offset += take;
+      to = to.subspan(take);
+      next_ = offset;
+      // Who has come this far in order will go on.
+      if (ahead_ == most_ahead_) LookAhead(windows_.back()->end());
     }
-    std::memcpy(to.data(), held_.data() + (offset - begin_), to.size());
     return {};
   }
 
  private:
-  bool Holds(uint64_t offset, size_t bytes) const {
-    return offset >= begin_ && offset - begin_ <= held_.size() &&
-           bytes <= held_.size() - (offset - begin_);
+  // A piece of the file that is read ahead.
+  struct Window {
+    uint64_t begin = 0;
+    std::vector<std::byte> bytes;
+    std::future<Status> reading;
+    Status read;
+
+    uint64_t end() const { return begin + bytes.size(); }
+    Status Wait() {
+      if (reading.valid()) read = reading.get();
+      return read;
+    }
+  };
+
+  Status Get(uint64_t offset, std::span<std::byte> to) const {
+    return store_->GetRange(path_.bucket, path_.key, facts_.tag, offset, to);
+  }
+
+  // Starts windows from `offset` on: one, or as many as may be where the file is read in order.
+  void LookAhead(uint64_t offset) const {
+    const size_t most =
+        ahead_ == most_ahead_ ? std::min(kMostWindows, transfers_->requests()) : size_t{1};
+    // Those that were read stay until they are passed.
+    while (windows_.size() < most && offset < facts_.bytes) {
+      auto window = std::make_unique<Window>();
+      window->begin = offset;
+      window->bytes.resize(std::min<uint64_t>(ahead_, facts_.bytes - offset));
+      offset = window->end();
+      window->reading = transfers_->Start(
+          [this, to = window.get()] { return Get(to->begin, std::span(to->bytes)); });
+      windows_.push_back(std::move(window));
+    }
+  }
+
+  void Forget() const {
+    for (const std::unique_ptr<Window>& window : windows_) (void)window->Wait();
+    windows_.clear();
+  }
+
+  // Into the caller's memory, in several requests where it is large.
+  Status ReadRanges(uint64_t offset, std::span<std::byte> to) const {
+    const size_t ranges =
+        std::clamp<size_t>(to.size() / (most_ahead_ / 2), 1, transfers_->requests());
+    if (ranges == 1) return Get(offset, to);
+    const size_t range = to.size() / ranges + 1;
+    std::vector<std::future<Status>> reading;
+    for (size_t at = 0; at < to.size(); at += range) {
+      const std::span<std::byte> part = to.subspan(at, std::min(range, to.size() - at));
+      reading.push_back(
+          transfers_->Start([this, from = offset + at, part] { return Get(from, part); }));
+    }
+    Status first;
+    for (std::future<Status>& each : reading) {
+      const Status read = each.get();  // of all of them: they write into `to`
+      if (first.ok()) first = read;
+    }
+    return first;
   }
 
   const std::shared_ptr<Store> store_;
+  const std::shared_ptr<Transfers> transfers_;
   const ObjectPath path_;
   const Store::Facts facts_;
+  const size_t most_ahead_;  // a request for who reads in order
   mutable std::mutex mutex_;
-  mutable uint64_t begin_ = 0;  // of what is held
-  mutable std::vector<std::byte> held_;
+  mutable std::deque<std::unique_ptr<Window>> windows_;  // by begin, without gaps
+  mutable uint64_t next_ = 0;                            // behind what was read last
   mutable size_t ahead_ = kLeastAhead;
 };
 
 class Writer final : public io::WritableFile {
  public:
-  Writer(std::shared_ptr<Store> store, ObjectPath path, size_t part_bytes)
-      : store_(std::move(store)), path_(std::move(path)), part_bytes_(part_bytes) {}
+  Writer(std::shared_ptr<Store> store, std::shared_ptr<Transfers> transfers, ObjectPath path,
+         size_t part_bytes)
+      : store_(std::move(store)),
+        transfers_(std::move(transfers)),
+        path_(std::move(path)),
+        part_bytes_(part_bytes),
+        most_parts_(std::max<size_t>(1, kMostUploading / part_bytes)) {}
   ~Writer() override {
+    (void)Settle(0);
     // Parts that nobody puts together would be kept, and paid for.
     if (!upload_.empty() && !done_) {
       (void)store_->AbortParts(path_.bucket, path_.key, upload_);
@@ -83,10 +165,33 @@ class Writer final : public io::WritableFile {
   Status Append(std::span<const std::byte> bytes) override {
     if (done_) return FailedPrecondition("an object can't grow once it is there");
     while (!bytes.empty()) {
+      // A whole part is kept until more comes: a file of one part is one request.
+      if (part_.size() == part_bytes_) RETURN_IF_ERROR(SendPart());
       const size_t take = std::min(bytes.size(), part_bytes_ - part_.size());
+      // Once, for all of the part, where it is not a small file.
+      if (part_.size() + take > (1u << 20)) part_.reserve(part_bytes_);
       part_.insert(part_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(take));
       bytes = bytes.subspan(take);
+    }
+    return {};
+  }
+
+  // Whole parts are sent from where they lie.
+  Status AppendStable(std::span<const std::byte> bytes) override {
+    if (done_) return FailedPrecondition("an object can't grow once it is there");
+    while (!bytes.empty()) {
       if (part_.size() == part_bytes_) RETURN_IF_ERROR(SendPart());
+      const bool goes_on = !upload_.empty() || bytes.size() > part_bytes_;
+      if (part_.empty() && bytes.size() >= part_bytes_ && goes_on) {
+        auto part = std::make_unique<Part>();
+        part->bytes = bytes.first(part_bytes_);
+        RETURN_IF_ERROR(Start(std::move(part)));
+        bytes = bytes.subspan(part_bytes_);
+      } else {
+        const size_t take = std::min(bytes.size(), part_bytes_ - part_.size());
+        RETURN_IF_ERROR(Append(bytes.first(take)));
+        bytes = bytes.subspan(take);
+      }
     }
     return {};
   }
@@ -97,6 +202,7 @@ class Writer final : public io::WritableFile {
       RETURN_IF_ERROR(store_->Put(path_.bucket, path_.key, part_));
     } else {
       if (!part_.empty()) RETURN_IF_ERROR(SendPart());
+      RETURN_IF_ERROR(Settle(0));
       RETURN_IF_ERROR(store_->CompleteParts(path_.bucket, path_.key, upload_, tags_));
     }
     done_ = true;
@@ -106,39 +212,83 @@ class Writer final : public io::WritableFile {
   Status Close() override { return Sync(); }
 
  private:
+  struct Part {
+    std::vector<std::byte> owned;  // what `bytes` is, unless it is the caller's
+    std::span<const std::byte> bytes;
+    std::string tag;
+    std::future<Status> sent;
+  };
+
   Status SendPart() {
+    auto part = std::make_unique<Part>();
+    part->owned = std::exchange(part_, {});
+    part->bytes = part->owned;
+    return Start(std::move(part));
+  }
+
+  Status Start(std::unique_ptr<Part> part) {
+    RETURN_IF_ERROR(Settle(most_parts_ - 1));
+    while (!sending_.empty() && IsReady(sending_.front()->sent)) {
+      RETURN_IF_ERROR(Settle(sending_.size() - 1));
+    }
     if (upload_.empty()) {
       ASSIGN_OR_RETURN(upload_, store_->BeginParts(path_.bucket, path_.key));
     }
-    ASSIGN_OR_RETURN(std::string tag,
-                     store_->PutPart(path_.bucket, path_.key, upload_,
-                                     static_cast<uint32_t>(tags_.size() + 1), part_));
-    tags_.push_back(std::move(tag));
-    part_.clear();
+    const auto number = static_cast<uint32_t>(tags_.size() + sending_.size() + 1);
+    part->sent = transfers_->Start([this, number, to = part.get()]() -> Status {
+      ASSIGN_OR_RETURN(to->tag,
+                       store_->PutPart(path_.bucket, path_.key, upload_, number, to->bytes));
+      return {};
+    });
+    sending_.push_back(std::move(part));
     return {};
   }
 
+  // Waits until at most so many parts are under way; the first failure of any part stays.
+  Status Settle(size_t parts) {
+    while (sending_.size() > parts) {
+      const std::unique_ptr<Part> part = std::move(sending_.front());
+      sending_.pop_front();
+      const Status sent = part->sent.get();
+      if (failure_.ok()) failure_ = sent;
+      tags_.push_back(std::move(part->tag));
+      // Its memory serves for the next one.
+      if (part_.capacity() == 0) {
+        part_ = std::move(part->owned);
+        part_.clear();
+      }
+    }
+    return failure_;
+  }
+
   const std::shared_ptr<Store> store_;
+  const std::shared_ptr<Transfers> transfers_;
   const ObjectPath path_;
   const size_t part_bytes_;
+  const size_t most_parts_;  // under way
   std::vector<std::byte> part_;
   std::string upload_;  // empty: everything still fits into one request
-  std::vector<std::string> tags_;
+  std::deque<std::unique_ptr<Part>> sending_;
+  std::vector<std::string> tags_;  // of those before them
+  Status failure_;
   bool done_ = false;
 };
 
 class Files final : public io::FileSystem {
  public:
-  Files(std::unique_ptr<Store> store, size_t part_bytes)
-      : store_(std::move(store)), part_bytes_(part_bytes) {}
+  Files(std::unique_ptr<Store> store, const FilesOptions& options)
+      : store_(std::move(store)),
+        transfers_(std::make_shared<Transfers>(options.requests)),
+        part_bytes_(options.part_bytes),
+        window_bytes_(std::max(options.window_bytes, kLeastAhead)) {}
 
   bool appears_whole() const override { return true; }
 
   Result<std::unique_ptr<io::ReadableFile>> Open(const std::string& path) override {
     ASSIGN_OR_RETURN(ObjectPath object, ParseObjectPath(path));
     ASSIGN_OR_RETURN(Store::Facts facts, store_->Head(object.bucket, object.key));
-    return std::unique_ptr<io::ReadableFile>(
-        std::make_unique<Reader>(store_, std::move(object), std::move(facts)));
+    return std::unique_ptr<io::ReadableFile>(std::make_unique<Reader>(
+        store_, transfers_, std::move(object), std::move(facts), window_bytes_));
   }
   Result<std::unique_ptr<io::WritableFile>> Create(const std::string& path) override {
     return CreateBulk(path, 0);
@@ -148,7 +298,7 @@ class Files final : public io::FileSystem {
     ASSIGN_OR_RETURN(ObjectPath object, ParseObjectPath(path));
     const uint64_t least = bytes / kMaxParts + 1;
     return std::unique_ptr<io::WritableFile>(std::make_unique<Writer>(
-        store_, std::move(object), std::max<uint64_t>(part_bytes_, least)));
+        store_, transfers_, std::move(object), std::max<uint64_t>(part_bytes_, least)));
   }
   Result<std::vector<std::byte>> ReadAll(const std::string& path, uint64_t limit) override {
     ASSIGN_OR_RETURN(const ObjectPath object, ParseObjectPath(path));
@@ -196,7 +346,9 @@ class Files final : public io::FileSystem {
 
  private:
   const std::shared_ptr<Store> store_;  // open files outlive nothing, but keep it
+  const std::shared_ptr<Transfers> transfers_;
   const size_t part_bytes_;
+  const size_t window_bytes_;
 };
 
 }  // namespace
@@ -228,15 +380,16 @@ Result<ObjectPath> ParseObjectPath(std::string_view path) {
   return parsed;
 }
 
-std::unique_ptr<io::FileSystem> ObjectFiles(std::unique_ptr<Store> store, size_t part_bytes) {
-  return std::make_unique<Files>(std::move(store), part_bytes);
+std::unique_ptr<io::FileSystem> ObjectFiles(std::unique_ptr<Store> store,
+                                            const FilesOptions& options) {
+  return std::make_unique<Files>(std::move(store), options);
 }
 
 Result<Place> Place::Open(const std::string& where, Packing packing) {
   std::string path = where;
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   if (!IsObjectPath(path)) {
-    auto packed = std::make_unique<PackedFiles>(io::DirectFileSystem(), packing);
+    auto packed = std::make_unique<PackedFiles>(io::SharedDirectFileSystem(), packing);
     return Place(nullptr, std::move(packed), std::move(path));
   }
   RETURN_IF_ERROR(ParseObjectPath(path).status());

@@ -3,8 +3,8 @@
 // Paths are s3://BUCKET/KEY. An object appears whole when its file is synced, or not at all
 // (`appears_whole`), so nothing needs a temporary name, and nothing can be renamed. Directories
 // are only the slashes in keys: making, removing and syncing them does nothing, and one without
-// objects is absent. Large files go up in parts, read with looking ahead when they are read in
-// order. Threads may share it.
+// objects is absent. Large files go up in parts and come down in ranges, several requests at a
+// time; a file that is read in order is read ahead. Threads may share it.
 #pragma once
 
 #include <memory>
@@ -27,9 +27,17 @@ struct ObjectPath {
 bool IsObjectPath(std::string_view path);  // by its beginning
 Result<ObjectPath> ParseObjectPath(std::string_view path);
 
-// Parts of at least `part_bytes`, which the store wants to be 5 MiB or more.
+struct FilesOptions {
+  size_t part_bytes = 16u << 20;  // of an upload, at least; the store wants 5 MiB or more
+  // Under way at the same time, of all files together.
+  size_t requests = 8;
+  // A file that is read in order holds up to 4 windows that are read ahead, and a larger read is
+  // cut into ranges of at least half of it. One that is written holds its next part and up to
+  // 64 MiB of parts under way, or one part where parts are larger.
+  size_t window_bytes = 8u << 20;
+};
 std::unique_ptr<io::FileSystem> ObjectFiles(std::unique_ptr<Store> store,
-                                            size_t part_bytes = 16u << 20);
+                                            const FilesOptions& options = {});
 
 // Where checkpoints lie: a directory of the machine, or an object store's prefix. Packed shards
 // (packed.h) are read as what they hold.

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <thread>
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
 
 #include "base/random.h"
 #include "objects/testing.h"
@@ -38,9 +40,12 @@ TEST(ParseObjectPath, KnowsBucketAndKey) {
   }
 }
 
-TEST(ObjectFiles, ReadsWhatItWroteWholeAndInPieces) {
+class ObjectFilesBy : public testing::TestWithParam<size_t> {};  // requests at a time
+INSTANTIATE_TEST_SUITE_P(Requests, ObjectFilesBy, testing::Values(1, 4));
+
+TEST_P(ObjectFilesBy, ReadsWhatItWroteWholeAndInPieces) {
   const auto bucket = std::make_shared<FakeBucket>();
-  const auto files = FakeFiles(bucket, /*part_bytes=*/1000);
+  const auto files = FakeFiles(bucket, /*part_bytes=*/1000, GetParam());
   for (const size_t bytes : {0u, 1u, 999u, 1000u, 1001u, 12'345u}) {
     const std::string text = RandomText(bytes + 1, bytes);
     ASSERT_TRUE(WriteAll(*files, "s3://models/run/x", text).ok());
@@ -57,6 +62,127 @@ TEST(ObjectFiles, ReadsWhatItWroteWholeAndInPieces) {
     }
   }
   EXPECT_TRUE(bucket->uploads.empty()) << "nothing is left half done";
+}
+
+// Large enough for windows that are read ahead of each other, and for ranges of one read.
+TEST_P(ObjectFilesBy, ReadsALargeFileInOrderAndFromAnywhere) {
+  const auto bucket = std::make_shared<FakeBucket>();
+  constexpr size_t kWindow = 64u << 10;
+  const auto files = FakeFiles(bucket, 16u << 20, GetParam(), kWindow);
+  const std::string text = RandomText(3, 10 * kWindow + 12'345);
+  bucket->objects["models/x"] = text;
+  const auto file = files->Open("s3://models/x");
+  ASSERT_TRUE(file.ok());
+  for (const size_t step : {kWindow / 8, kWindow / 3, 4 * kWindow + 1}) {
+    std::string read(text.size(), '\0');
+    for (size_t at = 0; at < text.size(); at += step) {
+      const size_t bytes = std::min(step, text.size() - at);
+      ASSERT_TRUE(
+          (*file)->Read(at, std::as_writable_bytes(std::span(read).subspan(at, bytes))).ok());
+    }
+    ASSERT_TRUE(read == text) << step;
+    std::string part(100, '\0');
+    ASSERT_TRUE((*file)->Read(7 * kWindow, std::as_writable_bytes(std::span(part))).ok());
+    ASSERT_EQ(part, text.substr(7 * kWindow, 100));
+  }
+  {
+    const std::lock_guard lock(bucket->mutex);  // windows may still be under way
+    bucket->objects["models/x"] = "another";
+  }
+  std::string read(4 * kWindow, '\0');
+  EXPECT_EQ((*file)->Read(1, std::as_writable_bytes(std::span(read))).code(), Code::kDataLoss);
+}
+
+TEST_P(ObjectFilesBy, StableBytesGoUpFromWhereTheyLieBetweenOthers) {
+  const auto bucket = std::make_shared<FakeBucket>();
+  const auto files = FakeFiles(bucket, /*part_bytes=*/1000, GetParam());
+  const std::string text = RandomText(4, 25'000);
+  auto file = files->Create("s3://models/x");
+  ASSERT_TRUE(file.ok());
+  const auto bytes = std::as_bytes(std::span(text));
+  ASSERT_TRUE((*file)->Append(bytes.first(10)).ok());
+  ASSERT_TRUE((*file)->AppendStable(bytes.subspan(10, 20'000)).ok());
+  ASSERT_TRUE((*file)->Append(bytes.subspan(20'010)).ok());
+  ASSERT_TRUE((*file)->Close().ok());
+  EXPECT_EQ(bucket->objects.at("models/x"), text);
+}
+
+TEST_P(ObjectFilesBy, AFileOfOnePartIsOneRequest) {
+  const auto bucket = std::make_shared<FakeBucket>();
+  const auto files = FakeFiles(bucket, /*part_bytes=*/1000, GetParam());
+  const std::string text = RandomText(7, 1000);
+  ASSERT_TRUE(WriteAll(*files, "s3://models/x", text).ok());
+  auto stable = files->Create("s3://models/y");
+  ASSERT_TRUE(stable.ok());
+  ASSERT_TRUE((*stable)->AppendStable(std::as_bytes(std::span(text))).ok());
+  ASSERT_TRUE((*stable)->Close().ok());
+  EXPECT_EQ(bucket->objects.at("models/y"), text);
+  EXPECT_THAT(bucket->asked, testing::ElementsAre("PUT /models/x", "PUT /models/y"));
+}
+
+TEST_P(ObjectFilesBy, APartThatFailsLeavesNothingBehind) {
+  const auto bucket = std::make_shared<FakeBucket>();
+  bucket->fault = [](const std::string& method, const std::string& target) {
+    const bool third = method == "PUT" && target.find("partNumber=3") != std::string::npos;
+    return third ? std::optional<Answer>(Answer{400, {}, "<Error><Code>Told</Code></Error>"})
+                 : std::nullopt;
+  };
+  const auto files = FakeFiles(bucket, /*part_bytes=*/1000, GetParam());
+  const Status written = WriteAll(*files, "s3://models/x", RandomText(5, 20'000));
+  EXPECT_EQ(written.code(), Code::kFailedPrecondition) << written;
+  EXPECT_NE(written.message().find("Told"), std::string::npos) << written;
+  EXPECT_TRUE(bucket->objects.empty());
+  EXPECT_TRUE(bucket->uploads.empty());
+}
+
+// Holds back each upload of a part, and each read of a range, until so many are there.
+class Together final : public Transport {
+ public:
+  Together(std::shared_ptr<FakeBucket> bucket, size_t wanted)
+      : under_(std::move(bucket)), wanted_(wanted) {}
+
+  Result<Answer> Send(const Outgoing& request) override {
+    const bool counts =
+        request.target.find("partNumber") != std::string::npos || request.headers.contains("range");
+    if (counts) {
+      std::unique_lock lock(mutex_);
+      ++there_;
+      changed_.notify_all();
+      changed_.wait(lock, [this] { return there_ >= wanted_; });
+    }
+    return under_.Send(request);
+  }
+
+ private:
+  FakeTransport under_;
+  const size_t wanted_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  size_t there_ = 0;
+};
+
+// Ends only if that many requests are under way at the same time.
+TEST(ObjectFiles, OneFileMovesAsSeveralRequestsAtATime) {
+  const auto bucket = std::make_shared<FakeBucket>();
+  const std::string text = RandomText(6, 640u << 10);
+  bucket->objects["models/x"] = text;
+  StoreOptions options;
+  options.host = "store.test";
+  options.credentials = {"key", "secret", ""};
+  const auto files = [&] {
+    auto store = std::make_unique<Store>(
+        options, std::make_unique<Together>(bucket, 4), [] { return Instant{}; }, [](Duration) {});
+    return ObjectFiles(std::move(store),
+                       {.part_bytes = 64u << 10, .requests = 4, .window_bytes = 128u << 10});
+  };
+  ASSERT_TRUE(WriteAll(*files(), "s3://models/y", text).ok());
+  EXPECT_TRUE(bucket->objects.at("models/y") == text);
+  const auto reading = files();
+  const auto file = reading->Open("s3://models/x");
+  ASSERT_TRUE(file.ok());
+  std::string read(text.size(), '\0');
+  ASSERT_TRUE((*file)->Read(0, std::as_writable_bytes(std::span(read))).ok());
+  EXPECT_TRUE(read == text);
 }
 
 // A request a chunk would be slow: who reads in order is read ahead for.

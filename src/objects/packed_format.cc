@@ -125,7 +125,7 @@ Result<std::vector<PackedBlock>> ParsePackedTable(std::span<const std::byte> tab
     stored += entry.stored;
   }
   if (bytes != trailer.bytes || stored != trailer.stored) {
-    return DataLoss("its table says other sizes than its end");
+    return DataLoss("block table and footer disagree on sizes");
   }
   return blocks;
 }

@@ -1,7 +1,6 @@
 #include "objects/store.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/text.h"
@@ -144,15 +143,20 @@ Store::Store(StoreOptions options, std::unique_ptr<Transport> transport,
       now_(std::move(now)),
       wait_(std::move(wait)) {}
 
-Result<Answer> Store::Ask(Request request, uint64_t limit) {
+Result<Answer> Store::Ask(Request request, uint64_t limit, std::span<std::byte> into) {
   request.host = options_.host;
   const std::string what = WhatOf(request);
+  Outgoing out;
+  out.method = request.method;
+  out.target = TargetOf(request);
+  out.body = request.body;
+  out.limit = limit;
+  out.into = into;
   Duration pause = kFirstWait;
   for (int tried = 1;; ++tried, pause *= 2) {
     // Signed anew each time: a signature holds for minutes only.
-    const auto headers = Sign(request, options_.credentials, options_.region, now_());
-    Result<Answer> answer =
-        transport_->Send(request.method, TargetOf(request), headers, request.body, limit);
+    out.headers = Sign(request, options_.credentials, options_.region, now_());
+    Result<Answer> answer = transport_->Send(out);
     const bool again =
         answer.ok() ? MayPass(answer->status) : answer.status().code() == Code::kUnavailable;
     if (!again || tried == kTries) {
@@ -188,15 +192,13 @@ Status Store::GetRange(const std::string& bucket, const std::string& key, const 
   request.headers["range"] =
       "bytes=" + std::to_string(offset) + "-" + std::to_string(offset + to.size() - 1);
   if (!tag.empty()) request.headers["if-match"] = tag;
-  // Room for a refusal's text beside.
-  ASSIGN_OR_RETURN(const Answer answer, Ask(request, std::max<uint64_t>(to.size(), kShortAnswer)));
+  ASSIGN_OR_RETURN(const Answer answer, Ask(request, kShortAnswer, to));
   // A store that knows no ranges answers 200 with the whole.
   const bool partial = answer.status == 206 || offset == 0;
-  if (!partial || answer.body.size() != to.size()) {
-    return DataLoss(WhatOf(request) + ": " + std::to_string(answer.body.size()) + " bytes for " +
+  if (!partial || answer.received != to.size()) {
+    return DataLoss(WhatOf(request) + ": " + std::to_string(answer.received) + " bytes for " +
                     std::to_string(to.size()) + " at " + std::to_string(offset));
   }
-  std::memcpy(to.data(), answer.body.data(), to.size());
   return {};
 }
 

@@ -11,7 +11,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,17 +27,28 @@ struct Answer {
   int status = 0;
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
+  size_t received = 0;  // bytes in Outgoing::into
 };
 
-// One request over the network, one answer.
+// A request as it goes out.
+struct Outgoing {
+  std::string method;
+  std::string target;  // encoded
+  std::map<std::string, std::string> headers;
+  std::span<const std::byte> body;
+  uint64_t limit = 0;  // of the answer's body
+  // Where the body of a success (2xx) goes instead of Answer::body; empty: it goes there.
+  std::span<std::byte> into;
+};
+
+// Requests over the network, an answer to each. Threads may call it at the same time.
 class Transport {
  public:
   virtual ~Transport() = default;
-  // `target` and `headers` are as they go out. kResourceExhausted when the answer has more than
-  // `limit` bytes; kUnavailable when there is none.
-  virtual Result<Answer> Send(const std::string& method, const std::string& target,
-                              const std::map<std::string, std::string>& headers,
-                              std::span<const std::byte> body, uint64_t limit) = 0;
+  // kResourceExhausted when the answer has more than `limit` bytes, or a success more than fit
+  // into `into`; kUnavailable when there is no answer, or no end of one; kFailedPrecondition when
+  // the server's certificate is refused.
+  virtual Result<Answer> Send(const Outgoing& request) = 0;
 };
 
 struct StoreOptions {
@@ -47,6 +57,10 @@ struct StoreOptions {
   std::string region = "us-east-1";
   std::string certificates;  // a file of them instead of the system's; empty: the system's
   Credentials credentials;
+  size_t connections = 8;  // at most, at the same time
+  Duration connect_timeout = std::chrono::seconds(10);
+  // A transfer of less than a KiB a second for so long is given up. In whole seconds.
+  Duration stall_timeout = std::chrono::seconds(60);
 };
 
 // From AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL (default: Amazon's of the region), AWS_REGION or
@@ -58,10 +72,13 @@ Result<StoreOptions> OptionsFrom(
     const std::function<std::optional<std::string>(const std::string& name)>& variable,
     const std::function<Result<std::string>(const std::string& path)>& read);
 
-// Over HTTP or HTTPS, one connection kept open. Threads wait for each other.
+// Over HTTP/1.1 or HTTPS by libcurl. A request has a connection for itself, which stays open for
+// the next one; a thread that calls while all `options.connections` are in use waits for one.
+// Bodies are sent from where they lie. A server that refuses a request before it has read the body
+// is heard: its answer is the result. Uses no proxy and follows no redirection.
 std::unique_ptr<Transport> HttpTransport(const StoreOptions& options);
 
-// Thread-safe as far as its transport is.
+// Thread-safe.
 class Store {
  public:
   // `now` gives the time for signatures, `wait` passes the time between two tries.
@@ -94,7 +111,7 @@ class Store {
   Status AbortParts(const std::string& bucket, const std::string& key, const std::string& upload);
 
  private:
-  Result<Answer> Ask(Request request, uint64_t limit);
+  Result<Answer> Ask(Request request, uint64_t limit, std::span<std::byte> into = {});
 
   const StoreOptions options_;
   const std::unique_ptr<Transport> transport_;

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,8 +20,9 @@
 
 namespace longhaul::objects {
 
-// The state survives the transports that speak for it.
+// The state survives the transports that speak for it, which may be called by several threads.
 struct FakeBucket {
+  std::mutex mutex;                            // held while a request is answered
   std::map<std::string, std::string> objects;  // by "bucket/key"
   std::map<std::string, std::pair<std::string, std::map<int, std::string>>> uploads;
   std::vector<std::string> asked;  // "METHOD target"
@@ -35,18 +38,25 @@ class FakeTransport final : public Transport {
  public:
   explicit FakeTransport(std::shared_ptr<FakeBucket> bucket) : bucket_(std::move(bucket)) {}
 
-  Result<Answer> Send(const std::string& method, const std::string& target,
-                      const std::map<std::string, std::string>& headers,
-                      std::span<const std::byte> body, uint64_t limit) override {
-    bucket_->asked.push_back(method + " " + target);
-    if (!headers.contains("authorization")) return Answer{403, {}, "<Error/>"};
+  Result<Answer> Send(const Outgoing& request) override {
+    const std::lock_guard lock(bucket_->mutex);
+    bucket_->asked.push_back(request.method + " " + request.target);
+    if (!request.headers.contains("authorization")) return Answer{403, {}, "<Error/>"};
     if (bucket_->fault) {
-      if (auto answer = bucket_->fault(method, target); answer.has_value()) return *answer;
+      if (auto answer = bucket_->fault(request.method, request.target); answer.has_value()) {
+        return *answer;
+      }
     }
-    Answer answer =
-        Do(method, target, headers, {reinterpret_cast<const char*>(body.data()), body.size()});
-    if (bucket_->alter) bucket_->alter(method, answer);
-    if (answer.body.size() > limit) return ResourceExhausted("too long");
+    Answer answer = Do(request.method, request.target, request.headers,
+                       {reinterpret_cast<const char*>(request.body.data()), request.body.size()});
+    if (bucket_->alter) bucket_->alter(request.method, answer);
+    if (answer.status / 100 == 2 && !request.into.empty()) {
+      if (answer.body.size() > request.into.size()) return ResourceExhausted("too long");
+      std::memcpy(request.into.data(), answer.body.data(), answer.body.size());
+      answer.received = std::exchange(answer.body, "").size();
+      return answer;
+    }
+    if (answer.body.size() > request.limit) return ResourceExhausted("too long");
     return answer;
   }
 
@@ -181,9 +191,11 @@ inline std::unique_ptr<Store> FakeStore(std::shared_ptr<FakeBucket> bucket) {
       [](Duration) {});
 }
 
+// One request at a time, unless told otherwise.
 inline std::unique_ptr<io::FileSystem> FakeFiles(std::shared_ptr<FakeBucket> bucket,
-                                                 size_t part_bytes = 16u << 20) {
-  return ObjectFiles(FakeStore(std::move(bucket)), part_bytes);
+                                                 size_t part_bytes = 16u << 20, size_t requests = 1,
+                                                 size_t window_bytes = 8u << 20) {
+  return ObjectFiles(FakeStore(std::move(bucket)), {part_bytes, requests, window_bytes});
 }
 
 }  // namespace longhaul::objects

@@ -75,7 +75,10 @@ LayerKey KeyOf(const spec::Model& model, const spec::Training& training, const S
   key.context_stride = ContextGroup(layout).stride;
   key.expert_stride = ExpertGroup(layout).stride;
   key.overlap_tensor = training.software.overlap_tensor;
-  key.overlap_expert = training.software.overlap_expert;
+  // DualPipe is built around that overlap.
+  key.dual_pipe =
+      model.experts && layout.pipeline > 1 && layout.schedule == spec::PipelineSchedule::kDualPipe;
+  key.overlap_expert = training.software.overlap_expert || key.dual_pipe;
   key.interleaved = model.experts && layout.pipeline > 1 && layout.virtual_pipeline > 1;
   return key;
 }
@@ -120,6 +123,7 @@ size_t Evaluator::KeyHash::operator()(const LayerKey& key) const {
                        m.moe,
                        key.overlap_tensor,
                        key.overlap_expert,
+                       key.dual_pipe,
                        key.interleaved};
   uint64_t packed = static_cast<uint64_t>(key.role) | static_cast<uint64_t>(key.precision) << 4 |
                     static_cast<uint64_t>(key.recompute) << 8 |

@@ -8,7 +8,7 @@
 // fold: one pipeline stands for the machine.
 //
 // Not thread-safe: one evaluator a thread. Leaves out legality (spec::CheckTraining), gaps in the
-// question (planner/case) and error bands (error_band.h).
+// question (planner/case.h) and error bands (error_band.h).
 #pragma once
 
 #include <array>
@@ -58,6 +58,9 @@ class Evaluator {
     Recomputed backward;
   };
   void Stages(const spec::Training& training, std::vector<StageSeconds>& stages) const;
+  // Of a second that a stage computes longer under ZeRO 3, the share that lengthens it for certain:
+  // the rest may hide weights in flight.
+  double least_lengthening() const { return 1 - stack_.shard_hidden; }
   // Micro-batches a step of that training.
   uint32_t micro_batches() const { return scratch_.micro_batches; }
 

@@ -53,6 +53,24 @@ Evaluation Ask(const spec::Model& model, const spec::Training& training) {
   return Evaluator(model, cluster, training.software).Evaluate(training);
 }
 
+// DualPipe pairs two micro-batches by itself: what of the experts' exchange is exposed does not
+// depend on a switch, and is a tenth of what a schedule without overlap waits for.
+TEST(Evaluator, DualPipeImpliesTheOverlapOfTheExpertsExchange) {
+  spec::Model model = Llama8B();
+  model.experts = spec::Experts{.count = 64, .top_k = 4, .ffn_hidden = 2048};
+  spec::Training training = Training(16, 1, 4);
+  training.layout.expert = 16;
+  const double plain = Ask(model, training).breakdown.expert_exposed.count();
+  training.software.overlap_expert = true;
+  const double overlapped = Ask(model, training).breakdown.expert_exposed.count();
+  EXPECT_LT(overlapped, 0.6 * plain);
+  training.layout.schedule = spec::PipelineSchedule::kDualPipe;
+  const double dual_pipe = Ask(model, training).breakdown.expert_exposed.count();
+  EXPECT_NEAR(dual_pipe / plain, 0.1, 0.01);
+  training.software.overlap_expert = false;
+  EXPECT_EQ(Ask(model, training).breakdown.expert_exposed.count(), dual_pipe);
+}
+
 TEST(Evaluator, BreakdownSumsToTheStep) {
   for (const auto& training : {Training(8, 1, 1), Training(2, 2, 2), Training(1, 8, 4)}) {
     const Evaluation e = Ask(Llama8B(), training);

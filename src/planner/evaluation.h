@@ -12,7 +12,7 @@
 
 namespace longhaul::planner {
 
-// What is asked. Complete: who asked with gaps has filled them (planner/case).
+// What is asked. Complete: who asked with gaps has filled them (planner/case.h).
 struct Question {
   spec::Model model;
   spec::DeviceCluster cluster;

@@ -47,7 +47,7 @@ bool MayTake(const Books& books, const Usage& usage, QueueIndex claimant, int64_
 }
 
 // Jobs with another right or reason to wait than their queue's guarantee.
-bool IsJudged(const Books& books, const Job& job) {
+bool IsChecked(const Books& books, const Job& job) {
   if (job.placed || job.leaving || job.request->groups.size() != 1) return false;
   const GroupRequest& group = job.request->groups[0];
   if (group.shape.cards == 0 || !books.queues.reclaims(job.queue)) return false;
@@ -83,7 +83,7 @@ Status Scheduler::CheckGuarantees(Instant now) const {
   const auto queues = static_cast<QueueIndex>(books.queues.size());
   for (const auto& [number, job] : books.jobs) {
     // Others' promises are a reason of their own to wait.
-    if (!IsJudged(books, job) || AnotherIsPromised(books, number)) continue;
+    if (!IsChecked(books, job) || AnotherIsPromised(books, number)) continue;
     const GroupRequest& group = job.request->groups[0];
     const int64_t asked = int64_t{group.shape.card_milli()} * group.minimum;
     Usage usage;

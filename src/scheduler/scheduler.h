@@ -1,5 +1,5 @@
-// Which job runs where, and who waits for what: the one brain of controller, simulator and
-// benchmarks.
+// Decides which job runs on which nodes, and which jobs wait for what. The controller, the
+// simulator and the benchmarks use this class.
 //
 // Pure: no clock, no input or output, no threads. Events go in with their times; Decide returns
 // whole transactions. The decisions are a function of the cluster, the queues, the policy and the
@@ -7,12 +7,13 @@
 //   1. undoes starts that were not confirmed in time and places lost tasks anew,
 //   2. walks the waiting jobs in the order of share/fair_order.h: place, else reserve, else leave,
 //   3. makes room for those who have a right to it, only where landing is proven,
-//   4. lets elastic jobs grow into what nobody waits for.
+//   4. moves running jobs where that joins free slots for a waiting gang (internal/round_move.cc),
+//   5. lets elastic jobs grow into slots that no waiting job can use.
 // A job that failed costs nothing until room, quota or a reservation has changed.
 //
 // Model and sources: queues share/queue_tree.h, hosts gang/equal_tasks.h, victims
-// victims/victim_search.h, reservations internal/planning.h, constants policy.h. Leaves out moving
-// running jobs to make larger holes.
+// victims/victim_search.h, reservations internal/planning.h, constants policy.h. Leaves out how a
+// job is started and stopped: the caller carries the decisions out and reports back by events.
 #pragma once
 
 #include <cstdint>

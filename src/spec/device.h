@@ -2,7 +2,7 @@
 //
 // Figures are the maker's (dense, without sparsity), with the source of each in the shipped
 // catalogue (device_catalogue.cc). What a card really reaches is the planner's business
-// (planner/device_matrix.h). The CPU host is a device too: its cards are its cores' ranks.
+// (planner/time/device_matrix.h). The CPU host is a device too: its cards are its cores' ranks.
 #pragma once
 
 #include <cstdint>

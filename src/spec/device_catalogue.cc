@@ -58,7 +58,8 @@ constexpr auto kDevices = std::to_array<Row>({
     {"b200-sxm", 178.35, 8000, 1125, 2250, 4500, 9000, 148, 900, 63, 1000, 8.60},
     {"b300-sxm", 267.6, 8000, 1125, 2250, 4500, 13500, 148, 900, 126, 1100, 10.50},
     // One rank on one core of a server: 98 GFLOP/s of fp32 and 10 GB/s measured on a 2-core host
-    // (planner/cost_test.cc); 4 GiB is a usual share. `longhaul calibrate` measures the real one.
+    // (planner/local/cost_test.cc); 4 GiB is a usual share. `longhaul calibrate` measures the real
+    // one.
     {"cpu", 4.0, 10, 0.098, 0.098, 0, 0, 1, 0, 10, 10, 0.05},
     {"gb200-nvl72", 184.3, 8000, 1250, 2500, 5000, 10000, 152, 900, 225, 1200, 10.50},
     {"gb300-nvl72", 276.6, 8000, 1250, 2500, 5000, 15000, 152, 900, 225, 1400, 12.90},

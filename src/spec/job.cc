@@ -8,6 +8,7 @@
 #include "spec/internal/document.h"
 #include "spec/internal/job_reader.h"
 #include "spec/internal/job_schema.h"
+#include "spec/job_name/job_name.h"
 
 namespace longhaul::spec {
 
@@ -21,12 +22,6 @@ bool IsLetterOrDigit(char c) {
 }
 
 bool IsNameCharacter(char c) { return IsLetterOrDigit(c) || c == '-' || c == '_' || c == '.'; }
-
-// A name becomes a folder's and, on Kubernetes, an object's.
-bool IsName(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxNameBytes && IsLetterOrDigit(name.front()) &&
-         std::all_of(name.begin(), name.end(), IsNameCharacter);
-}
 
 // "examples/headers-gpt.yaml" -> "headers-gpt"; "job" when nothing is left.
 std::string NameFromSource(std::string_view source) {
@@ -44,10 +39,8 @@ std::string NameFromSource(std::string_view source) {
 void CheckName(JobReader& reader, JobSpec& job, std::string_view source) {
   if (!reader.Has("name")) {
     job.name = NameFromSource(source);
-  } else if (!IsName(job.name)) {
-    reader.Refuse("name", "'" + Printable(job.name, 70) +
-                              "' is not a name: 1 to 63 letters, digits, '-', '_' and '.', a "
-                              "letter or digit first");
+  } else if (const Status usable = CheckJobName(job.name); !usable.ok()) {
+    reader.Refuse("name", usable.message());
   }
 }
 
@@ -61,6 +54,9 @@ void CheckCommandJob(JobReader& reader, const JobSpec& job) {
     if (!reader.Has(key)) continue;
     reader.Refuse(key, "is for the built-in trainer and has no effect beside 'command'");
   }
+  if (job.step_pattern.empty()) return;
+  const Result<StepPattern> pattern = StepPattern::Parse(job.step_pattern);
+  if (!pattern.ok()) reader.Refuse("step_pattern", pattern.status().message());
 }
 
 // A layout that the model, the batch or the workers can't have.
@@ -129,6 +125,10 @@ void CheckTrace(JobReader& reader, const JobSpec& job) {
 }
 
 void CheckBuiltInJob(JobReader& reader, JobSpec& job) {
+  if (reader.Has("step_pattern")) {
+    reader.Refuse("step_pattern",
+                  "is for a 'command': the built-in trainer reports its steps itself");
+  }
   if (!reader.Has("data.include")) {
     reader.Refuse("data.include",
                   "is missing: give the text to train on, such as ['/usr/include/**/*.h'], or a "

@@ -146,8 +146,11 @@ struct JobSchedulingSpec {
 
 struct JobSpec {
   std::string name;  // letters, digits, '-', '_', '.'; at most 63
-  // Either a command, or the built-in trainer with the six below.
+  // Either a command, or the built-in trainer with the six sections below.
   std::vector<std::string> command;
+  // Finds the steps in the command's output: a preset's name or an expression
+  // (spec/step_pattern/step_pattern.h); empty: they are not read.
+  std::string step_pattern;
   std::map<std::string, std::string> environment;
   std::string working_directory;  // absent: where `longhaul` was started
   ModelSpec model;

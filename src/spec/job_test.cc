@@ -5,6 +5,8 @@
 
 #include <chrono>
 
+#include "spec/job_name/job_name.h"
+
 namespace longhaul::spec {
 namespace {
 
@@ -85,6 +87,19 @@ TEST(ParseJob, NamesAJobAfterItsFile) {
   EXPECT_EQ(MustParse(kSmall, "request body").name, "request-body");
   EXPECT_EQ(MustParse(kSmall, "/tmp/.hidden").name, "job");
   EXPECT_EQ(MustParse(kSmall, (std::string(200, 'x') + ".yaml").c_str()).name.size(), 63u);
+}
+
+TEST(CheckJobName, TakesWhatCommandLinesAndAddressesCanName) {
+  for (const char* name : {"a", "7b", "headers-gpt", "A.b_c-2"})
+    EXPECT_TRUE(IsJobName(name)) << name;
+  for (const std::string name : {"", "-x", "--help", "_x", ".x", "a b", "a/b", "\xc3\xa4"}) {
+    const Status status = CheckJobName(name);
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << name;
+    EXPECT_THAT(status.message(), HasSubstr("a letter or digit first"));
+    EXPECT_THAT(MessageOf(std::string(kSmall) + "name: '" + name + "'"), HasSubstr("name"));
+  }
+  EXPECT_TRUE(IsJobName(std::string(63, 'x')));
+  EXPECT_FALSE(IsJobName(std::string(64, 'x')));
 }
 
 TEST(ParseJob, ClipsOnlyADefaultWarmUpToAShortJob) {
@@ -249,6 +264,19 @@ TEST(ParseJob, IsBoundedInSizeDepthAndCount) {
   EXPECT_THAT(MessageOf("a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]\n"), HasSubstr("job.yaml:1: anch"));
 }
 
+TEST(ParseJob, ChecksTheStepPatternOfACommand) {
+  const auto job = ParseJob("command: [train]\nstep_pattern: nanogpt\n", "job.yaml");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->step_pattern, "nanogpt");
+  const auto none = ParseJob("command: [train]\nstep_pattern: 'step (\\d+)'\n", "job.yaml");
+  EXPECT_THAT(
+      std::string(none.status().message()),
+      testing::HasSubstr("job.yaml:2: step_pattern: 'step (\\d+)' has no group named step"));
+  const auto built_in = ParseJob("data: {include: [a]}\nstep_pattern: nanogpt\n", "job.yaml");
+  EXPECT_THAT(std::string(built_in.status().message()),
+              testing::HasSubstr("job.yaml:2: step_pattern: is for a 'command'"));
+}
+
 TEST(CheckFaults, LooksAtFaultsAddedLater) {
   JobSpec job = MustParse(kSmall);
   job.faults = *ParseFaultPlan("kill worker 7 at step 300");
@@ -273,6 +301,7 @@ TEST(JobText, IsReadBackToAnEqualJob) {
   command.command = {"sh", "-c", "echo $A; exit 3"};
   command.environment = {{"A", "1"}, {"null", "~"}, {"Y", "yes"}};
   command.working_directory = "/tmp/x y";
+  command.step_pattern = R"(step (?P<step>\d+): "loss" (?P<loss>\S+))";
   for (const JobSpec& job : {built_in, command}) {
     for (const std::string& text : {ToYaml(job), ToJson(job)}) {
       const auto again = ParseJob(text, "again");

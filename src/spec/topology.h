@@ -7,8 +7,8 @@
 // is a forest of its own with its own order of the same nodes (`Grouping`).
 //
 // A `ClusterDeclaration` is what a user or a trace says; `Topology::Create` checks it and numbers
-// the nodes. docs/cluster-file.md is the file's page (spec/cluster_file.h reads it). Leaves out
-// what changes while the cluster runs (scheduler/state) and how fast links are.
+// the nodes. docs/cluster-file.md documents the file, cluster_file/cluster_file.h reads it. Leaves
+// out what changes while the cluster runs (scheduler/state) and how fast links are.
 #pragma once
 
 #include <array>

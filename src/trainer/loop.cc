@@ -47,7 +47,7 @@ class Timed {
 }  // namespace
 
 Result<std::unique_ptr<Loop>> Loop::Create(const TrainerConfig& config, Communicators& groups,
-                                           JobDoor& door, const std::atomic<bool>& stop) {
+                                           WorkerApi& worker_api, const std::atomic<bool>& stop) {
   const uint32_t replicas = groups.mesh().data();
   if (config.train.global_batch < replicas) {
     return InvalidArgument("train.global_batch " + std::to_string(config.train.global_batch) +
@@ -62,15 +62,15 @@ Result<std::unique_ptr<Loop>> Loop::Create(const TrainerConfig& config, Communic
                            std::to_string(config.model.sequence) + " tokens");
   }
   return std::unique_ptr<Loop>(
-      new Loop(config, groups, door, stop, std::move(train), std::move(held_out)));
+      new Loop(config, groups, worker_api, stop, std::move(train), std::move(held_out)));
 }
 
-Loop::Loop(const TrainerConfig& config, Communicators& groups, JobDoor& door,
+Loop::Loop(const TrainerConfig& config, Communicators& groups, WorkerApi& worker_api,
            const std::atomic<bool>& stop, corpus::TokenFile train, corpus::TokenFile held_out)
     : config_(config),
       groups_(groups),
       mesh_(groups.mesh()),
-      door_(door),
+      worker_api_(worker_api),
       stop_(stop),
       train_(std::move(train)),
       held_out_(std::move(held_out)),
@@ -131,7 +131,7 @@ void Loop::ChooseSamples(uint64_t step) {
   const uint64_t count = corpus::SamplesIn(train_.tokens().size(), config_.model.sequence);
   const uint64_t first = (step - 1) * batch + begin;
   samples_.resize(end - begin);
-  for (uint64_t i = 0; i < samples_.size(); ++i) samples_[i] = door_.Sample(first + i, count);
+  for (uint64_t i = 0; i < samples_.size(); ++i) samples_[i] = worker_api_.Sample(first + i, count);
 }
 
 Result<double> Loop::Compute(StepReport& report, Recorder* recorder) {
@@ -172,7 +172,7 @@ double Loop::OwnSquaredNorm() const {
 Result<double> Loop::Reduce(double loss, uint64_t step, StepReport& report, Recorder* recorder) {
   float* const extras = gradients_.data() + table_.floats();
   extras[kLoss] = static_cast<float>(loss / static_cast<double>(report.tokens));
-  extras[kWantsSnapshot] = door_.SnapshotDue(step) ? 1.0F : 0.0F;
+  extras[kWantsSnapshot] = worker_api_.SnapshotDue(step) ? 1.0F : 0.0F;
   extras[kWantsStop] = stop_ ? 1.0F : 0.0F;
   {
     const Timed timed(report.communication_ns);
@@ -260,14 +260,14 @@ Result<double> Loop::Evaluate() {
   return loss / static_cast<double>(count * config_.model.sequence);
 }
 
-Status Loop::Run() {
-  RETURN_IF_ERROR(door_.Enter(Phase::kRestore));
-  RETURN_IF_ERROR(door_.Register(State()));
-  ASSIGN_OR_RETURN(const uint64_t restored, door_.Restore());
+Status Loop::Run(const std::function<void()>& before_steps) {
+  RETURN_IF_ERROR(worker_api_.Enter(Phase::kRestore));
+  RETURN_IF_ERROR(worker_api_.Register(State()));
+  ASSIGN_OR_RETURN(const uint64_t restored, worker_api_.Restore());
   if (restored == 0) RETURN_IF_ERROR(Fresh());
   // The parts of a replica use the same samples.
   if (config_.record_samples && mesh_.part().first() && mesh_.part().part == 0) {
-    auto opened = SampleRecorder::Open(config_.run_directory, door_.Epoch(),
+    auto opened = SampleRecorder::Open(config_.run_directory, worker_api_.Epoch(),
                                        static_cast<uint32_t>(groups_.world().rank()));
     if (opened.ok()) {
       recorder_ = std::move(*opened);
@@ -275,7 +275,8 @@ Status Loop::Run() {
       StopRecording(opened.status());
     }
   }
-  RETURN_IF_ERROR(door_.Enter(Phase::kStepping));
+  if (before_steps) before_steps();
+  RETURN_IF_ERROR(worker_api_.Enter(Phase::kStepping));
   RETURN_IF_ERROR(RunSteps(restored + 1));
   return FinishRun();
 }
@@ -300,7 +301,7 @@ Status Loop::RunSteps(uint64_t first) {
     }
     // The last state is saved while finishing.
     if ((snapshot_agreed_ || stop_agreed_) && !last) RETURN_IF_ERROR(TakeSnapshot(step));
-    RETURN_IF_ERROR(door_.Report(report));
+    RETURN_IF_ERROR(worker_api_.Report(report));
     if (stop_agreed_ && !last) {
       return CancelledError("told to stop after step " + std::to_string(step));
     }
@@ -322,7 +323,7 @@ Status Loop::TracedStep(uint64_t step, StepReport& report) {
 }
 
 Status Loop::TakeSnapshot(uint64_t step) {
-  const Status taken = door_.Snapshot(step);
+  const Status taken = worker_api_.Snapshot(step);
   if (taken.ok() || taken.code() == Code::kUnavailable) return taken;
   // The older snapshots are still there; losing one is no reason to stop.
   std::fprintf(stderr, "snapshot after step %llu: %s\n", static_cast<unsigned long long>(step),
@@ -331,7 +332,7 @@ Status Loop::TakeSnapshot(uint64_t step) {
 }
 
 Status Loop::FinishRun() {
-  RETURN_IF_ERROR(door_.Enter(Phase::kFinishing));
+  RETURN_IF_ERROR(worker_api_.Enter(Phase::kFinishing));
   if (!final_validation_loss_) {
     ASSIGN_OR_RETURN(final_validation_loss_, Evaluate());
   }
@@ -359,7 +360,7 @@ Status Loop::Conclude(Gpt& model, const ParameterTable& table, std::span<const f
   facts.validation_loss = *final_validation_loss_;
   facts.prompt = config_.sample.prompt;
   facts.sample = GenerateText(model, config_.model.sequence, config_.sample, config_.train.seed);
-  return door_.Finish(ResultJson(facts));
+  return worker_api_.Finish(ResultJson(facts));
 }
 
 Status Loop::GatherAndConclude(FinalFacts& facts) {

@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,7 +23,6 @@
 #include "corpus/token_file.h"
 #include "trainer/config.h"
 #include "trainer/finish.h"
-#include "trainer/job_door.h"
 #include "trainer/model.h"
 #include "trainer/optimizer.h"
 #include "trainer/parallel/communicators.h"
@@ -30,6 +30,7 @@
 #include "trainer/parameters.h"
 #include "trainer/sample_recorder.h"
 #include "trainer/trace/recorder.h"
+#include "trainer/worker_api.h"
 
 namespace longhaul::trainer {
 
@@ -40,14 +41,15 @@ class Loop {
   // Opens the data and sets up a fresh state. `stop` is looked at once a step. All outlive the
   // loop.
   static Result<std::unique_ptr<Loop>> Create(const TrainerConfig& config, Communicators& groups,
-                                              JobDoor& door, const std::atomic<bool>& stop);
+                                              WorkerApi& worker_api, const std::atomic<bool>& stop);
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
   ~Loop();
 
   // Registers the state, restores it and trains to the last step, then evaluates, saves and, on
   // rank 0, writes the sample. kCancelled when a rank was told to stop: the state is saved.
-  Status Run();
+  // `before_steps` is called when the state is restored and the first step is next.
+  Status Run(const std::function<void()>& before_steps = {});
 
   // The state before step 1: weights of the checkpoint that the configuration names, else by the
   // seed; moments of zero.
@@ -62,7 +64,7 @@ class Loop {
   uint64_t WeightsHash();
 
  private:
-  Loop(const TrainerConfig& config, Communicators& groups, JobDoor& door,
+  Loop(const TrainerConfig& config, Communicators& groups, WorkerApi& worker_api,
        const std::atomic<bool>& stop, corpus::TokenFile train, corpus::TokenFile held_out);
 
   // Whole samples of a text.
@@ -91,7 +93,7 @@ class Loop {
   const TrainerConfig& config_;
   Communicators& groups_;
   const Mesh mesh_;
-  JobDoor& door_;
+  WorkerApi& worker_api_;
   const std::atomic<bool>& stop_;
   corpus::TokenFile train_;
   corpus::TokenFile held_out_;

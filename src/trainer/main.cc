@@ -1,13 +1,14 @@
 // longhaul-trainer: the built-in trainer's process. Apart from `longhaul`, because loading libtorch
 // costs each start of a process half a second.
 //
-//   longhaul-trainer --warm-parent FD       forks workers on request (door/warm_parent.h)
+//   longhaul-trainer --fork-server FD       forks workers on request (worker_api/fork_server.h)
 //   longhaul-trainer --worker [CONFIG]      one rank, named by the environment; CONFIG where there
 //                                           is no agent
 //   longhaul-trainer --measure-peak         {"flops_per_second_per_core": ..., "cores": ...}
 //   longhaul-trainer --calibrate full|quick DIRECTORY
 //                                           all that the planner asks of the machine
 //                                           (calibrate/calibrate.h)
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <array>
@@ -20,15 +21,18 @@
 
 #include "base/text.h"
 #include "io/batch_scheduling.h"
+#include "io/privacy/private_files.h"
 #include "trainer/calibrate/calibrate.h"
+#include "trainer/fork_server.h"
 #include "trainer/model.h"
 #include "trainer/peak.h"
-#include "trainer/warm_parent.h"
 #include "trainer/worker.h"
 
 namespace longhaul::trainer {
 namespace {
 
+// As the kernel cuts the program's name; starting again through /proc would leave "exe".
+constexpr char kProcessName[] = "longhaul-traine";
 constexpr std::array kThreadVariables = {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"};
 
 // BLAS reads its number of threads when it is loaded, before main: begin again with the right one.
@@ -58,30 +62,33 @@ int MeasurePeak() {
   return 0;
 }
 
-int WarmParent(std::string_view descriptor) {
+int ForkServer(std::string_view descriptor) {
   const auto fd = ParseInt64(descriptor);
   if (!fd.ok() || *fd < 3 || *fd > 1 << 20) {
     return Fail(InvalidArgument("not a descriptor: " + std::string(descriptor)));
   }
-  const Status served = ServeWarmParent(static_cast<int>(*fd), [] { RunWorker(""); });
+  const Status served = ServeForkServer(static_cast<int>(*fd), [] { RunWorker(""); });
   return served.ok() ? 0 : Fail(served);
 }
 
 int Main(int argc, char** argv) {
   const std::string_view mode = argc > 1 ? argv[1] : "";
   const bool known =
-      (mode == "--warm-parent" && argc == 3) || (mode == "--worker" && argc <= 3) ||
+      (mode == "--fork-server" && argc == 3) || (mode == "--worker" && argc <= 3) ||
       (mode == "--measure-peak" && argc == 2) ||
       (mode == "--calibrate" && argc == 4 &&
        (std::string_view(argv[2]) == "full" || std::string_view(argv[2]) == "quick"));
   if (!known) {
     std::fprintf(stderr,
-                 "usage: %s --warm-parent FD | --worker [CONFIG] | --measure-peak | "
+                 "usage: %s --fork-server FD | --worker [CONFIG] | --measure-peak | "
                  "--calibrate full|quick DIRECTORY\n",
                  argc > 0 ? argv[0] : "longhaul-trainer");
     return 2;
   }
   RequireOneThread(argv);
+  (void)prctl(PR_SET_NAME, kProcessName);
+  // What workers write lies in the folder of their run.
+  if (mode == "--fork-server" || mode == "--worker") io::MakeFilesPrivate();
   // What is measured is measured as workers run, and a worker's threads are yet to come.
   if (const Status batch = io::UseBatchScheduling(); !batch.ok()) {
     std::fprintf(stderr, "longhaul-trainer: %s: sums of ranks that share cores are slower\n",
@@ -90,7 +97,7 @@ int Main(int argc, char** argv) {
   PrepareTorch();
   if (mode == "--measure-peak") return MeasurePeak();
   if (mode == "--calibrate") return RunCalibrate({std::string_view(argv[2]) == "quick", argv[3]});
-  if (mode == "--warm-parent") return WarmParent(argv[2]);
+  if (mode == "--fork-server") return ForkServer(argv[2]);
   RunWorker(argc == 3 ? argv[2] : "");
 }
 

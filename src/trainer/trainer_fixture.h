@@ -23,7 +23,7 @@
 namespace longhaul::trainer {
 
 // An agent made of memory: keeps the last snapshot, gives it back to the next who asks.
-class MemoryDoor final : public JobDoor {
+class MemoryWorkerApi final : public WorkerApi {
  public:
   std::string Config() override { return ""; }
   uint64_t Epoch() override { return 1; }
@@ -112,17 +112,17 @@ class Trainer : public testing::Test {
   }
 
   // A loop of one rank.
-  std::unique_ptr<Loop> MakeLoop(JobDoor& door) {
+  std::unique_ptr<Loop> MakeLoop(WorkerApi& worker_api) {
     world_ = std::move(*Group::Join({}));
     groups_ = std::move(*Communicators::Create(*world_, *Mesh::Create({}, 1, 0)));
-    auto loop = Loop::Create(config_, *groups_, door, stop_);
+    auto loop = Loop::Create(config_, *groups_, worker_api, stop_);
     EXPECT_TRUE(loop.ok()) << loop.status();
     return std::move(*loop);
   }
 
   // Runs to the end on one rank; returns the hash of the weights.
-  uint64_t Run(MemoryDoor& door, Status* ended = nullptr) {
-    const auto loop = MakeLoop(door);
+  uint64_t Run(MemoryWorkerApi& worker_api, Status* ended = nullptr) {
+    const auto loop = MakeLoop(worker_api);
     const Status status = loop->Run();
     if (ended == nullptr) {
       EXPECT_TRUE(status.ok()) << status;

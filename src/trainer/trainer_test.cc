@@ -16,64 +16,64 @@ namespace {
 
 TEST_F(Trainer, LearnsATinyText) {
   config_.train.steps = 30;
-  MemoryDoor door;
-  Run(door);
-  ASSERT_EQ(door.reports.size(), 30u);
-  EXPECT_NEAR(door.reports.front().loss, std::log(257), 0.1);
-  EXPECT_LT(door.reports.back().loss, 2.0);
-  EXPECT_LT(door.reports.back().validation_loss, 2.0);
-  EXPECT_TRUE(std::isnan(door.reports[0].validation_loss));
-  EXPECT_FALSE(std::isnan(door.reports[9].validation_loss));
-  EXPECT_EQ(door.reports[0].tokens, 8u * 16);
-  EXPECT_EQ(door.saved_step, 30u);
-  EXPECT_EQ(door.phases, (std::vector{Phase::kRestore, Phase::kStepping, Phase::kFinishing}));
-  EXPECT_NE(door.result.find("\"weights_hash\""), std::string::npos);
+  MemoryWorkerApi worker_api;
+  Run(worker_api);
+  ASSERT_EQ(worker_api.reports.size(), 30u);
+  EXPECT_NEAR(worker_api.reports.front().loss, std::log(257), 0.1);
+  EXPECT_LT(worker_api.reports.back().loss, 2.0);
+  EXPECT_LT(worker_api.reports.back().validation_loss, 2.0);
+  EXPECT_TRUE(std::isnan(worker_api.reports[0].validation_loss));
+  EXPECT_FALSE(std::isnan(worker_api.reports[9].validation_loss));
+  EXPECT_EQ(worker_api.reports[0].tokens, 8u * 16);
+  EXPECT_EQ(worker_api.saved_step, 30u);
+  EXPECT_EQ(worker_api.phases, (std::vector{Phase::kRestore, Phase::kStepping, Phase::kFinishing}));
+  EXPECT_NE(worker_api.result.find("\"weights_hash\""), std::string::npos);
 }
 
 TEST_F(Trainer, RestoredRunsEndInTheSameBits) {
-  MemoryDoor straight;
+  MemoryWorkerApi straight;
   const uint64_t want = Run(straight);
   for (const uint64_t step : {1u, 10u, 19u}) {
-    MemoryDoor door;
-    door.snapshot_at = step;
-    door.fail_at = std::min<uint64_t>(step + 3, 20);  // the steps since are lost
+    MemoryWorkerApi worker_api;
+    worker_api.snapshot_at = step;
+    worker_api.fail_at = std::min<uint64_t>(step + 3, 20);  // the steps since are lost
     Status ended;
-    Run(door, &ended);
+    Run(worker_api, &ended);
     EXPECT_EQ(ended.code(), Code::kUnavailable);
-    ASSERT_EQ(door.saved_step, step);
-    door.snapshot_at = 0;
-    door.fail_at = 0;
-    door.reports.clear();
-    EXPECT_EQ(Run(door), want) << "restored at step " << step;
-    EXPECT_EQ(door.reports.front().step, step + 1);
+    ASSERT_EQ(worker_api.saved_step, step);
+    worker_api.snapshot_at = 0;
+    worker_api.fail_at = 0;
+    worker_api.reports.clear();
+    EXPECT_EQ(Run(worker_api), want) << "restored at step " << step;
+    EXPECT_EQ(worker_api.reports.front().step, step + 1);
   }
 }
 
 TEST_F(Trainer, ARunRestoredAfterItsLastStepFinishes) {
-  MemoryDoor door;
-  const uint64_t want = Run(door);
-  door.reports.clear();
-  door.result.clear();
-  EXPECT_EQ(Run(door), want);
-  EXPECT_TRUE(door.reports.empty());
-  EXPECT_NE(door.result.find("\"validation_loss\":"), std::string::npos);
+  MemoryWorkerApi worker_api;
+  const uint64_t want = Run(worker_api);
+  worker_api.reports.clear();
+  worker_api.result.clear();
+  EXPECT_EQ(Run(worker_api), want);
+  EXPECT_TRUE(worker_api.reports.empty());
+  EXPECT_NE(worker_api.result.find("\"validation_loss\":"), std::string::npos);
 }
 
 TEST_F(Trainer, SavesAndEndsWhenToldToStop) {
   stop_ = true;
-  MemoryDoor door;
+  MemoryWorkerApi worker_api;
   Status ended;
-  Run(door, &ended);
+  Run(worker_api, &ended);
   EXPECT_EQ(ended.code(), Code::kCancelled);
-  EXPECT_EQ(door.saved_step, 1u);
-  EXPECT_EQ(door.reports.size(), 1u);
+  EXPECT_EQ(worker_api.saved_step, 1u);
+  EXPECT_EQ(worker_api.reports.size(), 1u);
 }
 
 TEST_F(Trainer, RecordsTheSamplesOfEachStep) {
   config_.record_samples = true;
   config_.train.steps = 2;
-  MemoryDoor door;
-  Run(door);
+  MemoryWorkerApi worker_api;
+  Run(worker_api);
   const auto bytes = io::PosixFileSystem().ReadAll(directory_ + "/samples/rank-0.e1.bin", 1 << 20);
   ASSERT_TRUE(bytes.ok()) << bytes.status();
   const auto records = corpus::ParseSampleRecords(*bytes);
@@ -88,15 +88,15 @@ TEST_F(Trainer, RecordsTheSamplesOfEachStep) {
 TEST_F(Trainer, RecordsSamplesBeforeTheGradientsAreSummed) {
   config_.record_samples = true;
   config_.train.steps = 3;
-  MemoryDoor door;
+  MemoryWorkerApi worker_api;
   std::vector<uint64_t> recorded;
-  door.before_sum = [&](uint64_t) {
+  worker_api.before_sum = [&](uint64_t) {
     const auto bytes =
         io::PosixFileSystem().ReadAll(directory_ + "/samples/rank-0.e1.bin", 1 << 20);
     const auto records = corpus::ParseSampleRecords(*bytes);
     recorded.push_back(records->empty() ? 0 : records->back().step);
   };
-  Run(door);
+  Run(worker_api);
   EXPECT_EQ(recorded, (std::vector<uint64_t>{1, 2, 3}));
 }
 
@@ -104,8 +104,8 @@ TEST_F(Trainer, MicroBatchesDoNotChangeTheGradient) {
   std::vector<std::vector<float>> gradients;
   for (const uint32_t micro : {0u, 3u, 1u}) {
     config_.micro_batch = micro;
-    MemoryDoor door;
-    const auto loop = MakeLoop(door);
+    MemoryWorkerApi worker_api;
+    const auto loop = MakeLoop(worker_api);
     EXPECT_TRUE(loop->Fresh().ok());
     StepReport report;
     ASSERT_TRUE(loop->Step(1, report).ok());
@@ -118,8 +118,8 @@ TEST_F(Trainer, MicroBatchesDoNotChangeTheGradient) {
 }
 
 TEST_F(Trainer, TwoReplicasGiveTheGradientOfOneAndTheSameBitsEachTime) {
-  MemoryDoor door;
-  const auto loop = MakeLoop(door);
+  MemoryWorkerApi worker_api;
+  const auto loop = MakeLoop(worker_api);
   EXPECT_TRUE(loop->Fresh().ok());
   StepReport report;
   ASSERT_TRUE(loop->Step(1, report).ok());
@@ -127,8 +127,8 @@ TEST_F(Trainer, TwoReplicasGiveTheGradientOfOneAndTheSameBitsEachTime) {
 
   // The first gradient, and the weights after five steps.
   const auto work = [&](Communicators& groups, int) {
-    MemoryDoor own_door;
-    auto own = Loop::Create(config_, groups, own_door, stop_);
+    MemoryWorkerApi own_api;
+    auto own = Loop::Create(config_, groups, own_api, stop_);
     if (!own.ok()) _exit(8);
     if (!(*own)->Fresh().ok()) _exit(9);
     StepReport own_report;
@@ -174,8 +174,8 @@ void Commit(Loop& loop, const std::string& folder) {
 }
 
 TEST_F(Trainer, BeginsWithACheckpointsWeightsAndMomentsOfZero) {
-  MemoryDoor door;
-  const auto base = MakeLoop(door);
+  MemoryWorkerApi worker_api;
+  const auto base = MakeLoop(worker_api);
   ASSERT_TRUE(base->Fresh().ok());
   StepReport report;
   for (uint64_t step = 1; step <= 3; ++step) ASSERT_TRUE(base->Step(step, report).ok());
@@ -183,7 +183,7 @@ TEST_F(Trainer, BeginsWithACheckpointsWeightsAndMomentsOfZero) {
 
   config_.from = StartingWeights{directory_ + "/base", 3, 2};
   config_.train.seed = 77;  // not these
-  const auto tuned = MakeLoop(door);
+  const auto tuned = MakeLoop(worker_api);
   ASSERT_TRUE(tuned->Fresh().ok());
   EXPECT_EQ(tuned->WeightsHash(), base->WeightsHash());
   size_t moments = 0;
@@ -200,27 +200,27 @@ TEST_F(Trainer, BeginsWithACheckpointsWeightsAndMomentsOfZero) {
 // Not with other weights, and without the word for damaged snapshots of this run's own.
 TEST_F(Trainer, DoesNotBeginWhereTheWeightsAreGone) {
   config_.from = StartingWeights{directory_ + "/base", 3, 2};
-  MemoryDoor door;
+  MemoryWorkerApi worker_api;
   Status ended;
-  Run(door, &ended);
+  Run(worker_api, &ended);
   EXPECT_EQ(ended.code(), Code::kFailedPrecondition) << ended;
   EXPECT_NE(ended.message().find("step 3 in " + directory_ + "/base"), std::string::npos) << ended;
-  EXPECT_TRUE(door.reports.empty());
+  EXPECT_TRUE(worker_api.reports.empty());
 }
 
 // A restart after a snapshot has nothing to do with where the run began.
 TEST_F(Trainer, GoesOnFromItsSnapshotWhereTheWeightsAreGone) {
-  MemoryDoor door;
-  door.snapshot_at = 5;
-  door.fail_at = 7;
+  MemoryWorkerApi worker_api;
+  worker_api.snapshot_at = 5;
+  worker_api.fail_at = 7;
   Status ended;
-  Run(door, &ended);
-  ASSERT_EQ(door.saved_step, 5u);
-  door.fail_at = 0;
+  Run(worker_api, &ended);
+  ASSERT_EQ(worker_api.saved_step, 5u);
+  worker_api.fail_at = 0;
   config_.from = StartingWeights{directory_ + "/base", 3, 2};
-  const uint64_t restored = Run(door);
+  const uint64_t restored = Run(worker_api);
   config_.from.reset();
-  MemoryDoor straight;
+  MemoryWorkerApi straight;
   EXPECT_EQ(restored, Run(straight));
 }
 

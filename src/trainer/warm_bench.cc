@@ -1,5 +1,5 @@
 // How long a restart takes on the worker's side: from fork requests to the first finished step of
-// all ranks. Starts the trainer's warm parent beside this program, has it fork RANKS workers that
+// all ranks. Starts the trainer's fork server beside this program, has it fork RANKS workers that
 // serve their own store, and prints the time until the first step's line, several times.
 //
 //   longhaul_warm_bench CONFIG.json [RANKS]
@@ -16,38 +16,39 @@
 #include <vector>
 
 #include "base/check.h"
-#include "door/warm_parent.h"
 #include "io/clock.h"
 #include "io/fd.h"
 #include "io/process.h"
 #include "io/socket.h"
+#include "worker_api/fork_server.h"
 
 namespace longhaul::trainer {
 namespace {
 
-pid_t StartWarmParent(int fd) {
+pid_t StartForkServer(int fd) {
   const std::string program = *io::ProgramDirectory() + "/longhaul-trainer";
   const pid_t parent = fork();
   if (parent == 0) {
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
     setenv("OMP_NUM_THREADS", "1", 1);
     CHECK(dup2(fd, 100) == 100);
-    execl(program.c_str(), program.c_str(), "--warm-parent", "100", nullptr);
+    execl(program.c_str(), program.c_str(), "--fork-server", "100", nullptr);
     _exit(1);
   }
   return parent;
 }
 
-pid_t Ask(const io::Fd& parent, const door::WarmStart& start, int output) {
-  const auto packet = door::EncodeWarmRequest(start);
+pid_t Ask(const io::Fd& parent, const worker_api::WarmStart& start, int output) {
+  const auto packet = worker_api::EncodeWarmRequest(start);
   CHECK(packet.ok());
   const int fds[] = {output, STDERR_FILENO};
   CHECK(io::SendMessage(parent, *packet, fds).ok());
   pollfd waiting{parent.get(), POLLIN, 0};
   CHECK(poll(&waiting, 1, 60'000) == 1);
   const auto answer = io::ReceiveMessage(parent, 4096);
-  CHECK(answer.ok() && answer->has_value() && (**answer).bytes.size() == sizeof(door::WarmReply));
-  door::WarmReply reply;
+  CHECK(answer.ok() && answer->has_value() &&
+        (**answer).bytes.size() == sizeof(worker_api::WarmReply));
+  worker_api::WarmReply reply;
   std::memcpy(&reply, (**answer).bytes.data(), sizeof(reply));
   CHECK(reply.pid > 0) << "error " << reply.error_number;
   return static_cast<pid_t>(reply.pid);
@@ -91,7 +92,7 @@ int main(int argc, char** argv) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   auto pair = io::UnixPair();
   CHECK(pair.ok());
-  const pid_t parent = trainer::StartWarmParent(pair->second.get());
+  const pid_t parent = trainer::StartForkServer(pair->second.get());
   pair->second.Reset();
   for (int i = 0; i < 5; ++i) trainer::Measure(pair->first, argv[1], ranks);
   pair->first.Reset();

@@ -13,20 +13,26 @@
 #include "io/clock.h"
 #include "io/file.h"
 #include "trainer/config.h"
-#include "trainer/job_door.h"
 #include "trainer/loop.h"
 #include "trainer/model.h"
 #include "trainer/parallel/communicators.h"
+#include "trainer/worker_api.h"
 
 namespace longhaul::trainer {
 namespace {
 
 std::atomic<bool> stop_requested = false;
+// Ranks agree on a stop in the all-reduce of a step. Before the first step there is nothing to
+// save, and a rank that waits for a rank which has exited would wait until it is killed.
+std::atomic<bool> stops_after_a_step = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
 void InstallStopHandler() {
   struct sigaction action {};
-  action.sa_handler = [](int) { stop_requested = true; };
+  action.sa_handler = [](int) {
+    if (!stops_after_a_step) _exit(kExitTerminated);
+    stop_requested = true;
+  };
   action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);  // a second one ends us at once
   sigaction(SIGTERM, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);
@@ -55,31 +61,31 @@ Result<GroupOptions> ReadGroupOptions(bool has_agent) {
   return options;
 }
 
-Result<std::unique_ptr<JobDoor>> OpenDoor(bool has_agent, const std::string& config_path,
-                                          bool prints) {
-  if (has_agent) return OpenAgentDoor();
+Result<std::unique_ptr<WorkerApi>> OpenWorkerApi(bool has_agent, const std::string& config_path,
+                                                 bool prints) {
+  if (has_agent) return OpenAgentWorkerApi();
   const char* named = std::getenv("LONGHAUL_TRAINER_CONFIG");
   const std::string path = config_path.empty() && named != nullptr ? named : config_path;
   ASSIGN_OR_RETURN(std::string config, io::ReadText(path, 1 << 20));
-  return OpenStandaloneDoor(std::move(config), prints);
+  return OpenStandaloneWorkerApi(std::move(config), prints);
 }
 
 Status Train(const std::string& config_path) {
-  const bool has_agent = std::getenv("LONGHAUL_DOOR") != nullptr;
+  const bool has_agent = std::getenv("LONGHAUL_AGENT_SOCKET") != nullptr;
   ASSIGN_OR_RETURN(const GroupOptions options, ReadGroupOptions(has_agent));
   // The parts live until the process ends: see RunWorker.
-  ASSIGN_OR_RETURN(auto opened, OpenDoor(has_agent, config_path, options.rank == 0));
-  JobDoor& door = *opened.release();
-  ASSIGN_OR_RETURN(auto parsed, ParseTrainerConfig(door.Config()));
+  ASSIGN_OR_RETURN(auto opened, OpenWorkerApi(has_agent, config_path, options.rank == 0));
+  WorkerApi& worker_api = *opened.release();
+  ASSIGN_OR_RETURN(auto parsed, ParseTrainerConfig(worker_api.Config()));
   const auto& config = *new TrainerConfig(std::move(parsed));
-  RETURN_IF_ERROR(door.Enter(Phase::kRendezvous));
+  RETURN_IF_ERROR(worker_api.Enter(Phase::kRendezvous));
   ASSIGN_OR_RETURN(auto joined, Group::Join(options));
   ASSIGN_OR_RETURN(const Mesh mesh,
                    Mesh::Create(config.layout, static_cast<uint32_t>(options.world),
                                 static_cast<uint32_t>(options.rank)));
   ASSIGN_OR_RETURN(auto groups, Communicators::Create(*joined.release(), mesh));
-  ASSIGN_OR_RETURN(auto loop, Loop::Create(config, *groups.release(), door, stop_requested));
-  return loop.release()->Run();
+  ASSIGN_OR_RETURN(auto loop, Loop::Create(config, *groups.release(), worker_api, stop_requested));
+  return loop.release()->Run([] { stops_after_a_step = true; });
 }
 
 // Leaves the reason where torchrun's agents, and ours, look for it.

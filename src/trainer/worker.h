@@ -1,4 +1,4 @@
-// One rank from start to end: environment -> door -> group -> loop -> exit code.
+// One rank from start to end: environment -> worker API -> group -> loop -> exit code.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@ namespace longhaul::trainer {
 
 // Exit codes of a worker beside 0 and 1 (a failure, told on standard error).
 constexpr int kExitDataLoss = 75;     // the state chosen for restore is damaged: try another
-constexpr int kExitTerminated = 143;  // told to stop by SIGTERM, state saved
+constexpr int kExitTerminated = 143;  // stopped by SIGTERM; what was trained is saved
 
 // Runs the rank that the environment names (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, and
-// LONGHAUL_DOOR when an agent is there) and ends the process. Without an agent the configuration is
-// read from `config_path`, or where LONGHAUL_TRAINER_CONFIG says. Never returns and runs no
-// destructors: threads of a broken group could hold them up.
+// LONGHAUL_AGENT_SOCKET when an agent is there) and ends the process. Without an agent the
+// configuration is read from `config_path`, or where LONGHAUL_TRAINER_CONFIG says. Never returns
+// and runs no destructors: threads of a broken group could hold them up.
 [[noreturn]] void RunWorker(const std::string& config_path);
 
 }  // namespace longhaul::trainer

@@ -42,6 +42,23 @@ TEST(Pickle, ReadsWhatTheWriterWrote) {
   EXPECT_EQ(pickle->Find(root, "real")->real, -0.1);
 }
 
+TEST(PickleWriter, WritesIntegersOfAnySize) {
+  const struct {
+    const char* decimal;
+    std::string bytes;
+  } kRows[] = {{"0", std::string("\x8a\x01\x00", 3)},
+               {"-1", "\x8a\x01\xff"},
+               {"128", std::string("\x8a\x02\x80\x00", 4)},
+               {"-128", std::string("\x8a\x02\x80\xff", 4)},
+               {"18446744073709551616", "\x8a\x09" + std::string(8, '\0') + "\x01"},
+               {"-18446744073709551616", "\x8a\x09" + std::string(8, '\0') + "\xff"}};
+  for (const auto& row : kRows) {
+    PickleWriter writer;
+    writer.Long(row.decimal);
+    EXPECT_EQ(std::move(writer).Take(), "\x80\x02" + row.bytes + ".") << row.decimal;
+  }
+}
+
 // b"\x80\x02ccollections\nOrderedDict\n)R(X\x01\x00\x00\x00aK\x01u}b." as pickle.dumps makes it of
 // an OrderedDict with an attribute.
 TEST(Pickle, TakesAnAllowedDictionaryAsOne) {

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <limits>
+#include <vector>
 
 #include "base/check.h"
 
@@ -27,6 +28,34 @@ void PickleWriter::Int(int64_t value) {
     bytes_ += "\x8a\x08";
     Put(bytes_, static_cast<uint64_t>(value));
   }
+}
+
+void PickleWriter::Long(std::string_view decimal) {
+  const bool negative = decimal.starts_with('-');
+  const std::string_view digits = decimal.substr(negative ? 1 : 0);
+  CHECK(!digits.empty() && digits.size() <= 600);  // 250 bytes, of 255 that the opcode holds
+  std::vector<uint8_t> bytes = {0};                // little-endian
+  for (const char digit : digits) {
+    CHECK(digit >= '0' && digit <= '9');
+    unsigned carry = static_cast<unsigned>(digit - '0');
+    for (uint8_t& byte : bytes) {
+      carry += byte * 10U;
+      byte = static_cast<uint8_t>(carry & 0xFF);
+      carry >>= 8;
+    }
+    if (carry > 0) bytes.push_back(static_cast<uint8_t>(carry));
+  }
+  if (bytes.back() >= 0x80) bytes.push_back(0);  // the sign
+  unsigned carry = 1;
+  for (uint8_t& byte : bytes) {  // two's complement
+    if (!negative) break;
+    carry += static_cast<uint8_t>(~byte);
+    byte = static_cast<uint8_t>(carry & 0xFF);
+    carry >>= 8;
+  }
+  bytes_ += '\x8a';
+  bytes_ += static_cast<char>(bytes.size());
+  for (const uint8_t byte : bytes) bytes_ += static_cast<char>(byte);
 }
 
 void PickleWriter::Float(double value) {

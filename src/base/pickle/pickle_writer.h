@@ -15,6 +15,8 @@ class PickleWriter {
   void None() { bytes_ += 'N'; }
   void Bool(bool value) { bytes_ += value ? '\x88' : '\x89'; }
   void Int(int64_t value);
+  // An integer of any size, "-12". Requires 1 to 600 digits.
+  void Long(std::string_view decimal);
   void Float(double value);
   void Text(std::string_view utf8);  // Requires less than 4 GiB.
 

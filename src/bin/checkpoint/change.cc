@@ -165,18 +165,20 @@ int Prune(const PruneFlags& flags) {
 void AddConvert(CLI::App& command, Action& action) {
   auto flags = std::make_shared<ConvertFlags>();
   CLI::App* sub = command.add_subcommand("convert", "Write a checkpoint in another format");
-  sub->add_option("FROM", flags->from, "Of any format")->required();
-  sub->add_option("TO", flags->to, "A file or folder that isn't there yet; of longhaul a run's")
+  sub->add_option("FROM", flags->from, "Checkpoint of any format")->required();
+  sub->add_option("TO", flags->to,
+                  "File or folder that does not exist yet; for the format longhaul, a run's folder")
       ->required();
   sub->add_option("--to", flags->format,
-                  "safetensors, torch, dcp or longhaul (default: by TO's name)")
+                  "Set the format: safetensors, torch, dcp or longhaul (default: by TO's name)")
       ->check(CLI::IsMember({"safetensors", "torch", "dcp", "longhaul"}));
   sub->add_option("--shard-mib", flags->shard_mib,
-                  "Several files of about this size, for safetensors with an index")
+                  "Write several files of about this size; for safetensors with an index")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 30));
-  sub->add_option("--step", flags->step, "The step, for longhaul where FROM has none");
-  sub->add_option("--job", flags->job, "The job's name, for longhaul where FROM has none");
-  sub->add_flag("--json", flags->json, "One JSON object");
+  sub->add_option("--step", flags->step, "Set the step, for the format longhaul if FROM has none");
+  sub->add_option("--job", flags->job,
+                  "Set the job's name, for the format longhaul if FROM has none");
+  sub->add_flag("--json", flags->json, "Print one JSON object");
   sub->footer(
       "Examples:\n"
       "  longhaul checkpoint convert runs/headers-gpt model.safetensors\n"
@@ -188,17 +190,17 @@ void AddConvert(CLI::App& command, Action& action) {
 
 void AddPrune(CLI::App& command, Action& action) {
   auto flags = std::make_shared<PruneFlags>();
-  CLI::App* sub = command.add_subcommand("prune", "Remove a run's older checkpoints");
+  CLI::App* sub = command.add_subcommand("prune", "Remove older checkpoints of a run");
   sub->add_option("RUN", flags->run, "A run's folder, or its checkpoints")->required();
-  sub->add_option("--keep", flags->keep, "The newest so many stay")
+  sub->add_option("--keep", flags->keep, "Keep the N newest checkpoints")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 32))
       ->capture_default_str();
-  sub->add_option("--every", flags->every, "Steps that this divides stay too");
-  sub->add_option("--best", flags->best, "So many of the lowest validation loss stay too");
-  sub->add_option("--step", flags->steps, "This step stays too");
-  sub->add_flag("--dry-run", flags->dry_run, "Only say what would be removed");
-  sub->add_flag("--yes", flags->yes, "Don't ask");
-  sub->add_flag("--json", flags->json, "One JSON object");
+  sub->add_option("--every", flags->every, "Also keep steps that are a multiple of N");
+  sub->add_option("--best", flags->best, "Also keep the N with the lowest validation loss");
+  sub->add_option("--step", flags->steps, "Also keep this step");
+  sub->add_flag("--dry-run", flags->dry_run, "Only print what would be removed");
+  sub->add_flag("--yes", flags->yes, "Do not ask for confirmation");
+  sub->add_flag("--json", flags->json, "Print one JSON object");
   sub->footer(
       "At least one of those that stay is verified, every byte, before anything is removed; where\n"
       "none of them is good, the newest good one of the others stays too.\n"

@@ -19,6 +19,7 @@ namespace {
 
 using checkpoint::Comparison;
 using checkpoint::DifferenceKind;
+using checkpoint::RunVerification;
 using checkpoint::TensorDifference;
 using checkpoint::Verification;
 
@@ -28,9 +29,11 @@ struct VerifyFlags {
   bool json = false;
 };
 
-void VerifyJson(const Verification& found) {
+bool Fine(const Verification& found) { return found.good() && found.non_finite.empty(); }
+
+nlohmann::ordered_json VerificationJson(const Verification& found) {
   nlohmann::ordered_json json;
-  json["good"] = found.good();
+  json["good"] = Fine(found);
   json["format"] = ToString(found.format);
   json["files"] = found.files;
   json["tensors"] = found.tensors;
@@ -50,7 +53,90 @@ void VerifyJson(const Verification& found) {
                                   {"infinite", tensor.count.infinite},
                                   {"first", tensor.count.first.value_or(0)}});
   }
-  Print(json);
+  return json;
+}
+
+// What is wrong, a line each. `step` precedes each where there are several.
+void PrintWrong(const Verification& found, const std::string& step) {
+  for (const auto& damage : found.damage) {
+    std::vector<std::string> names;
+    for (const std::string& name : damage.tensors) names.push_back(Clean(name));
+    std::printf("damaged: %s%s at byte %llu: %s%s%s\n", step.c_str(), Clean(damage.file).c_str(),
+                static_cast<unsigned long long>(damage.offset), Clean(damage.what).c_str(),
+                names.empty() ? "" : "; there lies ", Join(names, ", ").c_str());
+  }
+  for (const auto& tensor : found.non_finite) {
+    std::printf(
+        "not finite: %s%s has %llu NaN and %llu infinite elements, the first at element %llu\n",
+        step.c_str(), Clean(tensor.tensor).c_str(),
+        static_cast<unsigned long long>(tensor.count.nan),
+        static_cast<unsigned long long>(tensor.count.infinite),
+        static_cast<unsigned long long>(tensor.count.first.value_or(0)));
+  }
+}
+
+void PrintVerification(const Verification& found, const std::string& step) {
+  PrintWrong(found, step);
+  if (!Fine(found)) return;
+  std::printf("good: %s%llu tensors in %llu files, %s %s\n", step.c_str(),
+              static_cast<unsigned long long>(found.tensors),
+              static_cast<unsigned long long>(found.files),
+              ToString(Bytes(static_cast<int64_t>(found.bytes))).c_str(),
+              found.vouched ? "verified by hash"
+                            : "verified: this format has no hashes, its form alone was checked");
+}
+
+// A run's steps one by one, and what of all of them is wrong together.
+nlohmann::ordered_json RunJson(const RunVerification& run) {
+  nlohmann::ordered_json json;
+  json["good"] = true;
+  json["folder"] = run.folder;
+  json["damage"] = nlohmann::ordered_json::array();
+  json["non_finite"] = nlohmann::ordered_json::array();
+  json["damaged_steps"] = nlohmann::ordered_json::array();
+  json["newest_good_step"] = nullptr;
+  if (const auto* newest = run.newest_good()) json["newest_good_step"] = newest->step;
+  json["steps_lost"] = run.steps_lost();
+  json["uncommitted"] = run.uncommitted;
+  json["steps"] = nlohmann::ordered_json::array();
+  for (const auto& step : run.steps) {
+    nlohmann::ordered_json one = {{"name", step.name}, {"step", step.step}};
+    one.update(VerificationJson(step.found));
+    json["good"] = json["good"].get<bool>() && Fine(step.found);
+    if (!step.found.good()) json["damaged_steps"].push_back(step.step);
+    for (const auto& damage : one["damage"]) json["damage"].push_back(damage);
+    for (const auto& tensor : one["non_finite"]) json["non_finite"].push_back(tensor);
+    json["steps"].push_back(std::move(one));
+  }
+  return json;
+}
+
+void PrintRun(const RunVerification& run) {
+  std::vector<std::string> damaged;
+  for (const auto& step : run.steps) {
+    PrintVerification(step.found, step.name + ": ");
+    if (!step.found.good()) damaged.push_back(std::to_string(step.step));
+  }
+  for (const std::string& name : run.uncommitted) {
+    std::printf("not verified: %s has no MANIFEST, so it was never committed\n",
+                Clean(name).c_str());
+  }
+  if (damaged.empty()) {
+    std::printf("%zu of %zu steps in %s are undamaged\n", run.steps.size(), run.steps.size(),
+                Clean(run.folder).c_str());
+    return;
+  }
+  std::printf("%zu of %zu steps in %s are damaged: step %s; ", damaged.size(), run.steps.size(),
+              Clean(run.folder).c_str(), Join(damaged, ", ").c_str());
+  const auto* newest = run.newest_good();
+  if (newest == nullptr) {
+    std::printf("no step is good\n");
+    return;
+  }
+  const uint64_t lost = run.steps_lost();
+  std::printf("the newest good step is %llu, %s\n", static_cast<unsigned long long>(newest->step),
+              lost == 0 ? "so no step is lost"
+                        : (std::to_string(lost) + " steps before the newest saved one").c_str());
 }
 
 int Verify(const VerifyFlags& flags) {
@@ -60,36 +146,17 @@ int Verify(const VerifyFlags& flags) {
   options.progress = progress.Callback();
   const auto place = objects::Place::Open(flags.path);
   if (!place.ok()) return Fail(place.status());
+  if (RunFolder(place->files(), place->path()).ok()) {
+    const auto run = VerifyRun(place->files(), place->path(), options);
+    if (!run.ok()) return FailOrStopped(run.status());
+    const nlohmann::ordered_json json = RunJson(*run);
+    flags.json ? Print(json) : PrintRun(*run);
+    return json["good"].get<bool>() ? kExitOk : kExitFailure;
+  }
   const auto found = VerifyCheckpoint(place->files(), place->path(), options);
   if (!found.ok()) return FailOrStopped(found.status());
-  const bool good = found->good() && found->non_finite.empty();
-  if (flags.json) {
-    VerifyJson(*found);
-    return good ? kExitOk : kExitFailure;
-  }
-  for (const auto& damage : found->damage) {
-    std::vector<std::string> names;
-    for (const std::string& name : damage.tensors) names.push_back(Clean(name));
-    std::printf("damaged: %s at byte %llu: %s%s%s\n", Clean(damage.file).c_str(),
-                static_cast<unsigned long long>(damage.offset), Clean(damage.what).c_str(),
-                names.empty() ? "" : "; there lies ", Join(names, ", ").c_str());
-  }
-  for (const auto& tensor : found->non_finite) {
-    std::printf(
-        "not finite: %s has %llu NaN and %llu infinite elements, the first at element %llu\n",
-        Clean(tensor.tensor).c_str(), static_cast<unsigned long long>(tensor.count.nan),
-        static_cast<unsigned long long>(tensor.count.infinite),
-        static_cast<unsigned long long>(tensor.count.first.value_or(0)));
-  }
-  if (good) {
-    std::printf("good: %llu tensors in %llu files, %s %s\n",
-                static_cast<unsigned long long>(found->tensors),
-                static_cast<unsigned long long>(found->files),
-                ToString(Bytes(static_cast<int64_t>(found->bytes))).c_str(),
-                found->vouched ? "verified by hash"
-                               : "verified: this format has no hashes, its form alone was checked");
-  }
-  return good ? kExitOk : kExitFailure;
+  flags.json ? Print(VerificationJson(*found)) : PrintVerification(*found, "");
+  return Fine(*found) ? kExitOk : kExitFailure;
 }
 
 struct DiffFlags {
@@ -208,14 +275,17 @@ int Diff(const DiffFlags& flags) {
 
 void AddVerify(CLI::App& command, Action& action) {
   auto flags = std::make_shared<VerifyFlags>();
-  CLI::App* sub = command.add_subcommand("verify", "Read every byte and hold it to its hash");
-  sub->add_option("CHECKPOINT", flags->path, "Of any format")->required();
-  sub->add_flag("--numbers", flags->numbers, "Also look for NaN and infinities");
-  sub->add_flag("--json", flags->json, "One JSON object");
+  CLI::App* sub = command.add_subcommand("verify", "Read every byte and compare it with its hash");
+  sub->add_option("CHECKPOINT", flags->path,
+                  "Checkpoint of any format; of a run's folder every step")
+      ->required();
+  sub->add_flag("--numbers", flags->numbers, "Also search for NaN and infinities");
+  sub->add_flag("--json", flags->json, "Print one JSON object");
   sub->footer(
       "Exit code 1 when anything is damaged or, with --numbers, not finite.\n"
       "Examples:\n"
       "  longhaul checkpoint verify runs/headers-gpt\n"
+      "  longhaul checkpoint verify runs/headers-gpt/checkpoints/step-000000040.e1\n"
       "  longhaul checkpoint verify s3://models/runs/headers-gpt\n"
       "  longhaul checkpoint verify model.pt --numbers");
   sub->callback([flags, &action] { action = [flags] { return Verify(*flags); }; });
@@ -223,11 +293,11 @@ void AddVerify(CLI::App& command, Action& action) {
 
 void AddDiff(CLI::App& command, Action& action) {
   auto flags = std::make_shared<DiffFlags>();
-  CLI::App* sub = command.add_subcommand("diff", "What tells two checkpoints apart, by tensor");
-  sub->add_option("FIRST", flags->first, "Of any format")->required();
-  sub->add_option("SECOND", flags->second, "Of any format")->required();
-  sub->add_flag("--all", flags->all, "Equal tensors too");
-  sub->add_flag("--json", flags->json, "One JSON object");
+  CLI::App* sub = command.add_subcommand("diff", "Compare two checkpoints tensor by tensor");
+  sub->add_option("FIRST", flags->first, "Checkpoint of any format")->required();
+  sub->add_option("SECOND", flags->second, "Checkpoint of any format")->required();
+  sub->add_flag("--all", flags->all, "Print equal tensors too");
+  sub->add_flag("--json", flags->json, "Print one JSON object");
   sub->footer(
       "Exit code 1 when they differ.\n"
       "Examples:\n"

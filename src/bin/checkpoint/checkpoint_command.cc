@@ -6,7 +6,7 @@ namespace longhaul::bin {
 
 void AddCheckpointCommand(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
-      "checkpoint", "List, look into, verify, compare, convert and remove checkpoints");
+      "checkpoint", "List, show, verify, compare, convert and remove checkpoints");
   command->group(kGroupTools);
   command->require_subcommand(1);
   checkpoints::AddLs(*command, action);
@@ -19,7 +19,7 @@ void AddCheckpointCommand(CLI::App& app, Action& action) {
   command->footer(
       "A CHECKPOINT is a step of a run (runs/NAME/checkpoints/step-...), a run's folder of steps\n"
       "(its newest), a safetensors file or folder, a file of torch.save, or a folder of\n"
-      "torch.distributed.checkpoint. Nothing in it is ever run.\n\n"
+      "torch.distributed.checkpoint. No code in it is ever executed.\n\n"
       "Examples:\n"
       "  longhaul checkpoint ls runs/headers-gpt\n"
       "  longhaul checkpoint verify runs/headers-gpt\n"

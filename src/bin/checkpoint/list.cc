@@ -28,19 +28,33 @@ uint64_t FileBytes(const Manifest& manifest) {
   return bytes;
 }
 
-// Folders of steps that aren't committed: being written, or left by a crash.
-std::vector<std::string> Uncommitted(io::FileSystem& files, const std::string& folder,
-                                     const std::vector<Manifest>& committed) {
-  std::vector<std::string> left;
-  const auto names = files.List(folder);
-  if (!names.ok()) return left;
-  for (const std::string& name : *names) {
-    const bool known = std::any_of(committed.begin(), committed.end(), [&](const Manifest& m) {
-      return CheckpointDirectory::NameOf(m.step, m.epoch) == name;
-    });
-    if (name.starts_with("step-") && !known) left.push_back(name);
+std::string NameOf(const checkpoint::UnusableStep& step) {
+  return CheckpointDirectory::NameOf(step.step, step.epoch);
+}
+
+nlohmann::ordered_json StepsJson(const std::string& folder, const checkpoint::StepSurvey& steps) {
+  nlohmann::ordered_json json;
+  json["folder"] = folder;
+  json["checkpoints"] = nlohmann::ordered_json::array();
+  for (const Manifest& m : steps.committed) {
+    json["checkpoints"].push_back({{"name", CheckpointDirectory::NameOf(m.step, m.epoch)},
+                                   {"step", m.step},
+                                   {"epoch", m.epoch},
+                                   {"job", m.job},
+                                   {"world", m.world},
+                                   {"replicated", m.replicated},
+                                   {"files", m.files.size()},
+                                   {"tensors", m.tensors.size()},
+                                   {"bytes", FileBytes(m)},
+                                   {"samples_consumed", m.data.samples_consumed}});
   }
-  return left;
+  json["damaged"] = nlohmann::ordered_json::array();
+  for (const auto& step : steps.damaged) {
+    json["damaged"].push_back({{"name", NameOf(step)}, {"step", step.step}, {"what", step.reason}});
+  }
+  json["uncommitted"] = nlohmann::ordered_json::array();
+  for (const auto& step : steps.uncommitted) json["uncommitted"].push_back(NameOf(step));
+  return json;
 }
 
 int Ls(const std::string& path, bool as_json) {
@@ -49,38 +63,24 @@ int Ls(const std::string& path, bool as_json) {
   const Result<std::string> folder = RunFolder(place->files(), place->path());
   if (!folder.ok()) return Fail(folder.status());
   CheckpointDirectory directory(place->files(), *folder);
-  const auto committed = directory.List();
-  if (!committed.ok()) return Fail(committed.status());
-  const std::vector<std::string> left = Uncommitted(place->files(), *folder, *committed);
+  const auto steps = directory.Survey();
+  if (!steps.ok()) return Fail(steps.status());
   if (as_json) {
-    nlohmann::ordered_json json;
-    json["folder"] = *folder;
-    json["checkpoints"] = nlohmann::ordered_json::array();
-    for (const Manifest& m : *committed) {
-      json["checkpoints"].push_back({{"name", CheckpointDirectory::NameOf(m.step, m.epoch)},
-                                     {"step", m.step},
-                                     {"epoch", m.epoch},
-                                     {"job", m.job},
-                                     {"world", m.world},
-                                     {"replicated", m.replicated},
-                                     {"files", m.files.size()},
-                                     {"tensors", m.tensors.size()},
-                                     {"bytes", FileBytes(m)},
-                                     {"samples_consumed", m.data.samples_consumed}});
-    }
-    json["uncommitted"] = left;
-    Print(json);
+    Print(StepsJson(*folder, *steps));
     return kExitOk;
   }
   Table table({"STEP", "EPOCH", "RANKS", "FILES", "TENSORS", "SIZE", "JOB", "NAME"});
-  for (const Manifest& m : *committed) {
+  for (const Manifest& m : steps->committed) {
     table.Add({std::to_string(m.step), std::to_string(m.epoch), std::to_string(m.world),
                std::to_string(m.files.size()), std::to_string(m.tensors.size()), Size(FileBytes(m)),
                Clean(m.job), CheckpointDirectory::NameOf(m.step, m.epoch)});
   }
   std::printf("%s", table.Text().c_str());
-  for (const std::string& name : left) {
-    std::printf("not committed: %s (being written, or left by a crash)\n", Clean(name).c_str());
+  for (const auto& step : steps->damaged) {
+    std::printf("damaged: %s: %s\n", NameOf(step).c_str(), Clean(step.reason).c_str());
+  }
+  for (const auto& step : steps->uncommitted) {
+    std::printf("not committed: %s (being written, or left by a crash)\n", NameOf(step).c_str());
   }
   return kExitOk;
 }
@@ -160,10 +160,10 @@ int Show(const std::string& path, bool as_json) {
 void AddLs(CLI::App& command, Action& action) {
   auto path = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
-  CLI::App* sub = command.add_subcommand("ls", "A run's checkpoints, newest first");
-  sub->add_option("RUN", *path, "A run's folder, or its checkpoints; s3://BUCKET/PREFIX too")
+  CLI::App* sub = command.add_subcommand("ls", "List a run's checkpoints, newest first");
+  sub->add_option("RUN", *path, "Run's folder, folder of its checkpoints, or s3://BUCKET/PREFIX")
       ->required();
-  sub->add_flag("--json", *json, "One JSON object");
+  sub->add_flag("--json", *json, "Print one JSON object");
   sub->footer(
       "Examples:\n"
       "  longhaul checkpoint ls runs/headers-gpt\n"
@@ -175,9 +175,9 @@ void AddLs(CLI::App& command, Action& action) {
 void AddShow(CLI::App& command, Action& action) {
   auto path = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
-  CLI::App* sub = command.add_subcommand("show", "What a checkpoint holds");
-  sub->add_option("CHECKPOINT", *path, "Of any format")->required();
-  sub->add_flag("--json", *json, "One JSON object: tensors, pieces, files, values");
+  CLI::App* sub = command.add_subcommand("show", "Show the contents of a checkpoint");
+  sub->add_option("CHECKPOINT", *path, "Checkpoint of any format")->required();
+  sub->add_flag("--json", *json, "Print one JSON object with tensors, pieces, files and values");
   sub->footer(
       "Examples:\n"
       "  longhaul checkpoint show runs/headers-gpt\n"

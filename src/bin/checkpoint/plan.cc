@@ -187,9 +187,9 @@ int Plan(const PlanFlags& flags) {
 
 void AddPlan(CLI::App& command, Action& action) {
   auto flags = std::make_shared<PlanFlags>();
-  CLI::App* sub =
-      command.add_subcommand("plan", "What each rank of a layout would read of a checkpoint");
-  sub->add_option("CHECKPOINT", flags->path, "Of any format")->required();
+  CLI::App* sub = command.add_subcommand(
+      "plan", "Show what each rank of a layout would read from a checkpoint");
+  sub->add_option("CHECKPOINT", flags->path, "Checkpoint of any format")->required();
   sub->add_option("--layout", flags->layout, "tp=2,pp=4,dp=8,zero=1; also cp, ep, etp, vpp")
       ->required();
   sub->add_option("--rules", flags->rules, "How tensors are cut, as JSON (docs)");
@@ -205,7 +205,7 @@ void AddPlan(CLI::App& command, Action& action) {
       ->check(CLI::Range(1u, 1024u));
   sub->add_option("--gap", flags->gap, "Reads at most so many bytes apart become one")
       ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 30));
-  sub->add_flag("--json", flags->json, "One JSON object");
+  sub->add_flag("--json", flags->json, "Print one JSON object");
   sub->footer(
       "Examples:\n"
       "  longhaul checkpoint plan runs/headers-gpt --layout tp=2,dp=4,zero=1\n"

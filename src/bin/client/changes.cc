@@ -34,10 +34,11 @@ int Change(RestClient& client, const Options& options, Json changes) {
 }
 
 void AddApply(CLI::App& app, Action& action, const std::shared_ptr<Options>& options) {
-  CLI::App* apply = Add(app, action, "apply", "Make several changes at once, as --why states them",
-                        Apply, options);
+  CLI::App* apply =
+      Add(app, action, "apply", "Apply several changes at once, as `status --why` prints them",
+          Apply, options);
   apply->add_option("CHANGES", options->changes, "A list, as JSON: docs/openapi.yaml")->required();
-  apply->add_option("--reason", options->reason, "Shown to everybody");
+  apply->add_option("--reason", options->reason, "Reason, which every user can read");
   apply->footer("Example:\n  longhaul apply '[{\"evict\": \"a-1\"}, {\"expedite\": \"b-1\"}]'");
 }
 

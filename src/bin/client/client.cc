@@ -36,7 +36,8 @@ CLI::App* Add(CLI::App& app, Action& action, const char* name, const char* help,
   added->add_option("--controller", options->endpoint.controller,
                     "URL of the controller (default: the one in $LONGHAUL_ENDPOINT or "
                     "runs/endpoint.json)");
-  added->add_option("--token-file", options->endpoint.token_file, "The file with its token");
+  added->add_option("--token-file", options->endpoint.token_file,
+                    "Read the controller's token from this file");
   added->callback([&action, command = std::move(command), options] {
     action = [command, options] {
       const auto endpoint = service::FindEndpoint(options->endpoint);

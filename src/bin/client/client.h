@@ -45,6 +45,7 @@ struct Options {
   bool watch = false;
   bool json = false;
   bool follow = false;
+  bool environment = false;  // its values are shown
 };
 
 using Command = std::function<int(RestClient&, const Options&)>;

@@ -59,8 +59,13 @@ int Submit(RestClient& client, const Options& options) {
   return options.watch ? FollowJob(client, id, options.json) : kExitOk;
 }
 
+// The values of a job's environment are shown to who asks for them.
+const char* EnvironmentQuery(const Options& options) {
+  return options.environment ? "?environment=true" : "";
+}
+
 int Jobs(RestClient& client, const Options& options) {
-  const auto answer = client.Get("/v1/jobs");
+  const auto answer = client.Get(std::string("/v1/jobs") + EnvironmentQuery(options));
   if (!answer.ok()) return Fail(answer.status());
   if (options.json) return PrintJson(*answer), kExitOk;
   const Json& jobs = (*answer)["jobs"];
@@ -127,6 +132,13 @@ void PrintJob(const Json& job) {
   }
 }
 
+void PrintEnvironment(const Json& job) {
+  for (const auto& [name, value] : job["job"]["workload"]["environment"].items()) {
+    std::printf("  %-14s %s=%s\n", "environment", frontend::Harmless(name).c_str(),
+                frontend::Harmless(value.get<std::string>()).c_str());
+  }
+}
+
 int ShowWhy(RestClient& client, const Options& options) {
   const auto why = client.Get("/v1/jobs/" + UrlEncode(options.job) + "/why");
   if (!why.ok()) return Fail(why.status());
@@ -164,12 +176,13 @@ int ShowStatus(RestClient& client, const Options& options) {
   }
   if (options.why) return ShowWhy(client, options);
   if (options.job.empty()) return Jobs(client, options);
-  const auto job = client.Get("/v1/jobs/" + UrlEncode(options.job));
+  const auto job = client.Get("/v1/jobs/" + UrlEncode(options.job) + EnvironmentQuery(options));
   if (!job.ok()) return Fail(job.status());
   if (options.json) {
     PrintJson(*job);
   } else {
     PrintJob(*job);
+    if (options.environment) PrintEnvironment(*job);
   }
   return kExitOk;
 }
@@ -205,24 +218,24 @@ void AddList(CLI::App& app, Action& action, const std::shared_ptr<Options>& opti
     }
     return chosen.use == "change" ? ChangeJob(client, chosen) : Jobs(client, chosen);
   };
-  CLI::App* jobs =
-      Add(app, action, "jobs", "List all jobs; change who waits and who runs", command, options);
+  CLI::App* jobs = Add(app, action, "jobs", "List all jobs, or expedite, evict or change jobs",
+                       command, options);
   jobs->add_flag("--json", options->json, kJsonHelp);
   jobs->fallthrough();
   const auto verb = [&](const char* name, const char* help) {
     CLI::App* added = jobs->add_subcommand(name, help);
-    added->add_option("--reason", options->reason, "Shown to everybody");
+    added->add_option("--reason", options->reason, "Reason, which every user can read");
     added->callback([options, name] { options->use = name; });
     return added;
   };
-  verb("expedite", "Put jobs that wait before all others")
+  verb("expedite", "Put waiting jobs before all others")
       ->add_option("JOB", options->subjects, "Ids or names")
       ->required();
-  verb("evict", "Let jobs take a snapshot, leave their nodes and wait again")
+  verb("evict", "Let jobs take a snapshot, release their nodes and wait again")
       ->add_option("JOB", options->subjects, "Ids or names")
       ->required();
-  CLI::App* change = verb("change", "Change a job that waits");
-  change->add_option("JOB", options->job, "Its id or name")->required();
+  CLI::App* change = verb("change", "Change a waiting job");
+  change->add_option("JOB", options->job, "Job, by id or name")->required();
   change->add_option("--nodes", options->nodes, "So many, of a job that has not begun");
   change->add_option("--topology", options->topology,
                      "The level of the network that its nodes share; cluster: none");
@@ -231,34 +244,39 @@ void AddList(CLI::App& app, Action& action, const std::shared_ptr<Options>& opti
 }  // namespace
 
 void AddJobs(CLI::App& app, Action& action, const std::shared_ptr<Options>& options) {
-  CLI::App* submit = Add(app, action, "submit", "Hand a job to a controller", Submit, options);
+  CLI::App* submit = Add(app, action, "submit", "Submit a job to a controller", Submit, options);
   submit->add_option("JOB.yaml", options->job, "The job file")->required();
-  submit->add_option("--name", options->name, "Instead of the job file's name");
+  submit->add_option("--name", options->name, "Use this name instead of the job file's");
   submit->add_option("--inject", options->inject,
-                     "Faults on purpose: 'kill worker 1 at step 40; kill agent 2 at step 90'");
-  submit->add_option("--run-directory", options->run_directory, "Where its artefacts go");
-  submit->add_flag("--resume", options->resume, "Go on from the newest checkpoint there");
+                     "Inject faults: 'kill worker 1 at step 40; kill agent 2 at step 90'");
+  submit->add_option("--run-directory", options->run_directory,
+                     "Write the run's files to this directory");
+  submit->add_flag("--resume", options->resume,
+                   "Continue from the newest checkpoint in that directory");
   submit->add_option("--from", options->from,
                      "Begin anew with the weights of another run's checkpoint: its folder (the "
                      "newest good one), one step's, s3://BUCKET/PREFIX");
-  submit->add_flag("--watch", options->watch, "Follow it to its end");
+  submit->add_flag("--watch", options->watch, "Follow the job to its end");
   submit->add_flag("--json", options->json, kJsonHelp);
   submit->footer(
       "Examples:\n  longhaul submit job.yaml --watch\n"
       "  longhaul submit tune.yaml --from runs/base --name tuned");
 
   CLI::App* status = Add(app, action, "status", "Show one job, or all", ShowStatus, options);
-  status->add_option("JOB", options->job, "Its id or name");
-  status->add_flag("--why", options->why,
-                   "Why it waits, what would start it now, and when it is expected to start");
+  status->add_option("JOB", options->job, "Job, by id or name");
+  status->add_flag(
+      "--why", options->why,
+      "Explain why the job waits, what would start it now, and when it is expected to start");
+  status->add_flag("--show-environment", options->environment,
+                   "Show the values of the job's environment, which may be secrets");
   status->add_flag("--json", options->json, kJsonHelp);
   status->footer("Examples:\n  longhaul status\n  longhaul status my-job-1 --why");
 
   AddList(app, action, options);
 
   CLI::App* stop = Add(app, action, "stop", "Stop a job", Stop, options);
-  stop->add_option("JOB", options->job, "Its id or name")->required();
-  stop->add_option("--reason", options->reason, "Shown to everybody");
+  stop->add_option("JOB", options->job, "Job, by id or name")->required();
+  stop->add_option("--reason", options->reason, "Reason, which every user can read");
 }
 
 }  // namespace longhaul::bin::client

@@ -112,8 +112,8 @@ int Nodes(RestClient& client, const Options& options) {
 
 // `longhaul nodes`, and what may be done to one.
 void AddNodes(CLI::App& app, Action& action, const std::shared_ptr<Options>& options) {
-  CLI::App* nodes =
-      Add(app, action, "nodes", "List all nodes; cordon, drain, uncordon one", Nodes, options);
+  CLI::App* nodes = Add(app, action, "nodes", "List all nodes, or cordon, drain or uncordon nodes",
+                        Nodes, options);
   nodes->add_flag("--json", options->json, kJsonHelp);
   nodes->fallthrough();
   nodes->footer(
@@ -122,22 +122,22 @@ void AddNodes(CLI::App& app, Action& action, const std::shared_ptr<Options>& opt
   const auto verb = [&](const char* name, const char* help) {
     CLI::App* added = nodes->add_subcommand(name, help);
     added->add_option("NODE", options->node, "Its name")->required();
-    added->add_option("--reason", options->reason, "Shown to everybody");
+    added->add_option("--reason", options->reason, "Reason, which every user can read");
     added->add_flag("--json", options->json, kJsonHelp);
     added->callback([options, name] { options->use = name; });
     return added;
   };
-  verb("cordon", "Place nothing new there; what runs stays")
+  verb("cordon", "Place no new work on a node; its jobs continue")
       ->footer("Example:\n  longhaul nodes cordon node-3 --reason 'fan is loud'");
-  CLI::App* drain = verb("drain", "Also move what runs there, or stop and queue it");
-  drain->add_option("--timeout", options->timeout, "Wait so long for it to be empty")
+  CLI::App* drain = verb("drain", "Cordon a node and move its jobs, or stop and queue them");
+  drain->add_option("--timeout", options->timeout, "Wait this long for the node to be empty")
       ->capture_default_str();
   drain->add_flag("!--no-wait", options->wait, "Don't wait");
   drain->footer(
       "Each job takes a snapshot first. One that finds no other place waits in its queue once the\n"
       "controller's repair_patience is over; jobs with preemption: never stay. Example:\n"
       "  longhaul nodes drain node-3 --timeout 5min");
-  verb("uncordon", "Use it again, also one that is suspect or a spare")
+  verb("uncordon", "Use a node again, also one that is suspect or a spare")
       ->footer("Example:\n  longhaul nodes uncordon node-3");
   CLI::App* trust = nodes->add_subcommand("trust-links", "Let gangs cross a domain's links again");
   trust->add_option("LEVEL", options->level, "Of the domain: leaf")->required();

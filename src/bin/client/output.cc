@@ -105,16 +105,17 @@ int FollowJob(RestClient& client, const std::string& id, bool json) {
 }
 
 void AddOutput(CLI::App& app, Action& action, const std::shared_ptr<Options>& options) {
-  CLI::App* events = Add(app, action, "events", "Show what happened", Events, options);
-  events->add_option("JOB", options->job, "Of this job only: its id or name");
-  events->add_flag("-f,--follow", options->follow, "And what happens from now on");
+  CLI::App* events =
+      Add(app, action, "events", "Show notifications of jobs and nodes", Events, options);
+  events->add_option("JOB", options->job, "Show only this job, by id or name");
+  events->add_flag("-f,--follow", options->follow, "Continue with what happens from now on");
   events->add_flag("--json", options->json, "Print a JSON object a line");
 
   CLI::App* logs = Add(app, action, "logs", "Show what a worker printed", Logs, options);
-  logs->add_option("JOB", options->job, "Its id or name")->required();
+  logs->add_option("JOB", options->job, "Job, by id or name")->required();
   logs->add_option("--rank", options->rank, "The worker's rank (default 0)");
-  logs->add_option("--epoch", options->epoch, "Default: the newest");
-  logs->add_flag("-f,--follow", options->follow, "Until the job is over");
+  logs->add_option("--epoch", options->epoch, "Attempt (default: the newest)");
+  logs->add_flag("-f,--follow", options->follow, "Continue until the job has ended");
 }
 
 }  // namespace longhaul::bin::client

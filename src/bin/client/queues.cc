@@ -57,7 +57,7 @@ void AddQueues(CLI::App& app, Action& action, const std::shared_ptr<Options>& op
     return chosen.use == "limit" ? LimitQueue(client, chosen) : Queues(client, chosen);
   };
   CLI::App* queues =
-      Add(app, action, "queues", "Show who uses how much of what they may", command, options);
+      Add(app, action, "queues", "Show usage, guarantee and limit of each queue", command, options);
   queues->add_flag("--json", options->json, kJsonHelp);
   queues->fallthrough();
   queues->footer(
@@ -69,7 +69,7 @@ void AddQueues(CLI::App& app, Action& action, const std::shared_ptr<Options>& op
   limit->add_option("--cards", options->cards, "Worker slots; -1: no limit");
   limit->add_option("--cpu", options->cpu, "Cores; -1: no limit");
   limit->add_option("--memory-gib", options->memory_gib, "GiB; -1: no limit");
-  limit->add_option("--reason", options->reason, "Shown to everybody");
+  limit->add_option("--reason", options->reason, "Reason, which every user can read");
   limit->callback([options] { options->use = "limit"; });
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "io/file.h"
+#include "planner/known_stacks.h"
 #include "planner/local/card/card_file.h"
 #include "planner/local/device_constants.h"
 #include "planner/local/device_file.h"
@@ -175,12 +176,43 @@ Result<double> ParseTokens(std::string_view text) {
 
 bool IsOfCards(const Job& job) { return job.machine && job.cluster.device.name != "cpu"; }
 
-Result<double> ReadStack(const std::string& path) {
-  if (path.empty()) return 1.0;
-  ASSIGN_OR_RETURN(const std::string text, io::ReadText(path, kMostBytes));
-  const auto factor = planner::ParseStackFile(text);
-  if (!factor.ok()) return factor.status().WithContext(path);
-  return factor->compute_factor;
+Result<StackChoice> ReadStack(const std::string& text) {
+  StackChoice choice;
+  if (text.empty()) return choice;
+  const Result<spec::Software> known = planner::ParseStackName(text);
+  if (known.ok()) {
+    choice.known = *known;
+    return choice;
+  }
+  if (access(text.c_str(), R_OK) != 0) {
+    return Status(known.status().code(),
+                  "--stack: " + known.status().message() + ", and no file has this name");
+  }
+  ASSIGN_OR_RETURN(const std::string content, io::ReadText(text, kMostBytes));
+  const auto factor = planner::ParseStackFile(content);
+  if (!factor.ok()) return factor.status().WithContext(text);
+  choice.compute_factor = factor->compute_factor;
+  return choice;
+}
+
+void ApplyStack(const StackChoice& stack, bool keeps_settings, spec::Software& software) {
+  if (stack.known && keeps_settings) {
+    software.framework = stack.known->framework;
+    software.release = stack.known->release;
+  } else if (stack.known) {
+    software = *stack.known;
+  }
+  software.compute_factor = stack.compute_factor;
+}
+
+std::string StackList() {
+  std::string text;
+  for (const planner::KnownStack& stack : planner::KnownStacks()) {
+    constexpr size_t kWidth = 20;
+    text += std::string(stack.name) + std::string(kWidth - stack.name.size(), ' ') +
+            std::string(stack.what) + "; fitted to: " + std::string(stack.fitted) + "\n";
+  }
+  return text;
 }
 
 Result<NowAndJob> JobOfRun(PlanFlags flags) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,8 @@ struct PlanFlags {
   uint32_t top = 5;
   double headroom = 0.04;  // what the allocator may need beyond the prediction
   bool prove = false;
+  uint32_t search_effort = 140'000;  // thousand layouts; 0: no limit
+  double search_seconds = 0;         // 0: no limit
   std::vector<std::string> what_if;
   std::vector<std::string> why_not;
   bool json = false;
@@ -42,7 +45,7 @@ struct PlanFlags {
   std::string emit;
   std::pair<std::string, std::string> from;  // framework, file
   std::string cases;
-  std::string stack;  // a file of `calibrate --fit`
+  std::string stack;  // a known stack's name, or a file of `calibrate --fit`
   uint32_t threads = 0;
 };
 
@@ -63,8 +66,19 @@ Result<double> ParseTokens(std::string_view text);
 // What the search strives for, and over how many cards.
 Status SetGoal(const PlanFlags& flags, const planner::RunFacts& run, planner::search::Job& job);
 
-// The factor in a file of `longhaul calibrate --fit`; 1 without one.
-Result<double> ReadStack(const std::string& path);
+// What --stack says: a known stack by its name (planner/known_stacks.h), or the factor in a file of
+// `longhaul calibrate --fit`.
+struct StackChoice {
+  std::optional<spec::Software> known;
+  double compute_factor = 1;
+};
+// Of an empty text: neither.
+Result<StackChoice> ReadStack(const std::string& text);
+// Sets the software of a training. A configuration that was read (`keeps_settings`) keeps its own
+// settings and takes the stack's constants alone.
+void ApplyStack(const StackChoice& stack, bool keeps_settings, spec::Software& software);
+// What `--stack list` prints.
+std::string StackList();
 
 // A machine that has cards and not cores.
 bool IsOfCards(const planner::search::Job& job);

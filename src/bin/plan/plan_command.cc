@@ -16,12 +16,15 @@
 #include "base/text.h"
 #include "bin/plan/job_of_flags.h"
 #include "bin/plan/show_plan.h"
+#include "frontend/format.h"
+#include "frontend/plan/plan_figures.h"
 #include "frontend/plan/plan_json.h"
 #include "frontend/plan/plan_text.h"
 #include "io/clock.h"
 #include "planner/case.h"
 #include "planner/error_band.h"
 #include "planner/evaluate.h"
+#include "planner/search/settings.h"
 
 namespace longhaul::bin {
 namespace {
@@ -66,32 +69,54 @@ std::function<void(size_t, const planner::search::Options::Task&)> Pool(size_t w
   };
 }
 
-// Tells on standard error how far a search is, from its third second on.
+// Shows on standard error how far a search is: on a terminal one line that changes, elsewhere a
+// line every ten seconds. The first layout that fits is shown as soon as there is one, unless the
+// search ends at once.
 class Progress {
  public:
-  bool operator()(double share) {
+  explicit Progress(double seconds) : seconds_(seconds) {}
+
+  bool operator()(const planner::search::Standing& standing) {
     const Instant now = io::MonotonicNow();
-    if (now - begin_ > kQuiet && now - last_ > kBetween) {
+    const bool due = now - last_ > (terminal_ ? kBetween : kBetweenLines);
+    const bool first = !shown_best_ && standing.best != nullptr;
+    if (now - begin_ > kQuiet && (due || first)) {
       last_ = now;
       shown_ = true;
-      std::fprintf(stderr, "%ssearching: %.0f %%%s", terminal_ ? "\r" : "", 100 * share,
-                   terminal_ ? "  " : "\n");
+      std::string line = "searching: " + frontend::Percent(standing.share, 0);
+      if (standing.best != nullptr) {
+        shown_best_ = true;
+        line += ", best so far " + ToString(Seconds(standing.best->step_s)) + " a step (" +
+                planner::search::LayoutText(standing.best->training) + "); " +
+                frontend::GapText(standing.gap);
+      }
+      std::fprintf(stderr, "%s%s%s", terminal_ ? "\r\033[K" : "",
+                   line.substr(0, terminal_ ? kColumns : std::string::npos).c_str(),
+                   terminal_ ? "" : "\n");
       std::fflush(stderr);
     }
     return !interrupted;
   }
   void End() const {
-    if (shown_ && terminal_) std::fprintf(stderr, "\r%40s\r", "");
+    if (shown_ && terminal_) std::fprintf(stderr, "\r\033[K");
+  }
+  // Of --search-seconds.
+  bool IsExpired() const {
+    return seconds_ > 0 && ToSeconds(io::MonotonicNow() - begin_) >= seconds_;
   }
 
  private:
-  static constexpr Duration kQuiet = std::chrono::seconds(3);
+  static constexpr Duration kQuiet = std::chrono::seconds(1);
   static constexpr Duration kBetween = std::chrono::milliseconds(500);
+  static constexpr Duration kBetweenLines = std::chrono::seconds(10);
+  static constexpr size_t kColumns = 200;
 
+  const double seconds_;
   const Instant begin_ = io::MonotonicNow();
   Instant last_ = begin_;
   const bool terminal_ = isatty(STDERR_FILENO) == 1;
   bool shown_ = false;
+  bool shown_best_ = false;
 };
 
 int AnswerCases(const std::string& name, double compute_factor) {
@@ -121,127 +146,171 @@ int AnswerCases(const std::string& name, double compute_factor) {
   return kExitOk;
 }
 
-int RunPlan(const PlanFlags& flags) {
-  const Result<double> compute_factor = ReadStack(flags.stack);
-  if (!compute_factor.ok()) {
-    Fail(compute_factor.status());
-    return kExitUsage;
-  }
-  if (!flags.cases.empty()) return AnswerCases(flags.cases, *compute_factor);
-  if (flags.from.first.empty() && (flags.model.empty() || flags.cluster.empty())) {
-    Fail(
-        InvalidArgument("plan needs a MODEL and a CLUSTER, as in: longhaul plan llama-3.1-70b "
-                        "h100-sxm:64 (or --case -)"));
-    return kExitUsage;
-  }
+// What the arguments ask to plan: a job, and where the settings of a run were read (--from), that
+// run's settings.
+struct PlanInput {
+  Job job;
+  std::optional<NowAndJob> run;
+};
+
+Result<PlanInput> ReadInput(const PlanFlags& flags, const StackChoice& stack) {
   std::optional<NowAndJob> run;
   if (!flags.from.first.empty()) {
-    Result<NowAndJob> read = JobOfRun(flags);
-    if (!read.ok()) {
-      Fail(read.status());
-      return kExitUsage;
-    }
-    run = *std::move(read);
+    ASSIGN_OR_RETURN(run, JobOfRun(flags));
+  } else if (flags.model.empty() || flags.cluster.empty()) {
+    return InvalidArgument(
+        "plan needs a MODEL and a CLUSTER, as in: longhaul plan llama-3.1-70b h100-sxm:64 "
+        "(or --case -)");
   }
-  Result<Job> job = run ? Result<Job>(run->job) : JobOf(flags);
-  if (!job.ok()) {
-    Fail(job.status());
-    return kExitUsage;
+  ASSIGN_OR_RETURN(Job job, run ? Result<Job>(run->job) : JobOf(flags));
+  ApplyStack(stack, run.has_value(), job.base.software);
+  if (run) ApplyStack(stack, true, run->question.training.software);
+  if (IsOfCards(job)) {
+    const spec::Software& software = job.base.software;
+    job.machine->stack = planner::StackFor(software.framework, software.release);
   }
-  job->base.software.compute_factor = *compute_factor;
-  if (IsOfCards(*job)) {
-    const spec::Software& software = job->base.software;
-    job->machine->stack = planner::StackFor(software.framework, software.release);
-  }
+  return PlanInput{std::move(job), std::move(run)};
+}
+
+// The options of the search, without its progress and its end; sets the goal of `job`.
+Result<PlanOptions> ReadOptions(const PlanFlags& flags, Job& job) {
   PlanOptions options;
   if (!flags.tokens.empty()) {
-    const Result<double> tokens = ParseTokens(flags.tokens);
-    if (!tokens.ok()) {
-      Fail(tokens.status());
-      return kExitUsage;
-    }
-    options.tokens = *tokens;
-    options.run.tokens = *tokens;
+    ASSIGN_OR_RETURN(options.tokens, ParseTokens(flags.tokens));
+    options.run.tokens = options.tokens;
   }
-  const Status goal = SetGoal(flags, options.run, *job);
-  if (!goal.ok()) {
-    Fail(goal);
-    return kExitUsage;
-  }
+  RETURN_IF_ERROR(SetGoal(flags, options.run, job));
   const size_t cores = std::max(1u, std::thread::hardware_concurrency());
   options.search.workers = flags.threads > 0 ? flags.threads : std::min<size_t>(cores, 64);
   options.search.execute = Pool(options.search.workers);
   options.search.keep = flags.top;
-  Progress progress;
-  options.search.progress = [&progress](double share) { return progress(share); };
-  options.search.stop = [] { return interrupted.load(); };
   options.prove = flags.prove;
   options.surroundings = !flags.html.empty() || flags.json || !flags.what_if.empty();
-  const InterruptScope scope;
-  const Plan plan = MakePlan(*job, options);
-  progress.End();
-  if (plan.outcome.cancelled) {
-    std::fprintf(stderr,
-                 "longhaul: stopped when %.0f %% of the sizes were searched; the best so far is "
-                 "not proven\n",
-                 100 * plan.outcome.searched_share);
-    if (!flags.json && flags.emit.empty()) {
-      std::fputs(frontend::PlanText(plan).c_str(), stdout);
-    } else if (flags.json) {
-      std::printf("%s\n", frontend::ToJson(plan).dump(2).c_str());
+  return options;
+}
+
+// Shows how far the search is and ends it where --search-effort, --search-seconds or the user do.
+// Requires that `progress` lives as long as `options` are used.
+void Limit(const PlanFlags& flags, Progress& progress, planner::search::Options& search) {
+  search.progress = [&progress](const planner::search::Standing& standing) {
+    return progress(standing);
+  };
+  search.stop = [] { return interrupted.load(); };
+  if (flags.prove) return;  // a proof is of the whole space
+  search.effort = uint64_t{1'000} * flags.search_effort;
+  search.expired = [&progress] { return progress.IsExpired(); };
+}
+
+int ShowInterrupted(const Plan& plan, const PlanFlags& flags) {
+  std::fprintf(stderr,
+               "longhaul: stopped when %.0f %% of the sizes were searched; the best so far is "
+               "not proven: %s\n",
+               100 * plan.outcome.searched_share, frontend::GapText(plan.outcome.gap()).c_str());
+  if (!flags.json && flags.emit.empty()) {
+    std::fputs(frontend::PlanText(plan).c_str(), stdout);
+  } else if (flags.json) {
+    std::printf("%s\n", frontend::ToJson(plan).dump(2).c_str());
+  }
+  return kExitStopped;
+}
+
+int RefuseUse(const Status& status) {
+  Fail(status);
+  return kExitUsage;
+}
+
+int RunPlan(const PlanFlags& flags) {
+  if (flags.stack == "list") {
+    std::fputs(StackList().c_str(), stdout);
+    return kExitOk;
+  }
+  const Result<StackChoice> stack = ReadStack(flags.stack);
+  if (!stack.ok()) return RefuseUse(stack.status());
+  if (!flags.cases.empty()) {
+    if (stack->known) {
+      return RefuseUse(
+          InvalidArgument("--stack NAME: a case names its own stack (software.framework)"));
     }
-    return kExitStopped;
+    return AnswerCases(flags.cases, stack->compute_factor);
   }
+  Result<PlanInput> input = ReadInput(flags, *stack);
+  if (!input.ok()) return RefuseUse(input.status());
+  Result<PlanOptions> options = ReadOptions(flags, input->job);
+  if (!options.ok()) return RefuseUse(options.status());
+
+  Progress progress(flags.search_seconds);
+  Limit(flags, progress, options->search);
+  const InterruptScope scope;
+  const Plan plan = MakePlan(input->job, *options);
+  progress.End();
+  if (plan.outcome.cancelled) return ShowInterrupted(plan, flags);
   std::optional<frontend::RunNow> now;
-  if (run) {
-    now = frontend::RunNow{run->file.path,
-                           Propose(*job, job->cluster, run->question.training, options),
-                           run->file.config.assumed, run->file.config.unknown};
+  if (input->run) {
+    const NowAndJob& run = *input->run;
+    now = frontend::RunNow{run.file.path,
+                           Propose(input->job, input->job.cluster, run.question.training, *options),
+                           run.file.config.assumed, run.file.config.unknown};
   }
-  return ShowPlan(plan, now, flags, options);
+  return ShowPlan(plan, now, flags, *options);
 }
 
 void AddSearchOptions(CLI::App& command, PlanFlags& flags) {
   command
       .add_option("--batch", flags.batch,
-                  "Sequences a step, over all devices (default: 4 Mi tokens, more on many)")
+                  "Set the sequences per step over all devices (default: 4 Mi tokens, more on many "
+                  "devices)")
       ->check(CLI::Range(1u, 1'000'000'000u));
-  command.add_option("--sequence", flags.sequence, "Tokens a sequence (default: the model's)")
-      ->check(CLI::Range(1u, 1u << 27));
-  command.add_option("--tokens", flags.tokens, "Tokens to train on, as in 300B: days and cost");
-  command.add_option("--cards", flags.cards,
-                     "Numbers of cards to choose from, as in 256..4096 (default: the cluster's)");
   command
-      .add_option("--objective", flags.objective,
-                  "time: the least; cost: the least money, within --deadline if given")
+      .add_option("--sequence", flags.sequence,
+                  "Set the tokens per sequence (default: the model's)")
+      ->check(CLI::Range(1u, 1u << 27));
+  command.add_option("--tokens", flags.tokens,
+                     "Set the tokens to train on, such as 300B, to predict days and cost");
+  command.add_option(
+      "--cards", flags.cards,
+      "Search these numbers of accelerators, such as 256..4096 (default: the cluster's)");
+  command.add_option("--objective", flags.objective, "Minimise time, or cost within --deadline")
       ->check(CLI::IsMember({"time", "cost"}))
       ->capture_default_str();
   command
-      .add_option("--deadline", flags.deadline_days, "Days that the run may take (with --tokens)")
+      .add_option("--deadline", flags.deadline_days, "Limit the days of the run (with --tokens)")
       ->check(CLI::Range(1e-6, 1e6));
   command.add_option("--budget", flags.budget,
-                     "Dollars that the run may cost, as in 250k or 3M (with --tokens)");
+                     "Limit the dollars of the run, such as 250k or 3M (with --tokens)");
   command
       .add_option("--recompute", flags.recompute,
-                  "stage: each pipeline stage what it needs; uniform: one choice for all, as "
-                  "frameworks have it (default: stage, uniform with --framework or --emit of one)")
+                  "Choose recomputation for each pipeline stage, or one for all as frameworks do "
+                  "(default: stage; uniform with --framework or --emit of one)")
       ->check(CLI::IsMember({"stage", "uniform"}));
   command.add_option("--precision", flags.precision,
-                     "fp32, fp16, bf16 (the default), fp8, mxfp8 or nvfp4");
+                     "Set the precision: fp32, fp16, bf16 (default), fp8, mxfp8 or nvfp4");
   command
       .add_option("--framework", flags.framework,
-                  "Only layouts that megatron, torchtitan or deepspeed can run; any: one of "
-                  "them; all: whatever can be thought of")
+                  "Search only layouts that megatron, torchtitan or deepspeed can run; any: at "
+                  "least one of them; all: every layout that the planner models")
       ->capture_default_str();
-  command.add_option("--fix", flags.fixed, "Sizes that are decided: tensor=8,pipeline=4,...");
-  command.add_option("--headroom", flags.headroom, "Share of a card's memory to leave free")
+  command.add_option("--fix", flags.fixed, "Fix sizes: tensor=8,pipeline=4,...");
+  command
+      .add_option("--headroom", flags.headroom, "Leave this share of an accelerator's memory free")
       ->check(CLI::Range(0.0, 0.95))
       ->capture_default_str();
-  command.add_option("--top", flags.top, "How many layouts to show")
+  command.add_option("--top", flags.top, "Show this many layouts")
       ->check(CLI::Range(1u, 100u))
       ->capture_default_str();
-  command.add_flag("--prove", flags.prove, "Show that nothing better was left out");
-  command.add_option("--threads", flags.threads, "Threads of the search (default: all cores)")
+  command.add_flag("--prove", flags.prove,
+                   "Search without a limit and prove that no layout is better");
+  command
+      .add_option("--search-effort", flags.search_effort,
+                  "End the search after this many thousand layouts and report how much better an "
+                  "unseen one could be; the same on every machine (0: no limit)")
+      ->check(CLI::Range(0u, 1'000'000'000u))
+      ->capture_default_str();
+  command
+      .add_option("--search-seconds", flags.search_seconds,
+                  "End the search after this many seconds; the result then depends on the machine")
+      ->check(CLI::Range(0.001, 1e7));
+  command
+      .add_option("--threads", flags.threads, "Search with this many threads (default: all cores)")
       ->check(CLI::Range(1u, 64u));
 }
 
@@ -249,28 +318,29 @@ void AddSearchOptions(CLI::App& command, PlanFlags& flags) {
 
 void AddPlanCommand(CLI::App& app, Action& action) {
   auto flags = std::make_shared<PlanFlags>();
-  CLI::App* command = app.add_subcommand(
-      "plan", "Memory, time, cost and the best layout of a training, before owning a card");
+  CLI::App* command =
+      app.add_subcommand("plan", "Predict memory, time, cost and the best layout of a training");
   command->group(kGroupRun);
   command->add_option("model,--model", flags->model,
-                      "A shipped name (llama-3.1-70b), a model's YAML, or a config.json");
-  command->add_option(
-      "cluster,--cluster", flags->cluster,
-      "DEVICE:COUNT (h100-sxm:1024), a cluster's YAML, or a machine's file (longhaul "
-      "calibrate)");
+                      "Shipped model (llama-3.1-70b), a model file in YAML, or a config.json");
+  command->add_option("cluster,--cluster", flags->cluster,
+                      "DEVICE:COUNT (h100-sxm:1024), a cluster file in YAML, or a device file of "
+                      "longhaul calibrate");
   AddSearchOptions(*command, *flags);
   command->add_option("--what-if", flags->what_if,
-                      "Change one thing of the best: network.gb_per_s=100, micro=2, batch=4096");
+                      "Change one value of the best layout and predict again: "
+                      "network.gb_per_s=100, micro=2, batch=4096");
   command->add_option("--why-not", flags->why_not,
-                      "Say why a layout was not chosen: tensor=16,pipeline=8");
-  command->add_flag("--json", flags->json, "One JSON object");
+                      "Explain why a layout was not chosen: tensor=16,pipeline=8");
+  command->add_flag("--json", flags->json, "Print one JSON object");
   command->add_option("--html", flags->html, "Also write one self-contained page to this file");
   command->add_option(
       "--trace", flags->trace,
       "Also write the predicted step, stage by stage, as a Chrome trace: of what is "
       "run now with --from, else of the best");
-  command->add_option("--emit", flags->emit,
-                      "Write the best one's settings: megatron, deepspeed, torchtitan, longhaul");
+  command->add_option(
+      "--emit", flags->emit,
+      "Print the best layout's settings for megatron, deepspeed, torchtitan or longhaul");
   command
       ->add_option("--from", flags->from,
                    "What is run now: megatron ARGS (a script, options or YAML), deepspeed JSON or "
@@ -279,7 +349,8 @@ void AddPlanCommand(CLI::App& app, Action& action) {
   command->add_option("--case", flags->cases,
                       "-: answer one JSON case a line from standard input (docs/planner-cases.md)");
   command->add_option("--stack", flags->stack,
-                      "A factor of one's own software stack (longhaul calibrate --fit)");
+                      "The software stack whose speed is assumed: a known one (list shows all), "
+                      "as in megatron-bridge:26.06, or a file of longhaul calibrate --fit");
   command->footer(
       "Examples:\n"
       "  longhaul plan llama-3.1-70b h100-sxm:512 --tokens 15T --html plan.html\n"

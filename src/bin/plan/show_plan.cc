@@ -11,6 +11,7 @@
 #include "frontend/plan/plan_page.h"
 #include "frontend/plan/plan_text.h"
 #include "io/file.h"
+#include "planner/search/obstacle.h"
 #include "planner/search/settings.h"
 #include "planner/search/why_not.h"
 #include "planner/time/trace.h"
@@ -28,8 +29,8 @@ int Emit(const Plan& plan, const std::string& name, const PlanOptions& options) 
   if (!framework.ok()) return Fail(framework.status());
   if (plan.best.empty()) {
     const std::string why = WhyNothingIsLegal(plan.job);
-    return Fail(FailedPrecondition("no layout fits: nothing to write" +
-                                   (why.empty() ? std::string() : ": " + why)));
+    return Fail(FailedPrecondition("there is no layout to write: " +
+                                   (why.empty() ? planner::search::ObstacleText(plan) : why)));
   }
   Proposal best = plan.best.front();
   if (best.training.recompute.kind == spec::RecomputeKind::kByStage) {
@@ -67,7 +68,8 @@ Result<std::vector<Asked>> AnswerQuestions(const Plan& plan, const PlanFlags& fl
                                            const PlanOptions& options) {
   std::vector<Asked> answers;
   for (const std::string& change : flags.what_if) {
-    if (plan.best.empty()) return FailedPrecondition("--what-if: no layout fits to be changed");
+    if (plan.best.empty())
+      return FailedPrecondition("--what-if: there is no best layout to change");
     const auto changed = WhatIf(plan.job, plan.best.front(), change, options);
     if (!changed.ok()) return changed.status().WithContext("--what-if " + Printable(change, 60));
     answers.push_back({"what_if " + change,
@@ -88,7 +90,9 @@ Result<std::vector<Asked>> AnswerQuestions(const Plan& plan, const PlanFlags& fl
 // The step, stage by stage, of what is run now, or else of the best layout.
 Status WriteTrace(const Plan& plan, const std::optional<frontend::RunNow>& now,
                   const std::string& path) {
-  if (!now && plan.best.empty()) return FailedPrecondition("no layout fits: nothing to draw");
+  if (!now && plan.best.empty()) {
+    return FailedPrecondition("there is no layout to draw");
+  }
   const Proposal& drawn = now ? now->proposal : plan.best.front();
   return io::WriteTextAtomically(io::PosixFileSystem(), path,
                                  planner::ChromeTrace(drawn.training, drawn.evaluation));

@@ -171,8 +171,8 @@ class Bench {
     }
   }
 
-  // New arenas, made and mapped behind the worker as agent and door do it: the first snapshot into
-  // each slot over the second into the same one.
+  // New arenas, made and mapped behind the worker as agent and worker do it: the first snapshot
+  // into each slot over the second into the same one.
   void First() {
     Case first{"first", {}}, second{"second", {}};
     std::vector<double> made;

@@ -72,6 +72,7 @@ struct Catalog {
   std::vector<TensorInfo> tensors;  // global ones, names unique
   std::vector<SavedShard> shards;   // by tensor
   std::optional<Tree> tree;         // what is beside the tensors, where the format has it
+  std::string tree_text;            // the same as it was written, where it was written as text
   TextMap metadata;
 
   std::vector<uint64_t> ElementBytes() const;

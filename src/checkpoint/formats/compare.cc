@@ -55,7 +55,9 @@ void CompareBytes(const TensorInfo& tensor, std::span<const std::byte> one,
 void Values(const Tree& node, const std::string& place, std::map<std::string, std::string>& found) {
   const auto [kind, content] = *node.items().begin();
   const std::string prefix = place.empty() ? "" : place + ".";
-  if (kind == "v" || kind == "f") {
+  if (kind == "i") {
+    found[place] = content.get<std::string>();
+  } else if (kind == "v" || kind == "f") {
     found[place] = content.dump();
   } else if (kind == "d") {
     for (const Tree& entry : content) {

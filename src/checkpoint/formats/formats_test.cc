@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <string>
@@ -20,6 +21,7 @@
 #include "checkpoint/formats/verify.h"
 #include "checkpoint/formats/write_checkpoint.h"
 #include "checkpoint/formats/zip.h"
+#include "checkpoint/testing.h"
 #include "io/file.h"
 #include "io/patchable_file.h"
 #include "sim/crash_file_system.h"
@@ -132,6 +134,95 @@ TEST(WriteCheckpoint, ThroughEveryFormatIsTheSameState) {
     EXPECT_EQ(WriteCheckpoint(files, *source, folder / row.name, options).code(),
               Code::kAlreadyExists);
   }
+}
+
+// A run's step in a simulated disk, of one rank with these tensors and this tree.
+void SaveStep(io::FileSystem& files, uint64_t step, const std::vector<std::string>& names,
+              const std::string& tree) {
+  std::vector<TensorInfo> infos;
+  for (const std::string& name : names) infos.push_back({name, "F32", {2}});
+  infos.push_back({std::string(kTreeTensor), "U8", {static_cast<int64_t>(tree.size())}});
+  testing_support::State state(*StatePlan::Create(infos), step);
+  std::memcpy(state.Writable().back().data(), tree.data(), tree.size());
+  CheckpointDirectory directory(files, "/run/checkpoints");
+  Manifest manifest = testing_support::ManifestOf(step, 1, 1);
+  const auto piece = directory.WritePiece(step, 1, 0, 1, state.plan(), state.Tensors());
+  ASSERT_TRUE(piece.ok()) << piece.status();
+  manifest.files.push_back(*piece);
+  ASSERT_TRUE(directory.Commit(manifest).ok());
+}
+
+std::vector<std::string> NamesIn(io::FileSystem& files) {
+  const auto catalog = OpenCheckpoint(files, "/run");
+  EXPECT_TRUE(catalog.ok()) << catalog.status();
+  return catalog.ok() ? catalog->Names() : std::vector<std::string>();
+}
+
+constexpr const char* kNested =
+    R"({"d":[["model",{"d":[["0.weight",{"t":0}],["a/b",{"t":1}]]}],["n",{"l":[{"t":2}]}]]}   )";
+
+TEST(LonghaulNames, AreJoinedByDotsWhereAnOlderCheckpointHasSlashes) {
+  using Names = std::vector<std::string>;
+  const struct {
+    const char* why;
+    Names saved;
+    Names opened;
+  } kRows[] = {{"an older one",
+                {"model/0.weight", "model/a/b", "n/0"},
+                {"model.0.weight", "model.a/b", "n.0"}},
+               {"a newer one",
+                {"model.0.weight", "model.a/b", "n.0"},
+                {"model.0.weight", "model.a/b", "n.0"}},
+               {"a tensor without a place in the tree",
+                {"model/0.weight", "model/a/b", "n/0", "later/1"},
+                {"model.0.weight", "model.a/b", "n.0", "later/1"}},
+               {"names of neither kind stay", {"x", "y/z", "w"}, {"x", "y/z", "w"}},
+               {"two would have one name",
+                {"model/0.weight", "model/a/b", "n/0", "model.0.weight"},
+                {"model/0.weight", "model/a/b", "n/0", "model.0.weight"}}};
+  for (const auto& row : kRows) {
+    SCOPED_TRACE(row.why);
+    sim::CrashFileSystem files;
+    SaveStep(files, 10, row.saved, kNested);
+    EXPECT_EQ(NamesIn(files), row.opened);
+  }
+}
+
+TEST(OpenCheckpoint, NeverOpensAnOlderStepInPlaceOfADamagedOne) {
+  sim::CrashFileSystem files;
+  SaveStep(files, 10, {"a"}, R"({"t":0})");
+  SaveStep(files, 20, {"a"}, R"({"t":0})");
+  const std::string newest = "/run/checkpoints/step-000000020.e1";
+  EXPECT_EQ(OpenCheckpoint(files, "/run")->step, 20u);
+  files.FlipBit(newest + "/MANIFEST", 100);
+  for (const char* path : {"/run", "/run/checkpoints", "/run/checkpoints/"}) {
+    const auto opened = OpenCheckpoint(files, path);
+    EXPECT_EQ(opened.status().code(), Code::kDataLoss) << path;
+    EXPECT_THAT(Message(opened.status()), HasSubstr("such as step-000000010.e1"));
+  }
+  EXPECT_EQ(OpenCheckpoint(files, "/run/checkpoints/step-000000010.e1")->step, 10u);
+  // Without its manifest a step is none, though its one file could be read by itself.
+  ASSERT_TRUE(files.Remove(newest + "/MANIFEST").ok());
+  EXPECT_EQ(OpenCheckpoint(files, newest).status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(OpenCheckpoint(files, "/run")->step, 10u);
+}
+
+TEST(VerifyRun, NamesEachDamagedStepAndHowManyStepsAreLost) {
+  sim::CrashFileSystem files;
+  for (const uint64_t step : {10u, 20u, 30u}) SaveStep(files, step, {"a"}, R"({"t":0})");
+  const std::string shard = "/" + PieceName(0, 1);
+  files.FlipBit("/run/checkpoints/step-000000030.e1/MANIFEST", 100);
+  files.FlipBit("/run/checkpoints/step-000000020.e1" + shard, 8 * 4096);
+  const auto run = VerifyRun(files, "/run", {});
+  ASSERT_TRUE(run.ok()) << run.status();
+  ASSERT_EQ(run->steps.size(), 3u);
+  EXPECT_FALSE(run->good());
+  EXPECT_FALSE(run->steps[0].found.good());
+  ASSERT_EQ(run->steps[1].found.damage.size(), 1u);
+  EXPECT_EQ(run->steps[1].found.damage[0].tensors, std::vector<std::string>{"a"});
+  EXPECT_TRUE(run->steps[2].found.good());
+  EXPECT_EQ(run->newest_good()->name, "step-000000010.e1");
+  EXPECT_EQ(run->steps_lost(), 20u);
 }
 
 TEST(WriteCheckpoint, StoppedLeavesNothing) {

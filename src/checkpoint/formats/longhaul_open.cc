@@ -27,6 +27,29 @@ void AddShard(const CheckpointDirectory::OpenedShard& shard, Catalog& catalog) {
   catalog.files.push_back(std::move(file));
 }
 
+std::string WithoutSlashes(const std::string& given) {
+  std::string path = given;
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+// "runs/a/step-000000040.e3" as its folder and its name.
+std::pair<std::string, std::string> ParentAndName(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return {".", path};
+  return {path.substr(0, std::max<size_t>(slash, 1)), path.substr(slash + 1)};
+}
+
+StepSurvey OnlyStep(StepSurvey all, const std::string& name) {
+  const auto other = [&](const auto& step) {
+    return CheckpointDirectory::NameOf(step.step, step.epoch) != name;
+  };
+  std::erase_if(all.committed, other);
+  std::erase_if(all.damaged, other);
+  std::erase_if(all.uncommitted, other);
+  return all;
+}
+
 }  // namespace
 
 Result<Catalog> OpenPieces(io::FileSystem& files, const std::string& parent,
@@ -65,29 +88,86 @@ Result<Catalog> OpenPieces(io::FileSystem& files, const std::string& parent,
 Result<Catalog> OpenManifest(io::FileSystem& files, const std::string& parent,
                              const Manifest& manifest, std::vector<DamagedFile>* damaged) {
   ASSIGN_OR_RETURN(Catalog catalog, OpenPieces(files, parent, manifest, damaged));
-  if (damaged == nullptr || damaged->empty()) RETURN_IF_ERROR(internal::TakeTree(files, catalog));
+  if (damaged != nullptr && !damaged->empty()) return catalog;
+  const Status taken = internal::TakeTree(files, catalog);
+  // With `damaged`, a damaged tree stays a tensor, and its damaged chunk is reported like those of
+  // other tensors.
+  const bool told = damaged != nullptr && taken.code() == Code::kDataLoss;
+  if (!taken.ok() && !told) return taken;
   return catalog;
+}
+
+Result<StepsAt> FindSteps(io::FileSystem& files, const std::string& given) {
+  StepsAt found;
+  found.folder = WithoutSlashes(given);
+  const auto [parent, last] = ParentAndName(found.folder);
+  const Result<std::vector<std::string>> names = files.List(found.folder);
+  if (names.status().code() == Code::kNotFound) return found;
+  if (!names.ok()) return names.status();
+  const auto any = [&](auto test) { return std::any_of(names->begin(), names->end(), test); };
+  if (CheckpointDirectory::IsStepName(last)) {
+    found.folder = parent;
+    ASSIGN_OR_RETURN(found.steps, CheckpointDirectory(files, parent).Survey());
+    found.steps = OnlyStep(std::move(found.steps), last);
+    return found;
+  }
+  const bool steps = any([](const std::string& name) { return name.starts_with("step-"); });
+  if (!steps && any([](const std::string& name) { return name == "checkpoints"; })) {
+    found.folder += "/checkpoints";
+  }
+  CheckpointDirectory directory(files, found.folder);
+  ASSIGN_OR_RETURN(found.steps, directory.Survey());
+  const StepSurvey& all = found.steps;
+  if (!all.committed.empty() || !all.damaged.empty() || !all.uncommitted.empty()) return found;
+  const bool foreign = any([](const std::string& name) {
+    return name == ".metadata" || name.ends_with(".safetensors") || name.ends_with(".index.json");
+  });
+  if (foreign) {
+    return InvalidArgument(found.folder + " is a checkpoint of another format: longhaul " +
+                           "checkpoint convert FROM FOLDER --to longhaul makes one of it");
+  }
+  return found;
+}
+
+Result<Catalog> OpenNewest(io::FileSystem& files, const std::string& path,
+                           std::vector<DamagedFile>* damaged) {
+  ASSIGN_OR_RETURN(const StepsAt found, FindSteps(files, path));
+  const StepSurvey& steps = found.steps;
+  if (!steps.damaged.empty()) {
+    const UnusableStep& bad = steps.damaged.front();
+    const Manifest* good = steps.committed.empty() ? nullptr : &steps.committed.front();
+    if (good == nullptr || std::pair(bad.step, bad.epoch) > std::pair(good->step, good->epoch)) {
+      return DataLoss("the newest step in " + found.folder + ", " +
+                      CheckpointDirectory::NameOf(bad.step, bad.epoch) + ", is damaged (" +
+                      bad.reason + "); " +
+                      (good == nullptr ? "no step there can be opened"
+                                       : "name the folder of an older one to open that, such as " +
+                                             CheckpointDirectory::NameOf(good->step, good->epoch)));
+    }
+  }
+  if (!steps.committed.empty()) {
+    return OpenManifest(files, found.folder, steps.committed.front(), damaged);
+  }
+  return NotFound(found.folder + " has no step that is committed");
 }
 
 Result<Catalog> OpenStep(io::FileSystem& files, const std::string& given,
                          std::vector<DamagedFile>* damaged) {
-  std::string path = given;
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  if (!files.Size(path + "/MANIFEST").ok()) {
-    CheckpointDirectory directory(files, path);
-    ASSIGN_OR_RETURN(const std::vector<Manifest> committed, directory.List());
-    if (!committed.empty()) return OpenManifest(files, path, committed.front(), damaged);
-    return NotFound(path + " has no step that is committed");
+  const std::string path = WithoutSlashes(given);
+  const Result<std::vector<std::byte>> bytes = files.ReadAll(path + "/MANIFEST", kMaxManifestBytes);
+  const auto [parent, last] = ParentAndName(path);
+  if (bytes.status().code() == Code::kNotFound) {
+    if (!CheckpointDirectory::IsStepName(last) || !files.List(path).ok()) {
+      return OpenNewest(files, path, damaged);
+    }
+    return FailedPrecondition(path + " is not committed: it has no MANIFEST");
   }
-  ASSIGN_OR_RETURN(const std::vector<std::byte> bytes,
-                   files.ReadAll(path + "/MANIFEST", kMaxManifestBytes));
+  if (!bytes.ok()) return bytes.status();
   Result<Manifest> manifest =
-      DecodeManifest({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+      DecodeManifest({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
   if (!manifest.ok()) return manifest.status().WithContext(path + "/MANIFEST");
-  const size_t slash = path.rfind('/');
-  const std::string parent = slash == std::string::npos ? "." : path.substr(0, slash);
   const std::string name = CheckpointDirectory::NameOf(manifest->step, manifest->epoch);
-  if (path.substr(slash == std::string::npos ? 0 : slash + 1) != name) {
+  if (last != name) {
     return DataLoss(path + ": its manifest is of " + name + ", so must be its name");
   }
   return OpenManifest(files, parent, *manifest, damaged);

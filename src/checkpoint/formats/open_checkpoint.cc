@@ -40,7 +40,9 @@ Result<Catalog> OpenCheckpoint(io::FileSystem& files, const std::string& given,
   if (files.Size(path).ok()) return OpenFile(files, path);
   const Result<std::vector<std::string>> names = files.List(path);
   if (!names.ok()) return names.status();
-  if (Contains(*names, "MANIFEST")) return OpenStep(files, path, damaged);
+  // A step without a manifest is none, even where its one file could be read by itself.
+  const bool is_step = CheckpointDirectory::IsStepName(path.substr(path.rfind('/') + 1));
+  if (is_step || Contains(*names, "MANIFEST")) return OpenStep(files, path, damaged);
   if (Contains(*names, ".metadata")) return OpenDistributed(files, path);
   const auto any = [&](auto test) { return std::any_of(names->begin(), names->end(), test); };
   if (any([](const std::string& name) { return name.ends_with(".safetensors.index.json"); })) {

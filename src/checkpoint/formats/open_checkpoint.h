@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "checkpoint/directory.h"
 #include "checkpoint/formats/catalog.h"
 #include "checkpoint/manifest.h"
 #include "io/file.h"
@@ -29,7 +30,22 @@ struct DamagedFile {
 Result<Catalog> OpenCheckpoint(io::FileSystem& files, const std::string& path,
                                std::vector<DamagedFile>* damaged = nullptr);
 
-// The formats one by one. A step of a run: by its folder, or by a manifest of `parent`.
+// The steps of a run: `path` is the folder of its steps, or the one that holds that folder as
+// "checkpoints", or the folder of one step, which is then the only one.
+struct StepsAt {
+  std::string folder;  // of the steps
+  StepSurvey steps;
+};
+// An absent folder has none. kInvalidArgument when it holds a checkpoint of another format.
+Result<StepsAt> FindSteps(io::FileSystem& files, const std::string& path);
+
+// The newest step of a run. kNotFound when none was ever committed; kDataLoss when the newest one
+// is damaged: an older one is never opened in its place.
+Result<Catalog> OpenNewest(io::FileSystem& files, const std::string& path,
+                           std::vector<DamagedFile>* damaged = nullptr);
+
+// The formats one by one. A step of a run: by its folder, or as OpenNewest, or by a manifest of
+// `parent`.
 Result<Catalog> OpenStep(io::FileSystem& files, const std::string& path,
                          std::vector<DamagedFile>* damaged = nullptr);
 Result<Catalog> OpenManifest(io::FileSystem& files, const std::string& parent,

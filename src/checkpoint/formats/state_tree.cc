@@ -9,6 +9,14 @@ Status Bad(const std::string& what) { return InvalidArgument("not a state's tree
 
 bool IsKey(const Tree& key) { return key.is_string() || key.is_number_integer(); }
 
+bool IsInteger(const Tree& content) {
+  if (!content.is_string()) return false;
+  const auto& text = content.get_ref<const std::string&>();
+  const std::string_view digits = std::string_view(text).substr(text.starts_with('-') ? 1 : 0);
+  return !digits.empty() && digits.size() <= kMaxTreeDigits &&
+         digits.find_first_not_of("0123456789") == digits.npos;
+}
+
 Status CheckNode(const Tree& node, size_t tensors, int depth) {
   if (depth > kMaxTreeDepth) return Bad("deeper than " + std::to_string(kMaxTreeDepth));
   if (!node.is_object() || node.empty()) return Bad("a node that is no object");
@@ -25,6 +33,9 @@ Status CheckNode(const Tree& node, size_t tensors, int depth) {
   if (kind == "f") {
     const bool known = content == "nan" || content == "inf" || content == "-inf";
     return known ? Status() : Bad("a number that isn't one");
+  }
+  if (kind == "i") {
+    return IsInteger(content) ? Status() : Bad("an integer that isn't one");
   }
   if (kind == "l" || kind == "u") {
     if (!content.is_array()) return Bad("a list that is none");

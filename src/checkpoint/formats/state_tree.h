@@ -2,7 +2,8 @@
 //
 // A node is {"t": index of a tensor}, {"d": [[key, node], ...]}, {"l": [node, ...]},
 // {"u": [node, ...]} (a tuple) or {"v": null, boolean, number or text}; {"f": "nan"}, "inf" or
-// "-inf" for numbers that JSON lacks. The Python package writes the same
+// "-inf" for numbers that JSON lacks; {"i": "-12"} for integers beyond 64 bits, of at most
+// kMaxTreeDigits digits. The Python package writes the same
 // (python/longhaul/_state.py) into a tensor of bytes named "longhaul/tree".
 #pragma once
 
@@ -19,6 +20,7 @@ namespace longhaul::checkpoint {
 inline constexpr std::string_view kTreeTensor = "longhaul/tree";
 inline constexpr std::string_view kTreeMetadata = "longhaul.tree";  // of a safetensors file
 inline constexpr int kMaxTreeDepth = 64;
+inline constexpr size_t kMaxTreeDigits = 600;
 
 using Tree = nlohmann::ordered_json;
 

@@ -141,6 +141,45 @@ Result<Verification> VerifyCheckpoint(io::FileSystem& files, const std::string& 
   return found;
 }
 
+bool RunVerification::good() const {
+  return std::all_of(steps.begin(), steps.end(),
+                     [](const StepVerification& step) { return step.found.good(); });
+}
+
+const StepVerification* RunVerification::newest_good() const {
+  for (const StepVerification& step : steps) {
+    if (step.found.good()) return &step;
+  }
+  return nullptr;
+}
+
+uint64_t RunVerification::steps_lost() const {
+  const StepVerification* good = newest_good();
+  const uint64_t from = good == nullptr ? 0 : good->step;
+  return steps.empty() ? 0 : steps.front().step - from;
+}
+
+Result<RunVerification> VerifyRun(io::FileSystem& files, const std::string& path,
+                                  const VerifyOptions& options) {
+  ASSIGN_OR_RETURN(const StepsAt at, FindSteps(files, path));
+  RunVerification run;
+  run.folder = at.folder;
+  for (const UnusableStep& one : at.steps.uncommitted) {
+    run.uncommitted.push_back(CheckpointDirectory::NameOf(one.step, one.epoch));
+  }
+  std::vector<std::pair<uint64_t, uint64_t>> ids;  // step and epoch
+  for (const Manifest& one : at.steps.committed) ids.emplace_back(one.step, one.epoch);
+  for (const UnusableStep& one : at.steps.damaged) ids.emplace_back(one.step, one.epoch);
+  if (ids.empty()) return NotFound(at.folder + " has no step that is committed");
+  std::sort(ids.rbegin(), ids.rend());
+  for (const auto& [step, epoch] : ids) {
+    const std::string name = CheckpointDirectory::NameOf(step, epoch);
+    ASSIGN_OR_RETURN(Verification found, VerifyCheckpoint(files, at.folder + "/" + name, options));
+    run.steps.push_back({name, step, std::move(found)});
+  }
+  return run;
+}
+
 Status CheckArchives(io::FileSystem& files, const Catalog& catalog) {
   for (const CatalogFile& file : catalog.files) {
     if (file.in_memory || file.archives.empty()) continue;

@@ -49,6 +49,29 @@ struct VerifyOptions {
 Result<Verification> VerifyCheckpoint(io::FileSystem& files, const std::string& path,
                                       const VerifyOptions& options);
 
+// A step of a run, verified.
+struct StepVerification {
+  std::string name;  // "step-000000040.e3"
+  uint64_t step = 0;
+  Verification found;
+};
+
+struct RunVerification {
+  std::string folder;                    // of the steps
+  std::vector<StepVerification> steps;   // those with a manifest, newest first
+  std::vector<std::string> uncommitted;  // the names of those without one
+  bool good() const;
+  // The newest step that is good; null when none is.
+  const StepVerification* newest_good() const;
+  // How many steps of training the damaged ones hold beyond the newest good one.
+  uint64_t steps_lost() const;
+};
+
+// Every step of a run, as VerifyCheckpoint does one. `path` as for FindSteps (open_checkpoint.h).
+// kNotFound when there is no step.
+Result<RunVerification> VerifyRun(io::FileSystem& files, const std::string& path,
+                                  const VerifyOptions& options);
+
 // Holds every byte of the ZIP archives that a catalog lies in against their CRC-32s, which no read
 // of a part of them does. kDataLoss naming file, entry and byte. Fine where there is none.
 Status CheckArchives(io::FileSystem& files, const Catalog& catalog);

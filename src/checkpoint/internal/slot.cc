@@ -196,8 +196,8 @@ bool IsPinned(std::span<std::byte> slot) {
 namespace {
 
 uint64_t MarkOf(const SlotHeader& header) {
-  constexpr uint64_t kPoisoned = 0x44454e4f53494f50;  // "POISONED"
-  const uint64_t words[] = {kPoisoned, header.hash};
+  constexpr uint64_t kNonFiniteMark = 0x44454e4f53494f50;  // "POISONED"
+  const uint64_t words[] = {kNonFiniteMark, header.hash};
   return Hash64(words, sizeof(words));
 }
 

@@ -100,8 +100,8 @@ bool IsPinned(std::span<std::byte> slot);
 // The pins of processes that exist, "process 7 writes it to disk, ..."; empty: none.
 std::string PinsInWords(std::span<std::byte> slot);
 
-// Whether the snapshot of that header was found poisoned. A mark holds for that one header: another
-// snapshot in the slot has none.
+// Whether the snapshot of that header was found non-finite. A mark holds for that one header:
+// another snapshot in the slot has none.
 bool IsMarked(std::span<const std::byte> slot, const SlotHeader& header);
 void StoreMark(std::span<std::byte> slot, const SlotHeader& header);
 

@@ -86,6 +86,7 @@ Status ReadThrough(io::FileSystem& files, const std::string& folder, const Manif
 struct Candidates {
   std::string folder;
   std::vector<Manifest> steps;
+  std::vector<UnusableStep> damaged;
 };
 
 Result<Candidates> OneStep(io::FileSystem& files, const std::string& path) {
@@ -114,8 +115,10 @@ Result<Candidates> Look(io::FileSystem& files, const std::string& path) {
   if (has("MANIFEST")) return OneStep(files, path);
   Candidates found;
   found.folder = has("checkpoints") ? path + "/checkpoints" : path;
-  ASSIGN_OR_RETURN(found.steps, CheckpointDirectory(files, found.folder).List());
-  if (!found.steps.empty()) return found;
+  ASSIGN_OR_RETURN(StepSurvey survey, CheckpointDirectory(files, found.folder).Survey());
+  found.steps = std::move(survey.committed);
+  found.damaged = std::move(survey.damaged);
+  if (!found.steps.empty() || !found.damaged.empty()) return found;
   const bool foreign = std::any_of(names->begin(), names->end(), [](const std::string& name) {
     return name == ".metadata" || name.ends_with(".safetensors");
   });
@@ -144,12 +147,16 @@ Result<FoundWeights> FindWeights(io::FileSystem& files, const std::string& given
     if (read.ok()) {
       found.step = manifest.step;
       found.epoch = manifest.epoch;
+      for (const UnusableStep& one : candidates.damaged) {
+        if (one.step > found.step) found.passed_over.push_back(one.reason);
+      }
       return found;
     }
     // Of a run that goes on, an old step may be removed while it is read.
     if (read.code() != Code::kDataLoss && read.code() != Code::kNotFound) return read;
     found.passed_over.push_back(read.message());
   }
+  for (const UnusableStep& one : candidates.damaged) found.passed_over.push_back(one.reason);
   return DataLoss("no step at " + path + " is good: " + found.passed_over.front());
 }
 

@@ -60,6 +60,22 @@ std::string Damage(io::FileSystem& files, uint64_t step, size_t tensor) {
   return shard.path;
 }
 
+TEST(FindWeights, TellsOfNewerStepsWithADamagedManifestOrAnAbsentFile) {
+  sim::CrashFileSystem files;
+  for (const uint64_t step : {10u, 20u, 30u}) Save(files, step);
+  files.FlipBit(StepPath(30) + "/MANIFEST", 200);
+  ASSERT_TRUE(files.Remove(StepPath(20) + "/" + PieceName(0, 2)).ok());
+  auto found = FindWeights(files, kSteps, kWeights);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->step, 10u);
+  ASSERT_EQ(found->passed_over.size(), 2u);
+  EXPECT_THAT(found->passed_over[0], HasSubstr("step-000000030.e1/MANIFEST"));
+  EXPECT_THAT(found->passed_over[1], HasSubstr("is absent"));
+  files.FlipBit(StepPath(10) + "/MANIFEST", 200);
+  found = FindWeights(files, kSteps, kWeights);
+  EXPECT_EQ(found.status().code(), Code::kDataLoss) << "damaged is not absent";
+}
+
 TEST(FindWeights, TakesTheNewestStepOfARunOrTheOneThatIsNamed) {
   sim::CrashFileSystem files;
   Save(files, 10);

@@ -6,8 +6,8 @@
 // copy; a rank's boxes are read by plan, each byte needed once, each chunk around them verified in
 // a copy that nobody else writes. Of snapshots that hold a box bit by bit alike, as their hashes
 // say, one that is here is read. A snapshot with a damaged chunk is left out from then on: what it
-// held comes from a replica, if there is one. Leaves out getting hold of the arenas (door, agent,
-// peer/).
+// held comes from a replica, if there is one. Leaves out getting hold of the arenas (worker API,
+// agent, peer/).
 #pragma once
 
 #include <cstddef>

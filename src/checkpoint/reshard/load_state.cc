@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "checkpoint/directory.h"
 #include "checkpoint/formats/catalog_reader.h"
+#include "checkpoint/formats/internal/open_parts.h"
 #include "checkpoint/formats/open_checkpoint.h"
 #include "checkpoint/reshard/box.h"
 #include "checkpoint/shard.h"
@@ -71,8 +72,12 @@ Result<Loaded> LoadState(io::FileSystem& files, const StepOfRank& of, const Stat
       return Loaded{true, plan.total_bytes()};
     }
   }
-  ASSIGN_OR_RETURN(const Catalog catalog, OpenPieces(files, of.folder, manifest));
-  const auto wanted = WantedBoxes(catalog, plan);
+  ASSIGN_OR_RETURN(Catalog catalog, OpenPieces(files, of.folder, manifest));
+  Result<std::vector<WantedShard>> wanted = WantedBoxes(catalog, plan);
+  if (wanted.status().code() == Code::kNotFound) {
+    RETURN_IF_ERROR(internal::UseDottedNames(files, catalog));
+    wanted = WantedBoxes(catalog, plan);
+  }
   if (!wanted.ok()) {
     return FailedPrecondition("the checkpoint is of another state: " + wanted.status().message());
   }

@@ -4,7 +4,7 @@
 // exactly this plan, that file alone is opened; else the headers of all files make a catalog, and
 // the boxes are read by plan: each byte needed is read once, and of what verifies it the whole
 // chunks around it. Either way no byte is kept that isn't verified, and the bytes go straight to
-// where the caller wants them. Leaves out memory tiers (load_arenas.h) and other formats' steps.
+// where the caller wants them. Leaves out memory tiers (load_snapshots.h) and other formats' steps.
 #pragma once
 
 #include <cstddef>

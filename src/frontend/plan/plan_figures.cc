@@ -97,6 +97,11 @@ std::string DollarsText(double dollars) {
   return "$" + Decimal(dollars, dollars >= 100 ? 0 : 2);
 }
 
+std::string GapText(double gap) {
+  if (gap <= 0) return "no layout is better";
+  return "no layout is better by more than " + Decimal(100 * gap, gap < 0.1 ? 2 : 1) + " %";
+}
+
 std::string DaysText(double days) {
   if (days < 1.0 / 24) return Decimal(days * 1440, 1) + " min";
   if (days < 2) return Decimal(days * 24, 1) + " h";

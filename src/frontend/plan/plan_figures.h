@@ -29,6 +29,8 @@ const std::array<MemoryPart, kMemoryParts>& MemoryParts();
 std::string LayoutLine(const spec::Training& training);
 std::string GiBText(double bytes, int digits = 1);
 std::string DollarsText(double dollars);
+// "no layout is better by more than 1.20 %", of an outcome's gap.
+std::string GapText(double gap);
 std::string DaysText(double days);
 std::string ModelLine(const planner::search::Plan& plan);    // name, parameters
 std::string ClusterLine(const planner::search::Plan& plan);  // devices, network, batch

@@ -2,6 +2,7 @@
 
 #include "frontend/format.h"
 #include "frontend/plan/plan_figures.h"
+#include "planner/search/obstacle.h"
 #include "planner/search/settings.h"
 #include "planner/search/why_not.h"
 #include "spec/parameters.h"
@@ -88,6 +89,26 @@ Json ToJson(const Proposal& proposal) {
   return json;
 }
 
+namespace {
+
+// Why nothing is best, and the layouts that only a deadline or a budget leaves out.
+Json ObstacleJson(const Plan& plan) {
+  const planner::search::Obstacle& obstacle = *plan.obstacle;
+  Json json;
+  json["cause"] = ToString(obstacle.cause);
+  json["text"] = planner::search::ObstacleText(plan);
+  if (plan.job.deadline_days) json["deadline_days"] = *plan.job.deadline_days;
+  if (plan.job.budget_dollars) json["budget_dollars"] = *plan.job.budget_dollars;
+  if (obstacle.cheapest) json["cheapest"] = frontend::ToJson(*obstacle.cheapest);
+  if (obstacle.fastest) json["fastest"] = frontend::ToJson(*obstacle.fastest);
+  if (obstacle.beyond_frameworks) {
+    json["beyond_frameworks"] = frontend::ToJson(*obstacle.beyond_frameworks);
+  }
+  return json;
+}
+
+}  // namespace
+
 Json ToJson(const Plan& plan) {
   Json json;
   json["model"] = plan.job.model.name;
@@ -102,6 +123,7 @@ Json ToJson(const Plan& plan) {
   for (size_t i = 1; i < plan.best.size(); ++i) {
     json["best"][i]["why_not"] = planner::search::Differences(plan.best.front(), plan.best[i]);
   }
+  if (plan.obstacle) json["obstacle"] = ObstacleJson(plan);
   if (plan.uniform) json["one_recompute_for_all_stages"] = ToJson(*plan.uniform);
   Json& search = json["search"];
   search["points"] = plan.outcome.total_points();
@@ -123,7 +145,9 @@ Json ToJson(const Plan& plan) {
                                 {"regions", plan.frontier_proof->regions},
                                 {"gaps", plan.frontier_proof->gaps}};
   }
-  search["finished"] = !plan.outcome.cancelled;
+  search["finished"] = !plan.outcome.cancelled && !plan.outcome.limited;
+  // The share of the best's objective by which an optimum that was not seen could be lower.
+  search["gap"] = plan.outcome.gap();
   for (const CardCount& cards : plan.job.cards) search["cards"].push_back(cards.devices);
   search["objective"] = plan.job.objective == planner::search::Objective::kCost ? "cost" : "time";
   for (const auto& point : plan.frontier) json["frontier"].push_back(ToJson(point.proposal));

@@ -23,7 +23,7 @@ double Gain(const Plan& plan, const RunNow& now) {
 }  // namespace
 
 std::string GainText(const Plan& plan, const RunNow& now) {
-  if (plan.best.empty()) return "No layout that fits was found for it.";
+  if (plan.best.empty()) return "No layout can be proposed in its place.";
   const Proposal& best = plan.best.front();
   const Evaluation& today = now.proposal.evaluation;
   if (!today.fits) {

@@ -7,6 +7,7 @@
 #include "frontend/format.h"
 #include "frontend/plan/plan_charts.h"
 #include "frontend/plan/plan_figures.h"
+#include "planner/search/obstacle.h"
 #include "planner/search/settings.h"
 #include "planner/search/why_not.h"
 
@@ -87,18 +88,8 @@ std::string Verdict(const Plan& plan) {
 }
 
 std::string NothingFits(const Plan& plan) {
-  const auto& smallest = plan.outcome.smallest;
-  if (plan.outcome.total_points() == 0) {
-    return "<p><b>No legal layout exists:</b> what is fixed, the batch of " +
-           WithThousands(plan.job.base.batch.global) + " sequences and " +
-           WithThousands(plan.job.cluster.devices) + " cards do not go together.</p>\n";
-  }
-  return "<p><b>No layout fits.</b> The one that needs least takes " +
-         GiBText(static_cast<double>(smallest.memory_bytes)) +
-         " GiB on its fullest card, which has " +
-         GiBText(static_cast<double>(plan.job.cluster.device.memory.count())) +
-         ": take more cards or larger ones.</p>\n<p>It is <code>" +
-         EscapeXml(planner::search::LayoutText(smallest.training)) + "</code></p>\n";
+  return "<p><b>No layout is proposed.</b> " + EscapeXml(planner::search::ObstacleText(plan)) +
+         "</p>\n";
 }
 
 std::string NowBody(const RunNow& now) {

@@ -6,6 +6,7 @@
 #include "frontend/plan/plan_json.h"
 #include "frontend/plan/plan_page.h"
 #include "frontend/plan/plan_text.h"
+#include "planner/search/cards.h"
 #include "planner/search/settings.h"
 #include "planner/search/why_not.h"
 #include "spec/device_cluster/device_cluster.h"
@@ -90,8 +91,45 @@ TEST(PlanText, SaysWhatTheSmallestNeedsWhereNothingFits) {
   Job job = SmallJob();
   job.cluster.device.memory = Bytes(1 << 28);
   const std::string text = PlanText(MakePlan(job, {}));
-  EXPECT_THAT(text, HasSubstr("No layout fits."));
-  EXPECT_THAT(text, HasSubstr("of 0.2 on the fullest card: tensor="));
+  EXPECT_THAT(text, HasSubstr("No layout fits the cards' memory."));
+  EXPECT_THAT(text, HasSubstr("of 0.25 GiB on the fullest card: tensor="));
+}
+
+// A budget that no run meets is named, in words and in JSON; memory is not.
+TEST(PlanText, NamesTheBudgetWhereThatIsTheCause) {
+  Job job = SmallJob();
+  planner::search::Goal goal;
+  goal.run.tokens = 1e11;
+  goal.budget_dollars = 100;
+  const uint32_t counts[] = {8, 16};
+  ASSERT_EQ(SetCards(counts, goal, job), Status());
+  PlanOptions options;
+  options.tokens = options.run.tokens = 1e11;
+  const Plan plan = MakePlan(job, options);
+  const std::string text = PlanText(plan);
+  EXPECT_THAT(text, HasSubstr("all of them cost more than the budget of $100.00"));
+  EXPECT_THAT(text, HasSubstr("The cheapest run takes 8 cards"));
+  EXPECT_THAT(text, HasSubstr("The fastest run takes 16 cards"));
+  EXPECT_THAT(text, Not(HasSubstr("No layout fits")));
+  const auto json = ToJson(plan);
+  EXPECT_EQ(json["obstacle"]["cause"], "budget");
+  EXPECT_EQ(json["obstacle"]["budget_dollars"], 100);
+  EXPECT_GT(json["obstacle"]["cheapest"]["run"]["dollars"]["expected"].get<double>(), 100);
+  EXPECT_TRUE(json["obstacle"].contains("fastest"));
+}
+
+TEST(PlanText, SaysHowFarALimitedSearchMayBeFromTheOptimum) {
+  PlanOptions options;
+  options.search.effort = 2'000;
+  const Plan plan = MakePlan(SmallJob(), options);
+  ASSERT_TRUE(plan.outcome.limited);
+  ASSERT_FALSE(plan.best.empty());
+  EXPECT_THAT(PlanText(plan), HasSubstr("The search ended at its limit: no layout is better by"));
+  const auto json = ToJson(plan);
+  EXPECT_EQ(json["search"]["finished"], false);
+  EXPECT_EQ(json["search"]["gap"].get<double>(), plan.outcome.gap());
+  EXPECT_GT(plan.outcome.gap(), 0);
+  EXPECT_EQ(ToJson(SmallPlan())["search"]["gap"], 0);
 }
 
 std::string Why(const std::string& layout) {

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "frontend/format.h"
 #include "frontend/plan/plan_figures.h"
+#include "planner/search/obstacle.h"
 #include "planner/search/settings.h"
 #include "planner/search/why_not.h"
 
@@ -276,19 +277,8 @@ std::string RunText(const Proposal& best) {
 }
 
 std::string NothingFits(const Plan& plan) {
-  std::string text = "No layout fits.";
-  if (plan.outcome.total_points() == 0) {
-    text += " No legal layout exists: what is fixed, the batch of " +
-            WithThousands(plan.job.base.batch.global) + " and " +
-            WithThousands(plan.job.cluster.devices) + " devices do not go together.\n";
-    return text;
-  }
-  const auto& smallest = plan.outcome.smallest;
-  text += " The smallest looked at takes " + GiBText(static_cast<double>(smallest.memory_bytes)) +
-          " GiB of " + GiBText(static_cast<double>(plan.job.cluster.device.memory.count())) +
-          " on the fullest card: " + planner::search::LayoutText(smallest.training) +
-          ". More devices, a smaller batch or sequence, or fewer fixed sizes may help.\n";
-  return text + OthersText(plan);
+  std::string text = "No layout is proposed. " + planner::search::ObstacleText(plan) + "\n";
+  return plan.outcome.total_points() == 0 ? text : text + OthersText(plan);
 }
 
 }  // namespace
@@ -297,10 +287,14 @@ std::string PlanText(const Plan& plan) {
   std::string text = ModelLine(plan) + "\non " + ClusterLine(plan) + "\n\n";
   if (plan.outcome.cancelled) {
     text += "STOPPED after " + Percent(plan.outcome.searched_share, 0) +
-            " of the sizes: the best so far, NOT PROVEN; a better one may be left.\n\n";
+            " of the sizes: the best so far, NOT PROVEN; " + GapText(plan.outcome.gap()) + ".\n\n";
     if (plan.best.empty()) return text + "Nothing that fits was found yet.\n";
   }
   if (plan.best.empty()) return text + NothingFits(plan);
+  if (plan.outcome.limited) {
+    text += "The search ended at its limit: " + GapText(plan.outcome.gap()) +
+            ". --prove goes on to the optimum.\n\n";
+  }
   const Proposal& best = plan.best.front();
   text += BestTable(plan) + "\nThe best, step by step (" +
           SecondsText(best.evaluation.step.count()) + ", " +

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "io/direct/direct_reader.h"
 #include "io/fd.h"
+#include "io/privacy/private_files.h"
 
 namespace longhaul::io {
 namespace {
@@ -218,6 +219,9 @@ class DirectFile final : public WritableFile {
 // Everything but large files as PosixFileSystem does it.
 class Direct final : public FileSystem {
  public:
+  explicit Direct(bool shared)
+      : shared_(shared), files_(shared ? SharedFileSystem() : PosixFileSystem()) {}
+
   Result<std::unique_ptr<ReadableFile>> Open(const std::string& path) override {
     return files_.Open(path);
   }
@@ -229,7 +233,9 @@ class Direct final : public FileSystem {
   }
   Result<std::unique_ptr<WritableFile>> CreateBulk(const std::string& path,
                                                    uint64_t bytes) override {
-    return CreateDirectFile(path, bytes);
+    DirectOptions options;
+    options.shared = shared_;
+    return CreateDirectFile(path, bytes, options);
   }
   Result<std::vector<std::byte>> ReadAll(const std::string& path, uint64_t limit) override {
     return files_.ReadAll(path, limit);
@@ -247,14 +253,15 @@ class Direct final : public FileSystem {
   }
 
  private:
-  FileSystem& files_ = PosixFileSystem();
+  const bool shared_;
+  FileSystem& files_;
 };
 
 Result<Fd> OpenDirect(const std::string& path, bool direct) {
   const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
-  int fd = direct ? open(path.c_str(), flags | O_DIRECT, 0644) : -1;
+  int fd = direct ? open(path.c_str(), flags | O_DIRECT, 0666) : -1;
   // A file system without O_DIRECT (tmpfs before 6.6, some network ones) says EINVAL.
-  if (!direct || (fd < 0 && errno == EINVAL)) fd = open(path.c_str(), flags, 0644);
+  if (!direct || (fd < 0 && errno == EINVAL)) fd = open(path.c_str(), flags, 0666);
   if (fd < 0) return FromErrno(errno, "cannot create " + path);
   return Fd(fd);
 }
@@ -265,6 +272,7 @@ Result<std::unique_ptr<WritableFile>> CreateDirectFile(const std::string& path, 
                                                        const DirectOptions& options) {
   CHECK(options.block_bytes > 0 && options.block_bytes % kAlignment == 0 && options.depth > 0);
   ASSIGN_OR_RETURN(Fd fd, OpenDirect(path, options.use_direct));
+  if (options.shared) ShareFile(fd);
   if (bytes > 0 && fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0 &&
       errno != EOPNOTSUPP && errno != ENOSYS && errno != EINTR) {
     const Status status = FromErrno(errno, "cannot make room for " + path);
@@ -275,7 +283,12 @@ Result<std::unique_ptr<WritableFile>> CreateDirectFile(const std::string& path, 
 }
 
 FileSystem& DirectFileSystem() {
-  static Direct files;
+  static Direct files(false);
+  return files;
+}
+
+FileSystem& SharedDirectFileSystem() {
+  static Direct files(true);
   return files;
 }
 

@@ -22,6 +22,7 @@ struct DirectOptions {
   unsigned depth = 8;             // writes at once
   bool use_ring = true;
   bool use_direct = true;
+  bool shared = false;  // with the mode that the user's umask leaves (privacy/private_files.h)
 };
 
 // Room for `bytes` is taken at once: kResourceExhausted when there isn't any.
@@ -30,5 +31,7 @@ Result<std::unique_ptr<WritableFile>> CreateDirectFile(const std::string& path, 
 
 // The machine's own files, CreateBulk by CreateDirectFile, OpenBulk by OpenDirectReader.
 FileSystem& DirectFileSystem();
+// The same over SharedFileSystem.
+FileSystem& SharedDirectFileSystem();
 
 }  // namespace longhaul::io

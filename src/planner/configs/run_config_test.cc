@@ -58,6 +58,10 @@ constexpr Trip kTrips[] = {
      "data=8,zero=1,offload=optimizer,micro=2,recompute=full:3"},
     {"all", Framework::kMegatron, "qwen3-30b-a3b", "h100-sxm:16",
      "tensor=2,sequence_parallel=true,expert=8,expert_tensor=1,data=8,zero=1,recompute=full"},
+    {"overlapped experts", Framework::kMegatron, "qwen3-30b-a3b", "h100-sxm:16",
+     "expert=8,data=16,zero=1,overlap_expert=true,recompute=layer_norm+moe_activation"},
+    {"overlapped experts in chunks", Framework::kMegatron, "qwen3-30b-a3b", "h100-sxm:16",
+     "expert=4,pipeline=4,virtual_pipeline=3,data=4,zero=1,overlap.expert=true"},
     {"fsdp", Framework::kTorchtitan, "llama-3.1-8b", "h100-sxm:8", "data=8,zero=3,recompute=full"},
     {"hsdp", Framework::kTorchtitan, "llama-3.1-8b", "h100-sxm:16", "data=16,zero=2,shard_group=8"},
     {"replicated", Framework::kTorchtitan, "qwen3-0.6b", "h100-sxm:4", "data=4,micro=4"},
@@ -98,6 +102,7 @@ spec::Training TrainingOf(const Trip& trip, const Question& question) {
   training.batch.micro = fixed.micro_batch.value_or(1);
   training.recompute = fixed.recompute.value_or(spec::Recompute());
   training.offload = fixed.offload.value_or(spec::Offload::kNone);
+  training.software.overlap_expert = fixed.overlap_expert.value_or(false);
   return training;
 }
 
@@ -119,6 +124,7 @@ TEST(RunConfig, ReadsBackWhatTheWritersWrite) {
         << launch->text;
     EXPECT_EQ(read->training.batch, asked.training.batch);
     EXPECT_EQ(read->training.precision, asked.training.precision);
+    EXPECT_EQ(read->training.software.overlap_expert, asked.training.software.overlap_expert);
     EXPECT_EQ(read->model.layers, asked.model.layers);
     EXPECT_EQ(read->model.vocabulary, asked.model.vocabulary);
     EXPECT_EQ(read->model.ffn_hidden, asked.model.ffn_hidden);

@@ -130,6 +130,58 @@ TEST(Megatron, ShardsWeightsWithItsOwnFsdp) {
   EXPECT_THAT(text, HasSubstr("export CUDA_DEVICE_MAX_CONNECTIONS=8"));
 }
 
+Question OverlappedExperts() {
+  Question question = Small();
+  question.model.experts = spec::Experts{.count = 64, .top_k = 6, .ffn_hidden = 1408};
+  question.training.layout.expert = 8;
+  question.training.software.overlap_expert = true;
+  return question;
+}
+
+TEST(Megatron, OverlapsTheExchangeOfExpertsWithMoreStreams) {
+  const std::string text = Text(Framework::kMegatron, OverlappedExperts());
+  EXPECT_THAT(text, HasSubstr("--overlap-moe-expert-parallel-comm"));
+  EXPECT_THAT(text, HasSubstr("export CUDA_DEVICE_MAX_CONNECTIONS=32"));
+  Question question = OverlappedExperts();
+  question.training.layout.expert = 1;
+  question.training.software.overlap_expert = false;
+  EXPECT_THAT(Text(Framework::kMegatron, question), Not(HasSubstr("--overlap-moe")));
+}
+
+// Each row breaks one of the option's rules.
+TEST(Megatron, RefusesAnOverlapOfExpertsThatItCannotRun) {
+  const struct {
+    void (*change)(Question&);
+    const char* want;
+  } kRows[] = {
+      {[](Question& q) { q.training.layout.expert = 1; }, "expert size of 2"},
+      {[](Question& q) {
+         q.training.layout.pipeline = 4;
+         q.training.layout.data = 8;
+       },
+       "several chunks a rank"},
+      {[](Question& q) { q.training.recompute.kind = spec::RecomputeKind::kFull; },
+       "whole layers or experts"},
+      {[](Question& q) {
+         q.training.recompute.kind = spec::RecomputeKind::kSelective;
+         q.training.recompute.modules.moe = true;
+       },
+       "whole layers or experts"},
+      {[](Question& q) { q.training.precision = spec::Precision::kFp32; }, "bf16 or fp16"},
+      {[](Question& q) { q.model.multi_token_prediction_layers = 2; }, "one extra prediction"},
+  };
+  ASSERT_EQ(CheckExpressible(Framework::kMegatron, OverlappedExperts()), Status());
+  for (const auto& row : kRows) {
+    Question question = OverlappedExperts();
+    row.change(question);
+    EXPECT_THAT(CheckExpressible(Framework::kMegatron, question).message(), HasSubstr(row.want));
+  }
+  Question question = OverlappedExperts();
+  question.training.layout.zero_stage = 3;
+  EXPECT_THAT(CheckExpressible(Framework::kTorchtitan, question).message(),
+              HasSubstr("overlap_expert=false"));
+}
+
 TEST(Torchtitan, WritesTheFileWorkedByHand) {
   Question question = Llama405BQuestion();
   question.model.layers = 126;

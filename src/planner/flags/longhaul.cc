@@ -60,8 +60,7 @@ Launch WriteCommand(const Question& question) {
     launch.text += "  - " + QuotedYaml(word) + "\n";
   }
   launch.text += "\nenvironment:\n  CUDA_DEVICE_MAX_CONNECTIONS: '" +
-                 std::string(question.training.layout.zero_stage >= 2 ? "8" : "1") + "'\n" +
-                 Resources(question, false);
+                 MegatronConnections(question) + "'\n" + Resources(question, false);
   launch.notes.push_back("start with: longhaul run FILE, in Megatron-LM's folder");
   return launch;
 }

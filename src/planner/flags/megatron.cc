@@ -104,7 +104,8 @@ void AddExperts(const Model& model, const Training& training, Options& options) 
   }
   options.Value("--expert-model-parallel-size", training.layout.expert);
   options.Value("--expert-tensor-parallel-size", training.layout.expert_tensor);
-  options.FlagIf(training.software.overlap_expert, "--overlap-moe-expert-parallel-comm");
+  options.FlagIf(training.software.overlap_expert && training.layout.expert > 1,
+                 "--overlap-moe-expert-parallel-comm");
 }
 
 // Stages in Megatron's own letters: "Et*3|t*4|t*2L" (E the embedding, t a layer, L the loss).
@@ -217,6 +218,33 @@ std::string_view ContextKindName(spec::ContextKind kind) {
   return "p2p";
 }
 
+// What --overlap-moe-expert-parallel-comm asks for (transformer_config.py, from core_v0.14.0 on).
+Status CheckExpertOverlap(const Question& question) {
+  const Training& training = question.training;
+  const Layout& layout = training.layout;
+  if (!training.software.overlap_expert || !question.model.experts) return {};
+  constexpr std::string_view kOption = "Megatron-LM's --overlap-moe-expert-parallel-comm ";
+  if (layout.expert == 1) {
+    return Unimplemented(std::string(kOption) + "needs an expert size of 2 or more");
+  }
+  if (layout.pipeline > 1 && layout.virtual_pipeline == 1) {
+    return Unimplemented(std::string(kOption) +
+                         "needs several chunks a rank where there is a pipeline: set "
+                         "virtual_pipeline to 2 or more");
+  }
+  if (training.recompute.kind == RecomputeKind::kFull || training.recompute.modules.moe) {
+    return Unimplemented(std::string(kOption) +
+                         "cannot recompute whole layers or experts: choose other modules");
+  }
+  if (training.precision == Precision::kFp32) {
+    return Unimplemented(std::string(kOption) + "needs weights in bf16 or fp16");
+  }
+  if (question.model.multi_token_prediction_layers > 1) {
+    return Unimplemented(std::string(kOption) + "takes one extra prediction layer at most");
+  }
+  return {};
+}
+
 Status CheckModelShape(const Model& model) {
   if (model.position == spec::Position::kAlibi) {
     return Unimplemented("Megatron-LM has no option for ALiBi positions: use rope or learned ones");
@@ -236,6 +264,7 @@ Status CheckModelShape(const Model& model) {
 
 Status CheckMegatron(const Question& question) {
   RETURN_IF_ERROR(CheckModelShape(question.model));
+  RETURN_IF_ERROR(CheckExpertOverlap(question));
   const Training& training = question.training;
   const Layout& layout = training.layout;
   if (layout.pipeline > 1 && layout.schedule != spec::PipelineSchedule::kOneForwardOneBackward) {
@@ -297,6 +326,13 @@ Options MegatronOptions(const Question& question) {
   return options;
 }
 
+std::string MegatronConnections(const Question& question) {
+  const Training& training = question.training;
+  if (training.layout.zero_stage >= 2) return "8";
+  const bool exchange = question.model.experts && training.software.overlap_expert;
+  return exchange && training.layout.expert > 1 ? "32" : "1";
+}
+
 Launch WriteMegatron(const Question& question) {
   Launch launch;
   launch.text = "#!/usr/bin/env bash\n# " + CommentName(question.model) + " on " +
@@ -304,7 +340,7 @@ Launch WriteMegatron(const Question& question) {
                 std::string(Releases(Framework::kMegatron)) +
                 ".\n# Data, tokenizer, learning rate and checkpoints are yours to add: \"$@\".\n"
                 "export CUDA_DEVICE_MAX_CONNECTIONS=" +
-                (question.training.layout.zero_stage >= 2 ? "8" : "1") +
+                MegatronConnections(question) +
                 "\ntorchrun --nnodes=" + std::to_string(Nodes(question.cluster)) +
                 " --nproc-per-node=" + std::to_string(question.cluster.devices_per_node) +
                 " --rdzv-backend=c10d --rdzv-endpoint=\"$MASTER_ADDR:$MASTER_PORT\" \\\n"

@@ -133,6 +133,11 @@ Status CheckExperts(const Question& question) {
     return Unimplemented("torchtitan takes an expert tensor size of 1 or that of tensor");
   }
   if (layout.expert == 1) return {};
+  if (question.training.software.overlap_expert) {
+    return Unimplemented(
+        "torchtitan has no key to overlap the exchange of experts' tokens: use "
+        "overlap_expert=false");
+  }
   const uint32_t shard = layout.zero_stage == 0 ? 1 : ShardGroup(layout);
   const bool split = layout.expert_tensor == layout.tensor;
   const uint64_t group = uint64_t{layout.context} * (split ? 1 : layout.tensor);

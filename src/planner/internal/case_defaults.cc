@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "planner/framework.h"
+#include "planner/known_stacks.h"
 #include "planner/time/software_stack.h"
 #include "spec/models/model_reader.h"
 
@@ -333,9 +334,8 @@ void Filler::FillStates() {
   spec::Software& software = training().software;
   const bool half_sums = training().precision == spec::Precision::kFp16 &&
                          (family_ == Family::kOldMegatron || family_ == Family::kDeepSpeed);
-  // NeMo's and Megatron Bridge's performance recipes reduce in bf16 (grad_reduce_in_fp32 off).
-  const bool recipes = Contains(software.framework, {"nemo", "bridge"});
-  software.gradient_bytes = half_sums || recipes ? 2 : 4;
+  software.gradient_bytes =
+      half_sums ? 2 : UsualSoftware(software.framework, software.release).gradient_bytes;
   if (raw_.moment_dtype == "bf16" || raw_.moment_dtype == "fp16") software.moment_bytes = 2;
   if (raw_.moment_dtype == "fp8") software.moment_bytes = 1;
   // Which moments Apex's optimizer has is a setting of each recipe.
@@ -359,29 +359,23 @@ void Filler::FillSoftware() {
   } else if (!IsKnownFramework(software.framework)) {
     Note("software.framework", "as Megatron-Core's newer stacks", "nothing is known of its name");
   }
-  const bool fsdp = family_ == Family::kShardedData;
-  const bool modern = family_ == Family::kMegatron;
-  const bool nemo = Contains(software.framework, {"nemo", "bridge"});
-  const bool compiles = Contains(software.framework, {"titan", "maxtext"});
   const std::string at = "software.";
   Take(at + "flash_attention", software.flash_attention,
-       family_ != Family::kOldMegatron && family_ != Family::kDeepSpeed);
-  Take(at + "compile", software.compiled, compiles);
-  Take(at + "cuda_graphs", software.cuda_graphs, false);
-  Take(at + "deterministic", software.deterministic, false);
-  // Megatron's switch is off by default; NeMo's recipes turn it on. torchtitan's loss is PyTorch's
-  // own on an fp32 copy of the logits, compiled into one kernel since 2025.
-  const bool fuses_loss = nemo || Contains(software.framework, {"foundry", "maxtext", "hai-llm"}) ||
-                          (software.compiled && CompilesLoss(software));
-  Take(at + "loss_fusion", software.loss_fusion, fuses_loss);
+       UsualSoftware(software.framework, software.release).flash_attention);
+  Take(at + "compile", software.compiled,
+       UsualSoftware(software.framework, software.release).compiled);
+  const spec::Software usual =
+      UsualSoftware(software.framework, software.release, software.compiled);
+  Take(at + "cuda_graphs", software.cuda_graphs, usual.cuda_graphs);
+  Take(at + "deterministic", software.deterministic, usual.deterministic);
+  Take(at + "loss_fusion", software.loss_fusion, usual.loss_fusion);
   Take(at + "gradient_accumulation_fusion", software.gradient_accumulation_fusion,
-       modern || family_ == Family::kOldMegatron);
-  // Off in Megatron-LM's own arguments; recipes and benchmarks built on its core turn them on.
-  const bool overlaps = (modern && software.framework != "megatron-lm") || fsdp;
-  Take(at + "overlap.gradient", software.overlap_gradient, overlaps);
-  Take(at + "overlap.parameter", software.overlap_parameter, overlaps);
-  Take(at + "overlap.tensor", software.overlap_tensor, nemo && training().layout.tensor > 1);
-  Take(at + "overlap.expert", software.overlap_expert, false);
+       usual.gradient_accumulation_fusion);
+  Take(at + "overlap.gradient", software.overlap_gradient, usual.overlap_gradient);
+  Take(at + "overlap.parameter", software.overlap_parameter, usual.overlap_parameter);
+  Take(at + "overlap.tensor", software.overlap_tensor,
+       usual.overlap_tensor && training().layout.tensor > 1);
+  Take(at + "overlap.expert", software.overlap_expert, usual.overlap_expert);
 }
 
 void Filler::FillRecompute() {

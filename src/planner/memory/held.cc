@@ -11,7 +11,7 @@ void HeldMicroBatches(const spec::Layout& layout, bool overlap_expert, uint32_t 
   const uint32_t stages = layout.pipeline;
   const uint32_t chunks = layout.virtual_pipeline;
   CHECK(stage < stages && held.size() == chunks && micro_batches >= 1);
-  const uint32_t extra = overlap_expert && stages > 1 ? 1 : 0;
+  const uint32_t extra = overlap_expert ? 1 : 0;
   const auto fill = [&](uint32_t most) {
     std::fill(held.begin(), held.end(), std::min(micro_batches, most));
   };

@@ -63,6 +63,8 @@ const Row kRows[] = {
      "schedule=dualpipe", Nothing},
     {"context", "h100-sxm:16", 1, 80, "", "context=1", "context=", LongSequence},
     {"experts", "h100-sxm:16", 64, 80, "", "expert=1", "expert=", ManyExperts},
+    {"overlap of the experts' exchange", "h100-sxm:16", 64, 80, "expert=16,pp=1,tp=1,cp=1,mb=1",
+     "overlap_expert=false", "overlap_expert=true", ManyExperts},
     {"tensor", "h100-sxm:8", 8, 60, "cp=1,pp=1,zero=0,offload=none", "tensor=1",
      "tensor=", Nothing},
     {"ZeRO 1", "h100-sxm:8", 64, 60, "tp=1,pp=1,cp=1", "zero=0", "zero=", Nothing},

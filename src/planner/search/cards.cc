@@ -71,12 +71,16 @@ Status SetCards(std::span<const uint32_t> counts, const Goal& goal, Job& job) {
   }
   job.cards.clear();
   job.objective = goal.objective;
+  job.deadline_days = goal.deadline_days;
+  job.budget_dollars = goal.budget_dollars;
   for (const uint32_t devices : counts) {
     spec::DeviceCluster cluster = job.cluster;
     cluster.devices = devices;
     RETURN_IF_ERROR(spec::CheckDeviceCluster(cluster));
     ASSIGN_OR_RETURN(const Rates rates, RatesOf(job, devices, goal));
     CardCount count{devices, goal.objective == Objective::kCost ? rates.dollars : rates.days};
+    count.days_per_step_s = rates.days;
+    count.dollars_per_step_s = rates.dollars;
     if (goal.deadline_days) {
       count.longest_step_s = std::min(count.longest_step_s, *goal.deadline_days / rates.days);
     }

@@ -33,13 +33,16 @@ struct CardCount {
   uint32_t devices = 1;
   double weight = 1;  // of a second of step in the objective
   double longest_step_s = std::numeric_limits<double>::infinity();
+  // What a second of step adds to the run; dollars are 0 where the card has no price.
+  double days_per_step_s = 0;
+  double dollars_per_step_s = 0;
 };
 
 // Ascending; of the range [low, high]. Requires 1 <= low <= high.
 std::vector<uint32_t> CardCounts(const spec::DeviceCluster& cluster, uint32_t low, uint32_t high);
 
-// Gives the job these counts. Refuses counts that the cluster cannot have, a deadline or a budget
-// without tokens, and money where the card has no price.
+// Gives the job these counts, the goal's deadline and its budget. Refuses counts that the cluster
+// cannot have, a deadline or a budget without tokens, and money where the card has no price.
 Status SetCards(std::span<const uint32_t> counts, const Goal& goal, Job& job);
 
 // The job's counts: its cluster's alone where none were set.

@@ -26,6 +26,7 @@ struct Fixed {
   std::optional<uint32_t> zero_stage{};
   std::optional<uint32_t> shard_group{};
   std::optional<bool> sequence_parallel{};
+  std::optional<bool> overlap_expert{};
   std::optional<spec::PipelineSchedule> schedule{};
   std::optional<spec::ContextKind> context_kind{};
   std::optional<spec::Recompute> recompute{};
@@ -60,7 +61,10 @@ struct Job {
   double headroom = 0;  // share of the card's memory to leave free, 0 to 1
   // Numbers of cards that are searched, and what each weighs (SetCards); empty: the cluster's.
   std::vector<CardCount> cards{};
-  Objective objective = Objective::kTime;  // as SetCards was told
+  Objective objective = Objective::kTime;  // from the arguments of SetCards
+  // Of the whole run, from the arguments of SetCards; the counts' longest steps follow from them.
+  std::optional<double> deadline_days{};
+  std::optional<double> budget_dollars{};
   std::optional<Machine> machine{};
 };
 

@@ -30,6 +30,8 @@ class Knapsack {
     return best_;
   }
 
+  uint64_t effort() const { return effort_; }
+
  private:
   double Freed(const RecomputeItem& item, size_t layers) const {
     return item.bytes[layers] - item.bytes[first_];
@@ -57,6 +59,7 @@ class Knapsack {
   }
 
   void Descend(size_t depth, double freed, RecomputeTime time) {
+    ++effort_;
     if (freed >= needed_) {
       if (!(time < best_time_)) return;
       best_time_ = time;
@@ -101,6 +104,7 @@ class Knapsack {
   RecomputePlan plan_;
   RecomputeTime best_time_;
   std::optional<RecomputePlan> best_;
+  uint64_t effort_ = 0;
 };
 
 }  // namespace
@@ -116,8 +120,44 @@ double LeastRate(std::span<const double> device_s, std::span<const double> bytes
 
 std::optional<RecomputePlan> ChooseRecompute(std::span<const RecomputeItem> items, double needed,
                                              RecomputeTime without, RecomputeTime below,
-                                             uint32_t first) {
-  return Knapsack(items, needed, below, first).Solve(without);
+                                             uint32_t first, uint64_t* effort) {
+  Knapsack knapsack(items, needed, below, first);
+  std::optional<RecomputePlan> plan = knapsack.Solve(without);
+  if (effort != nullptr) *effort += knapsack.effort();
+  return plan;
+}
+
+std::vector<FreedAtRate> HullOf(std::vector<LayerChoice> choices) {
+  std::vector<FreedAtRate> steps;
+  LayerChoice at;
+  while (true) {
+    // The choice beyond the last that adds bytes at the least rate; of equals the farthest.
+    const LayerChoice* next = nullptr;
+    double least = 0;
+    for (const LayerChoice& choice : choices) {
+      if (!(choice.bytes > at.bytes)) continue;
+      const double rate = (choice.device_s - at.device_s) / (choice.bytes - at.bytes);
+      const bool farther = next != nullptr && rate == least && choice.bytes > next->bytes;
+      if (next != nullptr && !(rate < least) && !farther) continue;
+      next = &choice;
+      least = rate;
+    }
+    if (next == nullptr) return steps;
+    steps.push_back({std::max(0.0, least), next->bytes - at.bytes});
+    at = *next;
+  }
+}
+
+double LeastSeconds(std::vector<FreedAtRate>& steps, double needed) {
+  std::sort(steps.begin(), steps.end(),
+            [](const FreedAtRate& a, const FreedAtRate& b) { return a.rate < b.rate; });
+  double seconds = 0;
+  for (const FreedAtRate& step : steps) {
+    if (needed <= 0) break;
+    seconds += step.rate * std::min(needed, step.bytes);
+    needed -= step.bytes;
+  }
+  return needed <= 0 ? seconds : std::numeric_limits<double>::infinity();
 }
 
 }  // namespace longhaul::planner::search

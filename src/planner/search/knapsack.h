@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace longhaul::planner::search {
 
@@ -51,9 +52,30 @@ struct RecomputePlan {
 
 // The plan of least time that frees at least `needed`, each item's layers counted from `first` on
 // (those before it are settled otherwise); of equals the first found. Nothing where all together
-// free too little, or no plan takes less than `below`. Requires at most kMostItems items.
+// free too little, or no plan takes less than `below`. Adds the plans that were looked at, whole or
+// in part, to `effort`. Requires at most kMostItems items.
 std::optional<RecomputePlan> ChooseRecompute(std::span<const RecomputeItem> items, double needed,
                                              RecomputeTime without, RecomputeTime below,
-                                             uint32_t first = 0);
+                                             uint32_t first = 0, uint64_t* effort = nullptr);
+
+// One way to recompute a layer: seconds, and bytes of one micro-batch that it frees.
+struct LayerChoice {
+  double device_s = 0;
+  double bytes = 0;
+};
+
+// Bytes that can be freed at so many seconds each.
+struct FreedAtRate {
+  double rate = 0;
+  double bytes = 0;
+};
+
+// The lower convex hull of the choices and of freeing nothing, as steps of rising rate: whatever is
+// chosen for a layer, or mixed over layers, costs no less than the first steps that free as much.
+std::vector<FreedAtRate> HullOf(std::vector<LayerChoice> choices);
+
+// The least seconds in which steps of any order free `needed`; infinite where all of them free
+// less. Sorts the steps.
+double LeastSeconds(std::vector<FreedAtRate>& steps, double needed);
 
 }  // namespace longhaul::planner::search

@@ -103,5 +103,25 @@ TEST(ChooseRecompute, AgreesWithWalkingAllChoices) {
   EXPECT_GT(solved, 500);
 }
 
+// Worked by hand: of {4 s for 2 bytes, 3 s for 3, 9 s for 5} the hull takes 3 bytes at 1 s each and
+// 2 more at 3 s each; the first choice lies above it.
+TEST(HullOf, LeavesOutWhatAMixOfOthersBeats) {
+  const std::vector<FreedAtRate> steps = HullOf({{4, 2}, {3, 3}, {9, 5}, {0, 0}});
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_DOUBLE_EQ(steps[0].rate, 1);
+  EXPECT_DOUBLE_EQ(steps[0].bytes, 3);
+  EXPECT_DOUBLE_EQ(steps[1].rate, 3);
+  EXPECT_DOUBLE_EQ(steps[1].bytes, 2);
+}
+
+TEST(LeastSeconds, TakesTheCheapestBytesFirst) {
+  std::vector<FreedAtRate> steps = {{3, 2}, {1, 3}};
+  EXPECT_DOUBLE_EQ(LeastSeconds(steps, 0), 0);
+  EXPECT_DOUBLE_EQ(LeastSeconds(steps, 2), 2);
+  EXPECT_DOUBLE_EQ(LeastSeconds(steps, 4), 6);
+  EXPECT_DOUBLE_EQ(LeastSeconds(steps, 5), 9);
+  EXPECT_EQ(LeastSeconds(steps, 5.1), std::numeric_limits<double>::infinity());
+}
+
 }  // namespace
 }  // namespace longhaul::planner::search

@@ -35,7 +35,11 @@ Evaluator BoundOf(const Job& job, bool launches) {
 class FromEvaluator : public Oracle {
  public:
   explicit FromEvaluator(const Job& job)
-      : memory_(job.model, job.cluster),
+      : overlaps_(job.model.experts && job.fixed.overlap_expert.value_or(true)),
+        dual_pipe_(overlaps_ && job.reach == Reach::kEverything &&
+                   job.fixed.schedule.value_or(spec::PipelineSchedule::kDualPipe) ==
+                       spec::PipelineSchedule::kDualPipe),
+        memory_(job.model, job.cluster),
         chooser_(job),
         limit_(MemoryLimit(job)),
         exact_(EvaluatorOf(job, job.cluster, job.base.software)),
@@ -45,6 +49,8 @@ class FromEvaluator : public Oracle {
   bool Choose(Training& training, double enough) override {
     return chooser_.Choose(exact_, memory_, limit_, training, enough) == 0;
   }
+
+  uint64_t effort() const override { return chooser_.effort(); }
 
   double StepSeconds(const Training& training) override {
     if (!IsOpen(training)) return exact_.StepSeconds(training).count();
@@ -80,7 +86,12 @@ class FromEvaluator : public Oracle {
   double ShapeBound(const Training& training) override {
     relaxed_ = training;
     Relax(relaxed_);
-    relaxed_.layout.schedule = spec::PipelineSchedule::kOneForwardOneBackward;
+    spec::Layout& layout = relaxed_.layout;
+    // The schedule that hides most of the experts' exchange, where one may be proposed.
+    const bool dual_pipe = dual_pipe_ && layout.pipeline % 2 == 0;
+    layout.schedule = dual_pipe ? spec::PipelineSchedule::kDualPipe
+                                : spec::PipelineSchedule::kOneForwardOneBackward;
+    relaxed_.software.overlap_expert = overlaps_;
     relaxed_.layout.virtual_pipeline = 1;
     relaxed_.layout.layers_per_stage.clear();
     floor_.Evaluate(relaxed_, evaluation_);
@@ -156,6 +167,8 @@ class FromEvaluator : public Oracle {
     training.layout.shard_group = 0;
   }
 
+  const bool overlaps_;
+  const bool dual_pipe_;
   MemoryModel memory_;
   RecomputeChooser chooser_;
   const int64_t limit_;

@@ -1,6 +1,7 @@
 // What a search asks of the cost model: figures of whole layouts, and bounds of unfinished ones.
 //
-// A bound is never above the figure of any layout that completes what it was given (tested over
+// A bound is never above the figure of any layout within the job's reach that completes what it was
+// given (tested over
 // random layouts, and audited by --prove on every search). Time bounds tighten down the tree of
 // space.h; they leave out what is not decided yet, and let every group lie where its collectives
 // are fastest:
@@ -44,6 +45,8 @@ class Oracle {
   virtual double StatesBound(const spec::Training& training) = 0;
   // What is not below `enough` may be any bound that isn't.
   virtual double RecomputeBound(const spec::Training& training, double enough) = 0;
+  // Plans that Choose looked at so far, in all that was asked: the same for the same questions.
+  virtual uint64_t effort() const { return 0; }
   // Of the shape and its states: of any micro-batch, stages and recompute.
   virtual int64_t StatesMemoryBound(const spec::Training& training) = 0;
 };

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "planner/error_band.h"
 #include "planner/search/internal/surroundings.h"
+#include "planner/search/obstacle.h"
 #include "planner/search/settings.h"
 
 namespace longhaul::planner::search {
@@ -119,8 +120,9 @@ Plan MakePlan(const Job& job, const PlanOptions& options) {
   Options search = options.search;
   search.keep_regions = options.prove;
   if (options.surroundings && search.progress) {
-    search.progress = [&options](double share) {
-      return options.search.progress(internal::kShareOfFirst * share);
+    search.progress = [&options](Standing standing) {
+      standing.share *= internal::kShareOfFirst;
+      return options.search.progress(standing);
     };
   }
   plan.outcome = Search(job, oracle, search);
@@ -132,6 +134,7 @@ Plan MakePlan(const Job& job, const PlanOptions& options) {
     plan.best.push_back(
         Propose(job, ClusterOf(job, candidate.training), candidate.training, options));
   }
+  if (plan.best.empty() && whole) plan.obstacle = FindObstacle(job, plan.outcome, options);
   if (!plan.best.empty() && whole) {
     plan.uniform = NearestUniform(job, plan.best.front(), std::nullopt, options);
   }

@@ -61,12 +61,35 @@ struct Timeline {
   double seconds = 0;
 };
 
+// Why nothing is proposed: the first of these that no layout passes.
+enum class Cause {
+  kNotLegal,            // what is fixed, the batch and the cards allow no layout
+  kMemory,              // none fits the card
+  kFramework,           // some fit, and none of them is one that a framework has options for
+  kDeadline,            // some fit and can be run, and all take too long
+  kBudget,              // likewise, all cost too much
+  kDeadlineAndBudget,   // all take too long, and all cost too much
+  kDeadlineWithBudget,  // some meet the deadline and some the budget, and none meets both
+  kNotFound,            // the search ended at its limit before it found any
+};
+
+struct Obstacle {
+  Cause cause = Cause::kMemory;
+  // Of a deadline or a budget: the fastest and, where the card has a price, the cheapest layouts
+  // that fit.
+  std::optional<Proposal> fastest;
+  std::optional<Proposal> cheapest;
+  std::optional<Proposal> beyond_frameworks;  // of kFramework: the best that fits
+  Candidate smallest;                         // of kMemory: needs least of those looked at
+};
+
 struct Plan {
   Job job;
   double tokens = 0;
   Outcome outcome;
   std::optional<Proof> proof;
   std::vector<Proposal> best;
+  std::optional<Obstacle> obstacle;  // where nothing is best and the search was not cancelled
   std::vector<FrontierPoint> frontier;
   std::optional<Proof> frontier_proof;  // of all its searches together
   std::vector<Influence> influences;    // largest first

@@ -138,6 +138,8 @@ class Prover {
           1 + static_cast<uint32_t>(seed % training.recompute.full_layers);
     }
     training.layout.order = Pick(orders_, seed);
+    // Bounds are of what may be proposed.
+    if (!reach_.IsReached(training)) return std::nullopt;
     return training;
   }
 
@@ -244,7 +246,7 @@ class Prover {
 
 Proof Prove(const Job& job, const OracleFactory& factory, const Outcome& outcome,
             const Options& options) {
-  CHECK(!outcome.cancelled);
+  CHECK(!outcome.cancelled && !outcome.limited);
   Proof proof;
   proof.space_points = CountPoints(job);
   proof.regions = outcome.pruned.size();

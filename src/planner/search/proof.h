@@ -27,7 +27,7 @@ struct Proof {
   bool holds() const { return gaps.empty() && space_points == covered_points; }
 };
 
-// Requires an outcome with its regions, not cancelled.
+// Requires an outcome with its regions, neither cancelled nor limited.
 Proof Prove(const Job& job, const OracleFactory& oracle, const Outcome& outcome,
             const Options& options = {});
 

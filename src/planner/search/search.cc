@@ -4,395 +4,35 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "base/check.h"
-#include "planner/search/internal/reach.h"
+#include "planner/search/internal/family_search.h"
 
 namespace longhaul::planner::search {
 namespace {
 
-using spec::PlacementOrder;
-using spec::Recompute;
+using internal::FamilySearch;
 using spec::Training;
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 // Of the first round; each has twice as many as the one before, as what is known grows ever less.
 constexpr size_t kFamiliesARound = 8;
-constexpr size_t kNoRegion = std::numeric_limits<size_t>::max();
+// Limits a round, so that progress is reported often and one round is a small part of the effort.
+constexpr size_t kMostFamiliesARound = 256;
+// Of those that were cut; few, so that the part of each is large.
+constexpr size_t kCutFamiliesARound = 2;
+// Of the effort, the first look at each family may take this share, and the search with one
+// recompute for all stages this share of the rest.
+constexpr uint64_t kShareOfLook = 8;
+constexpr uint64_t kShareOfUniform = 2;
+// Layouts that a first look takes of a family: enough to find one that fits in most.
+constexpr uint64_t kLook = 2'000;
 
 bool Better(const Candidate& a, const Candidate& b) {
   if (a.objective != b.objective) return a.objective < b.objective;
   return a.memory_bytes < b.memory_bytes;
 }
-
-// One family's work: everything below its shapes.
-class FamilySearch {
- public:
-  // `threshold` is of the objective.
-  FamilySearch(const Job& job, Oracle& oracle, const CardCount& cards, double threshold,
-               const Options& options)
-      : job_(job),
-        oracle_(oracle),
-        reach_(job),
-        stop_(options.stop),
-        limit_(MemoryLimit(job)),
-        weight_(cards.weight),
-        threshold_(
-            std::min(threshold / cards.weight, std::nextafter(cards.longest_step_s, kNever))),
-        keep_regions_(options.keep_regions) {
-    best_.step_s = kNever;
-    smallest_.memory_bytes = std::numeric_limits<int64_t>::max();
-  }
-
-  void Visit(const Shape& shape, uint32_t index) {
-    index_ = index;
-    training_ = job_.base;
-    training_.layout = {};
-    training_.recompute = {};
-    training_.stage_recompute.clear();
-    Apply(shape, training_);
-    orders_ = Orders(job_, shape);
-    recomputes_ = RecomputeChoices(job_, shape);
-    const std::vector<uint32_t> micro_batches = MicroBatches(job_, shape);
-    if (micro_batches.empty()) return;
-    KeepFittingStates(shape, micro_batches);
-    if (states_.empty()) return;
-    struct Micro {
-      double bound;
-      uint32_t size;
-    };
-    std::vector<Micro> micros;
-    for (const uint32_t size : micro_batches) {
-      training_.batch.micro = size;
-      micros.push_back({Call(oracle_.ShapeBound(training_)), size});
-    }
-    std::stable_sort(micros.begin(), micros.end(),
-                     [](const Micro& a, const Micro& b) { return a.bound < b.bound; });
-    for (const Micro& micro : micros) {
-      if (stop_ && stop_()) return;
-      training_.batch.micro = micro.size;
-      if (micro.bound >= Threshold()) {
-        Prune(Rule::kShapeTime, micro.bound, PointsOf(shape, micro.size) * states_.size());
-      } else {
-        VisitMicro(shape, micro.size);
-      }
-    }
-  }
-
-  const Candidate& best() const { return best_; }
-  const Candidate& smallest() const { return smallest_; }
-  std::array<uint64_t, kRules> points{};
-  uint64_t calls = 0;
-  std::vector<Region> pruned;
-
- private:
-  double Threshold() const { return std::min(threshold_, best_.step_s); }
-
-  double Call(double figure) {
-    ++calls;
-    return figure;
-  }
-
-  void Prune(Rule rule, double bound, uint64_t count) {
-    if (count == 0) return;
-    points[static_cast<size_t>(rule)] += count;
-    if (keep_regions_) pruned.push_back({index_, training_, rule, bound, count});
-  }
-
-  // Points below a micro-batch for one choice of states.
-  uint64_t PointsOf(const Shape& shape, uint32_t micro) {
-    return stages_.Of(job_, shape, micro).size() * recomputes_.size() * orders_.size();
-  }
-
-  void KeepFittingStates(const Shape& shape, const std::vector<uint32_t>& micro_batches) {
-    uint64_t below = 0;
-    for (const uint32_t micro : micro_batches) below += PointsOf(shape, micro);
-    states_.clear();
-    for (const States& states : StateChoices(job_, shape)) {
-      Apply(states, training_);
-      training_.batch.micro = 1;
-      ++calls;
-      const int64_t bytes = oracle_.StatesMemoryBound(training_);
-      if (bytes > limit_) {
-        Prune(Rule::kStatesMemory, static_cast<double>(bytes), below);
-        if (bytes < smallest_.memory_bytes) smallest_ = {training_, 0, bytes};
-      } else {
-        states_.push_back(states);
-      }
-    }
-    Apply(States{}, training_);
-  }
-
-  void VisitMicro(const Shape& shape, uint32_t micro) {
-    struct Choice {
-      double bound;
-      const Stages* stages;
-    };
-    std::vector<Choice> choices;
-    for (const Stages& stages : stages_.Of(job_, shape, micro)) {
-      Apply(stages, training_);
-      choices.push_back({Call(oracle_.StagesBound(training_)), &stages});
-    }
-    std::stable_sort(choices.begin(), choices.end(),
-                     [](const Choice& a, const Choice& b) { return a.bound < b.bound; });
-    for (const Choice& choice : choices) {
-      if (stop_ && stop_()) return;
-      Apply(*choice.stages, training_);
-      if (choice.bound >= Threshold()) {
-        Prune(Rule::kStagesTime, choice.bound,
-              states_.size() * recomputes_.size() * orders_.size());
-      } else {
-        VisitStages();
-      }
-    }
-    Apply(Stages{}, training_);
-  }
-
-  void VisitStages() {
-    struct Choice {
-      double bound;
-      States states;
-    };
-    std::vector<Choice> choices;
-    const uint64_t below = recomputes_.size() * orders_.size();
-    for (const States& states : states_) {
-      Apply(states, training_);
-      const bool same = !choices.empty() && choices.back().states.zero_stage == states.zero_stage &&
-                        choices.back().states.shard_group == states.shard_group;
-      choices.push_back(
-          {same ? choices.back().bound : Call(oracle_.StatesBound(training_)), states});
-    }
-    // Without offload first: the bound of a shard's states does not look at it.
-    std::stable_sort(choices.begin(), choices.end(),
-                     [](const Choice& a, const Choice& b) { return a.bound < b.bound; });
-    std::vector<Seen> seen;
-    for (const Choice& choice : choices) {
-      Apply(choice.states, training_);
-      Seen& of_shard = SeenOf(choice.states, seen);
-      if (choice.bound >= Threshold()) {
-        PruneStates(choice.bound, below, of_shard);
-        continue;
-      }
-      if (!reach_.MayBeReached(training_, recomputes_)) {
-        Prune(Rule::kFramework, 0, below);
-        continue;
-      }
-      ++calls;
-      if (!oracle_.MayFit(training_)) {
-        Prune(Rule::kAnyMemory, kNever, below);
-        KeepSmallestOfAny();
-        continue;
-      }
-      for (size_t i = 0; i < recomputes_.size(); ++i) {
-        i = SkipFull(i, of_shard);
-        if (i < recomputes_.size()) VisitRecompute(recomputes_[i], of_shard);
-      }
-      training_.recompute = {};
-      training_.stage_recompute.clear();
-    }
-    Apply(States{}, training_);
-  }
-
-  // A choice that heavier ones need not be looked at for, and the region that they join.
-  struct Settled {
-    Recompute recompute;
-    spec::Offload offload = spec::Offload::kNone;
-    size_t region = kNoRegion;
-  };
-
-  // What is known of one ZeRO stage and shard group of the stages in hand, over all offloads.
-  struct Seen {
-    uint32_t zero_stage = 0;
-    uint32_t shard_group = 0;
-    size_t region = kNoRegion;  // of kStatesTime
-    std::vector<Settled> fits;  // all their orders were looked at
-    std::vector<Settled> slow;  // by a bound
-  };
-
-  // With offload the bound is the same: one region for all.
-  void PruneStates(double bound, uint64_t below, Seen& seen) {
-    if (seen.region == kNoRegion) {
-      Prune(Rule::kStatesTime, bound, below);
-      if (keep_regions_) seen.region = pruned.size() - 1;
-      return;
-    }
-    points[static_cast<size_t>(Rule::kStatesTime)] += below;
-    pruned[seen.region].points += below;
-  }
-
-  static Seen& SeenOf(const States& states, std::vector<Seen>& seen) {
-    for (Seen& each : seen) {
-      if (each.zero_stage == states.zero_stage && each.shard_group == states.shard_group) {
-        return each;
-      }
-    }
-    seen.push_back({states.zero_stage, states.shard_group, kNoRegion, {}, {}});
-    return seen.back();
-  }
-
-  // What settles the layout in hand with that recompute: a lighter choice that was seen, and how.
-  std::pair<Settled*, Rule> Lighter(const Recompute& recompute, Seen& seen) const {
-    for (auto& [list, rule] :
-         {std::pair(&seen.slow, Rule::kRecomputeTime), std::pair(&seen.fits, Rule::kDominated)}) {
-      for (Settled& settled : *list) {
-        if (settled.offload != spec::Offload::kNone && settled.offload != training_.offload) {
-          continue;
-        }
-        if (IsLighter(settled.recompute, recompute)) return {&settled, rule};
-      }
-    }
-    return {nullptr, Rule::kEvaluated};
-  }
-
-  // Of 1, 2, ... layers a stage recomputed in full, from `begin` on, each keeps less than the one
-  // before and rebuilds as much: those that do not fit are the first ones, and one region. Returns
-  // where to go on.
-  size_t SkipFull(size_t begin, Seen& seen) {
-    const auto partly = [](const Recompute& recompute) {
-      return recompute.kind == spec::RecomputeKind::kFull && recompute.full_layers > 0;
-    };
-    if (!partly(recomputes_[begin]) || Lighter(recomputes_[begin], seen).first != nullptr) {
-      return begin;
-    }
-    const auto first = recomputes_.begin() + static_cast<ptrdiff_t>(begin);
-    const auto last = std::find_if_not(first, recomputes_.end(), partly);
-    const auto fitting = std::partition_point(first, last, [this](const Recompute& recompute) {
-      training_.recompute = recompute;
-      ++calls;
-      return !oracle_.Fits(training_);
-    });
-    if (fitting != first) {
-      training_.recompute = *std::prev(fitting);
-      training_.stage_recompute.clear();
-      KeepSmallest();
-      Prune(Rule::kMemory, kNever, static_cast<uint64_t>(fitting - first) * orders_.size());
-    }
-    return static_cast<size_t>(fitting - recomputes_.begin());
-  }
-
-  // Adds the layout in hand to the region of a lighter one, which is opened with the first.
-  void Join(Settled& settled, Rule rule) {
-    points[static_cast<size_t>(rule)] += orders_.size();
-    if (!keep_regions_) return;
-    if (settled.region == kNoRegion) {
-      settled.region = pruned.size();
-      pruned.push_back({index_, training_, rule, 0, 0});
-      pruned.back().training.recompute = settled.recompute;
-      pruned.back().training.offload = settled.offload;
-    }
-    pruned[settled.region].points += orders_.size();
-  }
-
-  // Each stage by itself: chosen anew for each order, as it decides what collectives cost.
-  void VisitByStage() {
-    const double bound = Call(oracle_.RecomputeBound(training_, Threshold()));
-    if (bound == kNever || !training_.stage_recompute.empty()) {
-      ++calls;
-      if (!oracle_.Fits(training_)) {
-        if (!training_.stage_recompute.empty()) KeepSmallest();
-        return Prune(Rule::kMemory, kNever, orders_.size());
-      }
-    }
-    if (bound >= Threshold()) return Prune(Rule::kRecomputeTime, bound, orders_.size());
-    for (const PlacementOrder& order : orders_) {
-      training_.layout.order = order;
-      if (order != spec::kUsualOrder && !reach_.IsReached(training_)) {
-        Prune(Rule::kFramework, 0, 1);
-        continue;
-      }
-      ++points[static_cast<size_t>(Rule::kEvaluated)];
-      Training chosen = training_;
-      chosen.recompute = {};
-      chosen.stage_recompute.clear();
-      // Without recompute, which a choice cannot beat.
-      if (Call(oracle_.StepSeconds(chosen)) >= Threshold()) continue;
-      chosen = training_;
-      if (chosen.stage_recompute.empty() && !oracle_.Choose(chosen, Threshold())) continue;
-      const double step_s = Call(oracle_.StepSeconds(chosen));
-      if (step_s >= Threshold()) continue;
-      const int64_t bytes = oracle_.MemoryBytes(chosen);
-      if (bytes <= limit_) best_ = {chosen, step_s, bytes, step_s * weight_};
-    }
-    training_.layout.order = spec::kUsualOrder;
-  }
-
-  void VisitRecompute(const Recompute& recompute, Seen& seen) {
-    training_.recompute = recompute;
-    training_.stage_recompute.clear();
-    if (const auto [lighter, rule] = Lighter(recompute, seen); lighter != nullptr) {
-      return Join(*lighter, rule);
-    }
-    if (!reach_.IsReached(training_)) {
-      Prune(Rule::kFramework, 0, orders_.size());
-      return;
-    }
-    if (recompute.kind == spec::RecomputeKind::kByStage) {
-      training_.stage_recompute = job_.fixed.stage_recompute;
-      VisitByStage();
-      training_.stage_recompute.clear();
-      return;
-    }
-    const double bound = Call(oracle_.RecomputeBound(training_, kNever));
-    if (bound >= Threshold()) {
-      Prune(Rule::kRecomputeTime, bound, orders_.size());
-      seen.slow.push_back({recompute, training_.offload, keep_regions_ ? pruned.size() - 1 : 0});
-      return;
-    }
-    ++calls;
-    if (!oracle_.Fits(training_)) {
-      KeepSmallest();
-      return Prune(Rule::kMemory, kNever, orders_.size());
-    }
-    seen.fits.push_back({recompute, training_.offload, kNoRegion});
-    for (const PlacementOrder& order : orders_) VisitOrder(order);
-    training_.layout.order = spec::kUsualOrder;
-  }
-
-  // Of what does not fit, while nothing was found that does.
-  void KeepSmallest() {
-    if (best_.step_s != kNever) return;
-    const int64_t bytes = oracle_.MemoryBytes(training_);
-    if (bytes < smallest_.memory_bytes) smallest_ = {training_, 0, bytes};
-  }
-
-  // Likewise of a layout that no recompute makes fit, by what keeps least.
-  void KeepSmallestOfAny() {
-    training_.recompute = recomputes_.back();
-    if (training_.recompute.kind != spec::RecomputeKind::kByStage) KeepSmallest();
-    training_.recompute = {};
-  }
-
-  void VisitOrder(const PlacementOrder& order) {
-    training_.layout.order = order;
-    if (order != spec::kUsualOrder && !reach_.IsReached(training_)) {
-      Prune(Rule::kFramework, 0, 1);
-      return;
-    }
-    points[static_cast<size_t>(Rule::kEvaluated)] += 1;
-    const double step_s = Call(oracle_.StepSeconds(training_));
-    if (step_s < Threshold()) {
-      best_ = {training_, step_s, oracle_.MemoryBytes(training_), step_s * weight_};
-    }
-  }
-
-  const Job& job_;
-  Oracle& oracle_;
-  internal::Reachable reach_;
-  const std::function<bool()>& stop_;
-  const int64_t limit_;
-  const double weight_;
-  const double threshold_;  // seconds
-  const bool keep_regions_;
-
-  uint32_t index_ = 0;
-  Training training_;
-  StageLists stages_;
-  std::vector<States> states_;
-  std::vector<Recompute> recomputes_;
-  std::vector<PlacementOrder> orders_;
-  Candidate best_;
-  Candidate smallest_;
-};
 
 struct Family {
   size_t begin = 0;
@@ -425,19 +65,216 @@ std::vector<Family> FamiliesOf(const Job& job, const std::vector<Shape>& shapes,
   return families;
 }
 
-void Merge(FamilySearch& family, uint32_t keep, Outcome& outcome) {
+bool IsOfFamily(const Candidate& candidate, const Shape& shape) {
+  const spec::Layout& layout = candidate.training.layout;
+  return layout.tensor == shape.tensor && layout.context == shape.context &&
+         layout.pipeline == shape.pipeline && layout.data == shape.data &&
+         layout.expert == shape.expert && layout.expert_tensor == shape.expert_tensor;
+}
+
+void MergeBest(const FamilySearch& family, const Shape& shape, uint32_t keep, Outcome& outcome) {
+  if (family.best().step_s == kNever) return;
+  std::vector<Candidate>& best = outcome.best;
+  // What was known of this family before is no better.
+  std::erase_if(best, [&shape](const Candidate& known) { return IsOfFamily(known, shape); });
+  best.insert(std::upper_bound(best.begin(), best.end(), family.best(), Better), family.best());
+  if (best.size() > keep) best.pop_back();
+}
+
+void Merge(FamilySearch& family, const Shape& shape, uint32_t keep, Outcome& outcome) {
   for (size_t rule = 0; rule < kRules; ++rule) outcome.points[rule] += family.points[rule];
   outcome.oracle_calls += family.calls;
+  outcome.open_bound = std::min(outcome.open_bound, family.open_bound());
   outcome.pruned.insert(outcome.pruned.end(), std::make_move_iterator(family.pruned.begin()),
                         std::make_move_iterator(family.pruned.end()));
   if (family.smallest().memory_bytes < outcome.smallest.memory_bytes) {
     outcome.smallest = family.smallest();
   }
-  if (family.best().step_s == kNever) return;
-  std::vector<Candidate>& best = outcome.best;
-  best.insert(std::upper_bound(best.begin(), best.end(), family.best(), Better), family.best());
-  if (best.size() > keep) best.pop_back();
+  MergeBest(family, shape, keep, outcome);
 }
+
+// The points of a shape that no family's search looked at.
+uint64_t PointsBelow(const Job& job, const Shape& shape, StageLists& stages) {
+  uint64_t choices = 0;
+  for (const uint32_t micro : MicroBatches(job, shape)) {
+    choices += stages.Of(job, shape, micro).size();
+  }
+  return choices * StateChoices(job, shape).size() * Orders(job, shape).size() *
+         RecomputeChoices(job, shape).size();
+}
+
+// One space, searched from a list that may hold known layouts of it already.
+class TreeSearch {
+ public:
+  // `whole`: all layouts that the search is of; a part proves nothing of the rest.
+  TreeSearch(const Job& job, const Options& options, std::vector<std::unique_ptr<Oracle>>& oracles,
+             std::vector<Candidate> known, bool whole)
+      : job_(job), options_(options), oracles_(oracles), whole_(whole), shapes_(Shapes(job)) {
+    outcome_.smallest.memory_bytes = std::numeric_limits<int64_t>::max();
+    outcome_.shapes = shapes_.size();
+    outcome_.best = std::move(known);
+    families_ = FamiliesOf(job, shapes_, *oracles.front(), outcome_.oracle_calls);
+  }
+
+  // `effort` 0: no limit; no family takes more than `most`.
+  Outcome Run(uint64_t effort, uint64_t most = std::numeric_limits<uint64_t>::max()) {
+    effort_ = effort;
+    size_t round = kFamiliesARound;
+    for (size_t begin = 0; begin < families_.size();) {
+      if (!IsGoingOn(begin)) return outcome_;
+      if (IsSpent()) {
+        LeaveFrom(begin);
+        break;
+      }
+      std::vector<size_t> families(std::min(round, families_.size() - begin));
+      std::iota(families.begin(), families.end(), begin);
+      // Of what is left, each family of the round may take a part.
+      Round(families, std::min(most, PartOf(families.size())));
+      if (options_.stop && options_.stop()) return Cancelled(begin);
+      begin += families.size();
+      round = std::min(2 * round, kMostFamiliesARound);
+    }
+    if (effort > 0 && whole_ && !ReturnToCut()) return Cancelled(families_.size() - 1);
+    for (const Cut& cut : cut_) MergeAll(*cut.search, cut.family);
+    outcome_.limited = outcome_.points[static_cast<size_t>(Rule::kNotSearched)] > 0;
+    outcome_.searched_share = 1;
+    return std::move(outcome_);
+  }
+
+  uint64_t spent() const { return spent_; }
+
+ private:
+  // A family whose search ended at its part of the effort.
+  struct Cut {
+    size_t family = 0;
+    uint64_t effort = 0;
+    std::unique_ptr<FamilySearch> search;
+  };
+
+  bool IsSpent() const {
+    return (effort_ > 0 && spent_ >= effort_) || (options_.expired && options_.expired());
+  }
+
+  // Of the effort that is left, an equal part for each of so many.
+  uint64_t PartOf(size_t count) const {
+    if (effort_ == 0) return std::numeric_limits<uint64_t>::max();
+    return std::max<uint64_t>(1, (effort_ - std::min(effort_, spent_)) / count);
+  }
+
+  Outcome Cancelled(size_t begin) {
+    outcome_.cancelled = true;
+    outcome_.open_bound = OpenBound(begin);
+    return outcome_;
+  }
+
+  // Of all that is not settled when the families from `begin` on are not begun.
+  double OpenBound(size_t begin) const {
+    if (!whole_) return families_.front().bound;
+    double bound = std::min(outcome_.open_bound, families_[begin].bound);
+    for (const Cut& cut : cut_) bound = std::min(bound, cut.search->open_bound());
+    return bound;
+  }
+
+  // Searches families that were cut anew with what effort is left, those with the least bounds
+  // first: what is known by now prunes more, and their parts are larger. False where it was
+  // stopped.
+  bool ReturnToCut() {
+    while (!cut_.empty() && !IsSpent()) {
+      std::stable_sort(cut_.begin(), cut_.end(), [](const Cut& a, const Cut& b) {
+        return a.search->open_bound() < b.search->open_bound();
+      });
+      const size_t count = std::min(kCutFamiliesARound, cut_.size());
+      const uint64_t part = PartOf(count);
+      std::vector<size_t> families;
+      for (size_t i = 0; i < count; ++i) {
+        if (part <= cut_[i].effort) return true;
+        families.push_back(cut_[i].family);
+      }
+      if (!IsGoingOn(families_.size() - 1)) return false;
+      cut_.erase(cut_.begin(), cut_.begin() + static_cast<ptrdiff_t>(count));
+      Round(families, part);
+      if (options_.stop && options_.stop()) return false;
+    }
+    return true;
+  }
+
+  bool IsGoingOn(size_t begin) {
+    outcome_.searched_share = static_cast<double>(begin) / static_cast<double>(families_.size());
+    if (!options_.progress) return true;
+    Outcome now;
+    now.best = outcome_.best;
+    now.open_bound = OpenBound(begin);
+    const Standing standing{outcome_.searched_share, now.best.empty() ? nullptr : &now.best.front(),
+                            now.gap()};
+    outcome_.cancelled = !options_.progress(standing);
+    if (outcome_.cancelled) outcome_.open_bound = now.open_bound;
+    return !outcome_.cancelled;
+  }
+
+  // Each of the families may take `effort`.
+  void Round(const std::vector<size_t>& families, uint64_t effort) {
+    const bool full = outcome_.best.size() >= options_.keep;
+    const double threshold = full ? outcome_.best.back().objective : kNever;
+    std::vector<std::unique_ptr<FamilySearch>> searches(families.size());
+    const auto task = [&](size_t worker, size_t index) {
+      const Family& family = families_[families[index]];
+      const Shape& first = shapes_[family.begin];
+      const auto known =
+          std::find_if(outcome_.best.begin(), outcome_.best.end(),
+                       [&first](const Candidate& each) { return IsOfFamily(each, first); });
+      auto search = std::make_unique<FamilySearch>(job_, *oracles_[worker], first.cards, threshold,
+                                                   known == outcome_.best.end() ? nullptr : &*known,
+                                                   effort, options_);
+      for (size_t i = family.begin; i < family.end; ++i) {
+        search->Visit(shapes_[i], static_cast<uint32_t>(i));
+      }
+      search->Finish();
+      searches[index] = std::move(search);
+    };
+    if (options_.execute) {
+      options_.execute(families.size(), task);
+    } else {
+      for (size_t i = 0; i < families.size(); ++i) task(0, i);
+    }
+    for (size_t i = 0; i < families.size(); ++i) {
+      spent_ += searches[i]->effort();
+      const Shape& shape = shapes_[families_[families[i]].begin];
+      if (searches[i]->open_bound() < kNever) {
+        MergeBest(*searches[i], shape, options_.keep, outcome_);
+        cut_.push_back({families[i], effort, std::move(searches[i])});
+      } else {
+        MergeAll(*searches[i], families[i]);
+      }
+    }
+  }
+
+  void MergeAll(FamilySearch& search, size_t family) {
+    Merge(search, shapes_[families_[family].begin], options_.keep, outcome_);
+  }
+
+  void LeaveFrom(size_t begin) {
+    StageLists stages;
+    for (size_t i = begin; i < families_.size(); ++i) {
+      const Family& family = families_[i];
+      for (size_t k = family.begin; k < family.end; ++k) {
+        outcome_.points[static_cast<size_t>(Rule::kNotSearched)] +=
+            PointsBelow(job_, shapes_[k], stages);
+      }
+    }
+    outcome_.open_bound = std::min(outcome_.open_bound, families_[begin].bound);
+  }
+
+  const Job& job_;
+  const Options& options_;
+  std::vector<std::unique_ptr<Oracle>>& oracles_;
+  const bool whole_;
+  const std::vector<Shape> shapes_;
+  std::vector<Family> families_;
+  Outcome outcome_;
+  std::vector<Cut> cut_;
+  uint64_t effort_ = 0;
+  uint64_t spent_ = 0;
+};
 
 }  // namespace
 
@@ -463,6 +300,8 @@ std::string_view ToString(Rule rule) {
       return "longer at the best place of every group";
     case Rule::kDominated:
       return "less recompute or offload fits already";
+    case Rule::kNotSearched:
+      return "not searched: the search ended at its limit";
   }
   return "";
 }
@@ -471,47 +310,72 @@ uint64_t Outcome::total_points() const {
   return std::accumulate(points.begin(), points.end(), uint64_t{0});
 }
 
+double Outcome::gap() const {
+  if (best.empty()) return open_bound == kNever ? 0 : 1;
+  const double objective = best.front().objective;
+  return objective > 0 ? std::max(0.0, 1 - open_bound / objective) : 0;
+}
+
+namespace {
+
+// The best layouts of parts of the space, found by searches that may leave much of it.
+class FirstSearches {
+ public:
+  FirstSearches(const Options& options, std::vector<std::unique_ptr<Oracle>>& oracles)
+      : options_(options), oracles_(oracles) {
+    options_.keep_regions = false;
+    if (options.progress) {
+      options_.progress = [&options](Standing standing) {
+        standing.share = 0;
+        return options.progress(standing);
+      };
+    }
+  }
+
+  // False where the search was cancelled.
+  bool Run(const Job& job, uint64_t effort, uint64_t most) {
+    TreeSearch search(job, options_, oracles_, std::move(outcome.best), /*whole=*/false);
+    const uint64_t calls = outcome.oracle_calls;
+    outcome = search.Run(effort, most);
+    outcome.oracle_calls += calls;
+    spent += search.spent();
+    return !outcome.cancelled;
+  }
+
+  Outcome outcome;
+  uint64_t spent = 0;
+
+ private:
+  Options options_;
+  std::vector<std::unique_ptr<Oracle>>& oracles_;
+};
+
+}  // namespace
+
 Outcome Search(const Job& job, const OracleFactory& factory, const Options& options) {
   CHECK(options.keep >= 1 && options.workers >= 1);
-  Outcome outcome;
-  outcome.smallest.memory_bytes = std::numeric_limits<int64_t>::max();
   std::vector<std::unique_ptr<Oracle>> oracles;
   for (size_t i = 0; i < options.workers; ++i) oracles.push_back(factory());
-  const std::vector<Shape> shapes = Shapes(job);
-  outcome.shapes = shapes.size();
-  const std::vector<Family> families =
-      FamiliesOf(job, shapes, *oracles.front(), outcome.oracle_calls);
-  const auto execute = [&options](size_t count, const Options::Task& task) {
-    if (options.execute) {
-      options.execute(count, task);
-    } else {
-      for (size_t i = 0; i < count; ++i) task(0, i);
-    }
+  Job uniform = job;
+  uniform.recompute_by_stage = false;
+  FirstSearches first(options, oracles);
+  const uint64_t effort = options.effort;
+  // Of a part of the effort, at least one layout; 0 is no limit.
+  const auto part = [&](uint64_t share) {
+    const uint64_t left = effort - std::min(effort, first.spent);
+    return effort == 0 ? 0 : std::max<uint64_t>(1, left / share);
   };
-  size_t round = kFamiliesARound;
-  for (size_t begin = 0; begin < families.size(); begin += round / 2) {
-    outcome.searched_share = static_cast<double>(begin) / static_cast<double>(families.size());
-    outcome.cancelled = options.progress && !options.progress(outcome.searched_share);
-    if (outcome.cancelled) return outcome;
-    const size_t count = std::min(round, families.size() - begin);
-    round *= 2;
-    const double threshold =
-        outcome.best.size() < options.keep ? kNever : outcome.best.back().objective;
-    std::vector<std::unique_ptr<FamilySearch>> searches(count);
-    execute(count, [&](size_t worker, size_t index) {
-      const Family& family = families[begin + index];
-      auto search = std::make_unique<FamilySearch>(job, *oracles[worker],
-                                                   shapes[family.begin].cards, threshold, options);
-      for (size_t i = family.begin; i < family.end; ++i) {
-        search->Visit(shapes[i], static_cast<uint32_t>(i));
-      }
-      searches[index] = std::move(search);
-    });
-    for (const auto& search : searches) Merge(*search, options.keep, outcome);
-    outcome.cancelled = options.stop && options.stop();
-    if (outcome.cancelled) return outcome;
+  const bool in_two = job.recompute_by_stage && !job.fixed.recompute;
+  if (!first.Run(in_two ? uniform : job, part(kShareOfLook), kLook)) return first.outcome;
+  constexpr uint64_t kAll = std::numeric_limits<uint64_t>::max();
+  if (in_two && !first.Run(uniform, part(kShareOfUniform), kAll)) return first.outcome;
+  const Candidate smallest = first.outcome.smallest;
+  TreeSearch search(job, options, oracles, std::move(first.outcome.best), /*whole=*/true);
+  Outcome outcome = search.Run(part(1));
+  outcome.oracle_calls += first.outcome.oracle_calls;
+  if (outcome.best.empty() && smallest.memory_bytes < outcome.smallest.memory_bytes) {
+    outcome.smallest = smallest;
   }
-  outcome.searched_share = 1;
   return outcome;
 }
 

@@ -8,11 +8,18 @@
 // no framework has options for it; each pruned region is recorded with its rule and bound, which
 // proof.h holds against the final best. Ties go to the point seen first: the usual order, no
 // recompute, no offload before others.
+//
+// The search has a best layout early and can end early. Where each stage may recompute by itself,
+// the much smaller space with one choice for all stages is searched first; its best layouts are in
+// the list from then on. An effort in plans looked at, which does not depend on the machine or its
+// threads, or a clock of the caller's, may end the search: what was not looked at then has a lower
+// bound, and the outcome says how far the best may be from the optimum.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -33,8 +40,9 @@ enum class Rule {
   kMemory,         // does not fit, computed exactly
   kRecomputeTime,  // wherever the groups lie
   kDominated,      // the same with less recompute or without offload fits
+  kNotSearched,    // the effort or the clock ended the search before
 };
-constexpr size_t kRules = 10;
+constexpr size_t kRules = 11;
 std::string_view ToString(Rule rule);  // "states alone do not fit", ...
 
 // A part of the tree: all points that begin with these choices. From the recompute on, also those
@@ -63,11 +71,24 @@ struct Outcome {
   uint64_t oracle_calls = 0;
   std::vector<Region> pruned;  // with keep_regions
   bool cancelled = false;
+  bool limited = false;  // by the effort or the clock: kNotSearched has points
+  // Of the objective, of all that was not looked at; infinite where the search ended by itself.
+  double open_bound = std::numeric_limits<double>::infinity();
   double searched_share = 0;  // of the families
   // Where nothing fits: the layout that needs least memory, of those looked at.
   Candidate smallest;
 
   uint64_t total_points() const;
+  // By how much of its objective the best may lie above the optimum, at most: 0 where it is the
+  // optimum, 1 where nothing is known.
+  double gap() const;
+};
+
+// How far a search is.
+struct Standing {
+  double share = 0;                 // of the families
+  const Candidate* best = nullptr;  // so far; null: none yet
+  double gap = 1;                   // as of an outcome that ended here
 };
 
 struct Options {
@@ -78,10 +99,16 @@ struct Options {
   using Task = std::function<void(size_t worker, size_t index)>;
   std::function<void(size_t count, const Task& task)> execute;  // absent: one after the other
   size_t workers = 1;
-  // Called between rounds with the share of families done; false cancels.
-  std::function<bool(double share)> progress;
+  // Called between rounds; false cancels.
+  std::function<bool(const Standing& standing)> progress;
   // Asked often and by any worker; true cancels. What was found so far stays in the outcome.
   std::function<bool()> stop;
+  // Plans to look at before the search ends, of bounds, figures and choices of recompute; 0: no
+  // limit. A round that has begun is ended.
+  uint64_t effort = 0;
+  // Asked like stop; true ends the search as the effort does. The outcome then depends on the
+  // machine.
+  std::function<bool()> expired;
 };
 
 Outcome Search(const Job& job, const OracleFactory& oracle, const Options& options = {});

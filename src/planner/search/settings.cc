@@ -52,7 +52,7 @@ constexpr Words<bool spec::RecomputeModules::*, 6> kModules = {
      {"mla_up_projection", &spec::RecomputeModules::mla_up_projection},
      {"mlp", &spec::RecomputeModules::mlp},
      {"moe", &spec::RecomputeModules::moe}}};
-constexpr Words<std::string_view, 11> kShort = {{{"cards", "devices"},
+constexpr Words<std::string_view, 12> kShort = {{{"cards", "devices"},
                                                  {"tp", "tensor"},
                                                  {"pp", "pipeline"},
                                                  {"vp", "virtual_pipeline"},
@@ -62,7 +62,9 @@ constexpr Words<std::string_view, 11> kShort = {{{"cards", "devices"},
                                                  {"dp", "data"},
                                                  {"sp", "sequence_parallel"},
                                                  {"mb", "micro"},
-                                                 {"zero_stage", "zero"}}};
+                                                 {"zero_stage", "zero"},
+                                                 {"overlap.expert", "overlap_expert"}}};
+constexpr Words<bool, 4> kFlags = {{{"true", true}, {"false", false}, {"1", true}, {"0", false}}};
 
 template <typename T, size_t N>
 std::string_view WordOf(const Words<T, N>& words, const T& value) {
@@ -205,8 +207,9 @@ constexpr auto kSizes = std::to_array<SizeKey>({
     {"zero", &Fixed::zero_stage, 0, 3},
     {"shard_group", &Fixed::shard_group, 0, kMostRanks},
 });
-constexpr auto kOthers = std::to_array<std::string_view>(
-    {"sequence_parallel", "schedule", "context_kind", "recompute", "offload", "order", "layers"});
+constexpr auto kOthers =
+    std::to_array<std::string_view>({"sequence_parallel", "schedule", "context_kind",
+                                     "overlap_expert", "recompute", "offload", "order", "layers"});
 
 Status SetWord(std::string_view key, std::string_view value, Fixed& fixed) {
   if (key == "schedule") {
@@ -224,9 +227,9 @@ Status SetWord(std::string_view key, std::string_view value, Fixed& fixed) {
   } else if (key == "order") {
     ASSIGN_OR_RETURN(fixed.order, ParseOrder(value));
   } else if (key == "sequence_parallel") {
-    constexpr Words<bool, 4> kFlags = {
-        {{"true", true}, {"false", false}, {"1", true}, {"0", false}}};
     ASSIGN_OR_RETURN(fixed.sequence_parallel, ParseWord(key, value, kFlags));
+  } else if (key == "overlap_expert") {
+    ASSIGN_OR_RETURN(fixed.overlap_expert, ParseWord(key, value, kFlags));
   } else {
     std::vector<uint32_t> layers;
     for (const std::string_view part : Split(value, '+')) {
@@ -275,6 +278,8 @@ void Overwrite(const Fixed& fixed, spec::Training& training) {
   layout.schedule = fixed.schedule.value_or(layout.schedule);
   layout.context_kind = fixed.context_kind.value_or(layout.context_kind);
   layout.order = fixed.order.value_or(layout.order);
+  bool& overlap = training.software.overlap_expert;
+  overlap = fixed.overlap_expert.value_or(overlap);
   if (fixed.layers_per_stage) {
     layout.layers_per_stage = *fixed.layers_per_stage;
   } else if (fixed.pipeline || fixed.virtual_pipeline) {
@@ -286,6 +291,29 @@ void Overwrite(const Fixed& fixed, spec::Training& training) {
     training.stage_recompute = fixed.stage_recompute;
   }
   training.offload = fixed.offload.value_or(training.offload);
+}
+
+// What the rest of the layout decides of the overlap: DualPipe has it always, a layout whose
+// experts are not spread has nothing to overlap. Refuses what was asked for and cannot be.
+Status SettleOverlap(const Fixed& asked, const spec::Model& model, spec::Training& training) {
+  const spec::Layout& layout = training.layout;
+  const bool exchanges = model.experts && layout.expert > 1;
+  const bool always =
+      exchanges && layout.pipeline > 1 && layout.schedule == PipelineSchedule::kDualPipe;
+  if (asked.overlap_expert == true && !exchanges) {
+    return InvalidArgument(
+        "overlap_expert=true: there is no exchange of experts' tokens to overlap, the layout has "
+        "expert " +
+        std::to_string(layout.expert) +
+        (model.experts ? ": give expert 2 or more" : " and the model has no experts"));
+  }
+  if (asked.overlap_expert == false && always) {
+    return InvalidArgument(
+        "overlap_expert=false: schedule dualpipe always overlaps the experts' exchange; choose "
+        "another schedule");
+  }
+  training.software.overlap_expert = exchanges && (training.software.overlap_expert || always);
+  return {};
 }
 
 // Data as large as the devices allow, where the change left it free.
@@ -397,6 +425,7 @@ std::string LayoutText(const spec::Training& training) {
   add(layout.expert > 1, "expert", std::to_string(layout.expert));
   add(layout.expert > 1 || layout.expert_tensor > 1, "expert_tensor",
       std::to_string(layout.expert_tensor));
+  add(layout.expert > 1 && training.software.overlap_expert, "overlap_expert", "true");
   add(true, "micro", std::to_string(training.batch.micro));
   add(true, "zero", std::to_string(layout.zero_stage));
   add(layout.shard_group > 0, "shard_group", std::to_string(layout.shard_group));
@@ -441,6 +470,7 @@ Status Change(std::string_view key_and_value, Question& question) {
     }
     RETURN_IF_ERROR(status);
     Overwrite(fixed, training);
+    RETURN_IF_ERROR(SettleOverlap(fixed, question.model, training));
     if (!fixed.data) FollowWithData(question.cluster, training.layout);
     if (training.layout.tensor == 1) training.layout.sequence_parallel = false;
     if (training.layout.pipeline == 1) training.layout.virtual_pipeline = 1;

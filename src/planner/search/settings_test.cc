@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "planner/search/plan.h"
 #include "planner/search/random_job_testing.h"
 #include "planner/search/search.h"
 #include "spec/device_cluster/device_cluster.h"
+#include "spec/models/model_reader.h"
 
 namespace longhaul::planner::search {
 namespace {
@@ -67,6 +69,30 @@ TEST(LayoutText, IsReadBackToTheSameLayout) {
   EXPECT_GT(compared, 10);
 }
 
+// What `plan deepseek-v3 h800-sxm:2048 --framework all` is asked of the layout that DeepSeek
+// published (arXiv 2412.19437: 2.664M H800 hours for 14.8T tokens, 54.2 days on 2,048), with the
+// stack that is assumed without --stack, whose constants do not know DeepSeek.
+TEST(Plan, DeepSeekV3UnderDualPipeTakesThePublishedDays) {
+  Job job;
+  job.model = *spec::FindModel("deepseek-v3");
+  job.cluster = *spec::ParseClusterName("h800-sxm:2048");
+  job.base.batch.global = 15'360;
+  job.base.precision = spec::Precision::kFp8;
+  job.base.software.framework = "megatron-core";
+  job.reach = Reach::kEverything;
+  job.headroom = 0.04;
+  ASSERT_EQ(ParseFixed("pipeline=16,expert=64,tensor=1,schedule=dualpipe,zero=1", job.fixed),
+            Status());
+  PlanOptions options;
+  options.tokens = options.run.tokens = 14.8e12;
+  const Plan plan = MakePlan(job, options);
+  ASSERT_FALSE(plan.best.empty());
+  const Proposal& best = plan.best.front();
+  EXPECT_TRUE(best.training.software.overlap_expert);
+  EXPECT_LT(best.run->days.low, 54.2);
+  EXPECT_GT(best.run->days.high, 54.2);
+}
+
 Question SmallQuestion() {
   Question question;
   question.model = RandomJob(1).model;
@@ -89,6 +115,39 @@ TEST(Change, LetsDataFollow) {
   EXPECT_EQ(question.training.layout.data, 8u);
   ASSERT_EQ(Change("network.gb_per_s=100", question), Status());
   EXPECT_EQ(question.cluster.network.per_device.count(), 100e9);
+}
+
+Question ExpertQuestion() {
+  Question question = SmallQuestion();
+  question.model.experts = spec::Experts{.count = 16, .top_k = 2, .ffn_hidden = 1024};
+  question.training.layout.expert = 4;
+  return question;
+}
+
+TEST(Change, SwitchesTheOverlapOfTheExpertsExchange) {
+  Question question = ExpertQuestion();
+  ASSERT_EQ(Change("overlap.expert=true", question), Status());
+  EXPECT_TRUE(question.training.software.overlap_expert);
+  EXPECT_THAT(LayoutText(question.training), HasSubstr("overlap_expert=true"));
+  ASSERT_EQ(Change("overlap_expert=false", question), Status());
+  EXPECT_FALSE(question.training.software.overlap_expert);
+}
+
+// DualPipe implies it; a layout without an exchange has none.
+TEST(Change, SettlesTheOverlapByTheRestOfTheLayout) {
+  Question question = ExpertQuestion();
+  question.training.layout.pipeline = 2;
+  question.training.layout.data = 8;
+  ASSERT_EQ(Change("schedule=dualpipe", question), Status());
+  EXPECT_TRUE(question.training.software.overlap_expert);
+  EXPECT_THAT(Change("overlap_expert=false", question).message(), HasSubstr("dualpipe"));
+  question = ExpertQuestion();
+  ASSERT_EQ(Change("overlap_expert=true", question), Status());
+  ASSERT_EQ(Change("expert=1", question), Status());
+  EXPECT_FALSE(question.training.software.overlap_expert);
+  EXPECT_THAT(Change("overlap_expert=true", question).message(), HasSubstr("expert 2 or more"));
+  question = SmallQuestion();
+  EXPECT_THAT(Change("overlap_expert=true", question).message(), HasSubstr("no experts"));
 }
 
 TEST(Change, RefusesWhatCannotRun) {

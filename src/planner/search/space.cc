@@ -121,6 +121,12 @@ uint32_t StepMicroBatches(const Job& job, const Shape& shape, uint32_t micro_bat
   return job.base.batch.global / (shape.data * micro_batch);
 }
 
+// Whether a single stage has another micro-batch to overlap the experts' exchange with.
+bool MayOverlapAlone(const Job& job, const Shape& shape, uint32_t micro_batch) {
+  return job.model.experts && shape.expert > 1 && shape.pipeline == 1 &&
+         StepMicroBatches(job, shape, micro_batch) > 1;
+}
+
 // Layers of each chunk when the first and the last give up some of an even share; empty where that
 // cannot be.
 std::vector<uint32_t> UnevenLayers(uint32_t layers, uint32_t chunks, uint32_t first_less,
@@ -229,10 +235,20 @@ std::vector<uint32_t> MicroBatches(const Job& job, const Shape& shape) {
 
 std::vector<Stages> StageChoices(const Job& job, const Shape& shape, uint32_t micro_batch) {
   std::vector<Stages> choices;
+  const bool exchanges = job.model.experts && shape.expert > 1;
+  const bool several = MayOverlapAlone(job, shape, micro_batch);
   const auto add = [&](PipelineSchedule schedule, uint32_t chunks) {
     if (!Allowed(job.fixed.schedule, schedule)) return;
     if (!Allowed(job.fixed.virtual_pipeline, chunks)) return;
-    AddSplits(job, shape, {schedule, chunks, {}}, choices);
+    const bool always = exchanges && schedule == PipelineSchedule::kDualPipe;
+    const bool interleaved =
+        schedule == PipelineSchedule::kOneForwardOneBackward && shape.pipeline > 1 && chunks > 1;
+    const bool may = always || (exchanges && interleaved) || several;
+    for (const bool overlap : {false, true}) {
+      if (overlap ? !may : always) continue;
+      if (!Allowed(job.fixed.overlap_expert, overlap)) continue;
+      AddSplits(job, shape, {schedule, chunks, {}, overlap}, choices);
+    }
   };
   add(PipelineSchedule::kOneForwardOneBackward, 1);
   if (shape.pipeline == 1) return choices;
@@ -253,7 +269,9 @@ std::vector<Stages> StageChoices(const Job& job, const Shape& shape, uint32_t mi
 const std::vector<Stages>& StageLists::Of(const Job& job, const Shape& shape,
                                           uint32_t micro_batch) {
   const bool divides = StepMicroBatches(job, shape, micro_batch) % shape.pipeline == 0;
-  const auto [found, fresh] = lists_.try_emplace({shape.pipeline, divides});
+  const bool overlaps = shape.pipeline > 1 ? job.model.experts && shape.expert > 1
+                                           : MayOverlapAlone(job, shape, micro_batch);
+  const auto [found, fresh] = lists_.try_emplace({shape.pipeline, divides, overlaps});
   if (fresh) found->second = StageChoices(job, shape, micro_batch);
   return found->second;
 }
@@ -365,6 +383,7 @@ void Apply(const Stages& stages, spec::Training& training) {
   training.layout.schedule = stages.schedule;
   training.layout.virtual_pipeline = stages.virtual_pipeline;
   training.layout.layers_per_stage = stages.layers;
+  training.software.overlap_expert = stages.overlap_expert;
 }
 
 void Apply(const States& states, spec::Training& training) {

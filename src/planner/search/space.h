@@ -3,7 +3,7 @@
 //   shape      cards, tensor, sequence split, context and its kind, pipeline, data, expert,
 //              expert_tensor
 //   micro      sequences at once
-//   stages     schedule, chunks a rank, layers of each chunk
+//   stages     schedule, chunks a rank, layers of each chunk, overlap of the experts' exchange
 //   states     ZeRO stage, shard group, offload
 //   recompute  nothing, what each stage needs by itself, modules, layers
 //   order      in which the dimensions fill cards, hosts and leaves
@@ -12,11 +12,15 @@
 // sequence; a step has at least as many micro-batches as stages; data x micro divides the batch;
 // expert_tensor is 1 or tensor; shard groups are powers of two of 8 and more; ZeRO 2 has no
 // pipeline (gradients would be reduced for every micro-batch); uneven stages give up one or two
-// layers at either end. What the user fixed replaces the values of its axis.
+// layers at either end. The exchange of experts' tokens is overlapped with the compute of another
+// micro-batch only where the schedule has one at hand: with several chunks a rank, with a single
+// stage of two or more micro-batches, and always under DualPipe. What the user fixed replaces the
+// values of its axis.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -46,6 +50,7 @@ struct Stages {
   spec::PipelineSchedule schedule = spec::PipelineSchedule::kOneForwardOneBackward;
   uint32_t virtual_pipeline = 1;
   std::vector<uint32_t> layers;  // empty: the planner's rule
+  bool overlap_expert = false;
 
   friend bool operator==(const Stages&, const Stages&) = default;
 };
@@ -62,13 +67,14 @@ std::vector<uint32_t> Divisors(uint32_t number);  // ascending
 std::vector<Shape> Shapes(const Job& job);
 std::vector<uint32_t> MicroBatches(const Job& job, const Shape& shape);
 std::vector<Stages> StageChoices(const Job& job, const Shape& shape, uint32_t micro_batch);
-// The same, remembered: they depend on the stages and on whether these divide the micro-batches.
+// The same, remembered: they depend on the stages, on whether these divide the micro-batches, and
+// on whether the experts' exchange can be overlapped.
 class StageLists {
  public:
   const std::vector<Stages>& Of(const Job& job, const Shape& shape, uint32_t micro_batch);
 
  private:
-  std::map<std::pair<uint32_t, bool>, std::vector<Stages>> lists_;
+  std::map<std::tuple<uint32_t, bool, bool>, std::vector<Stages>> lists_;
 };
 
 // Offloads of one ZeRO stage and shard group are neighbours, none first.

@@ -12,7 +12,6 @@ using spec::RecomputeKind;
 using spec::RecomputeModules;
 using spec::RecomputeRun;
 
-constexpr size_t kKinds = 4;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 // Whole bytes are cut off part by part: so many may be lost.
 constexpr double kCutBytes = 16;
@@ -55,18 +54,28 @@ std::vector<RecomputeModules> SingleModules(const Job& job) {
 }
 
 RecomputeChooser::RecomputeChooser(const Job& job)
-    : model_(job.model), modules_(SingleModules(job)) {
+    : model_(job.model),
+      modules_(SingleModules(job)),
+      reach_limited_(job.reach != Reach::kEverything) {
   for (uint32_t i = 0; i < model_.layers; ++i) kinds_.push_back(KindOf(model_, i));
+  for (uint32_t kind = 0; kind < kKinds; ++kind) {
+    kinds_before_[kind].assign(model_.layers + 1, 0);
+    for (uint32_t i = 0; i < model_.layers; ++i) {
+      kinds_before_[kind][i + 1] = kinds_before_[kind][i] + (kinds_[i] == kind ? 1 : 0);
+    }
+  }
   for (uint32_t bits = 0; bits < (1u << modules_.size()); ++bits) {
     RecomputeModules all;
     for (size_t k = 0; k < modules_.size(); ++k) {
       if ((bits >> k & 1) != 0) all = Union(all, modules_[k]);
     }
-    if (!(all.moe && all.moe_activation)) sets_.push_back({bits, false});
+    if (!(all.moe && all.moe_activation)) sets_.push_back({bits, false, all.moe});
   }
+  // Among those that recompute experts and among the others, which may be all that are allowed.
   for (Set& set : sets_) {
     set.largest = std::none_of(sets_.begin(), sets_.end(), [&set](const Set& other) {
-      return other.bits != set.bits && (other.bits & set.bits) == set.bits;
+      return other.bits != set.bits && (other.bits & set.bits) == set.bits &&
+             other.experts == set.experts;
     });
   }
   sums_.resize(modules_.size() + 1);
@@ -81,15 +90,17 @@ void RecomputeChooser::Find(Evaluator& evaluator, MemoryModel& memory, const spe
   now_ = fresh ? &measured_.back() : &*found;
   const spec::Layout& a = bare.layout;
   const spec::Layout& b = now_->layout;
-  const bool same = a.tensor == b.tensor && a.context == b.context && a.pipeline == b.pipeline &&
-                    a.data == b.data && a.expert == b.expert &&
-                    a.expert_tensor == b.expert_tensor && a.order == b.order &&
-                    a.context_kind == b.context_kind && bare.batch == now_->batch &&
-                    a.sequence_parallel == b.sequence_parallel;
+  const bool same =
+      a.tensor == b.tensor && a.context == b.context && a.pipeline == b.pipeline &&
+      a.data == b.data && a.expert == b.expert && a.expert_tensor == b.expert_tensor &&
+      a.order == b.order && a.context_kind == b.context_kind && bare.batch == now_->batch &&
+      a.schedule == b.schedule && bare.software.overlap_expert == now_->overlap_expert &&
+      a.sequence_parallel == b.sequence_parallel;
   if (!fresh && same) return;
   now_->evaluator = &evaluator;
   now_->layout = a;
   now_->batch = bare.batch;
+  now_->overlap_expert = bare.software.overlap_expert;
   Measure(evaluator, memory, bare);
 }
 
@@ -129,6 +140,75 @@ void RecomputeChooser::Measure(Evaluator& evaluator, MemoryModel& memory,
     now_->live_dense.push_back(memory.LayerOf(with_, false).live);
     now_->live_experts.push_back(model_.experts ? memory.LayerOf(with_, true).live : 0);
   }
+  AddHulls();
+}
+
+void RecomputeChooser::AddHulls() {
+  std::vector<LayerChoice> choices;
+  for (size_t kind = 0; kind < kKinds; ++kind) {
+    choices.clear();
+    const auto worth = [&](size_t k) -> const Worth& { return now_->worths[k * kKinds + kind]; };
+    for (const Set& set : sets_) {
+      if (!Allows(set)) continue;
+      LayerChoice choice;
+      for (size_t k = 0; k < modules_.size(); ++k) {
+        if ((set.bits >> k & 1) == 0) continue;
+        choice.device_s += worth(k).time.device_s;
+        choice.bytes += worth(k).saved;
+      }
+      choices.push_back(choice);
+    }
+    const Worth& whole = worth(modules_.size());
+    if (!keeps_experts_) choices.push_back({whole.time.device_s, whole.saved});
+    now_->hulls[kind] = HullOf(choices);
+  }
+}
+
+double RecomputeChooser::LeastOf(uint32_t stage, const StageRoom& room, double most) {
+  if (room.beside + room.at_step > most) return kNever;
+  const double needed =
+      room.beside + room.kept + std::max(room.at_loss, room.live + room.gathered) - most;
+  if (needed <= 0) return 0;
+  steps_.clear();
+  const auto stages = static_cast<uint32_t>(rooms_.size());
+  uint32_t first = 0;
+  for (uint32_t c = 0; c < chunks_.size(); first += chunks_[c++]) {
+    if (c % stages != stage) continue;
+    const double held = room.held[c / stages];
+    if (!(held > 0)) continue;
+    for (size_t kind = 0; kind < kKinds; ++kind) {
+      const uint32_t layers = kinds_before_[kind][first + chunks_[c]] - kinds_before_[kind][first];
+      if (layers == 0) continue;
+      for (const FreedAtRate& step : now_->hulls[kind]) {
+        steps_.push_back({step.rate / held, step.bytes * held * layers});
+      }
+    }
+  }
+  constexpr double kRounding = 1 - 1e-9;
+  return kRounding * LeastSeconds(steps_, needed);
+}
+
+RecomputeChooser::StepRule RecomputeChooser::RuleOf(Evaluator& evaluator) {
+  const StepBreakdown& parts = evaluator.Parts(bare_);
+  evaluator.Stages(bare_, stages_);
+  const spec::Layout& layout = bare_.layout;
+  StepRule rule;
+  rule.micro_batches = evaluator.micro_batches();
+  if (layout.pipeline == 1) {
+    const double sequences = double(bare_.batch.global) / layout.data;
+    rule.micro_batches = std::min(rule.micro_batches, sequences / std::max(1u, bare_.batch.micro));
+  }
+  double slowest = 0;
+  for (const auto& [forward_s, backward] : stages_) {
+    slowest = std::max(slowest, forward_s + std::max(backward.device_s, backward.launch_s));
+  }
+  rule.rest_s = (parts.total() - parts.straggle - parts.offload_exposed).count() -
+                rule.micro_batches * slowest;
+  // The bubble of this schedule may shrink where its passes become more alike.
+  if (layout.schedule == spec::PipelineSchedule::kZeroBubbleV) rule.rest_s -= parts.bubble.count();
+  if (layout.zero_stage >= 3) rule.share = evaluator.least_lengthening();
+  if (layout.schedule == spec::PipelineSchedule::kDualPipe) rule.share *= 0.5;
+  return rule;
 }
 
 void RecomputeChooser::SumLayers(const spec::Training& bare, uint32_t stage,
@@ -180,7 +260,8 @@ void RecomputeChooser::AddRuns(uint32_t stage, const Best& best,
 }
 
 double RecomputeChooser::ChooseStage(uint32_t stage, const StageRoom& room, double most,
-                                     RecomputeTime without, std::vector<RecomputeRun>& runs) {
+                                     RecomputeTime without, double enough_s,
+                                     std::vector<RecomputeRun>& runs) {
   if (room.beside + room.at_step > most) return kNever;
   const auto needed = [&](double live_dense, double live_experts) {
     double live = room.live;
@@ -190,7 +271,7 @@ double RecomputeChooser::ChooseStage(uint32_t stage, const StageRoom& room, doub
            kCutBytes;
   };
   std::optional<Best> best;
-  RecomputeTime below{kNever, kNever};
+  RecomputeTime below{enough_s, enough_s};
   std::vector<RecomputeItem> items;
   std::vector<size_t> numbers;
   const auto choose = [&](const Set& set, double bytes, RecomputeTime start, uint32_t full) {
@@ -202,7 +283,7 @@ double RecomputeChooser::ChooseStage(uint32_t stage, const StageRoom& room, doub
       items.push_back({sums.device_s, sums.launch_s, sums.bytes, sums.least_rate});
       numbers.push_back(k);
     }
-    const auto plan = ChooseRecompute(items, bytes, start, below, full);
+    const auto plan = ChooseRecompute(items, bytes, start, below, full, &effort_);
     if (!plan) return;
     below = plan->time;
     best = Best{*plan, full, numbers};
@@ -212,13 +293,15 @@ double RecomputeChooser::ChooseStage(uint32_t stage, const StageRoom& room, doub
     least_rate = std::min(least_rate, sums_[k].least_rate);
   }
   for (size_t i = 0; i < sets_.size(); ++i) {
+    if (!Allows(sets_[i])) continue;
     const double bytes = needed(now_->live_dense[i], now_->live_experts[i]);
     choose(sets_[i], bytes, without, 0);
     if (bytes <= 0) break;  // the first set is empty
   }
   const Sums& whole = sums_.back();
   const double bytes = needed(now_->live_full[0], now_->live_full[1]);
-  for (uint32_t full = 1; full < whole.bytes.size(); ++full) {
+  const size_t most_full = keeps_experts_ ? 1 : whole.bytes.size();
+  for (uint32_t full = 1; full < most_full; ++full) {
     const RecomputeTime start{without.device_s + whole.device_s[full],
                               without.launch_s + whole.launch_s[full]};
     if (!(start < below)) break;
@@ -227,7 +310,7 @@ double RecomputeChooser::ChooseStage(uint32_t stage, const StageRoom& room, doub
     if (rest > 0 && least_rate < kNever) least.device_s += (1 - 1e-12) * rest * least_rate;
     if (!(least < below)) continue;
     for (const Set& set : sets_) {
-      if (set.largest) choose(set, rest, start, full);
+      if (set.largest && Allows(set)) choose(set, rest, start, full);
     }
   }
   if (!best) return kNever;
@@ -246,25 +329,40 @@ double RecomputeChooser::Choose(Evaluator& evaluator, MemoryModel& memory, int64
   const spec::Layout& layout = training.layout;
   chunks_.resize(size_t{layout.pipeline} * layout.virtual_pipeline);
   StageLayers(model_.layers, layout, chunks_, model_.multi_token_prediction_layers);
+  keeps_experts_ = reach_limited_ && bare_.software.overlap_expert;
   Find(evaluator, memory, bare_);
   memory.Rooms(bare_, rooms_);
   const auto most = static_cast<double>(memory.MostAllocated(bare_, Bytes(limit), rooms_).count());
-  evaluator.Parts(bare_);
-  evaluator.Stages(bare_, stages_);
-  // A rank works through all micro-batches of its stage, however they are scheduled. Sharded
-  // weights hide behind what is computed again, and a folded pipeline gives a rank half of two
-  // stages.
-  const bool bounds = layout.pipeline > 1 && layout.zero_stage < 3 &&
-                      layout.schedule != spec::PipelineSchedule::kDualPipe;
+  // What fits nowhere is seen without the step's time.
+  least_s_.clear();
+  for (uint32_t i = 0; i < layout.pipeline; ++i) {
+    least_s_.push_back(LeastOf(i, rooms_[i], most));
+    if (least_s_.back() == kNever) return kNever;
+  }
+  const StepRule rule = RuleOf(evaluator);
+  double slowest = 0;
+  for (uint32_t i = 0; i < layout.pipeline; ++i) {
+    const auto& [forward_s, backward] = stages_[i];
+    const double device_s = backward.device_s + rule.share * least_s_[i];
+    slowest = std::max(slowest, forward_s + std::max(device_s, backward.launch_s));
+  }
+  constexpr double kRounding = 1 - 1e-9;
+  const double bound = kRounding * (rule.rest_s + rule.micro_batches * slowest);
+  if (bound >= enough) return bound;
+  // The longest that a stage may take.
+  const double longest = (enough / kRounding - rule.rest_s) / rule.micro_batches;
   for (uint32_t i = 0; i < layout.pipeline; ++i) {
     SumLayers(bare_, i, rooms_[i]);
     const auto& [forward_s, backward] = stages_[i];
+    const double spare = std::max(0.0, longest - forward_s - backward.device_s) / rule.share;
+    const double enough_s = std::max(backward.device_s + spare, longest - forward_s);
     const RecomputeTime without{backward.device_s, backward.launch_s};
-    const double backward_s = ChooseStage(i, rooms_[i], most, without, training.stage_recompute);
-    if (backward_s == kNever) return kNever;
-    constexpr double kRounding = 1 - 1e-9;
-    const double least = kRounding * evaluator.micro_batches() * (forward_s + backward_s);
-    if (bounds && least >= enough) return least;
+    const double backward_s =
+        ChooseStage(i, rooms_[i], most, without, enough_s, training.stage_recompute);
+    if (backward_s == kNever) {
+      training.stage_recompute.clear();
+      return enough;
+    }
   }
   return 0;
 }

@@ -8,8 +8,13 @@
 // micro-batches held, what recompute rebuilds in one layer, the loss. A stage recomputes either
 // experts or their activation, and not where activations are offloaded. Extra prediction layers
 // keep everything.
+//
+// Before anything is chosen exactly, each stage has a bound: the fractional knapsack over all of
+// its layers, which takes under a microsecond. A layout whose bounds are too slow, or that even so
+// does not fit, is not chosen for; and the exact choice looks only at times below what is enough.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -29,12 +34,17 @@ class RecomputeChooser {
 
   // Sets the training's recompute by stage: each stage's least time, by the evaluator's figures,
   // that keeps the card's memory at `limit` or below. Zero where it has; infinite where a stage
-  // does not fit with any choice; a bound of the step, at least `enough`, where one stage takes as
-  // long. Evaluator and memory are of the job's model.
+  // does not fit with any choice; a bound of the step without straggling nodes, at least `enough`,
+  // where every choice takes as long. Evaluator and memory are of the job's model.
   double Choose(Evaluator& evaluator, MemoryModel& memory, int64_t limit, spec::Training& training,
                 double enough);
 
+  // Plans of stages that were looked at so far.
+  uint64_t effort() const { return effort_; }
+
  private:
+  static constexpr size_t kKinds = 4;  // of layers: with experts or without, windowed or not
+
   // What one module (or the whole layer) costs and frees in a layer of one kind.
   struct Worth {
     Evaluator::Recomputed time;
@@ -47,15 +57,26 @@ class RecomputeChooser {
   struct Set {
     uint32_t bits = 0;     // of modules_
     bool largest = false;  // part of no other
+    bool experts = false;  // recomputes them
   };
   // What layers cost and free, of one evaluator's last layout.
   struct Measured {
     const Evaluator* evaluator = nullptr;
     spec::Layout layout;
     spec::Batch batch;
+    bool overlap_expert = false;
     std::vector<Worth> worths;                     // of each module and whole layers, by kind
     std::vector<double> live_dense, live_experts;  // of each set
     double live_full[2] = {0, 0};
+    std::array<std::vector<FreedAtRate>, kKinds> hulls;
+  };
+  // How the step follows from its stages' times.
+  struct StepRule {
+    double rest_s = 0;         // of a step, beyond what the slowest stage computes
+    double micro_batches = 0;  // of a step
+    // Of a second of recompute, what lengthens its stage for certain: less than all of it where
+    // sharded weights arrive meanwhile, or a rank works on two stages by turns.
+    double share = 1;
   };
   struct Best {
     RecomputePlan plan;
@@ -66,15 +87,23 @@ class RecomputeChooser {
   // Sets now_.
   void Find(Evaluator& evaluator, MemoryModel& memory, const spec::Training& bare);
   void Measure(Evaluator& evaluator, MemoryModel& memory, const spec::Training& bare);
+  void AddHulls();  // of each kind of layer
+  // Whether the training's overlap of the experts' exchange allows this recompute.
+  bool Allows(const Set& set) const { return !(keeps_experts_ && set.experts); }
+  StepRule RuleOf(Evaluator& evaluator);
+  // The least device seconds of recompute with which the stage fits; infinite where it never does.
+  double LeastOf(uint32_t stage, const StageRoom& room, double most);
   void SumLayers(const spec::Training& bare, uint32_t stage, const StageRoom& room);
-  // What its backward then takes; infinite where it does not fit.
+  // What its backward then takes; infinite where it does not fit, or takes `enough_s` or more.
   double ChooseStage(uint32_t stage, const StageRoom& room, double most, RecomputeTime without,
-                     std::vector<spec::RecomputeRun>& runs);
+                     double enough_s, std::vector<spec::RecomputeRun>& runs);
   void AddRuns(uint32_t stage, const Best& best, std::vector<spec::RecomputeRun>& runs) const;
 
   const spec::Model model_;
   std::vector<spec::RecomputeModules> modules_;
+  const bool reach_limited_;     // to what some framework has options for
   std::vector<uint32_t> kinds_;  // of each layer: with experts, window
+  std::array<std::vector<uint32_t>, kKinds> kinds_before_;  // layers of the kind before an index
   std::vector<Set> sets_;
   std::vector<Measured> measured_;  // one an evaluator
   Measured* now_ = nullptr;
@@ -82,7 +111,11 @@ class RecomputeChooser {
   std::vector<uint32_t> chunks_;
   std::vector<StageRoom> rooms_;
   std::vector<Evaluator::StageSeconds> stages_;
-  bool dense_here_ = false;  // of the stage in hand
+  std::vector<double> least_s_;     // of each stage: recompute
+  std::vector<FreedAtRate> steps_;  // of the stage in hand
+  uint64_t effort_ = 0;
+  bool keeps_experts_ = false;  // of the training in hand
+  bool dense_here_ = false;     // of the stage in hand
   bool experts_here_ = false;
   spec::Training bare_;
   spec::Training with_;

@@ -161,6 +161,41 @@ TEST(StageRecompute, IsTheFastestOfAllChoicesThatFit) {
   EXPECT_GT(choices, 10'000u);
 }
 
+// What is enough only ends the search for a choice early: a choice that takes less is found and is
+// the same, and the bound that replaces one that does not is not above it.
+TEST(StageRecompute, EndsEarlyWithoutLosingAChoice) {
+  constexpr spec::PipelineSchedule kSchedules[] = {
+      spec::PipelineSchedule::kOneForwardOneBackward, spec::PipelineSchedule::kGpipe,
+      spec::PipelineSchedule::kZeroBubbleH1, spec::PipelineSchedule::kDualPipe};
+  int compared = 0;
+  int ended = 0;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    std::optional<Tight> tight = TightLayout(seed);
+    if (!tight) continue;
+    spec::Layout& layout = tight->training.layout;
+    if (layout.virtual_pipeline == 1) layout.schedule = kSchedules[seed % 4];
+    if (seed % 3 == 0) layout.zero_stage = 3;
+    const auto oracle = EvaluatorOracle(tight->job)();
+    spec::Training best = tight->training;
+    if (!oracle->Choose(best, kNever)) continue;
+    const double step_s = oracle->StepSeconds(best);
+    ++compared;
+    spec::Training open = tight->training;
+    open.recompute.kind = RecomputeKind::kByStage;
+    for (const double enough : {0.5, 0.9, 0.99, 0.9999}) {
+      const double bound = oracle->RecomputeBound(open, enough * step_s);
+      EXPECT_LE(bound, step_s * (1 + 1e-9)) << "seed " << seed << " enough " << enough;
+      spec::Training none = open;
+      ended += oracle->Choose(none, enough * step_s) ? 0 : 1;
+    }
+    spec::Training again = open;
+    ASSERT_TRUE(oracle->Choose(again, step_s * 1.0001)) << "seed " << seed;
+    EXPECT_DOUBLE_EQ(oracle->StepSeconds(again), step_s) << "seed " << seed;
+  }
+  EXPECT_GT(compared, 100);
+  EXPECT_GT(ended, 100);
+}
+
 // A pipeline of four whose first stage holds four micro-batches and whose last holds one.
 Job FourStages() {
   Job job;

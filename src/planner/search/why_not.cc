@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/text.h"
+#include "planner/search/obstacle.h"
 #include "planner/search/settings.h"
 
 namespace longhaul::planner::search {
@@ -135,18 +136,6 @@ std::string BrokenRule(const Plan& plan, const Fixed& named) {
   if (named.virtual_pipeline && !named.pipeline) training.layout.virtual_pipeline = 1;
   const Status status = spec::CheckTraining(plan.job.model, cluster, training);
   return status.ok() ? "" : status.message();
-}
-
-// Whether it is too late or too dear, where the job has such a limit.
-std::string LimitText(const Plan& plan, const Proposal& other) {
-  for (const CardCount& cards : plan.job.cards) {
-    if (cards.devices != other.cluster.devices) continue;
-    if (other.evaluation.step.count() <= cards.longest_step_s) return "";
-    return " Deadline and budget allow at most " + ToString(Seconds(cards.longest_step_s)) +
-           " a step on " + WithThousands(cards.devices) + " cards.";
-  }
-  if (plan.job.cards.empty() || plan.job.cards.size() == 1) return "";
-  return " " + WithThousands(other.cluster.devices) + " cards are none of the counts searched.";
 }
 
 }  // namespace

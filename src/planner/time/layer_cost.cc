@@ -14,6 +14,10 @@ using spec::RecomputeKind;
 constexpr double kTwoBytes = 2;
 // Of dispatches that merge copies, inside an island, under the shared experts.
 constexpr double kIslandHidden = 0.11;
+// Of an exchange under DualPipe, which pairs the forward of one micro-batch with the backward of
+// another from the first to the last: its report (arXiv 2412.19437, section 3.2) calls it fully
+// hidden, its profile (github.com/deepseek-ai/profile-data) shows gaps. Not fitted.
+constexpr double kDualPipeHidden = 0.9;
 
 spec::OperatorList OperatorsOf(const spec::Model& model, const LayerKey& key) {
   switch (key.role) {
@@ -145,6 +149,7 @@ struct Dispatch {
   double gather_s = 0;     // in the experts' tensor group
   bool merges = false;
   bool overlap = false;
+  bool dual_pipe = false;
   bool interleaved = false;  // a pipeline of several chunks a rank
 };
 
@@ -159,7 +164,8 @@ double ExposedSeconds(const Links& links, const SoftwareStack& stack, const Disp
   }
   const bool overlap =
       dispatch.overlap || (islands > 1 && dispatch.interleaved && stack.overlaps_experts_across);
-  const double hidden = overlap                           ? stack.expert_hidden
+  const double hidden = dispatch.dual_pipe ? std::max(kDualPipeHidden, stack.expert_hidden)
+                        : overlap          ? stack.expert_hidden
                         : dispatch.merges && islands == 1 ? kIslandHidden
                                                           : 0;
   const double all_to_all =
@@ -197,6 +203,7 @@ void AddExperts(const spec::Model& model, const DeviceMatrix& matrix, const Link
   dispatch.overlap = key.overlap_expert || stack.overlaps_experts ||
                      (stack.overlaps_low_experts && IsLow(matrix, key.precision));
   dispatch.merges = stack.merges_copies && (slice.tensor == 1 || stack.merges_with_tensor);
+  dispatch.dual_pipe = key.dual_pipe;
   dispatch.interleaved = key.interleaved;
   dispatch.token_bytes = kTwoBytes * own_tokens * model.hidden * capacity * imbalance;
   if (slice.expert_tensor > 1) {

@@ -55,6 +55,7 @@ struct LayerKey {
   spec::ContextKind context_kind = spec::ContextKind::kRing;
   bool overlap_tensor = false;
   bool overlap_expert = false;
+  bool dual_pipe = false;  // the schedule pairs micro-batches of both directions
   bool interleaved =
       false;  // several chunks of layers a rank, so that micro-batches can interleave
   // Cards between neighbours of each group (time/placement.h).

@@ -1,5 +1,5 @@
-// The pipeline's schedule, task by task: for time lines, traces, and as the judge of the closed
-// form in schedule.h.
+// The pipeline's schedule, task by task: for time lines, traces, and as the reference for the
+// closed form in schedule.h.
 //
 // Each stage runs its tasks in the fixed order of the schedule: GPipe (Huang et al., 2019), 1F1B
 // and interleaved 1F1B (Narayanan et al., SC 21; Megatron's order by groups of as many

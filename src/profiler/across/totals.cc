@@ -43,7 +43,12 @@ RankTotals Total(const Job& job, size_t rank, const std::vector<ExposedPiece>& e
   std::array<int64_t, kDimensions> whole = {};
   for (size_t i = 0; i < summary.collectives.size(); ++i) {
     const Collective& call = summary.collectives[i];
-    whole[static_cast<size_t>(job.DimensionOf(rank, i))] += std::max<int64_t>(
+    const auto dimension = static_cast<size_t>(job.DimensionOf(rank, i));
+    ++totals.calls[dimension];
+    // The only rank of its world waits for nobody.
+    const bool alone = summary.metadata.world_size == 1;
+    if (alone || job.instance_of[rank][i] >= 0) ++totals.matched_calls[dimension];
+    whole[dimension] += std::max<int64_t>(
         0, std::min(call.end_ns, window.end) - std::max(call.start_ns, window.begin));
   }
   for (size_t d = 0; d < kDimensions; ++d) {
@@ -81,6 +86,22 @@ int64_t RankTotals::sum_ns() const {
   }
   for (size_t d = 0; d < kDimensions; ++d) sum += wait_ns[d] + wire_ns[d];
   return sum + bubble_ns + late_bubble_ns;
+}
+
+std::string WhyWaitingIsUnknown(const Job& job) {
+  return job.ranks.size() == 1 ? "it needs the traces of the other ranks"
+                               : "no call was matched with another rank's";
+}
+
+bool AllWaitingUnknown(const std::vector<RankTotals>& totals) {
+  bool unknown = false;
+  for (const RankTotals& of_rank : totals) {
+    for (size_t d = 0; d < kDimensions; ++d) {
+      if (of_rank.matched_calls[d] > 0) return false;
+      unknown = unknown || !of_rank.waiting_known(d);
+    }
+  }
+  return unknown;
 }
 
 std::vector<RankTotals> TotalsOf(const Job& job, const Exposed& exposed) {

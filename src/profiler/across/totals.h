@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "profiler/across/exposure.h"
@@ -19,12 +20,24 @@ struct RankTotals {
   int64_t bubble_ns = 0;                          // exposed, that the schedule asks for
   int64_t late_bubble_ns = 0;                     // and that it doesn't
   std::array<int64_t, kDimensions> hidden_ns = {};
+  std::array<uint64_t, kDimensions> calls = {};
+  std::array<uint64_t, kDimensions> matched_calls = {};  // with the same call of another rank
   std::array<int64_t, kPhases> phase_ns = {};
   int64_t wall_ns = 0;
   uint64_t last_arrivals = 0;  // collectives at which it came last, by over 10 us
+
+  // Where no call was matched, waiting is unknown, and all exposed time counts as wire.
+  bool waiting_known(size_t dimension) const {
+    return calls[dimension] == 0 || matched_calls[dimension] > 0;
+  }
   int64_t compute_ns() const;
   int64_t sum_ns() const;  // equal to the wall, or something is wrong
 };
+
+// Why the waiting of a dimension without matched calls is unknown, for a person: what it needs.
+std::string WhyWaitingIsUnknown(const Job& job);
+// Whether no rank knows any of its waiting, though there are collectives.
+bool AllWaitingUnknown(const std::vector<RankTotals>& totals);
 
 // Of each rank.
 std::vector<RankTotals> TotalsOf(const Job& job, const Exposed& exposed);

@@ -128,12 +128,7 @@ TEST(Intervals, AgreeWithBruteForce) {
   }
 }
 
-TEST(KernelClasses, KnowNamesOfTheField) {
-  EXPECT_EQ(ClassOfKernel("ncclDevKernel_AllGather_RING_LL(x)"), KernelClass::kCommunication);
-  EXPECT_EQ(ClassOfKernel("void cutlass::Kernel<cutlass_80_tensorop>"),
-            KernelClass::kMatrixProduct);
-  EXPECT_EQ(ClassOfKernel("flash_fwd_kernel<gemm>"), KernelClass::kAttention);
-  EXPECT_EQ(ClassOfKernel("vectorized_elementwise_kernel<4>"), KernelClass::kElementwise);
+TEST(CollectiveKinds, AreToldByNoteOrName) {
   EXPECT_EQ(KindOfCollective("_reduce_scatter_base", ""), CollectiveKind::kReduceScatter);
   EXPECT_EQ(KindOfCollective("", "ncclDevKernel_AllReduce_Sum_bf16_TREE_LL"),
             CollectiveKind::kAllReduce);

@@ -1,89 +1,11 @@
 #include "profiler/rank/kernel_classes.h"
 
-#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
 
 namespace longhaul::profiler {
 namespace {
-
-struct Pattern {
-  std::string_view text;
-  KernelClass kind;
-};
-
-using enum KernelClass;
-
-// In order: "flash" before "gemm", for names that hold both.
-constexpr auto kPatterns = std::to_array<Pattern>({
-    {"nccl", kCommunication},
-    {"rccl", kCommunication},
-    {"hccl", kCommunication},
-    {"deep_ep", kCommunication},
-    {"nvshmem", kCommunication},
-    {"one_shot_all_reduce", kCommunication},
-    {"two_shot_all_reduce", kCommunication},
-    {"multimem_", kCommunication},
-    {"userbuffers", kCommunication},
-    {"cross_device_reduce", kCommunication},
-    {"gloo_", kCommunication},
-    {"gloo:", kCommunication},
-    {"mpi:", kCommunication},
-    {"Memcpy", kCopy},
-    {"Memset", kCopy},
-    {"CopyHostToDevice", kCopy},
-    {"CopyDeviceToHost", kCopy},
-    {"flash", kAttention},
-    {"fmha", kAttention},
-    {"attention", kAttention},
-    {"Attention", kAttention},
-    {"sdpa", kAttention},
-    {"softmax", kActivation},
-    {"SoftMax", kActivation},
-    {"SoftMaxForward", kActivation},
-    {"layer_norm", kNorm},
-    {"LayerNorm", kNorm},
-    {"layernorm", kNorm},
-    {"rms_norm", kNorm},
-    {"rmsnorm", kNorm},
-    {"RMSNorm", kNorm},
-    {"GammaBeta", kNorm},
-    {"batch_norm", kNorm},
-    {"bn_fw", kNorm},
-    {"bn_bw", kNorm},
-    {"native_norm", kNorm},
-    {"multi_tensor", kOptimizer},
-    {"adam", kOptimizer},
-    {"Adam", kOptimizer},
-    {"sgd", kOptimizer},
-    {"gemm", kMatrixProduct},
-    {"Gemm", kMatrixProduct},
-    {"GEMM", kMatrixProduct},
-    {"cutlass", kMatrixProduct},
-    {"nvjet", kMatrixProduct},
-    {"Cijk_", kMatrixProduct},
-    {"splitK", kMatrixProduct},
-    {"cublas", kMatrixProduct},
-    {"conv", kMatrixProduct},
-    {"wgrad", kMatrixProduct},
-    {"dgrad", kMatrixProduct},
-    {"gelu", kActivation},
-    {"Gelu", kActivation},
-    {"silu", kActivation},
-    {"swiglu", kActivation},
-    {"sigmoid", kActivation},
-    {"relu", kActivation},
-    // Operators of a trace of a processor, where no kernel has a name of its own.
-    {"aten::mm", kMatrixProduct},
-    {"aten::addmm", kMatrixProduct},
-    {"aten::bmm", kMatrixProduct},
-    {"aten::baddbmm", kMatrixProduct},
-    {"aten::", kElementwise},
-    {"elementwise", kElementwise},
-    {"reduce_kernel", kElementwise},
-    {"index", kElementwise},
-    {"triton_", kElementwise},
-    {"cat_array", kElementwise},
-    {"CatArray", kElementwise},
-});
 
 constexpr std::array<std::string_view, kKernelClasses> kClassNames = {
     "matrix products", "attention", "norms",         "activations", "optimizer",
@@ -106,13 +28,6 @@ std::string Folded(std::string_view text) {
 }  // namespace
 
 std::string_view ToString(KernelClass kind) { return kClassNames[static_cast<size_t>(kind)]; }
-
-KernelClass ClassOfKernel(std::string_view name) {
-  for (const Pattern& pattern : kPatterns) {
-    if (Contains(name, pattern.text)) return pattern.kind;
-  }
-  return kOther;
-}
 
 HtaClass HtaClassOf(std::string_view name) {
   if (Contains(name, "ncclKernel") || name.starts_with("nccl") || name.starts_with("hip") ||
@@ -158,14 +73,6 @@ bool IsSymmetric(CollectiveKind kind) {
   return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kAllGather ||
          kind == CollectiveKind::kReduceScatter || kind == CollectiveKind::kAllToAll ||
          kind == CollectiveKind::kBarrier;
-}
-
-KernelClass ClassCache::Of(const Event& event) {
-  if (event.category == Category::kMemcpy || event.category == Category::kMemset) return kCopy;
-  if (known_.size() < strings_.size()) known_.resize(strings_.size(), -1);
-  int8_t& known = known_[event.name];
-  if (known < 0) known = static_cast<int8_t>(ClassOfKernel(strings_[event.name]));
-  return static_cast<KernelClass>(known);
 }
 
 }  // namespace longhaul::profiler

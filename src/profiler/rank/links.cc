@@ -105,10 +105,11 @@ class HostPhases {
   Intervals weights_;
 };
 
-// Spans around operators, which compute nothing themselves.
+// Spans around operators and dispatchers of collectives, which compute nothing themselves.
 bool IsWrapper(std::string_view name) {
   constexpr auto kWrappers = std::to_array<std::string_view>(
-      {"autograd::engine", "ProfilerStep", "Optimizer.", "DistributedDataParallel."});
+      {"autograd::engine", "ProfilerStep", "Optimizer.", "DistributedDataParallel.",
+       "c10d::", "_c10d_functional::", "record_param_comms"});
   return std::any_of(kWrappers.begin(), kWrappers.end(),
                      [name](std::string_view wrapper) { return name.starts_with(wrapper); });
 }
@@ -117,51 +118,147 @@ bool IsHostCollective(std::string_view name) {
   return name.starts_with("gloo:") || name.starts_with("mpi:") || name.starts_with("nccl:");
 }
 
-// Of a trace without a device: what the processor itself computed, its innermost operators, and the
-// collectives of its own threads.
-std::vector<size_t> HostWork(const RankTrace& trace) {
+// Whether the event is an operator that ran on the CPU. A trace without categories does not say so:
+// there every event that is not a wrapper counts as one.
+bool IsHostOperator(const Event& event, std::string_view name) {
+  return (event.category == Category::kCpuOp || event.category == Category::kOther) &&
+         !IsWrapper(name);
+}
+
+// The self time of operators of one thread after the other, in pieces.
+class SelfTime {
+ public:
+  // A piece of the time of the operator at `row`, the first one or a further one.
+  struct Piece {
+    size_t row = 0;
+    Interval time;
+    KernelClass kind = KernelClass::kOther;
+    bool continued = false;
+  };
+
+  SelfTime(const RankTrace& trace, KernelNames& names) : trace_(trace), names_(names) {}
+
+  // `operators` are rows with a duration; their order changes.
+  std::vector<Piece> Of(std::vector<size_t> operators) {
+    const EventTable& events = trace_.events;
+    std::sort(operators.begin(), operators.end(), [&events](size_t a, size_t b) {
+      if (events.track(a) != events.track(b)) return events.track(a) < events.track(b);
+      if (events.start_ns(a) != events.start_ns(b)) return events.start_ns(a) < events.start_ns(b);
+      const int64_t end_a = events[a].end_ns(), end_b = events[b].end_ns();
+      return end_a != end_b ? end_a > end_b : a < b;
+    });
+    for (const size_t row : operators) {
+      if (!open_.empty() && events.track(open_.back().row) != events.track(row)) {
+        Until(INT64_MAX);
+      }
+      const int64_t begin = events.start_ns(row);
+      Until(begin);
+      if (!open_.empty()) {
+        if (MayBeAnnotation(open_.back().row)) open_.back().counts = false;
+        Take(&open_.back(), begin);
+      }
+      now_ = open_.empty() ? begin : std::max(now_, begin);
+      Open(row);
+    }
+    Until(INT64_MAX);
+    return std::move(pieces_);
+  }
+
+ private:
+  struct Operator {
+    size_t row = 0;
+    int64_t end = 0;
+    KernelClass kind = KernelClass::kOther;
+    bool has_class = false;  // its own, or that of an operator around it
+    bool counts = true;
+    bool taken = false;
+  };
+
+  // A span of a plain Chrome trace (that of PyTorch's own profiler up to 1.13, without Kineto) has
+  // no category. Around others it is an operator only if its name is qualified, as "aten::mm" is.
+  bool MayBeAnnotation(size_t row) const {
+    const EventTable& events = trace_.events;
+    return events.category(row) == Category::kOther &&
+           trace_.strings[events.name(row)].find("::") == std::string_view::npos;
+  }
+
+  void Open(size_t row) {
+    const KernelMatch& match = names_.Of(trace_.events.name(row));
+    Operator op;
+    op.row = row;
+    op.end = trace_.events[row].end_ns();
+    if (match.known && !match.host) {
+      op.kind = match.kind;
+      op.has_class = true;
+    } else if (!open_.empty() && open_.back().has_class) {
+      op.kind = open_.back().kind;
+      op.has_class = true;
+    } else {
+      op.counts = !match.host;
+    }
+    open_.push_back(op);
+  }
+
+  // Closes what ends until `time`. Operators that overlap without one being inside the other come
+  // from rounding and damage: each nanosecond counts once.
+  void Until(int64_t time) {
+    while (!open_.empty() && open_.back().end <= time) {
+      Take(&open_.back(), open_.back().end);
+      open_.pop_back();
+    }
+  }
+
+  // Gives the time up to `end` to the operator.
+  void Take(Operator* op, int64_t end) {
+    if (op->counts && (end > now_ || (!op->taken && end >= op->end))) {
+      pieces_.push_back({op->row, {std::min(now_, end), end}, op->kind, op->taken});
+      op->taken = true;
+    }
+    now_ = std::max(now_, end);
+  }
+
+  const RankTrace& trace_;
+  KernelNames& names_;
+  std::vector<Operator> open_;  // each inside the one before it
+  int64_t now_ = 0;             // up to which the thread's time is given away
+  std::vector<Piece> pieces_;
+};
+
+// Of a trace without a device: what the processor itself computed, and the collectives of its own
+// threads.
+std::vector<SelfTime::Piece> HostWork(const RankTrace& trace, KernelNames& names) {
   const EventTable& events = trace.events;
   std::vector<size_t> operators;
-  std::vector<size_t> work;
+  std::vector<SelfTime::Piece> collectives;
   for (size_t i = 0; i < events.size(); ++i) {
     if (events.duration_ns(i) < 0) continue;
-    const Category category = events.category(i);
-    const std::string_view name = trace.strings[events.name(i)];
-    if (IsHostSpan(category) && IsHostCollective(name)) {
-      work.push_back(i);
-    } else if ((category == Category::kCpuOp || category == Category::kOther) && !IsWrapper(name)) {
+    const Event event = events[i];
+    const std::string_view name = trace.strings[event.name];
+    if (IsHostSpan(event.category) && IsHostCollective(name)) {
+      collectives.push_back(
+          {i, {event.start_ns, event.end_ns()}, names.ClassOf(event), /*continued=*/false});
+    } else if (IsHostOperator(event, name)) {
       operators.push_back(i);
     }
   }
-  std::sort(operators.begin(), operators.end(), [&events](size_t a, size_t b) {
-    if (events.track(a) != events.track(b)) return events.track(a) < events.track(b);
-    if (events.start_ns(a) != events.start_ns(b)) return events.start_ns(a) < events.start_ns(b);
-    const int64_t end_a = events[a].end_ns(), end_b = events[b].end_ns();
-    return end_a != end_b ? end_a > end_b : a < b;
-  });
-  for (size_t i = 0; i < operators.size(); ++i) {
-    const size_t row = operators[i];
-    const bool inner = i + 1 == operators.size() ||
-                       events.track(operators[i + 1]) != events.track(row) ||
-                       events.start_ns(operators[i + 1]) >= events[row].end_ns();
-    if (inner) work.push_back(row);
-  }
+  std::vector<SelfTime::Piece> work = SelfTime(trace, names).Of(std::move(operators));
+  work.insert(work.end(), collectives.begin(), collectives.end());
   return work;
 }
 
-std::vector<DeviceEvent> LinkHostWork(const RankTrace& trace) {
+std::vector<DeviceEvent> LinkHostWork(const RankTrace& trace, KernelNames& names) {
   const HostPhases phases(trace);
-  ClassCache classes(trace.strings);
   std::vector<DeviceEvent> device;
-  for (const size_t row : HostWork(trace)) {
-    const Event event = trace.events[row];
+  for (const SelfTime::Piece& piece : HostWork(trace, names)) {
+    const uint32_t track = trace.events.track(piece.row);
     DeviceEvent linked;
-    linked.begin_ns = linked.launch_begin_ns = linked.launch_end_ns = event.start_ns;
-    linked.end_ns = event.end_ns();
-    linked.row = row;
-    linked.kind = classes.Of(event);
+    linked.begin_ns = linked.launch_begin_ns = linked.launch_end_ns = piece.time.begin;
+    linked.end_ns = piece.time.end;
+    linked.row = piece.row;
+    linked.kind = piece.kind;
     linked.launched = true;
-    if (phases.Known(event.track)) linked.phase = phases.Of(event.track, event.start_ns);
+    linked.continued = piece.continued;
+    if (phases.Known(track)) linked.phase = phases.Of(track, piece.time.begin);
     device.push_back(linked);
   }
   return device;
@@ -175,7 +272,7 @@ void SortByStart(std::vector<DeviceEvent>* device) {
 
 }  // namespace
 
-std::vector<DeviceEvent> LinkDevice(const RankTrace& trace) {
+std::vector<DeviceEvent> LinkDevice(const RankTrace& trace, KernelNames& names) {
   const EventTable& events = trace.events;
   std::unordered_map<uint32_t, size_t> launches;
   for (size_t i = 0; i < events.size(); ++i) {
@@ -185,7 +282,6 @@ std::vector<DeviceEvent> LinkDevice(const RankTrace& trace) {
     if (event.correlation != 0 && event.duration_ns >= 0) launches.emplace(event.correlation, i);
   }
   const HostPhases phases(trace);
-  ClassCache classes(trace.strings);
   std::vector<DeviceEvent> device;
   for (size_t i = 0; i < events.size(); ++i) {
     if (!IsDevice(events.category(i)) || events.duration_ns(i) < 0) continue;
@@ -196,7 +292,7 @@ std::vector<DeviceEvent> LinkDevice(const RankTrace& trace) {
     linked.row = i;
     linked.kind = event.detail != 0 && event.category == Category::kKernel
                       ? KernelClass::kCommunication
-                      : classes.Of(event);
+                      : names.ClassOf(event);
     const auto launch = launches.find(event.correlation);
     if (launches.empty() && phases.Known(event.track)) {
       linked.launched = true;
@@ -211,7 +307,7 @@ std::vector<DeviceEvent> LinkDevice(const RankTrace& trace) {
     }
     device.push_back(linked);
   }
-  if (device.empty()) device = LinkHostWork(trace);
+  if (device.empty()) device = LinkHostWork(trace, names);
   SortByStart(&device);
   return device;
 }

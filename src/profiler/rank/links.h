@@ -3,14 +3,21 @@
 // A correlation ties a kernel to the call that launched it; the phase of the step is told by where
 // that call stands: inside autograd's evaluation or a "backward" annotation, inside an optimizer's
 // step, or else forward. In a trace without any launch (of a processor) whatever ran was called
-// where it ran: it counts as launched at its start, by its own thread. In one without any event of
-// a device (PyTorch on a processor) the innermost operators are the kernels.
+// where it ran: it counts as launched at its start, by its own thread.
+//
+// In a trace without any event of a device (PyTorch on a processor) the operators are the kernels,
+// by self time: an operator has its time without that of the operators inside it, as
+// torch.profiler's "Self CPU" counts it. An operator whose name tells no class, or that computes
+// nothing itself (a view, an allocation), has the class of the nearest operator around it that
+// has one. Without such an operator an unknown name is other compute, and a view is the host's
+// overhead: it is left out, so its time is idle because of the host.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "profiler/rank/intervals.h"
+#include "profiler/rank/kernel_table.h"
 #include "profiler/rank/summary.h"
 
 namespace longhaul::profiler {
@@ -23,12 +30,13 @@ struct DeviceEvent {
   size_t row = 0;
   uint32_t launch_track = 0;
   bool launched = false;
+  bool continued = false;  // a further piece of an operator's self time
   Phase phase = Phase::kUnknown;
   KernelClass kind = KernelClass::kOther;
 };
 
 // By start, then by row.
-std::vector<DeviceEvent> LinkDevice(const RankTrace& trace);
+std::vector<DeviceEvent> LinkDevice(const RankTrace& trace, KernelNames& names);
 
 // The host's annotations that mark steps, in order of time, as (name, begin, end).
 std::vector<Step> HostSteps(const RankTrace& trace, const std::string& prefix);

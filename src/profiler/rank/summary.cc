@@ -32,8 +32,12 @@ class GroupTable {
   explicit GroupTable(const RankTrace& trace, RankSummary* summary)
       : trace_(trace), summary_(summary) {}
 
-  uint32_t Of(const CollectiveNote* note) {
-    if (note == nullptr) return Find("", "", {}, 0);
+  // `dimension` is what the kernel's name tells, where there is no note; may be empty.
+  uint32_t Of(const CollectiveNote* note, std::string_view dimension) {
+    if (note == nullptr) {
+      return Find("", dimension.empty() ? "" : std::string(dimension) + "_parallel by kernel names",
+                  {}, 0);
+    }
     bool cut = false;
     std::vector<int64_t> ranks = ParseRanks(trace_.strings[note->group_ranks], &cut);
     if (cut) ranks = Rebuild(*note);
@@ -77,7 +81,8 @@ class GroupTable {
   std::map<std::string, uint32_t> known_;
 };
 
-Collective MakeCollective(const RankTrace& trace, const DeviceEvent& event, GroupTable* groups) {
+Collective MakeCollective(const RankTrace& trace, const DeviceEvent& event, KernelNames& names,
+                          GroupTable* groups) {
   Collective collective;
   collective.start_ns = event.begin_ns;
   collective.end_ns = event.end_ns;
@@ -87,7 +92,7 @@ Collective MakeCollective(const RankTrace& trace, const DeviceEvent& event, Grou
   const CollectiveNote* note =
       row.category == Category::kKernel && row.detail != 0 ? &trace.notes[row.detail - 1] : nullptr;
   collective.track = row.track;
-  collective.group = groups->Of(note);
+  collective.group = groups->Of(note, names.Of(row.name).dimension);
   collective.kind =
       KindOfCollective(note == nullptr ? "" : trace.strings[note->name], trace.strings[row.name]);
   if (note == nullptr) return collective;
@@ -175,23 +180,24 @@ void TotalKernels(const RankTrace& trace, const std::vector<DeviceEvent>& device
     if (trace.events.category(i) != Category::kCpuOp) continue;
     if (const uint32_t id = trace.events[i].external; id != 0) operators.emplace(id, i);
   }
-  std::map<uint32_t, KernelTotal> kernels;
+  std::map<std::pair<uint32_t, KernelClass>, KernelTotal> kernels;
   std::map<std::pair<uint32_t, uint32_t>, OperatorTotal> totals;
   std::vector<bool> counted(trace.events.size());
   for (const DeviceEvent& event : device) {
     const Event row = trace.events[event.row];
-    KernelTotal& kernel = kernels[row.name];
+    const int64_t length = event.end_ns - event.begin_ns;
+    KernelTotal& kernel = kernels[{row.name, event.kind}];
     kernel.kind = event.kind;
-    ++kernel.count;
-    kernel.total_ns += row.duration_ns;
+    if (!event.continued) ++kernel.count;
+    kernel.total_ns += length;
     if (event.kind == KernelClass::kCommunication || event.kind == KernelClass::kCopy) continue;
-    summary->kernel_ns += row.duration_ns;
+    summary->kernel_ns += length;
     const auto found = operators.find(row.external);
     if (row.external == 0 || found == operators.end()) continue;
-    summary->mapped_ns += row.duration_ns;
+    summary->mapped_ns += length;
     const Event op = trace.events[found->second];
     OperatorTotal& total = totals[{op.name, op.detail}];
-    total.total_ns += row.duration_ns;
+    total.total_ns += length;
     if (counted[found->second]) continue;
     counted[found->second] = true;
     ++total.count;
@@ -199,8 +205,8 @@ void TotalKernels(const RankTrace& trace, const std::vector<DeviceEvent>& device
     total.flops += work.flops;
     total.bytes += work.bytes;
   }
-  for (auto& [name, kernel] : kernels) {
-    kernel.name = trace.strings[name];
+  for (auto& [key, kernel] : kernels) {
+    kernel.name = trace.strings[key.first];
     summary->kernels.push_back(std::move(kernel));
   }
   for (auto& [key, total] : totals) {
@@ -288,7 +294,8 @@ Result<RankSummary> Summarize(const RankTrace& trace, const SummaryOptions& opti
   summary.metadata = trace.metadata;
   summary.report = trace.report;
   summary.trace_memory_bytes = trace.memory_bytes();
-  std::vector<DeviceEvent> device = LinkDevice(trace);
+  KernelNames names(options.kernels, trace.strings);
+  std::vector<DeviceEvent> device = LinkDevice(trace, names);
   std::vector<Step> host = HostSteps(trace, options.step_annotation);
   Interval kept = {INT64_MIN, INT64_MAX};
   if (!(options.steps == StepWindow())) {
@@ -305,7 +312,7 @@ Result<RankSummary> Summarize(const RankTrace& trace, const SummaryOptions& opti
   for (size_t i = 0; i < device.size(); ++i) {
     if (device[i].kind != KernelClass::kCommunication) continue;
     collective_of[i] = static_cast<int32_t>(summary.collectives.size());
-    summary.collectives.push_back(MakeCollective(trace, device[i], &groups));
+    summary.collectives.push_back(MakeCollective(trace, device[i], names, &groups));
     communication.push_back({device[i].begin_ns, device[i].end_ns});
   }
   FindReady(device, collective_of, &summary.collectives);

@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "profiler/rank/intervals.h"
 #include "profiler/rank/kernel_classes.h"
+#include "profiler/rank/kernel_table.h"
 #include "profiler/trace/trace.h"
 
 namespace longhaul::profiler {
@@ -154,6 +155,7 @@ struct StepWindow {
 struct SummaryOptions {
   std::string step_annotation;  // prefix of the steps' annotations; empty: the usual ones
   StepWindow steps;             // only these
+  KernelTable kernels;          // which names belong to which class
 };
 
 // kNotFound, with the trace's path, if none of its steps is asked for.

@@ -107,7 +107,9 @@ class KinetoReader {
       Note(window_.failure()->message());
       trace_.report.cut = true;
     }
-    if (trace_.report.events == 0 && !trace_like_) {
+    const bool foreign =
+        options_.found && trace_.events.size() == 0 && trace_.metadata.rank == kNoRank;
+    if (foreign || (trace_.report.events == 0 && !trace_like_)) {
       return InvalidArgument(path +
                              " holds no trace: expected JSON with \"traceEvents\" or a list " +
                              "of events, as torch.profiler's export_chrome_trace writes it");

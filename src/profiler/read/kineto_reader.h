@@ -20,13 +20,15 @@ namespace longhaul::profiler {
 
 struct ReadOptions {
   bool shapes = true;                         // keep operators' shapes
+  bool found = false;                         // not named: refuse what has no span and no rank
   bool places = false;                        // keep rows' places, and Python's frames as rows
   size_t max_event_bytes = 4 << 20;           // an object longer than this is damage
   size_t max_header_bytes = 64 << 20;         // of one member outside traceEvents
   size_t max_memory_bytes = size_t{1} << 36;  // events beyond are not kept: `cut` says so
 };
 
-// kInvalidArgument when there is no event and nothing that looks like a trace. `path` is for
+// kInvalidArgument when there is no event and nothing that looks like a trace, and of a file that
+// was found in a folder when it has neither a span nor a rank. `path` is for
 // messages and for the rank, which is told by the file's name when the file doesn't say.
 Result<RankTrace> ReadKineto(ByteSource& source, const std::string& path,
                              const ReadOptions& options = {});

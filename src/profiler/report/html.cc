@@ -314,6 +314,10 @@ class Page {
         "<h2>What each rank's time went to</h2><p>A row is a rank's whole trace, sorted by kind; "
         "the "
         "share of a part shows under the pointer.</p>";
+    if (AllWaitingUnknown(findings_.totals)) {
+      out_ += "<p>How much of the exposed communication is waiting is unknown: " +
+              WhyWaitingIsUnknown(job_) + ". All of it is shown as wire.</p>";
+    }
     Legend();
     Print(&out_, "<svg width=\"%.0f\" height=\"%.0f\">", kWidth,
           height * static_cast<double>(lanes_.size()));

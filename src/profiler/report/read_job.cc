@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <span>
@@ -44,7 +45,8 @@ class JobReader {
   Result<RankSummaries> Run() {
     RankSummaries result;
     ASSIGN_OR_RETURN(bool fit, Attempt(options_.summary, &result.ranks));
-    if (fit) return result;
+    if (!skipped_.empty() && skipped_.size() == paths_.size()) return NoTraceAmong(Skipped());
+    if (fit) return WithSkipped(std::move(result));
     if (!(options_.summary.steps == StepWindow())) return TooSmall("the steps asked for need more");
     ASSIGN_OR_RETURN(const Steps all, StepsOfTheFirst());
     const size_t steps = all.lengths.size();
@@ -58,7 +60,7 @@ class JobReader {
       ASSIGN_OR_RETURN(fit, Attempt(some, &result.ranks));
       if (!fit) continue;
       result.left_out = LeftOut(all, first, count);
-      return result;
+      return WithSkipped(std::move(result));
     }
     return TooSmall("one step of all ranks needs about " +
                     std::to_string(std::llround(MiB(all.bytes_a_step * kProfileOverSummaries))) +
@@ -87,6 +89,7 @@ class JobReader {
   Result<bool> AttemptAtOnce(const SummaryOptions& summary, std::vector<RankSummary>* ranks) {
     ranks->clear();
     ranks->resize(paths_.size());
+    skipped_.clear();
     std::vector<Status> failures(paths_.size());
     std::atomic<size_t> next = 0, bytes = 0;
     read_ = 0;
@@ -107,8 +110,23 @@ class JobReader {
       ranks->clear();
       return false;
     }
-    for (const Status& failure : failures) RETURN_IF_ERROR(failure);
+    for (size_t i = 0; i < paths_.size(); ++i) {
+      if (MaySkip(i, failures[i])) {
+        skipped_.emplace(i, failures[i].message());
+      } else {
+        RETURN_IF_ERROR(failures[i]);
+      }
+    }
+    for (auto it = skipped_.rbegin(); it != skipped_.rend(); ++it) {
+      ranks->erase(ranks->begin() + static_cast<ptrdiff_t>(it->first));
+    }
     return true;
+  }
+
+  std::vector<std::string> Skipped() const {
+    std::vector<std::string> messages;
+    for (const auto& [place, message] : skipped_) messages.push_back(message);
+    return messages;
   }
 
   Status Tell(uint64_t bytes) {
@@ -123,6 +141,7 @@ class JobReader {
   Status Read(const std::string& path, const SummaryOptions& summary, RankSummary* into) const {
     ReadOptions read;
     read.max_memory_bytes = at_work_bytes_ / threads_;
+    read.found = options_.found.contains(path);
     ASSIGN_OR_RETURN(const RankTrace trace, ReadTraceFile(path, read));
     if (trace.report.full) {
       return ResourceExhausted(path + ": its events don't fit into --memory-mib " +
@@ -132,9 +151,23 @@ class JobReader {
     return {};
   }
 
+  RankSummaries WithSkipped(RankSummaries result) const {
+    result.skipped = Skipped();
+    return result;
+  }
+
+  bool MaySkip(size_t place, const Status& failure) const {
+    return HoldsNoTrace(failure) && options_.found.contains(paths_[place]);
+  }
+
   Result<Steps> StepsOfTheFirst() const {
     RankSummary summary;
-    RETURN_IF_ERROR(Read(paths_.front(), options_.summary, &summary));
+    size_t place = 0;
+    Status failure = Read(paths_[place], options_.summary, &summary);
+    while (MaySkip(place, failure) && place + 1 < paths_.size()) {
+      failure = Read(paths_[++place], options_.summary, &summary);
+    }
+    RETURN_IF_ERROR(failure);
     if (summary.steps.size() < 2) return TooSmall("traces of one step or none need more");
     Steps all;
     all.numbers = StepNumbers(summary.steps);
@@ -143,7 +176,7 @@ class JobReader {
       all.lengths.push_back(static_cast<double>(step.end_ns - step.begin_ns) * 1e-9);
     }
     // Where sizes are unknown the others count as much as the first.
-    const double own = static_cast<double>(sizes_.front());
+    const double own = static_cast<double>(sizes_[place]);
     const double sizes = std::accumulate(sizes_.begin(), sizes_.end(), 0.0);
     all.bytes_a_step = static_cast<double>(MemoryOf(summary)) *
                        (own > 0 ? sizes / own : static_cast<double>(paths_.size())) /
@@ -185,14 +218,30 @@ class JobReader {
   const std::vector<std::string>& paths_;
   const ReadJobOptions& options_;
   size_t threads_ = 1;
-  double budget_ = 0;            // bytes of all summaries
-  size_t at_work_bytes_ = 0;     // of all traces at work
-  std::vector<uint64_t> sizes_;  // of the files
+  double budget_ = 0;                      // bytes of all summaries
+  size_t at_work_bytes_ = 0;               // of all traces at work
+  std::vector<uint64_t> sizes_;            // of the files
+  std::map<size_t, std::string> skipped_;  // by place in the paths, with the reason
   std::mutex telling_;
   uint64_t read_ = 0;
 };
 
 }  // namespace
+
+bool HoldsNoTrace(const Status& status) {
+  return status.code() == Code::kInvalidArgument || status.code() == Code::kDataLoss;
+}
+
+Status NoTraceAmong(const std::vector<std::string>& skipped) {
+  constexpr size_t kMost = 5;
+  std::string list;
+  for (size_t i = 0; i < std::min(skipped.size(), kMost); ++i) {
+    list += (i == 0 ? "" : "; ") + skipped[i];
+  }
+  if (skipped.size() > kMost) list += "; and " + std::to_string(skipped.size() - kMost) + " more";
+  return NotFound("none of the " + std::to_string(skipped.size()) +
+                  " files looked at holds a trace: " + list);
+}
 
 Result<RankTrace> ReadTraceFile(const std::string& path, const ReadOptions& options) {
   {

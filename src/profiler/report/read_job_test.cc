@@ -143,6 +143,67 @@ TEST_F(MemoryBound, StepsThatAreAskedForAreThoseReadOrRefused) {
   EXPECT_THAT(ToString(absent), HasSubstr("rank-0.json: holds steps 3 to 26, none of 99"));
 }
 
+// Files of other programs that lie beside the traces.
+class ForeignFiles : public ReportTest {
+ protected:
+  std::string Foreign(const std::string& name, const std::string& text) {
+    const std::string path = folder_ + "/" + name;
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  ReadJobOptions Found(const std::vector<std::string>& paths) {
+    ReadJobOptions read;
+    read.threads = 2;
+    read.found = {paths.begin(), paths.end()};
+    return read;
+  }
+};
+
+TEST_F(ForeignFiles, AreSkippedByNameWhereTheyWereFoundInAFolder) {
+  std::vector<std::string> paths = Write(Slow(), "");
+  const size_t ranks = paths.size();
+  paths.insert(paths.begin(), Foreign("a.json", "{}"));
+  paths.push_back(Foreign("numbers.json", "[1, 2, 3]"));
+  paths.push_back(Foreign("records.json", R"([{"a": 1}, {"a": 2}])"));
+  paths.push_back(Foreign("empty.json", ""));
+  paths.push_back(Foreign("text.json.gz", "no gzip"));
+  const RankSummaries read = ReadJob(paths, Found(paths)).value();
+  EXPECT_EQ(read.ranks.size(), ranks);
+  ASSERT_EQ(read.skipped.size(), 5u);
+  EXPECT_THAT(read.skipped[0], HasSubstr("a.json holds no trace"));
+  for (const RankSummary& rank : read.ranks) EXPECT_GE(rank.metadata.rank, 0);
+
+  // Also where not all steps fit, and the first file is not the one to look at.
+  ReadJobOptions small = Found(paths);
+  small.max_memory_bytes = 0;
+  for (const RankSummary& rank : read.ranks) small.max_memory_bytes += 3 * MemoryOf(rank);
+  const RankSummaries some = ReadJob(paths, small).value();
+  EXPECT_NE(some.left_out, "");
+  EXPECT_EQ(some.ranks.size(), ranks);
+  EXPECT_EQ(some.skipped.size(), 5u);
+}
+
+TEST_F(ForeignFiles, AreErrorsWhereTheyWereNamed) {
+  std::vector<std::string> paths = Write(Slow(), "");
+  const ReadJobOptions read = Found(paths);
+  paths.push_back(Foreign("foreign.json", "{}"));
+  const Status refused = ReadJob(paths, read).status();
+  EXPECT_EQ(refused.code(), Code::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("foreign.json holds no trace"));
+}
+
+TEST_F(ForeignFiles, AloneAreAnErrorThatNamesWhatWasLookedAt) {
+  std::vector<std::string> paths;
+  for (int i = 0; i < 7; ++i) paths.push_back(Foreign(std::to_string(i) + ".json", "{}"));
+  const Status refused = ReadJob(paths, Found(paths)).status();
+  EXPECT_EQ(refused.code(), Code::kNotFound);
+  const std::string message(refused.message());
+  EXPECT_THAT(message, HasSubstr("none of the 7 files looked at holds a trace: "));
+  EXPECT_THAT(message, HasSubstr("0.json holds no trace"));
+  EXPECT_THAT(message, HasSubstr("; and 2 more"));
+}
+
 TEST(TypicalSteps, AreThoseNearestToTheMedianStep) {
   EXPECT_EQ(TypicalSteps({9, 1, 1, 5, 1, 2, 2, 2}, 3), 5u);
   EXPECT_EQ(TypicalSteps({2, 9, 1, 3, 1}, 1), 2u);  // the first one, which is the median, warms up

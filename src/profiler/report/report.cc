@@ -215,7 +215,7 @@ Json RooflineJson(const Job& job, const Utilization& use) {
   return json;
 }
 
-Json TotalsJson(const RankTotals& totals) {
+Json TotalsJson(const Job& job, const RankTotals& totals) {
   Json json;
   json["wall_us"] = static_cast<double>(totals.wall_ns) / 1e3;
   for (size_t s = 0; s < kSpentKinds; ++s) {
@@ -229,8 +229,15 @@ Json TotalsJson(const RankTotals& totals) {
   for (size_t d = 0; d < kDimensions; ++d) {
     if (totals.wait_ns[d] + totals.wire_ns[d] + totals.hidden_ns[d] == 0) continue;
     Json& row = json["communication_us"][std::string(ToString(static_cast<Dimension>(d)))];
-    row["exposed_wait"] = static_cast<double>(totals.wait_ns[d]) / 1e3;
-    row["exposed_wire"] = static_cast<double>(totals.wire_ns[d]) / 1e3;
+    row["exposed"] = static_cast<double>(totals.wait_ns[d] + totals.wire_ns[d]) / 1e3;
+    if (totals.waiting_known(d)) {
+      row["exposed_wait"] = static_cast<double>(totals.wait_ns[d]) / 1e3;
+      row["exposed_wire"] = static_cast<double>(totals.wire_ns[d]) / 1e3;
+    } else {
+      row["exposed_wait"] = nullptr;
+      row["exposed_wire"] = nullptr;
+      row["unknown_because"] = WhyWaitingIsUnknown(job);
+    }
     row["hidden"] = static_cast<double>(totals.hidden_ns[d]) / 1e3;
   }
   json["bubble_us"] = {{"by_schedule", static_cast<double>(totals.bubble_ns) / 1e3},
@@ -299,14 +306,16 @@ std::string SummaryText(const Job& job, const Findings& findings, const ReportOp
   if (use.mfu > 0) text += Format("; MFU %.1f %%", use.mfu * 100);
   if (use.hfu > 0) text += Format("; HFU %.1f %% (operators with shapes)", use.hfu * 100);
   const Shares s = SharesOf(findings);
+  const bool unknown = AllWaitingUnknown(findings.totals);
+  text += Format("\nTime:     %.1f %% compute, %.1f %% exposed communication", s.compute * 100,
+                 (s.wait + s.wire) * 100);
+  if (!unknown) text += Format(" (%.1f waiting, %.1f wire)", s.wait * 100, s.wire * 100);
   text += Format(
-      "\nTime:     %.1f %% compute, %.1f %% exposed communication (%.1f waiting, %.1f "
-      "wire),\n          %.1f %% pipeline bubble, %.1f %% copies, %.1f %% host, %.1f %% input, "
-      "%.1f "
-      "%% other idle\n",
-      s.compute * 100, (s.wait + s.wire) * 100, s.wait * 100, s.wire * 100,
+      ",\n          %.1f %% pipeline bubble, %.1f %% copies, %.1f %% host, %.1f %% input, "
+      "%.1f %% other idle\n",
       (s.bubble + s.late_bubble) * 100, s.copy * 100, s.host * 100, s.input * 100,
       s.other_idle * 100);
+  if (unknown) text += "Waiting:  unknown: " + WhyWaitingIsUnknown(job) + "\n";
   text += "Exposed: ";
   for (size_t d = 0; d < kDimensions; ++d) {
     if (s.exposed[d] < 0.0005) continue;
@@ -402,7 +411,7 @@ Json ReportJson(const Job& job, const Findings& findings, const ReportOptions& o
   json["roofline"] = RooflineJson(job, use);
   for (size_t i = 0; i < job.ranks.size(); ++i) {
     Json rank = RankJson(job.ranks[i]);
-    rank["ledger"] = TotalsJson(findings.totals[i]);
+    rank["ledger"] = TotalsJson(job, findings.totals[i]);
     json["ranks"].push_back(std::move(rank));
   }
   return json;

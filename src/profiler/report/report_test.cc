@@ -22,6 +22,31 @@ TEST_F(ReportTest, SaysFirstWhatToDoFirst) {
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 13);
 }
 
+// How long a rank waited in a collective follows from the times at which the other ranks joined it.
+TEST_F(ReportTest, WaitingIsUnknownWithoutTheOtherRanks) {
+  const std::vector<std::string> paths = Write(Slow(), "");
+  const Job one = Load({paths[0]});
+  const Findings findings = FindAll(one);
+  const std::string text = SummaryText(one, findings, {});
+  EXPECT_THAT(text, HasSubstr("\nWaiting:  unknown: it needs the traces of the other ranks\n"));
+  EXPECT_THAT(text, Not(HasSubstr(" waiting, ")));
+  const auto communication =
+      ReportJson(one, findings, {})["ranks"][0]["ledger"]["communication_us"]["tensor"];
+  EXPECT_TRUE(communication["exposed_wait"].is_null());
+  EXPECT_TRUE(communication["exposed_wire"].is_null());
+  EXPECT_GT(communication["exposed"].get<double>(), 0);
+  EXPECT_EQ(communication["unknown_because"], "it needs the traces of the other ranks");
+  EXPECT_THAT(ReportHtml(one, findings, {}), HasSubstr("All of it is shown as wire."));
+
+  const Job all = Load(paths);
+  const Findings of_all = FindAll(all);
+  EXPECT_THAT(SummaryText(all, of_all, {}), HasSubstr(" waiting, "));
+  const auto known =
+      ReportJson(all, of_all, {})["ranks"][0]["ledger"]["communication_us"]["tensor"];
+  EXPECT_TRUE(known["exposed_wait"].is_number());
+  EXPECT_FALSE(known.contains("unknown_because"));
+}
+
 TEST_F(ReportTest, IsTheSameWhateverTheNumberOfThreads) {
   const std::vector<std::string> paths = Write(Slow(), "");
   const Job one = Load(paths, 1);

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "runtime/cluster/elastic.h"
 #include "runtime/cluster/health.h"
+#include "runtime/cluster/job_request.h"
 #include "scheduler/natural_order.h"
 #include "spec/cluster_file/cluster_file.h"
 
@@ -19,22 +20,10 @@ using spec::NodeCondition;
 
 namespace {
 
-constexpr size_t kSlots = 0;  // the counted resource
 constexpr const char* kSlotsName = "slots";
-// What a restart costs beside the work since the last snapshot: processes and a read from memory.
-constexpr Duration kRestartCost = std::chrono::seconds(10);
 // Rounds that nothing but time asks for are never closer than this.
 constexpr Duration kLeastPause = std::chrono::seconds(1);
 constexpr int64_t kMaxAmount = INT32_MAX;
-
-// A worker that a person watches is lost work when killed: the state is kept unless told otherwise.
-std::optional<scheduler::Preemption> PreemptionFrom(const std::string& word) {
-  if (word.empty() || word == "suspend") return scheduler::Preemption::kSuspend;
-  if (word == "never") return scheduler::Preemption::kNever;
-  if (word == "shrink") return scheduler::Preemption::kShrink;
-  if (word == "requeue") return scheduler::Preemption::kRequeue;
-  return std::nullopt;
-}
 
 spec::NodeKind KindOf(const NodeFacts& facts, uint32_t slots_per_card, uint16_t model) {
   const uint32_t cards = (facts.slots + slots_per_card - 1) / slots_per_card;
@@ -65,31 +54,6 @@ wire::Job Slim(const wire::Job& job) {
   slim.set_pipeline(job.pipeline());
   if (job.has_prediction()) *slim.mutable_prediction() = job.prediction();
   return slim;
-}
-
-// What each number of nodes makes of the speed at the fewest, in thousandths, by the planner's
-// figures for the number it has planned for: what is computed is shared, the update of the weights
-// is not, and a ring's sum moves 2 (n - 1) / n of the gradients. Nothing without a prediction: then
-// speed grows as nodes do.
-std::vector<int32_t> SpeedsOf(const wire::Job& job, const NodeBounds& bounds) {
-  const wire::Prediction& known = job.prediction();
-  const double planned = job.nodes();
-  const auto positive = [](double seconds) { return seconds > 0 && seconds < 1e9; };
-  if (!positive(known.step_seconds()) || !positive(known.compute_seconds())) return {};
-  const double rest =
-      std::max(0.0, known.step_seconds() - known.compute_seconds() - known.all_reduce_seconds());
-  const double one_way =
-      job.nodes() > 1 ? std::max(0.0, known.all_reduce_seconds()) / (1 - 1 / planned) : 0;
-  const auto step = [&](uint32_t nodes) {
-    return known.compute_seconds() * planned / nodes + rest + one_way * (1 - 1.0 / nodes);
-  };
-  std::vector<int32_t> speeds;
-  for (uint32_t nodes = bounds.minimum; nodes <= bounds.maximum; nodes += bounds.step) {
-    const double speed = 1000 * step(bounds.minimum) / step(nodes);
-    const auto least = speeds.empty() ? 1 : speeds.back();
-    speeds.push_back(std::max(least, static_cast<int32_t>(std::min(speed, 1e9))));
-  }
-  return speeds;
 }
 
 struct Parsed {
@@ -329,82 +293,9 @@ void ClusterScheduler::OfferAside(Instant now) {
 }
 
 Result<JobRequest> ClusterScheduler::RequestOf(const wire::Job& job) const {
-  const wire::Scheduling& asked = job.scheduling();
-  JobRequest request;
-  request.id = JobId(job.id());
-  request.queue = asked.queue().empty() ? configuration_.default_queue : asked.queue();
-  const bool known = request.queue.empty() ||
-                     std::any_of(configuration_.queues.begin(), configuration_.queues.end(),
-                                 [&](const auto& queue) { return queue.name == request.queue; });
-  if (!known) {
-    return InvalidArgument("there is no queue '" + Printable(request.queue, 63) +
-                           "' (longhaul queues shows those there are)");
-  }
-  request.owner = asked.owner();
-  request.priority = asked.priority();
-  if (!asked.priority_name().empty()) {
-    const auto named = configuration_.priorities.find(asked.priority_name());
-    if (named == configuration_.priorities.end()) {
-      return InvalidArgument("there is no priority named '" + Printable(asked.priority_name(), 63) +
-                             "' in the controller's file; use a number, or one of its names");
-    }
-    request.priority = named->second;
-  }
-  const auto preemption = PreemptionFrom(asked.preemption());
-  if (!preemption) {
-    return InvalidArgument("preemption: '" + Printable(asked.preemption(), 40) +
-                           "' is not never, shrink, suspend or requeue");
-  }
-  request.preemption = *preemption;
-  if (asked.expected_ns() > 0) request.limit = Duration(asked.expected_ns());
-  if (asked.deadline_at_ns() > 0) request.deadline = InstantFromNanoseconds(asked.deadline_at_ns());
-  request.restart_cost = kRestartCost;
-
-  scheduler::GroupRequest& group = request.groups.emplace_back();
-  group.name = "nodes";
-  const NodeBounds bounds = BoundsOf(job);
-  group.minimum = static_cast<int32_t>(std::min<uint32_t>(bounds.minimum, INT32_MAX));
-  group.desired = static_cast<int32_t>(std::min<uint32_t>(bounds.maximum, INT32_MAX));
-  group.step = static_cast<int32_t>(bounds.step);
-  if (bounds.elastic()) group.speed_milli = SpeedsOf(job, bounds);
-  if (bounds.maximum > 1) {
-    group.max_per_domain = 1;
-    group.spread_tier = scheduler::kHostTier;
-  }
-  const uint32_t per_card = changed_ ? SlotsPerCard() : slots_per_card_;
-  const uint32_t processes = job.processes_per_node();
-  const uint32_t cards = (processes + per_card - 1) / per_card;
-  if (cards > spec::kMaxDevices) {
-    return FailedPrecondition("no node takes " + std::to_string(processes) +
-                              " workers; the most is " +
-                              std::to_string(per_card * spec::kMaxDevices));
-  }
-  if (processes < per_card) {
-    group.shape.share = static_cast<uint16_t>((processes * 1000 + per_card - 1) / per_card);
-  } else {
-    group.shape.cards = static_cast<uint8_t>(cards);
-  }
-  group.shape.counted[kSlots] = static_cast<int32_t>(processes);
-  if (!asked.topology().empty()) {
-    const std::string& level = asked.topology();
-    if (level == "host") {
-      if (bounds.maximum > 1) {
-        return InvalidArgument("topology: '" + level + "' is for jobs of one node");
-      }
-    } else if (level != "cluster") {
-      static const std::vector<std::string> kNone;
-      const auto& levels = declared_ ? declared_->levels : kNone;
-      const auto found = std::find(levels.begin(), levels.end(), level);
-      if (found == levels.end()) {
-        return InvalidArgument(
-            "topology: the cluster has no level '" + Printable(level, 63) + "'; " +
-            (levels.empty() ? "none is declared (key 'cluster' of the controller's file)"
-                            : "there is " + Join(levels, ", ")));
-      }
-      group.required = static_cast<scheduler::Tier>(found - levels.begin());
-    }
-  }
-  return request;
+  static const std::vector<std::string> kNone;
+  return ReadRequest(job, {configuration_, declared_ ? declared_->levels : kNone,
+                           changed_ ? SlotsPerCard() : slots_per_card_});
 }
 
 Status ClusterScheduler::CheckLimits(const JobRequest& request) const {
@@ -576,7 +467,7 @@ std::vector<Verdict> ClusterScheduler::Decide(Instant now) {
   if (changed_) Rebuild(now);
   std::vector<Verdict> verdicts;
   if (!scheduler_) return verdicts;
-  JudgeCuts(now);
+  SolveCuts(now);
   for (scheduler::Decision& decision : scheduler_->Decide(now)) {
     if (decision.kind == scheduler::DecisionKind::kReserve) continue;
     verdicts.push_back(

@@ -158,7 +158,7 @@ class ClusterScheduler {
   void Tell(const std::string& name, Node& node, Instant now);
   void NoteProbation(const std::string& name, Node& node, Instant now);
   void NoteProbations(Instant now);
-  void JudgeCuts(Instant now);
+  void SolveCuts(Instant now);
   Duration ProbationOf(const Node& node) const;
   bool Blocked(const JobId& job, const scheduler::Scheduler& of) const;
   void Readmit(Instant now);

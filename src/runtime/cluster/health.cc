@@ -80,7 +80,7 @@ void ClusterScheduler::Cut(const std::string& name, Instant now) {
 
 // Breaks of a minute: leaves that most of them lie in have bad links; the others are the nodes'
 // own.
-void ClusterScheduler::JudgeCuts(Instant now) {
+void ClusterScheduler::SolveCuts(Instant now) {
   if (cuts_.empty() || now < cuts_.front().first + kCutWindow) return;
   const auto cuts = std::exchange(cuts_, {});
   std::map<int32_t, std::set<std::string>> by_leaf;

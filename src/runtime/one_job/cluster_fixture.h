@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/controller.h"
+#include "runtime/controller/controller.h"
 
 namespace longhaul::runtime::one_job {
 

@@ -1,4 +1,4 @@
-#include "runtime/controller.h"
+#include "runtime/controller/controller.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/controller.h"
+#include "runtime/controller/controller.h"
 
 namespace longhaul::runtime::several_jobs {
 

@@ -1,8 +1,12 @@
 // What breaks: kinds by their rates, at times and places drawn from the seed, alone and in company.
+#include "runtime/simulation/faults.h"
+
 #include <cmath>
 #include <csignal>
 
-#include "runtime/simulation/world.h"
+#include "runtime/simulation/controller_host.h"
+#include "runtime/simulation/nodes.h"
+#include "runtime/simulation/training.h"
 
 namespace longhaul::runtime::simulation {
 namespace {
@@ -12,19 +16,19 @@ constexpr double kDuringRecovery = 0.15;  // a second one within the next half m
 
 }  // namespace
 
-void World::PlanFault() {
+void FaultInjector::PlanFault() {
   double rate_per_s = 0;
   for (const FaultRate& rate : kFaultRates) rate_per_s += rate.per_54_days;
-  rate_per_s *=
-      options_.fault_factor * static_cast<double>(options_.nodes) / 2048 / (54.0 * 86'400);
+  rate_per_s *= world_.options.fault_factor * static_cast<double>(world_.options.nodes) / 2048 /
+                (54.0 * 86'400);
   if (!(rate_per_s > 0)) return;
-  const double wait_s = std::min(random_.Exponential(1 / rate_per_s), 1e8);
-  queue_.After(DurationFromSeconds(wait_s), [this] {
+  const double wait_s = std::min(world_.random.Exponential(1 / rate_per_s), 1e8);
+  world_.queue.After(DurationFromSeconds(wait_s), [this] {
     PlanFault();
     const auto draw = [this] {
       double total = 0;
       for (const FaultRate& rate : kFaultRates) total += rate.per_54_days;
-      double left = random_.Uniform() * total;
+      double left = world_.random.Uniform() * total;
       for (const FaultRate& rate : kFaultRates) {
         left -= rate.per_54_days;
         if (left < 0) return rate.kind;
@@ -32,127 +36,131 @@ void World::PlanFault() {
       return FaultKind::kNodeCrash;
     };
     Strike(draw());
-    if (random_.Uniform() < kCompany) Strike(draw());
-    if (random_.Uniform() < kDuringRecovery) {
+    if (world_.random.Uniform() < kCompany) Strike(draw());
+    if (world_.random.Uniform() < kDuringRecovery) {
       const FaultKind kind = draw();
-      queue_.After(DurationFromSeconds(30 * random_.Uniform()), [this, kind] { Strike(kind); });
+      world_.queue.After(DurationFromSeconds(30 * world_.random.Uniform()),
+                         [this, kind] { Strike(kind); });
     }
   });
 }
 
-void World::PlanFlap() {
-  if (options_.flaps_after <= Duration(0) || job_over_) return;
-  const size_t index = options_.flapping_node;
-  queue_.After(options_.flaps_after, [this, index] {
-    if (nodes_[index].core != nullptr) Crash(index, /*silent=*/true);
-    queue_.After(Around(std::chrono::minutes(2)), [this, index] {
-      if (nodes_[index].core == nullptr) Boot(index);
+void FaultInjector::PlanFlap() {
+  if (world_.options.flaps_after <= Duration(0) || world_.job_over) return;
+  const size_t index = world_.options.flapping_node;
+  world_.queue.After(world_.options.flaps_after, [this, index] {
+    if (world_.nodes[index].core != nullptr) machines_.Crash(index, /*silent=*/true);
+    world_.queue.After(world_.Around(std::chrono::minutes(2)), [this, index] {
+      if (world_.nodes[index].core == nullptr) machines_.Boot(index);
       PlanFlap();
     });
   });
 }
 
-std::optional<size_t> World::PickGangNode() {
-  if (epoch_.places.empty()) return std::nullopt;
-  auto place = epoch_.places.begin();
-  std::advance(place, static_cast<long>(random_.Below(epoch_.places.size())));
-  if (nodes_[place->second].core == nullptr) return std::nullopt;
+std::optional<size_t> FaultInjector::PickGangNode() {
+  if (world_.epoch.places.empty()) return std::nullopt;
+  auto place = world_.epoch.places.begin();
+  std::advance(place, static_cast<long>(world_.random.Below(world_.epoch.places.size())));
+  if (world_.nodes[place->second].core == nullptr) return std::nullopt;
   return place->second;
 }
 
-SimWorker* World::PickWorker(size_t index) {
-  for (auto& [id, worker] : nodes_[index].workers) {
+SimWorker* FaultInjector::PickWorker(size_t index) {
+  for (auto& [id, worker] : world_.nodes[index].workers) {
     if (!worker.dying) return &worker;
   }
   return nullptr;
 }
 
 // The place may be gone by now; then nothing happens, and nothing is counted.
-void World::Strike(FaultKind kind) {
-  if (job_over_) return;
+void FaultInjector::Strike(FaultKind kind) {
+  if (world_.job_over) return;
   const auto count = [&] {
-    ++result_.faults[std::string(kFaultRates[static_cast<size_t>(kind)].name)];
+    ++world_.result.faults[std::string(kFaultRates[static_cast<size_t>(kind)].name)];
   };
   if (kind == FaultKind::kControllerCrash) {
-    if (controller_up_) count();
-    return CrashController();
+    if (world_.controller_up) count();
+    return host_.CrashController();
   }
   if (kind == FaultKind::kDiskFlip) {
-    if (disk_.empty()) return;
-    disk_.rbegin()->second.second = true;
+    if (world_.disk.empty()) return;
+    world_.disk.rbegin()->second.second = true;
     return count();
   }
   const auto picked = PickGangNode();
   if (!picked.has_value()) return;
   const size_t index = *picked;
-  SimNode& node = nodes_[index];
+  SimNode& node = world_.nodes[index];
   if (kind == FaultKind::kNodeCrash || kind == FaultKind::kAgentRestart) {
-    const Duration away = kind == FaultKind::kNodeCrash ? Around(options_.physics.repair)
-                                                        : Around(std::chrono::milliseconds(700));
-    Crash(index, /*silent=*/kind == FaultKind::kNodeCrash);
-    queue_.After(away, [this, index] {
-      if (nodes_[index].core == nullptr) Boot(index);
+    const Duration away = kind == FaultKind::kNodeCrash
+                              ? world_.Around(world_.options.physics.repair)
+                              : world_.Around(std::chrono::milliseconds(700));
+    machines_.Crash(index, /*silent=*/kind == FaultKind::kNodeCrash);
+    world_.queue.After(away, [this, index] {
+      if (world_.nodes[index].core == nullptr) machines_.Boot(index);
     });
     return count();
   }
   if (kind == FaultKind::kLinkBreak) {
     node.cut = true;
-    BreakStream(index, "connection reset");
-    queue_.After(Around(std::chrono::milliseconds(1500)), [this, index, life = node.life] {
-      if (nodes_[index].life == life) nodes_[index].cut = false;
-    });
+    host_.BreakStream(index, "connection reset");
+    world_.queue.After(world_.Around(std::chrono::milliseconds(1500)),
+                       [this, index, life = node.life] {
+                         if (world_.nodes[index].life == life) world_.nodes[index].cut = false;
+                       });
     return count();
   }
   if (kind == FaultKind::kDiskFull) {
     // It matters where rank 0 is: that node writes the checkpoints.
-    const auto writer = epoch_.places.find(0);
-    if (writer == epoch_.places.end()) return;
-    nodes_[writer->second].disk_full = true;
+    const auto writer = world_.epoch.places.find(0);
+    if (writer == world_.epoch.places.end()) return;
+    world_.nodes[writer->second].disk_full = true;
     return count();
   }
   SimWorker* worker = PickWorker(index);
   if (worker == nullptr) return;
   if (kind == FaultKind::kMemoryFlip) {
-    const uint64_t newest = std::max(seals_[0].step, seals_[1].step);
-    if (!node.copies.empty() && random_.Below(2) == 0) {
+    const uint64_t newest = std::max(world_.seals[0].step, world_.seals[1].step);
+    if (!node.copies.empty() && world_.random.Below(2) == 0) {
       node.copies.rbegin()->second = true;
       return count();
     }
-    if (newest == 0 || !Holds(node, newest)) return;
+    if (newest == 0 || !world_.Holds(node, newest)) return;
     node.damaged.insert(newest);
     return count();
   }
   count();
   if (kind == FaultKind::kWorkerCrash) {
-    Die(index, worker->id, -1, random_.Uniform() < 0.5 ? SIGKILL : SIGSEGV, Duration(0));
+    machines_.Die(index, worker->id, -1, world_.random.Uniform() < 0.5 ? SIGKILL : SIGSEGV,
+                  Duration(0));
   } else if (kind == FaultKind::kWorkerError) {
-    Die(index, worker->id, 1, 0, Duration(0));
+    machines_.Die(index, worker->id, 1, 0, Duration(0));
   } else if (kind == FaultKind::kWorkerStopped) {
-    SignalTo(index, worker->id, SIGSTOP);
+    machines_.SignalTo(index, worker->id, SIGSTOP);
   } else if (kind == FaultKind::kWorkerHang && !worker->hung) {
     worker->hung = true;
-    const bool counts = !IsRival(worker->id) && worker->id.epoch == epoch_.epoch;
-    if (counts && !worker->stopped) ++epoch_.stopped;
+    const bool counts = !world_.IsRival(worker->id) && worker->id.epoch == world_.epoch.epoch;
+    if (counts && !worker->stopped) training_.StopStretch();
   }
 }
 
 // Chaos that the controller asked for (`--inject`).
-void World::Inject(size_t index, const wire::InjectFault& order) {
+void FaultInjector::Inject(size_t index, const wire::InjectFault& order) {
   const wire::PlannedFault& fault = order.fault();
   const WorkerId id{JobId(order.job_id()), order.epoch(), fault.target()};
   switch (fault.kind()) {
     case wire::PlannedFault::KILL_WORKER:
-      return Die(index, id, -1, SIGKILL, Duration(0));
+      return machines_.Die(index, id, -1, SIGKILL, Duration(0));
     case wire::PlannedFault::KILL_AGENT:
     case wire::PlannedFault::KILL_NODE:  // a simulated node loses its memory either way
-      Crash(index, /*silent=*/false);
-      return queue_.After(std::chrono::milliseconds(200), [this, index] {
-        if (nodes_[index].core == nullptr) Boot(index);
+      machines_.Crash(index, /*silent=*/false);
+      return world_.queue.After(std::chrono::milliseconds(200), [this, index] {
+        if (world_.nodes[index].core == nullptr) machines_.Boot(index);
       });
     case wire::PlannedFault::STOP_WORKER:
-      SignalTo(index, id, SIGSTOP);
-      return queue_.After(Duration(fault.duration_ns()),
-                          [this, index, id] { SignalTo(index, id, SIGCONT); });
+      machines_.SignalTo(index, id, SIGSTOP);
+      return world_.queue.After(Duration(fault.duration_ns()),
+                                [this, index, id] { machines_.SignalTo(index, id, SIGCONT); });
     default:
       return;
   }

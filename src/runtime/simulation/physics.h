@@ -18,7 +18,7 @@ struct Physics {
   Duration step = std::chrono::seconds(6);  // brief's reference job; assumption
   Duration snapshot_block =
       std::chrono::milliseconds(50);               // 1.3 GB a rank at 0.05 s a GiB, or less
-  Duration fork = std::chrono::milliseconds(30);   // measured here: warm parent, loaded
+  Duration fork = std::chrono::milliseconds(30);   // measured here: fork server, loaded
   Duration start_up = std::chrono::seconds(2);     // device context; assumption
   Duration group_init = std::chrono::seconds(15);  // communicators at 16,384 ranks; assumption
   Duration restore_memory = std::chrono::seconds(1);

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "runtime/controller.h"
+#include "runtime/controller/controller.h"
 #include "runtime/simulation/audit.h"
 #include "runtime/simulation/physics.h"
 #include "sim/event_queue.h"

@@ -5,6 +5,8 @@
 
 #include <set>
 
+#include "base/random.h"
+
 namespace longhaul::runtime::simulation {
 namespace {
 
@@ -97,6 +99,56 @@ TEST(Simulation, PlannedFaultsHappenAndAreSurvived) {
   for (const auto& fault : result.status.faults()) {
     EXPECT_TRUE(fault.injected()) << fault.what();
     EXPECT_GT(fault.new_step_at_ns(), fault.detected_at_ns()) << fault.what();
+  }
+}
+
+double SecondsOf(const wire::JobStatus& status, wire::Category category) {
+  for (const auto& entry : status.ledger().categories()) {
+    if (entry.category() == category) return entry.rank_seconds();
+  }
+  return 0;
+}
+
+// Workers are stopped for a while, too short for a hang, in every thirtieth step or so: what the
+// ledger books as a stall is what was injected, times the ranks that waited. A step of 6 s varies
+// by 1 %; the limit of a slow step is half a step, 3 s.
+TEST(Simulation, TheStallThatIsBookedIsThePausesThatWereInjected) {
+  for (const uint32_t per_worker_limit : {256u, 4u}) {
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+      SCOPED_TRACE("seed " + std::to_string(seed) + ", limit " + std::to_string(per_worker_limit));
+      SimulationOptions options = Stormy(seed);
+      options.fault_factor = 0;
+      options.total_steps = 600;
+      options.per_worker_limit = per_worker_limit;
+      options.snapshot_interval = 1;
+      Random random(seed);
+      double injected_s = 0;
+      for (uint64_t step = 20; step < 590; step += 25 + random.Below(10)) {
+        wire::PlannedFault& pause = options.planned.emplace_back();
+        pause.set_kind(wire::PlannedFault::STOP_WORKER);
+        pause.set_target(static_cast<uint32_t>(random.Below(14)));
+        pause.set_step(step);
+        pause.set_duration_ns(static_cast<int64_t>(4'000'000'000 + random.Below(6'000'000'000)));
+        injected_s += 1e-9 * static_cast<double>(pause.duration_ns());
+      }
+      const SimulationResult result = Simulate(options);
+      ASSERT_THAT(result.violations, testing::IsEmpty());
+      EXPECT_EQ(result.status.faults_size(), 0) << result.status.faults(0).what();
+      EXPECT_EQ(result.status.faults_to_come_size(), 0);
+      const double ranks = 14;
+      EXPECT_NEAR(SecondsOf(result.status, wire::STALL) / ranks, injected_s, 0.02 * injected_s);
+      EXPECT_GT(options.planned.size(), 15u);
+    }
+  }
+}
+
+// Faults, restarts and other sizes are not mistaken for stalls: nothing stops a worker here but
+// what is booked elsewhere.
+TEST(Simulation, WithoutPausesThereIsHardlyAnyStall) {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const SimulationResult result = Simulate(Stormy(seed));
+    EXPECT_LT(SecondsOf(result.status, wire::STALL), 0.01 * result.status.ledger().rank_seconds());
   }
 }
 

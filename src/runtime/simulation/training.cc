@@ -1,101 +1,110 @@
 // The simulated training job: phases, steps and snapshots as its workers live them.
+#include "runtime/simulation/training.h"
+
 #include <algorithm>
 #include <set>
 #include <utility>
 
-#include "runtime/simulation/world.h"
+#include "runtime/simulation/nodes.h"
 
 namespace longhaul::runtime::simulation {
 
 using Phase = wire::PhaseEntered::Phase;
 
 template <typename Action>
-void World::ForEachPlace(Action action) {
+void SimTraining::ForEachPlace(Action action) {
   // A copy: what a worker's report leads to may end the epoch.
-  const auto places = epoch_.places;
+  const auto places = world_.epoch.places;
   for (const auto& [rank, node] : places) {
-    if (nodes_[node].workers.contains({JobId(job_id_), epoch_.epoch, rank})) action(rank, node);
+    if (world_.nodes[node].workers.contains({JobId(world_.job_id), world_.epoch.epoch, rank}))
+      action(rank, node);
   }
 }
 
-void World::EnterPhase(size_t index, const WorkerId& id, Phase phase) {
-  const auto found = nodes_[index].workers.find(id);
-  if (found == nodes_[index].workers.end()) return;
+void SimTraining::EnterPhase(size_t index, const WorkerId& id, Phase phase) {
+  const auto found = world_.nodes[index].workers.find(id);
+  if (found == world_.nodes[index].workers.end()) return;
   SimWorker& worker = found->second;
   worker.phase = phase;
-  if (phase == wire::PhaseEntered::START_UP && id.epoch > epoch_.epoch) {
-    const uint64_t before = epoch_.epoch;
-    epoch_ = SimEpoch();
-    in_epoch_.assign(nodes_.size(), false);
-    epoch_.epoch = id.epoch;
-    epoch_.world = worker.start->world();
-    epoch_.began = queue_.now();
-    epoch_.restored = epoch_.step = epoch_.last_snapshot = worker.start->restore().step();
-    epoch_.interval = worker.start->snapshot_interval_steps();
+  if (phase == wire::PhaseEntered::START_UP && id.epoch > world_.epoch.epoch) {
+    const uint64_t before = world_.epoch.epoch;
+    world_.epoch = SimEpoch();
+    world_.in_epoch.assign(world_.nodes.size(), false);
+    world_.epoch.epoch = id.epoch;
+    world_.epoch.world = worker.start->world();
+    world_.epoch.began = world_.queue.now();
+    world_.epoch.restored = world_.epoch.step = world_.epoch.last_snapshot =
+        worker.start->restore().step();
+    world_.epoch.interval = worker.start->snapshot_interval_steps();
     CHECK(before < id.epoch);
   }
-  const bool present = id.epoch == epoch_.epoch;
+  const bool present = id.epoch == world_.epoch.epoch;
   if (present && phase == wire::PhaseEntered::START_UP) {
-    ++epoch_.alive;
-    epoch_.places[id.rank] = index;
-    in_epoch_[index] = true;
-    if (worker.start->world() != epoch_.world) {
-      audit_.Violate("ranks of epoch " + std::to_string(id.epoch) + " are of different worlds");
+    ++world_.epoch.alive;
+    world_.epoch.places[id.rank] = index;
+    world_.in_epoch[index] = true;
+    if (worker.start->world() != world_.epoch.world) {
+      world_.audit.Violate("ranks of epoch " + std::to_string(id.epoch) +
+                           " are of different worlds");
     }
-    if (worker.start->restore().step() != epoch_.restored) {
-      audit_.Violate("ranks of epoch " + std::to_string(id.epoch) + " restore different steps");
+    if (worker.start->restore().step() != world_.epoch.restored) {
+      world_.audit.Violate("ranks of epoch " + std::to_string(id.epoch) +
+                           " restore different steps");
     }
   }
   // The start-up begins with the process, which the agent tells anyway: in aggregate it isn't told
   // twice.
-  const bool told = Aggregated() && phase == wire::PhaseEntered::START_UP;
-  if (!told) Input(index, WorkerPhase{id, phase, queue_.now()});
+  const bool told = world_.Aggregated() && phase == wire::PhaseEntered::START_UP;
+  if (!told) machines_.Input(index, WorkerPhase{id, phase, world_.queue.now()});
   if (phase == wire::PhaseEntered::START_UP) {
-    queue_.After(Around(options_.physics.start_up), [this, index, id, life = nodes_[index].life] {
-      if (nodes_[index].life == life) EnterPhase(index, id, wire::PhaseEntered::RENDEZVOUS);
-    });
+    world_.queue.After(world_.Around(world_.options.physics.start_up),
+                       [this, index, id, life = world_.nodes[index].life] {
+                         if (world_.nodes[index].life == life)
+                           EnterPhase(index, id, wire::PhaseEntered::RENDEZVOUS);
+                       });
   }
-  if (!present || epoch_.epoch != id.epoch) return;
+  if (!present || world_.epoch.epoch != id.epoch) return;
   const auto slot = static_cast<size_t>(phase);
-  if (++epoch_.in_phase[slot] == epoch_.world && !epoch_.broken) PhaseComplete(phase);
+  if (++world_.epoch.in_phase[slot] == world_.epoch.world && !world_.epoch.broken)
+    PhaseComplete(phase);
 }
 
 // All ranks of the epoch are there.
-void World::PhaseComplete(Phase phase) {
-  const uint64_t epoch = epoch_.epoch;
+void SimTraining::PhaseComplete(Phase phase) {
+  const uint64_t epoch = world_.epoch.epoch;
   if (phase == wire::PhaseEntered::RENDEZVOUS) {
-    queue_.After(Around(options_.physics.group_init), [this, epoch] {
-      if (epoch_.epoch != epoch || epoch_.broken) return;
+    world_.queue.After(world_.Around(world_.options.physics.group_init), [this, epoch] {
+      if (world_.epoch.epoch != epoch || world_.epoch.broken) return;
       ForEachPlace([this](uint32_t rank, size_t node) {
-        const WorkerId id{JobId(job_id_), epoch_.epoch, rank};
+        const WorkerId id{JobId(world_.job_id), world_.epoch.epoch, rank};
         EnterPhase(node, id, wire::PhaseEntered::RESTORE);
         RestoreState(node, id);
       });
     });
   }
   if (phase == wire::PhaseEntered::STEPPING) {
-    epoch_.stepping = true;
-    audit_.EpochBegins(epoch, epoch_.restored);
+    world_.epoch.stepping = true;
+    world_.audit.EpochBegins(epoch, world_.epoch.restored);
     BeginStretch();
   }
 }
 
-std::string World::WhyNotFromMemory(const SimNode& node, uint64_t step) {
-  if (!Holds(node, step)) {
-    audit_.Violate(node.id.value() + " was told to restore step " + std::to_string(step) +
-                   " from memory, which doesn't hold it");
+std::string SimTraining::WhyNotFromMemory(const SimNode& node, uint64_t step) {
+  if (!world_.Holds(node, step)) {
+    world_.audit.Violate(node.id.value() + " was told to restore step " + std::to_string(step) +
+                         " from memory, which doesn't hold it");
     return "";
   }
   return node.damaged.contains(step) ? "checksum" : "";
 }
 
 // Of a gang that is not alike: the copy that is kept for this place.
-std::string World::WhyNotFromPeer(const WorkerId& worker, const wire::Restore& restore) {
-  for (const SimNode& node : nodes_) {
+std::string SimTraining::WhyNotFromPeer(const WorkerId& worker, const wire::Restore& restore) {
+  for (const SimNode& node : world_.nodes) {
     if (node.core == nullptr) continue;
     const auto copy = node.copies.find({restore.step(), worker.rank});
     if (copy != node.copies.end() && !copy->second) return "";
-    if (restore.has_source_rank() && Holds(node, restore.step()) &&
+    if (restore.has_source_rank() && world_.Holds(node, restore.step()) &&
         !node.damaged.contains(restore.step())) {
       return "";
     }
@@ -104,34 +113,37 @@ std::string World::WhyNotFromPeer(const WorkerId& worker, const wire::Restore& r
 }
 
 // A number that ranks of the same state share.
-uint64_t World::StateOf(uint32_t rank, uint32_t world) const {
-  return options_.pipeline == 0 ? rank : rank / (world / options_.pipeline);
+uint64_t SimTraining::StateOf(uint32_t rank, uint32_t world) const {
+  return world_.options.pipeline == 0 ? rank : rank / (world / world_.options.pipeline);
 }
 
 // Every piece that is offered must be there, but for what was lost after the decision; and what the
 // worker wants of them must be good in one of them at least.
-std::string World::WhyNotInPieces(const SimWorker& worker, std::vector<wire::Restore::Piece>& bad) {
+std::string SimTraining::WhyNotInPieces(const SimWorker& worker,
+                                        std::vector<wire::Restore::Piece>& bad) {
   const wire::Restore& restore = worker.start->restore();
-  const auto seal = std::find_if(seals_.begin(), seals_.end(), [&](const SimSeal& each) {
-    return each.step == restore.step() && each.epoch == restore.saved_epoch();
-  });
-  if (seal == seals_.end()) {
-    audit_.Violate("step " + std::to_string(restore.step()) + " of epoch " +
-                   std::to_string(restore.saved_epoch()) + " is in nobody's memory");
+  const auto seal =
+      std::find_if(world_.seals.begin(), world_.seals.end(), [&](const SimSeal& each) {
+        return each.step == restore.step() && each.epoch == restore.saved_epoch();
+      });
+  if (seal == world_.seals.end()) {
+    world_.audit.Violate("step " + std::to_string(restore.step()) + " of epoch " +
+                         std::to_string(restore.saved_epoch()) + " is in nobody's memory");
     return "";
   }
   const auto world = static_cast<uint32_t>(seal->places.size());
   std::set<uint64_t> good;
   for (const auto& piece : restore.pieces()) {
-    const size_t index = index_.at(piece.node());
-    const SimNode& node = nodes_[index];
+    const size_t index = world_.index.at(piece.node());
+    const SimNode& node = world_.nodes[index];
     const auto copy = node.copies.find({restore.step(), piece.rank()});
-    const bool there = piece.copy()
-                           ? copy != node.copies.end()
-                           : Holds(node, restore.step()) && seal->places.at(piece.rank()) == index;
-    if (!there && node.memory_since < epoch_.began) {
-      audit_.Violate(piece.node() + " was said to hold step " + std::to_string(restore.step()) +
-                     " of rank " + std::to_string(piece.rank()) + ", and doesn't");
+    const bool there =
+        piece.copy() ? copy != node.copies.end()
+                     : world_.Holds(node, restore.step()) && seal->places.at(piece.rank()) == index;
+    if (!there && node.memory_since < world_.epoch.began) {
+      world_.audit.Violate(piece.node() + " was said to hold step " +
+                           std::to_string(restore.step()) + " of rank " +
+                           std::to_string(piece.rank()) + ", and doesn't");
     }
     const bool whole =
         there && (piece.copy() ? !copy->second : !node.damaged.contains(restore.step()));
@@ -139,7 +151,7 @@ std::string World::WhyNotInPieces(const SimWorker& worker, std::vector<wire::Res
     if (!whole) bad.push_back(piece);
   }
   std::set<uint64_t> wanted;
-  if (options_.pipeline > 0) {
+  if (world_.options.pipeline > 0) {
     wanted.insert(StateOf(worker.id.rank, worker.start->world()));
   } else {
     for (uint32_t rank = 0; rank < world; ++rank) wanted.insert(rank);
@@ -148,26 +160,26 @@ std::string World::WhyNotInPieces(const SimWorker& worker, std::vector<wire::Res
   return all ? "" : "no good piece is left of what it wants";
 }
 
-std::string World::WhyNotFromDisk(const wire::Restore& restore) {
-  const auto saved = disk_.find(restore.step());
-  if (saved == disk_.end() || saved->second.first != restore.saved_epoch()) {
-    audit_.Violate("step " + std::to_string(restore.step()) +
-                   " was to be restored from disk, which doesn't hold it");
+std::string SimTraining::WhyNotFromDisk(const wire::Restore& restore) {
+  const auto saved = world_.disk.find(restore.step());
+  if (saved == world_.disk.end() || saved->second.first != restore.saved_epoch()) {
+    world_.audit.Violate("step " + std::to_string(restore.step()) +
+                         " was to be restored from disk, which doesn't hold it");
     return "";
   }
   return saved->second.second ? "checksum" : "";
 }
 
-void World::RestoreState(size_t index, const WorkerId& id) {
-  const auto found = nodes_[index].workers.find(id);
-  if (found == nodes_[index].workers.end()) return;
+void SimTraining::RestoreState(size_t index, const WorkerId& id) {
+  const auto found = world_.nodes[index].workers.find(id);
+  if (found == world_.nodes[index].workers.end()) return;
   const wire::Restore& from = found->second.start->restore();
   const bool disk = from.tier() == wire::Restore::TIER_DISK;
   const Duration takes = from.step() == 0 ? std::chrono::milliseconds(100)
-                         : disk           ? options_.physics.restore_disk
-                                          : options_.physics.restore_memory;
-  queue_.After(Around(takes), [this, index, id, life = nodes_[index].life] {
-    SimNode& node = nodes_[index];
+                         : disk           ? world_.options.physics.restore_disk
+                                          : world_.options.physics.restore_memory;
+  world_.queue.After(world_.Around(takes), [this, index, id, life = world_.nodes[index].life] {
+    SimNode& node = world_.nodes[index];
     if (node.life != life || !node.workers.contains(id)) return;
     const SimWorker worker = node.workers.at(id);
     const wire::Restore& restore = worker.start->restore();
@@ -180,64 +192,91 @@ void World::RestoreState(size_t index, const WorkerId& id) {
       wrong = WhyNotFromPeer(id, restore);
     } else if (restore.tier() == wire::Restore::TIER_PIECES) {
       wrong = WhyNotInPieces(worker, bad);
-      ++result_.from_pieces;
+      ++world_.result.from_pieces;
     } else {
       wrong = WhyNotFromDisk(restore);
     }
     if (!wrong.empty() || !bad.empty()) {
-      Input(index, WorkerRestoreFailed{id, restore.step(), restore.tier(),
-                                       wrong.empty() ? "checksum" : wrong, bad, wrong.empty()});
+      machines_.Input(index,
+                      WorkerRestoreFailed{id, restore.step(), restore.tier(),
+                                          wrong.empty() ? "checksum" : wrong, bad, wrong.empty()});
     }
-    if (!wrong.empty()) return Die(index, id, 75, 0, std::chrono::milliseconds(5));
+    if (!wrong.empty()) return machines_.Die(index, id, 75, 0, std::chrono::milliseconds(5));
     // What is newer in memory belongs to a history that is given up.
-    for (SimSeal& seal : seals_) {
+    for (SimSeal& seal : world_.seals) {
       if (seal.step > restore.step()) seal = SimSeal();
     }
-    Input(index, WorkerRestored{id, restore.step(), restore.tier()});
+    machines_.Input(index, WorkerRestored{id, restore.step(), restore.tier()});
     EnterPhase(index, id, wire::PhaseEntered::STEPPING);
   });
 }
 
 // Steps up to the next report: one, or in aggregate as many as lie before the next snapshot.
-void World::BeginStretch() {
-  epoch_.waiting = false;
-  const uint64_t due = epoch_.last_snapshot + std::max<uint64_t>(epoch_.interval, 1);
-  const uint64_t first = epoch_.step + 1;
-  uint64_t last = Aggregated() ? std::max(due, first) : first;
-  if (options_.total_steps > 0) last = std::min(last, options_.total_steps);
+void SimTraining::BeginStretch() {
+  world_.epoch.waiting = false;
+  const uint64_t due = world_.epoch.last_snapshot + std::max<uint64_t>(world_.epoch.interval, 1);
+  const uint64_t first = world_.epoch.step + 1;
+  uint64_t last = world_.Aggregated() ? std::max(due, first) : first;
+  if (world_.options.total_steps > 0) last = std::min(last, world_.options.total_steps);
   if (last < first) return;
   // The last state is always kept.
-  const bool snapshot = last >= due || (options_.total_steps > 0 && last == options_.total_steps);
-  Duration takes = options_.physics.step * static_cast<int64_t>(last - first + 1);
-  takes += DurationFromSeconds(ToSeconds(takes) * 0.01 * random_.Uniform());
-  if (snapshot) takes += options_.physics.snapshot_block;
-  queue_.After(takes, [this, epoch = epoch_.epoch, first, last, snapshot] {
+  const bool snapshot =
+      last >= due || (world_.options.total_steps > 0 && last == world_.options.total_steps);
+  Duration takes = world_.options.physics.step * static_cast<int64_t>(last - first + 1);
+  takes += DurationFromSeconds(ToSeconds(takes) * 0.01 * world_.random.Uniform());
+  if (snapshot) takes += world_.options.physics.snapshot_block;
+  world_.epoch.first = first;
+  world_.epoch.last = last;
+  world_.epoch.snapshot = snapshot;
+  world_.epoch.ends = world_.queue.now() + takes;
+  if (world_.epoch.stopped > 0) world_.epoch.stopped_at = world_.queue.now();
+  world_.queue.After(takes, [this, epoch = world_.epoch.epoch, first, last, snapshot] {
     EndStretch(epoch, first, last, snapshot);
   });
 }
 
-void World::EndStretch(uint64_t epoch, uint64_t first, uint64_t last, bool snapshot) {
-  if (epoch_.epoch != epoch || epoch_.broken) return;
-  if (epoch_.stopped > 0) {
-    epoch_.waiting = true;
+void SimTraining::StopStretch() {
+  if (world_.epoch.stopped++ == 0) world_.epoch.stopped_at = world_.queue.now();
+}
+
+void SimTraining::ContinueStretch() {
+  const Duration stopped = world_.queue.now() - world_.epoch.stopped_at;
+  world_.epoch.ends += stopped;
+  if (!std::exchange(world_.epoch.waiting, false)) return;
+  world_.queue.After(
+      world_.epoch.ends - world_.queue.now(),
+      [this, epoch = world_.epoch.epoch, first = world_.epoch.first, last = world_.epoch.last,
+       snapshot = world_.epoch.snapshot] { EndStretch(epoch, first, last, snapshot); });
+}
+
+void SimTraining::EndStretch(uint64_t epoch, uint64_t first, uint64_t last, bool snapshot) {
+  if (world_.epoch.epoch != epoch || world_.epoch.broken) return;
+  if (world_.epoch.stopped > 0) {
+    world_.epoch.waiting = true;
     return;
   }
-  if (snapshot && last >= options_.slot_wait_step && options_.slot_wait > Duration(0) &&
+  if (world_.queue.now() < world_.epoch.ends) {  // somebody was stopped for a while
+    world_.queue.After(world_.epoch.ends - world_.queue.now(),
+                       [=, this] { EndStretch(epoch, first, last, snapshot); });
+    return;
+  }
+  if (snapshot && last >= world_.options.slot_wait_step && world_.options.slot_wait > Duration(0) &&
       !std::exchange(slot_waited_, true)) {
     return WaitForSlot(epoch, first, last, Duration(0));
   }
-  audit_.Stepped(epoch, first, last);
-  epoch_.step = last;
+  world_.audit.Stepped(epoch, first, last);
+  world_.epoch.step = last;
   if (snapshot) {
-    epoch_.last_snapshot = last;
+    world_.epoch.last_snapshot = last;
     Seal();
   }
-  if (epoch_.epoch != epoch || epoch_.broken) return;
+  if (world_.epoch.epoch != epoch || world_.epoch.broken) return;
   ReportSteps(first, last, snapshot);
-  if (epoch_.epoch != epoch || epoch_.broken) return;
-  if (options_.total_steps > 0 && last >= options_.total_steps) {
+  if (world_.epoch.epoch != epoch || world_.epoch.broken) return;
+  if (world_.options.total_steps > 0 && last >= world_.options.total_steps) {
     ForEachPlace([this](uint32_t rank, size_t node) {
-      Die(node, {JobId(job_id_), epoch_.epoch, rank}, 0, 0, Around(std::chrono::seconds(1)));
+      machines_.Die(node, {JobId(world_.job_id), world_.epoch.epoch, rank}, 0, 0,
+                    world_.Around(std::chrono::seconds(1)));
     });
     return;
   }
@@ -245,86 +284,86 @@ void World::EndStretch(uint64_t epoch, uint64_t first, uint64_t last, bool snaps
 }
 
 // Rank 0 finds every slot of its arena in use, and says so for as long as it waits.
-void World::WaitForSlot(uint64_t epoch, uint64_t first, uint64_t last, Duration waited) {
+void SimTraining::WaitForSlot(uint64_t epoch, uint64_t first, uint64_t last, Duration waited) {
   constexpr Duration kTold = std::chrono::seconds(3);
-  if (epoch_.epoch != epoch || epoch_.broken) return;
-  if (waited >= options_.slot_wait) return EndStretch(epoch, first, last, true);
+  if (world_.epoch.epoch != epoch || world_.epoch.broken) return;
+  if (waited >= world_.options.slot_wait) return EndStretch(epoch, first, last, true);
   if (waited > Duration(0)) {
     WorkerWaitsForSlot waits;
-    waits.worker = {JobId(job_id_), epoch, 0};
+    waits.worker = {JobId(world_.job_id), epoch, 0};
     waits.step = last;
     waits.waited = waited;
     waits.holders = "step 1: process 1 writes it to disk";
-    Input(epoch_.places.at(0), waits);
+    machines_.Input(world_.epoch.places.at(0), waits);
   }
-  queue_.After(kTold, [=, this] { WaitForSlot(epoch, first, last, waited + kTold); });
+  world_.queue.After(kTold, [=, this] { WaitForSlot(epoch, first, last, waited + kTold); });
 }
 
-void World::Seal() {
+void SimTraining::Seal() {
   const uint64_t bytes = uint64_t{13} << 27;  // 1.6 GiB a rank
-  const Duration blocked = options_.physics.snapshot_block;
-  const size_t writer = epoch_.places.at(0);
-  ++sealed_;
-  for (size_t i = 0; i < nodes_.size(); ++i) {
-    nodes_[i].damaged.erase(epoch_.step);
-    if (!in_epoch_[i]) nodes_[i].last_missed_seal = sealed_;
+  const Duration blocked = world_.options.physics.snapshot_block;
+  const size_t writer = world_.epoch.places.at(0);
+  ++world_.sealed;
+  for (size_t i = 0; i < world_.nodes.size(); ++i) {
+    world_.nodes[i].damaged.erase(world_.epoch.step);
+    if (!world_.in_epoch[i]) world_.nodes[i].last_missed_seal = world_.sealed;
   }
-  SimSeal& older = seals_[0].step <= seals_[1].step ? seals_[0] : seals_[1];
-  older = {epoch_.step, sealed_, epoch_.epoch, epoch_.places};
-  if (Aggregated()) {
+  SimSeal& older = world_.seals[0].step <= world_.seals[1].step ? world_.seals[0] : world_.seals[1];
+  older = {world_.epoch.step, world_.sealed, world_.epoch.epoch, world_.epoch.places};
+  if (world_.Aggregated()) {
     wire::Event event;
     wire::SnapshotSealed& sealed = *event.mutable_snapshot_sealed();
-    sealed.set_job_id(job_id_);
-    sealed.set_epoch(epoch_.epoch);
-    sealed.set_step(epoch_.step);
+    sealed.set_job_id(world_.job_id);
+    sealed.set_epoch(world_.epoch.epoch);
+    sealed.set_step(world_.epoch.step);
     sealed.set_blocked_ns(blocked.count());
-    sealed.set_bytes(bytes * epoch_.world);
+    sealed.set_bytes(bytes * world_.epoch.world);
     sealed.set_whole_job(true);
-    Input(writer, JobReport{event});
+    machines_.Input(writer, JobReport{event});
   }
-  if (Aggregated()) {
+  if (world_.Aggregated()) {
     // Only the node that writes the checkpoints hears of its own.
-    for (uint32_t rank = 0; rank < options_.processes_per_node; ++rank) {
-      Input(writer,
-            WorkerSealed{
-                {JobId(job_id_), epoch_.epoch, rank}, epoch_.step, blocked, bytes, queue_.now()});
+    for (uint32_t rank = 0; rank < world_.options.processes_per_node; ++rank) {
+      machines_.Input(writer, WorkerSealed{{JobId(world_.job_id), world_.epoch.epoch, rank},
+                                           world_.epoch.step,
+                                           blocked,
+                                           bytes,
+                                           world_.queue.now()});
     }
     return;
   }
   ForEachPlace([&](uint32_t rank, size_t node) {
-    WorkerSealed said{
-        {JobId(job_id_), epoch_.epoch, rank}, epoch_.step, blocked, bytes, queue_.now()};
-    if (options_.sharded) said.content = ContentOf(rank);
-    Input(node, said);
+    WorkerSealed said{{JobId(world_.job_id), world_.epoch.epoch, rank},
+                      world_.epoch.step,
+                      blocked,
+                      bytes,
+                      world_.queue.now()};
+    if (world_.options.sharded) said.content = ContentOf(rank);
+    machines_.Input(node, said);
   });
 }
 
 // Two replicas of each part, where the ranks are even: of them one is written.
-wire::RankContent World::ContentOf(uint32_t rank) const {
+wire::RankContent SimTraining::ContentOf(uint32_t rank) const {
   wire::RankContent content;
-  content.set_plan(1 + rank % std::max(1u, (epoch_.world + 1) / 2));
-  content.set_root(epoch_.step);
+  content.set_plan(1 + rank % std::max(1u, (world_.epoch.world + 1) / 2));
+  content.set_root(world_.epoch.step);
   content.set_bytes(1);
   return content;
 }
 
 // Whether the node's memory has the snapshot: it is one of the newest two, and the node had a part
 // in it and has lived since.
-bool World::Holds(const SimNode& node, uint64_t step) const {
-  return std::any_of(seals_.begin(), seals_.end(), [&](const SimSeal& seal) {
-    return seal.step == step && seal.number > node.last_missed_seal;
-  });
-}
 
-void World::ReportSteps(uint64_t first, uint64_t last, bool snapshot) {
-  const Duration blocked = snapshot ? options_.physics.snapshot_block : Duration(0);
+void SimTraining::ReportSteps(uint64_t first, uint64_t last, bool snapshot) {
+  const Duration blocked = snapshot ? world_.options.physics.snapshot_block : Duration(0);
   const double loss = 2.0 + 9.0 / static_cast<double>(last);
   const uint64_t tokens = 1'000'000 * (last - first + 1);
-  if (Aggregated()) {
+  if (world_.Aggregated()) {
     wire::Event event;
     wire::StepReported& report = *event.mutable_step_reported();
-    report.set_job_id(job_id_);
-    report.set_epoch(epoch_.epoch);
+    report.set_job_id(world_.job_id);
+    report.set_epoch(world_.epoch.epoch);
     report.set_first_step(first);
     report.set_last_step(last);
     report.mutable_times()->set_snapshot_ns(blocked.count());
@@ -332,38 +371,40 @@ void World::ReportSteps(uint64_t first, uint64_t last, bool snapshot) {
     report.set_loss(loss);
     report.set_tokens(tokens);
     report.set_whole_job(true);
-    return Input(epoch_.places.at(0), JobReport{event});
+    return machines_.Input(world_.epoch.places.at(0), JobReport{event});
   }
   ForEachPlace([&](uint32_t rank, size_t node) {
     WorkerStep report;
-    report.worker = {JobId(job_id_), epoch_.epoch, rank};
+    report.worker = {JobId(world_.job_id), world_.epoch.epoch, rank};
     report.step = last;
-    report.at = queue_.now();
+    report.at = world_.queue.now();
     report.snapshot = blocked;
     if (rank == 0) report.loss = loss;
     report.tokens = tokens;
-    Input(node, report);
+    machines_.Input(node, report);
   });
 }
 
 // A process of the present epoch has ended: the others can't get past the next collective. Some
 // notice and exit, others block; both are real, by backend.
-void World::WorkerGoneFromEpoch(const SimWorker& worker) {
-  if (IsRival(worker.id) || worker.id.epoch != epoch_.epoch) return;
-  --epoch_.alive;
-  if ((worker.stopped || worker.hung) && epoch_.stopped > 0) --epoch_.stopped;
-  const bool finished = options_.total_steps > 0 && epoch_.step >= options_.total_steps;
-  if (epoch_.broken || finished) return;
-  epoch_.broken = true;
-  if (random_.Uniform() < 0.5) return;
+void SimTraining::WorkerGoneFromEpoch(const SimWorker& worker) {
+  if (world_.IsRival(worker.id) || worker.id.epoch != world_.epoch.epoch) return;
+  --world_.epoch.alive;
+  if ((worker.stopped || worker.hung) && world_.epoch.stopped > 0) --world_.epoch.stopped;
+  const bool finished =
+      world_.options.total_steps > 0 && world_.epoch.step >= world_.options.total_steps;
+  if (world_.epoch.broken || finished) return;
+  world_.epoch.broken = true;
+  if (world_.random.Uniform() < 0.5) return;
   constexpr uint64_t kNoticing = 8;
-  for (uint64_t i = 0; i < kNoticing && !epoch_.places.empty(); ++i) {
-    auto place = epoch_.places.begin();
-    std::advance(place,
-                 static_cast<long>(random_.Below(std::min<uint64_t>(epoch_.places.size(), 64))));
-    const WorkerId peer{JobId(job_id_), epoch_.epoch, place->first};
+  for (uint64_t i = 0; i < kNoticing && !world_.epoch.places.empty(); ++i) {
+    auto place = world_.epoch.places.begin();
+    std::advance(
+        place,
+        static_cast<long>(world_.random.Below(std::min<uint64_t>(world_.epoch.places.size(), 64))));
+    const WorkerId peer{JobId(world_.job_id), world_.epoch.epoch, place->first};
     if (peer.rank == worker.id.rank) continue;
-    Die(place->second, peer, 1, 0, Around(std::chrono::milliseconds(20)));
+    machines_.Die(place->second, peer, 1, 0, world_.Around(std::chrono::milliseconds(20)));
   }
 }
 

@@ -1,4 +1,4 @@
-// The simulated world behind Simulate(): private to this folder.
+// The facts of a simulated world that the classes behind Simulate() share: private to this folder.
 #pragma once
 
 #include <array>
@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "base/random.h"
-#include "runtime/agent_core.h"
+#include "runtime/agent/agent_core.h"
+#include "runtime/simulation/audit.h"
 #include "runtime/simulation/simulation.h"
+#include "sim/event_queue.h"
 
 namespace longhaul::runtime::simulation {
 
@@ -67,107 +69,53 @@ struct SimEpoch {
   uint32_t stopped = 0;  // or hung: nobody gets past the next collective
   bool broken = false;   // a worker is gone
   bool stepping = false;
-  Instant began{};                    // when its first worker was there
-  bool waiting = false;               // a stretch of steps ended while somebody was stopped
+  Instant began{};  // when its first worker was there
+  // The stretch of steps under way: who is stopped does its part of it later by as long.
+  uint64_t first = 0;
+  uint64_t last = 0;
+  bool snapshot = false;
+  Instant ends{};
+  Instant stopped_at{};               // while somebody is stopped: since then
+  bool waiting = false;               // it was to end while somebody was stopped
   std::map<uint32_t, size_t> places;  // rank -> node index
 };
 
+inline constexpr int64_t kStartNs = 1'767'225'600'000'000'000;  // 2026-01-01T00:00:00Z
+// Samples of a step.
+inline constexpr uint64_t kGlobalBatch = 2048;
+
+// The nodes that are not in the gang as it is planned.
+uint32_t SparesOf(const SimulationOptions& options);
+
 class World {
  public:
-  explicit World(const SimulationOptions& options);
-  SimulationResult Run();
+  explicit World(const SimulationOptions& wanted);
 
- private:
-  // world.cc: the controller's side and the network
-  void Feed(const wire::Event& event);
-  void ArmTick();
-  void ToController(size_t node, wire::FromAgent message);
-  void ToAgent(size_t node, wire::Command command);
-  void Acknowledge(size_t node);
-  void Connect(size_t node);
-  void BreakStream(size_t node, const std::string& reason);
-  void CrashController();
-  void RestartController();
-  void SubmitJob();
-  void PlanRival();
-  void SubmitRival();
-  void Watch(const wire::Notice& notice);
-  bool IsRival(const WorkerId& worker) const { return worker.job.value() != job_id_; }
-  void Look();
-  void LookAtPlaces();
-  Duration Delay();
+  Duration Delay();                // of a message
   Duration Around(Duration mean);  // uniform within a third of it
-
-  // nodes.cc: an agent's effects
-  void Boot(size_t node);
-  // Silent: nobody closes its sockets for it.
-  void Crash(size_t node, bool silent);
-  void Input(size_t node, const AgentInput& input);
-  void Carry(size_t node, AgentEffect effect);
-  void Spawn(size_t node, const SpawnWorker& order);
-  void SignalTo(size_t node, const WorkerId& worker, int signal);
-  void Die(size_t node, const WorkerId& worker, int exit_code, int signal, Duration delay);
-  void Persist(size_t node, const PersistPieces& order);
-  void Commit(size_t node, const WriteManifest& order);
-  void Probe(size_t node, const ProbeWorkersNow& order);
-  void SendTo(size_t node, const SendCopies& order);
-  void LoseMemory(size_t node);
-  void ArmTimer(size_t node);
-
-  // training.cc: what the workers do
-  void EnterPhase(size_t node, const WorkerId& worker, wire::PhaseEntered::Phase phase);
-  void PhaseComplete(wire::PhaseEntered::Phase phase);
-  void RestoreState(size_t node, const WorkerId& worker);
-  void BeginStretch();
-  void EndStretch(uint64_t epoch, uint64_t first, uint64_t last, bool snapshot);
-  void WaitForSlot(uint64_t epoch, uint64_t first, uint64_t last, Duration waited);
-  void ReportSteps(uint64_t first, uint64_t last, bool snapshot);
-  void Seal();
-  wire::RankContent ContentOf(uint32_t rank) const;
+  bool IsRival(const WorkerId& worker) const { return worker.job.value() != job_id; }
+  // Whether reports stand for all workers: there are too many to simulate each one's.
+  bool Aggregated() const { return ranks > options.per_worker_limit; }
+  // Whether the memory of the node has the snapshot of the step.
   bool Holds(const SimNode& node, uint64_t step) const;
-  uint64_t StateOf(uint32_t rank, uint32_t world) const;
-  // What is wrong with a worker's source in memory; empty: nothing.
-  std::string WhyNotFromMemory(const SimNode& node, uint64_t step);
-  std::string WhyNotFromPeer(const WorkerId& worker, const wire::Restore& restore);
-  std::string WhyNotInPieces(const SimWorker& worker, std::vector<wire::Restore::Piece>& bad);
-  std::string WhyNotFromDisk(const wire::Restore& restore);
-  void WorkerGoneFromEpoch(const SimWorker& worker);
-  bool Aggregated() const { return world_ > options_.per_worker_limit; }
-  template <typename Action>
-  void ForEachPlace(Action action);  // (rank, node index) of the present epoch, living workers
 
-  // faults.cc
-  void PlanFault();
-  void PlanFlap();
-  void Strike(FaultKind kind);
-  std::optional<size_t> PickGangNode();
-  SimWorker* PickWorker(size_t node);
-  void Inject(size_t node, const wire::InjectFault& order);
-
-  SimulationOptions options_;
-  Random random_;
-  sim::EventQueue queue_;
-  Instant end_;
-  Controller controller_;
-  bool controller_up_ = true;
-  std::optional<Instant> tick_;
-  std::vector<SimNode> nodes_;
-  std::map<std::string, size_t> index_;  // of a node by name
-  uint32_t world_ = 0;                   // ranks of the size that the job is planned for
-  std::string job_id_ = "job-1";
-  SimEpoch epoch_;
-  std::array<SimSeal, 2> seals_;                        // the newest two
-  uint64_t sealed_ = 0;                                 // how many there were
-  std::vector<bool> in_epoch_;                          // by node
-  std::map<uint64_t, std::pair<uint64_t, bool>> disk_;  // committed step -> (epoch, damaged)
-  Audit audit_;
-  SimulationResult result_;
-  std::vector<std::pair<Instant, std::string>> log_;  // serialized, while it is short
-  bool log_kept_ = true;
-  bool job_over_ = false;
-  bool slot_waited_ = false;          // it has begun
-  std::optional<std::string> rival_;  // the one that is there
-  uint64_t rivals_ = 0;
+  const SimulationOptions options;
+  Random random;
+  sim::EventQueue queue;
+  const Instant end;
+  bool controller_up = true;
+  std::vector<SimNode> nodes;
+  std::map<std::string, size_t> index;  // of a node by name
+  uint32_t ranks = 0;                   // of the size that the job is planned for
+  const std::string job_id = "job-1";
+  SimEpoch epoch;
+  std::array<SimSeal, 2> seals;                        // the newest two
+  uint64_t sealed = 0;                                 // how many there were
+  std::vector<bool> in_epoch;                          // by node
+  std::map<uint64_t, std::pair<uint64_t, bool>> disk;  // committed step -> (epoch, damaged)
+  Audit audit;
+  SimulationResult result;
+  bool job_over = false;
 };
 
 }  // namespace longhaul::runtime::simulation

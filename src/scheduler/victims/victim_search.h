@@ -22,8 +22,8 @@
 // so the first that lands is the cheapest. Sets that rights forbid are never entered.
 //
 // What is guaranteed: while the steps last, the cost is the least there is, whatever the proof asks
-// for beyond the count. `proven` says so of each answer (victim_search_judge_test.cc, and
-// ../scheduler_judge_test.cc through class Scheduler). Past the limits the best set known is
+// for beyond the count. `proven` says so of each answer (victim_search_exact_test.cc, and
+// ../scheduler_exact_test.cc through class Scheduler). Past the limits the best set known is
 // returned with `bound`, below which no set that lands can be.
 //
 // Left out: who may be a victim at all (queues, budgets, priorities): the caller passes only those.

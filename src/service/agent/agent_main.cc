@@ -5,10 +5,12 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 
 #include "io/event_loop.h"
 #include "io/fd.h"
+#include "io/log/log.h"
+#include "io/privacy/private_files.h"
+#include "io/process.h"
 #include "service/agent/agent_service.h"
 
 namespace longhaul::service {
@@ -19,9 +21,12 @@ constexpr Duration kOneSecond = std::chrono::seconds(1);
 constexpr Duration kHold = std::chrono::minutes(10);
 constexpr Duration kHoldBelowParent = std::chrono::minutes(1);
 constexpr Duration kGrace = std::chrono::seconds(3);  // between SIGTERM and SIGKILL to workers
+// When the front end has died, for the controller to end the jobs.
+constexpr Duration kOrphanLimit = std::chrono::minutes(5);
+constexpr unsigned kEndSeconds = 600;  // for the whole of an orderly end
 
 int Complain(const Status& status) {
-  std::fprintf(stderr, "longhaul agent: %s\n", ToString(status).c_str());
+  io::LogError("agent", ToString(status));
   return 1;
 }
 
@@ -39,42 +44,55 @@ Result<io::Fd> WatchSignals() {
   return fd;
 }
 
-Status FollowParent(pid_t parent) {
-  if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0) return FromErrno(errno, "cannot follow our parent");
-  if (getppid() != parent) return Unavailable("the process that started this agent has ended");
-  return Status();
-}
-
 }  // namespace
 
 int AgentMain(const AgentOptions& options) {
-  const pid_t parent = getppid();
+  io::MakeFilesPrivate();
+  (void)prctl(PR_SET_NAME, "longhaul-agent");
   signal(SIGPIPE, SIG_IGN);
   const Result<io::Fd> signals = WatchSignals();
   if (!signals.ok()) return Complain(signals.status());
-  if (options.exit_with_parent) {
-    if (const Status status = FollowParent(parent); !status.ok()) return Complain(status);
+  io::Fd parent;
+  if (options.parent != 0) {
+    Result<io::Fd> opened = io::OpenParent(options.parent);
+    if (!opened.ok()) return Complain(opened.status());
+    parent = *std::move(opened);
   }
   const Result<std::unique_ptr<io::EventLoop>> loop = io::EventLoop::Create();
   if (!loop.ok()) return Complain(loop.status());
+  const std::string warning = io::WarningOfOpenDirectory(options.state_directory);
+  if (!warning.empty()) io::LogWarning("agent", warning);
   AgentOptions all = options;
   // A front end that starts agents starts them again at once, or ends.
-  const Duration hold = options.exit_with_parent ? kHoldBelowParent : kHold;
-  if (!all.vault.empty()) {
-    all.vault.insert(all.vault.end(), {"--hold-s", std::to_string(hold / kOneSecond)});
+  const Duration hold = parent.valid() ? kHoldBelowParent : kHold;
+  if (!all.snapshot_keeper.empty()) {
+    all.snapshot_keeper.insert(all.snapshot_keeper.end(),
+                               {"--hold-s", std::to_string(hold / kOneSecond)});
   }
   const Result<std::unique_ptr<AgentService>> agent = AgentService::Create(**loop, all);
   if (!agent.ok()) return Complain(agent.status());
 
+  const auto stop = [&loop] { (*loop)->Stop(); };
   bool ending = false;
   (*loop)->Watch(signals->get(), false, [&](bool, bool) {
     signalfd_siginfo info;
     while (read(signals->get(), &info, sizeof(info)) == sizeof(info)) {
-      if (ending) return (*loop)->Stop();  // the second one: the service kills what is left
+      if (ending) return stop();  // the second one: the service kills what is left
       ending = true;
-      (*agent)->ShutDown(kGrace, [&loop] { (*loop)->Stop(); });
+      alarm(kEndSeconds);  // the end of this process and its workers, whatever blocks
+      (*agent)->ShutDown(kGrace, stop);
     }
   });
+  if (parent.valid()) {
+    (*loop)->Watch(parent.get(), false, [&](bool, bool) {
+      (*loop)->Unwatch(parent.get());
+      if (ending) return;
+      ending = true;
+      alarm(kEndSeconds);
+      // The controller stops the jobs with a last checkpoint.
+      (*agent)->ShutDownOnceReleased(kOrphanLimit, kGrace, stop);
+    });
+  }
   (*loop)->Run();
   return 0;
 }

@@ -5,47 +5,49 @@
 #include <utility>
 
 #include "io/clock.h"
+#include "io/log/log.h"
 
 namespace longhaul::service {
 
 AgentMemory::AgentMemory(const AgentMemoryOptions& options)
     : node_(options.node), arenas_(options.arena_limit), copies_(options.copy_limit) {
-  if (options.vault.empty()) return;
-  Result<VaultLink::Opened> opened =
-      VaultLink::Open(options.directory, options.vault, options.node);
+  if (options.snapshot_keeper.empty()) return;
+  Result<SnapshotKeeperLink::Opened> opened =
+      SnapshotKeeperLink::Open(options.directory, options.snapshot_keeper, options.node);
   if (!opened.ok()) {
-    Say("snapshots in memory will end with this agent: " + ToString(opened.status()));
+    Warn("snapshots in memory will be lost when this agent ends: " + ToString(opened.status()));
     return;
   }
-  vault_ = std::move(opened->link);
+  snapshot_keeper_ = std::move(opened->link);
   copies_.OnNew([this](const PeerMemory::Place& place, const auto& arena) {
-    vault_->Put(place.first, place.second, true, arena);
+    snapshot_keeper_->Put(place.first, place.second, true, arena);
   });
   AdoptAll(std::move(opened->kept));
 }
 
-void AgentMemory::Say(const std::string& what) const {
-  std::fprintf(stderr, "%s: %s\n", node_.c_str(), what.c_str());
-}
+void AgentMemory::Inform(const std::string& what) const { io::LogInfo("agent." + node_, what); }
+
+void AgentMemory::Warn(const std::string& what) const { io::LogWarning("agent." + node_, what); }
 
 void AgentMemory::AdoptAll(std::vector<KeptArena> kept) {
   if (kept.empty()) return;
   const Instant begin = io::MonotonicNow();
-  const Result<std::vector<std::string>> ended = EndUsers(kept, vault_->process());
+  const Result<std::vector<std::string>> ended = EndUsers(kept, snapshot_keeper_->process());
   if (!ended.ok()) {
     // Somebody may still write to one of them: none is touched.
-    for (const KeptArena& each : kept) vault_->DropOne(each.job, each.rank, each.copy);
-    return Say("no memory is adopted: " + ended.status().message());
+    for (const KeptArena& each : kept) snapshot_keeper_->DropOne(each.job, each.rank, each.copy);
+    return Warn("no memory is adopted: " + ended.status().message());
   }
-  for (const std::string& each : *ended) Say(each);
+  for (const std::string& each : *ended) Inform(each);
   const Adoption adoption = Adopt(std::move(kept), std::thread::hardware_concurrency());
-  for (const std::string& each : adoption.said) Say(each);
-  for (const KeptArena& each : adoption.dropped) vault_->DropOne(each.job, each.rank, each.copy);
+  for (const std::string& each : adoption.said) Inform(each);
+  for (const KeptArena& each : adoption.dropped)
+    snapshot_keeper_->DropOne(each.job, each.rank, each.copy);
   uint64_t bytes = 0;
   for (const AdoptedArena& adopted : adoption.adopted) {
     if (const Status taken = TakeOne(adopted); !taken.ok()) {
-      vault_->DropOne(adopted.kept.job, adopted.kept.rank, adopted.kept.copy);
-      Say("not adopted: " + taken.message());
+      snapshot_keeper_->DropOne(adopted.kept.job, adopted.kept.rank, adopted.kept.copy);
+      Warn("not adopted: " + taken.message());
       continue;
     }
     for (const checkpoint::SealedSnapshot& sealed : adopted.sealed) {
@@ -60,7 +62,7 @@ void AgentMemory::AdoptAll(std::vector<KeptArena> kept) {
                 "good in %.3f s",
                 adoption.adopted.size(), held_.size(), static_cast<double>(bytes) / (1 << 20),
                 ToSeconds(io::MonotonicNow() - begin));
-  Say(text);
+  Inform(text);
 }
 
 Status AgentMemory::TakeOne(const AdoptedArena& adopted) {
@@ -73,7 +75,7 @@ Status AgentMemory::TakeOne(const AdoptedArena& adopted) {
 
 void AgentMemory::Share(const JobId& job, uint32_t rank,
                         const std::shared_ptr<const io::SharedMemory>& arena) {
-  if (vault_ != nullptr) vault_->Put(job.value(), rank, false, arena);
+  if (snapshot_keeper_ != nullptr) snapshot_keeper_->Put(job.value(), rank, false, arena);
   copies_.Show({job.value(), rank}, arena);
 }
 
@@ -97,15 +99,15 @@ Status AgentMemory::Install(const JobId& job, uint32_t rank,
 void AgentMemory::Drop(const JobId& job) {
   arenas_.Drop(job);
   copies_.Drop(job.value());
-  if (vault_ != nullptr) vault_->DropJob(job.value());
+  if (snapshot_keeper_ != nullptr) snapshot_keeper_->DropJob(job.value());
 }
 
 void AgentMemory::End() {
-  if (vault_ != nullptr) vault_->End();
+  if (snapshot_keeper_ != nullptr) snapshot_keeper_->End();
 }
 
 void AgentMemory::Lose() {
-  if (vault_ != nullptr) vault_->Kill();
+  if (snapshot_keeper_ != nullptr) snapshot_keeper_->Kill();
 }
 
 }  // namespace longhaul::service

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
 #include <thread>
 #include <variant>
@@ -15,6 +14,7 @@
 #include "io/clock.h"
 #include "io/direct/direct_file.h"
 #include "io/file.h"
+#include "io/log/log.h"
 #include "io/process.h"
 #include "service/client/endpoint.h"
 #include "service/trainer_program.h"
@@ -24,6 +24,10 @@ namespace {
 
 // How long an agent that is done with its work waits for the controller to have heard of it.
 constexpr Duration kSettleLimit = std::chrono::seconds(2);
+// How long an agent waits for one before it to leave the state directory.
+constexpr Duration kStateDirectoryLimit = std::chrono::seconds(5);
+// How often it looks whether committed checkpoints are still there.
+constexpr Duration kCheckpointsPeriod = std::chrono::seconds(2);
 
 uint64_t MemoryBytes() {
   return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
@@ -64,6 +68,9 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
                                                            const AgentOptions& options) {
   if (options.slots == 0) return InvalidArgument("an agent needs at least one slot");
   RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(options.state_directory));
+  ASSIGN_OR_RETURN(io::OwnerLock lock,
+                   io::OwnerLock::TakeWithin(options.state_directory, "longhaul agent",
+                                             kStateDirectoryLimit, nullptr));
   std::string token;
   if (!options.token_file.empty()) {
     ASSIGN_OR_RETURN(token, ReadToken(options.token_file));
@@ -73,7 +80,7 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
   const auto incarnation = static_cast<uint64_t>(ToNanoseconds(io::Now()));
   const uint64_t memory = MemoryBytes();
   auto snapshots = std::make_unique<AgentMemory>(AgentMemoryOptions{
-      options.node, options.state_directory, options.vault, memory / 2, memory / 4});
+      options.node, options.state_directory, options.snapshot_keeper, memory / 2, memory / 4});
   ASSIGN_OR_RETURN(auto peer_server,
                    PeerServer::Listen(options.address, token, snapshots->copies()));
   const runtime::AgentFacts facts{
@@ -82,14 +89,16 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
       HostName(),       peer_server->port(),
       snapshots->held()};
   std::unique_ptr<AgentService> agent(
-      new AgentService(loop, options, incarnation, std::move(snapshots), facts));
+      new AgentService(loop, options, incarnation, std::move(snapshots), facts, std::move(lock)));
   agent->peer_server_ = std::move(peer_server);
-  ASSIGN_OR_RETURN(agent->doors_, DoorServer::Create(loop, options.state_directory, *agent));
+  ASSIGN_OR_RETURN(agent->endpoints_,
+                   WorkerApiServer::Create(loop, options.state_directory, *agent));
   AgentService* self = agent.get();
   const auto feed = [self](runtime::AgentInput input) { self->Feed(std::move(input)); };
   agent->check_ = std::make_unique<SnapshotCheck>(loop, feed);
   const auto hear_process = [self](runtime::AgentInput input) {
     if (auto* gone = std::get_if<runtime::WorkerGone>(&input)) {
+      self->endpoints_->TakeRest(gone->worker);
       return self->check_->Gone(std::move(*gone));
     }
     self->Feed(std::move(input));
@@ -104,41 +113,49 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
   link.token = token;
   link.node = NodeId(options.node);
   link.incarnation = incarnation;
-  ControllerLinkObserver observer;
-  observer.on_connected = [self](uint64_t acknowledged) {
-    self->connected_ = true;
-    std::fprintf(stderr, "%s: connected\n", self->options_.node.c_str());
-    self->Feed(runtime::Connected{acknowledged});
-  };
-  observer.on_disconnected = [self](const std::string& reason) {
-    self->connected_ = false;
-    std::fprintf(stderr, "%s: the controller is away: %s\n", self->options_.node.c_str(),
-                 reason.c_str());
-    self->Feed(runtime::Disconnected{});
-  };
-  observer.on_refused = [self, told = std::string()](const std::string& reason) mutable {
-    if (reason == std::exchange(told, reason)) return;  // once, not at every try
-    std::fprintf(stderr, "%s: cannot join: %s\n", self->options_.node.c_str(), reason.c_str());
-  };
-  observer.on_command = [feed](const wire::Command& command) {
-    feed(runtime::CommandReceived{command});
-  };
-  observer.on_acknowledged = [feed](uint64_t sequence) {
-    feed(runtime::EventsAcknowledged{sequence});
-  };
-  agent->link_ = std::make_unique<ControllerLink>(loop, link, observer);
+  agent->link_ = std::make_unique<ControllerLink>(loop, link, self->ObserveLink());
+  agent->CheckCheckpoints();
   return agent;
 }
 
+ControllerLinkObserver AgentService::ObserveLink() {
+  ControllerLinkObserver observer;
+  observer.on_connected = [this](uint64_t acknowledged) {
+    connected_ = true;
+    io::LogInfo(component_, "connected to the controller");
+    Feed(runtime::Connected{acknowledged});
+  };
+  observer.on_disconnected = [this](const std::string& reason) {
+    connected_ = false;
+    io::LogWarning(component_, "the controller is unreachable: " + reason);
+    Feed(runtime::Disconnected{});
+  };
+  observer.on_refused = [this, logged = std::string()](const std::string& reason) mutable {
+    if (reason == std::exchange(logged, reason)) return;  // once, not at every try
+    io::LogError(component_, "the controller refuses this agent: " + reason);
+  };
+  observer.on_command = [this](const wire::Command& command) {
+    Feed(runtime::CommandReceived{command});
+  };
+  observer.on_acknowledged = [this](uint64_t sequence) {
+    Feed(runtime::EventsAcknowledged{sequence});
+  };
+  return observer;
+}
+
 AgentService::AgentService(io::EventLoop& loop, const AgentOptions& options, uint64_t incarnation,
-                           std::unique_ptr<AgentMemory> memory, const runtime::AgentFacts& facts)
+                           std::unique_ptr<AgentMemory> memory, const runtime::AgentFacts& facts,
+                           io::OwnerLock lock)
     : loop_(loop),
       options_(options),
+      lock_(std::move(lock)),
       core_(NodeId(options.node), incarnation, facts),
       memory_(std::move(memory)) {}
 
 AgentService::~AgentService() {
   loop_.Cancel(timer_);
+  loop_.Cancel(release_timer_);
+  loop_.Cancel(checkpoints_timer_);
   if (settle_timer_.has_value()) loop_.Cancel(*settle_timer_);
 }
 
@@ -159,7 +176,15 @@ void AgentService::Feed(runtime::AgentInput input) {
   }
   stepping_ = false;
   ArmTimer();
+  SeeWhetherReleased();
   SeeWhetherDone();
+}
+
+void AgentService::CheckCheckpoints() {
+  for (const auto& [job, start] : starts_) {
+    disk_->Check(job, CheckpointDirectoryOf(options_, *start));
+  }
+  checkpoints_timer_ = loop_.After(kCheckpointsPeriod, [this] { CheckCheckpoints(); });
 }
 
 void AgentService::ArmTimer() {
@@ -171,13 +196,31 @@ void AgentService::ArmTimer() {
   timer_ = loop_.After(delay, [this] { Feed(runtime::TimerFired{}); });
 }
 
-void AgentService::ShutDown(Duration grace, std::function<void()> done) {
+void AgentService::ShutDownOnceReleased(Duration limit, Duration grace,
+                                        std::function<void()> done) {
+  CHECK(on_released_ == nullptr && done_ == nullptr) << "shut down twice";
+  on_released_ = [this, grace, done = std::move(done)]() mutable {
+    ShutDown(grace, std::move(done), /*cluster_ended=*/true);
+  };
+  release_timer_ = loop_.After(limit, [this] {
+    if (on_released_ != nullptr) std::exchange(on_released_, nullptr)();
+  });
+  SeeWhetherReleased();
+}
+
+void AgentService::SeeWhetherReleased() {
+  if (on_released_ == nullptr || (connected_ && core_.HasJobs())) return;
+  loop_.Cancel(release_timer_);
+  std::exchange(on_released_, nullptr)();
+}
+
+void AgentService::ShutDown(Duration grace, std::function<void()> done, bool cluster_ended) {
   CHECK(done_ == nullptr) << "shut down twice";
   done_ = [this, done = std::move(done)] {
     memory_->End();
     done();
   };
-  Feed(runtime::ShutDownAsked{grace});
+  Feed(runtime::ShutDownAsked{grace, cluster_ended});
 }
 
 void AgentService::SeeWhetherDone() {
@@ -233,8 +276,8 @@ void AgentService::FetchThenSpawn(const runtime::SpawnWorker& order) {
                                 fetched->arena, fetched->bytes);
     }
     if (!status.ok()) {
-      std::fprintf(stderr, "%s: rank %u has no copy from a peer: %s\n", options_.node.c_str(),
-                   order.worker.rank, ToString(status).c_str());
+      io::LogWarning(component_, "rank " + std::to_string(order.worker.rank) +
+                                     " has no copy from a peer: " + ToString(status));
     }
     if (unwanted) {
       return Feed(runtime::WorkerForked{order.worker, 0, "ended before its state was here", false});
@@ -249,7 +292,7 @@ void AgentService::FetchThenSpawn(const runtime::SpawnWorker& order) {
 }
 
 void AgentService::SpawnNow(const runtime::SpawnWorker& effect) {
-  const Result<std::string> path = doors_->Open(effect.worker.job, effect.worker.epoch);
+  const Result<std::string> path = endpoints_->Open(effect.worker.job, effect.worker.epoch);
   if (!path.ok()) {
     return Feed(runtime::WorkerForked{effect.worker, 0, path.status().message(), false});
   }
@@ -295,7 +338,7 @@ void AgentService::Do(const runtime::SendCopies& effect) {
 
 void AgentService::Do(const runtime::TellInterval& effect) {
   intervals_[{effect.job, effect.epoch}] = effect.steps;
-  doors_->TellInterval(effect.job, effect.epoch, effect.steps);
+  endpoints_->TellInterval(effect.job, effect.epoch, effect.steps);
 }
 
 void AgentService::Do(const runtime::ProbeWorkersNow& effect) {
@@ -322,7 +365,7 @@ void AgentService::Do(const runtime::ProbeWorkersNow& effect) {
 }
 
 void AgentService::Do(const runtime::DropJob& effect) {
-  doors_->Close(effect.job);
+  endpoints_->Close(effect.job);
   launcher_->DropJob(effect.job);
   check_->Drop(effect.job);
   memory_->Drop(effect.job);
@@ -339,16 +382,17 @@ void AgentService::Do(const runtime::KillNode& effect) {
   raise(SIGKILL);
 }
 
-// ------------------------------------------------------------------------------------- the doors
+// ------------------------------------------------------------------------------------- the worker
+// APIs
 
-std::optional<door::WelcomeContent> AgentService::Welcome(const runtime::WorkerId& worker) {
+std::optional<worker_api::WelcomeContent> AgentService::Welcome(const runtime::WorkerId& worker) {
   const auto found = starts_.find(worker.job);
   if (found == starts_.end() || found->second->epoch() != worker.epoch) return std::nullopt;
   const wire::StartWorkers& start = *found->second;
   if (worker.rank < start.first_rank() || worker.rank - start.first_rank() >= start.local_ranks()) {
     return std::nullopt;
   }
-  door::WelcomeContent content;
+  worker_api::WelcomeContent content;
   // What came from a peer lies in the worker's arena by now.
   const bool from_peer = start.restore().tier() == wire::Restore::TIER_PEER;
   const auto tier = from_peer ? wire::Restore::TIER_MEMORY : start.restore().tier();
@@ -385,7 +429,7 @@ void AgentService::Gather(const runtime::WorkerId& worker,
   const auto start = starts_.find(worker.job);
   const bool known = start != starts_.end() && start->second->epoch() == worker.epoch &&
                      start->second->restore().tier() == wire::Restore::TIER_PIECES;
-  if (!known) return ready(FailedPrecondition("nothing is to be restored from pieces"));
+  if (!known) return ready(FailedPrecondition("this attempt restores nothing from pieces"));
   GatherOrder order;
   order.job = worker.job;
   order.rank = worker.rank;
@@ -406,9 +450,10 @@ void AgentService::Gather(const runtime::WorkerId& worker,
                                         gathered.bad, true});
     }
     if (wants_state) {
-      std::fprintf(stderr, "%s: rank %u has step %llu out of pieces, %.1f MiB of them fetched\n",
-                   options_.node.c_str(), worker.rank, static_cast<unsigned long long>(step),
-                   static_cast<double>(gathered.bytes_fetched) / (1 << 20));
+      io::LogInfo(component_, "rank " + std::to_string(worker.rank) + " has step " +
+                                  std::to_string(step) + " out of pieces, " +
+                                  ToString(Bytes(static_cast<int64_t>(gathered.bytes_fetched))) +
+                                  " of them fetched");
       return ready(Pieces{gathered.arena, gathered.arena->bytes().size()});
     }
     ready(PlanInMemory(gathered.saved));
@@ -416,7 +461,7 @@ void AgentService::Gather(const runtime::WorkerId& worker,
   peers_->Gather(std::move(order), memory_->copies(), done);
 }
 
-Result<DoorHost::Pieces> AgentService::PlanInMemory(const checkpoint::StatePlan& plan) {
+Result<WorkerApiHost::Pieces> AgentService::PlanInMemory(const checkpoint::StatePlan& plan) {
   const std::string encoded = plan.Encode();
   ASSIGN_OR_RETURN(
       io::Fd fd,

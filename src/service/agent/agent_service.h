@@ -1,7 +1,7 @@
 // The service of one node's agent: runtime::AgentCore on a real machine.
 //
-// One thread, the loop's, owns the core, the workers' processes, the doors, the arenas and the
-// stores; two helpers do what may block: the link to the controller (controller_link.h) and the
+// One thread, the loop's, owns the core, the workers' processes, the worker APIs, the arenas and
+// the stores; two helpers do what may block: the link to the controller (controller_link.h) and the
 // disk (disk_worker.h). Each fact goes into the core, each effect that comes out is carried out
 // here. The controller may go and come back; workers don't notice.
 #pragma once
@@ -20,16 +20,17 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "io/event_loop.h"
-#include "runtime/agent_core.h"
+#include "io/lock/owner_lock.h"
+#include "runtime/agent/agent_core.h"
 #include "runtime/store/store_server.h"
 #include "service/agent/agent_memory.h"
 #include "service/agent/controller_link.h"
 #include "service/agent/copy_worker.h"
 #include "service/agent/disk_worker.h"
-#include "service/agent/door_server.h"
 #include "service/agent/peer/peer_server.h"
 #include "service/agent/peer/peer_worker.h"
 #include "service/agent/snapshot_check.h"
+#include "service/agent/worker_api_server.h"
 #include "service/agent/worker_launcher.h"
 
 namespace longhaul::service {
@@ -43,13 +44,13 @@ struct AgentOptions {
   std::string address = "127.0.0.1";  // where other nodes reach this one's stores
   std::string trainer;  // the built-in trainer; empty: FindTrainer (trainer_program.h)
   uint64_t peer_bytes_per_second = 1'000'000'000;  // for copies to other nodes; 0: no limit
-  bool exit_with_parent = false;  // SIGTERM to ourselves when the process that started us ends
+  pid_t parent = 0;  // that started this agent, which ends when it does; 0: does not matter
   // The program, and its arguments, that keeps the memory of snapshots when this agent is killed
-  // (vault/vault.h); none: it ends with the agent.
-  std::vector<std::string> vault;
+  // (snapshot_keeper/snapshot_keeper.h); none: it ends with the agent.
+  std::vector<std::string> snapshot_keeper;
 };
 
-class AgentService final : private DoorHost {
+class AgentService final : private WorkerApiHost {
  public:
   // Workers die with the thread that starts them: that is the loop's. `loop` must outlive this.
   static Result<std::unique_ptr<AgentService>> Create(io::EventLoop& loop,
@@ -59,18 +60,26 @@ class AgentService final : private DoorHost {
   AgentService(const AgentService&) = delete;
   AgentService& operator=(const AgentService&) = delete;
 
+  // Waits for the controller to end the jobs here, then shuts down as below, with the cluster
+  // ended. Does not wait without a controller, and for `limit` at most. Once, instead of ShutDown.
+  void ShutDownOnceReleased(Duration limit, Duration grace, std::function<void()> done);
+
   // Ends the workers (SIGTERM, SIGKILL after `grace`), persists the newest snapshot, tells the
-  // controller if it is there, then calls `done`. Once.
-  void ShutDown(Duration grace, std::function<void()> done);
+  // controller if it is there, then calls `done`. Once. `cluster_ended`: runtime::ShutDownAsked.
+  void ShutDown(Duration grace, std::function<void()> done, bool cluster_ended = false);
 
  private:
   AgentService(io::EventLoop& loop, const AgentOptions& options, uint64_t incarnation,
-               std::unique_ptr<AgentMemory> memory, const runtime::AgentFacts& facts);
+               std::unique_ptr<AgentMemory> memory, const runtime::AgentFacts& facts,
+               io::OwnerLock lock);
 
+  ControllerLinkObserver ObserveLink();
   // Steps the core, now or, when called by an effect, right after the present step.
   void Feed(runtime::AgentInput input);
   void ArmTimer();
   void SeeWhetherDone();
+  void SeeWhetherReleased();
+  void CheckCheckpoints();  // and again every kCheckpointsPeriod
 
   void Do(const runtime::Send& effect);
   void Do(const runtime::OpenStoreAt& effect);
@@ -87,8 +96,8 @@ class AgentService final : private DoorHost {
   void Do(const runtime::DropJob& effect);
   void Do(const runtime::KillNode& effect);
 
-  // DoorHost.
-  std::optional<door::WelcomeContent> Welcome(const runtime::WorkerId& worker) override;
+  // WorkerApiHost.
+  std::optional<worker_api::WelcomeContent> Welcome(const runtime::WorkerId& worker) override;
   Result<std::shared_ptr<const io::SharedMemory>> Arena(const runtime::WorkerId& worker,
                                                         uint64_t bytes) override;
   void Gather(const runtime::WorkerId& worker, std::optional<checkpoint::StatePlan> plan,
@@ -105,6 +114,8 @@ class AgentService final : private DoorHost {
 
   io::EventLoop& loop_;
   const AgentOptions options_;
+  const std::string component_ = "agent." + options_.node;  // in the log
+  const io::OwnerLock lock_;                                // of the state directory
   runtime::AgentCore core_;
   bool stepping_ = false;
   std::deque<runtime::AgentInput> inputs_;
@@ -113,6 +124,9 @@ class AgentService final : private DoorHost {
   bool connected_ = false;
   std::function<void()> done_;  // set while shutting down
   std::optional<io::EventLoop::TimerId> settle_timer_;
+  std::function<void()> on_released_;  // set while waiting for the controller to end the jobs
+  io::EventLoop::TimerId release_timer_ = 0;
+  io::EventLoop::TimerId checkpoints_timer_ = 0;
 
   std::map<JobEpoch, std::unique_ptr<runtime::StoreServer>> stores_;
   std::map<JobId, runtime::StartOrder> starts_;  // the newest of each job
@@ -122,7 +136,7 @@ class AgentService final : private DoorHost {
   std::map<runtime::WorkerId, std::vector<wire::Restore::Piece>> bad_pieces_;
   std::unique_ptr<AgentMemory> memory_;
   std::unique_ptr<SnapshotCheck> check_;
-  std::unique_ptr<DoorServer> doors_;
+  std::unique_ptr<WorkerApiServer> endpoints_;
   std::unique_ptr<WorkerLauncher> launcher_;
   std::unique_ptr<DiskWorker> disk_;
   std::unique_ptr<CopyWorker> copies_;

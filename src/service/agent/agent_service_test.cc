@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -297,13 +298,13 @@ TEST_F(AgentServiceTest, TheProgramEndsInOrderOnSigterm) {
   EXPECT_EQ(Count(&wire::Event::has_epoch_closed), 1);
 }
 
-// -- the door, from a worker's side, spoken by the test itself
+// -- the worker API, from a worker's side, spoken by the test itself
 
-class DoorTest : public AgentServiceTest {
+class WorkerApiTest : public AgentServiceTest {
  protected:
   void Open(uint64_t epoch) {
     Join();
-    controller_.Give(Shell(epoch, "echo $LONGHAUL_DOOR; exec tail -f /dev/null"));
+    controller_.Give(Shell(epoch, "echo $LONGHAUL_AGENT_SOCKET; exec tail -f /dev/null"));
     ASSERT_TRUE(Await([&] { return ReadAll(LogOf(epoch, 0)).ends_with('\n'); }));
     std::string path = ReadAll(LogOf(epoch, 0));
     path.pop_back();
@@ -321,7 +322,7 @@ class DoorTest : public AgentServiceTest {
     io::UnixMessage heard;
     EXPECT_TRUE(Await([&] {
       Result<std::optional<io::UnixMessage>> message =
-          io::ReceiveMessage(socket_, door::kMaxMessageBytes);
+          io::ReceiveMessage(socket_, worker_api::kMaxMessageBytes);
       if (!message.ok() || !message->has_value()) return false;
       heard = **std::move(message);
       return true;
@@ -329,24 +330,24 @@ class DoorTest : public AgentServiceTest {
     return heard;
   }
   void Greet(uint64_t epoch) {
-    door::Hello hello;
+    worker_api::Hello hello;
     hello.epoch = epoch;
     hello.pid = getpid();
     hello.started_at_ns = 5;
     Say(hello);
     const io::UnixMessage welcome = Listen();
-    ASSERT_GE(welcome.bytes.size(), sizeof(door::Welcome));
+    ASSERT_GE(welcome.bytes.size(), sizeof(worker_api::Welcome));
   }
 
   io::Fd socket_;
 };
 
-TEST_F(DoorTest, WhatAWorkerSaysReachesTheController) {
+TEST_F(WorkerApiTest, WhatAWorkerSaysReachesTheController) {
   Open(1);
   Greet(1);
   ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_phase_entered) == 1; }));
   EXPECT_EQ(First(&wire::Event::has_phase_entered).at_ns(), 5);
-  door::StepMessage step;
+  worker_api::StepMessage step;
   step.step = 1;
   step.at_ns = 77;
   step.loss = 2.5;
@@ -358,28 +359,56 @@ TEST_F(DoorTest, WhatAWorkerSaysReachesTheController) {
   EXPECT_FALSE(reported.has_validation_loss());
 }
 
-TEST_F(DoorTest, AStrangerToTheProtocolIsShownOut) {
+// More messages than are read in one turn, and the process has ended before the first is read.
+TEST_F(WorkerApiTest, TheLastMessagesOfAProcessAreReadAfterItsEnd) {
   Open(1);
-  door::StepMessage step;
+  Greet(1);
+  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_workers_started) == 1; }));
+  const auto pid = static_cast<pid_t>(LastStarted().pids(0));
+  constexpr uint64_t kSteps = 100;
+  for (uint64_t i = 1; i <= kSteps; ++i) {
+    worker_api::StepMessage step;
+    step.step = i;
+    Say(step);
+  }
+  const std::string json = "{\"answer\": 42}";
+  worker_api::ResultMessage result;
+  result.header.payload_bytes = static_cast<uint32_t>(json.size());
+  const std::string text =
+      std::string(reinterpret_cast<const char*>(&result), sizeof(result)) + json;
+  ASSERT_TRUE(io::SendMessage(socket_, std::as_bytes(std::span(text))).ok());
+  const Result<io::Fd> process = io::OpenPidfd(pid);
+  ASSERT_TRUE(process.ok()) << process.status();
+  ASSERT_EQ(kill(pid, SIGKILL), 0);
+  pollfd ended{process->get(), POLLIN, 0};
+  ASSERT_EQ(poll(&ended, 1, 10'000), 1);
+  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_epoch_closed) == 1; }));
+  ASSERT_EQ(Count(&wire::Event::has_worker_result), 1);
+  EXPECT_EQ(First(&wire::Event::has_worker_result).worker_result().json(), json);
+}
+
+TEST_F(WorkerApiTest, AStrangerToTheProtocolIsShownOut) {
+  Open(1);
+  worker_api::StepMessage step;
   step.step = 1;
   Say(step);  // without Hello
   EXPECT_TRUE(Listen().bytes.empty()) << "closed";
 }
 
-TEST_F(DoorTest, AWorkerOfAnotherEpochIsShownOut) {
+TEST_F(WorkerApiTest, AWorkerOfAnotherEpochIsShownOut) {
   Open(1);
-  door::Hello hello;
+  worker_api::Hello hello;
   hello.pid = getpid();
   hello.epoch = 2;
   Say(hello);
   EXPECT_TRUE(Listen().bytes.empty()) << "closed";
 }
 
-TEST_F(DoorTest, ASealedSnapshotBecomesACommittedCheckpoint) {
+TEST_F(WorkerApiTest, ASealedSnapshotBecomesACommittedCheckpoint) {
   Open(1);
   Greet(1);
   const checkpoint::StatePlan plan = *checkpoint::StatePlan::Create({{"weight", "U8", {1000}}});
-  door::ArenaRequest request;
+  worker_api::ArenaRequest request;
   request.bytes = checkpoint::ArenaBytesFor(plan);
   Say(request);
   const io::UnixMessage answer = Listen();
@@ -390,7 +419,7 @@ TEST_F(DoorTest, ASealedSnapshotBecomesACommittedCheckpoint) {
   ASSERT_TRUE(writer.Begin(30, 1, plan).ok());
   writer.Write(0, weight);
   writer.Seal();
-  door::SealedMessage sealed;
+  worker_api::SealedMessage sealed;
   sealed.step = 30;
   sealed.bytes = 1000;
   Say(sealed);

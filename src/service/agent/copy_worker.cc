@@ -1,7 +1,6 @@
 #include "service/agent/copy_worker.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <thread>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "checkpoint/retention/retention.h"
 #include "io/clock.h"
 #include "io/direct/direct_file.h"
+#include "io/log/log.h"
 #include "objects/files.h"
 #include "service/agent/peer/peer_connection.h"
 
@@ -65,10 +65,10 @@ void PruneCopies(CheckpointDirectory& copies, const runtime::CopyOut& work) {
                                               work.step},
                                              work.start->epoch());
   if (!collected.ok()) {
-    std::fprintf(stderr, "old copies stay: %s\n", ToString(collected.status()).c_str());
+    io::LogWarning("agent", "cannot delete old copies: " + ToString(collected.status()));
     return;
   }
-  for (const std::string& each : collected->said) std::fprintf(stderr, "%s\n", each.c_str());
+  for (const std::string& each : collected->said) io::LogInfo("agent", each);
 }
 
 Result<uint64_t> CopyOutNow(const runtime::CopyOut& work, const std::string& run_directory,

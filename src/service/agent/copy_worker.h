@@ -12,7 +12,7 @@
 #include <string>
 
 #include "io/event_loop.h"
-#include "runtime/agent_messages.h"
+#include "runtime/agent/agent_messages.h"
 #include "service/agent/work_queue.h"
 
 namespace longhaul::service {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <optional>
 #include <thread>
 
@@ -12,6 +11,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/retention/retention.h"
 #include "io/clock.h"
+#include "io/log/log.h"
 #include "io/shared_memory.h"
 
 namespace longhaul::service {
@@ -121,10 +121,10 @@ runtime::AgentInput CommitAll(const runtime::WriteManifest& work, CheckpointDire
                            policy.keep_best(), work.protected_steps},
                           work.current_epoch);
   if (!collected.ok()) {
-    std::fprintf(stderr, "old checkpoints stay: %s\n", ToString(collected.status()).c_str());
+    io::LogWarning("agent", "cannot delete old checkpoints: " + ToString(collected.status()));
     return answer;
   }
-  for (const std::string& each : collected->said) std::fprintf(stderr, "%s\n", each.c_str());
+  for (const std::string& each : collected->said) io::LogInfo("agent", each);
   return answer;
 }
 
@@ -132,7 +132,7 @@ runtime::AgentInput CommitAll(const runtime::WriteManifest& work, CheckpointDire
 
 DiskWorker::DiskWorker(io::EventLoop& loop, io::FileSystem& files,
                        std::function<void(runtime::AgentInput)> answer)
-    : files_(files), answer_(std::move(answer)), queue_(loop) {}
+    : files_(files), watch_(files), answer_(std::move(answer)), queue_(loop) {}
 
 void DiskWorker::Persist(runtime::PersistPieces work,
                          std::vector<std::shared_ptr<const io::SharedMemory>> arenas,
@@ -145,9 +145,35 @@ void DiskWorker::Persist(runtime::PersistPieces work,
 }
 
 void DiskWorker::Commit(runtime::WriteManifest work, std::string directory) {
-  Enqueue([this, work = std::move(work), directory = std::move(directory)] {
-    return CommitAll(work, CheckpointDirectory(files_, directory));
+  queue_.Enqueue(
+      [this, work = std::move(work), directory = std::move(directory)]() -> WorkQueue::Answer {
+        // Before the commit makes the folder again and forgets what was there.
+        const runtime::CheckpointsMissing missing = Missing(JobId(work.commit.job_id()), directory);
+        const runtime::AgentInput answer = CommitAll(work, CheckpointDirectory(files_, directory));
+        watch_.NoteCommitted(directory);
+        return [this, missing, answer] {
+          if (!missing.lost.empty()) answer_(missing);
+          answer_(answer);
+        };
+      });
+}
+
+void DiskWorker::Check(const JobId& job, const std::string& directory) {
+  if (!checking_.insert(job).second) return;
+  queue_.Enqueue([this, job, directory]() -> WorkQueue::Answer {
+    return [this, missing = Missing(job, directory)] {
+      checking_.erase(missing.job);
+      if (!missing.lost.empty()) answer_(missing);
+    };
   });
+}
+
+runtime::CheckpointsMissing DiskWorker::Missing(const JobId& job, const std::string& directory) {
+  runtime::CheckpointsMissing missing{job, {}, directory};
+  for (const auto& [step, epoch] : watch_.TakeMissing(directory)) {
+    missing.lost.push_back({step, epoch});
+  }
+  return missing;
 }
 
 void DiskWorker::Enqueue(std::function<runtime::AgentInput()> work) {

@@ -23,7 +23,7 @@ using checkpoint::testing_support::State;
 
 const JobId kJob("job-1");
 
-// Whole numbers: random bits of others are NaN now and then, and such a snapshot is poisoned.
+// Whole numbers: random bits of others are NaN now and then, and such a snapshot is non-finite.
 checkpoint::StatePlan Plan() {
   return *checkpoint::StatePlan::Create({{"weight", "I32", {320, 1027}}, {"step", "I64", {}}});
 }
@@ -132,6 +132,52 @@ TEST_F(DiskWorkerTest, OneOfTheRanksThatHoldTheSameIsWritten) {
   EXPECT_EQ(late.error, "");
   EXPECT_FALSE(std::filesystem::exists(
       folder_ + "/checkpoints/step-000000010.e1/rank-00002-of-00004.safetensors"));
+}
+
+// The folder of a run that goes on is not always safe from its user.
+TEST_F(DiskWorkerTest, CheckpointsThatSomebodyRemovesAreReportedOnce) {
+  const std::string folder = folder_ + "/checkpoints";
+  std::vector<runtime::CheckpointsMissing> missing;
+  std::optional<runtime::PiecesPersisted> persisted;
+  size_t commits = 0;
+  DiskWorker worker(*loop_, io::PosixFileSystem(), [&](runtime::AgentInput input) {
+    if (auto* gone = std::get_if<runtime::CheckpointsMissing>(&input)) missing.push_back(*gone);
+    if (auto* done = std::get_if<runtime::PiecesPersisted>(&input)) persisted = *done;
+    if (auto* written = std::get_if<runtime::ManifestWritten>(&input)) {
+      EXPECT_EQ(written->error, "");
+      ++commits;
+    }
+    loop_->Stop();
+  });
+  const auto save = [&] {
+    worker.Persist({kJob, 1, 10, {0, 1, 2, 3}, start_},
+                   {Sealed(1), Sealed(2), Sealed(3), Sealed(4)}, folder);
+    loop_->Run();
+    wire::CommitSnapshot grant;
+    grant.set_step(10);
+    grant.set_epoch(1);
+    grant.set_world(4);
+    for (const auto& file : persisted->files) *grant.add_files() = file;
+    worker.Commit({grant, start_, 1, {}}, folder);
+    for (const size_t before = commits; commits == before;) loop_->Run();
+  };
+  save();
+  EXPECT_TRUE(missing.empty());
+  std::filesystem::remove_all(folder);
+  worker.Check(kJob, folder);
+  loop_->Run();
+  ASSERT_EQ(missing.size(), 1u);
+  EXPECT_EQ(missing[0].job, kJob);
+  EXPECT_EQ(missing[0].folder, folder);
+  ASSERT_EQ(missing[0].lost.size(), 1u);
+  EXPECT_EQ(missing[0].lost[0].step, 10u);
+  EXPECT_EQ(missing[0].lost[0].epoch, 1u);
+  save();
+  EXPECT_EQ(missing.size(), 1u) << "reported once";
+  // Removed and written again before anybody looked.
+  std::filesystem::remove_all(folder);
+  save();
+  EXPECT_EQ(missing.size(), 2u);
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
 #include "service/agent/snapshot_check.h"
 
-#include <cstdio>
-
 #include "base/text.h"
-#include "checkpoint/poison.h"
+#include "checkpoint/non_finite.h"
+#include "io/log/log.h"
 
 namespace longhaul::service {
 namespace {
@@ -50,7 +49,7 @@ SnapshotCheck::Looked SnapshotCheck::Look(runtime::WorkerSealed said,
     looked.pin = *std::move(pin);
     return looked;
   }
-  looked.said.poisoned = true;
+  looked.said.non_finite = true;
   looked.bad = **found;
   return looked;
 }
@@ -58,10 +57,11 @@ SnapshotCheck::Looked SnapshotCheck::Look(runtime::WorkerSealed said,
 void SnapshotCheck::Tell(Looked& looked) {
   Rank& rank = ranks_[{looked.said.worker.job, looked.said.worker.rank}];
   if (rank.pending > 0) --rank.pending;
-  if (looked.said.poisoned) {
-    std::fprintf(stderr, "rank %u of job %s: step %llu is poisoned: %s has NaN or infinity\n",
-                 looked.said.worker.rank, looked.said.worker.job.value().c_str(),
-                 static_cast<unsigned long long>(looked.said.step), Printable(looked.bad).c_str());
+  if (looked.said.non_finite) {
+    io::LogWarning("agent", "rank " + std::to_string(looked.said.worker.rank) + " of job " +
+                                looked.said.worker.job.value() + ": the snapshot of step " +
+                                std::to_string(looked.said.step) + " is not usable: tensor " +
+                                Printable(looked.bad) + " has NaN or infinity");
   } else if (looked.pin && rank.arena == looked.arena) {
     rank.good = std::move(looked.pin);
   }

@@ -1,5 +1,5 @@
 // Looks through each sealed snapshot before the core hears of it: one with NaN or infinity is
-// marked and told as poisoned, and the newest good one of a rank is pinned until the next is.
+// marked and told as non-finite, and the newest good one of a rank is pinned until the next is.
 //
 // So a rank's writer never takes the newest good snapshot's slot, however many bad ones follow, and
 // waits where nothing else is free; and what the controller counts as a state to go back to has
@@ -18,7 +18,7 @@
 #include "checkpoint/arena.h"
 #include "io/event_loop.h"
 #include "io/shared_memory.h"
-#include "runtime/agent_messages.h"
+#include "runtime/agent/agent_messages.h"
 #include "service/agent/work_queue.h"
 
 namespace longhaul::service {

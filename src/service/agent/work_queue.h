@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "io/event_loop.h"
-#include "runtime/agent_messages.h"
+#include "runtime/agent/agent_messages.h"
 
 namespace longhaul::service {
 

@@ -24,7 +24,7 @@ bool IsPermanent(const Status& status) {
 
 std::map<std::string, std::string> EnvironmentOf(const runtime::SpawnWorker& order,
                                                  const std::string& error_file,
-                                                 const std::string& door,
+                                                 const std::string& worker_api,
                                                  const std::string& library) {
   const wire::StartWorkers& start = *order.start;
   std::map<std::string, std::string> base = io::CurrentEnvironment();
@@ -49,9 +49,12 @@ std::map<std::string, std::string> EnvironmentOf(const runtime::SpawnWorker& ord
   place.error_file = error_file;
   std::map<std::string, std::string> environment =
       runtime::WorkerEnvironment(place, std::move(base));
-  environment["LONGHAUL_DOOR"] = door;
+  environment["LONGHAUL_AGENT_SOCKET"] = worker_api;
   environment["LONGHAUL_EPOCH"] = std::to_string(order.worker.epoch);
   if (!library.empty()) environment.try_emplace("LONGHAUL_LIBRARY", library);
+  // Python holds back what it writes to a file until there are 8 KiB of it: steps would come late.
+  const bool reads_output = !start.job().workload().step_pattern().empty();
+  if (reads_output) environment.try_emplace("PYTHONUNBUFFERED", "1");
   return environment;
 }
 
@@ -59,7 +62,11 @@ std::map<std::string, std::string> EnvironmentOf(const runtime::SpawnWorker& ord
 
 WorkerLauncher::WorkerLauncher(io::EventLoop& loop, std::string trainer,
                                std::function<void(runtime::AgentInput)> tell)
-    : loop_(loop), trainer_(std::move(trainer)), tell_(std::move(tell)) {}
+    : loop_(loop),
+      trainer_(std::move(trainer)),
+      tell_(std::move(tell)),
+      follower_(loop, tell_),
+      silence_(loop, tell_) {}
 
 WorkerLauncher::~WorkerLauncher() {
   for (const auto& [group, timer] : reaping_) loop_.Cancel(timer);
@@ -68,16 +75,16 @@ WorkerLauncher::~WorkerLauncher() {
     loop_.Unwatch(process.pidfd.get());
     (void)io::Reap(process.pidfd);
   }
-  warm_parents_.clear();
+  fork_servers_.clear();
 }
 
 void WorkerLauncher::Spawn(const runtime::SpawnWorker& order, const std::string& run_directory,
-                           const std::string& door) {
+                           const std::string& worker_api) {
   Result<WorkerOutput> output =
       OpenWorkerOutput(run_directory, order.worker.epoch, order.worker.rank);
   if (!output.ok()) return Fail(order.worker, output.status());
   std::map<std::string, std::string> environment =
-      EnvironmentOf(order, output->error_path, door, door_library_);
+      EnvironmentOf(order, output->error_path, worker_api, worker_library_);
   if (order.start->job().workload().built_in()) {
     ForkWarm(order, run_directory, environment, *std::move(output));
   } else {
@@ -88,6 +95,11 @@ void WorkerLauncher::Spawn(const runtime::SpawnWorker& order, const std::string&
 void WorkerLauncher::Execute(const runtime::SpawnWorker& order,
                              std::map<std::string, std::string> environment, WorkerOutput output) {
   const wire::Workload& workload = order.start->job().workload();
+  if (!workload.step_pattern().empty()) {
+    const Status followed =
+        follower_.Follow(order.worker, output.log_path, output.begin, workload.step_pattern());
+    if (!followed.ok()) return Fail(order.worker, followed);
+  }
   io::ProcessOptions options;
   options.argv = runtime::WorkerArgv({workload.command().begin(), workload.command().end()},
                                      order.worker.rank - order.start->first_rank());
@@ -97,14 +109,18 @@ void WorkerLauncher::Execute(const runtime::SpawnWorker& order,
   options.stderr_fd = output.log.get();
   options.signal_on_parent_death = SIGKILL;
   Result<io::Process> process = io::Start(options);
-  if (!process.ok()) return Fail(order.worker, process.status());
+  if (!process.ok()) {
+    follower_.Finish(order.worker);
+    return Fail(order.worker, process.status());
+  }
+  silence_.Watch(order.worker, process->pid, output.log_path);
   Adopt(order.worker, process->pid, std::move(process->pidfd), std::move(output));
 }
 
 void WorkerLauncher::ForkWarm(const runtime::SpawnWorker& order, const std::string& run_directory,
                               const std::map<std::string, std::string>& environment,
                               WorkerOutput output) {
-  const Result<WarmParentLink*> parent = WarmParent(order.worker.job, run_directory);
+  const Result<ForkServerLink*> parent = ForkServer(order.worker.job, run_directory);
   if (!parent.ok()) return Fail(order.worker, parent.status());
   const int log = output.log.get();
   // Shared, because a function must be copyable; it has one owner all the same.
@@ -118,13 +134,13 @@ void WorkerLauncher::ForkWarm(const runtime::SpawnWorker& order, const std::stri
                   });
 }
 
-Result<WarmParentLink*> WorkerLauncher::WarmParent(const JobId& job,
+Result<ForkServerLink*> WorkerLauncher::ForkServer(const JobId& job,
                                                    const std::string& run_directory) {
-  std::unique_ptr<WarmParentLink>& parent = warm_parents_[job];
+  std::unique_ptr<ForkServerLink>& parent = fork_servers_[job];
   if (parent == nullptr || !parent->alive()) {
     const std::string logs = run_directory + "/logs";
     RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(logs));
-    ASSIGN_OR_RETURN(parent, WarmParentLink::Start(loop_, trainer_, logs + "/warm-parent.log"));
+    ASSIGN_OR_RETURN(parent, ForkServerLink::Start(loop_, trainer_, logs + "/fork-server.log"));
   }
   return parent.get();
 }
@@ -152,6 +168,8 @@ void WorkerLauncher::OnEnd(const runtime::WorkerId& worker) {
   (void)io::SignalGroup(process.pid, SIGKILL);
   const Result<io::ExitStatus> status = io::Reap(process.pidfd);
   ReapGroup(process.pid, kReapTries);
+  silence_.Forget(worker);
+  follower_.Finish(worker);
 
   runtime::WorkerGone gone;
   gone.worker = worker;
@@ -191,11 +209,11 @@ std::optional<pid_t> WorkerLauncher::Pid(const runtime::WorkerId& worker) const 
 }
 
 void WorkerLauncher::DropJob(const JobId& job) {
-  const auto found = warm_parents_.find(job);
-  if (found == warm_parents_.end()) return;
+  const auto found = fork_servers_.find(job);
+  if (found == fork_servers_.end()) return;
   // Later, because an answer of this very parent may have brought us here.
-  loop_.Post([parent = std::shared_ptr<WarmParentLink>(std::move(found->second))] {});
-  warm_parents_.erase(found);
+  loop_.Post([parent = std::shared_ptr<ForkServerLink>(std::move(found->second))] {});
+  fork_servers_.erase(found);
 }
 
 void WorkerLauncher::KillAll() {

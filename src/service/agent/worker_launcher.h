@@ -1,6 +1,6 @@
 // Workers as processes: started, watched by pidfd, signalled as whole process groups, reaped.
 //
-// A command is executed as it stands; the built-in trainer is forked from its job's warm parent.
+// A command is executed as it stands; the built-in trainer is forked from its job's fork server.
 // Each worker has a session of its own and dies with the thread that runs the loop. When one has
 // ended, whatever is left of its process group is killed before its end is told.
 #pragma once
@@ -19,16 +19,19 @@
 #include "base/status.h"
 #include "io/event_loop.h"
 #include "io/fd.h"
-#include "runtime/agent_messages.h"
-#include "service/agent/door_library.h"
-#include "service/agent/warm_parent_link.h"
+#include "runtime/agent/agent_messages.h"
+#include "service/agent/fork_server_link.h"
+#include "service/agent/output/output_follower.h"
+#include "service/agent/output/silence_watch.h"
+#include "service/agent/worker_library.h"
 #include "service/agent/worker_output.h"
 
 namespace longhaul::service {
 
 class WorkerLauncher {
  public:
-  // `tell` hears WorkerForked and WorkerGone, on the loop's thread, where all calls belong.
+  // `tell` hears WorkerForked and WorkerGone, and of commands WorkerOutputStep and WorkerQuiet, on
+  // the loop's thread, where all calls belong.
   // `trainer` is the built-in one's program. `loop` must outlive this.
   WorkerLauncher(io::EventLoop& loop, std::string trainer,
                  std::function<void(runtime::AgentInput)> tell);
@@ -37,14 +40,14 @@ class WorkerLauncher {
   WorkerLauncher(const WorkerLauncher&) = delete;
   WorkerLauncher& operator=(const WorkerLauncher&) = delete;
 
-  // `door` is the path for LONGHAUL_DOOR. Logs go below `run_directory`.
+  // `worker_api` is the path for LONGHAUL_AGENT_SOCKET. Logs go below `run_directory`.
   void Spawn(const runtime::SpawnWorker& order, const std::string& run_directory,
-             const std::string& door);
+             const std::string& worker_api);
   void Signal(const runtime::WorkerId& worker, int signal);
   // The process of a worker that has not been reaped.
   std::optional<pid_t> Pid(const runtime::WorkerId& worker) const;
 
-  // The job is over: its warm parent ends.
+  // The job is over: its fork server ends.
   void DropJob(const JobId& job);
   // SIGKILL to every worker's group.
   void KillAll();
@@ -60,7 +63,7 @@ class WorkerLauncher {
                WorkerOutput output);
   void ForkWarm(const runtime::SpawnWorker& order, const std::string& run_directory,
                 const std::map<std::string, std::string>& environment, WorkerOutput output);
-  Result<WarmParentLink*> WarmParent(const JobId& job, const std::string& run_directory);
+  Result<ForkServerLink*> ForkServer(const JobId& job, const std::string& run_directory);
   void Adopt(const runtime::WorkerId& worker, pid_t pid, io::Fd pidfd, WorkerOutput output);
   void Fail(const runtime::WorkerId& worker, const Status& reason);
   void OnEnd(const runtime::WorkerId& worker);
@@ -68,10 +71,12 @@ class WorkerLauncher {
 
   io::EventLoop& loop_;
   const std::string trainer_;
-  const std::string door_library_ = FindDoorLibrary();
+  const std::string worker_library_ = FindWorkerLibrary();
   const std::function<void(runtime::AgentInput)> tell_;
+  OutputFollower follower_;
+  SilenceWatch silence_;
   std::map<runtime::WorkerId, Running> running_;
-  std::map<JobId, std::unique_ptr<WarmParentLink>> warm_parents_;
+  std::map<JobId, std::unique_ptr<ForkServerLink>> fork_servers_;
   std::map<pid_t, io::EventLoop::TimerId> reaping_;  // groups whose orphans became our children
 };
 

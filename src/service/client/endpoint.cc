@@ -16,7 +16,7 @@ constexpr uint64_t kSmallFile = 64 << 10;
 
 Result<Endpoint> ParseEndpoint(const std::string& text) {
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return DataLoss("not a JSON object");
+  if (!json.is_object()) return DataLoss("expected a JSON object");
   Endpoint endpoint;
   for (auto [key, target] :
        {std::pair{"rest", &endpoint.rest}, std::pair{"agents", &endpoint.agents},

@@ -139,7 +139,9 @@ Result<std::string> RestClient::Connection::CallOnce(const std::string& path,
                                                      const std::optional<std::string>& body,
                                                      const char* accept) {
   const auto client = Open(kAnswerLimit);
-  if (!client->is_valid()) return InvalidArgument("not a URL of a controller: " + endpoint_.rest);
+  if (!client->is_valid())
+    return InvalidArgument("expected the URL of a controller, such as http://127.0.0.1:8080, not " +
+                           endpoint_.rest);
   const httplib::Headers headers = {{"Accept", accept}};
   const httplib::Result result = body.has_value()
                                      ? client->Post(path, headers, *body, "application/json")
@@ -228,7 +230,7 @@ RestClient::Connection::Ended RestClient::Connection::FollowOnce(
     ended.for_good = refused != 429 && refused < 500;
     return ended;
   }
-  ended.status = Unavailable("lost the controller at " + endpoint_.rest +
+  ended.status = Unavailable("lost the connection to the controller at " + endpoint_.rest +
                              (result ? "" : " (" + httplib::to_string(result.error()) + ")"));
   return ended;
 }

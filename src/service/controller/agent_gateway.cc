@@ -285,7 +285,7 @@ Status AgentGateway::Identify(const std::shared_ptr<Stream>& stream,
     return Unauthenticated("wrong token: agent and controller must read the same token file");
   }
   if (!IsNodeName(hello.node())) {
-    return InvalidArgument("not a node's name (1 to 63 of a-z, 0-9 and '-'): " +
+    return InvalidArgument("a node's name has 1 to 63 of a-z, 0-9 and '-', not " +
                            hello.node().substr(0, 80));
   }
   if (hello.incarnation() == 0) return InvalidArgument("an incarnation starts at 1");

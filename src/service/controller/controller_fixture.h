@@ -36,6 +36,10 @@ class ControllerTest : public testing::Test {
       job.set_nodes(1);
       job.set_processes_per_node(1);
       job.mutable_workload()->add_command("true");
+      if (!secret_.empty()) {
+        (*job.mutable_workload()->mutable_environment())["KEY"] = secret_;
+        job.set_spec_json(R"({"environment":{"KEY":")" + secret_ + "\"}}");
+      }
       job.mutable_snapshot()->set_keep(1);
       job.set_run_directory(directory_ + "/" + job.id());
       return job;
@@ -57,6 +61,7 @@ class ControllerTest : public testing::Test {
   std::string directory_;
   Duration heartbeat_period_ = std::chrono::milliseconds(50);
   int jobs_ = 0;
+  std::string secret_;  // in the environment of jobs; empty: they have none
   std::unique_ptr<ControllerService> service_;
   std::unique_ptr<RestClient> client_;
 };

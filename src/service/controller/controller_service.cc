@@ -4,8 +4,13 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
+#include <vector>
 
+#include "io/clock.h"
 #include "io/file.h"
+#include "io/log/log.h"
+#include "io/privacy/private_files.h"
 #include "service/controller/machine_facts.h"
 #include "service/controller/submission.h"
 #include "service/controller/token.h"
@@ -14,6 +19,8 @@
 
 namespace longhaul::service {
 namespace {
+
+constexpr Duration kLeavingPoll = std::chrono::milliseconds(20);
 
 // The address others connect to, with the port in use.
 std::string WithPort(const std::string& address, uint16_t port) {
@@ -39,6 +46,11 @@ Result<wire::SchedulingConfiguration> ReadConfiguration(const std::string& path)
   return configuration;
 }
 
+void WarnOfOpenDirectory(const std::string& path) {
+  const std::string warning = io::WarningOfOpenDirectory(path);
+  if (!warning.empty()) io::LogWarning("controller", warning);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ControllerService>> ControllerService::Start(
@@ -52,6 +64,7 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
   ASSIGN_OR_RETURN(wire::SchedulingConfiguration configuration,
                    ReadConfiguration(options.config_file));
   RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(options.state_directory));
+  WarnOfOpenDirectory(options.state_directory);
   std::error_code error;
   const std::string directory = std::filesystem::absolute(options.state_directory, error).string();
   if (error) return InternalError("no absolute path of " + options.state_directory);
@@ -106,6 +119,31 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
 }
 
 ControllerService::~ControllerService() { Stop(); }
+
+void ControllerService::StopJobs(const std::string& reason, Duration limit) {
+  const Instant deadline = io::MonotonicNow() + limit;
+  feed_->Close();
+  rest_->Stop();  // a submission under way is a job afterwards, or has been refused
+  const auto live_jobs = [this] {
+    std::vector<std::string> ids;
+    for (const wire::JobStatus& job :
+         loop_->Read([](const runtime::Controller& core) { return core.AllJobs(io::Now()); })) {
+      if (!runtime::IsTerminal(job.state())) ids.push_back(job.job().id());
+    }
+    return ids;
+  };
+  for (const std::string& id : live_jobs()) {
+    wire::Event event;
+    event.mutable_job_stop_requested()->set_job_id(id);
+    event.mutable_job_stop_requested()->set_reason(reason);
+    const Status accepted = loop_->Apply(std::move(event));
+    if (!accepted.ok())
+      io::LogError("controller", "cannot stop job " + id + ": " + accepted.message());
+  }
+  while ((!live_jobs().empty() || gateway_->streams() > 0) && io::MonotonicNow() < deadline) {
+    std::this_thread::sleep_for(kLeavingPoll);
+  }
+}
 
 void ControllerService::Stop() {
   if (feed_ != nullptr) feed_->Close();

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "runtime/controller.h"
+#include "runtime/controller/controller.h"
 #include "service/client/endpoint.h"
 #include "service/controller/agent_gateway.h"
 #include "service/controller/core_loop.h"
@@ -37,6 +37,10 @@ class ControllerService {
   ~ControllerService();  // stops
   ControllerService(const ControllerService&) = delete;
   ControllerService& operator=(const ControllerService&) = delete;
+
+  // Stops all jobs with a last checkpoint, as an operator would, and accepts no requests any more.
+  // Returns when all jobs are over and the agents have left, or `limit` has passed. Stop follows.
+  void StopJobs(const std::string& reason, Duration limit);
 
   // Answers what is running, closes all connections and removes endpoint.json. Workers go on.
   void Stop();

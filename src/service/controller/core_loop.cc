@@ -1,11 +1,12 @@
 #include "service/controller/core_loop.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <future>
 
 #include "io/clock.h"
 #include "io/file.h"
+#include "io/log/log.h"
+#include "service/controller/bodies/redaction.h"
 
 namespace longhaul::service {
 namespace {
@@ -46,8 +47,8 @@ Status CoreLoop::Replay() {
     core_.Step(event, now);
     if (io::MonotonicNow() - last_said > seconds(1)) {
       last_said = io::MonotonicNow();
-      std::fprintf(stderr, "replaying the event log: %llu of %llu\n",
-                   static_cast<unsigned long long>(sequence), static_cast<unsigned long long>(all));
+      io::LogInfo("controller", "replaying the event log: " + std::to_string(sequence) + " of " +
+                                    std::to_string(all) + " events");
     }
     return Status();
   }));
@@ -107,7 +108,7 @@ bool CoreLoop::Post(std::function<void(const runtime::Controller&)> look) {
 
 Status CoreLoop::Apply(wire::Event event) {
   const Status health = Health();
-  if (!health.ok()) return Unavailable("nothing is accepted now: " + health.message());
+  if (!health.ok()) return Unavailable("the controller accepts no change now: " + health.message());
   // Shared with the loop: the answer may come after we have given up waiting.
   auto answer = std::make_shared<std::promise<Status>>();
   std::future<Status> future = answer->get_future();
@@ -117,7 +118,8 @@ Status CoreLoop::Apply(wire::Event event) {
   item.done = [answer](const Status& status) { answer->set_value(status); };
   if (!Enqueue(std::move(item))) return Unavailable("the controller is overloaded or stopping");
   if (future.wait_for(kAnswerLimit) != std::future_status::ready) {
-    return Unavailable("the event log is slow; it may still be accepted: look at the list of jobs");
+    return Unavailable(
+        "the event log is slow; the request may still be accepted: check the list of jobs");
   }
   return future.get();
 }
@@ -242,14 +244,14 @@ bool CoreLoop::Write(const Outcome& outcome) {
     std::unique_lock lock(mutex_);
     const bool changed = status.ok() != health_.ok();
     health_ = status;
-    if (changed && status.ok()) std::fprintf(stderr, "the event log can be written again\n");
+    if (changed && status.ok()) io::LogInfo("controller", "the event log can be written again");
     if (status.ok()) {
       logged_events_ += outcome.entries.size();
       return true;
     }
     if (changed) {
-      std::fprintf(stderr, "%s; nothing is decided or accepted until it can be written\n",
-                   status.message().c_str());
+      io::LogError("controller",
+                   status.message() + "; nothing is decided or accepted until it can be written");
     }
     if (wake_.wait_for(lock, kLogRetry, [this] { return stopped_; })) return false;
   }
@@ -278,13 +280,15 @@ void CoreLoop::ReportViolation(const Outcome& outcome) {
   std::string text = "broken invariant: " + outcome.violation.message() + "\nafter event " +
                      std::to_string(log_.last_sequence()) + " of the log and then:\n";
   for (const LogEntry& entry : outcome.entries) {
-    text += "now_ns: " + std::to_string(ToNanoseconds(entry.now)) + "\n" +
-            entry.event.DebugString() + "\n";
+    wire::Event event = entry.event;
+    RedactJobs(event);
+    text +=
+        "now_ns: " + std::to_string(ToNanoseconds(entry.now)) + "\n" + event.DebugString() + "\n";
   }
   const Status written =
       io::WriteTextAtomically(io::PosixFileSystem(), options_.violation_path, text);
-  std::fprintf(stderr, "%s", text.c_str());
-  if (!written.ok()) std::fprintf(stderr, "%s\n", written.message().c_str());
+  io::LogError("controller", text);
+  if (!written.ok()) io::LogError("controller", written.message());
   {
     std::lock_guard lock(mutex_);
     stopped_ = true;

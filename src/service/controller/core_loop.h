@@ -27,7 +27,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "base/time.h"
-#include "runtime/controller.h"
+#include "runtime/controller/controller.h"
 #include "service/controller/event_log.h"
 #include "service/controller/notice_feed.h"
 #include "wire/longhaul.pb.h"

@@ -9,6 +9,9 @@
 #include <initializer_list>
 #include <utility>
 
+#include "io/log/log.h"
+#include "io/privacy/private_files.h"
+
 namespace longhaul::service {
 namespace {
 
@@ -24,6 +27,22 @@ CREATE TABLE notices(id INTEGER PRIMARY KEY, job_id TEXT NOT NULL, kind TEXT NOT
 CREATE INDEX notices_by_job ON notices(job_id, id);
 INSERT INTO meta VALUES('format', 'longhaul event log');
 )";
+
+// The log holds the environment of jobs, with whatever secrets are in it. SQLite gives the files
+// beside the database the database's mode, but only when it makes them.
+Status MakePrivate(const std::string& path) {
+  const io::Fd made(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!made.valid() && errno != EEXIST)
+    return FromErrno(errno, "cannot create the event log " + path);
+  for (const char* suffix : {"", "-wal", "-shm"}) {
+    ASSIGN_OR_RETURN(const bool open_before, io::TightenFile(path + suffix));
+    if (open_before) {
+      io::LogWarning("controller",
+                     "other users could read " + path + suffix + "; its mode is 0600 from now on");
+    }
+  }
+  return Status();
+}
 
 std::string KindOf(const wire::Notice& notice) {
   const auto* descriptor = wire::Notice::descriptor()->FindFieldByNumber(notice.kind_case());
@@ -127,6 +146,7 @@ Result<std::unique_ptr<EventLog>> EventLog::Open(const std::string& path) {
     return AlreadyExists("another controller uses the event log " + path +
                          ": stop it, or choose another state directory");
   }
+  RETURN_IF_ERROR(MakePrivate(path));
   std::unique_ptr<EventLog> log(new EventLog(path, std::move(lock)));
   RETURN_IF_ERROR(log->Prepare());
   return log;
@@ -144,7 +164,8 @@ Status EventLog::Prepare() {
     const std::string make = "BEGIN IMMEDIATE;" + std::string(kSchema) + pragmas + "COMMIT;";
     RETURN_IF_ERROR(writer_->Execute(make.c_str()));
   } else if (application != kApplicationId) {
-    return DataLoss(path_ + " is a database, but not an event log: move it away to start anew");
+    return DataLoss(path_ +
+                    " is a database, but not an event log: move it away to start a new one");
   } else if (version != kSchemaVersion) {
     return FailedPrecondition("the event log " + path_ + " has format " + std::to_string(version) +
                               ", this program reads " + std::to_string(kSchemaVersion));

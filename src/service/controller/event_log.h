@@ -44,8 +44,9 @@ constexpr uint64_t kNoticesPerEvent = 1000;  // an event's further ones are drop
 
 class EventLog {
  public:
-  // Opens or makes it. kDataLoss for a damaged file or one that isn't an event log, kAlreadyExists
-  // when another process has it open, kFailedPrecondition for a newer format.
+  // Opens or makes it, for its user alone (mode 0600, also one that was not). kDataLoss for a
+  // damaged file or one that isn't an event log, kAlreadyExists when another process has it open,
+  // kFailedPrecondition for a newer format.
   static Result<std::unique_ptr<EventLog>> Open(const std::string& path);
   ~EventLog();
   EventLog(const EventLog&) = delete;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -41,6 +42,25 @@ class EventLogTest : public testing::Test {
 
   std::string directory_;
 };
+
+mode_t ModeOf(const std::string& path) {
+  struct stat facts {};
+  EXPECT_EQ(::stat(path.c_str(), &facts), 0) << path;
+  return facts.st_mode & 07777;
+}
+
+// It holds the environment of jobs.
+TEST_F(EventLogTest, IsForItsUserAloneWhateverTheUmask) {
+  const mode_t before = ::umask(0);
+  { ASSERT_TRUE(EventLog::Open(path()).ok()); }
+  ASSERT_EQ(::chmod(path().c_str(), 0644), 0);  // as earlier releases made it
+  const auto log = EventLog::Open(path());
+  ::umask(before);
+  ASSERT_TRUE(log.ok()) << log.status();
+  for (const char* suffix : {"", "-wal", "-shm", ".lock"}) {
+    EXPECT_EQ(ModeOf(path() + suffix), 0600u) << suffix;
+  }
+}
 
 TEST_F(EventLogTest, GivesBackWhatWasAppendedAfterReopening) {
   {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/controller.h"
+#include "runtime/controller/controller.h"
 #include "wire/json.h"
 
 namespace longhaul::service {
@@ -67,10 +67,11 @@ Result<NoticeFeed::Batch> NoticeFeed::After(uint64_t id, const JobId& job, size_
   return batch;
 }
 
-void NoticeFeed::Wait(uint64_t id, Duration limit) {
+uint64_t NoticeFeed::Wait(uint64_t id, Duration limit) {
   std::unique_lock lock(mutex_);
   published_.wait_for(lock, limit,
                       [&] { return closed_ || (!newest_.empty() && newest_.back().id > id); });
+  return newest_.empty() ? from_ : newest_.back().id;
 }
 
 void NoticeFeed::Close() {

@@ -46,8 +46,9 @@ class NoticeFeed {
   // The notices after an id, at most `limit`, at once.
   Result<Batch> After(uint64_t id, const JobId& job, size_t limit);
 
-  // Waits until something (of any job) is published after `id`, the time is over, or Close.
-  void Wait(uint64_t id, Duration limit);
+  // Waits until something (of any job) is published after `id`, the time is over, or Close. Returns
+  // the newest id then.
+  uint64_t Wait(uint64_t id, Duration limit);
 
   // Ends all waiting; the service stops.
   void Close();

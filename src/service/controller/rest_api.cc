@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "io/clock.h"
 #include "scheduler/explanation.h"
+#include "service/controller/bodies/redaction.h"
 #include "service/controller/metrics.h"
 #include "service/controller/worker_log.h"
 #include "wire/json.h"
@@ -82,6 +83,20 @@ Result<uint64_t> QueryNumber(const ApiRequest& request, const std::string& key, 
   if (number.ok()) return number;
   return InvalidArgument("\"" + key + "\" must be a whole number, not \"" +
                          Printable(found->second, 40) + "\"");
+}
+
+// Whether the values of environments are asked for.
+Result<bool> WantsEnvironment(const ApiRequest& request) {
+  const auto found = request.query.find("environment");
+  if (found == request.query.end() || found->second == "false") return false;
+  if (found->second == "true") return true;
+  return InvalidArgument("\"environment\" must be true or false, not \"" +
+                         Printable(found->second, 40) + "\"");
+}
+
+Json JobJson(wire::JobStatus job, bool with_environment) {
+  if (!with_environment) RedactJobs(job);
+  return wire::ToJson(job);
 }
 
 Result<LogQuery> ParseLogQuery(const ApiRequest& request) {
@@ -181,7 +196,7 @@ ApiResponse RestApi::PostJob(const ApiRequest& request, const Parameters&) const
   if (!submission.ok()) return ErrorResponse(submission.status());
   const Status health = loop_.Health();
   if (!health.ok())
-    return ErrorResponse(Unavailable("no job is accepted now: " + health.message()));
+    return ErrorResponse(Unavailable("the controller accepts no job now: " + health.message()));
   Result<wire::Job> job = prepare_(*submission);
   if (!job.ok()) return ErrorResponse(job.status());
   wire::Event event;
@@ -195,11 +210,13 @@ ApiResponse RestApi::PostJob(const ApiRequest& request, const Parameters&) const
                       201);
 }
 
-ApiResponse RestApi::GetJobs(const ApiRequest&, const Parameters&) const {
+ApiResponse RestApi::GetJobs(const ApiRequest& request, const Parameters&) const {
+  const auto environment = WantsEnvironment(request);
+  if (!environment.ok()) return ErrorResponse(environment.status());
   const auto jobs =
       loop_.Read([](const runtime::Controller& core) { return core.AllJobs(io::Now()); });
   Json list = Json::array();
-  for (const wire::JobStatus& job : jobs) list.push_back(wire::ToJson(job));
+  for (const wire::JobStatus& job : jobs) list.push_back(JobJson(job, *environment));
   return JsonResponse({{"jobs", std::move(list)}});
 }
 
@@ -222,10 +239,12 @@ Result<wire::JobStatus> RestApi::FindJob(const std::string& id_or_name) const {
   });
 }
 
-ApiResponse RestApi::GetJob(const ApiRequest&, const Parameters& parameters) const {
+ApiResponse RestApi::GetJob(const ApiRequest& request, const Parameters& parameters) const {
+  const auto environment = WantsEnvironment(request);
+  if (!environment.ok()) return ErrorResponse(environment.status());
   const auto job = FindJob(parameters[0]);
   if (!job.ok()) return ErrorResponse(job.status());
-  return JsonResponse(wire::ToJson(*job));
+  return JsonResponse(JobJson(*job, *environment));
 }
 
 ApiResponse RestApi::GetJobEvents(const ApiRequest& request, const Parameters& parameters) const {

@@ -1,13 +1,10 @@
 #include "service/controller/rest_server.h"
 
-#include <httplib.h>
-#include <sys/socket.h>
-
-#include <cstdio>
 #include <utility>
 
 #include "base/text.h"
 #include "io/clock.h"
+#include "io/log/log.h"
 #include "service/controller/token.h"
 
 namespace longhaul::service {
@@ -15,80 +12,102 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr size_t kLongestPath = 1024;
 constexpr size_t kStreamBatch = 256;
 constexpr Duration kKeepAlive = seconds(15);  // a comment, so that dead connections are found
-constexpr Duration kStreamWait = seconds(1);  // how soon a watcher that has gone is noticed
+constexpr Duration kFeedWait =
+    std::chrono::milliseconds(500);  // how often silent streams are looked at
+constexpr std::string_view kScheme = "bearer ";
+constexpr std::string_view kJson = "application/json";
 
-void Put(const ApiResponse& answer, httplib::Response& response) {
-  response.status = answer.status;
-  if (!answer.allow.empty()) response.set_header("Allow", answer.allow);
-  if (answer.status == 401) response.set_header("WWW-Authenticate", "Bearer");
-  response.set_header("Cache-Control", "no-store");
-  response.set_header("X-Content-Type-Options", "nosniff");
-  response.set_content(answer.body, answer.content_type);
+HttpAnswer ToHttp(ApiResponse response) {
+  HttpAnswer answer;
+  answer.status = response.status;
+  if (!response.allow.empty()) answer.headers.emplace_back("Allow", response.allow);
+  if (response.status == 401) answer.headers.emplace_back("WWW-Authenticate", "Bearer");
+  if (response.status == 415) answer.headers.emplace_back("Accept-Post", kJson);
+  if (response.status == 503) answer.headers.emplace_back("Retry-After", "1");
+  answer.headers.emplace_back("Cache-Control", "no-store");
+  answer.headers.emplace_back("X-Content-Type-Options", "nosniff");
+  answer.headers.emplace_back("Content-Type", response.content_type);
+  answer.body = std::move(response.body);
+  return answer;
 }
 
-ApiRequest Translate(const httplib::Request& request) {
+ApiRequest Translate(const HttpRequest& request) {
   ApiRequest translated;
   translated.method = request.method == "HEAD" ? "GET" : request.method;
   translated.path = request.path;
-  for (const auto& [key, value] : request.params) translated.query.emplace(key, value);
-  const std::string accept = request.get_header_value("Accept");
-  translated.wants_json = accept.find("application/json") != std::string::npos;
-  translated.last_event_id = request.get_header_value("Last-Event-ID");
+  translated.query = request.query;
+  translated.wants_json = request.Header("accept").find(kJson) != std::string::npos;
+  translated.last_event_id = request.Header("last-event-id");
   translated.body = request.body;
   return translated;
 }
 
+// The code of the API's errors for what the HTTP server refuses by itself.
+const char* CodeOf(int status) {
+  switch (status) {
+    case 408:
+      return "deadline_exceeded";
+    case 413:
+    case 431:
+      return "resource_exhausted";
+    case 414:
+      return "out_of_range";
+    case 503:
+      return "unavailable";
+    default:
+      return "invalid_argument";
+  }
+}
+
 // One watcher's place in the feed.
-struct Watcher {
-  EventStream stream;
-  uint64_t through = 0;
-  Instant written;
-  std::atomic<uint64_t>& open;
+class Watcher : public HttpStream {
+ public:
+  // Requires that `open` counts this one already.
+  Watcher(NoticeFeed& feed, const EventStream& stream, std::shared_ptr<std::atomic<uint64_t>> open)
+      : feed_(feed),
+        stream_(stream),
+        through_(stream.after),
+        written_(io::MonotonicNow()),
+        open_(std::move(open)) {}
+  ~Watcher() override { --*open_; }
 
-  ~Watcher() { --open; }
-};
-
-bool Write(httplib::DataSink& sink, const std::string& text) {
-  return sink.write(text.data(), text.size());
-}
-
-// Writes what there is and waits a little where there is nothing. False: the watcher has gone.
-bool StreamSome(NoticeFeed& feed, Watcher& watcher, httplib::DataSink& sink) {
-  const auto batch = feed.After(watcher.through, watcher.stream.job, kStreamBatch);
-  if (!batch.ok()) return false;
-  watcher.through = batch->through;
-  bool over = false;
-  std::string text;
-  for (const RenderedNotice& notice : batch->notices) {
-    text += "id: " + std::to_string(notice.id) + "\nevent: " + notice.kind +
-            "\ndata: " + notice.json + "\n\n";
-    over = over || (notice.last && !watcher.stream.job.empty());
-  }
-  if (batch->notices.empty()) {
-    feed.Wait(watcher.through, kStreamWait);
+  Part Next() override {
+    Part part;
+    const auto batch = feed_.After(through_, stream_.job, kStreamBatch);
+    if (!batch.ok()) return {"", true};
+    through_ = batch->through;
+    bool over = false;
+    for (const RenderedNotice& notice : batch->notices) {
+      part.bytes += "id: " + std::to_string(notice.id) + "\nevent: " + notice.kind +
+                    "\ndata: " + notice.json + "\n\n";
+      over = over || (notice.last && !stream_.job.empty());
+    }
     // A job that was over at the start, and whatever it had is written.
-    over = watcher.stream.job_is_over;
+    if (batch->notices.empty()) over = stream_.job_is_over;
+    if (over) part.bytes += "event: end\ndata: {}\n\n";
+    const Instant now = io::MonotonicNow();
+    if (part.bytes.empty() && now - written_ > kKeepAlive) part.bytes = ": still here\n\n";
+    if (!part.bytes.empty()) written_ = now;
+    part.last = over || feed_.closed();
+    return part;
   }
-  if (over) text += "event: end\ndata: {}\n\n";
-  const Instant now = io::MonotonicNow();
-  if (text.empty() && now - watcher.written > kKeepAlive) text = ": still here\n\n";
-  if (!text.empty()) {
-    if (!Write(sink, text)) return false;
-    watcher.written = now;
-  }
-  if (over || feed.closed()) sink.done();
-  return sink.is_writable();
-}
+
+ private:
+  NoticeFeed& feed_;
+  const EventStream stream_;
+  uint64_t through_;
+  Instant written_;
+  const std::shared_ptr<std::atomic<uint64_t>> open_;
+};
 
 }  // namespace
 
 Result<HostPort> ParseHostPort(const std::string& text) {
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0) {
-    return InvalidArgument("not HOST:PORT: " + Printable(text));
+    return InvalidArgument("expected HOST:PORT, not " + Printable(text));
   }
   HostPort parsed;
   parsed.host = text.substr(0, colon);
@@ -96,7 +115,8 @@ Result<HostPort> ParseHostPort(const std::string& text) {
     parsed.host = parsed.host.substr(1, parsed.host.size() - 2);
   }
   const Result<uint64_t> port = ParseUint64(std::string_view(text).substr(colon + 1));
-  if (!port.ok() || *port > 65535) return InvalidArgument("not a port: " + Printable(text));
+  if (!port.ok() || *port > 65535)
+    return InvalidArgument("expected a port from 0 to 65535, not " + Printable(text));
   parsed.port = static_cast<uint16_t>(*port);
   return parsed;
 }
@@ -109,8 +129,7 @@ RestServer::RestServer(const RestServerOptions& options, CoreLoop& loop, NoticeF
                        PrepareJob prepare)
     : options_(options),
       feed_(feed),
-      api_(loop, feed, std::move(prepare), [this] { return event_streams_.load(); }),
-      server_(std::make_unique<httplib::Server>()) {}
+      api_(loop, feed, std::move(prepare), [this] { return event_streams_->load(); }) {}
 
 RestServer::~RestServer() { Stop(); }
 
@@ -129,95 +148,97 @@ Status RestServer::Listen() {
                             " can be reached from outside, and REST is plain HTTP: listen on "
                             "127.0.0.1, or put TLS in front of it and say --allow-remote");
   }
-  server_->new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-  server_->set_payload_max_length(kLargestBody);
-  server_->set_tcp_nodelay(true);
-  // cpp-httplib's own choice is SO_REUSEPORT: two controllers would share a port.
-  server_->set_socket_options([](socket_t socket) {
-    const int on = 1;
-    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  });
-  const auto handle = [this](const httplib::Request& request, httplib::Response& response) {
-    Handle(request, response);
-  };
-  const std::string any = R"([\s\S]*)";
-  server_->Get(any, handle).Post(any, handle).Put(any, handle).Patch(any, handle);
-  server_->Delete(any, handle).Options(any, handle);
-  // Before the path meets a regular expression, whose matching is recursive.
-  server_->set_pre_routing_handler(
-      [](const httplib::Request& request, httplib::Response& response) {
-        if (request.path.size() <= kLongestPath) return httplib::Server::HandlerResponse::Unhandled;
-        Put(ErrorResponse(414, "out_of_range", "the path is too long"), response);
-        return httplib::Server::HandlerResponse::Handled;
-      });
-  // What cpp-httplib refuses by itself has no body yet.
-  server_->set_error_handler([](const httplib::Request&, httplib::Response& response) {
-    if (!response.body.empty()) return;
-    const bool large = response.status == 413;
-    Put(ErrorResponse(response.status, large ? "resource_exhausted" : "invalid_argument",
-                      large ? "the body is larger than 1 MiB" : "not a request that is understood"),
-        response);
-  });
-  const int port = address.port == 0 ? server_->bind_to_any_port(address.host)
-                   : server_->bind_to_port(address.host, address.port) ? address.port
-                                                                       : -1;
-  if (port <= 0) {
-    return AlreadyExists("cannot listen for REST on " + options_.address +
-                         ": the port is in use or the address isn't ours; choose another with "
-                         "--rest HOST:PORT (port 0: any)");
+  HttpLimits limits = options_.limits;
+  limits.body_bytes = kLargestBody;
+  Result<std::unique_ptr<HttpServer>> server =
+      HttpServer::Start(address.host, address.port, limits, *this);
+  if (!server.ok()) {
+    return Status(server.status().code(),
+                  "cannot listen for REST on " + options_.address + " (" +
+                      server.status().message() +
+                      "): choose another with --rest HOST:PORT (port 0: any)");
   }
-  port_ = static_cast<uint16_t>(port);
-  thread_ = std::thread([this, host = address.host] {
-    server_->listen_after_bind();
-    ended_ = true;
-    if (stopping_) return;
-    std::fprintf(stderr, "REST on %s, port %u, has ended: restart the controller\n", host.c_str(),
-                 unsigned{port_});
-  });
+  server_ = *std::move(server);
+  feed_thread_ = std::thread([this] { WatchFeed(); });
   return Status();
 }
 
 void RestServer::Stop() {
-  if (!thread_.joinable()) return;
   stopping_ = true;
-  // A server that is only about to run doesn't hear a stop.
-  while (!server_->is_running() && !ended_) std::this_thread::yield();
-  server_->stop();
-  thread_.join();
+  if (feed_thread_.joinable()) feed_thread_.join();
+  if (server_ != nullptr) server_->Stop();
 }
 
-void RestServer::Handle(const httplib::Request& request, httplib::Response& response) {
-  const bool open_to_all = request.path == "/v1/healthz";
-  const std::string given = request.get_header_value("Authorization");
-  if (!open_to_all && !EqualInConstantTime("Bearer " + options_.token, given)) {
-    return Put(ErrorResponse(401, "unauthenticated",
-                             given.empty() ? "this needs the header Authorization: Bearer TOKEN, "
-                                             "with the token from the controller's token file"
-                                           : "wrong token"),
-               response);
+void RestServer::WatchFeed() {
+  for (uint64_t newest = 0; !stopping_;) {
+    newest = feed_.Wait(newest, kFeedWait);
+    server_->WakeStreams();
+    if (feed_.closed()) return;
   }
+}
+
+void RestServer::OnEnded() {
+  ended_ = true;
+  io::LogError("controller", "REST on " + options_.address + " has ended: restart the controller");
+}
+
+// The scheme's name is case-insensitive (RFC 9110, section 11.1), the token is not.
+bool RestServer::HasToken(const HttpRequest& request) const {
+  const std::string given = request.Header("authorization");
+  if (given.size() < kScheme.size()) return false;
+  for (size_t i = 0; i < kScheme.size(); ++i) {
+    const char lower =
+        given[i] >= 'A' && given[i] <= 'Z' ? static_cast<char>(given[i] + 32) : given[i];
+    if (lower != kScheme[i]) return false;
+  }
+  return EqualInConstantTime(options_.token, Trim(std::string_view(given).substr(kScheme.size())));
+}
+
+std::optional<HttpAnswer> RestServer::Admit(const HttpRequest& request) {
+  // Without the token nobody may send a body: there are few places for those.
+  const bool open_to_all = request.path == "/v1/healthz" && request.body_bytes == 0;
+  if (!open_to_all && !HasToken(request)) {
+    return ToHttp(ErrorResponse(
+        401, "unauthenticated",
+        request.Header("authorization").empty()
+            ? "this needs the header Authorization: Bearer TOKEN, with the token from the "
+              "controller's token file"
+            : "wrong token: use the one in the controller's token file, as Authorization: Bearer "
+              "TOKEN"));
+  }
+  if (request.body_bytes == 0) return std::nullopt;
+  const std::string type = MediaType(request.Header("content-type"));
+  if (type == kJson) return std::nullopt;
+  return ToHttp(ErrorResponse(
+      415, "unsupported_media_type",
+      (type.empty() ? std::string("the body has no Content-Type")
+                    : "the body's Content-Type is " + Printable(type, 80)) +
+          ", expected application/json: send the header \"Content-Type: application/json\" (curl: "
+          "-H 'Content-Type: application/json' --data-binary @FILE)"));
+}
+
+HttpAnswer RestServer::Handle(const HttpRequest& request) {
   ApiResponse answer = api_.Handle(Translate(request));
-  if (answer.stream.has_value()) return Stream(*answer.stream, response);
-  Put(answer, response);
+  if (answer.stream.has_value()) return Stream(*answer.stream);
+  return ToHttp(std::move(answer));
 }
 
-void RestServer::Stream(const EventStream& stream, httplib::Response& response) {
-  if (++event_streams_ > kMostEventStreams) {
-    --event_streams_;
-    return Put(ErrorResponse(429, "resource_exhausted",
-                             "more than " + std::to_string(kMostEventStreams) +
-                                 " event streams are open; try again later, or poll with Accept: "
-                                 "application/json"),
-               response);
+HttpAnswer RestServer::Refuse(const HttpRefusal& refusal) {
+  return ToHttp(ErrorResponse(refusal.status, CodeOf(refusal.status), refusal.message));
+}
+
+HttpAnswer RestServer::Stream(const EventStream& stream) {
+  if (++*event_streams_ > kMostEventStreams) {
+    --*event_streams_;
+    return ToHttp(ErrorResponse(429, "resource_exhausted",
+                                "more than " + std::to_string(kMostEventStreams) +
+                                    " event streams are open; try again later, or poll with "
+                                    "Accept: application/json"));
   }
-  // Shared with the copies that std::function makes; the last one gone frees the place.
-  auto watcher = std::shared_ptr<Watcher>(
-      new Watcher{stream, stream.after, io::MonotonicNow(), event_streams_});
-  response.set_header("Cache-Control", "no-store");
-  response.set_chunked_content_provider(
-      "text/event-stream", [this, watcher = std::move(watcher)](size_t, httplib::DataSink& sink) {
-        return StreamSome(feed_, *watcher, sink);
-      });
+  HttpAnswer answer;
+  answer.headers = {{"Cache-Control", "no-store"}, {"Content-Type", "text/event-stream"}};
+  answer.stream = std::make_shared<Watcher>(feed_, stream, event_streams_);
+  return answer;
 }
 
 }  // namespace longhaul::service

@@ -1,8 +1,8 @@
-// The REST API over HTTP (cpp-httplib): bearer token, limits, server-sent events.
+// The REST API over HTTP: bearer token, media types, limits, server-sent events.
 //
 // Plain HTTP, so it listens on loopback only, unless told otherwise by somebody who puts TLS in
-// front. A fixed number of threads; event streams hold one each and are fewer, so ordinary requests
-// always find one.
+// front. http_server.h has the connections: neither an idle one nor an event stream holds a thread,
+// and a request whose token is wrong is refused before its body is received.
 #pragma once
 
 #include <atomic>
@@ -14,12 +14,7 @@
 #include "base/status.h"
 #include "service/controller/notice_feed.h"
 #include "service/controller/rest_api.h"
-
-namespace httplib {
-class Server;
-struct Request;
-struct Response;
-}  // namespace httplib
+#include "service/http/http_server.h"
 
 namespace longhaul::service {
 
@@ -27,6 +22,7 @@ struct RestServerOptions {
   std::string address = "127.0.0.1:0";  // HOST:PORT; [::1]:0 for IPv6
   std::string token;
   bool allow_remote = false;
+  HttpLimits limits;
 };
 
 // "127.0.0.1:80", "[::1]:80" or "localhost:80" into its two parts.
@@ -37,9 +33,8 @@ struct HostPort {
 Result<HostPort> ParseHostPort(const std::string& text);
 bool IsLoopback(const std::string& host);
 
-class RestServer {
+class RestServer : private HttpHandler {
  public:
-  static constexpr int kThreads = 48;
   static constexpr uint64_t kMostEventStreams = 32;
   static constexpr size_t kLargestBody = 1 << 20;
 
@@ -47,33 +42,39 @@ class RestServer {
   // address that others can reach without allow_remote. Requires that loop and feed outlive this.
   static Result<std::unique_ptr<RestServer>> Start(const RestServerOptions& options, CoreLoop& loop,
                                                    NoticeFeed& feed, PrepareJob prepare);
-  ~RestServer();
+  ~RestServer() override;
   RestServer(const RestServer&) = delete;
   RestServer& operator=(const RestServer&) = delete;
 
-  // Ends all requests; Requires that the feed has been closed before (else streams end late).
+  // Ends all requests and event streams.
   void Stop();
 
-  uint16_t port() const { return port_; }
+  uint16_t port() const { return server_->port(); }
   bool ended() const { return ended_; }  // listening has, asked for or not
-  uint64_t event_streams() const { return event_streams_; }
+  uint64_t event_streams() const { return *event_streams_; }
 
  private:
   RestServer(const RestServerOptions& options, CoreLoop& loop, NoticeFeed& feed,
              PrepareJob prepare);
   Status Listen();
-  void Handle(const httplib::Request& request, httplib::Response& response);
-  void Stream(const EventStream& stream, httplib::Response& response);
+  std::optional<HttpAnswer> Admit(const HttpRequest& request) override;
+  HttpAnswer Handle(const HttpRequest& request) override;
+  HttpAnswer Refuse(const HttpRefusal& refusal) override;
+  void OnEnded() override;
+  bool HasToken(const HttpRequest& request) const;
+  HttpAnswer Stream(const EventStream& stream);
+  void WatchFeed();
 
   const RestServerOptions options_;
   NoticeFeed& feed_;
   RestApi api_;
-  std::unique_ptr<httplib::Server> server_;
-  uint16_t port_ = 0;
-  std::thread thread_;
+  // Shared with the streams, which a thread of the server may hold a little longer.
+  std::shared_ptr<std::atomic<uint64_t>> event_streams_ =
+      std::make_shared<std::atomic<uint64_t>>(0);
+  std::unique_ptr<HttpServer> server_;
+  std::thread feed_thread_;  // wakes the streams when there is news
   std::atomic<bool> stopping_ = false;
   std::atomic<bool> ended_ = false;
-  std::atomic<uint64_t> event_streams_ = 0;
 };
 
 }  // namespace longhaul::service

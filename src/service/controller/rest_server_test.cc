@@ -13,8 +13,10 @@
 
 #include "base/text.h"
 #include "io/fd.h"
+#include "io/socket.h"
 #include "service/client/sse.h"
 #include "service/controller/controller_fixture.h"
+#include "service/controller/metrics.h"
 
 namespace longhaul::service {
 namespace {
@@ -79,6 +81,52 @@ TEST_F(RestTest, NeedsTheTokenForAllButHealth) {
     EXPECT_EQ(Call("GET", "/metrics").first, 401);
     EXPECT_EQ(Call("POST", "/v1/jobs", R"({"job": "x"})").first, 401);
     EXPECT_EQ(Call("GET", "/v1/healthz").first, 200);
+    EXPECT_EQ(Call("POST", "/v1/healthz", "{}").first, 401) << "a body needs the token";
+  }
+}
+
+TEST_F(RestTest, TakesTheSchemeOfTheTokenInAnyCase) {
+  const std::string& token = service_->endpoint().token;
+  httplib::Client plain(service_->endpoint().rest);
+  const auto status = [&](const std::string& value) {
+    const auto result = plain.Get("/v1/jobs", {{"Authorization", value}});
+    return result ? result->status : 0;
+  };
+  EXPECT_EQ(status("bearer " + token), 200);
+  EXPECT_EQ(status("BEARER " + token), 200);
+  EXPECT_EQ(status("Basic " + token), 401);
+  EXPECT_EQ(status("bearer " + token + "x"), 401);
+  EXPECT_EQ(status("bearer"), 401);
+}
+
+// More connections than any pool has threads, of clients that never send a whole request.
+TEST_F(RestTest, AnswersWhileOthersHoldIdleConnections) {
+  const Result<HostPort> address = ParseHostPort(service_->endpoint().rest.substr(7));
+  std::vector<io::Fd> idle;
+  for (int i = 0; i < 300; ++i) {
+    auto socket = io::ConnectTcp(address->host, address->port);
+    ASSERT_TRUE(socket.ok()) << socket.status();
+    if (i % 2 == 0) ::send(socket->get(), "GET /v1/jobs HTT", 16, MSG_NOSIGNAL);
+    idle.push_back(*std::move(socket));
+  }
+  EXPECT_EQ(Call("GET", "/v1/jobs").first, 200);
+}
+
+// What `curl -d @FILE` sends, below and above the 8 KiB to which some servers limit forms.
+TEST_F(RestTest, NamesTheMediaTypeThatItExpects) {
+  for (const size_t bytes : {100u, 9'391u, 1'000'000u}) {
+    const std::string body = R"({"job": ")" + std::string(bytes, 'x') + "\"}";
+    for (const char* type : {"application/x-www-form-urlencoded", "text/plain", ""}) {
+      const auto result = http_->Post("/v1/jobs", httplib::Headers(), body, type);
+      ASSERT_TRUE(result) << bytes << " bytes as " << type;
+      EXPECT_EQ(result->status, 415) << bytes << " bytes as " << type;
+      const Json json = Json::parse(result->body, nullptr, false);
+      EXPECT_EQ(json["error"]["code"], "unsupported_media_type");
+      const std::string message = json["error"]["message"];
+      EXPECT_NE(message.find("application/json"), std::string::npos) << message;
+      EXPECT_NE(message.find(type), std::string::npos) << message;
+    }
+    EXPECT_EQ(http_->Post("/v1/jobs", body, "Application/JSON; charset=utf-8")->status, 201);
   }
 }
 
@@ -357,10 +405,25 @@ TEST_F(OpenApiTest, PromisesWhatTheServerAnswers) {
   }
 }
 
+TEST_F(OpenApiTest, SaysOfEveryBodyThatAnotherMediaTypeIsRefused) {
+  const std::string id = Submit();
+  for (const auto& path : document_["paths"]) {
+    const YAML::Node post = path.second["post"];
+    if (!post) continue;
+    std::string url = path.first.as<std::string>();
+    const size_t brace = url.find('{');
+    if (brace != std::string::npos) url.replace(brace, url.find('}') - brace + 1, id);
+    SCOPED_TRACE(url);
+    EXPECT_EQ(http_->Post(url, "{}", "application/x-www-form-urlencoded")->status, 415);
+    EXPECT_TRUE(post["responses"]["415"]);
+    EXPECT_TRUE(post["requestBody"]["content"]["application/json"]);
+  }
+}
+
 TEST_F(RestTest, MetricsNameEveryFamilyOnce) {
-  Submit("with\\quote");
+  Submit("small");
   const std::string text = http_->Get("/metrics")->body;
-  EXPECT_NE(text.find("longhaul_job_state{job=\"with\\\\quote-1\",state=\"queued\"} 1\n"),
+  EXPECT_NE(text.find("longhaul_job_state{job=\"small-1\",state=\"queued\"} 1\n"),
             std::string::npos)
       << text;
   std::set<std::string> helps;
@@ -371,6 +434,38 @@ TEST_F(RestTest, MetricsNameEveryFamilyOnce) {
     }
   }
   EXPECT_GE(helps.size(), 12u);
+}
+
+TEST(Metrics, EscapeWhatIsSpecialInALabel) {
+  MetricsInput input;
+  input.jobs.emplace_back().mutable_job()->set_id("with\\quote\"");
+  EXPECT_NE(RenderMetrics(input).find("{job=\"with\\\\quote\\\"\""), std::string::npos)
+      << RenderMetrics(input);
+}
+
+// The one place that holds the values is the log; who asks for them by the token gets them.
+TEST_F(RestTest, ShowsTheValuesOfAnEnvironmentOnlyOnRequest) {
+  secret_ = "s3cret-value";
+  const std::string id = Submit();
+  for (const std::string& route : RestApi::Routes()) {
+    if (!route.starts_with("GET ")) continue;
+    std::string path = route.substr(4);
+    const size_t brace = path.find('{');
+    if (brace != std::string::npos) path.replace(brace, path.find('}') - brace + 1, id);
+    const auto answer = http_->Get(path, {{"Accept", "application/json"}});
+    ASSERT_TRUE(answer) << path;
+    EXPECT_EQ(answer->body.find(secret_), std::string::npos) << path;
+  }
+  for (const char* path : {"/v1/jobs", "/v1/jobs/job-1"}) {
+    EXPECT_NE(http_->Get(path)->body.find("\"KEY\":\"<redacted>\""), std::string::npos) << path;
+    const std::string whole = http_->Get(std::string(path) + "?environment=true")->body;
+    EXPECT_NE(whole.find("\"KEY\":\"" + secret_ + "\""), std::string::npos) << whole;
+    EXPECT_EQ(http_->Get(std::string(path) + "?environment=all")->status, 400);
+  }
+  EXPECT_EQ(http_->Post("/v1/jobs/" + id + "/stop", "{}", "application/json")->body.find(secret_),
+            std::string::npos);
+  const auto events = http_->Get("/v1/events?after=0", {{"Accept", "application/json"}});
+  EXPECT_EQ(events->body.find(secret_), std::string::npos);
 }
 
 }  // namespace

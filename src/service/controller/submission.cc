@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "checkpoint/directory.h"
+#include "checkpoint/resume_point.h"
 #include "corpus/corpus.h"
 #include "io/clock.h"
 #include "io/file.h"
@@ -15,6 +16,7 @@
 #include "service/agent/copy_worker.h"
 #include "service/controller/machine_facts.h"
 #include "service/controller/torch_version.h"
+#include "spec/step_pattern/step_pattern.h"
 
 namespace longhaul::service {
 namespace {
@@ -37,23 +39,9 @@ wire::PlannedFault::Kind KindOf(spec::FaultKind kind) {
   return wire::PlannedFault::KIND_UNSPECIFIED;
 }
 
-bool IsJobName(const std::string& name) {
-  return !name.empty() && name.size() <= 63 && name.front() != '.' &&
-         std::all_of(name.begin(), name.end(), [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                  c == '-' || c == '_' || c == '.';
-         });
-}
-
 Result<spec::JobSpec> ParseSpec(const SubmissionRequest& request) {
   ASSIGN_OR_RETURN(spec::JobSpec spec, spec::ParseJob(request.job, request.source));
   if (!request.name.empty()) {
-    if (!IsJobName(request.name)) {
-      return InvalidArgument(
-          "not a job's name (1 to 63 letters, digits, '-', '_' and '.', not "
-          "starting with a dot): " +
-          Printable(request.name));
-    }
     spec.name = request.name;
   }
   if (!request.inject.empty()) {
@@ -106,6 +94,10 @@ void CopySpec(const spec::JobSpec& spec, wire::Job& job) {
   workload.set_built_in(spec.built_in());
   workload.set_working_directory(spec.working_directory);
   for (const std::string& word : spec.command) workload.add_command(word);
+  if (!spec.step_pattern.empty()) {
+    const auto pattern = spec::StepPattern::Parse(spec.step_pattern);  // ParseJob has checked it
+    if (pattern.ok()) workload.set_step_pattern(pattern->expression());
+  }
   for (const auto& [key, value] : spec.environment) (*workload.mutable_environment())[key] = value;
 }
 
@@ -120,14 +112,6 @@ void Predict(const planner::LocalPlan& plan, const planner::MachineFacts& facts,
   prediction.set_micro_batch(plan.micro_batch);
   prediction.set_level(std::string(planner::LevelName(facts.level)));
   prediction.set_basis(facts.basis);
-}
-
-// kDataLoss when a byte of the checkpoint is not as it was written.
-Status ReadAll(checkpoint::CheckpointDirectory& directory, const checkpoint::Manifest& manifest) {
-  for (const checkpoint::PieceFile& file : manifest.files) {
-    RETURN_IF_ERROR(directory.ReadPiece(manifest.step, manifest.epoch, file.rank).status());
-  }
-  return Status();
 }
 
 // Whether a checkpoint's state is that of a model with so many parameters (0: not known): which
@@ -158,6 +142,14 @@ Status CheckData(const checkpoint::Manifest& manifest, const wire::Job& job,
                             where +
                             " was made with other data or another global batch: resume with "
                             "the same, or use another run directory");
+}
+
+// That each planned fault can happen with the nodes and workers that were chosen.
+Status CheckFaultsOf(spec::JobSpec spec, const wire::Job& job) {
+  spec.resources.nodes = job.nodes();
+  spec.resources.processes_per_node = job.processes_per_node();
+  if (job.maximum_nodes() > 0) spec.resources.maximum_nodes = job.maximum_nodes();
+  return spec::CheckFaults(spec);
 }
 
 // What is worth telling of who saved a checkpoint that a job goes on from.
@@ -309,8 +301,13 @@ Status Submission::FindCopies(const spec::JobSpec& spec, bool resume, wire::Job&
   const std::string where = CopyPlace(job.snapshot().copy_to(), job.run_directory());
   ASSIGN_OR_RETURN(const objects::Place place, objects::Place::Open(where));
   checkpoint::CheckpointDirectory directory(place.files(), place.path());
-  const auto manifests = directory.List();
-  if (!manifests.ok()) return manifests.status().WithContext("snapshot.copy_to");
+  const auto steps = directory.Survey();
+  if (!steps.ok()) return steps.status().WithContext("snapshot.copy_to");
+  if (resume && !steps->damaged.empty()) {
+    job.add_warnings("of the copies in " + where +
+                     " these are damaged: " + checkpoint::DamagedSteps(steps->damaged));
+  }
+  const std::vector<checkpoint::Manifest>* manifests = &steps->committed;
   if (manifests->empty()) return Status();
   const checkpoint::Manifest& newest = manifests->front();
   const std::string step = std::to_string(newest.step);
@@ -333,40 +330,42 @@ Status Submission::FindCopies(const spec::JobSpec& spec, bool resume, wire::Job&
   return Status();
 }
 
-// Where a resumed job goes on: the newest checkpoint of which every byte is as it was written.
-// Without any it starts fresh, and says so. A damaged one is moved aside, so that its name is free
-// when training comes to that step again.
+// Where a resumed job goes on. Without any checkpoint it starts fresh, and says so; where all are
+// damaged it is refused.
 Status Submission::FindCheckpoint(const spec::JobSpec& spec, wire::Job& job) {
   const int64_t parameters = spec.built_in() ? planner::TrainerParameters(spec.model) : 0;
   const std::string path = job.run_directory() + "/checkpoints";
-  checkpoint::CheckpointDirectory directory(io::PosixFileSystem(), path);
-  ASSIGN_OR_RETURN(const auto manifests, directory.List());
-  if (manifests.empty() && job.copies_size() > 0) return Status();
-  if (manifests.empty()) {
+  ASSIGN_OR_RETURN(
+      const checkpoint::ResumePoint point,
+      checkpoint::FindResumePoint(io::PosixFileSystem(), path,
+                                  [&](const checkpoint::Manifest& manifest) -> Status {
+                                    RETURN_IF_ERROR(CheckData(manifest, job, job.run_directory()));
+                                    return CheckModel(manifest, parameters, job.run_directory());
+                                  }));
+  uint64_t step = 0;
+  for (const wire::Copy& copy : job.copies()) step = std::max(step, copy.step());
+  if (!point.good && job.copies().empty()) {
+    std::vector<std::string> damaged(job.warnings().begin(), job.warnings().end());  // of copies
+    if (!point.damaged.empty()) damaged.push_back(checkpoint::DamagedSteps(point.damaged));
+    if (!damaged.empty()) {
+      return DataLoss("no checkpoint in " + path + " is whole: " + Join(damaged, "; ") +
+                      ". Bring a copy of one back, or run without --resume in another folder to "
+                      "start fresh");
+    }
     job.set_plan_reason(job.plan_reason() + " Nothing to resume from: it starts fresh.");
     return Status();
   }
-  for (const checkpoint::Manifest& manifest : manifests) {
-    const std::string step = std::to_string(manifest.step);
-    RETURN_IF_ERROR(CheckData(manifest, job, job.run_directory()));
-    RETURN_IF_ERROR(CheckModel(manifest, parameters, job.run_directory()));
-    const Status whole = ReadAll(directory, manifest);
-    if (whole.ok()) {
-      job.set_committed_step(manifest.step);
-      job.set_committed_epoch(manifest.epoch);
-      job.set_plan_reason(job.plan_reason() + " Resumes after step " + step +
-                          SavedBy(manifest, job) + ".");
-      return Status();
-    }
-    if (whole.code() != Code::kDataLoss) return whole;
-    const std::string name = directory.NameOf(manifest.step, manifest.epoch);
-    RETURN_IF_ERROR(io::PosixFileSystem().Rename(path + "/" + name, path + "/damaged-" + name));
-    job.set_plan_reason(job.plan_reason() + " The checkpoint of step " + step +
-                        " is damaged, now damaged-" + name + " (" + whole.message() + ").");
+  if (point.good) {
+    step = std::max(step, point.good->step);
+    job.set_committed_step(point.good->step);
+    job.set_committed_epoch(point.good->epoch);
+    job.set_plan_reason(job.plan_reason() + " Resumes after step " +
+                        std::to_string(point.good->step) + SavedBy(*point.good, job) + ".");
   }
-  if (job.copies_size() > 0) return Status();
-  return DataLoss("no checkpoint in " + path +
-                  " is whole (damaged-* are what there was): run without --resume to start fresh");
+  ASSIGN_OR_RETURN(const std::vector<std::string> told,
+                   checkpoint::MoveDamagedAside(io::PosixFileSystem(), path, point, step));
+  for (const std::string& each : told) job.add_warnings(each);
+  return Status();
 }
 
 // The same job on another number of nodes: what was asked for, planned and prepared anew.
@@ -377,6 +376,7 @@ Result<wire::Job> Submission::PrepareAgain(const wire::Job& before, uint32_t nod
   // The parts of a job file must still agree.
   ASSIGN_OR_RETURN(spec, spec::ParseJob(spec::ToJson(spec), "job " + before.id()));
   wire::Job job = before;
+  job.clear_warnings();  // told when it was submitted
   ASSIGN_OR_RETURN(const planner::LocalPlan plan, Place(spec, job));
   job.set_spec_json(spec::ToJson(spec));
   // Its first weights stay those that it was accepted with, whatever lies there by now.
@@ -392,12 +392,13 @@ Result<wire::Job> Submission::Prepare(const SubmissionRequest& request) {
   wire::Job job;
   CopySpec(spec, job);
   ASSIGN_OR_RETURN(const planner::LocalPlan plan, Place(spec, job));
+  RETURN_IF_ERROR(CheckFaultsOf(spec, job));
   job.set_id(ReserveId(spec.name));
   std::string directory = request.run_directory;
   if (directory.empty()) directory = options_.state_directory + "/" + job.id();
   std::error_code error;
   directory = std::filesystem::absolute(directory, error).lexically_normal().string();
-  if (error) return InvalidArgument("not a usable run directory: " + Printable(directory));
+  if (error) return InvalidArgument("cannot use the run directory " + Printable(directory));
   job.set_run_directory(directory);
   // What the core refuses anyway needs no data.
   RETURN_IF_ERROR(

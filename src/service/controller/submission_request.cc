@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "service/controller/bodies/request_body.h"
+#include "spec/job_name/job_name.h"
 
 namespace longhaul::service {
 namespace {
@@ -30,6 +31,10 @@ Result<SubmissionRequest> ParseSubmissionRequest(std::string_view body) {
   }
   RETURN_IF_ERROR(TakeText(json, "source", request.source));
   RETURN_IF_ERROR(TakeText(json, "name", request.name));
+  if (!request.name.empty()) {
+    const Status usable = spec::CheckJobName(request.name);
+    if (!usable.ok()) return usable.WithContext("\"name\"");
+  }
   RETURN_IF_ERROR(TakeText(json, "run_directory", request.run_directory));
   RETURN_IF_ERROR(TakeText(json, "from", request.from));
   RETURN_IF_ERROR(TakeText(json, "inject", request.inject));

@@ -33,6 +33,9 @@ TEST(SubmissionRequest, SaysWhereAndWhatIsWrong) {
       {R"({"job": "x", "nme": "y"})", "did you mean \"name\"?"},
       {R"({"job": "x", "from": true})", "\"from\" must be a text"},
       {R"({"job": "x", "name": 3})", "\"name\" must be a text"},
+      {R"({"job": "x", "name": "-x"})", "a letter or digit first"},
+      {R"({"job": "x", "name": "_x"})", "a letter or digit first"},
+      {R"({"job": "x", "name": "a/b"})", "'a/b' is not a name"},
       {R"({"job": "x", "resume": 1})", "true or false"},
       {"{\"job\": \"\xff\"}", "not JSON"},
   };

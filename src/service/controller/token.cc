@@ -15,7 +15,7 @@ namespace longhaul::service {
 Result<std::string> ReadOrMakeToken(const std::string& path) {
   const io::Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file.valid() && errno == EEXIST) return ReadToken(path);
-  if (!file.valid()) return FromErrno(errno, "cannot make the token file " + path);
+  if (!file.valid()) return FromErrno(errno, "cannot create the token file " + path);
   std::array<unsigned char, 32> random{};
   if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) {
     return InternalError("the system gives no random bytes");

@@ -15,7 +15,7 @@ constexpr size_t kMaxMistakes = 10;
 // What torchrun and Longhaul themselves set for every worker.
 constexpr auto kReservedVariables = std::to_array<std::string_view>(
     {"RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE",
-     "MASTER_ADDR", "MASTER_PORT", "LONGHAUL_DOOR"});
+     "MASTER_ADDR", "MASTER_PORT", "LONGHAUL_AGENT_SOCKET"});
 
 // What a value is, for "must be ..., not ...".
 std::string Describe(const Node& node) {

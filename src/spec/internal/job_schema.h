@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "spec/job.h"
+#include "spec/step_pattern/step_pattern.h"
 
 namespace longhaul::spec::internal {
 
@@ -90,6 +91,7 @@ void VisitBuiltIn(Visitor& v, Job& job) {
 template <typename Visitor, typename Job>
 void VisitCommand(Visitor& v, Job& job) {
   v.TextList("command", job.command, kMaxArgumentBytes);
+  v.Text("step_pattern", job.step_pattern, StepPattern::kMaxBytes);
 }
 
 template <typename Visitor, typename Job>

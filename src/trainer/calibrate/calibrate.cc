@@ -16,8 +16,8 @@
 #include "base/text.h"
 #include "io/clock.h"
 #include "planner/local/measuring_plan.h"
-#include "trainer/calibrate/crew.h"
 #include "trainer/calibrate/probe.h"
+#include "trainer/calibrate/worker_pool.h"
 #include "trainer/peak.h"
 
 namespace longhaul::trainer {
@@ -51,7 +51,7 @@ Result<planner::DeviceFile> Calibrate(const CalibrateOptions& options, const Pro
   file.memory = MachineMemory();
   file.quick = options.quick;
   ASSIGN_OR_RETURN(file.process_memory, MeasureProcessMemory());
-  ASSIGN_OR_RETURN(const auto crew, Crew::Start(cores, options.directory));
+  ASSIGN_OR_RETURN(const auto pool, WorkerPool::Start(cores, options.directory));
   planner::MeasuringPlan plan(cores, options.quick);
   while (const auto next = plan.Next()) {
     progress(plan.done(), plan.total(), Describe(next->figure));
@@ -62,7 +62,7 @@ Result<planner::DeviceFile> Calibrate(const CalibrateOptions& options, const Pro
       plan.Add(figures.front());
       continue;
     }
-    const auto figure = crew->Measure(next->figure, budget);
+    const auto figure = pool->Measure(next->figure, budget);
     if (!figure.ok()) return figure.status().WithContext(Describe(next->figure));
     plan.Add(*figure);
   }

@@ -4,8 +4,8 @@
 
 #include <fstream>
 
-#include "trainer/calibrate/crew.h"
 #include "trainer/calibrate/probe.h"
+#include "trainer/calibrate/worker_pool.h"
 #include "trainer/model.h"
 #include "trainer/process_memory.h"
 #include "trainer/tensor_pool.h"
@@ -58,16 +58,16 @@ TEST(CpuProbe, SaysWhereItCannotWrite) {
               testing::HasSubstr("/no/such/folder"));
 }
 
-TEST(Crew, MeasuresInSeveralProcessesAtOnce) {
+TEST(WorkerPool, MeasuresInSeveralProcessesAtOnce) {
   PrepareTorch();
-  const auto crew = Crew::Start(2, testing::TempDir());
-  ASSERT_TRUE(crew.ok()) << crew.status();
+  const auto pool = WorkerPool::Start(2, testing::TempDir());
+  ASSERT_TRUE(pool.ok()) << pool.status();
   for (const FigureKind kind : {FigureKind::kProduct, FigureKind::kNorm}) {
-    const auto figure = (*crew)->Measure(Of(kind), Duration::zero());
+    const auto figure = (*pool)->Measure(Of(kind), Duration::zero());
     ASSERT_TRUE(figure.ok()) << figure.status();
     EXPECT_GT(figure->forward_s, 0);
   }
-  EXPECT_EQ((*crew)->Measure(Of(FigureKind::kAllReduce), Duration::zero()).status().code(),
+  EXPECT_EQ((*pool)->Measure(Of(FigureKind::kAllReduce), Duration::zero()).status().code(),
             Code::kUnavailable);
 }
 

@@ -96,8 +96,8 @@ class Layouts : public Trainer {
   Course Train(const MeshSizes& sizes) {
     const ParameterTable whole(config_.model);
     const auto results = RunRanks(sizes, [&](Communicators& groups, int) {
-      MemoryDoor door;
-      auto loop = Loop::Create(config_, groups, door, stop_);
+      MemoryWorkerApi worker_api;
+      auto loop = Loop::Create(config_, groups, worker_api, stop_);
       if (!loop.ok()) _exit(8);
       if (!(*loop)->Fresh().ok()) _exit(9);
       std::vector<float> gradients;
@@ -178,15 +178,15 @@ TEST_F(Layouts, GiveTheSameBitsEachTime) {
 TEST_F(Layouts, OfPartsRunToTheEndAndTellTheWholeModel) {
   config_.train.steps = 4;
   config_.train.evaluate_every = 2;
-  MemoryDoor alone;
+  MemoryWorkerApi alone;
   Run(alone);
   const auto results = RunRanks({1, 2, 2}, [&](Communicators& groups, int rank) {
-    MemoryDoor door;
-    auto loop = Loop::Create(config_, groups, door, stop_);
+    MemoryWorkerApi worker_api;
+    auto loop = Loop::Create(config_, groups, worker_api, stop_);
     if (!loop.ok() || !(*loop)->Run().ok()) _exit(5);
-    if ((rank == 0) != (door.result.find("\"weights_hash\"") != std::string::npos)) _exit(10);
+    if ((rank == 0) != (worker_api.result.find("\"weights_hash\"") != std::string::npos)) _exit(10);
     std::vector<float> losses;
-    for (const StepReport& report : door.reports) {
+    for (const StepReport& report : worker_api.reports) {
       losses.push_back(static_cast<float>(report.validation_loss));
     }
     return losses;
@@ -204,15 +204,15 @@ TEST_F(Layouts, OfPartsGoOnFromASnapshotWithTheSameBits) {
   // The weights at the end, after a restart from the state of step 2 where there is one.
   const auto run = [&](bool interrupted) {
     return RunRanks({1, 2, 2}, [&, interrupted](Communicators& groups, int) {
-      MemoryDoor door;
+      MemoryWorkerApi worker_api;
       if (interrupted) {
-        door.snapshot_at = 2;
-        door.fail_at = 4;
-        auto lost = Loop::Create(config_, groups, door, stop_);
-        if (!lost.ok() || (*lost)->Run().ok() || door.saved_step != 2) _exit(5);
-        door.snapshot_at = door.fail_at = 0;
+        worker_api.snapshot_at = 2;
+        worker_api.fail_at = 4;
+        auto lost = Loop::Create(config_, groups, worker_api, stop_);
+        if (!lost.ok() || (*lost)->Run().ok() || worker_api.saved_step != 2) _exit(5);
+        worker_api.snapshot_at = worker_api.fail_at = 0;
       }
-      auto loop = Loop::Create(config_, groups, door, stop_);
+      auto loop = Loop::Create(config_, groups, worker_api, stop_);
       if (!loop.ok() || !(*loop)->Run().ok()) _exit(6);
       return std::vector<float>((*loop)->weights().begin(), (*loop)->weights().end());
     });

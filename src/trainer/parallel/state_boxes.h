@@ -1,5 +1,5 @@
 // A rank's training state as named boxes of global tensors: what makes a checkpoint of one layout
-// readable in every other (checkpoint/formats/load_state.h).
+// readable in every other (checkpoint/reshard/load_state.h).
 //
 // What lies whole on this rank goes by the global name. A cut parameter is one box of it, or, where
 // it is cut in groups (queries, keys, values), one box a group, named NAME.part0, NAME.part1, ...
@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "trainer/job_door.h"
 #include "trainer/parameters.h"
+#include "trainer/worker_api.h"
 
 namespace longhaul::trainer {
 

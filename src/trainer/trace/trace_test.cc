@@ -23,8 +23,8 @@ TEST_F(Trainer, TracesOfPartsAreWhatTheProfilerReads) {
   config_.trace.first_step = 2;
   config_.trace.steps = 2;
   (void)RunRanks({1, 2, 2}, [&](Communicators& groups, int) {
-    MemoryDoor door;
-    auto loop = Loop::Create(config_, groups, door, stop_);
+    MemoryWorkerApi worker_api;
+    auto loop = Loop::Create(config_, groups, worker_api, stop_);
     if (!loop.ok() || !(*loop)->Run().ok()) _exit(5);
     return std::vector<float>();
   });

@@ -24,8 +24,14 @@ Result<SafetensorsHeader> ReadSafetensors(io::FileSystem& files, const std::stri
 void AddWholeTensors(const SafetensorsHeader& header, const std::string& path, Catalog& catalog);
 
 // Takes the tree from the metadata or from the tensor that holds it, which then is no tensor of the
-// catalog. A tree that doesn't fit the tensors is left where it is.
+// catalog, and names the tensors as PyTorch does (UseDottedNames). Every byte of the tensor is
+// verified where the format has hashes. A text that is no tree for these tensors is left where it
+// is.
 Status TakeTree(io::FileSystem& files, Catalog& catalog);
+
+// The names of a catalog whose tree is left among its tensors: those of an older checkpoint become
+// "model.0.weight" (docs/checkpoint-format.md, "Names"). Reads and verifies the tree.
+Status UseDottedNames(io::FileSystem& files, Catalog& catalog);
 
 // Adds a shard that lies at `tensor`'s place in the file of that index; one that isn't contiguous
 // is laid out anew in memory, in a file of its own. kResourceExhausted beyond 16 GiB of these.

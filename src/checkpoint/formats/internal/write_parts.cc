@@ -33,6 +33,8 @@ std::vector<int64_t> RowMajorStrides(const std::vector<int64_t>& shape) {
   return strides;
 }
 
+constexpr auto kMaxSigned = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+
 void PickleValueOf(const Tree& value, PickleWriter& writer) {
   if (value.is_null()) {
     writer.None();
@@ -40,6 +42,8 @@ void PickleValueOf(const Tree& value, PickleWriter& writer) {
     writer.Bool(value.get<bool>());
   } else if (value.is_number_float()) {
     writer.Float(value.get<double>());
+  } else if (value.is_number_unsigned() && value.get<uint64_t>() > kMaxSigned) {
+    writer.Long(std::to_string(value.get<uint64_t>()));
   } else if (value.is_number()) {
     writer.Int(value.get<int64_t>());
   } else {
@@ -99,6 +103,8 @@ void PickleTree(const Tree& node, const std::function<void(uint32_t)>& tensor,
     tensor(content.get<uint32_t>());
   } else if (kind == "v") {
     PickleValueOf(content, writer);
+  } else if (kind == "i") {
+    writer.Long(content.get<std::string>());
   } else if (kind == "f") {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     writer.Float(content == "nan" ? std::nan("") : content == "inf" ? kInfinity : -kInfinity);

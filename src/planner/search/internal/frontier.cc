@@ -152,10 +152,12 @@ class Frontier {
     search.keep = 1;
     search.keep_regions = options_.prove;
     if (search.progress) {
-      search.progress = [this](double share) {
+      search.progress = [this](const Standing& standing) {
         const size_t searches = counts_.size() + roomy_.size() * std::size(kHeadrooms);
-        return options_.search.progress(kShareOfFirst + (1 - kShareOfFirst) * (done_ + share) /
-                                                            static_cast<double>(searches));
+        Standing of_all;  // of the plan's best, which is found
+        of_all.share = kShareOfFirst + (1 - kShareOfFirst) * (done_ + standing.share) /
+                                           static_cast<double>(searches);
+        return options_.search.progress(of_all);
       };
     }
     const Outcome outcome = Search(job, oracle, search);

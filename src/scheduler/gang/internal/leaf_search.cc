@@ -68,18 +68,8 @@ void LeafSearch::LoadWeights() {
   }
 }
 
-void LeafSearch::BoundHosts(const Counts& counts, LeafChoice& choice) {
-  (void)counts;
-  choice.hosts_bound = 0;
-  for (size_t s = 1; s < shares_.size(); ++s) {
-    const int32_t share = shares_[s];
-    const int32_t lack = problem_->units - most_[s].At(0, states_.Start());
-    choice.hosts_bound = std::max(choice.hosts_bound, (lack + share - 1) / share);
-  }
-}
-
-void LeafSearch::Improve(const LeafProblem& problem, const Counts& counts, int64_t max_steps,
-                         LeafChoice& choice) {
+void LeafSearch::Begin(const LeafProblem& problem, const Counts& counts, int64_t max_steps,
+                       LeafChoice& choice) {
   problem_ = &problem;
   steps_ = 0;
   max_steps_ = max_steps;
@@ -99,56 +89,76 @@ void LeafSearch::Improve(const LeafProblem& problem, const Counts& counts, int64
   choice.hosts_bound = 0;
   choice.hosts_proven = false;
   choice.leftover_proven = false;
-
   LoadWeights();
-  scale_ = problem.units;
-  for (const int32_t units : weights_[0]) scale_ = std::gcd(scale_, units);
+}
+
+int32_t LeafSearch::BoundLeftover(LeafChoice& choice) {
+  const int32_t units = problem_->units;
+  scale_ = units;
+  for (const int32_t capacity : weights_[0]) scale_ = std::gcd(scale_, capacity);
   scaled_.clear();
-  for (const int32_t units : weights_[0]) scaled_.push_back(units / scale_);
-  have_sums_ = sums_.Fill(states_, scaled_, (problem.units + choice.leftover) / scale_, max_steps);
-  int32_t least_leftover = 0;
-  if (have_sums_) {
-    const int32_t sum = sums_.LeastIn(0, states_.Start(), problem.units / scale_,
-                                      (problem.units + choice.leftover) / scale_);
-    CHECK(sum >= 0) << "the choice known is a reachable sum";
-    least_leftover = sum * scale_ - problem.units;
-    sums_.Choose(states_, scaled_, sum, trial_);
+  for (const int32_t capacity : weights_[0]) scaled_.push_back(capacity / scale_);
+  have_sums_ = sums_.Fill(states_, scaled_, (units + choice.leftover) / scale_, max_steps_);
+  if (!have_sums_) return 0;
+  const int32_t sum =
+      sums_.LeastIn(0, states_.Start(), units / scale_, (units + choice.leftover) / scale_);
+  CHECK(sum >= 0) << "the choice known is a reachable sum";
+  sums_.Choose(states_, scaled_, sum, trial_);
+  Offer(trial_, choice);
+  return sum * scale_ - units;
+}
+
+bool LeafSearch::BoundHosts(LeafChoice& choice) {
+  const auto layers = static_cast<int64_t>(states_.positions() * states_.states());
+  if (layers * static_cast<int64_t>(shares_.size()) > max_steps_) {
+    const int32_t largest = shares_.back();
+    choice.hosts_bound = (problem_->units + largest - 1) / largest;
+    return false;
+  }
+  most_.resize(shares_.size());
+  for (size_t s = 0; s < shares_.size(); ++s) {
+    most_[s].Fill(states_, weights_[s]);
+    most_[s].Choose(states_, weights_[s], trial_);
     Offer(trial_, choice);
   }
-  const auto layers = static_cast<int64_t>(states_.positions() * states_.states());
-  const bool bounded = layers * static_cast<int64_t>(shares_.size()) <= max_steps;
-  if (bounded) {
-    most_.resize(shares_.size());
-    for (size_t s = 0; s < shares_.size(); ++s) {
-      most_[s].Fill(states_, weights_[s]);
-      most_[s].Choose(states_, weights_[s], trial_);
-      Offer(trial_, choice);
-    }
-    BoundHosts(counts, choice);
-  } else {
-    const int32_t largest = shares_.back();
-    choice.hosts_bound = (problem.units + largest - 1) / largest;
+  for (size_t s = 1; s < shares_.size(); ++s) {
+    const int32_t share = shares_[s];
+    const int32_t lack = problem_->units - most_[s].At(0, states_.Start());
+    choice.hosts_bound = std::max(choice.hosts_bound, (lack + share - 1) / share);
   }
+  return true;
+}
+
+void LeafSearch::MarkTwins() {
+  const auto block_of = [this](int32_t leaf) {
+    const auto& tree = *problem_->tree;
+    return tree.DomainOf(kBlockTier, tree.FirstHost(kLeafTier, leaf));
+  };
+  for (size_t i = 1; i < states_.positions(); ++i) {
+    const int32_t leaf = states_.LeafAt(i);
+    const int32_t before = states_.LeafAt(i - 1);
+    const std::span<const int32_t> here = problem_->slots->Histogram(leaf);
+    const bool equal =
+        std::equal(here.begin(), here.end(), problem_->slots->Histogram(before).begin());
+    const bool together = problem_->tiers == 1 || block_of(leaf) == block_of(before);
+    if (equal && together && !states_.IsFree(i) && !states_.IsFree(i - 1)) {
+      twin_[i] = static_cast<int32_t>(i - 1);
+    }
+  }
+}
+
+void LeafSearch::Improve(const LeafProblem& problem, const Counts& counts, int64_t max_steps,
+                         LeafChoice& choice) {
+  Begin(problem, counts, max_steps, choice);
+  const int32_t least_leftover = BoundLeftover(choice);
+  const bool bounded = BoundHosts(choice);
   choice.hosts_proven = choice.hosts == choice.hosts_bound;
   choice.leftover_proven = choice.hosts_proven && have_sums_ && choice.leftover == least_leftover;
   if (choice.leftover_proven || !bounded) return;
 
   chosen_.assign(states_.positions(), 0);
   held_.assign(shares_.size(), 0);
-  for (size_t i = 1; i < states_.positions(); ++i) {
-    // Equal leaves next to each other in a domain: a later one is chosen only with the earlier one.
-    const std::span<const int32_t> here = problem.slots->Histogram(states_.LeafAt(i));
-    const std::span<const int32_t> before = problem.slots->Histogram(states_.LeafAt(i - 1));
-    const bool equal = std::equal(here.begin(), here.end(), before.begin());
-    const bool together =
-        problem.tiers == 1 ||
-        problem.tree->DomainOf(kBlockTier, problem.tree->FirstHost(kLeafTier, states_.LeafAt(i))) ==
-            problem.tree->DomainOf(kBlockTier,
-                                   problem.tree->FirstHost(kLeafTier, states_.LeafAt(i - 1)));
-    if (equal && together && !states_.IsFree(i) && !states_.IsFree(i - 1)) {
-      twin_[i] = static_cast<int32_t>(i - 1);
-    }
-  }
+  MarkTwins();
   Descend(0, states_.Start(), 0, choice);
   const bool complete = steps_ <= max_steps_;
   if (complete) choice.hosts_bound = choice.hosts;

@@ -37,8 +37,19 @@ class LeafSearch {
   // A choice's hosts and leftover become the best if they are better; true then.
   bool Offer(const std::vector<int32_t>& leaves, LeafChoice& choice);
   int32_t HostsOf(const std::vector<int32_t>& leaves);
+  // Loads the problem and computes the hosts and the leftover of the choice that is given.
+  void Begin(const LeafProblem& problem, const Counts& counts, int64_t max_steps,
+             LeafChoice& choice);
   void LoadWeights();
-  void BoundHosts(const Counts& counts, LeafChoice& choice);
+  // Returns the least leftover that any choice can have, and offers a choice that has it. Sets
+  // have_sums_; without the sums the bound is 0.
+  int32_t BoundLeftover(LeafChoice& choice);
+  // Sets the lower bound of hosts. Returns false when the exact tables would exceed the step
+  // limit; then the bound is a coarse one and Descend must not be called.
+  bool BoundHosts(LeafChoice& choice);
+  // Finds equal leaves next to each other in a block: Descend chooses a later one only together
+  // with the earlier one, because swapping them changes nothing.
+  void MarkTwins();
   void Descend(size_t position, size_t state, int32_t units, LeafChoice& choice);
   // True when completions from here may be better than the best.
   bool MayImprove(size_t position, size_t state, int32_t units, const LeafChoice& choice) const;

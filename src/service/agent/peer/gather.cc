@@ -149,7 +149,7 @@ class Gatherer {
       return std::tuple(a.where.rank(), a.remote != nullptr) <
              std::tuple(b.where.rank(), b.remote != nullptr);
     });
-    if (pieces_.empty()) return DataLoss("no piece of it can be reached: " + gathered_.why);
+    if (pieces_.empty()) return DataLoss("no piece of the snapshot can be read: " + gathered_.why);
     return {};
   }
 
@@ -161,12 +161,13 @@ class Gatherer {
       if (!pin.ok()) continue;
       const checkpoint::ArenaReader reader(arena->bytes());
       ASSIGN_OR_RETURN(piece.snapshot.sealed, reader.InSlot(pin->slot()));
-      if (piece.snapshot.sealed.snapshot.poisoned) return DataLoss("it has NaN or infinity");
+      if (piece.snapshot.sealed.snapshot.non_finite)
+        return DataLoss("the snapshot contains NaN or infinity");
       piece.pin = *std::move(pin);
       piece.arena = arena;
       return {};
     }
-    return NotFound("it is not there any more");
+    return NotFound("the snapshot no longer exists");
   }
 
   Status ReachThere(Piece& piece) {
@@ -239,7 +240,8 @@ class Gatherer {
 
   // Tensors [first, end) of the plan.
   Status FillSome(size_t first, size_t end, checkpoint::ArenaWriter& writer) {
-    if (chosen_.empty()) return DataLoss("no piece is left to read from: " + gathered_.why);
+    if (chosen_.empty())
+      return DataLoss("no readable piece of the snapshot is left: " + gathered_.why);
     const auto& tensors = order_.plan->tensors();
     ASSIGN_OR_RETURN(const StatePlan part, StatePlan::Create(std::vector<checkpoint::TensorInfo>(
                                                tensors.begin() + static_cast<ptrdiff_t>(first),

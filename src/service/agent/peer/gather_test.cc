@@ -179,7 +179,7 @@ TEST_F(GatherTest, AnAgentWithoutTheSecretGetsNothing) {
   Add(there_, 0, 0);
   const Gathered gathered = Run(here_, RowsOf(0, 12), "guess");
   EXPECT_FALSE(gathered.status.ok());
-  EXPECT_NE(gathered.why.find("wrong secret"), std::string::npos) << gathered.why;
+  EXPECT_NE(gathered.why.find("the secret is wrong"), std::string::npos) << gathered.why;
 }
 
 TEST_F(GatherTest, TellsWhatWasSaved) {

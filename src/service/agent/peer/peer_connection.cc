@@ -29,14 +29,15 @@ Status Await(const io::Fd& socket, short events) {
   for (;;) {
     const int ready = poll(&wanted, 1, kWaitMs);
     if (ready > 0) return {};
-    if (ready == 0) return Unavailable("the other agent says nothing for 30 s");
+    if (ready == 0) return Unavailable("the other agent did not answer within 30 s");
     if (errno != EINTR) return FromErrno(errno, "cannot wait for the other agent");
   }
 }
 
 Status AsStatus(const PeerMessage& answer, PeerKind wanted) {
   if (answer.kind == wanted) return {};
-  if (answer.kind == PeerKind::kRefused) return Unavailable("refused: " + Printable(answer.reason));
+  if (answer.kind == PeerKind::kRefused)
+    return Unavailable("the other agent refused: " + Printable(answer.reason));
   return InternalError("the other agent answers out of turn");
 }
 
@@ -65,7 +66,7 @@ Status PeerConnection::Read(std::span<std::byte> to) {
     RETURN_IF_ERROR(Await(socket_, POLLIN));
     ASSIGN_OR_RETURN(const std::optional<size_t> got, io::ReceiveSome(socket_, to));
     if (!got) continue;
-    if (*got == 0) return Unavailable("the other agent has hung up");
+    if (*got == 0) return Unavailable("the other agent closed the connection");
     to = to.subspan(*got);
   }
   return {};

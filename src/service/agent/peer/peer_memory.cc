@@ -58,7 +58,7 @@ Status PeerMemory::Adopt(const Place& place, std::shared_ptr<const io::SharedMem
   std::lock_guard lock(mutex_);
   RETURN_IF_ERROR(CheckRoom(bytes_, bytes));
   if (!kept_.emplace(place, Kept{std::move(arena), bytes, false}).second) {
-    return AlreadyExists("there is a copy for rank " + std::to_string(place.second));
+    return AlreadyExists("a copy exists already for rank " + std::to_string(place.second));
   }
   bytes_ += bytes;
   return {};

@@ -61,7 +61,7 @@ Result<Found> Find(const PeerMessage& request, const PeerMemory& memory) {
   for (const auto& arena : request.copy ? memory.CopiesOf(place) : memory.OwnArenasOf(place)) {
     const std::span<std::byte> bytes = arena->bytes();
     for (const auto& sealed : checkpoint::ArenaReader(bytes).ListSealed()) {
-      if (sealed.step != request.key.step || sealed.poisoned) continue;
+      if (sealed.step != request.key.step || sealed.non_finite) continue;
       if (request.key.epoch != 0 && sealed.epoch != request.key.epoch) continue;
       auto pin = HoldToRead(bytes, sealed.step, sealed.epoch);
       if (!pin.ok()) continue;
@@ -100,7 +100,7 @@ Result<std::unique_ptr<PeerServer>> PeerServer::Listen(const std::string& addres
                                                        std::string secret, PeerMemory& memory) {
   ASSIGN_OR_RETURN(io::Listener listener, io::ListenTcp(address, 0));
   io::Fd wake(eventfd(0, EFD_CLOEXEC));
-  if (!wake.valid()) return FromErrno(errno, "cannot make an eventfd");
+  if (!wake.valid()) return FromErrno(errno, "cannot create an eventfd");
   return std::unique_ptr<PeerServer>(new PeerServer(std::move(listener.fd), listener.port,
                                                     std::move(wake), std::move(secret), memory));
 }
@@ -158,9 +158,9 @@ void PeerServer::Serve(PeerConnection& peer) {
     if (!request.ok()) return;
     Status status;
     if (!IsRequest(request->kind)) {
-      status = InvalidArgument("not a request");
+      status = InvalidArgument("the message is not a request");
     } else if (!EqualInConstantTime(request->secret, secret_)) {
-      status = InvalidArgument("wrong secret");
+      status = InvalidArgument("the secret is wrong");
     } else if (request->kind == PeerKind::kOffer) {
       status = Take(*request, memory_, peer);
     } else {

@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "io/event_loop.h"
 #include "io/shared_memory.h"
-#include "runtime/agent_messages.h"
+#include "runtime/agent/agent_messages.h"
 #include "service/agent/peer/gather.h"
 #include "service/agent/work_queue.h"
 

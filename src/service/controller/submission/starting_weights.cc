@@ -1,7 +1,9 @@
 #include "service/controller/submission/starting_weights.h"
 
+#include <cstdio>
 #include <vector>
 
+#include "base/hash.h"
 #include "checkpoint/directory.h"
 #include "checkpoint/reshard/find_weights.h"
 #include "checkpoint/state.h"
@@ -22,6 +24,14 @@ std::vector<checkpoint::TensorInfo> WeightsOf(const spec::ModelSpec& model) {
     weights.push_back({parameter.name, "F32", parameter.box.whole});
   }
   return weights;
+}
+
+// Of what the file says beside it: a changed byte must not name other weights.
+std::string HashOf(const nlohmann::ordered_json& config) {
+  char hash[17];
+  std::snprintf(hash, sizeof(hash), "%016llx",
+                static_cast<unsigned long long>(Hash64(config.dump())));
+  return hash;
 }
 
 nlohmann::ordered_json Config(const std::string& folder, uint64_t step, uint64_t epoch) {
@@ -60,7 +70,9 @@ Status WriteStart(const StartingPoint& start, const std::string& run_directory) 
   const std::string path = run_directory + kFile;
   io::FileSystem& files = io::PosixFileSystem();
   if (!start.config.is_null()) {
-    return io::WriteTextAtomically(files, path, start.config.dump() + "\n");
+    nlohmann::ordered_json written = start.config;
+    written["xxh3-64"] = HashOf(start.config);
+    return io::WriteTextAtomically(files, path, written.dump() + "\n");
   }
   const Status removed = files.Remove(path);  // of another run
   return removed.code() == Code::kNotFound ? Status() : removed;
@@ -71,11 +83,18 @@ Result<std::string> ReadStart(const std::string& run_directory) {
   const auto text = io::ReadText(path, 1 << 16);
   if (text.status().code() == Code::kNotFound) return std::string();
   if (!text.ok()) return text.status();
-  const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  const bool sound = json.is_object() && json.contains("folder") && json["folder"].is_string() &&
-                     json.contains("step") && json["step"].is_number_unsigned() &&
-                     json.contains("epoch") && json["epoch"].is_number_unsigned();
-  if (!sound) return DataLoss(path + " doesn't say which weights the run began with");
+  auto json = nlohmann::ordered_json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_object() && json.contains("xxh3-64")) {  // absent in older files
+    const nlohmann::ordered_json hash = json["xxh3-64"];
+    json.erase("xxh3-64");
+    if (hash != HashOf(json)) return DataLoss(path + " is damaged: its hash differs");
+  }
+  // What an older file has too, and nothing else: a damaged name of the hash is damage.
+  const bool sound = json.is_object() && json.size() == 3 && json.contains("folder") &&
+                     json["folder"].is_string() && json.contains("step") &&
+                     json["step"].is_number_unsigned() && json.contains("epoch") &&
+                     json["epoch"].is_number_unsigned();
+  if (!sound) return DataLoss(path + " does not name the weights that the run began with");
   return json["folder"].get<std::string>() + "/" +
          checkpoint::CheckpointDirectory::NameOf(json["step"].get<uint64_t>(),
                                                  json["epoch"].get<uint64_t>());

@@ -1,0 +1,91 @@
+#include "checkpoint/resume_point.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+
+namespace longhaul::checkpoint {
+namespace {
+
+// kDataLoss when a byte of the checkpoint is not as it was written.
+Status ReadAll(CheckpointDirectory& directory, const Manifest& manifest) {
+  for (const PieceFile& file : manifest.files) {
+    RETURN_IF_ERROR(directory.ReadPiece(manifest.step, manifest.epoch, file.rank).status());
+  }
+  return Status();
+}
+
+std::string NameOf(const UnusableStep& one) {
+  return CheckpointDirectory::NameOf(one.step, one.epoch);
+}
+
+// Renames a step's folder to the first of "damaged-NAME", "damaged-NAME.2", ... that is free.
+Result<std::string> MoveAside(io::FileSystem& files, const std::string& folder,
+                              const std::string& name) {
+  constexpr int kMostNames = 1'000;
+  for (int i = 1; i <= kMostNames; ++i) {
+    const std::string aside = "damaged-" + name + (i == 1 ? "" : "." + std::to_string(i));
+    const Result<std::vector<std::string>> there = files.List(folder + "/" + aside);
+    if (there.ok()) continue;
+    if (there.status().code() != Code::kNotFound) return there.status();
+    RETURN_IF_ERROR(files.Rename(folder + "/" + name, folder + "/" + aside));
+    return aside;
+  }
+  return FailedPrecondition(folder + " has " + std::to_string(kMostNames) +
+                            " folders named damaged-" + name + " already: remove them");
+}
+
+}  // namespace
+
+Result<ResumePoint> FindResumePoint(io::FileSystem& files, const std::string& folder,
+                                    const std::function<Status(const Manifest&)>& check) {
+  CheckpointDirectory directory(files, folder);
+  ASSIGN_OR_RETURN(StepSurvey steps, directory.Survey());
+  ResumePoint point;
+  point.damaged = std::move(steps.damaged);
+  for (Manifest& manifest : steps.committed) {
+    RETURN_IF_ERROR(check(manifest));
+    const Status whole = ReadAll(directory, manifest);
+    if (whole.ok()) {
+      point.good = std::move(manifest);
+      break;
+    }
+    if (whole.code() != Code::kDataLoss) return whole;
+    point.damaged.push_back({manifest.step, manifest.epoch, whole.message()});
+  }
+  std::sort(point.damaged.begin(), point.damaged.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.step, a.epoch) > std::pair(b.step, b.epoch);
+  });
+  return point;
+}
+
+Result<std::vector<std::string>> MoveDamagedAside(io::FileSystem& files, const std::string& folder,
+                                                  const ResumePoint& point, uint64_t step) {
+  std::vector<std::string> told;
+  for (const UnusableStep& one : point.damaged) {
+    if (one.step < step) {
+      told.push_back("checkpoint " + NameOf(one) + " is damaged too (" + one.reason +
+                     "); it is older than step " + std::to_string(step) + " and not needed");
+      continue;
+    }
+    ASSIGN_OR_RETURN(const std::string aside, MoveAside(files, folder, NameOf(one)));
+    told.push_back("checkpoint " + NameOf(one) + " is damaged (" + one.reason +
+                   ") and is now named " + aside);
+  }
+  if (!point.damaged.empty() && point.damaged.front().step > step) {
+    const uint64_t newest = point.damaged.front().step;
+    told.push_back(std::to_string(newest - step) + (newest - step == 1 ? " step" : " steps") +
+                   " of training lost: the newest checkpoint, of step " + std::to_string(newest) +
+                   ", is damaged, and the run goes on after step " + std::to_string(step));
+  }
+  return told;
+}
+
+std::string DamagedSteps(const std::vector<UnusableStep>& damaged) {
+  std::vector<std::string> texts;
+  for (const UnusableStep& one : damaged) texts.push_back(NameOf(one) + " (" + one.reason + ")");
+  return Join(texts, ", ");
+}
+
+}  // namespace longhaul::checkpoint

@@ -1,0 +1,76 @@
+#include "io/log/log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace longhaul::io {
+namespace {
+
+using testing::MatchesRegex;
+
+// What is written to standard error while it lives.
+class Captured {
+ public:
+  Captured() { testing::internal::CaptureStderr(); }
+  std::string Text() { return testing::internal::GetCapturedStderr(); }
+};
+
+TEST(Log, WritesTimeLevelComponentAndText) {
+  const Instant now = Instant() + std::chrono::milliseconds(1'700'000'000'042);
+  EXPECT_EQ(LogLine(now, LogLevel::kWarning, "agent.node-1", "100 % {} of %v"),
+            "2023-11-14T22:13:20.042Z warning agent.node-1: 100 % {} of %v\n");
+}
+
+TEST(Log, WritesALineToStandardError) {
+  Captured captured;
+  LogInfo("controller", "the event log can be written again");
+  EXPECT_THAT(captured.Text(),
+              MatchesRegex("20..-..-..T..:..:..\\....Z info controller: the event log can be "
+                           "written again\n"));
+}
+
+TEST(Log, LeavesOutWhatIsBelowTheLevel) {
+  Captured captured;
+  SetLogLevel(LogLevel::kError);
+  LogWarning("controller", "left out");
+  LogError("controller", "written");
+  SetLogLevel(LogLevel::kOff);
+  LogError("controller", "left out too");
+  SetLogLevel(LogLevel::kInfo);
+  LogDebug("controller", "left out as well");
+  const std::string text = captured.Text();
+  EXPECT_THAT(text, MatchesRegex("[^\n]* error controller: written\n")) << text;
+}
+
+// In a process of its own, because the variable is read once.
+TEST(LogDeathTest, TakesTheLevelFromTheEnvironment) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("LONGHAUL_LOG", "debug", 1);
+        LogDebug("controller", "seen");
+        std::_Exit(0);
+      },
+      testing::ExitedWithCode(0), "debug controller: seen");
+  EXPECT_EXIT(
+      {
+        setenv("LONGHAUL_LOG", "loud", 1);
+        LogInfo("controller", "seen");
+        std::_Exit(0);
+      },
+      testing::ExitedWithCode(0),
+      "warning log: LONGHAUL_LOG: unknown log level loud, expected debug, info, warning, error or "
+      "off\n[^\n]*info controller: seen");
+}
+
+TEST(ParseLogLevel, KnowsItsWords) {
+  EXPECT_EQ(*ParseLogLevel("off"), LogLevel::kOff);
+  EXPECT_EQ(ParseLogLevel("").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(ParseLogLevel("INFO").status().code(), Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace longhaul::io

@@ -1,0 +1,30 @@
+// Why a search proposes nothing, and what could be had instead.
+//
+// Causes are looked for in the order in which a user would remove them: a layout must be legal, fit
+// the card, be one that a framework has options for, and only then meet the deadline and the
+// budget. Each step is a search with the later conditions left out.
+#pragma once
+
+#include <string>
+
+#include "planner/search/plan.h"
+
+namespace longhaul::planner::search {
+
+// Requires an outcome without a best layout that was not cancelled.
+Obstacle FindObstacle(const Job& job, const Outcome& outcome, const PlanOptions& options);
+
+std::string_view ToString(Cause cause);  // "memory", "budget", ...: a word for programs
+
+// "The cheapest run takes 512 cards, 30.1 days and $2.10M (tensor=8,...)", without a full stop.
+// Requires a proposal with its run.
+std::string RunSentence(std::string_view which, const Proposal& proposal);
+
+// Sentences for a person.
+std::string ObstacleText(const Plan& plan);
+
+// Whether a layout is too slow for the deadline or too dear for the budget of the plan, with both
+// figures; empty where it is neither.
+std::string LimitText(const Plan& plan, const Proposal& proposal);
+
+}  // namespace longhaul::planner::search

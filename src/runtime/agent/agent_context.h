@@ -1,0 +1,57 @@
+// What the classes of an agent's state machine share: the time, the link, the jobs of this node,
+// events that the controller has not acknowledged, and the effects of the present step.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/time.h"
+#include "runtime/agent/agent_core.h"
+#include "runtime/agent/agent_job.h"
+#include "runtime/agent/agent_messages.h"
+#include "runtime/agent/outbox.h"
+
+namespace longhaul::runtime::agent {
+
+class AgentContext {
+ public:
+  AgentContext(NodeId own_node, uint64_t life, AgentFacts own_facts)
+      : node(std::move(own_node)), incarnation(life), facts(std::move(own_facts)) {}
+
+  // Sends an event as soon as there is a link.
+  void Tell(wire::Event event) { TellAt(std::move(event), now); }
+  void TellAt(wire::Event event, Instant at);
+
+  AgentJob* FindJob(const JobId& id) {
+    const auto found = jobs.find(id);
+    return found == jobs.end() ? nullptr : &found->second;
+  }
+  // Null when there is no such worker.
+  Epoch* FindEpoch(const WorkerId& worker);
+  // The epoch of a worker whose reports still count: not overtaken by a higher one.
+  Epoch* FindSpeaking(const WorkerId& worker);
+  // Whether commands of this epoch of the job come too late.
+  bool IsForgotten(const JobId& id, uint64_t epoch) const {
+    return std::any_of(forgotten.begin(), forgotten.end(),
+                       [&](const auto& each) { return each.first == id && epoch <= each.second; });
+  }
+
+  const NodeId node;
+  const uint64_t incarnation;
+  AgentFacts facts;
+  Instant now{};
+  bool connected = false;
+  bool shutting_down = false;
+  bool cluster_ended = false;  // see ShutDownAsked
+  std::map<JobId, AgentJob> jobs;
+  std::deque<std::pair<JobId, uint64_t>> forgotten;  // up to an epoch
+  Outbox outbox;
+  std::vector<AgentEffect> effects;
+};
+
+}  // namespace longhaul::runtime::agent

@@ -1,0 +1,256 @@
+#include "runtime/agent/agent_core.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "runtime/agent/agent_context.h"
+#include "runtime/agent/node_snapshots.h"
+#include "runtime/agent/second_tier.h"
+#include "runtime/agent/worker_control.h"
+#include "runtime/agent/worker_processes.h"
+#include "runtime/agent/worker_reports.h"
+
+namespace longhaul::runtime {
+
+using agent::AgentJob;
+using agent::Worker;
+
+// The context and the classes over it, which only store references to each other. Each fact is
+// taken by the class that it concerns.
+class AgentCore::Parts {
+ public:
+  Parts(NodeId node, uint64_t incarnation, AgentFacts facts)
+      : context(std::move(node), incarnation, std::move(facts)),
+        processes(context, snapshots),
+        snapshots(context, processes),
+        control(context, processes),
+        reports(context, snapshots),
+        second_tier(context) {}
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  std::vector<AgentEffect> Step(const AgentInput& input, Instant now);
+  std::optional<Instant> NextDeadline() const;
+  bool Idle() const;
+  bool Settled() const;
+  Status CheckInvariants() const;
+
+  agent::AgentContext context;
+
+ private:
+  // The link.
+  void Take(const Connected& fact);
+  void Take(const Disconnected&) { context.connected = false; }
+  void Take(const EventsAcknowledged& fact) { context.outbox.Acknowledge(fact.sequence); }
+  void Take(const CommandReceived& fact);
+  void Take(const TimerFired&) {}
+  // All other facts.
+  template <typename Fact>
+  void Take(const Fact& fact);
+
+  void SendUnsent();
+  wire::AgentJoined Present() const;
+
+  agent::WorkerProcesses processes;
+  agent::NodeSnapshots snapshots;
+  agent::WorkerControl control;
+  agent::WorkerReports reports;
+  agent::SecondTier second_tier;
+};
+
+namespace {
+
+template <typename Part, typename Fact>
+concept Takes = requires(Part& part, const Fact& fact) {
+  part.Take(fact);
+};
+
+}  // namespace
+
+template <typename Fact>
+void AgentCore::Parts::Take(const Fact& fact) {
+  if constexpr (Takes<agent::WorkerProcesses, Fact>) {
+    processes.Take(fact);
+  } else if constexpr (Takes<agent::NodeSnapshots, Fact>) {
+    snapshots.Take(fact);
+  } else if constexpr (Takes<agent::WorkerControl, Fact>) {
+    control.Take(fact);
+  } else if constexpr (Takes<agent::WorkerReports, Fact>) {
+    reports.Take(fact);
+  } else {
+    second_tier.Take(fact);
+  }
+}
+
+std::vector<AgentEffect> AgentCore::Parts::Step(const AgentInput& input, Instant now) {
+  context.now = std::max(context.now, now);
+  processes.RunTimers();
+  control.RunTimers();
+  std::visit([this](const auto& fact) { Take(fact); }, input);
+  if (context.connected) SendUnsent();
+  return std::exchange(context.effects, {});
+}
+
+void AgentCore::Parts::SendUnsent() {
+  for (wire::Event& event : context.outbox.TakeUnsent()) {
+    Send send;
+    *send.message.mutable_event() = std::move(event);
+    context.effects.push_back(std::move(send));
+  }
+}
+
+void AgentCore::Parts::Take(const Connected& fact) {
+  context.connected = true;
+  context.outbox.Acknowledge(fact.acknowledged);
+  context.outbox.ForgetSent();
+  wire::Event event;
+  *event.mutable_agent_joined() = Present();
+  context.Tell(std::move(event));
+}
+
+wire::AgentJoined AgentCore::Parts::Present() const {
+  wire::AgentJoined joined;
+  joined.set_slots(context.facts.slots);
+  joined.set_address(context.facts.address);
+  joined.set_host(context.facts.host);
+  joined.set_cores(context.facts.cores);
+  joined.set_memory_bytes(context.facts.memory_bytes);
+  joined.set_peer_port(context.facts.peer_port);
+  for (const AgentFacts::HeldSnapshot& snapshot : context.facts.held) {
+    if (context.jobs.contains(snapshot.job)) continue;
+    wire::AgentJoined::HeldSnapshot& held = *joined.add_held();
+    held.set_job_id(snapshot.job.value());
+    held.set_rank(snapshot.rank);
+    held.set_step(snapshot.step);
+    held.set_epoch(snapshot.epoch);
+    held.set_copy(snapshot.copy);
+  }
+  for (const auto& [id, job] : context.jobs) {
+    for (const auto& [number, epoch] : job.epochs) {
+      if (!epoch.alive()) continue;
+      wire::AgentJoined::RunningEpoch& running = *joined.add_running();
+      running.set_job_id(id.value());
+      running.set_epoch(number);
+      for (const auto& [rank, worker] : epoch.workers) {
+        if (worker.state != Worker::State::kGone) running.add_ranks(rank);
+      }
+    }
+    if (job.waiting == nullptr) continue;
+    // As good as running: it starts without another command.
+    wire::AgentJoined::RunningEpoch& running = *joined.add_running();
+    running.set_job_id(id.value());
+    running.set_epoch(job.waiting->epoch());
+    for (uint32_t i = 0; i < job.waiting->local_ranks(); ++i) {
+      running.add_ranks(job.waiting->first_rank() + i);
+    }
+  }
+  return joined;
+}
+
+void AgentCore::Parts::Take(const CommandReceived& fact) {
+  const wire::Command& command = fact.command;
+  switch (command.kind_case()) {
+    case wire::Command::kOpenStore:
+      return processes.OpenStore(command.open_store());
+    case wire::Command::kStartWorkers:
+      return processes.StartWorkers(command.start_workers());
+    case wire::Command::kKillWorkers:
+      return processes.KillWorkers(command.kill_workers());
+    case wire::Command::kSetSnapshotInterval:
+      return control.SetInterval(command.set_snapshot_interval());
+    case wire::Command::kCommitSnapshot:
+      return snapshots.Commit(command.commit_snapshot());
+    case wire::Command::kProbeWorkers:
+      return control.Probe(command.probe_workers());
+    case wire::Command::kForgetJob:
+      return processes.Forget(command.forget_job());
+    case wire::Command::kInjectFault:
+      return control.Inject(command.inject_fault());
+    case wire::Command::kPersistSnapshot:
+      return snapshots.PersistOne(command.persist_snapshot());
+    case wire::Command::kCopyCheckpoint:
+      return second_tier.CopyOutOne(command.copy_checkpoint());
+    case wire::Command::KIND_NOT_SET:
+      return;  // a newer controller's: nothing we can do
+  }
+}
+
+std::optional<Instant> AgentCore::Parts::NextDeadline() const {
+  std::optional<Instant> next;
+  const auto consider = [&next](Instant at) {
+    if (!next.has_value() || at < *next) next = at;
+  };
+  for (const auto& [id, job] : context.jobs) {
+    for (const auto& [number, epoch] : job.epochs) {
+      if (epoch.kill_at.has_value()) consider(*epoch.kill_at);
+    }
+  }
+  if (const auto at = control.NextDeadline()) consider(*at);
+  return next;
+}
+
+bool AgentCore::Parts::Idle() const {
+  return std::all_of(context.jobs.begin(), context.jobs.end(), [](const auto& entry) {
+    const AgentJob& job = entry.second;
+    return !job.alive() && job.waiting == nullptr && !job.persisting.has_value() &&
+           !job.committing.has_value();
+  });
+}
+
+bool AgentCore::Parts::Settled() const {
+  if (!Idle() || !context.outbox.empty()) return false;
+  return std::all_of(context.jobs.begin(), context.jobs.end(), [](const auto& entry) {
+    const AgentJob& job = entry.second;
+    const bool commits_here = job.latest != nullptr && job.latest->first_rank() == 0;
+    return !commits_here || !job.persisted.has_value() ||
+           (job.committed.has_value() && *job.committed >= *job.persisted);
+  });
+}
+
+Status AgentCore::Parts::CheckInvariants() const {
+  RETURN_IF_ERROR(context.outbox.CheckInvariants());
+  for (const auto& [id, job] : context.jobs) {
+    const auto broken = [&id = id](const std::string& what) {
+      return InternalError("job " + id.value() + ": " + what);
+    };
+    if (job.epochs.size() > 1) return broken("workers of two epochs");
+    if (job.waiting != nullptr && !job.alive()) return broken("a start waits for nothing");
+    for (const auto& [number, epoch] : job.epochs) {
+      if (!epoch.alive()) return broken("an epoch without workers is kept");
+      if (number > job.highest_epoch) return broken("an epoch above the highest one seen");
+      if (job.waiting != nullptr && !epoch.doomed()) {
+        return broken("a start waits for workers that nobody ends");
+      }
+      if (epoch.terminated && !epoch.kill_at.has_value()) {
+        for (const auto& [rank, worker] : epoch.workers) {
+          if (worker.state != Worker::State::kGone && !worker.killed) {
+            return broken("a worker received SIGTERM and has no deadline for its end");
+          }
+        }
+      }
+    }
+    if (job.persisting.has_value() && job.latest == nullptr) return broken("persists unknown work");
+    if (job.forget && !job.alive() && !job.persisting.has_value() && !job.committing.has_value()) {
+      return broken("forgotten, but kept");
+    }
+  }
+  return Status();
+}
+
+AgentCore::AgentCore(NodeId node, uint64_t incarnation, AgentFacts facts)
+    : parts_(std::make_unique<Parts>(std::move(node), incarnation, std::move(facts))) {}
+AgentCore::~AgentCore() = default;
+AgentCore::AgentCore(AgentCore&&) noexcept = default;
+AgentCore& AgentCore::operator=(AgentCore&&) noexcept = default;
+
+std::vector<AgentEffect> AgentCore::Step(const AgentInput& input, Instant now) {
+  return parts_->Step(input, now);
+}
+std::optional<Instant> AgentCore::NextDeadline() const { return parts_->NextDeadline(); }
+bool AgentCore::Idle() const { return parts_->Idle(); }
+bool AgentCore::HasJobs() const { return !parts_->context.jobs.empty(); }
+bool AgentCore::Settled() const { return parts_->Settled(); }
+Status AgentCore::CheckInvariants() const { return parts_->CheckInvariants(); }
+
+}  // namespace longhaul::runtime

@@ -1,0 +1,552 @@
+#include "runtime/agent/agent_core.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "runtime/agent/agent_core_fixture.h"
+
+namespace longhaul::runtime {
+namespace {
+
+using std::chrono::seconds;
+
+AgentHarness Connect(AgentHarness agent = {}) {
+  agent.Step(Connected{0});
+  agent.TakeSent();
+  return agent;
+}
+
+wire::Command StoreCommand(uint64_t epoch) {
+  wire::Command command;
+  command.mutable_open_store()->set_job_id(kTestJob.value());
+  command.mutable_open_store()->set_epoch(epoch);
+  command.mutable_open_store()->set_world(4);
+  return command;
+}
+
+wire::Command FaultCommand(wire::PlannedFault::Kind kind, uint64_t epoch, uint32_t target) {
+  wire::Command command;
+  wire::InjectFault& inject = *command.mutable_inject_fault();
+  inject.set_job_id(kTestJob.value());
+  inject.set_epoch(epoch);
+  inject.mutable_fault()->set_kind(kind);
+  inject.mutable_fault()->set_target(target);
+  inject.mutable_fault()->set_step(40);
+  inject.mutable_fault()->set_duration_ns(Duration(seconds(20)).count());
+  return command;
+}
+
+wire::Command ForgetCommand() {
+  wire::Command command;
+  command.mutable_forget_job()->set_job_id(kTestJob.value());
+  return command;
+}
+
+PiecesPersisted Persisted(uint64_t epoch, uint64_t step, std::string error = "") {
+  return {kTestJob, epoch, step, {}, Duration(1), std::move(error), false};
+}
+
+// -- the link
+
+TEST(AgentCoreLink, TellsThePresentWhenItJoins) {
+  AgentHarness agent;
+  agent.Start(1);
+  agent.End(1, 1);
+  agent.Step(Connected{0});
+  const std::vector<wire::Event> sent = agent.TakeSent();
+  ASSERT_EQ(Kinds(sent), "workers_started worker_exited agent_joined");
+  const wire::AgentJoined& joined = sent.back().agent_joined();
+  EXPECT_EQ(joined.slots(), 2u);
+  ASSERT_EQ(joined.running_size(), 1);
+  EXPECT_EQ(joined.running(0).epoch(), 1u);
+  ASSERT_EQ(joined.running(0).ranks_size(), 1);
+  EXPECT_EQ(joined.running(0).ranks(0), 0u);
+}
+
+TEST(AgentCoreLink, CountsAStartThatWaitsAsRunning) {
+  AgentHarness agent;
+  agent.Start(1);
+  agent.Give(StartCommand(2));
+  agent.Step(Connected{0});
+  EXPECT_EQ(agent.TakeSent().back().agent_joined().running_size(), 2);
+}
+
+TEST(AgentCoreLink, ResendsWhatIsNotLoggedThenJoinsAgain) {
+  AgentHarness agent = Connect();  // agent_joined is 1
+  agent.Start(1);                  // workers_started is 2
+  agent.Step(EventsAcknowledged{1});
+  agent.Step(Disconnected{});
+  agent.End(1, 0);  // 3
+  EXPECT_EQ(Kinds(agent.TakeSent()), "workers_started") << "nothing is sent without a stream";
+  agent.Step(Connected{2});
+  const std::vector<wire::Event> sent = agent.TakeSent();
+  EXPECT_EQ(Kinds(sent), "worker_exited agent_joined");
+  EXPECT_EQ(sent.front().sequence(), 3u);
+  EXPECT_EQ(sent.back().sequence(), 4u);
+  EXPECT_EQ(sent.back().incarnation(), 7u);
+  EXPECT_EQ(sent.back().node(), "node-1");
+}
+
+// -- stores
+
+TEST(AgentCoreStore, OpensAFreshOneAndClosesThoseBelow) {
+  AgentHarness agent = Connect();
+  const auto effects = agent.Give(StoreCommand(2));
+  ASSERT_EQ(Only<OpenStoreAt>(effects).size(), 1u);
+  EXPECT_EQ(Only<OpenStoreAt>(effects)[0].epoch, 2u);
+  EXPECT_EQ(Only<CloseStores>(effects)[0].below_epoch, 2u);
+  agent.Step(StoreListening{kTestJob, 2, 4711, ""});
+  EXPECT_EQ(agent.TakeSent().back().store_opened().port(), 4711u);
+}
+
+TEST(AgentCoreStore, IgnoresRepetitionsAndLowerEpochs) {
+  AgentHarness agent = Connect();
+  agent.Give(StoreCommand(2));
+  EXPECT_TRUE(agent.Give(StoreCommand(2)).empty());
+  EXPECT_TRUE(agent.Give(StoreCommand(1)).empty());
+}
+
+TEST(AgentCoreStore, AFailureIsAFailedStart) {
+  AgentHarness agent = Connect();
+  agent.Give(StoreCommand(1));
+  agent.Step(StoreListening{kTestJob, 1, 0, "no such address"});
+  const std::vector<wire::Event> sent = agent.TakeSent();
+  ASSERT_EQ(Kinds(sent), "workers_failed_to_start");
+  EXPECT_NE(sent[0].workers_failed_to_start().reason().find("no such address"), std::string::npos);
+}
+
+// -- starting
+
+TEST(AgentCoreStart, SpawnsEachLocalRankAndTellsOnceAllHaveAProcess) {
+  AgentHarness agent = Connect();
+  const auto effects = agent.Give(StartCommand(1, 2, 2));
+  const auto spawns = Only<SpawnWorker>(effects);
+  ASSERT_EQ(spawns.size(), 2u);
+  EXPECT_EQ(spawns[0].worker, WorkerOf(1, 2));
+  EXPECT_EQ(spawns[1].worker, WorkerOf(1, 3));
+  agent.Step(WorkerForked{WorkerOf(1, 3), 103, "", false});
+  EXPECT_EQ(Kinds(agent.TakeSent()), "");
+  agent.Step(WorkerForked{WorkerOf(1, 2), 102, "", false});
+  const std::vector<wire::Event> sent = agent.TakeSent();
+  ASSERT_EQ(Kinds(sent), "workers_started");
+  EXPECT_EQ(sent[0].workers_started().pids(0), 102);
+  EXPECT_EQ(sent[0].workers_started().pids(1), 103);
+}
+
+TEST(AgentCoreStart, IgnoresRepetitionsAndLowerEpochs) {
+  AgentHarness agent = Connect();
+  agent.Start(2);
+  EXPECT_TRUE(agent.Give(StartCommand(2)).empty());
+  EXPECT_TRUE(agent.Give(StartCommand(1)).empty());
+  agent.End(2, 0);
+  agent.End(2, 1);
+  EXPECT_TRUE(agent.Give(StartCommand(2)).empty()) << "an epoch never starts twice";
+}
+
+TEST(AgentCoreStart, WaitsUntilLowerEpochsAreReaped) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  const auto effects = agent.Give(StartCommand(2));
+  EXPECT_TRUE(Only<SpawnWorker>(effects).empty());
+  const auto signals = Only<SignalWorker>(effects);
+  ASSERT_EQ(signals.size(), 2u);
+  EXPECT_EQ(signals[0].signal, SIGKILL);
+  EXPECT_TRUE(Only<SpawnWorker>(agent.End(1, 0)).empty());
+  EXPECT_EQ(Only<SpawnWorker>(agent.End(1, 1)).size(), 2u);
+  const std::vector<wire::Event> sent = agent.TakeSent();
+  EXPECT_EQ(Kinds(sent), "workers_started worker_exited worker_exited epoch_closed");
+  EXPECT_TRUE(sent[1].worker_exited().asked());
+}
+
+TEST(AgentCoreStart, OnlyTheHighestOfWaitingEpochsStarts) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  agent.Give(StartCommand(2));
+  agent.Give(StartCommand(3));
+  agent.End(1, 0);
+  const auto spawns = Only<SpawnWorker>(agent.End(1, 1));
+  ASSERT_EQ(spawns.size(), 2u);
+  EXPECT_EQ(spawns[0].worker.epoch, 3u);
+}
+
+TEST(AgentCoreStart, AFailureEndsTheOthersAndIsToldOnce) {
+  AgentHarness agent = Connect();
+  agent.Give(StartCommand(1));
+  agent.Step(WorkerForked{WorkerOf(1, 0), 100, "", false});
+  const auto effects = agent.Step(WorkerForked{WorkerOf(1, 1), 0, "no such program", true});
+  EXPECT_EQ(Only<SignalWorker>(effects).size(), 1u);
+  agent.End(1, 0);
+  const std::vector<wire::Event> sent = agent.TakeSent();
+  ASSERT_EQ(Kinds(sent), "workers_failed_to_start worker_exited epoch_closed");
+  EXPECT_TRUE(sent[0].workers_failed_to_start().permanent());
+  EXPECT_TRUE(sent[1].worker_exited().asked());
+}
+
+TEST(AgentCoreStart, TheFailureOfTheOnlyWorkerIsToldToo) {
+  AgentHarness agent = Connect();
+  agent.Give(StartCommand(1, 1));
+  agent.Step(WorkerForked{WorkerOf(1, 0), 0, "no such program", true});
+  EXPECT_EQ(Kinds(agent.TakeSent()), "workers_failed_to_start epoch_closed");
+}
+
+TEST(AgentCoreStart, RefusesMoreWorkersThanSlots) {
+  AgentHarness agent = Connect();
+  const auto effects = agent.Give(StartCommand(1, 3));
+  EXPECT_TRUE(Only<SpawnWorker>(effects).empty());
+  const std::vector<wire::Event> sent = agent.TakeSent();
+  ASSERT_EQ(Kinds(sent), "workers_failed_to_start epoch_closed");
+  EXPECT_EQ(sent[0].workers_failed_to_start().reason(), "3 workers for 2 slots");
+}
+
+TEST(AgentCoreStart, AProcessThatComesAfterItsEpochWasKilledIsKilled) {
+  AgentHarness agent = Connect();
+  agent.Give(StartCommand(1, 1));
+  EXPECT_TRUE(Only<SignalWorker>(agent.Give(KillCommand(1))).empty()) << "no process yet";
+  const auto effects = agent.Step(WorkerForked{WorkerOf(1, 0), 100, "", false});
+  ASSERT_EQ(Only<SignalWorker>(effects).size(), 1u);
+  EXPECT_EQ(Only<SignalWorker>(effects)[0].signal, SIGKILL);
+  agent.End(1, 0);
+  EXPECT_EQ(Kinds(agent.TakeSent()), "worker_exited epoch_closed");
+}
+
+// -- ending
+
+TEST(AgentCoreEnd, AWorkerThatDiesByItselfWasNotAsked) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  agent.TakeSent();
+  agent.Step(WorkerGone{WorkerOf(1, 1), 3, 0, "ValueError: bad", 5});
+  const std::vector<wire::Event> sent = agent.TakeSent();
+  ASSERT_EQ(Kinds(sent), "worker_exited");
+  EXPECT_EQ(sent[0].worker_exited().exit_code(), 3);
+  EXPECT_EQ(sent[0].worker_exited().message(), "ValueError: bad");
+  EXPECT_EQ(sent[0].worker_exited().error_at_ns(), 5);
+  EXPECT_FALSE(sent[0].worker_exited().asked());
+  EXPECT_TRUE(agent.End(1, 1).empty()) << "twice";
+}
+
+TEST(AgentCoreEnd, KillWithGraceTerminatesFirstAndKillsAtItsEnd) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  const auto signals = Only<SignalWorker>(agent.Give(KillCommand(1, seconds(3))));
+  ASSERT_EQ(signals.size(), 4u);
+  EXPECT_EQ(signals[0].signal, SIGTERM);
+  EXPECT_EQ(signals[1].signal, SIGCONT) << "a stopped worker must hear it";
+  ASSERT_TRUE(agent.core().NextDeadline().has_value());
+  EXPECT_EQ(*agent.core().NextDeadline(), agent.now() + seconds(3));
+  EXPECT_TRUE(agent.Give(KillCommand(1, seconds(3))).empty()) << "a repetition does nothing";
+  agent.End(1, 0, SIGTERM);
+  agent.Advance(seconds(3));
+  const auto last = Only<SignalWorker>(agent.Step(TimerFired{}));
+  ASSERT_EQ(last.size(), 1u);
+  EXPECT_EQ(last[0].worker.rank, 1u);
+  EXPECT_EQ(last[0].signal, SIGKILL);
+  EXPECT_FALSE(agent.core().NextDeadline().has_value());
+}
+
+TEST(AgentCoreEnd, KillWithoutGraceOvertakesGrace) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  agent.Give(KillCommand(1, seconds(3)));
+  const auto signals = Only<SignalWorker>(agent.Give(KillCommand(1)));
+  ASSERT_EQ(signals.size(), 2u);
+  EXPECT_EQ(signals[0].signal, SIGKILL);
+}
+
+TEST(AgentCoreEnd, KillOfALowerEpochLeavesTheHigherAlone) {
+  AgentHarness agent = Connect();
+  agent.Start(2);
+  EXPECT_TRUE(Only<SignalWorker>(agent.Give(KillCommand(1))).empty());
+}
+
+TEST(AgentCoreEnd, KillOfAnEpochWithoutWorkersIsAnsweredOnce) {
+  AgentHarness agent = Connect();
+  agent.Give(KillCommand(3));
+  const std::vector<wire::Event> sent = agent.TakeSent();
+  ASSERT_EQ(Kinds(sent), "epoch_closed");
+  EXPECT_EQ(sent[0].epoch_closed().epoch(), 3u);
+  agent.Give(KillCommand(3));
+  EXPECT_EQ(Kinds(agent.TakeSent()), "");
+  EXPECT_TRUE(agent.Give(StartCommand(3)).empty()) << "it was to end before it began";
+}
+
+TEST(AgentCoreEnd, KillOfAWaitingStartMeansItNeverStarts) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  agent.Give(StartCommand(2));
+  agent.Give(KillCommand(2));
+  agent.End(1, 0);
+  EXPECT_TRUE(Only<SpawnWorker>(agent.End(1, 1)).empty());
+  const std::vector<wire::Event> sent = agent.TakeSent();
+  EXPECT_EQ(Kinds(sent), "workers_started worker_exited worker_exited epoch_closed epoch_closed");
+  EXPECT_EQ(sent.back().epoch_closed().epoch(), 2u);
+}
+
+TEST(AgentCoreEnd, ShuttingDownEndsAllAndStartsNothing) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  EXPECT_EQ(Only<SignalWorker>(agent.Step(ShutDownAsked{seconds(3)})).size(), 4u);
+  EXPECT_TRUE(agent.Give(StartCommand(2)).empty());
+  EXPECT_FALSE(agent.core().Idle());
+  agent.End(1, 0);
+  agent.End(1, 1);
+  EXPECT_TRUE(agent.core().Idle());
+  EXPECT_FALSE(agent.core().Settled()) << "the controller doesn't know yet";
+  agent.Step(EventsAcknowledged{99});
+  EXPECT_TRUE(agent.core().Settled());
+}
+
+// -- fencing what workers say
+
+TEST(AgentCoreFence, AnOvertakenEpochIsNotHeard) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  agent.Give(StartCommand(2));
+  agent.TakeSent();
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    WorkerStep step;
+    step.worker = WorkerOf(1, rank);
+    step.step = 1;
+    agent.Step(step);
+    agent.Step(WorkerPhase{WorkerOf(1, rank), wire::PhaseEntered::STEPPING, agent.now()});
+  }
+  agent.Seal(1, 1);
+  EXPECT_EQ(Kinds(agent.TakeSent()), "");
+}
+
+TEST(AgentCoreFence, UnknownWorkersChangeNothing) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  agent.TakeSent();
+  agent.Step(WorkerPhase{WorkerOf(1, 9), wire::PhaseEntered::STEPPING, agent.now()});
+  agent.Step(WorkerGone{WorkerOf(9, 0), 0, 0, "", 0});
+  WorkerForked other;
+  other.worker.job = JobId("other");
+  agent.Step(other);
+  agent.Step(WorkerResultText{WorkerOf(1, 7), "{}"});
+  EXPECT_EQ(Kinds(agent.TakeSent()), "");
+}
+
+TEST(AgentCoreFence, ResultsAndFailedRestoresPass) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  agent.TakeSent();
+  agent.Step(WorkerResultText{WorkerOf(1, 0), "{}"});
+  agent.Step(WorkerRestoreFailed{WorkerOf(1, 1), 36, wire::Restore::TIER_MEMORY, "chunk 3"});
+  const std::vector<wire::Event> sent = agent.TakeSent();
+  ASSERT_EQ(Kinds(sent), "worker_result snapshot_failed");
+  EXPECT_TRUE(sent[1].snapshot_failed().while_restoring());
+  EXPECT_EQ(sent[1].snapshot_failed().rank(), 1u);
+}
+
+TEST(AgentCoreFence, WaitsForSlotsAndPiecesThatAreNoGoodPass) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  agent.TakeSent();
+  agent.Step(WorkerWaitsForSlot{WorkerOf(1, 1), 40, std::chrono::seconds(6), "step 30: \xFF"});
+  wire::Restore::Piece bad;
+  bad.set_node("node-7");
+  agent.Step(WorkerRestoreFailed{
+      WorkerOf(1, 0), 36, wire::Restore::TIER_PIECES, "chunk 3", {bad}, /*served=*/true});
+  const std::vector<wire::Event> sent = agent.TakeSent();
+  ASSERT_EQ(Kinds(sent), "worker_waits snapshot_failed");
+  EXPECT_EQ(sent[0].worker_waits().rank(), 1u);
+  EXPECT_EQ(sent[0].worker_waits().step(), 40u);
+  EXPECT_EQ(Duration(sent[0].worker_waits().waited_ns()), std::chrono::seconds(6));
+  EXPECT_EQ(sent[0].worker_waits().holders(), "step 30: \uFFFD");
+  EXPECT_FALSE(sent[1].snapshot_failed().while_restoring());
+  ASSERT_EQ(sent[1].snapshot_failed().bad_size(), 1);
+  EXPECT_EQ(sent[1].snapshot_failed().bad(0).node(), "node-7");
+}
+
+// Protobuf can't carry others: the stream would break, again and again.
+TEST(AgentCoreFence, WordsOfWorkersAreMadeValidText) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  agent.TakeSent();
+  agent.Step(WorkerResultText{WorkerOf(1, 0), "{\"a\": \"\xFF\"}"});
+  agent.Step(WorkerRestoreFailed{WorkerOf(1, 1), 36, wire::Restore::TIER_MEMORY, "\xC3"});
+  agent.Step(WorkerGone{WorkerOf(1, 1), 3, 0, "bad \x80", 5});
+  const std::vector<wire::Event> sent = agent.TakeSent();
+  ASSERT_EQ(Kinds(sent), "worker_result snapshot_failed worker_exited");
+  EXPECT_EQ(sent[0].worker_result().json(), "{\"a\": \"\uFFFD\"}");
+  EXPECT_EQ(sent[1].snapshot_failed().reason(), "\uFFFD");
+  EXPECT_EQ(sent[2].worker_exited().message(), "bad \uFFFD");
+}
+
+// -- probes, chaos, the end of a job
+
+TEST(AgentCoreProbe, AddsWhatTheAgentKnows) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  WorkerStep step;
+  step.worker = WorkerOf(1, 1);
+  step.step = 12;
+  agent.Step(step);
+  wire::Command command;
+  command.mutable_probe_workers()->set_job_id(kTestJob.value());
+  command.mutable_probe_workers()->set_epoch(1);
+  command.mutable_probe_workers()->set_resume_stopped(true);
+  const auto probes = Only<ProbeWorkersNow>(agent.Give(command));
+  ASSERT_EQ(probes.size(), 1u);
+  EXPECT_EQ(probes[0].ranks, (std::vector<uint32_t>{0, 1}));
+  EXPECT_TRUE(probes[0].resume_stopped);
+  agent.TakeSent();
+  ProbedWorkers answer{kTestJob, 1, {}};
+  answer.workers.emplace_back().set_rank(1);
+  answer.workers.back().set_process_state("T");
+  agent.Step(answer);
+  const std::vector<wire::Event> sent = agent.TakeSent();
+  ASSERT_EQ(Kinds(sent), "workers_probed");
+  EXPECT_EQ(sent[0].workers_probed().workers(0).last_step(), 12u);
+  EXPECT_EQ(sent[0].workers_probed().workers(0).process_state(), "T");
+}
+
+TEST(AgentCoreFault, AnInjectedKillIsNotAsked) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  const wire::Command fault = FaultCommand(wire::PlannedFault::KILL_WORKER, 1, 1);
+  const auto signals = Only<SignalWorker>(agent.Give(fault));
+  ASSERT_EQ(signals.size(), 1u);
+  EXPECT_EQ(signals[0].worker.rank, 1u);
+  EXPECT_TRUE(agent.Give(fault).empty()) << "a repetition does nothing";
+  agent.TakeSent();
+  agent.End(1, 1);
+  EXPECT_FALSE(agent.TakeSent()[0].worker_exited().asked());
+}
+
+TEST(AgentCoreFault, AnInjectedKillStaysTheCauseWhenAllAreKilledBeforeItIsSeen) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  agent.Give(FaultCommand(wire::PlannedFault::KILL_WORKER, 1, 1));
+  const auto signals = Only<SignalWorker>(agent.Give(KillCommand(1)));
+  ASSERT_EQ(signals.size(), 1u);
+  EXPECT_EQ(signals[0].worker.rank, 0u);
+  agent.TakeSent();
+  agent.End(1, 1);
+  EXPECT_FALSE(agent.TakeSent()[0].worker_exited().asked());
+  agent.End(1, 0);
+  EXPECT_TRUE(agent.TakeSent()[0].worker_exited().asked());
+}
+
+TEST(AgentCoreFault, AStoppedWorkerGoesOnWhenItsTimeIsOver) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  const auto stop =
+      Only<SignalWorker>(agent.Give(FaultCommand(wire::PlannedFault::STOP_WORKER, 1, 0)));
+  ASSERT_EQ(stop.size(), 1u);
+  EXPECT_EQ(stop[0].signal, SIGSTOP);
+  EXPECT_EQ(agent.core().NextDeadline(), agent.now() + seconds(20));
+  agent.Advance(seconds(20));
+  const auto resume = Only<SignalWorker>(agent.Step(TimerFired{}));
+  ASSERT_EQ(resume.size(), 1u);
+  EXPECT_EQ(resume[0].signal, SIGCONT);
+  EXPECT_FALSE(agent.core().NextDeadline().has_value());
+}
+
+TEST(AgentCoreFault, KillsTheNodeOnlyInTheEpochMeant) {
+  AgentHarness agent = Connect();
+  agent.Start(2);
+  const auto kind = wire::PlannedFault::KILL_AGENT;
+  EXPECT_TRUE(agent.Give(FaultCommand(kind, 1, 0)).empty());
+  const auto killed = Only<KillNode>(agent.Give(FaultCommand(kind, 2, 0)));
+  ASSERT_EQ(killed.size(), 1u);
+  EXPECT_FALSE(killed[0].memory_too);
+  const auto node = FaultCommand(wire::PlannedFault::KILL_NODE, 2, 0);
+  EXPECT_TRUE(Only<KillNode>(agent.Give(node)).at(0).memory_too);
+  AgentHarness reborn = Connect();
+  EXPECT_TRUE(reborn.Give(FaultCommand(kind, 2, 0)).empty());
+}
+
+TEST(AgentCoreForget, DropsTheJobOnceNothingIsLeft) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  const auto effects = agent.Give(ForgetCommand());
+  EXPECT_TRUE(Only<DropJob>(effects).empty());
+  EXPECT_EQ(Only<SignalWorker>(effects).size(), 2u) << "a job that is over has no workers";
+  agent.End(1, 0);
+  const auto last = agent.End(1, 1);
+  EXPECT_EQ(Only<DropJob>(last).size(), 1u);
+  EXPECT_EQ(Only<CloseStores>(last).size(), 1u);
+  EXPECT_TRUE(agent.Give(StartCommand(2)).empty()) << "a late command";
+}
+
+TEST(AgentCoreForget, AJobThatWaitsMayComeBackWithAHigherEpoch) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  agent.End(1, 0);
+  agent.End(1, 1);
+  wire::Command command = ForgetCommand();
+  command.mutable_forget_job()->set_epoch(1);
+  EXPECT_EQ(Only<DropJob>(agent.Give(command)).size(), 1u);
+  EXPECT_TRUE(agent.Give(StartCommand(1)).empty()) << "a late command";
+  EXPECT_FALSE(agent.Give(StartCommand(2)).empty());
+  EXPECT_TRUE(Only<DropJob>(agent.Give(command)).empty()) << "it is back";
+}
+
+TEST(AgentCoreForget, WaitsForTheDisk) {
+  AgentHarness agent = Connect();
+  agent.Start(1);
+  agent.Seal(1, 10);
+  agent.End(1, 0);
+  agent.End(1, 1);
+  EXPECT_TRUE(Only<DropJob>(agent.Give(ForgetCommand())).empty());
+  EXPECT_EQ(Only<DropJob>(agent.Step(Persisted(1, 10))).size(), 1u);
+}
+
+WorkerOutputStep Printed(uint32_t rank, uint64_t step, Instant at) {
+  return {WorkerOf(1, rank), step, 50, at, 0.5};
+}
+
+TEST(AgentCore, TellsEachStepOfTheOutputOnceWhicheverRankPrintsIt) {
+  AgentHarness agent;
+  agent.Step(Connected{0});
+  agent.Start(1);
+  agent.TakeSent();
+  const Instant at = InstantFromNanoseconds(42);
+  agent.Step(Printed(0, 3, at));
+  agent.Step(Printed(1, 3, at));
+  agent.Step(Printed(1, 5, at));
+  agent.Step(Printed(0, 4, at));
+  const auto sent = agent.TakeSent();
+  ASSERT_EQ(Kinds(sent), "step_reported step_reported");
+  const wire::StepReported& first = sent[0].step_reported();
+  EXPECT_EQ(sent[0].at_ns(), 42);
+  EXPECT_TRUE(first.begins() && first.whole_job() && first.has_loss());
+  EXPECT_EQ(first.last_step(), 3u);
+  EXPECT_EQ(first.total_steps(), 50u);
+  const wire::StepReported& second = sent[1].step_reported();
+  EXPECT_FALSE(second.begins());
+  EXPECT_EQ(second.first_step(), 4u);
+  EXPECT_EQ(second.last_step(), 5u);
+}
+
+TEST(AgentCore, StepsReportedAtTheWorkerApiCountAlone) {
+  AgentHarness agent;
+  agent.Step(Connected{0});
+  agent.Start(1);
+  WorkerStep step;
+  step.worker = WorkerOf(1, 0);
+  step.step = 1;
+  agent.Step(step);
+  agent.TakeSent();
+  agent.Step(Printed(0, 2, agent.now()));
+  EXPECT_EQ(Kinds(agent.TakeSent()), "");
+}
+
+TEST(AgentCore, TellsOfAQuietWorker) {
+  AgentHarness agent;
+  agent.Step(Connected{0});
+  agent.Start(1);
+  agent.TakeSent();
+  agent.Step(WorkerQuiet{WorkerOf(1, 1), std::chrono::seconds(70)});
+  agent.Step(WorkerQuiet{WorkerOf(2, 1), std::chrono::seconds(70)});
+  const auto sent = agent.TakeSent();
+  ASSERT_EQ(Kinds(sent), "worker_silent") << "there is no epoch 2";
+  EXPECT_EQ(sent[0].worker_silent().rank(), 1u);
+  EXPECT_EQ(sent[0].worker_silent().silent_ns(), 70'000'000'000);
+}
+
+}  // namespace
+}  // namespace longhaul::runtime

@@ -1,0 +1,294 @@
+#include "runtime/agent/node_snapshots.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/utf8.h"
+#include "runtime/agent/worker_processes.h"
+
+namespace longhaul::runtime::agent {
+
+void NodeSnapshots::Commit(const wire::CommitSnapshot& command) {
+  const JobId id(command.job_id());
+  if (context_.IsForgotten(id, command.epoch())) return;
+  AgentJob* job = context_.FindJob(id);
+  const SnapshotId snapshot{command.epoch(), command.step()};
+  if (job == nullptr || job->latest == nullptr) {
+    // An earlier life of this agent knew the run's directory; the controller shall not wait for us.
+    wire::Event event;
+    wire::SnapshotFailed& failed = *event.mutable_snapshot_failed();
+    failed.set_job_id(id.value());
+    failed.set_epoch(snapshot.epoch);
+    failed.set_step(snapshot.step);
+    failed.set_reason("the agent has been started again and does not know the job");
+    failed.set_tier(wire::Restore::TIER_DISK);
+    context_.Tell(std::move(event));
+    return;
+  }
+  if (job->committed.has_value() && *job->committed >= snapshot) return;
+  if (job->committing.has_value()) {
+    // It waits for the one under way; of several that wait the newest is enough.
+    const bool newer = !job->next_commit.has_value() ||
+                       SnapshotId{job->next_commit->epoch(), job->next_commit->step()} < snapshot;
+    if (*job->committing < snapshot && newer) job->next_commit = command;
+    return;
+  }
+  job->committing = snapshot;
+  WriteManifest write{command, job->latest, job->highest_epoch, {}};
+  if (job->latest->restore().tier() == wire::Restore::TIER_DISK) {
+    write.protected_steps.push_back(job->latest->restore().step());
+  }
+  if (command.copying_step() > 0) write.protected_steps.push_back(command.copying_step());
+  context_.effects.push_back(std::move(write));
+}
+
+void NodeSnapshots::TakeHeld(const JobId& id, AgentJob& job, const wire::StartWorkers& start) {
+  const wire::Restore& restore = start.restore();
+  uint32_t ranks = 0;
+  uint64_t epoch = 0;
+  for (const AgentFacts::HeldSnapshot& held : context_.facts.held) {
+    const bool ours = held.job == id && !held.copy && held.rank >= start.arena_first_rank() &&
+                      held.rank - start.arena_first_rank() < start.local_ranks();
+    if (!ours || held.step != restore.step()) continue;
+    ++ranks;
+    epoch = std::max(epoch, held.epoch);
+  }
+  const bool goes_on = restore.tier() == wire::Restore::TIER_MEMORY && restore.step() > 0;
+  if (goes_on && ranks == start.local_ranks() && !job.newest.has_value()) {
+    NoteSealed(job, SnapshotId{epoch, restore.step()},
+               std::make_shared<const wire::StartWorkers>(start));
+  }
+  std::erase_if(context_.facts.held, [&id](const auto& held) { return held.job == id; });
+}
+
+void NodeSnapshots::NoteSealed(AgentJob& job, const SnapshotId& snapshot, const StartOrder& start) {
+  constexpr size_t kRemembered = 4;  // an arena has three slots
+  job.newest = snapshot;
+  job.sealed_by = start;
+  job.sealed[snapshot] = start;
+  if (job.sealed.size() > kRemembered) job.sealed.erase(job.sealed.begin());
+}
+
+// Remembers more writes than there are snapshots in memory, so none of those is written again.
+void NodeSnapshots::NoteWrite(AgentJob& job, const SnapshotId& snapshot, DiskWrite write) {
+  constexpr size_t kRemembered = 8;
+  if (write.saved) job.persisted = std::max(job.persisted.value_or(snapshot), snapshot);
+  job.writes[snapshot] = std::move(write);
+  if (job.writes.size() > kRemembered) job.writes.erase(job.writes.begin());
+}
+
+// The controller names the step, because only it knows which one every node has: nodes that each
+// took their newest would write different ones, and none would ever be whole. Once this agent is
+// to end and its workers have, nobody will name another: then the newest is saved unasked. Each
+// snapshot is written once, so the writing comes to an end.
+std::optional<SnapshotId> NodeSnapshots::Wanted(const AgentJob& job) const {
+  const auto is_new = [&job](const SnapshotId& id) { return !job.writes.contains(id); };
+  if (job.told.has_value() && is_new(*job.told) && job.sealed.contains(*job.told)) return job.told;
+  const bool named =
+      job.told.has_value() || (job.latest != nullptr && job.latest->persist_when_told());
+  const bool last = context_.shutting_down && !job.alive();
+  if ((named && !last) || !job.newest.has_value() || !is_new(*job.newest)) return std::nullopt;
+  if (job.persisted.has_value() && *job.persisted > *job.newest) return std::nullopt;
+  return job.newest;
+}
+
+void NodeSnapshots::MaybePersist(const JobId& id, AgentJob& job) {
+  if (job.persisting.has_value()) return;
+  if (job.told.has_value() && !job.writes.contains(*job.told) && !job.sealed.contains(*job.told)) {
+    NoteWrite(job, *job.told, {});  // it waited for too long
+    TellUnsaved(id, *job.told, "newer snapshots have taken its place in memory", true);
+  }
+  const std::optional<SnapshotId> wanted = Wanted(job);
+  if (!wanted.has_value()) return;
+  const StartOrder& start = *wanted == job.newest ? job.sealed_by : job.sealed.at(*wanted);
+  std::vector<uint32_t> ranks = RanksToPersist(*start);
+  // What nobody named is written whole: nobody may be left to write the rest.
+  if (*wanted == job.told && !job.told_ranks.empty()) ranks = job.told_ranks;
+  if (ranks.empty()) return;
+  job.persisting = wanted;
+  job.writing = ranks;
+  context_.effects.push_back(
+      PersistPieces{id, wanted->epoch, wanted->step, std::move(ranks), start});
+}
+
+void NodeSnapshots::PersistOne(const wire::PersistSnapshot& command) {
+  const JobId id(command.job_id());
+  if (context_.IsForgotten(id, command.epoch())) return;
+  const SnapshotId snapshot{command.epoch(), command.step()};
+  AgentJob* job = context_.FindJob(id);
+  if (job == nullptr) return TellUnsaved(id, snapshot, "the agent does not know the job", false);
+  const std::vector<uint32_t> ranks(command.ranks().begin(), command.ranks().end());
+  const auto among = [&ranks](const std::vector<uint32_t>& all) {
+    return std::all_of(ranks.begin(), ranks.end(), [&all](uint32_t rank) {
+      return std::find(all.begin(), all.end(), rank) != all.end();
+    });
+  };
+  // A repeated order: it has been answered, or will be.
+  const auto write = job->writes.find(snapshot);
+  const bool saved = write != job->writes.end() && write->second.saved;
+  if (saved && among(write->second.ranks)) return;
+  if (job->persisting == snapshot && among(job->writing)) return;
+  if (saved || job->persisting == snapshot) {
+    return TellUnsaved(id, snapshot, "other ranks of it have been written", true);
+  }
+  const auto sealed = job->sealed.find(snapshot);
+  if (sealed == job->sealed.end()) {
+    return TellUnsaved(id, snapshot, "it is not in this node's memory any more", true);
+  }
+  const std::vector<uint32_t> own = RanksToPersist(*sealed->second);
+  if (own.empty() || !among(own)) {
+    return TellUnsaved(id, snapshot, "another node was to write it", true);
+  }
+  job->told = snapshot;
+  job->told_ranks = ranks;
+  MaybePersist(id, *job);
+}
+
+void NodeSnapshots::TellUnsaved(const JobId& id, const SnapshotId& snapshot,
+                                const std::string& reason, bool overtaken) {
+  wire::Event event;
+  wire::SnapshotFailed& failed = *event.mutable_snapshot_failed();
+  failed.set_job_id(id.value());
+  failed.set_epoch(snapshot.epoch);
+  failed.set_step(snapshot.step);
+  failed.set_reason(ToValidUtf8(reason));
+  failed.set_tier(wire::Restore::TIER_DISK);
+  failed.set_overtaken(overtaken);
+  context_.Tell(std::move(event));
+}
+
+// Replicated state needs no copies: every other node has it.
+void NodeSnapshots::MaybeCopy(const JobId& id, AgentJob& job) {
+  if (job.copying.has_value() || !job.newest.has_value() || job.latest == nullptr) return;
+  if (job.latest->peer_port() == 0 || job.latest->job().snapshot().replicated()) return;
+  if (job.copied.has_value() && *job.copied >= *job.newest) return;
+  if (!SameRanks(*job.sealed_by, *job.latest)) return;
+  SendCopies order{id, job.newest->epoch, job.newest->step, {}, job.latest};
+  for (uint32_t i = 0; i < job.latest->local_ranks(); ++i) {
+    order.ranks.push_back(job.latest->first_rank() + i);
+  }
+  job.copying = job.newest;
+  context_.effects.push_back(std::move(order));
+}
+
+void NodeSnapshots::Take(const CopiesSent& fact) {
+  AgentJob* job = context_.FindJob(fact.job);
+  const SnapshotId snapshot{fact.epoch, fact.step};
+  if (job == nullptr || job->copying != snapshot) return;
+  job->copying.reset();
+  const bool overtaken = !job->newest.has_value() || *job->newest > snapshot;
+  // A peer that was chosen meanwhile shall have it too.
+  if (job->latest != nullptr && job->latest->peer_node() == fact.holder) job->copied = snapshot;
+  wire::Event event;
+  if (fact.error.empty()) {
+    job->copy_failure_told = false;
+    wire::SnapshotReplicated& replicated = *event.mutable_snapshot_replicated();
+    replicated.set_job_id(fact.job.value());
+    replicated.set_epoch(fact.epoch);
+    replicated.set_step(fact.step);
+    replicated.set_holder(fact.holder);
+    replicated.set_took_ns(fact.took.count());
+    context_.Tell(std::move(event));
+  } else if (!overtaken && !std::exchange(job->copy_failure_told, true)) {
+    wire::SnapshotFailed& failed = *event.mutable_snapshot_failed();
+    failed.set_job_id(fact.job.value());
+    failed.set_epoch(fact.epoch);
+    failed.set_step(fact.step);
+    failed.set_reason(ToValidUtf8("no copy at " + fact.holder + ": " + fact.error));
+    failed.set_tier(wire::Restore::TIER_PEER);
+    context_.Tell(std::move(event));
+  }
+  MaybeCopy(fact.job, *job);
+}
+
+// With the whole cluster ending and no controller to grant the commit, what this agent holds of a
+// state is either all of it or no checkpoint.
+void NodeSnapshots::MaybeCommitAlone(const JobId& id, AgentJob& job,
+                                     const PiecesPersisted& persisted) {
+  const SnapshotId snapshot{persisted.epoch, persisted.step};
+  if (!context_.cluster_ended || context_.connected || job.committing.has_value()) return;
+  if (job.committed.has_value() && *job.committed >= snapshot) return;
+  const bool replicated = job.latest->job().snapshot().replicated();
+  const size_t needed = replicated ? 1 : job.latest->world();
+  if (job.latest->epoch() != persisted.epoch || persisted.files.size() != needed) return;
+  wire::CommitSnapshot commit;
+  commit.set_job_id(id.value());
+  commit.set_epoch(persisted.epoch);
+  commit.set_step(persisted.step);
+  commit.set_world(job.latest->world());
+  for (const wire::SnapshotPersisted::File& file : persisted.files) *commit.add_files() = file;
+  Commit(commit);
+}
+
+void NodeSnapshots::Take(const PiecesPersisted& fact) {
+  AgentJob* job = context_.FindJob(fact.job);
+  const SnapshotId snapshot{fact.epoch, fact.step};
+  if (job == nullptr || job->persisting != snapshot) return;
+  job->persisting.reset();
+  wire::Event event;
+  if (fact.error.empty()) {
+    NoteWrite(*job, snapshot, {true, job->writing});
+    wire::SnapshotPersisted& persisted = *event.mutable_snapshot_persisted();
+    persisted.set_job_id(fact.job.value());
+    persisted.set_epoch(fact.epoch);
+    persisted.set_step(fact.step);
+    for (const wire::SnapshotPersisted::File& file : fact.files) *persisted.add_files() = file;
+    persisted.set_took_ns(fact.took.count());
+    context_.Tell(std::move(event));
+    MaybeCommitAlone(fact.job, *job, fact);
+  } else {
+    NoteWrite(*job, snapshot, {false, job->writing});
+    if (fact.overtaken) job->sealed.erase(snapshot);
+    // Overtaken while it was read: a newer one is there, and nothing is lost. Who named it shall
+    // name another.
+    const bool overtaken = !job->newest.has_value() || *job->newest > snapshot;
+    const bool named = job->told == snapshot;
+    if (named || !overtaken) {
+      TellUnsaved(fact.job, snapshot, fact.error, named && fact.overtaken);
+    }
+  }
+  MaybePersist(fact.job, *job);
+  processes_.MaybeDrop(fact.job);
+}
+
+void NodeSnapshots::Take(const CheckpointsMissing& fact) {
+  if (context_.FindJob(fact.job) == nullptr || fact.lost.empty()) return;
+  wire::Event event;
+  wire::CheckpointsLost& lost = *event.mutable_checkpoints_lost();
+  lost.set_job_id(fact.job.value());
+  for (const CheckpointsMissing::Checkpoint& checkpoint : fact.lost) {
+    wire::CheckpointsLost::Checkpoint& one = *lost.add_lost();
+    one.set_step(checkpoint.step);
+    one.set_epoch(checkpoint.epoch);
+  }
+  lost.set_folder(ToValidUtf8(fact.folder));
+  context_.Tell(std::move(event));
+}
+
+void NodeSnapshots::Take(const ManifestWritten& fact) {
+  AgentJob* job = context_.FindJob(fact.job);
+  const SnapshotId snapshot{fact.epoch, fact.step};
+  if (job == nullptr || job->committing != snapshot) return;
+  job->committing.reset();
+  wire::Event event;
+  if (fact.error.empty()) {
+    job->committed = snapshot;
+    wire::SnapshotCommitted& committed = *event.mutable_snapshot_committed();
+    committed.set_job_id(fact.job.value());
+    committed.set_epoch(fact.epoch);
+    committed.set_step(fact.step);
+  } else {
+    wire::SnapshotFailed& failed = *event.mutable_snapshot_failed();
+    failed.set_job_id(fact.job.value());
+    failed.set_epoch(fact.epoch);
+    failed.set_step(fact.step);
+    failed.set_reason(ToValidUtf8(fact.error));
+    failed.set_tier(wire::Restore::TIER_DISK);
+  }
+  context_.Tell(std::move(event));
+  if (job->next_commit.has_value()) Commit(*std::exchange(job->next_commit, std::nullopt));
+  processes_.MaybeDrop(fact.job);
+}
+
+}  // namespace longhaul::runtime::agent

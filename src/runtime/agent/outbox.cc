@@ -1,0 +1,95 @@
+#include "runtime/agent/outbox.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace longhaul::runtime {
+namespace {
+
+// Reports that may be dropped when the controller has been away for very long: what they say is
+// told again, newer, by later ones.
+bool IsProgress(const wire::Event& event) {
+  return event.has_step_reported() || event.has_phase_entered() || event.has_snapshot_sealed() ||
+         event.has_workers_probed() || event.has_worker_result() || event.has_worker_waits();
+}
+
+bool Continues(const wire::StepReported& earlier, const wire::StepReported& later) {
+  return earlier.job_id() == later.job_id() && earlier.epoch() == later.epoch() &&
+         earlier.last_step() + 1 == later.first_step() && !earlier.has_validation_loss();
+}
+
+void MergeInto(wire::StepReported& earlier, const wire::StepReported& later) {
+  wire::StepReported merged = later;
+  merged.set_first_step(earlier.first_step());
+  const wire::StepTimes& before = earlier.times();
+  wire::StepTimes& times = *merged.mutable_times();
+  times.set_data_ns(times.data_ns() + before.data_ns());
+  times.set_snapshot_ns(times.snapshot_ns() + before.snapshot_ns());
+  times.set_evaluation_ns(times.evaluation_ns() + before.evaluation_ns());
+  times.set_communication_ns(times.communication_ns() + before.communication_ns());
+  merged.set_tokens(later.tokens() + earlier.tokens());
+  merged.set_flops(later.flops() + earlier.flops());
+  if (!later.has_loss() && earlier.has_loss()) {
+    merged.set_has_loss(true);
+    merged.set_loss(earlier.loss());
+    merged.set_gradient_norm(earlier.gradient_norm());
+  }
+  earlier = std::move(merged);
+}
+
+}  // namespace
+
+void Outbox::Add(wire::Event event) {
+  if (event.has_step_reported() && MergeStep(event)) return;
+  if (events_.size() >= kOutboxLimit && IsProgress(event)) return;
+  event.set_sequence(++last_sequence_);
+  events_.push_back(std::move(event));
+}
+
+bool Outbox::MergeStep(const wire::Event& event) {
+  if (events_.size() < merge_from_) return false;
+  // Normally only into the last event, so that the order of things stays; past the limit into the
+  // last report of steps, wherever it is, so that no step is missing.
+  const bool full = events_.size() >= kOutboxLimit;
+  for (auto kept = events_.rbegin(); kept != events_.rend(); ++kept) {
+    if (kept->sequence() <= ever_sent_) return false;
+    if (kept->has_step_reported() && Continues(kept->step_reported(), event.step_reported())) {
+      MergeInto(*kept->mutable_step_reported(), event.step_reported());
+      kept->set_at_ns(event.at_ns());
+      return true;
+    }
+    if (!full) return false;
+  }
+  return false;
+}
+
+std::vector<wire::Event> Outbox::TakeUnsent() {
+  std::vector<wire::Event> unsent(events_.begin() + static_cast<std::ptrdiff_t>(sent_),
+                                  events_.end());
+  sent_ = events_.size();
+  if (!events_.empty()) ever_sent_ = std::max(ever_sent_, events_.back().sequence());
+  return unsent;
+}
+
+void Outbox::Acknowledge(uint64_t sequence) {
+  while (!events_.empty() && events_.front().sequence() <= sequence) {
+    events_.pop_front();
+    if (sent_ > 0) --sent_;
+  }
+}
+
+Status Outbox::CheckInvariants() const {
+  if (sent_ > events_.size()) return InternalError("outbox: more sent than kept");
+  uint64_t expected = last_sequence_ - events_.size();
+  for (const wire::Event& event : events_) {
+    if (event.sequence() != ++expected) {
+      return InternalError("outbox: sequence " + std::to_string(event.sequence()) + " where " +
+                           std::to_string(expected) + " belongs");
+    }
+  }
+  return Status();
+}
+
+}  // namespace longhaul::runtime

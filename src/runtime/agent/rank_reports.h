@@ -1,0 +1,91 @@
+// Many ranks' reports become one: what a node says of an epoch once all its ranks agree.
+//
+// Each rank's steps, seals and phases only rise; a report that doesn't is ignored. Ranks may be
+// some steps apart, not without bound: past kMaxStepsApart the oldest unfinished reports are
+// forgotten, and the report that completes covers their steps.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "runtime/agent/agent_messages.h"
+
+namespace longhaul::runtime {
+
+constexpr size_t kMaxStepsApart = 4096;
+
+class RankReports {
+ public:
+  // Ranks [first_rank, first_rank + ranks) of the epoch. Requires ranks >= 1.
+  RankReports(JobId job, uint64_t epoch, uint32_t first_rank, uint32_t ranks);
+
+  // Each returns the node's event when the report was the last one missing; its at_ns is the last
+  // rank's. Require a rank of this node.
+  std::optional<wire::Event> Phase(const WorkerPhase& report);
+  std::optional<wire::Event> Step(const WorkerStep& report);
+  std::optional<wire::Event> Sealed(const WorkerSealed& report);
+  // Where a rank's state came from; told with the phase of stepping.
+  void Restored(const WorkerRestored& report);
+
+  // Whether a rank has reported a step.
+  bool has_steps() const;
+  // Of one rank, reported so far. Require a rank of this node.
+  uint64_t last_step(uint32_t rank) const { return rank_of(rank).last_step; }
+  wire::PhaseEntered::Phase phase(uint32_t rank) const { return rank_of(rank).phase; }
+
+ private:
+  static constexpr size_t kPhases = wire::PhaseEntered::Phase_ARRAYSIZE;
+  struct Rank {
+    wire::PhaseEntered::Phase phase = wire::PhaseEntered::PHASE_UNSPECIFIED;
+    std::array<int64_t, kPhases> entered_at_ns{};  // that phase or a later one
+    uint64_t last_step = 0;
+    uint64_t last_sealed = 0;
+  };
+  struct PendingStep {
+    uint32_t ranks = 0;
+    int64_t at_ns = 0;
+    int64_t data_ns = 0;  // sums over ranks
+    int64_t snapshot_ns = 0;
+    int64_t evaluation_ns = 0;
+    int64_t communication_ns = 0;
+    int64_t longest_ns = 0;  // of one rank: data, snapshot and evaluation
+    uint64_t tokens = 0;     // of the rank that gave the loss
+    double flops = 0;
+    std::optional<uint32_t> loss_rank;  // the lowest that has one
+    double loss = 0;
+    double gradient_norm = 0;
+    std::optional<double> validation_loss;
+  };
+  struct PendingSeal {
+    uint32_t ranks = 0;
+    int64_t at_ns = 0;
+    int64_t blocked_ns = 0;
+    int64_t waited_ns = 0;
+    wire::SnapshotWay way = wire::SNAPSHOT_WAY_UNSPECIFIED;  // of who was blocked longest
+    uint64_t bytes = 0;
+    bool non_finite = false;
+    std::map<uint32_t, wire::RankContent> contents;  // by rank
+  };
+
+  const Rank& rank_of(uint32_t rank) const { return ranks_.at(rank - first_rank_); }
+  Rank& rank_of(uint32_t rank) { return ranks_.at(rank - first_rank_); }
+  static void AddTo(PendingStep& pending, const WorkerStep& report);
+  wire::Event MergeThrough(uint64_t step);
+
+  JobId job_;
+  uint64_t epoch_;
+  uint32_t first_rank_;
+  std::vector<Rank> ranks_;
+  std::map<uint64_t, PendingStep> steps_;
+  std::map<uint64_t, PendingSeal> seals_;
+  std::optional<uint64_t> reported_step_;  // told last, or restored
+  wire::PhaseEntered::Phase reported_phase_ = wire::PhaseEntered::PHASE_UNSPECIFIED;
+  wire::Restore::Tier restored_tier_ = wire::Restore::TIER_NONE;
+  uint64_t restored_step_ = 0;
+};
+
+}  // namespace longhaul::runtime

@@ -1,0 +1,132 @@
+#include "runtime/agent/rank_reports.h"
+
+#include <gtest/gtest.h>
+
+namespace longhaul::runtime {
+namespace {
+
+using std::chrono::milliseconds;
+
+const JobId kJob("job-1");
+
+Instant At(int64_t ms) { return Instant(milliseconds(ms)); }
+WorkerId Rank(uint32_t rank) { return {kJob, 3, rank}; }
+
+WorkerStep StepOf(uint32_t rank, uint64_t step, int64_t at_ms = 0) {
+  WorkerStep report;
+  report.worker = Rank(rank);
+  report.step = step;
+  report.at = At(at_ms);
+  return report;
+}
+
+TEST(RankReports, TellsAPhaseWhenTheLastRankHasEnteredIt) {
+  RankReports reports(kJob, 3, 2, 2);
+  EXPECT_FALSE(reports.Phase({Rank(2), wire::PhaseEntered::START_UP, At(5)}));
+  const auto event = reports.Phase({Rank(3), wire::PhaseEntered::START_UP, At(4)});
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->phase_entered().phase(), wire::PhaseEntered::START_UP);
+  EXPECT_EQ(event->phase_entered().epoch(), 3u);
+  EXPECT_EQ(event->at_ns(), ToNanoseconds(At(5))) << "the last one's entry, not the last report's";
+}
+
+TEST(RankReports, CountsAHigherPhaseAsEnteringTheLowerOnes) {
+  RankReports reports(kJob, 3, 0, 2);
+  EXPECT_FALSE(reports.Phase({Rank(0), wire::PhaseEntered::STEPPING, At(9)}));
+  const auto rendezvous = reports.Phase({Rank(1), wire::PhaseEntered::RENDEZVOUS, At(2)});
+  ASSERT_TRUE(rendezvous.has_value());
+  EXPECT_EQ(rendezvous->phase_entered().phase(), wire::PhaseEntered::RENDEZVOUS);
+  EXPECT_EQ(rendezvous->at_ns(), ToNanoseconds(At(9)));
+}
+
+TEST(RankReports, IgnoresAPhaseThatGoesBackOrIsNone) {
+  RankReports reports(kJob, 3, 0, 1);
+  EXPECT_TRUE(reports.Phase({Rank(0), wire::PhaseEntered::STEPPING, At(1)}));
+  EXPECT_FALSE(reports.Phase({Rank(0), wire::PhaseEntered::RESTORE, At(2)}));
+  EXPECT_FALSE(reports.Phase({Rank(0), static_cast<wire::PhaseEntered::Phase>(77), At(2)}));
+}
+
+TEST(RankReports, SaysWithSteppingWhereTheStateCameFrom) {
+  RankReports reports(kJob, 3, 0, 2);
+  reports.Restored({Rank(0), 36, wire::Restore::TIER_MEMORY});
+  reports.Restored({Rank(1), 36, wire::Restore::TIER_DISK});
+  reports.Phase({Rank(0), wire::PhaseEntered::STEPPING, At(1)});
+  const auto event = reports.Phase({Rank(1), wire::PhaseEntered::STEPPING, At(1)});
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->phase_entered().restored_step(), 36u);
+  EXPECT_EQ(event->phase_entered().restored_from(), wire::Restore::TIER_DISK);
+}
+
+TEST(RankReports, AveragesTimesAndTakesTheLossFromTheRankThatHasIt) {
+  RankReports reports(kJob, 3, 0, 2);
+  WorkerStep first = StepOf(0, 1, 7);
+  first.data = milliseconds(10);
+  WorkerStep second = StepOf(1, 1, 6);
+  second.data = milliseconds(30);
+  second.loss = 2.5;
+  second.tokens = 512;
+  EXPECT_FALSE(reports.Step(second));
+  const auto event = reports.Step(first);
+  ASSERT_TRUE(event.has_value());
+  const wire::StepReported& merged = event->step_reported();
+  EXPECT_EQ(merged.times().data_ns(), 20'000'000);
+  EXPECT_EQ(event->at_ns(), ToNanoseconds(At(7)));
+  EXPECT_TRUE(merged.has_loss());
+  EXPECT_EQ(merged.loss(), 2.5);
+  EXPECT_EQ(merged.tokens(), 512u);
+}
+
+TEST(RankReports, OnlyTheNodeOfRankZeroSpeaksForTheJob) {
+  RankReports reports(kJob, 3, 2, 1);
+  WorkerStep report = StepOf(2, 1);
+  report.loss = 2.5;
+  report.tokens = 512;
+  const auto event = reports.Step(report);
+  ASSERT_TRUE(event.has_value());
+  EXPECT_FALSE(event->step_reported().has_loss());
+  EXPECT_EQ(event->step_reported().tokens(), 0u);
+}
+
+TEST(RankReports, CoversStepsThatSomeRanksDidNotReport) {
+  RankReports reports(kJob, 3, 0, 2);
+  reports.Restored({Rank(0), 0, wire::Restore::TIER_NONE});
+  EXPECT_FALSE(reports.Step(StepOf(0, 10)));
+  EXPECT_FALSE(reports.Step(StepOf(0, 20)));
+  const auto event = reports.Step(StepOf(1, 20));
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->step_reported().first_step(), 1u);
+  EXPECT_EQ(event->step_reported().last_step(), 20u);
+  EXPECT_FALSE(reports.Step(StepOf(1, 20))) << "twice";
+  EXPECT_EQ(reports.last_step(1), 20u);
+}
+
+TEST(RankReports, ARankFarAheadCostsNoUnboundedMemoryAndNoSteps) {
+  RankReports reports(kJob, 3, 0, 2);
+  reports.Restored({Rank(0), 0, wire::Restore::TIER_NONE});
+  const uint64_t ahead = 2 * kMaxStepsApart;
+  for (uint64_t step = 1; step <= ahead; ++step) EXPECT_FALSE(reports.Step(StepOf(0, step)));
+  EXPECT_FALSE(reports.Step(StepOf(1, 1))) << "forgotten";
+  const auto event = reports.Step(StepOf(1, ahead));
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->step_reported().first_step(), 1u);
+  EXPECT_EQ(event->step_reported().last_step(), ahead);
+}
+
+TEST(RankReports, TellsASealWithTheLongestBlockAndAllBytes) {
+  RankReports reports(kJob, 3, 0, 2);
+  EXPECT_FALSE(reports.Sealed({Rank(0), 30, milliseconds(4), 100, At(1)}));
+  EXPECT_FALSE(reports.Sealed({Rank(0), 30, milliseconds(4), 100, At(1)})) << "twice";
+  WorkerSealed longest{Rank(1), 30, milliseconds(6), 50, At(2)};
+  longest.waited = milliseconds(2);
+  longest.way = wire::GUARDED;
+  const auto event = reports.Sealed(longest);
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->snapshot_sealed().step(), 30u);
+  EXPECT_EQ(event->snapshot_sealed().blocked_ns(), 6'000'000);
+  EXPECT_EQ(event->snapshot_sealed().bytes(), 150u);
+  EXPECT_EQ(event->snapshot_sealed().waited_ns(), 2'000'000);
+  EXPECT_EQ(event->snapshot_sealed().way(), wire::GUARDED);
+}
+
+}  // namespace
+}  // namespace longhaul::runtime

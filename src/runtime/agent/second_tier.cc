@@ -1,0 +1,73 @@
+#include "runtime/agent/second_tier.h"
+
+#include <utility>
+
+#include "base/utf8.h"
+
+namespace longhaul::runtime::agent {
+
+void SecondTier::TellUncopied(const JobId& id, const SnapshotId& snapshot,
+                              const std::string& reason, bool while_restoring) {
+  wire::Event event;
+  wire::SnapshotFailed& failed = *event.mutable_snapshot_failed();
+  failed.set_job_id(id.value());
+  failed.set_epoch(snapshot.epoch);
+  failed.set_step(snapshot.step);
+  failed.set_reason(ToValidUtf8(reason));
+  failed.set_while_restoring(while_restoring);
+  failed.set_tier(wire::Restore::TIER_SHARED);
+  context_.Tell(std::move(event));
+}
+
+void SecondTier::CopyOutOne(const wire::CopyCheckpoint& command) {
+  const JobId id(command.job_id());
+  if (context_.IsForgotten(id, command.epoch())) return;
+  const SnapshotId snapshot{command.epoch(), command.step()};
+  AgentJob* job = context_.FindJob(id);
+  if (job == nullptr || job->latest == nullptr) {
+    return TellUncopied(id, snapshot, "the agent does not know the job", false);
+  }
+  if (job->copying_out == snapshot) return;  // said again
+  if (job->copying_out.has_value()) {
+    job->next_copy_out = snapshot;
+    return;
+  }
+  job->copying_out = snapshot;
+  context_.effects.push_back(CopyOut{id, snapshot.epoch, snapshot.step, job->latest});
+}
+
+void SecondTier::Take(const CheckpointCopied& fact) {
+  AgentJob* job = context_.FindJob(fact.job);
+  const SnapshotId snapshot{fact.epoch, fact.step};
+  if (job == nullptr || job->copying_out != snapshot) return;
+  job->copying_out.reset();
+  if (fact.error.empty()) {
+    wire::Event event;
+    wire::SnapshotCopied& copied = *event.mutable_snapshot_copied();
+    copied.set_job_id(fact.job.value());
+    copied.set_epoch(fact.epoch);
+    copied.set_step(fact.step);
+    copied.set_bytes(fact.bytes);
+    copied.set_took_ns(fact.took.count());
+    context_.Tell(std::move(event));
+  } else {
+    TellUncopied(fact.job, snapshot, fact.error, false);
+  }
+  const auto next = std::exchange(job->next_copy_out, std::nullopt);
+  if (!next.has_value() || *next == snapshot || job->latest == nullptr) return;
+  job->copying_out = next;
+  context_.effects.push_back(CopyOut{fact.job, next->epoch, next->step, job->latest});
+}
+
+void SecondTier::Take(const CheckpointFetched& fact) {
+  AgentJob* job = context_.FindJob(fact.job);
+  if (job == nullptr || !job->fetching.has_value() || job->fetching->epoch() != fact.epoch) return;
+  const wire::OpenStore open = *std::exchange(job->fetching, std::nullopt);
+  if (fact.epoch < job->highest_epoch) return;
+  if (!fact.error.empty()) {
+    return TellUncopied(fact.job, {fact.epoch, open.fetch().step()}, fact.error, true);
+  }
+  context_.effects.push_back(OpenStoreAt{fact.job, fact.epoch, open.world(), open.torch_version()});
+}
+
+}  // namespace longhaul::runtime::agent

@@ -1,0 +1,33 @@
+// What the controller does to running workers: another snapshot interval, probes, and planned
+// faults.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "runtime/agent/agent_context.h"
+
+namespace longhaul::runtime::agent {
+
+class WorkerProcesses;
+
+class WorkerControl {
+ public:
+  WorkerControl(AgentContext& context, WorkerProcesses& processes)
+      : context_(context), processes_(processes) {}
+
+  void SetInterval(const wire::SetSnapshotInterval& command);
+  void Probe(const wire::ProbeWorkers& command);
+  void Inject(const wire::InjectFault& command);
+  void Take(const ProbedWorkers& fact);
+  // Continues workers that were stopped on purpose for a time.
+  void RunTimers();
+  std::optional<Instant> NextDeadline() const;
+
+ private:
+  AgentContext& context_;
+  WorkerProcesses& processes_;
+  std::vector<Resume> resumes_;
+};
+
+}  // namespace longhaul::runtime::agent

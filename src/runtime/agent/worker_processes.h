@@ -1,0 +1,45 @@
+// The processes of the workers: the store they meet at, their start, their end, and the jobs that
+// are forgotten once their last worker is gone.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/agent/agent_context.h"
+
+namespace longhaul::runtime::agent {
+
+class NodeSnapshots;
+
+class WorkerProcesses {
+ public:
+  WorkerProcesses(AgentContext& context, NodeSnapshots& snapshots)
+      : context_(context), snapshots_(snapshots) {}
+
+  void OpenStore(const wire::OpenStore& command);
+  void StartWorkers(const wire::StartWorkers& command);
+  void KillWorkers(const wire::KillWorkers& command);
+  void Forget(const wire::ForgetJob& command);
+  void Take(const StoreListening& fact);
+  void Take(const WorkerForked& fact);
+  void Take(const WorkerGone& fact);
+  void Take(const ShutDownAsked& fact);
+  // Kills workers whose grace is over.
+  void RunTimers();
+  void SignalOne(const JobId& id, uint64_t epoch, uint32_t rank, int signal);
+  // Drops a job that is to be forgotten once nothing of it is under way.
+  void MaybeDrop(const JobId& id);
+
+ private:
+  void Spawn(const JobId& id, AgentJob& job, const StartOrder& start);
+  void KillNow(const JobId& id, Epoch& epoch);
+  void Terminate(const JobId& id, Epoch& epoch, Duration grace);
+  void TellFailedStart(const std::string& job, uint64_t epoch, const std::string& reason,
+                       bool permanent);
+  void AfterEnd(const JobId& id, uint64_t epoch);
+
+  AgentContext& context_;
+  NodeSnapshots& snapshots_;
+};
+
+}  // namespace longhaul::runtime::agent

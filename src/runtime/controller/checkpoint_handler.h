@@ -1,0 +1,53 @@
+// Coordinates the checkpoints of jobs: which step the nodes write, the grant of its commit, and
+// the copies on the second tier.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/controller/controller_context.h"
+
+namespace longhaul::runtime::controller {
+
+class JobCloser;
+class Placement;
+
+class CheckpointHandler {
+ public:
+  CheckpointHandler(ControllerContext& context, JobCloser& closer, Placement& placement)
+      : context_(context), closer_(closer), placement_(placement) {}
+
+  void OnSnapshotPersisted(const wire::Event& event);
+  void OnSnapshotCommitted(const wire::Event& event);
+  void OnSnapshotCopied(const wire::Event& event);
+  void OnCheckpointsLost(const wire::Event& event);
+  // The node could not write the step of the order.
+  void WriteFailed(JobRecord& job, const wire::SnapshotFailed& failed, const NodeId& node);
+  void CopyFailed(JobRecord& job, const wire::SnapshotFailed& failed);
+
+  // Orders the newest complete step, unless one is being written.
+  void OrderWrite(JobRecord& job);
+  void SendOrder(const JobRecord& job, const NodeId& node);
+  // To the nodes that have not written their part.
+  void SendOrderAgain(const JobRecord& job);
+  // A node is back: what it is to do for checkpoints of the job is sent once more.
+  void SendAgain(JobRecord& job, const NodeId& node);
+  // The node is lost, and with it what it was to write or copy.
+  void DropNode(JobRecord& job, const NodeId& node);
+  // Whether nothing is left to do for the second tier before the job closes.
+  bool CopiesSettled(JobRecord& job);
+  // The checkpoint to start from has come to disk.
+  void NoteFetched(JobRecord& job);
+
+ private:
+  EpochShape ShapeOf(const JobRecord& job, uint64_t epoch) const;
+  void GrantIfWhole(JobRecord& job, uint64_t step);
+  void OrderCopy(JobRecord& job);  // of the newest commit, when one is due
+  void SendCopy(const JobRecord& job);
+
+  ControllerContext& context_;
+  JobCloser& closer_;
+  Placement& placement_;
+};
+
+}  // namespace longhaul::runtime::controller

@@ -1,0 +1,255 @@
+// The entry of the state machine: takes events in, hands each to the part that it concerns, and
+// runs the deadlines.
+#include "runtime/controller/controller.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "runtime/controller/checkpoint_handler.h"
+#include "runtime/controller/controller_context.h"
+#include "runtime/controller/epoch_starter.h"
+#include "runtime/controller/fault_handler.h"
+#include "runtime/controller/hang_handler.h"
+#include "runtime/controller/invariants.h"
+#include "runtime/controller/job_admission.h"
+#include "runtime/controller/job_closer.h"
+#include "runtime/controller/node_handler.h"
+#include "runtime/controller/operator_changes.h"
+#include "runtime/controller/placement.h"
+#include "runtime/controller/snapshot_handler.h"
+#include "runtime/controller/status.h"
+#include "runtime/controller/step_reports.h"
+
+namespace longhaul::runtime {
+
+using controller::DeadlineKind;
+
+// The context and the coordinators over it. A coordinator only stores references to the others, so
+// they may be built in any order.
+class Controller::Parts {
+ public:
+  explicit Parts(const ControllerOptions& options)
+      : context(options),
+        checkpoints(context, closer, placement),
+        starter(context, checkpoints, faults),
+        placement(context, starter, faults),
+        hangs(context, faults),
+        closer(context, checkpoints, faults, placement),
+        faults(context, starter, hangs, closer, placement),
+        snapshots(context, checkpoints, faults, closer, placement),
+        steps(context, faults, hangs, placement),
+        admission(context, placement),
+        nodes(context, checkpoints, starter, faults, closer, placement, snapshots),
+        changes(context),
+        status(context),
+        invariants(context, placement) {}
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  // Whether an event is new and from a life of its agent that still counts.
+  bool Accept(const wire::Event& event);
+  void Dispatch(const wire::Event& event);
+  void OnControllerStarted(const wire::ControllerStarted& started);
+  void OnTick();
+  void OnDeadline(const controller::Deadlines::Name& name);
+  void OnJobDeadline(DeadlineKind kind, controller::JobRecord& job);
+
+  controller::ControllerContext context;
+  controller::CheckpointHandler checkpoints;
+  controller::EpochStarter starter;
+  controller::Placement placement;
+  controller::HangHandler hangs;
+  controller::JobCloser closer;
+  controller::FaultHandler faults;
+  controller::SnapshotHandler snapshots;
+  controller::StepReports steps;
+  controller::JobAdmission admission;
+  controller::NodeHandler nodes;
+  controller::OperatorChanges changes;
+  controller::StatusReporter status;
+  controller::Invariants invariants;
+};
+
+Controller::Controller(const ControllerOptions& options)
+    : parts_(std::make_unique<Parts>(options)) {}
+Controller::~Controller() = default;
+Controller::Controller(Controller&&) noexcept = default;
+Controller& Controller::operator=(Controller&&) noexcept = default;
+
+Actions Controller::Step(const wire::Event& event, Instant now) {
+  controller::ControllerContext& context = parts_->context;
+  context.now = std::max(context.now, now);
+  context.out = Actions();
+  context.jobs.BeginStep();
+  if (parts_->Accept(event)) {
+    parts_->Dispatch(event);
+    parts_->placement.Schedule();
+  }
+  return std::move(context.out);
+}
+std::optional<Instant> Controller::NextDeadline() const { return parts_->context.deadlines.Next(); }
+Status Controller::CheckSubmission(const wire::Job& job) const {
+  return parts_->admission.CheckSubmission(job);
+}
+uint64_t Controller::AcknowledgedSequence(const NodeId& node, uint64_t incarnation) const {
+  return parts_->context.nodes.AcknowledgedSequence(node, incarnation);
+}
+std::optional<wire::JobStatus> Controller::JobStatus(const JobId& id, Instant now) const {
+  return parts_->status.StatusOf(id, now);
+}
+std::vector<wire::JobStatus> Controller::AllJobs(Instant now) const {
+  return parts_->status.AllJobs(now);
+}
+std::vector<wire::NodeStatus> Controller::AllNodes() const { return parts_->status.AllNodes(); }
+Status Controller::CheckInvariants() const { return parts_->invariants.CheckTouched(); }
+Status Controller::CheckPlaces() const { return parts_->invariants.CheckPlaces(); }
+Status Controller::CheckConfiguration(const wire::SchedulingConfiguration& configuration) {
+  return cluster::ClusterScheduler::Check(configuration);
+}
+std::vector<wire::QueueStatus> Controller::Queues() const {
+  return parts_->context.scheduler.Queues();
+}
+std::vector<scheduler::LinkView> Controller::Links() const {
+  return parts_->context.scheduler.Links();
+}
+Controller::Question Controller::AskWhy(const JobId& job) const {
+  const cluster::ClusterScheduler& scheduler = parts_->context.scheduler;
+  Question question;
+  question.aside = scheduler.AsideText(job);
+  question.means.other_size = parts_->changes.CanChangeSize(job);
+  if (question.aside.empty()) question.scheduler = scheduler.Copy();
+  return question;
+}
+Status Controller::CheckChanges(const wire::ChangesAsked& asked) const {
+  return parts_->changes.Check(asked);
+}
+Controller::Remedy Controller::RemedyOf(const JobId& job,
+                                        const std::vector<scheduler::Event>& fix) const {
+  return parts_->changes.RemedyOf(job, fix);
+}
+uint64_t Controller::StateHash() const { return parts_->status.StateHash(); }
+
+bool IsTerminal(wire::JobState state) {
+  return state == wire::SUCCEEDED || state == wire::FAILED || state == wire::STOPPED;
+}
+
+bool Controller::Parts::Accept(const wire::Event& event) {
+  if (event.node().empty()) return true;
+  if (event.has_agent_joined()) return true;  // may begin a new life
+  const NodeId id(event.node());
+  if (event.has_agent_disconnected()) {  // seen by the service, not sent by the agent
+    const controller::Node* node = context.nodes.Find(id);
+    return node != nullptr && node->incarnation == event.incarnation();
+  }
+  return context.nodes.TakeSequence(id, event.incarnation(), event.sequence());
+}
+
+void Controller::Parts::Dispatch(const wire::Event& event) {
+  switch (event.kind_case()) {
+    case wire::Event::kControllerStarted:
+      return OnControllerStarted(event.controller_started());
+    case wire::Event::kJobSubmitted:
+      return admission.OnJobSubmitted(event.job_submitted().job());
+    case wire::Event::kJobStopRequested:
+      return closer.OnJobStopRequested(event.job_stop_requested());
+    case wire::Event::kTick:
+      return OnTick();
+    case wire::Event::kAgentJoined:
+      return nodes.OnAgentJoined(event);
+    case wire::Event::kAgentDisconnected:
+      return nodes.OnAgentDisconnected(event);
+    case wire::Event::kStoreOpened:
+      return starter.OnStoreOpened(event);
+    case wire::Event::kWorkersStarted:
+      return starter.OnWorkersStarted(event);
+    case wire::Event::kWorkersFailedToStart:
+      return faults.OnWorkersFailedToStart(event);
+    case wire::Event::kPhaseEntered:
+      return starter.OnPhaseEntered(event);
+    case wire::Event::kStepReported:
+      return steps.OnStepReported(event);
+    case wire::Event::kWorkerExited:
+      return faults.OnWorkerExited(event);
+    case wire::Event::kEpochClosed:
+      return closer.OnEpochClosed(event);
+    case wire::Event::kSnapshotSealed:
+      return snapshots.OnSnapshotSealed(event);
+    case wire::Event::kSnapshotReplicated:
+      return snapshots.OnSnapshotReplicated(event);
+    case wire::Event::kSnapshotPersisted:
+      return checkpoints.OnSnapshotPersisted(event);
+    case wire::Event::kSnapshotCommitted:
+      return checkpoints.OnSnapshotCommitted(event);
+    case wire::Event::kSnapshotCopied:
+      return checkpoints.OnSnapshotCopied(event);
+    case wire::Event::kCheckpointsLost:
+      return checkpoints.OnCheckpointsLost(event);
+    case wire::Event::kSnapshotFailed:
+      return snapshots.OnSnapshotFailed(event);
+    case wire::Event::kWorkersProbed:
+      return hangs.OnWorkersProbed(event);
+    case wire::Event::kWorkerSilent:
+      return hangs.OnWorkerSilent(event);
+    case wire::Event::kWorkerWaits:
+      return hangs.OnWorkerWaits(event);
+    case wire::Event::kWorkerResult:
+      return steps.OnWorkerResult(event.worker_result());
+    case wire::Event::kNodeCordoned:
+      return nodes.OnNodeCordoned(event.node_cordoned());
+    case wire::Event::kChangesAsked:
+      return changes.OnChangesAsked(event.changes_asked());
+    case wire::Event::KIND_NOT_SET:
+      return;
+  }
+}
+
+void Controller::Parts::OnControllerStarted(const wire::ControllerStarted& started) {
+  const Status configured = context.scheduler.Configure(started.scheduling(), context.now);
+  if (!configured.ok()) {
+    context.Say("", wire::MessageNotice::ERROR,
+                "the configuration is not used, the one before stays: " + configured.message());
+  }
+  nodes.DisconnectAll();
+  // The time without a controller is no hang.
+  for (auto& [id, job] : context.jobs.all()) {
+    if (!job.live()) continue;
+    job.hang.CountFrom(context.now);
+    hangs.WatchProgress(job);
+  }
+}
+
+void Controller::Parts::OnTick() {
+  while (const auto name = context.deadlines.TakeDue(context.now)) OnDeadline(*name);
+}
+
+void Controller::Parts::OnDeadline(const controller::Deadlines::Name& name) {
+  const auto& [kind, id] = name;
+  if (kind == DeadlineKind::kNodeGrace) return nodes.OnGraceOver(NodeId(id));
+  if (kind == DeadlineKind::kSchedule) return;  // every step ends with a round that is due
+  controller::JobRecord* job = context.jobs.Find(id);
+  if (job != nullptr && job->live()) OnJobDeadline(kind, *job);
+}
+
+void Controller::Parts::OnJobDeadline(DeadlineKind kind, controller::JobRecord& job) {
+  switch (kind) {
+    case DeadlineKind::kDecide:
+      return faults.TryDecide(job);
+    case DeadlineKind::kStart:
+      return hangs.OnStartOverdue(job);
+    case DeadlineKind::kProgress:
+      return hangs.OnProgressOverdue(job);
+    case DeadlineKind::kStop:
+      return closer.BeginClosing(job, wire::STOPPED,
+                                 job.life.reason() + " (some workers did not answer)");
+    case DeadlineKind::kClose:
+      return closer.Finalize(job);
+    case DeadlineKind::kRetreat:
+      return placement.OnRetreatOverdue(job);
+    case DeadlineKind::kNodeGrace:
+    case DeadlineKind::kSchedule:
+      return;
+  }
+}
+
+}  // namespace longhaul::runtime

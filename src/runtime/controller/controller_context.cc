@@ -1,0 +1,141 @@
+#include "runtime/controller/controller_context.h"
+
+#include <utility>
+
+namespace longhaul::runtime::controller {
+
+JobRecord& JobTable::Add(const wire::Job& spec, Instant now, Seconds time_between_failures) {
+  order_.push_back(spec.id());
+  JobRecord& job =
+      jobs_.emplace(spec.id(), JobRecord(spec, now, time_between_failures)).first->second;
+  Touch(job);
+  return job;
+}
+
+JobRecord* JobTable::Find(const std::string& id) {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return nullptr;
+  Touch(found->second);
+  return &found->second;
+}
+
+const JobRecord* JobTable::Find(const std::string& id) const {
+  const auto found = jobs_.find(id);
+  return found == jobs_.end() ? nullptr : &found->second;
+}
+
+void JobTable::Touch(const JobRecord& job) {
+  if (touched_.empty() || touched_.back() != &job) touched_.push_back(&job);
+}
+
+void ControllerContext::Send(const NodeId& id, wire::Command command) {
+  const Node* node = nodes.Find(id);
+  if (node == nullptr || !node->connected) return;
+  command.set_term(1);
+  out.commands.emplace_back(id, std::move(command));
+}
+
+void ControllerContext::SendKill(const JobRecord& job, Duration grace, const std::string& reason) {
+  for (const Member& member : job.group.members()) {
+    wire::Command command;
+    auto* kill = command.mutable_kill_workers();
+    kill->set_job_id(job.id());
+    kill->set_epoch(job.life.epoch());
+    kill->set_grace_ns(grace.count());
+    kill->set_reason(reason);
+    Send(member.node, std::move(command));
+  }
+}
+
+void ControllerContext::SendForget(const std::string& job, const NodeId& node) {
+  wire::Command command;
+  command.mutable_forget_job()->set_job_id(job);
+  Send(node, std::move(command));
+}
+
+void ControllerContext::SendInterval(const JobRecord& job, const NodeId& node, uint64_t steps) {
+  wire::Command command;
+  auto* set = command.mutable_set_snapshot_interval();
+  set->set_job_id(job.id());
+  set->set_epoch(job.life.epoch());
+  set->set_steps(steps);
+  Send(node, std::move(command));
+}
+
+wire::Notice& ControllerContext::AddNotice(const std::string& job) {
+  wire::Notice& notice = out.notices.emplace_back();
+  notice.set_at_ns(ToNanoseconds(now));
+  notice.set_job_id(job);
+  return notice;
+}
+
+void ControllerContext::Say(const std::string& job, wire::MessageNotice::Severity severity,
+                            std::string text) {
+  auto* message = AddNotice(job).mutable_message();
+  message->set_severity(severity);
+  message->set_text(std::move(text));
+}
+
+void ControllerContext::NoticeNode(const NodeId& node) {
+  *AddNotice("").mutable_node() = StatusOf(nodes.at(node));
+}
+
+void ControllerContext::NoticeFault(const JobRecord& job, const wire::Fault& fault) {
+  *AddNotice(job.id()).mutable_fault() = fault;
+}
+
+void ControllerContext::SetState(JobRecord& job, wire::JobState state, const std::string& reason) {
+  if (!job.life.Enter(state, reason, job.placement.leaving())) return;
+  auto* notice = AddNotice(job.id()).mutable_state();
+  notice->set_state(state);
+  notice->set_reason(reason);
+}
+
+void ControllerContext::TellNode(const NodeId& id) {
+  const Node& node = nodes.at(id);
+  spec::NodeCondition condition = scheduler.StandardCondition(id.value());
+  if (node.enlisted) condition = spec::NodeCondition::kReady;
+  if (node.cordoned) condition = spec::NodeCondition::kCordoned;
+  if (node.draining) condition = spec::NodeCondition::kDraining;
+  // It may be back in a moment: what runs there stays, nothing new is sent.
+  if (!node.connected) condition = spec::NodeCondition::kCordoned;
+  if (node.lost) condition = spec::NodeCondition::kDown;
+  scheduler.SetNode(id.value(), {node.facts.slots(), node.facts.cores(), node.facts.memory_bytes()},
+                    condition, now);
+}
+
+wire::NodeStatus ControllerContext::StatusOf(const Node& node) const {
+  wire::NodeStatus status;
+  status.set_name(node.id.value());
+  status.set_connected(node.connected);
+  status.set_cordoned(node.cordoned);
+  status.set_slots(node.facts.slots());
+  status.set_used_slots(node.used_slots);
+  status.set_address(node.facts.address());
+  status.set_host(node.facts.host());
+  status.set_incarnation(node.incarnation);
+  status.set_cores(node.facts.cores());
+  status.set_memory_bytes(node.facts.memory_bytes());
+  status.set_losses(node.losses);
+  status.set_draining(node.draining);
+  status.set_condition(std::string(spec::ToString(scheduler.ConditionOf(node.id.value()))));
+  const cluster::NodeHealth health = scheduler.HealthOf(node.id.value());
+  status.set_health(health.thousandths / 1000.0);
+  status.set_last_fault(health.last_fault);
+  if (!health.last_fault.empty()) {
+    status.set_last_fault_at_ns(ToNanoseconds(health.last_fault_at));
+  }
+  return status;
+}
+
+JobRecord* ControllerContext::CurrentJob(const wire::Event& event, const std::string& id,
+                                         uint64_t epoch, size_t* place) {
+  JobRecord* job = jobs.Find(id);
+  if (job == nullptr || !job->live() || job->life.epoch() != epoch) return nullptr;
+  const auto index = job->group.PlaceOf(event.node());
+  if (!index.has_value()) return nullptr;
+  *place = *index;
+  return job;
+}
+
+}  // namespace longhaul::runtime::controller

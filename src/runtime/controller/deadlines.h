@@ -1,0 +1,66 @@
+// Named deadlines of a state machine: the earliest is cheap to find, each name has at most one.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/time.h"
+
+namespace longhaul::runtime::controller {
+
+// What a deadline is for; together with a job's or node's id it is its name.
+enum class DeadlineKind {
+  kNodeGrace,  // a disconnected agent is given up
+  kDecide,     // enough evidence has been waited for
+  kStart,      // workers should have made their first step
+  kProgress,   // the next step is overdue
+  kStop,       // workers should have ended
+  kClose,      // the last checkpoint should be on disk
+  kRetreat,    // a stage of leaving the nodes has taken long enough
+  kSchedule,   // the scheduler wants a round
+};
+
+class Deadlines {
+ public:
+  using Name = std::pair<DeadlineKind, std::string>;
+
+  void Set(DeadlineKind kind, const std::string& id, Instant at) {
+    const Name name(kind, id);
+    Clear(name);
+    by_name_[name] = at;
+    by_time_.insert({at, name});
+  }
+  void Clear(DeadlineKind kind, const std::string& id) { Clear(Name(kind, id)); }
+
+  std::optional<Instant> Next() const {
+    if (by_time_.empty()) return std::nullopt;
+    return by_time_.begin()->first;
+  }
+
+  // Takes the earliest out if it has passed.
+  std::optional<Name> TakeDue(Instant now) {
+    if (by_time_.empty() || by_time_.begin()->first > now) return std::nullopt;
+    const Name name = by_time_.begin()->second;
+    Clear(name);
+    return name;
+  }
+
+  const std::map<Name, Instant>& all() const { return by_name_; }
+
+ private:
+  void Clear(const Name& name) {
+    const auto found = by_name_.find(name);
+    if (found == by_name_.end()) return;
+    by_time_.erase({found->second, name});
+    by_name_.erase(found);
+  }
+
+  std::map<Name, Instant> by_name_;
+  std::set<std::pair<Instant, Name>> by_time_;
+};
+
+}  // namespace longhaul::runtime::controller

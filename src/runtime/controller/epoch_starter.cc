@@ -1,0 +1,194 @@
+#include "runtime/controller/epoch_starter.h"
+
+#include <string>
+#include <utility>
+
+#include "runtime/controller/checkpoint_handler.h"
+#include "runtime/controller/fault_handler.h"
+
+namespace longhaul::runtime::controller {
+
+namespace {
+
+// A whole checkpoint over a network, and the start of the workers after it, take at most this long.
+constexpr Duration kFetchLimit = std::chrono::hours(2);
+
+wire::Category CategoryOf(wire::PhaseEntered::Phase phase) {
+  switch (phase) {
+    case wire::PhaseEntered::START_UP:
+      return wire::START_UP_TIME;
+    case wire::PhaseEntered::RENDEZVOUS:
+      return wire::RENDEZVOUS_TIME;
+    case wire::PhaseEntered::RESTORE:
+      return wire::RESTORE_TIME;
+    case wire::PhaseEntered::STEPPING:
+      return wire::LOST_WORK;  // a step begun: lost unless reported
+    case wire::PhaseEntered::FINISHING:
+      return wire::FINISH;
+    default:
+      return wire::OTHER;
+  }
+}
+
+}  // namespace
+
+void EpochStarter::OpenEpoch(JobRecord& job) {
+  const std::string& id = job.id();
+  const bool first = job.faults.empty();
+  job.data.Close(job.life.epoch());
+  job.life.BeginEpoch();
+  const uint64_t epoch = job.life.epoch();
+  job.faults.Dismiss();
+  job.placement.EndRetreat();
+  context_.deadlines.Clear(DeadlineKind::kRetreat, id);
+  job.hang.BeginEpoch();
+  const wire::Restore restore =
+      job.snapshots.ChooseRestore(context_.ViewOf(job), job.copier.copies());
+  const uint64_t from = restore.step();
+  job.snapshots.BeginEpoch(epoch, job.nodes(), restore);
+  job.writer.Rewind(from);
+  job.group.BeginEpoch(job.data.Open(epoch, from, job.spec().total_steps()), from, job.world());
+  // Else the first line of output says what is lost.
+  if (!job.restores_by_itself()) job.ledger.Rollback(from);
+  job.ledger.EnterAll(first ? wire::START_UP_TIME : wire::REPAIR, context_.now);
+  job.progress.BeginEpoch(from);
+  context_.SetState(job, first ? wire::STARTING : wire::RECOVERING,
+                    "forming epoch " + std::to_string(epoch));
+  auto* notice = context_.AddNotice(id).mutable_epoch();
+  notice->set_epoch(epoch);
+  notice->set_world(job.world());
+  for (const Member& member : job.group.members()) notice->add_gang(member.node.value());
+  *notice->mutable_restore() = restore;
+  context_.deadlines.Clear(DeadlineKind::kProgress, id);
+  const bool fetches = restore.tier() == wire::Restore::TIER_SHARED;
+  context_.deadlines.Set(DeadlineKind::kStart, id,
+                         context_.now + (fetches ? kFetchLimit : context_.options.start_limit));
+  SendOpenStore(job);
+}
+
+void EpochStarter::StartAgain(const JobRecord& job, size_t place) {
+  if (job.group.store_port() != 0) {
+    SendStart(job, place);
+  } else if (place == 0) {
+    SendOpenStore(job);
+  }
+}
+
+void EpochStarter::SendOpenStore(const JobRecord& job) {
+  wire::Command command;
+  auto* open = command.mutable_open_store();
+  open->set_job_id(job.id());
+  open->set_epoch(job.life.epoch());
+  open->set_world(job.world());
+  open->set_torch_version(job.spec().workload().torch_version());
+  if (job.snapshots.restore().tier() == wire::Restore::TIER_SHARED) {
+    *open->mutable_fetch() = job.snapshots.restore();
+    *open->mutable_job() = job.spec();
+  }
+  context_.Send(job.group.member(0).node, std::move(command));
+}
+
+void EpochStarter::SendStart(const JobRecord& job, size_t place) {
+  wire::Command command;
+  auto* start = command.mutable_start_workers();
+  const uint32_t local = job.local();
+  start->set_job_id(job.id());
+  start->set_epoch(job.life.epoch());
+  start->set_restart_count(job.faults.restarts());
+  start->set_node_rank(static_cast<uint32_t>(place));
+  start->set_nodes(job.nodes());
+  start->set_first_rank(static_cast<uint32_t>(place) * local);
+  start->set_local_ranks(local);
+  start->set_world(job.world());
+  start->set_master_address(context_.nodes.at(job.group.member(0).node).facts.address());
+  start->set_master_port(job.group.store_port());
+  *start->mutable_job() = job.spec();
+  *start->mutable_restore() = job.snapshots.RestoreFor(context_.ViewOf(job), place);
+  *start->mutable_lease() = job.group.lease();
+  start->set_snapshot_interval_steps(job.interval.steps());
+  start->set_arena_first_rank(job.snapshots.places()[place].arena_first_rank);
+  start->set_persist_when_told(true);
+  if (const Node* peer = PeerOf(job, place)) {
+    start->set_peer_node(peer->id.value());
+    start->set_peer_address(peer->facts.address());
+    start->set_peer_port(peer->facts.peer_port());
+  }
+  context_.Send(job.group.member(place).node, std::move(command));
+}
+
+// The next place of the gang on another host, or at least on another node.
+const Node* EpochStarter::PeerOf(const JobRecord& job, size_t place) const {
+  if (!context_.nodes.has_peers()) return nullptr;
+  const Node* own = context_.nodes.Find(job.group.member(place).node);
+  const Node* on_this_host = nullptr;
+  const size_t nodes = job.group.size();
+  for (size_t i = 1; i < nodes && own != nullptr; ++i) {
+    const Node* node = context_.nodes.Find(job.group.member((place + i) % nodes).node);
+    if (node == nullptr || node == own || node->facts.peer_port() == 0) continue;
+    if (node->facts.host() != own->facts.host()) return node;
+    if (on_this_host == nullptr) on_this_host = node;
+  }
+  return on_this_host;
+}
+
+void EpochStarter::OnStoreOpened(const wire::Event& event) {
+  const auto& opened = event.store_opened();
+  size_t place = 0;
+  JobRecord* job = context_.CurrentJob(event, opened.job_id(), opened.epoch(), &place);
+  if (job == nullptr || place != 0 || opened.port() == 0 || opened.port() > 65535) return;
+  if (job->faults.undecided() || job->life.state() == wire::STOPPING) return;
+  if (!job->group.OpenStore(opened.port())) return;
+  checkpoints_.NoteFetched(*job);
+  for (size_t i = 0; i < job->group.size(); ++i) SendStart(*job, i);
+  // After the starts: a new agent learns of the job with them.
+  checkpoints_.SendOrderAgain(*job);
+  checkpoints_.OrderWrite(*job);
+}
+
+void EpochStarter::OnWorkersStarted(const wire::Event& event) {
+  const auto& started = event.workers_started();
+  size_t place = 0;
+  JobRecord* job = context_.CurrentJob(event, started.job_id(), started.epoch(), &place);
+  if (job == nullptr || job->group.member(place).started || job->faults.undecided()) return;
+  const Instant at = InstantFromNanoseconds(event.at_ns());
+  const bool all = job->group.Start(place, started, job->local(), context_.now);
+  const bool speaks = job->spec().workload().built_in();
+  job->ledger.Enter(place, speaks ? wire::START_UP_TIME : wire::UNREPORTED, at);
+  if (!all) return;
+  if (const uint64_t transaction = job->placement.TakeTransaction(); transaction != 0) {
+    context_.scheduler.Confirm(JobId(started.job_id()), transaction, true, context_.now);
+  }
+  job->faults.Stamp(RestartStage::kStarted, at);
+  if (speaks) return;
+  // A command that reports nothing to its agent may never be heard of again.
+  context_.deadlines.Clear(DeadlineKind::kStart, started.job_id());
+  faults_.ResolveFaults(*job, at);
+  context_.SetState(*job, wire::RUNNING, "all workers run");
+}
+
+void EpochStarter::OnPhaseEntered(const wire::Event& event) {
+  const auto& entered = event.phase_entered();
+  size_t place = 0;
+  JobRecord* job = context_.CurrentJob(event, entered.job_id(), entered.epoch(), &place);
+  if (job == nullptr || job->faults.undecided()) return;
+  const auto phase = entered.phase();
+  if (phase <= job->group.member(place).phase) return;
+  const Instant at = InstantFromNanoseconds(event.at_ns());
+  job->ledger.Enter(place, CategoryOf(phase), at);
+  if (!job->group.EnterPhase(place, phase)) return;
+  if (phase == wire::PhaseEntered::RENDEZVOUS) job->faults.Stamp(RestartStage::kRendezvous, at);
+  if (phase == wire::PhaseEntered::RESTORE) job->faults.Stamp(RestartStage::kRestoring, at);
+  if (phase == wire::PhaseEntered::STEPPING) {
+    job->faults.Stamp(RestartStage::kStepping, at);
+    job->hang.CountFrom(at);
+    context_.SetState(*job, wire::RUNNING,
+                      entered.restored_step() == 0
+                          ? "training from the start"
+                          : "training on from step " + std::to_string(entered.restored_step()));
+  }
+  if (phase == wire::PhaseEntered::FINISHING) {
+    context_.deadlines.Clear(DeadlineKind::kProgress, entered.job_id());
+  }
+}
+
+}  // namespace longhaul::runtime::controller

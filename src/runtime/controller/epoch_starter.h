@@ -1,0 +1,38 @@
+// Starts the workers of a job: opens an epoch, chooses what it is restored from, has the store
+// opened and the workers started, and follows them until they step.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/controller/controller_context.h"
+
+namespace longhaul::runtime::controller {
+
+class CheckpointHandler;
+class FaultHandler;
+
+class EpochStarter {
+ public:
+  EpochStarter(ControllerContext& context, CheckpointHandler& checkpoints, FaultHandler& faults)
+      : context_(context), checkpoints_(checkpoints), faults_(faults) {}
+
+  // A new membership: everything of lower epochs is void from here on.
+  void OpenEpoch(JobRecord& job);
+  // A node of the gang has reconnected: it receives its start commands again.
+  void StartAgain(const JobRecord& job, size_t place);
+  void OnStoreOpened(const wire::Event& event);
+  void OnWorkersStarted(const wire::Event& event);
+  void OnPhaseEntered(const wire::Event& event);
+
+ private:
+  void SendOpenStore(const JobRecord& job);
+  void SendStart(const JobRecord& job, size_t place);
+  // The node that is to keep copies of a place's snapshots; null: none.
+  const Node* PeerOf(const JobRecord& job, size_t place) const;
+
+  ControllerContext& context_;
+  CheckpointHandler& checkpoints_;
+  FaultHandler& faults_;
+};
+
+}  // namespace longhaul::runtime::controller

@@ -1,0 +1,31 @@
+// Workers that stand still: deadlines for their start and for their next step, probes, waits that
+// they report, and processes that show no sign of life.
+#pragma once
+
+#include "runtime/controller/controller_context.h"
+
+namespace longhaul::runtime::controller {
+
+class FaultHandler;
+
+class HangHandler {
+ public:
+  HangHandler(ControllerContext& context, FaultHandler& faults)
+      : context_(context), faults_(faults) {}
+
+  // Sets the deadline of the next step anew.
+  void WatchProgress(JobRecord& job);
+  void OnStartOverdue(JobRecord& job);
+  void OnProgressOverdue(JobRecord& job);
+  void OnWorkersProbed(const wire::Event& event);
+  void OnWorkerWaits(const wire::Event& event);
+  void OnWorkerSilent(const wire::Event& event);
+
+ private:
+  HangLimits LimitsOf(const JobRecord& job) const;
+
+  ControllerContext& context_;
+  FaultHandler& faults_;
+};
+
+}  // namespace longhaul::runtime::controller

@@ -1,0 +1,129 @@
+#include "runtime/controller/invariants.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/cluster/elastic.h"
+#include "runtime/controller/placement.h"
+
+namespace longhaul::runtime::controller {
+
+Status Invariants::CheckTouched() const {
+  for (const JobRecord* job : context_.jobs.touched()) {
+    if (Status status = CheckJob(*job); !status.ok()) {
+      return status.WithContext("job " + job->id());
+    }
+  }
+  return Status();
+}
+
+Status Invariants::CheckJob(const JobRecord& job) const {
+  RETURN_IF_ERROR(job.data.Check());
+  const uint64_t step = job.progress.step();
+  const uint64_t restored = job.snapshots.restore().step();
+  const wire::DataLease& lease = job.group.lease();
+  if (step > job.progress.highest_step() && restored < step) {
+    return InternalError("the present step is above the highest one");
+  }
+  if (job.snapshots.memory_step() >= lease.end_step() && job.snapshots.memory_step() > restored) {
+    return InternalError("a snapshot of a step beyond the lease");
+  }
+  const uint64_t epoch = job.life.epoch();
+  if (job.live() && epoch > lease.epoch() && !job.group.empty() && lease.epoch() != 0) {
+    return InternalError("an open epoch without a lease");
+  }
+  if (job.group.size() != job.snapshots.places().size()) {
+    return InternalError("the memory of another number of places than the gang has");
+  }
+  RETURN_IF_ERROR(CheckDecision(job));
+  if (job.checked_epoch != epoch) {
+    job.checked_epoch = epoch;
+    RETURN_IF_ERROR(CheckGang(job));
+    RETURN_IF_ERROR(CheckPlace(job));
+  }
+  return job.ledger.CheckSums();
+}
+
+Status Invariants::CheckDecision(const JobRecord& job) const {
+  if (!job.faults.undecided()) return {};
+  if (job.faults.empty() || job.life.state() != wire::RECOVERING) {
+    return InternalError("a decision is due, but the job isn't recovering");
+  }
+  const bool timed = context_.deadlines.all().contains({DeadlineKind::kDecide, job.id()});
+  const Node* awaited = context_.nodes.Find(job.faults.awaited());
+  const bool placed = !placement_.IsPending(job.id());
+  if (!timed && placed && (awaited == nullptr || awaited->connected)) {
+    return InternalError("a decision is due and nobody waits for it");
+  }
+  return {};
+}
+
+Status Invariants::CheckGang(const JobRecord& job) const {
+  if (!job.group.empty() && !BoundsOf(job.spec()).allows(job.group.size())) {
+    return InternalError("a gang of " + std::to_string(job.group.size()) +
+                         " nodes is outside the job's bounds");
+  }
+  std::set<NodeId> members;
+  for (const Member& member : job.group.members()) {
+    if (!members.insert(member.node).second) {
+      return InternalError("node " + member.node.value() + " is in the gang twice");
+    }
+    const Node* node = context_.nodes.Find(member.node);
+    if (node == nullptr || node->used_slots > node->facts.slots()) {
+      return InternalError("node " + member.node.value() + " has more workers than slots");
+    }
+  }
+  return job.ledger.CheckEveryAccount();
+}
+
+Status Invariants::CheckPlace(const JobRecord& job) const {
+  if (!job.live() || job.closing() || job.life.state() == wire::STOPPING) return {};
+  const std::vector<NodeId>& target = job.placement.target();
+  const auto given = context_.scheduler.NodesOf(JobId(job.id()));
+  if (given.empty() != target.empty()) {
+    return InternalError(
+        target.empty() ? "the scheduler has placed the job, but the controller has no target for it"
+                       : "it has nodes that the scheduler has given away");
+  }
+  if (given.size() > target.size()) return InternalError("it has fewer nodes than it was given");
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (!given[i].empty() && given[i] != target[i].value()) {
+      return InternalError("node " + std::to_string(i) + " is " + target[i].value() +
+                           ", but the scheduler gave " + given[i]);
+    }
+  }
+  if (job.placement.leaving() || job.faults.undecided() || job.group.empty()) return {};
+  if (placement_.IsPending(job.id())) return {};  // it goes on until its new nodes are free
+  if (job.group.size() != target.size()) return InternalError("part of a gang runs");
+  for (size_t i = 0; i < job.group.size(); ++i) {
+    const NodeId& node = job.group.member(i).node;
+    if (node != target[i]) {
+      return InternalError("it runs on " + node.value() + " in place of " + target[i].value());
+    }
+  }
+  return {};
+}
+
+Status Invariants::CheckPlaces() const {
+  if (const Status sound = context_.scheduler.CheckInvariants(); !sound.ok()) {
+    return sound.WithContext("scheduler");
+  }
+  std::map<NodeId, uint32_t> used;
+  for (const auto& [id, job] : context_.jobs.all()) {
+    if (const Status same = CheckPlace(job); !same.ok()) return same.WithContext("job " + id);
+    if (!job.live()) continue;
+    for (const Member& member : job.group.members()) used[member.node] += job.local();
+  }
+  for (const auto& [id, node] : context_.nodes.all()) {
+    const auto found = used.find(id);
+    if (node.used_slots != (found == used.end() ? 0 : found->second)) {
+      return InternalError("node " + id.value() + " counts " + std::to_string(node.used_slots) +
+                           " used slots, its gangs another number");
+    }
+  }
+  return {};
+}
+
+}  // namespace longhaul::runtime::controller

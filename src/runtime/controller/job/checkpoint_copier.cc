@@ -1,0 +1,47 @@
+#include "runtime/controller/job/checkpoint_copier.h"
+
+#include <algorithm>
+
+namespace longhaul::runtime::controller {
+
+void CheckpointCopier::Add(uint64_t step, uint64_t epoch) {
+  copies_[step] = epoch;
+  copied_step_ = std::max(copied_step_, step);
+}
+
+bool CheckpointCopier::IsDue(const wire::SnapshotPolicy& policy, uint64_t step, uint64_t commits,
+                             bool closing) const {
+  if (policy.copy_to().empty() || order_.has_value()) return false;
+  if (step <= copied_step_ || step <= failed_step_) return false;
+  const uint64_t since = commits - std::min(commits, commits_copied_);
+  return closing || since >= std::max<uint64_t>(policy.copy_every(), 1);
+}
+
+void CheckpointCopier::Begin(const CopyOrder& order, uint64_t commits) {
+  commits_copied_ = commits;
+  order_ = order;
+}
+
+bool CheckpointCopier::Finish(uint64_t step, uint64_t epoch, size_t keep) {
+  if (!order_.has_value() || order_->step != step || order_->epoch != epoch) return false;
+  order_.reset();
+  Add(step, epoch);
+  while (copies_.size() > keep) copies_.erase(copies_.begin());
+  return true;
+}
+
+bool CheckpointCopier::Fail(uint64_t step, const std::string& reason) {
+  if (!order_.has_value() || order_->step != step) return false;
+  order_.reset();
+  failed_step_ = std::max(failed_step_, step);
+  failure_ = reason;
+  return true;
+}
+
+bool CheckpointCopier::DropNode(const NodeId& node) {
+  if (!order_.has_value() || order_->node != node) return false;
+  order_.reset();
+  return true;
+}
+
+}  // namespace longhaul::runtime::controller

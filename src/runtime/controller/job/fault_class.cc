@@ -1,0 +1,36 @@
+#include "runtime/controller/job/fault_class.h"
+
+#include "base/check.h"
+
+namespace longhaul::runtime::controller {
+
+namespace {
+
+constexpr struct {
+  FaultClass fault;
+  std::string_view name;
+} kNames[] = {
+    {FaultClass::kProcess, "process"}, {FaultClass::kNode, "node"},
+    {FaultClass::kHang, "hang"},       {FaultClass::kError, "error"},
+    {FaultClass::kStart, "start"},     {FaultClass::kStorage, "storage"},
+};
+
+}  // namespace
+
+std::string_view NameOf(FaultClass fault) {
+  for (const auto& row : kNames) {
+    if (row.fault == fault) return row.name;
+  }
+  CHECK(false);
+  return {};
+}
+
+FaultClass FaultClassOf(std::string_view name) {
+  for (const auto& row : kNames) {
+    if (row.name == name) return row.fault;
+  }
+  CHECK(false);
+  return FaultClass::kError;
+}
+
+}  // namespace longhaul::runtime::controller

@@ -1,0 +1,22 @@
+// The classes of faults, and their names in events, status and reports.
+#pragma once
+
+#include <string_view>
+
+namespace longhaul::runtime::controller {
+
+enum class FaultClass {
+  kProcess,  // a worker was ended by a signal from outside
+  kNode,     // a node, or its agent, is gone
+  kHang,     // no step came in time
+  kError,    // a worker failed by itself
+  kStart,    // workers could not be started
+  kStorage,  // a copy of the state did not verify
+};
+
+// "process", "node" and so on: wire::Fault::class_name.
+std::string_view NameOf(FaultClass fault);
+// Of a name that NameOf returns.
+FaultClass FaultClassOf(std::string_view name);
+
+}  // namespace longhaul::runtime::controller

@@ -1,0 +1,215 @@
+#include "runtime/controller/job/job_faults.h"
+
+#include <algorithm>
+
+#include "runtime/controller/job/snapshot_tracker.h"
+
+namespace longhaul::runtime::controller {
+
+namespace {
+
+// The death of a silent node may stay unknown this long after its peers failed.
+constexpr Duration kLateEvidence = std::chrono::seconds(15);
+
+// Whether such a fault is never the consequence of another.
+bool IsCertain(FaultClass fault) {
+  return fault == FaultClass::kNode || fault == FaultClass::kProcess ||
+         fault == FaultClass::kHang || fault == FaultClass::kStorage;
+}
+
+void StampOnce(wire::Fault& fault, RestartStage stage, int64_t at_ns) {
+  switch (stage) {
+    case RestartStage::kStarted:
+      if (fault.started_at_ns() == 0) fault.set_started_at_ns(at_ns);
+      break;
+    case RestartStage::kRendezvous:
+      if (fault.rendezvous_at_ns() == 0) fault.set_rendezvous_at_ns(at_ns);
+      break;
+    case RestartStage::kRestoring:
+      if (fault.restoring_at_ns() == 0) fault.set_restoring_at_ns(at_ns);
+      break;
+    case RestartStage::kStepping:
+      if (fault.stepping_at_ns() == 0) fault.set_stepping_at_ns(at_ns);
+      break;
+    case RestartStage::kFirstStep:
+      if (fault.first_step_at_ns() == 0) fault.set_first_step_at_ns(at_ns);
+      break;
+  }
+}
+
+}  // namespace
+
+JobFaults::Record& JobFaults::Add(uint64_t highest_step) {
+  Record& record = records_.emplace_back();
+  record.fault.set_number(static_cast<uint32_t>(records_.size()));
+  record.highest_before = highest_step;
+  return record;
+}
+
+void JobFaults::Describe(Record& record, const Evidence& evidence, const wire::Job& spec,
+                         const WorkerGroup& group) const {
+  record.kind = evidence.fault;
+  record.fault.set_class_name(std::string(NameOf(evidence.fault)));
+  record.fault.set_what(evidence.what);
+  record.fault.set_node(evidence.node);
+  record.fault.set_rank(evidence.rank);
+  record.fault.set_injected(WasInjected(evidence, spec, group));
+}
+
+// A node that dies in silence is missed only after its peers have failed: what looked like their
+// error was its death.
+bool JobFaults::IsRealCauseOfNewest(const Evidence& evidence, Instant now) const {
+  if (evidence.fault != FaultClass::kNode || !has_unresolved()) return false;
+  const wire::Fault& fault = newest();
+  return newest_class() == FaultClass::kError && fault.first_step_at_ns() == 0 &&
+         ToNanoseconds(now) - fault.happened_at_ns() < kLateEvidence.count();
+}
+
+bool JobFaults::Take(const Evidence& evidence, const wire::Job& spec, const WorkerGroup& group,
+                     uint64_t epoch, uint64_t highest_step, Instant now) {
+  Record& record = IsRealCauseOfNewest(evidence, now) ? records_.back() : Add(highest_step);
+  Describe(record, evidence, spec, group);
+  failed_epoch_ = epoch;
+  undecided_ = true;
+  if (record.fault.happened_at_ns() != 0) return false;
+  record.fault.set_happened_at_ns(ToNanoseconds(std::min(evidence.happened, now)));
+  record.fault.set_detected_at_ns(ToNanoseconds(now));
+  return true;
+}
+
+bool JobFaults::Improve(const Evidence& evidence, const wire::Job& spec, const WorkerGroup& group) {
+  if (records_.empty()) return false;
+  Record& record = records_.back();
+  wire::Fault& fault = record.fault;
+  const bool is_certain = IsCertain(record.kind);
+  const bool earlier = ToNanoseconds(evidence.happened) < fault.happened_at_ns();
+  const bool better =
+      (evidence.certain && !is_certain) || (evidence.certain == is_certain && earlier);
+  const bool same_node = evidence.fault == FaultClass::kNode && fault.node() == evidence.node;
+  if (!better && !same_node) return false;
+  Describe(record, evidence, spec, group);
+  if (earlier) fault.set_happened_at_ns(ToNanoseconds(evidence.happened));
+  return true;
+}
+
+const wire::Fault& JobFaults::AddContinued(const Evidence& evidence, const wire::Job& spec,
+                                           const WorkerGroup& group, uint64_t step,
+                                           uint64_t highest_step, double bad_rank_seconds,
+                                           Instant now) {
+  Record& record = Add(highest_step);
+  Describe(record, evidence, spec, group);
+  record.fault.set_action("continued it with SIGCONT");
+  record.fault.set_from_step(step);
+  record.fault.set_happened_at_ns(ToNanoseconds(evidence.happened));
+  record.fault.set_detected_at_ns(ToNanoseconds(now));
+  record.fault.set_decided_at_ns(ToNanoseconds(now));
+  record.bad_before = bad_rank_seconds;
+  return record.fault;
+}
+
+bool JobFaults::is_own_fault() const {
+  return newest_class() == FaultClass::kError || newest_class() == FaultClass::kStart;
+}
+
+std::optional<std::string> JobFaults::WhyGiveUp(const RestartLimits& limits) {
+  // Where no steps are reported, to have lasted is the only sign of progress.
+  if (limits.has_lasted) fruitless_ = 0;
+  if (is_own_fault() && fruitless_ + 1 >= limits.fruitless) {
+    return "failed " + std::to_string(fruitless_ + 1) +
+           " times without a step in between; the last time: " + newest().what();
+  }
+  if (restarts_ >= limits.restarts) {
+    return "out of restarts (" + std::to_string(limits.restarts) +
+           " allowed); the last fault: " + newest().what();
+  }
+  return std::nullopt;
+}
+
+void JobFaults::Decide(const std::string& action, Instant now) {
+  wire::Fault& fault = records_.back().fault;
+  fault.set_decided_at_ns(ToNanoseconds(now));
+  fault.set_action(action);
+}
+
+void JobFaults::CountRestart() {
+  if (is_own_fault()) ++fruitless_;
+  ++restarts_;
+}
+
+void JobFaults::DecideRestart(const Restart& restart, Instant now) {
+  wire::Fault& fault = records_.back().fault;
+  const uint64_t from = restart.restore.step();
+  fault.set_from_step(from);
+  if (!restart.restores_by_itself) {
+    fault.set_lost_steps(fault.lost_steps() + restart.reached - std::min(restart.reached, from));
+  }
+  std::string action = "restart from " + std::string(TierName(restart.restore.tier())) +
+                       " at step " + std::to_string(from);
+  if (from == 0) {
+    action = restart.from_unknown ? "restart all workers" : "restart from the beginning";
+  }
+  if (restart.nodes != restart.nodes_before) {
+    action = "go on with " + std::to_string(restart.nodes) + " nodes in place of " +
+             std::to_string(restart.nodes_before) + ", " + action;
+  } else if (newest_class() == FaultClass::kNode) {
+    action = "replace the node, " + action;
+  }
+  Decide(action, now);
+}
+
+bool JobFaults::NoteFirstOutput(uint64_t step, uint64_t step_before) {
+  if (!has_unresolved()) return false;
+  wire::Fault& fault = records_.back().fault;
+  fault.set_lost_steps(fault.lost_steps() + step_before - std::min(step_before, step));
+  fault.set_from_step(step);
+  fault.set_action(fault.action() + "; the output goes on with step " + std::to_string(step));
+  return true;
+}
+
+void JobFaults::Stamp(RestartStage stage, Instant at) {
+  for (size_t i = first_unresolved_; i < records_.size(); ++i) {
+    wire::Fault& fault = records_[i].fault;
+    if (fault.decided_at_ns() != 0) StampOnce(fault, stage, ToNanoseconds(at));
+  }
+}
+
+// Where the highest step before the fault was the run's last, the fault is over with that step done
+// again or with the run's end; for jobs that never reported a step, with the start of the workers.
+const wire::Fault* JobFaults::ResolveNext(const Outlook& outlook, double bad_rank_seconds,
+                                          Instant at) {
+  if (!has_unresolved()) return nullptr;
+  Record& record = records_[first_unresolved_];
+  const bool over = outlook.reports ? outlook.step > record.highest_before || outlook.at_end
+                                    : outlook.workers_started;
+  if (record.fault.decided_at_ns() == 0 || !over) return nullptr;
+  if (outlook.reports) record.fault.set_new_step_at_ns(ToNanoseconds(at));
+  record.fault.set_lost_rank_seconds(std::max(bad_rank_seconds - record.bad_before, 0.0));
+  ++first_unresolved_;
+  return &record.fault;
+}
+
+bool JobFaults::WasInjected(const Evidence& evidence, const wire::Job& spec,
+                            const WorkerGroup& group) const {
+  int planned = 0;
+  for (int i = 0; i < spec.faults_size(); ++i) {
+    if (!injected(i)) continue;
+    const wire::PlannedFault& fault = spec.faults(i);
+    const bool worker = fault.kind() == wire::PlannedFault::KILL_WORKER ||
+                        fault.kind() == wire::PlannedFault::STOP_WORKER;
+    if (worker && evidence.rank == static_cast<int32_t>(fault.target())) ++planned;
+    const bool on_node =
+        fault.target() < group.size() && group.member(fault.target()).node.value() == evidence.node;
+    const bool node = fault.kind() == wire::PlannedFault::KILL_AGENT ||
+                      fault.kind() == wire::PlannedFault::KILL_NODE;
+    if (node && evidence.fault == FaultClass::kNode && on_node) ++planned;
+  }
+  for (const Record& record : records_) {
+    const wire::Fault& fault = record.fault;
+    const bool same = evidence.rank >= 0 ? fault.rank() == evidence.rank
+                                         : fault.rank() < 0 && fault.node() == evidence.node;
+    if (same && fault.injected()) --planned;
+  }
+  return planned > 0;
+}
+
+}  // namespace longhaul::runtime::controller

@@ -1,0 +1,140 @@
+// The faults of one job: what is known of each, which one awaits a decision, how often the job was
+// restarted, and which planned faults have been injected.
+//
+// Evidence may come late and from several sides: the earliest failure and the surest kind of
+// evidence is the cause. A fault is over with the first step beyond the highest one before it.
+// Leaves out what is done about a fault (fault_handler.h).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/time.h"
+#include "runtime/controller/job/fault_class.h"
+#include "runtime/controller/job/worker_group.h"
+#include "wire/longhaul.pb.h"
+
+namespace longhaul::runtime::controller {
+
+struct Evidence {
+  FaultClass fault = FaultClass::kError;
+  std::string what;
+  std::string node;
+  int32_t rank = -1;  // -1: not of one rank
+  Instant happened;
+  bool certain = false;  // the cause itself, not perhaps its consequence
+};
+
+// The stages of a restart, in order.
+enum class RestartStage { kStarted, kRendezvous, kRestoring, kStepping, kFirstStep };
+
+class JobFaults {
+ public:
+  // The facts that decide whether the job is restarted once more.
+  struct RestartLimits {
+    uint32_t restarts = 0;    // of the job in all
+    uint32_t fruitless = 0;   // errors in a row without a new step
+    bool has_lasted = false;  // the workers of a job that reports no steps ran for long
+  };
+  // A restart that follows the newest fault.
+  struct Restart {
+    wire::Restore restore;
+    uint64_t reached = 0;             // the step before the fault
+    bool restores_by_itself = false;  // the lost steps are not known yet
+    bool from_unknown = false;        // nothing is known of the step that it restarts from
+    size_t nodes_before = 0;
+    size_t nodes = 0;
+  };
+  struct Outlook {
+    uint64_t step = 0;
+    bool reports = false;  // the job has ever reported a step
+    bool at_end = false;   // the last step of the run is done
+    bool workers_started = false;
+  };
+
+  explicit JobFaults(int planned) : injected_(static_cast<size_t>(planned), false) {}
+
+  // --- Evidence.
+  // Takes evidence of a fault that awaits its decision from now on. Returns whether it is a new
+  // fault and not the real cause of the newest one.
+  bool Take(const Evidence& evidence, const wire::Job& spec, const WorkerGroup& group,
+            uint64_t epoch, uint64_t highest_step, Instant now);
+  // Later evidence about the newest fault. Returns whether it is better than what was known.
+  bool Improve(const Evidence& evidence, const wire::Job& spec, const WorkerGroup& group);
+  // A fault that is over already: a stopped worker that was continued.
+  const wire::Fault& AddContinued(const Evidence& evidence, const wire::Job& spec,
+                                  const WorkerGroup& group, uint64_t step, uint64_t highest_step,
+                                  double bad_rank_seconds, Instant now);
+  // The rank seconds of badput that had passed when the newest fault happened.
+  void SetBadBefore(double rank_seconds) { records_.back().bad_before = rank_seconds; }
+
+  // --- Decisions.
+  bool undecided() const { return undecided_; }
+  void Dismiss() { undecided_ = false; }
+  // Why the job is not restarted; nothing when it is. Notes that it has lasted.
+  std::optional<std::string> WhyGiveUp(const RestartLimits& limits);
+  // The decision waits until this node is back or lost.
+  void Await(const NodeId& node) { awaited_ = node; }
+  const NodeId& awaited() const { return awaited_; }
+  // The newest fault is decided: `action` is what is done.
+  void Decide(const std::string& action, Instant now);
+  void CountRestart();
+  // The same for a restart that has begun.
+  void DecideRestart(const Restart& restart, Instant now);
+  // The first step in the output of workers that restore by themselves says what was lost. Returns
+  // whether that is of a fault.
+  bool NoteFirstOutput(uint64_t step, uint64_t step_before);
+  void NoteNewStep() { fruitless_ = 0; }
+
+  // --- Stages.
+  void Stamp(RestartStage stage, Instant at);
+  bool has_unresolved() const { return first_unresolved_ < records_.size(); }
+  // Ends the first fault that is not over yet, if it is by this outlook. `bad_rank_seconds`: badput
+  // that has passed. Returns the fault; null when it is not over.
+  const wire::Fault* ResolveNext(const Outlook& outlook, double bad_rank_seconds, Instant at);
+
+  // --- Planned faults.
+  void ResetPlan(int planned) { injected_.assign(static_cast<size_t>(planned), false); }
+  bool injected(int planned) const { return injected_[static_cast<size_t>(planned)]; }
+  void MarkInjected(int planned) { injected_[static_cast<size_t>(planned)] = true; }
+
+  bool empty() const { return records_.empty(); }
+  size_t size() const { return records_.size(); }
+  const wire::Fault& fault(size_t i) const { return records_[i].fault; }
+  const wire::Fault& newest() const { return records_.back().fault; }
+  FaultClass newest_class() const { return records_.back().kind; }
+  uint64_t failed_epoch() const { return failed_epoch_; }  // that the newest fault ended
+  uint32_t restarts() const { return restarts_; }
+  uint32_t fruitless() const { return fruitless_; }
+
+ private:
+  struct Record {
+    wire::Fault fault;
+    FaultClass kind = FaultClass::kError;
+    uint64_t highest_before = 0;  // for its "first new step"
+    double bad_before = 0;        // rank seconds
+  };
+
+  Record& Add(uint64_t highest_step);
+  void Describe(Record& record, const Evidence& evidence, const wire::Job& spec,
+                const WorkerGroup& group) const;
+  bool IsRealCauseOfNewest(const Evidence& evidence, Instant now) const;
+  // Whether a planned fault that has been injected explains the evidence and no fault yet.
+  bool WasInjected(const Evidence& evidence, const wire::Job& spec, const WorkerGroup& group) const;
+  // Whether the newest fault is the program's own, as far as is known.
+  bool is_own_fault() const;
+
+  std::vector<Record> records_;
+  size_t first_unresolved_ = 0;
+  bool undecided_ = false;
+  NodeId awaited_;
+  uint64_t failed_epoch_ = 0;
+  uint32_t restarts_ = 0;
+  uint32_t fruitless_ = 0;
+  std::vector<bool> injected_;  // by planned fault
+};
+
+}  // namespace longhaul::runtime::controller

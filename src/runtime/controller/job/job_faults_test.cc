@@ -1,0 +1,203 @@
+#include "runtime/controller/job/job_faults.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace longhaul::runtime::controller {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+const Instant kStart = InstantFromNanoseconds(1'000'000'000'000);
+
+Evidence Error(int32_t rank, Instant at) {
+  return {FaultClass::kError, "worker failed", "a", rank, at, false};
+}
+Evidence NodeGone(const std::string& node, Instant at) {
+  return {FaultClass::kNode, node + " is gone", node, -1, at, true};
+}
+
+// The faults of a job on the nodes a and b.
+class Faults {
+ public:
+  explicit Faults(const wire::Job& wanted = {}) : spec(wanted), faults(wanted.faults_size()) {
+    group.Replace({NodeId("a"), NodeId("b")});
+  }
+  bool Take(const Evidence& evidence, Instant now) {
+    return faults.Take(evidence, spec, group, 1, 50, now);
+  }
+  bool Improve(const Evidence& evidence) { return faults.Improve(evidence, spec, group); }
+
+  wire::Job spec;
+  WorkerGroup group;
+  JobFaults faults;
+};
+
+TEST(FaultClass, EveryClassHasItsName) {
+  for (const FaultClass fault : {FaultClass::kProcess, FaultClass::kNode, FaultClass::kHang,
+                                 FaultClass::kError, FaultClass::kStart, FaultClass::kStorage}) {
+    EXPECT_EQ(FaultClassOf(NameOf(fault)), fault);
+  }
+  EXPECT_EQ(NameOf(FaultClass::kError), "error");
+}
+
+TEST(JobFaults, AFaultAwaitsItsDecision) {
+  Faults job;
+  EXPECT_TRUE(job.Take(Error(1, kStart), kStart + seconds(1)));
+  EXPECT_TRUE(job.faults.undecided());
+  EXPECT_EQ(job.faults.newest().class_name(), "error");
+  EXPECT_EQ(job.faults.newest().number(), 1u);
+  EXPECT_EQ(job.faults.newest().happened_at_ns(), ToNanoseconds(kStart));
+  EXPECT_EQ(job.faults.failed_epoch(), 1u);
+}
+
+TEST(JobFaults, TheEarlierOrSurerEvidenceIsTheCause) {
+  const struct {
+    const char* name;
+    Evidence later;
+    bool better;
+  } kRows[] = {
+      {"a later error", Error(2, kStart + milliseconds(1)), false},
+      {"an earlier error", Error(2, kStart - milliseconds(1)), true},
+      {"a later death of a node", NodeGone("b", kStart + milliseconds(1)), true},
+  };
+  for (const auto& row : kRows) {
+    Faults job;
+    job.Take(Error(1, kStart), kStart);
+    EXPECT_EQ(job.Improve(row.later), row.better) << row.name;
+    EXPECT_EQ(job.faults.newest().rank(), row.better ? row.later.rank : 1) << row.name;
+  }
+  Faults job;
+  EXPECT_FALSE(job.Improve(Error(1, kStart))) << "there is no fault";
+}
+
+TEST(JobFaults, ASilentNodeIsTheRealCauseOfItsPeersError) {
+  Faults job;
+  job.Take(Error(1, kStart), kStart);
+  job.faults.Decide("restart", kStart);
+  job.faults.Dismiss();
+  EXPECT_FALSE(job.Take(NodeGone("b", kStart + seconds(5)), kStart + seconds(10)));
+  EXPECT_EQ(job.faults.size(), 1u);
+  EXPECT_EQ(job.faults.newest_class(), FaultClass::kNode);
+  EXPECT_TRUE(job.Take(NodeGone("b", kStart + seconds(30)), kStart + seconds(30)))
+      << "another fault: the newest is no error any more";
+}
+
+TEST(JobFaults, ErrorsWithoutAStepBetweenThemEndTheJob) {
+  Faults job;
+  const JobFaults::RestartLimits limits{100, 3, false};
+  for (int i = 0; i < 2; ++i) {
+    job.Take(Error(1, kStart), kStart);
+    EXPECT_FALSE(job.faults.WhyGiveUp(limits).has_value());
+    job.faults.CountRestart();
+    job.faults.Dismiss();
+  }
+  EXPECT_THAT(*job.faults.WhyGiveUp(limits), HasSubstr("failed 3 times"));
+  EXPECT_FALSE(job.faults.WhyGiveUp({100, 3, true}).has_value()) << "it has lasted";
+  job.faults.CountRestart();
+  job.faults.NoteNewStep();
+  EXPECT_FALSE(job.faults.WhyGiveUp(limits).has_value());
+  EXPECT_THAT(*job.faults.WhyGiveUp({3, 9, false}), HasSubstr("out of restarts (3 allowed)"));
+}
+
+TEST(JobFaults, ALostNodeIsNotTheProgramsFault) {
+  Faults job;
+  job.Take(NodeGone("a", kStart), kStart);
+  job.faults.CountRestart();
+  EXPECT_EQ(job.faults.fruitless(), 0u);
+  EXPECT_EQ(job.faults.restarts(), 1u);
+}
+
+TEST(JobFaults, ARestartSaysWhereItContinues) {
+  const auto action = [](const Evidence& evidence, uint64_t step, size_t nodes) {
+    Faults job;
+    job.Take(evidence, kStart);
+    JobFaults::Restart restart;
+    restart.restore.set_step(step);
+    restart.restore.set_tier(wire::Restore::TIER_MEMORY);
+    restart.reached = 30;
+    restart.nodes_before = 2;
+    restart.nodes = nodes;
+    job.faults.DecideRestart(restart, kStart);
+    EXPECT_EQ(job.faults.newest().lost_steps(), 30 - step);
+    return job.faults.newest().action();
+  };
+  EXPECT_EQ(action(Error(1, kStart), 20, 2), "restart from memory at step 20");
+  EXPECT_EQ(action(Error(1, kStart), 0, 2), "restart from the beginning");
+  EXPECT_EQ(action(NodeGone("a", kStart), 20, 2),
+            "replace the node, restart from memory at step 20");
+  EXPECT_EQ(action(NodeGone("a", kStart), 20, 1),
+            "go on with 1 nodes in place of 2, restart from memory at step 20");
+}
+
+TEST(JobFaults, AFaultIsOverWithAStepBeyondTheHighestBefore) {
+  Faults job;
+  job.Take(Error(1, kStart), kStart);
+  job.faults.SetBadBefore(100);
+  JobFaults::Outlook outlook;
+  outlook.reports = true;
+  outlook.step = 51;
+  EXPECT_EQ(job.faults.ResolveNext(outlook, 130, kStart), nullptr) << "it is not decided";
+  job.faults.Decide("restart", kStart);
+  outlook.step = 50;
+  EXPECT_EQ(job.faults.ResolveNext(outlook, 130, kStart), nullptr);
+  outlook.step = 51;
+  const wire::Fault* over = job.faults.ResolveNext(outlook, 130, kStart);
+  ASSERT_NE(over, nullptr);
+  EXPECT_EQ(over->lost_rank_seconds(), 30);
+  EXPECT_FALSE(job.faults.has_unresolved());
+  EXPECT_EQ(job.faults.ResolveNext(outlook, 130, kStart), nullptr);
+}
+
+TEST(JobFaults, WithoutStepsAFaultIsOverWhenTheWorkersHaveStarted) {
+  Faults job;
+  job.Take(Error(1, kStart), kStart);
+  job.faults.Decide("restart", kStart);
+  JobFaults::Outlook outlook;
+  EXPECT_EQ(job.faults.ResolveNext(outlook, 0, kStart), nullptr);
+  outlook.workers_started = true;
+  EXPECT_NE(job.faults.ResolveNext(outlook, 0, kStart), nullptr);
+}
+
+TEST(JobFaults, AStageIsStampedOnceAndOnlyAfterTheDecision) {
+  Faults job;
+  job.Take(Error(1, kStart), kStart);
+  job.faults.Stamp(RestartStage::kStarted, kStart + seconds(1));
+  EXPECT_EQ(job.faults.newest().started_at_ns(), 0);
+  job.faults.Decide("restart", kStart);
+  job.faults.Stamp(RestartStage::kStarted, kStart + seconds(2));
+  job.faults.Stamp(RestartStage::kStarted, kStart + seconds(3));
+  EXPECT_EQ(job.faults.newest().started_at_ns(), ToNanoseconds(kStart + seconds(2)));
+}
+
+TEST(JobFaults, AnInjectedFaultExplainsOneFault) {
+  wire::Job spec;
+  auto* planned = spec.add_faults();
+  planned->set_kind(wire::PlannedFault::KILL_WORKER);
+  planned->set_target(1);
+  Faults job(spec);
+  job.Take(Error(1, kStart), kStart);
+  EXPECT_FALSE(job.faults.newest().injected()) << "not yet";
+  job.faults.Dismiss();
+  job.faults.MarkInjected(0);
+  job.Take(Error(1, kStart), kStart);
+  EXPECT_TRUE(job.faults.newest().injected());
+  job.faults.Dismiss();
+  job.Take(Error(1, kStart), kStart);
+  EXPECT_FALSE(job.faults.newest().injected());
+}
+
+TEST(JobFaults, TheFirstOutputSaysWhatWasLost) {
+  Faults job;
+  EXPECT_FALSE(job.faults.NoteFirstOutput(20, 30));
+  job.Take(Error(1, kStart), kStart);
+  job.faults.Decide("restart all workers", kStart);
+  EXPECT_TRUE(job.faults.NoteFirstOutput(20, 30));
+  EXPECT_EQ(job.faults.newest().lost_steps(), 10u);
+  EXPECT_EQ(job.faults.newest().action(), "restart all workers; the output goes on with step 20");
+}
+
+}  // namespace
+}  // namespace longhaul::runtime::controller

@@ -1,0 +1,80 @@
+// How far one job has come: steps, losses, tokens and moving averages of its speed.
+//
+// Takes the step reports of the node that reports for the whole job and the start of each epoch.
+// Leaves out when a missing step is a hang (hang_detector.h) and where the time of the ranks went
+// (goodput/goodput_ledger.h).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "base/time.h"
+#include "wire/longhaul.pb.h"
+
+namespace longhaul::runtime::controller {
+
+class JobProgress {
+ public:
+  struct Losses {
+    bool has_first = false;
+    bool has_first_validation = false;
+    double first = 0;
+    double newest = 0;
+    double first_validation = 0;
+    double newest_validation = 0;
+  };
+  // What a report has changed.
+  struct Taken {
+    bool first_of_epoch = false;
+    bool new_step = false;  // beyond the highest step so far
+  };
+
+  // An epoch begins with the state after `step`. Validation losses of later steps are forgotten.
+  void BeginEpoch(uint64_t step);
+  // Takes the steps that a report covers; they took `took` together. Requires that the steps follow
+  // the last reported one, or that the report is the first of an epoch.
+  Taken TakeSteps(const wire::StepReported& report, Duration took);
+  void TakeLosses(const wire::StepReported& report);
+  // Whether a stall of this length at this time is worth a message. A short stall is not, and
+  // within a minute after one message there is no other.
+  bool ShouldReportStall(Duration stall, Instant at);
+  // The step that the newest earlier epoch with reports had reached; it is returned only once.
+  uint64_t TakeStepBefore();
+
+  // The last step that every reporting node has done in the present epoch.
+  uint64_t step() const { return step_; }
+  uint64_t highest_step() const { return highest_step_; }  // of all epochs
+  // Whether a step was reported in the present epoch.
+  bool reports_steps() const { return reports_steps_; }
+  // The steps of the whole run as read from the output of the workers; 0 when unknown.
+  uint64_t output_total() const { return output_total_; }
+  const Losses& losses() const { return losses_; }
+  double tokens() const { return tokens_; }  // of steps that count
+  double flops() const { return flops_; }
+  double tokens_per_second() const { return tokens_per_second_; }
+  double step_seconds() const { return step_seconds_; }  // moving average
+
+  // The steps of the whole run: as planned, else as read from the output; 0 when unknown.
+  uint64_t TotalSteps(uint64_t planned) const { return planned > 0 ? planned : output_total_; }
+  // Seconds until the run has done `total` steps; -1 when unknown.
+  double EtaSeconds(uint64_t total) const;
+  // The newest validation loss at or before `step`; nothing when there is none or it is not finite.
+  std::optional<double> ValidationLossAt(uint64_t step) const;
+
+ private:
+  uint64_t step_ = 0;
+  uint64_t highest_step_ = 0;
+  uint64_t output_total_ = 0;
+  bool reports_steps_ = false;
+  uint64_t step_before_ = 0;
+  std::optional<Instant> stall_reported_;
+  double step_seconds_ = 0;
+  Losses losses_;
+  std::map<uint64_t, double> validation_losses_;  // the newest ones, by step
+  double tokens_ = 0;
+  double flops_ = 0;
+  double tokens_per_second_ = 0;
+};
+
+}  // namespace longhaul::runtime::controller

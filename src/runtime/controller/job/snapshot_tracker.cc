@@ -1,0 +1,244 @@
+#include "runtime/controller/job/snapshot_tracker.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "runtime/cluster/elastic.h"
+
+namespace longhaul::runtime::controller {
+
+namespace {
+
+// Complete steps that are remembered; memories hold fewer.
+constexpr size_t kMostComplete = 8;
+constexpr size_t kRememberedEpochs = 64;  // snapshots in memory are of the newest ones
+
+using Ranks = std::map<uint64_t, std::set<uint32_t>>;  // by step
+
+// Whether all ranks of a node are there, from `first` on.
+bool HasAll(const std::set<uint32_t>& ranks, uint32_t first, uint32_t local) {
+  return std::distance(ranks.lower_bound(first), ranks.lower_bound(first + local)) == local;
+}
+
+}  // namespace
+
+const char* TierName(wire::Restore::Tier tier) {
+  if (tier == wire::Restore::TIER_MEMORY) return "memory";
+  if (tier == wire::Restore::TIER_SHARED) return "shared storage";
+  if (tier == wire::Restore::TIER_PIECES) return "memory in another layout";
+  return tier == wire::Restore::TIER_PEER ? "a peer's memory" : "disk";
+}
+
+void SnapshotTracker::BeginEpoch(uint64_t epoch, uint32_t nodes, const wire::Restore& restore) {
+  const uint64_t from = restore.step();
+  nodes_of_epoch_[epoch] = nodes;
+  restore_ = restore;
+  restored_[epoch] = from;
+  if (restored_.size() > kRememberedEpochs) restored_.erase(restored_.begin());
+  // What was sealed after the step that all ranks go back to never happened.
+  for (PlaceMemory& place : places_) {
+    place.sealed.RemoveAbove(from);
+    place.copied.RemoveAbove(from);
+  }
+  seals_.clear();
+  memory_step_ = std::min(memory_step_, from);
+  complete_.erase(complete_.upper_bound(from), complete_.end());
+  spreads_.erase(spreads_.upper_bound(from), spreads_.end());
+}
+
+// What the node of a place of the new gang has in memory that still serves there.
+PlaceMemory SnapshotTracker::MemoryAt(const GangView& view, const std::vector<NodeId>& target,
+                                      size_t place) const {
+  const NodeId& id = target[place];
+  const bool same_size = view.group.size() == target.size();
+  const bool alike = NodesAreAlike(view.spec);
+  PlaceMemory memory;
+  // Copies belong to a place, whichever node has it now, as long as places mean the same ranks.
+  if (same_size) {
+    memory.holder = places_[place].holder;
+    memory.holder_incarnation = places_[place].holder_incarnation;
+    memory.copied = places_[place].copied;
+  }
+  memory.arena_first_rank = static_cast<uint32_t>(place) * view.local();
+  if (const auto was = view.group.PlaceOf(id.value())) {
+    memory.arena_first_rank = places_[*was].arena_first_rank;
+    if (alike || (same_size && *was == place)) memory.sealed = places_[*was].sealed;
+    return memory;
+  }
+  const auto left = left_.find(id);
+  if (left != left_.end() && left->second.incarnation == view.nodes.at(id).incarnation) {
+    const bool same = left->second.place == place && left->second.nodes == target.size();
+    memory.arena_first_rank = left->second.arena_first_rank;
+    if (alike || same) memory.sealed = left->second.sealed;
+  }
+  return memory;
+}
+
+void SnapshotTracker::ChangeGang(const GangView& view, const std::vector<NodeId>& target) {
+  std::vector<PlaceMemory> places;
+  places.reserve(target.size());
+  for (size_t i = 0; i < target.size(); ++i) places.push_back(MemoryAt(view, target, i));
+  for (const NodeId& id : target) left_.erase(id);
+  const std::set<NodeId> stay(target.begin(), target.end());
+  for (size_t i = 0; i < view.group.size(); ++i) {
+    const Node& node = view.nodes.at(view.group.member(i).node);
+    if (node.lost || stay.contains(node.id)) continue;
+    left_[node.id] = {node.incarnation, places_[i].sealed, places_[i].arena_first_rank, i,
+                      view.group.size()};
+  }
+  places_ = std::move(places);
+}
+
+void SnapshotTracker::LeaveAll(const GangView& view) { ChangeGang(view, {}); }
+
+uint32_t SnapshotTracker::NodesOfEpoch(uint64_t epoch, const wire::Job& spec) const {
+  const auto found = nodes_of_epoch_.find(epoch);
+  return found == nodes_of_epoch_.end() ? spec.nodes() : found->second;
+}
+
+bool SnapshotTracker::IsOfHistory(uint64_t epoch, uint64_t step, uint64_t now) const {
+  return epoch == now || (epoch < now && step <= restore_.step());
+}
+
+bool SnapshotTracker::Continues(uint64_t epoch, uint64_t step, uint64_t now) const {
+  if (epoch > now || !restored_.contains(epoch)) return false;
+  if (step <= restored_.at(epoch)) return false;
+  return std::all_of(restored_.upper_bound(epoch), restored_.end(),
+                     [step](const auto& later) { return later.second >= step; });
+}
+
+bool SnapshotTracker::Seal(size_t place, uint64_t step) {
+  places_[place].sealed.Add(step);
+  return ++seals_[step] >= places_.size();
+}
+
+void SnapshotTracker::SealAll(uint64_t step) {
+  for (PlaceMemory& place : places_) place.sealed.Add(step);
+}
+
+void SnapshotTracker::Complete(uint64_t step, uint64_t epoch) {
+  seals_.erase(seals_.begin(), seals_.upper_bound(step));
+  spreads_.erase(spreads_.begin(), spreads_.upper_bound(step));
+  memory_step_ = step;
+  complete_[step] = epoch;
+  if (complete_.size() > kMostComplete) complete_.erase(complete_.begin());
+  ++snapshots_;
+}
+
+// How the last node to seal took it.
+void SnapshotTracker::NoteWay(const wire::SnapshotSealed& sealed) {
+  const auto way = static_cast<size_t>(sealed.way());
+  ++ways_[way < ways_.size() ? way : 0];
+  const Seconds waited(ToSeconds(Duration(sealed.waited_ns())));
+  slot_waits_ = slot_waits_ + waited;
+  longest_slot_wait_ = std::max(longest_slot_wait_, waited);
+}
+
+void SnapshotTracker::NoteCopy(size_t place, const Node& holder, uint64_t step) {
+  PlaceMemory& memory = places_[place];
+  if (memory.holder != holder.id || memory.holder_incarnation != holder.incarnation) {
+    memory.copied = {};
+    memory.holder = holder.id;
+    memory.holder_incarnation = holder.incarnation;
+  }
+  memory.copied.Add(step);
+}
+
+uint64_t SnapshotTracker::Adopt(const GangView& view, size_t place, const Node& node,
+                                uint64_t life_before, uint64_t epoch,
+                                const std::vector<const wire::AgentJoined::HeldSnapshot*>& held) {
+  AdoptPieces(view, node, life_before, held);
+  const bool alike = NodesAreAlike(view.spec);
+  Ranks own, copies;
+  for (const auto* each : held) {
+    if (!Continues(each->epoch(), each->step(), epoch)) continue;
+    // What was sealed under other ranks serves where nodes are alike, and only there.
+    const bool moved = each->epoch() < placed_epoch_;
+    if (moved && (each->copy() || !alike)) continue;
+    (each->copy() ? copies : own)[each->step()].insert(each->rank());
+  }
+  PlaceMemory& memory = places_[place];
+  for (const auto& [step, ranks] : own) {
+    if (HasAll(ranks, memory.arena_first_rank, view.local())) memory.sealed.Add(step);
+  }
+  for (size_t i = 0; i < places_.size(); ++i) {
+    PlaceMemory& other = places_[i];
+    if (other.holder != node.id || other.holder_incarnation != life_before) continue;
+    other.holder_incarnation = node.incarnation;
+    other.copied = {};
+    for (const auto& [step, ranks] : copies) {
+      if (HasAll(ranks, static_cast<uint32_t>(i) * view.local(), view.local())) {
+        other.copied.Add(step);
+      }
+    }
+  }
+  return memory.sealed.newest();
+}
+
+void SnapshotTracker::LoseLeft(const NodeId& node) {
+  const auto left = left_.find(node);
+  if (left != left_.end()) left->second.sealed = {};
+}
+
+void SnapshotTracker::ForgetOwn(const GangView& view, size_t place, uint64_t step) {
+  places_[place].sealed.Remove(step);
+  DropPieces(step, view.group.member(place).node, /*copy=*/false);
+}
+
+// A member's own memory, as far as other places are served from it, or the copy of the place.
+void SnapshotTracker::ForgetCopy(const GangView& view, size_t place, uint64_t step) {
+  const Node* source = CopyOf(view, place, step);
+  if (source != nullptr && NodesAreAlike(view.spec)) {
+    const auto other = view.group.PlaceOf(source->id.value());
+    if (other.has_value() && Holds(*other, step)) return places_[*other].sealed.Remove(step);
+  }
+  places_[place].copied.Remove(step);
+  if (source != nullptr) DropPieces(step, source->id, /*copy=*/true);
+}
+
+void SnapshotTracker::ForgetLeft(const NodeId& node) {
+  left_.erase(node);
+  for (auto& [step, spread] : spreads_) {
+    for (auto& place : spread.places) {
+      std::erase_if(place, [&node](const Spread::Holding& each) { return each.node == node; });
+    }
+  }
+}
+
+bool SnapshotTracker::SomeLeftAlive(const NodeTable& nodes) const {
+  return std::any_of(left_.begin(), left_.end(), [&](const auto& entry) {
+    const Node* node = nodes.Find(entry.first);
+    return node != nullptr && !node->lost && node->incarnation == entry.second.incarnation;
+  });
+}
+
+bool SnapshotTracker::Commit(uint64_t step, uint64_t epoch, size_t keep) {
+  committed_[step] = epoch;
+  while (committed_.size() > keep) committed_.erase(committed_.begin());
+  if (step <= committed_step_) return false;
+  committed_step_ = step;
+  committed_epoch_ = epoch;
+  return true;
+}
+
+void SnapshotTracker::DropCommitted(uint64_t step) {
+  committed_.erase(step);
+  committed_step_ = committed_.empty() ? 0 : committed_.rbegin()->first;
+  committed_epoch_ = committed_.empty() ? 0 : committed_.rbegin()->second;
+}
+
+void SnapshotTracker::NoteFetched() {
+  restore_.set_tier(wire::Restore::TIER_DISK);
+  committed_[restore_.step()] = restore_.saved_epoch();
+  committed_step_ = committed_.rbegin()->first;
+  committed_epoch_ = committed_.rbegin()->second;
+}
+
+std::optional<uint64_t> SnapshotTracker::EpochOfComplete(uint64_t step) const {
+  const auto found = complete_.find(step);
+  if (found == complete_.end() || found->second < placed_epoch_) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace longhaul::runtime::controller

@@ -1,0 +1,194 @@
+// Where the states of one job are, and from which step it can be restored.
+//
+// A snapshot of a step is sealed node by node. It is complete once every node of the gang has
+// sealed it, and committed once it is on disk as a checkpoint. A step can be restored from the
+// nodes' own memories, from copies in the memories of peers, from pieces in memories of another
+// layout, from disk or from the second tier, in this order of preference.
+//
+// Which boxes of which tensors a snapshot holds is known to the agents alone. What is known here is
+// enough: the places that sealed together hold the whole state together, and for the built-in
+// trainer it is also known whose states are alike. So a step can be restored from pieces when every
+// place of the gang that sealed it, or a replica of each of its ranks, is in a living memory.
+//
+// Leaves out writing to disk (checkpoint_writer.h) and the copies on the second tier
+// (checkpoint_copier.h).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/units.h"
+#include "runtime/controller/job/newest_steps.h"
+#include "runtime/controller/job/worker_group.h"
+#include "runtime/controller/node_table.h"
+#include "wire/longhaul.pb.h"
+
+namespace longhaul::runtime::controller {
+
+// "memory", "a peer's memory", "disk": for messages.
+const char* TierName(wire::Restore::Tier tier);
+
+// What a place of the gang has in memory, over epochs, as long as its node lives.
+struct PlaceMemory {
+  NewestSteps sealed;  // in the node's own memory
+  // Of this place, in the memory of another node, and which life of that node.
+  NodeId holder;
+  uint64_t holder_incarnation = 0;
+  NewestSteps copied;
+  uint32_t arena_first_rank = 0;  // see wire::StartWorkers
+};
+
+// What a node that the job has left still has of it in memory.
+struct LeftMemory {
+  uint64_t incarnation = 0;
+  NewestSteps sealed;
+  uint32_t arena_first_rank = 0;
+  size_t place = 0;  // in a gang of `nodes`
+  size_t nodes = 0;
+};
+
+// A sealed step in memories, by the places of the gang that sealed it. It is kept when the gang
+// changes: the nodes no longer hold what their new ranks need, but together they hold the state.
+struct Spread {
+  struct Holding {
+    NodeId node;
+    uint64_t incarnation = 0;
+    uint32_t first = 0;  // the names there, from here on
+    bool copy = false;   // kept for the place's own node
+  };
+  uint64_t epoch = 0;                        // that sealed it
+  std::vector<std::vector<Holding>> places;  // each place's, its own node's first
+};
+
+// The facts of other parts that questions about snapshots need.
+struct GangView {
+  const wire::Job& spec;
+  const WorkerGroup& group;
+  const NodeTable& nodes;
+
+  uint32_t local() const { return spec.processes_per_node(); }
+};
+
+class SnapshotTracker {
+ public:
+  // --- Epochs and gangs.
+  // The gang of the next epoch, whose number is `epoch`, has other ranks than the one before.
+  void ChangeRanks(uint64_t epoch) { placed_epoch_ = epoch; }
+  // An epoch of so many nodes begins with what `restore` says. Later steps are void.
+  void BeginEpoch(uint64_t epoch, uint32_t nodes, const wire::Restore& restore);
+  // The gang becomes `target`: what its nodes still have in memory is kept, and so is what the
+  // nodes that it leaves have. Requires that `view.group` is the gang before.
+  void ChangeGang(const GangView& view, const std::vector<NodeId>& target);
+  // The gang leaves all of its nodes.
+  void LeaveAll(const GangView& view);
+  // Before the gang changes: remembers where its newest complete steps are.
+  void RememberSpreads(const GangView& view);
+  uint32_t NodesOfEpoch(uint64_t epoch, const wire::Job& spec) const;
+  // Whether a state that `epoch` sealed belongs to the history of the present epoch `now`.
+  bool IsOfHistory(uint64_t epoch, uint64_t step, uint64_t now) const;
+
+  // --- Snapshots in memory.
+  // The place has sealed the step. Returns whether every place has now.
+  bool Seal(size_t place, uint64_t step);
+  void SealAll(uint64_t step);
+  // Every rank holds the state after `step`: from here on it can be restored.
+  void Complete(uint64_t step, uint64_t epoch);
+  void NoteWay(const wire::SnapshotSealed& sealed);
+  void NoteCopy(size_t place, const Node& holder, uint64_t step);
+  // A new agent of the place's node has verified what the one before it left in memory. Takes what
+  // belongs to the present state; returns the newest step that the place has then.
+  uint64_t Adopt(const GangView& view, size_t place, const Node& node, uint64_t life_before,
+                 uint64_t epoch, const std::vector<const wire::AgentJoined::HeldSnapshot*>& held);
+  // The memory of a place's node, or of a node that was left, is gone.
+  void LosePlace(size_t place) { places_[place].sealed = {}; }
+  void LoseLeft(const NodeId& node);
+  // These were no good and are never offered again.
+  void ForgetOwn(const GangView& view, size_t place, uint64_t step);
+  void ForgetCopy(const GangView& view, size_t place, uint64_t step);
+  void ForgetPieces(const GangView& view, const wire::SnapshotFailed& failed);
+
+  // --- Nodes that the job has left.
+  const std::map<NodeId, LeftMemory>& left() const { return left_; }
+  bool HasLeft(const NodeId& node) const { return left_.contains(node); }
+  // The node was told to release what it holds.
+  void ForgetLeft(const NodeId& node);
+  // Whether a node that was left is alive with what it held.
+  bool SomeLeftAlive(const NodeTable& nodes) const;
+
+  // --- Checkpoints on disk.
+  // Keeps the newest `keep`. Returns whether this one is the newest.
+  bool Commit(uint64_t step, uint64_t epoch, size_t keep);
+  void DropCommitted(uint64_t step);
+  // The checkpoint to start from has come from the second tier to disk.
+  void NoteFetched();
+
+  // --- Questions.
+  // The newest state that every node can have. Ranks never choose alone: mixed steps would be wrong
+  // without any error. `copies`: the steps on the second tier, with their epochs.
+  wire::Restore ChooseRestore(const GangView& view,
+                              const std::map<uint64_t, uint64_t>& copies) const;
+  wire::Restore RestoreFor(const GangView& view, size_t place) const;
+  // Whether a node of `target` could have the newest state only from disk.
+  bool NeedsDisk(const GangView& view, const std::vector<NodeId>& target) const;
+  // The nodes that write a part of `step`, by place; none when one of them can't be asked for it.
+  std::vector<NodeId> WritersOf(const GangView& view, uint64_t step) const;
+  // The epoch that sealed the complete step, if the places are still those of its ranks.
+  std::optional<uint64_t> EpochOfComplete(uint64_t step) const;
+  bool Holds(size_t place, uint64_t step) const { return places_[place].sealed.contains(step); }
+
+  const std::vector<PlaceMemory>& places() const { return places_; }
+  const std::map<uint64_t, Spread>& spreads() const { return spreads_; }
+  const wire::Restore& restore() const { return restore_; }  // of rank 0; tiers differ by node
+  uint64_t placed_epoch() const { return placed_epoch_; }
+  uint64_t memory_step() const { return memory_step_; }  // newest complete
+  const std::map<uint64_t, uint64_t>& committed() const { return committed_; }
+  uint64_t committed_step() const { return committed_step_; }  // newest
+  uint64_t committed_epoch() const { return committed_epoch_; }
+  uint64_t snapshots() const { return snapshots_; }  // complete ones
+  const std::array<uint64_t, wire::SnapshotWay_ARRAYSIZE>& ways() const { return ways_; }
+  Seconds slot_waits() const { return slot_waits_; }
+  Seconds longest_slot_wait() const { return longest_slot_wait_; }
+
+ private:
+  // Whether the present epoch continues the state that `epoch` sealed after `step`: none since has
+  // gone back behind it.
+  bool Continues(uint64_t epoch, uint64_t step, uint64_t now) const;
+  void AdoptPieces(const GangView& view, const Node& node, uint64_t life_before,
+                   const std::vector<const wire::AgentJoined::HeldSnapshot*>& held);
+  // The node whose memory a place can have `step` from, its own aside; null: none.
+  const Node* CopyOf(const GangView& view, size_t place, uint64_t step) const;
+  // Where the places of the gang that sealed `step` have it: as remembered, else as the present
+  // gang has it. No places when nothing is known.
+  Spread SpreadOf(const GangView& view, uint64_t step) const;
+  bool StillHolds(const GangView& view, const Spread::Holding& holding) const;
+  bool IsWhole(const GangView& view, const Spread& spread) const;
+  void AddPieces(const GangView& view, size_t place, wire::Restore& restore) const;
+  void DropPieces(uint64_t step, const NodeId& node, bool copy);
+  PlaceMemory MemoryAt(const GangView& view, const std::vector<NodeId>& target, size_t place) const;
+
+  std::vector<PlaceMemory> places_;
+  std::map<NodeId, LeftMemory> left_;
+  std::map<uint64_t, uint32_t> nodes_of_epoch_;
+  std::map<uint64_t, uint64_t> restored_;  // by epoch, the newest ones: the step it began with
+  uint64_t placed_epoch_ = 0;              // the first epoch of the present ranks
+  wire::Restore restore_;
+  std::map<uint64_t, uint32_t> seals_;  // nodes that sealed a step, of those not complete yet
+  uint64_t memory_step_ = 0;
+  std::map<uint64_t, uint64_t> complete_;   // step -> epoch that sealed it, the newest ones
+  std::map<uint64_t, Spread> spreads_;      // by step, of gangs before
+  std::map<uint64_t, uint64_t> committed_;  // step -> epoch, all that may be restored
+  uint64_t committed_step_ = 0;
+  uint64_t committed_epoch_ = 0;
+  uint64_t snapshots_ = 0;
+  std::array<uint64_t, wire::SnapshotWay_ARRAYSIZE> ways_{};  // of complete ones
+  Seconds slot_waits_{};                                      // before complete ones, in all
+  Seconds longest_slot_wait_{};
+};
+
+}  // namespace longhaul::runtime::controller

@@ -1,0 +1,88 @@
+// The workers of a job in its present epoch: on which nodes they are and how far their start is.
+//
+// A member is one node of the gang. Its index is its place: its node rank and its account in the
+// goodput ledger. Leaves out what the nodes hold in memory (snapshot_tracker.h).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/time.h"
+#include "wire/longhaul.pb.h"
+
+namespace longhaul::runtime::controller {
+
+struct Member {
+  NodeId node;
+  // In the present epoch:
+  bool started = false;
+  bool closed = false;  // its workers have ended
+  wire::PhaseEntered::Phase phase = wire::PhaseEntered::PHASE_UNSPECIFIED;
+  uint32_t ranks_done = 0;     // exited with 0
+  uint64_t reported_step = 0;  // the restored step at first
+};
+
+class WorkerGroup {
+ public:
+  using Phase = wire::PhaseEntered::Phase;
+
+  bool empty() const { return members_.empty(); }
+  size_t size() const { return members_.size(); }
+  const std::vector<Member>& members() const { return members_; }
+  const Member& member(size_t place) const { return members_[place]; }
+  std::optional<size_t> PlaceOf(const std::string& node) const;
+  bool contains(const std::string& node) const { return places_.contains(node); }
+
+  // The gang has these nodes, by place; nothing runs on them yet.
+  void Replace(const std::vector<NodeId>& nodes);
+  // It has no nodes, until it is placed again.
+  void Clear();
+
+  // The epoch that `lease` is of begins after `restored_step`, with `world` ranks.
+  void BeginEpoch(const wire::DataLease& lease, uint64_t restored_step, uint32_t world);
+  // The store to rendezvous on is open. Returns whether that is new.
+  bool OpenStore(uint32_t port);
+  // The workers of a member have processes, by local rank. Returns whether all members' have now.
+  bool Start(size_t place, const wire::WorkersStarted& started, uint32_t ranks, Instant now);
+  // The member is in the phase; phases that it skipped count as entered. Returns whether all
+  // members have entered it. Requires a later phase than its present one.
+  bool EnterPhase(size_t place, Phase phase);
+  void Report(size_t place, uint64_t step) { members_[place].reported_step = step; }
+  void ReportAll(uint64_t step);
+  // A rank of the member exited with 0. Returns whether all ranks have.
+  bool EndRank(size_t place, uint32_t ranks_per_node);
+  void Close(size_t place) { members_[place].closed = true; }
+  void CloseAll();
+  // Whether the rank is now known to be silent, and was not before.
+  bool NoteSilence(uint32_t rank) { return silent_.insert(rank).second; }
+  void ForgetSilence(uint32_t rank) { silent_.erase(rank); }
+
+  bool all_closed() const;
+  bool a_rank_has_ended() const;
+  // Whether the workers of the first node have processes.
+  bool first_started() const { return members_[0].started; }
+  uint32_t store_port() const { return store_port_; }  // 0: not open yet
+  const wire::DataLease& lease() const { return lease_; }
+  const std::vector<int64_t>& pids() const { return pids_; }  // by rank
+  size_t silent_ranks() const { return silent_.size(); }
+  Instant started_at() const { return started_at_; }  // when all workers had processes
+
+ private:
+  std::vector<Member> members_;
+  std::unordered_map<std::string, size_t> places_;  // by node
+  uint32_t members_started_ = 0;
+  std::array<uint32_t, wire::PhaseEntered::Phase_ARRAYSIZE> members_in_phase_{};
+  uint32_t store_port_ = 0;
+  wire::DataLease lease_;
+  std::vector<int64_t> pids_;
+  std::set<uint32_t> silent_;  // ranks of which nothing is seen or heard
+  Instant started_at_{};
+};
+
+}  // namespace longhaul::runtime::controller

@@ -1,0 +1,26 @@
+// Which jobs may be submitted, and what happens when one is.
+#pragma once
+
+#include "base/status.h"
+#include "runtime/controller/controller_context.h"
+
+namespace longhaul::runtime::controller {
+
+class Placement;
+
+class JobAdmission {
+ public:
+  JobAdmission(ControllerContext& context, Placement& placement)
+      : context_(context), placement_(placement) {}
+
+  // The reason why a job may not be submitted.
+  Status CheckSubmission(const wire::Job& job) const;
+  // A job that CheckSubmission refuses changes nothing.
+  void OnJobSubmitted(const wire::Job& spec);
+
+ private:
+  ControllerContext& context_;
+  Placement& placement_;
+};
+
+}  // namespace longhaul::runtime::controller

@@ -1,0 +1,38 @@
+// Ends jobs: stops their workers, waits until the newest snapshot is safe on disk, and decides what
+// a job that could not save its last state has come to.
+#pragma once
+
+#include <string>
+
+#include "runtime/controller/controller_context.h"
+
+namespace longhaul::runtime::controller {
+
+class CheckpointHandler;
+class FaultHandler;
+class Placement;
+
+class JobCloser {
+ public:
+  JobCloser(ControllerContext& context, CheckpointHandler& checkpoints, FaultHandler& faults,
+            Placement& placement)
+      : context_(context), checkpoints_(checkpoints), faults_(faults), placement_(placement) {}
+
+  void OnJobStopRequested(const wire::JobStopRequested& request);
+  void OnEpochClosed(const wire::Event& event);
+  // Once no worker of a job that is being stopped is left.
+  void CloseIfStopped(JobRecord& job);
+  // The outcome is certain; what is left is to see the newest snapshot safe on disk.
+  void BeginClosing(JobRecord& job, wire::JobState outcome, const std::string& reason);
+  void CloseIfSaved(JobRecord& job);
+  // Ends the job with what is on disk now. Requires that its outcome is decided.
+  void Finalize(JobRecord& job);
+
+ private:
+  ControllerContext& context_;
+  CheckpointHandler& checkpoints_;
+  FaultHandler& faults_;
+  Placement& placement_;
+};
+
+}  // namespace longhaul::runtime::controller

@@ -1,0 +1,145 @@
+#include "runtime/controller/node_handler.h"
+
+#include <optional>
+#include <utility>
+
+#include "runtime/controller/checkpoint_handler.h"
+#include "runtime/controller/epoch_starter.h"
+#include "runtime/controller/fault_handler.h"
+#include "runtime/controller/job_closer.h"
+#include "runtime/controller/placement.h"
+#include "runtime/controller/snapshot_handler.h"
+
+namespace longhaul::runtime::controller {
+
+void NodeHandler::DisconnectAll() {
+  for (const auto& [id, node] : context_.nodes.all()) {
+    if (node.lost) continue;
+    context_.nodes.Disconnect(id);
+    context_.TellNode(id);
+    context_.deadlines.Set(DeadlineKind::kNodeGrace, id.value(),
+                           context_.now + context_.options.rejoin_grace);
+  }
+}
+
+void NodeHandler::OnAgentJoined(const wire::Event& event) {
+  const NodeId id(event.node());
+  NodeTable& nodes = context_.nodes;
+  const auto joining = nodes.BeginJoin(id, event.incarnation(), event.sequence());
+  if (joining == NodeTable::Joining::kStale) return;
+  std::optional<uint64_t> life_before;  // 0: this name is new
+  if (joining == NodeTable::Joining::kNewLife) {
+    if (nodes.IsAlive(id)) {
+      LoseNode(id, id.value() + " was lost with its workers; a new agent has taken its name",
+               InstantFromNanoseconds(event.at_ns()));
+    }
+    life_before = nodes.BeginLife(id, event.incarnation());
+  }
+  const bool was_cut = nodes.Join(id, event.sequence(), event.agent_joined());
+  if (was_cut) context_.scheduler.Cut(id.value(), context_.now);
+  if (life_before.has_value()) snapshots_.AdoptMemory(id, *life_before);
+  context_.TellNode(id);
+  context_.deadlines.Clear(DeadlineKind::kNodeGrace, id.value());
+  context_.NoticeNode(id);
+  Reconcile(id);
+  placement_.FreeLeftOn(id);
+  ScheduleAndDecide();
+}
+
+void NodeHandler::ScheduleAndDecide() {
+  placement_.Schedule();
+  faults_.TryDecideAll();
+}
+
+void NodeHandler::Reconcile(const NodeId& id) {
+  for (const auto& running : context_.nodes.at(id).facts.running()) {
+    const JobRecord* job = context_.jobs.Find(running.job_id());
+    const bool wanted = job != nullptr && job->live() && job->life.epoch() == running.epoch() &&
+                        !job->faults.undecided() && job->group.contains(id.value());
+    if (wanted) continue;
+    wire::Command command;
+    auto* kill = command.mutable_kill_workers();
+    kill->set_job_id(running.job_id());
+    kill->set_epoch(running.epoch());
+    kill->set_reason("the epoch is over");
+    context_.Send(id, std::move(command));
+  }
+  for (const std::string& name : context_.jobs.order()) {
+    JobRecord& job = context_.jobs.at(name);
+    const auto place = job.group.PlaceOf(id.value());
+    const bool left = job.live() && job.snapshots.HasLeft(id);
+    if (!place.has_value() && !left) continue;
+    if (place.has_value()) ReconcileJob(job, id, *place);
+    // What it saves for a job that has left it is committed all the same.
+    checkpoints_.SendAgain(job, id);
+  }
+}
+
+void NodeHandler::ReconcileJob(JobRecord& job, const NodeId& id, size_t place) {
+  if (!job.live()) {
+    context_.SendForget(job.id(), id);
+  } else if (job.life.state() == wire::STOPPING) {
+    context_.SendKill(job, context_.options.stop_grace, "the job is being stopped");
+  } else if (job.placement.leaving()) {
+    placement_.SayRetreat(job, id);
+  } else if (job.life.epoch() > 0 && !job.faults.undecided() && !job.closing()) {
+    starter_.StartAgain(job, place);
+  }
+}
+
+void NodeHandler::OnAgentDisconnected(const wire::Event& event) {
+  const NodeId id(event.node());
+  if (!context_.nodes.at(id).connected) return;
+  context_.nodes.Cut(id);
+  context_.TellNode(id);
+  context_.deadlines.Set(DeadlineKind::kNodeGrace, id.value(),
+                         context_.now + context_.options.agent_grace);
+  // A fault whose cause is still open probably has it here.
+  for (auto& [name, job] : context_.jobs.all()) {
+    if (!job.live() || !job.faults.undecided() || !job.group.contains(event.node())) continue;
+    faults_.ImproveCause(
+        job, {FaultClass::kNode, event.node() + " is gone: " + event.agent_disconnected().reason(),
+              event.node(), -1, InstantFromNanoseconds(event.at_ns()), true});
+  }
+  context_.NoticeNode(id);
+}
+
+void NodeHandler::LoseNode(const NodeId& id, const std::string& why, Instant happened) {
+  context_.nodes.Lose(id);
+  context_.scheduler.Fault(id.value(), why, context_.now);
+  context_.TellNode(id);
+  context_.deadlines.Clear(DeadlineKind::kNodeGrace, id.value());
+  context_.NoticeNode(id);
+  for (auto& [name, job] : context_.jobs.all()) {
+    const auto place = job.live() ? job.group.PlaceOf(id.value()) : std::nullopt;
+    job.snapshots.LoseLeft(id);
+    checkpoints_.DropNode(job, id);
+    if (!place.has_value()) continue;
+    job.snapshots.LosePlace(*place);
+    job.group.Close(*place);
+    if (job.life.epoch() > 0) {
+      faults_.NoteFault(job, {FaultClass::kNode, why, id.value(), -1, happened, true});
+    }
+    closer_.CloseIfStopped(job);
+    closer_.CloseIfSaved(job);
+    placement_.AdvanceRetreat(job);
+  }
+}
+
+void NodeHandler::OnNodeCordoned(const wire::NodeCordoned& cordoned) {
+  const NodeId id(cordoned.target());
+  if (context_.nodes.Find(id) == nullptr) return;
+  context_.nodes.Cordon(id, cordoned.cordoned(), cordoned.drain());
+  context_.TellNode(id);
+  context_.NoticeNode(id);
+  ScheduleAndDecide();
+}
+
+void NodeHandler::OnGraceOver(const NodeId& id) {
+  const Node* node = context_.nodes.Find(id);
+  if (node == nullptr || node->connected || node->lost) return;
+  LoseNode(id, id.value() + " is gone: its agent did not come back", context_.now);
+  ScheduleAndDecide();
+}
+
+}  // namespace longhaul::runtime::controller

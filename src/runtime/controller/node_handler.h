@@ -1,0 +1,56 @@
+// Nodes that join, are cut off, are lost, cordoned and drained, and what follows for their jobs.
+#pragma once
+
+#include <string>
+
+#include "runtime/controller/controller_context.h"
+
+namespace longhaul::runtime::controller {
+
+class CheckpointHandler;
+class EpochStarter;
+class FaultHandler;
+class JobCloser;
+class Placement;
+class SnapshotHandler;
+
+class NodeHandler {
+ public:
+  NodeHandler(ControllerContext& context, CheckpointHandler& checkpoints, EpochStarter& starter,
+              FaultHandler& faults, JobCloser& closer, Placement& placement,
+              SnapshotHandler& snapshots)
+      : context_(context),
+        checkpoints_(checkpoints),
+        starter_(starter),
+        faults_(faults),
+        closer_(closer),
+        placement_(placement),
+        snapshots_(snapshots) {}
+
+  void OnAgentJoined(const wire::Event& event);
+  void OnAgentDisconnected(const wire::Event& event);
+  void OnNodeCordoned(const wire::NodeCordoned& cordoned);
+  // Its agent did not come back in time.
+  void OnGraceOver(const NodeId& node);
+  // The controller has started: every agent has to connect again.
+  void DisconnectAll();
+
+ private:
+  void LoseNode(const NodeId& id, const std::string& why, Instant happened);
+  // Brings an agent that joined to where it should be. Commands may repeat, so what should be
+  // running is simply sent again.
+  void Reconcile(const NodeId& id);
+  void ReconcileJob(JobRecord& job, const NodeId& id, size_t place);
+  // Places and decisions may depend on the node.
+  void ScheduleAndDecide();
+
+  ControllerContext& context_;
+  CheckpointHandler& checkpoints_;
+  EpochStarter& starter_;
+  FaultHandler& faults_;
+  JobCloser& closer_;
+  Placement& placement_;
+  SnapshotHandler& snapshots_;
+};
+
+}  // namespace longhaul::runtime::controller

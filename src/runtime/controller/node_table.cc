@@ -1,0 +1,125 @@
+#include "runtime/controller/node_table.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace longhaul::runtime::controller {
+
+namespace {
+
+// A failure of a worker is held against later ones on its node for this long.
+constexpr Duration kWorkerFaultMemory = std::chrono::hours(24);
+constexpr size_t kMostWorkerFaults = 16;
+
+}  // namespace
+
+Node* NodeTable::Lookup(const NodeId& id) const {
+  const auto found = index_.find(id.value());
+  return found == index_.end() || found->second->incarnation == 0 ? nullptr : found->second;
+}
+
+bool NodeTable::IsAlive(const NodeId& id) const {
+  const Node* node = Find(id);
+  return node != nullptr && !node->lost;
+}
+
+bool NodeTable::CanTake(const NodeId& id, uint32_t slots) const {
+  const Node* node = Find(id);
+  return node != nullptr && node->reachable() && node->used_slots + slots <= node->facts.slots();
+}
+
+bool NodeTable::TakeSequence(const NodeId& id, uint64_t incarnation, uint64_t sequence) {
+  Node* node = Lookup(id);
+  if (node == nullptr || node->incarnation != incarnation) return false;
+  if (sequence <= node->last_sequence) return false;
+  node->last_sequence = sequence;
+  return true;
+}
+
+uint64_t NodeTable::AcknowledgedSequence(const NodeId& id, uint64_t incarnation) const {
+  const Node* node = Find(id);
+  return node == nullptr || node->incarnation != incarnation ? 0 : node->last_sequence;
+}
+
+NodeTable::Joining NodeTable::BeginJoin(const NodeId& id, uint64_t incarnation, uint64_t sequence) {
+  Node& node = nodes_[id];
+  index_[id.value()] = &node;
+  if (incarnation < node.incarnation || incarnation == 0) return Joining::kStale;
+  const bool same = incarnation == node.incarnation;
+  if (same && sequence <= node.last_sequence) return Joining::kStale;
+  // The ranks of a node that was given up have been replaced. Its workers end when the agent is
+  // told that their epochs are over.
+  if (same) node.lost = false;
+  node.id = id;
+  return same ? Joining::kSameLife : Joining::kNewLife;
+}
+
+uint64_t NodeTable::BeginLife(const NodeId& id, uint64_t incarnation) {
+  return std::exchange(nodes_.at(id).incarnation, incarnation);
+}
+
+bool NodeTable::Join(const NodeId& id, uint64_t sequence, const wire::AgentJoined& facts) {
+  Node& node = nodes_.at(id);
+  const bool was_cut = std::exchange(node.cut, false) && !node.lost;
+  node.last_sequence = sequence;
+  node.connected = true;
+  node.lost = false;
+  peers_ -= node.facts.peer_port() != 0 ? 1 : 0;
+  node.facts = facts;
+  peers_ += node.facts.peer_port() != 0 ? 1 : 0;
+  return was_cut;
+}
+
+void NodeTable::Cut(const NodeId& id) {
+  Node& node = nodes_.at(id);
+  node.connected = false;
+  node.cut = true;
+}
+
+void NodeTable::Disconnect(const NodeId& id) {
+  Node& node = nodes_.at(id);
+  node.connected = false;
+  node.cut = false;
+}
+
+void NodeTable::Lose(const NodeId& id) {
+  Node& node = nodes_.at(id);
+  node.connected = false;
+  node.lost = true;
+  node.cut = false;
+  ++node.losses;
+}
+
+void NodeTable::Cordon(const NodeId& id, bool cordoned, bool drain) {
+  Node& node = nodes_.at(id);
+  node.cordoned = cordoned;
+  node.draining = cordoned && drain;
+  if (cordoned) node.enlisted = false;
+}
+
+void NodeTable::Enlist(const NodeId& id) {
+  Node& node = nodes_.at(id);
+  node.cordoned = node.draining = false;
+  node.enlisted = true;
+}
+
+void NodeTable::FreeSlots(const NodeId& id, uint32_t slots) {
+  Node& node = nodes_.at(id);
+  node.used_slots -= std::min(node.used_slots, slots);
+}
+
+bool NodeTable::NoteWorkerFault(const NodeId& id, const std::string& job, bool wide, Instant now) {
+  auto& faults = nodes_.at(id).worker_faults;
+  std::erase_if(faults, [&](const auto& past) { return past.at + kWorkerFaultMemory < now; });
+  const bool again = std::any_of(faults.begin(), faults.end(),
+                                 [&](const auto& past) { return past.job != job || past.wide; });
+  if (again) {
+    faults.clear();
+    return true;
+  }
+  if (faults.size() == kMostWorkerFaults) faults.erase(faults.begin());
+  faults.push_back({now, job, wide});
+  return false;
+}
+
+}  // namespace longhaul::runtime::controller

@@ -1,0 +1,266 @@
+#include "runtime/controller/placement.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/controller/epoch_starter.h"
+#include "runtime/controller/fault_handler.h"
+
+namespace longhaul::runtime::controller {
+
+using scheduler::DecisionKind;
+
+namespace {
+
+// Rounds in one step: what one leads to may free what another waits for.
+constexpr int kMostRounds = 16;
+
+std::vector<NodeId> IdsOf(const std::vector<std::string>& names) {
+  std::vector<NodeId> ids;
+  ids.reserve(names.size());
+  for (const std::string& name : names) ids.emplace_back(name);
+  return ids;
+}
+
+}  // namespace
+
+void Placement::Schedule() {
+  if (scheduling_) return;  // the round under way goes on
+  scheduling_ = true;
+  auto& scheduler = context_.scheduler;
+  for (int round = 0; round < kMostRounds && (round == 0 || scheduler.Due(context_.now)); ++round) {
+    if (scheduler.Due(context_.now)) {
+      for (const cluster::Verdict& verdict : scheduler.Decide(context_.now)) Carry(verdict);
+    }
+    // Jobs whose nodes were not free, or not there.
+    const std::vector<std::string> waiting(pending_.begin(), pending_.end());
+    for (const std::string& id : waiting) {
+      JobRecord* job = context_.jobs.Find(id);
+      if (job == nullptr || !job->live() || job->closing()) {
+        pending_.erase(id);
+      } else {
+        Proceed(*job);
+      }
+    }
+  }
+  scheduling_ = false;
+  const auto next = scheduler.NextDeadline();
+  if (next.has_value()) {
+    context_.deadlines.Set(DeadlineKind::kSchedule, "", *next);
+  } else {
+    context_.deadlines.Clear(DeadlineKind::kSchedule, "");
+  }
+}
+
+void Placement::Proceed(JobRecord& job) {
+  if (job.group.empty()) {
+    TryBegin(job);
+  } else if (job.placement.leaving()) {
+    AdvanceRetreat(job);
+  } else if (job.faults.undecided()) {
+    faults_.TryDecide(job);
+  } else {
+    Follow(job);
+  }
+}
+
+void Placement::Carry(const cluster::Verdict& verdict) {
+  JobRecord* job = context_.jobs.Find(verdict.job.value());
+  if (job == nullptr || !job->live()) return;
+  switch (verdict.kind) {
+    case DecisionKind::kStart:
+    case DecisionKind::kRepair:
+    case DecisionKind::kGrow:
+    case DecisionKind::kMove:
+      // From here on the controller looks after the job: its faults are seen, not timed out.
+      context_.scheduler.Confirm(verdict.job, verdict.transaction, false, context_.now);
+      job->placement.BeginTransaction(verdict.transaction);
+      break;
+    case DecisionKind::kShrink:
+      break;
+    case DecisionKind::kSuspend:
+    case DecisionKind::kEvict:
+    case DecisionKind::kUndo:
+      return SendAway(*job, verdict.reason);
+    case DecisionKind::kReserve:
+    case DecisionKind::kReject:
+      return;
+  }
+  job->placement.SetTarget(IdsOf(context_.scheduler.NodesOf(verdict.job)));
+  if (job->closing() || job->life.state() == wire::STOPPING) return;
+  if (job->group.empty() && verdict.kind == DecisionKind::kMove) {
+    context_.scheduler.Stopped(verdict.job, context_.now);
+  }
+  Proceed(*job);
+}
+
+void Placement::SendAway(JobRecord& job, const std::string& reason) {
+  job.placement.ClearTarget();
+  if (!job.group.empty()) return BeginRetreat(job, Retreat::Then::kQueue, reason);
+  pending_.erase(job.id());
+  if (job.closing()) return;
+  context_.scheduler.Stopped(JobId(job.id()), context_.now);
+  context_.SetState(job, wire::QUEUED, reason);
+}
+
+void Placement::Follow(JobRecord& job) {
+  const std::vector<NodeId>& target = job.placement.target();
+  const std::set<NodeId> wanted(target.begin(), target.end());
+  std::string leaves;
+  bool same = job.group.size() == target.size();
+  for (size_t i = 0; i < job.group.size(); ++i) {
+    const NodeId& node = job.group.member(i).node;
+    same = same && node == target[i];
+    if (!wanted.contains(node)) leaves += (leaves.empty() ? "" : ", ") + node.value();
+  }
+  if (same || target.empty()) {
+    pending_.erase(job.id());
+    return;
+  }
+  // A job that only grows goes on until the new nodes are free.
+  for (const NodeId& id : target) {
+    if (!leaves.empty() || job.group.contains(id.value()) || CanTake(job, id)) continue;
+    pending_.insert(job.id());
+    return;
+  }
+  pending_.erase(job.id());
+  std::string reason;
+  if (job.group.size() != target.size()) {
+    reason = "it goes on with " + std::to_string(target.size()) + " nodes in place of " +
+             std::to_string(job.group.size());
+  }
+  if (!leaves.empty()) reason += (reason.empty() ? "it leaves " : ", without ") + leaves;
+  BeginRetreat(job, Retreat::Then::kGoOn, reason.empty() ? "its ranks change places" : reason);
+}
+
+bool Placement::CanTake(const JobRecord& job, const NodeId& id) const {
+  return context_.nodes.CanTake(id, job.local());
+}
+
+void Placement::TryBegin(JobRecord& job) {
+  if (job.life.state() != wire::QUEUED || job.closing() || !job.group.empty()) return;
+  for (const NodeId& id : job.placement.target()) {
+    if (CanTake(job, id)) continue;
+    pending_.insert(job.id());
+    return context_.SetState(job, wire::QUEUED,
+                             id.empty() ? "waits for another node in place of one that was lost"
+                                        : "has its nodes; starts once " + id.value() + " is free");
+  }
+  if (!job.placement.target().empty() && TakeTarget(job)) starter_.OpenEpoch(job);
+}
+
+std::optional<NodeId> Placement::MissingNode(const JobRecord& job) const {
+  const std::vector<NodeId>& target = job.placement.target();
+  for (size_t i = 0; i < target.size(); ++i) {
+    const NodeId& id = target[i];
+    const bool member = job.group.contains(id.value());
+    const Node* node = id.empty() ? nullptr : context_.nodes.Find(id);
+    const bool held = member && node != nullptr && node->reachable();
+    if (held || (!member && !id.empty() && CanTake(job, id))) continue;
+    return i < job.group.size() ? job.group.member(i).node : id;
+  }
+  return std::nullopt;
+}
+
+bool Placement::TakeTarget(JobRecord& job) {
+  // A node that was lost and is back is the job's again only if the scheduler says so.
+  const auto given = context_.scheduler.NodesOf(JobId(job.id()));
+  if (!given.empty()) job.placement.SetTarget(IdsOf(given));
+  const auto missing = MissingNode(job);
+  if (missing.has_value()) job.faults.Await(*missing);
+  if (missing.has_value() || job.placement.target().empty()) {
+    pending_.insert(job.id());
+    if (job.faults.undecided()) {
+      const std::string node = missing.has_value() ? missing->value() : "";
+      context_.SetState(job, wire::RECOVERING,
+                        "waiting for a node in place of " + (node.empty() ? "all it had" : node));
+    }
+    return false;
+  }
+  pending_.erase(job.id());
+  ReplaceGang(job);
+  return true;
+}
+
+void Placement::ReplaceGang(JobRecord& job) {
+  const std::vector<NodeId>& target = job.placement.target();
+  job.snapshots.RememberSpreads(context_.ViewOf(job));
+  job.snapshots.ChangeGang(context_.ViewOf(job), target);
+  const WorkerGroup before = job.group;
+  job.group.Replace(target);
+  for (size_t i = 0; i < target.size(); ++i) {
+    if (before.contains(target[i].value())) continue;
+    context_.nodes.TakeSlots(target[i], job.local());
+    if (before.size() != target.size()) continue;
+    context_.Say(job.id(), wire::MessageNotice::INFO,
+                 target[i].value() + " takes the place of " + before.member(i).node.value());
+  }
+  for (const Member& member : before.members()) {
+    if (!job.group.contains(member.node.value())) {
+      context_.nodes.FreeSlots(member.node, job.local());
+    }
+  }
+  NoteSize(job, before.size());
+  for (const NodeId& id : target) {
+    if (!before.contains(id.value())) FreeLeftOn(id);
+  }
+}
+
+// The gang is there: what its size means to the ledger and to people.
+void Placement::NoteSize(JobRecord& job, size_t before) {
+  const uint64_t next = job.life.epoch() + 1;
+  if (job.group.size() != before) job.snapshots.ChangeRanks(next);
+  job.ledger.Resize(job.group.size(), wire::REPAIR, context_.now);
+  const auto& retreat = job.placement.retreat();
+  const std::string reason = retreat      ? retreat->reason
+                             : before > 0 ? job.life.reason()
+                                          : "it starts";
+  job.placement.NoteSize(job.nodes(), next, reason, context_.now);
+}
+
+void Placement::FreeSlots(const JobRecord& job) {
+  for (const Member& member : job.group.members()) {
+    context_.nodes.FreeSlots(member.node, job.local());
+  }
+}
+
+void Placement::Release(JobRecord& job) {
+  FreeSlots(job);
+  job.placement.ClearTarget();
+  pending_.erase(job.id());
+}
+
+void Placement::FreeLeft(JobRecord& job) {
+  // Nodes that it has left may hold pieces that it goes on from.
+  const bool reads = !job.group.empty() && !job.progress.reports_steps() &&
+                     job.snapshots.restore().tier() == wire::Restore::TIER_PIECES;
+  if (!job.live() || reads) return;
+  std::vector<NodeId> released;
+  for (const auto& [id, memory] : job.snapshots.left()) {
+    const Node* node = context_.nodes.Find(id);
+    const uint64_t newest = memory.sealed.newest();
+    const bool saved = newest > 0 && job.snapshots.committed_step() >= newest;
+    const bool wanted = node != nullptr && node->used_slots > 0;
+    const bool stale = !job.group.empty() && job.life.state() == wire::RUNNING &&
+                       job.snapshots.memory_step() > newest;
+    // A node that is away is told once it is back.
+    if (node == nullptr || !node->connected || !((saved && wanted) || stale)) continue;
+    released.push_back(id);
+  }
+  for (const NodeId& id : released) {
+    wire::Command command;
+    command.mutable_forget_job()->set_job_id(job.id());
+    command.mutable_forget_job()->set_epoch(job.life.epoch());
+    context_.Send(id, std::move(command));
+    job.writer.DropNode(id);
+    job.snapshots.ForgetLeft(id);
+  }
+}
+
+void Placement::FreeLeftOn(const NodeId& node) {
+  for (auto& [id, job] : context_.jobs.all()) {
+    if (job.snapshots.HasLeft(node)) FreeLeft(job);
+  }
+}
+
+}  // namespace longhaul::runtime::controller

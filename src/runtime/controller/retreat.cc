@@ -1,0 +1,164 @@
+// Gangs that leave their nodes in good order: a snapshot, the end of the workers, the snapshot on
+// disk where the next nodes need it there, then the queue or the other nodes.
+#include <algorithm>
+#include <utility>
+
+#include "runtime/controller/epoch_starter.h"
+#include "runtime/controller/placement.h"
+
+namespace longhaul::runtime::controller {
+
+namespace {
+
+// Agents may take this long to report that killed workers are gone.
+constexpr Duration kStopLimit = std::chrono::seconds(5);
+// A snapshot may take this long to reach the disk before its job moves without it.
+constexpr Duration kSaveLimit = std::chrono::seconds(60);
+
+using Stage = Retreat::Stage;
+using Then = Retreat::Then;
+
+// A command that has never reported a step may still want to end well.
+Duration GraceOf(const JobRecord& job, const ControllerOptions& options) {
+  return job.never_reported() ? options.stop_grace : Duration(0);
+}
+
+}  // namespace
+
+void Placement::BeginRetreat(JobRecord& job, Then then, const std::string& reason) {
+  if (job.closing() || job.life.state() == wire::STOPPING) return;  // it leaves anyway
+  if (job.placement.leaving()) {
+    // A job that has to wait stays so: the scheduler has given its nodes away.
+    if (then == Then::kQueue) job.placement.QueueInstead(reason);
+    return AdvanceRetreat(job);
+  }
+  job.placement.BeginRetreat(then, reason);
+  job.writer.ForgetSaveFailure();
+  const bool takes_snapshots = job.life.state() == wire::RUNNING &&
+                               (job.spec().workload().built_in() || job.snapshots.snapshots() > 0);
+  if (!takes_snapshots) return StopForRetreat(job);
+  context_.SetState(job, wire::LEAVING, "takes a snapshot: " + reason);
+  for (const Member& member : job.group.members()) SayRetreat(job, member.node);
+  context_.deadlines.Set(
+      DeadlineKind::kRetreat, job.id(),
+      context_.now + std::max(context_.scheduler.configuration().snapshot_patience,
+                              job.hang.slowest_report() * 4));
+}
+
+void Placement::SayRetreat(const JobRecord& job, const NodeId& node) {
+  const Retreat& retreat = *job.placement.retreat();
+  if (retreat.stage == Stage::kSnapshot) {
+    return context_.SendInterval(job, node, 1);  // after the very next step
+  }
+  wire::Command command;
+  auto* kill = command.mutable_kill_workers();
+  kill->set_job_id(job.id());
+  kill->set_epoch(job.life.epoch());
+  kill->set_grace_ns(GraceOf(job, context_.options).count());
+  kill->set_reason(retreat.reason);
+  context_.Send(node, std::move(command));
+}
+
+void Placement::StopForRetreat(JobRecord& job) {
+  const std::string& id = job.id();
+  job.placement.SetStage(Stage::kStopping);
+  const bool queues = job.placement.retreat()->then == Then::kQueue;
+  if (job.faults.undecided()) {
+    // A fault on the way spares the job the snapshot, and nothing else changes.
+    job.faults.Decide(queues ? "stop and wait in the queue" : "go on with other nodes",
+                      context_.now);
+    context_.NoticeFault(job, job.faults.newest());
+  }
+  job.faults.Dismiss();
+  job.data.Close(job.life.epoch());
+  job.ledger.EnterAll(queues ? wire::QUEUE : wire::REPAIR, context_.now);
+  for (const auto kind : {DeadlineKind::kDecide, DeadlineKind::kStart, DeadlineKind::kProgress}) {
+    context_.deadlines.Clear(kind, id);
+  }
+  context_.deadlines.Set(DeadlineKind::kRetreat, id,
+                         context_.now + GraceOf(job, context_.options) + kStopLimit);
+  context_.SetState(job, wire::LEAVING, job.placement.retreat()->reason);
+  for (size_t i = 0; i < job.group.size(); ++i) {
+    const Member& member = job.group.member(i);
+    if (!context_.nodes.IsAlive(member.node)) job.group.Close(i);
+    if (!member.closed) SayRetreat(job, member.node);
+  }
+  AdvanceRetreat(job);
+}
+
+void Placement::AdvanceRetreat(JobRecord& job) {
+  if (!job.placement.leaving() || !job.live() || job.closing()) return;
+  const std::string& id = job.id();
+  const Retreat& retreat = *job.placement.retreat();
+  if (retreat.stage == Stage::kStopping) {
+    if (!job.group.all_closed()) return;
+    job.placement.SetStage(Stage::kSaving);
+    // A job that is moved to make room has left it now.
+    if (retreat.then == Then::kGoOn) context_.scheduler.Stopped(JobId(id), context_.now);
+    context_.deadlines.Set(DeadlineKind::kRetreat, id, context_.now + kSaveLimit);
+  }
+  if (retreat.stage == Stage::kSaving) {
+    const bool waits = retreat.then == Then::kGoOn &&
+                       job.snapshots.NeedsDisk(context_.ViewOf(job), job.placement.target()) &&
+                       !job.writer.IsLost(job.snapshots.memory_step());
+    const auto& members = job.group.members();
+    const bool reachable = std::any_of(members.begin(), members.end(), [&](const Member& member) {
+      return context_.nodes.IsAlive(member.node);
+    });
+    if (waits && reachable) return;
+    job.placement.SetStage(Stage::kReady);
+    context_.deadlines.Clear(DeadlineKind::kRetreat, id);
+  }
+  if (retreat.stage != Stage::kReady) return;
+  if (retreat.then == Then::kQueue) return FinishRetreat(job);
+  const size_t before = job.group.size();
+  if (!TakeTarget(job)) return;
+  if (job.group.size() == before) job.placement.CountMove();
+  starter_.OpenEpoch(job);
+}
+
+// The job waits again, with its state where it was: in the memories of the nodes it had, and on
+// disk once it is there.
+void Placement::FinishRetreat(JobRecord& job) {
+  const std::string reason = job.placement.retreat()->reason;
+  job.snapshots.RememberSpreads(context_.ViewOf(job));
+  FreeSlots(job);
+  job.snapshots.LeaveAll(context_.ViewOf(job));
+  job.group.Clear();
+  job.ledger.Resize(job.spec().nodes(), wire::QUEUE, context_.now);
+  job.placement.FinishRetreat();
+  context_.SetState(job, wire::QUEUED, "stopped: " + reason);
+  FreeLeft(job);
+  context_.scheduler.Stopped(JobId(job.id()), context_.now);
+}
+
+void Placement::OnRetreatOverdue(JobRecord& job) {
+  if (!job.placement.leaving()) return;
+  const std::string& id = job.id();
+  switch (job.placement.retreat()->stage) {
+    case Stage::kSnapshot:
+      context_.Say(id, wire::MessageNotice::WARNING,
+                   "no snapshot in time; it leaves without a new one");
+      return StopForRetreat(job);
+    case Stage::kStopping:
+      for (const Member& member : job.group.members()) {
+        const Node* node = context_.nodes.Find(member.node);
+        if (node != nullptr && !node->connected && !node->lost && !member.closed) {
+          // It comes back or is given up.
+          return context_.deadlines.Set(DeadlineKind::kRetreat, id, context_.now + kStopLimit);
+        }
+      }
+      job.group.CloseAll();
+      return AdvanceRetreat(job);
+    case Stage::kSaving:
+      context_.Say(id, wire::MessageNotice::WARNING,
+                   "the newest snapshot did not reach the disk in time; it goes on from an older "
+                   "one");
+      job.placement.SetStage(Stage::kReady);
+      return AdvanceRetreat(job);
+    case Stage::kReady:
+      return;
+  }
+}
+
+}  // namespace longhaul::runtime::controller

@@ -1,0 +1,46 @@
+// Coordinates the snapshots of jobs in memory: seals, copies in the memories of peers, what a new
+// agent has adopted, and copies that do not verify.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/controller/controller_context.h"
+
+namespace longhaul::runtime::controller {
+
+class CheckpointHandler;
+class FaultHandler;
+class JobCloser;
+class Placement;
+
+class SnapshotHandler {
+ public:
+  SnapshotHandler(ControllerContext& context, CheckpointHandler& checkpoints, FaultHandler& faults,
+                  JobCloser& closer, Placement& placement)
+      : context_(context),
+        checkpoints_(checkpoints),
+        faults_(faults),
+        closer_(closer),
+        placement_(placement) {}
+
+  void OnSnapshotSealed(const wire::Event& event);
+  void OnSnapshotReplicated(const wire::Event& event);
+  void OnSnapshotFailed(const wire::Event& event);
+  // A new agent has verified what the one before it left in memory: what belongs to the present
+  // state of a job that has its place there can be restored from, the rest is to be released.
+  void AdoptMemory(const NodeId& node, uint64_t life_before);
+
+ private:
+  void Complete(JobRecord& job, uint64_t step, Seconds blocked, uint64_t bytes);
+  void UpdateInterval(JobRecord& job);
+  void SaveFailed(JobRecord& job, size_t place, const wire::SnapshotFailed& failed);
+  void RestoreFailed(JobRecord& job, size_t place, const wire::SnapshotFailed& failed, Instant at);
+
+  ControllerContext& context_;
+  CheckpointHandler& checkpoints_;
+  FaultHandler& faults_;
+  JobCloser& closer_;
+  Placement& placement_;
+};
+
+}  // namespace longhaul::runtime::controller

@@ -1,0 +1,164 @@
+#include "runtime/controller/status.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "base/hash.h"
+
+namespace longhaul::runtime::controller {
+
+namespace {
+
+std::string Deterministic(const google::protobuf::Message& message) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  google::protobuf::io::CodedOutputStream coded(&stream);
+  coded.SetSerializationDeterministic(true);
+  message.SerializeToCodedStream(&coded);
+  coded.Trim();
+  return bytes;
+}
+
+// What the hash covers of a job beyond its status.
+std::string HiddenState(const JobRecord& job) {
+  const auto& retreat = job.placement.retreat();
+  std::string text = std::to_string(job.group.store_port()) + "," +
+                     std::to_string(job.snapshots.restore().step()) + "," +
+                     std::to_string(job.faults.undecided()) + "," +
+                     std::to_string(job.faults.fruitless()) + "," +
+                     (retreat ? std::to_string(static_cast<int>(retreat->stage)) : "");
+  for (const auto& [step, spread] : job.snapshots.spreads()) {
+    text += "|" + std::to_string(step);
+    for (const auto& place : spread.places) text += "," + std::to_string(place.size());
+  }
+  for (const NodeId& node : job.placement.target()) text += ">" + node.value();
+  for (size_t i = 0; i < job.group.size(); ++i) {
+    const Member& member = job.group.member(i);
+    const PlaceMemory& memory = job.snapshots.places()[i];
+    text += ";" + std::to_string(member.started) + std::to_string(member.phase) + "," +
+            std::to_string(member.reported_step) + "," + std::to_string(memory.sealed.newest()) +
+            "," + std::to_string(memory.sealed.second()) + "," + memory.holder.value() + "," +
+            std::to_string(memory.copied.newest()) + "," + std::to_string(memory.copied.second());
+  }
+  return text;
+}
+
+}  // namespace
+
+wire::JobStatus StatusReporter::StatusOf(const JobRecord& job, Instant now) const {
+  wire::JobStatus status;
+  *status.mutable_job() = job.spec();
+  status.set_state(job.life.state());
+  status.set_reason(job.life.reason());
+  if (job.life.state() == wire::QUEUED && job.placement.target().empty() && !job.closing()) {
+    const std::string waits = context_.scheduler.WaitText(JobId(job.id()));
+    if (!waits.empty()) status.set_reason(waits);
+  }
+  status.set_preemptions(job.placement.preemptions());
+  status.set_moves(job.placement.moves());
+  for (const wire::SizeChange& change : job.placement.sizes()) *status.add_sizes() = change;
+  status.set_resizes(job.placement.resizes());
+  status.set_epoch(job.life.epoch());
+  for (const Member& member : job.group.members()) status.add_gang(member.node.value());
+  AddProgress(job, status);
+  for (int i = 0; i < job.spec().faults_size(); ++i) {
+    if (!job.faults.injected(i)) *status.add_faults_to_come() = job.spec().faults(i);
+  }
+  *status.mutable_ledger() = job.ledger.Summary(std::max(now, context_.now));
+  for (size_t i = 0; i < job.faults.size(); ++i) *status.add_faults() = job.faults.fault(i);
+  status.set_restarts(job.faults.restarts());
+  AddSnapshots(job, status);
+  status.set_submitted_at_ns(ToNanoseconds(job.life.submitted()));
+  status.set_ended_at_ns(job.live() ? 0 : ToNanoseconds(job.life.ended()));
+  for (const std::string& result : job.life.results()) status.add_results(result);
+  status.set_samples_committed(job.data.committed_samples());
+  for (const int64_t pid : job.group.pids()) status.add_worker_pids(pid);
+  return status;
+}
+
+void StatusReporter::AddProgress(const JobRecord& job, wire::JobStatus& status) const {
+  const JobProgress& progress = job.progress;
+  status.set_step(progress.step());
+  status.set_highest_step(progress.highest_step());
+  status.set_first_loss(progress.losses().first);
+  status.set_loss(progress.losses().newest);
+  status.set_validation_loss(progress.losses().newest_validation);
+  status.set_first_validation_loss(progress.losses().first_validation);
+  status.set_tokens(progress.tokens());
+  status.set_tokens_per_second(progress.tokens_per_second());
+  status.set_flops(progress.flops());
+  status.set_seconds_per_step(progress.step_seconds());
+  status.set_eta_seconds(job.live() ? progress.EtaSeconds(job.total_steps()) : -1);
+  status.set_output_total_steps(progress.output_total());
+}
+
+void StatusReporter::AddSnapshots(const JobRecord& job, wire::JobStatus& status) const {
+  const SnapshotTracker& snapshots = job.snapshots;
+  status.set_memory_step(snapshots.memory_step());
+  status.set_committed_step(snapshots.committed_step());
+  status.set_committed_epoch(snapshots.committed_epoch());
+  status.set_copied_step(job.copier.copied_step());
+  status.set_snapshots(snapshots.snapshots());
+  status.set_commits(job.writer.commits());
+  status.set_snapshot_interval_steps(job.interval.steps());
+  status.set_snapshot_interval_reason(job.interval.reason());
+  status.set_snapshot_blocked_seconds(job.interval.mean_blocked().count());
+  for (const uint64_t each : snapshots.ways()) status.add_snapshot_ways(each);
+  status.set_snapshot_waited_seconds(snapshots.slot_waits().count());
+  status.set_snapshot_waited_seconds_max(snapshots.longest_slot_wait().count());
+}
+
+std::optional<wire::JobStatus> StatusReporter::StatusOf(const JobId& id, Instant now) const {
+  const JobRecord* job = context_.jobs.Find(id.value());
+  if (job == nullptr) return std::nullopt;
+  return StatusOf(*job, now);
+}
+
+std::vector<wire::JobStatus> StatusReporter::AllJobs(Instant now) const {
+  std::vector<wire::JobStatus> all;
+  for (const std::string& id : context_.jobs.order()) {
+    all.push_back(StatusOf(context_.jobs.at(id), now));
+  }
+  return all;
+}
+
+std::vector<wire::NodeStatus> StatusReporter::AllNodes() const {
+  std::vector<wire::NodeStatus> all;
+  for (const auto& [id, node] : context_.nodes.all()) {
+    if (node.incarnation != 0) all.push_back(context_.StatusOf(node));
+  }
+  std::map<std::string, std::vector<std::string>> jobs;
+  for (const std::string& id : context_.jobs.order()) {
+    const JobRecord& job = context_.jobs.at(id);
+    if (!job.live()) continue;
+    for (const Member& member : job.group.members()) jobs[member.node.value()].push_back(id);
+  }
+  for (wire::NodeStatus& node : all) {
+    for (const std::string& job : jobs[node.name()]) node.add_jobs(job);
+  }
+  return all;
+}
+
+uint64_t StatusReporter::StateHash() const {
+  std::string text;
+  for (const wire::NodeStatus& node : AllNodes()) text += Deterministic(node);
+  text += std::to_string(context_.scheduler.Fingerprint()) + ",";
+  for (const auto& [id, node] : context_.nodes.all()) {
+    text += std::to_string(node.last_sequence) + ",";
+  }
+  for (const std::string& id : context_.jobs.order()) {
+    const JobRecord& job = context_.jobs.at(id);
+    text += Deterministic(StatusOf(job, context_.now)) + HiddenState(job);
+  }
+  for (const auto& [name, at] : context_.deadlines.all()) {
+    text += std::to_string(static_cast<int>(name.first)) + name.second +
+            std::to_string(ToNanoseconds(at));
+  }
+  return Hash64(text);
+}
+
+}  // namespace longhaul::runtime::controller

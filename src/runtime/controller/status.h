@@ -1,0 +1,31 @@
+// What the controller shows of itself: the status of jobs and nodes, put together from their parts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/ids.h"
+#include "runtime/controller/controller_context.h"
+
+namespace longhaul::runtime::controller {
+
+class StatusReporter {
+ public:
+  explicit StatusReporter(const ControllerContext& context) : context_(context) {}
+
+  wire::JobStatus StatusOf(const JobRecord& job, Instant now) const;
+  std::optional<wire::JobStatus> StatusOf(const JobId& id, Instant now) const;
+  std::vector<wire::JobStatus> AllJobs(Instant now) const;  // by submission
+  std::vector<wire::NodeStatus> AllNodes() const;           // by name
+  // Equal states have equal hashes.
+  uint64_t StateHash() const;
+
+ private:
+  void AddProgress(const JobRecord& job, wire::JobStatus& status) const;
+  void AddSnapshots(const JobRecord& job, wire::JobStatus& status) const;
+
+  const ControllerContext& context_;
+};
+
+}  // namespace longhaul::runtime::controller

@@ -1,0 +1,163 @@
+#include "runtime/controller/step_reports.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "runtime/controller/fault_handler.h"
+#include "runtime/controller/hang_handler.h"
+#include "runtime/controller/placement.h"
+
+namespace longhaul::runtime::controller {
+
+namespace {
+
+// As in the grammar of --inject (spec/fault_plan.h), where agents count from 1.
+std::string DescribePlanned(const wire::PlannedFault& fault) {
+  const std::string at = " at step " + std::to_string(fault.step());
+  switch (fault.kind()) {
+    case wire::PlannedFault::KILL_WORKER:
+      return "kill worker " + std::to_string(fault.target()) + at;
+    case wire::PlannedFault::KILL_AGENT:
+      return "kill agent " + std::to_string(fault.target() + 1) + at;
+    case wire::PlannedFault::KILL_NODE:
+      return "kill node " + std::to_string(fault.target() + 1) + at;
+    case wire::PlannedFault::STOP_WORKER:
+      return "stop worker " + std::to_string(fault.target()) + " for " +
+             ToString(Duration(fault.duration_ns())) + at;
+    default:
+      return "a fault" + at;
+  }
+}
+
+}  // namespace
+
+void StepReports::OnStepReported(const wire::Event& event) {
+  const auto& report = event.step_reported();
+  size_t place = 0;
+  JobRecord* job = context_.CurrentJob(event, report.job_id(), report.epoch(), &place);
+  if (job == nullptr || job->faults.undecided()) return;
+  const uint64_t next = job->group.member(place).reported_step + 1;
+  const Instant at = InstantFromNanoseconds(event.at_ns());
+  uint64_t first = report.first_step();
+  if (job->reads_output() && report.whole_job()) {
+    if (!job->progress.reports_steps()) return TakeFirstOutput(*job, report, at);
+    // Several nodes may print the same steps, each with a beginning of its own.
+    first = next;
+  }
+  // Steps come one after another, each once, and not beyond the lease.
+  const uint64_t last = report.last_step();
+  if (first != next || last < first || last >= job->group.lease().end_step()) return;
+  Duration stall{};
+  if (report.whole_job()) {
+    job->group.ReportAll(last);
+    stall = job->ledger.BookStepsForAll(first, last, report.times(), at);
+  } else {
+    job->group.Report(place, last);
+    stall = job->ledger.BookSteps(place, first, last, report.times(), at);
+  }
+  if (place != 0 && !report.whole_job()) return;  // the node of rank 0 reports for the job
+  SayStall(*job, last, stall, at);
+  TakeProgress(*job, report, at);
+}
+
+// The first line of an epoch's output that shows a step. A script restores its own checkpoint, so
+// this line is all that is known of where it went on from: the steps above it are lost, and the
+// time until it was the start of the workers.
+void StepReports::TakeFirstOutput(JobRecord& job, const wire::StepReported& report, Instant at) {
+  const uint64_t step = report.last_step();
+  if (step >= job.group.lease().end_step()) return;
+  job.group.ReportAll(step);
+  job.hang.CountFromAtLeast(at);
+  if (job.restores_by_itself()) job.ledger.Rollback(step);
+  job.ledger.BeginSteps(at);
+  if (job.restores_by_itself() && job.faults.has_unresolved()) {
+    job.faults.NoteFirstOutput(step, job.progress.TakeStepBefore());
+    context_.NoticeFault(job, job.faults.newest());
+  }
+  TakeProgress(job, report, at);
+}
+
+// A short stall is only booked; of many in a row one is reported.
+void StepReports::SayStall(JobRecord& job, uint64_t step, Duration stall, Instant at) {
+  if (!job.progress.ShouldReportStall(stall, at)) return;
+  context_.Say(job.id(), wire::MessageNotice::WARNING,
+               "step " + std::to_string(step) + " came " + ToString(stall) +
+                   " later than usual (a step takes " + ToString(job.ledger.typical_step()) +
+                   "): that time is booked as a stall");
+}
+
+void StepReports::TakeProgress(JobRecord& job, const wire::StepReported& report, Instant at) {
+  const Duration took = job.hang.TakeReport(at);
+  const JobProgress::Taken taken = job.progress.TakeSteps(report, took);
+  if (taken.first_of_epoch) {
+    placement_.FreeLeft(job);
+  } else {
+    const auto count = static_cast<double>(report.last_step() - report.first_step() + 1);
+    const double steady = ToSeconds(took) - ToSeconds(Duration(report.times().evaluation_ns()));
+    job.interval.ObserveStep(Seconds(std::max(steady, 0.0) / count));
+    job.interval.ObserveRunning(Seconds(ToSeconds(took)));
+  }
+  if (taken.new_step) job.faults.NoteNewStep();
+  job.faults.Stamp(RestartStage::kFirstStep, at);
+  faults_.ResolveFaults(job, at);
+  job.progress.TakeLosses(report);
+  NoticeStep(job, report);
+  context_.deadlines.Clear(DeadlineKind::kStart, job.id());
+  hangs_.WatchProgress(job);
+  InjectDueFaults(job);
+}
+
+void StepReports::NoticeStep(const JobRecord& job, const wire::StepReported& report) {
+  auto* notice = context_.AddNotice(job.id()).mutable_step();
+  notice->set_step(job.progress.step());
+  notice->set_epoch(job.life.epoch());
+  notice->set_has_loss(report.has_loss());
+  notice->set_loss(report.loss());
+  notice->set_has_validation_loss(report.has_validation_loss());
+  notice->set_validation_loss(report.validation_loss());
+  notice->set_gradient_norm(report.gradient_norm());
+  notice->set_tokens_per_second(job.progress.tokens_per_second());
+  notice->set_step_seconds(job.progress.step_seconds());
+  notice->set_total_steps(job.total_steps());
+  notice->set_goodput(job.ledger.Goodput());
+  notice->set_stall(job.ledger.ShareOf(wire::STALL));
+  notice->set_eta_seconds(job.progress.EtaSeconds(job.total_steps()));
+}
+
+void StepReports::OnWorkerResult(const wire::WorkerResult& result) {
+  JobRecord* job = context_.jobs.Find(result.job_id());
+  if (job == nullptr || !job->live() || job->life.epoch() != result.epoch()) return;
+  job->life.AddResult(result.json());
+}
+
+void StepReports::InjectDueFaults(JobRecord& job) {
+  for (int i = 0; i < job.spec().faults_size(); ++i) {
+    const wire::PlannedFault& fault = job.spec().faults(i);
+    if (job.faults.injected(i) || fault.step() > job.progress.step()) continue;
+    if (fault.kind() == wire::PlannedFault::KILL_CONTROLLER) {
+      job.faults.MarkInjected(i);
+      context_.Say(job.id(), wire::MessageNotice::WARNING, "injected: the controller kills itself");
+      context_.out.kill_controller = true;
+      continue;
+    }
+    const bool of_worker = fault.kind() == wire::PlannedFault::KILL_WORKER ||
+                           fault.kind() == wire::PlannedFault::STOP_WORKER;
+    const size_t place = of_worker ? fault.target() / job.local() : fault.target();
+    if (place >= job.group.size()) continue;  // an elastic job may grow back to it
+    job.faults.MarkInjected(i);
+    Inject(job, fault, place);
+  }
+}
+
+void StepReports::Inject(JobRecord& job, const wire::PlannedFault& fault, size_t place) {
+  context_.Say(job.id(), wire::MessageNotice::WARNING, "injected: " + DescribePlanned(fault));
+  wire::Command command;
+  auto* inject = command.mutable_inject_fault();
+  inject->set_job_id(job.id());
+  inject->set_epoch(job.life.epoch());
+  *inject->mutable_fault() = fault;
+  context_.Send(job.group.member(place).node, std::move(command));
+}
+
+}  // namespace longhaul::runtime::controller

@@ -1,0 +1,36 @@
+// Step reports of workers: each is checked against the lease, booked in the ledger and counted as
+// progress. Planned faults are injected at their steps.
+#pragma once
+
+#include "runtime/controller/controller_context.h"
+
+namespace longhaul::runtime::controller {
+
+class FaultHandler;
+class HangHandler;
+class Placement;
+
+class StepReports {
+ public:
+  StepReports(ControllerContext& context, FaultHandler& faults, HangHandler& hangs,
+              Placement& placement)
+      : context_(context), faults_(faults), hangs_(hangs), placement_(placement) {}
+
+  void OnStepReported(const wire::Event& event);
+  void OnWorkerResult(const wire::WorkerResult& result);
+
+ private:
+  void TakeFirstOutput(JobRecord& job, const wire::StepReported& report, Instant at);
+  void TakeProgress(JobRecord& job, const wire::StepReported& report, Instant at);
+  void SayStall(JobRecord& job, uint64_t step, Duration stall, Instant at);
+  void NoticeStep(const JobRecord& job, const wire::StepReported& report);
+  void InjectDueFaults(JobRecord& job);
+  void Inject(JobRecord& job, const wire::PlannedFault& fault, size_t place);
+
+  ControllerContext& context_;
+  FaultHandler& faults_;
+  HangHandler& hangs_;
+  Placement& placement_;
+};
+
+}  // namespace longhaul::runtime::controller

@@ -1,0 +1,332 @@
+// The controller's side of the simulated world, and the network between it and the agents.
+#include "runtime/simulation/controller_host.h"
+
+#include <algorithm>
+
+#include "base/hash.h"
+#include "runtime/simulation/faults.h"
+#include "runtime/simulation/nodes.h"
+
+namespace longhaul::runtime::simulation {
+namespace {
+
+// Beyond so many events a controller crash keeps the state instead of replaying the log; the
+// shorter runs show that this makes no difference.
+constexpr size_t kReplayLimit = 100'000;
+// Late, so that outboxes are never empty when something breaks.
+constexpr Duration kAcknowledgeAfter = std::chrono::seconds(20);
+
+std::string Deterministic(const wire::Event& event) { return event.SerializeAsString(); }
+
+}  // namespace
+
+SimulationResult ControllerHost::Run() {
+  wire::Event started;
+  started.mutable_controller_started();
+  Feed(started);
+  for (size_t i = 0; i < world_.nodes.size(); ++i) machines_.Boot(i);
+  world_.queue.After(std::chrono::seconds(2), [this] { SubmitJob(); });
+  if (world_.options.minimum_nodes > 0) PlanRival();
+  faults_.PlanFault();
+  faults_.PlanFlap();
+  Look();
+  const Instant stop_at = world_.end - std::chrono::minutes(10);
+  world_.queue.At(stop_at, [this] {
+    if (world_.job_over) return;
+    wire::Event stop;
+    stop.mutable_job_stop_requested()->set_job_id(world_.job_id);
+    stop.mutable_job_stop_requested()->set_reason("the simulated time is over");
+    Feed(stop);
+  });
+  while (world_.queue.RunNext(world_.end) && world_.audit.violations().empty()) {
+  }
+  const auto status = controller_.JobStatus(JobId(world_.job_id), world_.queue.now());
+  if (!status.has_value()) {
+    world_.audit.Violate("the job is unknown to the controller");
+  } else {
+    world_.audit.Compare(*status, world_.queue.now());
+    if (world_.audit.violations().empty() && !IsTerminal(status->state())) {
+      world_.audit.Violate("the job did not end: " + status->reason());
+    }
+    world_.result.status = *status;
+  }
+  world_.result.happenings = world_.queue.happened();
+  world_.result.steps_taken = world_.audit.steps_taken();
+  world_.result.epochs = world_.epoch.epoch;
+  world_.result.state_hash = controller_.StateHash();
+  world_.result.nodes = controller_.AllNodes();
+  world_.result.violations = world_.audit.violations();
+  if (!world_.result.replay_agrees)
+    world_.result.violations.push_back("a replayed log gave another state");
+  return world_.result;
+}
+
+void ControllerHost::SubmitJob() {
+  wire::Event event;
+  event.set_at_ns(ToNanoseconds(world_.queue.now()));
+  wire::Job& job = *event.mutable_job_submitted()->mutable_job();
+  job.set_id(world_.job_id);
+  job.set_name("simulated");
+  job.set_nodes(world_.options.nodes - SparesOf(world_.options));
+  job.set_processes_per_node(world_.options.processes_per_node);
+  job.mutable_workload()->set_built_in(true);
+  job.set_max_restarts(1'000'000'000);
+  job.set_total_steps(world_.options.total_steps);
+  job.mutable_snapshot()->set_keep(3);
+  job.mutable_snapshot()->set_replicated(!world_.options.sharded);
+  if (world_.options.pipeline > 0) {
+    job.set_tensor(1);
+    job.set_pipeline(world_.options.pipeline);
+  }
+  job.mutable_snapshot()->set_interval_steps(world_.options.snapshot_interval);
+  job.mutable_data()->set_samples(1'000'003);
+  job.mutable_data()->set_global_batch(kGlobalBatch);
+  job.mutable_data()->set_seed(world_.options.seed);
+  for (const wire::PlannedFault& fault : world_.options.planned) *job.add_faults() = fault;
+  if (world_.options.minimum_nodes > 0) {
+    job.set_minimum_nodes(world_.options.minimum_nodes);
+    job.set_maximum_nodes(world_.options.nodes);
+  }
+  world_.audit.Sized(world_.queue.now(), world_.ranks);
+  Feed(event);
+}
+
+void ControllerHost::PlanRival() {
+  const double pause = ToSeconds(world_.options.physics.rival_pause);
+  world_.queue.After(DurationFromSeconds(world_.random.Exponential(pause)), [this] {
+    SubmitRival();
+    PlanRival();
+  });
+}
+
+// A job of higher priority that runs for a while; one at a time.
+void ControllerHost::SubmitRival() {
+  if (world_.job_over || !world_.controller_up || rival_.has_value()) return;
+  rival_ = "rival-" + std::to_string(++rivals_);
+  wire::Event event;
+  event.set_at_ns(ToNanoseconds(world_.queue.now()));
+  wire::Job& job = *event.mutable_job_submitted()->mutable_job();
+  job.set_id(*rival_);
+  const uint32_t most = std::max(1u, world_.options.nodes - world_.options.minimum_nodes);
+  job.set_nodes(1 + static_cast<uint32_t>(world_.random.Below(most)));
+  job.set_processes_per_node(world_.options.processes_per_node);
+  job.mutable_workload()->add_command("rival");
+  job.set_max_restarts(1'000);
+  job.mutable_scheduling()->set_priority(10);
+  Feed(event);
+}
+
+// What the controller says of sizes and ends, as the witness needs it.
+void ControllerHost::Watch(const wire::Notice& notice) {
+  const bool ends = notice.has_state() && IsTerminal(notice.state().state());
+  if (rival_ == notice.job_id() && ends) {
+    rival_.reset();
+    if (notice.state().state() == wire::SUCCEEDED) ++world_.result.rivals;
+  }
+  if (notice.job_id() != world_.job_id) return;
+  const Instant at = InstantFromNanoseconds(notice.at_ns());
+  if (ends) {
+    world_.job_over = true;
+    world_.audit.Over(at);
+  } else if (notice.has_state() && notice.state().state() == wire::QUEUED) {
+    world_.audit.Sized(at, world_.ranks);
+  } else if (notice.has_epoch()) {
+    world_.audit.Sized(at, notice.epoch().world());
+    const uint32_t nodes = notice.epoch().world() / world_.options.processes_per_node;
+    const bool within = world_.options.minimum_nodes == 0 ? notice.epoch().world() == world_.ranks
+                                                          : nodes >= world_.options.minimum_nodes &&
+                                                                nodes <= world_.options.nodes;
+    const bool whole = nodes * world_.options.processes_per_node == notice.epoch().world() &&
+                       notice.epoch().gang_size() == static_cast<int>(nodes);
+    if (!within || !whole) {
+      world_.audit.Violate("epoch " + std::to_string(notice.epoch().epoch()) + " has " +
+                           std::to_string(notice.epoch().world()) + " ranks on " +
+                           std::to_string(notice.epoch().gang_size()) + " nodes");
+    }
+  }
+}
+
+// Looks at the whole now and then: the controller's own view against the witness's.
+void ControllerHost::Look() {
+  const auto status = controller_.JobStatus(JobId(world_.job_id), world_.queue.now());
+  if (status.has_value()) {
+    world_.audit.Compare(*status, world_.queue.now());
+    world_.job_over = IsTerminal(status->state());
+  }
+  LookAtPlaces();
+  for (SimNode& node : world_.nodes) {
+    if (node.core == nullptr) continue;
+    if (Status ok = node.core->CheckInvariants(); !ok.ok()) {
+      world_.audit.Violate(node.id.value() + ": " + ok.message());
+    }
+  }
+  if (world_.options.on_progress)
+    world_.options.on_progress(world_.queue.now() - InstantFromNanoseconds(kStartNs));
+  if (!world_.job_over) world_.queue.After(std::chrono::hours(6), [this] { Look(); });
+}
+
+// What the scheduler has placed is what runs, nothing is over its capacity, no gang in part.
+void ControllerHost::LookAtPlaces() {
+  if (Status same = controller_.CheckPlaces(); !same.ok()) world_.audit.Violate(same.message());
+}
+
+// The service around the controller: log, step, let commands leave.
+void ControllerHost::Feed(const wire::Event& event) {
+  if (!world_.controller_up) return;
+  const std::string bytes = Deterministic(event);
+  const int64_t now_ns = ToNanoseconds(world_.queue.now());
+  world_.result.log_hash = Hash64(bytes, world_.result.log_hash ^ static_cast<uint64_t>(now_ns));
+  ++world_.result.events;
+  if (world_.options.on_event) world_.options.on_event(event, world_.queue.now());
+  log_kept_ = log_kept_ && log_.size() < kReplayLimit;
+  if (log_kept_) {
+    log_.emplace_back(world_.queue.now(), bytes);
+  } else {
+    log_.clear();
+  }
+  Actions actions = controller_.Step(event, world_.queue.now());
+  if (Status ok = controller_.CheckInvariants(); !ok.ok()) {
+    world_.audit.Violate("controller, event " + std::to_string(world_.result.events) + ": " +
+                         ok.message());
+  }
+  for (auto& [id, command] : actions.commands)
+    ToAgent(world_.index.at(id.value()), std::move(command));
+  for (const wire::Notice& notice : actions.notices) {
+    Watch(notice);
+  }
+  if (!event.node().empty()) Acknowledge(world_.index.at(event.node()));
+  if (actions.kill_controller) return CrashController();
+  ArmTick();
+}
+
+void ControllerHost::ArmTick() {
+  const auto deadline = controller_.NextDeadline();
+  if (!deadline.has_value() || (tick_.has_value() && *tick_ <= *deadline)) return;
+  tick_ = *deadline;
+  world_.queue.At(*deadline, [this, at = *deadline] {
+    if (tick_ != at) return;
+    tick_.reset();
+    if (!world_.controller_up) return;
+    const auto next = controller_.NextDeadline();
+    if (next.has_value() && *next <= world_.queue.now()) {
+      wire::Event event;
+      event.mutable_tick();
+      Feed(event);
+    } else {
+      ArmTick();
+    }
+  });
+}
+
+void ControllerHost::ToController(size_t index, wire::FromAgent message) {
+  SimNode& node = world_.nodes[index];
+  if (!node.connected || !message.has_event()) return;
+  // A stream keeps its order, so all of its messages wait equally long.
+  world_.queue.After(world_.options.physics.message, [this, index, stream = node.stream,
+                                                      event = std::move(*message.mutable_event())] {
+    const SimNode& sender = world_.nodes[index];
+    if (!sender.connected || sender.stream != stream) return;  // lost with the stream
+    Feed(event);
+  });
+}
+
+void ControllerHost::ToAgent(size_t index, wire::Command command) {
+  const SimNode& node = world_.nodes[index];
+  if (!node.connected) return;
+  world_.queue.After(world_.options.physics.message,
+                     [this, index, stream = node.stream, command = std::move(command)]() mutable {
+                       const SimNode& receiver = world_.nodes[index];
+                       if (!receiver.connected || receiver.stream != stream) return;
+                       if (command.has_inject_fault())
+                         return faults_.Inject(index, command.inject_fault());
+                       machines_.Input(index, CommandReceived{std::move(command)});
+                     });
+}
+
+// One acknowledgement for all that came meanwhile.
+void ControllerHost::Acknowledge(size_t index) {
+  SimNode& node = world_.nodes[index];
+  if (node.acknowledging || !node.connected) return;
+  node.acknowledging = true;
+  world_.queue.After(kAcknowledgeAfter, [this, index, stream = node.stream] {
+    SimNode& receiver = world_.nodes[index];
+    receiver.acknowledging = false;
+    if (!receiver.connected || receiver.stream != stream || !world_.controller_up) return;
+    machines_.Input(
+        index, EventsAcknowledged{controller_.AcknowledgedSequence(receiver.id, receiver.life)});
+  });
+}
+
+// Agents try again until they get through.
+void ControllerHost::Connect(size_t index) {
+  SimNode& node = world_.nodes[index];
+  if (node.core == nullptr || node.connected) return;
+  if (node.cut || !world_.controller_up) {
+    world_.queue.After(world_.Around(std::chrono::milliseconds(300)),
+                       [this, index, life = node.life] {
+                         if (world_.nodes[index].life == life) Connect(index);
+                       });
+    return;
+  }
+  node.connected = true;
+  ++node.stream;
+  machines_.Input(index, Connected{controller_.AcknowledgedSequence(node.id, node.life)});
+}
+
+void ControllerHost::BreakStream(size_t index, const std::string& reason) {
+  SimNode& node = world_.nodes[index];
+  if (!node.connected) return;
+  node.connected = false;
+  wire::Event event;
+  event.set_at_ns(ToNanoseconds(world_.queue.now()));
+  event.set_node(node.id.value());
+  event.set_incarnation(node.life);
+  event.mutable_agent_disconnected()->set_reason(reason);
+  world_.queue.After(world_.Delay(), [this, event] { Feed(event); });
+  if (node.core == nullptr) return;
+  machines_.Input(index, Disconnected{});
+  world_.queue.After(world_.Around(std::chrono::milliseconds(100)),
+                     [this, index, life = node.life] {
+                       if (world_.nodes[index].life == life) Connect(index);
+                     });
+}
+
+void ControllerHost::CrashController() {
+  if (!world_.controller_up) return;
+  world_.controller_up = false;
+  for (SimNode& node : world_.nodes) {
+    if (!node.connected) continue;
+    node.connected = false;
+    const size_t index = world_.index.at(node.id.value());
+    if (node.core == nullptr) continue;
+    machines_.Input(index, Disconnected{});
+    world_.queue.After(world_.Around(std::chrono::milliseconds(100)),
+                       [this, index, life = node.life] {
+                         if (world_.nodes[index].life == life) Connect(index);
+                       });
+  }
+  world_.queue.After(world_.Around(world_.options.physics.controller_restart),
+                     [this] { RestartController(); });
+}
+
+void ControllerHost::RestartController() {
+  if (log_kept_) {
+    Controller replayed(world_.options.controller);
+    wire::Event event;
+    for (const auto& [now, bytes] : log_) {
+      CHECK(event.ParseFromString(bytes));
+      (void)replayed.Step(event, now);
+    }
+    ++world_.result.replays;
+    if (replayed.StateHash() != controller_.StateHash()) world_.result.replay_agrees = false;
+    controller_ = std::move(replayed);
+    LookAtPlaces();
+  }
+  world_.controller_up = true;
+  tick_.reset();
+  wire::Event started;
+  started.mutable_controller_started();
+  Feed(started);
+}
+
+}  // namespace longhaul::runtime::simulation

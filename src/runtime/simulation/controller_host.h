@@ -1,0 +1,58 @@
+// The controller of the simulated world: the service around it, the network between it and the
+// agents, and the clients that submit jobs.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/controller/controller.h"
+#include "runtime/simulation/world.h"
+
+namespace longhaul::runtime::simulation {
+
+class FaultInjector;
+class SimNodes;
+
+class ControllerHost {
+ public:
+  ControllerHost(World& world, SimNodes& machines, FaultInjector& faults)
+      : world_(world),
+        machines_(machines),
+        faults_(faults),
+        controller_(world.options.controller) {}
+
+  SimulationResult Run();
+  // The service around the controller: logs the event, steps, lets commands leave.
+  void Feed(const wire::Event& event);
+  void ToController(size_t node, wire::FromAgent message);
+  void Connect(size_t node);
+  void BreakStream(size_t node, const std::string& reason);
+  void CrashController();
+
+ private:
+  void ArmTick();
+  void ToAgent(size_t node, wire::Command command);
+  void Acknowledge(size_t node);
+  void RestartController();
+  void SubmitJob();
+  void PlanRival();
+  void SubmitRival();
+  void Watch(const wire::Notice& notice);
+  void Look();
+  void LookAtPlaces();
+
+  World& world_;
+  SimNodes& machines_;
+  FaultInjector& faults_;
+  Controller controller_;
+  std::optional<Instant> tick_;
+  std::vector<std::pair<Instant, std::string>> log_;  // serialized, while it is short
+  bool log_kept_ = true;
+  std::optional<std::string> rival_;  // the one that is there
+  uint64_t rivals_ = 0;
+};
+
+}  // namespace longhaul::runtime::simulation

@@ -1,0 +1,40 @@
+// The simulated nodes: what happens to the effects that an agent's core asks for.
+#pragma once
+
+#include "runtime/simulation/world.h"
+
+namespace longhaul::runtime::simulation {
+
+class ControllerHost;
+class FaultInjector;
+class SimTraining;
+
+class SimNodes {
+ public:
+  SimNodes(World& world, ControllerHost& host, SimTraining& training, FaultInjector& faults)
+      : world_(world), host_(host), training_(training), faults_(faults) {}
+
+  void Boot(size_t node);
+  // Silent: nobody closes its sockets for it.
+  void Crash(size_t node, bool silent);
+  void Input(size_t node, const AgentInput& input);
+  void SignalTo(size_t node, const WorkerId& worker, int signal);
+  void Die(size_t node, const WorkerId& worker, int exit_code, int signal, Duration delay);
+
+ private:
+  void Carry(size_t node, AgentEffect effect);
+  void Spawn(size_t node, const SpawnWorker& order);
+  void Persist(size_t node, const PersistPieces& order);
+  void Commit(size_t node, const WriteManifest& order);
+  void Probe(size_t node, const ProbeWorkersNow& order);
+  void SendTo(size_t node, const SendCopies& order);
+  void LoseMemory(size_t node);
+  void ArmTimer(size_t node);
+
+  World& world_;
+  ControllerHost& host_;
+  SimTraining& training_;
+  FaultInjector& faults_;
+};
+
+}  // namespace longhaul::runtime::simulation

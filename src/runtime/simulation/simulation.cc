@@ -1,0 +1,38 @@
+#include "runtime/simulation/simulation.h"
+
+#include "runtime/simulation/controller_host.h"
+#include "runtime/simulation/faults.h"
+#include "runtime/simulation/nodes.h"
+#include "runtime/simulation/training.h"
+#include "runtime/simulation/world.h"
+
+namespace longhaul::runtime::simulation {
+
+namespace {
+
+// The classes over a world, which only store references to each other.
+struct Simulator {
+  explicit Simulator(const SimulationOptions& options)
+      : world(options),
+        host(world, machines, faults),
+        machines(world, host, training, faults),
+        training(world, machines),
+        faults(world, host, machines, training) {}
+  Simulator(const Simulator&) = delete;
+  Simulator& operator=(const Simulator&) = delete;
+
+  World world;
+  ControllerHost host;
+  SimNodes machines;
+  SimTraining training;
+  FaultInjector faults;
+};
+
+}  // namespace
+
+SimulationResult Simulate(const SimulationOptions& options) {
+  Simulator simulator(options);
+  return simulator.host.Run();
+}
+
+}  // namespace longhaul::runtime::simulation

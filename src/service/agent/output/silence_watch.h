@@ -1,0 +1,74 @@
+// Workers that write nothing and compute nothing: what can be seen of a program that reports no
+// steps.
+//
+// Looks at each worker every 10 s. Its output file and, if that doesn't grow, the processor time of
+// all processes of its session decide: a worker is silent once neither has changed for a minute.
+// What a process uses below a hundredth of one core is the noise of threads that only wait.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "base/time.h"
+#include "io/event_loop.h"
+#include "runtime/agent/agent_messages.h"
+
+namespace longhaul::service {
+
+// One worker's; pure.
+class Silence {
+ public:
+  static constexpr Duration kLimit = std::chrono::minutes(1);
+
+  explicit Silence(Instant now) : since_(now) {}
+
+  // Whether the processor time has to be known for Look: the output is as it was.
+  bool WantsTime(uint64_t output_bytes) const { return output_bytes == output_bytes_; }
+  // What there is to tell: for how long it has been silent, or zero when that is over.
+  std::optional<Duration> Look(uint64_t output_bytes, int64_t cpu_ns, Instant now);
+
+ private:
+  Instant since_;
+  uint64_t output_bytes_ = 0;
+  int64_t cpu_ns_ = -1;  // at since_, or when it was first asked for
+  Instant cpu_at_{};
+  bool told_ = false;
+};
+
+class SilenceWatch {
+ public:
+  static constexpr Duration kPeriod = std::chrono::seconds(10);
+
+  // `tell` hears WorkerQuiet. `loop` must outlive this. On the loop's thread.
+  SilenceWatch(io::EventLoop& loop, std::function<void(runtime::AgentInput)> tell);
+  ~SilenceWatch();
+  SilenceWatch(const SilenceWatch&) = delete;
+  SilenceWatch& operator=(const SilenceWatch&) = delete;
+
+  // `session` is the worker's process, which leads a session.
+  void Watch(const runtime::WorkerId& worker, pid_t session, const std::string& output);
+  void Forget(const runtime::WorkerId& worker);
+
+ private:
+  struct Watched {
+    pid_t session = 0;
+    std::string output;
+    Silence silence;
+  };
+  void Look();
+
+  io::EventLoop& loop_;
+  const std::function<void(runtime::AgentInput)> tell_;
+  std::map<runtime::WorkerId, Watched> watched_;
+  io::EventLoop::TimerId timer_ = 0;
+};
+
+// The processor time used by the session's living processes and their reaped children.
+int64_t SessionCpu(pid_t session);
+
+}  // namespace longhaul::service

@@ -1,0 +1,43 @@
+// What the files behind include/longhaul.h share: where codes are made of what is returned or
+// thrown, and what was given is checked.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <new>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "checkpoint/state.h"
+#include "longhaul.h"
+
+namespace longhaul::worker_api {
+
+// Fills `error` when it isn't null; the code.
+int Tell(const Status& status, longhaul_error* error);
+
+// Runs `body` and turns what it returns or throws into a code.
+template <typename Body>
+int AtTheEdge(longhaul_error* error, Body body) noexcept {
+  try {
+    return Tell(body(), error);
+  } catch (const std::bad_alloc&) {
+    return Tell(Status(Code::kResourceExhausted, "out of memory"), error);
+  } catch (const std::exception& exception) {
+    return Tell(Status(Code::kInternal, exception.what()), error);
+  } catch (...) {
+    return Tell(Status(Code::kInternal, "unknown exception"), error);
+  }
+}
+
+struct GivenTensors {
+  checkpoint::StatePlan plan;
+  std::vector<std::span<std::byte>> memory;
+};
+
+// kInvalidArgument naming the tensor that can't be.
+Result<GivenTensors> TakeTensors(const longhaul_tensor* tensors, const longhaul_part* parts,
+                                 size_t count);
+
+}  // namespace longhaul::worker_api

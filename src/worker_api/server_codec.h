@@ -1,0 +1,75 @@
+// The agent's end of the worker API as pure functions: packets in, checked messages out, and back.
+//
+// A worker is not trusted: sizes, ranges and enums are checked here, and NaN is let through only
+// where the protocol gives it a meaning. The sockets and what the messages do are the agent's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+#include "worker_api/protocol.h"
+
+namespace longhaul::worker_api {
+
+struct Sealed {
+  SealedMessage message;
+  std::string way;
+};
+struct RestoreFailed {
+  RestoreFailedMessage message;
+  std::string reason;
+};
+struct Waits {
+  WaitsMessage message;
+  std::string holders;
+};
+struct ResultText {
+  std::string json;  // at most kMaxResultBytes; not parsed
+};
+constexpr size_t kMaxResultBytes = 64 * 1024;
+constexpr uint64_t kMaxArenaBytes = uint64_t{1} << 46;
+
+using FromWorker = std::variant<Hello, PhaseMessage, StepMessage, ArenaRequest, Sealed,
+                                RestoredMessage, RestoreFailed, Waits, PiecesRequest, ResultText>;
+
+// A packet of a worker. kInvalidArgument says what is wrong with it; the agent then ends that
+// connection. kFailedPrecondition: a Hello of another protocol version.
+Result<FromWorker> ParseFromWorker(std::span<const std::byte> packet);
+
+// What a worker is told when it has said Hello.
+struct WelcomeContent {
+  uint32_t restore_tier = 0;  // wire::Restore::Tier
+  uint64_t restore_step = 0;
+  uint64_t restore_saved_epoch = 0;
+  uint32_t restore_rank = 0;
+  uint64_t snapshot_interval_steps = 0;
+  uint64_t lease_samples = 0;
+  uint64_t lease_global_batch = 0;
+  uint64_t lease_seed = 0;
+  uint64_t lease_first_step = 0;
+  uint64_t lease_end_step = 0;
+  std::string checkpoint_directory;
+  std::string config;  // of the trainer, JSON
+
+  friend bool operator==(const WelcomeContent&, const WelcomeContent&) = default;
+};
+// As one packet or several, to be sent in this order. Requires a directory of at most 4 KiB.
+std::vector<std::vector<std::byte>> EncodeWelcome(const WelcomeContent& content);
+
+// The answer to an ArenaRequest: sent with the arena's descriptor, or without one and the reason.
+std::vector<std::byte> EncodeArena(uint64_t bytes);
+std::vector<std::byte> EncodeArenaRefused(std::string_view reason);
+
+// The answer to a PiecesRequest, likewise.
+std::vector<std::byte> EncodePieces(uint64_t bytes);
+std::vector<std::byte> EncodePiecesRefused(std::string_view reason, bool of_another_state);
+
+std::vector<std::byte> EncodeSnapshotInterval(uint64_t steps);
+
+}  // namespace longhaul::worker_api

@@ -1,0 +1,46 @@
+#include "worker_api/snapshot_ways.h"
+
+#include <gtest/gtest.h>
+
+namespace longhaul::worker_api {
+namespace {
+
+using std::chrono::milliseconds;
+using Way = SnapshotWays::Way;
+
+TEST(SnapshotWays, TheFirstIsTakenBehindTheRunAndTellsWhatACopyCosts) {
+  SnapshotWays ways;
+  EXPECT_EQ(ways.Next(), Way::kBehind);
+  ways.Behind(milliseconds(2), milliseconds(60));
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(ways.Next(), Way::kBehind) << "no direct copy is tried for its own sake";
+    ways.Behind(milliseconds(2), milliseconds(60));
+  }
+  EXPECT_EQ(ways.InWords(), "behind the run: 2 ms, direct copy: 60 ms");
+}
+
+// A run that writes its state at once waits for the whole copy.
+TEST(SnapshotWays, WhatStopsTrainingLongerThanACopyIsTriedAgainNowAndThen) {
+  SnapshotWays ways;
+  ways.Behind(milliseconds(80), milliseconds(60));
+  for (uint64_t i = 0; i < SnapshotWays::kTryAgain; ++i) {
+    ASSERT_EQ(ways.Next(), Way::kDirect) << i;
+    ways.Direct(milliseconds(61));
+  }
+  EXPECT_EQ(ways.Next(), Way::kBehind);
+  ways.Behind(milliseconds(3), milliseconds(60));
+  EXPECT_EQ(ways.Next(), Way::kBehind) << "it was the cheaper one this time";
+}
+
+// A forked child doesn't say what its copy took.
+TEST(SnapshotWays, ADirectCopyIsMeasuredOnceWhereNothingTells) {
+  SnapshotWays ways;
+  ways.Behind(milliseconds(5), std::nullopt);
+  EXPECT_EQ(ways.Next(), Way::kDirect);
+  ways.Direct(milliseconds(70));
+  EXPECT_EQ(ways.Next(), Way::kBehind);
+  EXPECT_EQ(ways.InWords(), "direct copy: 70 ms, behind the run: 5 ms");
+}
+
+}  // namespace
+}  // namespace longhaul::worker_api
