@@ -347,8 +347,9 @@ Intervals InputTime(const RankTrace& trace) {
     int8_t& is_input = known[trace.events.name(i)];
     if (is_input < 0) {
       const std::string_view name = trace.strings[trace.events.name(i)];
-      is_input = ContainsFolded(name, "dataloader") || ContainsFolded(name, "data_load") ||
-                 ContainsFolded(name, "next_batch");
+      const bool named = ContainsFolded(name, "dataloader") || ContainsFolded(name, "data_load") ||
+                         ContainsFolded(name, "next_batch");
+      is_input = named ? 1 : 0;
     }
     if (is_input != 0) input.push_back({trace.events.start_ns(i), trace.events[i].end_ns()});
   }

@@ -22,11 +22,11 @@ class AgentCore::Parts {
  public:
   Parts(NodeId node, uint64_t incarnation, AgentFacts facts)
       : context(std::move(node), incarnation, std::move(facts)),
-        processes(context, snapshots),
-        snapshots(context, processes),
-        control(context, processes),
-        reports(context, snapshots),
-        second_tier(context) {}
+        processes_(context, snapshots_),
+        snapshots_(context, processes_),
+        control_(context, processes_),
+        reports_(context, snapshots_),
+        second_tier_(context) {}
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
 
@@ -52,11 +52,11 @@ class AgentCore::Parts {
   void SendUnsent();
   wire::AgentJoined Present() const;
 
-  agent::WorkerProcesses processes;
-  agent::NodeSnapshots snapshots;
-  agent::WorkerControl control;
-  agent::WorkerReports reports;
-  agent::SecondTier second_tier;
+  agent::WorkerProcesses processes_;
+  agent::NodeSnapshots snapshots_;
+  agent::WorkerControl control_;
+  agent::WorkerReports reports_;
+  agent::SecondTier second_tier_;
 };
 
 namespace {
@@ -71,22 +71,22 @@ concept Takes = requires(Part& part, const Fact& fact) {
 template <typename Fact>
 void AgentCore::Parts::Take(const Fact& fact) {
   if constexpr (Takes<agent::WorkerProcesses, Fact>) {
-    processes.Take(fact);
+    processes_.Take(fact);
   } else if constexpr (Takes<agent::NodeSnapshots, Fact>) {
-    snapshots.Take(fact);
+    snapshots_.Take(fact);
   } else if constexpr (Takes<agent::WorkerControl, Fact>) {
-    control.Take(fact);
+    control_.Take(fact);
   } else if constexpr (Takes<agent::WorkerReports, Fact>) {
-    reports.Take(fact);
+    reports_.Take(fact);
   } else {
-    second_tier.Take(fact);
+    second_tier_.Take(fact);
   }
 }
 
 std::vector<AgentEffect> AgentCore::Parts::Step(const AgentInput& input, Instant now) {
   context.now = std::max(context.now, now);
-  processes.RunTimers();
-  control.RunTimers();
+  processes_.RunTimers();
+  control_.RunTimers();
   std::visit([this](const auto& fact) { Take(fact); }, input);
   if (context.connected) SendUnsent();
   return std::exchange(context.effects, {});
@@ -152,25 +152,25 @@ void AgentCore::Parts::Take(const CommandReceived& fact) {
   const wire::Command& command = fact.command;
   switch (command.kind_case()) {
     case wire::Command::kOpenStore:
-      return processes.OpenStore(command.open_store());
+      return processes_.OpenStore(command.open_store());
     case wire::Command::kStartWorkers:
-      return processes.StartWorkers(command.start_workers());
+      return processes_.StartWorkers(command.start_workers());
     case wire::Command::kKillWorkers:
-      return processes.KillWorkers(command.kill_workers());
+      return processes_.KillWorkers(command.kill_workers());
     case wire::Command::kSetSnapshotInterval:
-      return control.SetInterval(command.set_snapshot_interval());
+      return control_.SetInterval(command.set_snapshot_interval());
     case wire::Command::kCommitSnapshot:
-      return snapshots.Commit(command.commit_snapshot());
+      return snapshots_.Commit(command.commit_snapshot());
     case wire::Command::kProbeWorkers:
-      return control.Probe(command.probe_workers());
+      return control_.Probe(command.probe_workers());
     case wire::Command::kForgetJob:
-      return processes.Forget(command.forget_job());
+      return processes_.Forget(command.forget_job());
     case wire::Command::kInjectFault:
-      return control.Inject(command.inject_fault());
+      return control_.Inject(command.inject_fault());
     case wire::Command::kPersistSnapshot:
-      return snapshots.PersistOne(command.persist_snapshot());
+      return snapshots_.PersistOne(command.persist_snapshot());
     case wire::Command::kCopyCheckpoint:
-      return second_tier.CopyOutOne(command.copy_checkpoint());
+      return second_tier_.CopyOutOne(command.copy_checkpoint());
     case wire::Command::KIND_NOT_SET:
       return;  // a newer controller's: nothing we can do
   }
@@ -186,7 +186,7 @@ std::optional<Instant> AgentCore::Parts::NextDeadline() const {
       if (epoch.kill_at.has_value()) consider(*epoch.kill_at);
     }
   }
-  if (const auto at = control.NextDeadline()) consider(*at);
+  if (const auto at = control_.NextDeadline()) consider(*at);
   return next;
 }
 
