@@ -155,7 +155,7 @@ class Checker:
             self.find(path, line, f'"{target}" does not begin with a module: '
                       "write \"module/file.h\", or <...> for a file from outside")
             return
-        generated = parts[0] == "wire" and target.endswith(".pb.h")
+        generated = parts[0] == "proto" and target.endswith(".pb.h")
         if not generated and not (self.src / target).is_file():
             self.find(path, line, f'"{target}" does not exist below src')
             return

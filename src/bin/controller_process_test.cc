@@ -143,7 +143,7 @@ class PaperAgent {
   uint64_t last_sent() const { return sent_.empty() ? 0 : sent_.rbegin()->first; }
   bool running() const { return worker_.has_value(); }
   uint64_t steps() const { return steps_; }
-  const std::map<uint64_t, wire::Event>& sent() const { return sent_; }
+  const std::map<uint64_t, proto::Event>& sent() const { return sent_; }
 
   // The last step among the first events up to an acknowledged one.
   uint64_t StepOf(uint64_t sequence) const {
@@ -164,7 +164,7 @@ class PaperAgent {
   }
 
   void Do(const runtime::Send& order) {
-    const wire::Event& event = order.message.event();
+    const proto::Event& event = order.message.event();
     const auto [known, fresh] = sent_.emplace(event.sequence(), event);
     if (!fresh) {
       EXPECT_EQ(known->second.SerializeAsString(), event.SerializeAsString());
@@ -177,7 +177,7 @@ class PaperAgent {
   void Do(const runtime::SpawnWorker& order) {
     worker_ = order.worker;
     Give(runtime::WorkerForked{order.worker, 4711, "", false});
-    Give(runtime::WorkerPhase{order.worker, wire::PhaseEntered::STEPPING, io::Now()});
+    Give(runtime::WorkerPhase{order.worker, proto::PhaseEntered::STEPPING, io::Now()});
   }
   template <typename Order>
   void Do(const Order&) {}
@@ -187,7 +187,7 @@ class PaperAgent {
   std::optional<runtime::WorkerId> worker_;
   uint64_t steps_ = 0;
   uint64_t acknowledged_ = 0;
-  std::map<uint64_t, wire::Event> sent_;  // by sequence: all there ever were
+  std::map<uint64_t, proto::Event> sent_;  // by sequence: all there ever were
 };
 
 class ControllerProcessTest : public testing::Test {
@@ -279,10 +279,10 @@ TEST_F(ControllerProcessTest, KilledTenTimesItLosesNothingThatItAcknowledged) {
   const auto log = service::EventLog::Open(state() + "/events.db");
   ASSERT_TRUE(log.ok()) << log.status();
   uint64_t expected = 0;
-  const Status replayed = (*log)->Replay([&](uint64_t, Instant, const wire::Event& event) {
+  const Status replayed = (*log)->Replay([&](uint64_t, Instant, const proto::Event& event) {
     if (event.sequence() == 0) return Status();
     EXPECT_EQ(event.sequence(), ++expected);
-    wire::Event sent = agent.sent().at(event.sequence());
+    proto::Event sent = agent.sent().at(event.sequence());
     sent.set_node(event.node());
     sent.set_incarnation(event.incarnation());
     EXPECT_EQ(event.SerializeAsString(), sent.SerializeAsString());

@@ -11,9 +11,9 @@
 #include "base/text.h"
 #include "bin/simulate_trace.h"
 #include "io/clock.h"
+#include "proto/json.h"
 #include "runtime/simulation/simulation.h"
 #include "spec/fault_plan.h"
-#include "wire/json.h"
 
 namespace longhaul::bin {
 namespace {
@@ -39,23 +39,23 @@ struct SimulateFlags {
 };
 
 // The runtime's form of a planned fault.
-wire::PlannedFault ToWire(const spec::PlannedFault& fault) {
-  wire::PlannedFault planned;
+proto::PlannedFault ToProto(const spec::PlannedFault& fault) {
+  proto::PlannedFault planned;
   switch (fault.kind) {
     case spec::FaultKind::kKillWorker:
-      planned.set_kind(wire::PlannedFault::KILL_WORKER);
+      planned.set_kind(proto::PlannedFault::KILL_WORKER);
       break;
     case spec::FaultKind::kKillAgent:
-      planned.set_kind(wire::PlannedFault::KILL_AGENT);
+      planned.set_kind(proto::PlannedFault::KILL_AGENT);
       break;
     case spec::FaultKind::kKillNode:
-      planned.set_kind(wire::PlannedFault::KILL_NODE);
+      planned.set_kind(proto::PlannedFault::KILL_NODE);
       break;
     case spec::FaultKind::kKillController:
-      planned.set_kind(wire::PlannedFault::KILL_CONTROLLER);
+      planned.set_kind(proto::PlannedFault::KILL_CONTROLLER);
       break;
     case spec::FaultKind::kStopWorker:
-      planned.set_kind(wire::PlannedFault::STOP_WORKER);
+      planned.set_kind(proto::PlannedFault::STOP_WORKER);
       break;
   }
   planned.set_target(fault.target);
@@ -75,7 +75,7 @@ Result<SimulationOptions> OptionsOf(const SimulateFlags& flags) {
   options.total_steps = flags.steps;
   if (!flags.inject.empty()) {
     ASSIGN_OR_RETURN(const auto plan, spec::ParseFaultPlan(flags.inject));
-    for (const spec::PlannedFault& fault : plan) options.planned.push_back(ToWire(fault));
+    for (const spec::PlannedFault& fault : plan) options.planned.push_back(ToProto(fault));
   }
   return options;
 }
@@ -94,7 +94,7 @@ nlohmann::ordered_json ToJson(uint64_t seed, const SimulationResult& result, dou
   json["log_hash"] = result.log_hash;
   json["state_hash"] = result.state_hash;
   json["cpu_seconds"] = cpu_s;
-  json["job"] = wire::ToJson(result.status);
+  json["job"] = proto::ToJson(result.status);
   json["job"].erase("faults");
   return json;
 }
@@ -123,8 +123,8 @@ bool RunSeed(SimulationOptions options, const SimulateFlags& flags, uint64_t see
   std::ofstream log;
   if (!flags.log.empty()) {
     log.open(flags.log, seed == flags.seed ? std::ios::trunc : std::ios::app);
-    options.on_event = [&log](const wire::Event& event, Instant now) {
-      nlohmann::ordered_json line = wire::ToJson(event);
+    options.on_event = [&log](const proto::Event& event, Instant now) {
+      nlohmann::ordered_json line = proto::ToJson(event);
       line["now_ns"] = ToNanoseconds(now);
       log << line.dump() << "\n";
     };

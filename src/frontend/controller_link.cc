@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "io/clock.h"
-#include "wire/json.h"
+#include "proto/json.h"
 
 namespace longhaul::frontend {
 namespace {
@@ -58,7 +58,7 @@ void ControllerLink::Talk() {
   const Instant at = io::MonotonicNow();
   Post([this, job = *job, at] { observer_.on_submitted(job, at); });
   if (const Status followed = Follow(job->id); !followed.ok()) return fail(followed);
-  const Result<wire::JobStatus> status = FetchStatus(job->id);
+  const Result<proto::JobStatus> status = FetchStatus(job->id);
   if (!status.ok()) return fail(status.status());
   Post([this, status = *status] { observer_.on_over(status); });
 }
@@ -109,15 +109,15 @@ Status ControllerLink::Follow(const std::string& job_id) {
   };
   return client_.Follow(
       JobPath(job_id) + "/events", options, [this](const service::FeedEvent& event) {
-        wire::Notice notice;
-        if (!wire::FromJson(event.data.dump(), &notice).ok()) return true;
+        proto::Notice notice;
+        if (!proto::FromJson(event.data.dump(), &notice).ok()) return true;
         const Instant at = io::MonotonicNow();
         Post([this, notice, event, at] { observer_.on_notice(notice, event, at); });
         return true;
       });
 }
 
-Result<wire::JobStatus> ControllerLink::FetchStatus(const std::string& job_id) {
+Result<proto::JobStatus> ControllerLink::FetchStatus(const std::string& job_id) {
   Result<Json> answer = client_.Get(JobPath(job_id));
   for (int i = 0; !answer.ok() && answer.status().code() == Code::kUnavailable && i < kTries; ++i) {
     if (!*alive_) break;
@@ -125,8 +125,8 @@ Result<wire::JobStatus> ControllerLink::FetchStatus(const std::string& job_id) {
     answer = client_.Get(JobPath(job_id));
   }
   if (!answer.ok()) return answer.status();
-  wire::JobStatus status;
-  RETURN_IF_ERROR(wire::FromJson(answer->dump(), &status));
+  proto::JobStatus status;
+  RETURN_IF_ERROR(proto::FromJson(answer->dump(), &status));
   return status;
 }
 

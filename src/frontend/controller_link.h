@@ -12,9 +12,9 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "io/event_loop.h"
+#include "proto/status.pb.h"
 #include "service/client/endpoint.h"
 #include "service/client/rest_client.h"
-#include "wire/longhaul.pb.h"
 
 namespace longhaul::frontend {
 
@@ -37,11 +37,11 @@ struct LinkObserver {
   // The job is in. `at` is the monotonic time of the controller's answer.
   std::function<void(const SubmittedJob& job, Instant at)> on_submitted;
   // A notice, with its JSON as it came. `at` is the monotonic time at which it came.
-  std::function<void(const wire::Notice& notice, const service::FeedEvent& event, Instant at)>
+  std::function<void(const proto::Notice& notice, const service::FeedEvent& event, Instant at)>
       on_notice;
   std::function<void(bool connected, const std::string& reason)> on_connection;
   // The job is over: its last status.
-  std::function<void(const wire::JobStatus& status)> on_over;
+  std::function<void(const proto::JobStatus& status)> on_over;
   // It can't be submitted or followed.
   std::function<void(const Status& reason)> on_failed;
 };
@@ -63,7 +63,7 @@ class ControllerLink {
   Status WaitForNodes();
   Result<SubmittedJob> Submit();
   Status Follow(const std::string& job_id);
-  Result<wire::JobStatus> FetchStatus(const std::string& job_id);
+  Result<proto::JobStatus> FetchStatus(const std::string& job_id);
   void Post(std::function<void()> work);
 
   io::EventLoop& loop_;

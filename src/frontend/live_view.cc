@@ -84,30 +84,30 @@ std::string Bar(double share, size_t cells) {
   return bar;
 }
 
-Style StyleOf(wire::JobState state) {
+Style StyleOf(proto::JobState state) {
   switch (state) {
-    case wire::RUNNING:
-    case wire::SUCCEEDED:
+    case proto::RUNNING:
+    case proto::SUCCEEDED:
       return Style::kGood;
-    case wire::RECOVERING:
-    case wire::LEAVING:
-    case wire::STOPPING:
-    case wire::STOPPED:
+    case proto::RECOVERING:
+    case proto::LEAVING:
+    case proto::STOPPING:
+    case proto::STOPPED:
       return Style::kWarning;
-    case wire::FAILED:
+    case proto::FAILED:
       return Style::kBad;
     default:
       return Style::kBold;
   }
 }
 
-Style StyleOf(wire::MessageNotice::Severity severity) {
-  if (severity == wire::MessageNotice::ERROR) return Style::kBad;
-  if (severity == wire::MessageNotice::WARNING) return Style::kWarning;
+Style StyleOf(proto::MessageNotice::Severity severity) {
+  if (severity == proto::MessageNotice::ERROR) return Style::kBad;
+  if (severity == proto::MessageNotice::WARNING) return Style::kWarning;
   return Style::kPlain;
 }
 
-std::string GangText(const wire::EpochNotice& epoch) {
+std::string GangText(const proto::EpochNotice& epoch) {
   std::string text = Plural(epoch.world(), "worker") + " on ";
   constexpr int kNamesShown = 4;
   if (epoch.gang_size() > kNamesShown) {
@@ -119,17 +119,17 @@ std::string GangText(const wire::EpochNotice& epoch) {
   return text;
 }
 
-std::string RestoreText(const wire::Restore& restore) {
+std::string RestoreText(const proto::Restore& restore) {
   switch (restore.tier()) {
-    case wire::Restore::TIER_MEMORY:
+    case proto::Restore::TIER_MEMORY:
       return "from memory at step " + std::to_string(restore.step());
-    case wire::Restore::TIER_PEER:
+    case proto::Restore::TIER_PEER:
       return "from a peer's memory at step " + std::to_string(restore.step());
-    case wire::Restore::TIER_PIECES:
+    case proto::Restore::TIER_PIECES:
       return "from memory in another layout at step " + std::to_string(restore.step());
-    case wire::Restore::TIER_DISK:
+    case proto::Restore::TIER_DISK:
       return "from disk at step " + std::to_string(restore.step());
-    case wire::Restore::TIER_SHARED:
+    case proto::Restore::TIER_SHARED:
       return "from the second tier at step " + std::to_string(restore.step());
     default:
       return "from the start";
@@ -137,7 +137,7 @@ std::string RestoreText(const wire::Restore& restore) {
 }
 
 // Older controllers don't say whether there is one.
-bool HasLoss(const wire::StepNotice& step) { return step.has_loss() || step.loss() != 0; }
+bool HasLoss(const proto::StepNotice& step) { return step.has_loss() || step.loss() != 0; }
 
 double SecondsBetween(int64_t from_ns, int64_t to_ns) {
   return static_cast<double>(to_ns - from_ns) * 1e-9;
@@ -145,25 +145,25 @@ double SecondsBetween(int64_t from_ns, int64_t to_ns) {
 
 }  // namespace
 
-std::string_view StateName(wire::JobState state) {
+std::string_view StateName(proto::JobState state) {
   switch (state) {
-    case wire::QUEUED:
+    case proto::QUEUED:
       return "queued";
-    case wire::STARTING:
+    case proto::STARTING:
       return "starting";
-    case wire::RUNNING:
+    case proto::RUNNING:
       return "running";
-    case wire::RECOVERING:
+    case proto::RECOVERING:
       return "recovering";
-    case wire::STOPPING:
+    case proto::STOPPING:
       return "stopping";
-    case wire::SUCCEEDED:
+    case proto::SUCCEEDED:
       return "succeeded";
-    case wire::FAILED:
+    case proto::FAILED:
       return "failed";
-    case wire::STOPPED:
+    case proto::STOPPED:
       return "stopped";
-    case wire::LEAVING:
+    case proto::LEAVING:
       return "leaving";
     default:
       return "preparing";
@@ -176,55 +176,56 @@ LiveView::LiveView(std::string job, Instant started, bool is_command)
       is_command_(is_command),
       last_step_line_ns_(ToNanoseconds(started)) {}
 
-void LiveView::AddEvent(int64_t at_ns, wire::MessageNotice::Severity severity, std::string text) {
+void LiveView::AddEvent(int64_t at_ns, proto::MessageNotice::Severity severity, std::string text) {
   text = Harmless(text);
-  const std::string_view mark = severity == wire::MessageNotice::ERROR     ? "error: "
-                                : severity == wire::MessageNotice::WARNING ? "warning: "
-                                                                           : "";
+  const std::string_view mark = severity == proto::MessageNotice::ERROR     ? "error: "
+                                : severity == proto::MessageNotice::WARNING ? "warning: "
+                                                                            : "";
   lines_.push_back(Clock(at_ns) + std::string(mark) + text);
   events_.push_back({at_ns, severity, std::move(text)});
   if (events_.size() > kEventsShown) events_.pop_front();
 }
 
-void LiveView::Take(const wire::Notice& notice) {
+void LiveView::Take(const proto::Notice& notice) {
   const int64_t at_ns = notice.at_ns();
   switch (notice.kind_case()) {
-    case wire::Notice::kState:
+    case proto::Notice::kState:
       return TakeState(notice.state(), at_ns);
-    case wire::Notice::kEpoch:
+    case proto::Notice::kEpoch:
       epoch_ = notice.epoch();
-      return AddEvent(at_ns, wire::MessageNotice::INFO,
+      return AddEvent(at_ns, proto::MessageNotice::INFO,
                       "epoch " + std::to_string(epoch_.epoch()) + ": " + GangText(epoch_) +
                           // What a command restores without us is not known.
-                          (is_command_ && epoch_.restore().tier() == wire::Restore::TIER_NONE
+                          (is_command_ && epoch_.restore().tier() == proto::Restore::TIER_NONE
                                ? ""
                                : ", " + RestoreText(epoch_.restore())));
-    case wire::Notice::kStep:
+    case proto::Notice::kStep:
       return TakeStep(notice.step(), at_ns);
-    case wire::Notice::kSnapshot:
+    case proto::Notice::kSnapshot:
       return TakeSnapshot(notice.snapshot());
-    case wire::Notice::kFault:
+    case proto::Notice::kFault:
       return TakeFault(notice.fault(), at_ns);
-    case wire::Notice::kMessage:
+    case proto::Notice::kMessage:
       return AddEvent(at_ns, notice.message().severity(), notice.message().text());
-    case wire::Notice::kNode:
+    case proto::Notice::kNode:
       return TakeNode(notice.node(), at_ns);
-    case wire::Notice::KIND_NOT_SET:
+    case proto::Notice::KIND_NOT_SET:
       return;
   }
 }
 
-void LiveView::TakeState(const wire::StateNotice& notice, int64_t at_ns) {
+void LiveView::TakeState(const proto::StateNotice& notice, int64_t at_ns) {
   if (state_ == notice.state()) return;
   state_ = notice.state();
   state_reason_ = Headline(notice.reason());
   // The others are told by epochs and faults already.
-  if (state_ != wire::QUEUED && state_ < wire::STOPPING) return;
-  AddEvent(at_ns, state_ == wire::FAILED ? wire::MessageNotice::ERROR : wire::MessageNotice::INFO,
+  if (state_ != proto::QUEUED && state_ < proto::STOPPING) return;
+  AddEvent(at_ns,
+           state_ == proto::FAILED ? proto::MessageNotice::ERROR : proto::MessageNotice::INFO,
            std::string(StateName(state_)) + (state_reason_.empty() ? "" : ": " + state_reason_));
 }
 
-void LiveView::TakeSnapshot(const wire::SnapshotNotice& snapshot) {
+void LiveView::TakeSnapshot(const proto::SnapshotNotice& snapshot) {
   if (snapshot.tier() == "disk") {
     disk_step_ = snapshot.step();
     ++disk_count_;
@@ -234,16 +235,16 @@ void LiveView::TakeSnapshot(const wire::SnapshotNotice& snapshot) {
   }
 }
 
-void LiveView::TakeNode(const wire::NodeStatus& node, int64_t at_ns) {
+void LiveView::TakeNode(const proto::NodeStatus& node, int64_t at_ns) {
   const auto known = nodes_.find(node.name());
   if (known != nodes_.end() && known->second == node.connected()) return;
   nodes_[node.name()] = node.connected();
-  AddEvent(at_ns, node.connected() ? wire::MessageNotice::INFO : wire::MessageNotice::WARNING,
+  AddEvent(at_ns, node.connected() ? proto::MessageNotice::INFO : proto::MessageNotice::WARNING,
            node.name() +
                (node.connected() ? " joined with " + Plural(node.slots(), "slot") : " is lost"));
 }
 
-void LiveView::TakeStep(const wire::StepNotice& step, int64_t at_ns) {
+void LiveView::TakeStep(const proto::StepNotice& step, int64_t at_ns) {
   step_ = step;
   has_step_ = true;
   if (step.has_validation_loss()) {
@@ -258,30 +259,30 @@ void LiveView::TakeStep(const wire::StepNotice& step, int64_t at_ns) {
   lines_.push_back(Clock(at_ns) + StepLine());
 }
 
-void LiveView::TakeFault(const wire::Fault& fault, int64_t at_ns) {
+void LiveView::TakeFault(const proto::Fault& fault, int64_t at_ns) {
   const auto [entry, first] = faults_.try_emplace(fault.number());
   FaultSeen& seen = entry->second;
   const std::string name = "fault " + std::to_string(fault.number()) + ": ";
   if (first) {
-    AddEvent(at_ns, wire::MessageNotice::WARNING,
+    AddEvent(at_ns, proto::MessageNotice::WARNING,
              name + Headline(fault.what()) + (fault.injected() ? " (injected)" : ""));
   }
   if (!seen.decided && fault.decided_at_ns() != 0 && !fault.action().empty()) {
     seen.decided = true;
-    AddEvent(at_ns, wire::MessageNotice::INFO, name + fault.action());
+    AddEvent(at_ns, proto::MessageNotice::INFO, name + fault.action());
   }
   const int64_t began =
       fault.happened_at_ns() != 0 ? fault.happened_at_ns() : fault.detected_at_ns();
   if (!seen.restarted && stepless() && fault.started_at_ns() != 0) {
     seen.restarted = true;
-    AddEvent(at_ns, wire::MessageNotice::INFO,
+    AddEvent(at_ns, proto::MessageNotice::INFO,
              name + "the processes of all workers run again after " +
                  SecondsText(SecondsBetween(began, fault.started_at_ns())) +
                  "; no step has been reported yet");
   }
   if (!seen.recovered && fault.new_step_at_ns() != 0) {
     seen.recovered = true;
-    AddEvent(at_ns, wire::MessageNotice::INFO,
+    AddEvent(at_ns, proto::MessageNotice::INFO,
              name + "a new step after " +
                  SecondsText(SecondsBetween(began, fault.new_step_at_ns())) + ", " +
                  Plural(fault.lost_steps(), "step") + " done again");
@@ -313,7 +314,7 @@ std::vector<std::string> LiveView::TakeLines() { return std::exchange(lines_, {}
 std::string LiveView::HeadLine(const ViewStyle& style, Instant now) const {
   LineBuilder line(style);
   line.Add(" " + job_, Style::kBold).Add("  ").Add(StateName(state_), StyleOf(state_));
-  if (state_ == wire::QUEUED && !state_reason_.empty()) line.Add(": " + state_reason_);
+  if (state_ == proto::QUEUED && !state_reason_.empty()) line.Add(": " + state_reason_);
   if (epoch_.epoch() != 0) {
     line.Add(std::string(kSeparator) + "epoch " + std::to_string(epoch_.epoch()))
         .Add(std::string(kSeparator) + GangText(epoch_));
@@ -337,7 +338,7 @@ std::string LiveView::ProgressLine(const ViewStyle& style) const {
   line.AddWhole(std::to_string(step_.step()) + "/" + std::to_string(step_.total_steps()))
       .AddWhole(Bar(share, cells), Style::kGood)
       .AddWhole(Percent(share, 0));
-  if (step_.eta_seconds() > 0 && state_ == wire::RUNNING) {
+  if (step_.eta_seconds() > 0 && state_ == proto::RUNNING) {
     line.AddWhole("ETA " + SecondsText(step_.eta_seconds()));
   }
   return line.Take();

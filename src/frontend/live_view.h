@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/time.h"
-#include "wire/longhaul.pb.h"
+#include "proto/status.pb.h"
 
 namespace longhaul::frontend {
 
@@ -31,7 +31,7 @@ class LiveView {
   // so and shows neither loss nor speed.
   LiveView(std::string job, Instant started, bool is_command = false);
 
-  void Take(const wire::Notice& notice);
+  void Take(const proto::Notice& notice);
 
   // The lines of the picture, without line ends: 4 (2 without steps), and more as style.rows
   // allows.
@@ -43,16 +43,16 @@ class LiveView {
  private:
   struct Event {
     int64_t at_ns;
-    wire::MessageNotice::Severity severity;
+    proto::MessageNotice::Severity severity;
     std::string text;
   };
 
-  void TakeState(const wire::StateNotice& notice, int64_t at_ns);
-  void TakeStep(const wire::StepNotice& step, int64_t at_ns);
-  void TakeSnapshot(const wire::SnapshotNotice& snapshot);
-  void TakeNode(const wire::NodeStatus& node, int64_t at_ns);
-  void TakeFault(const wire::Fault& fault, int64_t at_ns);
-  void AddEvent(int64_t at_ns, wire::MessageNotice::Severity severity, std::string text);
+  void TakeState(const proto::StateNotice& notice, int64_t at_ns);
+  void TakeStep(const proto::StepNotice& step, int64_t at_ns);
+  void TakeSnapshot(const proto::SnapshotNotice& snapshot);
+  void TakeNode(const proto::NodeStatus& node, int64_t at_ns);
+  void TakeFault(const proto::Fault& fault, int64_t at_ns);
+  void AddEvent(int64_t at_ns, proto::MessageNotice::Severity severity, std::string text);
   std::string HeadLine(const ViewStyle& style, Instant now) const;
   std::string ProgressLine(const ViewStyle& style) const;
   std::string LossLine(const ViewStyle& style) const;
@@ -66,10 +66,10 @@ class LiveView {
   std::string job_;
   Instant started_;
   bool is_command_;
-  wire::JobState state_ = wire::JOB_STATE_UNSPECIFIED;
+  proto::JobState state_ = proto::JOB_STATE_UNSPECIFIED;
   std::string state_reason_;
-  wire::EpochNotice epoch_;
-  wire::StepNotice step_;
+  proto::EpochNotice epoch_;
+  proto::StepNotice step_;
   bool has_step_ = false;
   double validation_loss_ = 0;
   bool has_validation_loss_ = false;
@@ -108,6 +108,6 @@ class ScreenPainter {
 };
 
 // "queued", "running", ...
-std::string_view StateName(wire::JobState state);
+std::string_view StateName(proto::JobState state);
 
 }  // namespace longhaul::frontend

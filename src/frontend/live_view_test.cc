@@ -18,22 +18,22 @@ constexpr Instant kStart = InstantFromNanoseconds(1'700'000'000 * kSecond_ns);
 
 Instant After(double seconds) { return kStart + DurationFromSeconds(seconds); }
 
-wire::Notice At(double seconds) {
-  wire::Notice notice;
+proto::Notice At(double seconds) {
+  proto::Notice notice;
   notice.set_at_ns(ToNanoseconds(After(seconds)));
   return notice;
 }
 
-wire::Notice StateAt(double seconds, wire::JobState state, const std::string& reason = "") {
-  wire::Notice notice = At(seconds);
+proto::Notice StateAt(double seconds, proto::JobState state, const std::string& reason = "") {
+  proto::Notice notice = At(seconds);
   notice.mutable_state()->set_state(state);
   notice.mutable_state()->set_reason(reason);
   return notice;
 }
 
-wire::Notice StepAt(double seconds, uint64_t number) {
-  wire::Notice notice = At(seconds);
-  wire::StepNotice& step = *notice.mutable_step();
+proto::Notice StepAt(double seconds, uint64_t number) {
+  proto::Notice notice = At(seconds);
+  proto::StepNotice& step = *notice.mutable_step();
   step.set_step(number);
   step.set_total_steps(300);
   step.set_epoch(1);
@@ -46,9 +46,9 @@ wire::Notice StepAt(double seconds, uint64_t number) {
   return notice;
 }
 
-wire::Notice EpochAt(double seconds, uint64_t number) {
-  wire::Notice notice = At(seconds);
-  wire::EpochNotice& epoch = *notice.mutable_epoch();
+proto::Notice EpochAt(double seconds, uint64_t number) {
+  proto::Notice notice = At(seconds);
+  proto::EpochNotice& epoch = *notice.mutable_epoch();
   epoch.set_epoch(number);
   epoch.add_gang("node-1");
   epoch.add_gang("node-2");
@@ -56,8 +56,8 @@ wire::Notice EpochAt(double seconds, uint64_t number) {
   return notice;
 }
 
-wire::Notice MessageAt(double seconds, const std::string& text) {
-  wire::Notice notice = At(seconds);
+proto::Notice MessageAt(double seconds, const std::string& text) {
+  proto::Notice notice = At(seconds);
   notice.mutable_message()->set_text(text);
   return notice;
 }
@@ -65,7 +65,7 @@ wire::Notice MessageAt(double seconds, const std::string& text) {
 LiveView RunningView() {
   LiveView view("headers-gpt", kStart);
   view.Take(EpochAt(1, 1));
-  view.Take(StateAt(2, wire::RUNNING));
+  view.Take(StateAt(2, proto::RUNNING));
   view.Take(StepAt(10, 150));
   return view;
 }
@@ -131,8 +131,8 @@ TEST(LiveView, SaysThatACommandReportsNoStepsUntilItDoes) {
 
 TEST(LiveView, TellsACommandsRestartByItsProcesses) {
   LiveView view("job", kStart, /*is_command=*/true);
-  wire::Notice notice = At(5);
-  wire::Fault& fault = *notice.mutable_fault();
+  proto::Notice notice = At(5);
+  proto::Fault& fault = *notice.mutable_fault();
   fault.set_number(1);
   fault.set_what(
       "worker 1 exited with code 1: Traceback (most recent call last):\n  File x\nValueError: no");
@@ -148,8 +148,8 @@ TEST(LiveView, TellsACommandsRestartByItsProcesses) {
 // The processes run again at once. The next step comes seconds later and gets a line of its own.
 TEST(LiveView, TellsTheNextStepOfACommandBesideItsProcesses) {
   LiveView view("job", kStart, /*is_command=*/true);
-  wire::Notice notice = At(5);
-  wire::Fault& fault = *notice.mutable_fault();
+  proto::Notice notice = At(5);
+  proto::Fault& fault = *notice.mutable_fault();
   fault.set_number(1);
   fault.set_what("worker 1 was ended by signal 9");
   fault.set_happened_at_ns(ToNanoseconds(After(4.9)));
@@ -163,7 +163,7 @@ TEST(LiveView, TellsTheNextStepOfACommandBesideItsProcesses) {
 
 TEST(LiveView, ShowsTheShareOfStallsOnceThereAreSome) {
   LiveView view("job", kStart);
-  wire::Notice notice = StepAt(3, 1);
+  proto::Notice notice = StepAt(3, 1);
   view.Take(notice);
   EXPECT_THAT(view.Frame({.columns = 80, .rows = 24}, After(4))[3], Not(HasSubstr("stall")));
   notice.mutable_step()->set_stall(0.25);
@@ -186,8 +186,8 @@ TEST(LiveViewLines, TellStepsEveryTwoSecondsAndEventsAtOnce) {
 
 TEST(LiveViewLines, TellEachStageOfAFaultOnce) {
   LiveView view("job", kStart);
-  wire::Notice notice = At(10);
-  wire::Fault& fault = *notice.mutable_fault();
+  proto::Notice notice = At(10);
+  proto::Fault& fault = *notice.mutable_fault();
   fault.set_number(1);
   fault.set_what("worker 1 was killed by signal 9");
   fault.set_injected(true);

@@ -113,7 +113,7 @@ std::string LossChart(const Report& report, const RunHistory& history) {
   const Scale scale = ScaleOf(points);
   DrawAxes(svg, scale, report.status.tokens() > 0);
   for (const FaultRow& row : report.faults) {
-    const wire::Fault& fault = row.fault;
+    const proto::Fault& fault = row.fault;
     const int64_t at_ns =
         fault.happened_at_ns() != 0 ? fault.happened_at_ns() : fault.detected_at_ns();
     const double x = scale.X(std::min(StepAt(history, at_ns), scale.last_step));

@@ -4,11 +4,11 @@
 
 namespace longhaul::frontend {
 
-void RunHistory::Take(const wire::Notice& notice) {
+void RunHistory::Take(const proto::Notice& notice) {
   const int64_t at_ns = notice.at_ns();
   switch (notice.kind_case()) {
-    case wire::Notice::kStep: {
-      const wire::StepNotice& step = notice.step();
+    case proto::Notice::kStep: {
+      const proto::StepNotice& step = notice.step();
       StepPoint point{step.step(),
                       step.epoch(),
                       at_ns,
@@ -23,25 +23,25 @@ void RunHistory::Take(const wire::Notice& notice) {
       steps.push_back(point);
       break;
     }
-    case wire::Notice::kEpoch:
+    case proto::Notice::kEpoch:
       epochs.push_back({at_ns, notice.epoch()});
       break;
-    case wire::Notice::kSnapshot:
+    case proto::Notice::kSnapshot:
       snapshots.push_back({at_ns, notice.snapshot()});
       break;
-    case wire::Notice::kState:
+    case proto::Notice::kState:
       states.push_back({at_ns, notice.state().state()});
       break;
-    case wire::Notice::kFault:
+    case proto::Notice::kFault:
       faults[notice.fault().number()] = notice.fault();
       break;
-    case wire::Notice::kNode:
+    case proto::Notice::kNode:
       nodes.push_back({at_ns, notice.node().name(), notice.node().connected()});
       break;
-    case wire::Notice::kMessage:
+    case proto::Notice::kMessage:
       messages.push_back(notice);
       break;
-    case wire::Notice::KIND_NOT_SET:
+    case proto::Notice::KIND_NOT_SET:
       break;
   }
 }

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "wire/longhaul.pb.h"
+#include "proto/status.pb.h"
 
 namespace longhaul::frontend {
 
@@ -26,17 +26,17 @@ struct StepPoint {
 
 struct EpochPoint {
   int64_t at_ns = 0;
-  wire::EpochNotice notice;
+  proto::EpochNotice notice;
 };
 
 struct SnapshotPoint {
   int64_t at_ns = 0;
-  wire::SnapshotNotice notice;
+  proto::SnapshotNotice notice;
 };
 
 struct StatePoint {
   int64_t at_ns = 0;
-  wire::JobState state = wire::JOB_STATE_UNSPECIFIED;
+  proto::JobState state = proto::JOB_STATE_UNSPECIFIED;
 };
 
 struct NodePoint {
@@ -51,10 +51,10 @@ struct RunHistory {
   std::vector<SnapshotPoint> snapshots;
   std::vector<StatePoint> states;
   std::vector<NodePoint> nodes;
-  std::map<uint32_t, wire::Fault> faults;  // by number, as last told
-  std::vector<wire::Notice> messages;
+  std::map<uint32_t, proto::Fault> faults;  // by number, as last told
+  std::vector<proto::Notice> messages;
 
-  void Take(const wire::Notice& notice);
+  void Take(const proto::Notice& notice);
 
   // The newest run of each step, by step.
   std::vector<StepPoint> LastOfEachStep() const;

@@ -32,8 +32,8 @@
 #include "io/event_loop.h"
 #include "io/file.h"
 #include "io/privacy/private_files.h"
+#include "proto/json.h"
 #include "service/client/endpoint.h"
-#include "wire/json.h"
 
 namespace longhaul::frontend {
 namespace {
@@ -98,16 +98,16 @@ Result<ClusterSize> SizeFor(const RunOptions& options, const spec::JobSpec& job)
   return size;
 }
 
-const char* KindName(const wire::Notice& notice) {
+const char* KindName(const proto::Notice& notice) {
   const auto* field = notice.GetDescriptor()->FindFieldByNumber(notice.kind_case());
   return field == nullptr ? "unknown" : field->name().c_str();
 }
 
 // Of the job.
-bool IsEnd(const wire::Notice& notice) {
-  if (notice.kind_case() != wire::Notice::kState) return false;
-  const wire::JobState state = notice.state().state();
-  return state == wire::SUCCEEDED || state == wire::FAILED || state == wire::STOPPED;
+bool IsEnd(const proto::Notice& notice) {
+  if (notice.kind_case() != proto::Notice::kState) return false;
+  const proto::JobState state = notice.state().state();
+  return state == proto::SUCCEEDED || state == proto::FAILED || state == proto::STOPPED;
 }
 
 class Session {
@@ -124,9 +124,9 @@ class Session {
   void AskToStop(int signal);
   void OnClusterReady(const service::Endpoint& endpoint, uint32_t nodes);
   void ShareEndpoint(const service::Endpoint& endpoint);
-  void OnNotice(const wire::Notice& notice, const nlohmann::ordered_json& json);
-  void Tell(wire::MessageNotice::Severity severity, const std::string& text);
-  void OnOver(const wire::JobStatus& status);
+  void OnNotice(const proto::Notice& notice, const nlohmann::ordered_json& json);
+  void Tell(proto::MessageNotice::Severity severity, const std::string& text);
+  void OnOver(const proto::JobStatus& status);
   void Fail(const Status& reason);
   void End();  // stops what runs, then the loop
   void Draw();
@@ -164,7 +164,7 @@ class Session {
   Instant over_at_{};
   double load_average_ = 0;
   std::string job_id_;
-  std::optional<wire::JobStatus> final_;
+  std::optional<proto::JobStatus> final_;
   Status failure_;
   int signal_ = 0;
   bool ending_ = false;
@@ -218,7 +218,7 @@ void Session::AskToStop(int signal) {
     return End();
   }
   if (ending_) return;
-  Tell(wire::MessageNotice::INFO,
+  Tell(proto::MessageNotice::INFO,
        "stopping the job with a last snapshot; once more Ctrl-C kills it at once");
   link_->StopJob(job_id_, "stopped by signal " + std::to_string(signal));
   loop_->After(kStopLimit, [this] {
@@ -241,9 +241,11 @@ Status Session::StartCluster(ClusterSize size) {
   };
   observer.on_restarted = [this](const service::Endpoint& endpoint) {
     ShareEndpoint(endpoint);
-    Tell(wire::MessageNotice::INFO, "the controller is back and knows everything");
+    Tell(proto::MessageNotice::INFO, "the controller is back and knows everything");
   };
-  observer.on_event = [this](const std::string& text) { Tell(wire::MessageNotice::WARNING, text); };
+  observer.on_event = [this](const std::string& text) {
+    Tell(proto::MessageNotice::WARNING, text);
+  };
   observer.on_failed = [this](const Status& reason) { Fail(reason); };
   cluster_ = std::make_unique<EmbeddedCluster>(*loop_, cluster, observer);
   return cluster_->Start();
@@ -263,20 +265,20 @@ void Session::OnClusterReady(const service::Endpoint& endpoint, uint32_t nodes) 
   observer.on_submitted = [this](const SubmittedJob& job, Instant at) {
     job_id_ = job.id;
     submitted_at_ = at;
-    if (!job.plan_reason.empty()) Tell(wire::MessageNotice::INFO, "plan: " + job.plan_reason);
+    if (!job.plan_reason.empty()) Tell(proto::MessageNotice::INFO, "plan: " + job.plan_reason);
     DrawSoon();
   };
-  observer.on_notice = [this](const wire::Notice& notice, const service::FeedEvent& event,
+  observer.on_notice = [this](const proto::Notice& notice, const service::FeedEvent& event,
                               Instant at) {
     if (IsEnd(notice)) over_at_ = at;
     OnNotice(notice, event.data);
   };
   observer.on_connection = [this](bool connected, const std::string& reason) {
     if (cluster_ != nullptr) return;  // its own supervision tells better
-    Tell(connected ? wire::MessageNotice::INFO : wire::MessageNotice::WARNING,
+    Tell(connected ? proto::MessageNotice::INFO : proto::MessageNotice::WARNING,
          connected ? "the controller answers again" : reason);
   };
-  observer.on_over = [this](const wire::JobStatus& status) { OnOver(status); };
+  observer.on_over = [this](const proto::JobStatus& status) { OnOver(status); };
   observer.on_failed = [this](const Status& reason) { Fail(reason); };
   link_ = std::make_unique<ControllerLink>(*loop_, endpoint, submission, observer);
 }
@@ -291,9 +293,9 @@ void Session::ShareEndpoint(const service::Endpoint& endpoint) {
   shared_endpoint_ = service::WriteEndpoint(kSharedEndpoint, endpoint).ok();
 }
 
-void Session::OnNotice(const wire::Notice& notice, const nlohmann::ordered_json& json) {
+void Session::OnNotice(const proto::Notice& notice, const nlohmann::ordered_json& json) {
   ShowOutput(output_.Read());  // last words before what is said of them
-  if (notice.kind_case() == wire::Notice::kEpoch) {
+  if (notice.kind_case() == proto::Notice::kEpoch) {
     if (!job_.built_in()) output_.Follow(notice.epoch().epoch(), notice.epoch().world());
   }
   history_.Take(notice);
@@ -307,13 +309,13 @@ void Session::OnNotice(const wire::Notice& notice, const nlohmann::ordered_json&
   DrawSoon();
 }
 
-void Session::Tell(wire::MessageNotice::Severity severity, const std::string& text) {
-  wire::Notice notice;
+void Session::Tell(proto::MessageNotice::Severity severity, const std::string& text) {
+  proto::Notice notice;
   notice.set_at_ns(ToNanoseconds(io::Now()));
   notice.set_job_id(job_id_);
   notice.mutable_message()->set_severity(severity);
   notice.mutable_message()->set_text(text);
-  OnNotice(notice, wire::ToJson(notice));
+  OnNotice(notice, proto::ToJson(notice));
 }
 
 // A full disk stops the controller from deciding anything, so it is told from here.
@@ -322,7 +324,7 @@ void Session::WatchDisk() {
   const Result<Bytes> space = FreeSpace(directory_.path);
   const bool full = space.ok() && *space < kDiskFull;
   if (full != disk_full_) {
-    Tell(full ? wire::MessageNotice::WARNING : wire::MessageNotice::INFO,
+    Tell(full ? proto::MessageNotice::WARNING : proto::MessageNotice::INFO,
          full ? "the disk of " + directory_.path +
                     " is full: make room, and the job goes on by itself"
               : "the disk of " + directory_.path + " has room again");
@@ -389,7 +391,7 @@ void Session::ShowOutput(const std::vector<WorkerLine>& lines) {
   WriteOut(text);
 }
 
-void Session::OnOver(const wire::JobStatus& status) {
+void Session::OnOver(const proto::JobStatus& status) {
   if (over_at_ == Instant{}) over_at_ = io::MonotonicNow();
   final_ = status;
   End();
@@ -485,8 +487,8 @@ int Session::Finish() {
       WriteOut(text);
     }
   }
-  const bool missed =
-      final_.has_value() && final_->state() == wire::SUCCEEDED && final_->faults_to_come_size() > 0;
+  const bool missed = final_.has_value() && final_->state() == proto::SUCCEEDED &&
+                      final_->faults_to_come_size() > 0;
   if (missed && failure_.ok()) {
     const auto faults = static_cast<uint64_t>(final_->faults_to_come_size());
     failure_ = Unavailable("the job succeeded, but " + Plural(faults, "planned fault") +
@@ -497,7 +499,7 @@ int Session::Finish() {
   if (!failure_.ok()) {
     return failure_.code() == Code::kInvalidArgument ? kExitUsage : kExitFailure;
   }
-  return final_->state() == wire::SUCCEEDED ? kExitOk : kExitFailure;
+  return final_->state() == proto::SUCCEEDED ? kExitOk : kExitFailure;
 }
 
 // Warns of a disk that is nearly full, refuses one that is.

@@ -62,12 +62,12 @@ struct Interval {
   Phase phase;
 };
 
-int64_t BeganAt(const wire::Fault& fault) {
+int64_t BeganAt(const proto::Fault& fault) {
   return fault.happened_at_ns() != 0 ? fault.happened_at_ns() : fault.detected_at_ns();
 }
 
 // The stages of a recovery as intervals, each from the last reached stage to its own.
-std::vector<Interval> StagesOf(const wire::Fault& fault) {
+std::vector<Interval> StagesOf(const proto::Fault& fault) {
   const std::pair<int64_t, Phase> ends[] = {
       {fault.detected_at_ns(), kDetecting},   {fault.decided_at_ns(), kDetecting},
       {fault.started_at_ns(), kRepairing},    {fault.rendezvous_at_ns(), kStartUp},
@@ -95,20 +95,20 @@ std::vector<Interval> StatesOf(const RunHistory& history, int64_t start_ns, int6
   for (const StatePoint& point : history.states) {
     close(point.at_ns);
     switch (point.state) {
-      case wire::STARTING:
+      case proto::STARTING:
         phase = kStartUp;
         break;
-      case wire::RUNNING:
+      case proto::RUNNING:
         phase = kStepping;
         break;
-      case wire::LEAVING:
-      case wire::RECOVERING:
+      case proto::LEAVING:
+      case proto::RECOVERING:
         phase = kRepairing;
         break;
-      case wire::STOPPING:
-      case wire::SUCCEEDED:
-      case wire::FAILED:
-      case wire::STOPPED:
+      case proto::STOPPING:
+      case proto::SUCCEEDED:
+      case proto::FAILED:
+      case proto::STOPPED:
         phase = kFinishing;
         break;
       default:

@@ -8,7 +8,7 @@
 
 namespace longhaul::runtime {
 
-wire::DataLease DataLedger::Open(uint64_t epoch, uint64_t restored_step, uint64_t total_steps) {
+proto::DataLease DataLedger::Open(uint64_t epoch, uint64_t restored_step, uint64_t total_steps) {
   CHECK(epoch > epoch_) << "epochs rise";
   epoch_ = epoch;
   open_ = true;
@@ -16,7 +16,7 @@ wire::DataLease DataLedger::Open(uint64_t epoch, uint64_t restored_step, uint64_
   committed_step_ = restored_step;
   first_step_ = restored_step + 1;
   end_step_ = total_steps == 0 ? std::numeric_limits<uint64_t>::max() : total_steps + 1;
-  wire::DataLease lease;
+  proto::DataLease lease;
   lease.set_epoch(epoch);
   lease.set_first_step(first_step_);
   lease.set_end_step(end_step_);

@@ -10,18 +10,18 @@
 #include <cstdint>
 
 #include "base/status.h"
-#include "wire/longhaul.pb.h"
+#include "proto/job.pb.h"
 
 namespace longhaul::runtime {
 
 class DataLedger {
  public:
-  explicit DataLedger(const wire::DataSet& data) : data_(data) {}
+  explicit DataLedger(const proto::DataSet& data) : data_(data) {}
 
   // Grants the steps after `restored_step` to an epoch. Any older lease is void from here on; so is
   // what was committed above `restored_step`, as those steps will be done again. Requires a higher
   // epoch than any before.
-  wire::DataLease Open(uint64_t epoch, uint64_t restored_step, uint64_t total_steps);
+  proto::DataLease Open(uint64_t epoch, uint64_t restored_step, uint64_t total_steps);
   void Close(uint64_t epoch);
 
   // The state after `step` is safe: its samples count. Refused for any but the open lease's epoch
@@ -35,7 +35,7 @@ class DataLedger {
   Status Check() const;
 
  private:
-  wire::DataSet data_;
+  proto::DataSet data_;
   uint64_t epoch_ = 0;  // of the newest lease
   bool open_ = false;
   uint64_t first_step_ = 1;  // of the newest lease

@@ -7,8 +7,8 @@
 namespace longhaul::runtime {
 namespace {
 
-wire::DataSet Data() {
-  wire::DataSet data;
+proto::DataSet Data() {
+  proto::DataSet data;
   data.set_samples(1000);
   data.set_global_batch(32);
   return data;
@@ -16,7 +16,7 @@ wire::DataSet Data() {
 
 TEST(DataLedger, LeasesTheStepsAfterTheRestoredOne) {
   DataLedger ledger(Data());
-  const wire::DataLease lease = ledger.Open(1, 40, 100);
+  const proto::DataLease lease = ledger.Open(1, 40, 100);
   EXPECT_EQ(lease.first_step(), 41u);
   EXPECT_EQ(lease.end_step(), 101u);
   EXPECT_EQ(lease.data().global_batch(), 32u);

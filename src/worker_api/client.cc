@@ -25,10 +25,10 @@ namespace longhaul::worker_api {
 namespace {
 
 constexpr int kWelcomeWaitMs = 60'000;  // an agent that is busy starting hundreds of workers
-constexpr uint32_t kTierNone = 0;       // wire::Restore::Tier
+constexpr uint32_t kTierNone = 0;       // proto::Restore::Tier
 constexpr uint32_t kTierMemory = 1;
 constexpr uint32_t kTierPieces = 5;
-constexpr uint32_t kWayCopied = 1;  // wire::SnapshotWay
+constexpr uint32_t kWayCopied = 1;  // proto::SnapshotWay
 constexpr uint32_t kWayGuarded = 2;
 constexpr uint32_t kWayForked = 3;
 

@@ -6,7 +6,7 @@ namespace longhaul::worker_api {
 namespace {
 
 constexpr size_t kMaxWelcomeBytes = 64 << 20;
-constexpr uint32_t kMaxRestoreTier = 5;  // wire::Restore::TIER_PIECES
+constexpr uint32_t kMaxRestoreTier = 5;  // proto::Restore::TIER_PIECES
 
 Status Bad(const std::string& what) { return InvalidArgument("bad message of the agent: " + what); }
 

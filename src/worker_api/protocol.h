@@ -54,7 +54,7 @@ struct Hello {
 // all but the last.
 struct Welcome {
   Header header{MessageType::kWelcome, 0};
-  uint32_t restore_tier = 0;  // wire::Restore::Tier
+  uint32_t restore_tier = 0;  // proto::Restore::Tier
   uint32_t more = 0;
   uint64_t restore_step = 0;
   uint64_t restore_saved_epoch = 0;
@@ -105,7 +105,7 @@ struct SealedMessage {
   int64_t blocked_ns = 0;
   int64_t waited_ns = 0;  // of it, for a slot
   uint64_t bytes = 0;
-  uint32_t way = 0;  // wire::SnapshotWay
+  uint32_t way = 0;  // proto::SnapshotWay
   uint32_t reserved = 0;
 };
 struct RestoredMessage {

@@ -12,8 +12,8 @@ namespace {
 
 constexpr size_t kMaxReasonBytes = 4096;
 constexpr size_t kMaxWayBytes = 256;
-constexpr uint32_t kMaxTier = 5;  // wire::Restore::TIER_PIECES
-constexpr uint32_t kMaxWay = 3;   // wire::FORKED
+constexpr uint32_t kMaxTier = 5;  // proto::Restore::TIER_PIECES
+constexpr uint32_t kMaxWay = 3;   // proto::FORKED
 constexpr uint64_t kMaxPlanBytes = 256 << 20;
 constexpr uint64_t kMaxRank = 1u << 24;
 constexpr uint64_t kMaxStep = uint64_t{1} << 62;

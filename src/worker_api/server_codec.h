@@ -44,7 +44,7 @@ Result<FromWorker> ParseFromWorker(std::span<const std::byte> packet);
 
 // What a worker is told when it has said Hello.
 struct WelcomeContent {
-  uint32_t restore_tier = 0;  // wire::Restore::Tier
+  uint32_t restore_tier = 0;  // proto::Restore::Tier
   uint64_t restore_step = 0;
   uint64_t restore_saved_epoch = 0;
   uint32_t restore_rank = 0;

@@ -14,36 +14,36 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct CategoryName {
-  wire::Category category;
+  proto::Category category;
   const char* name;
   const char* meaning;
 };
 
 constexpr std::array kCategories = {
-    CategoryName{wire::PRODUCTIVE, "productive", "steps that count"},
-    CategoryName{wire::QUEUE, "queue", "waited for nodes (outside goodput)"},
-    CategoryName{wire::START_UP_TIME, "start-up", "processes begin, import, set up their device"},
-    CategoryName{wire::RENDEZVOUS_TIME, "rendezvous", "join the store, build process groups"},
-    CategoryName{wire::RESTORE_TIME, "restore", "read the state back, or initialise it"},
-    CategoryName{wire::DATA_STALL, "data stall", "steps waited for input"},
-    CategoryName{wire::STALL, "stall", "steps that took longer than such steps do"},
-    CategoryName{wire::SNAPSHOT, "snapshot", "stopped for a copy of the state"},
-    CategoryName{wire::EVALUATION, "evaluation", "held-out text"},
-    CategoryName{wire::LOST_WORK, "lost work", "steps thrown away by a fault"},
-    CategoryName{wire::DETECT, "detect", "from a fault to its event in the log"},
-    CategoryName{wire::DIAGNOSE, "diagnose", "from the event to the decision"},
-    CategoryName{wire::REPAIR, "repair", "from the decision to new processes"},
-    CategoryName{wire::FINISH, "finish", "last evaluation, sample, last checkpoint"},
-    CategoryName{wire::UNREPORTED, "unreported", "workers run, but report no steps"},
-    CategoryName{wire::OTHER, "other", "none of the above"},
+    CategoryName{proto::PRODUCTIVE, "productive", "steps that count"},
+    CategoryName{proto::QUEUE, "queue", "waited for nodes (outside goodput)"},
+    CategoryName{proto::START_UP_TIME, "start-up", "processes begin, import, set up their device"},
+    CategoryName{proto::RENDEZVOUS_TIME, "rendezvous", "join the store, build process groups"},
+    CategoryName{proto::RESTORE_TIME, "restore", "read the state back, or initialise it"},
+    CategoryName{proto::DATA_STALL, "data stall", "steps waited for input"},
+    CategoryName{proto::STALL, "stall", "steps that took longer than such steps do"},
+    CategoryName{proto::SNAPSHOT, "snapshot", "stopped for a copy of the state"},
+    CategoryName{proto::EVALUATION, "evaluation", "held-out text"},
+    CategoryName{proto::LOST_WORK, "lost work", "steps thrown away by a fault"},
+    CategoryName{proto::DETECT, "detect", "from a fault to its event in the log"},
+    CategoryName{proto::DIAGNOSE, "diagnose", "from the event to the decision"},
+    CategoryName{proto::REPAIR, "repair", "from the decision to new processes"},
+    CategoryName{proto::FINISH, "finish", "last evaluation, sample, last checkpoint"},
+    CategoryName{proto::UNREPORTED, "unreported", "workers run, but report no steps"},
+    CategoryName{proto::OTHER, "other", "none of the above"},
 };
 
-std::vector<CategoryRow> CategoriesOf(const wire::Ledger& ledger, double ranks) {
+std::vector<CategoryRow> CategoriesOf(const proto::Ledger& ledger, double ranks) {
   std::vector<CategoryRow> rows;
   double sum = 0;
   for (const CategoryName& known : kCategories) {
     CategoryRow row{known.name, known.meaning, 0, 0};
-    for (const wire::CategoryTime& time : ledger.categories()) {
+    for (const proto::CategoryTime& time : ledger.categories()) {
       if (time.category() == known.category) row.seconds += time.rank_seconds() / ranks;
     }
     sum += row.seconds;
@@ -78,7 +78,7 @@ constexpr double kDecideBudget = 0.002;      // event, fence, decision, logged
 constexpr double kStartBudget = 0.010;       // the others killed and reaped, all forked again
 constexpr double kRendezvousBudget = 0.040;  // store and process group
 
-FaultRow RowOf(const wire::Fault& fault, double ranks) {
+FaultRow RowOf(const proto::Fault& fault, double ranks) {
   FaultRow row;
   row.fault = fault;
   row.cost_seconds = fault.lost_rank_seconds() / ranks;
@@ -117,7 +117,7 @@ FaultRow RowOf(const wire::Fault& fault, double ranks) {
   return row;
 }
 
-Json MergeResults(const wire::JobStatus& status) {
+Json MergeResults(const proto::JobStatus& status) {
   Json merged = Json::object();
   for (const std::string& text : status.results()) {
     const Json result = Json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -169,10 +169,10 @@ double SecondsOf(const std::vector<CategoryRow>& rows, std::string_view name) {
 
 // Ranks there were on average over the time of the job, by its changes of size: independent of what
 // the ledger has summed up. Where the sizes don't say all, the ledger's own mean.
-double MeanRanks(const wire::JobStatus& status) {
+double MeanRanks(const proto::JobStatus& status) {
   const double processes = std::max(1u, status.job().processes_per_node());
   const double planned = std::max(1u, status.job().nodes()) * processes;
-  const wire::Ledger& ledger = status.ledger();
+  const proto::Ledger& ledger = status.ledger();
   if (status.job().maximum_nodes() == 0 || ledger.wall_seconds() <= 0) return planned;
   const bool all =
       status.preemptions() == 0 && status.sizes_size() == static_cast<int>(status.resizes()) + 1;
@@ -180,7 +180,7 @@ double MeanRanks(const wire::JobStatus& status) {
   double sum = 0;
   double ranks = planned;  // while it waits for its first nodes
   int64_t at_ns = status.submitted_at_ns();
-  for (const wire::SizeChange& change : status.sizes()) {
+  for (const proto::SizeChange& change : status.sizes()) {
     sum += ranks * static_cast<double>(change.at_ns() - at_ns) * 1e-9;
     at_ns = change.at_ns();
     ranks = change.nodes() * processes;
@@ -194,31 +194,31 @@ double MeanRanks(const wire::JobStatus& status) {
 std::vector<WarningRow> WarningsOf(const RunHistory& history, int64_t submitted_at_ns) {
   std::vector<WarningRow> rows;
   std::map<std::string, size_t> row_of;
-  for (const wire::Notice& notice : history.messages) {
-    const wire::MessageNotice& message = notice.message();
-    if (message.severity() == wire::MessageNotice::INFO) continue;
+  for (const proto::Notice& notice : history.messages) {
+    const proto::MessageNotice& message = notice.message();
+    if (message.severity() == proto::MessageNotice::INFO) continue;
     const auto [found, is_new] = row_of.emplace(message.text(), rows.size());
     if (!is_new) {
       ++rows[found->second].times;
       continue;
     }
     rows.push_back({static_cast<double>(notice.at_ns() - submitted_at_ns) * 1e-9,
-                    message.severity() == wire::MessageNotice::ERROR, message.text()});
+                    message.severity() == proto::MessageNotice::ERROR, message.text()});
   }
   return rows;
 }
 
 // As in the grammar of --inject (spec/fault_plan.h).
-std::string InWords(const wire::PlannedFault& fault) {
+std::string InWords(const proto::PlannedFault& fault) {
   const std::string at = " at step " + std::to_string(fault.step());
   switch (fault.kind()) {
-    case wire::PlannedFault::KILL_AGENT:
+    case proto::PlannedFault::KILL_AGENT:
       return "kill agent " + std::to_string(fault.target() + 1) + at;
-    case wire::PlannedFault::KILL_NODE:
+    case proto::PlannedFault::KILL_NODE:
       return "kill node " + std::to_string(fault.target() + 1) + at;
-    case wire::PlannedFault::KILL_CONTROLLER:
+    case proto::PlannedFault::KILL_CONTROLLER:
       return "kill controller" + at;
-    case wire::PlannedFault::STOP_WORKER:
+    case proto::PlannedFault::STOP_WORKER:
       return "stop worker " + std::to_string(fault.target()) + " for " +
              SecondsText(static_cast<double>(fault.duration_ns()) * 1e-9) + at;
     default:
@@ -227,9 +227,9 @@ std::string InWords(const wire::PlannedFault& fault) {
 }
 
 void NoteMissedFaults(Report& report) {
-  const wire::JobStatus& status = report.status;
+  const proto::JobStatus& status = report.status;
   uint64_t first = 0;
-  for (const wire::PlannedFault& fault : status.faults_to_come()) {
+  for (const proto::PlannedFault& fault : status.faults_to_come()) {
     report.missed_faults.push_back(InWords(fault));
     first = first == 0 ? fault.step() : std::min(first, fault.step());
   }
@@ -249,7 +249,8 @@ void NoteMissedFaults(Report& report) {
 
 }  // namespace
 
-Report MakeReport(const wire::JobStatus& status, const RunHistory& history, const RunFacts& facts) {
+Report MakeReport(const proto::JobStatus& status, const RunHistory& history,
+                  const RunFacts& facts) {
   Report report;
   report.status = status;
   report.facts = facts;
@@ -259,8 +260,8 @@ Report MakeReport(const wire::JobStatus& status, const RunHistory& history, cons
   report.categories = CategoriesOf(status.ledger(), report.mean_ranks);
   report.ledger = CheckLedger(report.categories, facts);
   // The status has the last word; the history knows those that a long run's status has dropped.
-  std::map<uint32_t, wire::Fault> faults = history.faults;
-  for (const wire::Fault& fault : status.faults()) faults[fault.number()] = fault;
+  std::map<uint32_t, proto::Fault> faults = history.faults;
+  for (const proto::Fault& fault : status.faults()) faults[fault.number()] = fault;
   for (const auto& [number, fault] : faults) {
     report.faults.push_back(RowOf(fault, report.mean_ranks));
   }
@@ -278,7 +279,7 @@ Report MakeReport(const wire::JobStatus& status, const RunHistory& history, cons
     }
   }
   if (status.job().has_prediction()) {
-    const wire::Prediction& told = status.job().prediction();
+    const proto::Prediction& told = status.job().prediction();
     report.prediction = {Compare(told.step_seconds(), MedianStepSeconds(history.steps)),
                          Compare(static_cast<double>(told.worker_memory_bytes()),
                                  NumberIn(report.results, "peak_memory_bytes")),

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "frontend/run_history.h"
-#include "wire/longhaul.pb.h"
+#include "proto/status.pb.h"
 
 namespace longhaul::frontend {
 
@@ -67,7 +67,7 @@ struct FaultStage {
 };
 
 struct FaultRow {
-  wire::Fault fault;
+  proto::Fault fault;
   std::vector<FaultStage> stages;          // those reached
   std::optional<double> recovery_seconds;  // until the next new step
   std::optional<double> restart_seconds;   // until all processes were there again
@@ -98,7 +98,7 @@ struct WarningRow {
 };
 
 struct Report {
-  wire::JobStatus status;
+  proto::JobStatus status;
   RunFacts facts;
   uint32_t ranks = 1;         // of the size that the job was planned for
   double mean_ranks = 1;      // over the job's time: another number where its size has changed
@@ -119,6 +119,6 @@ struct Report {
   double snapshot_seconds = 0;                // the ledger's, for the cost of all snapshots
 };
 
-Report MakeReport(const wire::JobStatus& status, const RunHistory& history, const RunFacts& facts);
+Report MakeReport(const proto::JobStatus& status, const RunHistory& history, const RunFacts& facts);
 
 }  // namespace longhaul::frontend

@@ -6,7 +6,7 @@
 #include "frontend/format.h"
 #include "frontend/live_view.h"
 #include "frontend/report/report_words.h"
-#include "wire/json.h"
+#include "proto/json.h"
 
 namespace longhaul::frontend {
 namespace {
@@ -25,7 +25,7 @@ Json WarningsJson(const Report& report) {
 }
 
 Json FaultJson(const FaultRow& row) {
-  Json json = wire::ToJson(row.fault);
+  Json json = proto::ToJson(row.fault);
   json["cost_seconds"] = row.cost_seconds;
   json["recovery_seconds"] =
       row.recovery_seconds.has_value() ? Json(*row.recovery_seconds) : Json();
@@ -55,9 +55,9 @@ Json PredictionJson(const Report& report) {
           {"basis", prediction.basis}};
 }
 
-Json SizesJson(const wire::JobStatus& status) {
+Json SizesJson(const proto::JobStatus& status) {
   Json sizes = Json::array();
-  for (const wire::SizeChange& change : status.sizes()) {
+  for (const proto::SizeChange& change : status.sizes()) {
     sizes.push_back(
         {{"seconds", static_cast<double>(change.at_ns() - status.submitted_at_ns()) * 1e-9},
          {"nodes", change.nodes()},
@@ -84,7 +84,7 @@ Json LedgerJson(const Report& report) {
 }  // namespace
 
 Json ReportJson(const Report& report) {
-  const wire::JobStatus& status = report.status;
+  const proto::JobStatus& status = report.status;
   const RunFacts& facts = report.facts;
   const auto or_null = [](const std::optional<double>& number) {
     return number.has_value() ? Json(*number) : Json();
@@ -118,9 +118,9 @@ Json ReportJson(const Report& report) {
         {"blocked_seconds_mean", status.snapshot_blocked_seconds()},
         {"blocked_seconds", report.snapshot_seconds},
         {"by_way",
-         {{"copied", SnapshotsBy(status, wire::COPIED)},
-          {"guarded", SnapshotsBy(status, wire::GUARDED)},
-          {"forked", SnapshotsBy(status, wire::FORKED)}}},
+         {{"copied", SnapshotsBy(status, proto::COPIED)},
+          {"guarded", SnapshotsBy(status, proto::GUARDED)},
+          {"forked", SnapshotsBy(status, proto::FORKED)}}},
         {"waited_for_slots_seconds", status.snapshot_waited_seconds()},
         {"waited_for_slots_seconds_max", status.snapshot_waited_seconds_max()},
         {"memory_step", status.memory_step()},

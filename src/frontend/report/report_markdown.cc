@@ -36,7 +36,7 @@ std::string Row(const std::vector<std::string>& cells) {
 }
 
 std::string HeadSection(const Report& report) {
-  const wire::JobStatus& status = report.status;
+  const proto::JobStatus& status = report.status;
   std::string text = "# " + EscapeMarkdown(status.job().name()) + ": " +
                      std::string(StateName(status.state())) + "\n\n";
   if (!status.reason().empty()) text += EscapeMarkdown(Headline(status.reason())) + "\n\n";
@@ -97,17 +97,17 @@ std::string TimeSection(const Report& report) {
 }
 
 struct WayName {
-  wire::SnapshotWay way;
+  proto::SnapshotWay way;
   const char* words;
 };
 constexpr WayName kWays[] = {
-    {wire::COPIED, "by a copy while training stood still"},
-    {wire::GUARDED, "by a thread behind the run, over guarded memory"},
-    {wire::FORKED, "by a forked child behind the run"},
+    {proto::COPIED, "by a copy while training stood still"},
+    {proto::GUARDED, "by a thread behind the run, over guarded memory"},
+    {proto::FORKED, "by a forked child behind the run"},
 };
 
 // "27 were taken by ..., 3 by ...; they waited 0.2 s for free memory, 0.1 s at most."
-std::string SnapshotWaysText(const wire::JobStatus& status) {
+std::string SnapshotWaysText(const proto::JobStatus& status) {
   std::string text;
   for (const WayName& each : kWays) {
     const uint64_t snapshots = SnapshotsBy(status, each.way);
@@ -123,7 +123,7 @@ std::string SnapshotWaysText(const wire::JobStatus& status) {
 }
 
 std::string SnapshotSection(const Report& report) {
-  const wire::JobStatus& status = report.status;
+  const proto::JobStatus& status = report.status;
   std::string text = "## Snapshots\n\n";
   if (status.snapshots() == 0) return text + "None was taken.\n\n";
   text += std::to_string(status.snapshots()) + " in memory, " + std::to_string(status.commits()) +
@@ -141,12 +141,12 @@ std::string SnapshotSection(const Report& report) {
 
 // Where the number of nodes has changed.
 std::string SizeSection(const Report& report) {
-  const wire::JobStatus& status = report.status;
+  const proto::JobStatus& status = report.status;
   if (status.resizes() == 0) return "";
   std::string text = "## Sizes\n\n";
   text += Row({"after", "nodes", "workers", "epoch", "why"});
   text += Row({"---:", "---:", "---:", "---:", "---"});
-  for (const wire::SizeChange& change : status.sizes()) {
+  for (const proto::SizeChange& change : status.sizes()) {
     const double after = static_cast<double>(change.at_ns() - status.submitted_at_ns()) * 1e-9;
     text += Row({SecondsText(after), std::to_string(change.nodes()),
                  std::to_string(uint64_t{change.nodes()} * status.job().processes_per_node()),
@@ -160,7 +160,7 @@ std::string FaultSection(const Report& report) {
   if (!report.missed_faults.empty()) text += "**" + EscapeMarkdown(MissedText(report)) + ".**\n\n";
   if (report.faults.empty()) return text + "None.\n\n";
   for (const FaultRow& row : report.faults) {
-    const wire::Fault& fault = row.fault;
+    const proto::Fault& fault = row.fault;
     text += "### " + std::to_string(fault.number()) + ". " +
             EscapeMarkdown(Headline(fault.what())) + "\n\n";
     if (fault.what().find('\n') != std::string::npos) text += CodeBlock(fault.what()) + "\n";

@@ -57,7 +57,7 @@ constexpr std::string_view kYellow = "\x1b[33m";
 constexpr std::string_view kRed = "\x1b[31m";
 
 void AddLearning(const Report& report, SummaryLines& lines) {
-  const wire::JobStatus& status = report.status;
+  const proto::JobStatus& status = report.status;
   if (!HasLoss(report)) return;
   std::string loss = Decimal(status.first_loss(), 3) + " → " + Decimal(status.loss(), 3);
   if (status.validation_loss() > 0) {
@@ -143,16 +143,16 @@ void AddFaults(const Report& report, SummaryLines& lines) {
 }  // namespace
 
 std::vector<std::string> Summary(const Report& report, const ViewStyle& style) {
-  const wire::JobStatus& status = report.status;
+  const proto::JobStatus& status = report.status;
   SummaryLines lines(style);
   lines.Blank();
   std::string result = std::string(StateName(status.state())) + " after " +
                        SecondsText(report.facts.process_seconds);
   if (report.reports_steps) result += ", " + Plural(status.highest_step(), "step");
   lines.Add(Fit(status.job().name(), 12), result,
-            status.state() == wire::SUCCEEDED ? kGreen
-            : status.state() == wire::FAILED  ? kRed
-                                              : kYellow);
+            status.state() == proto::SUCCEEDED ? kGreen
+            : status.state() == proto::FAILED  ? kRed
+                                               : kYellow);
   if (!status.reason().empty()) lines.AddWhole("because", Headline(status.reason()));
   lines.Add("layout", LayoutText(report));
   AddLearning(report, lines);

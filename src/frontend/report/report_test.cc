@@ -26,14 +26,14 @@ constexpr int64_t kStart_ns = 1'700'000'000'000'000'000;
 
 int64_t At(double seconds) { return kStart_ns + static_cast<int64_t>(seconds * 1e9); }
 
-void AddTime(wire::Ledger& ledger, wire::Category category, double rank_seconds) {
-  wire::CategoryTime& time = *ledger.add_categories();
+void AddTime(proto::Ledger& ledger, proto::Category category, double rank_seconds) {
+  proto::CategoryTime& time = *ledger.add_categories();
   time.set_category(category);
   time.set_rank_seconds(rank_seconds);
 }
 
-wire::Fault KilledWorker() {
-  wire::Fault fault;
+proto::Fault KilledWorker() {
+  proto::Fault fault;
   fault.set_number(1);
   fault.set_what("worker 1 was killed by signal 9");
   fault.set_class_name("process");
@@ -56,8 +56,8 @@ wire::Fault KilledWorker() {
   return fault;
 }
 
-wire::Fault KilledNode() {
-  wire::Fault fault = KilledWorker();
+proto::Fault KilledNode() {
+  proto::Fault fault = KilledWorker();
   fault.set_number(2);
   fault.set_what("node-2 was lost");
   fault.set_class_name("node");
@@ -78,21 +78,21 @@ wire::Fault KilledNode() {
 }
 
 // Two nodes with two workers: 4 ranks, 120 seconds.
-wire::JobStatus Status() {
-  wire::JobStatus status;
-  wire::Job& job = *status.mutable_job();
+proto::JobStatus Status() {
+  proto::JobStatus status;
+  proto::Job& job = *status.mutable_job();
   job.set_name("headers-gpt");
   job.set_nodes(2);
   job.set_processes_per_node(2);
   job.set_total_steps(300);
   job.set_plan_reason("4 workers: 2 cores | 2 slots");
-  wire::Prediction& prediction = *job.mutable_prediction();
+  proto::Prediction& prediction = *job.mutable_prediction();
   prediction.set_step_seconds(0.25);
   prediction.set_worker_memory_bytes(300 << 20);
   prediction.set_micro_batch(8);
   prediction.set_level("calibrated");
   prediction.set_basis("measured | on a day");
-  status.set_state(wire::SUCCEEDED);
+  status.set_state(proto::SUCCEEDED);
   status.set_highest_step(300);
   status.set_first_loss(5.55);
   status.set_loss(1.98);
@@ -111,11 +111,11 @@ wire::JobStatus Status() {
   status.set_snapshot_interval_reason("sqrt(2 x 3 ms x 1 h) = 4.6 s, 10 steps");
   status.set_submitted_at_ns(At(0));
   status.set_ended_at_ns(At(120));
-  wire::Ledger& ledger = *status.mutable_ledger();
-  AddTime(ledger, wire::PRODUCTIVE, 400);
-  AddTime(ledger, wire::START_UP_TIME, 40);
-  AddTime(ledger, wire::LOST_WORK, 16);
-  AddTime(ledger, wire::FINISH, 24);
+  proto::Ledger& ledger = *status.mutable_ledger();
+  AddTime(ledger, proto::PRODUCTIVE, 400);
+  AddTime(ledger, proto::START_UP_TIME, 40);
+  AddTime(ledger, proto::LOST_WORK, 16);
+  AddTime(ledger, proto::FINISH, 24);
   ledger.set_goodput(400.0 / 480);
   *status.add_faults() = KilledWorker();
   status.add_results(
@@ -127,18 +127,18 @@ wire::JobStatus Status() {
 RunHistory History() {
   RunHistory history;
   const auto take = [&history](double seconds, auto set) {
-    wire::Notice notice;
+    proto::Notice notice;
     notice.set_at_ns(At(seconds));
     set(notice);
     history.Take(notice);
   };
-  take(0.5, [](wire::Notice& n) { n.mutable_state()->set_state(wire::STARTING); });
-  take(10, [](wire::Notice& n) { n.mutable_state()->set_state(wire::RUNNING); });
+  take(0.5, [](proto::Notice& n) { n.mutable_state()->set_state(proto::STARTING); });
+  take(10, [](proto::Notice& n) { n.mutable_state()->set_state(proto::RUNNING); });
   for (uint64_t epoch = 1; epoch <= 3; ++epoch) {
     take(epoch == 1   ? 0.5
          : epoch == 2 ? 40.01
                       : 90.5,
-         [epoch](wire::Notice& n) {
+         [epoch](proto::Notice& n) {
            n.mutable_epoch()->set_epoch(epoch);
            n.mutable_epoch()->add_gang("node-1");
            n.mutable_epoch()->add_gang("node-2");
@@ -146,8 +146,8 @@ RunHistory History() {
   }
   for (uint64_t i = 1; i <= 300; ++i) {
     const double share = static_cast<double>(i) / 300;
-    take(10 + 105 * share, [&](wire::Notice& n) {
-      wire::StepNotice& step = *n.mutable_step();
+    take(10 + 105 * share, [&](proto::Notice& n) {
+      proto::StepNotice& step = *n.mutable_step();
       step.set_step(i);
       step.set_epoch(1);
       step.set_loss(2 + 3.5 / (1 + 20 * share));
@@ -158,14 +158,14 @@ RunHistory History() {
       }
     });
     if (i % 10 == 0) {
-      take(10.2 + 105 * share, [&](wire::Notice& n) {
+      take(10.2 + 105 * share, [&](proto::Notice& n) {
         n.mutable_snapshot()->set_step(i);
         n.mutable_snapshot()->set_tier(i % 30 == 0 ? "disk" : "memory");
       });
     }
   }
-  take(90, [](wire::Notice& n) { *n.mutable_fault() = KilledNode(); });
-  take(120, [](wire::Notice& n) { n.mutable_state()->set_state(wire::SUCCEEDED); });
+  take(90, [](proto::Notice& n) { *n.mutable_fault() = KilledNode(); });
+  take(120, [](proto::Notice& n) { n.mutable_state()->set_state(proto::SUCCEEDED); });
   return history;
 }
 
@@ -209,7 +209,7 @@ TEST(Report, HoldsThePredictionAgainstTheRun) {
 }
 
 TEST(Report, HasNoComparisonWithoutAPrediction) {
-  wire::JobStatus status = Status();
+  proto::JobStatus status = Status();
   status.mutable_job()->clear_prediction();
   const Report report = MakeReport(status, History(), RunFacts());
   EXPECT_FALSE(report.prediction.has_value());
@@ -238,8 +238,8 @@ TEST(Report, AllowsForTheDelayOfTheMessagesAtBothEnds) {
 }
 
 TEST(Report, ShowsAStall) {
-  wire::JobStatus status = Status();
-  AddTime(*status.mutable_ledger(), wire::STALL, 20);
+  proto::JobStatus status = Status();
+  AddTime(*status.mutable_ledger(), proto::STALL, 20);
   const std::string text = ReportMarkdown(MakeReport(status, History(), RunFacts()));
   EXPECT_THAT(text, HasSubstr("| stall | 5.000 |"));
 }
@@ -269,18 +269,19 @@ TEST(Report, MeasuresFlopsInProductiveTimeAgainstThePeak) {
 
 TEST(Report, HoldsEachWarningOnce) {
   RunHistory history;
-  const auto say = [&history](double at, wire::MessageNotice::Severity severity, const char* text) {
-    wire::Notice notice;
+  const auto say = [&history](double at, proto::MessageNotice::Severity severity,
+                              const char* text) {
+    proto::Notice notice;
     notice.set_at_ns(At(at));
     notice.mutable_message()->set_severity(severity);
     notice.mutable_message()->set_text(text);
     history.Take(notice);
   };
-  say(1, wire::MessageNotice::INFO, "all is well");
-  say(2, wire::MessageNotice::WARNING, "checkpoints | have been removed");
-  say(3, wire::MessageNotice::ERROR, "the disk is full");
-  say(4, wire::MessageNotice::WARNING, "checkpoints | have been removed");
-  wire::JobStatus status;
+  say(1, proto::MessageNotice::INFO, "all is well");
+  say(2, proto::MessageNotice::WARNING, "checkpoints | have been removed");
+  say(3, proto::MessageNotice::ERROR, "the disk is full");
+  say(4, proto::MessageNotice::WARNING, "checkpoints | have been removed");
+  proto::JobStatus status;
   status.set_submitted_at_ns(kStart_ns);
   const Report report = MakeReport(status, history, {});
   ASSERT_EQ(report.warnings.size(), 2u);
@@ -336,17 +337,17 @@ TEST(Summary, FitsTheTerminalAndATypicalScreen) {
 
 // A command that knows nothing of us: only its processes are known.
 Report MakeStepless() {
-  wire::JobStatus status;
+  proto::JobStatus status;
   status.mutable_job()->set_name("ddp");
   status.mutable_job()->set_nodes(1);
   status.mutable_job()->set_processes_per_node(2);
-  status.set_state(wire::FAILED);
+  status.set_state(proto::FAILED);
   const std::string error =
       "worker 1 exited with code 1: Traceback (most recent call last):\n  File \"t.py\"\n"
       "ValueError: the data is bad";
   status.set_reason("failed 5 times without a step in between; the last time: " + error);
-  AddTime(*status.mutable_ledger(), wire::UNREPORTED, 20);
-  wire::Fault& fault = *status.add_faults();
+  AddTime(*status.mutable_ledger(), proto::UNREPORTED, 20);
+  proto::Fault& fault = *status.add_faults();
   fault.set_number(1);
   fault.set_what(error);
   fault.set_happened_at_ns(At(1));
@@ -366,16 +367,16 @@ TEST(Summary, SaysNothingOfStepsThatACommandDoesNotReport) {
   EXPECT_THAT(text, HasSubstr("ValueError: the data is bad\n layout"));
 }
 
-wire::PlannedFault KillAt(uint64_t step) {
-  wire::PlannedFault fault;
-  fault.set_kind(wire::PlannedFault::KILL_WORKER);
+proto::PlannedFault KillAt(uint64_t step) {
+  proto::PlannedFault fault;
+  fault.set_kind(proto::PlannedFault::KILL_WORKER);
   fault.set_target(1);
   fault.set_step(step);
   return fault;
 }
 
 TEST(Summary, NamesPlannedFaultsThatDidNotHappenAndWhy) {
-  wire::JobStatus status = MakeStepless().status;
+  proto::JobStatus status = MakeStepless().status;
   *status.add_faults_to_come() = KillAt(20);
   const auto text = [&status] {
     const Report report = MakeReport(status, RunHistory(), RunFacts());
@@ -395,7 +396,7 @@ TEST(Summary, NamesPlannedFaultsThatDidNotHappenAndWhy) {
 
 // Steps that were read from a command's output have a loss and no tokens.
 TEST(Summary, ShowsTheLossOfACommand) {
-  wire::JobStatus status = MakeStepless().status;
+  proto::JobStatus status = MakeStepless().status;
   status.set_highest_step(10);
   status.set_first_loss(4);
   status.set_loss(2);
@@ -427,7 +428,7 @@ TEST(Charts, ShowLanesFaultsAndLegends) {
 }
 
 TEST(Charts, SurviveARunWithNothingInIt) {
-  const Report report = MakeReport(wire::JobStatus(), RunHistory(), RunFacts());
+  const Report report = MakeReport(proto::JobStatus(), RunHistory(), RunFacts());
   EXPECT_THAT(LossChart(report, RunHistory()), HasSubstr("no step was reported"));
   EXPECT_THAT(TimelineChart(report, RunHistory()), HasSubstr("</svg>"));
   EXPECT_THAT(ReportMarkdown(report), HasSubstr("None was taken"));

@@ -16,7 +16,7 @@ std::string Signed(double share) {
 std::string Flops(double per_second) { return Compact(per_second) + "FLOP/s"; }
 
 std::string LayoutText(const Report& report) {
-  const wire::Job& job = report.status.job();
+  const proto::Job& job = report.status.job();
   std::string text = Plural(report.ranks, "worker") + ": " + Plural(job.nodes(), "node") +
                      " with " + std::to_string(job.processes_per_node()) + " each";
   if (job.maximum_nodes() > job.minimum_nodes()) {
@@ -56,7 +56,7 @@ std::string ErrorText(const Compared& figure) {
 
 std::string MemoryText(double bytes) { return ToString(Bytes(static_cast<int64_t>(bytes))); }
 
-uint64_t SnapshotsBy(const wire::JobStatus& status, wire::SnapshotWay way) {
+uint64_t SnapshotsBy(const proto::JobStatus& status, proto::SnapshotWay way) {
   return way < status.snapshot_ways_size() ? status.snapshot_ways(way) : 0;
 }
 

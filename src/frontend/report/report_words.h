@@ -23,6 +23,6 @@ std::string MissedText(const Report& report);
 std::string ErrorText(const Compared& figure);
 std::string MemoryText(double bytes);
 // The number of complete snapshots that were taken in that way.
-uint64_t SnapshotsBy(const wire::JobStatus& status, wire::SnapshotWay way);
+uint64_t SnapshotsBy(const proto::JobStatus& status, proto::SnapshotWay way);
 
 }  // namespace longhaul::frontend

@@ -24,8 +24,8 @@ class AgentContext {
       : node(std::move(own_node)), incarnation(life), facts(std::move(own_facts)) {}
 
   // Sends an event as soon as there is a link.
-  void Tell(wire::Event event) { TellAt(std::move(event), now); }
-  void TellAt(wire::Event event, Instant at);
+  void Tell(proto::Event event) { TellAt(std::move(event), now); }
+  void TellAt(proto::Event event, Instant at);
 
   AgentJob* FindJob(const JobId& id) {
     const auto found = jobs.find(id);

@@ -50,7 +50,7 @@ class AgentCore::Parts {
   void Take(const Fact& fact);
 
   void SendUnsent();
-  wire::AgentJoined Present() const;
+  proto::AgentJoined Present() const;
 
   agent::WorkerProcesses processes_;
   agent::NodeSnapshots snapshots_;
@@ -93,7 +93,7 @@ std::vector<AgentEffect> AgentCore::Parts::Step(const AgentInput& input, Instant
 }
 
 void AgentCore::Parts::SendUnsent() {
-  for (wire::Event& event : context.outbox.TakeUnsent()) {
+  for (proto::Event& event : context.outbox.TakeUnsent()) {
     Send send;
     *send.message.mutable_event() = std::move(event);
     context.effects.push_back(std::move(send));
@@ -104,13 +104,13 @@ void AgentCore::Parts::Take(const Connected& fact) {
   context.connected = true;
   context.outbox.Acknowledge(fact.acknowledged);
   context.outbox.ForgetSent();
-  wire::Event event;
+  proto::Event event;
   *event.mutable_agent_joined() = Present();
   context.Tell(std::move(event));
 }
 
-wire::AgentJoined AgentCore::Parts::Present() const {
-  wire::AgentJoined joined;
+proto::AgentJoined AgentCore::Parts::Present() const {
+  proto::AgentJoined joined;
   joined.set_slots(context.facts.slots);
   joined.set_address(context.facts.address);
   joined.set_host(context.facts.host);
@@ -119,7 +119,7 @@ wire::AgentJoined AgentCore::Parts::Present() const {
   joined.set_peer_port(context.facts.peer_port);
   for (const AgentFacts::HeldSnapshot& snapshot : context.facts.held) {
     if (context.jobs.contains(snapshot.job)) continue;
-    wire::AgentJoined::HeldSnapshot& held = *joined.add_held();
+    proto::AgentJoined::HeldSnapshot& held = *joined.add_held();
     held.set_job_id(snapshot.job.value());
     held.set_rank(snapshot.rank);
     held.set_step(snapshot.step);
@@ -129,7 +129,7 @@ wire::AgentJoined AgentCore::Parts::Present() const {
   for (const auto& [id, job] : context.jobs) {
     for (const auto& [number, epoch] : job.epochs) {
       if (!epoch.alive()) continue;
-      wire::AgentJoined::RunningEpoch& running = *joined.add_running();
+      proto::AgentJoined::RunningEpoch& running = *joined.add_running();
       running.set_job_id(id.value());
       running.set_epoch(number);
       for (const auto& [rank, worker] : epoch.workers) {
@@ -138,7 +138,7 @@ wire::AgentJoined AgentCore::Parts::Present() const {
     }
     if (job.waiting == nullptr) continue;
     // As good as running: it starts without another command.
-    wire::AgentJoined::RunningEpoch& running = *joined.add_running();
+    proto::AgentJoined::RunningEpoch& running = *joined.add_running();
     running.set_job_id(id.value());
     running.set_epoch(job.waiting->epoch());
     for (uint32_t i = 0; i < job.waiting->local_ranks(); ++i) {
@@ -149,29 +149,29 @@ wire::AgentJoined AgentCore::Parts::Present() const {
 }
 
 void AgentCore::Parts::Take(const CommandReceived& fact) {
-  const wire::Command& command = fact.command;
+  const proto::Command& command = fact.command;
   switch (command.kind_case()) {
-    case wire::Command::kOpenStore:
+    case proto::Command::kOpenStore:
       return processes_.OpenStore(command.open_store());
-    case wire::Command::kStartWorkers:
+    case proto::Command::kStartWorkers:
       return processes_.StartWorkers(command.start_workers());
-    case wire::Command::kKillWorkers:
+    case proto::Command::kKillWorkers:
       return processes_.KillWorkers(command.kill_workers());
-    case wire::Command::kSetSnapshotInterval:
+    case proto::Command::kSetSnapshotInterval:
       return control_.SetInterval(command.set_snapshot_interval());
-    case wire::Command::kCommitSnapshot:
+    case proto::Command::kCommitSnapshot:
       return snapshots_.Commit(command.commit_snapshot());
-    case wire::Command::kProbeWorkers:
+    case proto::Command::kProbeWorkers:
       return control_.Probe(command.probe_workers());
-    case wire::Command::kForgetJob:
+    case proto::Command::kForgetJob:
       return processes_.Forget(command.forget_job());
-    case wire::Command::kInjectFault:
+    case proto::Command::kInjectFault:
       return control_.Inject(command.inject_fault());
-    case wire::Command::kPersistSnapshot:
+    case proto::Command::kPersistSnapshot:
       return snapshots_.PersistOne(command.persist_snapshot());
-    case wire::Command::kCopyCheckpoint:
+    case proto::Command::kCopyCheckpoint:
       return second_tier_.CopyOutOne(command.copy_checkpoint());
-    case wire::Command::KIND_NOT_SET:
+    case proto::Command::KIND_NOT_SET:
       return;  // a newer controller's: nothing we can do
   }
 }

@@ -67,7 +67,7 @@ class AgentCore {
   // When to step a TimerFired unless something else comes first. The same until the next Step.
   std::optional<Instant> NextDeadline() const;
 
-  // It knows a job that the controller has not released (wire::ForgetJob).
+  // It knows a job that the controller has not released (proto::ForgetJob).
   bool HasJobs() const;
   // No worker lives and no disk work is under way or wanted.
   bool Idle() const;

@@ -15,9 +15,9 @@ inline const JobId kTestJob("job-1");
 
 inline WorkerId WorkerOf(uint64_t epoch, uint32_t rank) { return {kTestJob, epoch, rank}; }
 
-inline wire::Command StartCommand(uint64_t epoch, uint32_t ranks = 2, uint32_t first_rank = 0) {
-  wire::Command command;
-  wire::StartWorkers& start = *command.mutable_start_workers();
+inline proto::Command StartCommand(uint64_t epoch, uint32_t ranks = 2, uint32_t first_rank = 0) {
+  proto::Command command;
+  proto::StartWorkers& start = *command.mutable_start_workers();
   start.set_job_id(kTestJob.value());
   start.set_epoch(epoch);
   start.set_first_rank(first_rank);
@@ -27,8 +27,8 @@ inline wire::Command StartCommand(uint64_t epoch, uint32_t ranks = 2, uint32_t f
   return command;
 }
 
-inline wire::Command KillCommand(uint64_t epoch, Duration grace = Duration(0)) {
-  wire::Command command;
+inline proto::Command KillCommand(uint64_t epoch, Duration grace = Duration(0)) {
+  proto::Command command;
   command.mutable_kill_workers()->set_job_id(kTestJob.value());
   command.mutable_kill_workers()->set_epoch(epoch);
   command.mutable_kill_workers()->set_grace_ns(grace.count());
@@ -48,7 +48,7 @@ class AgentHarness {
     }
     return effects;
   }
-  std::vector<AgentEffect> Give(const wire::Command& command) {
+  std::vector<AgentEffect> Give(const proto::Command& command) {
     return Step(CommandReceived{command});
   }
   // Lets both workers of an epoch have processes 100, 101, ...
@@ -72,7 +72,7 @@ class AgentHarness {
 
   void Advance(Duration by) { now_ += by; }
   // What was sent since the last call.
-  std::vector<wire::Event> TakeSent() { return std::exchange(sent_, {}); }
+  std::vector<proto::Event> TakeSent() { return std::exchange(sent_, {}); }
 
   AgentCore& core() { return core_; }
   Instant now() const { return now_; }
@@ -81,7 +81,7 @@ class AgentHarness {
  private:
   AgentCore core_;
   Instant now_ = InstantFromNanoseconds(1'000'000'000);
-  std::vector<wire::Event> sent_;
+  std::vector<proto::Event> sent_;
   std::vector<AgentEffect> last_effects_;
 };
 
@@ -96,10 +96,10 @@ std::vector<Kind> Only(const std::vector<AgentEffect>& effects) {
 }
 
 // "kind kind kind" of events, for comparing orders.
-inline std::string Kinds(const std::vector<wire::Event>& events) {
+inline std::string Kinds(const std::vector<proto::Event>& events) {
   std::string kinds;
-  for (const wire::Event& event : events) {
-    const auto* field = wire::Event::descriptor()->FindFieldByNumber(event.kind_case());
+  for (const proto::Event& event : events) {
+    const auto* field = proto::Event::descriptor()->FindFieldByNumber(event.kind_case());
     kinds += (kinds.empty() ? "" : " ") + (field == nullptr ? "none" : field->name());
   }
   return kinds;

@@ -112,8 +112,8 @@ class World {
 
   // The controller names one of the last sealed steps, or one that never was.
   void NameOne() {
-    wire::Command command;
-    wire::PersistSnapshot& persist = *command.mutable_persist_snapshot();
+    proto::Command command;
+    proto::PersistSnapshot& persist = *command.mutable_persist_snapshot();
     persist.set_job_id(kTestJob.value());
     persist.set_epoch(RandomEpoch());
     persist.set_step(step_ / 4 - std::min(step_ / 4, random_.Below(4)));
@@ -150,12 +150,12 @@ class World {
       EXPECT_FALSE(persisting_.has_value()) << "two writes at once";
       persisting_ = work;
     }
-    for (const wire::Event& event : agent_.TakeSent()) Log(event);
+    for (const proto::Event& event : agent_.TakeSent()) Log(event);
     // Some acknowledgements are on their way for long.
     if (connected_ && random_.Below(2) == 0) agent_.Step(EventsAcknowledged{logged_});
   }
 
-  void Log(const wire::Event& event) {
+  void Log(const proto::Event& event) {
     EXPECT_TRUE(connected_);
     if (event.sequence() <= logged_) {
       ++resent_;
@@ -164,7 +164,7 @@ class World {
     EXPECT_EQ(event.sequence(), logged_ + 1) << "a hole in the log";
     logged_ = event.sequence();
     if (event.has_worker_exited()) {
-      const wire::WorkerExited& exited = event.worker_exited();
+      const proto::WorkerExited& exited = event.worker_exited();
       EXPECT_TRUE(ends_told_.insert(WorkerOf(exited.epoch(), exited.rank())).second)
           << "told twice";
     }

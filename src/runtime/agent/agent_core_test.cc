@@ -17,17 +17,17 @@ AgentHarness Connect(AgentHarness agent = {}) {
   return agent;
 }
 
-wire::Command StoreCommand(uint64_t epoch) {
-  wire::Command command;
+proto::Command StoreCommand(uint64_t epoch) {
+  proto::Command command;
   command.mutable_open_store()->set_job_id(kTestJob.value());
   command.mutable_open_store()->set_epoch(epoch);
   command.mutable_open_store()->set_world(4);
   return command;
 }
 
-wire::Command FaultCommand(wire::PlannedFault::Kind kind, uint64_t epoch, uint32_t target) {
-  wire::Command command;
-  wire::InjectFault& inject = *command.mutable_inject_fault();
+proto::Command FaultCommand(proto::PlannedFault::Kind kind, uint64_t epoch, uint32_t target) {
+  proto::Command command;
+  proto::InjectFault& inject = *command.mutable_inject_fault();
   inject.set_job_id(kTestJob.value());
   inject.set_epoch(epoch);
   inject.mutable_fault()->set_kind(kind);
@@ -37,8 +37,8 @@ wire::Command FaultCommand(wire::PlannedFault::Kind kind, uint64_t epoch, uint32
   return command;
 }
 
-wire::Command ForgetCommand() {
-  wire::Command command;
+proto::Command ForgetCommand() {
+  proto::Command command;
   command.mutable_forget_job()->set_job_id(kTestJob.value());
   return command;
 }
@@ -54,9 +54,9 @@ TEST(AgentCoreLink, TellsThePresentWhenItJoins) {
   agent.Start(1);
   agent.End(1, 1);
   agent.Step(Connected{0});
-  const std::vector<wire::Event> sent = agent.TakeSent();
+  const std::vector<proto::Event> sent = agent.TakeSent();
   ASSERT_EQ(Kinds(sent), "workers_started worker_exited agent_joined");
-  const wire::AgentJoined& joined = sent.back().agent_joined();
+  const proto::AgentJoined& joined = sent.back().agent_joined();
   EXPECT_EQ(joined.slots(), 2u);
   ASSERT_EQ(joined.running_size(), 1);
   EXPECT_EQ(joined.running(0).epoch(), 1u);
@@ -80,7 +80,7 @@ TEST(AgentCoreLink, ResendsWhatIsNotLoggedThenJoinsAgain) {
   agent.End(1, 0);  // 3
   EXPECT_EQ(Kinds(agent.TakeSent()), "workers_started") << "nothing is sent without a stream";
   agent.Step(Connected{2});
-  const std::vector<wire::Event> sent = agent.TakeSent();
+  const std::vector<proto::Event> sent = agent.TakeSent();
   EXPECT_EQ(Kinds(sent), "worker_exited agent_joined");
   EXPECT_EQ(sent.front().sequence(), 3u);
   EXPECT_EQ(sent.back().sequence(), 4u);
@@ -111,7 +111,7 @@ TEST(AgentCoreStore, AFailureIsAFailedStart) {
   AgentHarness agent = Connect();
   agent.Give(StoreCommand(1));
   agent.Step(StoreListening{kTestJob, 1, 0, "no such address"});
-  const std::vector<wire::Event> sent = agent.TakeSent();
+  const std::vector<proto::Event> sent = agent.TakeSent();
   ASSERT_EQ(Kinds(sent), "workers_failed_to_start");
   EXPECT_NE(sent[0].workers_failed_to_start().reason().find("no such address"), std::string::npos);
 }
@@ -128,7 +128,7 @@ TEST(AgentCoreStart, SpawnsEachLocalRankAndTellsOnceAllHaveAProcess) {
   agent.Step(WorkerForked{WorkerOf(1, 3), 103, "", false});
   EXPECT_EQ(Kinds(agent.TakeSent()), "");
   agent.Step(WorkerForked{WorkerOf(1, 2), 102, "", false});
-  const std::vector<wire::Event> sent = agent.TakeSent();
+  const std::vector<proto::Event> sent = agent.TakeSent();
   ASSERT_EQ(Kinds(sent), "workers_started");
   EXPECT_EQ(sent[0].workers_started().pids(0), 102);
   EXPECT_EQ(sent[0].workers_started().pids(1), 103);
@@ -154,7 +154,7 @@ TEST(AgentCoreStart, WaitsUntilLowerEpochsAreReaped) {
   EXPECT_EQ(signals[0].signal, SIGKILL);
   EXPECT_TRUE(Only<SpawnWorker>(agent.End(1, 0)).empty());
   EXPECT_EQ(Only<SpawnWorker>(agent.End(1, 1)).size(), 2u);
-  const std::vector<wire::Event> sent = agent.TakeSent();
+  const std::vector<proto::Event> sent = agent.TakeSent();
   EXPECT_EQ(Kinds(sent), "workers_started worker_exited worker_exited epoch_closed");
   EXPECT_TRUE(sent[1].worker_exited().asked());
 }
@@ -177,7 +177,7 @@ TEST(AgentCoreStart, AFailureEndsTheOthersAndIsToldOnce) {
   const auto effects = agent.Step(WorkerForked{WorkerOf(1, 1), 0, "no such program", true});
   EXPECT_EQ(Only<SignalWorker>(effects).size(), 1u);
   agent.End(1, 0);
-  const std::vector<wire::Event> sent = agent.TakeSent();
+  const std::vector<proto::Event> sent = agent.TakeSent();
   ASSERT_EQ(Kinds(sent), "workers_failed_to_start worker_exited epoch_closed");
   EXPECT_TRUE(sent[0].workers_failed_to_start().permanent());
   EXPECT_TRUE(sent[1].worker_exited().asked());
@@ -194,7 +194,7 @@ TEST(AgentCoreStart, RefusesMoreWorkersThanSlots) {
   AgentHarness agent = Connect();
   const auto effects = agent.Give(StartCommand(1, 3));
   EXPECT_TRUE(Only<SpawnWorker>(effects).empty());
-  const std::vector<wire::Event> sent = agent.TakeSent();
+  const std::vector<proto::Event> sent = agent.TakeSent();
   ASSERT_EQ(Kinds(sent), "workers_failed_to_start epoch_closed");
   EXPECT_EQ(sent[0].workers_failed_to_start().reason(), "3 workers for 2 slots");
 }
@@ -217,7 +217,7 @@ TEST(AgentCoreEnd, AWorkerThatDiesByItselfWasNotAsked) {
   agent.Start(1);
   agent.TakeSent();
   agent.Step(WorkerGone{WorkerOf(1, 1), 3, 0, "ValueError: bad", 5});
-  const std::vector<wire::Event> sent = agent.TakeSent();
+  const std::vector<proto::Event> sent = agent.TakeSent();
   ASSERT_EQ(Kinds(sent), "worker_exited");
   EXPECT_EQ(sent[0].worker_exited().exit_code(), 3);
   EXPECT_EQ(sent[0].worker_exited().message(), "ValueError: bad");
@@ -263,7 +263,7 @@ TEST(AgentCoreEnd, KillOfALowerEpochLeavesTheHigherAlone) {
 TEST(AgentCoreEnd, KillOfAnEpochWithoutWorkersIsAnsweredOnce) {
   AgentHarness agent = Connect();
   agent.Give(KillCommand(3));
-  const std::vector<wire::Event> sent = agent.TakeSent();
+  const std::vector<proto::Event> sent = agent.TakeSent();
   ASSERT_EQ(Kinds(sent), "epoch_closed");
   EXPECT_EQ(sent[0].epoch_closed().epoch(), 3u);
   agent.Give(KillCommand(3));
@@ -278,7 +278,7 @@ TEST(AgentCoreEnd, KillOfAWaitingStartMeansItNeverStarts) {
   agent.Give(KillCommand(2));
   agent.End(1, 0);
   EXPECT_TRUE(Only<SpawnWorker>(agent.End(1, 1)).empty());
-  const std::vector<wire::Event> sent = agent.TakeSent();
+  const std::vector<proto::Event> sent = agent.TakeSent();
   EXPECT_EQ(Kinds(sent), "workers_started worker_exited worker_exited epoch_closed epoch_closed");
   EXPECT_EQ(sent.back().epoch_closed().epoch(), 2u);
 }
@@ -309,7 +309,7 @@ TEST(AgentCoreFence, AnOvertakenEpochIsNotHeard) {
     step.worker = WorkerOf(1, rank);
     step.step = 1;
     agent.Step(step);
-    agent.Step(WorkerPhase{WorkerOf(1, rank), wire::PhaseEntered::STEPPING, agent.now()});
+    agent.Step(WorkerPhase{WorkerOf(1, rank), proto::PhaseEntered::STEPPING, agent.now()});
   }
   agent.Seal(1, 1);
   EXPECT_EQ(Kinds(agent.TakeSent()), "");
@@ -319,7 +319,7 @@ TEST(AgentCoreFence, UnknownWorkersChangeNothing) {
   AgentHarness agent = Connect();
   agent.Start(1);
   agent.TakeSent();
-  agent.Step(WorkerPhase{WorkerOf(1, 9), wire::PhaseEntered::STEPPING, agent.now()});
+  agent.Step(WorkerPhase{WorkerOf(1, 9), proto::PhaseEntered::STEPPING, agent.now()});
   agent.Step(WorkerGone{WorkerOf(9, 0), 0, 0, "", 0});
   WorkerForked other;
   other.worker.job = JobId("other");
@@ -333,8 +333,8 @@ TEST(AgentCoreFence, ResultsAndFailedRestoresPass) {
   agent.Start(1);
   agent.TakeSent();
   agent.Step(WorkerResultText{WorkerOf(1, 0), "{}"});
-  agent.Step(WorkerRestoreFailed{WorkerOf(1, 1), 36, wire::Restore::TIER_MEMORY, "chunk 3"});
-  const std::vector<wire::Event> sent = agent.TakeSent();
+  agent.Step(WorkerRestoreFailed{WorkerOf(1, 1), 36, proto::Restore::TIER_MEMORY, "chunk 3"});
+  const std::vector<proto::Event> sent = agent.TakeSent();
   ASSERT_EQ(Kinds(sent), "worker_result snapshot_failed");
   EXPECT_TRUE(sent[1].snapshot_failed().while_restoring());
   EXPECT_EQ(sent[1].snapshot_failed().rank(), 1u);
@@ -345,11 +345,11 @@ TEST(AgentCoreFence, WaitsForSlotsAndPiecesThatAreNoGoodPass) {
   agent.Start(1);
   agent.TakeSent();
   agent.Step(WorkerWaitsForSlot{WorkerOf(1, 1), 40, std::chrono::seconds(6), "step 30: \xFF"});
-  wire::Restore::Piece bad;
+  proto::Restore::Piece bad;
   bad.set_node("node-7");
   agent.Step(WorkerRestoreFailed{
-      WorkerOf(1, 0), 36, wire::Restore::TIER_PIECES, "chunk 3", {bad}, /*served=*/true});
-  const std::vector<wire::Event> sent = agent.TakeSent();
+      WorkerOf(1, 0), 36, proto::Restore::TIER_PIECES, "chunk 3", {bad}, /*served=*/true});
+  const std::vector<proto::Event> sent = agent.TakeSent();
   ASSERT_EQ(Kinds(sent), "worker_waits snapshot_failed");
   EXPECT_EQ(sent[0].worker_waits().rank(), 1u);
   EXPECT_EQ(sent[0].worker_waits().step(), 40u);
@@ -366,9 +366,9 @@ TEST(AgentCoreFence, WordsOfWorkersAreMadeValidText) {
   agent.Start(1);
   agent.TakeSent();
   agent.Step(WorkerResultText{WorkerOf(1, 0), "{\"a\": \"\xFF\"}"});
-  agent.Step(WorkerRestoreFailed{WorkerOf(1, 1), 36, wire::Restore::TIER_MEMORY, "\xC3"});
+  agent.Step(WorkerRestoreFailed{WorkerOf(1, 1), 36, proto::Restore::TIER_MEMORY, "\xC3"});
   agent.Step(WorkerGone{WorkerOf(1, 1), 3, 0, "bad \x80", 5});
-  const std::vector<wire::Event> sent = agent.TakeSent();
+  const std::vector<proto::Event> sent = agent.TakeSent();
   ASSERT_EQ(Kinds(sent), "worker_result snapshot_failed worker_exited");
   EXPECT_EQ(sent[0].worker_result().json(), "{\"a\": \"\uFFFD\"}");
   EXPECT_EQ(sent[1].snapshot_failed().reason(), "\uFFFD");
@@ -384,7 +384,7 @@ TEST(AgentCoreProbe, AddsWhatTheAgentKnows) {
   step.worker = WorkerOf(1, 1);
   step.step = 12;
   agent.Step(step);
-  wire::Command command;
+  proto::Command command;
   command.mutable_probe_workers()->set_job_id(kTestJob.value());
   command.mutable_probe_workers()->set_epoch(1);
   command.mutable_probe_workers()->set_resume_stopped(true);
@@ -397,7 +397,7 @@ TEST(AgentCoreProbe, AddsWhatTheAgentKnows) {
   answer.workers.emplace_back().set_rank(1);
   answer.workers.back().set_process_state("T");
   agent.Step(answer);
-  const std::vector<wire::Event> sent = agent.TakeSent();
+  const std::vector<proto::Event> sent = agent.TakeSent();
   ASSERT_EQ(Kinds(sent), "workers_probed");
   EXPECT_EQ(sent[0].workers_probed().workers(0).last_step(), 12u);
   EXPECT_EQ(sent[0].workers_probed().workers(0).process_state(), "T");
@@ -406,7 +406,7 @@ TEST(AgentCoreProbe, AddsWhatTheAgentKnows) {
 TEST(AgentCoreFault, AnInjectedKillIsNotAsked) {
   AgentHarness agent = Connect();
   agent.Start(1);
-  const wire::Command fault = FaultCommand(wire::PlannedFault::KILL_WORKER, 1, 1);
+  const proto::Command fault = FaultCommand(proto::PlannedFault::KILL_WORKER, 1, 1);
   const auto signals = Only<SignalWorker>(agent.Give(fault));
   ASSERT_EQ(signals.size(), 1u);
   EXPECT_EQ(signals[0].worker.rank, 1u);
@@ -419,7 +419,7 @@ TEST(AgentCoreFault, AnInjectedKillIsNotAsked) {
 TEST(AgentCoreFault, AnInjectedKillStaysTheCauseWhenAllAreKilledBeforeItIsSeen) {
   AgentHarness agent = Connect();
   agent.Start(1);
-  agent.Give(FaultCommand(wire::PlannedFault::KILL_WORKER, 1, 1));
+  agent.Give(FaultCommand(proto::PlannedFault::KILL_WORKER, 1, 1));
   const auto signals = Only<SignalWorker>(agent.Give(KillCommand(1)));
   ASSERT_EQ(signals.size(), 1u);
   EXPECT_EQ(signals[0].worker.rank, 0u);
@@ -434,7 +434,7 @@ TEST(AgentCoreFault, AStoppedWorkerGoesOnWhenItsTimeIsOver) {
   AgentHarness agent = Connect();
   agent.Start(1);
   const auto stop =
-      Only<SignalWorker>(agent.Give(FaultCommand(wire::PlannedFault::STOP_WORKER, 1, 0)));
+      Only<SignalWorker>(agent.Give(FaultCommand(proto::PlannedFault::STOP_WORKER, 1, 0)));
   ASSERT_EQ(stop.size(), 1u);
   EXPECT_EQ(stop[0].signal, SIGSTOP);
   EXPECT_EQ(agent.core().NextDeadline(), agent.now() + seconds(20));
@@ -448,12 +448,12 @@ TEST(AgentCoreFault, AStoppedWorkerGoesOnWhenItsTimeIsOver) {
 TEST(AgentCoreFault, KillsTheNodeOnlyInTheEpochMeant) {
   AgentHarness agent = Connect();
   agent.Start(2);
-  const auto kind = wire::PlannedFault::KILL_AGENT;
+  const auto kind = proto::PlannedFault::KILL_AGENT;
   EXPECT_TRUE(agent.Give(FaultCommand(kind, 1, 0)).empty());
   const auto killed = Only<KillNode>(agent.Give(FaultCommand(kind, 2, 0)));
   ASSERT_EQ(killed.size(), 1u);
   EXPECT_FALSE(killed[0].memory_too);
-  const auto node = FaultCommand(wire::PlannedFault::KILL_NODE, 2, 0);
+  const auto node = FaultCommand(proto::PlannedFault::KILL_NODE, 2, 0);
   EXPECT_TRUE(Only<KillNode>(agent.Give(node)).at(0).memory_too);
   AgentHarness reborn = Connect();
   EXPECT_TRUE(reborn.Give(FaultCommand(kind, 2, 0)).empty());
@@ -477,7 +477,7 @@ TEST(AgentCoreForget, AJobThatWaitsMayComeBackWithAHigherEpoch) {
   agent.Start(1);
   agent.End(1, 0);
   agent.End(1, 1);
-  wire::Command command = ForgetCommand();
+  proto::Command command = ForgetCommand();
   command.mutable_forget_job()->set_epoch(1);
   EXPECT_EQ(Only<DropJob>(agent.Give(command)).size(), 1u);
   EXPECT_TRUE(agent.Give(StartCommand(1)).empty()) << "a late command";
@@ -511,12 +511,12 @@ TEST(AgentCore, TellsEachStepOfTheOutputOnceWhicheverRankPrintsIt) {
   agent.Step(Printed(0, 4, at));
   const auto sent = agent.TakeSent();
   ASSERT_EQ(Kinds(sent), "step_reported step_reported");
-  const wire::StepReported& first = sent[0].step_reported();
+  const proto::StepReported& first = sent[0].step_reported();
   EXPECT_EQ(sent[0].at_ns(), 42);
   EXPECT_TRUE(first.begins() && first.whole_job() && first.has_loss());
   EXPECT_EQ(first.last_step(), 3u);
   EXPECT_EQ(first.total_steps(), 50u);
-  const wire::StepReported& second = sent[1].step_reported();
+  const proto::StepReported& second = sent[1].step_reported();
   EXPECT_FALSE(second.begins());
   EXPECT_EQ(second.first_step(), 4u);
   EXPECT_EQ(second.last_step(), 5u);

@@ -2,12 +2,12 @@
 
 namespace longhaul::runtime::agent {
 
-bool SameRanks(const wire::StartWorkers& one, const wire::StartWorkers& other) {
+bool SameRanks(const proto::StartWorkers& one, const proto::StartWorkers& other) {
   return one.first_rank() == other.first_rank() && one.local_ranks() == other.local_ranks() &&
          one.world() == other.world();
 }
 
-std::vector<uint32_t> RanksToPersist(const wire::StartWorkers& start) {
+std::vector<uint32_t> RanksToPersist(const proto::StartWorkers& start) {
   if (start.job().snapshot().replicated()) {
     return start.first_rank() == 0 ? std::vector<uint32_t>{0} : std::vector<uint32_t>{};
   }
@@ -16,7 +16,7 @@ std::vector<uint32_t> RanksToPersist(const wire::StartWorkers& start) {
   return ranks;
 }
 
-std::string WhyStartMakesNoSense(const wire::StartWorkers& start, uint32_t slots) {
+std::string WhyStartMakesNoSense(const proto::StartWorkers& start, uint32_t slots) {
   if (start.local_ranks() == 0) return "no worker to start";
   if (start.local_ranks() > slots) {
     return std::to_string(start.local_ranks()) + " workers for " + std::to_string(slots) + " slots";

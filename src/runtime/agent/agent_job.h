@@ -62,12 +62,12 @@ struct DiskWrite {
 };
 
 struct AgentJob {
-  uint64_t highest_epoch = 0;               // in any command
-  uint64_t opened_store = 0;                // the epoch of the newest
-  std::optional<wire::OpenStore> fetching;  // its checkpoint is being brought; then it opens
-  uint64_t started_epoch = 0;               // the highest one of StartWorkers
-  uint64_t killed_epoch = 0;                // all workers up to here were told to end
-  uint64_t closed_epoch = 0;                // the highest one told as closed
+  uint64_t highest_epoch = 0;                // in any command
+  uint64_t opened_store = 0;                 // the epoch of the newest
+  std::optional<proto::OpenStore> fetching;  // its checkpoint is being brought; then it opens
+  uint64_t started_epoch = 0;                // the highest one of StartWorkers
+  uint64_t killed_epoch = 0;                 // all workers up to here were told to end
+  uint64_t closed_epoch = 0;                 // the highest one told as closed
   std::map<uint64_t, Epoch> epochs;
   StartOrder waiting;                      // for lower epochs to be gone
   StartOrder latest;                       // of the highest epoch started; kept after its end
@@ -89,7 +89,7 @@ struct AgentJob {
   std::optional<SnapshotId> copied;         // the newest that the peer has, or could not be given
   bool copy_failure_told = false;           // since the last one that went well
   std::optional<SnapshotId> committing;     // under way
-  std::optional<wire::CommitSnapshot> next_commit;  // the newest grant that waits for it
+  std::optional<proto::CommitSnapshot> next_commit;  // the newest grant that waits for it
   std::optional<SnapshotId> committed;
   std::optional<SnapshotId> copying_out;    // to the second tier, under way
   std::optional<SnapshotId> next_copy_out;  // the newest word that waits for it
@@ -107,12 +107,12 @@ struct Resume {
 };
 
 // Whether both epochs give this node the same ranks of the same world.
-bool SameRanks(const wire::StartWorkers& one, const wire::StartWorkers& other);
+bool SameRanks(const proto::StartWorkers& one, const proto::StartWorkers& other);
 
 // The local ranks whose pieces this node persists: with replicated state rank 0's serves all.
-std::vector<uint32_t> RanksToPersist(const wire::StartWorkers& start);
+std::vector<uint32_t> RanksToPersist(const proto::StartWorkers& start);
 
 // Why these workers can't be started on a node of so many slots; empty when they can.
-std::string WhyStartMakesNoSense(const wire::StartWorkers& start, uint32_t slots);
+std::string WhyStartMakesNoSense(const proto::StartWorkers& start, uint32_t slots);
 
 }  // namespace longhaul::runtime::agent

@@ -14,7 +14,10 @@
 
 #include "base/ids.h"
 #include "base/time.h"
-#include "wire/longhaul.pb.h"
+#include "proto/commands.pb.h"
+#include "proto/events.pb.h"
+#include "proto/job.pb.h"
+#include "proto/status.pb.h"
 
 namespace longhaul::runtime {
 
@@ -28,7 +31,7 @@ struct WorkerId {
 };
 
 // Shared and never changed: each worker's effect carries it, and a job's description is long.
-using StartOrder = std::shared_ptr<const wire::StartWorkers>;
+using StartOrder = std::shared_ptr<const proto::StartWorkers>;
 
 // ---------------------------------------------------------------------------------------- inputs
 
@@ -38,7 +41,7 @@ struct Connected {
 };
 struct Disconnected {};
 struct CommandReceived {
-  wire::Command command;
+  proto::Command command;
 };
 struct EventsAcknowledged {
   uint64_t sequence = 0;
@@ -71,7 +74,7 @@ struct WorkerGone {
 // What workers say through the worker API, or in their output.
 struct WorkerPhase {
   WorkerId worker;
-  wire::PhaseEntered::Phase phase = wire::PhaseEntered::PHASE_UNSPECIFIED;
+  proto::PhaseEntered::Phase phase = proto::PhaseEntered::PHASE_UNSPECIFIED;
   Instant at{};
 };
 struct WorkerStep {
@@ -96,8 +99,8 @@ struct WorkerSealed {
   Instant at{};
   bool non_finite = false;  // its state has NaN or infinity
   Duration waited{};        // of `blocked`, for a slot
-  wire::SnapshotWay way = wire::SNAPSHOT_WAY_UNSPECIFIED;
-  std::optional<wire::RankContent> content = {};
+  proto::SnapshotWay way = proto::SNAPSHOT_WAY_UNSPECIFIED;
+  std::optional<proto::RankContent> content = {};
 };
 // It stands still until a slot of its arena is free.
 struct WorkerWaitsForSlot {
@@ -109,15 +112,15 @@ struct WorkerWaitsForSlot {
 struct WorkerRestored {
   WorkerId worker;
   uint64_t step = 0;
-  wire::Restore::Tier tier = wire::Restore::TIER_NONE;
+  proto::Restore::Tier tier = proto::Restore::TIER_NONE;
 };
 struct WorkerRestoreFailed {
   WorkerId worker;
   uint64_t step = 0;
-  wire::Restore::Tier tier = wire::Restore::TIER_NONE;
+  proto::Restore::Tier tier = proto::Restore::TIER_NONE;
   std::string reason;
-  std::vector<wire::Restore::Piece> bad = {};  // with TIER_PIECES: those that are no good
-  bool served = false;                         // by others all the same: the worker goes on
+  std::vector<proto::Restore::Piece> bad = {};  // with TIER_PIECES: those that are no good
+  bool served = false;                          // by others all the same: the worker goes on
 };
 struct WorkerResultText {
   WorkerId worker;
@@ -139,7 +142,7 @@ struct WorkerQuiet {
 // What a simulated job says for all of its nodes at once (StepReported and SnapshotSealed with
 // whole_job): told as it is.
 struct JobReport {
-  wire::Event event;
+  proto::Event event;
 };
 
 // Answers PersistPieces: files, or why not.
@@ -147,7 +150,7 @@ struct PiecesPersisted {
   JobId job;
   uint64_t epoch = 0;
   uint64_t step = 0;
-  std::vector<wire::SnapshotPersisted::File> files;
+  std::vector<proto::SnapshotPersisted::File> files;
   Duration took{};
   std::string error;       // empty: all are on disk
   bool overtaken = false;  // with an error: newer snapshots have taken its place in memory
@@ -197,7 +200,7 @@ struct CopiesSent {
 struct ProbedWorkers {
   JobId job;
   uint64_t epoch = 0;
-  std::vector<wire::WorkersProbed::Worker> workers;
+  std::vector<proto::WorkersProbed::Worker> workers;
 };
 
 // The deadline of AgentCore::NextDeadline has passed.
@@ -222,7 +225,7 @@ using AgentInput =
 
 // To the controller, in order. Only while connected.
 struct Send {
-  wire::FromAgent message;
+  proto::FromAgent message;
 };
 // Opens a fresh, empty store. Answer: StoreListening.
 struct OpenStoreAt {
@@ -257,7 +260,7 @@ struct PersistPieces {
 };
 // Makes the pieces a checkpoint, then prunes old ones. Answer: ManifestWritten.
 struct WriteManifest {
-  wire::CommitSnapshot commit;
+  proto::CommitSnapshot commit;
   StartOrder start;
   uint64_t current_epoch = 0;
   std::vector<uint64_t> protected_steps;  // not to be pruned
@@ -274,7 +277,7 @@ struct CopyOut {
 struct FetchBack {
   JobId job;
   uint64_t epoch = 0;  // that is to start from it
-  wire::Restore restore;
+  proto::Restore restore;
   StartOrder start;  // only its job
 };
 // Sends the arenas' snapshots of these ranks to the peer that `start` names. At most one a job is

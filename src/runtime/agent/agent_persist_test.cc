@@ -8,16 +8,16 @@
 namespace longhaul::runtime {
 namespace {
 
-wire::Command PersistCommand(uint64_t epoch, uint64_t step) {
-  wire::Command command;
+proto::Command PersistCommand(uint64_t epoch, uint64_t step) {
+  proto::Command command;
   command.mutable_persist_snapshot()->set_job_id(kTestJob.value());
   command.mutable_persist_snapshot()->set_epoch(epoch);
   command.mutable_persist_snapshot()->set_step(step);
   return command;
 }
 
-wire::Command PersistCommand(uint64_t epoch, uint64_t step, const std::vector<uint32_t>& ranks) {
-  wire::Command command = PersistCommand(epoch, step);
+proto::Command PersistCommand(uint64_t epoch, uint64_t step, const std::vector<uint32_t>& ranks) {
+  proto::Command command = PersistCommand(epoch, step);
   for (const uint32_t rank : ranks) command.mutable_persist_snapshot()->add_ranks(rank);
   return command;
 }
@@ -34,8 +34,8 @@ class AgentPersist : public ::testing::Test {
     Start(1, 0);
   }
   void Start(uint64_t epoch, uint64_t restored) {
-    wire::Command command = StartCommand(epoch, 2, 2);
-    wire::StartWorkers& start = *command.mutable_start_workers();
+    proto::Command command = StartCommand(epoch, 2, 2);
+    proto::StartWorkers& start = *command.mutable_start_workers();
     start.mutable_job()->mutable_snapshot()->set_replicated(false);
     start.mutable_restore()->set_step(restored);
     start.set_persist_when_told(true);
@@ -238,7 +238,7 @@ TEST(AgentThatEndsWithItsCluster, CommitsWhatItHoldsWhole) {
                      std::to_string(connected));
         AgentHarness agent;
         agent.Step(Connected{0});
-        wire::Command command = StartCommand(1);
+        proto::Command command = StartCommand(1);
         command.mutable_start_workers()->mutable_job()->mutable_snapshot()->set_replicated(
             replicated);
         command.mutable_start_workers()->set_persist_when_told(true);
@@ -269,7 +269,7 @@ TEST(AgentThatEndsWithItsCluster, CommitsWhatItHoldsWhole) {
 
 // Its workers started under a controller that names nothing; the next one does.
 TEST_F(AgentPersist, AWordEndsItsOwnChoice) {
-  wire::Command start = StartCommand(2, 2, 2);
+  proto::Command start = StartCommand(2, 2, 2);
   start.mutable_start_workers()->mutable_job()->mutable_snapshot()->set_replicated(false);
   AgentHarness agent;
   agent.Give(start);

@@ -16,8 +16,8 @@ AgentHarness Connect(AgentHarness agent = {}) {
   return agent;
 }
 
-wire::Command CommitCommand(uint64_t epoch, uint64_t step) {
-  wire::Command command;
+proto::Command CommitCommand(uint64_t epoch, uint64_t step) {
+  proto::Command command;
   command.mutable_commit_snapshot()->set_job_id(kTestJob.value());
   command.mutable_commit_snapshot()->set_epoch(epoch);
   command.mutable_commit_snapshot()->set_step(step);
@@ -53,7 +53,7 @@ TEST(AgentCoreSnapshot, ReplicatedStateIsPersistedByRankZerosNodeAlone) {
 
 TEST(AgentCoreSnapshot, ShardedStateIsPersistedByEachNode) {
   AgentHarness agent = Connect();
-  wire::Command start = StartCommand(1, 2, 2);
+  proto::Command start = StartCommand(1, 2, 2);
   start.mutable_start_workers()->mutable_job()->mutable_snapshot()->set_replicated(false);
   agent.Give(start);
   agent.Fork(1, 2, 2);
@@ -70,7 +70,7 @@ TEST(AgentCoreSnapshot, AFailureIsToldAndTriedOnceMoreWhenTheWorkersHaveEnded) {
   agent.Seal(1, 10);
   agent.TakeSent();
   EXPECT_TRUE(Only<PersistPieces>(agent.Step(Persisted(1, 10, "disk full"))).empty());
-  const std::vector<wire::Event> sent = agent.TakeSent();
+  const std::vector<proto::Event> sent = agent.TakeSent();
   ASSERT_EQ(Kinds(sent), "snapshot_failed");
   EXPECT_FALSE(sent[0].snapshot_failed().while_restoring());
   agent.End(1, 0);
@@ -93,7 +93,7 @@ TEST(AgentCoreSnapshot, ARollbackDropsWhatWasSealedBeyondIt) {
   agent.Start(1);
   agent.Seal(1, 10);
   agent.Seal(1, 20);
-  wire::Command start = StartCommand(2);
+  proto::Command start = StartCommand(2);
   start.mutable_start_workers()->mutable_restore()->set_step(10);
   agent.Give(start);
   EXPECT_TRUE(Only<PersistPieces>(agent.Step(Persisted(1, 10))).empty());
@@ -135,9 +135,9 @@ TEST(AgentCoreSnapshot, AGrantForAnOlderEpochStillCounts) {
   agent.Seal(1, 10);
   agent.End(1, 0);
   agent.End(1, 1);
-  wire::Command start = StartCommand(2);
+  proto::Command start = StartCommand(2);
   start.mutable_start_workers()->mutable_restore()->set_step(10);
-  start.mutable_start_workers()->mutable_restore()->set_tier(wire::Restore::TIER_DISK);
+  start.mutable_start_workers()->mutable_restore()->set_tier(proto::Restore::TIER_DISK);
   agent.Give(start);
   agent.Step(Persisted(1, 10));
   const auto writes = Only<WriteManifest>(agent.Give(CommitCommand(1, 10)));
@@ -152,9 +152,9 @@ TEST(AgentCoreSnapshot, AGrantForAJobOfAnEarlierLifeIsRefusedAloud) {
   EXPECT_EQ(Kinds(agent.TakeSent()), "snapshot_failed");
 }
 
-wire::Command StartWithPeer(uint64_t epoch, const std::string& peer) {
-  wire::Command command = StartCommand(epoch);
-  wire::StartWorkers& start = *command.mutable_start_workers();
+proto::Command StartWithPeer(uint64_t epoch, const std::string& peer) {
+  proto::Command command = StartCommand(epoch);
+  proto::StartWorkers& start = *command.mutable_start_workers();
   start.mutable_job()->mutable_snapshot()->set_replicated(false);
   start.set_peer_node(peer);
   start.set_peer_address("10.0.0.2");
@@ -171,7 +171,7 @@ CopiesSent Copied(uint64_t epoch, uint64_t step, const std::string& holder,
 TEST(AgentCoreSnapshot, WhatWasSealedKeepsTheRanksItWasSealedUnder) {
   AgentHarness agent = Connect();
   const auto start = [](uint64_t epoch, uint32_t first_rank, uint32_t world) {
-    wire::Command command = StartCommand(epoch, 2, first_rank);
+    proto::Command command = StartCommand(epoch, 2, first_rank);
     command.mutable_start_workers()->mutable_job()->mutable_snapshot()->set_replicated(false);
     command.mutable_start_workers()->set_world(world);
     command.mutable_start_workers()->mutable_restore()->set_step(10);
@@ -240,9 +240,9 @@ TEST(AgentCoreSnapshot, ANewPeerGetsWhatThisNodeHoldsAtOnce) {
   agent.Fork(1);
   agent.Seal(1, 10);
   agent.Step(Copied(1, 10, "node-2"));
-  wire::Command again = StartWithPeer(2, "node-3");
+  proto::Command again = StartWithPeer(2, "node-3");
   again.mutable_start_workers()->mutable_restore()->set_step(10);
-  again.mutable_start_workers()->mutable_restore()->set_tier(wire::Restore::TIER_MEMORY);
+  again.mutable_start_workers()->mutable_restore()->set_tier(proto::Restore::TIER_MEMORY);
   const auto copies = Only<SendCopies>(agent.Give(again));
   ASSERT_EQ(copies.size(), 1u);
   EXPECT_EQ(copies[0].step, 10u);
@@ -252,13 +252,13 @@ TEST(AgentCoreSnapshot, ANewPeerGetsWhatThisNodeHoldsAtOnce) {
 
 TEST(AgentCoreSnapshot, ReplicatedStateAndNodesAloneSendNoCopies) {
   AgentHarness agent = Connect();
-  wire::Command replicated = StartWithPeer(1, "node-2");
+  proto::Command replicated = StartWithPeer(1, "node-2");
   replicated.mutable_start_workers()->mutable_job()->mutable_snapshot()->set_replicated(true);
   agent.Give(replicated);
   agent.Fork(1);
   agent.Seal(1, 10);
   EXPECT_TRUE(Only<SendCopies>(agent.last_effects()).empty());
-  wire::Command alone = StartWithPeer(2, "");
+  proto::Command alone = StartWithPeer(2, "");
   alone.mutable_start_workers()->set_peer_port(0);
   alone.mutable_start_workers()->mutable_restore()->set_step(10);
   EXPECT_TRUE(Only<SendCopies>(agent.Give(alone)).empty());
@@ -267,8 +267,8 @@ TEST(AgentCoreSnapshot, ReplicatedStateAndNodesAloneSendNoCopies) {
 TEST(AgentCoreSnapshot, TheIntervalIsPassedOnOnce) {
   AgentHarness agent = Connect();
   agent.Start(2);
-  wire::Command command;
-  wire::SetSnapshotInterval& interval = *command.mutable_set_snapshot_interval();
+  proto::Command command;
+  proto::SetSnapshotInterval& interval = *command.mutable_set_snapshot_interval();
   interval.set_job_id(kTestJob.value());
   interval.set_epoch(2);
   interval.set_steps(30);
@@ -313,7 +313,7 @@ TEST(AgentCoreAdoption, TellsWhatItHoldsUntilTheJobIsHeardOf) {
   EXPECT_TRUE(joined().held(2).copy());
   core.Step(CommandReceived{StartCommand(4)}, Instant{});
   EXPECT_EQ(joined().held_size(), 1);
-  wire::Command forget;
+  proto::Command forget;
   forget.mutable_forget_job()->set_job_id("other");
   const auto dropped = Only<DropJob>(core.Step(CommandReceived{forget}, Instant{}));
   ASSERT_EQ(dropped.size(), 1u);
@@ -323,8 +323,8 @@ TEST(AgentCoreAdoption, TellsWhatItHoldsUntilTheJobIsHeardOf) {
 
 TEST(AgentCoreAdoption, PersistsWhatItsWorkersGoOnFrom) {
   AgentCore core = Adopter();
-  wire::Command start = StartCommand(4);
-  start.mutable_start_workers()->mutable_restore()->set_tier(wire::Restore::TIER_MEMORY);
+  proto::Command start = StartCommand(4);
+  start.mutable_start_workers()->mutable_restore()->set_tier(proto::Restore::TIER_MEMORY);
   start.mutable_start_workers()->mutable_restore()->set_step(10);
   const auto persist = Only<PersistPieces>(core.Step(CommandReceived{start}, Instant{}));
   ASSERT_EQ(persist.size(), 1u);

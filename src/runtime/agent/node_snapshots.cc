@@ -9,20 +9,20 @@
 
 namespace longhaul::runtime::agent {
 
-void NodeSnapshots::Commit(const wire::CommitSnapshot& command) {
+void NodeSnapshots::Commit(const proto::CommitSnapshot& command) {
   const JobId id(command.job_id());
   if (context_.IsForgotten(id, command.epoch())) return;
   AgentJob* job = context_.FindJob(id);
   const SnapshotId snapshot{command.epoch(), command.step()};
   if (job == nullptr || job->latest == nullptr) {
     // An earlier life of this agent knew the run's directory; the controller shall not wait for us.
-    wire::Event event;
-    wire::SnapshotFailed& failed = *event.mutable_snapshot_failed();
+    proto::Event event;
+    proto::SnapshotFailed& failed = *event.mutable_snapshot_failed();
     failed.set_job_id(id.value());
     failed.set_epoch(snapshot.epoch);
     failed.set_step(snapshot.step);
     failed.set_reason("the agent has been started again and does not know the job");
-    failed.set_tier(wire::Restore::TIER_DISK);
+    failed.set_tier(proto::Restore::TIER_DISK);
     context_.Tell(std::move(event));
     return;
   }
@@ -36,15 +36,15 @@ void NodeSnapshots::Commit(const wire::CommitSnapshot& command) {
   }
   job->committing = snapshot;
   WriteManifest write{command, job->latest, job->highest_epoch, {}};
-  if (job->latest->restore().tier() == wire::Restore::TIER_DISK) {
+  if (job->latest->restore().tier() == proto::Restore::TIER_DISK) {
     write.protected_steps.push_back(job->latest->restore().step());
   }
   if (command.copying_step() > 0) write.protected_steps.push_back(command.copying_step());
   context_.effects.push_back(std::move(write));
 }
 
-void NodeSnapshots::TakeHeld(const JobId& id, AgentJob& job, const wire::StartWorkers& start) {
-  const wire::Restore& restore = start.restore();
+void NodeSnapshots::TakeHeld(const JobId& id, AgentJob& job, const proto::StartWorkers& start) {
+  const proto::Restore& restore = start.restore();
   uint32_t ranks = 0;
   uint64_t epoch = 0;
   for (const AgentFacts::HeldSnapshot& held : context_.facts.held) {
@@ -54,10 +54,10 @@ void NodeSnapshots::TakeHeld(const JobId& id, AgentJob& job, const wire::StartWo
     ++ranks;
     epoch = std::max(epoch, held.epoch);
   }
-  const bool goes_on = restore.tier() == wire::Restore::TIER_MEMORY && restore.step() > 0;
+  const bool goes_on = restore.tier() == proto::Restore::TIER_MEMORY && restore.step() > 0;
   if (goes_on && ranks == start.local_ranks() && !job.newest.has_value()) {
     NoteSealed(job, SnapshotId{epoch, restore.step()},
-               std::make_shared<const wire::StartWorkers>(start));
+               std::make_shared<const proto::StartWorkers>(start));
   }
   std::erase_if(context_.facts.held, [&id](const auto& held) { return held.job == id; });
 }
@@ -112,7 +112,7 @@ void NodeSnapshots::MaybePersist(const JobId& id, AgentJob& job) {
       PersistPieces{id, wanted->epoch, wanted->step, std::move(ranks), start});
 }
 
-void NodeSnapshots::PersistOne(const wire::PersistSnapshot& command) {
+void NodeSnapshots::PersistOne(const proto::PersistSnapshot& command) {
   const JobId id(command.job_id());
   if (context_.IsForgotten(id, command.epoch())) return;
   const SnapshotId snapshot{command.epoch(), command.step()};
@@ -147,13 +147,13 @@ void NodeSnapshots::PersistOne(const wire::PersistSnapshot& command) {
 
 void NodeSnapshots::TellUnsaved(const JobId& id, const SnapshotId& snapshot,
                                 const std::string& reason, bool overtaken) {
-  wire::Event event;
-  wire::SnapshotFailed& failed = *event.mutable_snapshot_failed();
+  proto::Event event;
+  proto::SnapshotFailed& failed = *event.mutable_snapshot_failed();
   failed.set_job_id(id.value());
   failed.set_epoch(snapshot.epoch);
   failed.set_step(snapshot.step);
   failed.set_reason(ToValidUtf8(reason));
-  failed.set_tier(wire::Restore::TIER_DISK);
+  failed.set_tier(proto::Restore::TIER_DISK);
   failed.set_overtaken(overtaken);
   context_.Tell(std::move(event));
 }
@@ -180,10 +180,10 @@ void NodeSnapshots::Take(const CopiesSent& fact) {
   const bool overtaken = !job->newest.has_value() || *job->newest > snapshot;
   // A peer that was chosen meanwhile shall have it too.
   if (job->latest != nullptr && job->latest->peer_node() == fact.holder) job->copied = snapshot;
-  wire::Event event;
+  proto::Event event;
   if (fact.error.empty()) {
     job->copy_failure_told = false;
-    wire::SnapshotReplicated& replicated = *event.mutable_snapshot_replicated();
+    proto::SnapshotReplicated& replicated = *event.mutable_snapshot_replicated();
     replicated.set_job_id(fact.job.value());
     replicated.set_epoch(fact.epoch);
     replicated.set_step(fact.step);
@@ -191,12 +191,12 @@ void NodeSnapshots::Take(const CopiesSent& fact) {
     replicated.set_took_ns(fact.took.count());
     context_.Tell(std::move(event));
   } else if (!overtaken && !std::exchange(job->copy_failure_told, true)) {
-    wire::SnapshotFailed& failed = *event.mutable_snapshot_failed();
+    proto::SnapshotFailed& failed = *event.mutable_snapshot_failed();
     failed.set_job_id(fact.job.value());
     failed.set_epoch(fact.epoch);
     failed.set_step(fact.step);
     failed.set_reason(ToValidUtf8("no copy at " + fact.holder + ": " + fact.error));
-    failed.set_tier(wire::Restore::TIER_PEER);
+    failed.set_tier(proto::Restore::TIER_PEER);
     context_.Tell(std::move(event));
   }
   MaybeCopy(fact.job, *job);
@@ -212,12 +212,12 @@ void NodeSnapshots::MaybeCommitAlone(const JobId& id, AgentJob& job,
   const bool replicated = job.latest->job().snapshot().replicated();
   const size_t needed = replicated ? 1 : job.latest->world();
   if (job.latest->epoch() != persisted.epoch || persisted.files.size() != needed) return;
-  wire::CommitSnapshot commit;
+  proto::CommitSnapshot commit;
   commit.set_job_id(id.value());
   commit.set_epoch(persisted.epoch);
   commit.set_step(persisted.step);
   commit.set_world(job.latest->world());
-  for (const wire::SnapshotPersisted::File& file : persisted.files) *commit.add_files() = file;
+  for (const proto::SnapshotPersisted::File& file : persisted.files) *commit.add_files() = file;
   Commit(commit);
 }
 
@@ -226,14 +226,14 @@ void NodeSnapshots::Take(const PiecesPersisted& fact) {
   const SnapshotId snapshot{fact.epoch, fact.step};
   if (job == nullptr || job->persisting != snapshot) return;
   job->persisting.reset();
-  wire::Event event;
+  proto::Event event;
   if (fact.error.empty()) {
     NoteWrite(*job, snapshot, {true, job->writing});
-    wire::SnapshotPersisted& persisted = *event.mutable_snapshot_persisted();
+    proto::SnapshotPersisted& persisted = *event.mutable_snapshot_persisted();
     persisted.set_job_id(fact.job.value());
     persisted.set_epoch(fact.epoch);
     persisted.set_step(fact.step);
-    for (const wire::SnapshotPersisted::File& file : fact.files) *persisted.add_files() = file;
+    for (const proto::SnapshotPersisted::File& file : fact.files) *persisted.add_files() = file;
     persisted.set_took_ns(fact.took.count());
     context_.Tell(std::move(event));
     MaybeCommitAlone(fact.job, *job, fact);
@@ -254,11 +254,11 @@ void NodeSnapshots::Take(const PiecesPersisted& fact) {
 
 void NodeSnapshots::Take(const CheckpointsMissing& fact) {
   if (context_.FindJob(fact.job) == nullptr || fact.lost.empty()) return;
-  wire::Event event;
-  wire::CheckpointsLost& lost = *event.mutable_checkpoints_lost();
+  proto::Event event;
+  proto::CheckpointsLost& lost = *event.mutable_checkpoints_lost();
   lost.set_job_id(fact.job.value());
   for (const CheckpointsMissing::Checkpoint& checkpoint : fact.lost) {
-    wire::CheckpointsLost::Checkpoint& one = *lost.add_lost();
+    proto::CheckpointsLost::Checkpoint& one = *lost.add_lost();
     one.set_step(checkpoint.step);
     one.set_epoch(checkpoint.epoch);
   }
@@ -271,20 +271,20 @@ void NodeSnapshots::Take(const ManifestWritten& fact) {
   const SnapshotId snapshot{fact.epoch, fact.step};
   if (job == nullptr || job->committing != snapshot) return;
   job->committing.reset();
-  wire::Event event;
+  proto::Event event;
   if (fact.error.empty()) {
     job->committed = snapshot;
-    wire::SnapshotCommitted& committed = *event.mutable_snapshot_committed();
+    proto::SnapshotCommitted& committed = *event.mutable_snapshot_committed();
     committed.set_job_id(fact.job.value());
     committed.set_epoch(fact.epoch);
     committed.set_step(fact.step);
   } else {
-    wire::SnapshotFailed& failed = *event.mutable_snapshot_failed();
+    proto::SnapshotFailed& failed = *event.mutable_snapshot_failed();
     failed.set_job_id(fact.job.value());
     failed.set_epoch(fact.epoch);
     failed.set_step(fact.step);
     failed.set_reason(ToValidUtf8(fact.error));
-    failed.set_tier(wire::Restore::TIER_DISK);
+    failed.set_tier(proto::Restore::TIER_DISK);
   }
   context_.Tell(std::move(event));
   if (job->next_commit.has_value()) Commit(*std::exchange(job->next_commit, std::nullopt));

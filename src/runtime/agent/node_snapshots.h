@@ -16,15 +16,15 @@ class NodeSnapshots {
   NodeSnapshots(AgentContext& context, WorkerProcesses& processes)
       : context_(context), processes_(processes) {}
 
-  void PersistOne(const wire::PersistSnapshot& command);
-  void Commit(const wire::CommitSnapshot& command);
+  void PersistOne(const proto::PersistSnapshot& command);
+  void Commit(const proto::CommitSnapshot& command);
   void Take(const PiecesPersisted& fact);
   void Take(const ManifestWritten& fact);
   void Take(const CheckpointsMissing& fact);
   void Take(const CopiesSent& fact);
 
   // The workers of `start` go on from what an earlier agent left: it is theirs to persist and send.
-  void TakeHeld(const JobId& id, AgentJob& job, const wire::StartWorkers& start);
+  void TakeHeld(const JobId& id, AgentJob& job, const proto::StartWorkers& start);
   // All local ranks have sealed the snapshot.
   void NoteSealed(AgentJob& job, const SnapshotId& snapshot, const StartOrder& start);
   // Begins to write the snapshot that is to be on disk next, or to copy the newest one to the peer,

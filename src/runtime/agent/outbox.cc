@@ -10,21 +10,21 @@ namespace {
 
 // Reports that may be dropped when the controller has been away for very long: what they say is
 // told again, newer, by later ones.
-bool IsProgress(const wire::Event& event) {
+bool IsProgress(const proto::Event& event) {
   return event.has_step_reported() || event.has_phase_entered() || event.has_snapshot_sealed() ||
          event.has_workers_probed() || event.has_worker_result() || event.has_worker_waits();
 }
 
-bool Continues(const wire::StepReported& earlier, const wire::StepReported& later) {
+bool Continues(const proto::StepReported& earlier, const proto::StepReported& later) {
   return earlier.job_id() == later.job_id() && earlier.epoch() == later.epoch() &&
          earlier.last_step() + 1 == later.first_step() && !earlier.has_validation_loss();
 }
 
-void MergeInto(wire::StepReported& earlier, const wire::StepReported& later) {
-  wire::StepReported merged = later;
+void MergeInto(proto::StepReported& earlier, const proto::StepReported& later) {
+  proto::StepReported merged = later;
   merged.set_first_step(earlier.first_step());
-  const wire::StepTimes& before = earlier.times();
-  wire::StepTimes& times = *merged.mutable_times();
+  const proto::StepTimes& before = earlier.times();
+  proto::StepTimes& times = *merged.mutable_times();
   times.set_data_ns(times.data_ns() + before.data_ns());
   times.set_snapshot_ns(times.snapshot_ns() + before.snapshot_ns());
   times.set_evaluation_ns(times.evaluation_ns() + before.evaluation_ns());
@@ -41,14 +41,14 @@ void MergeInto(wire::StepReported& earlier, const wire::StepReported& later) {
 
 }  // namespace
 
-void Outbox::Add(wire::Event event) {
+void Outbox::Add(proto::Event event) {
   if (event.has_step_reported() && MergeStep(event)) return;
   if (events_.size() >= kOutboxLimit && IsProgress(event)) return;
   event.set_sequence(++last_sequence_);
   events_.push_back(std::move(event));
 }
 
-bool Outbox::MergeStep(const wire::Event& event) {
+bool Outbox::MergeStep(const proto::Event& event) {
   if (events_.size() < merge_from_) return false;
   // Normally only into the last event, so that the order of things stays; past the limit into the
   // last report of steps, wherever it is, so that no step is missing.
@@ -65,9 +65,9 @@ bool Outbox::MergeStep(const wire::Event& event) {
   return false;
 }
 
-std::vector<wire::Event> Outbox::TakeUnsent() {
-  std::vector<wire::Event> unsent(events_.begin() + static_cast<std::ptrdiff_t>(sent_),
-                                  events_.end());
+std::vector<proto::Event> Outbox::TakeUnsent() {
+  std::vector<proto::Event> unsent(events_.begin() + static_cast<std::ptrdiff_t>(sent_),
+                                   events_.end());
   sent_ = events_.size();
   if (!events_.empty()) ever_sent_ = std::max(ever_sent_, events_.back().sequence());
   return unsent;
@@ -83,7 +83,7 @@ void Outbox::Acknowledge(uint64_t sequence) {
 Status Outbox::CheckInvariants() const {
   if (sent_ > events_.size()) return InternalError("outbox: more sent than kept");
   uint64_t expected = last_sequence_ - events_.size();
-  for (const wire::Event& event : events_) {
+  for (const proto::Event& event : events_) {
     if (event.sequence() != ++expected) {
       return InternalError("outbox: sequence " + std::to_string(event.sequence()) + " where " +
                            std::to_string(expected) + " belongs");

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "wire/longhaul.pb.h"
+#include "proto/events.pb.h"
 
 namespace longhaul::runtime {
 
@@ -24,10 +24,10 @@ class Outbox {
   explicit Outbox(size_t merge_from = kOutboxMergeFrom) : merge_from_(merge_from) {}
 
   // Numbers and keeps the event (its `sequence` is set here), merging it when that can be done.
-  void Add(wire::Event event);
+  void Add(proto::Event event);
 
   // Those not sent on this stream yet, oldest first; they count as sent from now on.
-  std::vector<wire::Event> TakeUnsent();
+  std::vector<proto::Event> TakeUnsent();
   // A new stream: all that is kept is to be sent again.
   void ForgetSent() { sent_ = 0; }
 
@@ -42,10 +42,10 @@ class Outbox {
   Status CheckInvariants() const;
 
  private:
-  bool MergeStep(const wire::Event& event);
+  bool MergeStep(const proto::Event& event);
 
   size_t merge_from_;
-  std::deque<wire::Event> events_;
+  std::deque<proto::Event> events_;
   uint64_t last_sequence_ = 0;
   uint64_t ever_sent_ = 0;  // the highest sequence ever sent: what was sent never changes
   size_t sent_ = 0;         // of events_, on this stream

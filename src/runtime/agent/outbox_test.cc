@@ -5,10 +5,10 @@
 namespace longhaul::runtime {
 namespace {
 
-wire::Event Steps(uint64_t first, uint64_t last, uint64_t epoch = 1) {
-  wire::Event event;
+proto::Event Steps(uint64_t first, uint64_t last, uint64_t epoch = 1) {
+  proto::Event event;
   event.set_at_ns(static_cast<int64_t>(last));
-  wire::StepReported& steps = *event.mutable_step_reported();
+  proto::StepReported& steps = *event.mutable_step_reported();
   steps.set_job_id("job-1");
   steps.set_epoch(epoch);
   steps.set_first_step(first);
@@ -20,15 +20,15 @@ wire::Event Steps(uint64_t first, uint64_t last, uint64_t epoch = 1) {
   return event;
 }
 
-wire::Event Closed() {
-  wire::Event event;
+proto::Event Closed() {
+  proto::Event event;
   event.mutable_epoch_closed()->set_job_id("job-1");
   return event;
 }
 
-std::vector<uint64_t> Sequences(const std::vector<wire::Event>& events) {
+std::vector<uint64_t> Sequences(const std::vector<proto::Event>& events) {
   std::vector<uint64_t> sequences;
-  for (const wire::Event& event : events) sequences.push_back(event.sequence());
+  for (const proto::Event& event : events) sequences.push_back(event.sequence());
   return sequences;
 }
 
@@ -60,9 +60,9 @@ TEST(Outbox, MergesConsecutiveStepsThatWereNeverSent) {
   Outbox outbox(/*merge_from=*/0);
   outbox.Add(Steps(1, 1));
   outbox.Add(Steps(2, 3));
-  const std::vector<wire::Event> sent = outbox.TakeUnsent();
+  const std::vector<proto::Event> sent = outbox.TakeUnsent();
   ASSERT_EQ(sent.size(), 1u);
-  const wire::StepReported& merged = sent[0].step_reported();
+  const proto::StepReported& merged = sent[0].step_reported();
   EXPECT_EQ(merged.first_step(), 1u);
   EXPECT_EQ(merged.last_step(), 3u);
   EXPECT_EQ(merged.times().data_ns(), 20);
@@ -89,9 +89,9 @@ TEST(Outbox, NeverChangesWhatWasSent) {
 TEST(Outbox, KeepsOrderEpochsGapsAndValidationsApart) {
   const struct {
     const char* name;
-    wire::Event first;
-    wire::Event between;
-    wire::Event second;
+    proto::Event first;
+    proto::Event between;
+    proto::Event second;
     size_t want;
   } kRows[] = {
       {"another event between", Steps(1, 1), Closed(), Steps(2, 2), 3},
@@ -106,7 +106,7 @@ TEST(Outbox, KeepsOrderEpochsGapsAndValidationsApart) {
     EXPECT_EQ(outbox.size(), row.want) << row.name;
   }
   Outbox outbox(/*merge_from=*/0);
-  wire::Event validated = Steps(1, 1);
+  proto::Event validated = Steps(1, 1);
   validated.mutable_step_reported()->set_has_validation_loss(true);
   outbox.Add(validated);
   outbox.Add(Steps(2, 2));
@@ -119,7 +119,7 @@ TEST(Outbox, StaysBoundedAndLosesNeitherStepsNorDeaths) {
     outbox.Add(Steps(2 * i + 1, 2 * i + 1));  // each second step: no merging
   }
   outbox.Add(Steps(2 * kOutboxLimit, 2 * kOutboxLimit + 5));
-  wire::Event sealed;
+  proto::Event sealed;
   sealed.mutable_snapshot_sealed()->set_step(1);
   outbox.Add(sealed);
   EXPECT_EQ(outbox.size(), kOutboxLimit);

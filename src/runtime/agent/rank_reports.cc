@@ -18,9 +18,9 @@ RankReports::RankReports(JobId job, uint64_t epoch, uint32_t first_rank, uint32_
   CHECK(ranks >= 1);
 }
 
-std::optional<wire::Event> RankReports::Phase(const WorkerPhase& report) {
+std::optional<proto::Event> RankReports::Phase(const WorkerPhase& report) {
   Rank& rank = rank_of(report.worker.rank);
-  if (report.phase <= rank.phase || !wire::PhaseEntered::Phase_IsValid(report.phase)) {
+  if (report.phase <= rank.phase || !proto::PhaseEntered::Phase_IsValid(report.phase)) {
     return std::nullopt;
   }
   for (int phase = rank.phase + 1; phase <= report.phase; ++phase) {
@@ -29,22 +29,22 @@ std::optional<wire::Event> RankReports::Phase(const WorkerPhase& report) {
   rank.phase = report.phase;
 
   // A phase that every rank has left behind at once is not told: nobody was in it alone.
-  wire::PhaseEntered::Phase slowest = report.phase;
+  proto::PhaseEntered::Phase slowest = report.phase;
   for (const Rank& other : ranks_) slowest = std::min(slowest, other.phase);
   if (slowest <= reported_phase_) return std::nullopt;
   reported_phase_ = slowest;
 
-  wire::Event event;
+  proto::Event event;
   int64_t last_at_ns = 0;
   for (const Rank& other : ranks_) {
     last_at_ns = std::max(last_at_ns, other.entered_at_ns[static_cast<size_t>(slowest)]);
   }
   event.set_at_ns(last_at_ns);
-  wire::PhaseEntered& entered = *event.mutable_phase_entered();
+  proto::PhaseEntered& entered = *event.mutable_phase_entered();
   entered.set_job_id(job_.value());
   entered.set_epoch(epoch_);
   entered.set_phase(slowest);
-  if (slowest == wire::PhaseEntered::STEPPING) {
+  if (slowest == proto::PhaseEntered::STEPPING) {
     entered.set_restored_from(restored_tier_);
     entered.set_restored_step(restored_step_);
   }
@@ -58,7 +58,7 @@ void RankReports::Restored(const WorkerRestored& report) {
   if (!reported_step_.has_value()) reported_step_ = report.step;
 }
 
-std::optional<wire::Event> RankReports::Step(const WorkerStep& report) {
+std::optional<proto::Event> RankReports::Step(const WorkerStep& report) {
   Rank& rank = rank_of(report.worker.rank);
   if (report.step <= rank.last_step) return std::nullopt;
   rank.last_step = report.step;
@@ -100,11 +100,11 @@ void RankReports::AddTo(PendingStep& pending, const WorkerStep& report) {
 }
 
 // One event for all pending steps up to `step`, which every rank has reported.
-wire::Event RankReports::MergeThrough(uint64_t step) {
+proto::Event RankReports::MergeThrough(uint64_t step) {
   const PendingStep& newest = steps_.at(step);
-  wire::Event event;
+  proto::Event event;
   event.set_at_ns(newest.at_ns);
-  wire::StepReported& merged = *event.mutable_step_reported();
+  proto::StepReported& merged = *event.mutable_step_reported();
   merged.set_job_id(job_.value());
   merged.set_epoch(epoch_);
   const uint64_t first = reported_step_.has_value() ? *reported_step_ + 1 : steps_.begin()->first;
@@ -126,7 +126,7 @@ wire::Event RankReports::MergeThrough(uint64_t step) {
     sum.flops += pending->second.flops;
   }
   const auto ranks = static_cast<int64_t>(ranks_.size());
-  wire::StepTimes& times = *merged.mutable_times();
+  proto::StepTimes& times = *merged.mutable_times();
   times.set_data_ns(sum.data_ns / ranks);
   times.set_snapshot_ns(sum.snapshot_ns / ranks);
   times.set_evaluation_ns(sum.evaluation_ns / ranks);
@@ -147,7 +147,7 @@ wire::Event RankReports::MergeThrough(uint64_t step) {
   return event;
 }
 
-std::optional<wire::Event> RankReports::Sealed(const WorkerSealed& report) {
+std::optional<proto::Event> RankReports::Sealed(const WorkerSealed& report) {
   Rank& rank = rank_of(report.worker.rank);
   if (report.step <= rank.last_sealed) return std::nullopt;
   rank.last_sealed = report.step;
@@ -165,9 +165,9 @@ std::optional<wire::Event> RankReports::Sealed(const WorkerSealed& report) {
     if (seals_.size() > kMaxStepsApart) seals_.erase(seals_.begin());
     return std::nullopt;
   }
-  wire::Event event;
+  proto::Event event;
   event.set_at_ns(pending.at_ns);
-  wire::SnapshotSealed& sealed = *event.mutable_snapshot_sealed();
+  proto::SnapshotSealed& sealed = *event.mutable_snapshot_sealed();
   sealed.set_job_id(job_.value());
   sealed.set_epoch(epoch_);
   sealed.set_step(report.step);

@@ -25,9 +25,9 @@ class RankReports {
 
   // Each returns the node's event when the report was the last one missing; its at_ns is the last
   // rank's. Require a rank of this node.
-  std::optional<wire::Event> Phase(const WorkerPhase& report);
-  std::optional<wire::Event> Step(const WorkerStep& report);
-  std::optional<wire::Event> Sealed(const WorkerSealed& report);
+  std::optional<proto::Event> Phase(const WorkerPhase& report);
+  std::optional<proto::Event> Step(const WorkerStep& report);
+  std::optional<proto::Event> Sealed(const WorkerSealed& report);
   // Where a rank's state came from; told with the phase of stepping.
   void Restored(const WorkerRestored& report);
 
@@ -35,12 +35,12 @@ class RankReports {
   bool has_steps() const;
   // Of one rank, reported so far. Require a rank of this node.
   uint64_t last_step(uint32_t rank) const { return rank_of(rank).last_step; }
-  wire::PhaseEntered::Phase phase(uint32_t rank) const { return rank_of(rank).phase; }
+  proto::PhaseEntered::Phase phase(uint32_t rank) const { return rank_of(rank).phase; }
 
  private:
-  static constexpr size_t kPhases = wire::PhaseEntered::Phase_ARRAYSIZE;
+  static constexpr size_t kPhases = proto::PhaseEntered::Phase_ARRAYSIZE;
   struct Rank {
-    wire::PhaseEntered::Phase phase = wire::PhaseEntered::PHASE_UNSPECIFIED;
+    proto::PhaseEntered::Phase phase = proto::PhaseEntered::PHASE_UNSPECIFIED;
     std::array<int64_t, kPhases> entered_at_ns{};  // that phase or a later one
     uint64_t last_step = 0;
     uint64_t last_sealed = 0;
@@ -65,16 +65,16 @@ class RankReports {
     int64_t at_ns = 0;
     int64_t blocked_ns = 0;
     int64_t waited_ns = 0;
-    wire::SnapshotWay way = wire::SNAPSHOT_WAY_UNSPECIFIED;  // of who was blocked longest
+    proto::SnapshotWay way = proto::SNAPSHOT_WAY_UNSPECIFIED;  // of who was blocked longest
     uint64_t bytes = 0;
     bool non_finite = false;
-    std::map<uint32_t, wire::RankContent> contents;  // by rank
+    std::map<uint32_t, proto::RankContent> contents;  // by rank
   };
 
   const Rank& rank_of(uint32_t rank) const { return ranks_.at(rank - first_rank_); }
   Rank& rank_of(uint32_t rank) { return ranks_.at(rank - first_rank_); }
   static void AddTo(PendingStep& pending, const WorkerStep& report);
-  wire::Event MergeThrough(uint64_t step);
+  proto::Event MergeThrough(uint64_t step);
 
   JobId job_;
   uint64_t epoch_;
@@ -83,8 +83,8 @@ class RankReports {
   std::map<uint64_t, PendingStep> steps_;
   std::map<uint64_t, PendingSeal> seals_;
   std::optional<uint64_t> reported_step_;  // told last, or restored
-  wire::PhaseEntered::Phase reported_phase_ = wire::PhaseEntered::PHASE_UNSPECIFIED;
-  wire::Restore::Tier restored_tier_ = wire::Restore::TIER_NONE;
+  proto::PhaseEntered::Phase reported_phase_ = proto::PhaseEntered::PHASE_UNSPECIFIED;
+  proto::Restore::Tier restored_tier_ = proto::Restore::TIER_NONE;
   uint64_t restored_step_ = 0;
 };
 

@@ -22,39 +22,39 @@ WorkerStep StepOf(uint32_t rank, uint64_t step, int64_t at_ms = 0) {
 
 TEST(RankReports, TellsAPhaseWhenTheLastRankHasEnteredIt) {
   RankReports reports(kJob, 3, 2, 2);
-  EXPECT_FALSE(reports.Phase({Rank(2), wire::PhaseEntered::START_UP, At(5)}));
-  const auto event = reports.Phase({Rank(3), wire::PhaseEntered::START_UP, At(4)});
+  EXPECT_FALSE(reports.Phase({Rank(2), proto::PhaseEntered::START_UP, At(5)}));
+  const auto event = reports.Phase({Rank(3), proto::PhaseEntered::START_UP, At(4)});
   ASSERT_TRUE(event.has_value());
-  EXPECT_EQ(event->phase_entered().phase(), wire::PhaseEntered::START_UP);
+  EXPECT_EQ(event->phase_entered().phase(), proto::PhaseEntered::START_UP);
   EXPECT_EQ(event->phase_entered().epoch(), 3u);
   EXPECT_EQ(event->at_ns(), ToNanoseconds(At(5))) << "the last one's entry, not the last report's";
 }
 
 TEST(RankReports, CountsAHigherPhaseAsEnteringTheLowerOnes) {
   RankReports reports(kJob, 3, 0, 2);
-  EXPECT_FALSE(reports.Phase({Rank(0), wire::PhaseEntered::STEPPING, At(9)}));
-  const auto rendezvous = reports.Phase({Rank(1), wire::PhaseEntered::RENDEZVOUS, At(2)});
+  EXPECT_FALSE(reports.Phase({Rank(0), proto::PhaseEntered::STEPPING, At(9)}));
+  const auto rendezvous = reports.Phase({Rank(1), proto::PhaseEntered::RENDEZVOUS, At(2)});
   ASSERT_TRUE(rendezvous.has_value());
-  EXPECT_EQ(rendezvous->phase_entered().phase(), wire::PhaseEntered::RENDEZVOUS);
+  EXPECT_EQ(rendezvous->phase_entered().phase(), proto::PhaseEntered::RENDEZVOUS);
   EXPECT_EQ(rendezvous->at_ns(), ToNanoseconds(At(9)));
 }
 
 TEST(RankReports, IgnoresAPhaseThatGoesBackOrIsNone) {
   RankReports reports(kJob, 3, 0, 1);
-  EXPECT_TRUE(reports.Phase({Rank(0), wire::PhaseEntered::STEPPING, At(1)}));
-  EXPECT_FALSE(reports.Phase({Rank(0), wire::PhaseEntered::RESTORE, At(2)}));
-  EXPECT_FALSE(reports.Phase({Rank(0), static_cast<wire::PhaseEntered::Phase>(77), At(2)}));
+  EXPECT_TRUE(reports.Phase({Rank(0), proto::PhaseEntered::STEPPING, At(1)}));
+  EXPECT_FALSE(reports.Phase({Rank(0), proto::PhaseEntered::RESTORE, At(2)}));
+  EXPECT_FALSE(reports.Phase({Rank(0), static_cast<proto::PhaseEntered::Phase>(77), At(2)}));
 }
 
 TEST(RankReports, SaysWithSteppingWhereTheStateCameFrom) {
   RankReports reports(kJob, 3, 0, 2);
-  reports.Restored({Rank(0), 36, wire::Restore::TIER_MEMORY});
-  reports.Restored({Rank(1), 36, wire::Restore::TIER_DISK});
-  reports.Phase({Rank(0), wire::PhaseEntered::STEPPING, At(1)});
-  const auto event = reports.Phase({Rank(1), wire::PhaseEntered::STEPPING, At(1)});
+  reports.Restored({Rank(0), 36, proto::Restore::TIER_MEMORY});
+  reports.Restored({Rank(1), 36, proto::Restore::TIER_DISK});
+  reports.Phase({Rank(0), proto::PhaseEntered::STEPPING, At(1)});
+  const auto event = reports.Phase({Rank(1), proto::PhaseEntered::STEPPING, At(1)});
   ASSERT_TRUE(event.has_value());
   EXPECT_EQ(event->phase_entered().restored_step(), 36u);
-  EXPECT_EQ(event->phase_entered().restored_from(), wire::Restore::TIER_DISK);
+  EXPECT_EQ(event->phase_entered().restored_from(), proto::Restore::TIER_DISK);
 }
 
 TEST(RankReports, AveragesTimesAndTakesTheLossFromTheRankThatHasIt) {
@@ -68,7 +68,7 @@ TEST(RankReports, AveragesTimesAndTakesTheLossFromTheRankThatHasIt) {
   EXPECT_FALSE(reports.Step(second));
   const auto event = reports.Step(first);
   ASSERT_TRUE(event.has_value());
-  const wire::StepReported& merged = event->step_reported();
+  const proto::StepReported& merged = event->step_reported();
   EXPECT_EQ(merged.times().data_ns(), 20'000'000);
   EXPECT_EQ(event->at_ns(), ToNanoseconds(At(7)));
   EXPECT_TRUE(merged.has_loss());
@@ -89,7 +89,7 @@ TEST(RankReports, OnlyTheNodeOfRankZeroSpeaksForTheJob) {
 
 TEST(RankReports, CoversStepsThatSomeRanksDidNotReport) {
   RankReports reports(kJob, 3, 0, 2);
-  reports.Restored({Rank(0), 0, wire::Restore::TIER_NONE});
+  reports.Restored({Rank(0), 0, proto::Restore::TIER_NONE});
   EXPECT_FALSE(reports.Step(StepOf(0, 10)));
   EXPECT_FALSE(reports.Step(StepOf(0, 20)));
   const auto event = reports.Step(StepOf(1, 20));
@@ -102,7 +102,7 @@ TEST(RankReports, CoversStepsThatSomeRanksDidNotReport) {
 
 TEST(RankReports, ARankFarAheadCostsNoUnboundedMemoryAndNoSteps) {
   RankReports reports(kJob, 3, 0, 2);
-  reports.Restored({Rank(0), 0, wire::Restore::TIER_NONE});
+  reports.Restored({Rank(0), 0, proto::Restore::TIER_NONE});
   const uint64_t ahead = 2 * kMaxStepsApart;
   for (uint64_t step = 1; step <= ahead; ++step) EXPECT_FALSE(reports.Step(StepOf(0, step)));
   EXPECT_FALSE(reports.Step(StepOf(1, 1))) << "forgotten";
@@ -118,14 +118,14 @@ TEST(RankReports, TellsASealWithTheLongestBlockAndAllBytes) {
   EXPECT_FALSE(reports.Sealed({Rank(0), 30, milliseconds(4), 100, At(1)})) << "twice";
   WorkerSealed longest{Rank(1), 30, milliseconds(6), 50, At(2)};
   longest.waited = milliseconds(2);
-  longest.way = wire::GUARDED;
+  longest.way = proto::GUARDED;
   const auto event = reports.Sealed(longest);
   ASSERT_TRUE(event.has_value());
   EXPECT_EQ(event->snapshot_sealed().step(), 30u);
   EXPECT_EQ(event->snapshot_sealed().blocked_ns(), 6'000'000);
   EXPECT_EQ(event->snapshot_sealed().bytes(), 150u);
   EXPECT_EQ(event->snapshot_sealed().waited_ns(), 2'000'000);
-  EXPECT_EQ(event->snapshot_sealed().way(), wire::GUARDED);
+  EXPECT_EQ(event->snapshot_sealed().way(), proto::GUARDED);
 }
 
 }  // namespace

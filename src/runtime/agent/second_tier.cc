@@ -8,18 +8,18 @@ namespace longhaul::runtime::agent {
 
 void SecondTier::TellUncopied(const JobId& id, const SnapshotId& snapshot,
                               const std::string& reason, bool while_restoring) {
-  wire::Event event;
-  wire::SnapshotFailed& failed = *event.mutable_snapshot_failed();
+  proto::Event event;
+  proto::SnapshotFailed& failed = *event.mutable_snapshot_failed();
   failed.set_job_id(id.value());
   failed.set_epoch(snapshot.epoch);
   failed.set_step(snapshot.step);
   failed.set_reason(ToValidUtf8(reason));
   failed.set_while_restoring(while_restoring);
-  failed.set_tier(wire::Restore::TIER_SHARED);
+  failed.set_tier(proto::Restore::TIER_SHARED);
   context_.Tell(std::move(event));
 }
 
-void SecondTier::CopyOutOne(const wire::CopyCheckpoint& command) {
+void SecondTier::CopyOutOne(const proto::CopyCheckpoint& command) {
   const JobId id(command.job_id());
   if (context_.IsForgotten(id, command.epoch())) return;
   const SnapshotId snapshot{command.epoch(), command.step()};
@@ -42,8 +42,8 @@ void SecondTier::Take(const CheckpointCopied& fact) {
   if (job == nullptr || job->copying_out != snapshot) return;
   job->copying_out.reset();
   if (fact.error.empty()) {
-    wire::Event event;
-    wire::SnapshotCopied& copied = *event.mutable_snapshot_copied();
+    proto::Event event;
+    proto::SnapshotCopied& copied = *event.mutable_snapshot_copied();
     copied.set_job_id(fact.job.value());
     copied.set_epoch(fact.epoch);
     copied.set_step(fact.step);
@@ -62,7 +62,7 @@ void SecondTier::Take(const CheckpointCopied& fact) {
 void SecondTier::Take(const CheckpointFetched& fact) {
   AgentJob* job = context_.FindJob(fact.job);
   if (job == nullptr || !job->fetching.has_value() || job->fetching->epoch() != fact.epoch) return;
-  const wire::OpenStore open = *std::exchange(job->fetching, std::nullopt);
+  const proto::OpenStore open = *std::exchange(job->fetching, std::nullopt);
   if (fact.epoch < job->highest_epoch) return;
   if (!fact.error.empty()) {
     return TellUncopied(fact.job, {fact.epoch, open.fetch().step()}, fact.error, true);

@@ -11,7 +11,7 @@ class SecondTier {
  public:
   explicit SecondTier(AgentContext& context) : context_(context) {}
 
-  void CopyOutOne(const wire::CopyCheckpoint& command);
+  void CopyOutOne(const proto::CopyCheckpoint& command);
   void Take(const CheckpointCopied& fact);
   void Take(const CheckpointFetched& fact);
 

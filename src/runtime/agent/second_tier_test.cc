@@ -10,8 +10,8 @@
 namespace longhaul::runtime {
 namespace {
 
-wire::Command CopyCommand(uint64_t epoch, uint64_t step) {
-  wire::Command command;
+proto::Command CopyCommand(uint64_t epoch, uint64_t step) {
+  proto::Command command;
   command.mutable_copy_checkpoint()->set_job_id(kTestJob.value());
   command.mutable_copy_checkpoint()->set_epoch(epoch);
   command.mutable_copy_checkpoint()->set_step(step);
@@ -34,17 +34,17 @@ TEST(AgentCopies, CopiesOneAtATimeAndTellsHowItWent) {
   const auto sent = agent.TakeSent();
   ASSERT_EQ(Kinds(sent), "snapshot_copied snapshot_failed");
   EXPECT_EQ(sent[0].snapshot_copied().bytes(), 100u);
-  EXPECT_EQ(sent[1].snapshot_failed().tier(), wire::Restore::TIER_SHARED);
+  EXPECT_EQ(sent[1].snapshot_failed().tier(), proto::Restore::TIER_SHARED);
   EXPECT_FALSE(sent[1].snapshot_failed().while_restoring());
 }
 
-wire::Command FetchingStore(uint64_t epoch) {
-  wire::Command command;
-  wire::OpenStore& open = *command.mutable_open_store();
+proto::Command FetchingStore(uint64_t epoch) {
+  proto::Command command;
+  proto::OpenStore& open = *command.mutable_open_store();
   open.set_job_id(kTestJob.value());
   open.set_epoch(epoch);
   open.set_world(4);
-  open.mutable_fetch()->set_tier(wire::Restore::TIER_SHARED);
+  open.mutable_fetch()->set_tier(proto::Restore::TIER_SHARED);
   open.mutable_fetch()->set_step(30);
   open.mutable_fetch()->set_saved_epoch(2);
   open.mutable_job()->mutable_snapshot()->set_copy_to("s3://models/x");
@@ -54,7 +54,7 @@ wire::Command FetchingStore(uint64_t epoch) {
 TEST(AgentCopies, WhatIsBeingCopiedIsNotPruned) {
   AgentHarness agent;
   agent.Start(1);
-  wire::Command command;
+  proto::Command command;
   command.mutable_commit_snapshot()->set_job_id(kTestJob.value());
   command.mutable_commit_snapshot()->set_epoch(1);
   command.mutable_commit_snapshot()->set_step(20);
@@ -95,10 +95,10 @@ TEST(AgentCopies, ACheckpointThatDoesNotComeIsToldAndNoStoreOpens) {
 class ControllerCopies : public ::testing::Test {
  protected:
   ControllerCopies() : controller_(ControllerOptions{}) {
-    wire::Event event;
+    proto::Event event;
     event.mutable_controller_started();
     Feed(event);
-    wire::Event joined = FromNode();
+    proto::Event joined = FromNode();
     joined.mutable_agent_joined()->set_slots(1);
     joined.mutable_agent_joined()->set_address("127.0.0.1");
     Feed(joined);
@@ -113,11 +113,11 @@ class ControllerCopies : public ::testing::Test {
     spec_.mutable_snapshot()->set_copy_to("/shared");
   }
   void Submit() {
-    wire::Event event;
+    proto::Event event;
     *event.mutable_job_submitted()->mutable_job() = spec_;
     Feed(event);
   }
-  void Feed(const wire::Event& event) {
+  void Feed(const proto::Event& event) {
     for (auto& [node, command] : controller_.Step(event, now_).commands) {
       if (command.has_copy_checkpoint()) {
         copied_ += std::to_string(command.copy_checkpoint().step()) + " ";
@@ -130,17 +130,17 @@ class ControllerCopies : public ::testing::Test {
     }
     EXPECT_TRUE(controller_.CheckInvariants().ok()) << controller_.CheckInvariants();
   }
-  wire::Event FromNode() {
-    wire::Event event;
+  proto::Event FromNode() {
+    proto::Event event;
     event.set_node("node-1");
     event.set_incarnation(1);
     event.set_sequence(++sequence_);
     event.set_at_ns(ToNanoseconds(now_));
     return event;
   }
-  wire::JobStatus Status() { return *controller_.JobStatus(JobId("gpt-1"), now_); }
+  proto::JobStatus Status() { return *controller_.JobStatus(JobId("gpt-1"), now_); }
   void Open() {
-    wire::Event opened = FromNode();
+    proto::Event opened = FromNode();
     opened.mutable_store_opened()->set_job_id("gpt-1");
     opened.mutable_store_opened()->set_epoch(Status().epoch());
     opened.mutable_store_opened()->set_port(4000);
@@ -154,32 +154,32 @@ class ControllerCopies : public ::testing::Test {
       message.set_epoch(epoch);
       message.set_step(step);
     };
-    wire::Event sealed = FromNode(), persisted = FromNode(), committed = FromNode();
+    proto::Event sealed = FromNode(), persisted = FromNode(), committed = FromNode();
     fill(*sealed.mutable_snapshot_sealed());
     fill(*persisted.mutable_snapshot_persisted());
     fill(*committed.mutable_snapshot_committed());
     for (const auto& event : {sealed, persisted, committed}) Feed(event);
   }
   void Copied(uint64_t step, const std::string& error = "", bool restoring = false) {
-    wire::Event event = FromNode();
+    proto::Event event = FromNode();
     if (error.empty()) {
       event.mutable_snapshot_copied()->set_job_id("gpt-1");
       event.mutable_snapshot_copied()->set_epoch(Status().epoch());
       event.mutable_snapshot_copied()->set_step(step);
     } else {
-      wire::SnapshotFailed& failed = *event.mutable_snapshot_failed();
+      proto::SnapshotFailed& failed = *event.mutable_snapshot_failed();
       failed.set_job_id("gpt-1");
       failed.set_epoch(Status().epoch());
       failed.set_step(step);
       failed.set_reason(error);
-      failed.set_tier(wire::Restore::TIER_SHARED);
+      failed.set_tier(proto::Restore::TIER_SHARED);
       failed.set_while_restoring(restoring);
     }
     Feed(event);
   }
   std::string Ordered() { return std::exchange(copied_, ""); }
   void EndWell() {
-    wire::Event event = FromNode();
+    proto::Event event = FromNode();
     event.mutable_worker_exited()->set_job_id("gpt-1");
     event.mutable_worker_exited()->set_epoch(Status().epoch());
     Feed(event);
@@ -188,10 +188,10 @@ class ControllerCopies : public ::testing::Test {
   Controller controller_;
   Instant now_ = InstantFromNanoseconds(1'000'000'000);
   uint64_t sequence_ = 0;
-  wire::Job spec_;
+  proto::Job spec_;
   std::string copied_;
-  wire::OpenStore open_;
-  wire::StartWorkers start_;
+  proto::OpenStore open_;
+  proto::StartWorkers start_;
   uint64_t spared_ = 0;
 };
 
@@ -241,7 +241,7 @@ TEST_F(ControllerCopies, EveryFewCommitsAndTheLastAlways) {
   EXPECT_EQ(Ordered(), "40 ");
   EXPECT_FALSE(IsTerminal(Status().state())) << "its last checkpoint is on its way";
   Copied(40);
-  EXPECT_EQ(Status().state(), wire::SUCCEEDED);
+  EXPECT_EQ(Status().state(), proto::SUCCEEDED);
 }
 
 TEST_F(ControllerCopies, AJobWhoseLastCopyFailsEndsAndSaysSo) {
@@ -250,7 +250,7 @@ TEST_F(ControllerCopies, AJobWhoseLastCopyFailsEndsAndSaysSo) {
   Commit(10);
   EndWell();
   Copied(10, "no route");
-  EXPECT_EQ(Status().state(), wire::SUCCEEDED);
+  EXPECT_EQ(Status().state(), proto::SUCCEEDED);
   EXPECT_NE(Status().reason().find("not at /shared: no route"), std::string::npos)
       << Status().reason();
 }
@@ -265,12 +265,12 @@ TEST_F(ControllerCopies, ANewerCopyThanTheDiskHasComesBackFirst) {
   }
   Submit();
   EXPECT_EQ(Status().epoch(), 5u) << "epochs name directories: none is used twice";
-  EXPECT_EQ(open_.fetch().tier(), wire::Restore::TIER_SHARED);
+  EXPECT_EQ(open_.fetch().tier(), proto::Restore::TIER_SHARED);
   EXPECT_EQ(open_.fetch().step(), 20u);
   EXPECT_EQ(open_.fetch().saved_epoch(), 4u);
   EXPECT_EQ(open_.job().snapshot().copy_to(), "/shared");
   Open();
-  EXPECT_EQ(start_.restore().tier(), wire::Restore::TIER_DISK);
+  EXPECT_EQ(start_.restore().tier(), proto::Restore::TIER_DISK);
   EXPECT_EQ(start_.restore().step(), 20u);
   EXPECT_EQ(start_.restore().saved_epoch(), 4u);
 }

@@ -8,7 +8,7 @@
 
 namespace longhaul::runtime::agent {
 
-void WorkerControl::SetInterval(const wire::SetSnapshotInterval& command) {
+void WorkerControl::SetInterval(const proto::SetSnapshotInterval& command) {
   const JobId id(command.job_id());
   AgentJob* job = context_.FindJob(id);
   if (job == nullptr || command.epoch() < job->highest_epoch) return;
@@ -19,7 +19,7 @@ void WorkerControl::SetInterval(const wire::SetSnapshotInterval& command) {
   context_.effects.push_back(TellInterval{id, command.epoch(), command.steps()});
 }
 
-void WorkerControl::Probe(const wire::ProbeWorkers& command) {
+void WorkerControl::Probe(const proto::ProbeWorkers& command) {
   const JobId id(command.job_id());
   const AgentJob* job = context_.FindJob(id);
   if (job == nullptr || command.epoch() < job->highest_epoch) return;
@@ -36,14 +36,14 @@ void WorkerControl::Probe(const wire::ProbeWorkers& command) {
 void WorkerControl::Take(const ProbedWorkers& fact) {
   const AgentJob* job = context_.FindJob(fact.job);
   if (job == nullptr || fact.epoch < job->highest_epoch) return;
-  wire::Event event;
-  wire::WorkersProbed& probed = *event.mutable_workers_probed();
+  proto::Event event;
+  proto::WorkersProbed& probed = *event.mutable_workers_probed();
   probed.set_job_id(fact.job.value());
   probed.set_epoch(fact.epoch);
   const auto epoch = job->epochs.find(fact.epoch);
-  for (const wire::WorkersProbed::Worker& seen : fact.workers) {
+  for (const proto::WorkersProbed::Worker& seen : fact.workers) {
     if (epoch == job->epochs.end() || !epoch->second.workers.contains(seen.rank())) continue;
-    wire::WorkersProbed::Worker& worker = *probed.add_workers();
+    proto::WorkersProbed::Worker& worker = *probed.add_workers();
     worker = seen;
     worker.set_last_step(epoch->second.reports.last_step(seen.rank()));
     worker.set_phase(epoch->second.reports.phase(seen.rank()));
@@ -51,29 +51,29 @@ void WorkerControl::Take(const ProbedWorkers& fact) {
   context_.Tell(std::move(event));
 }
 
-void WorkerControl::Inject(const wire::InjectFault& command) {
+void WorkerControl::Inject(const proto::InjectFault& command) {
   const JobId id(command.job_id());
   AgentJob* job = context_.FindJob(id);
   if (job == nullptr || command.epoch() < job->highest_epoch) return;
   const auto epoch = job->epochs.find(command.epoch());
   if (epoch == job->epochs.end() || !epoch->second.alive()) return;
-  const wire::PlannedFault& fault = command.fault();
+  const proto::PlannedFault& fault = command.fault();
   if (!job->injected.emplace(fault.kind(), fault.target(), fault.step()).second) return;
 
-  if (fault.kind() == wire::PlannedFault::KILL_AGENT ||
-      fault.kind() == wire::PlannedFault::KILL_NODE) {
-    context_.effects.push_back(KillNode{fault.kind() == wire::PlannedFault::KILL_NODE});
+  if (fault.kind() == proto::PlannedFault::KILL_AGENT ||
+      fault.kind() == proto::PlannedFault::KILL_NODE) {
+    context_.effects.push_back(KillNode{fault.kind() == proto::PlannedFault::KILL_NODE});
     return;
   }
   const auto worker = epoch->second.workers.find(fault.target());
   if (worker == epoch->second.workers.end() || worker->second.state != Worker::State::kAlive) {
     return;
   }
-  if (fault.kind() == wire::PlannedFault::KILL_WORKER) {
+  if (fault.kind() == proto::PlannedFault::KILL_WORKER) {
     // Its peers may fail, and all be told to end, before its own end is seen: it stays the cause.
     worker->second.killed = true;
     processes_.SignalOne(id, command.epoch(), fault.target(), SIGKILL);
-  } else if (fault.kind() == wire::PlannedFault::STOP_WORKER) {
+  } else if (fault.kind() == proto::PlannedFault::STOP_WORKER) {
     processes_.SignalOne(id, command.epoch(), fault.target(), SIGSTOP);
     resumes_.push_back({context_.now + Duration(std::max<int64_t>(0, fault.duration_ns())),
                         {id, command.epoch(), fault.target()}});

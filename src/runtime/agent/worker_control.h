@@ -16,9 +16,9 @@ class WorkerControl {
   WorkerControl(AgentContext& context, WorkerProcesses& processes)
       : context_(context), processes_(processes) {}
 
-  void SetInterval(const wire::SetSnapshotInterval& command);
-  void Probe(const wire::ProbeWorkers& command);
-  void Inject(const wire::InjectFault& command);
+  void SetInterval(const proto::SetSnapshotInterval& command);
+  void Probe(const proto::ProbeWorkers& command);
+  void Inject(const proto::InjectFault& command);
   void Take(const ProbedWorkers& fact);
   // Continues workers that were stopped on purpose for a time.
   void RunTimers();

@@ -16,7 +16,7 @@ constexpr size_t kForgottenJobs = 1024;  // whose late commands are still known 
 
 }  // namespace
 
-void WorkerProcesses::OpenStore(const wire::OpenStore& command) {
+void WorkerProcesses::OpenStore(const proto::OpenStore& command) {
   const JobId id(command.job_id());
   if (context_.IsForgotten(id, command.epoch()) || context_.shutting_down) return;
   AgentJob& job = context_.jobs[id];
@@ -26,14 +26,14 @@ void WorkerProcesses::OpenStore(const wire::OpenStore& command) {
   job.opened_store = command.epoch();
   context_.effects.push_back(CloseStores{id, command.epoch()});
   job.fetching.reset();
-  if (command.fetch().tier() == wire::Restore::TIER_SHARED) {
+  if (command.fetch().tier() == proto::Restore::TIER_SHARED) {
     job.fetching = command;
-    wire::StartWorkers start;
+    proto::StartWorkers start;
     start.set_job_id(id.value());
     *start.mutable_job() = command.job();
     context_.effects.push_back(
         FetchBack{id, command.epoch(), command.fetch(),
-                  std::make_shared<const wire::StartWorkers>(std::move(start))});
+                  std::make_shared<const proto::StartWorkers>(std::move(start))});
     return;
   }
   context_.effects.push_back(
@@ -47,15 +47,15 @@ void WorkerProcesses::Take(const StoreListening& fact) {
     TellFailedStart(fact.job.value(), fact.epoch, "cannot open the store: " + fact.error, false);
     return;
   }
-  wire::Event event;
-  wire::StoreOpened& opened = *event.mutable_store_opened();
+  proto::Event event;
+  proto::StoreOpened& opened = *event.mutable_store_opened();
   opened.set_job_id(fact.job.value());
   opened.set_epoch(fact.epoch);
   opened.set_port(fact.port);
   context_.Tell(std::move(event));
 }
 
-void WorkerProcesses::StartWorkers(const wire::StartWorkers& command) {
+void WorkerProcesses::StartWorkers(const proto::StartWorkers& command) {
   const JobId id(command.job_id());
   if (context_.IsForgotten(id, command.epoch()) || context_.shutting_down) return;
   AgentJob& job = context_.jobs[id];
@@ -74,7 +74,7 @@ void WorkerProcesses::StartWorkers(const wire::StartWorkers& command) {
     AfterEnd(id, 0);
     return;
   }
-  auto start = std::make_shared<const wire::StartWorkers>(command);
+  auto start = std::make_shared<const proto::StartWorkers>(command);
   // The gang goes back to the restored step: what was sealed beyond it is not of its history.
   const uint64_t from = command.restore().step();
   if (job.newest.has_value() && job.newest->step > from) job.newest.reset();
@@ -108,7 +108,7 @@ void WorkerProcesses::Spawn(const JobId& id, AgentJob& job, const StartOrder& st
   job.epochs.emplace(number, std::move(epoch));
 }
 
-void WorkerProcesses::KillWorkers(const wire::KillWorkers& command) {
+void WorkerProcesses::KillWorkers(const proto::KillWorkers& command) {
   const JobId id(command.job_id());
   if (context_.IsForgotten(id, command.epoch())) return;
   AgentJob& job = context_.jobs[id];
@@ -127,7 +127,7 @@ void WorkerProcesses::KillWorkers(const wire::KillWorkers& command) {
   AfterEnd(id, 0);
 }
 
-void WorkerProcesses::Forget(const wire::ForgetJob& command) {
+void WorkerProcesses::Forget(const proto::ForgetJob& command) {
   const JobId id(command.job_id());
   const bool over = command.epoch() == 0;
   AgentJob* job = context_.FindJob(id);
@@ -207,8 +207,8 @@ void WorkerProcesses::RunTimers() {
 
 void WorkerProcesses::TellFailedStart(const std::string& job, uint64_t epoch,
                                       const std::string& reason, bool permanent) {
-  wire::Event event;
-  wire::WorkersFailedToStart& failed = *event.mutable_workers_failed_to_start();
+  proto::Event event;
+  proto::WorkersFailedToStart& failed = *event.mutable_workers_failed_to_start();
   failed.set_job_id(job);
   failed.set_epoch(epoch);
   failed.set_reason(ToValidUtf8(reason));
@@ -238,8 +238,8 @@ void WorkerProcesses::Take(const WorkerForked& fact) {
   worker.pid = fact.pid;
   if (worker.killed) SignalOne(id, number, rank, SIGKILL);
   if (epoch->started_told || epoch->failed || epoch->doomed()) return;
-  wire::Event event;
-  wire::WorkersStarted& started = *event.mutable_workers_started();
+  proto::Event event;
+  proto::WorkersStarted& started = *event.mutable_workers_started();
   started.set_job_id(id.value());
   started.set_epoch(number);
   for (const auto& [other_rank, other] : epoch->workers) {
@@ -257,8 +257,8 @@ void WorkerProcesses::Take(const WorkerGone& fact) {
   if (worker.state != Worker::State::kAlive) return;
   worker.state = Worker::State::kGone;
 
-  wire::Event event;
-  wire::WorkerExited& exited = *event.mutable_worker_exited();
+  proto::Event event;
+  proto::WorkerExited& exited = *event.mutable_worker_exited();
   exited.set_job_id(fact.worker.job.value());
   exited.set_epoch(fact.worker.epoch);
   exited.set_rank(fact.worker.rank);
@@ -277,7 +277,7 @@ void WorkerProcesses::AfterEnd(const JobId& id, uint64_t epoch_number) {
   AgentJob& job = context_.jobs.at(id);
   const auto tell_closed = [this, &id, &job](uint64_t number) {
     job.closed_epoch = std::max(job.closed_epoch, number);
-    wire::Event event;
+    proto::Event event;
     event.mutable_epoch_closed()->set_job_id(id.value());
     event.mutable_epoch_closed()->set_epoch(number);
     context_.Tell(std::move(event));

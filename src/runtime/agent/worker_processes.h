@@ -16,10 +16,10 @@ class WorkerProcesses {
   WorkerProcesses(AgentContext& context, NodeSnapshots& snapshots)
       : context_(context), snapshots_(snapshots) {}
 
-  void OpenStore(const wire::OpenStore& command);
-  void StartWorkers(const wire::StartWorkers& command);
-  void KillWorkers(const wire::KillWorkers& command);
-  void Forget(const wire::ForgetJob& command);
+  void OpenStore(const proto::OpenStore& command);
+  void StartWorkers(const proto::StartWorkers& command);
+  void KillWorkers(const proto::KillWorkers& command);
+  void Forget(const proto::ForgetJob& command);
   void Take(const StoreListening& fact);
   void Take(const WorkerForked& fact);
   void Take(const WorkerGone& fact);

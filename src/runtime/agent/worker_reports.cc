@@ -10,21 +10,21 @@ namespace longhaul::runtime::agent {
 void WorkerReports::Take(const WorkerPhase& fact) {
   Epoch* epoch = context_.FindSpeaking(fact.worker);
   if (epoch == nullptr) return;
-  if (std::optional<wire::Event> event = epoch->reports.Phase(fact))
+  if (std::optional<proto::Event> event = epoch->reports.Phase(fact))
     context_.Tell(*std::move(event));
 }
 
 void WorkerReports::Take(const WorkerStep& fact) {
   Epoch* epoch = context_.FindSpeaking(fact.worker);
   if (epoch == nullptr) return;
-  if (std::optional<wire::Event> event = epoch->reports.Step(fact))
+  if (std::optional<proto::Event> event = epoch->reports.Step(fact))
     context_.Tell(*std::move(event));
 }
 
 void WorkerReports::Take(const WorkerSealed& fact) {
   Epoch* epoch = context_.FindSpeaking(fact.worker);
   if (epoch == nullptr) return;
-  std::optional<wire::Event> event = epoch->reports.Sealed(fact);
+  std::optional<proto::Event> event = epoch->reports.Sealed(fact);
   if (!event.has_value()) return;
   const bool non_finite = event->snapshot_sealed().non_finite();
   context_.Tell(*std::move(event));
@@ -37,8 +37,8 @@ void WorkerReports::Take(const WorkerSealed& fact) {
 
 void WorkerReports::Take(const WorkerWaitsForSlot& fact) {
   if (context_.FindSpeaking(fact.worker) == nullptr) return;
-  wire::Event event;
-  wire::WorkerWaits& waits = *event.mutable_worker_waits();
+  proto::Event event;
+  proto::WorkerWaits& waits = *event.mutable_worker_waits();
   waits.set_job_id(fact.worker.job.value());
   waits.set_epoch(fact.worker.epoch);
   waits.set_rank(fact.worker.rank);
@@ -55,23 +55,23 @@ void WorkerReports::Take(const WorkerRestored& fact) {
 
 void WorkerReports::Take(const WorkerRestoreFailed& fact) {
   if (context_.FindSpeaking(fact.worker) == nullptr) return;
-  wire::Event event;
-  wire::SnapshotFailed& failed = *event.mutable_snapshot_failed();
+  proto::Event event;
+  proto::SnapshotFailed& failed = *event.mutable_snapshot_failed();
   failed.set_job_id(fact.worker.job.value());
   failed.set_epoch(fact.worker.epoch);
   failed.set_step(fact.step);
   failed.set_reason(ToValidUtf8(fact.reason));
   failed.set_while_restoring(!fact.served);
   failed.set_tier(fact.tier);
-  for (const wire::Restore::Piece& piece : fact.bad) *failed.add_bad() = piece;
+  for (const proto::Restore::Piece& piece : fact.bad) *failed.add_bad() = piece;
   failed.set_rank(fact.worker.rank);
   context_.Tell(std::move(event));
 }
 
 void WorkerReports::Take(const WorkerResultText& fact) {
   if (context_.FindSpeaking(fact.worker) == nullptr) return;
-  wire::Event event;
-  wire::WorkerResult& result = *event.mutable_worker_result();
+  proto::Event event;
+  proto::WorkerResult& result = *event.mutable_worker_result();
   result.set_job_id(fact.worker.job.value());
   result.set_epoch(fact.worker.epoch);
   result.set_rank(fact.worker.rank);
@@ -86,9 +86,9 @@ void WorkerReports::Take(const WorkerOutputStep& fact) {
   if (epoch == nullptr || epoch->reports.has_steps()) return;
   const bool begins = !epoch->output_step.has_value();
   if (!begins && fact.step <= *epoch->output_step) return;
-  wire::Event event;
+  proto::Event event;
   event.set_at_ns(ToNanoseconds(fact.at));
-  wire::StepReported& report = *event.mutable_step_reported();
+  proto::StepReported& report = *event.mutable_step_reported();
   report.set_job_id(fact.worker.job.value());
   report.set_epoch(fact.worker.epoch);
   report.set_first_step(begins ? fact.step : *epoch->output_step + 1);
@@ -104,8 +104,8 @@ void WorkerReports::Take(const WorkerOutputStep& fact) {
 
 void WorkerReports::Take(const WorkerQuiet& fact) {
   if (context_.FindSpeaking(fact.worker) == nullptr) return;
-  wire::Event event;
-  wire::WorkerSilent& silent = *event.mutable_worker_silent();
+  proto::Event event;
+  proto::WorkerSilent& silent = *event.mutable_worker_silent();
   silent.set_job_id(fact.worker.job.value());
   silent.set_epoch(fact.worker.epoch);
   silent.set_rank(fact.worker.rank);

@@ -42,8 +42,8 @@ spec::NodeKind KindOf(const NodeFacts& facts, uint32_t slots_per_card, uint16_t 
 }
 
 // What the scheduler never looks at is long: programs, faults, the file's text.
-wire::Job Slim(const wire::Job& job) {
-  wire::Job slim;
+proto::Job Slim(const proto::Job& job) {
+  proto::Job slim;
   slim.set_id(job.id());
   slim.set_nodes(job.nodes());
   slim.set_processes_per_node(job.processes_per_node());
@@ -61,7 +61,7 @@ struct Parsed {
   std::optional<spec::ClusterDeclaration> cluster;
 };
 
-Result<Parsed> Parse(const wire::SchedulingConfiguration& configuration) {
+Result<Parsed> Parse(const proto::SchedulingConfiguration& configuration) {
   Parsed parsed;
   ASSIGN_OR_RETURN(parsed.file,
                    spec::ParseControllerFile(configuration.text(), "the controller's file"));
@@ -91,11 +91,11 @@ scheduler::Policy PolicyOf(const spec::ControllerSpec& file, bool growing) {
 
 }  // namespace
 
-wire::Amounts AmountsOf(const spec::SharedAmounts& amounts) {
+proto::Amounts AmountsOf(const spec::SharedAmounts& amounts) {
   const auto in = [](int64_t amount, double unit) {
     return amount >= spec::kUnlimited ? -1.0 : static_cast<double>(amount) / unit;
   };
-  wire::Amounts all;
+  proto::Amounts all;
   all.set_cards(in(amounts[0], 1000));
   all.set_cpu(in(amounts[1], 1000));
   all.set_memory_gib(in(amounts[2], 1024));
@@ -107,7 +107,7 @@ ClusterScheduler::~ClusterScheduler() = default;
 ClusterScheduler::ClusterScheduler(ClusterScheduler&&) noexcept = default;
 ClusterScheduler& ClusterScheduler::operator=(ClusterScheduler&&) noexcept = default;
 
-Status ClusterScheduler::Check(const wire::SchedulingConfiguration& configuration) {
+Status ClusterScheduler::Check(const proto::SchedulingConfiguration& configuration) {
   ASSIGN_OR_RETURN(const Parsed parsed, Parse(configuration));
   if (!parsed.cluster) return {};
   // What the queues are promised must be there.
@@ -117,7 +117,7 @@ Status ClusterScheduler::Check(const wire::SchedulingConfiguration& configuratio
   return made.ok() ? Status() : made.status().WithContext("the controller's file");
 }
 
-Status ClusterScheduler::Configure(const wire::SchedulingConfiguration& configuration,
+Status ClusterScheduler::Configure(const proto::SchedulingConfiguration& configuration,
                                    Instant now) {
   if (configuration.text() == configured_.text() &&
       configuration.cluster_text() == configured_.cluster_text()) {
@@ -292,7 +292,7 @@ void ClusterScheduler::OfferAside(Instant now) {
   for (const auto& [submitted, id] : aside) Offer(id, requests_.at(id), now);
 }
 
-Result<JobRequest> ClusterScheduler::RequestOf(const wire::Job& job) const {
+Result<JobRequest> ClusterScheduler::RequestOf(const proto::Job& job) const {
   static const std::vector<std::string> kNone;
   return ReadRequest(job, {configuration_, declared_ ? declared_->levels : kNone,
                            changed_ ? SlotsPerCard() : slots_per_card_});
@@ -316,7 +316,7 @@ Status ClusterScheduler::CheckLimits(const JobRequest& request) const {
   return {};
 }
 
-Status ClusterScheduler::CheckSubmission(const wire::Job& job) const {
+Status ClusterScheduler::CheckSubmission(const proto::Job& job) const {
   const Result<JobRequest> wanted = RequestOf(job);
   // A node that takes more workers may still join, unless the cluster is declared.
   if (!declared_ && wanted.status().code() == Code::kFailedPrecondition) return {};
@@ -327,7 +327,7 @@ Status ClusterScheduler::CheckSubmission(const wire::Job& job) const {
   return scheduler_->CheckSubmission(request);
 }
 
-void ClusterScheduler::Submit(const wire::Job& job, Instant now) {
+void ClusterScheduler::Submit(const proto::Job& job, Instant now) {
   Request& request = requests_[job.id()];
   request.job = Slim(job);
   request.submitted = now;
@@ -382,7 +382,7 @@ void ClusterScheduler::Evict(const JobId& job, Instant now) {
   if (scheduler_) scheduler_->Apply(scheduler::JobEvictionAsked{job}, now);
 }
 
-void ClusterScheduler::Change(const wire::Job& job, Instant now) {
+void ClusterScheduler::Change(const proto::Job& job, Instant now) {
   const auto found = requests_.find(job.id());
   if (found == requests_.end()) return;
   Request& request = found->second;
@@ -397,7 +397,7 @@ void ClusterScheduler::Change(const wire::Job& job, Instant now) {
 namespace {
 
 // Thousandths of cards and cores, MiB; -1 is no bound.
-spec::SharedAmounts AmountsFrom(const wire::Amounts& amounts) {
+spec::SharedAmounts AmountsFrom(const proto::Amounts& amounts) {
   const auto whole = [](double amount, double unit) {
     return amount < 0 ? spec::kUnlimited : static_cast<int64_t>(std::llround(amount * unit));
   };
@@ -407,7 +407,7 @@ spec::SharedAmounts AmountsFrom(const wire::Amounts& amounts) {
 
 }  // namespace
 
-Status ClusterScheduler::CheckLimit(const std::string& name, const wire::Amounts& limit) const {
+Status ClusterScheduler::CheckLimit(const std::string& name, const proto::Amounts& limit) const {
   const auto queue = std::find_if(configuration_.queues.begin(), configuration_.queues.end(),
                                   [&](const auto& each) { return each.name == name; });
   if (queue == configuration_.queues.end()) {
@@ -429,7 +429,8 @@ Status ClusterScheduler::CheckLimit(const std::string& name, const wire::Amounts
   return {};
 }
 
-void ClusterScheduler::SetLimit(const std::string& queue, const wire::Amounts& limit, Instant now) {
+void ClusterScheduler::SetLimit(const std::string& queue, const proto::Amounts& limit,
+                                Instant now) {
   limits_[queue] = AmountsFrom(limit);
   due_ = true;
   if (!scheduler_ || changed_) return;
@@ -437,7 +438,7 @@ void ClusterScheduler::SetLimit(const std::string& queue, const wire::Amounts& l
   OfferAside(now);
 }
 
-void ClusterScheduler::ApplyTo(const JobRequest& request, wire::Job& job) const {
+void ClusterScheduler::ApplyTo(const JobRequest& request, proto::Job& job) const {
   const scheduler::GroupRequest& group = request.groups[0];
   job.set_nodes(static_cast<uint32_t>(group.minimum));
   const scheduler::Tier tier = std::min(group.required, request.required);
@@ -532,13 +533,15 @@ std::optional<scheduler::Scheduler> ClusterScheduler::Copy() const {
   return scheduler_->Copy();
 }
 
-std::vector<wire::QueueStatus> ClusterScheduler::Queues() const {
-  std::vector<wire::QueueStatus> all;
+std::vector<proto::QueueStatus> ClusterScheduler::Queues() const {
+  std::vector<proto::QueueStatus> all;
   if (!scheduler_) return all;
-  const auto set = [](wire::Amounts& to, const spec::SharedAmounts& from) { to = AmountsOf(from); };
+  const auto set = [](proto::Amounts& to, const spec::SharedAmounts& from) {
+    to = AmountsOf(from);
+  };
   const auto views = scheduler_->Queues();
   for (const scheduler::QueueView& view : views) {
-    wire::QueueStatus& queue = all.emplace_back();
+    proto::QueueStatus& queue = all.emplace_back();
     queue.set_name(view.name);
     queue.set_parent(view.parent);
     set(*queue.mutable_guarantee(), view.guarantee);
@@ -564,7 +567,7 @@ std::vector<wire::QueueStatus> ClusterScheduler::Queues() const {
     const std::string name = request.job.scheduling().queue().empty()
                                  ? configuration_.default_queue
                                  : request.job.scheduling().queue();
-    for (wire::QueueStatus& queue : all) {
+    for (proto::QueueStatus& queue : all) {
       const bool here = name.empty() ? queue.parent().empty() && &queue == &all.front()
                                      : queue.name() == name && &queue != &all.front();
       if (here) queue.set_waiting(queue.waiting() + 1);

@@ -21,10 +21,12 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "base/time.h"
+#include "proto/events.pb.h"
+#include "proto/job.pb.h"
+#include "proto/status.pb.h"
 #include "scheduler/scheduler.h"
 #include "spec/controller_file/controller_file.h"
 #include "spec/topology.h"
-#include "wire/longhaul.pb.h"
 
 namespace longhaul::runtime::cluster {
 
@@ -37,7 +39,7 @@ struct NodeFacts {
 };
 
 // -1: no bound.
-wire::Amounts AmountsOf(const spec::SharedAmounts& amounts);
+proto::Amounts AmountsOf(const spec::SharedAmounts& amounts);
 
 // A scheduler's decision in the controller's words.
 struct Verdict {
@@ -62,9 +64,9 @@ class ClusterScheduler {
   ClusterScheduler& operator=(ClusterScheduler&&) noexcept;
 
   // Whether a configuration can be used at all: kInvalidArgument names file, line and remedy.
-  static Status Check(const wire::SchedulingConfiguration& configuration);
+  static Status Check(const proto::SchedulingConfiguration& configuration);
   // From now on it is in force. One that Check refuses changes nothing.
-  Status Configure(const wire::SchedulingConfiguration& configuration, Instant now);
+  Status Configure(const proto::SchedulingConfiguration& configuration, Instant now);
   const spec::ControllerSpec& configuration() const { return configuration_; }
 
   // A node as it is now. `condition` is what the controller wants of it.
@@ -76,9 +78,9 @@ class ClusterScheduler {
 
   // kFailedPrecondition: it could never run here (with the largest size that could);
   // kInvalidArgument: it names what doesn't exist.
-  Status CheckSubmission(const wire::Job& job) const;
+  Status CheckSubmission(const proto::Job& job) const;
 
-  void Submit(const wire::Job& job, Instant now);
+  void Submit(const proto::Job& job, Instant now);
   void End(const JobId& job, Instant now);
   void Stopped(const JobId& job, Instant now);
   void Snapshot(const JobId& job, Instant now);
@@ -87,13 +89,13 @@ class ClusterScheduler {
   // --- What operators change. Check... says why not; the others require that it said ok.
   void Expedite(const JobId& job, Instant now);
   void Evict(const JobId& job, Instant now);
-  void Change(const wire::Job& job, Instant now);  // one that waits; its place is kept
-  Status CheckLimit(const std::string& queue, const wire::Amounts& limit) const;
+  void Change(const proto::Job& job, Instant now);  // one that waits; its place is kept
+  Status CheckLimit(const std::string& queue, const proto::Amounts& limit) const;
   // Until the configuration changes.
-  void SetLimit(const std::string& queue, const wire::Amounts& limit, Instant now);
+  void SetLimit(const std::string& queue, const proto::Amounts& limit, Instant now);
   void Trust(const std::string& node);  // a suspect is ready when it is next told so
   // Makes a job what the scheduler's request says of its size and topology.
-  void ApplyTo(const scheduler::JobRequest& request, wire::Job& job) const;
+  void ApplyTo(const scheduler::JobRequest& request, proto::Job& job) const;
   std::vector<scheduler::LinkView> Links() const;
   Status CheckLink(const std::string& level, const std::string& name) const;
   void TrustLink(const std::string& level, const std::string& name, Instant now);
@@ -122,7 +124,7 @@ class ClusterScheduler {
   // aside (`aside` says why) and before a node has joined.
   std::optional<scheduler::Scheduler> Copy() const;
   std::string AsideText(const JobId& job) const;
-  std::vector<wire::QueueStatus> Queues() const;
+  std::vector<proto::QueueStatus> Queues() const;
 
   // The class's own, and that the last round has kept all guarantees.
   Status CheckInvariants() const;
@@ -142,12 +144,12 @@ class ClusterScheduler {
     Instant last_fault_at{};
   };
   struct Request {
-    wire::Job job;  // without what the scheduler doesn't look at
+    proto::Job job;  // without what the scheduler doesn't look at
     Instant submitted{};
     std::string aside;  // why the present cluster could never hold it; empty: the scheduler has it
   };
 
-  Result<scheduler::JobRequest> RequestOf(const wire::Job& job) const;
+  Result<scheduler::JobRequest> RequestOf(const proto::Job& job) const;
   scheduler::Policy PolicyNow() const;
   Result<spec::Topology> MakeTopology() const;
   uint32_t SlotsPerCard() const;
@@ -167,7 +169,7 @@ class ClusterScheduler {
   Status CheckLimits(const scheduler::JobRequest& request) const;
 
   spec::ControllerSpec configuration_;
-  wire::SchedulingConfiguration configured_;
+  proto::SchedulingConfiguration configured_;
   std::optional<spec::ClusterDeclaration> declared_;
   std::map<std::string, size_t> declared_index_;
   std::map<std::string, Node> nodes_;

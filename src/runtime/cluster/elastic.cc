@@ -7,12 +7,12 @@
 namespace longhaul::runtime {
 namespace {
 
-uint32_t TensorOf(const wire::Job& job) { return std::max(1u, job.tensor()); }
-uint32_t PipelineOf(const wire::Job& job) { return std::max(1u, job.pipeline()); }
+uint32_t TensorOf(const proto::Job& job) { return std::max(1u, job.tensor()); }
+uint32_t PipelineOf(const proto::Job& job) { return std::max(1u, job.pipeline()); }
 
 }  // namespace
 
-NodeBounds BoundsOf(const wire::Job& job) {
+NodeBounds BoundsOf(const proto::Job& job) {
   NodeBounds bounds;
   bounds.minimum = job.minimum_nodes() > 0 ? job.minimum_nodes() : job.nodes();
   bounds.maximum = job.maximum_nodes() > 0 ? job.maximum_nodes() : job.nodes();
@@ -23,7 +23,7 @@ NodeBounds BoundsOf(const wire::Job& job) {
   return bounds;
 }
 
-Status CheckBounds(const wire::Job& job) {
+Status CheckBounds(const proto::Job& job) {
   const NodeBounds bounds = BoundsOf(job);
   if (bounds.minimum > job.nodes() || bounds.maximum < job.nodes()) {
     return InvalidArgument("job " + job.id() + " wants " + std::to_string(job.nodes()) +
@@ -39,7 +39,7 @@ Status CheckBounds(const wire::Job& job) {
   return why.empty() ? Status() : InvalidArgument("job " + job.id() + ": " + why);
 }
 
-bool NodesAreAlike(const wire::Job& job) {
+bool NodesAreAlike(const proto::Job& job) {
   if (job.snapshot().replicated()) return true;
   if (!job.workload().built_in() || job.tensor() == 0) return false;  // nothing is known of them
   return PipelineOf(job) == 1 && job.processes_per_node() % TensorOf(job) == 0;

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "base/status.h"
-#include "wire/longhaul.pb.h"
+#include "proto/job.pb.h"
 
 namespace longhaul::runtime {
 
@@ -26,13 +26,13 @@ struct NodeBounds {
 };
 
 // Of a job that CheckBounds accepts.
-NodeBounds BoundsOf(const wire::Job& job);
+NodeBounds BoundsOf(const proto::Job& job);
 
 // kInvalidArgument naming the bound that the job can't have, and why.
-Status CheckBounds(const wire::Job& job);
+Status CheckBounds(const proto::Job& job);
 
 // Whether every node of a gang holds the same states by local rank, whatever its place and the size
 // are: then a node's own memory serves it after any resize, and any node's memory serves any other.
-bool NodesAreAlike(const wire::Job& job);
+bool NodesAreAlike(const proto::Job& job);
 
 }  // namespace longhaul::runtime

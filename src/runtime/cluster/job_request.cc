@@ -28,8 +28,8 @@ std::optional<scheduler::Preemption> PreemptionFrom(const std::string& word) {
 // figures for the number it has planned for: what is computed is shared, the update of the weights
 // is not, and a ring's sum moves 2 (n - 1) / n of the gradients. Nothing without a prediction: then
 // speed grows as nodes do.
-std::vector<int32_t> SpeedsOf(const wire::Job& job, const NodeBounds& bounds) {
-  const wire::Prediction& known = job.prediction();
+std::vector<int32_t> SpeedsOf(const proto::Job& job, const NodeBounds& bounds) {
+  const proto::Prediction& known = job.prediction();
   const double planned = job.nodes();
   const auto positive = [](double seconds) { return seconds > 0 && seconds < 1e9; };
   if (!positive(known.step_seconds()) || !positive(known.compute_seconds())) return {};
@@ -49,7 +49,7 @@ std::vector<int32_t> SpeedsOf(const wire::Job& job, const NodeBounds& bounds) {
   return speeds;
 }
 
-Status ReadQueue(const wire::Scheduling& asked, const spec::ControllerSpec& configuration,
+Status ReadQueue(const proto::Scheduling& asked, const spec::ControllerSpec& configuration,
                  JobRequest& request) {
   request.queue = asked.queue().empty() ? configuration.default_queue : asked.queue();
   const bool known = request.queue.empty() ||
@@ -60,7 +60,7 @@ Status ReadQueue(const wire::Scheduling& asked, const spec::ControllerSpec& conf
                          "' (longhaul queues shows those there are)");
 }
 
-Status ReadPriority(const wire::Scheduling& asked, const spec::ControllerSpec& configuration,
+Status ReadPriority(const proto::Scheduling& asked, const spec::ControllerSpec& configuration,
                     JobRequest& request) {
   request.priority = asked.priority();
   if (asked.priority_name().empty()) return {};
@@ -73,7 +73,7 @@ Status ReadPriority(const wire::Scheduling& asked, const spec::ControllerSpec& c
   return {};
 }
 
-Status ReadPreemption(const wire::Scheduling& asked, JobRequest& request) {
+Status ReadPreemption(const proto::Scheduling& asked, JobRequest& request) {
   const auto preemption = PreemptionFrom(asked.preemption());
   if (!preemption) {
     return InvalidArgument("preemption: '" + Printable(asked.preemption(), 40) +
@@ -83,7 +83,7 @@ Status ReadPreemption(const wire::Scheduling& asked, JobRequest& request) {
   return {};
 }
 
-void ReadNodes(const wire::Job& job, const NodeBounds& bounds, GroupRequest& group) {
+void ReadNodes(const proto::Job& job, const NodeBounds& bounds, GroupRequest& group) {
   group.name = "nodes";
   group.minimum = static_cast<int32_t>(std::min<uint32_t>(bounds.minimum, INT32_MAX));
   group.desired = static_cast<int32_t>(std::min<uint32_t>(bounds.maximum, INT32_MAX));
@@ -132,8 +132,8 @@ Status ReadTopology(const std::string& level, const std::vector<std::string>& le
 
 }  // namespace
 
-Result<JobRequest> ReadRequest(const wire::Job& job, const RequestContext& context) {
-  const wire::Scheduling& asked = job.scheduling();
+Result<JobRequest> ReadRequest(const proto::Job& job, const RequestContext& context) {
+  const proto::Scheduling& asked = job.scheduling();
   JobRequest request;
   request.id = JobId(job.id());
   RETURN_IF_ERROR(ReadQueue(asked, context.configuration, request));

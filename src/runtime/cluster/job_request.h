@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "proto/job.pb.h"
 #include "scheduler/scheduler.h"
 #include "spec/controller_file/controller_file.h"
-#include "wire/longhaul.pb.h"
 
 namespace longhaul::runtime::cluster {
 
@@ -24,6 +24,6 @@ struct RequestContext {
 
 // kInvalidArgument for a queue, a priority, a word or a level that does not exist;
 // kFailedPrecondition for more workers on a node than any node can take.
-Result<scheduler::JobRequest> ReadRequest(const wire::Job& job, const RequestContext& context);
+Result<scheduler::JobRequest> ReadRequest(const proto::Job& job, const RequestContext& context);
 
 }  // namespace longhaul::runtime::cluster

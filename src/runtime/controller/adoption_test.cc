@@ -26,27 +26,27 @@ struct Held {
 class Cluster {
  public:
   Cluster() : controller_(ControllerOptions{}) {
-    wire::Event event;
+    proto::Event event;
     event.mutable_controller_started();
     Feed(event);
     Join("node-1", 1);
     Join("node-2", 1);
-    wire::Event submitted;
-    wire::Job& job = *submitted.mutable_job_submitted()->mutable_job();
+    proto::Event submitted;
+    proto::Job& job = *submitted.mutable_job_submitted()->mutable_job();
     job = one_job::TwoByTwo();
     job.mutable_snapshot()->set_replicated(false);
     Feed(submitted);
     Start();
   }
 
-  void Feed(const wire::Event& event) {
+  void Feed(const proto::Event& event) {
     for (const auto& [node, command] : controller_.Step(event, now_).commands) {
       commands_.emplace_back(node.value(), command);
     }
     EXPECT_TRUE(controller_.CheckInvariants().ok()) << controller_.CheckInvariants();
   }
-  wire::Event From(const std::string& node) {
-    wire::Event event;
+  proto::Event From(const std::string& node) {
+    proto::Event event;
     event.set_node(node);
     event.set_incarnation(life_[node]);
     event.set_sequence(++sequence_[node]);
@@ -56,8 +56,8 @@ class Cluster {
   void Join(const std::string& node, uint64_t life, const std::vector<Held>& held = {}) {
     life_[node] = life;
     sequence_[node] = 0;
-    wire::Event event = From(node);
-    wire::AgentJoined& joined = *event.mutable_agent_joined();
+    proto::Event event = From(node);
+    proto::AgentJoined& joined = *event.mutable_agent_joined();
     joined.set_slots(2);
     joined.set_address("127.0.0.1");
     joined.set_peer_port(7000);
@@ -72,20 +72,20 @@ class Cluster {
     Feed(event);
   }
   void Start() {
-    wire::Event opened = From("node-1");
+    proto::Event opened = From("node-1");
     opened.mutable_store_opened()->set_job_id("gpt-1");
     opened.mutable_store_opened()->set_epoch(Job().epoch());
     opened.mutable_store_opened()->set_port(4000);
     Feed(opened);
     for (const char* node : {"node-1", "node-2"}) {
-      wire::Event started = From(node);
+      proto::Event started = From(node);
       started.mutable_workers_started()->set_job_id("gpt-1");
       started.mutable_workers_started()->set_epoch(Job().epoch());
       Feed(started);
     }
   }
   void Seal(const std::string& node, uint64_t step, bool non_finite = false) {
-    wire::Event event = From(node);
+    proto::Event event = From(node);
     event.mutable_snapshot_sealed()->set_job_id("gpt-1");
     event.mutable_snapshot_sealed()->set_epoch(Job().epoch());
     event.mutable_snapshot_sealed()->set_step(step);
@@ -93,7 +93,7 @@ class Cluster {
     Feed(event);
   }
   void Copy(const std::string& of, uint64_t step, const std::string& at) {
-    wire::Event event = From(of);
+    proto::Event event = From(of);
     event.mutable_snapshot_replicated()->set_job_id("gpt-1");
     event.mutable_snapshot_replicated()->set_epoch(Job().epoch());
     event.mutable_snapshot_replicated()->set_step(step);
@@ -101,7 +101,7 @@ class Cluster {
     Feed(event);
   }
   void Persist(const std::string& node, uint64_t step) {
-    wire::Event event = From(node);
+    proto::Event event = From(node);
     event.mutable_snapshot_persisted()->set_job_id("gpt-1");
     event.mutable_snapshot_persisted()->set_epoch(1);
     event.mutable_snapshot_persisted()->set_step(step);
@@ -109,13 +109,13 @@ class Cluster {
   }
   void Pass(Duration duration) {
     now_ += duration;
-    wire::Event tick;
+    proto::Event tick;
     tick.mutable_tick();
     Feed(tick);
   }
   // The agent is killed; another takes its name while the stream's end is fresh, or long after.
   void Replace(const std::string& node, const std::vector<Held>& held, bool late = false) {
-    wire::Event gone;
+    proto::Event gone;
     gone.set_node(node);
     gone.set_incarnation(life_[node]);
     gone.mutable_agent_disconnected()->set_reason("reset");
@@ -125,15 +125,15 @@ class Cluster {
     Start();
   }
 
-  wire::JobStatus Job() const { return *controller_.JobStatus(JobId("gpt-1"), now_); }
-  wire::Restore RestoreOf(const std::string& node) const {
-    wire::Restore restore;
+  proto::JobStatus Job() const { return *controller_.JobStatus(JobId("gpt-1"), now_); }
+  proto::Restore RestoreOf(const std::string& node) const {
+    proto::Restore restore;
     for (const auto& [to, command] : commands_) {
       if (to == node && command.has_start_workers()) restore = command.start_workers().restore();
     }
     return restore;
   }
-  int Count(const std::string& node, bool (wire::Command::*has)() const) const {
+  int Count(const std::string& node, bool (proto::Command::*has)() const) const {
     int count = 0;
     for (const auto& [to, command] : commands_) count += to == node && (command.*has)() ? 1 : 0;
     return count;
@@ -143,7 +143,7 @@ class Cluster {
   Controller controller_;
   Instant now_ = InstantFromNanoseconds(1'000'000'000);
   std::map<std::string, uint64_t> life_, sequence_;
-  std::vector<std::pair<std::string, wire::Command>> commands_;
+  std::vector<std::pair<std::string, proto::Command>> commands_;
 };
 
 TEST(Adoption, AKilledAgentsMemoryServesWhenTheNextOneHasIt) {
@@ -152,8 +152,8 @@ TEST(Adoption, AKilledAgentsMemoryServesWhenTheNextOneHasIt) {
     for (const char* node : {"node-1", "node-2"}) cluster.Seal(node, 20);
     cluster.Replace("node-2", {{2, 20}, {3, 20}, {2, 10}, {3, 10}}, late);
     EXPECT_EQ(cluster.RestoreOf("node-2").step(), 20u) << late;
-    EXPECT_EQ(cluster.RestoreOf("node-2").tier(), wire::Restore::TIER_MEMORY);
-    EXPECT_EQ(cluster.RestoreOf("node-1").tier(), wire::Restore::TIER_MEMORY);
+    EXPECT_EQ(cluster.RestoreOf("node-2").tier(), proto::Restore::TIER_MEMORY);
+    EXPECT_EQ(cluster.RestoreOf("node-1").tier(), proto::Restore::TIER_MEMORY);
   }
 }
 
@@ -187,7 +187,7 @@ TEST(Adoption, OtherRanksSnapshotsAreNotItsOwn) {
   Cluster cluster;
   for (const char* node : {"node-1", "node-2"}) cluster.Seal(node, 20);
   cluster.Replace("node-2", {{0, 20}, {1, 20}});
-  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), wire::Restore::TIER_NONE);
+  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), proto::Restore::TIER_NONE);
 }
 
 // Epoch 2 went back to step 10: what epoch 1 sealed after 20 is of a history that didn't happen.
@@ -204,7 +204,7 @@ TEST(Adoption, WhatWasRolledBackIsNotTaken) {
   // It was lost twice in a row, and is taken back only because there is no other.
   cluster.Pass(seconds(11));
   cluster.Start();
-  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), wire::Restore::TIER_NONE) << "no such epoch yet";
+  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), proto::Restore::TIER_NONE) << "no such epoch yet";
 }
 
 TEST(Adoption, CopiesForOthersAreAdoptedToo) {
@@ -215,15 +215,15 @@ TEST(Adoption, CopiesForOthersAreAdoptedToo) {
   cluster.Replace("node-1", {{0, 10}, {1, 10}, {2, 10, 1, true}, {3, 10, 1, true}});
   cluster.Replace("node-2", {});
   EXPECT_EQ(cluster.RestoreOf("node-2").step(), 10u);
-  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), wire::Restore::TIER_PEER);
+  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), proto::Restore::TIER_PEER);
 }
 
 TEST(Adoption, WhatBelongsToNoJobIsReleased) {
   Cluster cluster;
   cluster.Replace("node-2", {{0, 10, 1, false, "other-1"}, {2, 10}, {3, 10}});
-  EXPECT_EQ(cluster.Count("node-2", &wire::Command::has_forget_job), 1);
+  EXPECT_EQ(cluster.Count("node-2", &proto::Command::has_forget_job), 1);
   cluster.Join("node-3", 1, {{0, 10}});
-  EXPECT_EQ(cluster.Count("node-3", &wire::Command::has_forget_job), 1) << "has no place in it";
+  EXPECT_EQ(cluster.Count("node-3", &proto::Command::has_forget_job), 1) << "has no place in it";
 }
 
 // The killed agent had told that its pieces are on disk; the next one writes and tells again.
@@ -233,9 +233,9 @@ TEST(Adoption, ANodesPiecesCountOnce) {
   cluster.Persist("node-2", 10);
   cluster.Replace("node-2", {{2, 10}, {3, 10}});
   cluster.Persist("node-2", 10);
-  EXPECT_EQ(cluster.Count("node-2", &wire::Command::has_commit_snapshot), 0);
+  EXPECT_EQ(cluster.Count("node-2", &proto::Command::has_commit_snapshot), 0);
   cluster.Persist("node-1", 10);
-  EXPECT_EQ(cluster.Count("node-1", &wire::Command::has_commit_snapshot), 1);
+  EXPECT_EQ(cluster.Count("node-1", &proto::Command::has_commit_snapshot), 1);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ EpochShape CheckpointHandler::ShapeOf(const JobRecord& job, uint64_t epoch) cons
           job.spec().snapshot().replicated()};
 }
 
-void CheckpointHandler::OnSnapshotPersisted(const wire::Event& event) {
+void CheckpointHandler::OnSnapshotPersisted(const proto::Event& event) {
   const auto& persisted = event.snapshot_persisted();
   JobRecord* job = context_.jobs.Find(persisted.job_id());
   if (job == nullptr || !job->live() || persisted.step() == 0) return;
@@ -35,7 +35,7 @@ void CheckpointHandler::GrantIfWhole(JobRecord& job, uint64_t step) {
   const PendingCommit& commit = found->second;
   const EpochShape shape = ShapeOf(job, commit.epoch);
   if (!job.writer.Grant(step, shape)) return;
-  wire::Command command;
+  proto::Command command;
   auto* grant = command.mutable_commit_snapshot();
   grant->set_job_id(job.id());
   grant->set_epoch(commit.epoch);
@@ -53,7 +53,7 @@ void CheckpointHandler::GrantIfWhole(JobRecord& job, uint64_t step) {
   context_.Send(commit.committer, std::move(command));
 }
 
-void CheckpointHandler::OnSnapshotCommitted(const wire::Event& event) {
+void CheckpointHandler::OnSnapshotCommitted(const proto::Event& event) {
   const auto& committed = event.snapshot_committed();
   const uint64_t step = committed.step();
   JobRecord* job = context_.jobs.Find(committed.job_id());
@@ -75,7 +75,7 @@ void CheckpointHandler::OnSnapshotCommitted(const wire::Event& event) {
 
 // The next snapshot is saved as usual. The lost ones are not written again: the nodes have answered
 // that they are saved.
-void CheckpointHandler::OnCheckpointsLost(const wire::Event& event) {
+void CheckpointHandler::OnCheckpointsLost(const proto::Event& event) {
   const auto& lost = event.checkpoints_lost();
   JobRecord* job = context_.jobs.Find(lost.job_id());
   if (job == nullptr || !job->live()) return;
@@ -94,12 +94,12 @@ void CheckpointHandler::OnCheckpointsLost(const wire::Event& event) {
       newest > 0
           ? "the newest checkpoint that is left is of step " + std::to_string(newest)
           : "no checkpoint is left: until the next one, only snapshots in memory can be restored";
-  context_.Say(lost.job_id(), wire::MessageNotice::WARNING,
+  context_.Say(lost.job_id(), proto::MessageNotice::WARNING,
                "checkpoints have been removed from " + lost.folder() +
                    " while the job runs: step " + steps + "; " + left);
 }
 
-void CheckpointHandler::WriteFailed(JobRecord& job, const wire::SnapshotFailed& failed,
+void CheckpointHandler::WriteFailed(JobRecord& job, const proto::SnapshotFailed& failed,
                                     const NodeId& node) {
   job.writer.NodeFailed(node, failed.epoch(), failed.step());
   OrderWrite(job);
@@ -129,7 +129,7 @@ void CheckpointHandler::SendOrder(const JobRecord& job, const NodeId& node) {
   if (!order.has_value()) return;
   const auto found = order->nodes.find(node);
   if (found == order->nodes.end() || found->second) return;
-  wire::Command command;
+  proto::Command command;
   auto* persist = command.mutable_persist_snapshot();
   persist->set_job_id(job.id());
   persist->set_epoch(order->epoch);
@@ -179,7 +179,7 @@ void CheckpointHandler::OrderCopy(JobRecord& job) {
 
 void CheckpointHandler::SendCopy(const JobRecord& job) {
   const CopyOrder& order = *job.copier.order();
-  wire::Command command;
+  proto::Command command;
   auto* copy = command.mutable_copy_checkpoint();
   copy->set_job_id(job.id());
   copy->set_epoch(order.epoch);
@@ -187,7 +187,7 @@ void CheckpointHandler::SendCopy(const JobRecord& job) {
   context_.Send(order.node, std::move(command));
 }
 
-void CheckpointHandler::OnSnapshotCopied(const wire::Event& event) {
+void CheckpointHandler::OnSnapshotCopied(const proto::Event& event) {
   const auto& copied = event.snapshot_copied();
   JobRecord* job = context_.jobs.Find(copied.job_id());
   if (job == nullptr || !job->live()) return;
@@ -202,9 +202,9 @@ void CheckpointHandler::OnSnapshotCopied(const wire::Event& event) {
   closer_.CloseIfSaved(*job);
 }
 
-void CheckpointHandler::CopyFailed(JobRecord& job, const wire::SnapshotFailed& failed) {
+void CheckpointHandler::CopyFailed(JobRecord& job, const proto::SnapshotFailed& failed) {
   if (!job.copier.Fail(failed.step(), failed.reason())) return;
-  context_.Say(job.id(), wire::MessageNotice::WARNING,
+  context_.Say(job.id(), proto::MessageNotice::WARNING,
                "the checkpoint of step " + std::to_string(failed.step()) + " was not copied to " +
                    job.spec().snapshot().copy_to() + ": " + failed.reason() +
                    "; it is on disk, and training goes on");
@@ -219,11 +219,11 @@ bool CheckpointHandler::CopiesSettled(JobRecord& job) {
 }
 
 void CheckpointHandler::NoteFetched(JobRecord& job) {
-  if (job.snapshots.restore().tier() != wire::Restore::TIER_SHARED) return;
+  if (job.snapshots.restore().tier() != proto::Restore::TIER_SHARED) return;
   job.snapshots.NoteFetched();
   context_.deadlines.Set(DeadlineKind::kStart, job.id(),
                          context_.now + context_.options.start_limit);
-  context_.Say(job.id(), wire::MessageNotice::INFO,
+  context_.Say(job.id(), proto::MessageNotice::INFO,
                "the checkpoint of step " + std::to_string(job.snapshots.restore().step()) +
                    " has come back from " + job.spec().snapshot().copy_to() +
                    ", every byte verified");

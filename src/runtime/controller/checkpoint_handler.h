@@ -17,13 +17,13 @@ class CheckpointHandler {
   CheckpointHandler(ControllerContext& context, JobCloser& closer, Placement& placement)
       : context_(context), closer_(closer), placement_(placement) {}
 
-  void OnSnapshotPersisted(const wire::Event& event);
-  void OnSnapshotCommitted(const wire::Event& event);
-  void OnSnapshotCopied(const wire::Event& event);
-  void OnCheckpointsLost(const wire::Event& event);
+  void OnSnapshotPersisted(const proto::Event& event);
+  void OnSnapshotCommitted(const proto::Event& event);
+  void OnSnapshotCopied(const proto::Event& event);
+  void OnCheckpointsLost(const proto::Event& event);
   // The node could not write the step of the order.
-  void WriteFailed(JobRecord& job, const wire::SnapshotFailed& failed, const NodeId& node);
-  void CopyFailed(JobRecord& job, const wire::SnapshotFailed& failed);
+  void WriteFailed(JobRecord& job, const proto::SnapshotFailed& failed, const NodeId& node);
+  void CopyFailed(JobRecord& job, const proto::SnapshotFailed& failed);
 
   // Orders the newest complete step, unless one is being written.
   void OrderWrite(JobRecord& job);

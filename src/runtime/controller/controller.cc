@@ -48,9 +48,9 @@ class Controller::Parts {
   Parts& operator=(const Parts&) = delete;
 
   // Whether an event is new and from a life of its agent that still counts.
-  bool Accept(const wire::Event& event);
-  void Dispatch(const wire::Event& event);
-  void OnControllerStarted(const wire::ControllerStarted& started);
+  bool Accept(const proto::Event& event);
+  void Dispatch(const proto::Event& event);
+  void OnControllerStarted(const proto::ControllerStarted& started);
   void OnTick();
   void OnDeadline(const controller::Deadlines::Name& name);
   void OnJobDeadline(DeadlineKind kind, controller::JobRecord& job);
@@ -77,7 +77,7 @@ Controller::~Controller() = default;
 Controller::Controller(Controller&&) noexcept = default;
 Controller& Controller::operator=(Controller&&) noexcept = default;
 
-Actions Controller::Step(const wire::Event& event, Instant now) {
+Actions Controller::Step(const proto::Event& event, Instant now) {
   controller::ControllerContext& context = parts_->context;
   context.now = std::max(context.now, now);
   context.out = Actions();
@@ -89,25 +89,25 @@ Actions Controller::Step(const wire::Event& event, Instant now) {
   return std::move(context.out);
 }
 std::optional<Instant> Controller::NextDeadline() const { return parts_->context.deadlines.Next(); }
-Status Controller::CheckSubmission(const wire::Job& job) const {
+Status Controller::CheckSubmission(const proto::Job& job) const {
   return parts_->admission.CheckSubmission(job);
 }
 uint64_t Controller::AcknowledgedSequence(const NodeId& node, uint64_t incarnation) const {
   return parts_->context.nodes.AcknowledgedSequence(node, incarnation);
 }
-std::optional<wire::JobStatus> Controller::JobStatus(const JobId& id, Instant now) const {
+std::optional<proto::JobStatus> Controller::JobStatus(const JobId& id, Instant now) const {
   return parts_->status.StatusOf(id, now);
 }
-std::vector<wire::JobStatus> Controller::AllJobs(Instant now) const {
+std::vector<proto::JobStatus> Controller::AllJobs(Instant now) const {
   return parts_->status.AllJobs(now);
 }
-std::vector<wire::NodeStatus> Controller::AllNodes() const { return parts_->status.AllNodes(); }
+std::vector<proto::NodeStatus> Controller::AllNodes() const { return parts_->status.AllNodes(); }
 Status Controller::CheckInvariants() const { return parts_->invariants.CheckTouched(); }
 Status Controller::CheckPlaces() const { return parts_->invariants.CheckPlaces(); }
-Status Controller::CheckConfiguration(const wire::SchedulingConfiguration& configuration) {
+Status Controller::CheckConfiguration(const proto::SchedulingConfiguration& configuration) {
   return cluster::ClusterScheduler::Check(configuration);
 }
-std::vector<wire::QueueStatus> Controller::Queues() const {
+std::vector<proto::QueueStatus> Controller::Queues() const {
   return parts_->context.scheduler.Queues();
 }
 std::vector<scheduler::LinkView> Controller::Links() const {
@@ -121,7 +121,7 @@ Controller::Question Controller::AskWhy(const JobId& job) const {
   if (question.aside.empty()) question.scheduler = scheduler.Copy();
   return question;
 }
-Status Controller::CheckChanges(const wire::ChangesAsked& asked) const {
+Status Controller::CheckChanges(const proto::ChangesAsked& asked) const {
   return parts_->changes.Check(asked);
 }
 Controller::Remedy Controller::RemedyOf(const JobId& job,
@@ -130,11 +130,11 @@ Controller::Remedy Controller::RemedyOf(const JobId& job,
 }
 uint64_t Controller::StateHash() const { return parts_->status.StateHash(); }
 
-bool IsTerminal(wire::JobState state) {
-  return state == wire::SUCCEEDED || state == wire::FAILED || state == wire::STOPPED;
+bool IsTerminal(proto::JobState state) {
+  return state == proto::SUCCEEDED || state == proto::FAILED || state == proto::STOPPED;
 }
 
-bool Controller::Parts::Accept(const wire::Event& event) {
+bool Controller::Parts::Accept(const proto::Event& event) {
   if (event.node().empty()) return true;
   if (event.has_agent_joined()) return true;  // may begin a new life
   const NodeId id(event.node());
@@ -145,69 +145,69 @@ bool Controller::Parts::Accept(const wire::Event& event) {
   return context.nodes.TakeSequence(id, event.incarnation(), event.sequence());
 }
 
-void Controller::Parts::Dispatch(const wire::Event& event) {
+void Controller::Parts::Dispatch(const proto::Event& event) {
   switch (event.kind_case()) {
-    case wire::Event::kControllerStarted:
+    case proto::Event::kControllerStarted:
       return OnControllerStarted(event.controller_started());
-    case wire::Event::kJobSubmitted:
+    case proto::Event::kJobSubmitted:
       return admission.OnJobSubmitted(event.job_submitted().job());
-    case wire::Event::kJobStopRequested:
+    case proto::Event::kJobStopRequested:
       return closer.OnJobStopRequested(event.job_stop_requested());
-    case wire::Event::kTick:
+    case proto::Event::kTick:
       return OnTick();
-    case wire::Event::kAgentJoined:
+    case proto::Event::kAgentJoined:
       return nodes.OnAgentJoined(event);
-    case wire::Event::kAgentDisconnected:
+    case proto::Event::kAgentDisconnected:
       return nodes.OnAgentDisconnected(event);
-    case wire::Event::kStoreOpened:
+    case proto::Event::kStoreOpened:
       return starter.OnStoreOpened(event);
-    case wire::Event::kWorkersStarted:
+    case proto::Event::kWorkersStarted:
       return starter.OnWorkersStarted(event);
-    case wire::Event::kWorkersFailedToStart:
+    case proto::Event::kWorkersFailedToStart:
       return faults.OnWorkersFailedToStart(event);
-    case wire::Event::kPhaseEntered:
+    case proto::Event::kPhaseEntered:
       return starter.OnPhaseEntered(event);
-    case wire::Event::kStepReported:
+    case proto::Event::kStepReported:
       return steps.OnStepReported(event);
-    case wire::Event::kWorkerExited:
+    case proto::Event::kWorkerExited:
       return faults.OnWorkerExited(event);
-    case wire::Event::kEpochClosed:
+    case proto::Event::kEpochClosed:
       return closer.OnEpochClosed(event);
-    case wire::Event::kSnapshotSealed:
+    case proto::Event::kSnapshotSealed:
       return snapshots.OnSnapshotSealed(event);
-    case wire::Event::kSnapshotReplicated:
+    case proto::Event::kSnapshotReplicated:
       return snapshots.OnSnapshotReplicated(event);
-    case wire::Event::kSnapshotPersisted:
+    case proto::Event::kSnapshotPersisted:
       return checkpoints.OnSnapshotPersisted(event);
-    case wire::Event::kSnapshotCommitted:
+    case proto::Event::kSnapshotCommitted:
       return checkpoints.OnSnapshotCommitted(event);
-    case wire::Event::kSnapshotCopied:
+    case proto::Event::kSnapshotCopied:
       return checkpoints.OnSnapshotCopied(event);
-    case wire::Event::kCheckpointsLost:
+    case proto::Event::kCheckpointsLost:
       return checkpoints.OnCheckpointsLost(event);
-    case wire::Event::kSnapshotFailed:
+    case proto::Event::kSnapshotFailed:
       return snapshots.OnSnapshotFailed(event);
-    case wire::Event::kWorkersProbed:
+    case proto::Event::kWorkersProbed:
       return hangs.OnWorkersProbed(event);
-    case wire::Event::kWorkerSilent:
+    case proto::Event::kWorkerSilent:
       return hangs.OnWorkerSilent(event);
-    case wire::Event::kWorkerWaits:
+    case proto::Event::kWorkerWaits:
       return hangs.OnWorkerWaits(event);
-    case wire::Event::kWorkerResult:
+    case proto::Event::kWorkerResult:
       return steps.OnWorkerResult(event.worker_result());
-    case wire::Event::kNodeCordoned:
+    case proto::Event::kNodeCordoned:
       return nodes.OnNodeCordoned(event.node_cordoned());
-    case wire::Event::kChangesAsked:
+    case proto::Event::kChangesAsked:
       return changes.OnChangesAsked(event.changes_asked());
-    case wire::Event::KIND_NOT_SET:
+    case proto::Event::KIND_NOT_SET:
       return;
   }
 }
 
-void Controller::Parts::OnControllerStarted(const wire::ControllerStarted& started) {
+void Controller::Parts::OnControllerStarted(const proto::ControllerStarted& started) {
   const Status configured = context.scheduler.Configure(started.scheduling(), context.now);
   if (!configured.ok()) {
-    context.Say("", wire::MessageNotice::ERROR,
+    context.Say("", proto::MessageNotice::ERROR,
                 "the configuration is not used, the one before stays: " + configured.message());
   }
   nodes.DisconnectAll();
@@ -240,7 +240,7 @@ void Controller::Parts::OnJobDeadline(DeadlineKind kind, controller::JobRecord& 
     case DeadlineKind::kProgress:
       return hangs.OnProgressOverdue(job);
     case DeadlineKind::kStop:
-      return closer.BeginClosing(job, wire::STOPPED,
+      return closer.BeginClosing(job, proto::STOPPED,
                                  job.life.reason() + " (some workers did not answer)");
     case DeadlineKind::kClose:
       return closer.Finalize(job);

@@ -22,8 +22,11 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "base/time.h"
+#include "proto/commands.pb.h"
+#include "proto/events.pb.h"
+#include "proto/job.pb.h"
+#include "proto/status.pb.h"
 #include "scheduler/scheduler.h"
-#include "wire/longhaul.pb.h"
 
 namespace longhaul::runtime {
 
@@ -56,8 +59,8 @@ struct ControllerOptions {
 
 // What one event led to.
 struct Actions {
-  std::vector<std::pair<NodeId, wire::Command>> commands;  // in order
-  std::vector<wire::Notice> notices;
+  std::vector<std::pair<NodeId, proto::Command>> commands;  // in order
+  std::vector<proto::Notice> notices;
   bool kill_controller = false;  // chaos: the service ends itself by SIGKILL once all is logged
 };
 
@@ -71,23 +74,23 @@ class Controller {
   // Takes one fact. `now` never goes back (an earlier one counts as the last). An event of an agent
   // with a sequence number already seen changes nothing. An event that makes no sense (an unknown
   // job, a rank out of range, an old epoch) changes nothing either: it comes from outside.
-  Actions Step(const wire::Event& event, Instant now);
+  Actions Step(const proto::Event& event, Instant now);
 
   // When to step a Tick unless something else comes first. The same answer until the next Step.
   std::optional<Instant> NextDeadline() const;
 
   // Whether a job may be submitted; the reason if not (no such size, a name in use by a live job).
-  Status CheckSubmission(const wire::Job& job) const;
+  Status CheckSubmission(const proto::Job& job) const;
 
   // Whether what is asked for can be done; the first reason if not.
-  Status CheckChanges(const wire::ChangesAsked& asked) const;
+  Status CheckChanges(const proto::ChangesAsked& asked) const;
 
   // The highest sequence taken from this life of an agent; 0 when it is unknown.
   uint64_t AcknowledgedSequence(const NodeId& node, uint64_t incarnation) const;
 
-  std::optional<wire::JobStatus> JobStatus(const JobId& id, Instant now) const;
-  std::vector<wire::JobStatus> AllJobs(Instant now) const;  // by submission
-  std::vector<wire::NodeStatus> AllNodes() const;           // by name
+  std::optional<proto::JobStatus> JobStatus(const JobId& id, Instant now) const;
+  std::vector<proto::JobStatus> AllJobs(Instant now) const;  // by submission
+  std::vector<proto::NodeStatus> AllNodes() const;           // by name
 
   // Everything that must hold between two steps; the first thing that doesn't. Cheap enough to be
   // called after every step, in production too.
@@ -98,16 +101,16 @@ class Controller {
   Status CheckPlaces() const;
 
   // Whether a configuration can be used (ControllerStarted): kInvalidArgument says why not.
-  static Status CheckConfiguration(const wire::SchedulingConfiguration& configuration);
+  static Status CheckConfiguration(const proto::SchedulingConfiguration& configuration);
   // What a stated fix means here, in order: changes to be asked for together, and nodes whose
   // agents have to be started.
   struct Remedy {
-    std::vector<wire::Change> changes;
+    std::vector<proto::Change> changes;
     std::vector<std::string> missing;
   };
   Remedy RemedyOf(const JobId& job, const std::vector<scheduler::Event>& fix) const;
   std::vector<scheduler::LinkView> Links() const;  // those less than good
-  std::vector<wire::QueueStatus> Queues() const;   // the root first; none before a node has joined
+  std::vector<proto::QueueStatus> Queues() const;  // the root first; none before a node has joined
   // Why a job waits: a copy of the scheduler, to be asked elsewhere, or why it isn't with it.
   struct Question {
     std::optional<scheduler::Scheduler> scheduler;
@@ -124,6 +127,6 @@ class Controller {
   std::unique_ptr<Parts> parts_;
 };
 
-bool IsTerminal(wire::JobState state);  // succeeded, failed, stopped
+bool IsTerminal(proto::JobState state);  // succeeded, failed, stopped
 
 }  // namespace longhaul::runtime

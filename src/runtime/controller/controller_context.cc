@@ -4,7 +4,7 @@
 
 namespace longhaul::runtime::controller {
 
-JobRecord& JobTable::Add(const wire::Job& spec, Instant now, Seconds time_between_failures) {
+JobRecord& JobTable::Add(const proto::Job& spec, Instant now, Seconds time_between_failures) {
   order_.push_back(spec.id());
   JobRecord& job =
       jobs_.emplace(spec.id(), JobRecord(spec, now, time_between_failures)).first->second;
@@ -28,7 +28,7 @@ void JobTable::Touch(const JobRecord& job) {
   if (touched_.empty() || touched_.back() != &job) touched_.push_back(&job);
 }
 
-void ControllerContext::Send(const NodeId& id, wire::Command command) {
+void ControllerContext::Send(const NodeId& id, proto::Command command) {
   const Node* node = nodes.Find(id);
   if (node == nullptr || !node->connected) return;
   command.set_term(1);
@@ -37,7 +37,7 @@ void ControllerContext::Send(const NodeId& id, wire::Command command) {
 
 void ControllerContext::SendKill(const JobRecord& job, Duration grace, const std::string& reason) {
   for (const Member& member : job.group.members()) {
-    wire::Command command;
+    proto::Command command;
     auto* kill = command.mutable_kill_workers();
     kill->set_job_id(job.id());
     kill->set_epoch(job.life.epoch());
@@ -48,13 +48,13 @@ void ControllerContext::SendKill(const JobRecord& job, Duration grace, const std
 }
 
 void ControllerContext::SendForget(const std::string& job, const NodeId& node) {
-  wire::Command command;
+  proto::Command command;
   command.mutable_forget_job()->set_job_id(job);
   Send(node, std::move(command));
 }
 
 void ControllerContext::SendInterval(const JobRecord& job, const NodeId& node, uint64_t steps) {
-  wire::Command command;
+  proto::Command command;
   auto* set = command.mutable_set_snapshot_interval();
   set->set_job_id(job.id());
   set->set_epoch(job.life.epoch());
@@ -62,14 +62,14 @@ void ControllerContext::SendInterval(const JobRecord& job, const NodeId& node, u
   Send(node, std::move(command));
 }
 
-wire::Notice& ControllerContext::AddNotice(const std::string& job) {
-  wire::Notice& notice = out.notices.emplace_back();
+proto::Notice& ControllerContext::AddNotice(const std::string& job) {
+  proto::Notice& notice = out.notices.emplace_back();
   notice.set_at_ns(ToNanoseconds(now));
   notice.set_job_id(job);
   return notice;
 }
 
-void ControllerContext::Say(const std::string& job, wire::MessageNotice::Severity severity,
+void ControllerContext::Say(const std::string& job, proto::MessageNotice::Severity severity,
                             std::string text) {
   auto* message = AddNotice(job).mutable_message();
   message->set_severity(severity);
@@ -80,11 +80,11 @@ void ControllerContext::NoticeNode(const NodeId& node) {
   *AddNotice("").mutable_node() = StatusOf(nodes.at(node));
 }
 
-void ControllerContext::NoticeFault(const JobRecord& job, const wire::Fault& fault) {
+void ControllerContext::NoticeFault(const JobRecord& job, const proto::Fault& fault) {
   *AddNotice(job.id()).mutable_fault() = fault;
 }
 
-void ControllerContext::SetState(JobRecord& job, wire::JobState state, const std::string& reason) {
+void ControllerContext::SetState(JobRecord& job, proto::JobState state, const std::string& reason) {
   if (!job.life.Enter(state, reason, job.placement.leaving())) return;
   auto* notice = AddNotice(job.id()).mutable_state();
   notice->set_state(state);
@@ -104,8 +104,8 @@ void ControllerContext::TellNode(const NodeId& id) {
                     condition, now);
 }
 
-wire::NodeStatus ControllerContext::StatusOf(const Node& node) const {
-  wire::NodeStatus status;
+proto::NodeStatus ControllerContext::StatusOf(const Node& node) const {
+  proto::NodeStatus status;
   status.set_name(node.id.value());
   status.set_connected(node.connected);
   status.set_cordoned(node.cordoned);
@@ -128,7 +128,7 @@ wire::NodeStatus ControllerContext::StatusOf(const Node& node) const {
   return status;
 }
 
-JobRecord* ControllerContext::CurrentJob(const wire::Event& event, const std::string& id,
+JobRecord* ControllerContext::CurrentJob(const proto::Event& event, const std::string& id,
                                          uint64_t epoch, size_t* place) {
   JobRecord* job = jobs.Find(id);
   if (job == nullptr || !job->live() || job->life.epoch() != epoch) return nullptr;

@@ -9,19 +9,22 @@
 
 #include "base/ids.h"
 #include "base/time.h"
+#include "proto/commands.pb.h"
+#include "proto/events.pb.h"
+#include "proto/job.pb.h"
+#include "proto/status.pb.h"
 #include "runtime/cluster/cluster_scheduler.h"
 #include "runtime/controller/controller.h"
 #include "runtime/controller/deadlines.h"
 #include "runtime/controller/job/job.h"
 #include "runtime/controller/node_table.h"
-#include "wire/longhaul.pb.h"
 
 namespace longhaul::runtime::controller {
 
 // All jobs by id, and which of them a step may have changed.
 class JobTable {
  public:
-  JobRecord& Add(const wire::Job& spec, Instant now, Seconds time_between_failures);
+  JobRecord& Add(const proto::Job& spec, Instant now, Seconds time_between_failures);
   // Null when there is none. The job counts as touched: it may be changed through the pointer.
   JobRecord* Find(const std::string& id);
   const JobRecord* Find(const std::string& id) const;
@@ -47,24 +50,24 @@ class ControllerContext {
   explicit ControllerContext(const ControllerOptions& wanted) : options(wanted) {}
 
   // Only to agents that are connected; the others get their commands when they are back.
-  void Send(const NodeId& node, wire::Command command);
+  void Send(const NodeId& node, proto::Command command);
   // To every node of the gang: its workers of the present epoch are to end.
   void SendKill(const JobRecord& job, Duration grace, const std::string& reason);
   void SendForget(const std::string& job, const NodeId& node);
   // A snapshot every so many steps from now on.
   void SendInterval(const JobRecord& job, const NodeId& node, uint64_t steps);
 
-  wire::Notice& AddNotice(const std::string& job);
-  void Say(const std::string& job, wire::MessageNotice::Severity severity, std::string text);
+  proto::Notice& AddNotice(const std::string& job);
+  void Say(const std::string& job, proto::MessageNotice::Severity severity, std::string text);
   void NoticeNode(const NodeId& node);
-  void NoticeFault(const JobRecord& job, const wire::Fault& fault);
-  void SetState(JobRecord& job, wire::JobState state, const std::string& reason);
+  void NoticeFault(const JobRecord& job, const proto::Fault& fault);
+  void SetState(JobRecord& job, proto::JobState state, const std::string& reason);
 
   // Reports the condition of the node to the scheduler.
   void TellNode(const NodeId& node);
-  wire::NodeStatus StatusOf(const Node& node) const;
+  proto::NodeStatus StatusOf(const Node& node) const;
   // The job if an event of this node speaks of its present epoch and the node is in its gang.
-  JobRecord* CurrentJob(const wire::Event& event, const std::string& id, uint64_t epoch,
+  JobRecord* CurrentJob(const proto::Event& event, const std::string& id, uint64_t epoch,
                         size_t* place);
   GangView ViewOf(const JobRecord& job) const { return {job.spec(), job.group, nodes}; }
 

@@ -13,20 +13,20 @@ namespace {
 // A whole checkpoint over a network, and the start of the workers after it, take at most this long.
 constexpr Duration kFetchLimit = std::chrono::hours(2);
 
-wire::Category CategoryOf(wire::PhaseEntered::Phase phase) {
+proto::Category CategoryOf(proto::PhaseEntered::Phase phase) {
   switch (phase) {
-    case wire::PhaseEntered::START_UP:
-      return wire::START_UP_TIME;
-    case wire::PhaseEntered::RENDEZVOUS:
-      return wire::RENDEZVOUS_TIME;
-    case wire::PhaseEntered::RESTORE:
-      return wire::RESTORE_TIME;
-    case wire::PhaseEntered::STEPPING:
-      return wire::LOST_WORK;  // a step begun: lost unless reported
-    case wire::PhaseEntered::FINISHING:
-      return wire::FINISH;
+    case proto::PhaseEntered::START_UP:
+      return proto::START_UP_TIME;
+    case proto::PhaseEntered::RENDEZVOUS:
+      return proto::RENDEZVOUS_TIME;
+    case proto::PhaseEntered::RESTORE:
+      return proto::RESTORE_TIME;
+    case proto::PhaseEntered::STEPPING:
+      return proto::LOST_WORK;  // a step begun: lost unless reported
+    case proto::PhaseEntered::FINISHING:
+      return proto::FINISH;
     default:
-      return wire::OTHER;
+      return proto::OTHER;
   }
 }
 
@@ -42,7 +42,7 @@ void EpochStarter::OpenEpoch(JobRecord& job) {
   job.placement.EndRetreat();
   context_.deadlines.Clear(DeadlineKind::kRetreat, id);
   job.hang.BeginEpoch();
-  const wire::Restore restore =
+  const proto::Restore restore =
       job.snapshots.ChooseRestore(context_.ViewOf(job), job.copier.copies());
   const uint64_t from = restore.step();
   job.snapshots.BeginEpoch(epoch, job.nodes(), restore);
@@ -50,9 +50,9 @@ void EpochStarter::OpenEpoch(JobRecord& job) {
   job.group.BeginEpoch(job.data.Open(epoch, from, job.spec().total_steps()), from, job.world());
   // Else the first line of output says what is lost.
   if (!job.restores_by_itself()) job.ledger.Rollback(from);
-  job.ledger.EnterAll(first ? wire::START_UP_TIME : wire::REPAIR, context_.now);
+  job.ledger.EnterAll(first ? proto::START_UP_TIME : proto::REPAIR, context_.now);
   job.progress.BeginEpoch(from);
-  context_.SetState(job, first ? wire::STARTING : wire::RECOVERING,
+  context_.SetState(job, first ? proto::STARTING : proto::RECOVERING,
                     "forming epoch " + std::to_string(epoch));
   auto* notice = context_.AddNotice(id).mutable_epoch();
   notice->set_epoch(epoch);
@@ -60,7 +60,7 @@ void EpochStarter::OpenEpoch(JobRecord& job) {
   for (const Member& member : job.group.members()) notice->add_gang(member.node.value());
   *notice->mutable_restore() = restore;
   context_.deadlines.Clear(DeadlineKind::kProgress, id);
-  const bool fetches = restore.tier() == wire::Restore::TIER_SHARED;
+  const bool fetches = restore.tier() == proto::Restore::TIER_SHARED;
   context_.deadlines.Set(DeadlineKind::kStart, id,
                          context_.now + (fetches ? kFetchLimit : context_.options.start_limit));
   SendOpenStore(job);
@@ -75,13 +75,13 @@ void EpochStarter::StartAgain(const JobRecord& job, size_t place) {
 }
 
 void EpochStarter::SendOpenStore(const JobRecord& job) {
-  wire::Command command;
+  proto::Command command;
   auto* open = command.mutable_open_store();
   open->set_job_id(job.id());
   open->set_epoch(job.life.epoch());
   open->set_world(job.world());
   open->set_torch_version(job.spec().workload().torch_version());
-  if (job.snapshots.restore().tier() == wire::Restore::TIER_SHARED) {
+  if (job.snapshots.restore().tier() == proto::Restore::TIER_SHARED) {
     *open->mutable_fetch() = job.snapshots.restore();
     *open->mutable_job() = job.spec();
   }
@@ -89,7 +89,7 @@ void EpochStarter::SendOpenStore(const JobRecord& job) {
 }
 
 void EpochStarter::SendStart(const JobRecord& job, size_t place) {
-  wire::Command command;
+  proto::Command command;
   auto* start = command.mutable_start_workers();
   const uint32_t local = job.local();
   start->set_job_id(job.id());
@@ -131,12 +131,12 @@ const Node* EpochStarter::PeerOf(const JobRecord& job, size_t place) const {
   return on_this_host;
 }
 
-void EpochStarter::OnStoreOpened(const wire::Event& event) {
+void EpochStarter::OnStoreOpened(const proto::Event& event) {
   const auto& opened = event.store_opened();
   size_t place = 0;
   JobRecord* job = context_.CurrentJob(event, opened.job_id(), opened.epoch(), &place);
   if (job == nullptr || place != 0 || opened.port() == 0 || opened.port() > 65535) return;
-  if (job->faults.undecided() || job->life.state() == wire::STOPPING) return;
+  if (job->faults.undecided() || job->life.state() == proto::STOPPING) return;
   if (!job->group.OpenStore(opened.port())) return;
   checkpoints_.NoteFetched(*job);
   for (size_t i = 0; i < job->group.size(); ++i) SendStart(*job, i);
@@ -145,7 +145,7 @@ void EpochStarter::OnStoreOpened(const wire::Event& event) {
   checkpoints_.OrderWrite(*job);
 }
 
-void EpochStarter::OnWorkersStarted(const wire::Event& event) {
+void EpochStarter::OnWorkersStarted(const proto::Event& event) {
   const auto& started = event.workers_started();
   size_t place = 0;
   JobRecord* job = context_.CurrentJob(event, started.job_id(), started.epoch(), &place);
@@ -153,7 +153,7 @@ void EpochStarter::OnWorkersStarted(const wire::Event& event) {
   const Instant at = InstantFromNanoseconds(event.at_ns());
   const bool all = job->group.Start(place, started, job->local(), context_.now);
   const bool speaks = job->spec().workload().built_in();
-  job->ledger.Enter(place, speaks ? wire::START_UP_TIME : wire::UNREPORTED, at);
+  job->ledger.Enter(place, speaks ? proto::START_UP_TIME : proto::UNREPORTED, at);
   if (!all) return;
   if (const uint64_t transaction = job->placement.TakeTransaction(); transaction != 0) {
     context_.scheduler.Confirm(JobId(started.job_id()), transaction, true, context_.now);
@@ -163,10 +163,10 @@ void EpochStarter::OnWorkersStarted(const wire::Event& event) {
   // A command that reports nothing to its agent may never be heard of again.
   context_.deadlines.Clear(DeadlineKind::kStart, started.job_id());
   faults_.ResolveFaults(*job, at);
-  context_.SetState(*job, wire::RUNNING, "all workers run");
+  context_.SetState(*job, proto::RUNNING, "all workers run");
 }
 
-void EpochStarter::OnPhaseEntered(const wire::Event& event) {
+void EpochStarter::OnPhaseEntered(const proto::Event& event) {
   const auto& entered = event.phase_entered();
   size_t place = 0;
   JobRecord* job = context_.CurrentJob(event, entered.job_id(), entered.epoch(), &place);
@@ -176,17 +176,17 @@ void EpochStarter::OnPhaseEntered(const wire::Event& event) {
   const Instant at = InstantFromNanoseconds(event.at_ns());
   job->ledger.Enter(place, CategoryOf(phase), at);
   if (!job->group.EnterPhase(place, phase)) return;
-  if (phase == wire::PhaseEntered::RENDEZVOUS) job->faults.Stamp(RestartStage::kRendezvous, at);
-  if (phase == wire::PhaseEntered::RESTORE) job->faults.Stamp(RestartStage::kRestoring, at);
-  if (phase == wire::PhaseEntered::STEPPING) {
+  if (phase == proto::PhaseEntered::RENDEZVOUS) job->faults.Stamp(RestartStage::kRendezvous, at);
+  if (phase == proto::PhaseEntered::RESTORE) job->faults.Stamp(RestartStage::kRestoring, at);
+  if (phase == proto::PhaseEntered::STEPPING) {
     job->faults.Stamp(RestartStage::kStepping, at);
     job->hang.CountFrom(at);
-    context_.SetState(*job, wire::RUNNING,
+    context_.SetState(*job, proto::RUNNING,
                       entered.restored_step() == 0
                           ? "training from the start"
                           : "training on from step " + std::to_string(entered.restored_step()));
   }
-  if (phase == wire::PhaseEntered::FINISHING) {
+  if (phase == proto::PhaseEntered::FINISHING) {
     context_.deadlines.Clear(DeadlineKind::kProgress, entered.job_id());
   }
 }

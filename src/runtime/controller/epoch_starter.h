@@ -20,9 +20,9 @@ class EpochStarter {
   void OpenEpoch(JobRecord& job);
   // A node of the gang has reconnected: it receives its start commands again.
   void StartAgain(const JobRecord& job, size_t place);
-  void OnStoreOpened(const wire::Event& event);
-  void OnWorkersStarted(const wire::Event& event);
-  void OnPhaseEntered(const wire::Event& event);
+  void OnStoreOpened(const proto::Event& event);
+  void OnWorkersStarted(const proto::Event& event);
+  void OnPhaseEntered(const proto::Event& event);
 
  private:
   void SendOpenStore(const JobRecord& job);

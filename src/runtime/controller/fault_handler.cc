@@ -23,7 +23,7 @@ bool IsProgramError(int signal) {
          signal == SIGILL;
 }
 
-std::string DescribeExit(const wire::WorkerExited& exited) {
+std::string DescribeExit(const proto::WorkerExited& exited) {
   std::string what = "worker " + std::to_string(exited.rank());
   if (exited.signal() != 0) {
     what += " was ended by signal " + std::to_string(exited.signal());
@@ -36,7 +36,7 @@ std::string DescribeExit(const wire::WorkerExited& exited) {
   return what;
 }
 
-Evidence EvidenceOf(const wire::Event& event) {
+Evidence EvidenceOf(const proto::Event& event) {
   const auto& exited = event.worker_exited();
   const bool from_outside = exited.signal() != 0 && !IsProgramError(exited.signal());
   const int64_t at_ns =
@@ -51,17 +51,17 @@ Evidence EvidenceOf(const wire::Event& event) {
 
 }  // namespace
 
-double BadRankSeconds(const wire::Ledger& ledger) {
+double BadRankSeconds(const proto::Ledger& ledger) {
   double sum = 0;
   for (const auto& entry : ledger.categories()) {
     switch (entry.category()) {
-      case wire::LOST_WORK:
-      case wire::DETECT:
-      case wire::DIAGNOSE:
-      case wire::REPAIR:
-      case wire::START_UP_TIME:
-      case wire::RENDEZVOUS_TIME:
-      case wire::RESTORE_TIME:
+      case proto::LOST_WORK:
+      case proto::DETECT:
+      case proto::DIAGNOSE:
+      case proto::REPAIR:
+      case proto::START_UP_TIME:
+      case proto::RENDEZVOUS_TIME:
+      case proto::RESTORE_TIME:
         sum += entry.rank_seconds();
         break;
       default:
@@ -71,13 +71,13 @@ double BadRankSeconds(const wire::Ledger& ledger) {
   return sum;
 }
 
-void FaultHandler::OnWorkerExited(const wire::Event& event) {
+void FaultHandler::OnWorkerExited(const proto::Event& event) {
   const auto& exited = event.worker_exited();
   JobRecord* job = context_.jobs.Find(exited.job_id());
   if (job == nullptr || !job->live() || job->closing()) return;
   const auto place = job->group.PlaceOf(event.node());
   if (!place.has_value() || exited.rank() / job->local() != *place) return;
-  const bool killed_by_us = exited.asked() || job->life.state() == wire::STOPPING;
+  const bool killed_by_us = exited.asked() || job->life.state() == proto::STOPPING;
   const uint64_t epoch = job->life.epoch();
   if (exited.epoch() < epoch) {
     const bool of_newest = exited.epoch() == job->faults.failed_epoch();
@@ -90,21 +90,21 @@ void FaultHandler::OnWorkerExited(const wire::Event& event) {
     return TryDecide(*job);
   }
   if (job->group.EndRank(*place, job->local())) {
-    closer_.BeginClosing(*job, wire::SUCCEEDED, "all workers ended well");
+    closer_.BeginClosing(*job, proto::SUCCEEDED, "all workers ended well");
   } else {
     hangs_.WatchProgress(*job);
   }
 }
 
-void FaultHandler::OnWorkersFailedToStart(const wire::Event& event) {
+void FaultHandler::OnWorkersFailedToStart(const proto::Event& event) {
   const auto& failed = event.workers_failed_to_start();
   size_t place = 0;
   JobRecord* job = context_.CurrentJob(event, failed.job_id(), failed.epoch(), &place);
-  if (job == nullptr || job->closing() || job->life.state() == wire::STOPPING) return;
+  if (job == nullptr || job->closing() || job->life.state() == proto::STOPPING) return;
   const std::string what = "workers did not start on " + event.node() + ": " + failed.reason();
   if (failed.permanent()) {
     context_.SendKill(*job, Duration(0), what);
-    return closer_.BeginClosing(*job, wire::FAILED, what);
+    return closer_.BeginClosing(*job, proto::FAILED, what);
   }
   NoteFault(*job, {FaultClass::kStart, what, event.node(), -1,
                    InstantFromNanoseconds(event.at_ns()), true});
@@ -112,7 +112,7 @@ void FaultHandler::OnWorkersFailedToStart(const wire::Event& event) {
 }
 
 void FaultHandler::NoteFault(JobRecord& job, const Evidence& evidence) {
-  if (job.closing() || job.life.state() == wire::STOPPING) return;
+  if (job.closing() || job.life.state() == proto::STOPPING) return;
   // The workers of a gang that leaves are ending anyway.
   const auto& retreat = job.placement.retreat();
   if (retreat && retreat->stage != Retreat::Stage::kSnapshot) return;
@@ -128,14 +128,14 @@ void FaultHandler::NoteFault(JobRecord& job, const Evidence& evidence) {
     job.interval.ObserveFailure();
   }
   job.data.Close(job.life.epoch());
-  job.ledger.EnterAll(wire::DETECT, happened);
-  job.ledger.EnterAll(wire::DIAGNOSE, now);
+  job.ledger.EnterAll(proto::DETECT, happened);
+  job.ledger.EnterAll(proto::DIAGNOSE, now);
   context_.deadlines.Clear(DeadlineKind::kProgress, id);
   context_.deadlines.Clear(DeadlineKind::kStart, id);
   context_.deadlines.Set(DeadlineKind::kDecide, id, evidence.certain ? now : now + kEvidenceWindow);
   // The others can't go on without it; what they know is in their arenas.
   context_.SendKill(job, Duration(0), evidence.what);
-  context_.SetState(job, wire::RECOVERING, evidence.what);
+  context_.SetState(job, proto::RECOVERING, evidence.what);
   context_.NoticeFault(job, job.faults.newest());
 }
 
@@ -164,7 +164,7 @@ void FaultHandler::TryDecide(JobRecord& job) {
       {job.spec().max_restarts(), context_.options.fruitless_restarts, has_lasted});
   if (give_up.has_value()) {
     context_.SendKill(job, Duration(0), job.faults.newest().what());
-    return closer_.BeginClosing(job, wire::FAILED, *give_up);
+    return closer_.BeginClosing(job, proto::FAILED, *give_up);
   }
   if (job.placement.leaving()) return placement_.StopForRetreat(job);
   for (const Member& member : job.group.members()) {
@@ -193,7 +193,7 @@ void FaultHandler::Restart(JobRecord& job) {
 // lost has been counted when it was lost. What a worker dies of is mostly its program, so there the
 // node table decides.
 void FaultHandler::BlameNode(const JobRecord& job) {
-  const wire::Fault& fault = job.faults.newest();
+  const proto::Fault& fault = job.faults.newest();
   const NodeId id(fault.node());
   if (fault.node().empty() || fault.injected() || context_.nodes.Find(id) == nullptr) return;
   bool counts = false;
@@ -218,11 +218,11 @@ void FaultHandler::ResolveFaults(JobRecord& job, Instant at) {
   JobFaults::Outlook outlook;
   outlook.step = job.progress.step();
   outlook.reports = job.progress.highest_step() > 0;
-  outlook.at_end = job.life.closing() == wire::SUCCEEDED ||
+  outlook.at_end = job.life.closing() == proto::SUCCEEDED ||
                    (job.total_steps() > 0 && outlook.step >= job.total_steps());
   outlook.workers_started = !job.group.empty() && job.group.first_started();
   const double bad = BadRankSeconds(job.ledger.Summary(at));
-  while (const wire::Fault* fault = job.faults.ResolveNext(outlook, bad, at)) {
+  while (const proto::Fault* fault = job.faults.ResolveNext(outlook, bad, at)) {
     context_.NoticeFault(job, *fault);
   }
 }

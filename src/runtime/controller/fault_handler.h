@@ -21,8 +21,8 @@ class FaultHandler {
         closer_(closer),
         placement_(placement) {}
 
-  void OnWorkerExited(const wire::Event& event);
-  void OnWorkersFailedToStart(const wire::Event& event);
+  void OnWorkerExited(const proto::Event& event);
+  void OnWorkersFailedToStart(const proto::Event& event);
   // The workers of the present epoch end, and a decision is due.
   void NoteFault(JobRecord& job, const Evidence& evidence);
   // Later evidence about the newest fault.
@@ -46,6 +46,6 @@ class FaultHandler {
 };
 
 // Rank seconds of badput that count as the cost of faults.
-double BadRankSeconds(const wire::Ledger& ledger);
+double BadRankSeconds(const proto::Ledger& ledger);
 
 }  // namespace longhaul::runtime::controller

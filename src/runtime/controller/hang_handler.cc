@@ -16,7 +16,7 @@ HangLimits HangHandler::LimitsOf(const JobRecord& job) const {
 
 void HangHandler::WatchProgress(JobRecord& job) {
   if (!job.progress.reports_steps() || job.faults.undecided()) return;
-  if (job.life.state() != wire::RUNNING) return;
+  if (job.life.state() != proto::RUNNING) return;
   const bool done = job.total_steps() > 0 && job.progress.step() >= job.total_steps();
   if (done) return context_.deadlines.Clear(DeadlineKind::kProgress, job.id());
   const Duration patience = job.hang.Patience(LimitsOf(job), job.group.a_rank_has_ended());
@@ -26,7 +26,7 @@ void HangHandler::WatchProgress(JobRecord& job) {
 void HangHandler::OnStartOverdue(JobRecord& job) {
   std::string late;
   for (const Member& member : job.group.members()) {
-    if (member.phase < wire::PhaseEntered::STEPPING) late += " " + member.node.value();
+    if (member.phase < proto::PhaseEntered::STEPPING) late += " " + member.node.value();
   }
   faults_.NoteFault(job, {FaultClass::kHang,
                           "no first step within " + ToString(context_.options.start_limit) +
@@ -45,11 +45,11 @@ void HangHandler::OnProgressOverdue(JobRecord& job) {
     return faults_.TryDecide(job);
   }
   if (overdue.first) {
-    context_.Say(job.id(), wire::MessageNotice::WARNING,
+    context_.Say(job.id(), proto::MessageNotice::WARNING,
                  overdue.silence + ": the state of the workers' processes is read");
   }
   for (const Member& member : job.group.members()) {
-    wire::Command command;
+    proto::Command command;
     auto* probe = command.mutable_probe_workers();
     probe->set_job_id(job.id());
     probe->set_epoch(job.life.epoch());
@@ -59,38 +59,38 @@ void HangHandler::OnProgressOverdue(JobRecord& job) {
   WatchProgress(job);
 }
 
-void HangHandler::OnWorkersProbed(const wire::Event& event) {
+void HangHandler::OnWorkersProbed(const proto::Event& event) {
   const auto& probed = event.workers_probed();
   size_t place = 0;
   JobRecord* job = context_.CurrentJob(event, probed.job_id(), probed.epoch(), &place);
-  if (job == nullptr || job->faults.undecided() || job->life.state() != wire::RUNNING) return;
+  if (job == nullptr || job->faults.undecided() || job->life.state() != proto::RUNNING) return;
   const Instant since = job->hang.last_progress();
   for (const auto& worker : probed.workers()) {
     if (!worker.resumed()) continue;
-    const wire::Fault& fault = job->faults.AddContinued(
+    const proto::Fault& fault = job->faults.AddContinued(
         {FaultClass::kHang, "worker " + std::to_string(worker.rank()) + " was stopped (state T)",
          event.node(), static_cast<int32_t>(worker.rank()), since, true},
         job->spec(), job->group, job->progress.step(), job->progress.highest_step(),
         BadRankSeconds(job->ledger.Summary(since)), context_.now);
     // The time in which it was stopped belongs to no step.
-    job->ledger.EnterAll(wire::DETECT, since);
-    job->ledger.EnterAll(wire::LOST_WORK, context_.now);
+    job->ledger.EnterAll(proto::DETECT, since);
+    job->ledger.EnterAll(proto::LOST_WORK, context_.now);
     context_.NoticeFault(*job, fault);
   }
 }
 
 // A worker that reports what it waits for is not hung: the time of its silence is counted anew.
 // Only a worker that waits longer than the limit is, and then the message names what it waits for.
-void HangHandler::OnWorkerWaits(const wire::Event& event) {
+void HangHandler::OnWorkerWaits(const proto::Event& event) {
   const auto& waits = event.worker_waits();
   size_t place = 0;
   JobRecord* job = context_.CurrentJob(event, waits.job_id(), waits.epoch(), &place);
-  if (job == nullptr || job->faults.undecided() || job->life.state() != wire::RUNNING) return;
+  if (job == nullptr || job->faults.undecided() || job->life.state() != proto::RUNNING) return;
   const std::string wait = "worker " + std::to_string(waits.rank()) +
                            " waits for a slot to take a snapshot of step " +
                            std::to_string(waits.step()) + " (" + waits.holders() + ")";
   if (job->hang.NoteWait(wait)) {
-    context_.Say(waits.job_id(), wire::MessageNotice::WARNING,
+    context_.Say(waits.job_id(), proto::MessageNotice::WARNING,
                  wait + "; training stands still meanwhile");
   }
   if (Duration(waits.waited_ns()) > context_.options.slot_wait_limit) return;
@@ -100,7 +100,7 @@ void HangHandler::OnWorkerWaits(const wire::Event& event) {
 
 // A command that reports no steps may be idle as intended, so its silence is reported in a message
 // and nothing is restarted.
-void HangHandler::OnWorkerSilent(const wire::Event& event) {
+void HangHandler::OnWorkerSilent(const proto::Event& event) {
   constexpr size_t kMostReported = 4;  // where one rank waits, all the others soon do
   const auto& silent = event.worker_silent();
   size_t place = 0;
@@ -109,7 +109,7 @@ void HangHandler::OnWorkerSilent(const wire::Event& event) {
   if (silent.rank() / job->local() != place) return;
   if (silent.silent_ns() <= 0) return job->group.ForgetSilence(silent.rank());
   if (!job->group.NoteSilence(silent.rank()) || job->group.silent_ranks() > kMostReported) return;
-  context_.Say(silent.job_id(), wire::MessageNotice::WARNING,
+  context_.Say(silent.job_id(), proto::MessageNotice::WARNING,
                "worker " + std::to_string(silent.rank()) + " on " + event.node() +
                    " has written nothing and used no processor time for " +
                    ToString(Duration(silent.silent_ns())) +

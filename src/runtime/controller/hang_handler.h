@@ -17,9 +17,9 @@ class HangHandler {
   void WatchProgress(JobRecord& job);
   void OnStartOverdue(JobRecord& job);
   void OnProgressOverdue(JobRecord& job);
-  void OnWorkersProbed(const wire::Event& event);
-  void OnWorkerWaits(const wire::Event& event);
-  void OnWorkerSilent(const wire::Event& event);
+  void OnWorkersProbed(const proto::Event& event);
+  void OnWorkerWaits(const proto::Event& event);
+  void OnWorkerSilent(const proto::Event& event);
 
  private:
   HangLimits LimitsOf(const JobRecord& job) const;

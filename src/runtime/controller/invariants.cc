@@ -23,7 +23,7 @@ Status Invariants::CheckJob(const JobRecord& job) const {
   RETURN_IF_ERROR(job.data.Check());
   const uint64_t step = job.progress.step();
   const uint64_t restored = job.snapshots.restore().step();
-  const wire::DataLease& lease = job.group.lease();
+  const proto::DataLease& lease = job.group.lease();
   if (step > job.progress.highest_step() && restored < step) {
     return InternalError("the present step is above the highest one");
   }
@@ -48,7 +48,7 @@ Status Invariants::CheckJob(const JobRecord& job) const {
 
 Status Invariants::CheckDecision(const JobRecord& job) const {
   if (!job.faults.undecided()) return {};
-  if (job.faults.empty() || job.life.state() != wire::RECOVERING) {
+  if (job.faults.empty() || job.life.state() != proto::RECOVERING) {
     return InternalError("a decision is due, but the job isn't recovering");
   }
   const bool timed = context_.deadlines.all().contains({DeadlineKind::kDecide, job.id()});
@@ -79,7 +79,7 @@ Status Invariants::CheckGang(const JobRecord& job) const {
 }
 
 Status Invariants::CheckPlace(const JobRecord& job) const {
-  if (!job.live() || job.closing() || job.life.state() == wire::STOPPING) return {};
+  if (!job.live() || job.closing() || job.life.state() == proto::STOPPING) return {};
   const std::vector<NodeId>& target = job.placement.target();
   const auto given = context_.scheduler.NodesOf(JobId(job.id()));
   if (given.empty() != target.empty()) {

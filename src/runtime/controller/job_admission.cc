@@ -14,7 +14,7 @@ constexpr uint64_t kMaxWorld = 1'000'000;
 
 }  // namespace
 
-Status JobAdmission::CheckSubmission(const wire::Job& job) const {
+Status JobAdmission::CheckSubmission(const proto::Job& job) const {
   if (job.id().empty()) return InvalidArgument("a job needs an id");
   if (context_.jobs.contains(job.id())) {
     return AlreadyExists("there is a job " + job.id() + " already");
@@ -37,7 +37,7 @@ Status JobAdmission::CheckSubmission(const wire::Job& job) const {
   return fits.ok() ? fits : fits.WithContext("job " + job.id());
 }
 
-void JobAdmission::OnJobSubmitted(const wire::Job& spec) {
+void JobAdmission::OnJobSubmitted(const proto::Job& spec) {
   if (!CheckSubmission(spec).ok()) return;
   const double expected = ToSeconds(context_.options.expected_time_between_failures);
   JobRecord& job = context_.jobs.Add(spec, context_.now, Seconds(expected));
@@ -45,18 +45,18 @@ void JobAdmission::OnJobSubmitted(const wire::Job& spec) {
     job.snapshots.Commit(spec.committed_step(), spec.committed_epoch(), /*keep=*/1);
     job.life.SkipEpochs(spec.committed_epoch());
   }
-  for (const wire::Copy& copy : spec.copies()) {
+  for (const proto::Copy& copy : spec.copies()) {
     job.copier.Add(copy.step(), copy.epoch());
     job.life.SkipEpochs(copy.epoch());
   }
-  context_.SetState(job, wire::QUEUED, "submitted");
+  context_.SetState(job, proto::QUEUED, "submitted");
   for (const std::string& warning : spec.warnings()) {
-    context_.Say(spec.id(), wire::MessageNotice::WARNING, warning);
+    context_.Say(spec.id(), proto::MessageNotice::WARNING, warning);
   }
   context_.scheduler.Submit(spec, context_.now);
   placement_.Schedule();
-  if (job.life.state() == wire::QUEUED) {
-    context_.SetState(job, wire::QUEUED, context_.scheduler.WaitText(JobId(spec.id())));
+  if (job.life.state() == proto::QUEUED) {
+    context_.SetState(job, proto::QUEUED, context_.scheduler.WaitText(JobId(spec.id())));
   }
 }
 

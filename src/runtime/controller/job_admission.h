@@ -14,9 +14,9 @@ class JobAdmission {
       : context_(context), placement_(placement) {}
 
   // The reason why a job may not be submitted.
-  Status CheckSubmission(const wire::Job& job) const;
+  Status CheckSubmission(const proto::Job& job) const;
   // A job that CheckSubmission refuses changes nothing.
-  void OnJobSubmitted(const wire::Job& spec);
+  void OnJobSubmitted(const proto::Job& spec);
 
  private:
   ControllerContext& context_;

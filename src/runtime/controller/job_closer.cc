@@ -19,16 +19,16 @@ constexpr Duration kStopLimit = std::chrono::seconds(5);
 
 }  // namespace
 
-void JobCloser::OnJobStopRequested(const wire::JobStopRequested& request) {
+void JobCloser::OnJobStopRequested(const proto::JobStopRequested& request) {
   const std::string& id = request.job_id();
   JobRecord* job = context_.jobs.Find(id);
   if (job == nullptr || !job->live() || job->closing()) return;
   const std::string reason = request.reason().empty() ? "asked to stop" : request.reason();
-  if (job->group.empty()) return BeginClosing(*job, wire::STOPPED, reason);
+  if (job->group.empty()) return BeginClosing(*job, proto::STOPPED, reason);
   job->faults.Dismiss();
   job->placement.EndRetreat();
   context_.deadlines.Clear(DeadlineKind::kRetreat, id);
-  context_.SetState(*job, wire::STOPPING, reason);
+  context_.SetState(*job, proto::STOPPING, reason);
   for (size_t i = 0; i < job->group.size(); ++i) {
     if (!context_.nodes.IsAlive(job->group.member(i).node)) job->group.Close(i);
   }
@@ -42,7 +42,7 @@ void JobCloser::OnJobStopRequested(const wire::JobStopRequested& request) {
                          context_.now + context_.options.stop_grace + kStopLimit);
 }
 
-void JobCloser::OnEpochClosed(const wire::Event& event) {
+void JobCloser::OnEpochClosed(const proto::Event& event) {
   const auto& closed = event.epoch_closed();
   size_t place = 0;
   JobRecord* job = context_.CurrentJob(event, closed.job_id(), closed.epoch(), &place);
@@ -53,23 +53,23 @@ void JobCloser::OnEpochClosed(const wire::Event& event) {
 }
 
 void JobCloser::CloseIfStopped(JobRecord& job) {
-  if (!job.live() || job.life.state() != wire::STOPPING) return;
-  if (job.group.all_closed()) BeginClosing(job, wire::STOPPED, job.life.reason());
+  if (!job.live() || job.life.state() != proto::STOPPING) return;
+  if (job.group.all_closed()) BeginClosing(job, proto::STOPPED, job.life.reason());
 }
 
-void JobCloser::BeginClosing(JobRecord& job, wire::JobState outcome, const std::string& reason) {
+void JobCloser::BeginClosing(JobRecord& job, proto::JobState outcome, const std::string& reason) {
   if (job.closing()) return;
   job.life.BeginClosing(outcome, reason);
-  if (outcome == wire::SUCCEEDED && job.progress.highest_step() > 0) {
+  if (outcome == proto::SUCCEEDED && job.progress.highest_step() > 0) {
     faults_.ResolveFaults(job, context_.now);
   }
   job.faults.Dismiss();
   job.placement.EndRetreat();
   job.data.Close(job.life.epoch());
-  if (outcome == wire::SUCCEEDED) {
+  if (outcome == proto::SUCCEEDED) {
     job.ledger.EndSteps(context_.now);
   } else {
-    job.ledger.EnterAll(wire::FINISH, context_.now);
+    job.ledger.EnterAll(proto::FINISH, context_.now);
   }
   for (const auto kind : {DeadlineKind::kDecide, DeadlineKind::kStart, DeadlineKind::kProgress,
                           DeadlineKind::kStop, DeadlineKind::kRetreat}) {
@@ -96,7 +96,7 @@ void JobCloser::CloseIfSaved(JobRecord& job) {
 }
 
 void JobCloser::Finalize(JobRecord& job) {
-  wire::JobState outcome = *job.life.closing();
+  proto::JobState outcome = *job.life.closing();
   std::string reason = job.life.reason();
   const uint64_t newest = job.snapshots.memory_step();
   const uint64_t committed = job.snapshots.committed_step();
@@ -104,7 +104,7 @@ void JobCloser::Finalize(JobRecord& job) {
     const std::string known = job.writer.WhyNotSaved(newest);
     reason += "; the newest snapshot, step " + std::to_string(newest) +
               ", is not on disk: " + (known.empty() ? "it did not reach the disk in time" : known);
-    if (outcome == wire::SUCCEEDED) outcome = wire::FAILED;
+    if (outcome == proto::SUCCEEDED) outcome = proto::FAILED;
   }
   const std::string& copy_to = job.spec().snapshot().copy_to();
   if (!copy_to.empty() && job.copier.copied_step() < committed) {

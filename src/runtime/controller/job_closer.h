@@ -18,12 +18,12 @@ class JobCloser {
             Placement& placement)
       : context_(context), checkpoints_(checkpoints), faults_(faults), placement_(placement) {}
 
-  void OnJobStopRequested(const wire::JobStopRequested& request);
-  void OnEpochClosed(const wire::Event& event);
+  void OnJobStopRequested(const proto::JobStopRequested& request);
+  void OnEpochClosed(const proto::Event& event);
   // Once no worker of a job that is being stopped is left.
   void CloseIfStopped(JobRecord& job);
   // The outcome is certain; what is left is to see the newest snapshot safe on disk.
-  void BeginClosing(JobRecord& job, wire::JobState outcome, const std::string& reason);
+  void BeginClosing(JobRecord& job, proto::JobState outcome, const std::string& reason);
   void CloseIfSaved(JobRecord& job);
   // Ends the job with what is on disk now. Requires that its outcome is decided.
   void Finalize(JobRecord& job);

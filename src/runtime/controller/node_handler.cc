@@ -22,7 +22,7 @@ void NodeHandler::DisconnectAll() {
   }
 }
 
-void NodeHandler::OnAgentJoined(const wire::Event& event) {
+void NodeHandler::OnAgentJoined(const proto::Event& event) {
   const NodeId id(event.node());
   NodeTable& nodes = context_.nodes;
   const auto joining = nodes.BeginJoin(id, event.incarnation(), event.sequence());
@@ -57,7 +57,7 @@ void NodeHandler::Reconcile(const NodeId& id) {
     const bool wanted = job != nullptr && job->live() && job->life.epoch() == running.epoch() &&
                         !job->faults.undecided() && job->group.contains(id.value());
     if (wanted) continue;
-    wire::Command command;
+    proto::Command command;
     auto* kill = command.mutable_kill_workers();
     kill->set_job_id(running.job_id());
     kill->set_epoch(running.epoch());
@@ -78,7 +78,7 @@ void NodeHandler::Reconcile(const NodeId& id) {
 void NodeHandler::ReconcileJob(JobRecord& job, const NodeId& id, size_t place) {
   if (!job.live()) {
     context_.SendForget(job.id(), id);
-  } else if (job.life.state() == wire::STOPPING) {
+  } else if (job.life.state() == proto::STOPPING) {
     context_.SendKill(job, context_.options.stop_grace, "the job is being stopped");
   } else if (job.placement.leaving()) {
     placement_.SayRetreat(job, id);
@@ -87,7 +87,7 @@ void NodeHandler::ReconcileJob(JobRecord& job, const NodeId& id, size_t place) {
   }
 }
 
-void NodeHandler::OnAgentDisconnected(const wire::Event& event) {
+void NodeHandler::OnAgentDisconnected(const proto::Event& event) {
   const NodeId id(event.node());
   if (!context_.nodes.at(id).connected) return;
   context_.nodes.Cut(id);
@@ -126,7 +126,7 @@ void NodeHandler::LoseNode(const NodeId& id, const std::string& why, Instant hap
   }
 }
 
-void NodeHandler::OnNodeCordoned(const wire::NodeCordoned& cordoned) {
+void NodeHandler::OnNodeCordoned(const proto::NodeCordoned& cordoned) {
   const NodeId id(cordoned.target());
   if (context_.nodes.Find(id) == nullptr) return;
   context_.nodes.Cordon(id, cordoned.cordoned(), cordoned.drain());

@@ -27,9 +27,9 @@ class NodeHandler {
         placement_(placement),
         snapshots_(snapshots) {}
 
-  void OnAgentJoined(const wire::Event& event);
-  void OnAgentDisconnected(const wire::Event& event);
-  void OnNodeCordoned(const wire::NodeCordoned& cordoned);
+  void OnAgentJoined(const proto::Event& event);
+  void OnAgentDisconnected(const proto::Event& event);
+  void OnNodeCordoned(const proto::NodeCordoned& cordoned);
   // Its agent did not come back in time.
   void OnGraceOver(const NodeId& node);
   // The controller has started: every agent has to connect again.

@@ -58,7 +58,7 @@ uint64_t NodeTable::BeginLife(const NodeId& id, uint64_t incarnation) {
   return std::exchange(nodes_.at(id).incarnation, incarnation);
 }
 
-bool NodeTable::Join(const NodeId& id, uint64_t sequence, const wire::AgentJoined& facts) {
+bool NodeTable::Join(const NodeId& id, uint64_t sequence, const proto::AgentJoined& facts) {
   Node& node = nodes_.at(id);
   const bool was_cut = std::exchange(node.cut, false) && !node.lost;
   node.last_sequence = sequence;

@@ -13,7 +13,7 @@
 
 #include "base/ids.h"
 #include "base/time.h"
-#include "wire/longhaul.pb.h"
+#include "proto/events.pb.h"
 
 namespace longhaul::runtime::controller {
 
@@ -37,7 +37,7 @@ struct Node {
   std::vector<WorkerFault> worker_faults;  // recent ones
   uint32_t used_slots = 0;                 // by gangs, until their workers have ended
   uint32_t losses = 0;
-  wire::AgentJoined facts;
+  proto::AgentJoined facts;
 
   // Whether it can be sent commands, and whether its memory can be read by others.
   bool reachable() const { return connected && !lost; }
@@ -79,7 +79,7 @@ class NodeTable {
   uint64_t BeginLife(const NodeId& id, uint64_t incarnation);
   // The agent is connected with these facts. Returns whether its connection had been cut while the
   // node was alive.
-  bool Join(const NodeId& id, uint64_t sequence, const wire::AgentJoined& facts);
+  bool Join(const NodeId& id, uint64_t sequence, const proto::AgentJoined& facts);
 
   void Cut(const NodeId& id);
   // The controller itself was away: the agent has to connect again and is not to blame.

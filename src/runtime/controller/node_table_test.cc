@@ -12,8 +12,8 @@ const NodeId kA("a");
 const NodeId kB("b");
 const Instant kStart = InstantFromNanoseconds(1'000'000'000'000);
 
-wire::AgentJoined Facts(uint32_t slots, uint32_t peer_port = 0) {
-  wire::AgentJoined facts;
+proto::AgentJoined Facts(uint32_t slots, uint32_t peer_port = 0) {
+  proto::AgentJoined facts;
   facts.set_slots(slots);
   facts.set_peer_port(peer_port);
   return facts;

@@ -12,64 +12,64 @@ constexpr int kMostChanges = 1'000;
 
 // Whether it waits for the scheduler, without a place.
 bool Waits(const JobRecord& job) {
-  return job.life.state() == wire::QUEUED && job.group.empty() && job.placement.target().empty() &&
+  return job.life.state() == proto::QUEUED && job.group.empty() && job.placement.target().empty() &&
          !job.closing();
 }
 
 }  // namespace
 
-Status OperatorChanges::Check(const wire::ChangesAsked& asked) const {
+Status OperatorChanges::Check(const proto::ChangesAsked& asked) const {
   if (asked.changes().empty()) return InvalidArgument("no change is named");
   if (asked.changes_size() > kMostChanges) {
     return InvalidArgument(std::to_string(asked.changes_size()) + " changes at once; at most " +
                            std::to_string(kMostChanges));
   }
-  for (const wire::Change& change : asked.changes()) RETURN_IF_ERROR(CheckChange(change));
+  for (const proto::Change& change : asked.changes()) RETURN_IF_ERROR(CheckChange(change));
   return {};
 }
 
-Status OperatorChanges::CheckChange(const wire::Change& change) const {
+Status OperatorChanges::CheckChange(const proto::Change& change) const {
   const auto unknown = [](const std::string& id) {
     return NotFound("no job with the id " + Printable(id, 80));
   };
   switch (change.kind_case()) {
-    case wire::Change::kExpedite: {
+    case proto::Change::kExpedite: {
       const JobRecord* job = jobs().Find(change.expedite());
       if (job == nullptr) return unknown(change.expedite());
       if (Waits(*job)) return {};
       return FailedPrecondition("job " + change.expedite() +
                                 " does not wait: only what waits can be put first");
     }
-    case wire::Change::kEvict: {
+    case proto::Change::kEvict: {
       const JobRecord* job = jobs().Find(change.evict());
       if (job == nullptr) return unknown(change.evict());
       // Who is ending gives its nodes away all the sooner: whoever waits is promised them.
       if (job->live() && !job->placement.target().empty()) return {};
       return FailedPrecondition("job " + change.evict() + " has no nodes that it could leave");
     }
-    case wire::Change::kJob: {
+    case proto::Change::kJob: {
       const JobRecord* job = jobs().Find(change.job().id());
       if (job == nullptr) return unknown(change.job().id());
       return CheckJobChange(*job, change.job());
     }
-    case wire::Change::kLimit:
+    case proto::Change::kLimit:
       return context_.scheduler.CheckLimit(change.limit().queue(), change.limit().limit());
-    case wire::Change::kUseNode: {
+    case proto::Change::kUseNode: {
       const Node* node = context_.nodes.Find(NodeId(change.use_node()));
       if (node == nullptr) return NotFound("no node named " + Printable(change.use_node(), 80));
       if (node->connected) return {};
       return FailedPrecondition("node " + change.use_node() +
                                 " is not connected: start its agent again");
     }
-    case wire::Change::kTrustLink:
+    case proto::Change::kTrustLink:
       return context_.scheduler.CheckLink(change.trust_link().level(), change.trust_link().name());
-    case wire::Change::KIND_NOT_SET:
+    case proto::Change::KIND_NOT_SET:
       break;
   }
   return InvalidArgument("a change that says nothing");
 }
 
-Status OperatorChanges::CheckJobChange(const JobRecord& job, const wire::Job& spec) const {
+Status OperatorChanges::CheckJobChange(const JobRecord& job, const proto::Job& spec) const {
   const std::string& id = spec.id();
   if (!Waits(job)) return FailedPrecondition("job " + id + " does not wait: it is not changed");
   const bool resized = spec.nodes() != job.spec().nodes() ||
@@ -95,9 +95,9 @@ Controller::Remedy OperatorChanges::RemedyOf(const JobId& id,
   Controller::Remedy remedy;
   const JobRecord* job = jobs().Find(id.value());
   if (job == nullptr) return remedy;
-  wire::Job spec = job->spec();
+  proto::Job spec = job->spec();
   for (const scheduler::Event& event : fix) {
-    wire::Change change;
+    proto::Change change;
     if (const auto* expedited = std::get_if<scheduler::JobExpedited>(&event)) {
       change.set_expedite(expedited->job.value());
     } else if (const auto* asked = std::get_if<scheduler::JobEvictionAsked>(&event)) {
@@ -122,51 +122,52 @@ Controller::Remedy OperatorChanges::RemedyOf(const JobId& id,
         change.mutable_trust_link()->set_name(view.name);
       }
     }
-    if (change.kind_case() != wire::Change::KIND_NOT_SET) remedy.changes.push_back(change);
+    if (change.kind_case() != proto::Change::KIND_NOT_SET) remedy.changes.push_back(change);
   }
   return remedy;
 }
 
-void OperatorChanges::OnChangesAsked(const wire::ChangesAsked& asked) {
+void OperatorChanges::OnChangesAsked(const proto::ChangesAsked& asked) {
   if (!Check(asked).ok()) return;
-  for (const wire::Change& change : asked.changes()) Make(change, asked.reason());
+  for (const proto::Change& change : asked.changes()) Make(change, asked.reason());
 }
 
-void OperatorChanges::Make(const wire::Change& change, const std::string& reason) {
+void OperatorChanges::Make(const proto::Change& change, const std::string& reason) {
   const std::string because = reason.empty() ? "" : ": " + reason;
   switch (change.kind_case()) {
-    case wire::Change::kExpedite:
-      context_.Say(change.expedite(), wire::MessageNotice::INFO,
+    case proto::Change::kExpedite:
+      context_.Say(change.expedite(), proto::MessageNotice::INFO,
                    "put before all other jobs" + because);
       return context_.scheduler.Expedite(JobId(change.expedite()), context_.now);
-    case wire::Change::kEvict:
-      context_.Say(change.evict(), wire::MessageNotice::INFO, "asked to leave its nodes" + because);
+    case proto::Change::kEvict:
+      context_.Say(change.evict(), proto::MessageNotice::INFO,
+                   "asked to leave its nodes" + because);
       return context_.scheduler.Evict(JobId(change.evict()), context_.now);
-    case wire::Change::kJob:
+    case proto::Change::kJob:
       return ChangeJob(context_.jobs.at(change.job().id()), change.job());
-    case wire::Change::kLimit:
-      context_.Say("", wire::MessageNotice::INFO,
+    case proto::Change::kLimit:
+      context_.Say("", proto::MessageNotice::INFO,
                    "queue " + change.limit().queue() + " has another limit" + because);
       return context_.scheduler.SetLimit(change.limit().queue(), change.limit().limit(),
                                          context_.now);
-    case wire::Change::kUseNode: {
+    case proto::Change::kUseNode: {
       const NodeId node(change.use_node());
       context_.nodes.Enlist(node);
       context_.scheduler.Trust(node.value());
       context_.TellNode(node);
       return context_.NoticeNode(node);
     }
-    case wire::Change::kTrustLink:
-      context_.Say("", wire::MessageNotice::INFO,
+    case proto::Change::kTrustLink:
+      context_.Say("", proto::MessageNotice::INFO,
                    "the links of " + change.trust_link().name() + " are trusted again" + because);
       return context_.scheduler.TrustLink(change.trust_link().level(), change.trust_link().name(),
                                           context_.now);
-    case wire::Change::KIND_NOT_SET:
+    case proto::Change::KIND_NOT_SET:
       return;
   }
 }
 
-void OperatorChanges::ChangeJob(JobRecord& job, const wire::Job& spec) {
+void OperatorChanges::ChangeJob(JobRecord& job, const proto::Job& spec) {
   const bool resized = spec.nodes() != job.spec().nodes() ||
                        spec.processes_per_node() != job.spec().processes_per_node();
   job.life.Change(spec);
@@ -179,7 +180,7 @@ void OperatorChanges::ChangeJob(JobRecord& job, const wire::Job& spec) {
     job.ledger = GoodputLedger(job.life.submitted(), spec.nodes(), spec.processes_per_node());
   }
   context_.Say(
-      spec.id(), wire::MessageNotice::INFO,
+      spec.id(), proto::MessageNotice::INFO,
       "changed: " + std::to_string(spec.nodes()) + " nodes of " +
           std::to_string(spec.processes_per_node()) + " workers" +
           (spec.scheduling().topology().empty() ? "" : " in one " + spec.scheduling().topology()));

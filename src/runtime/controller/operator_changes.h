@@ -15,18 +15,18 @@ class OperatorChanges {
   explicit OperatorChanges(ControllerContext& context) : context_(context) {}
 
   // Whether what is asked for can be done; the first reason if not.
-  Status Check(const wire::ChangesAsked& asked) const;
+  Status Check(const proto::ChangesAsked& asked) const;
   // Changes that Check refuses do nothing.
-  void OnChangesAsked(const wire::ChangesAsked& asked);
+  void OnChangesAsked(const proto::ChangesAsked& asked);
   bool CanChangeSize(const JobId& job) const;
   // In the controller's words what the scheduler would be told.
   Controller::Remedy RemedyOf(const JobId& job, const std::vector<scheduler::Event>& fix) const;
 
  private:
-  Status CheckChange(const wire::Change& change) const;
-  Status CheckJobChange(const JobRecord& job, const wire::Job& spec) const;
-  void Make(const wire::Change& change, const std::string& reason);
-  void ChangeJob(JobRecord& job, const wire::Job& spec);
+  Status CheckChange(const proto::Change& change) const;
+  Status CheckJobChange(const JobRecord& job, const proto::Job& spec) const;
+  void Make(const proto::Change& change, const std::string& reason);
+  void ChangeJob(JobRecord& job, const proto::Job& spec);
   const JobTable& jobs() const { return context_.jobs; }
 
   ControllerContext& context_;

@@ -16,7 +16,7 @@ Cluster RunningWithPeers(bool replicated = false) {
   cluster.peer_port = 7000;
   cluster.Join("node-1");
   cluster.Join("node-2");
-  wire::Job job = TwoByTwo();
+  proto::Job job = TwoByTwo();
   job.mutable_snapshot()->set_replicated(replicated);
   cluster.Submit(job);
   cluster.Start();
@@ -32,13 +32,13 @@ void LoseAndReturn(Cluster& cluster, const std::string& node) {
 
 TEST(ControllerPeers, EachNodeIsGivenTheNextOneAsItsKeeper) {
   Cluster cluster = RunningWithPeers();
-  const auto one = cluster.Last("node-1", wire::Command::kStartWorkers).start_workers();
-  const auto two = cluster.Last("node-2", wire::Command::kStartWorkers).start_workers();
+  const auto one = cluster.Last("node-1", proto::Command::kStartWorkers).start_workers();
+  const auto two = cluster.Last("node-2", proto::Command::kStartWorkers).start_workers();
   EXPECT_EQ(one.peer_node(), "node-2");
   EXPECT_EQ(one.peer_port(), 7000u);
   EXPECT_EQ(two.peer_node(), "node-1");
   Cluster without = Running();
-  EXPECT_EQ(without.Last("node-1", wire::Command::kStartWorkers).start_workers().peer_port(), 0u);
+  EXPECT_EQ(without.Last("node-1", proto::Command::kStartWorkers).start_workers().peer_port(), 0u);
 }
 
 TEST(ControllerPeers, ALostNodesStateComesFromItsKeepersMemory) {
@@ -51,11 +51,11 @@ TEST(ControllerPeers, ALostNodesStateComesFromItsKeepersMemory) {
   cluster.SealAll(12);  // sealed, but the copy of node 2 has not arrived
   cluster.Copy("node-1", 12, "node-2");
   LoseAndReturn(cluster, "node-2");
-  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), wire::Restore::TIER_PEER);
+  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), proto::Restore::TIER_PEER);
   EXPECT_EQ(cluster.RestoreOf("node-2").step(), 10u);
   EXPECT_EQ(cluster.RestoreOf("node-2").source_port(), 7000u);
   EXPECT_FALSE(cluster.RestoreOf("node-2").has_source_rank()) << "each rank its own";
-  EXPECT_EQ(cluster.RestoreOf("node-1").tier(), wire::Restore::TIER_MEMORY);
+  EXPECT_EQ(cluster.RestoreOf("node-1").tier(), proto::Restore::TIER_MEMORY);
   EXPECT_EQ(cluster.RestoreOf("node-1").step(), 10u);
   EXPECT_THAT(cluster.Job().faults(0).action(), testing::HasSubstr("a peer's memory"));
 }
@@ -67,16 +67,16 @@ TEST(ControllerPeers, CopiesGoWithTheirKeepersMemory) {
   cluster.Copy("node-2", 10, "node-1");
   // The keeper is lost first and comes back empty; then the one whose copies it had.
   LoseAndReturn(cluster, "node-1");
-  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), wire::Restore::TIER_NONE) << "node 1 had no copy";
+  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), proto::Restore::TIER_NONE) << "node 1 had no copy";
   Cluster other = RunningWithPeers();
   other.Steps(1, 10);
   other.SealAll(10);
   other.Copy("node-1", 10, "node-2");
   other.Copy("node-2", 10, "node-1");
   LoseAndReturn(other, "node-1");
-  ASSERT_EQ(other.RestoreOf("node-1").tier(), wire::Restore::TIER_PEER);
+  ASSERT_EQ(other.RestoreOf("node-1").tier(), proto::Restore::TIER_PEER);
   LoseAndReturn(other, "node-2");
-  EXPECT_EQ(other.RestoreOf("node-2").tier(), wire::Restore::TIER_NONE)
+  EXPECT_EQ(other.RestoreOf("node-2").tier(), proto::Restore::TIER_NONE)
       << "its copy died with the first life of node 1";
 }
 
@@ -98,7 +98,7 @@ TEST(ControllerPeers, ABadCopyIsNotOfferedAgain) {
   ASSERT_GT(cluster.Job().epoch(), epoch);
   cluster.Start();
   EXPECT_EQ(cluster.RestoreOf("node-2").step(), 8u);
-  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), wire::Restore::TIER_PEER);
+  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), proto::Restore::TIER_PEER);
   EXPECT_EQ(cluster.RestoreOf("node-1").step(), 8u) << "all ranks the same step";
 }
 
@@ -107,7 +107,7 @@ TEST(ControllerPeers, ReplicatedStateComesFromAnyOtherNodesOwn) {
   cluster.Steps(1, 10);
   cluster.SealAll(10);
   LoseAndReturn(cluster, "node-2");
-  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), wire::Restore::TIER_PEER);
+  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), proto::Restore::TIER_PEER);
   EXPECT_EQ(cluster.RestoreOf("node-2").step(), 10u);
   EXPECT_EQ(cluster.RestoreOf("node-2").source_rank(), 0u);
 }

@@ -14,13 +14,13 @@ namespace {
 class ControllerPersist : public ::testing::Test {
  protected:
   explicit ControllerPersist(uint32_t ranks = 1) : controller_(ControllerOptions{}), ranks_(ranks) {
-    wire::Event event;
+    proto::Event event;
     event.mutable_controller_started();
     Feed(event);
     Join("node-1", 1);
     Join("node-2", 1);
-    wire::Event submitted;
-    wire::Job& job = *submitted.mutable_job_submitted()->mutable_job();
+    proto::Event submitted;
+    proto::Job& job = *submitted.mutable_job_submitted()->mutable_job();
     job.set_id("gpt-1");
     job.set_nodes(2);
     job.set_processes_per_node(ranks_);
@@ -33,7 +33,7 @@ class ControllerPersist : public ::testing::Test {
     Told();
   }
 
-  void Feed(const wire::Event& event) {
+  void Feed(const proto::Event& event) {
     for (const auto& [node, command] : controller_.Step(event, now_).commands) {
       if (command.has_persist_snapshot()) {
         const auto& told = command.persist_snapshot();
@@ -52,8 +52,8 @@ class ControllerPersist : public ::testing::Test {
   // Who was told to write what since the last call.
   std::string Told() { return std::exchange(told_, ""); }
 
-  wire::Event From(const std::string& node) {
-    wire::Event event;
+  proto::Event From(const std::string& node) {
+    proto::Event event;
     event.set_node(node);
     event.set_incarnation(life_[node]);
     event.set_sequence(++sequence_[node]);
@@ -63,21 +63,21 @@ class ControllerPersist : public ::testing::Test {
   void Join(const std::string& node, uint64_t life) {
     if (life_[node] != life) sequence_[node] = 0;
     life_[node] = life;
-    wire::Event event = From(node);
+    proto::Event event = From(node);
     event.mutable_agent_joined()->set_slots(ranks_);
     event.mutable_agent_joined()->set_address("127.0.0.1");
     Feed(event);
   }
   uint64_t Epoch() { return controller_.JobStatus(JobId("gpt-1"), now_)->epoch(); }
   void Start() {
-    wire::Event opened = From("node-1");
+    proto::Event opened = From("node-1");
     opened.mutable_store_opened()->set_job_id("gpt-1");
     opened.mutable_store_opened()->set_epoch(Epoch());
     opened.mutable_store_opened()->set_port(4000);
     Feed(opened);
   }
   void Seal(const std::string& node, uint64_t step) {
-    wire::Event event = From(node);
+    proto::Event event = From(node);
     event.mutable_snapshot_sealed()->set_job_id("gpt-1");
     event.mutable_snapshot_sealed()->set_epoch(Epoch());
     event.mutable_snapshot_sealed()->set_step(step);
@@ -88,25 +88,25 @@ class ControllerPersist : public ::testing::Test {
     Seal("node-2", step);
   }
   void Persist(const std::string& node, uint64_t step) {
-    wire::Event event = From(node);
+    proto::Event event = From(node);
     event.mutable_snapshot_persisted()->set_job_id("gpt-1");
     event.mutable_snapshot_persisted()->set_epoch(1);
     event.mutable_snapshot_persisted()->set_step(step);
     Feed(event);
   }
   void Fail(const std::string& node, uint64_t step, bool overtaken) {
-    wire::Event event = From(node);
-    wire::SnapshotFailed& failed = *event.mutable_snapshot_failed();
+    proto::Event event = From(node);
+    proto::SnapshotFailed& failed = *event.mutable_snapshot_failed();
     failed.set_job_id("gpt-1");
     failed.set_epoch(1);
     failed.set_step(step);
     failed.set_reason("disk full");
-    failed.set_tier(wire::Restore::TIER_DISK);
+    failed.set_tier(proto::Restore::TIER_DISK);
     failed.set_overtaken(overtaken);
     Feed(event);
   }
   void Commit(uint64_t step) {
-    wire::Event event = From("node-2");
+    proto::Event event = From("node-2");
     event.mutable_snapshot_committed()->set_job_id("gpt-1");
     event.mutable_snapshot_committed()->set_epoch(1);
     event.mutable_snapshot_committed()->set_step(step);
@@ -116,22 +116,22 @@ class ControllerPersist : public ::testing::Test {
   void EndWell() {
     for (const uint32_t node : {0u, 1u}) {
       for (uint32_t i = 0; i < ranks_; ++i) {
-        wire::Event event = From("node-" + std::to_string(node + 1));
+        proto::Event event = From("node-" + std::to_string(node + 1));
         event.mutable_worker_exited()->set_job_id("gpt-1");
         event.mutable_worker_exited()->set_epoch(Epoch());
         event.mutable_worker_exited()->set_rank(node * ranks_ + i);
         Feed(event);
       }
-      wire::Event closed = From("node-" + std::to_string(node + 1));
+      proto::Event closed = From("node-" + std::to_string(node + 1));
       closed.mutable_epoch_closed()->set_job_id("gpt-1");
       closed.mutable_epoch_closed()->set_epoch(Epoch());
       Feed(closed);
     }
   }
-  wire::JobState State() { return controller_.JobStatus(JobId("gpt-1"), now_)->state(); }
+  proto::JobState State() { return controller_.JobStatus(JobId("gpt-1"), now_)->state(); }
   std::string Reason() { return controller_.JobStatus(JobId("gpt-1"), now_)->reason(); }
   void Disconnect(const std::string& node) {
-    wire::Event gone;
+    proto::Event gone;
     gone.set_node(node);
     gone.set_incarnation(life_[node]);
     gone.mutable_agent_disconnected()->set_reason("reset");
@@ -143,7 +143,7 @@ class ControllerPersist : public ::testing::Test {
   std::map<std::string, uint64_t> life_;
   std::map<std::string, uint64_t> sequence_;
   std::string told_;
-  wire::CommitSnapshot grant_;
+  proto::CommitSnapshot grant_;
   uint64_t granted_ = 0;
   const uint32_t ranks_;
 };
@@ -216,7 +216,7 @@ TEST_F(ControllerPersist, AFailureOfAnOlderSnapshotIsNoReasonAtTheEnd) {
   Persist("node-1", 11);
   Persist("node-2", 11);
   Commit(11);
-  EXPECT_EQ(State(), wire::SUCCEEDED);
+  EXPECT_EQ(State(), proto::SUCCEEDED);
   EXPECT_EQ(Reason().find("disk full"), std::string::npos) << Reason();
 }
 
@@ -230,7 +230,7 @@ TEST_F(ControllerPersist, AFailureThatPassesIsNoReasonAtTheEnd) {
   Persist("node-2", 10);
   EXPECT_EQ(granted_, 10u);
   Commit(10);
-  EXPECT_EQ(State(), wire::SUCCEEDED);
+  EXPECT_EQ(State(), proto::SUCCEEDED);
   EXPECT_EQ(Reason().find("disk full"), std::string::npos) << Reason();
 }
 
@@ -240,7 +240,7 @@ TEST_F(ControllerPersist, ALastFailureOfTheNewestIsTheReasonAtOnce) {
   Fail("node-2", 10, false);
   EndWell();
   Fail("node-2", 10, false);
-  EXPECT_EQ(State(), wire::FAILED);
+  EXPECT_EQ(State(), proto::FAILED);
   EXPECT_NE(Reason().find("step 10, is not on disk: disk full"), std::string::npos) << Reason();
 }
 
@@ -250,7 +250,7 @@ TEST_F(ControllerPersist, AManifestThatCanNotBeWrittenIsTheReasonAtOnce) {
   Persist("node-2", 10);
   Fail("node-2", 10, false);
   EndWell();
-  EXPECT_EQ(State(), wire::FAILED);
+  EXPECT_EQ(State(), proto::FAILED);
   EXPECT_NE(Reason().find("disk full"), std::string::npos) << Reason();
 }
 
@@ -261,13 +261,13 @@ class ControllerShares : public ControllerPersist {
 
   void SealAs(uint64_t step, const std::string& letters) {
     for (const int node : {0, 1}) {
-      wire::Event event = From("node-" + std::to_string(node + 1));
-      wire::SnapshotSealed& sealed = *event.mutable_snapshot_sealed();
+      proto::Event event = From("node-" + std::to_string(node + 1));
+      proto::SnapshotSealed& sealed = *event.mutable_snapshot_sealed();
       sealed.set_job_id("gpt-1");
       sealed.set_epoch(Epoch());
       sealed.set_step(step);
       for (const char letter : letters.substr(static_cast<size_t>(node) * 2, 2)) {
-        wire::RankContent& content = *sealed.add_contents();
+        proto::RankContent& content = *sealed.add_contents();
         content.set_plan(1);
         content.set_root(static_cast<uint64_t>(letter));
         content.set_bytes(1000);
@@ -276,8 +276,8 @@ class ControllerShares : public ControllerPersist {
     }
   }
   void PersistRanks(const std::string& node, uint64_t step, const std::vector<uint32_t>& ranks) {
-    wire::Event event = From(node);
-    wire::SnapshotPersisted& persisted = *event.mutable_snapshot_persisted();
+    proto::Event event = From(node);
+    proto::SnapshotPersisted& persisted = *event.mutable_snapshot_persisted();
     persisted.set_job_id("gpt-1");
     persisted.set_epoch(Epoch());
     persisted.set_step(step);
@@ -325,7 +325,7 @@ TEST_F(ControllerShares, ReplicasAreWrittenOnceAndEachNodeWritesItsShare) {
     PersistRanks("node-1", step, row.first);
     EXPECT_EQ(granted_, step) << row.what;
     EXPECT_EQ(Files(), row.files) << row.what;
-    wire::Event committed = From("node-1");
+    proto::Event committed = From("node-1");
     committed.mutable_snapshot_committed()->set_job_id("gpt-1");
     committed.mutable_snapshot_committed()->set_epoch(1);
     committed.mutable_snapshot_committed()->set_step(step);
@@ -414,7 +414,7 @@ TEST_F(ControllerPersist, RemovedCheckpointsAreNotOfferedAndTheNextIsSaved) {
   ASSERT_EQ(controller_.JobStatus(JobId("gpt-1"), now_)->committed_step(), 20u);
   Told();
   const auto lose = [this](std::vector<uint64_t> steps) {
-    wire::Event event = From("node-2");
+    proto::Event event = From("node-2");
     event.mutable_checkpoints_lost()->set_job_id("gpt-1");
     event.mutable_checkpoints_lost()->set_folder("runs/gpt/checkpoints");
     for (const uint64_t step : steps) {
@@ -425,7 +425,7 @@ TEST_F(ControllerPersist, RemovedCheckpointsAreNotOfferedAndTheNextIsSaved) {
     const Actions actions = controller_.Step(event, now_);
     EXPECT_TRUE(controller_.CheckInvariants().ok()) << controller_.CheckInvariants();
     std::string told;
-    for (const wire::Notice& notice : actions.notices) told += notice.message().text();
+    for (const proto::Notice& notice : actions.notices) told += notice.message().text();
     return told;
   };
   EXPECT_EQ(lose({20}),

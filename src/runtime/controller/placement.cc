@@ -87,7 +87,7 @@ void Placement::Carry(const cluster::Verdict& verdict) {
       return;
   }
   job->placement.SetTarget(IdsOf(context_.scheduler.NodesOf(verdict.job)));
-  if (job->closing() || job->life.state() == wire::STOPPING) return;
+  if (job->closing() || job->life.state() == proto::STOPPING) return;
   if (job->group.empty() && verdict.kind == DecisionKind::kMove) {
     context_.scheduler.Stopped(verdict.job, context_.now);
   }
@@ -100,7 +100,7 @@ void Placement::SendAway(JobRecord& job, const std::string& reason) {
   pending_.erase(job.id());
   if (job.closing()) return;
   context_.scheduler.Stopped(JobId(job.id()), context_.now);
-  context_.SetState(job, wire::QUEUED, reason);
+  context_.SetState(job, proto::QUEUED, reason);
 }
 
 void Placement::Follow(JobRecord& job) {
@@ -138,11 +138,11 @@ bool Placement::CanTake(const JobRecord& job, const NodeId& id) const {
 }
 
 void Placement::TryBegin(JobRecord& job) {
-  if (job.life.state() != wire::QUEUED || job.closing() || !job.group.empty()) return;
+  if (job.life.state() != proto::QUEUED || job.closing() || !job.group.empty()) return;
   for (const NodeId& id : job.placement.target()) {
     if (CanTake(job, id)) continue;
     pending_.insert(job.id());
-    return context_.SetState(job, wire::QUEUED,
+    return context_.SetState(job, proto::QUEUED,
                              id.empty() ? "waits for another node in place of one that was lost"
                                         : "has its nodes; starts once " + id.value() + " is free");
   }
@@ -172,7 +172,7 @@ bool Placement::TakeTarget(JobRecord& job) {
     pending_.insert(job.id());
     if (job.faults.undecided()) {
       const std::string node = missing.has_value() ? missing->value() : "";
-      context_.SetState(job, wire::RECOVERING,
+      context_.SetState(job, proto::RECOVERING,
                         "waiting for a node in place of " + (node.empty() ? "all it had" : node));
     }
     return false;
@@ -192,7 +192,7 @@ void Placement::ReplaceGang(JobRecord& job) {
     if (before.contains(target[i].value())) continue;
     context_.nodes.TakeSlots(target[i], job.local());
     if (before.size() != target.size()) continue;
-    context_.Say(job.id(), wire::MessageNotice::INFO,
+    context_.Say(job.id(), proto::MessageNotice::INFO,
                  target[i].value() + " takes the place of " + before.member(i).node.value());
   }
   for (const Member& member : before.members()) {
@@ -210,7 +210,7 @@ void Placement::ReplaceGang(JobRecord& job) {
 void Placement::NoteSize(JobRecord& job, size_t before) {
   const uint64_t next = job.life.epoch() + 1;
   if (job.group.size() != before) job.snapshots.ChangeRanks(next);
-  job.ledger.Resize(job.group.size(), wire::REPAIR, context_.now);
+  job.ledger.Resize(job.group.size(), proto::REPAIR, context_.now);
   const auto& retreat = job.placement.retreat();
   const std::string reason = retreat      ? retreat->reason
                              : before > 0 ? job.life.reason()
@@ -233,7 +233,7 @@ void Placement::Release(JobRecord& job) {
 void Placement::FreeLeft(JobRecord& job) {
   // Nodes that it has left may hold pieces that it goes on from.
   const bool reads = !job.group.empty() && !job.progress.reports_steps() &&
-                     job.snapshots.restore().tier() == wire::Restore::TIER_PIECES;
+                     job.snapshots.restore().tier() == proto::Restore::TIER_PIECES;
   if (!job.live() || reads) return;
   std::vector<NodeId> released;
   for (const auto& [id, memory] : job.snapshots.left()) {
@@ -241,14 +241,14 @@ void Placement::FreeLeft(JobRecord& job) {
     const uint64_t newest = memory.sealed.newest();
     const bool saved = newest > 0 && job.snapshots.committed_step() >= newest;
     const bool wanted = node != nullptr && node->used_slots > 0;
-    const bool stale = !job.group.empty() && job.life.state() == wire::RUNNING &&
+    const bool stale = !job.group.empty() && job.life.state() == proto::RUNNING &&
                        job.snapshots.memory_step() > newest;
     // A node that is away is told once it is back.
     if (node == nullptr || !node->connected || !((saved && wanted) || stale)) continue;
     released.push_back(id);
   }
   for (const NodeId& id : released) {
-    wire::Command command;
+    proto::Command command;
     command.mutable_forget_job()->set_job_id(job.id());
     command.mutable_forget_job()->set_epoch(job.life.epoch());
     context_.Send(id, std::move(command));

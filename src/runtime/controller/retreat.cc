@@ -26,7 +26,7 @@ Duration GraceOf(const JobRecord& job, const ControllerOptions& options) {
 }  // namespace
 
 void Placement::BeginRetreat(JobRecord& job, Then then, const std::string& reason) {
-  if (job.closing() || job.life.state() == wire::STOPPING) return;  // it leaves anyway
+  if (job.closing() || job.life.state() == proto::STOPPING) return;  // it leaves anyway
   if (job.placement.leaving()) {
     // A job that has to wait stays so: the scheduler has given its nodes away.
     if (then == Then::kQueue) job.placement.QueueInstead(reason);
@@ -34,10 +34,10 @@ void Placement::BeginRetreat(JobRecord& job, Then then, const std::string& reaso
   }
   job.placement.BeginRetreat(then, reason);
   job.writer.ForgetSaveFailure();
-  const bool takes_snapshots = job.life.state() == wire::RUNNING &&
+  const bool takes_snapshots = job.life.state() == proto::RUNNING &&
                                (job.spec().workload().built_in() || job.snapshots.snapshots() > 0);
   if (!takes_snapshots) return StopForRetreat(job);
-  context_.SetState(job, wire::LEAVING, "takes a snapshot: " + reason);
+  context_.SetState(job, proto::LEAVING, "takes a snapshot: " + reason);
   for (const Member& member : job.group.members()) SayRetreat(job, member.node);
   context_.deadlines.Set(
       DeadlineKind::kRetreat, job.id(),
@@ -50,7 +50,7 @@ void Placement::SayRetreat(const JobRecord& job, const NodeId& node) {
   if (retreat.stage == Stage::kSnapshot) {
     return context_.SendInterval(job, node, 1);  // after the very next step
   }
-  wire::Command command;
+  proto::Command command;
   auto* kill = command.mutable_kill_workers();
   kill->set_job_id(job.id());
   kill->set_epoch(job.life.epoch());
@@ -71,13 +71,13 @@ void Placement::StopForRetreat(JobRecord& job) {
   }
   job.faults.Dismiss();
   job.data.Close(job.life.epoch());
-  job.ledger.EnterAll(queues ? wire::QUEUE : wire::REPAIR, context_.now);
+  job.ledger.EnterAll(queues ? proto::QUEUE : proto::REPAIR, context_.now);
   for (const auto kind : {DeadlineKind::kDecide, DeadlineKind::kStart, DeadlineKind::kProgress}) {
     context_.deadlines.Clear(kind, id);
   }
   context_.deadlines.Set(DeadlineKind::kRetreat, id,
                          context_.now + GraceOf(job, context_.options) + kStopLimit);
-  context_.SetState(job, wire::LEAVING, job.placement.retreat()->reason);
+  context_.SetState(job, proto::LEAVING, job.placement.retreat()->reason);
   for (size_t i = 0; i < job.group.size(); ++i) {
     const Member& member = job.group.member(i);
     if (!context_.nodes.IsAlive(member.node)) job.group.Close(i);
@@ -125,9 +125,9 @@ void Placement::FinishRetreat(JobRecord& job) {
   FreeSlots(job);
   job.snapshots.LeaveAll(context_.ViewOf(job));
   job.group.Clear();
-  job.ledger.Resize(job.spec().nodes(), wire::QUEUE, context_.now);
+  job.ledger.Resize(job.spec().nodes(), proto::QUEUE, context_.now);
   job.placement.FinishRetreat();
-  context_.SetState(job, wire::QUEUED, "stopped: " + reason);
+  context_.SetState(job, proto::QUEUED, "stopped: " + reason);
   FreeLeft(job);
   context_.scheduler.Stopped(JobId(job.id()), context_.now);
 }
@@ -137,7 +137,7 @@ void Placement::OnRetreatOverdue(JobRecord& job) {
   const std::string& id = job.id();
   switch (job.placement.retreat()->stage) {
     case Stage::kSnapshot:
-      context_.Say(id, wire::MessageNotice::WARNING,
+      context_.Say(id, proto::MessageNotice::WARNING,
                    "no snapshot in time; it leaves without a new one");
       return StopForRetreat(job);
     case Stage::kStopping:
@@ -151,7 +151,7 @@ void Placement::OnRetreatOverdue(JobRecord& job) {
       job.group.CloseAll();
       return AdvanceRetreat(job);
     case Stage::kSaving:
-      context_.Say(id, wire::MessageNotice::WARNING,
+      context_.Say(id, proto::MessageNotice::WARNING,
                    "the newest snapshot did not reach the disk in time; it goes on from an older "
                    "one");
       job.placement.SetStage(Stage::kReady);

@@ -14,7 +14,7 @@ namespace longhaul::runtime::controller {
 
 void SnapshotHandler::AdoptMemory(const NodeId& id, uint64_t life_before) {
   const Node& node = context_.nodes.at(id);
-  std::map<std::string, std::vector<const wire::AgentJoined::HeldSnapshot*>> by_job;
+  std::map<std::string, std::vector<const proto::AgentJoined::HeldSnapshot*>> by_job;
   for (const auto& held : node.facts.held()) by_job[held.job_id()].push_back(&held);
   for (const auto& [name, held] : by_job) {
     JobRecord* job = context_.jobs.Find(name);
@@ -27,14 +27,14 @@ void SnapshotHandler::AdoptMemory(const NodeId& id, uint64_t life_before) {
     const uint64_t step = job->snapshots.Adopt(context_.ViewOf(*job), *place, node, life_before,
                                                job->life.epoch(), held);
     if (step == 0) continue;
-    context_.Say(name, wire::MessageNotice::INFO,
+    context_.Say(name, proto::MessageNotice::INFO,
                  "the new agent of " + id.value() +
                      " has adopted the memory of the one before: step " + std::to_string(step) +
                      " is there");
   }
 }
 
-void SnapshotHandler::OnSnapshotSealed(const wire::Event& event) {
+void SnapshotHandler::OnSnapshotSealed(const proto::Event& event) {
   const auto& sealed = event.snapshot_sealed();
   size_t place = 0;
   JobRecord* job = context_.CurrentJob(event, sealed.job_id(), sealed.epoch(), &place);
@@ -43,7 +43,7 @@ void SnapshotHandler::OnSnapshotSealed(const wire::Event& event) {
   if (sealed.step() >= job->group.lease().end_step()) return;
   if (sealed.step() <= job->snapshots.memory_step()) return;
   if (sealed.non_finite()) {
-    return context_.Say(sealed.job_id(), wire::MessageNotice::ERROR,
+    return context_.Say(sealed.job_id(), proto::MessageNotice::ERROR,
                         "the snapshot of step " + std::to_string(sealed.step()) + " on " +
                             event.node() +
                             " has NaN or infinity: nothing will be restored from it");
@@ -83,14 +83,14 @@ void SnapshotHandler::UpdateInterval(JobRecord& job) {
   if (!job.interval.Update()) return;
   const uint64_t steps = job.interval.steps();
   context_.Say(
-      job.id(), wire::MessageNotice::INFO,
+      job.id(), proto::MessageNotice::INFO,
       "a snapshot every " + std::to_string(steps) + " steps from now on: " + job.interval.reason());
   for (const Member& member : job.group.members()) {
     context_.SendInterval(job, member.node, steps);
   }
 }
 
-void SnapshotHandler::OnSnapshotReplicated(const wire::Event& event) {
+void SnapshotHandler::OnSnapshotReplicated(const proto::Event& event) {
   const auto& replicated = event.snapshot_replicated();
   JobRecord* job = context_.jobs.Find(replicated.job_id());
   const Node* holder = context_.nodes.Find(NodeId(replicated.holder()));
@@ -105,31 +105,31 @@ void SnapshotHandler::OnSnapshotReplicated(const wire::Event& event) {
   job->interval.ObserveCopy(Seconds(ToSeconds(Duration(replicated.took_ns()))));
 }
 
-void SnapshotHandler::OnSnapshotFailed(const wire::Event& event) {
+void SnapshotHandler::OnSnapshotFailed(const proto::Event& event) {
   const auto& failed = event.snapshot_failed();
   JobRecord* job = context_.jobs.Find(failed.job_id());
   if (job == nullptr || !job->live()) return;
-  if (!failed.while_restoring() && failed.tier() == wire::Restore::TIER_DISK) {
+  if (!failed.while_restoring() && failed.tier() == proto::Restore::TIER_DISK) {
     checkpoints_.WriteFailed(*job, failed, NodeId(event.node()));
     if (failed.overtaken()) return;
   }
-  if (!failed.while_restoring() && failed.tier() == wire::Restore::TIER_SHARED) {
+  if (!failed.while_restoring() && failed.tier() == proto::Restore::TIER_SHARED) {
     return checkpoints_.CopyFailed(*job, failed);
   }
   const auto place = job->group.PlaceOf(event.node());
   if (!place.has_value()) return;
-  if (failed.tier() == wire::Restore::TIER_PIECES) {
+  if (failed.tier() == proto::Restore::TIER_PIECES) {
     job->snapshots.ForgetPieces(context_.ViewOf(*job), failed);
     if (failed.epoch() != job->life.epoch()) return;
     if (!failed.while_restoring()) {
-      return context_.Say(failed.job_id(), wire::MessageNotice::WARNING,
+      return context_.Say(failed.job_id(), proto::MessageNotice::WARNING,
                           "step " + std::to_string(failed.step()) + " was restored on " +
                               event.node() +
                               " all the same, but pieces of it are no good: " + failed.reason());
     }
   }
-  if (!failed.while_restoring() && failed.tier() == wire::Restore::TIER_PEER) {
-    return context_.Say(failed.job_id(), wire::MessageNotice::WARNING,
+  if (!failed.while_restoring() && failed.tier() == proto::Restore::TIER_PEER) {
+    return context_.Say(failed.job_id(), proto::MessageNotice::WARNING,
                         "step " + std::to_string(failed.step()) + " of " + event.node() +
                             " has no copy in another node's memory: " + failed.reason());
   }
@@ -137,11 +137,12 @@ void SnapshotHandler::OnSnapshotFailed(const wire::Event& event) {
   RestoreFailed(*job, *place, failed, InstantFromNanoseconds(event.at_ns()));
 }
 
-void SnapshotHandler::SaveFailed(JobRecord& job, size_t place, const wire::SnapshotFailed& failed) {
+void SnapshotHandler::SaveFailed(JobRecord& job, size_t place,
+                                 const proto::SnapshotFailed& failed) {
   const Member& member = job.group.member(place);
   job.writer.NoteSaveFailure(failed, member.closed || member.ranks_done == job.local());
   if (job.placement.leaving()) return placement_.AdvanceRetreat(job);
-  context_.Say(failed.job_id(), wire::MessageNotice::ERROR,
+  context_.Say(failed.job_id(), proto::MessageNotice::ERROR,
                "snapshot of step " + std::to_string(failed.step()) + " could not be saved on " +
                    member.node.value() + ": " + failed.reason() + "; training goes on");
   closer_.CloseIfSaved(job);
@@ -149,19 +150,19 @@ void SnapshotHandler::SaveFailed(JobRecord& job, size_t place, const wire::Snaps
 
 // The copy is never offered again, and the workers are restarted from another one.
 void SnapshotHandler::RestoreFailed(JobRecord& job, size_t place,
-                                    const wire::SnapshotFailed& failed, Instant at) {
+                                    const proto::SnapshotFailed& failed, Instant at) {
   const GangView view = context_.ViewOf(job);
   switch (failed.tier()) {
-    case wire::Restore::TIER_MEMORY:
+    case proto::Restore::TIER_MEMORY:
       job.snapshots.ForgetOwn(view, place, failed.step());
       break;
-    case wire::Restore::TIER_PEER:
+    case proto::Restore::TIER_PEER:
       job.snapshots.ForgetCopy(view, place, failed.step());
       break;
-    case wire::Restore::TIER_SHARED:
+    case proto::Restore::TIER_SHARED:
       job.copier.Forget(failed.step());
       break;
-    case wire::Restore::TIER_PIECES:
+    case proto::Restore::TIER_PIECES:
       break;  // forgotten already
     default:
       job.snapshots.DropCommitted(failed.step());

@@ -23,9 +23,9 @@ class SnapshotHandler {
         closer_(closer),
         placement_(placement) {}
 
-  void OnSnapshotSealed(const wire::Event& event);
-  void OnSnapshotReplicated(const wire::Event& event);
-  void OnSnapshotFailed(const wire::Event& event);
+  void OnSnapshotSealed(const proto::Event& event);
+  void OnSnapshotReplicated(const proto::Event& event);
+  void OnSnapshotFailed(const proto::Event& event);
   // A new agent has verified what the one before it left in memory: what belongs to the present
   // state of a job that has its place there can be restored from, the rest is to be released.
   void AdoptMemory(const NodeId& node, uint64_t life_before);
@@ -33,8 +33,8 @@ class SnapshotHandler {
  private:
   void Complete(JobRecord& job, uint64_t step, Seconds blocked, uint64_t bytes);
   void UpdateInterval(JobRecord& job);
-  void SaveFailed(JobRecord& job, size_t place, const wire::SnapshotFailed& failed);
-  void RestoreFailed(JobRecord& job, size_t place, const wire::SnapshotFailed& failed, Instant at);
+  void SaveFailed(JobRecord& job, size_t place, const proto::SnapshotFailed& failed);
+  void RestoreFailed(JobRecord& job, size_t place, const proto::SnapshotFailed& failed, Instant at);
 
   ControllerContext& context_;
   CheckpointHandler& checkpoints_;

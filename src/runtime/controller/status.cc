@@ -49,18 +49,18 @@ std::string HiddenState(const JobRecord& job) {
 
 }  // namespace
 
-wire::JobStatus StatusReporter::StatusOf(const JobRecord& job, Instant now) const {
-  wire::JobStatus status;
+proto::JobStatus StatusReporter::StatusOf(const JobRecord& job, Instant now) const {
+  proto::JobStatus status;
   *status.mutable_job() = job.spec();
   status.set_state(job.life.state());
   status.set_reason(job.life.reason());
-  if (job.life.state() == wire::QUEUED && job.placement.target().empty() && !job.closing()) {
+  if (job.life.state() == proto::QUEUED && job.placement.target().empty() && !job.closing()) {
     const std::string waits = context_.scheduler.WaitText(JobId(job.id()));
     if (!waits.empty()) status.set_reason(waits);
   }
   status.set_preemptions(job.placement.preemptions());
   status.set_moves(job.placement.moves());
-  for (const wire::SizeChange& change : job.placement.sizes()) *status.add_sizes() = change;
+  for (const proto::SizeChange& change : job.placement.sizes()) *status.add_sizes() = change;
   status.set_resizes(job.placement.resizes());
   status.set_epoch(job.life.epoch());
   for (const Member& member : job.group.members()) status.add_gang(member.node.value());
@@ -80,7 +80,7 @@ wire::JobStatus StatusReporter::StatusOf(const JobRecord& job, Instant now) cons
   return status;
 }
 
-void StatusReporter::AddProgress(const JobRecord& job, wire::JobStatus& status) const {
+void StatusReporter::AddProgress(const JobRecord& job, proto::JobStatus& status) const {
   const JobProgress& progress = job.progress;
   status.set_step(progress.step());
   status.set_highest_step(progress.highest_step());
@@ -96,7 +96,7 @@ void StatusReporter::AddProgress(const JobRecord& job, wire::JobStatus& status) 
   status.set_output_total_steps(progress.output_total());
 }
 
-void StatusReporter::AddSnapshots(const JobRecord& job, wire::JobStatus& status) const {
+void StatusReporter::AddSnapshots(const JobRecord& job, proto::JobStatus& status) const {
   const SnapshotTracker& snapshots = job.snapshots;
   status.set_memory_step(snapshots.memory_step());
   status.set_committed_step(snapshots.committed_step());
@@ -112,22 +112,22 @@ void StatusReporter::AddSnapshots(const JobRecord& job, wire::JobStatus& status)
   status.set_snapshot_waited_seconds_max(snapshots.longest_slot_wait().count());
 }
 
-std::optional<wire::JobStatus> StatusReporter::StatusOf(const JobId& id, Instant now) const {
+std::optional<proto::JobStatus> StatusReporter::StatusOf(const JobId& id, Instant now) const {
   const JobRecord* job = context_.jobs.Find(id.value());
   if (job == nullptr) return std::nullopt;
   return StatusOf(*job, now);
 }
 
-std::vector<wire::JobStatus> StatusReporter::AllJobs(Instant now) const {
-  std::vector<wire::JobStatus> all;
+std::vector<proto::JobStatus> StatusReporter::AllJobs(Instant now) const {
+  std::vector<proto::JobStatus> all;
   for (const std::string& id : context_.jobs.order()) {
     all.push_back(StatusOf(context_.jobs.at(id), now));
   }
   return all;
 }
 
-std::vector<wire::NodeStatus> StatusReporter::AllNodes() const {
-  std::vector<wire::NodeStatus> all;
+std::vector<proto::NodeStatus> StatusReporter::AllNodes() const {
+  std::vector<proto::NodeStatus> all;
   for (const auto& [id, node] : context_.nodes.all()) {
     if (node.incarnation != 0) all.push_back(context_.StatusOf(node));
   }
@@ -137,7 +137,7 @@ std::vector<wire::NodeStatus> StatusReporter::AllNodes() const {
     if (!job.live()) continue;
     for (const Member& member : job.group.members()) jobs[member.node.value()].push_back(id);
   }
-  for (wire::NodeStatus& node : all) {
+  for (proto::NodeStatus& node : all) {
     for (const std::string& job : jobs[node.name()]) node.add_jobs(job);
   }
   return all;
@@ -145,7 +145,7 @@ std::vector<wire::NodeStatus> StatusReporter::AllNodes() const {
 
 uint64_t StatusReporter::StateHash() const {
   std::string text;
-  for (const wire::NodeStatus& node : AllNodes()) text += Deterministic(node);
+  for (const proto::NodeStatus& node : AllNodes()) text += Deterministic(node);
   text += std::to_string(context_.scheduler.Fingerprint()) + ",";
   for (const auto& [id, node] : context_.nodes.all()) {
     text += std::to_string(node.last_sequence) + ",";

@@ -14,16 +14,16 @@ class StatusReporter {
  public:
   explicit StatusReporter(const ControllerContext& context) : context_(context) {}
 
-  wire::JobStatus StatusOf(const JobRecord& job, Instant now) const;
-  std::optional<wire::JobStatus> StatusOf(const JobId& id, Instant now) const;
-  std::vector<wire::JobStatus> AllJobs(Instant now) const;  // by submission
-  std::vector<wire::NodeStatus> AllNodes() const;           // by name
+  proto::JobStatus StatusOf(const JobRecord& job, Instant now) const;
+  std::optional<proto::JobStatus> StatusOf(const JobId& id, Instant now) const;
+  std::vector<proto::JobStatus> AllJobs(Instant now) const;  // by submission
+  std::vector<proto::NodeStatus> AllNodes() const;           // by name
   // Equal states have equal hashes.
   uint64_t StateHash() const;
 
  private:
-  void AddProgress(const JobRecord& job, wire::JobStatus& status) const;
-  void AddSnapshots(const JobRecord& job, wire::JobStatus& status) const;
+  void AddProgress(const JobRecord& job, proto::JobStatus& status) const;
+  void AddSnapshots(const JobRecord& job, proto::JobStatus& status) const;
 
   const ControllerContext& context_;
 };

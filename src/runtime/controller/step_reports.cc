@@ -13,16 +13,16 @@ namespace longhaul::runtime::controller {
 namespace {
 
 // As in the grammar of --inject (spec/fault_plan.h), where agents count from 1.
-std::string DescribePlanned(const wire::PlannedFault& fault) {
+std::string DescribePlanned(const proto::PlannedFault& fault) {
   const std::string at = " at step " + std::to_string(fault.step());
   switch (fault.kind()) {
-    case wire::PlannedFault::KILL_WORKER:
+    case proto::PlannedFault::KILL_WORKER:
       return "kill worker " + std::to_string(fault.target()) + at;
-    case wire::PlannedFault::KILL_AGENT:
+    case proto::PlannedFault::KILL_AGENT:
       return "kill agent " + std::to_string(fault.target() + 1) + at;
-    case wire::PlannedFault::KILL_NODE:
+    case proto::PlannedFault::KILL_NODE:
       return "kill node " + std::to_string(fault.target() + 1) + at;
-    case wire::PlannedFault::STOP_WORKER:
+    case proto::PlannedFault::STOP_WORKER:
       return "stop worker " + std::to_string(fault.target()) + " for " +
              ToString(Duration(fault.duration_ns())) + at;
     default:
@@ -32,7 +32,7 @@ std::string DescribePlanned(const wire::PlannedFault& fault) {
 
 }  // namespace
 
-void StepReports::OnStepReported(const wire::Event& event) {
+void StepReports::OnStepReported(const proto::Event& event) {
   const auto& report = event.step_reported();
   size_t place = 0;
   JobRecord* job = context_.CurrentJob(event, report.job_id(), report.epoch(), &place);
@@ -64,7 +64,7 @@ void StepReports::OnStepReported(const wire::Event& event) {
 // The first line of an epoch's output that shows a step. A script restores its own checkpoint, so
 // this line is all that is known of where it went on from: the steps above it are lost, and the
 // time until it was the start of the workers.
-void StepReports::TakeFirstOutput(JobRecord& job, const wire::StepReported& report, Instant at) {
+void StepReports::TakeFirstOutput(JobRecord& job, const proto::StepReported& report, Instant at) {
   const uint64_t step = report.last_step();
   if (step >= job.group.lease().end_step()) return;
   job.group.ReportAll(step);
@@ -81,13 +81,13 @@ void StepReports::TakeFirstOutput(JobRecord& job, const wire::StepReported& repo
 // A short stall is only booked; of many in a row one is reported.
 void StepReports::SayStall(JobRecord& job, uint64_t step, Duration stall, Instant at) {
   if (!job.progress.ShouldReportStall(stall, at)) return;
-  context_.Say(job.id(), wire::MessageNotice::WARNING,
+  context_.Say(job.id(), proto::MessageNotice::WARNING,
                "step " + std::to_string(step) + " came " + ToString(stall) +
                    " later than usual (a step takes " + ToString(job.ledger.typical_step()) +
                    "): that time is booked as a stall");
 }
 
-void StepReports::TakeProgress(JobRecord& job, const wire::StepReported& report, Instant at) {
+void StepReports::TakeProgress(JobRecord& job, const proto::StepReported& report, Instant at) {
   const Duration took = job.hang.TakeReport(at);
   const JobProgress::Taken taken = job.progress.TakeSteps(report, took);
   if (taken.first_of_epoch) {
@@ -108,7 +108,7 @@ void StepReports::TakeProgress(JobRecord& job, const wire::StepReported& report,
   InjectDueFaults(job);
 }
 
-void StepReports::NoticeStep(const JobRecord& job, const wire::StepReported& report) {
+void StepReports::NoticeStep(const JobRecord& job, const proto::StepReported& report) {
   auto* notice = context_.AddNotice(job.id()).mutable_step();
   notice->set_step(job.progress.step());
   notice->set_epoch(job.life.epoch());
@@ -121,11 +121,11 @@ void StepReports::NoticeStep(const JobRecord& job, const wire::StepReported& rep
   notice->set_step_seconds(job.progress.step_seconds());
   notice->set_total_steps(job.total_steps());
   notice->set_goodput(job.ledger.Goodput());
-  notice->set_stall(job.ledger.ShareOf(wire::STALL));
+  notice->set_stall(job.ledger.ShareOf(proto::STALL));
   notice->set_eta_seconds(job.progress.EtaSeconds(job.total_steps()));
 }
 
-void StepReports::OnWorkerResult(const wire::WorkerResult& result) {
+void StepReports::OnWorkerResult(const proto::WorkerResult& result) {
   JobRecord* job = context_.jobs.Find(result.job_id());
   if (job == nullptr || !job->live() || job->life.epoch() != result.epoch()) return;
   job->life.AddResult(result.json());
@@ -133,16 +133,17 @@ void StepReports::OnWorkerResult(const wire::WorkerResult& result) {
 
 void StepReports::InjectDueFaults(JobRecord& job) {
   for (int i = 0; i < job.spec().faults_size(); ++i) {
-    const wire::PlannedFault& fault = job.spec().faults(i);
+    const proto::PlannedFault& fault = job.spec().faults(i);
     if (job.faults.injected(i) || fault.step() > job.progress.step()) continue;
-    if (fault.kind() == wire::PlannedFault::KILL_CONTROLLER) {
+    if (fault.kind() == proto::PlannedFault::KILL_CONTROLLER) {
       job.faults.MarkInjected(i);
-      context_.Say(job.id(), wire::MessageNotice::WARNING, "injected: the controller kills itself");
+      context_.Say(job.id(), proto::MessageNotice::WARNING,
+                   "injected: the controller kills itself");
       context_.out.kill_controller = true;
       continue;
     }
-    const bool of_worker = fault.kind() == wire::PlannedFault::KILL_WORKER ||
-                           fault.kind() == wire::PlannedFault::STOP_WORKER;
+    const bool of_worker = fault.kind() == proto::PlannedFault::KILL_WORKER ||
+                           fault.kind() == proto::PlannedFault::STOP_WORKER;
     const size_t place = of_worker ? fault.target() / job.local() : fault.target();
     if (place >= job.group.size()) continue;  // an elastic job may grow back to it
     job.faults.MarkInjected(i);
@@ -150,9 +151,9 @@ void StepReports::InjectDueFaults(JobRecord& job) {
   }
 }
 
-void StepReports::Inject(JobRecord& job, const wire::PlannedFault& fault, size_t place) {
-  context_.Say(job.id(), wire::MessageNotice::WARNING, "injected: " + DescribePlanned(fault));
-  wire::Command command;
+void StepReports::Inject(JobRecord& job, const proto::PlannedFault& fault, size_t place) {
+  context_.Say(job.id(), proto::MessageNotice::WARNING, "injected: " + DescribePlanned(fault));
+  proto::Command command;
   auto* inject = command.mutable_inject_fault();
   inject->set_job_id(job.id());
   inject->set_epoch(job.life.epoch());

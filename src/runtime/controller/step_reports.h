@@ -16,16 +16,16 @@ class StepReports {
               Placement& placement)
       : context_(context), faults_(faults), hangs_(hangs), placement_(placement) {}
 
-  void OnStepReported(const wire::Event& event);
-  void OnWorkerResult(const wire::WorkerResult& result);
+  void OnStepReported(const proto::Event& event);
+  void OnWorkerResult(const proto::WorkerResult& result);
 
  private:
-  void TakeFirstOutput(JobRecord& job, const wire::StepReported& report, Instant at);
-  void TakeProgress(JobRecord& job, const wire::StepReported& report, Instant at);
+  void TakeFirstOutput(JobRecord& job, const proto::StepReported& report, Instant at);
+  void TakeProgress(JobRecord& job, const proto::StepReported& report, Instant at);
   void SayStall(JobRecord& job, uint64_t step, Duration stall, Instant at);
-  void NoticeStep(const JobRecord& job, const wire::StepReported& report);
+  void NoticeStep(const JobRecord& job, const proto::StepReported& report);
   void InjectDueFaults(JobRecord& job);
-  void Inject(JobRecord& job, const wire::PlannedFault& fault, size_t place);
+  void Inject(JobRecord& job, const proto::PlannedFault& fault, size_t place);
 
   ControllerContext& context_;
   FaultHandler& faults_;

@@ -19,7 +19,7 @@ GoodputLedger::GoodputLedger(Instant start, size_t accounts, uint32_t ranks_per_
   for (Account& account : accounts_) account.cursor = start;
 }
 
-void GoodputLedger::Resize(size_t accounts, wire::Category category, Instant at) {
+void GoodputLedger::Resize(size_t accounts, proto::Category category, Instant at) {
   CHECK(accounts >= 1);
   if (finished_ || accounts == open_) return;
   for (size_t i = accounts; i < open_; ++i) Enter(i, category, at);
@@ -36,7 +36,7 @@ void GoodputLedger::Resize(size_t accounts, wire::Category category, Instant at)
   to_learn_.reset();
 }
 
-void GoodputLedger::Book(Account& account, wire::Category category, int64_t nanoseconds) {
+void GoodputLedger::Book(Account& account, proto::Category category, int64_t nanoseconds) {
   const auto index = static_cast<size_t>(category);
   account.booked_ns[index] += nanoseconds;
   total_ns_[index] += nanoseconds;
@@ -48,7 +48,7 @@ void GoodputLedger::Advance(Account& account, Instant at) {
   account.cursor = at;
 }
 
-void GoodputLedger::Enter(size_t account_index, wire::Category category, Instant at) {
+void GoodputLedger::Enter(size_t account_index, proto::Category category, Instant at) {
   CHECK(account_index < open_);
   Part();
   Account& account = accounts_[account_index];
@@ -61,51 +61,51 @@ void GoodputLedger::Enter(size_t account_index, wire::Category category, Instant
   account.first_step = true;
 }
 
-void GoodputLedger::EnterAll(wire::Category category, Instant at) {
+void GoodputLedger::EnterAll(proto::Category category, Instant at) {
   for (size_t i = 0; i < open_; ++i) Enter(i, category, at);
 }
 
 void GoodputLedger::BeginSteps(Instant at) {
   Part();
   for (size_t i = 0; i < open_; ++i) {
-    if (accounts_[i].open == wire::UNREPORTED) accounts_[i].open = wire::START_UP_TIME;
-    Enter(i, wire::LOST_WORK, at);
+    if (accounts_[i].open == proto::UNREPORTED) accounts_[i].open = proto::START_UP_TIME;
+    Enter(i, proto::LOST_WORK, at);
   }
 }
 
 void GoodputLedger::EndSteps(Instant at) {
   Part();
   for (size_t i = 0; i < open_; ++i) {
-    if (accounts_[i].open == wire::LOST_WORK) accounts_[i].open = wire::FINISH;
-    Enter(i, wire::FINISH, at);
+    if (accounts_[i].open == proto::LOST_WORK) accounts_[i].open = proto::FINISH;
+    Enter(i, proto::FINISH, at);
   }
 }
 
 Duration GoodputLedger::BookSteps(size_t account_index, uint64_t first, uint64_t last,
-                                  const wire::StepTimes& times, Instant at) {
+                                  const proto::StepTimes& times, Instant at) {
   CHECK(account_index < open_ && first <= last);
   Part();
   Account& account = accounts_[account_index];
   if (finished_ || at <= account.cursor) return Duration(0);
-  if (account.open != wire::LOST_WORK) {  // a script that reports steps, and not where they begin
-    Enter(account_index, wire::LOST_WORK, at);
+  if (account.open != proto::LOST_WORK) {  // a script that reports steps, and not where they begin
+    Enter(account_index, proto::LOST_WORK, at);
     return Duration(0);
   }
   if (account_index == 0) Learn();
   ExplainStalls(last, times);
   const StepCut cut = Cut(account, first, last, times, at);
-  Book(account, wire::SNAPSHOT, cut.snapshot_ns);
-  Book(account, wire::EVALUATION, cut.evaluation_ns);
-  Book(account, wire::DATA_STALL, cut.data_ns);
-  Book(account, wire::STALL, cut.stall_ns);
-  Book(account, wire::PRODUCTIVE, cut.productive_ns);
+  Book(account, proto::SNAPSHOT, cut.snapshot_ns);
+  Book(account, proto::EVALUATION, cut.evaluation_ns);
+  Book(account, proto::DATA_STALL, cut.data_ns);
+  Book(account, proto::STALL, cut.stall_ns);
+  Book(account, proto::PRODUCTIVE, cut.productive_ns);
   Advance(account, at);
   if (account_index == 0) ToLearn(account, cut, last - first + 1);
   NoteSteps(account, first, last, cut);
   return Duration(cut.stall_ns);
 }
 GoodputLedger::StepCut GoodputLedger::Cut(const Account& account, uint64_t first, uint64_t last,
-                                          const wire::StepTimes& times, Instant at) const {
+                                          const proto::StepTimes& times, Instant at) const {
   int64_t time_ns = (at - account.cursor).count();
   StepCut cut;
   // What a rank reports can't exceed the time there was.
@@ -146,7 +146,7 @@ void GoodputLedger::ToLearn(const Account& account, const StepCut& cut, uint64_t
 
 void GoodputLedger::NoteSteps(Account& account, uint64_t first, uint64_t last, const StepCut& cut) {
   stalled_ = stalled_ || cut.stall_ns > 0;
-  account.open = wire::LOST_WORK;  // a step begun: lost unless it is reported
+  account.open = proto::LOST_WORK;  // a step begun: lost unless it is reported
   account.first_step = false;
   account.newest = cut;
   account.newest_steps = last - first + 1;
@@ -159,7 +159,7 @@ void GoodputLedger::NoteSteps(Account& account, uint64_t first, uint64_t last, c
   account.recent.front().productive_ns += oldest.productive_ns;
 }
 
-void GoodputLedger::ExplainStalls(uint64_t last, const wire::StepTimes& times) {
+void GoodputLedger::ExplainStalls(uint64_t last, const proto::StepTimes& times) {
   const int64_t longest_ns = std::max<int64_t>(0, times.longest_ns());
   if (last < longest_last_) return;  // a node that lags behind
   if (last > longest_last_) {
@@ -178,8 +178,8 @@ void GoodputLedger::ExplainStalls(uint64_t last, const wire::StepTimes& times) {
     const int64_t stall_ns =
         std::min(newest.stall_ns, StallIn(newest, account.newest_steps, longest_ns_));
     const int64_t explained_ns = newest.stall_ns - stall_ns;
-    Book(account, wire::STALL, -explained_ns);
-    Book(account, wire::PRODUCTIVE, explained_ns);
+    Book(account, proto::STALL, -explained_ns);
+    Book(account, proto::PRODUCTIVE, explained_ns);
     newest.stall_ns = stall_ns;
     newest.productive_ns += explained_ns;
     stalled_ = stalled_ || stall_ns > 0;
@@ -188,8 +188,8 @@ void GoodputLedger::ExplainStalls(uint64_t last, const wire::StepTimes& times) {
   }
 }
 
-Duration GoodputLedger::BookStepsForAll(uint64_t first, uint64_t last, const wire::StepTimes& times,
-                                        Instant at) {
+Duration GoodputLedger::BookStepsForAll(uint64_t first, uint64_t last,
+                                        const proto::StepTimes& times, Instant at) {
   if (finished_) return Duration(0);
   if (!together_) {
     Duration stall{};
@@ -206,7 +206,7 @@ Duration GoodputLedger::BookStepsForAll(uint64_t first, uint64_t last, const wir
     settled_apart_ = false;
     common_ = Account();
     common_.cursor = at;
-    common_.open = wire::LOST_WORK;
+    common_.open = proto::LOST_WORK;
     common_.first_step = false;
     return stall;
   }
@@ -215,15 +215,15 @@ Duration GoodputLedger::BookStepsForAll(uint64_t first, uint64_t last, const wir
   ExplainStalls(last, times);
   const StepCut cut = Cut(common_, first, last, times, at);
   const auto all = static_cast<__int128>(open_);
-  const auto book = [&](wire::Category category, int64_t nanoseconds) {
+  const auto book = [&](proto::Category category, int64_t nanoseconds) {
     common_.booked_ns[static_cast<size_t>(category)] += nanoseconds;
     total_ns_[static_cast<size_t>(category)] += nanoseconds * all;
   };
-  book(wire::SNAPSHOT, cut.snapshot_ns);
-  book(wire::EVALUATION, cut.evaluation_ns);
-  book(wire::DATA_STALL, cut.data_ns);
-  book(wire::STALL, cut.stall_ns);
-  book(wire::PRODUCTIVE, cut.productive_ns);
+  book(proto::SNAPSHOT, cut.snapshot_ns);
+  book(proto::EVALUATION, cut.evaluation_ns);
+  book(proto::DATA_STALL, cut.data_ns);
+  book(proto::STALL, cut.stall_ns);
+  book(proto::PRODUCTIVE, cut.productive_ns);
   elapsed_ns_ += (at - common_.cursor).count() * all;
   common_.elapsed_ns += (at - common_.cursor).count();
   common_.cursor = at;
@@ -259,8 +259,8 @@ void GoodputLedger::Rollback(uint64_t step) {
       // A report of several steps is cut evenly.
       const auto lost_ns = static_cast<int64_t>(static_cast<__int128>(steps.productive_ns) *
                                                 static_cast<__int128>(lost) / count);
-      Book(account, wire::PRODUCTIVE, -lost_ns);
-      Book(account, wire::LOST_WORK, lost_ns);
+      Book(account, proto::PRODUCTIVE, -lost_ns);
+      Book(account, proto::LOST_WORK, lost_ns);
       if (lost == count) {
         account.recent.pop_back();
       } else {
@@ -295,7 +295,7 @@ void GoodputLedger::Finish(Instant at) {
   finished_ = true;
 }
 
-wire::Ledger GoodputLedger::Summary(Instant now) const {
+proto::Ledger GoodputLedger::Summary(Instant now) const {
   std::array<double, kCategories> seconds{};
   const double weight = ranks_per_account_ * 1e-9;
   for (size_t i = 0; i < kCategories; ++i) seconds[i] = static_cast<double>(total_ns_[i]) * weight;
@@ -306,29 +306,29 @@ wire::Ledger GoodputLedger::Summary(Instant now) const {
     end = std::max(end, account.cursor);
     if (shut || finished_ || now <= account.cursor) continue;
     // A step under way is not lost yet.
-    const auto open = account.open == wire::LOST_WORK ? wire::PRODUCTIVE : account.open;
+    const auto open = account.open == proto::LOST_WORK ? proto::PRODUCTIVE : account.open;
     seconds[static_cast<size_t>(open)] +=
         static_cast<double>((now - account.cursor).count()) * weight;
   }
-  wire::Ledger ledger;
+  proto::Ledger ledger;
   double sum = 0;
   for (size_t i = 1; i < kCategories; ++i) {
     sum += seconds[i];
     auto* entry = ledger.add_categories();
-    entry->set_category(static_cast<wire::Category>(i));
+    entry->set_category(static_cast<proto::Category>(i));
     entry->set_rank_seconds(seconds[i]);
   }
   ledger.set_rank_seconds(sum);
   ledger.set_wall_seconds(ToSeconds((finished_ ? end : std::max(end, now)) - start_));
-  const double outside_queue = sum - seconds[wire::QUEUE];
-  ledger.set_goodput(outside_queue > 0 ? seconds[wire::PRODUCTIVE] / outside_queue : 0);
+  const double outside_queue = sum - seconds[proto::QUEUE];
+  ledger.set_goodput(outside_queue > 0 ? seconds[proto::PRODUCTIVE] / outside_queue : 0);
   return ledger;
 }
 
-double GoodputLedger::ShareOf(wire::Category category) const {
+double GoodputLedger::ShareOf(proto::Category category) const {
   __int128 sum = 0;
   for (const __int128 nanoseconds : total_ns_) sum += nanoseconds;
-  sum -= total_ns_[wire::QUEUE];
+  sum -= total_ns_[proto::QUEUE];
   return sum > 0 ? static_cast<double>(total_ns_[category]) / static_cast<double>(sum) : 0;
 }
 

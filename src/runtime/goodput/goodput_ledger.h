@@ -29,8 +29,9 @@
 
 #include "base/status.h"
 #include "base/time.h"
+#include "proto/events.pb.h"
+#include "proto/status.pb.h"
 #include "runtime/goodput/step_time.h"
-#include "wire/longhaul.pb.h"
 
 namespace longhaul::runtime {
 
@@ -41,20 +42,21 @@ class GoodputLedger {
 
   // From `at` on there are so many accounts: those beyond are shut, new ones begin in `category`.
   // Requires accounts >= 1.
-  void Resize(size_t accounts, wire::Category category, Instant at);
+  void Resize(size_t accounts, proto::Category category, Instant at);
 
   // From `at` on the account is in `category`; up to then it was in the one before. A time before
   // the cursor counts as the cursor.
-  void Enter(size_t account, wire::Category category, Instant at);
-  void EnterAll(wire::Category category, Instant at);
+  void Enter(size_t account, proto::Category category, Instant at);
+  void EnterAll(proto::Category category, Instant at);
 
   // The time from the cursor to `at` was spent on steps [first, last]: less what `times` says and
   // a stall, it is productive; unless no step was known to be under way: then it stays what it was,
   // and the next step is. Returns the stall. Requires first <= last.
-  Duration BookSteps(size_t account, uint64_t first, uint64_t last, const wire::StepTimes& times,
+  Duration BookSteps(size_t account, uint64_t first, uint64_t last, const proto::StepTimes& times,
                      Instant at);
   // The same for all accounts, at the cost of one while they stay together. Returns account 0's.
-  Duration BookStepsForAll(uint64_t first, uint64_t last, const wire::StepTimes& times, Instant at);
+  Duration BookStepsForAll(uint64_t first, uint64_t last, const proto::StepTimes& times,
+                           Instant at);
 
   // The workers turn out to step, of which nothing was known: the time in which they were
   // UNREPORTED was their start-up, and from `at` on a step is under way.
@@ -73,11 +75,11 @@ class GoodputLedger {
 
   Instant start() const { return start_; }
   // With what is still open counted up to `now`.
-  wire::Ledger Summary(Instant now) const;
+  proto::Ledger Summary(Instant now) const;
   // Productive over all but queue, of what is booked so far; 0 when nothing is.
-  double Goodput() const { return ShareOf(wire::PRODUCTIVE); }
+  double Goodput() const { return ShareOf(proto::PRODUCTIVE); }
   // The same of another category. Requires that it is not the queue.
-  double ShareOf(wire::Category category) const;
+  double ShareOf(proto::Category category) const;
   // Of a step of account 0; zero while too little is known.
   Duration typical_step() const { return step_time_.typical(); }
 
@@ -87,7 +89,7 @@ class GoodputLedger {
   Status CheckEveryAccount() const;
 
  private:
-  static constexpr size_t kCategories = wire::Category_ARRAYSIZE;
+  static constexpr size_t kCategories = proto::Category_ARRAYSIZE;
   struct BookedSteps {
     uint64_t first;
     uint64_t last;
@@ -105,7 +107,7 @@ class GoodputLedger {
   };
   struct Account {
     Instant cursor;
-    wire::Category open = wire::QUEUE;
+    proto::Category open = proto::QUEUE;
     bool first_step = true;  // nothing but steps are booked since one
     StepCut newest;          // of the newest steps
     uint64_t newest_steps = 0;
@@ -115,7 +117,7 @@ class GoodputLedger {
     std::deque<BookedSteps> recent;  // by step; those that a rollback could still throw away
   };
 
-  StepCut Cut(const Account& account, uint64_t first, uint64_t last, const wire::StepTimes& times,
+  StepCut Cut(const Account& account, uint64_t first, uint64_t last, const proto::StepTimes& times,
               Instant at) const;
   // What is left of the time of steps once what the ranks reported is taken off, and the wait for
   // the rank that reports the most.
@@ -125,9 +127,9 @@ class GoodputLedger {
   void ToLearn(const Account& account, const StepCut& cut, uint64_t steps);
   void Learn();  // what waits in to_learn_
   // Takes the most that a rank reports for these steps; others' wait for it is no stall.
-  void ExplainStalls(uint64_t last, const wire::StepTimes& times);
+  void ExplainStalls(uint64_t last, const proto::StepTimes& times);
 
-  void Book(Account& account, wire::Category category, int64_t nanoseconds);
+  void Book(Account& account, proto::Category category, int64_t nanoseconds);
   void Advance(Account& account, Instant at);
   void Part();
 

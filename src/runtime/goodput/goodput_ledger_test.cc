@@ -12,15 +12,15 @@ using std::chrono::seconds;
 
 const Instant kStart = InstantFromNanoseconds(1'000'000'000);
 
-double Of(const wire::Ledger& ledger, wire::Category category) {
+double Of(const proto::Ledger& ledger, proto::Category category) {
   for (const auto& entry : ledger.categories()) {
     if (entry.category() == category) return entry.rank_seconds();
   }
   return -1;
 }
 
-wire::StepTimes Times(Duration data, Duration snapshot, Duration evaluation) {
-  wire::StepTimes times;
+proto::StepTimes Times(Duration data, Duration snapshot, Duration evaluation) {
+  proto::StepTimes times;
   times.set_data_ns(data.count());
   times.set_snapshot_ns(snapshot.count());
   times.set_evaluation_ns(evaluation.count());
@@ -30,18 +30,18 @@ wire::StepTimes Times(Duration data, Duration snapshot, Duration evaluation) {
 // One account of two ranks: 3 s in the queue, 1 s of start-up, then a step of 2 s.
 TEST(GoodputLedger, AgreesWithTheTimelineWorkedByHand) {
   GoodputLedger ledger(kStart, 1, 2);
-  ledger.Enter(0, wire::START_UP_TIME, kStart + seconds(3));
-  ledger.Enter(0, wire::LOST_WORK, kStart + seconds(4));
+  ledger.Enter(0, proto::START_UP_TIME, kStart + seconds(3));
+  ledger.Enter(0, proto::LOST_WORK, kStart + seconds(4));
   ledger.BookSteps(0, 1, 1, Times(milliseconds(100), milliseconds(200), milliseconds(300)),
                    kStart + seconds(6));
   ledger.Finish(kStart + seconds(6));
-  const wire::Ledger summary = ledger.Summary(kStart + seconds(60));
-  EXPECT_DOUBLE_EQ(Of(summary, wire::QUEUE), 6.0);
-  EXPECT_DOUBLE_EQ(Of(summary, wire::START_UP_TIME), 2.0);
-  EXPECT_DOUBLE_EQ(Of(summary, wire::DATA_STALL), 0.2);
-  EXPECT_DOUBLE_EQ(Of(summary, wire::SNAPSHOT), 0.4);
-  EXPECT_DOUBLE_EQ(Of(summary, wire::EVALUATION), 0.6);
-  EXPECT_DOUBLE_EQ(Of(summary, wire::PRODUCTIVE), 2.8);
+  const proto::Ledger summary = ledger.Summary(kStart + seconds(60));
+  EXPECT_DOUBLE_EQ(Of(summary, proto::QUEUE), 6.0);
+  EXPECT_DOUBLE_EQ(Of(summary, proto::START_UP_TIME), 2.0);
+  EXPECT_DOUBLE_EQ(Of(summary, proto::DATA_STALL), 0.2);
+  EXPECT_DOUBLE_EQ(Of(summary, proto::SNAPSHOT), 0.4);
+  EXPECT_DOUBLE_EQ(Of(summary, proto::EVALUATION), 0.6);
+  EXPECT_DOUBLE_EQ(Of(summary, proto::PRODUCTIVE), 2.8);
   EXPECT_DOUBLE_EQ(summary.wall_seconds(), 6.0);
   EXPECT_DOUBLE_EQ(summary.rank_seconds(), 12.0);
   EXPECT_DOUBLE_EQ(summary.goodput(), 2.8 / 6.0);
@@ -50,22 +50,22 @@ TEST(GoodputLedger, AgreesWithTheTimelineWorkedByHand) {
 // Two accounts for 2 s, one for 3 s, three for 1 s: 4 + 3 + 3 account seconds.
 TEST(GoodputLedger, CountsTheAccountsThatThereAreAtEachMoment) {
   GoodputLedger ledger(kStart, 2, 1);
-  ledger.EnterAll(wire::LOST_WORK, kStart);
+  ledger.EnterAll(proto::LOST_WORK, kStart);
   for (const size_t account : {0, 1}) ledger.BookSteps(account, 1, 2, {}, kStart + seconds(2));
-  ledger.Resize(1, wire::REPAIR, kStart + seconds(2));
+  ledger.Resize(1, proto::REPAIR, kStart + seconds(2));
   ledger.BookSteps(0, 3, 5, {}, kStart + seconds(5));
-  ledger.Resize(3, wire::REPAIR, kStart + seconds(5));
+  ledger.Resize(3, proto::REPAIR, kStart + seconds(5));
   EXPECT_TRUE(ledger.CheckSums().ok());
   EXPECT_TRUE(ledger.CheckEveryAccount().ok());
-  const wire::Ledger open = ledger.Summary(kStart + seconds(6));
+  const proto::Ledger open = ledger.Summary(kStart + seconds(6));
   EXPECT_DOUBLE_EQ(open.rank_seconds(), 10.0);
   EXPECT_DOUBLE_EQ(open.wall_seconds(), 6.0);
-  EXPECT_DOUBLE_EQ(Of(open, wire::REPAIR), 2.0) << "the two that came";
-  EXPECT_DOUBLE_EQ(Of(open, wire::PRODUCTIVE), 8.0);
+  EXPECT_DOUBLE_EQ(Of(open, proto::REPAIR), 2.0) << "the two that came";
+  EXPECT_DOUBLE_EQ(Of(open, proto::PRODUCTIVE), 8.0);
   // What a shut account had done is thrown away with the rest.
-  ledger.Resize(1, wire::REPAIR, kStart + seconds(6));
+  ledger.Resize(1, proto::REPAIR, kStart + seconds(6));
   ledger.Rollback(1);
-  EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart + seconds(6)), wire::LOST_WORK), 1.0 + 1.0 + 3.0);
+  EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart + seconds(6)), proto::LOST_WORK), 1.0 + 1.0 + 3.0);
   ledger.Finish(kStart + seconds(7));
   EXPECT_TRUE(ledger.CheckSums().ok());
   EXPECT_TRUE(ledger.CheckEveryAccount().ok());
@@ -74,48 +74,48 @@ TEST(GoodputLedger, CountsTheAccountsThatThereAreAtEachMoment) {
 
 TEST(GoodputLedger, ARollbackMovesWhatWasDoneToLostWork) {
   GoodputLedger ledger(kStart, 1, 1);
-  ledger.Enter(0, wire::LOST_WORK, kStart);
+  ledger.Enter(0, proto::LOST_WORK, kStart);
   for (uint64_t step = 1; step <= 5; ++step) {
     ledger.BookSteps(0, step, step, {}, kStart + seconds(step));
   }
   ledger.Rollback(3);
-  EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart), wire::PRODUCTIVE), 3.0);
-  EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart), wire::LOST_WORK), 2.0);
+  EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart), proto::PRODUCTIVE), 3.0);
+  EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart), proto::LOST_WORK), 2.0);
   ledger.Rollback(3);
-  EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart), wire::LOST_WORK), 2.0) << "once is enough";
+  EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart), proto::LOST_WORK), 2.0) << "once is enough";
 }
 
 TEST(GoodputLedger, ARollbackIntoAReportOfManyStepsCutsItEvenly) {
   GoodputLedger ledger(kStart, 1, 1);
-  ledger.Enter(0, wire::LOST_WORK, kStart);
+  ledger.Enter(0, proto::LOST_WORK, kStart);
   ledger.BookSteps(0, 1, 10, {}, kStart + seconds(10));
   ledger.Rollback(4);
-  EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart), wire::PRODUCTIVE), 4.0);
-  EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart), wire::LOST_WORK), 6.0);
+  EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart), proto::PRODUCTIVE), 4.0);
+  EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart), proto::LOST_WORK), 6.0);
 }
 
 TEST(GoodputLedger, WhatIsSettledCannotBeLost) {
   GoodputLedger ledger(kStart, 1, 1);
-  ledger.Enter(0, wire::LOST_WORK, kStart);
+  ledger.Enter(0, proto::LOST_WORK, kStart);
   ledger.BookSteps(0, 1, 1, {}, kStart + seconds(1));
   ledger.Settle(1);
   ledger.Rollback(0);
-  EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart), wire::LOST_WORK), 0.0);
+  EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart), proto::LOST_WORK), 0.0);
 }
 
 TEST(GoodputLedger, TimesThatExceedTheStepAreCut) {
   GoodputLedger ledger(kStart, 1, 1);
-  ledger.Enter(0, wire::LOST_WORK, kStart);
+  ledger.Enter(0, proto::LOST_WORK, kStart);
   ledger.BookSteps(0, 1, 1, Times(seconds(100), seconds(100), seconds(-5)), kStart + seconds(1));
-  EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart), wire::SNAPSHOT), 1.0);
-  EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart), wire::DATA_STALL), 0.0);
+  EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart), proto::SNAPSHOT), 1.0);
+  EXPECT_DOUBLE_EQ(Of(ledger.Summary(kStart), proto::DATA_STALL), 0.0);
   EXPECT_TRUE(ledger.CheckEveryAccount().ok());
 }
 
 // Steps 1 to `steps` of 100 ms on all accounts, from `now` on.
 void BookSteady(GoodputLedger& ledger, size_t accounts, uint64_t steps, Instant& now) {
   for (size_t account = 0; account < accounts; ++account) {
-    ledger.Enter(account, wire::LOST_WORK, now);
+    ledger.Enter(account, proto::LOST_WORK, now);
   }
   for (uint64_t step = 1; step <= steps; ++step) {
     now += milliseconds(100);
@@ -133,9 +133,9 @@ TEST(GoodputLedger, AStopWithinAStepIsAStallOnEveryAccount) {
   for (const size_t account : {1, 0}) {
     EXPECT_EQ(ledger.BookSteps(account, 21, 21, {}, now), seconds(5));
   }
-  const wire::Ledger summary = ledger.Summary(now);
-  EXPECT_DOUBLE_EQ(Of(summary, wire::STALL), 20.0);
-  EXPECT_NEAR(Of(summary, wire::PRODUCTIVE), 4 * 2.1, 1e-9);
+  const proto::Ledger summary = ledger.Summary(now);
+  EXPECT_DOUBLE_EQ(Of(summary, proto::STALL), 20.0);
+  EXPECT_NEAR(Of(summary, proto::PRODUCTIVE), 4 * 2.1, 1e-9);
   EXPECT_NEAR(summary.goodput(), 2.1 / 7.1, 1e-9);
   EXPECT_TRUE(ledger.CheckEveryAccount().ok());
 }
@@ -146,7 +146,7 @@ TEST(GoodputLedger, WhatTheRanksReportOfASlowStepIsNoStall) {
   BookSteady(ledger, 1, 20, now);
   now += milliseconds(5100);
   EXPECT_EQ(ledger.BookSteps(0, 21, 21, Times({}, {}, seconds(5)), now), Duration(0));
-  EXPECT_DOUBLE_EQ(Of(ledger.Summary(now), wire::EVALUATION), 5.0);
+  EXPECT_DOUBLE_EQ(Of(ledger.Summary(now), proto::EVALUATION), 5.0);
 }
 
 // The first step after a start may compile; it says nothing of those that follow either.
@@ -154,8 +154,8 @@ TEST(GoodputLedger, TheFirstStepAfterAStartIsNeitherJudgedNorLearnedFrom) {
   GoodputLedger ledger(kStart, 1, 1);
   Instant now = kStart;
   BookSteady(ledger, 1, 20, now);
-  ledger.Enter(0, wire::REPAIR, now);
-  ledger.Enter(0, wire::LOST_WORK, now);
+  ledger.Enter(0, proto::REPAIR, now);
+  ledger.Enter(0, proto::LOST_WORK, now);
   now += seconds(30);
   EXPECT_EQ(ledger.BookSteps(0, 21, 21, {}, now), Duration(0));
   EXPECT_EQ(ledger.typical_step(), milliseconds(100));
@@ -171,12 +171,12 @@ TEST(GoodputLedger, TheWaitForARankOfAnotherAccountIsNoStall) {
     Instant now = kStart;
     BookSteady(ledger, 2, 20, now);
     now += milliseconds(5100);
-    wire::StepTimes times = Times({}, {}, seconds(5));
+    proto::StepTimes times = Times({}, {}, seconds(5));
     times.set_longest_ns(Duration(seconds(5)).count());
     if (explained_first) ledger.BookSteps(0, 21, 21, times, now);
     ledger.BookSteps(1, 21, 21, {}, now);
     if (!explained_first) ledger.BookSteps(0, 21, 21, times, now);
-    EXPECT_DOUBLE_EQ(Of(ledger.Summary(now), wire::STALL), 0.0);
+    EXPECT_DOUBLE_EQ(Of(ledger.Summary(now), proto::STALL), 0.0);
     EXPECT_TRUE(ledger.CheckEveryAccount().ok());
     now += milliseconds(5100);
     EXPECT_EQ(ledger.BookSteps(1, 22, 22, {}, now), seconds(5)) << "the next step is another one";
@@ -187,8 +187,8 @@ TEST(GoodputLedger, StepsOfAnotherNumberOfAccountsAreLearnedAnew) {
   GoodputLedger ledger(kStart, 2, 1);
   Instant now = kStart;
   BookSteady(ledger, 2, 20, now);
-  ledger.Resize(1, wire::REPAIR, now);
-  ledger.Enter(0, wire::LOST_WORK, now);
+  ledger.Resize(1, proto::REPAIR, now);
+  ledger.Enter(0, proto::LOST_WORK, now);
   for (uint64_t step = 21; step <= 40; ++step) {
     now += milliseconds(700);
     EXPECT_EQ(ledger.BookSteps(0, step, step, {}, now), Duration(0)) << step;
@@ -201,33 +201,33 @@ TEST(GoodputLedger, WhatFollowsTheLastStepOfAJobThatEndsWellIsItsFinish) {
   BookSteady(ledger, 1, 3, now);
   ledger.EndSteps(now + seconds(2));
   ledger.Finish(now + seconds(3));
-  EXPECT_DOUBLE_EQ(Of(ledger.Summary(now), wire::FINISH), 3.0);
-  EXPECT_DOUBLE_EQ(Of(ledger.Summary(now), wire::LOST_WORK), 0.0);
+  EXPECT_DOUBLE_EQ(Of(ledger.Summary(now), proto::FINISH), 3.0);
+  EXPECT_DOUBLE_EQ(Of(ledger.Summary(now), proto::LOST_WORK), 0.0);
 }
 
 // It reports its first step after 6 s, most of which it spent on imports: how long the step took is
 // not known.
 TEST(GoodputLedger, TheStartUpOfAScriptThatOnlyReportsStepsIsNotProductive) {
   GoodputLedger ledger(kStart, 1, 1);
-  ledger.Enter(0, wire::START_UP_TIME, kStart);
+  ledger.Enter(0, proto::START_UP_TIME, kStart);
   ledger.BookSteps(0, 1, 1, {}, kStart + seconds(6));
   ledger.BookSteps(0, 2, 2, {}, kStart + seconds(7));
-  const wire::Ledger summary = ledger.Summary(kStart + seconds(7));
-  EXPECT_DOUBLE_EQ(Of(summary, wire::START_UP_TIME), 6.0);
-  EXPECT_DOUBLE_EQ(Of(summary, wire::PRODUCTIVE), 1.0);
+  const proto::Ledger summary = ledger.Summary(kStart + seconds(7));
+  EXPECT_DOUBLE_EQ(Of(summary, proto::START_UP_TIME), 6.0);
+  EXPECT_DOUBLE_EQ(Of(summary, proto::PRODUCTIVE), 1.0);
 }
 
 TEST(GoodputLedger, TheTimeBeforeTheFirstLineOfOutputIsStartUp) {
   GoodputLedger ledger(kStart, 1, 1);
-  ledger.Enter(0, wire::REPAIR, kStart + seconds(1));
-  ledger.Enter(0, wire::UNREPORTED, kStart + seconds(2));
+  ledger.Enter(0, proto::REPAIR, kStart + seconds(1));
+  ledger.Enter(0, proto::UNREPORTED, kStart + seconds(2));
   ledger.BeginSteps(kStart + seconds(6));
   ledger.BookSteps(0, 5, 5, {}, kStart + seconds(7));
-  const wire::Ledger summary = ledger.Summary(kStart + seconds(7));
-  EXPECT_DOUBLE_EQ(Of(summary, wire::START_UP_TIME), 4.0);
-  EXPECT_DOUBLE_EQ(Of(summary, wire::REPAIR), 1.0);
-  EXPECT_DOUBLE_EQ(Of(summary, wire::UNREPORTED), 0.0);
-  EXPECT_DOUBLE_EQ(Of(summary, wire::PRODUCTIVE), 1.0);
+  const proto::Ledger summary = ledger.Summary(kStart + seconds(7));
+  EXPECT_DOUBLE_EQ(Of(summary, proto::START_UP_TIME), 4.0);
+  EXPECT_DOUBLE_EQ(Of(summary, proto::REPAIR), 1.0);
+  EXPECT_DOUBLE_EQ(Of(summary, proto::UNREPORTED), 0.0);
+  EXPECT_DOUBLE_EQ(Of(summary, proto::PRODUCTIVE), 1.0);
 }
 
 // What is remembered for rollbacks is bounded: the oldest steps are put together.
@@ -236,9 +236,9 @@ TEST(GoodputLedger, ARollbackOverManyStepsFindsTheirTime) {
   Instant now = kStart;
   BookSteady(ledger, 1, 10'000, now);
   ledger.Rollback(9'000);
-  EXPECT_NEAR(Of(ledger.Summary(now), wire::LOST_WORK), 100.0, 1e-6);
+  EXPECT_NEAR(Of(ledger.Summary(now), proto::LOST_WORK), 100.0, 1e-6);
   ledger.Rollback(100);
-  EXPECT_NEAR(Of(ledger.Summary(now), wire::LOST_WORK), 990.0, 1e-6);
+  EXPECT_NEAR(Of(ledger.Summary(now), proto::LOST_WORK), 990.0, 1e-6);
   EXPECT_TRUE(ledger.CheckEveryAccount().ok());
 }
 
@@ -272,8 +272,8 @@ TEST(GoodputLedger, BookingForAllIsBookingForEach) {
         apart.Rollback(step);
       } else {
         const size_t account = random.Below(3);
-        together.Enter(account, wire::REPAIR, now);
-        apart.Enter(account, wire::REPAIR, now);
+        together.Enter(account, proto::REPAIR, now);
+        apart.Enter(account, proto::REPAIR, now);
       }
       ASSERT_TRUE(together.CheckSums().ok());
       ASSERT_TRUE(together.CheckEveryAccount().ok());
@@ -297,7 +297,7 @@ TEST(GoodputLedger, SumsToTheWallTimeWhateverHappens) {
       const size_t account = random.Below(3);
       switch (random.Below(4)) {
         case 0:
-          ledger.Enter(account, static_cast<wire::Category>(1 + random.Below(15)), at);
+          ledger.Enter(account, static_cast<proto::Category>(1 + random.Below(15)), at);
           break;
         case 1:
           ++step;
@@ -315,7 +315,7 @@ TEST(GoodputLedger, SumsToTheWallTimeWhateverHappens) {
       ASSERT_TRUE(ledger.CheckEveryAccount().ok());
     }
     ledger.Finish(now + seconds(5));
-    const wire::Ledger summary = ledger.Summary(now);
+    const proto::Ledger summary = ledger.Summary(now);
     EXPECT_NEAR(summary.rank_seconds(), summary.wall_seconds() * 6, 1e-6);
   }
 }

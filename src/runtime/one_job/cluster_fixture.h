@@ -15,8 +15,8 @@ namespace longhaul::runtime::one_job {
 
 inline constexpr uint64_t kBatch = 32;
 
-inline wire::Job TwoByTwo() {
-  wire::Job job;
+inline proto::Job TwoByTwo() {
+  proto::Job job;
   job.set_id("gpt-1");
   job.set_nodes(2);
   job.set_processes_per_node(2);
@@ -34,12 +34,12 @@ inline wire::Job TwoByTwo() {
 class Cluster {
  public:
   explicit Cluster(const ControllerOptions& options = {}) : controller(options) {
-    wire::Event event;
+    proto::Event event;
     event.mutable_controller_started();
     Feed(event);
   }
 
-  Actions Feed(wire::Event event, bool from_agent = false, const std::string& node = "") {
+  Actions Feed(proto::Event event, bool from_agent = false, const std::string& node = "") {
     if (from_agent) {
       event.set_node(node);
       event.set_incarnation(incarnation[node]);
@@ -57,28 +57,28 @@ class Cluster {
   void Join(const std::string& node, uint64_t life = 1) {
     incarnation[node] = life;
     if (life > 1) sequence[node] = 0;
-    wire::Event event;
+    proto::Event event;
     event.mutable_agent_joined()->set_slots(2);
     event.mutable_agent_joined()->set_address("127.0.0.1");
     event.mutable_agent_joined()->set_peer_port(peer_port);
     Feed(event, true, node);
   }
   void Disconnect(const std::string& node) {
-    wire::Event event;
+    proto::Event event;
     event.set_node(node);
     event.set_incarnation(incarnation[node]);
     event.set_at_ns(ToNanoseconds(now));
     event.mutable_agent_disconnected()->set_reason("reset");
     Feed(event);
   }
-  void Submit(const wire::Job& job) {
-    wire::Event event;
+  void Submit(const proto::Job& job) {
+    proto::Event event;
     *event.mutable_job_submitted()->mutable_job() = job;
     Feed(event);
   }
   template <typename Message>
-  void Report(const std::string& node, Message* (wire::Event::*field)(), Message message) {
-    wire::Event event;
+  void Report(const std::string& node, Message* (proto::Event::*field)(), Message message) {
+    proto::Event event;
     *(event.*field)() = std::move(message);
     Feed(event, true, node);
   }
@@ -86,26 +86,26 @@ class Cluster {
   // All of the node's answers up to the first step of the job's present epoch.
   void Start() {
     const uint64_t epoch = Job().epoch();
-    wire::StoreOpened opened;
+    proto::StoreOpened opened;
     opened.set_job_id("gpt-1");
     opened.set_epoch(epoch);
     opened.set_port(4000);
-    Report("node-1", &wire::Event::mutable_store_opened, opened);
+    Report("node-1", &proto::Event::mutable_store_opened, opened);
     for (const char* node : {"node-1", "node-2"}) {
-      wire::WorkersStarted started;
+      proto::WorkersStarted started;
       started.set_job_id("gpt-1");
       started.set_epoch(epoch);
-      Report(node, &wire::Event::mutable_workers_started, started);
+      Report(node, &proto::Event::mutable_workers_started, started);
     }
-    for (const auto phase : {wire::PhaseEntered::RENDEZVOUS, wire::PhaseEntered::RESTORE,
-                             wire::PhaseEntered::STEPPING}) {
+    for (const auto phase : {proto::PhaseEntered::RENDEZVOUS, proto::PhaseEntered::RESTORE,
+                             proto::PhaseEntered::STEPPING}) {
       now += std::chrono::milliseconds(10);
       for (const char* node : {"node-1", "node-2"}) {
-        wire::PhaseEntered entered;
+        proto::PhaseEntered entered;
         entered.set_job_id("gpt-1");
         entered.set_epoch(epoch);
         entered.set_phase(phase);
-        Report(node, &wire::Event::mutable_phase_entered, entered);
+        Report(node, &proto::Event::mutable_phase_entered, entered);
       }
     }
   }
@@ -113,26 +113,26 @@ class Cluster {
   void Step(uint64_t step) {
     now += std::chrono::milliseconds(100);
     for (const char* node : {"node-1", "node-2"}) {
-      wire::StepReported report;
+      proto::StepReported report;
       report.set_job_id("gpt-1");
       report.set_epoch(Job().epoch());
       report.set_first_step(step);
       report.set_last_step(step);
       report.set_has_loss(node == std::string("node-1"));
       report.set_loss(5.0);
-      Report(node, &wire::Event::mutable_step_reported, report);
+      Report(node, &proto::Event::mutable_step_reported, report);
     }
   }
   void Steps(uint64_t first, uint64_t last) {
     for (uint64_t step = first; step <= last; ++step) Step(step);
   }
   void Seal(const std::string& node, uint64_t step) {
-    wire::SnapshotSealed sealed;
+    proto::SnapshotSealed sealed;
     sealed.set_job_id("gpt-1");
     sealed.set_epoch(Job().epoch());
     sealed.set_step(step);
     sealed.set_blocked_ns(1'000'000);
-    Report(node, &wire::Event::mutable_snapshot_sealed, sealed);
+    Report(node, &proto::Event::mutable_snapshot_sealed, sealed);
   }
   void SealAll(uint64_t step) {
     Seal("node-1", step);
@@ -140,30 +140,30 @@ class Cluster {
   }
   // Rank 0's piece reaches the disk and is committed.
   void Save(uint64_t step) {
-    wire::SnapshotPersisted persisted;
+    proto::SnapshotPersisted persisted;
     persisted.set_job_id("gpt-1");
     persisted.set_epoch(Job().epoch());
     persisted.set_step(step);
     persisted.add_files()->set_name("rank-0");
-    Report("node-1", &wire::Event::mutable_snapshot_persisted, persisted);
-    wire::SnapshotCommitted committed;
+    Report("node-1", &proto::Event::mutable_snapshot_persisted, persisted);
+    proto::SnapshotCommitted committed;
     committed.set_job_id("gpt-1");
     committed.set_epoch(Job().epoch());
     committed.set_step(step);
-    Report("node-1", &wire::Event::mutable_snapshot_committed, committed);
+    Report("node-1", &proto::Event::mutable_snapshot_committed, committed);
   }
   void Exit(const std::string& node, uint32_t rank, int exit_code, int signal, uint64_t epoch = 0) {
-    wire::WorkerExited exited;
+    proto::WorkerExited exited;
     exited.set_job_id("gpt-1");
     exited.set_epoch(epoch == 0 ? Job().epoch() : epoch);
     exited.set_rank(rank);
     exited.set_exit_code(exit_code);
     exited.set_signal(signal);
-    Report(node, &wire::Event::mutable_worker_exited, exited);
+    Report(node, &proto::Event::mutable_worker_exited, exited);
   }
   void TickAt(Instant at) {
     now = at;
-    wire::Event event;
+    proto::Event event;
     event.mutable_tick();
     Feed(event);
   }
@@ -175,9 +175,9 @@ class Cluster {
     now = until;
   }
 
-  wire::JobStatus Job() const { return *controller.JobStatus(JobId("gpt-1"), now); }
+  proto::JobStatus Job() const { return *controller.JobStatus(JobId("gpt-1"), now); }
   // The last command of a kind to a node; fails the test when there is none.
-  wire::Command Last(const std::string& node, wire::Command::KindCase kind) const {
+  proto::Command Last(const std::string& node, proto::Command::KindCase kind) const {
     for (auto entry = sent.rbegin(); entry != sent.rend(); ++entry) {
       if (entry->first == node && entry->second.kind_case() == kind) return entry->second;
     }
@@ -187,25 +187,25 @@ class Cluster {
 
   // The node's snapshot is sealed in another one's memory.
   void Copy(const std::string& node, uint64_t step, const std::string& holder) {
-    wire::SnapshotReplicated replicated;
+    proto::SnapshotReplicated replicated;
     replicated.set_job_id("gpt-1");
     replicated.set_epoch(Job().epoch());
     replicated.set_step(step);
     replicated.set_holder(holder);
-    Report(node, &wire::Event::mutable_snapshot_replicated, replicated);
+    Report(node, &proto::Event::mutable_snapshot_replicated, replicated);
   }
   void CopyFails(const std::string& node, uint64_t step) {
-    wire::SnapshotFailed failed;
+    proto::SnapshotFailed failed;
     failed.set_job_id("gpt-1");
     failed.set_epoch(Job().epoch());
     failed.set_step(step);
     failed.set_while_restoring(true);
-    failed.set_tier(wire::Restore::TIER_PEER);
+    failed.set_tier(proto::Restore::TIER_PEER);
     failed.set_reason("the hash differs");
-    Report(node, &wire::Event::mutable_snapshot_failed, failed);
+    Report(node, &proto::Event::mutable_snapshot_failed, failed);
   }
-  wire::Restore RestoreOf(const std::string& node) const {
-    return Last(node, wire::Command::kStartWorkers).start_workers().restore();
+  proto::Restore RestoreOf(const std::string& node) const {
+    return Last(node, proto::Command::kStartWorkers).start_workers().restore();
   }
 
   Controller controller;
@@ -213,8 +213,8 @@ class Cluster {
   Instant now = InstantFromNanoseconds(1'000'000'000'000);
   std::map<std::string, uint64_t> incarnation;
   std::map<std::string, uint64_t> sequence;
-  std::vector<std::pair<std::string, wire::Command>> sent;
-  std::vector<std::pair<Instant, wire::Event>> log;
+  std::vector<std::pair<std::string, proto::Command>> sent;
+  std::vector<std::pair<Instant, proto::Event>> log;
 };
 
 // With the job, whose workers run.

@@ -21,25 +21,25 @@ TEST(Controller, WaitsForEnoughNodesAndSaysSo) {
   Cluster cluster;
   cluster.Join("node-1");
   cluster.Submit(TwoByTwo());
-  EXPECT_EQ(cluster.Job().state(), wire::QUEUED);
+  EXPECT_EQ(cluster.Job().state(), proto::QUEUED);
   EXPECT_THAT(cluster.Job().reason(), testing::HasSubstr("2"));
   cluster.Join("node-2");
-  EXPECT_EQ(cluster.Job().state(), wire::STARTING);
+  EXPECT_EQ(cluster.Job().state(), proto::STARTING);
   EXPECT_EQ(cluster.Job().epoch(), 1u);
-  EXPECT_TRUE(cluster.Last("node-1", wire::Command::kOpenStore).has_open_store());
+  EXPECT_TRUE(cluster.Last("node-1", proto::Command::kOpenStore).has_open_store());
 }
 
 TEST(Controller, StartsBothNodesOnceTheStoreIsOpen) {
   Cluster cluster = Running();
-  const auto start = cluster.Last("node-2", wire::Command::kStartWorkers).start_workers();
+  const auto start = cluster.Last("node-2", proto::Command::kStartWorkers).start_workers();
   EXPECT_EQ(start.node_rank(), 1u);
   EXPECT_EQ(start.first_rank(), 2u);
   EXPECT_EQ(start.world(), 4u);
   EXPECT_EQ(start.master_port(), 4000u);
   EXPECT_EQ(start.lease().first_step(), 1u);
   EXPECT_EQ(start.lease().end_step(), 101u);
-  EXPECT_EQ(start.restore().tier(), wire::Restore::TIER_NONE);
-  EXPECT_EQ(cluster.Job().state(), wire::RUNNING);
+  EXPECT_EQ(start.restore().tier(), proto::Restore::TIER_NONE);
+  EXPECT_EQ(cluster.Job().state(), proto::RUNNING);
 }
 
 TEST(Controller, RestartsAKilledWorkersGangFromMemory) {
@@ -48,18 +48,18 @@ TEST(Controller, RestartsAKilledWorkersGangFromMemory) {
   cluster.SealAll(10);
   cluster.Steps(11, 13);
   cluster.Exit("node-1", 1, -1, SIGKILL);
-  EXPECT_EQ(cluster.Job().state(), wire::RECOVERING);
+  EXPECT_EQ(cluster.Job().state(), proto::RECOVERING);
   EXPECT_EQ(cluster.Job().epoch(), 2u);
   cluster.Start();
-  const auto start = cluster.Last("node-2", wire::Command::kStartWorkers).start_workers();
+  const auto start = cluster.Last("node-2", proto::Command::kStartWorkers).start_workers();
   EXPECT_EQ(start.epoch(), 2u);
-  EXPECT_EQ(start.restore().tier(), wire::Restore::TIER_MEMORY);
+  EXPECT_EQ(start.restore().tier(), proto::Restore::TIER_MEMORY);
   EXPECT_EQ(start.restore().step(), 10u);
   EXPECT_EQ(start.lease().first_step(), 11u);
   cluster.Steps(11, 14);
-  const wire::JobStatus job = cluster.Job();
+  const proto::JobStatus job = cluster.Job();
   ASSERT_EQ(job.faults_size(), 1);
-  const wire::Fault& fault = job.faults(0);
+  const proto::Fault& fault = job.faults(0);
   EXPECT_EQ(fault.class_name(), "process");
   EXPECT_EQ(fault.rank(), 1);
   EXPECT_EQ(fault.lost_steps(), 3u);
@@ -67,7 +67,7 @@ TEST(Controller, RestartsAKilledWorkersGangFromMemory) {
   EXPECT_GT(fault.new_step_at_ns(), fault.first_step_at_ns());
   // Three steps of 100 ms on four ranks were thrown away.
   for (const auto& entry : job.ledger().categories()) {
-    if (entry.category() != wire::LOST_WORK) continue;
+    if (entry.category() != proto::LOST_WORK) continue;
     EXPECT_NEAR(entry.rank_seconds(), 1.2, 1e-9);
   }
 }
@@ -103,17 +103,17 @@ TEST(Controller, FallsBackToDiskWhenANodeIsLost) {
   cluster.SealAll(12);
   cluster.Disconnect("node-2");
   cluster.TickUntil(cluster.now + seconds(2));
-  EXPECT_EQ(cluster.Job().state(), wire::RECOVERING);
+  EXPECT_EQ(cluster.Job().state(), proto::RECOVERING);
   EXPECT_THAT(cluster.Job().reason(), testing::HasSubstr("waiting for a node"));
   cluster.Join("node-2", 2);
   cluster.Start();
-  const auto lost = cluster.Last("node-2", wire::Command::kStartWorkers).start_workers();
-  const auto kept = cluster.Last("node-1", wire::Command::kStartWorkers).start_workers();
+  const auto lost = cluster.Last("node-2", proto::Command::kStartWorkers).start_workers();
+  const auto kept = cluster.Last("node-1", proto::Command::kStartWorkers).start_workers();
   EXPECT_EQ(lost.restore().step(), 10u);
-  EXPECT_EQ(lost.restore().tier(), wire::Restore::TIER_DISK);
+  EXPECT_EQ(lost.restore().tier(), proto::Restore::TIER_DISK);
   EXPECT_EQ(lost.restore().saved_epoch(), 1u);
   EXPECT_EQ(kept.restore().step(), 10u);
-  EXPECT_EQ(kept.restore().tier(), wire::Restore::TIER_MEMORY);
+  EXPECT_EQ(kept.restore().tier(), proto::Restore::TIER_MEMORY);
   EXPECT_EQ(cluster.Job().faults(0).class_name(), "node");
 }
 
@@ -160,20 +160,20 @@ TEST(Controller, StopsAJobThatFailsAgainAndAgainWithoutAStep) {
     cluster.TickUntil(cluster.now + milliseconds(100));
     if (!IsTerminal(cluster.Job().state())) cluster.Start();
   }
-  EXPECT_EQ(cluster.Job().state(), wire::FAILED);
+  EXPECT_EQ(cluster.Job().state(), proto::FAILED);
   EXPECT_THAT(cluster.Job().reason(), testing::HasSubstr("worker 0 exited with code 1"));
 }
 
 // It never reports a step; to have run for long is all that speaks for it.
 TEST(Controller, CountsACommandThatLastedAsProgress) {
-  wire::Job command = TwoByTwo();
+  proto::Job command = TwoByTwo();
   command.mutable_workload()->set_built_in(false);
   command.mutable_workload()->set_torch_version("2.1.0");
   Cluster cluster;
   cluster.Join("node-1");
   cluster.Join("node-2");
   cluster.Submit(command);
-  EXPECT_EQ(cluster.Last("node-1", wire::Command::kOpenStore).open_store().torch_version(),
+  EXPECT_EQ(cluster.Last("node-1", proto::Command::kOpenStore).open_store().torch_version(),
             "2.1.0");
   cluster.Start();
   for (int i = 0; i < 8; ++i) {
@@ -189,7 +189,7 @@ TEST(Controller, CountsACommandThatLastedAsProgress) {
     cluster.TickUntil(cluster.now + milliseconds(100));
     if (!IsTerminal(cluster.Job().state())) cluster.Start();
   }
-  EXPECT_EQ(cluster.Job().state(), wire::FAILED);
+  EXPECT_EQ(cluster.Job().state(), proto::FAILED);
 }
 
 TEST(Controller, SucceedsOnceTheLastCheckpointIsOnDisk) {
@@ -201,8 +201,8 @@ TEST(Controller, SucceedsOnceTheLastCheckpointIsOnDisk) {
   }
   EXPECT_FALSE(IsTerminal(cluster.Job().state()));
   cluster.Save(100);
-  EXPECT_EQ(cluster.Job().state(), wire::SUCCEEDED);
-  EXPECT_TRUE(cluster.Last("node-2", wire::Command::kForgetJob).has_forget_job());
+  EXPECT_EQ(cluster.Job().state(), proto::SUCCEEDED);
+  EXPECT_TRUE(cluster.Last("node-2", proto::Command::kForgetJob).has_forget_job());
   EXPECT_EQ(cluster.Job().samples_committed(), 100 * kBatch);
   EXPECT_EQ(cluster.controller.AllNodes()[0].used_slots(), 0u);
 }
@@ -214,13 +214,13 @@ TEST(Controller, FailsWhenTheLastCheckpointCannotBeWritten) {
   for (uint32_t rank = 0; rank < 4; ++rank) {
     cluster.Exit(rank < 2 ? "node-1" : "node-2", rank, 0, 0);
   }
-  wire::SnapshotFailed failed;
+  proto::SnapshotFailed failed;
   failed.set_job_id("gpt-1");
   failed.set_epoch(1);
   failed.set_step(100);
   failed.set_reason("no space left on device");
-  cluster.Report("node-1", &wire::Event::mutable_snapshot_failed, failed);
-  EXPECT_EQ(cluster.Job().state(), wire::FAILED);
+  cluster.Report("node-1", &proto::Event::mutable_snapshot_failed, failed);
+  EXPECT_EQ(cluster.Job().state(), proto::FAILED);
   EXPECT_THAT(cluster.Job().reason(), testing::HasSubstr("no space left"));
 }
 
@@ -233,18 +233,18 @@ TEST(Controller, ADamagedCopyInMemoryIsNeverOfferedAgain) {
   cluster.SealAll(20);
   cluster.Exit("node-1", 1, -1, SIGKILL);
   cluster.Start();
-  wire::SnapshotFailed failed;
+  proto::SnapshotFailed failed;
   failed.set_job_id("gpt-1");
   failed.set_epoch(2);
   failed.set_step(20);
   failed.set_while_restoring(true);
-  failed.set_tier(wire::Restore::TIER_MEMORY);
+  failed.set_tier(proto::Restore::TIER_MEMORY);
   failed.set_rank(3);
   failed.set_reason("checksum of chunk 5");
-  cluster.Report("node-2", &wire::Event::mutable_snapshot_failed, failed);
+  cluster.Report("node-2", &proto::Event::mutable_snapshot_failed, failed);
   EXPECT_EQ(cluster.Job().epoch(), 3u);
   cluster.Start();
-  const auto start = cluster.Last("node-2", wire::Command::kStartWorkers).start_workers();
+  const auto start = cluster.Last("node-2", proto::Command::kStartWorkers).start_workers();
   EXPECT_EQ(start.restore().step(), 10u);
 }
 
@@ -256,7 +256,7 @@ TEST(Controller, AStepIsCountedOnceHoweverOftenItIsReported) {
   cluster.Step(2);
   cluster.Step(9);
   EXPECT_EQ(cluster.Job().step(), 3u);
-  EXPECT_EQ(cluster.Job().ledger().categories(0).category(), wire::PRODUCTIVE);
+  EXPECT_EQ(cluster.Job().ledger().categories(0).category(), proto::PRODUCTIVE);
   EXPECT_NEAR(cluster.Job().ledger().categories(0).rank_seconds() - productive, 4 * 0.3, 1e-9)
       << "the open step only";
 }
@@ -273,18 +273,18 @@ TEST(Controller, IgnoresEventsOfAnOlderLifeOfAnAgent) {
 TEST(Controller, StopsAJobAndWaitsForItsWorkers) {
   Cluster cluster = Running();
   cluster.Steps(1, 3);
-  wire::Event stop;
+  proto::Event stop;
   stop.mutable_job_stop_requested()->set_job_id("gpt-1");
   stop.mutable_job_stop_requested()->set_reason("enough");
   cluster.Feed(stop);
-  EXPECT_EQ(cluster.Job().state(), wire::STOPPING);
+  EXPECT_EQ(cluster.Job().state(), proto::STOPPING);
   for (const char* node : {"node-1", "node-2"}) {
-    wire::EpochClosed closed;
+    proto::EpochClosed closed;
     closed.set_job_id("gpt-1");
     closed.set_epoch(1);
-    cluster.Report(node, &wire::Event::mutable_epoch_closed, closed);
+    cluster.Report(node, &proto::Event::mutable_epoch_closed, closed);
   }
-  EXPECT_EQ(cluster.Job().state(), wire::STOPPED);
+  EXPECT_EQ(cluster.Job().state(), proto::STOPPED);
   EXPECT_EQ(cluster.Job().reason(), "enough");
 }
 
@@ -292,48 +292,48 @@ TEST(Controller, StopsAtOnceWhenTheNodeItWaitsForIsLost) {
   Cluster cluster = Running();
   cluster.Steps(1, 3);
   cluster.Disconnect("node-2");
-  wire::Event stop;
+  proto::Event stop;
   stop.mutable_job_stop_requested()->set_job_id("gpt-1");
   cluster.Feed(stop);
-  wire::EpochClosed closed;
+  proto::EpochClosed closed;
   closed.set_job_id("gpt-1");
   closed.set_epoch(1);
-  cluster.Report("node-1", &wire::Event::mutable_epoch_closed, closed);
-  EXPECT_EQ(cluster.Job().state(), wire::STOPPING);
+  cluster.Report("node-1", &proto::Event::mutable_epoch_closed, closed);
+  EXPECT_EQ(cluster.Job().state(), proto::STOPPING);
   cluster.Join("node-2", 2);
-  EXPECT_EQ(cluster.Job().state(), wire::STOPPED);
+  EXPECT_EQ(cluster.Job().state(), proto::STOPPED);
 }
 
 TEST(Controller, StopsAtOnceWhenTheEpochHadClosedBefore) {
   Cluster cluster = Running();
   cluster.Steps(1, 3);
   cluster.Exit("node-1", 0, 1, 0);  // an error: what is behind it is waited for
-  EXPECT_EQ(cluster.Job().state(), wire::RECOVERING);
+  EXPECT_EQ(cluster.Job().state(), proto::RECOVERING);
   for (const char* node : {"node-1", "node-2"}) {
-    wire::EpochClosed closed;
+    proto::EpochClosed closed;
     closed.set_job_id("gpt-1");
     closed.set_epoch(1);
-    cluster.Report(node, &wire::Event::mutable_epoch_closed, closed);
+    cluster.Report(node, &proto::Event::mutable_epoch_closed, closed);
   }
-  wire::Event stop;
+  proto::Event stop;
   stop.mutable_job_stop_requested()->set_job_id("gpt-1");
   cluster.Feed(stop);
-  EXPECT_EQ(cluster.Job().state(), wire::STOPPED);
+  EXPECT_EQ(cluster.Job().state(), proto::STOPPED);
 }
 
 TEST(Controller, InjectsEachPlannedFaultOnceAndNamesIt) {
   Cluster cluster;
   cluster.Join("node-1");
   cluster.Join("node-2");
-  wire::Job job = TwoByTwo();
+  proto::Job job = TwoByTwo();
   auto* fault = job.add_faults();
-  fault->set_kind(wire::PlannedFault::KILL_WORKER);
+  fault->set_kind(proto::PlannedFault::KILL_WORKER);
   fault->set_target(3);
   fault->set_step(2);
   cluster.Submit(job);
   cluster.Start();
   cluster.Steps(1, 2);
-  EXPECT_EQ(cluster.Last("node-2", wire::Command::kInjectFault).inject_fault().fault().target(),
+  EXPECT_EQ(cluster.Last("node-2", proto::Command::kInjectFault).inject_fault().fault().target(),
             3u);
   cluster.Exit("node-2", 3, -1, SIGKILL);
   EXPECT_TRUE(cluster.Job().faults(0).injected());
@@ -362,7 +362,7 @@ TEST(Controller, AReplayOfItsLogGivesTheSameState) {
 TEST(Controller, ARestartedOneSaysAgainWhatShouldRun) {
   Cluster cluster = Running();
   cluster.Steps(1, 3);
-  wire::Event started;
+  proto::Event started;
   started.mutable_controller_started();
   cluster.Feed(started);
   const size_t sent = cluster.sent.size();
@@ -377,7 +377,7 @@ TEST(Controller, ARestartedOneSaysAgainWhatShouldRun) {
 
 TEST(Controller, RefusesASecondLiveJobInOneRunDirectory) {
   Cluster cluster = Running();
-  wire::Job job = TwoByTwo();
+  proto::Job job = TwoByTwo();
   EXPECT_EQ(cluster.controller.CheckSubmission(job).code(), Code::kAlreadyExists);
   job.set_id("other");
   job.set_nodes(0);

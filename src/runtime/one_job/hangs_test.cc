@@ -15,15 +15,15 @@ TEST(ControllerHangs, ContinuesAStoppedWorkerInsteadOfKillingIt) {
   cluster.Steps(1, 5);
   cluster.TickUntil(cluster.now + seconds(11));
   EXPECT_TRUE(
-      cluster.Last("node-1", wire::Command::kProbeWorkers).probe_workers().resume_stopped());
-  wire::WorkersProbed probed;
+      cluster.Last("node-1", proto::Command::kProbeWorkers).probe_workers().resume_stopped());
+  proto::WorkersProbed probed;
   probed.set_job_id("gpt-1");
   probed.set_epoch(1);
   auto* worker = probed.add_workers();
   worker->set_rank(0);
   worker->set_process_state("T");
   worker->set_resumed(true);
-  cluster.Report("node-1", &wire::Event::mutable_workers_probed, probed);
+  cluster.Report("node-1", &proto::Event::mutable_workers_probed, probed);
   cluster.Steps(6, 7);
   EXPECT_EQ(cluster.Job().epoch(), 1u);
   ASSERT_EQ(cluster.Job().faults_size(), 1);
@@ -55,14 +55,14 @@ TEST(ControllerHangs, WhoGoesOnWhenAnotherHasEndedWellIsNotHung) {
 // Says every 3 s that worker 3 waits, from `begin` on for so long.
 void WaitForSlot(Cluster& cluster, Duration begin, Duration end) {
   for (Duration waited = begin; waited <= end; waited += seconds(3)) {
-    wire::WorkerWaits waits;
+    proto::WorkerWaits waits;
     waits.set_job_id("gpt-1");
     waits.set_epoch(1);
     waits.set_rank(3);
     waits.set_step(6);
     waits.set_waited_ns(waited.count());
     waits.set_holders("step 4: process 7 writes it to disk");
-    cluster.Report("node-2", &wire::Event::mutable_worker_waits, waits);
+    cluster.Report("node-2", &proto::Event::mutable_worker_waits, waits);
     cluster.TickUntil(cluster.now + seconds(3));
   }
 }

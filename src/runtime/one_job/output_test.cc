@@ -14,8 +14,8 @@ using std::chrono::minutes;
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-wire::Job Command() {
-  wire::Job job = TwoByTwo();
+proto::Job Command() {
+  proto::Job job = TwoByTwo();
   job.mutable_workload()->set_built_in(false);
   job.mutable_workload()->set_step_pattern(R"(step (?P<step>\d+))");
   job.set_total_steps(0);
@@ -26,7 +26,7 @@ wire::Job Command() {
 // A job whose processes run, and the lines that its workers print.
 class Scripts {
  public:
-  explicit Scripts(const wire::Job& job = Command()) {
+  explicit Scripts(const proto::Job& job = Command()) {
     cluster.Join("node-1");
     cluster.Join("node-2");
     cluster.Submit(job);
@@ -36,16 +36,16 @@ class Scripts {
   // All of the nodes' answers up to the workers' processes.
   void Start() {
     const uint64_t epoch = cluster.Job().epoch();
-    wire::StoreOpened opened;
+    proto::StoreOpened opened;
     opened.set_job_id("gpt-1");
     opened.set_epoch(epoch);
     opened.set_port(4000);
-    cluster.Report("node-1", &wire::Event::mutable_store_opened, opened);
+    cluster.Report("node-1", &proto::Event::mutable_store_opened, opened);
     for (const char* node : {"node-1", "node-2"}) {
-      wire::WorkersStarted started;
+      proto::WorkersStarted started;
       started.set_job_id("gpt-1");
       started.set_epoch(epoch);
-      cluster.Report(node, &wire::Event::mutable_workers_started, started);
+      cluster.Report(node, &proto::Event::mutable_workers_started, started);
       said_.erase(node);
     }
   }
@@ -53,7 +53,7 @@ class Scripts {
   void Print(const std::string& node, uint64_t step, Duration after = seconds(1),
              uint64_t total = 0) {
     cluster.now += after;
-    wire::StepReported report;
+    proto::StepReported report;
     report.set_job_id("gpt-1");
     report.set_epoch(cluster.Job().epoch());
     report.set_begins(!said_.contains(node));
@@ -64,22 +64,22 @@ class Scripts {
     report.set_loss(10.0 / static_cast<double>(step + 1));
     report.set_total_steps(total);
     said_[node] = step;
-    cluster.Report(node, &wire::Event::mutable_step_reported, report);
+    cluster.Report(node, &proto::Event::mutable_step_reported, report);
   }
   void Silent(const std::string& node, uint32_t rank, Duration silent) {
-    wire::WorkerSilent event;
+    proto::WorkerSilent event;
     event.set_job_id("gpt-1");
     event.set_epoch(cluster.Job().epoch());
     event.set_rank(rank);
     event.set_silent_ns(silent.count());
-    wire::Event whole;
+    proto::Event whole;
     *whole.mutable_worker_silent() = event;
-    for (const wire::Notice& notice : cluster.Feed(whole, true, node).notices) {
+    for (const proto::Notice& notice : cluster.Feed(whole, true, node).notices) {
       warnings.push_back(notice.message().text());
     }
   }
-  double SecondsOf(wire::Category category) const {
-    const wire::JobStatus job = cluster.Job();
+  double SecondsOf(proto::Category category) const {
+    const proto::JobStatus job = cluster.Job();
     for (const auto& entry : job.ledger().categories()) {
       if (entry.category() == category) return entry.rank_seconds() / 4;
     }
@@ -99,28 +99,28 @@ TEST(Output, StepsThatAreReadCountLikeStepsThatAreReported) {
   Scripts scripts;
   scripts.Print("node-1", 1, seconds(3), 100);
   for (uint64_t step = 2; step <= 10; ++step) scripts.Print("node-1", step, seconds(1), 100);
-  const wire::JobStatus job = scripts.cluster.Job();
+  const proto::JobStatus job = scripts.cluster.Job();
   EXPECT_EQ(job.step(), 10u);
   EXPECT_EQ(job.highest_step(), 10u);
   EXPECT_DOUBLE_EQ(job.first_loss(), 5.0);
   EXPECT_DOUBLE_EQ(job.eta_seconds(), 90);
-  EXPECT_DOUBLE_EQ(scripts.SecondsOf(wire::START_UP_TIME), 3);
-  EXPECT_DOUBLE_EQ(scripts.SecondsOf(wire::PRODUCTIVE), 9);
-  EXPECT_DOUBLE_EQ(scripts.SecondsOf(wire::UNREPORTED), 0);
+  EXPECT_DOUBLE_EQ(scripts.SecondsOf(proto::START_UP_TIME), 3);
+  EXPECT_DOUBLE_EQ(scripts.SecondsOf(proto::PRODUCTIVE), 9);
+  EXPECT_DOUBLE_EQ(scripts.SecondsOf(proto::UNREPORTED), 0);
 }
 
 TEST(Output, PlannedFaultsHappenAtThePrintedStep) {
-  wire::Job job = Command();
+  proto::Job job = Command();
   for (const uint64_t step : {5, 50}) {
     auto* fault = job.add_faults();
-    fault->set_kind(wire::PlannedFault::KILL_WORKER);
+    fault->set_kind(proto::PlannedFault::KILL_WORKER);
     fault->set_target(3);
     fault->set_step(step);
   }
   Scripts scripts(job);
   for (uint64_t step = 1; step <= 6; ++step) scripts.Print("node-1", step);
   EXPECT_EQ(
-      scripts.cluster.Last("node-2", wire::Command::kInjectFault).inject_fault().fault().target(),
+      scripts.cluster.Last("node-2", proto::Command::kInjectFault).inject_fault().fault().target(),
       3u);
   ASSERT_EQ(scripts.cluster.Job().faults_to_come_size(), 1);
   EXPECT_EQ(scripts.cluster.Job().faults_to_come(0).step(), 50u);
@@ -131,20 +131,20 @@ TEST(Output, ARestartGoesBackToTheStepThatTheOutputShows) {
   Scripts scripts;
   for (uint64_t step = 1; step <= 27; ++step) scripts.Print("node-1", step);
   scripts.cluster.Exit("node-1", 0, -1, SIGKILL);
-  EXPECT_DOUBLE_EQ(scripts.SecondsOf(wire::LOST_WORK), 0) << "not known yet";
+  EXPECT_DOUBLE_EQ(scripts.SecondsOf(proto::LOST_WORK), 0) << "not known yet";
   EXPECT_EQ(scripts.cluster.Job().faults(0).action(), "restart all workers");
   scripts.cluster.now += seconds(1);
   scripts.Start();
   scripts.Print("node-1", 21, seconds(4));
-  const wire::Fault fault = scripts.cluster.Job().faults(0);
+  const proto::Fault fault = scripts.cluster.Job().faults(0);
   EXPECT_EQ(fault.from_step(), 21u);
   EXPECT_EQ(fault.lost_steps(), 6u);
   EXPECT_THAT(fault.action(), HasSubstr("; the output goes on with step 21"));
   EXPECT_EQ(fault.new_step_at_ns(), 0);
-  EXPECT_DOUBLE_EQ(scripts.SecondsOf(wire::LOST_WORK), 6);
+  EXPECT_DOUBLE_EQ(scripts.SecondsOf(proto::LOST_WORK), 6);
   for (uint64_t step = 22; step <= 28; ++step) scripts.Print("node-1", step);
   EXPECT_GT(scripts.cluster.Job().faults(0).new_step_at_ns(), fault.first_step_at_ns());
-  EXPECT_DOUBLE_EQ(scripts.SecondsOf(wire::PRODUCTIVE), 20 + 7);
+  EXPECT_DOUBLE_EQ(scripts.SecondsOf(proto::PRODUCTIVE), 20 + 7);
 }
 
 TEST(Output, ARestartFromTheBeginningLosesAll) {
@@ -155,7 +155,7 @@ TEST(Output, ARestartFromTheBeginningLosesAll) {
   scripts.Print("node-1", 0);
   EXPECT_EQ(scripts.cluster.Job().step(), 0u);
   EXPECT_EQ(scripts.cluster.Job().faults(0).lost_steps(), 9u);
-  EXPECT_DOUBLE_EQ(scripts.SecondsOf(wire::LOST_WORK), 9);
+  EXPECT_DOUBLE_EQ(scripts.SecondsOf(proto::LOST_WORK), 9);
 }
 
 // Each node's agent sees a beginning of its own, and they print different steps.
@@ -167,7 +167,7 @@ TEST(Output, StepsThatSeveralNodesPrintCountOnce) {
   scripts.Print("node-1", 11, seconds(0));
   scripts.Print("node-1", 13, seconds(1));
   EXPECT_EQ(scripts.cluster.Job().step(), 13u);
-  EXPECT_DOUBLE_EQ(scripts.SecondsOf(wire::PRODUCTIVE), 3);
+  EXPECT_DOUBLE_EQ(scripts.SecondsOf(proto::PRODUCTIVE), 3);
 }
 
 // An evaluation is silent for minutes: stopped workers are continued, but nothing is restarted
@@ -176,7 +176,7 @@ TEST(Output, SilenceBetweenPrintedStepsIsNoHangForHalfAnHour) {
   Scripts scripts;
   for (uint64_t step = 1; step <= 5; ++step) scripts.Print("node-1", step);
   scripts.cluster.TickUntil(scripts.cluster.now + seconds(61));
-  EXPECT_TRUE(scripts.cluster.Last("node-2", wire::Command::kProbeWorkers)
+  EXPECT_TRUE(scripts.cluster.Last("node-2", proto::Command::kProbeWorkers)
                   .probe_workers()
                   .resume_stopped());
   scripts.cluster.TickUntil(scripts.cluster.now + minutes(28));
@@ -197,7 +197,7 @@ TEST(Output, AStallShowsInWhatIsPrintedToo) {
   Scripts scripts;
   for (uint64_t step = 1; step <= 20; ++step) scripts.Print("node-1", step);
   scripts.Print("node-1", 21, seconds(6));
-  EXPECT_DOUBLE_EQ(scripts.SecondsOf(wire::STALL), 5);
+  EXPECT_DOUBLE_EQ(scripts.SecondsOf(proto::STALL), 5);
 }
 
 TEST(Output, AReplayGivesTheSameState) {
@@ -213,7 +213,7 @@ TEST(Output, AReplayGivesTheSameState) {
 }
 
 TEST(Output, ASilentWorkerIsToldOnceUntilItSpeaksAgain) {
-  wire::Job job = Command();
+  proto::Job job = Command();
   job.mutable_workload()->clear_step_pattern();
   Scripts scripts(job);
   scripts.Silent("node-2", 3, minutes(1));
@@ -231,23 +231,23 @@ TEST(Output, ASilentWorkerIsToldOnceUntilItSpeaksAgain) {
 
 // Reports through the worker API without a loss move the job on as well (longhaul.report(step)).
 TEST(Output, AStepWithoutALossIsProgress) {
-  wire::Job job = TwoByTwo();
+  proto::Job job = TwoByTwo();
   auto* fault = job.add_faults();
-  fault->set_kind(wire::PlannedFault::KILL_WORKER);
+  fault->set_kind(proto::PlannedFault::KILL_WORKER);
   fault->set_step(1);
   Cluster cluster;
   cluster.Join("node-1");
   cluster.Join("node-2");
   cluster.Submit(job);
   cluster.Start();
-  wire::StepReported report;
+  proto::StepReported report;
   report.set_job_id("gpt-1");
   report.set_epoch(1);
   report.set_first_step(1);
   report.set_last_step(1);
-  cluster.Report("node-2", &wire::Event::mutable_step_reported, report);
+  cluster.Report("node-2", &proto::Event::mutable_step_reported, report);
   EXPECT_EQ(cluster.Job().step(), 0u) << "rank 0's node speaks for the job";
-  cluster.Report("node-1", &wire::Event::mutable_step_reported, report);
+  cluster.Report("node-1", &proto::Event::mutable_step_reported, report);
   EXPECT_EQ(cluster.Job().step(), 1u);
   EXPECT_EQ(cluster.Job().faults_to_come_size(), 0);
 }
@@ -259,13 +259,13 @@ TEST(Output, WhatFollowsTheLastStepOfARunThatEndsWellIsNotLost) {
   for (uint32_t rank = 0; rank < 4; ++rank) {
     cluster.Exit(rank < 2 ? "node-1" : "node-2", rank, 0, 0);
   }
-  ASSERT_EQ(cluster.Job().state(), wire::SUCCEEDED);
+  ASSERT_EQ(cluster.Job().state(), proto::SUCCEEDED);
   double lost = -1;
   double finish = -1;
-  const wire::JobStatus job = cluster.Job();
+  const proto::JobStatus job = cluster.Job();
   for (const auto& entry : job.ledger().categories()) {
-    if (entry.category() == wire::LOST_WORK) lost = entry.rank_seconds();
-    if (entry.category() == wire::FINISH) finish = entry.rank_seconds();
+    if (entry.category() == proto::LOST_WORK) lost = entry.rank_seconds();
+    if (entry.category() == proto::FINISH) finish = entry.rank_seconds();
   }
   EXPECT_DOUBLE_EQ(lost, 0);
   EXPECT_DOUBLE_EQ(finish, 8);

@@ -23,7 +23,7 @@ std::vector<std::string> Help(Cluster& cluster, const std::string& id) {
   return why->fix_texts;
 }
 
-wire::Job Stubborn(wire::Job job) {
+proto::Job Stubborn(proto::Job job) {
   job.mutable_scheduling()->set_preemption("never");
   return job;
 }
@@ -33,9 +33,9 @@ TEST(Changes, AHigherLimitOfAQueue) {
   cluster.Join("node-1", 4);
   cluster.Submit(Gang("a", 1));
   cluster.Submit(Gang("b", 1));
-  ASSERT_EQ(cluster.StateOf("b"), wire::QUEUED);
+  ASSERT_EQ(cluster.StateOf("b"), proto::QUEUED);
   EXPECT_THAT(Help(cluster, "b"), ElementsAre(HasSubstr("raise the limit of queue 'lab'")));
-  EXPECT_EQ(cluster.StateOf("b"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("b"), proto::RUNNING);
   EXPECT_EQ(cluster.controller.Queues()[1].limit().cards(), 4);
   // It stays through what makes the scheduler anew, until the file says otherwise.
   cluster.Join("node-2", 8);
@@ -52,7 +52,7 @@ TEST(Changes, FewerNodesForAJobThatHasNotBegun) {
   cluster.Submit(Stubborn(Gang("a", 1)));
   cluster.Submit(Gang("b", 2));
   EXPECT_THAT(Help(cluster, "b"), ElementsAre(HasSubstr("with 1 task instead of 2")));
-  EXPECT_EQ(cluster.StateOf("b"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("b"), proto::RUNNING);
   EXPECT_THAT(cluster.GangOf("b"), ElementsAre("node-2"));
   cluster.Step("b");
   EXPECT_EQ(cluster.Job("b").step(), 1u);
@@ -66,9 +66,9 @@ TEST(Changes, ASizeIsKeptOnceAJobHasBegun) {
   cluster.Step("low");
   cluster.Submit(WithPriority(Gang("high", 1), 10));
   cluster.Step("low");
-  ASSERT_EQ(cluster.StateOf("low"), wire::QUEUED);
+  ASSERT_EQ(cluster.StateOf("low"), proto::QUEUED);
   EXPECT_FALSE(cluster.controller.AskWhy(JobId("low")).means.other_size);
-  wire::ChangesAsked asked;
+  proto::ChangesAsked asked;
   *asked.add_changes()->mutable_job() = Gang("low", 1);
   EXPECT_THAT(cluster.controller.CheckChanges(asked).message(), HasSubstr("has begun with 2"));
   // Stopped alone it would come back at once.
@@ -77,8 +77,8 @@ TEST(Changes, ASizeIsKeptOnceAJobHasBegun) {
   const auto after = cluster.controller.AskWhy(JobId("low"));
   EXPECT_EQ(after.scheduler->StageOf(JobId("low")), scheduler::JobStage::kBound);
   cluster.Step("high");
-  EXPECT_EQ(cluster.StateOf("high"), wire::QUEUED);
-  EXPECT_EQ(cluster.StateOf("low"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("high"), proto::QUEUED);
+  EXPECT_EQ(cluster.StateOf("low"), proto::RUNNING);
 }
 
 TEST(Changes, ACordonedNodeBackInUse) {
@@ -87,7 +87,7 @@ TEST(Changes, ACordonedNodeBackInUse) {
   cluster.Cordon("node-1", true);
   cluster.Submit(Gang("a", 1));
   EXPECT_THAT(Help(cluster, "a"), ElementsAre("bring back node-1, which is cordoned"));
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
 }
 
 TEST(Changes, ANodeThatIsCutOffIsMissingAndCannotBeTakenIntoUse) {
@@ -101,7 +101,7 @@ TEST(Changes, ANodeThatIsCutOffIsMissingAndCannotBeTakenIntoUse) {
   const Controller::Remedy remedy = cluster.controller.RemedyOf(JobId("a"), why->fix);
   EXPECT_THAT(remedy.missing, ElementsAre("node-1"));
   EXPECT_TRUE(remedy.changes.empty());
-  wire::ChangesAsked asked;
+  proto::ChangesAsked asked;
   asked.add_changes()->set_use_node("node-1");
   EXPECT_THAT(cluster.controller.CheckChanges(asked).message(), HasSubstr("start its agent"));
 }
@@ -116,9 +116,9 @@ nodes:
 )");
   cluster.Join("node-1");
   cluster.Submit(Gang("a", 1));
-  ASSERT_EQ(cluster.StateOf("a"), wire::QUEUED);
+  ASSERT_EQ(cluster.StateOf("a"), proto::QUEUED);
   EXPECT_THAT(Help(cluster, "a"), ElementsAre("bring back node-1, which is spare"));
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
   cluster.Cut("node-1");
   EXPECT_EQ(cluster.Node("node-1").condition(), "ready");
 }
@@ -140,12 +140,12 @@ nodes:
     if (node == std::string("node-1")) cluster.Submit(Stubborn(Gang("a", 1)));
     if (node == std::string("node-3")) cluster.Submit(Stubborn(Gang("b", 1)));
   }
-  wire::Job near = Gang("near", 2);
+  proto::Job near = Gang("near", 2);
   near.mutable_scheduling()->set_topology("leaf");
   cluster.Submit(near);
-  ASSERT_EQ(cluster.StateOf("near"), wire::QUEUED);
+  ASSERT_EQ(cluster.StateOf("near"), proto::QUEUED);
   EXPECT_THAT(Help(cluster, "near"), ElementsAre("require anywhere instead of one leaf"));
-  EXPECT_EQ(cluster.StateOf("near"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("near"), proto::RUNNING);
   EXPECT_EQ(cluster.Job("near").job().scheduling().topology(), "");
 }
 
@@ -157,10 +157,10 @@ TEST(Changes, AnotherJobStopped) {
   cluster.Submit(Gang("b", 1));
   EXPECT_THAT(Help(cluster, "b"), ElementsAre("put it before all other jobs", "stop a"))
       << "stopped alone, a would come back at once";
-  EXPECT_EQ(cluster.StateOf("a"), wire::LEAVING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::LEAVING);
   cluster.Step("a");
-  EXPECT_EQ(cluster.StateOf("a"), wire::QUEUED);
-  EXPECT_EQ(cluster.StateOf("b"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::QUEUED);
+  EXPECT_EQ(cluster.StateOf("b"), proto::RUNNING);
 }
 
 TEST(Changes, AJobStoppedThatIsEndingAnyway) {
@@ -170,14 +170,14 @@ TEST(Changes, AJobStoppedThatIsEndingAnyway) {
   cluster.Step("a");
   cluster.Seal("a", "node-1", 1);
   cluster.Stop("a");
-  ASSERT_EQ(cluster.StateOf("a"), wire::STOPPING) << "its snapshot is not on disk yet";
+  ASSERT_EQ(cluster.StateOf("a"), proto::STOPPING) << "its snapshot is not on disk yet";
   cluster.Submit(Gang("b", 1));
-  ASSERT_EQ(cluster.StateOf("b"), wire::QUEUED);
+  ASSERT_EQ(cluster.StateOf("b"), proto::QUEUED);
   EXPECT_THAT(Help(cluster, "b"), ElementsAre("put it before all other jobs", "stop a"));
-  EXPECT_EQ(cluster.StateOf("a"), wire::STOPPING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::STOPPING);
   cluster.Persist("a", "node-1", 1, 1);
-  EXPECT_EQ(cluster.StateOf("a"), wire::STOPPED);
-  EXPECT_EQ(cluster.StateOf("b"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::STOPPED);
+  EXPECT_EQ(cluster.StateOf("b"), proto::RUNNING);
 }
 
 TEST(Changes, AJobPutFirst) {
@@ -187,16 +187,16 @@ TEST(Changes, AJobPutFirst) {
   cluster.Submit(Stubborn(Gang("a", 1)));
   cluster.Submit(Gang("wide", 2));
   cluster.Submit(Gang("small", 1));
-  ASSERT_EQ(cluster.StateOf("small"), wire::QUEUED);
+  ASSERT_EQ(cluster.StateOf("small"), proto::QUEUED);
   EXPECT_THAT(Help(cluster, "small"), ElementsAre("put it before all other jobs"));
-  EXPECT_EQ(cluster.StateOf("small"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("small"), proto::RUNNING);
 }
 
 TEST(Changes, OneThatCannotBeDoneLeavesAllUndone) {
   Cluster cluster(kLabs);
   cluster.Join("node-1");
   cluster.Submit(Gang("a", 1));
-  wire::Event event;
+  proto::Event event;
   auto& asked = *event.mutable_changes_asked();
   asked.add_changes()->set_evict("a");
   auto& limit = *asked.add_changes()->mutable_limit();
@@ -204,13 +204,13 @@ TEST(Changes, OneThatCannotBeDoneLeavesAllUndone) {
   limit.mutable_limit()->set_cards(1);
   EXPECT_THAT(cluster.controller.CheckChanges(asked).message(), HasSubstr("is guaranteed 2 cards"));
   cluster.Feed(event);
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
-  const auto refused = [&](const wire::Change& change) {
-    wire::ChangesAsked one;
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
+  const auto refused = [&](const proto::Change& change) {
+    proto::ChangesAsked one;
     *one.add_changes() = change;
     return cluster.controller.CheckChanges(one).message();
   };
-  wire::Change change;
+  proto::Change change;
   EXPECT_THAT(refused(change), HasSubstr("says nothing"));
   change.set_expedite("a");
   EXPECT_THAT(refused(change), HasSubstr("does not wait"));

@@ -14,8 +14,8 @@
 
 namespace longhaul::runtime::several_jobs {
 
-inline wire::Job Gang(const std::string& id, uint32_t nodes, uint32_t processes = 2) {
-  wire::Job job;
+inline proto::Job Gang(const std::string& id, uint32_t nodes, uint32_t processes = 2) {
+  proto::Job job;
   job.set_id(id);
   job.set_nodes(nodes);
   job.set_processes_per_node(processes);
@@ -38,14 +38,14 @@ class Cluster {
   }
 
   void Started(const std::string& configuration, const std::string& cluster_file = "") {
-    wire::Event event;
+    proto::Event event;
     auto& file = *event.mutable_controller_started()->mutable_scheduling();
     file.set_text(configuration);
     file.set_cluster_text(cluster_file);
     Feed(event);
   }
 
-  void Feed(const wire::Event& event) {
+  void Feed(const proto::Event& event) {
     log.emplace_back(now, event);
     Actions actions = controller.Step(event, now);
     ASSERT_TRUE(controller.CheckInvariants().ok()) << controller.CheckInvariants();
@@ -63,10 +63,10 @@ class Cluster {
   }
 
   void Join(const std::string& node, uint32_t slots = 2, uint64_t life = 1,
-            const std::vector<wire::AgentJoined::HeldSnapshot>& held = {}) {
+            const std::vector<proto::AgentJoined::HeldSnapshot>& held = {}) {
     if (incarnation_[node] != life) sequence_[node] = 0;
     incarnation_[node] = life;
-    wire::Event event;
+    proto::Event event;
     event.mutable_agent_joined()->set_slots(slots);
     event.mutable_agent_joined()->set_address("127.0.0.1");
     event.mutable_agent_joined()->set_peer_port(peer_port);
@@ -84,7 +84,7 @@ class Cluster {
     Join(node, slots, incarnation_[node]);
   }
   void Disconnect(const std::string& node) {
-    wire::Event event;
+    proto::Event event;
     event.set_node(node);
     event.set_incarnation(incarnation_[node]);
     event.set_at_ns(ToNanoseconds(now));
@@ -93,10 +93,10 @@ class Cluster {
   }
   // The first worker of a job on a node is ended by SIGKILL.
   void Die(const std::string& id, const std::string& node) {
-    const wire::JobStatus job = Job(id);
+    const proto::JobStatus job = Job(id);
     uint32_t place = 0;
     while (job.gang(static_cast<int>(place)) != node) ++place;
-    wire::Event event;
+    proto::Event event;
     auto& exited = *event.mutable_worker_exited();
     exited.set_job_id(id);
     exited.set_epoch(job.epoch());
@@ -106,27 +106,27 @@ class Cluster {
     Report(node, event);
   }
   // What operators ask for, all at once.
-  void Ask(const std::vector<wire::Change>& changes) {
-    wire::Event event;
-    for (const wire::Change& change : changes) {
+  void Ask(const std::vector<proto::Change>& changes) {
+    proto::Event event;
+    for (const proto::Change& change : changes) {
       *event.mutable_changes_asked()->add_changes() = change;
     }
     ASSERT_TRUE(controller.CheckChanges(event.changes_asked()).ok())
         << controller.CheckChanges(event.changes_asked());
     Feed(event);
   }
-  void Submit(const wire::Job& job) {
-    wire::Event event;
+  void Submit(const proto::Job& job) {
+    proto::Event event;
     *event.mutable_job_submitted()->mutable_job() = job;
     Feed(event);
   }
   void Stop(const std::string& job) {
-    wire::Event event;
+    proto::Event event;
     event.mutable_job_stop_requested()->set_job_id(job);
     Feed(event);
   }
   void Cordon(const std::string& node, bool cordoned, bool drain = false) {
-    wire::Event event;
+    proto::Event event;
     event.mutable_node_cordoned()->set_target(node);
     event.mutable_node_cordoned()->set_cordoned(cordoned);
     event.mutable_node_cordoned()->set_drain(drain);
@@ -135,10 +135,10 @@ class Cluster {
   // One more step of a running job, and a snapshot after it where its nodes were told to take one.
   void Step(const std::string& id) {
     now += std::chrono::milliseconds(100);
-    const wire::JobStatus job = Job(id);
+    const proto::JobStatus job = Job(id);
     const uint64_t step = job.step() + 1;
     for (const std::string& node : job.gang()) {
-      wire::Event event;
+      proto::Event event;
       auto& report = *event.mutable_step_reported();
       report.set_job_id(id);
       report.set_epoch(job.epoch());
@@ -151,7 +151,7 @@ class Cluster {
     for (const std::string& node : job.gang()) Seal(id, node, step);
   }
   void Seal(const std::string& id, const std::string& node, uint64_t step) {
-    wire::Event event;
+    proto::Event event;
     auto& sealed = *event.mutable_snapshot_sealed();
     sealed.set_job_id(id);
     sealed.set_epoch(Job(id).epoch());
@@ -162,7 +162,7 @@ class Cluster {
   // What the node sealed is in another node's memory too.
   void Replicate(const std::string& id, const std::string& node, const std::string& holder,
                  uint64_t step) {
-    wire::Event event;
+    proto::Event event;
     auto& replicated = *event.mutable_snapshot_replicated();
     replicated.set_job_id(id);
     replicated.set_epoch(Job(id).epoch());
@@ -171,15 +171,15 @@ class Cluster {
     Report(node, event);
   }
   // Of the present epoch.
-  void Fail(const std::string& id, const std::string& node, wire::SnapshotFailed failed) {
+  void Fail(const std::string& id, const std::string& node, proto::SnapshotFailed failed) {
     failed.set_job_id(id);
     failed.set_epoch(Job(id).epoch());
-    wire::Event event;
+    proto::Event event;
     *event.mutable_snapshot_failed() = failed;
     Report(node, event);
   }
   void Persist(const std::string& id, const std::string& node, uint64_t epoch, uint64_t step) {
-    wire::Event event;
+    proto::Event event;
     auto& persisted = *event.mutable_snapshot_persisted();
     persisted.set_job_id(id);
     persisted.set_epoch(epoch);
@@ -190,28 +190,28 @@ class Cluster {
   void TickUntil(Instant until) {
     while (controller.NextDeadline().has_value() && *controller.NextDeadline() <= until) {
       now = std::max(now, *controller.NextDeadline());
-      wire::Event event;
+      proto::Event event;
       event.mutable_tick();
       Feed(event);
     }
     now = until;
   }
 
-  wire::JobStatus Job(const std::string& id) const {
-    return controller.JobStatus(JobId(id), now).value_or(wire::JobStatus());
+  proto::JobStatus Job(const std::string& id) const {
+    return controller.JobStatus(JobId(id), now).value_or(proto::JobStatus());
   }
-  wire::JobState StateOf(const std::string& id) const { return Job(id).state(); }
+  proto::JobState StateOf(const std::string& id) const { return Job(id).state(); }
   std::vector<std::string> GangOf(const std::string& id) const {
-    const wire::JobStatus job = Job(id);
+    const proto::JobStatus job = Job(id);
     return {job.gang().begin(), job.gang().end()};
   }
-  wire::NodeStatus Node(const std::string& name) const {
-    for (const wire::NodeStatus& node : controller.AllNodes()) {
+  proto::NodeStatus Node(const std::string& name) const {
+    for (const proto::NodeStatus& node : controller.AllNodes()) {
       if (node.name() == name) return node;
     }
     return {};
   }
-  wire::StartWorkers LastStart(const std::string& id, const std::string& node) const {
+  proto::StartWorkers LastStart(const std::string& id, const std::string& node) const {
     for (auto entry = sent.rbegin(); entry != sent.rend(); ++entry) {
       const auto& start = entry->second.start_workers();
       if (entry->first == node && entry->second.has_start_workers() && start.job_id() == id) {
@@ -231,14 +231,14 @@ class Cluster {
 
   Controller controller{Patient()};
   Instant now = InstantFromNanoseconds(1'000'000'000'000);
-  std::vector<std::pair<std::string, wire::Command>> sent;
-  std::vector<std::pair<Instant, wire::Event>> log;
+  std::vector<std::pair<std::string, proto::Command>> sent;
+  std::vector<std::pair<Instant, proto::Event>> log;
   std::set<std::string> snapshots;  // jobs that take one after every step
   bool closes = true;               // killed workers end at once
   uint32_t peer_port = 0;           // of agents that join: where they give snapshots
 
  private:
-  void Report(const std::string& node, wire::Event event) {
+  void Report(const std::string& node, proto::Event event) {
     event.set_node(node);
     event.set_incarnation(incarnation_[node]);
     event.set_sequence(++sequence_[node]);
@@ -246,8 +246,8 @@ class Cluster {
     Feed(event);
   }
 
-  void Answer(const std::string& node, const wire::Command& command) {
-    wire::Event event;
+  void Answer(const std::string& node, const proto::Command& command) {
+    proto::Event event;
     if (command.has_open_store()) {
       event.mutable_store_opened()->set_job_id(command.open_store().job_id());
       event.mutable_store_opened()->set_epoch(command.open_store().epoch());
@@ -259,9 +259,9 @@ class Cluster {
       event.mutable_workers_started()->set_job_id(start.job_id());
       event.mutable_workers_started()->set_epoch(start.epoch());
       Report(node, event);
-      for (const auto phase : {wire::PhaseEntered::RENDEZVOUS, wire::PhaseEntered::RESTORE,
-                               wire::PhaseEntered::STEPPING}) {
-        wire::Event entered;
+      for (const auto phase : {proto::PhaseEntered::RENDEZVOUS, proto::PhaseEntered::RESTORE,
+                               proto::PhaseEntered::STEPPING}) {
+        proto::Event entered;
         entered.mutable_phase_entered()->set_job_id(start.job_id());
         entered.mutable_phase_entered()->set_epoch(start.epoch());
         entered.mutable_phase_entered()->set_phase(phase);
@@ -286,16 +286,16 @@ class Cluster {
 
   std::map<std::string, uint64_t> incarnation_;
   std::map<std::string, uint64_t> sequence_;
-  std::deque<std::pair<std::string, wire::Command>> queue_;
+  std::deque<std::pair<std::string, proto::Command>> queue_;
   bool answering_ = false;
 };
 
-inline wire::Job WithPriority(wire::Job job, int32_t priority) {
+inline proto::Job WithPriority(proto::Job job, int32_t priority) {
   job.mutable_scheduling()->set_priority(priority);
   return job;
 }
 
-inline wire::Job InQueue(wire::Job job, const std::string& queue) {
+inline proto::Job InQueue(proto::Job job, const std::string& queue) {
   job.mutable_scheduling()->set_queue(queue);
   return job;
 }

@@ -18,11 +18,11 @@ TEST(Drain, ACordonedNodeKeepsItsWorkersAndTakesNoNewOnes) {
   cluster.Submit(Gang("a", 1));
   cluster.Cordon("node-1", true);
   cluster.Submit(Gang("b", 1));
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
-  EXPECT_EQ(cluster.StateOf("b"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
+  EXPECT_EQ(cluster.StateOf("b"), proto::QUEUED);
   EXPECT_EQ(cluster.Node("node-1").condition(), "cordoned");
   cluster.Cordon("node-1", false);
-  EXPECT_EQ(cluster.StateOf("b"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("b"), proto::RUNNING);
 }
 
 TEST(Drain, MovesAGangsPartWithItsNewestSnapshot) {
@@ -31,14 +31,14 @@ TEST(Drain, MovesAGangsPartWithItsNewestSnapshot) {
   cluster.Submit(Gang("a", 2));
   for (int i = 0; i < 3; ++i) cluster.Step("a");
   cluster.Cordon("node-1", true, true);
-  EXPECT_EQ(cluster.StateOf("a"), wire::LEAVING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::LEAVING);
   cluster.Step("a");
-  EXPECT_EQ(cluster.StateOf("a"), wire::LEAVING) << "node-3 needs the snapshot from disk";
+  EXPECT_EQ(cluster.StateOf("a"), proto::LEAVING) << "node-3 needs the snapshot from disk";
   cluster.Persist("a", "node-1", 1, 4);
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
   EXPECT_THAT(cluster.GangOf("a"), ElementsAre("node-3", "node-2")) << "node-2 keeps its rank";
-  EXPECT_EQ(cluster.LastStart("a", "node-3").restore().tier(), wire::Restore::TIER_DISK);
-  EXPECT_EQ(cluster.LastStart("a", "node-2").restore().tier(), wire::Restore::TIER_MEMORY);
+  EXPECT_EQ(cluster.LastStart("a", "node-3").restore().tier(), proto::Restore::TIER_DISK);
+  EXPECT_EQ(cluster.LastStart("a", "node-2").restore().tier(), proto::Restore::TIER_MEMORY);
   EXPECT_EQ(cluster.LastStart("a", "node-2").restore().step(), 4u);
   EXPECT_EQ(cluster.Node("node-1").used_slots(), 0u);
   EXPECT_EQ(cluster.Job("a").moves(), 1u);
@@ -51,16 +51,16 @@ TEST(Drain, StopsAndQueuesWhatFindsNoOtherPlaceInTime) {
   cluster.Submit(Gang("a", 1));
   cluster.Step("a");
   cluster.Cordon("node-1", true, true);
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING) << "it runs on as long as it may";
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING) << "it runs on as long as it may";
   cluster.TickUntil(cluster.now + minutes(4));
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
   cluster.TickUntil(cluster.now + minutes(1) + seconds(1));
-  EXPECT_EQ(cluster.StateOf("a"), wire::LEAVING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::LEAVING);
   cluster.Step("a");
-  EXPECT_EQ(cluster.StateOf("a"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("a"), proto::QUEUED);
   EXPECT_EQ(cluster.Node("node-1").used_slots(), 0u);
   cluster.Cordon("node-1", false);
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
   EXPECT_EQ(cluster.LastStart("a", "node-1").restore().step(), 2u);
 }
 
@@ -68,7 +68,7 @@ TEST(Drain, LeavesJobsThatNobodyMayStop) {
   Cluster cluster;
   cluster.Join("node-1");
   cluster.Join("node-2");
-  wire::Job job = Gang("a", 1);
+  proto::Job job = Gang("a", 1);
   job.mutable_scheduling()->set_preemption("never");
   cluster.Submit(job);
   cluster.Step("a");
@@ -86,7 +86,7 @@ TEST(Drain, TakenBackInTimeChangesNothing) {
   cluster.Cordon("node-1", true, true);
   cluster.Cordon("node-1", false);
   cluster.TickUntil(cluster.now + minutes(20));
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
   EXPECT_EQ(cluster.Job("a").epoch(), 1u);
 }
 
@@ -96,7 +96,7 @@ TEST(Repair, KeepsTheSurvivorsAndTakesASpare) {
   cluster.Submit(Gang("a", 2));
   cluster.Step("a");
   cluster.Lose("node-1");
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
   EXPECT_THAT(cluster.GangOf("a"), ElementsAre("node-3", "node-2"));
   EXPECT_THAT(cluster.Job("a").faults(0).action(), HasSubstr("replace the node"));
 }
@@ -109,15 +109,15 @@ TEST(Repair, GivesTheSurvivorsBackWhenNoNodeComes) {
   cluster.Step("a");
   cluster.Submit(Gang("b", 1));
   cluster.Lose("node-1");
-  EXPECT_EQ(cluster.StateOf("a"), wire::RECOVERING);
-  EXPECT_EQ(cluster.StateOf("b"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RECOVERING);
+  EXPECT_EQ(cluster.StateOf("b"), proto::QUEUED);
   cluster.TickUntil(cluster.now + minutes(6));
-  EXPECT_EQ(cluster.StateOf("a"), wire::QUEUED);
-  EXPECT_EQ(cluster.StateOf("b"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::QUEUED);
+  EXPECT_EQ(cluster.StateOf("b"), proto::RUNNING);
   cluster.Join("node-3");
-  EXPECT_EQ(cluster.StateOf("a"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("a"), proto::QUEUED);
   cluster.Join("node-4");
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
   EXPECT_GT(cluster.Job("a").faults(0).decided_at_ns(), 0);
 }
 

@@ -14,8 +14,8 @@ using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-wire::Job Elastic(const std::string& id, uint32_t minimum, uint32_t nodes, uint32_t maximum) {
-  wire::Job job = Gang(id, nodes);
+proto::Job Elastic(const std::string& id, uint32_t minimum, uint32_t nodes, uint32_t maximum) {
+  proto::Job job = Gang(id, nodes);
   job.set_minimum_nodes(minimum);
   job.set_maximum_nodes(maximum);
   return job;
@@ -30,17 +30,17 @@ class ElasticTest : public testing::Test {
   }
   std::vector<uint32_t> SizesOf(const std::string& id) const {
     std::vector<uint32_t> sizes;
-    const wire::JobStatus job = cluster.Job(id);
-    for (const wire::SizeChange& change : job.sizes()) sizes.push_back(change.nodes());
+    const proto::JobStatus job = cluster.Job(id);
+    for (const proto::SizeChange& change : job.sizes()) sizes.push_back(change.nodes());
     return sizes;
   }
 
   // Until the job leaves its nodes for others.
   void TickUntilItLeaves(const std::string& id) {
-    for (int i = 0; i < 120 && cluster.StateOf(id) != wire::LEAVING; ++i) {
+    for (int i = 0; i < 120 && cluster.StateOf(id) != proto::LEAVING; ++i) {
       cluster.TickUntil(cluster.now + seconds(1));
     }
-    ASSERT_EQ(cluster.StateOf(id), wire::LEAVING);
+    ASSERT_EQ(cluster.StateOf(id), proto::LEAVING);
   }
 
   Cluster cluster;
@@ -54,7 +54,7 @@ TEST_F(ElasticTest, StartsOnWhatIsFreeUpToItsMaximum) {
   EXPECT_EQ(cluster.LastStart("a", "node-3").nodes(), 3u);
   EXPECT_EQ(cluster.LastStart("a", "node-3").first_rank(), 4u);
   cluster.Submit(Elastic("b", 1, 2, 4));
-  EXPECT_EQ(cluster.StateOf("b"), wire::QUEUED) << "nobody shrinks for an equal";
+  EXPECT_EQ(cluster.StateOf("b"), proto::QUEUED) << "nobody shrinks for an equal";
   cluster.Join("node-4");
   EXPECT_THAT(cluster.GangOf("b"), ElementsAre("node-4")) << "at its minimum";
 }
@@ -64,11 +64,11 @@ TEST_F(ElasticTest, ShrinksForAHigherPriorityAndNobodyStops) {
   cluster.Submit(Elastic("a", 1, 2, 4));
   for (int i = 0; i < 3; ++i) cluster.Step("a");
   cluster.Submit(WithPriority(Gang("high", 2), 10));
-  EXPECT_EQ(cluster.StateOf("a"), wire::LEAVING) << "a snapshot first";
-  EXPECT_EQ(cluster.StateOf("high"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("a"), proto::LEAVING) << "a snapshot first";
+  EXPECT_EQ(cluster.StateOf("high"), proto::QUEUED);
   cluster.Step("a");
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
-  EXPECT_EQ(cluster.StateOf("high"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
+  EXPECT_EQ(cluster.StateOf("high"), proto::RUNNING);
   EXPECT_EQ(cluster.GangOf("a").size(), 2u);
   EXPECT_EQ(cluster.Job("a").step(), 4u);
   EXPECT_EQ(cluster.Job("a").preemptions(), 0u);
@@ -76,7 +76,7 @@ TEST_F(ElasticTest, ShrinksForAHigherPriorityAndNobodyStops) {
   EXPECT_THAT(SizesOf("a"), ElementsAre(4, 2));
   for (const std::string& node : cluster.GangOf("a")) {
     const auto start = cluster.LastStart("a", node);
-    EXPECT_EQ(start.restore().tier(), wire::Restore::TIER_MEMORY) << node;
+    EXPECT_EQ(start.restore().tier(), proto::Restore::TIER_MEMORY) << node;
     EXPECT_EQ(start.restore().step(), 4u);
     EXPECT_EQ(start.world(), 4u);
     EXPECT_EQ(start.lease().first_step(), 5u) << "the next sample is the next one";
@@ -93,12 +93,12 @@ TEST_F(ElasticTest, GrowsIntoFreeNodesFromAPeersMemory) {
   TickUntilItLeaves("a");
   EXPECT_THAT(cluster.Job("a").reason(), HasSubstr("4 nodes in place of 2"));
   cluster.Step("a");
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
   EXPECT_THAT(cluster.GangOf("a"), ElementsAre("node-3", "node-4", "node-1", "node-2"))
       << "who was there keeps its rank";
-  EXPECT_EQ(cluster.LastStart("a", "node-3").restore().tier(), wire::Restore::TIER_MEMORY);
+  EXPECT_EQ(cluster.LastStart("a", "node-3").restore().tier(), proto::Restore::TIER_MEMORY);
   const auto start = cluster.LastStart("a", "node-1");
-  EXPECT_EQ(start.restore().tier(), wire::Restore::TIER_PEER);
+  EXPECT_EQ(start.restore().tier(), proto::Restore::TIER_PEER);
   EXPECT_EQ(start.restore().step(), 4u);
   EXPECT_EQ(start.restore().source_rank(), 0u);
   EXPECT_EQ(start.arena_first_rank(), 4u);
@@ -115,14 +115,14 @@ TEST_F(ElasticTest, RunsOnUntilTheNodesItGrowsIntoAreFree) {
   cluster.Step("a");
   cluster.Step("b");
   TickUntilItLeaves("a");
-  EXPECT_EQ(cluster.StateOf("b"), wire::RUNNING) << "its new node is not free yet";
+  EXPECT_EQ(cluster.StateOf("b"), proto::RUNNING) << "its new node is not free yet";
   EXPECT_EQ(cluster.Job("b").epoch(), 1u);
   cluster.Step("a");
   EXPECT_EQ(cluster.GangOf("a").size(), 2u);
-  EXPECT_EQ(cluster.StateOf("b"), wire::LEAVING);
+  EXPECT_EQ(cluster.StateOf("b"), proto::LEAVING);
   cluster.Step("b");
   EXPECT_EQ(cluster.GangOf("b").size(), 2u);
-  EXPECT_EQ(cluster.StateOf("b"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("b"), proto::RUNNING);
 }
 
 TEST_F(ElasticTest, ALostNodeWithoutAnotherMakesItSmaller) {
@@ -132,20 +132,20 @@ TEST_F(ElasticTest, ALostNodeWithoutAnotherMakesItSmaller) {
   for (const std::string& node : cluster.GangOf("a")) cluster.Seal("a", node, 3);
   cluster.Step("a");
   cluster.Lose("node-2");
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
   EXPECT_THAT(cluster.GangOf("a"), ElementsAre("node-1", "node-3"));
   EXPECT_THAT(cluster.Job("a").faults(0).action(), HasSubstr("go on with 2 nodes in place of 3"));
   const auto start = cluster.LastStart("a", "node-3");
-  EXPECT_EQ(start.restore().tier(), wire::Restore::TIER_MEMORY);
+  EXPECT_EQ(start.restore().tier(), proto::Restore::TIER_MEMORY);
   EXPECT_EQ(start.restore().step(), 3u);
   EXPECT_EQ(start.first_rank(), 2u) << "ranks are dense again";
   EXPECT_EQ(start.arena_first_rank(), 4u) << "its memory keeps its name";
   cluster.Lose("node-3");
-  EXPECT_EQ(cluster.StateOf("a"), wire::RECOVERING) << "below its minimum it waits";
+  EXPECT_EQ(cluster.StateOf("a"), proto::RECOVERING) << "below its minimum it waits";
   cluster.Join("node-3", 2, 2);
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
   EXPECT_THAT(cluster.GangOf("a"), ElementsAre("node-1", "node-3"));
-  EXPECT_EQ(cluster.LastStart("a", "node-3").restore().tier(), wire::Restore::TIER_PEER);
+  EXPECT_EQ(cluster.LastStart("a", "node-3").restore().tier(), proto::Restore::TIER_PEER);
   EXPECT_EQ(cluster.LastStart("a", "node-3").restore().source_rank(), 0u);
 }
 
@@ -158,17 +158,17 @@ TEST_F(ElasticTest, TheMemoryOfANodeWhoseRanksMovedIsFetchedUnderItsOldName) {
   cluster.Lose("node-2");
   EXPECT_THAT(cluster.GangOf("a"), ElementsAre("node-3"));
   cluster.Join("node-1", 2, 2);
-  if (cluster.StateOf("a") != wire::LEAVING) TickUntilItLeaves("a");
+  if (cluster.StateOf("a") != proto::LEAVING) TickUntilItLeaves("a");
   cluster.Step("a");
   EXPECT_THAT(cluster.GangOf("a"), ElementsAre("node-3", "node-1"));
   const auto start = cluster.LastStart("a", "node-1");
-  EXPECT_EQ(start.restore().tier(), wire::Restore::TIER_PEER);
+  EXPECT_EQ(start.restore().tier(), proto::Restore::TIER_PEER);
   EXPECT_EQ(start.restore().source_rank(), 4u);
 }
 
 TEST_F(ElasticTest, ModelsInPartsChangeByWholeReplicasFromMemory) {
   JoinNodes(5);
-  wire::Job job = Elastic("a", 2, 4, 4);  // two stages of two tensor parts: two nodes a replica
+  proto::Job job = Elastic("a", 2, 4, 4);  // two stages of two tensor parts: two nodes a replica
   job.set_tensor(2);
   job.set_pipeline(2);
   job.mutable_snapshot()->set_replicated(false);
@@ -177,13 +177,13 @@ TEST_F(ElasticTest, ModelsInPartsChangeByWholeReplicasFromMemory) {
   for (int i = 0; i < 3; ++i) cluster.Step("a");
   cluster.Submit(WithPriority(Gang("high", 2), 10));
   cluster.Step("a");
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
   EXPECT_EQ(cluster.GangOf("a").size(), 2u);
   for (const std::string& node : cluster.GangOf("a")) {
-    EXPECT_EQ(cluster.LastStart("a", node).restore().tier(), wire::Restore::TIER_PIECES);
+    EXPECT_EQ(cluster.LastStart("a", node).restore().tier(), proto::Restore::TIER_PIECES);
     EXPECT_EQ(cluster.LastStart("a", node).restore().saved_epoch(), 1u);
   }
-  EXPECT_EQ(cluster.StateOf("high"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("high"), proto::RUNNING);
 }
 
 TEST_F(ElasticTest, TheLedgerCountsTheRanksThatThereAre) {
@@ -196,7 +196,7 @@ TEST_F(ElasticTest, TheLedgerCountsTheRanksThatThereAre) {
   for (int i = 0; i < 5; ++i) cluster.Step("a");
   cluster.Lose(cluster.GangOf("a").at(0));
   for (int i = 0; i < 5; ++i) cluster.Step("a");
-  const wire::JobStatus job = cluster.Job("a");
+  const proto::JobStatus job = cluster.Job("a");
   EXPECT_THAT(SizesOf("a"), ElementsAre(4, 2, 1));
   double expected = 0;
   for (int i = 0; i < job.sizes_size(); ++i) {
@@ -212,7 +212,7 @@ TEST_F(ElasticTest, TheLedgerCountsTheRanksThatThereAre) {
 TEST_F(ElasticTest, BoundsThatCannotBeAreRefused) {
   JoinNodes(2);
   const struct {
-    wire::Job job;
+    proto::Job job;
     const char* says;
   } kRows[] = {
       {Elastic("a", 3, 2, 4), "wants 2 nodes, outside its own bounds of 3 to 4"},
@@ -221,7 +221,7 @@ TEST_F(ElasticTest, BoundsThatCannotBeAreRefused) {
   for (const auto& row : kRows) {
     EXPECT_THAT(cluster.controller.CheckSubmission(row.job).message(), HasSubstr(row.says));
   }
-  wire::Job parts = Elastic("a", 1, 2, 4);
+  proto::Job parts = Elastic("a", 1, 2, 4);
   parts.set_pipeline(4);
   parts.mutable_snapshot()->set_replicated(false);
   EXPECT_THAT(cluster.controller.CheckSubmission(parts).message(),
@@ -252,20 +252,20 @@ TEST(Moving, AJobMakesRoomInALeafAndGoesOnElsewhere) {
       cluster.Step(id);
     }
   }
-  wire::Job wide = WithPriority(Gang("wide", 2), 10);
+  proto::Job wide = WithPriority(Gang("wide", 2), 10);
   wide.mutable_scheduling()->set_topology("leaf");
   cluster.Submit(wide);
-  EXPECT_EQ(cluster.StateOf("wide"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("wide"), proto::QUEUED);
   std::string moved;
   for (const char* id : {"a", "b", "c", "d"}) {
-    if (cluster.StateOf(id) == wire::LEAVING) moved = id;
+    if (cluster.StateOf(id) == proto::LEAVING) moved = id;
   }
   ASSERT_FALSE(moved.empty()) << "nobody makes room";
   const std::string from = cluster.GangOf(moved).at(0);
   cluster.Step(moved);
   cluster.Persist(moved, from, 1, 2);
-  EXPECT_EQ(cluster.StateOf(moved), wire::RUNNING);
-  EXPECT_EQ(cluster.StateOf("wide"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf(moved), proto::RUNNING);
+  EXPECT_EQ(cluster.StateOf("wide"), proto::RUNNING);
   EXPECT_NE(cluster.GangOf(moved).at(0), from);
   EXPECT_EQ(cluster.Job(moved).moves(), 1u);
   EXPECT_EQ(cluster.Job(moved).preemptions(), 0u);

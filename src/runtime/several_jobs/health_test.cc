@@ -48,7 +48,7 @@ TEST(Health, ANodeThatIsLostTwiceIsOnProbationAndAvoided) {
   EXPECT_EQ(cluster.Node("node-1").health(), 0.2);
   const auto gang = cluster.GangOf("a");
   cluster.Lose("node-2");
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
   EXPECT_THAT(cluster.GangOf("a"), testing::Not(testing::Contains("node-1")));
   EXPECT_NE(cluster.GangOf("a"), gang);
 }
@@ -75,22 +75,22 @@ TEST(Health, WhatNothingElseCanHoldGetsTheNodeBackEachTimeLater) {
   cluster.Join("node-1");
   Flap(cluster);
   cluster.Submit(Gang("a", 1));
-  EXPECT_EQ(cluster.StateOf("a"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("a"), proto::QUEUED);
   cluster.TickUntil(cluster.now + seconds(11));
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
   cluster.Lose("node-1");
   cluster.Join("node-1", 2, 4);
   cluster.TickUntil(cluster.now + seconds(30));
-  EXPECT_NE(cluster.StateOf("a"), wire::RUNNING) << "40 s the second time";
+  EXPECT_NE(cluster.StateOf("a"), proto::RUNNING) << "40 s the second time";
   cluster.TickUntil(cluster.now + seconds(11));
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
 }
 
 TEST(Health, ReturnsWithTime) {
   Cluster cluster;
   cluster.Join("node-1");
   cluster.Join("node-2");
-  wire::Job silent = Gang("a", 1);
+  proto::Job silent = Gang("a", 1);
   silent.mutable_workload()->set_built_in(false);  // it may run for days without a step
   cluster.Submit(silent);
   Flap(cluster);
@@ -105,11 +105,11 @@ TEST(Health, AnOperatorsWordEndsProbation) {
   cluster.Join("node-1");
   Flap(cluster);
   cluster.Submit(Gang("a", 1));
-  ASSERT_EQ(cluster.StateOf("a"), wire::QUEUED);
-  wire::Change change;
+  ASSERT_EQ(cluster.StateOf("a"), proto::QUEUED);
+  proto::Change change;
   change.set_use_node("node-1");
   cluster.Ask({change});
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
   EXPECT_EQ(cluster.Node("node-1").condition(), "ready");
 }
 
@@ -164,7 +164,7 @@ TEST(Health, BreaksOfOneLeafAreItsLinksAndOfAllNobodys) {
   EXPECT_EQ(links[0].health, 200);
   EXPECT_FALSE(links[0].trusted);
   cluster.Submit(Gang("wide", 4));
-  EXPECT_EQ(cluster.StateOf("wide"), wire::QUEUED) << "no gang crosses them";
+  EXPECT_EQ(cluster.StateOf("wide"), proto::QUEUED) << "no gang crosses them";
 }
 
 TEST(Health, AReplayKnowsIt) {

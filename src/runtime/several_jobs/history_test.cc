@@ -45,7 +45,7 @@ class History {
       case 2:
         return Submit();
       case 3:
-        if (const auto id = Any(wire::RUNNING)) cluster_.Stop(*id);
+        if (const auto id = Any(proto::RUNNING)) cluster_.Stop(*id);
         return;
       case 4: {
         const size_t node = rng_.Below(kNodes);
@@ -65,7 +65,7 @@ class History {
         return;
       }
       case 6:
-        if (const auto id = Any(wire::RUNNING)) cluster_.Die(*id, cluster_.GangOf(*id)[0]);
+        if (const auto id = Any(proto::RUNNING)) cluster_.Die(*id, cluster_.GangOf(*id)[0]);
         return;
       case 7:
         return Help();
@@ -110,7 +110,7 @@ class History {
   }
   static std::string Name(size_t node) { return "node-" + std::to_string(node + 1); }
 
-  std::optional<std::string> Any(wire::JobState state) {
+  std::optional<std::string> Any(proto::JobState state) {
     std::vector<std::string> ids;
     for (const std::string& id : ids_) {
       if (cluster_.StateOf(id) == state) ids.push_back(id);
@@ -123,8 +123,8 @@ class History {
     static constexpr const char* kMeans[] = {"never", "suspend", "requeue", "shrink"};
     static constexpr const char* kNames[] = {"red", "blue", "deep"};
     const std::string id = "job-" + std::to_string(ids_.size() + 1);
-    wire::Job job = Gang(id, static_cast<uint32_t>(1 + rng_.Below(3)),
-                         static_cast<uint32_t>(1 + rng_.Below(2)));
+    proto::Job job = Gang(id, static_cast<uint32_t>(1 + rng_.Below(3)),
+                          static_cast<uint32_t>(1 + rng_.Below(2)));
     job.set_max_restarts(1'000);
     auto& scheduling = *job.mutable_scheduling();
     scheduling.set_queue(kNames[rng_.Below(3)]);
@@ -139,26 +139,26 @@ class History {
 
   void StepAll() {
     for (const std::string& id : ids_) {
-      const wire::JobState state = cluster_.StateOf(id);
-      if (state == wire::RUNNING || state == wire::LEAVING) cluster_.Step(id);
+      const proto::JobState state = cluster_.StateOf(id);
+      if (state == proto::RUNNING || state == proto::LEAVING) cluster_.Step(id);
       preempted += static_cast<int>(cluster_.Job(id).preemptions() > 0);
     }
   }
 
   // Nodes on probation that no change names: they come back when jobs wait for them, and whoever
   // goes before may then take what a fix has given.
-  std::set<std::string> OnProbation(const std::vector<wire::Change>& changes) const {
+  std::set<std::string> OnProbation(const std::vector<proto::Change>& changes) const {
     std::set<std::string> nodes;
     for (size_t i = 0; i < kNodes; ++i) {
       if (cluster_.Node(Name(i)).condition() == "suspect") nodes.insert(Name(i));
     }
-    for (const wire::Change& change : changes) nodes.erase(change.use_node());
+    for (const proto::Change& change : changes) nodes.erase(change.use_node());
     return nodes;
   }
 
   // What is said to start a job, done at once, gives it its nodes.
   void Help() {
-    const auto id = Any(wire::QUEUED);
+    const auto id = Any(proto::QUEUED);
     if (!id) return;
     const Controller::Question question = cluster_.controller.AskWhy(JobId(*id));
     if (!question.scheduler.has_value()) return;

@@ -15,11 +15,11 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr auto kPieces = wire::Restore::TIER_PIECES;
+constexpr auto kPieces = proto::Restore::TIER_PIECES;
 
 // Pipelines of two stages, one worker each, on nodes of two.
-wire::Job InStages(uint32_t minimum, uint32_t nodes) {
-  wire::Job job = Gang("a", nodes);
+proto::Job InStages(uint32_t minimum, uint32_t nodes) {
+  proto::Job job = Gang("a", nodes);
   job.set_minimum_nodes(minimum);
   job.set_maximum_nodes(nodes);
   job.set_tensor(1);
@@ -32,7 +32,7 @@ class PiecesTest : public testing::Test {
  protected:
   PiecesTest() { cluster.peer_port = 9; }
 
-  void Begin(const wire::Job& job) {
+  void Begin(const proto::Job& job) {
     for (uint32_t i = 1; i <= job.nodes(); ++i) cluster.Join("node-" + std::to_string(i));
     cluster.Submit(job);
     ASSERT_EQ(cluster.GangOf("a").size(), job.nodes());
@@ -43,11 +43,11 @@ class PiecesTest : public testing::Test {
     const uint64_t step = cluster.Job("a").step();
     for (const std::string& node : cluster.GangOf("a")) cluster.Seal("a", node, step);
   }
-  wire::Restore RestoreOn(const std::string& node) const {
+  proto::Restore RestoreOn(const std::string& node) const {
     return cluster.LastStart("a", node).restore();
   }
   // "node:name" of own memories, "node:copy name" of copies, with the rank that sealed it.
-  static std::set<std::string> PiecesOf(const wire::Restore& restore) {
+  static std::set<std::string> PiecesOf(const proto::Restore& restore) {
     std::set<std::string> pieces;
     for (const auto& piece : restore.pieces()) {
       pieces.insert(piece.node() + (piece.copy() ? ":copy " : ":") + std::to_string(piece.name()) +
@@ -65,11 +65,11 @@ TEST_F(PiecesTest, ALostNodesStagesComeFromReplicasInTheSmallerGang) {
   StepAndSeal();
   cluster.Step("a");
   cluster.Lose("node-2");
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
   EXPECT_THAT(cluster.GangOf("a"), ElementsAre("node-1", "node-3"));
   EXPECT_THAT(cluster.Job("a").faults(0).action(),
               HasSubstr("from memory in another layout at step 2"));
-  const wire::Restore first = RestoreOn("node-1");
+  const proto::Restore first = RestoreOn("node-1");
   EXPECT_EQ(first.tier(), kPieces);
   EXPECT_EQ(first.step(), 2u);
   EXPECT_EQ(first.saved_epoch(), 1u);
@@ -88,7 +88,7 @@ TEST_F(PiecesTest, ALostNodesStagesComeFromReplicasInTheSmallerGang) {
   StepAndSeal();
   cluster.Die("a", "node-1");
   cluster.TickUntil(cluster.now + std::chrono::seconds(1));
-  EXPECT_EQ(RestoreOn("node-1").tier(), wire::Restore::TIER_MEMORY);
+  EXPECT_EQ(RestoreOn("node-1").tier(), proto::Restore::TIER_MEMORY);
   EXPECT_EQ(RestoreOn("node-1").step(), 3u);
 }
 
@@ -115,7 +115,7 @@ TEST_F(PiecesTest, WithoutAnyCopyOfAStageItComesFromDisk) {
   StepAndSeal();
   cluster.Lose("node-2");
   EXPECT_EQ(RestoreOn("node-1").step(), 1u);
-  EXPECT_EQ(RestoreOn("node-1").tier(), wire::Restore::TIER_DISK);
+  EXPECT_EQ(RestoreOn("node-1").tier(), proto::Restore::TIER_DISK);
   EXPECT_THAT(cluster.Job("a").faults(0).action(), HasSubstr("from disk at step 1"));
 }
 
@@ -130,11 +130,11 @@ TEST_F(PiecesTest, APieceThatWasDamagedIsNeverOfferedAgain) {
   cluster.Lose("node-2");
   ASSERT_THAT(PiecesOf(RestoreOn("node-3")), ElementsAre("node-1:copy 4 of 4", "node-1:copy 5 of 5",
                                                          "node-3:4 of 4", "node-3:5 of 5"));
-  wire::SnapshotFailed failed;
+  proto::SnapshotFailed failed;
   failed.set_step(1);
   failed.set_tier(kPieces);
   failed.set_reason("rank 4's snapshot in the memory of node-3: the hash differs");
-  const wire::Restore offered = RestoreOn("node-3");
+  const proto::Restore offered = RestoreOn("node-3");
   for (const auto& piece : offered.pieces()) {
     if (piece.node() == "node-3" && piece.rank() == 4) *failed.add_bad() = piece;
   }
@@ -157,7 +157,7 @@ TEST_F(PiecesTest, APieceThatWasDamagedIsNeverOfferedAgain) {
 }
 
 TEST_F(PiecesTest, OfACommandEveryRanksStateIsNeeded) {
-  wire::Job job = InStages(1, 3);
+  proto::Job job = InStages(1, 3);
   job.mutable_workload()->set_built_in(false);
   job.mutable_workload()->add_command("train");
   job.set_pipeline(0);
@@ -183,9 +183,9 @@ TEST_F(PiecesTest, ShrinksForOthersWithoutWaitingForTheDisk) {
   Begin(InStages(1, 2));
   StepAndSeal();
   cluster.Submit(WithPriority(Gang("high", 1), 10));
-  EXPECT_EQ(cluster.StateOf("a"), wire::LEAVING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::LEAVING);
   cluster.Step("a");
-  EXPECT_EQ(cluster.StateOf("high"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("high"), proto::RUNNING);
   ASSERT_EQ(cluster.GangOf("a").size(), 1u);
   const std::string left = cluster.GangOf("a")[0];
   EXPECT_EQ(RestoreOn(left).tier(), kPieces);
@@ -198,7 +198,7 @@ TEST_F(PiecesTest, ShrinksForOthersWithoutWaitingForTheDisk) {
 // adopted the snapshots of so many ranks.
 void AdoptRanks(Cluster& cluster, uint32_t ranks) {
   cluster.Lose("node-2");
-  std::vector<wire::AgentJoined::HeldSnapshot> held(ranks);
+  std::vector<proto::AgentJoined::HeldSnapshot> held(ranks);
   for (uint32_t i = 0; i < ranks; ++i) {
     held[i].set_job_id("a");
     held[i].set_rank(4 + i);

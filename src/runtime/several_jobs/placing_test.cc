@@ -16,13 +16,13 @@ TEST(Placing, TwoJobsShareANodeAndAThirdWaitsForASlot) {
   cluster.Submit(Gang("a", 1));
   cluster.Submit(Gang("b", 1));
   cluster.Submit(Gang("c", 1));
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
-  EXPECT_EQ(cluster.StateOf("b"), wire::RUNNING);
-  EXPECT_EQ(cluster.StateOf("c"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
+  EXPECT_EQ(cluster.StateOf("b"), proto::RUNNING);
+  EXPECT_EQ(cluster.StateOf("c"), proto::QUEUED);
   EXPECT_EQ(cluster.Node("node-1").used_slots(), 4u);
   EXPECT_THAT(cluster.Node("node-1").jobs(), ElementsAre("a", "b"));
   cluster.Stop("a");
-  EXPECT_EQ(cluster.StateOf("c"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("c"), proto::RUNNING);
 }
 
 TEST(Placing, RanksFollowTheNaturalOrderOfNames) {
@@ -36,11 +36,11 @@ TEST(Placing, KeepsAGangThatNoPresentNodesCouldHoldAndSaysTheLargest) {
   Cluster cluster;
   cluster.Join("node-1");
   cluster.Submit(Gang("a", 3));
-  EXPECT_EQ(cluster.StateOf("a"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("a"), proto::QUEUED);
   EXPECT_THAT(cluster.Job("a").reason(), HasSubstr("the largest size that fits this cluster is 1"));
   cluster.Join("node-2");
   cluster.Join("node-3");
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
 }
 
 TEST(Placing, ManySlotsANodeAreCountedExactly) {
@@ -52,7 +52,7 @@ TEST(Placing, ManySlotsANodeAreCountedExactly) {
   cluster.Submit(Gang("small", 1, 4));
   EXPECT_THAT(cluster.GangOf("small"), ElementsAre("node-2"));
   cluster.Submit(Gang("more", 1, 1));
-  EXPECT_EQ(cluster.StateOf("more"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("more"), proto::QUEUED);
   EXPECT_EQ(cluster.Node("node-1").used_slots(), 17u);
 }
 
@@ -61,7 +61,7 @@ TEST(Placing, ANodeOfManySlotsThatJoinsLaterDisturbsNobody) {
   cluster.Join("node-1", 2);
   cluster.Submit(Gang("a", 1));
   cluster.Join("node-2", 64);
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
   EXPECT_EQ(cluster.Job("a").epoch(), 1u);
   cluster.Submit(Gang("b", 1, 60));
   EXPECT_THAT(cluster.GangOf("b"), ElementsAre("node-2"));

@@ -18,19 +18,19 @@ TEST(Preemption, TakesASnapshotStopsAndGoesOnLaterFromThere) {
   cluster.Submit(Gang("low", 2));
   for (int i = 0; i < 5; ++i) cluster.Step("low");
   cluster.Submit(WithPriority(Gang("high", 1), 10));
-  EXPECT_EQ(cluster.StateOf("low"), wire::LEAVING) << "a snapshot first";
-  EXPECT_EQ(cluster.StateOf("high"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("low"), proto::LEAVING) << "a snapshot first";
+  EXPECT_EQ(cluster.StateOf("high"), proto::QUEUED);
   cluster.Step("low");
-  EXPECT_EQ(cluster.StateOf("low"), wire::QUEUED);
-  EXPECT_EQ(cluster.StateOf("high"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("low"), proto::QUEUED);
+  EXPECT_EQ(cluster.StateOf("high"), proto::RUNNING);
   EXPECT_EQ(cluster.Job("low").memory_step(), 6u);
   EXPECT_EQ(cluster.Job("low").preemptions(), 1u);
   cluster.Step("high");
   cluster.Stop("high");
-  EXPECT_EQ(cluster.StateOf("low"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("low"), proto::RUNNING);
   const auto start = cluster.LastStart("low", "node-1");
   EXPECT_EQ(start.restore().step(), 6u);
-  EXPECT_EQ(start.restore().tier(), wire::Restore::TIER_MEMORY);
+  EXPECT_EQ(start.restore().tier(), proto::Restore::TIER_MEMORY);
   EXPECT_EQ(cluster.Job("low").faults_size(), 0);
   EXPECT_EQ(cluster.Job("low").restarts(), 0u) << "being stopped for others costs no restart";
   cluster.Step("low");
@@ -45,12 +45,12 @@ TEST(Preemption, TheWinnerWaitsUntilTheWorkersHaveEnded) {
   cluster.closes = false;
   cluster.Submit(WithPriority(Gang("high", 1), 10));
   cluster.Step("low");
-  EXPECT_EQ(cluster.StateOf("low"), wire::LEAVING);
-  EXPECT_EQ(cluster.StateOf("high"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("low"), proto::LEAVING);
+  EXPECT_EQ(cluster.StateOf("high"), proto::QUEUED);
   EXPECT_THAT(cluster.Job("high").reason(), HasSubstr("starts once node-1 is free"));
   EXPECT_EQ(cluster.Node("node-1").used_slots(), 2u);
   cluster.TickUntil(cluster.now + seconds(6));
-  EXPECT_EQ(cluster.StateOf("high"), wire::RUNNING) << "they did not answer in time";
+  EXPECT_EQ(cluster.StateOf("high"), proto::RUNNING) << "they did not answer in time";
 }
 
 TEST(Preemption, LeavesWithoutASnapshotThatDoesNotCome) {
@@ -59,10 +59,10 @@ TEST(Preemption, LeavesWithoutASnapshotThatDoesNotCome) {
   cluster.Submit(Gang("low", 1));
   cluster.Step("low");
   cluster.Submit(WithPriority(Gang("high", 1), 10));
-  EXPECT_EQ(cluster.StateOf("low"), wire::LEAVING);
+  EXPECT_EQ(cluster.StateOf("low"), proto::LEAVING);
   cluster.TickUntil(cluster.now + seconds(4));
-  EXPECT_EQ(cluster.StateOf("low"), wire::QUEUED);
-  EXPECT_EQ(cluster.StateOf("high"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("low"), proto::QUEUED);
+  EXPECT_EQ(cluster.StateOf("high"), proto::RUNNING);
 }
 
 TEST(Preemption, AFaultWhileLeavingDoesNotBringTheJobBack) {
@@ -71,14 +71,14 @@ TEST(Preemption, AFaultWhileLeavingDoesNotBringTheJobBack) {
   cluster.Submit(Gang("low", 1));
   cluster.Step("low");
   cluster.Submit(WithPriority(Gang("high", 1), 10));
-  ASSERT_EQ(cluster.StateOf("low"), wire::LEAVING);
+  ASSERT_EQ(cluster.StateOf("low"), proto::LEAVING);
   cluster.Lose("node-1");
-  EXPECT_EQ(cluster.StateOf("low"), wire::QUEUED);
-  EXPECT_EQ(cluster.StateOf("high"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("low"), proto::QUEUED);
+  EXPECT_EQ(cluster.StateOf("high"), proto::QUEUED);
   cluster.Join("node-1", 2, 2);
-  EXPECT_EQ(cluster.StateOf("high"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("high"), proto::RUNNING);
   cluster.Stop("high");
-  EXPECT_EQ(cluster.StateOf("low"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("low"), proto::RUNNING);
   EXPECT_EQ(cluster.LastStart("low", "node-1").restore().step(), 0u) << "its memory is gone";
 }
 
@@ -89,8 +89,8 @@ TEST(Preemption, AJobThatIsStoppedWhileItLeavesEnds) {
   cluster.Step("low");
   cluster.Submit(WithPriority(Gang("high", 1), 10));
   cluster.Stop("low");
-  EXPECT_EQ(cluster.StateOf("low"), wire::STOPPED);
-  EXPECT_EQ(cluster.StateOf("high"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("low"), proto::STOPPED);
+  EXPECT_EQ(cluster.StateOf("high"), proto::RUNNING);
 }
 
 // Whether a node was told to give a job's memory free.
@@ -112,7 +112,7 @@ TEST(Preemption, ASuspendedJobsMemoryIsFreedOnceItIsOnDiskAndOthersWorkThere) {
   cluster.Step("low");
   cluster.Submit(WithPriority(Gang("high", 1), 10));
   cluster.Step("low");
-  ASSERT_EQ(cluster.StateOf("low"), wire::QUEUED);
+  ASSERT_EQ(cluster.StateOf("low"), proto::QUEUED);
   ASSERT_THAT(cluster.GangOf("high"), ElementsAre("node-1"));
   EXPECT_FALSE(Freed(cluster, "node-1", "low")) << "there is no other copy";
   cluster.Persist("low", "node-1", 1, 2);
@@ -122,8 +122,8 @@ TEST(Preemption, ASuspendedJobsMemoryIsFreedOnceItIsOnDiskAndOthersWorkThere) {
   EXPECT_TRUE(Freed(cluster, "node-2", "low"));
   cluster.Stop("high");
   cluster.Stop("other");
-  EXPECT_EQ(cluster.StateOf("low"), wire::RUNNING);
-  EXPECT_EQ(cluster.LastStart("low", "node-1").restore().tier(), wire::Restore::TIER_DISK);
+  EXPECT_EQ(cluster.StateOf("low"), proto::RUNNING);
+  EXPECT_EQ(cluster.LastStart("low", "node-1").restore().tier(), proto::Restore::TIER_DISK);
   EXPECT_EQ(cluster.LastStart("low", "node-1").restore().step(), 2u);
 }
 
@@ -150,7 +150,7 @@ TEST(Preemption, AQueuedJobsCommitIsGrantedAgainToANodeThatWasAway) {
   cluster.Step("low");
   cluster.Submit(WithPriority(Gang("high", 1), 10));
   cluster.Step("low");
-  ASSERT_EQ(cluster.StateOf("low"), wire::QUEUED);
+  ASSERT_EQ(cluster.StateOf("low"), proto::QUEUED);
   cluster.Disconnect("node-1");
   cluster.Persist("low", "node-1", 1, 2);
   EXPECT_EQ(cluster.Job("low").committed_step(), 0u);
@@ -166,14 +166,14 @@ TEST(Preemption, AStoppedJobsSnapshotStillReachesTheDisk) {
   cluster.Step("low");
   cluster.Submit(WithPriority(Gang("high", 1), 10));
   cluster.Step("low");
-  ASSERT_EQ(cluster.StateOf("low"), wire::QUEUED);
+  ASSERT_EQ(cluster.StateOf("low"), proto::QUEUED);
   cluster.Persist("low", "node-1", 1, 2);
   EXPECT_EQ(cluster.Job("low").committed_step(), 2u);
   cluster.Join("node-2");
   EXPECT_THAT(cluster.GangOf("low"), ElementsAre("node-2"));
   const auto start = cluster.LastStart("low", "node-2");
   EXPECT_EQ(start.restore().step(), 2u);
-  EXPECT_EQ(start.restore().tier(), wire::Restore::TIER_DISK);
+  EXPECT_EQ(start.restore().tier(), proto::Restore::TIER_DISK);
 }
 
 }  // namespace

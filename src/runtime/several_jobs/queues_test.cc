@@ -26,20 +26,20 @@ TEST(Queues, LendWhatIsIdleAndTakeItBack) {
   EXPECT_EQ(queues[1].running(), 2u);
   cluster.Submit(InQueue(Gang("b1", 1), "blue"));
   for (const char* job : {"r1", "r2"}) cluster.Step(job);
-  EXPECT_EQ(cluster.StateOf("b1"), wire::RUNNING);
-  const bool first = cluster.StateOf("r1") == wire::QUEUED;
-  EXPECT_EQ(cluster.StateOf(first ? "r2" : "r1"), wire::RUNNING) << "no more than was borrowed";
-  EXPECT_EQ(cluster.StateOf(first ? "r1" : "r2"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("b1"), proto::RUNNING);
+  const bool first = cluster.StateOf("r1") == proto::QUEUED;
+  EXPECT_EQ(cluster.StateOf(first ? "r2" : "r1"), proto::RUNNING) << "no more than was borrowed";
+  EXPECT_EQ(cluster.StateOf(first ? "r1" : "r2"), proto::QUEUED);
 }
 
 TEST(Queues, RefuseWhatCanNeverRun) {
   Cluster cluster(kLabs);
   cluster.Join("node-1");
-  const auto says = [&](const wire::Job& job) {
+  const auto says = [&](const proto::Job& job) {
     return cluster.controller.CheckSubmission(job).message();
   };
   EXPECT_THAT(says(InQueue(Gang("a", 1), "green")), HasSubstr("there is no queue 'green'"));
-  wire::Job job = Gang("a", 1);
+  proto::Job job = Gang("a", 1);
   job.mutable_scheduling()->set_priority_name("urgent");
   EXPECT_THAT(says(job), HasSubstr("no priority named 'urgent'"));
   job = Gang("a", 1);
@@ -59,8 +59,8 @@ TEST(Configuration, AChangedFileTakesEffectAtARestartAndKeepsWhatRuns) {
   cluster.Submit(Gang("b", 2));
   cluster.Step("a");
   cluster.Started(kLabs);
-  EXPECT_EQ(cluster.StateOf("a"), wire::RUNNING);
-  EXPECT_EQ(cluster.StateOf("b"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
+  EXPECT_EQ(cluster.StateOf("b"), proto::QUEUED);
   for (const char* node : {"node-1", "node-2"}) cluster.Join(node, 2, 1);
   EXPECT_EQ(cluster.controller.Queues().size(), 3u);
   EXPECT_EQ(cluster.Job("a").epoch(), 1u);
@@ -68,7 +68,7 @@ TEST(Configuration, AChangedFileTakesEffectAtARestartAndKeepsWhatRuns) {
 }
 
 TEST(Configuration, ADeclaredClusterRefusesWhatIsLarger) {
-  wire::SchedulingConfiguration file;
+  proto::SchedulingConfiguration file;
   file.set_text("cluster: two.yaml\n");
   file.set_cluster_text(kTwoNodes);
   ASSERT_TRUE(Controller::CheckConfiguration(file).ok()) << Controller::CheckConfiguration(file);
@@ -77,19 +77,19 @@ TEST(Configuration, ADeclaredClusterRefusesWhatIsLarger) {
   cluster.Submit(Gang("small", 1));
   EXPECT_THAT(cluster.controller.CheckSubmission(Gang("large", 3)).message(),
               HasSubstr("the largest size that fits this cluster is 2"));
-  wire::Job near = Gang("near", 2);
+  proto::Job near = Gang("near", 2);
   near.mutable_scheduling()->set_topology("leaf");
   EXPECT_THAT(cluster.controller.CheckSubmission(near).message(),
               HasSubstr("one of its domains is 1"));
   cluster.Submit(Gang("both", 2));
-  EXPECT_EQ(cluster.StateOf("both"), wire::QUEUED);
+  EXPECT_EQ(cluster.StateOf("both"), proto::QUEUED);
   cluster.Stop("small");
   cluster.Join("node-2");
-  EXPECT_EQ(cluster.StateOf("both"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("both"), proto::RUNNING);
 }
 
 TEST(Configuration, RefusesPromisesThatADeclaredClusterCannotKeep) {
-  wire::SchedulingConfiguration file;
+  proto::SchedulingConfiguration file;
   file.set_text("cluster: two.yaml\nqueues: [{name: a, guarantee: {cards: 5}}]\n");
   file.set_cluster_text(kTwoNodes);
   const Status refused = Controller::CheckConfiguration(file);

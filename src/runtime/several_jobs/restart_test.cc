@@ -33,11 +33,11 @@ TEST(Restart, ALeavingGangIsToldAgainWhatToDo) {
   cluster.Submit(WithPriority(Gang("high", 1), 10));
   cluster.Step("low");
   cluster.Started("");
-  EXPECT_EQ(cluster.StateOf("low"), wire::LEAVING);
+  EXPECT_EQ(cluster.StateOf("low"), proto::LEAVING);
   cluster.closes = true;
   cluster.Join("node-1", 2, 1);
-  EXPECT_EQ(cluster.StateOf("low"), wire::QUEUED);
-  EXPECT_EQ(cluster.StateOf("high"), wire::RUNNING);
+  EXPECT_EQ(cluster.StateOf("low"), proto::QUEUED);
+  EXPECT_EQ(cluster.StateOf("high"), proto::RUNNING);
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ void Audit::Over(Instant at) {
   over_ = true;
 }
 
-void Audit::Compare(const wire::JobStatus& status, Instant now) {
+void Audit::Compare(const proto::JobStatus& status, Instant now) {
   if (status.highest_step() > highest_) {
     Violate("the controller counts step " + std::to_string(status.highest_step()) + ", only " +
             std::to_string(highest_) + " were taken");

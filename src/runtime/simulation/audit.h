@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "base/time.h"
-#include "wire/longhaul.pb.h"
+#include "proto/status.pb.h"
 
 namespace longhaul::runtime::simulation {
 
@@ -28,7 +28,7 @@ class Audit {
   void Violate(std::string what);
 
   // Holds the controller's view against what happened.
-  void Compare(const wire::JobStatus& status, Instant now);
+  void Compare(const proto::JobStatus& status, Instant now);
 
   uint64_t step() const { return lineage_.size(); }
   uint64_t highest_step() const { return highest_; }

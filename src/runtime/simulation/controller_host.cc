@@ -16,12 +16,12 @@ constexpr size_t kReplayLimit = 100'000;
 // Late, so that outboxes are never empty when something breaks.
 constexpr Duration kAcknowledgeAfter = std::chrono::seconds(20);
 
-std::string Deterministic(const wire::Event& event) { return event.SerializeAsString(); }
+std::string Deterministic(const proto::Event& event) { return event.SerializeAsString(); }
 
 }  // namespace
 
 SimulationResult ControllerHost::Run() {
-  wire::Event started;
+  proto::Event started;
   started.mutable_controller_started();
   Feed(started);
   for (size_t i = 0; i < world_.nodes.size(); ++i) machines_.Boot(i);
@@ -33,7 +33,7 @@ SimulationResult ControllerHost::Run() {
   const Instant stop_at = world_.end - std::chrono::minutes(10);
   world_.queue.At(stop_at, [this] {
     if (world_.job_over) return;
-    wire::Event stop;
+    proto::Event stop;
     stop.mutable_job_stop_requested()->set_job_id(world_.job_id);
     stop.mutable_job_stop_requested()->set_reason("the simulated time is over");
     Feed(stop);
@@ -62,9 +62,9 @@ SimulationResult ControllerHost::Run() {
 }
 
 void ControllerHost::SubmitJob() {
-  wire::Event event;
+  proto::Event event;
   event.set_at_ns(ToNanoseconds(world_.queue.now()));
-  wire::Job& job = *event.mutable_job_submitted()->mutable_job();
+  proto::Job& job = *event.mutable_job_submitted()->mutable_job();
   job.set_id(world_.job_id);
   job.set_name("simulated");
   job.set_nodes(world_.options.nodes - SparesOf(world_.options));
@@ -82,7 +82,7 @@ void ControllerHost::SubmitJob() {
   job.mutable_data()->set_samples(1'000'003);
   job.mutable_data()->set_global_batch(kGlobalBatch);
   job.mutable_data()->set_seed(world_.options.seed);
-  for (const wire::PlannedFault& fault : world_.options.planned) *job.add_faults() = fault;
+  for (const proto::PlannedFault& fault : world_.options.planned) *job.add_faults() = fault;
   if (world_.options.minimum_nodes > 0) {
     job.set_minimum_nodes(world_.options.minimum_nodes);
     job.set_maximum_nodes(world_.options.nodes);
@@ -103,9 +103,9 @@ void ControllerHost::PlanRival() {
 void ControllerHost::SubmitRival() {
   if (world_.job_over || !world_.controller_up || rival_.has_value()) return;
   rival_ = "rival-" + std::to_string(++rivals_);
-  wire::Event event;
+  proto::Event event;
   event.set_at_ns(ToNanoseconds(world_.queue.now()));
-  wire::Job& job = *event.mutable_job_submitted()->mutable_job();
+  proto::Job& job = *event.mutable_job_submitted()->mutable_job();
   job.set_id(*rival_);
   const uint32_t most = std::max(1u, world_.options.nodes - world_.options.minimum_nodes);
   job.set_nodes(1 + static_cast<uint32_t>(world_.random.Below(most)));
@@ -117,18 +117,18 @@ void ControllerHost::SubmitRival() {
 }
 
 // What the controller says of sizes and ends, as the witness needs it.
-void ControllerHost::Watch(const wire::Notice& notice) {
+void ControllerHost::Watch(const proto::Notice& notice) {
   const bool ends = notice.has_state() && IsTerminal(notice.state().state());
   if (rival_ == notice.job_id() && ends) {
     rival_.reset();
-    if (notice.state().state() == wire::SUCCEEDED) ++world_.result.rivals;
+    if (notice.state().state() == proto::SUCCEEDED) ++world_.result.rivals;
   }
   if (notice.job_id() != world_.job_id) return;
   const Instant at = InstantFromNanoseconds(notice.at_ns());
   if (ends) {
     world_.job_over = true;
     world_.audit.Over(at);
-  } else if (notice.has_state() && notice.state().state() == wire::QUEUED) {
+  } else if (notice.has_state() && notice.state().state() == proto::QUEUED) {
     world_.audit.Sized(at, world_.ranks);
   } else if (notice.has_epoch()) {
     world_.audit.Sized(at, notice.epoch().world());
@@ -171,7 +171,7 @@ void ControllerHost::LookAtPlaces() {
 }
 
 // The service around the controller: log, step, let commands leave.
-void ControllerHost::Feed(const wire::Event& event) {
+void ControllerHost::Feed(const proto::Event& event) {
   if (!world_.controller_up) return;
   const std::string bytes = Deterministic(event);
   const int64_t now_ns = ToNanoseconds(world_.queue.now());
@@ -191,7 +191,7 @@ void ControllerHost::Feed(const wire::Event& event) {
   }
   for (auto& [id, command] : actions.commands)
     ToAgent(world_.index.at(id.value()), std::move(command));
-  for (const wire::Notice& notice : actions.notices) {
+  for (const proto::Notice& notice : actions.notices) {
     Watch(notice);
   }
   if (!event.node().empty()) Acknowledge(world_.index.at(event.node()));
@@ -209,7 +209,7 @@ void ControllerHost::ArmTick() {
     if (!world_.controller_up) return;
     const auto next = controller_.NextDeadline();
     if (next.has_value() && *next <= world_.queue.now()) {
-      wire::Event event;
+      proto::Event event;
       event.mutable_tick();
       Feed(event);
     } else {
@@ -218,7 +218,7 @@ void ControllerHost::ArmTick() {
   });
 }
 
-void ControllerHost::ToController(size_t index, wire::FromAgent message) {
+void ControllerHost::ToController(size_t index, proto::FromAgent message) {
   SimNode& node = world_.nodes[index];
   if (!node.connected || !message.has_event()) return;
   // A stream keeps its order, so all of its messages wait equally long.
@@ -230,7 +230,7 @@ void ControllerHost::ToController(size_t index, wire::FromAgent message) {
   });
 }
 
-void ControllerHost::ToAgent(size_t index, wire::Command command) {
+void ControllerHost::ToAgent(size_t index, proto::Command command) {
   const SimNode& node = world_.nodes[index];
   if (!node.connected) return;
   world_.queue.After(world_.options.physics.message,
@@ -277,7 +277,7 @@ void ControllerHost::BreakStream(size_t index, const std::string& reason) {
   SimNode& node = world_.nodes[index];
   if (!node.connected) return;
   node.connected = false;
-  wire::Event event;
+  proto::Event event;
   event.set_at_ns(ToNanoseconds(world_.queue.now()));
   event.set_node(node.id.value());
   event.set_incarnation(node.life);
@@ -312,7 +312,7 @@ void ControllerHost::CrashController() {
 void ControllerHost::RestartController() {
   if (log_kept_) {
     Controller replayed(world_.options.controller);
-    wire::Event event;
+    proto::Event event;
     for (const auto& [now, bytes] : log_) {
       CHECK(event.ParseFromString(bytes));
       (void)replayed.Step(event, now);
@@ -324,7 +324,7 @@ void ControllerHost::RestartController() {
   }
   world_.controller_up = true;
   tick_.reset();
-  wire::Event started;
+  proto::Event started;
   started.mutable_controller_started();
   Feed(started);
 }

@@ -26,21 +26,21 @@ class ControllerHost {
 
   SimulationResult Run();
   // The service around the controller: logs the event, steps, lets commands leave.
-  void Feed(const wire::Event& event);
-  void ToController(size_t node, wire::FromAgent message);
+  void Feed(const proto::Event& event);
+  void ToController(size_t node, proto::FromAgent message);
   void Connect(size_t node);
   void BreakStream(size_t node, const std::string& reason);
   void CrashController();
 
  private:
   void ArmTick();
-  void ToAgent(size_t node, wire::Command command);
+  void ToAgent(size_t node, proto::Command command);
   void Acknowledge(size_t node);
   void RestartController();
   void SubmitJob();
   void PlanRival();
   void SubmitRival();
-  void Watch(const wire::Notice& notice);
+  void Watch(const proto::Notice& notice);
   void Look();
   void LookAtPlaces();
 

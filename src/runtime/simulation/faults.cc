@@ -145,19 +145,19 @@ void FaultInjector::Strike(FaultKind kind) {
 }
 
 // Chaos that the controller asked for (`--inject`).
-void FaultInjector::Inject(size_t index, const wire::InjectFault& order) {
-  const wire::PlannedFault& fault = order.fault();
+void FaultInjector::Inject(size_t index, const proto::InjectFault& order) {
+  const proto::PlannedFault& fault = order.fault();
   const WorkerId id{JobId(order.job_id()), order.epoch(), fault.target()};
   switch (fault.kind()) {
-    case wire::PlannedFault::KILL_WORKER:
+    case proto::PlannedFault::KILL_WORKER:
       return machines_.Die(index, id, -1, SIGKILL, Duration(0));
-    case wire::PlannedFault::KILL_AGENT:
-    case wire::PlannedFault::KILL_NODE:  // a simulated node loses its memory either way
+    case proto::PlannedFault::KILL_AGENT:
+    case proto::PlannedFault::KILL_NODE:  // a simulated node loses its memory either way
       machines_.Crash(index, /*silent=*/false);
       return world_.queue.After(std::chrono::milliseconds(200), [this, index] {
         if (world_.nodes[index].core == nullptr) machines_.Boot(index);
       });
-    case wire::PlannedFault::STOP_WORKER:
+    case proto::PlannedFault::STOP_WORKER:
       machines_.SignalTo(index, id, SIGSTOP);
       return world_.queue.After(Duration(fault.duration_ns()),
                                 [this, index, id] { machines_.SignalTo(index, id, SIGCONT); });

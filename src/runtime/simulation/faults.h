@@ -18,7 +18,7 @@ class FaultInjector {
 
   void PlanFault();
   void PlanFlap();
-  void Inject(size_t node, const wire::InjectFault& order);
+  void Inject(size_t node, const proto::InjectFault& order);
 
  private:
   void Strike(FaultKind kind);

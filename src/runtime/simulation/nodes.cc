@@ -43,7 +43,7 @@ void SimNodes::Crash(size_t index, bool silent) {
   ++node.life;  // voids whatever was planned for it
   if (!node.connected) return;
   node.connected = false;
-  wire::Event event;
+  proto::Event event;
   event.set_at_ns(ToNanoseconds(world_.queue.now()));
   event.set_node(node.id.value());
   event.set_incarnation(node.life - 1);
@@ -167,7 +167,7 @@ void SimNodes::Spawn(size_t index, const SpawnWorker& order) {
         if (world_.IsRival(order.worker)) {
           return Die(index, order.worker, 0, 0, world_.Around(world_.options.physics.rival));
         }
-        training_.EnterPhase(index, order.worker, wire::PhaseEntered::START_UP);
+        training_.EnterPhase(index, order.worker, proto::PhaseEntered::START_UP);
       });
 }
 
@@ -245,7 +245,7 @@ void SimNodes::Commit(size_t index, const WriteManifest& order) {
       world_.Around(world_.options.physics.manifest),
       [this, index, life = world_.nodes[index].life, order] {
         if (world_.nodes[index].life != life) return;
-        const wire::CommitSnapshot& commit = order.commit;
+        const proto::CommitSnapshot& commit = order.commit;
         if (commit.step() > world_.audit.step() && commit.step() > world_.audit.highest_step()) {
           world_.audit.Violate("committed step " + std::to_string(commit.step()) +
                                " was never taken");

@@ -38,7 +38,7 @@ struct SimulationOptions {
   double fault_factor = 1.0;  // times the rates of physics.h, which are a node's
   uint64_t total_steps = 0;   // 0: trains until the time is over
   uint32_t per_worker_limit = 256;
-  std::vector<wire::PlannedFault> planned;  // --inject
+  std::vector<proto::PlannedFault> planned;  // --inject
   bool sharded = false;            // every rank has a state of its own; else all have the same
   uint32_t pipeline = 0;           // with sharded, not 0: ranks of a stage have the same
   bool peers = false;              // agents keep copies of each other's snapshots
@@ -55,13 +55,13 @@ struct SimulationOptions {
   Physics physics;
   ControllerOptions controller;
   // Sees every logged event with its time, for writing the log to a file.
-  std::function<void(const wire::Event&, Instant)> on_event;
+  std::function<void(const proto::Event&, Instant)> on_event;
   // Called now and then with the simulated time passed.
   std::function<void(Duration)> on_progress;
 };
 
 struct SimulationResult {
-  wire::JobStatus status;                  // of the job, at the end
+  proto::JobStatus status;                 // of the job, at the end
   std::map<std::string, uint64_t> faults;  // by name: how often each kind did happen
   uint64_t events = 0;                     // logged
   uint64_t happenings = 0;                 // of the event queue
@@ -73,8 +73,8 @@ struct SimulationResult {
   uint64_t state_hash = 0;    // of the controller at the end
   bool replay_agrees = true;  // each replay after a controller crash gave the state that had been
   uint64_t replays = 0;
-  std::vector<wire::NodeStatus> nodes;  // at the end
-  std::vector<std::string> violations;  // empty: all invariants held
+  std::vector<proto::NodeStatus> nodes;  // at the end
+  std::vector<std::string> violations;   // empty: all invariants held
 };
 
 SimulationResult Simulate(const SimulationOptions& options);

@@ -65,7 +65,7 @@ TEST(Simulation, AJobWithoutFaultsIsAlmostAllProductive) {
   options.total_steps = 2000;
   const SimulationResult result = Simulate(options);
   EXPECT_THAT(result.violations, testing::IsEmpty());
-  EXPECT_EQ(result.status.state(), wire::SUCCEEDED);
+  EXPECT_EQ(result.status.state(), proto::SUCCEEDED);
   EXPECT_EQ(result.status.highest_step(), 2000u);
   EXPECT_EQ(result.steps_taken, 2000u);
   EXPECT_EQ(result.status.samples_committed(), 2000u * 2048);
@@ -77,15 +77,15 @@ TEST(Simulation, PlannedFaultsHappenAndAreSurvived) {
   options.fault_factor = 0;
   options.total_steps = 300;
   const struct {
-    wire::PlannedFault::Kind kind;
+    proto::PlannedFault::Kind kind;
     uint32_t target;
     uint64_t step;
-  } kPlan[] = {{wire::PlannedFault::KILL_WORKER, 1, 40},
-               {wire::PlannedFault::KILL_AGENT, 1, 90},
-               {wire::PlannedFault::KILL_CONTROLLER, 0, 110},
-               {wire::PlannedFault::STOP_WORKER, 0, 120}};
+  } kPlan[] = {{proto::PlannedFault::KILL_WORKER, 1, 40},
+               {proto::PlannedFault::KILL_AGENT, 1, 90},
+               {proto::PlannedFault::KILL_CONTROLLER, 0, 110},
+               {proto::PlannedFault::STOP_WORKER, 0, 120}};
   for (const auto& row : kPlan) {
-    wire::PlannedFault fault;
+    proto::PlannedFault fault;
     fault.set_kind(row.kind);
     fault.set_target(row.target);
     fault.set_step(row.step);
@@ -94,7 +94,7 @@ TEST(Simulation, PlannedFaultsHappenAndAreSurvived) {
   }
   const SimulationResult result = Simulate(options);
   EXPECT_THAT(result.violations, testing::IsEmpty());
-  EXPECT_EQ(result.status.state(), wire::SUCCEEDED);
+  EXPECT_EQ(result.status.state(), proto::SUCCEEDED);
   ASSERT_EQ(result.status.faults_size(), 3) << result.status.DebugString();
   for (const auto& fault : result.status.faults()) {
     EXPECT_TRUE(fault.injected()) << fault.what();
@@ -102,7 +102,7 @@ TEST(Simulation, PlannedFaultsHappenAndAreSurvived) {
   }
 }
 
-double SecondsOf(const wire::JobStatus& status, wire::Category category) {
+double SecondsOf(const proto::JobStatus& status, proto::Category category) {
   for (const auto& entry : status.ledger().categories()) {
     if (entry.category() == category) return entry.rank_seconds();
   }
@@ -124,8 +124,8 @@ TEST(Simulation, TheStallThatIsBookedIsThePausesThatWereInjected) {
       Random random(seed);
       double injected_s = 0;
       for (uint64_t step = 20; step < 590; step += 25 + random.Below(10)) {
-        wire::PlannedFault& pause = options.planned.emplace_back();
-        pause.set_kind(wire::PlannedFault::STOP_WORKER);
+        proto::PlannedFault& pause = options.planned.emplace_back();
+        pause.set_kind(proto::PlannedFault::STOP_WORKER);
         pause.set_target(static_cast<uint32_t>(random.Below(14)));
         pause.set_step(step);
         pause.set_duration_ns(static_cast<int64_t>(4'000'000'000 + random.Below(6'000'000'000)));
@@ -136,7 +136,7 @@ TEST(Simulation, TheStallThatIsBookedIsThePausesThatWereInjected) {
       EXPECT_EQ(result.status.faults_size(), 0) << result.status.faults(0).what();
       EXPECT_EQ(result.status.faults_to_come_size(), 0);
       const double ranks = 14;
-      EXPECT_NEAR(SecondsOf(result.status, wire::STALL) / ranks, injected_s, 0.02 * injected_s);
+      EXPECT_NEAR(SecondsOf(result.status, proto::STALL) / ranks, injected_s, 0.02 * injected_s);
       EXPECT_GT(options.planned.size(), 15u);
     }
   }
@@ -148,7 +148,7 @@ TEST(Simulation, WithoutPausesThereIsHardlyAnyStall) {
   for (uint64_t seed = 1; seed <= 8; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const SimulationResult result = Simulate(Stormy(seed));
-    EXPECT_LT(SecondsOf(result.status, wire::STALL), 0.01 * result.status.ledger().rank_seconds());
+    EXPECT_LT(SecondsOf(result.status, proto::STALL), 0.01 * result.status.ledger().rank_seconds());
   }
 }
 
@@ -263,16 +263,16 @@ TEST(Simulation, AFlappingNodeIsPutOnProbationAndAvoided) {
   options.flapping_node = 2;
   options.flaps_after = std::chrono::minutes(30);
   for (const uint64_t step : {900, 1300, 1700, 2100}) {
-    wire::PlannedFault& fault = options.planned.emplace_back();
-    fault.set_kind(wire::PlannedFault::KILL_AGENT);
+    proto::PlannedFault& fault = options.planned.emplace_back();
+    fault.set_kind(proto::PlannedFault::KILL_AGENT);
     fault.set_target(2);
     fault.set_step(step);
   }
   const SimulationResult result = Simulate(options);
   EXPECT_THAT(result.violations, testing::IsEmpty());
   ASSERT_EQ(result.nodes.size(), 10u);
-  wire::NodeStatus flapping;
-  for (const wire::NodeStatus& node : result.nodes) {
+  proto::NodeStatus flapping;
+  for (const proto::NodeStatus& node : result.nodes) {
     if (node.name() == "node-3") flapping = node;
   }
   EXPECT_EQ(flapping.condition(), "suspect");
@@ -280,7 +280,7 @@ TEST(Simulation, AFlappingNodeIsPutOnProbationAndAvoided) {
   EXPECT_GE(flapping.losses(), 6u);
   EXPECT_EQ(flapping.jobs_size(), 0);
   int blamed = 0;
-  for (const wire::Fault& fault : result.status.faults()) blamed += fault.node() == "node-3";
+  for (const proto::Fault& fault : result.status.faults()) blamed += fault.node() == "node-3";
   EXPECT_EQ(blamed, 1) << "after the first it was no longer needed";
   EXPECT_GE(result.status.faults_size(), 5);
 }

@@ -9,7 +9,7 @@
 
 namespace longhaul::runtime::simulation {
 
-using Phase = wire::PhaseEntered::Phase;
+using Phase = proto::PhaseEntered::Phase;
 
 template <typename Action>
 void SimTraining::ForEachPlace(Action action) {
@@ -26,7 +26,7 @@ void SimTraining::EnterPhase(size_t index, const WorkerId& id, Phase phase) {
   if (found == world_.nodes[index].workers.end()) return;
   SimWorker& worker = found->second;
   worker.phase = phase;
-  if (phase == wire::PhaseEntered::START_UP && id.epoch > world_.epoch.epoch) {
+  if (phase == proto::PhaseEntered::START_UP && id.epoch > world_.epoch.epoch) {
     const uint64_t before = world_.epoch.epoch;
     world_.epoch = SimEpoch();
     world_.in_epoch.assign(world_.nodes.size(), false);
@@ -39,7 +39,7 @@ void SimTraining::EnterPhase(size_t index, const WorkerId& id, Phase phase) {
     CHECK(before < id.epoch);
   }
   const bool present = id.epoch == world_.epoch.epoch;
-  if (present && phase == wire::PhaseEntered::START_UP) {
+  if (present && phase == proto::PhaseEntered::START_UP) {
     ++world_.epoch.alive;
     world_.epoch.places[id.rank] = index;
     world_.in_epoch[index] = true;
@@ -54,13 +54,13 @@ void SimTraining::EnterPhase(size_t index, const WorkerId& id, Phase phase) {
   }
   // The start-up begins with the process, which the agent tells anyway: in aggregate it isn't told
   // twice.
-  const bool told = world_.Aggregated() && phase == wire::PhaseEntered::START_UP;
+  const bool told = world_.Aggregated() && phase == proto::PhaseEntered::START_UP;
   if (!told) machines_.Input(index, WorkerPhase{id, phase, world_.queue.now()});
-  if (phase == wire::PhaseEntered::START_UP) {
+  if (phase == proto::PhaseEntered::START_UP) {
     world_.queue.After(world_.Around(world_.options.physics.start_up),
                        [this, index, id, life = world_.nodes[index].life] {
                          if (world_.nodes[index].life == life)
-                           EnterPhase(index, id, wire::PhaseEntered::RENDEZVOUS);
+                           EnterPhase(index, id, proto::PhaseEntered::RENDEZVOUS);
                        });
   }
   if (!present || world_.epoch.epoch != id.epoch) return;
@@ -72,17 +72,17 @@ void SimTraining::EnterPhase(size_t index, const WorkerId& id, Phase phase) {
 // All ranks of the epoch are there.
 void SimTraining::PhaseComplete(Phase phase) {
   const uint64_t epoch = world_.epoch.epoch;
-  if (phase == wire::PhaseEntered::RENDEZVOUS) {
+  if (phase == proto::PhaseEntered::RENDEZVOUS) {
     world_.queue.After(world_.Around(world_.options.physics.group_init), [this, epoch] {
       if (world_.epoch.epoch != epoch || world_.epoch.broken) return;
       ForEachPlace([this](uint32_t rank, size_t node) {
         const WorkerId id{JobId(world_.job_id), world_.epoch.epoch, rank};
-        EnterPhase(node, id, wire::PhaseEntered::RESTORE);
+        EnterPhase(node, id, proto::PhaseEntered::RESTORE);
         RestoreState(node, id);
       });
     });
   }
-  if (phase == wire::PhaseEntered::STEPPING) {
+  if (phase == proto::PhaseEntered::STEPPING) {
     world_.epoch.stepping = true;
     world_.audit.EpochBegins(epoch, world_.epoch.restored);
     BeginStretch();
@@ -99,7 +99,7 @@ std::string SimTraining::WhyNotFromMemory(const SimNode& node, uint64_t step) {
 }
 
 // Of a gang that is not alike: the copy that is kept for this place.
-std::string SimTraining::WhyNotFromPeer(const WorkerId& worker, const wire::Restore& restore) {
+std::string SimTraining::WhyNotFromPeer(const WorkerId& worker, const proto::Restore& restore) {
   for (const SimNode& node : world_.nodes) {
     if (node.core == nullptr) continue;
     const auto copy = node.copies.find({restore.step(), worker.rank});
@@ -120,8 +120,8 @@ uint64_t SimTraining::StateOf(uint32_t rank, uint32_t world) const {
 // Every piece that is offered must be there, but for what was lost after the decision; and what the
 // worker wants of them must be good in one of them at least.
 std::string SimTraining::WhyNotInPieces(const SimWorker& worker,
-                                        std::vector<wire::Restore::Piece>& bad) {
-  const wire::Restore& restore = worker.start->restore();
+                                        std::vector<proto::Restore::Piece>& bad) {
+  const proto::Restore& restore = worker.start->restore();
   const auto seal =
       std::find_if(world_.seals.begin(), world_.seals.end(), [&](const SimSeal& each) {
         return each.step == restore.step() && each.epoch == restore.saved_epoch();
@@ -160,7 +160,7 @@ std::string SimTraining::WhyNotInPieces(const SimWorker& worker,
   return all ? "" : "no good piece is left of what it wants";
 }
 
-std::string SimTraining::WhyNotFromDisk(const wire::Restore& restore) {
+std::string SimTraining::WhyNotFromDisk(const proto::Restore& restore) {
   const auto saved = world_.disk.find(restore.step());
   if (saved == world_.disk.end() || saved->second.first != restore.saved_epoch()) {
     world_.audit.Violate("step " + std::to_string(restore.step()) +
@@ -173,8 +173,8 @@ std::string SimTraining::WhyNotFromDisk(const wire::Restore& restore) {
 void SimTraining::RestoreState(size_t index, const WorkerId& id) {
   const auto found = world_.nodes[index].workers.find(id);
   if (found == world_.nodes[index].workers.end()) return;
-  const wire::Restore& from = found->second.start->restore();
-  const bool disk = from.tier() == wire::Restore::TIER_DISK;
+  const proto::Restore& from = found->second.start->restore();
+  const bool disk = from.tier() == proto::Restore::TIER_DISK;
   const Duration takes = from.step() == 0 ? std::chrono::milliseconds(100)
                          : disk           ? world_.options.physics.restore_disk
                                           : world_.options.physics.restore_memory;
@@ -182,15 +182,15 @@ void SimTraining::RestoreState(size_t index, const WorkerId& id) {
     SimNode& node = world_.nodes[index];
     if (node.life != life || !node.workers.contains(id)) return;
     const SimWorker worker = node.workers.at(id);
-    const wire::Restore& restore = worker.start->restore();
+    const proto::Restore& restore = worker.start->restore();
     std::string wrong;
-    std::vector<wire::Restore::Piece> bad;
+    std::vector<proto::Restore::Piece> bad;
     if (restore.step() == 0) {
-    } else if (restore.tier() == wire::Restore::TIER_MEMORY) {
+    } else if (restore.tier() == proto::Restore::TIER_MEMORY) {
       wrong = WhyNotFromMemory(node, restore.step());
-    } else if (restore.tier() == wire::Restore::TIER_PEER) {
+    } else if (restore.tier() == proto::Restore::TIER_PEER) {
       wrong = WhyNotFromPeer(id, restore);
-    } else if (restore.tier() == wire::Restore::TIER_PIECES) {
+    } else if (restore.tier() == proto::Restore::TIER_PIECES) {
       wrong = WhyNotInPieces(worker, bad);
       ++world_.result.from_pieces;
     } else {
@@ -207,7 +207,7 @@ void SimTraining::RestoreState(size_t index, const WorkerId& id) {
       if (seal.step > restore.step()) seal = SimSeal();
     }
     machines_.Input(index, WorkerRestored{id, restore.step(), restore.tier()});
-    EnterPhase(index, id, wire::PhaseEntered::STEPPING);
+    EnterPhase(index, id, proto::PhaseEntered::STEPPING);
   });
 }
 
@@ -311,8 +311,8 @@ void SimTraining::Seal() {
   SimSeal& older = world_.seals[0].step <= world_.seals[1].step ? world_.seals[0] : world_.seals[1];
   older = {world_.epoch.step, world_.sealed, world_.epoch.epoch, world_.epoch.places};
   if (world_.Aggregated()) {
-    wire::Event event;
-    wire::SnapshotSealed& sealed = *event.mutable_snapshot_sealed();
+    proto::Event event;
+    proto::SnapshotSealed& sealed = *event.mutable_snapshot_sealed();
     sealed.set_job_id(world_.job_id);
     sealed.set_epoch(world_.epoch.epoch);
     sealed.set_step(world_.epoch.step);
@@ -344,8 +344,8 @@ void SimTraining::Seal() {
 }
 
 // Two replicas of each part, where the ranks are even: of them one is written.
-wire::RankContent SimTraining::ContentOf(uint32_t rank) const {
-  wire::RankContent content;
+proto::RankContent SimTraining::ContentOf(uint32_t rank) const {
+  proto::RankContent content;
   content.set_plan(1 + rank % std::max(1u, (world_.epoch.world + 1) / 2));
   content.set_root(world_.epoch.step);
   content.set_bytes(1);
@@ -360,8 +360,8 @@ void SimTraining::ReportSteps(uint64_t first, uint64_t last, bool snapshot) {
   const double loss = 2.0 + 9.0 / static_cast<double>(last);
   const uint64_t tokens = 1'000'000 * (last - first + 1);
   if (world_.Aggregated()) {
-    wire::Event event;
-    wire::StepReported& report = *event.mutable_step_reported();
+    proto::Event event;
+    proto::StepReported& report = *event.mutable_step_reported();
     report.set_job_id(world_.job_id);
     report.set_epoch(world_.epoch.epoch);
     report.set_first_step(first);

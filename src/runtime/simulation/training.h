@@ -14,26 +14,26 @@ class SimTraining {
  public:
   SimTraining(World& world, SimNodes& machines) : world_(world), machines_(machines) {}
 
-  void EnterPhase(size_t node, const WorkerId& worker, wire::PhaseEntered::Phase phase);
+  void EnterPhase(size_t node, const WorkerId& worker, proto::PhaseEntered::Phase phase);
   void StopStretch();      // the first worker has been stopped
   void ContinueStretch();  // nobody is stopped any more
   void WorkerGoneFromEpoch(const SimWorker& worker);
 
  private:
-  void PhaseComplete(wire::PhaseEntered::Phase phase);
+  void PhaseComplete(proto::PhaseEntered::Phase phase);
   void RestoreState(size_t node, const WorkerId& worker);
   void BeginStretch();
   void EndStretch(uint64_t epoch, uint64_t first, uint64_t last, bool snapshot);
   void WaitForSlot(uint64_t epoch, uint64_t first, uint64_t last, Duration waited);
   void ReportSteps(uint64_t first, uint64_t last, bool snapshot);
   void Seal();
-  wire::RankContent ContentOf(uint32_t rank) const;
+  proto::RankContent ContentOf(uint32_t rank) const;
   uint64_t StateOf(uint32_t rank, uint32_t world) const;
   // What is wrong with a worker's source in memory; empty: nothing.
   std::string WhyNotFromMemory(const SimNode& node, uint64_t step);
-  std::string WhyNotFromPeer(const WorkerId& worker, const wire::Restore& restore);
-  std::string WhyNotInPieces(const SimWorker& worker, std::vector<wire::Restore::Piece>& bad);
-  std::string WhyNotFromDisk(const wire::Restore& restore);
+  std::string WhyNotFromPeer(const WorkerId& worker, const proto::Restore& restore);
+  std::string WhyNotInPieces(const SimWorker& worker, std::vector<proto::Restore::Piece>& bad);
+  std::string WhyNotFromDisk(const proto::Restore& restore);
   template <typename Action>
   void ForEachPlace(Action action);  // (rank, node index) of the present epoch, living workers
 

@@ -27,7 +27,7 @@ struct SimWorker {
   bool hung = false;
   bool dying = false;
   int pending_signal = 0;  // came while stopped
-  wire::PhaseEntered::Phase phase = wire::PhaseEntered::PHASE_UNSPECIFIED;
+  proto::PhaseEntered::Phase phase = proto::PhaseEntered::PHASE_UNSPECIFIED;
 };
 
 // A snapshot that all living ranks sealed in their memories, at once: the steps are synchronous.

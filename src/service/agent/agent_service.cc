@@ -47,18 +47,18 @@ std::string TrainerPath(const AgentOptions& options) {
 }
 
 // Where a job's artefacts go when it doesn't say.
-std::string RunDirectory(const AgentOptions& options, const wire::StartWorkers& start) {
+std::string RunDirectory(const AgentOptions& options, const proto::StartWorkers& start) {
   if (!start.job().run_directory().empty()) return start.job().run_directory();
   return options.state_directory + "/jobs/" + start.job_id();
 }
 
-// The name under which a rank's arena is kept here: see wire::StartWorkers. Requires a rank of
+// The name under which a rank's arena is kept here: see proto::StartWorkers. Requires a rank of
 // `start`.
-uint32_t ArenaOf(const wire::StartWorkers& start, uint32_t rank) {
+uint32_t ArenaOf(const proto::StartWorkers& start, uint32_t rank) {
   return start.arena_first_rank() + (rank - start.first_rank());
 }
 
-std::string CheckpointDirectoryOf(const AgentOptions& options, const wire::StartWorkers& start) {
+std::string CheckpointDirectoryOf(const AgentOptions& options, const proto::StartWorkers& start) {
   return RunDirectory(options, start) + "/checkpoints";
 }
 
@@ -134,7 +134,7 @@ ControllerLinkObserver AgentService::ObserveLink() {
     if (reason == std::exchange(logged, reason)) return;  // once, not at every try
     io::LogError(component_, "the controller refuses this agent: " + reason);
   };
-  observer.on_command = [this](const wire::Command& command) {
+  observer.on_command = [this](const proto::Command& command) {
     Feed(runtime::CommandReceived{command});
   };
   observer.on_acknowledged = [this](uint64_t sequence) {
@@ -262,7 +262,7 @@ void AgentService::Do(const runtime::CloseStores& effect) {
 
 void AgentService::Do(const runtime::SpawnWorker& effect) {
   starts_[effect.worker.job] = effect.start;
-  if (effect.start->restore().tier() == wire::Restore::TIER_PEER) return FetchThenSpawn(effect);
+  if (effect.start->restore().tier() == proto::Restore::TIER_PEER) return FetchThenSpawn(effect);
   SpawnNow(effect);
 }
 
@@ -284,7 +284,7 @@ void AgentService::FetchThenSpawn(const runtime::SpawnWorker& order) {
     }
     SpawnNow(order);
   };
-  wire::Restore restore = order.start->restore();
+  proto::Restore restore = order.start->restore();
   if (restore.has_source_rank()) {
     restore.set_source_rank(restore.source_rank() + order.worker.rank - order.start->first_rank());
   }
@@ -344,7 +344,7 @@ void AgentService::Do(const runtime::TellInterval& effect) {
 void AgentService::Do(const runtime::ProbeWorkersNow& effect) {
   runtime::ProbedWorkers answer{effect.job, effect.epoch, {}};
   for (const uint32_t rank : effect.ranks) {
-    wire::WorkersProbed::Worker& worker = answer.workers.emplace_back();
+    proto::WorkersProbed::Worker& worker = answer.workers.emplace_back();
     worker.set_rank(rank);
     const runtime::WorkerId id{effect.job, effect.epoch, rank};
     const std::optional<pid_t> pid = launcher_->Pid(id);
@@ -388,14 +388,14 @@ void AgentService::Do(const runtime::KillNode& effect) {
 std::optional<worker_api::WelcomeContent> AgentService::Welcome(const runtime::WorkerId& worker) {
   const auto found = starts_.find(worker.job);
   if (found == starts_.end() || found->second->epoch() != worker.epoch) return std::nullopt;
-  const wire::StartWorkers& start = *found->second;
+  const proto::StartWorkers& start = *found->second;
   if (worker.rank < start.first_rank() || worker.rank - start.first_rank() >= start.local_ranks()) {
     return std::nullopt;
   }
   worker_api::WelcomeContent content;
   // What came from a peer lies in the worker's arena by now.
-  const bool from_peer = start.restore().tier() == wire::Restore::TIER_PEER;
-  const auto tier = from_peer ? wire::Restore::TIER_MEMORY : start.restore().tier();
+  const bool from_peer = start.restore().tier() == proto::Restore::TIER_PEER;
+  const auto tier = from_peer ? proto::Restore::TIER_MEMORY : start.restore().tier();
   content.restore_tier = static_cast<uint32_t>(tier);
   content.restore_step = start.restore().step();
   content.restore_saved_epoch = start.restore().saved_epoch();
@@ -428,7 +428,7 @@ void AgentService::Gather(const runtime::WorkerId& worker,
                           std::optional<checkpoint::StatePlan> plan, PiecesReady ready) {
   const auto start = starts_.find(worker.job);
   const bool known = start != starts_.end() && start->second->epoch() == worker.epoch &&
-                     start->second->restore().tier() == wire::Restore::TIER_PIECES;
+                     start->second->restore().tier() == proto::Restore::TIER_PIECES;
   if (!known) return ready(FailedPrecondition("this attempt restores nothing from pieces"));
   GatherOrder order;
   order.job = worker.job;
@@ -446,7 +446,7 @@ void AgentService::Gather(const runtime::WorkerId& worker,
       return ready(gathered.status);
     }
     if (!gathered.bad.empty()) {
-      Feed(runtime::WorkerRestoreFailed{worker, step, wire::Restore::TIER_PIECES, gathered.why,
+      Feed(runtime::WorkerRestoreFailed{worker, step, proto::Restore::TIER_PIECES, gathered.why,
                                         gathered.bad, true});
     }
     if (wants_state) {
@@ -477,8 +477,8 @@ void AgentService::Hear(runtime::AgentInput said) {
     const auto found = starts_.find(restored.worker.job);
     const bool from_peer = found != starts_.end() &&
                            found->second->epoch() == restored.worker.epoch &&
-                           found->second->restore().tier() == wire::Restore::TIER_PEER;
-    if (from_peer) restored.tier = wire::Restore::TIER_PEER;
+                           found->second->restore().tier() == proto::Restore::TIER_PEER;
+    if (from_peer) restored.tier = proto::Restore::TIER_PEER;
   };
   if (auto* sealed = std::get_if<runtime::WorkerSealed>(&said)) {
     const auto start = starts_.find(sealed->worker.job);

@@ -63,7 +63,7 @@ class AgentServiceTest : public ::testing::Test {
     Result<std::unique_ptr<AgentService>> agent = AgentService::Create(*loop_, options_);
     ASSERT_TRUE(agent.ok()) << agent.status();
     agent_ = *std::move(agent);
-    ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_agent_joined) == 1; }));
+    ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_agent_joined) == 1; }));
   }
 
   // Turns the loop until something is so.
@@ -77,23 +77,23 @@ class AgentServiceTest : public ::testing::Test {
     return true;
   }
 
-  int Count(bool (wire::Event::*has)() const) const {
+  int Count(bool (proto::Event::*has)() const) const {
     int count = 0;
-    for (const wire::Event& event : controller_.events()) count += (event.*has)() ? 1 : 0;
+    for (const proto::Event& event : controller_.events()) count += (event.*has)() ? 1 : 0;
     return count;
   }
   // The first event of a kind. Requires one.
-  wire::Event First(bool (wire::Event::*has)() const) const {
-    for (const wire::Event& event : controller_.events()) {
+  proto::Event First(bool (proto::Event::*has)() const) const {
+    for (const proto::Event& event : controller_.events()) {
       if ((event.*has)()) return event;
     }
     ADD_FAILURE() << "no such event";
     return {};
   }
 
-  wire::Command Start(uint64_t epoch, std::vector<std::string> command, uint32_t ranks = 1) const {
-    wire::Command out;
-    wire::StartWorkers& start = *out.mutable_start_workers();
+  proto::Command Start(uint64_t epoch, std::vector<std::string> command, uint32_t ranks = 1) const {
+    proto::Command out;
+    proto::StartWorkers& start = *out.mutable_start_workers();
     start.set_job_id(kJob);
     start.set_epoch(epoch);
     start.set_restart_count(static_cast<uint32_t>(epoch) - 1);
@@ -102,7 +102,7 @@ class AgentServiceTest : public ::testing::Test {
     start.set_world(ranks);
     start.set_master_address("127.0.0.1");
     start.set_master_port(29500);
-    wire::Job& job = *start.mutable_job();
+    proto::Job& job = *start.mutable_job();
     job.set_id(kJob);
     job.set_name("test");
     job.set_run_directory(folder_ + "/run");
@@ -111,7 +111,7 @@ class AgentServiceTest : public ::testing::Test {
     for (std::string& argument : command) job.mutable_workload()->add_command(std::move(argument));
     return out;
   }
-  wire::Command Shell(uint64_t epoch, const std::string& script, uint32_t ranks = 1) const {
+  proto::Command Shell(uint64_t epoch, const std::string& script, uint32_t ranks = 1) const {
     return Start(epoch, {"/bin/sh", "-c", script}, ranks);
   }
   std::string LogOf(uint64_t epoch, uint32_t rank) const {
@@ -120,14 +120,14 @@ class AgentServiceTest : public ::testing::Test {
   }
   // Starts one worker that waits for ever, and returns its process.
   pid_t StartWaiting(uint64_t epoch) {
-    const int before = Count(&wire::Event::has_workers_started);
+    const int before = Count(&proto::Event::has_workers_started);
     controller_.Give(Start(epoch, {"tail", "-f", "/dev/null"}));
-    EXPECT_TRUE(Await([&] { return Count(&wire::Event::has_workers_started) > before; }));
+    EXPECT_TRUE(Await([&] { return Count(&proto::Event::has_workers_started) > before; }));
     return static_cast<pid_t>(LastStarted().pids(0));
   }
-  wire::WorkersStarted LastStarted() const {
-    wire::WorkersStarted last;
-    for (const wire::Event& event : controller_.events()) {
+  proto::WorkersStarted LastStarted() const {
+    proto::WorkersStarted last;
+    for (const proto::Event& event : controller_.events()) {
       if (event.has_workers_started()) last = event.workers_started();
     }
     return last;
@@ -143,7 +143,7 @@ class AgentServiceTest : public ::testing::Test {
 TEST_F(AgentServiceTest, JoinsWithItsFactsAndItsHeartBeats) {
   Join();
   EXPECT_EQ(controller_.hello().node(), "node-1");
-  const wire::AgentJoined joined = First(&wire::Event::has_agent_joined).agent_joined();
+  const proto::AgentJoined joined = First(&proto::Event::has_agent_joined).agent_joined();
   EXPECT_EQ(joined.slots(), 2u);
   EXPECT_EQ(joined.address(), "127.0.0.1");
   EXPECT_GT(joined.memory_bytes(), 0u);
@@ -153,9 +153,9 @@ TEST_F(AgentServiceTest, JoinsWithItsFactsAndItsHeartBeats) {
 TEST_F(AgentServiceTest, RunsWorkersAndTellsHowTheyEnded) {
   Join();
   controller_.Give(Shell(1, "echo \"rank $RANK of $WORLD_SIZE\"; echo oh no >&2; exit 3", 2));
-  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_epoch_closed) == 1; }));
-  EXPECT_EQ(Count(&wire::Event::has_worker_exited), 2);
-  const wire::WorkerExited exited = First(&wire::Event::has_worker_exited).worker_exited();
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_epoch_closed) == 1; }));
+  EXPECT_EQ(Count(&proto::Event::has_worker_exited), 2);
+  const proto::WorkerExited exited = First(&proto::Event::has_worker_exited).worker_exited();
   EXPECT_EQ(exited.exit_code(), 3);
   EXPECT_FALSE(exited.asked());
   EXPECT_NE(exited.message().find("oh no"), std::string::npos) << exited.message();
@@ -165,8 +165,8 @@ TEST_F(AgentServiceTest, RunsWorkersAndTellsHowTheyEnded) {
 TEST_F(AgentServiceTest, SaysThatAProgramDoesNotExist) {
   Join();
   controller_.Give(Start(1, {"/no/such/program"}));
-  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_workers_failed_to_start) == 1; }));
-  const auto failed = First(&wire::Event::has_workers_failed_to_start).workers_failed_to_start();
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_workers_failed_to_start) == 1; }));
+  const auto failed = First(&proto::Event::has_workers_failed_to_start).workers_failed_to_start();
   EXPECT_TRUE(failed.permanent());
   EXPECT_NE(failed.reason().find("/no/such/program"), std::string::npos) << failed.reason();
 }
@@ -177,7 +177,7 @@ TEST_F(AgentServiceTest, ANewEpochStartsAfterTheOldOneIsGone) {
   const pid_t new_pid = StartWaiting(2);
   EXPECT_FALSE(IsAlive(old_pid));
   EXPECT_TRUE(IsAlive(new_pid));
-  const wire::WorkerExited exited = First(&wire::Event::has_worker_exited).worker_exited();
+  const proto::WorkerExited exited = First(&proto::Event::has_worker_exited).worker_exited();
   EXPECT_EQ(exited.signal(), SIGKILL);
   EXPECT_TRUE(exited.asked());
 }
@@ -187,8 +187,8 @@ TEST_F(AgentServiceTest, TellsAKilledWorkerAtOnce) {
   const pid_t pid = StartWaiting(1);
   const Instant killed = io::Now();
   ASSERT_EQ(kill(pid, SIGKILL), 0);
-  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_worker_exited) == 1; }));
-  const wire::Event event = First(&wire::Event::has_worker_exited);
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_worker_exited) == 1; }));
+  const proto::Event event = First(&proto::Event::has_worker_exited);
   EXPECT_EQ(event.worker_exited().signal(), SIGKILL);
   EXPECT_FALSE(event.worker_exited().asked());
   // Some milliseconds on a quiet machine; the bound allows for a busy one.
@@ -198,7 +198,7 @@ TEST_F(AgentServiceTest, TellsAKilledWorkerAtOnce) {
 TEST_F(AgentServiceTest, KillsWhatAnEndedWorkerLeavesBehind) {
   Join();
   controller_.Give(Shell(1, "tail -f /dev/null & echo $!"));
-  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_epoch_closed) == 1; }));
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_epoch_closed) == 1; }));
   const pid_t child = std::atoi(ReadAll(LogOf(1, 0)).c_str());
   ASSERT_GT(child, 1);
   EXPECT_TRUE(Await([child] { return !io::ReadProcessFacts(child).ok(); })) << "reaped, too";
@@ -206,16 +206,16 @@ TEST_F(AgentServiceTest, KillsWhatAnEndedWorkerLeavesBehind) {
 
 TEST_F(AgentServiceTest, OpensAStoreAndClosesItWithTheJob) {
   Join();
-  wire::Command open;
+  proto::Command open;
   open.mutable_open_store()->set_job_id(kJob);
   open.mutable_open_store()->set_epoch(1);
   open.mutable_open_store()->set_world(2);
   controller_.Give(open);
-  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_store_opened) == 1; }));
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_store_opened) == 1; }));
   const auto port =
-      static_cast<uint16_t>(First(&wire::Event::has_store_opened).store_opened().port());
+      static_cast<uint16_t>(First(&proto::Event::has_store_opened).store_opened().port());
   EXPECT_EQ(io::ListenTcp("127.0.0.1", port).status().code(), Code::kAlreadyExists);
-  wire::Command forget;
+  proto::Command forget;
   forget.mutable_forget_job()->set_job_id(kJob);
   controller_.Give(forget);
   EXPECT_TRUE(Await([port] { return io::ListenTcp("127.0.0.1", port).ok(); }));
@@ -228,12 +228,12 @@ TEST_F(AgentServiceTest, WorksOnWithoutTheControllerAndCatchesUp) {
   controller_.Drop();
   ASSERT_EQ(kill(pid, SIGKILL), 0);
   ASSERT_TRUE(Await([pid] { return !io::ReadProcessFacts(pid).ok(); })) << "reaped meanwhile";
-  EXPECT_EQ(Count(&wire::Event::has_worker_exited), 0);
+  EXPECT_EQ(Count(&proto::Event::has_worker_exited), 0);
   controller_.Refuse(false);
-  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_agent_joined) == 2; }));
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_agent_joined) == 2; }));
   uint64_t expected = 0;
-  for (const wire::Event& event : controller_.events()) EXPECT_EQ(event.sequence(), ++expected);
-  EXPECT_EQ(Count(&wire::Event::has_worker_exited), 1);
+  for (const proto::Event& event : controller_.events()) EXPECT_EQ(event.sequence(), ++expected);
+  EXPECT_EQ(Count(&proto::Event::has_worker_exited), 1);
   EXPECT_TRUE(controller_.events().back().has_agent_joined());
 }
 
@@ -242,13 +242,13 @@ TEST_F(AgentServiceTest, ProbesAndResumesAStoppedWorker) {
   const pid_t pid = StartWaiting(1);
   ASSERT_EQ(kill(pid, SIGSTOP), 0);
   ASSERT_TRUE(Await([pid] { return io::ReadProcessFacts(pid)->state == 'T'; }));
-  wire::Command probe;
+  proto::Command probe;
   probe.mutable_probe_workers()->set_job_id(kJob);
   probe.mutable_probe_workers()->set_epoch(1);
   probe.mutable_probe_workers()->set_resume_stopped(true);
   controller_.Give(probe);
-  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_workers_probed) == 1; }));
-  const auto worker = First(&wire::Event::has_workers_probed).workers_probed().workers(0);
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_workers_probed) == 1; }));
+  const auto worker = First(&proto::Event::has_workers_probed).workers_probed().workers(0);
   EXPECT_EQ(worker.process_state(), "T");
   EXPECT_TRUE(worker.resumed());
   EXPECT_TRUE(Await([pid] { return io::ReadProcessFacts(pid)->state != 'T'; }));
@@ -258,7 +258,7 @@ TEST_F(AgentServiceTest, ShuttingDownLeavesNoProcessAndTellsAll) {
   Join();
   // The worker does not listen to SIGTERM, and has a child.
   controller_.Give(Shell(1, "trap '' TERM; tail -f /dev/null & echo $!; wait; wait"));
-  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_workers_started) == 1; }));
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_workers_started) == 1; }));
   ASSERT_TRUE(Await([this] { return !ReadAll(LogOf(1, 0)).empty(); }));
   const auto worker = static_cast<pid_t>(LastStarted().pids(0));
   const pid_t child = std::atoi(ReadAll(LogOf(1, 0)).c_str());
@@ -267,7 +267,7 @@ TEST_F(AgentServiceTest, ShuttingDownLeavesNoProcessAndTellsAll) {
   ASSERT_TRUE(Await([&done] { return done; }));
   EXPECT_FALSE(IsAlive(worker));
   EXPECT_TRUE(Await([child] { return !IsAlive(child); }));  // SIGKILL is on its way
-  EXPECT_EQ(Count(&wire::Event::has_epoch_closed), 1);
+  EXPECT_EQ(Count(&proto::Event::has_epoch_closed), 1);
 }
 
 TEST_F(AgentServiceTest, DestroyingItLeavesNoProcess) {
@@ -282,12 +282,12 @@ TEST_F(AgentServiceTest, TheProgramEndsInOrderOnSigterm) {
   pid_t pid = 0;
   std::thread script([&] {
     const Instant end = io::MonotonicNow() + kPatience;
-    const auto wait_for = [&](bool (wire::Event::*has)() const) {
+    const auto wait_for = [&](bool (proto::Event::*has)() const) {
       while (Count(has) == 0 && io::MonotonicNow() < end) std::this_thread::yield();
     };
-    wait_for(&wire::Event::has_agent_joined);
+    wait_for(&proto::Event::has_agent_joined);
     controller_.Give(Start(1, {"tail", "-f", "/dev/null"}));
-    wait_for(&wire::Event::has_workers_started);
+    wait_for(&proto::Event::has_workers_started);
     pid = static_cast<pid_t>(LastStarted().pids(0));
     pthread_kill(main_thread, SIGTERM);
   });
@@ -295,7 +295,7 @@ TEST_F(AgentServiceTest, TheProgramEndsInOrderOnSigterm) {
   script.join();
   ASSERT_GT(pid, 0);
   EXPECT_FALSE(io::ReadProcessFacts(pid).ok());
-  EXPECT_EQ(Count(&wire::Event::has_epoch_closed), 1);
+  EXPECT_EQ(Count(&proto::Event::has_epoch_closed), 1);
 }
 
 // -- the worker API, from a worker's side, spoken by the test itself
@@ -345,16 +345,16 @@ class WorkerApiTest : public AgentServiceTest {
 TEST_F(WorkerApiTest, WhatAWorkerSaysReachesTheController) {
   Open(1);
   Greet(1);
-  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_phase_entered) == 1; }));
-  EXPECT_EQ(First(&wire::Event::has_phase_entered).at_ns(), 5);
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_phase_entered) == 1; }));
+  EXPECT_EQ(First(&proto::Event::has_phase_entered).at_ns(), 5);
   worker_api::StepMessage step;
   step.step = 1;
   step.at_ns = 77;
   step.loss = 2.5;
   step.validation_loss = std::nan("");
   Say(step);
-  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_step_reported) == 1; }));
-  const wire::StepReported reported = First(&wire::Event::has_step_reported).step_reported();
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_step_reported) == 1; }));
+  const proto::StepReported reported = First(&proto::Event::has_step_reported).step_reported();
   EXPECT_EQ(reported.loss(), 2.5);
   EXPECT_FALSE(reported.has_validation_loss());
 }
@@ -363,7 +363,7 @@ TEST_F(WorkerApiTest, WhatAWorkerSaysReachesTheController) {
 TEST_F(WorkerApiTest, TheLastMessagesOfAProcessAreReadAfterItsEnd) {
   Open(1);
   Greet(1);
-  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_workers_started) == 1; }));
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_workers_started) == 1; }));
   const auto pid = static_cast<pid_t>(LastStarted().pids(0));
   constexpr uint64_t kSteps = 100;
   for (uint64_t i = 1; i <= kSteps; ++i) {
@@ -382,9 +382,9 @@ TEST_F(WorkerApiTest, TheLastMessagesOfAProcessAreReadAfterItsEnd) {
   ASSERT_EQ(kill(pid, SIGKILL), 0);
   pollfd ended{process->get(), POLLIN, 0};
   ASSERT_EQ(poll(&ended, 1, 10'000), 1);
-  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_epoch_closed) == 1; }));
-  ASSERT_EQ(Count(&wire::Event::has_worker_result), 1);
-  EXPECT_EQ(First(&wire::Event::has_worker_result).worker_result().json(), json);
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_epoch_closed) == 1; }));
+  ASSERT_EQ(Count(&proto::Event::has_worker_result), 1);
+  EXPECT_EQ(First(&proto::Event::has_worker_result).worker_result().json(), json);
 }
 
 TEST_F(WorkerApiTest, AStrangerToTheProtocolIsShownOut) {
@@ -423,17 +423,17 @@ TEST_F(WorkerApiTest, ASealedSnapshotBecomesACommittedCheckpoint) {
   sealed.step = 30;
   sealed.bytes = 1000;
   Say(sealed);
-  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_snapshot_persisted) == 1; }));
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_snapshot_persisted) == 1; }));
 
-  const auto persisted = First(&wire::Event::has_snapshot_persisted).snapshot_persisted();
-  wire::Command commit;
+  const auto persisted = First(&proto::Event::has_snapshot_persisted).snapshot_persisted();
+  proto::Command commit;
   commit.mutable_commit_snapshot()->set_job_id(kJob);
   commit.mutable_commit_snapshot()->set_epoch(1);
   commit.mutable_commit_snapshot()->set_step(30);
   commit.mutable_commit_snapshot()->set_world(1);
   *commit.mutable_commit_snapshot()->mutable_files() = persisted.files();
   controller_.Give(commit);
-  ASSERT_TRUE(Await([this] { return Count(&wire::Event::has_snapshot_committed) == 1; }));
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_snapshot_committed) == 1; }));
   checkpoint::CheckpointDirectory directory(io::PosixFileSystem(), folder_ + "/run/checkpoints");
   const auto state = directory.ReadPiece(30, 1, 0);
   ASSERT_TRUE(state.ok()) << state.status();

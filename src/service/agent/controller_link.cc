@@ -7,7 +7,8 @@
 
 #include <algorithm>
 
-#include "wire/longhaul.grpc.pb.h"
+#include "proto/commands.grpc.pb.h"
+#include "proto/commands.pb.h"
 
 namespace longhaul::service {
 namespace {
@@ -44,7 +45,7 @@ ControllerLink::~ControllerLink() {
   reader_.join();
 }
 
-void ControllerLink::Send(wire::FromAgent message) {
+void ControllerLink::Send(proto::FromAgent message) {
   {
     std::lock_guard lock(mutex_);
     if (!stream_up_ || stream_ != told_stream_) return;
@@ -73,8 +74,8 @@ void ControllerLink::RunReader() {
 }
 
 bool ControllerLink::RunStream() {
-  const std::unique_ptr<wire::Controller::Stub> stub =
-      wire::Controller::NewStub(MakeChannel(options_.address));
+  const std::unique_ptr<proto::Controller::Stub> stub =
+      proto::Controller::NewStub(MakeChannel(options_.address));
   grpc::ClientContext context;
   uint64_t number = 0;
   {
@@ -84,7 +85,7 @@ bool ControllerLink::RunStream() {
     number = ++stream_;
   }
   const auto stream = stub->Connect(&context);
-  wire::FromAgent hello;
+  proto::FromAgent hello;
   hello.mutable_hello()->set_token(options_.token);
   hello.mutable_hello()->set_node(options_.node.value());
   hello.mutable_hello()->set_incarnation(options_.incarnation);
@@ -92,7 +93,7 @@ bool ControllerLink::RunStream() {
   stream->Write(hello);  // a failure shows in Read
 
   std::thread writer;
-  wire::ToAgent message;
+  proto::ToAgent message;
   while (stream->Read(&message)) {
     if (!message.has_welcome()) {
       if (writer.joinable()) TellMessage(message);
@@ -135,10 +136,10 @@ bool ControllerLink::RunStream() {
 
 template <typename Stream>
 void ControllerLink::RunWriter(Stream& stream, uint64_t number, Duration heartbeat_period) {
-  wire::FromAgent heartbeat;
+  proto::FromAgent heartbeat;
   heartbeat.mutable_heartbeat();
   for (;;) {
-    std::deque<std::pair<uint64_t, wire::FromAgent>> batch;
+    std::deque<std::pair<uint64_t, proto::FromAgent>> batch;
     {
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, heartbeat_period, [this] { return !stream_up_ || !unsent_.empty(); });
@@ -152,10 +153,10 @@ void ControllerLink::RunWriter(Stream& stream, uint64_t number, Duration heartbe
   }
 }
 
-void ControllerLink::TellMessage(const wire::ToAgent& message) {
+void ControllerLink::TellMessage(const proto::ToAgent& message) {
   if (message.has_command()) {
     Tell([command = message.command()](const auto& observer) { observer.on_command(command); });
-  } else if (message.kind_case() == wire::ToAgent::kAcknowledged) {
+  } else if (message.kind_case() == proto::ToAgent::kAcknowledged) {
     Tell([sequence = message.acknowledged()](const auto& observer) {
       observer.on_acknowledged(sequence);
     });

@@ -20,7 +20,7 @@
 #include "base/random.h"
 #include "base/time.h"
 #include "io/event_loop.h"
-#include "wire/longhaul.pb.h"
+#include "proto/commands.pb.h"
 
 namespace grpc {
 class ClientContext;
@@ -42,7 +42,7 @@ struct ControllerLinkObserver {
   std::function<void(uint64_t acknowledged)> on_connected;         // the controller has welcomed us
   std::function<void(const std::string& reason)> on_disconnected;  // after on_connected only
   std::function<void(const std::string& reason)> on_refused;  // no stream came up; it tries again
-  std::function<void(const wire::Command&)> on_command;
+  std::function<void(const proto::Command&)> on_command;
   std::function<void(uint64_t sequence)> on_acknowledged;
 };
 
@@ -56,7 +56,7 @@ class ControllerLink {
   ControllerLink& operator=(const ControllerLink&) = delete;
 
   // Sends on the stream that on_connected told last; dropped when that one is gone.
-  void Send(wire::FromAgent message);
+  void Send(proto::FromAgent message);
 
  private:
   void RunReader();
@@ -65,7 +65,7 @@ class ControllerLink {
   template <typename Stream>
   void RunWriter(Stream& stream, uint64_t number, Duration heartbeat_period);
   void Tell(std::function<void(const ControllerLinkObserver&)> what);
-  void TellMessage(const wire::ToAgent& message);
+  void TellMessage(const proto::ToAgent& message);
 
   io::EventLoop& loop_;
   const ControllerLinkOptions options_;
@@ -79,8 +79,8 @@ class ControllerLink {
   bool stopping_ = false;
   uint64_t stream_ = 0;  // the number of the newest stream
   bool stream_up_ = false;
-  grpc::ClientContext* context_ = nullptr;                   // of the newest stream, to cancel it
-  std::deque<std::pair<uint64_t, wire::FromAgent>> unsent_;  // with the stream they are for
+  grpc::ClientContext* context_ = nullptr;                    // of the newest stream, to cancel it
+  std::deque<std::pair<uint64_t, proto::FromAgent>> unsent_;  // with the stream they are for
 
   std::thread reader_;
 };

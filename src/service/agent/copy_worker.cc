@@ -56,7 +56,7 @@ uint64_t BytesOf(const Manifest& manifest) {
 
 // What was copied a moment ago is good: it was verified, and the store has checked what it took.
 void PruneCopies(CheckpointDirectory& copies, const runtime::CopyOut& work) {
-  const wire::SnapshotPolicy& policy = work.start->job().snapshot();
+  const proto::SnapshotPolicy& policy = work.start->job().snapshot();
   const auto collected = checkpoint::Collect(copies,
                                              {std::max<uint64_t>(1, policy.keep()),
                                               policy.keep_every(),
@@ -73,7 +73,7 @@ void PruneCopies(CheckpointDirectory& copies, const runtime::CopyOut& work) {
 
 Result<uint64_t> CopyOutNow(const runtime::CopyOut& work, const std::string& run_directory,
                             const Stop& stop) {
-  const wire::SnapshotPolicy& policy = work.start->job().snapshot();
+  const proto::SnapshotPolicy& policy = work.start->job().snapshot();
   const bool packed = policy.copy_compressed();
   ASSIGN_OR_RETURN(
       const objects::Place place,

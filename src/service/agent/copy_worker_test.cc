@@ -49,14 +49,14 @@ class CopyWorkerTest : public ::testing::Test {
     ASSERT_TRUE(local.Commit(order).ok());
   }
   runtime::StartOrder Start(uint64_t bytes_per_second = 0) {
-    wire::StartWorkers start;
+    proto::StartWorkers start;
     start.set_epoch(2);
-    wire::SnapshotPolicy& policy = *start.mutable_job()->mutable_snapshot();
+    proto::SnapshotPolicy& policy = *start.mutable_job()->mutable_snapshot();
     policy.set_copy_to(to_);
     policy.set_keep(2);
     policy.set_copy_bytes_per_second(bytes_per_second);
     policy.set_copy_compressed(packed_);
-    return std::make_shared<const wire::StartWorkers>(start);
+    return std::make_shared<const proto::StartWorkers>(start);
   }
   // Runs one piece of work to its answer.
   template <typename Answer>
@@ -76,8 +76,8 @@ class CopyWorkerTest : public ::testing::Test {
     });
   }
   std::string Fetch(uint64_t step) {
-    wire::Restore restore;
-    restore.set_tier(wire::Restore::TIER_SHARED);
+    proto::Restore restore;
+    restore.set_tier(proto::Restore::TIER_SHARED);
     restore.set_step(step);
     restore.set_saved_epoch(1);
     return Do<runtime::CheckpointFetched>([&](CopyWorker& worker) {

@@ -71,7 +71,7 @@ runtime::AgentInput PersistAll(const runtime::PersistPieces& work,
   }
   for (const auto& piece : pieces) {
     const checkpoint::PieceFile& written = **piece;
-    wire::SnapshotPersisted::File& file = answer.files.emplace_back();
+    proto::SnapshotPersisted::File& file = answer.files.emplace_back();
     file.set_name(written.name);
     file.set_bytes(written.bytes);
     file.set_hash(written.hash);
@@ -82,7 +82,7 @@ runtime::AgentInput PersistAll(const runtime::PersistPieces& work,
 }
 
 checkpoint::Manifest ManifestOf(const runtime::WriteManifest& work) {
-  const wire::Job& job = work.start->job();
+  const proto::Job& job = work.start->job();
   checkpoint::Manifest manifest;
   manifest.job = job.name();
   manifest.step = work.commit.step();
@@ -97,7 +97,7 @@ checkpoint::Manifest ManifestOf(const runtime::WriteManifest& work) {
   manifest.data.global_batch = job.data().global_batch();
   manifest.data.seed = job.data().seed();
   manifest.data.fingerprint = job.data().fingerprint();
-  for (const wire::SnapshotPersisted::File& file : work.commit.files()) {
+  for (const proto::SnapshotPersisted::File& file : work.commit.files()) {
     manifest.files.push_back({file.name(), file.rank(), file.bytes(), file.hash()});
     manifest.files.back().also.assign(file.also().begin(), file.also().end());
   }
@@ -114,7 +114,7 @@ runtime::AgentInput CommitAll(const runtime::WriteManifest& work, CheckpointDire
     return answer;
   }
   // What can't be removed now is removed after the next commit.
-  const wire::SnapshotPolicy& policy = work.start->job().snapshot();
+  const proto::SnapshotPolicy& policy = work.start->job().snapshot();
   const Result<checkpoint::Collection> collected =
       checkpoint::Collect(directory,
                           {std::max<uint64_t>(1, policy.keep()), policy.keep_every(),

@@ -33,9 +33,9 @@ class DiskWorkerTest : public ::testing::Test {
   DiskWorkerTest() {
     char name[] = "/tmp/disk-worker-test-XXXXXX";
     folder_ = mkdtemp(name);
-    wire::StartWorkers start;
+    proto::StartWorkers start;
     start.set_world(4);
-    start_ = std::make_shared<const wire::StartWorkers>(start);
+    start_ = std::make_shared<const proto::StartWorkers>(start);
   }
   ~DiskWorkerTest() override { std::filesystem::remove_all(folder_); }
 
@@ -51,12 +51,12 @@ class DiskWorkerTest : public ::testing::Test {
     writer.Seal();
     return arena;
   }
-  wire::RankContent ContentOf(const std::shared_ptr<const io::SharedMemory>& arena) {
-    wire::RankContent content;
+  proto::RankContent ContentOf(const std::shared_ptr<const io::SharedMemory>& arena) {
+    proto::RankContent content;
     SnapshotCheck check(*loop_, [&](const runtime::AgentInput& told) {
       const auto& sealed = std::get<runtime::WorkerSealed>(told);
       EXPECT_TRUE(sealed.content.has_value());
-      content = sealed.content.value_or(wire::RankContent());
+      content = sealed.content.value_or(proto::RankContent());
       loop_->Stop();
     });
     check.Sealed({{kJob, 1, 0}, 10, Duration(5), 100, Instant{}}, arena);
@@ -74,7 +74,7 @@ class DiskWorkerTest : public ::testing::Test {
     loop_->Run();
     return *got;
   }
-  std::string Commit(const wire::CommitSnapshot& grant) {
+  std::string Commit(const proto::CommitSnapshot& grant) {
     return Do<runtime::ManifestWritten>([&](DiskWorker& worker) {
              worker.Commit({grant, start_, 1, {}}, folder_ + "/checkpoints");
            })
@@ -87,8 +87,8 @@ class DiskWorkerTest : public ::testing::Test {
 };
 
 TEST_F(DiskWorkerTest, RanksThatHoldTheSameSaySo) {
-  const wire::RankContent first = ContentOf(Sealed(1)), same = ContentOf(Sealed(1));
-  const wire::RankContent other = ContentOf(Sealed(2));
+  const proto::RankContent first = ContentOf(Sealed(1)), same = ContentOf(Sealed(1));
+  const proto::RankContent other = ContentOf(Sealed(2));
   EXPECT_EQ(first.bytes(), Plan().total_bytes());
   EXPECT_NE(first.plan(), 0u);
   EXPECT_EQ(first.plan(), same.plan());
@@ -104,7 +104,7 @@ TEST_F(DiskWorkerTest, OneOfTheRanksThatHoldTheSameIsWritten) {
   });
   ASSERT_EQ(persisted.error, "");
   ASSERT_EQ(persisted.files.size(), 2u);
-  wire::CommitSnapshot grant;
+  proto::CommitSnapshot grant;
   grant.set_step(10);
   grant.set_epoch(1);
   grant.set_world(4);
@@ -153,7 +153,7 @@ TEST_F(DiskWorkerTest, CheckpointsThatSomebodyRemovesAreReportedOnce) {
     worker.Persist({kJob, 1, 10, {0, 1, 2, 3}, start_},
                    {Sealed(1), Sealed(2), Sealed(3), Sealed(4)}, folder);
     loop_->Run();
-    wire::CommitSnapshot grant;
+    proto::CommitSnapshot grant;
     grant.set_step(10);
     grant.set_epoch(1);
     grant.set_world(4);

@@ -11,11 +11,13 @@
 #include <string>
 #include <vector>
 
-#include "wire/longhaul.grpc.pb.h"
+#include "proto/commands.grpc.pb.h"
+#include "proto/commands.pb.h"
+#include "proto/events.pb.h"
 
 namespace longhaul::service {
 
-class ScriptedController final : private wire::Controller::Service {
+class ScriptedController final : private proto::Controller::Service {
  public:
   ScriptedController() {
     grpc::ServerBuilder builder;
@@ -31,9 +33,9 @@ class ScriptedController final : private wire::Controller::Service {
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
   // Sends on the present stream. Requires one.
-  void Give(const wire::Command& command) {
+  void Give(const proto::Command& command) {
     std::lock_guard lock(mutex_);
-    wire::ToAgent message;
+    proto::ToAgent message;
     *message.mutable_command() = command;
     stream_->Write(message);
   }
@@ -49,7 +51,7 @@ class ScriptedController final : private wire::Controller::Service {
   }
 
   // The log: each event once, in order.
-  std::vector<wire::Event> events() const {
+  std::vector<proto::Event> events() const {
     std::lock_guard lock(mutex_);
     return events_;
   }
@@ -57,16 +59,16 @@ class ScriptedController final : private wire::Controller::Service {
     std::lock_guard lock(mutex_);
     return heartbeats_;
   }
-  wire::AgentHello hello() const {
+  proto::AgentHello hello() const {
     std::lock_guard lock(mutex_);
     return hello_;
   }
 
  private:
-  using Stream = grpc::ServerReaderWriter<wire::ToAgent, wire::FromAgent>;
+  using Stream = grpc::ServerReaderWriter<proto::ToAgent, proto::FromAgent>;
 
   grpc::Status Connect(grpc::ServerContext* context, Stream* stream) override {
-    wire::FromAgent message;
+    proto::FromAgent message;
     if (!stream->Read(&message) || !message.has_hello()) return grpc::Status::CANCELLED;
     {
       std::lock_guard lock(mutex_);
@@ -74,7 +76,7 @@ class ScriptedController final : private wire::Controller::Service {
       hello_ = message.hello();
       context_ = context;
       stream_ = stream;
-      wire::ToAgent welcome;
+      proto::ToAgent welcome;
       welcome.mutable_welcome()->set_acknowledged(logged_);
       welcome.mutable_welcome()->set_heartbeat_period_ns(20'000'000);
       stream->Write(welcome);
@@ -88,7 +90,7 @@ class ScriptedController final : private wire::Controller::Service {
     return grpc::Status::OK;
   }
 
-  void Take(const wire::FromAgent& message) {
+  void Take(const proto::FromAgent& message) {
     std::lock_guard lock(mutex_);
     if (message.has_heartbeat()) ++heartbeats_;
     if (!message.has_event()) return;
@@ -97,7 +99,7 @@ class ScriptedController final : private wire::Controller::Service {
       events_.push_back(message.event());
     }
     if (stream_ == nullptr) return;
-    wire::ToAgent answer;
+    proto::ToAgent answer;
     answer.set_acknowledged(logged_);
     stream_->Write(answer);
   }
@@ -108,10 +110,10 @@ class ScriptedController final : private wire::Controller::Service {
   grpc::ServerContext* context_ = nullptr;
   Stream* stream_ = nullptr;
   bool refuse_ = false;
-  wire::AgentHello hello_;
+  proto::AgentHello hello_;
   uint64_t logged_ = 0;
   int heartbeats_ = 0;
-  std::vector<wire::Event> events_;
+  std::vector<proto::Event> events_;
 };
 
 }  // namespace longhaul::service

@@ -8,10 +8,10 @@ namespace longhaul::service {
 namespace {
 
 // What a sealed snapshot holds, by the hashes it was sealed with.
-std::optional<wire::RankContent> ContentOf(std::span<const std::byte> arena, size_t slot) {
+std::optional<proto::RankContent> ContentOf(std::span<const std::byte> arena, size_t slot) {
   const auto sealed = checkpoint::ArenaReader(arena).InSlot(slot);
   if (!sealed.ok()) return std::nullopt;
-  wire::RankContent content;
+  proto::RankContent content;
   content.set_plan(sealed->snapshot.plan_hash);
   content.set_root(sealed->snapshot.root);
   content.set_bytes(sealed->snapshot.bytes);

@@ -37,16 +37,16 @@ std::optional<double> Known(double value) {
   return std::isnan(value) ? std::nullopt : std::optional(value);
 }
 
-wire::Restore::Tier TierOf(uint32_t tier) {
+proto::Restore::Tier TierOf(uint32_t tier) {
   const int number = static_cast<int>(tier);
-  return wire::Restore::Tier_IsValid(number) ? static_cast<wire::Restore::Tier>(number)
-                                             : wire::Restore::TIER_NONE;
+  return proto::Restore::Tier_IsValid(number) ? static_cast<proto::Restore::Tier>(number)
+                                              : proto::Restore::TIER_NONE;
 }
 
 // What a worker said, as the core takes it. Hello and ArenaRequest are not for the core.
 runtime::AgentInput ToInput(const runtime::WorkerId& worker,
                             const worker_api::PhaseMessage& message) {
-  return runtime::WorkerPhase{worker, static_cast<wire::PhaseEntered::Phase>(message.phase),
+  return runtime::WorkerPhase{worker, static_cast<proto::PhaseEntered::Phase>(message.phase),
                               InstantFromNanoseconds(message.at_ns)};
 }
 runtime::AgentInput ToInput(const runtime::WorkerId& worker,
@@ -69,7 +69,7 @@ runtime::AgentInput ToInput(const runtime::WorkerId& worker, const worker_api::S
   runtime::WorkerSealed input{worker, message.step, Duration(message.blocked_ns), message.bytes,
                               io::Now()};
   input.waited = Duration(message.waited_ns);
-  input.way = static_cast<wire::SnapshotWay>(message.way);
+  input.way = static_cast<proto::SnapshotWay>(message.way);
   return input;
 }
 runtime::AgentInput ToInput(const runtime::WorkerId& worker, const worker_api::Waits& waits) {
@@ -270,7 +270,7 @@ Status WorkerApiServer::Greet(Connection& connection, const worker_api::Hello& h
   }
   const int64_t started = hello.started_at_ns > 0 ? hello.started_at_ns : ToNanoseconds(io::Now());
   host_.Hear(
-      runtime::WorkerPhase{worker, wire::PhaseEntered::START_UP, InstantFromNanoseconds(started)});
+      runtime::WorkerPhase{worker, proto::PhaseEntered::START_UP, InstantFromNanoseconds(started)});
   return Status();
 }
 

@@ -26,7 +26,7 @@ std::map<std::string, std::string> EnvironmentOf(const runtime::SpawnWorker& ord
                                                  const std::string& error_file,
                                                  const std::string& worker_api,
                                                  const std::string& library) {
-  const wire::StartWorkers& start = *order.start;
+  const proto::StartWorkers& start = *order.start;
   std::map<std::string, std::string> base = io::CurrentEnvironment();
   for (const auto& [name, value] : start.job().workload().environment()) base[name] = value;
   runtime::WorkerPlace place;
@@ -94,7 +94,7 @@ void WorkerLauncher::Spawn(const runtime::SpawnWorker& order, const std::string&
 
 void WorkerLauncher::Execute(const runtime::SpawnWorker& order,
                              std::map<std::string, std::string> environment, WorkerOutput output) {
-  const wire::Workload& workload = order.start->job().workload();
+  const proto::Workload& workload = order.start->job().workload();
   if (!workload.step_pattern().empty()) {
     const Status followed =
         follower_.Follow(order.worker, output.log_path, output.begin, workload.step_pattern());

@@ -19,7 +19,7 @@ namespace longhaul::service {
 
 using Json = nlohmann::ordered_json;
 
-// One notice of the controller (wire::Notice).
+// One notice of the controller (proto::Notice).
 struct FeedEvent {
   uint64_t id = 0;   // ask for what comes after it
   std::string kind;  // state, epoch, step, snapshot, fault, message, node

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "io/clock.h"
+#include "proto/commands.grpc.pb.h"
+#include "proto/commands.pb.h"
+#include "proto/events.pb.h"
 #include "service/controller/token.h"
-#include "wire/longhaul.grpc.pb.h"
 
 namespace longhaul::service {
 
@@ -23,7 +25,8 @@ bool IsNodeName(const std::string& name) {
 
 // One connection. Owned by itself until OnDone, and by the gateway while it is its node's newest.
 // Lock order: the gateway's mutex is never taken while holding a stream's.
-class AgentGateway::Stream final : public grpc::ServerBidiReactor<wire::FromAgent, wire::ToAgent> {
+class AgentGateway::Stream final
+    : public grpc::ServerBidiReactor<proto::FromAgent, proto::ToAgent> {
  public:
   static Stream* Open(AgentGateway& gateway, grpc::CallbackServerContext* context) {
     std::shared_ptr<Stream> stream(new Stream(gateway, context));
@@ -34,23 +37,23 @@ class AgentGateway::Stream final : public grpc::ServerBidiReactor<wire::FromAgen
 
   const NodeId& node() const { return node_; }  // once identified
   uint64_t incarnation() const { return incarnation_; }
-  void SetIdentity(const wire::AgentHello& hello) {
+  void SetIdentity(const proto::AgentHello& hello) {
     node_ = NodeId(hello.node());
     incarnation_ = hello.incarnation();
   }
 
   // Sends Welcome; only after it may others be sent.
-  void Welcome(const wire::Welcome& welcome) {
+  void Welcome(const proto::Welcome& welcome) {
     {
       std::lock_guard lock(mutex_);
       welcomed_ = true;
     }
-    wire::ToAgent message;
+    proto::ToAgent message;
     *message.mutable_welcome() = welcome;
     Send(std::move(message));
   }
 
-  void Send(wire::ToAgent message) {
+  void Send(proto::ToAgent message) {
     std::lock_guard lock(mutex_);
     if (!welcomed_ || ending_) return;
     if (outbox_.size() >= kLongestOutbox) {
@@ -140,8 +143,8 @@ class AgentGateway::Stream final : public grpc::ServerBidiReactor<wire::FromAgen
   }
 
   grpc::Status TakeEvent(bool& read_on) {
-    wire::Event event = std::move(*incoming_.mutable_event());
-    if (event.sequence() == 0 || event.kind_case() == wire::Event::KIND_NOT_SET) {
+    proto::Event event = std::move(*incoming_.mutable_event());
+    if (event.sequence() == 0 || event.kind_case() == proto::Event::KIND_NOT_SET) {
       return {grpc::StatusCode::INVALID_ARGUMENT, "an event needs a sequence number and a kind"};
     }
     event.set_node(node_.value());
@@ -200,8 +203,8 @@ class AgentGateway::Stream final : public grpc::ServerBidiReactor<wire::FromAgen
   AgentGateway& gateway_;
   grpc::CallbackServerContext* const context_;
   std::shared_ptr<Stream> self_;
-  wire::FromAgent incoming_;  // belongs to the read under way
-  bool identified_ = false;   // by reads only, which come one at a time, and OnDone after them
+  proto::FromAgent incoming_;  // belongs to the read under way
+  bool identified_ = false;    // by reads only, which come one at a time, and OnDone after them
   NodeId node_;
   uint64_t incarnation_ = 0;
 
@@ -214,14 +217,14 @@ class AgentGateway::Stream final : public grpc::ServerBidiReactor<wire::FromAgen
   bool finished_ = false;
   grpc::Status final_;
   std::string reason_;
-  std::deque<wire::ToAgent> outbox_;  // the front one is being written
+  std::deque<proto::ToAgent> outbox_;  // the front one is being written
 };
 
-class AgentGateway::Service final : public wire::Controller::CallbackService {
+class AgentGateway::Service final : public proto::Controller::CallbackService {
  public:
   explicit Service(AgentGateway& gateway) : gateway_(gateway) {}
 
-  grpc::ServerBidiReactor<wire::FromAgent, wire::ToAgent>* Connect(
+  grpc::ServerBidiReactor<proto::FromAgent, proto::ToAgent>* Connect(
       grpc::CallbackServerContext* context) override {
     return Stream::Open(gateway_, context);
   }
@@ -280,7 +283,7 @@ void AgentGateway::Stop() {
 }
 
 Status AgentGateway::Identify(const std::shared_ptr<Stream>& stream,
-                              const wire::AgentHello& hello) {
+                              const proto::AgentHello& hello) {
   if (!EqualInConstantTime(options_.token, hello.token())) {
     return Unauthenticated("wrong token: agent and controller must read the same token file");
   }
@@ -304,7 +307,7 @@ Status AgentGateway::Identify(const std::shared_ptr<Stream>& stream,
   if (replaced != nullptr) replaced->Cancel("its agent has connected anew");
   // In the loop, so that what Welcome acknowledges is logged.
   const bool posted = loop_.Post([this, stream](const runtime::Controller& core) {
-    wire::Welcome welcome;
+    proto::Welcome welcome;
     welcome.set_acknowledged(core.AcknowledgedSequence(stream->node(), stream->incarnation()));
     welcome.set_heartbeat_period_ns(options_.heartbeat_period.count());
     stream->Welcome(welcome);
@@ -316,7 +319,7 @@ void AgentGateway::Forget(const Stream* stream, const std::string& reason) {
   std::lock_guard lock(mutex_);
   const auto found = current_.find(stream->node());
   if (stopped_ || found == current_.end() || found->second.get() != stream) return;
-  wire::Event event;
+  proto::Event event;
   event.set_at_ns(ToNanoseconds(io::Now()));
   event.set_node(stream->node().value());
   event.set_incarnation(stream->incarnation());
@@ -332,10 +335,10 @@ std::shared_ptr<AgentGateway::Stream> AgentGateway::Find(const NodeId& node) con
   return found == current_.end() ? nullptr : found->second;
 }
 
-void AgentGateway::Deliver(const NodeId& node, const wire::Command& command) {
+void AgentGateway::Deliver(const NodeId& node, const proto::Command& command) {
   const auto stream = Find(node);
   if (stream == nullptr) return;
-  wire::ToAgent message;
+  proto::ToAgent message;
   *message.mutable_command() = command;
   stream->Send(std::move(message));
 }
@@ -343,7 +346,7 @@ void AgentGateway::Deliver(const NodeId& node, const wire::Command& command) {
 void AgentGateway::Acknowledge(const NodeId& node, uint64_t incarnation, uint64_t sequence) {
   const auto stream = Find(node);
   if (stream == nullptr || stream->incarnation() != incarnation) return;
-  wire::ToAgent message;
+  proto::ToAgent message;
   message.set_acknowledged(sequence);
   stream->Send(std::move(message));
 }

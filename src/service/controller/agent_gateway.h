@@ -52,7 +52,7 @@ class AgentGateway final : public AgentPort {
   // Closes all streams without telling the core: it is the controller that goes.
   void Stop();
 
-  void Deliver(const NodeId& node, const wire::Command& command) override;
+  void Deliver(const NodeId& node, const proto::Command& command) override;
   void Acknowledge(const NodeId& node, uint64_t incarnation, uint64_t sequence) override;
 
   uint16_t port() const { return port_; }
@@ -65,7 +65,7 @@ class AgentGateway final : public AgentPort {
   AgentGateway(const AgentGatewayOptions& options, CoreLoop& loop);
   Status Listen();
   // A stream said who it is. Returns why it is refused, if it is.
-  Status Identify(const std::shared_ptr<Stream>& stream, const wire::AgentHello& hello);
+  Status Identify(const std::shared_ptr<Stream>& stream, const proto::AgentHello& hello);
   // A stream ended, for this reason.
   void Forget(const Stream* stream, const std::string& reason);
   std::shared_ptr<Stream> Find(const NodeId& node) const;

@@ -28,9 +28,9 @@ class ControllerTest : public testing::Test {
     ControllerServiceOptions options;
     options.state_directory = directory_;
     options.heartbeat_period = heartbeat_period_;
-    options.prepare = [this](const SubmissionRequest& request) -> Result<wire::Job> {
+    options.prepare = [this](const SubmissionRequest& request) -> Result<proto::Job> {
       if (request.job == "bad") return InvalidArgument("job:1: a bad job");
-      wire::Job job;
+      proto::Job job;
       job.set_name(request.name.empty() ? "job" : request.name);
       job.set_id(job.name() + "-" + std::to_string(++jobs_));
       job.set_nodes(1);

@@ -28,8 +28,8 @@ std::string WithPort(const std::string& address, uint16_t port) {
 }
 
 // The configuration file and the cluster file that it names, checked.
-Result<wire::SchedulingConfiguration> ReadConfiguration(const std::string& path) {
-  wire::SchedulingConfiguration configuration;
+Result<proto::SchedulingConfiguration> ReadConfiguration(const std::string& path) {
+  proto::SchedulingConfiguration configuration;
   if (path.empty()) return configuration;
   constexpr uint64_t kLargest = 1 << 20;
   ASSIGN_OR_RETURN(const std::string text, io::ReadText(path, kLargest));
@@ -61,7 +61,7 @@ Result<std::unique_ptr<ControllerService>> ControllerService::Start(
 }
 
 Status ControllerService::Open(const ControllerServiceOptions& options) {
-  ASSIGN_OR_RETURN(wire::SchedulingConfiguration configuration,
+  ASSIGN_OR_RETURN(proto::SchedulingConfiguration configuration,
                    ReadConfiguration(options.config_file));
   RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(options.state_directory));
   WarnOfOpenDirectory(options.state_directory);
@@ -126,14 +126,14 @@ void ControllerService::StopJobs(const std::string& reason, Duration limit) {
   rest_->Stop();  // a submission under way is a job afterwards, or has been refused
   const auto live_jobs = [this] {
     std::vector<std::string> ids;
-    for (const wire::JobStatus& job :
+    for (const proto::JobStatus& job :
          loop_->Read([](const runtime::Controller& core) { return core.AllJobs(io::Now()); })) {
       if (!runtime::IsTerminal(job.state())) ids.push_back(job.job().id());
     }
     return ids;
   };
   for (const std::string& id : live_jobs()) {
-    wire::Event event;
+    proto::Event event;
     event.mutable_job_stop_requested()->set_job_id(id);
     event.mutable_job_stop_requested()->set_reason(reason);
     const Status accepted = loop_->Apply(std::move(event));

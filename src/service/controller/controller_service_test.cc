@@ -160,8 +160,8 @@ class FullDiskTest : public ControllerTest {
     while (Health()["status"] != wanted) ASSERT_LT(io::MonotonicNow(), deadline) << wanted;
   }
 
-  static wire::Event LargeEvent() {
-    wire::Event event;
+  static proto::Event LargeEvent() {
+    proto::Event event;
     event.mutable_worker_result()->set_job_id("none");
     event.mutable_worker_result()->set_json(std::string(1 << 20, 'x'));
     return event;

@@ -43,7 +43,7 @@ Result<std::unique_ptr<CoreLoop>> CoreLoop::Create(const CoreLoopOptions& option
 Status CoreLoop::Replay() {
   const uint64_t all = log_.last_sequence();
   Instant last_said = io::MonotonicNow();
-  RETURN_IF_ERROR(log_.Replay([&](uint64_t sequence, Instant now, const wire::Event& event) {
+  RETURN_IF_ERROR(log_.Replay([&](uint64_t sequence, Instant now, const proto::Event& event) {
     core_.Step(event, now);
     if (io::MonotonicNow() - last_said > seconds(1)) {
       last_said = io::MonotonicNow();
@@ -93,7 +93,7 @@ bool CoreLoop::Enqueue(Item item) {
   return true;
 }
 
-bool CoreLoop::Push(wire::Event event, std::function<void()> taken) {
+bool CoreLoop::Push(proto::Event event, std::function<void()> taken) {
   Item item;
   item.event = std::move(event);
   item.taken = std::move(taken);
@@ -106,7 +106,7 @@ bool CoreLoop::Post(std::function<void(const runtime::Controller&)> look) {
   return Enqueue(std::move(item));
 }
 
-Status CoreLoop::Apply(wire::Event event) {
+Status CoreLoop::Apply(proto::Event event) {
   const Status health = Health();
   if (!health.ok()) return Unavailable("the controller accepts no change now: " + health.message());
   // Shared with the loop: the answer may come after we have given up waiting.
@@ -197,7 +197,7 @@ void CoreLoop::Process(std::deque<Item> items, bool tick_due) {
 }
 
 void CoreLoop::StepOne(Item& item, Outcome& outcome) {
-  wire::Event& event = item.event;
+  proto::Event& event = item.event;
   const NodeId node(event.node());
   // What an agent sent again is acknowledged again, but not logged again.
   const bool repeated = event.sequence() > 0 &&
@@ -222,14 +222,14 @@ void CoreLoop::StepOne(Item& item, Outcome& outcome) {
 
 void CoreLoop::Tick(Outcome& outcome) {
   const std::optional<Instant> due = core_.NextDeadline();
-  wire::Event tick;
+  proto::Event tick;
   tick.mutable_tick();
   tick.set_at_ns(ToNanoseconds(io::Now()));
   Record(tick, outcome);
   if (outcome.violation.ok()) outcome.violation = CheckTickWorked(due, core_.NextDeadline(), now_);
 }
 
-void CoreLoop::Record(const wire::Event& event, Outcome& outcome) {
+void CoreLoop::Record(const proto::Event& event, Outcome& outcome) {
   now_ = std::max(now_, io::Now());
   runtime::Actions actions = core_.Step(event, now_);
   outcome.violation = core_.CheckInvariants();
@@ -280,7 +280,7 @@ void CoreLoop::ReportViolation(const Outcome& outcome) {
   std::string text = "broken invariant: " + outcome.violation.message() + "\nafter event " +
                      std::to_string(log_.last_sequence()) + " of the log and then:\n";
   for (const LogEntry& entry : outcome.entries) {
-    wire::Event event = entry.event;
+    proto::Event event = entry.event;
     RedactJobs(event);
     text +=
         "now_ns: " + std::to_string(ToNanoseconds(entry.now)) + "\n" + event.DebugString() + "\n";

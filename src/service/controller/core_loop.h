@@ -27,10 +27,11 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "base/time.h"
+#include "proto/commands.pb.h"
+#include "proto/events.pb.h"
 #include "runtime/controller/controller.h"
 #include "service/controller/event_log.h"
 #include "service/controller/notice_feed.h"
-#include "wire/longhaul.pb.h"
 
 namespace longhaul::service {
 
@@ -39,13 +40,13 @@ class AgentPort {
  public:
   virtual ~AgentPort() = default;
   // Drops it when the node has no stream: the core tells a node again once it is back.
-  virtual void Deliver(const NodeId& node, const wire::Command& command) = 0;
+  virtual void Deliver(const NodeId& node, const proto::Command& command) = 0;
   virtual void Acknowledge(const NodeId& node, uint64_t incarnation, uint64_t sequence) = 0;
 };
 
 struct CoreLoopOptions {
   runtime::ControllerOptions core;
-  wire::SchedulingConfiguration scheduling;  // in force from this start on
+  proto::SchedulingConfiguration scheduling;  // in force from this start on
   // Where a broken invariant is dumped; the log's path with ".violation" is a good one.
   std::string violation_path;
   // The core said so (chaos), and all is logged. Real: SIGKILL to ourselves.
@@ -76,11 +77,11 @@ class CoreLoop {
 
   // An agent's event. Calls `taken` once it is logged or dropped, on the loop's thread. Returns
   // false, and calls nothing, when the queue is full or the loop has stopped.
-  bool Push(wire::Event event, std::function<void()> taken);
+  bool Push(proto::Event event, std::function<void()> taken);
 
   // Takes an event of the controller itself; returns once it is logged. A submission or a change
   // that the core refuses leaves no trace.
-  Status Apply(wire::Event event);
+  Status Apply(proto::Event event);
 
   // Runs `look` on the loop's thread when everything the core knows is logged.
   bool Post(std::function<void(const runtime::Controller&)> look);
@@ -98,7 +99,7 @@ class CoreLoop {
 
  private:
   struct Item {
-    wire::Event event;
+    proto::Event event;
     std::function<void()> taken;
     std::function<void(const Status&)> done;
     std::function<void(const runtime::Controller&)> look;
@@ -106,7 +107,7 @@ class CoreLoop {
   // One batch on its way from the core to the outside.
   struct Outcome {
     std::vector<LogEntry> entries;
-    std::vector<std::pair<NodeId, wire::Command>> commands;
+    std::vector<std::pair<NodeId, proto::Command>> commands;
     std::map<NodeId, std::pair<uint64_t, uint64_t>> acknowledged;  // incarnation, sequence
     std::vector<std::function<void(const Status& written)>> answers;
     bool kill_controller = false;
@@ -121,7 +122,7 @@ class CoreLoop {
   void Process(std::deque<Item> items, bool tick_due);
   void StepOne(Item& item, Outcome& outcome);
   void Tick(Outcome& outcome);
-  void Record(const wire::Event& event, Outcome& outcome);
+  void Record(const proto::Event& event, Outcome& outcome);
   bool Write(const Outcome& outcome);  // false when stopped before it could
   void Release(Outcome& outcome, uint64_t first_sequence);
   void ReportViolation(const Outcome& outcome);

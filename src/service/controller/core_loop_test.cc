@@ -22,7 +22,7 @@ namespace {
 // Remembers the newest acknowledgement of each node.
 class Acknowledgements final : public AgentPort {
  public:
-  void Deliver(const NodeId&, const wire::Command&) override {}
+  void Deliver(const NodeId&, const proto::Command&) override {}
   void Acknowledge(const NodeId& node, uint64_t incarnation, uint64_t sequence) override {
     EXPECT_EQ(incarnation, 1u);
     std::lock_guard lock(mutex_);
@@ -58,8 +58,8 @@ class CoreLoopTest : public testing::Test {
     std::filesystem::remove_all(directory_);
   }
 
-  static wire::Event EventOf(const std::string& node, uint64_t sequence) {
-    wire::Event event;
+  static proto::Event EventOf(const std::string& node, uint64_t sequence) {
+    proto::Event event;
     event.set_node(node);
     event.set_incarnation(1);
     event.set_sequence(sequence);
@@ -71,9 +71,9 @@ class CoreLoopTest : public testing::Test {
     }
     return event;
   }
-  static wire::Event Submission(const std::string& id) {
-    wire::Event event;
-    wire::Job& job = *event.mutable_job_submitted()->mutable_job();
+  static proto::Event Submission(const std::string& id) {
+    proto::Event event;
+    proto::Job& job = *event.mutable_job_submitted()->mutable_job();
     job.set_id(id);
     job.set_name(id);
     job.set_nodes(1000);  // never placed
@@ -146,7 +146,7 @@ TEST_F(CoreLoopTest, LogsEachEventOnceAndTellsEachWatcherOnce) {
   EXPECT_EQ(std::adjacent_find(seen.begin(), seen.end()), seen.end()) << "told twice";
 
   uint64_t from_agents = 0;
-  ASSERT_TRUE(log_->Replay([&](uint64_t, Instant, const wire::Event& event) {
+  ASSERT_TRUE(log_->Replay([&](uint64_t, Instant, const proto::Event& event) {
                     from_agents += event.sequence() > 0 ? 1 : 0;
                     return Status();
                   })

@@ -44,8 +44,8 @@ Status MakePrivate(const std::string& path) {
   return Status();
 }
 
-std::string KindOf(const wire::Notice& notice) {
-  const auto* descriptor = wire::Notice::descriptor()->FindFieldByNumber(notice.kind_case());
+std::string KindOf(const proto::Notice& notice) {
+  const auto* descriptor = proto::Notice::descriptor()->FindFieldByNumber(notice.kind_case());
   return descriptor == nullptr ? "none" : descriptor->name();
 }
 
@@ -206,7 +206,7 @@ Status EventLog::Insert(const LogEntry& entry, uint64_t sequence) {
   if (code != SQLITE_DONE) return writer_->Error("cannot write");
   const size_t notices = std::min<size_t>(entry.notices.size(), kNoticesPerEvent);
   for (size_t i = 0; i < notices; ++i) {
-    const wire::Notice& notice = entry.notices[i];
+    const proto::Notice& notice = entry.notices[i];
     bytes = notice.SerializeAsString();
     const std::string kind = KindOf(notice);
     sqlite3_stmt* row = writer_->insert_notice;
@@ -259,12 +259,12 @@ Status EventLog::Append(std::span<const LogEntry> batch) {
 }
 
 Status EventLog::Replay(
-    const std::function<Status(uint64_t sequence, Instant now, const wire::Event&)>& take) {
+    const std::function<Status(uint64_t sequence, Instant now, const proto::Event&)>& take) {
   ASSIGN_OR_RETURN(
       sqlite3_stmt* const rows,
       writer_->Prepare("SELECT sequence, now_ns, event FROM events ORDER BY sequence"));
   uint64_t expected = 1;
-  wire::Event event;
+  proto::Event event;
   int code = SQLITE_ROW;
   while ((code = sqlite3_step(rows)) == SQLITE_ROW) {
     const auto sequence = static_cast<uint64_t>(sqlite3_column_int64(rows, 0));

@@ -1,7 +1,7 @@
 // The controller's memory: every event it took, in order, and what it told people.
 //
 // One SQLite file (write-ahead log, synchronous=FULL: what Append has returned for survives a power
-// cut). docs/event-log.md has the schema. Events are wire::Event, so `longhaul simulate --log` can
+// cut). docs/event-log.md has the schema. Events are proto::Event, so `longhaul simulate --log` can
 // replay a file on a desk. A second process can't open the same log (flock on FILE.lock).
 //
 // Append and Replay belong to one thread; the rest may be called from any.
@@ -21,7 +21,8 @@
 #include "base/time.h"
 #include "base/units.h"
 #include "io/fd.h"
-#include "wire/longhaul.pb.h"
+#include "proto/events.pb.h"
+#include "proto/status.pb.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -31,13 +32,13 @@ namespace longhaul::service {
 // One event and what the core answered with.
 struct LogEntry {
   Instant now;
-  wire::Event event;
-  std::vector<wire::Notice> notices;
+  proto::Event event;
+  std::vector<proto::Notice> notices;
 };
 
 struct LoggedNotice {
   uint64_t id = 0;  // kNoticesPerEvent * sequence of the event + index
-  wire::Notice notice;
+  proto::Notice notice;
 };
 
 constexpr uint64_t kNoticesPerEvent = 1000;  // an event's further ones are dropped
@@ -59,7 +60,7 @@ class EventLog {
   // Calls `take` with each event from the first on, until it fails. kDataLoss when one is missing
   // or can't be read.
   Status Replay(
-      const std::function<Status(uint64_t sequence, Instant now, const wire::Event&)>& take);
+      const std::function<Status(uint64_t sequence, Instant now, const proto::Event&)>& take);
 
   // The notices after an id, oldest first, at most `limit`; of one job unless `job` is empty.
   Result<std::vector<LoggedNotice>> Notices(uint64_t after, const JobId& job, size_t limit);

@@ -42,7 +42,7 @@ BENCHMARK(AppendBatches)->Arg(1)->Arg(16)->Arg(256)->Arg(1024)->UseRealTime();
 
 class NoAgents final : public AgentPort {
  public:
-  void Deliver(const NodeId&, const wire::Command&) override {}
+  void Deliver(const NodeId&, const proto::Command&) override {}
   void Acknowledge(const NodeId&, uint64_t, uint64_t) override {}
 };
 
@@ -61,7 +61,7 @@ void ThroughTheLoop(benchmark::State& state) {
     uint64_t count = 0;
     for (auto _ : state) {
       room.acquire();
-      wire::Event event;
+      proto::Event event;
       event.set_node("node-" + std::to_string(count % nodes + 1));
       event.set_incarnation(1);
       event.set_sequence(count / nodes + 1);

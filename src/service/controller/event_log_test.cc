@@ -26,7 +26,7 @@ class EventLogTest : public testing::Test {
     entry.now = InstantFromNanoseconds(at);
     entry.event.mutable_job_stop_requested()->set_job_id(job);
     for (int i = 0; i < notices; ++i) {
-      wire::Notice& notice = entry.notices.emplace_back();
+      proto::Notice& notice = entry.notices.emplace_back();
       notice.set_job_id(job);
       notice.mutable_message()->set_text("notice " + std::to_string(i));
     }
@@ -72,7 +72,7 @@ TEST_F(EventLogTest, GivesBackWhatWasAppendedAfterReopening) {
   EXPECT_EQ(log->last_sequence(), 3u);
   EXPECT_EQ(log->last_instant(), InstantFromNanoseconds(30));
   std::vector<std::string> seen;
-  ASSERT_TRUE(log->Replay([&](uint64_t sequence, Instant now, const wire::Event& event) {
+  ASSERT_TRUE(log->Replay([&](uint64_t sequence, Instant now, const proto::Event& event) {
                    seen.push_back(std::to_string(sequence) + "@" +
                                   std::to_string(ToNanoseconds(now)) + " " +
                                   event.job_stop_requested().job_id());
@@ -124,7 +124,7 @@ TEST_F(EventLogTest, NoticesAMissingEvent) {
   }
   Sql("DELETE FROM events WHERE sequence=1");
   auto log = *EventLog::Open(path());
-  EXPECT_EQ(log->Replay([](uint64_t, Instant, const wire::Event&) { return Status(); }).code(),
+  EXPECT_EQ(log->Replay([](uint64_t, Instant, const proto::Event&) { return Status(); }).code(),
             Code::kDataLoss);
 }
 

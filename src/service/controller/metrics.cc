@@ -66,46 +66,47 @@ struct JobMetric {
   const char* name;
   const char* type;
   const char* help;
-  double (*value)(const wire::JobStatus&);
+  double (*value)(const proto::JobStatus&);
 };
 
 constexpr JobMetric kJobMetrics[] = {
     {"longhaul_job_step", "gauge", "Last step reported of the present epoch.",
-     [](const wire::JobStatus& job) { return static_cast<double>(job.step()); }},
+     [](const proto::JobStatus& job) { return static_cast<double>(job.step()); }},
     {"longhaul_job_loss", "gauge", "Last training loss, nats a token.",
-     [](const wire::JobStatus& job) { return job.loss(); }},
+     [](const proto::JobStatus& job) { return job.loss(); }},
     {"longhaul_job_validation_loss", "gauge", "Last validation loss, nats a token.",
-     [](const wire::JobStatus& job) { return job.validation_loss(); }},
+     [](const proto::JobStatus& job) { return job.validation_loss(); }},
     {"longhaul_job_tokens_per_second", "gauge", "Recent speed over the whole job.",
-     [](const wire::JobStatus& job) { return job.tokens_per_second(); }},
+     [](const proto::JobStatus& job) { return job.tokens_per_second(); }},
     {"longhaul_job_goodput_ratio", "gauge", "Productive time over all but queueing.",
-     [](const wire::JobStatus& job) { return job.ledger().goodput(); }},
+     [](const proto::JobStatus& job) { return job.ledger().goodput(); }},
     {"longhaul_job_restarts_total", "counter", "Epochs opened because of a fault.",
-     [](const wire::JobStatus& job) { return static_cast<double>(job.restarts()); }},
+     [](const proto::JobStatus& job) { return static_cast<double>(job.restarts()); }},
     {"longhaul_job_faults_total", "counter", "Faults seen.",
-     [](const wire::JobStatus& job) { return static_cast<double>(job.faults_size()); }},
+     [](const proto::JobStatus& job) { return static_cast<double>(job.faults_size()); }},
     {"longhaul_job_committed_step", "gauge", "Newest step with a checkpoint on disk.",
-     [](const wire::JobStatus& job) { return static_cast<double>(job.committed_step()); }},
+     [](const proto::JobStatus& job) { return static_cast<double>(job.committed_step()); }},
 };
 
 void AddJobs(const MetricsInput& input, std::string& out) {
   Family state(out, "longhaul_job_state", "gauge", "1 for the state the job is in.");
-  for (const wire::JobStatus& job : input.jobs) {
-    state.Add({{"job", job.job().id()}, {"state", LowerCase(wire::JobState_Name(job.state()))}}, 1);
+  for (const proto::JobStatus& job : input.jobs) {
+    state.Add({{"job", job.job().id()}, {"state", LowerCase(proto::JobState_Name(job.state()))}},
+              1);
   }
   for (const JobMetric& metric : kJobMetrics) {
     Family family(out, metric.name, metric.type, metric.help);
-    for (const wire::JobStatus& job : input.jobs) {
+    for (const proto::JobStatus& job : input.jobs) {
       family.Add({{"job", job.job().id()}}, metric.value(job));
     }
   }
   // A gauge: time may move between categories when a rollback makes work lost.
   Family ledger(out, "longhaul_job_rank_seconds", "gauge",
                 "Time of all ranks by category of the goodput ledger.");
-  for (const wire::JobStatus& job : input.jobs) {
-    for (const wire::CategoryTime& time : job.ledger().categories()) {
+  for (const proto::JobStatus& job : input.jobs) {
+    for (const proto::CategoryTime& time : job.ledger().categories()) {
       ledger.Add(
-          {{"job", job.job().id()}, {"category", LowerCase(wire::Category_Name(time.category()))}},
+          {{"job", job.job().id()}, {"category", LowerCase(proto::Category_Name(time.category()))}},
           time.rank_seconds());
     }
   }
@@ -114,14 +115,14 @@ void AddJobs(const MetricsInput& input, std::string& out) {
 void AddNodes(const MetricsInput& input, std::string& out) {
   Family connected(out, "longhaul_node_connected", "gauge",
                    "1 while the node's agent is connected.");
-  for (const wire::NodeStatus& node : input.nodes) {
+  for (const proto::NodeStatus& node : input.nodes) {
     connected.Add({{"node", node.name()}}, node.connected() ? 1 : 0);
   }
   Family used(out, "longhaul_node_used_slots", "gauge", "Workers placed on the node.");
-  for (const wire::NodeStatus& node : input.nodes)
+  for (const proto::NodeStatus& node : input.nodes)
     used.Add({{"node", node.name()}}, node.used_slots());
   Family losses(out, "longhaul_node_losses_total", "counter", "Times the node was lost.");
-  for (const wire::NodeStatus& node : input.nodes)
+  for (const proto::NodeStatus& node : input.nodes)
     losses.Add({{"node", node.name()}}, node.losses());
 }
 
@@ -133,7 +134,7 @@ std::string RenderMetrics(const MetricsInput& input) {
   AddNodes(input, out);
   const auto connected =
       std::count_if(input.nodes.begin(), input.nodes.end(),
-                    [](const wire::NodeStatus& node) { return node.connected(); });
+                    [](const proto::NodeStatus& node) { return node.connected(); });
   Family(out, "longhaul_nodes_connected", "gauge", "Nodes whose agent is connected.")
       .Add({}, static_cast<double>(connected));
   Family(out, "longhaul_log_events_total", "counter", "Events in the controller's log.")

@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "wire/longhaul.pb.h"
+#include "proto/status.pb.h"
 
 namespace longhaul::service {
 
 struct MetricsInput {
-  std::vector<wire::JobStatus> jobs;
-  std::vector<wire::NodeStatus> nodes;
+  std::vector<proto::JobStatus> jobs;
+  std::vector<proto::NodeStatus> nodes;
   uint64_t logged_events = 0;
   bool log_writable = true;
   uint64_t event_streams = 0;

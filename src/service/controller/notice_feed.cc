@@ -2,21 +2,21 @@
 
 #include <algorithm>
 
+#include "proto/json.h"
 #include "runtime/controller/controller.h"
-#include "wire/json.h"
 
 namespace longhaul::service {
 
 RenderedNotice Render(const LoggedNotice& logged) {
-  const wire::Notice& notice = logged.notice;
-  const auto* kind = wire::Notice::descriptor()->FindFieldByNumber(notice.kind_case());
+  const proto::Notice& notice = logged.notice;
+  const auto* kind = proto::Notice::descriptor()->FindFieldByNumber(notice.kind_case());
   RenderedNotice rendered;
   rendered.id = logged.id;
   rendered.job = JobId(notice.job_id());
   rendered.kind = kind == nullptr ? "none" : kind->name();
   // Text from workers may hold any bytes: what is not UTF-8 becomes U+FFFD.
   rendered.json =
-      wire::ToJson(notice).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+      proto::ToJson(notice).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   rendered.last = notice.has_state() && runtime::IsTerminal(notice.state().state());
   return rendered;
 }

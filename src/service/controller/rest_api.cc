@@ -6,11 +6,11 @@
 
 #include "base/text.h"
 #include "io/clock.h"
+#include "proto/json.h"
 #include "scheduler/explanation.h"
 #include "service/controller/bodies/redaction.h"
 #include "service/controller/metrics.h"
 #include "service/controller/worker_log.h"
-#include "wire/json.h"
 
 namespace longhaul::service {
 namespace {
@@ -94,9 +94,9 @@ Result<bool> WantsEnvironment(const ApiRequest& request) {
                          Printable(found->second, 40) + "\"");
 }
 
-Json JobJson(wire::JobStatus job, bool with_environment) {
+Json JobJson(proto::JobStatus job, bool with_environment) {
   if (!with_environment) RedactJobs(job);
-  return wire::ToJson(job);
+  return proto::ToJson(job);
 }
 
 Result<LogQuery> ParseLogQuery(const ApiRequest& request) {
@@ -197,9 +197,9 @@ ApiResponse RestApi::PostJob(const ApiRequest& request, const Parameters&) const
   const Status health = loop_.Health();
   if (!health.ok())
     return ErrorResponse(Unavailable("the controller accepts no job now: " + health.message()));
-  Result<wire::Job> job = prepare_(*submission);
+  Result<proto::Job> job = prepare_(*submission);
   if (!job.ok()) return ErrorResponse(job.status());
-  wire::Event event;
+  proto::Event event;
   *event.mutable_job_submitted()->mutable_job() = *job;
   const Status accepted = loop_.Apply(std::move(event));
   if (!accepted.ok()) return ErrorResponse(accepted);
@@ -216,17 +216,17 @@ ApiResponse RestApi::GetJobs(const ApiRequest& request, const Parameters&) const
   const auto jobs =
       loop_.Read([](const runtime::Controller& core) { return core.AllJobs(io::Now()); });
   Json list = Json::array();
-  for (const wire::JobStatus& job : jobs) list.push_back(JobJson(job, *environment));
+  for (const proto::JobStatus& job : jobs) list.push_back(JobJson(job, *environment));
   return JsonResponse({{"jobs", std::move(list)}});
 }
 
-Result<wire::JobStatus> RestApi::FindJob(const std::string& id_or_name) const {
-  return loop_.Read([&](const runtime::Controller& core) -> Result<wire::JobStatus> {
+Result<proto::JobStatus> RestApi::FindJob(const std::string& id_or_name) const {
+  return loop_.Read([&](const runtime::Controller& core) -> Result<proto::JobStatus> {
     auto exact = core.JobStatus(JobId(id_or_name), io::Now());
     if (exact.has_value()) return *std::move(exact);
     std::vector<std::string> ids;
-    wire::JobStatus found;
-    for (wire::JobStatus& job : core.AllJobs(io::Now())) {
+    proto::JobStatus found;
+    for (proto::JobStatus& job : core.AllJobs(io::Now())) {
       if (job.job().name() != id_or_name) continue;
       ids.push_back(job.job().id());
       found = std::move(job);
@@ -314,7 +314,7 @@ ApiResponse RestApi::PostStop(const ApiRequest& request, const Parameters& param
   const auto job = FindJob(parameters[0]);
   if (!job.ok()) return ErrorResponse(job.status());
   if (!runtime::IsTerminal(job->state())) {
-    wire::Event event;
+    proto::Event event;
     event.mutable_job_stop_requested()->set_job_id(job->job().id());
     event.mutable_job_stop_requested()->set_reason(reason->empty() ? "asked for" : *reason);
     const Status accepted = loop_.Apply(std::move(event));
@@ -326,7 +326,7 @@ ApiResponse RestApi::PostStop(const ApiRequest& request, const Parameters& param
 ApiResponse RestApi::GetNodes(const ApiRequest&, const Parameters&) const {
   const auto nodes = loop_.Read([](const runtime::Controller& core) { return core.AllNodes(); });
   Json list = Json::array();
-  for (const wire::NodeStatus& node : nodes) list.push_back(wire::ToJson(node));
+  for (const proto::NodeStatus& node : nodes) list.push_back(proto::ToJson(node));
   return JsonResponse({{"nodes", std::move(list)}});
 }
 
@@ -347,11 +347,11 @@ ApiResponse RestApi::GetWhy(const ApiRequest&, const Parameters& parameters) con
   const JobId id(job->job().id());
   const auto question =
       loop_.Read([&](const runtime::Controller& core) { return core.AskWhy(id); });
-  Json answer = {{"job_id", id.value()},     {"state", wire::ToJson(*job)["state"]},
+  Json answer = {{"job_id", id.value()},     {"state", proto::ToJson(*job)["state"]},
                  {"reason", "never-fits"},   {"sentence", question.aside},
                  {"fix", Json::array()},     {"changes", Json::array()},
                  {"commands", Json::array()}};
-  if (job->state() != wire::QUEUED) {
+  if (job->state() != proto::QUEUED) {
     answer["reason"] = "none";
     answer["sentence"] = "it does not wait";
     return JsonResponse(answer);
@@ -365,12 +365,12 @@ ApiResponse RestApi::GetWhy(const ApiRequest&, const Parameters& parameters) con
   if (!why.ok()) return ErrorResponse(why.status());
   const auto remedy =
       loop_.Read([&](const runtime::Controller& core) { return core.RemedyOf(id, why->fix); });
-  wire::Job before = job->job();
+  proto::Job before = job->job();
   for (const std::string& node : remedy.missing) {
     answer["commands"].push_back("longhaul agent --node " + node +
                                  " ...  # on its machine, as it was started before");
   }
-  for (const wire::Change& change : remedy.changes) {
+  for (const proto::Change& change : remedy.changes) {
     const Json json = ToJson(change, before);
     if (change.has_job()) before = change.job();
     answer["changes"].push_back(json);
@@ -385,7 +385,7 @@ ApiResponse RestApi::GetWhy(const ApiRequest&, const Parameters& parameters) con
 ApiResponse RestApi::GetQueues(const ApiRequest&, const Parameters&) const {
   const auto queues = loop_.Read([](const runtime::Controller& core) { return core.Queues(); });
   Json list = Json::array();
-  for (const wire::QueueStatus& queue : queues) list.push_back(wire::ToJson(queue));
+  for (const proto::QueueStatus& queue : queues) list.push_back(proto::ToJson(queue));
   return JsonResponse({{"queues", std::move(list)}});
 }
 
@@ -403,11 +403,11 @@ ApiResponse RestApi::GetLinks(const ApiRequest&, const Parameters&) const {
 }
 
 // The job as it would be. A new size is planned for and its data prepared.
-Result<wire::Job> RestApi::ChangedJob(const ChangeRequest& request) const {
-  ASSIGN_OR_RETURN(const wire::JobStatus status, FindJob(request.subject));
-  wire::Job job = status.job();
+Result<proto::Job> RestApi::ChangedJob(const ChangeRequest& request) const {
+  ASSIGN_OR_RETURN(const proto::JobStatus status, FindJob(request.subject));
+  proto::Job job = status.job();
   if (request.nodes && *request.nodes != job.nodes()) {
-    if (status.state() != wire::QUEUED || status.epoch() > job.committed_epoch()) {
+    if (status.state() != proto::QUEUED || status.epoch() > job.committed_epoch()) {
       return FailedPrecondition("job " + job.id() +
                                 " has begun: the size of one that has not can be changed");
     }
@@ -422,16 +422,16 @@ Result<wire::Job> RestApi::ChangedJob(const ChangeRequest& request) const {
   return job;
 }
 
-Result<wire::Change> RestApi::ChangeFrom(const ChangeRequest& request) const {
-  wire::Change change;
+Result<proto::Change> RestApi::ChangeFrom(const ChangeRequest& request) const {
+  proto::Change change;
   switch (request.kind) {
     case ChangeRequest::Kind::kExpedite: {
-      ASSIGN_OR_RETURN(const wire::JobStatus job, FindJob(request.subject));
+      ASSIGN_OR_RETURN(const proto::JobStatus job, FindJob(request.subject));
       change.set_expedite(job.job().id());
       break;
     }
     case ChangeRequest::Kind::kEvict: {
-      ASSIGN_OR_RETURN(const wire::JobStatus job, FindJob(request.subject));
+      ASSIGN_OR_RETURN(const proto::JobStatus job, FindJob(request.subject));
       change.set_evict(job.job().id());
       break;
     }
@@ -440,11 +440,11 @@ Result<wire::Change> RestApi::ChangeFrom(const ChangeRequest& request) const {
       break;
     }
     case ChangeRequest::Kind::kLimit: {
-      wire::Amounts limit;
+      proto::Amounts limit;
       limit.set_cards(-1);
       limit.set_cpu(-1);
       limit.set_memory_gib(-1);
-      for (const wire::QueueStatus& queue :
+      for (const proto::QueueStatus& queue :
            loop_.Read([](const runtime::Controller& core) { return core.Queues(); })) {
         if (queue.name() == request.subject) limit = queue.limit();
       }
@@ -469,7 +469,7 @@ Result<wire::Change> RestApi::ChangeFrom(const ChangeRequest& request) const {
 ApiResponse RestApi::PostChanges(const ApiRequest& request, const Parameters&) const {
   const auto asked = ParseChanges(request.body);
   if (!asked.ok()) return ErrorResponse(asked.status());
-  wire::Event event;
+  proto::Event event;
   event.mutable_changes_asked()->set_reason(asked->reason);
   for (const ChangeRequest& each : asked->changes) {
     auto change = ChangeFrom(each);
@@ -484,15 +484,15 @@ ApiResponse RestApi::PostChanges(const ApiRequest& request, const Parameters&) c
 ApiResponse RestApi::SetUse(const ApiRequest& request, const std::string& name, Use use) const {
   auto reason = ParseReason(request.body);
   if (!reason.ok()) return ErrorResponse(reason.status());
-  const auto find = [&]() -> std::optional<wire::NodeStatus> {
-    for (wire::NodeStatus& node :
+  const auto find = [&]() -> std::optional<proto::NodeStatus> {
+    for (proto::NodeStatus& node :
          loop_.Read([](const runtime::Controller& core) { return core.AllNodes(); })) {
       if (node.name() == name) return std::move(node);
     }
     return std::nullopt;
   };
   if (!find().has_value()) return ErrorResponse(NotFound("no node named " + Printable(name)));
-  wire::Event event;
+  proto::Event event;
   if (use == Use::kNormal && !find()->condition().starts_with("down")) {
     // A suspect is trusted again, a spare is taken into use.
     event.mutable_changes_asked()->add_changes()->set_use_node(name);
@@ -505,7 +505,7 @@ ApiResponse RestApi::SetUse(const ApiRequest& request, const std::string& name, 
   }
   const Status accepted = loop_.Apply(std::move(event));
   if (!accepted.ok()) return ErrorResponse(accepted);
-  return JsonResponse(wire::ToJson(find().value_or(wire::NodeStatus())));
+  return JsonResponse(proto::ToJson(find().value_or(proto::NodeStatus())));
 }
 
 ApiResponse RestApi::GetMetrics(const ApiRequest&, const Parameters&) const {

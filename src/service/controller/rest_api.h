@@ -49,7 +49,7 @@ ApiResponse ErrorResponse(const Status& status);
 ApiResponse ErrorResponse(int http_status, std::string_view code, const std::string& message);
 
 // Makes a job from a request: parses, plans, prepares data. May take seconds.
-using PrepareJob = std::function<Result<wire::Job>(const SubmissionRequest&)>;
+using PrepareJob = std::function<Result<proto::Job>(const SubmissionRequest&)>;
 
 class RestApi {
  public:
@@ -92,9 +92,9 @@ class RestApi {
   ApiResponse GetOpenApi(const ApiRequest&, const Parameters&) const;
 
   // The job with this id, or the only one with this name.
-  Result<wire::JobStatus> FindJob(const std::string& id_or_name) const;
-  Result<wire::Change> ChangeFrom(const ChangeRequest& request) const;
-  Result<wire::Job> ChangedJob(const ChangeRequest& request) const;
+  Result<proto::JobStatus> FindJob(const std::string& id_or_name) const;
+  Result<proto::Change> ChangeFrom(const ChangeRequest& request) const;
+  Result<proto::Job> ChangedJob(const ChangeRequest& request) const;
   ApiResponse Events(const ApiRequest& request, EventStream stream) const;
   enum class Use { kNormal, kCordon, kDrain };
   ApiResponse SetUse(const ApiRequest& request, const std::string& node, Use use) const;

@@ -8,15 +8,17 @@
 #include <string>
 
 #include "io/clock.h"
+#include "proto/commands.grpc.pb.h"
+#include "proto/commands.pb.h"
+#include "proto/events.pb.h"
 #include "service/client/endpoint.h"
-#include "wire/longhaul.grpc.pb.h"
 
 namespace longhaul::service {
 
 class ScriptedAgent {
  public:
   explicit ScriptedAgent(const Endpoint& endpoint)
-      : stub_(wire::Controller::NewStub(
+      : stub_(proto::Controller::NewStub(
             grpc::CreateChannel(endpoint.agents, grpc::InsecureChannelCredentials()))),
         stream_(stub_->Connect(&context_)) {}
   ~ScriptedAgent() {
@@ -27,31 +29,31 @@ class ScriptedAgent {
   ScriptedAgent& operator=(const ScriptedAgent&) = delete;
 
   void Hello(const std::string& token, const std::string& node, uint64_t incarnation) {
-    wire::FromAgent message;
+    proto::FromAgent message;
     message.mutable_hello()->set_token(token);
     message.mutable_hello()->set_node(node);
     message.mutable_hello()->set_incarnation(incarnation);
     stream_->Write(message);
   }
   void Join(uint64_t sequence, uint32_t slots) {
-    wire::Event event;
+    proto::Event event;
     event.mutable_agent_joined()->set_slots(slots);
     event.mutable_agent_joined()->set_address("127.0.0.1");
     Tell(sequence, std::move(event));
   }
-  void Tell(uint64_t sequence, wire::Event event) {
-    wire::FromAgent message;
+  void Tell(uint64_t sequence, proto::Event event) {
+    proto::FromAgent message;
     *message.mutable_event() = std::move(event);
     message.mutable_event()->set_sequence(sequence);
     message.mutable_event()->set_at_ns(ToNanoseconds(io::Now()));
     Send(message);
   }
-  bool Send(const wire::FromAgent& message) {
+  bool Send(const proto::FromAgent& message) {
     return stream_->Write(message);
   }  // false: it is over
   // The next message, waiting for it; nothing when the stream is over.
-  std::optional<wire::ToAgent> Read() {
-    wire::ToAgent message;
+  std::optional<proto::ToAgent> Read() {
+    proto::ToAgent message;
     if (!stream_->Read(&message)) return std::nullopt;
     return message;
   }
@@ -70,9 +72,9 @@ class ScriptedAgent {
   void Break() { context_.TryCancel(); }
 
  private:
-  std::unique_ptr<wire::Controller::Stub> stub_;
+  std::unique_ptr<proto::Controller::Stub> stub_;
   grpc::ClientContext context_;
-  std::unique_ptr<grpc::ClientReaderWriter<wire::FromAgent, wire::ToAgent>> stream_;
+  std::unique_ptr<grpc::ClientReaderWriter<proto::FromAgent, proto::ToAgent>> stream_;
   std::optional<grpc::Status> ended_;
 };
 

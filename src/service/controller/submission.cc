@@ -23,20 +23,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-wire::PlannedFault::Kind KindOf(spec::FaultKind kind) {
+proto::PlannedFault::Kind KindOf(spec::FaultKind kind) {
   switch (kind) {
     case spec::FaultKind::kKillWorker:
-      return wire::PlannedFault::KILL_WORKER;
+      return proto::PlannedFault::KILL_WORKER;
     case spec::FaultKind::kKillAgent:
-      return wire::PlannedFault::KILL_AGENT;
+      return proto::PlannedFault::KILL_AGENT;
     case spec::FaultKind::kKillNode:
-      return wire::PlannedFault::KILL_NODE;
+      return proto::PlannedFault::KILL_NODE;
     case spec::FaultKind::kKillController:
-      return wire::PlannedFault::KILL_CONTROLLER;
+      return proto::PlannedFault::KILL_CONTROLLER;
     case spec::FaultKind::kStopWorker:
-      return wire::PlannedFault::STOP_WORKER;
+      return proto::PlannedFault::STOP_WORKER;
   }
-  return wire::PlannedFault::KIND_UNSPECIFIED;
+  return proto::PlannedFault::KIND_UNSPECIFIED;
 }
 
 Result<spec::JobSpec> ParseSpec(const SubmissionRequest& request) {
@@ -52,7 +52,7 @@ Result<spec::JobSpec> ParseSpec(const SubmissionRequest& request) {
   return spec;
 }
 
-void CopySpec(const spec::JobSpec& spec, wire::Job& job) {
+void CopySpec(const spec::JobSpec& spec, proto::Job& job) {
   job.set_name(spec.name);
   job.set_max_restarts(spec.max_restarts);
   job.mutable_snapshot()->set_interval_steps(spec.snapshot.interval_steps.value_or(0));
@@ -67,13 +67,13 @@ void CopySpec(const spec::JobSpec& spec, wire::Job& job) {
   job.mutable_snapshot()->set_copy_bytes_per_second(spec.snapshot.copy_mb_per_s * 1'000'000);
   job.set_spec_json(spec::ToJson(spec));
   for (const spec::PlannedFault& planned : spec.faults) {
-    wire::PlannedFault& fault = *job.add_faults();
+    proto::PlannedFault& fault = *job.add_faults();
     fault.set_kind(KindOf(planned.kind));
     fault.set_target(planned.target);
     fault.set_step(planned.step);
     fault.set_duration_ns(planned.duration.count());
   }
-  wire::Scheduling& scheduling = *job.mutable_scheduling();
+  proto::Scheduling& scheduling = *job.mutable_scheduling();
   scheduling.set_queue(spec.scheduling.queue);
   scheduling.set_preemption(spec.scheduling.preemption);
   scheduling.set_topology(spec.scheduling.topology);
@@ -90,7 +90,7 @@ void CopySpec(const spec::JobSpec& spec, wire::Job& job) {
   if (expected.ok()) scheduling.set_expected_ns(expected->count());
   const auto deadline = ParseDuration(spec.scheduling.deadline);
   if (deadline.ok()) scheduling.set_deadline_at_ns(ToNanoseconds(io::Now() + *deadline));
-  wire::Workload& workload = *job.mutable_workload();
+  proto::Workload& workload = *job.mutable_workload();
   workload.set_built_in(spec.built_in());
   workload.set_working_directory(spec.working_directory);
   for (const std::string& word : spec.command) workload.add_command(word);
@@ -102,8 +102,8 @@ void CopySpec(const spec::JobSpec& spec, wire::Job& job) {
 }
 
 // What the run will be held against. The memory is completed once the data are there.
-void Predict(const planner::LocalPlan& plan, const planner::MachineFacts& facts, wire::Job& job) {
-  wire::Prediction& prediction = *job.mutable_prediction();
+void Predict(const planner::LocalPlan& plan, const planner::MachineFacts& facts, proto::Job& job) {
+  proto::Prediction& prediction = *job.mutable_prediction();
   prediction.set_step_seconds(plan.step.total().count());
   prediction.set_compute_seconds(plan.step.compute.count());
   prediction.set_optimizer_seconds(plan.step.optimizer.count());
@@ -132,7 +132,7 @@ Status CheckModel(const checkpoint::Manifest& manifest, int64_t parameters,
                             ": resume with the same model, or use another run directory");
 }
 
-Status CheckData(const checkpoint::Manifest& manifest, const wire::Job& job,
+Status CheckData(const checkpoint::Manifest& manifest, const proto::Job& job,
                  const std::string& where) {
   if (manifest.data.fingerprint == job.data().fingerprint() &&
       manifest.data.global_batch == job.data().global_batch()) {
@@ -145,7 +145,7 @@ Status CheckData(const checkpoint::Manifest& manifest, const wire::Job& job,
 }
 
 // That each planned fault can happen with the nodes and workers that were chosen.
-Status CheckFaultsOf(spec::JobSpec spec, const wire::Job& job) {
+Status CheckFaultsOf(spec::JobSpec spec, const proto::Job& job) {
   spec.resources.nodes = job.nodes();
   spec.resources.processes_per_node = job.processes_per_node();
   if (job.maximum_nodes() > 0) spec.resources.maximum_nodes = job.maximum_nodes();
@@ -153,7 +153,7 @@ Status CheckFaultsOf(spec::JobSpec spec, const wire::Job& job) {
 }
 
 // What is worth telling of who saved a checkpoint that a job goes on from.
-std::string SavedBy(const checkpoint::Manifest& manifest, const wire::Job& job) {
+std::string SavedBy(const checkpoint::Manifest& manifest, const proto::Job& job) {
   const uint64_t world = uint64_t{job.nodes()} * job.processes_per_node();
   if (manifest.world == world) return "";
   return " of " + std::to_string(manifest.world) + " workers, now " + std::to_string(world);
@@ -168,7 +168,7 @@ std::string Submission::ReserveId(const std::string& name) {
   const auto jobs =
       loop_.Read([](const runtime::Controller& core) { return core.AllJobs(io::Now()); });
   std::lock_guard lock(mutex_);
-  for (const wire::JobStatus& job : jobs) reserved_.insert(job.job().id());
+  for (const proto::JobStatus& job : jobs) reserved_.insert(job.job().id());
   for (uint64_t number = 1;; ++number) {
     std::string id = name + "-" + std::to_string(number);
     if (reserved_.insert(id).second) return id;
@@ -179,7 +179,7 @@ std::string Submission::ReserveId(const std::string& name) {
 spec::ClusterSpec Submission::ConnectedNodes(const planner::MachineFacts& facts,
                                              bool cordoned_too) const {
   spec::ClusterSpec cluster;
-  for (const wire::NodeStatus& node :
+  for (const proto::NodeStatus& node :
        loop_.Read([](const runtime::Controller& core) { return core.AllNodes(); })) {
     if (!node.connected() || (node.cordoned() && !cordoned_too)) continue;
     cluster.nodes.push_back({node.name(), node.slots(), 1, Bytes(0)});
@@ -208,7 +208,7 @@ spec::JobSpec Submission::Within(spec::JobSpec spec, size_t nodes) {
 }
 
 Status Submission::TakeBounds(const spec::JobSpec& spec, const planner::LocalPlan& plan,
-                              wire::Job& job) {
+                              proto::Job& job) {
   if (spec.built_in()) {
     job.set_tensor(plan.tensor_parallel);
     job.set_pipeline(plan.pipeline_parallel);
@@ -226,7 +226,7 @@ Status Submission::TakeBounds(const spec::JobSpec& spec, const planner::LocalPla
   return {};
 }
 
-Result<planner::LocalPlan> Submission::Place(const spec::JobSpec& spec, wire::Job& job) {
+Result<planner::LocalPlan> Submission::Place(const spec::JobSpec& spec, proto::Job& job) {
   planner::MachineFacts facts;
   {
     std::lock_guard lock(data_mutex_);
@@ -251,7 +251,7 @@ Result<planner::LocalPlan> Submission::Place(const spec::JobSpec& spec, wire::Jo
 
 // `from` is a StartingPoint's.
 Status Submission::PrepareWorkload(const spec::JobSpec& spec, const planner::LocalPlan& plan,
-                                   const Json& from, wire::Job& job) {
+                                   const Json& from, proto::Job& job) {
   RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(job.run_directory()));
   if (!spec.built_in()) {
     job.mutable_workload()->set_torch_version(FindTorchVersion(job.workload()));
@@ -297,7 +297,7 @@ Status Submission::PrepareWorkload(const spec::JobSpec& spec, const planner::Loc
 
 // What the second tier has of a run that is resumed; a fresh one must find nothing there, or it
 // would mix with another's. The bytes are verified when one is brought back.
-Status Submission::FindCopies(const spec::JobSpec& spec, bool resume, wire::Job& job) {
+Status Submission::FindCopies(const spec::JobSpec& spec, bool resume, proto::Job& job) {
   const std::string where = CopyPlace(job.snapshot().copy_to(), job.run_directory());
   ASSIGN_OR_RETURN(const objects::Place place, objects::Place::Open(where));
   checkpoint::CheckpointDirectory directory(place.files(), place.path());
@@ -321,7 +321,7 @@ Status Submission::FindCopies(const spec::JobSpec& spec, bool resume, wire::Job&
   RETURN_IF_ERROR(CheckModel(newest, parameters, where));
   constexpr size_t kMostCopies = 64;  // newest first; older ones are not gone back to
   for (size_t i = 0; i < manifests->size() && i < kMostCopies; ++i) {
-    wire::Copy& copy = *job.add_copies();
+    proto::Copy& copy = *job.add_copies();
     copy.set_step((*manifests)[i].step);
     copy.set_epoch((*manifests)[i].epoch);
   }
@@ -332,7 +332,7 @@ Status Submission::FindCopies(const spec::JobSpec& spec, bool resume, wire::Job&
 
 // Where a resumed job goes on. Without any checkpoint it starts fresh, and says so; where all are
 // damaged it is refused.
-Status Submission::FindCheckpoint(const spec::JobSpec& spec, wire::Job& job) {
+Status Submission::FindCheckpoint(const spec::JobSpec& spec, proto::Job& job) {
   const int64_t parameters = spec.built_in() ? planner::TrainerParameters(spec.model) : 0;
   const std::string path = job.run_directory() + "/checkpoints";
   ASSIGN_OR_RETURN(
@@ -343,7 +343,7 @@ Status Submission::FindCheckpoint(const spec::JobSpec& spec, wire::Job& job) {
                                     return CheckModel(manifest, parameters, job.run_directory());
                                   }));
   uint64_t step = 0;
-  for (const wire::Copy& copy : job.copies()) step = std::max(step, copy.step());
+  for (const proto::Copy& copy : job.copies()) step = std::max(step, copy.step());
   if (!point.good && job.copies().empty()) {
     std::vector<std::string> damaged(job.warnings().begin(), job.warnings().end());  // of copies
     if (!point.damaged.empty()) damaged.push_back(checkpoint::DamagedSteps(point.damaged));
@@ -369,13 +369,13 @@ Status Submission::FindCheckpoint(const spec::JobSpec& spec, wire::Job& job) {
 }
 
 // The same job on another number of nodes: what was asked for, planned and prepared anew.
-Result<wire::Job> Submission::PrepareAgain(const wire::Job& before, uint32_t nodes) {
+Result<proto::Job> Submission::PrepareAgain(const proto::Job& before, uint32_t nodes) {
   ASSIGN_OR_RETURN(spec::JobSpec spec, spec::ParseJob(before.spec_json(), "job " + before.id()));
   spec.resources.nodes = nodes;
   spec.resources.processes_per_node = before.processes_per_node();
   // The parts of a job file must still agree.
   ASSIGN_OR_RETURN(spec, spec::ParseJob(spec::ToJson(spec), "job " + before.id()));
-  wire::Job job = before;
+  proto::Job job = before;
   job.clear_warnings();  // told when it was submitted
   ASSIGN_OR_RETURN(const planner::LocalPlan plan, Place(spec, job));
   job.set_spec_json(spec::ToJson(spec));
@@ -386,10 +386,10 @@ Result<wire::Job> Submission::PrepareAgain(const wire::Job& before, uint32_t nod
   return job;
 }
 
-Result<wire::Job> Submission::Prepare(const SubmissionRequest& request) {
+Result<proto::Job> Submission::Prepare(const SubmissionRequest& request) {
   if (request.before) return PrepareAgain(*request.before, request.nodes);
   ASSIGN_OR_RETURN(const spec::JobSpec spec, ParseSpec(request));
-  wire::Job job;
+  proto::Job job;
   CopySpec(spec, job);
   ASSIGN_OR_RETURN(const planner::LocalPlan plan, Place(spec, job));
   RETURN_IF_ERROR(CheckFaultsOf(spec, job));

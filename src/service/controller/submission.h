@@ -10,12 +10,12 @@
 
 #include "base/status.h"
 #include "planner/local/layout.h"
+#include "proto/job.pb.h"
 #include "service/controller/core_loop.h"
 #include "service/controller/submission/starting_weights.h"
 #include "service/controller/submission_request.h"
 #include "spec/cluster.h"
 #include "spec/job.h"
-#include "wire/longhaul.pb.h"
 
 namespace longhaul::service {
 
@@ -30,21 +30,21 @@ class Submission {
   Submission(SubmissionOptions options, CoreLoop& loop);
 
   // The job, with an id that no other one has, its data in run_directory/data.
-  Result<wire::Job> Prepare(const SubmissionRequest& request);
+  Result<proto::Job> Prepare(const SubmissionRequest& request);
 
  private:
-  Result<wire::Job> PrepareAgain(const wire::Job& before, uint32_t nodes);
+  Result<proto::Job> PrepareAgain(const proto::Job& before, uint32_t nodes);
   // "NAME-1", or with the first number not taken.
   std::string ReserveId(const std::string& name);
   spec::ClusterSpec ConnectedNodes(const planner::MachineFacts& facts, bool cordoned_too) const;
-  Result<planner::LocalPlan> Place(const spec::JobSpec& spec, wire::Job& job);
+  Result<planner::LocalPlan> Place(const spec::JobSpec& spec, proto::Job& job);
   static spec::JobSpec Within(spec::JobSpec spec, size_t nodes);
   static Status TakeBounds(const spec::JobSpec& spec, const planner::LocalPlan& plan,
-                           wire::Job& job);
+                           proto::Job& job);
   Status PrepareWorkload(const spec::JobSpec& spec, const planner::LocalPlan& plan,
-                         const nlohmann::ordered_json& from, wire::Job& job);
-  static Status FindCheckpoint(const spec::JobSpec& spec, wire::Job& job);
-  static Status FindCopies(const spec::JobSpec& spec, bool resume, wire::Job& job);
+                         const nlohmann::ordered_json& from, proto::Job& job);
+  static Status FindCheckpoint(const spec::JobSpec& spec, proto::Job& job);
+  static Status FindCopies(const spec::JobSpec& spec, bool resume, proto::Job& job);
 
   const SubmissionOptions options_;
   CoreLoop& loop_;

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "wire/longhaul.pb.h"
+#include "proto/job.pb.h"
 
 namespace longhaul::service {
 
@@ -22,7 +22,7 @@ struct SubmissionRequest {
   std::string from;            // another run's checkpoint whose weights it begins with, whole path
   bool resume = false;         // go on from the newest checkpoint in run_directory
   // Instead of all that: a job that waits and has not begun, prepared anew for so many nodes.
-  std::optional<wire::Job> before{};
+  std::optional<proto::Job> before{};
   uint32_t nodes = 0;
 };
 

@@ -36,7 +36,7 @@ bool IsVersion(std::string_view text) {
 
 }  // namespace
 
-std::string FindTorchVersion(const wire::Workload& workload) {
+std::string FindTorchVersion(const proto::Workload& workload) {
   if (workload.command_size() == 0 || !IsPython(workload.command(0))) return "";
   const io::Fd null(open("/dev/null", O_WRONLY | O_CLOEXEC));
   io::ProcessOptions options;

@@ -4,13 +4,13 @@
 
 #include <string>
 
-#include "wire/longhaul.pb.h"
+#include "proto/job.pb.h"
 
 namespace longhaul::service {
 
 // "1.13.0", read from the files of the command's interpreter without importing them; empty when the
 // command is no Python or has no PyTorch. Blocks for as long as an interpreter needs to start, at
 // most 5 seconds.
-std::string FindTorchVersion(const wire::Workload& workload);
+std::string FindTorchVersion(const proto::Workload& workload);
 
 }  // namespace longhaul::service

@@ -22,7 +22,7 @@ class TorchVersion : public ::testing::Test {
     const std::string path = folder_ + "/" + name;
     std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
-    wire::Workload workload;
+    proto::Workload workload;
     workload.add_command(name);
     workload.add_command("train.py");
     (*workload.mutable_environment())["PATH"] = folder_ + ":/usr/bin:/bin";
@@ -54,7 +54,7 @@ TEST_F(TorchVersion, IsReadFromTheFilesOfThePackageWithoutImportingIt) {
   std::filesystem::create_directories(folder_ + "/torch");
   std::ofstream(folder_ + "/torch/__init__.py") << "raise RuntimeError('imported')\n";
   std::ofstream(folder_ + "/torch/version.py") << "__version__ = '2.1.0a0'\ndebug = False\n";
-  wire::Workload workload;
+  proto::Workload workload;
   workload.add_command("python3");
   (*workload.mutable_environment())["PYTHONPATH"] = folder_;
   EXPECT_EQ(FindTorchVersion(workload), "2.1.0a0");

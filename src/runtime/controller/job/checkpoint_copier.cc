@@ -9,7 +9,7 @@ void CheckpointCopier::Add(uint64_t step, uint64_t epoch) {
   copied_step_ = std::max(copied_step_, step);
 }
 
-bool CheckpointCopier::IsDue(const wire::SnapshotPolicy& policy, uint64_t step, uint64_t commits,
+bool CheckpointCopier::IsDue(const proto::SnapshotPolicy& policy, uint64_t step, uint64_t commits,
                              bool closing) const {
   if (policy.copy_to().empty() || order_.has_value()) return false;
   if (step <= copied_step_ || step <= failed_step_) return false;

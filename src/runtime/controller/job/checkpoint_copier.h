@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/ids.h"
-#include "wire/longhaul.pb.h"
+#include "proto/job.pb.h"
 
 namespace longhaul::runtime::controller {
 
@@ -25,7 +25,7 @@ class CheckpointCopier {
   void Add(uint64_t step, uint64_t epoch);
   // Whether the newest checkpoint, of `step`, is to be copied now. `commits`: how many there have
   // been; the policy copies every so many. A job that is closing copies its last one in any case.
-  bool IsDue(const wire::SnapshotPolicy& policy, uint64_t step, uint64_t commits,
+  bool IsDue(const proto::SnapshotPolicy& policy, uint64_t step, uint64_t commits,
              bool closing) const;
   // Requires that no copy is under way.
   void Begin(const CopyOrder& order, uint64_t commits);

@@ -9,8 +9,8 @@ namespace {
 using testing::ElementsAre;
 using testing::Pair;
 
-wire::SnapshotPolicy Policy(uint32_t every = 0) {
-  wire::SnapshotPolicy policy;
+proto::SnapshotPolicy Policy(uint32_t every = 0) {
+  proto::SnapshotPolicy policy;
   policy.set_copy_to("/shared");
   policy.set_copy_every(every);
   return policy;

@@ -15,7 +15,7 @@ constexpr size_t kMostContents = 8;
 
 }  // namespace
 
-void CheckpointWriter::NoteContents(size_t place, const wire::SnapshotSealed& sealed,
+void CheckpointWriter::NoteContents(size_t place, const proto::SnapshotSealed& sealed,
                                     uint32_t local, uint32_t world) {
   if (static_cast<uint32_t>(sealed.contents_size()) != local) return;
   StepContents& contents = contents_[sealed.step()];
@@ -118,7 +118,7 @@ void CheckpointWriter::DropNode(const NodeId& node) {
   if (found != order_->nodes.end() && !found->second) order_.reset();
 }
 
-void CheckpointWriter::TakeFiles(const NodeId& node, const wire::SnapshotPersisted& persisted,
+void CheckpointWriter::TakeFiles(const NodeId& node, const proto::SnapshotPersisted& persisted,
                                  uint32_t world) {
   PendingCommit& commit = pending_[persisted.step()];
   if (commit.epoch != persisted.epoch()) commit = {};
@@ -176,7 +176,7 @@ bool CheckpointWriter::Commit(uint64_t epoch, uint64_t step) {
   return true;
 }
 
-void CheckpointWriter::NoteSaveFailure(const wire::SnapshotFailed& failed, bool workers_ended) {
+void CheckpointWriter::NoteSaveFailure(const proto::SnapshotFailed& failed, bool workers_ended) {
   // An agent tries once more when its workers have ended; a manifest is written once.
   const auto found = pending_.find(failed.step());
   const bool of_commit =

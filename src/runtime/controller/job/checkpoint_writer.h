@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "proto/events.pb.h"
 #include "runtime/controller/job/write_shares.h"
-#include "wire/longhaul.pb.h"
 
 namespace longhaul::runtime::controller {
 
@@ -32,8 +32,8 @@ struct PersistOrder {
 // A checkpoint whose pieces are arriving on disk.
 struct PendingCommit {
   uint64_t epoch = 0;
-  std::map<uint32_t, wire::SnapshotPersisted::File> files;  // by rank
-  std::set<std::string> nodes;                              // that have persisted theirs
+  std::map<uint32_t, proto::SnapshotPersisted::File> files;  // by rank
+  std::set<std::string> nodes;                               // that have persisted theirs
   NodeId committer;
   bool granted = false;
 };
@@ -51,7 +51,7 @@ class CheckpointWriter {
  public:
   // What the ranks of a place hold of a step, as its node reported when it sealed it. `world`: the
   // ranks of the epoch.
-  void NoteContents(size_t place, const wire::SnapshotSealed& sealed, uint32_t local,
+  void NoteContents(size_t place, const proto::SnapshotSealed& sealed, uint32_t local,
                     uint32_t world);
 
   // Whether an order is under way. One that waits only for nodes that will not answer is dropped.
@@ -71,7 +71,7 @@ class CheckpointWriter {
   const std::optional<PersistOrder>& order() const { return order_; }
 
   // Files of a step are on the disk of the node. Ranks beyond `world` are ignored.
-  void TakeFiles(const NodeId& node, const wire::SnapshotPersisted& persisted, uint32_t world);
+  void TakeFiles(const NodeId& node, const proto::SnapshotPersisted& persisted, uint32_t world);
   const std::map<uint64_t, PendingCommit>& pending() const { return pending_; }
   // Whether the commit of the step is to be granted now: once, and when every rank's state is
   // there.
@@ -85,7 +85,7 @@ class CheckpointWriter {
   uint64_t commits() const { return commits_; }
 
   // A step could not be saved. `workers_ended`: the agent will not try once more.
-  void NoteSaveFailure(const wire::SnapshotFailed& failed, bool workers_ended);
+  void NoteSaveFailure(const proto::SnapshotFailed& failed, bool workers_ended);
   void ForgetSaveFailure() { save_failure_.clear(); }
   // Whether this step could not be saved, and will not be.
   bool IsLost(uint64_t step) const;

@@ -14,8 +14,8 @@ const NodeId kA("a");
 const NodeId kB("b");
 const EpochShape kTwoNodes{2, 1, false};
 
-wire::SnapshotPersisted Files(uint64_t step, std::vector<uint32_t> ranks, uint64_t epoch = 1) {
-  wire::SnapshotPersisted persisted;
+proto::SnapshotPersisted Files(uint64_t step, std::vector<uint32_t> ranks, uint64_t epoch = 1) {
+  proto::SnapshotPersisted persisted;
   persisted.set_epoch(epoch);
   persisted.set_step(step);
   for (const uint32_t rank : ranks) persisted.add_files()->set_rank(rank);
@@ -23,8 +23,8 @@ wire::SnapshotPersisted Files(uint64_t step, std::vector<uint32_t> ranks, uint64
 }
 
 // What a rank holds; ranks of the same root hold the same.
-wire::SnapshotSealed Sealed(uint64_t step, uint64_t root) {
-  wire::SnapshotSealed sealed;
+proto::SnapshotSealed Sealed(uint64_t step, uint64_t root) {
+  proto::SnapshotSealed sealed;
   sealed.set_epoch(1);
   sealed.set_step(step);
   auto* contents = sealed.add_contents();
@@ -154,7 +154,7 @@ TEST(CheckpointWriter, WhatIsWrittenAlreadyIsNotOrderedAgain) {
 
 TEST(CheckpointWriter, ASaveFailureIsFinalOnceTheWorkersHaveEnded) {
   CheckpointWriter writer;
-  wire::SnapshotFailed failed;
+  proto::SnapshotFailed failed;
   failed.set_step(10);
   failed.set_reason("disk full");
   writer.NoteSaveFailure(failed, /*workers_ended=*/false);

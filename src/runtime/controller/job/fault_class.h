@@ -14,7 +14,7 @@ enum class FaultClass {
   kStorage,  // a copy of the state did not verify
 };
 
-// "process", "node" and so on: wire::Fault::class_name.
+// "process", "node" and so on: proto::Fault::class_name.
 std::string_view NameOf(FaultClass fault);
 // Of a name that NameOf returns.
 FaultClass FaultClassOf(std::string_view name);

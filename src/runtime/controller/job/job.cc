@@ -6,18 +6,18 @@
 
 namespace longhaul::runtime::controller {
 
-bool IsTransition(wire::JobState from, wire::JobState to) {
+bool IsTransition(proto::JobState from, proto::JobState to) {
   if (IsTerminal(from)) return false;
   if (IsTerminal(to) || from == to) return true;
   switch (from) {
-    case wire::QUEUED:
-      return to == wire::STARTING || to == wire::RECOVERING;
-    case wire::STARTING:
-    case wire::RUNNING:
-    case wire::RECOVERING:
-      return to == wire::RUNNING || to == wire::RECOVERING || to == wire::LEAVING ||
-             to == wire::STOPPING;
-    case wire::LEAVING:
+    case proto::QUEUED:
+      return to == proto::STARTING || to == proto::RECOVERING;
+    case proto::STARTING:
+    case proto::RUNNING:
+    case proto::RECOVERING:
+      return to == proto::RUNNING || to == proto::RECOVERING || to == proto::LEAVING ||
+             to == proto::STOPPING;
+    case proto::LEAVING:
       return true;
     default:
       // What is being stopped does not start to run again because of an event that was on its way.
@@ -29,16 +29,16 @@ bool JobLifecycle::live() const { return !IsTerminal(state_); }
 
 void JobLifecycle::SkipEpochs(uint64_t newest) { epoch_ = std::max(epoch_, newest); }
 
-bool JobLifecycle::Enter(wire::JobState state, const std::string& reason, bool leaving) {
+bool JobLifecycle::Enter(proto::JobState state, const std::string& reason, bool leaving) {
   if (state_ == state && reason_ == reason) return false;
   if (!IsTransition(state_, state)) return false;
-  if (leaving && state == wire::RUNNING) return false;
+  if (leaving && state == proto::RUNNING) return false;
   state_ = state;
   reason_ = reason;
   return true;
 }
 
-void JobLifecycle::BeginClosing(wire::JobState outcome, const std::string& reason) {
+void JobLifecycle::BeginClosing(proto::JobState outcome, const std::string& reason) {
   closing_ = outcome;
   reason_ = reason;
 }

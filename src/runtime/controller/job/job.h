@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/time.h"
+#include "proto/job.pb.h"
+#include "proto/status.pb.h"
 #include "runtime/controller/job/checkpoint_copier.h"
 #include "runtime/controller/job/checkpoint_writer.h"
 #include "runtime/controller/job/hang_detector.h"
@@ -19,21 +21,20 @@
 #include "runtime/data_ledger.h"
 #include "runtime/goodput/goodput_ledger.h"
 #include "runtime/snapshot_interval.h"
-#include "wire/longhaul.pb.h"
 
 namespace longhaul::runtime::controller {
 
 // Whether a job may go from one state to another. A state may follow itself with another reason.
-bool IsTransition(wire::JobState from, wire::JobState to);
+bool IsTransition(proto::JobState from, proto::JobState to);
 
 // Identity, specification and state.
 class JobLifecycle {
  public:
-  JobLifecycle(const wire::Job& spec, Instant now) : spec_(spec), submitted_(now) {}
+  JobLifecycle(const proto::Job& spec, Instant now) : spec_(spec), submitted_(now) {}
 
   const std::string& id() const { return spec_.id(); }
-  const wire::Job& spec() const { return spec_; }
-  wire::JobState state() const { return state_; }
+  const proto::Job& spec() const { return spec_; }
+  proto::JobState state() const { return state_; }
   const std::string& reason() const { return reason_; }
   bool live() const;
   uint64_t epoch() const { return epoch_; }
@@ -41,35 +42,35 @@ class JobLifecycle {
   Instant ended() const { return ended_; }
   const std::vector<std::string>& results() const { return results_; }
   // The outcome that is decided while the last checkpoint is being written.
-  std::optional<wire::JobState> closing() const { return closing_; }
+  std::optional<proto::JobState> closing() const { return closing_; }
 
-  void Change(const wire::Job& spec) { spec_ = spec; }
+  void Change(const proto::Job& spec) { spec_ = spec; }
   // Epochs name directories on disk, so none is used twice.
   void SkipEpochs(uint64_t newest);
   void BeginEpoch() { ++epoch_; }
   // Enters the state. Returns whether anything has changed: a transition that is not allowed
   // changes nothing, since late events may ask for one. `leaving`: the gang leaves its nodes, so
   // the job does not become RUNNING again.
-  bool Enter(wire::JobState state, const std::string& reason, bool leaving);
+  bool Enter(proto::JobState state, const std::string& reason, bool leaving);
   // Requires that no outcome is decided.
-  void BeginClosing(wire::JobState outcome, const std::string& reason);
+  void BeginClosing(proto::JobState outcome, const std::string& reason);
   void End(Instant now) { ended_ = now; }
   void AddResult(const std::string& json);
 
  private:
-  wire::Job spec_;
-  wire::JobState state_ = wire::QUEUED;
+  proto::Job spec_;
+  proto::JobState state_ = proto::QUEUED;
   std::string reason_;
   Instant submitted_;
   Instant ended_;
-  std::optional<wire::JobState> closing_;
+  std::optional<proto::JobState> closing_;
   uint64_t epoch_ = 0;
   std::vector<std::string> results_;
 };
 
 // The parts of a job. Each owns its fields; the coordinators of the controller connect them.
 struct JobRecord {
-  JobRecord(const wire::Job& wanted, Instant now, Seconds time_between_failures)
+  JobRecord(const proto::Job& wanted, Instant now, Seconds time_between_failures)
       : life(wanted, now),
         hang(now),
         faults(wanted.faults_size()),
@@ -78,7 +79,7 @@ struct JobRecord {
         interval(wanted.snapshot().interval_steps(), time_between_failures) {}
 
   const std::string& id() const { return life.id(); }
-  const wire::Job& spec() const { return life.spec(); }
+  const proto::Job& spec() const { return life.spec(); }
   bool live() const { return life.live(); }
   bool closing() const { return life.closing().has_value(); }
   uint32_t local() const { return spec().processes_per_node(); }
@@ -92,7 +93,7 @@ struct JobRecord {
   // restart, is its own affair unless it restores what the controller has chosen.
   bool reads_output() const { return !spec().workload().step_pattern().empty(); }
   bool restores_by_itself() const {
-    return reads_output() && snapshots.restore().tier() == wire::Restore::TIER_NONE;
+    return reads_output() && snapshots.restore().tier() == proto::Restore::TIER_NONE;
   }
   // A command that reports steps to its agent is known by its first one.
   bool never_reported() const {

@@ -17,7 +17,7 @@ bool IsCertain(FaultClass fault) {
          fault == FaultClass::kHang || fault == FaultClass::kStorage;
 }
 
-void StampOnce(wire::Fault& fault, RestartStage stage, int64_t at_ns) {
+void StampOnce(proto::Fault& fault, RestartStage stage, int64_t at_ns) {
   switch (stage) {
     case RestartStage::kStarted:
       if (fault.started_at_ns() == 0) fault.set_started_at_ns(at_ns);
@@ -46,7 +46,7 @@ JobFaults::Record& JobFaults::Add(uint64_t highest_step) {
   return record;
 }
 
-void JobFaults::Describe(Record& record, const Evidence& evidence, const wire::Job& spec,
+void JobFaults::Describe(Record& record, const Evidence& evidence, const proto::Job& spec,
                          const WorkerGroup& group) const {
   record.kind = evidence.fault;
   record.fault.set_class_name(std::string(NameOf(evidence.fault)));
@@ -60,12 +60,12 @@ void JobFaults::Describe(Record& record, const Evidence& evidence, const wire::J
 // error was its death.
 bool JobFaults::IsRealCauseOfNewest(const Evidence& evidence, Instant now) const {
   if (evidence.fault != FaultClass::kNode || !has_unresolved()) return false;
-  const wire::Fault& fault = newest();
+  const proto::Fault& fault = newest();
   return newest_class() == FaultClass::kError && fault.first_step_at_ns() == 0 &&
          ToNanoseconds(now) - fault.happened_at_ns() < kLateEvidence.count();
 }
 
-bool JobFaults::Take(const Evidence& evidence, const wire::Job& spec, const WorkerGroup& group,
+bool JobFaults::Take(const Evidence& evidence, const proto::Job& spec, const WorkerGroup& group,
                      uint64_t epoch, uint64_t highest_step, Instant now) {
   Record& record = IsRealCauseOfNewest(evidence, now) ? records_.back() : Add(highest_step);
   Describe(record, evidence, spec, group);
@@ -77,10 +77,11 @@ bool JobFaults::Take(const Evidence& evidence, const wire::Job& spec, const Work
   return true;
 }
 
-bool JobFaults::Improve(const Evidence& evidence, const wire::Job& spec, const WorkerGroup& group) {
+bool JobFaults::Improve(const Evidence& evidence, const proto::Job& spec,
+                        const WorkerGroup& group) {
   if (records_.empty()) return false;
   Record& record = records_.back();
-  wire::Fault& fault = record.fault;
+  proto::Fault& fault = record.fault;
   const bool is_certain = IsCertain(record.kind);
   const bool earlier = ToNanoseconds(evidence.happened) < fault.happened_at_ns();
   const bool better =
@@ -92,10 +93,10 @@ bool JobFaults::Improve(const Evidence& evidence, const wire::Job& spec, const W
   return true;
 }
 
-const wire::Fault& JobFaults::AddContinued(const Evidence& evidence, const wire::Job& spec,
-                                           const WorkerGroup& group, uint64_t step,
-                                           uint64_t highest_step, double bad_rank_seconds,
-                                           Instant now) {
+const proto::Fault& JobFaults::AddContinued(const Evidence& evidence, const proto::Job& spec,
+                                            const WorkerGroup& group, uint64_t step,
+                                            uint64_t highest_step, double bad_rank_seconds,
+                                            Instant now) {
   Record& record = Add(highest_step);
   Describe(record, evidence, spec, group);
   record.fault.set_action("continued it with SIGCONT");
@@ -126,7 +127,7 @@ std::optional<std::string> JobFaults::WhyGiveUp(const RestartLimits& limits) {
 }
 
 void JobFaults::Decide(const std::string& action, Instant now) {
-  wire::Fault& fault = records_.back().fault;
+  proto::Fault& fault = records_.back().fault;
   fault.set_decided_at_ns(ToNanoseconds(now));
   fault.set_action(action);
 }
@@ -137,7 +138,7 @@ void JobFaults::CountRestart() {
 }
 
 void JobFaults::DecideRestart(const Restart& restart, Instant now) {
-  wire::Fault& fault = records_.back().fault;
+  proto::Fault& fault = records_.back().fault;
   const uint64_t from = restart.restore.step();
   fault.set_from_step(from);
   if (!restart.restores_by_itself) {
@@ -159,7 +160,7 @@ void JobFaults::DecideRestart(const Restart& restart, Instant now) {
 
 bool JobFaults::NoteFirstOutput(uint64_t step, uint64_t step_before) {
   if (!has_unresolved()) return false;
-  wire::Fault& fault = records_.back().fault;
+  proto::Fault& fault = records_.back().fault;
   fault.set_lost_steps(fault.lost_steps() + step_before - std::min(step_before, step));
   fault.set_from_step(step);
   fault.set_action(fault.action() + "; the output goes on with step " + std::to_string(step));
@@ -168,15 +169,15 @@ bool JobFaults::NoteFirstOutput(uint64_t step, uint64_t step_before) {
 
 void JobFaults::Stamp(RestartStage stage, Instant at) {
   for (size_t i = first_unresolved_; i < records_.size(); ++i) {
-    wire::Fault& fault = records_[i].fault;
+    proto::Fault& fault = records_[i].fault;
     if (fault.decided_at_ns() != 0) StampOnce(fault, stage, ToNanoseconds(at));
   }
 }
 
 // Where the highest step before the fault was the run's last, the fault is over with that step done
 // again or with the run's end; for jobs that never reported a step, with the start of the workers.
-const wire::Fault* JobFaults::ResolveNext(const Outlook& outlook, double bad_rank_seconds,
-                                          Instant at) {
+const proto::Fault* JobFaults::ResolveNext(const Outlook& outlook, double bad_rank_seconds,
+                                           Instant at) {
   if (!has_unresolved()) return nullptr;
   Record& record = records_[first_unresolved_];
   const bool over = outlook.reports ? outlook.step > record.highest_before || outlook.at_end
@@ -188,23 +189,23 @@ const wire::Fault* JobFaults::ResolveNext(const Outlook& outlook, double bad_ran
   return &record.fault;
 }
 
-bool JobFaults::WasInjected(const Evidence& evidence, const wire::Job& spec,
+bool JobFaults::WasInjected(const Evidence& evidence, const proto::Job& spec,
                             const WorkerGroup& group) const {
   int planned = 0;
   for (int i = 0; i < spec.faults_size(); ++i) {
     if (!injected(i)) continue;
-    const wire::PlannedFault& fault = spec.faults(i);
-    const bool worker = fault.kind() == wire::PlannedFault::KILL_WORKER ||
-                        fault.kind() == wire::PlannedFault::STOP_WORKER;
+    const proto::PlannedFault& fault = spec.faults(i);
+    const bool worker = fault.kind() == proto::PlannedFault::KILL_WORKER ||
+                        fault.kind() == proto::PlannedFault::STOP_WORKER;
     if (worker && evidence.rank == static_cast<int32_t>(fault.target())) ++planned;
     const bool on_node =
         fault.target() < group.size() && group.member(fault.target()).node.value() == evidence.node;
-    const bool node = fault.kind() == wire::PlannedFault::KILL_AGENT ||
-                      fault.kind() == wire::PlannedFault::KILL_NODE;
+    const bool node = fault.kind() == proto::PlannedFault::KILL_AGENT ||
+                      fault.kind() == proto::PlannedFault::KILL_NODE;
     if (node && evidence.fault == FaultClass::kNode && on_node) ++planned;
   }
   for (const Record& record : records_) {
-    const wire::Fault& fault = record.fault;
+    const proto::Fault& fault = record.fault;
     const bool same = evidence.rank >= 0 ? fault.rank() == evidence.rank
                                          : fault.rank() < 0 && fault.node() == evidence.node;
     if (same && fault.injected()) --planned;

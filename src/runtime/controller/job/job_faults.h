@@ -13,9 +13,10 @@
 
 #include "base/ids.h"
 #include "base/time.h"
+#include "proto/job.pb.h"
+#include "proto/status.pb.h"
 #include "runtime/controller/job/fault_class.h"
 #include "runtime/controller/job/worker_group.h"
-#include "wire/longhaul.pb.h"
 
 namespace longhaul::runtime::controller {
 
@@ -41,7 +42,7 @@ class JobFaults {
   };
   // A restart that follows the newest fault.
   struct Restart {
-    wire::Restore restore;
+    proto::Restore restore;
     uint64_t reached = 0;             // the step before the fault
     bool restores_by_itself = false;  // the lost steps are not known yet
     bool from_unknown = false;        // nothing is known of the step that it restarts from
@@ -60,14 +61,14 @@ class JobFaults {
   // --- Evidence.
   // Takes evidence of a fault that awaits its decision from now on. Returns whether it is a new
   // fault and not the real cause of the newest one.
-  bool Take(const Evidence& evidence, const wire::Job& spec, const WorkerGroup& group,
+  bool Take(const Evidence& evidence, const proto::Job& spec, const WorkerGroup& group,
             uint64_t epoch, uint64_t highest_step, Instant now);
   // Later evidence about the newest fault. Returns whether it is better than what was known.
-  bool Improve(const Evidence& evidence, const wire::Job& spec, const WorkerGroup& group);
+  bool Improve(const Evidence& evidence, const proto::Job& spec, const WorkerGroup& group);
   // A fault that is over already: a stopped worker that was continued.
-  const wire::Fault& AddContinued(const Evidence& evidence, const wire::Job& spec,
-                                  const WorkerGroup& group, uint64_t step, uint64_t highest_step,
-                                  double bad_rank_seconds, Instant now);
+  const proto::Fault& AddContinued(const Evidence& evidence, const proto::Job& spec,
+                                   const WorkerGroup& group, uint64_t step, uint64_t highest_step,
+                                   double bad_rank_seconds, Instant now);
   // The rank seconds of badput that had passed when the newest fault happened.
   void SetBadBefore(double rank_seconds) { records_.back().bad_before = rank_seconds; }
 
@@ -94,7 +95,7 @@ class JobFaults {
   bool has_unresolved() const { return first_unresolved_ < records_.size(); }
   // Ends the first fault that is not over yet, if it is by this outlook. `bad_rank_seconds`: badput
   // that has passed. Returns the fault; null when it is not over.
-  const wire::Fault* ResolveNext(const Outlook& outlook, double bad_rank_seconds, Instant at);
+  const proto::Fault* ResolveNext(const Outlook& outlook, double bad_rank_seconds, Instant at);
 
   // --- Planned faults.
   void ResetPlan(int planned) { injected_.assign(static_cast<size_t>(planned), false); }
@@ -103,8 +104,8 @@ class JobFaults {
 
   bool empty() const { return records_.empty(); }
   size_t size() const { return records_.size(); }
-  const wire::Fault& fault(size_t i) const { return records_[i].fault; }
-  const wire::Fault& newest() const { return records_.back().fault; }
+  const proto::Fault& fault(size_t i) const { return records_[i].fault; }
+  const proto::Fault& newest() const { return records_.back().fault; }
   FaultClass newest_class() const { return records_.back().kind; }
   uint64_t failed_epoch() const { return failed_epoch_; }  // that the newest fault ended
   uint32_t restarts() const { return restarts_; }
@@ -112,18 +113,19 @@ class JobFaults {
 
  private:
   struct Record {
-    wire::Fault fault;
+    proto::Fault fault;
     FaultClass kind = FaultClass::kError;
     uint64_t highest_before = 0;  // for its "first new step"
     double bad_before = 0;        // rank seconds
   };
 
   Record& Add(uint64_t highest_step);
-  void Describe(Record& record, const Evidence& evidence, const wire::Job& spec,
+  void Describe(Record& record, const Evidence& evidence, const proto::Job& spec,
                 const WorkerGroup& group) const;
   bool IsRealCauseOfNewest(const Evidence& evidence, Instant now) const;
   // Whether a planned fault that has been injected explains the evidence and no fault yet.
-  bool WasInjected(const Evidence& evidence, const wire::Job& spec, const WorkerGroup& group) const;
+  bool WasInjected(const Evidence& evidence, const proto::Job& spec,
+                   const WorkerGroup& group) const;
   // Whether the newest fault is the program's own, as far as is known.
   bool is_own_fault() const;
 

@@ -22,7 +22,7 @@ Evidence NodeGone(const std::string& node, Instant at) {
 // The faults of a job on the nodes a and b.
 class Faults {
  public:
-  explicit Faults(const wire::Job& wanted = {}) : spec(wanted), faults(wanted.faults_size()) {
+  explicit Faults(const proto::Job& wanted = {}) : spec(wanted), faults(wanted.faults_size()) {
     group.Replace({NodeId("a"), NodeId("b")});
   }
   bool Take(const Evidence& evidence, Instant now) {
@@ -30,7 +30,7 @@ class Faults {
   }
   bool Improve(const Evidence& evidence) { return faults.Improve(evidence, spec, group); }
 
-  wire::Job spec;
+  proto::Job spec;
   WorkerGroup group;
   JobFaults faults;
 };
@@ -116,7 +116,7 @@ TEST(JobFaults, ARestartSaysWhereItContinues) {
     job.Take(evidence, kStart);
     JobFaults::Restart restart;
     restart.restore.set_step(step);
-    restart.restore.set_tier(wire::Restore::TIER_MEMORY);
+    restart.restore.set_tier(proto::Restore::TIER_MEMORY);
     restart.reached = 30;
     restart.nodes_before = 2;
     restart.nodes = nodes;
@@ -144,7 +144,7 @@ TEST(JobFaults, AFaultIsOverWithAStepBeyondTheHighestBefore) {
   outlook.step = 50;
   EXPECT_EQ(job.faults.ResolveNext(outlook, 130, kStart), nullptr);
   outlook.step = 51;
-  const wire::Fault* over = job.faults.ResolveNext(outlook, 130, kStart);
+  const proto::Fault* over = job.faults.ResolveNext(outlook, 130, kStart);
   ASSERT_NE(over, nullptr);
   EXPECT_EQ(over->lost_rank_seconds(), 30);
   EXPECT_FALSE(job.faults.has_unresolved());
@@ -173,9 +173,9 @@ TEST(JobFaults, AStageIsStampedOnceAndOnlyAfterTheDecision) {
 }
 
 TEST(JobFaults, AnInjectedFaultExplainsOneFault) {
-  wire::Job spec;
+  proto::Job spec;
   auto* planned = spec.add_faults();
-  planned->set_kind(wire::PlannedFault::KILL_WORKER);
+  planned->set_kind(proto::PlannedFault::KILL_WORKER);
   planned->set_target(1);
   Faults job(spec);
   job.Take(Error(1, kStart), kStart);

@@ -20,7 +20,7 @@ void JobPlacement::NoteSize(uint32_t nodes, uint64_t epoch, const std::string& r
   if (!sizes_.empty() && sizes_.back().nodes() == nodes) return;
   if (!sizes_.empty()) ++resizes_;
   if (sizes_.size() >= kMostSizes) sizes_.erase(sizes_.begin());
-  wire::SizeChange& change = sizes_.emplace_back();
+  proto::SizeChange& change = sizes_.emplace_back();
   change.set_at_ns(ToNanoseconds(now));
   change.set_nodes(nodes);
   change.set_epoch(epoch);

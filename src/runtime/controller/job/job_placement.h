@@ -10,7 +10,7 @@
 
 #include "base/ids.h"
 #include "base/time.h"
-#include "wire/longhaul.pb.h"
+#include "proto/status.pb.h"
 
 namespace longhaul::runtime::controller {
 
@@ -62,7 +62,7 @@ class JobPlacement {
   uint32_t preemptions() const { return preemptions_; }
   uint32_t moves() const { return moves_; }
   uint32_t resizes() const { return resizes_; }
-  const std::vector<wire::SizeChange>& sizes() const { return sizes_; }
+  const std::vector<proto::SizeChange>& sizes() const { return sizes_; }
 
  private:
   std::vector<NodeId> target_;
@@ -71,7 +71,7 @@ class JobPlacement {
   uint32_t preemptions_ = 0;
   uint32_t moves_ = 0;
   uint32_t resizes_ = 0;
-  std::vector<wire::SizeChange> sizes_;
+  std::vector<proto::SizeChange> sizes_;
 };
 
 }  // namespace longhaul::runtime::controller

@@ -15,7 +15,7 @@ void JobProgress::BeginEpoch(uint64_t step) {
   highest_step_ = std::max(highest_step_, step);
 }
 
-JobProgress::Taken JobProgress::TakeSteps(const wire::StepReported& report, Duration took) {
+JobProgress::Taken JobProgress::TakeSteps(const proto::StepReported& report, Duration took) {
   const auto count = static_cast<double>(report.last_step() - report.first_step() + 1);
   // The time before the first report of an epoch includes the restart, so it is no step time.
   if (reports_steps_) {
@@ -39,7 +39,7 @@ JobProgress::Taken JobProgress::TakeSteps(const wire::StepReported& report, Dura
   return taken;
 }
 
-void JobProgress::TakeLosses(const wire::StepReported& report) {
+void JobProgress::TakeLosses(const proto::StepReported& report) {
   if (report.has_loss()) {
     if (!losses_.has_first) losses_.first = report.loss();
     losses_.has_first = true;

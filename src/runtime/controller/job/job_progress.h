@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "base/time.h"
-#include "wire/longhaul.pb.h"
+#include "proto/events.pb.h"
 
 namespace longhaul::runtime::controller {
 
@@ -34,8 +34,8 @@ class JobProgress {
   void BeginEpoch(uint64_t step);
   // Takes the steps that a report covers; they took `took` together. Requires that the steps follow
   // the last reported one, or that the report is the first of an epoch.
-  Taken TakeSteps(const wire::StepReported& report, Duration took);
-  void TakeLosses(const wire::StepReported& report);
+  Taken TakeSteps(const proto::StepReported& report, Duration took);
+  void TakeLosses(const proto::StepReported& report);
   // Whether a stall of this length at this time is worth a message. A short stall is not, and
   // within a minute after one message there is no other.
   bool ShouldReportStall(Duration stall, Instant at);

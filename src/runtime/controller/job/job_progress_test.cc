@@ -10,8 +10,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-wire::StepReported Steps(uint64_t first, uint64_t last, double tokens = 0) {
-  wire::StepReported report;
+proto::StepReported Steps(uint64_t first, uint64_t last, double tokens = 0) {
+  proto::StepReported report;
   report.set_first_step(first);
   report.set_last_step(last);
   report.set_tokens(static_cast<decltype(report.tokens())>(tokens));
@@ -71,7 +71,7 @@ TEST(JobProgress, ARestoredStepWasDone) {
 TEST(JobProgress, AValidationLossIsOfTheNewestEvaluationBeforeAStep) {
   JobProgress progress;
   const auto evaluate = [&](uint64_t step, double loss) {
-    wire::StepReported report = Steps(step, step);
+    proto::StepReported report = Steps(step, step);
     report.set_has_validation_loss(true);
     report.set_validation_loss(loss);
     progress.TakeLosses(report);
@@ -92,7 +92,7 @@ TEST(JobProgress, AValidationLossIsOfTheNewestEvaluationBeforeAStep) {
 TEST(JobProgress, ThePlannedStepsComeBeforeThoseOfTheOutput) {
   JobProgress progress;
   EXPECT_EQ(progress.TotalSteps(0), 0u);
-  wire::StepReported report = Steps(1, 1);
+  proto::StepReported report = Steps(1, 1);
   report.set_total_steps(70);
   progress.TakeSteps(report, seconds(1));
   EXPECT_EQ(progress.TotalSteps(0), 70u);

@@ -7,8 +7,8 @@ namespace {
 
 const Instant kStart = InstantFromNanoseconds(1'000'000'000'000);
 
-wire::Job Spec() {
-  wire::Job spec;
+proto::Job Spec() {
+  proto::Job spec;
   spec.set_id("gpt-1");
   spec.set_nodes(2);
   spec.set_processes_per_node(4);
@@ -17,49 +17,49 @@ wire::Job Spec() {
 
 TEST(JobLifecycle, OnlyTheTransitionsOfTheStateDiagramAreAllowed) {
   const struct {
-    wire::JobState from;
-    wire::JobState to;
+    proto::JobState from;
+    proto::JobState to;
     bool allowed;
   } kRows[] = {
-      {wire::QUEUED, wire::STARTING, true},       {wire::QUEUED, wire::RUNNING, false},
-      {wire::QUEUED, wire::LEAVING, false},       {wire::STARTING, wire::RUNNING, true},
-      {wire::STARTING, wire::QUEUED, false},      {wire::RUNNING, wire::RECOVERING, true},
-      {wire::RUNNING, wire::LEAVING, true},       {wire::RUNNING, wire::QUEUED, false},
-      {wire::RECOVERING, wire::RECOVERING, true}, {wire::RECOVERING, wire::STARTING, false},
-      {wire::LEAVING, wire::QUEUED, true},        {wire::LEAVING, wire::STARTING, true},
-      {wire::STOPPING, wire::RUNNING, false},     {wire::STOPPING, wire::STOPPED, true},
-      {wire::STOPPED, wire::RUNNING, false},      {wire::FAILED, wire::STOPPED, false},
+      {proto::QUEUED, proto::STARTING, true},       {proto::QUEUED, proto::RUNNING, false},
+      {proto::QUEUED, proto::LEAVING, false},       {proto::STARTING, proto::RUNNING, true},
+      {proto::STARTING, proto::QUEUED, false},      {proto::RUNNING, proto::RECOVERING, true},
+      {proto::RUNNING, proto::LEAVING, true},       {proto::RUNNING, proto::QUEUED, false},
+      {proto::RECOVERING, proto::RECOVERING, true}, {proto::RECOVERING, proto::STARTING, false},
+      {proto::LEAVING, proto::QUEUED, true},        {proto::LEAVING, proto::STARTING, true},
+      {proto::STOPPING, proto::RUNNING, false},     {proto::STOPPING, proto::STOPPED, true},
+      {proto::STOPPED, proto::RUNNING, false},      {proto::FAILED, proto::STOPPED, false},
   };
   for (const auto& row : kRows) {
     EXPECT_EQ(IsTransition(row.from, row.to), row.allowed)
-        << wire::JobState_Name(row.from) << " to " << wire::JobState_Name(row.to);
+        << proto::JobState_Name(row.from) << " to " << proto::JobState_Name(row.to);
   }
 }
 
 TEST(JobLifecycle, AStateMayFollowItselfWithAnotherReason) {
   JobLifecycle life(Spec(), kStart);
-  EXPECT_TRUE(life.Enter(wire::QUEUED, "submitted", false));
-  EXPECT_FALSE(life.Enter(wire::QUEUED, "submitted", false));
-  EXPECT_TRUE(life.Enter(wire::QUEUED, "no node is free", false));
+  EXPECT_TRUE(life.Enter(proto::QUEUED, "submitted", false));
+  EXPECT_FALSE(life.Enter(proto::QUEUED, "submitted", false));
+  EXPECT_TRUE(life.Enter(proto::QUEUED, "no node is free", false));
   EXPECT_EQ(life.reason(), "no node is free");
 }
 
 TEST(JobLifecycle, AGangThatLeavesDoesNotRunAgain) {
   JobLifecycle life(Spec(), kStart);
-  life.Enter(wire::STARTING, "", false);
-  EXPECT_FALSE(life.Enter(wire::RUNNING, "", true));
-  EXPECT_TRUE(life.Enter(wire::RUNNING, "", false));
+  life.Enter(proto::STARTING, "", false);
+  EXPECT_FALSE(life.Enter(proto::RUNNING, "", true));
+  EXPECT_TRUE(life.Enter(proto::RUNNING, "", false));
 }
 
 TEST(JobLifecycle, AnEndIsFinal) {
   JobLifecycle life(Spec(), kStart);
-  life.Enter(wire::STARTING, "", false);
-  life.Enter(wire::STOPPING, "asked to stop", false);
-  EXPECT_FALSE(life.Enter(wire::RUNNING, "all workers run", false));
+  life.Enter(proto::STARTING, "", false);
+  life.Enter(proto::STOPPING, "asked to stop", false);
+  EXPECT_FALSE(life.Enter(proto::RUNNING, "all workers run", false));
   EXPECT_TRUE(life.live());
-  life.BeginClosing(wire::STOPPED, "asked to stop");
+  life.BeginClosing(proto::STOPPED, "asked to stop");
   EXPECT_TRUE(life.live()) << "its last checkpoint is being written";
-  EXPECT_TRUE(life.Enter(wire::STOPPED, "asked to stop", false));
+  EXPECT_TRUE(life.Enter(proto::STOPPED, "asked to stop", false));
   EXPECT_FALSE(life.live());
 }
 

@@ -20,7 +20,7 @@ constexpr size_t kMostSteps = 64;
 // The states of the built-in trainer: what a rank holds is a function of its stage and its part.
 class States {
  public:
-  States(const wire::Job& job, size_t nodes)
+  States(const proto::Job& job, size_t nodes)
       : tensor_(std::max(1u, job.tensor())), known_(job.workload().built_in() && job.tensor() > 0) {
     const uint64_t world = nodes * job.processes_per_node();
     const uint64_t replica = uint64_t{tensor_} * std::max(1u, job.pipeline());
@@ -41,8 +41,8 @@ class States {
 
 }  // namespace
 
-wire::Restore SnapshotTracker::ChooseRestore(const GangView& view,
-                                             const std::map<uint64_t, uint64_t>& copies) const {
+proto::Restore SnapshotTracker::ChooseRestore(const GangView& view,
+                                              const std::map<uint64_t, uint64_t>& copies) const {
   std::vector<uint64_t> steps;
   for (const PlaceMemory& place : places_) {
     steps.insert(steps.end(), place.sealed.all().begin(), place.sealed.all().end());
@@ -53,7 +53,7 @@ wire::Restore SnapshotTracker::ChooseRestore(const GangView& view,
   for (const auto& [step, epoch] : committed_) steps.push_back(step);
   for (const auto& [step, epoch] : copies) steps.push_back(step);
   std::sort(steps.rbegin(), steps.rend());
-  wire::Restore restore;
+  proto::Restore restore;
   for (const uint64_t step : steps) {
     if (step == 0) break;
     const bool on_disk = committed_.contains(step);
@@ -69,11 +69,11 @@ wire::Restore SnapshotTracker::ChooseRestore(const GangView& view,
     const bool in_pieces = !in_memories && IsWhole(view, spread);
     if (!saved && !in_memories && !in_pieces) continue;
     restore.set_step(step);
-    restore.set_tier(in_memory     ? wire::Restore::TIER_MEMORY
-                     : in_memories ? wire::Restore::TIER_PEER
-                     : in_pieces   ? wire::Restore::TIER_PIECES
-                     : on_disk     ? wire::Restore::TIER_DISK
-                                   : wire::Restore::TIER_SHARED);
+    restore.set_tier(in_memory     ? proto::Restore::TIER_MEMORY
+                     : in_memories ? proto::Restore::TIER_PEER
+                     : in_pieces   ? proto::Restore::TIER_PIECES
+                     : on_disk     ? proto::Restore::TIER_DISK
+                                   : proto::Restore::TIER_SHARED);
     if (saved) restore.set_saved_epoch(on_disk ? committed_.at(step) : copies.at(step));
     if (in_pieces) restore.set_saved_epoch(spread.epoch);
     break;
@@ -81,23 +81,23 @@ wire::Restore SnapshotTracker::ChooseRestore(const GangView& view,
   return restore;
 }
 
-wire::Restore SnapshotTracker::RestoreFor(const GangView& view, size_t place) const {
-  wire::Restore restore = restore_;
+proto::Restore SnapshotTracker::RestoreFor(const GangView& view, size_t place) const {
+  proto::Restore restore = restore_;
   if (restore.step() == 0) return restore;
   if (Holds(place, restore.step())) {
-    restore.set_tier(wire::Restore::TIER_MEMORY);
-  } else if (restore.tier() == wire::Restore::TIER_PIECES) {
+    restore.set_tier(proto::Restore::TIER_MEMORY);
+  } else if (restore.tier() == proto::Restore::TIER_PIECES) {
     // Not a whole copy in place of its own arena: that may hold pieces for others.
     AddPieces(view, place, restore);
   } else if (const Node* source = CopyOf(view, place, restore.step())) {
-    restore.set_tier(wire::Restore::TIER_PEER);
+    restore.set_tier(proto::Restore::TIER_PEER);
     restore.set_source_address(source->facts.address());
     restore.set_source_port(source->facts.peer_port());
     const auto of = view.group.PlaceOf(source->id.value());
     const bool own = of.has_value() && Holds(*of, restore.step());
     if (own && NodesAreAlike(view.spec)) restore.set_source_rank(places_[*of].arena_first_rank);
   } else {
-    restore.set_tier(wire::Restore::TIER_DISK);
+    restore.set_tier(proto::Restore::TIER_DISK);
   }
   return restore;
 }
@@ -230,7 +230,7 @@ bool SnapshotTracker::IsWhole(const GangView& view, const Spread& spread) const 
 
 // What the ranks of the place may want of the step: of the built-in trainer the states of their
 // stages and parts, of others all there is.
-void SnapshotTracker::AddPieces(const GangView& view, size_t place, wire::Restore& restore) const {
+void SnapshotTracker::AddPieces(const GangView& view, size_t place, proto::Restore& restore) const {
   const Spread spread = SpreadOf(view, restore.step());
   const States then(view.spec, spread.places.size());
   const States now(view.spec, view.group.size());
@@ -251,7 +251,7 @@ void SnapshotTracker::AddPieces(const GangView& view, size_t place, wire::Restor
           const uint64_t state = then.Of(rank);
           if (then.known() && !wanted.contains(state)) continue;
           if (then.known() && ++named[state] > kMostReplicas) continue;
-          wire::Restore::Piece& piece = *restore.add_pieces();
+          proto::Restore::Piece& piece = *restore.add_pieces();
           piece.set_node(holding.node.value());
           piece.set_address(node.facts.address());
           piece.set_port(node.facts.peer_port());
@@ -277,13 +277,13 @@ void SnapshotTracker::DropPieces(uint64_t step, const NodeId& node, bool copy) {
 }
 
 // Where no piece is named, none of the step is offered again.
-void SnapshotTracker::ForgetPieces(const GangView& view, const wire::SnapshotFailed& failed) {
+void SnapshotTracker::ForgetPieces(const GangView& view, const proto::SnapshotFailed& failed) {
   const uint64_t step = failed.step();
   Spread& spread = spreads_.emplace(step, SpreadOf(view, step)).first->second;
   if (failed.bad().empty() && failed.while_restoring()) {
     for (auto& place : spread.places) place.clear();
   }
-  for (const wire::Restore::Piece& bad : failed.bad()) {
+  for (const proto::Restore::Piece& bad : failed.bad()) {
     const auto is_bad = [&](const Spread::Holding& holding) {
       return holding.node.value() == bad.node() && holding.copy == bad.copy() &&
              bad.name() >= holding.first && bad.name() - holding.first < view.local();
@@ -299,8 +299,9 @@ void SnapshotTracker::ForgetPieces(const GangView& view, const wire::SnapshotFai
 }
 
 // A new agent of the node has the memory of the one before it: what it has verified still counts.
-void SnapshotTracker::AdoptPieces(const GangView& view, const Node& node, uint64_t life_before,
-                                  const std::vector<const wire::AgentJoined::HeldSnapshot*>& held) {
+void SnapshotTracker::AdoptPieces(
+    const GangView& view, const Node& node, uint64_t life_before,
+    const std::vector<const proto::AgentJoined::HeldSnapshot*>& held) {
   for (auto& [step, spread] : spreads_) {
     for (auto& place : spread.places) {
       for (Spread::Holding& holding : place) {

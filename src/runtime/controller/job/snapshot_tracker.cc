@@ -23,14 +23,14 @@ bool HasAll(const std::set<uint32_t>& ranks, uint32_t first, uint32_t local) {
 
 }  // namespace
 
-const char* TierName(wire::Restore::Tier tier) {
-  if (tier == wire::Restore::TIER_MEMORY) return "memory";
-  if (tier == wire::Restore::TIER_SHARED) return "shared storage";
-  if (tier == wire::Restore::TIER_PIECES) return "memory in another layout";
-  return tier == wire::Restore::TIER_PEER ? "a peer's memory" : "disk";
+const char* TierName(proto::Restore::Tier tier) {
+  if (tier == proto::Restore::TIER_MEMORY) return "memory";
+  if (tier == proto::Restore::TIER_SHARED) return "shared storage";
+  if (tier == proto::Restore::TIER_PIECES) return "memory in another layout";
+  return tier == proto::Restore::TIER_PEER ? "a peer's memory" : "disk";
 }
 
-void SnapshotTracker::BeginEpoch(uint64_t epoch, uint32_t nodes, const wire::Restore& restore) {
+void SnapshotTracker::BeginEpoch(uint64_t epoch, uint32_t nodes, const proto::Restore& restore) {
   const uint64_t from = restore.step();
   nodes_of_epoch_[epoch] = nodes;
   restore_ = restore;
@@ -92,7 +92,7 @@ void SnapshotTracker::ChangeGang(const GangView& view, const std::vector<NodeId>
 
 void SnapshotTracker::LeaveAll(const GangView& view) { ChangeGang(view, {}); }
 
-uint32_t SnapshotTracker::NodesOfEpoch(uint64_t epoch, const wire::Job& spec) const {
+uint32_t SnapshotTracker::NodesOfEpoch(uint64_t epoch, const proto::Job& spec) const {
   const auto found = nodes_of_epoch_.find(epoch);
   return found == nodes_of_epoch_.end() ? spec.nodes() : found->second;
 }
@@ -127,7 +127,7 @@ void SnapshotTracker::Complete(uint64_t step, uint64_t epoch) {
 }
 
 // How the last node to seal took it.
-void SnapshotTracker::NoteWay(const wire::SnapshotSealed& sealed) {
+void SnapshotTracker::NoteWay(const proto::SnapshotSealed& sealed) {
   const auto way = static_cast<size_t>(sealed.way());
   ++ways_[way < ways_.size() ? way : 0];
   const Seconds waited(ToSeconds(Duration(sealed.waited_ns())));
@@ -147,7 +147,7 @@ void SnapshotTracker::NoteCopy(size_t place, const Node& holder, uint64_t step) 
 
 uint64_t SnapshotTracker::Adopt(const GangView& view, size_t place, const Node& node,
                                 uint64_t life_before, uint64_t epoch,
-                                const std::vector<const wire::AgentJoined::HeldSnapshot*>& held) {
+                                const std::vector<const proto::AgentJoined::HeldSnapshot*>& held) {
   AdoptPieces(view, node, life_before, held);
   const bool alike = NodesAreAlike(view.spec);
   Ranks own, copies;
@@ -229,7 +229,7 @@ void SnapshotTracker::DropCommitted(uint64_t step) {
 }
 
 void SnapshotTracker::NoteFetched() {
-  restore_.set_tier(wire::Restore::TIER_DISK);
+  restore_.set_tier(proto::Restore::TIER_DISK);
   committed_[restore_.step()] = restore_.saved_epoch();
   committed_step_ = committed_.rbegin()->first;
   committed_epoch_ = committed_.rbegin()->second;

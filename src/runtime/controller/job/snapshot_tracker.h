@@ -24,15 +24,17 @@
 
 #include "base/ids.h"
 #include "base/units.h"
+#include "proto/commands.pb.h"
+#include "proto/events.pb.h"
+#include "proto/job.pb.h"
 #include "runtime/controller/job/newest_steps.h"
 #include "runtime/controller/job/worker_group.h"
 #include "runtime/controller/node_table.h"
-#include "wire/longhaul.pb.h"
 
 namespace longhaul::runtime::controller {
 
 // "memory", "a peer's memory", "disk": for messages.
-const char* TierName(wire::Restore::Tier tier);
+const char* TierName(proto::Restore::Tier tier);
 
 // What a place of the gang has in memory, over epochs, as long as its node lives.
 struct PlaceMemory {
@@ -41,7 +43,7 @@ struct PlaceMemory {
   NodeId holder;
   uint64_t holder_incarnation = 0;
   NewestSteps copied;
-  uint32_t arena_first_rank = 0;  // see wire::StartWorkers
+  uint32_t arena_first_rank = 0;  // see proto::StartWorkers
 };
 
 // What a node that the job has left still has of it in memory.
@@ -68,7 +70,7 @@ struct Spread {
 
 // The facts of other parts that questions about snapshots need.
 struct GangView {
-  const wire::Job& spec;
+  const proto::Job& spec;
   const WorkerGroup& group;
   const NodeTable& nodes;
 
@@ -81,7 +83,7 @@ class SnapshotTracker {
   // The gang of the next epoch, whose number is `epoch`, has other ranks than the one before.
   void ChangeRanks(uint64_t epoch) { placed_epoch_ = epoch; }
   // An epoch of so many nodes begins with what `restore` says. Later steps are void.
-  void BeginEpoch(uint64_t epoch, uint32_t nodes, const wire::Restore& restore);
+  void BeginEpoch(uint64_t epoch, uint32_t nodes, const proto::Restore& restore);
   // The gang becomes `target`: what its nodes still have in memory is kept, and so is what the
   // nodes that it leaves have. Requires that `view.group` is the gang before.
   void ChangeGang(const GangView& view, const std::vector<NodeId>& target);
@@ -89,7 +91,7 @@ class SnapshotTracker {
   void LeaveAll(const GangView& view);
   // Before the gang changes: remembers where its newest complete steps are.
   void RememberSpreads(const GangView& view);
-  uint32_t NodesOfEpoch(uint64_t epoch, const wire::Job& spec) const;
+  uint32_t NodesOfEpoch(uint64_t epoch, const proto::Job& spec) const;
   // Whether a state that `epoch` sealed belongs to the history of the present epoch `now`.
   bool IsOfHistory(uint64_t epoch, uint64_t step, uint64_t now) const;
 
@@ -99,19 +101,19 @@ class SnapshotTracker {
   void SealAll(uint64_t step);
   // Every rank holds the state after `step`: from here on it can be restored.
   void Complete(uint64_t step, uint64_t epoch);
-  void NoteWay(const wire::SnapshotSealed& sealed);
+  void NoteWay(const proto::SnapshotSealed& sealed);
   void NoteCopy(size_t place, const Node& holder, uint64_t step);
   // A new agent of the place's node has verified what the one before it left in memory. Takes what
   // belongs to the present state; returns the newest step that the place has then.
   uint64_t Adopt(const GangView& view, size_t place, const Node& node, uint64_t life_before,
-                 uint64_t epoch, const std::vector<const wire::AgentJoined::HeldSnapshot*>& held);
+                 uint64_t epoch, const std::vector<const proto::AgentJoined::HeldSnapshot*>& held);
   // The memory of a place's node, or of a node that was left, is gone.
   void LosePlace(size_t place) { places_[place].sealed = {}; }
   void LoseLeft(const NodeId& node);
   // These were no good and are never offered again.
   void ForgetOwn(const GangView& view, size_t place, uint64_t step);
   void ForgetCopy(const GangView& view, size_t place, uint64_t step);
-  void ForgetPieces(const GangView& view, const wire::SnapshotFailed& failed);
+  void ForgetPieces(const GangView& view, const proto::SnapshotFailed& failed);
 
   // --- Nodes that the job has left.
   const std::map<NodeId, LeftMemory>& left() const { return left_; }
@@ -131,9 +133,9 @@ class SnapshotTracker {
   // --- Questions.
   // The newest state that every node can have. Ranks never choose alone: mixed steps would be wrong
   // without any error. `copies`: the steps on the second tier, with their epochs.
-  wire::Restore ChooseRestore(const GangView& view,
-                              const std::map<uint64_t, uint64_t>& copies) const;
-  wire::Restore RestoreFor(const GangView& view, size_t place) const;
+  proto::Restore ChooseRestore(const GangView& view,
+                               const std::map<uint64_t, uint64_t>& copies) const;
+  proto::Restore RestoreFor(const GangView& view, size_t place) const;
   // Whether a node of `target` could have the newest state only from disk.
   bool NeedsDisk(const GangView& view, const std::vector<NodeId>& target) const;
   // The nodes that write a part of `step`, by place; none when one of them can't be asked for it.
@@ -144,14 +146,14 @@ class SnapshotTracker {
 
   const std::vector<PlaceMemory>& places() const { return places_; }
   const std::map<uint64_t, Spread>& spreads() const { return spreads_; }
-  const wire::Restore& restore() const { return restore_; }  // of rank 0; tiers differ by node
+  const proto::Restore& restore() const { return restore_; }  // of rank 0; tiers differ by node
   uint64_t placed_epoch() const { return placed_epoch_; }
   uint64_t memory_step() const { return memory_step_; }  // newest complete
   const std::map<uint64_t, uint64_t>& committed() const { return committed_; }
   uint64_t committed_step() const { return committed_step_; }  // newest
   uint64_t committed_epoch() const { return committed_epoch_; }
   uint64_t snapshots() const { return snapshots_; }  // complete ones
-  const std::array<uint64_t, wire::SnapshotWay_ARRAYSIZE>& ways() const { return ways_; }
+  const std::array<uint64_t, proto::SnapshotWay_ARRAYSIZE>& ways() const { return ways_; }
   Seconds slot_waits() const { return slot_waits_; }
   Seconds longest_slot_wait() const { return longest_slot_wait_; }
 
@@ -160,7 +162,7 @@ class SnapshotTracker {
   // gone back behind it.
   bool Continues(uint64_t epoch, uint64_t step, uint64_t now) const;
   void AdoptPieces(const GangView& view, const Node& node, uint64_t life_before,
-                   const std::vector<const wire::AgentJoined::HeldSnapshot*>& held);
+                   const std::vector<const proto::AgentJoined::HeldSnapshot*>& held);
   // The node whose memory a place can have `step` from, its own aside; null: none.
   const Node* CopyOf(const GangView& view, size_t place, uint64_t step) const;
   // Where the places of the gang that sealed `step` have it: as remembered, else as the present
@@ -168,7 +170,7 @@ class SnapshotTracker {
   Spread SpreadOf(const GangView& view, uint64_t step) const;
   bool StillHolds(const GangView& view, const Spread::Holding& holding) const;
   bool IsWhole(const GangView& view, const Spread& spread) const;
-  void AddPieces(const GangView& view, size_t place, wire::Restore& restore) const;
+  void AddPieces(const GangView& view, size_t place, proto::Restore& restore) const;
   void DropPieces(uint64_t step, const NodeId& node, bool copy);
   PlaceMemory MemoryAt(const GangView& view, const std::vector<NodeId>& target, size_t place) const;
 
@@ -177,7 +179,7 @@ class SnapshotTracker {
   std::map<uint64_t, uint32_t> nodes_of_epoch_;
   std::map<uint64_t, uint64_t> restored_;  // by epoch, the newest ones: the step it began with
   uint64_t placed_epoch_ = 0;              // the first epoch of the present ranks
-  wire::Restore restore_;
+  proto::Restore restore_;
   std::map<uint64_t, uint32_t> seals_;  // nodes that sealed a step, of those not complete yet
   uint64_t memory_step_ = 0;
   std::map<uint64_t, uint64_t> complete_;   // step -> epoch that sealed it, the newest ones
@@ -186,8 +188,8 @@ class SnapshotTracker {
   uint64_t committed_step_ = 0;
   uint64_t committed_epoch_ = 0;
   uint64_t snapshots_ = 0;
-  std::array<uint64_t, wire::SnapshotWay_ARRAYSIZE> ways_{};  // of complete ones
-  Seconds slot_waits_{};                                      // before complete ones, in all
+  std::array<uint64_t, proto::SnapshotWay_ARRAYSIZE> ways_{};  // of complete ones
+  Seconds slot_waits_{};                                       // before complete ones, in all
   Seconds longest_slot_wait_{};
 };
 

@@ -28,7 +28,7 @@ class Tracker {
   }
 
   void Join(const NodeId& id, uint64_t life, uint32_t peer_port = 7000) {
-    wire::AgentJoined facts;
+    proto::AgentJoined facts;
     facts.set_slots(1);
     facts.set_address(id.value());
     facts.set_peer_port(peer_port);
@@ -50,13 +50,13 @@ class Tracker {
     snapshots.Complete(step, epoch);
   }
   GangView View() const { return {spec, group, nodes}; }
-  wire::Restore Choose() const { return snapshots.ChooseRestore(View(), copies); }
+  proto::Restore Choose() const { return snapshots.ChooseRestore(View(), copies); }
   // The step and tier that would be chosen now.
-  std::pair<uint64_t, wire::Restore::Tier> Chosen() const {
+  std::pair<uint64_t, proto::Restore::Tier> Chosen() const {
     return {Choose().step(), Choose().tier()};
   }
 
-  wire::Job spec;
+  proto::Job spec;
   WorkerGroup group;
   NodeTable nodes;
   SnapshotTracker snapshots;
@@ -77,9 +77,9 @@ TEST(SnapshotTracker, AStepIsCompleteWhenEveryPlaceHasSealedIt) {
 
 TEST(SnapshotTracker, TheNewestStepThatEveryNodeHasIsChosen) {
   Tracker tracker;
-  EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{0}, wire::Restore::TIER_NONE));
+  EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{0}, proto::Restore::TIER_NONE));
   tracker.SealAll(10);
-  EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{10}, wire::Restore::TIER_MEMORY));
+  EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{10}, proto::Restore::TIER_MEMORY));
   tracker.snapshots.Seal(0, 20);
   EXPECT_EQ(tracker.Chosen().first, 10u) << "the other place has no 20";
   tracker.SealAll(20);
@@ -91,12 +91,12 @@ TEST(SnapshotTracker, ACopyInThePeersMemoryServesALostNode) {
   tracker.SealAll(10);
   tracker.snapshots.NoteCopy(0, *tracker.nodes.Find(kB), 10);
   tracker.snapshots.LosePlace(0);
-  EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{10}, wire::Restore::TIER_PEER));
+  EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{10}, proto::Restore::TIER_PEER));
   tracker.Begin(2);
-  const wire::Restore restore = tracker.snapshots.RestoreFor(tracker.View(), 0);
-  EXPECT_EQ(restore.tier(), wire::Restore::TIER_PEER);
+  const proto::Restore restore = tracker.snapshots.RestoreFor(tracker.View(), 0);
+  EXPECT_EQ(restore.tier(), proto::Restore::TIER_PEER);
   EXPECT_EQ(restore.source_address(), "b");
-  EXPECT_EQ(tracker.snapshots.RestoreFor(tracker.View(), 1).tier(), wire::Restore::TIER_MEMORY);
+  EXPECT_EQ(tracker.snapshots.RestoreFor(tracker.View(), 1).tier(), proto::Restore::TIER_MEMORY);
 }
 
 TEST(SnapshotTracker, ACopyOfAnEarlierLifeOfItsHolderIsGone) {
@@ -114,18 +114,18 @@ TEST(SnapshotTracker, ACopyThatWasNoGoodIsNotOfferedAgain) {
   tracker.SealAll(10);
   tracker.snapshots.NoteCopy(0, *tracker.nodes.Find(kB), 10);
   tracker.snapshots.ForgetOwn(tracker.View(), 0, 10);
-  EXPECT_EQ(tracker.Chosen().second, wire::Restore::TIER_PEER);
+  EXPECT_EQ(tracker.Chosen().second, proto::Restore::TIER_PEER);
   tracker.snapshots.ForgetCopy(tracker.View(), 0, 10);
-  EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{5}, wire::Restore::TIER_DISK));
+  EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{5}, proto::Restore::TIER_DISK));
   tracker.copies[7] = 1;
-  EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{7}, wire::Restore::TIER_SHARED));
+  EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{7}, proto::Restore::TIER_SHARED));
 }
 
 TEST(SnapshotTracker, WhereNodesAreAlikeAnyMemoryServesAll) {
   Tracker tracker(/*replicated=*/true);
   tracker.SealAll(10);
   tracker.snapshots.LosePlace(0);
-  EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{10}, wire::Restore::TIER_PEER));
+  EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{10}, proto::Restore::TIER_PEER));
   EXPECT_THAT(tracker.snapshots.WritersOf(tracker.View(), 10), IsEmpty())
       << "place 0 writes for all, and has it no more";
 }
@@ -189,7 +189,7 @@ TEST(SnapshotTracker, AfterAResizeTheStepComesFromPieces) {
       << "b keeps its piece and serves it";
   tracker.Place({kC});
   tracker.snapshots.ChangeRanks(2);
-  EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{10}, wire::Restore::TIER_PIECES));
+  EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{10}, proto::Restore::TIER_PIECES));
   tracker.Begin(2);
   EXPECT_THAT(tracker.snapshots.RestoreFor(tracker.View(), 0).pieces(), SizeIs(2));
   tracker.snapshots.ForgetLeft(kB);
@@ -202,7 +202,7 @@ TEST(SnapshotTracker, OnePieceThatIsNoGoodSpoilsTheStep) {
   tracker.Place({kC});
   tracker.snapshots.ChangeRanks(2);
   tracker.Begin(2);
-  wire::SnapshotFailed failed;
+  proto::SnapshotFailed failed;
   failed.set_step(10);
   failed.set_while_restoring(true);
   auto* bad = failed.add_bad();
@@ -212,8 +212,8 @@ TEST(SnapshotTracker, OnePieceThatIsNoGoodSpoilsTheStep) {
   EXPECT_EQ(tracker.Chosen().first, 0u);
 }
 
-wire::AgentJoined::HeldSnapshot Held(uint32_t rank, uint64_t step, bool copy = false) {
-  wire::AgentJoined::HeldSnapshot held;
+proto::AgentJoined::HeldSnapshot Held(uint32_t rank, uint64_t step, bool copy = false) {
+  proto::AgentJoined::HeldSnapshot held;
   held.set_rank(rank);
   held.set_step(step);
   held.set_epoch(1);
@@ -233,7 +233,7 @@ TEST(SnapshotTracker, ANewAgentAdoptsWhatBelongsToThePresentState) {
   const Node& node = *tracker.nodes.Find(kA);
   EXPECT_EQ(tracker.snapshots.Adopt(tracker.View(), 0, node, 1, 1, {&of_another_place}), 0u);
   EXPECT_EQ(tracker.snapshots.Adopt(tracker.View(), 0, node, 1, 1, {&own, &copy}), 10u);
-  EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{10}, wire::Restore::TIER_MEMORY));
+  EXPECT_EQ(tracker.Chosen(), std::pair(uint64_t{10}, proto::Restore::TIER_MEMORY));
 }
 
 TEST(SnapshotTracker, CheckpointsOnDiskAreKeptByNumber) {
@@ -252,9 +252,9 @@ TEST(SnapshotTracker, AFetchedCheckpointIsOnDisk) {
   Tracker tracker;
   tracker.copies[40] = 1;
   tracker.Begin(2);
-  EXPECT_EQ(tracker.snapshots.restore().tier(), wire::Restore::TIER_SHARED);
+  EXPECT_EQ(tracker.snapshots.restore().tier(), proto::Restore::TIER_SHARED);
   tracker.snapshots.NoteFetched();
-  EXPECT_EQ(tracker.snapshots.restore().tier(), wire::Restore::TIER_DISK);
+  EXPECT_EQ(tracker.snapshots.restore().tier(), proto::Restore::TIER_DISK);
   EXPECT_EQ(tracker.snapshots.committed_step(), 40u);
 }
 

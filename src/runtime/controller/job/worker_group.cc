@@ -25,7 +25,8 @@ void WorkerGroup::Clear() {
   store_port_ = 0;
 }
 
-void WorkerGroup::BeginEpoch(const wire::DataLease& lease, uint64_t restored_step, uint32_t world) {
+void WorkerGroup::BeginEpoch(const proto::DataLease& lease, uint64_t restored_step,
+                             uint32_t world) {
   for (Member& member : members_) {
     member = Member{.node = member.node, .reported_step = restored_step};
   }
@@ -43,7 +44,7 @@ bool WorkerGroup::OpenStore(uint32_t port) {
   return true;
 }
 
-bool WorkerGroup::Start(size_t place, const wire::WorkersStarted& started, uint32_t ranks,
+bool WorkerGroup::Start(size_t place, const proto::WorkersStarted& started, uint32_t ranks,
                         Instant now) {
   members_[place].started = true;
   for (uint32_t i = 0; i < ranks && i < static_cast<uint32_t>(started.pids_size()); ++i) {

@@ -14,7 +14,8 @@
 
 #include "base/ids.h"
 #include "base/time.h"
-#include "wire/longhaul.pb.h"
+#include "proto/events.pb.h"
+#include "proto/job.pb.h"
 
 namespace longhaul::runtime::controller {
 
@@ -23,14 +24,14 @@ struct Member {
   // In the present epoch:
   bool started = false;
   bool closed = false;  // its workers have ended
-  wire::PhaseEntered::Phase phase = wire::PhaseEntered::PHASE_UNSPECIFIED;
+  proto::PhaseEntered::Phase phase = proto::PhaseEntered::PHASE_UNSPECIFIED;
   uint32_t ranks_done = 0;     // exited with 0
   uint64_t reported_step = 0;  // the restored step at first
 };
 
 class WorkerGroup {
  public:
-  using Phase = wire::PhaseEntered::Phase;
+  using Phase = proto::PhaseEntered::Phase;
 
   bool empty() const { return members_.empty(); }
   size_t size() const { return members_.size(); }
@@ -45,11 +46,11 @@ class WorkerGroup {
   void Clear();
 
   // The epoch that `lease` is of begins after `restored_step`, with `world` ranks.
-  void BeginEpoch(const wire::DataLease& lease, uint64_t restored_step, uint32_t world);
+  void BeginEpoch(const proto::DataLease& lease, uint64_t restored_step, uint32_t world);
   // The store to rendezvous on is open. Returns whether that is new.
   bool OpenStore(uint32_t port);
   // The workers of a member have processes, by local rank. Returns whether all members' have now.
-  bool Start(size_t place, const wire::WorkersStarted& started, uint32_t ranks, Instant now);
+  bool Start(size_t place, const proto::WorkersStarted& started, uint32_t ranks, Instant now);
   // The member is in the phase; phases that it skipped count as entered. Returns whether all
   // members have entered it. Requires a later phase than its present one.
   bool EnterPhase(size_t place, Phase phase);
@@ -68,7 +69,7 @@ class WorkerGroup {
   // Whether the workers of the first node have processes.
   bool first_started() const { return members_[0].started; }
   uint32_t store_port() const { return store_port_; }  // 0: not open yet
-  const wire::DataLease& lease() const { return lease_; }
+  const proto::DataLease& lease() const { return lease_; }
   const std::vector<int64_t>& pids() const { return pids_; }  // by rank
   size_t silent_ranks() const { return silent_.size(); }
   Instant started_at() const { return started_at_; }  // when all workers had processes
@@ -77,9 +78,9 @@ class WorkerGroup {
   std::vector<Member> members_;
   std::unordered_map<std::string, size_t> places_;  // by node
   uint32_t members_started_ = 0;
-  std::array<uint32_t, wire::PhaseEntered::Phase_ARRAYSIZE> members_in_phase_{};
+  std::array<uint32_t, proto::PhaseEntered::Phase_ARRAYSIZE> members_in_phase_{};
   uint32_t store_port_ = 0;
-  wire::DataLease lease_;
+  proto::DataLease lease_;
   std::vector<int64_t> pids_;
   std::set<uint32_t> silent_;  // ranks of which nothing is seen or heard
   Instant started_at_{};

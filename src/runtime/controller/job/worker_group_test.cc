@@ -14,14 +14,14 @@ const Instant kStart = InstantFromNanoseconds(1'000'000'000'000);
 WorkerGroup TwoByTwo() {
   WorkerGroup group;
   group.Replace({NodeId("a"), NodeId("b")});
-  wire::DataLease lease;
+  proto::DataLease lease;
   lease.set_epoch(3);
   group.BeginEpoch(lease, 20, 4);
   return group;
 }
 
-wire::WorkersStarted Pids(std::vector<int64_t> pids) {
-  wire::WorkersStarted started;
+proto::WorkersStarted Pids(std::vector<int64_t> pids) {
+  proto::WorkersStarted started;
   for (const int64_t pid : pids) started.add_pids(pid);
   return started;
 }
@@ -45,9 +45,9 @@ TEST(WorkerGroup, AllMembersStartOneByOne) {
 
 TEST(WorkerGroup, ASkippedPhaseCountsAsEntered) {
   WorkerGroup group = TwoByTwo();
-  EXPECT_FALSE(group.EnterPhase(0, wire::PhaseEntered::STEPPING));
-  EXPECT_TRUE(group.EnterPhase(1, wire::PhaseEntered::RENDEZVOUS));
-  EXPECT_TRUE(group.EnterPhase(1, wire::PhaseEntered::STEPPING));
+  EXPECT_FALSE(group.EnterPhase(0, proto::PhaseEntered::STEPPING));
+  EXPECT_TRUE(group.EnterPhase(1, proto::PhaseEntered::RENDEZVOUS));
+  EXPECT_TRUE(group.EnterPhase(1, proto::PhaseEntered::STEPPING));
 }
 
 TEST(WorkerGroup, TheJobIsDoneWhenEveryRankIs) {
@@ -72,7 +72,7 @@ TEST(WorkerGroup, AnEpochBeginsWithNothingOfTheOneBefore) {
   WorkerGroup group = TwoByTwo();
   group.OpenStore(4000);
   group.Start(0, Pids({10, 20}), 2, kStart);
-  group.EnterPhase(0, wire::PhaseEntered::STEPPING);
+  group.EnterPhase(0, proto::PhaseEntered::STEPPING);
   group.ReportAll(25);
   group.CloseAll();
   EXPECT_TRUE(group.NoteSilence(1));
@@ -82,7 +82,7 @@ TEST(WorkerGroup, AnEpochBeginsWithNothingOfTheOneBefore) {
   EXPECT_EQ(group.store_port(), 0u);
   EXPECT_FALSE(group.first_started());
   EXPECT_FALSE(group.all_closed());
-  EXPECT_EQ(group.member(0).phase, wire::PhaseEntered::PHASE_UNSPECIFIED);
+  EXPECT_EQ(group.member(0).phase, proto::PhaseEntered::PHASE_UNSPECIFIED);
   EXPECT_EQ(group.member(1).reported_step, 22u);
   EXPECT_EQ(group.silent_ranks(), 0u);
   EXPECT_THAT(group.pids(), ElementsAre(0, 0, 0, 0));

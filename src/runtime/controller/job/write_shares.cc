@@ -13,7 +13,7 @@ std::vector<uint32_t> FirstAlike(const RankContents& contents) {
   std::map<std::pair<uint64_t, uint64_t>, uint32_t> first;
   std::vector<uint32_t> alike(contents.size());
   for (uint32_t rank = 0; rank < contents.size(); ++rank) {
-    const wire::RankContent& content = contents[rank];
+    const proto::RankContent& content = contents[rank];
     const bool known = content.plan() != 0 || content.root() != 0;
     alike[rank] =
         known ? first.emplace(std::pair(content.plan(), content.root()), rank).first->second : rank;

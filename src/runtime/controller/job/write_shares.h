@@ -12,12 +12,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "wire/longhaul.pb.h"
+#include "proto/events.pb.h"
 
 namespace longhaul::runtime {
 
 // A rank's content, by rank; without hashes (root 0 and plan 0) nothing is known of it.
-using RankContents = std::vector<wire::RankContent>;
+using RankContents = std::vector<proto::RankContent>;
 
 // By rank: the lowest one that is known to hold the same; itself when there is none below.
 std::vector<uint32_t> FirstAlike(const RankContents& contents);

@@ -16,7 +16,7 @@ using Shares = std::vector<std::vector<uint32_t>>;
 RankContents Contents(const std::string& letters, uint64_t bytes = 100) {
   RankContents contents;
   for (const char letter : letters) {
-    wire::RankContent& content = contents.emplace_back();
+    proto::RankContent& content = contents.emplace_back();
     if (letter == '?') continue;
     content.set_plan(static_cast<uint64_t>(letter));
     content.set_root(static_cast<uint64_t>(letter) * 1000);

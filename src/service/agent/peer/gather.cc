@@ -108,14 +108,14 @@ class RemotePiece : public checkpoint::ChunkSource {
 
 // A piece that was reached: here, or elsewhere with its plan and hashes.
 struct Piece {
-  wire::Restore::Piece where;
+  proto::Restore::Piece where;
   ReachedSnapshot snapshot;
   std::shared_ptr<const io::SharedMemory> arena;  // of one that is here
   std::optional<checkpoint::SnapshotPin> pin;
   std::unique_ptr<RemotePiece> remote;
 };
 
-std::string NameOf(const wire::Restore::Piece& piece) {
+std::string NameOf(const proto::Restore::Piece& piece) {
   return "rank " + std::to_string(piece.rank()) + "'s snapshot in " +
          (piece.copy() ? "the copies of " : "the memory of ") + piece.node();
 }
@@ -133,7 +133,7 @@ class Gatherer {
  private:
   // Asks all pieces for their plans.
   Status Reach() {
-    for (const wire::Restore::Piece& where : order_.restore.pieces()) {
+    for (const proto::Restore::Piece& where : order_.restore.pieces()) {
       Piece piece;
       piece.where = where;
       piece.snapshot.where = NameOf(where);
@@ -186,7 +186,7 @@ class Gatherer {
     return {};
   }
 
-  void NoteBad(const wire::Restore::Piece& where, const std::string& why) {
+  void NoteBad(const proto::Restore::Piece& where, const std::string& why) {
     gathered_.bad.push_back(where);
     gathered_.why += (gathered_.why.empty() ? "" : "; ") + why;
   }

@@ -69,7 +69,7 @@ struct Agent {
 class GatherTest : public testing::Test {
  protected:
   void Add(const Agent& agent, uint32_t name, uint32_t rank, bool copy = false) {
-    wire::Restore::Piece& piece = *restore_.add_pieces();
+    proto::Restore::Piece& piece = *restore_.add_pieces();
     piece.set_node(agent.name);
     piece.set_address("127.0.0.1");
     piece.set_port(agent.server == nullptr ? 1 : agent.server->port());
@@ -96,7 +96,7 @@ class GatherTest : public testing::Test {
   }
 
   Agent here_{"here"}, there_{"there"};
-  wire::Restore restore_;
+  proto::Restore restore_;
 };
 
 TEST_F(GatherTest, PutsAnotherLayoutTogetherAndFetchesOnlyWhatIsNeeded) {

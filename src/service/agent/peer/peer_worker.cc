@@ -28,7 +28,7 @@ Status SendAll(const runtime::SendCopies& work,
   return {};
 }
 
-Result<PeerWorker::Fetched> FetchOne(const JobId& job, uint32_t rank, const wire::Restore& restore,
+Result<PeerWorker::Fetched> FetchOne(const JobId& job, uint32_t rank, const proto::Restore& restore,
                                      const std::string& secret) {
   ASSIGN_OR_RETURN(PeerConnection holder,
                    PeerConnection::Connect(restore.source_address(),
@@ -69,7 +69,7 @@ void PeerWorker::Send(runtime::SendCopies work,
   });
 }
 
-void PeerWorker::Fetch(const JobId& job, uint32_t rank, const wire::Restore& restore,
+void PeerWorker::Fetch(const JobId& job, uint32_t rank, const proto::Restore& restore,
                        std::function<void(const Result<Fetched>&)> done) {
   fetches_.Enqueue([this, job, rank, restore, done = std::move(done)]() -> WorkQueue::Answer {
     auto fetched = std::make_shared<const Result<Fetched>>(FetchOne(job, rank, restore, secret_));

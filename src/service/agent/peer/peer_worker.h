@@ -34,7 +34,7 @@ class PeerWorker {
     std::shared_ptr<const io::SharedMemory> arena;
     uint64_t bytes = 0;
   };
-  void Fetch(const JobId& job, uint32_t rank, const wire::Restore& restore,
+  void Fetch(const JobId& job, uint32_t rank, const proto::Restore& restore,
              std::function<void(const Result<Fetched>&)> done);
 
   // As gather.h; `order.secret` is filled in here. `memory` must outlive this.

@@ -128,15 +128,15 @@ Result<ChangesRequest> ParseChanges(std::string_view body) {
   return request;
 }
 
-Json ToJson(const wire::Change& change, const wire::Job& before) {
+Json ToJson(const proto::Change& change, const proto::Job& before) {
   switch (change.kind_case()) {
-    case wire::Change::kExpedite:
+    case proto::Change::kExpedite:
       return {{"expedite", change.expedite()}};
-    case wire::Change::kEvict:
+    case proto::Change::kEvict:
       return {{"evict", change.evict()}};
-    case wire::Change::kJob: {
+    case proto::Change::kJob: {
       Json json = {{"job", change.job().id()}};
-      const wire::Job& job = change.job();
+      const proto::Job& job = change.job();
       const std::string& topology = job.scheduling().topology();
       if (job.nodes() != before.nodes()) json["nodes"] = job.nodes();
       if (topology != before.scheduling().topology()) {
@@ -144,18 +144,18 @@ Json ToJson(const wire::Change& change, const wire::Job& before) {
       }
       return json;
     }
-    case wire::Change::kLimit: {
-      const wire::Amounts& limit = change.limit().limit();
+    case proto::Change::kLimit: {
+      const proto::Amounts& limit = change.limit().limit();
       return {
           {"queue", change.limit().queue()},
           {"limit",
            {{"cards", limit.cards()}, {"cpu", limit.cpu()}, {"memory_gib", limit.memory_gib()}}}};
     }
-    case wire::Change::kUseNode:
+    case proto::Change::kUseNode:
       return {{"node", change.use_node()}};
-    case wire::Change::kTrustLink:
+    case proto::Change::kTrustLink:
       return {{"link", change.trust_link().name()}, {"level", change.trust_link().level()}};
-    case wire::Change::KIND_NOT_SET:
+    case proto::Change::KIND_NOT_SET:
       break;
   }
   return Json::object();

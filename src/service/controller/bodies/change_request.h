@@ -19,7 +19,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "wire/longhaul.pb.h"
+#include "proto/events.pb.h"
+#include "proto/job.pb.h"
 
 namespace longhaul::service {
 
@@ -41,7 +42,7 @@ struct ChangesRequest {
 Result<ChangesRequest> ParseChanges(std::string_view body);
 
 // A CHANGE as above; of a job, what differs from `before`.
-nlohmann::ordered_json ToJson(const wire::Change& change, const wire::Job& before);
+nlohmann::ordered_json ToJson(const proto::Change& change, const proto::Job& before);
 
 // The command that does it: "longhaul queues limit lab --cards 4".
 std::string CommandOf(const nlohmann::ordered_json& change);

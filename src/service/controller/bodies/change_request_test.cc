@@ -53,11 +53,11 @@ TEST(ChangeRequest, SaysWhatIsWrong) {
 }
 
 TEST(ChangeRequest, IsWrittenAsItIsReadAndAsACommand) {
-  wire::Job before;
+  proto::Job before;
   before.set_id("a-1");
   before.set_nodes(3);
   before.mutable_scheduling()->set_topology("leaf");
-  wire::Change change;
+  proto::Change change;
   *change.mutable_job() = before;
   change.mutable_job()->set_nodes(2);
   change.mutable_job()->mutable_scheduling()->clear_topology();
@@ -71,7 +71,7 @@ TEST(ChangeRequest, IsWrittenAsItIsReadAndAsACommand) {
   const Json limit = ToJson(change, before);
   EXPECT_EQ(CommandOf(limit), "longhaul queues limit lab --cards 4.0 --cpu -1.0 --memory-gib 1.5");
   Json all = Json::array({limit});
-  wire::Change evict;
+  proto::Change evict;
   evict.set_evict("it's");
   all.push_back(ToJson(evict, before));
   EXPECT_EQ(CommandOf(all[1]), "longhaul jobs evict 'it'\\''s'");

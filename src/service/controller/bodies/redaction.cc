@@ -24,14 +24,14 @@ std::string WithoutEnvironment(const std::string& text) {
 
 }  // namespace
 
-void RedactEnvironment(wire::Job& job) {
+void RedactEnvironment(proto::Job& job) {
   for (auto& [name, value] : *job.mutable_workload()->mutable_environment()) value = kRedacted;
   job.set_spec_json(WithoutEnvironment(job.spec_json()));
 }
 
 void RedactJobs(Message& message) {
-  if (message.GetDescriptor() == wire::Job::descriptor()) {
-    return RedactEnvironment(static_cast<wire::Job&>(message));
+  if (message.GetDescriptor() == proto::Job::descriptor()) {
+    return RedactEnvironment(static_cast<proto::Job&>(message));
   }
   const google::protobuf::Reflection& reflection = *message.GetReflection();
   std::vector<const FieldDescriptor*> fields;

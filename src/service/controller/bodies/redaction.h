@@ -5,14 +5,14 @@
 // asks for them, with the token, gets the values.
 #pragma once
 
-#include "wire/longhaul.pb.h"
+#include "proto/job.pb.h"
 
 namespace longhaul::service {
 
 inline constexpr char kRedacted[] = "<redacted>";
 
 // Takes the values out of the job: of its workload, and of the job file in it.
-void RedactEnvironment(wire::Job& job);
+void RedactEnvironment(proto::Job& job);
 
 // The same for every job in a message of any type.
 void RedactJobs(google::protobuf::Message& message);

@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include "wire/json.h"
+#include "proto/json.h"
 
 namespace longhaul::service {
 namespace {
 
-wire::Job JobWithSecret() {
-  wire::Job job;
+proto::Job JobWithSecret() {
+  proto::Job job;
   job.set_name("a");
   (*job.mutable_workload()->mutable_environment())["WANDB_API_KEY"] = "s3cret";
   job.mutable_workload()->add_command("train");
@@ -17,7 +17,7 @@ wire::Job JobWithSecret() {
 }
 
 TEST(RedactEnvironment, KeepsNamesAndEverythingElse) {
-  wire::Job job = JobWithSecret();
+  proto::Job job = JobWithSecret();
   RedactEnvironment(job);
   EXPECT_EQ(job.workload().environment().at("WANDB_API_KEY"), kRedacted);
   EXPECT_EQ(job.spec_json(),
@@ -26,7 +26,7 @@ TEST(RedactEnvironment, KeepsNamesAndEverythingElse) {
 }
 
 TEST(RedactEnvironment, LeavesAJobWithoutEnvironmentAsItIs) {
-  wire::Job job;
+  proto::Job job;
   job.set_spec_json(R"({"name": "a"})");
   const std::string before = job.SerializeAsString();
   RedactEnvironment(job);
@@ -35,20 +35,20 @@ TEST(RedactEnvironment, LeavesAJobWithoutEnvironmentAsItIs) {
 }
 
 TEST(RedactJobs, FindsJobsWhereverTheyLieInAMessage) {
-  wire::Event submitted;
+  proto::Event submitted;
   *submitted.mutable_job_submitted()->mutable_job() = JobWithSecret();
-  wire::Event changed;
+  proto::Event changed;
   *changed.mutable_changes_asked()->add_changes()->mutable_job() = JobWithSecret();
-  wire::StartWorkers start;
+  proto::StartWorkers start;
   *start.mutable_job() = JobWithSecret();
-  wire::JobStatus status;
+  proto::JobStatus status;
   *status.mutable_job() = JobWithSecret();
   for (google::protobuf::Message* message :
        std::initializer_list<google::protobuf::Message*>{&submitted, &changed, &start, &status}) {
     EXPECT_NE(message->DebugString().find("s3cret"), std::string::npos);
     RedactJobs(*message);
     EXPECT_EQ(message->DebugString().find("s3cret"), std::string::npos);
-    EXPECT_NE(wire::ToJson(*message).dump().find("WANDB_API_KEY"), std::string::npos);
+    EXPECT_NE(proto::ToJson(*message).dump().find("WANDB_API_KEY"), std::string::npos);
   }
 }
 

@@ -13,7 +13,7 @@
 
 #include "base/status.h"
 
-namespace longhaul::wire {
+namespace longhaul::proto {
 
 nlohmann::ordered_json ToJson(const google::protobuf::Message& message);
 
@@ -21,4 +21,4 @@ nlohmann::ordered_json ToJson(const google::protobuf::Message& message);
 // client understands a newer controller; null becomes NaN. kInvalidArgument when it can't be read.
 Status FromJson(std::string_view json, google::protobuf::Message* message);
 
-}  // namespace longhaul::wire
+}  // namespace longhaul::proto

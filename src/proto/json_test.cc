@@ -1,13 +1,15 @@
-#include "wire/json.h"
+#include "proto/json.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "wire/longhaul.pb.h"
+#include "proto/events.pb.h"
+#include "proto/job.pb.h"
+#include "proto/status.pb.h"
 
-namespace longhaul::wire {
+namespace longhaul::proto {
 namespace {
 
 TEST(ToJson, WritesScalarsAlsoWhenZeroInTheOrderOfTheFields) {
@@ -123,4 +125,4 @@ TEST(FromJson, RefusesWhatItCannotRead) {
 }
 
 }  // namespace
-}  // namespace longhaul::wire
+}  // namespace longhaul::proto

@@ -1,4 +1,4 @@
-#include "wire/json.h"
+#include "proto/json.h"
 
 #include <google/protobuf/util/json_util.h>
 
@@ -9,7 +9,7 @@
 #include <map>
 #include <string>
 
-namespace longhaul::wire {
+namespace longhaul::proto {
 namespace {
 
 using google::protobuf::FieldDescriptor;
@@ -145,4 +145,4 @@ Status FromJson(std::string_view json, google::protobuf::Message* message) {
   return InvalidArgument("not a " + message->GetDescriptor()->name() + ": " + parsed.ToString());
 }
 
-}  // namespace longhaul::wire
+}  // namespace longhaul::proto
