@@ -101,7 +101,7 @@ void longhaul_close(longhaul_worker* worker); /* null: nothing */
 /* The job's trainer_config, as JSON text that lives as long as the worker; "" when there is
  * none. */
 const char* longhaul_config(const longhaul_worker* worker);
-uint64_t longhaul_epoch(const longhaul_worker* worker);
+uint64_t longhaul_attempt(const longhaul_worker* worker);
 
 int longhaul_phase(longhaul_worker* worker, longhaul_phase_kind phase, longhaul_error* error);
 int longhaul_report_step(longhaul_worker* worker, const longhaul_step* step, longhaul_error* error);
@@ -190,14 +190,14 @@ typedef struct {
 } longhaul_piece;
 
 /* Writes this rank's tensors, durable when it returns; `parts` as for longhaul_register_parts. All
- * ranks give the same folder, step (from 1 on), epoch and world; a step that is saved again after
- * going back takes a higher epoch. */
-int longhaul_write_piece(const char* folder, uint64_t step, uint64_t epoch, uint32_t rank,
+ * ranks give the same folder, step (from 1 on), attempt and world; a step that is saved again after
+ * going back takes a higher attempt. */
+int longhaul_write_piece(const char* folder, uint64_t step, uint64_t attempt, uint32_t rank,
                          uint32_t world, const longhaul_tensor* tensors, const longhaul_part* parts,
                          size_t count, longhaul_piece* piece, longhaul_error* error);
 /* Makes the pieces of all ranks, in order, a checkpoint. LONGHAUL_DATA_LOSS when one isn't there.
  */
-int longhaul_commit(const char* folder, const char* job, uint64_t step, uint64_t epoch,
+int longhaul_commit(const char* folder, const char* job, uint64_t step, uint64_t attempt,
                     const longhaul_piece* pieces, uint32_t world, longhaul_error* error);
 
 /* The steps that a folder holds. */
@@ -208,7 +208,7 @@ typedef enum {
 } longhaul_step_state;
 typedef struct {
   uint64_t step;
-  uint64_t epoch;
+  uint64_t attempt;
   longhaul_step_state state;
   const char* path;   /* for longhaul_checkpoint_open */
   const char* reason; /* why it is not committed; "" when it is */

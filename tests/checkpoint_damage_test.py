@@ -49,7 +49,7 @@ class Damage(unittest.TestCase):
         self.fresh()
 
     def fresh(self):
-        """Another folder, whose epochs begin with 0."""
+        """Another folder, whose attempts begin with 0."""
         self.folder = tempfile.mkdtemp(prefix="checkpoint-damage-test-")
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
 

@@ -58,9 +58,9 @@ class ControllerKills(unittest.TestCase):
         report = self.lab.report("kills")
         self.assertEqual(report["restarts"], 0)
         self.assertEqual(report["faults"], [])
-        epochs = {notice["epoch"]["epoch"] for notice in self.lab.notices("kills")
-                  if notice["type"] == "epoch"}
-        self.assertEqual(epochs, {1})
+        attempts = {notice["attempt"]["attempt"] for notice in self.lab.notices("kills")
+                  if notice["type"] == "attempt"}
+        self.assertEqual(attempts, {1})
 
     def test_knows_every_step_once(self):
         with open(f"{self.lab.folder}/runs/kills/metrics.csv") as file:

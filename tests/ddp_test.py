@@ -186,7 +186,7 @@ class Ddp(RunTest):
         run = self.start("-r", "3", "hello.py", PYTHON_EXEC=PYTHON)
         self.assertEqual(run.end(), 0, run.text())
         self.assertNotIn("hello\n", run.text().replace("runs/hello\n", ""))
-        with open(f"{self.folder}/runs/hello/logs/epoch-1/rank-0.log") as file:
+        with open(f"{self.folder}/runs/hello/logs/attempt-1/rank-0.log") as file:
             self.assertEqual(file.read(), "hello\n")
 
 

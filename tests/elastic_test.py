@@ -28,12 +28,12 @@ class History:
 
     def __init__(self, folder):
         self.records = list(main_job_test.sample_records(folder))
-        first = {}  # epoch -> its first step: it went on after the one before
-        for epoch, step, _, _ in self.records:
-            first[epoch] = min(step, first.get(epoch, step))
+        first = {}  # attempt -> its first step: it went on after the one before
+        for attempt, step, _, _ in self.records:
+            first[attempt] = min(step, first.get(attempt, step))
         self.committed = {}  # step -> rank -> samples
-        for epoch, step, rank, samples in self.records:
-            if any(later > epoch and first[later] <= step for later in first):
+        for attempt, step, rank, samples in self.records:
+            if any(later > attempt and first[later] <= step for later in first):
                 continue  # taken back
             self.committed.setdefault(step, {})[rank] = samples
 

@@ -58,8 +58,8 @@ class From(unittest.TestCase):
                 for notice in self.lab.notices(name) if notice["type"] == "step"]
 
     def restored(self, name):
-        return [(one["epoch"]["restore"].get("tier"), int(one["epoch"]["restore"].get("step", 0)))
-                for one in self.lab.notices(name) if one["type"] == "epoch"]
+        return [(one["attempt"]["restore"].get("tier"), int(one["attempt"]["restore"].get("step", 0)))
+                for one in self.lab.notices(name) if one["type"] == "attempt"]
 
     def hash_of(self, report):
         return report["results"]["weights_hash"]

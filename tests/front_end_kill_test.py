@@ -54,8 +54,8 @@ class FrontEndKill(unittest.TestCase):
     def resume(self, name, step):
         """Goes on for some steps and returns the step from which the run went on."""
         self.lab.run(name, "--resume", *ENDLESS, "--set", f"train.steps={step + 5}")
-        restored = [int(notice["epoch"]["restore"].get("step", 0))
-                    for notice in self.lab.notices(name) if notice["type"] == "epoch"]
+        restored = [int(notice["attempt"]["restore"].get("step", 0))
+                    for notice in self.lab.notices(name) if notice["type"] == "attempt"]
         return restored[-1]
 
     def test_the_cluster_ends_with_a_checkpoint_of_the_last_snapshot(self):
@@ -140,7 +140,7 @@ class FrontEndKill(unittest.TestCase):
         first.send_signal(signal.SIGKILL)
         local_run.await_that(
             lambda: len([one for one in self.lab.notices("owned")
-                         if one["type"] == "epoch" and one["epoch"].get("restore", {}).get("step")])
+                         if one["type"] == "attempt" and one["attempt"].get("restore", {}).get("step")])
             > 0, "the second run does not start")
         second.send_signal(signal.SIGINT)
         second.communicate(timeout=90)

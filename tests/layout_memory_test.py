@@ -86,7 +86,7 @@ class LayoutMemory(unittest.TestCase):
         self.assertGreaterEqual(job["resizes"], 2, job["sizes"])
         self.assertEqual(job["faults"], [])
         events = cluster.call("events", "elastic")
-        restores = re.findall(r" epoch .* from ([a-z' ]+) at step", events)
+        restores = re.findall(r" attempt .* from ([a-z' ]+) at step", events)
         self.assertGreaterEqual(len(restores), 2, events)
         self.assertEqual(set(restores), {"pieces"}, events)
 

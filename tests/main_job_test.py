@@ -19,18 +19,18 @@ FILES = ["events.jsonl", "metrics.csv", "report.md", "report.json", "loss.svg", 
 
 
 def sample_records(folder):
-    """Every (epoch, step, rank, sample ids) of a run, by the format of corpus/sample_record.h."""
+    """Every (attempt, step, rank, sample ids) of a run, by the format of corpus/sample_record.h."""
     for name in os.listdir(folder):
         with open(f"{folder}/{name}", "rb") as file:
             data = file.read()
         at = 0
         while at + 32 <= len(data):
-            magic, rank, epoch, step, count = struct.unpack_from("<4sIQQQ", data, at)
+            magic, rank, attempt, step, count = struct.unpack_from("<4sIQQQ", data, at)
             assert magic == b"LHSR", f"{name}: byte {at} starts no record"
             end = at + 32 + 8 * count + 8
             if end > len(data):
                 break  # cut short by a kill
-            yield epoch, step, rank, struct.unpack_from(f"<{count}Q", data, at + 32)
+            yield attempt, step, rank, struct.unpack_from(f"<{count}Q", data, at + 32)
             at = end
 
 
@@ -38,14 +38,14 @@ class History:
     """What a run trained on: all of it, and what has stayed after the restarts."""
 
     def __init__(self, lab, name):
-        restored = {notice["epoch"]["epoch"]: notice["epoch"]["restore"]["step"]
-                    for notice in lab.notices(name) if notice["type"] == "epoch"}
-        self.epochs = sorted(restored)
+        restored = {notice["attempt"]["attempt"]: notice["attempt"]["restore"]["step"]
+                    for notice in lab.notices(name) if notice["type"] == "attempt"}
+        self.attempts = sorted(restored)
         self.restored = restored
         self.records = list(sample_records(f"{lab.folder}/runs/{name}/samples"))
         self.committed = {}  # step -> rank -> lists of samples
-        for epoch, step, rank, samples in self.records:
-            taken_back = any(later > epoch and restored[later] < step for later in restored)
+        for attempt, step, rank, samples in self.records:
+            taken_back = any(later > attempt and restored[later] < step for later in restored)
             if not taken_back:
                 self.committed.setdefault(step, {}).setdefault(rank, []).append(samples)
 
@@ -109,8 +109,8 @@ class MainJob(unittest.TestCase):
 
     def test_uses_samples_in_the_order_of_the_run_without_faults(self):
         plain, faulty = History(self.lab, "plain"), History(self.lab, "faulty")
-        self.assertEqual(plain.epochs, [1])
-        self.assertEqual(faulty.epochs, [1, 2, 3])
+        self.assertEqual(plain.attempts, [1])
+        self.assertEqual(faulty.attempts, [1, 2, 3])
         self.assertEqual(len(plain.records), STEPS * RANKS)
         self.assertGreater(len(faulty.records), STEPS * RANKS, "nothing was done twice")
         self.assertEqual(faulty.order(), plain.order())

@@ -118,7 +118,7 @@ class PrivacyTest(unittest.TestCase):
         # The script itself keeps the umask that the user has set.
         for path in made:
             self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o666, path)
-        with open(f"{run_folder}/logs/epoch-1/rank-0.log") as file:
+        with open(f"{run_folder}/logs/attempt-1/rank-0.log") as file:
             self.assertEqual(file.read().split()[0].lstrip("0"), "")
 
 

@@ -75,9 +75,9 @@ class PythonPackage(unittest.TestCase):
         self.assertEqual(weights, expected, text)
         self.assertEqual([fault["class_name"] for fault in report["faults"]][:2],
                          ["process", "node"], text)
-        self.assertRegex(text, r"epoch 2: .* from memory at step \d+")
+        self.assertRegex(text, r"attempt 2: .* from memory at step \d+")
         # A peer's memory has it, unless the kill came before the copy was sealed there.
-        self.assertRegex(text, r"epoch 3: .* from (a peer's memory|disk) at step \d+")
+        self.assertRegex(text, r"attempt 3: .* from (a peer's memory|disk) at step \d+")
         self.assertTrue(report["reports_steps"])
 
     def test_a_snapshot_that_was_begun_is_the_state_of_its_beginning(self):

@@ -283,7 +283,7 @@ class ClusterTest(unittest.TestCase):
         local_run.await_that(lambda: all(node["connected"] for node in cluster.nodes()),
                              "the agents are back")
         holds = cluster.job("holds")
-        self.assertEqual((holds["state"], holds["epoch"], holds["faults"]), ("running", 1, []))
+        self.assertEqual((holds["state"], holds["attempt"], holds["faults"]), ("running", 1, []))
         self.assertEqual(cluster.job("behind")["state"], "queued")
         cluster.call("nodes", "cordon", "node-2")
         cluster.finish("holds")

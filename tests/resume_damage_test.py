@@ -52,8 +52,8 @@ class ResumeDamage(unittest.TestCase):
             self.assertIn(f"is now named damaged-{names[step]}", told)
         self.assertIn("20 steps of training lost: the newest checkpoint, of step 30, is damaged, and "
                       "the run goes on after step 10", told)
-        epochs = [notice["epoch"] for notice in self.lab.notices("one") if notice["type"] == "epoch"]
-        self.assertEqual(epochs[-1]["restore"]["step"], 10)
+        attempts = [notice["attempt"] for notice in self.lab.notices("one") if notice["type"] == "attempt"]
+        self.assertEqual(attempts[-1]["restore"]["step"], 10)
         in_report = "\n".join(row["text"] for row in self.lab.report("one")["warnings"])
         self.assertIn("20 steps of training lost", in_report)
         self.assertEqual(max(self.steps()), 40)

@@ -43,10 +43,10 @@ class SecondTier(unittest.TestCase):
         return [one["step"] for one in listed["checkpoints"]]
 
     def restored(self, name):
-        """Tier and step of each epoch's restore, and the messages."""
+        """Tier and step of each attempt's restore, and the messages."""
         notices = self.lab.notices(name)
-        return ([(one["epoch"]["restore"]["tier"], one["epoch"]["restore"]["step"])
-                 for one in notices if one["type"] == "epoch"],
+        return ([(one["attempt"]["restore"]["tier"], one["attempt"]["restore"]["step"])
+                 for one in notices if one["type"] == "attempt"],
                 [one["message"]["text"] for one in notices if one["type"] == "message"])
 
     def lose(self, name):
@@ -75,8 +75,8 @@ class SecondTier(unittest.TestCase):
         before = self.steps(f"{to}/one")[1]
         self.lose("one") if os.path.exists(f"{self.folder}/runs/one") else None
         self.run_it("one", to, "--resume")
-        epochs, messages = self.restored("one")
-        self.assertEqual(epochs, [("tier_shared", 30), ("tier_shared", before)])
+        attempts, messages = self.restored("one")
+        self.assertEqual(attempts, [("tier_shared", 30), ("tier_shared", before)])
         self.assertTrue(any("has come back from" in text for text in messages), messages)
         self.assertEqual(self.lab.report("one")["results"]["weights_hash"], weights)
 
@@ -134,8 +134,8 @@ class SecondTier(unittest.TestCase):
             store.objects[key] = store.objects[key][:-5] + b"12345"
         self.lose(name)
         self.run_it(name, to, "--resume")
-        epochs, _ = self.restored(name)
-        self.assertEqual(epochs, [("tier_shared", 30)] if REAL else
+        attempts, _ = self.restored(name)
+        self.assertEqual(attempts, [("tier_shared", 30)] if REAL else
                          [("tier_shared", step) for step in kept])
         self.assertEqual(self.lab.report(name)["results"]["weights_hash"], weights)
 

@@ -28,7 +28,7 @@ import numpy, longhaul
 NON_FINITE = os.environ.get("STATE_LOSS_NON_FINITE") == "yes"
 
 rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-epoch = os.environ["LONGHAUL_EPOCH"]
+attempt = os.environ["LONGHAUL_ATTEMPT"]
 state = {"rows": numpy.zeros(200_003, numpy.float32), "rank": numpy.array([rank], numpy.int64)}
 
 def expected(step):
@@ -36,16 +36,16 @@ def expected(step):
 
 def progress(of):
     try:
-        with open(f"progress-{epoch}-{of}") as file:
+        with open(f"progress-{attempt}-{of}") as file:
             return int(file.read() or 0)
     except FileNotFoundError:
         return 0
 
 def in_step(step):
     # Stands for the collectives that keep the ranks of a real job together.
-    with open(f"progress-{epoch}-{rank}.new", "w") as file:
+    with open(f"progress-{attempt}-{rank}.new", "w") as file:
         file.write(str(step))
-    os.replace(f"progress-{epoch}-{rank}.new", f"progress-{epoch}-{rank}")
+    os.replace(f"progress-{attempt}-{rank}.new", f"progress-{attempt}-{rank}")
     while min(progress(of) for of in range(world)) < step:
         time.sleep(0.001)
 
@@ -61,7 +61,7 @@ if restored is not None:
 for step in range(first, STEPS + 1):
     time.sleep(0.02)
     state["rows"][:] = expected(step)
-    if NON_FINITE and epoch == "1" and rank == 1 and step >= 40:
+    if NON_FINITE and attempt == "1" and rank == 1 and step >= 40:
         state["rows"][77] = numpy.nan
     if step % 4 == 0:
         longhaul.snapshot(state, step)
@@ -93,14 +93,14 @@ class StateLoss(unittest.TestCase):
     def test_a_lost_node_comes_back_from_its_peers_memory(self):
         text, report = self.run_with("kill node 2 at step 60")
         self.assertEqual([fault["class_name"] for fault in report["faults"]], ["node"], text)
-        self.assertRegex(text, r"epoch 2: .* from a peer's memory at step \d+")
+        self.assertRegex(text, r"attempt 2: .* from a peer's memory at step \d+")
         self.assertIn("a peer's memory", report["faults"][0]["action"])
 
     def test_a_new_agent_adopts_the_memory_of_a_killed_one(self):
         text, report = self.run_with("kill agent 2 at step 60")
         self.assertEqual([fault["class_name"] for fault in report["faults"]], ["node"], text)
         self.assertRegex(text, r"has adopted the memory of the one before: step \d+ is there")
-        self.assertRegex(text, r"epoch 2: .* from memory at step \d+")
+        self.assertRegex(text, r"attempt 2: .* from memory at step \d+")
         self.assertLessEqual(int(report["faults"][0].get("lost_steps", 0)), 8, text)
 
     def test_a_state_with_nan_is_not_gone_on_from(self):

@@ -179,7 +179,7 @@ class Log:
 
     def newest(self):
         found = glob.glob(self.pattern)
-        return max(found, key=lambda path: int(re.search(r"(?:epoch-|attempt_)(\d+)", path)[1]),
+        return max(found, key=lambda path: int(re.search(r"attempt[-_](\d+)", path)[1]),
                    default=None)
 
     def steps(self):
@@ -314,7 +314,7 @@ def main():
         scripts = {
             "script": ([arguments.longhaul, "run", "--nodes", str(arguments.nodes), "--procs",
                         str(arguments.procs), "--max-restarts", "1000000"],
-                       "runs/ddp/logs/epoch-*/rank-0.log"),
+                       "runs/ddp/logs/attempt-*/rank-0.log"),
             "torchrun": (torchrun, "logs/*/attempt_*/0/stdout.log"),
             "torchrun 0.1": ([*torchrun, "--monitor_interval", "0.1"],
                              "logs/*/attempt_*/0/stdout.log"),

@@ -28,7 +28,7 @@ class Saved(NamedTuple):
 
 
 _library: Optional[ctypes.CDLL] = None
-_epochs: Dict[str, int] = {}  # of the folders that this process has saved to
+_attempts: Dict[str, int] = {}  # of the folders that this process has saved to
 _newest: Dict[str, int] = {}  # the step saved there last
 _COMMITTED, _DAMAGED = 1, 2  # of longhaul_step_state
 
@@ -53,8 +53,8 @@ def _distributed() -> Any:
     return torch.distributed if torch.distributed.is_initialized() else None
 
 
-def _next_epoch(folder: str) -> int:
-    """One above every epoch in the folder: a step that is saved again never meets its older self."""
+def _next_attempt(folder: str) -> int:
+    """One above every attempt in the folder: a step that is saved again never meets its older self."""
     names = os.listdir(folder) if os.path.isdir(folder) else []
     found = [re.fullmatch(r"step-\d+\.e(\d+)(\.partial)?", name) for name in names]
     return max((int(match.group(1)) for match in found if match), default=-1) + 1
@@ -69,7 +69,7 @@ def _share(distributed: Any, value: Any) -> List[Any]:
     return values
 
 
-def _attempt(work: Any) -> Tuple[Any, Optional[Exception]]:
+def _catch(work: Any) -> Tuple[Any, Optional[Exception]]:
     """What `work` returns or raises. Any exception, since the other processes wait for it."""
     try:
         return work(), None
@@ -114,13 +114,13 @@ def save(folder: str, state: Any, step: int, *, job: str = "python",
         if rank != 0:
             return 0
         _functions()
-        if folder not in _epochs:
-            return _next_epoch(folder)
-        # A step that was saved before stays as it is; what replaces it has a higher epoch.
-        return _epochs[folder] + (1 if step <= _newest.get(folder, 0) else 0)
+        if folder not in _attempts:
+            return _next_attempt(folder)
+        # A step that was saved before stays as it is; what replaces it has a higher attempt.
+        return _attempts[folder] + (1 if step <= _newest.get(folder, 0) else 0)
 
-    epoch = _agree(distributed, *_attempt(begin))[0]
-    _epochs[folder] = epoch
+    attempt = _agree(distributed, *_catch(begin))[0]
+    _attempts[folder] = attempt
 
     def write() -> Tuple[int, int, int, int]:
         tensors, tree = _state.flatten(state)
@@ -145,12 +145,12 @@ def save(folder: str, state: Any, step: int, *, job: str = "python",
         piece, error = CPiece(), CError()
         array, parts, held = tensor_arrays(given)
         _raise(_functions().longhaul_write_piece(
-            os.fsencode(folder), step, epoch, rank, world, array, parts, len(given), byref(piece),
+            os.fsencode(folder), step, attempt, rank, world, array, parts, len(given), byref(piece),
             byref(error)), error)
         del held
         return piece.rank, piece.bytes, piece.header_bytes, piece.hash
 
-    pieces = _agree(distributed, *_attempt(write))
+    pieces = _agree(distributed, *_catch(write))
 
     def commit() -> None:
         if rank != 0:
@@ -158,9 +158,9 @@ def save(folder: str, state: Any, step: int, *, job: str = "python",
         array = (CPiece * world)(*[CPiece(*piece) for piece in pieces])
         error = CError()
         _raise(_functions().longhaul_commit(
-            os.fsencode(folder), job.encode(), step, epoch, array, world, byref(error)), error)
+            os.fsencode(folder), job.encode(), step, attempt, array, world, byref(error)), error)
 
-    _agree(distributed, *_attempt(commit))
+    _agree(distributed, *_catch(commit))
     _newest[folder] = step
 
 
@@ -212,14 +212,14 @@ class _Step(NamedTuple):
     """A step that a folder holds."""
 
     step: int
-    epoch: int
+    attempt: int
     state: int
     path: str
     reason: str
     complete: bool
 
     def damaged(self, reason: str) -> DamagedStep:
-        return DamagedStep(self.step, self.epoch, self.path, reason)
+        return DamagedStep(self.step, self.attempt, self.path, reason)
 
 
 def _steps(path: str) -> List[_Step]:
@@ -230,7 +230,7 @@ def _steps(path: str) -> List[_Step]:
         raise LonghaulError(error.code, error.message.decode(errors="replace"))
     try:
         array = library.longhaul_steps_get(handle, byref(count))
-        return [_Step(array[i].step, array[i].epoch, array[i].state, os.fsdecode(array[i].path),
+        return [_Step(array[i].step, array[i].attempt, array[i].state, os.fsdecode(array[i].path),
                       array[i].reason.decode(errors="replace"), bool(array[i].complete))
                 for i in range(count.value)]
     finally:
@@ -255,7 +255,7 @@ def load_checkpoint(path: str, into: Any = None, *, together: bool = False) -> O
     """
     distributed = _distributed() if together else None
     path = os.fspath(path)
-    steps = _agree(distributed, *_attempt(lambda: _steps(path)))[0]
+    steps = _agree(distributed, *_catch(lambda: _steps(path)))[0]
     damaged: List[DamagedStep] = []
     for step in steps:
         if step.state == _DAMAGED:
@@ -297,7 +297,7 @@ def _warn_of_loss(path: str, damaged: List[DamagedStep], step: int) -> None:
 def _load_agreed(distributed: Any, step: _Step, into: Any,
                  damaged: List[DamagedStep]) -> Tuple[Optional[Saved], str]:
     """One step, or why it is damaged; neither when it was removed meanwhile."""
-    saved, error = _attempt(lambda: _load_step(step.path, into))
+    saved, error = _catch(lambda: _load_step(step.path, into))
     told = [(rank, *one) for rank, one in enumerate(_share(distributed, _told(error))) if one]
     for rank, code, text in told:
         gone = code == NOT_FOUND and not os.path.exists(os.path.join(step.path, "MANIFEST"))

@@ -33,7 +33,7 @@ class DamagedStep(NamedTuple):
     """A saved step that cannot be loaded, and why."""
 
     step: int
-    epoch: int
+    attempt: int
     path: str
     reason: str
 
@@ -69,7 +69,7 @@ class CPiece(Structure):
 
 
 class CSavedStep(Structure):
-    _fields_ = [("step", c_uint64), ("epoch", c_uint64), ("state", c_int), ("path", c_char_p),
+    _fields_ = [("step", c_uint64), ("attempt", c_uint64), ("state", c_int), ("path", c_char_p),
                 ("reason", c_char_p), ("complete", c_int)]
 
 

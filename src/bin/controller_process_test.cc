@@ -172,7 +172,7 @@ class PaperAgent {
     stream_->Send(order.message);
   }
   void Do(const runtime::OpenStoreAt& order) {
-    Give(runtime::StoreListening{order.job, order.epoch, 29500, ""});
+    Give(runtime::StoreListening{order.job, order.attempt, 29500, ""});
   }
   void Do(const runtime::SpawnWorker& order) {
     worker_ = order.worker;
@@ -242,7 +242,7 @@ class ControllerProcessTest : public testing::Test {
     const auto status = client.Get("/v1/jobs/" + job_);
     ASSERT_TRUE(status.ok()) << status.status();
     EXPECT_EQ((*status)["state"], "running");
-    EXPECT_EQ((*status)["epoch"], 1);
+    EXPECT_EQ((*status)["attempt"], 1);
     EXPECT_EQ((*status)["restarts"], 0);
     EXPECT_GE((*status)["step"].get<uint64_t>(), at_least);
   }

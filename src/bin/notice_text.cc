@@ -25,10 +25,10 @@ std::string WithReason(std::string text, const std::string& reason) {
   return reason.empty() ? text : std::move(text) + ": " + reason;
 }
 
-std::string EpochText(const Json& epoch) {
-  std::string text = Text(epoch, "epoch") + " on " + Text(epoch, "gang");
-  const auto restore = epoch.find("restore");
-  if (restore == epoch.end()) return text;
+std::string AttemptText(const Json& attempt) {
+  std::string text = Text(attempt, "attempt") + " on " + Text(attempt, "gang");
+  const auto restore = attempt.find("restore");
+  if (restore == attempt.end()) return text;
   const std::string tier = Text(*restore, "tier");
   return text + (tier == "tier_none"
                      ? std::string(", fresh")
@@ -53,7 +53,7 @@ std::string NodeText(const Json& node) {
 
 std::string Body(const std::string& kind, const Json& json) {
   if (kind == "state") return WithReason(Text(json, "state"), Text(json, "reason"));
-  if (kind == "epoch") return EpochText(json);
+  if (kind == "attempt") return AttemptText(json);
   if (kind == "step") return StepText(json);
   if (kind == "snapshot") {
     return "step " + Text(json, "step") + " in " + Text(json, "tier") + " after " +

@@ -87,7 +87,7 @@ nlohmann::ordered_json ToJson(uint64_t seed, const SimulationResult& result, dou
   json["invariants_hold"] = result.violations.empty();
   json["violations"] = result.violations;
   json["events"] = result.events;
-  json["epochs"] = result.epochs;
+  json["attempts"] = result.attempts;
   json["faults"] = result.faults;
   json["controller_replays"] = result.replays;
   json["steps_taken"] = result.steps_taken;
@@ -102,11 +102,11 @@ nlohmann::ordered_json ToJson(uint64_t seed, const SimulationResult& result, dou
 void PrintRow(uint64_t seed, const SimulationResult& result, double cpu_s, bool same) {
   uint64_t faults = 0;
   for (const auto& [name, count] : result.faults) faults += count;
-  std::printf("%6llu  %10s  %7llu  %7llu  %9s  %8.3f %%  %016llx  %7.1f s  %s\n",
+  std::printf("%6llu  %10s  %7llu  %8llu  %9s  %8.3f %%  %016llx  %7.1f s  %s\n",
               static_cast<unsigned long long>(seed),
               WithThousands(static_cast<int64_t>(result.events)).c_str(),
               static_cast<unsigned long long>(faults),
-              static_cast<unsigned long long>(result.epochs),
+              static_cast<unsigned long long>(result.attempts),
               WithThousands(static_cast<int64_t>(result.status.highest_step())).c_str(),
               result.status.ledger().goodput() * 100,
               static_cast<unsigned long long>(result.log_hash), cpu_s,
@@ -190,8 +190,8 @@ int RunSimulate(const SimulateFlags& flags) {
   if (!flags.json) {
     std::printf("Simulated: %u nodes (%u spare), %g days, fault rates of Llama 3's training x %g\n",
                 flags.nodes, spares, flags.days, flags.fault_factor);
-    std::printf("%6s  %10s  %7s  %7s  %9s  %10s  %-16s  %9s  %s\n", "seed", "events", "faults",
-                "epochs", "steps", "goodput", "log hash", "CPU time", "invariants");
+    std::printf("%6s  %10s  %7s  %8s  %9s  %10s  %-16s  %9s  %s\n", "seed", "events", "faults",
+                "attempts", "steps", "goodput", "log hash", "CPU time", "invariants");
   }
   bool good = true;
   SimulationResult total;

@@ -32,7 +32,7 @@ using internal::SlotState;
 constexpr uint64_t kPage = 4096;
 
 SealedSnapshot Describe(const SealedSlot& sealed, size_t slot, bool non_finite) {
-  return {sealed.header.step, sealed.header.epoch,     sealed.plan.total_bytes(), slot,
+  return {sealed.header.step, sealed.header.attempt,   sealed.plan.total_bytes(), slot,
           non_finite,         sealed.header.plan_hash, sealed.header.root};
 }
 
@@ -72,7 +72,7 @@ std::string ChunkName(const SealedSlot& sealed, const ChunkEntry& entry) {
          std::to_string(entry.chunk) + ": the hash differs";
 }
 
-// Calls `use(slot index, slot bytes, sealed)` for each slot sealed for `step`, the highest epoch
+// Calls `use(slot index, slot bytes, sealed)` for each slot sealed for `step`, the highest attempt
 // first, until one succeeds; then the last failure counts.
 template <typename Use>
 auto WithSealed(std::span<const std::byte> arena, uint64_t step, Use use)
@@ -90,7 +90,7 @@ auto WithSealed(std::span<const std::byte> arena, uint64_t step, Use use)
     }
   }
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
-    return a.second.header.epoch > b.second.header.epoch;
+    return a.second.header.attempt > b.second.header.attempt;
   });
   for (auto& [index, sealed] : found) {
     auto result = use(index, slots[index], sealed);
@@ -178,7 +178,7 @@ uint64_t ArenaBytesFor(const StatePlan& plan) {
 struct ArenaWriter::Open {
   std::span<std::byte> slot;
   uint64_t step = 0;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   StatePlan plan;
   std::string encoded;  // the plan
   SlotLayout layout;
@@ -209,7 +209,7 @@ struct ArenaWriter::Open {
     SlotHeader header;
     header.state = SlotState::kSealed;
     header.step = step;
-    header.epoch = epoch;
+    header.attempt = attempt;
     header.plan_at = internal::kPlanAt;
     header.plan_bytes = encoded.size();
     header.plan_hash = Hash64(encoded);
@@ -237,7 +237,7 @@ ArenaWriter::ArenaWriter(std::span<std::byte> arena) : arena_(arena) {
 
 ArenaWriter::~ArenaWriter() = default;
 
-Status ArenaWriter::Begin(uint64_t step, uint64_t epoch, const StatePlan& plan) {
+Status ArenaWriter::Begin(uint64_t step, uint64_t attempt, const StatePlan& plan) {
   CHECK(!copying()) << "Begin before Finish";
   const auto slots = internal::SlotsOf(arena_);
   SlotLayout layout = internal::LayoutOf(plan);
@@ -259,10 +259,10 @@ Status ArenaWriter::Begin(uint64_t step, uint64_t epoch, const StatePlan& plan) 
   SlotHeader header;
   header.state = SlotState::kWriting;
   header.step = step;
-  header.epoch = epoch;
+  header.attempt = attempt;
   internal::StoreHeader(slot, header);
   open_.reset(
-      new Open{slot, step, epoch, plan, plan.Encode(), std::move(layout), {}, {}, {}, {}, {}});
+      new Open{slot, step, attempt, plan, plan.Encode(), std::move(layout), {}, {}, {}, {}, {}});
   open_->chunks = internal::ChunksOf(plan, open_->layout);
   open_->written.resize(open_->chunks.size());
   return {};
@@ -421,13 +421,13 @@ Status MarkNonFinite(std::span<std::byte> arena, size_t slot) {
   return {};
 }
 
-Result<SnapshotPin> SnapshotPin::Take(std::span<std::byte> arena, uint64_t step, uint64_t epoch,
+Result<SnapshotPin> SnapshotPin::Take(std::span<std::byte> arena, uint64_t step, uint64_t attempt,
                                       PinUse use) {
   const auto slots = internal::SlotsOf(arena);
   const auto process = static_cast<uint32_t>(getpid());
   const auto sealed_there = [&](size_t index) {
     const Result<SealedSlot> sealed = Inspect(slots[index]);
-    return sealed.ok() && sealed->header.step == step && sealed->header.epoch == epoch;
+    return sealed.ok() && sealed->header.step == step && sealed->header.attempt == attempt;
   };
   for (size_t i = 0; i < slots.size(); ++i) {
     if (!sealed_there(i)) continue;
@@ -437,8 +437,8 @@ Result<SnapshotPin> SnapshotPin::Take(std::span<std::byte> arena, uint64_t step,
     SnapshotPin pin(slots[i], i, use);
     if (sealed_there(i)) return pin;  // the writer didn't take it before the pin was seen
   }
-  return NotFound("no sealed snapshot of step " + std::to_string(step) + " of epoch " +
-                  std::to_string(epoch));
+  return NotFound("no sealed snapshot of step " + std::to_string(step) + " of attempt " +
+                  std::to_string(attempt));
 }
 
 SnapshotPin::SnapshotPin(SnapshotPin&& other) noexcept
@@ -482,7 +482,7 @@ std::vector<SealedSnapshot> ArenaReader::ListSealed() const {
     found.push_back(Describe(*sealed, i, internal::IsMarked(slots[i], sealed->header)));
   }
   std::sort(found.begin(), found.end(), [](const SealedSnapshot& a, const SealedSnapshot& b) {
-    return std::pair(a.step, a.epoch) > std::pair(b.step, b.epoch);
+    return std::pair(a.step, a.attempt) > std::pair(b.step, b.attempt);
   });
   return found;
 }

@@ -36,8 +36,8 @@ enum class PinUse : uint8_t { kOther = 0, kCheck = 1, kDisk = 2, kPeer = 3 };
 
 struct SealedSnapshot {
   uint64_t step = 0;
-  uint64_t epoch = 0;  // that sealed it
-  uint64_t bytes = 0;  // of the tensors
+  uint64_t attempt = 0;  // that sealed it
+  uint64_t bytes = 0;    // of the tensors
   size_t slot = 0;
   bool non_finite = false;  // it has NaN or infinity (non_finite.h)
   // Snapshots of which both agree hold the same boxes, bit by bit.
@@ -57,11 +57,11 @@ class ArenaWriter {
   ArenaWriter& operator=(const ArenaWriter&) = delete;
 
   // Opens a slot for the state after `step`: an unsealed one, else one whose step is `step` or
-  // above (left by an epoch that was rolled back) or that is non-finite, else the oldest; never a
+  // above (left by an attempt that was rolled back) or that is non-finite, else the oldest; never a
   // pinned one, nor the only one that is sealed below `step` and not non-finite. kUnavailable when
   // all that could be taken are pinned: try again. kResourceExhausted when the plan doesn't fit. No
   // slot has been touched then.
-  Status Begin(uint64_t step, uint64_t epoch, const StatePlan& plan);
+  Status Begin(uint64_t step, uint64_t attempt, const StatePlan& plan);
 
   // Who pins what, for a Begin that is to be tried again: "step 5: process 7 writes it to disk;
   // ...".
@@ -130,9 +130,9 @@ Status MarkNonFinite(std::span<std::byte> arena, size_t slot);
 // holds nothing any more.
 class SnapshotPin {
  public:
-  // kNotFound when no slot is sealed for that step and epoch; kResourceExhausted when as many
+  // kNotFound when no slot is sealed for that step and attempt; kResourceExhausted when as many
   // processes hold it as may. Requires memory that outlives the pin.
-  static Result<SnapshotPin> Take(std::span<std::byte> arena, uint64_t step, uint64_t epoch,
+  static Result<SnapshotPin> Take(std::span<std::byte> arena, uint64_t step, uint64_t attempt,
                                   PinUse use = PinUse::kOther);
   SnapshotPin(SnapshotPin&& other) noexcept;
   SnapshotPin& operator=(SnapshotPin&& other) noexcept;

@@ -77,7 +77,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   writer.Seal();
   bool found = false;
   for (const SealedSnapshot& sealed : ArenaReader(arena).ListSealed()) {
-    found = found || (sealed.step == 9 && sealed.epoch == 9);
+    found = found || (sealed.step == 9 && sealed.attempt == 9);
   }
   CHECK(found) << "what was just sealed is not listed";
   return 0;

@@ -32,8 +32,8 @@ class Memory {
   std::vector<std::byte> storage_;
 };
 
-void Save(ArenaWriter& writer, const State& state, uint64_t step, uint64_t epoch = 1) {
-  ASSERT_TRUE(writer.Begin(step, epoch, state.plan()).ok());
+void Save(ArenaWriter& writer, const State& state, uint64_t step, uint64_t attempt = 1) {
+  ASSERT_TRUE(writer.Begin(step, attempt, state.plan()).ok());
   for (size_t i = 0; i < state.plan().size(); ++i) writer.Write(i, state.tensor(i));
   writer.Seal();
 }
@@ -62,7 +62,7 @@ TEST_F(Arena, GivesBackWhatWasSealed) {
   Save(writer_, one, 5);
   Save(writer_, two, 10, 3);
   EXPECT_EQ(Steps(arena_), (std::vector<uint64_t>{10, 5}));
-  EXPECT_EQ(ArenaReader(arena_).ListSealed()[0].epoch, 3u);
+  EXPECT_EQ(ArenaReader(arena_).ListSealed()[0].attempt, 3u);
   EXPECT_TRUE(Holds(arena_, 5, one));
   EXPECT_TRUE(Holds(arena_, 10, two));
   EXPECT_EQ(*ArenaReader(arena_).Plan(10), SmallPlan());
@@ -162,7 +162,7 @@ TEST_F(Arena, APinnedSnapshotStaysUntilItIsLetGo) {
   Save(writer_, state, 25);
   EXPECT_EQ(Steps(arena_), (std::vector<uint64_t>{25, 20, 15}));
   EXPECT_EQ(SnapshotPin::Take(arena_, 5, 1).status().code(), Code::kNotFound);
-  EXPECT_EQ(SnapshotPin::Take(arena_, 20, 2).status().code(), Code::kNotFound) << "another epoch";
+  EXPECT_EQ(SnapshotPin::Take(arena_, 20, 2).status().code(), Code::kNotFound) << "another attempt";
 }
 
 TEST_F(Arena, ThePinOfADeadProcessHoldsNothing) {

@@ -27,19 +27,19 @@ std::string ParentOf(const std::string& path) {
 
 struct Name {
   uint64_t step = 0;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
 };
 
-// The step and epoch of a directory that NameOf could have named.
+// The step and attempt of a directory that NameOf could have named.
 std::optional<Name> ParseName(const std::string& text) {
   const std::string_view view = text;
   const size_t dot = view.find(".e");
   if (!view.starts_with("step-") || dot == std::string_view::npos) return std::nullopt;
   const Result<uint64_t> step = ParseUint64(view.substr(5, dot - 5));
-  const Result<uint64_t> epoch = ParseUint64(view.substr(dot + 2));
-  if (!step.ok() || !epoch.ok()) return std::nullopt;
-  if (CheckpointDirectory::NameOf(*step, *epoch) != text) return std::nullopt;
-  return Name{*step, *epoch};
+  const Result<uint64_t> attempt = ParseUint64(view.substr(dot + 2));
+  if (!step.ok() || !attempt.ok()) return std::nullopt;
+  if (CheckpointDirectory::NameOf(*step, *attempt) != text) return std::nullopt;
+  return Name{*step, *attempt};
 }
 
 // Whether a code means damage or absence. Any other error, for example a missing permission, is
@@ -168,10 +168,10 @@ Status WriteCopy(io::FileSystem& files, const std::string& path,
 CheckpointDirectory::CheckpointDirectory(io::FileSystem& files, std::string path)
     : files_(files), path_(std::move(path)) {}
 
-std::string CheckpointDirectory::NameOf(uint64_t step, uint64_t epoch) {
+std::string CheckpointDirectory::NameOf(uint64_t step, uint64_t attempt) {
   char name[64];
   std::snprintf(name, sizeof(name), "step-%09llu.e%llu", static_cast<unsigned long long>(step),
-                static_cast<unsigned long long>(epoch));
+                static_cast<unsigned long long>(attempt));
   return name;
 }
 
@@ -179,14 +179,14 @@ bool CheckpointDirectory::IsStepName(const std::string& name) {
   return ParseName(name).has_value();
 }
 
-std::string CheckpointDirectory::PathOf(uint64_t step, uint64_t epoch) const {
-  return path_ + "/" + NameOf(step, epoch);
+std::string CheckpointDirectory::PathOf(uint64_t step, uint64_t attempt) const {
+  return path_ + "/" + NameOf(step, attempt);
 }
 
 Result<PieceFile> CheckpointDirectory::WritePiece(
-    uint64_t step, uint64_t epoch, uint32_t rank, uint32_t world, const StatePlan& plan,
+    uint64_t step, uint64_t attempt, uint32_t rank, uint32_t world, const StatePlan& plan,
     std::span<const std::span<const std::byte>> tensors) {
-  return WriteHashedPiece({step, epoch, rank, world}, plan, HashTensors(tensors), tensors);
+  return WriteHashedPiece({step, attempt, rank, world}, plan, HashTensors(tensors), tensors);
 }
 
 Result<PieceFile> CheckpointDirectory::WriteHashedPiece(
@@ -198,7 +198,7 @@ Result<PieceFile> CheckpointDirectory::WriteHashedPiece(
     CHECK(tensors[i].size() == plan.bytes(i));
     data_bytes += tensors[i].size();
   }
-  const std::string directory = PathOf(id.step, id.epoch);
+  const std::string directory = PathOf(id.step, id.attempt);
   if (const Result<Manifest> committed = ReadManifest(directory); committed.ok()) {
     const PieceFile* file = FileOfRank(*committed, id.rank);
     if (file != nullptr && committed->world == id.world) return *file;
@@ -233,7 +233,7 @@ Status CheckpointDirectory::TakeShard(CheckpointDirectory& from, const Manifest&
                     std::to_string(file.bytes));
   }
   // A file gets its name, or appears, when it is whole.
-  const std::string directory = PathOf(manifest.step, manifest.epoch);
+  const std::string directory = PathOf(manifest.step, manifest.attempt);
   const std::string path = directory + "/" + file.name;
   const Result<uint64_t> there = files_.Size(path);
   if (there.ok() && *there == file.bytes && OpenShard(manifest, file).ok()) return {};
@@ -254,7 +254,7 @@ Status CheckpointDirectory::TakeShard(CheckpointDirectory& from, const Manifest&
 }
 
 Status CheckpointDirectory::Commit(const Manifest& order) {
-  const std::string directory = PathOf(order.step, order.epoch);
+  const std::string directory = PathOf(order.step, order.attempt);
   Manifest manifest = order;
   manifest.tensors.clear();
   manifest.files.clear();
@@ -282,8 +282,8 @@ Status CheckpointDirectory::Commit(const Manifest& order) {
   return io::WriteTextAtomically(files_, directory + "/" + std::string(kManifestName), text);
 }
 
-Result<Manifest> CheckpointDirectory::Read(uint64_t step, uint64_t epoch) {
-  return ReadManifest(PathOf(step, epoch));
+Result<Manifest> CheckpointDirectory::Read(uint64_t step, uint64_t attempt) {
+  return ReadManifest(PathOf(step, attempt));
 }
 
 Result<Manifest> CheckpointDirectory::ReadManifest(const std::string& directory) {
@@ -292,7 +292,7 @@ Result<Manifest> CheckpointDirectory::ReadManifest(const std::string& directory)
   Result<Manifest> manifest =
       DecodeManifest({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (!manifest.ok()) return manifest.status().WithContext(path);
-  if (path_ + "/" + NameOf(manifest->step, manifest->epoch) != directory) {
+  if (path_ + "/" + NameOf(manifest->step, manifest->attempt) != directory) {
     return DataLoss(path + ": it belongs to step " + std::to_string(manifest->step));
   }
   return manifest;
@@ -300,7 +300,7 @@ Result<Manifest> CheckpointDirectory::ReadManifest(const std::string& directory)
 
 // Why the files that a manifest names are not all there in their sizes; nothing when they are.
 Result<std::optional<std::string>> CheckpointDirectory::MissingFile(const Manifest& manifest) {
-  const std::string directory = PathOf(manifest.step, manifest.epoch);
+  const std::string directory = PathOf(manifest.step, manifest.attempt);
   for (const PieceFile& file : manifest.files) {
     const Result<uint64_t> bytes = files_.Size(directory + "/" + file.name);
     if (bytes.ok() && *bytes == file.bytes) continue;
@@ -326,12 +326,12 @@ Result<StepSurvey> CheckpointDirectory::Survey() {
     Result<Manifest> manifest = ReadManifest(directory);
     if (manifest.status().code() == Code::kNotFound) {
       const bool complete = HasAllFiles(files_, directory);
-      survey.uncommitted.push_back({parsed->step, parsed->epoch, "it has no MANIFEST", complete});
+      survey.uncommitted.push_back({parsed->step, parsed->attempt, "it has no MANIFEST", complete});
       continue;
     }
     if (!manifest.ok()) {
       if (!Tolerable(manifest.status().code())) return manifest.status();
-      survey.damaged.push_back({parsed->step, parsed->epoch, manifest.status().message()});
+      survey.damaged.push_back({parsed->step, parsed->attempt, manifest.status().message()});
       continue;
     }
     ASSIGN_OR_RETURN(const std::optional<std::string> missing, MissingFile(*manifest));
@@ -339,11 +339,11 @@ Result<StepSurvey> CheckpointDirectory::Survey() {
       survey.committed.push_back(std::move(manifest).value());
     } else if (files_.Size(directory + "/" + std::string(kManifestName)).status().code() !=
                Code::kNotFound) {  // else it was removed between the two looks
-      survey.damaged.push_back({parsed->step, parsed->epoch, directory + ": " + *missing});
+      survey.damaged.push_back({parsed->step, parsed->attempt, directory + ": " + *missing});
     }
   }
   const auto newest_first = [](const auto& a, const auto& b) {
-    return std::pair(a.step, a.epoch) > std::pair(b.step, b.epoch);
+    return std::pair(a.step, a.attempt) > std::pair(b.step, b.attempt);
   };
   std::sort(survey.committed.begin(), survey.committed.end(), newest_first);
   std::sort(survey.damaged.begin(), survey.damaged.end(), newest_first);
@@ -360,7 +360,7 @@ Result<CheckpointDirectory::OpenedShard> CheckpointDirectory::OpenShard(const Ma
                                                                         const PieceFile& file,
                                                                         Reading reading) {
   OpenedShard shard;
-  shard.path = PathOf(manifest.step, manifest.epoch) + "/" + file.name;
+  shard.path = PathOf(manifest.step, manifest.attempt) + "/" + file.name;
   Result<std::unique_ptr<io::ReadableFile>> opened =
       reading == Reading::kWhole ? files_.OpenBulk(shard.path) : files_.Open(shard.path);
   if (!opened.ok()) {
@@ -372,15 +372,15 @@ Result<CheckpointDirectory::OpenedShard> CheckpointDirectory::OpenShard(const Ma
   Result<ShardHeader> header = ReadShardHeader(*shard.file, file);
   if (!header.ok()) return header.status().WithContext(shard.path);
   shard.header = std::move(header).value();
-  const ShardId wanted{manifest.step, manifest.epoch, file.rank, manifest.world};
+  const ShardId wanted{manifest.step, manifest.attempt, file.rank, manifest.world};
   if (shard.header.id != wanted) {
-    return DataLoss(shard.path + ": it belongs to another step, epoch, rank or world");
+    return DataLoss(shard.path + ": it belongs to another step, attempt, rank or world");
   }
   return shard;
 }
 
-Result<LoadedState> CheckpointDirectory::ReadPiece(uint64_t step, uint64_t epoch, uint32_t rank) {
-  const std::string directory = PathOf(step, epoch);
+Result<LoadedState> CheckpointDirectory::ReadPiece(uint64_t step, uint64_t attempt, uint32_t rank) {
+  const std::string directory = PathOf(step, attempt);
   ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(directory));
   const PieceFile* file = FileOfRank(manifest, rank);
   if (file == nullptr) {
@@ -432,20 +432,21 @@ Status CheckpointDirectory::Verify(const Manifest& manifest,
   return {};
 }
 
-Status CheckpointDirectory::Remove(uint64_t step, uint64_t epoch) {
-  return RemoveTree(PathOf(step, epoch));
+Status CheckpointDirectory::Remove(uint64_t step, uint64_t attempt) {
+  return RemoveTree(PathOf(step, attempt));
 }
 
-Status CheckpointDirectory::RemoveUncommitted(uint64_t current_epoch) {
+Status CheckpointDirectory::RemoveUncommitted(uint64_t current_attempt) {
   ASSIGN_OR_RETURN(const std::vector<Manifest> committed, List());
   if (committed.empty()) return {};
   ASSIGN_OR_RETURN(const std::vector<std::string> names, files_.List(path_));
   for (const std::string& name : names) {
     const std::optional<Name> parsed = ParseName(name);
-    if (!parsed || parsed->step >= committed[0].step || parsed->epoch == current_epoch) continue;
+    if (!parsed || parsed->step >= committed[0].step || parsed->attempt == current_attempt)
+      continue;
     const bool is_committed =
         std::any_of(committed.begin(), committed.end(), [&](const Manifest& manifest) {
-          return manifest.step == parsed->step && manifest.epoch == parsed->epoch;
+          return manifest.step == parsed->step && manifest.attempt == parsed->attempt;
         });
     if (!is_committed) RETURN_IF_ERROR(RemoveTree(path_ + "/" + name));
   }

@@ -1,11 +1,11 @@
-// A run's checkpoints on disk: one directory a step and epoch, committed by one rename.
+// A run's checkpoints on disk: one directory a step and attempt, committed by one rename.
 //
 //   checkpoints/step-000000040.e3/rank-00000-of-00004.safetensors   written and synced by an agent
 //   checkpoints/step-000000040.e3/MANIFEST                          the commit point
 //
 // A checkpoint is there exactly when its manifest verifies and its files exist with the right
-// sizes; everything else is garbage. A rank's file is a shard (shard.h). The epoch is in the name,
-// so a fenced writer can't touch a newer one's files. The order of syncs is in
+// sizes; everything else is garbage. A rank's file is a shard (shard.h). The attempt is in the
+// name, so a fenced writer can't touch a newer one's files. The order of syncs is in
 // docs/checkpoint-format.md and is tested against every legal crash.
 #pragma once
 
@@ -29,13 +29,13 @@ namespace longhaul::checkpoint {
 // A step's folder that holds no committed checkpoint, and why.
 struct UnusableStep {
   uint64_t step = 0;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   std::string reason;
   bool complete = false;  // of one without a manifest: the files of all ranks are there
 };
 
 // What the folders of a run's steps hold, each list with the newest step first, of a step the
-// highest epoch first.
+// highest attempt first.
 struct StepSurvey {
   std::vector<Manifest> committed;
   // With a manifest that does not verify, or whose files are absent or of other sizes. The contents
@@ -50,7 +50,7 @@ class CheckpointDirectory {
   CheckpointDirectory(io::FileSystem& files, std::string path);
 
   // "step-000000040.e3"
-  static std::string NameOf(uint64_t step, uint64_t epoch);
+  static std::string NameOf(uint64_t step, uint64_t attempt);
   // Whether NameOf gives this name.
   static bool IsStepName(const std::string& name);
 
@@ -58,7 +58,7 @@ class CheckpointDirectory {
   // is gone and every older checkpoint is as it was. When this checkpoint is already committed,
   // returns what the manifest says and writes nothing. Requires spans of the plan's sizes and
   // rank < world.
-  Result<PieceFile> WritePiece(uint64_t step, uint64_t epoch, uint32_t rank, uint32_t world,
+  Result<PieceFile> WritePiece(uint64_t step, uint64_t attempt, uint32_t rank, uint32_t world,
                                const StatePlan& plan,
                                std::span<const std::span<const std::byte>> tensors);
 
@@ -90,7 +90,7 @@ class CheckpointDirectory {
   Result<std::vector<Manifest>> List();
 
   // The manifest of a committed checkpoint; as List it doesn't look at the files.
-  Result<Manifest> Read(uint64_t step, uint64_t epoch);
+  Result<Manifest> Read(uint64_t step, uint64_t attempt);
 
   // Opens a rank's file and reads its header: for reading parts of it by ReadVerified, or all of it
   // in order. As ReadPiece.
@@ -105,7 +105,7 @@ class CheckpointDirectory {
 
   // One rank's tensors, every byte verified against the manifest and the shard's own hashes.
   // kNotFound when that isn't committed, kDataLoss naming file and reason when it is damaged.
-  Result<LoadedState> ReadPiece(uint64_t step, uint64_t epoch, uint32_t rank);
+  Result<LoadedState> ReadPiece(uint64_t step, uint64_t attempt, uint32_t rank);
 
   // Reads every byte of a committed checkpoint and holds it against its hash. kDataLoss naming file
   // and reason; kCancelled when `progress` returns false.
@@ -114,14 +114,14 @@ class CheckpointDirectory {
 
   // Removes a checkpoint, committed or not. Which may go is retention's question
   // (retention/retention.h).
-  Status Remove(uint64_t step, uint64_t epoch);
+  Status Remove(uint64_t step, uint64_t attempt);
 
   // Removes the directories without a sound manifest that are below the newest committed step and
-  // whose epoch isn't `current_epoch`.
-  Status RemoveUncommitted(uint64_t current_epoch);
+  // whose attempt isn't `current_attempt`.
+  Status RemoveUncommitted(uint64_t current_attempt);
 
  private:
-  std::string PathOf(uint64_t step, uint64_t epoch) const;
+  std::string PathOf(uint64_t step, uint64_t attempt) const;
   Result<Manifest> ReadManifest(const std::string& directory);
   Result<std::optional<std::string>> MissingFile(const Manifest& manifest);
   Status RemoveTree(const std::string& directory);

@@ -20,12 +20,12 @@ constexpr char kPath[] = "/run/checkpoints";
 
 State StateOf(uint64_t step, uint32_t rank) { return State(TinyPlan(), step * 10 + rank); }
 
-Status Save(io::FileSystem& files, uint64_t step, uint64_t epoch, uint32_t world) {
+Status Save(io::FileSystem& files, uint64_t step, uint64_t attempt, uint32_t world) {
   CheckpointDirectory checkpoints(files, kPath);
-  Manifest manifest = ManifestOf(step, epoch, world);
+  Manifest manifest = ManifestOf(step, attempt, world);
   for (uint32_t rank = 0; rank < world; ++rank) {
     const State state = StateOf(step, rank);
-    ASSIGN_OR_RETURN(const PieceFile file, checkpoints.WritePiece(step, epoch, rank, world,
+    ASSIGN_OR_RETURN(const PieceFile file, checkpoints.WritePiece(step, attempt, rank, world,
                                                                   state.plan(), state.Tensors()));
     manifest.files.push_back(file);
   }
@@ -42,7 +42,8 @@ uint64_t Load(io::FileSystem& files, uint32_t world) {
   const std::vector<Manifest>* committed = &survey->committed;
   for (const Manifest& manifest : *committed) {
     for (uint32_t rank = 0; rank < world; ++rank) {
-      const Result<LoadedState> state = checkpoints.ReadPiece(manifest.step, manifest.epoch, rank);
+      const Result<LoadedState> state =
+          checkpoints.ReadPiece(manifest.step, manifest.attempt, rank);
       EXPECT_TRUE(state.ok()) << state.status();
       EXPECT_TRUE(state.ok() && StateOf(manifest.step, rank).Equals(state->Tensors()));
     }
@@ -84,8 +85,8 @@ TEST(CheckpointCrash, ASaveAfterTheCrashWorksWhateverItLeft) {
   ASSERT_TRUE(Save(files, 40, 1, 1).ok());
   files.ForEachCrash(50, 9, [&](size_t done, sim::CrashFileSystem& survivor) {
     if (!survivor.List("/run").ok()) return;  // before the run's directory was durable
-    for (const uint64_t epoch : {1u, 2u}) {
-      const Status status = Save(survivor, 40 + epoch - 1, epoch, 1);
+    for (const uint64_t attempt : {1u, 2u}) {
+      const Status status = Save(survivor, 40 + attempt - 1, attempt, 1);
       ASSERT_TRUE(status.ok()) << "crash after operation " << done << ": " << status;
     }
     ASSERT_EQ(Load(survivor, 1), 41u);

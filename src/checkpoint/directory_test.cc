@@ -20,27 +20,27 @@ using testing_support::TinyPlan;
 class Directory : public testing::Test {
  protected:
   // Writes and commits a checkpoint of `world` ranks; rank r's state has the seed step * 10 + r.
-  void Save(uint64_t step, uint64_t epoch, uint32_t world = 2) {
-    Manifest manifest = ManifestOf(step, epoch, world);
+  void Save(uint64_t step, uint64_t attempt, uint32_t world = 2) {
+    Manifest manifest = ManifestOf(step, attempt, world);
     for (uint32_t rank = 0; rank < world; ++rank)
-      manifest.files.push_back(Piece(step, epoch, rank));
+      manifest.files.push_back(Piece(step, attempt, rank));
     const Status status = checkpoints_.Commit(manifest);
     ASSERT_TRUE(status.ok()) << status;
   }
-  PieceFile Piece(uint64_t step, uint64_t epoch, uint32_t rank, uint32_t world = 2) {
+  PieceFile Piece(uint64_t step, uint64_t attempt, uint32_t rank, uint32_t world = 2) {
     const State state(TinyPlan(), step * 10 + rank);
-    return *checkpoints_.WritePiece(step, epoch, rank, world, state.plan(), state.Tensors());
+    return *checkpoints_.WritePiece(step, attempt, rank, world, state.plan(), state.Tensors());
   }
   std::vector<std::string> Committed() {
     std::vector<std::string> names;
     const Result<std::vector<Manifest>> manifests = checkpoints_.List();
     for (const Manifest& manifest : *manifests) {
-      names.push_back(CheckpointDirectory::NameOf(manifest.step, manifest.epoch));
+      names.push_back(CheckpointDirectory::NameOf(manifest.step, manifest.attempt));
     }
     return names;
   }
-  bool Holds(uint64_t step, uint64_t epoch, uint32_t rank) {
-    const Result<LoadedState> state = checkpoints_.ReadPiece(step, epoch, rank);
+  bool Holds(uint64_t step, uint64_t attempt, uint32_t rank) {
+    const Result<LoadedState> state = checkpoints_.ReadPiece(step, attempt, rank);
     return state.ok() && State(TinyPlan(), step * 10 + rank).Equals(state->Tensors());
   }
 

@@ -285,12 +285,19 @@ uint64_t PieceBytes(const Manifest& manifest, const Piece& piece) {
          DtypeBytes(manifest.tensors[piece.tensor].dtype).value_or(0);
 }
 
-std::string EncodeManifest(const Manifest& manifest) {
+namespace {
+
+// The key of the attempt's number, and the one that versions before 0.1 wrote and that is still
+// read.
+constexpr const char* kAttemptKey = "attempt";
+constexpr const char* kOldAttemptKey = "epoch";
+
+std::string Encode(const Manifest& manifest, const char* attempt_key) {
   const DataCursor& data = manifest.data;
   const std::string text =
       "{\n" + Number("format_version", kFormatVersion) + ",\n\"job\": " + Quoted(manifest.job) +
-      ",\n" + Number("step", manifest.step) + ",\n" + Number("epoch", manifest.epoch) + ",\n" +
-      Number("world", manifest.world) +
+      ",\n" + Number("step", manifest.step) + ",\n" + Number(attempt_key, manifest.attempt) +
+      ",\n" + Number("world", manifest.world) +
       ",\n\"replicated\": " + (manifest.replicated ? "true" : "false") + LossLine(manifest) +
       ",\n\"data\": {" + Number("samples_consumed", data.samples_consumed) + ", " +
       Number("samples", data.samples) + ", " + Number("global_batch", data.global_batch) + ", " +
@@ -300,6 +307,10 @@ std::string EncodeManifest(const Manifest& manifest) {
       Lines("pieces", manifest.pieces, PieceLine) + "\n}\n";
   return text + std::string(kHashPrefix) + Hex(Hash64(text)) + "\n";
 }
+
+}  // namespace
+
+std::string EncodeManifest(const Manifest& manifest) { return Encode(manifest, kAttemptKey); }
 
 Result<Manifest> DecodeManifest(std::string_view text) {
   if (text.size() < kHashLineBytes) return DataLoss("the manifest is cut short");
@@ -318,7 +329,8 @@ Result<Manifest> DecodeManifest(std::string_view text) {
   Manifest manifest;
   reader.Read(parsed, "job", manifest.job);
   reader.Read(parsed, "step", manifest.step);
-  reader.Read(parsed, "epoch", manifest.epoch);
+  const char* attempt_key = parsed.contains(kAttemptKey) ? kAttemptKey : kOldAttemptKey;
+  reader.Read(parsed, attempt_key, manifest.attempt);
   reader.Read(parsed, "world", manifest.world);
   reader.Read(parsed, "replicated", manifest.replicated);
   if (const auto loss = parsed.find("validation_loss"); loss != parsed.end()) {
@@ -340,7 +352,7 @@ Result<Manifest> DecodeManifest(std::string_view text) {
   const Status sense = CheckSense(manifest);
   if (!sense.ok()) return sense.WithContext("the manifest makes no sense");
   // There is one way to write a manifest; another text is not ours, whatever its hash.
-  if (EncodeManifest(manifest) != text) return DataLoss("the manifest is not in its one form");
+  if (Encode(manifest, attempt_key) != text) return DataLoss("the manifest is not in its one form");
   return manifest;
 }
 

@@ -53,7 +53,7 @@ struct DataCursor {
 struct Manifest {
   std::string job;
   uint64_t step = 0;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   uint32_t world = 0;
   bool replicated = false;  // every rank holds the same state: rank 0's piece serves all; else
                             // each rank has a file or is among the `also` of one

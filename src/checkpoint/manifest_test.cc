@@ -13,7 +13,7 @@ Manifest Sample() {
   Manifest manifest;
   manifest.job = "job-1 \"\u00fc\"";
   manifest.step = 40;
-  manifest.epoch = 3;
+  manifest.attempt = 3;
   manifest.world = 2;
   manifest.data = {2560, 10'000, 64, ~uint64_t{0}, "abc"};
   manifest.tensors = {{"w", "F32", {4, 16}}, {"n", "I64", {}}};
@@ -132,19 +132,33 @@ TEST(Manifest, EveryRankIsInOneFile) {
   EXPECT_FALSE(DecodeManifest(EncodeManifest(replicated)).ok()) << "one way to say it";
 }
 
+// The text of a manifest without its last line, and with that line again.
+std::string BodyOf(const Manifest& manifest) {
+  const std::string text = EncodeManifest(manifest);
+  return text.substr(0, text.size() - 25);
+}
+std::string WithHash(const std::string& body) {
+  char line[32];
+  std::snprintf(line, sizeof(line), "xxh3-64:%016llx\n",
+                static_cast<unsigned long long>(Hash64(body)));
+  return body + line;
+}
+
 TEST(Manifest, HasOneFormWhateverTheHash) {
-  const std::string text = EncodeManifest(Sample());
-  const std::string body = text.substr(0, text.size() - 25);
-  const auto with_hash = [](const std::string& changed) {
-    char line[32];
-    std::snprintf(line, sizeof(line), "xxh3-64:%016llx\n",
-                  static_cast<unsigned long long>(Hash64(changed)));
-    return changed + line;
-  };
-  EXPECT_TRUE(DecodeManifest(with_hash(body)).ok());
-  EXPECT_FALSE(DecodeManifest(with_hash(" " + body)).ok());
-  EXPECT_FALSE(DecodeManifest(with_hash("{}")).ok());
-  EXPECT_FALSE(DecodeManifest(with_hash(std::string(1 << 20, '['))).ok());
+  const std::string body = BodyOf(Sample());
+  EXPECT_TRUE(DecodeManifest(WithHash(body)).ok());
+  EXPECT_FALSE(DecodeManifest(WithHash(" " + body)).ok());
+  EXPECT_FALSE(DecodeManifest(WithHash("{}")).ok());
+  EXPECT_FALSE(DecodeManifest(WithHash(std::string(1 << 20, '['))).ok());
+}
+
+TEST(Manifest, OfAVersionThatCalledAnAttemptAnEpochIsRead) {
+  std::string body = BodyOf(Sample());
+  const std::string key = "\"attempt\"";
+  body.replace(body.find(key), key.size(), "\"epoch\"");
+  const Result<Manifest> decoded = DecodeManifest(WithHash(body));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(*decoded, Sample());
 }
 
 }  // namespace

@@ -11,13 +11,13 @@ namespace {
 // kDataLoss when a byte of the checkpoint is not as it was written.
 Status ReadAll(CheckpointDirectory& directory, const Manifest& manifest) {
   for (const PieceFile& file : manifest.files) {
-    RETURN_IF_ERROR(directory.ReadPiece(manifest.step, manifest.epoch, file.rank).status());
+    RETURN_IF_ERROR(directory.ReadPiece(manifest.step, manifest.attempt, file.rank).status());
   }
   return Status();
 }
 
 std::string NameOf(const UnusableStep& one) {
-  return CheckpointDirectory::NameOf(one.step, one.epoch);
+  return CheckpointDirectory::NameOf(one.step, one.attempt);
 }
 
 // Renames a step's folder to the first of "damaged-NAME", "damaged-NAME.2", ... that is free.
@@ -52,10 +52,10 @@ Result<ResumePoint> FindResumePoint(io::FileSystem& files, const std::string& fo
       break;
     }
     if (whole.code() != Code::kDataLoss) return whole;
-    point.damaged.push_back({manifest.step, manifest.epoch, whole.message()});
+    point.damaged.push_back({manifest.step, manifest.attempt, whole.message()});
   }
   std::sort(point.damaged.begin(), point.damaged.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.step, a.epoch) > std::pair(b.step, b.epoch);
+    return std::pair(a.step, a.attempt) > std::pair(b.step, b.attempt);
   });
   return point;
 }

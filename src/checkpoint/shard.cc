@@ -25,7 +25,7 @@ std::string PartKey(const TensorInfo& tensor) { return "part:" + tensor.name; }
 TextMap IdMetadata(const ShardId& id) {
   return {{"longhaul.format", std::to_string(kShardFormat)},
           {"longhaul.step", std::to_string(id.step)},
-          {"longhaul.epoch", std::to_string(id.epoch)},
+          {"longhaul.attempt", std::to_string(id.attempt)},
           {"longhaul.rank", std::to_string(id.rank)},
           {"longhaul.world", std::to_string(id.world)}};
 }
@@ -92,9 +92,12 @@ std::optional<std::string> Take(TextMap& metadata, const std::string& key) {
 Result<ShardId> TakeId(TextMap& metadata) {
   ShardId id;
   uint64_t rank = 0, world = 0, format = 0;
+  // Versions before 0.1 wrote the attempt's number under the second key.
+  const char* attempt_key =
+      metadata.contains("longhaul.attempt") ? "longhaul.attempt" : "longhaul.epoch";
   const std::pair<const char*, uint64_t*> kFields[] = {{"longhaul.format", &format},
                                                        {"longhaul.step", &id.step},
-                                                       {"longhaul.epoch", &id.epoch},
+                                                       {attempt_key, &id.attempt},
                                                        {"longhaul.rank", &rank},
                                                        {"longhaul.world", &world}};
   for (const auto& [key, value] : kFields) {
@@ -243,8 +246,8 @@ Status ReadVerified(const io::ReadableFile& opened, const ShardHeader& header, s
 Status AddPieces(const ShardHeader& header, Manifest& manifest) {
   CHECK(!manifest.files.empty());
   PieceFile& file = manifest.files.back();
-  const ShardId wanted{manifest.step, manifest.epoch, file.rank, manifest.world};
-  if (header.id != wanted) return DataLoss("it belongs to another step, epoch, rank or world");
+  const ShardId wanted{manifest.step, manifest.attempt, file.rank, manifest.world};
+  if (header.id != wanted) return DataLoss("it belongs to another step, attempt, rank or world");
   file.header_bytes = header.header_bytes;
   std::unordered_map<std::string, uint32_t> known;
   for (size_t i = 0; i < manifest.tensors.size(); ++i) {

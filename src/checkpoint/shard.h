@@ -23,7 +23,7 @@ namespace longhaul::checkpoint {
 // Whose shard it is.
 struct ShardId {
   uint64_t step = 0;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   uint32_t rank = 0;
   uint32_t world = 0;
 

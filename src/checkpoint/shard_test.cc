@@ -200,5 +200,20 @@ TEST(Shard, AHeaderIsReadAsItWasWrittenAndRefusedWhenItSaysMore) {
   }
 }
 
+TEST(Shard, OfAVersionThatCalledAnAttemptAnEpochIsRead) {
+  const StatePlan plan = HalfOfTheRows(1);
+  const ShardId id{40, 2, 1, 2};
+  std::string text = *EncodeShardHeader(id, plan, HashTensors(State(plan, 3).Tensors()));
+  const std::string key = "\"longhaul.attempt\"";
+  const std::string old_key = "\"longhaul.epoch\"";
+  const size_t at = text.find(key);
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, key.size(), old_key).append(key.size() - old_key.size(), ' ');
+  const auto parsed =
+      ParseShardHeader(std::as_bytes(std::span(text)), text.size() + plan.total_bytes());
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->id, id);
+}
+
 }  // namespace
 }  // namespace longhaul::checkpoint

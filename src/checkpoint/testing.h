@@ -29,11 +29,11 @@ inline StatePlan TinyPlan() {
 }
 
 // A manifest that names no files yet.
-inline Manifest ManifestOf(uint64_t step, uint64_t epoch, uint32_t world) {
+inline Manifest ManifestOf(uint64_t step, uint64_t attempt, uint32_t world) {
   Manifest manifest;
   manifest.job = "job-1";
   manifest.step = step;
-  manifest.epoch = epoch;
+  manifest.attempt = attempt;
   manifest.world = world;
   manifest.data.samples_consumed = step * 8;
   manifest.data.fingerprint = "data";

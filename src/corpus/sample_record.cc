@@ -11,7 +11,7 @@ namespace {
 struct RecordHeader {
   char magic[4] = {'L', 'H', 'S', 'R'};
   uint32_t rank = 0;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   uint64_t step = 0;
   uint64_t count = 0;
 };
@@ -22,7 +22,7 @@ static_assert(sizeof(RecordHeader) == 32);
 std::vector<std::byte> EncodeSampleRecord(const SampleRecord& record) {
   RecordHeader header;
   header.rank = record.rank;
-  header.epoch = record.epoch;
+  header.attempt = record.attempt;
   header.step = record.step;
   header.count = record.samples.size();
   const size_t body = sizeof(header) + 8 * record.samples.size();
@@ -52,7 +52,7 @@ Result<std::vector<SampleRecord>> ParseSampleRecords(std::span<const std::byte> 
     uint64_t hash = 0;
     std::memcpy(&hash, file.data() + at + body, sizeof(hash));
     if (hash != Hash64(file.data() + at, body)) return DataLoss("wrong hash" + where);
-    SampleRecord record{header.epoch, header.step, header.rank, {}};
+    SampleRecord record{header.attempt, header.step, header.rank, {}};
     record.samples.resize(header.count);
     if (header.count > 0)
       std::memcpy(record.samples.data(), file.data() + at + sizeof(header), body - sizeof(header));

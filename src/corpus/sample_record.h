@@ -1,13 +1,13 @@
 // What a rank trained on: one record a step, appended when the optimizer has committed the step.
 //
-// An auditor reads the files of all ranks and epochs (runs/NAME/samples/rank-R.eE.bin) and checks
-// that each sample was used exactly once: of a step that was done in several epochs only the last
+// An auditor reads the files of all ranks and attempts (runs/NAME/samples/rank-R.eE.bin) and checks
+// that each sample was used exactly once: of a step that was done in several attempts only the last
 // one counts. A file is a sequence of records, all numbers little-endian:
 //
 //   offset  bytes
 //        0      4  "LHSR"
 //        4      4  rank
-//        8      8  epoch
+//        8      8  attempt
 //       16      8  step
 //       24      8  count of samples
 //       32  8 * count  sample ids, in the order they were used
@@ -24,7 +24,7 @@
 namespace longhaul::corpus {
 
 struct SampleRecord {
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   uint64_t step = 0;
   uint32_t rank = 0;
   std::vector<uint64_t> samples;

@@ -107,14 +107,14 @@ Style StyleOf(proto::MessageNotice::Severity severity) {
   return Style::kPlain;
 }
 
-std::string GangText(const proto::EpochNotice& epoch) {
-  std::string text = Plural(epoch.world(), "worker") + " on ";
+std::string GangText(const proto::AttemptNotice& attempt) {
+  std::string text = Plural(attempt.world(), "worker") + " on ";
   constexpr int kNamesShown = 4;
-  if (epoch.gang_size() > kNamesShown) {
-    return text + Plural(static_cast<uint64_t>(epoch.gang_size()), "node");
+  if (attempt.gang_size() > kNamesShown) {
+    return text + Plural(static_cast<uint64_t>(attempt.gang_size()), "node");
   }
-  for (int i = 0; i < epoch.gang_size(); ++i) {
-    text += (i == 0 ? "" : ", ") + Harmless(epoch.gang(i));
+  for (int i = 0; i < attempt.gang_size(); ++i) {
+    text += (i == 0 ? "" : ", ") + Harmless(attempt.gang(i));
   }
   return text;
 }
@@ -191,14 +191,14 @@ void LiveView::Take(const proto::Notice& notice) {
   switch (notice.kind_case()) {
     case proto::Notice::kState:
       return TakeState(notice.state(), at_ns);
-    case proto::Notice::kEpoch:
-      epoch_ = notice.epoch();
+    case proto::Notice::kAttempt:
+      attempt_ = notice.attempt();
       return AddEvent(at_ns, proto::MessageNotice::INFO,
-                      "epoch " + std::to_string(epoch_.epoch()) + ": " + GangText(epoch_) +
+                      "attempt " + std::to_string(attempt_.attempt()) + ": " + GangText(attempt_) +
                           // What a command restores without us is not known.
-                          (is_command_ && epoch_.restore().tier() == proto::Restore::TIER_NONE
+                          (is_command_ && attempt_.restore().tier() == proto::Restore::TIER_NONE
                                ? ""
-                               : ", " + RestoreText(epoch_.restore())));
+                               : ", " + RestoreText(attempt_.restore())));
     case proto::Notice::kStep:
       return TakeStep(notice.step(), at_ns);
     case proto::Notice::kSnapshot:
@@ -218,7 +218,7 @@ void LiveView::TakeState(const proto::StateNotice& notice, int64_t at_ns) {
   if (state_ == notice.state()) return;
   state_ = notice.state();
   state_reason_ = Headline(notice.reason());
-  // The others are told by epochs and faults already.
+  // The others are told by attempts and faults already.
   if (state_ != proto::QUEUED && state_ < proto::STOPPING) return;
   AddEvent(at_ns,
            state_ == proto::FAILED ? proto::MessageNotice::ERROR : proto::MessageNotice::INFO,
@@ -315,9 +315,9 @@ std::string LiveView::HeadLine(const ViewStyle& style, Instant now) const {
   LineBuilder line(style);
   line.Add(" " + job_, Style::kBold).Add("  ").Add(StateName(state_), StyleOf(state_));
   if (state_ == proto::QUEUED && !state_reason_.empty()) line.Add(": " + state_reason_);
-  if (epoch_.epoch() != 0) {
-    line.Add(std::string(kSeparator) + "epoch " + std::to_string(epoch_.epoch()))
-        .Add(std::string(kSeparator) + GangText(epoch_));
+  if (attempt_.attempt() != 0) {
+    line.Add(std::string(kSeparator) + "attempt " + std::to_string(attempt_.attempt()))
+        .Add(std::string(kSeparator) + GangText(attempt_));
   }
   const double seconds = std::floor(std::max(0.0, ToSeconds(now - started_)));
   const std::string clock = seconds < 60 ? Decimal(seconds, 0) + " s" : SecondsText(seconds);

@@ -68,7 +68,7 @@ class LiveView {
   bool is_command_;
   proto::JobState state_ = proto::JOB_STATE_UNSPECIFIED;
   std::string state_reason_;
-  proto::EpochNotice epoch_;
+  proto::AttemptNotice attempt_;
   proto::StepNotice step_;
   bool has_step_ = false;
   double validation_loss_ = 0;

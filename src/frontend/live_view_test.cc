@@ -36,7 +36,7 @@ proto::Notice StepAt(double seconds, uint64_t number) {
   proto::StepNotice& step = *notice.mutable_step();
   step.set_step(number);
   step.set_total_steps(300);
-  step.set_epoch(1);
+  step.set_attempt(1);
   step.set_loss(2.3141);
   step.set_tokens_per_second(22'345);
   step.set_eta_seconds(80);
@@ -46,13 +46,13 @@ proto::Notice StepAt(double seconds, uint64_t number) {
   return notice;
 }
 
-proto::Notice EpochAt(double seconds, uint64_t number) {
+proto::Notice AttemptAt(double seconds, uint64_t number) {
   proto::Notice notice = At(seconds);
-  proto::EpochNotice& epoch = *notice.mutable_epoch();
-  epoch.set_epoch(number);
-  epoch.add_gang("node-1");
-  epoch.add_gang("node-2");
-  epoch.set_world(4);
+  proto::AttemptNotice& attempt = *notice.mutable_attempt();
+  attempt.set_attempt(number);
+  attempt.add_gang("node-1");
+  attempt.add_gang("node-2");
+  attempt.set_world(4);
   return notice;
 }
 
@@ -64,7 +64,7 @@ proto::Notice MessageAt(double seconds, const std::string& text) {
 
 LiveView RunningView() {
   LiveView view("headers-gpt", kStart);
-  view.Take(EpochAt(1, 1));
+  view.Take(AttemptAt(1, 1));
   view.Take(StateAt(2, proto::RUNNING));
   view.Take(StepAt(10, 150));
   return view;
@@ -74,7 +74,8 @@ TEST(LiveViewFrame, ShowsWhereTheRunIs) {
   const ViewStyle style{.columns = 100, .rows = 30};
   const std::vector<std::string> lines = RunningView().Frame(style, After(42.7));
   ASSERT_EQ(lines.size(), 6u);
-  EXPECT_THAT(lines[0], HasSubstr("headers-gpt  running · epoch 1 · 4 workers on node-1, node-2"));
+  EXPECT_THAT(lines[0],
+              HasSubstr("headers-gpt  running · attempt 1 · 4 workers on node-1, node-2"));
   EXPECT_THAT(lines[0], HasSubstr("42 s"));
   EXPECT_THAT(lines[1], HasSubstr("150/300   ████████████████████░░░░░░░░░░░░░░░░░░░░   50 %"));
   EXPECT_THAT(lines[1], HasSubstr("ETA 1 min 20 s"));
@@ -82,7 +83,7 @@ TEST(LiveViewFrame, ShowsWhereTheRunIs) {
   EXPECT_THAT(lines[3], HasSubstr("22.3k tokens/s   312 ms a step   goodput 93.1 %"));
   EXPECT_THAT(lines[4], HasSubstr("none yet"));
   EXPECT_THAT(lines[5],
-              HasSubstr("41 s ago  epoch 1: 4 workers on node-1, node-2, from the start"));
+              HasSubstr("41 s ago  attempt 1: 4 workers on node-1, node-2, from the start"));
 }
 
 TEST(LiveViewFrame, FitsEveryTerminal) {
@@ -118,11 +119,11 @@ TEST(LiveView, StripsWhatATerminalWouldActUpon) {
 
 TEST(LiveView, SaysThatACommandReportsNoStepsUntilItDoes) {
   LiveView view("job", kStart, /*is_command=*/true);
-  view.Take(EpochAt(1, 1));
+  view.Take(AttemptAt(1, 1));
   auto frame = view.Frame({.columns = 80, .rows = 24}, After(2));
   ASSERT_EQ(frame.size(), 3u);
   EXPECT_THAT(frame[1], HasSubstr("not reported by the command"));
-  EXPECT_THAT(view.TakeLines(), ElementsAre("   1.0 s  epoch 1: 4 workers on node-1, node-2"));
+  EXPECT_THAT(view.TakeLines(), ElementsAre("   1.0 s  attempt 1: 4 workers on node-1, node-2"));
   view.Take(StepAt(3, 1));
   frame = view.Frame({.columns = 80, .rows = 24}, After(4));
   EXPECT_THAT(frame[1], HasSubstr("1/300"));

@@ -10,7 +10,7 @@ void RunHistory::Take(const proto::Notice& notice) {
     case proto::Notice::kStep: {
       const proto::StepNotice& step = notice.step();
       StepPoint point{step.step(),
-                      step.epoch(),
+                      step.attempt(),
                       at_ns,
                       step.has_loss() || step.loss() != 0
                           ? step.loss()
@@ -23,8 +23,8 @@ void RunHistory::Take(const proto::Notice& notice) {
       steps.push_back(point);
       break;
     }
-    case proto::Notice::kEpoch:
-      epochs.push_back({at_ns, notice.epoch()});
+    case proto::Notice::kAttempt:
+      attempts.push_back({at_ns, notice.attempt()});
       break;
     case proto::Notice::kSnapshot:
       snapshots.push_back({at_ns, notice.snapshot()});

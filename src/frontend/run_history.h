@@ -1,6 +1,6 @@
 // What a run told while it went: the controller's notices, sorted into what the report needs.
 //
-// Bounded by the run's own length: one entry a step report, snapshot, epoch, state and message.
+// Bounded by the run's own length: one entry a step report, snapshot, attempt, state and message.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace longhaul::frontend {
 
 struct StepPoint {
   uint64_t step = 0;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   int64_t at_ns = 0;
   double loss = 0;  // not a number: none was reported
   std::optional<double> validation_loss;
@@ -24,9 +24,9 @@ struct StepPoint {
   double step_seconds = 0;
 };
 
-struct EpochPoint {
+struct AttemptPoint {
   int64_t at_ns = 0;
-  proto::EpochNotice notice;
+  proto::AttemptNotice notice;
 };
 
 struct SnapshotPoint {
@@ -47,7 +47,7 @@ struct NodePoint {
 
 struct RunHistory {
   std::vector<StepPoint> steps;  // by arrival; a step run again after a rollback is there twice
-  std::vector<EpochPoint> epochs;
+  std::vector<AttemptPoint> attempts;
   std::vector<SnapshotPoint> snapshots;
   std::vector<StatePoint> states;
   std::vector<NodePoint> nodes;

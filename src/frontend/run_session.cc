@@ -295,8 +295,8 @@ void Session::ShareEndpoint(const service::Endpoint& endpoint) {
 
 void Session::OnNotice(const proto::Notice& notice, const nlohmann::ordered_json& json) {
   ShowOutput(output_.Read());  // last words before what is said of them
-  if (notice.kind_case() == proto::Notice::kEpoch) {
-    if (!job_.built_in()) output_.Follow(notice.epoch().epoch(), notice.epoch().world());
+  if (notice.kind_case() == proto::Notice::kAttempt) {
+    if (!job_.built_in()) output_.Follow(notice.attempt().attempt(), notice.attempt().world());
   }
   history_.Take(notice);
   nlohmann::ordered_json typed = {{"type", KindName(notice)}};
@@ -376,7 +376,7 @@ void Session::ShowOutput(const std::vector<WorkerLine>& lines) {
     if (std::find(silent.begin(), silent.end(), line.rank % local_ranks) != silent.end()) continue;
     if (options_.json) {
       const nlohmann::ordered_json json = {
-          {"type", "output"}, {"epoch", line.epoch}, {"rank", line.rank}, {"text", line.text}};
+          {"type", "output"}, {"attempt", line.attempt}, {"rank", line.rank}, {"text", line.text}};
       text += json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
     } else {
       text += "[rank " + std::to_string(line.rank) + "] " + Harmless(line.text) + "\n";

@@ -158,8 +158,8 @@ class Timeline {
  private:
   static std::vector<std::string> NodesOf(const RunHistory& history) {
     std::vector<std::string> nodes;
-    for (const EpochPoint& epoch : history.epochs) {
-      for (const std::string& node : epoch.notice.gang()) nodes.push_back(node);
+    for (const AttemptPoint& attempt : history.attempts) {
+      for (const std::string& node : attempt.notice.gang()) nodes.push_back(node);
     }
     std::sort(nodes.begin(), nodes.end());
     nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
@@ -239,14 +239,14 @@ class Timeline {
   }
 
   void DrawMarks(Svg& svg) const {
-    for (size_t i = 0; i < history_.epochs.size(); ++i) {
-      const EpochPoint& epoch = history_.epochs[i];
-      const double x = X(epoch.at_ns);
+    for (size_t i = 0; i < history_.attempts.size(); ++i) {
+      const AttemptPoint& attempt = history_.attempts[i];
+      const double x = X(attempt.at_ns);
       const double end =
-          i + 1 < history_.epochs.size() ? X(history_.epochs[i + 1].at_ns) : kWidth - kRight;
+          i + 1 < history_.attempts.size() ? X(history_.attempts[i + 1].at_ns) : kWidth - kRight;
       svg.Line(x, kTop - 8, x, lanes_bottom_ - kLaneGap, "#111827", 0.8);
-      if (end - x < 54 && i + 1 < history_.epochs.size()) continue;  // no room for its name
-      svg.Text(x + 3, kTop - 12, "epoch " + std::to_string(epoch.notice.epoch()),
+      if (end - x < 54 && i + 1 < history_.attempts.size()) continue;  // no room for its name
+      svg.Text(x + 3, kTop - 12, "attempt " + std::to_string(attempt.notice.attempt()),
                {.size = 11, .color = kFaint});
     }
     for (const SnapshotPoint& point : history_.snapshots) {

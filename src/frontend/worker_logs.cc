@@ -35,14 +35,14 @@ WorkerLogs::WorkerLogs(std::string run_directory) : folder_(std::move(run_direct
   }
 }
 
-void WorkerLogs::Follow(uint64_t epoch, uint32_t world) {
-  std::erase_if(logs_, [epoch](const auto& entry) { return entry.first.first + 1 < epoch; });
+void WorkerLogs::Follow(uint64_t attempt, uint32_t world) {
+  std::erase_if(logs_, [attempt](const auto& entry) { return entry.first.first + 1 < attempt; });
   for (uint32_t rank = 0; rank < world; ++rank) {
-    const auto [entry, is_new] = logs_.try_emplace({epoch, rank});
+    const auto [entry, is_new] = logs_.try_emplace({attempt, rank});
     if (!is_new) continue;
     Log& log = entry->second;
     log.path =
-        folder_ + "/epoch-" + std::to_string(epoch) + "/rank-" + std::to_string(rank) + ".log";
+        folder_ + "/attempt-" + std::to_string(attempt) + "/rank-" + std::to_string(rank) + ".log";
     const auto earlier = earlier_.find(log.path);
     if (earlier != earlier_.end()) log.offset = earlier->second;
   }

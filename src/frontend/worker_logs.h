@@ -1,4 +1,4 @@
-// What the workers of a run print, as it comes: their log files (RUN/logs/epoch-E/rank-R.log),
+// What the workers of a run print, as it comes: their log files (RUN/logs/attempt-A/rank-R.log),
 // followed.
 #pragma once
 
@@ -11,7 +11,7 @@
 namespace longhaul::frontend {
 
 struct WorkerLine {
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   uint32_t rank = 0;
   std::string text;  // without its end, and without what a carriage return has overwritten
 };
@@ -21,11 +21,11 @@ class WorkerLogs {
   // What lies there now belongs to an earlier run and is not shown. Before any worker is started.
   explicit WorkerLogs(std::string run_directory);
 
-  // An epoch has begun: from now on its logs are followed, of those before only the last one's,
+  // An attempt has begun: from now on its logs are followed, of those before only the last one's,
   // whose workers may still be saying their last words.
-  void Follow(uint64_t epoch, uint32_t world);
+  void Follow(uint64_t attempt, uint32_t world);
 
-  // The lines written since the last call, by epoch and rank; a line of more than 8 KiB comes in
+  // The lines written since the last call, by attempt and rank; a line of more than 8 KiB comes in
   // pieces. At most 256 KiB of each log: what is left comes with the next call.
   std::vector<WorkerLine> Read();
 
@@ -38,7 +38,7 @@ class WorkerLogs {
     uint64_t offset = 0;
     std::string unfinished;
   };
-  using Key = std::pair<uint64_t, uint32_t>;  // epoch, rank
+  using Key = std::pair<uint64_t, uint32_t>;  // attempt, rank
 
   // Whether there was anything new.
   bool ReadLog(const Key& key, Log& log, std::vector<WorkerLine>& lines) const;

@@ -21,8 +21,8 @@ class WorkerLogsTest : public ::testing::Test {
   }
   ~WorkerLogsTest() override { std::filesystem::remove_all(folder_); }
 
-  void Print(int epoch, int rank, const std::string& text) const {
-    const std::string logs = folder_ + "/logs/epoch-" + std::to_string(epoch);
+  void Print(int attempt, int rank, const std::string& text) const {
+    const std::string logs = folder_ + "/logs/attempt-" + std::to_string(attempt);
     std::filesystem::create_directories(logs);
     std::ofstream(logs + "/rank-" + std::to_string(rank) + ".log", std::ios::app) << text;
   }
@@ -30,7 +30,7 @@ class WorkerLogsTest : public ::testing::Test {
   static std::vector<std::string> Texts(const std::vector<WorkerLine>& lines) {
     std::vector<std::string> texts;
     for (const WorkerLine& line : lines) {
-      texts.push_back(std::to_string(line.epoch) + "." + std::to_string(line.rank) + " " +
+      texts.push_back(std::to_string(line.attempt) + "." + std::to_string(line.rank) + " " +
                       line.text);
     }
     return texts;
@@ -60,10 +60,10 @@ TEST_F(WorkerLogsTest, GivesUnfinishedLinesAtTheEnd) {
   EXPECT_THAT(logs.ReadRest(), IsEmpty());
 }
 
-TEST_F(WorkerLogsTest, KeepsToTheLastTwoEpochs) {
+TEST_F(WorkerLogsTest, KeepsToTheLastTwoAttempts) {
   WorkerLogs logs(folder_);
-  for (const int epoch : {1, 2, 3}) logs.Follow(static_cast<uint64_t>(epoch), 1);
-  for (const int epoch : {1, 2, 3}) Print(epoch, 0, "line\n");
+  for (const int attempt : {1, 2, 3}) logs.Follow(static_cast<uint64_t>(attempt), 1);
+  for (const int attempt : {1, 2, 3}) Print(attempt, 0, "line\n");
   EXPECT_THAT(Texts(logs.Read()), ElementsAre("2.0 line", "3.0 line"));
 }
 
@@ -75,7 +75,7 @@ TEST_F(WorkerLogsTest, PassesOverWhatAnEarlierRunHasPrinted) {
   EXPECT_THAT(Texts(logs.Read()), ElementsAre("1.0 now"));
 }
 
-TEST_F(WorkerLogsTest, GivesWhatWasPrintedBeforeTheEpochWasToldOf) {
+TEST_F(WorkerLogsTest, GivesWhatWasPrintedBeforeTheAttemptWasToldOf) {
   WorkerLogs logs(folder_);
   Print(1, 0, "early\n");
   logs.Follow(1, 1);

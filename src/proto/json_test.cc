@@ -93,10 +93,10 @@ TEST(FromJson, ReadsWhatToJsonWrote) {
   Notice notice;
   notice.set_at_ns(1'763'717'281'123'456'789);
   notice.set_job_id("a-1");
-  EpochNotice& epoch = *notice.mutable_epoch();
-  epoch.set_epoch(std::numeric_limits<uint64_t>::max());
-  epoch.add_gang("node-1");
-  epoch.mutable_restore()->set_tier(Restore::TIER_MEMORY);
+  AttemptNotice& attempt = *notice.mutable_attempt();
+  attempt.set_attempt(std::numeric_limits<uint64_t>::max());
+  attempt.add_gang("node-1");
+  attempt.mutable_restore()->set_tier(Restore::TIER_MEMORY);
   Notice read;
   ASSERT_EQ(FromJson(ToJson(notice).dump(), &read), Status());
   EXPECT_EQ(read.SerializeAsString(), notice.SerializeAsString());

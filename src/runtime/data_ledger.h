@@ -18,15 +18,15 @@ class DataLedger {
  public:
   explicit DataLedger(const proto::DataSet& data) : data_(data) {}
 
-  // Grants the steps after `restored_step` to an epoch. Any older lease is void from here on; so is
-  // what was committed above `restored_step`, as those steps will be done again. Requires a higher
-  // epoch than any before.
-  proto::DataLease Open(uint64_t epoch, uint64_t restored_step, uint64_t total_steps);
-  void Close(uint64_t epoch);
+  // Grants the steps after `restored_step` to an attempt. Any older lease is void from here on; so
+  // is what was committed above `restored_step`, as those steps will be done again. Requires a
+  // higher attempt than any before.
+  proto::DataLease Open(uint64_t attempt, uint64_t restored_step, uint64_t total_steps);
+  void Close(uint64_t attempt);
 
-  // The state after `step` is safe: its samples count. Refused for any but the open lease's epoch
+  // The state after `step` is safe: its samples count. Refused for any but the open lease's attempt
   // and for steps outside it: an old world can't commit.
-  Status Commit(uint64_t epoch, uint64_t step);
+  Status Commit(uint64_t attempt, uint64_t step);
 
   uint64_t committed_step() const { return committed_step_; }
   // Samples that count so far.
@@ -36,7 +36,7 @@ class DataLedger {
 
  private:
   proto::DataSet data_;
-  uint64_t epoch_ = 0;  // of the newest lease
+  uint64_t attempt_ = 0;  // of the newest lease
   bool open_ = false;
   uint64_t first_step_ = 1;  // of the newest lease
   uint64_t end_step_ = 1;

@@ -64,7 +64,7 @@ Result<TorchrunArguments> ParseTorchrunArguments(
     std::span<const std::string> arguments, const std::map<std::string, std::string>& environment,
     const std::string& default_python = "python3");
 
-// A worker's place in its epoch.
+// A worker's place in its attempt.
 struct WorkerPlace {
   uint32_t node_rank = 0;
   uint32_t nodes = 1;

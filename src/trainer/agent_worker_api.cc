@@ -18,7 +18,7 @@ class AgentWorkerApi final : public WorkerApi {
   ~AgentWorkerApi() override { longhaul_close(worker_api_); }
 
   std::string Config() override { return longhaul_config(worker_api_); }
-  uint64_t Epoch() override { return longhaul_epoch(worker_api_); }
+  uint64_t Attempt() override { return longhaul_attempt(worker_api_); }
 
   Status Enter(Phase phase) override {
     static constexpr longhaul_phase_kind kKinds[] = {

@@ -115,7 +115,7 @@ void ReadFrom(const Json& json, TrainerConfig& config, Status& status) {
   StartingWeights& from = config.from.emplace();
   section.Text("folder", from.folder);
   section.Whole("step", from.step, 0, UINT64_MAX);
-  section.Whole("epoch", from.epoch, 0, UINT64_MAX);
+  section.Whole("attempt", from.attempt, 0, UINT64_MAX);
   if (from.folder.empty()) section.Refuse("folder", "is missing");
 }
 

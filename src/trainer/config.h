@@ -2,8 +2,8 @@
 //
 // Beside the job's keys: "data_directory" (train.tokens and held_out.tokens), "run_directory" and,
 // optionally, "record_samples" (write what each step used, for an audit) and "from" ({"folder":
-// "/runs/base/checkpoints", "step": 300, "epoch": 1}, the checkpoint whose weights it begins with).
-// Keys the trainer doesn't know are other people's and are left alone.
+// "/runs/base/checkpoints", "step": 300, "attempt": 1}, the checkpoint whose weights it begins
+// with). Keys the trainer doesn't know are other people's and are left alone.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace longhaul::trainer {
 struct StartingWeights {
   std::string folder;  // of the steps; s3://... too
   uint64_t step = 0;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
 };
 
 struct TrainerConfig {

@@ -267,7 +267,7 @@ Status Loop::Run(const std::function<void()>& before_steps) {
   if (restored == 0) RETURN_IF_ERROR(Fresh());
   // The parts of a replica use the same samples.
   if (config_.record_samples && mesh_.part().first() && mesh_.part().part == 0) {
-    auto opened = SampleRecorder::Open(config_.run_directory, worker_api_.Epoch(),
+    auto opened = SampleRecorder::Open(config_.run_directory, worker_api_.Attempt(),
                                        static_cast<uint32_t>(groups_.world().rank()));
     if (opened.ok()) {
       recorder_ = std::move(*opened);

@@ -42,12 +42,12 @@ TEST(TrainerConfig, ReadsWhatTheSpecWrites) {
 
 TEST(TrainerConfig, ReadsWhichStepItBeginsWith) {
   const auto config = ParseTrainerConfig(
-      R"({"data_directory":"/d","from":{"folder":"/runs/a/checkpoints","step":30,"epoch":2}})");
+      R"({"data_directory":"/d","from":{"folder":"/runs/a/checkpoints","step":30,"attempt":2}})");
   ASSERT_TRUE(config.ok()) << config.status();
   ASSERT_TRUE(config->from.has_value());
   EXPECT_EQ(config->from->folder, "/runs/a/checkpoints");
   EXPECT_EQ(config->from->step, 30u);
-  EXPECT_EQ(config->from->epoch, 2u);
+  EXPECT_EQ(config->from->attempt, 2u);
 }
 
 TEST(TrainerConfig, NamesTheKeyThatIsWrong) {

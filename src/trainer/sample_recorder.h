@@ -15,17 +15,17 @@ namespace longhaul::trainer {
 class SampleRecorder {
  public:
   static Result<std::unique_ptr<SampleRecorder>> Open(const std::string& run_directory,
-                                                      uint64_t epoch, uint32_t rank);
+                                                      uint64_t attempt, uint32_t rank);
 
   // One write, so that a killed process leaves whole records and at most one torn at the end.
   Status Append(uint64_t step, std::span<const uint64_t> samples);
 
  private:
-  SampleRecorder(io::Fd fd, std::string path, uint64_t epoch, uint32_t rank);
+  SampleRecorder(io::Fd fd, std::string path, uint64_t attempt, uint32_t rank);
 
   io::Fd fd_;
   std::string path_;
-  uint64_t epoch_;
+  uint64_t attempt_;
   uint32_t rank_;
 };
 

@@ -18,7 +18,7 @@ class StandaloneWorkerApi final : public WorkerApi {
   }
 
   std::string Config() override { return config_; }
-  uint64_t Epoch() override { return 1; }
+  uint64_t Attempt() override { return 1; }
   Status Enter(Phase) override { return {}; }
   Status Register(const std::vector<StateTensor>&) override { return {}; }
   Result<uint64_t> Restore() override { return uint64_t{0}; }

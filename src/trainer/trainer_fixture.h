@@ -26,7 +26,7 @@ namespace longhaul::trainer {
 class MemoryWorkerApi final : public WorkerApi {
  public:
   std::string Config() override { return ""; }
-  uint64_t Epoch() override { return 1; }
+  uint64_t Attempt() override { return 1; }
   Status Enter(Phase phase) override {
     phases.push_back(phase);
     return {};

@@ -164,7 +164,7 @@ void Commit(Loop& loop, const std::string& folder) {
   checkpoint::Manifest manifest;
   manifest.job = "base";
   manifest.step = 3;
-  manifest.epoch = 2;
+  manifest.attempt = 2;
   manifest.world = 1;
   const auto plan = *checkpoint::StatePlan::Create(std::move(infos));
   const auto piece = directory.WritePiece(3, 2, 0, 1, plan, memory);

@@ -47,7 +47,7 @@ class WorkerApi {
  public:
   virtual ~WorkerApi() = default;
   virtual std::string Config() = 0;  // JSON
-  virtual uint64_t Epoch() = 0;
+  virtual uint64_t Attempt() = 0;
   virtual Status Enter(Phase phase) = 0;
   virtual Status Register(const std::vector<StateTensor>& tensors) = 0;
   // The step whose state now is in the registered tensors; 0: untouched.

@@ -44,14 +44,14 @@ Result<std::unique_ptr<longhaul_worker>> Open() {
   }
   const Result<uint64_t> rank = longhaul::ParseUint64(text("RANK"));
   if (!rank.ok() || *rank > 1u << 24) return longhaul::InvalidArgument("RANK is not a rank");
-  const Result<uint64_t> epoch = longhaul::ParseUint64(text("LONGHAUL_EPOCH"));
-  if (!epoch.ok()) return longhaul::InvalidArgument("LONGHAUL_EPOCH is not an epoch");
+  const Result<uint64_t> attempt = longhaul::ParseUint64(text("LONGHAUL_ATTEMPT"));
+  if (!attempt.ok()) return longhaul::InvalidArgument("LONGHAUL_ATTEMPT is not an attempt");
   Result<longhaul::io::Fd> socket = longhaul::io::ConnectUnix(path);
   if (!socket.ok()) return longhaul::Unavailable(socket.status().message());
   auto worker = std::make_unique<longhaul_worker>();
   ASSIGN_OR_RETURN(worker->client,
                    longhaul::worker_api::Client::Join(std::move(socket).value(),
-                                                      static_cast<uint32_t>(*rank), *epoch));
+                                                      static_cast<uint32_t>(*rank), *attempt));
   return worker;
 }
 
@@ -81,8 +81,8 @@ void longhaul_close(longhaul_worker* worker) { delete worker; }
 const char* longhaul_config(const longhaul_worker* worker) {
   return worker == nullptr ? "" : worker->client->welcome().config.c_str();
 }
-uint64_t longhaul_epoch(const longhaul_worker* worker) {
-  return worker == nullptr ? 0 : worker->client->epoch();
+uint64_t longhaul_attempt(const longhaul_worker* worker) {
+  return worker == nullptr ? 0 : worker->client->attempt();
 }
 
 int longhaul_phase(longhaul_worker* worker, longhaul_phase_kind phase, longhaul_error* error) {

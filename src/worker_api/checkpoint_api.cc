@@ -53,28 +53,28 @@ Result<std::unique_ptr<longhaul_steps>> FindSteps(const char* folder) {
   ASSIGN_OR_RETURN(const checkpoint::StepsAt found,
                    checkpoint::FindSteps(longhaul::io::PosixFileSystem(), folder));
   auto made = std::make_unique<longhaul_steps>();
-  const auto add = [&](uint64_t step, uint64_t epoch, longhaul_step_state state,
+  const auto add = [&](uint64_t step, uint64_t attempt, longhaul_step_state state,
                        const std::string& reason, bool complete) {
     made->texts.push_back(found.folder + "/" +
-                          checkpoint::CheckpointDirectory::NameOf(step, epoch));
+                          checkpoint::CheckpointDirectory::NameOf(step, attempt));
     made->texts.push_back(reason);
-    made->steps.push_back({step, epoch, state, nullptr, nullptr, complete ? 1 : 0});
+    made->steps.push_back({step, attempt, state, nullptr, nullptr, complete ? 1 : 0});
   };
   for (const auto& one : found.steps.committed) {
-    add(one.step, one.epoch, LONGHAUL_STEP_COMMITTED, "", false);
+    add(one.step, one.attempt, LONGHAUL_STEP_COMMITTED, "", false);
   }
   for (const auto& one : found.steps.damaged) {
-    add(one.step, one.epoch, LONGHAUL_STEP_DAMAGED, one.reason, false);
+    add(one.step, one.attempt, LONGHAUL_STEP_DAMAGED, one.reason, false);
   }
   for (const auto& one : found.steps.uncommitted) {
-    add(one.step, one.epoch, LONGHAUL_STEP_UNCOMMITTED, one.reason, one.complete);
+    add(one.step, one.attempt, LONGHAUL_STEP_UNCOMMITTED, one.reason, one.complete);
   }
   for (size_t i = 0; i < made->steps.size(); ++i) {
     made->steps[i].path = made->texts[2 * i].c_str();
     made->steps[i].reason = made->texts[2 * i + 1].c_str();
   }
   std::sort(made->steps.begin(), made->steps.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.step, a.epoch) > std::pair(b.step, b.epoch);
+    return std::pair(a.step, a.attempt) > std::pair(b.step, b.attempt);
   });
   return made;
 }
@@ -98,7 +98,7 @@ const longhaul_saved_step* longhaul_steps_get(const longhaul_steps* steps, size_
   return steps == nullptr ? nullptr : steps->steps.data();
 }
 
-int longhaul_write_piece(const char* folder, uint64_t step, uint64_t epoch, uint32_t rank,
+int longhaul_write_piece(const char* folder, uint64_t step, uint64_t attempt, uint32_t rank,
                          uint32_t world, const longhaul_tensor* tensors, const longhaul_part* parts,
                          size_t count, longhaul_piece* piece, longhaul_error* error) {
   return AtTheEdge(error, [&]() -> Status {
@@ -111,20 +111,20 @@ int longhaul_write_piece(const char* folder, uint64_t step, uint64_t epoch, uint
     const std::vector<std::span<const std::byte>> memory(given.memory.begin(), given.memory.end());
     checkpoint::CheckpointDirectory directory(longhaul::io::PosixFileSystem(), folder);
     ASSIGN_OR_RETURN(const checkpoint::PieceFile file,
-                     directory.WritePiece(step, epoch, rank, world, given.plan, memory));
+                     directory.WritePiece(step, attempt, rank, world, given.plan, memory));
     *piece = {file.rank, file.bytes, file.header_bytes, file.hash};
     return {};
   });
 }
 
-int longhaul_commit(const char* folder, const char* job, uint64_t step, uint64_t epoch,
+int longhaul_commit(const char* folder, const char* job, uint64_t step, uint64_t attempt,
                     const longhaul_piece* pieces, uint32_t world, longhaul_error* error) {
   return AtTheEdge(error, [&]() -> Status {
     if (folder == nullptr || job == nullptr || pieces == nullptr) return Null();
     checkpoint::Manifest manifest;
     manifest.job = job;
     manifest.step = step;
-    manifest.epoch = epoch;
+    manifest.attempt = attempt;
     manifest.world = world;
     for (uint32_t i = 0; i < world; ++i) {
       if (pieces[i].rank != i) return longhaul::InvalidArgument("pieces must be by rank, from 0");

@@ -81,7 +81,7 @@ Result<bool> WaitReadable(const io::Fd& socket, int wait_ms) {
 
 // What the controller chose to restore from disk.
 checkpoint::StepOfRank StepOf(const WelcomeContent& welcome) {
-  return {welcome.checkpoint_directory, welcome.restore_step, welcome.restore_saved_epoch,
+  return {welcome.checkpoint_directory, welcome.restore_step, welcome.restore_saved_attempt,
           welcome.restore_rank};
 }
 
@@ -105,11 +105,11 @@ Result<int64_t> ProcessStartedAt() {
   return ToNanoseconds(io::Now()) - boot_ns + start_ns;
 }
 
-Result<std::unique_ptr<Client>> Client::Join(io::Fd socket, uint32_t rank, uint64_t epoch) {
-  std::unique_ptr<Client> client(new Client(std::move(socket), epoch));
+Result<std::unique_ptr<Client>> Client::Join(io::Fd socket, uint32_t rank, uint64_t attempt) {
+  std::unique_ptr<Client> client(new Client(std::move(socket), attempt));
   Hello hello;
   hello.rank = rank;
-  hello.epoch = epoch;
+  hello.attempt = attempt;
   hello.pid = getpid();
   ASSIGN_OR_RETURN(hello.started_at_ns, ProcessStartedAt());
   RETURN_IF_ERROR(client->Send(hello));
@@ -334,7 +334,7 @@ Result<std::unique_ptr<checkpoint::ArenaWriter>> Client::OpenSlot(uint64_t step)
   const Instant begin = io::MonotonicNow();
   waited_for_slot_ns_ = 0;
   for (Instant told = begin;;) {
-    const Status opened = writer->Begin(step, epoch_, plan_);
+    const Status opened = writer->Begin(step, attempt_, plan_);
     if (opened.ok()) {
       mapper_->Wait(writer->open_end());
       return writer;

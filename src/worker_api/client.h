@@ -32,13 +32,13 @@ namespace longhaul::worker_api {
 class Client {
  public:
   // Says Hello on a connected socket and waits for the Welcome.
-  static Result<std::unique_ptr<Client>> Join(io::Fd socket, uint32_t rank, uint64_t epoch);
+  static Result<std::unique_ptr<Client>> Join(io::Fd socket, uint32_t rank, uint64_t attempt);
   ~Client();  // a snapshot under way is waited for
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
   const WelcomeContent& welcome() const { return welcome_; }
-  uint64_t epoch() const { return epoch_; }
+  uint64_t attempt() const { return attempt_; }
 
   Status EnterPhase(uint32_t phase);
   // The snapshots' own time since the last report is added to snapshot_ns.
@@ -68,7 +68,7 @@ class Client {
   Result<uint64_t> Restore();
 
  private:
-  Client(io::Fd socket, uint64_t epoch) : socket_(std::move(socket)), epoch_(epoch) {}
+  Client(io::Fd socket, uint64_t attempt) : socket_(std::move(socket)), attempt_(attempt) {}
 
   Status Send(std::span<const std::byte> packet);
   template <typename Message>
@@ -98,7 +98,7 @@ class Client {
   Status CopyIsBad(const Status& why);
 
   io::Fd socket_;
-  uint64_t epoch_ = 0;
+  uint64_t attempt_ = 0;
   WelcomeContent welcome_;
   uint64_t interval_steps_ = 0;
   uint64_t last_snapshot_step_ = 0;  // tried or restored

@@ -61,7 +61,7 @@ Result<std::optional<WelcomeContent>> WelcomeAssembler::Add(const WelcomePart& p
   WelcomeContent content;
   content.restore_tier = welcome.restore_tier;
   content.restore_step = welcome.restore_step;
-  content.restore_saved_epoch = welcome.restore_saved_epoch;
+  content.restore_saved_attempt = welcome.restore_saved_attempt;
   content.restore_rank = welcome.restore_rank;
   content.snapshot_interval_steps = welcome.snapshot_interval_steps;
   content.lease_samples = welcome.lease_samples;

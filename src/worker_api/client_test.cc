@@ -158,8 +158,8 @@ struct Model {
   }
 };
 
-std::unique_ptr<Client> Join(Agent& agent, uint64_t epoch) {
-  Result<std::unique_ptr<Client>> client = Client::Join(agent.TakeWorkerEnd(), 0, epoch);
+std::unique_ptr<Client> Join(Agent& agent, uint64_t attempt) {
+  Result<std::unique_ptr<Client>> client = Client::Join(agent.TakeWorkerEnd(), 0, attempt);
   CHECK(client.ok()) << client.status().message();
   return std::move(client).value();
 }
@@ -186,7 +186,7 @@ TEST(Client, IsWelcomedAndAsksForSnapshotsAtTheInterval) {
   }
   const auto& received = agent.Join();
   const Hello& hello = std::get<Hello>(received[0]);
-  EXPECT_EQ(hello.epoch, 3u);
+  EXPECT_EQ(hello.attempt, 3u);
   const int64_t age_ns = ToNanoseconds(io::Now()) - hello.started_at_ns;
   EXPECT_GT(age_ns, -20'000'000);
   EXPECT_LT(age_ns, 3600'000'000'000);
@@ -390,7 +390,7 @@ TEST(Client, AReplacedNodeReadsTheCommittedPieceFromDisk) {
                                                 std::as_bytes(std::span(&saved.step, 1))};
   checkpoint::Manifest manifest;
   manifest.step = 40;
-  manifest.epoch = 2;
+  manifest.attempt = 2;
   manifest.world = 4;
   manifest.replicated = true;
   const auto file = directory.WritePiece(40, 2, 0, 4, plan, tensors);
@@ -401,7 +401,7 @@ TEST(Client, AReplacedNodeReadsTheCommittedPieceFromDisk) {
   WelcomeContent welcome;
   welcome.restore_tier = 2;
   welcome.restore_step = 40;
-  welcome.restore_saved_epoch = 2;
+  welcome.restore_saved_attempt = 2;
   welcome.checkpoint_directory = root + "/checkpoints";
   for (const uint64_t step : {40u, 41u}) {
     welcome.restore_step = step;
@@ -429,7 +429,7 @@ TEST(Client, WhatOtherRanksSavedIsReadByBoxesFromDisk) {
   checkpoint::CheckpointDirectory directory(io::PosixFileSystem(), root);
   checkpoint::Manifest manifest;
   manifest.step = 40;
-  manifest.epoch = 2;
+  manifest.attempt = 2;
   manifest.world = 2;
   std::vector<float> whole(600);
   for (size_t i = 0; i < whole.size(); ++i) whole[i] = static_cast<float>(i);
@@ -446,7 +446,7 @@ TEST(Client, WhatOtherRanksSavedIsReadByBoxesFromDisk) {
   WelcomeContent welcome;
   welcome.restore_tier = 2;
   welcome.restore_step = 40;
-  welcome.restore_saved_epoch = 2;
+  welcome.restore_saved_attempt = 2;
   welcome.checkpoint_directory = root;
   const struct {
     uint32_t rank;

@@ -45,7 +45,7 @@ struct Hello {
   Header header{MessageType::kHello, 0};
   uint32_t version = kProtocolVersion;
   uint32_t rank = 0;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   int64_t pid = 0;
   int64_t started_at_ns = 0;  // CLOCK_REALTIME when the process began
 };
@@ -57,7 +57,7 @@ struct Welcome {
   uint32_t restore_tier = 0;  // proto::Restore::Tier
   uint32_t more = 0;
   uint64_t restore_step = 0;
-  uint64_t restore_saved_epoch = 0;
+  uint64_t restore_saved_attempt = 0;
   uint64_t snapshot_interval_steps = 0;  // 0: none for now
   uint64_t lease_samples = 0;
   uint64_t lease_global_batch = 0;

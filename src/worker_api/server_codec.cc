@@ -40,7 +40,7 @@ Result<FromWorker> Check(const Hello& hello, std::string) {
                               std::to_string(hello.version) + " of the worker API, not " +
                               std::to_string(kProtocolVersion));
   }
-  if (hello.rank > kMaxRank || hello.epoch > kMaxStep || hello.pid <= 0 ||
+  if (hello.rank > kMaxRank || hello.attempt > kMaxStep || hello.pid <= 0 ||
       hello.started_at_ns < 0) {
     return Bad("Hello out of range");
   }
@@ -157,7 +157,7 @@ std::vector<std::vector<std::byte>> EncodeWelcome(const WelcomeContent& content)
   Welcome welcome;
   welcome.restore_tier = content.restore_tier;
   welcome.restore_step = content.restore_step;
-  welcome.restore_saved_epoch = content.restore_saved_epoch;
+  welcome.restore_saved_attempt = content.restore_saved_attempt;
   welcome.restore_rank = content.restore_rank;
   welcome.snapshot_interval_steps = content.snapshot_interval_steps;
   welcome.lease_samples = content.lease_samples;

@@ -46,7 +46,7 @@ Result<FromWorker> ParseFromWorker(std::span<const std::byte> packet);
 struct WelcomeContent {
   uint32_t restore_tier = 0;  // proto::Restore::Tier
   uint64_t restore_step = 0;
-  uint64_t restore_saved_epoch = 0;
+  uint64_t restore_saved_attempt = 0;
   uint32_t restore_rank = 0;
   uint64_t snapshot_interval_steps = 0;
   uint64_t lease_samples = 0;

@@ -97,7 +97,7 @@ struct PruneFlags {
 };
 
 std::string NameOf(const Manifest& manifest) {
-  return CheckpointDirectory::NameOf(manifest.step, manifest.epoch);
+  return CheckpointDirectory::NameOf(manifest.step, manifest.attempt);
 }
 
 bool Agreed(size_t count) {

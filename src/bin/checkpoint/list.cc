@@ -29,7 +29,7 @@ uint64_t FileBytes(const Manifest& manifest) {
 }
 
 std::string NameOf(const checkpoint::UnusableStep& step) {
-  return CheckpointDirectory::NameOf(step.step, step.epoch);
+  return CheckpointDirectory::NameOf(step.step, step.attempt);
 }
 
 nlohmann::ordered_json StepsJson(const std::string& folder, const checkpoint::StepSurvey& steps) {
@@ -37,9 +37,9 @@ nlohmann::ordered_json StepsJson(const std::string& folder, const checkpoint::St
   json["folder"] = folder;
   json["checkpoints"] = nlohmann::ordered_json::array();
   for (const Manifest& m : steps.committed) {
-    json["checkpoints"].push_back({{"name", CheckpointDirectory::NameOf(m.step, m.epoch)},
+    json["checkpoints"].push_back({{"name", CheckpointDirectory::NameOf(m.step, m.attempt)},
                                    {"step", m.step},
-                                   {"epoch", m.epoch},
+                                   {"attempt", m.attempt},
                                    {"job", m.job},
                                    {"world", m.world},
                                    {"replicated", m.replicated},
@@ -69,11 +69,11 @@ int Ls(const std::string& path, bool as_json) {
     Print(StepsJson(*folder, *steps));
     return kExitOk;
   }
-  Table table({"STEP", "EPOCH", "RANKS", "FILES", "TENSORS", "SIZE", "JOB", "NAME"});
+  Table table({"STEP", "ATTEMPT", "RANKS", "FILES", "TENSORS", "SIZE", "JOB", "NAME"});
   for (const Manifest& m : steps->committed) {
-    table.Add({std::to_string(m.step), std::to_string(m.epoch), std::to_string(m.world),
+    table.Add({std::to_string(m.step), std::to_string(m.attempt), std::to_string(m.world),
                std::to_string(m.files.size()), std::to_string(m.tensors.size()), Size(FileBytes(m)),
-               Clean(m.job), CheckpointDirectory::NameOf(m.step, m.epoch)});
+               Clean(m.job), CheckpointDirectory::NameOf(m.step, m.attempt)});
   }
   std::printf("%s", table.Text().c_str());
   for (const auto& step : steps->damaged) {
@@ -97,7 +97,7 @@ void ShowJson(const Catalog& catalog) {
   json["format"] = ToString(catalog.format);
   if (catalog.step > 0) json["step"] = catalog.step;
   if (catalog.world > 0) {
-    json["epoch"] = catalog.epoch;
+    json["attempt"] = catalog.attempt;
     json["job"] = catalog.job;
     json["world"] = catalog.world;
   }
@@ -140,9 +140,9 @@ int Show(const std::string& path, bool as_json) {
               std::string(ToString(catalog->format)).c_str(), catalog->tensors.size(),
               Size(catalog->TotalBytes()).c_str(), catalog->files.size());
   if (catalog->world > 0) {
-    std::printf("job %s, step %llu, epoch %llu, written by %u ranks\n", Clean(catalog->job).c_str(),
-                static_cast<unsigned long long>(catalog->step),
-                static_cast<unsigned long long>(catalog->epoch), catalog->world);
+    std::printf("job %s, step %llu, attempt %llu, written by %u ranks\n",
+                Clean(catalog->job).c_str(), static_cast<unsigned long long>(catalog->step),
+                static_cast<unsigned long long>(catalog->attempt), catalog->world);
   }
   std::vector<size_t> pieces(catalog->tensors.size());
   for (const auto& shard : catalog->shards) ++pieces[shard.tensor];

@@ -27,7 +27,7 @@ struct Options {
   std::string from;
   std::string reason;
   uint32_t rank = 0;
-  uint64_t epoch = 0;  // 0: the newest
+  uint64_t attempt = 0;  // 0: the newest
   std::string node;
   std::string use;                    // of a node: cordon, drain, uncordon; empty: list them
   std::string timeout = "10min";      // of a drain

@@ -112,7 +112,7 @@ void PrintJob(const Json& job) {
   line("reason", job["reason"].get<std::string>());
   line("plan", job["job"]["plan_reason"].get<std::string>());
   line("nodes", Names(job["gang"]) + SizeText(job));
-  line("epoch", std::to_string(job["epoch"].get<uint64_t>()));
+  line("attempt", std::to_string(job["attempt"].get<uint64_t>()));
   line("step", StepText(job));
   line("loss",
        Decimal(Number(job, "loss"), 4) + " (first " + Decimal(Number(job, "first_loss"), 4) + ")");

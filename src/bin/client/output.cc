@@ -47,8 +47,8 @@ bool IsOver(RestClient& client, const std::string& job) {
 int Logs(RestClient& client, const Options& options) {
   const std::string base =
       "/v1/jobs/" + UrlEncode(options.job) + "/logs?rank=" + std::to_string(options.rank);
-  std::string query = options.epoch == 0 ? "" : "&epoch=" + std::to_string(options.epoch);
-  uint64_t epoch = 0;
+  std::string query = options.attempt == 0 ? "" : "&attempt=" + std::to_string(options.attempt);
+  uint64_t attempt = 0;
   uint64_t end = 0;
   while (true) {
     // Asked for before the text: what a job writes before it is over is shown then.
@@ -56,18 +56,18 @@ int Logs(RestClient& client, const Options& options) {
     const auto part = client.Get(base + query);
     if (!part.ok() && (over || part.status().code() != Code::kNotFound)) return Fail(part.status());
     if (part.ok()) {
-      const auto part_epoch = (*part)["epoch"].get<uint64_t>();
-      if (part_epoch != epoch && epoch != 0 && options.epoch == 0) {
-        std::fprintf(stderr, "--- epoch %llu\n", static_cast<unsigned long long>(part_epoch));
+      const auto part_attempt = (*part)["attempt"].get<uint64_t>();
+      if (part_attempt != attempt && attempt != 0 && options.attempt == 0) {
+        std::fprintf(stderr, "--- attempt %llu\n", static_cast<unsigned long long>(part_attempt));
         query = "&from=0";
-        epoch = part_epoch;
+        attempt = part_attempt;
         continue;
       }
-      epoch = part_epoch;
+      attempt = part_attempt;
       end = (*part)["end"].get<uint64_t>();
       std::printf("%s", (*part)["text"].get<std::string>().c_str());
       std::fflush(stdout);
-      query = (options.epoch == 0 ? "" : "&epoch=" + std::to_string(epoch)) +
+      query = (options.attempt == 0 ? "" : "&attempt=" + std::to_string(attempt)) +
               "&from=" + std::to_string(end);
     }
     if (over) return kExitOk;
@@ -114,7 +114,7 @@ void AddOutput(CLI::App& app, Action& action, const std::shared_ptr<Options>& op
   CLI::App* logs = Add(app, action, "logs", "Show what a worker printed", Logs, options);
   logs->add_option("JOB", options->job, "Job, by id or name")->required();
   logs->add_option("--rank", options->rank, "The worker's rank (default 0)");
-  logs->add_option("--epoch", options->epoch, "Attempt (default: the newest)");
+  logs->add_option("--attempt", options->attempt, "Attempt (default: the newest)");
   logs->add_flag("-f,--follow", options->follow, "Continue until the job has ended");
 }
 

@@ -64,9 +64,9 @@ struct CatalogFile {
 struct Catalog {
   Format format = Format::kLonghaul;
   std::string path;
-  std::string job;  // of a run's checkpoint, as are step and epoch
+  std::string job;  // of a run's checkpoint, as are step and attempt
   uint64_t step = 0;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   uint32_t world = 0;  // ranks that wrote it, where the format says
   std::vector<CatalogFile> files;
   std::vector<TensorInfo> tensors;  // global ones, names unique

@@ -124,7 +124,7 @@ std::optional<std::string> Load(io::FileSystem& files) {
     return std::nullopt;
   }
   std::string loaded = catalog->job + " " + std::to_string(catalog->step) + "." +
-                       std::to_string(catalog->epoch) + "." + std::to_string(catalog->world);
+                       std::to_string(catalog->attempt) + "." + std::to_string(catalog->world);
   CatalogReader reader(files, *catalog);
   for (uint32_t i = 0; i < catalog->tensors.size(); ++i) {
     const TensorInfo& tensor = catalog->tensors[i];

@@ -42,7 +42,7 @@ std::pair<std::string, std::string> ParentAndName(const std::string& path) {
 
 StepSurvey OnlyStep(StepSurvey all, const std::string& name) {
   const auto other = [&](const auto& step) {
-    return CheckpointDirectory::NameOf(step.step, step.epoch) != name;
+    return CheckpointDirectory::NameOf(step.step, step.attempt) != name;
   };
   std::erase_if(all.committed, other);
   std::erase_if(all.damaged, other);
@@ -57,10 +57,10 @@ Result<Catalog> OpenPieces(io::FileSystem& files, const std::string& parent,
   CheckpointDirectory directory(files, parent);
   Catalog catalog;
   catalog.format = Format::kLonghaul;
-  catalog.path = parent + "/" + CheckpointDirectory::NameOf(manifest.step, manifest.epoch);
+  catalog.path = parent + "/" + CheckpointDirectory::NameOf(manifest.step, manifest.attempt);
   catalog.job = manifest.job;
   catalog.step = manifest.step;
-  catalog.epoch = manifest.epoch;
+  catalog.attempt = manifest.attempt;
   catalog.world = manifest.world;
   catalog.tensors = manifest.tensors;
   for (const PieceFile& file : manifest.files) {
@@ -136,13 +136,15 @@ Result<Catalog> OpenNewest(io::FileSystem& files, const std::string& path,
   if (!steps.damaged.empty()) {
     const UnusableStep& bad = steps.damaged.front();
     const Manifest* good = steps.committed.empty() ? nullptr : &steps.committed.front();
-    if (good == nullptr || std::pair(bad.step, bad.epoch) > std::pair(good->step, good->epoch)) {
+    if (good == nullptr ||
+        std::pair(bad.step, bad.attempt) > std::pair(good->step, good->attempt)) {
       return DataLoss("the newest step in " + found.folder + ", " +
-                      CheckpointDirectory::NameOf(bad.step, bad.epoch) + ", is damaged (" +
+                      CheckpointDirectory::NameOf(bad.step, bad.attempt) + ", is damaged (" +
                       bad.reason + "); " +
-                      (good == nullptr ? "no step there can be opened"
-                                       : "name the folder of an older one to open that, such as " +
-                                             CheckpointDirectory::NameOf(good->step, good->epoch)));
+                      (good == nullptr
+                           ? "no step there can be opened"
+                           : "name the folder of an older one to open that, such as " +
+                                 CheckpointDirectory::NameOf(good->step, good->attempt)));
     }
   }
   if (!steps.committed.empty()) {
@@ -166,7 +168,7 @@ Result<Catalog> OpenStep(io::FileSystem& files, const std::string& given,
   Result<Manifest> manifest =
       DecodeManifest({reinterpret_cast<const char*>(bytes->data()), bytes->size()});
   if (!manifest.ok()) return manifest.status().WithContext(path + "/MANIFEST");
-  const std::string name = CheckpointDirectory::NameOf(manifest->step, manifest->epoch);
+  const std::string name = CheckpointDirectory::NameOf(manifest->step, manifest->attempt);
   if (last != name) {
     return DataLoss(path + ": its manifest is of " + name + ", so must be its name");
   }

@@ -47,7 +47,7 @@ Status WriteLonghaul(io::FileSystem& files, const Catalog& catalog, TensorStream
   ASSIGN_OR_RETURN(const StatePlan plan, StatePlan::Create(std::move(infos)));
   ChunkHashes hashes;
   for (size_t i = 0; i < plan.size(); ++i) hashes.emplace_back(ChunksIn(plan.bytes(i)), 0);
-  const ShardId id{step, options.epoch, 0, 1};
+  const ShardId id{step, options.attempt, 0, 1};
   // The header is as long whatever the hashes: it is written again when they are known.
   ASSIGN_OR_RETURN(const std::string placeholder, EncodeShardHeader(id, plan, hashes));
   const std::string name = PieceName(0, 1);
@@ -72,7 +72,7 @@ Status WriteLonghaul(io::FileSystem& files, const Catalog& catalog, TensorStream
   Manifest manifest;
   manifest.job = catalog.job.empty() ? options.job : catalog.job;
   manifest.step = step;
-  manifest.epoch = options.epoch;
+  manifest.attempt = options.attempt;
   manifest.world = 1;
   manifest.replicated = true;
   manifest.files.push_back({name, 0, file.bytes(), Hash64(header), header.size()});

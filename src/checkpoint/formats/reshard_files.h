@@ -26,7 +26,7 @@ inline Status SaveLayout(io::FileSystem& files, const std::string& folder, const
   Manifest manifest;
   manifest.job = "job";
   manifest.step = kReshardStep;
-  manifest.epoch = 1;
+  manifest.attempt = 1;
   manifest.world = static_cast<uint32_t>(layout.devices());
   for (uint32_t rank = 0; rank < manifest.world; ++rank) {
     std::vector<TensorInfo> infos;

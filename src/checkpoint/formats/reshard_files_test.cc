@@ -100,7 +100,7 @@ TEST(OpenCheckpoint, RefusesARunThatLacksAnElement) {
   Manifest manifest;
   manifest.job = "job";
   manifest.step = 1;
-  manifest.epoch = 1;
+  manifest.attempt = 1;
   manifest.world = 2;
   const std::vector<std::byte> bytes(16);
   const std::vector<std::span<const std::byte>> tensors = {bytes};

@@ -165,15 +165,15 @@ Result<RunVerification> VerifyRun(io::FileSystem& files, const std::string& path
   RunVerification run;
   run.folder = at.folder;
   for (const UnusableStep& one : at.steps.uncommitted) {
-    run.uncommitted.push_back(CheckpointDirectory::NameOf(one.step, one.epoch));
+    run.uncommitted.push_back(CheckpointDirectory::NameOf(one.step, one.attempt));
   }
-  std::vector<std::pair<uint64_t, uint64_t>> ids;  // step and epoch
-  for (const Manifest& one : at.steps.committed) ids.emplace_back(one.step, one.epoch);
-  for (const UnusableStep& one : at.steps.damaged) ids.emplace_back(one.step, one.epoch);
+  std::vector<std::pair<uint64_t, uint64_t>> ids;  // step and attempt
+  for (const Manifest& one : at.steps.committed) ids.emplace_back(one.step, one.attempt);
+  for (const UnusableStep& one : at.steps.damaged) ids.emplace_back(one.step, one.attempt);
   if (ids.empty()) return NotFound(at.folder + " has no step that is committed");
   std::sort(ids.rbegin(), ids.rend());
-  for (const auto& [step, epoch] : ids) {
-    const std::string name = CheckpointDirectory::NameOf(step, epoch);
+  for (const auto& [step, attempt] : ids) {
+    const std::string name = CheckpointDirectory::NameOf(step, attempt);
     ASSIGN_OR_RETURN(Verification found, VerifyCheckpoint(files, at.folder + "/" + name, options));
     run.steps.push_back({name, step, std::move(found)});
   }

@@ -18,7 +18,7 @@ Status WriteCheckpoint(io::FileSystem& files, const Catalog& catalog, const std:
   if (options.format == Format::kLonghaul) {
     RETURN_IF_ERROR(files.MakeDirectories(target));
     const uint64_t step = catalog.step > 0 ? catalog.step : options.step;
-    target += "/" + CheckpointDirectory::NameOf(step, options.epoch);
+    target += "/" + CheckpointDirectory::NameOf(step, options.attempt);
   }
   ASSIGN_OR_RETURN(internal::Partial partial, internal::Partial::Begin(files, target, folder));
   internal::TensorStream stream(source, catalog, options);

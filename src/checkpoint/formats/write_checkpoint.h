@@ -25,7 +25,7 @@ struct WriteOptions {
   // Of a run's checkpoint, where the catalog has none.
   std::string job = "converted";
   uint64_t step = 0;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   // Called with bytes done and in all; false stops it with kCancelled. May be empty.
   std::function<bool(uint64_t done, uint64_t total)> progress;
 };

@@ -32,7 +32,7 @@ struct SlotHeader {
   uint32_t version = 0;
   SlotState state = SlotState::kEmpty;
   uint64_t step = 0;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   uint64_t plan_at = 0;
   uint64_t plan_bytes = 0;
   uint64_t plan_hash = 0;

@@ -128,7 +128,7 @@ Result<std::string> EncodePeerMessage(const PeerMessage& message) {
     PutText(payload, message.key.job);
     PutField(payload, message.key.rank);
     PutField(payload, message.key.step);
-    PutField(payload, message.key.epoch);
+    PutField(payload, message.key.attempt);
   }
   if (HasWhose(message.kind)) PutField(payload, uint32_t{message.copy});
   if (message.kind == PeerKind::kFetchChunks) PutWanted(payload, message);
@@ -166,7 +166,7 @@ Result<PeerMessage> ParsePeerMessage(std::span<const std::byte> frame,
     message.key.job = TakeText(reader, kMaxJobBytes);
     message.key.rank = reader.Take<uint32_t>();
     message.key.step = reader.Take<uint64_t>();
-    message.key.epoch = reader.Take<uint64_t>();
+    message.key.attempt = reader.Take<uint64_t>();
     if (reader.ok() && (message.key.job.empty() || message.key.step == 0)) {
       return InvalidArgument("a message names no snapshot");
     }
@@ -244,7 +244,7 @@ Status SendSnapshotData(const ArenaReader::Hashed& snapshot, const WriteBytes& w
 Status ReceiveSnapshotData(const PeerMessage& announced, const ReadBytes& read,
                            std::span<std::byte> arena) {
   ArenaWriter writer(arena);
-  RETURN_IF_ERROR(writer.Begin(announced.key.step, announced.key.epoch, announced.plan));
+  RETURN_IF_ERROR(writer.Begin(announced.key.step, announced.key.attempt, announced.plan));
   std::vector<std::byte> chunk(kChunkBytes);
   for (size_t i = 0; i < announced.plan.size(); ++i) {
     const uint64_t bytes = announced.plan.bytes(i);

@@ -38,12 +38,12 @@ namespace longhaul::checkpoint {
 constexpr size_t kPeerFrameBytes = 24;
 constexpr uint64_t kMaxPeerPayload = 256 << 20;
 
-// A rank's snapshot of a job. With epoch 0 in a Fetch: of any, the highest.
+// A rank's snapshot of a job. With attempt 0 in a Fetch: of any, the highest.
 struct SnapshotKey {
   std::string job;  // at most 255 bytes
   uint32_t rank = 0;
   uint64_t step = 0;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
 
   friend bool operator==(const SnapshotKey&, const SnapshotKey&) = default;
 };

@@ -52,7 +52,7 @@ PeerMessage OfferOf(const ArenaReader::Hashed& snapshot) {
   PeerMessage offer;
   offer.kind = PeerKind::kOffer;
   offer.secret = "secret";
-  offer.key = {"job-1", 3, snapshot.snapshot.step, snapshot.snapshot.epoch};
+  offer.key = {"job-1", 3, snapshot.snapshot.step, snapshot.snapshot.attempt};
   offer.plan = snapshot.plan;
   offer.chunks = snapshot.chunks;
   return offer;
@@ -90,7 +90,7 @@ TEST_F(Transfer, ACopyIsTheSnapshot) {
   const auto view = ArenaReader(to_.bytes()).Open(40);
   ASSERT_TRUE(view.ok()) << view.status();
   EXPECT_TRUE(state_.Equals(view->tensors));
-  EXPECT_EQ(view->snapshot.epoch, 2u);
+  EXPECT_EQ(view->snapshot.attempt, 2u);
 }
 
 TEST_F(Transfer, ChunksComeInTheOrderOfTheirRequest) {

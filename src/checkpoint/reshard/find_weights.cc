@@ -96,7 +96,7 @@ Result<Candidates> OneStep(io::FileSystem& files, const std::string& path) {
   // The name and its manifest must agree; OpenStep says how they don't.
   CheckpointDirectory directory(files, found.folder);
   ASSIGN_OR_RETURN(const Catalog catalog, OpenStep(files, path));
-  ASSIGN_OR_RETURN(Manifest manifest, directory.Read(catalog.step, catalog.epoch));
+  ASSIGN_OR_RETURN(Manifest manifest, directory.Read(catalog.step, catalog.attempt));
   found.steps.push_back(std::move(manifest));
   return found;
 }
@@ -140,13 +140,13 @@ Result<FoundWeights> FindWeights(io::FileSystem& files, const std::string& given
   found.folder = candidates.folder;
   for (const Manifest& manifest : candidates.steps) {
     const std::string at =
-        candidates.folder + "/" + CheckpointDirectory::NameOf(manifest.step, manifest.epoch);
+        candidates.folder + "/" + CheckpointDirectory::NameOf(manifest.step, manifest.attempt);
     const std::string why = WhyOther(manifest, weights);
     if (!why.empty()) return FailedPrecondition(at + " is of another model: " + why);
     const Status read = ReadThrough(files, candidates.folder, manifest, weights);
     if (read.ok()) {
       found.step = manifest.step;
-      found.epoch = manifest.epoch;
+      found.attempt = manifest.attempt;
       for (const UnusableStep& one : candidates.damaged) {
         if (one.step > found.step) found.passed_over.push_back(one.reason);
       }

@@ -22,7 +22,7 @@ inline constexpr std::string_view kOptimizerPrefix = "optimizer.";
 struct FoundWeights {
   std::string folder;  // of the steps
   uint64_t step = 0;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   std::vector<std::string> passed_over;  // newer steps that are damaged: what was found
 };
 

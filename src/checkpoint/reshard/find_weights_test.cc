@@ -89,7 +89,7 @@ TEST(FindWeights, TakesTheNewestStepOfARunOrTheOneThatIsNamed) {
     ASSERT_TRUE(found.ok()) << row.path << ": " << found.status();
     EXPECT_EQ(found->folder, kSteps) << row.path;
     EXPECT_EQ(found->step, row.step) << row.path;
-    EXPECT_EQ(found->epoch, 1u);
+    EXPECT_EQ(found->attempt, 1u);
     EXPECT_TRUE(found->passed_over.empty());
   }
 }

@@ -23,7 +23,7 @@ class Collector {
  public:
   explicit Collector(const SealedSnapshot& first) {
     catalog_.step = first.step;
-    catalog_.epoch = first.epoch;
+    catalog_.attempt = first.attempt;
   }
 
   Status Add(const ReachedSnapshot& snapshot) {
@@ -147,11 +147,11 @@ Result<Catalog> CatalogOfSnapshots(std::span<const ReachedSnapshot> snapshots) {
   Collector collector(first);
   for (const ReachedSnapshot& snapshot : snapshots) {
     const SealedSnapshot& sealed = snapshot.sealed.snapshot;
-    if (sealed.step != first.step || sealed.epoch != first.epoch) {
+    if (sealed.step != first.step || sealed.attempt != first.attempt) {
       return InvalidArgument(snapshot.where + " is of step " + std::to_string(sealed.step) +
-                             " of epoch " + std::to_string(sealed.epoch) + ", " +
+                             " of attempt " + std::to_string(sealed.attempt) + ", " +
                              snapshots.front().where + " of step " + std::to_string(first.step) +
-                             " of epoch " + std::to_string(first.epoch));
+                             " of attempt " + std::to_string(first.attempt));
     }
     RETURN_IF_ERROR(collector.Add(snapshot));
   }

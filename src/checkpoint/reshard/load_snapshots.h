@@ -31,7 +31,7 @@ struct ReachedSnapshot {
   ChunkSource* source = nullptr;  // of the bytes; then `sealed.tensors` is empty
 };
 
-// What the snapshots hold together. kInvalidArgument when they are not of one step and epoch;
+// What the snapshots hold together. kInvalidArgument when they are not of one step and attempt;
 // kDataLoss when two disagree on a tensor. That every element is there is not asked: what is
 // missing shows when it is read. The catalog points into the snapshots' memory.
 Result<Catalog> CatalogOfSnapshots(std::span<const ReachedSnapshot> snapshots);

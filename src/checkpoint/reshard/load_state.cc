@@ -53,7 +53,7 @@ Result<std::vector<WantedShard>> WantedBoxes(const Catalog& catalog, const State
 
 Result<StatePlan> SavedPlan(io::FileSystem& files, const StepOfRank& of) {
   CheckpointDirectory directory(files, of.folder);
-  ASSIGN_OR_RETURN(const Manifest manifest, directory.Read(of.step, of.epoch));
+  ASSIGN_OR_RETURN(const Manifest manifest, directory.Read(of.step, of.attempt));
   const PieceFile* file = FileOfRank(manifest, of.rank);
   ASSIGN_OR_RETURN(const auto shard,
                    directory.OpenShard(manifest, file != nullptr ? *file : manifest.files.front()));
@@ -64,7 +64,7 @@ Result<Loaded> LoadState(io::FileSystem& files, const StepOfRank& of, const Stat
                          std::span<const std::span<std::byte>> memory) {
   CHECK(memory.size() == plan.size());
   CheckpointDirectory directory(files, of.folder);
-  ASSIGN_OR_RETURN(const Manifest manifest, directory.Read(of.step, of.epoch));
+  ASSIGN_OR_RETURN(const Manifest manifest, directory.Read(of.step, of.attempt));
   if (const PieceFile* file = FileOfRank(manifest, of.rank)) {
     ASSIGN_OR_RETURN(const auto shard, directory.OpenShard(manifest, *file));
     if (shard.header.plan == plan) {

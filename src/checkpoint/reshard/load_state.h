@@ -29,7 +29,7 @@ Result<std::vector<WantedShard>> WantedBoxes(const Catalog& catalog, const State
 struct StepOfRank {
   std::string folder;  // of all steps: a run's checkpoints/
   uint64_t step = 0;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   uint32_t rank = 0;
 };
 

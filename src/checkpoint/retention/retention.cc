@@ -10,7 +10,7 @@ namespace longhaul::checkpoint {
 namespace {
 
 std::string NameOf(const Manifest& manifest) {
-  return CheckpointDirectory::NameOf(manifest.step, manifest.epoch);
+  return CheckpointDirectory::NameOf(manifest.step, manifest.attempt);
 }
 
 }  // namespace
@@ -74,19 +74,19 @@ Result<Collection> PlanCollection(CheckpointDirectory& directory, const Retentio
 
 Status RemovePlanned(CheckpointDirectory& directory, const Collection& plan) {
   for (auto each = plan.removed.rbegin(); each != plan.removed.rend(); ++each) {
-    RETURN_IF_ERROR(directory.Remove(each->step, each->epoch));
+    RETURN_IF_ERROR(directory.Remove(each->step, each->attempt));
   }
   return {};
 }
 
 Result<Collection> Collect(CheckpointDirectory& directory, const RetentionPolicy& policy,
-                           uint64_t current_epoch, const CollectProgress& progress) {
+                           uint64_t current_attempt, const CollectProgress& progress) {
   ASSIGN_OR_RETURN(Collection plan, PlanCollection(directory, policy, progress));
   RETURN_IF_ERROR(RemovePlanned(directory, plan));
   // What has no manifest is no checkpoint; one whose manifest was damaged may still be read by a
   // person, so it goes only where something good is left.
   if (plan.good.empty()) return plan;
-  RETURN_IF_ERROR(directory.RemoveUncommitted(current_epoch));
+  RETURN_IF_ERROR(directory.RemoveUncommitted(current_attempt));
   return plan;
 }
 

@@ -48,9 +48,9 @@ Result<Collection> PlanCollection(CheckpointDirectory& directory, const Retentio
                                   const CollectProgress& progress = {});
 
 // The same, and removes what is to go, oldest first; also the remains of uncommitted checkpoints
-// below the newest whose epoch isn't `current_epoch`, once a good one was found.
+// below the newest whose attempt isn't `current_attempt`, once a good one was found.
 Result<Collection> Collect(CheckpointDirectory& directory, const RetentionPolicy& policy,
-                           uint64_t current_epoch, const CollectProgress& progress = {});
+                           uint64_t current_attempt, const CollectProgress& progress = {});
 
 // Removes what a plan says. For who has asked a person in between.
 Status RemovePlanned(CheckpointDirectory& directory, const Collection& plan);

@@ -25,22 +25,23 @@ using testing_support::TinyPlan;
 constexpr char kPath[] = "/run/checkpoints";
 constexpr uint32_t kRanks = 2;
 
-std::string PathOf(uint64_t step, const std::string& file, uint64_t epoch = 1) {
-  return std::string(kPath) + "/" + CheckpointDirectory::NameOf(step, epoch) + "/" + file;
+std::string PathOf(uint64_t step, const std::string& file, uint64_t attempt = 1) {
+  return std::string(kPath) + "/" + CheckpointDirectory::NameOf(step, attempt) + "/" + file;
 }
 
 class SmallRun {
  public:
-  void Save(uint64_t step, std::optional<double> loss = {}, uint64_t epoch = 1) {
-    Manifest order = ManifestOf(step, epoch, kRanks);
+  void Save(uint64_t step, std::optional<double> loss = {}, uint64_t attempt = 1) {
+    Manifest order = ManifestOf(step, attempt, kRanks);
     order.validation_loss = loss;
-    for (uint32_t rank = 0; rank < kRanks; ++rank) order.files.push_back(Piece(step, rank, epoch));
+    for (uint32_t rank = 0; rank < kRanks; ++rank)
+      order.files.push_back(Piece(step, rank, attempt));
     const Status status = directory_.Commit(order);
     ASSERT_TRUE(status.ok()) << status;
   }
-  PieceFile Piece(uint64_t step, uint32_t rank, uint64_t epoch = 1) {
+  PieceFile Piece(uint64_t step, uint32_t rank, uint64_t attempt = 1) {
     const State state(TinyPlan(), step * 10 + rank);
-    return *directory_.WritePiece(step, epoch, rank, kRanks, state.plan(), state.Tensors());
+    return *directory_.WritePiece(step, attempt, rank, kRanks, state.plan(), state.Tensors());
   }
   // Flips a random bit of a shard (its manifest stays as it is).
   void Damage(uint64_t step, Random& random) {
@@ -63,8 +64,8 @@ class SmallRun {
     for (const Manifest& manifest : *committed) steps.push_back(manifest.step);
     return steps;
   }
-  Result<Collection> Collect(const RetentionPolicy& policy, uint64_t epoch = 1) {
-    return checkpoint::Collect(directory_, policy, epoch);
+  Result<Collection> Collect(const RetentionPolicy& policy, uint64_t attempt = 1) {
+    return checkpoint::Collect(directory_, policy, attempt);
   }
 
   sim::CrashFileSystem& files() { return files_; }
@@ -155,9 +156,9 @@ TEST(Retention, StopsWhenToldToAndRemovesNothing) {
   EXPECT_THAT(run.Steps(), ElementsAre(20, 10));
 }
 
-TEST(Retention, RemovesUncommittedRemainsOfOldEpochsOnly) {
+TEST(Retention, RemovesUncommittedRemainsOfOldAttemptsOnly) {
   SmallRun run;
-  run.Piece(10, 0, 1);  // of a dead epoch
+  run.Piece(10, 0, 1);  // of a dead attempt
   run.Piece(20, 0, 3);  // being written now, late
   run.Piece(90, 0, 2);  // newer than what is committed
   ASSERT_TRUE(run.Collect({.last = 1}, 3).ok());

@@ -143,14 +143,14 @@ Compared Compare(double predicted, std::optional<double> measured) {
   return compared;
 }
 
-// The median distance of two steps that follow each other in one epoch: evaluations, snapshots and
-// faults lie outside it as long as most steps have none.
+// The median distance of two steps that follow each other in one attempt: evaluations, snapshots
+// and faults lie outside it as long as most steps have none.
 std::optional<double> MedianStepSeconds(const std::vector<StepPoint>& steps) {
   std::vector<double> distances;
   for (size_t i = 1; i < steps.size(); ++i) {
     const StepPoint& before = steps[i - 1];
     const StepPoint& point = steps[i];
-    if (point.epoch != before.epoch || point.step <= before.step) continue;
+    if (point.attempt != before.attempt || point.step <= before.step) continue;
     distances.push_back(1e-9 * static_cast<double>(point.at_ns - before.at_ns) /
                         static_cast<double>(point.step - before.step));
   }

@@ -61,7 +61,7 @@ Json SizesJson(const proto::JobStatus& status) {
     sizes.push_back(
         {{"seconds", static_cast<double>(change.at_ns() - status.submitted_at_ns()) * 1e-9},
          {"nodes", change.nodes()},
-         {"epoch", change.epoch()},
+         {"attempt", change.attempt()},
          {"reason", change.reason()}});
   }
   return sizes;
@@ -157,9 +157,9 @@ Json ReportJson(const Report& report) {
 
 std::string MetricsCsv(const RunHistory& history, int64_t submitted_at_ns) {
   std::string csv =
-      "step,epoch,seconds,loss,validation_loss,gradient_norm,tokens_per_second,step_seconds\n";
+      "step,attempt,seconds,loss,validation_loss,gradient_norm,tokens_per_second,step_seconds\n";
   for (const StepPoint& point : history.steps) {
-    csv += std::to_string(point.step) + "," + std::to_string(point.epoch) + "," +
+    csv += std::to_string(point.step) + "," + std::to_string(point.attempt) + "," +
            Decimal(static_cast<double>(point.at_ns - submitted_at_ns) * 1e-9, 3) + "," +
            (std::isnan(point.loss) ? "" : Decimal(point.loss, 6)) + "," +
            (point.validation_loss.has_value() ? Decimal(*point.validation_loss, 6) : "") + "," +

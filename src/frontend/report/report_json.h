@@ -12,8 +12,9 @@ namespace longhaul::frontend {
 
 nlohmann::ordered_json ReportJson(const Report& report);
 
-// One line a step report: step,epoch,seconds,loss,validation_loss,gradient_norm,tokens_per_second,
-// step_seconds. `seconds` counts from the job's submission.
+// One line a step report:
+// step,attempt,seconds,loss,validation_loss,gradient_norm,tokens_per_second, step_seconds.
+// `seconds` counts from the job's submission.
 std::string MetricsCsv(const RunHistory& history, int64_t submitted_at_ns);
 
 }  // namespace longhaul::frontend

@@ -144,13 +144,13 @@ std::string SizeSection(const Report& report) {
   const proto::JobStatus& status = report.status;
   if (status.resizes() == 0) return "";
   std::string text = "## Sizes\n\n";
-  text += Row({"after", "nodes", "workers", "epoch", "why"});
+  text += Row({"after", "nodes", "workers", "attempt", "why"});
   text += Row({"---:", "---:", "---:", "---:", "---"});
   for (const proto::SizeChange& change : status.sizes()) {
     const double after = static_cast<double>(change.at_ns() - status.submitted_at_ns()) * 1e-9;
     text += Row({SecondsText(after), std::to_string(change.nodes()),
                  std::to_string(uint64_t{change.nodes()} * status.job().processes_per_node()),
-                 std::to_string(change.epoch()), EscapeMarkdown(change.reason())});
+                 std::to_string(change.attempt()), EscapeMarkdown(change.reason())});
   }
   return text + "\n";
 }
@@ -237,7 +237,7 @@ std::string FilesSection(const Report& report) {
       "| `report.json` | this report for programs |\n"
       "| `metrics.csv` | one line a step |\n"
       "| `loss.svg`, `timeline.svg` | the loss curve; what every node did when |\n"
-      "| `logs/` | what every worker printed, by epoch and rank |\n"
+      "| `logs/` | what every worker printed, by attempt and rank |\n"
       "| `events.jsonl` | every notice of the controller |\n"
       "| `checkpoints/` | committed checkpoints; `longhaul run --resume` goes on from the newest "
       "|\n"

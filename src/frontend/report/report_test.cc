@@ -134,14 +134,14 @@ RunHistory History() {
   };
   take(0.5, [](proto::Notice& n) { n.mutable_state()->set_state(proto::STARTING); });
   take(10, [](proto::Notice& n) { n.mutable_state()->set_state(proto::RUNNING); });
-  for (uint64_t epoch = 1; epoch <= 3; ++epoch) {
-    take(epoch == 1   ? 0.5
-         : epoch == 2 ? 40.01
-                      : 90.5,
-         [epoch](proto::Notice& n) {
-           n.mutable_epoch()->set_epoch(epoch);
-           n.mutable_epoch()->add_gang("node-1");
-           n.mutable_epoch()->add_gang("node-2");
+  for (uint64_t attempt = 1; attempt <= 3; ++attempt) {
+    take(attempt == 1   ? 0.5
+         : attempt == 2 ? 40.01
+                        : 90.5,
+         [attempt](proto::Notice& n) {
+           n.mutable_attempt()->set_attempt(attempt);
+           n.mutable_attempt()->add_gang("node-1");
+           n.mutable_attempt()->add_gang("node-2");
          });
   }
   for (uint64_t i = 1; i <= 300; ++i) {
@@ -149,7 +149,7 @@ RunHistory History() {
     take(10 + 105 * share, [&](proto::Notice& n) {
       proto::StepNotice& step = *n.mutable_step();
       step.set_step(i);
-      step.set_epoch(1);
+      step.set_attempt(1);
       step.set_loss(2 + 3.5 / (1 + 20 * share));
       step.set_gradient_norm(0.5);
       if (i % 50 == 0) {
@@ -424,7 +424,7 @@ TEST(Charts, ShowLanesFaultsAndLegends) {
   const std::string timeline = TimelineChart(report, History());
   EXPECT_THAT(timeline, HasSubstr(">node-2</text>"));
   EXPECT_THAT(timeline, HasSubstr("node gone, 700 ms"));
-  EXPECT_THAT(timeline, HasSubstr(">epoch 3</text>"));
+  EXPECT_THAT(timeline, HasSubstr(">attempt 3</text>"));
 }
 
 TEST(Charts, SurviveARunWithNothingInIt) {

@@ -1,6 +1,6 @@
 // One rank's trace in memory: events in columns, and what the file says of itself.
 //
-// Times are whole nanoseconds since the epoch (or since whatever the file counts from): Kineto
+// Times are whole nanoseconds since the attempt (or since whatever the file counts from): Kineto
 // writes 16 digits and three decimals, which no double holds. A row takes 37 bytes, where its JSON
 // takes 250 to 580. Rows are in the order of the file; `rank/links.h` sorts what it needs. Flow
 // events, counters and Python frames are counted, not kept: correlations say what flows say.

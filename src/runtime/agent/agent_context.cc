@@ -11,17 +11,17 @@ void AgentContext::TellAt(proto::Event event, Instant at) {
   outbox.Add(std::move(event));
 }
 
-Epoch* AgentContext::FindEpoch(const WorkerId& worker) {
+Attempt* AgentContext::FindAttempt(const WorkerId& worker) {
   AgentJob* job = FindJob(worker.job);
   if (job == nullptr) return nullptr;
-  const auto epoch = job->epochs.find(worker.epoch);
-  if (epoch == job->epochs.end()) return nullptr;
-  return epoch->second.workers.contains(worker.rank) ? &epoch->second : nullptr;
+  const auto attempt = job->attempts.find(worker.attempt);
+  if (attempt == job->attempts.end()) return nullptr;
+  return attempt->second.workers.contains(worker.rank) ? &attempt->second : nullptr;
 }
 
-Epoch* AgentContext::FindSpeaking(const WorkerId& worker) {
+Attempt* AgentContext::FindSpeaking(const WorkerId& worker) {
   const AgentJob* job = FindJob(worker.job);
-  if (job == nullptr || worker.epoch < job->highest_epoch) return nullptr;
-  return FindEpoch(worker);
+  if (job == nullptr || worker.attempt < job->highest_attempt) return nullptr;
+  return FindAttempt(worker);
 }
 }  // namespace longhaul::runtime::agent

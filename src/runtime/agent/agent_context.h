@@ -32,13 +32,14 @@ class AgentContext {
     return found == jobs.end() ? nullptr : &found->second;
   }
   // Null when there is no such worker.
-  Epoch* FindEpoch(const WorkerId& worker);
-  // The epoch of a worker whose reports still count: not overtaken by a higher one.
-  Epoch* FindSpeaking(const WorkerId& worker);
-  // Whether commands of this epoch of the job come too late.
-  bool IsForgotten(const JobId& id, uint64_t epoch) const {
-    return std::any_of(forgotten.begin(), forgotten.end(),
-                       [&](const auto& each) { return each.first == id && epoch <= each.second; });
+  Attempt* FindAttempt(const WorkerId& worker);
+  // The attempt of a worker whose reports still count: not overtaken by a higher one.
+  Attempt* FindSpeaking(const WorkerId& worker);
+  // Whether commands of this attempt of the job come too late.
+  bool IsForgotten(const JobId& id, uint64_t attempt) const {
+    return std::any_of(forgotten.begin(), forgotten.end(), [&](const auto& each) {
+      return each.first == id && attempt <= each.second;
+    });
   }
 
   const NodeId node;
@@ -49,7 +50,7 @@ class AgentContext {
   bool shutting_down = false;
   bool cluster_ended = false;  // see ShutDownAsked
   std::map<JobId, AgentJob> jobs;
-  std::deque<std::pair<JobId, uint64_t>> forgotten;  // up to an epoch
+  std::deque<std::pair<JobId, uint64_t>> forgotten;  // up to an attempt
   Outbox outbox;
   std::vector<AgentEffect> effects;
 };

@@ -123,24 +123,24 @@ proto::AgentJoined AgentCore::Parts::Present() const {
     held.set_job_id(snapshot.job.value());
     held.set_rank(snapshot.rank);
     held.set_step(snapshot.step);
-    held.set_epoch(snapshot.epoch);
+    held.set_attempt(snapshot.attempt);
     held.set_copy(snapshot.copy);
   }
   for (const auto& [id, job] : context.jobs) {
-    for (const auto& [number, epoch] : job.epochs) {
-      if (!epoch.alive()) continue;
-      proto::AgentJoined::RunningEpoch& running = *joined.add_running();
+    for (const auto& [number, attempt] : job.attempts) {
+      if (!attempt.alive()) continue;
+      proto::AgentJoined::RunningAttempt& running = *joined.add_running();
       running.set_job_id(id.value());
-      running.set_epoch(number);
-      for (const auto& [rank, worker] : epoch.workers) {
+      running.set_attempt(number);
+      for (const auto& [rank, worker] : attempt.workers) {
         if (worker.state != Worker::State::kGone) running.add_ranks(rank);
       }
     }
     if (job.waiting == nullptr) continue;
     // As good as running: it starts without another command.
-    proto::AgentJoined::RunningEpoch& running = *joined.add_running();
+    proto::AgentJoined::RunningAttempt& running = *joined.add_running();
     running.set_job_id(id.value());
-    running.set_epoch(job.waiting->epoch());
+    running.set_attempt(job.waiting->attempt());
     for (uint32_t i = 0; i < job.waiting->local_ranks(); ++i) {
       running.add_ranks(job.waiting->first_rank() + i);
     }
@@ -182,8 +182,8 @@ std::optional<Instant> AgentCore::Parts::NextDeadline() const {
     if (!next.has_value() || at < *next) next = at;
   };
   for (const auto& [id, job] : context.jobs) {
-    for (const auto& [number, epoch] : job.epochs) {
-      if (epoch.kill_at.has_value()) consider(*epoch.kill_at);
+    for (const auto& [number, attempt] : job.attempts) {
+      if (attempt.kill_at.has_value()) consider(*attempt.kill_at);
     }
   }
   if (const auto at = control_.NextDeadline()) consider(*at);
@@ -214,16 +214,16 @@ Status AgentCore::Parts::CheckInvariants() const {
     const auto broken = [&id = id](const std::string& what) {
       return InternalError("job " + id.value() + ": " + what);
     };
-    if (job.epochs.size() > 1) return broken("workers of two epochs");
+    if (job.attempts.size() > 1) return broken("workers of two attempts");
     if (job.waiting != nullptr && !job.alive()) return broken("a start waits for nothing");
-    for (const auto& [number, epoch] : job.epochs) {
-      if (!epoch.alive()) return broken("an epoch without workers is kept");
-      if (number > job.highest_epoch) return broken("an epoch above the highest one seen");
-      if (job.waiting != nullptr && !epoch.doomed()) {
+    for (const auto& [number, attempt] : job.attempts) {
+      if (!attempt.alive()) return broken("an attempt without workers is kept");
+      if (number > job.highest_attempt) return broken("an attempt above the highest one seen");
+      if (job.waiting != nullptr && !attempt.doomed()) {
         return broken("a start waits for workers that nobody ends");
       }
-      if (epoch.terminated && !epoch.kill_at.has_value()) {
-        for (const auto& [rank, worker] : epoch.workers) {
+      if (attempt.terminated && !attempt.kill_at.has_value()) {
+        for (const auto& [rank, worker] : attempt.workers) {
           if (worker.state != Worker::State::kGone && !worker.killed) {
             return broken("a worker received SIGTERM and has no deadline for its end");
           }

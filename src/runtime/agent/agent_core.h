@@ -3,10 +3,11 @@
 // A pure state machine: facts and the time go in, effects come out; it reads no clock and touches
 // no process, so the simulator drives this same class.
 //
-//   fencing    Per job, commands of an epoch below the highest one seen are ignored, and repeated
-//              ones do nothing. Workers of a new epoch start only when those of lower epochs have
-//              been reaped. Two kinds are exempt, because they name what they touch: KillWorkers
-//              ends epochs up to its own, CommitSnapshot makes durable what an older epoch sealed.
+//   fencing    Per job, commands of an attempt below the highest one seen are ignored, and repeated
+//              ones do nothing. Workers of a new attempt start only when those of lower attempts
+//              have been reaped. Two kinds are exempt, because they name what they touch:
+//              KillWorkers ends attempts up to its own, CommitSnapshot makes durable what an older
+//              attempt sealed.
 //   reporting  Every event has a sequence number, 1, 2, 3, ... of this incarnation, and is kept
 //              until the controller has logged it. After each reconnection what is left is sent
 //              again, in order, then AgentJoined with the present.
@@ -46,7 +47,7 @@ struct AgentFacts {
     JobId job;
     uint32_t rank = 0;
     uint64_t step = 0;
-    uint64_t epoch = 0;
+    uint64_t attempt = 0;
     bool copy = false;  // kept for another node
   };
   std::vector<HeldSnapshot> held = {};

@@ -13,13 +13,13 @@ namespace longhaul::runtime {
 
 inline const JobId kTestJob("job-1");
 
-inline WorkerId WorkerOf(uint64_t epoch, uint32_t rank) { return {kTestJob, epoch, rank}; }
+inline WorkerId WorkerOf(uint64_t attempt, uint32_t rank) { return {kTestJob, attempt, rank}; }
 
-inline proto::Command StartCommand(uint64_t epoch, uint32_t ranks = 2, uint32_t first_rank = 0) {
+inline proto::Command StartCommand(uint64_t attempt, uint32_t ranks = 2, uint32_t first_rank = 0) {
   proto::Command command;
   proto::StartWorkers& start = *command.mutable_start_workers();
   start.set_job_id(kTestJob.value());
-  start.set_epoch(epoch);
+  start.set_attempt(attempt);
   start.set_first_rank(first_rank);
   start.set_local_ranks(ranks);
   start.set_world(4);
@@ -27,10 +27,10 @@ inline proto::Command StartCommand(uint64_t epoch, uint32_t ranks = 2, uint32_t 
   return command;
 }
 
-inline proto::Command KillCommand(uint64_t epoch, Duration grace = Duration(0)) {
+inline proto::Command KillCommand(uint64_t attempt, Duration grace = Duration(0)) {
   proto::Command command;
   command.mutable_kill_workers()->set_job_id(kTestJob.value());
-  command.mutable_kill_workers()->set_epoch(epoch);
+  command.mutable_kill_workers()->set_attempt(attempt);
   command.mutable_kill_workers()->set_grace_ns(grace.count());
   return command;
 }
@@ -51,22 +51,22 @@ class AgentHarness {
   std::vector<AgentEffect> Give(const proto::Command& command) {
     return Step(CommandReceived{command});
   }
-  // Lets both workers of an epoch have processes 100, 101, ...
-  void Fork(uint64_t epoch, uint32_t ranks = 2, uint32_t first_rank = 0) {
+  // Lets both workers of an attempt have processes 100, 101, ...
+  void Fork(uint64_t attempt, uint32_t ranks = 2, uint32_t first_rank = 0) {
     for (uint32_t i = 0; i < ranks; ++i) {
-      Step(WorkerForked{WorkerOf(epoch, first_rank + i), 100 + i, "", false});
+      Step(WorkerForked{WorkerOf(attempt, first_rank + i), 100 + i, "", false});
     }
   }
-  void Start(uint64_t epoch, uint32_t ranks = 2, uint32_t first_rank = 0) {
-    Give(StartCommand(epoch, ranks, first_rank));
-    Fork(epoch, ranks, first_rank);
+  void Start(uint64_t attempt, uint32_t ranks = 2, uint32_t first_rank = 0) {
+    Give(StartCommand(attempt, ranks, first_rank));
+    Fork(attempt, ranks, first_rank);
   }
-  std::vector<AgentEffect> End(uint64_t epoch, uint32_t rank, int signal = 9) {
-    return Step(WorkerGone{WorkerOf(epoch, rank), -1, signal, "", 0});
+  std::vector<AgentEffect> End(uint64_t attempt, uint32_t rank, int signal = 9) {
+    return Step(WorkerGone{WorkerOf(attempt, rank), -1, signal, "", 0});
   }
-  void Seal(uint64_t epoch, uint64_t step, uint32_t ranks = 2) {
+  void Seal(uint64_t attempt, uint64_t step, uint32_t ranks = 2) {
     for (uint32_t rank = 0; rank < ranks; ++rank) {
-      last_effects_ = Step(WorkerSealed{WorkerOf(epoch, rank), step, Duration(5), 10, now_});
+      last_effects_ = Step(WorkerSealed{WorkerOf(attempt, rank), step, Duration(5), 10, now_});
     }
   }
 

@@ -24,10 +24,10 @@ class World {
     switch (random_.Below(13)) {
       case 0:
       case 1:
-        return Do(agent_.Give(StartCommand(RandomEpoch())));
+        return Do(agent_.Give(StartCommand(RandomAttempt())));
       case 2:
         return Do(
-            agent_.Give(KillCommand(RandomEpoch(), Duration(random_.Below(2) * 500'000'000))));
+            agent_.Give(KillCommand(RandomAttempt(), Duration(random_.Below(2) * 500'000'000))));
       case 3:
         return Reconnect();
       case 4:
@@ -51,7 +51,7 @@ class World {
 
   // Lets everything come to its end.
   void Finish() {
-    Do(agent_.Give(KillCommand(top_epoch_)));
+    Do(agent_.Give(KillCommand(top_attempt_)));
     while (!spawning_.empty()) ForkOne();
     // Half of the agents receive a request to shut down, with or without a controller.
     if (random_.Below(2) == 0) Do(agent_.Step(ShutDownAsked{Duration(1)}));
@@ -69,9 +69,9 @@ class World {
   size_t resent() const { return resent_; }
 
  private:
-  uint64_t RandomEpoch() {
-    if (random_.Below(3) == 0) return ++top_epoch_;
-    return 1 + random_.Below(top_epoch_);  // an old command, or one again
+  uint64_t RandomAttempt() {
+    if (random_.Below(3) == 0) return ++top_attempt_;
+    return 1 + random_.Below(top_attempt_);  // an old command, or one again
   }
 
   void Reconnect() {
@@ -115,7 +115,7 @@ class World {
     proto::Command command;
     proto::PersistSnapshot& persist = *command.mutable_persist_snapshot();
     persist.set_job_id(kTestJob.value());
-    persist.set_epoch(RandomEpoch());
+    persist.set_attempt(RandomAttempt());
     persist.set_step(step_ / 4 - std::min(step_ / 4, random_.Below(4)));
     Do(agent_.Give(command));
   }
@@ -125,11 +125,11 @@ class World {
     const PersistPieces work = *std::exchange(persisting_, std::nullopt);
     const std::string error = random_.Below(4) == 0 ? "disk full" : "";
     if (error.empty()) {
-      EXPECT_TRUE(saved_.insert({work.epoch, work.step}).second)
-          << "epoch " << work.epoch << " step " << work.step << " is written again";
+      EXPECT_TRUE(saved_.insert({work.attempt, work.step}).second)
+          << "attempt " << work.attempt << " step " << work.step << " is written again";
     }
     Do(agent_.Step(
-        PiecesPersisted{work.job, work.epoch, work.step, {}, Duration(1), error, false}));
+        PiecesPersisted{work.job, work.attempt, work.step, {}, Duration(1), error, false}));
   }
 
   WorkerId Pick(const std::set<WorkerId>& from) {
@@ -138,11 +138,11 @@ class World {
 
   void Do(const std::vector<AgentEffect>& effects) {
     for (const SpawnWorker& spawn : Only<SpawnWorker>(effects)) {
-      EXPECT_TRUE(ever_spawned_.insert(spawn.worker).second) << "a rank of an epoch starts once";
+      EXPECT_TRUE(ever_spawned_.insert(spawn.worker).second) << "a rank of an attempt starts once";
       spawning_.insert(spawn.worker);
       for (const auto* others : {&alive_, &spawning_}) {
         for (const WorkerId& other : *others) {
-          EXPECT_EQ(other.epoch, spawn.worker.epoch) << "two epochs at once";
+          EXPECT_EQ(other.attempt, spawn.worker.attempt) << "two attempts at once";
         }
       }
     }
@@ -165,17 +165,17 @@ class World {
     logged_ = event.sequence();
     if (event.has_worker_exited()) {
       const proto::WorkerExited& exited = event.worker_exited();
-      EXPECT_TRUE(ends_told_.insert(WorkerOf(exited.epoch(), exited.rank())).second)
+      EXPECT_TRUE(ends_told_.insert(WorkerOf(exited.attempt(), exited.rank())).second)
           << "told twice";
     }
-    if (event.has_epoch_closed()) {
-      EXPECT_TRUE(closed_.insert(event.epoch_closed().epoch()).second) << "closed twice";
+    if (event.has_attempt_closed()) {
+      EXPECT_TRUE(closed_.insert(event.attempt_closed().attempt()).second) << "closed twice";
     }
     if (event.has_agent_joined()) {
       // What it says is running is what is running (or starts without another command).
       std::set<WorkerId> told;
       for (const auto& running : event.agent_joined().running()) {
-        for (const uint32_t rank : running.ranks()) told.insert(WorkerOf(running.epoch(), rank));
+        for (const uint32_t rank : running.ranks()) told.insert(WorkerOf(running.attempt(), rank));
       }
       for (const WorkerId& worker : alive_) EXPECT_TRUE(told.contains(worker));
       for (const WorkerId& worker : ends_) EXPECT_FALSE(told.contains(worker));
@@ -185,7 +185,7 @@ class World {
   Random random_;
   AgentHarness agent_;
   bool connected_ = false;
-  uint64_t top_epoch_ = 1;
+  uint64_t top_attempt_ = 1;
   uint64_t step_ = 0;
   int64_t next_pid_ = 100;
   uint64_t logged_ = 0;
@@ -197,7 +197,7 @@ class World {
   std::set<WorkerId> ends_told_;
   std::set<uint64_t> closed_;
   std::optional<PersistPieces> persisting_;
-  std::set<std::pair<uint64_t, uint64_t>> saved_;  // epoch and step of what is on disk
+  std::set<std::pair<uint64_t, uint64_t>> saved_;  // attempt and step of what is on disk
 };
 
 TEST(AgentCoreProperty, HoldsOverRandomLives) {

@@ -17,19 +17,19 @@ AgentHarness Connect(AgentHarness agent = {}) {
   return agent;
 }
 
-proto::Command StoreCommand(uint64_t epoch) {
+proto::Command StoreCommand(uint64_t attempt) {
   proto::Command command;
   command.mutable_open_store()->set_job_id(kTestJob.value());
-  command.mutable_open_store()->set_epoch(epoch);
+  command.mutable_open_store()->set_attempt(attempt);
   command.mutable_open_store()->set_world(4);
   return command;
 }
 
-proto::Command FaultCommand(proto::PlannedFault::Kind kind, uint64_t epoch, uint32_t target) {
+proto::Command FaultCommand(proto::PlannedFault::Kind kind, uint64_t attempt, uint32_t target) {
   proto::Command command;
   proto::InjectFault& inject = *command.mutable_inject_fault();
   inject.set_job_id(kTestJob.value());
-  inject.set_epoch(epoch);
+  inject.set_attempt(attempt);
   inject.mutable_fault()->set_kind(kind);
   inject.mutable_fault()->set_target(target);
   inject.mutable_fault()->set_step(40);
@@ -43,8 +43,8 @@ proto::Command ForgetCommand() {
   return command;
 }
 
-PiecesPersisted Persisted(uint64_t epoch, uint64_t step, std::string error = "") {
-  return {kTestJob, epoch, step, {}, Duration(1), std::move(error), false};
+PiecesPersisted Persisted(uint64_t attempt, uint64_t step, std::string error = "") {
+  return {kTestJob, attempt, step, {}, Duration(1), std::move(error), false};
 }
 
 // -- the link
@@ -59,7 +59,7 @@ TEST(AgentCoreLink, TellsThePresentWhenItJoins) {
   const proto::AgentJoined& joined = sent.back().agent_joined();
   EXPECT_EQ(joined.slots(), 2u);
   ASSERT_EQ(joined.running_size(), 1);
-  EXPECT_EQ(joined.running(0).epoch(), 1u);
+  EXPECT_EQ(joined.running(0).attempt(), 1u);
   ASSERT_EQ(joined.running(0).ranks_size(), 1);
   EXPECT_EQ(joined.running(0).ranks(0), 0u);
 }
@@ -94,13 +94,13 @@ TEST(AgentCoreStore, OpensAFreshOneAndClosesThoseBelow) {
   AgentHarness agent = Connect();
   const auto effects = agent.Give(StoreCommand(2));
   ASSERT_EQ(Only<OpenStoreAt>(effects).size(), 1u);
-  EXPECT_EQ(Only<OpenStoreAt>(effects)[0].epoch, 2u);
-  EXPECT_EQ(Only<CloseStores>(effects)[0].below_epoch, 2u);
+  EXPECT_EQ(Only<OpenStoreAt>(effects)[0].attempt, 2u);
+  EXPECT_EQ(Only<CloseStores>(effects)[0].below_attempt, 2u);
   agent.Step(StoreListening{kTestJob, 2, 4711, ""});
   EXPECT_EQ(agent.TakeSent().back().store_opened().port(), 4711u);
 }
 
-TEST(AgentCoreStore, IgnoresRepetitionsAndLowerEpochs) {
+TEST(AgentCoreStore, IgnoresRepetitionsAndLowerAttempts) {
   AgentHarness agent = Connect();
   agent.Give(StoreCommand(2));
   EXPECT_TRUE(agent.Give(StoreCommand(2)).empty());
@@ -134,17 +134,17 @@ TEST(AgentCoreStart, SpawnsEachLocalRankAndTellsOnceAllHaveAProcess) {
   EXPECT_EQ(sent[0].workers_started().pids(1), 103);
 }
 
-TEST(AgentCoreStart, IgnoresRepetitionsAndLowerEpochs) {
+TEST(AgentCoreStart, IgnoresRepetitionsAndLowerAttempts) {
   AgentHarness agent = Connect();
   agent.Start(2);
   EXPECT_TRUE(agent.Give(StartCommand(2)).empty());
   EXPECT_TRUE(agent.Give(StartCommand(1)).empty());
   agent.End(2, 0);
   agent.End(2, 1);
-  EXPECT_TRUE(agent.Give(StartCommand(2)).empty()) << "an epoch never starts twice";
+  EXPECT_TRUE(agent.Give(StartCommand(2)).empty()) << "an attempt never starts twice";
 }
 
-TEST(AgentCoreStart, WaitsUntilLowerEpochsAreReaped) {
+TEST(AgentCoreStart, WaitsUntilLowerAttemptsAreReaped) {
   AgentHarness agent = Connect();
   agent.Start(1);
   const auto effects = agent.Give(StartCommand(2));
@@ -155,11 +155,11 @@ TEST(AgentCoreStart, WaitsUntilLowerEpochsAreReaped) {
   EXPECT_TRUE(Only<SpawnWorker>(agent.End(1, 0)).empty());
   EXPECT_EQ(Only<SpawnWorker>(agent.End(1, 1)).size(), 2u);
   const std::vector<proto::Event> sent = agent.TakeSent();
-  EXPECT_EQ(Kinds(sent), "workers_started worker_exited worker_exited epoch_closed");
+  EXPECT_EQ(Kinds(sent), "workers_started worker_exited worker_exited attempt_closed");
   EXPECT_TRUE(sent[1].worker_exited().asked());
 }
 
-TEST(AgentCoreStart, OnlyTheHighestOfWaitingEpochsStarts) {
+TEST(AgentCoreStart, OnlyTheHighestOfWaitingAttemptsStarts) {
   AgentHarness agent = Connect();
   agent.Start(1);
   agent.Give(StartCommand(2));
@@ -167,7 +167,7 @@ TEST(AgentCoreStart, OnlyTheHighestOfWaitingEpochsStarts) {
   agent.End(1, 0);
   const auto spawns = Only<SpawnWorker>(agent.End(1, 1));
   ASSERT_EQ(spawns.size(), 2u);
-  EXPECT_EQ(spawns[0].worker.epoch, 3u);
+  EXPECT_EQ(spawns[0].worker.attempt, 3u);
 }
 
 TEST(AgentCoreStart, AFailureEndsTheOthersAndIsToldOnce) {
@@ -178,7 +178,7 @@ TEST(AgentCoreStart, AFailureEndsTheOthersAndIsToldOnce) {
   EXPECT_EQ(Only<SignalWorker>(effects).size(), 1u);
   agent.End(1, 0);
   const std::vector<proto::Event> sent = agent.TakeSent();
-  ASSERT_EQ(Kinds(sent), "workers_failed_to_start worker_exited epoch_closed");
+  ASSERT_EQ(Kinds(sent), "workers_failed_to_start worker_exited attempt_closed");
   EXPECT_TRUE(sent[0].workers_failed_to_start().permanent());
   EXPECT_TRUE(sent[1].worker_exited().asked());
 }
@@ -187,7 +187,7 @@ TEST(AgentCoreStart, TheFailureOfTheOnlyWorkerIsToldToo) {
   AgentHarness agent = Connect();
   agent.Give(StartCommand(1, 1));
   agent.Step(WorkerForked{WorkerOf(1, 0), 0, "no such program", true});
-  EXPECT_EQ(Kinds(agent.TakeSent()), "workers_failed_to_start epoch_closed");
+  EXPECT_EQ(Kinds(agent.TakeSent()), "workers_failed_to_start attempt_closed");
 }
 
 TEST(AgentCoreStart, RefusesMoreWorkersThanSlots) {
@@ -195,11 +195,11 @@ TEST(AgentCoreStart, RefusesMoreWorkersThanSlots) {
   const auto effects = agent.Give(StartCommand(1, 3));
   EXPECT_TRUE(Only<SpawnWorker>(effects).empty());
   const std::vector<proto::Event> sent = agent.TakeSent();
-  ASSERT_EQ(Kinds(sent), "workers_failed_to_start epoch_closed");
+  ASSERT_EQ(Kinds(sent), "workers_failed_to_start attempt_closed");
   EXPECT_EQ(sent[0].workers_failed_to_start().reason(), "3 workers for 2 slots");
 }
 
-TEST(AgentCoreStart, AProcessThatComesAfterItsEpochWasKilledIsKilled) {
+TEST(AgentCoreStart, AProcessThatComesAfterItsAttemptWasKilledIsKilled) {
   AgentHarness agent = Connect();
   agent.Give(StartCommand(1, 1));
   EXPECT_TRUE(Only<SignalWorker>(agent.Give(KillCommand(1))).empty()) << "no process yet";
@@ -207,7 +207,7 @@ TEST(AgentCoreStart, AProcessThatComesAfterItsEpochWasKilledIsKilled) {
   ASSERT_EQ(Only<SignalWorker>(effects).size(), 1u);
   EXPECT_EQ(Only<SignalWorker>(effects)[0].signal, SIGKILL);
   agent.End(1, 0);
-  EXPECT_EQ(Kinds(agent.TakeSent()), "worker_exited epoch_closed");
+  EXPECT_EQ(Kinds(agent.TakeSent()), "worker_exited attempt_closed");
 }
 
 // -- ending
@@ -254,18 +254,18 @@ TEST(AgentCoreEnd, KillWithoutGraceOvertakesGrace) {
   EXPECT_EQ(signals[0].signal, SIGKILL);
 }
 
-TEST(AgentCoreEnd, KillOfALowerEpochLeavesTheHigherAlone) {
+TEST(AgentCoreEnd, KillOfALowerAttemptLeavesTheHigherAlone) {
   AgentHarness agent = Connect();
   agent.Start(2);
   EXPECT_TRUE(Only<SignalWorker>(agent.Give(KillCommand(1))).empty());
 }
 
-TEST(AgentCoreEnd, KillOfAnEpochWithoutWorkersIsAnsweredOnce) {
+TEST(AgentCoreEnd, KillOfAnAttemptWithoutWorkersIsAnsweredOnce) {
   AgentHarness agent = Connect();
   agent.Give(KillCommand(3));
   const std::vector<proto::Event> sent = agent.TakeSent();
-  ASSERT_EQ(Kinds(sent), "epoch_closed");
-  EXPECT_EQ(sent[0].epoch_closed().epoch(), 3u);
+  ASSERT_EQ(Kinds(sent), "attempt_closed");
+  EXPECT_EQ(sent[0].attempt_closed().attempt(), 3u);
   agent.Give(KillCommand(3));
   EXPECT_EQ(Kinds(agent.TakeSent()), "");
   EXPECT_TRUE(agent.Give(StartCommand(3)).empty()) << "it was to end before it began";
@@ -279,8 +279,9 @@ TEST(AgentCoreEnd, KillOfAWaitingStartMeansItNeverStarts) {
   agent.End(1, 0);
   EXPECT_TRUE(Only<SpawnWorker>(agent.End(1, 1)).empty());
   const std::vector<proto::Event> sent = agent.TakeSent();
-  EXPECT_EQ(Kinds(sent), "workers_started worker_exited worker_exited epoch_closed epoch_closed");
-  EXPECT_EQ(sent.back().epoch_closed().epoch(), 2u);
+  EXPECT_EQ(Kinds(sent),
+            "workers_started worker_exited worker_exited attempt_closed attempt_closed");
+  EXPECT_EQ(sent.back().attempt_closed().attempt(), 2u);
 }
 
 TEST(AgentCoreEnd, ShuttingDownEndsAllAndStartsNothing) {
@@ -299,7 +300,7 @@ TEST(AgentCoreEnd, ShuttingDownEndsAllAndStartsNothing) {
 
 // -- fencing what workers say
 
-TEST(AgentCoreFence, AnOvertakenEpochIsNotHeard) {
+TEST(AgentCoreFence, AnOvertakenAttemptIsNotHeard) {
   AgentHarness agent = Connect();
   agent.Start(1);
   agent.Give(StartCommand(2));
@@ -386,7 +387,7 @@ TEST(AgentCoreProbe, AddsWhatTheAgentKnows) {
   agent.Step(step);
   proto::Command command;
   command.mutable_probe_workers()->set_job_id(kTestJob.value());
-  command.mutable_probe_workers()->set_epoch(1);
+  command.mutable_probe_workers()->set_attempt(1);
   command.mutable_probe_workers()->set_resume_stopped(true);
   const auto probes = Only<ProbeWorkersNow>(agent.Give(command));
   ASSERT_EQ(probes.size(), 1u);
@@ -445,7 +446,7 @@ TEST(AgentCoreFault, AStoppedWorkerGoesOnWhenItsTimeIsOver) {
   EXPECT_FALSE(agent.core().NextDeadline().has_value());
 }
 
-TEST(AgentCoreFault, KillsTheNodeOnlyInTheEpochMeant) {
+TEST(AgentCoreFault, KillsTheNodeOnlyInTheAttemptMeant) {
   AgentHarness agent = Connect();
   agent.Start(2);
   const auto kind = proto::PlannedFault::KILL_AGENT;
@@ -472,13 +473,13 @@ TEST(AgentCoreForget, DropsTheJobOnceNothingIsLeft) {
   EXPECT_TRUE(agent.Give(StartCommand(2)).empty()) << "a late command";
 }
 
-TEST(AgentCoreForget, AJobThatWaitsMayComeBackWithAHigherEpoch) {
+TEST(AgentCoreForget, AJobThatWaitsMayComeBackWithAHigherAttempt) {
   AgentHarness agent = Connect();
   agent.Start(1);
   agent.End(1, 0);
   agent.End(1, 1);
   proto::Command command = ForgetCommand();
-  command.mutable_forget_job()->set_epoch(1);
+  command.mutable_forget_job()->set_attempt(1);
   EXPECT_EQ(Only<DropJob>(agent.Give(command)).size(), 1u);
   EXPECT_TRUE(agent.Give(StartCommand(1)).empty()) << "a late command";
   EXPECT_FALSE(agent.Give(StartCommand(2)).empty());
@@ -543,7 +544,7 @@ TEST(AgentCore, TellsOfAQuietWorker) {
   agent.Step(WorkerQuiet{WorkerOf(1, 1), std::chrono::seconds(70)});
   agent.Step(WorkerQuiet{WorkerOf(2, 1), std::chrono::seconds(70)});
   const auto sent = agent.TakeSent();
-  ASSERT_EQ(Kinds(sent), "worker_silent") << "there is no epoch 2";
+  ASSERT_EQ(Kinds(sent), "worker_silent") << "there is no attempt 2";
   EXPECT_EQ(sent[0].worker_silent().rank(), 1u);
   EXPECT_EQ(sent[0].worker_silent().silent_ns(), 70'000'000'000);
 }

@@ -1,4 +1,4 @@
-// What an agent's core keeps of one job: its epochs' workers and the way of its snapshots.
+// What an agent's core keeps of one job: its attempts' workers and the way of its snapshots.
 #pragma once
 
 #include <algorithm>
@@ -16,9 +16,9 @@
 
 namespace longhaul::runtime::agent {
 
-// Later epochs first: after a rollback a lower step of a higher epoch is the newer state.
+// Later attempts first: after a rollback a lower step of a higher attempt is the newer state.
 struct SnapshotId {
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   uint64_t step = 0;
   friend auto operator<=>(const SnapshotId&, const SnapshotId&) = default;
 };
@@ -30,8 +30,8 @@ struct Worker {
   bool killed = false;  // SIGKILL was sent, or is as soon as there is a process
 };
 
-// The workers of one epoch on this node, from their start until the last one is gone.
-struct Epoch {
+// The workers of one attempt on this node, from their start until the last one is gone.
+struct Attempt {
   StartOrder start;
   std::map<uint32_t, Worker> workers;  // by rank
   RankReports reports;
@@ -62,23 +62,23 @@ struct DiskWrite {
 };
 
 struct AgentJob {
-  uint64_t highest_epoch = 0;                // in any command
-  uint64_t opened_store = 0;                 // the epoch of the newest
+  uint64_t highest_attempt = 0;              // in any command
+  uint64_t opened_store = 0;                 // the attempt of the newest
   std::optional<proto::OpenStore> fetching;  // its checkpoint is being brought; then it opens
-  uint64_t started_epoch = 0;                // the highest one of StartWorkers
-  uint64_t killed_epoch = 0;                 // all workers up to here were told to end
-  uint64_t closed_epoch = 0;                 // the highest one told as closed
-  std::map<uint64_t, Epoch> epochs;
-  StartOrder waiting;                      // for lower epochs to be gone
-  StartOrder latest;                       // of the highest epoch started; kept after its end
-  std::map<uint64_t, uint64_t> intervals;  // last told, by epoch; only the highest is kept
-  std::set<std::tuple<int, uint32_t, uint64_t>> injected;  // kind, target, step of this epoch
+  uint64_t started_attempt = 0;              // the highest one of StartWorkers
+  uint64_t killed_attempt = 0;               // all workers up to here were told to end
+  uint64_t closed_attempt = 0;               // the highest one told as closed
+  std::map<uint64_t, Attempt> attempts;
+  StartOrder waiting;                      // for lower attempts to be gone
+  StartOrder latest;                       // of the highest attempt started; kept after its end
+  std::map<uint64_t, uint64_t> intervals;  // last told, by attempt; only the highest is kept
+  std::set<std::tuple<int, uint32_t, uint64_t>> injected;  // kind, target, step of this attempt
   bool forget = false;
-  uint64_t forget_epoch = 0;  // up to here, with `forget`
+  uint64_t forget_attempt = 0;  // up to here, with `forget`
 
   std::optional<SnapshotId> newest;  // sealed by all local ranks
-  StartOrder sealed_by;              // the order of those ranks' epoch, while there is a newest
-  std::map<SnapshotId, StartOrder> sealed;  // the newest ones, each with its epoch's order
+  StartOrder sealed_by;              // the order of those ranks' attempt, while there is a newest
+  std::map<SnapshotId, StartOrder> sealed;  // the newest ones, each with its attempt's order
   std::optional<SnapshotId> told;           // the controller's word: to be written next, or was
   std::vector<uint32_t> told_ranks;         // of it; none: all that this node persists
   std::optional<SnapshotId> persisting;     // under way
@@ -95,7 +95,7 @@ struct AgentJob {
   std::optional<SnapshotId> next_copy_out;  // the newest word that waits for it
 
   bool alive() const {
-    return std::any_of(epochs.begin(), epochs.end(),
+    return std::any_of(attempts.begin(), attempts.end(),
                        [](const auto& entry) { return entry.second.alive(); });
   }
 };
@@ -106,7 +106,7 @@ struct Resume {
   WorkerId worker;
 };
 
-// Whether both epochs give this node the same ranks of the same world.
+// Whether both attempts give this node the same ranks of the same world.
 bool SameRanks(const proto::StartWorkers& one, const proto::StartWorkers& other);
 
 // The local ranks whose pieces this node persists: with replicated state rank 0's serves all.

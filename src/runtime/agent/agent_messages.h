@@ -21,10 +21,10 @@
 
 namespace longhaul::runtime {
 
-// One worker's process: a rank in one epoch of a job.
+// One worker's process: a rank in one attempt of a job.
 struct WorkerId {
   JobId job;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   uint32_t rank = 0;
 
   friend auto operator<=>(const WorkerId&, const WorkerId&) = default;
@@ -50,7 +50,7 @@ struct EventsAcknowledged {
 // Answers OpenStoreAt: a port, or why not.
 struct StoreListening {
   JobId job;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   uint32_t port = 0;
   std::string error;  // empty: it listens
 };
@@ -148,7 +148,7 @@ struct JobReport {
 // Answers PersistPieces: files, or why not.
 struct PiecesPersisted {
   JobId job;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   uint64_t step = 0;
   std::vector<proto::SnapshotPersisted::File> files;
   Duration took{};
@@ -158,7 +158,7 @@ struct PiecesPersisted {
 // Answers WriteManifest.
 struct ManifestWritten {
   JobId job;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   uint64_t step = 0;
   std::string error;  // empty: committed
 };
@@ -167,7 +167,7 @@ struct CheckpointsMissing {
   JobId job;
   struct Checkpoint {
     uint64_t step = 0;
-    uint64_t epoch = 0;  // in its name
+    uint64_t attempt = 0;  // in its name
   };
   std::vector<Checkpoint> lost;
   std::string folder;
@@ -175,7 +175,7 @@ struct CheckpointsMissing {
 // Answers CopyOut.
 struct CheckpointCopied {
   JobId job;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   uint64_t step = 0;
   uint64_t bytes = 0;
   Duration took{};
@@ -184,13 +184,13 @@ struct CheckpointCopied {
 // Answers FetchBack.
 struct CheckpointFetched {
   JobId job;
-  uint64_t epoch = 0;  // of the FetchBack
-  std::string error;   // empty: it is committed on disk
+  uint64_t attempt = 0;  // of the FetchBack
+  std::string error;     // empty: it is committed on disk
 };
 // Answers SendCopies.
 struct CopiesSent {
   JobId job;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   uint64_t step = 0;
   std::string holder;  // the node that keeps them
   Duration took{};
@@ -199,7 +199,7 @@ struct CopiesSent {
 // Answers ProbeWorkersNow, in any order. The core adds each worker's phase and last step.
 struct ProbedWorkers {
   JobId job;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   std::vector<proto::WorkersProbed::Worker> workers;
 };
 
@@ -230,14 +230,14 @@ struct Send {
 // Opens a fresh, empty store. Answer: StoreListening.
 struct OpenStoreAt {
   JobId job;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   uint32_t world = 0;
   std::string torch_version;  // of its clients; empty: unknown
 };
-// Closes the job's stores of epochs below `below_epoch`.
+// Closes the job's stores of attempts below `below_attempt`.
 struct CloseStores {
   JobId job;
-  uint64_t below_epoch = 0;
+  uint64_t below_attempt = 0;
 };
 // Answer: WorkerForked, and once that gave a process, at its end WorkerGone.
 struct SpawnWorker {
@@ -253,30 +253,30 @@ struct SignalWorker {
 // under way. Answer: PiecesPersisted.
 struct PersistPieces {
   JobId job;
-  uint64_t epoch = 0;  // that sealed it
+  uint64_t attempt = 0;  // that sealed it
   uint64_t step = 0;
   std::vector<uint32_t> ranks;
-  StartOrder start;  // of the epoch that sealed it
+  StartOrder start;  // of the attempt that sealed it
 };
 // Makes the pieces a checkpoint, then prunes old ones. Answer: ManifestWritten.
 struct WriteManifest {
   proto::CommitSnapshot commit;
   StartOrder start;
-  uint64_t current_epoch = 0;
+  uint64_t current_attempt = 0;
   std::vector<uint64_t> protected_steps;  // not to be pruned
 };
 // Copies a committed checkpoint to the second tier. At most one a job is under way. Answer:
 // CheckpointCopied.
 struct CopyOut {
   JobId job;
-  uint64_t epoch = 0;  // in its name
+  uint64_t attempt = 0;  // in its name
   uint64_t step = 0;
   StartOrder start;
 };
 // Brings a checkpoint back from the second tier. Answer: CheckpointFetched.
 struct FetchBack {
   JobId job;
-  uint64_t epoch = 0;  // that is to start from it
+  uint64_t attempt = 0;  // that is to start from it
   proto::Restore restore;
   StartOrder start;  // only its job
 };
@@ -284,22 +284,22 @@ struct FetchBack {
 // under way. Answer: CopiesSent.
 struct SendCopies {
   JobId job;
-  uint64_t epoch = 0;  // that sealed it
+  uint64_t attempt = 0;  // that sealed it
   uint64_t step = 0;
   std::vector<uint32_t> ranks;
   StartOrder start;
 };
-// To all workers of the epoch through the worker API, and to those who come.
+// To all workers of the attempt through the worker API, and to those who come.
 struct TellInterval {
   JobId job;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   uint64_t steps = 0;
 };
 // Reads the state of these processes; sends SIGCONT to stopped ones if asked to. Answer:
 // ProbedWorkers.
 struct ProbeWorkersNow {
   JobId job;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   std::vector<uint32_t> ranks;
   bool resume_stopped = false;
 };

@@ -8,16 +8,16 @@
 namespace longhaul::runtime {
 namespace {
 
-proto::Command PersistCommand(uint64_t epoch, uint64_t step) {
+proto::Command PersistCommand(uint64_t attempt, uint64_t step) {
   proto::Command command;
   command.mutable_persist_snapshot()->set_job_id(kTestJob.value());
-  command.mutable_persist_snapshot()->set_epoch(epoch);
+  command.mutable_persist_snapshot()->set_attempt(attempt);
   command.mutable_persist_snapshot()->set_step(step);
   return command;
 }
 
-proto::Command PersistCommand(uint64_t epoch, uint64_t step, const std::vector<uint32_t>& ranks) {
-  proto::Command command = PersistCommand(epoch, step);
+proto::Command PersistCommand(uint64_t attempt, uint64_t step, const std::vector<uint32_t>& ranks) {
+  proto::Command command = PersistCommand(attempt, step);
   for (const uint32_t rank : ranks) command.mutable_persist_snapshot()->add_ranks(rank);
   return command;
 }
@@ -33,14 +33,14 @@ class AgentPersist : public ::testing::Test {
     agent_.Step(Connected{0});
     Start(1, 0);
   }
-  void Start(uint64_t epoch, uint64_t restored) {
-    proto::Command command = StartCommand(epoch, 2, 2);
+  void Start(uint64_t attempt, uint64_t restored) {
+    proto::Command command = StartCommand(attempt, 2, 2);
     proto::StartWorkers& start = *command.mutable_start_workers();
     start.mutable_job()->mutable_snapshot()->set_replicated(false);
     start.mutable_restore()->set_step(restored);
     start.set_persist_when_told(true);
     agent_.Give(command);
-    agent_.Fork(epoch, 2, 2);
+    agent_.Fork(attempt, 2, 2);
     agent_.TakeSent();
   }
   std::vector<AgentEffect> Seal(uint64_t step) {

@@ -16,16 +16,16 @@ AgentHarness Connect(AgentHarness agent = {}) {
   return agent;
 }
 
-proto::Command CommitCommand(uint64_t epoch, uint64_t step) {
+proto::Command CommitCommand(uint64_t attempt, uint64_t step) {
   proto::Command command;
   command.mutable_commit_snapshot()->set_job_id(kTestJob.value());
-  command.mutable_commit_snapshot()->set_epoch(epoch);
+  command.mutable_commit_snapshot()->set_attempt(attempt);
   command.mutable_commit_snapshot()->set_step(step);
   return command;
 }
 
-PiecesPersisted Persisted(uint64_t epoch, uint64_t step, std::string error = "") {
-  return {kTestJob, epoch, step, {}, Duration(1), std::move(error), false};
+PiecesPersisted Persisted(uint64_t attempt, uint64_t step, std::string error = "") {
+  return {kTestJob, attempt, step, {}, Duration(1), std::move(error), false};
 }
 
 TEST(AgentCoreSnapshot, ASealIsPersistedAndALaterOneOvertakesTheQueue) {
@@ -107,7 +107,7 @@ TEST(AgentCoreSnapshot, AGrantWritesTheManifestOnce) {
   EXPECT_FALSE(agent.core().Settled());
   const auto writes = Only<WriteManifest>(agent.Give(CommitCommand(1, 10)));
   ASSERT_EQ(writes.size(), 1u);
-  EXPECT_EQ(writes[0].current_epoch, 1u);
+  EXPECT_EQ(writes[0].current_attempt, 1u);
   EXPECT_TRUE(agent.Give(CommitCommand(1, 10)).empty()) << "under way";
   agent.TakeSent();
   agent.Step(ManifestWritten{kTestJob, 1, 10, ""});
@@ -129,7 +129,7 @@ TEST(AgentCoreSnapshot, AGrantWaitsForTheManifestUnderWay) {
   EXPECT_TRUE(Only<WriteManifest>(agent.Step(ManifestWritten{kTestJob, 1, 30, ""})).empty());
 }
 
-TEST(AgentCoreSnapshot, AGrantForAnOlderEpochStillCounts) {
+TEST(AgentCoreSnapshot, AGrantForAnOlderAttemptStillCounts) {
   AgentHarness agent = Connect();
   agent.Start(1);
   agent.Seal(1, 10);
@@ -142,7 +142,7 @@ TEST(AgentCoreSnapshot, AGrantForAnOlderEpochStillCounts) {
   agent.Step(Persisted(1, 10));
   const auto writes = Only<WriteManifest>(agent.Give(CommitCommand(1, 10)));
   ASSERT_EQ(writes.size(), 1u);
-  EXPECT_EQ(writes[0].current_epoch, 2u);
+  EXPECT_EQ(writes[0].current_attempt, 2u);
   EXPECT_EQ(writes[0].protected_steps, std::vector<uint64_t>{10});
 }
 
@@ -152,8 +152,8 @@ TEST(AgentCoreSnapshot, AGrantForAJobOfAnEarlierLifeIsRefusedAloud) {
   EXPECT_EQ(Kinds(agent.TakeSent()), "snapshot_failed");
 }
 
-proto::Command StartWithPeer(uint64_t epoch, const std::string& peer) {
-  proto::Command command = StartCommand(epoch);
+proto::Command StartWithPeer(uint64_t attempt, const std::string& peer) {
+  proto::Command command = StartCommand(attempt);
   proto::StartWorkers& start = *command.mutable_start_workers();
   start.mutable_job()->mutable_snapshot()->set_replicated(false);
   start.set_peer_node(peer);
@@ -162,16 +162,16 @@ proto::Command StartWithPeer(uint64_t epoch, const std::string& peer) {
   return command;
 }
 
-CopiesSent Copied(uint64_t epoch, uint64_t step, const std::string& holder,
+CopiesSent Copied(uint64_t attempt, uint64_t step, const std::string& holder,
                   const std::string& error = "") {
-  return {kTestJob, epoch, step, holder, Duration(5), error};
+  return {kTestJob, attempt, step, holder, Duration(5), error};
 }
 
 // The gang has another size: what this node sealed belongs to the ranks and the world it had then.
 TEST(AgentCoreSnapshot, WhatWasSealedKeepsTheRanksItWasSealedUnder) {
   AgentHarness agent = Connect();
-  const auto start = [](uint64_t epoch, uint32_t first_rank, uint32_t world) {
-    proto::Command command = StartCommand(epoch, 2, first_rank);
+  const auto start = [](uint64_t attempt, uint32_t first_rank, uint32_t world) {
+    proto::Command command = StartCommand(attempt, 2, first_rank);
     command.mutable_start_workers()->mutable_job()->mutable_snapshot()->set_replicated(false);
     command.mutable_start_workers()->set_world(world);
     command.mutable_start_workers()->mutable_restore()->set_step(10);
@@ -246,7 +246,7 @@ TEST(AgentCoreSnapshot, ANewPeerGetsWhatThisNodeHoldsAtOnce) {
   const auto copies = Only<SendCopies>(agent.Give(again));
   ASSERT_EQ(copies.size(), 1u);
   EXPECT_EQ(copies[0].step, 10u);
-  EXPECT_EQ(copies[0].epoch, 1u);
+  EXPECT_EQ(copies[0].attempt, 1u);
   EXPECT_EQ(copies[0].start->peer_node(), "node-3");
 }
 
@@ -270,11 +270,11 @@ TEST(AgentCoreSnapshot, TheIntervalIsPassedOnOnce) {
   proto::Command command;
   proto::SetSnapshotInterval& interval = *command.mutable_set_snapshot_interval();
   interval.set_job_id(kTestJob.value());
-  interval.set_epoch(2);
+  interval.set_attempt(2);
   interval.set_steps(30);
   EXPECT_EQ(Only<TellInterval>(agent.Give(command)).size(), 1u);
   EXPECT_TRUE(agent.Give(command).empty());
-  interval.set_epoch(1);
+  interval.set_attempt(1);
   EXPECT_TRUE(agent.Give(command).empty());
 }
 
@@ -309,7 +309,7 @@ TEST(AgentCoreAdoption, TellsWhatItHoldsUntilTheJobIsHeardOf) {
   };
   ASSERT_EQ(joined().held_size(), 3);
   EXPECT_EQ(joined().held(1).rank(), 1u);
-  EXPECT_EQ(joined().held(1).epoch(), 3u);
+  EXPECT_EQ(joined().held(1).attempt(), 3u);
   EXPECT_TRUE(joined().held(2).copy());
   core.Step(CommandReceived{StartCommand(4)}, Instant{});
   EXPECT_EQ(joined().held_size(), 1);
@@ -329,7 +329,7 @@ TEST(AgentCoreAdoption, PersistsWhatItsWorkersGoOnFrom) {
   const auto persist = Only<PersistPieces>(core.Step(CommandReceived{start}, Instant{}));
   ASSERT_EQ(persist.size(), 1u);
   EXPECT_EQ(persist[0].step, 10u);
-  EXPECT_EQ(persist[0].epoch, 3u) << "that sealed it";
+  EXPECT_EQ(persist[0].attempt, 3u) << "that sealed it";
   AgentCore other = Adopter();
   start.mutable_start_workers()->mutable_restore()->set_step(8);
   EXPECT_TRUE(Only<PersistPieces>(other.Step(CommandReceived{start}, Instant{})).empty());

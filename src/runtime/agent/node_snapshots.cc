@@ -11,15 +11,15 @@ namespace longhaul::runtime::agent {
 
 void NodeSnapshots::Commit(const proto::CommitSnapshot& command) {
   const JobId id(command.job_id());
-  if (context_.IsForgotten(id, command.epoch())) return;
+  if (context_.IsForgotten(id, command.attempt())) return;
   AgentJob* job = context_.FindJob(id);
-  const SnapshotId snapshot{command.epoch(), command.step()};
+  const SnapshotId snapshot{command.attempt(), command.step()};
   if (job == nullptr || job->latest == nullptr) {
     // An earlier life of this agent knew the run's directory; the controller shall not wait for us.
     proto::Event event;
     proto::SnapshotFailed& failed = *event.mutable_snapshot_failed();
     failed.set_job_id(id.value());
-    failed.set_epoch(snapshot.epoch);
+    failed.set_attempt(snapshot.attempt);
     failed.set_step(snapshot.step);
     failed.set_reason("the agent has been started again and does not know the job");
     failed.set_tier(proto::Restore::TIER_DISK);
@@ -30,12 +30,12 @@ void NodeSnapshots::Commit(const proto::CommitSnapshot& command) {
   if (job->committing.has_value()) {
     // It waits for the one under way; of several that wait the newest is enough.
     const bool newer = !job->next_commit.has_value() ||
-                       SnapshotId{job->next_commit->epoch(), job->next_commit->step()} < snapshot;
+                       SnapshotId{job->next_commit->attempt(), job->next_commit->step()} < snapshot;
     if (*job->committing < snapshot && newer) job->next_commit = command;
     return;
   }
   job->committing = snapshot;
-  WriteManifest write{command, job->latest, job->highest_epoch, {}};
+  WriteManifest write{command, job->latest, job->highest_attempt, {}};
   if (job->latest->restore().tier() == proto::Restore::TIER_DISK) {
     write.protected_steps.push_back(job->latest->restore().step());
   }
@@ -46,17 +46,17 @@ void NodeSnapshots::Commit(const proto::CommitSnapshot& command) {
 void NodeSnapshots::TakeHeld(const JobId& id, AgentJob& job, const proto::StartWorkers& start) {
   const proto::Restore& restore = start.restore();
   uint32_t ranks = 0;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   for (const AgentFacts::HeldSnapshot& held : context_.facts.held) {
     const bool ours = held.job == id && !held.copy && held.rank >= start.arena_first_rank() &&
                       held.rank - start.arena_first_rank() < start.local_ranks();
     if (!ours || held.step != restore.step()) continue;
     ++ranks;
-    epoch = std::max(epoch, held.epoch);
+    attempt = std::max(attempt, held.attempt);
   }
   const bool goes_on = restore.tier() == proto::Restore::TIER_MEMORY && restore.step() > 0;
   if (goes_on && ranks == start.local_ranks() && !job.newest.has_value()) {
-    NoteSealed(job, SnapshotId{epoch, restore.step()},
+    NoteSealed(job, SnapshotId{attempt, restore.step()},
                std::make_shared<const proto::StartWorkers>(start));
   }
   std::erase_if(context_.facts.held, [&id](const auto& held) { return held.job == id; });
@@ -109,13 +109,13 @@ void NodeSnapshots::MaybePersist(const JobId& id, AgentJob& job) {
   job.persisting = wanted;
   job.writing = ranks;
   context_.effects.push_back(
-      PersistPieces{id, wanted->epoch, wanted->step, std::move(ranks), start});
+      PersistPieces{id, wanted->attempt, wanted->step, std::move(ranks), start});
 }
 
 void NodeSnapshots::PersistOne(const proto::PersistSnapshot& command) {
   const JobId id(command.job_id());
-  if (context_.IsForgotten(id, command.epoch())) return;
-  const SnapshotId snapshot{command.epoch(), command.step()};
+  if (context_.IsForgotten(id, command.attempt())) return;
+  const SnapshotId snapshot{command.attempt(), command.step()};
   AgentJob* job = context_.FindJob(id);
   if (job == nullptr) return TellUnsaved(id, snapshot, "the agent does not know the job", false);
   const std::vector<uint32_t> ranks(command.ranks().begin(), command.ranks().end());
@@ -150,7 +150,7 @@ void NodeSnapshots::TellUnsaved(const JobId& id, const SnapshotId& snapshot,
   proto::Event event;
   proto::SnapshotFailed& failed = *event.mutable_snapshot_failed();
   failed.set_job_id(id.value());
-  failed.set_epoch(snapshot.epoch);
+  failed.set_attempt(snapshot.attempt);
   failed.set_step(snapshot.step);
   failed.set_reason(ToValidUtf8(reason));
   failed.set_tier(proto::Restore::TIER_DISK);
@@ -164,7 +164,7 @@ void NodeSnapshots::MaybeCopy(const JobId& id, AgentJob& job) {
   if (job.latest->peer_port() == 0 || job.latest->job().snapshot().replicated()) return;
   if (job.copied.has_value() && *job.copied >= *job.newest) return;
   if (!SameRanks(*job.sealed_by, *job.latest)) return;
-  SendCopies order{id, job.newest->epoch, job.newest->step, {}, job.latest};
+  SendCopies order{id, job.newest->attempt, job.newest->step, {}, job.latest};
   for (uint32_t i = 0; i < job.latest->local_ranks(); ++i) {
     order.ranks.push_back(job.latest->first_rank() + i);
   }
@@ -174,7 +174,7 @@ void NodeSnapshots::MaybeCopy(const JobId& id, AgentJob& job) {
 
 void NodeSnapshots::Take(const CopiesSent& fact) {
   AgentJob* job = context_.FindJob(fact.job);
-  const SnapshotId snapshot{fact.epoch, fact.step};
+  const SnapshotId snapshot{fact.attempt, fact.step};
   if (job == nullptr || job->copying != snapshot) return;
   job->copying.reset();
   const bool overtaken = !job->newest.has_value() || *job->newest > snapshot;
@@ -185,7 +185,7 @@ void NodeSnapshots::Take(const CopiesSent& fact) {
     job->copy_failure_told = false;
     proto::SnapshotReplicated& replicated = *event.mutable_snapshot_replicated();
     replicated.set_job_id(fact.job.value());
-    replicated.set_epoch(fact.epoch);
+    replicated.set_attempt(fact.attempt);
     replicated.set_step(fact.step);
     replicated.set_holder(fact.holder);
     replicated.set_took_ns(fact.took.count());
@@ -193,7 +193,7 @@ void NodeSnapshots::Take(const CopiesSent& fact) {
   } else if (!overtaken && !std::exchange(job->copy_failure_told, true)) {
     proto::SnapshotFailed& failed = *event.mutable_snapshot_failed();
     failed.set_job_id(fact.job.value());
-    failed.set_epoch(fact.epoch);
+    failed.set_attempt(fact.attempt);
     failed.set_step(fact.step);
     failed.set_reason(ToValidUtf8("no copy at " + fact.holder + ": " + fact.error));
     failed.set_tier(proto::Restore::TIER_PEER);
@@ -206,15 +206,15 @@ void NodeSnapshots::Take(const CopiesSent& fact) {
 // state is either all of it or no checkpoint.
 void NodeSnapshots::MaybeCommitAlone(const JobId& id, AgentJob& job,
                                      const PiecesPersisted& persisted) {
-  const SnapshotId snapshot{persisted.epoch, persisted.step};
+  const SnapshotId snapshot{persisted.attempt, persisted.step};
   if (!context_.cluster_ended || context_.connected || job.committing.has_value()) return;
   if (job.committed.has_value() && *job.committed >= snapshot) return;
   const bool replicated = job.latest->job().snapshot().replicated();
   const size_t needed = replicated ? 1 : job.latest->world();
-  if (job.latest->epoch() != persisted.epoch || persisted.files.size() != needed) return;
+  if (job.latest->attempt() != persisted.attempt || persisted.files.size() != needed) return;
   proto::CommitSnapshot commit;
   commit.set_job_id(id.value());
-  commit.set_epoch(persisted.epoch);
+  commit.set_attempt(persisted.attempt);
   commit.set_step(persisted.step);
   commit.set_world(job.latest->world());
   for (const proto::SnapshotPersisted::File& file : persisted.files) *commit.add_files() = file;
@@ -223,7 +223,7 @@ void NodeSnapshots::MaybeCommitAlone(const JobId& id, AgentJob& job,
 
 void NodeSnapshots::Take(const PiecesPersisted& fact) {
   AgentJob* job = context_.FindJob(fact.job);
-  const SnapshotId snapshot{fact.epoch, fact.step};
+  const SnapshotId snapshot{fact.attempt, fact.step};
   if (job == nullptr || job->persisting != snapshot) return;
   job->persisting.reset();
   proto::Event event;
@@ -231,7 +231,7 @@ void NodeSnapshots::Take(const PiecesPersisted& fact) {
     NoteWrite(*job, snapshot, {true, job->writing});
     proto::SnapshotPersisted& persisted = *event.mutable_snapshot_persisted();
     persisted.set_job_id(fact.job.value());
-    persisted.set_epoch(fact.epoch);
+    persisted.set_attempt(fact.attempt);
     persisted.set_step(fact.step);
     for (const proto::SnapshotPersisted::File& file : fact.files) *persisted.add_files() = file;
     persisted.set_took_ns(fact.took.count());
@@ -260,7 +260,7 @@ void NodeSnapshots::Take(const CheckpointsMissing& fact) {
   for (const CheckpointsMissing::Checkpoint& checkpoint : fact.lost) {
     proto::CheckpointsLost::Checkpoint& one = *lost.add_lost();
     one.set_step(checkpoint.step);
-    one.set_epoch(checkpoint.epoch);
+    one.set_attempt(checkpoint.attempt);
   }
   lost.set_folder(ToValidUtf8(fact.folder));
   context_.Tell(std::move(event));
@@ -268,7 +268,7 @@ void NodeSnapshots::Take(const CheckpointsMissing& fact) {
 
 void NodeSnapshots::Take(const ManifestWritten& fact) {
   AgentJob* job = context_.FindJob(fact.job);
-  const SnapshotId snapshot{fact.epoch, fact.step};
+  const SnapshotId snapshot{fact.attempt, fact.step};
   if (job == nullptr || job->committing != snapshot) return;
   job->committing.reset();
   proto::Event event;
@@ -276,12 +276,12 @@ void NodeSnapshots::Take(const ManifestWritten& fact) {
     job->committed = snapshot;
     proto::SnapshotCommitted& committed = *event.mutable_snapshot_committed();
     committed.set_job_id(fact.job.value());
-    committed.set_epoch(fact.epoch);
+    committed.set_attempt(fact.attempt);
     committed.set_step(fact.step);
   } else {
     proto::SnapshotFailed& failed = *event.mutable_snapshot_failed();
     failed.set_job_id(fact.job.value());
-    failed.set_epoch(fact.epoch);
+    failed.set_attempt(fact.attempt);
     failed.set_step(fact.step);
     failed.set_reason(ToValidUtf8(fact.error));
     failed.set_tier(proto::Restore::TIER_DISK);

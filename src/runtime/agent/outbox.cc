@@ -16,7 +16,7 @@ bool IsProgress(const proto::Event& event) {
 }
 
 bool Continues(const proto::StepReported& earlier, const proto::StepReported& later) {
-  return earlier.job_id() == later.job_id() && earlier.epoch() == later.epoch() &&
+  return earlier.job_id() == later.job_id() && earlier.attempt() == later.attempt() &&
          earlier.last_step() + 1 == later.first_step() && !earlier.has_validation_loss();
 }
 

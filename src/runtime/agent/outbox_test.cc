@@ -5,12 +5,12 @@
 namespace longhaul::runtime {
 namespace {
 
-proto::Event Steps(uint64_t first, uint64_t last, uint64_t epoch = 1) {
+proto::Event Steps(uint64_t first, uint64_t last, uint64_t attempt = 1) {
   proto::Event event;
   event.set_at_ns(static_cast<int64_t>(last));
   proto::StepReported& steps = *event.mutable_step_reported();
   steps.set_job_id("job-1");
-  steps.set_epoch(epoch);
+  steps.set_attempt(attempt);
   steps.set_first_step(first);
   steps.set_last_step(last);
   steps.mutable_times()->set_data_ns(10);
@@ -22,7 +22,7 @@ proto::Event Steps(uint64_t first, uint64_t last, uint64_t epoch = 1) {
 
 proto::Event Closed() {
   proto::Event event;
-  event.mutable_epoch_closed()->set_job_id("job-1");
+  event.mutable_attempt_closed()->set_job_id("job-1");
   return event;
 }
 
@@ -86,7 +86,7 @@ TEST(Outbox, NeverChangesWhatWasSent) {
   EXPECT_EQ(Sequences(outbox.TakeUnsent()), (Numbers{1, 2}));
 }
 
-TEST(Outbox, KeepsOrderEpochsGapsAndValidationsApart) {
+TEST(Outbox, KeepsOrderAttemptsGapsAndValidationsApart) {
   const struct {
     const char* name;
     proto::Event first;
@@ -95,7 +95,7 @@ TEST(Outbox, KeepsOrderEpochsGapsAndValidationsApart) {
     size_t want;
   } kRows[] = {
       {"another event between", Steps(1, 1), Closed(), Steps(2, 2), 3},
-      {"another epoch", Steps(1, 1, 1), Steps(2, 2, 2), Steps(3, 3, 1), 3},
+      {"another attempt", Steps(1, 1, 1), Steps(2, 2, 2), Steps(3, 3, 1), 3},
       {"a gap", Steps(1, 1), Steps(3, 3), Steps(4, 4), 2},
   };
   for (const auto& row : kRows) {

@@ -13,8 +13,8 @@ constexpr Duration kLongestPart = std::chrono::hours(24 * 365);
 
 }  // namespace
 
-RankReports::RankReports(JobId job, uint64_t epoch, uint32_t first_rank, uint32_t ranks)
-    : job_(std::move(job)), epoch_(epoch), first_rank_(first_rank), ranks_(ranks) {
+RankReports::RankReports(JobId job, uint64_t attempt, uint32_t first_rank, uint32_t ranks)
+    : job_(std::move(job)), attempt_(attempt), first_rank_(first_rank), ranks_(ranks) {
   CHECK(ranks >= 1);
 }
 
@@ -42,7 +42,7 @@ std::optional<proto::Event> RankReports::Phase(const WorkerPhase& report) {
   event.set_at_ns(last_at_ns);
   proto::PhaseEntered& entered = *event.mutable_phase_entered();
   entered.set_job_id(job_.value());
-  entered.set_epoch(epoch_);
+  entered.set_attempt(attempt_);
   entered.set_phase(slowest);
   if (slowest == proto::PhaseEntered::STEPPING) {
     entered.set_restored_from(restored_tier_);
@@ -106,7 +106,7 @@ proto::Event RankReports::MergeThrough(uint64_t step) {
   event.set_at_ns(newest.at_ns);
   proto::StepReported& merged = *event.mutable_step_reported();
   merged.set_job_id(job_.value());
-  merged.set_epoch(epoch_);
+  merged.set_attempt(attempt_);
   const uint64_t first = reported_step_.has_value() ? *reported_step_ + 1 : steps_.begin()->first;
   merged.set_first_step(std::min(first, step));
   merged.set_last_step(step);
@@ -169,7 +169,7 @@ std::optional<proto::Event> RankReports::Sealed(const WorkerSealed& report) {
   event.set_at_ns(pending.at_ns);
   proto::SnapshotSealed& sealed = *event.mutable_snapshot_sealed();
   sealed.set_job_id(job_.value());
-  sealed.set_epoch(epoch_);
+  sealed.set_attempt(attempt_);
   sealed.set_step(report.step);
   sealed.set_blocked_ns(pending.blocked_ns);
   sealed.set_bytes(pending.bytes);

@@ -1,4 +1,4 @@
-// Many ranks' reports become one: what a node says of an epoch once all its ranks agree.
+// Many ranks' reports become one: what a node says of an attempt once all its ranks agree.
 //
 // Each rank's steps, seals and phases only rise; a report that doesn't is ignored. Ranks may be
 // some steps apart, not without bound: past kMaxStepsApart the oldest unfinished reports are
@@ -20,8 +20,8 @@ constexpr size_t kMaxStepsApart = 4096;
 
 class RankReports {
  public:
-  // Ranks [first_rank, first_rank + ranks) of the epoch. Requires ranks >= 1.
-  RankReports(JobId job, uint64_t epoch, uint32_t first_rank, uint32_t ranks);
+  // Ranks [first_rank, first_rank + ranks) of the attempt. Requires ranks >= 1.
+  RankReports(JobId job, uint64_t attempt, uint32_t first_rank, uint32_t ranks);
 
   // Each returns the node's event when the report was the last one missing; its at_ns is the last
   // rank's. Require a rank of this node.
@@ -77,7 +77,7 @@ class RankReports {
   proto::Event MergeThrough(uint64_t step);
 
   JobId job_;
-  uint64_t epoch_;
+  uint64_t attempt_;
   uint32_t first_rank_;
   std::vector<Rank> ranks_;
   std::map<uint64_t, PendingStep> steps_;

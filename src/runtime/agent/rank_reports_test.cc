@@ -26,7 +26,7 @@ TEST(RankReports, TellsAPhaseWhenTheLastRankHasEnteredIt) {
   const auto event = reports.Phase({Rank(3), proto::PhaseEntered::START_UP, At(4)});
   ASSERT_TRUE(event.has_value());
   EXPECT_EQ(event->phase_entered().phase(), proto::PhaseEntered::START_UP);
-  EXPECT_EQ(event->phase_entered().epoch(), 3u);
+  EXPECT_EQ(event->phase_entered().attempt(), 3u);
   EXPECT_EQ(event->at_ns(), ToNanoseconds(At(5))) << "the last one's entry, not the last report's";
 }
 

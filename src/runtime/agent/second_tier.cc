@@ -11,7 +11,7 @@ void SecondTier::TellUncopied(const JobId& id, const SnapshotId& snapshot,
   proto::Event event;
   proto::SnapshotFailed& failed = *event.mutable_snapshot_failed();
   failed.set_job_id(id.value());
-  failed.set_epoch(snapshot.epoch);
+  failed.set_attempt(snapshot.attempt);
   failed.set_step(snapshot.step);
   failed.set_reason(ToValidUtf8(reason));
   failed.set_while_restoring(while_restoring);
@@ -21,8 +21,8 @@ void SecondTier::TellUncopied(const JobId& id, const SnapshotId& snapshot,
 
 void SecondTier::CopyOutOne(const proto::CopyCheckpoint& command) {
   const JobId id(command.job_id());
-  if (context_.IsForgotten(id, command.epoch())) return;
-  const SnapshotId snapshot{command.epoch(), command.step()};
+  if (context_.IsForgotten(id, command.attempt())) return;
+  const SnapshotId snapshot{command.attempt(), command.step()};
   AgentJob* job = context_.FindJob(id);
   if (job == nullptr || job->latest == nullptr) {
     return TellUncopied(id, snapshot, "the agent does not know the job", false);
@@ -33,19 +33,19 @@ void SecondTier::CopyOutOne(const proto::CopyCheckpoint& command) {
     return;
   }
   job->copying_out = snapshot;
-  context_.effects.push_back(CopyOut{id, snapshot.epoch, snapshot.step, job->latest});
+  context_.effects.push_back(CopyOut{id, snapshot.attempt, snapshot.step, job->latest});
 }
 
 void SecondTier::Take(const CheckpointCopied& fact) {
   AgentJob* job = context_.FindJob(fact.job);
-  const SnapshotId snapshot{fact.epoch, fact.step};
+  const SnapshotId snapshot{fact.attempt, fact.step};
   if (job == nullptr || job->copying_out != snapshot) return;
   job->copying_out.reset();
   if (fact.error.empty()) {
     proto::Event event;
     proto::SnapshotCopied& copied = *event.mutable_snapshot_copied();
     copied.set_job_id(fact.job.value());
-    copied.set_epoch(fact.epoch);
+    copied.set_attempt(fact.attempt);
     copied.set_step(fact.step);
     copied.set_bytes(fact.bytes);
     copied.set_took_ns(fact.took.count());
@@ -56,18 +56,20 @@ void SecondTier::Take(const CheckpointCopied& fact) {
   const auto next = std::exchange(job->next_copy_out, std::nullopt);
   if (!next.has_value() || *next == snapshot || job->latest == nullptr) return;
   job->copying_out = next;
-  context_.effects.push_back(CopyOut{fact.job, next->epoch, next->step, job->latest});
+  context_.effects.push_back(CopyOut{fact.job, next->attempt, next->step, job->latest});
 }
 
 void SecondTier::Take(const CheckpointFetched& fact) {
   AgentJob* job = context_.FindJob(fact.job);
-  if (job == nullptr || !job->fetching.has_value() || job->fetching->epoch() != fact.epoch) return;
+  if (job == nullptr || !job->fetching.has_value() || job->fetching->attempt() != fact.attempt)
+    return;
   const proto::OpenStore open = *std::exchange(job->fetching, std::nullopt);
-  if (fact.epoch < job->highest_epoch) return;
+  if (fact.attempt < job->highest_attempt) return;
   if (!fact.error.empty()) {
-    return TellUncopied(fact.job, {fact.epoch, open.fetch().step()}, fact.error, true);
+    return TellUncopied(fact.job, {fact.attempt, open.fetch().step()}, fact.error, true);
   }
-  context_.effects.push_back(OpenStoreAt{fact.job, fact.epoch, open.world(), open.torch_version()});
+  context_.effects.push_back(
+      OpenStoreAt{fact.job, fact.attempt, open.world(), open.torch_version()});
 }
 
 }  // namespace longhaul::runtime::agent

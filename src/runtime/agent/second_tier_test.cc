@@ -1,4 +1,5 @@
-// The second tier, in both cores: what is copied when, and what comes back before an epoch starts.
+// The second tier, in both cores: what is copied when, and what comes back before an attempt
+// starts.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -10,10 +11,10 @@
 namespace longhaul::runtime {
 namespace {
 
-proto::Command CopyCommand(uint64_t epoch, uint64_t step) {
+proto::Command CopyCommand(uint64_t attempt, uint64_t step) {
   proto::Command command;
   command.mutable_copy_checkpoint()->set_job_id(kTestJob.value());
-  command.mutable_copy_checkpoint()->set_epoch(epoch);
+  command.mutable_copy_checkpoint()->set_attempt(attempt);
   command.mutable_copy_checkpoint()->set_step(step);
   return command;
 }
@@ -38,15 +39,15 @@ TEST(AgentCopies, CopiesOneAtATimeAndTellsHowItWent) {
   EXPECT_FALSE(sent[1].snapshot_failed().while_restoring());
 }
 
-proto::Command FetchingStore(uint64_t epoch) {
+proto::Command FetchingStore(uint64_t attempt) {
   proto::Command command;
   proto::OpenStore& open = *command.mutable_open_store();
   open.set_job_id(kTestJob.value());
-  open.set_epoch(epoch);
+  open.set_attempt(attempt);
   open.set_world(4);
   open.mutable_fetch()->set_tier(proto::Restore::TIER_SHARED);
   open.mutable_fetch()->set_step(30);
-  open.mutable_fetch()->set_saved_epoch(2);
+  open.mutable_fetch()->set_saved_attempt(2);
   open.mutable_job()->mutable_snapshot()->set_copy_to("s3://models/x");
   return command;
 }
@@ -56,7 +57,7 @@ TEST(AgentCopies, WhatIsBeingCopiedIsNotPruned) {
   agent.Start(1);
   proto::Command command;
   command.mutable_commit_snapshot()->set_job_id(kTestJob.value());
-  command.mutable_commit_snapshot()->set_epoch(1);
+  command.mutable_commit_snapshot()->set_attempt(1);
   command.mutable_commit_snapshot()->set_step(20);
   command.mutable_commit_snapshot()->set_copying_step(10);
   const auto writes = Only<WriteManifest>(agent.Give(command));
@@ -88,7 +89,8 @@ TEST(AgentCopies, ACheckpointThatDoesNotComeIsToldAndNoStoreOpens) {
   EXPECT_TRUE(sent[0].snapshot_failed().while_restoring());
   EXPECT_EQ(sent[0].snapshot_failed().step(), 30u);
   agent.Give(FetchingStore(4));
-  EXPECT_TRUE(agent.Step(CheckpointFetched{kTestJob, 3, ""}).empty()) << "of an epoch that is over";
+  EXPECT_TRUE(agent.Step(CheckpointFetched{kTestJob, 3, ""}).empty())
+      << "of an attempt that is over";
 }
 
 // One node with one rank.
@@ -142,16 +144,16 @@ class ControllerCopies : public ::testing::Test {
   void Open() {
     proto::Event opened = FromNode();
     opened.mutable_store_opened()->set_job_id("gpt-1");
-    opened.mutable_store_opened()->set_epoch(Status().epoch());
+    opened.mutable_store_opened()->set_attempt(Status().attempt());
     opened.mutable_store_opened()->set_port(4000);
     Feed(opened);
   }
   // A step comes to disk.
   void Commit(uint64_t step) {
-    const uint64_t epoch = Status().epoch();
+    const uint64_t attempt = Status().attempt();
     const auto fill = [&](auto& message) {
       message.set_job_id("gpt-1");
-      message.set_epoch(epoch);
+      message.set_attempt(attempt);
       message.set_step(step);
     };
     proto::Event sealed = FromNode(), persisted = FromNode(), committed = FromNode();
@@ -164,12 +166,12 @@ class ControllerCopies : public ::testing::Test {
     proto::Event event = FromNode();
     if (error.empty()) {
       event.mutable_snapshot_copied()->set_job_id("gpt-1");
-      event.mutable_snapshot_copied()->set_epoch(Status().epoch());
+      event.mutable_snapshot_copied()->set_attempt(Status().attempt());
       event.mutable_snapshot_copied()->set_step(step);
     } else {
       proto::SnapshotFailed& failed = *event.mutable_snapshot_failed();
       failed.set_job_id("gpt-1");
-      failed.set_epoch(Status().epoch());
+      failed.set_attempt(Status().attempt());
       failed.set_step(step);
       failed.set_reason(error);
       failed.set_tier(proto::Restore::TIER_SHARED);
@@ -181,7 +183,7 @@ class ControllerCopies : public ::testing::Test {
   void EndWell() {
     proto::Event event = FromNode();
     event.mutable_worker_exited()->set_job_id("gpt-1");
-    event.mutable_worker_exited()->set_epoch(Status().epoch());
+    event.mutable_worker_exited()->set_attempt(Status().attempt());
     Feed(event);
   }
 
@@ -257,34 +259,34 @@ TEST_F(ControllerCopies, AJobWhoseLastCopyFailsEndsAndSaysSo) {
 
 TEST_F(ControllerCopies, ANewerCopyThanTheDiskHasComesBackFirst) {
   spec_.set_committed_step(10);
-  spec_.set_committed_epoch(1);
+  spec_.set_committed_attempt(1);
   for (const uint64_t step : {20u, 10u}) {
     auto& copy = *spec_.add_copies();
     copy.set_step(step);
-    copy.set_epoch(step == 20 ? 4 : 1);
+    copy.set_attempt(step == 20 ? 4 : 1);
   }
   Submit();
-  EXPECT_EQ(Status().epoch(), 5u) << "epochs name directories: none is used twice";
+  EXPECT_EQ(Status().attempt(), 5u) << "attempts name directories: none is used twice";
   EXPECT_EQ(open_.fetch().tier(), proto::Restore::TIER_SHARED);
   EXPECT_EQ(open_.fetch().step(), 20u);
-  EXPECT_EQ(open_.fetch().saved_epoch(), 4u);
+  EXPECT_EQ(open_.fetch().saved_attempt(), 4u);
   EXPECT_EQ(open_.job().snapshot().copy_to(), "/shared");
   Open();
   EXPECT_EQ(start_.restore().tier(), proto::Restore::TIER_DISK);
   EXPECT_EQ(start_.restore().step(), 20u);
-  EXPECT_EQ(start_.restore().saved_epoch(), 4u);
+  EXPECT_EQ(start_.restore().saved_attempt(), 4u);
 }
 
 TEST_F(ControllerCopies, ACopyThatIsNoGoodIsNotOfferedAgain) {
   for (const uint64_t step : {20u, 10u}) {
     auto& copy = *spec_.add_copies();
     copy.set_step(step);
-    copy.set_epoch(1);
+    copy.set_attempt(1);
   }
   Submit();
   EXPECT_EQ(open_.fetch().step(), 20u);
   Copied(20, "the hash differs", /*restoring=*/true);
-  EXPECT_EQ(Status().epoch(), 3u);
+  EXPECT_EQ(Status().attempt(), 3u);
   EXPECT_EQ(open_.fetch().step(), 10u);
   EXPECT_EQ(Status().faults(0).class_name(), "storage");
 }

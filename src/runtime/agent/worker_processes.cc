@@ -18,13 +18,13 @@ constexpr size_t kForgottenJobs = 1024;  // whose late commands are still known 
 
 void WorkerProcesses::OpenStore(const proto::OpenStore& command) {
   const JobId id(command.job_id());
-  if (context_.IsForgotten(id, command.epoch()) || context_.shutting_down) return;
+  if (context_.IsForgotten(id, command.attempt()) || context_.shutting_down) return;
   AgentJob& job = context_.jobs[id];
-  if (command.epoch() < job.highest_epoch || command.epoch() <= job.opened_store) return;
-  if (command.epoch() > job.forget_epoch) job.forget = false;  // it is back
-  job.highest_epoch = command.epoch();
-  job.opened_store = command.epoch();
-  context_.effects.push_back(CloseStores{id, command.epoch()});
+  if (command.attempt() < job.highest_attempt || command.attempt() <= job.opened_store) return;
+  if (command.attempt() > job.forget_attempt) job.forget = false;  // it is back
+  job.highest_attempt = command.attempt();
+  job.opened_store = command.attempt();
+  context_.effects.push_back(CloseStores{id, command.attempt()});
   job.fetching.reset();
   if (command.fetch().tier() == proto::Restore::TIER_SHARED) {
     job.fetching = command;
@@ -32,45 +32,47 @@ void WorkerProcesses::OpenStore(const proto::OpenStore& command) {
     start.set_job_id(id.value());
     *start.mutable_job() = command.job();
     context_.effects.push_back(
-        FetchBack{id, command.epoch(), command.fetch(),
+        FetchBack{id, command.attempt(), command.fetch(),
                   std::make_shared<const proto::StartWorkers>(std::move(start))});
     return;
   }
   context_.effects.push_back(
-      OpenStoreAt{id, command.epoch(), command.world(), command.torch_version()});
+      OpenStoreAt{id, command.attempt(), command.world(), command.torch_version()});
 }
 
 void WorkerProcesses::Take(const StoreListening& fact) {
   const AgentJob* job = context_.FindJob(fact.job);
-  if (job == nullptr || fact.epoch < job->highest_epoch) return;
+  if (job == nullptr || fact.attempt < job->highest_attempt) return;
   if (!fact.error.empty()) {
-    TellFailedStart(fact.job.value(), fact.epoch, "cannot open the store: " + fact.error, false);
+    TellFailedStart(fact.job.value(), fact.attempt, "cannot open the store: " + fact.error, false);
     return;
   }
   proto::Event event;
   proto::StoreOpened& opened = *event.mutable_store_opened();
   opened.set_job_id(fact.job.value());
-  opened.set_epoch(fact.epoch);
+  opened.set_attempt(fact.attempt);
   opened.set_port(fact.port);
   context_.Tell(std::move(event));
 }
 
 void WorkerProcesses::StartWorkers(const proto::StartWorkers& command) {
   const JobId id(command.job_id());
-  if (context_.IsForgotten(id, command.epoch()) || context_.shutting_down) return;
+  if (context_.IsForgotten(id, command.attempt()) || context_.shutting_down) return;
   AgentJob& job = context_.jobs[id];
-  const uint64_t epoch = command.epoch();
-  if (epoch < job.highest_epoch || epoch <= job.started_epoch || epoch <= job.killed_epoch) return;
-  if (epoch > job.forget_epoch) job.forget = false;  // it is back
-  job.highest_epoch = epoch;
-  job.started_epoch = epoch;
-  job.waiting = nullptr;  // of a lower epoch, never started: overtaken
-  for (auto& [number, lower] : job.epochs) KillNow(id, lower);
+  const uint64_t attempt = command.attempt();
+  if (attempt < job.highest_attempt || attempt <= job.started_attempt ||
+      attempt <= job.killed_attempt)
+    return;
+  if (attempt > job.forget_attempt) job.forget = false;  // it is back
+  job.highest_attempt = attempt;
+  job.started_attempt = attempt;
+  job.waiting = nullptr;  // of a lower attempt, never started: overtaken
+  for (auto& [number, lower] : job.attempts) KillNow(id, lower);
 
   const std::string nonsense = WhyStartMakesNoSense(command, context_.facts.slots);
   if (!nonsense.empty()) {
-    TellFailedStart(id.value(), epoch, nonsense, true);
-    job.killed_epoch = epoch;
+    TellFailedStart(id.value(), attempt, nonsense, true);
+    job.killed_attempt = attempt;
     AfterEnd(id, 0);
     return;
   }
@@ -95,33 +97,33 @@ void WorkerProcesses::StartWorkers(const proto::StartWorkers& command) {
 }
 
 void WorkerProcesses::Spawn(const JobId& id, AgentJob& job, const StartOrder& start) {
-  const uint64_t number = start->epoch();
-  Epoch epoch{
+  const uint64_t number = start->attempt();
+  Attempt attempt{
       start,        {},          RankReports(id, number, start->first_rank(), start->local_ranks()),
       false,        false,       false,
       std::nullopt, std::nullopt};
   for (uint32_t i = 0; i < start->local_ranks(); ++i) {
     const uint32_t rank = start->first_rank() + i;
-    epoch.workers.emplace(rank, Worker{});
+    attempt.workers.emplace(rank, Worker{});
     context_.effects.push_back(SpawnWorker{{id, number, rank}, start});
   }
-  job.epochs.emplace(number, std::move(epoch));
+  job.attempts.emplace(number, std::move(attempt));
 }
 
 void WorkerProcesses::KillWorkers(const proto::KillWorkers& command) {
   const JobId id(command.job_id());
-  if (context_.IsForgotten(id, command.epoch())) return;
+  if (context_.IsForgotten(id, command.attempt())) return;
   AgentJob& job = context_.jobs[id];
-  job.highest_epoch = std::max(job.highest_epoch, command.epoch());
-  job.killed_epoch = std::max(job.killed_epoch, command.epoch());
-  if (job.waiting != nullptr && job.waiting->epoch() <= command.epoch()) job.waiting = nullptr;
+  job.highest_attempt = std::max(job.highest_attempt, command.attempt());
+  job.killed_attempt = std::max(job.killed_attempt, command.attempt());
+  if (job.waiting != nullptr && job.waiting->attempt() <= command.attempt()) job.waiting = nullptr;
   const Duration grace(std::max<int64_t>(0, command.grace_ns()));
-  for (auto& [number, epoch] : job.epochs) {
-    if (number > command.epoch()) break;
+  for (auto& [number, attempt] : job.attempts) {
+    if (number > command.attempt()) break;
     if (grace == Duration(0)) {
-      KillNow(id, epoch);
+      KillNow(id, attempt);
     } else {
-      Terminate(id, epoch, grace);
+      Terminate(id, attempt, grace);
     }
   }
   AfterEnd(id, 0);
@@ -129,9 +131,9 @@ void WorkerProcesses::KillWorkers(const proto::KillWorkers& command) {
 
 void WorkerProcesses::Forget(const proto::ForgetJob& command) {
   const JobId id(command.job_id());
-  const bool over = command.epoch() == 0;
+  const bool over = command.attempt() == 0;
   AgentJob* job = context_.FindJob(id);
-  if (job != nullptr && !over && job->highest_epoch > command.epoch()) return;  // it is back
+  if (job != nullptr && !over && job->highest_attempt > command.attempt()) return;  // it is back
   const auto is_of_job = [&id](const auto& each) { return each.job == id; };
   const bool held = std::erase_if(context_.facts.held, is_of_job) > 0;
   if (job == nullptr) {
@@ -139,12 +141,12 @@ void WorkerProcesses::Forget(const proto::ForgetJob& command) {
     return;
   }
   job->forget = true;
-  job->forget_epoch = over ? UINT64_MAX : command.epoch();
+  job->forget_attempt = over ? UINT64_MAX : command.attempt();
   job->waiting = nullptr;
   job->newest.reset();
   job->told.reset();
   job->sealed.clear();
-  for (auto& [number, epoch] : job->epochs) KillNow(id, epoch);
+  for (auto& [number, attempt] : job->attempts) KillNow(id, attempt);
   MaybeDrop(id);
 }
 
@@ -154,113 +156,113 @@ void WorkerProcesses::MaybeDrop(const JobId& id) {
   if (job->persisting.has_value() || job->committing.has_value()) return;
   context_.effects.push_back(CloseStores{id, UINT64_MAX});
   context_.effects.push_back(DropJob{id});
-  const uint64_t until = job->forget_epoch;
+  const uint64_t until = job->forget_attempt;
   context_.jobs.erase(id);
   context_.forgotten.emplace_back(id, until);
   if (context_.forgotten.size() > kForgottenJobs) context_.forgotten.pop_front();
 }
 
-void WorkerProcesses::SignalOne(const JobId& id, uint64_t epoch, uint32_t rank, int signal) {
-  context_.effects.push_back(SignalWorker{{id, epoch, rank}, signal});
+void WorkerProcesses::SignalOne(const JobId& id, uint64_t attempt, uint32_t rank, int signal) {
+  context_.effects.push_back(SignalWorker{{id, attempt, rank}, signal});
 }
 
-void WorkerProcesses::KillNow(const JobId& id, Epoch& epoch) {
-  epoch.kill_at.reset();
-  for (auto& [rank, worker] : epoch.workers) {
+void WorkerProcesses::KillNow(const JobId& id, Attempt& attempt) {
+  attempt.kill_at.reset();
+  for (auto& [rank, worker] : attempt.workers) {
     if (worker.state == Worker::State::kGone || worker.killed) continue;
     worker.asked = true;
     worker.killed = true;
     if (worker.state == Worker::State::kAlive) {
-      SignalOne(id, epoch.start->epoch(), rank, SIGKILL);
+      SignalOne(id, attempt.start->attempt(), rank, SIGKILL);
     }
   }
 }
 
-void WorkerProcesses::Terminate(const JobId& id, Epoch& epoch, Duration grace) {
-  if (!epoch.alive()) return;
+void WorkerProcesses::Terminate(const JobId& id, Attempt& attempt, Duration grace) {
+  if (!attempt.alive()) return;
   const Instant end = context_.now + grace;
-  if (epoch.terminated) {
-    if (epoch.kill_at.has_value()) epoch.kill_at = std::min(*epoch.kill_at, end);
+  if (attempt.terminated) {
+    if (attempt.kill_at.has_value()) attempt.kill_at = std::min(*attempt.kill_at, end);
     return;
   }
-  epoch.terminated = true;
-  epoch.kill_at = end;
-  for (auto& [rank, worker] : epoch.workers) {
+  attempt.terminated = true;
+  attempt.kill_at = end;
+  for (auto& [rank, worker] : attempt.workers) {
     if (worker.state == Worker::State::kGone || worker.killed) continue;
     worker.asked = true;
     if (worker.state == Worker::State::kSpawning) {
       worker.killed = true;  // it has nothing to save yet
       continue;
     }
-    SignalOne(id, epoch.start->epoch(), rank, SIGTERM);
-    SignalOne(id, epoch.start->epoch(), rank, SIGCONT);  // a stopped one would not hear it
+    SignalOne(id, attempt.start->attempt(), rank, SIGTERM);
+    SignalOne(id, attempt.start->attempt(), rank, SIGCONT);  // a stopped one would not hear it
   }
 }
 
 void WorkerProcesses::RunTimers() {
   for (auto& [id, job] : context_.jobs) {
-    for (auto& [number, epoch] : job.epochs) {
-      if (epoch.kill_at.has_value() && *epoch.kill_at <= context_.now) KillNow(id, epoch);
+    for (auto& [number, attempt] : job.attempts) {
+      if (attempt.kill_at.has_value() && *attempt.kill_at <= context_.now) KillNow(id, attempt);
     }
   }
 }
 
-void WorkerProcesses::TellFailedStart(const std::string& job, uint64_t epoch,
+void WorkerProcesses::TellFailedStart(const std::string& job, uint64_t attempt,
                                       const std::string& reason, bool permanent) {
   proto::Event event;
   proto::WorkersFailedToStart& failed = *event.mutable_workers_failed_to_start();
   failed.set_job_id(job);
-  failed.set_epoch(epoch);
+  failed.set_attempt(attempt);
   failed.set_reason(ToValidUtf8(reason));
   failed.set_permanent(permanent);
   context_.Tell(std::move(event));
 }
 
 void WorkerProcesses::Take(const WorkerForked& fact) {
-  Epoch* epoch = context_.FindEpoch(fact.worker);
-  if (epoch == nullptr) return;
+  Attempt* attempt = context_.FindAttempt(fact.worker);
+  if (attempt == nullptr) return;
   const auto& [id, number, rank] = fact.worker;
-  Worker& worker = epoch->workers.at(rank);
+  Worker& worker = attempt->workers.at(rank);
   if (worker.state != Worker::State::kSpawning) return;
 
   if (!fact.error.empty()) {
-    const bool wanted = !epoch->failed && !epoch->doomed();
+    const bool wanted = !attempt->failed && !attempt->doomed();
     worker.state = Worker::State::kGone;
     if (wanted) {
       TellFailedStart(id.value(), number, fact.error, fact.permanent);
     }
-    epoch->failed = true;
-    KillNow(id, *epoch);
+    attempt->failed = true;
+    KillNow(id, *attempt);
     AfterEnd(id, number);
     return;
   }
   worker.state = Worker::State::kAlive;
   worker.pid = fact.pid;
   if (worker.killed) SignalOne(id, number, rank, SIGKILL);
-  if (epoch->started_told || epoch->failed || epoch->doomed()) return;
+  if (attempt->started_told || attempt->failed || attempt->doomed()) return;
   proto::Event event;
   proto::WorkersStarted& started = *event.mutable_workers_started();
   started.set_job_id(id.value());
-  started.set_epoch(number);
-  for (const auto& [other_rank, other] : epoch->workers) {
+  started.set_attempt(number);
+  for (const auto& [other_rank, other] : attempt->workers) {
     if (other.pid == 0) return;  // not all have a process yet
     started.add_pids(other.pid);
   }
-  epoch->started_told = true;
+  attempt->started_told = true;
   context_.Tell(std::move(event));
 }
 
 void WorkerProcesses::Take(const WorkerGone& fact) {
-  Epoch* epoch = context_.FindEpoch(fact.worker);
-  if (epoch == nullptr) return;
-  Worker& worker = epoch->workers.at(fact.worker.rank);
+  Attempt* attempt = context_.FindAttempt(fact.worker);
+  if (attempt == nullptr) return;
+  Worker& worker = attempt->workers.at(fact.worker.rank);
   if (worker.state != Worker::State::kAlive) return;
   worker.state = Worker::State::kGone;
 
   proto::Event event;
   proto::WorkerExited& exited = *event.mutable_worker_exited();
   exited.set_job_id(fact.worker.job.value());
-  exited.set_epoch(fact.worker.epoch);
+  exited.set_attempt(fact.worker.attempt);
   exited.set_rank(fact.worker.rank);
   exited.set_exit_code(fact.exit_code);
   exited.set_signal(fact.signal);
@@ -268,31 +270,32 @@ void WorkerProcesses::Take(const WorkerGone& fact) {
   exited.set_error_at_ns(fact.error_at_ns);
   exited.set_asked(worker.asked);
   context_.Tell(std::move(event));
-  AfterEnd(fact.worker.job, fact.worker.epoch);
+  AfterEnd(fact.worker.job, fact.worker.attempt);
 }
 
-// A worker of `epoch` has ended (0: none in particular): closes what has closed, starts what has
+// A worker of `attempt` has ended (0: none in particular): closes what has closed, starts what has
 // waited for it, and sees to the snapshots.
-void WorkerProcesses::AfterEnd(const JobId& id, uint64_t epoch_number) {
+void WorkerProcesses::AfterEnd(const JobId& id, uint64_t attempt_number) {
   AgentJob& job = context_.jobs.at(id);
   const auto tell_closed = [this, &id, &job](uint64_t number) {
-    job.closed_epoch = std::max(job.closed_epoch, number);
+    job.closed_attempt = std::max(job.closed_attempt, number);
     proto::Event event;
-    event.mutable_epoch_closed()->set_job_id(id.value());
-    event.mutable_epoch_closed()->set_epoch(number);
+    event.mutable_attempt_closed()->set_job_id(id.value());
+    event.mutable_attempt_closed()->set_attempt(number);
     context_.Tell(std::move(event));
   };
-  const auto ended = job.epochs.find(epoch_number);
-  if (ended != job.epochs.end() && !ended->second.alive()) {
-    job.epochs.erase(ended);
-    tell_closed(epoch_number);
+  const auto ended = job.attempts.find(attempt_number);
+  if (ended != job.attempts.end() && !ended->second.alive()) {
+    job.attempts.erase(ended);
+    tell_closed(attempt_number);
     // A last try: no later snapshot will come.
     std::erase_if(job.writes, [](const auto& write) { return !write.second.saved; });
     snapshots_.MaybePersist(id, job);
   }
-  // Told to end an epoch that never had a worker here: say so, or the controller would wait.
-  const bool still_there = !job.epochs.empty() && job.epochs.begin()->first <= job.killed_epoch;
-  if (job.killed_epoch > job.closed_epoch && !still_there) tell_closed(job.killed_epoch);
+  // Told to end an attempt that never had a worker here: say so, or the controller would wait.
+  const bool still_there =
+      !job.attempts.empty() && job.attempts.begin()->first <= job.killed_attempt;
+  if (job.killed_attempt > job.closed_attempt && !still_there) tell_closed(job.killed_attempt);
 
   if (job.waiting != nullptr && !job.alive()) {
     const StartOrder start = std::exchange(job.waiting, nullptr);
@@ -306,7 +309,7 @@ void WorkerProcesses::Take(const ShutDownAsked& fact) {
   context_.cluster_ended = fact.cluster_ended;
   for (auto& [id, job] : context_.jobs) {
     job.waiting = nullptr;
-    for (auto& [number, epoch] : job.epochs) Terminate(id, epoch, fact.grace);
+    for (auto& [number, attempt] : job.attempts) Terminate(id, attempt, fact.grace);
     snapshots_.MaybePersist(id, job);
   }
 }

@@ -26,17 +26,17 @@ class WorkerProcesses {
   void Take(const ShutDownAsked& fact);
   // Kills workers whose grace is over.
   void RunTimers();
-  void SignalOne(const JobId& id, uint64_t epoch, uint32_t rank, int signal);
+  void SignalOne(const JobId& id, uint64_t attempt, uint32_t rank, int signal);
   // Drops a job that is to be forgotten once nothing of it is under way.
   void MaybeDrop(const JobId& id);
 
  private:
   void Spawn(const JobId& id, AgentJob& job, const StartOrder& start);
-  void KillNow(const JobId& id, Epoch& epoch);
-  void Terminate(const JobId& id, Epoch& epoch, Duration grace);
-  void TellFailedStart(const std::string& job, uint64_t epoch, const std::string& reason,
+  void KillNow(const JobId& id, Attempt& attempt);
+  void Terminate(const JobId& id, Attempt& attempt, Duration grace);
+  void TellFailedStart(const std::string& job, uint64_t attempt, const std::string& reason,
                        bool permanent);
-  void AfterEnd(const JobId& id, uint64_t epoch);
+  void AfterEnd(const JobId& id, uint64_t attempt);
 
   AgentContext& context_;
   NodeSnapshots& snapshots_;

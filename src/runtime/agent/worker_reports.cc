@@ -8,29 +8,29 @@
 namespace longhaul::runtime::agent {
 
 void WorkerReports::Take(const WorkerPhase& fact) {
-  Epoch* epoch = context_.FindSpeaking(fact.worker);
-  if (epoch == nullptr) return;
-  if (std::optional<proto::Event> event = epoch->reports.Phase(fact))
+  Attempt* attempt = context_.FindSpeaking(fact.worker);
+  if (attempt == nullptr) return;
+  if (std::optional<proto::Event> event = attempt->reports.Phase(fact))
     context_.Tell(*std::move(event));
 }
 
 void WorkerReports::Take(const WorkerStep& fact) {
-  Epoch* epoch = context_.FindSpeaking(fact.worker);
-  if (epoch == nullptr) return;
-  if (std::optional<proto::Event> event = epoch->reports.Step(fact))
+  Attempt* attempt = context_.FindSpeaking(fact.worker);
+  if (attempt == nullptr) return;
+  if (std::optional<proto::Event> event = attempt->reports.Step(fact))
     context_.Tell(*std::move(event));
 }
 
 void WorkerReports::Take(const WorkerSealed& fact) {
-  Epoch* epoch = context_.FindSpeaking(fact.worker);
-  if (epoch == nullptr) return;
-  std::optional<proto::Event> event = epoch->reports.Sealed(fact);
+  Attempt* attempt = context_.FindSpeaking(fact.worker);
+  if (attempt == nullptr) return;
+  std::optional<proto::Event> event = attempt->reports.Sealed(fact);
   if (!event.has_value()) return;
   const bool non_finite = event->snapshot_sealed().non_finite();
   context_.Tell(*std::move(event));
   if (non_finite) return;  // nobody shall have it
   AgentJob& job = context_.jobs.at(fact.worker.job);
-  snapshots_.NoteSealed(job, SnapshotId{fact.worker.epoch, fact.step}, epoch->start);
+  snapshots_.NoteSealed(job, SnapshotId{fact.worker.attempt, fact.step}, attempt->start);
   snapshots_.MaybeCopy(fact.worker.job, job);
   snapshots_.MaybePersist(fact.worker.job, job);
 }
@@ -40,7 +40,7 @@ void WorkerReports::Take(const WorkerWaitsForSlot& fact) {
   proto::Event event;
   proto::WorkerWaits& waits = *event.mutable_worker_waits();
   waits.set_job_id(fact.worker.job.value());
-  waits.set_epoch(fact.worker.epoch);
+  waits.set_attempt(fact.worker.attempt);
   waits.set_rank(fact.worker.rank);
   waits.set_step(fact.step);
   waits.set_waited_ns(fact.waited.count());
@@ -49,8 +49,8 @@ void WorkerReports::Take(const WorkerWaitsForSlot& fact) {
 }
 
 void WorkerReports::Take(const WorkerRestored& fact) {
-  Epoch* epoch = context_.FindSpeaking(fact.worker);
-  if (epoch != nullptr) epoch->reports.Restored(fact);
+  Attempt* attempt = context_.FindSpeaking(fact.worker);
+  if (attempt != nullptr) attempt->reports.Restored(fact);
 }
 
 void WorkerReports::Take(const WorkerRestoreFailed& fact) {
@@ -58,7 +58,7 @@ void WorkerReports::Take(const WorkerRestoreFailed& fact) {
   proto::Event event;
   proto::SnapshotFailed& failed = *event.mutable_snapshot_failed();
   failed.set_job_id(fact.worker.job.value());
-  failed.set_epoch(fact.worker.epoch);
+  failed.set_attempt(fact.worker.attempt);
   failed.set_step(fact.step);
   failed.set_reason(ToValidUtf8(fact.reason));
   failed.set_while_restoring(!fact.served);
@@ -73,7 +73,7 @@ void WorkerReports::Take(const WorkerResultText& fact) {
   proto::Event event;
   proto::WorkerResult& result = *event.mutable_worker_result();
   result.set_job_id(fact.worker.job.value());
-  result.set_epoch(fact.worker.epoch);
+  result.set_attempt(fact.worker.attempt);
   result.set_rank(fact.worker.rank);
   result.set_json(ToValidUtf8(fact.json));
   context_.Tell(std::move(event));
@@ -82,23 +82,23 @@ void WorkerReports::Take(const WorkerResultText& fact) {
 // A step is taken to be done by all ranks when one of them prints it. Where a rank reports steps at
 // the worker API, these count alone.
 void WorkerReports::Take(const WorkerOutputStep& fact) {
-  Epoch* epoch = context_.FindSpeaking(fact.worker);
-  if (epoch == nullptr || epoch->reports.has_steps()) return;
-  const bool begins = !epoch->output_step.has_value();
-  if (!begins && fact.step <= *epoch->output_step) return;
+  Attempt* attempt = context_.FindSpeaking(fact.worker);
+  if (attempt == nullptr || attempt->reports.has_steps()) return;
+  const bool begins = !attempt->output_step.has_value();
+  if (!begins && fact.step <= *attempt->output_step) return;
   proto::Event event;
   event.set_at_ns(ToNanoseconds(fact.at));
   proto::StepReported& report = *event.mutable_step_reported();
   report.set_job_id(fact.worker.job.value());
-  report.set_epoch(fact.worker.epoch);
-  report.set_first_step(begins ? fact.step : *epoch->output_step + 1);
+  report.set_attempt(fact.worker.attempt);
+  report.set_first_step(begins ? fact.step : *attempt->output_step + 1);
   report.set_last_step(fact.step);
   report.set_whole_job(true);
   report.set_begins(begins);
   report.set_total_steps(fact.total);
   report.set_has_loss(fact.loss.has_value());
   report.set_loss(fact.loss.value_or(0));
-  epoch->output_step = fact.step;
+  attempt->output_step = fact.step;
   context_.Tell(std::move(event));
 }
 
@@ -107,7 +107,7 @@ void WorkerReports::Take(const WorkerQuiet& fact) {
   proto::Event event;
   proto::WorkerSilent& silent = *event.mutable_worker_silent();
   silent.set_job_id(fact.worker.job.value());
-  silent.set_epoch(fact.worker.epoch);
+  silent.set_attempt(fact.worker.attempt);
   silent.set_rank(fact.worker.rank);
   silent.set_silent_ns(fact.silent.count());
   context_.Tell(std::move(event));

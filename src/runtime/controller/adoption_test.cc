@@ -17,12 +17,12 @@ using std::chrono::seconds;
 struct Held {
   uint32_t rank = 0;
   uint64_t step = 0;
-  uint64_t epoch = 1;
+  uint64_t attempt = 1;
   bool copy = false;
   std::string job = "gpt-1";
 };
 
-// Two nodes with two ranks each, every rank with a state of its own, at step 20 of epoch 1.
+// Two nodes with two ranks each, every rank with a state of its own, at step 20 of attempt 1.
 class Cluster {
  public:
   Cluster() : controller_(ControllerOptions{}) {
@@ -66,7 +66,7 @@ class Cluster {
       one.set_job_id(each.job);
       one.set_rank(each.rank);
       one.set_step(each.step);
-      one.set_epoch(each.epoch);
+      one.set_attempt(each.attempt);
       one.set_copy(each.copy);
     }
     Feed(event);
@@ -74,20 +74,20 @@ class Cluster {
   void Start() {
     proto::Event opened = From("node-1");
     opened.mutable_store_opened()->set_job_id("gpt-1");
-    opened.mutable_store_opened()->set_epoch(Job().epoch());
+    opened.mutable_store_opened()->set_attempt(Job().attempt());
     opened.mutable_store_opened()->set_port(4000);
     Feed(opened);
     for (const char* node : {"node-1", "node-2"}) {
       proto::Event started = From(node);
       started.mutable_workers_started()->set_job_id("gpt-1");
-      started.mutable_workers_started()->set_epoch(Job().epoch());
+      started.mutable_workers_started()->set_attempt(Job().attempt());
       Feed(started);
     }
   }
   void Seal(const std::string& node, uint64_t step, bool non_finite = false) {
     proto::Event event = From(node);
     event.mutable_snapshot_sealed()->set_job_id("gpt-1");
-    event.mutable_snapshot_sealed()->set_epoch(Job().epoch());
+    event.mutable_snapshot_sealed()->set_attempt(Job().attempt());
     event.mutable_snapshot_sealed()->set_step(step);
     event.mutable_snapshot_sealed()->set_non_finite(non_finite);
     Feed(event);
@@ -95,7 +95,7 @@ class Cluster {
   void Copy(const std::string& of, uint64_t step, const std::string& at) {
     proto::Event event = From(of);
     event.mutable_snapshot_replicated()->set_job_id("gpt-1");
-    event.mutable_snapshot_replicated()->set_epoch(Job().epoch());
+    event.mutable_snapshot_replicated()->set_attempt(Job().attempt());
     event.mutable_snapshot_replicated()->set_step(step);
     event.mutable_snapshot_replicated()->set_holder(at);
     Feed(event);
@@ -103,7 +103,7 @@ class Cluster {
   void Persist(const std::string& node, uint64_t step) {
     proto::Event event = From(node);
     event.mutable_snapshot_persisted()->set_job_id("gpt-1");
-    event.mutable_snapshot_persisted()->set_epoch(1);
+    event.mutable_snapshot_persisted()->set_attempt(1);
     event.mutable_snapshot_persisted()->set_step(step);
     Feed(event);
   }
@@ -190,7 +190,8 @@ TEST(Adoption, OtherRanksSnapshotsAreNotItsOwn) {
   EXPECT_EQ(cluster.RestoreOf("node-2").tier(), proto::Restore::TIER_NONE);
 }
 
-// Epoch 2 went back to step 10: what epoch 1 sealed after 20 is of a history that didn't happen.
+// Attempt 2 went back to step 10: what attempt 1 sealed after 20 is of a history that didn't
+// happen.
 TEST(Adoption, WhatWasRolledBackIsNotTaken) {
   Cluster cluster;
   for (const char* node : {"node-1", "node-2"}) cluster.Seal(node, 10);
@@ -204,7 +205,7 @@ TEST(Adoption, WhatWasRolledBackIsNotTaken) {
   // It was lost twice in a row, and is taken back only because there is no other.
   cluster.Pass(seconds(11));
   cluster.Start();
-  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), proto::Restore::TIER_NONE) << "no such epoch yet";
+  EXPECT_EQ(cluster.RestoreOf("node-2").tier(), proto::Restore::TIER_NONE) << "no such attempt yet";
 }
 
 TEST(Adoption, CopiesForOthersAreAdoptedToo) {

@@ -8,8 +8,8 @@
 
 namespace longhaul::runtime::controller {
 
-EpochShape CheckpointHandler::ShapeOf(const JobRecord& job, uint64_t epoch) const {
-  return {job.snapshots.NodesOfEpoch(epoch, job.spec()), job.local(),
+AttemptShape CheckpointHandler::ShapeOf(const JobRecord& job, uint64_t attempt) const {
+  return {job.snapshots.NodesOfAttempt(attempt, job.spec()), job.local(),
           job.spec().snapshot().replicated()};
 }
 
@@ -19,12 +19,13 @@ void CheckpointHandler::OnSnapshotPersisted(const proto::Event& event) {
   if (job == nullptr || !job->live() || persisted.step() == 0) return;
   const NodeId node(event.node());
   const bool known = job->group.contains(event.node()) || job->snapshots.HasLeft(node);
-  if (!known || persisted.epoch() > job->life.epoch()) return;
-  job->writer.NodePersisted(node, persisted.epoch(), persisted.step());
+  if (!known || persisted.attempt() > job->life.attempt()) return;
+  job->writer.NodePersisted(node, persisted.attempt(), persisted.step());
   if (persisted.step() <= job->snapshots.committed_step()) return OrderWrite(*job);
-  // A state of an older epoch counts as long as the present one continues it.
-  if (!job->snapshots.IsOfHistory(persisted.epoch(), persisted.step(), job->life.epoch())) return;
-  job->writer.TakeFiles(node, persisted, ShapeOf(*job, persisted.epoch()).world());
+  // A state of an older attempt counts as long as the present one continues it.
+  if (!job->snapshots.IsOfHistory(persisted.attempt(), persisted.step(), job->life.attempt()))
+    return;
+  job->writer.TakeFiles(node, persisted, ShapeOf(*job, persisted.attempt()).world());
   GrantIfWhole(*job, persisted.step());
   OrderWrite(*job);
 }
@@ -33,12 +34,12 @@ void CheckpointHandler::GrantIfWhole(JobRecord& job, uint64_t step) {
   const auto found = job.writer.pending().find(step);
   if (found == job.writer.pending().end()) return;
   const PendingCommit& commit = found->second;
-  const EpochShape shape = ShapeOf(job, commit.epoch);
+  const AttemptShape shape = ShapeOf(job, commit.attempt);
   if (!job.writer.Grant(step, shape)) return;
   proto::Command command;
   auto* grant = command.mutable_commit_snapshot();
   grant->set_job_id(job.id());
-  grant->set_epoch(commit.epoch);
+  grant->set_attempt(commit.attempt);
   grant->set_step(step);
   grant->set_world(shape.world());
   if (const auto loss = job.progress.ValidationLossAt(step)) grant->set_validation_loss(*loss);
@@ -57,10 +58,10 @@ void CheckpointHandler::OnSnapshotCommitted(const proto::Event& event) {
   const auto& committed = event.snapshot_committed();
   const uint64_t step = committed.step();
   JobRecord* job = context_.jobs.Find(committed.job_id());
-  if (job == nullptr || !job->live() || committed.epoch() > job->life.epoch()) return;
-  if (!job->writer.Commit(committed.epoch(), step)) return;
+  if (job == nullptr || !job->live() || committed.attempt() > job->life.attempt()) return;
+  if (!job->writer.Commit(committed.attempt(), step)) return;
   const size_t keep = std::max<uint32_t>(job->spec().snapshot().keep(), 1);
-  if (job->snapshots.Commit(step, committed.epoch(), keep)) {
+  if (job->snapshots.Commit(step, committed.attempt(), keep)) {
     job->writer.ForgetSaveFailure();
     job->ledger.Settle(std::min(job->snapshots.memory_step(), step));
     auto* notice = context_.AddNotice(job->id()).mutable_snapshot();
@@ -83,7 +84,7 @@ void CheckpointHandler::OnCheckpointsLost(const proto::Event& event) {
   for (const auto& checkpoint : lost.lost()) {
     const auto found = job->snapshots.committed().find(checkpoint.step());
     if (found == job->snapshots.committed().end()) continue;
-    if (found->second != checkpoint.epoch()) continue;
+    if (found->second != checkpoint.attempt()) continue;
     job->snapshots.DropCommitted(checkpoint.step());
     job->writer.MarkFailed(checkpoint.step());
     steps += (steps.empty() ? "" : ", ") + std::to_string(checkpoint.step());
@@ -101,7 +102,7 @@ void CheckpointHandler::OnCheckpointsLost(const proto::Event& event) {
 
 void CheckpointHandler::WriteFailed(JobRecord& job, const proto::SnapshotFailed& failed,
                                     const NodeId& node) {
-  job.writer.NodeFailed(node, failed.epoch(), failed.step());
+  job.writer.NodeFailed(node, failed.attempt(), failed.step());
   OrderWrite(job);
 }
 
@@ -117,11 +118,11 @@ void CheckpointHandler::OrderWrite(JobRecord& job) {
   const uint64_t step = job.snapshots.memory_step();
   if (step <= job.snapshots.committed_step() || job.writer.HasFailed(step)) return;
   // Under other ranks other nodes would have to be asked.
-  const auto epoch = job.snapshots.EpochOfComplete(step);
-  if (!epoch.has_value()) return;
+  const auto attempt = job.snapshots.AttemptOfComplete(step);
+  if (!attempt.has_value()) return;
   const auto writers = job.snapshots.WritersOf(context_.ViewOf(job), step);
   if (writers.empty()) return;
-  if (job.writer.Order(*epoch, step, writers, ShapeOf(job, *epoch))) SendOrderAgain(job);
+  if (job.writer.Order(*attempt, step, writers, ShapeOf(job, *attempt))) SendOrderAgain(job);
 }
 
 void CheckpointHandler::SendOrder(const JobRecord& job, const NodeId& node) {
@@ -132,7 +133,7 @@ void CheckpointHandler::SendOrder(const JobRecord& job, const NodeId& node) {
   proto::Command command;
   auto* persist = command.mutable_persist_snapshot();
   persist->set_job_id(job.id());
-  persist->set_epoch(order->epoch);
+  persist->set_attempt(order->attempt);
   persist->set_step(order->step);
   if (const auto share = order->ranks.find(node); share != order->ranks.end()) {
     for (const uint32_t rank : share->second) persist->add_ranks(rank);
@@ -182,7 +183,7 @@ void CheckpointHandler::SendCopy(const JobRecord& job) {
   proto::Command command;
   auto* copy = command.mutable_copy_checkpoint();
   copy->set_job_id(job.id());
-  copy->set_epoch(order.epoch);
+  copy->set_attempt(order.attempt);
   copy->set_step(order.step);
   context_.Send(order.node, std::move(command));
 }
@@ -192,7 +193,7 @@ void CheckpointHandler::OnSnapshotCopied(const proto::Event& event) {
   JobRecord* job = context_.jobs.Find(copied.job_id());
   if (job == nullptr || !job->live()) return;
   const size_t keep = std::max<uint32_t>(job->spec().snapshot().keep(), 1);
-  if (!job->copier.Finish(copied.step(), copied.epoch(), keep)) return;
+  if (!job->copier.Finish(copied.step(), copied.attempt(), keep)) return;
   auto* notice = context_.AddNotice(job->id()).mutable_snapshot();
   notice->set_step(copied.step());
   notice->set_tier("shared");

@@ -40,7 +40,7 @@ class CheckpointHandler {
   void NoteFetched(JobRecord& job);
 
  private:
-  EpochShape ShapeOf(const JobRecord& job, uint64_t epoch) const;
+  AttemptShape ShapeOf(const JobRecord& job, uint64_t attempt) const;
   void GrantIfWhole(JobRecord& job, uint64_t step);
   void OrderCopy(JobRecord& job);  // of the newest commit, when one is due
   void SendCopy(const JobRecord& job);

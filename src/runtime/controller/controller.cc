@@ -6,9 +6,9 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/controller/attempt_starter.h"
 #include "runtime/controller/checkpoint_handler.h"
 #include "runtime/controller/controller_context.h"
-#include "runtime/controller/epoch_starter.h"
 #include "runtime/controller/fault_handler.h"
 #include "runtime/controller/hang_handler.h"
 #include "runtime/controller/invariants.h"
@@ -57,7 +57,7 @@ class Controller::Parts {
 
   controller::ControllerContext context;
   controller::CheckpointHandler checkpoints;
-  controller::EpochStarter starter;
+  controller::AttemptStarter starter;
   controller::Placement placement;
   controller::HangHandler hangs;
   controller::JobCloser closer;
@@ -171,8 +171,8 @@ void Controller::Parts::Dispatch(const proto::Event& event) {
       return steps.OnStepReported(event);
     case proto::Event::kWorkerExited:
       return faults.OnWorkerExited(event);
-    case proto::Event::kEpochClosed:
-      return closer.OnEpochClosed(event);
+    case proto::Event::kAttemptClosed:
+      return closer.OnAttemptClosed(event);
     case proto::Event::kSnapshotSealed:
       return snapshots.OnSnapshotSealed(event);
     case proto::Event::kSnapshotReplicated:

@@ -36,7 +36,7 @@ struct ControllerOptions {
   // The same after the controller itself (re)started.
   Duration rejoin_grace = std::chrono::seconds(15);
   // No step for the longer of the floor and hang_factor times the slowest recent step: a hang is
-  // suspected and the workers are probed; as long again, and the epoch is restarted.
+  // suspected and the workers are probed; as long again, and the attempt is restarted.
   Duration hang_floor = std::chrono::seconds(10);
   double hang_factor = 3.0;
   // Steps that are read from a worker's output say nothing of evaluations and checkpoints between
@@ -73,7 +73,7 @@ class Controller {
 
   // Takes one fact. `now` never goes back (an earlier one counts as the last). An event of an agent
   // with a sequence number already seen changes nothing. An event that makes no sense (an unknown
-  // job, a rank out of range, an old epoch) changes nothing either: it comes from outside.
+  // job, a rank out of range, an old attempt) changes nothing either: it comes from outside.
   Actions Step(const proto::Event& event, Instant now);
 
   // When to step a Tick unless something else comes first. The same answer until the next Step.

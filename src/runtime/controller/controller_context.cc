@@ -40,7 +40,7 @@ void ControllerContext::SendKill(const JobRecord& job, Duration grace, const std
     proto::Command command;
     auto* kill = command.mutable_kill_workers();
     kill->set_job_id(job.id());
-    kill->set_epoch(job.life.epoch());
+    kill->set_attempt(job.life.attempt());
     kill->set_grace_ns(grace.count());
     kill->set_reason(reason);
     Send(member.node, std::move(command));
@@ -57,7 +57,7 @@ void ControllerContext::SendInterval(const JobRecord& job, const NodeId& node, u
   proto::Command command;
   auto* set = command.mutable_set_snapshot_interval();
   set->set_job_id(job.id());
-  set->set_epoch(job.life.epoch());
+  set->set_attempt(job.life.attempt());
   set->set_steps(steps);
   Send(node, std::move(command));
 }
@@ -129,9 +129,9 @@ proto::NodeStatus ControllerContext::StatusOf(const Node& node) const {
 }
 
 JobRecord* ControllerContext::CurrentJob(const proto::Event& event, const std::string& id,
-                                         uint64_t epoch, size_t* place) {
+                                         uint64_t attempt, size_t* place) {
   JobRecord* job = jobs.Find(id);
-  if (job == nullptr || !job->live() || job->life.epoch() != epoch) return nullptr;
+  if (job == nullptr || !job->live() || job->life.attempt() != attempt) return nullptr;
   const auto index = job->group.PlaceOf(event.node());
   if (!index.has_value()) return nullptr;
   *place = *index;

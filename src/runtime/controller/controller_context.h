@@ -51,7 +51,7 @@ class ControllerContext {
 
   // Only to agents that are connected; the others get their commands when they are back.
   void Send(const NodeId& node, proto::Command command);
-  // To every node of the gang: its workers of the present epoch are to end.
+  // To every node of the gang: its workers of the present attempt are to end.
   void SendKill(const JobRecord& job, Duration grace, const std::string& reason);
   void SendForget(const std::string& job, const NodeId& node);
   // A snapshot every so many steps from now on.
@@ -66,8 +66,8 @@ class ControllerContext {
   // Reports the condition of the node to the scheduler.
   void TellNode(const NodeId& node);
   proto::NodeStatus StatusOf(const Node& node) const;
-  // The job if an event of this node speaks of its present epoch and the node is in its gang.
-  JobRecord* CurrentJob(const proto::Event& event, const std::string& id, uint64_t epoch,
+  // The job if an event of this node speaks of its present attempt and the node is in its gang.
+  JobRecord* CurrentJob(const proto::Event& event, const std::string& id, uint64_t attempt,
                         size_t* place);
   GangView ViewOf(const JobRecord& job) const { return {job.spec(), job.group, nodes}; }
 

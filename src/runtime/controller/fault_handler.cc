@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "runtime/controller/epoch_starter.h"
+#include "runtime/controller/attempt_starter.h"
 #include "runtime/controller/hang_handler.h"
 #include "runtime/controller/job_closer.h"
 #include "runtime/controller/placement.h"
@@ -78,13 +78,13 @@ void FaultHandler::OnWorkerExited(const proto::Event& event) {
   const auto place = job->group.PlaceOf(event.node());
   if (!place.has_value() || exited.rank() / job->local() != *place) return;
   const bool killed_by_us = exited.asked() || job->life.state() == proto::STOPPING;
-  const uint64_t epoch = job->life.epoch();
-  if (exited.epoch() < epoch) {
-    const bool of_newest = exited.epoch() == job->faults.failed_epoch();
+  const uint64_t attempt = job->life.attempt();
+  if (exited.attempt() < attempt) {
+    const bool of_newest = exited.attempt() == job->faults.failed_attempt();
     if (!killed_by_us && of_newest) ImproveCause(*job, EvidenceOf(event));
     return;
   }
-  if (exited.epoch() != epoch || killed_by_us) return;
+  if (exited.attempt() != attempt || killed_by_us) return;
   if (exited.signal() != 0 || exited.exit_code() != 0) {
     NoteFault(*job, EvidenceOf(event));
     return TryDecide(*job);
@@ -99,7 +99,7 @@ void FaultHandler::OnWorkerExited(const proto::Event& event) {
 void FaultHandler::OnWorkersFailedToStart(const proto::Event& event) {
   const auto& failed = event.workers_failed_to_start();
   size_t place = 0;
-  JobRecord* job = context_.CurrentJob(event, failed.job_id(), failed.epoch(), &place);
+  JobRecord* job = context_.CurrentJob(event, failed.job_id(), failed.attempt(), &place);
   if (job == nullptr || job->closing() || job->life.state() == proto::STOPPING) return;
   const std::string what = "workers did not start on " + event.node() + ": " + failed.reason();
   if (failed.permanent()) {
@@ -121,13 +121,13 @@ void FaultHandler::NoteFault(JobRecord& job, const Evidence& evidence) {
   const std::string& id = job.id();
   const Instant now = context_.now;
   const Instant happened = std::min(evidence.happened, now);
-  const bool is_new = job.faults.Take(evidence, job.spec(), job.group, job.life.epoch(),
+  const bool is_new = job.faults.Take(evidence, job.spec(), job.group, job.life.attempt(),
                                       job.progress.highest_step(), now);
   if (is_new) {
     job.faults.SetBadBefore(BadRankSeconds(job.ledger.Summary(happened)));
     job.interval.ObserveFailure();
   }
-  job.data.Close(job.life.epoch());
+  job.data.Close(job.life.attempt());
   job.ledger.EnterAll(proto::DETECT, happened);
   job.ledger.EnterAll(proto::DIAGNOSE, now);
   context_.deadlines.Clear(DeadlineKind::kProgress, id);
@@ -181,7 +181,7 @@ void FaultHandler::Restart(JobRecord& job) {
   BlameNode(job);
   job.faults.CountRestart();
   const uint64_t reached = job.progress.step();
-  starter_.OpenEpoch(job);
+  starter_.OpenAttempt(job);
   const bool by_itself = job.restores_by_itself();
   job.faults.DecideRestart({job.snapshots.restore(), reached, by_itself,
                             job.never_reported() || by_itself, nodes, job.group.size()},

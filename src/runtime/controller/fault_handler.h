@@ -6,14 +6,14 @@
 
 namespace longhaul::runtime::controller {
 
-class EpochStarter;
+class AttemptStarter;
 class HangHandler;
 class JobCloser;
 class Placement;
 
 class FaultHandler {
  public:
-  FaultHandler(ControllerContext& context, EpochStarter& starter, HangHandler& hangs,
+  FaultHandler(ControllerContext& context, AttemptStarter& starter, HangHandler& hangs,
                JobCloser& closer, Placement& placement)
       : context_(context),
         starter_(starter),
@@ -23,7 +23,7 @@ class FaultHandler {
 
   void OnWorkerExited(const proto::Event& event);
   void OnWorkersFailedToStart(const proto::Event& event);
-  // The workers of the present epoch end, and a decision is due.
+  // The workers of the present attempt end, and a decision is due.
   void NoteFault(JobRecord& job, const Evidence& evidence);
   // Later evidence about the newest fault.
   void ImproveCause(JobRecord& job, const Evidence& evidence);
@@ -39,7 +39,7 @@ class FaultHandler {
   void BlameNode(const JobRecord& job);
 
   ControllerContext& context_;
-  EpochStarter& starter_;
+  AttemptStarter& starter_;
   HangHandler& hangs_;
   JobCloser& closer_;
   Placement& placement_;

@@ -35,7 +35,7 @@ void HangHandler::OnStartOverdue(JobRecord& job) {
   faults_.TryDecide(job);
 }
 
-// First the workers are probed, which continues stopped ones. If that does not help, the epoch is
+// First the workers are probed, which continues stopped ones. If that does not help, the attempt is
 // restarted.
 void HangHandler::OnProgressOverdue(JobRecord& job) {
   const HangDetector::Overdue overdue = job.hang.TakeOverdue(LimitsOf(job), context_.now);
@@ -52,7 +52,7 @@ void HangHandler::OnProgressOverdue(JobRecord& job) {
     proto::Command command;
     auto* probe = command.mutable_probe_workers();
     probe->set_job_id(job.id());
-    probe->set_epoch(job.life.epoch());
+    probe->set_attempt(job.life.attempt());
     probe->set_resume_stopped(true);
     context_.Send(member.node, std::move(command));
   }
@@ -62,7 +62,7 @@ void HangHandler::OnProgressOverdue(JobRecord& job) {
 void HangHandler::OnWorkersProbed(const proto::Event& event) {
   const auto& probed = event.workers_probed();
   size_t place = 0;
-  JobRecord* job = context_.CurrentJob(event, probed.job_id(), probed.epoch(), &place);
+  JobRecord* job = context_.CurrentJob(event, probed.job_id(), probed.attempt(), &place);
   if (job == nullptr || job->faults.undecided() || job->life.state() != proto::RUNNING) return;
   const Instant since = job->hang.last_progress();
   for (const auto& worker : probed.workers()) {
@@ -84,7 +84,7 @@ void HangHandler::OnWorkersProbed(const proto::Event& event) {
 void HangHandler::OnWorkerWaits(const proto::Event& event) {
   const auto& waits = event.worker_waits();
   size_t place = 0;
-  JobRecord* job = context_.CurrentJob(event, waits.job_id(), waits.epoch(), &place);
+  JobRecord* job = context_.CurrentJob(event, waits.job_id(), waits.attempt(), &place);
   if (job == nullptr || job->faults.undecided() || job->life.state() != proto::RUNNING) return;
   const std::string wait = "worker " + std::to_string(waits.rank()) +
                            " waits for a slot to take a snapshot of step " +
@@ -104,7 +104,7 @@ void HangHandler::OnWorkerSilent(const proto::Event& event) {
   constexpr size_t kMostReported = 4;  // where one rank waits, all the others soon do
   const auto& silent = event.worker_silent();
   size_t place = 0;
-  JobRecord* job = context_.CurrentJob(event, silent.job_id(), silent.epoch(), &place);
+  JobRecord* job = context_.CurrentJob(event, silent.job_id(), silent.attempt(), &place);
   if (job == nullptr || job->faults.undecided() || job->progress.reports_steps()) return;
   if (silent.rank() / job->local() != place) return;
   if (silent.silent_ns() <= 0) return job->group.ForgetSilence(silent.rank());

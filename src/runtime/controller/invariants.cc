@@ -30,16 +30,16 @@ Status Invariants::CheckJob(const JobRecord& job) const {
   if (job.snapshots.memory_step() >= lease.end_step() && job.snapshots.memory_step() > restored) {
     return InternalError("a snapshot of a step beyond the lease");
   }
-  const uint64_t epoch = job.life.epoch();
-  if (job.live() && epoch > lease.epoch() && !job.group.empty() && lease.epoch() != 0) {
-    return InternalError("an open epoch without a lease");
+  const uint64_t attempt = job.life.attempt();
+  if (job.live() && attempt > lease.attempt() && !job.group.empty() && lease.attempt() != 0) {
+    return InternalError("an open attempt without a lease");
   }
   if (job.group.size() != job.snapshots.places().size()) {
     return InternalError("the memory of another number of places than the gang has");
   }
   RETURN_IF_ERROR(CheckDecision(job));
-  if (job.checked_epoch != epoch) {
-    job.checked_epoch = epoch;
+  if (job.checked_attempt != attempt) {
+    job.checked_attempt = attempt;
     RETURN_IF_ERROR(CheckGang(job));
     RETURN_IF_ERROR(CheckPlace(job));
   }

@@ -22,7 +22,7 @@ class Invariants {
   Status CheckJob(const JobRecord& job) const;
   // A decision that is due has a deadline, or a node to wait for.
   Status CheckDecision(const JobRecord& job) const;
-  // What only changes with the epoch, and takes as long as the gang is.
+  // What only changes with the attempt, and takes as long as the gang is.
   Status CheckGang(const JobRecord& job) const;
   Status CheckPlace(const JobRecord& job) const;
 

@@ -42,12 +42,12 @@ void JobAdmission::OnJobSubmitted(const proto::Job& spec) {
   const double expected = ToSeconds(context_.options.expected_time_between_failures);
   JobRecord& job = context_.jobs.Add(spec, context_.now, Seconds(expected));
   if (spec.committed_step() > 0) {
-    job.snapshots.Commit(spec.committed_step(), spec.committed_epoch(), /*keep=*/1);
-    job.life.SkipEpochs(spec.committed_epoch());
+    job.snapshots.Commit(spec.committed_step(), spec.committed_attempt(), /*keep=*/1);
+    job.life.SkipAttempts(spec.committed_attempt());
   }
   for (const proto::Copy& copy : spec.copies()) {
-    job.copier.Add(copy.step(), copy.epoch());
-    job.life.SkipEpochs(copy.epoch());
+    job.copier.Add(copy.step(), copy.attempt());
+    job.life.SkipAttempts(copy.attempt());
   }
   context_.SetState(job, proto::QUEUED, "submitted");
   for (const std::string& warning : spec.warnings()) {

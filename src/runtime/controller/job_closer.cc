@@ -33,7 +33,7 @@ void JobCloser::OnJobStopRequested(const proto::JobStopRequested& request) {
     if (!context_.nodes.IsAlive(job->group.member(i).node)) job->group.Close(i);
   }
   context_.SendKill(*job, context_.options.stop_grace, reason);
-  // An epoch that failed just before may be closed already; agents report that once.
+  // An attempt that failed just before may be closed already; agents report that once.
   CloseIfStopped(*job);
   if (job->closing()) return;
   context_.deadlines.Clear(DeadlineKind::kProgress, id);
@@ -42,10 +42,10 @@ void JobCloser::OnJobStopRequested(const proto::JobStopRequested& request) {
                          context_.now + context_.options.stop_grace + kStopLimit);
 }
 
-void JobCloser::OnEpochClosed(const proto::Event& event) {
-  const auto& closed = event.epoch_closed();
+void JobCloser::OnAttemptClosed(const proto::Event& event) {
+  const auto& closed = event.attempt_closed();
   size_t place = 0;
-  JobRecord* job = context_.CurrentJob(event, closed.job_id(), closed.epoch(), &place);
+  JobRecord* job = context_.CurrentJob(event, closed.job_id(), closed.attempt(), &place);
   if (job == nullptr) return;
   job->group.Close(place);
   CloseIfStopped(*job);
@@ -65,7 +65,7 @@ void JobCloser::BeginClosing(JobRecord& job, proto::JobState outcome, const std:
   }
   job.faults.Dismiss();
   job.placement.EndRetreat();
-  job.data.Close(job.life.epoch());
+  job.data.Close(job.life.attempt());
   if (outcome == proto::SUCCEEDED) {
     job.ledger.EndSteps(context_.now);
   } else {

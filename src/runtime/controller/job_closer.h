@@ -19,7 +19,7 @@ class JobCloser {
       : context_(context), checkpoints_(checkpoints), faults_(faults), placement_(placement) {}
 
   void OnJobStopRequested(const proto::JobStopRequested& request);
-  void OnEpochClosed(const proto::Event& event);
+  void OnAttemptClosed(const proto::Event& event);
   // Once no worker of a job that is being stopped is left.
   void CloseIfStopped(JobRecord& job);
   // The outcome is certain; what is left is to see the newest snapshot safe on disk.

@@ -3,8 +3,8 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/controller/attempt_starter.h"
 #include "runtime/controller/checkpoint_handler.h"
-#include "runtime/controller/epoch_starter.h"
 #include "runtime/controller/fault_handler.h"
 #include "runtime/controller/job_closer.h"
 #include "runtime/controller/placement.h"
@@ -54,14 +54,14 @@ void NodeHandler::ScheduleAndDecide() {
 void NodeHandler::Reconcile(const NodeId& id) {
   for (const auto& running : context_.nodes.at(id).facts.running()) {
     const JobRecord* job = context_.jobs.Find(running.job_id());
-    const bool wanted = job != nullptr && job->live() && job->life.epoch() == running.epoch() &&
+    const bool wanted = job != nullptr && job->live() && job->life.attempt() == running.attempt() &&
                         !job->faults.undecided() && job->group.contains(id.value());
     if (wanted) continue;
     proto::Command command;
     auto* kill = command.mutable_kill_workers();
     kill->set_job_id(running.job_id());
-    kill->set_epoch(running.epoch());
-    kill->set_reason("the epoch is over");
+    kill->set_attempt(running.attempt());
+    kill->set_reason("the attempt is over");
     context_.Send(id, std::move(command));
   }
   for (const std::string& name : context_.jobs.order()) {
@@ -82,7 +82,7 @@ void NodeHandler::ReconcileJob(JobRecord& job, const NodeId& id, size_t place) {
     context_.SendKill(job, context_.options.stop_grace, "the job is being stopped");
   } else if (job.placement.leaving()) {
     placement_.SayRetreat(job, id);
-  } else if (job.life.epoch() > 0 && !job.faults.undecided() && !job.closing()) {
+  } else if (job.life.attempt() > 0 && !job.faults.undecided() && !job.closing()) {
     starter_.StartAgain(job, place);
   }
 }
@@ -117,7 +117,7 @@ void NodeHandler::LoseNode(const NodeId& id, const std::string& why, Instant hap
     if (!place.has_value()) continue;
     job.snapshots.LosePlace(*place);
     job.group.Close(*place);
-    if (job.life.epoch() > 0) {
+    if (job.life.attempt() > 0) {
       faults_.NoteFault(job, {FaultClass::kNode, why, id.value(), -1, happened, true});
     }
     closer_.CloseIfStopped(job);

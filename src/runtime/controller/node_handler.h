@@ -8,7 +8,7 @@
 namespace longhaul::runtime::controller {
 
 class CheckpointHandler;
-class EpochStarter;
+class AttemptStarter;
 class FaultHandler;
 class JobCloser;
 class Placement;
@@ -16,7 +16,7 @@ class SnapshotHandler;
 
 class NodeHandler {
  public:
-  NodeHandler(ControllerContext& context, CheckpointHandler& checkpoints, EpochStarter& starter,
+  NodeHandler(ControllerContext& context, CheckpointHandler& checkpoints, AttemptStarter& starter,
               FaultHandler& faults, JobCloser& closer, Placement& placement,
               SnapshotHandler& snapshots)
       : context_(context),
@@ -46,7 +46,7 @@ class NodeHandler {
 
   ControllerContext& context_;
   CheckpointHandler& checkpoints_;
-  EpochStarter& starter_;
+  AttemptStarter& starter_;
   FaultHandler& faults_;
   JobCloser& closer_;
   Placement& placement_;

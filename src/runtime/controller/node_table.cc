@@ -48,7 +48,7 @@ NodeTable::Joining NodeTable::BeginJoin(const NodeId& id, uint64_t incarnation, 
   const bool same = incarnation == node.incarnation;
   if (same && sequence <= node.last_sequence) return Joining::kStale;
   // The ranks of a node that was given up have been replaced. Its workers end when the agent is
-  // told that their epochs are over.
+  // told that their attempts are over.
   if (same) node.lost = false;
   node.id = id;
   return same ? Joining::kSameLife : Joining::kNewLife;

@@ -91,11 +91,11 @@ TEST(ControllerPeers, ABadCopyIsNotOfferedAgain) {
   }
   LoseAndReturn(cluster, "node-2");
   ASSERT_EQ(cluster.RestoreOf("node-2").step(), 10u);
-  const uint64_t epoch = cluster.Job().epoch();
+  const uint64_t attempt = cluster.Job().attempt();
   cluster.CopyFails("node-2", 10);
   cluster.Exit("node-2", 2, 75, 0);
   cluster.TickUntil(cluster.now + seconds(2));
-  ASSERT_GT(cluster.Job().epoch(), epoch);
+  ASSERT_GT(cluster.Job().attempt(), attempt);
   cluster.Start();
   EXPECT_EQ(cluster.RestoreOf("node-2").step(), 8u);
   EXPECT_EQ(cluster.RestoreOf("node-2").tier(), proto::Restore::TIER_PEER);

@@ -37,8 +37,8 @@ class ControllerPersist : public ::testing::Test {
     for (const auto& [node, command] : controller_.Step(event, now_).commands) {
       if (command.has_persist_snapshot()) {
         const auto& told = command.persist_snapshot();
-        told_ +=
-            node.value() + ":" + std::to_string(told.step()) + ".e" + std::to_string(told.epoch());
+        told_ += node.value() + ":" + std::to_string(told.step()) + ".e" +
+                 std::to_string(told.attempt());
         for (const uint32_t rank : told.ranks()) told_ += "[" + std::to_string(rank) + "]";
         told_ += " ";
       }
@@ -68,18 +68,18 @@ class ControllerPersist : public ::testing::Test {
     event.mutable_agent_joined()->set_address("127.0.0.1");
     Feed(event);
   }
-  uint64_t Epoch() { return controller_.JobStatus(JobId("gpt-1"), now_)->epoch(); }
+  uint64_t Attempt() { return controller_.JobStatus(JobId("gpt-1"), now_)->attempt(); }
   void Start() {
     proto::Event opened = From("node-1");
     opened.mutable_store_opened()->set_job_id("gpt-1");
-    opened.mutable_store_opened()->set_epoch(Epoch());
+    opened.mutable_store_opened()->set_attempt(Attempt());
     opened.mutable_store_opened()->set_port(4000);
     Feed(opened);
   }
   void Seal(const std::string& node, uint64_t step) {
     proto::Event event = From(node);
     event.mutable_snapshot_sealed()->set_job_id("gpt-1");
-    event.mutable_snapshot_sealed()->set_epoch(Epoch());
+    event.mutable_snapshot_sealed()->set_attempt(Attempt());
     event.mutable_snapshot_sealed()->set_step(step);
     Feed(event);
   }
@@ -90,7 +90,7 @@ class ControllerPersist : public ::testing::Test {
   void Persist(const std::string& node, uint64_t step) {
     proto::Event event = From(node);
     event.mutable_snapshot_persisted()->set_job_id("gpt-1");
-    event.mutable_snapshot_persisted()->set_epoch(1);
+    event.mutable_snapshot_persisted()->set_attempt(1);
     event.mutable_snapshot_persisted()->set_step(step);
     Feed(event);
   }
@@ -98,7 +98,7 @@ class ControllerPersist : public ::testing::Test {
     proto::Event event = From(node);
     proto::SnapshotFailed& failed = *event.mutable_snapshot_failed();
     failed.set_job_id("gpt-1");
-    failed.set_epoch(1);
+    failed.set_attempt(1);
     failed.set_step(step);
     failed.set_reason("disk full");
     failed.set_tier(proto::Restore::TIER_DISK);
@@ -108,7 +108,7 @@ class ControllerPersist : public ::testing::Test {
   void Commit(uint64_t step) {
     proto::Event event = From("node-2");
     event.mutable_snapshot_committed()->set_job_id("gpt-1");
-    event.mutable_snapshot_committed()->set_epoch(1);
+    event.mutable_snapshot_committed()->set_attempt(1);
     event.mutable_snapshot_committed()->set_step(step);
     Feed(event);
   }
@@ -118,13 +118,13 @@ class ControllerPersist : public ::testing::Test {
       for (uint32_t i = 0; i < ranks_; ++i) {
         proto::Event event = From("node-" + std::to_string(node + 1));
         event.mutable_worker_exited()->set_job_id("gpt-1");
-        event.mutable_worker_exited()->set_epoch(Epoch());
+        event.mutable_worker_exited()->set_attempt(Attempt());
         event.mutable_worker_exited()->set_rank(node * ranks_ + i);
         Feed(event);
       }
       proto::Event closed = From("node-" + std::to_string(node + 1));
-      closed.mutable_epoch_closed()->set_job_id("gpt-1");
-      closed.mutable_epoch_closed()->set_epoch(Epoch());
+      closed.mutable_attempt_closed()->set_job_id("gpt-1");
+      closed.mutable_attempt_closed()->set_attempt(Attempt());
       Feed(closed);
     }
   }
@@ -264,7 +264,7 @@ class ControllerShares : public ControllerPersist {
       proto::Event event = From("node-" + std::to_string(node + 1));
       proto::SnapshotSealed& sealed = *event.mutable_snapshot_sealed();
       sealed.set_job_id("gpt-1");
-      sealed.set_epoch(Epoch());
+      sealed.set_attempt(Attempt());
       sealed.set_step(step);
       for (const char letter : letters.substr(static_cast<size_t>(node) * 2, 2)) {
         proto::RankContent& content = *sealed.add_contents();
@@ -279,7 +279,7 @@ class ControllerShares : public ControllerPersist {
     proto::Event event = From(node);
     proto::SnapshotPersisted& persisted = *event.mutable_snapshot_persisted();
     persisted.set_job_id("gpt-1");
-    persisted.set_epoch(Epoch());
+    persisted.set_attempt(Attempt());
     persisted.set_step(step);
     for (const uint32_t rank : ranks) persisted.add_files()->set_rank(rank);
     Feed(event);
@@ -327,7 +327,7 @@ TEST_F(ControllerShares, ReplicasAreWrittenOnceAndEachNodeWritesItsShare) {
     EXPECT_EQ(Files(), row.files) << row.what;
     proto::Event committed = From("node-1");
     committed.mutable_snapshot_committed()->set_job_id("gpt-1");
-    committed.mutable_snapshot_committed()->set_epoch(1);
+    committed.mutable_snapshot_committed()->set_attempt(1);
     committed.mutable_snapshot_committed()->set_step(step);
     Feed(committed);
   }
@@ -343,7 +343,8 @@ TEST_F(ControllerShares, ASlowDiskIsWaitedForWhateverIsSealedMeanwhile) {
   EXPECT_EQ(Files(), "0+2 3+1");
 }
 
-// The node that was to write a piece dies: its order is closed, the next epoch names another step.
+// The node that was to write a piece dies: its order is closed, the next attempt names another
+// step.
 TEST_F(ControllerShares, AWriterThatIsLostEndsTheOrder) {
   SealAs(10, "abab");
   Told();
@@ -395,7 +396,7 @@ TEST_F(ControllerPersist, ALostNodeEndsAnOrder) {
   Disconnect("node-2");
   Join("node-2", 2);
   Start();
-  EXPECT_EQ(Epoch(), 2u);
+  EXPECT_EQ(Attempt(), 2u);
   EXPECT_EQ(Told(), "");
   SealAll(1);
   EXPECT_EQ(Told(), "node-1:1.e2 node-2:1.e2 ");
@@ -420,7 +421,7 @@ TEST_F(ControllerPersist, RemovedCheckpointsAreNotOfferedAndTheNextIsSaved) {
     for (const uint64_t step : steps) {
       auto* lost = event.mutable_checkpoints_lost()->add_lost();
       lost->set_step(step);
-      lost->set_epoch(Epoch());
+      lost->set_attempt(Attempt());
     }
     const Actions actions = controller_.Step(event, now_);
     EXPECT_TRUE(controller_.CheckInvariants().ok()) << controller_.CheckInvariants();

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/controller/epoch_starter.h"
+#include "runtime/controller/attempt_starter.h"
 #include "runtime/controller/fault_handler.h"
 
 namespace longhaul::runtime::controller {
@@ -146,7 +146,7 @@ void Placement::TryBegin(JobRecord& job) {
                              id.empty() ? "waits for another node in place of one that was lost"
                                         : "has its nodes; starts once " + id.value() + " is free");
   }
-  if (!job.placement.target().empty() && TakeTarget(job)) starter_.OpenEpoch(job);
+  if (!job.placement.target().empty() && TakeTarget(job)) starter_.OpenAttempt(job);
 }
 
 std::optional<NodeId> Placement::MissingNode(const JobRecord& job) const {
@@ -208,7 +208,7 @@ void Placement::ReplaceGang(JobRecord& job) {
 
 // The gang is there: what its size means to the ledger and to people.
 void Placement::NoteSize(JobRecord& job, size_t before) {
-  const uint64_t next = job.life.epoch() + 1;
+  const uint64_t next = job.life.attempt() + 1;
   if (job.group.size() != before) job.snapshots.ChangeRanks(next);
   job.ledger.Resize(job.group.size(), proto::REPAIR, context_.now);
   const auto& retreat = job.placement.retreat();
@@ -250,7 +250,7 @@ void Placement::FreeLeft(JobRecord& job) {
   for (const NodeId& id : released) {
     proto::Command command;
     command.mutable_forget_job()->set_job_id(job.id());
-    command.mutable_forget_job()->set_epoch(job.life.epoch());
+    command.mutable_forget_job()->set_attempt(job.life.attempt());
     context_.Send(id, std::move(command));
     job.writer.DropNode(id);
     job.snapshots.ForgetLeft(id);

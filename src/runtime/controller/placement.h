@@ -11,12 +11,12 @@
 namespace longhaul::runtime::controller {
 
 class CheckpointHandler;
-class EpochStarter;
+class AttemptStarter;
 class FaultHandler;
 
 class Placement {
  public:
-  Placement(ControllerContext& context, EpochStarter& starter, FaultHandler& faults)
+  Placement(ControllerContext& context, AttemptStarter& starter, FaultHandler& faults)
       : context_(context), starter_(starter), faults_(faults) {}
 
   // Runs the rounds of the scheduler that are due, and tries the jobs that wait for nodes.
@@ -62,7 +62,7 @@ class Placement {
   void FinishRetreat(JobRecord& job);
 
   ControllerContext& context_;
-  EpochStarter& starter_;
+  AttemptStarter& starter_;
   FaultHandler& faults_;
   bool scheduling_ = false;
   std::set<std::string> pending_;  // jobs with nodes that are not free or not there yet

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/controller/epoch_starter.h"
+#include "runtime/controller/attempt_starter.h"
 #include "runtime/controller/placement.h"
 
 namespace longhaul::runtime::controller {
@@ -53,7 +53,7 @@ void Placement::SayRetreat(const JobRecord& job, const NodeId& node) {
   proto::Command command;
   auto* kill = command.mutable_kill_workers();
   kill->set_job_id(job.id());
-  kill->set_epoch(job.life.epoch());
+  kill->set_attempt(job.life.attempt());
   kill->set_grace_ns(GraceOf(job, context_.options).count());
   kill->set_reason(retreat.reason);
   context_.Send(node, std::move(command));
@@ -70,7 +70,7 @@ void Placement::StopForRetreat(JobRecord& job) {
     context_.NoticeFault(job, job.faults.newest());
   }
   job.faults.Dismiss();
-  job.data.Close(job.life.epoch());
+  job.data.Close(job.life.attempt());
   job.ledger.EnterAll(queues ? proto::QUEUE : proto::REPAIR, context_.now);
   for (const auto kind : {DeadlineKind::kDecide, DeadlineKind::kStart, DeadlineKind::kProgress}) {
     context_.deadlines.Clear(kind, id);
@@ -114,7 +114,7 @@ void Placement::AdvanceRetreat(JobRecord& job) {
   const size_t before = job.group.size();
   if (!TakeTarget(job)) return;
   if (job.group.size() == before) job.placement.CountMove();
-  starter_.OpenEpoch(job);
+  starter_.OpenAttempt(job);
 }
 
 // The job waits again, with its state where it was: in the memories of the nodes it had, and on

@@ -25,7 +25,7 @@ void SnapshotHandler::AdoptMemory(const NodeId& id, uint64_t life_before) {
       continue;
     }
     const uint64_t step = job->snapshots.Adopt(context_.ViewOf(*job), *place, node, life_before,
-                                               job->life.epoch(), held);
+                                               job->life.attempt(), held);
     if (step == 0) continue;
     context_.Say(name, proto::MessageNotice::INFO,
                  "the new agent of " + id.value() +
@@ -37,9 +37,9 @@ void SnapshotHandler::AdoptMemory(const NodeId& id, uint64_t life_before) {
 void SnapshotHandler::OnSnapshotSealed(const proto::Event& event) {
   const auto& sealed = event.snapshot_sealed();
   size_t place = 0;
-  JobRecord* job = context_.CurrentJob(event, sealed.job_id(), sealed.epoch(), &place);
+  JobRecord* job = context_.CurrentJob(event, sealed.job_id(), sealed.attempt(), &place);
   if (job == nullptr || job->faults.undecided() || sealed.step() == 0) return;
-  // Only of steps under this epoch's lease, and not back in time.
+  // Only of steps under this attempt's lease, and not back in time.
   if (sealed.step() >= job->group.lease().end_step()) return;
   if (sealed.step() <= job->snapshots.memory_step()) return;
   if (sealed.non_finite()) {
@@ -63,9 +63,9 @@ void SnapshotHandler::OnSnapshotSealed(const proto::Event& event) {
 
 // Every rank holds the state after `step`: from here on it can be gone back to.
 void SnapshotHandler::Complete(JobRecord& job, uint64_t step, Seconds blocked, uint64_t bytes) {
-  job.snapshots.Complete(step, job.life.epoch());
+  job.snapshots.Complete(step, job.life.attempt());
   // A commit that the lease doesn't cover changes nothing; the event was checked against it.
-  if (!job.data.Commit(job.life.epoch(), step).ok()) return;
+  if (!job.data.Commit(job.life.attempt(), step).ok()) return;
   job.ledger.Settle(std::min(step, job.snapshots.committed_step()));
   auto* notice = context_.AddNotice(job.id()).mutable_snapshot();
   notice->set_step(step);
@@ -97,10 +97,10 @@ void SnapshotHandler::OnSnapshotReplicated(const proto::Event& event) {
   if (job == nullptr || !job->live() || holder == nullptr || replicated.step() == 0) return;
   const auto place = job->group.PlaceOf(event.node());
   if (!place.has_value()) return;
-  // A state of an older epoch counts as long as the present one continues it with the same ranks.
-  const uint64_t epoch = job->life.epoch();
-  if (!job->snapshots.IsOfHistory(replicated.epoch(), replicated.step(), epoch)) return;
-  if (replicated.epoch() < job->snapshots.placed_epoch()) return;
+  // A state of an older attempt counts as long as the present one continues it with the same ranks.
+  const uint64_t attempt = job->life.attempt();
+  if (!job->snapshots.IsOfHistory(replicated.attempt(), replicated.step(), attempt)) return;
+  if (replicated.attempt() < job->snapshots.placed_attempt()) return;
   job->snapshots.NoteCopy(*place, *holder, replicated.step());
   job->interval.ObserveCopy(Seconds(ToSeconds(Duration(replicated.took_ns()))));
 }
@@ -120,7 +120,7 @@ void SnapshotHandler::OnSnapshotFailed(const proto::Event& event) {
   if (!place.has_value()) return;
   if (failed.tier() == proto::Restore::TIER_PIECES) {
     job->snapshots.ForgetPieces(context_.ViewOf(*job), failed);
-    if (failed.epoch() != job->life.epoch()) return;
+    if (failed.attempt() != job->life.attempt()) return;
     if (!failed.while_restoring()) {
       return context_.Say(failed.job_id(), proto::MessageNotice::WARNING,
                           "step " + std::to_string(failed.step()) + " was restored on " +
@@ -168,7 +168,7 @@ void SnapshotHandler::RestoreFailed(JobRecord& job, size_t place,
       job.snapshots.DropCommitted(failed.step());
       break;
   }
-  if (failed.epoch() != job.life.epoch()) return;
+  if (failed.attempt() != job.life.attempt()) return;
   const std::string& node = job.group.member(place).node.value();
   faults_.NoteFault(
       job, {FaultClass::kStorage,

@@ -62,7 +62,7 @@ proto::JobStatus StatusReporter::StatusOf(const JobRecord& job, Instant now) con
   status.set_moves(job.placement.moves());
   for (const proto::SizeChange& change : job.placement.sizes()) *status.add_sizes() = change;
   status.set_resizes(job.placement.resizes());
-  status.set_epoch(job.life.epoch());
+  status.set_attempt(job.life.attempt());
   for (const Member& member : job.group.members()) status.add_gang(member.node.value());
   AddProgress(job, status);
   for (int i = 0; i < job.spec().faults_size(); ++i) {
@@ -100,7 +100,7 @@ void StatusReporter::AddSnapshots(const JobRecord& job, proto::JobStatus& status
   const SnapshotTracker& snapshots = job.snapshots;
   status.set_memory_step(snapshots.memory_step());
   status.set_committed_step(snapshots.committed_step());
-  status.set_committed_epoch(snapshots.committed_epoch());
+  status.set_committed_attempt(snapshots.committed_attempt());
   status.set_copied_step(job.copier.copied_step());
   status.set_snapshots(snapshots.snapshots());
   status.set_commits(job.writer.commits());

@@ -35,7 +35,7 @@ std::string DescribePlanned(const proto::PlannedFault& fault) {
 void StepReports::OnStepReported(const proto::Event& event) {
   const auto& report = event.step_reported();
   size_t place = 0;
-  JobRecord* job = context_.CurrentJob(event, report.job_id(), report.epoch(), &place);
+  JobRecord* job = context_.CurrentJob(event, report.job_id(), report.attempt(), &place);
   if (job == nullptr || job->faults.undecided()) return;
   const uint64_t next = job->group.member(place).reported_step + 1;
   const Instant at = InstantFromNanoseconds(event.at_ns());
@@ -61,7 +61,7 @@ void StepReports::OnStepReported(const proto::Event& event) {
   TakeProgress(*job, report, at);
 }
 
-// The first line of an epoch's output that shows a step. A script restores its own checkpoint, so
+// The first line of an attempt's output that shows a step. A script restores its own checkpoint, so
 // this line is all that is known of where it went on from: the steps above it are lost, and the
 // time until it was the start of the workers.
 void StepReports::TakeFirstOutput(JobRecord& job, const proto::StepReported& report, Instant at) {
@@ -90,7 +90,7 @@ void StepReports::SayStall(JobRecord& job, uint64_t step, Duration stall, Instan
 void StepReports::TakeProgress(JobRecord& job, const proto::StepReported& report, Instant at) {
   const Duration took = job.hang.TakeReport(at);
   const JobProgress::Taken taken = job.progress.TakeSteps(report, took);
-  if (taken.first_of_epoch) {
+  if (taken.first_of_attempt) {
     placement_.FreeLeft(job);
   } else {
     const auto count = static_cast<double>(report.last_step() - report.first_step() + 1);
@@ -111,7 +111,7 @@ void StepReports::TakeProgress(JobRecord& job, const proto::StepReported& report
 void StepReports::NoticeStep(const JobRecord& job, const proto::StepReported& report) {
   auto* notice = context_.AddNotice(job.id()).mutable_step();
   notice->set_step(job.progress.step());
-  notice->set_epoch(job.life.epoch());
+  notice->set_attempt(job.life.attempt());
   notice->set_has_loss(report.has_loss());
   notice->set_loss(report.loss());
   notice->set_has_validation_loss(report.has_validation_loss());
@@ -127,7 +127,7 @@ void StepReports::NoticeStep(const JobRecord& job, const proto::StepReported& re
 
 void StepReports::OnWorkerResult(const proto::WorkerResult& result) {
   JobRecord* job = context_.jobs.Find(result.job_id());
-  if (job == nullptr || !job->live() || job->life.epoch() != result.epoch()) return;
+  if (job == nullptr || !job->live() || job->life.attempt() != result.attempt()) return;
   job->life.AddResult(result.json());
 }
 
@@ -156,7 +156,7 @@ void StepReports::Inject(JobRecord& job, const proto::PlannedFault& fault, size_
   proto::Command command;
   auto* inject = command.mutable_inject_fault();
   inject->set_job_id(job.id());
-  inject->set_epoch(job.life.epoch());
+  inject->set_attempt(job.life.attempt());
   *inject->mutable_fault() = fault;
   context_.Send(job.group.member(place).node, std::move(command));
 }

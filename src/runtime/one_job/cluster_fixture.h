@@ -83,18 +83,18 @@ class Cluster {
     Feed(event, true, node);
   }
 
-  // All of the node's answers up to the first step of the job's present epoch.
+  // All of the node's answers up to the first step of the job's present attempt.
   void Start() {
-    const uint64_t epoch = Job().epoch();
+    const uint64_t attempt = Job().attempt();
     proto::StoreOpened opened;
     opened.set_job_id("gpt-1");
-    opened.set_epoch(epoch);
+    opened.set_attempt(attempt);
     opened.set_port(4000);
     Report("node-1", &proto::Event::mutable_store_opened, opened);
     for (const char* node : {"node-1", "node-2"}) {
       proto::WorkersStarted started;
       started.set_job_id("gpt-1");
-      started.set_epoch(epoch);
+      started.set_attempt(attempt);
       Report(node, &proto::Event::mutable_workers_started, started);
     }
     for (const auto phase : {proto::PhaseEntered::RENDEZVOUS, proto::PhaseEntered::RESTORE,
@@ -103,7 +103,7 @@ class Cluster {
       for (const char* node : {"node-1", "node-2"}) {
         proto::PhaseEntered entered;
         entered.set_job_id("gpt-1");
-        entered.set_epoch(epoch);
+        entered.set_attempt(attempt);
         entered.set_phase(phase);
         Report(node, &proto::Event::mutable_phase_entered, entered);
       }
@@ -115,7 +115,7 @@ class Cluster {
     for (const char* node : {"node-1", "node-2"}) {
       proto::StepReported report;
       report.set_job_id("gpt-1");
-      report.set_epoch(Job().epoch());
+      report.set_attempt(Job().attempt());
       report.set_first_step(step);
       report.set_last_step(step);
       report.set_has_loss(node == std::string("node-1"));
@@ -129,7 +129,7 @@ class Cluster {
   void Seal(const std::string& node, uint64_t step) {
     proto::SnapshotSealed sealed;
     sealed.set_job_id("gpt-1");
-    sealed.set_epoch(Job().epoch());
+    sealed.set_attempt(Job().attempt());
     sealed.set_step(step);
     sealed.set_blocked_ns(1'000'000);
     Report(node, &proto::Event::mutable_snapshot_sealed, sealed);
@@ -142,20 +142,21 @@ class Cluster {
   void Save(uint64_t step) {
     proto::SnapshotPersisted persisted;
     persisted.set_job_id("gpt-1");
-    persisted.set_epoch(Job().epoch());
+    persisted.set_attempt(Job().attempt());
     persisted.set_step(step);
     persisted.add_files()->set_name("rank-0");
     Report("node-1", &proto::Event::mutable_snapshot_persisted, persisted);
     proto::SnapshotCommitted committed;
     committed.set_job_id("gpt-1");
-    committed.set_epoch(Job().epoch());
+    committed.set_attempt(Job().attempt());
     committed.set_step(step);
     Report("node-1", &proto::Event::mutable_snapshot_committed, committed);
   }
-  void Exit(const std::string& node, uint32_t rank, int exit_code, int signal, uint64_t epoch = 0) {
+  void Exit(const std::string& node, uint32_t rank, int exit_code, int signal,
+            uint64_t attempt = 0) {
     proto::WorkerExited exited;
     exited.set_job_id("gpt-1");
-    exited.set_epoch(epoch == 0 ? Job().epoch() : epoch);
+    exited.set_attempt(attempt == 0 ? Job().attempt() : attempt);
     exited.set_rank(rank);
     exited.set_exit_code(exit_code);
     exited.set_signal(signal);
@@ -189,7 +190,7 @@ class Cluster {
   void Copy(const std::string& node, uint64_t step, const std::string& holder) {
     proto::SnapshotReplicated replicated;
     replicated.set_job_id("gpt-1");
-    replicated.set_epoch(Job().epoch());
+    replicated.set_attempt(Job().attempt());
     replicated.set_step(step);
     replicated.set_holder(holder);
     Report(node, &proto::Event::mutable_snapshot_replicated, replicated);
@@ -197,7 +198,7 @@ class Cluster {
   void CopyFails(const std::string& node, uint64_t step) {
     proto::SnapshotFailed failed;
     failed.set_job_id("gpt-1");
-    failed.set_epoch(Job().epoch());
+    failed.set_attempt(Job().attempt());
     failed.set_step(step);
     failed.set_while_restoring(true);
     failed.set_tier(proto::Restore::TIER_PEER);

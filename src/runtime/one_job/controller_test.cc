@@ -25,7 +25,7 @@ TEST(Controller, WaitsForEnoughNodesAndSaysSo) {
   EXPECT_THAT(cluster.Job().reason(), testing::HasSubstr("2"));
   cluster.Join("node-2");
   EXPECT_EQ(cluster.Job().state(), proto::STARTING);
-  EXPECT_EQ(cluster.Job().epoch(), 1u);
+  EXPECT_EQ(cluster.Job().attempt(), 1u);
   EXPECT_TRUE(cluster.Last("node-1", proto::Command::kOpenStore).has_open_store());
 }
 
@@ -49,10 +49,10 @@ TEST(Controller, RestartsAKilledWorkersGangFromMemory) {
   cluster.Steps(11, 13);
   cluster.Exit("node-1", 1, -1, SIGKILL);
   EXPECT_EQ(cluster.Job().state(), proto::RECOVERING);
-  EXPECT_EQ(cluster.Job().epoch(), 2u);
+  EXPECT_EQ(cluster.Job().attempt(), 2u);
   cluster.Start();
   const auto start = cluster.Last("node-2", proto::Command::kStartWorkers).start_workers();
-  EXPECT_EQ(start.epoch(), 2u);
+  EXPECT_EQ(start.attempt(), 2u);
   EXPECT_EQ(start.restore().tier(), proto::Restore::TIER_MEMORY);
   EXPECT_EQ(start.restore().step(), 10u);
   EXPECT_EQ(start.lease().first_step(), 11u);
@@ -111,7 +111,7 @@ TEST(Controller, FallsBackToDiskWhenANodeIsLost) {
   const auto kept = cluster.Last("node-1", proto::Command::kStartWorkers).start_workers();
   EXPECT_EQ(lost.restore().step(), 10u);
   EXPECT_EQ(lost.restore().tier(), proto::Restore::TIER_DISK);
-  EXPECT_EQ(lost.restore().saved_epoch(), 1u);
+  EXPECT_EQ(lost.restore().saved_attempt(), 1u);
   EXPECT_EQ(kept.restore().step(), 10u);
   EXPECT_EQ(kept.restore().tier(), proto::Restore::TIER_MEMORY);
   EXPECT_EQ(cluster.Job().faults(0).class_name(), "node");
@@ -125,7 +125,7 @@ TEST(Controller, AnAgentBackWithinItsGraceDisturbsNobody) {
   cluster.Join("node-2", 1);
   cluster.TickUntil(cluster.now + seconds(5));
   cluster.Steps(4, 5);
-  EXPECT_EQ(cluster.Job().epoch(), 1u);
+  EXPECT_EQ(cluster.Job().attempt(), 1u);
   EXPECT_EQ(cluster.Job().faults_size(), 0);
   EXPECT_EQ(cluster.Job().step(), 5u);
 }
@@ -134,13 +134,13 @@ TEST(Controller, APeersExitIsNotTakenForTheCauseOfANodesDeath) {
   Cluster cluster = Running();
   cluster.Steps(1, 3);
   cluster.Exit("node-1", 0, 1, 0);
-  EXPECT_EQ(cluster.Job().epoch(), 1u) << "decides only after the evidence window";
+  EXPECT_EQ(cluster.Job().attempt(), 1u) << "decides only after the evidence window";
   cluster.Disconnect("node-2");
   cluster.Join("node-2", 2);
   ASSERT_EQ(cluster.Job().faults_size(), 1);
   EXPECT_EQ(cluster.Job().faults(0).class_name(), "node");
   EXPECT_EQ(cluster.Job().faults(0).node(), "node-2");
-  EXPECT_EQ(cluster.Job().epoch(), 2u);
+  EXPECT_EQ(cluster.Job().attempt(), 2u);
 }
 
 TEST(Controller, ALaterFoundCauseReplacesItsConsequence) {
@@ -216,7 +216,7 @@ TEST(Controller, FailsWhenTheLastCheckpointCannotBeWritten) {
   }
   proto::SnapshotFailed failed;
   failed.set_job_id("gpt-1");
-  failed.set_epoch(1);
+  failed.set_attempt(1);
   failed.set_step(100);
   failed.set_reason("no space left on device");
   cluster.Report("node-1", &proto::Event::mutable_snapshot_failed, failed);
@@ -235,14 +235,14 @@ TEST(Controller, ADamagedCopyInMemoryIsNeverOfferedAgain) {
   cluster.Start();
   proto::SnapshotFailed failed;
   failed.set_job_id("gpt-1");
-  failed.set_epoch(2);
+  failed.set_attempt(2);
   failed.set_step(20);
   failed.set_while_restoring(true);
   failed.set_tier(proto::Restore::TIER_MEMORY);
   failed.set_rank(3);
   failed.set_reason("checksum of chunk 5");
   cluster.Report("node-2", &proto::Event::mutable_snapshot_failed, failed);
-  EXPECT_EQ(cluster.Job().epoch(), 3u);
+  EXPECT_EQ(cluster.Job().attempt(), 3u);
   cluster.Start();
   const auto start = cluster.Last("node-2", proto::Command::kStartWorkers).start_workers();
   EXPECT_EQ(start.restore().step(), 10u);
@@ -264,10 +264,10 @@ TEST(Controller, AStepIsCountedOnceHoweverOftenItIsReported) {
 TEST(Controller, IgnoresEventsOfAnOlderLifeOfAnAgent) {
   Cluster cluster = Running();
   cluster.Join("node-2", 2);
-  const uint64_t epoch = cluster.Job().epoch();
+  const uint64_t attempt = cluster.Job().attempt();
   cluster.incarnation["node-2"] = 1;
   cluster.Exit("node-2", 3, -1, SIGKILL);
-  EXPECT_EQ(cluster.Job().epoch(), epoch);
+  EXPECT_EQ(cluster.Job().attempt(), attempt);
 }
 
 TEST(Controller, StopsAJobAndWaitsForItsWorkers) {
@@ -279,10 +279,10 @@ TEST(Controller, StopsAJobAndWaitsForItsWorkers) {
   cluster.Feed(stop);
   EXPECT_EQ(cluster.Job().state(), proto::STOPPING);
   for (const char* node : {"node-1", "node-2"}) {
-    proto::EpochClosed closed;
+    proto::AttemptClosed closed;
     closed.set_job_id("gpt-1");
-    closed.set_epoch(1);
-    cluster.Report(node, &proto::Event::mutable_epoch_closed, closed);
+    closed.set_attempt(1);
+    cluster.Report(node, &proto::Event::mutable_attempt_closed, closed);
   }
   EXPECT_EQ(cluster.Job().state(), proto::STOPPED);
   EXPECT_EQ(cluster.Job().reason(), "enough");
@@ -295,25 +295,25 @@ TEST(Controller, StopsAtOnceWhenTheNodeItWaitsForIsLost) {
   proto::Event stop;
   stop.mutable_job_stop_requested()->set_job_id("gpt-1");
   cluster.Feed(stop);
-  proto::EpochClosed closed;
+  proto::AttemptClosed closed;
   closed.set_job_id("gpt-1");
-  closed.set_epoch(1);
-  cluster.Report("node-1", &proto::Event::mutable_epoch_closed, closed);
+  closed.set_attempt(1);
+  cluster.Report("node-1", &proto::Event::mutable_attempt_closed, closed);
   EXPECT_EQ(cluster.Job().state(), proto::STOPPING);
   cluster.Join("node-2", 2);
   EXPECT_EQ(cluster.Job().state(), proto::STOPPED);
 }
 
-TEST(Controller, StopsAtOnceWhenTheEpochHadClosedBefore) {
+TEST(Controller, StopsAtOnceWhenTheAttemptHadClosedBefore) {
   Cluster cluster = Running();
   cluster.Steps(1, 3);
   cluster.Exit("node-1", 0, 1, 0);  // an error: what is behind it is waited for
   EXPECT_EQ(cluster.Job().state(), proto::RECOVERING);
   for (const char* node : {"node-1", "node-2"}) {
-    proto::EpochClosed closed;
+    proto::AttemptClosed closed;
     closed.set_job_id("gpt-1");
-    closed.set_epoch(1);
-    cluster.Report(node, &proto::Event::mutable_epoch_closed, closed);
+    closed.set_attempt(1);
+    cluster.Report(node, &proto::Event::mutable_attempt_closed, closed);
   }
   proto::Event stop;
   stop.mutable_job_stop_requested()->set_job_id("gpt-1");
@@ -368,9 +368,9 @@ TEST(Controller, ARestartedOneSaysAgainWhatShouldRun) {
   const size_t sent = cluster.sent.size();
   cluster.Join("node-1", 1);
   cluster.Join("node-2", 1);
-  EXPECT_EQ(cluster.Job().epoch(), 1u);
+  EXPECT_EQ(cluster.Job().attempt(), 1u);
   ASSERT_GT(cluster.sent.size(), sent);
-  EXPECT_EQ(cluster.sent.back().second.start_workers().epoch(), 1u);
+  EXPECT_EQ(cluster.sent.back().second.start_workers().attempt(), 1u);
   cluster.Steps(4, 5);
   EXPECT_EQ(cluster.Job().step(), 5u);
 }

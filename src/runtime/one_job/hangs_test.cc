@@ -18,14 +18,14 @@ TEST(ControllerHangs, ContinuesAStoppedWorkerInsteadOfKillingIt) {
       cluster.Last("node-1", proto::Command::kProbeWorkers).probe_workers().resume_stopped());
   proto::WorkersProbed probed;
   probed.set_job_id("gpt-1");
-  probed.set_epoch(1);
+  probed.set_attempt(1);
   auto* worker = probed.add_workers();
   worker->set_rank(0);
   worker->set_process_state("T");
   worker->set_resumed(true);
   cluster.Report("node-1", &proto::Event::mutable_workers_probed, probed);
   cluster.Steps(6, 7);
-  EXPECT_EQ(cluster.Job().epoch(), 1u);
+  EXPECT_EQ(cluster.Job().attempt(), 1u);
   ASSERT_EQ(cluster.Job().faults_size(), 1);
   EXPECT_EQ(cluster.Job().faults(0).class_name(), "hang");
   EXPECT_GT(cluster.Job().faults(0).new_step_at_ns(), 0);
@@ -35,7 +35,7 @@ TEST(ControllerHangs, RestartsAHangThatProbingDoesNotHelp) {
   Cluster cluster = Running();
   cluster.Steps(1, 5);
   cluster.TickUntil(cluster.now + seconds(25));
-  EXPECT_EQ(cluster.Job().epoch(), 2u);
+  EXPECT_EQ(cluster.Job().attempt(), 2u);
   EXPECT_EQ(cluster.Job().faults(0).class_name(), "hang");
 }
 
@@ -45,10 +45,10 @@ TEST(ControllerHangs, WhoGoesOnWhenAnotherHasEndedWellIsNotHung) {
   cluster.Steps(1, 5);
   cluster.Exit("node-1", 0, 0, 0);
   cluster.TickUntil(cluster.now + seconds(300));
-  EXPECT_EQ(cluster.Job().epoch(), 1u);
+  EXPECT_EQ(cluster.Job().attempt(), 1u);
   EXPECT_EQ(cluster.Job().faults_size(), 0);
   cluster.TickUntil(cluster.now + seconds(1000));
-  EXPECT_EQ(cluster.Job().epoch(), 2u) << "not for ever";
+  EXPECT_EQ(cluster.Job().attempt(), 2u) << "not for ever";
   EXPECT_EQ(cluster.Job().faults(0).class_name(), "hang");
 }
 
@@ -57,7 +57,7 @@ void WaitForSlot(Cluster& cluster, Duration begin, Duration end) {
   for (Duration waited = begin; waited <= end; waited += seconds(3)) {
     proto::WorkerWaits waits;
     waits.set_job_id("gpt-1");
-    waits.set_epoch(1);
+    waits.set_attempt(1);
     waits.set_rank(3);
     waits.set_step(6);
     waits.set_waited_ns(waited.count());
@@ -71,7 +71,7 @@ TEST(ControllerHangs, AWorkerThatSaysThatItWaitsForASlotIsNotHung) {
   Cluster cluster = Running();
   cluster.Steps(1, 5);
   WaitForSlot(cluster, seconds(3), seconds(300));
-  EXPECT_EQ(cluster.Job().epoch(), 1u);
+  EXPECT_EQ(cluster.Job().attempt(), 1u);
   cluster.Steps(6, 7);
   EXPECT_EQ(cluster.Job().faults_size(), 0);
 }
@@ -80,7 +80,7 @@ TEST(ControllerHangs, AnEndlessWaitForASlotIsAHangThatNamesWhoIsWaitedFor) {
   Cluster cluster = Running();
   cluster.Steps(1, 5);
   WaitForSlot(cluster, seconds(3), seconds(640));
-  EXPECT_EQ(cluster.Job().epoch(), 2u);
+  EXPECT_EQ(cluster.Job().attempt(), 2u);
   ASSERT_EQ(cluster.Job().faults_size(), 1);
   EXPECT_EQ(cluster.Job().faults(0).class_name(), "hang");
   EXPECT_THAT(cluster.Job().faults(0).what(),

@@ -35,16 +35,16 @@ class Scripts {
 
   // All of the nodes' answers up to the workers' processes.
   void Start() {
-    const uint64_t epoch = cluster.Job().epoch();
+    const uint64_t attempt = cluster.Job().attempt();
     proto::StoreOpened opened;
     opened.set_job_id("gpt-1");
-    opened.set_epoch(epoch);
+    opened.set_attempt(attempt);
     opened.set_port(4000);
     cluster.Report("node-1", &proto::Event::mutable_store_opened, opened);
     for (const char* node : {"node-1", "node-2"}) {
       proto::WorkersStarted started;
       started.set_job_id("gpt-1");
-      started.set_epoch(epoch);
+      started.set_attempt(attempt);
       cluster.Report(node, &proto::Event::mutable_workers_started, started);
       said_.erase(node);
     }
@@ -55,7 +55,7 @@ class Scripts {
     cluster.now += after;
     proto::StepReported report;
     report.set_job_id("gpt-1");
-    report.set_epoch(cluster.Job().epoch());
+    report.set_attempt(cluster.Job().attempt());
     report.set_begins(!said_.contains(node));
     report.set_first_step(report.begins() ? step : said_[node] + 1);
     report.set_last_step(step);
@@ -69,7 +69,7 @@ class Scripts {
   void Silent(const std::string& node, uint32_t rank, Duration silent) {
     proto::WorkerSilent event;
     event.set_job_id("gpt-1");
-    event.set_epoch(cluster.Job().epoch());
+    event.set_attempt(cluster.Job().attempt());
     event.set_rank(rank);
     event.set_silent_ns(silent.count());
     proto::Event whole;
@@ -180,9 +180,9 @@ TEST(Output, SilenceBetweenPrintedStepsIsNoHangForHalfAnHour) {
                   .probe_workers()
                   .resume_stopped());
   scripts.cluster.TickUntil(scripts.cluster.now + minutes(28));
-  EXPECT_EQ(scripts.cluster.Job().epoch(), 1u);
+  EXPECT_EQ(scripts.cluster.Job().attempt(), 1u);
   scripts.cluster.TickUntil(scripts.cluster.now + minutes(3));
-  EXPECT_EQ(scripts.cluster.Job().epoch(), 2u);
+  EXPECT_EQ(scripts.cluster.Job().attempt(), 2u);
   EXPECT_EQ(scripts.cluster.Job().faults(0).class_name(), "hang");
 }
 
@@ -224,7 +224,7 @@ TEST(Output, ASilentWorkerIsToldOnceUntilItSpeaksAgain) {
   scripts.Silent("node-2", 3, seconds(0));
   scripts.Silent("node-2", 3, minutes(1));
   EXPECT_EQ(scripts.warnings.size(), 2u);
-  EXPECT_EQ(scripts.cluster.Job().epoch(), 1u) << "it is left alone";
+  EXPECT_EQ(scripts.cluster.Job().attempt(), 1u) << "it is left alone";
   scripts.Silent("node-1", 3, minutes(1));
   EXPECT_EQ(scripts.warnings.size(), 2u) << "node-1 has no rank 3";
 }
@@ -242,7 +242,7 @@ TEST(Output, AStepWithoutALossIsProgress) {
   cluster.Start();
   proto::StepReported report;
   report.set_job_id("gpt-1");
-  report.set_epoch(1);
+  report.set_attempt(1);
   report.set_first_step(1);
   report.set_last_step(1);
   cluster.Report("node-2", &proto::Event::mutable_step_reported, report);

@@ -99,7 +99,7 @@ class Cluster {
     proto::Event event;
     auto& exited = *event.mutable_worker_exited();
     exited.set_job_id(id);
-    exited.set_epoch(job.epoch());
+    exited.set_attempt(job.attempt());
     exited.set_rank(place * job.job().processes_per_node());
     exited.set_exit_code(-1);
     exited.set_signal(9);
@@ -141,7 +141,7 @@ class Cluster {
       proto::Event event;
       auto& report = *event.mutable_step_reported();
       report.set_job_id(id);
-      report.set_epoch(job.epoch());
+      report.set_attempt(job.attempt());
       report.set_first_step(step);
       report.set_last_step(step);
       report.set_has_loss(node == job.gang(0));
@@ -154,7 +154,7 @@ class Cluster {
     proto::Event event;
     auto& sealed = *event.mutable_snapshot_sealed();
     sealed.set_job_id(id);
-    sealed.set_epoch(Job(id).epoch());
+    sealed.set_attempt(Job(id).attempt());
     sealed.set_step(step);
     sealed.set_blocked_ns(1'000'000);
     Report(node, event);
@@ -165,24 +165,24 @@ class Cluster {
     proto::Event event;
     auto& replicated = *event.mutable_snapshot_replicated();
     replicated.set_job_id(id);
-    replicated.set_epoch(Job(id).epoch());
+    replicated.set_attempt(Job(id).attempt());
     replicated.set_step(step);
     replicated.set_holder(holder);
     Report(node, event);
   }
-  // Of the present epoch.
+  // Of the present attempt.
   void Fail(const std::string& id, const std::string& node, proto::SnapshotFailed failed) {
     failed.set_job_id(id);
-    failed.set_epoch(Job(id).epoch());
+    failed.set_attempt(Job(id).attempt());
     proto::Event event;
     *event.mutable_snapshot_failed() = failed;
     Report(node, event);
   }
-  void Persist(const std::string& id, const std::string& node, uint64_t epoch, uint64_t step) {
+  void Persist(const std::string& id, const std::string& node, uint64_t attempt, uint64_t step) {
     proto::Event event;
     auto& persisted = *event.mutable_snapshot_persisted();
     persisted.set_job_id(id);
-    persisted.set_epoch(epoch);
+    persisted.set_attempt(attempt);
     persisted.set_step(step);
     persisted.add_files()->set_name("rank-0");
     Report(node, event);
@@ -250,27 +250,27 @@ class Cluster {
     proto::Event event;
     if (command.has_open_store()) {
       event.mutable_store_opened()->set_job_id(command.open_store().job_id());
-      event.mutable_store_opened()->set_epoch(command.open_store().epoch());
+      event.mutable_store_opened()->set_attempt(command.open_store().attempt());
       event.mutable_store_opened()->set_port(4000);
       Report(node, event);
     } else if (command.has_start_workers()) {
       const auto& start = command.start_workers();
       snapshots.erase(start.job_id());
       event.mutable_workers_started()->set_job_id(start.job_id());
-      event.mutable_workers_started()->set_epoch(start.epoch());
+      event.mutable_workers_started()->set_attempt(start.attempt());
       Report(node, event);
       for (const auto phase : {proto::PhaseEntered::RENDEZVOUS, proto::PhaseEntered::RESTORE,
                                proto::PhaseEntered::STEPPING}) {
         proto::Event entered;
         entered.mutable_phase_entered()->set_job_id(start.job_id());
-        entered.mutable_phase_entered()->set_epoch(start.epoch());
+        entered.mutable_phase_entered()->set_attempt(start.attempt());
         entered.mutable_phase_entered()->set_phase(phase);
         entered.mutable_phase_entered()->set_restored_step(start.restore().step());
         Report(node, entered);
       }
     } else if (command.has_kill_workers() && closes) {
-      event.mutable_epoch_closed()->set_job_id(command.kill_workers().job_id());
-      event.mutable_epoch_closed()->set_epoch(command.kill_workers().epoch());
+      event.mutable_attempt_closed()->set_job_id(command.kill_workers().job_id());
+      event.mutable_attempt_closed()->set_attempt(command.kill_workers().attempt());
       Report(node, event);
     } else if (command.has_set_snapshot_interval()) {
       if (command.set_snapshot_interval().steps() == 1) {
@@ -278,7 +278,7 @@ class Cluster {
       }
     } else if (command.has_commit_snapshot()) {
       event.mutable_snapshot_committed()->set_job_id(command.commit_snapshot().job_id());
-      event.mutable_snapshot_committed()->set_epoch(command.commit_snapshot().epoch());
+      event.mutable_snapshot_committed()->set_attempt(command.commit_snapshot().attempt());
       event.mutable_snapshot_committed()->set_step(command.commit_snapshot().step());
       Report(node, event);
     }

@@ -75,7 +75,7 @@ TEST(Drain, LeavesJobsThatNobodyMayStop) {
   cluster.Cordon("node-1", true, true);
   cluster.TickUntil(cluster.now + minutes(60));
   EXPECT_THAT(cluster.GangOf("a"), ElementsAre("node-1"));
-  EXPECT_EQ(cluster.Job("a").epoch(), 1u);
+  EXPECT_EQ(cluster.Job("a").attempt(), 1u);
 }
 
 TEST(Drain, TakenBackInTimeChangesNothing) {
@@ -87,7 +87,7 @@ TEST(Drain, TakenBackInTimeChangesNothing) {
   cluster.Cordon("node-1", false);
   cluster.TickUntil(cluster.now + minutes(20));
   EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
-  EXPECT_EQ(cluster.Job("a").epoch(), 1u);
+  EXPECT_EQ(cluster.Job("a").attempt(), 1u);
 }
 
 TEST(Repair, KeepsTheSurvivorsAndTakesASpare) {

@@ -116,7 +116,7 @@ TEST_F(ElasticTest, RunsOnUntilTheNodesItGrowsIntoAreFree) {
   cluster.Step("b");
   TickUntilItLeaves("a");
   EXPECT_EQ(cluster.StateOf("b"), proto::RUNNING) << "its new node is not free yet";
-  EXPECT_EQ(cluster.Job("b").epoch(), 1u);
+  EXPECT_EQ(cluster.Job("b").attempt(), 1u);
   cluster.Step("a");
   EXPECT_EQ(cluster.GangOf("a").size(), 2u);
   EXPECT_EQ(cluster.StateOf("b"), proto::LEAVING);
@@ -181,7 +181,7 @@ TEST_F(ElasticTest, ModelsInPartsChangeByWholeReplicasFromMemory) {
   EXPECT_EQ(cluster.GangOf("a").size(), 2u);
   for (const std::string& node : cluster.GangOf("a")) {
     EXPECT_EQ(cluster.LastStart("a", node).restore().tier(), proto::Restore::TIER_PIECES);
-    EXPECT_EQ(cluster.LastStart("a", node).restore().saved_epoch(), 1u);
+    EXPECT_EQ(cluster.LastStart("a", node).restore().saved_attempt(), 1u);
   }
   EXPECT_EQ(cluster.StateOf("high"), proto::RUNNING);
 }

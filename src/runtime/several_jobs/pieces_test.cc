@@ -72,7 +72,7 @@ TEST_F(PiecesTest, ALostNodesStagesComeFromReplicasInTheSmallerGang) {
   const proto::Restore first = RestoreOn("node-1");
   EXPECT_EQ(first.tier(), kPieces);
   EXPECT_EQ(first.step(), 2u);
-  EXPECT_EQ(first.saved_epoch(), 1u);
+  EXPECT_EQ(first.saved_attempt(), 1u);
   EXPECT_THAT(PiecesOf(first), ElementsAre("node-1:0 of 0", "node-1:1 of 1"));
   EXPECT_THAT(PiecesOf(RestoreOn("node-3")), ElementsAre("node-3:4 of 4", "node-3:5 of 5"));
   EXPECT_EQ(cluster.LastStart("a", "node-3").arena_first_rank(), 4u);
@@ -80,7 +80,7 @@ TEST_F(PiecesTest, ALostNodesStagesComeFromReplicasInTheSmallerGang) {
   // A second fault before the next snapshot: what was sealed under three is still there.
   cluster.Die("a", "node-1");
   cluster.TickUntil(cluster.now + std::chrono::seconds(1));
-  EXPECT_EQ(cluster.Job("a").epoch(), 3u);
+  EXPECT_EQ(cluster.Job("a").attempt(), 3u);
   EXPECT_EQ(RestoreOn("node-1").tier(), kPieces);
   EXPECT_THAT(PiecesOf(RestoreOn("node-3")), ElementsAre("node-3:4 of 4", "node-3:5 of 5"));
 
@@ -140,10 +140,10 @@ TEST_F(PiecesTest, APieceThatWasDamagedIsNeverOfferedAgain) {
   }
   // Restored all the same: that is told, and nobody is asked to start anew.
   cluster.Fail("a", "node-3", failed);
-  EXPECT_EQ(cluster.Job("a").epoch(), 2u);
+  EXPECT_EQ(cluster.Job("a").attempt(), 2u);
   cluster.Die("a", "node-1");
   cluster.TickUntil(cluster.now + std::chrono::seconds(1));
-  EXPECT_EQ(cluster.Job("a").epoch(), 3u);
+  EXPECT_EQ(cluster.Job("a").attempt(), 3u);
   EXPECT_THAT(PiecesOf(RestoreOn("node-3")),
               ElementsAre("node-1:copy 4 of 4", "node-1:copy 5 of 5"));
   // The copies of it as well: nobody has the second stage now, and nothing is on disk.
@@ -151,7 +151,7 @@ TEST_F(PiecesTest, APieceThatWasDamagedIsNeverOfferedAgain) {
   *failed.mutable_bad() = RestoreOn("node-3").pieces();
   failed.set_while_restoring(true);
   cluster.Fail("a", "node-3", failed);
-  EXPECT_EQ(cluster.Job("a").epoch(), 4u);
+  EXPECT_EQ(cluster.Job("a").attempt(), 4u);
   EXPECT_EQ(RestoreOn("node-3").step(), 0u);
   EXPECT_EQ(cluster.Job("a").faults().rbegin()->class_name(), "storage");
 }
@@ -203,7 +203,7 @@ void AdoptRanks(Cluster& cluster, uint32_t ranks) {
     held[i].set_job_id("a");
     held[i].set_rank(4 + i);
     held[i].set_step(1);
-    held[i].set_epoch(1);
+    held[i].set_attempt(1);
   }
   cluster.Join("node-3", 2, 2, held);
   cluster.TickUntil(cluster.now + std::chrono::seconds(1));
@@ -213,7 +213,7 @@ TEST_F(PiecesTest, WhatANewAgentHasAdoptedStillCounts) {
   Begin(InStages(2, 3));
   StepAndSeal();
   AdoptRanks(cluster, 2);
-  EXPECT_EQ(cluster.Job("a").epoch(), 3u);
+  EXPECT_EQ(cluster.Job("a").attempt(), 3u);
   EXPECT_EQ(RestoreOn("node-3").tier(), kPieces);
   EXPECT_EQ(RestoreOn("node-3").step(), 1u);
 }
@@ -222,7 +222,7 @@ TEST_F(PiecesTest, WhatItHasNotAdoptedIsLost) {
   Begin(InStages(2, 3));
   StepAndSeal();
   AdoptRanks(cluster, 1);
-  EXPECT_EQ(cluster.Job("a").epoch(), 3u);
+  EXPECT_EQ(cluster.Job("a").attempt(), 3u);
   EXPECT_EQ(RestoreOn("node-3").step(), 0u) << "nobody else has the second stage";
 }
 

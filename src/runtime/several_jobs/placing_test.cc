@@ -62,7 +62,7 @@ TEST(Placing, ANodeOfManySlotsThatJoinsLaterDisturbsNobody) {
   cluster.Submit(Gang("a", 1));
   cluster.Join("node-2", 64);
   EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
-  EXPECT_EQ(cluster.Job("a").epoch(), 1u);
+  EXPECT_EQ(cluster.Job("a").attempt(), 1u);
   cluster.Submit(Gang("b", 1, 60));
   EXPECT_THAT(cluster.GangOf("b"), ElementsAre("node-2"));
 }

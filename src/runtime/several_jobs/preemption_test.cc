@@ -97,7 +97,7 @@ TEST(Preemption, AJobThatIsStoppedWhileItLeavesEnds) {
 bool Freed(const Cluster& cluster, const std::string& node, const std::string& job) {
   for (const auto& [to, command] : cluster.sent) {
     if (to == node && command.has_forget_job() && command.forget_job().job_id() == job) {
-      EXPECT_GT(command.forget_job().epoch(), 0u) << "it comes back";
+      EXPECT_GT(command.forget_job().attempt(), 0u) << "it comes back";
       return true;
     }
   }

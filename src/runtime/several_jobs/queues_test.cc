@@ -63,7 +63,7 @@ TEST(Configuration, AChangedFileTakesEffectAtARestartAndKeepsWhatRuns) {
   EXPECT_EQ(cluster.StateOf("b"), proto::QUEUED);
   for (const char* node : {"node-1", "node-2"}) cluster.Join(node, 2, 1);
   EXPECT_EQ(cluster.controller.Queues().size(), 3u);
-  EXPECT_EQ(cluster.Job("a").epoch(), 1u);
+  EXPECT_EQ(cluster.Job("a").attempt(), 1u);
   EXPECT_THAT(cluster.GangOf("a"), ElementsAre("node-1"));
 }
 

@@ -10,30 +10,30 @@ void Audit::Violate(std::string what) {
   if (violations_.size() < kEnough) violations_.push_back(std::move(what));
 }
 
-void Audit::EpochBegins(uint64_t epoch, uint64_t restored_step) {
-  if (epoch <= epoch_) {
-    return Violate("epoch " + std::to_string(epoch) + " begins after epoch " +
-                   std::to_string(epoch_));
+void Audit::AttemptBegins(uint64_t attempt, uint64_t restored_step) {
+  if (attempt <= attempt_) {
+    return Violate("attempt " + std::to_string(attempt) + " begins after attempt " +
+                   std::to_string(attempt_));
   }
   if (restored_step > lineage_.size()) {
-    return Violate("epoch " + std::to_string(epoch) + " restored step " +
+    return Violate("attempt " + std::to_string(attempt) + " restored step " +
                    std::to_string(restored_step) + ", but only " + std::to_string(lineage_.size()) +
                    " were taken");
   }
-  epoch_ = epoch;
+  attempt_ = attempt;
   lineage_.resize(restored_step);
 }
 
-void Audit::Stepped(uint64_t epoch, uint64_t first, uint64_t last) {
-  if (epoch != epoch_) {
-    return Violate("epoch " + std::to_string(epoch) + " steps in the time of epoch " +
-                   std::to_string(epoch_));
+void Audit::Stepped(uint64_t attempt, uint64_t first, uint64_t last) {
+  if (attempt != attempt_) {
+    return Violate("attempt " + std::to_string(attempt) + " steps in the time of attempt " +
+                   std::to_string(attempt_));
   }
   if (first != lineage_.size() + 1 || last < first) {
     return Violate("step " + std::to_string(first) + " follows step " +
                    std::to_string(lineage_.size()) + ": samples lost or used twice");
   }
-  lineage_.resize(last, static_cast<uint32_t>(epoch));
+  lineage_.resize(last, static_cast<uint32_t>(attempt));
   taken_ += last - first + 1;
   highest_ = std::max(highest_, last);
 }

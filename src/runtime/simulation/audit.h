@@ -16,10 +16,10 @@ class Audit {
  public:
   explicit Audit(uint64_t global_batch) : global_batch_(global_batch) {}
 
-  // An epoch's workers begin with the state after `restored_step`.
-  void EpochBegins(uint64_t epoch, uint64_t restored_step);
-  // The epoch's optimizer has taken steps [first, last].
-  void Stepped(uint64_t epoch, uint64_t first, uint64_t last);
+  // An attempt's workers begin with the state after `restored_step`.
+  void AttemptBegins(uint64_t attempt, uint64_t restored_step);
+  // The attempt's optimizer has taken steps [first, last].
+  void Stepped(uint64_t attempt, uint64_t first, uint64_t last);
   // From `at` on the job has so many ranks.
   void Sized(Instant at, uint32_t ranks);
   // The job has ended.
@@ -37,10 +37,10 @@ class Audit {
 
  private:
   uint64_t global_batch_;
-  // The epoch that took each step of the present history, from step 1: every step, and so every
+  // The attempt that took each step of the present history, from step 1: every step, and so every
   // sample, is in it once and in order, or Stepped complains.
   std::vector<uint32_t> lineage_;
-  uint64_t epoch_ = 0;
+  uint64_t attempt_ = 0;
   uint32_t ranks_ = 0;
   Instant sized_{};
   double rank_seconds_ = 0;  // until then

@@ -52,7 +52,7 @@ SimulationResult ControllerHost::Run() {
   }
   world_.result.happenings = world_.queue.happened();
   world_.result.steps_taken = world_.audit.steps_taken();
-  world_.result.epochs = world_.epoch.epoch;
+  world_.result.attempts = world_.attempt.attempt;
   world_.result.state_hash = controller_.StateHash();
   world_.result.nodes = controller_.AllNodes();
   world_.result.violations = world_.audit.violations();
@@ -130,18 +130,18 @@ void ControllerHost::Watch(const proto::Notice& notice) {
     world_.audit.Over(at);
   } else if (notice.has_state() && notice.state().state() == proto::QUEUED) {
     world_.audit.Sized(at, world_.ranks);
-  } else if (notice.has_epoch()) {
-    world_.audit.Sized(at, notice.epoch().world());
-    const uint32_t nodes = notice.epoch().world() / world_.options.processes_per_node;
-    const bool within = world_.options.minimum_nodes == 0 ? notice.epoch().world() == world_.ranks
+  } else if (notice.has_attempt()) {
+    world_.audit.Sized(at, notice.attempt().world());
+    const uint32_t nodes = notice.attempt().world() / world_.options.processes_per_node;
+    const bool within = world_.options.minimum_nodes == 0 ? notice.attempt().world() == world_.ranks
                                                           : nodes >= world_.options.minimum_nodes &&
                                                                 nodes <= world_.options.nodes;
-    const bool whole = nodes * world_.options.processes_per_node == notice.epoch().world() &&
-                       notice.epoch().gang_size() == static_cast<int>(nodes);
+    const bool whole = nodes * world_.options.processes_per_node == notice.attempt().world() &&
+                       notice.attempt().gang_size() == static_cast<int>(nodes);
     if (!within || !whole) {
-      world_.audit.Violate("epoch " + std::to_string(notice.epoch().epoch()) + " has " +
-                           std::to_string(notice.epoch().world()) + " ranks on " +
-                           std::to_string(notice.epoch().gang_size()) + " nodes");
+      world_.audit.Violate("attempt " + std::to_string(notice.attempt().attempt()) + " has " +
+                           std::to_string(notice.attempt().world()) + " ranks on " +
+                           std::to_string(notice.attempt().gang_size()) + " nodes");
     }
   }
 }

@@ -58,9 +58,9 @@ void FaultInjector::PlanFlap() {
 }
 
 std::optional<size_t> FaultInjector::PickGangNode() {
-  if (world_.epoch.places.empty()) return std::nullopt;
-  auto place = world_.epoch.places.begin();
-  std::advance(place, static_cast<long>(world_.random.Below(world_.epoch.places.size())));
+  if (world_.attempt.places.empty()) return std::nullopt;
+  auto place = world_.attempt.places.begin();
+  std::advance(place, static_cast<long>(world_.random.Below(world_.attempt.places.size())));
   if (world_.nodes[place->second].core == nullptr) return std::nullopt;
   return place->second;
 }
@@ -112,8 +112,8 @@ void FaultInjector::Strike(FaultKind kind) {
   }
   if (kind == FaultKind::kDiskFull) {
     // It matters where rank 0 is: that node writes the checkpoints.
-    const auto writer = world_.epoch.places.find(0);
-    if (writer == world_.epoch.places.end()) return;
+    const auto writer = world_.attempt.places.find(0);
+    if (writer == world_.attempt.places.end()) return;
     world_.nodes[writer->second].disk_full = true;
     return count();
   }
@@ -139,7 +139,7 @@ void FaultInjector::Strike(FaultKind kind) {
     machines_.SignalTo(index, worker->id, SIGSTOP);
   } else if (kind == FaultKind::kWorkerHang && !worker->hung) {
     worker->hung = true;
-    const bool counts = !world_.IsRival(worker->id) && worker->id.epoch == world_.epoch.epoch;
+    const bool counts = !world_.IsRival(worker->id) && worker->id.attempt == world_.attempt.attempt;
     if (counts && !worker->stopped) training_.StopStretch();
   }
 }
@@ -147,7 +147,7 @@ void FaultInjector::Strike(FaultKind kind) {
 // Chaos that the controller asked for (`--inject`).
 void FaultInjector::Inject(size_t index, const proto::InjectFault& order) {
   const proto::PlannedFault& fault = order.fault();
-  const WorkerId id{JobId(order.job_id()), order.epoch(), fault.target()};
+  const WorkerId id{JobId(order.job_id()), order.attempt(), fault.target()};
   switch (fault.kind()) {
     case proto::PlannedFault::KILL_WORKER:
       return machines_.Die(index, id, -1, SIGKILL, Duration(0));

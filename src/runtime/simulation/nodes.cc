@@ -36,7 +36,7 @@ void SimNodes::Boot(size_t index) {
 void SimNodes::Crash(size_t index, bool silent) {
   SimNode& node = world_.nodes[index];
   if (node.core == nullptr) return;
-  for (auto& [id, worker] : node.workers) training_.WorkerGoneFromEpoch(worker);
+  for (auto& [id, worker] : node.workers) training_.WorkerGoneFromAttempt(worker);
   node.workers.clear();
   LoseMemory(index);
   node.core.reset();
@@ -81,10 +81,10 @@ void SimNodes::Carry(size_t index, AgentEffect effect) {
   if (auto* send = std::get_if<Send>(&effect)) {
     host_.ToController(index, std::move(send->message));
   } else if (const auto* open = std::get_if<OpenStoreAt>(&effect)) {
-    const uint32_t port = 20'000 + static_cast<uint32_t>(open->epoch % 40'000);
+    const uint32_t port = 20'000 + static_cast<uint32_t>(open->attempt % 40'000);
     world_.queue.After(std::chrono::milliseconds(1), [this, index, life, order = *open, port] {
       if (world_.nodes[index].life == life)
-        Input(index, StoreListening{order.job, order.epoch, port, ""});
+        Input(index, StoreListening{order.job, order.attempt, port, ""});
     });
   } else if (const auto* spawn = std::get_if<SpawnWorker>(&effect)) {
     Spawn(index, *spawn);
@@ -95,8 +95,8 @@ void SimNodes::Carry(size_t index, AgentEffect effect) {
   } else if (const auto* commit = std::get_if<WriteManifest>(&effect)) {
     Commit(index, *commit);
   } else if (const auto* tell = std::get_if<TellInterval>(&effect)) {
-    if (tell->job.value() == world_.job_id && tell->epoch == world_.epoch.epoch)
-      world_.epoch.interval = tell->steps;
+    if (tell->job.value() == world_.job_id && tell->attempt == world_.attempt.attempt)
+      world_.attempt.interval = tell->steps;
   } else if (const auto* probe = std::get_if<ProbeWorkersNow>(&effect)) {
     Probe(index, *probe);
   } else if (const auto* drop = std::get_if<DropJob>(&effect)) {
@@ -117,32 +117,33 @@ void SimNodes::LoseMemory(size_t index) {
 
 // To the peer's memory, which keeps the two newest of each rank.
 void SimNodes::SendTo(size_t index, const SendCopies& order) {
-  world_.queue.After(world_.Around(world_.options.physics.copy), [this, index,
-                                                                  life = world_.nodes[index].life,
-                                                                  order] {
-    SimNode& node = world_.nodes[index];
-    if (node.life != life) return;
-    const std::string& holder = order.start->peer_node();
-    const auto peer = world_.index.find(holder);
-    CopiesSent answer{order.job, order.epoch, order.step, holder, world_.options.physics.copy, ""};
-    if (peer == world_.index.end() || world_.nodes[peer->second].core == nullptr) {
-      answer.error = "the other agent is away";
-    } else if (!world_.Holds(node, order.step) || node.damaged.contains(order.step)) {
-      answer.error = "the hash differs before it is sent";
-    } else {
-      auto& copies = world_.nodes[peer->second].copies;
-      for (const uint32_t rank : order.ranks) {
-        copies[{order.step, rank}] = false;
-        uint32_t newer = 0;
-        for (auto copy = copies.rbegin(); copy != copies.rend();) {
-          const bool drop = copy->first.second == rank && ++newer > 2;
-          copy = drop ? std::make_reverse_iterator(copies.erase(std::next(copy).base()))
-                      : std::next(copy);
+  world_.queue.After(
+      world_.Around(world_.options.physics.copy),
+      [this, index, life = world_.nodes[index].life, order] {
+        SimNode& node = world_.nodes[index];
+        if (node.life != life) return;
+        const std::string& holder = order.start->peer_node();
+        const auto peer = world_.index.find(holder);
+        CopiesSent answer{order.job, order.attempt, order.step, holder, world_.options.physics.copy,
+                          ""};
+        if (peer == world_.index.end() || world_.nodes[peer->second].core == nullptr) {
+          answer.error = "the other agent is away";
+        } else if (!world_.Holds(node, order.step) || node.damaged.contains(order.step)) {
+          answer.error = "the hash differs before it is sent";
+        } else {
+          auto& copies = world_.nodes[peer->second].copies;
+          for (const uint32_t rank : order.ranks) {
+            copies[{order.step, rank}] = false;
+            uint32_t newer = 0;
+            for (auto copy = copies.rbegin(); copy != copies.rend();) {
+              const bool drop = copy->first.second == rank && ++newer > 2;
+              copy = drop ? std::make_reverse_iterator(copies.erase(std::next(copy).base()))
+                          : std::next(copy);
+            }
+          }
         }
-      }
-    }
-    Input(index, answer);
-  });
+        Input(index, answer);
+      });
 }
 
 void SimNodes::Spawn(size_t index, const SpawnWorker& order) {
@@ -154,8 +155,8 @@ void SimNodes::Spawn(size_t index, const SpawnWorker& order) {
         for (const auto& [id, worker] : node.workers) {
           if (id.job == order.worker.job && id.rank == order.worker.rank) {
             world_.audit.Violate(node.id.value() + " runs rank " + std::to_string(id.rank) +
-                                 " twice: epochs " + std::to_string(id.epoch) + " and " +
-                                 std::to_string(order.worker.epoch));
+                                 " twice: attempts " + std::to_string(id.attempt) + " and " +
+                                 std::to_string(order.worker.attempt));
           }
         }
         SimWorker& worker = node.workers[order.worker];
@@ -178,17 +179,17 @@ void SimNodes::SignalTo(size_t index, const WorkerId& id, int signal) {
   if (signal == SIGCONT) {
     if (!worker.stopped) return;
     worker.stopped = false;
-    const bool counts = !world_.IsRival(id) && id.epoch == world_.epoch.epoch;
-    if (counts && !worker.hung) --world_.epoch.stopped;
+    const bool counts = !world_.IsRival(id) && id.attempt == world_.attempt.attempt;
+    if (counts && !worker.hung) --world_.attempt.stopped;
     if (worker.pending_signal != 0)
       return Die(index, id, 143, 0, world_.Around(std::chrono::milliseconds(5)));
-    if (counts && world_.epoch.stopped == 0) training_.ContinueStretch();
+    if (counts && world_.attempt.stopped == 0) training_.ContinueStretch();
     return;
   }
   if (signal == SIGSTOP) {
     if (worker.stopped) return;
     worker.stopped = true;
-    if (!world_.IsRival(id) && id.epoch == world_.epoch.epoch && !worker.hung)
+    if (!world_.IsRival(id) && id.attempt == world_.attempt.attempt && !worker.hung)
       training_.StopStretch();
     return;
   }
@@ -211,7 +212,7 @@ void SimNodes::Die(size_t index, const WorkerId& id, int exit_code, int signal, 
     SimNode& node = world_.nodes[index];
     const auto worker = node.workers.find(id);
     if (node.life != life || worker == node.workers.end()) return;
-    training_.WorkerGoneFromEpoch(worker->second);
+    training_.WorkerGoneFromAttempt(worker->second);
     node.workers.erase(worker);
     Input(index, WorkerGone{id, exit_code, signal, signal == 0 ? "simulated" : "", 0});
   });
@@ -219,7 +220,7 @@ void SimNodes::Die(size_t index, const WorkerId& id, int exit_code, int signal, 
 
 void SimNodes::Persist(size_t index, const PersistPieces& order) {
   SimNode& node = world_.nodes[index];
-  PiecesPersisted answer{order.job, order.epoch, order.step, {}, world_.options.physics.persist,
+  PiecesPersisted answer{order.job, order.attempt, order.step, {}, world_.options.physics.persist,
                          "",        false};
   const bool good = world_.Holds(node, order.step) && !node.damaged.contains(order.step);
   if (!good) answer.error = "the snapshot in memory failed its checksum";
@@ -260,16 +261,16 @@ void SimNodes::Commit(size_t index, const WriteManifest& order) {
                                " is committed with the state of " + std::to_string(served.size()) +
                                " ranks of " + std::to_string(commit.world()));
         }
-        world_.disk[commit.step()] = {commit.epoch(), false};
+        world_.disk[commit.step()] = {commit.attempt(), false};
         while (world_.disk.size() > 8) world_.disk.erase(world_.disk.begin());
-        Input(index, ManifestWritten{JobId(commit.job_id()), commit.epoch(), commit.step(), ""});
+        Input(index, ManifestWritten{JobId(commit.job_id()), commit.attempt(), commit.step(), ""});
       });
 }
 
 void SimNodes::Probe(size_t index, const ProbeWorkersNow& order) {
-  ProbedWorkers answer{order.job, order.epoch, {}};
+  ProbedWorkers answer{order.job, order.attempt, {}};
   for (const uint32_t rank : order.ranks) {
-    const WorkerId id{order.job, order.epoch, rank};
+    const WorkerId id{order.job, order.attempt, rank};
     auto& told = answer.workers.emplace_back();
     told.set_rank(rank);
     const auto found = world_.nodes[index].workers.find(id);

@@ -65,7 +65,7 @@ struct SimulationResult {
   std::map<std::string, uint64_t> faults;  // by name: how often each kind did happen
   uint64_t events = 0;                     // logged
   uint64_t happenings = 0;                 // of the event queue
-  uint64_t epochs = 0;
+  uint64_t attempts = 0;
   uint64_t steps_taken = 0;
   uint64_t from_pieces = 0;   // workers that restored from memories of another layout
   uint64_t rivals = 0;        // jobs of higher priority that ran to their end

@@ -31,7 +31,7 @@ TEST(Simulation, EveryInvariantHoldsOverComposedFaults) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const SimulationResult result = Simulate(Stormy(seed));
     ASSERT_THAT(result.violations, testing::IsEmpty());
-    EXPECT_GT(result.epochs, 5u);
+    EXPECT_GT(result.attempts, 5u);
     EXPECT_GT(result.status.highest_step(), 100u);
     for (const auto& [name, count] : result.faults) faults[name] += count;
   }
@@ -298,7 +298,7 @@ TEST(Simulation, AWaitForASlowDiskIsNoHangAndAnEndlessOneIs) {
   const SimulationResult slow = WithASlotWaitOf(std::chrono::minutes(5));
   EXPECT_THAT(slow.violations, testing::IsEmpty());
   EXPECT_EQ(slow.status.faults_size(), 0);
-  EXPECT_EQ(slow.status.epoch(), 1u);
+  EXPECT_EQ(slow.status.attempt(), 1u);
 
   const SimulationResult endless = WithASlotWaitOf(std::chrono::hours(24));
   EXPECT_THAT(endless.violations, testing::IsEmpty());

@@ -13,10 +13,10 @@ using Phase = proto::PhaseEntered::Phase;
 
 template <typename Action>
 void SimTraining::ForEachPlace(Action action) {
-  // A copy: what a worker's report leads to may end the epoch.
-  const auto places = world_.epoch.places;
+  // A copy: what a worker's report leads to may end the attempt.
+  const auto places = world_.attempt.places;
   for (const auto& [rank, node] : places) {
-    if (world_.nodes[node].workers.contains({JobId(world_.job_id), world_.epoch.epoch, rank}))
+    if (world_.nodes[node].workers.contains({JobId(world_.job_id), world_.attempt.attempt, rank}))
       action(rank, node);
   }
 }
@@ -26,29 +26,29 @@ void SimTraining::EnterPhase(size_t index, const WorkerId& id, Phase phase) {
   if (found == world_.nodes[index].workers.end()) return;
   SimWorker& worker = found->second;
   worker.phase = phase;
-  if (phase == proto::PhaseEntered::START_UP && id.epoch > world_.epoch.epoch) {
-    const uint64_t before = world_.epoch.epoch;
-    world_.epoch = SimEpoch();
-    world_.in_epoch.assign(world_.nodes.size(), false);
-    world_.epoch.epoch = id.epoch;
-    world_.epoch.world = worker.start->world();
-    world_.epoch.began = world_.queue.now();
-    world_.epoch.restored = world_.epoch.step = world_.epoch.last_snapshot =
+  if (phase == proto::PhaseEntered::START_UP && id.attempt > world_.attempt.attempt) {
+    const uint64_t before = world_.attempt.attempt;
+    world_.attempt = SimAttempt();
+    world_.in_attempt.assign(world_.nodes.size(), false);
+    world_.attempt.attempt = id.attempt;
+    world_.attempt.world = worker.start->world();
+    world_.attempt.began = world_.queue.now();
+    world_.attempt.restored = world_.attempt.step = world_.attempt.last_snapshot =
         worker.start->restore().step();
-    world_.epoch.interval = worker.start->snapshot_interval_steps();
-    CHECK(before < id.epoch);
+    world_.attempt.interval = worker.start->snapshot_interval_steps();
+    CHECK(before < id.attempt);
   }
-  const bool present = id.epoch == world_.epoch.epoch;
+  const bool present = id.attempt == world_.attempt.attempt;
   if (present && phase == proto::PhaseEntered::START_UP) {
-    ++world_.epoch.alive;
-    world_.epoch.places[id.rank] = index;
-    world_.in_epoch[index] = true;
-    if (worker.start->world() != world_.epoch.world) {
-      world_.audit.Violate("ranks of epoch " + std::to_string(id.epoch) +
+    ++world_.attempt.alive;
+    world_.attempt.places[id.rank] = index;
+    world_.in_attempt[index] = true;
+    if (worker.start->world() != world_.attempt.world) {
+      world_.audit.Violate("ranks of attempt " + std::to_string(id.attempt) +
                            " are of different worlds");
     }
-    if (worker.start->restore().step() != world_.epoch.restored) {
-      world_.audit.Violate("ranks of epoch " + std::to_string(id.epoch) +
+    if (worker.start->restore().step() != world_.attempt.restored) {
+      world_.audit.Violate("ranks of attempt " + std::to_string(id.attempt) +
                            " restore different steps");
     }
   }
@@ -63,28 +63,28 @@ void SimTraining::EnterPhase(size_t index, const WorkerId& id, Phase phase) {
                            EnterPhase(index, id, proto::PhaseEntered::RENDEZVOUS);
                        });
   }
-  if (!present || world_.epoch.epoch != id.epoch) return;
+  if (!present || world_.attempt.attempt != id.attempt) return;
   const auto slot = static_cast<size_t>(phase);
-  if (++world_.epoch.in_phase[slot] == world_.epoch.world && !world_.epoch.broken)
+  if (++world_.attempt.in_phase[slot] == world_.attempt.world && !world_.attempt.broken)
     PhaseComplete(phase);
 }
 
-// All ranks of the epoch are there.
+// All ranks of the attempt are there.
 void SimTraining::PhaseComplete(Phase phase) {
-  const uint64_t epoch = world_.epoch.epoch;
+  const uint64_t attempt = world_.attempt.attempt;
   if (phase == proto::PhaseEntered::RENDEZVOUS) {
-    world_.queue.After(world_.Around(world_.options.physics.group_init), [this, epoch] {
-      if (world_.epoch.epoch != epoch || world_.epoch.broken) return;
+    world_.queue.After(world_.Around(world_.options.physics.group_init), [this, attempt] {
+      if (world_.attempt.attempt != attempt || world_.attempt.broken) return;
       ForEachPlace([this](uint32_t rank, size_t node) {
-        const WorkerId id{JobId(world_.job_id), world_.epoch.epoch, rank};
+        const WorkerId id{JobId(world_.job_id), world_.attempt.attempt, rank};
         EnterPhase(node, id, proto::PhaseEntered::RESTORE);
         RestoreState(node, id);
       });
     });
   }
   if (phase == proto::PhaseEntered::STEPPING) {
-    world_.epoch.stepping = true;
-    world_.audit.EpochBegins(epoch, world_.epoch.restored);
+    world_.attempt.stepping = true;
+    world_.audit.AttemptBegins(attempt, world_.attempt.restored);
     BeginStretch();
   }
 }
@@ -124,11 +124,11 @@ std::string SimTraining::WhyNotInPieces(const SimWorker& worker,
   const proto::Restore& restore = worker.start->restore();
   const auto seal =
       std::find_if(world_.seals.begin(), world_.seals.end(), [&](const SimSeal& each) {
-        return each.step == restore.step() && each.epoch == restore.saved_epoch();
+        return each.step == restore.step() && each.attempt == restore.saved_attempt();
       });
   if (seal == world_.seals.end()) {
-    world_.audit.Violate("step " + std::to_string(restore.step()) + " of epoch " +
-                         std::to_string(restore.saved_epoch()) + " is in nobody's memory");
+    world_.audit.Violate("step " + std::to_string(restore.step()) + " of attempt " +
+                         std::to_string(restore.saved_attempt()) + " is in nobody's memory");
     return "";
   }
   const auto world = static_cast<uint32_t>(seal->places.size());
@@ -140,7 +140,7 @@ std::string SimTraining::WhyNotInPieces(const SimWorker& worker,
     const bool there =
         piece.copy() ? copy != node.copies.end()
                      : world_.Holds(node, restore.step()) && seal->places.at(piece.rank()) == index;
-    if (!there && node.memory_since < world_.epoch.began) {
+    if (!there && node.memory_since < world_.attempt.began) {
       world_.audit.Violate(piece.node() + " was said to hold step " +
                            std::to_string(restore.step()) + " of rank " +
                            std::to_string(piece.rank()) + ", and doesn't");
@@ -162,7 +162,7 @@ std::string SimTraining::WhyNotInPieces(const SimWorker& worker,
 
 std::string SimTraining::WhyNotFromDisk(const proto::Restore& restore) {
   const auto saved = world_.disk.find(restore.step());
-  if (saved == world_.disk.end() || saved->second.first != restore.saved_epoch()) {
+  if (saved == world_.disk.end() || saved->second.first != restore.saved_attempt()) {
     world_.audit.Violate("step " + std::to_string(restore.step()) +
                          " was to be restored from disk, which doesn't hold it");
     return "";
@@ -213,9 +213,10 @@ void SimTraining::RestoreState(size_t index, const WorkerId& id) {
 
 // Steps up to the next report: one, or in aggregate as many as lie before the next snapshot.
 void SimTraining::BeginStretch() {
-  world_.epoch.waiting = false;
-  const uint64_t due = world_.epoch.last_snapshot + std::max<uint64_t>(world_.epoch.interval, 1);
-  const uint64_t first = world_.epoch.step + 1;
+  world_.attempt.waiting = false;
+  const uint64_t due =
+      world_.attempt.last_snapshot + std::max<uint64_t>(world_.attempt.interval, 1);
+  const uint64_t first = world_.attempt.step + 1;
   uint64_t last = world_.Aggregated() ? std::max(due, first) : first;
   if (world_.options.total_steps > 0) last = std::min(last, world_.options.total_steps);
   if (last < first) return;
@@ -225,57 +226,58 @@ void SimTraining::BeginStretch() {
   Duration takes = world_.options.physics.step * static_cast<int64_t>(last - first + 1);
   takes += DurationFromSeconds(ToSeconds(takes) * 0.01 * world_.random.Uniform());
   if (snapshot) takes += world_.options.physics.snapshot_block;
-  world_.epoch.first = first;
-  world_.epoch.last = last;
-  world_.epoch.snapshot = snapshot;
-  world_.epoch.ends = world_.queue.now() + takes;
-  if (world_.epoch.stopped > 0) world_.epoch.stopped_at = world_.queue.now();
-  world_.queue.After(takes, [this, epoch = world_.epoch.epoch, first, last, snapshot] {
-    EndStretch(epoch, first, last, snapshot);
+  world_.attempt.first = first;
+  world_.attempt.last = last;
+  world_.attempt.snapshot = snapshot;
+  world_.attempt.ends = world_.queue.now() + takes;
+  if (world_.attempt.stopped > 0) world_.attempt.stopped_at = world_.queue.now();
+  world_.queue.After(takes, [this, attempt = world_.attempt.attempt, first, last, snapshot] {
+    EndStretch(attempt, first, last, snapshot);
   });
 }
 
 void SimTraining::StopStretch() {
-  if (world_.epoch.stopped++ == 0) world_.epoch.stopped_at = world_.queue.now();
+  if (world_.attempt.stopped++ == 0) world_.attempt.stopped_at = world_.queue.now();
 }
 
 void SimTraining::ContinueStretch() {
-  const Duration stopped = world_.queue.now() - world_.epoch.stopped_at;
-  world_.epoch.ends += stopped;
-  if (!std::exchange(world_.epoch.waiting, false)) return;
-  world_.queue.After(
-      world_.epoch.ends - world_.queue.now(),
-      [this, epoch = world_.epoch.epoch, first = world_.epoch.first, last = world_.epoch.last,
-       snapshot = world_.epoch.snapshot] { EndStretch(epoch, first, last, snapshot); });
+  const Duration stopped = world_.queue.now() - world_.attempt.stopped_at;
+  world_.attempt.ends += stopped;
+  if (!std::exchange(world_.attempt.waiting, false)) return;
+  world_.queue.After(world_.attempt.ends - world_.queue.now(),
+                     [this, attempt = world_.attempt.attempt, first = world_.attempt.first,
+                      last = world_.attempt.last, snapshot = world_.attempt.snapshot] {
+                       EndStretch(attempt, first, last, snapshot);
+                     });
 }
 
-void SimTraining::EndStretch(uint64_t epoch, uint64_t first, uint64_t last, bool snapshot) {
-  if (world_.epoch.epoch != epoch || world_.epoch.broken) return;
-  if (world_.epoch.stopped > 0) {
-    world_.epoch.waiting = true;
+void SimTraining::EndStretch(uint64_t attempt, uint64_t first, uint64_t last, bool snapshot) {
+  if (world_.attempt.attempt != attempt || world_.attempt.broken) return;
+  if (world_.attempt.stopped > 0) {
+    world_.attempt.waiting = true;
     return;
   }
-  if (world_.queue.now() < world_.epoch.ends) {  // somebody was stopped for a while
-    world_.queue.After(world_.epoch.ends - world_.queue.now(),
-                       [=, this] { EndStretch(epoch, first, last, snapshot); });
+  if (world_.queue.now() < world_.attempt.ends) {  // somebody was stopped for a while
+    world_.queue.After(world_.attempt.ends - world_.queue.now(),
+                       [=, this] { EndStretch(attempt, first, last, snapshot); });
     return;
   }
   if (snapshot && last >= world_.options.slot_wait_step && world_.options.slot_wait > Duration(0) &&
       !std::exchange(slot_waited_, true)) {
-    return WaitForSlot(epoch, first, last, Duration(0));
+    return WaitForSlot(attempt, first, last, Duration(0));
   }
-  world_.audit.Stepped(epoch, first, last);
-  world_.epoch.step = last;
+  world_.audit.Stepped(attempt, first, last);
+  world_.attempt.step = last;
   if (snapshot) {
-    world_.epoch.last_snapshot = last;
+    world_.attempt.last_snapshot = last;
     Seal();
   }
-  if (world_.epoch.epoch != epoch || world_.epoch.broken) return;
+  if (world_.attempt.attempt != attempt || world_.attempt.broken) return;
   ReportSteps(first, last, snapshot);
-  if (world_.epoch.epoch != epoch || world_.epoch.broken) return;
+  if (world_.attempt.attempt != attempt || world_.attempt.broken) return;
   if (world_.options.total_steps > 0 && last >= world_.options.total_steps) {
     ForEachPlace([this](uint32_t rank, size_t node) {
-      machines_.Die(node, {JobId(world_.job_id), world_.epoch.epoch, rank}, 0, 0,
+      machines_.Die(node, {JobId(world_.job_id), world_.attempt.attempt, rank}, 0, 0,
                     world_.Around(std::chrono::seconds(1)));
     });
     return;
@@ -284,48 +286,48 @@ void SimTraining::EndStretch(uint64_t epoch, uint64_t first, uint64_t last, bool
 }
 
 // Rank 0 finds every slot of its arena in use, and says so for as long as it waits.
-void SimTraining::WaitForSlot(uint64_t epoch, uint64_t first, uint64_t last, Duration waited) {
+void SimTraining::WaitForSlot(uint64_t attempt, uint64_t first, uint64_t last, Duration waited) {
   constexpr Duration kTold = std::chrono::seconds(3);
-  if (world_.epoch.epoch != epoch || world_.epoch.broken) return;
-  if (waited >= world_.options.slot_wait) return EndStretch(epoch, first, last, true);
+  if (world_.attempt.attempt != attempt || world_.attempt.broken) return;
+  if (waited >= world_.options.slot_wait) return EndStretch(attempt, first, last, true);
   if (waited > Duration(0)) {
     WorkerWaitsForSlot waits;
-    waits.worker = {JobId(world_.job_id), epoch, 0};
+    waits.worker = {JobId(world_.job_id), attempt, 0};
     waits.step = last;
     waits.waited = waited;
     waits.holders = "step 1: process 1 writes it to disk";
-    machines_.Input(world_.epoch.places.at(0), waits);
+    machines_.Input(world_.attempt.places.at(0), waits);
   }
-  world_.queue.After(kTold, [=, this] { WaitForSlot(epoch, first, last, waited + kTold); });
+  world_.queue.After(kTold, [=, this] { WaitForSlot(attempt, first, last, waited + kTold); });
 }
 
 void SimTraining::Seal() {
   const uint64_t bytes = uint64_t{13} << 27;  // 1.6 GiB a rank
   const Duration blocked = world_.options.physics.snapshot_block;
-  const size_t writer = world_.epoch.places.at(0);
+  const size_t writer = world_.attempt.places.at(0);
   ++world_.sealed;
   for (size_t i = 0; i < world_.nodes.size(); ++i) {
-    world_.nodes[i].damaged.erase(world_.epoch.step);
-    if (!world_.in_epoch[i]) world_.nodes[i].last_missed_seal = world_.sealed;
+    world_.nodes[i].damaged.erase(world_.attempt.step);
+    if (!world_.in_attempt[i]) world_.nodes[i].last_missed_seal = world_.sealed;
   }
   SimSeal& older = world_.seals[0].step <= world_.seals[1].step ? world_.seals[0] : world_.seals[1];
-  older = {world_.epoch.step, world_.sealed, world_.epoch.epoch, world_.epoch.places};
+  older = {world_.attempt.step, world_.sealed, world_.attempt.attempt, world_.attempt.places};
   if (world_.Aggregated()) {
     proto::Event event;
     proto::SnapshotSealed& sealed = *event.mutable_snapshot_sealed();
     sealed.set_job_id(world_.job_id);
-    sealed.set_epoch(world_.epoch.epoch);
-    sealed.set_step(world_.epoch.step);
+    sealed.set_attempt(world_.attempt.attempt);
+    sealed.set_step(world_.attempt.step);
     sealed.set_blocked_ns(blocked.count());
-    sealed.set_bytes(bytes * world_.epoch.world);
+    sealed.set_bytes(bytes * world_.attempt.world);
     sealed.set_whole_job(true);
     machines_.Input(writer, JobReport{event});
   }
   if (world_.Aggregated()) {
     // Only the node that writes the checkpoints hears of its own.
     for (uint32_t rank = 0; rank < world_.options.processes_per_node; ++rank) {
-      machines_.Input(writer, WorkerSealed{{JobId(world_.job_id), world_.epoch.epoch, rank},
-                                           world_.epoch.step,
+      machines_.Input(writer, WorkerSealed{{JobId(world_.job_id), world_.attempt.attempt, rank},
+                                           world_.attempt.step,
                                            blocked,
                                            bytes,
                                            world_.queue.now()});
@@ -333,8 +335,8 @@ void SimTraining::Seal() {
     return;
   }
   ForEachPlace([&](uint32_t rank, size_t node) {
-    WorkerSealed said{{JobId(world_.job_id), world_.epoch.epoch, rank},
-                      world_.epoch.step,
+    WorkerSealed said{{JobId(world_.job_id), world_.attempt.attempt, rank},
+                      world_.attempt.step,
                       blocked,
                       bytes,
                       world_.queue.now()};
@@ -346,8 +348,8 @@ void SimTraining::Seal() {
 // Two replicas of each part, where the ranks are even: of them one is written.
 proto::RankContent SimTraining::ContentOf(uint32_t rank) const {
   proto::RankContent content;
-  content.set_plan(1 + rank % std::max(1u, (world_.epoch.world + 1) / 2));
-  content.set_root(world_.epoch.step);
+  content.set_plan(1 + rank % std::max(1u, (world_.attempt.world + 1) / 2));
+  content.set_root(world_.attempt.step);
   content.set_bytes(1);
   return content;
 }
@@ -363,7 +365,7 @@ void SimTraining::ReportSteps(uint64_t first, uint64_t last, bool snapshot) {
     proto::Event event;
     proto::StepReported& report = *event.mutable_step_reported();
     report.set_job_id(world_.job_id);
-    report.set_epoch(world_.epoch.epoch);
+    report.set_attempt(world_.attempt.attempt);
     report.set_first_step(first);
     report.set_last_step(last);
     report.mutable_times()->set_snapshot_ns(blocked.count());
@@ -371,11 +373,11 @@ void SimTraining::ReportSteps(uint64_t first, uint64_t last, bool snapshot) {
     report.set_loss(loss);
     report.set_tokens(tokens);
     report.set_whole_job(true);
-    return machines_.Input(world_.epoch.places.at(0), JobReport{event});
+    return machines_.Input(world_.attempt.places.at(0), JobReport{event});
   }
   ForEachPlace([&](uint32_t rank, size_t node) {
     WorkerStep report;
-    report.worker = {JobId(world_.job_id), world_.epoch.epoch, rank};
+    report.worker = {JobId(world_.job_id), world_.attempt.attempt, rank};
     report.step = last;
     report.at = world_.queue.now();
     report.snapshot = blocked;
@@ -385,24 +387,23 @@ void SimTraining::ReportSteps(uint64_t first, uint64_t last, bool snapshot) {
   });
 }
 
-// A process of the present epoch has ended: the others can't get past the next collective. Some
+// A process of the present attempt has ended: the others can't get past the next collective. Some
 // notice and exit, others block; both are real, by backend.
-void SimTraining::WorkerGoneFromEpoch(const SimWorker& worker) {
-  if (world_.IsRival(worker.id) || worker.id.epoch != world_.epoch.epoch) return;
-  --world_.epoch.alive;
-  if ((worker.stopped || worker.hung) && world_.epoch.stopped > 0) --world_.epoch.stopped;
+void SimTraining::WorkerGoneFromAttempt(const SimWorker& worker) {
+  if (world_.IsRival(worker.id) || worker.id.attempt != world_.attempt.attempt) return;
+  --world_.attempt.alive;
+  if ((worker.stopped || worker.hung) && world_.attempt.stopped > 0) --world_.attempt.stopped;
   const bool finished =
-      world_.options.total_steps > 0 && world_.epoch.step >= world_.options.total_steps;
-  if (world_.epoch.broken || finished) return;
-  world_.epoch.broken = true;
+      world_.options.total_steps > 0 && world_.attempt.step >= world_.options.total_steps;
+  if (world_.attempt.broken || finished) return;
+  world_.attempt.broken = true;
   if (world_.random.Uniform() < 0.5) return;
   constexpr uint64_t kNoticing = 8;
-  for (uint64_t i = 0; i < kNoticing && !world_.epoch.places.empty(); ++i) {
-    auto place = world_.epoch.places.begin();
-    std::advance(
-        place,
-        static_cast<long>(world_.random.Below(std::min<uint64_t>(world_.epoch.places.size(), 64))));
-    const WorkerId peer{JobId(world_.job_id), world_.epoch.epoch, place->first};
+  for (uint64_t i = 0; i < kNoticing && !world_.attempt.places.empty(); ++i) {
+    auto place = world_.attempt.places.begin();
+    std::advance(place, static_cast<long>(world_.random.Below(
+                            std::min<uint64_t>(world_.attempt.places.size(), 64))));
+    const WorkerId peer{JobId(world_.job_id), world_.attempt.attempt, place->first};
     if (peer.rank == worker.id.rank) continue;
     machines_.Die(place->second, peer, 1, 0, world_.Around(std::chrono::milliseconds(20)));
   }

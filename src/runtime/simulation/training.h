@@ -17,14 +17,14 @@ class SimTraining {
   void EnterPhase(size_t node, const WorkerId& worker, proto::PhaseEntered::Phase phase);
   void StopStretch();      // the first worker has been stopped
   void ContinueStretch();  // nobody is stopped any more
-  void WorkerGoneFromEpoch(const SimWorker& worker);
+  void WorkerGoneFromAttempt(const SimWorker& worker);
 
  private:
   void PhaseComplete(proto::PhaseEntered::Phase phase);
   void RestoreState(size_t node, const WorkerId& worker);
   void BeginStretch();
-  void EndStretch(uint64_t epoch, uint64_t first, uint64_t last, bool snapshot);
-  void WaitForSlot(uint64_t epoch, uint64_t first, uint64_t last, Duration waited);
+  void EndStretch(uint64_t attempt, uint64_t first, uint64_t last, bool snapshot);
+  void WaitForSlot(uint64_t attempt, uint64_t first, uint64_t last, Duration waited);
   void ReportSteps(uint64_t first, uint64_t last, bool snapshot);
   void Seal();
   proto::RankContent ContentOf(uint32_t rank) const;
@@ -35,7 +35,7 @@ class SimTraining {
   std::string WhyNotInPieces(const SimWorker& worker, std::vector<proto::Restore::Piece>& bad);
   std::string WhyNotFromDisk(const proto::Restore& restore);
   template <typename Action>
-  void ForEachPlace(Action action);  // (rank, node index) of the present epoch, living workers
+  void ForEachPlace(Action action);  // (rank, node index) of the present attempt, living workers
 
   World& world_;
   SimNodes& machines_;

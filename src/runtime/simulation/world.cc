@@ -15,7 +15,7 @@ World::World(const SimulationOptions& wanted)
       queue(InstantFromNanoseconds(kStartNs)),
       end(InstantFromNanoseconds(kStartNs) + wanted.length),
       nodes(wanted.nodes),
-      in_epoch(wanted.nodes),
+      in_attempt(wanted.nodes),
       audit(kGlobalBatch) {
   CHECK(wanted.nodes > SparesOf(wanted)) << "a gang needs a node beside the spares";
   ranks = (wanted.nodes - SparesOf(wanted)) * wanted.processes_per_node;

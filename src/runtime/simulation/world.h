@@ -34,7 +34,7 @@ struct SimWorker {
 struct SimSeal {
   uint64_t step = 0;    // 0: none
   uint64_t number = 0;  // of this seal, from 1
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   std::map<uint32_t, size_t> places;  // rank -> node index
 };
 
@@ -56,9 +56,9 @@ struct SimNode {
   Instant memory_since{};  // nothing in it is older
 };
 
-// One epoch of the training job, as the workers live it.
-struct SimEpoch {
-  uint64_t epoch = 0;
+// One attempt of the training job, as the workers live it.
+struct SimAttempt {
+  uint64_t attempt = 0;
   uint32_t world = 0;
   uint64_t restored = 0;
   uint64_t step = 0;
@@ -108,11 +108,11 @@ class World {
   std::map<std::string, size_t> index;  // of a node by name
   uint32_t ranks = 0;                   // of the size that the job is planned for
   const std::string job_id = "job-1";
-  SimEpoch epoch;
+  SimAttempt attempt;
   std::array<SimSeal, 2> seals;                        // the newest two
   uint64_t sealed = 0;                                 // how many there were
-  std::vector<bool> in_epoch;                          // by node
-  std::map<uint64_t, std::pair<uint64_t, bool>> disk;  // committed step -> (epoch, damaged)
+  std::vector<bool> in_attempt;                        // by node
+  std::map<uint64_t, std::pair<uint64_t, bool>> disk;  // committed step -> (attempt, damaged)
   Audit audit;
   SimulationResult result;
   bool job_over = false;

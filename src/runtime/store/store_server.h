@@ -1,7 +1,7 @@
 // A TcpStore on real sockets: what a job's workers connect to at MASTER_ADDR:MASTER_PORT.
 //
 // The protocol has no authentication. So: listen on the job's own interface, name the job's nodes
-// in `allowed_addresses`, open one server an epoch and destroy it when the epoch closes.
+// in `allowed_addresses`, open one server an attempt and destroy it when the attempt closes.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // The key-value store that PyTorch workers rendezvous on: a TCPStore server without its sockets.
 //
 // Bytes of many connections go in, bytes for them come out; the service around it (store_server.h)
-// moves them. One store serves one epoch of a job and starts empty. Speaks the three dialects of
+// moves them. One store serves one attempt of a job and starts empty. Speaks the three dialects of
 // request_parser.h, each connection its own. Wire and semantics: docs/tcp-store.md.
 //
 // Leaves out WATCH_KEY's callbacks, which PyTorch's own collectives never ask for.

@@ -51,7 +51,7 @@ void AgentMemory::AdoptAll(std::vector<KeptArena> kept) {
       continue;
     }
     for (const checkpoint::SealedSnapshot& sealed : adopted.sealed) {
-      held_.push_back({JobId(adopted.kept.job), adopted.kept.rank, sealed.step, sealed.epoch,
+      held_.push_back({JobId(adopted.kept.job), adopted.kept.rank, sealed.step, sealed.attempt,
                        adopted.kept.copy});
       bytes += sealed.bytes;
     }

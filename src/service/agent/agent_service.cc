@@ -244,10 +244,10 @@ void AgentService::Do(const runtime::OpenStoreAt& effect) {
   store_options.dialect = runtime::DialectOfTorch(effect.torch_version);
   Result<std::unique_ptr<runtime::StoreServer>> store =
       runtime::StoreServer::Listen(loop_, options_.address, 0, std::move(store_options));
-  runtime::StoreListening answer{effect.job, effect.epoch, 0, ""};
+  runtime::StoreListening answer{effect.job, effect.attempt, 0, ""};
   if (store.ok()) {
     answer.port = (*store)->port();
-    stores_.insert_or_assign({effect.job, effect.epoch}, *std::move(store));
+    stores_.insert_or_assign({effect.job, effect.attempt}, *std::move(store));
   } else {
     answer.error = store.status().message();
   }
@@ -256,7 +256,7 @@ void AgentService::Do(const runtime::OpenStoreAt& effect) {
 
 void AgentService::Do(const runtime::CloseStores& effect) {
   std::erase_if(stores_, [&effect](const auto& entry) {
-    return entry.first.first == effect.job && entry.first.second < effect.below_epoch;
+    return entry.first.first == effect.job && entry.first.second < effect.below_attempt;
   });
 }
 
@@ -292,7 +292,7 @@ void AgentService::FetchThenSpawn(const runtime::SpawnWorker& order) {
 }
 
 void AgentService::SpawnNow(const runtime::SpawnWorker& effect) {
-  const Result<std::string> path = endpoints_->Open(effect.worker.job, effect.worker.epoch);
+  const Result<std::string> path = endpoints_->Open(effect.worker.job, effect.worker.attempt);
   if (!path.ok()) {
     return Feed(runtime::WorkerForked{effect.worker, 0, path.status().message(), false});
   }
@@ -337,16 +337,16 @@ void AgentService::Do(const runtime::SendCopies& effect) {
 }
 
 void AgentService::Do(const runtime::TellInterval& effect) {
-  intervals_[{effect.job, effect.epoch}] = effect.steps;
-  endpoints_->TellInterval(effect.job, effect.epoch, effect.steps);
+  intervals_[{effect.job, effect.attempt}] = effect.steps;
+  endpoints_->TellInterval(effect.job, effect.attempt, effect.steps);
 }
 
 void AgentService::Do(const runtime::ProbeWorkersNow& effect) {
-  runtime::ProbedWorkers answer{effect.job, effect.epoch, {}};
+  runtime::ProbedWorkers answer{effect.job, effect.attempt, {}};
   for (const uint32_t rank : effect.ranks) {
     proto::WorkersProbed::Worker& worker = answer.workers.emplace_back();
     worker.set_rank(rank);
-    const runtime::WorkerId id{effect.job, effect.epoch, rank};
+    const runtime::WorkerId id{effect.job, effect.attempt, rank};
     const std::optional<pid_t> pid = launcher_->Pid(id);
     const Result<io::ProcessFacts> facts =
         pid.has_value() ? io::ReadProcessFacts(*pid) : NotFound("no process");
@@ -387,7 +387,7 @@ void AgentService::Do(const runtime::KillNode& effect) {
 
 std::optional<worker_api::WelcomeContent> AgentService::Welcome(const runtime::WorkerId& worker) {
   const auto found = starts_.find(worker.job);
-  if (found == starts_.end() || found->second->epoch() != worker.epoch) return std::nullopt;
+  if (found == starts_.end() || found->second->attempt() != worker.attempt) return std::nullopt;
   const proto::StartWorkers& start = *found->second;
   if (worker.rank < start.first_rank() || worker.rank - start.first_rank() >= start.local_ranks()) {
     return std::nullopt;
@@ -398,9 +398,9 @@ std::optional<worker_api::WelcomeContent> AgentService::Welcome(const runtime::W
   const auto tier = from_peer ? proto::Restore::TIER_MEMORY : start.restore().tier();
   content.restore_tier = static_cast<uint32_t>(tier);
   content.restore_step = start.restore().step();
-  content.restore_saved_epoch = start.restore().saved_epoch();
+  content.restore_saved_attempt = start.restore().saved_attempt();
   content.restore_rank = start.job().snapshot().replicated() ? 0 : worker.rank;
-  const auto interval = intervals_.find({worker.job, worker.epoch});
+  const auto interval = intervals_.find({worker.job, worker.attempt});
   content.snapshot_interval_steps =
       interval == intervals_.end() ? start.snapshot_interval_steps() : interval->second;
   content.lease_samples = start.lease().data().samples();
@@ -416,8 +416,8 @@ std::optional<worker_api::WelcomeContent> AgentService::Welcome(const runtime::W
 Result<std::shared_ptr<const io::SharedMemory>> AgentService::Arena(const runtime::WorkerId& worker,
                                                                     uint64_t bytes) {
   const auto start = starts_.find(worker.job);
-  if (start == starts_.end() || start->second->epoch() != worker.epoch) {
-    return FailedPrecondition("epoch " + std::to_string(worker.epoch) + " is over");
+  if (start == starts_.end() || start->second->attempt() != worker.attempt) {
+    return FailedPrecondition("attempt " + std::to_string(worker.attempt) + " is over");
   }
   return memory_->Provide(worker.job, ArenaOf(*start->second, worker.rank), bytes);
 }
@@ -427,7 +427,7 @@ Result<std::shared_ptr<const io::SharedMemory>> AgentService::Arena(const runtim
 void AgentService::Gather(const runtime::WorkerId& worker,
                           std::optional<checkpoint::StatePlan> plan, PiecesReady ready) {
   const auto start = starts_.find(worker.job);
-  const bool known = start != starts_.end() && start->second->epoch() == worker.epoch &&
+  const bool known = start != starts_.end() && start->second->attempt() == worker.attempt &&
                      start->second->restore().tier() == proto::Restore::TIER_PIECES;
   if (!known) return ready(FailedPrecondition("this attempt restores nothing from pieces"));
   GatherOrder order;
@@ -476,13 +476,13 @@ void AgentService::Hear(runtime::AgentInput said) {
   const auto name_tier = [this](auto& restored) {
     const auto found = starts_.find(restored.worker.job);
     const bool from_peer = found != starts_.end() &&
-                           found->second->epoch() == restored.worker.epoch &&
+                           found->second->attempt() == restored.worker.attempt &&
                            found->second->restore().tier() == proto::Restore::TIER_PEER;
     if (from_peer) restored.tier = proto::Restore::TIER_PEER;
   };
   if (auto* sealed = std::get_if<runtime::WorkerSealed>(&said)) {
     const auto start = starts_.find(sealed->worker.job);
-    const bool known = start != starts_.end() && start->second->epoch() == sealed->worker.epoch;
+    const bool known = start != starts_.end() && start->second->attempt() == sealed->worker.attempt;
     const auto arena =
         known ? memory_->Find(sealed->worker.job, ArenaOf(*start->second, sealed->worker.rank))
               : nullptr;

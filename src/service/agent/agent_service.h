@@ -110,7 +110,7 @@ class AgentService final : private WorkerApiHost {
   // without a copy: it says so itself, and the next tier is chosen.
   void FetchThenSpawn(const runtime::SpawnWorker& order);
 
-  using JobEpoch = std::pair<JobId, uint64_t>;
+  using JobAttempt = std::pair<JobId, uint64_t>;
 
   io::EventLoop& loop_;
   const AgentOptions options_;
@@ -128,9 +128,9 @@ class AgentService final : private WorkerApiHost {
   io::EventLoop::TimerId release_timer_ = 0;
   io::EventLoop::TimerId checkpoints_timer_ = 0;
 
-  std::map<JobEpoch, std::unique_ptr<runtime::StoreServer>> stores_;
+  std::map<JobAttempt, std::unique_ptr<runtime::StoreServer>> stores_;
   std::map<JobId, runtime::StartOrder> starts_;  // the newest of each job
-  std::map<JobEpoch, uint64_t> intervals_;       // where changed since the start
+  std::map<JobAttempt, uint64_t> intervals_;     // where changed since the start
   std::map<runtime::WorkerId, bool> fetching_;   // not started yet; true: not to be started
   // What was no good for a worker that has not said yet that it can't go on.
   std::map<runtime::WorkerId, std::vector<proto::Restore::Piece>> bad_pieces_;

@@ -91,12 +91,13 @@ class AgentServiceTest : public ::testing::Test {
     return {};
   }
 
-  proto::Command Start(uint64_t epoch, std::vector<std::string> command, uint32_t ranks = 1) const {
+  proto::Command Start(uint64_t attempt, std::vector<std::string> command,
+                       uint32_t ranks = 1) const {
     proto::Command out;
     proto::StartWorkers& start = *out.mutable_start_workers();
     start.set_job_id(kJob);
-    start.set_epoch(epoch);
-    start.set_restart_count(static_cast<uint32_t>(epoch) - 1);
+    start.set_attempt(attempt);
+    start.set_restart_count(static_cast<uint32_t>(attempt) - 1);
     start.set_nodes(1);
     start.set_local_ranks(ranks);
     start.set_world(ranks);
@@ -111,17 +112,17 @@ class AgentServiceTest : public ::testing::Test {
     for (std::string& argument : command) job.mutable_workload()->add_command(std::move(argument));
     return out;
   }
-  proto::Command Shell(uint64_t epoch, const std::string& script, uint32_t ranks = 1) const {
-    return Start(epoch, {"/bin/sh", "-c", script}, ranks);
+  proto::Command Shell(uint64_t attempt, const std::string& script, uint32_t ranks = 1) const {
+    return Start(attempt, {"/bin/sh", "-c", script}, ranks);
   }
-  std::string LogOf(uint64_t epoch, uint32_t rank) const {
-    return folder_ + "/run/logs/epoch-" + std::to_string(epoch) + "/rank-" + std::to_string(rank) +
-           ".log";
+  std::string LogOf(uint64_t attempt, uint32_t rank) const {
+    return folder_ + "/run/logs/attempt-" + std::to_string(attempt) + "/rank-" +
+           std::to_string(rank) + ".log";
   }
   // Starts one worker that waits for ever, and returns its process.
-  pid_t StartWaiting(uint64_t epoch) {
+  pid_t StartWaiting(uint64_t attempt) {
     const int before = Count(&proto::Event::has_workers_started);
-    controller_.Give(Start(epoch, {"tail", "-f", "/dev/null"}));
+    controller_.Give(Start(attempt, {"tail", "-f", "/dev/null"}));
     EXPECT_TRUE(Await([&] { return Count(&proto::Event::has_workers_started) > before; }));
     return static_cast<pid_t>(LastStarted().pids(0));
   }
@@ -153,7 +154,7 @@ TEST_F(AgentServiceTest, JoinsWithItsFactsAndItsHeartBeats) {
 TEST_F(AgentServiceTest, RunsWorkersAndTellsHowTheyEnded) {
   Join();
   controller_.Give(Shell(1, "echo \"rank $RANK of $WORLD_SIZE\"; echo oh no >&2; exit 3", 2));
-  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_epoch_closed) == 1; }));
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_attempt_closed) == 1; }));
   EXPECT_EQ(Count(&proto::Event::has_worker_exited), 2);
   const proto::WorkerExited exited = First(&proto::Event::has_worker_exited).worker_exited();
   EXPECT_EQ(exited.exit_code(), 3);
@@ -171,7 +172,7 @@ TEST_F(AgentServiceTest, SaysThatAProgramDoesNotExist) {
   EXPECT_NE(failed.reason().find("/no/such/program"), std::string::npos) << failed.reason();
 }
 
-TEST_F(AgentServiceTest, ANewEpochStartsAfterTheOldOneIsGone) {
+TEST_F(AgentServiceTest, ANewAttemptStartsAfterTheOldOneIsGone) {
   Join();
   const pid_t old_pid = StartWaiting(1);
   const pid_t new_pid = StartWaiting(2);
@@ -198,7 +199,7 @@ TEST_F(AgentServiceTest, TellsAKilledWorkerAtOnce) {
 TEST_F(AgentServiceTest, KillsWhatAnEndedWorkerLeavesBehind) {
   Join();
   controller_.Give(Shell(1, "tail -f /dev/null & echo $!"));
-  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_epoch_closed) == 1; }));
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_attempt_closed) == 1; }));
   const pid_t child = std::atoi(ReadAll(LogOf(1, 0)).c_str());
   ASSERT_GT(child, 1);
   EXPECT_TRUE(Await([child] { return !io::ReadProcessFacts(child).ok(); })) << "reaped, too";
@@ -208,7 +209,7 @@ TEST_F(AgentServiceTest, OpensAStoreAndClosesItWithTheJob) {
   Join();
   proto::Command open;
   open.mutable_open_store()->set_job_id(kJob);
-  open.mutable_open_store()->set_epoch(1);
+  open.mutable_open_store()->set_attempt(1);
   open.mutable_open_store()->set_world(2);
   controller_.Give(open);
   ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_store_opened) == 1; }));
@@ -244,7 +245,7 @@ TEST_F(AgentServiceTest, ProbesAndResumesAStoppedWorker) {
   ASSERT_TRUE(Await([pid] { return io::ReadProcessFacts(pid)->state == 'T'; }));
   proto::Command probe;
   probe.mutable_probe_workers()->set_job_id(kJob);
-  probe.mutable_probe_workers()->set_epoch(1);
+  probe.mutable_probe_workers()->set_attempt(1);
   probe.mutable_probe_workers()->set_resume_stopped(true);
   controller_.Give(probe);
   ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_workers_probed) == 1; }));
@@ -267,7 +268,7 @@ TEST_F(AgentServiceTest, ShuttingDownLeavesNoProcessAndTellsAll) {
   ASSERT_TRUE(Await([&done] { return done; }));
   EXPECT_FALSE(IsAlive(worker));
   EXPECT_TRUE(Await([child] { return !IsAlive(child); }));  // SIGKILL is on its way
-  EXPECT_EQ(Count(&proto::Event::has_epoch_closed), 1);
+  EXPECT_EQ(Count(&proto::Event::has_attempt_closed), 1);
 }
 
 TEST_F(AgentServiceTest, DestroyingItLeavesNoProcess) {
@@ -295,18 +296,18 @@ TEST_F(AgentServiceTest, TheProgramEndsInOrderOnSigterm) {
   script.join();
   ASSERT_GT(pid, 0);
   EXPECT_FALSE(io::ReadProcessFacts(pid).ok());
-  EXPECT_EQ(Count(&proto::Event::has_epoch_closed), 1);
+  EXPECT_EQ(Count(&proto::Event::has_attempt_closed), 1);
 }
 
 // -- the worker API, from a worker's side, spoken by the test itself
 
 class WorkerApiTest : public AgentServiceTest {
  protected:
-  void Open(uint64_t epoch) {
+  void Open(uint64_t attempt) {
     Join();
-    controller_.Give(Shell(epoch, "echo $LONGHAUL_AGENT_SOCKET; exec tail -f /dev/null"));
-    ASSERT_TRUE(Await([&] { return ReadAll(LogOf(epoch, 0)).ends_with('\n'); }));
-    std::string path = ReadAll(LogOf(epoch, 0));
+    controller_.Give(Shell(attempt, "echo $LONGHAUL_AGENT_SOCKET; exec tail -f /dev/null"));
+    ASSERT_TRUE(Await([&] { return ReadAll(LogOf(attempt, 0)).ends_with('\n'); }));
+    std::string path = ReadAll(LogOf(attempt, 0));
     path.pop_back();
     Result<io::Fd> socket = io::ConnectUnix(path);
     ASSERT_TRUE(socket.ok()) << socket.status();
@@ -329,9 +330,9 @@ class WorkerApiTest : public AgentServiceTest {
     }));
     return heard;
   }
-  void Greet(uint64_t epoch) {
+  void Greet(uint64_t attempt) {
     worker_api::Hello hello;
-    hello.epoch = epoch;
+    hello.attempt = attempt;
     hello.pid = getpid();
     hello.started_at_ns = 5;
     Say(hello);
@@ -382,7 +383,7 @@ TEST_F(WorkerApiTest, TheLastMessagesOfAProcessAreReadAfterItsEnd) {
   ASSERT_EQ(kill(pid, SIGKILL), 0);
   pollfd ended{process->get(), POLLIN, 0};
   ASSERT_EQ(poll(&ended, 1, 10'000), 1);
-  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_epoch_closed) == 1; }));
+  ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_attempt_closed) == 1; }));
   ASSERT_EQ(Count(&proto::Event::has_worker_result), 1);
   EXPECT_EQ(First(&proto::Event::has_worker_result).worker_result().json(), json);
 }
@@ -395,11 +396,11 @@ TEST_F(WorkerApiTest, AStrangerToTheProtocolIsShownOut) {
   EXPECT_TRUE(Listen().bytes.empty()) << "closed";
 }
 
-TEST_F(WorkerApiTest, AWorkerOfAnotherEpochIsShownOut) {
+TEST_F(WorkerApiTest, AWorkerOfAnotherAttemptIsShownOut) {
   Open(1);
   worker_api::Hello hello;
   hello.pid = getpid();
-  hello.epoch = 2;
+  hello.attempt = 2;
   Say(hello);
   EXPECT_TRUE(Listen().bytes.empty()) << "closed";
 }
@@ -428,7 +429,7 @@ TEST_F(WorkerApiTest, ASealedSnapshotBecomesACommittedCheckpoint) {
   const auto persisted = First(&proto::Event::has_snapshot_persisted).snapshot_persisted();
   proto::Command commit;
   commit.mutable_commit_snapshot()->set_job_id(kJob);
-  commit.mutable_commit_snapshot()->set_epoch(1);
+  commit.mutable_commit_snapshot()->set_attempt(1);
   commit.mutable_commit_snapshot()->set_step(30);
   commit.mutable_commit_snapshot()->set_world(1);
   *commit.mutable_commit_snapshot()->mutable_files() = persisted.files();

@@ -10,7 +10,7 @@ void CheckpointWatch::NoteCommitted(const std::string& folder) {
   const auto manifests = CheckpointDirectory(files_, folder).List();
   if (!manifests.ok()) return;
   for (const checkpoint::Manifest& manifest : *manifests) {
-    committed.emplace_back(manifest.step, manifest.epoch);
+    committed.emplace_back(manifest.step, manifest.attempt);
   }
 }
 

@@ -20,7 +20,7 @@ namespace longhaul::service {
 
 class CheckpointWatch {
  public:
-  using Checkpoint = std::pair<uint64_t, uint64_t>;  // step, epoch
+  using Checkpoint = std::pair<uint64_t, uint64_t>;  // step, attempt
 
   // Requires that `files` outlives this.
   explicit CheckpointWatch(io::FileSystem& files) : files_(files) {}

@@ -63,7 +63,7 @@ void PruneCopies(CheckpointDirectory& copies, const runtime::CopyOut& work) {
                                               policy.keep_best(),
                                               {},
                                               work.step},
-                                             work.start->epoch());
+                                             work.start->attempt());
   if (!collected.ok()) {
     io::LogWarning("agent", "cannot delete old copies: " + ToString(collected.status()));
     return;
@@ -81,7 +81,7 @@ Result<uint64_t> CopyOutNow(const runtime::CopyOut& work, const std::string& run
                            packed ? objects::Packing::kZstd : objects::Packing::kReadOnly));
   CheckpointDirectory from(io::DirectFileSystem(), LocalPlace(run_directory));
   CheckpointDirectory to(place.files(), place.path());
-  ASSIGN_OR_RETURN(const Manifest manifest, from.Read(work.step, work.epoch));
+  ASSIGN_OR_RETURN(const Manifest manifest, from.Read(work.step, work.attempt));
   RETURN_IF_ERROR(CopyAll(from, manifest, to,
                           PaceOf(policy.copy_bytes_per_second(), stop, packed ? &place : nullptr)));
   PruneCopies(to, work);
@@ -91,17 +91,17 @@ Result<uint64_t> CopyOutNow(const runtime::CopyOut& work, const std::string& run
 Status FetchNow(const runtime::FetchBack& work, const std::string& run_directory,
                 const Stop& stop) {
   const uint64_t step = work.restore.step();
-  const uint64_t epoch = work.restore.saved_epoch();
+  const uint64_t attempt = work.restore.saved_attempt();
   ASSIGN_OR_RETURN(
       const objects::Place place,
       objects::Place::Open(CopyPlace(work.start->job().snapshot().copy_to(), run_directory)));
   CheckpointDirectory from(place.files(), place.path());
   CheckpointDirectory to(io::DirectFileSystem(), LocalPlace(run_directory));
-  ASSIGN_OR_RETURN(const Manifest manifest, from.Read(step, epoch));
+  ASSIGN_OR_RETURN(const Manifest manifest, from.Read(step, attempt));
   // What is there under its name is of no use, or nobody would ask; but look before removing it.
-  if (const Result<Manifest> there = to.Read(step, epoch); there.ok()) {
+  if (const Result<Manifest> there = to.Read(step, attempt); there.ok()) {
     if (*there == manifest && to.Verify(*there).ok()) return {};
-    RETURN_IF_ERROR(to.Remove(step, epoch));
+    RETURN_IF_ERROR(to.Remove(step, attempt));
   }
   return CopyAll(from, manifest, to, PaceOf(0, stop));
 }
@@ -130,7 +130,7 @@ void CopyWorker::Copy(runtime::CopyOut work, std::string run_directory) {
     const Instant begin = io::MonotonicNow();
     const Result<uint64_t> bytes = CopyOutNow(work, run_directory, stop);
     const runtime::CheckpointCopied answer{work.job,
-                                           work.epoch,
+                                           work.attempt,
                                            work.step,
                                            bytes.ok() ? *bytes : 0,
                                            io::MonotonicNow() - begin,
@@ -143,7 +143,7 @@ void CopyWorker::Fetch(runtime::FetchBack work, std::string run_directory) {
   queue_->Enqueue([this, stop = stop_, work = std::move(work),
                    run_directory = std::move(run_directory)]() -> WorkQueue::Answer {
     const Status fetched = FetchNow(work, run_directory, stop);
-    const runtime::CheckpointFetched answer{work.job, work.epoch,
+    const runtime::CheckpointFetched answer{work.job, work.attempt,
                                             fetched.ok() ? "" : fetched.message()};
     return [this, answer] { answer_(answer); };
   });

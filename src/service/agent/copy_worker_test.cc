@@ -50,7 +50,7 @@ class CopyWorkerTest : public ::testing::Test {
   }
   runtime::StartOrder Start(uint64_t bytes_per_second = 0) {
     proto::StartWorkers start;
-    start.set_epoch(2);
+    start.set_attempt(2);
     proto::SnapshotPolicy& policy = *start.mutable_job()->mutable_snapshot();
     policy.set_copy_to(to_);
     policy.set_keep(2);
@@ -79,7 +79,7 @@ class CopyWorkerTest : public ::testing::Test {
     proto::Restore restore;
     restore.set_tier(proto::Restore::TIER_SHARED);
     restore.set_step(step);
-    restore.set_saved_epoch(1);
+    restore.set_saved_attempt(1);
     return Do<runtime::CheckpointFetched>([&](CopyWorker& worker) {
              worker.Fetch({JobId("job-1"), 2, restore, Start()}, run_);
            })

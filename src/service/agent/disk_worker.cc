@@ -29,7 +29,7 @@ Result<checkpoint::PieceFile> PersistOne(const runtime::PersistPieces& work, uin
   if (arena == nullptr) return NotFound("rank " + std::to_string(rank) + " has no arena");
   // The worker doesn't take the slot while it is pinned, and waits rather than skip a save.
   Result<checkpoint::SnapshotPin> pin = checkpoint::SnapshotPin::Take(
-      arena->bytes(), work.step, work.epoch, checkpoint::PinUse::kDisk);
+      arena->bytes(), work.step, work.attempt, checkpoint::PinUse::kDisk);
   if (pin.status().code() == Code::kNotFound) {
     return Aborted("the snapshot of step " + std::to_string(work.step) +
                    " has made room for a newer one");
@@ -37,7 +37,7 @@ Result<checkpoint::PieceFile> PersistOne(const runtime::PersistPieces& work, uin
   RETURN_IF_ERROR(pin.status());
   ASSIGN_OR_RETURN(const checkpoint::ArenaReader::Hashed snapshot,
                    checkpoint::ArenaReader(arena->bytes()).InSlot(pin->slot()));
-  return directory.WriteHashedPiece({work.step, work.epoch, rank, work.start->world()},
+  return directory.WriteHashedPiece({work.step, work.attempt, rank, work.start->world()},
                                     snapshot.plan, snapshot.chunks, snapshot.tensors);
 }
 
@@ -45,7 +45,7 @@ runtime::AgentInput PersistAll(const runtime::PersistPieces& work,
                                const std::vector<std::shared_ptr<const io::SharedMemory>>& arenas,
                                CheckpointDirectory directory) {
   const Instant begin = io::MonotonicNow();
-  runtime::PiecesPersisted answer{work.job, work.epoch, work.step, {}, Duration(0), "", false};
+  runtime::PiecesPersisted answer{work.job, work.attempt, work.step, {}, Duration(0), "", false};
   // Several ranks at once: one hashes while the disk is at work for another.
   std::vector<std::optional<Result<checkpoint::PieceFile>>> pieces(work.ranks.size());
   std::atomic<size_t> next = 0;
@@ -86,7 +86,7 @@ checkpoint::Manifest ManifestOf(const runtime::WriteManifest& work) {
   checkpoint::Manifest manifest;
   manifest.job = job.name();
   manifest.step = work.commit.step();
-  manifest.epoch = work.commit.epoch();
+  manifest.attempt = work.commit.attempt();
   manifest.world = work.commit.world();
   manifest.replicated = job.snapshot().replicated();
   if (work.commit.has_validation_loss()) {
@@ -108,7 +108,7 @@ checkpoint::Manifest ManifestOf(const runtime::WriteManifest& work) {
 
 runtime::AgentInput CommitAll(const runtime::WriteManifest& work, CheckpointDirectory directory) {
   const JobId job(work.commit.job_id());
-  runtime::ManifestWritten answer{job, work.commit.epoch(), work.commit.step(), ""};
+  runtime::ManifestWritten answer{job, work.commit.attempt(), work.commit.step(), ""};
   if (const Status status = directory.Commit(ManifestOf(work)); !status.ok()) {
     answer.error = status.message();
     return answer;
@@ -119,7 +119,7 @@ runtime::AgentInput CommitAll(const runtime::WriteManifest& work, CheckpointDire
       checkpoint::Collect(directory,
                           {std::max<uint64_t>(1, policy.keep()), policy.keep_every(),
                            policy.keep_best(), work.protected_steps},
-                          work.current_epoch);
+                          work.current_attempt);
   if (!collected.ok()) {
     io::LogWarning("agent", "cannot delete old checkpoints: " + ToString(collected.status()));
     return answer;
@@ -170,8 +170,8 @@ void DiskWorker::Check(const JobId& job, const std::string& directory) {
 
 runtime::CheckpointsMissing DiskWorker::Missing(const JobId& job, const std::string& directory) {
   runtime::CheckpointsMissing missing{job, {}, directory};
-  for (const auto& [step, epoch] : watch_.TakeMissing(directory)) {
-    missing.lost.push_back({step, epoch});
+  for (const auto& [step, attempt] : watch_.TakeMissing(directory)) {
+    missing.lost.push_back({step, attempt});
   }
   return missing;
 }

@@ -106,7 +106,7 @@ TEST_F(DiskWorkerTest, OneOfTheRanksThatHoldTheSameIsWritten) {
   ASSERT_EQ(persisted.files.size(), 2u);
   proto::CommitSnapshot grant;
   grant.set_step(10);
-  grant.set_epoch(1);
+  grant.set_attempt(1);
   grant.set_world(4);
   for (const auto& file : persisted.files) *grant.add_files() = file;
   EXPECT_NE(Commit(grant).find("2 ranks of 4"), std::string::npos) << Commit(grant);
@@ -155,7 +155,7 @@ TEST_F(DiskWorkerTest, CheckpointsThatSomebodyRemovesAreReportedOnce) {
     loop_->Run();
     proto::CommitSnapshot grant;
     grant.set_step(10);
-    grant.set_epoch(1);
+    grant.set_attempt(1);
     grant.set_world(4);
     for (const auto& file : persisted->files) *grant.add_files() = file;
     worker.Commit({grant, start_, 1, {}}, folder);
@@ -171,7 +171,7 @@ TEST_F(DiskWorkerTest, CheckpointsThatSomebodyRemovesAreReportedOnce) {
   EXPECT_EQ(missing[0].folder, folder);
   ASSERT_EQ(missing[0].lost.size(), 1u);
   EXPECT_EQ(missing[0].lost[0].step, 10u);
-  EXPECT_EQ(missing[0].lost[0].epoch, 1u);
+  EXPECT_EQ(missing[0].lost[0].attempt, 1u);
   save();
   EXPECT_EQ(missing.size(), 1u) << "reported once";
   // Removed and written again before anybody looked.

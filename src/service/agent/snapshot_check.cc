@@ -40,7 +40,7 @@ SnapshotCheck::Looked SnapshotCheck::Look(runtime::WorkerSealed said,
   Looked looked{std::move(said), false, "", std::move(held), std::nullopt};
   const auto arena = looked.arena->bytes();
   Result<checkpoint::SnapshotPin> pin = checkpoint::SnapshotPin::Take(
-      arena, looked.said.step, looked.said.worker.epoch, checkpoint::PinUse::kCheck);
+      arena, looked.said.step, looked.said.worker.attempt, checkpoint::PinUse::kCheck);
   looked.there = pin.status().code() != Code::kNotFound;
   if (!pin.ok()) return looked;
   const auto found = checkpoint::CheckAndMark(arena, *pin);

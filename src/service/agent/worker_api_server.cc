@@ -117,17 +117,17 @@ WorkerApiServer::~WorkerApiServer() {
   if (owns_directory_) rmdir(directory_.c_str());
 }
 
-Result<std::string> WorkerApiServer::Open(const JobId& job, uint64_t epoch) {
+Result<std::string> WorkerApiServer::Open(const JobId& job, uint64_t attempt) {
   const auto found = endpoints_.find(job);
   if (found != endpoints_.end()) {
-    if (found->second.epoch == epoch) return found->second.path;
+    if (found->second.attempt == attempt) return found->second.path;
     CloseEndpoint(found->second);  // workers already inside keep their connection
     endpoints_.erase(found);
   }
   std::string path = directory_ + "/worker-" + std::to_string(next_socket_++);
   ASSIGN_OR_RETURN(io::Fd listener, io::ListenUnix(path));
   Endpoint& endpoint =
-      endpoints_.emplace(job, Endpoint{job, epoch, path, std::move(listener)}).first->second;
+      endpoints_.emplace(job, Endpoint{job, attempt, path, std::move(listener)}).first->second;
   loop_.Watch(endpoint.listener.get(), false,
               [this, &endpoint](bool, bool) { AcceptAll(endpoint); });
   return path;
@@ -164,7 +164,7 @@ void WorkerApiServer::AcceptAll(const Endpoint& endpoint) {
     if (connections_.size() >= kMaxConnections || !CheckSameUser(fd).ok()) continue;  // closes it
     const int number = fd.get();
     connections_.emplace(number,
-                         Connection{std::move(fd), {endpoint.job, endpoint.epoch, 0}, false, {}});
+                         Connection{std::move(fd), {endpoint.job, endpoint.attempt, 0}, false, {}});
     loop_.Watch(number, false, [this, number](bool, bool) { Read(number); });
   }
 }
@@ -197,7 +197,7 @@ void WorkerApiServer::TakeRest(const runtime::WorkerId& worker) {
   for (const auto& [fd, connection] : connections_) {
     const runtime::WorkerId& other = connection.worker;
     const bool may_be_its_own = !connection.welcomed || other.rank == worker.rank;
-    if (other.job == worker.job && other.epoch == worker.epoch && may_be_its_own) {
+    if (other.job == worker.job && other.attempt == worker.attempt && may_be_its_own) {
       sockets.push_back(fd);
     }
   }
@@ -256,9 +256,9 @@ Status WorkerApiServer::Greet(Connection& connection, const worker_api::Hello& h
   if (connection.welcomed) return FailedPrecondition("the worker sent a second Hello");
   runtime::WorkerId worker = connection.worker;
   worker.rank = hello.rank;
-  if (hello.epoch != worker.epoch) {
-    return FailedPrecondition("epoch " + std::to_string(hello.epoch) +
-                              " at the endpoint of epoch " + std::to_string(worker.epoch));
+  if (hello.attempt != worker.attempt) {
+    return FailedPrecondition("attempt " + std::to_string(hello.attempt) +
+                              " at the endpoint of attempt " + std::to_string(worker.attempt));
   }
   const std::optional<worker_api::WelcomeContent> content = host_.Welcome(worker);
   if (!content.has_value())
@@ -325,10 +325,11 @@ void WorkerApiServer::GivePieces(const runtime::WorkerId& worker,
   }
 }
 
-void WorkerApiServer::TellInterval(const JobId& job, uint64_t epoch, uint64_t steps) {
+void WorkerApiServer::TellInterval(const JobId& job, uint64_t attempt, uint64_t steps) {
   const std::vector<std::byte> packet = worker_api::EncodeSnapshotInterval(steps);
   for (const auto& [fd, connection] : connections_) {
-    if (!connection.welcomed || connection.worker.job != job || connection.worker.epoch != epoch) {
+    if (!connection.welcomed || connection.worker.job != job ||
+        connection.worker.attempt != attempt) {
       continue;
     }
     // One whose socket is full hears of the next change, or at its next start.

@@ -1,7 +1,7 @@
-// The agent's side of the worker API: one Unix socket an epoch of a job, whose path the
+// The agent's side of the worker API: one Unix socket an attempt of a job, whose path the
 // worker finds in LONGHAUL_AGENT_SOCKET.
 //
-// The socket tells the job and the epoch, the worker's Hello its rank. Only processes of our own
+// The socket tells the job and the attempt, the worker's Hello its rank. Only processes of our own
 // user are let in. A connection that breaks the protocol is closed; that a worker has gone is never
 // concluded from here, only its pidfd says so.
 #pragma once
@@ -62,9 +62,9 @@ class WorkerApiServer {
   WorkerApiServer(const WorkerApiServer&) = delete;
   WorkerApiServer& operator=(const WorkerApiServer&) = delete;
 
-  // The path of the epoch's worker API, opened if it isn't. Endpoints of the job's lower epochs
+  // The path of the attempt's worker API, opened if it isn't. Endpoints of the job's lower attempts
   // close.
-  Result<std::string> Open(const JobId& job, uint64_t epoch);
+  Result<std::string> Open(const JobId& job, uint64_t attempt);
   void Close(const JobId& job);
 
   // Takes all messages that a worker has sent and this has not read yet. Call it once the worker's
@@ -72,13 +72,13 @@ class WorkerApiServer {
   // among them, may be read after the process is seen to be gone.
   void TakeRest(const runtime::WorkerId& worker);
 
-  // Tells all workers of the epoch who have come.
-  void TellInterval(const JobId& job, uint64_t epoch, uint64_t steps);
+  // Tells all workers of the attempt who have come.
+  void TellInterval(const JobId& job, uint64_t attempt, uint64_t steps);
 
  private:
   struct Endpoint {
     JobId job;
-    uint64_t epoch = 0;
+    uint64_t attempt = 0;
     std::string path;
     io::Fd listener;
   };
@@ -113,7 +113,7 @@ class WorkerApiServer {
   const bool owns_directory_;
   WorkerApiHost& host_;
   uint64_t next_socket_ = 1;
-  std::map<JobId, Endpoint> endpoints_;    // the newest epoch's
+  std::map<JobId, Endpoint> endpoints_;    // the newest attempt's
   std::map<int, Connection> connections_;  // by descriptor
 };
 

@@ -50,7 +50,7 @@ std::map<std::string, std::string> EnvironmentOf(const runtime::SpawnWorker& ord
   std::map<std::string, std::string> environment =
       runtime::WorkerEnvironment(place, std::move(base));
   environment["LONGHAUL_AGENT_SOCKET"] = worker_api;
-  environment["LONGHAUL_EPOCH"] = std::to_string(order.worker.epoch);
+  environment["LONGHAUL_ATTEMPT"] = std::to_string(order.worker.attempt);
   if (!library.empty()) environment.try_emplace("LONGHAUL_LIBRARY", library);
   // Python holds back what it writes to a file until there are 8 KiB of it: steps would come late.
   const bool reads_output = !start.job().workload().step_pattern().empty();
@@ -81,7 +81,7 @@ WorkerLauncher::~WorkerLauncher() {
 void WorkerLauncher::Spawn(const runtime::SpawnWorker& order, const std::string& run_directory,
                            const std::string& worker_api) {
   Result<WorkerOutput> output =
-      OpenWorkerOutput(run_directory, order.worker.epoch, order.worker.rank);
+      OpenWorkerOutput(run_directory, order.worker.attempt, order.worker.rank);
   if (!output.ok()) return Fail(order.worker, output.status());
   std::map<std::string, std::string> environment =
       EnvironmentOf(order, output->error_path, worker_api, worker_library_);

@@ -21,9 +21,9 @@ constexpr uint64_t kLongestErrorFile = 1 << 20;
 
 }  // namespace
 
-Result<WorkerOutput> OpenWorkerOutput(const std::string& run_directory, uint64_t epoch,
+Result<WorkerOutput> OpenWorkerOutput(const std::string& run_directory, uint64_t attempt,
                                       uint32_t rank) {
-  const std::string folder = run_directory + "/logs/epoch-" + std::to_string(epoch);
+  const std::string folder = run_directory + "/logs/attempt-" + std::to_string(attempt);
   RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(folder));
   WorkerOutput output;
   output.log_path = folder + "/rank-" + std::to_string(rank) + ".log";

@@ -1,7 +1,7 @@
 // What a worker leaves on disk: its output, and its error file. And what of it to tell of its end.
 //
-//   RUN/logs/epoch-E/rank-R.log          standard output and standard error
-//   RUN/logs/epoch-E/rank-R.error.json   TORCHELASTIC_ERROR_FILE
+//   RUN/logs/attempt-A/rank-R.log          standard output and standard error
+//   RUN/logs/attempt-A/rank-R.error.json   TORCHELASTIC_ERROR_FILE
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct WorkerOutput {
 };
 
 // Makes the folders, opens the log and removes an older error file.
-Result<WorkerOutput> OpenWorkerOutput(const std::string& run_directory, uint64_t epoch,
+Result<WorkerOutput> OpenWorkerOutput(const std::string& run_directory, uint64_t attempt,
                                       uint32_t rank);
 
 // Why a worker ended, in its own words: its error file's message and time, else the last lines of

@@ -25,10 +25,10 @@ class WorkerOutputTest : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(WorkerOutputTest, LiesInAFolderAnEpoch) {
+TEST_F(WorkerOutputTest, LiesInAFolderAnAttempt) {
   const auto output = OpenWorkerOutput(folder_, 3, 1);
   ASSERT_TRUE(output.ok()) << output.status();
-  EXPECT_EQ(output->log_path, folder_ + "/logs/epoch-3/rank-1.log");
+  EXPECT_EQ(output->log_path, folder_ + "/logs/attempt-3/rank-1.log");
   EXPECT_TRUE(std::filesystem::exists(output->log_path));
 }
 

@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 // One notice of the controller (proto::Notice).
 struct FeedEvent {
   uint64_t id = 0;   // ask for what comes after it
-  std::string kind;  // state, epoch, step, snapshot, fault, message, node
+  std::string kind;  // state, attempt, step, snapshot, fault, message, node
   Json data;         // {"at_ns":..., "job_id":..., KIND: {...}}
 };
 

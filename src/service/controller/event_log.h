@@ -70,7 +70,7 @@ class EventLog {
   void LimitSize(Bytes size) { size_limit_ = size.count(); }
 
   uint64_t last_sequence() const { return last_sequence_; }
-  // When the last event was taken; the epoch's start without one.
+  // When the last event was taken; the attempt's start without one.
   Instant last_instant() const { return last_instant_; }
 
  private:

@@ -70,7 +70,7 @@ struct JobMetric {
 };
 
 constexpr JobMetric kJobMetrics[] = {
-    {"longhaul_job_step", "gauge", "Last step reported of the present epoch.",
+    {"longhaul_job_step", "gauge", "Last step reported of the present attempt.",
      [](const proto::JobStatus& job) { return static_cast<double>(job.step()); }},
     {"longhaul_job_loss", "gauge", "Last training loss, nats a token.",
      [](const proto::JobStatus& job) { return job.loss(); }},
@@ -80,7 +80,7 @@ constexpr JobMetric kJobMetrics[] = {
      [](const proto::JobStatus& job) { return job.tokens_per_second(); }},
     {"longhaul_job_goodput_ratio", "gauge", "Productive time over all but queueing.",
      [](const proto::JobStatus& job) { return job.ledger().goodput(); }},
-    {"longhaul_job_restarts_total", "counter", "Epochs opened because of a fault.",
+    {"longhaul_job_restarts_total", "counter", "Attempts opened because of a fault.",
      [](const proto::JobStatus& job) { return static_cast<double>(job.restarts()); }},
     {"longhaul_job_faults_total", "counter", "Faults seen.",
      [](const proto::JobStatus& job) { return static_cast<double>(job.faults_size()); }},

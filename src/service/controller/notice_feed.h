@@ -22,7 +22,7 @@ namespace longhaul::service {
 struct RenderedNotice {
   uint64_t id = 0;
   JobId job;          // empty: not one job's
-  std::string kind;   // state, epoch, step, snapshot, fault, message, node
+  std::string kind;   // state, attempt, step, snapshot, fault, message, node
   std::string json;   // {"at_ns":..., "job_id":..., KIND: {...}}
   bool last = false;  // the job's terminal state: nothing of it comes after
 };

@@ -105,8 +105,8 @@ Result<LogQuery> ParseLogQuery(const ApiRequest& request) {
   if (rank > UINT32_MAX) return InvalidArgument("no such rank: " + std::to_string(rank));
   query.rank = static_cast<uint32_t>(rank);
   ASSIGN_OR_RETURN(query.bytes, QueryNumber(request, "bytes", query.bytes));
-  if (request.query.contains("epoch")) {
-    ASSIGN_OR_RETURN(query.epoch, QueryNumber(request, "epoch", 0));
+  if (request.query.contains("attempt")) {
+    ASSIGN_OR_RETURN(query.attempt, QueryNumber(request, "attempt", 0));
   }
   if (request.query.contains("from")) {
     ASSIGN_OR_RETURN(query.from, QueryNumber(request, "from", 0));
@@ -296,7 +296,7 @@ ApiResponse RestApi::GetLogs(const ApiRequest& request, const Parameters& parame
   auto part = ReadWorkerLog(job->job().run_directory(), *query);
   if (!part.ok()) return ErrorResponse(part.status());
   if (request.wants_json) {
-    return JsonResponse({{"epoch", part->epoch},
+    return JsonResponse({{"attempt", part->attempt},
                          {"rank", query->rank},
                          {"from", part->from},
                          {"end", part->end},
@@ -407,7 +407,7 @@ Result<proto::Job> RestApi::ChangedJob(const ChangeRequest& request) const {
   ASSIGN_OR_RETURN(const proto::JobStatus status, FindJob(request.subject));
   proto::Job job = status.job();
   if (request.nodes && *request.nodes != job.nodes()) {
-    if (status.state() != proto::QUEUED || status.epoch() > job.committed_epoch()) {
+    if (status.state() != proto::QUEUED || status.attempt() > job.committed_attempt()) {
       return FailedPrecondition("job " + job.id() +
                                 " has begun: the size of one that has not can be changed");
     }

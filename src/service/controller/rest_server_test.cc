@@ -167,15 +167,15 @@ TEST_F(RestTest, StreamsAJobsEventsToItsEnd) {
 
 TEST_F(RestTest, GivesAWorkersLogByNumbersOnly) {
   const std::string id = Submit();
-  const std::string epoch = directory_ + "/" + id + "/logs/epoch-2";
-  std::filesystem::create_directories(epoch);
-  std::ofstream(epoch + "/rank-1.log") << "one\ntwo\n";
+  const std::string attempt = directory_ + "/" + id + "/logs/attempt-2";
+  std::filesystem::create_directories(attempt);
+  std::ofstream(attempt + "/rank-1.log") << "one\ntwo\n";
   EXPECT_EQ(http_->Get("/v1/jobs/" + id + "/logs?rank=1")->body, "one\ntwo\n");
   EXPECT_EQ(http_->Get("/v1/jobs/" + id + "/logs?rank=1&bytes=4")->body, "two\n");
   EXPECT_EQ(Call("GET", "/v1/jobs/" + id + "/logs?rank=1&from=4").second["text"], "two\n");
   EXPECT_EQ(Call("GET", "/v1/jobs/" + id + "/logs?rank=0").first, 404);
   EXPECT_EQ(Call("GET", "/v1/jobs/" + id + "/logs?rank=../../x").first, 400);
-  EXPECT_EQ(Call("GET", "/v1/jobs/" + id + "/logs?epoch=../2").first, 400);
+  EXPECT_EQ(Call("GET", "/v1/jobs/" + id + "/logs?attempt=../2").first, 400);
 }
 
 TEST_F(RestTest, RefusesAnAddressThatOthersReach) {
@@ -381,8 +381,8 @@ TEST_F(OpenApiTest, DescribesExactlyTheRoutesThereAre) {
 
 TEST_F(OpenApiTest, PromisesWhatTheServerAnswers) {
   const std::string id = Submit();
-  std::filesystem::create_directories(directory_ + "/" + id + "/logs/epoch-1");
-  std::ofstream(directory_ + "/" + id + "/logs/epoch-1/rank-0.log") << "x";
+  std::filesystem::create_directories(directory_ + "/" + id + "/logs/attempt-1");
+  std::ofstream(directory_ + "/" + id + "/logs/attempt-1/rank-0.log") << "x";
   for (const auto& path : document_["paths"]) {
     for (const auto& method : path.second) {
       std::string url = path.first.as<std::string>();

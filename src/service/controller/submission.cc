@@ -323,7 +323,7 @@ Status Submission::FindCopies(const spec::JobSpec& spec, bool resume, proto::Job
   for (size_t i = 0; i < manifests->size() && i < kMostCopies; ++i) {
     proto::Copy& copy = *job.add_copies();
     copy.set_step((*manifests)[i].step);
-    copy.set_epoch((*manifests)[i].epoch);
+    copy.set_attempt((*manifests)[i].attempt);
   }
   job.set_plan_reason(job.plan_reason() + " " + where + " has checkpoints up to step " + step +
                       ".");
@@ -358,7 +358,7 @@ Status Submission::FindCheckpoint(const spec::JobSpec& spec, proto::Job& job) {
   if (point.good) {
     step = std::max(step, point.good->step);
     job.set_committed_step(point.good->step);
-    job.set_committed_epoch(point.good->epoch);
+    job.set_committed_attempt(point.good->attempt);
     job.set_plan_reason(job.plan_reason() + " Resumes after step " +
                         std::to_string(point.good->step) + SavedBy(*point.good, job) + ".");
   }

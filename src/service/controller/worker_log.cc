@@ -16,46 +16,47 @@ namespace {
 
 constexpr uint64_t kLargestPart = 8 << 20;
 
-std::string PathOf(const std::string& run_directory, uint64_t epoch, uint32_t rank) {
-  return run_directory + "/logs/epoch-" + std::to_string(epoch) + "/rank-" + std::to_string(rank) +
-         ".log";
+std::string PathOf(const std::string& run_directory, uint64_t attempt, uint32_t rank) {
+  return run_directory + "/logs/attempt-" + std::to_string(attempt) + "/rank-" +
+         std::to_string(rank) + ".log";
 }
 
-// The epochs that have logs, newest first.
-std::vector<uint64_t> Epochs(const std::string& run_directory) {
-  std::vector<uint64_t> epochs;
+// The attempts that have logs, newest first.
+std::vector<uint64_t> Attempts(const std::string& run_directory) {
+  std::vector<uint64_t> attempts;
   const auto names = io::PosixFileSystem().List(run_directory + "/logs");
-  if (!names.ok()) return epochs;
+  if (!names.ok()) return attempts;
   for (const std::string& name : *names) {
-    if (!name.starts_with("epoch-")) continue;
-    const Result<uint64_t> epoch = ParseUint64(std::string_view(name).substr(6));
-    if (epoch.ok()) epochs.push_back(*epoch);
+    constexpr std::string_view kPrefix = "attempt-";
+    if (!name.starts_with(kPrefix)) continue;
+    const Result<uint64_t> attempt = ParseUint64(std::string_view(name).substr(kPrefix.size()));
+    if (attempt.ok()) attempts.push_back(*attempt);
   }
-  std::sort(epochs.rbegin(), epochs.rend());
-  return epochs;
+  std::sort(attempts.rbegin(), attempts.rend());
+  return attempts;
 }
 
 }  // namespace
 
 Result<LogPart> ReadWorkerLog(const std::string& run_directory, const LogQuery& query) {
-  std::vector<uint64_t> epochs;
-  if (query.epoch.has_value()) {
-    epochs = {*query.epoch};
+  std::vector<uint64_t> attempts;
+  if (query.attempt.has_value()) {
+    attempts = {*query.attempt};
   } else {
-    epochs = Epochs(run_directory);
+    attempts = Attempts(run_directory);
   }
   io::Fd file;
   LogPart part;
-  for (const uint64_t epoch : epochs) {
-    part.epoch = epoch;
-    file = io::Fd(::open(PathOf(run_directory, epoch, query.rank).c_str(), O_RDONLY | O_CLOEXEC));
+  for (const uint64_t attempt : attempts) {
+    part.attempt = attempt;
+    file = io::Fd(::open(PathOf(run_directory, attempt, query.rank).c_str(), O_RDONLY | O_CLOEXEC));
     if (file.valid()) break;
   }
   if (!file.valid()) {
-    return NotFound(
-        "no log of rank " + std::to_string(query.rank) +
-        (query.epoch.has_value() ? " in epoch " + std::to_string(*query.epoch) : std::string()) +
-        " in " + run_directory + "/logs");
+    return NotFound("no log of rank " + std::to_string(query.rank) +
+                    (query.attempt.has_value() ? " in attempt " + std::to_string(*query.attempt)
+                                               : std::string()) +
+                    " in " + run_directory + "/logs");
   }
   const off_t size = ::lseek(file.get(), 0, SEEK_END);
   if (size < 0) return FromErrno(errno, "cannot read a log");

@@ -1,4 +1,4 @@
-// A part of a worker's log: run_directory/logs/epoch-E/rank-R.log.
+// A part of a worker's log: run_directory/logs/attempt-A/rank-R.log.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace longhaul::service {
 
 struct LogPart {
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   uint64_t from = 0;  // bytes of the file before `text`
   uint64_t end = 0;   // where `text` ends
   std::string text;
@@ -18,9 +18,9 @@ struct LogPart {
 
 struct LogQuery {
   uint32_t rank = 0;
-  std::optional<uint64_t> epoch;  // absent: the newest that has a log of this rank
-  std::optional<uint64_t> from;   // absent: the last `bytes`
-  uint64_t bytes = 64 << 10;      // at most
+  std::optional<uint64_t> attempt;  // absent: the newest that has a log of this rank
+  std::optional<uint64_t> from;     // absent: the last `bytes`
+  uint64_t bytes = 64 << 10;        // at most
 };
 
 // kNotFound when there is no such log (yet). The path is made of numbers only.

@@ -1,9 +1,9 @@
-// The ranks of an epoch or some of them, sums over them and messages between them: Gloo through
+// The ranks of an attempt or some of them, sums over them and messages between them: Gloo through
 // c10d, joined over a TCPStore.
 //
-// A failed operation makes the group unusable (a peer is gone): the process should end, a new epoch
-// makes a new group. Sums are the same bits on every rank, and the same in each run of a layout.
-// One thread at a time.
+// A failed operation makes the group unusable (a peer is gone): the process should end, a new
+// attempt makes a new group. Sums are the same bits on every rank, and the same in each run of a
+// layout. One thread at a time.
 #pragma once
 
 #include <cstdint>

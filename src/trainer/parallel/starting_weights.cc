@@ -23,7 +23,7 @@ Status LoadStartingWeights(const StartingWeights& from, const ParameterTable& ta
   }
   ASSIGN_OR_RETURN(const auto plan, checkpoint::StatePlan::Create(std::move(infos)));
   ASSIGN_OR_RETURN(const auto place, objects::Place::Open(from.folder));
-  return checkpoint::LoadState(place.files(), {place.path(), from.step, from.epoch, rank}, plan,
+  return checkpoint::LoadState(place.files(), {place.path(), from.step, from.attempt, rank}, plan,
                                memory)
       .status();
 }

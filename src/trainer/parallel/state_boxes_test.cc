@@ -86,7 +86,7 @@ void Save(io::FileSystem& files, const MeshSizes& sizes, uint64_t step) {
   checkpoint::Manifest manifest;
   manifest.job = "job";
   manifest.step = step;
-  manifest.epoch = 1;
+  manifest.attempt = 1;
   manifest.world = RanksOf(sizes);
   for (uint32_t rank = 0; rank < manifest.world; ++rank) {
     RankState state(sizes, rank);

@@ -4,8 +4,8 @@
 
 namespace longhaul::runtime::controller {
 
-void CheckpointCopier::Add(uint64_t step, uint64_t epoch) {
-  copies_[step] = epoch;
+void CheckpointCopier::Add(uint64_t step, uint64_t attempt) {
+  copies_[step] = attempt;
   copied_step_ = std::max(copied_step_, step);
 }
 
@@ -22,10 +22,10 @@ void CheckpointCopier::Begin(const CopyOrder& order, uint64_t commits) {
   order_ = order;
 }
 
-bool CheckpointCopier::Finish(uint64_t step, uint64_t epoch, size_t keep) {
-  if (!order_.has_value() || order_->step != step || order_->epoch != epoch) return false;
+bool CheckpointCopier::Finish(uint64_t step, uint64_t attempt, size_t keep) {
+  if (!order_.has_value() || order_->step != step || order_->attempt != attempt) return false;
   order_.reset();
-  Add(step, epoch);
+  Add(step, attempt);
   while (copies_.size() > keep) copies_.erase(copies_.begin());
   return true;
 }

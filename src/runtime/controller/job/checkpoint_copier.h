@@ -14,7 +14,7 @@ namespace longhaul::runtime::controller {
 
 // A committed checkpoint on its way to the second tier.
 struct CopyOrder {
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   uint64_t step = 0;
   NodeId node;  // that copies it
 };
@@ -22,7 +22,7 @@ struct CopyOrder {
 class CheckpointCopier {
  public:
   // A copy that was there before the job was submitted.
-  void Add(uint64_t step, uint64_t epoch);
+  void Add(uint64_t step, uint64_t attempt);
   // Whether the newest checkpoint, of `step`, is to be copied now. `commits`: how many there have
   // been; the policy copies every so many. A job that is closing copies its last one in any case.
   bool IsDue(const proto::SnapshotPolicy& policy, uint64_t step, uint64_t commits,
@@ -30,7 +30,7 @@ class CheckpointCopier {
   // Requires that no copy is under way.
   void Begin(const CopyOrder& order, uint64_t commits);
   // The copy is done. Returns false when it is not the one under way.
-  bool Finish(uint64_t step, uint64_t epoch, size_t keep);
+  bool Finish(uint64_t step, uint64_t attempt, size_t keep);
   bool Fail(uint64_t step, const std::string& reason);
   // The node is lost. Returns whether it had been copying.
   bool DropNode(const NodeId& node);
@@ -38,7 +38,7 @@ class CheckpointCopier {
   void Forget(uint64_t step) { copies_.erase(step); }
 
   const std::optional<CopyOrder>& order() const { return order_; }        // under way
-  const std::map<uint64_t, uint64_t>& copies() const { return copies_; }  // step -> epoch
+  const std::map<uint64_t, uint64_t>& copies() const { return copies_; }  // step -> attempt
   uint64_t copied_step() const { return copied_step_; }                   // newest there
   const std::string& failure() const { return failure_; }  // of the newest that failed
 

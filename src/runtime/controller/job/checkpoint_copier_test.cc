@@ -25,7 +25,7 @@ TEST(CheckpointCopier, OneCopyIsUnderWayAtATime) {
   ASSERT_TRUE(copier.IsDue(Policy(), 10, 1, false));
   copier.Begin({2, 10, NodeId("a")}, 1);
   EXPECT_FALSE(copier.IsDue(Policy(), 20, 2, true));
-  EXPECT_FALSE(copier.Finish(10, 1, 2)) << "another epoch";
+  EXPECT_FALSE(copier.Finish(10, 1, 2)) << "another attempt";
   EXPECT_FALSE(copier.Finish(20, 2, 2)) << "another step";
   EXPECT_TRUE(copier.Finish(10, 2, 2));
   EXPECT_EQ(copier.copied_step(), 10u);

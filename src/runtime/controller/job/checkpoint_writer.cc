@@ -19,7 +19,7 @@ void CheckpointWriter::NoteContents(size_t place, const proto::SnapshotSealed& s
                                     uint32_t local, uint32_t world) {
   if (static_cast<uint32_t>(sealed.contents_size()) != local) return;
   StepContents& contents = contents_[sealed.step()];
-  if (contents.epoch != sealed.epoch()) contents = {sealed.epoch(), RankContents(world), {}};
+  if (contents.attempt != sealed.attempt()) contents = {sealed.attempt(), RankContents(world), {}};
   for (uint32_t i = 0; i < local; ++i) {
     contents.ranks[place * local + i] = sealed.contents(static_cast<int>(i));
   }
@@ -34,10 +34,10 @@ void CheckpointWriter::NoteContents(size_t place, const proto::SnapshotSealed& s
   }
 }
 
-const CheckpointWriter::StepContents* CheckpointWriter::ContentsOf(uint64_t epoch, uint64_t step,
+const CheckpointWriter::StepContents* CheckpointWriter::ContentsOf(uint64_t attempt, uint64_t step,
                                                                    uint32_t world) const {
   const auto found = contents_.find(step);
-  if (found == contents_.end() || found->second.epoch != epoch) return nullptr;
+  if (found == contents_.end() || found->second.attempt != attempt) return nullptr;
   return found->second.ranks.size() == world ? &found->second : nullptr;
 }
 
@@ -50,12 +50,12 @@ bool CheckpointWriter::IsBusy(const std::function<bool(const NodeId&)>& will_ans
   return answered;
 }
 
-bool CheckpointWriter::Order(uint64_t epoch, uint64_t step, const std::vector<NodeId>& nodes,
-                             const EpochShape& shape) {
-  PersistOrder order{epoch, step, {}, {}};
+bool CheckpointWriter::Order(uint64_t attempt, uint64_t step, const std::vector<NodeId>& nodes,
+                             const AttemptShape& shape) {
+  PersistOrder order{attempt, step, {}, {}};
   const auto writers = shape.replicated ? nodes : Deal(nodes, order, shape);
   const auto pending = pending_.find(step);
-  const bool begun = pending != pending_.end() && pending->second.epoch == epoch;
+  const bool begun = pending != pending_.end() && pending->second.attempt == attempt;
   bool open = false;
   for (const NodeId& writer : writers) {
     const bool done = begun && pending->second.nodes.contains(writer.value());
@@ -69,9 +69,9 @@ bool CheckpointWriter::Order(uint64_t epoch, uint64_t step, const std::vector<No
 // Of ranks that hold the same, one writes: the nodes that have a share are left, and each one's is
 // in the order. All of them, and all of their ranks, when nothing is known of what they hold.
 std::vector<NodeId> CheckpointWriter::Deal(const std::vector<NodeId>& nodes, PersistOrder& order,
-                                           const EpochShape& shape) {
+                                           const AttemptShape& shape) {
   const uint32_t local = shape.local;
-  const StepContents* known = ContentsOf(order.epoch, order.step, shape.world());
+  const StepContents* known = ContentsOf(order.attempt, order.step, shape.world());
   if (known == nullptr || known->ranks.size() != nodes.size() * local) return nodes;
   StepContents& contents = contents_.at(order.step);
   const auto shares = ShareOut(contents.ranks, local);
@@ -88,8 +88,8 @@ std::vector<NodeId> CheckpointWriter::Deal(const std::vector<NodeId>& nodes, Per
 
 void CheckpointWriter::MarkFailed(uint64_t step) { unsaved_step_ = std::max(unsaved_step_, step); }
 
-void CheckpointWriter::NodePersisted(const NodeId& node, uint64_t epoch, uint64_t step) {
-  if (!order_.has_value() || order_->epoch != epoch) return;
+void CheckpointWriter::NodePersisted(const NodeId& node, uint64_t attempt, uint64_t step) {
+  if (!order_.has_value() || order_->attempt != attempt) return;
   const auto found = order_->nodes.find(node);
   if (found == order_->nodes.end()) return;
   if (order_->step < step && !found->second) {
@@ -105,9 +105,9 @@ void CheckpointWriter::NodePersisted(const NodeId& node, uint64_t epoch, uint64_
   if (all) order_.reset();
 }
 
-void CheckpointWriter::NodeFailed(const NodeId& node, uint64_t epoch, uint64_t step) {
+void CheckpointWriter::NodeFailed(const NodeId& node, uint64_t attempt, uint64_t step) {
   if (!order_.has_value() || order_->step != step) return;
-  if (order_->epoch != epoch || !order_->nodes.contains(node)) return;
+  if (order_->attempt != attempt || !order_->nodes.contains(node)) return;
   MarkFailed(step);
   order_.reset();
 }
@@ -121,8 +121,8 @@ void CheckpointWriter::DropNode(const NodeId& node) {
 void CheckpointWriter::TakeFiles(const NodeId& node, const proto::SnapshotPersisted& persisted,
                                  uint32_t world) {
   PendingCommit& commit = pending_[persisted.step()];
-  if (commit.epoch != persisted.epoch()) commit = {};
-  commit.epoch = persisted.epoch();
+  if (commit.attempt != persisted.attempt()) commit = {};
+  commit.attempt = persisted.attempt();
   commit.committer = node;
   // A new agent of a node may report again what the one before it has reported, or more of it.
   commit.nodes.insert(node.value());
@@ -133,15 +133,15 @@ void CheckpointWriter::TakeFiles(const NodeId& node, const proto::SnapshotPersis
 }
 
 bool CheckpointWriter::IsWhole(const PendingCommit& commit, uint64_t step,
-                               const EpochShape& shape) const {
+                               const AttemptShape& shape) const {
   if (shape.replicated) return !commit.nodes.empty();
-  const StepContents* contents = ContentsOf(commit.epoch, step, shape.world());
+  const StepContents* contents = ContentsOf(commit.attempt, step, shape.world());
   if (contents == nullptr || contents->writers.empty()) return commit.nodes.size() >= shape.nodes;
   return std::includes(commit.nodes.begin(), commit.nodes.end(), contents->writers.begin(),
                        contents->writers.end());
 }
 
-bool CheckpointWriter::Grant(uint64_t step, const EpochShape& shape) {
+bool CheckpointWriter::Grant(uint64_t step, const AttemptShape& shape) {
   const auto found = pending_.find(step);
   if (found == pending_.end() || found->second.granted) return false;
   if (!IsWhole(found->second, step, shape)) return false;
@@ -150,11 +150,11 @@ bool CheckpointWriter::Grant(uint64_t step, const EpochShape& shape) {
 }
 
 std::vector<std::vector<uint32_t>> CheckpointWriter::AlsoServedBy(uint64_t step,
-                                                                  const EpochShape& shape) const {
+                                                                  const AttemptShape& shape) const {
   // With replicated state one file serves all, and no rank has to be named.
   const auto found = pending_.find(step);
   if (found == pending_.end() || shape.replicated) return {};
-  const StepContents* contents = ContentsOf(found->second.epoch, step, shape.world());
+  const StepContents* contents = ContentsOf(found->second.attempt, step, shape.world());
   if (contents == nullptr) return {};
   std::vector<uint32_t> written;
   for (const auto& [rank, file] : found->second.files) written.push_back(rank);
@@ -167,9 +167,9 @@ void CheckpointWriter::WithdrawGrants(const NodeId& node) {
   }
 }
 
-bool CheckpointWriter::Commit(uint64_t epoch, uint64_t step) {
+bool CheckpointWriter::Commit(uint64_t attempt, uint64_t step) {
   const auto found = pending_.find(step);
-  if (found == pending_.end() || found->second.epoch != epoch) return false;
+  if (found == pending_.end() || found->second.attempt != attempt) return false;
   pending_.erase(pending_.begin(), std::next(found));
   contents_.erase(contents_.begin(), contents_.upper_bound(step));
   ++commits_;
@@ -180,7 +180,7 @@ void CheckpointWriter::NoteSaveFailure(const proto::SnapshotFailed& failed, bool
   // An agent tries once more when its workers have ended; a manifest is written once.
   const auto found = pending_.find(failed.step());
   const bool of_commit =
-      found != pending_.end() && found->second.granted && found->second.epoch == failed.epoch();
+      found != pending_.end() && found->second.granted && found->second.attempt == failed.attempt();
   save_failure_ = failed.reason();
   save_failure_step_ = failed.step();
   save_failure_final_ = of_commit || workers_ended;

@@ -23,7 +23,7 @@ namespace longhaul::runtime::controller {
 
 // The step that all nodes of the gang must write to disk.
 struct PersistOrder {
-  uint64_t epoch = 0;  // that sealed it
+  uint64_t attempt = 0;  // that sealed it
   uint64_t step = 0;
   std::map<NodeId, bool> nodes;  // that write a part of it, and whether it is on disk
   std::map<NodeId, std::vector<uint32_t>> ranks;  // that each writes; none: all of its own
@@ -31,15 +31,15 @@ struct PersistOrder {
 
 // A checkpoint whose pieces are arriving on disk.
 struct PendingCommit {
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
   std::map<uint32_t, proto::SnapshotPersisted::File> files;  // by rank
   std::set<std::string> nodes;                               // that have persisted theirs
   NodeId committer;
   bool granted = false;
 };
 
-// The size of the epoch that sealed a step.
-struct EpochShape {
+// The size of the attempt that sealed a step.
+struct AttemptShape {
   uint32_t nodes = 0;
   uint32_t local = 0;       // ranks of a node
   bool replicated = false;  // every rank has the same state
@@ -50,7 +50,7 @@ struct EpochShape {
 class CheckpointWriter {
  public:
   // What the ranks of a place hold of a step, as its node reported when it sealed it. `world`: the
-  // ranks of the epoch.
+  // ranks of the attempt.
   void NoteContents(size_t place, const proto::SnapshotSealed& sealed, uint32_t local,
                     uint32_t world);
 
@@ -58,14 +58,14 @@ class CheckpointWriter {
   bool IsBusy(const std::function<bool(const NodeId&)>& will_answer);
   // Orders `step`, which `writers` hold by place. Returns whether there is anything to write: its
   // commit may be under way already. Requires that no order is under way.
-  bool Order(uint64_t epoch, uint64_t step, const std::vector<NodeId>& writers,
-             const EpochShape& shape);
+  bool Order(uint64_t attempt, uint64_t step, const std::vector<NodeId>& writers,
+             const AttemptShape& shape);
   // Whether the step has failed to reach the disk, or a later one has.
   bool HasFailed(uint64_t step) const { return step <= unsaved_step_; }
   void MarkFailed(uint64_t step);
   // The node has written a step, or says that it could not.
-  void NodePersisted(const NodeId& node, uint64_t epoch, uint64_t step);
-  void NodeFailed(const NodeId& node, uint64_t epoch, uint64_t step);
+  void NodePersisted(const NodeId& node, uint64_t attempt, uint64_t step);
+  void NodeFailed(const NodeId& node, uint64_t attempt, uint64_t step);
   // The node cannot carry out its write order: it is lost, or its memory has been released.
   void DropNode(const NodeId& node);
   const std::optional<PersistOrder>& order() const { return order_; }
@@ -75,13 +75,13 @@ class CheckpointWriter {
   const std::map<uint64_t, PendingCommit>& pending() const { return pending_; }
   // Whether the commit of the step is to be granted now: once, and when every rank's state is
   // there.
-  bool Grant(uint64_t step, const EpochShape& shape);
+  bool Grant(uint64_t step, const AttemptShape& shape);
   // The ranks that each file of a granted commit stands for beside its own; empty when unknown.
-  std::vector<std::vector<uint32_t>> AlsoServedBy(uint64_t step, const EpochShape& shape) const;
+  std::vector<std::vector<uint32_t>> AlsoServedBy(uint64_t step, const AttemptShape& shape) const;
   // The node has a new agent, or a new connection: what it was granted is granted again.
   void WithdrawGrants(const NodeId& node);
   // The commit is done. Returns false when it is not one that was pending.
-  bool Commit(uint64_t epoch, uint64_t step);
+  bool Commit(uint64_t attempt, uint64_t step);
   uint64_t commits() const { return commits_; }
 
   // A step could not be saved. `workers_ended`: the agent will not try once more.
@@ -92,22 +92,22 @@ class CheckpointWriter {
   // Why this step or a later one could not be saved; empty when unknown.
   std::string WhyNotSaved(uint64_t step) const;
 
-  // A new epoch begins with the state after `step`: later ones are void.
+  // A new attempt begins with the state after `step`: later ones are void.
   void Rewind(uint64_t step);
 
  private:
   // What the ranks of a step hold, and the nodes that were told to write it: none yet, or all.
   struct StepContents {
-    uint64_t epoch = 0;  // that sealed it
+    uint64_t attempt = 0;  // that sealed it
     RankContents ranks;
     std::set<std::string> writers;
   };
 
-  // Of a step that was sealed in that epoch; null when nothing is known of it.
-  const StepContents* ContentsOf(uint64_t epoch, uint64_t step, uint32_t world) const;
+  // Of a step that was sealed in that attempt; null when nothing is known of it.
+  const StepContents* ContentsOf(uint64_t attempt, uint64_t step, uint32_t world) const;
   std::vector<NodeId> Deal(const std::vector<NodeId>& nodes, PersistOrder& order,
-                           const EpochShape& shape);
-  bool IsWhole(const PendingCommit& commit, uint64_t step, const EpochShape& shape) const;
+                           const AttemptShape& shape);
+  bool IsWhole(const PendingCommit& commit, uint64_t step, const AttemptShape& shape) const;
 
   std::map<uint64_t, StepContents> contents_;  // by step, the newest ones
   std::optional<PersistOrder> order_;

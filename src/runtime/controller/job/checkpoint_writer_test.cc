@@ -12,11 +12,11 @@ using testing::Pair;
 
 const NodeId kA("a");
 const NodeId kB("b");
-const EpochShape kTwoNodes{2, 1, false};
+const AttemptShape kTwoNodes{2, 1, false};
 
-proto::SnapshotPersisted Files(uint64_t step, std::vector<uint32_t> ranks, uint64_t epoch = 1) {
+proto::SnapshotPersisted Files(uint64_t step, std::vector<uint32_t> ranks, uint64_t attempt = 1) {
   proto::SnapshotPersisted persisted;
-  persisted.set_epoch(epoch);
+  persisted.set_attempt(attempt);
   persisted.set_step(step);
   for (const uint32_t rank : ranks) persisted.add_files()->set_rank(rank);
   return persisted;
@@ -25,7 +25,7 @@ proto::SnapshotPersisted Files(uint64_t step, std::vector<uint32_t> ranks, uint6
 // What a rank holds; ranks of the same root hold the same.
 proto::SnapshotSealed Sealed(uint64_t step, uint64_t root) {
   proto::SnapshotSealed sealed;
-  sealed.set_epoch(1);
+  sealed.set_attempt(1);
   sealed.set_step(step);
   auto* contents = sealed.add_contents();
   contents->set_plan(7);
@@ -44,7 +44,7 @@ TEST(CheckpointWriter, AStepIsOrderedUntilEveryNodeHasIt) {
   writer.NodePersisted(kA, 1, 10);
   EXPECT_THAT(writer.order()->nodes, ElementsAre(Pair(kA, true), Pair(kB, false)));
   writer.NodePersisted(kB, 2, 10);
-  EXPECT_TRUE(writer.IsBusy(AllAnswer)) << "another epoch";
+  EXPECT_TRUE(writer.IsBusy(AllAnswer)) << "another attempt";
   writer.NodePersisted(kB, 1, 10);
   EXPECT_FALSE(writer.IsBusy(AllAnswer));
   EXPECT_FALSE(writer.HasFailed(10));
@@ -118,13 +118,13 @@ TEST(CheckpointWriter, ACommitIsGrantedOnceWhenEveryNodeHasWritten) {
 
 TEST(CheckpointWriter, OneNodeIsEnoughWhenAllRanksHoldTheSame) {
   CheckpointWriter writer;
-  const EpochShape replicated{2, 1, true};
+  const AttemptShape replicated{2, 1, true};
   ASSERT_TRUE(writer.Order(1, 10, {kA}, replicated));
   writer.TakeFiles(kA, Files(10, {0}), 2);
   EXPECT_TRUE(writer.Grant(10, replicated));
 }
 
-TEST(CheckpointWriter, FilesOfAnotherEpochReplaceThoseBefore) {
+TEST(CheckpointWriter, FilesOfAnotherAttemptReplaceThoseBefore) {
   CheckpointWriter writer;
   writer.TakeFiles(kA, Files(10, {0}, 1), 2);
   writer.TakeFiles(kB, Files(10, {1}, 2), 2);
@@ -149,7 +149,7 @@ TEST(CheckpointWriter, WhatIsWrittenAlreadyIsNotOrderedAgain) {
   writer.TakeFiles(kA, Files(10, {0}), 2);
   writer.TakeFiles(kB, Files(10, {1}), 2);
   EXPECT_FALSE(writer.Order(1, 10, {kA, kB}, kTwoNodes));
-  EXPECT_TRUE(writer.Order(2, 10, {kA, kB}, kTwoNodes)) << "of another epoch";
+  EXPECT_TRUE(writer.Order(2, 10, {kA, kB}, kTwoNodes)) << "of another attempt";
 }
 
 TEST(CheckpointWriter, ASaveFailureIsFinalOnceTheWorkersHaveEnded) {

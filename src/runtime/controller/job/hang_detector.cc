@@ -12,7 +12,7 @@ constexpr Duration kEndLimit = std::chrono::minutes(10);
 
 }  // namespace
 
-void HangDetector::BeginEpoch() {
+void HangDetector::BeginAttempt() {
   slowest_report_ = {};
   probes_ = 0;
   wait_.clear();

@@ -27,8 +27,8 @@ class HangDetector {
 
   explicit HangDetector(Instant now) : last_progress_(now) {}
 
-  // A new epoch: the speed of the one before says nothing.
-  void BeginEpoch();
+  // A new attempt: the speed of the one before says nothing.
+  void BeginAttempt();
   // A report arrived. Returns the time since the one before it.
   Duration TakeReport(Instant at);
   // The time without a step is counted from `at` on.

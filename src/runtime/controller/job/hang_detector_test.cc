@@ -19,7 +19,7 @@ TEST(HangDetector, PatienceIsTheFloorOrAMultipleOfTheSlowestReport) {
   EXPECT_EQ(detector.TakeReport(kStart + seconds(5)), seconds(5));
   EXPECT_EQ(detector.Patience(kLimits, false), seconds(15));
   EXPECT_EQ(detector.Patience(kLimits, true), minutes(10));
-  detector.BeginEpoch();
+  detector.BeginAttempt();
   EXPECT_EQ(detector.Patience(kLimits, false), seconds(10));
 }
 

@@ -27,7 +27,7 @@ bool IsTransition(proto::JobState from, proto::JobState to) {
 
 bool JobLifecycle::live() const { return !IsTerminal(state_); }
 
-void JobLifecycle::SkipEpochs(uint64_t newest) { epoch_ = std::max(epoch_, newest); }
+void JobLifecycle::SkipAttempts(uint64_t newest) { attempt_ = std::max(attempt_, newest); }
 
 bool JobLifecycle::Enter(proto::JobState state, const std::string& reason, bool leaving) {
   if (state_ == state && reason_ == reason) return false;

@@ -37,7 +37,7 @@ class JobLifecycle {
   proto::JobState state() const { return state_; }
   const std::string& reason() const { return reason_; }
   bool live() const;
-  uint64_t epoch() const { return epoch_; }
+  uint64_t attempt() const { return attempt_; }
   Instant submitted() const { return submitted_; }
   Instant ended() const { return ended_; }
   const std::vector<std::string>& results() const { return results_; }
@@ -45,9 +45,9 @@ class JobLifecycle {
   std::optional<proto::JobState> closing() const { return closing_; }
 
   void Change(const proto::Job& spec) { spec_ = spec; }
-  // Epochs name directories on disk, so none is used twice.
-  void SkipEpochs(uint64_t newest);
-  void BeginEpoch() { ++epoch_; }
+  // Attempts name directories on disk, so none is used twice.
+  void SkipAttempts(uint64_t newest);
+  void BeginAttempt() { ++attempt_; }
   // Enters the state. Returns whether anything has changed: a transition that is not allowed
   // changes nothing, since late events may ask for one. `leaving`: the gang leaves its nodes, so
   // the job does not become RUNNING again.
@@ -64,7 +64,7 @@ class JobLifecycle {
   Instant submitted_;
   Instant ended_;
   std::optional<proto::JobState> closing_;
-  uint64_t epoch_ = 0;
+  uint64_t attempt_ = 0;
   std::vector<std::string> results_;
 };
 
@@ -100,7 +100,7 @@ struct JobRecord {
     return !spec().workload().built_in() && progress.highest_step() == 0;
   }
   // Whether it has ever been started here.
-  bool has_begun() const { return life.epoch() > spec().committed_epoch(); }
+  bool has_begun() const { return life.attempt() > spec().committed_attempt(); }
 
   JobLifecycle life;
   WorkerGroup group;
@@ -114,7 +114,7 @@ struct JobRecord {
   GoodputLedger ledger;
   DataLedger data;
   SnapshotInterval interval;
-  mutable uint64_t checked_epoch = 0;  // whose gang Invariants has looked through
+  mutable uint64_t checked_attempt = 0;  // whose gang Invariants has looked through
 };
 
 }  // namespace longhaul::runtime::controller

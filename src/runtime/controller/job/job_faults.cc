@@ -66,10 +66,10 @@ bool JobFaults::IsRealCauseOfNewest(const Evidence& evidence, Instant now) const
 }
 
 bool JobFaults::Take(const Evidence& evidence, const proto::Job& spec, const WorkerGroup& group,
-                     uint64_t epoch, uint64_t highest_step, Instant now) {
+                     uint64_t attempt, uint64_t highest_step, Instant now) {
   Record& record = IsRealCauseOfNewest(evidence, now) ? records_.back() : Add(highest_step);
   Describe(record, evidence, spec, group);
-  failed_epoch_ = epoch;
+  failed_attempt_ = attempt;
   undecided_ = true;
   if (record.fault.happened_at_ns() != 0) return false;
   record.fault.set_happened_at_ns(ToNanoseconds(std::min(evidence.happened, now)));

@@ -62,7 +62,7 @@ class JobFaults {
   // Takes evidence of a fault that awaits its decision from now on. Returns whether it is a new
   // fault and not the real cause of the newest one.
   bool Take(const Evidence& evidence, const proto::Job& spec, const WorkerGroup& group,
-            uint64_t epoch, uint64_t highest_step, Instant now);
+            uint64_t attempt, uint64_t highest_step, Instant now);
   // Later evidence about the newest fault. Returns whether it is better than what was known.
   bool Improve(const Evidence& evidence, const proto::Job& spec, const WorkerGroup& group);
   // A fault that is over already: a stopped worker that was continued.
@@ -107,7 +107,7 @@ class JobFaults {
   const proto::Fault& fault(size_t i) const { return records_[i].fault; }
   const proto::Fault& newest() const { return records_.back().fault; }
   FaultClass newest_class() const { return records_.back().kind; }
-  uint64_t failed_epoch() const { return failed_epoch_; }  // that the newest fault ended
+  uint64_t failed_attempt() const { return failed_attempt_; }  // that the newest fault ended
   uint32_t restarts() const { return restarts_; }
   uint32_t fruitless() const { return fruitless_; }
 
@@ -133,7 +133,7 @@ class JobFaults {
   size_t first_unresolved_ = 0;
   bool undecided_ = false;
   NodeId awaited_;
-  uint64_t failed_epoch_ = 0;
+  uint64_t failed_attempt_ = 0;
   uint32_t restarts_ = 0;
   uint32_t fruitless_ = 0;
   std::vector<bool> injected_;  // by planned fault

@@ -50,7 +50,7 @@ TEST(JobFaults, AFaultAwaitsItsDecision) {
   EXPECT_EQ(job.faults.newest().class_name(), "error");
   EXPECT_EQ(job.faults.newest().number(), 1u);
   EXPECT_EQ(job.faults.newest().happened_at_ns(), ToNanoseconds(kStart));
-  EXPECT_EQ(job.faults.failed_epoch(), 1u);
+  EXPECT_EQ(job.faults.failed_attempt(), 1u);
 }
 
 TEST(JobFaults, TheEarlierOrSurerEvidenceIsTheCause) {

@@ -15,7 +15,7 @@ void JobPlacement::FinishRetreat() {
   ++preemptions_;
 }
 
-void JobPlacement::NoteSize(uint32_t nodes, uint64_t epoch, const std::string& reason,
+void JobPlacement::NoteSize(uint32_t nodes, uint64_t attempt, const std::string& reason,
                             Instant now) {
   if (!sizes_.empty() && sizes_.back().nodes() == nodes) return;
   if (!sizes_.empty()) ++resizes_;
@@ -23,7 +23,7 @@ void JobPlacement::NoteSize(uint32_t nodes, uint64_t epoch, const std::string& r
   proto::SizeChange& change = sizes_.emplace_back();
   change.set_at_ns(ToNanoseconds(now));
   change.set_nodes(nodes);
-  change.set_epoch(epoch);
+  change.set_attempt(attempt);
   change.set_reason(reason);
 }
 

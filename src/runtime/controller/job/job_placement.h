@@ -56,8 +56,8 @@ class JobPlacement {
   void FinishRetreat();
   void CountMove() { ++moves_; }
 
-  // The gang has so many nodes from `epoch` on.
-  void NoteSize(uint32_t nodes, uint64_t epoch, const std::string& reason, Instant now);
+  // The gang has so many nodes from `attempt` on.
+  void NoteSize(uint32_t nodes, uint64_t attempt, const std::string& reason, Instant now);
 
   uint32_t preemptions() const { return preemptions_; }
   uint32_t moves() const { return moves_; }

@@ -7,7 +7,7 @@
 
 namespace longhaul::runtime::controller {
 
-void JobProgress::BeginEpoch(uint64_t step) {
+void JobProgress::BeginAttempt(uint64_t step) {
   if (std::exchange(reports_steps_, false)) step_before_ = step_;
   validation_losses_.erase(validation_losses_.upper_bound(step), validation_losses_.end());
   step_ = step;
@@ -17,7 +17,7 @@ void JobProgress::BeginEpoch(uint64_t step) {
 
 JobProgress::Taken JobProgress::TakeSteps(const proto::StepReported& report, Duration took) {
   const auto count = static_cast<double>(report.last_step() - report.first_step() + 1);
-  // The time before the first report of an epoch includes the restart, so it is no step time.
+  // The time before the first report of an attempt includes the restart, so it is no step time.
   if (reports_steps_) {
     const double each = ToSeconds(took) / count;
     step_seconds_ = step_seconds_ > 0 ? 0.8 * step_seconds_ + 0.2 * each : each;
@@ -25,7 +25,7 @@ JobProgress::Taken JobProgress::TakeSteps(const proto::StepReported& report, Dur
         step_seconds_ > 0 ? static_cast<double>(report.tokens()) / count / step_seconds_ : 0;
   }
   Taken taken;
-  taken.first_of_epoch = !std::exchange(reports_steps_, true);
+  taken.first_of_attempt = !std::exchange(reports_steps_, true);
   step_ = report.last_step();
   if (step_ > highest_step_) {
     // Steps that are done again after a restart have been counted before.

@@ -1,6 +1,6 @@
 // How far one job has come: steps, losses, tokens and moving averages of its speed.
 //
-// Takes the step reports of the node that reports for the whole job and the start of each epoch.
+// Takes the step reports of the node that reports for the whole job and the start of each attempt.
 // Leaves out when a missing step is a hang (hang_detector.h) and where the time of the ranks went
 // (goodput/goodput_ledger.h).
 #pragma once
@@ -26,26 +26,26 @@ class JobProgress {
   };
   // What a report has changed.
   struct Taken {
-    bool first_of_epoch = false;
+    bool first_of_attempt = false;
     bool new_step = false;  // beyond the highest step so far
   };
 
-  // An epoch begins with the state after `step`. Validation losses of later steps are forgotten.
-  void BeginEpoch(uint64_t step);
+  // An attempt begins with the state after `step`. Validation losses of later steps are forgotten.
+  void BeginAttempt(uint64_t step);
   // Takes the steps that a report covers; they took `took` together. Requires that the steps follow
-  // the last reported one, or that the report is the first of an epoch.
+  // the last reported one, or that the report is the first of an attempt.
   Taken TakeSteps(const proto::StepReported& report, Duration took);
   void TakeLosses(const proto::StepReported& report);
   // Whether a stall of this length at this time is worth a message. A short stall is not, and
   // within a minute after one message there is no other.
   bool ShouldReportStall(Duration stall, Instant at);
-  // The step that the newest earlier epoch with reports had reached; it is returned only once.
+  // The step that the newest earlier attempt with reports had reached; it is returned only once.
   uint64_t TakeStepBefore();
 
-  // The last step that every reporting node has done in the present epoch.
+  // The last step that every reporting node has done in the present attempt.
   uint64_t step() const { return step_; }
-  uint64_t highest_step() const { return highest_step_; }  // of all epochs
-  // Whether a step was reported in the present epoch.
+  uint64_t highest_step() const { return highest_step_; }  // of all attempts
+  // Whether a step was reported in the present attempt.
   bool reports_steps() const { return reports_steps_; }
   // The steps of the whole run as read from the output of the workers; 0 when unknown.
   uint64_t output_total() const { return output_total_; }

@@ -18,11 +18,11 @@ proto::StepReported Steps(uint64_t first, uint64_t last, double tokens = 0) {
   return report;
 }
 
-TEST(JobProgress, TheFirstReportOfAnEpochSaysNothingOfTheSpeed) {
+TEST(JobProgress, TheFirstReportOfAnAttemptSaysNothingOfTheSpeed) {
   JobProgress progress;
-  EXPECT_TRUE(progress.TakeSteps(Steps(1, 1, 100), seconds(30)).first_of_epoch);
+  EXPECT_TRUE(progress.TakeSteps(Steps(1, 1, 100), seconds(30)).first_of_attempt);
   EXPECT_EQ(progress.step_seconds(), 0);
-  EXPECT_FALSE(progress.TakeSteps(Steps(2, 3, 200), seconds(2)).first_of_epoch);
+  EXPECT_FALSE(progress.TakeSteps(Steps(2, 3, 200), seconds(2)).first_of_attempt);
   EXPECT_DOUBLE_EQ(progress.step_seconds(), 1.0);
   EXPECT_DOUBLE_EQ(progress.tokens_per_second(), 100.0);
 }
@@ -42,7 +42,7 @@ TEST(JobProgress, TheTimeOfAStepIsAMovingAverage) {
 TEST(JobProgress, StepsThatAreDoneAgainCountOnce) {
   JobProgress progress;
   progress.TakeSteps(Steps(1, 10, 1000), seconds(10));
-  progress.BeginEpoch(4);
+  progress.BeginAttempt(4);
   EXPECT_EQ(progress.step(), 4u);
   EXPECT_EQ(progress.highest_step(), 10u);
   EXPECT_FALSE(progress.reports_steps());
@@ -56,15 +56,15 @@ TEST(JobProgress, StepsThatAreDoneAgainCountOnce) {
 TEST(JobProgress, TheStepBeforeARestartIsReturnedOnce) {
   JobProgress progress;
   progress.TakeSteps(Steps(1, 10), seconds(10));
-  progress.BeginEpoch(0);
-  progress.BeginEpoch(0);  // an epoch without a report changes nothing
+  progress.BeginAttempt(0);
+  progress.BeginAttempt(0);  // an attempt without a report changes nothing
   EXPECT_EQ(progress.TakeStepBefore(), 10u);
   EXPECT_EQ(progress.TakeStepBefore(), 0u);
 }
 
 TEST(JobProgress, ARestoredStepWasDone) {
   JobProgress progress;
-  progress.BeginEpoch(40);
+  progress.BeginAttempt(40);
   EXPECT_EQ(progress.highest_step(), 40u);
 }
 
@@ -85,7 +85,7 @@ TEST(JobProgress, AValidationLossIsOfTheNewestEvaluationBeforeAStep) {
   EXPECT_EQ(progress.ValidationLossAt(20), 2.0);
   EXPECT_FALSE(progress.ValidationLossAt(35).has_value());
   EXPECT_EQ(progress.losses().first_validation, 3.0);
-  progress.BeginEpoch(15);
+  progress.BeginAttempt(15);
   EXPECT_EQ(progress.ValidationLossAt(35), 3.0);
 }
 

@@ -63,12 +63,12 @@ TEST(JobLifecycle, AnEndIsFinal) {
   EXPECT_FALSE(life.live());
 }
 
-TEST(JobLifecycle, AnEpochOfAnEarlierRunIsNotUsedAgain) {
+TEST(JobLifecycle, AnAttemptOfAnEarlierRunIsNotUsedAgain) {
   JobLifecycle life(Spec(), kStart);
-  life.SkipEpochs(7);
-  life.SkipEpochs(3);
-  life.BeginEpoch();
-  EXPECT_EQ(life.epoch(), 8u);
+  life.SkipAttempts(7);
+  life.SkipAttempts(3);
+  life.BeginAttempt();
+  EXPECT_EQ(life.attempt(), 8u);
 }
 
 TEST(JobRecord, HasItsPlannedSizeWhileItHasNoGang) {
@@ -100,7 +100,7 @@ TEST(JobPlacement, AChangeOfSizeIsCountedAfterTheFirst) {
   placement.NoteSize(3, 3, "it grows", kStart);
   EXPECT_EQ(placement.resizes(), 1u);
   ASSERT_EQ(placement.sizes().size(), 2u);
-  EXPECT_EQ(placement.sizes()[1].epoch(), 3u);
+  EXPECT_EQ(placement.sizes()[1].attempt(), 3u);
 }
 
 }  // namespace

@@ -50,8 +50,8 @@ proto::Restore SnapshotTracker::ChooseRestore(const GangView& view,
     if (steps.size() > kMostSteps) break;
   }
   for (const auto& [step, spread] : spreads_) steps.push_back(step);
-  for (const auto& [step, epoch] : committed_) steps.push_back(step);
-  for (const auto& [step, epoch] : copies) steps.push_back(step);
+  for (const auto& [step, attempt] : committed_) steps.push_back(step);
+  for (const auto& [step, attempt] : copies) steps.push_back(step);
   std::sort(steps.rbegin(), steps.rend());
   proto::Restore restore;
   for (const uint64_t step : steps) {
@@ -74,8 +74,8 @@ proto::Restore SnapshotTracker::ChooseRestore(const GangView& view,
                      : in_pieces   ? proto::Restore::TIER_PIECES
                      : on_disk     ? proto::Restore::TIER_DISK
                                    : proto::Restore::TIER_SHARED);
-    if (saved) restore.set_saved_epoch(on_disk ? committed_.at(step) : copies.at(step));
-    if (in_pieces) restore.set_saved_epoch(spread.epoch);
+    if (saved) restore.set_saved_attempt(on_disk ? committed_.at(step) : copies.at(step));
+    if (in_pieces) restore.set_saved_attempt(spread.attempt);
     break;
   }
   return restore;
@@ -173,9 +173,9 @@ Spread SnapshotTracker::SpreadOf(const GangView& view, uint64_t step) const {
   const auto remembered = spreads_.find(step);
   if (remembered != spreads_.end()) return remembered->second;
   Spread spread;
-  const auto epoch = EpochOfComplete(step);
-  if (!view.nodes.has_peers() || !epoch.has_value() || NodesAreAlike(view.spec)) return spread;
-  spread.epoch = *epoch;
+  const auto attempt = AttemptOfComplete(step);
+  if (!view.nodes.has_peers() || !attempt.has_value() || NodesAreAlike(view.spec)) return spread;
+  spread.attempt = *attempt;
   for (size_t i = 0; i < places_.size(); ++i) {
     const PlaceMemory& memory = places_[i];
     auto& place = spread.places.emplace_back();
@@ -309,7 +309,7 @@ void SnapshotTracker::AdoptPieces(
         uint32_t there = 0;
         for (const auto* each : held) {
           there += each->copy() == holding.copy && each->step() == step &&
-                   each->epoch() == spread.epoch && each->rank() >= holding.first &&
+                   each->attempt() == spread.attempt && each->rank() >= holding.first &&
                    each->rank() - holding.first < view.local();
         }
         if (there == view.local()) holding.incarnation = node.incarnation;

@@ -12,7 +12,7 @@ namespace {
 
 // Complete steps that are remembered; memories hold fewer.
 constexpr size_t kMostComplete = 8;
-constexpr size_t kRememberedEpochs = 64;  // snapshots in memory are of the newest ones
+constexpr size_t kRememberedAttempts = 64;  // snapshots in memory are of the newest ones
 
 using Ranks = std::map<uint64_t, std::set<uint32_t>>;  // by step
 
@@ -30,12 +30,13 @@ const char* TierName(proto::Restore::Tier tier) {
   return tier == proto::Restore::TIER_PEER ? "a peer's memory" : "disk";
 }
 
-void SnapshotTracker::BeginEpoch(uint64_t epoch, uint32_t nodes, const proto::Restore& restore) {
+void SnapshotTracker::BeginAttempt(uint64_t attempt, uint32_t nodes,
+                                   const proto::Restore& restore) {
   const uint64_t from = restore.step();
-  nodes_of_epoch_[epoch] = nodes;
+  nodes_of_attempt_[attempt] = nodes;
   restore_ = restore;
-  restored_[epoch] = from;
-  if (restored_.size() > kRememberedEpochs) restored_.erase(restored_.begin());
+  restored_[attempt] = from;
+  if (restored_.size() > kRememberedAttempts) restored_.erase(restored_.begin());
   // What was sealed after the step that all ranks go back to never happened.
   for (PlaceMemory& place : places_) {
     place.sealed.RemoveAbove(from);
@@ -92,19 +93,19 @@ void SnapshotTracker::ChangeGang(const GangView& view, const std::vector<NodeId>
 
 void SnapshotTracker::LeaveAll(const GangView& view) { ChangeGang(view, {}); }
 
-uint32_t SnapshotTracker::NodesOfEpoch(uint64_t epoch, const proto::Job& spec) const {
-  const auto found = nodes_of_epoch_.find(epoch);
-  return found == nodes_of_epoch_.end() ? spec.nodes() : found->second;
+uint32_t SnapshotTracker::NodesOfAttempt(uint64_t attempt, const proto::Job& spec) const {
+  const auto found = nodes_of_attempt_.find(attempt);
+  return found == nodes_of_attempt_.end() ? spec.nodes() : found->second;
 }
 
-bool SnapshotTracker::IsOfHistory(uint64_t epoch, uint64_t step, uint64_t now) const {
-  return epoch == now || (epoch < now && step <= restore_.step());
+bool SnapshotTracker::IsOfHistory(uint64_t attempt, uint64_t step, uint64_t now) const {
+  return attempt == now || (attempt < now && step <= restore_.step());
 }
 
-bool SnapshotTracker::Continues(uint64_t epoch, uint64_t step, uint64_t now) const {
-  if (epoch > now || !restored_.contains(epoch)) return false;
-  if (step <= restored_.at(epoch)) return false;
-  return std::all_of(restored_.upper_bound(epoch), restored_.end(),
+bool SnapshotTracker::Continues(uint64_t attempt, uint64_t step, uint64_t now) const {
+  if (attempt > now || !restored_.contains(attempt)) return false;
+  if (step <= restored_.at(attempt)) return false;
+  return std::all_of(restored_.upper_bound(attempt), restored_.end(),
                      [step](const auto& later) { return later.second >= step; });
 }
 
@@ -117,11 +118,11 @@ void SnapshotTracker::SealAll(uint64_t step) {
   for (PlaceMemory& place : places_) place.sealed.Add(step);
 }
 
-void SnapshotTracker::Complete(uint64_t step, uint64_t epoch) {
+void SnapshotTracker::Complete(uint64_t step, uint64_t attempt) {
   seals_.erase(seals_.begin(), seals_.upper_bound(step));
   spreads_.erase(spreads_.begin(), spreads_.upper_bound(step));
   memory_step_ = step;
-  complete_[step] = epoch;
+  complete_[step] = attempt;
   if (complete_.size() > kMostComplete) complete_.erase(complete_.begin());
   ++snapshots_;
 }
@@ -146,15 +147,15 @@ void SnapshotTracker::NoteCopy(size_t place, const Node& holder, uint64_t step) 
 }
 
 uint64_t SnapshotTracker::Adopt(const GangView& view, size_t place, const Node& node,
-                                uint64_t life_before, uint64_t epoch,
+                                uint64_t life_before, uint64_t attempt,
                                 const std::vector<const proto::AgentJoined::HeldSnapshot*>& held) {
   AdoptPieces(view, node, life_before, held);
   const bool alike = NodesAreAlike(view.spec);
   Ranks own, copies;
   for (const auto* each : held) {
-    if (!Continues(each->epoch(), each->step(), epoch)) continue;
+    if (!Continues(each->attempt(), each->step(), attempt)) continue;
     // What was sealed under other ranks serves where nodes are alike, and only there.
-    const bool moved = each->epoch() < placed_epoch_;
+    const bool moved = each->attempt() < placed_attempt_;
     if (moved && (each->copy() || !alike)) continue;
     (each->copy() ? copies : own)[each->step()].insert(each->rank());
   }
@@ -213,31 +214,31 @@ bool SnapshotTracker::SomeLeftAlive(const NodeTable& nodes) const {
   });
 }
 
-bool SnapshotTracker::Commit(uint64_t step, uint64_t epoch, size_t keep) {
-  committed_[step] = epoch;
+bool SnapshotTracker::Commit(uint64_t step, uint64_t attempt, size_t keep) {
+  committed_[step] = attempt;
   while (committed_.size() > keep) committed_.erase(committed_.begin());
   if (step <= committed_step_) return false;
   committed_step_ = step;
-  committed_epoch_ = epoch;
+  committed_attempt_ = attempt;
   return true;
 }
 
 void SnapshotTracker::DropCommitted(uint64_t step) {
   committed_.erase(step);
   committed_step_ = committed_.empty() ? 0 : committed_.rbegin()->first;
-  committed_epoch_ = committed_.empty() ? 0 : committed_.rbegin()->second;
+  committed_attempt_ = committed_.empty() ? 0 : committed_.rbegin()->second;
 }
 
 void SnapshotTracker::NoteFetched() {
   restore_.set_tier(proto::Restore::TIER_DISK);
-  committed_[restore_.step()] = restore_.saved_epoch();
+  committed_[restore_.step()] = restore_.saved_attempt();
   committed_step_ = committed_.rbegin()->first;
-  committed_epoch_ = committed_.rbegin()->second;
+  committed_attempt_ = committed_.rbegin()->second;
 }
 
-std::optional<uint64_t> SnapshotTracker::EpochOfComplete(uint64_t step) const {
+std::optional<uint64_t> SnapshotTracker::AttemptOfComplete(uint64_t step) const {
   const auto found = complete_.find(step);
-  if (found == complete_.end() || found->second < placed_epoch_) return std::nullopt;
+  if (found == complete_.end() || found->second < placed_attempt_) return std::nullopt;
   return found->second;
 }
 

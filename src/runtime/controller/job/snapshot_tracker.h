@@ -36,7 +36,7 @@ namespace longhaul::runtime::controller {
 // "memory", "a peer's memory", "disk": for messages.
 const char* TierName(proto::Restore::Tier tier);
 
-// What a place of the gang has in memory, over epochs, as long as its node lives.
+// What a place of the gang has in memory, over attempts, as long as its node lives.
 struct PlaceMemory {
   NewestSteps sealed;  // in the node's own memory
   // Of this place, in the memory of another node, and which life of that node.
@@ -64,7 +64,7 @@ struct Spread {
     uint32_t first = 0;  // the names there, from here on
     bool copy = false;   // kept for the place's own node
   };
-  uint64_t epoch = 0;                        // that sealed it
+  uint64_t attempt = 0;                      // that sealed it
   std::vector<std::vector<Holding>> places;  // each place's, its own node's first
 };
 
@@ -79,11 +79,11 @@ struct GangView {
 
 class SnapshotTracker {
  public:
-  // --- Epochs and gangs.
-  // The gang of the next epoch, whose number is `epoch`, has other ranks than the one before.
-  void ChangeRanks(uint64_t epoch) { placed_epoch_ = epoch; }
-  // An epoch of so many nodes begins with what `restore` says. Later steps are void.
-  void BeginEpoch(uint64_t epoch, uint32_t nodes, const proto::Restore& restore);
+  // --- Attempts and gangs.
+  // The gang of the next attempt, whose number is `attempt`, has other ranks than the one before.
+  void ChangeRanks(uint64_t attempt) { placed_attempt_ = attempt; }
+  // An attempt of so many nodes begins with what `restore` says. Later steps are void.
+  void BeginAttempt(uint64_t attempt, uint32_t nodes, const proto::Restore& restore);
   // The gang becomes `target`: what its nodes still have in memory is kept, and so is what the
   // nodes that it leaves have. Requires that `view.group` is the gang before.
   void ChangeGang(const GangView& view, const std::vector<NodeId>& target);
@@ -91,22 +91,23 @@ class SnapshotTracker {
   void LeaveAll(const GangView& view);
   // Before the gang changes: remembers where its newest complete steps are.
   void RememberSpreads(const GangView& view);
-  uint32_t NodesOfEpoch(uint64_t epoch, const proto::Job& spec) const;
-  // Whether a state that `epoch` sealed belongs to the history of the present epoch `now`.
-  bool IsOfHistory(uint64_t epoch, uint64_t step, uint64_t now) const;
+  uint32_t NodesOfAttempt(uint64_t attempt, const proto::Job& spec) const;
+  // Whether a state that `attempt` sealed belongs to the history of the present attempt `now`.
+  bool IsOfHistory(uint64_t attempt, uint64_t step, uint64_t now) const;
 
   // --- Snapshots in memory.
   // The place has sealed the step. Returns whether every place has now.
   bool Seal(size_t place, uint64_t step);
   void SealAll(uint64_t step);
   // Every rank holds the state after `step`: from here on it can be restored.
-  void Complete(uint64_t step, uint64_t epoch);
+  void Complete(uint64_t step, uint64_t attempt);
   void NoteWay(const proto::SnapshotSealed& sealed);
   void NoteCopy(size_t place, const Node& holder, uint64_t step);
   // A new agent of the place's node has verified what the one before it left in memory. Takes what
   // belongs to the present state; returns the newest step that the place has then.
   uint64_t Adopt(const GangView& view, size_t place, const Node& node, uint64_t life_before,
-                 uint64_t epoch, const std::vector<const proto::AgentJoined::HeldSnapshot*>& held);
+                 uint64_t attempt,
+                 const std::vector<const proto::AgentJoined::HeldSnapshot*>& held);
   // The memory of a place's node, or of a node that was left, is gone.
   void LosePlace(size_t place) { places_[place].sealed = {}; }
   void LoseLeft(const NodeId& node);
@@ -125,14 +126,14 @@ class SnapshotTracker {
 
   // --- Checkpoints on disk.
   // Keeps the newest `keep`. Returns whether this one is the newest.
-  bool Commit(uint64_t step, uint64_t epoch, size_t keep);
+  bool Commit(uint64_t step, uint64_t attempt, size_t keep);
   void DropCommitted(uint64_t step);
   // The checkpoint to start from has come from the second tier to disk.
   void NoteFetched();
 
   // --- Questions.
   // The newest state that every node can have. Ranks never choose alone: mixed steps would be wrong
-  // without any error. `copies`: the steps on the second tier, with their epochs.
+  // without any error. `copies`: the steps on the second tier, with their attempts.
   proto::Restore ChooseRestore(const GangView& view,
                                const std::map<uint64_t, uint64_t>& copies) const;
   proto::Restore RestoreFor(const GangView& view, size_t place) const;
@@ -140,27 +141,27 @@ class SnapshotTracker {
   bool NeedsDisk(const GangView& view, const std::vector<NodeId>& target) const;
   // The nodes that write a part of `step`, by place; none when one of them can't be asked for it.
   std::vector<NodeId> WritersOf(const GangView& view, uint64_t step) const;
-  // The epoch that sealed the complete step, if the places are still those of its ranks.
-  std::optional<uint64_t> EpochOfComplete(uint64_t step) const;
+  // The attempt that sealed the complete step, if the places are still those of its ranks.
+  std::optional<uint64_t> AttemptOfComplete(uint64_t step) const;
   bool Holds(size_t place, uint64_t step) const { return places_[place].sealed.contains(step); }
 
   const std::vector<PlaceMemory>& places() const { return places_; }
   const std::map<uint64_t, Spread>& spreads() const { return spreads_; }
   const proto::Restore& restore() const { return restore_; }  // of rank 0; tiers differ by node
-  uint64_t placed_epoch() const { return placed_epoch_; }
+  uint64_t placed_attempt() const { return placed_attempt_; }
   uint64_t memory_step() const { return memory_step_; }  // newest complete
   const std::map<uint64_t, uint64_t>& committed() const { return committed_; }
   uint64_t committed_step() const { return committed_step_; }  // newest
-  uint64_t committed_epoch() const { return committed_epoch_; }
+  uint64_t committed_attempt() const { return committed_attempt_; }
   uint64_t snapshots() const { return snapshots_; }  // complete ones
   const std::array<uint64_t, proto::SnapshotWay_ARRAYSIZE>& ways() const { return ways_; }
   Seconds slot_waits() const { return slot_waits_; }
   Seconds longest_slot_wait() const { return longest_slot_wait_; }
 
  private:
-  // Whether the present epoch continues the state that `epoch` sealed after `step`: none since has
-  // gone back behind it.
-  bool Continues(uint64_t epoch, uint64_t step, uint64_t now) const;
+  // Whether the present attempt continues the state that `attempt` sealed after `step`: none since
+  // has gone back behind it.
+  bool Continues(uint64_t attempt, uint64_t step, uint64_t now) const;
   void AdoptPieces(const GangView& view, const Node& node, uint64_t life_before,
                    const std::vector<const proto::AgentJoined::HeldSnapshot*>& held);
   // The node whose memory a place can have `step` from, its own aside; null: none.
@@ -176,17 +177,17 @@ class SnapshotTracker {
 
   std::vector<PlaceMemory> places_;
   std::map<NodeId, LeftMemory> left_;
-  std::map<uint64_t, uint32_t> nodes_of_epoch_;
-  std::map<uint64_t, uint64_t> restored_;  // by epoch, the newest ones: the step it began with
-  uint64_t placed_epoch_ = 0;              // the first epoch of the present ranks
+  std::map<uint64_t, uint32_t> nodes_of_attempt_;
+  std::map<uint64_t, uint64_t> restored_;  // by attempt, the newest ones: the step it began with
+  uint64_t placed_attempt_ = 0;            // the first attempt of the present ranks
   proto::Restore restore_;
   std::map<uint64_t, uint32_t> seals_;  // nodes that sealed a step, of those not complete yet
   uint64_t memory_step_ = 0;
-  std::map<uint64_t, uint64_t> complete_;   // step -> epoch that sealed it, the newest ones
+  std::map<uint64_t, uint64_t> complete_;   // step -> attempt that sealed it, the newest ones
   std::map<uint64_t, Spread> spreads_;      // by step, of gangs before
-  std::map<uint64_t, uint64_t> committed_;  // step -> epoch, all that may be restored
+  std::map<uint64_t, uint64_t> committed_;  // step -> attempt, all that may be restored
   uint64_t committed_step_ = 0;
-  uint64_t committed_epoch_ = 0;
+  uint64_t committed_attempt_ = 0;
   uint64_t snapshots_ = 0;
   std::array<uint64_t, proto::SnapshotWay_ARRAYSIZE> ways_{};  // of complete ones
   Seconds slot_waits_{};                                       // before complete ones, in all

@@ -14,7 +14,8 @@ const NodeId kA("a");
 const NodeId kB("b");
 const NodeId kC("c");
 
-// A job of two nodes with one rank each, in epoch 1 from the beginning, and a third node beside it.
+// A job of two nodes with one rank each, in attempt 1 from the beginning, and a third node beside
+// it.
 class Tracker {
  public:
   explicit Tracker(bool replicated = false, uint32_t peer_port = 7000) {
@@ -42,12 +43,12 @@ class Tracker {
     group.Replace(target);
   }
   void Begin(uint64_t number) {
-    epoch = number;
-    snapshots.BeginEpoch(epoch, static_cast<uint32_t>(group.size()), Choose());
+    attempt = number;
+    snapshots.BeginAttempt(attempt, static_cast<uint32_t>(group.size()), Choose());
   }
   void SealAll(uint64_t step) {
     for (size_t i = 0; i < group.size(); ++i) snapshots.Seal(i, step);
-    snapshots.Complete(step, epoch);
+    snapshots.Complete(step, attempt);
   }
   GangView View() const { return {spec, group, nodes}; }
   proto::Restore Choose() const { return snapshots.ChooseRestore(View(), copies); }
@@ -61,7 +62,7 @@ class Tracker {
   NodeTable nodes;
   SnapshotTracker snapshots;
   std::map<uint64_t, uint64_t> copies;
-  uint64_t epoch = 0;
+  uint64_t attempt = 0;
 };
 
 TEST(SnapshotTracker, AStepIsCompleteWhenEveryPlaceHasSealedIt) {
@@ -71,8 +72,8 @@ TEST(SnapshotTracker, AStepIsCompleteWhenEveryPlaceHasSealedIt) {
   tracker.snapshots.Complete(10, 1);
   EXPECT_EQ(tracker.snapshots.memory_step(), 10u);
   EXPECT_EQ(tracker.snapshots.snapshots(), 1u);
-  EXPECT_EQ(tracker.snapshots.EpochOfComplete(10), 1u);
-  EXPECT_FALSE(tracker.snapshots.EpochOfComplete(9).has_value());
+  EXPECT_EQ(tracker.snapshots.AttemptOfComplete(10), 1u);
+  EXPECT_FALSE(tracker.snapshots.AttemptOfComplete(9).has_value());
 }
 
 TEST(SnapshotTracker, TheNewestStepThatEveryNodeHasIsChosen) {
@@ -216,7 +217,7 @@ proto::AgentJoined::HeldSnapshot Held(uint32_t rank, uint64_t step, bool copy = 
   proto::AgentJoined::HeldSnapshot held;
   held.set_rank(rank);
   held.set_step(step);
-  held.set_epoch(1);
+  held.set_attempt(1);
   held.set_copy(copy);
   return held;
 }

@@ -25,8 +25,8 @@ void WorkerGroup::Clear() {
   store_port_ = 0;
 }
 
-void WorkerGroup::BeginEpoch(const proto::DataLease& lease, uint64_t restored_step,
-                             uint32_t world) {
+void WorkerGroup::BeginAttempt(const proto::DataLease& lease, uint64_t restored_step,
+                               uint32_t world) {
   for (Member& member : members_) {
     member = Member{.node = member.node, .reported_step = restored_step};
   }

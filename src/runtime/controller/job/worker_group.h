@@ -1,4 +1,4 @@
-// The workers of a job in its present epoch: on which nodes they are and how far their start is.
+// The workers of a job in its present attempt: on which nodes they are and how far their start is.
 //
 // A member is one node of the gang. Its index is its place: its node rank and its account in the
 // goodput ledger. Leaves out what the nodes hold in memory (snapshot_tracker.h).
@@ -21,7 +21,7 @@ namespace longhaul::runtime::controller {
 
 struct Member {
   NodeId node;
-  // In the present epoch:
+  // In the present attempt:
   bool started = false;
   bool closed = false;  // its workers have ended
   proto::PhaseEntered::Phase phase = proto::PhaseEntered::PHASE_UNSPECIFIED;
@@ -45,8 +45,8 @@ class WorkerGroup {
   // It has no nodes, until it is placed again.
   void Clear();
 
-  // The epoch that `lease` is of begins after `restored_step`, with `world` ranks.
-  void BeginEpoch(const proto::DataLease& lease, uint64_t restored_step, uint32_t world);
+  // The attempt that `lease` is of begins after `restored_step`, with `world` ranks.
+  void BeginAttempt(const proto::DataLease& lease, uint64_t restored_step, uint32_t world);
   // The store to rendezvous on is open. Returns whether that is new.
   bool OpenStore(uint32_t port);
   // The workers of a member have processes, by local rank. Returns whether all members' have now.

@@ -10,13 +10,13 @@ using testing::ElementsAre;
 
 const Instant kStart = InstantFromNanoseconds(1'000'000'000'000);
 
-// Two nodes of two ranks each, in epoch 3 from step 20.
+// Two nodes of two ranks each, in attempt 3 from step 20.
 WorkerGroup TwoByTwo() {
   WorkerGroup group;
   group.Replace({NodeId("a"), NodeId("b")});
   proto::DataLease lease;
-  lease.set_epoch(3);
-  group.BeginEpoch(lease, 20, 4);
+  lease.set_attempt(3);
+  group.BeginAttempt(lease, 20, 4);
   return group;
 }
 
@@ -31,7 +31,7 @@ TEST(WorkerGroup, APlaceIsFoundByItsNode) {
   EXPECT_EQ(group.PlaceOf("b"), 1u);
   EXPECT_FALSE(group.PlaceOf("c").has_value());
   EXPECT_EQ(group.member(1).reported_step, 20u);
-  EXPECT_EQ(group.lease().epoch(), 3u);
+  EXPECT_EQ(group.lease().attempt(), 3u);
 }
 
 TEST(WorkerGroup, AllMembersStartOneByOne) {
@@ -61,14 +61,14 @@ TEST(WorkerGroup, TheJobIsDoneWhenEveryRankIs) {
   EXPECT_TRUE(group.EndRank(1, 2));
 }
 
-TEST(WorkerGroup, TheStoreOpensOnceAnEpoch) {
+TEST(WorkerGroup, TheStoreOpensOnceAnAttempt) {
   WorkerGroup group = TwoByTwo();
   EXPECT_TRUE(group.OpenStore(4000));
   EXPECT_FALSE(group.OpenStore(4001));
   EXPECT_EQ(group.store_port(), 4000u);
 }
 
-TEST(WorkerGroup, AnEpochBeginsWithNothingOfTheOneBefore) {
+TEST(WorkerGroup, AnAttemptBeginsWithNothingOfTheOneBefore) {
   WorkerGroup group = TwoByTwo();
   group.OpenStore(4000);
   group.Start(0, Pids({10, 20}), 2, kStart);
@@ -78,7 +78,7 @@ TEST(WorkerGroup, AnEpochBeginsWithNothingOfTheOneBefore) {
   EXPECT_TRUE(group.NoteSilence(1));
   EXPECT_FALSE(group.NoteSilence(1));
   EXPECT_TRUE(group.all_closed());
-  group.BeginEpoch({}, 22, 4);
+  group.BeginAttempt({}, 22, 4);
   EXPECT_EQ(group.store_port(), 0u);
   EXPECT_FALSE(group.first_started());
   EXPECT_FALSE(group.all_closed());

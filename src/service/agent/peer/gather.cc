@@ -157,7 +157,7 @@ class Gatherer {
     const PeerMemory::Place place = {order_.job.value(), piece.where.name()};
     for (const auto& arena :
          piece.where.copy() ? memory_.CopiesOf(place) : memory_.OwnArenasOf(place)) {
-      auto pin = HoldToRead(arena->bytes(), order_.restore.step(), order_.restore.saved_epoch());
+      auto pin = HoldToRead(arena->bytes(), order_.restore.step(), order_.restore.saved_attempt());
       if (!pin.ok()) continue;
       const checkpoint::ArenaReader reader(arena->bytes());
       ASSIGN_OR_RETURN(piece.snapshot.sealed, reader.InSlot(pin->slot()));
@@ -174,12 +174,12 @@ class Gatherer {
     const auto at = std::pair(piece.where.address(), piece.where.port());
     Link& link = links_.try_emplace(at, piece.where.address(), piece.where.port()).first->second;
     const checkpoint::SnapshotKey key = {order_.job.value(), piece.where.name(),
-                                         order_.restore.step(), order_.restore.saved_epoch()};
+                                         order_.restore.step(), order_.restore.saved_attempt()};
     piece.remote = std::make_unique<RemotePiece>(link, order_.secret, key, piece.where.copy());
     ASSIGN_OR_RETURN(checkpoint::PeerMessage described, piece.remote->Describe());
-    if (described.key.epoch != key.epoch) return InternalError("it is of another epoch");
+    if (described.key.attempt != key.attempt) return InternalError("it is of another attempt");
     piece.snapshot.sealed.snapshot.step = key.step;
-    piece.snapshot.sealed.snapshot.epoch = key.epoch;
+    piece.snapshot.sealed.snapshot.attempt = key.attempt;
     piece.snapshot.sealed.plan = std::move(described.plan);
     piece.snapshot.sealed.chunks = std::move(described.chunks);
     piece.snapshot.source = piece.remote.get();
@@ -223,7 +223,7 @@ class Gatherer {
     ASSIGN_OR_RETURN(io::Fd fd, io::CreateSharedMemory("longhaul-gathered", size, false));
     ASSIGN_OR_RETURN(auto arena, io::SharedMemory::Open(std::move(fd)));
     checkpoint::ArenaWriter writer(arena->bytes());
-    RETURN_IF_ERROR(writer.Begin(order_.restore.step(), order_.restore.saved_epoch(), plan));
+    RETURN_IF_ERROR(writer.Begin(order_.restore.step(), order_.restore.saved_attempt(), plan));
     for (size_t first = 0; first < plan.size();) {
       size_t end = first;
       uint64_t bytes = 0;

@@ -79,7 +79,7 @@ class GatherTest : public testing::Test {
   }
   Gathered Run(const Agent& on, const StatePlan& plan, const std::string& secret = "secret") {
     restore_.set_step(7);
-    restore_.set_saved_epoch(3);
+    restore_.set_saved_attempt(3);
     return Gather({JobId("job"), 0, restore_, on.name, secret, plan, 1 << 30}, on.memory);
   }
   static bool Holds(const Gathered& gathered, int64_t begin, int64_t end) {
@@ -188,7 +188,7 @@ TEST_F(GatherTest, TellsWhatWasSaved) {
   Add(there_, 1, 1);
   Add(there_, 0, 0);
   restore_.set_step(7);
-  restore_.set_saved_epoch(3);
+  restore_.set_saved_attempt(3);
   GatherOrder order{JobId("job"), 1, restore_, "here", "secret", std::nullopt, 1 << 30};
   EXPECT_EQ(Gather(order, here_.memory).saved, RowsOf(0, 6));
   order.rank = 4;

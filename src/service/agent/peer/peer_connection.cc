@@ -100,7 +100,7 @@ Status SendCopy(PeerConnection& peer, const std::string& secret, const checkpoin
                 std::span<std::byte> arena) {
   ASSIGN_OR_RETURN(
       const checkpoint::SnapshotPin pin,
-      checkpoint::SnapshotPin::Take(arena, key.step, key.epoch, checkpoint::PinUse::kPeer));
+      checkpoint::SnapshotPin::Take(arena, key.step, key.attempt, checkpoint::PinUse::kPeer));
   ASSIGN_OR_RETURN(const checkpoint::ArenaReader::Hashed snapshot,
                    checkpoint::ArenaReader(arena).InSlot(pin.slot()));
   PeerMessage offer;

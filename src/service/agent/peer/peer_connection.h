@@ -55,7 +55,7 @@ class PeerConnection {
   Budget budget_;
 };
 
-// Sends the snapshot of that step and epoch in `arena`, pinned meanwhile, and waits for its seal.
+// Sends the snapshot of that step and attempt in `arena`, pinned meanwhile, and waits for its seal.
 Status SendCopy(PeerConnection& peer, const std::string& secret, const checkpoint::SnapshotKey& key,
                 std::span<std::byte> arena);
 

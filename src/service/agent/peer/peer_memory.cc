@@ -9,11 +9,11 @@
 namespace longhaul::service {
 
 Result<checkpoint::SnapshotPin> HoldToRead(std::span<std::byte> arena, uint64_t step,
-                                           uint64_t epoch) {
+                                           uint64_t attempt) {
   constexpr int kTries = 200;
   constexpr std::chrono::milliseconds kPause(25);
   for (int i = 1;; ++i) {
-    auto pin = checkpoint::SnapshotPin::Take(arena, step, epoch, checkpoint::PinUse::kPeer);
+    auto pin = checkpoint::SnapshotPin::Take(arena, step, attempt, checkpoint::PinUse::kPeer);
     if (pin.status().code() != Code::kResourceExhausted || i == kTries) return pin;
     std::this_thread::sleep_for(kPause);
   }

@@ -24,7 +24,7 @@ namespace longhaul::service {
 // Holds a sealed snapshot to read from it. Only so many may at once: waits some seconds while all
 // places are taken. As SnapshotPin::Take otherwise.
 Result<checkpoint::SnapshotPin> HoldToRead(std::span<std::byte> arena, uint64_t step,
-                                           uint64_t epoch);
+                                           uint64_t attempt);
 
 class PeerMemory {
  public:

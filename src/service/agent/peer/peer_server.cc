@@ -55,15 +55,15 @@ struct Found {
   checkpoint::ArenaReader::Hashed snapshot;
 };
 
-// The wanted step in any arena that may hold it, of the wanted epoch if one is named.
+// The wanted step in any arena that may hold it, of the wanted attempt if one is named.
 Result<Found> Find(const PeerMessage& request, const PeerMemory& memory) {
   const PeerMemory::Place place = {request.key.job, request.key.rank};
   for (const auto& arena : request.copy ? memory.CopiesOf(place) : memory.OwnArenasOf(place)) {
     const std::span<std::byte> bytes = arena->bytes();
     for (const auto& sealed : checkpoint::ArenaReader(bytes).ListSealed()) {
       if (sealed.step != request.key.step || sealed.non_finite) continue;
-      if (request.key.epoch != 0 && sealed.epoch != request.key.epoch) continue;
-      auto pin = HoldToRead(bytes, sealed.step, sealed.epoch);
+      if (request.key.attempt != 0 && sealed.attempt != request.key.attempt) continue;
+      auto pin = HoldToRead(bytes, sealed.step, sealed.attempt);
       if (!pin.ok()) continue;
       ASSIGN_OR_RETURN(auto snapshot, checkpoint::ArenaReader(bytes).InSlot(pin->slot()));
       return Found{arena, *std::move(pin), std::move(snapshot)};
@@ -81,7 +81,7 @@ Status Give(const PeerMessage& request, const PeerMemory& memory, PeerConnection
   }
   PeerMessage announced = Plain(PeerKind::kSnapshot);
   announced.key = request.key;
-  announced.key.epoch = found.snapshot.snapshot.epoch;
+  announced.key.attempt = found.snapshot.snapshot.attempt;
   announced.plan = found.snapshot.plan;
   announced.chunks = found.snapshot.chunks;
   RETURN_IF_ERROR(SendPeerMessage(announced, peer.Writer()));

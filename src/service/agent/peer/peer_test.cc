@@ -130,7 +130,7 @@ TEST_F(Peers, OnesOwnArenaIsNotTakenForACopyOfThatName) {
     PeerConnection connection = Connect();
     ASSERT_TRUE(SendCopy(connection, "secret", {"job", 3, 10, 2}, other.arena()).code() ==
                 Code::kNotFound)
-        << "it was sealed in epoch 1";
+        << "it was sealed in attempt 1";
     ASSERT_TRUE(SendCopy(connection, "secret", {"job", 3, 10, 1}, other.arena()).ok());
   }
   EXPECT_TRUE(Fetch({"job", 3, 10, 0}, fetched).ok());

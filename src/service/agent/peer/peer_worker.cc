@@ -21,8 +21,9 @@ Status SendAll(const runtime::SendCopies& work,
   for (size_t i = 0; i < work.ranks.size(); ++i) {
     const std::string what = "rank " + std::to_string(work.ranks[i]);
     if (arenas[i] == nullptr) return NotFound(what + " has no arena");
-    const Status sent = SendCopy(
-        peer, secret, {work.job.value(), work.ranks[i], work.step, work.epoch}, arenas[i]->bytes());
+    const Status sent =
+        SendCopy(peer, secret, {work.job.value(), work.ranks[i], work.step, work.attempt},
+                 arenas[i]->bytes());
     if (!sent.ok()) return sent.WithContext(what);
   }
   return {};
@@ -63,7 +64,7 @@ void PeerWorker::Send(runtime::SendCopies work,
     const Instant begin = io::MonotonicNow();
     const Status sent = SendAll(work, arenas, secret_, bytes_per_second_);
     runtime::CopiesSent answer{
-        work.job,      work.epoch, work.step, work.start->peer_node(), io::MonotonicNow() - begin,
+        work.job,      work.attempt, work.step, work.start->peer_node(), io::MonotonicNow() - begin,
         sent.message()};
     return [this, answer = std::move(answer)] { answer_(answer); };
   });

@@ -40,10 +40,10 @@ std::shared_ptr<const io::SharedMemory> Memory(int64_t bytes) {
   return *io::SharedMemory::Open(*io::CreateSharedMemory("longhaul-x", Bytes(bytes), false));
 }
 
-void Seal(const io::SharedMemory& arena, uint64_t step, uint64_t epoch) {
+void Seal(const io::SharedMemory& arena, uint64_t step, uint64_t attempt) {
   const std::vector<std::byte> bytes(5'000, std::byte(step));
   checkpoint::ArenaWriter writer(arena.bytes());
-  ASSERT_TRUE(writer.Begin(step, epoch, Plan()).ok());
+  ASSERT_TRUE(writer.Begin(step, attempt, Plan()).ok());
   writer.Write(0, bytes);
   writer.Seal();
 }
@@ -155,7 +155,7 @@ TEST_F(SnapshotKeeperTest, AnAgentAdoptsWhatIsSealedAndGood) {
   std::string held;
   for (const auto& each : after.held()) {
     held += std::to_string(each.rank) + ":" + std::to_string(each.step) + ".e" +
-            std::to_string(each.epoch) + " ";
+            std::to_string(each.attempt) + " ";
   }
   EXPECT_EQ(held, "0:20.e4 0:10.e3 1:10.e3 ");
   EXPECT_NE(after.Find(job, 0), nullptr);

@@ -34,8 +34,8 @@ std::string HashOf(const nlohmann::ordered_json& config) {
   return hash;
 }
 
-nlohmann::ordered_json Config(const std::string& folder, uint64_t step, uint64_t epoch) {
-  return {{"folder", folder}, {"step", step}, {"epoch", epoch}};
+nlohmann::ordered_json Config(const std::string& folder, uint64_t step, uint64_t attempt) {
+  return {{"folder", folder}, {"step", step}, {"attempt", attempt}};
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ Result<StartingPoint> FindStart(const spec::JobSpec& spec, const std::string& fr
                            " is the job's own: take another run directory, or go on by --resume");
   }
   StartingPoint start;
-  start.config = Config(found->folder, found->step, found->epoch);
+  start.config = Config(found->folder, found->step, found->attempt);
   start.told = " Its first weights are those of step " + std::to_string(found->step) + " in " +
                found->folder + ".";
   for (const std::string& damaged : found->passed_over) {
@@ -89,15 +89,19 @@ Result<std::string> ReadStart(const std::string& run_directory) {
     json.erase("xxh3-64");
     if (hash != HashOf(json)) return DataLoss(path + " is damaged: its hash differs");
   }
+  if (json.is_object() && !json.contains("attempt") && json.contains("epoch")) {  // an older file
+    json["attempt"] = json["epoch"];
+    json.erase("epoch");
+  }
   // What an older file has too, and nothing else: a damaged name of the hash is damage.
   const bool sound = json.is_object() && json.size() == 3 && json.contains("folder") &&
                      json["folder"].is_string() && json.contains("step") &&
-                     json["step"].is_number_unsigned() && json.contains("epoch") &&
-                     json["epoch"].is_number_unsigned();
+                     json["step"].is_number_unsigned() && json.contains("attempt") &&
+                     json["attempt"].is_number_unsigned();
   if (!sound) return DataLoss(path + " does not name the weights that the run began with");
   return json["folder"].get<std::string>() + "/" +
          checkpoint::CheckpointDirectory::NameOf(json["step"].get<uint64_t>(),
-                                                 json["epoch"].get<uint64_t>());
+                                                 json["attempt"].get<uint64_t>());
 }
 
 }  // namespace longhaul::service

@@ -15,7 +15,7 @@ namespace {
 TEST(ReadStart, RefusesEveryFlippedBitAndEveryCut) {
   const TemporaryFolder folder(testing::TempDir());
   StartingPoint start;
-  start.config = {{"folder", "/runs/a/checkpoints"}, {"step", 30}, {"epoch", 2}};
+  start.config = {{"folder", "/runs/a/checkpoints"}, {"step", 30}, {"attempt", 2}};
   ASSERT_TRUE(WriteStart(start, folder.path()).ok());
   const std::string path = folder.path() + "/from.json";
   const std::string whole = *io::ReadText(path, 1 << 16);
@@ -33,7 +33,7 @@ TEST(ReadStart, RefusesEveryFlippedBitAndEveryCut) {
   for (size_t bytes = 0; bytes < whole.size(); ++bytes) {
     ASSERT_TRUE(read(whole.substr(0, bytes))) << bytes << " bytes";
   }
-  EXPECT_TRUE(read(R"({"folder":"/runs/a/checkpoints","step":30,"epoch":2})")) << "an older file";
+  EXPECT_TRUE(read(R"({"folder":"/runs/a/checkpoints","step":30,"attempt":2})")) << "an older file";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Starts the workers of a job: opens an epoch, chooses what it is restored from, has the store
+// Starts the workers of a job: opens an attempt, chooses what it is restored from, has the store
 // opened and the workers started, and follows them until they step.
 #pragma once
 
@@ -11,13 +11,13 @@ namespace longhaul::runtime::controller {
 class CheckpointHandler;
 class FaultHandler;
 
-class EpochStarter {
+class AttemptStarter {
  public:
-  EpochStarter(ControllerContext& context, CheckpointHandler& checkpoints, FaultHandler& faults)
+  AttemptStarter(ControllerContext& context, CheckpointHandler& checkpoints, FaultHandler& faults)
       : context_(context), checkpoints_(checkpoints), faults_(faults) {}
 
-  // A new membership: everything of lower epochs is void from here on.
-  void OpenEpoch(JobRecord& job);
+  // A new membership: everything of lower attempts is void from here on.
+  void OpenAttempt(JobRecord& job);
   // A node of the gang has reconnected: it receives its start commands again.
   void StartAgain(const JobRecord& job, size_t place);
   void OnStoreOpened(const proto::Event& event);

@@ -1,4 +1,4 @@
-#include "runtime/controller/epoch_starter.h"
+#include "runtime/controller/attempt_starter.h"
 
 #include <string>
 #include <utility>
@@ -32,30 +32,30 @@ proto::Category CategoryOf(proto::PhaseEntered::Phase phase) {
 
 }  // namespace
 
-void EpochStarter::OpenEpoch(JobRecord& job) {
+void AttemptStarter::OpenAttempt(JobRecord& job) {
   const std::string& id = job.id();
   const bool first = job.faults.empty();
-  job.data.Close(job.life.epoch());
-  job.life.BeginEpoch();
-  const uint64_t epoch = job.life.epoch();
+  job.data.Close(job.life.attempt());
+  job.life.BeginAttempt();
+  const uint64_t attempt = job.life.attempt();
   job.faults.Dismiss();
   job.placement.EndRetreat();
   context_.deadlines.Clear(DeadlineKind::kRetreat, id);
-  job.hang.BeginEpoch();
+  job.hang.BeginAttempt();
   const proto::Restore restore =
       job.snapshots.ChooseRestore(context_.ViewOf(job), job.copier.copies());
   const uint64_t from = restore.step();
-  job.snapshots.BeginEpoch(epoch, job.nodes(), restore);
+  job.snapshots.BeginAttempt(attempt, job.nodes(), restore);
   job.writer.Rewind(from);
-  job.group.BeginEpoch(job.data.Open(epoch, from, job.spec().total_steps()), from, job.world());
+  job.group.BeginAttempt(job.data.Open(attempt, from, job.spec().total_steps()), from, job.world());
   // Else the first line of output says what is lost.
   if (!job.restores_by_itself()) job.ledger.Rollback(from);
   job.ledger.EnterAll(first ? proto::START_UP_TIME : proto::REPAIR, context_.now);
-  job.progress.BeginEpoch(from);
+  job.progress.BeginAttempt(from);
   context_.SetState(job, first ? proto::STARTING : proto::RECOVERING,
-                    "forming epoch " + std::to_string(epoch));
-  auto* notice = context_.AddNotice(id).mutable_epoch();
-  notice->set_epoch(epoch);
+                    "forming attempt " + std::to_string(attempt));
+  auto* notice = context_.AddNotice(id).mutable_attempt();
+  notice->set_attempt(attempt);
   notice->set_world(job.world());
   for (const Member& member : job.group.members()) notice->add_gang(member.node.value());
   *notice->mutable_restore() = restore;
@@ -66,7 +66,7 @@ void EpochStarter::OpenEpoch(JobRecord& job) {
   SendOpenStore(job);
 }
 
-void EpochStarter::StartAgain(const JobRecord& job, size_t place) {
+void AttemptStarter::StartAgain(const JobRecord& job, size_t place) {
   if (job.group.store_port() != 0) {
     SendStart(job, place);
   } else if (place == 0) {
@@ -74,11 +74,11 @@ void EpochStarter::StartAgain(const JobRecord& job, size_t place) {
   }
 }
 
-void EpochStarter::SendOpenStore(const JobRecord& job) {
+void AttemptStarter::SendOpenStore(const JobRecord& job) {
   proto::Command command;
   auto* open = command.mutable_open_store();
   open->set_job_id(job.id());
-  open->set_epoch(job.life.epoch());
+  open->set_attempt(job.life.attempt());
   open->set_world(job.world());
   open->set_torch_version(job.spec().workload().torch_version());
   if (job.snapshots.restore().tier() == proto::Restore::TIER_SHARED) {
@@ -88,12 +88,12 @@ void EpochStarter::SendOpenStore(const JobRecord& job) {
   context_.Send(job.group.member(0).node, std::move(command));
 }
 
-void EpochStarter::SendStart(const JobRecord& job, size_t place) {
+void AttemptStarter::SendStart(const JobRecord& job, size_t place) {
   proto::Command command;
   auto* start = command.mutable_start_workers();
   const uint32_t local = job.local();
   start->set_job_id(job.id());
-  start->set_epoch(job.life.epoch());
+  start->set_attempt(job.life.attempt());
   start->set_restart_count(job.faults.restarts());
   start->set_node_rank(static_cast<uint32_t>(place));
   start->set_nodes(job.nodes());
@@ -117,7 +117,7 @@ void EpochStarter::SendStart(const JobRecord& job, size_t place) {
 }
 
 // The next place of the gang on another host, or at least on another node.
-const Node* EpochStarter::PeerOf(const JobRecord& job, size_t place) const {
+const Node* AttemptStarter::PeerOf(const JobRecord& job, size_t place) const {
   if (!context_.nodes.has_peers()) return nullptr;
   const Node* own = context_.nodes.Find(job.group.member(place).node);
   const Node* on_this_host = nullptr;
@@ -131,10 +131,10 @@ const Node* EpochStarter::PeerOf(const JobRecord& job, size_t place) const {
   return on_this_host;
 }
 
-void EpochStarter::OnStoreOpened(const proto::Event& event) {
+void AttemptStarter::OnStoreOpened(const proto::Event& event) {
   const auto& opened = event.store_opened();
   size_t place = 0;
-  JobRecord* job = context_.CurrentJob(event, opened.job_id(), opened.epoch(), &place);
+  JobRecord* job = context_.CurrentJob(event, opened.job_id(), opened.attempt(), &place);
   if (job == nullptr || place != 0 || opened.port() == 0 || opened.port() > 65535) return;
   if (job->faults.undecided() || job->life.state() == proto::STOPPING) return;
   if (!job->group.OpenStore(opened.port())) return;
@@ -145,10 +145,10 @@ void EpochStarter::OnStoreOpened(const proto::Event& event) {
   checkpoints_.OrderWrite(*job);
 }
 
-void EpochStarter::OnWorkersStarted(const proto::Event& event) {
+void AttemptStarter::OnWorkersStarted(const proto::Event& event) {
   const auto& started = event.workers_started();
   size_t place = 0;
-  JobRecord* job = context_.CurrentJob(event, started.job_id(), started.epoch(), &place);
+  JobRecord* job = context_.CurrentJob(event, started.job_id(), started.attempt(), &place);
   if (job == nullptr || job->group.member(place).started || job->faults.undecided()) return;
   const Instant at = InstantFromNanoseconds(event.at_ns());
   const bool all = job->group.Start(place, started, job->local(), context_.now);
@@ -166,10 +166,10 @@ void EpochStarter::OnWorkersStarted(const proto::Event& event) {
   context_.SetState(*job, proto::RUNNING, "all workers run");
 }
 
-void EpochStarter::OnPhaseEntered(const proto::Event& event) {
+void AttemptStarter::OnPhaseEntered(const proto::Event& event) {
   const auto& entered = event.phase_entered();
   size_t place = 0;
-  JobRecord* job = context_.CurrentJob(event, entered.job_id(), entered.epoch(), &place);
+  JobRecord* job = context_.CurrentJob(event, entered.job_id(), entered.attempt(), &place);
   if (job == nullptr || job->faults.undecided()) return;
   const auto phase = entered.phase();
   if (phase <= job->group.member(place).phase) return;
