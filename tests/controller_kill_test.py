@@ -50,16 +50,16 @@ class ControllerKills(unittest.TestCase):
     def test_succeeds(self):
         self.assertEqual(self.process.returncode, 0, self.output)
         self.assertEqual(len(self.killed), KILLS)
-        told = [notice for notice in self.lab.notices("kills") if notice["type"] == "message"
-                and "the controller was killed by SIGKILL" in notice["message"]["text"]]
+        told = [notification for notification in self.lab.notifications("kills") if notification["type"] == "message"
+                and "the controller was killed by SIGKILL" in notification["message"]["text"]]
         self.assertEqual(len(told), KILLS)
 
     def test_restarts_no_worker(self):
         report = self.lab.report("kills")
         self.assertEqual(report["restarts"], 0)
         self.assertEqual(report["faults"], [])
-        attempts = {notice["attempt"]["attempt"] for notice in self.lab.notices("kills")
-                  if notice["type"] == "attempt"}
+        attempts = {notification["attempt"]["attempt"] for notification in self.lab.notifications("kills")
+                  if notification["type"] == "attempt"}
         self.assertEqual(attempts, {1})
 
     def test_knows_every_step_once(self):

@@ -54,12 +54,12 @@ class From(unittest.TestCase):
         cls.base = cls.lab.run("base", *layout(2, 2, 1))
 
     def losses(self, name):
-        return [(notice["step"]["step"], notice["step"]["loss"])
-                for notice in self.lab.notices(name) if notice["type"] == "step"]
+        return [(notification["step"]["step"], notification["step"]["loss"])
+                for notification in self.lab.notifications(name) if notification["type"] == "step"]
 
     def restored(self, name):
         return [(one["attempt"]["restore"].get("tier"), int(one["attempt"]["restore"].get("step", 0)))
-                for one in self.lab.notices(name) if one["type"] == "attempt"]
+                for one in self.lab.notifications(name) if one["type"] == "attempt"]
 
     def hash_of(self, report):
         return report["results"]["weights_hash"]

@@ -39,8 +39,8 @@ class FrontEndKill(unittest.TestCase):
 
     def sealed_step(self, name):
         """The newest snapshot in memory that the front end heard of."""
-        steps = [int(notice["snapshot"]["step"]) for notice in self.lab.notices(name)
-                 if notice["type"] == "snapshot"]
+        steps = [int(notification["snapshot"]["step"]) for notification in self.lab.notifications(name)
+                 if notification["type"] == "snapshot"]
         return max(steps, default=0)
 
     def await_end(self, began):
@@ -54,8 +54,8 @@ class FrontEndKill(unittest.TestCase):
     def resume(self, name, step):
         """Goes on for some steps and returns the step from which the run went on."""
         self.lab.run(name, "--resume", *ENDLESS, "--set", f"train.steps={step + 5}")
-        restored = [int(notice["attempt"]["restore"].get("step", 0))
-                    for notice in self.lab.notices(name) if notice["type"] == "attempt"]
+        restored = [int(notification["attempt"]["restore"].get("step", 0))
+                    for notification in self.lab.notifications(name) if notification["type"] == "attempt"]
         return restored[-1]
 
     def test_the_cluster_ends_with_a_checkpoint_of_the_last_snapshot(self):
@@ -139,7 +139,7 @@ class FrontEndKill(unittest.TestCase):
                                "waiting for it to end")
         first.send_signal(signal.SIGKILL)
         local_run.await_that(
-            lambda: len([one for one in self.lab.notices("owned")
+            lambda: len([one for one in self.lab.notifications("owned")
                          if one["type"] == "attempt" and one["attempt"].get("restore", {}).get("step")])
             > 0, "the second run does not start")
         second.send_signal(signal.SIGINT)

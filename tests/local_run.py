@@ -61,8 +61,8 @@ class Lab:
         with open(f"{self.folder}/runs/{name}/report.json") as file:
             return json.load(file)
 
-    def notices(self, name):
-        """The notices so far: whole lines of events.jsonl."""
+    def notifications(self, name):
+        """The notifications so far: whole lines of events.jsonl."""
         try:
             with open(f"{self.folder}/runs/{name}/events.jsonl") as file:
                 lines = file.read().split("\n")[:-1]
@@ -71,8 +71,8 @@ class Lab:
         return [json.loads(line) for line in lines]
 
     def last_step(self, name):
-        steps = [notice["step"]["step"] for notice in self.notices(name)
-                 if notice["type"] == "step"]
+        steps = [notification["step"]["step"] for notification in self.notifications(name)
+                 if notification["type"] == "step"]
         return max(steps, default=0)
 
     def processes(self):

@@ -38,8 +38,8 @@ class History:
     """What a run trained on: all of it, and what has stayed after the restarts."""
 
     def __init__(self, lab, name):
-        restored = {notice["attempt"]["attempt"]: notice["attempt"]["restore"]["step"]
-                    for notice in lab.notices(name) if notice["type"] == "attempt"}
+        restored = {notification["attempt"]["attempt"]: notification["attempt"]["restore"]["step"]
+                    for notification in lab.notifications(name) if notification["type"] == "attempt"}
         self.attempts = sorted(restored)
         self.restored = restored
         self.records = list(sample_records(f"{lab.folder}/runs/{name}/samples"))

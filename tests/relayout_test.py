@@ -49,8 +49,8 @@ class Relayout(unittest.TestCase):
             file.write(JOB.replace("layers: 2", f"layers: {LAYERS}") if cls.everything else JOB)
 
     def losses(self, name):
-        return {notice["step"]["step"]: notice["step"]["loss"] for notice in self.lab.notices(name)
-                if notice["type"] == "step"}
+        return {notification["step"]["step"]: notification["step"]["loss"] for notification in self.lab.notifications(name)
+                if notification["type"] == "step"}
 
     def steps(self, name):
         """The committed steps of a run, rising, with their folders."""

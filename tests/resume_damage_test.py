@@ -36,8 +36,8 @@ class ResumeDamage(unittest.TestCase):
             file.write(bytes([byte ^ 1]))
 
     def warnings(self):
-        return [notice["message"]["text"] for notice in self.lab.notices("one")
-                if notice["type"] == "message" and notice["message"].get("severity") == "warning"]
+        return [notification["message"]["text"] for notification in self.lab.notifications("one")
+                if notification["type"] == "message" and notification["message"].get("severity") == "warning"]
 
     def test_the_damaged_steps_and_the_lost_ones_are_named(self):
         steps = self.steps()
@@ -52,7 +52,7 @@ class ResumeDamage(unittest.TestCase):
             self.assertIn(f"is now named damaged-{names[step]}", told)
         self.assertIn("20 steps of training lost: the newest checkpoint, of step 30, is damaged, and "
                       "the run goes on after step 10", told)
-        attempts = [notice["attempt"] for notice in self.lab.notices("one") if notice["type"] == "attempt"]
+        attempts = [notification["attempt"] for notification in self.lab.notifications("one") if notification["type"] == "attempt"]
         self.assertEqual(attempts[-1]["restore"]["step"], 10)
         in_report = "\n".join(row["text"] for row in self.lab.report("one")["warnings"])
         self.assertIn("20 steps of training lost", in_report)

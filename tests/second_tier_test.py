@@ -44,10 +44,10 @@ class SecondTier(unittest.TestCase):
 
     def restored(self, name):
         """Tier and step of each attempt's restore, and the messages."""
-        notices = self.lab.notices(name)
+        notifications = self.lab.notifications(name)
         return ([(one["attempt"]["restore"]["tier"], one["attempt"]["restore"]["step"])
-                 for one in notices if one["type"] == "attempt"],
-                [one["message"]["text"] for one in notices if one["type"] == "message"])
+                 for one in notifications if one["type"] == "attempt"],
+                [one["message"]["text"] for one in notifications if one["type"] == "message"])
 
     def lose(self, name):
         """The machine is lost: what the run wrote is gone."""

@@ -107,7 +107,7 @@ def kill(pid):
 
 # ------------------------------------------------------------------------------------ the trainer
 
-def next_notice(child, deadline):
+def next_notification(child, deadline):
     try:
         line = child.lines.get(timeout=max(0.0, deadline - time.monotonic()))
     except queue.Empty:
@@ -118,11 +118,11 @@ def next_notice(child, deadline):
 
 
 def until(child, wanted, seconds=LIMIT_S):
-    """The first notice that is wanted; those before it are passed over."""
+    """The first notification that is wanted; those before it are passed over."""
     deadline = time.monotonic() + seconds
-    while notice := next_notice(child, deadline):
-        if wanted(notice):
-            return notice
+    while notification := next_notification(child, deadline):
+        if wanted(notification):
+            return notification
     raise RuntimeError(f"nothing came for {seconds} s")
 
 
@@ -136,9 +136,9 @@ def pass_time(child, seconds):
     """Keeps reading, so that the pipe doesn't fill; the times of a step that came by."""
     steps = []
     deadline = time.monotonic() + seconds
-    while notice := next_notice(child, deadline):
-        if notice["type"] == "step":
-            steps.append(notice["step"]["step_seconds"])
+    while notification := next_notification(child, deadline):
+        if notification["type"] == "step":
+            steps.append(notification["step"]["step_seconds"])
     return steps
 
 
@@ -152,13 +152,13 @@ def measure_trainer(arguments, folder, generator):
     child = Child([arguments.longhaul, "run", "recovery.yaml", "--json"], folder)
     samples, steps = [], []
     try:
-        until(child, lambda notice: notice["type"] == "step" and notice["step"]["step"] >= 20)
+        until(child, lambda notification: notification["type"] == "step" and notification["step"]["step"] >= 20)
         for number in range(1, arguments.kills + 1):
             steps += pass_time(child, generator.uniform(0.2, 0.6))
             killed = kill(generator.choice(worker_pids(arguments, folder)))
-            fault = until(child, lambda notice: notice["type"] == "fault" and
-                          notice["fault"]["number"] == number and
-                          notice["fault"]["new_step_at_ns"] != 0)["fault"]
+            fault = until(child, lambda notification: notification["type"] == "fault" and
+                          notification["fault"]["number"] == number and
+                          notification["fault"]["new_step_at_ns"] != 0)["fault"]
             stages = {name: fault[f"{name}_at_ns"] * 1e-9 - killed for name in STAGES}
             samples.append({"first_step": stages["first_step"], "new_step": stages["new_step"],
                             "stages": stages, "class": fault["class_name"]})

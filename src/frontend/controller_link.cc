@@ -107,14 +107,16 @@ Status ControllerLink::Follow(const std::string& job_id) {
   options.on_connection = [this](bool connected, const std::string& reason) {
     Post([this, connected, reason] { observer_.on_connection(connected, reason); });
   };
-  return client_.Follow(
-      JobPath(job_id) + "/events", options, [this](const service::FeedEvent& event) {
-        proto::Notice notice;
-        if (!proto::FromJson(event.data.dump(), &notice).ok()) return true;
-        const Instant at = io::MonotonicNow();
-        Post([this, notice, event, at] { observer_.on_notice(notice, event, at); });
-        return true;
-      });
+  return client_.Follow(JobPath(job_id) + "/events", options,
+                        [this](const service::FeedEvent& event) {
+                          proto::Notification notification;
+                          if (!proto::FromJson(event.data.dump(), &notification).ok()) return true;
+                          const Instant at = io::MonotonicNow();
+                          Post([this, notification, event, at] {
+                            observer_.on_notification(notification, event, at);
+                          });
+                          return true;
+                        });
 }
 
 Result<proto::JobStatus> ControllerLink::FetchStatus(const std::string& job_id) {

@@ -36,9 +36,10 @@ struct SubmittedJob {
 struct LinkObserver {
   // The job is in. `at` is the monotonic time of the controller's answer.
   std::function<void(const SubmittedJob& job, Instant at)> on_submitted;
-  // A notice, with its JSON as it came. `at` is the monotonic time at which it came.
-  std::function<void(const proto::Notice& notice, const service::FeedEvent& event, Instant at)>
-      on_notice;
+  // A notification, with its JSON as it came. `at` is the monotonic time at which it came.
+  std::function<void(const proto::Notification& notification, const service::FeedEvent& event,
+                     Instant at)>
+      on_notification;
   std::function<void(bool connected, const std::string& reason)> on_connection;
   // The job is over: its last status.
   std::function<void(const proto::JobStatus& status)> on_over;

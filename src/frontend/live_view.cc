@@ -101,13 +101,13 @@ Style StyleOf(proto::JobState state) {
   }
 }
 
-Style StyleOf(proto::MessageNotice::Severity severity) {
-  if (severity == proto::MessageNotice::ERROR) return Style::kBad;
-  if (severity == proto::MessageNotice::WARNING) return Style::kWarning;
+Style StyleOf(proto::MessageNotification::Severity severity) {
+  if (severity == proto::MessageNotification::ERROR) return Style::kBad;
+  if (severity == proto::MessageNotification::WARNING) return Style::kWarning;
   return Style::kPlain;
 }
 
-std::string GangText(const proto::AttemptNotice& attempt) {
+std::string GangText(const proto::AttemptNotification& attempt) {
   std::string text = Plural(attempt.world(), "worker") + " on ";
   constexpr int kNamesShown = 4;
   if (attempt.gang_size() > kNamesShown) {
@@ -137,7 +137,7 @@ std::string RestoreText(const proto::Restore& restore) {
 }
 
 // Older controllers don't say whether there is one.
-bool HasLoss(const proto::StepNotice& step) { return step.has_loss() || step.loss() != 0; }
+bool HasLoss(const proto::StepNotification& step) { return step.has_loss() || step.loss() != 0; }
 
 double SecondsBetween(int64_t from_ns, int64_t to_ns) {
   return static_cast<double>(to_ns - from_ns) * 1e-9;
@@ -176,56 +176,58 @@ LiveView::LiveView(std::string job, Instant started, bool is_command)
       is_command_(is_command),
       last_step_line_ns_(ToNanoseconds(started)) {}
 
-void LiveView::AddEvent(int64_t at_ns, proto::MessageNotice::Severity severity, std::string text) {
+void LiveView::AddEvent(int64_t at_ns, proto::MessageNotification::Severity severity,
+                        std::string text) {
   text = Harmless(text);
-  const std::string_view mark = severity == proto::MessageNotice::ERROR     ? "error: "
-                                : severity == proto::MessageNotice::WARNING ? "warning: "
-                                                                            : "";
+  const std::string_view mark = severity == proto::MessageNotification::ERROR     ? "error: "
+                                : severity == proto::MessageNotification::WARNING ? "warning: "
+                                                                                  : "";
   lines_.push_back(Clock(at_ns) + std::string(mark) + text);
   events_.push_back({at_ns, severity, std::move(text)});
   if (events_.size() > kEventsShown) events_.pop_front();
 }
 
-void LiveView::Take(const proto::Notice& notice) {
-  const int64_t at_ns = notice.at_ns();
-  switch (notice.kind_case()) {
-    case proto::Notice::kState:
-      return TakeState(notice.state(), at_ns);
-    case proto::Notice::kAttempt:
-      attempt_ = notice.attempt();
-      return AddEvent(at_ns, proto::MessageNotice::INFO,
+void LiveView::Take(const proto::Notification& notification) {
+  const int64_t at_ns = notification.at_ns();
+  switch (notification.kind_case()) {
+    case proto::Notification::kState:
+      return TakeState(notification.state(), at_ns);
+    case proto::Notification::kAttempt:
+      attempt_ = notification.attempt();
+      return AddEvent(at_ns, proto::MessageNotification::INFO,
                       "attempt " + std::to_string(attempt_.attempt()) + ": " + GangText(attempt_) +
                           // What a command restores without us is not known.
                           (is_command_ && attempt_.restore().tier() == proto::Restore::TIER_NONE
                                ? ""
                                : ", " + RestoreText(attempt_.restore())));
-    case proto::Notice::kStep:
-      return TakeStep(notice.step(), at_ns);
-    case proto::Notice::kSnapshot:
-      return TakeSnapshot(notice.snapshot());
-    case proto::Notice::kFault:
-      return TakeFault(notice.fault(), at_ns);
-    case proto::Notice::kMessage:
-      return AddEvent(at_ns, notice.message().severity(), notice.message().text());
-    case proto::Notice::kNode:
-      return TakeNode(notice.node(), at_ns);
-    case proto::Notice::KIND_NOT_SET:
+    case proto::Notification::kStep:
+      return TakeStep(notification.step(), at_ns);
+    case proto::Notification::kSnapshot:
+      return TakeSnapshot(notification.snapshot());
+    case proto::Notification::kFault:
+      return TakeFault(notification.fault(), at_ns);
+    case proto::Notification::kMessage:
+      return AddEvent(at_ns, notification.message().severity(), notification.message().text());
+    case proto::Notification::kNode:
+      return TakeNode(notification.node(), at_ns);
+    case proto::Notification::KIND_NOT_SET:
       return;
   }
 }
 
-void LiveView::TakeState(const proto::StateNotice& notice, int64_t at_ns) {
-  if (state_ == notice.state()) return;
-  state_ = notice.state();
-  state_reason_ = Headline(notice.reason());
+void LiveView::TakeState(const proto::StateNotification& notification, int64_t at_ns) {
+  if (state_ == notification.state()) return;
+  state_ = notification.state();
+  state_reason_ = Headline(notification.reason());
   // The others are told by attempts and faults already.
   if (state_ != proto::QUEUED && state_ < proto::STOPPING) return;
   AddEvent(at_ns,
-           state_ == proto::FAILED ? proto::MessageNotice::ERROR : proto::MessageNotice::INFO,
+           state_ == proto::FAILED ? proto::MessageNotification::ERROR
+                                   : proto::MessageNotification::INFO,
            std::string(StateName(state_)) + (state_reason_.empty() ? "" : ": " + state_reason_));
 }
 
-void LiveView::TakeSnapshot(const proto::SnapshotNotice& snapshot) {
+void LiveView::TakeSnapshot(const proto::SnapshotNotification& snapshot) {
   if (snapshot.tier() == "disk") {
     disk_step_ = snapshot.step();
     ++disk_count_;
@@ -239,12 +241,14 @@ void LiveView::TakeNode(const proto::NodeStatus& node, int64_t at_ns) {
   const auto known = nodes_.find(node.name());
   if (known != nodes_.end() && known->second == node.connected()) return;
   nodes_[node.name()] = node.connected();
-  AddEvent(at_ns, node.connected() ? proto::MessageNotice::INFO : proto::MessageNotice::WARNING,
-           node.name() +
-               (node.connected() ? " joined with " + Plural(node.slots(), "slot") : " is lost"));
+  AddEvent(
+      at_ns,
+      node.connected() ? proto::MessageNotification::INFO : proto::MessageNotification::WARNING,
+      node.name() +
+          (node.connected() ? " joined with " + Plural(node.slots(), "slot") : " is lost"));
 }
 
-void LiveView::TakeStep(const proto::StepNotice& step, int64_t at_ns) {
+void LiveView::TakeStep(const proto::StepNotification& step, int64_t at_ns) {
   step_ = step;
   has_step_ = true;
   if (step.has_validation_loss()) {
@@ -264,25 +268,25 @@ void LiveView::TakeFault(const proto::Fault& fault, int64_t at_ns) {
   FaultSeen& seen = entry->second;
   const std::string name = "fault " + std::to_string(fault.number()) + ": ";
   if (first) {
-    AddEvent(at_ns, proto::MessageNotice::WARNING,
+    AddEvent(at_ns, proto::MessageNotification::WARNING,
              name + Headline(fault.what()) + (fault.injected() ? " (injected)" : ""));
   }
   if (!seen.decided && fault.decided_at_ns() != 0 && !fault.action().empty()) {
     seen.decided = true;
-    AddEvent(at_ns, proto::MessageNotice::INFO, name + fault.action());
+    AddEvent(at_ns, proto::MessageNotification::INFO, name + fault.action());
   }
   const int64_t began =
       fault.happened_at_ns() != 0 ? fault.happened_at_ns() : fault.detected_at_ns();
   if (!seen.restarted && stepless() && fault.started_at_ns() != 0) {
     seen.restarted = true;
-    AddEvent(at_ns, proto::MessageNotice::INFO,
+    AddEvent(at_ns, proto::MessageNotification::INFO,
              name + "the processes of all workers run again after " +
                  SecondsText(SecondsBetween(began, fault.started_at_ns())) +
                  "; no step has been reported yet");
   }
   if (!seen.recovered && fault.new_step_at_ns() != 0) {
     seen.recovered = true;
-    AddEvent(at_ns, proto::MessageNotice::INFO,
+    AddEvent(at_ns, proto::MessageNotification::INFO,
              name + "a new step after " +
                  SecondsText(SecondsBetween(began, fault.new_step_at_ns())) + ", " +
                  Plural(fault.lost_steps(), "step") + " done again");

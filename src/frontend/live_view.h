@@ -1,4 +1,4 @@
-// The view of a run while it goes. Pure: notices and times go in, lines of text come out.
+// The view of a run while it goes. Pure: notifications and times go in, lines of text come out.
 //
 // On a terminal, Frame() is the whole picture, to be drawn over the last one by a ScreenPainter.
 // Else TakeLines() is what to append: each event as it comes and a line about the steps every 2
@@ -31,7 +31,7 @@ class LiveView {
   // so and shows neither loss nor speed.
   LiveView(std::string job, Instant started, bool is_command = false);
 
-  void Take(const proto::Notice& notice);
+  void Take(const proto::Notification& notification);
 
   // The lines of the picture, without line ends: 4 (2 without steps), and more as style.rows
   // allows.
@@ -43,16 +43,16 @@ class LiveView {
  private:
   struct Event {
     int64_t at_ns;
-    proto::MessageNotice::Severity severity;
+    proto::MessageNotification::Severity severity;
     std::string text;
   };
 
-  void TakeState(const proto::StateNotice& notice, int64_t at_ns);
-  void TakeStep(const proto::StepNotice& step, int64_t at_ns);
-  void TakeSnapshot(const proto::SnapshotNotice& snapshot);
+  void TakeState(const proto::StateNotification& notification, int64_t at_ns);
+  void TakeStep(const proto::StepNotification& step, int64_t at_ns);
+  void TakeSnapshot(const proto::SnapshotNotification& snapshot);
   void TakeNode(const proto::NodeStatus& node, int64_t at_ns);
   void TakeFault(const proto::Fault& fault, int64_t at_ns);
-  void AddEvent(int64_t at_ns, proto::MessageNotice::Severity severity, std::string text);
+  void AddEvent(int64_t at_ns, proto::MessageNotification::Severity severity, std::string text);
   std::string HeadLine(const ViewStyle& style, Instant now) const;
   std::string ProgressLine(const ViewStyle& style) const;
   std::string LossLine(const ViewStyle& style) const;
@@ -68,8 +68,8 @@ class LiveView {
   bool is_command_;
   proto::JobState state_ = proto::JOB_STATE_UNSPECIFIED;
   std::string state_reason_;
-  proto::AttemptNotice attempt_;
-  proto::StepNotice step_;
+  proto::AttemptNotification attempt_;
+  proto::StepNotification step_;
   bool has_step_ = false;
   double validation_loss_ = 0;
   bool has_validation_loss_ = false;

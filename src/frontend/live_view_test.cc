@@ -18,22 +18,22 @@ constexpr Instant kStart = InstantFromNanoseconds(1'700'000'000 * kSecond_ns);
 
 Instant After(double seconds) { return kStart + DurationFromSeconds(seconds); }
 
-proto::Notice At(double seconds) {
-  proto::Notice notice;
-  notice.set_at_ns(ToNanoseconds(After(seconds)));
-  return notice;
+proto::Notification At(double seconds) {
+  proto::Notification notification;
+  notification.set_at_ns(ToNanoseconds(After(seconds)));
+  return notification;
 }
 
-proto::Notice StateAt(double seconds, proto::JobState state, const std::string& reason = "") {
-  proto::Notice notice = At(seconds);
-  notice.mutable_state()->set_state(state);
-  notice.mutable_state()->set_reason(reason);
-  return notice;
+proto::Notification StateAt(double seconds, proto::JobState state, const std::string& reason = "") {
+  proto::Notification notification = At(seconds);
+  notification.mutable_state()->set_state(state);
+  notification.mutable_state()->set_reason(reason);
+  return notification;
 }
 
-proto::Notice StepAt(double seconds, uint64_t number) {
-  proto::Notice notice = At(seconds);
-  proto::StepNotice& step = *notice.mutable_step();
+proto::Notification StepAt(double seconds, uint64_t number) {
+  proto::Notification notification = At(seconds);
+  proto::StepNotification& step = *notification.mutable_step();
   step.set_step(number);
   step.set_total_steps(300);
   step.set_attempt(1);
@@ -43,23 +43,23 @@ proto::Notice StepAt(double seconds, uint64_t number) {
   step.set_goodput(0.931);
   step.set_step_seconds(0.312);
   step.set_gradient_norm(0.87);
-  return notice;
+  return notification;
 }
 
-proto::Notice AttemptAt(double seconds, uint64_t number) {
-  proto::Notice notice = At(seconds);
-  proto::AttemptNotice& attempt = *notice.mutable_attempt();
+proto::Notification AttemptAt(double seconds, uint64_t number) {
+  proto::Notification notification = At(seconds);
+  proto::AttemptNotification& attempt = *notification.mutable_attempt();
   attempt.set_attempt(number);
   attempt.add_gang("node-1");
   attempt.add_gang("node-2");
   attempt.set_world(4);
-  return notice;
+  return notification;
 }
 
-proto::Notice MessageAt(double seconds, const std::string& text) {
-  proto::Notice notice = At(seconds);
-  notice.mutable_message()->set_text(text);
-  return notice;
+proto::Notification MessageAt(double seconds, const std::string& text) {
+  proto::Notification notification = At(seconds);
+  notification.mutable_message()->set_text(text);
+  return notification;
 }
 
 LiveView RunningView() {
@@ -132,14 +132,14 @@ TEST(LiveView, SaysThatACommandReportsNoStepsUntilItDoes) {
 
 TEST(LiveView, TellsACommandsRestartByItsProcesses) {
   LiveView view("job", kStart, /*is_command=*/true);
-  proto::Notice notice = At(5);
-  proto::Fault& fault = *notice.mutable_fault();
+  proto::Notification notification = At(5);
+  proto::Fault& fault = *notification.mutable_fault();
   fault.set_number(1);
   fault.set_what(
       "worker 1 exited with code 1: Traceback (most recent call last):\n  File x\nValueError: no");
   fault.set_happened_at_ns(ToNanoseconds(After(4.9)));
   fault.set_started_at_ns(ToNanoseconds(After(5)));
-  view.Take(notice);
+  view.Take(notification);
   EXPECT_THAT(view.TakeLines(),
               ElementsAre("   5.0 s  warning: fault 1: worker 1 exited with code 1: ValueError: no",
                           "   5.0 s  fault 1: the processes of all workers run again after 100 ms; "
@@ -149,26 +149,26 @@ TEST(LiveView, TellsACommandsRestartByItsProcesses) {
 // The processes run again at once. The next step comes seconds later and gets a line of its own.
 TEST(LiveView, TellsTheNextStepOfACommandBesideItsProcesses) {
   LiveView view("job", kStart, /*is_command=*/true);
-  proto::Notice notice = At(5);
-  proto::Fault& fault = *notice.mutable_fault();
+  proto::Notification notification = At(5);
+  proto::Fault& fault = *notification.mutable_fault();
   fault.set_number(1);
   fault.set_what("worker 1 was ended by signal 9");
   fault.set_happened_at_ns(ToNanoseconds(After(4.9)));
   fault.set_started_at_ns(ToNanoseconds(After(5)));
-  view.Take(notice);
+  view.Take(notification);
   view.Take(StepAt(8, 1));
   fault.set_new_step_at_ns(ToNanoseconds(After(8.9)));
-  view.Take(notice);
+  view.Take(notification);
   EXPECT_THAT(view.TakeLines(), testing::Contains(HasSubstr("fault 1: a new step after 4 s")));
 }
 
 TEST(LiveView, ShowsTheShareOfStallsOnceThereAreSome) {
   LiveView view("job", kStart);
-  proto::Notice notice = StepAt(3, 1);
-  view.Take(notice);
+  proto::Notification notification = StepAt(3, 1);
+  view.Take(notification);
   EXPECT_THAT(view.Frame({.columns = 80, .rows = 24}, After(4))[3], Not(HasSubstr("stall")));
-  notice.mutable_step()->set_stall(0.25);
-  view.Take(notice);
+  notification.mutable_step()->set_stall(0.25);
+  view.Take(notification);
   EXPECT_THAT(view.Frame({.columns = 80, .rows = 24}, After(4))[3], HasSubstr("stall 25.0 %"));
 }
 
@@ -187,22 +187,22 @@ TEST(LiveViewLines, TellStepsEveryTwoSecondsAndEventsAtOnce) {
 
 TEST(LiveViewLines, TellEachStageOfAFaultOnce) {
   LiveView view("job", kStart);
-  proto::Notice notice = At(10);
-  proto::Fault& fault = *notice.mutable_fault();
+  proto::Notification notification = At(10);
+  proto::Fault& fault = *notification.mutable_fault();
   fault.set_number(1);
   fault.set_what("worker 1 was killed by signal 9");
   fault.set_injected(true);
   fault.set_happened_at_ns(ToNanoseconds(After(9.9)));
-  view.Take(notice);
+  view.Take(notification);
   fault.set_decided_at_ns(ToNanoseconds(After(10)));
   fault.set_action("restart in place from memory at step 36");
-  view.Take(notice);
+  view.Take(notification);
   fault.set_started_at_ns(ToNanoseconds(After(10.1)));
-  view.Take(notice);
+  view.Take(notification);
   fault.set_lost_steps(4);
   fault.set_new_step_at_ns(ToNanoseconds(After(11.1)));
-  view.Take(notice);
-  view.Take(notice);
+  view.Take(notification);
+  view.Take(notification);
   EXPECT_THAT(view.TakeLines(),
               ElementsAre("  10.0 s  warning: fault 1: worker 1 was killed by signal 9 (injected)",
                           "  10.0 s  fault 1: restart in place from memory at step 36",

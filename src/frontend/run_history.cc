@@ -4,11 +4,11 @@
 
 namespace longhaul::frontend {
 
-void RunHistory::Take(const proto::Notice& notice) {
-  const int64_t at_ns = notice.at_ns();
-  switch (notice.kind_case()) {
-    case proto::Notice::kStep: {
-      const proto::StepNotice& step = notice.step();
+void RunHistory::Take(const proto::Notification& notification) {
+  const int64_t at_ns = notification.at_ns();
+  switch (notification.kind_case()) {
+    case proto::Notification::kStep: {
+      const proto::StepNotification& step = notification.step();
       StepPoint point{step.step(),
                       step.attempt(),
                       at_ns,
@@ -23,25 +23,25 @@ void RunHistory::Take(const proto::Notice& notice) {
       steps.push_back(point);
       break;
     }
-    case proto::Notice::kAttempt:
-      attempts.push_back({at_ns, notice.attempt()});
+    case proto::Notification::kAttempt:
+      attempts.push_back({at_ns, notification.attempt()});
       break;
-    case proto::Notice::kSnapshot:
-      snapshots.push_back({at_ns, notice.snapshot()});
+    case proto::Notification::kSnapshot:
+      snapshots.push_back({at_ns, notification.snapshot()});
       break;
-    case proto::Notice::kState:
-      states.push_back({at_ns, notice.state().state()});
+    case proto::Notification::kState:
+      states.push_back({at_ns, notification.state().state()});
       break;
-    case proto::Notice::kFault:
-      faults[notice.fault().number()] = notice.fault();
+    case proto::Notification::kFault:
+      faults[notification.fault().number()] = notification.fault();
       break;
-    case proto::Notice::kNode:
-      nodes.push_back({at_ns, notice.node().name(), notice.node().connected()});
+    case proto::Notification::kNode:
+      nodes.push_back({at_ns, notification.node().name(), notification.node().connected()});
       break;
-    case proto::Notice::kMessage:
-      messages.push_back(notice);
+    case proto::Notification::kMessage:
+      messages.push_back(notification);
       break;
-    case proto::Notice::KIND_NOT_SET:
+    case proto::Notification::KIND_NOT_SET:
       break;
   }
 }

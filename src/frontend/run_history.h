@@ -1,4 +1,4 @@
-// What a run told while it went: the controller's notices, sorted into what the report needs.
+// What a run told while it went: the controller's notifications, sorted into what the report needs.
 //
 // Bounded by the run's own length: one entry a step report, snapshot, attempt, state and message.
 #pragma once
@@ -26,12 +26,12 @@ struct StepPoint {
 
 struct AttemptPoint {
   int64_t at_ns = 0;
-  proto::AttemptNotice notice;
+  proto::AttemptNotification notification;
 };
 
 struct SnapshotPoint {
   int64_t at_ns = 0;
-  proto::SnapshotNotice notice;
+  proto::SnapshotNotification notification;
 };
 
 struct StatePoint {
@@ -52,9 +52,9 @@ struct RunHistory {
   std::vector<StatePoint> states;
   std::vector<NodePoint> nodes;
   std::map<uint32_t, proto::Fault> faults;  // by number, as last told
-  std::vector<proto::Notice> messages;
+  std::vector<proto::Notification> messages;
 
-  void Take(const proto::Notice& notice);
+  void Take(const proto::Notification& notification);
 
   // The newest run of each step, by step.
   std::vector<StepPoint> LastOfEachStep() const;

@@ -98,15 +98,15 @@ Result<ClusterSize> SizeFor(const RunOptions& options, const spec::JobSpec& job)
   return size;
 }
 
-const char* KindName(const proto::Notice& notice) {
-  const auto* field = notice.GetDescriptor()->FindFieldByNumber(notice.kind_case());
+const char* KindName(const proto::Notification& notification) {
+  const auto* field = notification.GetDescriptor()->FindFieldByNumber(notification.kind_case());
   return field == nullptr ? "unknown" : field->name().c_str();
 }
 
 // Of the job.
-bool IsEnd(const proto::Notice& notice) {
-  if (notice.kind_case() != proto::Notice::kState) return false;
-  const proto::JobState state = notice.state().state();
+bool IsEnd(const proto::Notification& notification) {
+  if (notification.kind_case() != proto::Notification::kState) return false;
+  const proto::JobState state = notification.state().state();
   return state == proto::SUCCEEDED || state == proto::FAILED || state == proto::STOPPED;
 }
 
@@ -124,8 +124,8 @@ class Session {
   void AskToStop(int signal);
   void OnClusterReady(const service::Endpoint& endpoint, uint32_t nodes);
   void ShareEndpoint(const service::Endpoint& endpoint);
-  void OnNotice(const proto::Notice& notice, const nlohmann::ordered_json& json);
-  void Tell(proto::MessageNotice::Severity severity, const std::string& text);
+  void OnNotification(const proto::Notification& notification, const nlohmann::ordered_json& json);
+  void Tell(proto::MessageNotification::Severity severity, const std::string& text);
   void OnOver(const proto::JobStatus& status);
   void Fail(const Status& reason);
   void End();  // stops what runs, then the loop
@@ -218,7 +218,7 @@ void Session::AskToStop(int signal) {
     return End();
   }
   if (ending_) return;
-  Tell(proto::MessageNotice::INFO,
+  Tell(proto::MessageNotification::INFO,
        "stopping the job with a last snapshot; once more Ctrl-C kills it at once");
   link_->StopJob(job_id_, "stopped by signal " + std::to_string(signal));
   loop_->After(kStopLimit, [this] {
@@ -241,10 +241,10 @@ Status Session::StartCluster(ClusterSize size) {
   };
   observer.on_restarted = [this](const service::Endpoint& endpoint) {
     ShareEndpoint(endpoint);
-    Tell(proto::MessageNotice::INFO, "the controller is back and knows everything");
+    Tell(proto::MessageNotification::INFO, "the controller is back and knows everything");
   };
   observer.on_event = [this](const std::string& text) {
-    Tell(proto::MessageNotice::WARNING, text);
+    Tell(proto::MessageNotification::WARNING, text);
   };
   observer.on_failed = [this](const Status& reason) { Fail(reason); };
   cluster_ = std::make_unique<EmbeddedCluster>(*loop_, cluster, observer);
@@ -265,17 +265,18 @@ void Session::OnClusterReady(const service::Endpoint& endpoint, uint32_t nodes) 
   observer.on_submitted = [this](const SubmittedJob& job, Instant at) {
     job_id_ = job.id;
     submitted_at_ = at;
-    if (!job.plan_reason.empty()) Tell(proto::MessageNotice::INFO, "plan: " + job.plan_reason);
+    if (!job.plan_reason.empty())
+      Tell(proto::MessageNotification::INFO, "plan: " + job.plan_reason);
     DrawSoon();
   };
-  observer.on_notice = [this](const proto::Notice& notice, const service::FeedEvent& event,
-                              Instant at) {
-    if (IsEnd(notice)) over_at_ = at;
-    OnNotice(notice, event.data);
+  observer.on_notification = [this](const proto::Notification& notification,
+                                    const service::FeedEvent& event, Instant at) {
+    if (IsEnd(notification)) over_at_ = at;
+    OnNotification(notification, event.data);
   };
   observer.on_connection = [this](bool connected, const std::string& reason) {
     if (cluster_ != nullptr) return;  // its own supervision tells better
-    Tell(connected ? proto::MessageNotice::INFO : proto::MessageNotice::WARNING,
+    Tell(connected ? proto::MessageNotification::INFO : proto::MessageNotification::WARNING,
          connected ? "the controller answers again" : reason);
   };
   observer.on_over = [this](const proto::JobStatus& status) { OnOver(status); };
@@ -293,29 +294,31 @@ void Session::ShareEndpoint(const service::Endpoint& endpoint) {
   shared_endpoint_ = service::WriteEndpoint(kSharedEndpoint, endpoint).ok();
 }
 
-void Session::OnNotice(const proto::Notice& notice, const nlohmann::ordered_json& json) {
+void Session::OnNotification(const proto::Notification& notification,
+                             const nlohmann::ordered_json& json) {
   ShowOutput(output_.Read());  // last words before what is said of them
-  if (notice.kind_case() == proto::Notice::kAttempt) {
-    if (!job_.built_in()) output_.Follow(notice.attempt().attempt(), notice.attempt().world());
+  if (notification.kind_case() == proto::Notification::kAttempt) {
+    if (!job_.built_in())
+      output_.Follow(notification.attempt().attempt(), notification.attempt().world());
   }
-  history_.Take(notice);
-  nlohmann::ordered_json typed = {{"type", KindName(notice)}};
+  history_.Take(notification);
+  nlohmann::ordered_json typed = {{"type", KindName(notification)}};
   typed.update(json);
   const std::string line =
       typed.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   events_ << line << std::flush;
   if (options_.json) return WriteOut(line);
-  view_.Take(notice);
+  view_.Take(notification);
   DrawSoon();
 }
 
-void Session::Tell(proto::MessageNotice::Severity severity, const std::string& text) {
-  proto::Notice notice;
-  notice.set_at_ns(ToNanoseconds(io::Now()));
-  notice.set_job_id(job_id_);
-  notice.mutable_message()->set_severity(severity);
-  notice.mutable_message()->set_text(text);
-  OnNotice(notice, proto::ToJson(notice));
+void Session::Tell(proto::MessageNotification::Severity severity, const std::string& text) {
+  proto::Notification notification;
+  notification.set_at_ns(ToNanoseconds(io::Now()));
+  notification.set_job_id(job_id_);
+  notification.mutable_message()->set_severity(severity);
+  notification.mutable_message()->set_text(text);
+  OnNotification(notification, proto::ToJson(notification));
 }
 
 // A full disk stops the controller from deciding anything, so it is told from here.
@@ -324,7 +327,7 @@ void Session::WatchDisk() {
   const Result<Bytes> space = FreeSpace(directory_.path);
   const bool full = space.ok() && *space < kDiskFull;
   if (full != disk_full_) {
-    Tell(full ? proto::MessageNotice::WARNING : proto::MessageNotice::INFO,
+    Tell(full ? proto::MessageNotification::WARNING : proto::MessageNotification::INFO,
          full ? "the disk of " + directory_.path +
                     " is full: make room, and the job goes on by itself"
               : "the disk of " + directory_.path + " has room again");
@@ -430,7 +433,7 @@ RunFacts Session::Facts() const {
       const Instant wall = began_at_ + (at - began_);
       return std::abs(ToSeconds(wall - InstantFromNanoseconds(controller_ns)));
     };
-    facts.notice_delay_seconds =
+    facts.notification_delay_seconds =
         late(submitted_at_, final_->submitted_at_ns()) + late(over_at_, final_->ended_at_ns());
   }
   facts.process_seconds = ToSeconds(io::MonotonicNow() - began_);

@@ -159,7 +159,7 @@ class Timeline {
   static std::vector<std::string> NodesOf(const RunHistory& history) {
     std::vector<std::string> nodes;
     for (const AttemptPoint& attempt : history.attempts) {
-      for (const std::string& node : attempt.notice.gang()) nodes.push_back(node);
+      for (const std::string& node : attempt.notification.gang()) nodes.push_back(node);
     }
     std::sort(nodes.begin(), nodes.end());
     nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
@@ -246,17 +246,17 @@ class Timeline {
           i + 1 < history_.attempts.size() ? X(history_.attempts[i + 1].at_ns) : kWidth - kRight;
       svg.Line(x, kTop - 8, x, lanes_bottom_ - kLaneGap, "#111827", 0.8);
       if (end - x < 54 && i + 1 < history_.attempts.size()) continue;  // no room for its name
-      svg.Text(x + 3, kTop - 12, "attempt " + std::to_string(attempt.notice.attempt()),
+      svg.Text(x + 3, kTop - 12, "attempt " + std::to_string(attempt.notification.attempt()),
                {.size = 11, .color = kFaint});
     }
     for (const SnapshotPoint& point : history_.snapshots) {
-      const std::string what =
-          "step " + std::to_string(point.notice.step()) + " in " + Harmless(point.notice.tier());
+      const std::string what = "step " + std::to_string(point.notification.step()) + " in " +
+                               Harmless(point.notification.tier());
       for (size_t lane = 0; lane < nodes_.size(); ++lane) {
         const double bottom = Y(lane) + kLane;
-        if (point.notice.tier() == "disk") {
+        if (point.notification.tier() == "disk") {
           if (lane == 0) svg.Circle(X(point.at_ns), bottom + 6, 2.6, kDiskColor, what);
-        } else if (point.notice.tier() == "memory") {
+        } else if (point.notification.tier() == "memory") {
           svg.Line(X(point.at_ns), bottom - 6, X(point.at_ns), bottom + 2, kMemoryColor, 1);
         }
       }

@@ -1,11 +1,11 @@
 // What a whole run takes: days, device hours, energy and money, with failures in them.
 //
 // Devices fail at a steady rate; each failure loses half a checkpoint interval and the time to
-// notice it and restart. The interval that loses least is sqrt(2 x checkpoint cost x mean time
-// between failures) (Young, CACM 1974). Rate: 419 unexpected interruptions in 54 days on 16,384
-// GPUs, one in 50,700 GPU hours (Llama 3, arXiv 2407.21783, table 5). Every figure has a range: the
-// step's band, and half to twice the failure rate. Leaves out queueing, evaluations during the run
-// and hardware bought for it.
+// notification it and restart. The interval that loses least is sqrt(2 x checkpoint cost x mean
+// time between failures) (Young, CACM 1974). Rate: 419 unexpected interruptions in 54 days on
+// 16,384 GPUs, one in 50,700 GPU hours (Llama 3, arXiv 2407.21783, table 5). Every figure has a
+// range: the step's band, and half to twice the failure rate. Leaves out queueing, evaluations
+// during the run and hardware bought for it.
 #pragma once
 
 #include "base/status.h"

@@ -90,16 +90,16 @@ TEST(ToJson, IsTextThatParsesBack) {
 }
 
 TEST(FromJson, ReadsWhatToJsonWrote) {
-  Notice notice;
-  notice.set_at_ns(1'763'717'281'123'456'789);
-  notice.set_job_id("a-1");
-  AttemptNotice& attempt = *notice.mutable_attempt();
+  Notification notification;
+  notification.set_at_ns(1'763'717'281'123'456'789);
+  notification.set_job_id("a-1");
+  AttemptNotification& attempt = *notification.mutable_attempt();
   attempt.set_attempt(std::numeric_limits<uint64_t>::max());
   attempt.add_gang("node-1");
   attempt.mutable_restore()->set_tier(Restore::TIER_MEMORY);
-  Notice read;
-  ASSERT_EQ(FromJson(ToJson(notice).dump(), &read), Status());
-  EXPECT_EQ(read.SerializeAsString(), notice.SerializeAsString());
+  Notification read;
+  ASSERT_EQ(FromJson(ToJson(notification).dump(), &read), Status());
+  EXPECT_EQ(read.SerializeAsString(), notification.SerializeAsString());
 
   JobStatus status;
   status.mutable_job()->mutable_workload()->mutable_environment()->insert({"A", "b"});
@@ -111,14 +111,14 @@ TEST(FromJson, ReadsWhatToJsonWrote) {
 }
 
 TEST(FromJson, ReadsNullAsNotANumberAndSkipsTheUnknown) {
-  StepNotice step;
+  StepNotification step;
   ASSERT_EQ(FromJson(R"({"step": 3, "loss": null, "from_the_future": [1]})", &step), Status());
   EXPECT_EQ(step.step(), 3u);
   EXPECT_TRUE(std::isnan(step.loss()));
 }
 
 TEST(FromJson, RefusesWhatItCannotRead) {
-  StepNotice step;
+  StepNotification step;
   for (const char* text : {"", "[]", "{", R"({"step": "x"})", R"({"step": -1})"}) {
     EXPECT_EQ(FromJson(text, &step).code(), Code::kInvalidArgument) << text;
   }

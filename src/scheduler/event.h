@@ -83,7 +83,7 @@ struct NodeFaulted {  // a task failed there for the node's own fault; the node 
 };
 
 // The links that join a domain of a tier to the rest of the network: gangs that cross them fail or
-// crawl, and what stays inside doesn't notice.
+// crawl, and traffic inside is not affected.
 struct LinkFaulted {  // its health falls; after too many faults no gang may cross it for a while
   Tier tier = kLeafTier;
   int32_t domain = 0;

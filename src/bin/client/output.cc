@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "bin/client/client.h"
-#include "bin/notice_text.h"
+#include "bin/notification_text.h"
 
 namespace longhaul::bin::client {
 namespace {
@@ -28,9 +28,9 @@ int Events(RestClient& client, const Options& options) {
         std::printf("%s\n", event.dump().c_str());
         continue;
       }
-      const FeedEvent notice{event["id"].get<uint64_t>(), event["kind"].get<std::string>(),
-                             event["data"]};
-      std::printf("%s\n", NoticeLine(notice).c_str());
+      const FeedEvent notification{event["id"].get<uint64_t>(), event["kind"].get<std::string>(),
+                                   event["data"]};
+      std::printf("%s\n", NotificationLine(notification).c_str());
     }
     if ((*answer)["events"].empty()) return kExitOk;
     after = (*answer)["last"].get<uint64_t>();
@@ -91,7 +91,7 @@ int FollowJob(RestClient& client, const std::string& id, bool json) {
           "%s\n",
           Json({{"id", event.id}, {"kind", event.kind}, {"data", event.data}}).dump().c_str());
     } else {
-      std::printf("%s\n", NoticeLine(event).c_str());
+      std::printf("%s\n", NotificationLine(event).c_str());
     }
     std::fflush(stdout);
     if (event.kind == "state" && !id.empty()) {

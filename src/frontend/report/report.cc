@@ -62,7 +62,8 @@ LedgerCheck CheckLedger(const std::vector<CategoryRow>& rows, const RunFacts& fa
   LedgerCheck check;
   for (const CategoryRow& row : rows) check.sum_seconds += row.seconds;
   check.measured_seconds = facts.job_seconds;
-  const double late = std::clamp(facts.notice_delay_seconds, 0.0, kMostNoticeDelaySeconds);
+  const double late =
+      std::clamp(facts.notification_delay_seconds, 0.0, kMostNotificationDelaySeconds);
   check.allowed_seconds =
       std::max(kLedgerTolerance * check.measured_seconds, kLedgerFloorSeconds + late);
   if (check.measured_seconds > 0) {
@@ -194,16 +195,16 @@ double MeanRanks(const proto::JobStatus& status) {
 std::vector<WarningRow> WarningsOf(const RunHistory& history, int64_t submitted_at_ns) {
   std::vector<WarningRow> rows;
   std::map<std::string, size_t> row_of;
-  for (const proto::Notice& notice : history.messages) {
-    const proto::MessageNotice& message = notice.message();
-    if (message.severity() == proto::MessageNotice::INFO) continue;
+  for (const proto::Notification& notification : history.messages) {
+    const proto::MessageNotification& message = notification.message();
+    if (message.severity() == proto::MessageNotification::INFO) continue;
     const auto [found, is_new] = row_of.emplace(message.text(), rows.size());
     if (!is_new) {
       ++rows[found->second].times;
       continue;
     }
-    rows.push_back({static_cast<double>(notice.at_ns() - submitted_at_ns) * 1e-9,
-                    message.severity() == proto::MessageNotice::ERROR, message.text()});
+    rows.push_back({static_cast<double>(notification.at_ns() - submitted_at_ns) * 1e-9,
+                    message.severity() == proto::MessageNotification::ERROR, message.text()});
   }
   return rows;
 }

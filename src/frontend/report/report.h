@@ -33,7 +33,7 @@ struct RunFacts {
   double job_seconds = 0;        // from then to its last state
   // How much later than the controller this process learned of the two ends of that time: both wait
   // for a write of the event log and for the message. Zero: unknown.
-  double notice_delay_seconds = 0;
+  double notification_delay_seconds = 0;
   double process_seconds = 0;  // from the start of the program until the report
 };
 
@@ -57,7 +57,7 @@ struct LedgerCheck {
 constexpr double kLedgerTolerance = 0.001;
 constexpr double kLedgerFloorSeconds = 0.005;
 // A delay beyond this explains nothing: the clocks of two machines differ.
-constexpr double kMostNoticeDelaySeconds = 2;
+constexpr double kMostNotificationDelaySeconds = 2;
 
 struct FaultStage {
   std::string name;           // "detected"

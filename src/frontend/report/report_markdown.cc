@@ -238,7 +238,7 @@ std::string FilesSection(const Report& report) {
       "| `metrics.csv` | one line a step |\n"
       "| `loss.svg`, `timeline.svg` | the loss curve; what every node did when |\n"
       "| `logs/` | what every worker printed, by attempt and rank |\n"
-      "| `events.jsonl` | every notice of the controller |\n"
+      "| `events.jsonl` | every notification of the controller |\n"
       "| `checkpoints/` | committed checkpoints; `longhaul run --resume` goes on from the newest "
       "|\n"
       "| `cluster/` | logs of the controller, the agents; the event log |\n\n";

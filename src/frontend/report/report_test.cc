@@ -127,18 +127,18 @@ proto::JobStatus Status() {
 RunHistory History() {
   RunHistory history;
   const auto take = [&history](double seconds, auto set) {
-    proto::Notice notice;
-    notice.set_at_ns(At(seconds));
-    set(notice);
-    history.Take(notice);
+    proto::Notification notification;
+    notification.set_at_ns(At(seconds));
+    set(notification);
+    history.Take(notification);
   };
-  take(0.5, [](proto::Notice& n) { n.mutable_state()->set_state(proto::STARTING); });
-  take(10, [](proto::Notice& n) { n.mutable_state()->set_state(proto::RUNNING); });
+  take(0.5, [](proto::Notification& n) { n.mutable_state()->set_state(proto::STARTING); });
+  take(10, [](proto::Notification& n) { n.mutable_state()->set_state(proto::RUNNING); });
   for (uint64_t attempt = 1; attempt <= 3; ++attempt) {
     take(attempt == 1   ? 0.5
          : attempt == 2 ? 40.01
                         : 90.5,
-         [attempt](proto::Notice& n) {
+         [attempt](proto::Notification& n) {
            n.mutable_attempt()->set_attempt(attempt);
            n.mutable_attempt()->add_gang("node-1");
            n.mutable_attempt()->add_gang("node-2");
@@ -146,8 +146,8 @@ RunHistory History() {
   }
   for (uint64_t i = 1; i <= 300; ++i) {
     const double share = static_cast<double>(i) / 300;
-    take(10 + 105 * share, [&](proto::Notice& n) {
-      proto::StepNotice& step = *n.mutable_step();
+    take(10 + 105 * share, [&](proto::Notification& n) {
+      proto::StepNotification& step = *n.mutable_step();
       step.set_step(i);
       step.set_attempt(1);
       step.set_loss(2 + 3.5 / (1 + 20 * share));
@@ -158,14 +158,14 @@ RunHistory History() {
       }
     });
     if (i % 10 == 0) {
-      take(10.2 + 105 * share, [&](proto::Notice& n) {
+      take(10.2 + 105 * share, [&](proto::Notification& n) {
         n.mutable_snapshot()->set_step(i);
         n.mutable_snapshot()->set_tier(i % 30 == 0 ? "disk" : "memory");
       });
     }
   }
-  take(90, [](proto::Notice& n) { *n.mutable_fault() = KilledNode(); });
-  take(120, [](proto::Notice& n) { n.mutable_state()->set_state(proto::SUCCEEDED); });
+  take(90, [](proto::Notification& n) { *n.mutable_fault() = KilledNode(); });
+  take(120, [](proto::Notification& n) { n.mutable_state()->set_state(proto::SUCCEEDED); });
   return history;
 }
 
@@ -230,10 +230,10 @@ TEST(Report, AllowsForTheDelayOfTheMessagesAtBothEnds) {
   RunFacts facts;
   facts.job_seconds = 120.2;
   EXPECT_FALSE(MakeReport(Status(), History(), facts).ledger.holds);
-  facts.notice_delay_seconds = 0.2;
+  facts.notification_delay_seconds = 0.2;
   EXPECT_TRUE(MakeReport(Status(), History(), facts).ledger.holds);
   facts.job_seconds = 123;
-  facts.notice_delay_seconds = 1000;
+  facts.notification_delay_seconds = 1000;
   EXPECT_FALSE(MakeReport(Status(), History(), facts).ledger.holds) << "that is another clock";
 }
 
@@ -269,18 +269,18 @@ TEST(Report, MeasuresFlopsInProductiveTimeAgainstThePeak) {
 
 TEST(Report, HoldsEachWarningOnce) {
   RunHistory history;
-  const auto say = [&history](double at, proto::MessageNotice::Severity severity,
+  const auto say = [&history](double at, proto::MessageNotification::Severity severity,
                               const char* text) {
-    proto::Notice notice;
-    notice.set_at_ns(At(at));
-    notice.mutable_message()->set_severity(severity);
-    notice.mutable_message()->set_text(text);
-    history.Take(notice);
+    proto::Notification notification;
+    notification.set_at_ns(At(at));
+    notification.mutable_message()->set_severity(severity);
+    notification.mutable_message()->set_text(text);
+    history.Take(notification);
   };
-  say(1, proto::MessageNotice::INFO, "all is well");
-  say(2, proto::MessageNotice::WARNING, "checkpoints | have been removed");
-  say(3, proto::MessageNotice::ERROR, "the disk is full");
-  say(4, proto::MessageNotice::WARNING, "checkpoints | have been removed");
+  say(1, proto::MessageNotification::INFO, "all is well");
+  say(2, proto::MessageNotification::WARNING, "checkpoints | have been removed");
+  say(3, proto::MessageNotification::ERROR, "the disk is full");
+  say(4, proto::MessageNotification::WARNING, "checkpoints | have been removed");
   proto::JobStatus status;
   status.set_submitted_at_ns(kStart_ns);
   const Report report = MakeReport(status, history, {});

@@ -1,9 +1,9 @@
 // Events on their way to the controller: numbered 1, 2, 3, ..., kept until it has logged them.
 //
-// Of a controller that is killed and comes back, nobody notices anything. When it is away for so
-// long that kOutboxMergeFrom events wait, reports of consecutive steps of an attempt become one as
-// long as they have not been sent: the loss of single steps is lost, their count and time are not.
-// Above kOutboxLimit only events that change what the controller knows of processes are taken.
+// A controller that is killed and comes back loses no event. When it is away for so long that
+// kOutboxMergeFrom events wait, reports of consecutive steps of an attempt become one as long as
+// they have not been sent: the loss of single steps is lost, their count and time are not. Above
+// kOutboxLimit only events that change what the controller knows of processes are taken.
 #pragma once
 
 #include <cstddef>

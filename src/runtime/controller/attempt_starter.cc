@@ -54,11 +54,11 @@ void AttemptStarter::OpenAttempt(JobRecord& job) {
   job.progress.BeginAttempt(from);
   context_.SetState(job, first ? proto::STARTING : proto::RECOVERING,
                     "forming attempt " + std::to_string(attempt));
-  auto* notice = context_.AddNotice(id).mutable_attempt();
-  notice->set_attempt(attempt);
-  notice->set_world(job.world());
-  for (const Member& member : job.group.members()) notice->add_gang(member.node.value());
-  *notice->mutable_restore() = restore;
+  auto* notification = context_.AddNotification(id).mutable_attempt();
+  notification->set_attempt(attempt);
+  notification->set_world(job.world());
+  for (const Member& member : job.group.members()) notification->add_gang(member.node.value());
+  *notification->mutable_restore() = restore;
   context_.deadlines.Clear(DeadlineKind::kProgress, id);
   const bool fetches = restore.tier() == proto::Restore::TIER_SHARED;
   context_.deadlines.Set(DeadlineKind::kStart, id,

@@ -64,9 +64,9 @@ void CheckpointHandler::OnSnapshotCommitted(const proto::Event& event) {
   if (job->snapshots.Commit(step, committed.attempt(), keep)) {
     job->writer.ForgetSaveFailure();
     job->ledger.Settle(std::min(job->snapshots.memory_step(), step));
-    auto* notice = context_.AddNotice(job->id()).mutable_snapshot();
-    notice->set_step(step);
-    notice->set_tier("disk");
+    auto* notification = context_.AddNotification(job->id()).mutable_snapshot();
+    notification->set_step(step);
+    notification->set_tier("disk");
   }
   OrderCopy(*job);
   placement_.FreeLeft(*job);
@@ -95,7 +95,7 @@ void CheckpointHandler::OnCheckpointsLost(const proto::Event& event) {
       newest > 0
           ? "the newest checkpoint that is left is of step " + std::to_string(newest)
           : "no checkpoint is left: until the next one, only snapshots in memory can be restored";
-  context_.Say(lost.job_id(), proto::MessageNotice::WARNING,
+  context_.Say(lost.job_id(), proto::MessageNotification::WARNING,
                "checkpoints have been removed from " + lost.folder() +
                    " while the job runs: step " + steps + "; " + left);
 }
@@ -194,18 +194,18 @@ void CheckpointHandler::OnSnapshotCopied(const proto::Event& event) {
   if (job == nullptr || !job->live()) return;
   const size_t keep = std::max<uint32_t>(job->spec().snapshot().keep(), 1);
   if (!job->copier.Finish(copied.step(), copied.attempt(), keep)) return;
-  auto* notice = context_.AddNotice(job->id()).mutable_snapshot();
-  notice->set_step(copied.step());
-  notice->set_tier("shared");
-  notice->set_seconds(ToSeconds(Duration(copied.took_ns())));
-  notice->set_bytes(copied.bytes());
+  auto* notification = context_.AddNotification(job->id()).mutable_snapshot();
+  notification->set_step(copied.step());
+  notification->set_tier("shared");
+  notification->set_seconds(ToSeconds(Duration(copied.took_ns())));
+  notification->set_bytes(copied.bytes());
   OrderCopy(*job);
   closer_.CloseIfSaved(*job);
 }
 
 void CheckpointHandler::CopyFailed(JobRecord& job, const proto::SnapshotFailed& failed) {
   if (!job.copier.Fail(failed.step(), failed.reason())) return;
-  context_.Say(job.id(), proto::MessageNotice::WARNING,
+  context_.Say(job.id(), proto::MessageNotification::WARNING,
                "the checkpoint of step " + std::to_string(failed.step()) + " was not copied to " +
                    job.spec().snapshot().copy_to() + ": " + failed.reason() +
                    "; it is on disk, and training goes on");
@@ -224,7 +224,7 @@ void CheckpointHandler::NoteFetched(JobRecord& job) {
   job.snapshots.NoteFetched();
   context_.deadlines.Set(DeadlineKind::kStart, job.id(),
                          context_.now + context_.options.start_limit);
-  context_.Say(job.id(), proto::MessageNotice::INFO,
+  context_.Say(job.id(), proto::MessageNotification::INFO,
                "the checkpoint of step " + std::to_string(job.snapshots.restore().step()) +
                    " has come back from " + job.spec().snapshot().copy_to() +
                    ", every byte verified");

@@ -2,10 +2,11 @@
 // and what is done about it.
 //
 // A pure state machine. Facts go in as events, one at a time, with the time; commands for agents
-// and notices for people come out. It reads no clock, opens nothing and draws no random numbers, so
-// its state is a function of the sequence of (now, event): the service logs that sequence before it
-// lets any command leave, a restarted controller replays it, and the simulator drives this same
-// class in virtual time. src/runtime/README.md has the state diagram of a job and the invariants.
+// and notifications for people come out. It reads no clock, opens nothing and draws no random
+// numbers, so its state is a function of the sequence of (now, event): the service logs that
+// sequence before it lets any command leave, a restarted controller replays it, and the simulator
+// drives this same class in virtual time. src/runtime/README.md has the state diagram of a job and
+// the invariants.
 //
 // Every place is given by scheduler::Scheduler (cluster/cluster_scheduler.h), which is part of this
 // state. Leaves out node checks.
@@ -60,7 +61,7 @@ struct ControllerOptions {
 // What one event led to.
 struct Actions {
   std::vector<std::pair<NodeId, proto::Command>> commands;  // in order
-  std::vector<proto::Notice> notices;
+  std::vector<proto::Notification> notifications;
   bool kill_controller = false;  // chaos: the service ends itself by SIGKILL once all is logged
 };
 

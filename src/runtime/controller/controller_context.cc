@@ -62,33 +62,33 @@ void ControllerContext::SendInterval(const JobRecord& job, const NodeId& node, u
   Send(node, std::move(command));
 }
 
-proto::Notice& ControllerContext::AddNotice(const std::string& job) {
-  proto::Notice& notice = out.notices.emplace_back();
-  notice.set_at_ns(ToNanoseconds(now));
-  notice.set_job_id(job);
-  return notice;
+proto::Notification& ControllerContext::AddNotification(const std::string& job) {
+  proto::Notification& notification = out.notifications.emplace_back();
+  notification.set_at_ns(ToNanoseconds(now));
+  notification.set_job_id(job);
+  return notification;
 }
 
-void ControllerContext::Say(const std::string& job, proto::MessageNotice::Severity severity,
+void ControllerContext::Say(const std::string& job, proto::MessageNotification::Severity severity,
                             std::string text) {
-  auto* message = AddNotice(job).mutable_message();
+  auto* message = AddNotification(job).mutable_message();
   message->set_severity(severity);
   message->set_text(std::move(text));
 }
 
-void ControllerContext::NoticeNode(const NodeId& node) {
-  *AddNotice("").mutable_node() = StatusOf(nodes.at(node));
+void ControllerContext::NotificationNode(const NodeId& node) {
+  *AddNotification("").mutable_node() = StatusOf(nodes.at(node));
 }
 
-void ControllerContext::NoticeFault(const JobRecord& job, const proto::Fault& fault) {
-  *AddNotice(job.id()).mutable_fault() = fault;
+void ControllerContext::NotificationFault(const JobRecord& job, const proto::Fault& fault) {
+  *AddNotification(job.id()).mutable_fault() = fault;
 }
 
 void ControllerContext::SetState(JobRecord& job, proto::JobState state, const std::string& reason) {
   if (!job.life.Enter(state, reason, job.placement.leaving())) return;
-  auto* notice = AddNotice(job.id()).mutable_state();
-  notice->set_state(state);
-  notice->set_reason(reason);
+  auto* notification = AddNotification(job.id()).mutable_state();
+  notification->set_state(state);
+  notification->set_reason(reason);
 }
 
 void ControllerContext::TellNode(const NodeId& id) {

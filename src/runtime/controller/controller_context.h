@@ -1,5 +1,5 @@
 // What the coordinators of the controller share: the time, nodes, jobs, deadlines, the scheduler,
-// and the commands and notices of the present step.
+// and the commands and notifications of the present step.
 #pragma once
 
 #include <map>
@@ -57,10 +57,10 @@ class ControllerContext {
   // A snapshot every so many steps from now on.
   void SendInterval(const JobRecord& job, const NodeId& node, uint64_t steps);
 
-  proto::Notice& AddNotice(const std::string& job);
-  void Say(const std::string& job, proto::MessageNotice::Severity severity, std::string text);
-  void NoticeNode(const NodeId& node);
-  void NoticeFault(const JobRecord& job, const proto::Fault& fault);
+  proto::Notification& AddNotification(const std::string& job);
+  void Say(const std::string& job, proto::MessageNotification::Severity severity, std::string text);
+  void NotificationNode(const NodeId& node);
+  void NotificationFault(const JobRecord& job, const proto::Fault& fault);
   void SetState(JobRecord& job, proto::JobState state, const std::string& reason);
 
   // Reports the condition of the node to the scheduler.

@@ -45,7 +45,7 @@ void HangHandler::OnProgressOverdue(JobRecord& job) {
     return faults_.TryDecide(job);
   }
   if (overdue.first) {
-    context_.Say(job.id(), proto::MessageNotice::WARNING,
+    context_.Say(job.id(), proto::MessageNotification::WARNING,
                  overdue.silence + ": the state of the workers' processes is read");
   }
   for (const Member& member : job.group.members()) {
@@ -75,7 +75,7 @@ void HangHandler::OnWorkersProbed(const proto::Event& event) {
     // The time in which it was stopped belongs to no step.
     job->ledger.EnterAll(proto::DETECT, since);
     job->ledger.EnterAll(proto::LOST_WORK, context_.now);
-    context_.NoticeFault(*job, fault);
+    context_.NotificationFault(*job, fault);
   }
 }
 
@@ -90,7 +90,7 @@ void HangHandler::OnWorkerWaits(const proto::Event& event) {
                            " waits for a slot to take a snapshot of step " +
                            std::to_string(waits.step()) + " (" + waits.holders() + ")";
   if (job->hang.NoteWait(wait)) {
-    context_.Say(waits.job_id(), proto::MessageNotice::WARNING,
+    context_.Say(waits.job_id(), proto::MessageNotification::WARNING,
                  wait + "; training stands still meanwhile");
   }
   if (Duration(waits.waited_ns()) > context_.options.slot_wait_limit) return;
@@ -109,7 +109,7 @@ void HangHandler::OnWorkerSilent(const proto::Event& event) {
   if (silent.rank() / job->local() != place) return;
   if (silent.silent_ns() <= 0) return job->group.ForgetSilence(silent.rank());
   if (!job->group.NoteSilence(silent.rank()) || job->group.silent_ranks() > kMostReported) return;
-  context_.Say(silent.job_id(), proto::MessageNotice::WARNING,
+  context_.Say(silent.job_id(), proto::MessageNotification::WARNING,
                "worker " + std::to_string(silent.rank()) + " on " + event.node() +
                    " has written nothing and used no processor time for " +
                    ToString(Duration(silent.silent_ns())) +

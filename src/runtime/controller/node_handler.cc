@@ -40,7 +40,7 @@ void NodeHandler::OnAgentJoined(const proto::Event& event) {
   if (life_before.has_value()) snapshots_.AdoptMemory(id, *life_before);
   context_.TellNode(id);
   context_.deadlines.Clear(DeadlineKind::kNodeGrace, id.value());
-  context_.NoticeNode(id);
+  context_.NotificationNode(id);
   Reconcile(id);
   placement_.FreeLeftOn(id);
   ScheduleAndDecide();
@@ -101,7 +101,7 @@ void NodeHandler::OnAgentDisconnected(const proto::Event& event) {
         job, {FaultClass::kNode, event.node() + " is gone: " + event.agent_disconnected().reason(),
               event.node(), -1, InstantFromNanoseconds(event.at_ns()), true});
   }
-  context_.NoticeNode(id);
+  context_.NotificationNode(id);
 }
 
 void NodeHandler::LoseNode(const NodeId& id, const std::string& why, Instant happened) {
@@ -109,7 +109,7 @@ void NodeHandler::LoseNode(const NodeId& id, const std::string& why, Instant hap
   context_.scheduler.Fault(id.value(), why, context_.now);
   context_.TellNode(id);
   context_.deadlines.Clear(DeadlineKind::kNodeGrace, id.value());
-  context_.NoticeNode(id);
+  context_.NotificationNode(id);
   for (auto& [name, job] : context_.jobs.all()) {
     const auto place = job.live() ? job.group.PlaceOf(id.value()) : std::nullopt;
     job.snapshots.LoseLeft(id);
@@ -131,7 +131,7 @@ void NodeHandler::OnNodeCordoned(const proto::NodeCordoned& cordoned) {
   if (context_.nodes.Find(id) == nullptr) return;
   context_.nodes.Cordon(id, cordoned.cordoned(), cordoned.drain());
   context_.TellNode(id);
-  context_.NoticeNode(id);
+  context_.NotificationNode(id);
   ScheduleAndDecide();
 }
 

@@ -426,7 +426,8 @@ TEST_F(ControllerPersist, RemovedCheckpointsAreNotOfferedAndTheNextIsSaved) {
     const Actions actions = controller_.Step(event, now_);
     EXPECT_TRUE(controller_.CheckInvariants().ok()) << controller_.CheckInvariants();
     std::string told;
-    for (const proto::Notice& notice : actions.notices) told += notice.message().text();
+    for (const proto::Notification& notification : actions.notifications)
+      told += notification.message().text();
     return told;
   };
   EXPECT_EQ(lose({20}),

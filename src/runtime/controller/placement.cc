@@ -192,7 +192,7 @@ void Placement::ReplaceGang(JobRecord& job) {
     if (before.contains(target[i].value())) continue;
     context_.nodes.TakeSlots(target[i], job.local());
     if (before.size() != target.size()) continue;
-    context_.Say(job.id(), proto::MessageNotice::INFO,
+    context_.Say(job.id(), proto::MessageNotification::INFO,
                  target[i].value() + " takes the place of " + before.member(i).node.value());
   }
   for (const Member& member : before.members()) {

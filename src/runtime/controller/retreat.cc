@@ -67,7 +67,7 @@ void Placement::StopForRetreat(JobRecord& job) {
     // A fault on the way spares the job the snapshot, and nothing else changes.
     job.faults.Decide(queues ? "stop and wait in the queue" : "go on with other nodes",
                       context_.now);
-    context_.NoticeFault(job, job.faults.newest());
+    context_.NotificationFault(job, job.faults.newest());
   }
   job.faults.Dismiss();
   job.data.Close(job.life.attempt());
@@ -137,7 +137,7 @@ void Placement::OnRetreatOverdue(JobRecord& job) {
   const std::string& id = job.id();
   switch (job.placement.retreat()->stage) {
     case Stage::kSnapshot:
-      context_.Say(id, proto::MessageNotice::WARNING,
+      context_.Say(id, proto::MessageNotification::WARNING,
                    "no snapshot in time; it leaves without a new one");
       return StopForRetreat(job);
     case Stage::kStopping:
@@ -151,7 +151,7 @@ void Placement::OnRetreatOverdue(JobRecord& job) {
       job.group.CloseAll();
       return AdvanceRetreat(job);
     case Stage::kSaving:
-      context_.Say(id, proto::MessageNotice::WARNING,
+      context_.Say(id, proto::MessageNotification::WARNING,
                    "the newest snapshot did not reach the disk in time; it goes on from an older "
                    "one");
       job.placement.SetStage(Stage::kReady);

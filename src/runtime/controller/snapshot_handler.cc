@@ -27,7 +27,7 @@ void SnapshotHandler::AdoptMemory(const NodeId& id, uint64_t life_before) {
     const uint64_t step = job->snapshots.Adopt(context_.ViewOf(*job), *place, node, life_before,
                                                job->life.attempt(), held);
     if (step == 0) continue;
-    context_.Say(name, proto::MessageNotice::INFO,
+    context_.Say(name, proto::MessageNotification::INFO,
                  "the new agent of " + id.value() +
                      " has adopted the memory of the one before: step " + std::to_string(step) +
                      " is there");
@@ -43,7 +43,7 @@ void SnapshotHandler::OnSnapshotSealed(const proto::Event& event) {
   if (sealed.step() >= job->group.lease().end_step()) return;
   if (sealed.step() <= job->snapshots.memory_step()) return;
   if (sealed.non_finite()) {
-    return context_.Say(sealed.job_id(), proto::MessageNotice::ERROR,
+    return context_.Say(sealed.job_id(), proto::MessageNotification::ERROR,
                         "the snapshot of step " + std::to_string(sealed.step()) + " on " +
                             event.node() +
                             " has NaN or infinity: nothing will be restored from it");
@@ -67,11 +67,11 @@ void SnapshotHandler::Complete(JobRecord& job, uint64_t step, Seconds blocked, u
   // A commit that the lease doesn't cover changes nothing; the event was checked against it.
   if (!job.data.Commit(job.life.attempt(), step).ok()) return;
   job.ledger.Settle(std::min(step, job.snapshots.committed_step()));
-  auto* notice = context_.AddNotice(job.id()).mutable_snapshot();
-  notice->set_step(step);
-  notice->set_tier("memory");
-  notice->set_seconds(blocked.count());
-  notice->set_bytes(bytes);
+  auto* notification = context_.AddNotification(job.id()).mutable_snapshot();
+  notification->set_step(step);
+  notification->set_tier("memory");
+  notification->set_seconds(blocked.count());
+  notification->set_bytes(bytes);
   job.interval.ObserveSnapshot(blocked);
   context_.scheduler.Snapshot(JobId(job.id()), context_.now);
   checkpoints_.OrderWrite(job);
@@ -83,7 +83,7 @@ void SnapshotHandler::UpdateInterval(JobRecord& job) {
   if (!job.interval.Update()) return;
   const uint64_t steps = job.interval.steps();
   context_.Say(
-      job.id(), proto::MessageNotice::INFO,
+      job.id(), proto::MessageNotification::INFO,
       "a snapshot every " + std::to_string(steps) + " steps from now on: " + job.interval.reason());
   for (const Member& member : job.group.members()) {
     context_.SendInterval(job, member.node, steps);
@@ -122,14 +122,14 @@ void SnapshotHandler::OnSnapshotFailed(const proto::Event& event) {
     job->snapshots.ForgetPieces(context_.ViewOf(*job), failed);
     if (failed.attempt() != job->life.attempt()) return;
     if (!failed.while_restoring()) {
-      return context_.Say(failed.job_id(), proto::MessageNotice::WARNING,
+      return context_.Say(failed.job_id(), proto::MessageNotification::WARNING,
                           "step " + std::to_string(failed.step()) + " was restored on " +
                               event.node() +
                               " all the same, but pieces of it are no good: " + failed.reason());
     }
   }
   if (!failed.while_restoring() && failed.tier() == proto::Restore::TIER_PEER) {
-    return context_.Say(failed.job_id(), proto::MessageNotice::WARNING,
+    return context_.Say(failed.job_id(), proto::MessageNotification::WARNING,
                         "step " + std::to_string(failed.step()) + " of " + event.node() +
                             " has no copy in another node's memory: " + failed.reason());
   }
@@ -142,7 +142,7 @@ void SnapshotHandler::SaveFailed(JobRecord& job, size_t place,
   const Member& member = job.group.member(place);
   job.writer.NoteSaveFailure(failed, member.closed || member.ranks_done == job.local());
   if (job.placement.leaving()) return placement_.AdvanceRetreat(job);
-  context_.Say(failed.job_id(), proto::MessageNotice::ERROR,
+  context_.Say(failed.job_id(), proto::MessageNotification::ERROR,
                "snapshot of step " + std::to_string(failed.step()) + " could not be saved on " +
                    member.node.value() + ": " + failed.reason() + "; training goes on");
   closer_.CloseIfSaved(job);

@@ -73,7 +73,7 @@ void StepReports::TakeFirstOutput(JobRecord& job, const proto::StepReported& rep
   job.ledger.BeginSteps(at);
   if (job.restores_by_itself() && job.faults.has_unresolved()) {
     job.faults.NoteFirstOutput(step, job.progress.TakeStepBefore());
-    context_.NoticeFault(job, job.faults.newest());
+    context_.NotificationFault(job, job.faults.newest());
   }
   TakeProgress(job, report, at);
 }
@@ -81,7 +81,7 @@ void StepReports::TakeFirstOutput(JobRecord& job, const proto::StepReported& rep
 // A short stall is only booked; of many in a row one is reported.
 void StepReports::SayStall(JobRecord& job, uint64_t step, Duration stall, Instant at) {
   if (!job.progress.ShouldReportStall(stall, at)) return;
-  context_.Say(job.id(), proto::MessageNotice::WARNING,
+  context_.Say(job.id(), proto::MessageNotification::WARNING,
                "step " + std::to_string(step) + " came " + ToString(stall) +
                    " later than usual (a step takes " + ToString(job.ledger.typical_step()) +
                    "): that time is booked as a stall");
@@ -102,27 +102,27 @@ void StepReports::TakeProgress(JobRecord& job, const proto::StepReported& report
   job.faults.Stamp(RestartStage::kFirstStep, at);
   faults_.ResolveFaults(job, at);
   job.progress.TakeLosses(report);
-  NoticeStep(job, report);
+  NotificationStep(job, report);
   context_.deadlines.Clear(DeadlineKind::kStart, job.id());
   hangs_.WatchProgress(job);
   InjectDueFaults(job);
 }
 
-void StepReports::NoticeStep(const JobRecord& job, const proto::StepReported& report) {
-  auto* notice = context_.AddNotice(job.id()).mutable_step();
-  notice->set_step(job.progress.step());
-  notice->set_attempt(job.life.attempt());
-  notice->set_has_loss(report.has_loss());
-  notice->set_loss(report.loss());
-  notice->set_has_validation_loss(report.has_validation_loss());
-  notice->set_validation_loss(report.validation_loss());
-  notice->set_gradient_norm(report.gradient_norm());
-  notice->set_tokens_per_second(job.progress.tokens_per_second());
-  notice->set_step_seconds(job.progress.step_seconds());
-  notice->set_total_steps(job.total_steps());
-  notice->set_goodput(job.ledger.Goodput());
-  notice->set_stall(job.ledger.ShareOf(proto::STALL));
-  notice->set_eta_seconds(job.progress.EtaSeconds(job.total_steps()));
+void StepReports::NotificationStep(const JobRecord& job, const proto::StepReported& report) {
+  auto* notification = context_.AddNotification(job.id()).mutable_step();
+  notification->set_step(job.progress.step());
+  notification->set_attempt(job.life.attempt());
+  notification->set_has_loss(report.has_loss());
+  notification->set_loss(report.loss());
+  notification->set_has_validation_loss(report.has_validation_loss());
+  notification->set_validation_loss(report.validation_loss());
+  notification->set_gradient_norm(report.gradient_norm());
+  notification->set_tokens_per_second(job.progress.tokens_per_second());
+  notification->set_step_seconds(job.progress.step_seconds());
+  notification->set_total_steps(job.total_steps());
+  notification->set_goodput(job.ledger.Goodput());
+  notification->set_stall(job.ledger.ShareOf(proto::STALL));
+  notification->set_eta_seconds(job.progress.EtaSeconds(job.total_steps()));
 }
 
 void StepReports::OnWorkerResult(const proto::WorkerResult& result) {
@@ -137,7 +137,7 @@ void StepReports::InjectDueFaults(JobRecord& job) {
     if (job.faults.injected(i) || fault.step() > job.progress.step()) continue;
     if (fault.kind() == proto::PlannedFault::KILL_CONTROLLER) {
       job.faults.MarkInjected(i);
-      context_.Say(job.id(), proto::MessageNotice::WARNING,
+      context_.Say(job.id(), proto::MessageNotification::WARNING,
                    "injected: the controller kills itself");
       context_.out.kill_controller = true;
       continue;
@@ -152,7 +152,8 @@ void StepReports::InjectDueFaults(JobRecord& job) {
 }
 
 void StepReports::Inject(JobRecord& job, const proto::PlannedFault& fault, size_t place) {
-  context_.Say(job.id(), proto::MessageNotice::WARNING, "injected: " + DescribePlanned(fault));
+  context_.Say(job.id(), proto::MessageNotification::WARNING,
+               "injected: " + DescribePlanned(fault));
   proto::Command command;
   auto* inject = command.mutable_inject_fault();
   inject->set_job_id(job.id());

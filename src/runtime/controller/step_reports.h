@@ -23,7 +23,7 @@ class StepReports {
   void TakeFirstOutput(JobRecord& job, const proto::StepReported& report, Instant at);
   void TakeProgress(JobRecord& job, const proto::StepReported& report, Instant at);
   void SayStall(JobRecord& job, uint64_t step, Duration stall, Instant at);
-  void NoticeStep(const JobRecord& job, const proto::StepReported& report);
+  void NotificationStep(const JobRecord& job, const proto::StepReported& report);
   void InjectDueFaults(JobRecord& job);
   void Inject(JobRecord& job, const proto::PlannedFault& fault, size_t place);
 

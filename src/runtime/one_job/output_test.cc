@@ -74,8 +74,8 @@ class Scripts {
     event.set_silent_ns(silent.count());
     proto::Event whole;
     *whole.mutable_worker_silent() = event;
-    for (const proto::Notice& notice : cluster.Feed(whole, true, node).notices) {
-      warnings.push_back(notice.message().text());
+    for (const proto::Notification& notification : cluster.Feed(whole, true, node).notifications) {
+      warnings.push_back(notification.message().text());
     }
   }
   double SecondsOf(proto::Category category) const {

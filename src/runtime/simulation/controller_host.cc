@@ -117,31 +117,33 @@ void ControllerHost::SubmitRival() {
 }
 
 // What the controller says of sizes and ends, as the witness needs it.
-void ControllerHost::Watch(const proto::Notice& notice) {
-  const bool ends = notice.has_state() && IsTerminal(notice.state().state());
-  if (rival_ == notice.job_id() && ends) {
+void ControllerHost::Watch(const proto::Notification& notification) {
+  const bool ends = notification.has_state() && IsTerminal(notification.state().state());
+  if (rival_ == notification.job_id() && ends) {
     rival_.reset();
-    if (notice.state().state() == proto::SUCCEEDED) ++world_.result.rivals;
+    if (notification.state().state() == proto::SUCCEEDED) ++world_.result.rivals;
   }
-  if (notice.job_id() != world_.job_id) return;
-  const Instant at = InstantFromNanoseconds(notice.at_ns());
+  if (notification.job_id() != world_.job_id) return;
+  const Instant at = InstantFromNanoseconds(notification.at_ns());
   if (ends) {
     world_.job_over = true;
     world_.audit.Over(at);
-  } else if (notice.has_state() && notice.state().state() == proto::QUEUED) {
+  } else if (notification.has_state() && notification.state().state() == proto::QUEUED) {
     world_.audit.Sized(at, world_.ranks);
-  } else if (notice.has_attempt()) {
-    world_.audit.Sized(at, notice.attempt().world());
-    const uint32_t nodes = notice.attempt().world() / world_.options.processes_per_node;
-    const bool within = world_.options.minimum_nodes == 0 ? notice.attempt().world() == world_.ranks
-                                                          : nodes >= world_.options.minimum_nodes &&
-                                                                nodes <= world_.options.nodes;
-    const bool whole = nodes * world_.options.processes_per_node == notice.attempt().world() &&
-                       notice.attempt().gang_size() == static_cast<int>(nodes);
+  } else if (notification.has_attempt()) {
+    world_.audit.Sized(at, notification.attempt().world());
+    const uint32_t nodes = notification.attempt().world() / world_.options.processes_per_node;
+    const bool within =
+        world_.options.minimum_nodes == 0
+            ? notification.attempt().world() == world_.ranks
+            : nodes >= world_.options.minimum_nodes && nodes <= world_.options.nodes;
+    const bool whole =
+        nodes * world_.options.processes_per_node == notification.attempt().world() &&
+        notification.attempt().gang_size() == static_cast<int>(nodes);
     if (!within || !whole) {
-      world_.audit.Violate("attempt " + std::to_string(notice.attempt().attempt()) + " has " +
-                           std::to_string(notice.attempt().world()) + " ranks on " +
-                           std::to_string(notice.attempt().gang_size()) + " nodes");
+      world_.audit.Violate("attempt " + std::to_string(notification.attempt().attempt()) + " has " +
+                           std::to_string(notification.attempt().world()) + " ranks on " +
+                           std::to_string(notification.attempt().gang_size()) + " nodes");
     }
   }
 }
@@ -191,8 +193,8 @@ void ControllerHost::Feed(const proto::Event& event) {
   }
   for (auto& [id, command] : actions.commands)
     ToAgent(world_.index.at(id.value()), std::move(command));
-  for (const proto::Notice& notice : actions.notices) {
-    Watch(notice);
+  for (const proto::Notification& notification : actions.notifications) {
+    Watch(notification);
   }
   if (!event.node().empty()) Acknowledge(world_.index.at(event.node()));
   if (actions.kill_controller) return CrashController();

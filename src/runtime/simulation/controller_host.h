@@ -40,7 +40,7 @@ class ControllerHost {
   void SubmitJob();
   void PlanRival();
   void SubmitRival();
-  void Watch(const proto::Notice& notice);
+  void Watch(const proto::Notification& notification);
   void Look();
   void LookAtPlaces();
 

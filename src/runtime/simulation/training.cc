@@ -388,7 +388,7 @@ void SimTraining::ReportSteps(uint64_t first, uint64_t last, bool snapshot) {
 }
 
 // A process of the present attempt has ended: the others can't get past the next collective. Some
-// notice and exit, others block; both are real, by backend.
+// notification and exit, others block; both are real, by backend.
 void SimTraining::WorkerGoneFromAttempt(const SimWorker& worker) {
   if (world_.IsRival(worker.id) || worker.id.attempt != world_.attempt.attempt) return;
   --world_.attempt.alive;

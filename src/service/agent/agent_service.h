@@ -3,7 +3,7 @@
 // One thread, the loop's, owns the core, the workers' processes, the worker APIs, the arenas and
 // the stores; two helpers do what may block: the link to the controller (controller_link.h) and the
 // disk (disk_worker.h). Each fact goes into the core, each effect that comes out is carried out
-// here. The controller may go and come back; workers don't notice.
+// here. The controller may go and come back; workers are not affected.
 #pragma once
 
 #include <cstdint>

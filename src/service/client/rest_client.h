@@ -19,7 +19,7 @@ namespace longhaul::service {
 
 using Json = nlohmann::ordered_json;
 
-// One notice of the controller (proto::Notice).
+// One notification of the controller (proto::Notification).
 struct FeedEvent {
   uint64_t id = 0;   // ask for what comes after it
   std::string kind;  // state, attempt, step, snapshot, fault, message, node
@@ -27,7 +27,7 @@ struct FeedEvent {
 };
 
 struct FollowOptions {
-  uint64_t after = 0;  // the last notice already seen
+  uint64_t after = 0;  // the last notification already seen
   // Gives up after so long without a connection.
   Duration patience = std::chrono::seconds(60);
   // Told when the connection is lost (with the reason) and when it is back. May be empty.
@@ -47,10 +47,10 @@ class RestClient {
   Result<Json> Post(const std::string& path, const Json& body);
   Result<std::string> GetText(const std::string& path);
 
-  // Follows an event stream ("/v1/events", "/v1/jobs/ID/events"): calls `take` for each notice
-  // after `options.after`, each once and in order, also over lost connections, until `take` returns
-  // false or the job is over (both ok), Stop (kCancelled), or patience runs out (kUnavailable).
-  // Other refusals (not found, unauthenticated) end it at once.
+  // Follows an event stream ("/v1/events", "/v1/jobs/ID/events"): calls `take` for each
+  // notification after `options.after`, each once and in order, also over lost connections, until
+  // `take` returns false or the job is over (both ok), Stop (kCancelled), or patience runs out
+  // (kUnavailable). Other refusals (not found, unauthenticated) end it at once.
   Status Follow(const std::string& path, const FollowOptions& options,
                 const std::function<bool(const FeedEvent&)>& take);
 

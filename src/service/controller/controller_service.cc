@@ -75,7 +75,7 @@ Status ControllerService::Open(const ControllerServiceOptions& options) {
   ASSIGN_OR_RETURN(endpoint_.token, ReadOrMakeToken(endpoint_.token_file));
 
   ASSIGN_OR_RETURN(log_, EventLog::Open(directory + "/events.db"));
-  feed_ = std::make_unique<NoticeFeed>(*log_);
+  feed_ = std::make_unique<NotificationFeed>(*log_);
   CoreLoopOptions loop_options;
   loop_options.scheduling = std::move(configuration);
   loop_options.core = options.core;

@@ -11,7 +11,7 @@
 #include "service/controller/agent_gateway.h"
 #include "service/controller/core_loop.h"
 #include "service/controller/event_log.h"
-#include "service/controller/notice_feed.h"
+#include "service/controller/notification_feed.h"
 #include "service/controller/rest_server.h"
 
 namespace longhaul::service {
@@ -55,7 +55,7 @@ class ControllerService {
 
   // In the order of making; taken down in reverse.
   std::unique_ptr<EventLog> log_;
-  std::unique_ptr<NoticeFeed> feed_;
+  std::unique_ptr<NotificationFeed> feed_;
   std::unique_ptr<CoreLoop> loop_;
   std::unique_ptr<AgentGateway> gateway_;
   std::unique_ptr<RestServer> rest_;

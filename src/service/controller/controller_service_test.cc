@@ -13,7 +13,7 @@ class AgentsTest : public ControllerTest {
  protected:
   void SetUp() override { StartService(); }
 
-  // Follows all events until a node's notice says so.
+  // Follows all events until a node's notification says so.
   void AwaitConnected(const std::string& node, bool connected) {
     const Status status = client_->Follow("/v1/events", {}, [&](const FeedEvent& event) {
       return !(event.kind == "node" && event.data["node"]["name"] == node &&
@@ -63,7 +63,7 @@ TEST_F(AgentsTest, RefusesWhoCannotProveOrNameThemselves) {
   }
 }
 
-TEST_F(AgentsTest, NoticesABrokenAndASilentStream) {
+TEST_F(AgentsTest, NotificationsABrokenAndASilentStream) {
   ScriptedAgent broken(service_->endpoint());
   broken.Hello(service_->endpoint().token, "node-1", 1);
   broken.Join(1, 1);
@@ -123,7 +123,7 @@ TEST_F(AgentsTest, TheLogAloneGivesTheSameState) {
   events = service_->loop().logged_events();
   service_.reset();
   auto log = *EventLog::Open(directory_ + "/events.db");
-  NoticeFeed feed(*log);
+  NotificationFeed feed(*log);
   const auto replayed = CoreLoop::Create(CoreLoopOptions(), *log, feed);
   ASSERT_TRUE(replayed.ok()) << replayed.status();
   EXPECT_EQ((*replayed)->logged_events(), events);

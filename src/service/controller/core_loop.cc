@@ -28,13 +28,13 @@ Status CheckTickWorked(std::optional<Instant> before, std::optional<Instant> aft
                        " stays due after a tick at " + std::to_string(ToNanoseconds(now)));
 }
 
-CoreLoop::CoreLoop(const CoreLoopOptions& options, EventLog& log, NoticeFeed& feed)
+CoreLoop::CoreLoop(const CoreLoopOptions& options, EventLog& log, NotificationFeed& feed)
     : options_(options), log_(log), feed_(feed), core_(options.core) {}
 
 CoreLoop::~CoreLoop() { Stop(); }
 
 Result<std::unique_ptr<CoreLoop>> CoreLoop::Create(const CoreLoopOptions& options, EventLog& log,
-                                                   NoticeFeed& feed) {
+                                                   NotificationFeed& feed) {
   std::unique_ptr<CoreLoop> loop(new CoreLoop(options, log, feed));
   RETURN_IF_ERROR(loop->Replay());
   return loop;
@@ -233,7 +233,7 @@ void CoreLoop::Record(const proto::Event& event, Outcome& outcome) {
   now_ = std::max(now_, io::Now());
   runtime::Actions actions = core_.Step(event, now_);
   outcome.violation = core_.CheckInvariants();
-  outcome.entries.push_back({now_, event, std::move(actions.notices)});
+  outcome.entries.push_back({now_, event, std::move(actions.notifications)});
   std::move(actions.commands.begin(), actions.commands.end(), std::back_inserter(outcome.commands));
   outcome.kill_controller = outcome.kill_controller || actions.kill_controller;
 }
@@ -262,15 +262,16 @@ void CoreLoop::Release(Outcome& outcome, uint64_t first_sequence) {
   for (const auto& [node, life] : outcome.acknowledged) {
     port_->Acknowledge(node, life.first, life.second);
   }
-  std::vector<LoggedNotice> notices;
+  std::vector<LoggedNotification> notifications;
   for (size_t i = 0; i < outcome.entries.size(); ++i) {
-    auto& told = outcome.entries[i].notices;
-    const size_t kept = std::min<size_t>(told.size(), kNoticesPerEvent);
+    auto& told = outcome.entries[i].notifications;
+    const size_t kept = std::min<size_t>(told.size(), kNotificationsPerEvent);
     for (size_t n = 0; n < kept; ++n) {
-      notices.push_back({(first_sequence + i) * kNoticesPerEvent + n, std::move(told[n])});
+      notifications.push_back(
+          {(first_sequence + i) * kNotificationsPerEvent + n, std::move(told[n])});
     }
   }
-  feed_.Publish(notices);
+  feed_.Publish(notifications);
   for (const auto& answer : outcome.answers) answer(Status());
 }
 

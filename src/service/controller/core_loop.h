@@ -2,7 +2,7 @@
 // the core answered.
 //
 //   push -> queue -> batch: { Step each, check invariants } -> one transaction -> commands,
-//                                                              acknowledgements, notices
+//                                                              acknowledgements, notifications
 //
 // Whatever arrives while a batch is being written goes into the next one (group commit). While the
 // log can't be written (a full disk) the batch is tried again and again, nothing leaves and nothing
@@ -31,7 +31,7 @@
 #include "proto/events.pb.h"
 #include "runtime/controller/controller.h"
 #include "service/controller/event_log.h"
-#include "service/controller/notice_feed.h"
+#include "service/controller/notification_feed.h"
 
 namespace longhaul::service {
 
@@ -66,7 +66,7 @@ class CoreLoop {
 
   // Brings the core to where the log ends. Requires that `log` and `feed` outlive this.
   static Result<std::unique_ptr<CoreLoop>> Create(const CoreLoopOptions& options, EventLog& log,
-                                                  NoticeFeed& feed);
+                                                  NotificationFeed& feed);
   ~CoreLoop();
   CoreLoop(const CoreLoop&) = delete;
   CoreLoop& operator=(const CoreLoop&) = delete;
@@ -114,7 +114,7 @@ class CoreLoop {
     Status violation;
   };
 
-  CoreLoop(const CoreLoopOptions& options, EventLog& log, NoticeFeed& feed);
+  CoreLoop(const CoreLoopOptions& options, EventLog& log, NotificationFeed& feed);
   Status Replay();
   void Run();
   bool Enqueue(Item item);
@@ -129,7 +129,7 @@ class CoreLoop {
 
   const CoreLoopOptions options_;
   EventLog& log_;
-  NoticeFeed& feed_;
+  NotificationFeed& feed_;
   AgentPort* port_ = nullptr;
   std::thread thread_;
 

@@ -48,7 +48,7 @@ class CoreLoopTest : public testing::Test {
     std::string pattern = testing::TempDir() + "/core_loop_XXXXXX";
     directory_ = ::mkdtemp(pattern.data());
     log_ = *EventLog::Open(directory_ + "/events.db");
-    feed_ = std::make_unique<NoticeFeed>(*log_);
+    feed_ = std::make_unique<NotificationFeed>(*log_);
     loop_ = *CoreLoop::Create(CoreLoopOptions(), *log_, *feed_);
   }
   ~CoreLoopTest() override {
@@ -89,7 +89,7 @@ class CoreLoopTest : public testing::Test {
   std::string directory_;
   Acknowledgements port_;
   std::unique_ptr<EventLog> log_;
-  std::unique_ptr<NoticeFeed> feed_;
+  std::unique_ptr<NotificationFeed> feed_;
   std::unique_ptr<CoreLoop> loop_;
 };
 
@@ -132,9 +132,9 @@ TEST_F(CoreLoopTest, LogsEachEventOnceAndTellsEachWatcherOnce) {
       feed_->Wait(through, std::chrono::seconds(1));
       const auto batch = feed_->After(through, JobId(), 7);
       ASSERT_TRUE(batch.ok()) << batch.status();
-      for (const RenderedNotice& notice : batch->notices) {
-        seen.push_back(notice.id);
-        queued += notice.kind == "state" ? 1 : 0;
+      for (const RenderedNotification& notification : batch->notifications) {
+        seen.push_back(notification.id);
+        queued += notification.kind == "state" ? 1 : 0;
       }
       through = batch->through;
     }

@@ -16,16 +16,26 @@ namespace longhaul::service {
 namespace {
 
 constexpr int kApplicationId = 0x4c484c47;  // "LHLG", in the file's header
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;
 constexpr int64_t kMostPages = 4294967294;  // SQLite's own limit
 
 constexpr const char* kSchema = R"(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE events(sequence INTEGER PRIMARY KEY, now_ns INTEGER NOT NULL, event BLOB NOT NULL);
-CREATE TABLE notices(id INTEGER PRIMARY KEY, job_id TEXT NOT NULL, kind TEXT NOT NULL,
-                     notice BLOB NOT NULL);
-CREATE INDEX notices_by_job ON notices(job_id, id);
+CREATE TABLE notifications(id INTEGER PRIMARY KEY, job_id TEXT NOT NULL, kind TEXT NOT NULL,
+                     notification BLOB NOT NULL);
+CREATE INDEX notifications_by_job ON notifications(job_id, id);
 INSERT INTO meta VALUES('format', 'longhaul event log');
+)";
+
+// Version 1 had these names.
+constexpr const char* kMigrateFromVersion1 = R"(
+BEGIN IMMEDIATE;
+ALTER TABLE notices RENAME TO notifications;
+ALTER TABLE notifications RENAME COLUMN notice TO notification;
+UPDATE notifications SET kind = 'attempt' WHERE kind = 'epoch';
+PRAGMA user_version = 2;
+COMMIT;
 )";
 
 // The log holds the environment of jobs, with whatever secrets are in it. SQLite gives the files
@@ -44,8 +54,9 @@ Status MakePrivate(const std::string& path) {
   return Status();
 }
 
-std::string KindOf(const proto::Notice& notice) {
-  const auto* descriptor = proto::Notice::descriptor()->FindFieldByNumber(notice.kind_case());
+std::string KindOf(const proto::Notification& notification) {
+  const auto* descriptor =
+      proto::Notification::descriptor()->FindFieldByNumber(notification.kind_case());
   return descriptor == nullptr ? "none" : descriptor->name();
 }
 
@@ -121,7 +132,7 @@ class EventLog::Database {
   sqlite3* handle() const { return handle_; }
 
   sqlite3_stmt* insert_event = nullptr;
-  sqlite3_stmt* insert_notice = nullptr;
+  sqlite3_stmt* insert_notification = nullptr;
   sqlite3_stmt* select_all = nullptr;
   sqlite3_stmt* select_job = nullptr;
 
@@ -166,6 +177,8 @@ Status EventLog::Prepare() {
   } else if (application != kApplicationId) {
     return DataLoss(path_ +
                     " is a database, but not an event log: move it away to start a new one");
+  } else if (version == 1) {
+    RETURN_IF_ERROR(writer_->Execute(kMigrateFromVersion1));
   } else if (version != kSchemaVersion) {
     return FailedPrecondition("the event log " + path_ + " has format " + std::to_string(version) +
                               ", this program reads " + std::to_string(kSchemaVersion));
@@ -184,14 +197,16 @@ Status EventLog::Prepare() {
   last_sequence_ = static_cast<uint64_t>(last);
   last_instant_ = InstantFromNanoseconds(at);
   ASSIGN_OR_RETURN(writer_->insert_event, writer_->Prepare("INSERT INTO events VALUES(?,?,?)"));
-  ASSIGN_OR_RETURN(writer_->insert_notice, writer_->Prepare("INSERT INTO notices VALUES(?,?,?,?)"));
+  ASSIGN_OR_RETURN(writer_->insert_notification,
+                   writer_->Prepare("INSERT INTO notifications VALUES(?,?,?,?)"));
   ASSIGN_OR_RETURN(reader_, Database::Open(path_, SQLITE_OPEN_READONLY));
   ASSIGN_OR_RETURN(reader_->select_all,
-                   reader_->Prepare("SELECT id, notice FROM notices WHERE id>?1 "
+                   reader_->Prepare("SELECT id, notification FROM notifications WHERE id>?1 "
                                     "ORDER BY id LIMIT ?2"));
-  ASSIGN_OR_RETURN(reader_->select_job,
-                   reader_->Prepare("SELECT id, notice FROM notices WHERE job_id=?3 AND id>?1 "
-                                    "ORDER BY id LIMIT ?2"));
+  ASSIGN_OR_RETURN(
+      reader_->select_job,
+      reader_->Prepare("SELECT id, notification FROM notifications WHERE job_id=?3 AND id>?1 "
+                       "ORDER BY id LIMIT ?2"));
   return Status();
 }
 
@@ -204,14 +219,14 @@ Status EventLog::Insert(const LogEntry& entry, uint64_t sequence) {
   const int code = sqlite3_step(event);
   sqlite3_reset(event);
   if (code != SQLITE_DONE) return writer_->Error("cannot write");
-  const size_t notices = std::min<size_t>(entry.notices.size(), kNoticesPerEvent);
-  for (size_t i = 0; i < notices; ++i) {
-    const proto::Notice& notice = entry.notices[i];
-    bytes = notice.SerializeAsString();
-    const std::string kind = KindOf(notice);
-    sqlite3_stmt* row = writer_->insert_notice;
-    sqlite3_bind_int64(row, 1, static_cast<int64_t>(sequence * kNoticesPerEvent + i));
-    sqlite3_bind_text(row, 2, notice.job_id().c_str(), -1, SQLITE_STATIC);
+  const size_t notifications = std::min<size_t>(entry.notifications.size(), kNotificationsPerEvent);
+  for (size_t i = 0; i < notifications; ++i) {
+    const proto::Notification& notification = entry.notifications[i];
+    bytes = notification.SerializeAsString();
+    const std::string kind = KindOf(notification);
+    sqlite3_stmt* row = writer_->insert_notification;
+    sqlite3_bind_int64(row, 1, static_cast<int64_t>(sequence * kNotificationsPerEvent + i));
+    sqlite3_bind_text(row, 2, notification.job_id().c_str(), -1, SQLITE_STATIC);
     sqlite3_bind_text(row, 3, kind.c_str(), -1, SQLITE_STATIC);
     sqlite3_bind_blob64(row, 4, bytes.data(), bytes.size(), SQLITE_STATIC);
     const int row_code = sqlite3_step(row);
@@ -288,29 +303,29 @@ Status EventLog::Replay(
   return status;
 }
 
-Result<std::vector<LoggedNotice>> EventLog::Notices(uint64_t after, const JobId& job,
-                                                    size_t limit) {
+Result<std::vector<LoggedNotification>> EventLog::Notifications(uint64_t after, const JobId& job,
+                                                                size_t limit) {
   std::lock_guard lock(reader_mutex_);
   sqlite3_stmt* rows = job.empty() ? reader_->select_all : reader_->select_job;
   sqlite3_bind_int64(rows, 1, static_cast<int64_t>(std::min<uint64_t>(after, INT64_MAX)));
   sqlite3_bind_int64(rows, 2, static_cast<int64_t>(limit));
   if (!job.empty()) sqlite3_bind_text(rows, 3, job.value().c_str(), -1, SQLITE_STATIC);
-  std::vector<LoggedNotice> notices;
+  std::vector<LoggedNotification> notifications;
   int code = SQLITE_ROW;
   while ((code = sqlite3_step(rows)) == SQLITE_ROW) {
-    LoggedNotice& notice = notices.emplace_back();
-    notice.id = static_cast<uint64_t>(sqlite3_column_int64(rows, 0));
-    if (!notice.notice.ParseFromArray(sqlite3_column_blob(rows, 1),
-                                      sqlite3_column_bytes(rows, 1))) {
+    LoggedNotification& notification = notifications.emplace_back();
+    notification.id = static_cast<uint64_t>(sqlite3_column_int64(rows, 0));
+    if (!notification.notification.ParseFromArray(sqlite3_column_blob(rows, 1),
+                                                  sqlite3_column_bytes(rows, 1))) {
       sqlite3_reset(rows);
-      return DataLoss("notice " + std::to_string(notice.id) + " of the event log " + path_ +
-                      " cannot be read");
+      return DataLoss("notification " + std::to_string(notification.id) + " of the event log " +
+                      path_ + " cannot be read");
     }
   }
   const Status status = code == SQLITE_DONE ? Status() : reader_->Error("cannot read");
   sqlite3_reset(rows);
   if (!status.ok()) return status;
-  return notices;
+  return notifications;
 }
 
 }  // namespace longhaul::service

@@ -33,15 +33,15 @@ namespace longhaul::service {
 struct LogEntry {
   Instant now;
   proto::Event event;
-  std::vector<proto::Notice> notices;
+  std::vector<proto::Notification> notifications;
 };
 
-struct LoggedNotice {
-  uint64_t id = 0;  // kNoticesPerEvent * sequence of the event + index
-  proto::Notice notice;
+struct LoggedNotification {
+  uint64_t id = 0;  // kNotificationsPerEvent * sequence of the event + index
+  proto::Notification notification;
 };
 
-constexpr uint64_t kNoticesPerEvent = 1000;  // an event's further ones are dropped
+constexpr uint64_t kNotificationsPerEvent = 1000;  // an event's further ones are dropped
 
 class EventLog {
  public:
@@ -62,8 +62,9 @@ class EventLog {
   Status Replay(
       const std::function<Status(uint64_t sequence, Instant now, const proto::Event&)>& take);
 
-  // The notices after an id, oldest first, at most `limit`; of one job unless `job` is empty.
-  Result<std::vector<LoggedNotice>> Notices(uint64_t after, const JobId& job, size_t limit);
+  // The notifications after an id, oldest first, at most `limit`; of one job unless `job` is empty.
+  Result<std::vector<LoggedNotification>> Notifications(uint64_t after, const JobId& job,
+                                                        size_t limit);
 
   // From the next Append on, the file may not grow beyond so many bytes (nor is it made smaller):
   // further ones find the disk full. Any thread.

@@ -27,8 +27,8 @@ void AppendBatches(benchmark::State& state) {
     report.set_job_id("headers-gpt-1");
     report.set_last_step(100);
     report.set_loss(2.5);
-    entry.notices.resize(1);
-    entry.notices[0].mutable_step()->set_step(100);
+    entry.notifications.resize(1);
+    entry.notifications[0].mutable_step()->set_step(100);
     const std::vector<LogEntry> batch(static_cast<size_t>(state.range(0)), entry);
     for (auto _ : state) {
       const Status status = log->Append(batch);
@@ -53,7 +53,7 @@ void ThroughTheLoop(benchmark::State& state) {
   NoAgents port;
   {
     const auto log = *EventLog::Open(directory + "/events.db");
-    NoticeFeed feed(*log);
+    NotificationFeed feed(*log);
     const auto loop = *CoreLoop::Create(CoreLoopOptions(), *log, feed);
     loop->Start(port);
     const auto nodes = static_cast<uint64_t>(state.range(0));

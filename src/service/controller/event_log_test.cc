@@ -21,14 +21,14 @@ class EventLogTest : public testing::Test {
 
   std::string path() const { return directory_ + "/events.db"; }
 
-  static LogEntry Entry(int64_t at, const std::string& job, int notices) {
+  static LogEntry Entry(int64_t at, const std::string& job, int notifications) {
     LogEntry entry;
     entry.now = InstantFromNanoseconds(at);
     entry.event.mutable_job_stop_requested()->set_job_id(job);
-    for (int i = 0; i < notices; ++i) {
-      proto::Notice& notice = entry.notices.emplace_back();
-      notice.set_job_id(job);
-      notice.mutable_message()->set_text("notice " + std::to_string(i));
+    for (int i = 0; i < notifications; ++i) {
+      proto::Notification& notification = entry.notifications.emplace_back();
+      notification.set_job_id(job);
+      notification.mutable_message()->set_text("notification " + std::to_string(i));
     }
     return entry;
   }
@@ -82,16 +82,39 @@ TEST_F(EventLogTest, GivesBackWhatWasAppendedAfterReopening) {
   EXPECT_EQ(seen, (std::vector<std::string>{"1@10 a", "2@20 b", "3@30 c"}));
 }
 
-TEST_F(EventLogTest, NumbersNoticesByEventAndFiltersThemByJob) {
+TEST_F(EventLogTest, OfVersion1IsMigratedAndReadWhole) {
+  {
+    auto log = *EventLog::Open(path());
+    ASSERT_TRUE(log->Append(std::vector{Entry(10, "a", 1), Entry(20, "b", 0)}).ok());
+  }
+  Sql("ALTER TABLE notifications RENAME COLUMN notification TO notice;"
+      "ALTER TABLE notifications RENAME TO notices;"
+      "UPDATE notices SET kind='epoch';"
+      "PRAGMA user_version=1;");
+  for (int opened = 0; opened < 2; ++opened) {
+    const auto log = EventLog::Open(path());
+    ASSERT_TRUE(log.ok()) << log.status();
+    EXPECT_EQ((*log)->last_sequence(), 2u);
+    const auto notifications = (*log)->Notifications(0, JobId(), 10);
+    ASSERT_TRUE(notifications.ok()) << notifications.status();
+    ASSERT_EQ(notifications->size(), 1u);
+    EXPECT_EQ((*notifications)[0].notification.message().text(), "notification 0");
+    EXPECT_EQ((*notifications)[0].id, 1000u);
+  }
+}
+
+TEST_F(EventLogTest, NumbersNotificationsByEventAndFiltersThemByJob) {
   auto log = *EventLog::Open(path());
   ASSERT_TRUE(log->Append(std::vector{Entry(1, "a", 2), Entry(2, "b", 1), Entry(3, "a", 1)}).ok());
   std::vector<uint64_t> all;
-  for (const auto& notice : *log->Notices(0, JobId(), 100)) all.push_back(notice.id);
+  for (const auto& notification : *log->Notifications(0, JobId(), 100))
+    all.push_back(notification.id);
   EXPECT_EQ(all, (std::vector<uint64_t>{1000, 1001, 2000, 3000}));
   std::vector<uint64_t> later_of_a;
-  for (const auto& notice : *log->Notices(1000, JobId("a"), 100)) later_of_a.push_back(notice.id);
+  for (const auto& notification : *log->Notifications(1000, JobId("a"), 100))
+    later_of_a.push_back(notification.id);
   EXPECT_EQ(later_of_a, (std::vector<uint64_t>{1001, 3000}));
-  EXPECT_EQ(log->Notices(0, JobId(), 3)->size(), 3u);
+  EXPECT_EQ(log->Notifications(0, JobId(), 3)->size(), 3u);
 }
 
 TEST_F(EventLogTest, RefusesASecondController) {
@@ -113,11 +136,11 @@ TEST_F(EventLogTest, RefusesAnotherProgramsDatabase) {
 
 TEST_F(EventLogTest, RefusesANewerFormat) {
   (void)*EventLog::Open(path());
-  Sql("PRAGMA user_version=2");
+  Sql("PRAGMA user_version=3");
   EXPECT_EQ(EventLog::Open(path()).status().code(), Code::kFailedPrecondition);
 }
 
-TEST_F(EventLogTest, NoticesAMissingEvent) {
+TEST_F(EventLogTest, DetectsAMissingEvent) {
   {
     auto log = *EventLog::Open(path());
     ASSERT_TRUE(log->Append(std::vector{Entry(1, "a", 0), Entry(2, "b", 0)}).ok());

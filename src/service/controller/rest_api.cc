@@ -126,7 +126,7 @@ ApiResponse ErrorResponse(const Status& status) {
   return ErrorResponse(HttpStatusOf(status.code()), code, status.message());
 }
 
-RestApi::RestApi(CoreLoop& loop, NoticeFeed& feed, PrepareJob prepare,
+RestApi::RestApi(CoreLoop& loop, NotificationFeed& feed, PrepareJob prepare,
                  std::function<uint64_t()> event_streams)
     : loop_(loop),
       feed_(feed),
@@ -278,11 +278,11 @@ ApiResponse RestApi::Events(const ApiRequest& request, EventStream stream) const
   ApiResponse response;
   response.body = "{\"events\":[";
   uint64_t last = stream.after;
-  for (const RenderedNotice& notice : batch->notices) {
+  for (const RenderedNotification& notification : batch->notifications) {
     if (last != stream.after) response.body += ',';
-    response.body += "{\"id\":" + std::to_string(notice.id) + ",\"kind\":\"" + notice.kind +
-                     "\",\"data\":" + notice.json + "}";
-    last = notice.id;
+    response.body += "{\"id\":" + std::to_string(notification.id) + ",\"kind\":\"" +
+                     notification.kind + "\",\"data\":" + notification.json + "}";
+    last = notification.id;
   }
   response.body += "],\"last\":" + std::to_string(last) + "}\n";
   return response;

@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "service/controller/bodies/change_request.h"
 #include "service/controller/core_loop.h"
-#include "service/controller/notice_feed.h"
+#include "service/controller/notification_feed.h"
 #include "service/controller/submission_request.h"
 
 namespace longhaul::service {
@@ -54,7 +54,7 @@ using PrepareJob = std::function<Result<proto::Job>(const SubmissionRequest&)>;
 class RestApi {
  public:
   // Requires that all outlive this. `event_streams` counts the open ones.
-  RestApi(CoreLoop& loop, NoticeFeed& feed, PrepareJob prepare,
+  RestApi(CoreLoop& loop, NotificationFeed& feed, PrepareJob prepare,
           std::function<uint64_t()> event_streams);
 
   ApiResponse Handle(const ApiRequest& request) const;
@@ -100,7 +100,7 @@ class RestApi {
   ApiResponse SetUse(const ApiRequest& request, const std::string& node, Use use) const;
 
   CoreLoop& loop_;
-  NoticeFeed& feed_;
+  NotificationFeed& feed_;
   PrepareJob prepare_;
   std::function<uint64_t()> event_streams_;
 };

@@ -65,7 +65,8 @@ const char* CodeOf(int status) {
 class Watcher : public HttpStream {
  public:
   // Requires that `open` counts this one already.
-  Watcher(NoticeFeed& feed, const EventStream& stream, std::shared_ptr<std::atomic<uint64_t>> open)
+  Watcher(NotificationFeed& feed, const EventStream& stream,
+          std::shared_ptr<std::atomic<uint64_t>> open)
       : feed_(feed),
         stream_(stream),
         through_(stream.after),
@@ -79,13 +80,13 @@ class Watcher : public HttpStream {
     if (!batch.ok()) return {"", true};
     through_ = batch->through;
     bool over = false;
-    for (const RenderedNotice& notice : batch->notices) {
-      part.bytes += "id: " + std::to_string(notice.id) + "\nevent: " + notice.kind +
-                    "\ndata: " + notice.json + "\n\n";
-      over = over || (notice.last && !stream_.job.empty());
+    for (const RenderedNotification& notification : batch->notifications) {
+      part.bytes += "id: " + std::to_string(notification.id) + "\nevent: " + notification.kind +
+                    "\ndata: " + notification.json + "\n\n";
+      over = over || (notification.last && !stream_.job.empty());
     }
     // A job that was over at the start, and whatever it had is written.
-    if (batch->notices.empty()) over = stream_.job_is_over;
+    if (batch->notifications.empty()) over = stream_.job_is_over;
     if (over) part.bytes += "event: end\ndata: {}\n\n";
     const Instant now = io::MonotonicNow();
     if (part.bytes.empty() && now - written_ > kKeepAlive) part.bytes = ": still here\n\n";
@@ -95,7 +96,7 @@ class Watcher : public HttpStream {
   }
 
  private:
-  NoticeFeed& feed_;
+  NotificationFeed& feed_;
   const EventStream stream_;
   uint64_t through_;
   Instant written_;
@@ -125,7 +126,7 @@ bool IsLoopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-RestServer::RestServer(const RestServerOptions& options, CoreLoop& loop, NoticeFeed& feed,
+RestServer::RestServer(const RestServerOptions& options, CoreLoop& loop, NotificationFeed& feed,
                        PrepareJob prepare)
     : options_(options),
       feed_(feed),
@@ -134,7 +135,7 @@ RestServer::RestServer(const RestServerOptions& options, CoreLoop& loop, NoticeF
 RestServer::~RestServer() { Stop(); }
 
 Result<std::unique_ptr<RestServer>> RestServer::Start(const RestServerOptions& options,
-                                                      CoreLoop& loop, NoticeFeed& feed,
+                                                      CoreLoop& loop, NotificationFeed& feed,
                                                       PrepareJob prepare) {
   std::unique_ptr<RestServer> server(new RestServer(options, loop, feed, std::move(prepare)));
   RETURN_IF_ERROR(server->Listen());

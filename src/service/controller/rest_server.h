@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "base/status.h"
-#include "service/controller/notice_feed.h"
+#include "service/controller/notification_feed.h"
 #include "service/controller/rest_api.h"
 #include "service/http/http_server.h"
 
@@ -41,7 +41,7 @@ class RestServer : private HttpHandler {
   // Listens and serves at once. kAlreadyExists when the port is in use, kPermissionDenied for an
   // address that others can reach without allow_remote. Requires that loop and feed outlive this.
   static Result<std::unique_ptr<RestServer>> Start(const RestServerOptions& options, CoreLoop& loop,
-                                                   NoticeFeed& feed, PrepareJob prepare);
+                                                   NotificationFeed& feed, PrepareJob prepare);
   ~RestServer() override;
   RestServer(const RestServer&) = delete;
   RestServer& operator=(const RestServer&) = delete;
@@ -54,7 +54,7 @@ class RestServer : private HttpHandler {
   uint64_t event_streams() const { return *event_streams_; }
 
  private:
-  RestServer(const RestServerOptions& options, CoreLoop& loop, NoticeFeed& feed,
+  RestServer(const RestServerOptions& options, CoreLoop& loop, NotificationFeed& feed,
              PrepareJob prepare);
   Status Listen();
   std::optional<HttpAnswer> Admit(const HttpRequest& request) override;
@@ -66,7 +66,7 @@ class RestServer : private HttpHandler {
   void WatchFeed();
 
   const RestServerOptions options_;
-  NoticeFeed& feed_;
+  NotificationFeed& feed_;
   RestApi api_;
   // Shared with the streams, which a thread of the server may hold a little longer.
   std::shared_ptr<std::atomic<uint64_t>> event_streams_ =

@@ -282,7 +282,7 @@ TEST_F(RestTest, ManyStreamsLeaveRoomForOrdinaryRequests) {
   EXPECT_EQ(Call("GET", "/v1/jobs").first, 200);
   EXPECT_EQ(Call("GET", "/v1/events").first, 200) << "asked for as JSON it is no stream";
   streams.pop_back();
-  // The place is free once a notice finds that nobody reads.
+  // The place is free once a notification finds that nobody reads.
   int status = 429;
   for (int i = 0; i < 200 && status == 429; ++i) {
     Submit();
@@ -310,7 +310,7 @@ std::vector<int> Listeners(uint16_t port) {
 
 TEST_F(RestTest, StopsAlsoWhenListeningHasEndedByItself) {
   const auto log = *EventLog::Open(directory_ + "/other.db");
-  NoticeFeed feed(*log);
+  NotificationFeed feed(*log);
   const auto loop = *CoreLoop::Create(CoreLoopOptions(), *log, feed);
   const auto server = *RestServer::Start(RestServerOptions(), *loop, feed, nullptr);
   const std::vector<int> listeners = Listeners(server->port());

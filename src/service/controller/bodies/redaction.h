@@ -1,8 +1,8 @@
 // What of a job is not shown: the values of its environment, which may be secrets.
 //
 // The controller keeps them (events.db, and its memory) because it starts workers again; answers,
-// notices, reports and logs show the variables' names with kRedacted as value. Only a client that
-// asks for them, with the token, gets the values.
+// notifications, reports and logs show the variables' names with kRedacted as value. Only a client
+// that asks for them, with the token, gets the values.
 #pragma once
 
 #include "proto/job.pb.h"

@@ -1,8 +1,8 @@
 // What people are told, for any number of watchers at their own pace.
 //
-// The newest notices are kept in memory, already as JSON; older ones come from the event log. A
-// watcher holds nothing but the id of what it has seen, so a slow one costs nothing and a lost one
-// goes on where it was. Thread-safe.
+// The newest notifications are kept in memory, already as JSON; older ones come from the event log.
+// A watcher holds nothing but the id of what it has seen, so a slow one costs nothing and a lost
+// one goes on where it was. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -19,7 +19,7 @@
 
 namespace longhaul::service {
 
-struct RenderedNotice {
+struct RenderedNotification {
   uint64_t id = 0;
   JobId job;          // empty: not one job's
   std::string kind;   // state, attempt, step, snapshot, fault, message, node
@@ -27,23 +27,23 @@ struct RenderedNotice {
   bool last = false;  // the job's terminal state: nothing of it comes after
 };
 
-RenderedNotice Render(const LoggedNotice& logged);
+RenderedNotification Render(const LoggedNotification& logged);
 
-class NoticeFeed {
+class NotificationFeed {
  public:
   static constexpr size_t kKept = 4096;
 
-  // Requires that `log` outlives this and that only later notices are published.
-  explicit NoticeFeed(EventLog& log);
+  // Requires that `log` outlives this and that only later notifications are published.
+  explicit NotificationFeed(EventLog& log);
 
   // Requires that they are in the log and in order.
-  void Publish(const std::vector<LoggedNotice>& notices);
+  void Publish(const std::vector<LoggedNotification>& notifications);
 
   struct Batch {
-    std::vector<RenderedNotice> notices;
+    std::vector<RenderedNotification> notifications;
     uint64_t through = 0;  // all up to this id have been looked at: ask for what comes after it
   };
-  // The notices after an id, at most `limit`, at once.
+  // The notifications after an id, at most `limit`, at once.
   Result<Batch> After(uint64_t id, const JobId& job, size_t limit);
 
   // Waits until something (of any job) is published after `id`, the time is over, or Close. Returns
@@ -58,8 +58,8 @@ class NoticeFeed {
   EventLog& log_;
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable published_;
-  std::deque<RenderedNotice> newest_;
-  uint64_t from_;  // newest_ has all notices with ids above this
+  std::deque<RenderedNotification> newest_;
+  uint64_t from_;  // newest_ has all notifications with ids above this
   bool closed_ = false;
 };
 

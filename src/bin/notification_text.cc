@@ -1,4 +1,4 @@
-#include "bin/notice_text.h"
+#include "bin/notification_text.h"
 
 #include <algorithm>
 
@@ -67,7 +67,7 @@ std::string Body(const std::string& kind, const Json& json) {
 
 }  // namespace
 
-std::string NoticeLine(const service::FeedEvent& event) {
+std::string NotificationLine(const service::FeedEvent& event) {
   const auto at = static_cast<int64_t>(Number(event.data, "at_ns"));
   const auto found = event.data.find(event.kind);
   std::string kind = event.kind;

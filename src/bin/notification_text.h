@@ -1,4 +1,4 @@
-// One notice of a controller as a line for people.
+// One notification of a controller as a line for people.
 #pragma once
 
 #include <string>
@@ -9,6 +9,6 @@ namespace longhaul::bin {
 
 // "2026-01-31T08:00:00.000Z  headers-gpt-1  step      40/300  loss 2.412 ...". An event of a kind
 // that this program doesn't know is shown as its JSON.
-std::string NoticeLine(const service::FeedEvent& event);
+std::string NotificationLine(const service::FeedEvent& event);
 
 }  // namespace longhaul::bin
