@@ -114,7 +114,8 @@ Result<profiler::KernelTable> ReadKernels(const std::string& path) {
 }
 
 // Two of them share the memory where they are compared.
-Result<profiler::Job> Load(const ProfileFlags& flags, const std::vector<std::string>& paths) {
+Result<profiler::ProfiledJob> Load(const ProfileFlags& flags,
+                                   const std::vector<std::string>& paths) {
   ASSIGN_OR_RETURN(TraceFiles files, Expand(paths));
   profiler::ReadJobOptions read;
   read.found = std::move(files.found);
@@ -136,7 +137,8 @@ Result<profiler::Job> Load(const ProfileFlags& flags, const std::vector<std::str
     ASSIGN_OR_RETURN(auto dimension, ParseDimension(text));
     options.dimensions.push_back(std::move(dimension));
   }
-  ASSIGN_OR_RETURN(profiler::Job job, profiler::AssembleJob(std::move(summaries.ranks), options));
+  ASSIGN_OR_RETURN(profiler::ProfiledJob job,
+                   profiler::AssembleJob(std::move(summaries.ranks), options));
   for (const std::string& skipped : summaries.skipped) {
     job.warnings.push_back("left out: " + Printable(skipped, 400));
   }
@@ -198,7 +200,7 @@ int ShowMemory(const std::string& path) {
 }
 
 // What of a trace is the planner's: a device file from it, a table against one.
-Status MeetThePlanner(const ProfileFlags& flags, const profiler::Job& job) {
+Status MeetThePlanner(const ProfileFlags& flags, const profiler::ProfiledJob& job) {
   if (!flags.refit.empty()) {
     frontend::RefitFacts facts;
     facts.measured_at = ToString(io::Now());
@@ -222,7 +224,7 @@ Status MeetThePlanner(const ProfileFlags& flags, const profiler::Job& job) {
 }
 
 // Piece by piece, since it is as large as the traces; whole or not at all.
-Status WriteMerged(const profiler::Job& job, const std::string& path) {
+Status WriteMerged(const profiler::ProfiledJob& job, const std::string& path) {
   io::FileSystem& files = io::PosixFileSystem();
   const std::string temporary = path + ".tmp";
   const auto write = [&]() -> Status {
@@ -272,7 +274,7 @@ int RunProfile(const ProfileFlags& flags) {
   if (!flags.device.empty()) options.device = spec::FindDevice(flags.device).value();
   std::optional<profiler::Schedule> schedule;
   if (!flags.schedule.empty()) schedule = profiler::ParseSchedule(flags.schedule);
-  const Result<profiler::Job> job = Load(flags, flags.traces);
+  const Result<profiler::ProfiledJob> job = Load(flags, flags.traces);
   if (!job.ok()) return FailOrStopped(job.status());
   if (const Status met = MeetThePlanner(flags, *job); !met.ok()) return Fail(met);
   const profiler::Findings findings = profiler::FindAll(*job, schedule);
@@ -291,7 +293,7 @@ int RunProfile(const ProfileFlags& flags) {
     std::printf("%s", SummaryText(*job, findings, options).c_str());
   }
   if (flags.before.empty()) return kExitOk;
-  const Result<profiler::Job> before = Load(flags, flags.before);
+  const Result<profiler::ProfiledJob> before = Load(flags, flags.before);
   if (!before.ok()) return FailOrStopped(before.status().WithContext("--before"));
   std::printf("\n%s",
               CompareText(*before, profiler::FindAll(*before, schedule), *job, findings).c_str());

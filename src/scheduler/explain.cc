@@ -16,10 +16,10 @@
 namespace longhaul::scheduler {
 
 using internal::Block;
-using internal::Books;
 using internal::Change;
-using internal::Job;
+using internal::JobEntry;
 using internal::Relaxation;
+using internal::SchedulerState;
 
 namespace {
 
@@ -54,11 +54,11 @@ WaitReason ReasonOf(Block::Kind kind) {
 }
 
 // What kept the line's head kept the job, unless it was tried itself.
-Block BlockOf(const Books& books, const Job& job) {
+Block BlockOf(const SchedulerState& state, const JobEntry& job) {
   if (job.block.kind != Block::Kind::kNotTried) return job.block;
-  const internal::Line& line = books.lines[job.line];
+  const internal::Line& line = state.lines[job.line];
   if (line.jobs.empty()) return job.block;
-  return books.at(line.jobs.begin()->second).block;
+  return state.at(line.jobs.begin()->second).block;
 }
 
 }  // namespace
@@ -80,14 +80,14 @@ class Explainer {
   Explanation Run() {
     Impl next(impl_);
     next.Decide(now_, kUnlimitedSteps);
-    const Job* job = next.books.Find(id_);
+    const JobEntry* job = next.state.Find(id_);
     if (job->placed) {
       answer_.reason = WaitReason::kNotTried;
       answer_.sentence = "the next round starts it";
       answer_.expected_start = answer_.expected_late = now_;
       return answer_;
     }
-    Describe(next.books, *job);
+    Describe(next.state, *job);
     Expect(next, *job);
     FindFix();
     Finish();
@@ -97,18 +97,18 @@ class Explainer {
  private:
   void Number(const char* name, int64_t value) { answer_.numbers.emplace_back(name, value); }
 
-  void Describe(Books& books, const Job& job) {
-    const Block block = BlockOf(books, job);
+  void Describe(SchedulerState& state, const JobEntry& job) {
+    const Block block = BlockOf(state, job);
     answer_.reason = ReasonOf(block.kind);
     if (job.leaving) answer_.reason = WaitReason::kLeaving;
     switch (answer_.reason) {
       case WaitReason::kQuota:
-        DescribeQuota(books, block.quota);
+        DescribeQuota(state, block.quota);
         break;
       case WaitReason::kReservation: {
-        const Job* holder = block.by == internal::kNoJob || !books.jobs.contains(block.by)
-                                ? nullptr
-                                : &books.at(block.by);
+        const JobEntry* holder = block.by == internal::kNoJob || !state.jobs.contains(block.by)
+                                     ? nullptr
+                                     : &state.at(block.by);
         answer_.sentence = "room is held for " +
                            (holder == nullptr ? "another job" : holder->request->id.value()) +
                            ", which goes before it";
@@ -121,7 +121,7 @@ class Explainer {
         answer_.sentence = "its queue is served strictly in order, and others go before it";
         break;
       case WaitReason::kNoRoom:
-        DescribeRoom(books, job, static_cast<size_t>(block.group));
+        DescribeRoom(state, job, static_cast<size_t>(block.group));
         break;
       default:
         answer_.sentence = "jobs that go before it keep its queue";
@@ -129,8 +129,8 @@ class Explainer {
     }
   }
 
-  void DescribeQuota(const Books& books, const share::QuotaBlock& quota) {
-    const std::string& queue = books.queues.name(quota.queue);
+  void DescribeQuota(const SchedulerState& state, const share::QuotaBlock& quota) {
+    const std::string& queue = state.queues.name(quota.queue);
     if (quota.kind == share::QuotaBlock::Kind::kLimit) {
       answer_.sentence = "queue '" + queue + "' uses " +
                          spec::AmountText(quota.resource, quota.used) + " of its limit of " +
@@ -147,10 +147,10 @@ class Explainer {
     Number("bound", quota.bound);
   }
 
-  void DescribeRoom(Books& books, const Job& job, size_t g) {
+  void DescribeRoom(SchedulerState& state, const JobEntry& job, size_t g) {
     const GroupRequest& group = job.request->groups[g];
-    const auto admit = internal::AdmitOf(books, job);
-    const SlotTable& table = books.tables.Of(books.state, job.shapes[g], admit);
+    const auto admit = internal::AdmitOf(state, job);
+    const SlotTable& table = state.tables.Of(state.resources, job.shapes[g], admit);
     const Tier tier = std::min(group.required, job.request->required);
     const int32_t fits = LargestGang(table, tier, group.slice, group.slice_tier);
     answer_.sentence =
@@ -166,18 +166,18 @@ class Explainer {
     Number("tasks_needed", group.minimum);
     Number("tasks_that_fit", fits);
     Number("tasks_that_fit_anywhere", table.total());
-    Number("free_cards", books.state.cluster().free_cards);
+    Number("free_cards", state.resources.cluster().free_cards);
   }
 
-  void Expect(Impl& next, const Job& job) {
-    const auto held = next.books.reservations.find(job.number);
-    const auto plan = held != next.books.reservations.end()
+  void Expect(Impl& next, const JobEntry& job) {
+    const auto held = next.state.reservations.find(job.number);
+    const auto plan = held != next.state.reservations.end()
                           ? std::optional(held->second)
-                          : internal::PlanReservation(next.books, job, next.placer);
+                          : internal::PlanReservation(next.state, job, next.placer);
     // What no round starts now isn't due now: a quota keeps it, which ends nobody knows when.
     if (!plan || plan->start <= now_) return;
     answer_.expected_start = plan->start;
-    const auto late = internal::PlanReservation(next.books, job, next.placer, true);
+    const auto late = internal::PlanReservation(next.state, job, next.placer, true);
     answer_.expected_late = late ? std::max(late->start, plan->start) : plan->start;
   }
 
@@ -228,7 +228,7 @@ class Explainer {
           continue;
         }
         Level next(level.impl);
-        for (const Event& event : fresh) internal::TakeEvent(next.impl.books, event);
+        for (const Event& event : fresh) internal::TakeEvent(next.impl.state, event);
         if (TrySets(left - 1, r + 1, next, 0, with, found)) return true;
       }
     }
@@ -238,11 +238,11 @@ class Explainer {
   const std::vector<Option>& OptionsOf(Level& level, Relaxation relaxation) {
     auto& known = level.options[static_cast<size_t>(relaxation)];
     if (known) return *known;
-    Books& books = level.impl.books;
+    SchedulerState& state = level.impl.state;
     internal::Placer& placer = level.impl.placer;
-    const Job& job = *books.Find(id_);
+    const JobEntry& job = *state.Find(id_);
     known.emplace();
-    for (Change& change : internal::AlternativesOf(relaxation, books, placer, job)) {
+    for (Change& change : internal::AlternativesOf(relaxation, state, placer, job)) {
       Option& option = known->emplace_back();
       option.hopeful = Hopeful(level.impl, job, change);
       option.change = std::move(change);
@@ -251,38 +251,38 @@ class Explainer {
   }
 
   // Changes of the job itself are judged without a copy.
-  static bool Hopeful(Impl& level, const Job& job, const Change& change) {
-    if (FreesRoom(level.books) || change.events.size() != 1) return true;
+  static bool Hopeful(Impl& level, const JobEntry& job, const Change& change) {
+    if (FreesRoom(level.state) || change.events.size() != 1) return true;
     const Event& event = change.events[0];
     if (std::holds_alternative<JobExpedited>(event)) {
-      return internal::CouldStart(level.books, level.placer, job);
+      return internal::CouldStart(level.state, level.placer, job);
     }
     const auto* changed = std::get_if<JobChanged>(&event);
     if (changed == nullptr) return true;
-    if (!level.books.state.has_room_for_shapes()) return true;
-    Job other = job;
+    if (!level.state.resources.has_room_for_shapes()) return true;
+    JobEntry other = job;
     other.request = std::make_shared<const JobRequest>(changed->request);
     other.shapes.clear();
     for (const GroupRequest& group : changed->request.groups) {
-      other.shapes.push_back(level.books.state.Intern(group.shape));
+      other.shapes.push_back(level.state.resources.Intern(group.shape));
     }
-    return internal::CouldStart(level.books, level.placer, other);
+    return internal::CouldStart(level.state, level.placer, other);
   }
 
   // Whether a round frees room before it looks at who waits.
-  static bool FreesRoom(const Books& books) {
-    return !books.damaged.empty() ||
-           (!books.bind_deadlines.empty() && books.bind_deadlines.begin()->first <= books.now);
+  static bool FreesRoom(const SchedulerState& state) {
+    return !state.damaged.empty() ||
+           (!state.bind_deadlines.empty() && state.bind_deadlines.begin()->first <= state.now);
   }
 
   // The proof: the next round of a copy with all changes starts the job, and it is not stopped
   // again by those that follow at once.
   bool Starts(const Impl& changed, std::span<const Event> events) const {
     Impl trial(changed);
-    for (const Event& event : events) internal::TakeEvent(trial.books, event);
-    const Job* job = trial.books.Find(id_);
+    for (const Event& event : events) internal::TakeEvent(trial.state, event);
+    const JobEntry* job = trial.state.Find(id_);
     if (job == nullptr) return false;
-    if (!FreesRoom(trial.books) && !internal::CouldStart(trial.books, trial.placer, *job)) {
+    if (!FreesRoom(trial.state) && !internal::CouldStart(trial.state, trial.placer, *job)) {
       return false;
     }
     trial.Decide(now_, kUnlimitedSteps);
@@ -292,16 +292,16 @@ class Explainer {
   // Whoever was told to stop says so in any order, and who comes back first takes room that another
   // would have come back to: that one claims what this job has, if it has the right to.
   bool Holds(Impl& started) const {
-    const Job* job = started.books.Find(id_);
+    const JobEntry* job = started.state.Find(id_);
     if (job == nullptr || !job->placed) return false;
     std::vector<JobId> leaving;
     bool claimed = false;
-    for (const auto& [number, other] : started.books.jobs) {
+    for (const auto& [number, other] : started.state.jobs) {
       if (other.placed || !other.leaving) continue;
       leaving.push_back(other.request->id);
-      claimed = claimed || MayClaimFrom(started.books, other, *job);
+      claimed = claimed || MayClaimFrom(started.state, other, *job);
     }
-    if (started.books.claims_spared) {  // the next round is due before anybody has stopped
+    if (started.state.claims_spared) {  // the next round is due before anybody has stopped
       Impl trial(started);
       trial.Decide(now_, kUnlimitedSteps);
       if (!Settles(trial)) return false;
@@ -313,19 +313,20 @@ class Explainer {
   }
 
   // Now, or when others are back in the job's queue, which then holds more than its guarantee.
-  static bool MayClaimFrom(const Books& books, const Job& other, const Job& job) {
-    if (internal::MayTakeFrom(books, other, job)) return true;
+  static bool MayClaimFrom(const SchedulerState& state, const JobEntry& other,
+                           const JobEntry& job) {
+    if (internal::MayTakeFrom(state, other, job)) return true;
     return other.queue != job.queue && job.held_priority <= kMaxPriority &&
-           job.request->preemption != Preemption::kNever && internal::MayClaim(books, other);
+           job.request->preemption != Preemption::kNever && internal::MayClaim(state, other);
   }
 
   // A round after each of those who have yet to say that they stopped.
   bool HoldsInEveryOrder(const Impl& so_far, const std::vector<JobId>& leaving) const {
     for (size_t i = 0; i < leaving.size(); ++i) {
       Impl trial(so_far);
-      internal::TakeEvent(trial.books, JobStopped{leaving[i]});
+      internal::TakeEvent(trial.state, JobStopped{leaving[i]});
       trial.Decide(now_, kUnlimitedSteps);
-      if (!IsPlaced(trial.books)) return false;
+      if (!IsPlaced(trial.state)) return false;
       std::vector<JobId> others = leaving;
       others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
       if (others.empty() ? !Settles(trial) : !HoldsInEveryOrder(trial, others)) return false;
@@ -335,28 +336,28 @@ class Explainer {
 
   // Whether the job keeps its nodes in the rounds that follow at once.
   bool Settles(Impl& trial) const {
-    for (int round = 0; round < kSettlingRounds && IsPlaced(trial.books); ++round) {
-      if (!AllObey(trial.books) && !trial.books.claims_spared) break;
+    for (int round = 0; round < kSettlingRounds && IsPlaced(trial.state); ++round) {
+      if (!AllObey(trial.state) && !trial.state.claims_spared) break;
       trial.Decide(now_, kUnlimitedSteps);
     }
-    return IsPlaced(trial.books);
+    return IsPlaced(trial.state);
   }
 
-  bool IsPlaced(const Books& books) const {
-    const Job* job = books.Find(id_);
+  bool IsPlaced(const SchedulerState& state) const {
+    const JobEntry* job = state.Find(id_);
     return job != nullptr && job->placed;
   }
 
   // Whoever is to stop has stopped, and whoever is to start runs. Whether there was anybody.
-  static bool AllObey(Books& books) {
+  static bool AllObey(SchedulerState& state) {
     std::vector<Event> answers;
-    for (const auto& [number, job] : books.jobs) {
+    for (const auto& [number, job] : state.jobs) {
       if (job.leaving) answers.emplace_back(JobStopped{job.request->id});
       if (job.bind_by && job.lost.empty()) {
         answers.emplace_back(TasksRunning{job.request->id, job.transaction, {}});
       }
     }
-    for (const Event& event : answers) internal::TakeEvent(books, event);
+    for (const Event& event : answers) internal::TakeEvent(state, event);
     return !answers.empty();
   }
 
@@ -379,14 +380,14 @@ class Explainer {
 
 Result<Explanation> Scheduler::Explain(const JobId& id, Instant now,
                                        const Changeable& means) const {
-  const Job* job = impl_->books.Find(id);
+  const JobEntry* job = impl_->state.Find(id);
   if (job == nullptr) return NotFound("no job named '" + Printable(id.value(), 63) + "'");
   if (job->placed) {
     Explanation answer;
     answer.sentence = "it has its nodes";
     return answer;
   }
-  return Explainer(*impl_, id, std::max(now, impl_->books.now), means).Run();
+  return Explainer(*impl_, id, std::max(now, impl_->state.now), means).Run();
 }
 
 std::string ToJson(const Explanation& explanation) {

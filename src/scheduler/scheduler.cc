@@ -13,9 +13,9 @@
 
 namespace longhaul::scheduler {
 
-using internal::Books;
-using internal::Job;
+using internal::JobEntry;
 using internal::JobNumber;
+using internal::SchedulerState;
 
 namespace {
 
@@ -50,7 +50,7 @@ Result<Scheduler> Scheduler::Create(spec::Topology topology,
   auto domains = std::make_shared<const DomainTree>(internal::TreeOf(*shared));
   auto impl =
       std::make_unique<Impl>(std::move(shared), std::move(domains), std::move(tree), policy);
-  impl->books.input_hash = HashOf(policy);
+  impl->state.input_hash = HashOf(policy);
   return Scheduler(std::move(impl));
 }
 
@@ -58,30 +58,30 @@ Result<Scheduler> Scheduler::Rebuild(const Scheduler& before, spec::Topology top
                                      const std::vector<spec::QueueSpec>& queues,
                                      const Policy& policy, const ChangeRequest& change) {
   ASSIGN_OR_RETURN(Scheduler next, Create(std::move(topology), queues, policy));
-  internal::TakeOver(before.impl_->books, next.impl_->books, change);
+  internal::TakeOver(before.impl_->state, next.impl_->state, change);
   return next;
 }
 
 Scheduler Scheduler::Copy() const { return Scheduler(std::make_unique<Impl>(*impl_)); }
 
 void Scheduler::Impl::Advance(Instant now) {
-  if (books.began == Instant{}) books.began = now;
-  books.now = std::max(books.now, now);
+  if (state.began == Instant{}) state.began = now;
+  state.now = std::max(state.now, now);
 }
 
 void Scheduler::Apply(const Event& event, Instant now) {
   impl_->Advance(now);
-  Books& books = impl_->books;
-  books.input_hash = Chain(books.input_hash, ToString(event));
-  internal::TakeEvent(books, event);
+  SchedulerState& state = impl_->state;
+  state.input_hash = Chain(state.input_hash, ToString(event));
+  internal::TakeEvent(state, event);
 }
 
 std::vector<Decision> Scheduler::Impl::Decide(Instant now, int64_t steps) {
   Advance(now);
-  ++books.rounds;
-  internal::HealNodes(books);
-  books.FormMix();
-  internal::Round round(books, placer, steps);
+  ++state.rounds;
+  internal::HealNodes(state);
+  state.FormMix();
+  internal::Round round(state, placer, steps);
   std::vector<Decision> decisions = round.Run();
   unfinished = round.unfinished();
   return decisions;
@@ -94,48 +94,48 @@ std::vector<Decision> Scheduler::Decide(Instant now, int64_t steps) {
 bool Scheduler::unfinished() const { return impl_->unfinished; }
 
 std::optional<Instant> Scheduler::NextDeadline() const {
-  const Books& books = impl_->books;
+  const SchedulerState& state = impl_->state;
   std::optional<Instant> next;
   const auto consider = [&next](Instant at) { next = next ? std::min(*next, at) : at; };
-  if (!books.bind_deadlines.empty()) consider(books.bind_deadlines.begin()->first);
+  if (!state.bind_deadlines.empty()) consider(state.bind_deadlines.begin()->first);
   // A reservation whose time has passed without a start is planned anew just after.
-  for (const auto& [job, reservation] : books.reservations) {
-    consider(std::max(reservation.start, books.now) + Duration(1));
+  for (const auto& [job, reservation] : state.reservations) {
+    consider(std::max(reservation.start, state.now) + Duration(1));
   }
-  if (!books.reservations.empty() && books.policy.defragment_period > Duration(0)) {
+  if (!state.reservations.empty() && state.policy.defragment_period > Duration(0)) {
     consider(
-        std::max(books.defragmented_at + books.policy.defragment_period, books.now + Duration(1)));
+        std::max(state.defragmented_at + state.policy.defragment_period, state.now + Duration(1)));
   }
-  for (const JobNumber number : books.damaged) {
-    consider(std::max(books.at(number).lost_since + books.policy.repair_patience,
-                      books.now + Duration(1)));
+  for (const JobNumber number : state.damaged) {
+    consider(std::max(state.at(number).lost_since + state.policy.repair_patience,
+                      state.now + Duration(1)));
   }
-  for (const NodeIndex node : books.unhealthy) {
-    consider(books.faulted_at[node] + std::chrono::hours(1));
+  for (const NodeIndex node : state.unhealthy) {
+    consider(state.faulted_at[node] + std::chrono::hours(1));
   }
-  if (books.claims_spared) consider(books.now + Duration(1));
-  if (!books.elastic.empty() && books.Versions() != books.grown_seen) {
-    consider(std::max(books.grown_at + books.policy.elastic_period, books.now + Duration(1)));
+  if (state.claims_spared) consider(state.now + Duration(1));
+  if (!state.elastic.empty() && state.Versions() != state.grown_seen) {
+    consider(std::max(state.grown_at + state.policy.elastic_period, state.now + Duration(1)));
   }
   return next;
 }
 
 Status Scheduler::CheckSubmission(const JobRequest& request) const {
-  RETURN_IF_ERROR(CheckRequest(request, impl_->books.tree->tiers()));
-  Books scratch = impl_->books;
+  RETURN_IF_ERROR(CheckRequest(request, impl_->state.tree->tiers()));
+  SchedulerState scratch = impl_->state;
   return internal::CheckFits(scratch, request);
 }
 
 std::string Scheduler::WaitText(const JobId& id) const {
-  const Books& books = impl_->books;
-  const Job* job = books.Find(id);
+  const SchedulerState& state = impl_->state;
+  const JobEntry* job = state.Find(id);
   if (job == nullptr || job->placed) return "";
   if (job->leaving) return "waits for its own last tasks to stop";
   internal::Block block = job->block;
   // Jobs of one line fail alike, and only the first of them is tried.
-  const internal::Line& line = books.lines[job->line];
+  const internal::Line& line = state.lines[job->line];
   if (block.kind == internal::Block::Kind::kNotTried && !line.jobs.empty()) {
-    block = books.at(line.jobs.begin()->second).block;
+    block = state.at(line.jobs.begin()->second).block;
   }
   switch (block.kind) {
     case internal::Block::Kind::kQuota: {
@@ -144,7 +144,7 @@ std::string Scheduler::WaitText(const JobId& id) const {
       const std::string bound = spec::AmountText(block.quota.resource, block.quota.bound);
       const std::string used = spec::AmountText(block.quota.resource, block.quota.used);
       if (block.quota.kind == share::QuotaBlock::Kind::kLimit) {
-        return needs + "; queue '" + books.queues.name(block.quota.queue) + "' uses " + used +
+        return needs + "; queue '" + state.queues.name(block.quota.queue) + "' uses " + used +
                " of its limit of " + bound;
       }
       return needs + " beyond its queue's guarantee; of " + bound + ", " + used +
@@ -154,23 +154,23 @@ std::string Scheduler::WaitText(const JobId& id) const {
       const GroupRequest& group = job->request->groups[static_cast<size_t>(block.group)];
       return "no room for " + std::to_string(group.minimum) + " x " +
              longhaul::scheduler::ToString(group.shape) + "; " +
-             std::to_string(books.state.cluster().free_cards) + " cards are free";
+             std::to_string(state.resources.cluster().free_cards) + " cards are free";
     }
     case internal::Block::Kind::kReservation: {
-      const auto holder = books.jobs.find(block.by);
+      const auto holder = state.jobs.find(block.by);
       return "room is held for " +
-             (holder == books.jobs.end() ? "another job" : holder->second.request->id.value());
+             (holder == state.jobs.end() ? "another job" : holder->second.request->id.value());
     }
     default:
       return "waits for its turn";
   }
 }
 
-const spec::Topology& Scheduler::topology() const { return *impl_->books.topology; }
-const State& Scheduler::state() const { return impl_->books.state; }
+const spec::Topology& Scheduler::topology() const { return *impl_->state.topology; }
+const State& Scheduler::state() const { return impl_->state.resources; }
 
 JobStage Scheduler::StageOf(const JobId& id) const {
-  const Job* job = impl_->books.Find(id);
+  const JobEntry* job = impl_->state.Find(id);
   if (job == nullptr) return JobStage::kUnknown;
   if (!job->placed) return job->leaving ? JobStage::kLeaving : JobStage::kWaiting;
   internal::Stage least = internal::Stage::kRunning;
@@ -181,28 +181,28 @@ JobStage Scheduler::StageOf(const JobId& id) const {
 }
 
 std::vector<TaskPlacement> Scheduler::TasksOf(const JobId& id) const {
-  const Job* job = impl_->books.Find(id);
-  return job == nullptr ? std::vector<TaskPlacement>() : impl_->books.PlacementsOf(*job);
+  const JobEntry* job = impl_->state.Find(id);
+  return job == nullptr ? std::vector<TaskPlacement>() : impl_->state.PlacementsOf(*job);
 }
 
 std::vector<CardOfRank> Scheduler::RanksOf(const JobId& id) const {
-  const Job* job = impl_->books.Find(id);
-  return job == nullptr ? std::vector<CardOfRank>() : internal::CardsOfRanks(impl_->books, *job);
+  const JobEntry* job = impl_->state.Find(id);
+  return job == nullptr ? std::vector<CardOfRank>() : internal::CardsOfRanks(impl_->state, *job);
 }
 
 std::vector<JobId> Scheduler::Waiting() const {
   std::vector<JobId> waiting;
-  for (const auto& [number, job] : impl_->books.jobs) {
+  for (const auto& [number, job] : impl_->state.jobs) {
     if (!job.placed) waiting.push_back(job.request->id);
   }
   return waiting;
 }
 
 std::vector<LinkView> Scheduler::Links() const {
-  const Books& books = impl_->books;
+  const SchedulerState& state = impl_->state;
   std::vector<LinkView> views;
-  for (const auto& [domain, health] : books.links) {
-    const auto& level = books.topology->levels()[static_cast<size_t>(domain.first)];
+  for (const auto& [domain, health] : state.links) {
+    const auto& level = state.topology->levels()[static_cast<size_t>(domain.first)];
     views.push_back({level.name, level.domains[static_cast<size_t>(domain.second)].name,
                      domain.first, domain.second, health.health, health.up, health.trusted});
   }
@@ -210,18 +210,18 @@ std::vector<LinkView> Scheduler::Links() const {
 }
 
 std::vector<QueueView> Scheduler::Queues() const {
-  const Books& books = impl_->books;
-  std::vector<QueueView> views(books.queues.size());
+  const SchedulerState& state = impl_->state;
+  std::vector<QueueView> views(state.queues.size());
   for (size_t q = 0; q < views.size(); ++q) {
     const auto queue = static_cast<share::QueueIndex>(q);
-    const share::QueueIndex parent = books.queues.parent(queue);
-    views[q].name = books.queues.name(queue);
-    if (parent != share::kNoQueue) views[q].parent = books.queues.name(parent);
-    views[q].guarantee = books.queues.guarantee(queue);
-    views[q].limit = books.queues.limit(queue);
-    views[q].usage = books.queues.usage(queue);
+    const share::QueueIndex parent = state.queues.parent(queue);
+    views[q].name = state.queues.name(queue);
+    if (parent != share::kNoQueue) views[q].parent = state.queues.name(parent);
+    views[q].guarantee = state.queues.guarantee(queue);
+    views[q].limit = state.queues.limit(queue);
+    views[q].usage = state.queues.usage(queue);
   }
-  for (const auto& [number, job] : books.jobs) {
+  for (const auto& [number, job] : state.jobs) {
     QueueView& view = views[static_cast<size_t>(job.queue)];
     ++(job.placed ? view.running : view.waiting);
   }
@@ -229,17 +229,17 @@ std::vector<QueueView> Scheduler::Queues() const {
 }
 
 uint64_t Scheduler::Fingerprint() const {
-  const Books& books = impl_->books;
-  uint64_t hash = Chain(books.input_hash, std::to_string(books.state.Fingerprint()));
+  const SchedulerState& state = impl_->state;
+  uint64_t hash = Chain(state.input_hash, std::to_string(state.resources.Fingerprint()));
   const auto add = [&hash](int64_t number) { hash = Chain(hash, std::to_string(number)); };
-  add(ToNanoseconds(books.now));
-  add(static_cast<int64_t>(books.next_transaction));
-  for (const auto& [number, job] : books.jobs) {
+  add(ToNanoseconds(state.now));
+  add(static_cast<int64_t>(state.next_transaction));
+  for (const auto& [number, job] : state.jobs) {
     add(static_cast<int64_t>(number));
     add(job.placed ? 1 : job.leaving ? 2 : 3);
     for (const internal::HeldTask& task : job.tasks) add(static_cast<int64_t>(task.slot));
   }
-  for (const auto& [number, reservation] : books.reservations) {
+  for (const auto& [number, reservation] : state.reservations) {
     add(static_cast<int64_t>(number));
     add(ToNanoseconds(reservation.start));
     add(reservation.domain);

@@ -388,7 +388,7 @@ struct Tally {
   double worst = 1;
 };
 
-// What the decisions of one round cost, from the test's own books.
+// What the decisions of one round cost, from the test's own records.
 int64_t CostOf(const Case& c, const std::vector<Decision>& decisions, Tally& tally) {
   int64_t cost = 0;
   const auto start =

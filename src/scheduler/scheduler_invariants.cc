@@ -8,9 +8,9 @@
 
 namespace longhaul::scheduler {
 
-using internal::Books;
 using internal::HeldTask;
-using internal::Job;
+using internal::JobEntry;
+using internal::SchedulerState;
 
 namespace {
 
@@ -23,13 +23,13 @@ struct Used {
 };
 
 // No device and no host holds more than it has.
-Status CheckNoOvercommit(const Books& books) {
+Status CheckNoOvercommit(const SchedulerState& state) {
   std::map<NodeIndex, Used> used;
   size_t tasks = 0;
-  for (const auto& [number, job] : books.jobs) {
+  for (const auto& [number, job] : state.jobs) {
     for (const HeldTask& task : job.tasks) {
       ++tasks;
-      const TaskRecord& record = books.state.task(task.slot);
+      const TaskRecord& record = state.resources.task(task.slot);
       if (record.owner != number) return Broken("a task of another job is counted");
       const Shape& shape = job.request->groups[static_cast<size_t>(task.group)].shape;
       Used& node = used[record.node];
@@ -45,9 +45,9 @@ Status CheckNoOvercommit(const Books& books) {
       node.memory_mib += shape.memory_mib;
     }
   }
-  if (tasks != books.state.task_count()) return Broken("tasks are placed that no job holds");
+  if (tasks != state.resources.task_count()) return Broken("tasks are placed that no job holds");
   for (const auto& [index, node] : used) {
-    const spec::NodeKind& kind = books.topology->kind_of(index);
+    const spec::NodeKind& kind = state.topology->kind_of(index);
     for (const auto& [device, share] : node.share) {
       if (share > kWholeCard || device >= kind.devices.size()) {
         return Broken("device " + std::to_string(device) + " of node " + std::to_string(index) +
@@ -62,7 +62,7 @@ Status CheckNoOvercommit(const Books& books) {
 }
 
 // Aligned to rails: the same cards on hosts of their own.
-Status CheckRails(const Books& books, const Job& job) {
+Status CheckRails(const SchedulerState& state, const JobEntry& job) {
   for (size_t g = 0; g < job.request->groups.size(); ++g) {
     if (!job.request->groups[g].rail_aligned) continue;
     std::set<NodeIndex> nodes;
@@ -71,8 +71,8 @@ Status CheckRails(const Books& books, const Job& job) {
     for (const HeldTask& task : job.tasks) {
       if (task.group != static_cast<int32_t>(g)) continue;
       ++tasks;
-      nodes.insert(books.state.task(task.slot).node);
-      masks.insert(books.state.task(task.slot).cards);
+      nodes.insert(state.resources.task(task.slot).node);
+      masks.insert(state.resources.task(task.slot).cards);
     }
     if (tasks > 0 && (nodes.size() != tasks || masks.size() != 1)) {
       return Broken(job.request->id.value() + " is not aligned to rails");
@@ -82,13 +82,13 @@ Status CheckRails(const Books& books, const Job& job) {
 }
 
 // Each card that the job holds has one rank, and each rank a card.
-Status CheckRanks(const Books& books, const Job& job) {
-  const auto ranks = internal::CardsOfRanks(books, job);
+Status CheckRanks(const SchedulerState& state, const JobEntry& job) {
+  const auto ranks = internal::CardsOfRanks(state, job);
   if (ranks.empty()) return {};
   std::set<std::pair<NodeIndex, int>> cards;
   size_t held = 0;
   for (const HeldTask& task : job.tasks) {
-    const TaskRecord& record = books.state.task(task.slot);
+    const TaskRecord& record = state.resources.task(task.slot);
     held += static_cast<size_t>(CountCards(record.cards));
   }
   for (const CardOfRank& rank : ranks) cards.insert({rank.node, rank.card});
@@ -98,7 +98,7 @@ Status CheckRanks(const Books& books, const Job& job) {
 }
 
 // No gang runs below its minimum, and required topology holds.
-Status CheckGang(const Books& books, const Job& job) {
+Status CheckGang(const SchedulerState& state, const JobEntry& job) {
   const std::string name = job.request->id.value();
   if (!job.placed) {
     return job.tasks.empty() ? Status() : Broken(name + " waits and holds tasks");
@@ -115,8 +115,8 @@ Status CheckGang(const Books& books, const Job& job) {
     }
   }
   const auto domain_of = [&](Tier tier, const HeldTask& task) {
-    const auto host = static_cast<int32_t>(books.state.task(task.slot).node);
-    return tier == kHostTier ? host : books.tree->DomainOf(tier, host);
+    const auto host = static_cast<int32_t>(state.resources.task(task.slot).node);
+    return tier == kHostTier ? host : state.tree->DomainOf(tier, host);
   };
   std::set<int32_t> of_job;
   std::map<int32_t, std::set<int32_t>> of_group;
@@ -137,58 +137,58 @@ Status CheckGang(const Books& books, const Job& job) {
     }
   }
   if (of_job.size() > 1) return Broken(name + " lies in several domains");
-  RETURN_IF_ERROR(CheckRails(books, job));
-  RETURN_IF_ERROR(CheckRanks(books, job));
+  RETURN_IF_ERROR(CheckRails(state, job));
+  RETURN_IF_ERROR(CheckRanks(state, job));
   for (const auto& [group, domains] : of_group) {
     if (domains.size() > 1) return Broken("a group of " + name + " lies in several domains");
   }
   return {};
 }
 
-Status CheckQueues(const Books& books) {
-  std::vector<spec::SharedAmounts> sums(books.queues.size());
-  for (const auto& [number, job] : books.jobs) {
+Status CheckQueues(const SchedulerState& state) {
+  std::vector<spec::SharedAmounts> sums(state.queues.size());
+  for (const auto& [number, job] : state.jobs) {
     spec::SharedAmounts held;
     for (const HeldTask& task : job.tasks) {
       held += AmountsOf(job.request->groups[static_cast<size_t>(task.group)].shape, 1);
     }
     if (!(held == job.held)) return Broken(job.request->id.value() + ": its amounts are wrong");
-    for (share::QueueIndex up = job.queue; up != share::kNoQueue; up = books.queues.parent(up)) {
+    for (share::QueueIndex up = job.queue; up != share::kNoQueue; up = state.queues.parent(up)) {
       sums[static_cast<size_t>(up)] += held;
     }
   }
   for (size_t q = 0; q < sums.size(); ++q) {
     const auto queue = static_cast<share::QueueIndex>(q);
-    if (!(sums[q] == books.queues.usage(queue))) {
-      return Broken("queue " + books.queues.name(queue) + " does not use what its jobs hold");
+    if (!(sums[q] == state.queues.usage(queue))) {
+      return Broken("queue " + state.queues.name(queue) + " does not use what its jobs hold");
     }
     for (size_t r = 0; r < spec::kSharedResources; ++r) {
-      if (sums[q][r] > books.queues.limit(queue)[r] && !books.over_limit.contains(queue)) {
-        return Broken("queue " + books.queues.name(queue) + " is over its limit");
+      if (sums[q][r] > state.queues.limit(queue)[r] && !state.over_limit.contains(queue)) {
+        return Broken("queue " + state.queues.name(queue) + " is over its limit");
       }
     }
   }
-  return books.queues.CheckInvariants();
+  return state.queues.CheckInvariants();
 }
 
-Status CheckLines(const Books& books) {
+Status CheckLines(const SchedulerState& state) {
   std::set<internal::JobNumber> waiting;
-  for (const internal::Line& line : books.lines) {
+  for (const internal::Line& line : state.lines) {
     for (const auto& [place, number] : line.jobs) {
       if (!waiting.insert(number).second) return Broken("a job waits in two lines");
     }
   }
-  for (const auto& [number, job] : books.jobs) {
+  for (const auto& [number, job] : state.jobs) {
     if (job.placed == waiting.contains(number)) {
       return Broken(job.request->id.value() + " both waits and runs, or neither");
     }
-    if (job.placed != books.placed.contains(number)) return Broken("the list of placed jobs");
+    if (job.placed != state.placed.contains(number)) return Broken("the list of placed jobs");
   }
-  if (waiting.size() + books.placed.size() != books.jobs.size()) return Broken("jobs are lost");
+  if (waiting.size() + state.placed.size() != state.jobs.size()) return Broken("jobs are lost");
   std::map<share::QueueIndex, uint32_t> held;
-  for (const auto& [number, reservation] : books.reservations) {
+  for (const auto& [number, reservation] : state.reservations) {
     if (!waiting.contains(number)) return Broken("a reservation of a job that doesn't wait");
-    if (++held[reservation.queue] > books.policy.reservations) {
+    if (++held[reservation.queue] > state.policy.reservations) {
       return Broken("more reservations in a queue than its policy allows");
     }
   }
@@ -198,13 +198,13 @@ Status CheckLines(const Books& books) {
 }  // namespace
 
 Status Scheduler::CheckInvariants() const {
-  const Books& books = impl_->books;
-  const std::string recount = books.state.Recount();
+  const SchedulerState& state = impl_->state;
+  const std::string recount = state.resources.Recount();
   if (!recount.empty()) return Broken("counters: " + recount);
-  RETURN_IF_ERROR(CheckNoOvercommit(books));
-  for (const auto& [number, job] : books.jobs) RETURN_IF_ERROR(CheckGang(books, job));
-  RETURN_IF_ERROR(CheckQueues(books));
-  return CheckLines(books);
+  RETURN_IF_ERROR(CheckNoOvercommit(state));
+  for (const auto& [number, job] : state.jobs) RETURN_IF_ERROR(CheckGang(state, job));
+  RETURN_IF_ERROR(CheckQueues(state));
+  return CheckLines(state);
 }
 
 }  // namespace longhaul::scheduler

@@ -21,7 +21,7 @@
 namespace longhaul::bin {
 namespace {
 
-using planner::search::Job;
+using planner::search::PlanRequest;
 using planner::search::Reach;
 
 constexpr uint64_t kMostBytes = 1 << 20;  // of a model's or cluster's file
@@ -65,7 +65,8 @@ Result<std::vector<uint32_t>> ParseCards(std::string_view text,
 }
 
 // Cards that `calibrate --device cuda` measured, as many machines of them as fill the count.
-Status ReadCards(const std::string& text, const std::string& path, uint32_t devices, Job& job) {
+Status ReadCards(const std::string& text, const std::string& path, uint32_t devices,
+                 PlanRequest& job) {
   const Result<planner::CardFile> file = planner::ParseCardFile(text);
   if (!file.ok()) return file.status().WithContext(path);
   const auto constants = planner::ConstantsOf(*file, devices);
@@ -77,7 +78,7 @@ Status ReadCards(const std::string& text, const std::string& path, uint32_t devi
 
 // A shipped device and a count, a cluster's YAML, or a machine that was calibrated (of cards with a
 // count too: card.json:64).
-Status ReadCluster(const PlanFlags& flags, Job& job) {
+Status ReadCluster(const PlanFlags& flags, PlanRequest& job) {
   std::string path = flags.cluster;
   uint32_t devices = 0;
   if (access(path.c_str(), R_OK) != 0) {
@@ -116,13 +117,13 @@ Status ReadCluster(const PlanFlags& flags, Job& job) {
 
 // Sequences of a step where none is given: 4 Mi tokens, or 1,024 a device where that is more,
 // rounded to a power of two.
-uint32_t UsualBatch(const Job& job) {
+uint32_t UsualBatch(const PlanRequest& job) {
   const double tokens = std::max(4.0 * (1 << 20), 1024.0 * job.cluster.devices);
   const double sequences = std::max(1.0, tokens / job.model.sequence_length);
   return static_cast<uint32_t>(std::exp2(std::round(std::log2(sequences))));
 }
 
-Status SetFramework(const std::string& name, Job& job) {
+Status SetFramework(const std::string& name, PlanRequest& job) {
   job.base.software.framework = "megatron-core";
   if (name == "any") {
     job.reach = Reach::kSomeFramework;
@@ -145,7 +146,7 @@ Status SetFramework(const std::string& name, Job& job) {
 }
 
 // Cards without a unit for the precision would be planned as if they had one.
-Status CheckPrecision(const Job& job) {
+Status CheckPrecision(const PlanRequest& job) {
   const spec::Device& device = job.cluster.device;
   const spec::Precision precision = job.base.precision;
   const bool eight = precision == spec::Precision::kFp8 || precision == spec::Precision::kMxfp8;
@@ -174,7 +175,7 @@ Result<double> ParseTokens(std::string_view text) {
   return *number * scale;
 }
 
-bool IsOfCards(const Job& job) { return job.machine && job.cluster.device.name != "cpu"; }
+bool IsOfCards(const PlanRequest& job) { return job.machine && job.cluster.device.name != "cpu"; }
 
 Result<StackChoice> ReadStack(const std::string& text) {
   StackChoice choice;
@@ -264,8 +265,8 @@ Result<NowAndJob> JobOfRun(PlanFlags flags) {
   return run;
 }
 
-Result<Job> JobOf(const PlanFlags& flags) {
-  Job job;
+Result<PlanRequest> JobOf(const PlanFlags& flags) {
+  PlanRequest job;
   ASSIGN_OR_RETURN(job.model, ReadModel(flags.model));
   RETURN_IF_ERROR(ReadCluster(flags, job));
   if (flags.sequence > 0) job.model.sequence_length = flags.sequence;
@@ -288,7 +289,7 @@ Result<Job> JobOf(const PlanFlags& flags) {
   return job;
 }
 
-Status SetGoal(const PlanFlags& flags, const planner::RunFacts& run, Job& job) {
+Status SetGoal(const PlanFlags& flags, const planner::RunFacts& run, PlanRequest& job) {
   planner::search::Goal goal;
   goal.run = run;
   if (flags.objective == "cost") goal.objective = planner::search::Objective::kCost;

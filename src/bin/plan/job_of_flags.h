@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "bin/plan/plan_run.h"
 #include "planner/run.h"
-#include "planner/search/job.h"
+#include "planner/search/plan_request.h"
 
 namespace longhaul::bin {
 
@@ -53,18 +53,19 @@ struct PlanFlags {
 struct NowAndJob {
   RunFile file;
   planner::Question question;
-  planner::search::Job job;
+  planner::search::PlanRequest job;
 };
 
 // The job of a model and a cluster, and of what is run now. Mistakes name the option.
-Result<planner::search::Job> JobOf(const PlanFlags& flags);
+Result<planner::search::PlanRequest> JobOf(const PlanFlags& flags);
 Result<NowAndJob> JobOfRun(PlanFlags flags);
 
 // "15T", "300B", "2.5e12".
 Result<double> ParseTokens(std::string_view text);
 
 // What the search strives for, and over how many cards.
-Status SetGoal(const PlanFlags& flags, const planner::RunFacts& run, planner::search::Job& job);
+Status SetGoal(const PlanFlags& flags, const planner::RunFacts& run,
+               planner::search::PlanRequest& job);
 
 // What --stack says: a known stack by its name (planner/known_stacks.h), or the factor in a file of
 // `longhaul calibrate --fit`.
@@ -81,6 +82,6 @@ void ApplyStack(const StackChoice& stack, bool keeps_settings, spec::Software& s
 std::string StackList();
 
 // A machine that has cards and not cores.
-bool IsOfCards(const planner::search::Job& job);
+bool IsOfCards(const planner::search::PlanRequest& job);
 
 }  // namespace longhaul::bin

@@ -29,9 +29,9 @@
 namespace longhaul::bin {
 namespace {
 
-using planner::search::Job;
 using planner::search::Plan;
 using planner::search::PlanOptions;
+using planner::search::PlanRequest;
 
 constexpr int kExitStopped = 130;  // as shells report an interrupt
 
@@ -149,7 +149,7 @@ int AnswerCases(const std::string& name, double compute_factor) {
 // What the arguments ask to plan: a job, and where the settings of a run were read (--from), that
 // run's settings.
 struct PlanInput {
-  Job job;
+  PlanRequest job;
   std::optional<NowAndJob> run;
 };
 
@@ -162,7 +162,7 @@ Result<PlanInput> ReadInput(const PlanFlags& flags, const StackChoice& stack) {
         "plan needs a MODEL and a CLUSTER, as in: longhaul plan llama-3.1-70b h100-sxm:64 "
         "(or --case -)");
   }
-  ASSIGN_OR_RETURN(Job job, run ? Result<Job>(run->job) : JobOf(flags));
+  ASSIGN_OR_RETURN(PlanRequest job, run ? Result<PlanRequest>(run->job) : JobOf(flags));
   ApplyStack(stack, run.has_value(), job.base.software);
   if (run) ApplyStack(stack, true, run->question.training.software);
   if (IsOfCards(job)) {
@@ -173,7 +173,7 @@ Result<PlanInput> ReadInput(const PlanFlags& flags, const StackChoice& stack) {
 }
 
 // The options of the search, without its progress and its end; sets the goal of `job`.
-Result<PlanOptions> ReadOptions(const PlanFlags& flags, Job& job) {
+Result<PlanOptions> ReadOptions(const PlanFlags& flags, PlanRequest& job) {
   PlanOptions options;
   if (!flags.tokens.empty()) {
     ASSIGN_OR_RETURN(options.tokens, ParseTokens(flags.tokens));

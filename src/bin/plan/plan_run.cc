@@ -31,7 +31,7 @@ Status WithHint(const Status& status, const std::string& text) {
 
 }  // namespace
 
-std::string WhyNothingIsLegal(const planner::search::Job& job) {
+std::string WhyNothingIsLegal(const planner::search::PlanRequest& job) {
   const planner::search::Fixed& fixed = job.fixed;
   spec::Training training = job.base;
   spec::Layout& layout = training.layout;

@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 #include "planner/configs/run_config.h"
-#include "planner/search/job.h"
+#include "planner/search/plan_request.h"
 
 namespace longhaul::bin {
 
@@ -14,7 +14,7 @@ Result<spec::Model> ReadModel(const std::string& name);
 
 // Why no layout is legal with what is fixed: the rule that the plainest one breaks, or what the
 // framework that is asked for lacks; empty where neither is so.
-std::string WhyNothingIsLegal(const planner::search::Job& job);
+std::string WhyNothingIsLegal(const planner::search::PlanRequest& job);
 
 struct RunFile {
   std::string path;

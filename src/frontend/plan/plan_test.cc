@@ -14,15 +14,15 @@
 namespace longhaul::frontend {
 namespace {
 
-using planner::search::Job;
 using planner::search::Plan;
 using planner::search::PlanOptions;
+using planner::search::PlanRequest;
 using planner::search::Proposal;
 using testing::HasSubstr;
 using testing::Not;
 
-Job SmallJob() {
-  Job job;
+PlanRequest SmallJob() {
+  PlanRequest job;
   job.model.name = "a <b>&\"'\x1b[31m model";
   job.model.layers = 8;
   job.model.hidden = 2048;
@@ -88,7 +88,7 @@ TEST(PlanText, ShowsTheBestAndEveryRule) {
 }
 
 TEST(PlanText, SaysWhatTheSmallestNeedsWhereNothingFits) {
-  Job job = SmallJob();
+  PlanRequest job = SmallJob();
   job.cluster.device.memory = Bytes(1 << 28);
   const std::string text = PlanText(MakePlan(job, {}));
   EXPECT_THAT(text, HasSubstr("No layout fits the cards' memory."));
@@ -97,7 +97,7 @@ TEST(PlanText, SaysWhatTheSmallestNeedsWhereNothingFits) {
 
 // A budget that no run meets is named, in words and in JSON; memory is not.
 TEST(PlanText, NamesTheBudgetWhereThatIsTheCause) {
-  Job job = SmallJob();
+  PlanRequest job = SmallJob();
   planner::search::Goal goal;
   goal.run.tokens = 1e11;
   goal.budget_dollars = 100;
@@ -163,7 +163,7 @@ TEST(WhatIf, ChangesTheAnswerTheWayTheChangePoints) {
 // The fullest moment that is drawn is what the evaluation says, up to what the last stage's loss
 // adds for a moment.
 TEST(Timeline, ReachesThePeakOfEachStage) {
-  Job job = SmallJob();
+  PlanRequest job = SmallJob();
   job.fixed.pipeline = 4;
   job.fixed.virtual_pipeline = 1;
   job.fixed.schedule = spec::PipelineSchedule::kOneForwardOneBackward;

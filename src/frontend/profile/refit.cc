@@ -59,7 +59,7 @@ struct Samples {
   std::vector<double> backward;
 };
 
-std::map<Key, Samples> SamplesOf(const profiler::Job& job) {
+std::map<Key, Samples> SamplesOf(const profiler::ProfiledJob& job) {
   std::map<Key, Samples> all;
   for (const RankSummary& rank : job.ranks) {
     // An operator may have several spans in a micro-batch: one sample is their sum.
@@ -82,7 +82,7 @@ std::map<Key, Samples> SamplesOf(const profiler::Job& job) {
   return all;
 }
 
-void AddOperators(const profiler::Job& job, std::vector<Figure>& figures) {
+void AddOperators(const profiler::ProfiledJob& job, std::vector<Figure>& figures) {
   // Operators of one kind and size are one figure, whatever their names.
   std::map<std::pair<FigureKind, std::array<double, 3>>, Samples> merged;
   for (const auto& [key, samples] : SamplesOf(job)) {
@@ -108,7 +108,7 @@ void AddOperators(const profiler::Job& job, std::vector<Figure>& figures) {
 // By how much exchanges take more of the cores than their calls show. With more ranks than cores
 // the cores are never idle in a step, and what no operator and no call used of them is the
 // transport's: its thread and the kernel's network, while the ranks compute.
-double BeyondCalls(const profiler::Job& job, double cores) {
+double BeyondCalls(const profiler::ProfiledJob& job, double cores) {
   if (static_cast<double>(job.ranks.size()) <= cores) return 1;
   double steps_s = 0, operators_s = 0, calls_s = 0;
   for (const RankSummary& rank : job.ranks) {
@@ -127,7 +127,7 @@ double BeyondCalls(const profiler::Job& job, double cores) {
   return std::max(1.0, (used_s - operators_s) / calls_s);
 }
 
-void AddSums(const profiler::Job& job, double cores, std::vector<Figure>& figures) {
+void AddSums(const profiler::ProfiledJob& job, double cores, std::vector<Figure>& figures) {
   const double beyond = BeyondCalls(job, cores);
   std::map<std::pair<size_t, int64_t>, std::vector<double>> sums;  // by ranks and bytes
   std::map<int64_t, Samples> messages;                             // sent and received, by bytes
@@ -171,7 +171,7 @@ void AddSums(const profiler::Job& job, double cores, std::vector<Figure>& figure
   }
 }
 
-void AddRuntime(const profiler::Job& job, std::vector<Figure>& figures) {
+void AddRuntime(const profiler::ProfiledJob& job, std::vector<Figure>& figures) {
   std::vector<double> between;
   for (const RankSummary& rank : job.ranks) {
     if (rank.between_steps_ns >= 0) {
@@ -216,7 +216,7 @@ std::string Cells(const MeasuredOperator& row) {
 
 }  // namespace
 
-Result<planner::DeviceFile> Refit(const profiler::Job& job, const RefitFacts& facts) {
+Result<planner::DeviceFile> Refit(const profiler::ProfiledJob& job, const RefitFacts& facts) {
   planner::DeviceFile file;
   const profiler::Metadata& metadata = job.ranks.front().metadata;
   AddOperators(job, file.figures);
@@ -246,7 +246,7 @@ Result<planner::DeviceFile> Refit(const profiler::Job& job, const RefitFacts& fa
   return file;
 }
 
-std::vector<MeasuredOperator> AgainstDevice(const profiler::Job& job,
+std::vector<MeasuredOperator> AgainstDevice(const profiler::ProfiledJob& job,
                                             const planner::DeviceFile& device) {
   const planner::OperatorTimes times(device.figures);
   std::vector<MeasuredOperator> rows;
@@ -266,7 +266,7 @@ std::vector<MeasuredOperator> AgainstDevice(const profiler::Job& job,
   return rows;
 }
 
-std::string AgainstDeviceText(const profiler::Job& job, const planner::DeviceFile& device) {
+std::string AgainstDeviceText(const profiler::ProfiledJob& job, const planner::DeviceFile& device) {
   std::string text =
       "operators of the model, CPU time of a micro-batch (median, us), against the device file\n"
       "  operator           direction sizes                samples    measured   predicted\n";

@@ -19,7 +19,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "planner/local/device_file.h"
-#include "profiler/across/job.h"
+#include "profiler/across/profiled_job.h"
 
 namespace longhaul::frontend {
 
@@ -30,7 +30,7 @@ struct RefitFacts {
 };
 
 // kInvalidArgument when the traces are not of the built-in trainer or show too little.
-Result<planner::DeviceFile> Refit(const profiler::Job& job, const RefitFacts& facts);
+Result<planner::DeviceFile> Refit(const profiler::ProfiledJob& job, const RefitFacts& facts);
 
 // One operator of the model: medians of a micro-batch, by name and direction.
 struct MeasuredOperator {
@@ -44,9 +44,9 @@ struct MeasuredOperator {
 };
 
 // By name, then sizes, forward first.
-std::vector<MeasuredOperator> AgainstDevice(const profiler::Job& job,
+std::vector<MeasuredOperator> AgainstDevice(const profiler::ProfiledJob& job,
                                             const planner::DeviceFile& device);
 // The table, and the layers' sums.
-std::string AgainstDeviceText(const profiler::Job& job, const planner::DeviceFile& device);
+std::string AgainstDeviceText(const profiler::ProfiledJob& job, const planner::DeviceFile& device);
 
 }  // namespace longhaul::frontend

@@ -63,8 +63,8 @@ profiler::RankSummary Rank() {
   return rank;
 }
 
-profiler::Job JobOf(profiler::RankSummary rank) {
-  profiler::Job job;
+profiler::ProfiledJob JobOf(profiler::RankSummary rank) {
+  profiler::ProfiledJob job;
   job.ranks.push_back(std::move(rank));
   return job;
 }
@@ -117,7 +117,7 @@ TEST(Refit, TellsTwoThatExchangeFromTwoOfARing) {
 // Three ranks on two cores for 3 ms: 6 ms of them, of which operators and calls took a part;
 // the rest is the transport's.
 TEST(Refit, GivesWhatNoSpanShowsToTheExchanges) {
-  profiler::Job job;
+  profiler::ProfiledJob job;
   double operators_us = 0;
   for (int r = 0; r < 3; ++r) {
     profiler::RankSummary rank = Rank();
@@ -151,7 +151,7 @@ TEST(Refit, RefusesTracesThatNameNoOperators) {
 }
 
 TEST(AgainstDevice, ComparesEachOperatorWithTheFile) {
-  const profiler::Job job = JobOf(Rank());
+  const profiler::ProfiledJob job = JobOf(Rank());
   const auto file = Refit(job, {"2026-01-01T00:00:00Z", "1", Bytes(1 << 30)});
   ASSERT_TRUE(file.ok());
   const auto rows = AgainstDevice(job, *file);

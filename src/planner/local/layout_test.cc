@@ -26,7 +26,7 @@ spec::ClusterSpec Cluster(uint32_t nodes, uint32_t slots) {
   return *spec::LocalCluster(nodes, slots, 2, 16_GiB);
 }
 
-spec::JobSpec Job() {
+spec::JobSpec PlanRequest() {
   spec::JobSpec job;
   job.name = "test";
   job.data.include = {"*.h"};
@@ -34,7 +34,7 @@ spec::JobSpec Job() {
 }
 
 TEST(PlanLocal, SpreadsTheMainJobOverBothNodes) {
-  const auto plan = PlanLocal(Job(), Cluster(2, 2), Machine());
+  const auto plan = PlanLocal(PlanRequest(), Cluster(2, 2), Machine());
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->nodes, 2u);
   EXPECT_EQ(plan->processes_per_node, 2u);
@@ -49,7 +49,7 @@ TEST(PlanLocal, SpreadsTheMainJobOverBothNodes) {
 
 TEST(PlanLocal, UsesNoMoreWorkersThanArePaidFor) {
   // 32 workers on 2 cores would launch operators for a sequence each: predicted far slower.
-  const auto plan = PlanLocal(Job(), Cluster(2, 16), Machine());
+  const auto plan = PlanLocal(PlanRequest(), Cluster(2, 16), Machine());
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_LT(plan->data_parallel, 32u);
   const auto slowest = std::max_element(
@@ -59,7 +59,7 @@ TEST(PlanLocal, UsesNoMoreWorkersThanArePaidFor) {
 }
 
 TEST(PlanLocal, KeepsWhatTheJobFixes) {
-  spec::JobSpec job = Job();
+  spec::JobSpec job = PlanRequest();
   job.resources.nodes = 1;
   job.resources.processes_per_node = 2;
   job.resources.micro_batch = 4;
@@ -73,7 +73,7 @@ TEST(PlanLocal, KeepsWhatTheJobFixes) {
 }
 
 TEST(PlanLocal, KeepsTheLayoutThatTheJobFixes) {
-  spec::JobSpec job = Job();
+  spec::JobSpec job = PlanRequest();
   job.layout.data = 2;
   job.layout.tensor = 2;
   job.layout.pipeline = 2;
@@ -85,7 +85,7 @@ TEST(PlanLocal, KeepsTheLayoutThatTheJobFixes) {
   EXPECT_EQ(plan->micro_batch * plan->micro_batches * 2, 32u);
   EXPECT_THAT(plan->reason, HasSubstr("a model in 2 tensor parts x 2 stages"));
   // A quarter of the layers' matrices is on each rank.
-  spec::JobSpec whole = Job();
+  spec::JobSpec whole = PlanRequest();
   whole.layout.tensor = 1;
   whole.layout.pipeline = 1;
   const auto other = PlanLocal(whole, Cluster(2, 4), Machine());
@@ -94,7 +94,7 @@ TEST(PlanLocal, KeepsTheLayoutThatTheJobFixes) {
 }
 
 TEST(PlanLocal, RefusesALayoutThatHasNoPlace) {
-  spec::JobSpec job = Job();
+  spec::JobSpec job = PlanRequest();
   job.layout.data = 4;
   job.layout.tensor = 4;
   const auto plan = PlanLocal(job, Cluster(2, 4), Machine());
@@ -105,7 +105,7 @@ TEST(PlanLocal, RefusesALayoutThatHasNoPlace) {
 
 // A batch of one gives replicas nothing to do; parts of a large layer keep the cores busy.
 TEST(PlanLocal, OffersPartsWhereTheyWin) {
-  spec::JobSpec job = Job();
+  spec::JobSpec job = PlanRequest();
   job.train.global_batch = 1;
   job.model.hidden = 512;
   job.model.sequence = 512;
@@ -145,7 +145,7 @@ TEST(PlanLocal, SaysWhatIsWrongWithWhatTheJobFixes) {
       {{2, {}, {}, 2, 16}, Code::kInvalidArgument, "nearest that works is 8"},
   };
   for (const auto& row : kRows) {
-    spec::JobSpec job = Job();
+    spec::JobSpec job = PlanRequest();
     job.resources = row.resources;
     const auto plan = PlanLocal(job, Cluster(2, 4), Machine());
     ASSERT_FALSE(plan.ok()) << row.want;
@@ -155,7 +155,7 @@ TEST(PlanLocal, SaysWhatIsWrongWithWhatTheJobFixes) {
 }
 
 TEST(PlanLocal, RefusesAJobLargerThanTheMemory) {
-  spec::JobSpec job = Job();
+  spec::JobSpec job = PlanRequest();
   job.model.hidden = 4'096;
   job.model.layers = 24;
   const auto plan = PlanLocal(job, Cluster(2, 2), Machine());
@@ -165,7 +165,7 @@ TEST(PlanLocal, RefusesAJobLargerThanTheMemory) {
 }
 
 TEST(PlanLocal, TakesSmallerMicroBatchesWhereMemoryIsShort) {
-  spec::JobSpec job = Job();
+  spec::JobSpec job = PlanRequest();
   job.resources.nodes = 1;
   job.resources.processes_per_node = 1;
   MachineFacts facts = Machine();
@@ -196,9 +196,10 @@ TEST(PlanLocal, GivesACommandAllSlotsItDoesNotRefuse) {
 }
 
 TEST(PlanLocal, RefusesAClusterThatCannotBe) {
-  EXPECT_FALSE(PlanLocal(Job(), spec::ClusterSpec(), Machine()).ok());
-  EXPECT_FALSE(PlanLocal(Job(), spec::ClusterSpec{{{"node-1", 0, 1, 1_GiB}}}, Machine()).ok());
-  EXPECT_FALSE(PlanLocal(Job(), Cluster(1, 1), Machine(0)).ok());
+  EXPECT_FALSE(PlanLocal(PlanRequest(), spec::ClusterSpec(), Machine()).ok());
+  EXPECT_FALSE(
+      PlanLocal(PlanRequest(), spec::ClusterSpec{{{"node-1", 0, 1, 1_GiB}}}, Machine()).ok());
+  EXPECT_FALSE(PlanLocal(PlanRequest(), Cluster(1, 1), Machine(0)).ok());
 }
 
 // Whatever the sizes, a plan fills the batch exactly, fits the cluster, and is among its own
@@ -206,7 +207,7 @@ TEST(PlanLocal, RefusesAClusterThatCannotBe) {
 TEST(PlanLocal, HoldsItsContractOnRandomJobs) {
   std::mt19937_64 rng(5);
   for (int round = 0; round < 60; ++round) {
-    spec::JobSpec job = Job();
+    spec::JobSpec job = PlanRequest();
     job.train.global_batch = static_cast<uint32_t>(1 + rng() % 300);
     job.model.layers = static_cast<uint32_t>(1 + rng() % 8);
     const auto nodes = static_cast<uint32_t>(1 + rng() % 5);

@@ -12,8 +12,8 @@
 namespace longhaul::planner::search {
 namespace {
 
-Job DenseJob(const char* cluster, uint32_t batch) {
-  Job job;
+PlanRequest DenseJob(const char* cluster, uint32_t batch) {
+  PlanRequest job;
   job.model.layers = 16;
   job.model.hidden = 4096;
   job.model.ffn_hidden = 16'384;
@@ -36,19 +36,19 @@ struct Row {
   const char* fixed;  // besides the axis
   const char* plain;  // the axis off
   const char* uses;   // a part of the best layout's text
-  std::function<void(Job&)> change;
+  std::function<void(PlanRequest&)> change;
 };
 
-void ManyExperts(Job& job) {
+void ManyExperts(PlanRequest& job) {
   job.model.experts = spec::Experts{.count = 64, .top_k = 4, .ffn_hidden = 2048};
 }
-void LongSequence(Job& job) { job.model.sequence_length = 131'072; }
-void OddLayers(Job& job) {
+void LongSequence(PlanRequest& job) { job.model.sequence_length = 131'072; }
+void OddLayers(PlanRequest& job) {
   job.model.layers = 18;
   job.model.vocabulary = 256'000;
 }
-void SlowNetwork(Job& job) { job.cluster.network.per_device = BytesPerSecond(5e9); }
-void Nothing(Job&) {}
+void SlowNetwork(PlanRequest& job) { job.cluster.network.per_device = BytesPerSecond(5e9); }
+void Nothing(PlanRequest&) {}
 
 const Row kRows[] = {
     {"offload of the optimizer", "h100-sxm:1", 8, 40, "", "offload=none", "offload=optimizer",
@@ -81,7 +81,7 @@ const Row kRows[] = {
 TEST(Axes, EachWinsSomewhere) {
   for (const Row& row : kRows) {
     SCOPED_TRACE(row.name);
-    Job job = DenseJob(row.cluster, row.batch);
+    PlanRequest job = DenseJob(row.cluster, row.batch);
     job.cluster.device.memory = Bytes(static_cast<int64_t>(row.memory_gib * (1 << 30)));
     row.change(job);
     if (*row.fixed != '\0') {

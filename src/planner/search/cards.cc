@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "planner/search/job.h"
+#include "planner/search/plan_request.h"
 
 namespace longhaul::planner::search {
 namespace {
@@ -18,7 +18,7 @@ struct Rates {
   double dollars = 0;
 };
 
-Result<Rates> RatesOf(const Job& job, uint32_t devices, const Goal& goal) {
+Result<Rates> RatesOf(const PlanRequest& job, uint32_t devices, const Goal& goal) {
   const double price = job.cluster.device.dollars_per_hour;
   if (goal.run.tokens <= 0) return Rates{1, devices * price / 3'600};
   Question question{job.model, job.cluster, job.base};
@@ -60,7 +60,7 @@ std::vector<uint32_t> CardCounts(const spec::DeviceCluster& cluster, uint32_t lo
   return counts;
 }
 
-Status SetCards(std::span<const uint32_t> counts, const Goal& goal, Job& job) {
+Status SetCards(std::span<const uint32_t> counts, const Goal& goal, PlanRequest& job) {
   if (goal.run.tokens <= 0 && (goal.deadline_days || goal.budget_dollars)) {
     return InvalidArgument("a deadline or a budget is of a whole run: give the tokens to train on");
   }
@@ -92,7 +92,7 @@ Status SetCards(std::span<const uint32_t> counts, const Goal& goal, Job& job) {
   return {};
 }
 
-std::vector<CardCount> CountsOf(const Job& job) {
+std::vector<CardCount> CountsOf(const PlanRequest& job) {
   if (!job.cards.empty()) return job.cards;
   return {CardCount{job.cluster.devices}};
 }

@@ -18,7 +18,7 @@
 
 namespace longhaul::planner::search {
 
-struct Job;
+struct PlanRequest;
 
 enum class Objective { kTime, kCost };
 
@@ -43,9 +43,9 @@ std::vector<uint32_t> CardCounts(const spec::DeviceCluster& cluster, uint32_t lo
 
 // Gives the job these counts, the goal's deadline and its budget. Refuses counts that the cluster
 // cannot have, a deadline or a budget without tokens, and money where the card has no price.
-Status SetCards(std::span<const uint32_t> counts, const Goal& goal, Job& job);
+Status SetCards(std::span<const uint32_t> counts, const Goal& goal, PlanRequest& job);
 
 // The job's counts: its cluster's alone where none were set.
-std::vector<CardCount> CountsOf(const Job& job);
+std::vector<CardCount> CountsOf(const PlanRequest& job);
 
 }  // namespace longhaul::planner::search

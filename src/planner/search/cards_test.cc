@@ -27,8 +27,8 @@ TEST(CardCounts, AreWholeIslandsInSmallFactors) {
 }
 
 // A model that fits on few cards.
-Job SmallJob() {
-  Job job;
+PlanRequest SmallJob() {
+  PlanRequest job;
   job.model = RandomJob(1).model;
   job.model.experts.reset();
   job.model.layers = 8;
@@ -55,7 +55,7 @@ Goal GoalOf(Objective objective) {
 
 TEST(Cards, LeastMoneyTakesFewerThanLeastTimeAndADeadlineLiesBetween) {
   const uint32_t counts[] = {8, 16, 32, 64};
-  Job job = SmallJob();
+  PlanRequest job = SmallJob();
   PlanOptions options;
   options.tokens = options.run.tokens = 1e10;
   options.prove = true;
@@ -96,7 +96,7 @@ TEST(Cards, LeastMoneyTakesFewerThanLeastTimeAndADeadlineLiesBetween) {
 }
 
 TEST(Cards, FrontHoldsNothingThatAnotherBeats) {
-  Job job = SmallJob();
+  PlanRequest job = SmallJob();
   PlanOptions options;
   options.surroundings = true;
   options.prove = true;
@@ -117,13 +117,13 @@ TEST(Cards, FrontHoldsNothingThatAnotherBeats) {
 
 // What is known from other counts only shortens the searches.
 TEST(Cards, FrontIsWhatASearchOfEachCountFinds) {
-  const Job job = SmallJob();
+  const PlanRequest job = SmallJob();
   PlanOptions options;
   options.surroundings = true;
   const Plan plan = MakePlan(job, options);
   size_t checked = 0;
   for (const FrontierPoint& point : plan.frontier) {
-    Job alone = job;
+    PlanRequest alone = job;
     alone.cards = {CardCount{point.proposal.cluster.devices}};
     alone.headroom = point.headroom_asked;
     Options search;
@@ -141,7 +141,7 @@ TEST(Cards, FrontIsWhatASearchOfEachCountFinds) {
 }
 
 TEST(SetCards, RefusesMoneyWithoutPriceAndDeadlinesWithoutTokens) {
-  Job job = SmallJob();
+  PlanRequest job = SmallJob();
   const uint32_t counts[] = {8};
   Goal goal;
   goal.deadline_days = 3;
@@ -155,7 +155,7 @@ TEST(SetCards, RefusesMoneyWithoutPriceAndDeadlinesWithoutTokens) {
 
 // Stages of unlike length under ZeRO 3: what one waits for its weights falls with recompute.
 TEST(Bounds, HoldForUnevenStagesOfShardedWeights) {
-  Job job = SmallJob();
+  PlanRequest job = SmallJob();
   job.model.layers = 14;
   job.cluster = *spec::ParseClusterName("h100-sxm:64");
   job.fixed.schedule.reset();

@@ -33,13 +33,13 @@ std::string Dollars(double dollars) {
 }
 
 // The job without its deadline and budget.
-Job WithoutLimits(const Job& job) {
-  Job free = job;
+PlanRequest WithoutLimits(const PlanRequest& job) {
+  PlanRequest free = job;
   for (CardCount& cards : free.cards) cards.longest_step_s = kNever;
   return free;
 }
 
-Outcome BestOf(const Job& job, const PlanOptions& options) {
+Outcome BestOf(const PlanRequest& job, const PlanOptions& options) {
   Options search = options.search;
   search.keep = 1;
   search.keep_regions = false;
@@ -47,14 +47,15 @@ Outcome BestOf(const Job& job, const PlanOptions& options) {
   return Search(job, EvaluatorOracle(job), search);
 }
 
-std::optional<Proposal> Found(const Job& job, const Outcome& outcome, const PlanOptions& options) {
+std::optional<Proposal> Found(const PlanRequest& job, const Outcome& outcome,
+                              const PlanOptions& options) {
   if (outcome.best.empty()) return std::nullopt;
   const spec::Training& training = outcome.best.front().training;
   return Propose(job, ClusterOf(job, training), training, options);
 }
 
 // The best layout of the job's counts when a second of step on each weighs `rate`.
-std::optional<Proposal> BestBy(Job job, double CardCount::*rate, const PlanOptions& options,
+std::optional<Proposal> BestBy(PlanRequest job, double CardCount::*rate, const PlanOptions& options,
                                double& figure) {
   for (CardCount& cards : job.cards) cards.weight = cards.*rate;
   const Outcome outcome = BestOf(job, options);
@@ -63,9 +64,9 @@ std::optional<Proposal> BestBy(Job job, double CardCount::*rate, const PlanOptio
 }
 
 // Of layouts that fit and can be run: which limit leaves none.
-std::optional<Obstacle> LimitOf(const Job& job, const PlanOptions& options) {
+std::optional<Obstacle> LimitOf(const PlanRequest& job, const PlanOptions& options) {
   if (!job.deadline_days && !job.budget_dollars) return std::nullopt;
-  const Job free = WithoutLimits(job);
+  const PlanRequest free = WithoutLimits(job);
   Obstacle obstacle;
   double days = 0;
   obstacle.fastest = BestBy(free, &CardCount::days_per_step_s, options, days);
@@ -83,7 +84,7 @@ std::optional<Obstacle> LimitOf(const Job& job, const PlanOptions& options) {
   return obstacle;
 }
 
-std::string LimitsText(const Job& job) {
+std::string LimitsText(const PlanRequest& job) {
   std::string text;
   if (job.deadline_days) text += "the deadline of " + Days(*job.deadline_days);
   if (job.budget_dollars) {
@@ -112,7 +113,7 @@ std::string_view Opening(Cause cause) {
 }
 
 std::string OverLimits(const Plan& plan, const Obstacle& obstacle) {
-  Job named = plan.job;
+  PlanRequest named = plan.job;
   if (obstacle.cause == Cause::kDeadline) named.budget_dollars.reset();
   if (obstacle.cause == Cause::kBudget) named.deadline_days.reset();
   std::string text = std::string(Opening(obstacle.cause)) + LimitsText(named) + ".";
@@ -145,7 +146,7 @@ std::string_view ToString(Cause cause) {
   return "";
 }
 
-Obstacle FindObstacle(const Job& job, const Outcome& outcome, const PlanOptions& options) {
+Obstacle FindObstacle(const PlanRequest& job, const Outcome& outcome, const PlanOptions& options) {
   CHECK(outcome.best.empty() && !outcome.cancelled);
   Obstacle obstacle;
   if (outcome.total_points() == 0) {
@@ -156,7 +157,7 @@ Obstacle FindObstacle(const Job& job, const Outcome& outcome, const PlanOptions&
     if (outcome.limited) limit->cause = Cause::kNotFound;
     return *limit;
   }
-  Job any = WithoutLimits(job);
+  PlanRequest any = WithoutLimits(job);
   any.reach = Reach::kEverything;
   const Outcome everything = BestOf(any, options);
   obstacle.smallest = everything.smallest;
@@ -208,7 +209,7 @@ std::string ObstacleText(const Plan& plan) {
 }
 
 std::string LimitText(const Plan& plan, const Proposal& proposal) {
-  const Job& job = plan.job;
+  const PlanRequest& job = plan.job;
   for (const CardCount& cards : CountsOf(job)) {
     if (cards.devices != proposal.cluster.devices) continue;
     const double step_s = proposal.evaluation.step.count();

@@ -12,7 +12,7 @@
 namespace longhaul::planner::search {
 
 // Requires an outcome without a best layout that was not cancelled.
-Obstacle FindObstacle(const Job& job, const Outcome& outcome, const PlanOptions& options);
+Obstacle FindObstacle(const PlanRequest& job, const Outcome& outcome, const PlanOptions& options);
 
 std::string_view ToString(Cause cause);  // "memory", "budget", ...: a word for programs
 

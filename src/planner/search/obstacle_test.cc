@@ -29,8 +29,8 @@ PlanOptions OptionsOf() {
   return options;
 }
 
-Job JobOf(const Limits& limits) {
-  Job job;
+PlanRequest JobOf(const Limits& limits) {
+  PlanRequest job;
   job.model = *spec::FindModel("llama-3.2-1b");
   job.cluster = *spec::ParseClusterName("h100-sxm:32");
   job.cluster.device.memory = Bytes(static_cast<int64_t>(limits.memory_gib * (1 << 30)));

@@ -15,7 +15,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // As EvaluatorOf, but with every group at the best place that it could have, and with launches or
 // without.
-Evaluator BoundOf(const Job& job, bool launches) {
+Evaluator BoundOf(const PlanRequest& job, bool launches) {
   Links links = job.machine ? job.machine->links : ShippedLinks(job.cluster);
   links.any_placement = true;
   SoftwareStack stack = StackOf(job.base.software);
@@ -34,7 +34,7 @@ Evaluator BoundOf(const Job& job, bool launches) {
 
 class FromEvaluator : public Oracle {
  public:
-  explicit FromEvaluator(const Job& job)
+  explicit FromEvaluator(const PlanRequest& job)
       : overlaps_(job.model.experts && job.fixed.overlap_expert.value_or(true)),
         dual_pipe_(overlaps_ && job.reach == Reach::kEverything &&
                    job.fixed.schedule.value_or(spec::PipelineSchedule::kDualPipe) ==
@@ -182,11 +182,11 @@ class FromEvaluator : public Oracle {
 
 }  // namespace
 
-OracleFactory EvaluatorOracle(const Job& job) {
+OracleFactory EvaluatorOracle(const PlanRequest& job) {
   return [job] { return std::make_unique<FromEvaluator>(job); };
 }
 
-int64_t MemoryLimit(const Job& job) {
+int64_t MemoryLimit(const PlanRequest& job) {
   const double share = std::clamp(1 - job.headroom, 0.0, 1.0);
   return static_cast<int64_t>(static_cast<double>(job.cluster.device.memory.count()) * share);
 }

@@ -18,7 +18,7 @@
 #include <memory>
 
 #include "planner/evaluate.h"
-#include "planner/search/job.h"
+#include "planner/search/plan_request.h"
 
 namespace longhaul::planner::search {
 
@@ -54,9 +54,9 @@ class Oracle {
 using OracleFactory = std::function<std::unique_ptr<Oracle>()>;
 
 // By planner/evaluate.h. Copies what it needs of the job.
-OracleFactory EvaluatorOracle(const Job& job);
+OracleFactory EvaluatorOracle(const PlanRequest& job);
 
 // Bytes that a layout of the job may take on a card.
-int64_t MemoryLimit(const Job& job);
+int64_t MemoryLimit(const PlanRequest& job);
 
 }  // namespace longhaul::planner::search

@@ -48,26 +48,26 @@ Proposal ProposeBy(Evaluator& evaluator, const Question& question, const PlanOpt
 
 }  // namespace
 
-spec::DeviceCluster ClusterOf(const Job& job, const spec::Training& training) {
+spec::DeviceCluster ClusterOf(const PlanRequest& job, const spec::Training& training) {
   spec::DeviceCluster cluster = job.cluster;
   cluster.devices = static_cast<uint32_t>(training.layout.devices());
   return cluster;
 }
 
-Proposal Propose(const Job& job, const spec::DeviceCluster& cluster, const spec::Training& training,
-                 const PlanOptions& options) {
+Proposal Propose(const PlanRequest& job, const spec::DeviceCluster& cluster,
+                 const spec::Training& training, const PlanOptions& options) {
   Evaluator evaluator = EvaluatorOf(job, cluster, training.software);
   return ProposeBy(evaluator, {job.model, cluster, training}, options);
 }
 
-std::optional<Proposal> NearestUniform(const Job& job, const Proposal& proposal,
+std::optional<Proposal> NearestUniform(const PlanRequest& job, const Proposal& proposal,
                                        std::optional<flags::Framework> framework,
                                        const PlanOptions& options) {
   if (proposal.training.recompute.kind != spec::RecomputeKind::kByStage) return std::nullopt;
   spec::Training bare = proposal.training;
   bare.recompute = {};
   bare.stage_recompute.clear();
-  Job same = job;
+  PlanRequest same = job;
   same.fixed = {};
   CHECK(ParseFixed(LayoutText(bare), same.fixed).ok());
   same.fixed.recompute.reset();
@@ -92,13 +92,13 @@ std::optional<Proposal> NearestUniform(const Job& job, const Proposal& proposal,
   return Propose(same, proposal.cluster, outcome.best.front().training, options);
 }
 
-Result<Proposal> WhatIf(const Job& job, const Proposal& base, std::string_view key_and_value,
-                        const PlanOptions& options) {
+Result<Proposal> WhatIf(const PlanRequest& job, const Proposal& base,
+                        std::string_view key_and_value, const PlanOptions& options) {
   Question question{job.model, base.cluster, base.training};
   // Runs of stages that the change may take away; chosen again below.
   question.training.stage_recompute.clear();
   RETURN_IF_ERROR(Change(key_and_value, question));
-  Job changed = job;
+  PlanRequest changed = job;
   changed.model = question.model;
   changed.cluster = question.cluster;
   if (question.training.recompute.kind == spec::RecomputeKind::kByStage) {
@@ -112,7 +112,7 @@ Result<Proposal> WhatIf(const Job& job, const Proposal& base, std::string_view k
   return ProposeBy(evaluator, question, options);
 }
 
-Plan MakePlan(const Job& job, const PlanOptions& options) {
+Plan MakePlan(const PlanRequest& job, const PlanOptions& options) {
   Plan plan;
   plan.job = job;
   plan.tokens = options.tokens;

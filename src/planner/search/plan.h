@@ -31,7 +31,7 @@ struct Proposal {
 
 // What a layout whose stages recompute each by itself becomes with one choice for all of them, as
 // frameworks have it: the fastest that fits, that `framework` (or some one) has options for.
-std::optional<Proposal> NearestUniform(const Job& job, const Proposal& proposal,
+std::optional<Proposal> NearestUniform(const PlanRequest& job, const Proposal& proposal,
                                        std::optional<flags::Framework> framework,
                                        const PlanOptions& options);
 
@@ -84,7 +84,7 @@ struct Obstacle {
 };
 
 struct Plan {
-  Job job;
+  PlanRequest job;
   double tokens = 0;
   Outcome outcome;
   std::optional<Proof> proof;
@@ -107,16 +107,16 @@ struct PlanOptions {
 };
 
 // Of a cancelled search the best so far, without proof and surroundings.
-Plan MakePlan(const Job& job, const PlanOptions& options);
+Plan MakePlan(const PlanRequest& job, const PlanOptions& options);
 
 // The job's cluster with as many cards as the layout takes.
-spec::DeviceCluster ClusterOf(const Job& job, const spec::Training& training);
+spec::DeviceCluster ClusterOf(const PlanRequest& job, const spec::Training& training);
 
-Proposal Propose(const Job& job, const spec::DeviceCluster& cluster, const spec::Training& training,
-                 const PlanOptions& options);
+Proposal Propose(const PlanRequest& job, const spec::DeviceCluster& cluster,
+                 const spec::Training& training, const PlanOptions& options);
 
 // The same layout with one thing changed; see settings.h. Refuses what cannot run.
-Result<Proposal> WhatIf(const Job& job, const Proposal& base, std::string_view key_and_value,
-                        const PlanOptions& options);
+Result<Proposal> WhatIf(const PlanRequest& job, const Proposal& base,
+                        std::string_view key_and_value, const PlanOptions& options);
 
 }  // namespace longhaul::planner::search

@@ -56,8 +56,8 @@ const T& Pick(const std::vector<T>& list, uint64_t& seed) {
 
 class Prover {
  public:
-  Prover(const Job& job, Oracle& oracle, const std::vector<Shape>& shapes, const Outcome& outcome,
-         uint32_t keep)
+  Prover(const PlanRequest& job, Oracle& oracle, const std::vector<Shape>& shapes,
+         const Outcome& outcome, uint32_t keep)
       : job_(job),
         oracle_(oracle),
         reach_(job),
@@ -228,7 +228,7 @@ class Prover {
     }
   }
 
-  const Job& job_;
+  const PlanRequest& job_;
   Oracle& oracle_;
   internal::Reachable reach_;
   const std::vector<Shape>& shapes_;
@@ -244,7 +244,7 @@ class Prover {
 
 }  // namespace
 
-Proof Prove(const Job& job, const OracleFactory& factory, const Outcome& outcome,
+Proof Prove(const PlanRequest& job, const OracleFactory& factory, const Outcome& outcome,
             const Options& options) {
   CHECK(!outcome.cancelled && !outcome.limited);
   Proof proof;

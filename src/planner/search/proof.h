@@ -28,7 +28,7 @@ struct Proof {
 };
 
 // Requires an outcome with its regions, neither cancelled nor limited.
-Proof Prove(const Job& job, const OracleFactory& oracle, const Outcome& outcome,
+Proof Prove(const PlanRequest& job, const OracleFactory& oracle, const Outcome& outcome,
             const Options& options = {});
 
 }  // namespace longhaul::planner::search

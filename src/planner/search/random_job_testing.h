@@ -10,7 +10,7 @@
 namespace longhaul::planner::search {
 
 // Fixes axes in a random order until the space has at most 60,000 points.
-inline void KeepSmall(Job& job, std::mt19937_64& rng) {
+inline void KeepSmall(PlanRequest& job, std::mt19937_64& rng) {
   const auto below = [&rng](uint64_t n) { return static_cast<uint32_t>(rng() % n); };
   for (uint32_t axis = below(5); CountPoints(job) > 60'000; axis = (axis + 1) % 5) {
     Fixed& fixed = job.fixed;
@@ -34,7 +34,7 @@ inline void KeepSmall(Job& job, std::mt19937_64& rng) {
 
 // A few numbers of cards, weighed by time or money; some with a deadline that falls among
 // their steps.
-inline void AddCards(Job& job, std::mt19937_64& rng) {
+inline void AddCards(PlanRequest& job, std::mt19937_64& rng) {
   const bool money = rng() % 2 == 0;
   const double longest = 0.01 * static_cast<double>(1 + rng() % 20);
   const bool late = rng() % 3 == 0;
@@ -48,10 +48,10 @@ inline void AddCards(Job& job, std::mt19937_64& rng) {
 }
 
 // A model of a few layers on 4 to 32 cards whose memory some layouts pass.
-inline Job RandomJob(uint64_t seed) {
+inline PlanRequest RandomJob(uint64_t seed) {
   std::mt19937_64 rng(seed);
   const auto below = [&rng](uint64_t n) { return static_cast<uint32_t>(rng() % n); };
-  Job job;
+  PlanRequest job;
   spec::Model& model = job.model;
   model.layers = 2 + below(9);
   model.heads = 4u << below(3);
@@ -90,7 +90,7 @@ inline Job RandomJob(uint64_t seed) {
 }
 
 // Calls `see` for every point of the space.
-inline void ForEachPoint(const Job& job,
+inline void ForEachPoint(const PlanRequest& job,
                          const std::function<void(const Shape&, const spec::Training&)>& see) {
   for (const Shape& shape : Shapes(job)) {
     spec::Training training = job.base;

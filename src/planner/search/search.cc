@@ -40,8 +40,8 @@ struct Family {
   double bound = kNever;  // of the objective
 };
 
-std::vector<Family> FamiliesOf(const Job& job, const std::vector<Shape>& shapes, Oracle& oracle,
-                               uint64_t& calls) {
+std::vector<Family> FamiliesOf(const PlanRequest& job, const std::vector<Shape>& shapes,
+                               Oracle& oracle, uint64_t& calls) {
   std::vector<Family> families;
   Training training = job.base;
   training.layout = {};
@@ -94,7 +94,7 @@ void Merge(FamilySearch& family, const Shape& shape, uint32_t keep, Outcome& out
 }
 
 // The points of a shape that no family's search looked at.
-uint64_t PointsBelow(const Job& job, const Shape& shape, StageLists& stages) {
+uint64_t PointsBelow(const PlanRequest& job, const Shape& shape, StageLists& stages) {
   uint64_t choices = 0;
   for (const uint32_t micro : MicroBatches(job, shape)) {
     choices += stages.Of(job, shape, micro).size();
@@ -107,8 +107,9 @@ uint64_t PointsBelow(const Job& job, const Shape& shape, StageLists& stages) {
 class TreeSearch {
  public:
   // `whole`: all layouts that the search is of; a part proves nothing of the rest.
-  TreeSearch(const Job& job, const Options& options, std::vector<std::unique_ptr<Oracle>>& oracles,
-             std::vector<Candidate> known, bool whole)
+  TreeSearch(const PlanRequest& job, const Options& options,
+             std::vector<std::unique_ptr<Oracle>>& oracles, std::vector<Candidate> known,
+             bool whole)
       : job_(job), options_(options), oracles_(oracles), whole_(whole), shapes_(Shapes(job)) {
     outcome_.smallest.memory_bytes = std::numeric_limits<int64_t>::max();
     outcome_.shapes = shapes_.size();
@@ -264,7 +265,7 @@ class TreeSearch {
     outcome_.open_bound = std::min(outcome_.open_bound, families_[begin].bound);
   }
 
-  const Job& job_;
+  const PlanRequest& job_;
   const Options& options_;
   std::vector<std::unique_ptr<Oracle>>& oracles_;
   const bool whole_;
@@ -333,7 +334,7 @@ class FirstSearches {
   }
 
   // False where the search was cancelled.
-  bool Run(const Job& job, uint64_t effort, uint64_t most) {
+  bool Run(const PlanRequest& job, uint64_t effort, uint64_t most) {
     TreeSearch search(job, options_, oracles_, std::move(outcome.best), /*whole=*/false);
     const uint64_t calls = outcome.oracle_calls;
     outcome = search.Run(effort, most);
@@ -352,11 +353,11 @@ class FirstSearches {
 
 }  // namespace
 
-Outcome Search(const Job& job, const OracleFactory& factory, const Options& options) {
+Outcome Search(const PlanRequest& job, const OracleFactory& factory, const Options& options) {
   CHECK(options.keep >= 1 && options.workers >= 1);
   std::vector<std::unique_ptr<Oracle>> oracles;
   for (size_t i = 0; i < options.workers; ++i) oracles.push_back(factory());
-  Job uniform = job;
+  PlanRequest uniform = job;
   uniform.recompute_by_stage = false;
   FirstSearches first(options, oracles);
   const uint64_t effort = options.effort;

@@ -111,6 +111,6 @@ struct Options {
   std::function<bool()> expired;
 };
 
-Outcome Search(const Job& job, const OracleFactory& oracle, const Options& options = {});
+Outcome Search(const PlanRequest& job, const OracleFactory& oracle, const Options& options = {});
 
 }  // namespace longhaul::planner::search

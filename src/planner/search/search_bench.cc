@@ -12,8 +12,8 @@
 namespace longhaul::planner::search {
 namespace {
 
-Job Llama405B() {
-  Job job;
+PlanRequest Llama405B() {
+  PlanRequest job;
   job.model = *spec::FindModel("llama-3.1-405b");
   job.cluster = *spec::ParseClusterName("h100-sxm:16384");
   job.base.batch.global = 2048;
@@ -32,7 +32,7 @@ void RunOnTwo(size_t count, const Options::Task& task) {
 }
 
 void SearchAndProve(benchmark::State& state) {
-  const Job job = Llama405B();
+  const PlanRequest job = Llama405B();
   Options options;
   options.execute = RunOnTwo;
   options.workers = 2;
@@ -49,7 +49,7 @@ void SearchAndProve(benchmark::State& state) {
 BENCHMARK(SearchAndProve)->Unit(benchmark::kSecond)->Iterations(1)->UseRealTime();
 
 void ChangeOneThing(benchmark::State& state) {
-  Job job = Llama405B();
+  PlanRequest job = Llama405B();
   job.fixed.tensor = 8;
   job.fixed.pipeline = 16;
   job.fixed.context = 1;

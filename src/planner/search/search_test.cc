@@ -21,7 +21,7 @@ struct Walked {
   uint64_t points = 0;
 };
 
-Walked Walk(const Job& job) {
+Walked Walk(const PlanRequest& job) {
   Walked walked;
   walked.best.objective = kNever;
   const auto oracle = EvaluatorOracle(job)();
@@ -43,7 +43,7 @@ TEST(Search, FindsWhatWalkingTheWholeSpaceFinds) {
   int several_counts = 0;
   int fewer_cards = 0;
   for (uint64_t seed = 1; seed <= 14; ++seed) {
-    const Job job = RandomJob(seed);
+    const PlanRequest job = RandomJob(seed);
     const Walked walked = Walk(job);
     Options options;
     options.keep = 1;
@@ -65,7 +65,7 @@ TEST(Search, FindsWhatWalkingTheWholeSpaceFinds) {
 }
 
 TEST(Search, ListsTheBestOfEachFamily) {
-  const Job job = RandomJob(5);
+  const PlanRequest job = RandomJob(5);
   const auto oracle = EvaluatorOracle(job)();
   std::vector<double> families;
   Shape last;
@@ -94,7 +94,7 @@ TEST(Bounds, AreNeverAboveWhatTheyBound) {
   uint64_t checked = 0;
   uint64_t may_not_fit = 0;
   for (uint64_t seed = 1; seed <= 30; ++seed) {
-    const Job job = RandomJob(seed);
+    const PlanRequest job = RandomJob(seed);
     const auto oracle = EvaluatorOracle(job)();
     uint64_t count = 0;
     const uint64_t every = std::max<uint64_t>(1, CountPoints(job) / 250);
@@ -146,7 +146,7 @@ std::function<void(size_t, const Options::Task&)> TwoThreads() {
 TEST(Oracles, RememberPartsWithoutChangingAnswers) {
   uint64_t checked = 0;
   for (uint64_t seed = 1; seed <= 12; ++seed) {
-    const Job job = RandomJob(seed);
+    const PlanRequest job = RandomJob(seed);
     const OracleFactory factory = EvaluatorOracle(job);
     const auto asked_before = factory();
     uint64_t count = 0;
@@ -165,7 +165,7 @@ TEST(Oracles, RememberPartsWithoutChangingAnswers) {
 }
 
 TEST(Search, IsTheSameOnAnyNumberOfThreads) {
-  const Job job = RandomJob(8);
+  const PlanRequest job = RandomJob(8);
   const Outcome alone = Search(job, EvaluatorOracle(job));
   Options options;
   options.execute = TwoThreads();
@@ -180,7 +180,7 @@ TEST(Search, IsTheSameOnAnyNumberOfThreads) {
   }
 }
 
-Outcome WithRegions(const Job& job) {
+Outcome WithRegions(const PlanRequest& job) {
   Options options;
   options.keep_regions = true;
   return Search(job, EvaluatorOracle(job), options);
@@ -188,7 +188,7 @@ Outcome WithRegions(const Job& job) {
 
 TEST(Proof, HoldsForWhatTheSearchPruned) {
   for (uint64_t seed = 1; seed <= 6; ++seed) {
-    const Job job = RandomJob(seed);
+    const PlanRequest job = RandomJob(seed);
     const Outcome outcome = WithRegions(job);
     const Proof proof = Prove(job, EvaluatorOracle(job), outcome);
     EXPECT_TRUE(proof.holds()) << "seed " << seed << ": "
@@ -199,7 +199,7 @@ TEST(Proof, HoldsForWhatTheSearchPruned) {
 }
 
 TEST(Proof, SeesARegionThatWasNotRecorded) {
-  const Job job = RandomJob(2);
+  const PlanRequest job = RandomJob(2);
   Outcome outcome = WithRegions(job);
   ASSERT_FALSE(outcome.pruned.empty());
   outcome.pruned.pop_back();
@@ -230,7 +230,7 @@ class TooHigh : public Oracle {
 };
 
 TEST(Proof, SeesBoundsThatAreTooHigh) {
-  const Job job = RandomJob(2);
+  const PlanRequest job = RandomJob(2);
   const OracleFactory real = EvaluatorOracle(job);
   const OracleFactory factory = [&real] { return std::make_unique<TooHigh>(real()); };
   Options options;
@@ -242,7 +242,7 @@ TEST(Proof, SeesBoundsThatAreTooHigh) {
 }
 
 TEST(Search, OfACalibratedMachineRestsOnItsFigures) {
-  Job job = RandomJob(2);
+  PlanRequest job = RandomJob(2);
   job.reach = Reach::kEverything;
   Options options;
   options.keep = 1;
@@ -263,7 +263,7 @@ TEST(Search, OfACalibratedMachineRestsOnItsFigures) {
 }
 
 TEST(Search, ProposesOnlyWhatAFrameworkCanRun) {
-  Job job = RandomJob(4);
+  PlanRequest job = RandomJob(4);
   job.reach = Reach::kOneFramework;
   job.recompute_by_stage = false;
   for (const flags::Framework framework :
@@ -280,7 +280,7 @@ TEST(Search, ProposesOnlyWhatAFrameworkCanRun) {
 }
 
 TEST(Search, TellsTheSmallestWhereNothingFits) {
-  Job job = RandomJob(2);
+  PlanRequest job = RandomJob(2);
   job.cluster.device.memory = Bytes(1 << 20);
   const Outcome outcome = Search(job, EvaluatorOracle(job));
   EXPECT_TRUE(outcome.best.empty());
@@ -292,7 +292,7 @@ TEST(Search, EndsAtItsEffortWithABoundThatHolds) {
   int limited = 0;
   int improvable = 0;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
-    const Job job = RandomJob(seed);
+    const PlanRequest job = RandomJob(seed);
     Options options;
     options.keep = 2;
     const Outcome all = Search(job, EvaluatorOracle(job), options);
@@ -334,7 +334,7 @@ TEST(Search, EndsAtItsEffortWithinAFamily) {
   double share = 0;
   constexpr int kJobs = 10;
   for (uint64_t seed = 1; seed <= kJobs; ++seed) {
-    const Job job = RandomJob(seed);
+    const PlanRequest job = RandomJob(seed);
     Options options;
     const Outcome all = Search(job, EvaluatorOracle(job), options);
     options.effort = 100;
@@ -346,7 +346,7 @@ TEST(Search, EndsAtItsEffortWithinAFamily) {
 }
 
 TEST(Search, EndsAtItsEffortAlikeOnAnyNumberOfThreads) {
-  const Job job = RandomJob(8);
+  const PlanRequest job = RandomJob(8);
   Options options;
   options.effort = 300;
   const Outcome alone = Search(job, EvaluatorOracle(job), options);
@@ -366,7 +366,7 @@ TEST(Search, EndsAtItsEffortAlikeOnAnyNumberOfThreads) {
 TEST(Search, TellsABestAndAGapThatHold) {
   int told = 0;
   for (uint64_t seed = 1; seed <= 14; ++seed) {
-    const Job job = RandomJob(seed);
+    const PlanRequest job = RandomJob(seed);
     const Outcome all = Search(job, EvaluatorOracle(job));
     if (all.best.empty()) continue;
     double last = kNever;
@@ -387,7 +387,7 @@ TEST(Search, TellsABestAndAGapThatHold) {
 }
 
 TEST(Search, EndsWhenItsClockHasExpired) {
-  const Job job = RandomJob(2);
+  const PlanRequest job = RandomJob(2);
   Options options;
   options.expired = [] { return true; };
   const Outcome outcome = Search(job, EvaluatorOracle(job), options);
@@ -397,7 +397,7 @@ TEST(Search, EndsWhenItsClockHasExpired) {
 }
 
 TEST(Search, StopsWhenItIsTold) {
-  const Job job = RandomJob(2);
+  const PlanRequest job = RandomJob(2);
   Options options;
   options.progress = [](const Standing&) { return false; };
   EXPECT_TRUE(Search(job, EvaluatorOracle(job), options).cancelled);

@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "planner/evaluation.h"
-#include "planner/search/job.h"
+#include "planner/search/plan_request.h"
 
 namespace longhaul::planner::search {
 

@@ -53,7 +53,7 @@ TEST(ParseFixed, NamesWhatIsWrong) {
 TEST(LayoutText, IsReadBackToTheSameLayout) {
   int compared = 0;
   for (uint64_t seed = 1; seed <= 8; ++seed) {
-    Job job = RandomJob(seed);
+    PlanRequest job = RandomJob(seed);
     const Outcome outcome = Search(job, EvaluatorOracle(job));
     for (const Candidate& candidate : outcome.best) {
       job.fixed = {};
@@ -73,7 +73,7 @@ TEST(LayoutText, IsReadBackToTheSameLayout) {
 // published (arXiv 2412.19437: 2.664M H800 hours for 14.8T tokens, 54.2 days on 2,048), with the
 // stack that is assumed without --stack, whose constants do not know DeepSeek.
 TEST(Plan, DeepSeekV3UnderDualPipeTakesThePublishedDays) {
-  Job job;
+  PlanRequest job;
   job.model = *spec::FindModel("deepseek-v3");
   job.cluster = *spec::ParseClusterName("h800-sxm:2048");
   job.base.batch.global = 15'360;

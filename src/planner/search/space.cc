@@ -38,7 +38,7 @@ bool IsLegalTensor(const spec::Model& model, uint32_t tensor) {
   return tensor % groups == 0 || groups % tensor == 0;
 }
 
-std::vector<ContextKind> ContextKinds(const Job& job, uint32_t tensor, uint32_t context) {
+std::vector<ContextKind> ContextKinds(const PlanRequest& job, uint32_t tensor, uint32_t context) {
   if (context == 1) return {ContextKind::kRing};
   std::vector<ContextKind> kinds;
   const uint32_t sequence = job.model.sequence_length;
@@ -50,7 +50,7 @@ std::vector<ContextKind> ContextKinds(const Job& job, uint32_t tensor, uint32_t 
   return kinds;
 }
 
-void AddExpertShapes(const Job& job, Shape shape, std::vector<Shape>& shapes) {
+void AddExpertShapes(const PlanRequest& job, Shape shape, std::vector<Shape>& shapes) {
   if (!job.model.experts) {
     if (job.fixed.expert.value_or(1) != 1 || job.fixed.expert_tensor.value_or(1) != 1) return;
     shapes.push_back(shape);
@@ -72,7 +72,7 @@ void AddExpertShapes(const Job& job, Shape shape, std::vector<Shape>& shapes) {
 }
 
 // Shapes of one tensor, context, pipeline and data size.
-void AddShapes(const Job& job, Shape shape, std::vector<Shape>& shapes) {
+void AddShapes(const PlanRequest& job, Shape shape, std::vector<Shape>& shapes) {
   std::vector<Shape> without_experts;
   for (const ContextKind kind : ContextKinds(job, shape.tensor, shape.context)) {
     for (const bool split : {true, false}) {
@@ -94,7 +94,7 @@ void AddShapes(const Job& job, Shape shape, std::vector<Shape>& shapes) {
   shapes.insert(shapes.end(), found.begin(), found.end());
 }
 
-void AddShapesOn(const Job& job, const CardCount& cards, std::vector<Shape>& shapes) {
+void AddShapesOn(const PlanRequest& job, const CardCount& cards, std::vector<Shape>& shapes) {
   const uint32_t devices = cards.devices;
   for (const uint32_t tensor : Sizes(devices, job.fixed.tensor)) {
     if (!IsLegalTensor(job.model, tensor)) continue;
@@ -117,12 +117,12 @@ void AddShapesOn(const Job& job, const CardCount& cards, std::vector<Shape>& sha
   }
 }
 
-uint32_t StepMicroBatches(const Job& job, const Shape& shape, uint32_t micro_batch) {
+uint32_t StepMicroBatches(const PlanRequest& job, const Shape& shape, uint32_t micro_batch) {
   return job.base.batch.global / (shape.data * micro_batch);
 }
 
 // Whether a single stage has another micro-batch to overlap the experts' exchange with.
-bool MayOverlapAlone(const Job& job, const Shape& shape, uint32_t micro_batch) {
+bool MayOverlapAlone(const PlanRequest& job, const Shape& shape, uint32_t micro_batch) {
   return job.model.experts && shape.expert > 1 && shape.pipeline == 1 &&
          StepMicroBatches(job, shape, micro_batch) > 1;
 }
@@ -143,7 +143,8 @@ std::vector<uint32_t> UnevenLayers(uint32_t layers, uint32_t chunks, uint32_t fi
   return split;
 }
 
-void AddSplits(const Job& job, const Shape& shape, Stages stages, std::vector<Stages>& choices) {
+void AddSplits(const PlanRequest& job, const Shape& shape, Stages stages,
+               std::vector<Stages>& choices) {
   const uint32_t chunks = shape.pipeline * stages.virtual_pipeline;
   if (job.fixed.layers_per_stage) {
     const auto& fixed = *job.fixed.layers_per_stage;
@@ -179,7 +180,7 @@ bool HasDenseLayer(const spec::Model& model) {
   return false;
 }
 
-std::vector<Recompute> ModuleChoices(const Job& job) {
+std::vector<Recompute> ModuleChoices(const PlanRequest& job) {
   const spec::Model& model = job.model;
   std::vector<Recompute> choices;
   const bool dense = HasDenseLayer(model);
@@ -217,7 +218,7 @@ std::vector<uint32_t> Divisors(uint32_t number) {
   return low;
 }
 
-std::vector<Shape> Shapes(const Job& job) {
+std::vector<Shape> Shapes(const PlanRequest& job) {
   std::vector<Shape> shapes;
   for (const CardCount& cards : CountsOf(job)) {
     if (Allowed(job.fixed.devices, cards.devices)) AddShapesOn(job, cards, shapes);
@@ -225,7 +226,7 @@ std::vector<Shape> Shapes(const Job& job) {
   return shapes;
 }
 
-std::vector<uint32_t> MicroBatches(const Job& job, const Shape& shape) {
+std::vector<uint32_t> MicroBatches(const PlanRequest& job, const Shape& shape) {
   std::vector<uint32_t> sizes;
   for (const uint32_t size : Sizes(job.base.batch.global / shape.data, job.fixed.micro_batch)) {
     if (StepMicroBatches(job, shape, size) >= shape.pipeline) sizes.push_back(size);
@@ -233,7 +234,7 @@ std::vector<uint32_t> MicroBatches(const Job& job, const Shape& shape) {
   return sizes;
 }
 
-std::vector<Stages> StageChoices(const Job& job, const Shape& shape, uint32_t micro_batch) {
+std::vector<Stages> StageChoices(const PlanRequest& job, const Shape& shape, uint32_t micro_batch) {
   std::vector<Stages> choices;
   const bool exchanges = job.model.experts && shape.expert > 1;
   const bool several = MayOverlapAlone(job, shape, micro_batch);
@@ -266,7 +267,7 @@ std::vector<Stages> StageChoices(const Job& job, const Shape& shape, uint32_t mi
   return choices;
 }
 
-const std::vector<Stages>& StageLists::Of(const Job& job, const Shape& shape,
+const std::vector<Stages>& StageLists::Of(const PlanRequest& job, const Shape& shape,
                                           uint32_t micro_batch) {
   const bool divides = StepMicroBatches(job, shape, micro_batch) % shape.pipeline == 0;
   const bool overlaps = shape.pipeline > 1 ? job.model.experts && shape.expert > 1
@@ -276,7 +277,7 @@ const std::vector<Stages>& StageLists::Of(const Job& job, const Shape& shape,
   return found->second;
 }
 
-std::vector<States> StateChoices(const Job& job, const Shape& shape) {
+std::vector<States> StateChoices(const PlanRequest& job, const Shape& shape) {
   std::vector<States> choices;
   const uint32_t replicas = shape.data * shape.context;
   const auto add = [&](uint32_t stage, uint32_t group) {
@@ -302,7 +303,7 @@ std::vector<States> StateChoices(const Job& job, const Shape& shape) {
   return choices;
 }
 
-std::vector<Recompute> RecomputeChoices(const Job& job, const Shape& shape) {
+std::vector<Recompute> RecomputeChoices(const PlanRequest& job, const Shape& shape) {
   if (job.fixed.recompute) return {*job.fixed.recompute};
   std::vector<Recompute> choices(1);
   if (job.recompute_by_stage) {
@@ -339,7 +340,7 @@ bool IsLighter(const Recompute& first, const Recompute& second) {
          (!a.mla_up_projection || b.mla_up_projection) && (!a.mlp || b.mlp) && (!a.moe || b.moe);
 }
 
-std::vector<spec::PlacementOrder> Orders(const Job& job, const Shape& shape) {
+std::vector<spec::PlacementOrder> Orders(const PlanRequest& job, const Shape& shape) {
   if (job.fixed.order) return {*job.fixed.order};
   spec::Training training;
   Apply(shape, training);
@@ -392,7 +393,7 @@ void Apply(const States& states, spec::Training& training) {
   training.offload = states.offload;
 }
 
-uint64_t CountPoints(const Job& job) {
+uint64_t CountPoints(const PlanRequest& job) {
   uint64_t points = 0;
   StageLists stages;
   for (const Shape& shape : Shapes(job)) {

@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/search/job.h"
+#include "planner/search/plan_request.h"
 
 namespace longhaul::planner::search {
 
@@ -64,26 +64,26 @@ struct States {
 std::vector<uint32_t> Divisors(uint32_t number);  // ascending
 
 // In families: shapes of one family are neighbours.
-std::vector<Shape> Shapes(const Job& job);
-std::vector<uint32_t> MicroBatches(const Job& job, const Shape& shape);
-std::vector<Stages> StageChoices(const Job& job, const Shape& shape, uint32_t micro_batch);
+std::vector<Shape> Shapes(const PlanRequest& job);
+std::vector<uint32_t> MicroBatches(const PlanRequest& job, const Shape& shape);
+std::vector<Stages> StageChoices(const PlanRequest& job, const Shape& shape, uint32_t micro_batch);
 // The same, remembered: they depend on the stages, on whether these divide the micro-batches, and
 // on whether the experts' exchange can be overlapped.
 class StageLists {
  public:
-  const std::vector<Stages>& Of(const Job& job, const Shape& shape, uint32_t micro_batch);
+  const std::vector<Stages>& Of(const PlanRequest& job, const Shape& shape, uint32_t micro_batch);
 
  private:
   std::map<std::tuple<uint32_t, bool, bool>, std::vector<Stages>> lists_;
 };
 
 // Offloads of one ZeRO stage and shard group are neighbours, none first.
-std::vector<States> StateChoices(const Job& job, const Shape& shape);
-std::vector<spec::Recompute> RecomputeChoices(const Job& job, const Shape& shape);
+std::vector<States> StateChoices(const PlanRequest& job, const Shape& shape);
+std::vector<spec::Recompute> RecomputeChoices(const PlanRequest& job, const Shape& shape);
 // Whether the first recomputes a part of what the second does, or the same.
 bool IsLighter(const spec::Recompute& first, const spec::Recompute& second);
 // One of each set of orders that put all groups at the same places.
-std::vector<spec::PlacementOrder> Orders(const Job& job, const Shape& shape);
+std::vector<spec::PlacementOrder> Orders(const PlanRequest& job, const Shape& shape);
 
 // The training of a point, or of a part of one: what is not given has its default.
 void Apply(const Shape& shape, spec::Training& training);
@@ -91,6 +91,6 @@ void Apply(const Stages& stages, spec::Training& training);
 void Apply(const States& states, spec::Training& training);
 
 // The number of points, by the sizes of the lists alone.
-uint64_t CountPoints(const Job& job);
+uint64_t CountPoints(const PlanRequest& job);
 
 }  // namespace longhaul::planner::search

@@ -18,7 +18,7 @@ TEST(Divisors, AreAllAndAscending) {
 
 TEST(Space, HoldsLegalTrainingsOnlyAndCountsThem) {
   for (uint64_t seed = 1; seed <= 12; ++seed) {
-    const Job job = RandomJob(seed);
+    const PlanRequest job = RandomJob(seed);
     uint64_t points = 0;
     ForEachPoint(job, [&](const Shape& shape, const spec::Training& training) {
       // A thousandth, or the first of them: the check builds texts.
@@ -34,7 +34,7 @@ TEST(Space, HoldsLegalTrainingsOnlyAndCountsThem) {
 }
 
 TEST(Space, KeepsWhatIsFixed) {
-  Job job = RandomJob(3);
+  PlanRequest job = RandomJob(3);
   job.cluster.devices = 16;
   job.model.layers = 8;
   job.fixed.tensor = 2;
@@ -53,7 +53,7 @@ TEST(Space, KeepsWhatIsFixed) {
 }
 
 TEST(Space, HasNoPlaceForFixedLayersThatDoNotAddUp) {
-  Job job = RandomJob(1);
+  PlanRequest job = RandomJob(1);
   job.model.layers = 6;
   job.fixed.layers_per_stage = std::vector<uint32_t>{3, 3};
   Shape shape;
@@ -64,7 +64,7 @@ TEST(Space, HasNoPlaceForFixedLayersThatDoNotAddUp) {
 }
 
 TEST(Space, SpreadsLayersOverStagesInSeveralWaysWithoutLosingOne) {
-  Job job = RandomJob(1);
+  PlanRequest job = RandomJob(1);
   job.model.layers = 14;
   job.cluster.devices = 4;
   job.base.batch.global = 16;
@@ -84,7 +84,7 @@ TEST(Space, SpreadsLayersOverStagesInSeveralWaysWithoutLosingOne) {
 
 // Four dimensions of several ranks have 24 orders; where two have one rank, two remain.
 TEST(Orders, CountsPlacesNotNames) {
-  Job job = RandomJob(1);
+  PlanRequest job = RandomJob(1);
   Shape shape;
   shape.tensor = shape.context = shape.pipeline = shape.data = 2;
   EXPECT_EQ(Orders(job, shape).size(), 24u);

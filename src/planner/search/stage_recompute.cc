@@ -34,7 +34,7 @@ RecomputeModules Union(RecomputeModules a, const RecomputeModules& b) {
 
 }  // namespace
 
-std::vector<RecomputeModules> SingleModules(const Job& job) {
+std::vector<RecomputeModules> SingleModules(const PlanRequest& job) {
   const spec::Model& model = job.model;
   bool dense = false;
   for (uint32_t i = 0; i < model.layers; ++i) dense = dense || !model.has_experts(i);
@@ -53,7 +53,7 @@ std::vector<RecomputeModules> SingleModules(const Job& job) {
   return modules;
 }
 
-RecomputeChooser::RecomputeChooser(const Job& job)
+RecomputeChooser::RecomputeChooser(const PlanRequest& job)
     : model_(job.model),
       modules_(SingleModules(job)),
       reach_limited_(job.reach != Reach::kEverything) {

@@ -20,17 +20,17 @@
 
 #include "planner/evaluate.h"
 #include "planner/memory/memory_model.h"
-#include "planner/search/job.h"
 #include "planner/search/knapsack.h"
+#include "planner/search/plan_request.h"
 
 namespace longhaul::planner::search {
 
 // The modules whose recompute frees anything in this job, one by one.
-std::vector<spec::RecomputeModules> SingleModules(const Job& job);
+std::vector<spec::RecomputeModules> SingleModules(const PlanRequest& job);
 
 class RecomputeChooser {
  public:
-  explicit RecomputeChooser(const Job& job);
+  explicit RecomputeChooser(const PlanRequest& job);
 
   // Sets the training's recompute by stage: each stage's least time, by the evaluator's figures,
   // that keeps the card's memory at `limit` or below. Zero where it has; infinite where a stage

@@ -25,7 +25,8 @@ using spec::RecomputeRun;
 using testing::HasSubstr;
 
 // Every choice of one stage: so many first layers in full, so many for each module.
-std::vector<std::vector<RecomputeRun>> AllRuns(const Job& job, uint32_t stage, uint32_t layers) {
+std::vector<std::vector<RecomputeRun>> AllRuns(const PlanRequest& job, uint32_t stage,
+                                               uint32_t layers) {
   const std::vector<RecomputeModules> modules = SingleModules(job);
   std::vector<std::vector<RecomputeRun>> all;
   std::vector<uint32_t> counts(modules.size() + 1, 0);
@@ -70,7 +71,8 @@ struct Walked {
 };
 
 // The fastest of all choices of both stages that fits.
-Walked WalkTwoStages(const Job& job, const spec::Training& bare, uint32_t first, uint32_t second) {
+Walked WalkTwoStages(const PlanRequest& job, const spec::Training& bare, uint32_t first,
+                     uint32_t second) {
   const auto oracle = EvaluatorOracle(job)();
   Walked walked;
   spec::Training training = bare;
@@ -92,14 +94,14 @@ Walked WalkTwoStages(const Job& job, const spec::Training& bare, uint32_t first,
 
 // A layout of two stages, and a card that holds a part of what it keeps without recompute.
 struct Tight {
-  Job job;
+  PlanRequest job;
   spec::Training training;
 };
 
 std::optional<Tight> TightLayout(uint64_t seed) {
   std::mt19937_64 rng(seed * 77);
   Tight tight;
-  Job& job = tight.job;
+  PlanRequest& job = tight.job;
   job = RandomJob(seed);
   job.cards.clear();
   job.fixed = {};
@@ -116,7 +118,7 @@ std::optional<Tight> TightLayout(uint64_t seed) {
   layout.zero_stage = rng() % 2 == 0 ? 0 : 1;
   if (rng() % 3 == 0 && job.model.layers == 4) layout.virtual_pipeline = 2;
   training.batch.micro = rng() % 2 == 0 ? 1 : 2;
-  Job open = job;
+  PlanRequest open = job;
   open.cluster.device.memory = Bytes(int64_t{1} << 42);
   const auto oracle = EvaluatorOracle(open)();
   const int64_t none = oracle->MemoryBytes(training);
@@ -137,7 +139,7 @@ TEST(StageRecompute, IsTheFastestOfAllChoicesThatFit) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     const std::optional<Tight> tight = TightLayout(seed);
     if (!tight) continue;
-    const Job& job = tight->job;
+    const PlanRequest& job = tight->job;
     if (SingleModules(job).size() > 2 && job.model.layers > 3) continue;
     const auto oracle = EvaluatorOracle(job)();
     spec::Training chosen = tight->training;
@@ -197,8 +199,8 @@ TEST(StageRecompute, EndsEarlyWithoutLosingAChoice) {
 }
 
 // A pipeline of four whose first stage holds four micro-batches and whose last holds one.
-Job FourStages() {
-  Job job;
+PlanRequest FourStages() {
+  PlanRequest job;
   job.model.layers = 16;
   job.model.hidden = 4096;
   job.model.ffn_hidden = 16'384;
@@ -225,7 +227,7 @@ Job FourStages() {
 }
 
 TEST(StageRecompute, EarlyStagesRecomputeMoreAndTheSearchFindsIt) {
-  Job job = FourStages();
+  PlanRequest job = FourStages();
   PlanOptions options;
   options.prove = true;
   const Plan plan = MakePlan(job, options);
@@ -251,11 +253,11 @@ TEST(StageRecompute, EarlyStagesRecomputeMoreAndTheSearchFindsIt) {
 }
 
 TEST(StageRecompute, IsReadBackAndExplained) {
-  const Job job = FourStages();
+  const PlanRequest job = FourStages();
   PlanOptions options;
   const Plan plan = MakePlan(job, options);
   const Proposal& best = plan.best.front();
-  Job named = job;
+  PlanRequest named = job;
   named.fixed = {};
   ASSERT_EQ(ParseFixed(LayoutText(best.training), named.fixed), Status());
   named.fixed.virtual_pipeline = 1;
@@ -278,7 +280,7 @@ TEST(StageRecompute, IsReadBackAndExplained) {
 }
 
 TEST(StageRecompute, IsChosenAnewByAWhatIf) {
-  const Job job = FourStages();
+  const PlanRequest job = FourStages();
   const PlanOptions options;
   const Plan plan = MakePlan(job, options);
   const auto faster = WhatIf(job, plan.best.front(), "memory_gib=200", options);

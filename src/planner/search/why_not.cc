@@ -77,8 +77,8 @@ const StageEvaluation& Fullest(const Evaluation& evaluation) {
 
 // The job of the layout: with what is named decided, on any number of cards that may be taken, or
 // on the named one, however long it takes.
-Job JobOf(const Plan& plan, const Fixed& named) {
-  Job job = plan.job;
+PlanRequest JobOf(const Plan& plan, const Fixed& named) {
+  PlanRequest job = plan.job;
   job.fixed = named;
   for (CardCount& cards : job.cards) cards.longest_step_s = kNever;
   if (!named.devices) return job;
@@ -91,7 +91,7 @@ Job JobOf(const Plan& plan, const Fixed& named) {
   return job;
 }
 
-std::string DoesNotFit(Job job, const PlanOptions& options) {
+std::string DoesNotFit(PlanRequest job, const PlanOptions& options) {
   // The same without a limit, to say how much it would need.
   job.reach = Reach::kEverything;
   const Outcome limited = Search(job, EvaluatorOracle(job), options.search);
@@ -175,7 +175,7 @@ std::string Differences(const Proposal& best, const Proposal& other) {
 std::string WhyNot(const Plan& plan, const Fixed& named, const PlanOptions& options) {
   const std::string rule = BrokenRule(plan, named);
   if (!rule.empty()) return "It cannot run: " + rule + ".";
-  Job job = JobOf(plan, named);
+  PlanRequest job = JobOf(plan, named);
   Options search = options.search;
   search.keep = 1;
   Outcome outcome = Search(job, EvaluatorOracle(job), search);

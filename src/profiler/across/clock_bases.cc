@@ -19,7 +19,7 @@ int64_t Median(std::vector<int64_t>* values) {
   return *middle;
 }
 
-int64_t EndOf(const Job& job, const Member& member) {
+int64_t EndOf(const ProfiledJob& job, const Member& member) {
   return job.ranks[member.rank].collectives[member.collective].end_ns;
 }
 
@@ -29,7 +29,7 @@ using Differences = std::map<size_t, std::map<size_t, std::vector<int64_t>>>;
 // Ranks of one host that end their calls together, as far as calls tell.
 class Parts {
  public:
-  explicit Parts(const Job& job) : job_(job), of_(job.ranks.size()) {
+  explicit Parts(const ProfiledJob& job) : job_(job), of_(job.ranks.size()) {
     for (size_t rank = 0; rank < of_.size(); ++rank) of_[rank] = rank;
     Differences differences;
     for (const Instance& instance : job.instances) {
@@ -82,12 +82,12 @@ class Parts {
     }
   }
 
-  const Job& job_;
+  const ProfiledJob& job_;
   std::vector<size_t> of_;  // [rank]: the lowest rank of its part
   std::vector<std::pair<size_t, size_t>> apart_;
 };
 
-void SplitRanks(Job* job) {
+void SplitRanks(ProfiledJob* job) {
   for (const std::vector<size_t>& ranks : Parts(*job).Strangers()) {
     const size_t first = ranks.front();
     std::string name = job->clocks.hosts[job->host_of[first]].name + ", rank " +
@@ -102,7 +102,7 @@ void SplitRanks(Job* job) {
 }
 
 // Of clocks.
-Differences Compare(const Job& job) {
+Differences Compare(const ProfiledJob& job) {
   Differences differences;
   for (const Instance& instance : job.instances) {
     const Member& first = instance.members.front();
@@ -120,7 +120,7 @@ Differences Compare(const Job& job) {
 
 }  // namespace
 
-void NearClocks(Job* job) {
+void NearClocks(ProfiledJob* job) {
   SplitRanks(job);
   Differences differences = Compare(*job);
   std::vector<int64_t> off(job->clocks.hosts.size());

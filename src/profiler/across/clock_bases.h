@@ -7,13 +7,13 @@
 // on one that it shares calls with, by the median. What differs by less is left to AlignClocks.
 #pragma once
 
-#include "profiler/across/job.h"
+#include "profiler/across/profiled_job.h"
 
 namespace longhaul::profiler {
 
 // Shifts the times of ranks. Adds an entry to job->clocks.hosts for ranks that keep a clock of
 // their own, and changes their host_of. Each host's offset_us says what was taken off.
-void NearClocks(Job* job);
+void NearClocks(ProfiledJob* job);
 
 // `shift(int64_t* time_ns)` for each point in time of a rank.
 template <typename Shift>

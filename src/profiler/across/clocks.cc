@@ -58,7 +58,7 @@ double Percentile(std::vector<double> values, double share) {
 
 class Fit {
  public:
-  explicit Fit(Job* job) : job_(*job), hosts_(job->clocks.hosts.size()) {}
+  explicit Fit(ProfiledJob* job) : job_(*job), hosts_(job->clocks.hosts.size()) {}
 
   void Run() {
     Observe(true);
@@ -240,7 +240,7 @@ class Fit {
     }
   }
 
-  Job& job_;
+  ProfiledJob& job_;
   const size_t hosts_;
   int64_t middle_ = 0;
   std::vector<Observation> observations_;
@@ -251,7 +251,7 @@ class Fit {
 
 }  // namespace
 
-void AlignClocks(Job* job) {
+void AlignClocks(ProfiledJob* job) {
   NearClocks(job);
   Fit(job).Run();
 }

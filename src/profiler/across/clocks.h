@@ -8,11 +8,11 @@
 // Leaves out clocks that jump: one line a host and trace.
 #pragma once
 
-#include "profiler/across/job.h"
+#include "profiler/across/profiled_job.h"
 
 namespace longhaul::profiler {
 
 // Shifts the times of the job's ranks and fills in job->clocks.
-void AlignClocks(Job* job);
+void AlignClocks(ProfiledJob* job);
 
 }  // namespace longhaul::profiler

@@ -4,7 +4,7 @@
 
 namespace longhaul::profiler {
 
-CriticalPath FindCriticalPath(const Job& job) {
+CriticalPath FindCriticalPath(const ProfiledJob& job) {
   CriticalPath path;
   size_t rank = 0;
   bool any = false;

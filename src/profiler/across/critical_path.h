@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "profiler/across/job.h"
+#include "profiler/across/profiled_job.h"
 
 namespace longhaul::profiler {
 
@@ -21,6 +21,6 @@ struct CriticalPath {
   };
   std::vector<Piece> pieces;  // in order of time
 };
-CriticalPath FindCriticalPath(const Job& job);
+CriticalPath FindCriticalPath(const ProfiledJob& job);
 
 }  // namespace longhaul::profiler

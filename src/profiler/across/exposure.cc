@@ -13,14 +13,15 @@ namespace {
 enum class Place { kEnds, kTurn, kElsewhere };
 
 // What of a segment is waiting: its end.
-int64_t WaitEnd(const Job& job, size_t rank, const Segment& segment) {
+int64_t WaitEnd(const ProfiledJob& job, size_t rank, const Segment& segment) {
   const int32_t instance = job.instance_of[rank][static_cast<size_t>(segment.collective)];
   if (instance < 0) return segment.begin_ns;
   return std::clamp(job.instances[static_cast<size_t>(instance)].last_arrival_ns, segment.begin_ns,
                     segment.end_ns);
 }
 
-bool SpansStages(const Job& job, const Stages& stages, size_t rank, const Segment& segment) {
+bool SpansStages(const ProfiledJob& job, const Stages& stages, size_t rank,
+                 const Segment& segment) {
   const int32_t instance = job.instance_of[rank][static_cast<size_t>(segment.collective)];
   if (stages.count < 2 || instance < 0) return false;
   const std::vector<Member>& members = job.instances[static_cast<size_t>(instance)].members;
@@ -56,7 +57,7 @@ struct StepWork {
 // told, and with passes of weights' gradients, all of it may be anywhere.
 class Cutter {
  public:
-  Cutter(const Job& job, const Stages& stages, size_t rank, const Exposed& times)
+  Cutter(const ProfiledJob& job, const Stages& stages, size_t rank, const Exposed& times)
       : job_(job), stages_(stages), rank_(rank) {
     due_ns_ = std::llround(times.due_slots * static_cast<double>(times.slot_ns));
     const RankSummary& summary = job.ranks[rank];
@@ -133,7 +134,7 @@ class Cutter {
     if (piece.begin_ns < piece.end_ns) pieces_.push_back(piece);
   }
 
-  const Job& job_;
+  const ProfiledJob& job_;
   const Stages& stages_;
   const size_t rank_;
   int64_t due_ns_ = 0;          // a step
@@ -149,7 +150,7 @@ struct Busy {
   double forward = 0, backward = 0, weights = 0;
 };
 
-Busy BusyOf(const Job& job, const Stages& stages, size_t rank) {
+Busy BusyOf(const ProfiledJob& job, const Stages& stages, size_t rank) {
   const RankSummary& summary = job.ranks[rank];
   Busy busy;
   for (const Segment& segment : summary.segments) {
@@ -209,7 +210,7 @@ double DueSlots(const Stages& stages, const std::vector<Busy>& busy, double slot
   return IdleOf(ShapeOf(stages), MeanTimes(stages, busy)) / slot;
 }
 
-void TimeSlots(const Job& job, const Stages& stages, Exposed* times) {
+void TimeSlots(const ProfiledJob& job, const Stages& stages, Exposed* times) {
   if (stages.count < 2 || stages.micro_batches == 0) return;
   std::vector<Busy> busy;
   double all = 0, weights = 0;
@@ -226,7 +227,7 @@ void TimeSlots(const Job& job, const Stages& stages, Exposed* times) {
 
 }  // namespace
 
-Exposed CutExposed(const Job& job, const Stages& stages) {
+Exposed CutExposed(const ProfiledJob& job, const Stages& stages) {
   Exposed exposed;
   TimeSlots(job, stages, &exposed);
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {

@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "profiler/across/job.h"
+#include "profiler/across/profiled_job.h"
 #include "profiler/across/stages.h"
 
 namespace longhaul::profiler {
@@ -37,6 +37,6 @@ struct Exposed {
   double due_slots = 0;  // that the schedule has each stage idle a step
 };
 
-Exposed CutExposed(const Job& job, const Stages& stages);
+Exposed CutExposed(const ProfiledJob& job, const Stages& stages);
 
 }  // namespace longhaul::profiler

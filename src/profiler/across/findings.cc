@@ -21,7 +21,7 @@ bool IsFault(Cause cause) {
 
 class Finder {
  public:
-  Finder(const Job& job, std::optional<Schedule> schedule)
+  Finder(const ProfiledJob& job, std::optional<Schedule> schedule)
       : job_(job), replay_(job), schedule_(schedule) {}
 
   Findings Run() {
@@ -231,7 +231,7 @@ class Finder {
     add(Spent::kInput, Cause::kInput, "all ranks");
   }
 
-  const Job& job_;
+  const ProfiledJob& job_;
   Replay replay_;
   Findings out_;
   double base_s_ = 0;
@@ -298,7 +298,7 @@ std::string_view RemedyOf(Cause cause) {
   return "";
 }
 
-Findings FindAll(const Job& job, std::optional<Schedule> schedule) {
+Findings FindAll(const ProfiledJob& job, std::optional<Schedule> schedule) {
   return Finder(job, schedule).Run();
 }
 

@@ -21,7 +21,7 @@
 
 #include "profiler/across/critical_path.h"
 #include "profiler/across/exposure.h"
-#include "profiler/across/job.h"
+#include "profiler/across/profiled_job.h"
 #include "profiler/across/replay.h"
 #include "profiler/across/totals.h"
 
@@ -85,6 +85,6 @@ struct Findings {
 };
 
 // `schedule`: the pipeline's, where the user knows it.
-Findings FindAll(const Job& job, std::optional<Schedule> schedule = {});
+Findings FindAll(const ProfiledJob& job, std::optional<Schedule> schedule = {});
 
 }  // namespace longhaul::profiler

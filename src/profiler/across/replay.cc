@@ -12,7 +12,7 @@ constexpr int64_t kNever = INT64_MIN;
 
 }  // namespace
 
-Replay::Replay(const Job& job)
+Replay::Replay(const ProfiledJob& job)
     : programs_(ProgramsOf(job)),
       wire_(job.instances.size()),
       members_(job.instances.size()),

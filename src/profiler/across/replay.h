@@ -30,7 +30,7 @@ struct Change {
 
 class Replay {
  public:
-  explicit Replay(const Job& job);
+  explicit Replay(const ProfiledJob& job);
 
   // Seconds from the first rank's begin to the last one's end. Deterministic.
   double Run(const Change& change = {}) const;

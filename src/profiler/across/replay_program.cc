@@ -19,7 +19,7 @@ constexpr double kPasses = 0.05;        // of a kind's calls, that computation p
 // What is known of calls by looking at all of them.
 class Calls {
  public:
-  explicit Calls(const Job& job) : job_(job) {
+  explicit Calls(const ProfiledJob& job) : job_(job) {
     std::array<int64_t, kDimensions> whole = {}, exposed = {};
     for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
       const RankSummary& summary = job.ranks[rank];
@@ -60,14 +60,14 @@ class Calls {
     return {job_.DimensionOf(rank, call), c.kind, c.phase};
   }
 
-  const Job& job_;
+  const ProfiledJob& job_;
   std::array<bool, kDimensions> hidden_ = {};
   std::map<Key, Passed> passed_;
 };
 
 class Programmer {
  public:
-  Programmer(const Job& job, const Calls& about, size_t rank)
+  Programmer(const ProfiledJob& job, const Calls& about, size_t rank)
       : job_(job),
         about_(about),
         rank_(rank),
@@ -360,7 +360,7 @@ class Programmer {
     add(segment.end_ns);
   }
 
-  const Job& job_;
+  const ProfiledJob& job_;
   const Calls& about_;
   const size_t rank_;
   const std::vector<Segment>& segments_;
@@ -383,7 +383,7 @@ class Programmer {
 
 }  // namespace
 
-std::vector<ReplayProgram> ProgramsOf(const Job& job) {
+std::vector<ReplayProgram> ProgramsOf(const ProfiledJob& job) {
   const Calls about(job);
   std::vector<ReplayProgram> programs;
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {

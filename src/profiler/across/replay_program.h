@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "profiler/across/host_chain.h"
-#include "profiler/across/job.h"
+#include "profiler/across/profiled_job.h"
 
 namespace longhaul::profiler {
 
@@ -40,6 +40,6 @@ struct ReplayProgram {
 };
 
 // Of each rank.
-std::vector<ReplayProgram> ProgramsOf(const Job& job);
+std::vector<ReplayProgram> ProgramsOf(const ProfiledJob& job);
 
 }  // namespace longhaul::profiler

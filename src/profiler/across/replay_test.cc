@@ -41,7 +41,7 @@ const std::string kStep =
 // Sends are posted: rank 0's leaves at 15, long before rank 1 comes for it at 50. Worked by hand:
 //   rank 0: gemm [0,10) send [10,15) gemm [15,90) receive [90,135)  gemm [135,200)
 //   rank 1: gemm [0,50) receive [50,60) gemm [60,120) send [120,125) gemm [125,150)
-Job PostedSends() {
+ProfiledJob PostedSends() {
   std::vector<RankSummary> ranks;
   ranks.push_back(Rank(0, Kernel("gemm", 0, 10) + Message("send", 0, 1, 1, 10, 15) +
                               Kernel("gemm", 15, 90) + Message("recv", 1, 0, 1, 90, 135) +
@@ -53,7 +53,7 @@ Job PostedSends() {
 }
 
 TEST(Replay, GivesTheTimeBackWhereSendsArePosted) {
-  const Job job = PostedSends();
+  const ProfiledJob job = PostedSends();
   ASSERT_EQ(job.matched, 4u);
   const Replay replay(job);
   EXPECT_NEAR(replay.Run() * 1e6, 200, 1e-6);
@@ -71,7 +71,7 @@ TEST(Replay, EndsWhereRanksWaitForEachOtherInARing) {
                               Message("send", 0, 1, 1, 60, 99) + kStep));
   ranks.push_back(Rank(1, Message("recv", 0, 1, 1, 0, 90) + Kernel("gemm", 90, 95) +
                               Message("send", 1, 0, 1, 95, 99) + kStep));
-  const Job job = AssembleJob(std::move(ranks)).value();
+  const ProfiledJob job = AssembleJob(std::move(ranks)).value();
   EXPECT_GT(Replay(job).Run(), 0);
 }
 
@@ -84,7 +84,7 @@ TEST(Replay, WhoGoesOnAMicrosecondBeforeACallsEndHasWaitedForIt) {
   std::string receive = Message("recv", 0, 1, 1, 10, 61);
   receive.replace(receive.find(R"("tid":1)"), 7, R"("tid":2)");
   ranks.push_back(Rank(1, Kernel("gemm", 0, 10) + receive + Kernel("gemm", 60, 120) + kStep));
-  const Job job = AssembleJob(std::move(ranks)).value();
+  const ProfiledJob job = AssembleJob(std::move(ranks)).value();
   ASSERT_EQ(job.matched, 2u);
   const Replay replay(job);
   EXPECT_NEAR(replay.Run() * 1e6, 120, 1.5);
@@ -130,7 +130,7 @@ TEST(Replay, AnEarlierLaunchIsWorthWhatAnExchangeHides) {
                        Launched(3, 20, 30 + late, 1, Kernel("gemm", 33 + late, 53 + late)) +
                        Synchronize(30 + late, rank == 0 ? 105 : 93) + kStep));
   }
-  const Job job = AssembleJob(std::move(ranks)).value();
+  const ProfiledJob job = AssembleJob(std::move(ranks)).value();
   ASSERT_EQ(job.matched, 2u);
   const HostChain chain = ChainOf(job.ranks[0]);
   EXPECT_EQ(chain.work_ns(), 80'000);
@@ -163,7 +163,7 @@ TEST(Replay, TheOptimizerWaitsForItsGradients) {
                        R"({"ph":"X","cat":"user_annotation","name":"Optimizer.step#Adam.step",)" +
                        R"("pid":9,"tid":9,"ts":180,"dur":20.5},)" + kStep));
   }
-  const Job job = AssembleJob(std::move(ranks)).value();
+  const ProfiledJob job = AssembleJob(std::move(ranks)).value();
   const Replay replay(job);
   EXPECT_NEAR(replay.Run() * 1e6, 213, 1e-6);
   Change faster;
@@ -184,7 +184,7 @@ TEST(Replay, OfTwoCallsThatEndTogetherTheOneThatIsNeverPassedIsWaitedFor) {
                   Launched(5, 16, 18, 2, Message("allreduce", -1, -1, 3, 60, 93)) +
                   Launched(6, 18, 20, 1, Kernel("gemm", 93, 113)) + Synchronize(20, 115) + kStep));
   }
-  const Job job = AssembleJob(std::move(ranks)).value();
+  const ProfiledJob job = AssembleJob(std::move(ranks)).value();
   ASSERT_EQ(job.matched, 6u);
   const Replay replay(job);
   EXPECT_NEAR(replay.Run() * 1e6, 113, 1e-6);

@@ -11,7 +11,7 @@ namespace {
 constexpr double kSlowWire = 1.25;  // a link's wire over its siblings' median
 
 // The ranks of an exchange; of a send and receive the sender first.
-std::vector<int64_t> PairOf(const Job& job, const Instance& instance) {
+std::vector<int64_t> PairOf(const ProfiledJob& job, const Instance& instance) {
   std::vector<int64_t> ranks;
   for (const Member& m : instance.members) {
     const Collective& call = job.ranks[m.rank].collectives[m.collective];
@@ -28,7 +28,7 @@ std::vector<int64_t> PairOf(const Job& job, const Instance& instance) {
 
 // Exchanges of one dimension, kind and size are siblings; groups that take longer stand out.
 std::vector<Suspect> FindSlowLinks(const Surroundings& around) {
-  const Job& job = around.job;
+  const ProfiledJob& job = around.job;
   std::vector<Suspect> found;
   struct Wire {
     std::vector<double> seconds;

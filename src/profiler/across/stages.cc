@@ -15,7 +15,7 @@ struct Sends {
   uint64_t round = 0;    // to the last stage, which isn't the next
 };
 
-Sends CountSends(const Job& job, size_t first, const Stages& stages) {
+Sends CountSends(const ProfiledJob& job, size_t first, const Stages& stages) {
   std::map<int64_t, size_t> stage_of;
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
     stage_of[job.ranks[rank].metadata.rank] = stages.of[rank];
@@ -83,7 +83,7 @@ bool GoesBothWays(const Sends& sends) {
   return sends.round == 0 && least > 0 && 10 * (most - least) <= most;
 }
 
-Schedule Told(const Job& job, size_t first, const Sends& sends, const Stages& stages) {
+Schedule Told(const ProfiledJob& job, size_t first, const Sends& sends, const Stages& stages) {
   if (GoesBothWays(sends)) {
     const auto last = std::find(stages.of.begin(), stages.of.end(), stages.count - 1);
     const auto rank = static_cast<size_t>(last - stages.of.begin());
@@ -118,7 +118,7 @@ void TakeSchedule(Schedule schedule, const Sends& sends, Stages* stages) {
 
 }  // namespace
 
-Stages FindStages(const Job& job, std::optional<Schedule> named) {
+Stages FindStages(const ProfiledJob& job, std::optional<Schedule> named) {
   Stages stages;
   stages.of.assign(job.ranks.size(), 0);
   size_t first = job.ranks.size();  // a rank of stage 0

@@ -15,7 +15,7 @@
 #include <optional>
 #include <vector>
 
-#include "profiler/across/job.h"
+#include "profiler/across/profiled_job.h"
 #include "profiler/across/schedule.h"
 
 namespace longhaul::profiler {
@@ -30,6 +30,6 @@ struct Stages {
 };
 
 // `named`: the schedule, where the user knows it.
-Stages FindStages(const Job& job, std::optional<Schedule> named = {});
+Stages FindStages(const ProfiledJob& job, std::optional<Schedule> named = {});
 
 }  // namespace longhaul::profiler

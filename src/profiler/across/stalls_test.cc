@@ -10,8 +10,8 @@ namespace {
 constexpr int64_t kMillisecond = 1'000'000;
 
 // A rank that computes and waits for its host in turn, so long.
-Job JobOf(const std::vector<int64_t>& host_ns) {
-  Job job;
+ProfiledJob JobOf(const std::vector<int64_t>& host_ns) {
+  ProfiledJob job;
   RankSummary& rank = job.ranks.emplace_back();
   rank.metadata.rank = 4;
   int64_t now = 0;
@@ -24,7 +24,7 @@ Job JobOf(const std::vector<int64_t>& host_ns) {
   return job;
 }
 
-std::vector<Suspect> StallsOf(const Job& job) {
+std::vector<Suspect> StallsOf(const ProfiledJob& job) {
   const std::vector<RankTotals> totals(1);
   const Stages stages;
   return FindStalls({job, totals, stages, 0.2, 1});
@@ -36,7 +36,7 @@ TEST(FindStalls, ManyPausesOfLikeLengthAreNone) {
   for (const int64_t ms : {59, 58, 52, 46, 43, 60, 36}) host.push_back(ms * kMillisecond);
   EXPECT_TRUE(StallsOf(JobOf(host)).empty());
   host.push_back(500 * kMillisecond);
-  const Job job = JobOf(host);
+  const ProfiledJob job = JobOf(host);
   const std::vector<Suspect> found = StallsOf(job);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].subject, "rank 4");
@@ -46,7 +46,7 @@ TEST(FindStalls, ManyPausesOfLikeLengthAreNone) {
 TEST(FindStalls, TwoOfThemAreTold) {
   std::vector<int64_t> host(100, 16'000);
   host.insert(host.end(), {500 * kMillisecond, 300 * kMillisecond});
-  const Job job = JobOf(host);
+  const ProfiledJob job = JobOf(host);
   EXPECT_EQ(StallsOf(job).size(), 2u);
 }
 

@@ -18,7 +18,7 @@ struct Suspect {
 
 // What they are compared by.
 struct Surroundings {
-  const Job& job;
+  const ProfiledJob& job;
   const std::vector<RankTotals>& totals;
   const Stages& stages;
   double step_s = 0;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kLateNs = 10'000;
 
-RankTotals Total(const Job& job, size_t rank, const std::vector<ExposedPiece>& exposed) {
+RankTotals Total(const ProfiledJob& job, size_t rank, const std::vector<ExposedPiece>& exposed) {
   RankTotals totals;
   const RankSummary& summary = job.ranks[rank];
   for (const Segment& segment : summary.segments) {
@@ -57,7 +57,7 @@ RankTotals Total(const Job& job, size_t rank, const std::vector<ExposedPiece>& e
   return totals;
 }
 
-void CountLastArrivals(const Job& job, std::vector<RankTotals>* totals) {
+void CountLastArrivals(const ProfiledJob& job, std::vector<RankTotals>* totals) {
   for (const Instance& instance : job.instances) {
     int64_t second = INT64_MIN;
     for (size_t m = 0; m < instance.members.size(); ++m) {
@@ -88,7 +88,7 @@ int64_t RankTotals::sum_ns() const {
   return sum + bubble_ns + late_bubble_ns;
 }
 
-std::string WhyWaitingIsUnknown(const Job& job) {
+std::string WhyWaitingIsUnknown(const ProfiledJob& job) {
   return job.ranks.size() == 1 ? "it needs the traces of the other ranks"
                                : "no call was matched with another rank's";
 }
@@ -104,7 +104,7 @@ bool AllWaitingUnknown(const std::vector<RankTotals>& totals) {
   return unknown;
 }
 
-std::vector<RankTotals> TotalsOf(const Job& job, const Exposed& exposed) {
+std::vector<RankTotals> TotalsOf(const ProfiledJob& job, const Exposed& exposed) {
   std::vector<RankTotals> totals;
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
     totals.push_back(Total(job, rank, exposed.pieces[rank]));

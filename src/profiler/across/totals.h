@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "profiler/across/exposure.h"
-#include "profiler/across/job.h"
+#include "profiler/across/profiled_job.h"
 
 namespace longhaul::profiler {
 
@@ -35,11 +35,11 @@ struct RankTotals {
 };
 
 // Why the waiting of a dimension without matched calls is unknown, for a person: what it needs.
-std::string WhyWaitingIsUnknown(const Job& job);
+std::string WhyWaitingIsUnknown(const ProfiledJob& job);
 // Whether no rank knows any of its waiting, though there are collectives.
 bool AllWaitingUnknown(const std::vector<RankTotals>& totals);
 
 // Of each rank.
-std::vector<RankTotals> TotalsOf(const Job& job, const Exposed& exposed);
+std::vector<RankTotals> TotalsOf(const ProfiledJob& job, const Exposed& exposed);
 
 }  // namespace longhaul::profiler

@@ -187,7 +187,7 @@ TEST(Bubbles, AnAnnotationAroundAllPassesMakesNoOtherSchedule) {
 }
 
 TEST(Bubbles, AreOfTheScheduleThatTheUserNames) {
-  const Job job = Profile(OptionsOf({Schedule::kZeroBubbleH2, 4, 1, 1, 0}));
+  const ProfiledJob job = Profile(OptionsOf({Schedule::kZeroBubbleH2, 4, 1, 1, 0}));
   const Findings told = FindAll(job);
   const Findings named = FindAll(job, Schedule::kZeroBubbleH1);
   EXPECT_EQ(ScheduleName(told.pipeline), "ZB-H2");

@@ -82,7 +82,7 @@ TEST(Planted, ClocksAreRecoveredWithinMicroseconds) {
   GeneratorOptions options = Skewed();
   options.pipeline = 1;
   options.data = 6;  // three hosts
-  const Job job = Profile(options);
+  const ProfiledJob job = Profile(options);
   ASSERT_EQ(job.clocks.hosts.size(), 3u);
   for (int h = 0; h < 3; ++h) {
     const double want_us = h * (12'345 + 8e-6 * (Generate(options).seconds / 2 * 1e6));
@@ -99,9 +99,9 @@ TEST(Planted, ARankWithoutItsBaseTimeIsAligned) {
   GeneratorOptions options = Skewed();
   options.pipeline = 1;
   options.data = 6;
-  const Job want = Profile(options);
+  const ProfiledJob want = Profile(options);
   const int64_t base = 1'700'000'000'000'000'000;
-  const Job got = Profile(options, [&](int rank, std::string* json) {
+  const ProfiledJob got = Profile(options, [&](int rank, std::string* json) {
     if (rank != 7 && rank < 8) return;
     // One rank of the second host, and the whole third.
     const size_t at = json->find(std::to_string(base));
@@ -353,7 +353,7 @@ TEST(Planted, AnyFaultOfAnyRankIsNamedAndPriced) {
 TEST(Planted, DimensionsAreInferredWhereNobodyNamesThem) {
   GeneratorOptions options = Skewed();
   options.group_descriptions = false;
-  const Job job = Profile(options);
+  const ProfiledJob job = Profile(options);
   ASSERT_EQ(job.groups.size(), 12u);
   for (const Group& group : job.groups) {
     const int64_t stride = group.ranks[1] - group.ranks[0];

@@ -5,15 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "profiler/across/job.h"
+#include "profiler/across/profiled_job.h"
 #include "profiler/generate/job_generator.h"
 #include "profiler/read/kineto_reader.h"
 
 namespace longhaul::profiler {
 
 // All ranks, after `change` of each one's file.
-inline Job Profile(const GeneratorOptions& options,
-                   const std::function<void(int rank, std::string* json)>& change = {}) {
+inline ProfiledJob Profile(const GeneratorOptions& options,
+                           const std::function<void(int rank, std::string* json)>& change = {}) {
   const GeneratedJob made = Generate(options);
   std::vector<RankSummary> ranks;
   for (int rank = 0; rank < static_cast<int>(made.kernels.size()); ++rank) {

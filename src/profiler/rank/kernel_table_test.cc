@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "profiler/across/job.h"
+#include "profiler/across/profiled_job.h"
 #include "profiler/rank/summary.h"
 #include "profiler/read/kineto_reader.h"
 
@@ -137,7 +137,7 @@ TEST(KernelTable, ExpertExchangesAreCommunicationOfTheExpertDimension) {
   ASSERT_EQ(summary.collectives.size(), 2u);
   std::vector<RankSummary> ranks;
   ranks.push_back(summary);
-  const Job job = AssembleJob(std::move(ranks)).value();
+  const ProfiledJob job = AssembleJob(std::move(ranks)).value();
   EXPECT_EQ(job.DimensionOf(0, 0), Dimension::kExpert);
 }
 

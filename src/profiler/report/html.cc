@@ -119,7 +119,7 @@ struct Axis {
 
 class Page {
  public:
-  Page(const Job& job, const Findings& findings, const ReportOptions& options)
+  Page(const ProfiledJob& job, const Findings& findings, const ReportOptions& options)
       : job_(job),
         findings_(findings),
         options_(options),
@@ -519,7 +519,7 @@ class Page {
     out_ += "</table>";
   }
 
-  const Job& job_;
+  const ProfiledJob& job_;
   const Findings& findings_;
   const ReportOptions& options_;
   const Roofline roofline_;
@@ -529,7 +529,8 @@ class Page {
 
 }  // namespace
 
-std::string ReportHtml(const Job& job, const Findings& findings, const ReportOptions& options) {
+std::string ReportHtml(const ProfiledJob& job, const Findings& findings,
+                       const ReportOptions& options) {
   return Page(job, findings, options).Text();
 }
 

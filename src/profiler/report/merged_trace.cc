@@ -24,7 +24,7 @@ std::string Quoted(std::string_view raw) { return nlohmann::json(ToValidUtf8(raw
 // Slices of a thread must not overlap: the format nests them.
 class MergedTraceWriter {
  public:
-  explicit MergedTraceWriter(const Job& job) : job_(job), lane_of_(job.ranks.size()) {
+  explicit MergedTraceWriter(const ProfiledJob& job) : job_(job), lane_of_(job.ranks.size()) {
     for (const RankSummary& rank : job.ranks) {
       if (!rank.segments.empty()) first_ = std::min(first_, rank.segments.front().begin_ns);
       if (!rank.steps.empty()) first_ = std::min(first_, rank.steps.front().begin_ns);
@@ -178,7 +178,7 @@ class MergedTraceWriter {
     half("\"ph\":\"f\",\"bp\":\"e\"", to, end);
   }
 
-  const Job& job_;
+  const ProfiledJob& job_;
   int64_t first_ = INT64_MAX;
   std::vector<std::vector<int>> lane_of_;  // [rank][collective]
   size_t arrows_ = 0;
@@ -187,11 +187,12 @@ class MergedTraceWriter {
 
 }  // namespace
 
-Status WriteMergedTrace(const Job& job, const std::function<Status(std::string_view)>& write) {
+Status WriteMergedTrace(const ProfiledJob& job,
+                        const std::function<Status(std::string_view)>& write) {
   return MergedTraceWriter(job).Write(write);
 }
 
-std::string MergedTrace(const Job& job) {
+std::string MergedTrace(const ProfiledJob& job) {
   std::string text;
   const Status written = WriteMergedTrace(job, [&text](std::string_view piece) {
     text += piece;

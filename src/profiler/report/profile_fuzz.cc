@@ -33,7 +33,7 @@ std::optional<RankTrace> Read(std::string_view bytes, const std::string& name) {
   return *std::move(trace);
 }
 
-void CheckAddsUp(const Job& job, const Findings& findings) {
+void CheckAddsUp(const ProfiledJob& job, const Findings& findings) {
   CHECK(findings.totals.size() == job.ranks.size());
   for (const RankTotals& totals : findings.totals) CHECK(totals.sum_ns() == totals.wall_ns);
   CHECK(std::isfinite(findings.step_s) && std::isfinite(findings.replayed_step_s));
@@ -49,7 +49,7 @@ void CheckAddsUp(const Job& job, const Findings& findings) {
   }
 }
 
-void Report(const Job& job, std::optional<Schedule> schedule) {
+void Report(const ProfiledJob& job, std::optional<Schedule> schedule) {
   const Findings findings = FindAll(job, schedule);
   CheckAddsUp(job, findings);
   CHECK(!SummaryText(job, findings, {}).empty());
@@ -80,7 +80,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (summary.ok()) ranks.push_back(*std::move(summary));
   }
   std::vector<RankSummary> first(ranks.begin(), ranks.begin() + (ranks.empty() ? 0 : 1));
-  Result<Job> job = AssembleJob(std::move(ranks));
+  Result<ProfiledJob> job = AssembleJob(std::move(ranks));
   if (!job.ok() && !first.empty()) job = AssembleJob(std::move(first));  // the same rank twice
   if (!job.ok()) return 0;
   // Of the schedules one is named, or none.

@@ -37,7 +37,7 @@ class MemoryBound : public ReportTest {
   }
 
   std::vector<std::string> paths_;
-  Job job_;
+  ProfiledJob job_;
   size_t summaries_ = 0;
 };
 

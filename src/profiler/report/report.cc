@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 
 double Seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-std::optional<spec::Device> DeviceOf(const Job& job) {
+std::optional<spec::Device> DeviceOf(const ProfiledJob& job) {
   for (const RankSummary& rank : job.ranks) {
     std::string name = rank.metadata.device_name;
     if (Result<spec::Device> device = spec::FindDevice(name); device.ok()) return *device;
@@ -83,7 +83,7 @@ struct Loss {
   uint64_t damages = 0, bytes = 0, json = 0, cut = 0;
 };
 
-Loss LossOf(const Job& job) {
+Loss LossOf(const ProfiledJob& job) {
   Loss loss;
   for (const RankSummary& rank : job.ranks) {
     loss.damages += rank.report.damages;
@@ -94,7 +94,7 @@ Loss LossOf(const Job& job) {
   return loss;
 }
 
-bool HasKernels(const Job& job) {
+bool HasKernels(const ProfiledJob& job) {
   return std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankSummary& rank) {
     return std::any_of(rank.kernels.begin(), rank.kernels.end(),
                        [](const KernelTotal& kernel) { return kernel.kind != KernelClass::kCopy; });
@@ -112,7 +112,7 @@ const Finding* LargerThanFirst(const Findings& findings) {
   return nullptr;
 }
 
-std::string FirstThing(const Job& job, const Findings& findings) {
+std::string FirstThing(const ProfiledJob& job, const Findings& findings) {
   if (!HasKernels(job)) {
     return "No kernel was traced, so where the time went can't be told.\n"
            "Do first: trace the device too: nsys profile --trace=cuda,nvtx; torch.profiler with\n"
@@ -138,7 +138,7 @@ std::string FirstThing(const Job& job, const Findings& findings) {
   return text;
 }
 
-std::string Quality(const Job& job) {
+std::string Quality(const ProfiledJob& job) {
   const Loss loss = LossOf(job);
   std::string text =
       Format("Traces:   %.1f MB of JSON, %llu calls of collectives matched, %llu not",
@@ -172,7 +172,7 @@ std::string Quality(const Job& job) {
 }
 
 // How near the operators are to what they could reach, and which one loses most.
-std::string RooflineText(const Job& job, const Findings& findings, const Utilization& use) {
+std::string RooflineText(const ProfiledJob& job, const Findings& findings, const Utilization& use) {
   const Roofline roofline = RooflineOf(job, use.device);
   if (roofline.rows.empty()) return "";
   std::string text =
@@ -190,7 +190,7 @@ std::string RooflineText(const Job& job, const Findings& findings, const Utiliza
   return text + "\n";
 }
 
-Json RooflineJson(const Job& job, const Utilization& use) {
+Json RooflineJson(const ProfiledJob& job, const Utilization& use) {
   const Roofline roofline = RooflineOf(job, use.device);
   Json json;
   json["roof"] = roofline.roof;
@@ -215,7 +215,7 @@ Json RooflineJson(const Job& job, const Utilization& use) {
   return json;
 }
 
-Json TotalsJson(const Job& job, const RankTotals& totals) {
+Json TotalsJson(const ProfiledJob& job, const RankTotals& totals) {
   Json json;
   json["wall_us"] = static_cast<double>(totals.wall_ns) / 1e3;
   for (size_t s = 0; s < kSpentKinds; ++s) {
@@ -281,7 +281,8 @@ Json RankJson(const RankSummary& rank) {
 
 }  // namespace
 
-Utilization UtilizationOf(const Job& job, const Findings& findings, const ReportOptions& options) {
+Utilization UtilizationOf(const ProfiledJob& job, const Findings& findings,
+                          const ReportOptions& options) {
   Utilization use;
   use.device = options.device.has_value() ? options.device : DeviceOf(job);
   if (!use.device.has_value() || findings.step_s <= 0) return use;
@@ -297,7 +298,8 @@ Utilization UtilizationOf(const Job& job, const Findings& findings, const Report
   return use;
 }
 
-std::string SummaryText(const Job& job, const Findings& findings, const ReportOptions& options) {
+std::string SummaryText(const ProfiledJob& job, const Findings& findings,
+                        const ReportOptions& options) {
   std::string text = FirstThing(job, findings);
   const Utilization use = UtilizationOf(job, findings, options);
   text += Format("Step:     %.3f ms, mean of %zu, on %zu rank%s%s", findings.step_s * 1e3,
@@ -349,7 +351,7 @@ std::string SummaryText(const Job& job, const Findings& findings, const ReportOp
   return text + Quality(job);
 }
 
-Json ReportJson(const Job& job, const Findings& findings, const ReportOptions& options) {
+Json ReportJson(const ProfiledJob& job, const Findings& findings, const ReportOptions& options) {
   Json json;
   const Utilization use = UtilizationOf(job, findings, options);
   json["step_ms"] = findings.step_s * 1e3;
@@ -417,7 +419,8 @@ Json ReportJson(const Job& job, const Findings& findings, const ReportOptions& o
   return json;
 }
 
-std::string CompareText(const Job& before, const Findings& b, const Job& after, const Findings& a) {
+std::string CompareText(const ProfiledJob& before, const Findings& b, const ProfiledJob& after,
+                        const Findings& a) {
   std::string text = Format("Step: %.3f ms before, %.3f ms after (%+.1f %%)\n", b.step_s * 1e3,
                             a.step_s * 1e3, b.step_s > 0 ? 100 * (a.step_s / b.step_s - 1) : 0);
   const auto mean = [](const Findings& f, size_t s) {
@@ -437,7 +440,7 @@ std::string CompareText(const Job& before, const Findings& b, const Job& after, 
     uint64_t before_count = 0, after_count = 0;
   };
   std::map<std::string, Moved> kernels;
-  const auto add = [&kernels](const Job& job, const Findings& f, bool is_after) {
+  const auto add = [&kernels](const ProfiledJob& job, const Findings& f, bool is_after) {
     const double scale = 1e-6 / (static_cast<double>(std::max<size_t>(f.steps, 1)) *
                                  static_cast<double>(job.ranks.size()));
     for (const RankSummary& rank : job.ranks) {

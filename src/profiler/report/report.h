@@ -26,21 +26,26 @@ struct Utilization {
   double mfu = 0;  // 0: not known
   double hfu = 0;
 };
-Utilization UtilizationOf(const Job& job, const Findings& findings, const ReportOptions& options);
+Utilization UtilizationOf(const ProfiledJob& job, const Findings& findings,
+                          const ReportOptions& options);
 
 // Ten lines or a few more, one for each warning.
-std::string SummaryText(const Job& job, const Findings& findings, const ReportOptions& options);
-nlohmann::ordered_json ReportJson(const Job& job, const Findings& findings,
+std::string SummaryText(const ProfiledJob& job, const Findings& findings,
+                        const ReportOptions& options);
+nlohmann::ordered_json ReportJson(const ProfiledJob& job, const Findings& findings,
                                   const ReportOptions& options);
 // A page without scripts or anything from elsewhere.
-std::string ReportHtml(const Job& job, const Findings& findings, const ReportOptions& options);
+std::string ReportHtml(const ProfiledJob& job, const Findings& findings,
+                       const ReportOptions& options);
 // A Chrome trace that Perfetto opens: a process a rank, on one clock, with its steps, segments and
 // collectives. Arrows go from a send to its receive, and from who came last to a collective to its
 // other members. Written piece by piece; fails as `write` does.
-Status WriteMergedTrace(const Job& job, const std::function<Status(std::string_view)>& write);
+Status WriteMergedTrace(const ProfiledJob& job,
+                        const std::function<Status(std::string_view)>& write);
 // The same as a whole.
-std::string MergedTrace(const Job& job);
+std::string MergedTrace(const ProfiledJob& job);
 // Two runs: what became of the step, of each kind of time, and of the kernels that changed most.
-std::string CompareText(const Job& before, const Findings& b, const Job& after, const Findings& a);
+std::string CompareText(const ProfiledJob& before, const Findings& b, const ProfiledJob& after,
+                        const Findings& a);
 
 }  // namespace longhaul::profiler

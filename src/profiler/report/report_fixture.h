@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/temporary_folder.h"
-#include "profiler/across/job.h"
+#include "profiler/across/profiled_job.h"
 #include "profiler/generate/job_generator.h"
 #include "profiler/report/read_job.h"
 
@@ -27,7 +27,7 @@ class ReportTest : public testing::Test {
     return paths;
   }
 
-  Job Load(const std::vector<std::string>& paths, unsigned threads = 2) {
+  ProfiledJob Load(const std::vector<std::string>& paths, unsigned threads = 2) {
     ReadJobOptions read;
     read.threads = threads;
     JobOptions options;

@@ -15,7 +15,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 TEST_F(ReportTest, SaysFirstWhatToDoFirst) {
-  const Job job = Load(Write(Slow(), ""));
+  const ProfiledJob job = Load(Write(Slow(), ""));
   const std::string text = SummaryText(job, FindAll(job), {});
   EXPECT_THAT(text, testing::StartsWith("Do first: slow kernels of rank 5, worth "));
   EXPECT_THAT(text, HasSubstr("Try: look at its clock"));
@@ -25,7 +25,7 @@ TEST_F(ReportTest, SaysFirstWhatToDoFirst) {
 // How long a rank waited in a collective follows from the times at which the other ranks joined it.
 TEST_F(ReportTest, WaitingIsUnknownWithoutTheOtherRanks) {
   const std::vector<std::string> paths = Write(Slow(), "");
-  const Job one = Load({paths[0]});
+  const ProfiledJob one = Load({paths[0]});
   const Findings findings = FindAll(one);
   const std::string text = SummaryText(one, findings, {});
   EXPECT_THAT(text, HasSubstr("\nWaiting:  unknown: it needs the traces of the other ranks\n"));
@@ -38,7 +38,7 @@ TEST_F(ReportTest, WaitingIsUnknownWithoutTheOtherRanks) {
   EXPECT_EQ(communication["unknown_because"], "it needs the traces of the other ranks");
   EXPECT_THAT(ReportHtml(one, findings, {}), HasSubstr("All of it is shown as wire."));
 
-  const Job all = Load(paths);
+  const ProfiledJob all = Load(paths);
   const Findings of_all = FindAll(all);
   EXPECT_THAT(SummaryText(all, of_all, {}), HasSubstr(" waiting, "));
   const auto known =
@@ -49,13 +49,13 @@ TEST_F(ReportTest, WaitingIsUnknownWithoutTheOtherRanks) {
 
 TEST_F(ReportTest, IsTheSameWhateverTheNumberOfThreads) {
   const std::vector<std::string> paths = Write(Slow(), "");
-  const Job one = Load(paths, 1);
-  const Job four = Load(paths, 4);
+  const ProfiledJob one = Load(paths, 1);
+  const ProfiledJob four = Load(paths, 4);
   EXPECT_EQ(ReportJson(one, FindAll(one), {}).dump(), ReportJson(four, FindAll(four), {}).dump());
 }
 
 TEST_F(ReportTest, CountsMfuFromTheModelsFlops) {
-  const Job job = Load(Write(Slow(), ""));
+  const ProfiledJob job = Load(Write(Slow(), ""));
   const Findings findings = FindAll(job);
   ReportOptions options;
   // Half of what eight H100 could do in the step.
@@ -64,7 +64,7 @@ TEST_F(ReportTest, CountsMfuFromTheModelsFlops) {
 }
 
 TEST_F(ReportTest, KnowsTheCardByItsWholeName) {
-  Job job = Load(Write(Slow(), ""));
+  ProfiledJob job = Load(Write(Slow(), ""));
   const Findings findings = FindAll(job);
   for (const auto& [written, name] : {std::pair("NVIDIA A100-PCIE-40GB", "a100-40gb-pcie"),
                                       {"NVIDIA A100-SXM4-80GB", "a100-80gb-sxm"},
@@ -76,7 +76,7 @@ TEST_F(ReportTest, KnowsTheCardByItsWholeName) {
 }
 
 TEST_F(ReportTest, ThePageShowsEveryPartWithItsFigures) {
-  Job job = Load(Write(Slow(), ""));
+  ProfiledJob job = Load(Write(Slow(), ""));
   job.ranks[0].operators = {{"aten::mm", "[[8,8],[8,8]]", 7, 1'000'000, 1e9, 1e7}};
   const Findings findings = FindAll(job);
   const std::string page = ReportHtml(job, findings, {});
@@ -111,7 +111,7 @@ TEST_F(ReportTest, WhatIsCalledWorstFirstIsSortedByWorth) {
   options.slow_factor = 1.1;
   options.tensor_wire_us = 900;
   options.launch_us = 40;
-  const Job job = Load(Write(options, ""));
+  const ProfiledJob job = Load(Write(options, ""));
   const Findings findings = FindAll(job);
   const std::string page = ReportHtml(job, findings, {});
   std::vector<std::string> headings;
@@ -147,7 +147,7 @@ TEST_F(ReportTest, WhatIsCalledWorstFirstIsSortedByWorth) {
 
 TEST_F(ReportTest, ALargerLossIsNotToldWhereTheFirstIsTheLargest) {
   GeneratorOptions options;
-  const Job job = Load(Write(options, ""));
+  const ProfiledJob job = Load(Write(options, ""));
   const Findings findings = FindAll(job);
   ASSERT_FALSE(findings.findings.empty());
   EXPECT_FALSE(findings.findings[0].fault);
@@ -159,7 +159,7 @@ TEST_F(ReportTest, ALargerLossIsNotToldWhereTheFirstIsTheLargest) {
 
 // The axes of the roofline's picture hold what is drawn, and no more than a decade beyond.
 TEST_F(ReportTest, ThePageDrawsTheRooflineWhereItsOperatorsAre) {
-  Job job = Load(Write(Slow(), ""));
+  ProfiledJob job = Load(Write(Slow(), ""));
   // 1 and 5 TFLOP/s at 100 and 300 FLOPs a byte.
   job.ranks[0].operators = {{"aten::mm", "[[8,8],[8,8]]", 1, 1'000'000, 1e9, 1e7},
                             {"aten::bmm", "[[8,8],[8,8]]", 1, 1'000'000, 5e9, 5e9 / 300}};
@@ -181,7 +181,7 @@ TEST_F(ReportTest, ThePageDrawsTheRooflineWhereItsOperatorsAre) {
 
 // The card's ridge is at 295 FLOPs a byte, far from an operator with one.
 TEST_F(ReportTest, TheRooflinesPictureHoldsTheRidge) {
-  Job job = Load(Write(Slow(), ""));
+  ProfiledJob job = Load(Write(Slow(), ""));
   job.ranks[0].operators = {{"aten::add", "[[8,8],[8,8]]", 1, 1'000'000, 1e9, 1e9}};
   const std::string page = ReportHtml(job, FindAll(job), {});
   const size_t begin = page.find("<h2>Operators against the roofs of h100-sxm");
@@ -197,7 +197,7 @@ TEST_F(ReportTest, SaysHowToTraceWhereNoKernelIs) {
   rank.metadata.rank = 0;
   rank.kernels.push_back({"Memcpy HtoD", KernelClass::kCopy, 1, 1000});
   std::vector<RankSummary> ranks(1, rank);
-  const Job job = AssembleJob(std::move(ranks)).value();
+  const ProfiledJob job = AssembleJob(std::move(ranks)).value();
   const std::string text = SummaryText(job, FindAll(job), {});
   EXPECT_THAT(text, testing::StartsWith("No kernel was traced"));
   EXPECT_THAT(text, testing::HasSubstr("nsys profile --trace=cuda"));
@@ -205,7 +205,7 @@ TEST_F(ReportTest, SaysHowToTraceWhereNoKernelIs) {
 }
 
 TEST_F(ReportTest, ThePageNeedsNothingFromElsewhere) {
-  const Job job = Load(Write(Slow(), ""));
+  const ProfiledJob job = Load(Write(Slow(), ""));
   const std::string page = ReportHtml(job, FindAll(job), {});
   EXPECT_THAT(page, HasSubstr("slow kernels"));
   EXPECT_THAT(page, HasSubstr("pipeline bubble: beyond it"));
@@ -216,7 +216,7 @@ TEST_F(ReportTest, ThePageNeedsNothingFromElsewhere) {
 }
 
 TEST_F(ReportTest, TheMergedTraceCanBeReadAgain) {
-  const Job job = Load(Write(Slow(), ""));
+  const ProfiledJob job = Load(Write(Slow(), ""));
   const std::string text = MergedTrace(job);
   const auto source = OpenBytes(text);
   const Result<RankTrace> again = ReadKineto(*source, "merged");
@@ -233,7 +233,7 @@ TEST_F(ReportTest, TheMergedTraceCanBeReadAgain) {
 TEST_F(ReportTest, TheMergedTraceIsWrittenInPieces) {
   GeneratorOptions options = Slow();
   options.steps = 12;
-  const Job job = Load(Write(options, ""));
+  const ProfiledJob job = Load(Write(options, ""));
   std::string text;
   size_t pieces = 0;
   const auto take = [&](std::string_view piece) {
@@ -250,7 +250,7 @@ TEST_F(ReportTest, ArrowsOfTheMergedTraceJoinTheMembersOfACall) {
   GeneratorOptions options;
   options.data = 1;
   options.steps = 1;
-  const Job job = Load(Write(options, ""));
+  const ProfiledJob job = Load(Write(options, ""));
   const auto events = nlohmann::json::parse(MergedTrace(job)).at("traceEvents");
   const auto within = [&events](const nlohmann::json& end) {
     const nlohmann::json* found = nullptr;
@@ -296,15 +296,15 @@ TEST_F(ReportTest, ArrowsOfTheMergedTraceJoinTheMembersOfACall) {
 TEST_F(ReportTest, ComparisonNamesTheKernelsThatChanged) {
   GeneratorOptions slower;
   slower.layer_us *= 1.5;
-  const Job before = Load(Write(GeneratorOptions(), "a-"));
-  const Job after = Load(Write(slower, "b-"));
+  const ProfiledJob before = Load(Write(GeneratorOptions(), "a-"));
+  const ProfiledJob after = Load(Write(slower, "b-"));
   const std::string text = CompareText(before, FindAll(before), after, FindAll(after));
   // A layer's backward product takes 1.2 x 600 us of which half more; 16 a step.
   EXPECT_THAT(text, HasSubstr("+5.760 ms    11.520 ->   17.280 ms  nvjet_tst_256x128_64x4_NTN"));
 }
 
 TEST_F(ReportTest, WarningsAreToldToPersonsAndPrograms) {
-  Job job = Load(Write(Slow(), ""));
+  ProfiledJob job = Load(Write(Slow(), ""));
   job.warnings.emplace_back("some steps are left out");
   const Findings findings = FindAll(job);
   EXPECT_THAT(SummaryText(job, findings, {}), HasSubstr("Note:     some steps are left out\n"));

@@ -19,7 +19,7 @@ double PeakOf(const spec::Device& device, double element_bytes) {
   return half;
 }
 
-std::vector<RooflineRow> Collect(const Job& job) {
+std::vector<RooflineRow> Collect(const ProfiledJob& job) {
   std::map<std::pair<std::string, std::string>, RooflineRow> rows;
   for (const RankSummary& rank : job.ranks) {
     for (const OperatorTotal& op : rank.operators) {
@@ -46,7 +46,7 @@ double Roofline::share() const {
   return counted_s > 0 ? attainable / counted_s : 0;
 }
 
-Roofline RooflineOf(const Job& job, const std::optional<spec::Device>& device) {
+Roofline RooflineOf(const ProfiledJob& job, const std::optional<spec::Device>& device) {
   Roofline roofline;
   roofline.rows = Collect(job);
   if (device.has_value()) {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/across/job.h"
+#include "profiler/across/profiled_job.h"
 #include "spec/device.h"
 
 namespace longhaul::profiler {
@@ -43,6 +43,6 @@ struct Roofline {
 };
 
 // `device` may be empty. Rows are of all ranks together.
-Roofline RooflineOf(const Job& job, const std::optional<spec::Device>& device);
+Roofline RooflineOf(const ProfiledJob& job, const std::optional<spec::Device>& device);
 
 }  // namespace longhaul::profiler

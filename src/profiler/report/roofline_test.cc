@@ -7,8 +7,8 @@ namespace {
 
 // One rank, two operators. The product of [1024 x 512] and [512 x 2048] is 2^31 = 2.147e9 FLOPs and
 // 2 (1024 512 + 512 2048 + 1024 2048) = 7.34e6 bytes; the sum moves 2 (2 + 1) 2^20 = 6.29e6.
-Job OneRank() {
-  Job job;
+ProfiledJob OneRank() {
+  ProfiledJob job;
   RankSummary& rank = job.ranks.emplace_back();
   rank.kernel_ns = 30'000;
   rank.operators = {
@@ -48,7 +48,7 @@ TEST(Roofline, HoldsEachOperatorAgainstItsOwnRoof) {
 TEST(Roofline, KnowsThePrecisionsPeak) {
   spec::Device card = Card();
   card.memory_bandwidth = BytesPerSecond(1e15);  // nothing waits for memory
-  Job job = OneRank();
+  ProfiledJob job = OneRank();
   EXPECT_NEAR(RooflineOf(job, card).rows[1].attainable_s * 1e6, 2.147, 1e-3);
   job.ranks[0].operators[0].shapes = "[[1024, 512], [512, 2048]]|[\"float\", \"float\"]";
   EXPECT_NEAR(RooflineOf(job, card).rows[1].attainable_s * 1e6, 4.295, 1e-3);
@@ -60,7 +60,7 @@ TEST(Roofline, TakesTheFastestSeenWhereNoCardIsKnown) {
   EXPECT_NEAR(roofline.flops_per_s, 2147483648.0 / 8e-6, 1);
   // The product has the best rates of both kinds: it attains what it does.
   EXPECT_NEAR(roofline.rows[1].share(), 1, 1e-9);
-  EXPECT_EQ(RooflineOf(Job(), std::nullopt).share(), 0);
+  EXPECT_EQ(RooflineOf(ProfiledJob(), std::nullopt).share(), 0);
 }
 
 }  // namespace

@@ -39,8 +39,8 @@ void AttemptStarter::OpenAttempt(JobRecord& job) {
   job.life.BeginAttempt();
   const uint64_t attempt = job.life.attempt();
   job.faults.Dismiss();
-  job.placement.EndRetreat();
-  context_.deadlines.Clear(DeadlineKind::kRetreat, id);
+  job.placement.EndVacate();
+  context_.deadlines.Clear(DeadlineKind::kVacate, id);
   job.hang.BeginAttempt();
   const proto::Restore restore =
       job.snapshots.ChooseRestore(context_.ViewOf(job), job.copier.copies());

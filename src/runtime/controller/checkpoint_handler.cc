@@ -71,7 +71,7 @@ void CheckpointHandler::OnSnapshotCommitted(const proto::Event& event) {
   OrderCopy(*job);
   placement_.FreeLeft(*job);
   closer_.CloseIfSaved(*job);
-  placement_.AdvanceRetreat(*job);
+  placement_.AdvanceVacate(*job);
 }
 
 // The next snapshot is saved as usual. The lost ones are not written again: the nodes have answered

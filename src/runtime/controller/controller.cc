@@ -244,8 +244,8 @@ void Controller::Parts::OnJobDeadline(DeadlineKind kind, controller::JobRecord& 
                                  job.life.reason() + " (some workers did not answer)");
     case DeadlineKind::kClose:
       return closer.Finalize(job);
-    case DeadlineKind::kRetreat:
-      return placement.OnRetreatOverdue(job);
+    case DeadlineKind::kVacate:
+      return placement.OnVacateOverdue(job);
     case DeadlineKind::kNodeGrace:
     case DeadlineKind::kSchedule:
       return;

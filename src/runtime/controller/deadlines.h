@@ -20,7 +20,7 @@ enum class DeadlineKind {
   kProgress,   // the next step is overdue
   kStop,       // workers should have ended
   kClose,      // the last checkpoint should be on disk
-  kRetreat,    // a stage of leaving the nodes has taken long enough
+  kVacate,     // a stage of leaving the nodes has taken long enough
   kSchedule,   // the scheduler wants a round
 };
 

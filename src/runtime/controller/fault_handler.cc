@@ -114,8 +114,8 @@ void FaultHandler::OnWorkersFailedToStart(const proto::Event& event) {
 void FaultHandler::NoteFault(JobRecord& job, const Evidence& evidence) {
   if (job.closing() || job.life.state() == proto::STOPPING) return;
   // The workers of a gang that leaves are ending anyway.
-  const auto& retreat = job.placement.retreat();
-  if (retreat && retreat->stage != Retreat::Stage::kSnapshot) return;
+  const auto& vacate = job.placement.vacate();
+  if (vacate && vacate->stage != Vacate::Stage::kSnapshot) return;
   if (job.group.empty()) return;
   if (job.faults.undecided()) return ImproveCause(job, evidence);
   const std::string& id = job.id();
@@ -166,7 +166,7 @@ void FaultHandler::TryDecide(JobRecord& job) {
     context_.SendKill(job, Duration(0), job.faults.newest().what());
     return closer_.BeginClosing(job, proto::FAILED, *give_up);
   }
-  if (job.placement.leaving()) return placement_.StopForRetreat(job);
+  if (job.placement.leaving()) return placement_.StopForVacate(job);
   for (const Member& member : job.group.members()) {
     const Node* node = context_.nodes.Find(member.node);
     // It comes back or is given up, and then the decision is tried again.

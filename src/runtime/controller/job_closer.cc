@@ -26,8 +26,8 @@ void JobCloser::OnJobStopRequested(const proto::JobStopRequested& request) {
   const std::string reason = request.reason().empty() ? "asked to stop" : request.reason();
   if (job->group.empty()) return BeginClosing(*job, proto::STOPPED, reason);
   job->faults.Dismiss();
-  job->placement.EndRetreat();
-  context_.deadlines.Clear(DeadlineKind::kRetreat, id);
+  job->placement.EndVacate();
+  context_.deadlines.Clear(DeadlineKind::kVacate, id);
   context_.SetState(*job, proto::STOPPING, reason);
   for (size_t i = 0; i < job->group.size(); ++i) {
     if (!context_.nodes.IsAlive(job->group.member(i).node)) job->group.Close(i);
@@ -49,7 +49,7 @@ void JobCloser::OnAttemptClosed(const proto::Event& event) {
   if (job == nullptr) return;
   job->group.Close(place);
   CloseIfStopped(*job);
-  placement_.AdvanceRetreat(*job);
+  placement_.AdvanceVacate(*job);
 }
 
 void JobCloser::CloseIfStopped(JobRecord& job) {
@@ -64,7 +64,7 @@ void JobCloser::BeginClosing(JobRecord& job, proto::JobState outcome, const std:
     faults_.ResolveFaults(job, context_.now);
   }
   job.faults.Dismiss();
-  job.placement.EndRetreat();
+  job.placement.EndVacate();
   job.data.Close(job.life.attempt());
   if (outcome == proto::SUCCEEDED) {
     job.ledger.EndSteps(context_.now);
@@ -72,7 +72,7 @@ void JobCloser::BeginClosing(JobRecord& job, proto::JobState outcome, const std:
     job.ledger.EnterAll(proto::FINISH, context_.now);
   }
   for (const auto kind : {DeadlineKind::kDecide, DeadlineKind::kStart, DeadlineKind::kProgress,
-                          DeadlineKind::kStop, DeadlineKind::kRetreat}) {
+                          DeadlineKind::kStop, DeadlineKind::kVacate}) {
     context_.deadlines.Clear(kind, job.id());
   }
   context_.deadlines.Set(DeadlineKind::kClose, job.id(), context_.now + kCloseLimit);

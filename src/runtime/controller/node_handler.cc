@@ -81,7 +81,7 @@ void NodeHandler::ReconcileJob(JobRecord& job, const NodeId& id, size_t place) {
   } else if (job.life.state() == proto::STOPPING) {
     context_.SendKill(job, context_.options.stop_grace, "the job is being stopped");
   } else if (job.placement.leaving()) {
-    placement_.SayRetreat(job, id);
+    placement_.SendVacateCommand(job, id);
   } else if (job.life.attempt() > 0 && !job.faults.undecided() && !job.closing()) {
     starter_.StartAgain(job, place);
   }
@@ -122,7 +122,7 @@ void NodeHandler::LoseNode(const NodeId& id, const std::string& why, Instant hap
     }
     closer_.CloseIfStopped(job);
     closer_.CloseIfSaved(job);
-    placement_.AdvanceRetreat(job);
+    placement_.AdvanceVacate(job);
   }
 }
 

@@ -56,7 +56,7 @@ void Placement::Proceed(JobRecord& job) {
   if (job.group.empty()) {
     TryBegin(job);
   } else if (job.placement.leaving()) {
-    AdvanceRetreat(job);
+    AdvanceVacate(job);
   } else if (job.faults.undecided()) {
     faults_.TryDecide(job);
   } else {
@@ -96,7 +96,7 @@ void Placement::Carry(const cluster::Verdict& verdict) {
 
 void Placement::SendAway(JobRecord& job, const std::string& reason) {
   job.placement.ClearTarget();
-  if (!job.group.empty()) return BeginRetreat(job, Retreat::Then::kQueue, reason);
+  if (!job.group.empty()) return BeginVacate(job, Vacate::Then::kQueue, reason);
   pending_.erase(job.id());
   if (job.closing()) return;
   context_.scheduler.Stopped(JobId(job.id()), context_.now);
@@ -130,7 +130,7 @@ void Placement::Follow(JobRecord& job) {
              std::to_string(job.group.size());
   }
   if (!leaves.empty()) reason += (reason.empty() ? "it leaves " : ", without ") + leaves;
-  BeginRetreat(job, Retreat::Then::kGoOn, reason.empty() ? "its ranks change places" : reason);
+  BeginVacate(job, Vacate::Then::kGoOn, reason.empty() ? "its ranks change places" : reason);
 }
 
 bool Placement::CanTake(const JobRecord& job, const NodeId& id) const {
@@ -211,10 +211,8 @@ void Placement::NoteSize(JobRecord& job, size_t before) {
   const uint64_t next = job.life.attempt() + 1;
   if (job.group.size() != before) job.snapshots.ChangeRanks(next);
   job.ledger.Resize(job.group.size(), proto::REPAIR, context_.now);
-  const auto& retreat = job.placement.retreat();
-  const std::string reason = retreat      ? retreat->reason
-                             : before > 0 ? job.life.reason()
-                                          : "it starts";
+  const auto& vacate = job.placement.vacate();
+  const std::string reason = vacate ? vacate->reason : before > 0 ? job.life.reason() : "it starts";
   job.placement.NoteSize(job.nodes(), next, reason, context_.now);
 }
 

@@ -1,5 +1,5 @@
 // Carries out what the scheduler decides: verdicts become gangs, gangs leave their nodes in good
-// order (retreat.cc), and jobs whose nodes are not free or not there yet wait.
+// order (vacate.cc), and jobs whose nodes are not free or not there yet wait.
 #pragma once
 
 #include <set>
@@ -28,13 +28,13 @@ class Placement {
   // Whether the job waits for nodes that it was given.
   bool IsPending(const std::string& job) const { return pending_.contains(job); }
 
-  // The workers end now, with whatever snapshot there is. Requires a retreat.
-  void StopForRetreat(JobRecord& job);
-  // Takes the retreat as far as it can go now; without one it does nothing.
-  void AdvanceRetreat(JobRecord& job);
-  void OnRetreatOverdue(JobRecord& job);
+  // The workers end now, with whatever snapshot there is. Requires that the job is leaving.
+  void StopForVacate(JobRecord& job);
+  // Continues to leave the nodes as far as possible now; no effect when the job is not leaving.
+  void AdvanceVacate(JobRecord& job);
+  void OnVacateOverdue(JobRecord& job);
   // What a node of a gang that leaves is to do.
-  void SayRetreat(const JobRecord& job, const NodeId& node);
+  void SendVacateCommand(const JobRecord& job, const NodeId& node);
 
   // Tells nodes that the job has left to release its memory, where it is of no more use: its state
   // is on disk and others work there, or it runs elsewhere with newer state.
@@ -58,8 +58,8 @@ class Placement {
   void NoteSize(JobRecord& job, size_t before);
   void FreeSlots(const JobRecord& job);
 
-  void BeginRetreat(JobRecord& job, Retreat::Then then, const std::string& reason);
-  void FinishRetreat(JobRecord& job);
+  void BeginVacate(JobRecord& job, Vacate::Then then, const std::string& reason);
+  void FinishVacate(JobRecord& job);
 
   ControllerContext& context_;
   AttemptStarter& starter_;

@@ -76,7 +76,7 @@ void SnapshotHandler::Complete(JobRecord& job, uint64_t step, Seconds blocked, u
   context_.scheduler.Snapshot(JobId(job.id()), context_.now);
   checkpoints_.OrderWrite(job);
   if (!job.placement.leaving()) return UpdateInterval(job);
-  if (job.placement.retreat()->stage == Retreat::Stage::kSnapshot) placement_.StopForRetreat(job);
+  if (job.placement.vacate()->stage == Vacate::Stage::kSnapshot) placement_.StopForVacate(job);
 }
 
 void SnapshotHandler::UpdateInterval(JobRecord& job) {
@@ -141,7 +141,7 @@ void SnapshotHandler::SaveFailed(JobRecord& job, size_t place,
                                  const proto::SnapshotFailed& failed) {
   const Member& member = job.group.member(place);
   job.writer.NoteSaveFailure(failed, member.closed || member.ranks_done == job.local());
-  if (job.placement.leaving()) return placement_.AdvanceRetreat(job);
+  if (job.placement.leaving()) return placement_.AdvanceVacate(job);
   context_.Say(failed.job_id(), proto::MessageNotification::ERROR,
                "snapshot of step " + std::to_string(failed.step()) + " could not be saved on " +
                    member.node.value() + ": " + failed.reason() + "; training goes on");

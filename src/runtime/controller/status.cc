@@ -25,12 +25,12 @@ std::string Deterministic(const google::protobuf::Message& message) {
 
 // What the hash covers of a job beyond its status.
 std::string HiddenState(const JobRecord& job) {
-  const auto& retreat = job.placement.retreat();
+  const auto& vacate = job.placement.vacate();
   std::string text = std::to_string(job.group.store_port()) + "," +
                      std::to_string(job.snapshots.restore().step()) + "," +
                      std::to_string(job.faults.undecided()) + "," +
                      std::to_string(job.faults.fruitless()) + "," +
-                     (retreat ? std::to_string(static_cast<int>(retreat->stage)) : "");
+                     (vacate ? std::to_string(static_cast<int>(vacate->stage)) : "");
   for (const auto& [step, spread] : job.snapshots.spreads()) {
     text += "|" + std::to_string(step);
     for (const auto& place : spread.places) text += "," + std::to_string(place.size());

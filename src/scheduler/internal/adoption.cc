@@ -11,8 +11,9 @@ namespace {
 
 class Adoption {
  public:
-  Adoption(const Books& before, Books& books, const std::function<void(JobRequest&)>& change)
-      : before_(before), books_(books), change_(change) {
+  Adoption(const SchedulerState& before, SchedulerState& state,
+           const std::function<void(JobRequest&)>& change)
+      : before_(before), state_(state), change_(change) {
     same_nodes_ = SameNodes();
     same_queues_ = SameQueues();
   }
@@ -25,52 +26,52 @@ class Adoption {
     TakeLinks();
     if (LinesFit()) TakeLines();
     for (const auto& [number, job] : before_.jobs) TakeJob(job);
-    books_.next_job = before_.next_job;
-    books_.next_transaction = before_.next_transaction;
+    state_.next_job = before_.next_job;
+    state_.next_transaction = before_.next_transaction;
     TakeReservations();
     TakeVersions();
     // The jobs' arrivals have been counted already.
     if (shapes_fit_) {
-      books_.arrivals = before_.arrivals;
-      books_.mix = before_.mix;
-      books_.mix_version = before_.mix_version;
-      books_.mix_arrivals = before_.mix_arrivals;
+      state_.arrivals = before_.arrivals;
+      state_.mix = before_.mix;
+      state_.mix_version = before_.mix_version;
+      state_.mix_arrivals = before_.mix_arrivals;
     }
     // To the unit: the same usage at the same rates.
-    if (same_queues_ && whole_ && books_.policy.usage_half_life == before_.policy.usage_half_life) {
-      books_.decayed = before_.decayed;
+    if (same_queues_ && whole_ && state_.policy.usage_half_life == before_.policy.usage_half_life) {
+      state_.decayed = before_.decayed;
     }
   }
 
  private:
   bool SameNodes() const {
-    if (before_.topology->size() != books_.topology->size()) return false;
+    if (before_.topology->size() != state_.topology->size()) return false;
     const auto& old = before_.topology->levels();
-    const auto& now = books_.topology->levels();
-    if (old.size() != now.size() || before_.tree->tiers() != books_.tree->tiers()) return false;
-    for (NodeIndex node = 0; node < books_.topology->size(); ++node) {
-      if (before_.topology->node(node).name != books_.topology->node(node).name) return false;
+    const auto& now = state_.topology->levels();
+    if (old.size() != now.size() || before_.tree->tiers() != state_.tree->tiers()) return false;
+    for (NodeIndex node = 0; node < state_.topology->size(); ++node) {
+      if (before_.topology->node(node).name != state_.topology->node(node).name) return false;
       const auto host = static_cast<int32_t>(node);
-      for (Tier tier = kLeafTier; tier < books_.tree->tiers(); ++tier) {
-        if (before_.tree->DomainOf(tier, host) != books_.tree->DomainOf(tier, host)) return false;
+      for (Tier tier = kLeafTier; tier < state_.tree->tiers(); ++tier) {
+        if (before_.tree->DomainOf(tier, host) != state_.tree->DomainOf(tier, host)) return false;
       }
     }
     return true;
   }
 
   bool SameQueues() const {
-    if (before_.queues.size() != books_.queues.size()) return false;
-    for (size_t q = 0; q < books_.queues.size(); ++q) {
+    if (before_.queues.size() != state_.queues.size()) return false;
+    for (size_t q = 0; q < state_.queues.size(); ++q) {
       const auto queue = static_cast<share::QueueIndex>(q);
-      if (before_.queues.name(queue) != books_.queues.name(queue)) return false;
+      if (before_.queues.name(queue) != state_.queues.name(queue)) return false;
     }
     return true;
   }
 
   NodeIndex Renumbered(NodeIndex node) const {
     if (same_nodes_) return node;
-    const auto found = books_.topology->Find(before_.topology->node(node).name);
-    return found.value_or(books_.state.size());
+    const auto found = state_.topology->Find(before_.topology->node(node).name);
+    return found.value_or(state_.resources.size());
   }
 
   // The domain of the same level and name; nothing when there is none.
@@ -78,13 +79,13 @@ class Adoption {
     if (same_nodes_ || tier == kClusterTier) return domain;
     if (tier == kHostTier) {
       const NodeIndex host = Renumbered(static_cast<NodeIndex>(domain));
-      if (host >= books_.state.size()) return std::nullopt;
+      if (host >= state_.resources.size()) return std::nullopt;
       return static_cast<int32_t>(host);
     }
     const auto& old = before_.topology->levels();
-    const auto& now = books_.topology->levels();
+    const auto& now = state_.topology->levels();
     const auto level = static_cast<size_t>(tier);
-    if (tier >= books_.tree->tiers() || tier >= before_.tree->tiers() || level >= old.size() ||
+    if (tier >= state_.tree->tiers() || tier >= before_.tree->tiers() || level >= old.size() ||
         level >= now.size() || old[level].name != now[level].name) {
       return std::nullopt;
     }
@@ -96,17 +97,17 @@ class Adoption {
   }
 
   void TakeClocks() {
-    books_.now = before_.now;
-    books_.began = before_.began;
-    books_.rounds = before_.rounds;
-    books_.expedites = before_.expedites;
-    books_.planned_at = before_.planned_at;
-    books_.grown_at = before_.grown_at;
-    books_.defragmented_at = before_.defragmented_at;
-    books_.moved_card_ms = before_.moved_card_ms;
-    books_.durations = before_.durations;
-    books_.rejections = before_.rejections;
-    books_.input_hash = Hash64(std::string_view("rebuilt"), before_.input_hash ^ books_.input_hash);
+    state_.now = before_.now;
+    state_.began = before_.began;
+    state_.rounds = before_.rounds;
+    state_.expedites = before_.expedites;
+    state_.planned_at = before_.planned_at;
+    state_.grown_at = before_.grown_at;
+    state_.defragmented_at = before_.defragmented_at;
+    state_.moved_card_ms = before_.moved_card_ms;
+    state_.durations = before_.durations;
+    state_.rejections = before_.rejections;
+    state_.input_hash = Hash64(std::string_view("rebuilt"), before_.input_hash ^ state_.input_hash);
   }
 
   // Under the same numbers, as long as half of all numbers are left for new ones.
@@ -114,59 +115,59 @@ class Adoption {
     shapes_fit_ = before_.state.shape_count() <= kMaxShapes / 2;
     if (!shapes_fit_) return;
     for (uint32_t shape = 0; shape < before_.state.shape_count(); ++shape) {
-      books_.state.Intern(before_.state.shape(static_cast<ShapeId>(shape)));
+      state_.resources.Intern(before_.state.shape(static_cast<ShapeId>(shape)));
     }
   }
 
-  // With what was used at the rates until now: none is used by the new books before jobs come.
+  // With what was used at the rates until now: none is used by the new state before jobs come.
   void TakeQueues() {
     share::DecayedUsage used = before_.decayed;
     for (size_t q = 0; q < before_.queues.size(); ++q) {
-      used.SetRate(q, 0, books_.now);
+      used.SetRate(q, 0, state_.now);
     }
-    for (share::QueueIndex queue = 0; queue < static_cast<share::QueueIndex>(books_.queues.size());
+    for (share::QueueIndex queue = 0; queue < static_cast<share::QueueIndex>(state_.queues.size());
          ++queue) {
       const share::QueueIndex old =
-          queue == share::kRootQueue ? queue : before_.queues.Find(books_.queues.name(queue));
+          queue == share::kRootQueue ? queue : before_.queues.Find(state_.queues.name(queue));
       if (old == share::kNoQueue) continue;
-      books_.decayed.Inherit(static_cast<size_t>(queue), used, static_cast<size_t>(old));
+      state_.decayed.Inherit(static_cast<size_t>(queue), used, static_cast<size_t>(old));
     }
   }
 
   // Conditions are set, not told: what was down before is no new loss of its leaf.
   void TakeNodes() {
     spec::SharedAmounts capacity;
-    for (NodeIndex node = 0; node < books_.state.size(); ++node) {
-      const auto old = before_.topology->Find(books_.topology->node(node).name);
+    for (NodeIndex node = 0; node < state_.resources.size(); ++node) {
+      const auto old = before_.topology->Find(state_.topology->node(node).name);
       if (old) TakeNode(*old, node);
-      if (books_.state.node(node).condition == spec::NodeCondition::kDown) continue;
-      const spec::NodeKind& kind = books_.topology->kind_of(node);
+      if (state_.resources.node(node).condition == spec::NodeCondition::kDown) continue;
+      const spec::NodeKind& kind = state_.topology->kind_of(node);
       capacity += {{static_cast<int64_t>(kind.devices.size()) * kWholeCard, kind.cpu_milli,
                     kind.memory_mib}};
     }
-    books_.state.Commit();
-    books_.queues.SetCapacity(capacity);
+    state_.resources.Commit();
+    state_.queues.SetCapacity(capacity);
     for (const auto& [leaf, losses] : before_.leaf_losses) {
-      if (const auto now = RenumberedDomain(kLeafTier, leaf)) books_.leaf_losses[*now] = losses;
+      if (const auto now = RenumberedDomain(kLeafTier, leaf)) state_.leaf_losses[*now] = losses;
     }
   }
 
   void TakeNode(NodeIndex old, NodeIndex node) {
-    books_.state.SetCondition(node, before_.state.node(old).condition);
-    for (uint32_t device = 0; device < books_.state.node(node).devices; ++device) {
+    state_.resources.SetCondition(node, before_.state.node(old).condition);
+    for (uint32_t device = 0; device < state_.resources.node(node).devices; ++device) {
       if ((before_.state.node(old).unhealthy >> device & 1) == 0) continue;
-      books_.state.SetDeviceHealthy(node, device, false);
+      state_.resources.SetDeviceHealthy(node, device, false);
     }
     if (!before_.unhealthy.contains(old)) return;
-    books_.state.SetHealth(node, before_.state.health(old));
-    books_.faulted_at[node] = before_.faulted_at[old];
-    books_.unhealthy.insert(node);
+    state_.resources.SetHealth(node, before_.state.health(old));
+    state_.faulted_at[node] = before_.faulted_at[old];
+    state_.unhealthy.insert(node);
   }
 
   void TakeLinks() {
     for (const auto& [domain, health] : before_.links) {
       const auto now = RenumberedDomain(domain.first, domain.second);
-      if (now) books_.links[{domain.first, *now}] = health;
+      if (now) state_.links[{domain.first, *now}] = health;
     }
   }
 
@@ -175,20 +176,20 @@ class Adoption {
 
   void TakeLines() {
     for (const Line& old : before_.lines) {
-      books_.line_index[old.key] = static_cast<uint32_t>(books_.lines.size());
-      Line& line = books_.lines.emplace_back();
+      state_.line_index[old.key] = static_cast<uint32_t>(state_.lines.size());
+      Line& line = state_.lines.emplace_back();
       line.key = old.key;
       line.queue = old.queue;
       line.priority = old.priority;
     }
   }
 
-  JobAdopted Event(const Job& job) const {
+  JobAdopted Event(const JobEntry& job) const {
     JobAdopted adopted;
     adopted.request = *job.request;
     if (change_) change_(adopted.request);
     const std::string& queue = adopted.request.queue;
-    if (books_.queues.Find(queue) == share::kNoQueue) adopted.request.queue.clear();
+    if (state_.queues.Find(queue) == share::kNoQueue) adopted.request.queue.clear();
     adopted.submitted = job.submitted;
     adopted.started = job.started;
     adopted.last_snapshot = job.last_snapshot;
@@ -203,10 +204,10 @@ class Adoption {
     return adopted;
   }
 
-  void TakeJob(const Job& job) {
-    books_.next_job = job.number;
-    TakeEvent(books_, Event(job));
-    Job* taken = books_.Find(job.request->id);
+  void TakeJob(const JobEntry& job) {
+    state_.next_job = job.number;
+    TakeEvent(state_, Event(job));
+    JobEntry* taken = state_.Find(job.request->id);
     if (taken == nullptr) {
       whole_ = false;
       return;
@@ -219,20 +220,20 @@ class Adoption {
       TakePlaced(job, *taken);
     } else if (same_queues_ && taken->queue == job.queue) {
       // Its slack was judged by what was known when it came.
-      Line& line = books_.lines[taken->line];
+      Line& line = state_.lines[taken->line];
       line.jobs.erase({taken->line_place, taken->number});
       taken->line_place = job.line_place;
       line.jobs[{taken->line_place, taken->number}] = taken->number;
     }
   }
 
-  void TakePlaced(const Job& job, Job& taken) {
+  void TakePlaced(const JobEntry& job, JobEntry& taken) {
     if (!taken.placed) return;
     taken.transaction = job.transaction;
     taken.started_in_round = job.started_in_round;
     taken.refusals = job.refusals;
     for (const NodeIndex node : job.refused_by) {
-      if (Renumbered(node) < books_.state.size()) taken.refused_by.insert(Renumbered(node));
+      if (Renumbered(node) < state_.resources.size()) taken.refused_by.insert(Renumbered(node));
     }
     if (!taken.lost.empty() && !job.lost.empty()) taken.lost_since = job.lost_since;
     if (taken.lost.size() == job.lost.size()) {
@@ -246,16 +247,16 @@ class Adoption {
       });
       if (old != job.tasks.end()) task.stage = old->stage;
     }
-    books_.ends.erase({taken.end_noted, taken.number});
+    state_.ends.erase({taken.end_noted, taken.number});
     taken.end_noted = job.end_noted;
-    books_.ends.insert({taken.end_noted, taken.number});
+    state_.ends.insert({taken.end_noted, taken.number});
     if (!job.bind_by) return;
     taken.bind_by = *job.bind_by;
-    books_.bind_deadlines.insert({*job.bind_by, taken.number});
+    state_.bind_deadlines.insert({*job.bind_by, taken.number});
   }
 
   std::optional<Reservation> Renamed(const Reservation& old) const {
-    const Job* job = books_.jobs.contains(old.job) ? &books_.at(old.job) : nullptr;
+    const JobEntry* job = state_.jobs.contains(old.job) ? &state_.at(old.job) : nullptr;
     if (job == nullptr || job->placed) return std::nullopt;
     Reservation now = old;
     now.queue = job->queue;
@@ -264,10 +265,10 @@ class Adoption {
     if (!domain) return std::nullopt;
     now.domain = *domain;
     now.first_host = 0;
-    int32_t last = books_.tree->hosts();
+    int32_t last = state_.tree->hosts();
     if (old.tier != kClusterTier) {
-      now.first_host = books_.tree->FirstHost(old.tier, now.domain);
-      last = books_.tree->LastHost(old.tier, now.domain);
+      now.first_host = state_.tree->FirstHost(old.tier, now.domain);
+      last = state_.tree->LastHost(old.tier, now.domain);
     }
     // Hosts that are new are none that the promise counted on.
     now.cards_at_start.assign(static_cast<size_t>(last - now.first_host), 0);
@@ -275,7 +276,7 @@ class Adoption {
       const NodeIndex node =
           Renumbered(static_cast<NodeIndex>(old.first_host) + static_cast<NodeIndex>(i));
       const auto host = static_cast<int32_t>(node);
-      if (node >= books_.state.size() || host < now.first_host || host >= last) {
+      if (node >= state_.resources.size() || host < now.first_host || host >= last) {
         return std::nullopt;
       }
       now.cards_at_start[static_cast<size_t>(host - now.first_host)] = old.cards_at_start[i];
@@ -284,55 +285,55 @@ class Adoption {
   }
 
   void TakeReservations() {
-    if (books_.policy.backfill == Backfill::kNone) return;
+    if (state_.policy.backfill == Backfill::kNone) return;
     std::map<share::QueueIndex, uint32_t> held;
     for (const auto& [number, old] : before_.reservations) {
       const auto now = Renamed(old);
-      if (now && ++held[now->queue] <= books_.policy.reservations) {
-        books_.reservations[number] = *now;
+      if (now && ++held[now->queue] <= state_.policy.reservations) {
+        state_.reservations[number] = *now;
       }
     }
   }
 
   // What a line or a growth was last tried against counts as tried where nothing is new.
   void TakeVersions() {
-    books_.quota_version = before_.quota_version;
-    books_.reservation_version = before_.reservation_version;
-    books_.started_version = before_.started_version;
-    books_.claims_spared = before_.claims_spared;
+    state_.quota_version = before_.quota_version;
+    state_.reservation_version = before_.reservation_version;
+    state_.started_version = before_.started_version;
+    state_.claims_spared = before_.claims_spared;
     const bool same = same_nodes_ && LinesFit() && whole_ && !change_ &&
-                      HashOf(before_.policy) == HashOf(books_.policy) && SameLimits();
+                      HashOf(before_.policy) == HashOf(state_.policy) && SameLimits();
     if (!same) {
-      ++books_.quota_version;
+      ++state_.quota_version;
       return;
     }
-    if (before_.grown_seen == before_.Versions()) books_.grown_seen = books_.Versions();
+    if (before_.grown_seen == before_.Versions()) state_.grown_seen = state_.Versions();
     for (size_t i = 0; i < before_.lines.size(); ++i) {
       const Line& old = before_.lines[i];
-      Line& line = books_.lines[i];
+      Line& line = state_.lines[i];
       line.promise = old.promise;
       line.promised_at = old.promised_at;
       line.parked = old.parked && old.parked_at == before_.Versions();
-      line.parked_at = books_.Versions();
+      line.parked_at = state_.Versions();
       line.preempt_parked =
           old.preempt_parked && old.preempt_parked_at == before_.PreemptVersions();
-      line.preempt_parked_at = books_.PreemptVersions();
+      line.preempt_parked_at = state_.PreemptVersions();
     }
   }
 
   bool SameLimits() const {
-    for (size_t q = 0; q < books_.queues.size(); ++q) {
+    for (size_t q = 0; q < state_.queues.size(); ++q) {
       const auto queue = static_cast<share::QueueIndex>(q);
-      if (!(before_.queues.limit(queue) == books_.queues.limit(queue)) ||
-          !(before_.queues.guarantee(queue) == books_.queues.guarantee(queue))) {
+      if (!(before_.queues.limit(queue) == state_.queues.limit(queue)) ||
+          !(before_.queues.guarantee(queue) == state_.queues.guarantee(queue))) {
         return false;
       }
     }
     return true;
   }
 
-  const Books& before_;
-  Books& books_;
+  const SchedulerState& before_;
+  SchedulerState& state_;
   const std::function<void(JobRequest&)>& change_;
   bool same_nodes_ = false;
   bool same_queues_ = false;
@@ -342,8 +343,9 @@ class Adoption {
 
 }  // namespace
 
-void TakeOver(const Books& before, Books& books, const std::function<void(JobRequest&)>& change) {
-  Adoption(before, books, change).Run();
+void TakeOver(const SchedulerState& before, SchedulerState& state,
+              const std::function<void(JobRequest&)>& change) {
+  Adoption(before, state, change).Run();
 }
 
 }  // namespace longhaul::scheduler::internal

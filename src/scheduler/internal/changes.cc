@@ -20,10 +20,11 @@ Tier RequiredOf(const JobRequest& request) {
   return tier;
 }
 
-// Works on books which the changes so far have been applied to.
+// Works on a state to which the changes so far have been applied to.
 class Fixer {
  public:
-  Fixer(Books& books, Placer& placer, const Job& job) : books_(books), placer_(placer), job_(job) {}
+  Fixer(SchedulerState& state, Placer& placer, const JobEntry& job)
+      : state_(state), placer_(placer), job_(job) {}
 
   std::vector<Change> Alternatives(Relaxation relaxation) {
     switch (relaxation) {
@@ -49,7 +50,7 @@ class Fixer {
 
  private:
   std::vector<Change> Expedite() {
-    if (job_.expedited > 0 && job_.expedited == books_.expedites) return {};
+    if (job_.expedited > 0 && job_.expedited == state_.expedites) return {};
     return {{"put it before all other jobs", {JobExpedited{job_.request->id}}}};
   }
 
@@ -68,8 +69,8 @@ class Fixer {
   std::vector<Change> LooserTopology() {
     std::vector<Change> changes;
     const Tier now = RequiredOf(*job_.request);
-    for (Tier tier = now + 1; now != kClusterTier && tier <= books_.tree->tiers(); ++tier) {
-      const Tier looser = tier == books_.tree->tiers() ? kClusterTier : tier;
+    for (Tier tier = now + 1; now != kClusterTier && tier <= state_.tree->tiers(); ++tier) {
+      const Tier looser = tier == state_.tree->tiers() ? kClusterTier : tier;
       JobRequest request = *job_.request;
       request.required = std::max(request.required, looser);
       for (GroupRequest& group : request.groups) group.required = std::max(group.required, looser);
@@ -87,9 +88,9 @@ class Fixer {
   std::vector<Change> RestoreLinks() {
     std::vector<Change> changes;
     Change all;
-    for (const auto& [domain, health] : books_.links) {
+    for (const auto& [domain, health] : state_.links) {
       if (health.trusted) continue;
-      const auto& level = books_.topology->levels()[static_cast<size_t>(domain.first)];
+      const auto& level = state_.topology->levels()[static_cast<size_t>(domain.first)];
       const std::string text =
           "bring back the links of " + level.domains[static_cast<size_t>(domain.second)].name;
       const LinkChanged up{domain.first, domain.second, true};
@@ -105,18 +106,18 @@ class Fixer {
     const spec::SharedAmounts asked = MinimumAmounts(*job_.request);
     Change change;
     std::vector<std::string> texts;
-    for (share::QueueIndex up = job_.queue; up > share::kRootQueue; up = books_.queues.parent(up)) {
-      spec::SharedAmounts limit = books_.queues.limit(up);
+    for (share::QueueIndex up = job_.queue; up > share::kRootQueue; up = state_.queues.parent(up)) {
+      spec::SharedAmounts limit = state_.queues.limit(up);
       bool raised = false;
       for (size_t r = 0; r < spec::kSharedResources; ++r) {
-        const int64_t needed = books_.queues.usage(up)[r] + asked[r];
+        const int64_t needed = state_.queues.usage(up)[r] + asked[r];
         if (asked[r] == 0 || needed <= limit[r]) continue;
-        texts.push_back("raise the limit of queue '" + books_.queues.name(up) + "' from " +
+        texts.push_back("raise the limit of queue '" + state_.queues.name(up) + "' from " +
                         spec::AmountText(r, limit[r]) + " to " + spec::AmountText(r, needed));
         limit[r] = needed;
         raised = true;
       }
-      if (raised) change.events.push_back(QueueLimitSet{books_.queues.name(up), limit});
+      if (raised) change.events.push_back(QueueLimitSet{state_.queues.name(up), limit});
     }
     if (change.events.empty()) return {};
     change.text = Join(texts, " and ");
@@ -126,17 +127,17 @@ class Fixer {
   // Devices that are out of order: what tasks hold of them and what is free is less than a whole.
   std::vector<uint32_t> BrokenDevices(NodeIndex node) const {
     std::array<int32_t, spec::kMaxDevices> sum{};
-    for (TaskSlot slot = books_.state.newest_task(node); slot != kNoTask;
-         slot = books_.state.task(slot).older) {
-      const TaskRecord& task = books_.state.task(slot);
-      const Shape& shape = books_.state.shape(task.shape);
+    for (TaskSlot slot = state_.resources.newest_task(node); slot != kNoTask;
+         slot = state_.resources.task(slot).older) {
+      const TaskRecord& task = state_.resources.task(slot);
+      const Shape& shape = state_.resources.shape(task.shape);
       for (uint32_t d = 0; d < spec::kMaxDevices; ++d) {
         if ((task.cards >> d & 1) != 0) sum[d] += shape.cards > 0 ? kWholeCard : shape.share;
       }
     }
     std::vector<uint32_t> broken;
-    for (uint32_t d = 0; d < books_.state.node(node).devices; ++d) {
-      if (sum[d] + books_.state.node(node).free_share[d] < kWholeCard) broken.push_back(d);
+    for (uint32_t d = 0; d < state_.resources.node(node).devices; ++d) {
+      if (sum[d] + state_.resources.node(node).free_share[d] < kWholeCard) broken.push_back(d);
     }
     return broken;
   }
@@ -144,9 +145,9 @@ class Fixer {
   // Whether the queues would not lend the job so much of the nodes that are up if nothing ran. Then
   // any node that comes back helps, whether or not its tasks fit there.
   bool CapacityIsMissing() const {
-    share::QueueTree idle = books_.queues;
-    for (const JobNumber number : books_.placed) {
-      const Job& other = books_.at(number);
+    share::QueueTree idle = state_.queues;
+    for (const JobNumber number : state_.placed) {
+      const JobEntry& other = state_.at(number);
       idle.Remove(other.queue, other.held);
     }
     const auto block = idle.Check(job_.queue, MinimumAmounts(*job_.request));
@@ -157,13 +158,13 @@ class Fixer {
   // that it would be.
   Change ReturnNode(NodeIndex node, bool capacity) const {
     Change change;
-    bool useful = capacity && books_.state.node(node).condition == spec::NodeCondition::kDown;
+    bool useful = capacity && state_.resources.node(node).condition == spec::NodeCondition::kDown;
     for (const ShapeId shape : job_.shapes) {
-      useful |= books_.state.SlotsWhenEmpty(node, shape, 1) > 0;
+      useful |= state_.resources.SlotsWhenEmpty(node, shape, 1) > 0;
     }
     if (!useful) return change;
-    const std::string& name = books_.topology->node(node).name;
-    const spec::NodeCondition condition = books_.state.node(node).condition;
+    const std::string& name = state_.topology->node(node).name;
+    const spec::NodeCondition condition = state_.resources.node(node).condition;
     if (condition != spec::NodeCondition::kReady) {
       change.text = "bring back " + name + ", which is " + std::string(spec::ToString(condition));
       change.events.push_back(NodeChanged{name, spec::NodeCondition::kReady});
@@ -180,11 +181,11 @@ class Fixer {
   std::vector<Change> ReturnNodes() {
     const bool capacity = CapacityIsMissing();
     std::vector<std::pair<int, Change>> away;
-    for (NodeIndex node = 0; node < books_.state.size(); ++node) {
+    for (NodeIndex node = 0; node < state_.resources.size(); ++node) {
       Change change = ReturnNode(node, capacity);
       if (change.events.empty()) continue;
       static constexpr int kOrder[] = {4, 1, 3, 2, 5, 0};  // by NodeCondition, spares first
-      away.emplace_back(kOrder[static_cast<size_t>(books_.state.node(node).condition)],
+      away.emplace_back(kOrder[static_cast<size_t>(state_.resources.node(node).condition)],
                         std::move(change));
     }
     std::stable_sort(away.begin(), away.end(),
@@ -212,9 +213,9 @@ class Fixer {
     GroupRequest& group = request.groups[0];
     const int32_t unit = std::max(group.slice, 1);
     int32_t most =
-        std::min(placer_.MostTasks(books_, job_, 0, {}, AdmitOf(books_, job_)), group.minimum - 1);
+        std::min(placer_.MostTasks(state_, job_, 0, {}, AdmitOf(state_, job_)), group.minimum - 1);
     most -= most % unit;
-    while (most > 0 && books_.queues.Check(job_.queue, AmountsOf(group.shape, most))) most -= unit;
+    while (most > 0 && state_.queues.Check(job_.queue, AmountsOf(group.shape, most))) most -= unit;
     std::vector<Change> changes;
     // Reservations may forbid the most; a few smaller sizes are tried too.
     for (int32_t count = most; count > 0 && changes.size() < 3; count = count / 2 / unit * unit) {
@@ -230,13 +231,13 @@ class Fixer {
 
   std::vector<Change> EvictOthers() {
     std::vector<Change> changes;
-    const Room room = FindRoom(books_, job_, Rights::kOperator, placer_);
+    const Room room = FindRoom(state_, job_, Rights::kOperator, placer_);
     std::vector<JobNumber> stopped;
     if (room.found && !room.victims.empty()) {
       Change change;
       std::vector<std::string> names;
       for (const ChosenVictim& victim : room.victims) {
-        const JobId& name = books_.at(victim.job).request->id;
+        const JobId& name = state_.at(victim.job).request->id;
         names.push_back(name.value());
         change.events.push_back(JobEvictionAsked{name});
         stopped.push_back(victim.job);
@@ -258,18 +259,18 @@ class Fixer {
   // After these, jobs of those that hold most beyond their guarantee, until quotas admit this one.
   Change EvictBorrowers(const std::vector<JobNumber>& first) {
     const spec::SharedAmounts asked = MinimumAmounts(*job_.request);
-    share::QueueTree left = books_.queues;
+    share::QueueTree left = state_.queues;
     Change change;
     std::vector<std::string> names;
     std::vector<std::tuple<int64_t, int64_t, JobNumber>> order;
-    for (const JobNumber number : books_.placed) {
-      const Job& other = books_.at(number);
-      order.emplace_back(-books_.queues.ExcessShare(other.queue), LossOfStopping(books_, other),
+    for (const JobNumber number : state_.placed) {
+      const JobEntry& other = state_.at(number);
+      order.emplace_back(-state_.queues.ExcessShare(other.queue), LossOfStopping(state_, other),
                          number);
     }
     std::sort(order.begin(), order.end());
     const auto stop = [&](JobNumber number) {
-      const Job& other = books_.at(number);
+      const JobEntry& other = state_.at(number);
       left.Remove(other.queue, other.held);
       names.push_back(other.request->id.value());
       change.events.push_back(JobEvictionAsked{other.request->id});
@@ -285,9 +286,9 @@ class Fixer {
     return change;
   }
 
-  Books& books_;
+  SchedulerState& state_;
   Placer& placer_;
-  const Job& job_;
+  const JobEntry& job_;
 };
 
 }  // namespace
@@ -311,24 +312,24 @@ std::string TasksText(int64_t count) {
   return WithThousands(count) + (count == 1 ? " task" : " tasks");
 }
 
-std::vector<Change> AlternativesOf(Relaxation relaxation, Books& books, Placer& placer,
-                                   const Job& job) {
-  return Fixer(books, placer, job).Alternatives(relaxation);
+std::vector<Change> AlternativesOf(Relaxation relaxation, SchedulerState& state, Placer& placer,
+                                   const JobEntry& job) {
+  return Fixer(state, placer, job).Alternatives(relaxation);
 }
 
-bool CouldStart(Books& books, Placer& placer, const Job& job) {
+bool CouldStart(SchedulerState& state, Placer& placer, const JobEntry& job) {
   if (job.leaving) return false;
   std::vector<int32_t> counts;
   for (const GroupRequest& group : job.request->groups) counts.push_back(group.minimum);
-  if (!books.queues.Check(job.queue, MinimumAmounts(*job.request))) {
-    const Savepoint before = books.state.Save();
+  if (!state.queues.Check(job.queue, MinimumAmounts(*job.request))) {
+    const Savepoint before = state.resources.Save();
     std::vector<HeldTask> placed;
-    const bool fits = placer.Place(books, job, counts, {}, AdmitOf(books, job), placed);
-    books.state.RollBack(before);
+    const bool fits = placer.Place(state, job, counts, {}, AdmitOf(state, job), placed);
+    state.resources.RollBack(before);
     if (fits) return true;
   }
-  return books.policy.preempt && MayClaim(books, job) &&
-         FindRoom(books, job, Rights::kOwn, placer).found;
+  return state.policy.preempt && MayClaim(state, job) &&
+         FindRoom(state, job, Rights::kOwn, placer).found;
 }
 
 }  // namespace longhaul::scheduler::internal

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "scheduler/event.h"
-#include "scheduler/internal/books.h"
 #include "scheduler/internal/placer.h"
+#include "scheduler/internal/scheduler_state.h"
 
 namespace longhaul::scheduler::internal {
 
@@ -37,14 +37,14 @@ constexpr int kRelaxations = 8;
 std::string TierText(Tier tier);       // "one leaf"
 std::string TasksText(int64_t count);  // "1 task"
 
-// The alternatives of a relaxation for a waiting job. The books are as before afterwards, but for
+// The alternatives of a relaxation for a waiting job. The state is as before afterwards, but for
 // what only makes answers faster.
-std::vector<Change> AlternativesOf(Relaxation relaxation, Books& books, Placer& placer,
-                                   const Job& job);
+std::vector<Change> AlternativesOf(Relaxation relaxation, SchedulerState& state, Placer& placer,
+                                   const JobEntry& job);
 
 // Whether the job, tried before all others, could start now or make itself room by its own rights,
 // promises to others aside: what can't is not started by a round either, unless that round frees
 // room itself.
-bool CouldStart(Books& books, Placer& placer, const Job& job);
+bool CouldStart(SchedulerState& state, Placer& placer, const JobEntry& job);
 
 }  // namespace longhaul::scheduler::internal

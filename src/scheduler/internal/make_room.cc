@@ -24,43 +24,43 @@ constexpr int64_t kMaxProofsOfFew = 20'000;
 constexpr size_t kFew = 64;
 
 struct Candidate {
-  const Job* job = nullptr;
+  const JobEntry* job = nullptr;
   int64_t excess = 0;  // of its queue, thousandths of the cluster
   int64_t cost = 0;
   int32_t spare_pieces = 0;  // elastic steps that it may have to give
   bool may_stop = true;
 };
 
-bool Elastic(const Job& job) {
+bool Elastic(const JobEntry& job) {
   return job.request->groups.size() == 1 &&
          job.request->groups[0].desired > job.request->groups[0].minimum;
 }
 
-bool WithinBudget(const Books& books, const Job& job) {
-  const Instant yesterday = books.now - std::chrono::hours(24);
+bool WithinBudget(const SchedulerState& state, const JobEntry& job) {
+  const Instant yesterday = state.now - std::chrono::hours(24);
   const auto recent = std::count_if(job.evictions.begin(), job.evictions.end(),
                                     [&](Instant at) { return at > yesterday; });
-  return recent < static_cast<std::ptrdiff_t>(books.policy.evictions_a_day);
+  return recent < static_cast<std::ptrdiff_t>(state.policy.evictions_a_day);
 }
 
 // What is neither young, nor hurt, nor on its way, nor moved of late.
-bool Movable(const Books& books, const Job& job) {
-  if (!books.policy.moves || job.request->preemption == Preemption::kNever) return false;
+bool Movable(const SchedulerState& state, const JobEntry& job) {
+  if (!state.policy.moves || job.request->preemption == Preemption::kNever) return false;
   if (job.bind_by || job.leaving) return false;
-  if (!job.lost.empty() || job.started_in_round == books.rounds) return false;
+  if (!job.lost.empty() || job.started_in_round == state.rounds) return false;
   return std::none_of(job.moves.begin(), job.moves.end(),
-                      [&](Instant at) { return at + books.policy.move_pause > books.now; });
+                      [&](Instant at) { return at + state.policy.move_pause > state.now; });
 }
 
-int32_t SparePieces(const Job& job) {
+int32_t SparePieces(const JobEntry& job) {
   if (!Elastic(job)) return 0;
   const GroupRequest& group = job.request->groups[0];
   return (static_cast<int32_t>(job.tasks.size()) - group.minimum) / group.step;
 }
 
 // How much of `other` the rules let `job` take: all of it, some pieces, or nothing.
-bool LimitByRights(const share::QueueTree& queues, const Job& job, Candidate& candidate) {
-  const Job& other = *candidate.job;
+bool LimitByRights(const share::QueueTree& queues, const JobEntry& job, Candidate& candidate) {
+  const JobEntry& other = *candidate.job;
   if (other.held_priority > kMaxPriority) return false;  // an operator has put it first
   candidate.may_stop = other.request->preemption != Preemption::kShrink;
   if (other.queue == job.queue) {
@@ -84,15 +84,15 @@ bool LimitByRights(const share::QueueTree& queues, const Job& job, Candidate& ca
 }
 
 // The same for all that the claimant's own rights depend on but time: not what is begun just now.
-bool MayTakeFrom(const Books& books, const Job& job, Candidate& candidate) {
-  const Job& other = *candidate.job;
-  if (other.request->preemption == Preemption::kNever || !WithinBudget(books, other)) return false;
+bool MayTakeFrom(const SchedulerState& state, const JobEntry& job, Candidate& candidate) {
+  const JobEntry& other = *candidate.job;
+  if (other.request->preemption == Preemption::kNever || !WithinBudget(state, other)) return false;
   candidate.spare_pieces = SparePieces(other);
-  return LimitByRights(books.queues, job, candidate);
+  return LimitByRights(state.queues, job, candidate);
 }
 
 spec::SharedAmounts MostTaken(const Candidate& candidate) {
-  const Job& other = *candidate.job;
+  const JobEntry& other = *candidate.job;
   if (candidate.may_stop) return other.held;
   const GroupRequest& group = other.request->groups[0];
   return AmountsOf(group.shape, int64_t{candidate.spare_pieces} * group.step);
@@ -100,29 +100,29 @@ spec::SharedAmounts MostTaken(const Candidate& candidate) {
 
 // Who may be stopped for `job`, by who gives back first, then the cheapest.
 // Sets *dropped when some may be taken alone, but not with all that come before them.
-std::vector<Candidate> CandidatesFor(const Books& books, const Job& job, Rights rights,
-                                     bool every_one, bool* dropped) {
+std::vector<Candidate> CandidatesFor(const SchedulerState& state, const JobEntry& job,
+                                     Rights rights, bool every_one, bool* dropped) {
   std::vector<Candidate> all;
-  for (const JobNumber number : books.placed) {
-    const Job& other = books.at(number);
+  for (const JobNumber number : state.placed) {
+    const JobEntry& other = state.at(number);
     if (number == job.number) continue;
     Candidate candidate;
     candidate.job = &other;
     if (rights == Rights::kMove) {
-      if (!Movable(books, other)) continue;
+      if (!Movable(state, other)) continue;
       candidate.cost = std::min(LossOfMoving(other), kMaxVictimCost);
       all.push_back(candidate);
       continue;
     }
     if (rights == Rights::kOwn) {
       // What this very round has started stays: no round undoes its own work.
-      if (other.started_in_round == books.rounds) continue;
-      if (!MayTakeFrom(books, job, candidate)) continue;
+      if (other.started_in_round == state.rounds) continue;
+      if (!MayTakeFrom(state, job, candidate)) continue;
     } else {
       candidate.spare_pieces = SparePieces(other);
     }
-    candidate.excess = other.queue == job.queue ? 0 : books.queues.ExcessShare(other.queue);
-    candidate.cost = std::min(LossOfStopping(books, other), kMaxVictimCost);
+    candidate.excess = other.queue == job.queue ? 0 : state.queues.ExcessShare(other.queue);
+    candidate.cost = std::min(LossOfStopping(state, other), kMaxVictimCost);
     all.push_back(candidate);
   }
   std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
@@ -133,10 +133,10 @@ std::vector<Candidate> CandidatesFor(const Books& books, const Job& job, Rights 
   if (all.size() > kMaxCandidates) all.resize(kMaxCandidates);
   if (rights != Rights::kOwn || every_one) return all;
   // Any subset of what is kept leaves every queue its guarantee.
-  share::QueueTree left = books.queues;
+  share::QueueTree left = state.queues;
   const size_t before = all.size();
   std::erase_if(all, [&](Candidate& candidate) {
-    const Job& other = *candidate.job;
+    const JobEntry& other = *candidate.job;
     if (other.queue == job.queue) return false;
     if (!LimitByRights(left, job, candidate)) return true;
     left.Remove(other.queue, MostTaken(candidate));
@@ -146,18 +146,18 @@ std::vector<Candidate> CandidatesFor(const Books& books, const Job& job, Rights 
   return all;
 }
 
-std::vector<int32_t> CountsOf(const Job& job) {
+std::vector<int32_t> CountsOf(const JobEntry& job) {
   std::vector<int32_t> counts(job.request->groups.size());
   for (const HeldTask& task : job.tasks) ++counts[static_cast<size_t>(task.group)];
   return counts;
 }
 
 // The largest first: the small ones fit into what is left.
-void SortMoves(const Books& books, std::vector<ChosenVictim>& victims) {
+void SortMoves(const SchedulerState& state, std::vector<ChosenVictim>& victims) {
   std::stable_sort(victims.begin(), victims.end(),
                    [&](const ChosenVictim& a, const ChosenVictim& b) {
-                     const int64_t left = books.at(a.job).held[0];
-                     const int64_t right = books.at(b.job).held[0];
+                     const int64_t left = state.at(a.job).held[0];
+                     const int64_t right = state.at(b.job).held[0];
                      return left != right ? left > right : a.job < b.job;
                    });
 }
@@ -167,21 +167,21 @@ class Search {
  public:
   // `every_one`: also candidates that the rules allow alone but not all together; each set is then
   // held to the rules when it is proven.
-  Search(Books& books, const Job& job, Rights rights, Placer& placer, bool every_one)
-      : books_(books),
+  Search(SchedulerState& state, const JobEntry& job, Rights rights, Placer& placer, bool every_one)
+      : state_(state),
         job_(job),
         rights_(rights),
         every_one_(every_one),
         placer_(placer),
-        admit_(AdmitOf(books, job)),
-        candidates_(CandidatesFor(books, job, rights, every_one, &dropped_)) {
+        admit_(AdmitOf(state, job)),
+        candidates_(CandidatesFor(state, job, rights, every_one, &dropped_)) {
     for (const GroupRequest& group : job.request->groups) counts_.push_back(group.minimum);
-    const auto quota = books.queues.Check(job.queue, MinimumAmounts(*job.request));
+    const auto quota = state.queues.Check(job.queue, MinimumAmounts(*job.request));
     // That the whole cluster is in use is no quota: whoever makes room gives as much back.
     const bool full =
         quota && quota->queue == share::kRootQueue &&
         quota->kind == share::QuotaBlock::Kind::kLending &&
-        books.queues.usage(share::kRootQueue)[quota->resource] + quota->asked > quota->bound;
+        state.queues.usage(share::kRootQueue)[quota->resource] + quota->asked > quota->bound;
     quota_blocked_ = rights == Rights::kOwn && quota && !full;
   }
 
@@ -214,7 +214,7 @@ class Search {
       room.cost_card_ms = answer.cost;
       room.bounds = BoundsOf(answer.domain);
       for (const Victim& victim : answer.victims) room.victims.push_back(Chosen(victim));
-      if (rights_ == Rights::kMove) SortMoves(books_, room.victims);
+      if (rights_ == Rights::kMove) SortMoves(state_, room.victims);
       if (rights_ == Rights::kOwn) Upgrade(room);
       return room;
     }
@@ -256,7 +256,7 @@ class Search {
   std::vector<ChosenVictim> AllStops() const {
     std::vector<ChosenVictim> all;
     for (size_t i = candidates_.size(); i-- > 0;) {
-      const Job& other = *candidates_[i].job;
+      const JobEntry& other = *candidates_[i].job;
       if (!candidates_[i].may_stop) continue;
       ChosenVictim& victim = all.emplace_back();
       victim.job = other.number;
@@ -264,7 +264,7 @@ class Search {
           other.request->preemption == Preemption::kSuspend ? Means::kSuspend : Means::kEvict;
     }
     std::stable_sort(all.begin(), all.end(), [&](const ChosenVictim& a, const ChosenVictim& b) {
-      return LossOfStopping(books_, books_.at(a.job)) > LossOfStopping(books_, books_.at(b.job));
+      return LossOfStopping(state_, state_.at(a.job)) > LossOfStopping(state_, state_.at(b.job));
     });
     return all;
   }
@@ -287,9 +287,9 @@ class Search {
     }
     room.found = true;
     for (const ChosenVictim& victim : room.victims) {
-      const Job& other = books_.at(victim.job);
+      const JobEntry& other = state_.at(victim.job);
       room.cost_card_ms +=
-          victim.means == Means::kMove ? LossOfMoving(other) : LossOfStopping(books_, other);
+          victim.means == Means::kMove ? LossOfMoving(other) : LossOfStopping(state_, other);
     }
     if (rights_ == Rights::kOwn) Upgrade(room);
   }
@@ -297,50 +297,50 @@ class Search {
   // The cheapest moves of others that make room once these are gone; nothing where there wouldn't
   // be room enough in all, so that moving can't help.
   Room MovesBeside(const std::vector<ChosenVictim>& stops) {
-    const Savepoint before = books_.state.Save();
+    const Savepoint before = state_.resources.Save();
     std::set<JobNumber> gone;
     for (const ChosenVictim& victim : stops) {
-      const Job& other = books_.at(victim.job);
+      const JobEntry& other = state_.at(victim.job);
       gone.insert(victim.job);
-      books_.queues.Remove(other.queue, other.held);
-      for (const HeldTask& task : other.tasks) books_.state.Remove(task.slot);
+      state_.queues.Remove(other.queue, other.held);
+      for (const HeldTask& task : other.tasks) state_.resources.Remove(task.slot);
     }
     Room moves;
     const auto group = static_cast<size_t>(LargestGroup(*job_.request));
-    const SlotTable& table = books_.tables.Of(books_.state, job_.shapes[group], admit_);
+    const SlotTable& table = state_.tables.Of(state_.resources, job_.shapes[group], admit_);
     // Joined holes are no more than all holes.
     const int64_t cards = MinimumAmounts(*job_.request)[0] / kWholeCard;
     if (table.total() >= job_.request->groups[group].minimum ||
-        books_.state.cluster().free_cards >= cards) {
-      Search search(books_, job_, Rights::kMove, placer_, false);
+        state_.resources.cluster().free_cards >= cards) {
+      Search search(state_, job_, Rights::kMove, placer_, false);
       std::erase_if(search.candidates_, [&](const Candidate& candidate) {
         return gone.contains(candidate.job->number);
       });
       moves = search.Run();
     }
     for (const ChosenVictim& victim : stops) {
-      books_.queues.Add(books_.at(victim.job).queue, books_.at(victim.job).held);
+      state_.queues.Add(state_.at(victim.job).queue, state_.at(victim.job).held);
     }
-    books_.state.RollBack(before);
+    state_.resources.RollBack(before);
     return moves;
   }
 
   // Stops that find another place become moves, the largest first, while all still holds.
   void Upgrade(Room& room) {
     std::vector<ChosenVictim> order = room.victims;
-    SortMoves(books_, order);
+    SortMoves(state_, order);
     for (const ChosenVictim& victim : order) {
-      const Job& other = books_.at(victim.job);
-      const int64_t gain = LossOfStopping(books_, other) - LossOfMoving(other);
+      const JobEntry& other = state_.at(victim.job);
+      const int64_t gain = LossOfStopping(state_, other) - LossOfMoving(other);
       const bool stops = victim.means == Means::kSuspend || victim.means == Means::kEvict;
-      if (!stops || !Movable(books_, other) || gain < 0) continue;
+      if (!stops || !Movable(state_, other) || gain < 0) continue;
       std::vector<ChosenVictim> trial = room.victims;
       for (ChosenVictim& each : trial) {
         if (each.job != victim.job) continue;
         each.means = Means::kMove;
         each.counts = CountsOf(other);
       }
-      SortMoves(books_, trial);
+      SortMoves(state_, trial);
       if (!LandsWith(room.bounds, trial)) continue;
       room.cost_card_ms -= gain;
       room.victims = std::move(trial);
@@ -351,38 +351,38 @@ class Search {
   bool LandsWith(const Bounds& bounds, const std::vector<ChosenVictim>& victims) {
     std::vector<std::pair<share::QueueIndex, spec::SharedAmounts>> gone;
     for (const ChosenVictim& victim : victims) {
-      const Job& other = books_.at(victim.job);
+      const JobEntry& other = state_.at(victim.job);
       if (victim.means == Means::kMove) continue;
       gone.emplace_back(other.queue, victim.means == Means::kShrink
                                          ? AmountsOf(other.request->groups[0].shape,
                                                      static_cast<int64_t>(victim.ranks.size()))
                                          : other.held);
-      books_.queues.Remove(gone.back().first, gone.back().second);
+      state_.queues.Remove(gone.back().first, gone.back().second);
     }
     const bool quota = rights_ == Rights::kOperator ||
-                       !books_.queues.Check(job_.queue, MinimumAmounts(*job_.request)).has_value();
-    for (const auto& [queue, amounts] : gone) books_.queues.Add(queue, amounts);
+                       !state_.queues.Check(job_.queue, MinimumAmounts(*job_.request)).has_value();
+    for (const auto& [queue, amounts] : gone) state_.queues.Add(queue, amounts);
     if (!quota) return false;
-    const Savepoint before = books_.state.Save();
+    const Savepoint before = state_.resources.Save();
     for (const ChosenVictim& victim : victims) {
-      for (const HeldTask& task : books_.at(victim.job).tasks) {
+      for (const HeldTask& task : state_.at(victim.job).tasks) {
         const bool leaves = victim.means != Means::kShrink ||
                             std::binary_search(victim.ranks.begin(), victim.ranks.end(), task.rank);
-        if (leaves) books_.state.Remove(task.slot);
+        if (leaves) state_.resources.Remove(task.slot);
       }
     }
     std::vector<HeldTask> placed;
     std::vector<std::vector<HeldTask>> moved;
-    const bool lands = placer_.Place(books_, job_, counts_, bounds, admit_, placed) &&
-                       PlaceMoved(books_, placer_, job_.number, victims, moved);
-    books_.state.RollBack(before);
+    const bool lands = placer_.Place(state_, job_, counts_, bounds, admit_, placed) &&
+                       PlaceMoved(state_, placer_, job_.number, victims, moved);
+    state_.resources.RollBack(before);
     return lands;
   }
 
   void MakePieces() {
     for (size_t i = 0; i < candidates_.size(); ++i) {
       const Candidate& candidate = candidates_[i];
-      const Job& other = *candidate.job;
+      const JobEntry& other = *candidate.job;
       const Means means = rights_ == Rights::kMove                            ? Means::kMove
                           : other.request->preemption == Preemption::kSuspend ? Means::kSuspend
                                                                               : Means::kEvict;
@@ -400,7 +400,7 @@ class Search {
           piece_ranks_.emplace_back();
         }
         piece_ranks_.back().push_back(other.tasks[static_cast<size_t>(t)].rank);
-        tasks_on_[books_.state.task(other.tasks[static_cast<size_t>(t)].slot).node].push_back(
+        tasks_on_[state_.resources.task(other.tasks[static_cast<size_t>(t)].slot).node].push_back(
             {other.tasks[static_cast<size_t>(t)].slot, static_cast<int32_t>(pieces_.size()) - 1});
       }
     }
@@ -408,17 +408,17 @@ class Search {
 
   // What each host would take without any candidate.
   void CountMost() {
-    const Savepoint before = books_.state.Save();
+    const Savepoint before = state_.resources.Save();
     for (const Candidate& candidate : candidates_) {
-      for (const HeldTask& task : candidate.job->tasks) books_.state.Remove(task.slot);
+      for (const HeldTask& task : candidate.job->tasks) state_.resources.Remove(task.slot);
     }
     const ShapeId shape = job_.shapes[static_cast<size_t>(LargestGroup(*job_.request))];
-    const SlotTable& table = books_.tables.Of(books_.state, shape, admit_);
+    const SlotTable& table = state_.tables.Of(state_.resources, shape, admit_);
     most_on_.clear();
-    for (int32_t host = 0; host < books_.tree->hosts(); ++host) {
+    for (int32_t host = 0; host < state_.tree->hosts(); ++host) {
       most_on_.push_back(table.OnHost(host));
     }
-    books_.state.RollBack(before);
+    state_.resources.RollBack(before);
   }
 
   // Required: that tier alone. Else the lowest that could hold the gang, and each one above.
@@ -428,7 +428,7 @@ class Search {
     if (required != kClusterTier) return {required};
     std::vector<Tier> tiers;
     const int32_t tasks = std::accumulate(counts_.begin(), counts_.end(), 0);
-    for (Tier tier = tasks == 1 ? kHostTier : kLeafTier; tier < books_.tree->tiers(); ++tier) {
+    for (Tier tier = tasks == 1 ? kHostTier : kLeafTier; tier < state_.tree->tiers(); ++tier) {
       tiers.push_back(tier);
     }
     tiers.push_back(kClusterTier);
@@ -438,12 +438,12 @@ class Search {
   void MakeDomains(Tier tier) {
     domains_.clear();
     tier_ = tier;
-    const DomainTree& tree = *books_.tree;
+    const DomainTree& tree = *state_.tree;
     const int32_t count = tier == kClusterTier ? 1
                           : tier == kHostTier  ? tree.hosts()
                                                : tree.domains(tier);
     const auto largest = static_cast<size_t>(LargestGroup(*job_.request));
-    VictimUnits units(books_.state, job_.request->groups[largest], job_.shapes[largest],
+    VictimUnits units(state_.resources, job_.request->groups[largest], job_.shapes[largest],
                       counts_[largest], admit_);
     for (int32_t d = 0; d < count; ++d) {
       VictimDomain domain = units.Start(d);
@@ -467,7 +467,7 @@ class Search {
   // Who holds nothing that is counted there, but maybe cpu, or quota, wherever it runs.
   void AddOthers(Tier tier, VictimDomain& domain) const {
     std::vector<int32_t> here;
-    const DomainTree& tree = *books_.tree;
+    const DomainTree& tree = *state_.tree;
     const auto first = static_cast<NodeIndex>(tree.FirstHost(tier, domain.id));
     const auto last = static_cast<NodeIndex>(tree.LastHost(tier, domain.id));
     if (quota_blocked_) {
@@ -499,7 +499,7 @@ class Search {
       std::span<const Victim> victims) const {
     std::vector<std::pair<share::QueueIndex, spec::SharedAmounts>> gone;
     for (const Victim& victim : victims) {
-      const Job& other = *candidates_[static_cast<size_t>(victim.job)].job;
+      const JobEntry& other = *candidates_[static_cast<size_t>(victim.job)].job;
       const ChosenVictim chosen = Chosen(victim);
       gone.emplace_back(other.queue, chosen.means == Means::kShrink
                                          ? AmountsOf(other.request->groups[0].shape,
@@ -514,24 +514,24 @@ class Search {
   bool RightsAllow(std::span<const Victim> victims) {
     const auto gone = GivenBack(victims);
     const spec::SharedAmounts asked = MinimumAmounts(*job_.request);
-    for (const auto& [queue, amounts] : gone) books_.queues.Remove(queue, amounts);
+    for (const auto& [queue, amounts] : gone) state_.queues.Remove(queue, amounts);
     bool allow = true;
     for (const auto& [queue, amounts] : gone) {
       if (queue == job_.queue) continue;
-      books_.queues.Add(queue, amounts);
-      allow = allow && books_.queues.MayReclaim(job_.queue, asked, queue, amounts);
-      books_.queues.Remove(queue, amounts);
+      state_.queues.Add(queue, amounts);
+      allow = allow && state_.queues.MayReclaim(job_.queue, asked, queue, amounts);
+      state_.queues.Remove(queue, amounts);
     }
-    for (const auto& [queue, amounts] : gone) books_.queues.Add(queue, amounts);
+    for (const auto& [queue, amounts] : gone) state_.queues.Add(queue, amounts);
     return allow;
   }
 
   // Quotas too: what the victims give back counts.
   bool QuotaAllows(std::span<const Victim> victims) {
     const auto gone = GivenBack(victims);
-    for (const auto& [queue, amounts] : gone) books_.queues.Remove(queue, amounts);
-    const bool allows = !books_.queues.Check(job_.queue, MinimumAmounts(*job_.request)).has_value();
-    for (const auto& [queue, amounts] : gone) books_.queues.Add(queue, amounts);
+    for (const auto& [queue, amounts] : gone) state_.queues.Remove(queue, amounts);
+    const bool allows = !state_.queues.Check(job_.queue, MinimumAmounts(*job_.request)).has_value();
+    for (const auto& [queue, amounts] : gone) state_.queues.Add(queue, amounts);
     return allows;
   }
 
@@ -539,23 +539,23 @@ class Search {
     if (rights_ == Rights::kMove) {
       std::vector<ChosenVictim> moves;
       for (const Victim& victim : victims) moves.push_back(Chosen(victim));
-      SortMoves(books_, moves);
+      SortMoves(state_, moves);
       return LandsWith(BoundsOf(domain), moves);
     }
     if (rights_ == Rights::kOwn && !QuotaAllows(victims)) return false;
-    const Savepoint before = books_.state.Save();
+    const Savepoint before = state_.resources.Save();
     for (const Victim& victim : victims) {
-      const Job& other = *candidates_[static_cast<size_t>(victim.job)].job;
+      const JobEntry& other = *candidates_[static_cast<size_t>(victim.job)].job;
       const ChosenVictim chosen = Chosen(victim);
       for (const HeldTask& task : other.tasks) {
         const bool leaves = chosen.means != Means::kShrink ||
                             std::binary_search(chosen.ranks.begin(), chosen.ranks.end(), task.rank);
-        if (leaves) books_.state.Remove(task.slot);
+        if (leaves) state_.resources.Remove(task.slot);
       }
     }
     std::vector<HeldTask> placed;
-    const bool lands = placer_.Place(books_, job_, counts_, BoundsOf(domain), admit_, placed);
-    books_.state.RollBack(before);
+    const bool lands = placer_.Place(state_, job_, counts_, BoundsOf(domain), admit_, placed);
+    state_.resources.RollBack(before);
     return lands;
   }
 
@@ -568,12 +568,12 @@ class Search {
       chosen.ranks.insert(chosen.ranks.end(), ranks.begin(), ranks.end());
     }
     std::sort(chosen.ranks.begin(), chosen.ranks.end());
-    if (chosen.means == Means::kMove) chosen.counts = CountsOf(books_.at(chosen.job));
+    if (chosen.means == Means::kMove) chosen.counts = CountsOf(state_.at(chosen.job));
     return chosen;
   }
 
-  Books& books_;
-  const Job& job_;
+  SchedulerState& state_;
+  const JobEntry& job_;
   Rights rights_;
   bool every_one_;
   bool dropped_ = false;
@@ -593,56 +593,56 @@ class Search {
 
 }  // namespace
 
-int64_t LossOfStopping(const Books& books, const Job& job) {
+int64_t LossOfStopping(const SchedulerState& state, const JobEntry& job) {
   int64_t cards_milli = 0;
   for (const HeldTask& task : job.tasks) {
     cards_milli += job.request->groups[static_cast<size_t>(task.group)].shape.card_milli();
   }
-  const Duration lost = (books.now - job.last_snapshot) + job.request->restart_cost;
+  const Duration lost = (state.now - job.last_snapshot) + job.request->restart_cost;
   const int64_t lost_ms = std::max<int64_t>(0, lost.count() / 1'000'000);
   // A card at least, so that what holds none isn't stopped for nothing.
   const int64_t cards = std::max<int64_t>(1'000, cards_milli);
   __extension__ using Int128 = __int128;
   const Int128 loss = static_cast<Int128>(cards) * lost_ms / 1000;
   const int64_t priority =
-      std::max<int64_t>(0, job.request->priority) * books.policy.priority_card_seconds * 1000;
+      std::max<int64_t>(0, job.request->priority) * state.policy.priority_card_seconds * 1000;
   return static_cast<int64_t>(std::min<Int128>(loss + priority, kMaxVictimCost - 1));
 }
 
-bool MayClaim(const Books& books, const Job& job) {
-  const auto& priorities = books.placed_priorities[static_cast<size_t>(job.queue)];
+bool MayClaim(const SchedulerState& state, const JobEntry& job) {
+  const auto& priorities = state.placed_priorities[static_cast<size_t>(job.queue)];
   if (!priorities.empty() && priorities.begin()->first < job.request->priority) return true;
-  if (!books.queues.reclaims(job.queue)) return false;
+  if (!state.queues.reclaims(job.queue)) return false;
   const spec::SharedAmounts asked = MinimumAmounts(*job.request);
-  for (share::QueueIndex up = job.queue; up != share::kRootQueue; up = books.queues.parent(up)) {
-    if (books.queues.WithinGuarantee(up, asked)) return true;
+  for (share::QueueIndex up = job.queue; up != share::kRootQueue; up = state.queues.parent(up)) {
+    if (state.queues.WithinGuarantee(up, asked)) return true;
   }
   return false;
 }
 
-bool MayTakeFrom(const Books& books, const Job& job, const Job& other) {
+bool MayTakeFrom(const SchedulerState& state, const JobEntry& job, const JobEntry& other) {
   Candidate candidate;
   candidate.job = &other;
-  return MayTakeFrom(books, job, candidate);
+  return MayTakeFrom(state, job, candidate);
 }
 
-bool PlaceMoved(Books& books, Placer& placer, JobNumber winner,
+bool PlaceMoved(SchedulerState& state, Placer& placer, JobNumber winner,
                 const std::vector<ChosenVictim>& victims,
                 std::vector<std::vector<HeldTask>>& placed) {
   for (const ChosenVictim& victim : victims) {
     if (victim.means != Means::kMove) continue;
-    Job without = books.at(victim.job);
+    JobEntry without = state.at(victim.job);
     without.tasks.clear();
     std::vector<HeldTask>& tasks = placed.emplace_back();
-    if (!placer.Place(books, without, victim.counts, {}, AdmitOf(books, without), tasks)) {
+    if (!placer.Place(state, without, victim.counts, {}, AdmitOf(state, without), tasks)) {
       return false;
     }
-    if (ForbiddenBy(books, without, tasks, winner) != kNoJob) return false;
+    if (ForbiddenBy(state, without, tasks, winner) != kNoJob) return false;
   }
   return true;
 }
 
-int64_t LossOfMoving(const Job& job) {
+int64_t LossOfMoving(const JobEntry& job) {
   const int64_t still_ms = std::max<int64_t>(1, job.request->restart_cost.count() / 1'000'000);
   const int64_t milli = std::max<int64_t>(kWholeCard, job.held[0]);
   __extension__ using Int128 = __int128;
@@ -650,10 +650,10 @@ int64_t LossOfMoving(const Job& job) {
       std::min<Int128>(static_cast<Int128>(milli) * still_ms / 1'000, kMaxVictimCost - 1));
 }
 
-Room FindRoom(Books& books, const Job& job, Rights rights, Placer& placer) {
-  Search safe(books, job, rights, placer, false);
+Room FindRoom(SchedulerState& state, const JobEntry& job, Rights rights, Placer& placer) {
+  Search safe(state, job, rights, placer, false);
   Room room;
-  if (safe.dropped()) room = Search(books, job, rights, placer, true).Run();
+  if (safe.dropped()) room = Search(state, job, rights, placer, true).Run();
   if (!safe.dropped() || !room.found || !room.proven) {
     // Any subset of these is right, so that the search is a simple one.
     Room simple = safe.Run();
@@ -676,17 +676,17 @@ Room FindRoom(Books& books, const Job& job, Rights rights, Placer& placer) {
   if (rights != Rights::kOwn) return room;
   // Moving makes no room where there isn't enough of it in all.
   const auto group = static_cast<size_t>(LargestGroup(*job.request));
-  const SlotTable& table = books.tables.Of(books.state, job.shapes[group], AdmitOf(books, job));
+  const SlotTable& table = state.tables.Of(state.resources, job.shapes[group], AdmitOf(state, job));
   Room moves;
   if (table.total() >= job.request->groups[group].minimum) {
-    moves = Search(books, job, Rights::kMove, placer, false).Run();
+    moves = Search(state, job, Rights::kMove, placer, false).Run();
   }
   if (moves.found && (!room.found || moves.cost_card_ms < room.cost_card_ms)) {
     moves.steps += room.steps;
     return moves;
   }
   room.steps += moves.steps;
-  if (room.found || !books.policy.moves) return room;
+  if (room.found || !state.policy.moves) return room;
   Room both = safe.StopsAndMoves();
   both.steps += room.steps;
   if (both.found) return both;

@@ -45,25 +45,25 @@ enum class Rights : uint8_t {
 };
 
 // Victims for the job's minimum. The state is as before afterwards.
-Room FindRoom(Books& books, const Job& job, Rights rights, Placer& placer);
+Room FindRoom(SchedulerState& state, const JobEntry& job, Rights rights, Placer& placer);
 
 // Whether anybody at all could have to give way; cheap, for jobs that ask in every round.
-bool MayClaim(const Books& books, const Job& job);
+bool MayClaim(const SchedulerState& state, const JobEntry& job);
 
 // Whether `job` may take tasks of `other`, but for when that one started.
-bool MayTakeFrom(const Books& books, const Job& job, const Job& other);
+bool MayTakeFrom(const SchedulerState& state, const JobEntry& job, const JobEntry& other);
 
 // Puts those of `victims` that move elsewhere, in their order, in the state; false when one finds
 // no place, or only one that is promised to another. Requires that none has tasks in the state.
 // `winner` is who gets their room.
-bool PlaceMoved(Books& books, Placer& placer, JobNumber winner,
+bool PlaceMoved(SchedulerState& state, Placer& placer, JobNumber winner,
                 const std::vector<ChosenVictim>& victims,
                 std::vector<std::vector<HeldTask>>& placed);
 
 // What moving a running job loses: it stands still while it starts anew from its state.
-int64_t LossOfMoving(const Job& job);
+int64_t LossOfMoving(const JobEntry& job);
 
 // What stopping a running job loses, in card-milliseconds.
-int64_t LossOfStopping(const Books& books, const Job& job);
+int64_t LossOfStopping(const SchedulerState& state, const JobEntry& job);
 
 }  // namespace longhaul::scheduler::internal

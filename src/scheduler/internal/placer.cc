@@ -12,7 +12,7 @@ namespace longhaul::scheduler::internal {
 namespace {
 
 // The table without the closed hosts. Copies, so it is for the few attempts that avoid something.
-SlotTable Without(const SlotTable& table, const Books& books,
+SlotTable Without(const SlotTable& table, const SchedulerState& state,
                   std::span<const std::pair<int32_t, int32_t>> closed,
                   const std::set<NodeIndex>& refused) {
   SlotTable open = table;
@@ -20,7 +20,7 @@ SlotTable Without(const SlotTable& table, const Books& books,
     for (int32_t host = first; host < last; ++host) open.Set(host, 0);
   }
   for (const NodeIndex node : refused) {
-    if (node < books.state.size()) open.Set(static_cast<int32_t>(node), 0);
+    if (node < state.resources.size()) open.Set(static_cast<int32_t>(node), 0);
   }
   return open;
 }
@@ -47,28 +47,28 @@ Tier Stricter(Tier a, Tier b) { return std::min(a, b); }
 
 }  // namespace
 
-Admit AdmitOf(const Books& books, const Job& job) {
+Admit AdmitOf(const SchedulerState& state, const JobEntry& job) {
   const JobRequest& request = *job.request;
   const bool light = request.preemption != Preemption::kNever && request.limit &&
-                     *request.limit <= books.policy.probation_job;
+                     *request.limit <= state.policy.probation_job;
   return light ? Admit::kSuspectToo : Admit::kReady;
 }
 
 // Links that a gang may not cross: inside one such domain, else outside all of them.
-bool Placer::Place(Books& books, const Job& job, std::span<const int32_t> counts,
+bool Placer::Place(SchedulerState& state, const JobEntry& job, std::span<const int32_t> counts,
                    const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
                    int32_t* failed_group) {
   const auto& groups = job.request->groups;
   const bool talks = std::any_of(groups.begin(), groups.end(), Talks) &&
                      std::accumulate(counts.begin(), counts.end(), 0) > 1;
-  if (books.links.empty() || !talks || bounds.within_tier == kHostTier) {
-    return PlaceInside(books, job, counts, bounds, admit, placed, failed_group);
+  if (state.links.empty() || !talks || bounds.within_tier == kHostTier) {
+    return PlaceInside(state, job, counts, bounds, admit, placed, failed_group);
   }
-  const DomainTree& tree = *books.tree;
+  const DomainTree& tree = *state.tree;
   const int32_t first = tree.FirstHost(bounds.within_tier, bounds.within_domain);
   const int32_t last = tree.LastHost(bounds.within_tier, bounds.within_domain);
   Bounds outside = bounds;
-  for (const auto& [domain, health] : books.links) {
+  for (const auto& [domain, health] : state.links) {
     const int32_t from = tree.FirstHost(domain.first, domain.second);
     const int32_t to = tree.LastHost(domain.first, domain.second);
     // Not all of the bounds are inside it, so some of it could be crossed.
@@ -76,22 +76,22 @@ bool Placer::Place(Books& books, const Job& job, std::span<const int32_t> counts
     Bounds inside = bounds;
     inside.within_tier = domain.first;
     inside.within_domain = domain.second;
-    if (PlaceInside(books, job, counts, inside, admit, placed, failed_group)) return true;
+    if (PlaceInside(state, job, counts, inside, admit, placed, failed_group)) return true;
     outside.closed_hosts.emplace_back(from, to);
   }
-  return PlaceInside(books, job, counts, outside, admit, placed, failed_group);
+  return PlaceInside(state, job, counts, outside, admit, placed, failed_group);
 }
 
-bool Placer::PlaceInside(Books& books, const Job& job, std::span<const int32_t> counts,
-                         const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
-                         int32_t* failed_group) {
+bool Placer::PlaceInside(SchedulerState& state, const JobEntry& job,
+                         std::span<const int32_t> counts, const Bounds& bounds, Admit admit,
+                         std::vector<HeldTask>& placed, int32_t* failed_group) {
   const JobRequest& request = *job.request;
   const size_t groups = request.groups.size();
   if (groups == 1 || request.required == kClusterTier || bounds.within_tier <= request.required) {
-    return PlaceWithin(books, job, counts, bounds, admit, placed, failed_group);
+    return PlaceWithin(state, job, counts, bounds, admit, placed, failed_group);
   }
   // Several groups in one domain: the fullest domain in which all of them fit.
-  const DomainTree& tree = *books.tree;
+  const DomainTree& tree = *state.tree;
   const bool by_host = request.required == kHostTier;
   const int32_t domains = by_host ? tree.hosts() : tree.domains(request.required);
   std::vector<std::pair<int64_t, int32_t>> order;
@@ -105,7 +105,7 @@ bool Placer::PlaceInside(Books& books, const Job& job, std::span<const int32_t> 
     }
     int64_t free = 0;
     for (int32_t host = first; host < last; ++host) {
-      free += books.state.node(static_cast<NodeIndex>(host)).free_milli();
+      free += state.resources.node(static_cast<NodeIndex>(host)).free_milli();
     }
     order.emplace_back(free, d);
   }
@@ -114,23 +114,23 @@ bool Placer::PlaceInside(Books& books, const Job& job, std::span<const int32_t> 
     Bounds inside = bounds;
     inside.within_tier = request.required;
     inside.within_domain = domain;
-    if (PlaceWithin(books, job, counts, inside, admit, placed, failed_group)) return true;
+    if (PlaceWithin(state, job, counts, inside, admit, placed, failed_group)) return true;
   }
   return false;
 }
 
-bool Placer::PlaceWithin(Books& books, const Job& job, std::span<const int32_t> counts,
-                         const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
-                         int32_t* failed_group) {
-  if (const auto alone = PlaceAlone(books, job, counts, bounds, admit, placed)) {
+bool Placer::PlaceWithin(SchedulerState& state, const JobEntry& job,
+                         std::span<const int32_t> counts, const Bounds& bounds, Admit admit,
+                         std::vector<HeldTask>& placed, int32_t* failed_group) {
+  if (const auto alone = PlaceAlone(state, job, counts, bounds, admit, placed)) {
     if (!*alone && failed_group != nullptr) *failed_group = 0;
     return *alone;
   }
-  if (const auto unlike = PlaceUnlike(books, job, counts, bounds, admit, placed)) {
+  if (const auto unlike = PlaceUnlike(state, job, counts, bounds, admit, placed)) {
     if (!*unlike && failed_group != nullptr) *failed_group = LargestGroup(*job.request);
     return *unlike;
   }
-  const Savepoint before = books.state.Save();
+  const Savepoint before = state.resources.Save();
   const size_t placed_before = placed.size();
   std::vector<uint8_t> near;
   int32_t rank = 0;
@@ -158,8 +158,8 @@ bool Placer::PlaceWithin(Books& books, const Job& job, std::span<const int32_t> 
     where.admit = admit;
     std::vector<int32_t> ranks(static_cast<size_t>(counts[group]));
     std::iota(ranks.begin(), ranks.end(), first_rank[group]);
-    if (PutGroup(books, job, g, where, ranks, near, placed)) continue;
-    books.state.RollBack(before);
+    if (PutGroup(state, job, g, where, ranks, near, placed)) continue;
+    state.resources.RollBack(before);
     placed.resize(placed_before);
     if (failed_group != nullptr) *failed_group = g;
     return false;
@@ -167,7 +167,7 @@ bool Placer::PlaceWithin(Books& books, const Job& job, std::span<const int32_t> 
   return true;
 }
 
-bool Placer::PutGroup(Books& books, const Job& job, int32_t group, const Where& where,
+bool Placer::PutGroup(SchedulerState& state, const JobEntry& job, int32_t group, const Where& where,
                       std::span<const int32_t> ranks, std::vector<uint8_t>& near,
                       std::vector<HeldTask>& placed) {
   std::vector<HostTasks> hosts;
@@ -180,30 +180,30 @@ bool Placer::PutGroup(Books& books, const Job& job, int32_t group, const Where& 
                                   [&](const HeldTask& task) { return task.group == group; });
   // A task alone has nobody to be aligned with.
   if (where.group->rail_aligned && (where.tasks > 1 || !first)) {
-    return PutOnRails(books, job, group, bounded, ranks, placed);
+    return PutOnRails(state, job, group, bounded, ranks, placed);
   }
-  if (!ChooseHosts(books, bounded, near, hosts)) return false;
-  if (near.empty()) near.resize(static_cast<size_t>(books.tree->leaves()));
+  if (!ChooseHosts(state, bounded, near, hosts)) return false;
+  if (near.empty()) near.resize(static_cast<size_t>(state.tree->leaves()));
   size_t next = 0;
   for (const HostTasks& host : hosts) {
-    near[static_cast<size_t>(books.tree->LeafOf(host.host))] = 1;
+    near[static_cast<size_t>(state.tree->LeafOf(host.host))] = 1;
     const auto node = static_cast<NodeIndex>(host.host);
     for (int32_t i = 0; i < host.tasks; ++i) {
-      const CardMask cards = books.state.ChooseCards(node, where.shape);
-      const TaskSlot slot = books.state.Place(node, where.shape, cards, job.number);
+      const CardMask cards = state.resources.ChooseCards(node, where.shape);
+      const TaskSlot slot = state.resources.Place(node, where.shape, cards, job.number);
       placed.push_back({group, ranks[next++], slot, Stage::kAssumed});
     }
   }
   return true;
 }
 
-bool Placer::ChooseHosts(Books& books, const Where& where, std::vector<uint8_t>& near,
+bool Placer::ChooseHosts(SchedulerState& state, const Where& where, std::vector<uint8_t>& near,
                          std::vector<HostTasks>& hosts) {
-  const SlotTable* table = &books.tables.Of(books.state, where.shape, where.admit);
+  const SlotTable* table = &state.tables.Of(state.resources, where.shape, where.admit);
   if (table->total() < where.tasks) return false;
   std::optional<SlotTable> open;
   if (!where.bounds.closed_hosts.empty()) {
-    open.emplace(Without(*table, books, where.bounds.closed_hosts, {}));
+    open.emplace(Without(*table, state, where.bounds.closed_hosts, {}));
     table = &*open;
   }
   const bool capped = where.group->max_per_domain > 0 && where.group->spread_tier == kHostTier;
@@ -213,7 +213,7 @@ bool Placer::ChooseHosts(Books& books, const Where& where, std::vector<uint8_t>&
     CapHosts(*open, where.group->max_per_domain, where.survivors);
     table = &*open;
   } else if (where.group->max_per_domain > 0) {
-    return ChooseSpread(books, where, *table, hosts);
+    return ChooseSpread(state, where, *table, hosts);
   }
   if (where.bounds.within_tier == kHostTier) {
     const int32_t host = where.bounds.within_domain;
@@ -230,8 +230,8 @@ bool Placer::ChooseHosts(Books& books, const Where& where, std::vector<uint8_t>&
   if (where.required == kClusterTier) request.free_of_charge = near;
   request.within_tier = where.bounds.within_tier;
   request.within_domain = where.bounds.within_domain;
-  if (books.policy.placement != PlacementRule::kExact) {
-    return ChooseAsRival(books.policy.placement, *table, request, random_, hosts);
+  if (state.policy.placement != PlacementRule::kExact) {
+    return ChooseAsRival(state.policy.placement, *table, request, random_, hosts);
   }
   solver_.Solve(*table, request, answer_);
   if (!answer_.placed) return false;
@@ -239,9 +239,9 @@ bool Placer::ChooseHosts(Books& books, const Where& where, std::vector<uint8_t>&
   return true;
 }
 
-bool Placer::ChooseSpread(Books& books, const Where& where, const SlotTable& table,
+bool Placer::ChooseSpread(SchedulerState& state, const Where& where, const SlotTable& table,
                           std::vector<HostTasks>& hosts) {
-  const DomainTree& tree = *books.tree;
+  const DomainTree& tree = *state.tree;
   const Tier tier = where.group->spread_tier;
   const bool by_host = tier == kHostTier;
   const int32_t domains = tier == kClusterTier ? 1 : by_host ? tree.hosts() : tree.domains(tier);
@@ -270,9 +270,9 @@ bool Placer::ChooseSpread(Books& books, const Where& where, const SlotTable& tab
   return true;
 }
 
-bool Placer::PlaceMore(Books& books, const Job& job, int32_t group, std::span<const int32_t> ranks,
-                       Admit admit, std::vector<HeldTask>& placed) {
-  const DomainTree& tree = *books.tree;
+bool Placer::PlaceMore(SchedulerState& state, const JobEntry& job, int32_t group,
+                       std::span<const int32_t> ranks, Admit admit, std::vector<HeldTask>& placed) {
+  const DomainTree& tree = *state.tree;
   Where where;
   where.group = &job.request->groups[static_cast<size_t>(group)];
   where.shape = job.shapes[static_cast<size_t>(group)];
@@ -288,7 +288,7 @@ bool Placer::PlaceMore(Books& books, const Job& job, int32_t group, std::span<co
   };
   bool group_has_tasks = false;
   for (const HeldTask& task : job.tasks) {
-    const auto host = static_cast<int32_t>(books.state.task(task.slot).node);
+    const auto host = static_cast<int32_t>(state.resources.task(task.slot).node);
     near[static_cast<size_t>(tree.LeafOf(host))] = 1;
     inside(job.request->required, host);
     if (task.group != group) continue;
@@ -303,27 +303,27 @@ bool Placer::PlaceMore(Books& books, const Job& job, int32_t group, std::span<co
     // where survivors lie in one.
     return false;
   }
-  for (const auto& [domain, health] : books.links) {
+  for (const auto& [domain, health] : state.links) {
     if (health.trusted || !Talks(*where.group)) continue;
     // Inside with the survivors, or outside as they are.
     const int32_t from = tree.FirstHost(domain.first, domain.second);
     const int32_t to = tree.LastHost(domain.first, domain.second);
     const auto host =
-        job.tasks.empty() ? -1 : static_cast<int32_t>(books.state.task(job.tasks[0].slot).node);
+        job.tasks.empty() ? -1 : static_cast<int32_t>(state.resources.task(job.tasks[0].slot).node);
     if (host >= from && host < to) {
       inside(domain.first, host);
     } else {
       where.bounds.closed_hosts.emplace_back(from, to);
     }
   }
-  return PutGroup(books, job, group, where, ranks, near, placed);
+  return PutGroup(state, job, group, where, ranks, near, placed);
 }
 
-int32_t Placer::MostTasks(Books& books, const Job& job, int32_t group, const Bounds& bounds,
-                          Admit admit) {
+int32_t Placer::MostTasks(SchedulerState& state, const JobEntry& job, int32_t group,
+                          const Bounds& bounds, Admit admit) {
   const GroupRequest& request = job.request->groups[static_cast<size_t>(group)];
   const SlotTable& table =
-      books.tables.Of(books.state, job.shapes[static_cast<size_t>(group)], admit);
+      state.tables.Of(state.resources, job.shapes[static_cast<size_t>(group)], admit);
   if (bounds.within_tier != kClusterTier || !bounds.closed_hosts.empty()) return request.desired;
   const auto largest = [&](const SlotTable& of) {
     return std::min(request.desired,

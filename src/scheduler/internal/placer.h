@@ -11,7 +11,7 @@
 
 #include "base/random.h"
 #include "scheduler/gang/equal_tasks.h"
-#include "scheduler/internal/books.h"
+#include "scheduler/internal/scheduler_state.h"
 #include "scheduler/small_jobs/small_placer.h"
 
 namespace longhaul::scheduler::internal {
@@ -34,7 +34,7 @@ struct Bounds {
 class Placer {
  public:
   explicit Placer(uint64_t seed) : seed_(seed), random_(seed) {}
-  // For a copy of the books made together with it.
+  // For a copy of the state made together with it.
   Placer(const Placer& other)
       : seed_(other.seed_), random_(other.seed_), small_(other.small_), mix_(other.mix_) {}
   Placer& operator=(const Placer&) = delete;
@@ -42,17 +42,19 @@ class Placer {
   // Places counts[g] tasks of each group g. Returns what it placed in `state`, uncommitted, or
   // nothing with the state as before; *failed_group is then the group that found no room.
   // Ranks count on from `first_rank`.
-  bool Place(Books& books, const Job& job, std::span<const int32_t> counts, const Bounds& bounds,
-             Admit admit, std::vector<HeldTask>& placed, int32_t* failed_group = nullptr);
+  bool Place(SchedulerState& state, const JobEntry& job, std::span<const int32_t> counts,
+             const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
+             int32_t* failed_group = nullptr);
 
   // Places `ranks.size()` more tasks of a group of a job that has tasks: near those, under the
   // job's rules.
-  bool PlaceMore(Books& books, const Job& job, int32_t group, std::span<const int32_t> ranks,
-                 Admit admit, std::vector<HeldTask>& placed);
+  bool PlaceMore(SchedulerState& state, const JobEntry& job, int32_t group,
+                 std::span<const int32_t> ranks, Admit admit, std::vector<HeldTask>& placed);
 
   // The most tasks of group g that could be placed alone now under the group's own rules, at most
   // its desired count: whole slices.
-  int32_t MostTasks(Books& books, const Job& job, int32_t group, const Bounds& bounds, Admit admit);
+  int32_t MostTasks(SchedulerState& state, const JobEntry& job, int32_t group, const Bounds& bounds,
+                    Admit admit);
 
  private:
   struct Where {
@@ -65,28 +67,30 @@ class Placer {
     std::vector<NodeIndex> survivors{};  // where tasks of the group are already
   };
 
-  bool PlaceInside(Books& books, const Job& job, std::span<const int32_t> counts,
+  bool PlaceInside(SchedulerState& state, const JobEntry& job, std::span<const int32_t> counts,
                    const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
                    int32_t* failed_group);
   // placer_kinds.cc. Nothing: this way is not for this job.
-  std::optional<bool> PlaceAlone(Books& books, const Job& job, std::span<const int32_t> counts,
-                                 const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed);
-  std::optional<bool> PlaceUnlike(Books& books, const Job& job, std::span<const int32_t> counts,
-                                  const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed);
-  bool PutOnRailsOf(Books& books, const Job& job, int32_t group, const Where& where,
+  std::optional<bool> PlaceAlone(SchedulerState& state, const JobEntry& job,
+                                 std::span<const int32_t> counts, const Bounds& bounds, Admit admit,
+                                 std::vector<HeldTask>& placed);
+  std::optional<bool> PlaceUnlike(SchedulerState& state, const JobEntry& job,
+                                  std::span<const int32_t> counts, const Bounds& bounds,
+                                  Admit admit, std::vector<HeldTask>& placed);
+  bool PutOnRailsOf(SchedulerState& state, const JobEntry& job, int32_t group, const Where& where,
                     std::span<const uint8_t> islands, std::span<const int32_t> ranks,
                     std::vector<HeldTask>& placed);
-  bool PutOnRails(Books& books, const Job& job, int32_t group, const Where& where,
+  bool PutOnRails(SchedulerState& state, const JobEntry& job, int32_t group, const Where& where,
                   std::span<const int32_t> ranks, std::vector<HeldTask>& placed);
-  bool PlaceWithin(Books& books, const Job& job, std::span<const int32_t> counts,
+  bool PlaceWithin(SchedulerState& state, const JobEntry& job, std::span<const int32_t> counts,
                    const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
                    int32_t* failed_group);
   // Chooses hosts; `near` marks leaves that cost nothing.
-  bool ChooseHosts(Books& books, const Where& where, std::vector<uint8_t>& near,
+  bool ChooseHosts(SchedulerState& state, const Where& where, std::vector<uint8_t>& near,
                    std::vector<HostTasks>& hosts);
-  bool ChooseSpread(Books& books, const Where& where, const SlotTable& table,
+  bool ChooseSpread(SchedulerState& state, const Where& where, const SlotTable& table,
                     std::vector<HostTasks>& hosts);
-  bool PutGroup(Books& books, const Job& job, int32_t group, const Where& where,
+  bool PutGroup(SchedulerState& state, const JobEntry& job, int32_t group, const Where& where,
                 std::span<const int32_t> ranks, std::vector<uint8_t>& near,
                 std::vector<HeldTask>& placed);
 
@@ -100,11 +104,11 @@ class Placer {
 
 // The NVLink islands, as masks of their cards, of every kind of hosts on which tasks of the shape
 // could be aligned to rails: a gang lies on hosts of one kind. In the order of the nodes.
-std::vector<std::vector<uint8_t>> RailIslands(const Books& books, ShapeId shape);
+std::vector<std::vector<uint8_t>> RailIslands(const SchedulerState& state, ShapeId shape);
 // Whether this host has those islands.
-bool HasIslands(const Books& books, NodeIndex node, std::span<const uint8_t> islands);
+bool HasIslands(const SchedulerState& state, NodeIndex node, std::span<const uint8_t> islands);
 
 // What a job may be placed on: shorter work that may be stopped also tries suspect nodes.
-Admit AdmitOf(const Books& books, const Job& job);
+Admit AdmitOf(const SchedulerState& state, const JobEntry& job);
 
 }  // namespace longhaul::scheduler::internal

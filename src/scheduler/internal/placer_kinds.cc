@@ -63,36 +63,37 @@ bool SuitsVectors(const JobRequest& request, std::span<const int32_t> counts) {
 
 }  // namespace
 
-std::optional<bool> Placer::PlaceAlone(Books& books, const Job& job,
+std::optional<bool> Placer::PlaceAlone(SchedulerState& state, const JobEntry& job,
                                        std::span<const int32_t> counts, const Bounds& bounds,
                                        Admit admit, std::vector<HeldTask>& placed) {
   if (counts.size() != 1 || counts[0] != 1 || bounds.plan || !job.refused_by.empty() ||
       bounds.within_tier != kClusterTier || !bounds.closed_hosts.empty() ||
-      books.policy.placement != PlacementRule::kExact) {
+      state.policy.placement != PlacementRule::kExact) {
     return std::nullopt;
   }
   if (!small_) {
-    small_.emplace(books.state, books.mix, books.policy.small_jobs);
-  } else if (mix_ != books.mix_version) {
-    small_->SetMix(books.state, books.mix);
+    small_.emplace(state.resources, state.mix, state.policy.small_jobs);
+  } else if (mix_ != state.mix_version) {
+    small_->SetMix(state.resources, state.mix);
   }
-  mix_ = books.mix_version;
-  const auto choice = small_->Pick(books.state, job.shapes[0]);
+  mix_ = state.mix_version;
+  const auto choice = small_->Pick(state.resources, job.shapes[0]);
   if (!choice) {
     // It looks at ready nodes alone.
     if (admit == Admit::kReady) return false;
     return std::nullopt;
   }
-  const TaskSlot slot = books.state.Place(choice->node, job.shapes[0], choice->cards, job.number);
+  const TaskSlot slot =
+      state.resources.Place(choice->node, job.shapes[0], choice->cards, job.number);
   placed.push_back({0, 0, slot, Stage::kAssumed});
   return true;
 }
 
-std::optional<bool> Placer::PlaceUnlike(Books& books, const Job& job,
+std::optional<bool> Placer::PlaceUnlike(SchedulerState& state, const JobEntry& job,
                                         std::span<const int32_t> counts, const Bounds& bounds,
                                         Admit admit, std::vector<HeldTask>& placed) {
   const JobRequest& request = *job.request;
-  if (!SuitsVectors(request, counts) || books.policy.placement != PlacementRule::kExact) {
+  if (!SuitsVectors(request, counts) || state.policy.placement != PlacementRule::kExact) {
     return std::nullopt;
   }
   std::vector<TaskGroup> groups;
@@ -107,20 +108,20 @@ std::optional<bool> Placer::PlaceUnlike(Books& books, const Job& job,
       if ((c >> g & 1) != 0) group.host_classes |= 1u << c;
     }
   }
-  const DomainTree& tree = *books.tree;
+  const DomainTree& tree = *state.tree;
   std::vector<FreeHost> hosts(static_cast<size_t>(tree.hosts()));
   const int32_t first = tree.FirstHost(bounds.within_tier, bounds.within_domain);
   const int32_t last = tree.LastHost(bounds.within_tier, bounds.within_domain);
   for (int32_t host = first; host < last; ++host) {
     const auto node = static_cast<NodeIndex>(host);
-    if (!Admitted(books.state, node, admit) || Closed(bounds, host) ||
+    if (!Admitted(state.resources, node, admit) || Closed(bounds, host) ||
         job.refused_by.contains(node)) {
       continue;
     }
     FreeHost& free = hosts[static_cast<size_t>(host)];
-    free.free = FreeOf(books.state.node(node));
+    free.free = FreeOf(state.resources.node(node));
     for (size_t g = 0; g < groups.size(); ++g) {
-      if (!books.state.Allows(job.shapes[g], books.state.node(node).group)) continue;
+      if (!state.resources.Allows(job.shapes[g], state.resources.node(node).group)) continue;
       free.host_class = static_cast<uint8_t>(free.host_class | 1u << g);
     }
   }
@@ -137,8 +138,8 @@ std::optional<bool> Placer::PlaceUnlike(Books& books, const Job& job,
     const auto node = static_cast<NodeIndex>(entry.host);
     for (size_t g = 0; g < groups.size(); ++g) {
       for (int32_t i = 0; i < entry.tasks[g]; ++i) {
-        const CardMask cards = books.state.ChooseCards(node, job.shapes[g]);
-        const TaskSlot slot = books.state.Place(node, job.shapes[g], cards, job.number);
+        const CardMask cards = state.resources.ChooseCards(node, job.shapes[g]);
+        const TaskSlot slot = state.resources.Place(node, job.shapes[g], cards, job.number);
         placed.push_back({static_cast<int32_t>(g), rank[g]++, slot, Stage::kAssumed});
       }
     }
@@ -146,16 +147,16 @@ std::optional<bool> Placer::PlaceUnlike(Books& books, const Job& job,
   return true;
 }
 
-std::vector<std::vector<uint8_t>> RailIslands(const Books& books, ShapeId shape) {
+std::vector<std::vector<uint8_t>> RailIslands(const SchedulerState& state, ShapeId shape) {
   std::vector<std::vector<uint8_t>> found;
-  std::vector<uint8_t> seen(books.topology->kinds().size());
-  for (NodeIndex node = 0; node < books.state.size(); ++node) {
-    uint8_t& known = seen[books.topology->node(node).kind];
-    if (known != 0 || !books.state.Allows(shape, books.state.node(node).group)) continue;
+  std::vector<uint8_t> seen(state.topology->kinds().size());
+  for (NodeIndex node = 0; node < state.resources.size(); ++node) {
+    uint8_t& known = seen[state.topology->node(node).kind];
+    if (known != 0 || !state.resources.Allows(shape, state.resources.node(node).group)) continue;
     known = 1;
-    const spec::NodeKind& kind = books.topology->kind_of(node);
+    const spec::NodeKind& kind = state.topology->kind_of(node);
     const auto devices = static_cast<int32_t>(kind.devices.size());
-    if (devices > kMaxRails || devices < books.state.shape(shape).cards) continue;
+    if (devices > kMaxRails || devices < state.resources.shape(shape).cards) continue;
     std::array<uint8_t, 256> by_island{};
     for (size_t card = 0; card < kind.devices.size(); ++card) {
       uint8_t& island = by_island[kind.devices[card].island];
@@ -172,8 +173,8 @@ std::vector<std::vector<uint8_t>> RailIslands(const Books& books, ShapeId shape)
   return found;
 }
 
-bool HasIslands(const Books& books, NodeIndex node, std::span<const uint8_t> islands) {
-  const spec::NodeKind& kind = books.topology->kind_of(node);
+bool HasIslands(const SchedulerState& state, NodeIndex node, std::span<const uint8_t> islands) {
+  const spec::NodeKind& kind = state.topology->kind_of(node);
   size_t cards = 0;
   for (const uint8_t island : islands) {
     cards += static_cast<size_t>(CountCards(island));
@@ -187,43 +188,44 @@ bool HasIslands(const Books& books, NodeIndex node, std::span<const uint8_t> isl
   return cards == kind.devices.size();
 }
 
-bool Placer::PutOnRails(Books& books, const Job& job, int32_t group, const Where& where,
-                        std::span<const int32_t> ranks, std::vector<HeldTask>& placed) {
-  for (const std::vector<uint8_t>& islands : RailIslands(books, where.shape)) {
-    if (PutOnRailsOf(books, job, group, where, islands, ranks, placed)) return true;
+bool Placer::PutOnRails(SchedulerState& state, const JobEntry& job, int32_t group,
+                        const Where& where, std::span<const int32_t> ranks,
+                        std::vector<HeldTask>& placed) {
+  for (const std::vector<uint8_t>& islands : RailIslands(state, where.shape)) {
+    if (PutOnRailsOf(state, job, group, where, islands, ranks, placed)) return true;
   }
   return false;
 }
 
-bool Placer::PutOnRailsOf(Books& books, const Job& job, int32_t group, const Where& where,
-                          std::span<const uint8_t> islands, std::span<const int32_t> ranks,
-                          std::vector<HeldTask>& placed) {
-  const Shape& shape = books.state.shape(where.shape);
+bool Placer::PutOnRailsOf(SchedulerState& state, const JobEntry& job, int32_t group,
+                          const Where& where, std::span<const uint8_t> islands,
+                          std::span<const int32_t> ranks, std::vector<HeldTask>& placed) {
+  const Shape& shape = state.resources.shape(where.shape);
   std::vector<uint8_t> masks = LegalMasks(islands, shape.cards);
   // Tasks that the group has already say which cards it is.
   std::vector<NodeIndex> taken;
   for (const HeldTask& task : job.tasks) {
     if (task.group != group) continue;
-    masks = {static_cast<uint8_t>(books.state.task(task.slot).cards)};
-    taken.push_back(books.state.task(task.slot).node);
+    masks = {static_cast<uint8_t>(state.resources.task(task.slot).cards)};
+    taken.push_back(state.resources.task(task.slot).node);
   }
   int32_t rails = 0;
   for (const uint8_t island : islands) rails += CountCards(island);
   // Cards that this kind of host doesn't have.
   std::erase_if(masks, [rails](uint8_t mask) { return mask >> rails != 0; });
   if (masks.empty()) return false;
-  RailTable table(*books.tree, rails);
-  const DomainTree& tree = *books.tree;
+  RailTable table(*state.tree, rails);
+  const DomainTree& tree = *state.tree;
   const int32_t first = tree.FirstHost(where.bounds.within_tier, where.bounds.within_domain);
   const int32_t last = tree.LastHost(where.bounds.within_tier, where.bounds.within_domain);
   for (int32_t host = first; host < last; ++host) {
     const auto node = static_cast<NodeIndex>(host);
-    if (Closed(where.bounds, host) || !HasIslands(books, node, islands) ||
+    if (Closed(where.bounds, host) || !HasIslands(state, node, islands) ||
         std::find(taken.begin(), taken.end(), node) != taken.end() ||
-        SlotsFor(books.state, node, where.shape, where.admit, 1) == 0) {
+        SlotsFor(state.resources, node, where.shape, where.admit, 1) == 0) {
       continue;
     }
-    table.Set(host, static_cast<uint8_t>(EligibleCards(books.state.node(node), shape)));
+    table.Set(host, static_cast<uint8_t>(EligibleCards(state.resources.node(node), shape)));
   }
   EqualTasksRequest request;
   request.tasks = where.tasks;
@@ -234,8 +236,8 @@ bool Placer::PutOnRailsOf(Books& books, const Job& job, int32_t group, const Whe
   if (!answer.placement.placed) return false;
   size_t next = 0;
   for (const HostTasks& entry : answer.placement.tasks) {
-    const TaskSlot slot =
-        books.state.Place(static_cast<NodeIndex>(entry.host), where.shape, answer.mask, job.number);
+    const TaskSlot slot = state.resources.Place(static_cast<NodeIndex>(entry.host), where.shape,
+                                                answer.mask, job.number);
     placed.push_back({group, ranks[next++], slot, Stage::kAssumed});
   }
   return true;

@@ -32,28 +32,28 @@ struct Happening {
 // worked out for all.
 class Future {
  public:
-  Future(Books& books, const Job& job, bool late) : books_(books) {
-    for (const auto& [number, reservation] : books.reservations) {
-      if (number == job.number || GoesBefore(books, job, books.at(number))) continue;
+  Future(SchedulerState& state, const JobEntry& job, bool late) : state_(state) {
+    for (const auto& [number, reservation] : state.reservations) {
+      if (number == job.number || GoesBefore(state, job, state.at(number))) continue;
       others_.push_back({reservation.start, Happening::Kind::kReservedStart, number});
       others_.push_back({reservation.end, Happening::Kind::kReservedEnd, number});
     }
     if (late) {
-      for (const JobNumber number : books.placed) {
+      for (const JobNumber number : state.placed) {
         others_.push_back(
-            {books.ExpectedEnd(books.at(number), true), Happening::Kind::kEnd, number});
+            {state.ExpectedEnd(state.at(number), true), Happening::Kind::kEnd, number});
       }
-      next_end_ = books.ends.end();
+      next_end_ = state.ends.end();
     } else {
       // What is overdue is expected anew; all of it where that costs little.
-      const bool few = books.placed.size() <= kFew;
+      const bool few = state.placed.size() <= kFew;
       std::vector<JobNumber> overdue;
-      for (auto at = books.ends.begin(); at != books.ends.end() && (few || at->first <= books.now);
+      for (auto at = state.ends.begin(); at != state.ends.end() && (few || at->first <= state.now);
            ++at) {
         overdue.push_back(at->second);
       }
-      for (const JobNumber number : overdue) books.NoteEnd(books.at(number));
-      next_end_ = books.ends.begin();
+      for (const JobNumber number : overdue) state.NoteEnd(state.at(number));
+      next_end_ = state.ends.begin();
     }
     std::sort(others_.begin(), others_.end());
   }
@@ -61,7 +61,7 @@ class Future {
   std::optional<Happening> Peek() const {
     if (seen_ >= kMaxEnds) return std::nullopt;
     std::optional<Happening> next;
-    if (next_end_ != books_.ends.end()) {
+    if (next_end_ != state_.ends.end()) {
       next = Happening{next_end_->first, Happening::Kind::kEnd, next_end_->second};
     }
     if (next_other_ < others_.size() && (!next || others_[next_other_] < *next)) {
@@ -81,20 +81,20 @@ class Future {
   }
 
  private:
-  const Books& books_;
+  const SchedulerState& state_;
   std::set<std::pair<Instant, JobNumber>>::const_iterator next_end_;
   std::vector<Happening> others_;
   size_t next_other_ = 0;
   size_t seen_ = 0;
 };
 
-std::vector<int32_t> MinimumCounts(const Job& job) {
+std::vector<int32_t> MinimumCounts(const JobEntry& job) {
   std::vector<int32_t> counts;
   for (const GroupRequest& group : job.request->groups) counts.push_back(group.minimum);
   return counts;
 }
 
-bool WholeCards(const Job& job) {
+bool WholeCards(const JobEntry& job) {
   return std::all_of(job.request->groups.begin(), job.request->groups.end(),
                      [](const GroupRequest& group) { return group.shape.share == 0; }) &&
          std::any_of(job.request->groups.begin(), job.request->groups.end(),
@@ -102,10 +102,10 @@ bool WholeCards(const Job& job) {
 }
 
 // The largest group decides what one task of the reservation is.
-size_t Largest(const Job& job) { return static_cast<size_t>(LargestGroup(*job.request)); }
+size_t Largest(const JobEntry& job) { return static_cast<size_t>(LargestGroup(*job.request)); }
 
 // Its tasks in units of the largest group's tasks, rounded up.
-int64_t TasksNeeded(const Job& job) {
+int64_t TasksNeeded(const JobEntry& job) {
   int64_t cards = 0;
   for (const GroupRequest& group : job.request->groups) {
     cards += int64_t{group.shape.cards} * group.minimum;
@@ -117,38 +117,38 @@ int64_t TasksNeeded(const Job& job) {
 // The future, on the state itself: what happens is undone at the end.
 class Walk {
  public:
-  Walk(Books& books, Placer& placer)
-      : books_(books), placer_(placer), before_(books.state.Save()) {}
-  ~Walk() { books_.state.RollBack(before_); }
+  Walk(SchedulerState& state, Placer& placer)
+      : state_(state), placer_(placer), before_(state.resources.Save()) {}
+  ~Walk() { state_.resources.RollBack(before_); }
   Walk(const Walk&) = delete;
   Walk& operator=(const Walk&) = delete;
 
   void Apply(const Happening& happening) {
-    const Job& job = books_.at(happening.job);
+    const JobEntry& job = state_.at(happening.job);
     switch (happening.kind) {
       case Happening::Kind::kEnd:
-        for (const HeldTask& task : job.tasks) books_.state.Remove(task.slot);
+        for (const HeldTask& task : job.tasks) state_.resources.Remove(task.slot);
         break;
       case Happening::Kind::kReservedStart: {
-        const Reservation& reservation = books_.reservations.at(job.number);
+        const Reservation& reservation = state_.reservations.at(job.number);
         Bounds bounds;
         bounds.within_tier = reservation.tier;
         bounds.within_domain = reservation.domain;
         bounds.plan = true;
         // It fails when its plan has gone stale; then it takes nothing here either.
-        placer_.Place(books_, job, MinimumCounts(job), bounds, Admit::kReady,
+        placer_.Place(state_, job, MinimumCounts(job), bounds, Admit::kReady,
                       reserved_[job.number]);
         break;
       }
       case Happening::Kind::kReservedEnd:
-        for (const HeldTask& task : reserved_[job.number]) books_.state.Remove(task.slot);
+        for (const HeldTask& task : reserved_[job.number]) state_.resources.Remove(task.slot);
         reserved_.erase(job.number);
         break;
     }
   }
 
  private:
-  Books& books_;
+  SchedulerState& state_;
   Placer& placer_;
   Savepoint before_;
   std::map<JobNumber, std::vector<HeldTask>> reserved_;
@@ -156,16 +156,16 @@ class Walk {
 
 // The domain that holds a placement: the required one, else the whole cluster, whose hosts stay
 // open until the start.
-void HoldDomain(const Books& books, const Job& job, std::span<const HeldTask> tasks,
+void HoldDomain(const SchedulerState& state, const JobEntry& job, std::span<const HeldTask> tasks,
                 Reservation& reservation) {
   Tier tier = job.request->required;
   if (job.request->groups.size() == 1) tier = std::min(tier, job.request->groups[0].required);
-  const auto host = static_cast<int32_t>(books.state.task(tasks[0].slot).node);
+  const auto host = static_cast<int32_t>(state.resources.task(tasks[0].slot).node);
   reservation.tier = tier;
   reservation.domain = tier == kClusterTier ? 0
                        : tier == kHostTier  ? host
-                                            : books.tree->DomainOf(tier, host);
-  reservation.first_host = books.tree->FirstHost(tier, reservation.domain);
+                                            : state.tree->DomainOf(tier, host);
+  reservation.first_host = state.tree->FirstHost(tier, reservation.domain);
 }
 
 // Cards that the tasks take on each host.
@@ -194,41 +194,41 @@ int64_t LossOf(const Reservation& reservation, const std::map<int32_t, int32_t>&
 
 }  // namespace
 
-bool GoesBefore(const Books& books, const Job& job, const Job& holder) {
+bool GoesBefore(const SchedulerState& state, const JobEntry& job, const JobEntry& holder) {
   if (job.expedited != holder.expedited) return job.expedited > holder.expedited;
-  if (job.queue == holder.queue) return books.Before(job, holder);
-  return books.queues.WithinGuarantee(job.queue, MinimumAmounts(*job.request)) &&
-         !books.queues.WithinGuarantee(holder.queue, MinimumAmounts(*holder.request));
+  if (job.queue == holder.queue) return state.Before(job, holder);
+  return state.queues.WithinGuarantee(job.queue, MinimumAmounts(*job.request)) &&
+         !state.queues.WithinGuarantee(holder.queue, MinimumAmounts(*holder.request));
 }
 
-std::optional<Reservation> PlanReservation(Books& books, const Job& job, Placer& placer,
-                                           bool late) {
+std::optional<Reservation> PlanReservation(SchedulerState& state, const JobEntry& job,
+                                           Placer& placer, bool late) {
   if (!WholeCards(job)) return std::nullopt;
-  Future future(books, job, late);
-  Walk walk(books, placer);
+  Future future(state, job, late);
+  Walk walk(state, placer);
   const std::vector<int32_t> counts = MinimumCounts(job);
   Bounds anywhere;
   anywhere.plan = true;
-  const Duration length = books.ExpectedRun(job).median;
+  const Duration length = state.ExpectedRun(job).median;
   const size_t group = Largest(job);
   const GroupRequest& largest = job.request->groups[group];
-  Instant at = books.now;
+  Instant at = state.now;
   for (;;) {
     // Everything of one instant happens before a start at it.
     for (auto next = future.Peek(); next && next->at <= at; next = future.Peek()) {
       walk.Apply(*next);
       future.Pop();
     }
-    const SlotTable& table = books.tables.Of(books.state, job.shapes[group], Admit::kReady);
+    const SlotTable& table = state.tables.Of(state.resources, job.shapes[group], Admit::kReady);
     std::vector<HeldTask> tasks;
     if (table.total() >= largest.minimum &&
-        placer.Place(books, job, counts, anywhere, Admit::kReady, tasks)) {
-      const auto taken = CardsTaken(books.state, tasks);
+        placer.Place(state, job, counts, anywhere, Admit::kReady, tasks)) {
+      const auto taken = CardsTaken(state.resources, tasks);
       const bool harmless =
-          std::all_of(books.reservations.begin(), books.reservations.end(), [&](const auto& entry) {
+          std::all_of(state.reservations.begin(), state.reservations.end(), [&](const auto& entry) {
             const Reservation& other = entry.second;
             return other.job == job.number || other.start <= at || at + length <= other.start ||
-                   GoesBefore(books, job, books.at(other.job)) ||
+                   GoesBefore(state, job, state.at(other.job)) ||
                    LossOf(other, taken) <= other.spare;
           });
       if (harmless) {
@@ -238,18 +238,18 @@ std::optional<Reservation> PlanReservation(Books& books, const Job& job, Placer&
         reservation.start = at;
         reservation.end = at + length;
         reservation.cards_a_task = largest.shape.cards;
-        HoldDomain(books, job, tasks, reservation);
-        for (const HeldTask& task : tasks) books.state.Remove(task.slot);
-        const int32_t last = books.tree->LastHost(reservation.tier, reservation.domain);
+        HoldDomain(state, job, tasks, reservation);
+        for (const HeldTask& task : tasks) state.resources.Remove(task.slot);
+        const int32_t last = state.tree->LastHost(reservation.tier, reservation.domain);
         reservation.spare = -TasksNeeded(job);
         for (int32_t host = reservation.first_host; host < last; ++host) {
-          const int32_t cards = WholeFreeCards(books.state, host);
+          const int32_t cards = WholeFreeCards(state.resources, host);
           reservation.cards_at_start.push_back(static_cast<int16_t>(cards));
           reservation.spare += cards / reservation.cards_a_task;
         }
         return reservation;
       }
-      for (const HeldTask& task : tasks) books.state.Remove(task.slot);
+      for (const HeldTask& task : tasks) state.resources.Remove(task.slot);
     }
     const auto next = future.Peek();
     if (!next) return std::nullopt;
@@ -257,25 +257,26 @@ std::optional<Reservation> PlanReservation(Books& books, const Job& job, Placer&
   }
 }
 
-JobNumber ForbiddenBy(const Books& books, const Job& job, std::span<const HeldTask> tasks,
-                      JobNumber ignored) {
-  if (books.reservations.empty()) return kNoJob;
-  const Instant end = books.now + books.ExpectedRun(job).high;
+JobNumber ForbiddenBy(const SchedulerState& state, const JobEntry& job,
+                      std::span<const HeldTask> tasks, JobNumber ignored) {
+  if (state.reservations.empty()) return kNoJob;
+  const Instant end = state.now + state.ExpectedRun(job).high;
   std::map<int32_t, int32_t> taken;
-  for (const auto& [holder, reservation] : books.reservations) {
+  for (const auto& [holder, reservation] : state.reservations) {
     if (holder == job.number || holder == ignored || end <= reservation.start) continue;
-    if (GoesBefore(books, job, books.at(holder))) continue;
-    if (taken.empty()) taken = CardsTaken(books.state, tasks);
+    if (GoesBefore(state, job, state.at(holder))) continue;
+    if (taken.empty()) taken = CardsTaken(state.resources, tasks);
     if (LossOf(reservation, taken) > std::max<int64_t>(0, reservation.spare)) return holder;
   }
   return kNoJob;
 }
 
-void ChargeReservations(Books& books, const Job& job, std::span<const HeldTask> tasks) {
-  if (books.reservations.empty()) return;
-  const Instant end = books.now + books.ExpectedRun(job).high;
-  const auto taken = CardsTaken(books.state, tasks);
-  for (auto& [holder, reservation] : books.reservations) {
+void ChargeReservations(SchedulerState& state, const JobEntry& job,
+                        std::span<const HeldTask> tasks) {
+  if (state.reservations.empty()) return;
+  const Instant end = state.now + state.ExpectedRun(job).high;
+  const auto taken = CardsTaken(state.resources, tasks);
+  for (auto& [holder, reservation] : state.reservations) {
     if (holder == job.number || end <= reservation.start) continue;
     reservation.spare -= LossOf(reservation, taken);
     const auto hosts = static_cast<int32_t>(reservation.cards_at_start.size());

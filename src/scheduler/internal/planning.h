@@ -20,19 +20,20 @@ namespace longhaul::scheduler::internal {
 // The earliest reservation for a waiting job, given those that exist. Nothing when the job isn't a
 // gang of whole cards or would not start even once all that runs has ended.
 // `late`: with lengths that nine of ten jobs stay below, instead of medians.
-std::optional<Reservation> PlanReservation(Books& books, const Job& job, Placer& placer,
-                                           bool late = false);
+std::optional<Reservation> PlanReservation(SchedulerState& state, const JobEntry& job,
+                                           Placer& placer, bool late = false);
 
 // The reservation that forbids `job` to start now on `tasks` (placed in the state, uncommitted), or
 // kNoJob. One that the job goes before doesn't, and `ignored`'s, who starts now.
-JobNumber ForbiddenBy(const Books& books, const Job& job, std::span<const HeldTask> tasks,
-                      JobNumber ignored = kNoJob);
+JobNumber ForbiddenBy(const SchedulerState& state, const JobEntry& job,
+                      std::span<const HeldTask> tasks, JobNumber ignored = kNoJob);
 
 // Takes what `tasks` will still hold at their starts out of the reservations.
-void ChargeReservations(Books& books, const Job& job, std::span<const HeldTask> tasks);
+void ChargeReservations(SchedulerState& state, const JobEntry& job,
+                        std::span<const HeldTask> tasks);
 
 // Whether `job` goes before the holder of a reservation: in their queue's order, or as one within
 // its guarantee against one that borrows.
-bool GoesBefore(const Books& books, const Job& job, const Job& holder);
+bool GoesBefore(const SchedulerState& state, const JobEntry& job, const JobEntry& holder);
 
 }  // namespace longhaul::scheduler::internal

@@ -23,7 +23,8 @@ uint8_t NthCard(CardMask cards, int32_t n) {
 
 }  // namespace
 
-void LayRanks(const Books& books, Job& job, std::vector<HeldTask>& tasks, bool renumber) {
+void LayRanks(const SchedulerState& state, JobEntry& job, std::vector<HeldTask>& tasks,
+              bool renumber) {
   job.card_of_rank.clear();
   if (!job.request->layout || tasks.empty()) return;
   const RankLayout& layout = *job.request->layout;
@@ -33,7 +34,7 @@ void LayRanks(const Books& books, Job& job, std::vector<HeldTask>& tasks, bool r
   if (ranks % part != 0) return;  // an odd number survived: the job says again how it talks
   std::map<int32_t, std::vector<size_t>> on_host;
   for (size_t i = 0; i < tasks.size(); ++i) {
-    on_host[static_cast<int32_t>(books.state.task(tasks[i].slot).node)].push_back(i);
+    on_host[static_cast<int32_t>(state.resources.task(tasks[i].slot).node)].push_back(i);
   }
   std::vector<HostTasks> slots;
   for (auto& [host, here] : on_host) {
@@ -48,7 +49,7 @@ void LayRanks(const Books& books, Job& job, std::vector<HeldTask>& tasks, bool r
   groups.tensor_volume = layout.tensor_volume;
   groups.data_volume = layout.data_volume;
   groups.pipeline_volume = layout.pipeline_volume;
-  const RankOrder order = OrderRanks(*books.tree, slots, groups, kMostSteps);
+  const RankOrder order = OrderRanks(*state.tree, slots, groups, kMostSteps);
   // A host's ranks, ascending, fill its tasks one after another.
   std::map<int32_t, int32_t> filled;
   std::vector<int32_t> task_of_rank;
@@ -71,7 +72,7 @@ void LayRanks(const Books& books, Job& job, std::vector<HeldTask>& tasks, bool r
   for (size_t i = 0; i < tasks.size(); ++i) tasks[i].rank = rank_of_task[i];
 }
 
-std::vector<CardOfRank> CardsOfRanks(const Books& books, const Job& job) {
+std::vector<CardOfRank> CardsOfRanks(const SchedulerState& state, const JobEntry& job) {
   std::vector<CardOfRank> ranks;
   if (job.card_of_rank.empty() || !job.lost.empty()) return ranks;
   for (const auto& [task, ordinal] : job.card_of_rank) {
@@ -79,7 +80,7 @@ std::vector<CardOfRank> CardsOfRanks(const Books& books, const Job& job) {
         std::lower_bound(job.tasks.begin(), job.tasks.end(), task,
                          [](const HeldTask& each, int32_t rank) { return each.rank < rank; });
     CHECK(held != job.tasks.end() && held->rank == task) << "rank " << task << " has no task";
-    const TaskRecord& record = books.state.task(held->slot);
+    const TaskRecord& record = state.resources.task(held->slot);
     ranks.push_back({task, record.node, NthCard(record.cards, ordinal)});
   }
   return ranks;

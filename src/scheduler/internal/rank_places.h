@@ -3,16 +3,17 @@
 
 #include <vector>
 
-#include "scheduler/internal/books.h"
+#include "scheduler/internal/scheduler_state.h"
 
 namespace longhaul::scheduler::internal {
 
 // Lays the ranks of a job with a layout onto the cards of `tasks`, which are all it has. With
 // `renumber` the tasks get new ranks too, in the order of their first card's rank; without, they
 // keep theirs. A job without a layout is left as it is.
-void LayRanks(const Books& books, Job& job, std::vector<HeldTask>& tasks, bool renumber);
+void LayRanks(const SchedulerState& state, JobEntry& job, std::vector<HeldTask>& tasks,
+              bool renumber);
 
 // By rank, from what the job holds now; empty without a layout, or while tasks are lost.
-std::vector<CardOfRank> CardsOfRanks(const Books& books, const Job& job);
+std::vector<CardOfRank> CardsOfRanks(const SchedulerState& state, const JobEntry& job);
 
 }  // namespace longhaul::scheduler::internal

@@ -1,4 +1,4 @@
-// One round of decisions over the books. scheduler.h says in which order things happen.
+// One round of decisions over the state. scheduler.h says in which order things happen.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace longhaul::scheduler::internal {
 
 class Round {
  public:
-  Round(Books& books, Placer& placer, int64_t steps)
-      : books_(books), placer_(placer), steps_(steps) {}
+  Round(SchedulerState& state, Placer& placer, int64_t steps)
+      : state_(state), placer_(placer), steps_(steps) {}
 
   std::vector<Decision> Run();
   bool unfinished() const { return steps_ <= 0; }
@@ -25,26 +25,26 @@ class Round {
   void Settle();
   // Gangs that lost tasks (round_repair.cc).
   void Repair();
-  void RepairJob(Job& job);
-  bool QuotaIsLeft(const Job& job) const;
-  bool RepairByPlan(Job& job);
-  bool Replace(Job& job);
-  bool ReplaceOn(Job& job, const std::vector<HostTasks>& hosts, bool whole_gang);
-  void SayRepaired(Job& job, const std::vector<HeldTask>& placed);
-  bool ShrinkToSurvivors(Job& job);
+  void RepairJob(JobEntry& job);
+  bool QuotaIsLeft(const JobEntry& job) const;
+  bool RepairByPlan(JobEntry& job);
+  bool Replace(JobEntry& job);
+  bool ReplaceOn(JobEntry& job, const std::vector<HostTasks>& hosts, bool whole_gang);
+  void SayRepaired(JobEntry& job, const std::vector<HeldTask>& placed);
+  bool ShrinkToSurvivors(JobEntry& job);
 
   // Waiting jobs (round_walk.cc).
   void Walk();
-  bool TryStart(Job& job);
-  bool StartWith(Job& job, std::vector<int32_t> counts, Admit admit);
-  int32_t CountFor(Job& job, Admit admit);
-  void Start(Job& job, std::vector<HeldTask> tasks);
+  bool TryStart(JobEntry& job);
+  bool StartWith(JobEntry& job, std::vector<int32_t> counts, Admit admit);
+  int32_t CountFor(JobEntry& job, Admit admit);
+  void Start(JobEntry& job, std::vector<HeldTask> tasks);
   JobNumber HeadOf(share::QueueIndex queue, bool preempting);
   bool Parked(const Line& line, bool preempting) const;
   share::FairOrder OrderNow(bool preempting) const;
 
   // Reservations (round_reserve.cc).
-  void Reserve(Job& job);
+  void Reserve(JobEntry& job);
   void FillReservations();
   void RefreshReservations();
   void Publish(const Reservation& reservation);
@@ -52,26 +52,27 @@ class Round {
 
   // Room (round_preempt.cc).
   void MakeRoom();
-  bool TryMakeRoom(Job& job);
-  bool FindsRoom(Job& job);
-  void NoteSpared(const Job& job);
-  void Stop(JobNumber victim, const ChosenVictim& how, const Job& winner, uint64_t transaction);
+  bool TryMakeRoom(JobEntry& job);
+  bool FindsRoom(JobEntry& job);
+  void NoteSpared(const JobEntry& job);
+  void Stop(JobNumber victim, const ChosenVictim& how, const JobEntry& winner,
+            uint64_t transaction);
 
   // Moves (round_move.cc).
   void Defragment();
-  bool BuyMoves(Job& job, const Reservation& reservation);
+  bool BuyMoves(JobEntry& job, const Reservation& reservation);
   // Carries out what FindRoom proved: stops, shrinks and moves, and the start between them.
-  void MakeTheRoom(Job& job, const Room& room, uint64_t transaction);
-  void SayMoved(Job& job);
+  void MakeTheRoom(JobEntry& job, const Room& room, uint64_t transaction);
+  void SayMoved(JobEntry& job);
 
   // Elasticity (round_grow.cc).
   void Grow();
   bool PlanLands(const std::vector<std::pair<JobNumber, int32_t>>& counts);
-  bool GrowBy(Job& job, int32_t tasks);
-  void ShrinkBy(Job& job, int32_t tasks);
+  bool GrowBy(JobEntry& job, int32_t tasks);
+  void ShrinkBy(JobEntry& job, int32_t tasks);
 
-  std::vector<JobId> Leaving(const std::vector<HeldTask>& tasks, const Job& job) const;
-  Decision& Say(DecisionKind kind, uint64_t transaction, const Job& job);
+  std::vector<JobId> Leaving(const std::vector<HeldTask>& tasks, const JobEntry& job) const;
+  Decision& Say(DecisionKind kind, uint64_t transaction, const JobEntry& job);
 
   // For gangs of one card: who may be stopped, by queue, cheapest first.
   struct OneCardVictims {
@@ -83,11 +84,12 @@ class Round {
     // Nobody shares a card or could give up a part: whoever has a card frees it alone.
     bool plain = true;
   };
-  OneCardVictims& VictimsOf(const Job& job);
-  bool MayTake(const Job& job, const spec::SharedAmounts& asked, const Job& other) const;
-  NodeIndex LandingWithout(const Job& job, const spec::SharedAmounts& asked, const Job& other);
+  OneCardVictims& VictimsOf(const JobEntry& job);
+  bool MayTake(const JobEntry& job, const spec::SharedAmounts& asked, const JobEntry& other) const;
+  NodeIndex LandingWithout(const JobEntry& job, const spec::SharedAmounts& asked,
+                           const JobEntry& other);
   enum class OneCard : uint8_t { kStarted, kNobody, kToSearch };
-  OneCard TakeOneCard(Job& job, const spec::SharedAmounts& asked);
+  OneCard TakeOneCard(JobEntry& job, const spec::SharedAmounts& asked);
 
   // The lines of a queue by the turn of their first jobs, the next one on top. Good while nothing
   // opens a line again.
@@ -102,7 +104,7 @@ class Round {
   };
   void Fill(share::QueueIndex queue, bool preempting, Turns& turns) const;
 
-  Books& books_;
+  SchedulerState& state_;
   Placer& placer_;
   int64_t steps_;
   std::map<share::QueueIndex, Turns> turns_;

@@ -17,10 +17,10 @@ constexpr int64_t kSteps = 5'000'000;  // of the exact table; beyond, marginal v
 // A shrunk job restarts too: it must be worth this part of all values at least.
 constexpr int64_t kWorthShrinking = 50;
 
-int32_t TasksOf(const Job& job) { return static_cast<int32_t>(job.tasks.size()); }
+int32_t TasksOf(const JobEntry& job) { return static_cast<int32_t>(job.tasks.size()); }
 
 // Elastic, whole, confirmed, and its cards are what counts.
-bool MayChange(const Job& job) {
+bool MayChange(const JobEntry& job) {
   const GroupRequest& group = job.request->groups[0];
   return job.request->groups.size() == 1 && group.desired > group.minimum &&
          group.shape.cards > 0 && job.lost.empty() && !job.bind_by && !job.leaving;
@@ -34,12 +34,12 @@ struct Choice {
   int64_t value_now = 0;
 };
 
-Choice ChoicesOf(const Books& books, const share::QueueTree& queues, const Job& job,
+Choice ChoicesOf(const SchedulerState& state, const share::QueueTree& queues, const JobEntry& job,
                  bool may_shrink) {
   const GroupRequest& group = job.request->groups[0];
   Choice choice;
   choice.job = job.number;
-  const double remaining = ToSeconds(books.ExpectedEnd(job) - books.now);
+  const double remaining = ToSeconds(state.ExpectedEnd(job) - state.now);
   const double restart = ToSeconds(job.request->restart_cost);
   const bool shrinks = may_shrink && job.request->preemption != Preemption::kNever;
   for (int32_t step = 0, count = group.minimum; count <= group.desired;
@@ -66,22 +66,22 @@ struct Plan {
   bool shrinks = false;
 };
 
-Plan MakePlan(const Books& books, const std::vector<JobNumber>& jobs, bool may_shrink) {
+Plan MakePlan(const SchedulerState& state, const std::vector<JobNumber>& jobs, bool may_shrink) {
   std::vector<ElasticJob> options;
   std::vector<Choice> choices;
-  int64_t cards = books.state.cluster().free_cards;
+  int64_t cards = state.resources.cluster().free_cards;
   Plan plan;
   // What quotas would allow if all shrank to their minimum: the sum is judged with the whole plan.
-  share::QueueTree queues = books.queues;
+  share::QueueTree queues = state.queues;
   for (const JobNumber number : jobs) {
-    const Job& job = books.at(number);
+    const JobEntry& job = state.at(number);
     const GroupRequest& group = job.request->groups[0];
     if (!may_shrink) break;
     queues.Remove(job.queue, AmountsOf(group.shape, TasksOf(job) - group.minimum));
   }
   for (const JobNumber number : jobs) {
-    const Job& job = books.at(number);
-    Choice choice = ChoicesOf(books, queues, job, may_shrink);
+    const JobEntry& job = state.at(number);
+    Choice choice = ChoicesOf(state, queues, job, may_shrink);
     if (choice.counts.empty()) continue;
     cards += int64_t{TasksOf(job)} * job.request->groups[0].shape.cards;
     options.push_back(choice.options);
@@ -93,7 +93,7 @@ Plan MakePlan(const Books& books, const std::vector<JobNumber>& jobs, bool may_s
   plan.gain += answer.value;
   for (size_t i = 0; i < choices.size() && answer.feasible; ++i) {
     const int32_t count = choices[i].counts[static_cast<size_t>(answer.choices[i])];
-    const int32_t has = TasksOf(books.at(choices[i].job));
+    const int32_t has = TasksOf(state.at(choices[i].job));
     if (count == has) continue;
     plan.counts.emplace_back(choices[i].job, count);
     plan.shrinks |= count < has;
@@ -104,29 +104,29 @@ Plan MakePlan(const Books& books, const std::vector<JobNumber>& jobs, bool may_s
 }  // namespace
 
 void Round::Grow() {
-  if (books_.now - books_.grown_at < books_.policy.elastic_period) return;
-  books_.grown_at = books_.now;
-  books_.grown_seen = books_.Versions();
-  if (books_.elastic.empty()) return;
+  if (state_.now - state_.grown_at < state_.policy.elastic_period) return;
+  state_.grown_at = state_.now;
+  state_.grown_seen = state_.Versions();
+  if (state_.elastic.empty()) return;
   std::vector<JobNumber> jobs;
-  for (const JobNumber number : books_.placed) {
-    if (MayChange(books_.at(number))) jobs.push_back(number);
+  for (const JobNumber number : state_.placed) {
+    if (MayChange(state_.at(number))) jobs.push_back(number);
   }
   if (jobs.empty()) return;
   --steps_;
-  Plan plan = MakePlan(books_, jobs, false);
-  const Plan other = MakePlan(books_, jobs, true);
+  Plan plan = MakePlan(state_, jobs, false);
+  const Plan other = MakePlan(state_, jobs, true);
   if (other.shrinks && (other.gain - plan.gain) * kWorthShrinking > std::abs(plan.value) &&
       PlanLands(other.counts)) {
     plan = other;
   }
   for (const auto& [number, count] : plan.counts) {
-    Job& job = books_.at(number);
+    JobEntry& job = state_.at(number);
     if (count < TasksOf(job)) ShrinkBy(job, TasksOf(job) - count);
   }
   for (const auto& [number, count] : plan.counts) {
     if (steps_ <= 0) return;
-    Job& job = books_.at(number);
+    JobEntry& job = state_.at(number);
     const int32_t step = job.request->groups[0].step;
     // Fewer where rules or promises don't leave all of it.
     for (int32_t more = count - TasksOf(job); more > 0 && !GrowBy(job, more); more -= step) {
@@ -137,19 +137,19 @@ void Round::Grow() {
 
 // Whether all that grow find their places once the others have shrunk; nothing is kept.
 bool Round::PlanLands(const std::vector<std::pair<JobNumber, int32_t>>& counts) {
-  const Savepoint before = books_.state.Save();
-  share::QueueTree queues = books_.queues;
+  const Savepoint before = state_.resources.Save();
+  share::QueueTree queues = state_.queues;
   for (const auto& [number, count] : counts) {
-    const Job& job = books_.at(number);
+    const JobEntry& job = state_.at(number);
     const Shape& shape = job.request->groups[0].shape;
     if (count < TasksOf(job)) queues.Remove(job.queue, AmountsOf(shape, TasksOf(job) - count));
     for (auto i = static_cast<size_t>(std::max(count, 0)); i < job.tasks.size(); ++i) {
-      books_.state.Remove(job.tasks[i].slot);
+      state_.resources.Remove(job.tasks[i].slot);
     }
   }
   bool lands = true;
   for (const auto& [number, count] : counts) {
-    const Job& job = books_.at(number);
+    const JobEntry& job = state_.at(number);
     if (count <= TasksOf(job)) continue;
     const auto more = AmountsOf(job.request->groups[0].shape, count - TasksOf(job));
     lands = lands && !queues.Check(job.queue, more).has_value();
@@ -158,50 +158,50 @@ bool Round::PlanLands(const std::vector<std::pair<JobNumber, int32_t>>& counts) 
     std::vector<int32_t> ranks(static_cast<size_t>(count - TasksOf(job)));
     std::iota(ranks.begin(), ranks.end(), TasksOf(job));
     std::vector<HeldTask> placed;
-    lands = lands && placer_.PlaceMore(books_, job, 0, ranks, Admit::kReady, placed) &&
-            ForbiddenBy(books_, job, placed) == kNoJob;
+    lands = lands && placer_.PlaceMore(state_, job, 0, ranks, Admit::kReady, placed) &&
+            ForbiddenBy(state_, job, placed) == kNoJob;
   }
-  books_.state.RollBack(before);
+  state_.resources.RollBack(before);
   return lands;
 }
 
-void Round::ShrinkBy(Job& job, int32_t tasks) {
+void Round::ShrinkBy(JobEntry& job, int32_t tasks) {
   Decision& shrink = Say(DecisionKind::kShrink, job.transaction, job);
   shrink.reason = "its cards are worth more to another elastic job";
   for (int32_t i = 0; i < tasks; ++i) {
     const HeldTask& last = job.tasks.back();
-    const TaskRecord& record = books_.state.task(last.slot);
+    const TaskRecord& record = state_.resources.task(last.slot);
     shrink.tasks.push_back({last.group, last.rank, record.node, record.cards});
-    books_.Drop(job, job.tasks.size() - 1);
+    state_.Drop(job, job.tasks.size() - 1);
   }
-  books_.state.Commit();
-  LayRanks(books_, job, job.tasks, false);
-  shrink.ranks = CardsOfRanks(books_, job);
+  state_.resources.Commit();
+  LayRanks(state_, job, job.tasks, false);
+  shrink.ranks = CardsOfRanks(state_, job);
 }
 
-bool Round::GrowBy(Job& job, int32_t tasks) {
+bool Round::GrowBy(JobEntry& job, int32_t tasks) {
   const GroupRequest& group = job.request->groups[0];
-  if (books_.queues.Check(job.queue, AmountsOf(group.shape, tasks))) return false;
+  if (state_.queues.Check(job.queue, AmountsOf(group.shape, tasks))) return false;
   std::vector<int32_t> ranks(static_cast<size_t>(tasks));
   std::iota(ranks.begin(), ranks.end(), TasksOf(job));
-  const Savepoint before = books_.state.Save();
+  const Savepoint before = state_.resources.Save();
   std::vector<HeldTask> placed;
-  if (!placer_.PlaceMore(books_, job, 0, ranks, Admit::kReady, placed)) return false;
-  if (ForbiddenBy(books_, job, placed) != kNoJob) {
-    books_.state.RollBack(before);
+  if (!placer_.PlaceMore(state_, job, 0, ranks, Admit::kReady, placed)) return false;
+  if (ForbiddenBy(state_, job, placed) != kNoJob) {
+    state_.resources.RollBack(before);
     return false;
   }
-  ChargeReservations(books_, job, placed);
-  books_.Confirmable(job, books_.policy.bind_deadline);
+  ChargeReservations(state_, job, placed);
+  state_.Confirmable(job, state_.policy.bind_deadline);
   Decision& grow = Say(DecisionKind::kGrow, job.transaction, job);
   grow.after = Leaving(placed, job);
   for (const HeldTask& task : placed) {
-    const TaskRecord& record = books_.state.task(task.slot);
+    const TaskRecord& record = state_.resources.task(task.slot);
     grow.tasks.push_back({task.group, task.rank, record.node, record.cards});
   }
-  books_.Keep(job, placed);
-  LayRanks(books_, job, job.tasks, false);
-  grow.ranks = CardsOfRanks(books_, job);
+  state_.Keep(job, placed);
+  LayRanks(state_, job, job.tasks, false);
+  grow.ranks = CardsOfRanks(state_, job);
   return true;
 }
 

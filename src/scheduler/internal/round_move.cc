@@ -17,25 +17,25 @@ constexpr int kMostGangs = 8;
 
 }  // namespace
 
-void Round::SayMoved(Job& job) {
-  books_.Confirmable(job, books_.policy.bind_deadline * 2);
-  job.started_in_round = books_.rounds;
+void Round::SayMoved(JobEntry& job) {
+  state_.Confirmable(job, state_.policy.bind_deadline * 2);
+  job.started_in_round = state_.rounds;
   begun_.push_back(job.number);
   // The move begins with a snapshot.
-  job.last_snapshot = books_.now;
-  std::erase_if(job.moves, [&](Instant at) { return at + std::chrono::hours(24) <= books_.now; });
-  job.moves.push_back(books_.now);
+  job.last_snapshot = state_.now;
+  std::erase_if(job.moves, [&](Instant at) { return at + std::chrono::hours(24) <= state_.now; });
+  job.moves.push_back(state_.now);
   Decision& move = Say(DecisionKind::kMove, job.transaction, job);
-  move.tasks = books_.PlacementsOf(job);
-  move.ranks = CardsOfRanks(books_, job);
+  move.tasks = state_.PlacementsOf(job);
+  move.ranks = CardsOfRanks(state_, job);
   move.after = Leaving(job.tasks, job);
 }
 
-void Round::MakeTheRoom(Job& job, const Room& room, uint64_t transaction) {
+void Round::MakeTheRoom(JobEntry& job, const Room& room, uint64_t transaction) {
   const std::vector<ChosenVictim>& victims = room.victims;
   for (const ChosenVictim& victim : victims) {
     if (victim.means == Means::kMove) {
-      books_.Uproot(books_.at(victim.job));
+      state_.Uproot(state_.at(victim.job));
     } else {
       Stop(victim.job, victim, job, transaction);
     }
@@ -43,20 +43,20 @@ void Round::MakeTheRoom(Job& job, const Room& room, uint64_t transaction) {
   std::vector<int32_t> counts;
   for (const GroupRequest& group : job.request->groups) counts.push_back(group.minimum);
   std::vector<HeldTask> tasks;
-  CHECK(placer_.Place(books_, job, counts, room.bounds, AdmitOf(books_, job), tasks))
+  CHECK(placer_.Place(state_, job, counts, room.bounds, AdmitOf(state_, job), tasks))
       << "victims were stopped for a gang that does not land";
   const std::string winner = job.request->id.value();
   Start(job, tasks);
   // One by one, in the order of the proof, which has asked whom it would delay.
   for (const ChosenVictim& victim : victims) {
     if (victim.means != Means::kMove) continue;
-    Job& other = books_.at(victim.job);
+    JobEntry& other = state_.at(victim.job);
     std::vector<HeldTask> places;
-    CHECK(placer_.Place(books_, other, victim.counts, {}, AdmitOf(books_, other), places))
+    CHECK(placer_.Place(state_, other, victim.counts, {}, AdmitOf(state_, other), places))
         << "a moved job does not land where it did";
-    LayRanks(books_, other, places, true);
-    books_.Keep(other, places);
-    books_.moved_card_ms += LossOfMoving(other);
+    LayRanks(state_, other, places, true);
+    state_.Keep(other, places);
+    state_.moved_card_ms += LossOfMoving(other);
     SayMoved(other);
     decisions_.back().reason = "makes room for " + winner;
   }
@@ -64,66 +64,67 @@ void Round::MakeTheRoom(Job& job, const Room& room, uint64_t transaction) {
 
 // For the first gangs that wait for room and have a promise: moves that start one of them now.
 void Round::Defragment() {
-  const Duration period = books_.policy.defragment_period;
-  if (!books_.policy.moves || period <= Duration(0)) return;
-  if (books_.now - books_.defragmented_at < period) return;
-  if (books_.reservations.empty() || books_.policy.placement != PlacementRule::kExact) return;
+  const Duration period = state_.policy.defragment_period;
+  if (!state_.policy.moves || period <= Duration(0)) return;
+  if (state_.now - state_.defragmented_at < period) return;
+  if (state_.reservations.empty() || state_.policy.placement != PlacementRule::kExact) return;
   std::vector<JobNumber> waiting;
-  for (const auto& [holder, reservation] : books_.reservations) {
-    const Job& job = books_.at(holder);
-    if (reservation.start - books_.now >= kShortWait && !job.leaving) waiting.push_back(holder);
+  for (const auto& [holder, reservation] : state_.reservations) {
+    const JobEntry& job = state_.at(holder);
+    if (reservation.start - state_.now >= kShortWait && !job.leaving) waiting.push_back(holder);
   }
   std::sort(waiting.begin(), waiting.end(),
-            [&](JobNumber a, JobNumber b) { return books_.Before(books_.at(a), books_.at(b)); });
+            [&](JobNumber a, JobNumber b) { return state_.Before(state_.at(a), state_.at(b)); });
   if (waiting.empty()) return;
-  books_.defragmented_at = books_.now;
+  state_.defragmented_at = state_.now;
   if (waiting.size() > kMostGangs) waiting.resize(kMostGangs);
   for (const JobNumber number : waiting) {
     if (steps_ <= 0) return;
-    const auto held = books_.reservations.find(number);
-    if (held == books_.reservations.end()) continue;
-    if (BuyMoves(books_.at(number), held->second)) return;
+    const auto held = state_.reservations.find(number);
+    if (held == state_.reservations.end()) continue;
+    if (BuyMoves(state_.at(number), held->second)) return;
   }
 }
 
-bool Round::BuyMoves(Job& job, const Reservation& reservation) {
+bool Round::BuyMoves(JobEntry& job, const Reservation& reservation) {
   --steps_;
-  if (books_.queues.Check(job.queue, MinimumAmounts(*job.request))) return false;
+  if (state_.queues.Check(job.queue, MinimumAmounts(*job.request))) return false;
   const auto group = static_cast<size_t>(LargestGroup(*job.request));
-  const SlotTable& table = books_.tables.Of(books_.state, job.shapes[group], AdmitOf(books_, job));
+  const SlotTable& table =
+      state_.tables.Of(state_.resources, job.shapes[group], AdmitOf(state_, job));
   // Joined holes are no more than all holes.
   if (table.total() < job.request->groups[group].minimum) {
-    const int64_t cards = books_.state.cluster().free_cards;
+    const int64_t cards = state_.resources.cluster().free_cards;
     const int64_t needed = MinimumAmounts(*job.request)[0] / kWholeCard;
     if (cards < needed) return false;
   }
-  const Room room = FindRoom(books_, job, Rights::kMove, placer_);
+  const Room room = FindRoom(state_, job, Rights::kMove, placer_);
   steps_ -= room.steps / 100;
   if (!room.found) return false;
-  const int64_t saved_ms = (reservation.start - books_.now) / std::chrono::milliseconds(1);
+  const int64_t saved_ms = (reservation.start - state_.now) / std::chrono::milliseconds(1);
   const int64_t gang_milli = std::max<int64_t>(kWholeCard, MinimumAmounts(*job.request)[0]);
   __extension__ using Int128 = __int128;
   const auto gain = static_cast<Int128>(gang_milli) * saved_ms / 1'000;
   if (gain <= static_cast<Int128>(2) * room.cost_card_ms) return false;
   // The budget: thousandths of all card-time so far.
-  const int64_t up_ms = (books_.now - books_.began) / std::chrono::milliseconds(1);
-  const int64_t capacity = books_.queues.capacity()[0];
+  const int64_t up_ms = (state_.now - state_.began) / std::chrono::milliseconds(1);
+  const int64_t capacity = state_.queues.capacity()[0];
   const auto budget = static_cast<Int128>(up_ms) * (capacity / kWholeCard) *
-                      books_.policy.move_budget_milli / 1'000;
-  if (budget < static_cast<Int128>(books_.moved_card_ms) + room.cost_card_ms) return false;
+                      state_.policy.move_budget_milli / 1'000;
+  if (budget < static_cast<Int128>(state_.moved_card_ms) + room.cost_card_ms) return false;
   // Nobody who goes before it may lose by its start.
-  const Savepoint before = books_.state.Save();
+  const Savepoint before = state_.resources.Save();
   for (const ChosenVictim& victim : room.victims) {
-    for (const HeldTask& task : books_.at(victim.job).tasks) books_.state.Remove(task.slot);
+    for (const HeldTask& task : state_.at(victim.job).tasks) state_.resources.Remove(task.slot);
   }
   std::vector<int32_t> counts;
   for (const GroupRequest& each : job.request->groups) counts.push_back(each.minimum);
   std::vector<HeldTask> tasks;
-  const bool lands = placer_.Place(books_, job, counts, room.bounds, AdmitOf(books_, job), tasks) &&
-                     ForbiddenBy(books_, job, tasks) == kNoJob;
-  books_.state.RollBack(before);
+  const bool lands = placer_.Place(state_, job, counts, room.bounds, AdmitOf(state_, job), tasks) &&
+                     ForbiddenBy(state_, job, tasks) == kNoJob;
+  state_.resources.RollBack(before);
   if (!lands) return false;
-  MakeTheRoom(job, room, books_.next_transaction);
+  MakeTheRoom(job, room, state_.next_transaction);
   return true;
 }
 

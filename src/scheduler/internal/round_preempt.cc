@@ -11,7 +11,7 @@ namespace longhaul::scheduler::internal {
 
 namespace {
 
-bool IsOneCard(const Job& job) {
+bool IsOneCard(const JobEntry& job) {
   if (job.request->groups.size() != 1) return false;
   const GroupRequest& group = job.request->groups[0];
   return group.desired == 1 && group.shape.needs_devices() && group.shape.cards <= 1;
@@ -20,7 +20,7 @@ bool IsOneCard(const Job& job) {
 }  // namespace
 
 void Round::MakeRoom() {
-  if (!books_.policy.preempt) return;
+  if (!state_.policy.preempt) return;
   share::FairOrder order = OrderNow(true);
   for (share::QueueIndex queue = order.Next(); queue != share::kNoQueue && steps_ > 0;
        queue = order.Next()) {
@@ -29,24 +29,24 @@ void Round::MakeRoom() {
       order.Close(queue);
       continue;
     }
-    Job& job = books_.at(head);
+    JobEntry& job = state_.at(head);
     const uint32_t line = job.line;
     const size_t said = decisions_.size();
     if (TryMakeRoom(job)) {
       order.Refresh(queue);
       for (size_t i = said; i < decisions_.size(); ++i) {
-        if (const Job* changed = books_.Find(decisions_[i].job)) order.Refresh(changed->queue);
+        if (const JobEntry* changed = state_.Find(decisions_[i].job)) order.Refresh(changed->queue);
       }
       continue;
     }
-    books_.lines[line].preempt_parked = true;
-    books_.lines[line].preempt_parked_at = books_.PreemptVersions();
+    state_.lines[line].preempt_parked = true;
+    state_.lines[line].preempt_parked_at = state_.PreemptVersions();
   }
 }
 
-void Round::Stop(JobNumber number, const ChosenVictim& how, const Job& winner,
+void Round::Stop(JobNumber number, const ChosenVictim& how, const JobEntry& winner,
                  uint64_t transaction) {
-  Job& victim = books_.at(number);
+  JobEntry& victim = state_.at(number);
   const std::string reason = "makes room for " + winner.request->id.value();
   if (how.means == Means::kShrink) {
     Decision& shrink = Say(DecisionKind::kShrink, transaction, victim);
@@ -54,46 +54,46 @@ void Round::Stop(JobNumber number, const ChosenVictim& how, const Job& winner,
     for (size_t i = victim.tasks.size(); i-- > 0;) {
       const HeldTask task = victim.tasks[i];
       if (!std::binary_search(how.ranks.begin(), how.ranks.end(), task.rank)) continue;
-      const TaskRecord& record = books_.state.task(task.slot);
+      const TaskRecord& record = state_.resources.task(task.slot);
       shrink.tasks.push_back({task.group, task.rank, record.node, record.cards});
-      books_.Drop(victim, i);
+      state_.Drop(victim, i);
     }
-    books_.state.Commit();
-    books_.Renumber(victim);
-    LayRanks(books_, victim, victim.tasks, false);
-    shrink.ranks = CardsOfRanks(books_, victim);
+    state_.resources.Commit();
+    state_.Renumber(victim);
+    LayRanks(state_, victim, victim.tasks, false);
+    shrink.ranks = CardsOfRanks(state_, victim);
     return;
   }
   Decision& stop = Say(how.means == Means::kSuspend ? DecisionKind::kSuspend : DecisionKind::kEvict,
                        transaction, victim);
-  stop.tasks = books_.PlacementsOf(victim);
+  stop.tasks = state_.PlacementsOf(victim);
   stop.reason = reason;
   std::erase_if(victim.evictions,
-                [&](Instant at) { return at + std::chrono::hours(24) <= books_.now; });
-  victim.evictions.push_back(books_.now);
-  books_.Requeue(victim, true);
+                [&](Instant at) { return at + std::chrono::hours(24) <= state_.now; });
+  victim.evictions.push_back(state_.now);
+  state_.Requeue(victim, true);
 }
 
 // No round undoes its own work. What it has begun is there for the taking in the next one, which
 // would not look again unless something else had changed.
-void Round::NoteSpared(const Job& job) {
-  if (books_.claims_spared || !MayClaim(books_, job)) return;
-  books_.claims_spared = std::any_of(begun_.begin(), begun_.end(), [&](JobNumber number) {
-    const Job& other = books_.at(number);
-    return other.placed && number != job.number && MayTakeFrom(books_, job, other);
+void Round::NoteSpared(const JobEntry& job) {
+  if (state_.claims_spared || !MayClaim(state_, job)) return;
+  state_.claims_spared = std::any_of(begun_.begin(), begun_.end(), [&](JobNumber number) {
+    const JobEntry& other = state_.at(number);
+    return other.placed && number != job.number && MayTakeFrom(state_, job, other);
   });
 }
 
-bool Round::TryMakeRoom(Job& job) {
+bool Round::TryMakeRoom(JobEntry& job) {
   if (FindsRoom(job)) return true;
-  if (!job.leaving && books_.policy.preempt && job.block.kind != Block::Kind::kReservation) {
+  if (!job.leaving && state_.policy.preempt && job.block.kind != Block::Kind::kReservation) {
     NoteSpared(job);
   }
   return false;
 }
 
-bool Round::FindsRoom(Job& job) {
-  if (job.leaving || !books_.policy.preempt || !MayClaim(books_, job)) return false;
+bool Round::FindsRoom(JobEntry& job) {
+  if (job.leaving || !state_.policy.preempt || !MayClaim(state_, job)) return false;
   // Room there is; it is held for somebody who goes before.
   if (job.block.kind == Block::Kind::kReservation) return false;
   if (IsOneCard(job)) {
@@ -101,21 +101,21 @@ bool Round::FindsRoom(Job& job) {
     const OneCard taken = TakeOneCard(job, MinimumAmounts(*job.request));
     if (taken != OneCard::kToSearch) return taken == OneCard::kStarted;
   }
-  const Room room = FindRoom(books_, job, Rights::kOwn, placer_);
+  const Room room = FindRoom(state_, job, Rights::kOwn, placer_);
   steps_ -= 1 + room.steps / 100;
   if (!room.found) return false;
   if (room.victims.empty()) return TryStart(job);  // others have made room
-  MakeTheRoom(job, room, books_.next_transaction);
+  MakeTheRoom(job, room, state_.next_transaction);
   return true;
 }
 
-Round::OneCardVictims& Round::VictimsOf(const Job& job) {
+Round::OneCardVictims& Round::VictimsOf(const JobEntry& job) {
   const auto [found, fresh] =
       one_card_.try_emplace(std::make_pair(job.queue, job.request->priority));
   OneCardVictims& victims = found->second;
   if (!fresh) return victims;
-  for (const JobNumber number : books_.placed) {
-    const Job& other = books_.at(number);
+  for (const JobNumber number : state_.placed) {
+    const JobEntry& other = state_.at(number);
     const auto& groups = other.request->groups;
     victims.plain = victims.plain && std::all_of(groups.begin(), groups.end(), [](const auto& g) {
                       return g.shape.share == 0 && g.minimum == g.desired;
@@ -124,7 +124,7 @@ Round::OneCardVictims& Round::VictimsOf(const Job& job) {
         other.request->preemption == Preemption::kShrink) {
       continue;
     }
-    victims.queues[other.queue].jobs.emplace_back(LossOfStopping(books_, other), number);
+    victims.queues[other.queue].jobs.emplace_back(LossOfStopping(state_, other), number);
   }
   for (auto& [queue, list] : victims.queues) {
     std::sort(list.jobs.begin(), list.jobs.end(), [](const auto& a, const auto& b) {
@@ -134,32 +134,33 @@ Round::OneCardVictims& Round::VictimsOf(const Job& job) {
   return victims;
 }
 
-bool Round::MayTake(const Job& job, const spec::SharedAmounts& asked, const Job& other) const {
+bool Round::MayTake(const JobEntry& job, const spec::SharedAmounts& asked,
+                    const JobEntry& other) const {
   if (other.held_priority > kMaxPriority) return false;  // an operator has put it first
   if (other.queue == job.queue) return other.held_priority < job.request->priority;
-  return books_.queues.reclaims(job.queue) &&
-         books_.queues.MayReclaim(job.queue, asked, other.queue, other.held);
+  return state_.queues.reclaims(job.queue) &&
+         state_.queues.MayReclaim(job.queue, asked, other.queue, other.held);
 }
 
 // Proof: with the victim gone a node of its tasks has the card, and quotas allow it.
-NodeIndex Round::LandingWithout(const Job& job, const spec::SharedAmounts& asked,
-                                const Job& other) {
-  const Savepoint before = books_.state.Save();
+NodeIndex Round::LandingWithout(const JobEntry& job, const spec::SharedAmounts& asked,
+                                const JobEntry& other) {
+  const Savepoint before = state_.resources.Save();
   std::vector<NodeIndex> nodes;
   for (const HeldTask& task : other.tasks) {
-    nodes.push_back(books_.state.task(task.slot).node);
-    books_.state.Remove(task.slot);
+    nodes.push_back(state_.resources.task(task.slot).node);
+    state_.resources.Remove(task.slot);
   }
-  books_.queues.Remove(other.queue, other.held);
-  const bool quota = !books_.queues.Check(job.queue, asked).has_value();
-  books_.queues.Add(other.queue, other.held);
-  NodeIndex landing = books_.state.size();
+  state_.queues.Remove(other.queue, other.held);
+  const bool quota = !state_.queues.Check(job.queue, asked).has_value();
+  state_.queues.Add(other.queue, other.held);
+  NodeIndex landing = state_.resources.size();
   for (const NodeIndex node : nodes) {
-    if (quota && SlotsFor(books_.state, node, job.shapes[0], AdmitOf(books_, job), 1) > 0) {
+    if (quota && SlotsFor(state_.resources, node, job.shapes[0], AdmitOf(state_, job), 1) > 0) {
       landing = std::min(landing, node);
     }
   }
-  books_.state.RollBack(before);
+  state_.resources.RollBack(before);
   return landing;
 }
 
@@ -167,19 +168,19 @@ NodeIndex Round::LandingWithout(const Job& job, const spec::SharedAmounts& asked
 // search; of equal ones, who is in the queue that holds most beyond its guarantee. Where cards are
 // shared, jobs shrink, or a task needs more than its card, that is so when the cheapest victim of
 // all serves.
-Round::OneCard Round::TakeOneCard(Job& job, const spec::SharedAmounts& asked) {
+Round::OneCard Round::TakeOneCard(JobEntry& job, const spec::SharedAmounts& asked) {
   OneCardVictims& victims = VictimsOf(job);
   if (!victims.plain) return OneCard::kToSearch;
-  const Shape& shape = books_.state.shape(job.shapes[0]);
+  const Shape& shape = state_.resources.shape(job.shapes[0]);
   const bool card_alone = shape.cpu_milli == 0 && shape.memory_mib == 0 &&
                           shape.card_memory_mib == 0 && shape.counted == decltype(shape.counted){};
-  const Instant yesterday = books_.now - std::chrono::hours(24);
-  const auto usable = [&](const Job& other) {
+  const Instant yesterday = state_.now - std::chrono::hours(24);
+  const auto usable = [&](const JobEntry& other) {
     if (!other.placed || other.number == job.number) return false;
-    if (other.started_in_round == books_.rounds) return false;
+    if (other.started_in_round == state_.rounds) return false;
     const auto recent = std::count_if(other.evictions.begin(), other.evictions.end(),
                                       [&](Instant at) { return at > yesterday; });
-    return recent < static_cast<std::ptrdiff_t>(books_.policy.evictions_a_day);
+    return recent < static_cast<std::ptrdiff_t>(state_.policy.evictions_a_day);
   };
   // (cost, -excess, queue, index), the cheapest on top.
   using Head = std::tuple<int64_t, int64_t, share::QueueIndex, size_t>;
@@ -187,7 +188,7 @@ Round::OneCard Round::TakeOneCard(Job& job, const spec::SharedAmounts& asked) {
   const auto push = [&](share::QueueIndex queue, size_t index) {
     const auto& jobs = victims.queues[queue].jobs;
     if (index >= jobs.size()) return;
-    const int64_t excess = queue == job.queue ? 0 : books_.queues.ExcessShare(queue);
+    const int64_t excess = queue == job.queue ? 0 : state_.queues.ExcessShare(queue);
     heads.emplace(jobs[index].first, -excess, queue, index);
   };
   for (const auto& [queue, list] : victims.queues) push(queue, list.next);
@@ -196,15 +197,15 @@ Round::OneCard Round::TakeOneCard(Job& job, const spec::SharedAmounts& asked) {
     heads.pop();
     push(queue, index + 1);
     OneCardVictims::OfQueue& list = victims.queues[queue];
-    const auto at = books_.jobs.find(list.jobs[index].second);
-    if (at == books_.jobs.end() || !usable(at->second)) {
+    const auto at = state_.jobs.find(list.jobs[index].second);
+    if (at == state_.jobs.end() || !usable(at->second)) {
       if (index == list.next) ++list.next;
       continue;
     }
-    const Job& other = at->second;
+    const JobEntry& other = at->second;
     if (!MayTake(job, asked, other)) continue;
     const NodeIndex landing = LandingWithout(job, asked, other);
-    if (landing == books_.state.size()) {
+    if (landing == state_.resources.size()) {
       if (!card_alone) return OneCard::kToSearch;
       continue;
     }
@@ -212,9 +213,9 @@ Round::OneCard Round::TakeOneCard(Job& job, const spec::SharedAmounts& asked) {
     victim.job = other.number;
     victim.means =
         other.request->preemption == Preemption::kSuspend ? Means::kSuspend : Means::kEvict;
-    Stop(victim.job, victim, job, books_.next_transaction);
-    const CardMask cards = books_.state.ChooseCards(landing, job.shapes[0]);
-    const TaskSlot slot = books_.state.Place(landing, job.shapes[0], cards, job.number);
+    Stop(victim.job, victim, job, state_.next_transaction);
+    const CardMask cards = state_.resources.ChooseCards(landing, job.shapes[0]);
+    const TaskSlot slot = state_.resources.Place(landing, job.shapes[0], cards, job.number);
     Start(job, {{0, 0, slot, Stage::kAssumed}});
     return OneCard::kStarted;
   }

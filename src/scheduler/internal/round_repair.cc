@@ -15,10 +15,10 @@ namespace {
 constexpr uint32_t kMostRefusals = 3;
 
 // The survivors' hosts, ascending, with their tasks.
-std::vector<HostTasks> HostsOf(const Books& books, const Job& job) {
+std::vector<HostTasks> HostsOf(const SchedulerState& state, const JobEntry& job) {
   std::vector<HostTasks> hosts;
   for (const HeldTask& task : job.tasks) {
-    hosts.push_back({static_cast<int32_t>(books.state.task(task.slot).node), 1});
+    hosts.push_back({static_cast<int32_t>(state.resources.task(task.slot).node), 1});
   }
   std::sort(hosts.begin(), hosts.end(),
             [](const HostTasks& a, const HostTasks& b) { return a.host < b.host; });
@@ -32,12 +32,12 @@ std::vector<HostTasks> HostsOf(const Books& books, const Job& job) {
 
 // Whether gang/repair.h can say it all: one group of equal tasks, whole slices, nothing that
 // depends on which tasks are where.
-bool Plannable(const Books& books, const Job& job) {
-  if (job.request->groups.size() != 1 || job.tasks.empty() || !books.links.empty()) return false;
+bool Plannable(const SchedulerState& state, const JobEntry& job) {
+  if (job.request->groups.size() != 1 || job.tasks.empty() || !state.links.empty()) return false;
   const GroupRequest& group = job.request->groups[0];
   return group.max_per_domain == 0 && !group.rail_aligned && group.slice == 1 &&
          std::min(group.required, job.request->required) != kHostTier &&
-         books.policy.placement == PlacementRule::kExact;
+         state.policy.placement == PlacementRule::kExact;
 }
 
 int64_t SecondsOf(Duration time) { return std::max<int64_t>(0, time / std::chrono::seconds(1)); }
@@ -45,42 +45,42 @@ int64_t SecondsOf(Duration time) { return std::max<int64_t>(0, time / std::chron
 }  // namespace
 
 void Round::Repair() {
-  const std::vector<JobNumber> damaged(books_.damaged.begin(), books_.damaged.end());
-  for (const JobNumber number : damaged) RepairJob(books_.at(number));
+  const std::vector<JobNumber> damaged(state_.damaged.begin(), state_.damaged.end());
+  for (const JobNumber number : damaged) RepairJob(state_.at(number));
 }
 
-void Round::RepairJob(Job& job) {
+void Round::RepairJob(JobEntry& job) {
   --steps_;
   std::sort(job.lost.begin(), job.lost.end());
-  const bool patient = books_.policy.repair_patience > Duration(0) && job.refusals == 0;
+  const bool patient = state_.policy.repair_patience > Duration(0) && job.refusals == 0;
   const bool try_on = job.refusals <= kMostRefusals &&
                       (!job.tasks.empty() || (patient && job.request->groups.size() == 1)) &&
                       QuotaIsLeft(job);
-  if (try_on && (Plannable(books_, job) ? RepairByPlan(job) : Replace(job))) return;
+  if (try_on && (Plannable(state_, job) ? RepairByPlan(job) : Replace(job))) return;
   if (ShrinkToSurvivors(job)) return;
-  if (patient && books_.now < job.lost_since + books_.policy.repair_patience) return;
+  if (patient && state_.now < job.lost_since + state_.policy.repair_patience) return;
   Decision& undo =
       Say(job.bind_by ? DecisionKind::kUndo : DecisionKind::kEvict, job.transaction, job);
-  undo.tasks = books_.PlacementsOf(job);
+  undo.tasks = state_.PlacementsOf(job);
   undo.reason = "tasks were lost and cannot be replaced under its rules";
-  books_.Requeue(job, !job.tasks.empty());
+  state_.Requeue(job, !job.tasks.empty());
 }
 
 // What was lost a while ago others may have taken.
-bool Round::QuotaIsLeft(const Job& job) const {
-  if (job.lost_since == books_.now) return true;
+bool Round::QuotaIsLeft(const JobEntry& job) const {
+  if (job.lost_since == state_.now) return true;
   spec::SharedAmounts lost;
   for (const auto& [group, rank] : job.lost) {
     lost += AmountsOf(job.request->groups[static_cast<size_t>(group)].shape, 1);
   }
-  return !books_.queues.Check(job.queue, lost).has_value();
+  return !state_.queues.Check(job.queue, lost).has_value();
 }
 
 // All ways by what they cost, lost card-seconds now and slowdown until the end; the first that
 // goes, and the whole gang elsewhere last.
-bool Round::RepairByPlan(Job& job) {
+bool Round::RepairByPlan(JobEntry& job) {
   const GroupRequest& group = job.request->groups[0];
-  const std::vector<HostTasks> survivors = HostsOf(books_, job);
+  const std::vector<HostTasks> survivors = HostsOf(state_, job);
   RepairProblem problem;
   problem.survivors = survivors;
   problem.lost_tasks = static_cast<int32_t>(job.lost.size());
@@ -91,27 +91,27 @@ bool Round::RepairByPlan(Job& job) {
   problem.min_tasks = elastic ? group.minimum : had;
   problem.shrink_step = elastic ? group.step : 1;
   problem.cards_a_task = std::max<int32_t>(1, group.shape.cards);
-  problem.remaining_s = SecondsOf(books_.ExpectedEnd(job) - books_.now);
+  problem.remaining_s = SecondsOf(state_.ExpectedEnd(job) - state_.now);
   problem.restart_s = SecondsOf(job.request->restart_cost);
-  problem.move_s = problem.restart_s + SecondsOf(books_.now - job.last_snapshot);
+  problem.move_s = problem.restart_s + SecondsOf(state_.now - job.last_snapshot);
   problem.wait_s = -1;
-  problem.slowdown_ppm[kLeafTier] = books_.policy.leaf_slowdown_ppm;
+  problem.slowdown_ppm[kLeafTier] = state_.policy.leaf_slowdown_ppm;
   for (size_t t = kBlockTier; t < problem.slowdown_ppm.size(); ++t) {
-    problem.slowdown_ppm[t] = books_.policy.block_slowdown_ppm;
+    problem.slowdown_ppm[t] = state_.policy.block_slowdown_ppm;
   }
   const auto usable = [&] {
-    SlotTable table = books_.tables.Of(books_.state, job.shapes[0], Admit::kSpareToo);
+    SlotTable table = state_.tables.Of(state_.resources, job.shapes[0], Admit::kSpareToo);
     for (const NodeIndex node : job.refused_by) table.Set(static_cast<int32_t>(node), 0);
     return table;
   };
   const SlotTable free = usable();
-  const Savepoint before = books_.state.Save();
-  for (const HeldTask& task : job.tasks) books_.state.Remove(task.slot);
+  const Savepoint before = state_.resources.Save();
+  for (const HeldTask& task : job.tasks) state_.resources.Remove(task.slot);
   const SlotTable if_moved = usable();
-  books_.state.RollBack(before);
-  std::vector<uint8_t> spare(books_.state.size());
-  for (NodeIndex node = 0; node < books_.state.size(); ++node) {
-    spare[node] = books_.state.node(node).condition == spec::NodeCondition::kSpare ? 1 : 0;
+  state_.resources.RollBack(before);
+  std::vector<uint8_t> spare(state_.resources.size());
+  for (NodeIndex node = 0; node < state_.resources.size(); ++node) {
+    spare[node] = state_.resources.node(node).condition == spec::NodeCondition::kSpare ? 1 : 0;
   }
   EqualTasksSolver solver;
   const RepairCandidate* move = nullptr;
@@ -127,22 +127,22 @@ bool Round::RepairByPlan(Job& job) {
   return move != nullptr && ReplaceOn(job, move->added, true);
 }
 
-bool Round::ReplaceOn(Job& job, const std::vector<HostTasks>& hosts, bool whole_gang) {
+bool Round::ReplaceOn(JobEntry& job, const std::vector<HostTasks>& hosts, bool whole_gang) {
   // Unconfirmed tasks can't be moved: their start is still under way.
-  if (whole_gang && (!books_.policy.moves || job.bind_by || job.leaving)) return false;
+  if (whole_gang && (!state_.policy.moves || job.bind_by || job.leaving)) return false;
   std::vector<std::pair<int32_t, int32_t>> wanted = job.lost;
   if (whole_gang) {
     for (const HeldTask& task : job.tasks) wanted.emplace_back(task.group, task.rank);
     std::sort(wanted.begin(), wanted.end());
-    books_.Uproot(job);
+    state_.Uproot(job);
   }
   std::vector<HeldTask> placed;
   for (const HostTasks& entry : hosts) {
     const auto node = static_cast<NodeIndex>(entry.host);
     for (int32_t i = 0; i < entry.tasks; ++i) {
       const auto& [group, rank] = wanted[placed.size()];
-      const CardMask cards = books_.state.ChooseCards(node, job.shapes[0]);
-      const TaskSlot slot = books_.state.Place(node, job.shapes[0], cards, job.number);
+      const CardMask cards = state_.resources.ChooseCards(node, job.shapes[0]);
+      const TaskSlot slot = state_.resources.Place(node, job.shapes[0], cards, job.number);
       placed.push_back({group, rank, slot, Stage::kAssumed});
     }
   }
@@ -152,40 +152,40 @@ bool Round::ReplaceOn(Job& job, const std::vector<HostTasks>& hosts, bool whole_
     return true;
   }
   job.lost.clear();
-  books_.damaged.erase(job.number);
-  LayRanks(books_, job, placed, true);
-  books_.Keep(job, placed);
+  state_.damaged.erase(job.number);
+  LayRanks(state_, job, placed, true);
+  state_.Keep(job, placed);
   SayMoved(job);
   decisions_.back().reason = "tasks were lost, and near the others no place is as good";
   return true;
 }
 
-void Round::SayRepaired(Job& job, const std::vector<HeldTask>& placed) {
-  books_.Confirmable(job, books_.policy.bind_deadline);
+void Round::SayRepaired(JobEntry& job, const std::vector<HeldTask>& placed) {
+  state_.Confirmable(job, state_.policy.bind_deadline);
   Decision& repair = Say(DecisionKind::kRepair, job.transaction, job);
   repair.after = Leaving(placed, job);
   for (const HeldTask& task : placed) {
-    const TaskRecord& record = books_.state.task(task.slot);
+    const TaskRecord& record = state_.resources.task(task.slot);
     repair.tasks.push_back({task.group, task.rank, record.node, record.cards});
   }
-  books_.Keep(job, placed);
+  state_.Keep(job, placed);
   job.lost.clear();
-  books_.damaged.erase(job.number);
-  repair.ranks = CardsOfRanks(books_, job);
+  state_.damaged.erase(job.number);
+  repair.ranks = CardsOfRanks(state_, job);
 }
 
 // Group by group near the survivors, under their rules.
-bool Round::Replace(Job& job) {
+bool Round::Replace(JobEntry& job) {
   std::vector<HeldTask> placed;
-  const Savepoint before = books_.state.Save();
+  const Savepoint before = state_.resources.Save();
   for (size_t i = 0; i < job.lost.size();) {
     const int32_t group = job.lost[i].first;
     std::vector<int32_t> ranks;
     for (; i < job.lost.size() && job.lost[i].first == group; ++i) {
       ranks.push_back(job.lost[i].second);
     }
-    if (placer_.PlaceMore(books_, job, group, ranks, Admit::kSpareToo, placed)) continue;
-    books_.state.RollBack(before);
+    if (placer_.PlaceMore(state_, job, group, ranks, Admit::kSpareToo, placed)) continue;
+    state_.resources.RollBack(before);
     return false;
   }
   SayRepaired(job, placed);
@@ -193,7 +193,7 @@ bool Round::Replace(Job& job) {
 }
 
 // Whole steps leave: with each lost task the rest of its step.
-bool Round::ShrinkToSurvivors(Job& job) {
+bool Round::ShrinkToSurvivors(JobEntry& job) {
   if (job.request->groups.size() != 1 || job.refusals > kMostRefusals) return false;
   const GroupRequest& group = job.request->groups[0];
   const auto had = static_cast<int32_t>(job.tasks.size() + job.lost.size());
@@ -205,16 +205,16 @@ bool Round::ShrinkToSurvivors(Job& job) {
   shrink.reason = "tasks were lost; it goes on with fewer";
   while (static_cast<int32_t>(job.tasks.size()) > target) {
     const HeldTask& last = job.tasks.back();
-    const TaskRecord& record = books_.state.task(last.slot);
+    const TaskRecord& record = state_.resources.task(last.slot);
     shrink.tasks.push_back({last.group, last.rank, record.node, record.cards});
-    books_.Drop(job, job.tasks.size() - 1);
+    state_.Drop(job, job.tasks.size() - 1);
   }
-  books_.state.Commit();
-  books_.Renumber(job);
+  state_.resources.Commit();
+  state_.Renumber(job);
   job.lost.clear();
-  books_.damaged.erase(job.number);
-  LayRanks(books_, job, job.tasks, false);
-  shrink.ranks = CardsOfRanks(books_, job);
+  state_.damaged.erase(job.number);
+  LayRanks(state_, job, job.tasks, false);
+  shrink.ranks = CardsOfRanks(state_, job);
   return true;
 }
 

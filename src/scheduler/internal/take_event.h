@@ -1,19 +1,19 @@
-// How events change the books.
+// How events change the state.
 #pragma once
 
 #include "scheduler/event.h"
-#include "scheduler/internal/books.h"
+#include "scheduler/internal/scheduler_state.h"
 
 namespace longhaul::scheduler::internal {
 
-// Takes one event at books.now. What makes no sense changes nothing.
-void TakeEvent(Books& books, const Event& event);
+// Takes one event at state.now. What makes no sense changes nothing.
+void TakeEvent(SchedulerState& state, const Event& event);
 
 // Whether the request could start with nothing else running; the reason and the largest size that
-// could, if not. The books learn of its shapes.
-Status CheckFits(Books& books, const JobRequest& request);
+// could, if not. The state learns of its shapes.
+Status CheckFits(SchedulerState& state, const JobRequest& request);
 
 // Health that returns with time, and suspects that have earned their readiness.
-void HealNodes(Books& books);
+void HealNodes(SchedulerState& state);
 
 }  // namespace longhaul::scheduler::internal

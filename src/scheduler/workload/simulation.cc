@@ -215,7 +215,7 @@ class Run {
     Tell(JobEnded{life.id});
   }
 
-  // Books tasks in (sign -1) or out (+1) of this simulation's own count.
+  // SchedulerState tasks in (sign -1) or out (+1) of this simulation's own count.
   void Book(const Life& life, const std::vector<TaskPlacement>& tasks, int64_t sign) {
     const JobRequest& request = requests_[index_.at(life.id.value())];
     for (const TaskPlacement& task : tasks) {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/across/job.h"
+#include "profiler/across/profiled_job.h"
 #include "profiler/report/read_job.h"
 #include "trainer/trainer_fixture.h"
 

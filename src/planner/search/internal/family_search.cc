@@ -15,8 +15,9 @@ constexpr uint64_t kPlansALayout = 16;
 
 }  // namespace
 
-FamilySearch::FamilySearch(const Job& job, Oracle& oracle, const CardCount& cards, double threshold,
-                           const Candidate* known, uint64_t effort, const Options& options)
+FamilySearch::FamilySearch(const PlanRequest& job, Oracle& oracle, const CardCount& cards,
+                           double threshold, const Candidate* known, uint64_t effort,
+                           const Options& options)
     : job_(job),
       oracle_(oracle),
       reach_(job),

@@ -26,7 +26,7 @@ class FamilySearch {
  public:
   // `threshold` is of the objective; `known` is a layout of this family, or null. It may take
   // `effort`.
-  FamilySearch(const Job& job, Oracle& oracle, const CardCount& cards, double threshold,
+  FamilySearch(const PlanRequest& job, Oracle& oracle, const CardCount& cards, double threshold,
                const Candidate* known, uint64_t effort, const Options& options);
 
   void Visit(const Shape& shape, uint32_t index);
@@ -109,7 +109,7 @@ class FamilySearch {
 
   void VisitOrder(const spec::PlacementOrder& order);
 
-  const Job& job_;
+  const PlanRequest& job_;
   Oracle& oracle_;
   Reachable reach_;
   const std::function<bool()>& stop_;

@@ -106,7 +106,7 @@ class Frontier {
  private:
   // A layout found elsewhere, with as many replicas as fill these cards, is a step that the best
   // one here need not exceed: the search prunes by it from its first family on.
-  double KnownStep(const Job& job, Oracle& oracle, double longest) const {
+  double KnownStep(const PlanRequest& job, Oracle& oracle, double longest) const {
     const uint32_t devices = job.cards.front().devices;
     spec::DeviceCluster cluster = job.cluster;
     cluster.devices = devices;
@@ -129,7 +129,7 @@ class Frontier {
 
   void Visit(uint32_t devices, double headroom, double& longest) {
     if (cancelled_) return;
-    Job job = plan_.job;
+    PlanRequest job = plan_.job;
     job.cards = {CardCount{devices, 1, longest}};
     job.headroom = headroom;
     job.fixed.devices.reset();
@@ -147,7 +147,7 @@ class Frontier {
 
   // Keeps and proves what a search finds; its step becomes the longest for larger counts. False
   // where it found nothing and may be asked `again`.
-  bool SearchOne(const Job& job, const OracleFactory& oracle, bool again, double& longest) {
+  bool SearchOne(const PlanRequest& job, const OracleFactory& oracle, bool again, double& longest) {
     Options search = options_.search;
     search.keep = 1;
     search.keep_regions = options_.prove;

@@ -6,7 +6,7 @@ namespace longhaul::planner::search::internal {
 
 using flags::Framework;
 
-Reachable::Reachable(const Job& job) : reach_(job.reach), framework_(job.framework) {
+Reachable::Reachable(const PlanRequest& job) : reach_(job.reach), framework_(job.framework) {
   question_.model = job.model;
   question_.cluster = job.cluster;
 }

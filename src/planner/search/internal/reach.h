@@ -4,13 +4,13 @@
 #include <span>
 
 #include "planner/evaluation.h"
-#include "planner/search/job.h"
+#include "planner/search/plan_request.h"
 
 namespace longhaul::planner::search::internal {
 
 class Reachable {
  public:
-  explicit Reachable(const Job& job);
+  explicit Reachable(const PlanRequest& job);
 
   // Whether the layout as it stands can be written down.
   bool IsReached(const spec::Training& training);

@@ -71,7 +71,7 @@ std::vector<Pair> ChangesOf(const Proposal& best) {
 
 }  // namespace
 
-std::vector<Influence> InfluencesOf(const Job& job, const Proposal& best,
+std::vector<Influence> InfluencesOf(const PlanRequest& job, const Proposal& best,
                                     const PlanOptions& options) {
   std::vector<Influence> influences;
   const double now = TokensPerSecond(best);
@@ -126,7 +126,7 @@ MemoryCurve CurveOf(const StageEvaluation& stage, uint32_t index,
 
 }  // namespace
 
-std::optional<Timeline> TimelineOf(const Job& job, const Proposal& best) {
+std::optional<Timeline> TimelineOf(const PlanRequest& job, const Proposal& best) {
   const spec::Layout& layout = best.training.layout;
   if (layout.schedule == spec::PipelineSchedule::kDualPipe) return std::nullopt;
   if (layout.pipeline > kMostStagesDrawn) return std::nullopt;

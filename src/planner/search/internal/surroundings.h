@@ -8,11 +8,11 @@
 
 namespace longhaul::planner::search::internal {
 
-std::vector<Influence> InfluencesOf(const Job& job, const Proposal& best,
+std::vector<Influence> InfluencesOf(const PlanRequest& job, const Proposal& best,
                                     const PlanOptions& options);
 
 // Nothing for DualPipe, whose schedule is not simulated, and for more than 64 stages.
-std::optional<Timeline> TimelineOf(const Job& job, const Proposal& best);
+std::optional<Timeline> TimelineOf(const PlanRequest& job, const Proposal& best);
 
 // How much of the progress is the first search where others follow it.
 constexpr double kShareOfFirst = 0.4;

@@ -9,8 +9,8 @@ constexpr size_t kMostSizes = 1000;
 
 }  // namespace
 
-void JobPlacement::FinishRetreat() {
-  retreat_.reset();
+void JobPlacement::FinishVacate() {
+  vacate_.reset();
   transaction_ = 0;
   ++preemptions_;
 }

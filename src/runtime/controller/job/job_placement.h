@@ -16,7 +16,7 @@ namespace longhaul::runtime::controller {
 
 // A gang that leaves its nodes: a snapshot first, then all workers end, then it waits in its queue
 // or continues with other nodes.
-struct Retreat {
+struct Vacate {
   enum class Then { kQueue, kGoOn } then = Then::kQueue;
   enum class Stage {
     kSnapshot,  // the workers take one
@@ -39,21 +39,21 @@ class JobPlacement {
   // Returns the transaction to confirm; 0 when there is none.
   uint64_t TakeTransaction() { return std::exchange(transaction_, 0); }
 
-  const std::optional<Retreat>& retreat() const { return retreat_; }
-  bool leaving() const { return retreat_.has_value(); }
-  void BeginRetreat(Retreat::Then then, const std::string& reason) {
-    retreat_ = Retreat{then, Retreat::Stage::kSnapshot, reason};
+  const std::optional<Vacate>& vacate() const { return vacate_; }
+  bool leaving() const { return vacate_.has_value(); }
+  void BeginVacate(Vacate::Then then, const std::string& reason) {
+    vacate_ = Vacate{then, Vacate::Stage::kSnapshot, reason};
   }
-  // Requires a retreat, as the next two do.
-  void SetStage(Retreat::Stage stage) { retreat_->stage = stage; }
+  // Requires that the job is leaving, as the next two do.
+  void SetStage(Vacate::Stage stage) { vacate_->stage = stage; }
   // It waits in its queue in place of continuing elsewhere.
   void QueueInstead(const std::string& reason) {
-    retreat_->then = Retreat::Then::kQueue;
-    retreat_->reason = reason;
+    vacate_->then = Vacate::Then::kQueue;
+    vacate_->reason = reason;
   }
-  void EndRetreat() { retreat_.reset(); }
+  void EndVacate() { vacate_.reset(); }
   // The gang has left its nodes and waits in its queue.
-  void FinishRetreat();
+  void FinishVacate();
   void CountMove() { ++moves_; }
 
   // The gang has so many nodes from `attempt` on.
@@ -66,7 +66,7 @@ class JobPlacement {
 
  private:
   std::vector<NodeId> target_;
-  std::optional<Retreat> retreat_;  // from the gang
+  std::optional<Vacate> vacate_;  // from the gang
   uint64_t transaction_ = 0;
   uint32_t preemptions_ = 0;
   uint32_t moves_ = 0;

@@ -79,15 +79,15 @@ TEST(JobRecord, HasItsPlannedSizeWhileItHasNoGang) {
   EXPECT_EQ(job.world(), 4u);
 }
 
-TEST(JobPlacement, ARetreatThatHasToWaitWaits) {
+TEST(JobPlacement, AVacateThatHasToWaitWaits) {
   JobPlacement placement;
   EXPECT_FALSE(placement.leaving());
-  placement.BeginRetreat(Retreat::Then::kGoOn, "moved");
+  placement.BeginVacate(Vacate::Then::kGoOn, "moved");
   placement.QueueInstead("preempted");
-  EXPECT_EQ(placement.retreat()->then, Retreat::Then::kQueue);
-  EXPECT_EQ(placement.retreat()->reason, "preempted");
+  EXPECT_EQ(placement.vacate()->then, Vacate::Then::kQueue);
+  EXPECT_EQ(placement.vacate()->reason, "preempted");
   placement.BeginTransaction(9);
-  placement.FinishRetreat();
+  placement.FinishVacate();
   EXPECT_FALSE(placement.leaving());
   EXPECT_EQ(placement.preemptions(), 1u);
   EXPECT_EQ(placement.TakeTransaction(), 0u);

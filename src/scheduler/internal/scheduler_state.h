@@ -43,9 +43,9 @@ struct Block {
   JobNumber by = kNoJob;  // kReservation: whose; kOrder: who stops the queue
 };
 
-struct Job {
+struct JobEntry {
   JobNumber number = kNoJob;
-  // Shared by copies of the books: a request never changes, and what-if copies are many.
+  // Shared by copies of the state: a request never changes, and what-if copies are many.
   std::shared_ptr<const JobRequest> request;
   std::vector<ShapeId> shapes;  // by group
   share::QueueIndex queue = share::kRootQueue;
@@ -60,7 +60,7 @@ struct Job {
   std::optional<Instant> bind_by;  // until every task is bound
   Instant started{};
   Instant last_snapshot{};
-  Instant end_noted{};  // in Books::ends
+  Instant end_noted{};  // in SchedulerState::ends
   uint64_t started_in_round = 0;
   int64_t held_priority = 0;                      // against those who would stop it
   std::vector<HeldTask> tasks;                    // by rank
@@ -124,16 +124,16 @@ struct Line {
   Instant promised_at{};
 };
 
-struct Books {
-  Books(std::shared_ptr<const spec::Topology> topology_in,
-        std::shared_ptr<const DomainTree> tree_in, share::QueueTree queues_in,
-        const Policy& policy_in);
+struct SchedulerState {
+  SchedulerState(std::shared_ptr<const spec::Topology> topology_in,
+                 std::shared_ptr<const DomainTree> tree_in, share::QueueTree queues_in,
+                 const Policy& policy_in);
 
   // Shared by copies: neither ever changes.
   std::shared_ptr<const spec::Topology> topology;
   std::shared_ptr<const DomainTree> tree;
   Policy policy;
-  State state;
+  State resources;
   SlotTables tables;
   share::QueueTree queues;
   share::QueueTree idle_queues;  // the same with nothing used and every node there
@@ -146,7 +146,7 @@ struct Books {
   uint64_t next_transaction = 1;
   uint64_t rounds = 0;
   uint64_t expedites = 0;
-  std::map<JobNumber, Job> jobs;  // waiting or placed
+  std::map<JobNumber, JobEntry> jobs;  // waiting or placed
   std::map<std::string, JobNumber> by_name;
   std::set<JobNumber> placed;
   std::set<JobNumber> damaged;  // have lost tasks
@@ -183,56 +183,56 @@ struct Books {
   std::vector<Decision> rejections;             // to be told by the next round
   uint64_t input_hash = 0;                      // of all events and times so far
 
-  Job* Find(const JobId& id);
-  const Job* Find(const JobId& id) const;
-  Job& at(JobNumber job) { return jobs.at(job); }
-  const Job& at(JobNumber job) const { return jobs.at(job); }
+  JobEntry* Find(const JobId& id);
+  const JobEntry* Find(const JobId& id) const;
+  JobEntry& at(JobNumber job) { return jobs.at(job); }
+  const JobEntry& at(JobNumber job) const { return jobs.at(job); }
   Seen Versions() const;
   // What decides whether room can be made: jobs started since may be stopped too.
   Seen PreemptVersions() const;
 
   // --- Lines of waiting jobs.
-  void Enqueue(Job& job);
-  void Dequeue(Job& job);
+  void Enqueue(JobEntry& job);
+  void Dequeue(JobEntry& job);
   // Waiting raises: the priority by which it is ordered now.
-  int64_t EffectivePriority(const Line& line, const Job& job) const;
+  int64_t EffectivePriority(const Line& line, const JobEntry& job) const;
   // Whether a goes before b within one queue.
-  bool Before(const Job& a, const Job& b) const;
+  bool Before(const JobEntry& a, const JobEntry& b) const;
 
   // --- Bookkeeping of what is placed. The state's own changes are made by the caller before, in
   // one transaction, which these commit.
   // The job holds these tasks beside what it has.
-  void Keep(Job& job, const std::vector<HeldTask>& tasks);
+  void Keep(JobEntry& job, const std::vector<HeldTask>& tasks);
   // Takes one task out of the state (uncommitted) and out of the job's amounts.
-  void Drop(Job& job, size_t task);
+  void Drop(JobEntry& job, size_t task);
   // The job, which waited, has these tasks now.
-  void Begin(Job& job, const std::vector<HeldTask>& tasks, Instant bind_by_in);
+  void Begin(JobEntry& job, const std::vector<HeldTask>& tasks, Instant bind_by_in);
   // All tasks leave; the job is neither placed nor waiting.
-  void Release(Job& job);
+  void Release(JobEntry& job);
   // Whether it is placed with less than it wants, for `elastic`.
-  void NoteElastic(const Job& job);
+  void NoteElastic(const JobEntry& job);
   // Ranks are dense again, in the order they had.
-  void Renumber(Job& job);
+  void Renumber(JobEntry& job);
   // The mix of what has arrived, when enough has since it was formed.
   void FormMix();
   // It leaves its places and stays placed: Keep gives it others before the round goes on. The
   // engine has to report the old tasks as stopped.
-  void Uproot(Job& job);
+  void Uproot(JobEntry& job);
   // After Uproot and Keep: a transaction of its own, to be confirmed.
-  void Confirmable(Job& job, Duration patience);
+  void Confirmable(JobEntry& job, Duration patience);
   // Stops it and puts it back into its queue. `told`: the engine has to report it stopped.
-  void Requeue(Job& job, bool told);
+  void Requeue(JobEntry& job, bool told);
   void Erase(JobNumber job);
 
   // Expects its end anew: at its start, when it is overdue, and when plans are made anew.
-  void NoteEnd(Job& job);
-  Duration Elapsed(const Job& job) const;
-  share::JobLikeness LikenessOf(const Job& job) const;
+  void NoteEnd(JobEntry& job);
+  Duration Elapsed(const JobEntry& job) const;
+  share::JobLikeness LikenessOf(const JobEntry& job) const;
   // Of a placed one: the median, or (`late`) the end that nine of ten stay below.
-  Instant ExpectedEnd(const Job& job, bool late = false) const;
-  share::ExpectedDuration ExpectedRun(const Job& job) const;  // of a waiting one
+  Instant ExpectedEnd(const JobEntry& job, bool late = false) const;
+  share::ExpectedDuration ExpectedRun(const JobEntry& job) const;  // of a waiting one
 
-  std::vector<TaskPlacement> PlacementsOf(const Job& job) const;
+  std::vector<TaskPlacement> PlacementsOf(const JobEntry& job) const;
 };
 
 }  // namespace longhaul::scheduler::internal

@@ -1,4 +1,4 @@
-// What a search is asked: a model, a cluster, a batch, and what the user has already decided.
+// What a search is asked for: a model, a cluster, a batch, and what the user has already decided.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ struct Machine {
   SoftwareStack stack;
 };
 
-struct Job {
+struct PlanRequest {
   spec::Model model;
   spec::DeviceCluster cluster;
   // Global batch, precision and software; the layout in it is not looked at.
@@ -69,7 +69,7 @@ struct Job {
 };
 
 // What evaluates this job's layouts, on its cluster or one that differs in a figure.
-Evaluator EvaluatorOf(const Job& job, const spec::DeviceCluster& cluster,
+Evaluator EvaluatorOf(const PlanRequest& job, const spec::DeviceCluster& cluster,
                       const spec::Software& software);
 
 }  // namespace longhaul::planner::search

@@ -15,8 +15,8 @@ constexpr Duration kStopLimit = std::chrono::seconds(5);
 // A snapshot may take this long to reach the disk before its job moves without it.
 constexpr Duration kSaveLimit = std::chrono::seconds(60);
 
-using Stage = Retreat::Stage;
-using Then = Retreat::Then;
+using Stage = Vacate::Stage;
+using Then = Vacate::Then;
 
 // A command that has never reported a step may still want to end well.
 Duration GraceOf(const JobRecord& job, const ControllerOptions& options) {
@@ -25,29 +25,29 @@ Duration GraceOf(const JobRecord& job, const ControllerOptions& options) {
 
 }  // namespace
 
-void Placement::BeginRetreat(JobRecord& job, Then then, const std::string& reason) {
+void Placement::BeginVacate(JobRecord& job, Then then, const std::string& reason) {
   if (job.closing() || job.life.state() == proto::STOPPING) return;  // it leaves anyway
   if (job.placement.leaving()) {
     // A job that has to wait stays so: the scheduler has given its nodes away.
     if (then == Then::kQueue) job.placement.QueueInstead(reason);
-    return AdvanceRetreat(job);
+    return AdvanceVacate(job);
   }
-  job.placement.BeginRetreat(then, reason);
+  job.placement.BeginVacate(then, reason);
   job.writer.ForgetSaveFailure();
   const bool takes_snapshots = job.life.state() == proto::RUNNING &&
                                (job.spec().workload().built_in() || job.snapshots.snapshots() > 0);
-  if (!takes_snapshots) return StopForRetreat(job);
+  if (!takes_snapshots) return StopForVacate(job);
   context_.SetState(job, proto::LEAVING, "takes a snapshot: " + reason);
-  for (const Member& member : job.group.members()) SayRetreat(job, member.node);
+  for (const Member& member : job.group.members()) SendVacateCommand(job, member.node);
   context_.deadlines.Set(
-      DeadlineKind::kRetreat, job.id(),
+      DeadlineKind::kVacate, job.id(),
       context_.now + std::max(context_.scheduler.configuration().snapshot_patience,
                               job.hang.slowest_report() * 4));
 }
 
-void Placement::SayRetreat(const JobRecord& job, const NodeId& node) {
-  const Retreat& retreat = *job.placement.retreat();
-  if (retreat.stage == Stage::kSnapshot) {
+void Placement::SendVacateCommand(const JobRecord& job, const NodeId& node) {
+  const Vacate& vacate = *job.placement.vacate();
+  if (vacate.stage == Stage::kSnapshot) {
     return context_.SendInterval(job, node, 1);  // after the very next step
   }
   proto::Command command;
@@ -55,14 +55,14 @@ void Placement::SayRetreat(const JobRecord& job, const NodeId& node) {
   kill->set_job_id(job.id());
   kill->set_attempt(job.life.attempt());
   kill->set_grace_ns(GraceOf(job, context_.options).count());
-  kill->set_reason(retreat.reason);
+  kill->set_reason(vacate.reason);
   context_.Send(node, std::move(command));
 }
 
-void Placement::StopForRetreat(JobRecord& job) {
+void Placement::StopForVacate(JobRecord& job) {
   const std::string& id = job.id();
   job.placement.SetStage(Stage::kStopping);
-  const bool queues = job.placement.retreat()->then == Then::kQueue;
+  const bool queues = job.placement.vacate()->then == Then::kQueue;
   if (job.faults.undecided()) {
     // A fault on the way spares the job the snapshot, and nothing else changes.
     job.faults.Decide(queues ? "stop and wait in the queue" : "go on with other nodes",
@@ -75,30 +75,30 @@ void Placement::StopForRetreat(JobRecord& job) {
   for (const auto kind : {DeadlineKind::kDecide, DeadlineKind::kStart, DeadlineKind::kProgress}) {
     context_.deadlines.Clear(kind, id);
   }
-  context_.deadlines.Set(DeadlineKind::kRetreat, id,
+  context_.deadlines.Set(DeadlineKind::kVacate, id,
                          context_.now + GraceOf(job, context_.options) + kStopLimit);
-  context_.SetState(job, proto::LEAVING, job.placement.retreat()->reason);
+  context_.SetState(job, proto::LEAVING, job.placement.vacate()->reason);
   for (size_t i = 0; i < job.group.size(); ++i) {
     const Member& member = job.group.member(i);
     if (!context_.nodes.IsAlive(member.node)) job.group.Close(i);
-    if (!member.closed) SayRetreat(job, member.node);
+    if (!member.closed) SendVacateCommand(job, member.node);
   }
-  AdvanceRetreat(job);
+  AdvanceVacate(job);
 }
 
-void Placement::AdvanceRetreat(JobRecord& job) {
+void Placement::AdvanceVacate(JobRecord& job) {
   if (!job.placement.leaving() || !job.live() || job.closing()) return;
   const std::string& id = job.id();
-  const Retreat& retreat = *job.placement.retreat();
-  if (retreat.stage == Stage::kStopping) {
+  const Vacate& vacate = *job.placement.vacate();
+  if (vacate.stage == Stage::kStopping) {
     if (!job.group.all_closed()) return;
     job.placement.SetStage(Stage::kSaving);
     // A job that is moved to make room has left it now.
-    if (retreat.then == Then::kGoOn) context_.scheduler.Stopped(JobId(id), context_.now);
-    context_.deadlines.Set(DeadlineKind::kRetreat, id, context_.now + kSaveLimit);
+    if (vacate.then == Then::kGoOn) context_.scheduler.Stopped(JobId(id), context_.now);
+    context_.deadlines.Set(DeadlineKind::kVacate, id, context_.now + kSaveLimit);
   }
-  if (retreat.stage == Stage::kSaving) {
-    const bool waits = retreat.then == Then::kGoOn &&
+  if (vacate.stage == Stage::kSaving) {
+    const bool waits = vacate.then == Then::kGoOn &&
                        job.snapshots.NeedsDisk(context_.ViewOf(job), job.placement.target()) &&
                        !job.writer.IsLost(job.snapshots.memory_step());
     const auto& members = job.group.members();
@@ -107,10 +107,10 @@ void Placement::AdvanceRetreat(JobRecord& job) {
     });
     if (waits && reachable) return;
     job.placement.SetStage(Stage::kReady);
-    context_.deadlines.Clear(DeadlineKind::kRetreat, id);
+    context_.deadlines.Clear(DeadlineKind::kVacate, id);
   }
-  if (retreat.stage != Stage::kReady) return;
-  if (retreat.then == Then::kQueue) return FinishRetreat(job);
+  if (vacate.stage != Stage::kReady) return;
+  if (vacate.then == Then::kQueue) return FinishVacate(job);
   const size_t before = job.group.size();
   if (!TakeTarget(job)) return;
   if (job.group.size() == before) job.placement.CountMove();
@@ -119,43 +119,43 @@ void Placement::AdvanceRetreat(JobRecord& job) {
 
 // The job waits again, with its state where it was: in the memories of the nodes it had, and on
 // disk once it is there.
-void Placement::FinishRetreat(JobRecord& job) {
-  const std::string reason = job.placement.retreat()->reason;
+void Placement::FinishVacate(JobRecord& job) {
+  const std::string reason = job.placement.vacate()->reason;
   job.snapshots.RememberSpreads(context_.ViewOf(job));
   FreeSlots(job);
   job.snapshots.LeaveAll(context_.ViewOf(job));
   job.group.Clear();
   job.ledger.Resize(job.spec().nodes(), proto::QUEUE, context_.now);
-  job.placement.FinishRetreat();
+  job.placement.FinishVacate();
   context_.SetState(job, proto::QUEUED, "stopped: " + reason);
   FreeLeft(job);
   context_.scheduler.Stopped(JobId(job.id()), context_.now);
 }
 
-void Placement::OnRetreatOverdue(JobRecord& job) {
+void Placement::OnVacateOverdue(JobRecord& job) {
   if (!job.placement.leaving()) return;
   const std::string& id = job.id();
-  switch (job.placement.retreat()->stage) {
+  switch (job.placement.vacate()->stage) {
     case Stage::kSnapshot:
       context_.Say(id, proto::MessageNotification::WARNING,
                    "no snapshot in time; it leaves without a new one");
-      return StopForRetreat(job);
+      return StopForVacate(job);
     case Stage::kStopping:
       for (const Member& member : job.group.members()) {
         const Node* node = context_.nodes.Find(member.node);
         if (node != nullptr && !node->connected && !node->lost && !member.closed) {
           // It comes back or is given up.
-          return context_.deadlines.Set(DeadlineKind::kRetreat, id, context_.now + kStopLimit);
+          return context_.deadlines.Set(DeadlineKind::kVacate, id, context_.now + kStopLimit);
         }
       }
       job.group.CloseAll();
-      return AdvanceRetreat(job);
+      return AdvanceVacate(job);
     case Stage::kSaving:
       context_.Say(id, proto::MessageNotification::WARNING,
                    "the newest snapshot did not reach the disk in time; it goes on from an older "
                    "one");
       job.placement.SetStage(Stage::kReady);
-      return AdvanceRetreat(job);
+      return AdvanceVacate(job);
     case Stage::kReady:
       return;
   }

@@ -1,4 +1,4 @@
-#include "profiler/across/job.h"
+#include "profiler/across/profiled_job.h"
 
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ Collective Sum(int64_t start_ns, int64_t end_ns, int64_t launch_ns = kNotLaunche
   return call;
 }
 
-Job Assemble(std::vector<Collective> first, std::vector<Collective> second) {
+ProfiledJob Assemble(std::vector<Collective> first, std::vector<Collective> second) {
   std::vector<RankSummary> ranks;
   ranks.push_back(Rank(0, std::move(first)));
   ranks.push_back(Rank(1, std::move(second)));
@@ -38,17 +38,17 @@ Job Assemble(std::vector<Collective> first, std::vector<Collective> second) {
 }
 
 // Rank 1's second call, on a stream of its own, begins before its first.
-TEST(Job, MatchesCallsOfAPairByTheirLaunchesWhereTheyBeginInAnotherOrder) {
-  const Job job = Assemble({Sum(1 * kMs, 4 * kMs, 10), Sum(2 * kMs, 3 * kMs, 20)},
-                           {Sum(1 * kMs, 3 * kMs, 20), Sum(2 * kMs, 4 * kMs, 10)});
+TEST(ProfiledJob, MatchesCallsOfAPairByTheirLaunchesWhereTheyBeginInAnotherOrder) {
+  const ProfiledJob job = Assemble({Sum(1 * kMs, 4 * kMs, 10), Sum(2 * kMs, 3 * kMs, 20)},
+                                   {Sum(1 * kMs, 3 * kMs, 20), Sum(2 * kMs, 4 * kMs, 10)});
   ASSERT_EQ(job.matched, 4u);
   EXPECT_EQ(job.instance_of[0][0], job.instance_of[1][1]);
   EXPECT_EQ(job.instance_of[0][1], job.instance_of[1][0]);
 }
 
-TEST(Job, MatchesCallsByTheirBeginsWhereALaunchIsMissing) {
-  const Job job = Assemble({Sum(1 * kMs, 4 * kMs, 10), Sum(2 * kMs, 5 * kMs, 20)},
-                           {Sum(1 * kMs, 4 * kMs, 10), Sum(2 * kMs, 5 * kMs)});
+TEST(ProfiledJob, MatchesCallsByTheirBeginsWhereALaunchIsMissing) {
+  const ProfiledJob job = Assemble({Sum(1 * kMs, 4 * kMs, 10), Sum(2 * kMs, 5 * kMs, 20)},
+                                   {Sum(1 * kMs, 4 * kMs, 10), Sum(2 * kMs, 5 * kMs)});
   ASSERT_EQ(job.matched, 4u);
   EXPECT_EQ(job.instance_of[0][0], job.instance_of[1][0]);
   EXPECT_EQ(job.instance_of[0][1], job.instance_of[1][1]);
@@ -56,13 +56,13 @@ TEST(Job, MatchesCallsByTheirBeginsWhereALaunchIsMissing) {
 
 // A damaged time makes the second host's clock run twice as fast, by its calls: no clock does, and
 // put right by that its time would stand still or go back.
-TEST(Job, NoClockIsTakenToRunTwiceAsFast) {
+TEST(ProfiledJob, NoClockIsTakenToRunTwiceAsFast) {
   std::vector<Collective> first, second;
   for (int i = 0; i < 4; ++i) {
     first.push_back(Sum(i * 10 * kMs, (i * 10 + 1) * kMs));
     second.push_back(Sum(i * 30 * kMs, (i * 30 + 1) * kMs));
   }
-  const Job job = Assemble(std::move(first), std::move(second));
+  const ProfiledJob job = Assemble(std::move(first), std::move(second));
   ASSERT_EQ(job.matched, 8u);
   ASSERT_EQ(job.clocks.hosts.size(), 2u);
   EXPECT_EQ(job.clocks.hosts[1].drift_ppm, 0);

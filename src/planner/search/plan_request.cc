@@ -1,8 +1,8 @@
-#include "planner/search/job.h"
+#include "planner/search/plan_request.h"
 
 namespace longhaul::planner::search {
 
-Evaluator EvaluatorOf(const Job& job, const spec::DeviceCluster& cluster,
+Evaluator EvaluatorOf(const PlanRequest& job, const spec::DeviceCluster& cluster,
                       const spec::Software& software) {
   if (!job.machine) return Evaluator(job.model, cluster, software);
   SoftwareStack stack = job.machine->stack;

@@ -64,7 +64,7 @@ struct JobOptions {
   std::vector<std::pair<std::string, Dimension>> dimensions;
 };
 
-struct Job {
+struct ProfiledJob {
   std::vector<RankSummary> ranks;  // by rank number
   std::vector<Group> groups;
   std::vector<Instance> instances;
@@ -83,9 +83,9 @@ struct Job {
 };
 
 // Refuses no ranks and the same rank twice.
-Result<Job> AssembleJob(std::vector<RankSummary> ranks, const JobOptions& options = {});
+Result<ProfiledJob> AssembleJob(std::vector<RankSummary> ranks, const JobOptions& options = {});
 
 // Recomputes arrivals and ends of all instances from the ranks' times.
-void TimeInstances(Job* job);
+void TimeInstances(ProfiledJob* job);
 
 }  // namespace longhaul::profiler

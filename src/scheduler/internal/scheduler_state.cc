@@ -1,4 +1,4 @@
-#include "scheduler/internal/books.h"
+#include "scheduler/internal/scheduler_state.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,7 +10,7 @@ namespace longhaul::scheduler::internal {
 namespace {
 
 // Jobs of one line fail alike: equal needs, equal rules, and lengths within a factor of two.
-std::string LineKey(const Job& job, int length_bucket) {
+std::string LineKey(const JobEntry& job, int length_bucket) {
   const JobRequest& request = *job.request;
   std::string key;
   const auto add = [&key](int64_t number) { key += std::to_string(number) + ","; };
@@ -37,13 +37,13 @@ std::string LineKey(const Job& job, int length_bucket) {
 
 }  // namespace
 
-Books::Books(std::shared_ptr<const spec::Topology> topology_in,
-             std::shared_ptr<const DomainTree> tree_in, share::QueueTree queues_in,
-             const Policy& policy_in)
+SchedulerState::SchedulerState(std::shared_ptr<const spec::Topology> topology_in,
+                               std::shared_ptr<const DomainTree> tree_in,
+                               share::QueueTree queues_in, const Policy& policy_in)
     : topology(std::move(topology_in)),
       tree(std::move(tree_in)),
       policy(policy_in),
-      state(*topology),
+      resources(*topology),
       tables(*tree),
       queues(std::move(queues_in)),
       idle_queues(queues),
@@ -53,22 +53,24 @@ Books::Books(std::shared_ptr<const spec::Topology> topology_in,
       faulted_at(topology->size()),
       leaving_on(topology->size()) {}
 
-Job* Books::Find(const JobId& id) {
+JobEntry* SchedulerState::Find(const JobId& id) {
   const auto found = by_name.find(id.value());
   return found == by_name.end() ? nullptr : &jobs.at(found->second);
 }
 
-const Job* Books::Find(const JobId& id) const { return const_cast<Books*>(this)->Find(id); }
-
-Seen Books::Versions() const {
-  return {state.cluster().version, quota_version, reservation_version};
+const JobEntry* SchedulerState::Find(const JobId& id) const {
+  return const_cast<SchedulerState*>(this)->Find(id);
 }
 
-Seen Books::PreemptVersions() const {
-  return {state.cluster().version, quota_version + started_version, reservation_version};
+Seen SchedulerState::Versions() const {
+  return {resources.cluster().version, quota_version, reservation_version};
 }
 
-void Books::Enqueue(Job& job) {
+Seen SchedulerState::PreemptVersions() const {
+  return {resources.cluster().version, quota_version + started_version, reservation_version};
+}
+
+void SchedulerState::Enqueue(JobEntry& job) {
   const auto seconds = static_cast<uint64_t>(
       std::max<int64_t>(1, job.request->limit.value_or(Duration(0)).count() / 1'000'000'000));
   const std::string key = LineKey(job, static_cast<int>(std::bit_width(seconds)));
@@ -96,7 +98,7 @@ void Books::Enqueue(Job& job) {
   if (job.expedited > 0) expedited.insert(job.number);
 }
 
-void Books::Dequeue(Job& job) {
+void SchedulerState::Dequeue(JobEntry& job) {
   Line& line = lines[job.line];
   line.jobs.erase({job.line_place, job.number});
   if (line.jobs.empty()) lines_of_queue[static_cast<size_t>(line.queue)].erase(job.line);
@@ -108,7 +110,7 @@ void Books::Dequeue(Job& job) {
   ++reservation_version;
 }
 
-int64_t Books::EffectivePriority(const Line& line, const Job& job) const {
+int64_t SchedulerState::EffectivePriority(const Line& line, const JobEntry& job) const {
   if (queues.order(job.queue) == spec::QueueOrder::kFirstCome) return 0;
   const int64_t periods = policy.aging_period.count() <= 0
                               ? 0
@@ -116,7 +118,7 @@ int64_t Books::EffectivePriority(const Line& line, const Job& job) const {
   return line.priority + std::min<int64_t>(periods, policy.aging_steps);
 }
 
-bool Books::Before(const Job& a, const Job& b) const {
+bool SchedulerState::Before(const JobEntry& a, const JobEntry& b) const {
   if (a.expedited != b.expedited) return a.expedited > b.expedited;
   const int64_t priority_a = EffectivePriority(lines[a.line], a);
   const int64_t priority_b = EffectivePriority(lines[b.line], b);
@@ -125,7 +127,7 @@ bool Books::Before(const Job& a, const Job& b) const {
   return a.number < b.number;
 }
 
-void Books::Keep(Job& job, const std::vector<HeldTask>& tasks) {
+void SchedulerState::Keep(JobEntry& job, const std::vector<HeldTask>& tasks) {
   spec::SharedAmounts amounts;
   for (const HeldTask& task : tasks) {
     amounts += AmountsOf(job.request->groups[static_cast<size_t>(task.group)].shape, 1);
@@ -139,11 +141,11 @@ void Books::Keep(Job& job, const std::vector<HeldTask>& tasks) {
     decayed.SetRate(static_cast<size_t>(up), queues.usage(up)[0], now);
   }
   ++started_version;
-  state.Commit();
+  resources.Commit();
   NoteElastic(job);
 }
 
-void Books::NoteElastic(const Job& job) {
+void SchedulerState::NoteElastic(const JobEntry& job) {
   const GroupRequest& group = job.request->groups[0];
   const bool wants = job.placed && job.request->groups.size() == 1 &&
                      group.desired > group.minimum &&
@@ -155,11 +157,11 @@ void Books::NoteElastic(const Job& job) {
   }
 }
 
-void Books::Drop(Job& job, size_t task) {
+void SchedulerState::Drop(JobEntry& job, size_t task) {
   const HeldTask held = job.tasks[task];
   const spec::SharedAmounts amounts =
       AmountsOf(job.request->groups[static_cast<size_t>(held.group)].shape, 1);
-  state.Remove(held.slot);
+  resources.Remove(held.slot);
   job.tasks.erase(job.tasks.begin() + static_cast<std::ptrdiff_t>(task));
   job.held -= amounts;
   queues.Remove(job.queue, amounts);
@@ -170,7 +172,7 @@ void Books::Drop(Job& job, size_t task) {
   NoteElastic(job);
 }
 
-void Books::Begin(Job& job, const std::vector<HeldTask>& tasks, Instant bind_by_in) {
+void SchedulerState::Begin(JobEntry& job, const std::vector<HeldTask>& tasks, Instant bind_by_in) {
   // What waiting has raised it by protects it too, or those it went before would stop it.
   // An operator's word is above priorities.
   job.held_priority =
@@ -194,20 +196,20 @@ void Books::Begin(Job& job, const std::vector<HeldTask>& tasks, Instant bind_by_
   NoteEnd(job);
 }
 
-void Books::NoteEnd(Job& job) {
+void SchedulerState::NoteEnd(JobEntry& job) {
   ends.erase({job.end_noted, job.number});
   job.end_noted = ExpectedEnd(job);
   ends.insert({job.end_noted, job.number});
 }
 
-void Books::Release(Job& job) {
+void SchedulerState::Release(JobEntry& job) {
   if (job.placed) {
     auto& priorities = placed_priorities[static_cast<size_t>(job.queue)];
     const auto found = priorities.find(job.held_priority);
     if (--found->second == 0) priorities.erase(found);
   }
   while (!job.tasks.empty()) Drop(job, job.tasks.size() - 1);
-  state.Commit();
+  resources.Commit();
   job.placed = false;
   NoteElastic(job);
   job.card_of_rank.clear();
@@ -221,11 +223,11 @@ void Books::Release(Job& job) {
   job.bind_by.reset();
 }
 
-void Books::Renumber(Job& job) {
+void SchedulerState::Renumber(JobEntry& job) {
   for (size_t i = 0; i < job.tasks.size(); ++i) job.tasks[i].rank = static_cast<int32_t>(i);
 }
 
-void Books::FormMix() {
+void SchedulerState::FormMix() {
   const uint64_t since = arrivals.arrivals() - mix_arrivals;
   // Doubling at first, so that the first mixes come soon and are few.
   const auto period = static_cast<uint64_t>(std::max<int64_t>(0, policy.mix_period));
@@ -239,30 +241,30 @@ void Books::FormMix() {
   ++mix_version;
 }
 
-void Books::Uproot(Job& job) {
+void SchedulerState::Uproot(JobEntry& job) {
   job.leaving = true;
   for (const HeldTask& task : job.tasks) {
-    const NodeIndex node = state.task(task.slot).node;
+    const NodeIndex node = resources.task(task.slot).node;
     leaving_on[node].insert(job.number);
     job.leaving_nodes.push_back(node);
   }
   while (!job.tasks.empty()) Drop(job, job.tasks.size() - 1);
-  state.Commit();
+  resources.Commit();
 }
 
-void Books::Confirmable(Job& job, Duration patience) {
+void SchedulerState::Confirmable(JobEntry& job, Duration patience) {
   job.transaction = next_transaction++;
   if (job.bind_by) bind_deadlines.erase({*job.bind_by, job.number});
   job.bind_by = now + patience;
   bind_deadlines.insert({*job.bind_by, job.number});
 }
 
-void Books::Requeue(Job& job, bool told) {
+void SchedulerState::Requeue(JobEntry& job, bool told) {
   job.ran += Elapsed(job);
   if (told) {
     job.leaving = true;
     for (const HeldTask& task : job.tasks) {
-      const NodeIndex node = state.task(task.slot).node;
+      const NodeIndex node = resources.task(task.slot).node;
       leaving_on[node].insert(job.number);
       job.leaving_nodes.push_back(node);
     }
@@ -272,35 +274,35 @@ void Books::Requeue(Job& job, bool told) {
   Enqueue(job);
 }
 
-void Books::Erase(JobNumber number) {
-  Job& job = at(number);
+void SchedulerState::Erase(JobNumber number) {
+  JobEntry& job = at(number);
   for (const NodeIndex node : job.leaving_nodes) leaving_on[node].erase(number);
   by_name.erase(job.request->id.value());
   jobs.erase(number);
 }
 
-Duration Books::Elapsed(const Job& job) const {
+Duration SchedulerState::Elapsed(const JobEntry& job) const {
   return job.placed && now > job.started ? now - job.started : Duration(0);
 }
 
-share::JobLikeness Books::LikenessOf(const Job& job) const {
+share::JobLikeness SchedulerState::LikenessOf(const JobEntry& job) const {
   return {job.request->owner, queues.name(job.queue), DesiredCardMilli(*job.request)};
 }
 
-Instant Books::ExpectedEnd(const Job& job, bool late) const {
+Instant SchedulerState::ExpectedEnd(const JobEntry& job, bool late) const {
   const share::ExpectedDuration run =
       durations.Expect(LikenessOf(job), job.request->limit, Elapsed(job));
   return job.started + (late ? run.high : run.median);
 }
 
-share::ExpectedDuration Books::ExpectedRun(const Job& job) const {
+share::ExpectedDuration SchedulerState::ExpectedRun(const JobEntry& job) const {
   return durations.Expect(LikenessOf(job), job.request->limit, Duration(0));
 }
 
-std::vector<TaskPlacement> Books::PlacementsOf(const Job& job) const {
+std::vector<TaskPlacement> SchedulerState::PlacementsOf(const JobEntry& job) const {
   std::vector<TaskPlacement> placements;
   for (const HeldTask& task : job.tasks) {
-    const TaskRecord& record = state.task(task.slot);
+    const TaskRecord& record = resources.task(task.slot);
     placements.push_back({task.group, task.rank, record.node, record.cards});
   }
   return placements;

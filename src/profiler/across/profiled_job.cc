@@ -1,4 +1,4 @@
-#include "profiler/across/job.h"
+#include "profiler/across/profiled_job.h"
 
 #include <algorithm>
 #include <array>
@@ -49,7 +49,7 @@ Dimension DimensionOfText(const std::string& text) {
 
 class Assembler {
  public:
-  Assembler(Job* job, const JobOptions& options) : job_(*job), options_(options) {}
+  Assembler(ProfiledJob* job, const JobOptions& options) : job_(*job), options_(options) {}
 
   void Run() {
     Hosts();
@@ -292,13 +292,13 @@ class Assembler {
     return false;
   }
 
-  Job& job_;
+  ProfiledJob& job_;
   const JobOptions& options_;
   int64_t ranks_per_host_ = kUsualRanksPerHost;
   std::map<std::tuple<std::string, std::string, std::vector<int64_t>, int64_t>, size_t> groups_;
 };
 
-void FindMissing(Job* job) {
+void FindMissing(ProfiledJob* job) {
   std::set<int64_t> have;
   int64_t world = 0;
   for (const RankSummary& rank : job->ranks) {
@@ -312,7 +312,7 @@ void FindMissing(Job* job) {
 }
 
 // Of ranks on a processor: whether they had a core whenever they had work.
-void NoteSharedCores(Job* job) {
+void NoteSharedCores(ProfiledJob* job) {
   double wall = 0, cpu = 0;
   for (const RankSummary& rank : job->ranks) {
     for (const ModelOperator& op : rank.model_operators) {
@@ -339,7 +339,7 @@ std::string_view ToString(Dimension dimension) {
   return kNames[static_cast<size_t>(dimension)];
 }
 
-void TimeInstances(Job* job) {
+void TimeInstances(ProfiledJob* job) {
   for (Instance& instance : job->instances) {
     instance.last_arrival_ns = INT64_MIN;
     instance.end_ns = INT64_MIN;
@@ -355,9 +355,9 @@ void TimeInstances(Job* job) {
   }
 }
 
-Result<Job> AssembleJob(std::vector<RankSummary> ranks, const JobOptions& options) {
+Result<ProfiledJob> AssembleJob(std::vector<RankSummary> ranks, const JobOptions& options) {
   if (ranks.empty()) return InvalidArgument("no trace to look at");
-  Job job;
+  ProfiledJob job;
   if (ranks.size() == 1 && ranks[0].metadata.rank == kNoRank) ranks[0].metadata.rank = 0;
   for (const RankSummary& rank : ranks) {
     if (rank.metadata.rank == kNoRank) {
