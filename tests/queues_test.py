@@ -15,8 +15,8 @@ import local_run
 CONFIG = """
 cluster: cluster.yaml
 queues:
-  - {name: research, guarantee: {cards: 4}}
-  - {name: small, parent: research, limit: {cards: 1}}
+  - {name: research, guarantee: {accelerators: 4}}
+  - {name: small, parent: research, limit: {accelerators: 1}}
 default_queue: research
 priorities: {low: -100, high: 100}
 """
@@ -195,15 +195,15 @@ class ClusterTest(unittest.TestCase):
         queues = {queue["name"]: queue for queue in cluster.ask("queues")["queues"]}
         self.assertEqual(set(queues), {"cluster", "research", "small"})
         self.assertEqual(queues["small"]["parent"], "research")
-        self.assertEqual(queues["small"]["usage"]["cards"], 1)
-        self.assertEqual(queues["small"]["borrowed"]["cards"], 1)
+        self.assertEqual(queues["small"]["usage"]["accelerators"], 1)
+        self.assertEqual(queues["small"]["borrowed"]["accelerators"], 1)
         self.assertEqual((queues["small"]["running"], queues["small"]["waiting"]), (1, 1))
-        self.assertEqual(queues["research"]["usage"]["cards"], 1)
-        self.assertEqual(queues["research"]["guarantee"]["cards"], 4)
+        self.assertEqual(queues["research"]["usage"]["accelerators"], 1)
+        self.assertEqual(queues["research"]["guarantee"]["accelerators"], 4)
         self.assertIn("small", cluster.call("queues"))
         why = cluster.ask("status", "two", "--why")
         self.assertEqual(why["reason"], "quota")
-        self.assertEqual(why["fix"], ["raise the limit of queue 'small' from 1 cards to 2 cards"])
+        self.assertEqual(why["fix"], ["raise the limit of queue 'small' from 1 accelerators to 2 accelerators"])
         cluster.finish("one")
         cluster.await_state("two", "running")
         cluster.finish("two")
@@ -215,10 +215,10 @@ class ClusterTest(unittest.TestCase):
         cluster.waiter("twos", processes=1, queue="small")
         said = cluster.follow("twos")
         self.assertEqual(len(said), 1)
-        self.assertTrue(said[0].startswith("longhaul queues limit small --cards 2"), said)
+        self.assertTrue(said[0].startswith("longhaul queues limit small --accelerators 2"), said)
         for name in ("ones", "twos"):
             cluster.finish(name)
-        cluster.call("queues", "limit", "small", "--cards", "1")
+        cluster.call("queues", "limit", "small", "--accelerators", "1")
 
         cluster.waiter("whole", preemption="never")
         taken = cluster.await_state("whole", "running")["gang"][0]
@@ -307,8 +307,8 @@ class ClusterTest(unittest.TestCase):
         self.assertIn("no level 'block'; there is leaf", said)
         for text, says in (
                 ("queues: [{name: a, parent: b}, {name: b, parent: a}]", "circle"),
-                ("cluster: cluster.yaml\nqueues: [{name: a, guarantee: {cards: 5}}]", "5 cards"),
-                ("queues: [{name: a, gurantee: {cards: 5}}]", "did you mean 'guarantee'?"),
+                ("cluster: cluster.yaml\nqueues: [{name: a, guarantee: {accelerators: 5}}]", "5 accelerators"),
+                ("queues: [{name: a, gurantee: {accelerators: 5}}]", "did you mean 'guarantee'?"),
                 ("cluster: none.yaml", "none.yaml")):
             cluster.write("bad.yaml", text)
             said = cluster.call("controller", "--state-dir", "other", "--config", "bad.yaml",

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """How long the default search of `longhaul plan` takes, model by model.
 
-    bench/planner/search_time.py [--program build/release/src/bin/longhaul] [--card h100-sxm]
-        [--cards 64,512,16384] [--models NAME,...] [--threads N] [--markdown]
+    bench/planner/search_time.py [--program build/release/src/bin/longhaul] [--gpu h100-sxm]
+        [--gpus 64,512,16384] [--models NAME,...] [--threads N] [--markdown]
 
-Plans every shipped model (or those named) on each number of cards with default options and prints
+Plans every shipped model (or those named) on each number of GPUs with default options and prints
 seconds of processor time (user and system), seconds by the clock, the proven gap and the best
 layout's step. "none" means that no layout fits, or that none is legal. Prints the machine and its
 load first. The gap is the share by which a layout that was not looked at could be faster at most: 0
@@ -60,25 +60,25 @@ def measure(program, model, cluster, threads):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", default=str(ROOT / "build/release/src/bin/longhaul"))
-    parser.add_argument("--card", default="h100-sxm")
-    parser.add_argument("--cards", default="64,512,16384")
+    parser.add_argument("--gpu", default="h100-sxm")
+    parser.add_argument("--gpus", default="64,512,16384")
     parser.add_argument("--models", help="default: every shipped one")
     parser.add_argument("--threads", type=int, help="default: the program's, one a core")
     parser.add_argument("--markdown", action="store_true", help="print a table for a document")
     flags = parser.parse_args()
     models = flags.models.split(",") if flags.models else shipped_models(flags.program)
-    counts = [int(count) for count in flags.cards.split(",")]
+    counts = [int(count) for count in flags.gpus.split(",")]
     print(f"{machine()}; threads: {flags.threads or os.cpu_count()}", flush=True)
     row = "{:<18}{:>7}{:>10}{:>10}{:>9}  {}"
     if flags.markdown:
         row = "| {} | {} | {} | {} | {} | {} |"
-    print(row.format("model", "cards", "CPU s", "clock s", "gap %", "step"))
+    print(row.format("model", "gpus", "CPU s", "clock s", "gap %", "step"))
     if flags.markdown:
         print("|---|---:|---:|---:|---:|---:|")
     slowest = 0.0
     for model in models:
         for count in counts:
-            cpu, clock, gap, step = measure(flags.program, model, f"{flags.card}:{count}",
+            cpu, clock, gap, step = measure(flags.program, model, f"{flags.gpu}:{count}",
                                             flags.threads)
             slowest = max(slowest, cpu)
             print(row.format(model, count, f"{cpu:.1f}", f"{clock:.1f}", f"{gap:.2f}", step),

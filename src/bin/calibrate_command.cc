@@ -51,8 +51,8 @@ constexpr const char* kExamples = R"(Examples:
   longhaul calibrate                       measure, write ~/.config/longhaul/device.json
   longhaul calibrate --quick               a fifth of the sizes, some 15 seconds
   longhaul calibrate --output device.json  elsewhere; $LONGHAUL_DEVICE_FILE names it to `run`
-  longhaul calibrate --device cuda         NVIDIA cards (UNTESTED ON HARDWARE): products, copies,
-                                           memory, collectives; ~/.config/longhaul/card.json
+  longhaul calibrate --device cuda         NVIDIA gpus (UNTESTED ON HARDWARE): products, copies,
+                                           memory, collectives; ~/.config/longhaul/gpu.json
   longhaul calibrate --fit runs.csv --name my-cluster --output my-cluster.json
                                            one factor from up to three measured steps
 
@@ -353,27 +353,27 @@ int RunFit(const Flags& flags) {
 }
 
 // Beside the device file, unless told otherwise.
-std::string CardPath(const Flags& flags) {
+std::string GpuPath(const Flags& flags) {
   if (!flags.output.empty()) return flags.output;
   const std::string device = service::DefaultDeviceFile();
-  if (device.empty()) return "card.json";
-  return (std::filesystem::path(device).parent_path() / "card.json").string();
+  if (device.empty()) return "gpu.json";
+  return (std::filesystem::path(device).parent_path() / "gpu.json").string();
 }
 
-// The cards of this machine. kUnavailable where there are none.
+// The GPUs of this machine. kUnavailable where there are none.
 Status RunCuda(const Flags& flags) {
   ProgressView view;
   trainer::CudaOptions options;
   options.quick = flags.quick;
   const auto measured =
-      trainer::MeasureCards(options, [&view](size_t done, size_t total, const std::string& what) {
+      trainer::MeasureGpus(options, [&view](size_t done, size_t total, const std::string& what) {
         view.Show({{"done", done}, {"total", total}, {"what", what}});
       });
   view.Clear();
   RETURN_IF_ERROR(measured.status());
-  planner::CardFile file = measured->file;
+  planner::GpuFile file = measured->file;
   file.measured_at = ToString(io::Now());
-  const std::string path = CardPath(flags);
+  const std::string path = GpuPath(flags);
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   io::FileSystem& files = io::PosixFileSystem();
   if (!parent.empty()) RETURN_IF_ERROR(files.MakeDirectories(parent.string()));
@@ -389,7 +389,7 @@ Status RunCuda(const Flags& flags) {
   std::printf(
       "%u x %s, %s each: %zu figures in %s, for longhaul plan MODEL %s\n"
       "This path is untested on hardware: hold a few figures against what you know.\n",
-      file.cards, Printable(file.machine).c_str(), ToString(file.memory).c_str(),
+      file.gpus, Printable(file.machine).c_str(), ToString(file.memory).c_str(),
       file.figures.size(), path.c_str(), path.c_str());
   return {};
 }
@@ -447,13 +447,13 @@ void AddCalibrateCommand(CLI::App& app, Action& action) {
                     "Measure fewer sizes: less certain, a quarter of the time");
   command
       ->add_option("--device", flags->device,
-                   "cpu, or cuda: the NVIDIA cards here, by their own libraries opened at run time "
+                   "cpu, or cuda: the NVIDIA GPUs here, by their own libraries opened at run time "
                    "(untested on hardware; without a driver the CPU is measured)")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   command->add_option("--output", flags->output,
                       "Write the device file to this path (default: "
-                      "~/.config/longhaul/device.json, card.json for cuda)");
+                      "~/.config/longhaul/device.json, gpu.json for cuda)");
   command->add_option("--storage", flags->storage, "Measure the disk of this folder (default: .)")
       ->check(CLI::ExistingDirectory);
   command->add_flag("--json", flags->json, "Print the device file instead of a summary");

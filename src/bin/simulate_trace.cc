@@ -163,7 +163,7 @@ int RunTrace(const TraceFlags& flags) {
   if (!flags.json) {
     std::printf(
         "Simulated: %s jobs of %s%s on a declared Clos of %u blocks x %u leaves x %u hosts x 8 "
-        "cards (%s cards); durations known: %s\n",
+        "GPUs (%s GPUs); durations known: %s\n",
         WithThousands(static_cast<int64_t>(jobs->size())).c_str(), flags.file.c_str(),
         flags.month.empty() ? "" : (" in " + flags.month).c_str(), flags.blocks, flags.leaves,
         flags.hosts, WithThousands(int64_t{8} * static_cast<int64_t>(cluster.nodes.size())).c_str(),
@@ -192,7 +192,7 @@ int RunTrace(const TraceFlags& flags) {
         WithThousands(static_cast<int64_t>(jobs->size())) + " jobs of " + flags.file +
         (flags.month.empty() ? "" : " in " + flags.month) + " on a declared Clos of " +
         std::to_string(flags.blocks) + " blocks x " + std::to_string(flags.leaves) + " leaves x " +
-        std::to_string(flags.hosts) + " hosts x 8 cards; durations known: " + flags.foresight;
+        std::to_string(flags.hosts) + " hosts x 8 GPUs; durations known: " + flags.foresight;
     const Status written = WriteText(flags.html, TraceHtml(*results, head));
     if (!written.ok()) return Fail(written);
   }

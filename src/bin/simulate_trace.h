@@ -13,7 +13,7 @@ struct TraceFlags {
   std::string month;
   uint32_t blocks = 2;
   uint32_t leaves = 4;  // a block
-  uint32_t hosts = 8;   // a leaf, of 8 cards each
+  uint32_t hosts = 8;   // a leaf, of 8 GPUs each
   std::string foresight = "true";
   std::vector<std::string> policies;
   double snapshot_hours = 1;

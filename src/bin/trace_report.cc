@@ -23,9 +23,9 @@ using scheduler::workload::StandardSizes;
 using scheduler::workload::WaitFigures;
 
 std::string SizeText(const SizeClass& size) {
-  if (size.cards_to == 1) return "1 card";
-  if (size.cards_to > 100'000) return std::to_string(size.cards_from) + "+";
-  return std::to_string(size.cards_from) + "-" + std::to_string(size.cards_to);
+  if (size.gpus_to == 1) return "1 GPU";
+  if (size.gpus_to > 100'000) return std::to_string(size.gpus_from) + "+";
+  return std::to_string(size.gpus_from) + "-" + std::to_string(size.gpus_to);
 }
 
 // The classes of sizes that any job is of, by their place among the standard ones.
@@ -69,7 +69,7 @@ std::vector<Column> Columns() {
       {"gangs_on_more_switches", [](const R& r) { return r.spread_share; }},
       {"evictions", [](const R& r) { return static_cast<double>(r.evictions); }},
       {"moves", [](const R& r) { return static_cast<double>(r.moves); }},
-      {"lost_card_h", [](const R& r) { return r.lost_card_hours; }},
+      {"lost_gpu_h", [](const R& r) { return r.lost_gpu_hours; }},
       {"unfairness", [](const R& r) { return r.unfairness; }},
       {"rounds", [](const R& r) { return static_cast<double>(r.rounds); }},
       {"decisions", [](const R& r) { return static_cast<double>(r.decisions); }},
@@ -98,7 +98,7 @@ struct Frame {
 };
 
 void DrawUse(Svg& svg, const Frame& frame, const std::vector<SimulationResult>& results) {
-  svg.Text(frame.left, frame.top - 10, "cards in use, share of the cluster (simulated)",
+  svg.Text(frame.left, frame.top - 10, "GPUs in use, share of the cluster (simulated)",
            {.size = 13, .bold = true});
   double hours = 0;
   for (const SimulationResult& result : results) {
@@ -202,7 +202,7 @@ using Rows = std::vector<std::vector<std::string>>;
 Rows PolicyRows(const std::vector<SimulationResult>& results) {
   Rows rows = {{"policy", "use", "wait p50", "p95", "p99", "largest", "slow-down", "fragments",
                 "leaves/fewest", "blocks/fewest", "more switches", "evictions", "moves",
-                "lost card-h", "unfair", "CPU"}};
+                "lost GPU-h", "unfair", "CPU"}};
   for (const SimulationResult& r : results) {
     rows.push_back({r.contender, Percent(r.use), SecondsText(r.wait.p50_s),
                     SecondsText(r.wait.p95_s), SecondsText(r.wait.p99_s),
@@ -211,7 +211,7 @@ Rows PolicyRows(const std::vector<SimulationResult>& results) {
                     r.gangs == 0 ? "-" : Decimal(r.blocks_ratio, 3),
                     r.gangs == 0 ? "-" : Percent(r.spread_share),
                     WithThousands(static_cast<int64_t>(r.evictions)),
-                    WithThousands(static_cast<int64_t>(r.moves)), Decimal(r.lost_card_hours, 0),
+                    WithThousands(static_cast<int64_t>(r.moves)), Decimal(r.lost_gpu_hours, 0),
                     Percent(r.unfairness), Decimal(r.cpu_s, 1) + " s"});
   }
   return rows;
@@ -271,9 +271,9 @@ std::string TraceCsv(const std::vector<SimulationResult>& results) {
   std::string csv = "policy,simulated";
   for (const Column& column : columns) csv += std::string(",") + column.name;
   for (const SizeClass& size : sizes) {
-    const std::string name = std::to_string(std::max(1, size.cards_from));
+    const std::string name = std::to_string(std::max(1, size.gpus_from));
     for (const char* figure : {"jobs", "p50_s", "p95_s", "p99_s"}) {
-      csv += ",from_" + name + "_cards_" + figure;
+      csv += ",from_" + name + "_gpus_" + figure;
     }
   }
   csv += "\n";

@@ -50,7 +50,7 @@ Status ParseCase(std::string_view line, Case& parsed);
 using EvaluateQuestion = std::function<Evaluation(const Question&)>;
 
 // Decides what is open and checks the outcome against spec::CheckTraining: the fastest that leaves
-// 4 % of the card free, else that fits; if nothing fits, what needs least. Refuses with
+// 4 % of the GPU free, else that fits; if nothing fits, what needs least. Refuses with
 // kInvalidArgument where no choice is legal.
 Status DecideOpen(const EvaluateQuestion& evaluate, Case& decided);
 

@@ -14,7 +14,7 @@ using spec::RecomputeKind;
 // Enough for every open axis of a large cluster; a bound for hostile cases.
 constexpr size_t kMaxEvaluations = 20'000;
 constexpr size_t kMaxAttempts = 200'000;
-// Who chooses leaves the allocator's spread free (memory/card_memory.h), as a run that just fits
+// Who chooses leaves the allocator's spread free (memory/gpu_memory.h), as a run that just fits
 // fails on the first longer batch or a new library. A run whose layout and batch are said did fit,
 // and recomputes no more than it needed to.
 constexpr double kRoomyShare = 0.96;

@@ -166,7 +166,7 @@ TEST(ParseCase, SetsRightWhatTablesPrintAmiss) {
          c["cluster"]["gpus"] = 12;
          c["layout"]["data"] = 3;
        },
-       "cluster.gpus_per_node = 4 (the cards don't fill larger nodes)"},
+       "cluster.gpus_per_node = 4 (the GPUs don't fill larger nodes)"},
       {[](json& c) { c["cluster"]["nvlink_domain"] = 6; }, "cluster.nvlink_domain = 8 (a node)"},
       {[](json& c) { c["batch"]["micro"] = 9; },
        "batch.micro = 8 (a replica has no more sequences)"},

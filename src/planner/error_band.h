@@ -2,7 +2,7 @@
 //
 // Half-widths in logarithm by kind of run, from published runs that no constant was fitted to
 // (validation/planner, "hold"), chosen so that nine of ten lie inside; wider for every figure that
-// was assumed rather than given, for a card without tables of its own, for a framework of which
+// was assumed rather than given, for a GPU without tables of its own, for a framework of which
 // nothing is known and for more devices than any row has. Leaves out the day's noise (4 % median
 // from one day to another on one machine), which is in the residuals, and mistakes in the question.
 #pragma once

@@ -17,7 +17,7 @@ constexpr double kRoutingImbalance = 1.1;  // fullest rank over the mean where r
 // Adam reads and writes master, two moments, gradient and the two-byte copy: 30 bytes a parameter
 // owned; 4 for the norm and 8 for clipping.
 constexpr double kOptimizerBytes = 42;
-// Host memory that one card's share of the host's Adam reaches, and bytes that a token's layer
+// Host memory that one GPU's share of the host's Adam reaches, and bytes that a token's layer
 // keeps for backward, a hidden element (arXiv 2205.05198: 34 without attention's square).
 constexpr double kHostBytesPerSecond = 20e9;
 constexpr double kSavedBytes = 34;
@@ -146,7 +146,7 @@ Evaluator::Evaluator(const spec::Model& model, const spec::DeviceCluster& cluste
       links_(links),
       stack_(stack),
       memory_(model, cluster) {
-  FitToCard(model, cluster.device, stack_, matrix_);
+  FitToGpu(model, cluster.device, stack_, matrix_);
   for (std::vector<uint32_t>& before : layers_before_) before.assign(model.layers + 1, 0);
   for (uint32_t i = 0; i < model.layers; ++i) {
     const size_t kind = KindIndex(KindOf(model, i));

@@ -119,7 +119,7 @@ spec::Training RandomTraining(std::mt19937_64& rng) {
   return training;
 }
 
-TEST(Evaluator, ABetterCardOrNetworkIsNeverSlower) {
+TEST(Evaluator, ABetterGpuOrNetworkIsNeverSlower) {
   std::mt19937_64 rng(17);
   for (int i = 0; i < 300; ++i) {
     const spec::Training training = RandomTraining(rng);

@@ -19,8 +19,8 @@ struct RunFacts {
   double device_hours_to_failure = 50'700;  // mean, of one device
   Seconds checkpoint_cost{30};              // that training waits for
   Seconds restart{600};                     // noticing, replacing, loading, first step
-  double power_share = 0.85;                // of the card's sheet while training
-  double node_watts_per_device = 250;       // host, NICs, fans: a share for each card
+  double power_share = 0.85;                // of the GPU's sheet while training
+  double node_watts_per_device = 250;       // host, NICs, fans: a share for each GPU
   double facility_overhead = 1.2;           // PUE
   double dollars_per_kilowatt_hour = 0;     // 0: in the price of the device hour
 };

@@ -26,20 +26,20 @@ enum class DecisionKind : uint8_t {
              // once the jobs in `after` have left; its stop is reported like an eviction's
 };
 
-// Where one rank of a job with a layout computes: a card of the task of that rank.
-struct CardOfRank {
+// Where one rank of a job with a layout computes: a GPU of the task of that rank.
+struct GpuOfRank {
   int32_t task = 0;  // its rank among the tasks
   NodeIndex node = 0;
-  uint8_t card = 0;  // of the node
+  uint8_t gpu = 0;  // of the node
 
-  friend bool operator==(const CardOfRank&, const CardOfRank&) = default;
+  friend bool operator==(const GpuOfRank&, const GpuOfRank&) = default;
 };
 
 struct TaskPlacement {
   int32_t group = 0;
   int32_t rank = 0;
   NodeIndex node = 0;
-  CardMask cards = 0;
+  GpuMask gpus = 0;
 
   friend bool operator==(const TaskPlacement&, const TaskPlacement&) = default;
 };
@@ -49,10 +49,10 @@ struct Decision {
   uint64_t transaction = 0;
   JobId job;
   std::vector<TaskPlacement> tasks;
-  // kStart to kShrink, kMove, of a job with a layout: rank -> card, all ranks of the job; rank is
+  // kStart to kShrink, kMove, of a job with a layout: rank -> GPU, all ranks of the job; rank is
   // (pipeline index x data + data index) x tensor + tensor index.
-  std::vector<CardOfRank> ranks{};
-  std::vector<JobId> after;  // stopping jobs that still hold these cards
+  std::vector<GpuOfRank> ranks{};
+  std::vector<JobId> after;  // stopping jobs that still hold these GPUs
   Tier tier = kClusterTier;  // kReserve: of the domain
   int32_t domain = 0;        // kReserve
   Instant from{};            // kReserve

@@ -31,7 +31,7 @@ struct JobEvictionAsked {  // by an operator; it goes back into its queue
 };
 // A job taken over as it is, from a scheduler whose cluster, queues or policy have changed or from
 // an engine that had it before. Without `tasks` and `lost` it waits, at its old place. What runs
-// keeps its cards whatever the quotas say; a task whose node or cards cannot be had counts as lost.
+// keeps its GPUs whatever the quotas say; a task whose node or GPUs cannot be had counts as lost.
 struct JobAdopted {
   JobRequest request;
   Instant submitted{};

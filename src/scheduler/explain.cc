@@ -166,7 +166,7 @@ class Explainer {
     Number("tasks_needed", group.minimum);
     Number("tasks_that_fit", fits);
     Number("tasks_that_fit_anywhere", table.total());
-    Number("free_cards", state.resources.cluster().free_cards);
+    Number("free_gpus", state.resources.cluster().free_gpus);
   }
 
   void Expect(Impl& next, const JobEntry& job) {

@@ -37,10 +37,10 @@ TEST(Explain, NamesTheQuotaAndByHowMuchToRaiseIt) {
   world.Submit("waiting", 1, 4, "research");
   const Explanation why = world.Explain("waiting");
   EXPECT_EQ(why.reason, WaitReason::kQuota);
-  EXPECT_THAT(why.sentence, HasSubstr("queue 'research' uses 16 cards of its limit of 16 cards and "
-                                      "the job needs 4 cards"));
+  EXPECT_THAT(why.sentence, HasSubstr("queue 'research' uses 16 GPUs of its limit of 16 GPUs and "
+                                      "the job needs 4 GPUs"));
   ASSERT_EQ(why.fix_texts.size(), 1u);
-  EXPECT_EQ(why.fix_texts[0], "raise the limit of queue 'research' from 16 cards to 20 cards");
+  EXPECT_EQ(why.fix_texts[0], "raise the limit of queue 'research' from 16 GPUs to 20 GPUs");
   EXPECT_TRUE(FixStarts(world.scheduler, JobId("waiting"), why, world.now));
 }
 
@@ -52,13 +52,13 @@ TEST(Explain, NamesALooserTopologyWhenTheLeafIsTheReason) {
   world.Submit(job);
   const Explanation why = world.Explain("gang");
   EXPECT_EQ(why.reason, WaitReason::kNoRoom);
-  EXPECT_THAT(why.sentence, HasSubstr("2 tasks of 8 cards are needed in one leaf; 1 fit in the "
+  EXPECT_THAT(why.sentence, HasSubstr("2 tasks of 8 GPUs are needed in one leaf; 1 fit in the "
                                       "best one, 2 in all"));
   EXPECT_EQ(why.fix_texts, std::vector<std::string>{"require one block instead of one leaf"});
   EXPECT_TRUE(FixStarts(world.scheduler, JobId("gang"), why, world.now)) << ToJson(why);
 }
 
-TEST(Explain, NamesTheVictimOrFewerCards) {
+TEST(Explain, NamesTheVictimOrFewerGpus) {
   World world(1, 1, 2);
   world.Submit("a", 1, 8);
   world.Submit("b", 1, 8);
@@ -164,9 +164,9 @@ void FillTwoHosts(World& world, const std::vector<std::tuple<const char*, int, c
       job.preemption = preemption;
     };
   };
-  for (const auto& [name, cards, of] : jobs) {
+  for (const auto& [name, gpus, of] : jobs) {
     const int32_t priority = std::string_view(name) == "claimant" ? 1 : 0;
-    world.Submit(name, 1, cards, of, with(priority, Preemption::kNever));
+    world.Submit(name, 1, gpus, of, with(priority, Preemption::kNever));
   }
   world.Submit("dear", 1, 4, "", with(1'000, Preemption::kNever));
   world.Submit("whole", 1, 8, queue, with(0, Preemption::kRequeue));

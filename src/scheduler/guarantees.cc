@@ -1,4 +1,4 @@
-// Whether guarantees are kept, found out by trying: the rule of reclaim once more, on cards alone,
+// Whether guarantees are kept, found out by trying: the rule of reclaim once more, on GPUs alone,
 // and a round on a copy. Nothing here is shared with what chooses victims (internal/make_room.h).
 #include <algorithm>
 #include <map>
@@ -26,7 +26,7 @@ bool Contains(const std::vector<QueueIndex>& path, QueueIndex queue) {
   return std::find(path.begin(), path.end(), queue) != path.end();
 }
 
-// Cards that a queue uses, in thousandths, as the trial goes on.
+// GPUs that a queue uses, in thousandths, as the trial goes on.
 using Usage = std::map<QueueIndex, int64_t>;
 
 bool MayTake(const SchedulerState& state, const Usage& usage, QueueIndex claimant, int64_t asked,
@@ -50,11 +50,11 @@ bool MayTake(const SchedulerState& state, const Usage& usage, QueueIndex claiman
 bool IsChecked(const SchedulerState& state, const JobEntry& job) {
   if (job.placed || job.leaving || job.request->groups.size() != 1) return false;
   const GroupRequest& group = job.request->groups[0];
-  if (group.shape.cards == 0 || !state.queues.reclaims(job.queue)) return false;
+  if (group.shape.gpus == 0 || !state.queues.reclaims(job.queue)) return false;
   if (group.max_per_domain > 0 && group.spread_tier != kHostTier) return false;
   // Room there is; it is held for somebody who goes before.
   if (job.block.kind == Block::Kind::kReservation) return false;
-  const int64_t asked = int64_t{group.shape.card_milli()} * group.minimum;
+  const int64_t asked = int64_t{group.shape.gpu_milli()} * group.minimum;
   return state.queues.usage(job.queue)[0] + asked <= state.queues.limit(job.queue)[0];
 }
 
@@ -85,7 +85,7 @@ Status Scheduler::CheckGuarantees(Instant now) const {
     // Others' promises are a reason of their own to wait.
     if (!IsChecked(state, job) || AnotherIsPromised(state, number)) continue;
     const GroupRequest& group = job.request->groups[0];
-    const int64_t asked = int64_t{group.shape.card_milli()} * group.minimum;
+    const int64_t asked = int64_t{group.shape.gpu_milli()} * group.minimum;
     Usage usage;
     for (QueueIndex q = 0; q < queues; ++q) usage[q] = state.queues.usage(q)[0];
     Scheduler trial = Copy();

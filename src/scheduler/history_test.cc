@@ -38,19 +38,19 @@ spec::Topology RandomCluster(Random& rng) {
   return *topology;
 }
 
-int64_t CardsOf(const spec::Topology& topology) {
-  int64_t cards = 0;
+int64_t GpusOf(const spec::Topology& topology) {
+  int64_t gpus = 0;
   for (uint32_t i = 0; i < topology.size(); ++i) {
-    cards += static_cast<int64_t>(topology.kind_of(i).devices.size());
+    gpus += static_cast<int64_t>(topology.kind_of(i).devices.size());
   }
-  return cards;
+  return gpus;
 }
 
-std::vector<spec::QueueSpec> RandomQueues(Random& rng, int64_t cards) {
+std::vector<spec::QueueSpec> RandomQueues(Random& rng, int64_t gpus) {
   std::vector<spec::QueueSpec> queues;
   const size_t count = 1 + rng.Below(5);
   std::vector<int64_t> left(count + 1);
-  left[count] = cards * 1000;
+  left[count] = gpus * 1000;
   for (size_t i = 0; i < count; ++i) {
     spec::QueueSpec& queue = queues.emplace_back();
     queue.name = "q" + std::to_string(i);
@@ -62,7 +62,7 @@ std::vector<spec::QueueSpec> RandomQueues(Random& rng, int64_t cards) {
     queue.guarantee[0] = guarantee * 1000;
     left[parent] -= guarantee * 1000;
     left[i] = guarantee * 1000;
-    if (rng.Below(3) == 0) queue.limit[0] = queue.guarantee[0] + 1000 * (1 + cards / 3);
+    if (rng.Below(3) == 0) queue.limit[0] = queue.guarantee[0] + 1000 * (1 + gpus / 3);
     if (rng.Below(4) == 0) queue.lend[0] = queue.guarantee[0] / 2;
     queue.weight = static_cast<uint32_t>(1 + rng.Below(3));
     if (rng.Below(4) == 0) queue.order = spec::QueueOrder::kFirstCome;
@@ -75,15 +75,15 @@ Shape RandomShape(Random& rng) {
   switch (rng.Below(5)) {
     case 0:
       shape.share = static_cast<uint16_t>(100 * (1 + rng.Below(9)));
-      shape.card_memory_mib = static_cast<int32_t>(rng.Below(12'000));
+      shape.gpu_memory_mib = static_cast<int32_t>(rng.Below(12'000));
       break;
     case 1:
       break;  // cpu only
     case 2:
-      shape.cards = 8;
+      shape.gpus = 8;
       break;
     default:
-      shape.cards = static_cast<uint8_t>(1 << rng.Below(3));
+      shape.gpus = static_cast<uint8_t>(1 << rng.Below(3));
   }
   shape.cpu_milli = static_cast<int32_t>(500 * (1 + rng.Below(8)));
   shape.memory_mib = static_cast<int32_t>(512 * (1 + rng.Below(8)));
@@ -124,7 +124,7 @@ JobRequest RandomJob(Random& rng, int number, size_t queues, Tier tiers) {
         speed += static_cast<int32_t>(rng.Below(1'000));
       }
     }
-    if (group.shape.cards > 0 && rng.Below(6) == 0) group.rail_aligned = true;
+    if (group.shape.gpus > 0 && rng.Below(6) == 0) group.rail_aligned = true;
     if (group.required == kClusterTier && job.required == kClusterTier && rng.Below(10) == 0 &&
         !group.rail_aligned && group.speed_milli.empty()) {
       group.max_per_domain = static_cast<int32_t>(1 + rng.Below(3));
@@ -133,9 +133,9 @@ JobRequest RandomJob(Random& rng, int number, size_t queues, Tier tiers) {
     job.groups.push_back(group);
   }
   const GroupRequest& first = job.groups[0];
-  if (groups == 1 && first.shape.cards > 0 && rng.Below(4) == 0) {
+  if (groups == 1 && first.shape.gpus > 0 && rng.Below(4) == 0) {
     job.layout.emplace();
-    if (rng.Below(2) == 0) job.layout->tensor = first.shape.cards;
+    if (rng.Below(2) == 0) job.layout->tensor = first.shape.gpus;
     const bool even = first.minimum % 2 == 0 && (first.desired == first.minimum || first.step == 2);
     if (even && rng.Below(2) == 0) job.layout->pipeline = 2;
     job.layout->tensor_volume = static_cast<int64_t>(rng.Below(1'000));
@@ -150,7 +150,7 @@ class History {
  public:
   explicit History(uint64_t seed) : rng_(seed) {
     spec::Topology topology = RandomCluster(rng_);
-    queue_specs_ = RandomQueues(rng_, CardsOf(topology));
+    queue_specs_ = RandomQueues(rng_, GpusOf(topology));
     queues_ = queue_specs_.size();
     Policy& policy = policy_;
     policy.reservations = static_cast<uint32_t>(1 + rng_.Below(4));
@@ -419,7 +419,7 @@ TEST(History, KeepsEveryInvariantAndRepeats) {
     }
   }
   if (histories >= 5'000) {
-    EXPECT_GT(seen["shrink: its cards are worth more to another elastic job"], 0);
+    EXPECT_GT(seen["shrink: its GPUs are worth more to another elastic job"], 0);
     EXPECT_GT(seen["move: tasks were lost, and near the others no place is as good"], 0);
   }
   if (histories >= 1'000) {

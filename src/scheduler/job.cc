@@ -55,10 +55,10 @@ Status CheckGroup(const GroupRequest& group, Tier tiers) {
     return refuse("names a tier of the network that the cluster does not have");
   }
   if (group.max_per_domain < 0) return refuse("spreads by a number below zero");
-  if (group.rail_aligned && (group.shape.cards < 1 || group.shape.cards > kMaxRails ||
+  if (group.rail_aligned && (group.shape.gpus < 1 || group.shape.gpus > kMaxRails ||
                              group.slice != 1 || group.max_per_domain > 0)) {
     return refuse("is aligned to rails, which is for tasks of 1 to " + std::to_string(kMaxRails) +
-                  " whole cards without slices and spread");
+                  " whole GPUs without slices and spread");
   }
   return CheckSpeeds(group);
 }
@@ -69,20 +69,19 @@ Status CheckLayout(const JobRequest& request) {
   };
   const RankLayout& layout = *request.layout;
   const GroupRequest& group = request.groups[0];
-  if (request.groups.size() != 1 || group.shape.cards < 1) {
-    return refuse("of ranks, which is for one group of whole cards");
+  if (request.groups.size() != 1 || group.shape.gpus < 1) {
+    return refuse("of ranks, which is for one group of whole GPUs");
   }
-  const int64_t cards = int64_t{kMaxGangTasks} * spec::kMaxDevices;
-  if (layout.tensor < 1 || layout.pipeline < 1 || layout.tensor > cards ||
-      layout.pipeline > cards) {
+  const int64_t gpus = int64_t{kMaxGangTasks} * spec::kMaxDevices;
+  if (layout.tensor < 1 || layout.pipeline < 1 || layout.tensor > gpus || layout.pipeline > gpus) {
     return refuse("of " + std::to_string(layout.tensor) + " x " + std::to_string(layout.pipeline) +
-                  " cards; 1 x 1 at least");
+                  " GPUs; 1 x 1 at least");
   }
   const int64_t part = int64_t{layout.tensor} * layout.pipeline;
   const bool elastic = group.desired > group.minimum;
-  if (int64_t{group.minimum} * group.shape.cards % part != 0 ||
-      (elastic && int64_t{group.step} * group.shape.cards % part != 0)) {
-    return refuse("whose parts of " + std::to_string(part) + " cards do not divide its counts");
+  if (int64_t{group.minimum} * group.shape.gpus % part != 0 ||
+      (elastic && int64_t{group.step} * group.shape.gpus % part != 0)) {
+    return refuse("whose parts of " + std::to_string(part) + " GPUs do not divide its counts");
   }
   for (const int64_t volume : {layout.tensor_volume, layout.data_volume, layout.pipeline_volume}) {
     if (volume < 0 || volume > kMaxVolume) {
@@ -96,7 +95,7 @@ Status CheckLayout(const JobRequest& request) {
 }  // namespace
 
 spec::SharedAmounts AmountsOf(const Shape& shape, int64_t tasks) {
-  return {{shape.card_milli() * tasks, shape.cpu_milli * tasks, shape.memory_mib * tasks}};
+  return {{shape.gpu_milli() * tasks, shape.cpu_milli * tasks, shape.memory_mib * tasks}};
 }
 
 spec::SharedAmounts MinimumAmounts(const JobRequest& request) {
@@ -105,21 +104,21 @@ spec::SharedAmounts MinimumAmounts(const JobRequest& request) {
   return sum;
 }
 
-int64_t DesiredCardMilli(const JobRequest& request) {
+int64_t DesiredGpuMilli(const JobRequest& request) {
   int64_t sum = 0;
   for (const GroupRequest& group : request.groups) {
-    sum += int64_t{group.shape.card_milli()} * group.desired;
+    sum += int64_t{group.shape.gpu_milli()} * group.desired;
   }
   return sum;
 }
 
 int32_t LargestGroup(const JobRequest& request) {
-  const auto cards = [](const GroupRequest& group) {
-    return int64_t{group.shape.card_milli()} * group.minimum;
+  const auto gpus = [](const GroupRequest& group) {
+    return int64_t{group.shape.gpu_milli()} * group.minimum;
   };
   size_t best = 0;
   for (size_t g = 1; g < request.groups.size(); ++g) {
-    if (cards(request.groups[g]) > cards(request.groups[best])) best = g;
+    if (gpus(request.groups[g]) > gpus(request.groups[best])) best = g;
   }
   return static_cast<int32_t>(best);
 }

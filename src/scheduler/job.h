@@ -6,7 +6,7 @@
 // repair neither; without one the fewest switches are sought all the same, so a preferred tier
 // needs no word: what fits one leaf lies in one leaf.
 //
-// A job of one group of whole cards may say how its ranks talk (`layout`): a rank is a card, and
+// A job of one group of whole GPUs may say how its ranks talk (`layout`): a rank is a GPU, and
 // ranks are laid onto the chosen hosts so that the heaviest traffic crosses least
 // (gang/rank_order.h). An elastic one may say what further tasks are worth (`speed_milli`).
 //
@@ -47,8 +47,8 @@ struct GroupRequest {
   Tier slice_tier = kLeafTier;
   int32_t max_per_domain = 0;  // spread: so many a domain of spread_tier at most; 0: no rule
   Tier spread_tier = kLeafTier;
-  // Every task holds the same local cards on its host, one task a host (gang/rails.h). Only for
-  // whole cards on hosts of kMaxRails cards at most, without slices and spread.
+  // Every task holds the same local GPUs on its host, one task a host (gang/rails.h). Only for
+  // whole GPUs on hosts of kMaxRails GPUs at most, without slices and spread.
   bool rail_aligned = false;
   // What the group's speed is at minimum + i steps, in thousandths of that at its minimum; empty:
   // it grows as the tasks do. Else an entry for each count from minimum to desired, none falling.
@@ -57,7 +57,7 @@ struct GroupRequest {
   friend bool operator==(const GroupRequest&, const GroupRequest&) = default;
 };
 
-// Cards that talk: groups of `tensor` and of `pipeline` cards, and data groups of what is left.
+// GPUs that talk: groups of `tensor` and of `pipeline` GPUs, and data groups of what is left.
 // Volumes are bytes that one group moves across each of its borders in a step.
 struct RankLayout {
   int32_t tensor = 1;
@@ -81,7 +81,7 @@ struct JobRequest {
   std::optional<Duration> limit{};    // what the user says it will take at most
   std::optional<Instant> deadline{};  // least slack goes first within one priority
   Duration restart_cost = std::chrono::minutes(2);
-  std::optional<RankLayout> layout{};  // its tensor x pipeline divides the cards of every count
+  std::optional<RankLayout> layout{};  // its tensor x pipeline divides the GPUs of every count
 
   friend bool operator==(const JobRequest&, const JobRequest&) = default;
 };
@@ -95,10 +95,10 @@ spec::SharedAmounts AmountsOf(const Shape& shape, int64_t tasks);
 // The job's amounts with every group at its minimum.
 spec::SharedAmounts MinimumAmounts(const JobRequest& request);
 
-// Thousandths of cards of all groups at their desired counts.
-int64_t DesiredCardMilli(const JobRequest& request);
+// Thousandths of GPUs of all groups at their desired counts.
+int64_t DesiredGpuMilli(const JobRequest& request);
 
-// The index of the group that takes most cards at its minimum.
+// The index of the group that takes most GPUs at its minimum.
 int32_t LargestGroup(const JobRequest& request);
 
 // Refuses what no cluster could mean: no group, counts out of range or order, steps and slices that

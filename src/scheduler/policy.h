@@ -35,7 +35,7 @@ struct Policy {
   // How often reservations are planned anew although nothing forces it.
   Duration replan_period = std::chrono::minutes(10);
 
-  // So long a gang that lost tasks keeps its other cards while nothing can take their place; then
+  // So long a gang that lost tasks keeps its other GPUs while nothing can take their place; then
   // it stops and waits in its queue. None: at once.
   Duration repair_patience = Duration(0);
   // Nodes may still be joining: guarantees may add up to more than there is now.
@@ -44,8 +44,8 @@ struct Policy {
   bool preempt = true;
   // No job is stopped more often than this in a day by others' needs.
   uint32_t evictions_a_day = 3;
-  // A step of priority weighs as much as the loss of this many card-seconds in a victim's cost.
-  int64_t priority_card_seconds = 3'600;
+  // A step of priority weighs as much as the loss of this many GPU-seconds in a victim's cost.
+  int64_t priority_gpu_seconds = 3'600;
 
   Duration bind_deadline = std::chrono::minutes(2);  // several API calls and an image's start
   // Waiting raises a job by one step of priority each period, at most so many.

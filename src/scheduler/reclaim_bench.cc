@@ -1,4 +1,4 @@
-// Reclaim at scale (500 nodes of 8 cards: 4,000 one-card jobs of a queue that borrows everything,
+// Reclaim at scale (500 nodes of 8 gpus: 4,000 one-GPU jobs of a queue that borrows everything,
 // then 4,000 of one that is entitled to all) and a cold start (5,000 nodes, 150,000 running tasks).
 // No engine and no API in the loop: what is measured is deciding alone.
 #include <benchmark/benchmark.h>
@@ -21,13 +21,13 @@ Scheduler Make(uint32_t blocks, uint32_t leaves, uint32_t hosts, int64_t guarant
   return std::move(made).value();
 }
 
-JobRequest Job(const std::string& name, const std::string& queue, int32_t tasks, int32_t cards) {
+JobRequest Job(const std::string& name, const std::string& queue, int32_t tasks, int32_t gpus) {
   JobRequest job;
   job.id = JobId(name);
   job.queue = queue;
   job.limit = std::chrono::hours(1);
   job.groups.emplace_back();
-  job.groups[0].shape.cards = static_cast<uint8_t>(cards);
+  job.groups[0].shape.gpus = static_cast<uint8_t>(gpus);
   job.groups[0].shape.cpu_milli = 1'000;
   job.groups[0].minimum = job.groups[0].desired = tasks;
   return job;
@@ -69,7 +69,7 @@ void BM_ColdStart(benchmark::State& state) {
   const Instant now = InstantFromNanoseconds(1'000'000'000);
   for (auto _ : state) {
     Scheduler scheduler = Make(10, 10, nodes / 100, 0);
-    // Six single cards and two half gangs a node: 8 cards, beside tasks without any.
+    // Six single GPUs and two half gangs a node: 8 GPUs, beside tasks without any.
     uint32_t name = 0;
     for (uint32_t node = 0; node < nodes; ++node) {
       for (int i = 0; i < 6; ++i) {

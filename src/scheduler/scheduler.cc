@@ -24,7 +24,7 @@ spec::SharedAmounts CapacityOf(const spec::Topology& topology) {
   for (uint32_t node = 0; node < topology.size(); ++node) {
     const spec::NodeKind& kind = topology.kind_of(node);
     capacity +=
-        {{static_cast<int64_t>(kind.devices.size()) * kWholeCard, kind.cpu_milli, kind.memory_mib}};
+        {{static_cast<int64_t>(kind.devices.size()) * kWholeGpu, kind.cpu_milli, kind.memory_mib}};
   }
   return capacity;
 }
@@ -154,7 +154,7 @@ std::string Scheduler::WaitText(const JobId& id) const {
       const GroupRequest& group = job->request->groups[static_cast<size_t>(block.group)];
       return "no room for " + std::to_string(group.minimum) + " x " +
              longhaul::scheduler::ToString(group.shape) + "; " +
-             std::to_string(state.resources.cluster().free_cards) + " cards are free";
+             std::to_string(state.resources.cluster().free_gpus) + " GPUs are free";
     }
     case internal::Block::Kind::kReservation: {
       const auto holder = state.jobs.find(block.by);
@@ -185,9 +185,9 @@ std::vector<TaskPlacement> Scheduler::TasksOf(const JobId& id) const {
   return job == nullptr ? std::vector<TaskPlacement>() : impl_->state.PlacementsOf(*job);
 }
 
-std::vector<CardOfRank> Scheduler::RanksOf(const JobId& id) const {
+std::vector<GpuOfRank> Scheduler::RanksOf(const JobId& id) const {
   const JobEntry* job = impl_->state.Find(id);
-  return job == nullptr ? std::vector<CardOfRank>() : internal::CardsOfRanks(impl_->state, *job);
+  return job == nullptr ? std::vector<GpuOfRank>() : internal::GpusOfRanks(impl_->state, *job);
 }
 
 std::vector<JobId> Scheduler::Waiting() const {
@@ -260,7 +260,7 @@ uint64_t HashOf(const Policy& policy) {
   add(policy.growing_cluster);
   add(policy.preempt);
   add(policy.evictions_a_day);
-  add(policy.priority_card_seconds);
+  add(policy.priority_gpu_seconds);
   add(policy.bind_deadline.count());
   add(policy.aging_period.count());
   add(policy.aging_steps);
@@ -275,7 +275,7 @@ uint64_t HashOf(const Policy& policy) {
   add(policy.mix_period);
   add(policy.mix_change);
   for (const int32_t weight :
-       {policy.small_jobs.pull_cpu, policy.small_jobs.pull_cards, policy.small_jobs.packing,
+       {policy.small_jobs.pull_cpu, policy.small_jobs.pull_gpus, policy.small_jobs.packing,
         policy.small_jobs.price_percent, policy.small_jobs.largest_price_milli,
         policy.small_jobs.health, policy.small_jobs.holes}) {
     add(weight);

@@ -66,9 +66,9 @@ class Scheduler {
   static Result<Scheduler> Create(spec::Topology topology,
                                   const std::vector<spec::QueueSpec>& queues, const Policy& policy);
   // The same jobs on another cluster, under other queues or another policy: what runs keeps its
-  // cards and what waits its place; tasks on nodes that are no longer there are lost, and a job
+  // GPUs and what waits its place; tasks on nodes that are no longer there are lost, and a job
   // whose queue is gone is in the root. Decayed usage and learnt durations go along. `change` may
-  // bring each request into the new cluster's terms; cards are then chosen anew where they must be.
+  // bring each request into the new cluster's terms; GPUs are then chosen anew where they must be.
   using ChangeRequest = std::function<void(JobRequest&)>;
   static Result<Scheduler> Rebuild(const Scheduler& before, spec::Topology topology,
                                    const std::vector<spec::QueueSpec>& queues, const Policy& policy,
@@ -106,7 +106,7 @@ class Scheduler {
   const spec::Topology& topology() const;
   JobStage StageOf(const JobId& job) const;
   std::vector<TaskPlacement> TasksOf(const JobId& job) const;  // by rank
-  std::vector<CardOfRank> RanksOf(const JobId& job) const;     // rank -> card, with a layout
+  std::vector<GpuOfRank> RanksOf(const JobId& job) const;      // rank -> GPU, with a layout
   std::vector<JobId> Waiting() const;                          // by submission
   std::vector<QueueView> Queues() const;                       // the root first
   std::vector<LinkView> Links() const;                         // those not in full health
@@ -115,7 +115,7 @@ class Scheduler {
   // Everything that must hold between two calls; the first thing that doesn't.
   Status CheckInvariants() const;
   // After a round: nobody waits within his queue's guarantee for what stopping those who may be
-  // stopped would give him. Judges jobs of one group of whole cards while no other job holds a
+  // stopped would give him. Judges jobs of one group of whole GPUs while no other job holds a
   // reservation; a round on a copy for each that has somebody to take from, so for tests and
   // simulators.
   Status CheckGuarantees(Instant now) const;

@@ -19,7 +19,7 @@ namespace {
 
 using std::chrono::minutes;
 
-constexpr int32_t kCards = 8;  // of a host
+constexpr int32_t kGpus = 8;  // of a host
 constexpr int32_t kCpu = 192'000;
 
 // A job that runs, with all it holds.
@@ -30,8 +30,8 @@ struct Running {
   int64_t priority = 0;
 
   const GroupRequest& group() const { return request.groups[0]; }
-  int64_t CardMilli() const {
-    return int64_t{group().shape.card_milli()} * static_cast<int64_t>(tasks.size());
+  int64_t GpuMilli() const {
+    return int64_t{group().shape.gpu_milli()} * static_cast<int64_t>(tasks.size());
   }
 };
 
@@ -40,7 +40,7 @@ struct Case {
   int32_t leaves = 1;  // of a block
   int32_t hosts = 1;   // of a leaf
   std::vector<Running> running;
-  std::vector<CardMask> free;     // [host] wholly free cards
+  std::vector<GpuMask> free;      // [host] wholly free GPUs
   std::vector<int32_t> free_cpu;  // [host]
   std::vector<spec::QueueSpec> queues;
   JobRequest claimant;
@@ -65,23 +65,22 @@ void AddRunning(Random& random, Case& c, bool fractions) {
   if (fraction) {
     group.shape.share = 500;
   } else {
-    group.shape.cards = static_cast<uint8_t>(Pick(random, {1, 1, 2, 4, 8}));
+    group.shape.gpus = static_cast<uint8_t>(Pick(random, {1, 1, 2, 4, 8}));
   }
   if (random.Below(4) == 0) group.shape.cpu_milli = Pick(random, {8'000, 48'000, 96'000});
   const auto tasks = static_cast<int32_t>(1 + random.Below(4));
   for (int32_t rank = 0; rank < tasks; ++rank) {
     const size_t host = random.Below(c.free.size());
-    CardMask cards = 0;
-    for (int32_t i = 0; i < kCards && CountCards(cards) < std::max<int>(1, group.shape.cards);
-         ++i) {
-      cards |= static_cast<CardMask>(c.free[host] & (1 << i));
+    GpuMask gpus = 0;
+    for (int32_t i = 0; i < kGpus && CountGpus(gpus) < std::max<int>(1, group.shape.gpus); ++i) {
+      gpus |= static_cast<GpuMask>(c.free[host] & (1 << i));
     }
-    if (CountCards(cards) < std::max<int>(1, group.shape.cards)) continue;
+    if (CountGpus(gpus) < std::max<int>(1, group.shape.gpus)) continue;
     if (c.free_cpu[host] < group.shape.cpu_milli) continue;
     c.free_cpu[host] -= group.shape.cpu_milli;
-    c.free[host] &= static_cast<CardMask>(~cards);
+    c.free[host] &= static_cast<GpuMask>(~gpus);
     job.tasks.push_back(
-        {0, static_cast<int32_t>(job.tasks.size()), static_cast<NodeIndex>(host), cards});
+        {0, static_cast<int32_t>(job.tasks.size()), static_cast<NodeIndex>(host), gpus});
   }
   if (job.tasks.empty()) return;
   const auto held = static_cast<int32_t>(job.tasks.size());
@@ -96,7 +95,7 @@ void AddRunning(Random& random, Case& c, bool fractions) {
   job.request.restart_cost = minutes(random.Below(4));
   job.unsaved = minutes(random.Below(random.Below(2) == 0 ? 5 : 300));
   c.running.push_back(job);
-  // A second fraction shares the card.
+  // A second fraction shares the GPU.
   if (!fraction || random.Below(2) == 0) return;
   Running other = job;
   other.request.id = JobId("running-" + std::to_string(c.running.size()));
@@ -111,9 +110,9 @@ void MakeClaimant(Random& random, Case& c) {
   job.priority = Pick(random, {1, 2, 3});
   if (!c.queues.empty()) job.queue = c.queues[random.Below(c.queues.size())].name;
   GroupRequest& group = job.groups.emplace_back();
-  group.shape.cards = static_cast<uint8_t>(Pick(random, {1, 2, 3, 4, 8, 8}));
+  group.shape.gpus = static_cast<uint8_t>(Pick(random, {1, 2, 3, 4, 8, 8}));
   if (random.Below(5) == 0) group.shape.cpu_milli = Pick(random, {8'000, 24'000, 96'000});
-  const int32_t most = std::max(1, c.HostCount() * kCards / group.shape.cards * 3 / 4);
+  const int32_t most = std::max(1, c.HostCount() * kGpus / group.shape.gpus * 3 / 4);
   group.minimum = 1 + static_cast<int32_t>(random.Below(static_cast<uint64_t>(most)));
   if (random.Below(2) == 0) group.minimum = std::min(group.minimum, 4);
   if (random.Below(5) == 0) {
@@ -139,13 +138,13 @@ Case RandomCase(uint64_t seed, bool busy) {
   c.free.assign(static_cast<size_t>(c.HostCount()), 0xff);
   c.free_cpu.assign(static_cast<size_t>(c.HostCount()), kCpu);
   if (busy && random.Below(2) == 0) {
-    const int64_t cards = int64_t{c.HostCount()} * kCards * kWholeCard;
+    const int64_t gpus = int64_t{c.HostCount()} * kGpus * kWholeGpu;
     for (const char* name : {"a", "b", "c"}) {
       spec::QueueSpec queue;
       queue.name = name;
       queue.guarantee[0] =
-          static_cast<int64_t>(random.Below(static_cast<uint64_t>(cards / 3000) + 1)) * 1000;
-      if (random.Below(4) == 0) queue.limit[0] = std::max(queue.guarantee[0], cards / 2);
+          static_cast<int64_t>(random.Below(static_cast<uint64_t>(gpus / 3000) + 1)) * 1000;
+      if (random.Below(4) == 0) queue.limit[0] = std::max(queue.guarantee[0], gpus / 2);
       c.queues.push_back(queue);
     }
   }
@@ -168,13 +167,13 @@ std::string Describe(const Case& c) {
     text << "\n"
          << job.id.value() << " in '" << job.queue << "' priority " << job.priority
          << " preemption " << int(job.preemption) << " tasks " << group.minimum << ".."
-         << group.desired << " of " << int(group.shape.cards) << "/" << group.shape.share << " cpu "
+         << group.desired << " of " << int(group.shape.gpus) << "/" << group.shape.share << " cpu "
          << group.shape.cpu_milli << " required " << group.required << " slice " << group.slice
          << "@" << group.slice_tier << " most " << group.max_per_domain << " on";
   };
   for (const Running& job : c.running) {
     describe(job.request);
-    for (const TaskPlacement& task : job.tasks) text << " " << task.node << "/" << task.cards;
+    for (const TaskPlacement& task : job.tasks) text << " " << task.node << "/" << task.gpus;
   }
   describe(c.claimant);
   return text.str();
@@ -211,8 +210,8 @@ Ilp::Terms Summed(const Ilp::Terms& terms) {
 
 int64_t Loss(const Running& job) {
   const int64_t lost_ms = (job.unsaved + job.request.restart_cost).count() / 1'000'000;
-  return std::max<int64_t>(1'000, job.CardMilli()) * lost_ms / 1'000 +
-         std::max<int64_t>(0, job.request.priority) * Policy{}.priority_card_seconds * 1'000;
+  return std::max<int64_t>(1'000, job.GpuMilli()) * lost_ms / 1'000 +
+         std::max<int64_t>(0, job.request.priority) * Policy{}.priority_gpu_seconds * 1'000;
 }
 
 // The claimant's tasks on hosts and its rules, for both programs.
@@ -225,7 +224,7 @@ struct Landing {
     const GroupRequest& group = c.claimant.groups[0];
     Ilp::Terms all;
     for (int32_t host = 0; host < c.HostCount(); ++host) {
-      int64_t most = allowed(host) ? kCards : 0;
+      int64_t most = allowed(host) ? kGpus : 0;
       if (group.max_per_domain > 0) most = std::min<int64_t>(most, group.max_per_domain);
       tasks.push_back(ilp.AddInteger(0, most));
       all.push_back({tasks.back(), 1});
@@ -258,7 +257,7 @@ bool Fair(const Case& c, const Running& job) {
     if (queue.name == c.claimant.queue) guarantee = queue.guarantee[0];
   }
   for (const Running& other : c.running) {
-    used += other.request.queue == c.claimant.queue ? other.CardMilli() : 0;
+    used += other.request.queue == c.claimant.queue ? other.GpuMilli() : 0;
   }
   return any && used + MinimumAmounts(c.claimant)[0] <= guarantee;
 }
@@ -300,9 +299,9 @@ class VictimModel {
     Ilp& ilp = landing_.ilp;
     const Shape& shape = c_.claimant.groups[0].shape;
     const auto h = static_cast<size_t>(host);
-    Ilp::Terms cards = {{landing_.tasks[h], double(shape.cards)}};
+    Ilp::Terms gpus = {{landing_.tasks[h], double(shape.gpus)}};
     Ilp::Terms cpu = {{landing_.tasks[h], double(shape.cpu_milli)}};
-    std::map<CardMask, std::vector<std::pair<int, int>>> shared;
+    std::map<GpuMask, std::vector<std::pair<int, int>>> shared;
     for (size_t j = 0; j < c_.running.size(); ++j) {
       const Running& job = c_.running[j];
       const Shape& held = job.group().shape;
@@ -310,22 +309,22 @@ class VictimModel {
         if (job.tasks[t].node != h) continue;
         const int give = give_[j][t];
         if (held.share > 0) {
-          shared[job.tasks[t].cards].emplace_back(stop_[j], give);
+          shared[job.tasks[t].gpus].emplace_back(stop_[j], give);
         } else {
-          cards.push_back({stop_[j], -double(held.cards)});
-          cards.push_back({give, -double(held.cards)});
+          gpus.push_back({stop_[j], -double(held.gpus)});
+          gpus.push_back({give, -double(held.gpus)});
         }
         cpu.push_back({stop_[j], -double(held.cpu_milli)});
         cpu.push_back({give, -double(held.cpu_milli)});
       }
     }
-    for (const auto& [card, holders] : shared) {
+    for (const auto& [gpu, holders] : shared) {
       const int freed = ilp.AddInteger(0, 1);
-      cards.push_back({freed, -1});
+      gpus.push_back({freed, -1});
       for (const auto& [stop, give] : holders)
         ilp.AddAtMost({{freed, 1}, {stop, -1}, {give, -1}}, 0);
     }
-    ilp.AddAtMost(Summed(cards), CountCards(c_.free[h]));
+    ilp.AddAtMost(Summed(gpus), CountGpus(c_.free[h]));
     ilp.AddAtMost(Summed(cpu), c_.free_cpu[h]);
   }
 
@@ -336,10 +335,10 @@ class VictimModel {
       for (size_t j = 0; j < c_.running.size(); ++j) {
         const Running& job = c_.running[j];
         if (job.request.queue != queue.name) continue;
-        used += job.CardMilli();
-        taken.push_back({stop_[j], double(job.CardMilli())});
+        used += job.GpuMilli();
+        taken.push_back({stop_[j], double(job.GpuMilli())});
         for (const int give : give_[j])
-          taken.push_back({give, double(job.group().shape.card_milli())});
+          taken.push_back({give, double(job.group().shape.gpu_milli())});
       }
       if (queue.name != c_.claimant.queue) {
         landing_.ilp.AddAtMost(taken, double(std::max<int64_t>(0, used - queue.guarantee[0])));
@@ -483,13 +482,13 @@ std::array<int64_t, 3> FewestDomains(const Case& c) {
     for (int32_t host = 0; host < c.HostCount(); ++host) {
       const auto at = static_cast<size_t>(c.DomainOf(tiers[t], host));
       landing.ilp.AddAtMost(
-          {{landing.tasks[static_cast<size_t>(host)], 1}, {used[t][at].first, -double(kCards)}}, 0);
+          {{landing.tasks[static_cast<size_t>(host)], 1}, {used[t][at].first, -double(kGpus)}}, 0);
     }
     if (required == tiers[t]) landing.ilp.AddEqual(used[t], 1);
   }
   for (int32_t host = 0; host < c.HostCount(); ++host) {
     const auto h = static_cast<size_t>(host);
-    landing.ilp.AddAtMost({{landing.tasks[h], double(shape.cards)}}, CountCards(c.free[h]));
+    landing.ilp.AddAtMost({{landing.tasks[h], double(shape.gpus)}}, CountGpus(c.free[h]));
     landing.ilp.AddAtMost({{landing.tasks[h], double(shape.cpu_milli)}}, c.free_cpu[h]);
   }
   std::array<int64_t, 3> fewest = {-1, -1, -1};
@@ -517,7 +516,7 @@ TEST(SchedulerExact, GangsCrossTheFewestBlocksAndLeaves) {
     GroupRequest& group = c.claimant.groups[0];
     if (seed % 3 != 0) group.required = kClusterTier;
     int32_t slots = 0;
-    for (const CardMask free : c.free) slots += CountCards(free) / group.shape.cards;
+    for (const GpuMask free : c.free) slots += CountGpus(free) / group.shape.gpus;
     const int32_t part = slots * static_cast<int32_t>(seed % 10) / 10;
     group.minimum = std::max(1, part / group.slice) * group.slice;
     group.desired = group.minimum;

@@ -28,13 +28,13 @@ struct World {
     return std::move(made).value();
   }
 
-  JobRequest Request(const std::string& name, int32_t tasks, int32_t cards,
+  JobRequest Request(const std::string& name, int32_t tasks, int32_t gpus,
                      const std::string& queue = "") const {
     JobRequest job;
     job.id = JobId(name);
     job.queue = queue;
     job.groups.emplace_back();
-    job.groups[0].shape.cards = static_cast<uint8_t>(cards);
+    job.groups[0].shape.gpus = static_cast<uint8_t>(gpus);
     job.groups[0].minimum = job.groups[0].desired = tasks;
     return job;
   }
@@ -45,9 +45,9 @@ struct World {
   }
 
   void Submit(const JobRequest& job) { Tell(JobSubmitted{job}); }
-  void Submit(const std::string& name, int32_t tasks, int32_t cards, const std::string& queue = "",
+  void Submit(const std::string& name, int32_t tasks, int32_t gpus, const std::string& queue = "",
               const std::function<void(JobRequest&)>& change = {}) {
-    JobRequest job = Request(name, tasks, cards, queue);
+    JobRequest job = Request(name, tasks, gpus, queue);
     if (change) change(job);
     Submit(job);
   }
@@ -89,7 +89,7 @@ struct World {
     }
   }
 
-  // All cards of these hosts, each by a job of its own that nobody may stop.
+  // All GPUs of these hosts, each by a job of its own that nobody may stop.
   void Occupy(const std::vector<NodeIndex>& hosts) {
     for (NodeIndex node = 0; node < scheduler.topology().size(); ++node) {
       const bool wanted = std::find(hosts.begin(), hosts.end(), node) != hosts.end();

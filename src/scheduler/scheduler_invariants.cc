@@ -34,12 +34,12 @@ Status CheckNoOvercommit(const SchedulerState& state) {
       const Shape& shape = job.request->groups[static_cast<size_t>(task.group)].shape;
       Used& node = used[record.node];
       for (uint32_t device = 0; device < spec::kMaxDevices; ++device) {
-        if ((record.cards >> device & 1) == 0) continue;
-        node.share[device] += shape.cards > 0 ? kWholeCard : shape.share;
+        if ((record.gpus >> device & 1) == 0) continue;
+        node.share[device] += shape.gpus > 0 ? kWholeGpu : shape.share;
       }
-      const int want = shape.share > 0 ? 1 : shape.cards;
-      if (std::popcount(record.cards) != want) {
-        return Broken(job.request->id.value() + " holds another number of cards than it asked");
+      const int want = shape.share > 0 ? 1 : shape.gpus;
+      if (std::popcount(record.gpus) != want) {
+        return Broken(job.request->id.value() + " holds another number of GPUs than it asked");
       }
       node.cpu_milli += shape.cpu_milli;
       node.memory_mib += shape.memory_mib;
@@ -49,7 +49,7 @@ Status CheckNoOvercommit(const SchedulerState& state) {
   for (const auto& [index, node] : used) {
     const spec::NodeKind& kind = state.topology->kind_of(index);
     for (const auto& [device, share] : node.share) {
-      if (share > kWholeCard || device >= kind.devices.size()) {
+      if (share > kWholeGpu || device >= kind.devices.size()) {
         return Broken("device " + std::to_string(device) + " of node " + std::to_string(index) +
                       " is over its capacity");
       }
@@ -61,18 +61,18 @@ Status CheckNoOvercommit(const SchedulerState& state) {
   return {};
 }
 
-// Aligned to rails: the same cards on hosts of their own.
+// Aligned to rails: the same GPUs on hosts of their own.
 Status CheckRails(const SchedulerState& state, const JobEntry& job) {
   for (size_t g = 0; g < job.request->groups.size(); ++g) {
     if (!job.request->groups[g].rail_aligned) continue;
     std::set<NodeIndex> nodes;
-    std::set<CardMask> masks;
+    std::set<GpuMask> masks;
     size_t tasks = 0;
     for (const HeldTask& task : job.tasks) {
       if (task.group != static_cast<int32_t>(g)) continue;
       ++tasks;
       nodes.insert(state.resources.task(task.slot).node);
-      masks.insert(state.resources.task(task.slot).cards);
+      masks.insert(state.resources.task(task.slot).gpus);
     }
     if (tasks > 0 && (nodes.size() != tasks || masks.size() != 1)) {
       return Broken(job.request->id.value() + " is not aligned to rails");
@@ -81,20 +81,20 @@ Status CheckRails(const SchedulerState& state, const JobEntry& job) {
   return {};
 }
 
-// Each card that the job holds has one rank, and each rank a card.
+// Each GPU that the job holds has one rank, and each rank a GPU.
 Status CheckRanks(const SchedulerState& state, const JobEntry& job) {
-  const auto ranks = internal::CardsOfRanks(state, job);
+  const auto ranks = internal::GpusOfRanks(state, job);
   if (ranks.empty()) return {};
-  std::set<std::pair<NodeIndex, int>> cards;
+  std::set<std::pair<NodeIndex, int>> gpus;
   size_t held = 0;
   for (const HeldTask& task : job.tasks) {
     const TaskRecord& record = state.resources.task(task.slot);
-    held += static_cast<size_t>(CountCards(record.cards));
+    held += static_cast<size_t>(CountGpus(record.gpus));
   }
-  for (const CardOfRank& rank : ranks) cards.insert({rank.node, rank.card});
-  if (cards.size() == held && ranks.size() == held) return {};
+  for (const GpuOfRank& rank : ranks) gpus.insert({rank.node, rank.gpu});
+  if (gpus.size() == held && ranks.size() == held) return {};
   return Broken(job.request->id.value() + " has " + std::to_string(ranks.size()) + " ranks on " +
-                std::to_string(held) + " cards");
+                std::to_string(held) + " GPUs");
 }
 
 // No gang runs below its minimum, and required topology holds.

@@ -38,7 +38,7 @@ TEST(Scheduler, StartsNoPartOfAGang) {
   ASSERT_EQ(world.decisions.size(), 1u);
   EXPECT_EQ(world.decisions[0].kind, DecisionKind::kReject);
   EXPECT_THAT(world.decisions[0].reason,
-              HasSubstr("needs 3 tasks of 8 cards; the largest size that fits this cluster is 2"));
+              HasSubstr("needs 3 tasks of 8 GPUs; the largest size that fits this cluster is 2"));
 }
 
 TEST(Scheduler, RefusesWhatTheClusterCannotMean) {
@@ -63,7 +63,7 @@ TEST(Scheduler, PlacesNestedGroupsTogetherOrNotAtAll) {
   JobRequest job = world.Request("pair", 1, 8);
   job.groups.push_back(job.groups[0]);
   job.groups[1].name = "leader";
-  job.groups[1].shape.cards = 4;
+  job.groups[1].shape.gpus = 4;
   job.required = kLeafTier;
   world.Submit(job);
   ASSERT_TRUE(world.Runs("pair"));
@@ -154,14 +154,14 @@ TEST(Scheduler, LooksAgainForAClaimThatItsOwnStartsWereSparedFrom) {
 
 TEST(Scheduler, TakesNothingFromWhatAnOperatorHasPutFirst) {
   for (const bool expedited : {false, true}) {
-    for (const int32_t cards : {4, 8}) {
+    for (const int32_t gpus : {4, 8}) {
       World world(1, 1, 1, {Queue("a", 8), Queue("b", 0)});
       world.Submit("own", 1, 8, "a", [](JobRequest& job) { job.preemption = Preemption::kNever; });
-      world.Submit("guest", 8 / cards, cards, "b");
+      world.Submit("guest", 8 / gpus, gpus, "b");
       if (expedited) world.Tell(JobExpedited{JobId("guest")});
       world.End("own");
       ASSERT_TRUE(world.Runs("guest"));
-      world.Submit("entitled", 1, cards, "a");
+      world.Submit("entitled", 1, gpus, "a");
       EXPECT_EQ(world.Runs("guest"), expedited);
       EXPECT_EQ(world.Runs("entitled"), !expedited);
       EXPECT_TRUE(world.scheduler.CheckGuarantees(world.now).ok());

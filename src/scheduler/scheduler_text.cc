@@ -47,7 +47,7 @@ std::string Text(const std::vector<TaskPlacement>& tasks) {
   std::string text;
   for (const TaskPlacement& task : tasks) {
     text += " " + std::to_string(task.group) + ":" + std::to_string(task.rank) + "@" +
-            std::to_string(task.node) + "/" + std::to_string(task.cards);
+            std::to_string(task.node) + "/" + std::to_string(task.gpus);
   }
   return text;
 }
@@ -137,8 +137,8 @@ std::string ToString(const Decision& decision) {
             " from " + std::to_string(ToNanoseconds(decision.from));
   }
   text += Text(decision.tasks);
-  for (const CardOfRank& rank : decision.ranks) {
-    text += " r" + std::to_string(rank.node) + "." + std::to_string(rank.card);
+  for (const GpuOfRank& rank : decision.ranks) {
+    text += " r" + std::to_string(rank.node) + "." + std::to_string(rank.gpu);
   }
   for (const JobId& job : decision.after) text += " after " + job.value();
   if (!decision.reason.empty()) text += " because " + decision.reason;

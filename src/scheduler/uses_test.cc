@@ -35,7 +35,7 @@ TEST(Uses, ASmallJobLeavesTheScarceModelToThoseWhoNeedIt) {
     auto scheduler = Scheduler::Create(*topology, {}, {});
     ASSERT_TRUE(scheduler.ok());
     Shape pinned;
-    pinned.cards = 1;
+    pinned.gpus = 1;
     pinned.models = 2;
     Shape free = pinned;
     free.models = kAnyModel;
@@ -56,7 +56,7 @@ TEST(Uses, ASmallJobLeavesTheScarceModelToThoseWhoNeedIt) {
   }
 }
 
-TEST(Uses, AFractionGoesToTheCardThatItFills) {
+TEST(Uses, AFractionGoesToTheGpuThatItFills) {
   World world(1, 1, 2);
   const auto submit = [&](const std::string& name, uint16_t share) {
     world.Submit(name, 1, 0, "", [&](JobRequest& job) { job.groups[0].shape.share = share; });
@@ -70,25 +70,25 @@ TEST(Uses, AFractionGoesToTheCardThatItFills) {
   world.Tell(mix);
   submit("a", 600);
   submit("b", 700);
-  submit("c", 300);  // 0.7 + 0.3 fill a card
+  submit("c", 300);  // 0.7 + 0.3 fill a GPU
   const auto tasks = [&](const std::string& name) {
     return world.scheduler.TasksOf(JobId(name))[0];
   };
   EXPECT_EQ(tasks("c").node, tasks("b").node);
-  EXPECT_EQ(tasks("c").cards, tasks("b").cards);
+  EXPECT_EQ(tasks("c").gpus, tasks("b").gpus);
 }
 
-TEST(Uses, AGangOnRailsHoldsTheSameCardsEverywhere) {
+TEST(Uses, AGangOnRailsHoldsTheSameGpusEverywhere) {
   World world(1, 1, 3);
-  // Cards 0-3 of the first host are taken, of the others none: without the rule the gang would
+  // GPUs 0-3 of the first host are taken, of the others none: without the rule the gang would
   // hold 4-7 there and 0-3 elsewhere.
   world.Submit("first", 1, 4, "", [](JobRequest& job) { job.preemption = Preemption::kNever; });
   ASSERT_EQ(world.NodesOf("first")[0], 0u);
-  const CardMask taken = world.scheduler.TasksOf(JobId("first"))[0].cards;
+  const GpuMask taken = world.scheduler.TasksOf(JobId("first"))[0].gpus;
   world.Submit("gang", 3, 4, "", [](JobRequest& job) { job.groups[0].rail_aligned = true; });
   ASSERT_TRUE(world.Runs("gang"));
   for (const TaskPlacement& task : world.scheduler.TasksOf(JobId("gang"))) {
-    EXPECT_EQ(task.cards, 0xff & ~taken) << "node " << task.node;
+    EXPECT_EQ(task.gpus, 0xff & ~taken) << "node " << task.node;
   }
   // Four hosts of one task each there are not.
   world.Submit("more", 4, 1, "", [](JobRequest& job) { job.groups[0].rail_aligned = true; });
@@ -96,7 +96,7 @@ TEST(Uses, AGangOnRailsHoldsTheSameCardsEverywhere) {
 }
 
 // Ranks that lie on one leaf, for every data group (same pipeline index) of a 2 x 2 layout.
-bool DataGroupsStayInALeaf(const World& world, const std::vector<CardOfRank>& ranks) {
+bool DataGroupsStayInALeaf(const World& world, const std::vector<GpuOfRank>& ranks) {
   const size_t half = ranks.size() / 2;
   for (size_t p = 0; p < 2; ++p) {
     for (size_t r = 1; r < half; ++r) {
@@ -120,15 +120,15 @@ TEST(Uses, TheHeavierTrafficStaysInALeaf) {
     ASSERT_NE(start, world.decisions.end());
     ASSERT_EQ(start->ranks.size(), 32u);
     EXPECT_EQ(start->ranks, world.scheduler.RanksOf(JobId("gang")));
-    std::set<std::pair<NodeIndex, int>> cards;
+    std::set<std::pair<NodeIndex, int>> gpus;
     for (size_t r = 0; r < 32; ++r) {
-      cards.insert({start->ranks[r].node, start->ranks[r].card});
+      gpus.insert({start->ranks[r].node, start->ranks[r].gpu});
       EXPECT_EQ(start->ranks[r].node, start->ranks[r / 8 * 8].node) << "tensor groups stay whole";
       const TaskPlacement& task = start->tasks[static_cast<size_t>(start->ranks[r].task)];
       EXPECT_EQ(task.node, start->ranks[r].node);
-      EXPECT_NE(task.cards >> start->ranks[r].card & 1, 0);
+      EXPECT_NE(task.gpus >> start->ranks[r].gpu & 1, 0);
     }
-    EXPECT_EQ(cards.size(), 32u) << "a card has one rank";
+    EXPECT_EQ(gpus.size(), 32u) << "a GPU has one rank";
     EXPECT_EQ(DataGroupsStayInALeaf(world, start->ranks), data_is_heavier);
   }
 }
@@ -177,14 +177,14 @@ TEST(Uses, UnlikeGroupsShareALeafWhereGroupByGroupTheyWouldNot) {
   job.groups.push_back(job.groups[0]);
   job.groups[0].name = "workers";
   job.groups[1].name = "leader";
-  job.groups[1].shape.cards = 8;
+  job.groups[1].shape.gpus = 8;
   job.groups[1].minimum = job.groups[1].desired = 1;
   world.Submit(job);
   ASSERT_TRUE(world.Runs("served"));
   EXPECT_EQ(LeavesOf(world, "served"), std::set<int32_t>{1});
 }
 
-TEST(Uses, CardsGoWhereTheyAreWorthMost) {
+TEST(Uses, GpusGoWhereTheyAreWorthMost) {
   World world(1, 1, 6);
   world.Submit("saturated", 1, 8, "", [](JobRequest& job) {
     job.groups[0].desired = 5;
@@ -214,13 +214,13 @@ TEST(Uses, CardsGoWhereTheyAreWorthMost) {
 }
 
 // Runs a job on one host, all others being closed for it.
-void SubmitOn(World& world, NodeIndex only, const std::string& name, int32_t cards,
+void SubmitOn(World& world, NodeIndex only, const std::string& name, int32_t gpus,
               const std::string& queue, Preemption preemption) {
   for (NodeIndex node = 0; node < world.scheduler.topology().size(); ++node) {
     world.Tell(NodeChanged{world.NodeName(node), node == only ? spec::NodeCondition::kReady
                                                               : spec::NodeCondition::kCordoned});
   }
-  world.Submit(name, 1, cards, queue, [&](JobRequest& job) { job.preemption = preemption; });
+  world.Submit(name, 1, gpus, queue, [&](JobRequest& job) { job.preemption = preemption; });
   for (NodeIndex node = 0; node < world.scheduler.topology().size(); ++node) {
     world.Tell(NodeChanged{world.NodeName(node), spec::NodeCondition::kReady});
   }
@@ -263,7 +263,7 @@ TEST(Uses, NoMoveIsBoughtBeyondTheBudgetOrForAShortWait) {
     if (!budget) policy.move_budget_milli = 0;
     World world(1, 2, 2, {}, policy);
     Scatter(world);
-    // In a minute one of them ends by itself: 16 cards x 60 s are not twice 4 cards x 120 s.
+    // In a minute one of them ends by itself: 16 GPUs x 60 s are not twice 4 GPUs x 120 s.
     world.Pass(budget ? hours(50) - minutes(1) : hours(2));
     world.Round();
     world.Submit("gang", 2, 8, "", [](JobRequest& job) { job.required = kLeafTier; });

@@ -1,8 +1,8 @@
 // Accelerators, and the machines that hold them: what a datasheet and a price list say.
 //
 // Figures are the maker's (dense, without sparsity), with the source of each in the shipped
-// catalogue (device_catalogue.cc). What a card really reaches is the planner's business
-// (planner/time/device_matrix.h). The CPU host is a device too: its cards are its cores' ranks.
+// catalogue (device_catalogue.cc). What a GPU really reaches is the planner's business
+// (planner/time/device_matrix.h). The CPU host is a device too: its GPUs are its cores' ranks.
 #pragma once
 
 #include <cstdint>
@@ -23,21 +23,21 @@ struct Device {
   std::string name;  // "h100-sxm"
   Bytes memory;      // as the runtime reports it to a program
   BytesPerSecond memory_bandwidth;
-  // Dense peaks; zero where the card has no such unit.
-  FlopsPerSecond fp32;  // as frameworks use it: tf32 where the card has it
+  // Dense peaks; zero where the GPU has no such unit.
+  FlopsPerSecond fp32;  // as frameworks use it: tf32 where the GPU has it
   FlopsPerSecond half;  // fp16 and bf16 with fp32 accumulation
   FlopsPerSecond fp8;
   FlopsPerSecond fp4;
   uint32_t compute_units = 0;       // streaming multiprocessors; waves are counted in them
-  BytesPerSecond island_bandwidth;  // one way, one card into its NVLink (xGMI) island; zero: none
+  BytesPerSecond island_bandwidth;  // one way, one GPU into its NVLink (xGMI) island; zero: none
   BytesPerSecond host_bandwidth;    // one way, PCIe or C2C
   double power_watts = 0;
-  double dollars_per_hour = 0;  // on-demand list price of a card, dated in the catalogue
+  double dollars_per_hour = 0;  // on-demand list price of a GPU, dated in the catalogue
 };
 
 struct Network {
   NetworkKind kind = NetworkKind::kInfiniband;
-  BytesPerSecond per_device;      // one way, of the NIC share of one card
+  BytesPerSecond per_device;      // one way, of the NIC share of one GPU
   uint32_t rails = 8;             // NICs of a node that lead to different leaf switches
   uint32_t nodes_per_leaf = 32;   // nodes whose NICs of one rail share a leaf switch
   uint32_t leaves_per_block = 8;  // leaves under one group of spines
@@ -51,7 +51,7 @@ struct DeviceCluster {
   Device device;
   uint32_t devices = 0;
   uint32_t devices_per_node = 8;
-  uint32_t island = 8;  // cards in one NVLink domain; more than devices_per_node on NVL72 racks
+  uint32_t island = 8;  // GPUs in one NVLink domain; more than devices_per_node on NVL72 racks
   Network network;
 };
 

@@ -2,7 +2,7 @@
 //
 // Where a figure comes from, in the order of the columns:
 //  memory      what torch.cuda reports as total capacity ("79.15 GiB total capacity" in messages of
-//              memory exhausted), which is a little below the sheet's; for cards that we have seen
+//              memory exhausted), which is a little below the sheet's; for GPUs that we have seen
 //              no such message of, nvidia-smi's total less 0.4 %. 2 MiB either way between drivers.
 //  bandwidth,  the maker's sheets: NVIDIA A100 datasheet (June 2021), H100 datasheet and "Hopper
 //  peaks,      Architecture In-Depth" (2022), H200 datasheet (Nov 2023), HGX B200/B300 and GB200/
@@ -11,9 +11,9 @@
 //  units       streaming multiprocessors or compute units that are on, from the same.
 //  host        PCIe 4/5/6 x16: 31.5/63/126 GB/s; NVLink-C2C of a Grace with two GPUs: 900 GB/s both
 //              ways for both, so 225 GB/s one way for each.
-//  price       dollars an hour of one card on demand, as listed in February 2026: CoreWeave's
+//  price       dollars an hour of one GPU on demand, as listed in February 2026: CoreWeave's
 //  public
-//              list for A100-80, H100, H200, B200, GB200, L40S (per-node prices over cards). Cards
+//              list for A100-80, H100, H200, B200, GB200, L40S (per-node prices over GPUs). GPUs
 //              not listed there take the price of their nearest sibling: A100-40, A800 that of
 //              A100-80; H100-PCIe, H100-96, H800 that of H100; B300 and GB300 that of B200 and
 //              GB200 times the ratio of their FP4 peaks' square root. A10: Lambda's list. MI300X,
@@ -48,7 +48,7 @@ struct Row {
 constexpr auto kDevices = std::to_array<Row>({
     // GA102, Ampere without NVLink. TF32 for fp32.
     {"a10", 22.0, 600, 62.5, 125, 0, 0, 72, 0, 31.5, 150, 0.75},
-    // GA100. The 40 GB card has HBM2 with 1,555 GB/s.
+    // GA100. The 40 GB GPU has HBM2 with 1,555 GB/s.
     {"a100-40gb-sxm", 39.39, 1555, 156, 312, 0, 0, 108, 300, 31.5, 400, 2.70},
     // Bridges join pairs only, so a node of these is planned as without NVLink.
     {"a100-80gb-pcie", 79.15, 1935, 156, 312, 0, 0, 108, 0, 31.5, 300, 2.70},
@@ -96,7 +96,7 @@ constexpr auto kAliases = std::to_array<std::pair<std::string_view, std::string_
     {"h800", "h800-sxm"},
 });
 
-// What a maker's name for a card says, word by word: "NVIDIA A100-SXM4-80GB", "H100 80GB HBM3".
+// What a maker's name for a GPU says, word by word: "NVIDIA A100-SXM4-80GB", "H100 80GB HBM3".
 struct Spelling {
   std::string family;  // "a100"
   bool pcie = false;
@@ -129,7 +129,7 @@ uint32_t GigabytesOf(std::string_view word) {
   return digits > 0 && (unit.empty() || unit == "g" || unit == "gb" || unit == "gib") ? number : 0;
 }
 
-// Absent where any word is unknown: a guess would answer for another card.
+// Absent where any word is unknown: a guess would answer for another GPU.
 std::optional<Spelling> ReadSpelling(std::string_view name) {
   static constexpr std::string_view kFamilies[] = {"a10",   "a100",   "a800",   "b200",  "b300",
                                                    "gb200", "gb300",  "h100",   "h200",  "h800",
@@ -157,17 +157,17 @@ std::optional<Spelling> ReadSpelling(std::string_view name) {
 }
 
 // The shipped name for it, empty if there is none.
-std::string_view ShippedName(const Spelling& card) {
-  const bool small = card.gigabytes > 0 && card.gigabytes <= 48;
-  if (card.family == "a100" && card.pcie) return small ? "" : "a100-80gb-pcie";
-  if (card.family == "a100") return small ? "a100-40gb-sxm" : "a100-80gb-sxm";
-  if (card.family == "h100" && card.pcie) return "h100-pcie";
-  if (card.family == "h100" && card.gigabytes > 90) return "h100-96gb-sxm";
+std::string_view ShippedName(const Spelling& gpu) {
+  const bool small = gpu.gigabytes > 0 && gpu.gigabytes <= 48;
+  if (gpu.family == "a100" && gpu.pcie) return small ? "" : "a100-80gb-pcie";
+  if (gpu.family == "a100") return small ? "a100-40gb-sxm" : "a100-80gb-sxm";
+  if (gpu.family == "h100" && gpu.pcie) return "h100-pcie";
+  if (gpu.family == "h100" && gpu.gigabytes > 90) return "h100-96gb-sxm";
   for (const auto& [alias, device] : kAliases) {
-    if (alias == card.family) return device;
+    if (alias == gpu.family) return device;
   }
   for (const Row& row : kDevices) {
-    if (row.name == card.family) return row.name;
+    if (row.name == gpu.family) return row.name;
   }
   return "";
 }
@@ -202,7 +202,7 @@ Result<Device> FindDevice(std::string_view name) {
   if (std::none_of(kDevices.begin(), kDevices.end(), is_wanted)) {
     const auto spelling = ReadSpelling(name);
     if (spelling && spelling->family == "a100" && ShippedName(*spelling).empty()) {
-      Device device = *FindDevice("a100-80gb-pcie");  // the 40 GB card of the same form
+      Device device = *FindDevice("a100-80gb-pcie");  // the 40 GB GPU of the same form
       const Device small = *FindDevice("a100-40gb-sxm");
       device.name = "a100-40gb-pcie";
       device.memory = small.memory;

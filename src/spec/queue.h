@@ -2,15 +2,14 @@
 //
 //   queues:
 //     - name: research
-//       guarantee: {cards: 64, cpu: 512, memory: 4TiB}
+//       guarantee: {accelerators: 64, cpu: 512, memory: 4TiB}
 //     - name: language
 //       parent: research           # absent: below the root, which is the whole cluster
-//       guarantee: {cards: 32}
-//       limit: {cards: 96}         # absent: none but those of the queues above
-//       lend: {cards: 16}          # how much of an unused guarantee others may use; absent: all
-//       weight: 2                  # share of what nobody is guaranteed
-//       order: priority            # or first-come
-//       reclaim: true              # whether it takes back what others borrowed
+//       guarantee: {accelerators: 32}
+//       limit: {accelerators: 96}         # absent: none but those of the queues above
+//       lend: {accelerators: 16}          # how much of an unused guarantee others may use; absent:
+//       all weight: 2                  # share of what nobody is guaranteed order: priority # or
+//       first-come reclaim: true              # whether it takes back what others borrowed
 //
 // Amounts are whole numbers in small units, so that sums of quotas lose nothing. Leaves out who may
 // submit to a queue.
@@ -28,11 +27,11 @@
 
 namespace longhaul::spec {
 
-// What is shared: cards and cores in thousandths, memory in MiB.
-enum class SharedResource : uint8_t { kCards, kCpu, kMemory };
+// What is shared: accelerators and cores in thousandths, memory in MiB.
+enum class SharedResource : uint8_t { kAccelerators, kCpu, kMemory };
 constexpr size_t kSharedResources = 3;
-constexpr std::array<std::string_view, kSharedResources> kSharedResourceNames = {"cards", "cpu",
-                                                                                 "memory"};
+constexpr std::array<std::string_view, kSharedResources> kSharedResourceNames = {"accelerators",
+                                                                                 "cpu", "memory"};
 
 // A vector over the shared resources. No amount passes kUnlimited, and sums of 2^20 amounts fit.
 struct SharedAmounts {
@@ -53,10 +52,10 @@ struct SharedAmounts {
   friend bool operator==(const SharedAmounts&, const SharedAmounts&) = default;
 };
 
-constexpr int64_t kUnlimited = int64_t{1} << 42;  // 4 billion cards
+constexpr int64_t kUnlimited = int64_t{1} << 42;  // 4 billion accelerators
 constexpr SharedAmounts kUnlimitedAmounts = {{kUnlimited, kUnlimited, kUnlimited}};
 
-// "12.5 cards", "3 cpu", "512 MiB of memory": one amount for messages.
+// "12.5 accelerators", "3 cpu", "512 MiB of memory": one amount for messages.
 std::string AmountText(size_t resource, int64_t amount);
 
 enum class QueueOrder : uint8_t { kPriority, kFirstCome };

@@ -116,11 +116,12 @@ class QueueReader {
 
   Status ReadAmounts(const Node& node, SharedAmounts& amounts) const {
     if (node.kind != Node::Kind::kMap) {
-      return Refuse(node.line, node.key + " must be a map such as {cards: 8, memory: 1TiB}");
+      return Refuse(node.line, node.key + " must be a map such as {accelerators: 8, memory: 1TiB}");
     }
     for (const Node& child : node.children) {
-      const auto found =
-          std::find(kSharedResourceNames.begin(), kSharedResourceNames.end(), child.key);
+      // Files of before 0.1, which event logs hold, say cards.
+      const std::string_view key = child.key == "cards" ? "accelerators" : child.key;
+      const auto found = std::find(kSharedResourceNames.begin(), kSharedResourceNames.end(), key);
       if (found == kSharedResourceNames.end()) return Unknown(child, kSharedResourceNames);
       const auto resource = static_cast<size_t>(found - kSharedResourceNames.begin());
       const bool memory = resource == static_cast<size_t>(SharedResource::kMemory);

@@ -11,12 +11,12 @@ using ::testing::HasSubstr;
 TEST(ParseQueues, ReadsEveryKey) {
   const auto queues = ParseQueues(R"(queues:
   - name: research
-    guarantee: {cards: 64, cpu: 512.5, memory: 4TiB}
+    guarantee: {accelerators: 64, cpu: 512.5, memory: 4TiB}
   - name: language
     parent: research
-    guarantee: {cards: 32}
-    limit: {cards: 96}
-    lend: {cards: 0.125}
+    guarantee: {accelerators: 32}
+    limit: {accelerators: 96}
+    lend: {accelerators: 0.125}
     weight: 2
     order: first-come
     reclaim: false
@@ -33,6 +33,12 @@ TEST(ParseQueues, ReadsEveryKey) {
   EXPECT_EQ(language.weight, 2u);
   EXPECT_EQ(language.order, QueueOrder::kFirstCome);
   EXPECT_FALSE(language.reclaim);
+}
+
+TEST(ParseQueues, ReadsCardsAsAccelerators) {
+  const auto queues = ParseQueues("queues: [{name: a, limit: {cards: 5}}]", "old.yaml");
+  ASSERT_TRUE(queues.ok()) << queues.status();
+  EXPECT_EQ((*queues)[0].limit, (SharedAmounts{{5'000, kUnlimited, kUnlimited}}));
 }
 
 TEST(ParseQueues, WritesWhatItReadsBack) {
@@ -58,9 +64,10 @@ TEST(ParseQueues, RefusesWithLineAndReason) {
       {"queues:\n- weight: 1", "q:2: a queue lacks its 'name'"},
       {"queues:\n- name: a\n  wieght: 1", "q:3: unknown key 'wieght': did you mean 'weight'?"},
       {"queues:\n- name: a\n  weight: 0", "q:3: weight: '0' is not a whole number from 1"},
-      {"queues:\n- name: a\n  guarantee: {cards: -1}", "q:3: cards: '-1' is not a number"},
-      {"queues:\n- name: a\n  guarantee: {cards: 1.2345}", "at most three decimals"},
-      {"queues:\n- name: a\n  guarantee: {cards: 99999999999999999999}", "is not a number"},
+      {"queues:\n- name: a\n  guarantee: {accelerators: -1}",
+       "q:3: accelerators: '-1' is not a number"},
+      {"queues:\n- name: a\n  guarantee: {accelerators: 1.2345}", "at most three decimals"},
+      {"queues:\n- name: a\n  guarantee: {accelerators: 99999999999999999999}", "is not a number"},
       {"queues:\n- name: a\n  limit: {memory: 5}", "is not a size such as 512GiB"},
       {"queues:\n- name: a b", "is not a name"},
       {"queues:\n- name: a\n  limit: {gpus: 5}", "unknown key 'gpus'"},
@@ -68,11 +75,13 @@ TEST(ParseQueues, RefusesWithLineAndReason) {
       {"queues: [{name: a}, {name: a}]", "queue 'a': there are two of this name"},
       {"queues: [{name: a, parent: b}]", "queue 'a': there is no parent 'b'"},
       {"queues: [{name: a, parent: b}, {name: b, parent: a}]", "circle: a -> b -> a"},
-      {"queues: [{name: a, guarantee: {cards: 9}, limit: {cards: 8}}]",
-       "queue 'a': guarantees 9 cards, above the limit of 8 cards"},
-      {"queues: [{name: a, guarantee: {cards: 4}}, {name: b, parent: a, guarantee: {cards: 3}}, "
-       "{name: c, parent: a, guarantee: {cards: 1.5}}]",
-       "queue 'a': its children are guaranteed 4.5 cards together, but it has only 4 cards"},
+      {"queues: [{name: a, guarantee: {accelerators: 9}, limit: {accelerators: 8}}]",
+       "queue 'a': guarantees 9 accelerators, above the limit of 8 accelerators"},
+      {"queues: [{name: a, guarantee: {accelerators: 4}}, {name: b, parent: a, guarantee: "
+       "{accelerators: 3}}, "
+       "{name: c, parent: a, guarantee: {accelerators: 1.5}}]",
+       "queue 'a': its children are guaranteed 4.5 accelerators together, but it has only 4 "
+       "accelerators"},
   };
   for (const auto& row : kRows) {
     const auto queues = ParseQueues(row.text, "q");

@@ -302,7 +302,7 @@ std::string Numbered(std::string_view noun, uint32_t index) {
 ClusterDeclaration ClosCluster(uint32_t blocks, uint32_t leaves, uint32_t hosts) {
   ClusterDeclaration cluster;
   cluster.name = "clos";
-  cluster.models = {{"card-80g", 80 * 1'024}};
+  cluster.models = {{"gpu-80g", 80 * 1'024}};
   cluster.kinds = {UniformKind("host-8", 0, 8, 1, 192'000, 2'048 * 1'024)};
   for (uint32_t leaf = 0; leaf < blocks * leaves; ++leaf) {
     for (uint32_t host = 0; host < hosts; ++host) {
@@ -317,11 +317,11 @@ ClusterDeclaration ClosCluster(uint32_t blocks, uint32_t leaves, uint32_t hosts)
 
 ClusterDeclaration RackScaleCluster(uint32_t racks, uint32_t racks_per_leaf) {
   CHECK(racks_per_leaf >= 1);
-  constexpr uint32_t kHostsPerRack = 18;  // NVL72: 18 trays of 4 cards
+  constexpr uint32_t kHostsPerRack = 18;  // NVL72: 18 trays of 4 GPUs
   ClusterDeclaration cluster;
   cluster.name = "racks";
   cluster.groupings = {"nvlink_domain"};
-  cluster.models = {{"card-192g", 192 * 1'024}};
+  cluster.models = {{"gpu-192g", 192 * 1'024}};
   cluster.kinds = {UniformKind("tray-4", 0, 4, 1, 144'000, 960 * 1'024)};
   for (uint32_t i = 0; i < racks * kHostsPerRack; ++i) {
     const uint32_t rack = i / kHostsPerRack;

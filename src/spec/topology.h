@@ -181,10 +181,10 @@ class Topology {
 NodeKind UniformKind(std::string name, uint16_t model, uint32_t devices, uint32_t islands,
                      int64_t cpu_milli, int64_t memory_mib);
 
-// A Clos: `blocks` blocks of `leaves` leaves of `hosts` hosts of 8 cards each, 80 GiB a card.
+// A Clos: `blocks` blocks of `leaves` leaves of `hosts` hosts of 8 GPUs each, 80 GiB a GPU.
 ClusterDeclaration ClosCluster(uint32_t blocks, uint32_t leaves, uint32_t hosts);
 
-// `racks` racks of 18 hosts with 4 cards each that are one NVLink domain (the label and grouping
+// `racks` racks of 18 hosts with 4 GPUs each that are one NVLink domain (the label and grouping
 // "nvlink_domain"); a leaf is `racks_per_leaf` racks, a block all.
 ClusterDeclaration RackScaleCluster(uint32_t racks, uint32_t racks_per_leaf);
 

@@ -28,7 +28,7 @@ enum class ContextKind { kRing, kAllToAll, kAllGather };
 
 enum class Dimension : uint8_t { kTensor, kContext, kData, kPipeline };
 
-// In which order the dimensions fill cards, hosts and leaves: neighbours of the first one lie next
+// In which order the dimensions fill GPUs, hosts and leaves: neighbours of the first one lie next
 // to each other. Megatron's own order, with pipeline outermost, is the default.
 using PlacementOrder = std::array<Dimension, 4>;
 constexpr PlacementOrder kUsualOrder = {Dimension::kTensor, Dimension::kContext, Dimension::kData,
@@ -64,14 +64,14 @@ struct Layout {
     }
     return 1;
   }
-  // Cards between neighbours of the dimension: the product of those that are placed before it.
+  // GPUs between neighbours of the dimension: the product of those that are placed before it.
   uint64_t stride(Dimension dimension) const {
-    uint64_t cards = 1;
+    uint64_t gpus = 1;
     for (const Dimension placed : order) {
       if (placed == dimension) break;
-      cards *= size(placed);
+      gpus *= size(placed);
     }
-    return cards;
+    return gpus;
   }
   uint64_t devices() const { return uint64_t{data} * tensor * pipeline * context; }
 

@@ -11,11 +11,13 @@ namespace {
 using frontend::Decimal;
 using frontend::Percent;
 
-std::string CardsText(const Json& amounts) {
-  const double cards = Number(amounts, "cards");
-  return cards < 0
+std::string AcceleratorsText(const Json& amounts) {
+  const double accelerators = Number(amounts, "accelerators");
+  return accelerators < 0
              ? "-"
-             : Decimal(cards, cards == static_cast<double>(static_cast<int64_t>(cards)) ? 0 : 1);
+             : Decimal(
+                   accelerators,
+                   accelerators == static_cast<double>(static_cast<int64_t>(accelerators)) ? 0 : 1);
 }
 
 int Queues(RestClient& client, const Options& options) {
@@ -31,9 +33,9 @@ int Queues(RestClient& client, const Options& options) {
   for (const Json& queue : queues) {
     const std::string parent = queue["parent"].get<std::string>();
     table.Add({queue["name"].get<std::string>(), parent.empty() ? "-" : parent,
-               CardsText(queue["usage"]), CardsText(queue["guarantee"]), CardsText(queue["limit"]),
-               CardsText(queue["borrowed"]), Percent(Number(queue, "share")),
-               std::to_string(queue["running"].get<uint64_t>()),
+               AcceleratorsText(queue["usage"]), AcceleratorsText(queue["guarantee"]),
+               AcceleratorsText(queue["limit"]), AcceleratorsText(queue["borrowed"]),
+               Percent(Number(queue, "share")), std::to_string(queue["running"].get<uint64_t>()),
                std::to_string(queue["waiting"].get<uint64_t>())});
   }
   std::printf("%s", table.Text().c_str());
@@ -42,7 +44,7 @@ int Queues(RestClient& client, const Options& options) {
 
 int LimitQueue(RestClient& client, const Options& options) {
   Json limit = Json::object();
-  if (options.cards != -2) limit["cards"] = options.cards;
+  if (options.accelerators != -2) limit["accelerators"] = options.accelerators;
   if (options.cpu != -2) limit["cpu"] = options.cpu;
   if (options.memory_gib != -2) limit["memory_gib"] = options.memory_gib;
   return Change(client, options,
@@ -63,10 +65,10 @@ void AddQueues(CLI::App& app, Action& action, const std::shared_ptr<Options>& op
   queues->footer(
       "Amounts are worker slots. Queues are declared in the controller's file\n"
       "(docs/controller-file.md). Examples:\n  longhaul queues --json\n"
-      "  longhaul queues limit lab --cards 12");
+      "  longhaul queues limit lab --accelerators 12");
   CLI::App* limit = queues->add_subcommand("limit", "Set a queue's limit until the file changes");
   limit->add_option("QUEUE", options->name, "Its name")->required();
-  limit->add_option("--cards", options->cards, "Worker slots; -1: no limit");
+  limit->add_option("--accelerators", options->accelerators, "Worker slots; -1: no limit");
   limit->add_option("--cpu", options->cpu, "Cores; -1: no limit");
   limit->add_option("--memory-gib", options->memory_gib, "GiB; -1: no limit");
   limit->add_option("--reason", options->reason, "Reason, which every user can read");

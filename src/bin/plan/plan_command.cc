@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/text.h"
-#include "bin/plan/job_of_flags.h"
+#include "bin/plan/request_of_flags.h"
 #include "bin/plan/show_plan.h"
 #include "frontend/format.h"
 #include "frontend/plan/plan_figures.h"
@@ -165,7 +165,7 @@ Result<PlanInput> ReadInput(const PlanFlags& flags, const StackChoice& stack) {
   ASSIGN_OR_RETURN(PlanRequest job, run ? Result<PlanRequest>(run->job) : JobOf(flags));
   ApplyStack(stack, run.has_value(), job.base.software);
   if (run) ApplyStack(stack, true, run->question.training.software);
-  if (IsOfCards(job)) {
+  if (IsOfGpus(job)) {
     const spec::Software& software = job.base.software;
     job.machine->stack = planner::StackFor(software.framework, software.release);
   }
@@ -267,7 +267,7 @@ void AddSearchOptions(CLI::App& command, PlanFlags& flags) {
   command.add_option("--tokens", flags.tokens,
                      "Set the tokens to train on, such as 300B, to predict days and cost");
   command.add_option(
-      "--cards", flags.cards,
+      "--gpus", flags.gpus,
       "Search these numbers of accelerators, such as 256..4096 (default: the cluster's)");
   command.add_option("--objective", flags.objective, "Minimise time, or cost within --deadline")
       ->check(CLI::IsMember({"time", "cost"}))
@@ -355,7 +355,7 @@ void AddPlanCommand(CLI::App& app, Action& action) {
       "Examples:\n"
       "  longhaul plan llama-3.1-70b h100-sxm:512 --tokens 15T --html plan.html\n"
       "  longhaul plan config.json a100-80gb-sxm:64 --batch 1024 --fix tensor=8 --prove\n"
-      "  longhaul plan llama-3.1-8b h100-sxm:1024 --cards 64..1024 --tokens 1T --objective cost "
+      "  longhaul plan llama-3.1-8b h100-sxm:1024 --gpus 64..1024 --tokens 1T --objective cost "
       "--deadline 30\n"
       "  longhaul plan llama-3.1-8b h100-sxm:8 --why-not tensor=8 --what-if micro=2\n"
       "  longhaul plan llama-3.1-8b h100-sxm:64 --emit torchtitan > job.toml\n"

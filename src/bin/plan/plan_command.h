@@ -1,4 +1,4 @@
-// `longhaul plan`: what a training would take, before anybody owns a card.
+// `longhaul plan`: what a training would take, before anybody owns a GPU.
 #pragma once
 
 #include <CLI/CLI.hpp>

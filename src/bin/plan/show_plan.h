@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "bin/plan/job_of_flags.h"
+#include "bin/plan/request_of_flags.h"
 #include "frontend/plan/plan_now.h"
 #include "planner/search/plan.h"
 

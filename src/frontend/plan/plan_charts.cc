@@ -140,13 +140,13 @@ std::string MemoryChart(const Plan& plan) {
   std::vector<size_t> shown = {0, curves.size() / 2, curves.size() - 1, fullest};
   std::sort(shown.begin(), shown.end());
   shown.erase(std::unique(shown.begin(), shown.end()), shown.end());
-  Svg svg(kWidth, kBottom + 44, "Memory of a card over time, by pipeline stage");
+  Svg svg(kWidth, kBottom + 44, "Memory of a GPU over time, by pipeline stage");
   const Scale x{0, plan.timeline->seconds, 60, kWidth - 20};
   const Scale y{0, highest * 1.08, kBottom, kTop};
   VerticalAxis(svg, y, x.from, x.to);
   HorizontalAxis(svg, x, kTop, kBottom, "seconds; GiB allocated by the program");
   svg.Line(x.from, y(limit), x.to, y(limit), kLimit, 1.5, true);
-  svg.Text(x.to, y(limit) - 5, "the card: " + Decimal(limit, 1) + " GiB",
+  svg.Text(x.to, y(limit) - 5, "the GPU: " + Decimal(limit, 1) + " GiB",
            {12, kLimit, Svg::Anchor::kEnd, true});
   constexpr const char* kColors[] = {"#2563eb", "#d97706", "#059669", "#a855f7"};
   for (size_t i = 0; i < shown.size(); ++i) {
@@ -212,7 +212,7 @@ std::string StageChart(const Plan& plan) {
 
 namespace {
 
-// Empty, half and full cards from light to dark.
+// Empty, half and full GPUs from light to dark.
 const char* MemoryColor(double share) {
   constexpr const char* kColors[] = {"#bae6fd", "#7dd3fc", "#38bdf8", "#0284c7", "#075985"};
   const double clamped = std::clamp(share, 0.0, 0.999);
@@ -251,12 +251,12 @@ std::string FrontierChart(const Plan& plan) {
   const Scale y{std::max(0.0, least_money - 0.25 * span), most_money + 0.25 * span, kBottom, kTop};
   VerticalAxis(svg, y, x.from, x.to);
   svg.Text(8, kTop - 12,
-           !runs      ? "card hours a step"
+           !runs      ? "GPU hours a step"
            : millions ? "million dollars"
                       : "thousand dollars",
            Small());
   HorizontalAxis(svg, x, kTop, kBottom, runs ? "days of the run" : "seconds of a step");
-  svg.Text(kWidth - 575, 20, "memory of a card in use:", Small(Svg::Anchor::kEnd));
+  svg.Text(kWidth - 575, 20, "memory of a GPU in use:", Small(Svg::Anchor::kEnd));
   for (int i = 0; i < 5; ++i) {
     Legend(svg, kWidth - 560 + 108 * i, 20, MemoryColor(i / 5.0 + 0.1),
            std::to_string(20 * i) + "-" + std::to_string(20 * i + 20) + " %");
@@ -275,7 +275,7 @@ std::string FrontierChart(const Plan& plan) {
     });
     labels.emplace_back(px, py);
     if (!room) continue;
-    svg.Text(px + 13, py + 4, WithThousands(p.cluster.devices) + " cards", Small());
+    svg.Text(px + 13, py + 4, WithThousands(p.cluster.devices) + " GPUs", Small());
   }
   return svg.Take();
 }

@@ -10,7 +10,7 @@ namespace longhaul::frontend {
 // The steps of the best layouts, one bar each, cut into parts.
 std::string StepChart(const planner::search::Plan& plan);
 // Bytes of the first, last, fullest and middle stage over the drawn part of the step, under the
-// card's limit. Requires a timeline.
+// GPU's limit. Requires a timeline.
 std::string MemoryChart(const planner::search::Plan& plan);
 // What each stage does when. Requires a timeline.
 std::string StageChart(const planner::search::Plan& plan);

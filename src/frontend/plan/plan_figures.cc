@@ -137,7 +137,7 @@ std::string ClusterLine(const Plan& plan) {
          GiBText(static_cast<double>(cluster.device.memory.count()), 0) + " GiB, nodes of " +
          std::to_string(cluster.devices_per_node) + ", islands of " +
          std::to_string(cluster.island) + ", network " +
-         Decimal(cluster.network.per_device.count() / 1e9, 1) + " GB/s a card), batch of " +
+         Decimal(cluster.network.per_device.count() / 1e9, 1) + " GB/s a GPU), batch of " +
          WithThousands(base.batch.global) + " x " + WithThousands(plan.job.model.sequence_length) +
          " tokens, " + std::string(planner::search::ToText(base.precision));
 }

@@ -11,7 +11,7 @@ namespace longhaul::frontend {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using planner::search::CardCount;
+using planner::search::GpuCount;
 using planner::search::Plan;
 using planner::search::Proposal;
 
@@ -148,7 +148,7 @@ Json ToJson(const Plan& plan) {
   search["finished"] = !plan.outcome.cancelled && !plan.outcome.limited;
   // The share of the best's objective by which an optimum that was not seen could be lower.
   search["gap"] = plan.outcome.gap();
-  for (const CardCount& cards : plan.job.cards) search["cards"].push_back(cards.devices);
+  for (const GpuCount& gpus : plan.job.gpus) search["gpus"].push_back(gpus.devices);
   search["objective"] = plan.job.objective == planner::search::Objective::kCost ? "cost" : "time";
   for (const auto& point : plan.frontier) json["frontier"].push_back(ToJson(point.proposal));
   for (const auto& influence : plan.influences) {

@@ -51,11 +51,11 @@ std::string NowText(const Plan& plan, const RunNow& now) {
   std::string text = "\nWhat " + Harmless(now.source) + " runs now\n  " +
                      planner::search::LayoutText(now.proposal.training) + "\n  " +
                      BandText(now.proposal) + " a step, " +
-                     Decimal(today.tokens_per_second_per_device, 0) + " tokens/s a card, MFU " +
+                     Decimal(today.tokens_per_second_per_device, 0) + " tokens/s a GPU, MFU " +
                      Percent(today.model_flops_utilization) + ", " +
                      GiBText(static_cast<double>(today.device_memory.count())) + " of " +
                      GiBText(static_cast<double>(plan.job.cluster.device.memory.count())) +
-                     " GiB on the fullest card\n  " + GainText(plan, now) + "\n";
+                     " GiB on the fullest GPU\n  " + GainText(plan, now) + "\n";
   for (const std::string& line : now.assumed) text += "  assumed: " + Harmless(line) + "\n";
   for (const std::string& line : now.unknown) text += "  not understood: " + Harmless(line) + "\n";
   return text;

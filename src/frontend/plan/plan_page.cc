@@ -70,11 +70,11 @@ std::string Verdict(const Plan& plan) {
   text +=
       Tile(SecondsText(evaluation.step.count()), "a step; " + SecondsText(best.band.low.count()) +
                                                      " to " + SecondsText(best.band.high.count()));
-  text += Tile(Decimal(evaluation.tokens_per_second_per_device, 0), "tokens/s a card");
+  text += Tile(Decimal(evaluation.tokens_per_second_per_device, 0), "tokens/s a GPU");
   text += Tile(Percent(evaluation.model_flops_utilization), "model FLOPs utilisation");
   text += Tile(GiBText(static_cast<double>(evaluation.device_memory.count())) + " GiB",
                "of " + GiBText(static_cast<double>(plan.job.cluster.device.memory.count())) +
-                   " on the fullest card");
+                   " on the fullest GPU");
   if (best.run) {
     text += Tile(DaysText(best.run->days.expected), TokensText(plan.tokens) + " tokens; " +
                                                         DaysText(best.run->days.low) + " to " +
@@ -96,9 +96,9 @@ std::string NowBody(const RunNow& now) {
   const planner::Evaluation& today = now.proposal.evaluation;
   std::string text = "<p><code>" + EscapeXml(planner::search::LayoutText(now.proposal.training)) +
                      "</code></p>\n<p>" + EscapeXml(BandText(now.proposal)) + " a step, " +
-                     Decimal(today.tokens_per_second_per_device, 0) + " tokens/s a card, " +
+                     Decimal(today.tokens_per_second_per_device, 0) + " tokens/s a GPU, " +
                      GiBText(static_cast<double>(today.device_memory.count())) +
-                     " GiB on the fullest card, read from " + EscapeXml(now.source) + ".</p>\n";
+                     " GiB on the fullest GPU, read from " + EscapeXml(now.source) + ".</p>\n";
   for (const std::string& line : now.assumed) text += "<p>Assumed: " + EscapeXml(line) + "</p>\n";
   for (const std::string& line : now.unknown) {
     text += "<p>Not understood: " + EscapeXml(line) + "</p>\n";
@@ -203,7 +203,7 @@ std::string Pictures(const Plan& plan) {
     const planner::Evaluation& best = plan.best.front().evaluation;
     const double beside = static_cast<double>((best.device_memory - best.peak_allocated).count());
     text +=
-        Section("Memory of a card over time",
+        Section("Memory of a GPU over time",
                 "What the program has allocated, in GiB: activations pile up while a stage runs "
                 "ahead and go with each backward pass. Driver and allocator take " +
                     GiBText(beside) + " GiB more.",
@@ -215,7 +215,7 @@ std::string Pictures(const Plan& plan) {
   }
   text += Section(
       "Memory by stage, GiB",
-      "What fills a card of each pipeline stage at its fullest moment; held: micro-batches whose "
+      "What fills a GPU of each pipeline stage at its fullest moment; held: micro-batches whose "
       "activations are kept at once.",
       StageTable(plan));
   if (!plan.frontier.empty()) {

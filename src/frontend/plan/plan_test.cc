@@ -6,7 +6,7 @@
 #include "frontend/plan/plan_json.h"
 #include "frontend/plan/plan_page.h"
 #include "frontend/plan/plan_text.h"
-#include "planner/search/cards.h"
+#include "planner/search/gpus.h"
 #include "planner/search/settings.h"
 #include "planner/search/why_not.h"
 #include "spec/device_cluster/device_cluster.h"
@@ -58,7 +58,7 @@ TEST(PlanPage, NeedsNothingElseAndEscapesNames) {
     EXPECT_FALSE(has(never)) << never;
   }
   for (const char* section :
-       {"Where a step's time goes", "Memory of a card over time",
+       {"Where a step's time goes", "Memory of a GPU over time",
         "What each pipeline stage does when", "Time against money", "What would change it"}) {
     EXPECT_TRUE(has(section)) << section;
   }
@@ -91,8 +91,8 @@ TEST(PlanText, SaysWhatTheSmallestNeedsWhereNothingFits) {
   PlanRequest job = SmallJob();
   job.cluster.device.memory = Bytes(1 << 28);
   const std::string text = PlanText(MakePlan(job, {}));
-  EXPECT_THAT(text, HasSubstr("No layout fits the cards' memory."));
-  EXPECT_THAT(text, HasSubstr("of 0.25 GiB on the fullest card: tensor="));
+  EXPECT_THAT(text, HasSubstr("No layout fits the GPUs' memory."));
+  EXPECT_THAT(text, HasSubstr("of 0.25 GiB on the fullest GPU: tensor="));
 }
 
 // A budget that no run meets is named, in words and in JSON; memory is not.
@@ -102,14 +102,14 @@ TEST(PlanText, NamesTheBudgetWhereThatIsTheCause) {
   goal.run.tokens = 1e11;
   goal.budget_dollars = 100;
   const uint32_t counts[] = {8, 16};
-  ASSERT_EQ(SetCards(counts, goal, job), Status());
+  ASSERT_EQ(SetGpus(counts, goal, job), Status());
   PlanOptions options;
   options.tokens = options.run.tokens = 1e11;
   const Plan plan = MakePlan(job, options);
   const std::string text = PlanText(plan);
   EXPECT_THAT(text, HasSubstr("all of them cost more than the budget of $100.00"));
-  EXPECT_THAT(text, HasSubstr("The cheapest run takes 8 cards"));
-  EXPECT_THAT(text, HasSubstr("The fastest run takes 16 cards"));
+  EXPECT_THAT(text, HasSubstr("The cheapest run takes 8 GPUs"));
+  EXPECT_THAT(text, HasSubstr("The fastest run takes 16 GPUs"));
   EXPECT_THAT(text, Not(HasSubstr("No layout fits")));
   const auto json = ToJson(plan);
   EXPECT_EQ(json["obstacle"]["cause"], "budget");

@@ -53,10 +53,10 @@ class Columns {
 };
 
 std::string BestTable(const Plan& plan) {
-  std::vector<std::string> head = {"",    "layout",      "step (error bar)", "tokens/s/card", "MFU",
-                                   "HFU", "GiB of card", "bubble",           "exposed"};
-  const bool counts = plan.job.cards.size() > 1;
-  if (counts) head.insert(head.begin() + 1, "cards");
+  std::vector<std::string> head = {"",    "layout",     "step (error bar)", "tokens/s/gpu", "MFU",
+                                   "HFU", "GiB of GPU", "bubble",           "exposed"};
+  const bool counts = plan.job.gpus.size() > 1;
+  if (counts) head.insert(head.begin() + 1, "GPUs");
   if (plan.tokens > 0) head.insert(head.end(), {"run", "cost"});
   head.push_back("runs in");
   Columns columns(std::move(head));
@@ -139,7 +139,7 @@ std::string MemoryTable(const Plan& plan, const Proposal& best) {
   }
   std::string text = columns.Text();
   const Evaluation& evaluation = best.evaluation;
-  text += "  Fullest card: " + GiBText(static_cast<double>(evaluation.peak_allocated.count()), 2) +
+  text += "  Fullest GPU: " + GiBText(static_cast<double>(evaluation.peak_allocated.count()), 2) +
           " GiB allocated, " + GiBText(static_cast<double>(evaluation.peak_reserved.count()), 2) +
           " reserved, " + GiBText(static_cast<double>(evaluation.device_memory.count()), 2) +
           " as nvidia-smi shows, of " +
@@ -176,8 +176,8 @@ std::string OtherText(const Proposal& best, const Proposal& other) {
   const double slower = other.evaluation.step.count() / best.evaluation.step.count() - 1;
   if (other.cluster.devices != best.cluster.devices) {
     const double dearer = (1 + slower) * other.cluster.devices / best.cluster.devices - 1;
-    return "on " + WithThousands(other.cluster.devices) + " cards: " + Percent(slower) + " time, " +
-           Percent(dearer) + " card hours";
+    return "on " + WithThousands(other.cluster.devices) + " GPUs: " + Percent(slower) + " time, " +
+           Percent(dearer) + " GPU hours";
   }
   return (slower < 5e-4 ? "as fast: " : Percent(slower) + " slower: ") +
          planner::search::Differences(best, other) +
@@ -202,10 +202,10 @@ std::string OthersText(const Plan& plan) {
   return text;
 }
 
-// The Pareto front where it spans several numbers of cards.
+// The Pareto front where it spans several numbers of GPUs.
 std::string FrontierText(const Plan& plan) {
   if (plan.frontier.size() < 2) return "";
-  Columns columns({"cards", "layout", "step", "card hours a step", "of memory"});
+  Columns columns({"GPUs", "layout", "step", "GPU hours a step", "of memory"});
   for (const auto& point : plan.frontier) {
     const Proposal& proposal = point.proposal;
     const double step = proposal.evaluation.step.count();
@@ -268,7 +268,7 @@ std::string RunText(const Proposal& best) {
   if (!best.run) return "";
   const planner::RunEstimate& run = *best.run;
   return "  The run: " + DaysText(run.days.expected) + " (" + DaysText(run.days.low) + " to " +
-         DaysText(run.days.high) + "), " + Compact(run.device_hours.expected) + " card hours, " +
+         DaysText(run.days.high) + "), " + Compact(run.device_hours.expected) + " GPU hours, " +
          Decimal(run.energy_megawatt_hours.expected, 0) + " MWh, " +
          DollarsText(run.dollars.expected) + " (" + DollarsText(run.dollars.low) + " to " +
          DollarsText(run.dollars.high) + "); " + Decimal(run.failures, 0) +
@@ -299,7 +299,7 @@ std::string PlanText(const Plan& plan) {
   text += BestTable(plan) + "\nThe best, step by step (" +
           SecondsText(best.evaluation.step.count()) + ", " +
           WithThousands(best.evaluation.micro_batches) + " micro-batches" + "):\n" +
-          StepTable(best) + RunText(best) + "\nIts memory, GiB of a card by stage:\n" +
+          StepTable(best) + RunText(best) + "\nIts memory, GiB of a GPU by stage:\n" +
           MemoryTable(plan, best) + LayerTable(plan, best) + RecomputeText(plan) +
           "\nWhy not the others:\n" + OthersText(plan) + FrontierText(plan) + ProofText(plan);
   return text;
@@ -312,8 +312,8 @@ std::string WhatIfText(const Proposal& base, const Proposal& changed, std::strin
                      (then >= now ? "+" : "") + Percent(then / now - 1) + " tokens/s), MFU " +
                      Percent(changed.evaluation.model_flops_utilization) + ", " +
                      GiBText(static_cast<double>(changed.evaluation.device_memory.count())) +
-                     " GiB a card" + (changed.evaluation.fits ? "" : ", which does NOT fit") +
-                     "; " + planner::search::Differences(base, changed) + ".\n";
+                     " GiB a GPU" + (changed.evaluation.fits ? "" : ", which does NOT fit") + "; " +
+                     planner::search::Differences(base, changed) + ".\n";
   return text;
 }
 

@@ -131,7 +131,7 @@ void ReadZero(Settings& settings, RunConfig& config) {
   }
   if (settings.Switch(at + "cpu_offload")) training.offload = spec::Offload::kOptimizer;
   if (settings.Word<bool>(at + "offload_param.device", kDevices).value_or(false)) {
-    config.unknown.push_back(at + "offload_param.device (the planner keeps weights on the card)");
+    config.unknown.push_back(at + "offload_param.device (the planner keeps weights on the GPU)");
   }
 }
 

@@ -10,20 +10,20 @@ namespace {
 
 using spec::Layout;
 
-// Replicas: what the file says or what the cards leave.
+// Replicas: what the file says or what the GPUs leave.
 Status FillData(const RunConfig& config, const spec::DeviceCluster& cluster, Layout& layout) {
   const uint64_t copies = uint64_t{layout.tensor} * layout.pipeline * layout.context;
   const uint64_t devices = cluster.devices;
-  const std::string cards = std::to_string(devices) + " cards";
+  const std::string gpus = std::to_string(devices) + " GPUs";
   if (copies > devices || devices % copies != 0) {
     return InvalidArgument("tensor x pipeline x context = " + std::to_string(copies) +
-                           " does not divide the cluster's " + cards +
+                           " does not divide the cluster's " + gpus +
                            ": name a cluster of a multiple of " + std::to_string(copies));
   }
   const uint64_t data = devices / copies;
   if (config.data > 0 && config.data != data) {
     return InvalidArgument("the run has " + std::to_string(config.data) + " replicas of " +
-                           std::to_string(copies) + " ranks and the cluster " + cards +
+                           std::to_string(copies) + " ranks and the cluster " + gpus +
                            ": name a cluster of " + std::to_string(config.data * copies));
   }
   layout.data = static_cast<uint32_t>(data);

@@ -38,7 +38,7 @@ struct Trip {
 
 // Layouts of every kind that a framework has options for.
 constexpr Trip kTrips[] = {
-    {"one card", Framework::kMegatron, "gpt2", "a100-80gb-sxm:1", ""},
+    {"one GPU", Framework::kMegatron, "gpt2", "a100-80gb-sxm:1", ""},
     {"interleaved", Framework::kMegatron, "llama-3.1-405b", "h100-sxm:1024",
      "tensor=8,sequence_parallel=true,pipeline=16,virtual_pipeline=8,data=8,zero=1"},
     {"uneven", Framework::kMegatron, "llama-3.1-8b", "h100-sxm:8",
@@ -346,10 +346,9 @@ TEST(QuestionOf, SaysWhichClusterWouldDo) {
                                     "data_parallel_shard_degree = 8",
                                     "train.toml");
   ASSERT_TRUE(shards.ok());
-  EXPECT_THAT(
-      QuestionOf(*shards, std::nullopt, Cluster("h100-sxm:16")).status().message(),
-      HasSubstr("the run has 8 replicas of 1 ranks and the cluster 16 cards: name a cluster "
-                "of 8"));
+  EXPECT_THAT(QuestionOf(*shards, std::nullopt, Cluster("h100-sxm:16")).status().message(),
+              HasSubstr("the run has 8 replicas of 1 ranks and the cluster 16 GPUs: name a cluster "
+                        "of 8"));
 }
 
 TEST(ShellWords, KeepsWhatTheScriptDoesNotSet) {

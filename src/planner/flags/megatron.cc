@@ -1,6 +1,6 @@
 // Megatron-LM's pretrain_gpt.py. Option names and their rules: megatron/training/arguments.py at
 // the tags core_v0.14.0, v0.15.3, v0.16.1, v0.17.0, v0.18.0 and v0.19.0, whose parse_args and
-// validate_args took what is written for 23 layouts (without a card).
+// validate_args took what is written for 23 layouts (without a GPU).
 #include <string>
 #include <vector>
 

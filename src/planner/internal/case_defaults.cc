@@ -193,7 +193,7 @@ Status Filler::FillCluster() {
   spec::Network& network = cluster().network;
   if (reader_.absent("cluster.network.kind")) Note("cluster.network.kind", "infiniband");
   Take("cluster.network.rails", network.rails, cluster().devices_per_node);
-  double rate = 50;  // a 400 Gb/s card for each GPU since Hopper, 200 before
+  double rate = 50;  // a 400 Gb/s network adapter for each GPU since Hopper, 200 before
   if (cluster().device.fp8.count() == 0) rate = 25;
   if (raw_.network_gb_per_s) {
     rate = *raw_.network_gb_per_s;
@@ -205,12 +205,12 @@ Status Filler::FillCluster() {
   return CheckDeviceCluster(cluster());
 }
 
-// Tables count cards that are on nodes together with others.
+// Tables count GPUs that are on nodes together with others.
 void Filler::RepairNodes() {
   uint32_t& node = cluster().devices_per_node;
   if (cluster().devices > node && cluster().devices % node != 0) {
     node = std::gcd(cluster().devices, node);
-    Note("cluster.gpus_per_node", std::to_string(node), "the cards don't fill larger nodes");
+    Note("cluster.gpus_per_node", std::to_string(node), "the GPUs don't fill larger nodes");
   }
   uint32_t& island = cluster().island;
   if (node % island != 0 && island % node != 0) {

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/check.h"
-#include "planner/memory/card_memory.h"
+#include "planner/memory/gpu_memory.h"
 #include "planner/memory/held.h"
 #include "planner/stage_layers.h"
 
@@ -245,7 +245,7 @@ double MemoryModel::KeptOf(const spec::Training& training, const Layers& layers,
     saved += 2 * stage.held * layers.ends.boundary;
   }
   if (training.offload == spec::Offload::kActivations && stage.layers > 0) {
-    // Two layers are on the card: the one that runs, and the one that is copied.
+    // Two layers are on the GPU: the one that runs, and the one that is copied.
     saved = std::min(saved, 2 * std::max(layers.dense.saved, layers.experts.saved));
   }
   return saved;
@@ -418,7 +418,7 @@ Bytes MemoryModel::MostAllocated(const spec::Training& training, Bytes limit,
   while (low < high) {
     const int64_t middle = low + (high - low + 1) / 2;
     const Bytes reserved = Reserved(Bytes(middle), family_) + Whole(contiguous);
-    const Bytes shown = OnCard(reserved, training.layout, family_, cluster_.device);
+    const Bytes shown = OnGpu(reserved, training.layout, family_, cluster_.device);
     (shown <= limit ? low : high) = shown <= limit ? middle : middle - 1;
   }
   return Bytes(low);
@@ -466,7 +466,7 @@ void MemoryModel::Evaluate(const spec::Training& training, Evaluation& out) {
     out.peak_reserved = Reserved(out.peak_allocated, family_) + contiguous;
     return true;
   });
-  out.device_memory = OnCard(out.peak_reserved, training.layout, family_, cluster_.device);
+  out.device_memory = OnGpu(out.peak_reserved, training.layout, family_, cluster_.device);
   out.fits = out.device_memory <= cluster_.device.memory;
 }
 
@@ -484,7 +484,7 @@ bool MemoryModel::Fits(const spec::Training& training, bool rebuilds, Bytes limi
   bool fits = true;
   EachStage(training, rebuilds, [&](uint32_t, const Stage& stage, Bytes contiguous) {
     const Bytes reserved = Reserved(stage.memory.total(), family_) + contiguous;
-    fits = OnCard(reserved, training.layout, family_, cluster_.device) <= limit;
+    fits = OnGpu(reserved, training.layout, family_, cluster_.device) <= limit;
     return fits;
   });
   return fits;

@@ -56,7 +56,7 @@ class MemoryModel {
   // a training that spec::CheckTraining accepts. Allocates nothing once `out` and the memory of
   // layers have grown.
   void Evaluate(const spec::Training& training, Evaluation& out);
-  // Whether every card of such a training shows at most `limit`; stops at the first that does not.
+  // Whether every GPU of such a training shows at most `limit`; stops at the first that does not.
   bool Fits(const spec::Training& training, Bytes limit);
   // False where no choice of recompute fits: nothing is kept that some choice drops, and nothing
   // is live that some choice does not rebuild. Requires full recompute of all layers.
@@ -66,7 +66,7 @@ class MemoryModel {
   LayerBytes LayerOf(const spec::Training& training, bool experts);
   // The rooms of a training without recompute and without offload of activations.
   void Rooms(const spec::Training& training, std::vector<StageRoom>& rooms);
-  // The most that a stage may allocate so that the card shows at most `limit`; below 0: nothing.
+  // The most that a stage may allocate so that the GPU shows at most `limit`; below 0: nothing.
   Bytes MostAllocated(const spec::Training& training, Bytes limit,
                       std::span<const StageRoom> rooms);
 

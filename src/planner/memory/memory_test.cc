@@ -3,7 +3,7 @@
 #include <numeric>
 #include <random>
 
-#include "planner/memory/card_memory.h"
+#include "planner/memory/gpu_memory.h"
 #include "planner/memory/held.h"
 #include "planner/memory/memory_model.h"
 #include "planner/memory/memory_timeline.h"

@@ -35,7 +35,7 @@ std::string Dollars(double dollars) {
 // The job without its deadline and budget.
 PlanRequest WithoutLimits(const PlanRequest& job) {
   PlanRequest free = job;
-  for (CardCount& cards : free.cards) cards.longest_step_s = kNever;
+  for (GpuCount& gpus : free.gpus) gpus.longest_step_s = kNever;
   return free;
 }
 
@@ -55,9 +55,9 @@ std::optional<Proposal> Found(const PlanRequest& job, const Outcome& outcome,
 }
 
 // The best layout of the job's counts when a second of step on each weighs `rate`.
-std::optional<Proposal> BestBy(PlanRequest job, double CardCount::*rate, const PlanOptions& options,
+std::optional<Proposal> BestBy(PlanRequest job, double GpuCount::*rate, const PlanOptions& options,
                                double& figure) {
-  for (CardCount& cards : job.cards) cards.weight = cards.*rate;
+  for (GpuCount& gpus : job.gpus) gpus.weight = gpus.*rate;
   const Outcome outcome = BestOf(job, options);
   if (!outcome.best.empty()) figure = outcome.best.front().objective;
   return Found(job, outcome, options);
@@ -69,11 +69,11 @@ std::optional<Obstacle> LimitOf(const PlanRequest& job, const PlanOptions& optio
   const PlanRequest free = WithoutLimits(job);
   Obstacle obstacle;
   double days = 0;
-  obstacle.fastest = BestBy(free, &CardCount::days_per_step_s, options, days);
+  obstacle.fastest = BestBy(free, &GpuCount::days_per_step_s, options, days);
   if (!obstacle.fastest) return std::nullopt;
   double dollars = 0;
-  if (!job.cards.empty() && job.cards.front().dollars_per_step_s > 0) {
-    obstacle.cheapest = BestBy(free, &CardCount::dollars_per_step_s, options, dollars);
+  if (!job.gpus.empty() && job.gpus.front().dollars_per_step_s > 0) {
+    obstacle.cheapest = BestBy(free, &GpuCount::dollars_per_step_s, options, dollars);
   }
   const bool late = job.deadline_days && days > *job.deadline_days;
   const bool dear = job.budget_dollars && dollars > *job.budget_dollars;
@@ -96,13 +96,13 @@ std::string LimitsText(const PlanRequest& job) {
 std::string_view Opening(Cause cause) {
   switch (cause) {
     case Cause::kDeadline:
-      return "Layouts fit the cards, but all of them take longer than ";
+      return "Layouts fit the GPUs, but all of them take longer than ";
     case Cause::kBudget:
-      return "Layouts fit the cards, but all of them cost more than ";
+      return "Layouts fit the GPUs, but all of them cost more than ";
     case Cause::kDeadlineAndBudget:
-      return "Layouts fit the cards, but none of them meets either ";
+      return "Layouts fit the GPUs, but none of them meets either ";
     case Cause::kDeadlineWithBudget:
-      return "Layouts fit the cards, and each limit can be met alone, but no layout meets both ";
+      return "Layouts fit the GPUs, and each limit can be met alone, but no layout meets both ";
     case Cause::kNotLegal:
     case Cause::kMemory:
     case Cause::kFramework:
@@ -170,7 +170,7 @@ Obstacle FindObstacle(const PlanRequest& job, const Outcome& outcome, const Plan
 std::string RunSentence(std::string_view which, const Proposal& proposal) {
   CHECK(proposal.run.has_value());
   std::string text = "The " + std::string(which) + " run takes " +
-                     WithThousands(proposal.cluster.devices) + " cards and " +
+                     WithThousands(proposal.cluster.devices) + " GPUs and " +
                      Days(proposal.run->days.expected);
   if (proposal.run->dollars.expected > 0) {
     text += " and costs " + Dollars(proposal.run->dollars.expected);
@@ -187,13 +187,13 @@ std::string ObstacleText(const Plan& plan) {
              WithThousands(plan.job.base.batch.global) + " and " +
              WithThousands(plan.job.cluster.devices) + " devices do not go together.";
     case Cause::kMemory:
-      return "No layout fits the cards' memory. The smallest looked at takes " +
+      return "No layout fits the GPUs' memory. The smallest looked at takes " +
              GiB(static_cast<double>(obstacle.smallest.memory_bytes)) + " of " +
              GiB(static_cast<double>(plan.job.cluster.device.memory.count())) +
-             " on the fullest card: " + LayoutText(obstacle.smallest.training) +
+             " on the fullest GPU: " + LayoutText(obstacle.smallest.training) +
              ". More devices, a smaller batch or sequence, or fewer fixed sizes may help.";
     case Cause::kFramework:
-      return "Layouts fit the cards, but no framework that may be used has options for any of "
+      return "Layouts fit the GPUs, but no framework that may be used has options for any of "
              "them. The best of them, which --framework all proposes, takes " +
              ToString(obstacle.beyond_frameworks->evaluation.step) +
              " a step: " + LayoutText(obstacle.beyond_frameworks->training) + ".";
@@ -210,11 +210,11 @@ std::string ObstacleText(const Plan& plan) {
 
 std::string LimitText(const Plan& plan, const Proposal& proposal) {
   const PlanRequest& job = plan.job;
-  for (const CardCount& cards : CountsOf(job)) {
-    if (cards.devices != proposal.cluster.devices) continue;
+  for (const GpuCount& gpus : CountsOf(job)) {
+    if (gpus.devices != proposal.cluster.devices) continue;
     const double step_s = proposal.evaluation.step.count();
-    const double days = step_s * cards.days_per_step_s;
-    const double dollars = step_s * cards.dollars_per_step_s;
+    const double days = step_s * gpus.days_per_step_s;
+    const double dollars = step_s * gpus.dollars_per_step_s;
     std::string text;
     if (job.deadline_days && days > *job.deadline_days) {
       text += " The run would take " + Days(days) + ", the deadline is " +
@@ -226,8 +226,8 @@ std::string LimitText(const Plan& plan, const Proposal& proposal) {
     }
     return text;
   }
-  if (job.cards.size() <= 1) return "";
-  return " " + WithThousands(proposal.cluster.devices) + " cards are none of the counts searched.";
+  if (job.gpus.size() <= 1) return "";
+  return " " + WithThousands(proposal.cluster.devices) + " GPUs are none of the counts searched.";
 }
 
 }  // namespace longhaul::planner::search

@@ -1,7 +1,7 @@
 // Why a search proposes nothing, and what could be had instead.
 //
 // Causes are looked for in the order in which a user would remove them: a layout must be legal, fit
-// the card, be one that a framework has options for, and only then meet the deadline and the
+// the GPU, be one that a framework has options for, and only then meet the deadline and the
 // budget. Each step is a search with the later conditions left out.
 #pragma once
 
@@ -16,7 +16,7 @@ Obstacle FindObstacle(const PlanRequest& job, const Outcome& outcome, const Plan
 
 std::string_view ToString(Cause cause);  // "memory", "budget", ...: a word for programs
 
-// "The cheapest run takes 512 cards, 30.1 days and $2.10M (tensor=8,...)", without a full stop.
+// "The cheapest run takes 512 GPUs, 30.1 days and $2.10M (tensor=8,...)", without a full stop.
 // Requires a proposal with its run.
 std::string RunSentence(std::string_view which, const Proposal& proposal);
 

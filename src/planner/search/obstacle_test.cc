@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "planner/search/cards.h"
+#include "planner/search/gpus.h"
 #include "planner/search/settings.h"
 #include "planner/search/why_not.h"
 #include "spec/device_cluster/device_cluster.h"
@@ -46,11 +46,11 @@ PlanRequest JobOf(const Limits& limits) {
   goal.deadline_days = limits.days;
   goal.budget_dollars = limits.dollars;
   const uint32_t counts[] = {8, 16, 32};
-  EXPECT_EQ(SetCards(counts, goal, job), Status());
+  EXPECT_EQ(SetGpus(counts, goal, job), Status());
   return job;
 }
 
-// On 8, 16 and 32 cards at any rate: what the fastest and the cheapest run take.
+// On 8, 16 and 32 GPUs at any rate: what the fastest and the cheapest run take.
 struct Ends {
   Proposal fastest;
   Proposal cheapest;
@@ -113,8 +113,8 @@ TEST(Obstacle, NamesTheFirstCauseOfEveryCombination) {
     EXPECT_EQ(text.find("memory") != text.npos, row.want == Cause::kMemory) << text;
     const bool limit = plan.obstacle->fastest.has_value();
     EXPECT_EQ(limit, *row.want >= Cause::kDeadline);
-    EXPECT_EQ(text.find("The cheapest run takes 8 cards") != text.npos, limit) << text;
-    EXPECT_EQ(text.find("The fastest run takes 32 cards") != text.npos, limit) << text;
+    EXPECT_EQ(text.find("The cheapest run takes 8 GPUs") != text.npos, limit) << text;
+    EXPECT_EQ(text.find("The fastest run takes 32 GPUs") != text.npos, limit) << text;
     const bool money = *row.want == Cause::kBudget || *row.want > Cause::kBudget;
     EXPECT_EQ(text.find("the budget of $") != text.npos, money) << text;
     EXPECT_EQ(text.find("the deadline of") != text.npos, limit && *row.want != Cause::kBudget)

@@ -59,12 +59,12 @@ class FromEvaluator : public Oracle {
   }
 
   int64_t MemoryBytes(const Training& training) override {
-    if (!IsOpen(training)) return CardBytes(training);
+    if (!IsOpen(training)) return GpuBytes(training);
     chosen_ = training;
-    if (Choose(chosen_, kNever)) return CardBytes(chosen_);
+    if (Choose(chosen_, kNever)) return GpuBytes(chosen_);
     chosen_.recompute = {};
     chosen_.recompute.kind = spec::RecomputeKind::kFull;
-    return std::max(limit_ + 1, CardBytes(chosen_));
+    return std::max(limit_ + 1, GpuBytes(chosen_));
   }
 
   bool Fits(const Training& training) override {
@@ -155,7 +155,7 @@ class FromEvaluator : public Oracle {
            training.stage_recompute.empty();
   }
 
-  int64_t CardBytes(const Training& training) {
+  int64_t GpuBytes(const Training& training) {
     memory_.Evaluate(training, evaluation_);
     return evaluation_.device_memory.count();
   }

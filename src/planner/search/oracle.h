@@ -34,7 +34,7 @@ class Oracle {
   virtual bool Choose(spec::Training& training, double enough) = 0;
 
   virtual double StepSeconds(const spec::Training& training) = 0;
-  virtual int64_t MemoryBytes(const spec::Training& training) = 0;  // on the fullest card, in all
+  virtual int64_t MemoryBytes(const spec::Training& training) = 0;  // on the fullest GPU, in all
   // Whether that is at most MemoryLimit of the job.
   virtual bool Fits(const spec::Training& training) = 0;
   // False where no choice of recompute does.
@@ -56,7 +56,7 @@ using OracleFactory = std::function<std::unique_ptr<Oracle>()>;
 // By planner/evaluate.h. Copies what it needs of the job.
 OracleFactory EvaluatorOracle(const PlanRequest& job);
 
-// Bytes that a layout of the job may take on a card.
+// Bytes that a layout of the job may take on a GPU.
 int64_t MemoryLimit(const PlanRequest& job);
 
 }  // namespace longhaul::planner::search

@@ -78,7 +78,7 @@ std::optional<Proposal> NearestUniform(const PlanRequest& job, const Proposal& p
   same.fixed.shard_group = bare.layout.shard_group;
   same.fixed.context_kind = bare.layout.context_kind;
   same.recompute_by_stage = false;
-  same.cards = {CardCount{proposal.cluster.devices}};
+  same.gpus = {GpuCount{proposal.cluster.devices}};
   if (framework) {
     same.reach = Reach::kOneFramework;
     same.framework = *framework;

@@ -26,7 +26,7 @@ struct Proposal {
   StepBand band;
   std::optional<RunEstimate> run;            // with tokens to train on
   std::vector<flags::Framework> frameworks;  // that have options for it
-  double memory_share = 0;                   // of the card, as nvidia-smi shows
+  double memory_share = 0;                   // of the GPU, as nvidia-smi shows
 };
 
 // What a layout whose stages recompute each by itself becomes with one choice for all of them, as
@@ -63,8 +63,8 @@ struct Timeline {
 
 // Why nothing is proposed: the first of these that no layout passes.
 enum class Cause {
-  kNotLegal,            // what is fixed, the batch and the cards allow no layout
-  kMemory,              // none fits the card
+  kNotLegal,            // what is fixed, the batch and the GPUs allow no layout
+  kMemory,              // none fits the GPU
   kFramework,           // some fit, and none of them is one that a framework has options for
   kDeadline,            // some fit and can be run, and all take too long
   kBudget,              // likewise, all cost too much
@@ -75,7 +75,7 @@ enum class Cause {
 
 struct Obstacle {
   Cause cause = Cause::kMemory;
-  // Of a deadline or a budget: the fastest and, where the card has a price, the cheapest layouts
+  // Of a deadline or a budget: the fastest and, where the GPU has a price, the cheapest layouts
   // that fit.
   std::optional<Proposal> fastest;
   std::optional<Proposal> cheapest;
@@ -109,7 +109,7 @@ struct PlanOptions {
 // Of a cancelled search the best so far, without proof and surroundings.
 Plan MakePlan(const PlanRequest& job, const PlanOptions& options);
 
-// The job's cluster with as many cards as the layout takes.
+// The job's cluster with as many GPUs as the layout takes.
 spec::DeviceCluster ClusterOf(const PlanRequest& job, const spec::Training& training);
 
 Proposal Propose(const PlanRequest& job, const spec::DeviceCluster& cluster,

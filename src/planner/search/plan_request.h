@@ -7,7 +7,7 @@
 
 #include "planner/evaluate.h"
 #include "planner/flags/flags.h"
-#include "planner/search/cards.h"
+#include "planner/search/gpus.h"
 #include "spec/training.h"
 
 namespace longhaul::planner::search {
@@ -58,11 +58,11 @@ struct PlanRequest {
   // Whether each stage may recompute what it needs; frameworks take one choice for all, and Reach
   // does not look at it (NearestUniform in plan.h says what they can do).
   bool recompute_by_stage = true;
-  double headroom = 0;  // share of the card's memory to leave free, 0 to 1
-  // Numbers of cards that are searched, and what each weighs (SetCards); empty: the cluster's.
-  std::vector<CardCount> cards{};
-  Objective objective = Objective::kTime;  // from the arguments of SetCards
-  // Of the whole run, from the arguments of SetCards; the counts' longest steps follow from them.
+  double headroom = 0;  // share of the GPU's memory to leave free, 0 to 1
+  // Numbers of GPUs that are searched, and what each weighs (SetGpus); empty: the cluster's.
+  std::vector<GpuCount> gpus{};
+  Objective objective = Objective::kTime;  // from the arguments of SetGpus
+  // Of the whole run, from the arguments of SetGpus; the counts' longest steps follow from them.
   std::optional<double> deadline_days{};
   std::optional<double> budget_dollars{};
   std::optional<Machine> machine{};

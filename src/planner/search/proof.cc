@@ -26,7 +26,7 @@ bool IsTime(Rule rule) {
 
 // What a region of this shape had to beat, in seconds of step.
 double ToBeat(const Outcome& outcome, const Shape& shape, uint32_t keep) {
-  const double longest = shape.cards.longest_step_s;
+  const double longest = shape.gpus.longest_step_s;
   for (const Candidate& candidate : outcome.best) {
     const spec::Layout& layout = candidate.training.layout;
     if (layout.tensor == shape.tensor && layout.context == shape.context &&
@@ -36,7 +36,7 @@ double ToBeat(const Outcome& outcome, const Shape& shape, uint32_t keep) {
     }
   }
   if (outcome.best.size() < keep) return longest;
-  return std::min(longest, outcome.best.back().objective / shape.cards.weight);
+  return std::min(longest, outcome.best.back().objective / shape.gpus.weight);
 }
 
 // A pseudo-random number that depends on the region alone.

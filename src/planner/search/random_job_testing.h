@@ -32,22 +32,22 @@ inline void KeepSmall(PlanRequest& job, std::mt19937_64& rng) {
   }
 }
 
-// A few numbers of cards, weighed by time or money; some with a deadline that falls among
+// A few numbers of GPUs, weighed by time or money; some with a deadline that falls among
 // their steps.
-inline void AddCards(PlanRequest& job, std::mt19937_64& rng) {
+inline void AddGpus(PlanRequest& job, std::mt19937_64& rng) {
   const bool money = rng() % 2 == 0;
   const double longest = 0.01 * static_cast<double>(1 + rng() % 20);
   const bool late = rng() % 3 == 0;
   const uint32_t most = std::max(8u, job.cluster.devices);
   for (uint32_t devices = std::max(4u, most / 4); devices <= most; devices += devices / 2) {
-    CardCount cards{devices};
-    if (money) cards.weight = devices;
-    if (late) cards.longest_step_s = longest;
-    job.cards.push_back(cards);
+    GpuCount gpus{devices};
+    if (money) gpus.weight = devices;
+    if (late) gpus.longest_step_s = longest;
+    job.gpus.push_back(gpus);
   }
 }
 
-// A model of a few layers on 4 to 32 cards whose memory some layouts pass.
+// A model of a few layers on 4 to 32 GPUs whose memory some layouts pass.
 inline PlanRequest RandomJob(uint64_t seed) {
   std::mt19937_64 rng(seed);
   const auto below = [&rng](uint64_t n) { return static_cast<uint32_t>(rng() % n); };
@@ -85,7 +85,7 @@ inline PlanRequest RandomJob(uint64_t seed) {
   // Leaves room for other axes in every second job.
   if (model.experts && seed % 2 == 1) job.fixed.overlap_expert = false;
   KeepSmall(job, rng);
-  if (seed % 2 == 1) AddCards(job, rng);
+  if (seed % 2 == 1) AddGpus(job, rng);
   return job;
 }
 

@@ -56,7 +56,7 @@ std::vector<Family> FamiliesOf(const PlanRequest& job, const std::vector<Shape>&
     for (const uint32_t micro : MicroBatches(job, shapes[i])) {
       training.batch.micro = micro;
       ++calls;
-      const double bound = oracle.ShapeBound(training) * shapes[i].cards.weight;
+      const double bound = oracle.ShapeBound(training) * shapes[i].gpus.weight;
       families.back().bound = std::min(families.back().bound, bound);
     }
   }
@@ -223,7 +223,7 @@ class TreeSearch {
       const auto known =
           std::find_if(outcome_.best.begin(), outcome_.best.end(),
                        [&first](const Candidate& each) { return IsOfFamily(each, first); });
-      auto search = std::make_unique<FamilySearch>(job_, *oracles_[worker], first.cards, threshold,
+      auto search = std::make_unique<FamilySearch>(job_, *oracles_[worker], first.gpus, threshold,
                                                    known == outcome_.best.end() ? nullptr : &*known,
                                                    effort, options_);
       for (size_t i = family.begin; i < family.end; ++i) {

@@ -31,7 +31,7 @@ namespace longhaul::planner::search {
 // Why points were not looked at one by one; kEvaluated: they were.
 enum class Rule {
   kEvaluated,
-  kStatesMemory,   // a mean stage's states alone fill the card
+  kStatesMemory,   // a mean stage's states alone fill the GPU
   kShapeTime,      // by the bound of the shape
   kStagesTime,     // of the stages
   kFramework,      // no framework has options for it
@@ -61,7 +61,7 @@ struct Candidate {
   spec::Training training;
   double step_s = 0;
   int64_t memory_bytes = 0;
-  double objective = 0;  // the step by what a second of it weighs on so many cards
+  double objective = 0;  // the step by what a second of it weighs on so many GPUs
 };
 
 struct Outcome {

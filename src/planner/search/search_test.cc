@@ -29,8 +29,8 @@ Walked Walk(const PlanRequest& job) {
   ForEachPoint(job, [&](const Shape& shape, const spec::Training& training) {
     ++walked.points;
     const double step_s = oracle->StepSeconds(training);
-    const double objective = step_s * shape.cards.weight;
-    if (objective >= walked.best.objective || step_s > shape.cards.longest_step_s) return;
+    const double objective = step_s * shape.gpus.weight;
+    if (objective >= walked.best.objective || step_s > shape.gpus.longest_step_s) return;
     if (oracle->MemoryBytes(training) > limit) return;
     walked.best = {training, step_s, 0, objective};
   });
@@ -41,7 +41,7 @@ TEST(Search, FindsWhatWalkingTheWholeSpaceFinds) {
   int feasible = 0;
   int pruned = 0;
   int several_counts = 0;
-  int fewer_cards = 0;
+  int fewer_gpus = 0;
   for (uint64_t seed = 1; seed <= 14; ++seed) {
     const PlanRequest job = RandomJob(seed);
     const Walked walked = Walk(job);
@@ -50,15 +50,15 @@ TEST(Search, FindsWhatWalkingTheWholeSpaceFinds) {
     const Outcome outcome = Search(job, EvaluatorOracle(job), options);
     ASSERT_EQ(outcome.total_points(), walked.points) << "seed " << seed;
     ASSERT_EQ(outcome.best.empty(), walked.best.objective == kNever) << "seed " << seed;
-    if (job.cards.size() > 1) ++several_counts;
+    if (job.gpus.size() > 1) ++several_counts;
     if (outcome.best.empty()) continue;
     ++feasible;
     if (outcome.points[0] < walked.points) ++pruned;
     EXPECT_DOUBLE_EQ(outcome.best[0].objective, walked.best.objective) << "seed " << seed;
-    fewer_cards += outcome.best[0].training.layout.devices() < job.cluster.devices ? 1 : 0;
+    fewer_gpus += outcome.best[0].training.layout.devices() < job.cluster.devices ? 1 : 0;
   }
   EXPECT_GE(several_counts, 5);
-  EXPECT_GE(fewer_cards, 1);
+  EXPECT_GE(fewer_gpus, 1);
   // The seeds cover what the test is for.
   EXPECT_GE(feasible, 8);
   EXPECT_GE(pruned, 8);
@@ -78,7 +78,7 @@ TEST(Search, ListsTheBestOfEachFamily) {
     }
     first = false;
     last = shape;
-    const double step_s = oracle->StepSeconds(training) * shape.cards.weight;
+    const double step_s = oracle->StepSeconds(training) * shape.gpus.weight;
     if (step_s < best && oracle->MemoryBytes(training) <= MemoryLimit(job)) best = step_s;
   });
   if (best < kNever) families.push_back(best);
@@ -248,7 +248,7 @@ TEST(Search, OfACalibratedMachineRestsOnItsFigures) {
   options.keep = 1;
   const Outcome shipped = Search(job, EvaluatorOracle(job), options);
   ASSERT_FALSE(shipped.best.empty());
-  // The card as it is shipped, given as a machine of one's own: nothing changes. At half its rates
+  // The GPU as it is shipped, given as a machine of one's own: nothing changes. At half its rates
   // the same layout takes longer, and the search finds what walking the space finds.
   job.machine = {ShippedMatrix(job.cluster.device), ShippedLinks(job.cluster),
                  StackOf(job.base.software)};

@@ -52,7 +52,7 @@ constexpr Words<bool spec::RecomputeModules::*, 6> kModules = {
      {"mla_up_projection", &spec::RecomputeModules::mla_up_projection},
      {"mlp", &spec::RecomputeModules::mlp},
      {"moe", &spec::RecomputeModules::moe}}};
-constexpr Words<std::string_view, 12> kShort = {{{"cards", "devices"},
+constexpr Words<std::string_view, 12> kShort = {{{"gpus", "devices"},
                                                  {"tp", "tensor"},
                                                  {"pp", "pipeline"},
                                                  {"vp", "virtual_pipeline"},

@@ -94,8 +94,8 @@ void AddShapes(const PlanRequest& job, Shape shape, std::vector<Shape>& shapes) 
   shapes.insert(shapes.end(), found.begin(), found.end());
 }
 
-void AddShapesOn(const PlanRequest& job, const CardCount& cards, std::vector<Shape>& shapes) {
-  const uint32_t devices = cards.devices;
+void AddShapesOn(const PlanRequest& job, const GpuCount& gpus, std::vector<Shape>& shapes) {
+  const uint32_t devices = gpus.devices;
   for (const uint32_t tensor : Sizes(devices, job.fixed.tensor)) {
     if (!IsLegalTensor(job.model, tensor)) continue;
     for (const uint32_t context : Sizes(devices / tensor, job.fixed.context)) {
@@ -106,7 +106,7 @@ void AddShapesOn(const PlanRequest& job, const CardCount& cards, std::vector<Sha
         if (!runs.empty() && runs.back().stage >= pipeline) continue;
         if (job.base.batch.global % data != 0) continue;
         Shape shape;
-        shape.cards = cards;
+        shape.gpus = gpus;
         shape.tensor = tensor;
         shape.context = context;
         shape.pipeline = pipeline;
@@ -220,8 +220,8 @@ std::vector<uint32_t> Divisors(uint32_t number) {
 
 std::vector<Shape> Shapes(const PlanRequest& job) {
   std::vector<Shape> shapes;
-  for (const CardCount& cards : CountsOf(job)) {
-    if (Allowed(job.fixed.devices, cards.devices)) AddShapesOn(job, cards, shapes);
+  for (const GpuCount& gpus : CountsOf(job)) {
+    if (Allowed(job.fixed.devices, gpus.devices)) AddShapesOn(job, gpus, shapes);
   }
   return shapes;
 }

@@ -1,12 +1,12 @@
 // The points of a search: every legal layout, as a tree of choices.
 //
-//   shape      cards, tensor, sequence split, context and its kind, pipeline, data, expert,
+//   shape      GPUs, tensor, sequence split, context and its kind, pipeline, data, expert,
 //              expert_tensor
 //   micro      sequences at once
 //   stages     schedule, chunks a rank, layers of each chunk, overlap of the experts' exchange
 //   states     ZeRO stage, shard group, offload
 //   recompute  nothing, what each stage needs by itself, modules, layers
-//   order      in which the dimensions fill cards, hosts and leaves
+//   order      in which the dimensions fill GPUs, hosts and leaves
 //
 // Every legal value of each is there, within these limits: a rank keeps at least 256 tokens of a
 // sequence; a step has at least as many micro-batches as stages; data x micro divides the batch;
@@ -29,7 +29,7 @@
 namespace longhaul::planner::search {
 
 struct Shape {
-  CardCount cards;
+  GpuCount gpus;
   uint32_t tensor = 1;
   uint32_t context = 1;
   uint32_t pipeline = 1;

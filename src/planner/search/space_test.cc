@@ -24,7 +24,7 @@ TEST(Space, HoldsLegalTrainingsOnlyAndCountsThem) {
       // A thousandth, or the first of them: the check builds texts.
       if (points++ % 997 != 0) return;
       spec::DeviceCluster cluster = job.cluster;
-      if (!job.cards.empty()) cluster.devices = shape.cards.devices;
+      if (!job.gpus.empty()) cluster.devices = shape.gpus.devices;
       const Status status = spec::CheckTraining(job.model, cluster, training);
       EXPECT_TRUE(status.ok()) << "seed " << seed << ": " << status;
     });

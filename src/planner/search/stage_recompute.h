@@ -4,7 +4,7 @@
 // somewhere. Here every stage has, for each module (norms, FFN, core attention, latent projections,
 // experts or their activation) and for whole layers, a number of its first layers in which it is
 // recomputed; nested, so that a stage is a few runs of layers. Chosen exactly by knapsack.h under
-// the card's memory, with the memory model's own parts: states, saved tensors by chunk and
+// the GPU's memory, with the memory model's own parts: states, saved tensors by chunk and
 // micro-batches held, what recompute rebuilds in one layer, the loss. A stage recomputes either
 // experts or their activation, and not where activations are offloaded. Extra prediction layers
 // keep everything.
@@ -33,7 +33,7 @@ class RecomputeChooser {
   explicit RecomputeChooser(const PlanRequest& job);
 
   // Sets the training's recompute by stage: each stage's least time, by the evaluator's figures,
-  // that keeps the card's memory at `limit` or below. Zero where it has; infinite where a stage
+  // that keeps the GPU's memory at `limit` or below. Zero where it has; infinite where a stage
   // does not fit with any choice; a bound of the step without straggling nodes, at least `enough`,
   // where every choice takes as long. Evaluator and memory are of the job's model.
   double Choose(Evaluator& evaluator, MemoryModel& memory, int64_t limit, spec::Training& training,

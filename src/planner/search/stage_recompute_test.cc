@@ -92,7 +92,7 @@ Walked WalkTwoStages(const PlanRequest& job, const spec::Training& bare, uint32_
   return walked;
 }
 
-// A layout of two stages, and a card that holds a part of what it keeps without recompute.
+// A layout of two stages, and a GPU that holds a part of what it keeps without recompute.
 struct Tight {
   PlanRequest job;
   spec::Training training;
@@ -103,7 +103,7 @@ std::optional<Tight> TightLayout(uint64_t seed) {
   Tight tight;
   PlanRequest& job = tight.job;
   job = RandomJob(seed);
-  job.cards.clear();
+  job.gpus.clear();
   job.fixed = {};
   job.model.layers = 2 + static_cast<uint32_t>(rng() % 3);
   job.cluster.devices = 8;
@@ -214,7 +214,7 @@ PlanRequest FourStages() {
   job.reach = Reach::kEverything;
   EXPECT_EQ(ParseFixed("tp=1,cp=1,pp=4,vp=1,mb=1,schedule=1f1b,zero=1,offload=none", job.fixed),
             Status());
-  // Between what the fullest card takes without recompute and with all of it.
+  // Between what the fullest GPU takes without recompute and with all of it.
   spec::Training training = job.base;
   training.layout.pipeline = 4;
   training.layout.data = 2;

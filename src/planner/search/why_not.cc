@@ -59,7 +59,7 @@ std::string Remarks(const Proposal& other) {
   const uint64_t span = layout.tensor * layout.stride(spec::Dimension::kTensor);
   if (layout.tensor > 1 && span > island) {
     text += " Tensor " + std::to_string(layout.tensor) + " spans " + WithThousands(int64_t(span)) +
-            " cards and leaves the NVLink island of " + std::to_string(island) + ".";
+            " GPUs and leaves the NVLink island of " + std::to_string(island) + ".";
   }
   if (layout.pipeline > 1 && other.evaluation.micro_batches < 4 * layout.pipeline) {
     text += " " + std::to_string(other.evaluation.micro_batches) + " micro-batches fill " +
@@ -75,19 +75,19 @@ const StageEvaluation& Fullest(const Evaluation& evaluation) {
                            });
 }
 
-// The job of the layout: with what is named decided, on any number of cards that may be taken, or
+// The job of the layout: with what is named decided, on any number of GPUs that may be taken, or
 // on the named one, however long it takes.
 PlanRequest JobOf(const Plan& plan, const Fixed& named) {
   PlanRequest job = plan.job;
   job.fixed = named;
-  for (CardCount& cards : job.cards) cards.longest_step_s = kNever;
+  for (GpuCount& gpus : job.gpus) gpus.longest_step_s = kNever;
   if (!named.devices) return job;
-  CardCount only{*named.devices};
-  for (const CardCount& cards : job.cards) {
-    if (cards.devices == only.devices) only = cards;
+  GpuCount only{*named.devices};
+  for (const GpuCount& gpus : job.gpus) {
+    if (gpus.devices == only.devices) only = gpus;
   }
   job.cluster.devices = only.devices;
-  job.cards = {only};
+  job.gpus = {only};
   return job;
 }
 
@@ -105,7 +105,7 @@ std::string DoesNotFit(PlanRequest job, const PlanOptions& options) {
   const MemoryBreakdown& memory = stage.memory;
   return "It does not fit: the completion that needs least of those looked at (" +
          LayoutText(least.training) + ") takes " + GiB(least.evaluation.device_memory) + " of " +
-         GiB(job.cluster.device.memory) + " on the fullest card: weights " + GiB(memory.weights) +
+         GiB(job.cluster.device.memory) + " on the fullest GPU: weights " + GiB(memory.weights) +
          ", gradients " + GiB(memory.gradients) + ", optimizer " + GiB(memory.optimizer) +
          ", activations " + GiB(memory.activations) + ".";
 }
@@ -128,8 +128,8 @@ std::string BrokenRule(const Plan& plan, const Fixed& named) {
   spec::DeviceCluster cluster = plan.job.cluster;
   if (!plan.best.empty()) cluster = plan.best.front().cluster;
   cluster.devices = named.devices.value_or(cluster.devices);
-  const Status cards = spec::CheckDeviceCluster(cluster);
-  if (!cards.ok()) return cards.message();
+  const Status gpus = spec::CheckDeviceCluster(cluster);
+  if (!gpus.ok()) return gpus.message();
   const uint64_t devices = cluster.devices;
   training.layout.data =
       named.data.value_or(static_cast<uint32_t>(std::max<uint64_t>(1, devices / model)));
@@ -192,15 +192,15 @@ std::string WhyNot(const Plan& plan, const Fixed& named, const PlanOptions& opti
   const Proposal other = Propose(job, ClusterOf(job, training), training, options);
   text += "At its best (" + LayoutText(other.training) + ") a step takes " +
           ToString(other.evaluation.step) + " and " + GiB(other.evaluation.device_memory) +
-          " a card.";
+          " a GPU.";
   text += LimitText(plan, other);
   if (plan.best.empty()) return text;
   const Proposal& best = plan.best.front();
   const double slower = other.evaluation.step.count() / best.evaluation.step.count() - 1;
   const double dearer = (1 + slower) * other.cluster.devices / best.cluster.devices - 1;
   if (other.cluster.devices != best.cluster.devices) {
-    text += " It takes " + WithThousands(other.cluster.devices) + " cards instead of " +
-            WithThousands(best.cluster.devices) + ": " + Percent(dearer) + " card hours a step.";
+    text += " It takes " + WithThousands(other.cluster.devices) + " GPUs instead of " +
+            WithThousands(best.cluster.devices) + ": " + Percent(dearer) + " GPU hours a step.";
   }
   const bool money = plan.job.objective == Objective::kCost;
   if (std::abs(slower) < 1e-6 && std::abs(dearer) < 1e-6)

@@ -8,12 +8,12 @@
 namespace longhaul::planner {
 namespace {
 
-// Bytes through one card's link inside an island, as seconds.
+// Bytes through one GPU's link inside an island, as seconds.
 double IslandSeconds(const Links& links, Collective collective, double bytes, double ranks) {
   const bool reduce = collective == Collective::kAllReduce;
   const double passes = reduce ? 2 : 1;
   const double through = passes * bytes * (ranks - 1) / ranks;
-  // In-switch reduction needs more than two cards to pay.
+  // In-switch reduction needs more than two GPUs to pay.
   const double rate =
       reduce && ranks > 2 ? links.island_reduce_bytes_per_s : links.island_bytes_per_s;
   const double hops = collective == Collective::kAllToAll ? 0.3 : passes;
@@ -49,12 +49,12 @@ double AcrossSeconds(const Links& links, Collective collective, double bytes, Gr
 Links ShippedLinks(const spec::DeviceCluster& cluster) {
   const spec::Device& device = cluster.device;
   Links links;
-  // Fitted to aiconfigurator's NCCL tables (comm/nccl at 095f58a51c) at 8 cards, as shares of the
+  // Fitted to aiconfigurator's NCCL tables (comm/nccl at 095f58a51c) at 8 GPUs, as shares of the
   // link: A100 225 of 300, H100 355 of 450, B200 745 of 900 GB/s; all-reduce in the switch 496 and
-  // 803 GB/s. PCIe cards: a ring through the host.
+  // 803 GB/s. PCIe GPUs: a ring through the host.
   const double link = device.island_bandwidth.count();
   const bool island = link > 0;
-  // NVLink's switches reduce since Hopper; xGMI joins its cards without one.
+  // NVLink's switches reduce since Hopper; xGMI joins its GPUs without one.
   const bool switched = island && device.fp8.count() > 0 && !device.name.starts_with("mi");
   links.island_bytes_per_s = island ? 0.753 * link : 0.7 * device.host_bandwidth.count();
   links.island_reduce_bytes_per_s =

@@ -1,12 +1,12 @@
 // How long a collective takes on a group of ranks, inside an NVLink island and across nodes.
 //
-// Inside an island, fitted to measured tables of NCCL (2.27-2.29, 2 to 8 cards):
-//   t = latency(ranks) + (w + c sqrt(w)) / bandwidth,  w = bytes through one card's link
+// Inside an island, fitted to measured tables of NCCL (2.27-2.29, 2 to 8 GPUs):
+//   t = latency(ranks) + (w + c sqrt(w)) / bandwidth,  w = bytes through one GPU's link
 // the root term standing for the protocols of middle sizes. Across islands a ring passes all bytes
 // through every node's NICs: with r members an island, r NICs work for the group at once, so the
 // time is the slower of the inner and the outer link, plus a hop's latency for each step; a tree
 // of log2(islands) hops where that is faster (NCCL's own choice, src/graph/tuning.cc, v2.30). An
-// all-to-all is bound by one card's NIC for what leaves its island. Oversubscription divides what
+// all-to-all is bound by one GPU's NIC for what leaves its island. Oversubscription divides what
 // leaves the leaf. Leaves out contention between groups on one NIC and adaptive routing.
 #pragma once
 
@@ -24,17 +24,17 @@ struct Group {
   uint32_t stride = 1;
 };
 
-// What one card sees of its links; rates one way.
+// What one GPU sees of its links; rates one way.
 struct Links {
   double island_bytes_per_s = 0;         // bus bandwidth of a ring inside an island
   double island_reduce_bytes_per_s = 0;  // of an all-reduce, in the switch where there is one
   double island_root_bytes = 0;          // c, square root of bytes
   double island_latency_s = 0;           // of two ranks
   double island_hop_s = 0;               // of each further rank
-  uint32_t island = 8;                   // cards
-  double network_bytes_per_s = 0;        // of a card's NIC, as seen by NCCL
+  uint32_t island = 8;                   // GPUs
+  double network_bytes_per_s = 0;        // of a GPU's NIC, as seen by NCCL
   double network_hop_s = 0;
-  uint32_t leaf = 256;  // cards under one leaf switch of each rail
+  uint32_t leaf = 256;  // GPUs under one leaf switch of each rail
   double leaf_oversubscription = 1;
   // Each collective as fast as the best of all places of its group: a search's bound. Experts'
   // groups count as neighbours.

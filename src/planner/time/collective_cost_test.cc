@@ -16,7 +16,7 @@ Links LinksOf(const std::string& device, double network, uint32_t island = 8) {
   return ShippedLinks(cluster);
 }
 
-// Bus bandwidth of 537 MB on 8 cards, NCCL 2.27-2.29 (aiconfigurator's tables): A100 205 and 222,
+// Bus bandwidth of 537 MB on 8 GPUs, NCCL 2.27-2.29 (aiconfigurator's tables): A100 205 and 222,
 // H100 335 and 445, B200 617 and 704 GB/s for all-gather and all-reduce.
 TEST(CollectiveSeconds, IsNearTheMeasuredBusBandwidth) {
   const struct {

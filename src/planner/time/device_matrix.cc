@@ -14,8 +14,8 @@ constexpr double kSettledTokens = 8'192;
 
 size_t Index(Precision precision) { return static_cast<size_t>(precision); }
 
-// A card's constants as fitted. Shares are of the sheet's peak or bandwidth.
-struct CardConstants {
+// A GPU's constants as fitted. Shares are of the sheet's peak or bandwidth.
+struct GpuConstants {
   std::string_view name;
   double half_share = 0;  // of the half-precision peak, sustained in training
   double fp8_share = 0;
@@ -36,9 +36,9 @@ struct CardConstants {
 // Shapes: aiconfigurator's kernel tables (ai-dynamo, Apache-2.0, systems/data at 095f58a51c) and
 // SimuMax's training kernels (MooreThreads, Apache-2.0, configs/system); levels: published training
 // steps (validation/planner: tuning and fit). MI325X and MI355X: Primus rows; MI300X as MI325X;
-// cards without a row: their nearest relative. The 96 GB H100 runs under a lower power limit
+// GPUs without a row: their nearest relative. The 96 GB H100 runs under a lower power limit
 // (torchtitan's performance page): a tenth less.
-constexpr CardConstants kCards[] = {
+constexpr GpuConstants kGpus[] = {
     {"a100-40gb-sxm", 0.738, 0, 0, 0.45, 148, 200, 1.22, 0.571, 1, 128, 250, 0.15, 0.752, true},
     {"a100-80gb-sxm", 0.738, 0, 0, 0.45, 148, 200, 1.22, 0.571, 1, 128, 250, 0.15, 0.752, true},
     {"a100-80gb-pcie", 0.72, 0, 0, 0.45, 148, 195, 1.22, 0.571, 1, 128, 250, 0.15, 0.752, true},
@@ -61,18 +61,18 @@ constexpr CardConstants kCards[] = {
     {"a10", 0.6, 0, 0, 0.45, 148, 65, 1.22, 0.5, 1, 128, 250, 0.15, 0.752, false},
 };
 
-const CardConstants& ConstantsOf(const spec::Device& device) {
-  for (const CardConstants& card : kCards) {
-    if (card.name == device.name) return card;
+const GpuConstants& ConstantsOf(const spec::Device& device) {
+  for (const GpuConstants& gpu : kGpus) {
+    if (gpu.name == device.name) return gpu;
   }
-  // An unknown card is treated as the nearest generation by whether it has fp8 and fp4 units.
+  // An unknown GPU is treated as the nearest generation by whether it has fp8 and fp4 units.
   const std::string_view like = device.fp4.count() > 0   ? "b300-sxm"
                                 : device.fp8.count() > 0 ? "h800-sxm"
                                                          : "a800-80gb";
-  for (const CardConstants& card : kCards) {
-    if (card.name == like) return card;
+  for (const GpuConstants& gpu : kGpus) {
+    if (gpu.name == like) return gpu;
   }
-  return kCards[0];
+  return kGpus[0];
 }
 
 struct Tile {
@@ -136,7 +136,7 @@ double WidthSlowdown(const DeviceMatrix& matrix, double n, double k) {
   return 1;
 }
 
-// A launch for each expert: one that fills the card many times over loses little at its end.
+// A launch for each expert: one that fills the GPU many times over loses little at its end.
 double GroupedShare(const DeviceMatrix& matrix, const spec::Operator& op) {
   const double tiles = op.m * op.n / (kTiles[0].rows * kTiles[0].columns);
   const double waves = tiles / matrix.compute_units;
@@ -230,11 +230,11 @@ bool IsBlackwell(const spec::Device& device) {
 }
 
 DeviceMatrix ShippedMatrix(const spec::Device& device) {
-  const CardConstants& card = ConstantsOf(device);
+  const GpuConstants& gpu = ConstantsOf(device);
   DeviceMatrix matrix;
-  matrix.measured = card.measured;
+  matrix.measured = gpu.measured;
   matrix.compute_units = std::max(1u, device.compute_units);
-  matrix.bandwidth_bytes_per_s = card.bandwidth_share * device.memory_bandwidth.count();
+  matrix.bandwidth_bytes_per_s = gpu.bandwidth_share * device.memory_bandwidth.count();
   matrix.permute_bytes_per_s = 0.203 * device.memory_bandwidth.count();
   matrix.quantise_bytes_per_s = 0.593 * device.memory_bandwidth.count();
   matrix.scattered_bytes_per_s = 0.231 * device.memory_bandwidth.count();
@@ -247,44 +247,44 @@ DeviceMatrix ShippedMatrix(const spec::Device& device) {
   matrix.expert_stream_factor = together ? 1.172 : 1.4;
 
   ProductConstants product;
-  product.wave_rounding = card.wave_rounding;
-  product.inner_overhead = card.inner_overhead;
+  product.wave_rounding = gpu.wave_rounding;
+  product.inner_overhead = gpu.inner_overhead;
   product.launch_s = 2.5e-6;
-  product.sustained_flops_per_s = card.half_share * device.half.count();
+  product.sustained_flops_per_s = gpu.half_share * device.half.count();
   matrix.products[Index(Precision::kFp16)] = product;
   matrix.products[Index(Precision::kBf16)] = product;
   ProductConstants single = product;
-  single.sustained_flops_per_s = card.half_share * device.fp32.count();
+  single.sustained_flops_per_s = gpu.half_share * device.fp32.count();
   single.operand_bytes = 4;
   matrix.products[Index(Precision::kFp32)] = single;
   for (const Precision precision : {Precision::kFp8, Precision::kMxfp8, Precision::kNvfp4}) {
     ProductConstants low = product;
-    if (device.fp8.count() > 0 && card.fp8_share > 0) {
-      low.sustained_flops_per_s = card.fp8_share * device.fp8.count();
+    if (device.fp8.count() > 0 && gpu.fp8_share > 0) {
+      low.sustained_flops_per_s = gpu.fp8_share * device.fp8.count();
       // A scale for each 32 elements, in rows and columns.
       if (precision == Precision::kMxfp8) low.sustained_flops_per_s *= 0.936;
-      low.inner_overhead = 1.73 * card.inner_overhead;
+      low.inner_overhead = 1.73 * gpu.inner_overhead;
       low.operand_bytes = 1;
     }
-    if (precision == Precision::kNvfp4 && device.fp4.count() > 0 && card.fp4_share > 0) {
-      low.sustained_flops_per_s = card.fp4_share * device.fp4.count();
+    if (precision == Precision::kNvfp4 && device.fp4.count() > 0 && gpu.fp4_share > 0) {
+      low.sustained_flops_per_s = gpu.fp4_share * device.fp4.count();
       low.operand_bytes = 0.5625;  // a one-byte scale for each 16 elements of half a byte
     }
     matrix.products[Index(precision)] = low;
   }
 
   AttentionConstants& attention = matrix.attention;
-  attention.forward_flops_per_s = card.attention_tflops * 1e12;
-  attention.backward_slowdown = card.attention_backward;
-  attention.first_share = card.first_share;
-  attention.second_share = card.second_share;
-  attention.block_queries = card.block_queries;
-  attention.start_tokens = card.start_tokens;
-  attention.head_exponent = card.head_exponent;
+  attention.forward_flops_per_s = gpu.attention_tflops * 1e12;
+  attention.backward_slowdown = gpu.attention_backward;
+  attention.first_share = gpu.first_share;
+  attention.second_share = gpu.second_share;
+  attention.block_queries = gpu.block_queries;
+  attention.start_tokens = gpu.start_tokens;
+  attention.head_exponent = gpu.head_exponent;
   attention.launch_s = 15e-6;
   // Tensor cores want rows of 16 bytes; whole tiles want 64 elements (A100's kernels).
   matrix.odd_width_slowdown = 6;
-  matrix.ragged_width_slowdown = card.wave_rounding > 0.4 ? 1.15 : 1.05;
+  matrix.ragged_width_slowdown = gpu.wave_rounding > 0.4 ? 1.15 : 1.05;
   return matrix;
 }
 

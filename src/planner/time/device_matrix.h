@@ -1,4 +1,4 @@
-// How fast one card runs a training's operators: products, attention, memory-bound kernels.
+// How fast one GPU runs a training's operators: products, attention, memory-bound kernels.
 //
 // A product costs whole tiles in waves over the compute units, each with a start-up of k0 inner
 // elements, and never less than moving its operands:
@@ -6,9 +6,9 @@
 // with the best of three tiles; `wave_rounding` tells how far a part-filled last wave costs a full
 // one (1: the plain staircase of A100; near 0: persistent kernels of Hopper and later). Attention
 // costs t0 + FLOPs (1 + s0 / s) / rate. The shipped constants are fitted to published tables of
-// single kernels and one level a card and precision to published training steps: kernels measured
-// alone are faster than a card can hold under its power limit. Each constant's source stands in
-// device_matrix.cc. Leaves out clocks, temperature and differences between cards of one kind.
+// single kernels and one level a GPU and precision to published training steps: kernels measured
+// alone are faster than a GPU can hold under its power limit. Each constant's source stands in
+// device_matrix.cc. Leaves out clocks, temperature and differences between GPUs of one kind.
 #pragma once
 
 #include <array>
@@ -26,11 +26,11 @@ struct ProductConstants {
   double operand_bytes = 2;          // of an element that is read
 };
 
-// Which kernels a framework calls: their rates differ by two and more on the newer cards.
+// Which kernels a framework calls: their rates differ by two and more on the newer GPUs.
 enum class AttentionKernels {
   kFirst,   // FlashAttention 1 and its Triton port, 2022
-  kSecond,  // FlashAttention 2, 2023: no use of the newer cards' asynchronous products
-  kNative,  // FlashAttention 3 and later, cuDNN: written for the card
+  kSecond,  // FlashAttention 2, 2023: no use of the newer GPUs' asynchronous products
+  kNative,  // FlashAttention 3 and later, cuDNN: written for the GPU
 };
 
 struct AttentionConstants {
@@ -67,7 +67,7 @@ struct DeviceMatrix {
   double low_expert_product_factor = 1;
   double low_expert_stream_factor = 1;
   double weight_gradient_share = 0.95;  // rate with accumulation in fp32
-  bool measured = false;  // constants of this card's own tables, not carried over by its sheet
+  bool measured = false;  // constants of this GPU's own tables, not carried over by its sheet
 
   const ProductConstants& product(spec::Precision precision) const {
     return products[static_cast<size_t>(precision)];
@@ -77,8 +77,8 @@ struct DeviceMatrix {
 // NVIDIA's generation of 2024 and later, with units for four-bit products.
 bool IsBlackwell(const spec::Device& device);
 
-// The shipped matrix of a card; one carried over by the ratio of sheets from the nearest measured
-// card where there is none of its own.
+// The shipped matrix of a GPU; one carried over by the ratio of sheets from the nearest measured
+// GPU where there is none of its own.
 DeviceMatrix ShippedMatrix(const spec::Device& device);
 
 // Seconds of `groups` products y[m x n] = x[m x k] W in one launch. Requires positive sizes.
@@ -91,7 +91,7 @@ struct OperatorSeconds {
   double weight_gradient = 0;  // of backward, the part that zero-bubble schedules move
 };
 
-// An operator alone on the card, without collectives.
+// An operator alone on the GPU, without collectives.
 OperatorSeconds TimeOf(const DeviceMatrix& matrix, const spec::Operator& op,
                        spec::Precision precision,
                        AttentionKernels kernels = AttentionKernels::kNative);

@@ -76,7 +76,7 @@ TEST(DeviceMatrix, FewRowsAnExpertAreSlow) {
   EXPECT_NEAR(rate(128, 256) / rate(1024, 32), 0.45, 0.12);
 }
 
-// H100, 64 heads of 128 over 4,096 tokens: the table has 565 TF/s alone on the card, a training
+// H100, 64 heads of 128 over 4,096 tokens: the table has 565 TF/s alone on the GPU, a training
 // about four fifths of that.
 TEST(DeviceMatrix, AttentionIsBelowItsTableAndFarAboveOldKernels) {
   const DeviceMatrix matrix = MatrixOf("h100-sxm");
@@ -94,7 +94,7 @@ TEST(DeviceMatrix, AttentionIsBelowItsTableAndFarAboveOldKernels) {
   EXPECT_LT(rate(AttentionKernels::kFirst), 0.45 * rate(AttentionKernels::kNative));
 }
 
-TEST(DeviceMatrix, Fp8IsFasterWhereTheCardHasIt) {
+TEST(DeviceMatrix, Fp8IsFasterWhereTheGpuHasIt) {
   spec::Operator op;
   op.kind = spec::OperatorKind::kProduct;
   op.low_precision = true;
@@ -110,7 +110,7 @@ TEST(DeviceMatrix, Fp8IsFasterWhereTheCardHasIt) {
   EXPECT_DOUBLE_EQ(gain("a100-80gb-sxm"), 1);
 }
 
-// A launch for each expert fills the card badly with few rows; with many it costs what one product
+// A launch for each expert fills the GPU badly with few rows; with many it costs what one product
 // of all rows costs.
 TEST(DeviceMatrix, ExpertsNearOneProductsRateAsTheirRowsGrow) {
   const DeviceMatrix matrix = MatrixOf("h100-sxm");

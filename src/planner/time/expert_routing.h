@@ -1,4 +1,4 @@
-// To how many places a token's experts send it: ranks, or islands of cards.
+// To how many places a token's experts send it: ranks, or islands of GPUs.
 //
 // A place holds an equal share of the experts, in their order. Dispatch kernels that merge copies
 // (DeepEP, HybridEP, Megatron's hierarchical all-to-all) send a token to a place once, however many

@@ -1,5 +1,5 @@
 // Seconds, parameters and FLOPs of one layer (or the embedding, or the loss) on one rank for one
-// micro-batch: its operators on the card, and its collectives as far as compute waits for them.
+// micro-batch: its operators on the GPU, and its collectives as far as compute waits for them.
 //
 // The cost depends on few of a layout's figures (LayerKey), so the evaluator computes each once and
 // assembles stages from the parts. Tensor parallelism is Megatron's (arXiv 2205.05198): without
@@ -58,7 +58,7 @@ struct LayerKey {
   bool dual_pipe = false;  // the schedule pairs micro-batches of both directions
   bool interleaved =
       false;  // several chunks of layers a rank, so that micro-batches can interleave
-  // Cards between neighbours of each group (time/placement.h).
+  // GPUs between neighbours of each group (time/placement.h).
   uint32_t tensor_stride = 1;
   uint32_t context_stride = 1;
   uint32_t expert_stride = 1;

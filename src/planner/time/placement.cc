@@ -13,11 +13,11 @@ uint32_t Stride(const Layout& layout, Dimension dimension) {
   return static_cast<uint32_t>(std::min<uint64_t>(layout.stride(dimension), 1u << 31));
 }
 
-// The distance in cards of two ranks that are `apart` in the order of one stage's ranks.
-uint32_t CardsApart(const Layout& layout, uint64_t apart) {
+// The distance in GPUs of two ranks that are `apart` in the order of one stage's ranks.
+uint32_t GpusApart(const Layout& layout, uint64_t apart) {
   const uint64_t inside = layout.stride(Dimension::kPipeline);
-  const uint64_t cards = apart < inside ? apart : apart * layout.pipeline;
-  return static_cast<uint32_t>(std::min<uint64_t>(cards, 1u << 31));
+  const uint64_t gpus = apart < inside ? apart : apart * layout.pipeline;
+  return static_cast<uint32_t>(std::min<uint64_t>(gpus, 1u << 31));
 }
 
 uint32_t Members(uint32_t island, uint32_t stride, uint32_t ranks) {
@@ -35,7 +35,7 @@ Group ContextGroup(const Layout& layout) {
 }
 
 Group ExpertGroup(const Layout& layout) {
-  return {layout.expert, CardsApart(layout, layout.expert_tensor)};
+  return {layout.expert, GpusApart(layout, layout.expert_tensor)};
 }
 
 Group StageNeighbours(const Layout& layout) { return {2, Stride(layout, Dimension::kPipeline)}; }
@@ -56,7 +56,7 @@ Group DenseReplicas(const Layout& layout, uint32_t island) {
 Group ExpertReplicas(const Layout& layout) {
   const uint32_t span = layout.expert * layout.expert_tensor;
   return {std::max(1u, layout.data * layout.context * layout.tensor / span),
-          CardsApart(layout, span)};
+          GpusApart(layout, span)};
 }
 
 }  // namespace longhaul::planner

@@ -1,6 +1,6 @@
-// Where the groups of a layout lie on the cards: how many ranks, and how far apart.
+// Where the groups of a layout lie on the GPUs: how many ranks, and how far apart.
 //
-// Dimensions fill the cards in the layout's order (spec::PlacementOrder), so a dimension's ranks
+// Dimensions fill the GPUs in the layout's order (spec::PlacementOrder), so a dimension's ranks
 // lie the product of those before it apart. Expert groups are counted through the ranks of one
 // stage in the same order, expert_tensor innermost, as Megatron does. A group over two dimensions
 // that are not neighbours has no one stride: it gets the one that puts the right number of its

@@ -93,7 +93,7 @@ SoftwareStack ShardedStack(std::string_view framework) {
 void SetBridgeRelease(std::optional<int> month, SoftwareStack& stack) {
   stack.compute_factor = 0.989;
   const int now = month.value_or(Month(26, 4));
-  // Windows and learnt sinks came late to the cards' own kernels.
+  // Windows and learnt sinks came late to the GPUs' own kernels.
   stack.windowed_attention =
       now < Month(26, 6) ? AttentionKernels::kFirst : AttentionKernels::kSecond;
   // Its recipes set moe_a2a_overlap where an interleaved pipeline's experts span nodes.
@@ -169,8 +169,8 @@ void SetDispatch(uint32_t experts, bool blackwell, bool rack, SoftwareStack& sta
 
 }  // namespace
 
-void FitToCard(const spec::Model& model, const spec::Device& device, SoftwareStack& stack,
-               DeviceMatrix& matrix) {
+void FitToGpu(const spec::Model& model, const spec::Device& device, SoftwareStack& stack,
+              DeviceMatrix& matrix) {
   const bool blackwell = IsBlackwell(device);
   if (stack.groups_experts) {
     matrix.grouped_share = 0.9;
@@ -203,7 +203,7 @@ void FitToCard(const spec::Model& model, const spec::Device& device, SoftwareSta
     stack.overlaps_low_experts = true;
     stack.graphs_low_steps = true;
   }
-  // One thread of a Grace issues launches slower than one of the hosts beside the other cards.
+  // One thread of a Grace issues launches slower than one of the hosts beside the other GPUs.
   constexpr double kGraceSlowdown = 1.235;
   if (stack.graphs_experts) stack.expert_host_s = 0.7e-3;
   stack.launch_s *= kGraceSlowdown;

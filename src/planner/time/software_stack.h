@@ -1,4 +1,4 @@
-// What a framework and its release add to the card's own time.
+// What a framework and its release add to the GPU's own time.
 //
 // One set of constants a framework family, and a factor for a release where published runs of
 // several releases of one configuration differ (5.5 % median between successive releases). Nothing
@@ -45,8 +45,8 @@ struct SoftwareStack {
   double expert_host_s = 1.9e-3;
   double expert_call_s = 62e-6;
   bool adds_expert_bias = false;  // experts' biases are added outside their products
-  bool groups_experts = false;    // one launch for all experts' products on every card
-  double permute_share = 1;       // of the card's rate; above 1 where dispatch kernels permute too
+  bool groups_experts = false;    // one launch for all experts' products on every GPU
+  double permute_share = 1;       // of the GPU's rate; above 1 where dispatch kernels permute too
   bool fused_kernels = true;      // norms, activations and rotary are single kernels
   // Of the links' bandwidth, what parameters gathered layer by layer reach.
   double shard_bandwidth_share = 1;
@@ -62,9 +62,9 @@ struct SoftwareStack {
   int dispatch_month = 0;           // of Megatron Bridge's recipes
 };
 
-// What of a stack depends on the card's generation and its host, put into both.
-void FitToCard(const spec::Model& model, const spec::Device& device, SoftwareStack& stack,
-               DeviceMatrix& matrix);
+// What of a stack depends on the GPU's generation and its host, put into both.
+void FitToGpu(const spec::Model& model, const spec::Device& device, SoftwareStack& stack,
+              DeviceMatrix& matrix);
 
 SoftwareStack StackFor(std::string_view framework, std::string_view release);
 // Whether the release splits every expert over the tensor group, whatever a table prints.

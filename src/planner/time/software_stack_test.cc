@@ -102,10 +102,10 @@ TEST(Experts, WaitForTheHostInSmallMicroBatches) {
 TEST(Dispatch, MergesCopiesOnRacksFirst) {
   SoftwareStack stack = StackFor("megatron-bridge", "25.11");
   DeviceMatrix matrix;
-  FitToCard(Experts(), *spec::FindDevice("gb200-nvl72"), stack, matrix);
+  FitToGpu(Experts(), *spec::FindDevice("gb200-nvl72"), stack, matrix);
   EXPECT_TRUE(stack.merges_copies);
   stack = StackFor("megatron-bridge", "25.11");
-  FitToCard(Experts(), *spec::FindDevice("b200-sxm"), stack, matrix);
+  FitToGpu(Experts(), *spec::FindDevice("b200-sxm"), stack, matrix);
   EXPECT_FALSE(stack.merges_copies);
   EXPECT_FALSE(StackFor("megatron-core", "r0.14").merges_copies);
   EXPECT_TRUE(StackFor("nemo-automodel", "2025-10").merges_copies);

@@ -1,6 +1,6 @@
 // What is told of a job: ten lines for people, JSON for programs, one page, a merged trace.
 //
-// The summary says first what to do first. MFU is model FLOPs over time, ranks and the card's dense
+// The summary says first what to do first. MFU is model FLOPs over time, ranks and the GPU's dense
 // half-precision peak, where the caller knows the model's FLOPs; HFU counts what the traced
 // operators with shapes executed. Neither is shown where it can't be known.
 #pragma once

@@ -63,7 +63,7 @@ TEST_F(ReportTest, CountsMfuFromTheModelsFlops) {
   EXPECT_NEAR(UtilizationOf(job, findings, options).mfu, 0.5, 1e-9);
 }
 
-TEST_F(ReportTest, KnowsTheCardByItsWholeName) {
+TEST_F(ReportTest, KnowsTheGpuByItsWholeName) {
   ProfiledJob job = Load(Write(Slow(), ""));
   const Findings findings = FindAll(job);
   for (const auto& [written, name] : {std::pair("NVIDIA A100-PCIE-40GB", "a100-40gb-pcie"),
@@ -179,7 +179,7 @@ TEST_F(ReportTest, ThePageDrawsTheRooflineWhereItsOperatorsAre) {
   EXPECT_THAT(picture, testing::HasSubstr("<circle cx=\"355.8\" cy=\"227.1\""));
 }
 
-// The card's ridge is at 295 FLOPs a byte, far from an operator with one.
+// The GPU's ridge is at 295 FLOPs a byte, far from an operator with one.
 TEST_F(ReportTest, TheRooflinesPictureHoldsTheRidge) {
   ProfiledJob job = Load(Write(Slow(), ""));
   job.ranks[0].operators = {{"aten::add", "[[8,8],[8,8]]", 1, 1'000'000, 1e9, 1e9}};

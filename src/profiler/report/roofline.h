@@ -1,8 +1,8 @@
-// Every operator that has work against what the card could do with it.
+// Every operator that has work against what the GPU could do with it.
 //
-// An operator's attainable rate is the smaller of the card's peak in its precision and its FLOPs a
+// An operator's attainable rate is the smaller of the GPU's peak in its precision and its FLOPs a
 // byte times the memory's bandwidth (Williams, Waterman and Patterson, "Roofline", CACM 2009); one
-// that only moves data is held against the bandwidth alone. Where the card isn't known (a
+// that only moves data is held against the bandwidth alone. Where the GPU isn't known (a
 // processor), the peak and the bandwidth are the best that an operator with 1 % of the time showed,
 // which is said. Bytes are one read or write of each operand (rank/operator_work.h), so an operator
 // whose operands come from a cache may exceed its roof. Kernels that no operator with shapes claims
@@ -33,7 +33,7 @@ struct RooflineRow {
 };
 
 struct Roofline {
-  std::string roof;        // the card's name, or "the fastest operators seen"
+  std::string roof;        // the GPU's name, or "the fastest operators seen"
   double flops_per_s = 0;  // in half precision, or the best seen
   double bytes_per_s = 0;
   std::vector<RooflineRow> rows;  // what loses most first

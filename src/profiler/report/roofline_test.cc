@@ -21,17 +21,17 @@ ProfiledJob OneRank() {
   return job;
 }
 
-spec::Device Card() {
-  spec::Device card;
-  card.name = "card";
-  card.half = FlopsPerSecond(1e15);
-  card.fp32 = FlopsPerSecond(5e14);
-  card.memory_bandwidth = BytesPerSecond(2e12);
-  return card;
+spec::Device Gpu() {
+  spec::Device gpu;
+  gpu.name = "gpu";
+  gpu.half = FlopsPerSecond(1e15);
+  gpu.fp32 = FlopsPerSecond(5e14);
+  gpu.memory_bandwidth = BytesPerSecond(2e12);
+  return gpu;
 }
 
 TEST(Roofline, HoldsEachOperatorAgainstItsOwnRoof) {
-  const Roofline roofline = RooflineOf(OneRank(), Card());
+  const Roofline roofline = RooflineOf(OneRank(), Gpu());
   ASSERT_EQ(roofline.rows.size(), 2u);
   // The sum loses most: 12.6 MB at 2 TB/s are 6.29 of its 16 us.
   EXPECT_EQ(roofline.rows[0].name, "aten::add");
@@ -46,15 +46,15 @@ TEST(Roofline, HoldsEachOperatorAgainstItsOwnRoof) {
 }
 
 TEST(Roofline, KnowsThePrecisionsPeak) {
-  spec::Device card = Card();
-  card.memory_bandwidth = BytesPerSecond(1e15);  // nothing waits for memory
+  spec::Device gpu = Gpu();
+  gpu.memory_bandwidth = BytesPerSecond(1e15);  // nothing waits for memory
   ProfiledJob job = OneRank();
-  EXPECT_NEAR(RooflineOf(job, card).rows[1].attainable_s * 1e6, 2.147, 1e-3);
+  EXPECT_NEAR(RooflineOf(job, gpu).rows[1].attainable_s * 1e6, 2.147, 1e-3);
   job.ranks[0].operators[0].shapes = "[[1024, 512], [512, 2048]]|[\"float\", \"float\"]";
-  EXPECT_NEAR(RooflineOf(job, card).rows[1].attainable_s * 1e6, 4.295, 1e-3);
+  EXPECT_NEAR(RooflineOf(job, gpu).rows[1].attainable_s * 1e6, 4.295, 1e-3);
 }
 
-TEST(Roofline, TakesTheFastestSeenWhereNoCardIsKnown) {
+TEST(Roofline, TakesTheFastestSeenWhereNoGpuIsKnown) {
   const Roofline roofline = RooflineOf(OneRank(), std::nullopt);
   EXPECT_EQ(roofline.roof, "the fastest operators seen");
   EXPECT_NEAR(roofline.flops_per_s, 2147483648.0 / 8e-6, 1);

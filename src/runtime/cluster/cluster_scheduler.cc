@@ -25,14 +25,14 @@ constexpr const char* kSlotsName = "slots";
 constexpr Duration kLeastPause = std::chrono::seconds(1);
 constexpr int64_t kMaxAmount = INT32_MAX;
 
-spec::NodeKind KindOf(const NodeFacts& facts, uint32_t slots_per_card, uint16_t model) {
-  const uint32_t cards = (facts.slots + slots_per_card - 1) / slots_per_card;
+spec::NodeKind KindOf(const NodeFacts& facts, uint32_t slots_per_accelerator, uint16_t model) {
+  const uint32_t accelerators = (facts.slots + slots_per_accelerator - 1) / slots_per_accelerator;
   const auto cpu = static_cast<int64_t>(std::min<uint64_t>(facts.cores, kMaxAmount / 1000)) * 1000;
   const int64_t memory =
       std::min<int64_t>(static_cast<int64_t>(facts.memory_bytes >> 20), kMaxAmount);
   spec::NodeKind kind;
-  if (cards > 0) {
-    kind = spec::UniformKind("", model, cards, 1, cpu, memory);
+  if (accelerators > 0) {
+    kind = spec::UniformKind("", model, accelerators, 1, cpu, memory);
   } else {
     kind.cpu_milli = cpu;
     kind.memory_mib = memory;
@@ -96,7 +96,7 @@ proto::Amounts AmountsOf(const spec::SharedAmounts& amounts) {
     return amount >= spec::kUnlimited ? -1.0 : static_cast<double>(amount) / unit;
   };
   proto::Amounts all;
-  all.set_cards(in(amounts[0], 1000));
+  all.set_accelerators(in(amounts[0], 1000));
   all.set_cpu(in(amounts[1], 1000));
   all.set_memory_gib(in(amounts[2], 1024));
   return all;
@@ -175,14 +175,14 @@ NodeCondition ClusterScheduler::ConditionOf(const std::string& name) const {
   return found == nodes_.end() ? NodeCondition::kDown : found->second.condition;
 }
 
-uint32_t ClusterScheduler::SlotsPerCard() const {
+uint32_t ClusterScheduler::SlotsPerAccelerator() const {
   uint32_t most = 1;
   for (const auto& [name, node] : nodes_) most = std::max(most, node.facts.slots);
   return (most + spec::kMaxDevices - 1) / spec::kMaxDevices;
 }
 
 Result<spec::Topology> ClusterScheduler::MakeTopology() const {
-  const uint32_t per_card = SlotsPerCard();
+  const uint32_t per_accelerator = SlotsPerAccelerator();
   spec::ClusterDeclaration cluster;
   if (declared_) {
     cluster = *declared_;
@@ -193,7 +193,7 @@ Result<spec::Topology> ClusterScheduler::MakeTopology() const {
   if (cluster.models.empty()) cluster.models.push_back({"slot", 0});
   const size_t declared_kinds = cluster.kinds.size();
   for (spec::NodeKind& kind : cluster.kinds) {
-    kind.counted[kSlots] = static_cast<int64_t>(kind.devices.size()) * per_card;
+    kind.counted[kSlots] = static_cast<int64_t>(kind.devices.size()) * per_accelerator;
   }
   std::map<std::tuple<uint32_t, uint64_t, uint64_t, uint16_t>, uint32_t> kinds;
   const auto kind_of = [&](const NodeFacts& facts, uint16_t model) {
@@ -201,7 +201,7 @@ Result<spec::Topology> ClusterScheduler::MakeTopology() const {
         kinds.try_emplace({facts.slots, facts.cores, facts.memory_bytes, model},
                           static_cast<uint32_t>(cluster.kinds.size()));
     if (fresh) {
-      cluster.kinds.push_back(KindOf(facts, per_card, model));
+      cluster.kinds.push_back(KindOf(facts, per_accelerator, model));
       cluster.kinds.back().name = "joined-" + std::to_string(found->second);
     }
     return found->second;
@@ -252,7 +252,7 @@ void ClusterScheduler::Rebuild(Instant now) {
   Result<spec::Topology> topology = MakeTopology();
   if (!topology.ok()) return;  // no node yet, or more than the scheduler's limits
   ++rebuilds_;
-  slots_per_card_ = SlotsPerCard();
+  slots_per_accelerator_ = SlotsPerAccelerator();
   const scheduler::Policy policy = PolicyNow();
   // A node that joined with fewer slots than declared may make a promise impossible: promises are
   // then kept as far as there is anything.
@@ -295,7 +295,7 @@ void ClusterScheduler::OfferAside(Instant now) {
 Result<JobRequest> ClusterScheduler::RequestOf(const proto::Job& job) const {
   static const std::vector<std::string> kNone;
   return ReadRequest(job, {configuration_, declared_ ? declared_->levels : kNone,
-                           changed_ ? SlotsPerCard() : slots_per_card_});
+                           changed_ ? SlotsPerAccelerator() : slots_per_accelerator_});
 }
 
 Status ClusterScheduler::CheckLimits(const JobRequest& request) const {
@@ -396,12 +396,12 @@ void ClusterScheduler::Change(const proto::Job& job, Instant now) {
 
 namespace {
 
-// Thousandths of cards and cores, MiB; -1 is no bound.
+// Thousandths of accelerators and cores, MiB; -1 is no bound.
 spec::SharedAmounts AmountsFrom(const proto::Amounts& amounts) {
   const auto whole = [](double amount, double unit) {
     return amount < 0 ? spec::kUnlimited : static_cast<int64_t>(std::llround(amount * unit));
   };
-  return {{whole(amounts.cards(), 1000), whole(amounts.cpu(), 1000),
+  return {{whole(amounts.accelerators(), 1000), whole(amounts.cpu(), 1000),
            whole(amounts.memory_gib(), 1024)}};
 }
 
@@ -414,7 +414,7 @@ Status ClusterScheduler::CheckLimit(const std::string& name, const proto::Amount
     return NotFound("there is no queue '" + Printable(name, 63) +
                     "' with a limit (longhaul queues shows those there are)");
   }
-  for (const double amount : {limit.cards(), limit.cpu(), limit.memory_gib()}) {
+  for (const double amount : {limit.accelerators(), limit.cpu(), limit.memory_gib()}) {
     // Written as a negation, so that a NaN is refused too.
     if (amount == -1.0 || (amount >= 0 && amount <= 1e9)) continue;
     return InvalidArgument("a limit is an amount of up to 1,000,000,000, or -1 for none");

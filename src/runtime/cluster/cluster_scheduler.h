@@ -3,9 +3,10 @@
 // scheduler::Scheduler decides over a declared topology. Here nodes appear by joining, so this
 // keeps what is known of each and makes the topology from it, in natural order of the names (or as
 // the configuration's cluster file has it); when that changes, Scheduler::Rebuild takes all jobs
-// along. A worker slot is a card. A node with more than 16 slots has cards of several slots each
-// (`slots_per_card`, one number for the cluster), and an exact count of slots beside them, so it is
-// never given more workers than it takes.
+// along. A worker slot is an accelerator. A node with more than 16 slots has accelerators of
+// several slots each
+// (`slots_per_accelerator`, one number for the cluster), and an exact count of slots beside them,
+// so it is never given more workers than it takes.
 //
 // A function of the calls, as all that the controller knows. Jobs that the present nodes could
 // never hold are kept aside and offered again when the cluster changes, unless the cluster is
@@ -152,7 +153,7 @@ class ClusterScheduler {
   Result<scheduler::JobRequest> RequestOf(const proto::Job& job) const;
   scheduler::Policy PolicyNow() const;
   Result<spec::Topology> MakeTopology() const;
-  uint32_t SlotsPerCard() const;
+  uint32_t SlotsPerAccelerator() const;
   void Rebuild(Instant now);
   std::vector<spec::QueueSpec> QueuesNow() const;  // with the limits that operators have set
   void OfferAside(Instant now);
@@ -175,7 +176,7 @@ class ClusterScheduler {
   std::map<std::string, Node> nodes_;
   std::map<std::string, Request> requests_;
   std::optional<scheduler::Scheduler> scheduler_;
-  uint32_t slots_per_card_ = 1;
+  uint32_t slots_per_accelerator_ = 1;
   bool changed_ = false;  // the topology, queues or policy are not those of scheduler_
   bool due_ = false;
   std::optional<Instant> last_round_;

@@ -95,18 +95,18 @@ void ReadNodes(const proto::Job& job, const NodeBounds& bounds, GroupRequest& gr
   }
 }
 
-Status ReadWorkers(uint32_t workers, uint32_t slots_per_card, GroupRequest& group) {
-  const uint32_t cards = (workers + slots_per_card - 1) / slots_per_card;
-  if (cards > spec::kMaxDevices) {
+Status ReadWorkers(uint32_t workers, uint32_t slots_per_accelerator, GroupRequest& group) {
+  const uint32_t accelerators = (workers + slots_per_accelerator - 1) / slots_per_accelerator;
+  if (accelerators > spec::kMaxDevices) {
     return FailedPrecondition("no node takes " + std::to_string(workers) +
                               " workers; the most is " +
-                              std::to_string(slots_per_card * spec::kMaxDevices));
+                              std::to_string(slots_per_accelerator * spec::kMaxDevices));
   }
-  if (workers < slots_per_card) {
+  if (workers < slots_per_accelerator) {
     group.shape.share =
-        static_cast<uint16_t>((workers * 1000 + slots_per_card - 1) / slots_per_card);
+        static_cast<uint16_t>((workers * 1000 + slots_per_accelerator - 1) / slots_per_accelerator);
   } else {
-    group.shape.cards = static_cast<uint8_t>(cards);
+    group.shape.accelerators = static_cast<uint8_t>(accelerators);
   }
   group.shape.counted[kSlots] = static_cast<int32_t>(workers);
   return {};
@@ -147,7 +147,7 @@ Result<JobRequest> ReadRequest(const proto::Job& job, const RequestContext& cont
   GroupRequest& group = request.groups.emplace_back();
   const NodeBounds bounds = BoundsOf(job);
   ReadNodes(job, bounds, group);
-  RETURN_IF_ERROR(ReadWorkers(job.processes_per_node(), context.slots_per_card, group));
+  RETURN_IF_ERROR(ReadWorkers(job.processes_per_node(), context.slots_per_accelerator, group));
   RETURN_IF_ERROR(ReadTopology(asked.topology(), context.levels, bounds, group));
   return request;
 }

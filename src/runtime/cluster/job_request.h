@@ -19,7 +19,7 @@ constexpr size_t kSlots = 0;  // the index of the counted resource that workers 
 struct RequestContext {
   const spec::ControllerSpec& configuration;
   const std::vector<std::string>& levels;  // of the declared cluster, the smallest first; or none
-  uint32_t slots_per_card = 1;
+  uint32_t slots_per_accelerator = 1;
 };
 
 // kInvalidArgument for a queue, a priority, a word or a level that does not exist;

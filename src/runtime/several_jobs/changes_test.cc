@@ -29,20 +29,20 @@ proto::Job Stubborn(proto::Job job) {
 }
 
 TEST(Changes, AHigherLimitOfAQueue) {
-  Cluster cluster("queues: [{name: lab, limit: {cards: 2}}]\ndefault_queue: lab\n");
+  Cluster cluster("queues: [{name: lab, limit: {accelerators: 2}}]\ndefault_queue: lab\n");
   cluster.Join("node-1", 4);
   cluster.Submit(Gang("a", 1));
   cluster.Submit(Gang("b", 1));
   ASSERT_EQ(cluster.StateOf("b"), proto::QUEUED);
   EXPECT_THAT(Help(cluster, "b"), ElementsAre(HasSubstr("raise the limit of queue 'lab'")));
   EXPECT_EQ(cluster.StateOf("b"), proto::RUNNING);
-  EXPECT_EQ(cluster.controller.Queues()[1].limit().cards(), 4);
+  EXPECT_EQ(cluster.controller.Queues()[1].limit().accelerators(), 4);
   // It stays through what makes the scheduler anew, until the file says otherwise.
   cluster.Join("node-2", 8);
-  EXPECT_EQ(cluster.controller.Queues()[1].limit().cards(), 4);
-  cluster.Started("queues: [{name: lab, limit: {cards: 3}}]\ndefault_queue: lab\n");
+  EXPECT_EQ(cluster.controller.Queues()[1].limit().accelerators(), 4);
+  cluster.Started("queues: [{name: lab, limit: {accelerators: 3}}]\ndefault_queue: lab\n");
   cluster.Join("node-1", 4, 1);
-  EXPECT_EQ(cluster.controller.Queues()[1].limit().cards(), 3);
+  EXPECT_EQ(cluster.controller.Queues()[1].limit().accelerators(), 3);
 }
 
 TEST(Changes, FewerNodesForAJobThatHasNotBegun) {
@@ -201,8 +201,9 @@ TEST(Changes, OneThatCannotBeDoneLeavesAllUndone) {
   asked.add_changes()->set_evict("a");
   auto& limit = *asked.add_changes()->mutable_limit();
   limit.set_queue("red");
-  limit.mutable_limit()->set_cards(1);
-  EXPECT_THAT(cluster.controller.CheckChanges(asked).message(), HasSubstr("is guaranteed 2 cards"));
+  limit.mutable_limit()->set_accelerators(1);
+  EXPECT_THAT(cluster.controller.CheckChanges(asked).message(),
+              HasSubstr("is guaranteed 2 accelerators"));
   cluster.Feed(event);
   EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
   const auto refused = [&](const proto::Change& change) {

@@ -303,8 +303,8 @@ inline proto::Job InQueue(proto::Job job, const std::string& queue) {
 // Two queues with half of two nodes each.
 inline constexpr const char* kLabs = R"(
 queues:
-  - {name: red, guarantee: {cards: 2}}
-  - {name: blue, guarantee: {cards: 2}}
+  - {name: red, guarantee: {accelerators: 2}}
+  - {name: blue, guarantee: {accelerators: 2}}
 default_queue: red
 priorities: {high: 50}
 )";

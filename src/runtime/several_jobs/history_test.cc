@@ -22,9 +22,9 @@ uint64_t FromEnvironment(const char* name, uint64_t standard) {
 
 constexpr const char* kQueues = R"(
 queues:
-  - {name: red, guarantee: {cards: 4}}
-  - {name: blue, guarantee: {cards: 4}, limit: {cards: 6}}
-  - {name: deep, parent: red, guarantee: {cards: 2}}
+  - {name: red, guarantee: {accelerators: 4}}
+  - {name: blue, guarantee: {accelerators: 4}, limit: {accelerators: 6}}
+  - {name: deep, parent: red, guarantee: {accelerators: 2}}
 default_queue: red
 scheduling: {evictions_a_day: 1000, repair_patience: 1min, reservations: RESERVATIONS}
 )";

@@ -21,8 +21,8 @@ TEST(Queues, LendWhatIsIdleAndTakeItBack) {
   const auto queues = cluster.controller.Queues();
   ASSERT_EQ(queues.size(), 3u);
   EXPECT_EQ(queues[1].name(), "red");
-  EXPECT_EQ(queues[1].usage().cards(), 4);
-  EXPECT_EQ(queues[1].borrowed().cards(), 2);
+  EXPECT_EQ(queues[1].usage().accelerators(), 4);
+  EXPECT_EQ(queues[1].borrowed().accelerators(), 2);
   EXPECT_EQ(queues[1].running(), 2u);
   cluster.Submit(InQueue(Gang("b1", 1), "blue"));
   for (const char* job : {"r1", "r2"}) cluster.Step(job);
@@ -90,11 +90,11 @@ TEST(Configuration, ADeclaredClusterRefusesWhatIsLarger) {
 
 TEST(Configuration, RefusesPromisesThatADeclaredClusterCannotKeep) {
   proto::SchedulingConfiguration file;
-  file.set_text("cluster: two.yaml\nqueues: [{name: a, guarantee: {cards: 5}}]\n");
+  file.set_text("cluster: two.yaml\nqueues: [{name: a, guarantee: {accelerators: 5}}]\n");
   file.set_cluster_text(kTwoNodes);
   const Status refused = Controller::CheckConfiguration(file);
   EXPECT_EQ(refused.code(), Code::kInvalidArgument);
-  EXPECT_THAT(refused.message(), HasSubstr("5 cards"));
+  EXPECT_THAT(refused.message(), HasSubstr("5 accelerators"));
   file.set_cluster_text("nodes: 3");
   EXPECT_THAT(Controller::CheckConfiguration(file).message(), HasSubstr("two.yaml:1"));
 }

@@ -3,10 +3,10 @@
 //
 //   scheduler_class_bench [mixed|gangs|reclaim|cold|kueue|explain]...     (all without arguments)
 //
-//   mixed    5,000 nodes of three models, about 60 shapes (fractions, whole cards, pins, CPU-only),
+//   mixed    5,000 nodes of three models, about 60 shapes (fractions, whole GPUs, pins, CPU-only),
 //            20 queues, between 70 and 95 % full, a round for each job
 //   gangs    5,000 nodes in 50 leaves: gangs of 4 in one leaf; gangs of 1,000
-//   reclaim  500 nodes of 8: 4,000 one-card jobs that borrow, 4,000 entitled ones come
+//   reclaim  500 nodes of 8: 4,000 one-GPU jobs that borrow, 4,000 entitled ones come
 //   cold     5,000 nodes, 150,000 running tasks of 90,000 jobs adopted, one new job decided
 //   kueue    three shapes of Kueue's performance tests (kueue_shapes.cc)
 //   explain  5,000 nodes and 2,000 waiting jobs: the time to explain one
@@ -49,14 +49,14 @@ void PrintRow(const std::string& name, const std::string& text) {
   std::fflush(stdout);
 }
 
-JobRequest Job(const std::string& name, const std::string& queue, int32_t tasks, int32_t cards,
+JobRequest Job(const std::string& name, const std::string& queue, int32_t tasks, int32_t gpus,
                int32_t cpu_milli) {
   JobRequest job;
   job.id = JobId(name);
   job.queue = queue;
   job.limit = std::chrono::hours(1);
   job.groups.emplace_back();
-  job.groups[0].shape.cards = static_cast<uint8_t>(cards);
+  job.groups[0].shape.gpus = static_cast<uint8_t>(gpus);
   job.groups[0].shape.cpu_milli = cpu_milli;
   job.groups[0].minimum = job.groups[0].desired = tasks;
   return job;
@@ -90,11 +90,11 @@ Scheduler Make(const spec::ClusterDeclaration& cluster,
   return std::move(made).value();
 }
 
-std::vector<spec::QueueSpec> Queues(size_t count, int64_t cards_each) {
+std::vector<spec::QueueSpec> Queues(size_t count, int64_t gpus_each) {
   std::vector<spec::QueueSpec> queues(count);
   for (size_t i = 0; i < count; ++i) {
     queues[i].name = "q" + std::to_string(i);
-    queues[i].guarantee[0] = cards_each * 1'000;
+    queues[i].guarantee[0] = gpus_each * 1'000;
   }
   return queues;
 }
@@ -118,14 +118,14 @@ spec::ClusterDeclaration MixedCluster() {
 // Shapes, and how often each comes.
 std::vector<std::pair<Shape, int64_t>> MixedShapes(Random& random) {
   std::vector<std::pair<Shape, int64_t>> shapes;
-  const auto add = [&](int cards, int share, int cpu, uint64_t models, int64_t weight) {
+  const auto add = [&](int gpus, int share, int cpu, uint64_t models, int64_t weight) {
     Shape shape;
-    shape.cards = static_cast<uint8_t>(cards);
+    shape.gpus = static_cast<uint8_t>(gpus);
     shape.share = static_cast<uint16_t>(share);
     shape.cpu_milli = cpu;
     shape.memory_mib = cpu * 4;
     shape.models = shape.needs_devices() ? models : kAnyModel;
-    if (share > 0) shape.card_memory_mib = share * 8;
+    if (share > 0) shape.gpu_memory_mib = share * 8;
     shapes.emplace_back(shape, weight);
   };
   for (int i = 0; i < 24; ++i) {
@@ -138,9 +138,9 @@ std::vector<std::pair<Shape, int64_t>> MixedShapes(Random& random) {
     add(1, 0, cpu, i % 3 == 0 ? uint64_t{1} << (i % 2) : kAnyModel,
         1 + static_cast<int64_t>(random.Below(60)));
   }
-  for (const int cards : {2, 4, 8}) {
+  for (const int gpus : {2, 4, 8}) {
     for (int i = 0; i < 3; ++i) {
-      add(cards, 0, cards * (4'000 + 1'000 * i), kAnyModel,
+      add(gpus, 0, gpus * (4'000 + 1'000 * i), kAnyModel,
           1 + static_cast<int64_t>(random.Below(8)));
     }
   }
@@ -182,8 +182,8 @@ void Mixed() {
       scheduler.Apply(JobEnded{job.id}, now);  // it fits nowhere: gone
       return;
     }
-    running.emplace_back(job.id, shapes[s].first.card_milli());
-    used += shapes[s].first.card_milli();
+    running.emplace_back(job.id, shapes[s].first.gpu_milli());
+    used += shapes[s].first.gpu_milli();
   };
   const auto fill = [&](double share, bool timed) {
     while (static_cast<double>(used) < share * static_cast<double>(capacity)) arrive(timed);
@@ -220,8 +220,8 @@ void Gangs() {
   Times four;
   uint64_t name = 0;
   size_t refused = 0;
-  const auto start = [&](int32_t tasks, int32_t cards, Tier required, Times* times) {
-    JobRequest job = Job("g" + std::to_string(name), "q" + std::to_string(name % 4), tasks, cards);
+  const auto start = [&](int32_t tasks, int32_t gpus, Tier required, Times* times) {
+    JobRequest job = Job("g" + std::to_string(name), "q" + std::to_string(name % 4), tasks, gpus);
     ++name;
     job.groups[0].required = required;
     now += std::chrono::milliseconds(1);
@@ -243,7 +243,7 @@ void Gangs() {
     scheduler.Apply(JobEnded{running.back()}, now);
     running.pop_back();
   };
-  // To 80 %: 40,000 cards, 8 a gang.
+  // To 80 %: 40,000 GPUs, 8 a gang.
   for (int i = 0; i < 4'000; ++i) start(4, 2, kLeafTier, nullptr);
   for (int i = 0; i < 20'000; ++i) {
     end_one();
@@ -257,13 +257,13 @@ void Gangs() {
       four.seconds.size(), four.Quantile(0.99) * 1e6, refused);
   PrintRow("gangs-of-4", text);
   while (running.size() > 1'500) end_one();
-  for (const int32_t cards : {1, 8}) {
+  for (const int32_t gpus : {1, 8}) {
     for (const bool layout : {false, true}) {
       Times thousand;
       size_t started = 0;
       for (int i = 0; i < 200; ++i) {
-        JobRequest job = Job("l" + std::to_string(name++), "q0", 1'000, cards);
-        if (layout) job.layout = RankLayout{cards, 8, 1 << 20, 1 << 16, 1 << 12};
+        JobRequest job = Job("l" + std::to_string(name++), "q0", 1'000, gpus);
+        if (layout) job.layout = RankLayout{gpus, 8, 1 << 20, 1 << 16, 1 << 12};
         now += std::chrono::milliseconds(1);
         const Event event = JobSubmitted{job};
         const double before = CpuSeconds();
@@ -278,7 +278,7 @@ void Gangs() {
       std::snprintf(text, sizeof text, "p50 %.2f ms, p99 %.2f ms, max %.2f ms, started %zu of 200",
                     thousand.Quantile(0.5) * 1e3, thousand.Quantile(0.99) * 1e3,
                     thousand.Quantile(1) * 1e3, started);
-      PrintRow("gang-of-1000 x " + std::to_string(cards) + (layout ? " ranks" : ""), text);
+      PrintRow("gang-of-1000 x " + std::to_string(gpus) + (layout ? " ranks" : ""), text);
     }
   }
 }
@@ -313,18 +313,18 @@ void Cold() {
   const Instant now = InstantFromNanoseconds(1'000'000'000'000);
   std::vector<Event> events;
   uint64_t name = 0;
-  const auto adopt = [&](uint32_t node, int32_t tasks, uint32_t first_card, bool cards) {
+  const auto adopt = [&](uint32_t node, int32_t tasks, uint32_t first_gpu, bool gpus) {
     JobAdopted job;
-    job.request = Job("r" + std::to_string(name++), "q0", tasks, cards ? 1 : 0, 500);
+    job.request = Job("r" + std::to_string(name++), "q0", tasks, gpus ? 1 : 0, 500);
     job.submitted = job.started = job.last_snapshot = now - std::chrono::hours(1);
     for (int32_t t = 0; t < tasks; ++t) {
-      const auto mask = static_cast<CardMask>(cards ? 1u << (first_card + uint32_t(t)) : 0);
+      const auto mask = static_cast<GpuMask>(gpus ? 1u << (first_gpu + uint32_t(t)) : 0);
       job.tasks.push_back({0, t, node, mask});
     }
     events.push_back(std::move(job));
   };
   for (uint32_t node = 0; node < kNodes; ++node) {
-    for (uint32_t card = 0; card < 6; ++card) adopt(node, 1, card, true);
+    for (uint32_t gpu = 0; gpu < 6; ++gpu) adopt(node, 1, gpu, true);
     adopt(node, 2, 6, true);
     for (int i = 0; i < 10; ++i) adopt(node, 1, 0, false);
     adopt(node, 12, 0, false);

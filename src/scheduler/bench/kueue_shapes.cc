@@ -2,7 +2,7 @@
 //
 // A clock of its own: a round takes what it took on this thread's CPU, and what arrives or ends
 // meanwhile is seen by the next round. Kueue admits workloads against quotas and places nothing;
-// here every unit is a task with a card of its own on a host, and the third shape's gangs lie in
+// here every unit is a task with a GPU of its own on a host, and the third shape's gangs lie in
 // one rack. Kueue's own figures include its API server, so the rows are not the same measurement.
 #include <algorithm>
 #include <cstdio>
@@ -32,7 +32,7 @@ struct KueueShape {
   int queues = 6;  // a cohort
   std::vector<Kind> kinds;
   uint32_t racks = 1;
-  uint32_t hosts = 75;  // a rack, of 8 cards
+  uint32_t hosts = 75;  // a rack, of 8 GPUs
   bool topology = false;
   double kueue_s = 0;
 

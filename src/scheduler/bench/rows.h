@@ -23,7 +23,7 @@ struct Times {
 // "mixed-5000  61,234 decisions/s  p50 12 us ...": name, then what is passed.
 void PrintRow(const std::string& name, const std::string& text);
 
-JobRequest Job(const std::string& name, const std::string& queue, int32_t tasks, int32_t cards,
+JobRequest Job(const std::string& name, const std::string& queue, int32_t tasks, int32_t gpus,
                int32_t cpu_milli = 1'000);
 
 // Starts that the round decided, each confirmed as running.

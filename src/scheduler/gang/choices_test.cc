@@ -42,7 +42,7 @@ TEST(Rails, ChoosesTheMaskThatFewestLeavesCanGive) {
     request.tasks = static_cast<int32_t>(1 + random.Below(8));
     EqualTasksSolver solver;
     const RailAnswer got = PlaceOnRails(table, legal, request, solver);
-    // From the definition: for every mask the hosts that have all of its cards free.
+    // From the definition: for every mask the hosts that have all of its GPUs free.
     std::array<int32_t, kMaxTiers + 1> best{};
     best.fill(1'000);
     for (const uint8_t mask : legal) {
@@ -173,7 +173,7 @@ TEST(Spread, IsTheMostEvenOfAllDistributions) {
   }
 }
 
-TEST(ElasticCounts, GivesCardsWhereTheyAreWorthMost) {
+TEST(ElasticCounts, GivesGpusWhereTheyAreWorthMost) {
   const std::vector<ElasticJob> jobs = {{{{1, 10}, {2, 18}, {4, 24}}},
                                         {{{1, 10}, {2, 19}, {4, 36}}}};
   const ElasticAnswer six = ChooseElasticCounts(jobs, 6);
@@ -181,10 +181,10 @@ TEST(ElasticCounts, GivesCardsWhereTheyAreWorthMost) {
   EXPECT_EQ(six.value, 54);
   EXPECT_TRUE(six.proven);
   EXPECT_FALSE(ChooseElasticCounts(jobs, 1).feasible);
-  // More cards never lower the value.
+  // More GPUs never lower the value.
   int64_t last = 0;
-  for (int64_t cards = 2; cards <= 9; ++cards) {
-    const int64_t value = ChooseElasticCounts(jobs, cards).value;
+  for (int64_t gpus = 2; gpus <= 9; ++gpus) {
+    const int64_t value = ChooseElasticCounts(jobs, gpus).value;
     EXPECT_GE(value, last);
     last = value;
   }
@@ -213,7 +213,7 @@ class RepairTest : public ::testing::Test {
     problem_.survivors = survivors_;
     problem_.lost_tasks = 1;
     problem_.min_tasks = 2;
-    problem_.cards_a_task = 8;
+    problem_.gpus_a_task = 8;
     problem_.remaining_s = 3'600;
     problem_.restart_s = 30;
     problem_.move_s = 120;
@@ -236,21 +236,21 @@ class RepairTest : public ::testing::Test {
 };
 
 TEST_F(RepairTest, PrefersTheLeafThenTheBlockThenAnotherBlock) {
-  // 3 tasks x 8 cards x 30 s; a leaf more costs 2 % of an hour of 24 cards, a block more 5 % too.
+  // 3 tasks x 8 GPUs x 30 s; a leaf more costs 2 % of an hour of 24 GPUs, a block more 5 % too.
   const int64_t restart = 3 * 8 * 30'000;
   const int64_t hour = 3 * 8 * 3'600'000;
   std::vector<RepairCandidate> ways = Find({2, 4, 8}, {});
   EXPECT_EQ(ways.front().way, RepairWay::kHostInLeaf);
-  EXPECT_EQ(ways.front().cost_card_ms, restart);
+  EXPECT_EQ(ways.front().cost_gpu_ms, restart);
   EXPECT_EQ(ways.front().added, (std::vector<HostTasks>{{2, 1}}));
   free_.Set(2, 0);
   ways = Find({4, 8}, {});
   EXPECT_EQ(ways.front().way, RepairWay::kHostInBlock);
-  EXPECT_EQ(ways.front().cost_card_ms, restart + hour / 50);
+  EXPECT_EQ(ways.front().cost_gpu_ms, restart + hour / 50);
   free_.Set(4, 0);
   ways = Find({8}, {});
   EXPECT_EQ(ways.front().way, RepairWay::kHostAnywhere);
-  EXPECT_EQ(ways.front().cost_card_ms, restart + hour * 7 / 100);
+  EXPECT_EQ(ways.front().cost_gpu_ms, restart + hour * 7 / 100);
 }
 
 TEST_F(RepairTest, MovesTheGangWhenThatPaysAndNeverBreaksTheRule) {
@@ -269,8 +269,8 @@ TEST_F(RepairTest, ShrinksOrWaitsWhenNothingIsFree) {
   ASSERT_EQ(ways.size(), 2u);
   EXPECT_EQ(ways[0].way, RepairWay::kShrink);
   EXPECT_EQ(ways[0].tasks_after, 2);
-  // Two tasks restart, and the third's cards are lost for the hour.
-  EXPECT_EQ(ways[0].cost_card_ms, 2 * 8 * 30'000 + 8 * 3'600'000);
+  // Two tasks restart, and the third's GPUs are lost for the hour.
+  EXPECT_EQ(ways[0].cost_gpu_ms, 2 * 8 * 30'000 + 8 * 3'600'000);
   EXPECT_EQ(ways[1].way, RepairWay::kWait);
   problem_.min_tasks = 3;
   EXPECT_EQ(Find({}, {}).front().way, RepairWay::kWait);
@@ -287,7 +287,7 @@ TEST_F(RepairTest, OffersASpareFirst) {
 
 TEST(UnlikeTasks, PlacesALeaderBesideItsWorkersInOneLeaf) {
   const DomainTree tree = *DomainTree::Create({{0, 2, 4}});
-  // Cards and cores; the first leaf has the cards, but no core for the leader.
+  // GPUs and cores; the first leaf has the GPUs, but no core for the leader.
   const std::vector<FreeHost> hosts = {{{8, 8}, 0}, {{8, 8}, 0}, {{8, 10}, 0}, {{8, 8}, 0}};
   const std::vector<TaskGroup> groups = {{{0, 2}, 1, 1, ~0u}, {{8, 8}, 2, 1, ~0u}};
   UnlikeTasksRequest request;

@@ -20,13 +20,13 @@ using Wide = __int128;
 struct HullStep {
   int32_t job = 0;
   int32_t option = 0;  // reached by the step
-  int64_t cards = 0;   // more than before the step, at least 1
+  int64_t gpus = 0;    // more than before the step, at least 1
   int64_t value = 0;
 };
 
 bool Steeper(const HullStep& a, const HullStep& b) {
-  const Wide left = Wide{a.value} * b.cards;
-  const Wide right = Wide{b.value} * a.cards;
+  const Wide left = Wide{a.value} * b.gpus;
+  const Wide right = Wide{b.value} * a.gpus;
   if (left != right) return left > right;
   return a.job != b.job ? a.job < b.job : a.option < b.option;
 }
@@ -41,7 +41,7 @@ class Allocation {
   }
   const ElasticOption& Chosen(size_t job) const { return Option(job, answer_.choices[job]); }
 
-  // The best allocation by dynamic programming over cards: exact.
+  // The best allocation by dynamic programming over GPUs: exact.
   void Exact(int64_t unit);
   // Along the hulls, steepest first: fills the choices and the bound.
   void Greedy();
@@ -61,10 +61,10 @@ class Allocation {
 
 void Allocation::Sum() {
   answer_.value = 0;
-  answer_.cards = 0;
+  answer_.gpus = 0;
   for (size_t job = 0; job < jobs_.size(); ++job) {
     answer_.value += Chosen(job).value;
-    answer_.cards += Chosen(job).cards;
+    answer_.gpus += Chosen(job).gpus;
   }
 }
 
@@ -79,8 +79,8 @@ void Allocation::Exact(int64_t unit) {
     chosen[job].assign(width, -1);
     for (size_t o = 0; o < jobs_[job].options.size(); ++o) {
       const ElasticOption& option = jobs_[job].options[o];
-      for (auto units = static_cast<size_t>(option.cards / unit); units < width; ++units) {
-        const int64_t rest = best[units - static_cast<size_t>(option.cards / unit)];
+      for (auto units = static_cast<size_t>(option.gpus / unit); units < width; ++units) {
+        const int64_t rest = best[units - static_cast<size_t>(option.gpus / unit)];
         if (rest == kNone || rest + option.value <= with[units]) continue;
         with[units] = rest + option.value;
         chosen[job][units] = static_cast<int32_t>(o);
@@ -91,7 +91,7 @@ void Allocation::Exact(int64_t unit) {
   auto units = static_cast<size_t>(std::max_element(best.begin(), best.end()) - best.begin());
   for (size_t job = 0; job < jobs_.size(); ++job) {
     answer_.choices[job] = chosen[job][units];
-    units -= static_cast<size_t>(Chosen(job).cards / unit);
+    units -= static_cast<size_t>(Chosen(job).gpus / unit);
   }
 }
 
@@ -103,15 +103,15 @@ std::vector<HullStep> Allocation::HullSteps() const {
     while (true) {
       HullStep best;
       for (int32_t next = at + 1; next < count; ++next) {
-        const int64_t cards = Option(job, next).cards - Option(job, at).cards;
+        const int64_t gpus = Option(job, next).gpus - Option(job, at).gpus;
         const int64_t value = Option(job, next).value - Option(job, at).value;
         if (value <= 0) continue;
-        const HullStep step{static_cast<int32_t>(job), next, cards, value};
+        const HullStep step{static_cast<int32_t>(job), next, gpus, value};
         const bool better =
-            best.cards == 0 || Wide{step.value} * best.cards >= Wide{best.value} * step.cards;
+            best.gpus == 0 || Wide{step.value} * best.gpus >= Wide{best.value} * step.gpus;
         if (better) best = step;
       }
-      if (best.cards == 0) break;
+      if (best.gpus == 0) break;
       steps.push_back(best);
       at = best.option;
     }
@@ -123,16 +123,16 @@ void Allocation::Greedy() {
   std::vector<HullStep> steps = HullSteps();
   std::sort(steps.begin(), steps.end(), Steeper);
   Sum();
-  int64_t left = capacity_ - answer_.cards;
+  int64_t left = capacity_ - answer_.gpus;
   answer_.bound = answer_.value;
   bool cut = false;  // the relaxation takes part of the first step that doesn't fit, then ends
   std::vector<uint8_t> stopped(jobs_.size());
   for (const HullStep& step : steps) {
     const auto job = static_cast<size_t>(step.job);
-    const bool fits = step.cards <= left;
+    const bool fits = step.gpus <= left;
     if (!cut && fits) answer_.bound += step.value;
     if (!cut && !fits) {
-      const Wide part = Wide{step.value} * left / step.cards;
+      const Wide part = Wide{step.value} * left / step.gpus;
       answer_.bound += static_cast<int64_t>(part);
       cut = true;
     }
@@ -141,15 +141,15 @@ void Allocation::Greedy() {
       continue;
     }
     answer_.choices[job] = step.option;
-    left -= step.cards;
+    left -= step.gpus;
   }
 }
 
 bool Allocation::ImproveOne(size_t job) {
   int32_t best = answer_.choices[job];
-  const int64_t room = capacity_ - answer_.cards + Chosen(job).cards;
+  const int64_t room = capacity_ - answer_.gpus + Chosen(job).gpus;
   for (int32_t o = 0; o < static_cast<int32_t>(jobs_[job].options.size()); ++o) {
-    if (Option(job, o).cards > room) break;
+    if (Option(job, o).gpus > room) break;
     if (Option(job, o).value > Option(job, best).value) best = o;
   }
   if (best == answer_.choices[job]) return false;
@@ -159,7 +159,7 @@ bool Allocation::ImproveOne(size_t job) {
 }
 
 bool Allocation::ImproveTwo(size_t a, size_t b, int64_t& steps) {
-  const int64_t room = capacity_ - answer_.cards + Chosen(a).cards + Chosen(b).cards;
+  const int64_t room = capacity_ - answer_.gpus + Chosen(a).gpus + Chosen(b).gpus;
   int64_t most = Chosen(a).value + Chosen(b).value;
   std::pair<int32_t, int32_t> best(-1, -1);
   const auto of_b = static_cast<int32_t>(jobs_[b].options.size());
@@ -170,7 +170,7 @@ bool Allocation::ImproveTwo(size_t a, size_t b, int64_t& steps) {
     up_to[static_cast<size_t>(o)] = Option(b, o).value > Option(b, before).value ? o : before;
   }
   for (int32_t o = 0; o < static_cast<int32_t>(jobs_[a].options.size()); ++o) {
-    while (fit > 0 && Option(a, o).cards + Option(b, fit - 1).cards > room) --fit;
+    while (fit > 0 && Option(a, o).gpus + Option(b, fit - 1).gpus > room) --fit;
     if (fit == 0) break;
     const int32_t other = up_to[static_cast<size_t>(fit) - 1];
     if (Option(a, o).value + Option(b, other).value <= most) continue;
@@ -179,8 +179,8 @@ bool Allocation::ImproveTwo(size_t a, size_t b, int64_t& steps) {
   }
   steps += static_cast<int64_t>(jobs_[a].options.size() + jobs_[b].options.size());
   if (best.first < 0) return false;
-  const int64_t cards = Option(a, best.first).cards + Option(b, best.second).cards;
-  answer_.cards += cards - Chosen(a).cards - Chosen(b).cards;
+  const int64_t gpus = Option(a, best.first).gpus + Option(b, best.second).gpus;
+  answer_.gpus += gpus - Chosen(a).gpus - Chosen(b).gpus;
   answer_.value += most - Chosen(a).value - Chosen(b).value;
   answer_.choices[a] = best.first;
   answer_.choices[b] = best.second;
@@ -214,16 +214,16 @@ ElasticAnswer ChooseElasticCounts(std::span<const ElasticJob> jobs, int64_t capa
     CHECK(!jobs[job].options.empty()) << "job " << job << " has no option";
     int32_t last = -1;
     for (const ElasticOption& option : jobs[job].options) {
-      CHECK(option.cards > last) << "job " << job << " has options out of order";
+      CHECK(option.gpus > last) << "job " << job << " has options out of order";
       CHECK(option.value > -kMaxValue && option.value < kMaxValue) << option.value;
-      last = option.cards;
-      unit = std::gcd(unit, static_cast<int64_t>(option.cards));
+      last = option.gpus;
+      unit = std::gcd(unit, static_cast<int64_t>(option.gpus));
     }
     options += static_cast<int64_t>(jobs[job].options.size());
-    answer.cards += jobs[job].options.front().cards;
+    answer.gpus += jobs[job].options.front().gpus;
   }
   answer.choices.assign(jobs.size(), 0);
-  answer.feasible = answer.cards <= capacity;
+  answer.feasible = answer.gpus <= capacity;
   if (!answer.feasible) return answer;
   unit = std::max<int64_t>(unit, 1);
   Allocation allocation(jobs, capacity, answer);

@@ -15,7 +15,7 @@
 //
 // Slices: every `slice` tasks lie inside one domain of `slice_tier`; capacities count whole slices.
 //
-// Left out: tasks that differ (unlike_tasks.h), which cards of a host (rails.h), who gets which
+// Left out: tasks that differ (unlike_tasks.h), which GPUs of a host (rails.h), who gets which
 // rank (rank_order.h).
 #pragma once
 

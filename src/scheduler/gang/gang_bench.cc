@@ -1,4 +1,4 @@
-// Gangs on 5,000 hosts of 8 cards in 50 racks (leaves of 100) and 7 blocks, every domain scored;
+// Gangs on 5,000 hosts of 8 GPUs in 50 racks (leaves of 100) and 7 blocks, every domain scored;
 // the bars are 20,000 pods/s for gangs of 4 and a 99th percentile of 5 ms for a gang of 1,000.
 // Without state, quota or engine: the choice alone, and the table's update where slots are taken.
 #include <benchmark/benchmark.h>

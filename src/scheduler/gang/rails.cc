@@ -10,7 +10,7 @@
 
 namespace longhaul::scheduler {
 
-std::vector<uint8_t> LegalMasks(std::span<const uint8_t> islands, int32_t cards) {
+std::vector<uint8_t> LegalMasks(std::span<const uint8_t> islands, int32_t gpus) {
   uint8_t all = 0;
   int32_t largest = 0;
   for (const uint8_t island : islands) {
@@ -18,18 +18,18 @@ std::vector<uint8_t> LegalMasks(std::span<const uint8_t> islands, int32_t cards)
     all = static_cast<uint8_t>(all | island);
     largest = std::max(largest, std::popcount(island));
   }
-  CHECK(cards >= 1 && cards <= std::popcount(all)) << cards << " cards";
+  CHECK(gpus >= 1 && gpus <= std::popcount(all)) << gpus << " GPUs";
   std::vector<uint8_t> masks;
   for (int32_t m = 1; m < 256; ++m) {
     const auto mask = static_cast<uint8_t>(m);
-    if ((mask & ~all) != 0 || std::popcount(mask) != cards) continue;
+    if ((mask & ~all) != 0 || std::popcount(mask) != gpus) continue;
     int32_t touched = 0;
     int32_t broken = 0;
     for (const uint8_t island : islands) {
       touched += (mask & island) != 0 ? 1 : 0;
       broken += (mask & island) != 0 && (mask & island) != island ? 1 : 0;
     }
-    const bool legal = cards <= largest ? touched == 1 : broken <= 1;
+    const bool legal = gpus <= largest ? touched == 1 : broken <= 1;
     if (legal) masks.push_back(mask);
   }
   return masks;
@@ -45,12 +45,12 @@ RailTable::RailTable(const DomainTree& tree, int32_t rails)
   }
 }
 
-void RailTable::Set(int32_t host, uint8_t free_cards) {
-  CHECK(free_cards >> rails_ == 0) << "host " << host << " has no card of that rail";
+void RailTable::Set(int32_t host, uint8_t free_gpus) {
+  CHECK(free_gpus >> rails_ == 0) << "host " << host << " has no GPU of that rail";
   const size_t row = static_cast<size_t>(tree_->LeafOf(host)) << rails_;
   --histogram_[row + host_[static_cast<size_t>(host)]];
-  ++histogram_[row + free_cards];
-  host_[static_cast<size_t>(host)] = free_cards;
+  ++histogram_[row + free_gpus];
+  host_[static_cast<size_t>(host)] = free_gpus;
 }
 
 void RailTable::SupersetCounts(int32_t leaf, std::span<int32_t> counts) const {
@@ -116,11 +116,11 @@ RailAnswer PlaceOnRails(const RailTable& table, std::span<const uint8_t> legal_m
     if (!answer.placed) continue;
     std::array<int32_t, kMaxTiers> domains = answer.domains;
     std::reverse(domains.begin(), domains.end());  // the top tier counts first
-    int32_t cards_left = 0;
+    int32_t gpus_left = 0;
     for (const HostTasks& entry : answer.tasks) {
-      cards_left += std::popcount(table.OnHost(entry.host)) - std::popcount(mask);
+      gpus_left += std::popcount(table.OnHost(entry.host)) - std::popcount(mask);
     }
-    const auto key = std::make_tuple(domains, answer.leaf_leftover, cards_left, int32_t{mask});
+    const auto key = std::make_tuple(domains, answer.leaf_leftover, gpus_left, int32_t{mask});
     if (best.placement.placed && key >= best_key) continue;
     best_key = key;
     best.mask = mask;

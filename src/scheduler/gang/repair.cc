@@ -50,11 +50,11 @@ class Repairs {
     candidate.added = answer.tasks;
     std::vector<HostTasks> all(problem_.survivors.begin(), problem_.survivors.end());
     all.insert(all.end(), answer.tasks.begin(), answer.tasks.end());
-    candidate.cost_card_ms = Price(all, candidate.tasks_after, problem_.restart_s);
+    candidate.cost_gpu_ms = Price(all, candidate.tasks_after, problem_.restart_s);
     Add(std::move(candidate));
   }
 
-  // Fewer replicas: what is left of broken ones leaves too, and its cards serve nobody.
+  // Fewer replicas: what is left of broken ones leaves too, and its GPUs serve nobody.
   void Shrink() {
     const int32_t after = surviving_ - surviving_ % problem_.shrink_step;
     if (after < std::max(problem_.min_tasks, 1) || after % problem_.slice != 0) return;
@@ -63,8 +63,8 @@ class Repairs {
     candidate.tasks_after = after;
     candidate.surplus_tasks = surviving_ - after;
     const int64_t lacking = surviving_ + problem_.lost_tasks - after;
-    candidate.cost_card_ms = Price(problem_.survivors, after, problem_.restart_s) +
-                             lacking * problem_.cards_a_task * problem_.remaining_s * 1'000;
+    candidate.cost_gpu_ms = Price(problem_.survivors, after, problem_.restart_s) +
+                            lacking * problem_.gpus_a_task * problem_.remaining_s * 1'000;
     Add(std::move(candidate));
   }
 
@@ -78,7 +78,7 @@ class Repairs {
     candidate.way = RepairWay::kMoveGang;
     candidate.tasks_after = request.tasks;
     candidate.added = answer.tasks;
-    candidate.cost_card_ms = Price(answer.tasks, request.tasks, problem_.move_s);
+    candidate.cost_gpu_ms = Price(answer.tasks, request.tasks, problem_.move_s);
     Add(std::move(candidate));
   }
 
@@ -87,7 +87,7 @@ class Repairs {
     RepairCandidate candidate;
     candidate.way = RepairWay::kWait;
     candidate.tasks_after = surviving_ + problem_.lost_tasks;
-    candidate.cost_card_ms =
+    candidate.cost_gpu_ms =
         Price(problem_.survivors, candidate.tasks_after, problem_.wait_s + problem_.restart_s);
     Add(std::move(candidate));
   }
@@ -95,7 +95,7 @@ class Repairs {
   std::vector<RepairCandidate> Sorted() {
     std::stable_sort(candidates_.begin(), candidates_.end(),
                      [](const RepairCandidate& a, const RepairCandidate& b) {
-                       return a.cost_card_ms < b.cost_card_ms;
+                       return a.cost_gpu_ms < b.cost_gpu_ms;
                      });
     return std::move(candidates_);
   }
@@ -141,16 +141,16 @@ class Repairs {
     return count;
   }
 
-  // All cards stand still for `still_s`; each domain more than the survivors have slows them all.
+  // All GPUs stand still for `still_s`; each domain more than the survivors have slows them all.
   int64_t Price(std::span<const HostTasks> tasks, int32_t count, int64_t still_s) const {
-    const int64_t cards = int64_t{count} * problem_.cards_a_task;
+    const int64_t gpus = int64_t{count} * problem_.gpus_a_task;
     const std::array<int64_t, kMaxTiers> after = Domains(tasks);
     int64_t slowdown = 0;
     for (size_t tier = 0; tier < after.size(); ++tier) {
       slowdown += problem_.slowdown_ppm[tier] * (after[tier] - before_[tier]);
     }
-    const Wide slower = Wide{cards * problem_.remaining_s} * slowdown / (kMillion / 1'000);
-    return cards * still_s * 1'000 + static_cast<int64_t>(slower);
+    const Wide slower = Wide{gpus * problem_.remaining_s} * slowdown / (kMillion / 1'000);
+    return gpus * still_s * 1'000 + static_cast<int64_t>(slower);
   }
 
   void Add(RepairCandidate candidate) {

@@ -4,7 +4,7 @@
 // table (equal_tasks.h) chooses the hosts: spares or any host in the survivors' leaves, in their
 // blocks, anywhere the topology rule allows, fewer replicas, or the whole gang elsewhere. The price
 // is lost accelerator-seconds now plus the slowdown for the time that remains, both the caller's:
-// crossing one more leaf or block costs `slowdown` parts per million of all cards until the end.
+// crossing one more leaf or block costs `slowdown` parts per million of all GPUs until the end.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ struct RepairProblem {
 
   int32_t min_tasks = 0;    // shrinking goes no lower
   int32_t shrink_step = 1;  // tasks that leave together: a whole replica
-  int32_t cards_a_task = 1;
+  int32_t gpus_a_task = 1;
   int64_t remaining_s = 0;  // expected, of the job
   int64_t restart_s = 0;    // the survivors keep their state
   int64_t move_s = 0;       // everything starts elsewhere from a checkpoint
@@ -45,7 +45,7 @@ struct RepairProblem {
 
 struct RepairCandidate {
   RepairWay way = RepairWay::kWait;
-  int64_t cost_card_ms = 0;      // lost accelerator-milliseconds in all
+  int64_t cost_gpu_ms = 0;       // lost accelerator-milliseconds in all
   int32_t tasks_after = 0;       // the gang's size
   std::vector<HostTasks> added;  // the new tasks; for kMoveGang all of them
   // kShrink: survivors that leave because their replica lost a part, or because the rule asks.

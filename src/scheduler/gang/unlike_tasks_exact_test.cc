@@ -18,7 +18,7 @@ struct Case {
   UnlikeTasksRequest request;
 };
 
-// Hosts of a few kinds with cards, cores and memory; a leader and workers, or up to three groups.
+// Hosts of a few kinds with GPUs, cores and memory; a leader and workers, or up to three groups.
 Case RandomCase(uint64_t seed) {
   Random random(seed);
   Case c{RandomTree(random), {}, {}, {}};
@@ -197,10 +197,10 @@ std::vector<ElasticJob> RandomJobs(Random& random) {
     const auto step = static_cast<int32_t>(1 + random.Below(8));
     const bool concave = random.Below(2) == 0;
     int64_t value = -static_cast<int64_t>(random.Below(1'000));
-    int32_t cards = random.Below(3) == 0 ? 0 : step;
+    int32_t gpus = random.Below(3) == 0 ? 0 : step;
     for (uint64_t o = 0; o <= random.Below(10); ++o) {
-      job.options.push_back({cards, value});
-      cards += step;
+      job.options.push_back({gpus, value});
+      gpus += step;
       value +=
           static_cast<int64_t>(random.Below(1'000)) / (concave ? static_cast<int64_t>(o) + 1 : 1) -
           (random.Below(8) == 0 ? 500 : 0);
@@ -223,18 +223,18 @@ TEST(ElasticExact, ValueIsTheOptimumOfAnIntegerProgram) {
     const auto capacity = static_cast<int64_t>(random.Below(8 * 12 * 5));
     Ilp ilp;
     Ilp::Terms loss;
-    Ilp::Terms cards;
+    Ilp::Terms gpus;
     for (const ElasticJob& job : jobs) {
       Ilp::Terms one;
       for (const ElasticOption& option : job.options) {
         const int chosen = ilp.AddInteger(0, 1);
         one.push_back({chosen, 1});
         loss.push_back({chosen, -double(option.value)});
-        cards.push_back({chosen, double(option.cards)});
+        gpus.push_back({chosen, double(option.gpus)});
       }
       ilp.AddEqual(one, 1);
     }
-    ilp.AddAtMost(cards, double(capacity));
+    ilp.AddAtMost(gpus, double(capacity));
     const std::optional<int64_t> least = ilp.Minimize(loss);
     const ElasticAnswer answer = ChooseElasticCounts(jobs, capacity);
     ASSERT_EQ(answer.feasible, least.has_value());
@@ -245,10 +245,10 @@ TEST(ElasticExact, ValueIsTheOptimumOfAnIntegerProgram) {
       int64_t sum = 0;
       for (size_t j = 0; j < jobs.size(); ++j) {
         value += jobs[j].options[static_cast<size_t>(of.choices[j])].value;
-        sum += jobs[j].options[static_cast<size_t>(of.choices[j])].cards;
+        sum += jobs[j].options[static_cast<size_t>(of.choices[j])].gpus;
       }
       ASSERT_EQ(value, of.value);
-      ASSERT_EQ(sum, of.cards);
+      ASSERT_EQ(sum, of.gpus);
       ASSERT_LE(sum, capacity);
       ASSERT_LE(value, -*least);
       ASSERT_GE(of.bound, -*least);

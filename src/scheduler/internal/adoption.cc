@@ -104,7 +104,7 @@ class Adoption {
     state_.planned_at = before_.planned_at;
     state_.grown_at = before_.grown_at;
     state_.defragmented_at = before_.defragmented_at;
-    state_.moved_card_ms = before_.moved_card_ms;
+    state_.moved_gpu_ms = before_.moved_gpu_ms;
     state_.durations = before_.durations;
     state_.rejections = before_.rejections;
     state_.input_hash = Hash64(std::string_view("rebuilt"), before_.input_hash ^ state_.input_hash);
@@ -142,8 +142,8 @@ class Adoption {
       if (old) TakeNode(*old, node);
       if (state_.resources.node(node).condition == spec::NodeCondition::kDown) continue;
       const spec::NodeKind& kind = state_.topology->kind_of(node);
-      capacity += {{static_cast<int64_t>(kind.devices.size()) * kWholeCard, kind.cpu_milli,
-                    kind.memory_mib}};
+      capacity += {
+          {static_cast<int64_t>(kind.devices.size()) * kWholeGpu, kind.cpu_milli, kind.memory_mib}};
     }
     state_.resources.Commit();
     state_.queues.SetCapacity(capacity);
@@ -237,7 +237,7 @@ class Adoption {
     }
     if (!taken.lost.empty() && !job.lost.empty()) taken.lost_since = job.lost_since;
     if (taken.lost.size() == job.lost.size()) {
-      taken.card_of_rank = job.card_of_rank;
+      taken.gpu_of_rank = job.gpu_of_rank;
     } else {
       whole_ = false;
     }
@@ -271,15 +271,15 @@ class Adoption {
       last = state_.tree->LastHost(old.tier, now.domain);
     }
     // Hosts that are new are none that the promise counted on.
-    now.cards_at_start.assign(static_cast<size_t>(last - now.first_host), 0);
-    for (size_t i = 0; i < old.cards_at_start.size(); ++i) {
+    now.gpus_at_start.assign(static_cast<size_t>(last - now.first_host), 0);
+    for (size_t i = 0; i < old.gpus_at_start.size(); ++i) {
       const NodeIndex node =
           Renumbered(static_cast<NodeIndex>(old.first_host) + static_cast<NodeIndex>(i));
       const auto host = static_cast<int32_t>(node);
       if (node >= state_.resources.size() || host < now.first_host || host >= last) {
         return std::nullopt;
       }
-      now.cards_at_start[static_cast<size_t>(host - now.first_host)] = old.cards_at_start[i];
+      now.gpus_at_start[static_cast<size_t>(host - now.first_host)] = old.gpus_at_start[i];
     }
     return now;
   }

@@ -132,12 +132,12 @@ class Fixer {
       const TaskRecord& task = state_.resources.task(slot);
       const Shape& shape = state_.resources.shape(task.shape);
       for (uint32_t d = 0; d < spec::kMaxDevices; ++d) {
-        if ((task.cards >> d & 1) != 0) sum[d] += shape.cards > 0 ? kWholeCard : shape.share;
+        if ((task.gpus >> d & 1) != 0) sum[d] += shape.gpus > 0 ? kWholeGpu : shape.share;
       }
     }
     std::vector<uint32_t> broken;
     for (uint32_t d = 0; d < state_.resources.node(node).devices; ++d) {
-      if (sum[d] + state_.resources.node(node).free_share[d] < kWholeCard) broken.push_back(d);
+      if (sum[d] + state_.resources.node(node).free_share[d] < kWholeGpu) broken.push_back(d);
     }
     return broken;
   }

@@ -211,7 +211,7 @@ class Search {
       room.proven = room.proven && answer.proven;
       if (!answer.found) continue;
       room.found = true;
-      room.cost_card_ms = answer.cost;
+      room.cost_gpu_ms = answer.cost;
       room.bounds = BoundsOf(answer.domain);
       for (const Victim& victim : answer.victims) room.victims.push_back(Chosen(victim));
       if (rights_ == Rights::kMove) SortMoves(state_, room.victims);
@@ -288,7 +288,7 @@ class Search {
     room.found = true;
     for (const ChosenVictim& victim : room.victims) {
       const JobEntry& other = state_.at(victim.job);
-      room.cost_card_ms +=
+      room.cost_gpu_ms +=
           victim.means == Means::kMove ? LossOfMoving(other) : LossOfStopping(state_, other);
     }
     if (rights_ == Rights::kOwn) Upgrade(room);
@@ -309,9 +309,9 @@ class Search {
     const auto group = static_cast<size_t>(LargestGroup(*job_.request));
     const SlotTable& table = state_.tables.Of(state_.resources, job_.shapes[group], admit_);
     // Joined holes are no more than all holes.
-    const int64_t cards = MinimumAmounts(*job_.request)[0] / kWholeCard;
+    const int64_t gpus = MinimumAmounts(*job_.request)[0] / kWholeGpu;
     if (table.total() >= job_.request->groups[group].minimum ||
-        state_.resources.cluster().free_cards >= cards) {
+        state_.resources.cluster().free_gpus >= gpus) {
       Search search(state_, job_, Rights::kMove, placer_, false);
       std::erase_if(search.candidates_, [&](const Candidate& candidate) {
         return gone.contains(candidate.job->number);
@@ -342,7 +342,7 @@ class Search {
       }
       SortMoves(state_, trial);
       if (!LandsWith(room.bounds, trial)) continue;
-      room.cost_card_ms -= gain;
+      room.cost_gpu_ms -= gain;
       room.victims = std::move(trial);
     }
   }
@@ -594,18 +594,18 @@ class Search {
 }  // namespace
 
 int64_t LossOfStopping(const SchedulerState& state, const JobEntry& job) {
-  int64_t cards_milli = 0;
+  int64_t gpus_milli = 0;
   for (const HeldTask& task : job.tasks) {
-    cards_milli += job.request->groups[static_cast<size_t>(task.group)].shape.card_milli();
+    gpus_milli += job.request->groups[static_cast<size_t>(task.group)].shape.gpu_milli();
   }
   const Duration lost = (state.now - job.last_snapshot) + job.request->restart_cost;
   const int64_t lost_ms = std::max<int64_t>(0, lost.count() / 1'000'000);
-  // A card at least, so that what holds none isn't stopped for nothing.
-  const int64_t cards = std::max<int64_t>(1'000, cards_milli);
+  // A GPU at least, so that what holds none isn't stopped for nothing.
+  const int64_t gpus = std::max<int64_t>(1'000, gpus_milli);
   __extension__ using Int128 = __int128;
-  const Int128 loss = static_cast<Int128>(cards) * lost_ms / 1000;
+  const Int128 loss = static_cast<Int128>(gpus) * lost_ms / 1000;
   const int64_t priority =
-      std::max<int64_t>(0, job.request->priority) * state.policy.priority_card_seconds * 1000;
+      std::max<int64_t>(0, job.request->priority) * state.policy.priority_gpu_seconds * 1000;
   return static_cast<int64_t>(std::min<Int128>(loss + priority, kMaxVictimCost - 1));
 }
 
@@ -644,7 +644,7 @@ bool PlaceMoved(SchedulerState& state, Placer& placer, JobNumber winner,
 
 int64_t LossOfMoving(const JobEntry& job) {
   const int64_t still_ms = std::max<int64_t>(1, job.request->restart_cost.count() / 1'000'000);
-  const int64_t milli = std::max<int64_t>(kWholeCard, job.held[0]);
+  const int64_t milli = std::max<int64_t>(kWholeGpu, job.held[0]);
   __extension__ using Int128 = __int128;
   return static_cast<int64_t>(
       std::min<Int128>(static_cast<Int128>(milli) * still_ms / 1'000, kMaxVictimCost - 1));
@@ -661,7 +661,7 @@ Room FindRoom(SchedulerState& state, const JobEntry& job, Rights rights, Placer&
     const bool better =
         simple.found && (!room.found || simple.bounds.within_tier < room.bounds.within_tier ||
                          (simple.bounds.within_tier == room.bounds.within_tier &&
-                          simple.cost_card_ms < room.cost_card_ms));
+                          simple.cost_gpu_ms < room.cost_gpu_ms));
     if (better || !safe.dropped()) {
       room = std::move(simple);
     } else {
@@ -681,7 +681,7 @@ Room FindRoom(SchedulerState& state, const JobEntry& job, Rights rights, Placer&
   if (table.total() >= job.request->groups[group].minimum) {
     moves = Search(state, job, Rights::kMove, placer, false).Run();
   }
-  if (moves.found && (!room.found || moves.cost_card_ms < room.cost_card_ms)) {
+  if (moves.found && (!room.found || moves.cost_gpu_ms < room.cost_gpu_ms)) {
     moves.steps += room.steps;
     return moves;
   }

@@ -2,7 +2,7 @@
 //
 // Candidates are running jobs of the same queue with a lower priority, and jobs of other queues
 // that hold what those borrowed while the gang stays within its own queue's guarantee. The cost of
-// a candidate is what stopping it loses: its cards times the time since its last snapshot and its
+// a candidate is what stopping it loses: its GPUs times the time since its last snapshot and its
 // restart, and more for a higher priority. The search (victims/victim_search.h) finds the cheapest
 // set; each set is proven by placing the gang in a transaction that is undone.
 //
@@ -31,7 +31,7 @@ struct ChosenVictim {
 struct Room {
   bool found = false;
   bool proven = true;  // no set of stops costs less; where none was found: there is none
-  int64_t cost_card_ms = 0;
+  int64_t cost_gpu_ms = 0;
   std::vector<ChosenVictim> victims;
   Bounds bounds;  // where the gang lands
   int64_t steps = 0;
@@ -63,7 +63,7 @@ bool PlaceMoved(SchedulerState& state, Placer& placer, JobNumber winner,
 // What moving a running job loses: it stands still while it starts anew from its state.
 int64_t LossOfMoving(const JobEntry& job);
 
-// What stopping a running job loses, in card-milliseconds.
+// What stopping a running job loses, in GPU-milliseconds.
 int64_t LossOfStopping(const SchedulerState& state, const JobEntry& job);
 
 }  // namespace longhaul::scheduler::internal

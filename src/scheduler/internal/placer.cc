@@ -138,8 +138,8 @@ bool Placer::PlaceWithin(SchedulerState& state, const JobEntry& job,
   std::vector<int32_t> order(job.request->groups.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return job.request->groups[static_cast<size_t>(a)].shape.card_milli() >
-           job.request->groups[static_cast<size_t>(b)].shape.card_milli();
+    return job.request->groups[static_cast<size_t>(a)].shape.gpu_milli() >
+           job.request->groups[static_cast<size_t>(b)].shape.gpu_milli();
   });
   std::vector<int32_t> first_rank(order.size());
   for (size_t g = 0; g < order.size(); ++g) {
@@ -189,8 +189,8 @@ bool Placer::PutGroup(SchedulerState& state, const JobEntry& job, int32_t group,
     near[static_cast<size_t>(state.tree->LeafOf(host.host))] = 1;
     const auto node = static_cast<NodeIndex>(host.host);
     for (int32_t i = 0; i < host.tasks; ++i) {
-      const CardMask cards = state.resources.ChooseCards(node, where.shape);
-      const TaskSlot slot = state.resources.Place(node, where.shape, cards, job.number);
+      const GpuMask gpus = state.resources.ChooseGpus(node, where.shape);
+      const TaskSlot slot = state.resources.Place(node, where.shape, gpus, job.number);
       placed.push_back({group, ranks[next++], slot, Stage::kAssumed});
     }
   }

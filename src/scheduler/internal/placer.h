@@ -1,4 +1,4 @@
-// Puts gangs into the state: chooses hosts and cards for a job's groups, all or none.
+// Puts gangs into the state: chooses hosts and GPUs for a job's groups, all or none.
 //
 // A placement is made on the state inside the caller's transaction, so that what follows (proof of
 // a preemption, repair, a what-if) sees it, and a savepoint takes it back.
@@ -28,7 +28,7 @@ struct Bounds {
 //   a task alone        small_jobs/small_placer.h, all nodes by fragmentation and scarcity
 //   spread for serving  gang/spread.h
 //   aligned to rails    gang/rails.h
-//   groups of unlike    gang/unlike_tasks.h where they are whole cards, else group by group
+//   groups of unlike    gang/unlike_tasks.h where they are whole GPUs, else group by group
 //   equal tasks         gang/equal_tasks.h
 // Gangs don't cross links that are not trusted: they lie inside such a domain, or outside.
 class Placer {
@@ -102,7 +102,7 @@ class Placer {
   uint64_t mix_ = 0;  // the version that it knows
 };
 
-// The NVLink islands, as masks of their cards, of every kind of hosts on which tasks of the shape
+// The NVLink islands, as masks of their GPUs, of every kind of hosts on which tasks of the shape
 // could be aligned to rails: a gang lies on hosts of one kind. In the order of the nodes.
 std::vector<std::vector<uint8_t>> RailIslands(const SchedulerState& state, ShapeId shape);
 // Whether this host has those islands.

@@ -21,13 +21,13 @@ bool Closed(const Bounds& bounds, int32_t host) {
                      [&](const auto& range) { return host >= range.first && host < range.second; });
 }
 
-// Resources of a host as PlaceUnlikeTasks counts them: cards, cpu, memory and three counted ones.
+// Resources of a host as PlaceUnlikeTasks counts them: GPUs, cpu, memory and three counted ones.
 constexpr size_t kFirstCounted = 3;
 constexpr size_t kCounted = kMaxResources - kFirstCounted;
 
 ResourceVector FreeOf(const NodeState& node) {
   ResourceVector free{};
-  free[0] = CountCards(node.free_cards);
+  free[0] = CountGpus(node.free_gpus);
   free[1] = std::max(0, node.free_cpu_milli);
   free[2] = std::max(0, node.free_memory_mib);
   for (size_t i = 0; i < kCounted; ++i) {
@@ -38,20 +38,20 @@ ResourceVector FreeOf(const NodeState& node) {
 
 ResourceVector DemandOf(const Shape& shape) {
   ResourceVector demand{};
-  demand[0] = shape.cards;
+  demand[0] = shape.gpus;
   demand[1] = shape.cpu_milli;
   demand[2] = shape.memory_mib;
   for (size_t i = 0; i < kCounted; ++i) demand[kFirstCounted + i] = shape.counted[i];
   return demand;
 }
 
-// Whether whole-card vectors say all there is to say of the job's groups.
+// Whether whole-GPU vectors say all there is to say of the job's groups.
 bool SuitsVectors(const JobRequest& request, std::span<const int32_t> counts) {
   if (request.groups.size() < 2 || request.groups.size() > kMaxGangShapes) return false;
   if (request.required == kHostTier) return false;
   for (size_t g = 0; g < request.groups.size(); ++g) {
     const GroupRequest& group = request.groups[g];
-    const bool plain = group.shape.share == 0 && group.shape.card_memory_mib == 0 &&
+    const bool plain = group.shape.share == 0 && group.shape.gpu_memory_mib == 0 &&
                        group.shape.counted[kCounted] == 0 && group.max_per_domain == 0 &&
                        !group.rail_aligned && group.required >= request.required &&
                        (group.required == kClusterTier || group.required == request.required) &&
@@ -84,7 +84,7 @@ std::optional<bool> Placer::PlaceAlone(SchedulerState& state, const JobEntry& jo
     return std::nullopt;
   }
   const TaskSlot slot =
-      state.resources.Place(choice->node, job.shapes[0], choice->cards, job.number);
+      state.resources.Place(choice->node, job.shapes[0], choice->gpus, job.number);
   placed.push_back({0, 0, slot, Stage::kAssumed});
   return true;
 }
@@ -138,8 +138,8 @@ std::optional<bool> Placer::PlaceUnlike(SchedulerState& state, const JobEntry& j
     const auto node = static_cast<NodeIndex>(entry.host);
     for (size_t g = 0; g < groups.size(); ++g) {
       for (int32_t i = 0; i < entry.tasks[g]; ++i) {
-        const CardMask cards = state.resources.ChooseCards(node, job.shapes[g]);
-        const TaskSlot slot = state.resources.Place(node, job.shapes[g], cards, job.number);
+        const GpuMask gpus = state.resources.ChooseGpus(node, job.shapes[g]);
+        const TaskSlot slot = state.resources.Place(node, job.shapes[g], gpus, job.number);
         placed.push_back({static_cast<int32_t>(g), rank[g]++, slot, Stage::kAssumed});
       }
     }
@@ -156,11 +156,11 @@ std::vector<std::vector<uint8_t>> RailIslands(const SchedulerState& state, Shape
     known = 1;
     const spec::NodeKind& kind = state.topology->kind_of(node);
     const auto devices = static_cast<int32_t>(kind.devices.size());
-    if (devices > kMaxRails || devices < state.resources.shape(shape).cards) continue;
+    if (devices > kMaxRails || devices < state.resources.shape(shape).gpus) continue;
     std::array<uint8_t, 256> by_island{};
-    for (size_t card = 0; card < kind.devices.size(); ++card) {
-      uint8_t& island = by_island[kind.devices[card].island];
-      island = static_cast<uint8_t>(island | 1u << card);
+    for (size_t gpu = 0; gpu < kind.devices.size(); ++gpu) {
+      uint8_t& island = by_island[kind.devices[gpu].island];
+      island = static_cast<uint8_t>(island | 1u << gpu);
     }
     std::vector<uint8_t> islands;
     for (const uint8_t island : by_island) {
@@ -175,17 +175,17 @@ std::vector<std::vector<uint8_t>> RailIslands(const SchedulerState& state, Shape
 
 bool HasIslands(const SchedulerState& state, NodeIndex node, std::span<const uint8_t> islands) {
   const spec::NodeKind& kind = state.topology->kind_of(node);
-  size_t cards = 0;
+  size_t gpus = 0;
   for (const uint8_t island : islands) {
-    cards += static_cast<size_t>(CountCards(island));
+    gpus += static_cast<size_t>(CountGpus(island));
     int32_t of_island = -1;
-    for (size_t card = 0; card < kind.devices.size() && card < 8; ++card) {
-      if ((island >> card & 1) == 0) continue;
-      if (of_island >= 0 && kind.devices[card].island != of_island) return false;
-      of_island = kind.devices[card].island;
+    for (size_t gpu = 0; gpu < kind.devices.size() && gpu < 8; ++gpu) {
+      if ((island >> gpu & 1) == 0) continue;
+      if (of_island >= 0 && kind.devices[gpu].island != of_island) return false;
+      of_island = kind.devices[gpu].island;
     }
   }
-  return cards == kind.devices.size();
+  return gpus == kind.devices.size();
 }
 
 bool Placer::PutOnRails(SchedulerState& state, const JobEntry& job, int32_t group,
@@ -201,17 +201,17 @@ bool Placer::PutOnRailsOf(SchedulerState& state, const JobEntry& job, int32_t gr
                           const Where& where, std::span<const uint8_t> islands,
                           std::span<const int32_t> ranks, std::vector<HeldTask>& placed) {
   const Shape& shape = state.resources.shape(where.shape);
-  std::vector<uint8_t> masks = LegalMasks(islands, shape.cards);
-  // Tasks that the group has already say which cards it is.
+  std::vector<uint8_t> masks = LegalMasks(islands, shape.gpus);
+  // Tasks that the group has already say which GPUs it is.
   std::vector<NodeIndex> taken;
   for (const HeldTask& task : job.tasks) {
     if (task.group != group) continue;
-    masks = {static_cast<uint8_t>(state.resources.task(task.slot).cards)};
+    masks = {static_cast<uint8_t>(state.resources.task(task.slot).gpus)};
     taken.push_back(state.resources.task(task.slot).node);
   }
   int32_t rails = 0;
-  for (const uint8_t island : islands) rails += CountCards(island);
-  // Cards that this kind of host doesn't have.
+  for (const uint8_t island : islands) rails += CountGpus(island);
+  // GPUs that this kind of host doesn't have.
   std::erase_if(masks, [rails](uint8_t mask) { return mask >> rails != 0; });
   if (masks.empty()) return false;
   RailTable table(*state.tree, rails);
@@ -225,7 +225,7 @@ bool Placer::PutOnRailsOf(SchedulerState& state, const JobEntry& job, int32_t gr
         SlotsFor(state.resources, node, where.shape, where.admit, 1) == 0) {
       continue;
     }
-    table.Set(host, static_cast<uint8_t>(EligibleCards(state.resources.node(node), shape)));
+    table.Set(host, static_cast<uint8_t>(EligibleGpus(state.resources.node(node), shape)));
   }
   EqualTasksRequest request;
   request.tasks = where.tasks;

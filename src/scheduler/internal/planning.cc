@@ -15,9 +15,9 @@ constexpr size_t kMaxEnds = 8'192;
 // Of so many running jobs all ends are expected anew for each plan.
 constexpr size_t kFew = 512;
 
-int32_t WholeFreeCards(const State& state, int32_t host) {
+int32_t WholeFreeGpus(const State& state, int32_t host) {
   const NodeState& node = state.node(static_cast<NodeIndex>(host));
-  return node.ready() ? std::popcount(node.free_cards) : 0;
+  return node.ready() ? std::popcount(node.free_gpus) : 0;
 }
 
 // What happens on the way: tasks of `job` leave, or an earlier reservation's tasks come or go.
@@ -94,11 +94,11 @@ std::vector<int32_t> MinimumCounts(const JobEntry& job) {
   return counts;
 }
 
-bool WholeCards(const JobEntry& job) {
+bool WholeGpus(const JobEntry& job) {
   return std::all_of(job.request->groups.begin(), job.request->groups.end(),
                      [](const GroupRequest& group) { return group.shape.share == 0; }) &&
          std::any_of(job.request->groups.begin(), job.request->groups.end(),
-                     [](const GroupRequest& group) { return group.shape.cards > 0; });
+                     [](const GroupRequest& group) { return group.shape.gpus > 0; });
 }
 
 // The largest group decides what one task of the reservation is.
@@ -106,12 +106,12 @@ size_t Largest(const JobEntry& job) { return static_cast<size_t>(LargestGroup(*j
 
 // Its tasks in units of the largest group's tasks, rounded up.
 int64_t TasksNeeded(const JobEntry& job) {
-  int64_t cards = 0;
+  int64_t gpus = 0;
   for (const GroupRequest& group : job.request->groups) {
-    cards += int64_t{group.shape.cards} * group.minimum;
+    gpus += int64_t{group.shape.gpus} * group.minimum;
   }
-  const int64_t each = job.request->groups[Largest(job)].shape.cards;
-  return (cards + each - 1) / each;
+  const int64_t each = job.request->groups[Largest(job)].shape.gpus;
+  return (gpus + each - 1) / each;
 }
 
 // The future, on the state itself: what happens is undone at the end.
@@ -168,12 +168,12 @@ void HoldDomain(const SchedulerState& state, const JobEntry& job, std::span<cons
   reservation.first_host = state.tree->FirstHost(tier, reservation.domain);
 }
 
-// Cards that the tasks take on each host.
-std::map<int32_t, int32_t> CardsTaken(const State& state, std::span<const HeldTask> tasks) {
+// GPUs that the tasks take on each host.
+std::map<int32_t, int32_t> GpusTaken(const State& state, std::span<const HeldTask> tasks) {
   std::map<int32_t, int32_t> taken;
   for (const HeldTask& task : tasks) {
     const TaskRecord& record = state.task(task.slot);
-    taken[static_cast<int32_t>(record.node)] += std::popcount(record.cards);
+    taken[static_cast<int32_t>(record.node)] += std::popcount(record.gpus);
   }
   return taken;
 }
@@ -181,13 +181,13 @@ std::map<int32_t, int32_t> CardsTaken(const State& state, std::span<const HeldTa
 // Tasks of the reservation that no longer fit once `taken` is gone.
 int64_t LossOf(const Reservation& reservation, const std::map<int32_t, int32_t>& taken) {
   int64_t loss = 0;
-  const auto hosts = static_cast<int32_t>(reservation.cards_at_start.size());
-  for (const auto& [host, cards] : taken) {
+  const auto hosts = static_cast<int32_t>(reservation.gpus_at_start.size());
+  for (const auto& [host, gpus] : taken) {
     const int32_t at = host - reservation.first_host;
     if (at < 0 || at >= hosts) continue;
-    const int32_t before = reservation.cards_at_start[static_cast<size_t>(at)];
-    const int32_t after = std::max(0, before - cards);
-    loss += before / reservation.cards_a_task - after / reservation.cards_a_task;
+    const int32_t before = reservation.gpus_at_start[static_cast<size_t>(at)];
+    const int32_t after = std::max(0, before - gpus);
+    loss += before / reservation.gpus_a_task - after / reservation.gpus_a_task;
   }
   return loss;
 }
@@ -203,7 +203,7 @@ bool GoesBefore(const SchedulerState& state, const JobEntry& job, const JobEntry
 
 std::optional<Reservation> PlanReservation(SchedulerState& state, const JobEntry& job,
                                            Placer& placer, bool late) {
-  if (!WholeCards(job)) return std::nullopt;
+  if (!WholeGpus(job)) return std::nullopt;
   Future future(state, job, late);
   Walk walk(state, placer);
   const std::vector<int32_t> counts = MinimumCounts(job);
@@ -223,7 +223,7 @@ std::optional<Reservation> PlanReservation(SchedulerState& state, const JobEntry
     std::vector<HeldTask> tasks;
     if (table.total() >= largest.minimum &&
         placer.Place(state, job, counts, anywhere, Admit::kReady, tasks)) {
-      const auto taken = CardsTaken(state.resources, tasks);
+      const auto taken = GpusTaken(state.resources, tasks);
       const bool harmless =
           std::all_of(state.reservations.begin(), state.reservations.end(), [&](const auto& entry) {
             const Reservation& other = entry.second;
@@ -237,15 +237,15 @@ std::optional<Reservation> PlanReservation(SchedulerState& state, const JobEntry
         reservation.queue = job.queue;
         reservation.start = at;
         reservation.end = at + length;
-        reservation.cards_a_task = largest.shape.cards;
+        reservation.gpus_a_task = largest.shape.gpus;
         HoldDomain(state, job, tasks, reservation);
         for (const HeldTask& task : tasks) state.resources.Remove(task.slot);
         const int32_t last = state.tree->LastHost(reservation.tier, reservation.domain);
         reservation.spare = -TasksNeeded(job);
         for (int32_t host = reservation.first_host; host < last; ++host) {
-          const int32_t cards = WholeFreeCards(state.resources, host);
-          reservation.cards_at_start.push_back(static_cast<int16_t>(cards));
-          reservation.spare += cards / reservation.cards_a_task;
+          const int32_t gpus = WholeFreeGpus(state.resources, host);
+          reservation.gpus_at_start.push_back(static_cast<int16_t>(gpus));
+          reservation.spare += gpus / reservation.gpus_a_task;
         }
         return reservation;
       }
@@ -265,7 +265,7 @@ JobNumber ForbiddenBy(const SchedulerState& state, const JobEntry& job,
   for (const auto& [holder, reservation] : state.reservations) {
     if (holder == job.number || holder == ignored || end <= reservation.start) continue;
     if (GoesBefore(state, job, state.at(holder))) continue;
-    if (taken.empty()) taken = CardsTaken(state.resources, tasks);
+    if (taken.empty()) taken = GpusTaken(state.resources, tasks);
     if (LossOf(reservation, taken) > std::max<int64_t>(0, reservation.spare)) return holder;
   }
   return kNoJob;
@@ -275,16 +275,16 @@ void ChargeReservations(SchedulerState& state, const JobEntry& job,
                         std::span<const HeldTask> tasks) {
   if (state.reservations.empty()) return;
   const Instant end = state.now + state.ExpectedRun(job).high;
-  const auto taken = CardsTaken(state.resources, tasks);
+  const auto taken = GpusTaken(state.resources, tasks);
   for (auto& [holder, reservation] : state.reservations) {
     if (holder == job.number || end <= reservation.start) continue;
     reservation.spare -= LossOf(reservation, taken);
-    const auto hosts = static_cast<int32_t>(reservation.cards_at_start.size());
-    for (const auto& [host, cards] : taken) {
+    const auto hosts = static_cast<int32_t>(reservation.gpus_at_start.size());
+    for (const auto& [host, gpus] : taken) {
       const int32_t at = host - reservation.first_host;
       if (at < 0 || at >= hosts) continue;
-      int16_t& left = reservation.cards_at_start[static_cast<size_t>(at)];
-      left = static_cast<int16_t>(std::max(0, left - cards));
+      int16_t& left = reservation.gpus_at_start[static_cast<size_t>(at)];
+      left = static_cast<int16_t>(std::max(0, left - gpus));
     }
   }
 }

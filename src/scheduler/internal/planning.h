@@ -6,7 +6,7 @@
 // reservation begins, or takes only capacity that the domain doesn't need then. One reservation a
 // queue is EASY backfill (Lifka, JSSPP 1995), one a job conservative; the policy says how many.
 //
-// Only gangs of whole cards get reservations: what takes a fraction or no card finds room at every
+// Only gangs of whole GPUs get reservations: what takes a fraction or no GPU finds room at every
 // end of a task.
 #pragma once
 
@@ -18,7 +18,7 @@
 namespace longhaul::scheduler::internal {
 
 // The earliest reservation for a waiting job, given those that exist. Nothing when the job isn't a
-// gang of whole cards or would not start even once all that runs has ended.
+// gang of whole GPUs or would not start even once all that runs has ended.
 // `late`: with lengths that nine of ten jobs stay below, instead of medians.
 std::optional<Reservation> PlanReservation(SchedulerState& state, const JobEntry& job,
                                            Placer& placer, bool late = false);

@@ -13,11 +13,11 @@ namespace {
 // Of swaps that improve a folded order; a gang of 1,000 hosts is laid in milliseconds.
 constexpr int64_t kMostSteps = 50'000;
 
-// The card of a mask's n-th bit.
-uint8_t NthCard(CardMask cards, int32_t n) {
-  uint8_t card = 0;
-  for (;; ++card) {
-    if ((cards >> card & 1) != 0 && n-- == 0) return card;
+// The GPU of a mask's n-th bit.
+uint8_t NthGpu(GpuMask gpus, int32_t n) {
+  uint8_t gpu = 0;
+  for (;; ++gpu) {
+    if ((gpus >> gpu & 1) != 0 && n-- == 0) return gpu;
   }
 }
 
@@ -25,11 +25,11 @@ uint8_t NthCard(CardMask cards, int32_t n) {
 
 void LayRanks(const SchedulerState& state, JobEntry& job, std::vector<HeldTask>& tasks,
               bool renumber) {
-  job.card_of_rank.clear();
+  job.gpu_of_rank.clear();
   if (!job.request->layout || tasks.empty()) return;
   const RankLayout& layout = *job.request->layout;
-  const int32_t cards = job.request->groups[0].shape.cards;
-  const auto ranks = static_cast<int32_t>(tasks.size()) * cards;
+  const int32_t gpus = job.request->groups[0].shape.gpus;
+  const auto ranks = static_cast<int32_t>(tasks.size()) * gpus;
   const int32_t part = layout.tensor * layout.pipeline;
   if (ranks % part != 0) return;  // an odd number survived: the job says again how it talks
   std::map<int32_t, std::vector<size_t>> on_host;
@@ -40,7 +40,7 @@ void LayRanks(const SchedulerState& state, JobEntry& job, std::vector<HeldTask>&
   for (auto& [host, here] : on_host) {
     std::sort(here.begin(), here.end(),
               [&](size_t a, size_t b) { return tasks[a].rank < tasks[b].rank; });
-    slots.push_back({host, static_cast<int32_t>(here.size()) * cards});
+    slots.push_back({host, static_cast<int32_t>(here.size()) * gpus});
   }
   GroupLayout groups;
   groups.tensor = layout.tensor;
@@ -55,8 +55,8 @@ void LayRanks(const SchedulerState& state, JobEntry& job, std::vector<HeldTask>&
   std::vector<int32_t> task_of_rank;
   for (const int32_t host : order.host_of_rank) {
     const int32_t at = filled[host]++;
-    task_of_rank.push_back(static_cast<int32_t>(on_host.at(host)[static_cast<size_t>(at / cards)]));
-    job.card_of_rank.emplace_back(0, static_cast<uint8_t>(at % cards));
+    task_of_rank.push_back(static_cast<int32_t>(on_host.at(host)[static_cast<size_t>(at / gpus)]));
+    job.gpu_of_rank.emplace_back(0, static_cast<uint8_t>(at % gpus));
   }
   std::vector<int32_t> rank_of_task(tasks.size(), -1);
   int32_t next = 0;
@@ -66,22 +66,22 @@ void LayRanks(const SchedulerState& state, JobEntry& job, std::vector<HeldTask>&
   }
   for (size_t r = 0; r < task_of_rank.size(); ++r) {
     const auto task = static_cast<size_t>(task_of_rank[r]);
-    job.card_of_rank[r].first = renumber ? rank_of_task[task] : tasks[task].rank;
+    job.gpu_of_rank[r].first = renumber ? rank_of_task[task] : tasks[task].rank;
   }
   if (!renumber) return;
   for (size_t i = 0; i < tasks.size(); ++i) tasks[i].rank = rank_of_task[i];
 }
 
-std::vector<CardOfRank> CardsOfRanks(const SchedulerState& state, const JobEntry& job) {
-  std::vector<CardOfRank> ranks;
-  if (job.card_of_rank.empty() || !job.lost.empty()) return ranks;
-  for (const auto& [task, ordinal] : job.card_of_rank) {
+std::vector<GpuOfRank> GpusOfRanks(const SchedulerState& state, const JobEntry& job) {
+  std::vector<GpuOfRank> ranks;
+  if (job.gpu_of_rank.empty() || !job.lost.empty()) return ranks;
+  for (const auto& [task, ordinal] : job.gpu_of_rank) {
     const auto held =
         std::lower_bound(job.tasks.begin(), job.tasks.end(), task,
                          [](const HeldTask& each, int32_t rank) { return each.rank < rank; });
     CHECK(held != job.tasks.end() && held->rank == task) << "rank " << task << " has no task";
     const TaskRecord& record = state.resources.task(held->slot);
-    ranks.push_back({task, record.node, NthCard(record.cards, ordinal)});
+    ranks.push_back({task, record.node, NthGpu(record.gpus, ordinal)});
   }
   return ranks;
 }

@@ -74,22 +74,22 @@ class Round {
   std::vector<JobId> Leaving(const std::vector<HeldTask>& tasks, const JobEntry& job) const;
   Decision& Say(DecisionKind kind, uint64_t transaction, const JobEntry& job);
 
-  // For gangs of one card: who may be stopped, by queue, cheapest first.
-  struct OneCardVictims {
+  // For gangs of one GPU: who may be stopped, by queue, cheapest first.
+  struct OneGpuVictims {
     struct OfQueue {
       std::vector<std::pair<int64_t, JobNumber>> jobs;  // (cost, job)
       size_t next = 0;
     };
     std::map<share::QueueIndex, OfQueue> queues;
-    // Nobody shares a card or could give up a part: whoever has a card frees it alone.
+    // Nobody shares a GPU or could give up a part: whoever has a GPU frees it alone.
     bool plain = true;
   };
-  OneCardVictims& VictimsOf(const JobEntry& job);
+  OneGpuVictims& VictimsOf(const JobEntry& job);
   bool MayTake(const JobEntry& job, const spec::SharedAmounts& asked, const JobEntry& other) const;
   NodeIndex LandingWithout(const JobEntry& job, const spec::SharedAmounts& asked,
                            const JobEntry& other);
-  enum class OneCard : uint8_t { kStarted, kNobody, kToSearch };
-  OneCard TakeOneCard(JobEntry& job, const spec::SharedAmounts& asked);
+  enum class OneGpu : uint8_t { kStarted, kNobody, kToSearch };
+  OneGpu TakeOneGpu(JobEntry& job, const spec::SharedAmounts& asked);
 
   // The lines of a queue by the turn of their first jobs, the next one on top. Good while nothing
   // opens a line again.
@@ -108,7 +108,7 @@ class Round {
   Placer& placer_;
   int64_t steps_;
   std::map<share::QueueIndex, Turns> turns_;
-  std::map<std::pair<share::QueueIndex, int32_t>, OneCardVictims> one_card_;
+  std::map<std::pair<share::QueueIndex, int32_t>, OneGpuVictims> one_gpu_;
   std::vector<JobNumber> begun_;  // placed by this round, which takes nothing from them
   std::vector<Decision> decisions_;
 };

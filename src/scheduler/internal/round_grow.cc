@@ -1,4 +1,4 @@
-// What nobody who waits could use goes to elastic jobs: cards by what they are worth there.
+// What nobody who waits could use goes to elastic jobs: GPUs by what they are worth there.
 #include <algorithm>
 #include <numeric>
 
@@ -19,11 +19,11 @@ constexpr int64_t kWorthShrinking = 50;
 
 int32_t TasksOf(const JobEntry& job) { return static_cast<int32_t>(job.tasks.size()); }
 
-// Elastic, whole, confirmed, and its cards are what counts.
+// Elastic, whole, confirmed, and its GPUs are what counts.
 bool MayChange(const JobEntry& job) {
   const GroupRequest& group = job.request->groups[0];
-  return job.request->groups.size() == 1 && group.desired > group.minimum &&
-         group.shape.cards > 0 && job.lost.empty() && !job.bind_by && !job.leaving;
+  return job.request->groups.size() == 1 && group.desired > group.minimum && group.shape.gpus > 0 &&
+         job.lost.empty() && !job.bind_by && !job.leaving;
 }
 
 // The value of each count between the least and the most allowed; the index of the present one.
@@ -53,7 +53,7 @@ Choice ChoicesOf(const SchedulerState& state, const share::QueueTree& queues, co
     const int64_t value =
         ElasticValue(ElasticAim::kHarmonicMean, speed, count != TasksOf(job), remaining, restart);
     if (count == TasksOf(job)) choice.value_now = value;
-    choice.options.options.push_back({count * group.shape.cards, value});
+    choice.options.options.push_back({count * group.shape.gpus, value});
     choice.counts.push_back(count);
   }
   return choice;
@@ -69,7 +69,7 @@ struct Plan {
 Plan MakePlan(const SchedulerState& state, const std::vector<JobNumber>& jobs, bool may_shrink) {
   std::vector<ElasticJob> options;
   std::vector<Choice> choices;
-  int64_t cards = state.resources.cluster().free_cards;
+  int64_t gpus = state.resources.cluster().free_gpus;
   Plan plan;
   // What quotas would allow if all shrank to their minimum: the sum is judged with the whole plan.
   share::QueueTree queues = state.queues;
@@ -83,12 +83,12 @@ Plan MakePlan(const SchedulerState& state, const std::vector<JobNumber>& jobs, b
     const JobEntry& job = state.at(number);
     Choice choice = ChoicesOf(state, queues, job, may_shrink);
     if (choice.counts.empty()) continue;
-    cards += int64_t{TasksOf(job)} * job.request->groups[0].shape.cards;
+    gpus += int64_t{TasksOf(job)} * job.request->groups[0].shape.gpus;
     options.push_back(choice.options);
     plan.gain -= choice.value_now;
     choices.push_back(std::move(choice));
   }
-  const ElasticAnswer answer = ChooseElasticCounts(options, cards, kSteps);
+  const ElasticAnswer answer = ChooseElasticCounts(options, gpus, kSteps);
   plan.value = answer.value;
   plan.gain += answer.value;
   for (size_t i = 0; i < choices.size() && answer.feasible; ++i) {
@@ -167,16 +167,16 @@ bool Round::PlanLands(const std::vector<std::pair<JobNumber, int32_t>>& counts) 
 
 void Round::ShrinkBy(JobEntry& job, int32_t tasks) {
   Decision& shrink = Say(DecisionKind::kShrink, job.transaction, job);
-  shrink.reason = "its cards are worth more to another elastic job";
+  shrink.reason = "its GPUs are worth more to another elastic job";
   for (int32_t i = 0; i < tasks; ++i) {
     const HeldTask& last = job.tasks.back();
     const TaskRecord& record = state_.resources.task(last.slot);
-    shrink.tasks.push_back({last.group, last.rank, record.node, record.cards});
+    shrink.tasks.push_back({last.group, last.rank, record.node, record.gpus});
     state_.Drop(job, job.tasks.size() - 1);
   }
   state_.resources.Commit();
   LayRanks(state_, job, job.tasks, false);
-  shrink.ranks = CardsOfRanks(state_, job);
+  shrink.ranks = GpusOfRanks(state_, job);
 }
 
 bool Round::GrowBy(JobEntry& job, int32_t tasks) {
@@ -197,11 +197,11 @@ bool Round::GrowBy(JobEntry& job, int32_t tasks) {
   grow.after = Leaving(placed, job);
   for (const HeldTask& task : placed) {
     const TaskRecord& record = state_.resources.task(task.slot);
-    grow.tasks.push_back({task.group, task.rank, record.node, record.cards});
+    grow.tasks.push_back({task.group, task.rank, record.node, record.gpus});
   }
   state_.Keep(job, placed);
   LayRanks(state_, job, job.tasks, false);
-  grow.ranks = CardsOfRanks(state_, job);
+  grow.ranks = GpusOfRanks(state_, job);
   return true;
 }
 

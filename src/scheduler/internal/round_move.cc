@@ -27,7 +27,7 @@ void Round::SayMoved(JobEntry& job) {
   job.moves.push_back(state_.now);
   Decision& move = Say(DecisionKind::kMove, job.transaction, job);
   move.tasks = state_.PlacementsOf(job);
-  move.ranks = CardsOfRanks(state_, job);
+  move.ranks = GpusOfRanks(state_, job);
   move.after = Leaving(job.tasks, job);
 }
 
@@ -56,7 +56,7 @@ void Round::MakeTheRoom(JobEntry& job, const Room& room, uint64_t transaction) {
         << "a moved job does not land where it did";
     LayRanks(state_, other, places, true);
     state_.Keep(other, places);
-    state_.moved_card_ms += LossOfMoving(other);
+    state_.moved_gpu_ms += LossOfMoving(other);
     SayMoved(other);
     decisions_.back().reason = "makes room for " + winner;
   }
@@ -94,24 +94,24 @@ bool Round::BuyMoves(JobEntry& job, const Reservation& reservation) {
       state_.tables.Of(state_.resources, job.shapes[group], AdmitOf(state_, job));
   // Joined holes are no more than all holes.
   if (table.total() < job.request->groups[group].minimum) {
-    const int64_t cards = state_.resources.cluster().free_cards;
-    const int64_t needed = MinimumAmounts(*job.request)[0] / kWholeCard;
-    if (cards < needed) return false;
+    const int64_t gpus = state_.resources.cluster().free_gpus;
+    const int64_t needed = MinimumAmounts(*job.request)[0] / kWholeGpu;
+    if (gpus < needed) return false;
   }
   const Room room = FindRoom(state_, job, Rights::kMove, placer_);
   steps_ -= room.steps / 100;
   if (!room.found) return false;
   const int64_t saved_ms = (reservation.start - state_.now) / std::chrono::milliseconds(1);
-  const int64_t gang_milli = std::max<int64_t>(kWholeCard, MinimumAmounts(*job.request)[0]);
+  const int64_t gang_milli = std::max<int64_t>(kWholeGpu, MinimumAmounts(*job.request)[0]);
   __extension__ using Int128 = __int128;
   const auto gain = static_cast<Int128>(gang_milli) * saved_ms / 1'000;
-  if (gain <= static_cast<Int128>(2) * room.cost_card_ms) return false;
-  // The budget: thousandths of all card-time so far.
+  if (gain <= static_cast<Int128>(2) * room.cost_gpu_ms) return false;
+  // The budget: thousandths of all GPU-time so far.
   const int64_t up_ms = (state_.now - state_.began) / std::chrono::milliseconds(1);
   const int64_t capacity = state_.queues.capacity()[0];
-  const auto budget = static_cast<Int128>(up_ms) * (capacity / kWholeCard) *
-                      state_.policy.move_budget_milli / 1'000;
-  if (budget < static_cast<Int128>(state_.moved_card_ms) + room.cost_card_ms) return false;
+  const auto budget =
+      static_cast<Int128>(up_ms) * (capacity / kWholeGpu) * state_.policy.move_budget_milli / 1'000;
+  if (budget < static_cast<Int128>(state_.moved_gpu_ms) + room.cost_gpu_ms) return false;
   // Nobody who goes before it may lose by its start.
   const Savepoint before = state_.resources.Save();
   for (const ChosenVictim& victim : room.victims) {

@@ -11,10 +11,10 @@ namespace longhaul::scheduler::internal {
 
 namespace {
 
-bool IsOneCard(const JobEntry& job) {
+bool IsOneGpu(const JobEntry& job) {
   if (job.request->groups.size() != 1) return false;
   const GroupRequest& group = job.request->groups[0];
-  return group.desired == 1 && group.shape.needs_devices() && group.shape.cards <= 1;
+  return group.desired == 1 && group.shape.needs_devices() && group.shape.gpus <= 1;
 }
 
 }  // namespace
@@ -55,13 +55,13 @@ void Round::Stop(JobNumber number, const ChosenVictim& how, const JobEntry& winn
       const HeldTask task = victim.tasks[i];
       if (!std::binary_search(how.ranks.begin(), how.ranks.end(), task.rank)) continue;
       const TaskRecord& record = state_.resources.task(task.slot);
-      shrink.tasks.push_back({task.group, task.rank, record.node, record.cards});
+      shrink.tasks.push_back({task.group, task.rank, record.node, record.gpus});
       state_.Drop(victim, i);
     }
     state_.resources.Commit();
     state_.Renumber(victim);
     LayRanks(state_, victim, victim.tasks, false);
-    shrink.ranks = CardsOfRanks(state_, victim);
+    shrink.ranks = GpusOfRanks(state_, victim);
     return;
   }
   Decision& stop = Say(how.means == Means::kSuspend ? DecisionKind::kSuspend : DecisionKind::kEvict,
@@ -96,10 +96,10 @@ bool Round::FindsRoom(JobEntry& job) {
   if (job.leaving || !state_.policy.preempt || !MayClaim(state_, job)) return false;
   // Room there is; it is held for somebody who goes before.
   if (job.block.kind == Block::Kind::kReservation) return false;
-  if (IsOneCard(job)) {
+  if (IsOneGpu(job)) {
     --steps_;
-    const OneCard taken = TakeOneCard(job, MinimumAmounts(*job.request));
-    if (taken != OneCard::kToSearch) return taken == OneCard::kStarted;
+    const OneGpu taken = TakeOneGpu(job, MinimumAmounts(*job.request));
+    if (taken != OneGpu::kToSearch) return taken == OneGpu::kStarted;
   }
   const Room room = FindRoom(state_, job, Rights::kOwn, placer_);
   steps_ -= 1 + room.steps / 100;
@@ -109,10 +109,10 @@ bool Round::FindsRoom(JobEntry& job) {
   return true;
 }
 
-Round::OneCardVictims& Round::VictimsOf(const JobEntry& job) {
+Round::OneGpuVictims& Round::VictimsOf(const JobEntry& job) {
   const auto [found, fresh] =
-      one_card_.try_emplace(std::make_pair(job.queue, job.request->priority));
-  OneCardVictims& victims = found->second;
+      one_gpu_.try_emplace(std::make_pair(job.queue, job.request->priority));
+  OneGpuVictims& victims = found->second;
   if (!fresh) return victims;
   for (const JobNumber number : state_.placed) {
     const JobEntry& other = state_.at(number);
@@ -142,7 +142,7 @@ bool Round::MayTake(const JobEntry& job, const spec::SharedAmounts& asked,
          state_.queues.MayReclaim(job.queue, asked, other.queue, other.held);
 }
 
-// Proof: with the victim gone a node of its tasks has the card, and quotas allow it.
+// Proof: with the victim gone a node of its tasks has the GPU, and quotas allow it.
 NodeIndex Round::LandingWithout(const JobEntry& job, const spec::SharedAmounts& asked,
                                 const JobEntry& other) {
   const Savepoint before = state_.resources.Save();
@@ -164,16 +164,16 @@ NodeIndex Round::LandingWithout(const JobEntry& job, const spec::SharedAmounts& 
   return landing;
 }
 
-// For one card the cheapest victim that holds a card is the optimum, and there is nothing to
-// search; of equal ones, who is in the queue that holds most beyond its guarantee. Where cards are
-// shared, jobs shrink, or a task needs more than its card, that is so when the cheapest victim of
+// For one GPU the cheapest victim that holds a GPU is the optimum, and there is nothing to
+// search; of equal ones, who is in the queue that holds most beyond its guarantee. Where GPUs are
+// shared, jobs shrink, or a task needs more than its GPU, that is so when the cheapest victim of
 // all serves.
-Round::OneCard Round::TakeOneCard(JobEntry& job, const spec::SharedAmounts& asked) {
-  OneCardVictims& victims = VictimsOf(job);
-  if (!victims.plain) return OneCard::kToSearch;
+Round::OneGpu Round::TakeOneGpu(JobEntry& job, const spec::SharedAmounts& asked) {
+  OneGpuVictims& victims = VictimsOf(job);
+  if (!victims.plain) return OneGpu::kToSearch;
   const Shape& shape = state_.resources.shape(job.shapes[0]);
-  const bool card_alone = shape.cpu_milli == 0 && shape.memory_mib == 0 &&
-                          shape.card_memory_mib == 0 && shape.counted == decltype(shape.counted){};
+  const bool gpu_alone = shape.cpu_milli == 0 && shape.memory_mib == 0 &&
+                         shape.gpu_memory_mib == 0 && shape.counted == decltype(shape.counted){};
   const Instant yesterday = state_.now - std::chrono::hours(24);
   const auto usable = [&](const JobEntry& other) {
     if (!other.placed || other.number == job.number) return false;
@@ -196,7 +196,7 @@ Round::OneCard Round::TakeOneCard(JobEntry& job, const spec::SharedAmounts& aske
     const auto [cost, excess, queue, index] = heads.top();
     heads.pop();
     push(queue, index + 1);
-    OneCardVictims::OfQueue& list = victims.queues[queue];
+    OneGpuVictims::OfQueue& list = victims.queues[queue];
     const auto at = state_.jobs.find(list.jobs[index].second);
     if (at == state_.jobs.end() || !usable(at->second)) {
       if (index == list.next) ++list.next;
@@ -206,7 +206,7 @@ Round::OneCard Round::TakeOneCard(JobEntry& job, const spec::SharedAmounts& aske
     if (!MayTake(job, asked, other)) continue;
     const NodeIndex landing = LandingWithout(job, asked, other);
     if (landing == state_.resources.size()) {
-      if (!card_alone) return OneCard::kToSearch;
+      if (!gpu_alone) return OneGpu::kToSearch;
       continue;
     }
     ChosenVictim victim;
@@ -214,12 +214,12 @@ Round::OneCard Round::TakeOneCard(JobEntry& job, const spec::SharedAmounts& aske
     victim.means =
         other.request->preemption == Preemption::kSuspend ? Means::kSuspend : Means::kEvict;
     Stop(victim.job, victim, job, state_.next_transaction);
-    const CardMask cards = state_.resources.ChooseCards(landing, job.shapes[0]);
-    const TaskSlot slot = state_.resources.Place(landing, job.shapes[0], cards, job.number);
+    const GpuMask gpus = state_.resources.ChooseGpus(landing, job.shapes[0]);
+    const TaskSlot slot = state_.resources.Place(landing, job.shapes[0], gpus, job.number);
     Start(job, {{0, 0, slot, Stage::kAssumed}});
-    return OneCard::kStarted;
+    return OneGpu::kStarted;
   }
-  return OneCard::kNobody;
+  return OneGpu::kNobody;
 }
 
 }  // namespace longhaul::scheduler::internal

@@ -76,7 +76,7 @@ bool Round::QuotaIsLeft(const JobEntry& job) const {
   return !state_.queues.Check(job.queue, lost).has_value();
 }
 
-// All ways by what they cost, lost card-seconds now and slowdown until the end; the first that
+// All ways by what they cost, lost GPU-seconds now and slowdown until the end; the first that
 // goes, and the whole gang elsewhere last.
 bool Round::RepairByPlan(JobEntry& job) {
   const GroupRequest& group = job.request->groups[0];
@@ -90,7 +90,7 @@ bool Round::RepairByPlan(JobEntry& job) {
   const bool elastic = group.desired > group.minimum && group.minimum % group.step == 0;
   problem.min_tasks = elastic ? group.minimum : had;
   problem.shrink_step = elastic ? group.step : 1;
-  problem.cards_a_task = std::max<int32_t>(1, group.shape.cards);
+  problem.gpus_a_task = std::max<int32_t>(1, group.shape.gpus);
   problem.remaining_s = SecondsOf(state_.ExpectedEnd(job) - state_.now);
   problem.restart_s = SecondsOf(job.request->restart_cost);
   problem.move_s = problem.restart_s + SecondsOf(state_.now - job.last_snapshot);
@@ -141,8 +141,8 @@ bool Round::ReplaceOn(JobEntry& job, const std::vector<HostTasks>& hosts, bool w
     const auto node = static_cast<NodeIndex>(entry.host);
     for (int32_t i = 0; i < entry.tasks; ++i) {
       const auto& [group, rank] = wanted[placed.size()];
-      const CardMask cards = state_.resources.ChooseCards(node, job.shapes[0]);
-      const TaskSlot slot = state_.resources.Place(node, job.shapes[0], cards, job.number);
+      const GpuMask gpus = state_.resources.ChooseGpus(node, job.shapes[0]);
+      const TaskSlot slot = state_.resources.Place(node, job.shapes[0], gpus, job.number);
       placed.push_back({group, rank, slot, Stage::kAssumed});
     }
   }
@@ -166,12 +166,12 @@ void Round::SayRepaired(JobEntry& job, const std::vector<HeldTask>& placed) {
   repair.after = Leaving(placed, job);
   for (const HeldTask& task : placed) {
     const TaskRecord& record = state_.resources.task(task.slot);
-    repair.tasks.push_back({task.group, task.rank, record.node, record.cards});
+    repair.tasks.push_back({task.group, task.rank, record.node, record.gpus});
   }
   state_.Keep(job, placed);
   job.lost.clear();
   state_.damaged.erase(job.number);
-  repair.ranks = CardsOfRanks(state_, job);
+  repair.ranks = GpusOfRanks(state_, job);
 }
 
 // Group by group near the survivors, under their rules.
@@ -206,7 +206,7 @@ bool Round::ShrinkToSurvivors(JobEntry& job) {
   while (static_cast<int32_t>(job.tasks.size()) > target) {
     const HeldTask& last = job.tasks.back();
     const TaskRecord& record = state_.resources.task(last.slot);
-    shrink.tasks.push_back({last.group, last.rank, record.node, record.cards});
+    shrink.tasks.push_back({last.group, last.rank, record.node, record.gpus});
     state_.Drop(job, job.tasks.size() - 1);
   }
   state_.resources.Commit();
@@ -214,7 +214,7 @@ bool Round::ShrinkToSurvivors(JobEntry& job) {
   job.lost.clear();
   state_.damaged.erase(job.number);
   LayRanks(state_, job, job.tasks, false);
-  shrink.ranks = CardsOfRanks(state_, job);
+  shrink.ranks = GpusOfRanks(state_, job);
   return true;
 }
 

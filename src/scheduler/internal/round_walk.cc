@@ -184,7 +184,7 @@ bool Round::StartWith(JobEntry& job, std::vector<int32_t> counts, Admit admit) {
     if (reservation.tier == kClusterTier || detour == kMostDetours) return false;
     bounds.closed_hosts.emplace_back(
         reservation.first_host,
-        reservation.first_host + static_cast<int32_t>(reservation.cards_at_start.size()));
+        reservation.first_host + static_cast<int32_t>(reservation.gpus_at_start.size()));
   }
 }
 
@@ -199,7 +199,7 @@ void Round::Start(JobEntry& job, std::vector<HeldTask> tasks) {
   Decision& start = Say(DecisionKind::kStart, job.transaction, job);
   start.after = after;
   start.tasks = state_.PlacementsOf(job);
-  start.ranks = CardsOfRanks(state_, job);
+  start.ranks = GpusOfRanks(state_, job);
 }
 
 }  // namespace longhaul::scheduler::internal

@@ -212,7 +212,7 @@ void SchedulerState::Release(JobEntry& job) {
   resources.Commit();
   job.placed = false;
   NoteElastic(job);
-  job.card_of_rank.clear();
+  job.gpu_of_rank.clear();
   job.lost.clear();
   job.refused_by.clear();
   job.refusals = 0;
@@ -286,7 +286,7 @@ Duration SchedulerState::Elapsed(const JobEntry& job) const {
 }
 
 share::JobLikeness SchedulerState::LikenessOf(const JobEntry& job) const {
-  return {job.request->owner, queues.name(job.queue), DesiredCardMilli(*job.request)};
+  return {job.request->owner, queues.name(job.queue), DesiredGpuMilli(*job.request)};
 }
 
 Instant SchedulerState::ExpectedEnd(const JobEntry& job, bool late) const {
@@ -303,7 +303,7 @@ std::vector<TaskPlacement> SchedulerState::PlacementsOf(const JobEntry& job) con
   std::vector<TaskPlacement> placements;
   for (const HeldTask& task : job.tasks) {
     const TaskRecord& record = resources.task(task.slot);
-    placements.push_back({task.group, task.rank, record.node, record.cards});
+    placements.push_back({task.group, task.rank, record.node, record.gpus});
   }
   return placements;
 }

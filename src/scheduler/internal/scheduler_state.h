@@ -69,7 +69,7 @@ struct JobEntry {
   std::set<NodeIndex> refused_by;
   uint32_t refusals = 0;
   spec::SharedAmounts held;
-  std::vector<std::pair<int32_t, uint8_t>> card_of_rank;  // by rank: task, which of its cards
+  std::vector<std::pair<int32_t, uint8_t>> gpu_of_rank;  // by rank: task, which of its GPUs
 
   bool leaving =
       false;  // its last tasks, or those before a move, have not been reported as stopped
@@ -97,9 +97,9 @@ struct Reservation {
   int32_t first_host = 0;
   Instant start{};
   Instant end{};
-  int32_t cards_a_task = 1;
-  int64_t spare = 0;                    // tasks that the domain could hold beyond it at `start`
-  std::vector<int16_t> cards_at_start;  // wholly free, by host from first_host
+  int32_t gpus_a_task = 1;
+  int64_t spare = 0;                   // tasks that the domain could hold beyond it at `start`
+  std::vector<int16_t> gpus_at_start;  // wholly free, by host from first_host
 };
 
 // What a line's failure was seen against: it is tried again when one of these has changed.
@@ -178,7 +178,7 @@ struct SchedulerState {
   uint64_t mix_version = 0;
   uint64_t mix_arrivals = 0;  // when it was last held against what arrived
   Instant defragmented_at{};
-  int64_t moved_card_ms = 0;                    // lost by voluntary moves, of the budget
+  int64_t moved_gpu_ms = 0;                     // lost by voluntary moves, of the budget
   std::vector<std::set<JobNumber>> leaving_on;  // by node: jobs told to stop that still hold it
   std::vector<Decision> rejections;             // to be told by the next round
   uint64_t input_hash = 0;                      // of all events and times so far

@@ -60,7 +60,7 @@ int64_t MostOnRails(SchedulerState& state, const Shape& shape, Tier tier) {
   return most;
 }
 
-// Whether groups that compete for the same cards could all be placed with nothing else there. Tried
+// Whether groups that compete for the same GPUs could all be placed with nothing else there. Tried
 // on the state itself, in a transaction that is undone.
 bool FitsWhenEmpty(SchedulerState& state, const JobRequest& request) {
   const Savepoint before = state.resources.Save();
@@ -69,7 +69,7 @@ bool FitsWhenEmpty(SchedulerState& state, const JobRequest& request) {
   }
   for (NodeIndex node = 0; node < state.resources.size(); ++node) {
     for (uint32_t device = 0; device < state.resources.node(node).devices; ++device) {
-      if (state.resources.node(node).free_share[device] < kWholeCard) {
+      if (state.resources.node(node).free_share[device] < kWholeGpu) {
         state.resources.SetDeviceHealthy(node, device, true);
       }
     }
@@ -238,12 +238,12 @@ class Taker {
     const auto node = state_.topology->Find(event.node);
     if (!node || event.device >= state_.resources.node(*node).devices) return;
     if (!event.healthy) {
-      const auto card = static_cast<CardMask>(1u << event.device);
+      const auto gpu = static_cast<GpuMask>(1u << event.device);
       for (const auto& [number, task] : TasksOn(*node)) {
         JobEntry& job = state_.at(number);
         for (size_t i = 0; i < job.tasks.size(); ++i) {
           if (job.tasks[i].slot != task) continue;
-          if ((state_.resources.task(task).cards & card) != 0) Lose(job, i);
+          if ((state_.resources.task(task).gpus & gpu) != 0) Lose(job, i);
           break;
         }
       }
@@ -342,9 +342,9 @@ class Taker {
     for (const TaskPlacement& task : event.tasks) {
       if (task.group < 0 || task.group >= groups) continue;
       const ShapeId shape = job.shapes[static_cast<size_t>(task.group)];
-      CardMask cards = task.cards;
+      GpuMask gpus = task.gpus;
       if (!MayHold(task, shape)) {
-        // Cards that are counted otherwise now: as many as it needs, where it is.
+        // GPUs that are counted otherwise now: as many as it needs, where it is.
         const bool there = task.node < state_.resources.size() &&
                            state_.resources.node(task.node).condition != NodeCondition::kDown &&
                            state_.resources.Fits(task.node, shape);
@@ -352,9 +352,9 @@ class Taker {
           lost.emplace_back(task.group, task.rank);
           continue;
         }
-        cards = state_.resources.ChooseCards(task.node, shape);
+        gpus = state_.resources.ChooseGpus(task.node, shape);
       }
-      const TaskSlot slot = state_.resources.Place(task.node, shape, cards, job.number);
+      const TaskSlot slot = state_.resources.Place(task.node, shape, gpus, job.number);
       held.push_back({task.group, task.rank, slot, Stage::kRunning});
     }
     state_.Begin(job, held, state_.now);
@@ -381,7 +381,7 @@ class Taker {
     }
   }
 
-  // Whether the node has just these cards to give.
+  // Whether the node has just these GPUs to give.
   bool MayHold(const TaskPlacement& task, ShapeId id) const {
     if (task.node >= state_.resources.size()) return false;
     const NodeState& node = state_.resources.node(task.node);
@@ -390,10 +390,9 @@ class Taker {
       return false;
     }
     if (!FitsHost(node, shape)) return false;
-    if (!shape.needs_devices()) return task.cards == 0;
-    const int wanted = shape.cards > 0 ? shape.cards : 1;
-    return CountCards(task.cards) == wanted &&
-           (EligibleCards(node, shape) & task.cards) == task.cards;
+    if (!shape.needs_devices()) return task.gpus == 0;
+    const int wanted = shape.gpus > 0 ? shape.gpus : 1;
+    return CountGpus(task.gpus) == wanted && (EligibleGpus(node, shape) & task.gpus) == task.gpus;
   }
 
   // By job and rank: numbers of slots depend on what was placed before, and by whom.
@@ -466,8 +465,8 @@ class Taker {
     for (NodeIndex node = 0; node < state_.resources.size(); ++node) {
       if (state_.resources.node(node).condition == NodeCondition::kDown) continue;
       const spec::NodeKind& kind = state_.topology->kind_of(node);
-      capacity += {{static_cast<int64_t>(kind.devices.size()) * kWholeCard, kind.cpu_milli,
-                    kind.memory_mib}};
+      capacity += {
+          {static_cast<int64_t>(kind.devices.size()) * kWholeGpu, kind.cpu_milli, kind.memory_mib}};
     }
     state_.queues.SetCapacity(capacity);
     ++state_.quota_version;

@@ -15,9 +15,9 @@ VictimUnits::VictimUnits(const State& state, const GroupRequest& group, ShapeId 
   if (group.rail_aligned && tasks > 1) cap_ = 1;
   const bool counted = std::any_of(wanted.counted.begin(), wanted.counted.end(),
                                    [](int32_t amount) { return amount > 0; });
-  complete_ = !counted && wanted.card_memory_mib == 0;
-  if (wanted.cards > 0) {
-    each_ = wanted.cards;
+  complete_ = !counted && wanted.gpu_memory_mib == 0;
+  if (wanted.gpus > 0) {
+    each_ = wanted.gpus;
     complete_ = complete_ && wanted.cpu_milli == 0 && wanted.memory_mib == 0;
   } else if (wanted.share > 0) {
     measure_ = Measure::kShare;
@@ -56,15 +56,15 @@ void VictimUnits::AddHost(NodeIndex node, std::span<const PieceTask> held, int32
   units_.clear();
   const int32_t cap = std::min(cap_, most / per_slot_);
   switch (measure_) {
-    case Measure::kCards:
-      CollectCards(at, held);
-      Add(CountCards(at.free_cards), cap, domain);
+    case Measure::kGpus:
+      CollectGpus(at, held);
+      Add(CountGpus(at.free_gpus), cap, domain);
       break;
     case Measure::kShare:
-      for (uint32_t card = 0; card < at.devices && cap > 0; ++card) {
-        if ((at.unhealthy >> card & 1) != 0) continue;
-        CollectShares(held, card);
-        Add(at.free_share[card], cap, domain);
+      for (uint32_t gpu = 0; gpu < at.devices && cap > 0; ++gpu) {
+        if ((at.unhealthy >> gpu & 1) != 0) continue;
+        CollectShares(held, gpu);
+        Add(at.free_share[gpu], cap, domain);
       }
       break;
     case Measure::kCpu:
@@ -79,40 +79,39 @@ void VictimUnits::AddHost(NodeIndex node, std::span<const PieceTask> held, int32
   }
 }
 
-// Whole cards by who has them; a shared one is free when all are gone who share it, which no one
+// Whole GPUs by who has them; a shared one is free when all are gone who share it, which no one
 // may be who isn't among `held`.
-void VictimUnits::CollectCards(const NodeState& node, std::span<const PieceTask> held) {
+void VictimUnits::CollectGpus(const NodeState& node, std::span<const PieceTask> held) {
   std::array<std::vector<int32_t>, spec::kMaxDevices> sharing;
   std::array<int32_t, spec::kMaxDevices> share{};
   for (const PieceTask& task : held) {
     const TaskRecord& record = state_.task(task.slot);
     const Shape& shape = state_.shape(record.shape);
     if (shape.share > 0) {
-      const auto card = static_cast<size_t>(std::countr_zero(record.cards));
-      sharing[card].push_back(task.piece);
-      share[card] += shape.share;
+      const auto gpu = static_cast<size_t>(std::countr_zero(record.gpus));
+      sharing[gpu].push_back(task.piece);
+      share[gpu] += shape.share;
       continue;
     }
-    const auto healthy = static_cast<CardMask>(record.cards & ~node.unhealthy);
-    if (healthy != 0) units_.push_back({{task.piece}, CountCards(healthy)});
+    const auto healthy = static_cast<GpuMask>(record.gpus & ~node.unhealthy);
+    if (healthy != 0) units_.push_back({{task.piece}, CountGpus(healthy)});
   }
-  for (size_t card = 0; card < sharing.size(); ++card) {
-    if (sharing[card].empty() || (node.unhealthy >> card & 1) != 0) continue;
-    if (share[card] + node.free_share[card] < kWholeCard) continue;
-    std::sort(sharing[card].begin(), sharing[card].end());
-    sharing[card].erase(std::unique(sharing[card].begin(), sharing[card].end()),
-                        sharing[card].end());
-    units_.push_back({std::move(sharing[card]), 1});
+  for (size_t gpu = 0; gpu < sharing.size(); ++gpu) {
+    if (sharing[gpu].empty() || (node.unhealthy >> gpu & 1) != 0) continue;
+    if (share[gpu] + node.free_share[gpu] < kWholeGpu) continue;
+    std::sort(sharing[gpu].begin(), sharing[gpu].end());
+    sharing[gpu].erase(std::unique(sharing[gpu].begin(), sharing[gpu].end()), sharing[gpu].end());
+    units_.push_back({std::move(sharing[gpu]), 1});
   }
 }
 
-void VictimUnits::CollectShares(std::span<const PieceTask> held, uint32_t card) {
+void VictimUnits::CollectShares(std::span<const PieceTask> held, uint32_t gpu) {
   units_.clear();
   for (const PieceTask& task : held) {
     const TaskRecord& record = state_.task(task.slot);
-    if ((record.cards >> card & 1) == 0) continue;
+    if ((record.gpus >> gpu & 1) == 0) continue;
     const Shape& shape = state_.shape(record.shape);
-    units_.push_back({{task.piece}, shape.share > 0 ? shape.share : kWholeCard});
+    units_.push_back({{task.piece}, shape.share > 0 ? shape.share : kWholeGpu});
   }
 }
 

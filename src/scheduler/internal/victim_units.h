@@ -1,7 +1,7 @@
 // What running tasks hold on hosts, in the units of one task that looks for room there.
 //
-// A task of whole cards counts cards, one of a fraction the thousandths of each card, one without
-// devices cpu, else memory. Other needs (a gang's rules, cpu beside cards) are the proof's: the
+// A task of whole GPUs counts GPUs, one of a fraction the thousandths of each GPU, one without
+// devices cpu, else memory. Other needs (a gang's rules, cpu beside GPUs) are the proof's: the
 // count may say that more fits than does, never less.
 #pragma once
 
@@ -40,25 +40,25 @@ class VictimUnits {
   bool complete() const { return complete_; }
 
  private:
-  enum class Measure : uint8_t { kCards, kShare, kCpu, kMemory };
+  enum class Measure : uint8_t { kGpus, kShare, kCpu, kMemory };
   struct Unit {
     std::vector<int32_t> holders;
     int64_t weight = 0;
     friend auto operator<=>(const Unit&, const Unit&) = default;
   };
 
-  void CollectCards(const NodeState& node, std::span<const PieceTask> held);
-  void CollectShares(std::span<const PieceTask> held, uint32_t card);
+  void CollectGpus(const NodeState& node, std::span<const PieceTask> held);
+  void CollectShares(std::span<const PieceTask> held, uint32_t gpu);
   // units_ has one unit for each set of holders.
   void Merge();
-  // One host, or one card of it, with `free` idle and units_ that could be.
+  // One host, or one GPU of it, with `free` idle and units_ that could be.
   void Add(int64_t free, int32_t cap, VictimDomain& domain);
   void AddUnit(const Unit& unit, int64_t weight, VictimDomain& domain) const;
 
   const State& state_;
   ShapeId shape_;
   Admit admit_;
-  Measure measure_ = Measure::kCards;
+  Measure measure_ = Measure::kGpus;
   bool complete_ = true;
   int64_t each_ = 1;
   int32_t need_ = 0;

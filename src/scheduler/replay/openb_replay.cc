@@ -17,8 +17,8 @@ namespace {
 
 constexpr uint64_t kRandomRuleSeed = 1;
 
-int64_t CardMilli(const TraceJob& job) {
-  return job.task.cards > 0 ? int64_t{job.task.cards} * kWholeCard : job.task.share_milli;
+int64_t GpuMilli(const TraceJob& job) {
+  return job.task.gpus > 0 ? int64_t{job.task.gpus} * kWholeGpu : job.task.share_milli;
 }
 
 // The task's request on this cluster, or nothing when no model that it is pinned to is here.
@@ -60,7 +60,7 @@ Result<Workload> MakeWorkload(State& state, std::span<const TraceJob> tasks) {
   return workload;
 }
 
-// FGD counts no fragment for tasks without cards, which its published figures need to be repeated:
+// FGD counts no fragment for tasks without GPUs, which its published figures need to be repeated:
 // the mix with all of them needing nothing, so that they run anywhere.
 TaskMix MixOfPublishedFgd(State& state, const TaskMix& mix) {
   TaskMix published = mix;
@@ -156,19 +156,19 @@ std::vector<uint32_t> InflatedArrivals(std::span<const TraceJob> tasks, int64_t 
   int64_t demand = 0;
   for (uint32_t i = 0; i < tasks.size(); ++i) {
     order.push_back(i);
-    demand += CardMilli(tasks[i]);
+    demand += GpuMilli(tasks[i]);
   }
-  CHECK(demand > 0) << "no task asks for cards";
+  CHECK(demand > 0) << "no task asks for GPUs";
   while (demand > limit) {
     std::swap(order[random.Below(order.size())], order.back());
-    demand -= CardMilli(tasks[order.back()]);
+    demand -= GpuMilli(tasks[order.back()]);
     order.pop_back();
   }
   for (;;) {
     const auto next = static_cast<uint32_t>(random.Below(tasks.size()));
-    if (demand + CardMilli(tasks[next]) > limit) break;
+    if (demand + GpuMilli(tasks[next]) > limit) break;
     order.push_back(next);
-    demand += CardMilli(tasks[next]);
+    demand += GpuMilli(tasks[next]);
   }
   for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.Below(i)]);
   return order;
@@ -184,7 +184,7 @@ std::vector<TraceJob> Resampled(std::span<const TraceJob> tasks, Random& random)
 int64_t CapacityMilli(const spec::Topology& topology) {
   int64_t capacity = 0;
   for (uint32_t n = 0; n < topology.size(); ++n) {
-    capacity += static_cast<int64_t>(topology.kind_of(n).devices.size()) * kWholeCard;
+    capacity += static_cast<int64_t>(topology.kind_of(n).devices.size()) * kWholeGpu;
   }
   return capacity;
 }
@@ -193,7 +193,7 @@ Result<ReplayResult> Replay(const spec::Topology& topology, std::span<const Trac
                             std::span<const uint32_t> arrivals, ReplayRule rule,
                             const SmallJobPolicy& policy) {
   const int64_t capacity = CapacityMilli(topology);
-  if (capacity == 0) return InvalidArgument("the cluster has no cards");
+  if (capacity == 0) return InvalidArgument("the cluster has no GPUs");
   State state(topology);
   ASSIGN_OR_RETURN(const Workload workload, MakeWorkload(state, tasks));
   Chooser chooser(state, workload, rule, policy);
@@ -214,7 +214,7 @@ Result<ReplayResult> Replay(const spec::Topology& topology, std::span<const Trac
     }
   };
   for (const uint32_t task : arrivals) {
-    const int64_t milli = CardMilli(tasks[task]);
+    const int64_t milli = GpuMilli(tasks[task]);
     note_up_to(arrived + milli);
     arrived += milli;
     ++result.decisions;
@@ -230,7 +230,7 @@ Result<ReplayResult> Replay(const spec::Topology& topology, std::span<const Trac
       ++result.refused;
       continue;
     }
-    state.Place(choice->node, *shape, choice->cards, 1);
+    state.Place(choice->node, *shape, choice->gpus, 1);
     state.Commit();
     allocated += milli;
   }

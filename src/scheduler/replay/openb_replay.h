@@ -1,5 +1,5 @@
 // The published replay of the "openb" task lists: tasks arrive one by one, nothing ends, a task
-// that fits nowhere is dropped, and what counts is how much of the cards is allocated when so much
+// that fits nowhere is dropped, and what counts is how much of the GPUs is allocated when so much
 // has arrived (Weng et al., USENIX ATC 2023; README.md has the protocol as far as it is published).
 //
 // Pure: texts, seeds and a clock-free core; openb_replay_bench.cc reads the files and prints.
@@ -25,13 +25,13 @@ namespace longhaul::scheduler {
 
 inline constexpr int kMaxArrivedPercent = 130;
 
-// Allocated percent of the cluster's cards, by arrived percent.
+// Allocated percent of the cluster's GPUs, by arrived percent.
 using AllocationCurve = std::array<double, kMaxArrivedPercent + 1>;
 
 enum class ReplayRule {
   kLonghaul,      // SmallPlacer
   kScheduler,     // the class Scheduler, a job a task, told of the mix
-  kBestFit,       // least cpu and cards left over
+  kBestFit,       // least cpu and GPUs left over
   kPublishedFgd,  // FGD's own score and tie-break
   kRandom,        // any node that fits
 };
@@ -44,7 +44,7 @@ struct ReplayResult {
 
 // The order of arrival, as indices of `tasks`: tasks drawn with replacement are added until the
 // demand would pass 130 % of the capacity, or removed until it doesn't; then all are shuffled.
-// Requires a task that asks for cards.
+// Requires a task that asks for GPUs.
 std::vector<uint32_t> InflatedArrivals(std::span<const TraceJob> tasks, int64_t capacity_milli,
                                        Random& random);
 
@@ -57,7 +57,7 @@ Result<ReplayResult> Replay(const spec::Topology& topology, std::span<const Trac
                             std::span<const uint32_t> arrivals, ReplayRule rule,
                             const SmallJobPolicy& policy = {});
 
-// Of all cards, in thousandths.
+// Of all GPUs, in thousandths.
 int64_t CapacityMilli(const spec::Topology& topology);
 
 // Published curves of one list and policy: the mean over the seeds, and how many there are.

@@ -138,8 +138,8 @@ Result<bool> Run(const Flags& flags) {
   } else {
     std::printf("published curves skipped: %s\n", expected.status().message().c_str());
   }
-  std::printf("%u nodes, %lld cards; allocated %% at %% arrived, mean ± deviation of a seed\n",
-              topology.size(), static_cast<long long>(CapacityMilli(topology) / kWholeCard));
+  std::printf("%u nodes, %lld GPUs; allocated %% at %% arrived, mean ± deviation of a seed\n",
+              topology.size(), static_cast<long long>(CapacityMilli(topology) / kWholeGpu));
   std::printf("%-14s %-10s  %12s  %12s  %12s  %s\n", "list", "rule", "80", "100", "130",
               "decisions/cpu-s");
   bool enough = true;

@@ -38,7 +38,7 @@ TEST(InflatedArrivals, ReachTheDemandAndNotBeyond) {
     const std::vector<uint32_t> order = InflatedArrivals(tasks, capacity, random);
     int64_t demand = 0;
     for (const uint32_t i : order) {
-      demand += tasks[i].task.cards * kWholeCard + tasks[i].task.share_milli;
+      demand += tasks[i].task.gpus * kWholeGpu + tasks[i].task.share_milli;
     }
     EXPECT_LE(demand, capacity * 13 / 10);
     EXPECT_GT(demand, capacity * 13 / 10 - 8'001);
@@ -126,7 +126,7 @@ TEST(PublishedFgd, QuantisesTheRise) {
   const ShapeId id = state.Intern(half);
   const FragmentationTable table(state, MakeTaskMix({{id, 1}}));
   state.Place(1, id, 1, 1);
-  // Neither card raises the fragmentation, so the first node wins.
+  // Neither GPU raises the fragmentation, so the first node wins.
   EXPECT_EQ(ChoosePublishedFgd(state, id, table), (SmallChoice{0, 1}));
   EXPECT_EQ(ChooseBestFit(state, id), (SmallChoice{1, 1}));
 }

@@ -13,12 +13,12 @@
 
 namespace longhaul::scheduler {
 
-// The node that has least cpu and idle cards afterwards, each as a part of the largest node's; of
-// its cards the fullest. Ties to the first node.
+// The node that has least cpu and idle GPUs afterwards, each as a part of the largest node's; of
+// its GPUs the fullest. Ties to the first node.
 std::optional<SmallChoice> ChooseBestFit(const State& state, ShapeId shape);
 
 // FGD: floor(100 x sigmoid(-rise / 1000)) of the expected fragmentation's rise in thousandths,
-// greatest first, ties to the first node; on a node the card
+// greatest first, ties to the first node; on a node the GPU
 // with the least rise.
 std::optional<SmallChoice> ChoosePublishedFgd(const State& state, ShapeId shape,
                                               const FragmentationTable& table);

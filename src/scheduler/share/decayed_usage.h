@@ -17,7 +17,7 @@ class DecayedUsage {
   // Requires half_life >= 16 ns.
   DecayedUsage(size_t queues, Duration half_life);
 
-  // From `now` on queue `queue` uses `rate` (thousandths of a card). Time never goes back: an
+  // From `now` on queue `queue` uses `rate` (thousandths of a GPU). Time never goes back: an
   // earlier `now` counts as the last.
   void SetRate(size_t queue, int64_t rate, Instant now);
 
@@ -27,7 +27,7 @@ class DecayedUsage {
     entries_[queue].rate = 0;
   }
 
-  // A queue's decayed thousandths of card-seconds at `now`.
+  // A queue's decayed thousandths of GPU-seconds at `now`.
   int64_t At(size_t queue, Instant now) const;
 
  private:

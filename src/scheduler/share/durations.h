@@ -21,7 +21,7 @@ namespace longhaul::scheduler::share {
 struct JobLikeness {
   std::string owner;
   std::string queue;
-  int64_t size = 0;  // thousandths of cards
+  int64_t size = 0;  // thousandths of GPUs
 };
 
 struct ExpectedDuration {

@@ -84,7 +84,7 @@ TEST(FairOrder, RescalesChildrenToTheLeastOpenShare) {
                                  {{10, 10, 0}});
   tree.Add(tree.Find("a1"), {{8, 0, 0}});
   tree.Add(tree.Find("a2"), {{0, 2, 0}});
-  // a1 is scaled from 0.8 to 0.2 of the cards, so a holds (0.2, 0.2) and its share is 0.2.
+  // a1 is scaled from 0.8 to 0.2 of the GPUs, so a holds (0.2, 0.2) and its share is 0.2.
   EXPECT_NEAR(static_cast<double>(AllOpen(tree).Share(tree.Find("a"))), 0.2 * 0x1p32, 0x1p31 / 4);
 }
 

@@ -14,89 +14,89 @@ namespace {
 
 using ::testing::HasSubstr;
 
-SharedAmounts Cards(int64_t cards) { return {{cards * 1000, 0, 0}}; }
+SharedAmounts Gpus(int64_t gpus) { return {{gpus * 1000, 0, 0}}; }
 
 spec::QueueSpec Queue(const std::string& name, const std::string& parent, int64_t guarantee) {
   spec::QueueSpec queue;
   queue.name = name;
   queue.parent = parent;
-  queue.guarantee = Cards(guarantee);
+  queue.guarantee = Gpus(guarantee);
   return queue;
 }
 
-SharedAmounts CardLimit(int64_t cards) {
+SharedAmounts GpuLimit(int64_t gpus) {
   SharedAmounts limit = spec::kUnlimitedAmounts;
-  limit[0] = cards * 1000;
+  limit[0] = gpus * 1000;
   return limit;
 }
 
 TEST(QueueTree, RefusesGuaranteesBeyondTheCluster) {
-  const auto tree = QueueTree::Create({Queue("a", "", 6), Queue("b", "", 5)}, Cards(10));
+  const auto tree = QueueTree::Create({Queue("a", "", 6), Queue("b", "", 5)}, Gpus(10));
   ASSERT_FALSE(tree.ok());
   EXPECT_THAT(tree.status().message(),
-              HasSubstr("queue 'b': with its guarantee of 5 cards the queues are promised 11 "
-                        "cards, but the cluster has 10 cards"));
+              HasSubstr("queue 'b': with its guarantee of 5 GPUs the queues are promised 11 "
+                        "GPUs, but the cluster has 10 GPUs"));
 }
 
 TEST(QueueTree, AddsUsageUpToTheRoot) {
   auto tree =
-      *QueueTree::Create({Queue("a", "", 6), Queue("x", "a", 2), Queue("b", "", 2)}, Cards(10));
-  tree.Add(tree.Find("x"), Cards(3));
-  tree.Add(tree.Find("a"), Cards(1));
-  tree.Add(tree.Find("b"), Cards(1));
-  EXPECT_EQ(tree.usage(tree.Find("a")), Cards(4));
-  EXPECT_EQ(tree.usage(kRootQueue), Cards(5));
-  tree.Remove(tree.Find("x"), Cards(3));
-  EXPECT_EQ(tree.usage(kRootQueue), Cards(2));
+      *QueueTree::Create({Queue("a", "", 6), Queue("x", "a", 2), Queue("b", "", 2)}, Gpus(10));
+  tree.Add(tree.Find("x"), Gpus(3));
+  tree.Add(tree.Find("a"), Gpus(1));
+  tree.Add(tree.Find("b"), Gpus(1));
+  EXPECT_EQ(tree.usage(tree.Find("a")), Gpus(4));
+  EXPECT_EQ(tree.usage(kRootQueue), Gpus(5));
+  tree.Remove(tree.Find("x"), Gpus(3));
+  EXPECT_EQ(tree.usage(kRootQueue), Gpus(2));
   EXPECT_TRUE(tree.CheckInvariants().ok());
 }
 
 TEST(QueueTree, HoldsTheLimitsOfEveryQueueAbove) {
   auto specs = std::vector{Queue("a", "", 2), Queue("x", "a", 0), Queue("y", "a", 0)};
-  specs[0].limit = CardLimit(4);
-  auto tree = *QueueTree::Create(specs, Cards(10));
-  tree.Add(tree.Find("x"), Cards(3));
-  EXPECT_FALSE(tree.Check(tree.Find("y"), Cards(1)).has_value());
+  specs[0].limit = GpuLimit(4);
+  auto tree = *QueueTree::Create(specs, Gpus(10));
+  tree.Add(tree.Find("x"), Gpus(3));
+  EXPECT_FALSE(tree.Check(tree.Find("y"), Gpus(1)).has_value());
   const QuotaBlock want = {QuotaBlock::Kind::kLimit, tree.Find("a"), 0, 3000, 2000, 4000};
-  EXPECT_EQ(tree.Check(tree.Find("y"), Cards(2)), want);
+  EXPECT_EQ(tree.Check(tree.Find("y"), Gpus(2)), want);
 }
 
 // b lends nothing of its 4, so a may use 6 of the 10; what b doesn't use stays its own.
 TEST(QueueTree, BorrowsOnlyWhatSiblingsLend) {
   auto specs = std::vector{Queue("a", "", 2), Queue("b", "", 4)};
   specs[1].lend = {};
-  auto tree = *QueueTree::Create(specs, Cards(10));
-  EXPECT_FALSE(tree.Check(tree.Find("a"), Cards(6)).has_value());
-  const auto block = tree.Check(tree.Find("a"), Cards(7));
+  auto tree = *QueueTree::Create(specs, Gpus(10));
+  EXPECT_FALSE(tree.Check(tree.Find("a"), Gpus(6)).has_value());
+  const auto block = tree.Check(tree.Find("a"), Gpus(7));
   ASSERT_TRUE(block.has_value());
   EXPECT_EQ(block->kind, QuotaBlock::Kind::kLending);
   EXPECT_EQ(block->queue, kRootQueue);
   EXPECT_EQ(block->bound, 10'000);
-  tree.Add(tree.Find("b"), Cards(4));  // now it uses what it kept: nothing changes for a
-  EXPECT_FALSE(tree.Check(tree.Find("a"), Cards(6)).has_value());
-  EXPECT_TRUE(tree.Check(tree.Find("a"), Cards(7)).has_value());
+  tree.Add(tree.Find("b"), Gpus(4));  // now it uses what it kept: nothing changes for a
+  EXPECT_FALSE(tree.Check(tree.Find("a"), Gpus(6)).has_value());
+  EXPECT_TRUE(tree.Check(tree.Find("a"), Gpus(7)).has_value());
 }
 
 TEST(QueueTree, AdmitsWithinAGuaranteeThatOthersBorrowed) {
-  auto tree = *QueueTree::Create({Queue("a", "", 6), Queue("b", "", 4)}, Cards(10));
-  tree.Add(tree.Find("b"), Cards(10));
-  EXPECT_FALSE(tree.Check(tree.Find("a"), Cards(6)).has_value());
-  EXPECT_TRUE(tree.Check(tree.Find("a"), Cards(7)).has_value());
+  auto tree = *QueueTree::Create({Queue("a", "", 6), Queue("b", "", 4)}, Gpus(10));
+  tree.Add(tree.Find("b"), Gpus(10));
+  EXPECT_FALSE(tree.Check(tree.Find("a"), Gpus(6)).has_value());
+  EXPECT_TRUE(tree.Check(tree.Find("a"), Gpus(7)).has_value());
 }
 
 TEST(QueueTree, TakesBackOnlyWhatWasBorrowed) {
   auto tree =
-      *QueueTree::Create({Queue("a", "", 6), Queue("b", "", 4), Queue("x", "b", 2)}, Cards(10));
+      *QueueTree::Create({Queue("a", "", 6), Queue("b", "", 4), Queue("x", "b", 2)}, Gpus(10));
   const QueueIndex a = tree.Find("a");
   const QueueIndex b = tree.Find("b");
   const QueueIndex x = tree.Find("x");
-  tree.Add(b, Cards(6));
-  tree.Add(x, Cards(2));
-  EXPECT_TRUE(tree.MayReclaim(a, Cards(6), b, Cards(4)));
-  EXPECT_FALSE(tree.MayReclaim(a, Cards(6), b, Cards(5))) << "b would fall below 4";
-  EXPECT_FALSE(tree.MayReclaim(a, Cards(7), b, Cards(1))) << "a has no claim to 7";
-  EXPECT_FALSE(tree.MayReclaim(a, Cards(6), x, Cards(1))) << "x borrows nothing itself";
-  EXPECT_FALSE(tree.MayReclaim(x, Cards(1), b, Cards(1))) << "b lies above x";
+  tree.Add(b, Gpus(6));
+  tree.Add(x, Gpus(2));
+  EXPECT_TRUE(tree.MayReclaim(a, Gpus(6), b, Gpus(4)));
+  EXPECT_FALSE(tree.MayReclaim(a, Gpus(6), b, Gpus(5))) << "b would fall below 4";
+  EXPECT_FALSE(tree.MayReclaim(a, Gpus(7), b, Gpus(1))) << "a has no claim to 7";
+  EXPECT_FALSE(tree.MayReclaim(a, Gpus(6), x, Gpus(1))) << "x borrows nothing itself";
+  EXPECT_FALSE(tree.MayReclaim(x, Gpus(1), b, Gpus(1))) << "b lies above x";
   EXPECT_EQ(tree.ExcessShare(b), 400);
 }
 
@@ -112,9 +112,9 @@ TEST(QueueTree, AgreesWithTheDefinitionOverRandomHistories) {
       specs.push_back(Queue("q" + std::to_string(i),
                             parent == i ? "" : "q" + std::to_string(parent),
                             static_cast<int64_t>(rng.Below(5))));
-      if (rng.Below(3) == 0) specs.back().lend = Cards(static_cast<int64_t>(rng.Below(3)));
+      if (rng.Below(3) == 0) specs.back().lend = Gpus(static_cast<int64_t>(rng.Below(3)));
     }
-    auto made = QueueTree::Create(specs, Cards(12));
+    auto made = QueueTree::Create(specs, Gpus(12));
     if (!made.ok()) continue;
     QueueTree& tree = *made;
     std::vector<int64_t> own(queues + 1);

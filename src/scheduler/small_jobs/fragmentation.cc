@@ -28,7 +28,7 @@ FragmentationTable::FragmentationTable(const State& state, const TaskMix& mix)
     share_rank_[v] = static_cast<uint16_t>(
         std::upper_bound(shares.begin(), shares.end(), static_cast<int32_t>(v)) - shares.begin());
   }
-  row_ = 1 + kCards + shares.size() + 1;
+  row_ = 1 + kGpus + shares.size() + 1;
   sums_.assign(state.groups().size() * (cpu_needs_.size() + 1) * row_, 0);
   for (const GroupIndex group : state.groups()) {
     for (const MixEntry& entry : mix.typical_entries()) {
@@ -40,11 +40,11 @@ FragmentationTable::FragmentationTable(const State& state, const TaskMix& mix)
         int64_t* const row = &sums_[(group * (cpu_needs_.size() + 1) + rank) * row_];
         if (!shape.needs_devices()) {
           row[0] += entry.weight;
-        } else if (shape.cards > 0) {
-          for (size_t k = shape.cards; k < kCards; ++k) row[1 + k] += entry.weight;
+        } else if (shape.gpus > 0) {
+          for (size_t k = shape.gpus; k < kGpus; ++k) row[1 + k] += entry.weight;
         } else {
           for (size_t r = share_rank_[shape.share]; r <= shares.size(); ++r) {
-            row[1 + kCards + r] += entry.weight;
+            row[1 + kGpus + r] += entry.weight;
           }
         }
       }
@@ -70,17 +70,17 @@ int64_t FragmentationTable::Of(Row row, std::span<const int16_t> free_shares) co
   int32_t idle = 0;
   for (const int16_t share : free_shares) {
     const int32_t free = std::max<int32_t>(share, 0);
-    whole += free == kWholeCard ? 1 : 0;
+    whole += free == kWholeGpu ? 1 : 0;
     most = std::max(most, free);
     idle += free;
   }
   if (idle == 0) return 0;
-  const int64_t* const fractions = row + 1 + kCards;
-  // The weight of shapes with cards that could run; each wastes the cards that are too full for it.
+  const int64_t* const fractions = row + 1 + kGpus;
+  // The weight of shapes with GPUs that could run; each wastes the GPUs that are too full for it.
   const int64_t able = row[1 + whole] + fractions[share_rank_[static_cast<size_t>(most)]];
   int64_t fragmentation = idle * (weight_ - row[0] - able);
   for (const int16_t share : free_shares) {
-    if (share <= 0 || share == kWholeCard) continue;
+    if (share <= 0 || share == kWholeGpu) continue;
     fragmentation += share * (able - fractions[share_rank_[static_cast<size_t>(share)]]);
   }
   return fragmentation;

@@ -1,12 +1,12 @@
-// The expected fragmentation of a node: how much of its idle cards the next task can't use.
+// The expected fragmentation of a node: how much of its idle GPUs the next task can't use.
 //
 // F(n) = sum over the typical shapes m of weight(m) x f(n, m), where f is all idle share of n if m
-// cannot run there (model, class, cpu, cards), else the sum of the free shares of those cards whose
-// free share is below m's, a whole-card task needing 1,000 (fragmentation gradient descent: Weng et
+// cannot run there (model, class, cpu, GPUs), else the sum of the free shares of those GPUs whose
+// free share is below m's, a whole-GPU task needing 1,000 (fragmentation gradient descent: Weng et
 // al., USENIX ATC 2023). Weights are counts and shares are thousandths, so F is an exact integer.
 //
 // For a given group of nodes (device model, class) F depends on the free cpu and the free shares
-// only. Weights summed by cpu need, cards and share make it a few look-ups a card, whatever the
+// only. Weights summed by cpu need, GPUs and share make it a few look-ups a GPU, whatever the
 // number of shapes. Leaves out host memory, device memory and counted resources.
 #pragma once
 
@@ -45,7 +45,7 @@ class FragmentationTable {
   int64_t weight() const { return weight_; }
 
  private:
-  static constexpr size_t kCards = spec::kMaxDevices + 1;
+  static constexpr size_t kGpus = spec::kMaxDevices + 1;
 
   // How many of the distinct cpu needs are met.
   size_t CpuRank(int32_t free_cpu_milli) const {
@@ -60,9 +60,9 @@ class FragmentationTable {
   std::vector<int32_t> cpu_needs_;    // distinct, ascending
   std::vector<uint16_t> first_rank_;  // by free cpu >> bucket_shift_: a lower bound
   int bucket_shift_ = 0;
-  std::array<uint16_t, kWholeCard + 1> share_rank_;  // how many distinct shares are <= this
+  std::array<uint16_t, kWholeGpu + 1> share_rank_;  // how many distinct shares are <= this
   // For each group and each number of cpu needs that are met, a row: the weight of shapes without
-  // cards; [kCards] of whole-card shapes of at most k cards; of fractions by share rank.
+  // GPUs; [kGpus] of whole-GPU shapes of at most k GPUs; of fractions by share rank.
   size_t row_ = 0;
   std::vector<int64_t> sums_;
 };

@@ -23,9 +23,9 @@ spec::Topology TwoModels() {
   return *spec::Topology::Create(cluster);
 }
 
-Shape Need(int cards, int share, int cpu_milli, uint64_t models = kAnyModel) {
+Shape Need(int gpus, int share, int cpu_milli, uint64_t models = kAnyModel) {
   Shape shape;
-  shape.cards = static_cast<uint8_t>(cards);
+  shape.gpus = static_cast<uint8_t>(gpus);
   shape.share = static_cast<uint16_t>(share);
   shape.cpu_milli = cpu_milli;
   shape.models = models;
@@ -40,14 +40,14 @@ int64_t Plain(const State& state, const TaskMix& mix, const NodeState& node) {
     int whole = 0;
     int most = 0;
     for (const int16_t free : node.free_share) {
-      whole += free == kWholeCard ? 1 : 0;
+      whole += free == kWholeGpu ? 1 : 0;
       most = std::max<int>(most, free);
     }
     const bool runs = state.Allows(entry.shape, node.group) &&
-                      node.free_cpu_milli >= shape.cpu_milli && whole >= shape.cards &&
+                      node.free_cpu_milli >= shape.cpu_milli && whole >= shape.gpus &&
                       most >= shape.share;
     for (const int16_t free : node.free_share) {
-      const int need = shape.cards > 0 ? kWholeCard : shape.share;
+      const int need = shape.gpus > 0 ? kWholeGpu : shape.share;
       if (free > 0 && (!runs || free < need)) sum += entry.weight * free;
     }
   }
@@ -67,7 +67,7 @@ TEST(Fragmentation, IsWorkedByHand) {
   EXPECT_EQ(table.Of(0, 40'000, shares), 30 * 300 + 20 * 1'000 + 50 * 3'000);
   // Without cpu nobody runs.
   EXPECT_EQ(table.Of(0, 999, shares), 100 * 3'000);
-  // With one whole card pairs don't run.
+  // With one whole GPU pairs don't run.
   const std::array<int16_t, 2> pair = {1'000, 400};
   EXPECT_EQ(table.Of(0, 40'000, pair), 30 * 400 + 20 * 1'400 + 50 * 1'400);
   const std::array<int16_t, 2> broken = {-400, 0};

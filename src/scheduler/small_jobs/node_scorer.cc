@@ -36,22 +36,22 @@ NodeScorer::NodeScorer(const State& state, const TaskMix& mix, const SmallJobPol
                        const std::vector<GangWeight>& gangs)
     : policy_(policy),
       table_(state, mix),
-      values_(ValueCards(SharesOf(state.shapes(), mix))),
+      values_(ValueGpus(SharesOf(state.shapes(), mix))),
       weight_(std::max<int64_t>(mix.typical_weight, 1)),
-      packing_(int64_t{policy.packing} * kUnit * kWholeCard / kCardValue),
+      packing_(int64_t{policy.packing} * kUnit * kWholeGpu / kGpuValue),
       lost_by_free_hosts_(LostByFreeHosts(gangs, policy.holes * kUnit)) {
   int64_t most_cpu = 1;
-  int64_t most_cards = 1;
+  int64_t most_gpus = 1;
   for (const spec::NodeKind& kind : state.topology().kinds()) {
     most_cpu = std::max(most_cpu, kind.cpu_milli);
-    most_cards = std::max<int64_t>(most_cards, static_cast<int64_t>(kind.devices.size()));
+    most_gpus = std::max<int64_t>(most_gpus, static_cast<int64_t>(kind.devices.size()));
   }
   cpu_pull_ = policy.pull_cpu * kUnit * kUnit / most_cpu;
-  card_pull_ = policy.pull_cards * kUnit / (most_cards * kWholeCard);
+  gpu_pull_ = policy.pull_gpus * kUnit / (most_gpus * kWholeGpu);
 }
 
 int64_t NodeScorer::HoleTerm(const State& state, NodeIndex node) const {
-  if (CountCards(state.node(node).free_cards) != state.node(node).devices) return 0;
+  if (CountGpus(state.node(node).free_gpus) != state.node(node).devices) return 0;
   int64_t lost = 0;
   // The cluster is the last level: its holes are all there is, whoever breaks one.
   for (uint32_t level = 0; level + 1 < state.topology().levels().size(); ++level) {
@@ -71,11 +71,11 @@ NodeScorer::Scored NodeScorer::Score(const State& state, NodeIndex index, const 
   const FragmentationTable::Row row = table_.RowOf(node.group, cpu);
   const auto fragmentation_after = [&] { return table_.Of(row, {shares.data(), node.devices}); };
   int64_t best = kNoFit;  // rise and packing
-  CardMask card = 0;
+  GpuMask gpu = 0;
   if (shape.share > 0) {
-    const CardMask eligible = EligibleCards(node, shape);
-    std::array<uint64_t, kWholeCard / 64 + 1> seen{};
-    for (CardMask rest = eligible; rest != 0; rest = static_cast<CardMask>(rest & (rest - 1))) {
+    const GpuMask eligible = EligibleGpus(node, shape);
+    std::array<uint64_t, kWholeGpu / 64 + 1> seen{};
+    for (GpuMask rest = eligible; rest != 0; rest = static_cast<GpuMask>(rest & (rest - 1))) {
       const auto i = static_cast<size_t>(std::countr_zero(rest));
       const auto free = static_cast<size_t>(node.free_share[i]);
       if ((seen[free / 64] >> (free % 64) & 1) != 0) continue;
@@ -86,26 +86,26 @@ NodeScorer::Scored NodeScorer::Score(const State& state, NodeIndex index, const 
       shares[i] = node.free_share[i];
       if (score >= best) continue;
       best = score;
-      card = static_cast<CardMask>(1u << i);
+      gpu = static_cast<GpuMask>(1u << i);
     }
-    if (card == 0) return {};
+    if (gpu == 0) return {};
   } else {
-    if (shape.cards > 0) {
-      CardMask eligible = EligibleCards(node, shape);
-      if (CountCards(eligible) < shape.cards) return {};
-      for (int taken = 0; taken < shape.cards; ++taken) {
+    if (shape.gpus > 0) {
+      GpuMask eligible = EligibleGpus(node, shape);
+      if (CountGpus(eligible) < shape.gpus) return {};
+      for (int taken = 0; taken < shape.gpus; ++taken) {
         shares[static_cast<size_t>(std::countr_zero(eligible))] = 0;
-        eligible = static_cast<CardMask>(eligible & (eligible - 1));
+        eligible = static_cast<GpuMask>(eligible & (eligible - 1));
       }
     }
     best = kUnit * fragmentation_after();
   }
-  int64_t idle = -shape.card_milli();
+  int64_t idle = -shape.gpu_milli();
   for (size_t i = 0; i < node.devices; ++i) idle += std::max<int16_t>(node.free_share[i], 0);
-  int64_t term = (cpu * cpu_pull_ >> 16) + idle * card_pull_;
+  int64_t term = (cpu * cpu_pull_ >> 16) + idle * gpu_pull_;
   term += int64_t{policy_.health} * (1'000 - state.health(index)) * kUnit;
   if (counts_holes() && shape.needs_devices()) term += HoleTerm(state, index);
-  return {best - kUnit * fragmentation + weight_ * term, card};
+  return {best - kUnit * fragmentation + weight_ * term, gpu};
 }
 
 }  // namespace longhaul::scheduler

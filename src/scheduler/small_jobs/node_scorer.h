@@ -1,8 +1,8 @@
 // How well a node suits one task of a shape: an integer, the least is the best.
 //
-// The sum, in 2^-16 thousandths of a card times the mix's weight, of
+// The sum, in 2^-16 thousandths of a GPU times the mix's weight, of
 //   the rise of the node's expected fragmentation          (small_jobs/fragmentation.h)
-//   what the card loses of its value to later fractions    (small_jobs/card_packing.h)
+//   what the GPU loses of its value to later fractions    (small_jobs/gpu_packing.h)
 //   a pull towards full nodes: their free cpu and idle share after the placement
 //   what is missing of the node's health
 //   gangs that no longer fit once this wholly free host is broken, if that is counted.
@@ -14,8 +14,8 @@
 #include <limits>
 #include <vector>
 
-#include "scheduler/small_jobs/card_packing.h"
 #include "scheduler/small_jobs/fragmentation.h"
+#include "scheduler/small_jobs/gpu_packing.h"
 #include "scheduler/small_jobs/policy.h"
 #include "scheduler/state/state.h"
 
@@ -38,7 +38,7 @@ class NodeScorer {
 
   struct Scored {
     int64_t score = kNoFit;
-    CardMask card = 0;  // for a fraction: which; else 0
+    GpuMask gpu = 0;  // for a fraction: which; else 0
   };
   // Requires that `fragmentation` is Fragmentation(node) and that the node's group is allowed.
   Scored Score(const State& state, NodeIndex node, const Shape& shape, int64_t fragmentation) const;
@@ -46,7 +46,7 @@ class NodeScorer {
 
   // What a price of `milli` thousandths adds to the score of such a task.
   int64_t PriceTerm(const Shape& shape, int64_t milli) const {
-    return milli * shape.card_milli() * weight_ / 1'000 * kUnit;
+    return milli * shape.gpu_milli() * weight_ / 1'000 * kUnit;
   }
 
   bool counts_holes() const { return !lost_by_free_hosts_.empty(); }
@@ -58,11 +58,11 @@ class NodeScorer {
 
   SmallJobPolicy policy_;
   FragmentationTable table_;
-  CardValues values_;
+  GpuValues values_;
   int64_t weight_;
-  // Thousandths, times kUnit: for one thousandth of cpu (times 2^16 more) and of a card.
+  // Thousandths, times kUnit: for one thousandth of cpu (times 2^16 more) and of a GPU.
   int64_t cpu_pull_ = 0;
-  int64_t card_pull_ = 0;
+  int64_t gpu_pull_ = 0;
   int64_t packing_;
   // By the number of free hosts in a domain: what breaking one of them costs; empty: nothing.
   std::vector<int64_t> lost_by_free_hosts_;

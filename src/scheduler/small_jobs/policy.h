@@ -11,19 +11,19 @@
 namespace longhaul::scheduler {
 
 struct SmallJobPolicy {
-  // Pull towards full nodes, in thousandths of a card: of a node with all cpu free, and of one with
-  // all cards free, relative to the largest in the cluster. Without it equal rises scatter tasks.
+  // Pull towards full nodes, in thousandths of a GPU: of a node with all cpu free, and of one with
+  // all GPUs free, relative to the largest in the cluster. Without it equal rises scatter tasks.
   int32_t pull_cpu = 100;
-  int32_t pull_cards = 100;
-  // Weight of the packing loss of a card (small_jobs/card_packing.h) beside the fragmentation's
+  int32_t pull_gpus = 100;
+  // Weight of the packing loss of a GPU (small_jobs/gpu_packing.h) beside the fragmentation's
   // rise: at 10 the loss nearly always decides before the rise.
   int32_t packing = 10;
   // Weight of the scarcity of a device model (small_jobs/scarcity.h), and the scarcity at which it
   // stops to grow: at 1 the pinned demand alone fills the model.
   int32_t price_percent = 200;
   int32_t largest_price_milli = 1'000;
-  // Thousandths of a card for each thousandth of a node's health that is missing. A node that is
-  // broken and ready is always free; at 4 a health of 3/4 weighs as much as a whole card.
+  // Thousandths of a GPU for each thousandth of a node's health that is missing. A node that is
+  // broken and ready is always free; at 4 a health of 3/4 weighs as much as a whole GPU.
   int32_t health = 4;
   // Weight of gangs that no longer fit when a wholly free host is broken; 0: not counted.
   int32_t holes = 0;

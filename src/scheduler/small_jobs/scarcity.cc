@@ -17,7 +17,7 @@ ScarcityPrices::ScarcityPrices(const ShapeTable& shapes, const TaskMix& mix, siz
   for (const MixEntry& entry : mix.entries) {
     const Shape& shape = shapes[entry.shape];
     if (!shape.needs_devices()) continue;
-    demand[shape.models & all] += entry.weight * shape.card_milli();
+    demand[shape.models & all] += entry.weight * shape.gpu_milli();
   }
   for (const auto& [allowed, amount] : demand) {
     demand_ += amount;

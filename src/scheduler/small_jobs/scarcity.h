@@ -1,8 +1,8 @@
 // Prices for device models that some tasks are pinned to, so that tasks with a choice leave them.
 //
 // The demand of the mix is scaled to what is free now, each class of tasks (the set of models it
-// allows) spread evenly over the free cards it allows; the price of a model is the share of its
-// free cards that pinned classes would take: 0 nobody is pinned to it, 1 they alone fill it. As
+// allows) spread evenly over the free GPUs it allows; the price of a model is the share of its
+// free GPUs that pinned classes would take: 0 nobody is pinned to it, 1 they alone fill it. As
 // free capacity is what it is measured by, the price rises while a model runs short and fades when
 // the demand for it has been served by other models' shortage. Leaves out node classes and cpu.
 #pragma once
@@ -32,7 +32,7 @@ class ScarcityPrices {
  private:
   struct Class {
     uint64_t models;
-    int64_t demand;  // weight x thousandths of a card
+    int64_t demand;  // weight x thousandths of a GPU
   };
 
   int64_t largest_;

@@ -11,9 +11,9 @@ struct Fixture {
   SmallJobPolicy policy;
 
   Fixture() { policy.price_percent = 100; }
-  void Add(int cards, uint64_t models, int64_t weight) {
+  void Add(int gpus, uint64_t models, int64_t weight) {
     Shape shape;
-    shape.cards = static_cast<uint8_t>(cards);
+    shape.gpus = static_cast<uint8_t>(gpus);
     shape.models = models;
     counts.push_back({shapes.Intern(shape), weight});
   }
@@ -28,7 +28,7 @@ TEST(ScarcityPrices, AreZeroWhenNobodyIsPinned) {
   EXPECT_EQ(f.Form({1'000, 1'000}), (std::vector<int64_t>{0, 0}));
 }
 
-// Half of the demand is pinned to model 1, which has a quarter of the free cards: twice what it
+// Half of the demand is pinned to model 1, which has a quarter of the free GPUs: twice what it
 // has, so the price stops at 1. The two models of the other pin share it.
 TEST(ScarcityPrices, AreThePartThatPinnedTasksWouldTake) {
   Fixture f;

@@ -11,12 +11,12 @@ namespace longhaul::scheduler {
 namespace {
 
 constexpr NodeIndex kNoNode = std::numeric_limits<NodeIndex>::max();
-// Prices see the free cards of a model in steps of this part of its capacity, so that they are a
+// Prices see the free GPUs of a model in steps of this part of its capacity, so that they are a
 // function of the state that changes seldom.
 constexpr int64_t kPriceSteps = 256;
 
 bool WhollyFree(const NodeState& node) {
-  return node.ready() && node.devices > 0 && CountCards(node.free_cards) == node.devices;
+  return node.ready() && node.devices > 0 && CountGpus(node.free_gpus) == node.devices;
 }
 
 int32_t FreeMilli(const NodeState& node) { return node.ready() ? node.free_milli() : 0; }
@@ -52,7 +52,7 @@ void SmallPlacer::Arrange(const State& state) {
   std::vector<int64_t> capacity(models);
   for (NodeIndex n = 0; n < state.size(); ++n) {
     const uint16_t model = state.group_model(state.node(n).group);
-    if (model < models) capacity[model] += int64_t{state.node(n).devices} * kWholeCard;
+    if (model < models) capacity[model] += int64_t{state.node(n).devices} * kWholeGpu;
   }
   model_free_.assign(models, 0);
   model_quanta_.assign(models, -1);
@@ -215,8 +215,8 @@ void SmallPlacer::Refresh(const State& state, Index& index, ShapeId shape) {
 
 SmallChoice SmallPlacer::ChoiceOn(const State& state, NodeIndex node, ShapeId id) const {
   const Shape& shape = state.shape(id);
-  if (shape.share == 0) return {node, state.ChooseCards(node, id)};
-  return {node, scorer_.Score(state, node, shape, scorer_.Fragmentation(state.node(node))).card};
+  if (shape.share == 0) return {node, state.ChooseGpus(node, id)};
+  return {node, scorer_.Score(state, node, shape, scorer_.Fragmentation(state.node(node))).gpu};
 }
 
 std::optional<SmallChoice> SmallPlacer::Pick(const State& state, ShapeId id) {

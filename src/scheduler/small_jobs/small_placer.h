@@ -24,7 +24,7 @@ namespace longhaul::scheduler {
 
 struct SmallChoice {
   NodeIndex node = 0;
-  CardMask cards = 0;
+  GpuMask gpus = 0;
 
   friend bool operator==(const SmallChoice&, const SmallChoice&) = default;
 };
@@ -45,7 +45,7 @@ class SmallPlacer {
   void SetMix(const State& state, TaskMix mix);
   const TaskMix& mix() const { return mix_; }
 
-  // The sum of all nodes' expected fragmentation, in thousandths of a card times the mix's weight.
+  // The sum of all nodes' expected fragmentation, in thousandths of a GPU times the mix's weight.
   int64_t Fragmentation(const State& state);
 
   // Scores computed so far: what the indexes cost.

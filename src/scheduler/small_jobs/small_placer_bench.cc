@@ -2,7 +2,7 @@
 //
 //   small_placer_bench [--nodes N] [--decisions N] [--seed S]
 //
-// A synthetic mixed cluster (three models, shares, whole cards, 8-card tasks, pins, CPU-only tasks;
+// A synthetic mixed cluster (three models, shares, whole GPUs, 8-GPU tasks, pins, CPU-only tasks;
 // about 60 shapes) is filled to 70 %. Then tasks arrive until 95 % are allocated; then enough
 // random ones end to come back to 70 %, and so on. Only arrivals are timed: a pick with all nodes
 // considered, the placement and its commit. Prints the second half, after warm caches; and the CPU
@@ -43,14 +43,14 @@ spec::Topology Cluster(uint32_t nodes) {
 // Shapes with their weights, summing to the mix.
 std::vector<MixEntry> Workload(State& state, Random& random) {
   std::vector<MixEntry> counts;
-  const auto add = [&](int cards, int share, int cpu, uint64_t models, int64_t weight) {
+  const auto add = [&](int gpus, int share, int cpu, uint64_t models, int64_t weight) {
     Shape shape;
-    shape.cards = static_cast<uint8_t>(cards);
+    shape.gpus = static_cast<uint8_t>(gpus);
     shape.share = static_cast<uint16_t>(share);
     shape.cpu_milli = cpu;
     shape.memory_mib = cpu * 4;
     shape.models = shape.needs_devices() ? models : kAnyModel;
-    if (share > 0) shape.card_memory_mib = share * 8;
+    if (share > 0) shape.gpu_memory_mib = share * 8;
     const ShapeId id = state.Intern(shape);
     if (static_cast<uint32_t>(id) == counts.size()) counts.push_back({id, weight});
   };
@@ -64,7 +64,7 @@ std::vector<MixEntry> Workload(State& state, Random& random) {
     const uint64_t models = i % 4 == 0 ? 1 + random.Below(6) : kAnyModel;
     add(1, 0, cpu, models, 1 + static_cast<int64_t>(random.Below(80)));
   }
-  for (const int cards : {2, 4, 8}) add(cards, 0, cards * 8'000, kAnyModel, 20);
+  for (const int gpus : {2, 4, 8}) add(gpus, 0, gpus * 8'000, kAnyModel, 20);
   for (int i = 0; i < 12; ++i) {
     add(0, 0, 1'000 + 1'000 * static_cast<int>(random.Below(30)), kAnyModel, 10);
   }
@@ -92,7 +92,7 @@ class Driver {
   bool Decide(ShapeId shape) {
     const auto choice = placer_->Pick(state_, shape);
     if (!choice) return false;
-    tasks_.push_back(state_.Place(choice->node, shape, choice->cards, 1));
+    tasks_.push_back(state_.Place(choice->node, shape, choice->gpus, 1));
     state_.Commit();
     return true;
   }
@@ -187,7 +187,7 @@ void ColdStart(const Flags& flags, uint32_t tasks) {
   const ShapeId id = state.Intern(small);
   for (uint32_t i = 0; i < tasks; ++i) {
     const NodeIndex node = i % flags.nodes;
-    if (state.Fits(node, id)) state.Place(node, id, state.ChooseCards(node, id), i + 1);
+    if (state.Fits(node, id)) state.Place(node, id, state.ChooseGpus(node, id), i + 1);
   }
   state.Commit();
   SmallPlacer placer(state, MakeTaskMix(counts));

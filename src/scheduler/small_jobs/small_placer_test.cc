@@ -32,16 +32,16 @@ spec::Topology Mixed() {
 
 std::vector<ShapeId> Shapes(State& state) {
   std::vector<ShapeId> ids;
-  for (const int cards : {0, 1, 2, 8}) {
+  for (const int gpus : {0, 1, 2, 8}) {
     for (const int share : {0, 110, 470, 810}) {
-      if (cards > 0 && share > 0) continue;
+      if (gpus > 0 && share > 0) continue;
       for (const uint64_t models : {kAnyModel, uint64_t{0b001}, uint64_t{0b110}}) {
         Shape shape;
-        shape.cards = static_cast<uint8_t>(cards);
+        shape.gpus = static_cast<uint8_t>(gpus);
         shape.share = static_cast<uint16_t>(share);
         shape.models = models;
-        shape.cpu_milli = 1'000 + 3'000 * cards;
-        if (share == 470) shape.card_memory_mib = 9'000;
+        shape.cpu_milli = 1'000 + 3'000 * gpus;
+        if (share == 470) shape.gpu_memory_mib = 9'000;
         if (share == 110) shape.classes = ClassSet{{1}};
         ids.push_back(state.Intern(shape));
       }
@@ -98,7 +98,7 @@ TEST(SmallPlacer, PicksWhatAFullScanPicks) {
       ASSERT_EQ(choice, placer.Scan(state, id)) << "step " << i;
       if (choice) {
         const Savepoint attempt = state.Save();
-        tasks.push_back(state.Place(choice->node, id, choice->cards, 1));
+        tasks.push_back(state.Place(choice->node, id, choice->gpus, 1));
         ++placed;
         if (random.Below(5) == 0) {
           state.RollBack(attempt);
@@ -150,7 +150,7 @@ TEST(SmallPlacer, ACopyFollowsTheCopyOfItsState) {
       const ShapeId id = ids[random.Below(ids.size())];
       const auto choice = follower.Pick(changed, id);
       ASSERT_EQ(choice, follower.Scan(changed, id));
-      if (choice) changed.Place(choice->node, id, choice->cards, 1);
+      if (choice) changed.Place(choice->node, id, choice->gpus, 1);
     }
   }
 }
@@ -159,8 +159,8 @@ TEST(SmallPlacer, FindsNothingWhereNothingFits) {
   const spec::Topology topology = Mixed();
   State state(topology, false);
   Shape shape;
-  shape.cards = 8;
-  shape.models = 0b110;  // nodes of 4 and 2 cards
+  shape.gpus = 8;
+  shape.models = 0b110;  // nodes of 4 and 2 GPUs
   const ShapeId id = state.Intern(shape);
   SmallPlacer placer(state, {});
   EXPECT_EQ(placer.Pick(state, id), std::nullopt);
@@ -171,7 +171,7 @@ TEST(SmallPlacer, LeavesThePinnedModelToThoseWhoNeedIt) {
   const spec::Topology topology = Mixed();
   State state(topology, false);
   Shape any;
-  any.cards = 1;
+  any.gpus = 1;
   Shape pinned = any;
   pinned.models = 0b001;
   const ShapeId free = state.Intern(any);
@@ -181,7 +181,7 @@ TEST(SmallPlacer, LeavesThePinnedModelToThoseWhoNeedIt) {
     const auto choice = placer.Pick(state, free);
     ASSERT_TRUE(choice);
     EXPECT_NE(state.group_model(state.node(choice->node).group), 0);
-    state.Place(choice->node, free, choice->cards, 1);
+    state.Place(choice->node, free, choice->gpus, 1);
   }
   EXPECT_EQ(state.group_model(state.node(placer.Pick(state, bound)->node).group), 0);
 }
@@ -191,7 +191,7 @@ TEST(SmallPlacer, AvoidsNodesOfPoorHealth) {
   const spec::Topology topology = Mixed();
   State state(topology, false);
   Shape any;
-  any.cards = 1;
+  any.gpus = 1;
   const ShapeId id = state.Intern(any);
   SmallPlacer placer(state, MakeTaskMix({{id, 1}}));
   const NodeIndex usual = placer.Pick(state, id)->node;
@@ -204,9 +204,9 @@ TEST(SmallPlacer, KeepsHolesForGangs) {
   const spec::Topology topology = *spec::Topology::Create(spec::ClosCluster(1, 2, 4));
   State state(topology, false);
   Shape whole_host;
-  whole_host.cards = 8;
+  whole_host.gpus = 8;
   Shape one;
-  one.cards = 1;
+  one.gpus = 1;
   const ShapeId gang = state.Intern(whole_host);
   const ShapeId small = state.Intern(one);
   state.Place(7, gang, 0xff, 1);  // the second leaf has 3 of 4 hosts free
@@ -223,7 +223,7 @@ TEST(SmallPlacer, SumsTheFragmentationOfAllNodes) {
   const spec::Topology topology = *spec::Topology::Create(spec::ClosCluster(1, 1, 2));
   State state(topology, false);
   Shape two;
-  two.cards = 2;
+  two.gpus = 2;
   Shape half;
   half.share = 500;
   const ShapeId id = state.Intern(two);

@@ -82,25 +82,25 @@ ClassSet ClassSet::All() {
 
 Result<Shape> ResolveRequest(const TaskRequest& request, const spec::Topology& topology) {
   Shape shape;
-  if (request.cards > 0 && request.share_milli > 0) {
-    return InvalidArgument("a task takes whole cards or a share of one card, not both");
+  if (request.gpus > 0 && request.share_milli > 0) {
+    return InvalidArgument("a task takes whole GPUs or a share of one GPU, not both");
   }
-  if (request.cards > spec::kMaxDevices) {
-    return InvalidArgument("a task asks for " + std::to_string(request.cards) + " cards: at most " +
+  if (request.gpus > spec::kMaxDevices) {
+    return InvalidArgument("a task asks for " + std::to_string(request.gpus) + " GPUs: at most " +
                            std::to_string(spec::kMaxDevices) + " on a node");
   }
-  if (request.share_milli > kWholeCard) {
+  if (request.share_milli > kWholeGpu) {
     return InvalidArgument("a task asks for " + std::to_string(request.share_milli) +
-                           " thousandths of one card: ask for whole cards above 1,000");
+                           " thousandths of one GPU: ask for whole GPUs above 1,000");
   }
-  // A share of 1,000 is a whole card.
-  const bool whole = request.share_milli == kWholeCard;
-  shape.cards = static_cast<uint8_t>(whole ? 1 : request.cards);
+  // A share of 1,000 is a whole GPU.
+  const bool whole = request.share_milli == kWholeGpu;
+  shape.gpus = static_cast<uint8_t>(whole ? 1 : request.gpus);
   shape.share = static_cast<uint16_t>(whole ? 0 : request.share_milli);
-  if (!shape.needs_devices() && request.card_memory_mib != 0) {
+  if (!shape.needs_devices() && request.gpu_memory_mib != 0) {
     return InvalidArgument("a task asks for memory of a device but for no device");
   }
-  ASSIGN_OR_RETURN(shape.card_memory_mib, Amount("device memory (MiB)", request.card_memory_mib));
+  ASSIGN_OR_RETURN(shape.gpu_memory_mib, Amount("device memory (MiB)", request.gpu_memory_mib));
   ASSIGN_OR_RETURN(shape.cpu_milli, Amount("cpu (thousandths)", request.cpu_milli));
   ASSIGN_OR_RETURN(shape.memory_mib, Amount("memory (MiB)", request.memory_mib));
   RETURN_IF_ERROR(ResolveCounted(request, topology, shape));
@@ -129,12 +129,12 @@ std::string ToString(const Shape& shape) {
   };
   const auto mebibytes = [](int32_t mib) { return ToString(Bytes(int64_t{mib} << 20)); };
   std::vector<std::string> parts;
-  if (shape.cards > 0) {
-    parts.push_back(std::to_string(shape.cards) + (shape.cards == 1 ? " card" : " cards"));
+  if (shape.gpus > 0) {
+    parts.push_back(std::to_string(shape.gpus) + (shape.gpus == 1 ? " GPU" : " GPUs"));
   } else if (shape.share > 0) {
-    parts.push_back(thousandths(shape.share) + " of a card");
+    parts.push_back(thousandths(shape.share) + " of a GPU");
   }
-  if (shape.card_memory_mib > 0) parts.back() += " with " + mebibytes(shape.card_memory_mib);
+  if (shape.gpu_memory_mib > 0) parts.back() += " with " + mebibytes(shape.gpu_memory_mib);
   if (shape.cpu_milli > 0) parts.push_back(thousandths(shape.cpu_milli) + " cpu");
   if (shape.memory_mib > 0) parts.push_back(mebibytes(shape.memory_mib));
   return parts.empty() ? "nothing" : Join(parts, ", ");
@@ -142,8 +142,8 @@ std::string ToString(const Shape& shape) {
 
 size_t ShapeTable::Hash::operator()(const Shape& shape) const {
   // Field by field: the gaps between them have no value.
-  const std::array<uint64_t, 13> words = {uint64_t{shape.cards} << 32 | shape.share,
-                                          static_cast<uint64_t>(shape.card_memory_mib),
+  const std::array<uint64_t, 13> words = {uint64_t{shape.gpus} << 32 | shape.share,
+                                          static_cast<uint64_t>(shape.gpu_memory_mib),
                                           static_cast<uint64_t>(shape.cpu_milli),
                                           static_cast<uint64_t>(shape.memory_mib),
                                           static_cast<uint64_t>(shape.counted[0]),
@@ -159,9 +159,9 @@ size_t ShapeTable::Hash::operator()(const Shape& shape) const {
 }
 
 ShapeId ShapeTable::Intern(const Shape& shape) {
-  CHECK(shape.cards <= spec::kMaxDevices && shape.share < kWholeCard);
-  CHECK(shape.cards == 0 || shape.share == 0) << "cards and a share of one exclude each other";
-  CHECK(shape.cpu_milli >= 0 && shape.memory_mib >= 0 && shape.card_memory_mib >= 0);
+  CHECK(shape.gpus <= spec::kMaxDevices && shape.share < kWholeGpu);
+  CHECK(shape.gpus == 0 || shape.share == 0) << "GPUs and a share of one exclude each other";
+  CHECK(shape.cpu_milli >= 0 && shape.memory_mib >= 0 && shape.gpu_memory_mib >= 0);
   CHECK(*std::min_element(shape.counted.begin(), shape.counted.end()) >= 0);
   const auto [it, fresh] = ids_.try_emplace(shape, size());
   if (fresh) {

@@ -1,7 +1,7 @@
 // What one task needs, and the table in which equal needs are one number.
 //
-// A task takes whole cards, or a fraction of one card (a share in thousandths and memory of the
-// device: both must fit on the same card), beside cpu, memory and counted resources. Selectors and
+// A task takes whole GPUs, or a fraction of one GPU (a share in thousandths and memory of the
+// device: both must fit on the same GPU), beside cpu, memory and counted resources. Selectors and
 // taints are already resolved to sets of device models and node classes. Feasibility, slots and
 // scores are cached by ShapeId. Leaves out how many tasks there are and where they must lie.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace longhaul::scheduler {
 
-inline constexpr int32_t kWholeCard = 1'000;  // thousandths of one card
+inline constexpr int32_t kWholeGpu = 1'000;  // thousandths of one GPU
 inline constexpr uint64_t kAnyModel = ~uint64_t{0};
 inline constexpr uint32_t kMaxShapes = 65'536;
 
@@ -40,27 +40,27 @@ struct ClassSet {
 enum class ShapeId : uint32_t {};
 
 struct Shape {
-  uint8_t cards = 0;            // whole cards, at most spec::kMaxDevices
-  uint16_t share = 0;           // thousandths of one card, 1 to 999, if cards is 0; else 0
-  int32_t card_memory_mib = 0;  // a fraction reserves it; of a whole card it is the least size
+  uint8_t gpus = 0;            // whole GPUs, at most spec::kMaxDevices
+  uint16_t share = 0;          // thousandths of one GPU, 1 to 999, if GPUs is 0; else 0
+  int32_t gpu_memory_mib = 0;  // a fraction reserves it; of a whole GPU it is the least size
   int32_t cpu_milli = 0;
   int32_t memory_mib = 0;
   std::array<int32_t, spec::kMaxCountedResources> counted{};
   uint64_t models = kAnyModel;  // bit i: device model i may serve; no matter without devices
   ClassSet classes = ClassSet::All();
 
-  bool needs_devices() const { return cards > 0 || share > 0; }
-  // Thousandths of cards that a task takes.
-  int32_t card_milli() const { return cards > 0 ? cards * kWholeCard : share; }
+  bool needs_devices() const { return gpus > 0 || share > 0; }
+  // Thousandths of GPUs that a task takes.
+  int32_t gpu_milli() const { return gpus > 0 ? gpus * kWholeGpu : share; }
 
   friend auto operator<=>(const Shape&, const Shape&) = default;
 };
 
 // What a user asks for, by names.
 struct TaskRequest {
-  uint32_t cards = 0;
-  uint32_t share_milli = 0;  // of one card; excludes `cards`
-  int64_t card_memory_mib = 0;
+  uint32_t gpus = 0;
+  uint32_t share_milli = 0;  // of one GPU; excludes `gpus`
+  int64_t gpu_memory_mib = 0;
   int64_t cpu_milli = 0;
   int64_t memory_mib = 0;
   std::map<std::string, int64_t> counted;
@@ -69,11 +69,11 @@ struct TaskRequest {
   std::set<std::string> tolerates;              // taints it bears
 };
 
-// Refuses both cards and a share, amounts out of range, and names that the cluster doesn't have.
+// Refuses both GPUs and a share, amounts out of range, and names that the cluster doesn't have.
 // A request that no node class or no model allows is refused too.
 Result<Shape> ResolveRequest(const TaskRequest& request, const spec::Topology& topology);
 
-// "2 cards, 16 cpu, 64 GiB", "0.5 of a card with 20 GiB, 4 cpu": for messages.
+// "2 GPUs, 16 cpu, 64 GiB", "0.5 of a GPU with 20 GiB, 4 cpu": for messages.
 std::string ToString(const Shape& shape);
 
 // Interned shapes. A value: a copy answers the same.

@@ -30,7 +30,7 @@ TEST(ResolveRequest, TurnsNamesIntoMasks) {
   const spec::Topology topology = TwoModels();
   TaskRequest request;
   request.share_milli = 250;
-  request.card_memory_mib = 4'096;
+  request.gpu_memory_mib = 4'096;
   request.cpu_milli = 2'000;
   request.counted["rdma"] = 5;
   request.models = {"T4"};
@@ -52,11 +52,11 @@ TEST(ResolveRequest, KeepsTaskWithoutTolerationOffTaintedNodes) {
   EXPECT_TRUE(shape.classes.contains(2));
 }
 
-TEST(ResolveRequest, TakesAShareOfAThousandAsAWholeCard) {
+TEST(ResolveRequest, TakesAShareOfAThousandAsAWholeGpu) {
   TaskRequest request;
   request.share_milli = 1'000;
   const Shape shape = *ResolveRequest(request, TwoModels());
-  EXPECT_EQ(shape.cards, 1);
+  EXPECT_EQ(shape.gpus, 1);
   EXPECT_EQ(shape.share, 0);
 }
 
@@ -65,12 +65,12 @@ TEST(ResolveRequest, NamesWhatIsWrong) {
     void (*change)(TaskRequest&);
     const char* message;
   } kRows[] = {
-      {[](TaskRequest& r) { r.cards = 1, r.share_milli = 10; }, "not both"},
-      {[](TaskRequest& r) { r.cards = 17; }, "at most 16"},
+      {[](TaskRequest& r) { r.gpus = 1, r.share_milli = 10; }, "not both"},
+      {[](TaskRequest& r) { r.gpus = 17; }, "at most 16"},
       {[](TaskRequest& r) { r.share_milli = 1'001; }, "1001 thousandths"},
       {[](TaskRequest& r) { r.cpu_milli = -1; }, "cpu"},
       {[](TaskRequest& r) { r.memory_mib = 1ll << 31; }, "2,147,483,648"},
-      {[](TaskRequest& r) { r.card_memory_mib = 1; }, "for no device"},
+      {[](TaskRequest& r) { r.gpu_memory_mib = 1; }, "for no device"},
       {[](TaskRequest& r) { r.models = {"A10"}; }, "did you mean 'A100'"},
       {[](TaskRequest& r) { r.counted["rmda"] = 1; }, "did you mean 'rdma'"},
       {[](TaskRequest& r) { r.selector["pool"] = "test"; }, "labels"},
@@ -87,7 +87,7 @@ TEST(ResolveRequest, NamesWhatIsWrong) {
 TEST(ShapeTable, GivesEqualShapesOneNumber) {
   ShapeTable table;
   Shape a;
-  a.cards = 2;
+  a.gpus = 2;
   Shape b = a;
   b.cpu_milli = 1;
   const ShapeId first = table.Intern(a);
@@ -101,12 +101,12 @@ TEST(Shape, ReadsAsASentence) {
   Shape shape;
   EXPECT_EQ(ToString(shape), "nothing");
   shape.share = 250;
-  shape.card_memory_mib = 4'096;
+  shape.gpu_memory_mib = 4'096;
   shape.cpu_milli = 1'500;
-  EXPECT_EQ(ToString(shape), "0.25 of a card with 4.00 GiB, 1.5 cpu");
+  EXPECT_EQ(ToString(shape), "0.25 of a GPU with 4.00 GiB, 1.5 cpu");
   shape = Shape{};
-  shape.cards = 8;
-  EXPECT_EQ(ToString(shape), "8 cards");
+  shape.gpus = 8;
+  EXPECT_EQ(ToString(shape), "8 GPUs");
 }
 
 }  // namespace

@@ -16,22 +16,22 @@ namespace {
 bool FitsNode(const NodeState& node, const Shape& shape) {
   if (!FitsHost(node, shape)) return false;
   if (!shape.needs_devices()) return true;
-  const int needed = shape.cards > 0 ? shape.cards : 1;
-  return CountCards(EligibleCards(node, shape)) >= needed;
+  const int needed = shape.gpus > 0 ? shape.gpus : 1;
+  return CountGpus(EligibleGpus(node, shape)) >= needed;
 }
 
 uint32_t SlotsOnDevices(const NodeState& node, const Shape& shape, uint32_t limit) {
   if (!shape.needs_devices()) return limit;
-  if (shape.cards > 0) {
-    return static_cast<uint32_t>(CountCards(EligibleCards(node, shape))) / shape.cards;
+  if (shape.gpus > 0) {
+    return static_cast<uint32_t>(CountGpus(EligibleGpus(node, shape))) / shape.gpus;
   }
   uint32_t slots = 0;
   for (uint32_t i = 0; i < node.devices; ++i) {
     if (node.free_share[i] < shape.share) continue;
     auto here = static_cast<uint32_t>(node.free_share[i] / shape.share);
-    if (shape.card_memory_mib > 0) {
-      here = std::min(here, static_cast<uint32_t>(std::max(0, node.free_card_memory_mib[i]) /
-                                                  shape.card_memory_mib));
+    if (shape.gpu_memory_mib > 0) {
+      here = std::min(here, static_cast<uint32_t>(std::max(0, node.free_gpu_memory_mib[i]) /
+                                                  shape.gpu_memory_mib));
     }
     slots += here;
   }
@@ -63,39 +63,39 @@ NodeState EmptyNode(const spec::Topology& topology, NodeIndex index, GroupIndex 
     node.free_counted[i] = static_cast<int32_t>(kind.counted[i]);
   }
   for (size_t i = 0; i < kind.devices.size(); ++i) {
-    node.free_share[i] = kWholeCard;
-    node.free_card_memory_mib[i] = static_cast<int32_t>(topology.models()[kind.model].memory_mib);
+    node.free_share[i] = kWholeGpu;
+    node.free_gpu_memory_mib[i] = static_cast<int32_t>(topology.models()[kind.model].memory_mib);
   }
-  node.free_cards = static_cast<CardMask>((1u << node.devices) - 1);
+  node.free_gpus = static_cast<GpuMask>((1u << node.devices) - 1);
   return node;
 }
 
 // The lowest `count` bits of `mask`.
-CardMask Lowest(CardMask mask, int count) {
-  CardMask taken = 0;
+GpuMask Lowest(GpuMask mask, int count) {
+  GpuMask taken = 0;
   for (; count > 0; --count) {
-    const auto bit = static_cast<CardMask>(mask & -mask);
-    taken = static_cast<CardMask>(taken | bit);
-    mask = static_cast<CardMask>(mask ^ bit);
+    const auto bit = static_cast<GpuMask>(mask & -mask);
+    taken = static_cast<GpuMask>(taken | bit);
+    mask = static_cast<GpuMask>(mask ^ bit);
   }
   return taken;
 }
 
 // `count` of `eligible`: the smallest island that holds all; else the fullest ones in turn.
-CardMask FewestIslands(const spec::NodeKind& kind, CardMask eligible, int count) {
-  std::array<CardMask, spec::kMaxDevices> islands{};
+GpuMask FewestIslands(const spec::NodeKind& kind, GpuMask eligible, int count) {
+  std::array<GpuMask, spec::kMaxDevices> islands{};
   for (size_t i = 0; i < kind.devices.size(); ++i) {
-    const auto bit = static_cast<CardMask>(1u << i);
-    CardMask& island = islands[kind.devices[i].island];
-    if ((eligible & bit) != 0) island = static_cast<CardMask>(island | bit);
+    const auto bit = static_cast<GpuMask>(1u << i);
+    GpuMask& island = islands[kind.devices[i].island];
+    if ((eligible & bit) != 0) island = static_cast<GpuMask>(island | bit);
   }
-  CardMask taken = 0;
+  GpuMask taken = 0;
   while (count > 0) {
-    const CardMask* best = nullptr;
-    for (const CardMask& island : islands) {
-      const int free = CountCards(island);
+    const GpuMask* best = nullptr;
+    for (const GpuMask& island : islands) {
+      const int free = CountGpus(island);
       if (free == 0) continue;
-      const int best_free = best == nullptr ? 0 : CountCards(*best);
+      const int best_free = best == nullptr ? 0 : CountGpus(*best);
       // One that holds all that is left, the less over the better; else the one with most.
       const bool better =
           best == nullptr ||
@@ -103,10 +103,10 @@ CardMask FewestIslands(const spec::NodeKind& kind, CardMask eligible, int count)
       if (better) best = &island;
     }
     CHECK(best != nullptr) << "a task is placed where it doesn't fit";
-    const int here = std::min(count, CountCards(*best));
-    const CardMask part = Lowest(*best, here);
-    taken = static_cast<CardMask>(taken | part);
-    islands[static_cast<size_t>(best - islands.data())] = static_cast<CardMask>(*best ^ part);
+    const int here = std::min(count, CountGpus(*best));
+    const GpuMask part = Lowest(*best, here);
+    taken = static_cast<GpuMask>(taken | part);
+    islands[static_cast<size_t>(best - islands.data())] = static_cast<GpuMask>(*best ^ part);
     count -= here;
   }
   return taken;
@@ -176,23 +176,23 @@ uint32_t State::SlotsWhenEmpty(NodeIndex node, ShapeId shape, uint32_t limit) co
   return SlotsOf(EmptyNode(*topology_, node, nodes_[node].group), shapes_[shape], limit);
 }
 
-CardMask State::ChooseCards(NodeIndex node, ShapeId shape_id) const {
+GpuMask State::ChooseGpus(NodeIndex node, ShapeId shape_id) const {
   const Shape& shape = shapes_[shape_id];
   if (!shape.needs_devices()) return 0;
   const NodeState& state = nodes_[node];
-  const CardMask eligible = EligibleCards(state, shape);
-  if (shape.cards > 0) return FewestIslands(topology_->kind_of(node), eligible, shape.cards);
+  const GpuMask eligible = EligibleGpus(state, shape);
+  if (shape.gpus > 0) return FewestIslands(topology_->kind_of(node), eligible, shape.gpus);
   CHECK(eligible != 0) << "a task is placed where it doesn't fit";
   uint32_t best = static_cast<uint32_t>(std::countr_zero(eligible));
   for (uint32_t i = best + 1; i < state.devices; ++i) {
     if ((eligible >> i & 1) != 0 && state.free_share[i] < state.free_share[best]) best = i;
   }
-  return static_cast<CardMask>(1u << best);
+  return static_cast<GpuMask>(1u << best);
 }
 
 State::Contribution State::ContributionOf(const NodeState& node) {
   if (!node.ready()) return {};
-  const int free = CountCards(node.free_cards);
+  const int free = CountGpus(node.free_gpus);
   return {node.free_milli(), static_cast<uint16_t>(free), node.devices > 0 && free == node.devices,
           true};
 }
@@ -203,11 +203,11 @@ void State::Changed(NodeIndex node, const Contribution& before) {
   if (after == before) return;
   const auto update = [&](DomainCounters& counters) {
     counters.free_milli += after.free_milli - before.free_milli;
-    counters.free_cards += static_cast<uint32_t>(after.free_cards) - before.free_cards;
+    counters.free_gpus += static_cast<uint32_t>(after.free_gpus) - before.free_gpus;
     counters.free_hosts += static_cast<uint32_t>(after.free_host) - before.free_host;
     counters.ready_hosts += static_cast<uint32_t>(after.ready) - before.ready;
-    if (before.ready) --counters.hosts_with[before.free_cards];
-    if (after.ready) ++counters.hosts_with[after.free_cards];
+    if (before.ready) --counters.hosts_with[before.free_gpus];
+    if (after.ready) ++counters.hosts_with[after.free_gpus];
   };
   for (size_t i = 0; i < levels_.size(); ++i) {
     update(levels_[i][topology_->levels()[i].domain_of_node[node]]);
@@ -217,40 +217,40 @@ void State::Changed(NodeIndex node, const Contribution& before) {
   }
 }
 
-void State::Take(NodeIndex index, const Shape& shape, CardMask cards) {
+void State::Take(NodeIndex index, const Shape& shape, GpuMask gpus) {
   NodeState& node = nodes_[index];
   const Contribution before = ContributionOf(node);
   node.free_cpu_milli -= shape.cpu_milli;
   node.free_memory_mib -= shape.memory_mib;
   for (size_t i = 0; i < shape.counted.size(); ++i) node.free_counted[i] -= shape.counted[i];
-  node.free_cards = static_cast<CardMask>(node.free_cards & ~cards);
-  const int32_t size = cards == 0 ? 0 : node.free_card_memory_mib[std::countr_zero(cards)];
-  for (CardMask rest = cards; rest != 0; rest = static_cast<CardMask>(rest & (rest - 1))) {
+  node.free_gpus = static_cast<GpuMask>(node.free_gpus & ~gpus);
+  const int32_t size = gpus == 0 ? 0 : node.free_gpu_memory_mib[std::countr_zero(gpus)];
+  for (GpuMask rest = gpus; rest != 0; rest = static_cast<GpuMask>(rest & (rest - 1))) {
     const int i = std::countr_zero(rest);
     auto& share = node.free_share[static_cast<size_t>(i)];
-    share = static_cast<int16_t>(share - (shape.cards > 0 ? kWholeCard : shape.share));
-    node.free_card_memory_mib[static_cast<size_t>(i)] -=
-        shape.cards > 0 ? size : shape.card_memory_mib;
+    share = static_cast<int16_t>(share - (shape.gpus > 0 ? kWholeGpu : shape.share));
+    node.free_gpu_memory_mib[static_cast<size_t>(i)] -=
+        shape.gpus > 0 ? size : shape.gpu_memory_mib;
   }
   Changed(index, before);
 }
 
-void State::GiveBack(NodeIndex index, const Shape& shape, CardMask cards) {
+void State::GiveBack(NodeIndex index, const Shape& shape, GpuMask gpus) {
   NodeState& node = nodes_[index];
   const Contribution before = ContributionOf(node);
   node.free_cpu_milli += shape.cpu_milli;
   node.free_memory_mib += shape.memory_mib;
   for (size_t i = 0; i < shape.counted.size(); ++i) node.free_counted[i] += shape.counted[i];
   const uint16_t model = group_models_[node.group];
-  for (CardMask rest = cards; rest != 0; rest = static_cast<CardMask>(rest & (rest - 1))) {
+  for (GpuMask rest = gpus; rest != 0; rest = static_cast<GpuMask>(rest & (rest - 1))) {
     const auto i = static_cast<size_t>(std::countr_zero(rest));
     node.free_share[i] =
-        static_cast<int16_t>(node.free_share[i] + (shape.cards > 0 ? kWholeCard : shape.share));
-    node.free_card_memory_mib[i] +=
-        shape.cards > 0 ? static_cast<int32_t>(topology_->models()[model].memory_mib)
-                        : shape.card_memory_mib;
-    if (node.free_share[i] == kWholeCard) {
-      node.free_cards = static_cast<CardMask>(node.free_cards | 1u << i);
+        static_cast<int16_t>(node.free_share[i] + (shape.gpus > 0 ? kWholeGpu : shape.share));
+    node.free_gpu_memory_mib[i] += shape.gpus > 0
+                                       ? static_cast<int32_t>(topology_->models()[model].memory_mib)
+                                       : shape.gpu_memory_mib;
+    if (node.free_share[i] == kWholeGpu) {
+      node.free_gpus = static_cast<GpuMask>(node.free_gpus | 1u << i);
     }
   }
   Changed(index, before);
@@ -278,14 +278,13 @@ void State::Unlink(TaskSlot slot) {
   --task_count_;
 }
 
-TaskSlot State::Place(NodeIndex node, ShapeId shape_id, CardMask cards, uint64_t owner) {
+TaskSlot State::Place(NodeIndex node, ShapeId shape_id, GpuMask gpus, uint64_t owner) {
   const Shape& shape = shapes_[shape_id];
   CHECK(owner != 0);
   CHECK(FitsHost(nodes_[node], shape)) << "node " << node << " lacks what the task needs";
-  const CardMask eligible =
-      shape.needs_devices() ? EligibleCards(nodes_[node], shape) : CardMask{0};
-  CHECK((cards & ~eligible) == 0) << "node " << node << " lacks the devices that the task takes";
-  CHECK(CountCards(cards) == (shape.share > 0 ? 1 : shape.cards));
+  const GpuMask eligible = shape.needs_devices() ? EligibleGpus(nodes_[node], shape) : GpuMask{0};
+  CHECK((gpus & ~eligible) == 0) << "node " << node << " lacks the devices that the task takes";
+  CHECK(CountGpus(gpus) == (shape.share > 0 ? 1 : shape.gpus));
   const bool fresh = free_slots_.empty();
   const TaskSlot slot = fresh ? TaskSlot{static_cast<uint32_t>(tasks_.size())} : free_slots_.back();
   if (fresh) {
@@ -293,9 +292,9 @@ TaskSlot State::Place(NodeIndex node, ShapeId shape_id, CardMask cards, uint64_t
   } else {
     free_slots_.pop_back();
   }
-  tasks_[static_cast<uint32_t>(slot)] = {node, shape_id, owner, cards, kNoTask, newest_task_[node]};
+  tasks_[static_cast<uint32_t>(slot)] = {node, shape_id, owner, gpus, kNoTask, newest_task_[node]};
   Link(slot);
-  Take(node, shape, cards);
+  Take(node, shape, gpus);
   log_.Append({Inverse::Kind::kPlaced, fresh, 0, {}, node, slot});
   return slot;
 }
@@ -305,7 +304,7 @@ void State::Remove(TaskSlot slot) {
   TaskRecord& task = tasks_[static_cast<uint32_t>(slot)];
   CHECK(task.owner != 0) << "a task is removed twice";
   Unlink(slot);
-  GiveBack(task.node, shapes_[task.shape], task.cards);
+  GiveBack(task.node, shapes_[task.shape], task.gpus);
   removed_.push_back(task);
   log_.Append({Inverse::Kind::kRemoved, false, 0, {}, task.node, slot});
   task = {};
@@ -327,12 +326,12 @@ void State::SetCondition(NodeIndex node, spec::NodeCondition condition) {
 void State::ApplyDevice(NodeIndex index, uint32_t device, bool healthy) {
   NodeState& node = nodes_[index];
   const Contribution before = ContributionOf(node);
-  const auto bit = static_cast<CardMask>(1u << device);
+  const auto bit = static_cast<GpuMask>(1u << device);
   auto& share = node.free_share[device];
-  share = static_cast<int16_t>(share + (healthy ? kWholeCard : -kWholeCard));
-  node.unhealthy = static_cast<CardMask>(node.unhealthy ^ bit);
-  node.free_cards =
-      static_cast<CardMask>(share == kWholeCard ? node.free_cards | bit : node.free_cards & ~bit);
+  share = static_cast<int16_t>(share + (healthy ? kWholeGpu : -kWholeGpu));
+  node.unhealthy = static_cast<GpuMask>(node.unhealthy ^ bit);
+  node.free_gpus =
+      static_cast<GpuMask>(share == kWholeGpu ? node.free_gpus | bit : node.free_gpus & ~bit);
   Changed(index, before);
 }
 
@@ -357,7 +356,7 @@ void State::Undo(const Inverse& inverse) {
     case Inverse::Kind::kPlaced: {
       TaskRecord& task = tasks_[static_cast<uint32_t>(inverse.task)];
       Unlink(inverse.task);
-      GiveBack(task.node, shapes_[task.shape], task.cards);
+      GiveBack(task.node, shapes_[task.shape], task.gpus);
       if (inverse.flag) {
         tasks_.pop_back();
       } else {
@@ -372,7 +371,7 @@ void State::Undo(const Inverse& inverse) {
       removed_.pop_back();
       free_slots_.pop_back();
       Link(inverse.task);
-      Take(task.node, shapes_[task.shape], task.cards);
+      Take(task.node, shapes_[task.shape], task.gpus);
       return;
     }
     case Inverse::Kind::kCondition:
@@ -423,9 +422,9 @@ std::vector<std::vector<DomainCounters>> State::Counted(bool groupings) const {
       uint32_t whole = 0;
       for (uint32_t d = 0; d < nodes_[n].devices; ++d) {
         counters.free_milli += std::max<int16_t>(nodes_[n].free_share[d], 0);
-        whole += nodes_[n].free_share[d] == kWholeCard ? 1 : 0;
+        whole += nodes_[n].free_share[d] == kWholeGpu ? 1 : 0;
       }
-      counters.free_cards += whole;
+      counters.free_gpus += whole;
       counters.free_hosts += whole > 0 && whole == nodes_[n].devices ? 1 : 0;
       ++counters.ready_hosts;
       ++counters.hosts_with[whole];
@@ -466,23 +465,23 @@ std::string State::Recount() const {
       node.free_memory_mib -= shape.memory_mib;
       for (size_t i = 0; i < shape.counted.size(); ++i) node.free_counted[i] -= shape.counted[i];
       for (uint32_t d = 0; d < node.devices; ++d) {
-        if ((record.cards >> d & 1) == 0) continue;
-        const int share = shape.cards > 0 ? kWholeCard : shape.share;
+        if ((record.gpus >> d & 1) == 0) continue;
+        const int share = shape.gpus > 0 ? kWholeGpu : shape.share;
         node.free_share[d] = static_cast<int16_t>(node.free_share[d] - share);
-        node.free_card_memory_mib[d] -= shape.cards > 0
-                                            ? EmptyNode(*topology_, n, 0).free_card_memory_mib[d]
-                                            : shape.card_memory_mib;
+        node.free_gpu_memory_mib[d] -= shape.gpus > 0
+                                           ? EmptyNode(*topology_, n, 0).free_gpu_memory_mib[d]
+                                           : shape.gpu_memory_mib;
         if (node.free_share[d] < 0) differences += "a device is over capacity\n";
       }
     }
     node.condition = nodes_[n].condition;
     node.unhealthy = nodes_[n].unhealthy;
-    node.free_cards = 0;
+    node.free_gpus = 0;
     for (uint32_t d = 0; d < node.devices; ++d) {
-      const int lost = (node.unhealthy >> d & 1) != 0 ? kWholeCard : 0;
+      const int lost = (node.unhealthy >> d & 1) != 0 ? kWholeGpu : 0;
       node.free_share[d] = static_cast<int16_t>(node.free_share[d] - lost);
-      const unsigned whole = node.free_share[d] == kWholeCard ? 1 : 0;
-      node.free_cards = static_cast<CardMask>(node.free_cards | whole << d);
+      const unsigned whole = node.free_share[d] == kWholeGpu ? 1 : 0;
+      node.free_gpus = static_cast<GpuMask>(node.free_gpus | whole << d);
     }
     if (std::memcmp(&node, &nodes_[n], sizeof node) != 0) {
       differences += "node " + topology_->node(n).name + " is not what its tasks leave\n";
@@ -499,7 +498,7 @@ uint64_t State::Fingerprint() const {
   for (const TaskRecord& task : tasks_) {
     const std::array<uint64_t, 3> words = {
         task.owner, uint64_t{task.node} << 32 | static_cast<uint32_t>(task.shape),
-        uint64_t{task.cards} << 32 | static_cast<uint32_t>(task.older)};
+        uint64_t{task.gpus} << 32 | static_cast<uint32_t>(task.older)};
     hash = Hash64(words.data(), sizeof words, hash);
   }
   return Hash64(free_slots_.data(), free_slots_.size() * sizeof(TaskSlot), hash);

@@ -25,25 +25,25 @@ namespace longhaul::scheduler {
 
 using NodeIndex = uint32_t;   // dense, as spec::Topology numbers them
 using GroupIndex = uint16_t;  // dense: nodes with the same device model and class
-using CardMask = uint16_t;    // bit i: device i of a node
+using GpuMask = uint16_t;     // bit i: device i of a node
 
 enum class TaskSlot : uint32_t {};  // where the state keeps a task
 inline constexpr TaskSlot kNoTask{~uint32_t{0}};
 
 // Two cache lines, no gaps: compared and hashed as bytes.
 struct alignas(64) NodeState {
-  // Thousandths free of each device; an unhealthy device has kWholeCard less, so zero or below. A
+  // Thousandths free of each device; an unhealthy device has kWholeGpu less, so zero or below. A
   // device that the node doesn't have has zero.
   std::array<int16_t, spec::kMaxDevices> free_share{};
-  std::array<int32_t, spec::kMaxDevices> free_card_memory_mib{};
+  std::array<int32_t, spec::kMaxDevices> free_gpu_memory_mib{};
   std::array<int32_t, spec::kMaxCountedResources> free_counted{};
   int32_t free_cpu_milli = 0;
   int32_t free_memory_mib = 0;
-  CardMask free_cards = 0;  // devices that are wholly free and healthy
+  GpuMask free_gpus = 0;  // devices that are wholly free and healthy
   GroupIndex group = 0;
   uint8_t devices = 0;
   spec::NodeCondition condition = spec::NodeCondition::kReady;
-  CardMask unhealthy = 0;
+  GpuMask unhealthy = 0;
 
   bool ready() const { return condition == spec::NodeCondition::kReady; }
   // Thousandths free of healthy devices.
@@ -53,7 +53,7 @@ static_assert(sizeof(NodeState) == 128);
 
 // How many devices a mask has. Plain arithmetic: the baseline x86-64 has no instruction for it, and
 // std::popcount would be a call.
-inline int CountCards(CardMask mask) {
+inline int CountGpus(GpuMask mask) {
   uint32_t x = mask;
   x -= x >> 1 & 0x5555;
   x = (x & 0x3333) + (x >> 2 & 0x3333);
@@ -72,23 +72,23 @@ inline bool FitsHost(const NodeState& node, const Shape& shape) {
 
 // Devices that could serve the shape: wholly free ones, or those with share and memory enough.
 // Requires a shape that needs devices.
-inline CardMask EligibleCards(const NodeState& node, const Shape& shape) {
-  if (shape.cards > 0 && shape.card_memory_mib == 0) return node.free_cards;
+inline GpuMask EligibleGpus(const NodeState& node, const Shape& shape) {
+  if (shape.gpus > 0 && shape.gpu_memory_mib == 0) return node.free_gpus;
   uint32_t mask = 0;
-  const int share = shape.cards > 0 ? kWholeCard : shape.share;
+  const int share = shape.gpus > 0 ? kWholeGpu : shape.share;
   for (uint32_t i = 0; i < node.devices; ++i) {
     const bool fits =
-        node.free_share[i] >= share && node.free_card_memory_mib[i] >= shape.card_memory_mib;
+        node.free_share[i] >= share && node.free_gpu_memory_mib[i] >= shape.gpu_memory_mib;
     mask |= static_cast<uint32_t>(fits) << i;
   }
-  return static_cast<CardMask>(mask);
+  return static_cast<GpuMask>(mask);
 }
 
 struct TaskRecord {
   NodeIndex node = 0;
   ShapeId shape{};
   uint64_t owner = 0;  // the caller's, never zero for a task that is placed
-  CardMask cards = 0;  // one bit for a fraction
+  GpuMask gpus = 0;    // one bit for a fraction
   // Neighbours among the tasks of the node, newest first.
   TaskSlot newer = kNoTask;
   TaskSlot older = kNoTask;
@@ -97,10 +97,10 @@ struct TaskRecord {
 // What is free in a domain, on nodes that are ready.
 struct DomainCounters {
   int64_t free_milli = 0;    // of healthy devices
-  uint32_t free_cards = 0;   // wholly free ones
+  uint32_t free_gpus = 0;    // wholly free ones
   uint32_t free_hosts = 0;   // with devices, all of them wholly free
   uint32_t ready_hosts = 0;  // with or without devices
-  // Ready hosts by how many wholly free cards they have: [k] is "exactly k".
+  // Ready hosts by how many wholly free GPUs they have: [k] is "exactly k".
   std::array<uint32_t, spec::kMaxDevices + 1> hosts_with{};
   // Raised by a commit after which something is free here that was not; what waits for room in
   // this domain need not look again before.
@@ -147,9 +147,9 @@ class State {
   uint32_t Slots(NodeIndex node, ShapeId shape, uint32_t limit) const;
   // How many an empty, healthy node of that kind could take; at most `limit`.
   uint32_t SlotsWhenEmpty(NodeIndex node, ShapeId shape, uint32_t limit) const;
-  // The devices for one task: whole cards from the fewest NVLink islands, there from the fullest
+  // The devices for one task: whole GPUs from the fewest NVLink islands, there from the fullest
   // that serve; a fraction on the fullest device that fits. Requires Fits.
-  CardMask ChooseCards(NodeIndex node, ShapeId shape) const;
+  GpuMask ChooseGpus(NodeIndex node, ShapeId shape) const;
 
   // --- Domains.
   const DomainCounters& domain(uint32_t level, uint32_t domain) const {
@@ -162,7 +162,7 @@ class State {
   // --- Changes. Each may be rolled back until it is committed.
   // Puts a task of the shape on these devices. Requires that they and the rest of the node are
   // free, and owner != 0; the node's condition is the caller's business.
-  TaskSlot Place(NodeIndex node, ShapeId shape, CardMask cards, uint64_t owner);
+  TaskSlot Place(NodeIndex node, ShapeId shape, GpuMask gpus, uint64_t owner);
   void Remove(TaskSlot task);
   void SetCondition(NodeIndex node, spec::NodeCondition condition);
   void SetDeviceHealthy(NodeIndex node, uint32_t device, bool healthy);
@@ -204,7 +204,7 @@ class State {
   // What a node adds to its domains.
   struct Contribution {
     int32_t free_milli = 0;
-    uint16_t free_cards = 0;
+    uint16_t free_gpus = 0;
     bool free_host = false;
     bool ready = false;
     friend bool operator==(const Contribution&, const Contribution&) = default;
@@ -212,8 +212,8 @@ class State {
   static Contribution ContributionOf(const NodeState& node);
 
   void InitGroups();
-  void Take(NodeIndex node, const Shape& shape, CardMask cards);
-  void GiveBack(NodeIndex node, const Shape& shape, CardMask cards);
+  void Take(NodeIndex node, const Shape& shape, GpuMask gpus);
+  void GiveBack(NodeIndex node, const Shape& shape, GpuMask gpus);
   void Link(TaskSlot task);
   void Unlink(TaskSlot task);
   void Undo(const Inverse& inverse);

@@ -11,9 +11,9 @@ namespace {
 
 using spec::NodeCondition;
 
-Shape Cards(int cards, int cpu_milli = 0) {
+Shape Gpus(int gpus, int cpu_milli = 0) {
   Shape shape;
-  shape.cards = static_cast<uint8_t>(cards);
+  shape.gpus = static_cast<uint8_t>(gpus);
   shape.cpu_milli = cpu_milli;
   return shape;
 }
@@ -21,12 +21,12 @@ Shape Cards(int cards, int cpu_milli = 0) {
 Shape Share(int share, int memory_mib = 0) {
   Shape shape;
   shape.share = static_cast<uint16_t>(share);
-  shape.card_memory_mib = memory_mib;
+  shape.gpu_memory_mib = memory_mib;
   return shape;
 }
 
-// Two leaves of two hosts with four cards of 1,000 MiB in two islands, and a leaf with a host that
-// has no cards; labelled in two rows.
+// Two leaves of two hosts with four GPUs of 1,000 MiB in two islands, and a leaf with a host that
+// has no GPUs; labelled in two rows.
 spec::Topology Small() {
   spec::ClusterDeclaration cluster;
   cluster.counted = {"rdma"};
@@ -53,18 +53,18 @@ TEST(State, CountsWhatIsFreeInEachDomain) {
   EXPECT_EQ(state.cluster().free_milli, 16'000);
   EXPECT_EQ(state.cluster().free_hosts, 4u);
   EXPECT_EQ(state.cluster().ready_hosts, 5u);
-  const ShapeId two = state.Intern(Cards(2));
+  const ShapeId two = state.Intern(Gpus(2));
   const ShapeId half = state.Intern(Share(500));
   state.Place(0, two, 0b0011, 1);
   state.Place(3, half, 0b0001, 2);
   state.Commit();
-  EXPECT_EQ(state.domain(0, 0).free_cards, 6u);
+  EXPECT_EQ(state.domain(0, 0).free_gpus, 6u);
   EXPECT_EQ(state.domain(0, 0).free_hosts, 1u);
   EXPECT_EQ(state.domain(0, 0).hosts_with[2], 1u);
   EXPECT_EQ(state.domain(0, 1).free_milli, 7'500);
-  EXPECT_EQ(state.domain(0, 1).free_cards, 7u);
+  EXPECT_EQ(state.domain(0, 1).free_gpus, 7u);
   EXPECT_EQ(state.cluster().free_milli, 13'500);
-  EXPECT_EQ(state.grouping(0)[0].free_cards, 6u);  // nodes 0, 2 and 4
+  EXPECT_EQ(state.grouping(0)[0].free_gpus, 6u);  // nodes 0, 2 and 4
 }
 
 TEST(State, CountsOnlyNodesThatAreReady) {
@@ -76,34 +76,34 @@ TEST(State, CountsOnlyNodesThatAreReady) {
   EXPECT_EQ(state.domain(0, 0).free_milli, 3'000);
   EXPECT_EQ(state.domain(0, 0).free_hosts, 0u);
   EXPECT_EQ(state.domain(0, 0).ready_hosts, 1u);
-  EXPECT_FALSE(state.Fits(0, state.Intern(Cards(4))));
-  EXPECT_TRUE(state.Fits(0, state.Intern(Cards(3))));
+  EXPECT_FALSE(state.Fits(0, state.Intern(Gpus(4))));
+  EXPECT_TRUE(state.Fits(0, state.Intern(Gpus(3))));
 }
 
-TEST(State, NeverTakesAFractionFromTwoCards) {
+TEST(State, NeverTakesAFractionFromTwoGpus) {
   const spec::Topology topology = Small();
   State state(topology, true);
   const ShapeId most = state.Intern(Share(600));
   for (int i = 0; i < 4; ++i) {
     ASSERT_TRUE(state.Fits(0, most));
-    const CardMask cards = state.ChooseCards(0, most);
-    EXPECT_EQ(std::popcount(cards), 1);
-    state.Place(0, most, cards, 1);
+    const GpuMask gpus = state.ChooseGpus(0, most);
+    EXPECT_EQ(std::popcount(gpus), 1);
+    state.Place(0, most, gpus, 1);
   }
-  // 1,600 thousandths are free, and no card has 600 of them.
+  // 1,600 thousandths are free, and no GPU has 600 of them.
   EXPECT_EQ(state.node(0).free_milli(), 1'600);
   EXPECT_FALSE(state.Fits(0, most));
   EXPECT_EQ(state.Slots(0, most, 9), 0u);
 }
 
-// KAI #306: the share fits and the memory doesn't; share on one card and memory on another is no
+// KAI #306: the share fits and the memory doesn't; share on one GPU and memory on another is no
 // fit either.
-TEST(State, AFractionNeedsShareAndMemoryOnTheSameCard) {
+TEST(State, AFractionNeedsShareAndMemoryOnTheSameGpu) {
   const spec::Topology topology = Small();
   State state(topology, true);
   state.Place(0, state.Intern(Share(900, 100)), 0b0001, 1);
   state.Place(0, state.Intern(Share(100, 900)), 0b0010, 1);
-  state.Place(0, state.Intern(Cards(2)), 0b1100, 1);
+  state.Place(0, state.Intern(Gpus(2)), 0b1100, 1);
   EXPECT_FALSE(state.Fits(0, state.Intern(Share(500, 500))));
   EXPECT_TRUE(state.Fits(0, state.Intern(Share(100, 900))));
   EXPECT_TRUE(state.Fits(0, state.Intern(Share(900, 100))));
@@ -112,38 +112,38 @@ TEST(State, AFractionNeedsShareAndMemoryOnTheSameCard) {
 TEST(State, CountsSlotsByTheScarcestResource) {
   const spec::Topology topology = Small();
   State state(topology, true);
-  EXPECT_EQ(state.Slots(0, state.Intern(Cards(1)), 99), 4u);
-  EXPECT_EQ(state.Slots(0, state.Intern(Cards(1, 3'000)), 99), 2u);
+  EXPECT_EQ(state.Slots(0, state.Intern(Gpus(1)), 99), 4u);
+  EXPECT_EQ(state.Slots(0, state.Intern(Gpus(1, 3'000)), 99), 2u);
   EXPECT_EQ(state.Slots(0, state.Intern(Share(300)), 99), 12u);
   EXPECT_EQ(state.Slots(0, state.Intern(Share(300, 400)), 99), 8u);
   EXPECT_EQ(state.Slots(0, state.Intern(Share(300)), 5), 5u);
-  Shape nic = Cards(1);
+  Shape nic = Gpus(1);
   nic.counted[0] = 60;
   EXPECT_EQ(state.Slots(0, state.Intern(nic), 99), 1u);
-  EXPECT_EQ(state.Slots(4, state.Intern(Cards(1)), 99), 0u);  // no devices there
+  EXPECT_EQ(state.Slots(4, state.Intern(Gpus(1)), 99), 0u);  // no devices there
   Shape host;
   host.cpu_milli = 1'000;
   EXPECT_EQ(state.Slots(4, state.Intern(host), 99), 8u);
-  state.Place(0, state.Intern(Cards(4)), 0b1111, 1);
-  EXPECT_EQ(state.SlotsWhenEmpty(0, state.Intern(Cards(1)), 99), 4u);
+  state.Place(0, state.Intern(Gpus(4)), 0b1111, 1);
+  EXPECT_EQ(state.SlotsWhenEmpty(0, state.Intern(Gpus(1)), 99), 4u);
 }
 
-TEST(State, ChoosesCardsOfOneIslandAndTheFullestCard) {
+TEST(State, ChoosesGpusOfOneIslandAndTheFullestGpu) {
   const spec::Topology topology = Small();  // islands {0, 1} and {2, 3}
   State state(topology, true);
-  state.Place(0, state.Intern(Cards(1)), 0b0001, 1);
-  EXPECT_EQ(state.ChooseCards(0, state.Intern(Cards(2))), 0b1100);
-  EXPECT_EQ(state.ChooseCards(0, state.Intern(Cards(1))), 0b0010);  // leaves an island whole
-  EXPECT_EQ(state.ChooseCards(0, state.Intern(Cards(3))), 0b1110);
+  state.Place(0, state.Intern(Gpus(1)), 0b0001, 1);
+  EXPECT_EQ(state.ChooseGpus(0, state.Intern(Gpus(2))), 0b1100);
+  EXPECT_EQ(state.ChooseGpus(0, state.Intern(Gpus(1))), 0b0010);  // leaves an island whole
+  EXPECT_EQ(state.ChooseGpus(0, state.Intern(Gpus(3))), 0b1110);
   state.Place(0, state.Intern(Share(400)), 0b0100, 1);
-  EXPECT_EQ(state.ChooseCards(0, state.Intern(Share(500))), 0b0100);
-  EXPECT_EQ(state.ChooseCards(0, state.Intern(Share(700))), 0b0010);
+  EXPECT_EQ(state.ChooseGpus(0, state.Intern(Share(500))), 0b0100);
+  EXPECT_EQ(state.ChooseGpus(0, state.Intern(Share(700))), 0b0010);
 }
 
 TEST(State, RollsNestedAttemptsBackToTheByte) {
   const spec::Topology topology = Small();
   State state(topology, true);
-  const ShapeId two = state.Intern(Cards(2));
+  const ShapeId two = state.Intern(Gpus(2));
   const TaskSlot old = state.Place(0, two, 0b0011, 1);
   state.Commit();
   const uint64_t before = state.Fingerprint();
@@ -166,7 +166,7 @@ TEST(State, RollsNestedAttemptsBackToTheByte) {
 TEST(State, RaisesAVersionOnlyWhereSomethingWasFreedForGood) {
   const spec::Topology topology = Small();
   State state(topology, true);
-  const TaskSlot task = state.Place(0, state.Intern(Cards(1)), 1, 1);
+  const TaskSlot task = state.Place(0, state.Intern(Gpus(1)), 1, 1);
   state.Commit();
   EXPECT_EQ(state.domain(0, 0).version, 0u);
   const Savepoint attempt = state.Save();
@@ -184,11 +184,11 @@ TEST(State, RaisesAVersionOnlyWhereSomethingWasFreedForGood) {
 TEST(State, ACopyGoesItsOwnWay) {
   const spec::Topology topology = Small();
   State state(topology, true);
-  const ShapeId one = state.Intern(Cards(1));
+  const ShapeId one = state.Intern(Gpus(1));
   const uint64_t before = state.Fingerprint();
   State what_if = state;
   what_if.Place(0, one, 1, 1);
-  what_if.Intern(Cards(3));
+  what_if.Intern(Gpus(3));
   what_if.Commit();
   EXPECT_EQ(state.Fingerprint(), before);
   EXPECT_EQ(state.shape_count(), 1u);
@@ -217,7 +217,7 @@ void Step(State& state, Random& random, std::vector<TaskSlot>& tasks,
     default:
       const ShapeId id = ids[random.Below(ids.size())];
       if (!state.Fits(node, id)) return;
-      tasks.push_back(state.Place(node, id, state.ChooseCards(node, id), 1 + random.Below(9)));
+      tasks.push_back(state.Place(node, id, state.ChooseGpus(node, id), 1 + random.Below(9)));
   }
 }
 
@@ -231,8 +231,7 @@ TEST(State, HoldsItsInvariantsOverRandomHistories) {
     host.cpu_milli = 700;
     host.counted[0] = 9;
     std::vector<ShapeId> ids;
-    for (const Shape& shape :
-         {Cards(1, 500), Cards(2), Cards(4), Share(300, 200), Share(700), host}) {
+    for (const Shape& shape : {Gpus(1, 500), Gpus(2), Gpus(4), Share(300, 200), Share(700), host}) {
       ids.push_back(state.Intern(shape));
     }
     std::vector<TaskSlot> tasks;

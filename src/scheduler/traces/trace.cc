@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kMaxMilli = 2'000'000'000;
 constexpr int64_t kMaxSeconds = int64_t{1} << 33;  // 272 years
-constexpr int64_t kMaxCards = 16'384;
+constexpr int64_t kMaxGpus = 16'384;
 
 void SortByArrival(std::vector<TraceJob>& jobs) {
   std::stable_sort(jobs.begin(), jobs.end(), [](const TraceJob& a, const TraceJob& b) {
@@ -67,15 +67,15 @@ std::optional<int64_t> ParseTimestamp(std::string_view text) {
 Status ReadOpenbNeeds(const CsvReader& row, TraceJob& job) {
   ASSIGN_OR_RETURN(job.task.cpu_milli, row.Whole(1, 0, kMaxMilli));
   ASSIGN_OR_RETURN(job.task.memory_mib, row.Whole(2, 0, kMaxMilli));
-  ASSIGN_OR_RETURN(const int64_t cards, row.Whole(3, 0, spec::kMaxDevices));
-  ASSIGN_OR_RETURN(const int64_t milli, row.Whole(4, 0, kWholeCard));
-  if (cards == 0) return {};
-  if (cards > 1 && milli != kWholeCard) return row.Refuse(4, "a share needs num_gpu to be 1");
-  if (milli == 0) return row.Refuse(4, "a task with a card needs a share of it");
-  if (cards == 1 && milli < kWholeCard) {
+  ASSIGN_OR_RETURN(const int64_t gpus, row.Whole(3, 0, spec::kMaxDevices));
+  ASSIGN_OR_RETURN(const int64_t milli, row.Whole(4, 0, kWholeGpu));
+  if (gpus == 0) return {};
+  if (gpus > 1 && milli != kWholeGpu) return row.Refuse(4, "a share needs num_gpu to be 1");
+  if (milli == 0) return row.Refuse(4, "a task with a GPU needs a share of it");
+  if (gpus == 1 && milli < kWholeGpu) {
     job.task.share_milli = static_cast<uint32_t>(milli);
   } else {
-    job.task.cards = static_cast<uint32_t>(cards);
+    job.task.gpus = static_cast<uint32_t>(gpus);
   }
   if (row.Field(5).empty()) return {};
   for (const std::string_view model : Split(row.Field(5), '|')) {
@@ -94,17 +94,17 @@ Result<spec::ClusterDeclaration> ReadOpenbNodes(std::string_view text, std::stri
   spec::ClusterDeclaration cluster;
   cluster.name = "openb";
   std::map<std::string, uint16_t, std::less<>> models;
-  std::map<std::array<int64_t, 4>, uint32_t> kinds;  // cpu, memory, cards, model
+  std::map<std::array<int64_t, 4>, uint32_t> kinds;  // cpu, memory, GPUs, model
   while (row.Next()) {
     spec::DeclaredNode node;
     node.name = std::string(row.Field(0));
     node.domains = {"", ""};
     ASSIGN_OR_RETURN(const int64_t cpu, row.Whole(1, 0, kMaxMilli));
     ASSIGN_OR_RETURN(const int64_t memory, row.Whole(2, 0, kMaxMilli));
-    ASSIGN_OR_RETURN(const int64_t cards, row.Whole(3, 0, spec::kMaxDevices));
+    ASSIGN_OR_RETURN(const int64_t gpus, row.Whole(3, 0, spec::kMaxDevices));
     uint16_t model = 0;
-    if (cards > 0) {
-      if (row.Field(4).empty()) return row.Refuse(4, "a node with cards needs their model");
+    if (gpus > 0) {
+      if (row.Field(4).empty()) return row.Refuse(4, "a node with GPUs needs their model");
       const auto next = static_cast<uint16_t>(models.size());
       const auto [it, fresh] = models.try_emplace(std::string(row.Field(4)), next);
       if (fresh && models.size() > spec::kMaxDeviceModels) return row.Refuse(4, "too many models");
@@ -112,12 +112,12 @@ Result<spec::ClusterDeclaration> ReadOpenbNodes(std::string_view text, std::stri
       model = it->second;
     }
     const auto next = static_cast<uint32_t>(kinds.size());
-    const auto [it, fresh] = kinds.try_emplace({cpu, memory, cards, model}, next);
+    const auto [it, fresh] = kinds.try_emplace({cpu, memory, gpus, model}, next);
     if (fresh) {
       const std::string name = "kind-" + std::to_string(next + 1);
       spec::NodeKind kind;
-      if (cards > 0) {
-        kind = spec::UniformKind(name, model, static_cast<uint32_t>(cards), 1, cpu, memory);
+      if (gpus > 0) {
+        kind = spec::UniformKind(name, model, static_cast<uint32_t>(gpus), 1, cpu, memory);
       }
       kind.name = name;
       kind.cpu_milli = cpu;
@@ -163,13 +163,13 @@ Result<std::vector<TraceJob>> ReadPhilly(std::string_view text, std::string_view
     }
     job.arrival_ms = job.clock_ms = *arrival * 1'000;
     ASSIGN_OR_RETURN(job.duration_ms, row.Thousandths(1, kMaxSeconds * 1'000));
-    ASSIGN_OR_RETURN(const int64_t cards, row.Whole(2, 1, kMaxCards));
-    if (cards > 8 && cards % 4 != 0) {
-      return row.Refuse(2, std::to_string(cards) + " cards are no multiple of 4");
+    ASSIGN_OR_RETURN(const int64_t gpus, row.Whole(2, 1, kMaxGpus));
+    if (gpus > 8 && gpus % 4 != 0) {
+      return row.Refuse(2, std::to_string(gpus) + " GPUs are no multiple of 4");
     }
-    const int64_t each = cards <= 8 ? cards : cards % 8 == 0 ? 8 : 4;
-    job.task.cards = static_cast<uint32_t>(each);
-    job.tasks = static_cast<uint32_t>(cards / each);
+    const int64_t each = gpus <= 8 ? gpus : gpus % 8 == 0 ? 8 : 4;
+    job.task.gpus = static_cast<uint32_t>(each);
+    job.tasks = static_cast<uint32_t>(gpus / each);
     jobs.push_back(std::move(job));
   }
   RETURN_IF_ERROR(row.status());
@@ -193,12 +193,12 @@ Result<std::vector<TraceJob>> ReadDlrm(std::string_view text, std::string_view s
     job.name = std::string(row.Field(0));
     job.tenant = std::string(row.Field(2));
     ASSIGN_OR_RETURN(job.task.cpu_milli, row.Thousandths(3, kMaxMilli));
-    ASSIGN_OR_RETURN(const int64_t cards, row.Whole(4, 0, spec::kMaxDevices));
-    if ((row.Field(1) == "CN") != (cards == 0)) {
+    ASSIGN_OR_RETURN(const int64_t gpus, row.Whole(4, 0, spec::kMaxDevices));
+    if ((row.Field(1) == "CN") != (gpus == 0)) {
       return row.Refuse(4, "the role " + Printable(row.Field(1), 20) + " has " +
-                               std::to_string(cards) + " cards: CN has none, HN at least one");
+                               std::to_string(gpus) + " GPUs: CN has none, HN at least one");
     }
-    job.task.cards = static_cast<uint32_t>(cards);
+    job.task.gpus = static_cast<uint32_t>(gpus);
     ASSIGN_OR_RETURN(job.task.counted["rdma"], row.Whole(5, 0, 10'000));
     ASSIGN_OR_RETURN(const int64_t memory, row.Thousandths(6, kMaxMilli));
     job.task.memory_mib = memory * 1'024 / 1'000;

@@ -29,18 +29,18 @@ struct TraceJob {
   uint32_t most_per_node = 0;
 };
 
-// Alibaba's "openb" cluster with card sharing (2023). Nodes: sn, cpu_milli, memory_mib, gpu, model;
+// Alibaba's "openb" cluster with GPU sharing (2023). Nodes: sn, cpu_milli, memory_mib, gpu, model;
 // they lie in one leaf. Tasks: name, cpu_milli, memory_mib, num_gpu, gpu_milli and, in some lists,
 // gpu_spec ("V100M16|V100M32"), creation_time and deletion_time in seconds.
 Result<spec::ClusterDeclaration> ReadOpenbNodes(std::string_view text, std::string_view source);
 Result<std::vector<TraceJob>> ReadOpenbTasks(std::string_view text, std::string_view source);
 
 // Microsoft's Philly cluster (2017): timestamp ("2017-10-09 07:01:55"), duration (s), num_gpus,
-// cluster (the tenant). Sorted by time, then row. Up to 8 cards are one task; more are tasks of 8
+// cluster (the tenant). Sorted by time, then row. Up to 8 GPUs are one task; more are tasks of 8
 // and must be a multiple of 4 (tasks of 4 then), as all of the trace's are.
 Result<std::vector<TraceJob>> ReadPhilly(std::string_view text, std::string_view source);
 
-// Alibaba's disaggregated recommendation inference (2025): role (CN has no card), app_name (the
+// Alibaba's disaggregated recommendation inference (2025): role (CN has no GPU), app_name (the
 // tenant), cpu_request, gpu_request, rdma_request (% of one NIC, counted as "rdma"), memory_request
 // and disk_request (GiB; disk counted as "disk_gib"), max_instance_per_node (-1: none),
 // creation_time, deletion_time. Sorted by time, then row.

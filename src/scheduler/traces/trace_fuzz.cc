@@ -18,7 +18,7 @@ void CheckJobs(const longhaul::Result<std::vector<TraceJob>>& jobs) {
   }
   for (const TraceJob& job : *jobs) {
     CHECK(job.tasks >= 1 && job.arrival_ms >= 0 && job.duration_ms.value_or(0) >= 0);
-    CHECK(job.task.cards == 0 || job.task.share_milli == 0);
+    CHECK(job.task.gpus == 0 || job.task.share_milli == 0);
   }
 }
 

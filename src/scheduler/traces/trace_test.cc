@@ -81,16 +81,16 @@ TEST(Openb, ReadsTasksWithAndWithoutTheirOptionalColumns) {
       "p1,6000,12288,1,460,V100M16|T4,LS,Running,7,9,8\np2,6000,0,0,0,,LS,Running,7,,8\n",
       "pods.csv");
   ASSERT_EQ(jobs.size(), 3u);
-  EXPECT_EQ(jobs[0].task.cards, 1u);
+  EXPECT_EQ(jobs[0].task.gpus, 1u);
   EXPECT_EQ(jobs[0].duration_ms, 125'000);
   EXPECT_EQ(jobs[1].task.share_milli, 460u);
   EXPECT_EQ(jobs[1].task.models, (std::set<std::string>{"T4", "V100M16"}));
   EXPECT_EQ(jobs[1].arrival_ms, 7'000);
-  EXPECT_EQ(jobs[2].task.cards + jobs[2].task.share_milli, 0u);
+  EXPECT_EQ(jobs[2].task.gpus + jobs[2].task.share_milli, 0u);
   EXPECT_EQ(jobs[2].duration_ms, std::nullopt);
   EXPECT_EQ(ReadOpenbTasks("name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,1,1,8,1000", "p")
                 ->front()
-                .task.cards,
+                .task.gpus,
             8u);
 }
 
@@ -100,7 +100,7 @@ TEST(Openb, RefusesTasksThatContradictThemselves) {
     const char* message;
   } kRows[] = {
       {"p,1,1,2,500,,,", "pods.csv:2:9: gpu_milli: a share needs num_gpu to be 1"},
-      {"p,1,1,1,0,,,", "gpu_milli: a task with a card"},
+      {"p,1,1,1,0,,,", "gpu_milli: a task with a GPU"},
       {"p,1,1,17,1000,,,", "num_gpu: 17 is out of range"},
       {"p,-1,1,1,1000,,,", "cpu_milli: -1 is out of range"},
       {"p,1,1,1,1000,T4|,,", "gpu_spec: has an empty model"},
@@ -123,12 +123,12 @@ TEST(Philly, SortsByTimeAndSplitsGangsIntoHosts) {
   ASSERT_EQ(jobs.size(), 4u);
   EXPECT_EQ(jobs[0].tenant, "a");
   EXPECT_EQ(jobs[0].tasks, 3u);
-  EXPECT_EQ(jobs[0].task.cards, 8u);
+  EXPECT_EQ(jobs[0].task.gpus, 8u);
   EXPECT_EQ(jobs[0].duration_ms, 2'951'500);
   EXPECT_EQ(jobs[1].tenant, "c");
   EXPECT_EQ(jobs[2].arrival_ms, 2'932'000);
   EXPECT_EQ(jobs[3].tasks, 3u);
-  EXPECT_EQ(jobs[3].task.cards, 4u);
+  EXPECT_EQ(jobs[3].task.gpus, 4u);
 }
 
 TEST(Philly, RefusesWhatIsNoTime) {

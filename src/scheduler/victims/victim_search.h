@@ -6,7 +6,7 @@
 // are gone, and a domain serves when `need` more of its slots are free and the caller's proof, a
 // placement in a scratch transaction, succeeds.
 //
-// Where a slot needs several cards of one host (`units` of weight), a host's freed slots are a
+// Where a slot needs several GPUs of one host (`units` of weight), a host's freed slots are a
 // floor of what its gone holders give back with what is idle there; bounds then use the parts of
 // each.
 //

@@ -66,7 +66,7 @@ struct Life {
   JobId id;
   Instant submitted{};
   Duration length{};
-  int64_t milli = 0;  // thousandths of cards
+  int64_t milli = 0;  // thousandths of GPUs
   bool running = false;
   bool started_once = false;
   bool rejected = false;
@@ -89,8 +89,8 @@ class Run {
         requests_(std::move(requests)),
         tree_(internal::TreeOf(scheduler_.topology())) {
     for (uint32_t node = 0; node < scheduler_.topology().size(); ++node) {
-      const size_t cards = scheduler_.topology().kind_of(node).devices.size();
-      whole_.push_back(static_cast<int64_t>(cards) * kWholeCard);
+      const size_t gpus = scheduler_.topology().kind_of(node).devices.size();
+      whole_.push_back(static_cast<int64_t>(gpus) * kWholeGpu);
       capacity_ += whole_.back();
     }
     free_ = whole_;
@@ -100,7 +100,7 @@ class Run {
       life.id = requests_[lives_.size() - 1].id;
       life.submitted = ArrivalOf(job);
       life.length = LengthOf(job);
-      life.milli = DesiredCardMilli(requests_[lives_.size() - 1]);
+      life.milli = DesiredGpuMilli(requests_[lives_.size() - 1]);
       index_[life.id.value()] = lives_.size() - 1;
       events_.push({life.submitted, 1, lives_.size() - 1, 0});
     }
@@ -108,7 +108,7 @@ class Run {
     result_.jobs = jobs.size();
     begin_ = last_ = lives_.front().submitted;
     end_of_arrivals_ = lives_.back().submitted;
-    for (const spec::QueueSpec& queue : QueuesOf(jobs, capacity_ / kWholeCard)) {
+    for (const spec::QueueSpec& queue : QueuesOf(jobs, capacity_ / kWholeGpu)) {
       tenants_[queue.name].guarantee = queue.guarantee[0];
     }
   }
@@ -165,18 +165,18 @@ class Run {
   };
   struct Tenant {
     int64_t guarantee = 0;
-    int64_t running = 0;  // cards
+    int64_t running = 0;  // GPUs
     int64_t waiting = 0;
   };
 
   void Pass(Instant now) {
     const double hours = ToSeconds(now - last_) / 3600;
-    const double card_hours = static_cast<double>(used_) * hours;
-    used_card_hours_ += card_hours;
+    const double gpu_hours = static_cast<double>(used_) * hours;
+    used_gpu_hours_ += gpu_hours;
     if (last_ < end_of_arrivals_) {
       const double part =
           ToSeconds(std::min(now, end_of_arrivals_) - last_) / 3600 / std::max(hours, 1e-300);
-      used_in_arrivals_ += card_hours * part;
+      used_in_arrivals_ += gpu_hours * part;
       for (const auto& [name, tenant] : tenants_) {
         const int64_t entitled = std::min(tenant.guarantee, tenant.running + tenant.waiting);
         shortfall_ +=
@@ -220,10 +220,10 @@ class Run {
     const JobRequest& request = requests_[index_.at(life.id.value())];
     for (const TaskPlacement& task : tasks) {
       const int64_t milli =
-          request.groups[static_cast<size_t>(task.group)].shape.card_milli() * sign;
+          request.groups[static_cast<size_t>(task.group)].shape.gpu_milli() * sign;
       free_[task.node] += milli;
       used_ -= milli;
-      CHECK(free_[task.node] >= 0) << "a host is over its cards";
+      CHECK(free_[task.node] >= 0) << "a host is over its GPUs";
     }
   }
 
@@ -283,8 +283,8 @@ class Run {
     life.done_work = std::min(life.length, life.done_work + (last_ - life.started));
     life.started = last_ + options_.restart;
     ++result_.moves;
-    result_.lost_card_hours +=
-        ToSeconds(options_.restart) / 3600 * static_cast<double>(life.milli) / kWholeCard;
+    result_.lost_gpu_hours +=
+        ToSeconds(options_.restart) / 3600 * static_cast<double>(life.milli) / kWholeGpu;
     Tell(JobStopped{decision.job});
     Tell(TasksRunning{decision.job, decision.transaction, {}});
     events_.push({life.started + (life.length - life.done_work), 0, index_.at(decision.job.value()),
@@ -298,8 +298,8 @@ class Run {
                               ? ran / options_.snapshot_period * options_.snapshot_period
                               : Duration(0);
     life.done_work = std::min(life.length, life.done_work + kept);
-    result_.lost_card_hours += ToSeconds(ran - kept + options_.restart) / 3600 *
-                               static_cast<double>(life.milli) / kWholeCard;
+    result_.lost_gpu_hours += ToSeconds(ran - kept + options_.restart) / 3600 *
+                              static_cast<double>(life.milli) / kWholeGpu;
     ++result_.evictions;
     life.running = false;
     ++life.generation;
@@ -317,13 +317,13 @@ class Run {
     for (const TaskPlacement& task : decision.tasks) {
       leaves.insert(tree_.LeafOf(static_cast<int32_t>(task.node)));
     }
-    const int32_t each = std::popcount(decision.tasks.front().cards);
+    const int32_t each = std::popcount(decision.tasks.front().gpus);
     const bool whole = requests_[index_.at(decision.job.value())].groups[0].shape.share == 0;
     if (decision.tasks.size() < 2 || each == 0 || !whole) return;
     std::vector<int32_t> slots(static_cast<size_t>(tree_.leaves()));
     for (size_t host = 0; host < free_.size(); ++host) {
       slots[static_cast<size_t>(tree_.LeafOf(static_cast<int32_t>(host)))] +=
-          static_cast<int32_t>(free_[host] / kWholeCard / each);
+          static_cast<int32_t>(free_[host] / kWholeGpu / each);
     }
     const auto tasks = static_cast<int32_t>(decision.tasks.size());
     const FewestDomains fewest = FewestFor(slots, tasks);
@@ -393,10 +393,10 @@ class Run {
   void Sum() {
     const double arrivals = ToSeconds(end_of_arrivals_ - begin_) / 3600;
     const double whole = ToSeconds(last_ - begin_) / 3600;
-    const auto capacity = static_cast<double>(capacity_);  // all in thousandths of cards
+    const auto capacity = static_cast<double>(capacity_);  // all in thousandths of GPUs
     result_.makespan = last_ - begin_;
     result_.use = arrivals > 0 ? used_in_arrivals_ / (capacity * arrivals) : 0;
-    result_.use_to_end = whole > 0 ? used_card_hours_ / (capacity * whole) : 0;
+    result_.use_to_end = whole > 0 ? used_gpu_hours_ / (capacity * whole) : 0;
     result_.unfairness = arrivals > 0 ? shortfall_ / (capacity * arrivals) : 0;
     result_.fragmentation = idle_hours_ > 0 ? fragmented_hours_ / idle_hours_ : 0;
     if (result_.gangs > 0) {
@@ -417,8 +417,8 @@ class Run {
       waits.push_back(wait);
       slowdowns.push_back(std::max(1.0, (wait + run) / std::max(run, kShortRun)));
       for (size_t s = 0; s < sizes.size(); ++s) {
-        const int64_t cards = (life.milli + kWholeCard - 1) / kWholeCard;
-        if (cards >= sizes[s].cards_from && cards <= sizes[s].cards_to) {
+        const int64_t gpus = (life.milli + kWholeGpu - 1) / kWholeGpu;
+        if (gpus >= sizes[s].gpus_from && gpus <= sizes[s].gpus_to) {
           by_size[s].push_back(wait);
         }
       }
@@ -469,7 +469,7 @@ class Run {
   const SimulationOptions& options_;
   std::vector<JobRequest> requests_;  // by life
   DomainTree tree_;
-  std::vector<int64_t> whole_;  // thousandths of cards, by host
+  std::vector<int64_t> whole_;  // thousandths of GPUs, by host
   std::vector<int64_t> free_;   // the same, counted apart from the scheduler
   int64_t capacity_ = 0;
   std::vector<Life> lives_;
@@ -481,7 +481,7 @@ class Run {
   Instant end_of_arrivals_{};
   int64_t used_ = 0;
   int64_t waiting_ = 0;
-  double used_card_hours_ = 0;
+  double used_gpu_hours_ = 0;
   double used_in_arrivals_ = 0;
   double shortfall_ = 0;
   double fragmented_hours_ = 0;
@@ -534,22 +534,22 @@ std::vector<SizeClass> StandardSizes() {
   return {{0, 1}, {2, 4}, {5, 8}, {9, 32}, {33, 1'000'000}};
 }
 
-std::vector<spec::QueueSpec> QueuesOf(const std::vector<TraceJob>& jobs, int64_t cluster_cards) {
-  std::map<std::string, double> card_seconds;
+std::vector<spec::QueueSpec> QueuesOf(const std::vector<TraceJob>& jobs, int64_t cluster_gpus) {
+  std::map<std::string, double> gpu_seconds;
   double sum = 0;
   for (const TraceJob& job : jobs) {
-    const double cards = job.task.cards + static_cast<double>(job.task.share_milli) / kWholeCard;
-    const double used = ToSeconds(LengthOf(job)) * cards * job.tasks;
-    card_seconds[job.tenant] += used;
+    const double gpus = job.task.gpus + static_cast<double>(job.task.share_milli) / kWholeGpu;
+    const double used = ToSeconds(LengthOf(job)) * gpus * job.tasks;
+    gpu_seconds[job.tenant] += used;
     sum += used;
   }
   std::vector<spec::QueueSpec> queues;
-  for (const auto& [tenant, used] : card_seconds) {
+  for (const auto& [tenant, used] : gpu_seconds) {
     if (tenant.empty()) continue;
     spec::QueueSpec& queue = queues.emplace_back();
     queue.name = tenant;
-    const double cards = sum > 0 ? static_cast<double>(cluster_cards) * used / sum : 0;
-    queue.guarantee[0] = static_cast<int64_t>(cards) * 1000;
+    const double gpus = sum > 0 ? static_cast<double>(cluster_gpus) * used / sum : 0;
+    queue.guarantee[0] = static_cast<int64_t>(gpus) * 1000;
   }
   return queues;
 }
@@ -608,12 +608,12 @@ Result<SimulationResult> Simulate(const spec::ClusterDeclaration& cluster,
     if (!request.ok()) return request.status().WithContext("job '" + job.name + "'");
     requests.push_back(std::move(request).value());
   }
-  int64_t cards = 0;
+  int64_t gpus = 0;
   for (uint32_t node = 0; node < topology.size(); ++node) {
-    cards += static_cast<int64_t>(topology.kind_of(node).devices.size());
+    gpus += static_cast<int64_t>(topology.kind_of(node).devices.size());
   }
   std::vector<spec::QueueSpec> queues;
-  if (contender.tenants_have_queues) queues = QueuesOf(jobs, cards);
+  if (contender.tenants_have_queues) queues = QueuesOf(jobs, gpus);
   ASSIGN_OR_RETURN(Scheduler scheduler,
                    Scheduler::Create(std::move(topology), queues, contender.policy));
   return Run(std::move(scheduler), jobs, std::move(requests), contender, options).Go();

@@ -1,6 +1,6 @@
 // A trace in virtual time: the same scheduler as the controller's, on a declared cluster.
 //
-// Jobs arrive as the trace says and run as long as it says once they have their cards; the
+// Jobs arrive as the trace says and run as long as it says once they have their GPUs; the
 // scheduler sees only what its predictor lets it see. What it decides happens at once (no engine,
 // no API). An evicted job loses what it did since its last snapshot. Everything here is simulated,
 // and says so.
@@ -51,8 +51,8 @@ struct SimulationOptions {
 };
 
 struct SizeClass {
-  int32_t cards_from = 1;
-  int32_t cards_to = 1;
+  int32_t gpus_from = 1;
+  int32_t gpus_to = 1;
 };
 // 1, 2-4, 5-8, 9-32, 33 and more.
 std::vector<SizeClass> StandardSizes();
@@ -72,14 +72,14 @@ struct SimulationResult {
   std::string first_rejection;  // which job, and why
   double use = 0;               // of capacity, from the first arrival to the last
   double use_to_end = 0;        // until the last job has ended
-  double demand = 0;            // card-time asked for over capacity, arrivals' span
+  double demand = 0;            // GPU-time asked for over capacity, arrivals' span
   Duration makespan{};
   WaitFigures wait;
   std::vector<WaitFigures> wait_by_size;  // as StandardSizes
   double largest_wait_s = 0;
   double slowdown_mean = 0;  // bounded: (wait + run) / max(run, 10 s)
   double slowdown_p95 = 0;
-  double fragmentation = 0;  // free cards on hosts that are partly used, of all free; time average
+  double fragmentation = 0;  // free GPUs on hosts that are partly used, of all free; time average
   uint64_t gangs = 0;        // starts on more than one host
   // Over gangs: leaves used / fewest possible at that moment, and the same of blocks. Fewest blocks
   // may ask for more leaves, so both are 1 only where the two never differ.
@@ -88,8 +88,8 @@ struct SimulationResult {
   double spread_share = 0;  // gangs on more blocks, or in so few on more leaves, than need be
   uint64_t evictions = 0;
   uint64_t moves = 0;  // running jobs that went on elsewhere, to make room
-  double lost_card_hours = 0;
-  double unfairness = 0;  // card-time that tenants waited for within their guarantee, of capacity
+  double lost_gpu_hours = 0;
+  double unfairness = 0;  // GPU-time that tenants waited for within their guarantee, of capacity
   uint64_t rounds = 0;
   uint64_t decisions = 0;
   double cpu_s = 0;  // filled by the caller, who may read clocks
@@ -101,8 +101,8 @@ struct SimulationResult {
 // The jobs that arrived in a month of UTC, written "2017-10". Refuses another form.
 Result<std::vector<TraceJob>> OfMonth(const std::vector<TraceJob>& jobs, std::string_view month);
 
-// Guarantees: each tenant's share of the trace's card-hours, rounded down to whole cards.
-std::vector<spec::QueueSpec> QueuesOf(const std::vector<TraceJob>& jobs, int64_t cluster_cards);
+// Guarantees: each tenant's share of the trace's GPU-hours, rounded down to whole GPUs.
+std::vector<spec::QueueSpec> QueuesOf(const std::vector<TraceJob>& jobs, int64_t cluster_gpus);
 
 // The request a trace's job becomes on this cluster. Refuses what it cannot mean there.
 Result<JobRequest> RequestOf(const TraceJob& job, size_t number, const spec::Topology& topology,

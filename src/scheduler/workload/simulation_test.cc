@@ -12,14 +12,14 @@ namespace longhaul::scheduler::workload {
 namespace {
 
 TraceJob Job(const std::string& tenant, int64_t arrival_s, int64_t duration_s, uint32_t tasks,
-             uint32_t cards) {
+             uint32_t gpus) {
   TraceJob job;
   job.name = tenant + std::to_string(arrival_s);
   job.tenant = tenant;
   job.arrival_ms = arrival_s * 1000;
   job.duration_ms = duration_s * 1000;
   job.tasks = tasks;
-  job.task.cards = cards;
+  job.task.gpus = gpus;
   return job;
 }
 
@@ -46,13 +46,13 @@ std::vector<TraceJob> RandomTrace(uint64_t seed, int jobs) {
   return trace;
 }
 
-// Worked by hand: two hosts; 16 cards for 100 s, then 8 cards twice in turn beside each other.
+// Worked by hand: two hosts; 16 GPUs for 100 s, then 8 GPUs twice in turn beside each other.
 TEST(Simulate, CountsUseAndWaitsAsWorkedByHand) {
   const std::vector<TraceJob> trace = {Job("a", 0, 100, 2, 8), Job("a", 0, 100, 1, 8),
                                        Job("a", 50, 50, 1, 8), Job("a", 200, 1, 1, 1)};
   const auto result = Simulate(spec::ClosCluster(1, 1, 2), trace, Named("longhaul"), {});
   ASSERT_TRUE(result.ok()) << result.status();
-  // Card-seconds until 200 s: 16 x 100 + 8 x 100 + 8 x 50 = 2,800 of 3,200.
+  // GPU-seconds until 200 s: 16 x 100 + 8 x 100 + 8 x 50 = 2,800 of 3,200.
   EXPECT_NEAR(result->use, 2'800.0 / 3'200, 1e-9);
   EXPECT_NEAR(result->demand, 2'801.0 / 3'200, 1e-9);
   EXPECT_EQ(result->wait.jobs, 4u);
@@ -136,8 +136,8 @@ TEST(Simulate, LosesWhatAVictimDidSinceItsSnapshot) {
       Simulate(spec::ClosCluster(1, 1, 2), trace, Named("longhaul+reclaim"), options);
   ASSERT_TRUE(reclaimed.ok()) << reclaimed.status();
   ASSERT_EQ(reclaimed->evictions, 1u);
-  // Half an hour less a snapshot after twenty minutes, and a minute's restart, on 8 cards.
-  EXPECT_NEAR(reclaimed->lost_card_hours, 8 * 11.0 / 60, 1e-9);
+  // Half an hour less a snapshot after twenty minutes, and a minute's restart, on 8 GPUs.
+  EXPECT_NEAR(reclaimed->lost_gpu_hours, 8 * 11.0 / 60, 1e-9);
 }
 
 TEST(Simulate, EndsEveryJobUnderEveryContenderAndForesight) {

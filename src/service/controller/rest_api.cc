@@ -441,14 +441,14 @@ Result<proto::Change> RestApi::ChangeFrom(const ChangeRequest& request) const {
     }
     case ChangeRequest::Kind::kLimit: {
       proto::Amounts limit;
-      limit.set_cards(-1);
+      limit.set_accelerators(-1);
       limit.set_cpu(-1);
       limit.set_memory_gib(-1);
       for (const proto::QueueStatus& queue :
            loop_.Read([](const runtime::Controller& core) { return core.Queues(); })) {
         if (queue.name() == request.subject) limit = queue.limit();
       }
-      if (request.cards) limit.set_cards(*request.cards);
+      if (request.accelerators) limit.set_accelerators(*request.accelerators);
       if (request.cpu) limit.set_cpu(*request.cpu);
       if (request.memory_gib) limit.set_memory_gib(*request.memory_gib);
       change.mutable_limit()->set_queue(request.subject);

@@ -3,7 +3,7 @@
 //   cluster: cluster.yaml            # which nodes there are; absent: those that join
 //   queues:                          # spec/queue.h
 //     - name: research
-//       guarantee: {cards: 8}
+//       guarantee: {accelerators: 8}
 //   default_queue: research          # of jobs that name none
 //   priorities: {low: -100, high: 100}
 //   scheduling:

@@ -18,8 +18,8 @@ TEST(ControllerFile, ReadsEveryKey) {
 cluster: clos.yaml
 queues:
   - name: research
-    guarantee: {cards: 8}
-  - {name: language, parent: research, limit: {cards: 16}, weight: 2}
+    guarantee: {accelerators: 8}
+  - {name: language, parent: research, limit: {accelerators: 16}, weight: 2}
 default_queue: language
 priorities: {low: -100, high: 100}
 scheduling:
@@ -76,7 +76,8 @@ TEST(ControllerFile, NamesTheLineTheValueAndTheRemedy) {
       {"priorities: {1st: 1}", "'1st' is not a priority's name"},
       {"default_queue: lab", "c.yaml:1: default_queue: there is no queue 'lab'"},
       {"queues:\n  - {name: a, parent: b}\n  - {name: b, parent: a}", "circle"},
-      {"queues:\n  - {name: a, guarantee: {cards: 4}, limit: {cards: 2}}", "guarantee"},
+      {"queues:\n  - {name: a, guarantee: {accelerators: 4}, limit: {accelerators: 2}}",
+       "guarantee"},
       {"- 1", "c.yaml:1: expected a map"},
   };
   for (const auto& row : kRows) {

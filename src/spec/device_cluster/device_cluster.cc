@@ -90,8 +90,8 @@ Status SetKind(std::string_view value, DeviceCluster& cluster) {
                          DidYouMean(value, words));
 }
 
-// What the systems of a card are sold with: DGX A100 200 Gb/s a card, Hopper and Blackwell 400 Gb/s
-// (NVIDIA DGX user guides), MI300X platforms 400 Gb/s; PCIe cards share one of 200 Gb/s by two.
+// What the systems of a GPU are sold with: DGX A100 200 Gb/s a GPU, Hopper and Blackwell 400 Gb/s
+// (NVIDIA DGX user guides), MI300X platforms 400 Gb/s; PCIe GPUs share one of 200 Gb/s by two.
 DeviceCluster AroundDevice(const Device& device) {
   DeviceCluster cluster;
   cluster.device = device;

@@ -1,7 +1,7 @@
 // Clusters to plan for, from text: "h100-sxm:16384" or a YAML file (docs/plan.md, "Clusters").
 //
-// What is not said follows the card: nodes of eight (four on racks of 72, cores on a host), its
-// NVLink island, and for each card the NIC that its systems are sold with. The same keys are read
+// What is not said follows the GPU: nodes of eight (four on racks of 72, cores on a host), its
+// NVLink island, and for each GPU the NIC that its systems are sold with. The same keys are read
 // from a file and set one by one for "what if". Texts come from outside: the file has the limits of
 // internal/document.h, every figure has bounds, unknown keys are refused with the nearest.
 #pragma once

@@ -8,7 +8,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(ClusterName, FillsInWhatTheCardIsSoldWith) {
+TEST(ClusterName, FillsInWhatTheGpuIsSoldWith) {
   const auto h100 = ParseClusterName("h100-sxm:16384");
   ASSERT_TRUE(h100.ok()) << h100.status();
   EXPECT_EQ(h100->devices, 16'384u);
@@ -20,7 +20,7 @@ TEST(ClusterName, FillsInWhatTheCardIsSoldWith) {
   EXPECT_EQ(ParseClusterName("a100-80gb-sxm:4")->devices_per_node, 4u);
 }
 
-TEST(ClusterFile, OverridesTheCard) {
+TEST(ClusterFile, OverridesTheGpu) {
   const auto cluster = ParseDeviceCluster(
       "device: h100-sxm\n"
       "devices: 64\n"

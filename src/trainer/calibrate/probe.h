@@ -1,8 +1,8 @@
 // Times one operator of the built-in trainer at one size on the device of this process.
 //
 // The interface is what a device that runs the built-in trainer has to offer; the trainer runs on
-// CPUs alone. NVIDIA cards, for `plan`, are measured by cuda/cuda_probe.h, without libtorch and in
-// figures of their own (planner/local/card/card_file.h): products, memory, collectives.
+// CPUs alone. NVIDIA GPUs, for `plan`, are measured by cuda/cuda_probe.h, without libtorch and in
+// figures of their own (planner/local/gpu/gpu_file.h): products, memory, collectives.
 #pragma once
 
 #include <memory>

@@ -46,7 +46,7 @@ Status CheckMegatron(const Question& question);
 Launch WriteMegatron(const Question& question);
 // The options of pretrain_gpt.py alone.
 Options MegatronOptions(const Question& question);
-// CUDA_DEVICE_MAX_CONNECTIONS: streams that may reach the card at once. One keeps the order that
+// CUDA_DEVICE_MAX_CONNECTIONS: streams that may reach the GPU at once. One keeps the order that
 // overlapped tensor collectives rely on; sharded weights and an overlapped exchange of experts'
 // tokens need more (arguments.py warns otherwise).
 std::string MegatronConnections(const Question& question);

@@ -15,7 +15,7 @@ constexpr uint64_t kPlansALayout = 16;
 
 }  // namespace
 
-FamilySearch::FamilySearch(const PlanRequest& job, Oracle& oracle, const CardCount& cards,
+FamilySearch::FamilySearch(const PlanRequest& job, Oracle& oracle, const GpuCount& gpus,
                            double threshold, const Candidate* known, uint64_t effort,
                            const Options& options)
     : job_(job),
@@ -26,8 +26,8 @@ FamilySearch::FamilySearch(const PlanRequest& job, Oracle& oracle, const CardCou
       effort_limit_(effort),
       oracle_effort_(oracle.effort()),
       limit_(MemoryLimit(job)),
-      weight_(cards.weight),
-      threshold_(std::min(threshold / cards.weight, std::nextafter(cards.longest_step_s, kNever))),
+      weight_(gpus.weight),
+      threshold_(std::min(threshold / gpus.weight, std::nextafter(gpus.longest_step_s, kNever))),
       keep_regions_(options.keep_regions) {
   best_.step_s = kNever;
   if (known != nullptr) best_ = *known;

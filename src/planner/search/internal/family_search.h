@@ -1,4 +1,4 @@
-// The search below one family of shapes: the shapes of one set of sizes, on one number of cards.
+// The search below one family of shapes: the shapes of one set of sizes, on one number of GPUs.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/search/cards.h"
+#include "planner/search/gpus.h"
 #include "planner/search/internal/reach.h"
 #include "planner/search/oracle.h"
 #include "planner/search/search.h"
@@ -26,7 +26,7 @@ class FamilySearch {
  public:
   // `threshold` is of the objective; `known` is a layout of this family, or null. It may take
   // `effort`.
-  FamilySearch(const PlanRequest& job, Oracle& oracle, const CardCount& cards, double threshold,
+  FamilySearch(const PlanRequest& job, Oracle& oracle, const GpuCount& gpus, double threshold,
                const Candidate* known, uint64_t effort, const Options& options);
 
   void Visit(const Shape& shape, uint32_t index);

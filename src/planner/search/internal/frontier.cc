@@ -1,4 +1,4 @@
-// The Pareto front: one search a number of cards and share of memory left free.
+// The Pareto front: one search a number of GPUs and share of memory left free.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -45,7 +45,7 @@ bool Same(const Proposal& a, const Proposal& b) {
 class Frontier {
  public:
   Frontier(const Plan& plan, const PlanOptions& options) : plan_(plan), options_(options) {
-    for (const CardCount& cards : CountsOf(plan.job)) counts_.push_back(cards.devices);
+    for (const GpuCount& gpus : CountsOf(plan.job)) counts_.push_back(gpus.devices);
     if (counts_.size() == 1) {
       const uint32_t devices = counts_.front();
       counts_.clear();
@@ -63,11 +63,11 @@ class Frontier {
   }
 
   void Walk() {
-    // Fewer cards cost less: more of them must be faster than any fewer.
+    // Fewer GPUs cost less: more of them must be faster than any fewer.
     double longest = kNever;
     for (const uint32_t devices : counts_) {
       // The plan's own search was of this count alone.
-      const std::vector<CardCount> own = CountsOf(plan_.job);
+      const std::vector<GpuCount> own = CountsOf(plan_.job);
       const bool searched =
           own.size() == 1 && devices == own.front().devices && !plan_.job.fixed.data;
       if (searched) {
@@ -104,10 +104,10 @@ class Frontier {
   Proof proof;
 
  private:
-  // A layout found elsewhere, with as many replicas as fill these cards, is a step that the best
+  // A layout found elsewhere, with as many replicas as fill these GPUs, is a step that the best
   // one here need not exceed: the search prunes by it from its first family on.
   double KnownStep(const PlanRequest& job, Oracle& oracle, double longest) const {
-    const uint32_t devices = job.cards.front().devices;
+    const uint32_t devices = job.gpus.front().devices;
     spec::DeviceCluster cluster = job.cluster;
     cluster.devices = devices;
     double known = longest;
@@ -130,16 +130,16 @@ class Frontier {
   void Visit(uint32_t devices, double headroom, double& longest) {
     if (cancelled_) return;
     PlanRequest job = plan_.job;
-    job.cards = {CardCount{devices, 1, longest}};
+    job.gpus = {GpuCount{devices, 1, longest}};
     job.headroom = headroom;
     job.fixed.devices.reset();
     job.fixed.data.reset();
     const OracleFactory oracle = EvaluatorOracle(job);
-    job.cards.front().longest_step_s = KnownStep(job, *oracle(), longest);
-    const double known = job.cards.front().longest_step_s;
+    job.gpus.front().longest_step_s = KnownStep(job, *oracle(), longest);
+    const double known = job.gpus.front().longest_step_s;
     // A known layout need not be one of this job's space: then nothing there is as fast.
     if (!SearchOne(job, oracle, known < longest, longest)) {
-      job.cards.front().longest_step_s = longest;
+      job.gpus.front().longest_step_s = longest;
       SearchOne(job, oracle, false, longest);
     }
     ++done_;

@@ -50,7 +50,7 @@ std::vector<Pair> ChangesOf(const Proposal& best) {
   constexpr double kGiga = 1e9;
   std::vector<Pair> pairs = {
       Figure("network", "network.gb_per_s", cluster.network.per_device.count() / kGiga),
-      Figure("card memory", "memory_gb_per_s", cluster.device.memory_bandwidth.count() / kGiga),
+      Figure("GPU memory", "memory_gb_per_s", cluster.device.memory_bandwidth.count() / kGiga),
       Size("tensor", "tensor", layout.tensor),
       Size("pipeline", "pipeline", layout.pipeline),
       Size("context", "context", layout.context),

@@ -17,7 +17,7 @@ std::optional<Timeline> TimelineOf(const PlanRequest& job, const Proposal& best)
 // How much of the progress is the first search where others follow it.
 constexpr double kShareOfFirst = 0.4;
 
-// Searches every number of cards, with more and more memory left free, and keeps what nothing beats
+// Searches every number of GPUs, with more and more memory left free, and keeps what nothing beats
 // in time, money and memory; with a proof of all these searches where one is asked for.
 void AddFrontier(const PlanOptions& options, Plan& plan);
 

@@ -30,13 +30,14 @@ Status TakeNumber(const Json& json, const char* key, std::optional<double>& targ
 }
 
 Status TakeLimit(const Json& json, ChangeRequest& change) {
-  static constexpr std::array<std::string_view, 3> kKeys = {"cards", "cpu", "memory_gib"};
+  static constexpr std::array<std::string_view, 3> kKeys = {"accelerators", "cpu", "memory_gib"};
   const auto limit = json.find("limit");
   if (limit == json.end() || !limit->is_object() || limit->empty()) {
-    return InvalidArgument("\"limit\" must be an object with \"cards\", \"cpu\" or \"memory_gib\"");
+    return InvalidArgument(
+        "\"limit\" must be an object with \"accelerators\", \"cpu\" or \"memory_gib\"");
   }
   RETURN_IF_ERROR(RefuseUnknown(*limit, kKeys));
-  RETURN_IF_ERROR(TakeNumber(*limit, "cards", change.cards));
+  RETURN_IF_ERROR(TakeNumber(*limit, "accelerators", change.accelerators));
   RETURN_IF_ERROR(TakeNumber(*limit, "cpu", change.cpu));
   return TakeNumber(*limit, "memory_gib", change.memory_gib);
 }
@@ -146,10 +147,11 @@ Json ToJson(const proto::Change& change, const proto::Job& before) {
     }
     case proto::Change::kLimit: {
       const proto::Amounts& limit = change.limit().limit();
-      return {
-          {"queue", change.limit().queue()},
-          {"limit",
-           {{"cards", limit.cards()}, {"cpu", limit.cpu()}, {"memory_gib", limit.memory_gib()}}}};
+      return {{"queue", change.limit().queue()},
+              {"limit",
+               {{"accelerators", limit.accelerators()},
+                {"cpu", limit.cpu()},
+                {"memory_gib", limit.memory_gib()}}}};
     }
     case proto::Change::kUseNode:
       return {{"node", change.use_node()}};
@@ -177,7 +179,8 @@ std::string CommandOf(const Json& change) {
   if (!change.contains("queue")) return "";
   std::string command = "longhaul queues limit " + Word(change["queue"]);
   const Json& limit = change["limit"];
-  if (limit.contains("cards")) command += " --cards " + NumberText(limit["cards"]);
+  if (limit.contains("accelerators"))
+    command += " --accelerators " + NumberText(limit["accelerators"]);
   if (limit.contains("cpu")) command += " --cpu " + NumberText(limit["cpu"]);
   if (limit.contains("memory_gib")) command += " --memory-gib " + NumberText(limit["memory_gib"]);
   return command;

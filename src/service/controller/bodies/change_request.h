@@ -5,7 +5,8 @@
 //   {"expedite": JOB}                    it goes before all others
 //   {"evict": JOB}                       it takes a snapshot, stops and waits again
 //   {"job": JOB, "nodes"?, "topology"?}  of one that waits; a size only of one that has not begun
-//   {"queue": NAME, "limit": {"cards"?, "cpu"?, "memory_gib"?}}  -1: none; what is absent stays
+//   {"queue": NAME, "limit": {"accelerators"?, "cpu"?, "memory_gib"?}}  -1: none; what is absent
+//   stays
 //   {"node": NAME}                       cordoned, drained, suspect or spare no longer
 //   {"link": NAME, "level": LEVEL}       gangs may cross the links of this domain again
 // JOB is an id or a name.
@@ -29,7 +30,7 @@ struct ChangeRequest {
   std::string subject;  // the job, queue, node or domain
   std::optional<uint32_t> nodes;
   std::optional<std::string> topology;  // "cluster": none
-  std::optional<double> cards, cpu, memory_gib;
+  std::optional<double> accelerators, cpu, memory_gib;
   std::string level;
 };
 
@@ -44,7 +45,7 @@ Result<ChangesRequest> ParseChanges(std::string_view body);
 // A CHANGE as above; of a job, what differs from `before`.
 nlohmann::ordered_json ToJson(const proto::Change& change, const proto::Job& before);
 
-// The command that does it: "longhaul queues limit lab --cards 4".
+// The command that does it: "longhaul queues limit lab --accelerators 4".
 std::string CommandOf(const nlohmann::ordered_json& change);
 // Several at once: "longhaul apply '[...]'".
 std::string CommandOfAll(const nlohmann::ordered_json& changes);

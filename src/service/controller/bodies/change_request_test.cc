@@ -10,7 +10,7 @@ using Json = nlohmann::ordered_json;
 TEST(ChangeRequest, ReadsEachKind) {
   const auto request = ParseChanges(R"({"changes": [
       {"expedite": "a"}, {"evict": "b"}, {"job": "c", "nodes": 2, "topology": "leaf"},
-      {"queue": "lab", "limit": {"cards": 4, "cpu": -1}}, {"node": "node-1"},
+      {"queue": "lab", "limit": {"accelerators": 4, "cpu": -1}}, {"node": "node-1"},
       {"link": "l1", "level": "leaf"}], "reason": "a test"})");
   ASSERT_TRUE(request.ok()) << request.status();
   ASSERT_EQ(request->changes.size(), 6u);
@@ -18,7 +18,7 @@ TEST(ChangeRequest, ReadsEachKind) {
   EXPECT_EQ(request->changes[1].kind, ChangeRequest::Kind::kEvict);
   EXPECT_EQ(request->changes[2].nodes, 2u);
   EXPECT_EQ(request->changes[2].topology, "leaf");
-  EXPECT_EQ(request->changes[3].cards, 4.0);
+  EXPECT_EQ(request->changes[3].accelerators, 4.0);
   EXPECT_EQ(request->changes[3].cpu, -1.0);
   EXPECT_EQ(request->changes[3].memory_gib, std::nullopt);
   EXPECT_EQ(request->changes[5].level, "leaf");
@@ -40,9 +40,9 @@ TEST(ChangeRequest, SaysWhatIsWrong) {
       {R"({"changes": [{"job": "a", "nodes": 0}]})", "1 to 1,000,000"},
       {R"({"changes": [{"job": "a", "nodes": -1}]})", "1 to 1,000,000"},
       {R"({"changes": [{"queue": "a"}]})", "\"limit\" must be an object"},
-      {R"({"changes": [{"queue": "a", "limit": {"cads": 1}}]})", "did you mean \"cards\"?"},
-      {R"({"changes": [{"queue": "a", "limit": {"cards": -2}}]})", "-1 for no limit"},
-      {R"({"changes": [{"queue": "a", "limit": {"cards": 1e30}}]})", "-1 for no limit"},
+      {R"({"changes": [{"queue": "a", "limit": {"cads": 1}}]})", "did you mean \"accelerators\"?"},
+      {R"({"changes": [{"queue": "a", "limit": {"accelerators": -2}}]})", "-1 for no limit"},
+      {R"({"changes": [{"queue": "a", "limit": {"accelerators": 1e30}}]})", "-1 for no limit"},
       {R"({"changes": [{"link": "a"}]})", "\"level\""},
   };
   for (const auto& row : kRows) {
@@ -65,11 +65,12 @@ TEST(ChangeRequest, IsWrittenAsItIsReadAndAsACommand) {
   EXPECT_EQ(CommandOf(ToJson(change, before)),
             "longhaul jobs change a-1 --nodes 2 --topology cluster");
   change.mutable_limit()->set_queue("lab");
-  change.mutable_limit()->mutable_limit()->set_cards(4);
+  change.mutable_limit()->mutable_limit()->set_accelerators(4);
   change.mutable_limit()->mutable_limit()->set_cpu(-1);
   change.mutable_limit()->mutable_limit()->set_memory_gib(1.5);
   const Json limit = ToJson(change, before);
-  EXPECT_EQ(CommandOf(limit), "longhaul queues limit lab --cards 4.0 --cpu -1.0 --memory-gib 1.5");
+  EXPECT_EQ(CommandOf(limit),
+            "longhaul queues limit lab --accelerators 4.0 --cpu -1.0 --memory-gib 1.5");
   Json all = Json::array({limit});
   proto::Change evict;
   evict.set_evict("it's");

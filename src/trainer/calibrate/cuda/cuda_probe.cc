@@ -11,8 +11,8 @@
 namespace longhaul::trainer {
 namespace {
 
-using planner::CardFigure;
-using planner::CardOperator;
+using planner::GpuFigure;
+using planner::GpuOperator;
 using spec::Precision;
 
 // Of driver_types.h, library_types.h, cublas_api.h, cublasLt.h and nccl.h.
@@ -86,7 +86,7 @@ class Owned {
   int (*end_)(void*) = nullptr;
 };
 
-struct Card {
+struct Gpu {
   int index = 0;
   Owned stream;
   Owned begin;
@@ -95,16 +95,16 @@ struct Card {
   Owned to;
 };
 
-class Cards {
+class Gpus {
  public:
-  explicit Cards(const CudaLibraries& libraries) : libraries_(libraries), api_(libraries.api()) {}
+  explicit Gpus(const CudaLibraries& libraries) : libraries_(libraries), api_(libraries.api()) {}
 
   Status Open();
   // Sets `file` but its figures and date.
-  Status Describe(planner::CardFile& file);
-  Result<CardFigure> Measure(CardFigure what, double budget_s);
+  Status Describe(planner::GpuFile& file);
+  Result<GpuFigure> Measure(GpuFigure what, double budget_s);
 
-  int cards() const { return cards_count_; }
+  int gpus() const { return gpus_count_; }
   bool has_fp8() const { return libraries_.has_fp8() && capability_ >= 89; }
   bool has_bf16() const { return capability_ >= 80; }
   size_t memory() const { return memory_; }
@@ -133,56 +133,56 @@ class Cards {
 
   Result<Owned> Memory(size_t bytes) const;
   Result<Owned> Event() const;
-  Status OpenCard(int index);
-  Status Reserve(Card& card, size_t from, size_t to);
-  Status FillWithNormals(Card& card, size_t bytes);
-  // Seconds of one run of `work` on card 0, or on all where `all`.
+  Status OpenGpu(int index);
+  Status Reserve(Gpu& gpu, size_t from, size_t to);
+  Status FillWithNormals(Gpu& gpu, size_t bytes);
+  // Seconds of one run of `work` on GPU 0, or on all where `all`.
   Result<double> Once(const Work& work, bool all);
-  Status Repeat(const Work& work, bool all, double budget_s, double share, CardFigure& figure);
-  Status Product(CardFigure& figure, double budget_s);
-  Status ProductFp8(CardFigure& figure, double budget_s);
-  Status Attention(CardFigure& figure, double budget_s);
-  Status Copy(CardFigure& figure, double budget_s);
-  Status Launch(CardFigure& figure, double budget_s);
-  Status Collective(CardFigure& figure, double budget_s);
-  Status OneCollective(CardOperator op, int ranks, size_t elements);
+  Status Repeat(const Work& work, bool all, double budget_s, double share, GpuFigure& figure);
+  Status Product(GpuFigure& figure, double budget_s);
+  Status ProductFp8(GpuFigure& figure, double budget_s);
+  Status Attention(GpuFigure& figure, double budget_s);
+  Status Copy(GpuFigure& figure, double budget_s);
+  Status Launch(GpuFigure& figure, double budget_s);
+  Status Collective(GpuFigure& figure, double budget_s);
+  Status OneCollective(GpuOperator op, int ranks, size_t elements);
 
   const CudaLibraries& libraries_;
   const CudaApi& api_;
-  int cards_count_ = 0;
+  int gpus_count_ = 0;
   int capability_ = 0;  // 90: of Hopper
   size_t memory_ = 0;
   double stream_rate_ = 0;
   std::vector<uint16_t> normals_;
-  std::vector<Card> card_;
+  std::vector<Gpu> gpu_;
   std::vector<size_t> from_bytes_;
   std::vector<size_t> to_bytes_;
   Owned blas_;
   std::vector<Owned> communicators_;
 };
 
-Result<Owned> Cards::Memory(size_t bytes) const {
+Result<Owned> Gpus::Memory(size_t bytes) const {
   void* memory = nullptr;
   RETURN_IF_ERROR(Call(api_.cudaMalloc(&memory, bytes), "cudaMalloc"));
   return Owned(memory, api_.cudaFree);
 }
 
-Result<Owned> Cards::Event() const {
+Result<Owned> Gpus::Event() const {
   void* event = nullptr;
   RETURN_IF_ERROR(Call(api_.cudaEventCreate(&event), "cudaEventCreate"));
   return Owned(event, api_.cudaEventDestroy);
 }
 
-Status Cards::Open() {
+Status Gpus::Open() {
   if (const int code = api_.cuInit(0); code != 0) {
     return Unavailable("cuInit failed (" + std::to_string(code) +
-                       "): is the NVIDIA driver loaded, and may this user see the cards?");
+                       "): is the NVIDIA driver loaded, and may this user see the GPUs?");
   }
-  if (const int code = api_.cudaGetDeviceCount(&cards_count_); code != 0) {
+  if (const int code = api_.cudaGetDeviceCount(&gpus_count_); code != 0) {
     return Unavailable("cudaGetDeviceCount failed: " + Printable(api_.cudaGetErrorString(code)));
   }
-  if (cards_count_ < 1) return Unavailable("the NVIDIA driver shows no card");
-  if (cards_count_ > 1024) return InternalError("the driver shows more than 1,024 cards");
+  if (gpus_count_ < 1) return Unavailable("the NVIDIA driver shows no GPU");
+  if (gpus_count_ > 1024) return InternalError("the driver shows more than 1,024 GPUs");
   RETURN_IF_ERROR(Call(api_.cudaSetDevice(0), "cudaSetDevice"));
   int major = 0;
   int minor = 0;
@@ -194,30 +194,30 @@ Status Cards::Open() {
   if (const int code = api_.cuDeviceTotalMem_v2(&memory_, 0); code != 0 || memory_ == 0) {
     return InternalError("cuDeviceTotalMem failed (" + std::to_string(code) + ")");
   }
-  for (int i = 0; i < cards_count_; ++i) RETURN_IF_ERROR(OpenCard(i));
+  for (int i = 0; i < gpus_count_; ++i) RETURN_IF_ERROR(OpenGpu(i));
   RETURN_IF_ERROR(Call(api_.cudaSetDevice(0), "cudaSetDevice"));
   void* blas = nullptr;
   RETURN_IF_ERROR(CallBlas(api_.cublasCreate_v2(&blas), "cublasCreate"));
   blas_ = Owned(blas, api_.cublasDestroy_v2);
-  return CallBlas(api_.cublasSetStream_v2(blas, card_[0].stream.get()), "cublasSetStream");
+  return CallBlas(api_.cublasSetStream_v2(blas, gpu_[0].stream.get()), "cublasSetStream");
 }
 
-Status Cards::OpenCard(int index) {
+Status Gpus::OpenGpu(int index) {
   RETURN_IF_ERROR(Call(api_.cudaSetDevice(index), "cudaSetDevice"));
-  Card card;
-  card.index = index;
+  Gpu gpu;
+  gpu.index = index;
   void* stream = nullptr;
   RETURN_IF_ERROR(Call(api_.cudaStreamCreate(&stream), "cudaStreamCreate"));
-  card.stream = Owned(stream, api_.cudaStreamDestroy);
-  ASSIGN_OR_RETURN(card.begin, Event());
-  ASSIGN_OR_RETURN(card.end, Event());
-  card_.push_back(std::move(card));
+  gpu.stream = Owned(stream, api_.cudaStreamDestroy);
+  ASSIGN_OR_RETURN(gpu.begin, Event());
+  ASSIGN_OR_RETURN(gpu.end, Event());
+  gpu_.push_back(std::move(gpu));
   from_bytes_.push_back(0);
   to_bytes_.push_back(0);
   return {};
 }
 
-Status Cards::Describe(planner::CardFile& file) {
+Status Gpus::Describe(planner::GpuFile& file) {
   char name[256] = {};
   if (const int code = api_.cuDeviceGetName(name, sizeof name - 1, 0); code != 0) {
     return InternalError("cuDeviceGetName failed (" + std::to_string(code) + ")");
@@ -234,65 +234,65 @@ Status Cards::Describe(planner::CardFile& file) {
     RETURN_IF_ERROR(CallNccl(api_.ncclGetVersion(&nccl), "ncclGetVersion"));
     file.driver += ", NCCL " + std::to_string(nccl);
   }
-  file.cards = static_cast<uint32_t>(cards_count_);
+  file.gpus = static_cast<uint32_t>(gpus_count_);
   file.memory = Bytes(static_cast<int64_t>(memory_));
   file.compute_units = static_cast<uint32_t>(std::max(units, 1));
   return {};
 }
 
 // Buffers only grow, so that the largest size decides.
-Status Cards::Reserve(Card& card, size_t from, size_t to) {
-  const auto index = static_cast<size_t>(card.index);
-  RETURN_IF_ERROR(Call(api_.cudaSetDevice(card.index), "cudaSetDevice"));
+Status Gpus::Reserve(Gpu& gpu, size_t from, size_t to) {
+  const auto index = static_cast<size_t>(gpu.index);
+  RETURN_IF_ERROR(Call(api_.cudaSetDevice(gpu.index), "cudaSetDevice"));
   if (from > from_bytes_[index]) {
-    card.from = Owned();
+    gpu.from = Owned();
     from_bytes_[index] = 0;
-    ASSIGN_OR_RETURN(card.from, Memory(from));
-    RETURN_IF_ERROR(FillWithNormals(card, from));
+    ASSIGN_OR_RETURN(gpu.from, Memory(from));
+    RETURN_IF_ERROR(FillWithNormals(gpu, from));
     from_bytes_[index] = from;
   }
   if (to > to_bytes_[index]) {
-    card.to = Owned();
+    gpu.to = Owned();
     to_bytes_[index] = 0;
-    ASSIGN_OR_RETURN(card.to, Memory(to));
+    ASSIGN_OR_RETURN(gpu.to, Memory(to));
     to_bytes_[index] = to;
   }
   return {};
 }
 
 // The same block again and again.
-Status Cards::FillWithNormals(Card& card, size_t bytes) {
+Status Gpus::FillWithNormals(Gpu& gpu, size_t bytes) {
   if (normals_.empty()) normals_ = Normals();
   const size_t block = 2 * normals_.size();
-  auto* to = static_cast<char*>(card.from.get());
+  auto* to = static_cast<char*>(gpu.from.get());
   for (size_t done = 0; done < bytes; done += block) {
     RETURN_IF_ERROR(
         Call(api_.cudaMemcpyAsync(to + done, normals_.data(), std::min(block, bytes - done),
-                                  kToDevice, card.stream.get()),
+                                  kToDevice, gpu.stream.get()),
              "cudaMemcpyAsync"));
   }
-  return Call(api_.cudaStreamSynchronize(card.stream.get()), "cudaStreamSynchronize");
+  return Call(api_.cudaStreamSynchronize(gpu.stream.get()), "cudaStreamSynchronize");
 }
 
-Result<double> Cards::Once(const Work& work, bool all) {
-  const size_t count = all ? card_.size() : 1;
+Result<double> Gpus::Once(const Work& work, bool all) {
+  const size_t count = all ? gpu_.size() : 1;
   for (size_t i = 0; i < count; ++i) {
-    RETURN_IF_ERROR(Call(api_.cudaSetDevice(card_[i].index), "cudaSetDevice"));
+    RETURN_IF_ERROR(Call(api_.cudaSetDevice(gpu_[i].index), "cudaSetDevice"));
     RETURN_IF_ERROR(
-        Call(api_.cudaEventRecord(card_[i].begin.get(), card_[i].stream.get()), "cudaEventRecord"));
+        Call(api_.cudaEventRecord(gpu_[i].begin.get(), gpu_[i].stream.get()), "cudaEventRecord"));
   }
   RETURN_IF_ERROR(work());
   for (size_t i = 0; i < count; ++i) {
-    RETURN_IF_ERROR(Call(api_.cudaSetDevice(card_[i].index), "cudaSetDevice"));
+    RETURN_IF_ERROR(Call(api_.cudaSetDevice(gpu_[i].index), "cudaSetDevice"));
     RETURN_IF_ERROR(
-        Call(api_.cudaEventRecord(card_[i].end.get(), card_[i].stream.get()), "cudaEventRecord"));
+        Call(api_.cudaEventRecord(gpu_[i].end.get(), gpu_[i].stream.get()), "cudaEventRecord"));
   }
   double slowest = 0;
   for (size_t i = 0; i < count; ++i) {
-    RETURN_IF_ERROR(Call(api_.cudaEventSynchronize(card_[i].end.get()), "cudaEventSynchronize"));
+    RETURN_IF_ERROR(Call(api_.cudaEventSynchronize(gpu_[i].end.get()), "cudaEventSynchronize"));
     float milliseconds = 0;
     RETURN_IF_ERROR(
-        Call(api_.cudaEventElapsedTime(&milliseconds, card_[i].begin.get(), card_[i].end.get()),
+        Call(api_.cudaEventElapsedTime(&milliseconds, gpu_[i].begin.get(), gpu_[i].end.get()),
              "cudaEventElapsedTime"));
     slowest = std::max(slowest, 1e-3 * static_cast<double>(milliseconds));
   }
@@ -301,8 +301,7 @@ Result<double> Cards::Once(const Work& work, bool all) {
 }
 
 // `share`: of a run's time that one operation takes.
-Status Cards::Repeat(const Work& work, bool all, double budget_s, double share,
-                     CardFigure& figure) {
+Status Gpus::Repeat(const Work& work, bool all, double budget_s, double share, GpuFigure& figure) {
   constexpr double kLeast = 1e-9;  // an event's step may hide what is shorter
   for (int i = 0; i < kWarmUps; ++i) RETURN_IF_ERROR(Once(work, all).status());
   std::vector<double> times;
@@ -319,22 +318,22 @@ Status Cards::Repeat(const Work& work, bool all, double budget_s, double share,
   return {};
 }
 
-Result<CardFigure> Cards::Measure(CardFigure what, double budget_s) {
+Result<GpuFigure> Gpus::Measure(GpuFigure what, double budget_s) {
   Status status;
   switch (what.op) {
-    case CardOperator::kProduct:
+    case GpuOperator::kProduct:
       status =
           what.precision == Precision::kFp8 ? ProductFp8(what, budget_s) : Product(what, budget_s);
       break;
-    case CardOperator::kAttention:
+    case GpuOperator::kAttention:
       status = Attention(what, budget_s);
       break;
-    case CardOperator::kStream:
-    case CardOperator::kToDevice:
-    case CardOperator::kToHost:
+    case GpuOperator::kStream:
+    case GpuOperator::kToDevice:
+    case GpuOperator::kToHost:
       status = Copy(what, budget_s);
       break;
-    case CardOperator::kLaunch:
+    case GpuOperator::kLaunch:
       status = Launch(what, budget_s);
       break;
     default:
@@ -345,7 +344,7 @@ Result<CardFigure> Cards::Measure(CardFigure what, double budget_s) {
 }
 
 // cuBLAS counts columns first: y^T = W^T x^T is the product of the same numbers.
-Status Cards::Product(CardFigure& figure, double budget_s) {
+Status Gpus::Product(GpuFigure& figure, double budget_s) {
   const auto m = static_cast<int>(figure.sizes[0]);
   const auto n = static_cast<int>(figure.sizes[1]);
   const auto k = static_cast<int>(figure.sizes[2]);
@@ -355,28 +354,28 @@ Status Cards::Product(CardFigure& figure, double budget_s) {
   const size_t element = type == kFloat32 ? 4 : 2;
   const size_t weights = element * static_cast<size_t>(n) * static_cast<size_t>(k);
   const size_t rows = element * static_cast<size_t>(m) * static_cast<size_t>(k);
-  Card& card = card_[0];
+  Gpu& gpu = gpu_[0];
   RETURN_IF_ERROR(
-      Reserve(card, weights + rows, element * static_cast<size_t>(m) * static_cast<size_t>(n)));
+      Reserve(gpu, weights + rows, element * static_cast<size_t>(m) * static_cast<size_t>(n)));
   const float one = 1;
   const float zero = 0;
-  const auto* w = static_cast<const char*>(card.from.get());
+  const auto* w = static_cast<const char*>(gpu.from.get());
   return Repeat(
       [&] {
-        return CallBlas(api_.cublasGemmEx(blas_.get(), kTransposed, 0, n, m, k, &one, w, type, k,
-                                          w + weights, type, k, &zero, card.to.get(), type, n,
-                                          kCompute32, kDefaultAlgorithm),
-                        "cublasGemmEx");
+        return CallBlas(
+            api_.cublasGemmEx(blas_.get(), kTransposed, 0, n, m, k, &one, w, type, k, w + weights,
+                              type, k, &zero, gpu.to.get(), type, n, kCompute32, kDefaultAlgorithm),
+            "cublasGemmEx");
       },
       false, budget_s, 1, figure);
 }
 
-Status Cards::ProductFp8(CardFigure& figure, double budget_s) {
+Status Gpus::ProductFp8(GpuFigure& figure, double budget_s) {
   const auto m = static_cast<uint64_t>(figure.sizes[0]);
   const auto n = static_cast<uint64_t>(figure.sizes[1]);
   const auto k = static_cast<uint64_t>(figure.sizes[2]);
-  Card& card = card_[0];
-  RETURN_IF_ERROR(Reserve(card, (m + n) * k, 2 * m * n + kWorkspace));
+  Gpu& gpu = gpu_[0];
+  RETURN_IF_ERROR(Reserve(gpu, (m + n) * k, 2 * m * n + kWorkspace));
   void* made = nullptr;
   RETURN_IF_ERROR(CallBlas(api_.cublasLtCreate(&made), "cublasLtCreate"));
   const Owned handle(made, api_.cublasLtDestroy);
@@ -413,21 +412,21 @@ Status Cards::ProductFp8(CardFigure& figure, double budget_s) {
   if (found < 1) return InternalError("cublasLt has no fp8 product of this size");
   const float one = 1;
   const float zero = 0;
-  auto* from = static_cast<char*>(card.from.get());
-  auto* to = static_cast<char*>(card.to.get());
+  auto* from = static_cast<char*>(gpu.from.get());
+  auto* to = static_cast<char*>(gpu.to.get());
   return Repeat(
       [&] {
         return CallBlas(
             api_.cublasLtMatmul(handle.get(), description.get(), &one, from, a.get(), from + n * k,
                                 b.get(), &zero, to, d.get(), to, d.get(), best.algorithm,
-                                to + 2 * m * n, kWorkspace, card.stream.get()),
+                                to + 2 * m * n, kWorkspace, gpu.stream.get()),
             "cublasLtMatmul");
       },
       false, budget_s, 1, figure);
 }
 
 // Scores and values for each head, then the bytes of a softmax between: read, written, read.
-Status Cards::Attention(CardFigure& figure, double budget_s) {
+Status Gpus::Attention(GpuFigure& figure, double budget_s) {
   const auto heads = static_cast<int>(figure.sizes[0]);
   const auto s = static_cast<int>(figure.sizes[1]);
   const auto d = static_cast<int>(figure.sizes[2]);
@@ -435,13 +434,13 @@ Status Cards::Attention(CardFigure& figure, double budget_s) {
   const long long scores = static_cast<long long>(s) * s;
   const auto all_rows = static_cast<size_t>(2 * rows * heads);
   const auto all_scores = static_cast<size_t>(2 * scores * heads);
-  Card& card = card_[0];
-  RETURN_IF_ERROR(Reserve(card, 2 * all_rows, all_scores + all_rows));
+  Gpu& gpu = gpu_[0];
+  RETURN_IF_ERROR(Reserve(gpu, 2 * all_rows, all_scores + all_rows));
   const int type = figure.precision == Precision::kFp16 ? kFloat16 : kBfloat16;
   const float one = 1;
   const float zero = 0;
-  const auto* q = static_cast<const char*>(card.from.get());
-  auto* p = static_cast<char*>(card.to.get());
+  const auto* q = static_cast<const char*>(gpu.from.get());
+  auto* p = static_cast<char*>(gpu.to.get());
   const auto work = [&]() -> Status {
     RETURN_IF_ERROR(CallBlas(
         api_.cublasGemmStridedBatchedEx(blas_.get(), kTransposed, 0, s, s, d, &one, q, type, d,
@@ -458,62 +457,62 @@ Status Cards::Attention(CardFigure& figure, double budget_s) {
   return {};
 }
 
-Status Cards::Copy(CardFigure& figure, double budget_s) {
+Status Gpus::Copy(GpuFigure& figure, double budget_s) {
   const auto bytes = static_cast<size_t>(figure.sizes[0]);
-  Card& card = card_[0];
-  RETURN_IF_ERROR(Reserve(card, bytes, bytes));
+  Gpu& gpu = gpu_[0];
+  RETURN_IF_ERROR(Reserve(gpu, bytes, bytes));
   Owned pinned;
-  void* from = card.from.get();
-  void* to = card.to.get();
+  void* from = gpu.from.get();
+  void* to = gpu.to.get();
   int kind = kOnDevice;
-  if (figure.op != CardOperator::kStream) {
+  if (figure.op != GpuOperator::kStream) {
     void* memory = nullptr;
     RETURN_IF_ERROR(Call(api_.cudaMallocHost(&memory, bytes), "cudaMallocHost"));
     pinned = Owned(memory, api_.cudaFreeHost);
-    const bool there = figure.op == CardOperator::kToDevice;
+    const bool there = figure.op == GpuOperator::kToDevice;
     kind = there ? kToDevice : kToHost;
     (there ? from : to) = memory;
   }
   return Repeat(
       [&] {
-        return Call(api_.cudaMemcpyAsync(to, from, bytes, kind, card.stream.get()),
+        return Call(api_.cudaMemcpyAsync(to, from, bytes, kind, gpu.stream.get()),
                     "cudaMemcpyAsync");
       },
       false, budget_s, 1, figure);
 }
 
-Status Cards::Launch(CardFigure& figure, double budget_s) {
-  Card& card = card_[0];
-  RETURN_IF_ERROR(Reserve(card, 0, 4096));
+Status Gpus::Launch(GpuFigure& figure, double budget_s) {
+  Gpu& gpu = gpu_[0];
+  RETURN_IF_ERROR(Reserve(gpu, 0, 4096));
   return Repeat(
       [&]() -> Status {
         for (int i = 0; i < kLaunches; ++i) {
-          RETURN_IF_ERROR(Call(api_.cudaMemsetAsync(card.to.get(), 0, 4, card.stream.get()),
-                               "cudaMemsetAsync"));
+          RETURN_IF_ERROR(
+              Call(api_.cudaMemsetAsync(gpu.to.get(), 0, 4, gpu.stream.get()), "cudaMemsetAsync"));
         }
         return {};
       },
       false, budget_s, 1.0 / kLaunches, figure);
 }
 
-Status Cards::OneCollective(CardOperator op, int ranks, size_t elements) {
+Status Gpus::OneCollective(GpuOperator op, int ranks, size_t elements) {
   const size_t piece = elements / static_cast<size_t>(ranks);
   RETURN_IF_ERROR(CallNccl(api_.ncclGroupStart(), "ncclGroupStart"));
   Status status;
   for (int i = 0; i < ranks && status.ok(); ++i) {
-    const Card& card = card_[static_cast<size_t>(i)];
+    const Gpu& gpu = gpu_[static_cast<size_t>(i)];
     void* communicator = communicators_[static_cast<size_t>(i)].get();
-    const auto* from = static_cast<const char*>(card.from.get());
-    auto* to = static_cast<char*>(card.to.get());
-    void* stream = card.stream.get();
-    if (op == CardOperator::kAllReduce) {
+    const auto* from = static_cast<const char*>(gpu.from.get());
+    auto* to = static_cast<char*>(gpu.to.get());
+    void* stream = gpu.stream.get();
+    if (op == GpuOperator::kAllReduce) {
       status = CallNccl(
           api_.ncclAllReduce(from, to, elements, kNcclBfloat16, kNcclSum, communicator, stream),
           "ncclAllReduce");
-    } else if (op == CardOperator::kAllGather) {
+    } else if (op == GpuOperator::kAllGather) {
       status = CallNccl(api_.ncclAllGather(from, to, piece, kNcclBfloat16, communicator, stream),
                         "ncclAllGather");
-    } else if (op == CardOperator::kReduceScatter) {
+    } else if (op == GpuOperator::kReduceScatter) {
       status = CallNccl(
           api_.ncclReduceScatter(from, to, piece, kNcclBfloat16, kNcclSum, communicator, stream),
           "ncclReduceScatter");
@@ -533,7 +532,7 @@ Status Cards::OneCollective(CardOperator op, int ranks, size_t elements) {
   return status.ok() ? ended : status;
 }
 
-Status Cards::Collective(CardFigure& figure, double budget_s) {
+Status Gpus::Collective(GpuFigure& figure, double budget_s) {
   const auto ranks = static_cast<int>(figure.sizes[0]);
   const auto bytes = static_cast<size_t>(figure.sizes[1]);
   if (communicators_.empty()) {
@@ -544,29 +543,29 @@ Status Cards::Collective(CardFigure& figure, double budget_s) {
         CallNccl(api_.ncclCommInitAll(made.data(), ranks, devices.data()), "ncclCommInitAll"));
     for (void* communicator : made) communicators_.emplace_back(communicator, api_.ncclCommDestroy);
   }
-  for (Card& card : card_) RETURN_IF_ERROR(Reserve(card, bytes, bytes));
+  for (Gpu& gpu : gpu_) RETURN_IF_ERROR(Reserve(gpu, bytes, bytes));
   RETURN_IF_ERROR(Call(api_.cudaSetDevice(0), "cudaSetDevice"));
   return Repeat([&] { return OneCollective(figure.op, ranks, bytes / 2); }, true, budget_s, 1,
                 figure);
 }
 
 // Every figure to measure, in this order: streams first, since attention needs their rate.
-std::vector<CardFigure> Figures(const Cards& cards, const CudaLibraries& libraries, bool quick) {
-  std::vector<CardFigure> figures;
-  const auto add = [&](CardOperator op, Precision precision, std::array<double, 3> sizes) {
+std::vector<GpuFigure> Figures(const Gpus& gpus, const CudaLibraries& libraries, bool quick) {
+  std::vector<GpuFigure> figures;
+  const auto add = [&](GpuOperator op, Precision precision, std::array<double, 3> sizes) {
     figures.push_back({op, precision, sizes, 0, 0, 0});
   };
-  // Copies need room for both ends, and leave most of the card alone.
+  // Copies need room for both ends, and leave most of the GPU alone.
   double most = 1 << 30;
-  while (most > double(cards.memory()) / 8) most /= 2;
-  for (const CardOperator op :
-       {CardOperator::kStream, CardOperator::kToDevice, CardOperator::kToHost}) {
+  while (most > double(gpus.memory()) / 8) most /= 2;
+  for (const GpuOperator op :
+       {GpuOperator::kStream, GpuOperator::kToDevice, GpuOperator::kToHost}) {
     for (const double bytes : {most / 16, most}) add(op, Precision::kBf16, {bytes, 0, 0});
   }
-  add(CardOperator::kLaunch, Precision::kBf16, {});
+  add(GpuOperator::kLaunch, Precision::kBf16, {});
   std::vector<Precision> precisions = {Precision::kFp16};
-  if (cards.has_bf16()) precisions.insert(precisions.begin(), Precision::kBf16);
-  if (cards.has_fp8()) precisions.push_back(Precision::kFp8);
+  if (gpus.has_bf16()) precisions.insert(precisions.begin(), Precision::kBf16);
+  if (gpus.has_fp8()) precisions.push_back(Precision::kFp8);
   // A layer's products: widths of small and large models and their shards, rows of a micro-batch.
   const std::vector<double> rows =
       quick ? std::vector<double>{4096} : std::vector<double>{1024, 2048, 4096, 8192};
@@ -574,28 +573,28 @@ std::vector<CardFigure> Figures(const Cards& cards, const CudaLibraries& librari
                                                {8192, 8192}, {2048, 8192}, {7168, 8192}};
   for (const Precision precision : precisions) {
     for (const double m : rows) {
-      for (const auto& [n, k] : kWidths) add(CardOperator::kProduct, precision, {m, n, k});
+      for (const auto& [n, k] : kWidths) add(GpuOperator::kProduct, precision, {m, n, k});
     }
   }
   for (const double sequence :
        quick ? std::vector<double>{4096} : std::vector<double>{1024, 4096, 8192}) {
-    add(CardOperator::kAttention, precisions.front(), {16, sequence, 128});
+    add(GpuOperator::kAttention, precisions.front(), {16, sequence, 128});
   }
-  if (!libraries.has_collectives() || cards.cards() < 2 || !cards.has_bf16()) return figures;
-  for (const CardOperator op : {CardOperator::kAllReduce, CardOperator::kAllGather,
-                                CardOperator::kReduceScatter, CardOperator::kAllToAll}) {
+  if (!libraries.has_collectives() || gpus.gpus() < 2 || !gpus.has_bf16()) return figures;
+  for (const GpuOperator op : {GpuOperator::kAllReduce, GpuOperator::kAllGather,
+                               GpuOperator::kReduceScatter, GpuOperator::kAllToAll}) {
     // Whole pieces for every rank.
-    const double unit = 2 * cards.cards();
+    const double unit = 2 * gpus.gpus();
     for (const double bytes : {double(1 << 14), double(16 << 20), double(256 << 20)}) {
-      add(op, Precision::kBf16, {double(cards.cards()), std::ceil(bytes / unit) * unit, 0});
+      add(op, Precision::kBf16, {double(gpus.gpus()), std::ceil(bytes / unit) * unit, 0});
     }
   }
   return figures;
 }
 
-std::string Name(const CardFigure& figure) {
-  std::string text(planner::CardOperatorName(figure.op));
-  for (size_t i = 0; i < planner::CardSizeNames(figure.op).size(); ++i) {
+std::string Name(const GpuFigure& figure) {
+  std::string text(planner::GpuOperatorName(figure.op));
+  for (size_t i = 0; i < planner::GpuSizeNames(figure.op).size(); ++i) {
     text += (i == 0 ? " " : " x ") + WithThousands(static_cast<int64_t>(figure.sizes[i]));
   }
   return text;
@@ -603,24 +602,23 @@ std::string Name(const CardFigure& figure) {
 
 }  // namespace
 
-Result<CudaResult> MeasureCards(const CudaOptions& options, const CudaProgress& progress) {
+Result<CudaResult> MeasureGpus(const CudaOptions& options, const CudaProgress& progress) {
   ASSIGN_OR_RETURN(const auto libraries, CudaLibraries::Open(options.paths));
-  Cards cards(*libraries);
-  RETURN_IF_ERROR(cards.Open());
+  Gpus gpus(*libraries);
+  RETURN_IF_ERROR(gpus.Open());
   CudaResult result;
   result.notes = libraries->notes();
-  if (cards.cards() == 1)
-    result.notes.emplace_back("collectives are not measured: there is one card");
-  RETURN_IF_ERROR(cards.Describe(result.file));
+  if (gpus.gpus() == 1) result.notes.emplace_back("collectives are not measured: there is one GPU");
+  RETURN_IF_ERROR(gpus.Describe(result.file));
   result.file.quick = options.quick;
-  const std::vector<CardFigure> figures = Figures(cards, *libraries, options.quick);
+  const std::vector<GpuFigure> figures = Figures(gpus, *libraries, options.quick);
   const double budget_s = options.quick ? 0.1 : 1;
   for (size_t i = 0; i < figures.size(); ++i) {
     progress(i, figures.size(), Name(figures[i]));
-    const Result<CardFigure> figure = cards.Measure(figures[i], budget_s);
+    const Result<GpuFigure> figure = gpus.Measure(figures[i], budget_s);
     if (!figure.ok()) return figure.status().WithContext(Name(figures[i]));
-    if (figure->op == CardOperator::kStream) {
-      cards.set_stream_rate(2 * figure->sizes[0] / figure->seconds);
+    if (figure->op == GpuOperator::kStream) {
+      gpus.set_stream_rate(2 * figure->sizes[0] / figure->seconds);
     }
     result.file.figures.push_back(*figure);
   }

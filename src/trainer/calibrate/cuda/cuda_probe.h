@@ -1,20 +1,20 @@
-// Measures one machine's NVIDIA cards for the planner: what planner/local/card/card_file.h holds.
+// Measures one machine's NVIDIA GPUs for the planner: what planner/local/gpu/gpu_file.h holds.
 //
 // UNTESTED ON HARDWARE: its logic runs in tests against a driver with scripted times
 // (fake_cuda.cc). Sizes are measured in a fixed order. Each is run a few times to warm up, then
 // repeatedly, every run between two events on one stream, until its budget of device time is used
 // or often enough; the median counts. Operands are bf16 normals of a fixed sequence (powers of
-// cards depend on data). Attention is two batched products of cuBLAS and, by the streams' measured
+// GPUs depend on data). Attention is two batched products of cuBLAS and, by the streams' measured
 // rate, the bytes of the softmax between them: an unfused kernel, slower than flash attention.
-// Collectives run on all cards of the machine from one process; the slowest card's time counts.
-// Leaves out clocks and power, other processes on the cards, and links beyond the machine.
+// Collectives run on all GPUs of the machine from one process; the slowest GPU's time counts.
+// Leaves out clocks and power, other processes on the GPUs, and links beyond the machine.
 #pragma once
 
 #include <functional>
 #include <string>
 
 #include "base/status.h"
-#include "planner/local/card/card_file.h"
+#include "planner/local/gpu/gpu_file.h"
 #include "trainer/calibrate/cuda/cuda_api.h"
 
 namespace longhaul::trainer {
@@ -27,11 +27,11 @@ struct CudaOptions {
 using CudaProgress = std::function<void(size_t done, size_t total, const std::string& what)>;
 
 struct CudaResult {
-  planner::CardFile file;          // without measured_at
+  planner::GpuFile file;           // without measured_at
   std::vector<std::string> notes;  // what was left out, and why
 };
 
-// kUnavailable where there is no driver, library or card; kInternal naming the call that failed.
-Result<CudaResult> MeasureCards(const CudaOptions& options, const CudaProgress& progress);
+// kUnavailable where there is no driver, library or GPU; kInternal naming the call that failed.
+Result<CudaResult> MeasureGpus(const CudaOptions& options, const CudaProgress& progress);
 
 }  // namespace longhaul::trainer

@@ -1,4 +1,4 @@
-// Against a driver with scripted times: says nothing of real cards.
+// Against a driver with scripted times: says nothing of real GPUs.
 #include "trainer/calibrate/cuda/cuda_probe.h"
 
 #include <dlfcn.h>
@@ -10,8 +10,8 @@
 namespace longhaul::trainer {
 namespace {
 
-using planner::CardFigure;
-using planner::CardOperator;
+using planner::GpuFigure;
+using planner::GpuOperator;
 using spec::Precision;
 using testing::Contains;
 using testing::HasSubstr;
@@ -32,7 +32,7 @@ class Fake {
   Fake& operator=(const Fake&) = delete;
   ~Fake() { dlclose(handle_); }
 
-  void Reset(int cards, int capability) { Get<void(int, int)>("fake_reset")(cards, capability); }
+  void Reset(int gpus, int capability) { Get<void(int, int)>("fake_reset")(gpus, capability); }
   void Fail(const char* name, int after) { Get<void(const char*, int)>("fake_fail")(name, after); }
   int Calls(const char* name) { return Get<int(const char*)>("fake_calls")(name); }
   int Live() { return Get<int()>("fake_live")(); }
@@ -47,13 +47,13 @@ class Fake {
 };
 
 Result<CudaResult> Quick(const char* path = LONGHAUL_FAKE_CUDA) {
-  return MeasureCards({PathsOf(path), true}, [](size_t, size_t, const std::string&) {});
+  return MeasureGpus({PathsOf(path), true}, [](size_t, size_t, const std::string&) {});
 }
 
-const CardFigure* Find(const planner::CardFile& file, CardOperator op, Precision precision,
-                       double last) {
-  const size_t at = planner::CardSizeNames(op).empty() ? 0 : planner::CardSizeNames(op).size() - 1;
-  for (const CardFigure& figure : file.figures) {
+const GpuFigure* Find(const planner::GpuFile& file, GpuOperator op, Precision precision,
+                      double last) {
+  const size_t at = planner::GpuSizeNames(op).empty() ? 0 : planner::GpuSizeNames(op).size() - 1;
+  for (const GpuFigure& figure : file.figures) {
     if (figure.op == op && figure.precision == precision && figure.sizes[at] == last) {
       return &figure;
     }
@@ -61,52 +61,52 @@ const CardFigure* Find(const planner::CardFile& file, CardOperator op, Precision
   return nullptr;
 }
 
-TEST(MeasureCards, FindsTheScriptedTimes) {
+TEST(MeasureGpus, FindsTheScriptedTimes) {
   Fake fake;
   const auto result = Quick();
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(result->notes, IsEmpty());
-  const planner::CardFile& file = result->file;
+  const planner::GpuFile& file = result->file;
   EXPECT_EQ(file.machine, "NVIDIA H100 80GB HBM3");
-  EXPECT_EQ(file.cards, 8u);
+  EXPECT_EQ(file.gpus, 8u);
   EXPECT_EQ(file.driver, "CUDA runtime 12040, NCCL 22105");
   const double gib = 1 << 30;
-  const CardFigure* product = Find(file, CardOperator::kProduct, Precision::kBf16, 14336);
+  const GpuFigure* product = Find(file, GpuOperator::kProduct, Precision::kBf16, 14336);
   ASSERT_NE(product, nullptr);
   EXPECT_NEAR(product->seconds, 5e-6 + 2.0 * 4096 * 4096 * 14336 / 600e12, 1e-7);
   EXPECT_GE(product->repeats, 5u);
-  const CardFigure* fp8 = Find(file, CardOperator::kProduct, Precision::kFp8, 14336);
+  const GpuFigure* fp8 = Find(file, GpuOperator::kProduct, Precision::kFp8, 14336);
   ASSERT_NE(fp8, nullptr);
   EXPECT_NEAR(fp8->seconds, 5e-6 + 2.0 * 4096 * 4096 * 14336 / 1.2e15, 1e-7);
-  EXPECT_NEAR(Find(file, CardOperator::kStream, Precision::kBf16, gib)->seconds, gib / 1.25e12,
+  EXPECT_NEAR(Find(file, GpuOperator::kStream, Precision::kBf16, gib)->seconds, gib / 1.25e12,
               1e-7);
-  EXPECT_NEAR(Find(file, CardOperator::kToHost, Precision::kBf16, gib)->seconds, gib / 40e9, 1e-6);
-  EXPECT_NEAR(Find(file, CardOperator::kLaunch, Precision::kBf16, 0)->seconds, 2e-6, 1e-9);
+  EXPECT_NEAR(Find(file, GpuOperator::kToHost, Precision::kBf16, gib)->seconds, gib / 40e9, 1e-6);
+  EXPECT_NEAR(Find(file, GpuOperator::kLaunch, Precision::kBf16, 0)->seconds, 2e-6, 1e-9);
   // Two products, and the scores through memory twice at the streams' rate of 2.5 TB/s.
   const double scores = 2.0 * 4096 * 4096 * 16;
-  EXPECT_NEAR(Find(file, CardOperator::kAttention, Precision::kBf16, 128)->seconds,
+  EXPECT_NEAR(Find(file, GpuOperator::kAttention, Precision::kBf16, 128)->seconds,
               1e-5 + 2 * 2.0 * 4096 * 4096 * 128 * 16 / 600e12 + 2 * scores / 2.5e12, 1e-6);
-  // The slowest card's.
+  // The slowest GPU's.
   const double sum = 256 << 20;
-  EXPECT_NEAR(Find(file, CardOperator::kAllReduce, Precision::kBf16, sum)->seconds,
+  EXPECT_NEAR(Find(file, GpuOperator::kAllReduce, Precision::kBf16, sum)->seconds,
               10e-6 + 1.25 * 2 * sum * 7 / 8 / 350e9, 1e-6);
-  EXPECT_NEAR(Find(file, CardOperator::kAllToAll, Precision::kBf16, sum)->seconds,
+  EXPECT_NEAR(Find(file, GpuOperator::kAllToAll, Precision::kBf16, sum)->seconds,
               1.25 * sum / 350e9, 1e-6);
   EXPECT_EQ(fake.Live(), 0);
 }
 
-TEST(MeasureCards, MakesAFileThatPlanTakes) {
+TEST(MeasureGpus, MakesAFileThatPlanTakes) {
   Fake fake;
   const auto result = Quick();
   ASSERT_TRUE(result.ok()) << result.status();
-  const auto file = planner::ParseCardFile(planner::ToJson(result->file));
+  const auto file = planner::ParseGpuFile(planner::ToJson(result->file));
   ASSERT_TRUE(file.ok()) << file.status();
   const auto constants = planner::ConstantsOf(*file);
   ASSERT_TRUE(constants.ok()) << constants.status();
   EXPECT_EQ(constants->like, "h100-sxm");
   for (const auto& [op, collective] :
-       {std::pair{CardOperator::kAllReduce, planner::Collective::kAllReduce},
-        std::pair{CardOperator::kAllGather, planner::Collective::kAllGather}}) {
+       {std::pair{GpuOperator::kAllReduce, planner::Collective::kAllReduce},
+        std::pair{GpuOperator::kAllGather, planner::Collective::kAllGather}}) {
     const double bytes = 256 << 20;
     const double measured = Find(*file, op, Precision::kBf16, bytes)->seconds;
     EXPECT_NEAR(planner::CollectiveSeconds(constants->links, collective, bytes, {8, 1}), measured,
@@ -115,7 +115,7 @@ TEST(MeasureCards, MakesAFileThatPlanTakes) {
   EXPECT_NEAR(constants->matrix.bandwidth_bytes_per_s, 2.5e12, 1e9);
 }
 
-TEST(MeasureCards, GivesTheSameTwice) {
+TEST(MeasureGpus, GivesTheSameTwice) {
   Fake fake;
   const auto first = Quick();
   fake.Reset(8, 90);
@@ -124,25 +124,25 @@ TEST(MeasureCards, GivesTheSameTwice) {
   EXPECT_EQ(first->file, second->file);
 }
 
-TEST(MeasureCards, LeavesOutWhatACardLacks) {
+TEST(MeasureGpus, LeavesOutWhatAGpuLacks) {
   Fake fake;
   fake.Reset(1, 75);  // Turing: neither bf16 nor fp8
   const auto result = Quick();
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT(result->notes, Contains("collectives are not measured: there is one card"));
-  for (const CardFigure& figure : result->file.figures) {
-    if (figure.op == CardOperator::kProduct) {
+  EXPECT_THAT(result->notes, Contains("collectives are not measured: there is one GPU"));
+  for (const GpuFigure& figure : result->file.figures) {
+    if (figure.op == GpuOperator::kProduct) {
       EXPECT_EQ(figure.precision, Precision::kFp16);
     }
-    EXPECT_LT(figure.op, CardOperator::kAllReduce);
+    EXPECT_LT(figure.op, GpuOperator::kAllReduce);
   }
 }
 
-TEST(MeasureCards, GoesWithoutTheLibrariesThatMayBeMissing) {
+TEST(MeasureGpus, GoesWithoutTheLibrariesThatMayBeMissing) {
   Fake fake(LONGHAUL_FAKE_CUDA_WITHOUT_LT);
   CudaPaths paths = PathsOf(LONGHAUL_FAKE_CUDA_WITHOUT_LT);
   paths.nccl = {"libno-such-nccl.so"};
-  const auto result = MeasureCards({paths, true}, [](size_t, size_t, const std::string&) {});
+  const auto result = MeasureGpus({paths, true}, [](size_t, size_t, const std::string&) {});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(result->notes,
               Contains(HasSubstr("fp8 is not measured: " LONGHAUL_FAKE_CUDA_WITHOUT_LT
@@ -151,22 +151,22 @@ TEST(MeasureCards, GoesWithoutTheLibrariesThatMayBeMissing) {
                                       "machine"));
 }
 
-TEST(MeasureCards, SaysWhichLibraryIsNotThere) {
+TEST(MeasureGpus, SaysWhichLibraryIsNotThere) {
   CudaPaths paths = PathsOf("libno-such.so");
-  const auto result = MeasureCards({paths, true}, [](size_t, size_t, const std::string&) {});
+  const auto result = MeasureGpus({paths, true}, [](size_t, size_t, const std::string&) {});
   EXPECT_EQ(result.status().code(), Code::kUnavailable);
   EXPECT_THAT(result.status().message(), HasSubstr("no libno-such.so on this machine"));
 }
 
-TEST(MeasureCards, SaysThatThereIsNoCard) {
+TEST(MeasureGpus, SaysThatThereIsNoGpu) {
   Fake fake;
   fake.Reset(0, 90);
   EXPECT_EQ(Quick().status().code(), Code::kUnavailable);
-  EXPECT_THAT(Quick().status().message(), HasSubstr("shows no card"));
+  EXPECT_THAT(Quick().status().message(), HasSubstr("shows no GPU"));
 }
 
 // Each call that is made fails at its first, second and last time: told by name, nothing left over.
-TEST(MeasureCards, TellsEachCallThatFails) {
+TEST(MeasureGpus, TellsEachCallThatFails) {
   constexpr auto kCalls = std::to_array<const char*>({
       "cuInit",
       "cuDeviceGetName",

@@ -1,6 +1,6 @@
 // A driver that only counts: the functions of cuda_api.h with scripted times, for tests.
 //
-// Every library in one. A stream is a clock that operations advance by what a made-up card would
+// Every library in one. A stream is a clock that operations advance by what a made-up GPU would
 // take; events read it. Any call can be made to fail, and every handle that lives is counted.
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace {
 
 struct State {
-  int cards = 8;
+  int gpus = 8;
   int capability = 90;
   std::string failing;
   int fails_after = 0;  // calls that still succeed
@@ -60,8 +60,8 @@ void* blas_stream = nullptr;
 extern "C" {
 
 // What tests set and ask.
-void fake_reset(int cards, int capability) {
-  state.cards = cards;
+void fake_reset(int gpus, int capability) {
+  state.gpus = gpus;
   state.capability = capability;
   state.failing.clear();
   state.calls.clear();
@@ -86,7 +86,7 @@ int cuDeviceTotalMem_v2(size_t* bytes, int) {
 }
 
 int cudaGetDeviceCount(int* count) {
-  *count = state.cards;
+  *count = state.gpus;
   return Enter("cudaGetDeviceCount");
 }
 int cudaSetDevice(int device) {
@@ -121,7 +121,7 @@ int cudaStreamSynchronize(void*) { return Enter("cudaStreamSynchronize"); }
 int cudaEventCreate(void** event) { return Make("cudaEventCreate", event); }
 int cudaEventDestroy(void* event) { return End(event); }
 int cudaEventRecord(void* event, void* stream) {
-  // An event of another card's context is an error on a real driver.
+  // An event of another GPU's context is an error on a real driver.
   if (static_cast<Object*>(stream)->device != state.device) return 4;
   static_cast<Object*>(event)->time_s = static_cast<Object*>(stream)->time_s;
   return Enter("cudaEventRecord");
@@ -216,7 +216,7 @@ int ncclGroupEnd() {
   --state.open_groups;
   return Enter("ncclGroupEnd");
 }
-// A card in the middle is slower than the others: the slowest counts.
+// A GPU in the middle is slower than the others: the slowest counts.
 static void SpendLink(void* communicator, void* stream, double through) {
   const double slow = static_cast<Object*>(communicator)->device == 1 ? 1.25 : 1;
   Spend(stream, slow * through / 350e9);

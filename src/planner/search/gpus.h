@@ -1,10 +1,10 @@
-// How many cards a search may take, and what it strives for: time, money, or one within the other.
+// How many GPUs a search may take, and what it strives for: time, money, or one within the other.
 //
 // Counts are whole islands (and whole hosts): powers of two times 1, 3, 5 or 7 of them, and the
 // ends of the range; below one island the powers of two that divide it. For a given count the
 // run's days and dollars are proportional to the step (run.h), so a count needs two figures: how
 // much a second of step weighs, and the longest step that meets deadline and budget. Bounds in
-// seconds thereby serve every objective. Leaves out the price of cards that stand idle.
+// seconds thereby serve every objective. Leaves out the price of GPUs that stand idle.
 #pragma once
 
 #include <cstdint>
@@ -29,23 +29,23 @@ struct Goal {
   std::optional<double> budget_dollars{};
 };
 
-struct CardCount {
+struct GpuCount {
   uint32_t devices = 1;
   double weight = 1;  // of a second of step in the objective
   double longest_step_s = std::numeric_limits<double>::infinity();
-  // What a second of step adds to the run; dollars are 0 where the card has no price.
+  // What a second of step adds to the run; dollars are 0 where the GPU has no price.
   double days_per_step_s = 0;
   double dollars_per_step_s = 0;
 };
 
 // Ascending; of the range [low, high]. Requires 1 <= low <= high.
-std::vector<uint32_t> CardCounts(const spec::DeviceCluster& cluster, uint32_t low, uint32_t high);
+std::vector<uint32_t> GpuCounts(const spec::DeviceCluster& cluster, uint32_t low, uint32_t high);
 
 // Gives the job these counts, the goal's deadline and its budget. Refuses counts that the cluster
-// cannot have, a deadline or a budget without tokens, and money where the card has no price.
-Status SetCards(std::span<const uint32_t> counts, const Goal& goal, PlanRequest& job);
+// cannot have, a deadline or a budget without tokens, and money where the GPU has no price.
+Status SetGpus(std::span<const uint32_t> counts, const Goal& goal, PlanRequest& job);
 
 // The job's counts: its cluster's alone where none were set.
-std::vector<CardCount> CountsOf(const PlanRequest& job);
+std::vector<GpuCount> CountsOf(const PlanRequest& job);
 
 }  // namespace longhaul::planner::search

@@ -1,4 +1,4 @@
-// From what a program allocates to what a card shows: the caching allocator, the context, NCCL.
+// From what a program allocates to what a GPU shows: the caching allocator, the context, NCCL.
 //
 // PyTorch's allocator (c10/cuda/CUDACachingAllocator.cpp) rounds blocks to 512 bytes; small ones
 // come from segments of 2 MiB, those below 10 MiB from 20 MiB, larger ones from their size in steps
@@ -19,6 +19,6 @@ Bytes SegmentOf(Bytes bytes);
 
 Bytes Reserved(Bytes allocated, Family family);
 // As nvidia-smi shows it.
-Bytes OnCard(Bytes reserved, const spec::Layout& layout, Family family, const spec::Device& device);
+Bytes OnGpu(Bytes reserved, const spec::Layout& layout, Family family, const spec::Device& device);
 
 }  // namespace longhaul::planner

@@ -24,7 +24,7 @@ struct PlanFlags {
   uint32_t batch = 0;
   uint32_t sequence = 0;
   std::string tokens;
-  std::string cards;  // "256..4096"
+  std::string gpus;  // "256..4096"
   std::string objective = "time";
   std::string recompute;     // "stage", "uniform"; empty: uniform where one framework is named
   double deadline_days = 0;  // 0: none
@@ -63,7 +63,7 @@ Result<NowAndJob> JobOfRun(PlanFlags flags);
 // "15T", "300B", "2.5e12".
 Result<double> ParseTokens(std::string_view text);
 
-// What the search strives for, and over how many cards.
+// What the search strives for, and over how many GPUs.
 Status SetGoal(const PlanFlags& flags, const planner::RunFacts& run,
                planner::search::PlanRequest& job);
 
@@ -81,7 +81,7 @@ void ApplyStack(const StackChoice& stack, bool keeps_settings, spec::Software& s
 // What `--stack list` prints.
 std::string StackList();
 
-// A machine that has cards and not cores.
-bool IsOfCards(const planner::search::PlanRequest& job);
+// A machine that has GPUs and not cores.
+bool IsOfGpus(const planner::search::PlanRequest& job);
 
 }  // namespace longhaul::bin

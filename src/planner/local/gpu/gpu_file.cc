@@ -1,4 +1,4 @@
-#include "planner/local/card/card_file.h"
+#include "planner/local/gpu/gpu_file.h"
 
 #include <algorithm>
 #include <cmath>
@@ -25,7 +25,7 @@ struct Facts {
   bool has_precision;
 };
 
-constexpr std::array<Facts, kCardOperators> kFacts = {{
+constexpr std::array<Facts, kGpuOperators> kFacts = {{
     {"product", {"m", "n", "k"}, 3, true},
     {"attention", {"batch_heads", "sequence", "head_dim"}, 3, true},
     {"stream", {"bytes", "", ""}, 1, false},
@@ -40,10 +40,10 @@ constexpr std::array<Facts, kCardOperators> kFacts = {{
 constexpr std::array<std::string_view, 6> kPrecisions = {"fp32", "fp16",  "bf16",
                                                          "fp8",  "mxfp8", "nvfp4"};
 
-const Facts& FactsOf(CardOperator op) { return kFacts[static_cast<size_t>(op)]; }
+const Facts& FactsOf(GpuOperator op) { return kFacts[static_cast<size_t>(op)]; }
 
 Status Wrong(const std::string& where, const std::string& why) {
-  return InvalidArgument("card file: " + where + " " + why);
+  return InvalidArgument("GPU file: " + where + " " + why);
 }
 
 std::string Shown(const Json& json) {
@@ -98,14 +98,14 @@ Result<size_t> OneOf(const std::string& word, const std::array<std::string_view,
                           (meant ? " (did you mean " + std::string(*meant) + "?)" : ""));
 }
 
-Result<CardFigure> ReadFigure(const Json& object, const std::string& where) {
+Result<GpuFigure> ReadFigure(const Json& object, const std::string& where) {
   if (!object.is_object()) return Wrong(where, "is not an object");
-  CardFigure figure;
-  std::array<std::string_view, kCardOperators> names;
-  for (size_t i = 0; i < kCardOperators; ++i) names[i] = kFacts[i].name;
+  GpuFigure figure;
+  std::array<std::string_view, kGpuOperators> names;
+  for (size_t i = 0; i < kGpuOperators; ++i) names[i] = kFacts[i].name;
   ASSIGN_OR_RETURN(const std::string name, Text(object, where, "operator"));
   ASSIGN_OR_RETURN(const size_t op, OneOf(name, names, where + "operator"));
-  figure.op = static_cast<CardOperator>(op);
+  figure.op = static_cast<GpuOperator>(op);
   const Facts& facts = FactsOf(figure.op);
   std::vector<std::string_view> keys = {"operator", "seconds", "spread", "repeats"};
   if (facts.has_precision) {
@@ -132,9 +132,9 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// The shipped card that the driver's name says, else the one with as many compute units and nearest
+// The shipped GPU that the driver's name says, else the one with as many compute units and nearest
 // memory.
-Result<spec::Device> Like(const CardFile& file) {
+Result<spec::Device> Like(const GpuFile& file) {
   std::string name;
   for (const char c : file.machine) name += c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
   std::optional<spec::Device> best;
@@ -156,15 +156,15 @@ Result<spec::Device> Like(const CardFile& file) {
       best_score = score;
     }
   }
-  if (!best) return InternalError("no card is shipped");
+  if (!best) return InternalError("no GPU is shipped");
   return *best;
 }
 
 // One factor on the rate of the products of each measured precision; of the others bf16's.
-void FitProducts(const CardFile& file, DeviceMatrix& matrix) {
+void FitProducts(const GpuFile& file, DeviceMatrix& matrix) {
   std::array<std::vector<double>, 6> ratios;
-  for (const CardFigure& figure : file.figures) {
-    if (figure.op != CardOperator::kProduct) continue;
+  for (const GpuFigure& figure : file.figures) {
+    if (figure.op != GpuOperator::kProduct) continue;
     const auto index = static_cast<size_t>(figure.precision);
     const double predicted = ProductSeconds(matrix, matrix.products[index], figure.sizes[0],
                                             figure.sizes[1], figure.sizes[2]);
@@ -180,12 +180,12 @@ void FitProducts(const CardFile& file, DeviceMatrix& matrix) {
 }
 
 // The figure of the operator with the largest (or smallest) last size.
-const CardFigure* Extreme(const CardFile& file, CardOperator op, bool largest) {
-  const CardFigure* found = nullptr;
+const GpuFigure* Extreme(const GpuFile& file, GpuOperator op, bool largest) {
+  const GpuFigure* found = nullptr;
   const size_t last = FactsOf(op).size_count - 1;
-  for (const CardFigure& figure : file.figures) {
+  for (const GpuFigure& figure : file.figures) {
     if (figure.op != op) continue;
-    const auto key = [&](const CardFigure& f) {
+    const auto key = [&](const GpuFigure& f) {
       // Of several counts of ranks the whole machine's.
       return last == 1 ? f.sizes[0] * 1e16 + (largest ? 1 : -1) * f.sizes[1]
                        : (largest ? 1 : -1) * f.sizes[0];
@@ -195,8 +195,8 @@ const CardFigure* Extreme(const CardFile& file, CardOperator op, bool largest) {
   return found;
 }
 
-void FitStreams(const CardFile& file, DeviceMatrix& matrix, spec::Device& device) {
-  if (const CardFigure* stream = Extreme(file, CardOperator::kStream, true)) {
+void FitStreams(const GpuFile& file, DeviceMatrix& matrix, spec::Device& device) {
+  if (const GpuFigure* stream = Extreme(file, GpuOperator::kStream, true)) {
     const double rate = 2 * stream->sizes[0] / stream->seconds;
     const double factor = rate / matrix.bandwidth_bytes_per_s;
     matrix.bandwidth_bytes_per_s = rate;
@@ -206,19 +206,19 @@ void FitStreams(const CardFile& file, DeviceMatrix& matrix, spec::Device& device
     // A sheet is never below what was reached.
     device.memory_bandwidth = BytesPerSecond(std::max(device.memory_bandwidth.count(), rate));
   }
-  const CardFigure* there = Extreme(file, CardOperator::kToDevice, true);
-  const CardFigure* back = Extreme(file, CardOperator::kToHost, true);
+  const GpuFigure* there = Extreme(file, GpuOperator::kToDevice, true);
+  const GpuFigure* back = Extreme(file, GpuOperator::kToHost, true);
   if (there != nullptr && back != nullptr) {
     device.host_bandwidth =
         BytesPerSecond(std::min(there->sizes[0] / there->seconds, back->sizes[0] / back->seconds));
   }
-  for (const CardFigure& figure : file.figures) {
-    if (figure.op == CardOperator::kLaunch) matrix.kernel_floor_s = figure.seconds;
+  for (const GpuFigure& figure : file.figures) {
+    if (figure.op == GpuOperator::kLaunch) matrix.kernel_floor_s = figure.seconds;
   }
 }
 
 // Bandwidth from the largest size of a kind, with the latency taken off.
-double LinkRate(const Links& links, const CardFigure& figure, double passes) {
+double LinkRate(const Links& links, const GpuFigure& figure, double passes) {
   const double through = passes * figure.sizes[1] * (figure.sizes[0] - 1) / figure.sizes[0];
   const double latency =
       std::min(links.island_latency_s + passes * links.island_hop_s * (figure.sizes[0] - 2),
@@ -226,20 +226,20 @@ double LinkRate(const Links& links, const CardFigure& figure, double passes) {
   return (through + links.island_root_bytes * std::sqrt(through)) / (figure.seconds - latency);
 }
 
-void FitLinks(const CardFile& file, Links& links, spec::Device& device) {
-  const CardFigure* small = Extreme(file, CardOperator::kAllReduce, false);
+void FitLinks(const GpuFile& file, Links& links, spec::Device& device) {
+  const GpuFigure* small = Extreme(file, GpuOperator::kAllReduce, false);
   if (small != nullptr && small->sizes[1] <= 1 << 20) {
     // Of a small sum next to nothing is transfer; hops stay the shipped ones.
     const double hops = 2 * links.island_hop_s * (small->sizes[0] - 2);
     links.island_latency_s = std::max(1e-7, small->seconds - hops);
   }
   std::vector<double> rates;
-  for (const CardOperator op : {CardOperator::kAllGather, CardOperator::kReduceScatter}) {
-    if (const CardFigure* figure = Extreme(file, op, true)) {
+  for (const GpuOperator op : {GpuOperator::kAllGather, GpuOperator::kReduceScatter}) {
+    if (const GpuFigure* figure = Extreme(file, op, true)) {
       rates.push_back(LinkRate(links, *figure, 1));
     }
   }
-  const CardFigure* sum = Extreme(file, CardOperator::kAllReduce, true);
+  const GpuFigure* sum = Extreme(file, GpuOperator::kAllReduce, true);
   if (rates.empty() && sum != nullptr) rates.push_back(LinkRate(links, *sum, 2));
   if (rates.empty()) return;
   links.island_bytes_per_s = Median(rates);
@@ -251,49 +251,49 @@ void FitLinks(const CardFile& file, Links& links, spec::Device& device) {
 
 }  // namespace
 
-std::string_view CardOperatorName(CardOperator op) { return FactsOf(op).name; }
+std::string_view GpuOperatorName(GpuOperator op) { return FactsOf(op).name; }
 
-std::span<const std::string_view> CardSizeNames(CardOperator op) {
+std::span<const std::string_view> GpuSizeNames(GpuOperator op) {
   return std::span(FactsOf(op).sizes).first(FactsOf(op).size_count);
 }
 
-Result<CardFile> ParseCardFile(std::string_view text) {
-  if (text.size() > kLargest) return InvalidArgument("card file: larger than 4 MiB");
+Result<GpuFile> ParseGpuFile(std::string_view text) {
+  if (text.size() > kLargest) return InvalidArgument("GPU file: larger than 4 MiB");
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return InvalidArgument("card file: not JSON, or cut off");
-  if (!json.is_object() || json.value("format", Json()) != "longhaul-card") {
+  if (json.is_discarded()) return InvalidArgument("GPU file: not JSON, or cut off");
+  if (!json.is_object() || json.value("format", Json()) != "longhaul-gpu") {
     return InvalidArgument(
-        "card file: format is not \"longhaul-card\": write one with longhaul calibrate --device "
+        "GPU file: format is not \"longhaul-gpu\": write one with longhaul calibrate --device "
         "cuda");
   }
   ASSIGN_OR_RETURN(const uint64_t version, Whole(json, "", "version", 1'000'000));
   if (version != 1) {
-    return InvalidArgument("card file: version " + std::to_string(version) +
+    return InvalidArgument("GPU file: version " + std::to_string(version) +
                            " is not known here, 1 is: run longhaul calibrate again");
   }
-  CardFile file;
+  GpuFile file;
   ASSIGN_OR_RETURN(file.machine, Text(json, "", "machine"));
   ASSIGN_OR_RETURN(file.measured_at, Text(json, "", "measured_at"));
   ASSIGN_OR_RETURN(file.driver, Text(json, "", "driver"));
-  ASSIGN_OR_RETURN(const uint64_t cards, Whole(json, "", "cards", 1024));
+  ASSIGN_OR_RETURN(const uint64_t gpus, Whole(json, "", "gpus", 1024));
   ASSIGN_OR_RETURN(const uint64_t memory, Whole(json, "", "memory_bytes", uint64_t{1} << 50));
   ASSIGN_OR_RETURN(const uint64_t units, Whole(json, "", "compute_units", 100'000));
-  file.cards = static_cast<uint32_t>(cards);
+  file.gpus = static_cast<uint32_t>(gpus);
   file.memory = Bytes(static_cast<int64_t>(memory));
   file.compute_units = static_cast<uint32_t>(units);
   const auto quick = json.find("quick");
   if (quick == json.end() || !quick->is_boolean()) return Wrong("quick", "must be true or false");
   file.quick = quick->get<bool>();
   RETURN_IF_ERROR(OnlyKeys(json, "",
-                           {"format", "version", "machine", "measured_at", "driver", "cards",
+                           {"format", "version", "machine", "measured_at", "driver", "gpus",
                             "memory_bytes", "compute_units", "quick", "figures"}));
   const auto figures = json.find("figures");
   if (figures == json.end() || !figures->is_array() || figures->size() > kMostFigures) {
     return Wrong("figures", "must be a list of at most " + std::to_string(kMostFigures));
   }
-  std::array<size_t, kCardOperators> counts{};
+  std::array<size_t, kGpuOperators> counts{};
   for (size_t i = 0; i < figures->size(); ++i) {
-    ASSIGN_OR_RETURN(CardFigure figure,
+    ASSIGN_OR_RETURN(GpuFigure figure,
                      ReadFigure((*figures)[i], "figures[" + std::to_string(i) + "]."));
     if (FactsOf(figure.op).size_count == 2 && figure.sizes[0] < 2) {
       return Wrong("figures[" + std::to_string(i) + "].ranks", "must be 2 or more");
@@ -301,27 +301,27 @@ Result<CardFile> ParseCardFile(std::string_view text) {
     ++counts[static_cast<size_t>(figure.op)];
     file.figures.push_back(figure);
   }
-  if (counts[static_cast<size_t>(CardOperator::kProduct)] < 3 ||
-      counts[static_cast<size_t>(CardOperator::kStream)] < 1) {
+  if (counts[static_cast<size_t>(GpuOperator::kProduct)] < 3 ||
+      counts[static_cast<size_t>(GpuOperator::kStream)] < 1) {
     return Wrong("figures", "hold fewer than three products and a stream: calibrate again");
   }
   return file;
 }
 
-std::string ToJson(const CardFile& file) {
-  Json json = {{"format", "longhaul-card"},
+std::string ToJson(const GpuFile& file) {
+  Json json = {{"format", "longhaul-gpu"},
                {"version", 1},
                {"machine", file.machine},
                {"measured_at", file.measured_at},
                {"driver", file.driver},
-               {"cards", file.cards},
+               {"gpus", file.gpus},
                {"memory_bytes", file.memory.count()},
                {"compute_units", file.compute_units},
                {"quick", file.quick},
                {"figures", "@"}};
   // One figure a line, so that two files can be compared by eye.
   std::string figures;
-  for (const CardFigure& figure : file.figures) {
+  for (const GpuFigure& figure : file.figures) {
     const Facts& facts = FactsOf(figure.op);
     Json line = {{"operator", facts.name}};
     if (facts.has_precision) line["precision"] = kPrecisions[static_cast<size_t>(figure.precision)];
@@ -339,19 +339,19 @@ std::string ToJson(const CardFile& file) {
   return text + "\n";
 }
 
-Result<CardConstants> ConstantsOf(const CardFile& file, uint32_t devices) {
-  if (devices == 0) devices = file.cards;
-  if (devices > file.cards && devices % file.cards != 0) {
-    return InvalidArgument(std::to_string(devices) + " cards do not fill machines of " +
-                           std::to_string(file.cards) + ": give a multiple of it");
+Result<GpuConstants> ConstantsOf(const GpuFile& file, uint32_t devices) {
+  if (devices == 0) devices = file.gpus;
+  if (devices > file.gpus && devices % file.gpus != 0) {
+    return InvalidArgument(std::to_string(devices) + " GPUs do not fill machines of " +
+                           std::to_string(file.gpus) + ": give a multiple of it");
   }
-  CardConstants constants;
+  GpuConstants constants;
   ASSIGN_OR_RETURN(const spec::Device like, Like(file));
   constants.like = like.name;
   ASSIGN_OR_RETURN(constants.cluster,
                    spec::ParseClusterName(like.name + ":" + std::to_string(devices)));
   spec::DeviceCluster& cluster = constants.cluster;
-  cluster.devices_per_node = std::min(devices, file.cards);
+  cluster.devices_per_node = std::min(devices, file.gpus);
   cluster.island = cluster.devices_per_node;
   cluster.network.rails = cluster.devices_per_node;
   cluster.device.memory = file.memory;

@@ -1,4 +1,4 @@
-#include "planner/memory/card_memory.h"
+#include "planner/memory/gpu_memory.h"
 
 #include <algorithm>
 
@@ -52,8 +52,7 @@ Bytes Reserved(Bytes allocated, Family family) {
   return SegmentOf(Bytes(static_cast<int64_t>(share * static_cast<double>(allocated.count()))));
 }
 
-Bytes OnCard(Bytes reserved, const spec::Layout& layout, Family family,
-             const spec::Device& device) {
+Bytes OnGpu(Bytes reserved, const spec::Layout& layout, Family family, const spec::Device& device) {
   if (family == Family::kLonghaul) return reserved;
   // Contexts grew with the kernels loaded: about 0.5 GiB on Ampere, 0.6 since.
   const Bytes context = device.fp8.count() > 0 ? 600_MiB : 500_MiB;

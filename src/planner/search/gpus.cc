@@ -1,4 +1,4 @@
-#include "planner/search/cards.h"
+#include "planner/search/gpus.h"
 
 #include <algorithm>
 #include <numeric>
@@ -37,7 +37,7 @@ Result<Rates> RatesOf(const PlanRequest& job, uint32_t devices, const Goal& goal
 
 }  // namespace
 
-std::vector<uint32_t> CardCounts(const spec::DeviceCluster& cluster, uint32_t low, uint32_t high) {
+std::vector<uint32_t> GpuCounts(const spec::DeviceCluster& cluster, uint32_t low, uint32_t high) {
   CHECK(low >= 1 && low <= high);
   const uint32_t unit = std::lcm(std::max(1u, cluster.island), cluster.devices_per_node);
   std::vector<uint32_t> counts;
@@ -60,16 +60,16 @@ std::vector<uint32_t> CardCounts(const spec::DeviceCluster& cluster, uint32_t lo
   return counts;
 }
 
-Status SetCards(std::span<const uint32_t> counts, const Goal& goal, PlanRequest& job) {
+Status SetGpus(std::span<const uint32_t> counts, const Goal& goal, PlanRequest& job) {
   if (goal.run.tokens <= 0 && (goal.deadline_days || goal.budget_dollars)) {
     return InvalidArgument("a deadline or a budget is of a whole run: give the tokens to train on");
   }
   const bool money = goal.objective == Objective::kCost || goal.budget_dollars;
   if (money && !(job.cluster.device.dollars_per_hour > 0)) {
-    return InvalidArgument("the card " + Printable(job.cluster.device.name, 40) +
+    return InvalidArgument("the GPU " + Printable(job.cluster.device.name, 40) +
                            " has no price: give dollars_per_hour in the cluster's file");
   }
-  job.cards.clear();
+  job.gpus.clear();
   job.objective = goal.objective;
   job.deadline_days = goal.deadline_days;
   job.budget_dollars = goal.budget_dollars;
@@ -78,7 +78,7 @@ Status SetCards(std::span<const uint32_t> counts, const Goal& goal, PlanRequest&
     cluster.devices = devices;
     RETURN_IF_ERROR(spec::CheckDeviceCluster(cluster));
     ASSIGN_OR_RETURN(const Rates rates, RatesOf(job, devices, goal));
-    CardCount count{devices, goal.objective == Objective::kCost ? rates.dollars : rates.days};
+    GpuCount count{devices, goal.objective == Objective::kCost ? rates.dollars : rates.days};
     count.days_per_step_s = rates.days;
     count.dollars_per_step_s = rates.dollars;
     if (goal.deadline_days) {
@@ -87,14 +87,14 @@ Status SetCards(std::span<const uint32_t> counts, const Goal& goal, PlanRequest&
     if (goal.budget_dollars) {
       count.longest_step_s = std::min(count.longest_step_s, *goal.budget_dollars / rates.dollars);
     }
-    job.cards.push_back(count);
+    job.gpus.push_back(count);
   }
   return {};
 }
 
-std::vector<CardCount> CountsOf(const PlanRequest& job) {
-  if (!job.cards.empty()) return job.cards;
-  return {CardCount{job.cluster.devices}};
+std::vector<GpuCount> CountsOf(const PlanRequest& job) {
+  if (!job.gpus.empty()) return job.gpus;
+  return {GpuCount{job.cluster.devices}};
 }
 
 }  // namespace longhaul::planner::search

@@ -1,4 +1,4 @@
-#include "scheduler/small_jobs/card_packing.h"
+#include "scheduler/small_jobs/gpu_packing.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,14 +18,14 @@ constexpr double kTolerance = 1e-9;
 
 // For every v, the dearest set of shares that fits into v.
 struct Knapsack {
-  std::array<double, kWholeCard + 1> value{};
-  std::array<int16_t, kWholeCard + 1> item{};  // the last share added; -1: as with one less
+  std::array<double, kWholeGpu + 1> value{};
+  std::array<int16_t, kWholeGpu + 1> item{};  // the last share added; -1: as with one less
 };
 
 Knapsack Solve(std::span<const ShareWeight> shares, std::span<const double> prices) {
   Knapsack knapsack;
   knapsack.item.fill(-1);
-  for (int v = 1; v <= kWholeCard; ++v) {
+  for (int v = 1; v <= kWholeGpu; ++v) {
     const auto at = static_cast<size_t>(v);
     knapsack.value[at] = knapsack.value[at - 1];
     for (size_t i = 0; i < shares.size(); ++i) {
@@ -41,7 +41,7 @@ Knapsack Solve(std::span<const ShareWeight> shares, std::span<const double> pric
 
 std::vector<double> BestPattern(std::span<const ShareWeight> shares, const Knapsack& knapsack) {
   std::vector<double> pattern(shares.size());
-  for (int v = kWholeCard; v > 0;) {
+  for (int v = kWholeGpu; v > 0;) {
     const int16_t item = knapsack.item[static_cast<size_t>(v)];
     if (item < 0) {
       --v;
@@ -62,15 +62,15 @@ class CuttingStock {
     for (const ShareWeight& share : shares) sum += static_cast<double>(share.weight);
     // To begin with each share has a pattern of its own.
     for (size_t i = 0; i < size_; ++i) {
-      inverse_[i * size_ + i] = 1.0 / (kWholeCard / shares[i].share);
+      inverse_[i * size_ + i] = 1.0 / (kWholeGpu / shares[i].share);
       amounts_[i] = static_cast<double>(shares[i].weight) / sum * inverse_[i * size_ + i];
     }
   }
 
-  // The value of a card after the last pivot, in cards.
+  // The value of a GPU after the last pivot, in GPUs.
   Knapsack Run() {
     Knapsack knapsack = Solve(shares_, Prices());
-    for (int pivot = 0; pivot < kMaxPivots && knapsack.value[kWholeCard] > 1 + 1e-7; ++pivot) {
+    for (int pivot = 0; pivot < kMaxPivots && knapsack.value[kWholeGpu] > 1 + 1e-7; ++pivot) {
       if (!Pivot(BestPattern(shares_, knapsack))) break;
       knapsack = Solve(shares_, Prices());
     }
@@ -78,7 +78,7 @@ class CuttingStock {
   }
 
  private:
-  // A pattern costs one card, so the prices are the column sums of the basis' inverse.
+  // A pattern costs one GPU, so the prices are the column sums of the basis' inverse.
   std::vector<double> Prices() const {
     std::vector<double> prices(size_);
     for (size_t row = 0; row < size_; ++row) {
@@ -123,11 +123,11 @@ class CuttingStock {
 
 }  // namespace
 
-CardValues ValueCards(std::vector<ShareWeight> shares) {
-  CardValues values{};
+GpuValues ValueGpus(std::vector<ShareWeight> shares) {
+  GpuValues values{};
   if (shares.empty()) return values;
   for (const ShareWeight& share : shares) {
-    CHECK(share.share >= 1 && share.share < kWholeCard && share.weight > 0);
+    CHECK(share.share >= 1 && share.share < kWholeGpu && share.weight > 0);
   }
   std::sort(shares.begin(), shares.end(), [](const ShareWeight& a, const ShareWeight& b) {
     const int64_t taken_a = a.share * a.weight;
@@ -136,11 +136,11 @@ CardValues ValueCards(std::vector<ShareWeight> shares) {
   });
   if (shares.size() > kMaxPackedShares) shares.resize(kMaxPackedShares);
   const Knapsack knapsack = CuttingStock(shares).Run();
-  // Divided by the value of an empty card the prices are feasible even if pivots ran out.
-  const double whole = knapsack.value[kWholeCard];
+  // Divided by the value of an empty GPU the prices are feasible even if pivots ran out.
+  const double whole = knapsack.value[kWholeGpu];
   CHECK(whole > 0);
   for (size_t v = 0; v < values.size(); ++v) {
-    values[v] = static_cast<int32_t>(std::lround(knapsack.value[v] / whole * kCardValue));
+    values[v] = static_cast<int32_t>(std::lround(knapsack.value[v] / whole * kGpuValue));
   }
   return values;
 }

@@ -1,4 +1,4 @@
-#include "planner/search/cards.h"
+#include "planner/search/gpus.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,17 +16,17 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(CardCounts, AreWholeIslandsInSmallFactors) {
+TEST(GpuCounts, AreWholeIslandsInSmallFactors) {
   const auto h100 = *spec::ParseClusterName("h100-sxm:1024");
-  EXPECT_THAT(CardCounts(h100, 1, 40), ElementsAre(1, 2, 4, 8, 16, 24, 32, 40));
-  EXPECT_THAT(CardCounts(h100, 256, 512), ElementsAre(256, 320, 384, 448, 512));
+  EXPECT_THAT(GpuCounts(h100, 1, 40), ElementsAre(1, 2, 4, 8, 16, 24, 32, 40));
+  EXPECT_THAT(GpuCounts(h100, 256, 512), ElementsAre(256, 320, 384, 448, 512));
   // The ends of the range are kept where they fill nodes: 104 does, 100 doesn't.
-  EXPECT_THAT(CardCounts(h100, 100, 104), ElementsAre(104));
+  EXPECT_THAT(GpuCounts(h100, 100, 104), ElementsAre(104));
   const auto gb200 = *spec::ParseClusterName("gb200-nvl72:144");
-  EXPECT_THAT(CardCounts(gb200, 72, 400), ElementsAre(72, 144, 216, 288, 360, 400));
+  EXPECT_THAT(GpuCounts(gb200, 72, 400), ElementsAre(72, 144, 216, 288, 360, 400));
 }
 
-// A model that fits on few cards.
+// A model that fits on few GPUs.
 PlanRequest SmallJob() {
   PlanRequest job;
   job.model = RandomJob(1).model;
@@ -53,14 +53,14 @@ Goal GoalOf(Objective objective) {
   return goal;
 }
 
-TEST(Cards, LeastMoneyTakesFewerThanLeastTimeAndADeadlineLiesBetween) {
+TEST(Gpus, LeastMoneyTakesFewerThanLeastTimeAndADeadlineLiesBetween) {
   const uint32_t counts[] = {8, 16, 32, 64};
   PlanRequest job = SmallJob();
   PlanOptions options;
   options.tokens = options.run.tokens = 1e10;
   options.prove = true;
   const auto plan = [&](const Goal& goal) {
-    EXPECT_EQ(SetCards(counts, goal, job), Status());
+    EXPECT_EQ(SetGpus(counts, goal, job), Status());
     Plan made = MakePlan(job, options);
     EXPECT_TRUE(made.proof->holds()) << made.proof->gaps.front();
     return made;
@@ -95,7 +95,7 @@ TEST(Cards, LeastMoneyTakesFewerThanLeastTimeAndADeadlineLiesBetween) {
   EXPECT_LE(within.best.front().run->dollars.expected, *tight.budget_dollars * (1 + 1e-9));
 }
 
-TEST(Cards, FrontHoldsNothingThatAnotherBeats) {
+TEST(Gpus, FrontHoldsNothingThatAnotherBeats) {
   PlanRequest job = SmallJob();
   PlanOptions options;
   options.surroundings = true;
@@ -116,7 +116,7 @@ TEST(Cards, FrontHoldsNothingThatAnotherBeats) {
 }
 
 // What is known from other counts only shortens the searches.
-TEST(Cards, FrontIsWhatASearchOfEachCountFinds) {
+TEST(Gpus, FrontIsWhatASearchOfEachCountFinds) {
   const PlanRequest job = SmallJob();
   PlanOptions options;
   options.surroundings = true;
@@ -124,7 +124,7 @@ TEST(Cards, FrontIsWhatASearchOfEachCountFinds) {
   size_t checked = 0;
   for (const FrontierPoint& point : plan.frontier) {
     PlanRequest alone = job;
-    alone.cards = {CardCount{point.proposal.cluster.devices}};
+    alone.gpus = {GpuCount{point.proposal.cluster.devices}};
     alone.headroom = point.headroom_asked;
     Options search;
     search.keep = 1;
@@ -135,22 +135,22 @@ TEST(Cards, FrontIsWhatASearchOfEachCountFinds) {
     if (first) continue;  // runners-up of the plan itself are points too
     ++checked;
     EXPECT_DOUBLE_EQ(outcome.best.front().step_s, point.proposal.evaluation.step.count())
-        << point.proposal.cluster.devices << " cards, " << point.headroom_asked << " free";
+        << point.proposal.cluster.devices << " GPUs, " << point.headroom_asked << " free";
   }
   EXPECT_GE(checked, 2u);
 }
 
-TEST(SetCards, RefusesMoneyWithoutPriceAndDeadlinesWithoutTokens) {
+TEST(SetGpus, RefusesMoneyWithoutPriceAndDeadlinesWithoutTokens) {
   PlanRequest job = SmallJob();
   const uint32_t counts[] = {8};
   Goal goal;
   goal.deadline_days = 3;
-  EXPECT_THAT(SetCards(counts, goal, job).message(), HasSubstr("give the tokens"));
+  EXPECT_THAT(SetGpus(counts, goal, job).message(), HasSubstr("give the tokens"));
   goal = GoalOf(Objective::kCost);
   job.cluster.device.dollars_per_hour = 0;
-  EXPECT_THAT(SetCards(counts, goal, job).message(), HasSubstr("no price"));
+  EXPECT_THAT(SetGpus(counts, goal, job).message(), HasSubstr("no price"));
   const uint32_t odd[] = {12};
-  EXPECT_THAT(SetCards(odd, GoalOf(Objective::kTime), job).message(), HasSubstr("take 8 or 16"));
+  EXPECT_THAT(SetGpus(odd, GoalOf(Objective::kTime), job).message(), HasSubstr("take 8 or 16"));
 }
 
 // Stages of unlike length under ZeRO 3: what one waits for its weights falls with recompute.

@@ -1,12 +1,12 @@
-// What `longhaul calibrate --device cuda` measured on one machine's accelerators: the card file.
+// What `longhaul calibrate --device cuda` measured on one machine's accelerators: the GPU file.
 //
 // UNTESTED ON HARDWARE: written and read here, filled by a simulated driver in tests alone.
-// One JSON object of at most 4 MiB, "format": "longhaul-card", version 1 (docs/calibrate.md): the
+// One JSON object of at most 4 MiB, "format": "longhaul-gpu", version 1 (docs/calibrate.md): the
 // machine, and a figure for each operator, precision and size with its median seconds. `plan` takes
 // it in place of a cluster. What it says replaces levels, not shapes: one factor on the rate of all
 // products of a precision (the median over shapes), one on attention with it, the streams'
 // bandwidth, the links' bandwidth and latency (each collective at its largest and smallest size).
-// Shapes, and what was not measured, stay those of the shipped card that is nearest. Leaves out
+// Shapes, and what was not measured, stay those of the shipped GPU that is nearest. Leaves out
 // attention's own rate: what is measured is products and softmax apart, not a fused kernel.
 #pragma once
 
@@ -25,59 +25,59 @@
 
 namespace longhaul::planner {
 
-enum class CardOperator : uint8_t {
+enum class GpuOperator : uint8_t {
   kProduct,        // y[m x n] = x[m x k] W, in the figure's precision with fp32 sums
   kAttention,      // scores and values of `batch_heads` as two batched products, softmax as streams
-  kStream,         // `bytes` read and as many written in the card's memory
+  kStream,         // `bytes` read and as many written in the GPU's memory
   kToDevice,       // `bytes` from pinned host memory
   kToHost,         // and back
   kLaunch,         // one of many short operations in a row
-  kAllReduce,      // over `ranks` cards of this machine; `bytes` is the whole buffer
+  kAllReduce,      // over `ranks` GPUs of this machine; `bytes` is the whole buffer
   kAllGather,      // `bytes` is what each ends with
   kReduceScatter,  // `bytes` is what each starts with
   kAllToAll,       // likewise
 };
-constexpr size_t kCardOperators = 10;
+constexpr size_t kGpuOperators = 10;
 
-std::string_view CardOperatorName(CardOperator op);                // "product"
-std::span<const std::string_view> CardSizeNames(CardOperator op);  // {"m", "n", "k"}
+std::string_view GpuOperatorName(GpuOperator op);                // "product"
+std::span<const std::string_view> GpuSizeNames(GpuOperator op);  // {"m", "n", "k"}
 
-struct CardFigure {
-  CardOperator op = CardOperator::kProduct;
+struct GpuFigure {
+  GpuOperator op = GpuOperator::kProduct;
   spec::Precision precision = spec::Precision::kBf16;  // of products and attention
   std::array<double, 3> sizes{};
   double seconds = 0;
   double spread = 0;  // between the quartiles of the repeats, as a share of the median
   uint32_t repeats = 0;
 
-  friend bool operator==(const CardFigure&, const CardFigure&) = default;
+  friend bool operator==(const GpuFigure&, const GpuFigure&) = default;
 };
 
-struct CardFile {
-  std::string machine;      // "NVIDIA H100 80GB HBM3", as the driver names the card
+struct GpuFile {
+  std::string machine;      // "NVIDIA H100 80GB HBM3", as the driver names the GPU
   std::string measured_at;  // "2026-05-01T12:00:00Z"
   std::string driver;       // versions, as one text
-  uint32_t cards = 0;
-  Bytes memory;  // of a card
+  uint32_t gpus = 0;
+  Bytes memory;  // of a GPU
   uint32_t compute_units = 0;
   bool quick = false;
-  std::vector<CardFigure> figures;
+  std::vector<GpuFigure> figures;
 
-  friend bool operator==(const CardFile&, const CardFile&) = default;
+  friend bool operator==(const GpuFile&, const GpuFile&) = default;
 };
 
 // kInvalidArgument names what is wrong and where. At least three products and one stream.
-Result<CardFile> ParseCardFile(std::string_view json);
-std::string ToJson(const CardFile& file);
+Result<GpuFile> ParseGpuFile(std::string_view json);
+std::string ToJson(const GpuFile& file);
 
-struct CardConstants {
+struct GpuConstants {
   spec::DeviceCluster cluster;  // the machine; more devices are more machines like it
   DeviceMatrix matrix;
   Links links;
-  std::string like;  // the shipped card whose shapes are taken
+  std::string like;  // the shipped GPU whose shapes are taken
 };
 
-// For `devices` cards, 0: those of the machine. Refuses a count that does not fill machines.
-Result<CardConstants> ConstantsOf(const CardFile& file, uint32_t devices = 0);
+// For `devices` GPUs, 0: those of the machine. Refuses a count that does not fill machines.
+Result<GpuConstants> ConstantsOf(const GpuFile& file, uint32_t devices = 0);
 
 }  // namespace longhaul::planner

@@ -1,4 +1,4 @@
-#include "bin/plan/job_of_flags.h"
+#include "bin/plan/request_of_flags.h"
 
 #include <unistd.h>
 
@@ -10,11 +10,11 @@
 #include "base/text.h"
 #include "io/file.h"
 #include "planner/known_stacks.h"
-#include "planner/local/card/card_file.h"
 #include "planner/local/device_constants.h"
 #include "planner/local/device_file.h"
+#include "planner/local/gpu/gpu_file.h"
 #include "planner/local/software_fit.h"
-#include "planner/search/cards.h"
+#include "planner/search/gpus.h"
 #include "planner/search/settings.h"
 #include "spec/device_cluster/device_cluster.h"
 
@@ -44,30 +44,29 @@ Result<double> ParseDollars(std::string_view text) {
 }
 
 // The counts of "LOW..HIGH" or of one number.
-Result<std::vector<uint32_t>> ParseCards(std::string_view text,
-                                         const spec::DeviceCluster& cluster) {
+Result<std::vector<uint32_t>> ParseGpus(std::string_view text, const spec::DeviceCluster& cluster) {
   const size_t dots = text.find("..");
   const Result<uint64_t> low = ParseUint64(text.substr(0, dots));
   const Result<uint64_t> high =
       dots == std::string_view::npos ? low : ParseUint64(text.substr(dots + 2));
   if (!low.ok() || !high.ok() || *low < 1 || *high < *low || *high > 10'000'000) {
-    return InvalidArgument("--cards '" + Printable(text, 40) +
-                           "' is not a range of cards, as in 256..4096");
+    return InvalidArgument("--gpus '" + Printable(text, 40) +
+                           "' is not a range of GPUs, as in 256..4096");
   }
-  std::vector<uint32_t> counts = planner::search::CardCounts(cluster, static_cast<uint32_t>(*low),
-                                                             static_cast<uint32_t>(*high));
+  std::vector<uint32_t> counts = planner::search::GpuCounts(cluster, static_cast<uint32_t>(*low),
+                                                            static_cast<uint32_t>(*high));
   if (counts.empty()) {
-    return InvalidArgument("--cards " + Printable(text, 40) +
+    return InvalidArgument("--gpus " + Printable(text, 40) +
                            " holds no count of whole islands of " + std::to_string(cluster.island) +
-                           " cards");
+                           " GPUs");
   }
   return counts;
 }
 
-// Cards that `calibrate --device cuda` measured, as many machines of them as fill the count.
-Status ReadCards(const std::string& text, const std::string& path, uint32_t devices,
-                 PlanRequest& job) {
-  const Result<planner::CardFile> file = planner::ParseCardFile(text);
+// GPUs that `calibrate --device cuda` measured, as many machines of them as fill the count.
+Status ReadGpus(const std::string& text, const std::string& path, uint32_t devices,
+                PlanRequest& job) {
+  const Result<planner::GpuFile> file = planner::ParseGpuFile(text);
   if (!file.ok()) return file.status().WithContext(path);
   const auto constants = planner::ConstantsOf(*file, devices);
   if (!constants.ok()) return constants.status().WithContext(path);
@@ -76,8 +75,8 @@ Status ReadCards(const std::string& text, const std::string& path, uint32_t devi
   return {};
 }
 
-// A shipped device and a count, a cluster's YAML, or a machine that was calibrated (of cards with a
-// count too: card.json:64).
+// A shipped device and a count, a cluster's YAML, or a machine that was calibrated (of GPUs with a
+// count too: gpu.json:64).
 Status ReadCluster(const PlanFlags& flags, PlanRequest& job) {
   std::string path = flags.cluster;
   uint32_t devices = 0;
@@ -96,12 +95,12 @@ Status ReadCluster(const PlanFlags& flags, PlanRequest& job) {
     path.resize(colon);
   }
   ASSIGN_OR_RETURN(const std::string text, io::ReadText(path, planner::kLargestDeviceFile));
-  if (text.find("\"longhaul-card\"") != std::string::npos) {
-    return ReadCards(text, path, devices, job);
+  if (text.find("\"longhaul-gpu\"") != std::string::npos) {
+    return ReadGpus(text, path, devices, job);
   }
   if (devices > 0) {
     return InvalidArgument(path +
-                           " says its own count of cards: leave out :" + std::to_string(devices));
+                           " says its own count of GPUs: leave out :" + std::to_string(devices));
   }
   if (text.find("\"longhaul-device\"") == std::string::npos) {
     ASSIGN_OR_RETURN(job.cluster, spec::ParseDeviceCluster(text, path));
@@ -145,7 +144,7 @@ Status SetFramework(const std::string& name, PlanRequest& job) {
   return {};
 }
 
-// Cards without a unit for the precision would be planned as if they had one.
+// GPUs without a unit for the precision would be planned as if they had one.
 Status CheckPrecision(const PlanRequest& job) {
   const spec::Device& device = job.cluster.device;
   const spec::Precision precision = job.base.precision;
@@ -175,7 +174,7 @@ Result<double> ParseTokens(std::string_view text) {
   return *number * scale;
 }
 
-bool IsOfCards(const PlanRequest& job) { return job.machine && job.cluster.device.name != "cpu"; }
+bool IsOfGpus(const PlanRequest& job) { return job.machine && job.cluster.device.name != "cpu"; }
 
 Result<StackChoice> ReadStack(const std::string& text) {
   StackChoice choice;
@@ -246,7 +245,7 @@ Result<NowAndJob> JobOfRun(PlanFlags flags) {
   run.question = *question;
   planner::configs::RunConfig& config = run.file.config;
   if (config.devices > 0 && config.devices != run.job.cluster.devices) {
-    config.assumed.push_back(std::to_string(run.job.cluster.devices) + " cards (the file starts " +
+    config.assumed.push_back(std::to_string(run.job.cluster.devices) + " GPUs (the file starts " +
                              std::to_string(config.devices) + " ranks)");
   }
   run.job.model = question->model;
@@ -273,7 +272,7 @@ Result<PlanRequest> JobOf(const PlanFlags& flags) {
   RETURN_IF_ERROR(spec::CheckModel(job.model));
   job.base.batch.global = flags.batch > 0 ? flags.batch : UsualBatch(job);
   // Machines are measured in fp32, the built-in trainer's own.
-  const std::string usual = job.machine && !IsOfCards(job) ? "fp32" : "bf16";
+  const std::string usual = job.machine && !IsOfGpus(job) ? "fp32" : "bf16";
   ASSIGN_OR_RETURN(job.base.precision, planner::search::ParsePrecision(
                                            flags.precision.empty() ? usual : flags.precision));
   RETURN_IF_ERROR(CheckPrecision(job));
@@ -298,11 +297,11 @@ Status SetGoal(const PlanFlags& flags, const planner::RunFacts& run, PlanRequest
     ASSIGN_OR_RETURN(goal.budget_dollars, ParseDollars(flags.budget));
   }
   std::vector<uint32_t> counts = {job.cluster.devices};
-  if (!flags.cards.empty()) {
-    ASSIGN_OR_RETURN(counts, ParseCards(flags.cards, job.cluster));
+  if (!flags.gpus.empty()) {
+    ASSIGN_OR_RETURN(counts, ParseGpus(flags.gpus, job.cluster));
     job.cluster.devices = counts.back();
   }
-  return planner::search::SetCards(counts, goal, job);
+  return planner::search::SetGpus(counts, goal, job);
 }
 
 }  // namespace longhaul::bin
