@@ -146,7 +146,7 @@ int longhaul_snapshot(longhaul_worker* worker, uint64_t step, longhaul_error* er
  * then costs a page fault, and the calling thread must live until the wait.
  * What this and a direct copy stop the caller for is measured, and where the copy is the cheaper
  * one this copies at once, and tries again now and then. State in pages of 4 KiB is put into huge
- * ones behind the run after the first such snapshot, since the guard changes an entry a page.
+ * ones asynchronously after the first such snapshot, since the guard changes an entry a page.
  * LONGHAUL_FAILED_PRECONDITION when registered memory is shared with other processes or a device.
  */
 int longhaul_snapshot_begin(longhaul_worker* worker, uint64_t step, longhaul_error* error);

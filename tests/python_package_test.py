@@ -92,7 +92,7 @@ class PythonPackage(unittest.TestCase):
             env={**os.environ, "PYTHONPATH": os.path.join(ROOT, "python")})
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertRegex(done.stdout, r"restored step [67], fine")
-        self.assertRegex(done.stdout, r"way: .*behind the run: [\d.]+ [mu]s")
+        self.assertRegex(done.stdout, r"way: .*asynchronous: [\d.]+ [mu]s")
 
     def test_without_longhaul_it_does_nothing(self):
         code = ("import longhaul; assert longhaul.restore() is None; assert not longhaul.due(1); "

@@ -3,7 +3,7 @@
 
 Every rank multiplies matrices and updates a state of its own in place; all begin each window of
 steps together. A period of --every seconds is six windows. The first begins with a snapshot, which
-goes to the peer's memory and to disk behind the run, and ends within two windows. What the two take
+goes to the peer's memory and to disk asynchronously, and ends within two windows. What the two take
 longer than the mean of the two before and the two behind them is what the snapshot costs, so what
 drifts slowly falls out; that over the rest of the period is the slow-down. Four snapshots come
 before: they touch the pages of every slot, here and at the peer, which costs a run once; what that

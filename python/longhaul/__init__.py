@@ -260,7 +260,7 @@ def snapshot_way() -> str:
 
 
 def prepare(state: Any) -> None:
-    """Makes room for snapshots of a state of this form, behind the run.
+    """Makes room for snapshots of a state of this form, asynchronously.
 
     For a state that wasn't restored, once it is whole (optimizers make theirs at the first step):
     the first snapshot then costs no more than the others. Never needed.

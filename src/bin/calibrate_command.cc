@@ -51,7 +51,7 @@ constexpr const char* kExamples = R"(Examples:
   longhaul calibrate                       measure, write ~/.config/longhaul/device.json
   longhaul calibrate --quick               a fifth of the sizes, some 15 seconds
   longhaul calibrate --output device.json  elsewhere; $LONGHAUL_DEVICE_FILE names it to `run`
-  longhaul calibrate --device cuda         NVIDIA gpus (UNTESTED ON HARDWARE): products, copies,
+  longhaul calibrate --device cuda         NVIDIA GPUs (UNTESTED ON HARDWARE): matmuls, copies,
                                            memory, collectives; ~/.config/longhaul/gpu.json
   longhaul calibrate --fit runs.csv --name my-cluster --output my-cluster.json
                                            one factor from up to three measured steps
@@ -270,7 +270,7 @@ void Print(const DeviceFile& file, const std::string& path) {
   const auto line = [](const char* name, const std::string& value) {
     std::printf(" %-22s %s\n", name, value.c_str());
   };
-  line("products", "up to " + Rate(times.best_flops_per_s() * 1e-9, "GFLOP/s a core"));
+  line("matmuls", "up to " + Rate(times.best_flops_per_s() * 1e-9, "GFLOP/s a core"));
   for (const auto& [name, kind] : {std::pair{"layer norm", FigureKind::kNorm},
                                    {"gelu", FigureKind::kActivation},
                                    {"addition", FigureKind::kResidual},

@@ -21,7 +21,7 @@ struct Question {
 
 // Seconds of one step on the slowest pipeline's critical path. They sum to `step` of Evaluation.
 struct StepBreakdown {
-  Seconds forward;  // products, attention and memory-bound operators, by pass
+  Seconds forward;  // matmuls, attention and memory-bound operators, by pass
   Seconds backward;
   Seconds recompute;
   Seconds tensor_exposed;  // collectives that compute waits for, by dimension

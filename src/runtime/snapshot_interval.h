@@ -3,7 +3,7 @@
 // Daly's higher-order optimum (FGCS 22, 2006, equation 37) of Young's problem (CACM 1974): with C
 // the time that training stops for a snapshot and M the mean time between failures, a snapshot
 // every sqrt(2 C M) (1 + sqrt(C / 2M) / 3 + C / 18M) - C loses least, and every M where C is 2 M or
-// more. What follows a snapshot behind the run bounds it from below: a snapshot is of use against
+// more. What follows a snapshot asynchronously bounds it from below: a snapshot is of use against
 // the loss of a node once its copy has arrived, so the next one isn't taken before the last copy
 // had time to. Persisting takes the newest when it is free and needs no bound. Leaves out: by how
 // much copies and writes slow the steps beside them. M is estimated with a gamma prior worth one
@@ -30,7 +30,7 @@ class SnapshotInterval {
   SnapshotInterval(uint64_t fixed_steps, Seconds expected_time_between_failures);
 
   void ObserveSnapshot(Seconds blocked);
-  void ObserveCopy(Seconds took);  // to another node's memory, behind the run
+  void ObserveCopy(Seconds took);  // to another node's memory, asynchronously
   void ObserveStep(Seconds step);  // time for one step
   void ObserveRunning(Seconds time);
   void ObserveFailure();

@@ -30,10 +30,10 @@ Sizes SizesOf(const Model& model, const LayerSlice& slice) {
   return s;
 }
 
-Operator Product(std::string_view name, OperatorPart part, double m, double n, double k) {
+Operator Matmul(std::string_view name, OperatorPart part, double m, double n, double k) {
   Operator op;
   op.name = name;
-  op.kind = OperatorKind::kProduct;
+  op.kind = OperatorKind::kMatmul;
   op.part = part;
   op.low_precision = true;
   op.m = m;
@@ -48,7 +48,7 @@ Operator Product(std::string_view name, OperatorPart part, double m, double n, d
 }
 
 Operator Grouped(std::string_view name, double rows, double groups, double n, double k) {
-  Operator op = Product(name, OperatorPart::kExperts, rows / groups, n, k);
+  Operator op = Matmul(name, OperatorPart::kExperts, rows / groups, n, k);
   op.groups = groups;
   op.forward_flops *= groups;
   op.model_flops *= groups;
@@ -101,7 +101,7 @@ void AddUnfusedAttention(const Model& model, const LayerSlice& slice, const Size
   const double batch_heads = slice.micro_batch * s.heads / slice.context;
   const double scores = batch_heads * length * length;
   for (const std::string_view name : {"attention.scores", "attention.values"}) {
-    Operator op = Product(name, OperatorPart::kCoreAttention, length, length, model.head_dim);
+    Operator op = Matmul(name, OperatorPart::kCoreAttention, length, length, model.head_dim);
     if (name == "attention.values") std::swap(op.n, op.k);
     op.low_precision = false;
     op.groups = batch_heads;
@@ -154,7 +154,7 @@ void AddLatentProjections(const Model& model, const Sizes& s, OperatorList& list
   const double qk_dim = mla.qk_nope_dim + mla.qk_rope_dim;
   // The down projections are replicated over the tensor group and see their shard of tokens.
   if (mla.query_rank > 0) {
-    list.Add(Product("attention.query_down", projection, s.shard_tokens, mla.query_rank, s.hidden));
+    list.Add(Matmul("attention.query_down", projection, s.shard_tokens, mla.query_rank, s.hidden));
     Operator norm =
         Stream("attention.query_norm", OperatorPart::kLatentUp, 4 * s.shard_tokens * mla.query_rank,
                8 * s.shard_tokens * mla.query_rank, s.shard_tokens, mla.query_rank);
@@ -163,16 +163,16 @@ void AddLatentProjections(const Model& model, const Sizes& s, OperatorList& list
   }
   const double query_in = mla.query_rank > 0 ? mla.query_rank : s.hidden;
   list.Add(
-      Product("attention.query_up", OperatorPart::kLatentUp, s.tokens, s.heads * qk_dim, query_in));
-  list.Add(Product("attention.kv_down", projection, s.shard_tokens, mla.kv_rank + mla.qk_rope_dim,
-                   s.hidden));
+      Matmul("attention.query_up", OperatorPart::kLatentUp, s.tokens, s.heads * qk_dim, query_in));
+  list.Add(Matmul("attention.kv_down", projection, s.shard_tokens, mla.kv_rank + mla.qk_rope_dim,
+                  s.hidden));
   Operator norm =
       Stream("attention.kv_norm", OperatorPart::kLatentUp, 4 * s.shard_tokens * mla.kv_rank,
              8 * s.shard_tokens * mla.kv_rank, s.shard_tokens, mla.kv_rank);
   norm.parameters = mla.kv_rank;
   list.Add(norm);
-  list.Add(Product("attention.kv_up", OperatorPart::kLatentUp, s.tokens,
-                   s.heads * (mla.qk_nope_dim + mla.v_dim), mla.kv_rank));
+  list.Add(Matmul("attention.kv_up", OperatorPart::kLatentUp, s.tokens,
+                  s.heads * (mla.qk_nope_dim + mla.v_dim), mla.kv_rank));
   // Rotary on the rotary parts, then queries and keys are put together from two halves.
   const double bytes = 4 * s.tokens * s.heads * 2 * qk_dim;
   Operator rotary = Stream("attention.rotary", OperatorPart::kLatentUp, bytes, bytes, s.tokens,
@@ -192,7 +192,7 @@ void AddAttention(const Model& model, LayerKind kind, const LayerSlice& slice, c
     output_in = s.heads * model.multi_latent->v_dim;
   } else {
     const double outputs = dim * (s.heads + 2 * s.kv_heads);
-    Operator qkv = Product("attention.qkv", projection, s.tokens, outputs, s.hidden);
+    Operator qkv = Matmul("attention.qkv", projection, s.tokens, outputs, s.hidden);
     if (model.qkv_bias) qkv.parameters += outputs;
     list.Add(qkv);
     if (model.position == Position::kRope) {
@@ -205,7 +205,7 @@ void AddAttention(const Model& model, LayerKind kind, const LayerSlice& slice, c
     }
   }
   AddCoreAttention(model, kind, slice, s, list);
-  Operator out = Product("attention.output", projection, s.tokens, s.hidden, output_in);
+  Operator out = Matmul("attention.output", projection, s.tokens, s.hidden, output_in);
   if (model.bias) out.parameters += s.hidden;
   list.Add(out);
 }
@@ -224,7 +224,7 @@ void AddResidual(const Model& model, const LayerSlice& slice, const Sizes& s, Op
 void AddFfn(const Model& model, const LayerSlice& slice, const Sizes& s, OperatorList& list) {
   const double ffn = model.ffn_hidden / s.tensor;
   const double halves = model.gated_ffn ? 2 : 1;
-  Operator in = Product("ffn.in", OperatorPart::kFfn, s.tokens, halves * ffn, s.hidden);
+  Operator in = Matmul("ffn.in", OperatorPart::kFfn, s.tokens, halves * ffn, s.hidden);
   if (model.bias) in.parameters += halves * ffn;
   list.Add(in);
   const double passes = slice.fused_kernels ? 1 : 1.6;
@@ -234,7 +234,7 @@ void AddFfn(const Model& model, const LayerSlice& slice, const Sizes& s, Operato
   act.forward_kernels = slice.fused_kernels ? 1 : 2 + halves;
   act.backward_kernels = act.forward_kernels;
   list.Add(act);
-  Operator out = Product("ffn.out", OperatorPart::kFfn, s.tokens, s.hidden, ffn);
+  Operator out = Matmul("ffn.out", OperatorPart::kFfn, s.tokens, s.hidden, ffn);
   if (model.bias) out.parameters += s.hidden;
   list.Add(out);
 }
@@ -244,10 +244,10 @@ void AddSharedExperts(const Model& model, const Sizes& s, OperatorList& list) {
   if (experts.shared == 0) return;
   const double ffn = double(experts.shared_ffn_hidden) * experts.shared / s.tensor;
   const double halves = model.gated_ffn ? 2 : 1;
-  list.Add(Product("shared.in", OperatorPart::kFfn, s.tokens, halves * ffn, s.hidden));
+  list.Add(Matmul("shared.in", OperatorPart::kFfn, s.tokens, halves * ffn, s.hidden));
   list.Add(Stream("shared.activation", OperatorPart::kFfn, 2 * (halves + 1) * s.tokens * ffn,
                   2 * (2 * halves + 1) * s.tokens * ffn, s.tokens, ffn));
-  list.Add(Product("shared.out", OperatorPart::kFfn, s.tokens, s.hidden, ffn));
+  list.Add(Matmul("shared.out", OperatorPart::kFfn, s.tokens, s.hidden, ffn));
 }
 
 void AddExperts(const Model& model, const LayerSlice& slice, const Sizes& s, OperatorList& list) {
@@ -262,7 +262,7 @@ void AddExperts(const Model& model, const LayerSlice& slice, const Sizes& s, Ope
   const double ffn = double(experts.ffn_hidden) / slice.expert_tensor;
 
   Operator router =
-      Product("experts.router", OperatorPart::kExperts, own_tokens, experts.count, s.hidden);
+      Matmul("experts.router", OperatorPart::kExperts, own_tokens, experts.count, s.hidden);
   router.low_precision = false;
   router.forward_kernels = slice.fused_kernels ? 8 : 14;
   router.backward_kernels = 10;
@@ -333,7 +333,7 @@ OperatorList LossOperators(const Model& model, const LayerSlice& slice) {
   AddNorm(model, slice, s, "final.norm", list);
   const double vocabulary =
       PaddedVocabulary(model.vocabulary, slice.tensor, slice.vocabulary_multiple) / s.tensor;
-  Operator out = Product("output", OperatorPart::kVocabulary, s.tokens, vocabulary, s.hidden);
+  Operator out = Matmul("output", OperatorPart::kVocabulary, s.tokens, vocabulary, s.hidden);
   out.low_precision = false;
   list.Add(out);
   // Logits read and written once each way by a fused loss; as plain kernels cast to fp32, maximum,

@@ -19,7 +19,7 @@
 namespace longhaul::spec {
 
 enum class OperatorKind {
-  kProduct,      // y[m x n] = x[m x k] W, `groups` of them with weights of their own
+  kMatmul,       // y[m x n] = x[m x k] W, `groups` of them with weights of their own
   kAttention,    // flash attention: scores, softmax and values in one kernel
   kMemoryBound,  // time is bytes over bandwidth
 };

@@ -59,7 +59,7 @@ double CoreAttention(const Model& model, bool window, AttentionCount count) {
 }
 
 // Products of one layer that a token meets, biases and norms left out.
-int64_t ActiveProducts(const Model& model, bool experts) {
+int64_t ActiveMatmuls(const Model& model, bool experts) {
   Model bare = model;
   bare.bias = bare.qkv_bias = bare.qk_norm = false;
   ParameterCount count = AttentionParameters(bare);
@@ -157,8 +157,8 @@ int64_t ActiveParameters(const Model& model) {
 }
 
 ForwardFlops TokenForward(const Model& model, AttentionCount count) {
-  const double dense = 2.0 * static_cast<double>(ActiveProducts(model, false));
-  const double sparse = model.experts ? 2.0 * static_cast<double>(ActiveProducts(model, true)) : 0;
+  const double dense = 2.0 * static_cast<double>(ActiveMatmuls(model, false));
+  const double sparse = model.experts ? 2.0 * static_cast<double>(ActiveMatmuls(model, true)) : 0;
   const double output = 2.0 * model.hidden * model.vocabulary;
   ForwardFlops flops;
   flops.output = output;

@@ -42,7 +42,7 @@ void CheckSizes(const Layout& layout, Mistakes& mistakes) {
 }
 
 // The product, or 2^63 where it would pass that.
-uint64_t Product(std::initializer_list<uint64_t> factors) {
+uint64_t Matmul(std::initializer_list<uint64_t> factors) {
   uint64_t product = 1;
   for (const uint64_t factor : factors) {
     if (__builtin_mul_overflow(product, factor, &product)) return uint64_t{1} << 63;
@@ -51,11 +51,11 @@ uint64_t Product(std::initializer_list<uint64_t> factors) {
 }
 
 void CheckDevices(const Layout& layout, uint64_t devices, Mistakes& mistakes) {
-  const uint64_t model = Product({layout.tensor, layout.pipeline, layout.context});
-  if (Product({model, layout.data}) == devices) return;
+  const uint64_t model = Matmul({layout.tensor, layout.pipeline, layout.context});
+  if (Matmul({model, layout.data}) == devices) return;
   std::string line = "data " + Text(layout.data) + " x tensor " + Text(layout.tensor) +
                      " x pipeline " + Text(layout.pipeline) + " x context " + Text(layout.context) +
-                     " is " + Text(Product({model, layout.data})) + " devices, the cluster has " +
+                     " is " + Text(Matmul({model, layout.data})) + " devices, the cluster has " +
                      Text(devices);
   line += devices % model == 0
               ? ": data " + Text(devices / model) + " would fill it"
@@ -133,7 +133,7 @@ void CheckExperts(const Model& model, const Layout& layout, Mistakes& mistakes) 
   Divides("expert", layout.expert, "experts", model.experts->count, mistakes);
   Divides("expert_tensor", layout.expert_tensor, "of experts.ffn_hidden", model.experts->ffn_hidden,
           mistakes);
-  const uint64_t group = Product({layout.data, layout.context, layout.tensor});
+  const uint64_t group = Matmul({layout.data, layout.context, layout.tensor});
   const uint64_t experts = uint64_t{layout.expert} * layout.expert_tensor;
   if (group % experts != 0) {
     mistakes.Add("expert x expert_tensor = " + Text(experts) +
@@ -200,7 +200,7 @@ Status CheckTraining(const Model& model, const DeviceCluster& cluster, const Tra
   CheckPrecision(cluster.device, training.precision, mistakes);
   if (layout.shard_group > 0) {
     Divides("shard_group", layout.shard_group, "replicas (data x context)",
-            Product({layout.data, layout.context}), mistakes);
+            Matmul({layout.data, layout.context}), mistakes);
   }
   mistakes.Range("gradient bytes", training.software.gradient_bytes, 1, 8);
   mistakes.Range("moment bytes", training.software.moment_bytes, 1, 8);

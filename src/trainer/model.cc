@@ -82,14 +82,14 @@ struct Gpt::Tensors {
   }
 
   // A product whose outputs are cut over the parts, or one that isn't cut.
-  at::Tensor Product(const Linear& linear, const at::Tensor& x, const char* name, int layer) {
-    return Named(ProductLabel(name, layer, x, linear.weight), [&] { return linear(x); });
+  at::Tensor Matmul(const Linear& linear, const at::Tensor& x, const char* name, int layer) {
+    return Named(MatmulLabel(name, layer, x, linear.weight), [&] { return linear(x); });
   }
 
   // A product whose inputs are cut over the parts.
-  at::Tensor RowProduct(const Linear& linear, const at::Tensor& x, const char* name, int layer) {
-    if (parallel.alone()) return Product(linear, x, name, layer);
-    const OperatorLabel label = ProductLabel(name, layer, x, linear.weight);
+  at::Tensor RowMatmul(const Linear& linear, const at::Tensor& x, const char* name, int layer) {
+    if (parallel.alone()) return Matmul(linear, x, name, layer);
+    const OperatorLabel label = MatmulLabel(name, layer, x, linear.weight);
     at::Tensor y = Named(label, [&] { return at::mm(x, linear.weight.t()); });
     y = Leave(y, layer);
     return Named(label, [&] { return y + linear.bias; });
@@ -112,20 +112,20 @@ struct Gpt::Tensors {
     const OperatorLabel label{
         "attention", "attention", number, {Size(batch * heads), Size(length), Size(head_size)}};
     at::Tensor qkv =
-        Product(layer.qkv, Enter(Norm(layer.attention_norm, x, "attention.norm", number), number),
-                "attention.qkv", number);
+        Matmul(layer.qkv, Enter(Norm(layer.attention_norm, x, "attention.norm", number), number),
+               "attention.qkv", number);
     const at::Tensor mixed =
         Named(label, [&] { return CoreAttention(std::move(qkv), mask, batch, length, heads); });
-    return RowProduct(layer.output, mixed, "attention.output", number);
+    return RowMatmul(layer.output, mixed, "attention.output", number);
   }
 
   at::Tensor Mlp(const Layer& layer, const at::Tensor& x, int number) {
-    const at::Tensor wide = Product(
+    const at::Tensor wide = Matmul(
         layer.up, Enter(Norm(layer.mlp_norm, x, "mlp.norm", number), number), "mlp.up", number);
     const at::Tensor activated =
         Named({"mlp.activation", "activation", number, {Size(wide.size(0)), Size(wide.size(1))}},
               [&] { return Activation(wide); });
-    return RowProduct(layer.down, activated, "mlp.down", number);
+    return RowMatmul(layer.down, activated, "mlp.down", number);
   }
 
   at::Tensor Add(const at::Tensor& x, const at::Tensor& y, int number) {
@@ -135,8 +135,7 @@ struct Gpt::Tensors {
 
   at::Tensor Logits(const at::Tensor& x) {
     const at::Tensor normed = Enter(Norm(norm, x, "norm", -1), -1);
-    return Named(ProductLabel("output", -1, normed, head),
-                 [&] { return at::mm(normed, head.t()); });
+    return Named(MatmulLabel("output", -1, normed, head), [&] { return at::mm(normed, head.t()); });
   }
 
   at::Tensor SummedLoss(const at::Tensor& logits, const at::Tensor& targets) {
@@ -147,9 +146,9 @@ struct Gpt::Tensors {
   }
 
   static double Size(int64_t size) { return static_cast<double>(size); }
-  static OperatorLabel ProductLabel(const char* name, int layer, const at::Tensor& x,
-                                    const at::Tensor& weight) {
-    return {name, "product", layer, {Size(x.size(0)), Size(weight.size(0)), Size(x.size(1))}};
+  static OperatorLabel MatmulLabel(const char* name, int layer, const at::Tensor& x,
+                                   const at::Tensor& weight) {
+    return {name, "matmul", layer, {Size(x.size(0)), Size(weight.size(0)), Size(x.size(1))}};
   }
 };
 

@@ -203,7 +203,7 @@ void Client::Register(checkpoint::StatePlan plan, std::vector<std::span<std::byt
   plan_ = std::move(plan);
   memory_ = std::move(memory);
   registered_ = true;
-  // The arena's pages are made from now on behind the run, so that the first snapshot costs no more
+  // The arena's pages are made from now on asynchronously, so that the first snapshot costs no more
   // than the others. If there is none to be had, the first snapshot says so.
   if (restored_) (void)PrepareArena();
 }

@@ -115,7 +115,7 @@ class Client {
   std::unique_ptr<io::PageMapper> mapper_;  // of its pages
   // For BeginSnapshot; kUnavailable from the first time on that it couldn't be had or used.
   std::optional<Result<io::WriteGuard>> guard_;
-  // Puts the state into huge pages behind the run, once a registered state, when guarding it page
+  // Puts the state into huge pages asynchronously, once a registered state, when guarding it page
   // by page has cost more than it may.
   void MakeStateHuge();
   void StopMakingHuge();

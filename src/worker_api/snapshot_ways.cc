@@ -27,7 +27,7 @@ std::string SnapshotWays::InWords() const {
   const auto time = [](const std::optional<Duration>& one) {
     return one.has_value() ? ToString(*one) : std::string("not tried");
   };
-  const std::string behind = "behind the run: " + time(behind_);
+  const std::string behind = "asynchronous: " + time(behind_);
   const std::string direct = "direct copy: " + time(direct_);
   return last_ == Way::kBehind ? behind + ", " + direct : direct + ", " + behind;
 }

@@ -1,9 +1,9 @@
-// Whether a snapshot that may be taken behind the run is: by what both ways were measured to stop
+// Whether a snapshot that may be asynchronous is: by what both ways were measured to stop
 // training for, here, with this state.
 //
 // Behind the run training is stopped by the beginning (guarding or forking), by its writes to what
 // is not copied yet, and by the wait before the optimizer's step; directly by the copy. The copy
-// behind the run tells what a direct one would take, so as long as it is the cheaper way nothing
+// asynchronously tells what a direct one would take, so as long as it is the cheaper way nothing
 // else is ever tried; where it is the dearer one it is tried again from time to time.
 #pragma once
 
@@ -27,7 +27,7 @@ class SnapshotWays {
   void Behind(Duration stopped, std::optional<Duration> copying);
   void Direct(Duration stopped);
 
-  // The way of the last one and both times: "behind the run: 1 ms, direct copy: 62 ms".
+  // The way of the last one and both times: "asynchronous: 1 ms, direct copy: 62 ms".
   std::string InWords() const;
 
  private:

@@ -16,7 +16,7 @@ TEST(SnapshotWays, TheFirstIsTakenBehindTheRunAndTellsWhatACopyCosts) {
     ASSERT_EQ(ways.Next(), Way::kBehind) << "no direct copy is tried for its own sake";
     ways.Behind(milliseconds(2), milliseconds(60));
   }
-  EXPECT_EQ(ways.InWords(), "behind the run: 2 ms, direct copy: 60 ms");
+  EXPECT_EQ(ways.InWords(), "asynchronous: 2 ms, direct copy: 60 ms");
 }
 
 // A run that writes its state at once waits for the whole copy.
@@ -39,7 +39,7 @@ TEST(SnapshotWays, ADirectCopyIsMeasuredOnceWhereNothingTells) {
   EXPECT_EQ(ways.Next(), Way::kDirect);
   ways.Direct(milliseconds(70));
   EXPECT_EQ(ways.Next(), Way::kBehind);
-  EXPECT_EQ(ways.InWords(), "direct copy: 70 ms, behind the run: 5 ms");
+  EXPECT_EQ(ways.InWords(), "direct copy: 70 ms, asynchronous: 5 ms");
 }
 
 }  // namespace

@@ -49,6 +49,7 @@ std::optional<FigureKind> KindOf(const std::string& name) {
   for (size_t i = 0; i < planner::kFigureKinds; ++i) {
     if (planner::FigureName(FigureKind(i)) == name) return FigureKind(i);
   }
+  if (name == "product") return FigureKind::kMatmul;  // of traces written before 0.1
   return std::nullopt;
 }
 
@@ -192,7 +193,7 @@ void AddRuntime(const profiler::ProfiledJob& job, std::vector<Figure>& figures) 
 double BestRate(const std::vector<Figure>& figures) {
   double best = 0;
   for (const Figure& figure : figures) {
-    if (figure.kind != FigureKind::kProduct) continue;
+    if (figure.kind != FigureKind::kMatmul) continue;
     best =
         std::max(best, 2 * figure.sizes[0] * figure.sizes[1] * figure.sizes[2] / figure.forward_s);
   }

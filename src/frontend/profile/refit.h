@@ -35,7 +35,7 @@ Result<planner::DeviceFile> Refit(const profiler::ProfiledJob& job, const RefitF
 // One operator of the model: medians of a micro-batch, by name and direction.
 struct MeasuredOperator {
   std::string name;
-  planner::FigureKind kind = planner::FigureKind::kProduct;
+  planner::FigureKind kind = planner::FigureKind::kMatmul;
   std::array<double, 3> sizes{};
   bool backward = false;
   size_t samples = 0;

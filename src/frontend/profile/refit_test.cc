@@ -26,9 +26,9 @@ profiler::RankSummary Rank() {
     std::array<double, 3> sizes;
     int64_t forward_us;
     int64_t backward_us;
-  } kRows[] = {{"mlp.up", "product", {64, 32, 16}, 10, 20},
-               {"mlp.down", "product", {64, 16, 32}, 11, 22},
-               {"output", "product", {64, 257, 16}, 12, 24},
+  } kRows[] = {{"mlp.up", "matmul", {64, 32, 16}, 10, 20},
+               {"mlp.down", "matmul", {64, 16, 32}, 11, 22},
+               {"output", "matmul", {64, 257, 16}, 12, 24},
                {"attention", "attention", {8, 16, 4}, 30, 60},
                {"norm", "norm", {64, 16, 0}, 2, 5},
                {"mlp.activation", "activation", {64, 32, 0}, 3, 4},
@@ -87,7 +87,7 @@ TEST(Refit, MakesFiguresOfWhatTheTraceShows) {
   EXPECT_DOUBLE_EQ(find(FigureKind::kAllReduce, 4).forward_s, 200e-6);
   EXPECT_DOUBLE_EQ(find(FigureKind::kRuntime, 1).forward_s, 2e-3);
   for (const Figure& figure : file->figures) {
-    if (figure.kind == FigureKind::kProduct && figure.sizes[1] == 16) {
+    if (figure.kind == FigureKind::kMatmul && figure.sizes[1] == 16) {
       EXPECT_DOUBLE_EQ(figure.forward_s, 16e-6);
     }
   }

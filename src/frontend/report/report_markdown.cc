@@ -102,8 +102,8 @@ struct WayName {
 };
 constexpr WayName kWays[] = {
     {proto::COPIED, "by a copy while training stood still"},
-    {proto::GUARDED, "by a thread behind the run, over guarded memory"},
-    {proto::FORKED, "by a forked child behind the run"},
+    {proto::GUARDED, "by a thread while training continues, over guarded memory"},
+    {proto::FORKED, "by a forked child while training continues"},
 };
 
 // "27 were taken by ..., 3 by ...; they waited 0.2 s for free memory, 0.1 s at most."

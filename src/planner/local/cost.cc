@@ -47,8 +47,8 @@ FigureKind StreamKind(const spec::Operator& op) {
 
 OperatorTime TimeOf(const OperatorTimes& times, const spec::Operator& op) {
   switch (op.kind) {
-    case spec::OperatorKind::kProduct: {
-      const OperatorTime one = times.Of(FigureKind::kProduct, {op.m, op.n, op.k});
+    case spec::OperatorKind::kMatmul: {
+      const OperatorTime one = times.Of(FigureKind::kMatmul, {op.m, op.n, op.k});
       return {op.groups * one.forward_s, op.groups * one.backward_s};
     }
     case spec::OperatorKind::kAttention:

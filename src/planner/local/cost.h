@@ -30,7 +30,7 @@ namespace longhaul::planner {
 // How much is known of the machine, least first.
 enum class CalibrationLevel {
   kAssumed,     // shipped figures of another machine
-  kPeak,        // the same, at this machine's measured speed of products
+  kPeak,        // the same, at this machine's measured speed of matmuls
   kCalibrated,  // its own figures
 };
 
@@ -45,8 +45,8 @@ struct MachineFacts {
   std::string basis;  // where they are from, for a person: "measured by longhaul calibrate on ..."
 };
 
-// The figures shipped with the program, for a core that does 512 x 512 products at `core_peak`:
-// those of the machine they were measured on, times of products and attention scaled.
+// The figures shipped with the program, for a core that does 512 x 512 matmuls at `core_peak`:
+// those of the machine they were measured on, times of matmuls and attention scaled.
 DeviceFile ShippedCpu(FlopsPerSecond core_peak);
 
 // Refuses a machine without cores or memory.

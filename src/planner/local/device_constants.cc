@@ -27,9 +27,9 @@ DeviceMatrix MatrixOf(const OperatorTimes& times) {
   matrix.measured = true;
   matrix.compute_units = 1;
   const OperatorTime launch = times.Of(FigureKind::kLaunch, {});
-  const OperatorTime product = times.Of(FigureKind::kProduct, {kRows, kWidth, kWidth});
-  for (ProductConstants& constants : matrix.products) {
-    // Three products of the same size: forward and both gradients.
+  const OperatorTime product = times.Of(FigureKind::kMatmul, {kRows, kWidth, kWidth});
+  for (MatmulConstants& constants : matrix.products) {
+    // Three matmuls of the same size: forward and both gradients.
     constants.sustained_flops_per_s = 6 * kRows * kWidth * kWidth / product.total();
     constants.launch_s = launch.forward_s;
   }

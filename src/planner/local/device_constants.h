@@ -2,7 +2,7 @@
 // device, the machine a cluster of one node.
 //
 // For questions to `plan` about a machine that was calibrated. Rougher than LocalCost, which has a
-// figure for each size: here a core has one rate of products, one of attention, one of streams. In
+// figure for each size: here a core has one rate of matmuls, one of attention, one of streams. In
 // f32 alone: other precisions have the same rates.
 #pragma once
 

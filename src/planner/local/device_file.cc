@@ -28,7 +28,7 @@ struct KindFacts {
 };
 
 constexpr std::array<KindFacts, kFigureKinds> kKinds = {{
-    {"product", {"m", "n", "k"}, 3, true, 1},
+    {"matmul", {"m", "n", "k"}, 3, true, 1},
     {"attention", {"batch_heads", "sequence", "head_dim"}, 3, true, 1},
     {"norm", {"rows", "width", ""}, 2, true, 1},
     {"activation", {"rows", "width", ""}, 2, true, 1},
@@ -128,7 +128,8 @@ class Object {
 Figure ReadFigure(const Json& json, size_t index, Status& status) {
   Object object(json, "figures[" + std::to_string(index) + "]", status);
   Figure figure;
-  const std::string name = object.Text("operator");
+  std::string name = object.Text("operator");
+  if (name == "product") name = "matmul";  // of files written before 0.1
   const auto known = std::find_if(kKinds.begin(), kKinds.end(),
                                   [&](const KindFacts& kind) { return kind.name == name; });
   if (known == kKinds.end()) {

@@ -21,7 +21,7 @@
 namespace longhaul::planner {
 
 enum class FigureKind : uint8_t {
-  kProduct,     // y[m x n] = x[m x k] W + bias; backward gives both gradients
+  kMatmul,      // y[m x n] = x[m x k] W + bias; backward gives both gradients
   kAttention,   // scores, softmax and values of `batch_heads` heads, causal, of one sequence each
   kNorm,        // layer norm of rows x width; so are the next three
   kActivation,  // tanh-approximated GELU
@@ -38,7 +38,7 @@ enum class FigureKind : uint8_t {
 constexpr size_t kFigureKinds = 13;
 
 struct Figure {
-  FigureKind kind = FigureKind::kProduct;
+  FigureKind kind = FigureKind::kMatmul;
   std::array<double, 3> sizes{};  // in the order of SizeNames(kind), the rest zero
   double forward_s = 0;           // all of it where there is no backward
   double backward_s = 0;
@@ -48,7 +48,7 @@ struct Figure {
   friend bool operator==(const Figure&, const Figure&) = default;
 };
 
-std::string_view FigureName(FigureKind kind);                  // "product"
+std::string_view FigureName(FigureKind kind);                  // "matmul"
 std::span<const std::string_view> SizeNames(FigureKind kind);  // {"m", "n", "k"}
 bool HasBackward(FigureKind kind);
 

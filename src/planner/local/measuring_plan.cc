@@ -19,7 +19,7 @@ Figure Of(FigureKind kind, double a = 0, double b = 0, double c = 0) {
   return figure;
 }
 
-std::vector<Figure> ProductLattice() {
+std::vector<Figure> MatmulLattice() {
   std::vector<Figure> lattice;
   for (double m = 32; m <= 8192; m *= 2) {
     for (double n = 32; n <= 4096; n *= 2) {
@@ -27,7 +27,7 @@ std::vector<Figure> ProductLattice() {
         const double flops = 2 * m * n * k;
         const bool wide = n > 8 * k || k > 8 * n;  // no layer of a transformer has such
         if (flops >= kLeastFlops && flops <= kMostFlops && !wide) {
-          lattice.push_back(Of(FigureKind::kProduct, m, n, k));
+          lattice.push_back(Of(FigureKind::kMatmul, m, n, k));
         }
       }
     }
@@ -102,7 +102,7 @@ MeasuringPlan::MeasuringPlan(uint32_t cores, bool quick) {
                                 {64, 1024, 1024},
                                 {512, 1024, 1024},
                                 {256, 2048, 512}}) {
-    fixed_.push_back({Of(FigureKind::kProduct, m, n, k), budget_s_});
+    fixed_.push_back({Of(FigureKind::kMatmul, m, n, k), budget_s_});
   }
   for (const auto& [heads, sequence, dim] :
        {std::array<double, 3>{4, 64, 16}, {32, 128, 32}, {8, 512, 64}, {2, 1024, 128}}) {
@@ -110,7 +110,7 @@ MeasuringPlan::MeasuringPlan(uint32_t cores, bool quick) {
   }
   AddStreams(quick, short_s, fixed_);
   AddTransfers(cores, quick, fixed_);
-  product_lattice_ = ProductLattice();
+  product_lattice_ = MatmulLattice();
   attention_lattice_ = AttentionLattice();
   products_left_ = quick ? 8 : 52;
   attentions_left_ = quick ? 4 : 16;
@@ -122,7 +122,7 @@ size_t MeasuringPlan::total() const {
 
 std::optional<Figure> MeasuringPlan::LeastSure(FigureKind kind) const {
   const OperatorTimes times(figures_);
-  const auto& lattice = kind == FigureKind::kProduct ? product_lattice_ : attention_lattice_;
+  const auto& lattice = kind == FigureKind::kMatmul ? product_lattice_ : attention_lattice_;
   std::optional<Figure> least_sure;
   double most_doubt = 0;
   for (const Figure& candidate : lattice) {
@@ -142,7 +142,7 @@ std::optional<Figure> MeasuringPlan::LeastSure(FigureKind kind) const {
 std::optional<Measurement> MeasuringPlan::Next() {
   ++done_;
   if (next_fixed_ < fixed_.size()) return fixed_[next_fixed_++];
-  for (auto& [left, kind] : {std::pair<uint32_t&, FigureKind>{products_left_, FigureKind::kProduct},
+  for (auto& [left, kind] : {std::pair<uint32_t&, FigureKind>{products_left_, FigureKind::kMatmul},
                              {attentions_left_, FigureKind::kAttention}}) {
     if (left == 0) continue;
     --left;

@@ -13,7 +13,7 @@ std::vector<Figure> RunPlan(MeasuringPlan& plan) {
   while (const auto next = plan.Next()) {
     Figure figure = next->figure;
     double work = 1e-6;
-    if (figure.kind == FigureKind::kProduct) {
+    if (figure.kind == FigureKind::kMatmul) {
       work += 2e-11 * figure.sizes[0] * figure.sizes[1] * figure.sizes[2];
     } else {
       work += 1e-9 * figure.sizes[0] * std::max(1.0, figure.sizes[1]);
@@ -29,11 +29,11 @@ std::vector<Figure> RunPlan(MeasuringPlan& plan) {
   return asked;
 }
 
-TEST(MeasuringPlan, AsksForSixtyProductsTwentyAttentionsAndAllElse) {
+TEST(MeasuringPlan, AsksForSixtyMatmulsTwentyAttentionsAndAllElse) {
   MeasuringPlan plan(2, false);
   std::map<FigureKind, int> counts;
   for (const Figure& figure : RunPlan(plan)) ++counts[figure.kind];
-  EXPECT_EQ(counts[FigureKind::kProduct], 60);
+  EXPECT_EQ(counts[FigureKind::kMatmul], 60);
   EXPECT_EQ(counts[FigureKind::kAttention], 20);
   EXPECT_EQ(counts.size(), kFigureKinds - 1);  // a whole run is measured elsewhere
   EXPECT_FALSE(counts.contains(FigureKind::kRuntime));
@@ -55,7 +55,7 @@ TEST(MeasuringPlan, CoversTheSizesItHasNotMeasured) {
   double widest = 0;
   double longest = 0;
   for (const Figure& figure : RunPlan(plan)) {
-    if (figure.kind != FigureKind::kProduct) continue;
+    if (figure.kind != FigureKind::kMatmul) continue;
     longest = std::max(longest, figure.sizes[0]);
     widest = std::max(widest, figure.sizes[1]);
   }

@@ -34,7 +34,7 @@ double Elements(const std::array<double, 3>& sizes) {
   return sizes[0] * (sizes[1] > 0 ? sizes[1] : 1);
 }
 
-double ProductFlops(const std::array<double, 3>& sizes) {
+double MatmulFlops(const std::array<double, 3>& sizes) {
   return 2 * sizes[0] * sizes[1] * sizes[2];
 }
 
@@ -52,9 +52,8 @@ OperatorTimes::OperatorTimes(std::span<const Figure> figures) {
   std::array<double, kFigureKinds> fastest{};
   for (const Figure& figure : figures) {
     if (figure.kind == FigureKind::kLaunch) launch_ = {figure.forward_s, figure.backward_s};
-    if (figure.kind == FigureKind::kProduct) {
-      best_flops_per_s_ =
-          std::max(best_flops_per_s_, ProductFlops(figure.sizes) / figure.forward_s);
+    if (figure.kind == FigureKind::kMatmul) {
+      best_flops_per_s_ = std::max(best_flops_per_s_, MatmulFlops(figure.sizes) / figure.forward_s);
     }
     if (CountsElements(figure.kind)) {
       double& best = fastest[Index(figure.kind)];
@@ -86,8 +85,8 @@ OperatorTimes::OperatorTimes(std::span<const Figure> figures) {
 OperatorTime OperatorTimes::Formula(FigureKind kind, const std::array<double, 3>& sizes) const {
   const double elements = Elements(sizes) * element_s_[Index(kind)];
   switch (kind) {
-    case FigureKind::kProduct: {
-      const double work = ProductFlops(sizes) / best_flops_per_s_;
+    case FigureKind::kMatmul: {
+      const double work = MatmulFlops(sizes) / best_flops_per_s_;
       return {launch_.forward_s + work, launch_.backward_s + 2 * work};
     }
     case FigureKind::kAttention: {

@@ -7,7 +7,7 @@
 namespace longhaul::planner {
 namespace {
 
-Figure Product(double m, double n, double k, double flops_per_s) {
+Figure Matmul(double m, double n, double k, double flops_per_s) {
   Figure figure;
   figure.sizes = {m, n, k};
   figure.forward_s = 2 * m * n * k / flops_per_s;
@@ -20,12 +20,12 @@ Figure Product(double m, double n, double k, double flops_per_s) {
 TEST(OperatorTimes, FindsTheTimeOfAnUnmeasuredSize) {
   std::vector<Figure> figures;
   for (double m = 256; m <= 4096; m *= 4) {
-    for (double n = 256; n <= 4096; n *= 4) figures.push_back(Product(m, n, 512, 1e11));
+    for (double n = 256; n <= 4096; n *= 4) figures.push_back(Matmul(m, n, 512, 1e11));
   }
   const OperatorTimes times(figures);
   for (const auto& [m, n, k] :
        {std::array{512.0, 512.0, 512.0}, {2048.0, 1024.0, 512.0}, {8192.0, 8192.0, 4096.0}}) {
-    const OperatorTime time = times.Of(FigureKind::kProduct, {m, n, k});
+    const OperatorTime time = times.Of(FigureKind::kMatmul, {m, n, k});
     EXPECT_NEAR(time.forward_s / (2 * m * n * k / 1e11), 1, 0.03) << m;
     EXPECT_NEAR(time.backward_s / (4 * m * n * k / 1e11), 1, 0.03) << m;
   }
@@ -33,10 +33,10 @@ TEST(OperatorTimes, FindsTheTimeOfAnUnmeasuredSize) {
 }
 
 TEST(OperatorTimes, DoubtsWhatWasNotMeasured) {
-  const OperatorTimes times(std::vector{Product(256, 256, 256, 1e11), Product(512, 256, 256, 9e10),
-                                        Product(256, 512, 256, 8e10)});
-  EXPECT_GT(times.Doubt(FigureKind::kProduct, {8192, 64, 2048}),
-            2 * times.Doubt(FigureKind::kProduct, {256, 256, 256}));
+  const OperatorTimes times(std::vector{Matmul(256, 256, 256, 1e11), Matmul(512, 256, 256, 9e10),
+                                        Matmul(256, 512, 256, 8e10)});
+  EXPECT_GT(times.Doubt(FigureKind::kMatmul, {8192, 64, 2048}),
+            2 * times.Doubt(FigureKind::kMatmul, {256, 256, 256}));
 }
 
 TEST(OperatorTimes, HasAnAnswerForEveryKindWithoutFigures) {
@@ -64,12 +64,12 @@ TEST(OperatorTimes, GrowsWithTheSizeOnTheShippedMachine) {
   }
 }
 
-TEST(ShippedCpu, ScalesProductsWithTheCoreAndMemoryNot) {
+TEST(ShippedCpu, ScalesMatmulsWithTheCoreAndMemoryNot) {
   const DeviceFile slow = ShippedCpu(FlopsPerSecond(5e10));
   const DeviceFile fast = ShippedCpu(FlopsPerSecond(1e11));
   ASSERT_EQ(slow.figures.size(), fast.figures.size());
   for (size_t i = 0; i < slow.figures.size(); ++i) {
-    const bool computes = slow.figures[i].kind == FigureKind::kProduct ||
+    const bool computes = slow.figures[i].kind == FigureKind::kMatmul ||
                           slow.figures[i].kind == FigureKind::kAttention;
     EXPECT_NEAR(slow.figures[i].forward_s / fast.figures[i].forward_s, computes ? 2 : 1, 1e-9);
   }

@@ -10,7 +10,7 @@ namespace {
 using enum FigureKind;
 using namespace longhaul::literals;
 
-constexpr FlopsPerSecond kCorePeak(121.1e9);  // of that machine, 512 x 512 products
+constexpr FlopsPerSecond kCorePeak(121.1e9);  // of that machine, 512 x 512 matmuls
 constexpr Bytes kProcessMemory = 84_MiB;
 
 struct Row {
@@ -23,14 +23,14 @@ struct Row {
 // clang-format off
 constexpr Row kRows[] = {
     {kLaunch, {0, 0, 0}, 1.983, 3.237},
-    {kProduct, {64, 128, 128}, 26.29, 59.12},
-    {kProduct, {1024, 128, 128}, 349.4, 713.3},
-    {kProduct, {1024, 512, 128}, 1237, 2621},
-    {kProduct, {1024, 128, 512}, 1294, 2546},
-    {kProduct, {8192, 128, 128}, 2823, 5808},
-    {kProduct, {64, 1024, 1024}, 1353, 2806},
-    {kProduct, {512, 1024, 1024}, 9104, 1.846e+04},
-    {kProduct, {256, 2048, 512}, 4940, 1.055e+04},
+    {kMatmul, {64, 128, 128}, 26.29, 59.12},
+    {kMatmul, {1024, 128, 128}, 349.4, 713.3},
+    {kMatmul, {1024, 512, 128}, 1237, 2621},
+    {kMatmul, {1024, 128, 512}, 1294, 2546},
+    {kMatmul, {8192, 128, 128}, 2823, 5808},
+    {kMatmul, {64, 1024, 1024}, 1353, 2806},
+    {kMatmul, {512, 1024, 1024}, 9104, 1.846e+04},
+    {kMatmul, {256, 2048, 512}, 4940, 1.055e+04},
     {kAttention, {4, 64, 16}, 54.9, 102.4},
     {kAttention, {32, 128, 32}, 1363, 2228},
     {kAttention, {8, 512, 64}, 7617, 1.399e+04},
@@ -89,22 +89,22 @@ constexpr Row kRows[] = {
     {kCopy, {67108864, 0, 0}, 3458, 0},
     {kStorage, {1048576, 0, 0}, 511.9, 0},
     {kStorage, {33554432, 0, 0}, 1.882e+04, 0},
-    {kProduct, {32, 32, 32}, 3.806, 13.56},
-    {kProduct, {32, 4096, 4096}, 1.356e+04, 3.607e+04},
-    {kProduct, {4096, 256, 1024}, 1.943e+04, 3.669e+04},
-    {kProduct, {256, 32, 32}, 8.582, 24.01},
-    {kProduct, {8192, 32, 32}, 203.9, 489.1},
-    {kProduct, {32, 256, 32}, 9.233, 24.52},
-    {kProduct, {512, 512, 4096}, 1.84e+04, 3.699e+04},
-    {kProduct, {32, 32, 256}, 9.483, 24.44},
-    {kProduct, {8192, 1024, 128}, 2.02e+04, 4.621e+04},
-    {kProduct, {32, 4096, 512}, 1680, 3798},
-    {kProduct, {32, 512, 4096}, 1616, 3518},
-    {kProduct, {8192, 32, 256}, 1926, 3619},
-    {kProduct, {2048, 32, 32}, 61.65, 136},
-    {kProduct, {512, 4096, 512}, 1.883e+04, 3.923e+04},
-    {kProduct, {256, 256, 32}, 55.84, 129.3},
-    {kProduct, {2048, 2048, 256}, 1.858e+04, 4.057e+04},
+    {kMatmul, {32, 32, 32}, 3.806, 13.56},
+    {kMatmul, {32, 4096, 4096}, 1.356e+04, 3.607e+04},
+    {kMatmul, {4096, 256, 1024}, 1.943e+04, 3.669e+04},
+    {kMatmul, {256, 32, 32}, 8.582, 24.01},
+    {kMatmul, {8192, 32, 32}, 203.9, 489.1},
+    {kMatmul, {32, 256, 32}, 9.233, 24.52},
+    {kMatmul, {512, 512, 4096}, 1.84e+04, 3.699e+04},
+    {kMatmul, {32, 32, 256}, 9.483, 24.44},
+    {kMatmul, {8192, 1024, 128}, 2.02e+04, 4.621e+04},
+    {kMatmul, {32, 4096, 512}, 1680, 3798},
+    {kMatmul, {32, 512, 4096}, 1616, 3518},
+    {kMatmul, {8192, 32, 256}, 1926, 3619},
+    {kMatmul, {2048, 32, 32}, 61.65, 136},
+    {kMatmul, {512, 4096, 512}, 1.883e+04, 3.923e+04},
+    {kMatmul, {256, 256, 32}, 55.84, 129.3},
+    {kMatmul, {2048, 2048, 256}, 1.858e+04, 4.057e+04},
     {kAttention, {128, 32, 128}, 2161, 5292},
     {kAttention, {2, 256, 16}, 253.9, 381.4},
     {kAttention, {2, 32, 16}, 28.71, 71.67},
@@ -126,7 +126,7 @@ DeviceFile ShippedCpu(FlopsPerSecond core_peak) {
   file.memory = 1_GiB;
   file.process_memory = kProcessMemory;
   for (const Row& row : kRows) {
-    const bool computes = row.kind == kProduct || row.kind == kAttention;
+    const bool computes = row.kind == kMatmul || row.kind == kAttention;
     const double scale = 1e-6 * (computes ? ratio : 1);
     Figure figure;
     figure.kind = row.kind;

@@ -51,14 +51,14 @@ Streams StreamsOf(const Model& model, const MemoryKey& key, const MemorySizes& z
 
 // Backward of a product whose output is reduced over the tensor group; leaves the gradient of its
 // input, `inner` bytes.
-void RowProduct(const Streams& s, double inner, Replay& replay) {
+void RowMatmul(const Streams& s, double inner, Replay& replay) {
   if (s.gathers) replay.Allocate(s.full);
   replay.Allocate(inner);
   if (s.gathers) replay.Free(s.full);
 }
 
 // Backward of a product whose input is gathered; leaves the shard's gradient.
-void ColumnProduct(const Streams& s, double outer, Replay& replay) {
+void ColumnMatmul(const Streams& s, double outer, Replay& replay) {
   if (s.gathers) replay.Allocate(s.full);  // the input again, for the weights' gradient
   replay.Allocate(s.full);
   if (s.gathers) {
@@ -72,12 +72,12 @@ void ReplayFfn(const Model& model, const MemoryKey& key, const MemorySizes& z, d
                Replay& replay) {
   const Streams s = StreamsOf(model, key, z);
   const double row = z.element * z.tokens * width / key.slice.tensor;
-  RowProduct(s, row, replay);
+  RowMatmul(s, row, replay);
   replay.Free(row);  // the saved product
   replay.Allocate(z.ffn_inner * row);
   replay.Free(row);                // the product's gradient
   replay.Free(z.ffn_inner * row);  // what the activation had saved
-  ColumnProduct(s, z.ffn_inner * row, replay);
+  ColumnMatmul(s, z.ffn_inner * row, replay);
   replay.Free(s.shard);
 }
 
@@ -114,14 +114,14 @@ void ReplayAttention(const Model& model, const MemoryKey& key, const MemorySizes
   const double row = z.element * z.tokens * z.heads;
   const double kv_heads = model.multi_latent ? z.heads : z.kv_heads;
   const double inputs = row * z.qk_dim + z.element * z.tokens * kv_heads * (z.qk_dim + z.v_dim);
-  RowProduct(s, row * z.v_dim, replay);
+  RowMatmul(s, row * z.v_dim, replay);
   replay.Allocate(inputs);
   // Flash kernels sum the queries' gradient in fp32; without them the square has a gradient.
   const double square = z.element * z.tokens * model.sequence_length * z.heads;
   const double sums = key.slice.flash_attention ? 2 * row * z.qk_dim : square;
   replay.Allocate(sums);
   replay.Free(sums + 2 * row * z.v_dim + inputs);
-  ColumnProduct(s, inputs, replay);
+  ColumnMatmul(s, inputs, replay);
 }
 
 // One distinct shape of a weight and its size.

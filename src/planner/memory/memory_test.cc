@@ -139,7 +139,7 @@ TEST(SavedTensors, KeepOneByteOfLinearInputsInFp8) {
   EXPECT_DOUBLE_EQ(Saved(Llama(), false, key), want);
 }
 
-TEST(SavedTensors, KeepEverySecondProductOfShardedStacks) {
+TEST(SavedTensors, KeepEverySecondMatmulOfShardedStacks) {
   MemoryKey key;
   key.family = Family::kShardedData;
   key.recompute = spec::RecomputeKind::kSelective;

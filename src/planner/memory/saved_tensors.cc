@@ -72,7 +72,7 @@ void AddFfn(const Model& model, const MemoryKey& key, const MemorySizes& z, doub
   } else {
     list.Add("pre-activation", part, z.element * row);
   }
-  list.Add("product", part, z.linear_input * row, true);
+  list.Add("matmul", part, z.linear_input * row, true);
 }
 
 void AddExperts(const Model& model, const MemoryKey& key, const MemorySizes& z,

@@ -253,7 +253,7 @@ TEST(Search, OfACalibratedMachineRestsOnItsFigures) {
   job.machine = {ShippedMatrix(job.cluster.device), ShippedLinks(job.cluster),
                  StackOf(job.base.software)};
   EXPECT_EQ(Search(job, EvaluatorOracle(job), options).best[0].step_s, shipped.best[0].step_s);
-  for (ProductConstants& product : job.machine->matrix.products) {
+  for (MatmulConstants& product : job.machine->matrix.products) {
     product.sustained_flops_per_s /= 2;
   }
   job.machine->matrix.attention.forward_flops_per_s /= 2;

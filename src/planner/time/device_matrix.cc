@@ -124,7 +124,7 @@ double StreamSeconds(const DeviceMatrix& matrix, const spec::Operator& op, doubl
 }
 
 // Quantising an operand: read in two bytes, written in rows and, for its transpose, in columns.
-double QuantiseSeconds(const DeviceMatrix& matrix, const ProductConstants& constants,
+double QuantiseSeconds(const DeviceMatrix& matrix, const MatmulConstants& constants,
                        double elements) {
   return elements * (2 + 2 * constants.operand_bytes) / matrix.quantise_bytes_per_s +
          2 * matrix.kernel_floor_s;
@@ -147,21 +147,21 @@ double GroupedShare(const DeviceMatrix& matrix, const spec::Operator& op) {
   return matrix.grouped_share + (1 - matrix.grouped_share) * whole;
 }
 
-OperatorSeconds TimeOfProduct(const DeviceMatrix& matrix, const spec::Operator& op,
-                              Precision precision) {
+OperatorSeconds TimeOfMatmul(const DeviceMatrix& matrix, const spec::Operator& op,
+                             Precision precision) {
   const bool low = op.low_precision && matrix.product(precision).operand_bytes < 2;
   const Precision used = low || precision == Precision::kFp32 ? precision : Precision::kBf16;
-  const ProductConstants& constants = matrix.product(used);
+  const MatmulConstants& constants = matrix.product(used);
   const double width = WidthSlowdown(matrix, op.n, op.k);
   const double groups = op.groups;
   OperatorSeconds t;
-  t.forward = width * ProductSeconds(matrix, constants, op.m, op.n, op.k, groups);
-  const double data = width * ProductSeconds(matrix, constants, op.m, op.k, op.n, groups);
-  t.weight_gradient = width * ProductSeconds(matrix, constants, op.n, op.k, op.m, groups) /
+  t.forward = width * MatmulSeconds(matrix, constants, op.m, op.n, op.k, groups);
+  const double data = width * MatmulSeconds(matrix, constants, op.m, op.k, op.n, groups);
+  t.weight_gradient = width * MatmulSeconds(matrix, constants, op.n, op.k, op.m, groups) /
                       matrix.weight_gradient_share;
   if (groups > 1 && op.parameters > 0) {
     // Operands of experts are read anew for few rows; the weight gradient reads and writes its
-    // fp32 sum, about half of it beside the products.
+    // fp32 sum, about half of it beside the matmuls.
     const double rate = matrix.bandwidth_bytes_per_s;
     const double weights = constants.operand_bytes * op.parameters / rate;
     const double share = GroupedShare(matrix, op);
@@ -187,8 +187,8 @@ OperatorSeconds TimeOfProduct(const DeviceMatrix& matrix, const spec::Operator& 
 
 }  // namespace
 
-double ProductSeconds(const DeviceMatrix& matrix, const ProductConstants& constants, double m,
-                      double n, double k, double groups) {
+double MatmulSeconds(const DeviceMatrix& matrix, const MatmulConstants& constants, double m,
+                     double n, double k, double groups) {
   const double per_unit = constants.sustained_flops_per_s / matrix.compute_units;
   double best = 1e30;
   for (const Tile& tile : kTiles) {
@@ -206,8 +206,8 @@ double ProductSeconds(const DeviceMatrix& matrix, const ProductConstants& consta
 OperatorSeconds TimeOf(const DeviceMatrix& matrix, const spec::Operator& op, Precision precision,
                        AttentionKernels kernels) {
   switch (op.kind) {
-    case spec::OperatorKind::kProduct:
-      return TimeOfProduct(matrix, op, precision);
+    case spec::OperatorKind::kMatmul:
+      return TimeOfMatmul(matrix, op, precision);
     case spec::OperatorKind::kAttention:
       return TimeOfAttention(matrix, op, kernels);
     case spec::OperatorKind::kMemoryBound:
@@ -239,26 +239,26 @@ DeviceMatrix ShippedMatrix(const spec::Device& device) {
   matrix.quantise_bytes_per_s = 0.593 * device.memory_bandwidth.count();
   matrix.scattered_bytes_per_s = 0.231 * device.memory_bandwidth.count();
   matrix.kernel_floor_s = 2.5e-6;
-  // Before Blackwell experts' products are one launch each.
+  // Before Blackwell experts' matmuls are one launch each.
   const bool together = IsBlackwell(device) || device.name.starts_with("mi");
   matrix.grouped_share = together ? 0.929 : 1;
   matrix.grouped_lost_waves = together ? 0 : 0.75;
   matrix.grouped_low_share = together ? 0.967 : 0.75;
   matrix.expert_stream_factor = together ? 1.172 : 1.4;
 
-  ProductConstants product;
+  MatmulConstants product;
   product.wave_rounding = gpu.wave_rounding;
   product.inner_overhead = gpu.inner_overhead;
   product.launch_s = 2.5e-6;
   product.sustained_flops_per_s = gpu.half_share * device.half.count();
   matrix.products[Index(Precision::kFp16)] = product;
   matrix.products[Index(Precision::kBf16)] = product;
-  ProductConstants single = product;
+  MatmulConstants single = product;
   single.sustained_flops_per_s = gpu.half_share * device.fp32.count();
   single.operand_bytes = 4;
   matrix.products[Index(Precision::kFp32)] = single;
   for (const Precision precision : {Precision::kFp8, Precision::kMxfp8, Precision::kNvfp4}) {
-    ProductConstants low = product;
+    MatmulConstants low = product;
     if (device.fp8.count() > 0 && gpu.fp8_share > 0) {
       low.sustained_flops_per_s = gpu.fp8_share * device.fp8.count();
       // A scale for each 32 elements, in rows and columns.

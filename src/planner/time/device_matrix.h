@@ -1,4 +1,4 @@
-// How fast one GPU runs a training's operators: products, attention, memory-bound kernels.
+// How fast one GPU runs a training's operators: matmuls, attention, memory-bound kernels.
 //
 // A product costs whole tiles in waves over the compute units, each with a start-up of k0 inner
 // elements, and never less than moving its operands:
@@ -18,7 +18,7 @@
 
 namespace longhaul::planner {
 
-struct ProductConstants {
+struct MatmulConstants {
   double sustained_flops_per_s = 0;  // at the best shape, in training
   double wave_rounding = 0;          // 0..1
   double inner_overhead = 0;         // k0, elements
@@ -29,7 +29,7 @@ struct ProductConstants {
 // Which kernels a framework calls: their rates differ by two and more on the newer GPUs.
 enum class AttentionKernels {
   kFirst,   // FlashAttention 1 and its Triton port, 2022
-  kSecond,  // FlashAttention 2, 2023: no use of the newer GPUs' asynchronous products
+  kSecond,  // FlashAttention 2, 2023: no use of the newer GPUs' asynchronous matmuls
   kNative,  // FlashAttention 3 and later, cuDNN: written for the GPU
 };
 
@@ -37,7 +37,7 @@ struct AttentionConstants {
   double forward_flops_per_s = 0;   // of native kernels at a head of 128
   double first_share = 0.5;         // of that, with kFirst
   double second_share = 0.8;        // with kSecond
-  double backward_slowdown = 1.24;  // time of a backward FLOP (5 products for 2) over a forward
+  double backward_slowdown = 1.24;  // time of a backward FLOP (5 matmuls for 2) over a forward
   double launch_s = 0;
   double start_tokens = 0;              // s0
   double block_queries = 128;           // of the tail
@@ -47,7 +47,7 @@ struct AttentionConstants {
 };
 
 struct DeviceMatrix {
-  std::array<ProductConstants, 6> products;  // by spec::Precision
+  std::array<MatmulConstants, 6> products;  // by spec::Precision
   AttentionConstants attention;
   double compute_units = 0;
   double bandwidth_bytes_per_s = 0;    // streaming kernels
@@ -57,33 +57,33 @@ struct DeviceMatrix {
   double kernel_floor_s = 0;           // shortest kernel
   double odd_width_slowdown = 1;       // of a product whose inner or outer width no 8 divides
   double ragged_width_slowdown = 1;    // likewise 64
-  double grouped_share = 1;            // rate of grouped products against one of their tiles
+  double grouped_share = 1;            // rate of grouped matmuls against one of their tiles
   double grouped_settled_waves = 4.9;  // of one expert's product: half way from there to one
-  double grouped_low_share = 1;        // beside that, where experts' products are below two bytes
+  double grouped_low_share = 1;        // beside that, where experts' matmuls are below two bytes
   double grouped_lost_waves = 0;       // of each expert's product where it has its own launch
   double expert_stream_factor = 1;     // of what moves, quantises and activates around experts
-  // Of experts' products below two bytes, and of the rest around them: less than one where a kernel
-  // holds activation, scales and products.
+  // Of experts' matmuls below two bytes, and of the rest around them: less than one where a kernel
+  // holds activation, scales and matmuls.
   double low_expert_product_factor = 1;
   double low_expert_stream_factor = 1;
   double weight_gradient_share = 0.95;  // rate with accumulation in fp32
   bool measured = false;  // constants of this GPU's own tables, not carried over by its sheet
 
-  const ProductConstants& product(spec::Precision precision) const {
+  const MatmulConstants& product(spec::Precision precision) const {
     return products[static_cast<size_t>(precision)];
   }
 };
 
-// NVIDIA's generation of 2024 and later, with units for four-bit products.
+// NVIDIA's generation of 2024 and later, with units for four-bit matmuls.
 bool IsBlackwell(const spec::Device& device);
 
 // The shipped matrix of a GPU; one carried over by the ratio of sheets from the nearest measured
 // GPU where there is none of its own.
 DeviceMatrix ShippedMatrix(const spec::Device& device);
 
-// Seconds of `groups` products y[m x n] = x[m x k] W in one launch. Requires positive sizes.
-double ProductSeconds(const DeviceMatrix& matrix, const ProductConstants& constants, double m,
-                      double n, double k, double groups = 1);
+// Seconds of `groups` matmuls y[m x n] = x[m x k] W in one launch. Requires positive sizes.
+double MatmulSeconds(const DeviceMatrix& matrix, const MatmulConstants& constants, double m,
+                     double n, double k, double groups = 1);
 
 struct OperatorSeconds {
   double forward = 0;

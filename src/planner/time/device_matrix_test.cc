@@ -11,7 +11,7 @@ using spec::Precision;
 
 DeviceMatrix MatrixOf(const std::string& name) { return ShippedMatrix(*spec::FindDevice(name)); }
 
-TEST(DeviceMatrix, NoProductExceedsTheSheet) {
+TEST(DeviceMatrix, NoMatmulExceedsTheSheet) {
   std::mt19937_64 rng(1);
   for (const std::string& name : spec::DeviceNames()) {
     if (name == "cpu") continue;
@@ -22,7 +22,7 @@ TEST(DeviceMatrix, NoProductExceedsTheSheet) {
       const double n = 64.0 * static_cast<double>(1 + rng() % 512);
       const double k = 64.0 * static_cast<double>(1 + rng() % 512);
       const auto rate = [&](Precision precision) {
-        return 2 * m * n * k / ProductSeconds(matrix, matrix.product(precision), m, n, k);
+        return 2 * m * n * k / MatmulSeconds(matrix, matrix.product(precision), m, n, k);
       };
       ASSERT_LT(rate(Precision::kBf16), 0.85 * device.half.count()) << name;
       const double low = std::max(device.half.count(), device.fp8.count());
@@ -34,16 +34,16 @@ TEST(DeviceMatrix, NoProductExceedsTheSheet) {
 TEST(DeviceMatrix, MoreWorkNeverTakesLess) {
   std::mt19937_64 rng(2);
   const DeviceMatrix matrix = MatrixOf("h100-sxm");
-  const ProductConstants& half = matrix.product(Precision::kBf16);
+  const MatmulConstants& half = matrix.product(Precision::kBf16);
   for (int i = 0; i < 2'000; ++i) {
     const double m = static_cast<double>(1 + rng() % 20'000);
     const double n = static_cast<double>(1 + rng() % 20'000);
     const double k = static_cast<double>(1 + rng() % 20'000);
-    const double t = ProductSeconds(matrix, half, m, n, k);
+    const double t = MatmulSeconds(matrix, half, m, n, k);
     SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k);
-    ASSERT_LE(t, ProductSeconds(matrix, half, m + 1, n, k));
-    ASSERT_LE(t, ProductSeconds(matrix, half, m, n + 1, k));
-    ASSERT_LE(t, ProductSeconds(matrix, half, m, n, k + 1));
+    ASSERT_LE(t, MatmulSeconds(matrix, half, m + 1, n, k));
+    ASSERT_LE(t, MatmulSeconds(matrix, half, m, n + 1, k));
+    ASSERT_LE(t, MatmulSeconds(matrix, half, m, n, k + 1));
   }
 }
 
@@ -51,9 +51,9 @@ TEST(DeviceMatrix, MoreWorkNeverTakesLess) {
 TEST(DeviceMatrix, APartFilledWaveCostsMoreOnA100ThanOnH100) {
   const auto jump = [](const std::string& name, double full) {
     const DeviceMatrix matrix = MatrixOf(name);
-    const ProductConstants& half = matrix.product(Precision::kBf16);
-    return ProductSeconds(matrix, half, full + 1, 4096, 4096) /
-           ProductSeconds(matrix, half, full, 4096, 4096);
+    const MatmulConstants& half = matrix.product(Precision::kBf16);
+    return MatmulSeconds(matrix, half, full + 1, 4096, 4096) /
+           MatmulSeconds(matrix, half, full, 4096, 4096);
   };
   EXPECT_GT(jump("a100-80gb-sxm", 768), 1.2);
   EXPECT_LT(jump("h100-sxm", 4096), 1.1);
@@ -63,7 +63,7 @@ TEST(DeviceMatrix, APartFilledWaveCostsMoreOnA100ThanOnH100) {
 TEST(DeviceMatrix, FewRowsAnExpertAreSlow) {
   const DeviceMatrix matrix = MatrixOf("b200-sxm");
   spec::Operator op;
-  op.kind = spec::OperatorKind::kProduct;
+  op.kind = spec::OperatorKind::kMatmul;
   op.part = spec::OperatorPart::kExperts;
   op.n = 4096;
   op.k = 7168;
@@ -96,7 +96,7 @@ TEST(DeviceMatrix, AttentionIsBelowItsTableAndFarAboveOldKernels) {
 
 TEST(DeviceMatrix, Fp8IsFasterWhereTheGpuHasIt) {
   spec::Operator op;
-  op.kind = spec::OperatorKind::kProduct;
+  op.kind = spec::OperatorKind::kMatmul;
   op.low_precision = true;
   op.m = 8192;
   op.n = 8192;
@@ -112,11 +112,11 @@ TEST(DeviceMatrix, Fp8IsFasterWhereTheGpuHasIt) {
 
 // A launch for each expert fills the GPU badly with few rows; with many it costs what one product
 // of all rows costs.
-TEST(DeviceMatrix, ExpertsNearOneProductsRateAsTheirRowsGrow) {
+TEST(DeviceMatrix, ExpertsNearOneMatmulsRateAsTheirRowsGrow) {
   const DeviceMatrix matrix = MatrixOf("h100-sxm");
   const auto seconds = [&](double groups, double rows) {
     spec::Operator op;
-    op.kind = spec::OperatorKind::kProduct;
+    op.kind = spec::OperatorKind::kMatmul;
     op.part = spec::OperatorPart::kExperts;
     op.groups = groups;
     op.m = rows;

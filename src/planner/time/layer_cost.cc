@@ -221,7 +221,7 @@ void AddExperts(const spec::Model& model, const DeviceMatrix& matrix, const Link
 }
 
 // A bias added to each expert's rows by itself, and the rows put together again: four passes of
-// both products' outputs; backward a sum and a copy.
+// both matmuls' outputs; backward a sum and a copy.
 void AddExpertBias(const spec::Model& model, const DeviceMatrix& matrix, const LayerKey& key,
                    LayerCost& cost) {
   const spec::Experts& experts = *model.experts;
@@ -267,7 +267,7 @@ LayerCost CostOf(const spec::Model& model, const DeviceMatrix& matrix, const Lin
     (expert ? cost.expert_parameters : cost.dense_parameters) += op.parameters;
     if (IsRecomputed(key, op)) {
       const bool half = key.recompute == RecomputeKind::kSelective && !key.modules.any() &&
-                        op.kind == spec::OperatorKind::kProduct;
+                        op.kind == spec::OperatorKind::kMatmul;
       const double share = half ? 0.5 : 1;
       cost.recompute_s += share * t.forward;
       recomputed_flops += share * op.model_flops;

@@ -4,7 +4,7 @@
 // The cost depends on few of a layout's figures (LayerKey), so the evaluator computes each once and
 // assembles stages from the parts. Tensor parallelism is Megatron's (arXiv 2205.05198): without
 // sequence parallelism two all-reduces each way, with it an all-gather and a reduce-scatter around
-// each pair of products; backward collectives run beside weight gradients. Context parallelism is a
+// each pair of matmuls; backward collectives run beside weight gradients. Context parallelism is a
 // ring hidden under attention, an all-to-all or an all-gather; experts are reached by all-to-all.
 #pragma once
 

@@ -17,8 +17,8 @@ struct SoftwareStack {
   double compute_factor = 1;    // device time of all kernels
   double launch_s = 6e-6;       // host time of one kernel through the framework
   double step_fixed_s = 0.02;   // host work a step: data, optimizer's launches, logging
-  double tensor_hidden = 0.80;  // share of tensor collectives hidden where split products overlap
-  double tensor_backward_hidden = 0.53;  // of those beside a weight gradient without split products
+  double tensor_hidden = 0.80;  // share of tensor collectives hidden where split matmuls overlap
+  double tensor_backward_hidden = 0.53;  // of those beside a weight gradient without split matmuls
   double gradient_hidden = 0.9;  // share of the last backward that gradient traffic hides under
   double shard_hidden = 0.85;    // likewise of a layer under FSDP
   double overlap_tax = 0.138;    // compute slows by this share while a collective runs
@@ -29,7 +29,7 @@ struct SoftwareStack {
   double expert_hidden = 0.543;
   bool overlaps_experts_across = false;
   bool overlaps_experts = false;
-  bool overlaps_low_experts = false;  // always with products below two bytes
+  bool overlaps_low_experts = false;  // always with matmuls below two bytes
   double chunk_message_s = 0;         // of an interleaved schedule's message, beyond its bytes
   // DeepEP, HybridEP: a token crosses to an island once and to a rank once, whatever number of its
   // experts is there. NCCL's all-to-all sends a copy for each.
@@ -44,8 +44,8 @@ struct SoftwareStack {
   // the counts.
   double expert_host_s = 1.9e-3;
   double expert_call_s = 62e-6;
-  bool adds_expert_bias = false;  // experts' biases are added outside their products
-  bool groups_experts = false;    // one launch for all experts' products on every GPU
+  bool adds_expert_bias = false;  // experts' biases are added outside their matmuls
+  bool groups_experts = false;    // one launch for all experts' matmuls on every GPU
   double permute_share = 1;       // of the GPU's rate; above 1 where dispatch kernels permute too
   bool fused_kernels = true;      // norms, activations and rotary are single kernels
   // Of the links' bandwidth, what parameters gathered layer by layer reach.
@@ -56,7 +56,7 @@ struct SoftwareStack {
   // Of models with sliding windows, on Blackwell.
   AttentionKernels windowed_attention = AttentionKernels::kNative;
   bool graphs_experts = false;      // on racks: CUDA graphs over most of an expert layer
-  bool graphs_low_steps = false;    // on racks: the whole step, with products below two bytes
+  bool graphs_low_steps = false;    // on racks: the whole step, with matmuls below two bytes
   bool low_experts_native = false;  // DeepGEMM: experts in fp8 lose nothing to their scales
   bool fuses_experts = false;       // on racks, below two bytes: one kernel for an expert's FFN
   int dispatch_month = 0;           // of Megatron Bridge's recipes

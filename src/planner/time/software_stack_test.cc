@@ -115,7 +115,7 @@ TEST(Dispatch, MergesCopiesOnRacksFirst) {
 TEST(Dispatch, LosesPartOfAWaveForEachExpertBeforeBlackwell) {
   const DeviceMatrix h100 = ShippedMatrix(*spec::FindDevice("h100-sxm"));
   spec::Operator op;
-  op.kind = spec::OperatorKind::kProduct;
+  op.kind = spec::OperatorKind::kMatmul;
   op.part = spec::OperatorPart::kExperts;
   op.n = 4096;
   op.k = 4096;

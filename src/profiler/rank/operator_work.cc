@@ -55,7 +55,7 @@ double ElementBytes(std::string_view types) {
 }
 
 // [..., m, k] times [..., k, n], or [n, k] when `transposed`.
-double ProductFlops(const Shape& a, const Shape& b, bool transposed, double* out) {
+double MatmulFlops(const Shape& a, const Shape& b, bool transposed, double* out) {
   if (a.empty() || b.empty()) return 0;
   const double k = a.back();
   if (k <= 0) return 0;
@@ -103,11 +103,11 @@ Work WorkOf(std::string_view op, std::string_view text) {
   }
   double out = largest;
   if (IsOneOf(op, {"aten::mm", "aten::bmm", "aten::matmul", "aten::_scaled_mm"})) {
-    if (shapes.size() >= 2) work.flops = ProductFlops(shapes[0], shapes[1], false, &out);
+    if (shapes.size() >= 2) work.flops = MatmulFlops(shapes[0], shapes[1], false, &out);
   } else if (IsOneOf(op, {"aten::addmm", "aten::baddbmm"})) {
-    if (shapes.size() >= 3) work.flops = ProductFlops(shapes[1], shapes[2], false, &out);
+    if (shapes.size() >= 3) work.flops = MatmulFlops(shapes[1], shapes[2], false, &out);
   } else if (op == "aten::linear") {
-    if (shapes.size() >= 2) work.flops = ProductFlops(shapes[0], shapes[1], true, &out);
+    if (shapes.size() >= 2) work.flops = MatmulFlops(shapes[0], shapes[1], true, &out);
   } else if (op.find("attention") != op.npos) {
     work.flops = AttentionFlops(op, shapes);
   }

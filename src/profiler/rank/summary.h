@@ -96,7 +96,7 @@ struct Collective {
 // One run of an operator of the model, as our own trainer writes it.
 struct ModelOperator {
   std::string name;  // "attention.qkv"
-  std::string kind;  // of the device file: "product"; may be empty
+  std::string kind;  // of the device file: "matmul"; may be empty
   std::array<double, 3> sizes{};
   bool backward = false;
   int64_t layer = -1;

@@ -41,11 +41,11 @@ TEST(ScanEvent, ReadsAKernel) {
 TEST(ScanEvent, ReadsAnOperatorOfTheTrainer) {
   const Scanned s(
       R"({"ph":"X","cat":"user_annotation","name":"mlp.up","pid":1,"tid":1,"ts":1,"dur":2,"args":)"
-      R"({"Operator":"product","Sizes":"[4.0,8.0,16.0]","Layer":3,"Direction":"backward",)"
+      R"({"Operator":"matmul","Sizes":"[4.0,8.0,16.0]","Layer":3,"Direction":"backward",)"
       R"("Micro batch":1,"CPU ns":1500}})");
   ASSERT_EQ(s.result.scan, Scan::kOk) << s.result.what;
   EXPECT_TRUE(s.event.has_operator);
-  EXPECT_EQ(s.event.model_operator, "product");
+  EXPECT_EQ(s.event.model_operator, "matmul");
   EXPECT_EQ(s.event.sizes, "[4.0,8.0,16.0]");
   EXPECT_EQ(s.event.direction, "backward");
   EXPECT_EQ(s.event.layer, 3);

@@ -74,7 +74,7 @@ struct CollectiveNote {
 
 // What our own trainer writes beside an operator of its model.
 struct OperatorNote {
-  uint32_t kind = 0;   // "product": the device file's, may be empty
+  uint32_t kind = 0;   // "matmul": the device file's, may be empty
   uint32_t sizes = 0;  // "[4.0,8.0,0.0]"
   bool backward = false;
   int64_t layer = -1;

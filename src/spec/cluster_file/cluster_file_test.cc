@@ -55,7 +55,7 @@ TEST(ClusterFile, ReadsTheSmallestFile) {
 }
 
 // Four factors of 2^16 are 2^64: the product must not wrap around to few nodes.
-TEST(ClusterFile, RefusesAProductThatWouldOverflow) {
+TEST(ClusterFile, RefusesAMatmulThatWouldOverflow) {
   const auto cluster = ParseClusterFile(
       "{levels: [a, b, c, d], kinds: {k: {}}, nodes: [{kind: k, hosts: 65536, each: {a: 65536, "
       "b: 65536, c: 65536, d: 1}}]}",

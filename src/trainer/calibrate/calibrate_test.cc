@@ -62,7 +62,7 @@ TEST(WorkerPool, MeasuresInSeveralProcessesAtOnce) {
   PrepareTorch();
   const auto pool = WorkerPool::Start(2, testing::TempDir());
   ASSERT_TRUE(pool.ok()) << pool.status();
-  for (const FigureKind kind : {FigureKind::kProduct, FigureKind::kNorm}) {
+  for (const FigureKind kind : {FigureKind::kMatmul, FigureKind::kNorm}) {
     const auto figure = (*pool)->Measure(Of(kind), Duration::zero());
     ASSERT_TRUE(figure.ok()) << figure.status();
     EXPECT_GT(figure->forward_s, 0);

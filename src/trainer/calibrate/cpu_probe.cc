@@ -71,7 +71,7 @@ struct Bench {
   double bytes = 0;
 };
 
-Bench ProductBench(const Figure& figure) {
+Bench MatmulBench(const Figure& figure) {
   const auto m = static_cast<int64_t>(figure.sizes[0]);
   const auto n = static_cast<int64_t>(figure.sizes[1]);
   const auto k = static_cast<int64_t>(figure.sizes[2]);
@@ -189,8 +189,8 @@ class CpuProbe final : public Probe {
   Result<Figure> Measure(const Figure& what, Duration budget) override {
     limit_ = io::MonotonicNow() + budget;
     switch (what.kind) {
-      case FigureKind::kProduct:
-        return Graph(ProductBench(what), what);
+      case FigureKind::kMatmul:
+        return Graph(MatmulBench(what), what);
       case FigureKind::kAttention:
         return Graph(AttentionBench(what), what);
       case FigureKind::kLaunch:

@@ -2,7 +2,7 @@
 //
 // The interface is what a device that runs the built-in trainer has to offer; the trainer runs on
 // CPUs alone. NVIDIA GPUs, for `plan`, are measured by cuda/cuda_probe.h, without libtorch and in
-// figures of their own (planner/local/gpu/gpu_file.h): products, memory, collectives.
+// figures of their own (planner/local/gpu/gpu_file.h): matmuls, memory, collectives.
 #pragma once
 
 #include <memory>

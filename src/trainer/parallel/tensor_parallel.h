@@ -1,4 +1,4 @@
-// Tensor parallelism: what a layer cut over the ranks of a group needs beside its own products
+// Tensor parallelism: what a layer cut over the ranks of a group needs beside its own matmuls
 // (Shoeybi et al., Megatron-LM, 2019).
 //
 //   enter:  forward identity, backward sum of the gradients over the group

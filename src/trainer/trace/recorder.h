@@ -27,7 +27,7 @@ namespace longhaul::trainer {
 // what is measured here can be compared with what is planned; an empty kind has no figure there.
 struct OperatorLabel {
   const char* name = "";  // "attention.qkv"
-  const char* kind = "";  // "product"
+  const char* kind = "";  // "matmul"
   int layer = -1;         // of the model; -1: of none
   std::array<double, 3> sizes{};
 };

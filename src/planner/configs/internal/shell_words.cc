@@ -223,7 +223,7 @@ class ShellReader {
     Put(whole);
   }
 
-  // Sums and products from the left, products first, in the range of 64 bits; no brackets.
+  // Sums and matmuls from the left, matmuls first, in the range of 64 bits; no brackets.
   std::optional<int64_t> Sum(std::string_view text) const {
     __int128 sum = 0;
     __int128 product = 0;

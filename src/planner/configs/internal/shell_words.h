@@ -2,7 +2,7 @@
 //
 // What training scripts are made of: comments, continued lines, quotes, NAME=value, arrays
 // NAME=( ... ) and NAME+=( ... ), and $NAME, ${NAME}, ${NAME:-default}, ${NAME[@]} in words, sums
-// and products in $(( ... )). A variable that the script does not set, and what a command would
+// and matmuls in $(( ... )). A variable that the script does not set, and what a command would
 // print, stay as they stand, with their dollar. Leaves out all else of a shell: conditions, loops
 // and functions are passed over as words.
 #pragma once

@@ -26,7 +26,7 @@ struct Facts {
 };
 
 constexpr std::array<Facts, kGpuOperators> kFacts = {{
-    {"product", {"m", "n", "k"}, 3, true},
+    {"matmul", {"m", "n", "k"}, 3, true},
     {"attention", {"batch_heads", "sequence", "head_dim"}, 3, true},
     {"stream", {"bytes", "", ""}, 1, false},
     {"to_device", {"bytes", "", ""}, 1, false},
@@ -160,14 +160,14 @@ Result<spec::Device> Like(const GpuFile& file) {
   return *best;
 }
 
-// One factor on the rate of the products of each measured precision; of the others bf16's.
-void FitProducts(const GpuFile& file, DeviceMatrix& matrix) {
+// One factor on the rate of the matmuls of each measured precision; of the others bf16's.
+void FitMatmuls(const GpuFile& file, DeviceMatrix& matrix) {
   std::array<std::vector<double>, 6> ratios;
   for (const GpuFigure& figure : file.figures) {
-    if (figure.op != GpuOperator::kProduct) continue;
+    if (figure.op != GpuOperator::kMatmul) continue;
     const auto index = static_cast<size_t>(figure.precision);
-    const double predicted = ProductSeconds(matrix, matrix.products[index], figure.sizes[0],
-                                            figure.sizes[1], figure.sizes[2]);
+    const double predicted = MatmulSeconds(matrix, matrix.products[index], figure.sizes[0],
+                                           figure.sizes[1], figure.sizes[2]);
     if (predicted > 0) ratios[index].push_back(predicted / figure.seconds);
   }
   const auto bf16 = static_cast<size_t>(spec::Precision::kBf16);
@@ -301,7 +301,7 @@ Result<GpuFile> ParseGpuFile(std::string_view text) {
     ++counts[static_cast<size_t>(figure.op)];
     file.figures.push_back(figure);
   }
-  if (counts[static_cast<size_t>(GpuOperator::kProduct)] < 3 ||
+  if (counts[static_cast<size_t>(GpuOperator::kMatmul)] < 3 ||
       counts[static_cast<size_t>(GpuOperator::kStream)] < 1) {
     return Wrong("figures", "hold fewer than three products and a stream: calibrate again");
   }
@@ -358,7 +358,7 @@ Result<GpuConstants> ConstantsOf(const GpuFile& file, uint32_t devices) {
   cluster.device.compute_units = file.compute_units;
   constants.matrix = ShippedMatrix(cluster.device);
   constants.matrix.compute_units = file.compute_units;
-  FitProducts(file, constants.matrix);
+  FitMatmuls(file, constants.matrix);
   FitStreams(file, constants.matrix, cluster.device);
   constants.links = ShippedLinks(cluster);
   FitLinks(file, constants.links, cluster.device);

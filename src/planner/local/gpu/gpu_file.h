@@ -4,10 +4,10 @@
 // One JSON object of at most 4 MiB, "format": "longhaul-gpu", version 1 (docs/calibrate.md): the
 // machine, and a figure for each operator, precision and size with its median seconds. `plan` takes
 // it in place of a cluster. What it says replaces levels, not shapes: one factor on the rate of all
-// products of a precision (the median over shapes), one on attention with it, the streams'
+// matmuls of a precision (the median over shapes), one on attention with it, the streams'
 // bandwidth, the links' bandwidth and latency (each collective at its largest and smallest size).
 // Shapes, and what was not measured, stay those of the shipped GPU that is nearest. Leaves out
-// attention's own rate: what is measured is products and softmax apart, not a fused kernel.
+// attention's own rate: what is measured is matmuls and softmax apart, not a fused kernel.
 #pragma once
 
 #include <array>
@@ -26,8 +26,8 @@
 namespace longhaul::planner {
 
 enum class GpuOperator : uint8_t {
-  kProduct,        // y[m x n] = x[m x k] W, in the figure's precision with fp32 sums
-  kAttention,      // scores and values of `batch_heads` as two batched products, softmax as streams
+  kMatmul,         // y[m x n] = x[m x k] W, in the figure's precision with fp32 sums
+  kAttention,      // scores and values of `batch_heads` as two batched matmuls, softmax as streams
   kStream,         // `bytes` read and as many written in the GPU's memory
   kToDevice,       // `bytes` from pinned host memory
   kToHost,         // and back
@@ -39,12 +39,12 @@ enum class GpuOperator : uint8_t {
 };
 constexpr size_t kGpuOperators = 10;
 
-std::string_view GpuOperatorName(GpuOperator op);                // "product"
+std::string_view GpuOperatorName(GpuOperator op);                // "matmul"
 std::span<const std::string_view> GpuSizeNames(GpuOperator op);  // {"m", "n", "k"}
 
 struct GpuFigure {
-  GpuOperator op = GpuOperator::kProduct;
-  spec::Precision precision = spec::Precision::kBf16;  // of products and attention
+  GpuOperator op = GpuOperator::kMatmul;
+  spec::Precision precision = spec::Precision::kBf16;  // of matmuls and attention
   std::array<double, 3> sizes{};
   double seconds = 0;
   double spread = 0;  // between the quartiles of the repeats, as a share of the median
@@ -66,7 +66,7 @@ struct GpuFile {
   friend bool operator==(const GpuFile&, const GpuFile&) = default;
 };
 
-// kInvalidArgument names what is wrong and where. At least three products and one stream.
+// kInvalidArgument names what is wrong and where. At least three matmuls and one stream.
 Result<GpuFile> ParseGpuFile(std::string_view json);
 std::string ToJson(const GpuFile& file);
 

@@ -29,10 +29,10 @@ GpuFile Example(double share) {
     file.figures.push_back({op, precision, sizes, seconds, 0.01, 20});
   };
   for (const double m : {4096.0, 8192.0, 16384.0}) {
-    ProductConstants slower = matrix.product(Precision::kBf16);
+    MatmulConstants slower = matrix.product(Precision::kBf16);
     slower.sustained_flops_per_s *= share;
-    add(GpuOperator::kProduct, Precision::kBf16, {m, 4096, 4096},
-        ProductSeconds(matrix, slower, m, 4096, 4096));
+    add(GpuOperator::kMatmul, Precision::kBf16, {m, 4096, 4096},
+        MatmulSeconds(matrix, slower, m, 4096, 4096));
   }
   const double gib = 1 << 30;
   add(GpuOperator::kStream, Precision::kBf16, {gib, 0, 0},

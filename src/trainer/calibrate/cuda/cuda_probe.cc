@@ -139,8 +139,8 @@ class Gpus {
   // Seconds of one run of `work` on GPU 0, or on all where `all`.
   Result<double> Once(const Work& work, bool all);
   Status Repeat(const Work& work, bool all, double budget_s, double share, GpuFigure& figure);
-  Status Product(GpuFigure& figure, double budget_s);
-  Status ProductFp8(GpuFigure& figure, double budget_s);
+  Status Matmul(GpuFigure& figure, double budget_s);
+  Status MatmulFp8(GpuFigure& figure, double budget_s);
   Status Attention(GpuFigure& figure, double budget_s);
   Status Copy(GpuFigure& figure, double budget_s);
   Status Launch(GpuFigure& figure, double budget_s);
@@ -321,9 +321,9 @@ Status Gpus::Repeat(const Work& work, bool all, double budget_s, double share, G
 Result<GpuFigure> Gpus::Measure(GpuFigure what, double budget_s) {
   Status status;
   switch (what.op) {
-    case GpuOperator::kProduct:
+    case GpuOperator::kMatmul:
       status =
-          what.precision == Precision::kFp8 ? ProductFp8(what, budget_s) : Product(what, budget_s);
+          what.precision == Precision::kFp8 ? MatmulFp8(what, budget_s) : Matmul(what, budget_s);
       break;
     case GpuOperator::kAttention:
       status = Attention(what, budget_s);
@@ -344,7 +344,7 @@ Result<GpuFigure> Gpus::Measure(GpuFigure what, double budget_s) {
 }
 
 // cuBLAS counts columns first: y^T = W^T x^T is the product of the same numbers.
-Status Gpus::Product(GpuFigure& figure, double budget_s) {
+Status Gpus::Matmul(GpuFigure& figure, double budget_s) {
   const auto m = static_cast<int>(figure.sizes[0]);
   const auto n = static_cast<int>(figure.sizes[1]);
   const auto k = static_cast<int>(figure.sizes[2]);
@@ -370,7 +370,7 @@ Status Gpus::Product(GpuFigure& figure, double budget_s) {
       false, budget_s, 1, figure);
 }
 
-Status Gpus::ProductFp8(GpuFigure& figure, double budget_s) {
+Status Gpus::MatmulFp8(GpuFigure& figure, double budget_s) {
   const auto m = static_cast<uint64_t>(figure.sizes[0]);
   const auto n = static_cast<uint64_t>(figure.sizes[1]);
   const auto k = static_cast<uint64_t>(figure.sizes[2]);
@@ -566,14 +566,14 @@ std::vector<GpuFigure> Figures(const Gpus& gpus, const CudaLibraries& libraries,
   std::vector<Precision> precisions = {Precision::kFp16};
   if (gpus.has_bf16()) precisions.insert(precisions.begin(), Precision::kBf16);
   if (gpus.has_fp8()) precisions.push_back(Precision::kFp8);
-  // A layer's products: widths of small and large models and their shards, rows of a micro-batch.
+  // A layer's matmuls: widths of small and large models and their shards, rows of a micro-batch.
   const std::vector<double> rows =
       quick ? std::vector<double>{4096} : std::vector<double>{1024, 2048, 4096, 8192};
   const std::pair<double, double> kWidths[] = {{4096, 4096}, {1024, 4096}, {4096, 14336},
                                                {8192, 8192}, {2048, 8192}, {7168, 8192}};
   for (const Precision precision : precisions) {
     for (const double m : rows) {
-      for (const auto& [n, k] : kWidths) add(GpuOperator::kProduct, precision, {m, n, k});
+      for (const auto& [n, k] : kWidths) add(GpuOperator::kMatmul, precision, {m, n, k});
     }
   }
   for (const double sequence :

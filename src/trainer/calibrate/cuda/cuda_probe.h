@@ -4,7 +4,7 @@
 // (fake_cuda.cc). Sizes are measured in a fixed order. Each is run a few times to warm up, then
 // repeatedly, every run between two events on one stream, until its budget of device time is used
 // or often enough; the median counts. Operands are bf16 normals of a fixed sequence (powers of
-// GPUs depend on data). Attention is two batched products of cuBLAS and, by the streams' measured
+// GPUs depend on data). Attention is two batched matmuls of cuBLAS and, by the streams' measured
 // rate, the bytes of the softmax between them: an unfused kernel, slower than flash attention.
 // Collectives run on all GPUs of the machine from one process; the slowest GPU's time counts.
 // Leaves out clocks and power, other processes on the GPUs, and links beyond the machine.

@@ -71,18 +71,18 @@ TEST(MeasureGpus, FindsTheScriptedTimes) {
   EXPECT_EQ(file.gpus, 8u);
   EXPECT_EQ(file.driver, "CUDA runtime 12040, NCCL 22105");
   const double gib = 1 << 30;
-  const GpuFigure* product = Find(file, GpuOperator::kProduct, Precision::kBf16, 14336);
+  const GpuFigure* product = Find(file, GpuOperator::kMatmul, Precision::kBf16, 14336);
   ASSERT_NE(product, nullptr);
   EXPECT_NEAR(product->seconds, 5e-6 + 2.0 * 4096 * 4096 * 14336 / 600e12, 1e-7);
   EXPECT_GE(product->repeats, 5u);
-  const GpuFigure* fp8 = Find(file, GpuOperator::kProduct, Precision::kFp8, 14336);
+  const GpuFigure* fp8 = Find(file, GpuOperator::kMatmul, Precision::kFp8, 14336);
   ASSERT_NE(fp8, nullptr);
   EXPECT_NEAR(fp8->seconds, 5e-6 + 2.0 * 4096 * 4096 * 14336 / 1.2e15, 1e-7);
   EXPECT_NEAR(Find(file, GpuOperator::kStream, Precision::kBf16, gib)->seconds, gib / 1.25e12,
               1e-7);
   EXPECT_NEAR(Find(file, GpuOperator::kToHost, Precision::kBf16, gib)->seconds, gib / 40e9, 1e-6);
   EXPECT_NEAR(Find(file, GpuOperator::kLaunch, Precision::kBf16, 0)->seconds, 2e-6, 1e-9);
-  // Two products, and the scores through memory twice at the streams' rate of 2.5 TB/s.
+  // Two matmuls, and the scores through memory twice at the streams' rate of 2.5 TB/s.
   const double scores = 2.0 * 4096 * 4096 * 16;
   EXPECT_NEAR(Find(file, GpuOperator::kAttention, Precision::kBf16, 128)->seconds,
               1e-5 + 2 * 2.0 * 4096 * 4096 * 128 * 16 / 600e12 + 2 * scores / 2.5e12, 1e-6);
@@ -131,7 +131,7 @@ TEST(MeasureGpus, LeavesOutWhatAGpuLacks) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(result->notes, Contains("collectives are not measured: there is one GPU"));
   for (const GpuFigure& figure : result->file.figures) {
-    if (figure.op == GpuOperator::kProduct) {
+    if (figure.op == GpuOperator::kMatmul) {
       EXPECT_EQ(figure.precision, Precision::kFp16);
     }
     EXPECT_LT(figure.op, GpuOperator::kAllReduce);
