@@ -1,7 +1,7 @@
 """A small DistributedDataParallel script as people write them for torchrun.
 
 It knows nothing of who launches it: its place comes from the environment, a failure is told
-through torchrun's @record, and after a restart it goes on from its own checkpoint. All of these do
+through torchrun's @record, and after a restart it continues from its own checkpoint. All of these do
 the same:
 
     longhaul run --nodes 2 --procs 2 -- python3 examples/ddp.py --checkpoint /tmp/ddp.pt
@@ -33,7 +33,7 @@ def parse_arguments():
     parser.add_argument("--hidden", type=int, default=64)
     parser.add_argument("--learning-rate", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--checkpoint", help="file to save to and to go on from")
+    parser.add_argument("--checkpoint", help="file to save to and to continue from")
     parser.add_argument("--checkpoint-every", type=int, default=10, metavar="STEPS")
     return parser.parse_args()
 

@@ -2,7 +2,7 @@
 
     longhaul run --nodes 2 --procs 2 -- python3 examples/ddp_snapshot.py --steps 300
 
-After a fault every rank goes on from the newest state that all of them have: from its agent's
+After a fault every rank continues from the newest state that all of them have: from its agent's
 memory after the death of a worker, from disk after the loss of a node. Started in any other way it
 trains without. PYTHONPATH=python, or the wheel of `pip wheel ./python`, brings the package.
 """

@@ -1,4 +1,4 @@
-"""Training under fully_shard that goes on in another number of processes: three lines for checkpoints.
+"""Training under fully_shard that continues in another number of processes: three lines for checkpoints.
 
     torchrun --nproc-per-node 2 examples/fsdp_checkpoint.py FOLDER --steps 10
     torchrun --nproc-per-node 3 examples/fsdp_checkpoint.py FOLDER --steps 20

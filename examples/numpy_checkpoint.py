@@ -1,8 +1,8 @@
-"""Gradient descent in NumPy that goes on from where it was stopped: three lines for checkpoints.
+"""Gradient descent in NumPy that continues from where it was stopped: three lines for checkpoints.
 
     PYTHONPATH=python LONGHAUL_LIBRARY=.../liblonghaul.so python3 examples/numpy_checkpoint.py FOLDER
 
-Run it again with a higher --steps, and it goes on from the newest checkpoint in FOLDER.
+Run it again with a higher --steps, and it continues from the newest checkpoint in FOLDER.
 """
 
 import argparse

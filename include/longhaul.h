@@ -135,7 +135,7 @@ int longhaul_snapshot_due(longhaul_worker* worker, uint64_t step);
  * after `step`. Returns when the copy is done: the caller may write its state again. While every
  * older snapshot is still being sent or persisted it waits; the agent's log says for whom. A
  * failure (say LONGHAUL_RESOURCE_EXHAUSTED) leaves the older snapshots as they were; training may
- * go on. */
+ * continue. */
 int longhaul_snapshot(longhaul_worker* worker, uint64_t step, longhaul_error* error);
 /* The same behind the caller's back, for state in this process's own memory: returns as soon as the
  * state is guarded against writes. What is sealed is the state as it was at this call; the caller

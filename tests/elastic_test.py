@@ -28,7 +28,7 @@ class History:
 
     def __init__(self, folder):
         self.records = list(main_job_test.sample_records(folder))
-        first = {}  # attempt -> its first step: it went on after the one before
+        first = {}  # attempt -> its first step: it continued after the one before
         for attempt, step, _, _ in self.records:
             first[attempt] = min(step, first.get(attempt, step))
         self.committed = {}  # step -> rank -> samples

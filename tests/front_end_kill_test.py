@@ -52,7 +52,7 @@ class FrontEndKill(unittest.TestCase):
         return sum(os.lstat(path).st_size for path in files if os.path.isfile(path))
 
     def resume(self, name, step):
-        """Goes on for some steps and returns the step from which the run went on."""
+        """Continues for some steps and returns the step from which the run continued."""
         self.lab.run(name, "--resume", *ENDLESS, "--set", f"train.steps={step + 5}")
         restored = [int(notification["attempt"]["restore"].get("step", 0))
                     for notification in self.lab.notifications(name) if notification["type"] == "attempt"]

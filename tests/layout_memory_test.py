@@ -1,4 +1,4 @@
-"""A pipeline that loses a node goes on with fewer from memory, as it would from disk.
+"""A pipeline that loses a node continues with fewer from memory, as it would from disk.
 
 usage: layout_memory_test.py LONGHAUL LONGHAUL_TRAINER
 

@@ -20,7 +20,7 @@ MARKER = "LONGHAUL_TEST_MARKER"
 
 
 class Lab:
-    """A folder that runs go on in. Each process that they start carries a marker."""
+    """A folder that runs continue in. Each process that they start carries a marker."""
 
     def __init__(self, programs):
         self.folder = tempfile.mkdtemp(prefix="local-run-")

@@ -13,7 +13,7 @@ import ddp_test
 
 PATTERN = r"step (?P<step>\d+) of (?P<total>\d+) loss (?P<loss>\S+)"
 
-# Saves its step every 10 steps, as scripts do, and goes on from there.
+# Saves its step every 10 steps, as scripts do, and continues from there.
 SCRIPT = """
 import os, sys, time
 rank, total = os.environ["RANK"], int(sys.argv[1])

@@ -1,4 +1,4 @@
-"""A run that goes on in another layout from the checkpoint of the first.
+"""A run that continues in another layout from the checkpoint of the first.
 
 usage: relayout_test.py LONGHAUL LONGHAUL-TRAINER
 
@@ -22,7 +22,7 @@ data: {include: [data/*.txt], held_out: 0.1}
 train: {steps: 24, global_batch: 8, warmup_steps: 5, evaluate_every: 8, evaluate_sequences: 8}
 snapshot: {interval_steps: 4, keep: 100}
 """
-# data x tensor x pipeline: who saves, and who goes on from it. Two nodes where workers are even.
+# data x tensor x pipeline: who saves, and who continues from it. Two nodes where workers are even.
 PAIRS = {(2, 2, 1): [(2, 1, 2), (1, 1, 1)]}
 MORE = {(2, 2, 2): [(1, 2, 4), (4, 1, 2), (1, 1, 1)], (1, 1, 1): [(2, 2, 2)],
         (4, 1, 1): [(1, 4, 1)], (1, 4, 1): [(1, 1, 2)], (1, 1, 4): [(2, 2, 1)]}

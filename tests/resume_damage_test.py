@@ -51,7 +51,7 @@ class ResumeDamage(unittest.TestCase):
             self.assertIn(f"checkpoint {names[step]} is damaged (", told)
             self.assertIn(f"is now named damaged-{names[step]}", told)
         self.assertIn("20 steps of training lost: the newest checkpoint, of step 30, is damaged, and "
-                      "the run goes on after step 10", told)
+                      "the run continues after step 10", told)
         attempts = [notification["attempt"] for notification in self.lab.notifications("one") if notification["type"] == "attempt"]
         self.assertEqual(attempts[-1]["restore"]["step"], 10)
         in_report = "\n".join(row["text"] for row in self.lab.report("one")["warnings"])

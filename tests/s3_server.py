@@ -148,7 +148,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(status, data, headers)
 
     def list(self, bucket, query):
-        """Three keys a page, so that every listing goes on."""
+        """Three keys a page, so that every listing continues."""
         prefix, after = query.get("prefix", ""), query.get("continuation-token", "")
         shown = {}
         for name in self.server.objects:

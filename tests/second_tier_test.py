@@ -1,4 +1,4 @@
-"""Checkpoints on the second tier: a run copies them there, and goes on from there when its disk is
+"""Checkpoints on the second tier: a run copies them there, and continues from there when its disk is
 gone or damaged.
 
 usage: second_tier_test.py LONGHAUL LONGHAUL-TRAINER

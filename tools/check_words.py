@@ -3,8 +3,8 @@
 
   check_words.py [--root PROJECT]
 
-Read are the Markdown files of the project's folder and of docs/, and the golden help texts of
-the tests. docs/glossary.md is left out, because it says which words are retired. CHANGELOG.md is
+It reads the Markdown files of the project, the public C header, the Python package and the golden help
+texts of the tests, and the messages in the sources: their string literals that hold a space. docs/glossary.md is left out, because it says which words are retired. CHANGELOG.md is
 left out, because it quotes what was.
 
 Prints one line a finding with what to write instead, and exits with 1 if there is any.
@@ -33,13 +33,30 @@ RETIRED = [
     (r"vaults?", "snapshot keeper"),
     (r"warm parents?", "fork server"),
     (r"poison(?:ed|s)?", "non-finite"),
+    (r"cards?", "GPU, accelerator"),
+    (r"notices?", "notification"),
+    (r"retreat(?:s|ed|ing)?", "vacate"),
+    (r"behind the run", "asynchronously"),
+    (r"(?:in|on|of) the books", "the scheduler's state"),
+    (r"crews?", "worker pool"),
 ]
 LEFT_OUT = {"docs/glossary.md", "CHANGELOG.md"}
 
 
 def read_files(root):
-    for pattern in ("*.md", "docs/*.md", "tests/golden/help/*.txt"):
-        yield from sorted(root.glob(pattern))
+    for pattern in ("*.md", "docs/*.md", "docs/*.yaml", "src/**/README.md", "bench/*.md", "python/*.md",
+                    "include/*.h", "python/longhaul/*.py", "tests/golden/**/*.txt", "src/**/*.cc"):
+        yield from sorted(path for path in root.glob(pattern)
+                          if not path.name.endswith(("_test.cc", "_fuzz.cc", "_bench.cc")))
+
+
+def messages(text):
+    """The text of a C++ source with all but its string literals that hold a space blanked out."""
+    kept = []
+    for line in text.split("\n"):
+        strings = re.findall(r'"((?:[^"\\]|\\.)*)"', line.split("//")[0])
+        kept.append(" ; ".join(text for text in strings if " " in text))
+    return "\n".join(kept)
 
 
 def findings(text):
@@ -61,7 +78,10 @@ def main(arguments=None):
         place = str(path.relative_to(root))
         if place in LEFT_OUT:
             continue
-        for line, phrase, instead in sorted(findings(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".cc":
+            text = messages(text)
+        for line, phrase, instead in sorted(findings(text)):
             print(f"{place}:{line}: '{phrase}': write '{instead}' or similar")
             count += 1
     print(f"{count} findings")

@@ -81,10 +81,10 @@ class ArenaWriter {
   // plan's sizes.
   void WriteAll(std::span<const std::span<const std::byte>> tensors, size_t threads);
 
-  // Copies all tensors as they are now and seals, in a forked child: the caller may go on at once
-  // and write its state, which costs it a page fault for each page that the child hasn't read yet.
-  // Finish waits for the child. Requires a Begin, spans of the plan's sizes in private memory (a
-  // shared mapping is not copied by a fork), and that this thread lives until Finish.
+  // Copies all tensors as they are now and seals, in a forked child: the caller may continue at
+  // once and write its state, which costs it a page fault for each page that the child hasn't read
+  // yet. Finish waits for the child. Requires a Begin, spans of the plan's sizes in private memory
+  // (a shared mapping is not copied by a fork), and that this thread lives until Finish.
   Status StartCopy(std::span<const std::span<const std::byte>> tensors);
   // The same without a fork, on a thread of this process: a write to what hasn't been copied waits
   // until its 2 MiB are (internal/live_copy.h). kFailedPrecondition when the memory can't be

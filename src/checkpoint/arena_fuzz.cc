@@ -1,5 +1,5 @@
 // Any bytes as an arena: nothing crashes, and what opens is consistent. The writer must be able to
-// go on with whatever it finds.
+// continue with whatever it finds.
 
 #include <cstdint>
 #include <cstring>

@@ -86,7 +86,7 @@ class CheckpointDirectory {
   // All steps by their state. An absent directory holds none; one that cannot be read is an error.
   Result<StepSurvey> Survey();
 
-  // The committed ones of Survey alone: for those who do not choose a step to go on from.
+  // The committed ones of Survey alone: for those who do not choose a step to continue from.
   Result<std::vector<Manifest>> List();
 
   // The manifest of a committed checkpoint; as List it doesn't look at the files.

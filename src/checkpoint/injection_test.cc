@@ -431,8 +431,8 @@ void Spoil(State& state) {
   }
 }
 
-// Likewise of one that copies guarded memory behind a process that goes on writing: what is sealed
-// by then is the state of its beginning, whatever the moment of the kill.
+// Likewise of one that copies guarded memory behind a process that continues writing: what is
+// sealed by then is the state of its beginning, whatever the moment of the kill.
 TEST(Injection, AProcessKilledAmidAGuardedCopyLosesOnlyItsOwnSnapshot) {
   if (const auto guard = io::WriteGuard::Create(); !guard.ok()) GTEST_SKIP() << guard.status();
   Random random(8);

@@ -1,4 +1,4 @@
-// States that nobody should go on from: a parameter or a moment that is NaN or infinite.
+// States that nobody should continue from: a parameter or a moment that is NaN or infinite.
 //
 // A floating-point number is neither exactly when its exponent isn't all ones (IEEE 754, and the
 // same for BF16), so a tensor is looked through as integers, as fast as memory gives it. A sealed

@@ -77,7 +77,7 @@ Result<std::vector<std::string>> MoveDamagedAside(io::FileSystem& files, const s
     const uint64_t newest = point.damaged.front().step;
     told.push_back(std::to_string(newest - step) + (newest - step == 1 ? " step" : " steps") +
                    " of training lost: the newest checkpoint, of step " + std::to_string(newest) +
-                   ", is damaged, and the run goes on after step " + std::to_string(step));
+                   ", is damaged, and the run continues after step " + std::to_string(step));
   }
   return told;
 }

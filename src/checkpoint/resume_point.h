@@ -1,4 +1,4 @@
-// Where a resumed run goes on: the newest of its checkpoints of which every byte is as it was
+// Where a resumed run continues: the newest of its checkpoints of which every byte is as it was
 // written, and which newer ones are damaged.
 #pragma once
 
@@ -24,7 +24,7 @@ struct ResumePoint {
 Result<ResumePoint> FindResumePoint(io::FileSystem& files, const std::string& folder,
                                     const std::function<Status(const Manifest&)>& check);
 
-// The damaged steps that are newer than `step`, which the run goes on from, get names that begin
+// The damaged steps that are newer than `step`, which the run continues from, get names that begin
 // with "damaged-", so that their own are free when training comes to them again. Returns what is to
 // be told: each damaged step with the reason, and how many steps are lost.
 Result<std::vector<std::string>> MoveDamagedAside(io::FileSystem& files, const std::string& folder,

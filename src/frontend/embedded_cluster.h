@@ -51,7 +51,7 @@ struct ClusterObserver {
   std::function<void(const service::Endpoint&)> on_restarted;
   // A child died or was replaced.
   std::function<void(const std::string& text)> on_event;
-  // It can't go on; everything has been killed.
+  // It can't continue; everything has been killed.
   std::function<void(const Status& reason)> on_failed;
 };
 

@@ -20,7 +20,7 @@ namespace longhaul::frontend {
 
 struct RunDirectory {
   std::string path;          // absolute
-  bool had_content = false;  // with `resume`: there is something to go on from
+  bool had_content = false;  // with `resume`: there is something to continue from
   io::OwnerLock lock;
 };
 

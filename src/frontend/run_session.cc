@@ -208,7 +208,7 @@ void Session::AskToStop(int signal) {
   if (signal_ != 0) {
     if (cluster_ != nullptr) cluster_->KillNow();
     failure_ = CancelledError("killed on request; the newest checkpoint in " + directory_.path +
-                              " is whole, --resume goes on from it");
+                              " is whole, --resume continues from it");
     ending_ = true;
     return loop_->Stop();
   }
@@ -329,7 +329,7 @@ void Session::WatchDisk() {
   if (full != disk_full_) {
     Tell(full ? proto::MessageNotification::WARNING : proto::MessageNotification::INFO,
          full ? "the disk of " + directory_.path +
-                    " is full: make room, and the job goes on by itself"
+                    " is full: make room, and the job continues by itself"
               : "the disk of " + directory_.path + " has room again");
   }
   disk_full_ = full;

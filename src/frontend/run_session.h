@@ -19,7 +19,7 @@ namespace longhaul::frontend {
 struct RunOptions {
   JobRequest job;
   std::string run_directory;                 // empty: runs/NAME
-  bool resume = false;                       // go on from the newest checkpoint there
+  bool resume = false;                       // continue from the newest checkpoint there
   std::string from;                          // another checkpoint, whose weights it begins with
   bool json = false;                         // one JSON object a line
   bool quiet = false;                        // only the report's summary

@@ -14,8 +14,9 @@ bool CanDrawFrames();
 // 100 columns and no colour.
 ViewStyle TerminalStyle();
 
-// Writes all of it to standard output at once. A reader that went away is no failure: the run goes
-// on.
+// Writes all of it to standard output at once. A reader that went away is no failure: the run
+// continues
+// .
 void WriteOut(std::string_view bytes);
 
 }  // namespace longhaul::frontend

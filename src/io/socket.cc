@@ -70,7 +70,7 @@ void SetNoDelay(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
-// A connect that a signal interrupts goes on by itself; EISCONN then says that it has succeeded.
+// A connect that a signal interrupts continues by itself; EISCONN then says that it has succeeded.
 int ConnectThroughSignals(int fd, SocketAddress& address) {
   int result = 0;
   do {

@@ -1,5 +1,5 @@
 // Memory of this process that nobody writes until it is released: a write waits, and whoever holds
-// the guard is told of it. Reads go on. In the hands of the kernel: userfaultfd in write-protect
+// the guard is told of it. Reads continue. In the hands of the kernel: userfaultfd in write-protect
 // mode (Linux 5.7, admin-guide/mm/userfaultfd.rst), one entry changed a page and none copied.
 //
 // Only for private anonymous memory: what malloc gives, not files, shared or device memory. Writes

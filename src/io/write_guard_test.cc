@@ -52,7 +52,7 @@ TEST_F(Guarded, AWriteWaitsUntilItsPageIsReleased) {
   });
   const uintptr_t address = AwaitWrite();
   EXPECT_EQ(address / kGuardPage, reinterpret_cast<uintptr_t>(&target) / kGuardPage);
-  EXPECT_EQ(target, std::byte{1}) << "reads go on and see the old";
+  EXPECT_EQ(target, std::byte{1}) << "reads continue and see the old";
   EXPECT_FALSE(written);
   guard_->Release(memory_.subspan(5 * kGuardPage, kGuardPage));
   writer.join();

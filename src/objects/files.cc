@@ -68,7 +68,7 @@ class Reader final : public io::ReadableFile {
       offset += take;
       to = to.subspan(take);
       next_ = offset;
-      // Who has come this far in order will go on.
+      // Who has come this far in order will continue.
       if (ahead_ == most_ahead_) LookAhead(windows_.back()->end());
     }
     return {};

@@ -52,7 +52,7 @@ class Exchange {
     return exchange->TakeBody({data, size * count}) ? size * count : 0;
   }
 
-  // Of the last answer whose first line has come; 0: none. A leave to go on (1xx) is none.
+  // Of the last answer whose first line has come; 0: none. A leave to continue (1xx) is none.
   bool answered() const { return answer_.status >= 200; }
   bool refused() const { return answer_.status >= 300; }
   bool too_long() const { return too_long_; }

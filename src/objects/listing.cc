@@ -170,7 +170,7 @@ Result<Listing> ParseListing(std::string_view xml) {
       });
   if (!walked.ok()) return DataLoss("listing: " + walked.message());
   if (listing.truncated && listing.next.empty()) {
-    return DataLoss("listing: cut without saying where to go on");
+    return DataLoss("listing: cut without saying where to continue");
   }
   return listing;
 }

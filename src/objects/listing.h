@@ -21,7 +21,7 @@ struct Listing {
   std::vector<Object> objects;
   std::vector<std::string> prefixes;  // "folders", each with its '/'
   bool truncated = false;
-  std::string next;  // with truncated: where to go on
+  std::string next;  // with truncated: where to continue
 };
 
 // A page of ListObjectsV2. kDataLoss when it isn't one.

@@ -98,7 +98,7 @@ class Store {
                   uint64_t offset, std::span<std::byte> to);
   Status Put(const std::string& bucket, const std::string& key, std::span<const std::byte> bytes);
   Status Remove(const std::string& bucket, const std::string& key);
-  // All objects below `prefix` up to the next '/', and the prefixes that go on behind one.
+  // All objects below `prefix` up to the next '/', and the prefixes that continue behind one.
   Result<Listing> List(const std::string& bucket, const std::string& prefix);
 
   // An object in parts, there once it is completed. All parts but the last have 5 MiB at least.

@@ -101,7 +101,7 @@ class Decision {
 
   spec::Layout& layout() { return question_.training.layout; }
 
-  // Each axis sets its figure to each candidate, then goes on to the next.
+  // Each axis sets its figure to each candidate, then continues to the next.
   void Tensors() {
     const uint32_t island = std::min(question_.cluster.island, kMaxTensor);
     const Axis axis =

@@ -16,7 +16,7 @@ enum class DecisionKind : uint8_t {
   kStart,    // all tasks of a job; once the jobs in `after` have left
   kGrow,     // further tasks
   kRepair,   // tasks in the place of lost ones
-  kShrink,   // these tasks stop, the others go on with ranks that are dense again
+  kShrink,   // these tasks stop, the others continue with ranks that are dense again
   kSuspend,  // stops with its state kept, and waits again
   kEvict,    // stops and waits again
   kUndo,     // a start that wasn't confirmed: what is bound of it is deleted, and it waits again

@@ -78,7 +78,7 @@ struct DeviceChanged {
   uint32_t device = 0;
   bool healthy = true;
 };
-struct NodeFaulted {  // a task failed there for the node's own fault; the node goes on
+struct NodeFaulted {  // a task failed there for the node's own fault; the node continues
   std::string node;
 };
 

@@ -26,7 +26,7 @@ bool Contains(const std::vector<QueueIndex>& path, QueueIndex queue) {
   return std::find(path.begin(), path.end(), queue) != path.end();
 }
 
-// GPUs that a queue uses, in thousandths, as the trial goes on.
+// GPUs that a queue uses, in thousandths, as the trial continues.
 using Usage = std::map<QueueIndex, int64_t>;
 
 bool MayTake(const SchedulerState& state, const Usage& usage, QueueIndex claimant, int64_t asked,

@@ -179,7 +179,7 @@ class History {
     return whole ? scheduler_->CheckGuarantees(now_) : Status();
   }
 
-  // Another scheduler goes on where this one is.
+  // Another scheduler continues where this one is.
   Status Rebuild() {
     Result<Scheduler> next =
         Scheduler::Rebuild(*scheduler_, scheduler_->topology(), queue_specs_, policy_);

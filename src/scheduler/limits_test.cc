@@ -52,7 +52,7 @@ TEST(Limits, LongJobsShareWhatAReservationCanSpare) {
   world.Submit("first", 1, 8, "", Lasts(hours(2)));
   world.Submit("second", 1, 8, "", Lasts(hours(2)));
   world.Submit("gang", 3, 8, "", Lasts(hours(1)));
-  // In two hours four hosts are free, and the gang takes three: one of these may go on longer.
+  // In two hours four hosts are free, and the gang takes three: one of these may continue longer.
   for (const char* name : {"long-1", "long-2"}) {
     JobRequest job = world.Request(name, 1, 8);
     Lasts(hours(3))(job);

@@ -9,7 +9,7 @@ namespace {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// The digit run at the text's start, without leading zeros; `text` goes on after it.
+// The digit run at the text's start, without leading zeros; `text` continues after it.
 std::string_view TakeNumber(std::string_view& text) {
   size_t end = 0;
   while (end < text.size() && IsDigit(text[end])) ++end;

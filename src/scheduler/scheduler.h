@@ -34,7 +34,7 @@
 
 namespace longhaul::scheduler {
 
-// A round that has done so many placements or search steps stops and goes on in the next.
+// A round that has done so many placements or search steps stops and continues in the next.
 constexpr int64_t kUnlimitedSteps = int64_t{1} << 62;
 
 struct QueueView {

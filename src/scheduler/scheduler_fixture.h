@@ -16,7 +16,7 @@ struct World {
         const std::vector<spec::QueueSpec>& queues = {}, const Policy& policy = {})
       : scheduler(Make(blocks, leaves, hosts, queues, policy)) {}
 
-  // Goes on from a copy of a scheduler.
+  // Continues from a copy of a scheduler.
   World(const Scheduler& from, Instant at) : scheduler(from.Copy()), now(at) {}
 
   static Scheduler Make(uint32_t blocks, uint32_t leaves, uint32_t hosts,

@@ -1,4 +1,4 @@
-// A scheduler that goes on where another one stopped, and gangs that wait for a node.
+// A scheduler that continues where another one stopped, and gangs that wait for a node.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -146,7 +146,7 @@ TEST(Uses, ARepairTakesTheSpareInTheLeafBeforeAHostElsewhere) {
   EXPECT_EQ(world.Count(DecisionKind::kRepair), 1u);
   EXPECT_EQ(LeavesOf(world, "gang").size(), with_spare ? 1u : 2u);
   if (with_spare) {
-    EXPECT_EQ(world.NodesOf("gang")[1], 7u) << "the lost rank goes on there";
+    EXPECT_EQ(world.NodesOf("gang")[1], 7u) << "the lost rank continues there";
   }
 }
 

@@ -123,7 +123,7 @@ struct SnapshotSpec {
 
 struct ResourceSpec {
   std::optional<uint32_t> nodes;  // absent: the planner chooses
-  // An elastic job goes on with any number of nodes in between; absent: as `nodes`.
+  // An elastic job continues with any number of nodes in between; absent: as `nodes`.
   std::optional<uint32_t> minimum_nodes;
   std::optional<uint32_t> maximum_nodes;
   std::optional<uint32_t> processes_per_node;

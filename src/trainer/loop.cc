@@ -284,7 +284,7 @@ Status Loop::Run(const std::function<void()>& before_steps) {
 // The records are for audits: a full disk must not end the training.
 void Loop::StopRecording(const Status& why) {
   recorder_.reset();
-  std::fprintf(stderr, "samples are no longer recorded: %s; training goes on\n",
+  std::fprintf(stderr, "samples are no longer recorded: %s; training continues\n",
                why.message().c_str());
 }
 
@@ -317,7 +317,7 @@ Status Loop::TracedStep(uint64_t step, StepReport& report) {
   model_->Record(nullptr);
   // A trace is for whoever looks at it: a full disk must not end the training.
   if (const Status written = tracer_->End(step); !written.ok()) {
-    std::fprintf(stderr, "no trace: %s; training goes on\n", written.message().c_str());
+    std::fprintf(stderr, "no trace: %s; training continues\n", written.message().c_str());
   }
   return {};
 }

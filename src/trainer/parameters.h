@@ -72,7 +72,7 @@ std::vector<Stretch> Stretches(const Parameter& parameter);
 // tokens before it: what attention would otherwise first have to learn to fetch.
 using spec::kPreviousTokens;
 
-// Each parameter begins on its own cache line, the gap before the next is zero for ever.
+// Each parameter begins on its own cache line, the gap before the next is zero forever.
 constexpr size_t kParameterAlignment = 16;
 
 class ParameterTable {

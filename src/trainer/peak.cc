@@ -80,7 +80,7 @@ Result<FlopsPerSecond> MeasureMachine(int cores) {
         "a core does only " + ToString(mean) +
         ": libblas.so.3 is not OpenBLAS. Install libopenblas0-pthread, or choose it by "
         "update-alternatives --config libblas.so.3-x86_64-linux-gnu; "
-        "LONGHAUL_ALLOW_SLOW_BLAS=1 goes on without");
+        "LONGHAUL_ALLOW_SLOW_BLAS=1 continues without");
   }
   return mean;
 }

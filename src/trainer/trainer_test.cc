@@ -83,8 +83,8 @@ TEST_F(Trainer, RecordsTheSamplesOfEachStep) {
   for (uint64_t i = 0; i < 8; ++i) EXPECT_EQ((*records)[1].samples[i], (8 + i) * 7919 % samples);
 }
 
-// Once a rank has its sum it can save the step, and the run can go on from there: the others must
-// have written down theirs before they gave their part of the sum.
+// Once a rank has its sum it can save the step, and the run can continue from there: the others
+// must have written down theirs before they gave their part of the sum.
 TEST_F(Trainer, RecordsSamplesBeforeTheGradientsAreSummed) {
   config_.record_samples = true;
   config_.train.steps = 3;

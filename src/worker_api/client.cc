@@ -340,7 +340,7 @@ Result<std::unique_ptr<checkpoint::ArenaWriter>> Client::OpenSlot(uint64_t step)
       return writer;
     }
     // Back-pressure: who sends or persists an older snapshot finishes it first. One that ends
-    // without finishing holds nothing any more, so this goes on as long as somebody is at work.
+    // without finishing holds nothing any more, so this continues as long as somebody is at work.
     if (opened.code() != Code::kUnavailable) return opened;
     const Instant now = io::MonotonicNow();
     if (now - told >= tell_waits_every_) {

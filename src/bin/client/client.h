@@ -63,7 +63,7 @@ void AddOutput(CLI::App& app, Action& action, const std::shared_ptr<Options>& op
 
 // Asks for changes, all at once; `changes` as docs/openapi.yaml has them.
 int Change(RestClient& client, const Options& options, Json changes);
-// Prints a job's events as they come, until it is over; with no id those of all jobs, for ever.
+// Prints a job's events as they come, until it is over; with no id those of all jobs, forever.
 int FollowJob(RestClient& client, const std::string& id, bool json);
 
 void PrintJson(const Json& json);

@@ -19,7 +19,7 @@ struct NonFinite {
   std::optional<uint64_t> first;  // index of the first of either
 };
 
-// Counts what is NaN or infinite; of a dtype that has neither, none. Goes on from `found`, whose
+// Counts what is NaN or infinite; of a dtype that has neither, none. Continues from `found`, whose
 // elements before these were `before`.
 void CountNonFinite(std::string_view dtype, std::span<const std::byte> bytes, uint64_t before,
                     NonFinite& found);

@@ -30,7 +30,7 @@ struct ZipEntry {
 // reason when it is cut, or not an archive of stored entries with names of their own.
 Result<std::vector<ZipEntry>> ReadZip(const io::ReadableFile& file, uint64_t begin, uint64_t bytes);
 
-// The CRC-32 of ZIP over `bytes`, going on from `crc`.
+// The CRC-32 of ZIP over `bytes`, continuing from `crc`.
 uint32_t Crc32(std::span<const std::byte> bytes, uint32_t crc = 0);
 
 // Writes an archive at the end of a file that it doesn't own. The data of every entry begins at a

@@ -1,4 +1,4 @@
-// Copies memory as it is at one moment while others go on to write it: copy on write without a
+// Copies memory as it is at one moment while others continue to write it: copy on write without a
 // fork.
 //
 // All of it is guarded against writes (io::WriteGuard), which is what the caller waits for; a

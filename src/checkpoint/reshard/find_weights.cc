@@ -152,7 +152,7 @@ Result<FoundWeights> FindWeights(io::FileSystem& files, const std::string& given
       }
       return found;
     }
-    // Of a run that goes on, an old step may be removed while it is read.
+    // Of a run that continues, an old step may be removed while it is read.
     if (read.code() != Code::kDataLoss && read.code() != Code::kNotFound) return read;
     found.passed_over.push_back(read.message());
   }

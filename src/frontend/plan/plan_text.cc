@@ -293,7 +293,7 @@ std::string PlanText(const Plan& plan) {
   if (plan.best.empty()) return text + NothingFits(plan);
   if (plan.outcome.limited) {
     text += "The search ended at its limit: " + GapText(plan.outcome.gap()) +
-            ". --prove goes on to the optimum.\n\n";
+            ". --prove continues to the optimum.\n\n";
   }
   const Proposal& best = plan.best.front();
   text += BestTable(plan) + "\nThe best, step by step (" +

@@ -168,7 +168,7 @@ std::string FaultSection(const Report& report) {
             (fault.injected() ? ", injected" : "") +
             (fault.node().empty() ? "" : ", on " + EscapeMarkdown(fault.node())) + "\n";
     text += "- action: " + EscapeMarkdown(fault.action()) + "\n";
-    text += "- " + Plural(fault.lost_steps(), "step") + " lost, gone on from step " +
+    text += "- " + Plural(fault.lost_steps(), "step") + " lost, continued from step " +
             std::to_string(fault.from_step()) + "\n";
     text += "- cost " + SecondsText(row.cost_seconds) + " of every rank's time";
     if (row.recovery_seconds.has_value()) {
@@ -239,7 +239,7 @@ std::string FilesSection(const Report& report) {
       "| `loss.svg`, `timeline.svg` | the loss curve; what every node did when |\n"
       "| `logs/` | what every worker printed, by attempt and rank |\n"
       "| `events.jsonl` | every notification of the controller |\n"
-      "| `checkpoints/` | committed checkpoints; `longhaul run --resume` goes on from the newest "
+      "| `checkpoints/` | committed checkpoints; `longhaul run --resume` continues from the newest "
       "|\n"
       "| `cluster/` | logs of the controller, the agents; the event log |\n\n";
   text += "Run on " + EscapeMarkdown(facts.host) + " (" + EscapeMarkdown(facts.processor) + ", " +

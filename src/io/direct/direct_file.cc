@@ -120,7 +120,7 @@ class DirectFile final : public WritableFile {
   // Starts a write at the file's end, of which `bytes` count, as the current block, and finds
   // another one to fill.
   Status Send(const std::byte* from, size_t bytes, size_t to_write) {
-    // After a Sync the file would have to go on inside of a block.
+    // After a Sync the file would have to continue inside of a block.
     if (end_ % kAlignment != 0) return FailedPrecondition(path_ + " has been ended by a sync");
     Block& block = blocks_[current_];
     block.from = from;
@@ -192,7 +192,7 @@ class DirectFile final : public WritableFile {
     return failure_;
   }
 
-  // Waits for all writes, failed or not; the first failure counts, now and for ever.
+  // Waits for all writes, failed or not; the first failure counts, now and forever.
   Status Drain() {
     for (const Block& block : blocks_) {
       while (block.under_way) (void)AwaitOne();

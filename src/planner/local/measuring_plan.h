@@ -1,7 +1,7 @@
 // Which sizes `longhaul calibrate` measures, and in which order.
 //
-// Each kind begins with a few sizes that span what training uses; then matmuls and attention go
-// on, one at a time, with the size that interpolation is least sure of: the largest standard
+// Each kind begins with a few sizes that span what training uses; then matmuls and attention
+// continue , one at a time, with the size that interpolation is least sure of: the largest standard
 // deviation of a lattice of candidates, given all that was measured so far (uncertainty sampling:
 // MacKay, Neural Computation 1992). Deterministic but for the measurements it is told. Leaves out
 // measuring.

@@ -2,7 +2,7 @@
 // device.
 //
 // From a launch to the next the host works (Python, the launch itself) or waits for data; both take
-// as long whatever the device does. Where it waited for the device (rank/host_time.h) it goes on
+// as long whatever the device does. Where it waited for the device (rank/host_time.h) it continues
 // when the device has come so far. So how early a kernel could have been launched follows, which an
 // idle time alone doesn't tell: exchanges may have run meanwhile.
 #pragma once

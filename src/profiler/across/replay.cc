@@ -157,7 +157,7 @@ class Replay::Runner {
   }
 
   // Ranks that wait for each other in a ring (a trace whose calls were matched wrongly): the one
-  // that has come least far goes on without those missing.
+  // that has come least far continues without those missing.
   bool Unlock() {
     size_t least = at_.size();
     for (size_t rank = 0; rank < at_.size(); ++rank) {

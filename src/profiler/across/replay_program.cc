@@ -43,7 +43,7 @@ class Calls {
   bool IsHidden(size_t rank, size_t call) const {
     return hidden_[static_cast<size_t>(job_.DimensionOf(rank, call))];
   }
-  // Whether computation launched behind such calls goes on without them.
+  // Whether computation launched behind such calls continues without them.
   bool IsPassed(size_t rank, size_t call) const {
     const Passed& passed = passed_.at(KeyOf(rank, call));
     return static_cast<double>(passed.passed) > kPasses * static_cast<double>(passed.calls);

@@ -25,7 +25,7 @@ struct ReplayItem {
   // Of kWork: how long; of kArrive: so much behind what allowed it; of kWait: so much before the
   // call's end; of kHostWait: so much before the device has come here.
   int64_t duration_ns = 0;
-  int64_t latency_ns = 0;  // from the launch to its begin; of kHostWait: till the host goes on
+  int64_t latency_ns = 0;  // from the launch to its begin; of kHostWait: till the host continues
   int32_t instance = -1;   // of kArrive and kWait
   int32_t behind = -1;     // of kArrive: the instance that had the wire until this began
   int32_t mark = -1;       // of kLaunch and kArrive, in the chain; of kHostWait: which wait

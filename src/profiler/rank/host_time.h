@@ -17,7 +17,7 @@ int64_t LaunchTime(const DeviceEvent& event);
 
 // Calls of launching threads that wait for the device (cudaStreamSynchronize and its like, copies
 // that return when they are done). One within which something was launched is left out: another
-// thread went on.
+// thread continued.
 Intervals HostWaits(const RankTrace& trace, const std::vector<DeviceEvent>& device);
 
 }  // namespace longhaul::profiler

@@ -2,7 +2,7 @@
 //
 // The text passes through a window of a megabyte, so memory is that of the events kept and not of
 // the file. What is broken is left out and reported with its byte and line: after a damaged object
-// reading goes on at the next thing that begins like an event, and a file that ends too early
+// reading continues at the next thing that begins like an event, and a file that ends too early
 // gives what it had. Objects after the first document are read too (two runs into one file).
 // Understands spans (X, and pairs of B and E); flows, counters and instants are only counted.
 #pragma once

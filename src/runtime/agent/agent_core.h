@@ -18,7 +18,7 @@
 //              one is written, only the newest word is remembered. Where the controller names none
 //              (an older one), or no longer (the agent is to end), the newest sealed one.
 //
-// Without a controller, workers simply go on.
+// Without a controller, workers simply continue.
 #pragma once
 
 #include <cstdint>

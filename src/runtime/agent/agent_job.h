@@ -100,7 +100,7 @@ struct AgentJob {
   }
 };
 
-// The instant at which a worker stopped on purpose goes on.
+// The instant at which a worker stopped on purpose continues.
 struct Resume {
   Instant at;
   WorkerId worker;

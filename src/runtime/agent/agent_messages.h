@@ -120,7 +120,7 @@ struct WorkerRestoreFailed {
   proto::Restore::Tier tier = proto::Restore::TIER_NONE;
   std::string reason;
   std::vector<proto::Restore::Piece> bad = {};  // with TIER_PIECES: those that are no good
-  bool served = false;                          // by others all the same: the worker goes on
+  bool served = false;                          // by others all the same: the worker continues
 };
 struct WorkerResultText {
   WorkerId worker;
@@ -208,7 +208,7 @@ struct TimerFired {};
 // The agent shall end: workers get SIGTERM, and SIGKILL after `grace`; nothing new is started.
 struct ShutDownAsked {
   Duration grace{};
-  // The controller has ended for good, and no other agent goes on: the agent commits its last
+  // The controller has ended for good, and no other agent continues: the agent commits its last
   // snapshot itself if it holds all of it.
   bool cluster_ended = false;
 };

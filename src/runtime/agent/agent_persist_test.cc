@@ -203,7 +203,7 @@ TEST_F(AgentPersist, AnAgentThatEndsWritesTheNamedOneFirst) {
   EXPECT_EQ(Written(agent_.Step(Persisted(11))), 10u);
 }
 
-// With the controller gone, the named snapshot and the newest one were written in turns for ever.
+// With the controller gone, the named snapshot and the newest one were written in turns forever.
 TEST_F(AgentPersist, AnAgentThatEndsWritesEachSnapshotOnceAndIsDone) {
   for (const std::string error : {"", "no space left on device"}) {
     SCOPED_TRACE(error);

@@ -23,7 +23,8 @@ class NodeSnapshots {
   void Take(const CheckpointsMissing& fact);
   void Take(const CopiesSent& fact);
 
-  // The workers of `start` go on from what an earlier agent left: it is theirs to persist and send.
+  // The workers of `start` continue from what an earlier agent left: it is theirs to persist and
+  // send.
   void TakeHeld(const JobId& id, AgentJob& job, const proto::StartWorkers& start);
   // All local ranks have sealed the snapshot.
   void NoteSealed(AgentJob& job, const SnapshotId& snapshot, const StartOrder& start);

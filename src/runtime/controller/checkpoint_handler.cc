@@ -208,7 +208,7 @@ void CheckpointHandler::CopyFailed(JobRecord& job, const proto::SnapshotFailed& 
   context_.Say(job.id(), proto::MessageNotification::WARNING,
                "the checkpoint of step " + std::to_string(failed.step()) + " was not copied to " +
                    job.spec().snapshot().copy_to() + ": " + failed.reason() +
-                   "; it is on disk, and training goes on");
+                   "; it is on disk, and training continues");
   OrderCopy(job);
   closer_.CloseIfSaved(job);
 }

@@ -133,7 +133,7 @@ void FaultHandler::NoteFault(JobRecord& job, const Evidence& evidence) {
   context_.deadlines.Clear(DeadlineKind::kProgress, id);
   context_.deadlines.Clear(DeadlineKind::kStart, id);
   context_.deadlines.Set(DeadlineKind::kDecide, id, evidence.certain ? now : now + kEvidenceWindow);
-  // The others can't go on without it; what they know is in their arenas.
+  // The others can't continue without it; what they know is in their arenas.
   context_.SendKill(job, Duration(0), evidence.what);
   context_.SetState(job, proto::RECOVERING, evidence.what);
   context_.NotificationFault(job, job.faults.newest());

@@ -95,7 +95,7 @@ Status Invariants::CheckPlace(const JobRecord& job) const {
     }
   }
   if (job.placement.leaving() || job.faults.undecided() || job.group.empty()) return {};
-  if (placement_.IsPending(job.id())) return {};  // it goes on until its new nodes are free
+  if (placement_.IsPending(job.id())) return {};  // it continues until its new nodes are free
   if (job.group.size() != target.size()) return InternalError("part of a gang runs");
   for (size_t i = 0; i < job.group.size(); ++i) {
     const NodeId& node = job.group.member(i).node;

@@ -25,7 +25,7 @@ std::vector<NodeId> IdsOf(const std::vector<std::string>& names) {
 }  // namespace
 
 void Placement::Schedule() {
-  if (scheduling_) return;  // the round under way goes on
+  if (scheduling_) return;  // the round under way continues
   scheduling_ = true;
   auto& scheduler = context_.scheduler;
   for (int round = 0; round < kMostRounds && (round == 0 || scheduler.Due(context_.now)); ++round) {
@@ -117,7 +117,7 @@ void Placement::Follow(JobRecord& job) {
     pending_.erase(job.id());
     return;
   }
-  // A job that only grows goes on until the new nodes are free.
+  // A job that only grows continues until the new nodes are free.
   for (const NodeId& id : target) {
     if (!leaves.empty() || job.group.contains(id.value()) || CanTake(job, id)) continue;
     pending_.insert(job.id());
@@ -126,7 +126,7 @@ void Placement::Follow(JobRecord& job) {
   pending_.erase(job.id());
   std::string reason;
   if (job.group.size() != target.size()) {
-    reason = "it goes on with " + std::to_string(target.size()) + " nodes in place of " +
+    reason = "it continues with " + std::to_string(target.size()) + " nodes in place of " +
              std::to_string(job.group.size());
   }
   if (!leaves.empty()) reason += (reason.empty() ? "it leaves " : ", without ") + leaves;
@@ -229,7 +229,7 @@ void Placement::Release(JobRecord& job) {
 }
 
 void Placement::FreeLeft(JobRecord& job) {
-  // Nodes that it has left may hold pieces that it goes on from.
+  // Nodes that it has left may hold pieces that it continues from.
   const bool reads = !job.group.empty() && !job.progress.reports_steps() &&
                      job.snapshots.restore().tier() == proto::Restore::TIER_PIECES;
   if (!job.live() || reads) return;

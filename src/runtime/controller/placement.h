@@ -45,7 +45,7 @@ class Placement {
   void Carry(const cluster::Verdict& verdict);
   // A verdict that takes the nodes of the job away.
   void SendAway(JobRecord& job, const std::string& reason);
-  // Goes on with the job as its state is: begins, advances, decides or follows its target.
+  // Continues with the job as its state is: begins, advances, decides or follows its target.
   void Proceed(JobRecord& job);
   // Starts a job whose nodes are all there and free.
   void TryBegin(JobRecord& job);

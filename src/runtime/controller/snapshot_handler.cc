@@ -144,7 +144,7 @@ void SnapshotHandler::SaveFailed(JobRecord& job, size_t place,
   if (job.placement.leaving()) return placement_.AdvanceVacate(job);
   context_.Say(failed.job_id(), proto::MessageNotification::ERROR,
                "snapshot of step " + std::to_string(failed.step()) + " could not be saved on " +
-                   member.node.value() + ": " + failed.reason() + "; training goes on");
+                   member.node.value() + ": " + failed.reason() + "; training continues");
   closer_.CloseIfSaved(job);
 }
 

@@ -62,7 +62,7 @@ void StepReports::OnStepReported(const proto::Event& event) {
 }
 
 // The first line of an attempt's output that shows a step. A script restores its own checkpoint, so
-// this line is all that is known of where it went on from: the steps above it are lost, and the
+// this line is all that is known of where it continued from: the steps above it are lost, and the
 // time until it was the start of the workers.
 void StepReports::TakeFirstOutput(JobRecord& job, const proto::StepReported& report, Instant at) {
   const uint64_t step = report.last_step();

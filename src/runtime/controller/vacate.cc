@@ -65,7 +65,7 @@ void Placement::StopForVacate(JobRecord& job) {
   const bool queues = job.placement.vacate()->then == Then::kQueue;
   if (job.faults.undecided()) {
     // A fault on the way spares the job the snapshot, and nothing else changes.
-    job.faults.Decide(queues ? "stop and wait in the queue" : "go on with other nodes",
+    job.faults.Decide(queues ? "stop and wait in the queue" : "continue with other nodes",
                       context_.now);
     context_.NotificationFault(job, job.faults.newest());
   }
@@ -152,7 +152,7 @@ void Placement::OnVacateOverdue(JobRecord& job) {
       return AdvanceVacate(job);
     case Stage::kSaving:
       context_.Say(id, proto::MessageNotification::WARNING,
-                   "the newest snapshot did not reach the disk in time; it goes on from an older "
+                   "the newest snapshot did not reach the disk in time; it continues from an older "
                    "one");
       job.placement.SetStage(Stage::kReady);
       return AdvanceVacate(job);

@@ -62,7 +62,7 @@ class GoodputLedger {
   // UNREPORTED was their start-up, and from `at` on a step is under way.
   void BeginSteps(Instant at);
   // The workers have ended well: what came after their last step is not lost work, but part of the
-  // finish, which goes on from `at`.
+  // finish, which continues from `at`.
   void EndSteps(Instant at);
 
   // Steps above `step` are thrown away.

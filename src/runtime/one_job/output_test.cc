@@ -126,7 +126,7 @@ TEST(Output, PlannedFaultsHappenAtThePrintedStep) {
   EXPECT_EQ(scripts.cluster.Job().faults_to_come(0).step(), 50u);
 }
 
-// The script saves every 10 steps by itself: killed after step 27 it goes on with step 21.
+// The script saves every 10 steps by itself: killed after step 27 it continues with step 21.
 TEST(Output, ARestartGoesBackToTheStepThatTheOutputShows) {
   Scripts scripts;
   for (uint64_t step = 1; step <= 27; ++step) scripts.Print("node-1", step);
@@ -139,7 +139,7 @@ TEST(Output, ARestartGoesBackToTheStepThatTheOutputShows) {
   const proto::Fault fault = scripts.cluster.Job().faults(0);
   EXPECT_EQ(fault.from_step(), 21u);
   EXPECT_EQ(fault.lost_steps(), 6u);
-  EXPECT_THAT(fault.action(), HasSubstr("; the output goes on with step 21"));
+  EXPECT_THAT(fault.action(), HasSubstr("; the output continues with step 21"));
   EXPECT_EQ(fault.new_step_at_ns(), 0);
   EXPECT_DOUBLE_EQ(scripts.SecondsOf(proto::LOST_WORK), 6);
   for (uint64_t step = 22; step <= 28; ++step) scripts.Print("node-1", step);

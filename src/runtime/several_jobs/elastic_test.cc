@@ -134,7 +134,8 @@ TEST_F(ElasticTest, ALostNodeWithoutAnotherMakesItSmaller) {
   cluster.Lose("node-2");
   EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
   EXPECT_THAT(cluster.GangOf("a"), ElementsAre("node-1", "node-3"));
-  EXPECT_THAT(cluster.Job("a").faults(0).action(), HasSubstr("go on with 2 nodes in place of 3"));
+  EXPECT_THAT(cluster.Job("a").faults(0).action(),
+              HasSubstr("continue with 2 nodes in place of 3"));
   const auto start = cluster.LastStart("a", "node-3");
   EXPECT_EQ(start.restore().tier(), proto::Restore::TIER_MEMORY);
   EXPECT_EQ(start.restore().step(), 3u);

@@ -1,5 +1,5 @@
-// Jobs whose state is in parts go on in another size from memory: pipelines, and commands of whose
-// states nothing is known.
+// Jobs whose state is in parts continue in another size from memory: pipelines, and commands of
+// whose states nothing is known.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

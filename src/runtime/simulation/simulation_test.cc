@@ -217,9 +217,9 @@ TEST(Simulation, AnElasticJobKeepsItsBoundsOverComposedFaults) {
   EXPECT_TRUE(sizes.contains(8)) << "never at its maximum";
 }
 
-// A state in stages: nodes are lost and others need them, and the job goes on in another size from
-// what memories hold. No piece is offered that isn't there (World::WhyNotInPieces), and none that
-// was found damaged.
+// A state in stages: nodes are lost and others need them, and the job continues in another size
+// from what memories hold. No piece is offered that isn't there (World::WhyNotInPieces), and none
+// that was found damaged.
 TEST(Simulation, AnElasticJobInStagesGoesOnFromMemoriesOfAnotherLayout) {
   uint64_t resizes = 0;
   uint64_t from_pieces = 0;
@@ -305,7 +305,7 @@ TEST(Simulation, AWaitForASlowDiskIsNoHangAndAnEndlessOneIs) {
   ASSERT_EQ(endless.status.faults_size(), 1);
   EXPECT_EQ(endless.status.faults(0).class_name(), "hang");
   EXPECT_THAT(endless.status.faults(0).what(), testing::HasSubstr("process 1 writes it to disk"));
-  EXPECT_GT(endless.status.highest_step(), 100u) << "it goes on after the restart";
+  EXPECT_GT(endless.status.highest_step(), 100u) << "it continues after the restart";
 }
 
 TEST(Simulation, AggregatedReportsKeepTheInvariantsToo) {

@@ -1,4 +1,4 @@
-// What a gang that lost hosts does next: the ways to go on, each with its price, cheapest first.
+// What a gang that lost hosts does next: the ways to continue, each with its price, cheapest first.
 //
 // Survivors stay where they are, and their domains cost nothing more. For each way the placement
 // table (equal_tasks.h) chooses the hosts: spares or any host in the survivors' leaves, in their

@@ -43,7 +43,7 @@ bool WithinBudget(const SchedulerState& state, const JobEntry& job) {
   return recent < static_cast<std::ptrdiff_t>(state.policy.evictions_a_day);
 }
 
-// What is neither young, nor hurt, nor on its way, nor moved of late.
+// What is neither young, nor hurt, nor on its way, nor moved recently.
 bool Movable(const SchedulerState& state, const JobEntry& job) {
   if (!state.policy.moves || job.request->preemption == Preemption::kNever) return false;
   if (job.bind_by || job.leaving) return false;

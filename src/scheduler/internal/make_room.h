@@ -41,7 +41,7 @@ struct Room {
 enum class Rights : uint8_t {
   kOwn,       // the claimant's by queue and priority, within budgets
   kOperator,  // anybody's: for explanations, which name what an operator could do
-  kMove,      // nobody's: all go on elsewhere
+  kMove,      // nobody's: all continue elsewhere
 };
 
 // Victims for the job's minimum. The state is as before afterwards.

@@ -110,7 +110,7 @@ bool Sampled(const SlotTable& table, Tier required, const Interval& within, int3
     Shuffle(in_leaf, random);
     order.insert(order.end(), in_leaf.begin(), in_leaf.end());
     const int32_t slots = SlotsIn(table, leaf);
-    // Past the sample it only goes on while nothing has been found.
+    // Past the sample it only continues while nothing has been found.
     if (slots < tasks || (i >= looked_at && ties > 0)) continue;
     if (ties == 0 || slots < best_slots) {
       ties = 1;

@@ -1,4 +1,4 @@
-// Gangs that lost tasks: the cheapest way to go on (gang/repair.h), else wait again.
+// Gangs that lost tasks: the cheapest way to continue (gang/repair.h), else wait again.
 #include <algorithm>
 #include <array>
 
@@ -202,7 +202,7 @@ bool Round::ShrinkToSurvivors(JobEntry& job) {
   const int32_t target = group.minimum + (left - group.minimum) / group.step * group.step;
   if (target >= had) return false;
   Decision& shrink = Say(DecisionKind::kShrink, job.transaction, job);
-  shrink.reason = "tasks were lost; it goes on with fewer";
+  shrink.reason = "tasks were lost; it continues with fewer";
   while (static_cast<int32_t>(job.tasks.size()) > target) {
     const HeldTask& last = job.tasks.back();
     const TaskRecord& record = state_.resources.task(last.slot);

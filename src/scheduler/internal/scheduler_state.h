@@ -215,7 +215,7 @@ struct SchedulerState {
   void Renumber(JobEntry& job);
   // The mix of what has arrived, when enough has since it was formed.
   void FormMix();
-  // It leaves its places and stays placed: Keep gives it others before the round goes on. The
+  // It leaves its places and stays placed: Keep gives it others before the round continues. The
   // engine has to report the old tasks as stopped.
   void Uproot(JobEntry& job);
   // After Uproot and Keep: a transaction of its own, to be confirmed.

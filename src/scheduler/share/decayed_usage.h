@@ -1,4 +1,4 @@
-// What each queue has used of late: amounts times time, halved every half-life.
+// What each queue has used recently: amounts times time, halved every half-life.
 //
 // As in Slurm's and KAI's fair share, but in whole numbers, so that a replay agrees to the last
 // bit: time is cut into periods of a sixteenth of the half-life; within a period usage adds up,

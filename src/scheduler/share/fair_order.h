@@ -7,8 +7,8 @@
 //
 // At each level the next child is: first those below their guarantee, by the exact fraction usage
 // over guarantee; then by the dominant share of what they hold beyond it, over their weight; ties
-// by what they used of late, then by index. Shares are whole 2^-32ths, and computed when two queues
-// are compared: where one alone has jobs, nothing is.
+// by what they used recently, then by index. Shares are whole 2^-32ths, and computed when two
+// queues are compared: where one alone has jobs, nothing is.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace longhaul::scheduler::share {
 class FairOrder {
  public:
   // `open[q]`: queue q itself has a job that may be tried, for every queue of `tree`, which
-  // outlives this. `decayed`: what a queue used of late.
+  // outlives this. `decayed`: what a queue used recently.
   using Decayed = std::function<int64_t(QueueIndex)>;
   FairOrder(const QueueTree& tree, std::span<const char> open, Decayed decayed);
 

@@ -18,7 +18,7 @@ spec::QueueSpec Queue(const std::string& name, const std::string& parent, int64_
   return queue;
 }
 
-// With what each queue used of late.
+// With what each queue used recently.
 FairOrder WithUse(const QueueTree& tree, const std::vector<char>& open,
                   const std::vector<int64_t>& used) {
   return FairOrder(tree, open,

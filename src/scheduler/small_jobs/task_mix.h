@@ -1,4 +1,4 @@
-// What arrives: how often each shape was asked for of late.
+// What arrives: how often each shape was asked for recently.
 //
 // The fragmentation of a node is measured against this mix. The typical shapes are the most
 // frequent ones that make up 95 % of the arrivals, ties by number. Counts decay by halves, so that

@@ -44,7 +44,7 @@ constexpr int64_t kMaxVictimCost = int64_t{1}
 struct VictimJob {
   int64_t cost = 0;  // to free all its pieces, by `means`
   Means means = Means::kEvict;
-  int32_t max_shrunk = 0;  // pieces it can give up and go on
+  int32_t max_shrunk = 0;  // pieces it can give up and continue
   bool may_stop = true;    // else it can only give up pieces
 };
 

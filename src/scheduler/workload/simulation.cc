@@ -275,7 +275,7 @@ class Run {
                   index_.at(decision.job.value()), ++life.generation});
   }
 
-  // It goes on from where it was after the time of a restart.
+  // It continues from where it was after the time of a restart.
   void Move(const Decision& decision) {
     Life& life = lives_[index_.at(decision.job.value())];
     Book(life, decision.tasks, -1);

@@ -87,7 +87,7 @@ struct SimulationResult {
   double blocks_ratio = 0;
   double spread_share = 0;  // gangs on more blocks, or in so few on more leaves, than need be
   uint64_t evictions = 0;
-  uint64_t moves = 0;  // running jobs that went on elsewhere, to make room
+  uint64_t moves = 0;  // running jobs that continued elsewhere, to make room
   double lost_gpu_hours = 0;
   double unfairness = 0;  // GPU-time that tenants waited for within their guarantee, of capacity
   uint64_t rounds = 0;

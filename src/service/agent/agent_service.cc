@@ -423,7 +423,7 @@ Result<std::shared_ptr<const io::SharedMemory>> AgentService::Arena(const runtim
 }
 
 // The pieces that are no good are told to the controller: with the worker's own word when it can't
-// go on, else beside it.
+// continue, else beside it.
 void AgentService::Gather(const runtime::WorkerId& worker,
                           std::optional<checkpoint::StatePlan> plan, PiecesReady ready) {
   const auto start = starts_.find(worker.job);

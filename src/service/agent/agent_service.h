@@ -132,7 +132,7 @@ class AgentService final : private WorkerApiHost {
   std::map<JobId, runtime::StartOrder> starts_;  // the newest of each job
   std::map<JobAttempt, uint64_t> intervals_;     // where changed since the start
   std::map<runtime::WorkerId, bool> fetching_;   // not started yet; true: not to be started
-  // What was no good for a worker that has not said yet that it can't go on.
+  // What was no good for a worker that has not said yet that it can't continue.
   std::map<runtime::WorkerId, std::vector<proto::Restore::Piece>> bad_pieces_;
   std::unique_ptr<AgentMemory> memory_;
   std::unique_ptr<SnapshotCheck> check_;

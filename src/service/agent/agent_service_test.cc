@@ -119,7 +119,7 @@ class AgentServiceTest : public ::testing::Test {
     return folder_ + "/run/logs/attempt-" + std::to_string(attempt) + "/rank-" +
            std::to_string(rank) + ".log";
   }
-  // Starts one worker that waits for ever, and returns its process.
+  // Starts one worker that waits forever, and returns its process.
   pid_t StartWaiting(uint64_t attempt) {
     const int before = Count(&proto::Event::has_workers_started);
     controller_.Give(Start(attempt, {"tail", "-f", "/dev/null"}));

@@ -1,4 +1,4 @@
-// Reports when somebody else removes a run's committed checkpoints while the run goes on.
+// Reports when somebody else removes a run's committed checkpoints while the run continues.
 //
 // Remembers, for each folder, the checkpoints that stood there after this agent's last commit. What
 // has gone since without this agent's doing is missing. Leaves out changed bytes: they are found

@@ -1,4 +1,4 @@
-// An agent's stream to the controller, kept up for ever.
+// An agent's stream to the controller, kept up forever.
 //
 // A thread connects and reads, a second one writes while a stream is up; both hand everything to
 // the loop. After a failure it tries again, at first at once, then ever later up to a second, at

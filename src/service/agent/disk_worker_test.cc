@@ -134,7 +134,7 @@ TEST_F(DiskWorkerTest, OneOfTheRanksThatHoldTheSameIsWritten) {
       folder_ + "/checkpoints/step-000000010.e1/rank-00002-of-00004.safetensors"));
 }
 
-// The folder of a run that goes on is not always safe from its user.
+// The folder of a run that continues is not always safe from its user.
 TEST_F(DiskWorkerTest, CheckpointsThatSomebodyRemovesAreReportedOnce) {
   const std::string folder = folder_ + "/checkpoints";
   std::vector<runtime::CheckpointsMissing> missing;

@@ -96,7 +96,7 @@ class WorkerApiServer {
   void AcceptAll(const Endpoint& endpoint);
   // Whether there may be more to read.
   bool Read(int fd);
-  // Whether the connection goes on.
+  // Whether the connection continues.
   Status Take(Connection& connection, const io::UnixMessage& packet);
   Status GatherFor(const Connection& connection, const worker_api::PiecesRequest& request,
                    const std::vector<io::Fd>& fds);

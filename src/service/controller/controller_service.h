@@ -42,7 +42,7 @@ class ControllerService {
   // Returns when all jobs are over and the agents have left, or `limit` has passed. Stop follows.
   void StopJobs(const std::string& reason, Duration limit);
 
-  // Answers what is running, closes all connections and removes endpoint.json. Workers go on.
+  // Answers what is running, closes all connections and removes endpoint.json. Workers continue.
   void Stop();
 
   const Endpoint& endpoint() const { return endpoint_; }

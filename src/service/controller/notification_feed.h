@@ -2,7 +2,7 @@
 //
 // The newest notifications are kept in memory, already as JSON; older ones come from the event log.
 // A watcher holds nothing but the id of what it has seen, so a slow one costs nothing and a lost
-// one goes on where it was. Thread-safe.
+// one continues where it was. Thread-safe.
 #pragma once
 
 #include <condition_variable>

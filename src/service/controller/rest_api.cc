@@ -340,7 +340,7 @@ ApiResponse RestApi::PostUncordon(const ApiRequest& request, const Parameters& p
   return SetUse(request, parameters[0], Use::kNormal);
 }
 
-// The what-if rounds are tried on a copy, so that the core goes on meanwhile.
+// The what-if rounds are tried on a copy, so that the core continues meanwhile.
 ApiResponse RestApi::GetWhy(const ApiRequest&, const Parameters& parameters) const {
   const auto job = FindJob(parameters[0]);
   if (!job.ok()) return ErrorResponse(job.status());

@@ -152,7 +152,7 @@ Status CheckFaultsOf(spec::JobSpec spec, const proto::Job& job) {
   return spec::CheckFaults(spec);
 }
 
-// What is worth telling of who saved a checkpoint that a job goes on from.
+// What is worth telling of who saved a checkpoint that a job continues from.
 std::string SavedBy(const checkpoint::Manifest& manifest, const proto::Job& job) {
   const uint64_t world = uint64_t{job.nodes()} * job.processes_per_node();
   if (manifest.world == world) return "";
@@ -313,7 +313,7 @@ Status Submission::FindCopies(const spec::JobSpec& spec, bool resume, proto::Job
   const std::string step = std::to_string(newest.step);
   if (!resume) {
     return FailedPrecondition(where + " holds checkpoints of an earlier run, up to step " + step +
-                              ": go on with it by --resume, or take another run directory or "
+                              ": continue with it by --resume, or take another run directory or "
                               "another snapshot.copy_to");
   }
   const int64_t parameters = spec.built_in() ? planner::TrainerParameters(spec.model) : 0;
@@ -330,7 +330,7 @@ Status Submission::FindCopies(const spec::JobSpec& spec, bool resume, proto::Job
   return Status();
 }
 
-// Where a resumed job goes on. Without any checkpoint it starts fresh, and says so; where all are
+// Where a resumed job continues. Without any checkpoint it starts fresh, and says so; where all are
 // damaged it is refused.
 Status Submission::FindCheckpoint(const spec::JobSpec& spec, proto::Job& job) {
   const int64_t parameters = spec.built_in() ? planner::TrainerParameters(spec.model) : 0;
@@ -415,7 +415,7 @@ Result<proto::Job> Submission::Prepare(const SubmissionRequest& request) {
   if (!job.snapshot().copy_to().empty()) RETURN_IF_ERROR(FindCopies(spec, request.resume, job));
   if (request.resume) RETURN_IF_ERROR(FindCheckpoint(spec, job));
   if (job.committed_step() > 0 || job.copies_size() > 0) return job;
-  if (!start.ok()) return start.status();  // nothing to go on from either
+  if (!start.ok()) return start.status();  // nothing to continue from either
   RETURN_IF_ERROR(WriteStart(first, directory));
   job.set_plan_reason(job.plan_reason() + first.told);
   return job;

@@ -20,7 +20,7 @@ struct SubmissionRequest {
   std::string run_directory;   // empty: chosen
   std::string inject;          // further faults
   std::string from;            // another run's checkpoint whose weights it begins with, whole path
-  bool resume = false;         // go on from the newest checkpoint in run_directory
+  bool resume = false;         // continue from the newest checkpoint in run_directory
   // Instead of all that: a job that waits and has not begun, prepared anew for so many nodes.
   std::optional<proto::Job> before{};
   uint32_t nodes = 0;

@@ -1,6 +1,6 @@
 // The visitor that fills a JobSpec from a tree (internal/job_schema.h says what it visits).
 //
-// It goes on after a mistake, so that a person sees all of them at once.
+// It continues after a mistake, so that a person sees all of them at once.
 #pragma once
 
 #include <cstdint>

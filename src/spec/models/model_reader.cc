@@ -20,7 +20,7 @@ using internal::LimitsText;
 using internal::Mistakes;
 using internal::Node;
 
-// Fills a model from a tree, visited by VisitModel. Goes on after a mistake.
+// Fills a model from a tree, visited by VisitModel. Continues after a mistake.
 class YamlReader {
  public:
   YamlReader(const Node& root, std::string_view source) : map_(&root), source_(source) {

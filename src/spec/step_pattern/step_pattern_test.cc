@@ -118,7 +118,7 @@ TEST(StepPattern, SaysWhatIsWrongWithAnExpression) {
   EXPECT_FALSE(StepPattern::Parse("(?P<step>.)" + std::string(1000, 'x')).ok());
 }
 
-// A pattern that backtracks for ever in other libraries.
+// A pattern that backtracks forever in other libraries.
 TEST(StepPattern, AHostileLineTakesNoLonger) {
   const auto pattern = StepPattern::Parse(R"((a*)*(a*)*b(?P<step>\d+))");
   ASSERT_TRUE(pattern.ok()) << pattern.status();

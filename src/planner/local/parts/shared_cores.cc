@@ -32,7 +32,7 @@ class Player {
       Pass(least);
     }
     for (uint32_t i = 0; i < processes_.size(); ++i) {
-      CHECK(processes_[i].at == programs_[i].size()) << "process " << i << " waits for ever";
+      CHECK(processes_[i].at == programs_[i].size()) << "process " << i << " waits forever";
     }
     return now_;
   }

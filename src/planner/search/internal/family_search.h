@@ -31,7 +31,7 @@ class FamilySearch {
 
   void Visit(const Shape& shape, uint32_t index);
 
-  // Ends the count of effort: the oracle goes on to other families.
+  // Ends the count of effort: the oracle continues to other families.
   void Finish() { effort_ = effort(); }
 
   const Candidate& best() const { return best_; }
@@ -90,7 +90,7 @@ class FamilySearch {
 
   // Of 1, 2, ... layers a stage recomputed in full, from `begin` on, each keeps less than the one
   // before and rebuilds as much: those that do not fit are the first ones, and one region. Returns
-  // where to go on.
+  // where to continue.
   size_t SkipFull(size_t begin, Seen& seen);
 
   // Adds the layout in hand to the region of a lighter one, which is opened with the first.

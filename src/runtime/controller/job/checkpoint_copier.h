@@ -1,5 +1,5 @@
 // The second tier of a job: committed checkpoints are copied there one at a time, while training
-// goes on, and are fetched from there when the disk has no checkpoint that is newer and good.
+// continues, and are fetched from there when the disk has no checkpoint that is newer and good.
 #pragma once
 
 #include <cstdint>

@@ -89,7 +89,7 @@ struct JobRecord {
   }
   uint32_t world() const { return nodes() * local(); }
   uint64_t total_steps() const { return progress.TotalSteps(spec().total_steps()); }
-  // Its steps are read from its output. What it restores, and from which step it goes on after a
+  // Its steps are read from its output. What it restores, and from which step it continues after a
   // restart, is its own affair unless it restores what the controller has chosen.
   bool reads_output() const { return !spec().workload().step_pattern().empty(); }
   bool restores_by_itself() const {

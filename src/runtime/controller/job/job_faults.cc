@@ -150,7 +150,7 @@ void JobFaults::DecideRestart(const Restart& restart, Instant now) {
     action = restart.from_unknown ? "restart all workers" : "restart from the beginning";
   }
   if (restart.nodes != restart.nodes_before) {
-    action = "go on with " + std::to_string(restart.nodes) + " nodes in place of " +
+    action = "continue with " + std::to_string(restart.nodes) + " nodes in place of " +
              std::to_string(restart.nodes_before) + ", " + action;
   } else if (newest_class() == FaultClass::kNode) {
     action = "replace the node, " + action;
@@ -163,7 +163,7 @@ bool JobFaults::NoteFirstOutput(uint64_t step, uint64_t step_before) {
   proto::Fault& fault = records_.back().fault;
   fault.set_lost_steps(fault.lost_steps() + step_before - std::min(step_before, step));
   fault.set_from_step(step);
-  fault.set_action(fault.action() + "; the output goes on with step " + std::to_string(step));
+  fault.set_action(fault.action() + "; the output continues with step " + std::to_string(step));
   return true;
 }
 

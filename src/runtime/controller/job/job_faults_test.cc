@@ -129,7 +129,7 @@ TEST(JobFaults, ARestartSaysWhereItContinues) {
   EXPECT_EQ(action(NodeGone("a", kStart), 20, 2),
             "replace the node, restart from memory at step 20");
   EXPECT_EQ(action(NodeGone("a", kStart), 20, 1),
-            "go on with 1 nodes in place of 2, restart from memory at step 20");
+            "continue with 1 nodes in place of 2, restart from memory at step 20");
 }
 
 TEST(JobFaults, AFaultIsOverWithAStepBeyondTheHighestBefore) {
@@ -196,7 +196,7 @@ TEST(JobFaults, TheFirstOutputSaysWhatWasLost) {
   job.faults.Decide("restart all workers", kStart);
   EXPECT_TRUE(job.faults.NoteFirstOutput(20, 30));
   EXPECT_EQ(job.faults.newest().lost_steps(), 10u);
-  EXPECT_EQ(job.faults.newest().action(), "restart all workers; the output goes on with step 20");
+  EXPECT_EQ(job.faults.newest().action(), "restart all workers; the output continues with step 20");
 }
 
 }  // namespace

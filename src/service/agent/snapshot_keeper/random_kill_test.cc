@@ -70,7 +70,7 @@ struct Record {
   std::atomic<uint64_t> copied;     // the newest that the peer has said to hold
   std::atomic<uint64_t> committed;  // the newest on disk
   std::atomic<uint64_t> left;       // the newest that the worker before had told
-  std::atomic<uint64_t> restored;   // what the present worker went on from
+  std::atomic<uint64_t> restored;   // what the present worker continued from
   std::atomic<uint64_t> tier;       // where that came from
   std::atomic<uint64_t> starts;     // of workers
   std::atomic<uint64_t> worker;     // its process
@@ -330,7 +330,7 @@ class RandomKill : public testing::Test {
     for (uint64_t now = 0; now == 0 || now == old; now = SnapshotKeeper(true)) sched_yield();
   }
 
-  // Waits until somebody has gone on by so many steps, and then a random number of turns more.
+  // Waits until somebody has continued by so many steps, and then a random number of turns more.
   void LetItRun(Random& random) {
     const uint64_t target = record().sealed + 1 + random.Below(12);
     while (record().sealed < target) sched_yield();

@@ -4,7 +4,7 @@
 // The agent puts each arena in as it makes it. When the agent is killed, the snapshot keeper keeps
 // them for the next one, which takes them all with its Hello; when the agent ends in order it says
 // so, and the snapshot keeper ends too. So does one to which nobody comes for a while: memory isn't
-// held for ever. It never maps an arena and never looks into one. One agent at a time; a second is
+// held forever. It never maps an arena and never looks into one. One agent at a time; a second is
 // refused. docs/arena.md says who may be killed.
 #pragma once
 
@@ -40,7 +40,7 @@ class SnapshotKeeper {
   using Key = std::tuple<std::string, uint32_t, bool>;  // job, rank, copy
 
   void Accept();
-  // Whether the snapshot keeper goes on.
+  // Whether the snapshot keeper continues.
   bool Read();
   bool Take(const SnapshotKeeperMessage& message, io::Fd fd);
   Status Greet(const std::string& node);

@@ -51,8 +51,9 @@ Result<StartingPoint> FindStart(const spec::JobSpec& spec, const std::string& fr
   const auto found = checkpoint::FindWeights(place->files(), place->path(), WeightsOf(spec.model));
   if (!found.ok()) return found.status().WithContext("--from");
   if (found->folder == run_directory + "/checkpoints") {
-    return InvalidArgument("--from: " + found->folder +
-                           " is the job's own: take another run directory, or go on by --resume");
+    return InvalidArgument(
+        "--from: " + found->folder +
+        " is the job's own: take another run directory, or continue by --resume");
   }
   StartingPoint start;
   start.config = Config(found->folder, found->step, found->attempt);

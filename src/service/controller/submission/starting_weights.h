@@ -22,7 +22,7 @@ struct StartingPoint {
 Result<StartingPoint> FindStart(const spec::JobSpec& spec, const std::string& from,
                                 const std::string& run_directory);
 
-// For a job that goes on from its own checkpoints, where the place that it began with may be gone
+// For a job that continues from its own checkpoints, where the place that it began with may be gone
 // by now: a start from the beginning then fails rather than begin with other weights.
 StartingPoint UnreadableStart(const std::string& from);
 
