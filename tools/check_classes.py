@@ -23,7 +23,7 @@ MAX_LINES = 800
 # Class -> its number of files and of lines, both at most.
 KNOWN = {
     "longhaul::scheduler::Scheduler": (4, 800),
-    "longhaul::scheduler::internal::Round": (7, 858),
+    "longhaul::scheduler::internal::Round": (7, 860),
 }
 
 NAMESPACE = re.compile(r"^namespace ([\w:]+) \{")

@@ -7,8 +7,8 @@ Read are the Markdown files whole, the comments of C++, C, Python, shell, CMake,
 files, and messages of C++ that name a document. Checked are
 
 - links of Markdown: the file must exist, and a heading for its #anchor;
-- paths of files, such as spec/device.h, and names of files alone, such as device.h;
-- paths of folders that begin with a folder of the project or of src/, such as runtime/cluster.
+- paths of files, such as spec/cluster/device.h, and names of files alone, such as device.h;
+- paths of folders that begin with a folder of the project or of src/, such as runtime/scheduling.
 
 A path may be meant from the project's folder, from src/, from the file's own folder or from one
 above it. `*` stands for anything in a name, {h,cc} for alternatives. Links to the web are not

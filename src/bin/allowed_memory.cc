@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::bin {
 

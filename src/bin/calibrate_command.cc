@@ -21,13 +21,13 @@
 
 #include "base/text.h"
 #include "io/clock.h"
-#include "io/file.h"
-#include "io/process.h"
+#include "io/files/file.h"
+#include "io/process/process.h"
 #include "planner/evaluate.h"
 #include "planner/local/device_file.h"
 #include "planner/local/operator_times.h"
 #include "planner/local/software_fit.h"
-#include "service/controller/machine_facts.h"
+#include "service/controller/submission/machine_facts.h"
 #include "service/trainer_program.h"
 #include "trainer/calibrate/cuda/cuda_probe.h"
 

@@ -12,9 +12,9 @@
 #include <string>
 
 #include "io/fd.h"
+#include "io/files/private_files.h"
 #include "io/log/log.h"
-#include "io/privacy/private_files.h"
-#include "io/process.h"
+#include "io/process/process.h"
 #include "service/controller/controller_service.h"
 
 namespace longhaul::bin {

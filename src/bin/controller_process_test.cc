@@ -19,11 +19,11 @@
 #include "base/random.h"
 #include "io/clock.h"
 #include "io/fd.h"
-#include "io/process.h"
+#include "io/process/process.h"
 #include "runtime/agent/agent_core.h"
 #include "service/client/rest_client.h"
-#include "service/controller/event_log.h"
-#include "service/controller/scripted_agent.h"
+#include "service/controller/agents/scripted_agent.h"
+#include "service/controller/log/event_log.h"
 
 namespace longhaul::bin {
 namespace {

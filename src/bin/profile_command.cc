@@ -18,7 +18,7 @@
 #include "bin/progress.h"
 #include "frontend/profile/refit.h"
 #include "io/clock.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "profiler/across/findings.h"
 #include "profiler/memory/snapshot.h"
 #include "profiler/rank/hta.h"
@@ -26,7 +26,7 @@
 #include "profiler/rank/step_window.h"
 #include "profiler/report/read_job.h"
 #include "profiler/report/report.h"
-#include "spec/device.h"
+#include "spec/cluster/device.h"
 
 namespace longhaul::bin {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "base/text.h"
 #include "frontend/run_session.h"
-#include "io/process.h"
-#include "runtime/torchrun.h"
+#include "io/process/process.h"
+#include "runtime/rendezvous/torchrun.h"
 
 namespace longhaul::bin {
 namespace {

@@ -13,7 +13,7 @@
 #include "io/clock.h"
 #include "proto/json.h"
 #include "runtime/simulation/simulation.h"
-#include "spec/fault_plan.h"
+#include "spec/job/fault_plan.h"
 
 namespace longhaul::bin {
 namespace {

@@ -13,10 +13,10 @@
 #include "bin/check_fixes.h"
 #include "bin/command.h"
 #include "bin/trace_report.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "scheduler/traces/csv_reader.h"
 #include "scheduler/workload/simulation.h"
-#include "spec/topology.h"
+#include "spec/cluster/topology.h"
 
 namespace longhaul::bin {
 namespace {

@@ -17,7 +17,7 @@
 #include "checkpoint/copy.h"
 #include "checkpoint/internal/live_copy.h"
 #include "checkpoint/internal/slot.h"
-#include "io/forked_child.h"
+#include "io/process/forked_child.h"
 
 namespace longhaul::checkpoint {
 namespace {

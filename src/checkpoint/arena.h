@@ -22,7 +22,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "checkpoint/state.h"
-#include "io/write_guard.h"
+#include "io/memory/write_guard.h"
 
 namespace longhaul::checkpoint {
 

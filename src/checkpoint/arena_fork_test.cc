@@ -12,8 +12,8 @@
 #include "checkpoint/arena.h"
 #include "checkpoint/testing.h"
 #include "io/fd.h"
-#include "io/forked_child.h"
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
+#include "io/process/forked_child.h"
 
 namespace longhaul::checkpoint {
 namespace {

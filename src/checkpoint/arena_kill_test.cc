@@ -14,7 +14,7 @@
 #include "checkpoint/arena.h"
 #include "checkpoint/testing.h"
 #include "io/fd.h"
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
 
 namespace longhaul::checkpoint {
 namespace {

@@ -11,7 +11,7 @@
 #include "checkpoint/internal/slot.h"
 #include "checkpoint/shard.h"
 #include "checkpoint/testing.h"
-#include "io/forked_child.h"
+#include "io/process/forked_child.h"
 
 namespace longhaul::checkpoint {
 namespace {

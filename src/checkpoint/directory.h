@@ -22,7 +22,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/shard.h"
 #include "checkpoint/state.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::checkpoint {
 

@@ -27,8 +27,8 @@
 #include "checkpoint/internal/slot.h"
 #include "checkpoint/peer/transfer.h"
 #include "checkpoint/testing.h"
-#include "io/forked_child.h"
-#include "io/write_guard.h"
+#include "io/memory/write_guard.h"
+#include "io/process/forked_child.h"
 #include "sim/crash_file_system.h"
 
 namespace longhaul::checkpoint {

@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "checkpoint/directory.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::checkpoint {
 

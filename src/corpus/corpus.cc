@@ -19,7 +19,7 @@
 #include "corpus/token_file.h"
 #include "corpus/walk.h"
 #include "io/fd.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::corpus {
 namespace {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "spec/job.h"
+#include "spec/job/job.h"
 
 namespace longhaul::corpus {
 

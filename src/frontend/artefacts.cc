@@ -8,7 +8,7 @@
 #include "frontend/charts.h"
 #include "frontend/report/report_json.h"
 #include "frontend/report/report_markdown.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::frontend {
 

@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "io/clock.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "service/agent/snapshot_keeper/snapshot_keeper.h"
 
 namespace longhaul::frontend {

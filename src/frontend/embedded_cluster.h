@@ -23,7 +23,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "io/event_loop.h"
-#include "io/process.h"
+#include "io/process/process.h"
 #include "service/client/endpoint.h"
 
 namespace longhaul::frontend {

@@ -12,7 +12,7 @@
 
 #include "base/text.h"
 #include "io/clock.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::frontend {
 namespace {

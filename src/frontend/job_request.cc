@@ -6,8 +6,8 @@
 #include <system_error>
 
 #include "base/text.h"
-#include "io/file.h"
-#include "spec/job_name/job_name.h"
+#include "io/files/file.h"
+#include "spec/job/job_name.h"
 
 namespace longhaul::frontend {
 namespace {

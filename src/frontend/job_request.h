@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "spec/job.h"
+#include "spec/job/job.h"
 
 namespace longhaul::frontend {
 

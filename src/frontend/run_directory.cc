@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::frontend {
 namespace {

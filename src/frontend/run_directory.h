@@ -3,7 +3,7 @@
 //   RUN_DIR/cluster/       the embedded cluster's logs and state; of earlier runs: cluster.1 ...
 //   RUN_DIR/checkpoints/   committed checkpoints
 //   RUN_DIR/events.jsonl   every notification of the controller, one JSON object a line
-//   RUN_DIR/owner.lock     held by the run and the processes of its cluster (io/lock/owner_lock.h)
+//   RUN_DIR/owner.lock     held by the run and the processes of its cluster (io/files/owner_lock.h)
 //   RUN_DIR/report.md, report.json, metrics.csv, loss.svg, timeline.svg
 #pragma once
 
@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "base/units.h"
-#include "io/lock/owner_lock.h"
+#include "io/files/owner_lock.h"
 
 namespace longhaul::frontend {
 

@@ -30,8 +30,8 @@
 #include "frontend/worker_logs.h"
 #include "io/clock.h"
 #include "io/event_loop.h"
-#include "io/file.h"
-#include "io/privacy/private_files.h"
+#include "io/files/file.h"
+#include "io/files/private_files.h"
 #include "proto/json.h"
 #include "service/client/endpoint.h"
 

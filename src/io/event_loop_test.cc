@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "io/clock.h"
-#include "io/socket.h"
+#include "io/net/socket.h"
 
 namespace longhaul::io {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "base/text.h"
 #include "io/clock.h"
-#include "io/direct/direct_file.h"
+#include "io/files/direct_file.h"
 #include "objects/transfers.h"
 
 namespace longhaul::objects {

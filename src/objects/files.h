@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "objects/packed.h"
 #include "objects/store.h"
 

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::objects {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "objects/packed.h"
 #include "objects/packed_format.h"
 

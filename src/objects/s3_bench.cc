@@ -28,7 +28,7 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "io/clock.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "objects/files.h"
 #include "objects/signature.h"
 #include "objects/store.h"

@@ -5,8 +5,8 @@
 #include "base/text.h"
 #include "planner/internal/case_defaults.h"
 #include "planner/internal/case_reader.h"
-#include "spec/model_schema.h"
-#include "spec/models/model_reader.h"
+#include "spec/model/model_reader.h"
+#include "spec/model/model_schema.h"
 
 namespace longhaul::planner {
 

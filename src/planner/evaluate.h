@@ -1,7 +1,7 @@
 // The calculator: what one step of a training takes on a cluster, layout by layout.
 //
 // Built once for a model, a cluster and a software stack; then asked for as many layouts as a
-// search wants. From the bottom up: operators (spec/operators.h) on the GPU's matrix
+// search wants. From the bottom up: operators (spec/model/operators.h) on the GPU's matrix
 // (time/device_matrix.h) with their collectives (time/collective_cost.h) make the cost of a layer
 // (time/layer_cost.h), remembered by what it depends on; layers make stages, stages the pipeline
 // (time/schedule.h); data-parallel traffic, optimizer and host work make the step. Symmetric ranks

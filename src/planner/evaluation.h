@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/units.h"
-#include "spec/training.h"
+#include "spec/model/training.h"
 
 namespace longhaul::planner {
 

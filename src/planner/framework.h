@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "spec/training.h"
+#include "spec/model/training.h"
 
 namespace longhaul::planner {
 

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "spec/training.h"
+#include "spec/model/training.h"
 
 namespace longhaul::planner {
 

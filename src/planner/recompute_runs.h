@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "spec/training.h"
+#include "spec/model/training.h"
 
 namespace longhaul::planner {
 

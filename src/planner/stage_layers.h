@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "spec/training.h"
+#include "spec/model/training.h"
 
 namespace longhaul::planner {
 

@@ -1,4 +1,4 @@
-// Messages of wire/longhaul.proto as JSON: for REST, server-sent events and reports.
+// Messages of proto/*.proto as JSON: for REST, server-sent events and reports.
 //
 // Unlike protobuf's own mapping, 64-bit integers are JSON numbers, field names stay as written in
 // the .proto, enums are their names in lower case, and scalar fields are always there, also when

@@ -24,7 +24,7 @@
 #include "scheduler/gang/domain_tree.h"
 #include "scheduler/gang/equal_tasks.h"
 #include "scheduler/state/shape.h"
-#include "spec/queue.h"
+#include "spec/queue/queue.h"
 
 namespace longhaul::scheduler {
 

@@ -29,8 +29,8 @@
 #include "scheduler/event.h"
 #include "scheduler/explanation.h"
 #include "scheduler/policy.h"
-#include "spec/queue.h"
-#include "spec/topology.h"
+#include "spec/cluster/topology.h"
+#include "spec/queue/queue.h"
 
 namespace longhaul::scheduler {
 

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "io/process.h"
+#include "io/process/process.h"
 
 namespace longhaul::service {
 

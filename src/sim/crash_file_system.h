@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::sim {
 

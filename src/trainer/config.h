@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "spec/job.h"
+#include "spec/job/job.h"
 #include "trainer/parallel/mesh.h"
 
 namespace longhaul::trainer {

@@ -12,14 +12,14 @@
 #include "base/hash.h"
 #include "corpus/corpus.h"
 #include "io/clock.h"
-#include "trainer/finish.h"
+#include "trainer/calibrate/peak.h"
+#include "trainer/model/tensor_pool.h"
 #include "trainer/parallel/gather.h"
 #include "trainer/parallel/starting_weights.h"
 #include "trainer/parallel/state_boxes.h"
-#include "trainer/peak.h"
-#include "trainer/process_memory.h"
-#include "trainer/tensor_pool.h"
 #include "trainer/trace/step_tracer.h"
+#include "trainer/worker/finish.h"
+#include "trainer/worker/process_memory.h"
 
 namespace longhaul::trainer {
 namespace {

@@ -22,15 +22,15 @@
 #include "base/status.h"
 #include "corpus/token_file.h"
 #include "trainer/config.h"
-#include "trainer/finish.h"
-#include "trainer/model.h"
-#include "trainer/optimizer.h"
+#include "trainer/model/model.h"
+#include "trainer/model/optimizer.h"
+#include "trainer/model/parameters.h"
 #include "trainer/parallel/communicators.h"
 #include "trainer/parallel/pipeline.h"
-#include "trainer/parameters.h"
-#include "trainer/sample_recorder.h"
 #include "trainer/trace/recorder.h"
-#include "trainer/worker_api.h"
+#include "trainer/worker/finish.h"
+#include "trainer/worker/sample_recorder.h"
+#include "trainer/worker/worker_api.h"
 
 namespace longhaul::trainer {
 

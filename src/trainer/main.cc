@@ -20,13 +20,13 @@
 #include <string_view>
 
 #include "base/text.h"
-#include "io/batch_scheduling.h"
-#include "io/privacy/private_files.h"
+#include "io/files/private_files.h"
+#include "io/process/batch_scheduling.h"
 #include "trainer/calibrate/calibrate.h"
-#include "trainer/fork_server.h"
-#include "trainer/model.h"
-#include "trainer/peak.h"
-#include "trainer/worker.h"
+#include "trainer/calibrate/peak.h"
+#include "trainer/model/model.h"
+#include "trainer/worker/fork_server.h"
+#include "trainer/worker/worker.h"
 
 namespace longhaul::trainer {
 namespace {

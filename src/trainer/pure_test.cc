@@ -7,10 +7,10 @@
 
 #include "base/random.h"
 #include "trainer/config.h"
-#include "trainer/finish.h"
-#include "trainer/optimizer.h"
-#include "trainer/parameters.h"
-#include "trainer/schedule.h"
+#include "trainer/model/optimizer.h"
+#include "trainer/model/parameters.h"
+#include "trainer/model/schedule.h"
+#include "trainer/worker/finish.h"
 
 namespace longhaul::trainer {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "corpus/corpus.h"
 #include "corpus/token_file.h"
-#include "io/socket.h"
+#include "io/net/socket.h"
 #include "trainer/loop.h"
 
 namespace longhaul::trainer {

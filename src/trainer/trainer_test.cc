@@ -8,7 +8,7 @@
 
 #include "checkpoint/directory.h"
 #include "corpus/sample_record.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "trainer/trainer_fixture.h"
 
 namespace longhaul::trainer {

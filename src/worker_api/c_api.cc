@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "io/socket.h"
+#include "io/net/socket.h"
 #include "longhaul.h"
 #include "worker_api/c_edge.h"
 #include "worker_api/client.h"

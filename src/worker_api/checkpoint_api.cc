@@ -13,7 +13,7 @@
 #include "checkpoint/formats/open_checkpoint.h"
 #include "checkpoint/reshard/load_state.h"
 #include "checkpoint/shard.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "longhaul.h"
 #include "worker_api/c_edge.h"
 

@@ -17,9 +17,9 @@
 #include "base/units.h"
 #include "checkpoint/reshard/load_state.h"
 #include "io/clock.h"
-#include "io/file.h"
-#include "io/private_memory.h"
-#include "io/socket.h"
+#include "io/files/file.h"
+#include "io/memory/private_memory.h"
+#include "io/net/socket.h"
 
 namespace longhaul::worker_api {
 namespace {

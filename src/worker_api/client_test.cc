@@ -17,9 +17,9 @@
 
 #include "checkpoint/directory.h"
 #include "io/clock.h"
-#include "io/file.h"
-#include "io/shared_memory.h"
-#include "io/socket.h"
+#include "io/files/file.h"
+#include "io/memory/shared_memory.h"
+#include "io/net/socket.h"
 #include "longhaul.h"
 
 extern "C" uint64_t SampleFromC(uint64_t samples, uint64_t seed, uint64_t position);

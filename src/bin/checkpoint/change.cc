@@ -14,7 +14,7 @@
 #include "checkpoint/formats/open_checkpoint.h"
 #include "checkpoint/formats/write_checkpoint.h"
 #include "checkpoint/retention/retention.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "objects/files.h"
 
 namespace longhaul::bin::checkpoints {

@@ -11,7 +11,7 @@
 #include "checkpoint/formats/compare.h"
 #include "checkpoint/formats/open_checkpoint.h"
 #include "checkpoint/formats/verify.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "objects/files.h"
 
 namespace longhaul::bin::checkpoints {

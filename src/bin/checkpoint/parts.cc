@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "base/text.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::bin::checkpoints {
 namespace {

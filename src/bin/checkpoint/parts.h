@@ -13,7 +13,7 @@
 #include "bin/progress.h"
 #include "checkpoint/formats/catalog.h"
 #include "checkpoint/manifest.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::bin::checkpoints {
 

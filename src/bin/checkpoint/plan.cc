@@ -11,7 +11,7 @@
 #include "checkpoint/formats/catalog_reader.h"
 #include "checkpoint/formats/open_checkpoint.h"
 #include "checkpoint/reshard/layout_rules.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "objects/files.h"
 
 namespace longhaul::bin::checkpoints {

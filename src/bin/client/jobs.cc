@@ -9,7 +9,7 @@
 #include "frontend/format.h"
 #include "frontend/job_request.h"
 #include "io/clock.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::bin::client {
 namespace {

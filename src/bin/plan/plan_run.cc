@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "io/file.h"
-#include "spec/models/model_reader.h"
+#include "io/files/file.h"
+#include "spec/model/model_reader.h"
 
 namespace longhaul::bin {
 namespace {

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "base/text.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "planner/known_stacks.h"
 #include "planner/local/device_constants.h"
 #include "planner/local/device_file.h"
@@ -16,7 +16,7 @@
 #include "planner/local/software_fit.h"
 #include "planner/search/gpus.h"
 #include "planner/search/settings.h"
-#include "spec/device_cluster/device_cluster.h"
+#include "spec/cluster/device_cluster.h"
 
 namespace longhaul::bin {
 namespace {

@@ -10,7 +10,7 @@
 #include "frontend/plan/plan_json.h"
 #include "frontend/plan/plan_page.h"
 #include "frontend/plan/plan_text.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "planner/search/obstacle.h"
 #include "planner/search/settings.h"
 #include "planner/search/why_not.h"

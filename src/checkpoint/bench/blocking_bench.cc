@@ -29,10 +29,10 @@
 #include "checkpoint/arena.h"
 #include "checkpoint/copy.h"
 #include "io/clock.h"
-#include "io/prefault.h"
-#include "io/private_memory.h"
-#include "io/shared_memory.h"
-#include "io/write_guard.h"
+#include "io/memory/prefault.h"
+#include "io/memory/private_memory.h"
+#include "io/memory/shared_memory.h"
+#include "io/memory/write_guard.h"
 
 namespace longhaul::checkpoint {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "checkpoint/arena.h"
 #include "checkpoint/copy.h"
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
 
 namespace longhaul::checkpoint {
 namespace {

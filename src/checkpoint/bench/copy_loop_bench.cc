@@ -19,7 +19,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "checkpoint/copy.h"
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
 
 namespace longhaul::checkpoint {
 namespace {

@@ -10,8 +10,8 @@
 #include "checkpoint/directory.h"
 #include "checkpoint/shard.h"
 #include "io/clock.h"
-#include "io/direct/direct_file.h"
-#include "io/shared_memory.h"
+#include "io/files/direct_file.h"
+#include "io/memory/shared_memory.h"
 
 namespace longhaul::checkpoint {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "checkpoint/formats/catalog.h"
 #include "checkpoint/reshard/read_plan.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::checkpoint {
 

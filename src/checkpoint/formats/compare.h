@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "checkpoint/formats/catalog.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::checkpoint {
 

@@ -6,7 +6,7 @@
 #include "checkpoint/formats/internal/write_parts.h"
 #include "checkpoint/formats/torch_file.h"
 #include "checkpoint/formats/zip.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::checkpoint::internal {
 namespace {

@@ -22,8 +22,8 @@
 #include "checkpoint/formats/write_checkpoint.h"
 #include "checkpoint/formats/zip.h"
 #include "checkpoint/testing.h"
-#include "io/file.h"
-#include "io/patchable_file.h"
+#include "io/files/file.h"
+#include "io/files/patchable_file.h"
 #include "sim/crash_file_system.h"
 
 namespace longhaul::checkpoint {

@@ -14,7 +14,7 @@
 #include "checkpoint/directory.h"
 #include "checkpoint/formats/catalog.h"
 #include "checkpoint/manifest.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::checkpoint {
 

@@ -11,7 +11,7 @@
 #include "checkpoint/formats/catalog_reader.h"
 #include "checkpoint/reshard/random_layouts.h"
 #include "checkpoint/shard.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::checkpoint::testing_support {
 

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::checkpoint::testing_support {
 

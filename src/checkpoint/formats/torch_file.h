@@ -18,7 +18,7 @@
 #include "base/status.h"
 #include "checkpoint/formats/state_tree.h"
 #include "checkpoint/state.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::checkpoint {
 

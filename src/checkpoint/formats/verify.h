@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "checkpoint/formats/catalog.h"
 #include "checkpoint/formats/numbers.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::checkpoint {
 

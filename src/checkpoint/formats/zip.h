@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "io/file.h"
-#include "io/patchable_file.h"
+#include "io/files/file.h"
+#include "io/files/patchable_file.h"
 
 namespace longhaul::checkpoint {
 

@@ -23,7 +23,7 @@
 
 #include "base/status.h"
 #include "base/time.h"
-#include "io/write_guard.h"
+#include "io/memory/write_guard.h"
 
 namespace longhaul::checkpoint::internal {
 

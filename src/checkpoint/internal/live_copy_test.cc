@@ -15,8 +15,8 @@
 #include "checkpoint/arena.h"
 #include "checkpoint/copy.h"
 #include "io/fd.h"
-#include "io/shared_memory.h"
-#include "io/write_guard.h"
+#include "io/memory/shared_memory.h"
+#include "io/memory/write_guard.h"
 
 namespace longhaul::checkpoint {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/hash.h"
 #include "checkpoint/copy.h"
-#include "io/forked_child.h"
+#include "io/process/forked_child.h"
 
 namespace longhaul::checkpoint::internal {
 namespace {

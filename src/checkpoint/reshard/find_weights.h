@@ -13,7 +13,7 @@
 
 #include "base/status.h"
 #include "checkpoint/state.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::checkpoint {
 

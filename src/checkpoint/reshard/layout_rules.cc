@@ -112,7 +112,7 @@ Result<NameRule> ParseRule(const nlohmann::json& entry, const std::string& what)
 const std::vector<NameRule>& BuiltInRules() {
   using enum TensorPlace;
   static const std::vector<NameRule> kRules = {
-      // The built-in trainer (trainer/parameters.cc).
+      // The built-in trainer (trainer/model/parameters.cc).
       {"layers.{layer}.attention.qkv.*", 0, 3, kEveryStage},
       {"layers.{layer}.attention.output.weight", 1, 1, kEveryStage},
       {"layers.{layer}.mlp.up.*", 0, 1, kEveryStage},

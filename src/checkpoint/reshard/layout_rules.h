@@ -22,7 +22,7 @@
 #include "base/status.h"
 #include "checkpoint/reshard/layout_shards.h"
 #include "checkpoint/state.h"
-#include "spec/training.h"
+#include "spec/model/training.h"
 
 namespace longhaul::checkpoint {
 

@@ -17,7 +17,7 @@
 #include "base/status.h"
 #include "checkpoint/reshard/box.h"
 #include "checkpoint/reshard/read_plan.h"
-#include "spec/training.h"
+#include "spec/model/training.h"
 
 namespace longhaul::checkpoint {
 

@@ -13,7 +13,7 @@
 #include "checkpoint/formats/catalog_reader.h"
 #include "checkpoint/reshard/box.h"
 #include "checkpoint/reshard/load_state.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::checkpoint {
 namespace {

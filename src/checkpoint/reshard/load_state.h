@@ -17,7 +17,7 @@
 #include "checkpoint/formats/catalog.h"
 #include "checkpoint/reshard/read_plan.h"
 #include "checkpoint/state.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::checkpoint {
 

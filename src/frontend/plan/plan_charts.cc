@@ -8,7 +8,7 @@
 #include "frontend/format.h"
 #include "frontend/plan/plan_figures.h"
 #include "frontend/svg.h"
-#include "spec/device.h"
+#include "spec/cluster/device.h"
 
 namespace longhaul::frontend {
 namespace {

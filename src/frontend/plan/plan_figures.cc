@@ -7,7 +7,7 @@
 #include "frontend/format.h"
 #include "planner/memory/saved_tensors.h"
 #include "planner/search/settings.h"
-#include "spec/parameters.h"
+#include "spec/model/parameters.h"
 
 namespace longhaul::frontend {
 

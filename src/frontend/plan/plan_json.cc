@@ -5,7 +5,7 @@
 #include "planner/search/obstacle.h"
 #include "planner/search/settings.h"
 #include "planner/search/why_not.h"
-#include "spec/parameters.h"
+#include "spec/model/parameters.h"
 
 namespace longhaul::frontend {
 namespace {

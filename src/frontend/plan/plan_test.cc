@@ -9,7 +9,7 @@
 #include "planner/search/gpus.h"
 #include "planner/search/settings.h"
 #include "planner/search/why_not.h"
-#include "spec/device_cluster/device_cluster.h"
+#include "spec/cluster/device_cluster.h"
 
 namespace longhaul::frontend {
 namespace {

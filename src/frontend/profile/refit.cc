@@ -11,7 +11,7 @@
 
 #include "planner/local/cost.h"
 #include "planner/local/operator_times.h"
-#include "spec/built_in/exchange.h"
+#include "spec/model/exchange.h"
 
 namespace longhaul::frontend {
 namespace {

@@ -5,7 +5,7 @@
 // may share cores; a figure is the median of its samples over layers, micro-batches, steps and
 // ranks. A sum's figure is by the clock of its ranks alone: the mean (what leaves behind one
 // message is counted with the next) CPU time of a rank's process (the transport's thread included),
-// times two for two that exchange (spec/built_in/exchange.h), times ranks over cores where there
+// times two for two that exchange (spec/model/exchange.h), times ranks over cores where there
 // are more of them for others, and with its share of what the steps took of the cores beyond all
 // operators and calls, where there are more ranks than cores. A message goes in as half of a sum of
 // two, which it is. What a step takes beside its trace (reports) is the runtime's figure. Leaves

@@ -209,7 +209,7 @@ std::vector<WarningRow> WarningsOf(const RunHistory& history, int64_t submitted_
   return rows;
 }
 
-// As in the grammar of --inject (spec/fault_plan.h).
+// As in the grammar of --inject (spec/job/fault_plan.h).
 std::string InWords(const proto::PlannedFault& fault) {
   const std::string at = " at step " + std::to_string(fault.step());
   switch (fault.kind()) {

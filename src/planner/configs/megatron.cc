@@ -10,7 +10,7 @@
 #include "planner/configs/internal/readers.h"
 #include "planner/configs/internal/settings.h"
 #include "planner/stage_layers.h"
-#include "spec/models/model_reader.h"
+#include "spec/model/model_reader.h"
 
 namespace longhaul::planner::configs::internal {
 namespace {

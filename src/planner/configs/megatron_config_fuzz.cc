@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "planner/configs/run_config.h"
-#include "spec/device_cluster/device_cluster.h"
-#include "spec/models/model_reader.h"
+#include "spec/cluster/device_cluster.h"
+#include "spec/model/model_reader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace longhaul;

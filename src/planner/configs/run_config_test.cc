@@ -6,8 +6,8 @@
 #include "planner/configs/internal/megatron_layers.h"
 #include "planner/configs/internal/shell_words.h"
 #include "planner/search/settings.h"
-#include "spec/device_cluster/device_cluster.h"
-#include "spec/models/model_reader.h"
+#include "spec/cluster/device_cluster.h"
+#include "spec/model/model_reader.h"
 
 namespace longhaul::planner::configs {
 namespace {

@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "planner/configs/internal/readers.h"
 #include "planner/configs/internal/settings.h"
-#include "spec/models/model_reader.h"
+#include "spec/model/model_reader.h"
 
 namespace longhaul::planner::configs::internal {
 namespace {

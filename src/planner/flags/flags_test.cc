@@ -9,7 +9,7 @@
 #include <sstream>
 #include <string>
 
-#include "spec/job.h"
+#include "spec/job/job.h"
 
 namespace longhaul::planner::flags {
 namespace {

@@ -9,7 +9,7 @@
 #include "planner/framework.h"
 #include "planner/known_stacks.h"
 #include "planner/time/software_stack.h"
-#include "spec/models/model_reader.h"
+#include "spec/model/model_reader.h"
 
 namespace longhaul::planner::internal {
 

@@ -1,5 +1,6 @@
-// Reads a JSON object key by key, as spec/model_schema.h visits: what is absent or null stays as it
-// is and is remembered by its path, what is wrong is collected, what nobody asked for is reported.
+// Reads a JSON object key by key, as spec/model/model_schema.h visits: what is absent or null stays
+// as it is and is remembered by its path, what is wrong is collected, what nobody asked for is
+// reported.
 //
 // Whole numbers may be written as 8.0: published tables pass through spreadsheets.
 #pragma once

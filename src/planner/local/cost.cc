@@ -8,9 +8,9 @@
 #include "planner/local/parts/pipeline_order.h"
 #include "planner/local/parts/shared_cores.h"
 #include "planner/local/tape.h"
-#include "spec/built_in/exchange.h"
-#include "spec/operators.h"
-#include "spec/parameters.h"
+#include "spec/model/exchange.h"
+#include "spec/model/operators.h"
+#include "spec/model/parameters.h"
 
 namespace longhaul::planner {
 namespace {

@@ -1,7 +1,7 @@
 // What a layout of the built-in trainer costs on the machine that a local cluster shares: seconds a
 // step, and memory of a worker.
 //
-// Time. The operators of spec/operators.h, each at its size on one core by measured figures
+// Time. The operators of spec/model/operators.h, each at its size on one core by measured figures
 // (local/operator_times.h), make a micro-batch; micro-batches and the optimizer make a rank. With
 // more ranks than cores the slowest rank shares its core with ceil(ranks / cores) - 1 others, and
 // all wait for it at the all-reduce of the gradients, which nothing hides. What agents and
@@ -23,7 +23,7 @@
 #include "base/units.h"
 #include "planner/local/device_file.h"
 #include "planner/local/operator_times.h"
-#include "spec/job.h"
+#include "spec/job/job.h"
 
 namespace longhaul::planner {
 
@@ -126,7 +126,7 @@ class LocalCost {
 
 // Parameters of the built-in trainer, with the tables of earlier tokens.
 int64_t TrainerParameters(const spec::ModelSpec& model);
-// Of one rank: its stage's layers, of each matrix its part (trainer/parameters.h).
+// Of one rank: its stage's layers, of each matrix its part (trainer/model/parameters.h).
 int64_t StageParameters(const spec::ModelSpec& model, const LocalLayout& layout, uint32_t stage);
 
 }  // namespace longhaul::planner

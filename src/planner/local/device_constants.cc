@@ -11,7 +11,7 @@ namespace {
 constexpr double kRows = 1024;
 constexpr double kWidth = 512;
 constexpr double kHead = 64;
-constexpr double kTwoBytes = 2;  // what spec/operators.h counts an element as
+constexpr double kTwoBytes = 2;  // what spec/model/operators.h counts an element as
 
 // Bytes a second, as the operator list counts the bytes of a norm: two of each element read and
 // written, four of each both ways backward.

@@ -10,7 +10,7 @@
 #include "planner/time/collective_cost.h"
 #include "planner/time/device_matrix.h"
 #include "planner/time/software_stack.h"
-#include "spec/device.h"
+#include "spec/cluster/device.h"
 
 namespace longhaul::planner {
 

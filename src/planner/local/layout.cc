@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "planner/local/explain.h"
-#include "spec/parameters.h"
+#include "spec/model/parameters.h"
 
 namespace longhaul::planner {
 

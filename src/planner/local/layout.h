@@ -17,8 +17,8 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "planner/local/cost.h"
-#include "spec/cluster.h"
-#include "spec/job.h"
+#include "spec/cluster/cluster.h"
+#include "spec/job/job.h"
 
 namespace longhaul::planner {
 

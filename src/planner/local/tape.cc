@@ -7,7 +7,8 @@
 namespace longhaul::planner {
 namespace {
 
-// The pool of trainer/tensor_pool.h: a block for each tensor of a size that is live at once, kept.
+// The pool of trainer/model/tensor_pool.h: a block for each tensor of a size that is live at once,
+// kept.
 class Pool {
  public:
   struct Block {

@@ -9,7 +9,7 @@
 
 #include "base/units.h"
 #include "planner/framework.h"
-#include "spec/training.h"
+#include "spec/model/training.h"
 
 namespace longhaul::planner {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "spec/parameters.h"
+#include "spec/model/parameters.h"
 
 namespace longhaul::planner {
 

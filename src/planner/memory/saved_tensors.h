@@ -15,7 +15,7 @@
 #include <string_view>
 
 #include "planner/framework.h"
-#include "spec/operators.h"
+#include "spec/model/operators.h"
 
 namespace longhaul::planner {
 

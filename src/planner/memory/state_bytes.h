@@ -7,7 +7,7 @@
 #pragma once
 
 #include "planner/framework.h"
-#include "spec/training.h"
+#include "spec/model/training.h"
 
 namespace longhaul::planner {
 

@@ -7,7 +7,7 @@
 
 #include "planner/search/plan.h"
 #include "planner/search/settings.h"
-#include "spec/device_cluster/device_cluster.h"
+#include "spec/cluster/device_cluster.h"
 
 namespace longhaul::planner::search {
 namespace {

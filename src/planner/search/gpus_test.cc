@@ -8,7 +8,7 @@
 #include "planner/search/plan.h"
 #include "planner/search/random_job_testing.h"
 #include "planner/search/why_not.h"
-#include "spec/device_cluster/device_cluster.h"
+#include "spec/cluster/device_cluster.h"
 
 namespace longhaul::planner::search {
 namespace {

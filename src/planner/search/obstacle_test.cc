@@ -7,8 +7,8 @@
 #include "planner/search/gpus.h"
 #include "planner/search/settings.h"
 #include "planner/search/why_not.h"
-#include "spec/device_cluster/device_cluster.h"
-#include "spec/models/model_reader.h"
+#include "spec/cluster/device_cluster.h"
+#include "spec/model/model_reader.h"
 
 namespace longhaul::planner::search {
 namespace {

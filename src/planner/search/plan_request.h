@@ -8,7 +8,7 @@
 #include "planner/evaluate.h"
 #include "planner/flags/flags.h"
 #include "planner/search/gpus.h"
-#include "spec/training.h"
+#include "spec/model/training.h"
 
 namespace longhaul::planner::search {
 

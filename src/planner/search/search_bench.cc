@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "planner/search/plan.h"
-#include "spec/device_cluster/device_cluster.h"
-#include "spec/models/model_reader.h"
+#include "spec/cluster/device_cluster.h"
+#include "spec/model/model_reader.h"
 
 namespace longhaul::planner::search {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "spec/device_cluster/device_cluster.h"
+#include "spec/cluster/device_cluster.h"
 
 namespace longhaul::planner::search {
 namespace {

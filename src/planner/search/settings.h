@@ -37,9 +37,9 @@ std::string ToText(const spec::PlacementOrder& order);
 std::string_view ToText(spec::Precision precision);
 Result<spec::Precision> ParsePrecision(std::string_view text);
 
-// Changes one thing of a question: a layout's key, a cluster's (spec/device_cluster), `batch`,
-// `sequence` or `precision`. Where the dimensions change, data follows so that all devices are
-// used. Refuses what spec::CheckTraining refuses.
+// Changes one thing of a question: a layout's key, a cluster's (spec/cluster/device_cluster.h),
+// `batch`, `sequence` or `precision`. Where the dimensions change, data follows so that all devices
+// are used. Refuses what spec::CheckTraining refuses.
 Status Change(std::string_view key_and_value, Question& question);
 
 }  // namespace longhaul::planner::search

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "planner/evaluate.h"
 #include "planner/search/settings.h"
-#include "spec/device_cluster/device_cluster.h"
+#include "spec/cluster/device_cluster.h"
 
 namespace {
 

@@ -6,8 +6,8 @@
 #include "planner/search/plan.h"
 #include "planner/search/random_job_testing.h"
 #include "planner/search/search.h"
-#include "spec/device_cluster/device_cluster.h"
-#include "spec/models/model_reader.h"
+#include "spec/cluster/device_cluster.h"
+#include "spec/model/model_reader.h"
 
 namespace longhaul::planner::search {
 namespace {

@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "spec/device.h"
+#include "spec/cluster/device.h"
 
 namespace longhaul::planner {
 

@@ -13,8 +13,8 @@
 
 #include <array>
 
-#include "spec/device.h"
-#include "spec/operators.h"
+#include "spec/cluster/device.h"
+#include "spec/model/operators.h"
 
 namespace longhaul::planner {
 

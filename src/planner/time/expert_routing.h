@@ -6,7 +6,7 @@
 // tokens and whatever the router has learnt.
 #pragma once
 
-#include "spec/model.h"
+#include "spec/model/model.h"
 
 namespace longhaul::planner {
 

@@ -11,7 +11,7 @@
 #include "planner/time/collective_cost.h"
 #include "planner/time/device_matrix.h"
 #include "planner/time/software_stack.h"
-#include "spec/training.h"
+#include "spec/model/training.h"
 
 namespace longhaul::planner {
 

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "planner/time/collective_cost.h"
-#include "spec/training.h"
+#include "spec/model/training.h"
 
 namespace longhaul::planner {
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <span>
 
-#include "spec/training.h"
+#include "spec/model/training.h"
 
 namespace longhaul::planner {
 

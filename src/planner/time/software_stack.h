@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "planner/time/device_matrix.h"
-#include "spec/training.h"
+#include "spec/model/training.h"
 
 namespace longhaul::planner {
 

@@ -86,7 +86,7 @@ class StallFinder {
       std::string evidence = StepAt(ranks.front(), instance.last_arrival_ns) + " one " +
                              std::string(ToString(instance.kind)) + " took " +
                              Milliseconds(static_cast<double>(instance.wire_ns()) * 1e-9) +
-                             " after all had come, its like " + Milliseconds(usual * 1e-9);
+                             " after all had come, similar ones " + Milliseconds(usual * 1e-9);
       if (stayed) {
         evidence += "; the others left it long before";
       } else if (told) {

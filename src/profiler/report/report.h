@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "profiler/across/findings.h"
-#include "spec/device.h"
+#include "spec/cluster/device.h"
 
 namespace longhaul::profiler {
 

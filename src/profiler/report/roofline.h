@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "profiler/across/profiled_job.h"
-#include "spec/device.h"
+#include "spec/cluster/device.h"
 
 namespace longhaul::profiler {
 

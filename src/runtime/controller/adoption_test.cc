@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/controller/cluster_fixture.h"
 #include "runtime/controller/controller.h"
-#include "runtime/one_job/cluster_fixture.h"
 
 namespace longhaul::runtime {
 namespace {
@@ -33,7 +33,7 @@ class Cluster {
     Join("node-2", 1);
     proto::Event submitted;
     proto::Job& job = *submitted.mutable_job_submitted()->mutable_job();
-    job = one_job::TwoByTwo();
+    job = controller_testing::TwoByTwo();
     job.mutable_snapshot()->set_replicated(false);
     Feed(submitted);
     Start();

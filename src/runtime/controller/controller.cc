@@ -6,20 +6,20 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/controller/attempt_starter.h"
-#include "runtime/controller/checkpoint_handler.h"
 #include "runtime/controller/controller_context.h"
-#include "runtime/controller/fault_handler.h"
-#include "runtime/controller/hang_handler.h"
+#include "runtime/controller/handlers/attempt_starter.h"
+#include "runtime/controller/handlers/checkpoint_handler.h"
+#include "runtime/controller/handlers/fault_handler.h"
+#include "runtime/controller/handlers/hang_handler.h"
+#include "runtime/controller/handlers/job_admission.h"
+#include "runtime/controller/handlers/job_closer.h"
+#include "runtime/controller/handlers/node_handler.h"
+#include "runtime/controller/handlers/operator_changes.h"
+#include "runtime/controller/handlers/snapshot_handler.h"
+#include "runtime/controller/handlers/step_reports.h"
 #include "runtime/controller/invariants.h"
-#include "runtime/controller/job_admission.h"
-#include "runtime/controller/job_closer.h"
-#include "runtime/controller/node_handler.h"
-#include "runtime/controller/operator_changes.h"
 #include "runtime/controller/placement.h"
-#include "runtime/controller/snapshot_handler.h"
 #include "runtime/controller/status.h"
-#include "runtime/controller/step_reports.h"
 
 namespace longhaul::runtime {
 
@@ -105,7 +105,7 @@ std::vector<proto::NodeStatus> Controller::AllNodes() const { return parts_->sta
 Status Controller::CheckInvariants() const { return parts_->invariants.CheckTouched(); }
 Status Controller::CheckPlaces() const { return parts_->invariants.CheckPlaces(); }
 Status Controller::CheckConfiguration(const proto::SchedulingConfiguration& configuration) {
-  return cluster::ClusterScheduler::Check(configuration);
+  return scheduling::ClusterScheduler::Check(configuration);
 }
 std::vector<proto::QueueStatus> Controller::Queues() const {
   return parts_->context.scheduler.Queues();
@@ -114,7 +114,7 @@ std::vector<scheduler::LinkView> Controller::Links() const {
   return parts_->context.scheduler.Links();
 }
 Controller::Question Controller::AskWhy(const JobId& job) const {
-  const cluster::ClusterScheduler& scheduler = parts_->context.scheduler;
+  const scheduling::ClusterScheduler& scheduler = parts_->context.scheduler;
   Question question;
   question.aside = scheduler.AsideText(job);
   question.means.other_size = parts_->changes.CanChangeSize(job);

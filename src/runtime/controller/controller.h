@@ -8,8 +8,8 @@
 // drives this same class in virtual time. src/runtime/README.md has the state diagram of a job and
 // the invariants.
 //
-// Every place is given by scheduler::Scheduler (cluster/cluster_scheduler.h), which is part of this
-// state. Leaves out node checks.
+// Every place is given by scheduler::Scheduler (scheduling/cluster_scheduler.h), which is part of
+// this state. Leaves out node checks.
 #pragma once
 
 #include <cstdint>

@@ -13,11 +13,11 @@
 #include "proto/events.pb.h"
 #include "proto/job.pb.h"
 #include "proto/status.pb.h"
-#include "runtime/cluster/cluster_scheduler.h"
 #include "runtime/controller/controller.h"
 #include "runtime/controller/deadlines.h"
 #include "runtime/controller/job/job.h"
 #include "runtime/controller/node_table.h"
+#include "runtime/scheduling/cluster_scheduler.h"
 
 namespace longhaul::runtime::controller {
 
@@ -76,7 +76,7 @@ class ControllerContext {
   NodeTable nodes;
   JobTable jobs;
   Deadlines deadlines;
-  cluster::ClusterScheduler scheduler;
+  scheduling::ClusterScheduler scheduler;
   Actions out;
 };
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cluster/elastic.h"
 #include "runtime/controller/placement.h"
+#include "runtime/scheduling/elastic.h"
 
 namespace longhaul::runtime::controller {
 

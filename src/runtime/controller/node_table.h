@@ -2,7 +2,7 @@
 //
 // A node is a name; an incarnation is one life of its agent. A node that lost its connection is cut
 // at first, and lost once its grace period is over or a new incarnation takes its name. Leaves out
-// what the scheduler knows of a node (cluster/cluster_scheduler.h).
+// what the scheduler knows of a node (scheduling/cluster_scheduler.h).
 #pragma once
 
 #include <cstdint>

@@ -2,12 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/one_job/cluster_fixture.h"
+#include "runtime/controller/cluster_fixture.h"
 
 namespace longhaul::runtime {
 namespace {
 
-using namespace one_job;
+using namespace controller_testing;
 using std::chrono::seconds;
 
 // Two nodes that keep copies for each other, each rank with a state of its own unless `replicated`.

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/controller/attempt_starter.h"
-#include "runtime/controller/fault_handler.h"
+#include "runtime/controller/handlers/attempt_starter.h"
+#include "runtime/controller/handlers/fault_handler.h"
 
 namespace longhaul::runtime::controller {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/controller/attempt_starter.h"
+#include "runtime/controller/handlers/attempt_starter.h"
 #include "runtime/controller/placement.h"
 
 namespace longhaul::runtime::controller {

@@ -15,7 +15,7 @@
 
 #include "base/text.h"
 #include "io/clock.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "scheduler/replay/openb_replay.h"
 
 namespace longhaul::scheduler {

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "spec/queue.h"
+#include "spec/queue/queue.h"
 
 namespace longhaul::scheduler::share {
 

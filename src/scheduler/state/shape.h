@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "spec/topology.h"
+#include "spec/cluster/topology.h"
 
 namespace longhaul::scheduler {
 

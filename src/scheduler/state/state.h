@@ -19,7 +19,7 @@
 #include "base/status.h"
 #include "scheduler/state/shape.h"
 #include "scheduler/state/undo_log.h"
-#include "spec/topology.h"
+#include "spec/cluster/topology.h"
 
 namespace longhaul::scheduler {
 

@@ -13,7 +13,7 @@
 
 #include "base/status.h"
 #include "scheduler/state/shape.h"
-#include "spec/topology.h"
+#include "spec/cluster/topology.h"
 
 namespace longhaul::scheduler {
 

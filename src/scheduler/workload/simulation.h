@@ -15,8 +15,8 @@
 #include "scheduler/policy.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/traces/trace.h"
-#include "spec/queue.h"
-#include "spec/topology.h"
+#include "spec/cluster/topology.h"
+#include "spec/queue/queue.h"
 
 namespace longhaul::scheduler::workload {
 

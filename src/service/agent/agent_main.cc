@@ -8,9 +8,9 @@
 
 #include "io/event_loop.h"
 #include "io/fd.h"
+#include "io/files/private_files.h"
 #include "io/log/log.h"
-#include "io/privacy/private_files.h"
-#include "io/process.h"
+#include "io/process/process.h"
 #include "service/agent/agent_service.h"
 
 namespace longhaul::service {

@@ -14,7 +14,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
 #include "runtime/agent/agent_core.h"
 #include "service/agent/arena_keeper.h"
 #include "service/agent/peer/peer_memory.h"

@@ -12,10 +12,10 @@
 
 #include "base/units.h"
 #include "io/clock.h"
-#include "io/direct/direct_file.h"
-#include "io/file.h"
+#include "io/files/direct_file.h"
+#include "io/files/file.h"
 #include "io/log/log.h"
-#include "io/process.h"
+#include "io/process/process.h"
 #include "service/client/endpoint.h"
 #include "service/trainer_program.h"
 

@@ -18,10 +18,10 @@
 #include "checkpoint/arena.h"
 #include "checkpoint/directory.h"
 #include "io/clock.h"
-#include "io/file.h"
-#include "io/process.h"
-#include "io/shared_memory.h"
-#include "io/socket.h"
+#include "io/files/file.h"
+#include "io/memory/shared_memory.h"
+#include "io/net/socket.h"
+#include "io/process/process.h"
 #include "service/agent/scripted_controller.h"
 
 namespace longhaul::service {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "base/units.h"
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
 
 namespace longhaul::service {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "base/ids.h"
 #include "base/status.h"
-#include "io/prefault.h"
-#include "io/shared_memory.h"
+#include "io/memory/prefault.h"
+#include "io/memory/shared_memory.h"
 
 namespace longhaul::service {
 

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
 
 namespace longhaul::service {
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "checkpoint/directory.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::service {
 

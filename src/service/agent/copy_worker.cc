@@ -7,7 +7,7 @@
 #include "checkpoint/directory.h"
 #include "checkpoint/retention/retention.h"
 #include "io/clock.h"
-#include "io/direct/direct_file.h"
+#include "io/files/direct_file.h"
 #include "io/log/log.h"
 #include "objects/files.h"
 #include "service/agent/peer/peer_connection.h"

@@ -16,7 +16,7 @@
 #include "checkpoint/testing.h"
 #include "io/clock.h"
 #include "io/event_loop.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "objects/files.h"
 
 namespace longhaul::service {

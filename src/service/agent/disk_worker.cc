@@ -12,7 +12,7 @@
 #include "checkpoint/retention/retention.h"
 #include "io/clock.h"
 #include "io/log/log.h"
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
 
 namespace longhaul::service {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "io/event_loop.h"
-#include "io/file.h"
-#include "io/shared_memory.h"
+#include "io/files/file.h"
+#include "io/memory/shared_memory.h"
 #include "runtime/agent/agent_messages.h"
 #include "service/agent/checkpoint_watch.h"
 #include "service/agent/work_queue.h"

@@ -12,7 +12,7 @@
 #include "checkpoint/directory.h"
 #include "checkpoint/testing.h"
 #include "io/event_loop.h"
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
 #include "service/agent/snapshot_check.h"
 
 namespace longhaul::service {

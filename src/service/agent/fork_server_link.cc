@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "io/socket.h"
+#include "io/net/socket.h"
 #include "service/agent/worker_output.h"
 
 namespace longhaul::service {

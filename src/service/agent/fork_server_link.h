@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "io/event_loop.h"
 #include "io/fd.h"
-#include "io/process.h"
+#include "io/process/process.h"
 #include "worker_api/fork_server.h"
 
 namespace longhaul::service {

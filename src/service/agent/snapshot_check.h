@@ -17,7 +17,7 @@
 #include "base/ids.h"
 #include "checkpoint/arena.h"
 #include "io/event_loop.h"
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
 #include "runtime/agent/agent_messages.h"
 #include "service/agent/work_queue.h"
 

@@ -21,8 +21,8 @@
 #include "checkpoint/state.h"
 #include "io/event_loop.h"
 #include "io/fd.h"
-#include "io/shared_memory.h"
-#include "io/socket.h"
+#include "io/memory/shared_memory.h"
+#include "io/net/socket.h"
 #include "runtime/agent/agent_messages.h"
 #include "worker_api/server_codec.h"
 

@@ -5,9 +5,9 @@
 #include <csignal>
 #include <utility>
 
-#include "io/file.h"
-#include "io/process.h"
-#include "runtime/torchrun.h"
+#include "io/files/file.h"
+#include "io/process/process.h"
+#include "runtime/rendezvous/torchrun.h"
 
 namespace longhaul::service {
 namespace {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "io/process.h"
+#include "io/process/process.h"
 
 namespace longhaul::service {
 

@@ -9,8 +9,8 @@
 #include <cerrno>
 
 #include "base/utf8.h"
-#include "io/file.h"
-#include "runtime/torchrun.h"
+#include "io/files/file.h"
+#include "runtime/rendezvous/torchrun.h"
 
 namespace longhaul::service {
 namespace {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::service {
 namespace {

@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "io/clock.h"
-#include "io/file.h"
+#include "io/files/file.h"
+#include "io/files/private_files.h"
 #include "io/log/log.h"
-#include "io/privacy/private_files.h"
-#include "service/controller/machine_facts.h"
-#include "service/controller/submission.h"
+#include "service/controller/submission/machine_facts.h"
+#include "service/controller/submission/submission.h"
 #include "service/controller/token.h"
 #include "service/trainer_program.h"
-#include "spec/controller_file/controller_file.h"
+#include "spec/queue/controller_file.h"
 
 namespace longhaul::service {
 namespace {

@@ -8,11 +8,11 @@
 #include "base/status.h"
 #include "runtime/controller/controller.h"
 #include "service/client/endpoint.h"
-#include "service/controller/agent_gateway.h"
+#include "service/controller/agents/agent_gateway.h"
 #include "service/controller/core_loop.h"
-#include "service/controller/event_log.h"
-#include "service/controller/notification_feed.h"
-#include "service/controller/rest_server.h"
+#include "service/controller/log/event_log.h"
+#include "service/controller/log/notification_feed.h"
+#include "service/controller/rest/rest_server.h"
 
 namespace longhaul::service {
 

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "io/clock.h"
+#include "service/controller/agents/scripted_agent.h"
 #include "service/controller/controller_fixture.h"
-#include "service/controller/scripted_agent.h"
 
 namespace longhaul::service {
 namespace {

@@ -4,9 +4,9 @@
 #include <future>
 
 #include "io/clock.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "io/log/log.h"
-#include "service/controller/bodies/redaction.h"
+#include "service/controller/rest/redaction.h"
 
 namespace longhaul::service {
 namespace {

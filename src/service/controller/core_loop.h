@@ -30,8 +30,8 @@
 #include "proto/commands.pb.h"
 #include "proto/events.pb.h"
 #include "runtime/controller/controller.h"
-#include "service/controller/event_log.h"
-#include "service/controller/notification_feed.h"
+#include "service/controller/log/event_log.h"
+#include "service/controller/log/notification_feed.h"
 
 namespace longhaul::service {
 

@@ -31,7 +31,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "io/event_loop.h"
-#include "io/socket.h"
+#include "io/net/socket.h"
 #include "service/http/http_request.h"
 
 namespace longhaul::service {

@@ -11,7 +11,7 @@
 //   Text(key, value, limit)
 //   TextList(key, value, limit)
 //   Environment(key, value)
-//   Faults(key, value)                   spec/fault_plan.h
+//   Faults(key, value)                   spec/job/fault_plan.h
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "spec/job.h"
-#include "spec/step_pattern/step_pattern.h"
+#include "spec/job/job.h"
+#include "spec/job/step_pattern.h"
 
 namespace longhaul::spec::internal {
 

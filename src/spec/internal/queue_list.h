@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "spec/internal/document.h"
-#include "spec/queue.h"
+#include "spec/queue/queue.h"
 
 namespace longhaul::spec::internal {
 

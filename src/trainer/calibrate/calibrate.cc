@@ -16,9 +16,9 @@
 #include "base/text.h"
 #include "io/clock.h"
 #include "planner/local/measuring_plan.h"
+#include "trainer/calibrate/peak.h"
 #include "trainer/calibrate/probe.h"
 #include "trainer/calibrate/worker_pool.h"
-#include "trainer/peak.h"
 
 namespace longhaul::trainer {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "trainer/calibrate/probe.h"
 #include "trainer/calibrate/worker_pool.h"
-#include "trainer/model.h"
-#include "trainer/process_memory.h"
-#include "trainer/tensor_pool.h"
+#include "trainer/model/model.h"
+#include "trainer/model/tensor_pool.h"
+#include "trainer/worker/process_memory.h"
 
 namespace longhaul::trainer {
 namespace {

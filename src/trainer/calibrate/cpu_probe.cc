@@ -17,8 +17,8 @@
 #include "io/clock.h"
 #include "io/fd.h"
 #include "trainer/calibrate/probe.h"
-#include "trainer/operators.h"
-#include "trainer/optimizer.h"
+#include "trainer/model/operators.h"
+#include "trainer/model/optimizer.h"
 
 namespace longhaul::trainer {
 namespace {

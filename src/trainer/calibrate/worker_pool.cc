@@ -19,10 +19,10 @@
 #include "base/check.h"
 #include "io/clock.h"
 #include "trainer/calibrate/probe.h"
-#include "trainer/model.h"
+#include "trainer/model/model.h"
+#include "trainer/model/parameters.h"
 #include "trainer/parallel/group.h"
-#include "trainer/parameters.h"
-#include "trainer/process_memory.h"
+#include "trainer/worker/process_memory.h"
 
 namespace longhaul::trainer {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/status.h"
+#include "trainer/model/parameters.h"
 #include "trainer/parallel/group.h"
-#include "trainer/parameters.h"
 
 namespace longhaul::trainer {
 

@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 #include "io/clock.h"
-#include "spec/built_in/exchange.h"
+#include "spec/model/exchange.h"
 
 namespace longhaul::trainer {
 namespace {

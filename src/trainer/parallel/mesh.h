@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "trainer/parameters.h"
+#include "trainer/model/parameters.h"
 
 namespace longhaul::trainer {
 

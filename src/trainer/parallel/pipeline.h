@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "trainer/model.h"
+#include "trainer/model/model.h"
 #include "trainer/parallel/group.h"
 #include "trainer/trace/recorder.h"
 

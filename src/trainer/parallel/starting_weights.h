@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "trainer/config.h"
-#include "trainer/parameters.h"
+#include "trainer/model/parameters.h"
 
 namespace longhaul::trainer {
 

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "trainer/parameters.h"
-#include "trainer/worker_api.h"
+#include "trainer/model/parameters.h"
+#include "trainer/worker/worker_api.h"
 
 namespace longhaul::trainer {
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/text.h"
-#include "io/file.h"
-#include "trainer/peak.h"
+#include "io/files/file.h"
+#include "trainer/calibrate/peak.h"
 
 namespace longhaul::trainer {
 namespace {

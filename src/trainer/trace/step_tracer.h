@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "spec/job.h"
+#include "spec/job/job.h"
 #include "trainer/parallel/communicators.h"
 #include "trainer/trace/recorder.h"
 #include "trainer/trace/torch_hooks.h"

@@ -9,7 +9,7 @@
 #include "checkpoint/formats/catalog.h"
 #include "checkpoint/formats/torch_file.h"
 #include "checkpoint/safetensors.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::checkpoint::internal {
 

@@ -12,7 +12,7 @@
 #include "checkpoint/formats/catalog.h"
 #include "checkpoint/formats/catalog_reader.h"
 #include "checkpoint/formats/write_checkpoint.h"
-#include "io/patchable_file.h"
+#include "io/files/patchable_file.h"
 
 namespace longhaul::checkpoint::internal {
 

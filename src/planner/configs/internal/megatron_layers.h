@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "spec/model.h"
+#include "spec/model/model.h"
 
 namespace longhaul::planner::configs::internal {
 

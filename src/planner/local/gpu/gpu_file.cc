@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/text.h"
-#include "spec/device_cluster/device_cluster.h"
+#include "spec/cluster/device_cluster.h"
 
 namespace longhaul::planner {
 namespace {

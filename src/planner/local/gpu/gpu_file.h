@@ -21,7 +21,7 @@
 #include "base/units.h"
 #include "planner/time/collective_cost.h"
 #include "planner/time/device_matrix.h"
-#include "spec/device.h"
+#include "spec/cluster/device.h"
 
 namespace longhaul::planner {
 

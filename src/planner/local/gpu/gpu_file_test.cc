@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "planner/evaluate.h"
-#include "spec/device_cluster/device_cluster.h"
-#include "spec/models/model_reader.h"
+#include "spec/cluster/device_cluster.h"
+#include "spec/model/model_reader.h"
 
 namespace longhaul::planner {
 namespace {

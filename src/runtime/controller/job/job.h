@@ -12,15 +12,15 @@
 #include "proto/status.pb.h"
 #include "runtime/controller/job/checkpoint_copier.h"
 #include "runtime/controller/job/checkpoint_writer.h"
+#include "runtime/controller/job/data_ledger.h"
 #include "runtime/controller/job/hang_detector.h"
 #include "runtime/controller/job/job_faults.h"
 #include "runtime/controller/job/job_placement.h"
 #include "runtime/controller/job/job_progress.h"
+#include "runtime/controller/job/snapshot_interval.h"
 #include "runtime/controller/job/snapshot_tracker.h"
 #include "runtime/controller/job/worker_group.h"
-#include "runtime/data_ledger.h"
 #include "runtime/goodput/goodput_ledger.h"
-#include "runtime/snapshot_interval.h"
 
 namespace longhaul::runtime::controller {
 

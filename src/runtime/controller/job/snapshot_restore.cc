@@ -3,8 +3,8 @@
 #include <set>
 #include <utility>
 
-#include "runtime/cluster/elastic.h"
 #include "runtime/controller/job/snapshot_tracker.h"
+#include "runtime/scheduling/elastic.h"
 
 namespace longhaul::runtime::controller {
 namespace {

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "runtime/cluster/elastic.h"
+#include "runtime/scheduling/elastic.h"
 
 namespace longhaul::runtime::controller {
 

@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "io/clock.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::service {
 namespace {

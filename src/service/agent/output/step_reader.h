@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/time.h"
-#include "spec/step_pattern/step_pattern.h"
+#include "spec/job/step_pattern.h"
 
 namespace longhaul::service {
 

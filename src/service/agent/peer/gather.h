@@ -17,7 +17,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "checkpoint/state.h"
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
 #include "proto/job.pb.h"
 #include "service/agent/peer/peer_memory.h"
 

@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "base/units.h"
 #include "checkpoint/arena.h"
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
 #include "service/agent/peer/peer_connection.h"
 #include "service/agent/peer/peer_server.h"
 

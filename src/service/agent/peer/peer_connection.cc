@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "checkpoint/arena.h"
 #include "io/clock.h"
-#include "io/socket.h"
+#include "io/net/socket.h"
 
 namespace longhaul::service {
 namespace {

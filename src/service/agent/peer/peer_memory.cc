@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "base/units.h"
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
 
 namespace longhaul::service {
 

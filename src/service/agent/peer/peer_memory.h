@@ -17,7 +17,7 @@
 #include "base/status.h"
 #include "checkpoint/arena.h"
 #include "checkpoint/peer/transfer.h"
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
 
 namespace longhaul::service {
 

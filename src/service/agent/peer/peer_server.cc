@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "checkpoint/arena.h"
-#include "io/shared_memory.h"
-#include "io/socket.h"
+#include "io/memory/shared_memory.h"
+#include "io/net/socket.h"
 #include "service/agent/peer/peer_connection.h"
 #include "service/controller/token.h"
 

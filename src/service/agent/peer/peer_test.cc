@@ -7,8 +7,8 @@
 
 #include "base/units.h"
 #include "checkpoint/arena.h"
-#include "io/shared_memory.h"
-#include "io/socket.h"
+#include "io/memory/shared_memory.h"
+#include "io/net/socket.h"
 #include "service/agent/peer/peer_connection.h"
 #include "service/agent/peer/peer_memory.h"
 #include "service/agent/peer/peer_server.h"

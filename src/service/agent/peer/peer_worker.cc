@@ -6,7 +6,7 @@
 #include "base/units.h"
 #include "checkpoint/arena.h"
 #include "io/clock.h"
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
 #include "service/agent/peer/peer_connection.h"
 
 namespace longhaul::service {

@@ -12,7 +12,7 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "io/event_loop.h"
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
 #include "runtime/agent/agent_messages.h"
 #include "service/agent/peer/gather.h"
 #include "service/agent/work_queue.h"

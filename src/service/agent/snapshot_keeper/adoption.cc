@@ -16,9 +16,9 @@
 #include <utility>
 
 #include "base/text.h"
-#include "io/file.h"
-#include "io/process.h"
-#include "io/shared_memory.h"
+#include "io/files/file.h"
+#include "io/memory/shared_memory.h"
+#include "io/process/process.h"
 
 namespace longhaul::service {
 namespace {

@@ -16,8 +16,8 @@
 
 #include "io/clock.h"
 #include "io/log/log.h"
-#include "io/shared_memory.h"
-#include "io/socket.h"
+#include "io/memory/shared_memory.h"
+#include "io/net/socket.h"
 
 namespace longhaul::service {
 namespace {

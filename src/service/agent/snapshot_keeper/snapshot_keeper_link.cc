@@ -17,8 +17,8 @@
 #include "base/text.h"
 #include "io/clock.h"
 #include "io/log/log.h"
-#include "io/process.h"
-#include "io/socket.h"
+#include "io/net/socket.h"
+#include "io/process/process.h"
 #include "service/agent/snapshot_keeper/snapshot_keeper.h"
 
 namespace longhaul::service {

@@ -18,7 +18,7 @@
 #include "base/status.h"
 #include "base/time.h"
 #include "io/fd.h"
-#include "io/shared_memory.h"
+#include "io/memory/shared_memory.h"
 #include "service/agent/snapshot_keeper/snapshot_keeper_message.h"
 
 namespace longhaul::service {

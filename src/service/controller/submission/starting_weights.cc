@@ -7,9 +7,9 @@
 #include "checkpoint/directory.h"
 #include "checkpoint/reshard/find_weights.h"
 #include "checkpoint/state.h"
-#include "io/file.h"
+#include "io/files/file.h"
 #include "objects/files.h"
-#include "trainer/parameters.h"
+#include "trainer/model/parameters.h"
 
 namespace longhaul::service {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "spec/job.h"
+#include "spec/job/job.h"
 
 namespace longhaul::service {
 

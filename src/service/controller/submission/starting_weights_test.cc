@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/temporary_folder.h"
-#include "io/file.h"
+#include "io/files/file.h"
 
 namespace longhaul::service {
 namespace {

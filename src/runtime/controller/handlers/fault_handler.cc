@@ -1,0 +1,230 @@
+#include "runtime/controller/handlers/fault_handler.h"
+
+#include <algorithm>
+#include <csignal>
+
+#include "runtime/controller/handlers/attempt_starter.h"
+#include "runtime/controller/handlers/hang_handler.h"
+#include "runtime/controller/handlers/job_closer.h"
+#include "runtime/controller/placement.h"
+
+namespace longhaul::runtime::controller {
+
+namespace {
+
+// A worker that exits with a code may only have lost its peer: better evidence is awaited this
+// long.
+constexpr Duration kEvidenceWindow = std::chrono::milliseconds(40);
+constexpr size_t kMaxMessage = 2000;
+
+// Signals that a program brings upon itself.
+bool IsProgramError(int signal) {
+  return signal == SIGSEGV || signal == SIGABRT || signal == SIGBUS || signal == SIGFPE ||
+         signal == SIGILL;
+}
+
+std::string DescribeExit(const proto::WorkerExited& exited) {
+  std::string what = "worker " + std::to_string(exited.rank());
+  if (exited.signal() != 0) {
+    what += " was ended by signal " + std::to_string(exited.signal());
+    if (exited.signal() == SIGKILL) what += " (SIGKILL)";
+    if (exited.signal() == SIGSEGV) what += " (segmentation fault)";
+  } else {
+    what += " exited with code " + std::to_string(exited.exit_code());
+  }
+  if (!exited.message().empty()) what += ": " + exited.message().substr(0, kMaxMessage);
+  return what;
+}
+
+Evidence EvidenceOf(const proto::Event& event) {
+  const auto& exited = event.worker_exited();
+  const bool from_outside = exited.signal() != 0 && !IsProgramError(exited.signal());
+  const int64_t at_ns =
+      exited.error_at_ns() > 0 ? std::min(exited.error_at_ns(), event.at_ns()) : event.at_ns();
+  return {from_outside ? FaultClass::kProcess : FaultClass::kError,
+          DescribeExit(exited),
+          event.node(),
+          static_cast<int32_t>(exited.rank()),
+          InstantFromNanoseconds(at_ns),
+          exited.signal() != 0};
+}
+
+}  // namespace
+
+double BadRankSeconds(const proto::Ledger& ledger) {
+  double sum = 0;
+  for (const auto& entry : ledger.categories()) {
+    switch (entry.category()) {
+      case proto::LOST_WORK:
+      case proto::DETECT:
+      case proto::DIAGNOSE:
+      case proto::REPAIR:
+      case proto::START_UP_TIME:
+      case proto::RENDEZVOUS_TIME:
+      case proto::RESTORE_TIME:
+        sum += entry.rank_seconds();
+        break;
+      default:
+        break;
+    }
+  }
+  return sum;
+}
+
+void FaultHandler::OnWorkerExited(const proto::Event& event) {
+  const auto& exited = event.worker_exited();
+  JobRecord* job = context_.jobs.Find(exited.job_id());
+  if (job == nullptr || !job->live() || job->closing()) return;
+  const auto place = job->group.PlaceOf(event.node());
+  if (!place.has_value() || exited.rank() / job->local() != *place) return;
+  const bool killed_by_us = exited.asked() || job->life.state() == proto::STOPPING;
+  const uint64_t attempt = job->life.attempt();
+  if (exited.attempt() < attempt) {
+    const bool of_newest = exited.attempt() == job->faults.failed_attempt();
+    if (!killed_by_us && of_newest) ImproveCause(*job, EvidenceOf(event));
+    return;
+  }
+  if (exited.attempt() != attempt || killed_by_us) return;
+  if (exited.signal() != 0 || exited.exit_code() != 0) {
+    NoteFault(*job, EvidenceOf(event));
+    return TryDecide(*job);
+  }
+  if (job->group.EndRank(*place, job->local())) {
+    closer_.BeginClosing(*job, proto::SUCCEEDED, "all workers ended well");
+  } else {
+    hangs_.WatchProgress(*job);
+  }
+}
+
+void FaultHandler::OnWorkersFailedToStart(const proto::Event& event) {
+  const auto& failed = event.workers_failed_to_start();
+  size_t place = 0;
+  JobRecord* job = context_.CurrentJob(event, failed.job_id(), failed.attempt(), &place);
+  if (job == nullptr || job->closing() || job->life.state() == proto::STOPPING) return;
+  const std::string what = "workers did not start on " + event.node() + ": " + failed.reason();
+  if (failed.permanent()) {
+    context_.SendKill(*job, Duration(0), what);
+    return closer_.BeginClosing(*job, proto::FAILED, what);
+  }
+  NoteFault(*job, {FaultClass::kStart, what, event.node(), -1,
+                   InstantFromNanoseconds(event.at_ns()), true});
+  TryDecide(*job);
+}
+
+void FaultHandler::NoteFault(JobRecord& job, const Evidence& evidence) {
+  if (job.closing() || job.life.state() == proto::STOPPING) return;
+  // The workers of a gang that leaves are ending anyway.
+  const auto& vacate = job.placement.vacate();
+  if (vacate && vacate->stage != Vacate::Stage::kSnapshot) return;
+  if (job.group.empty()) return;
+  if (job.faults.undecided()) return ImproveCause(job, evidence);
+  const std::string& id = job.id();
+  const Instant now = context_.now;
+  const Instant happened = std::min(evidence.happened, now);
+  const bool is_new = job.faults.Take(evidence, job.spec(), job.group, job.life.attempt(),
+                                      job.progress.highest_step(), now);
+  if (is_new) {
+    job.faults.SetBadBefore(BadRankSeconds(job.ledger.Summary(happened)));
+    job.interval.ObserveFailure();
+  }
+  job.data.Close(job.life.attempt());
+  job.ledger.EnterAll(proto::DETECT, happened);
+  job.ledger.EnterAll(proto::DIAGNOSE, now);
+  context_.deadlines.Clear(DeadlineKind::kProgress, id);
+  context_.deadlines.Clear(DeadlineKind::kStart, id);
+  context_.deadlines.Set(DeadlineKind::kDecide, id, evidence.certain ? now : now + kEvidenceWindow);
+  // The others can't continue without it; what they know is in their arenas.
+  context_.SendKill(job, Duration(0), evidence.what);
+  context_.SetState(job, proto::RECOVERING, evidence.what);
+  context_.NotificationFault(job, job.faults.newest());
+}
+
+void FaultHandler::ImproveCause(JobRecord& job, const Evidence& evidence) {
+  if (!job.faults.Improve(evidence, job.spec(), job.group)) return;
+  if (evidence.certain && job.faults.undecided()) {
+    context_.deadlines.Set(DeadlineKind::kDecide, job.id(), context_.now);
+  }
+  context_.NotificationFault(job, job.faults.newest());
+}
+
+void FaultHandler::TryDecideAll() {
+  for (auto& [id, job] : context_.jobs.all()) TryDecide(job);
+}
+
+void FaultHandler::TryDecide(JobRecord& job) {
+  if (!job.faults.undecided() || !job.live() || job.closing()) return;
+  const std::string& id = job.id();
+  context_.jobs.Touch(job);
+  const auto waits = context_.deadlines.all().find({DeadlineKind::kDecide, id});
+  if (waits != context_.deadlines.all().end() && waits->second > context_.now) return;
+  context_.deadlines.Clear(DeadlineKind::kDecide, id);
+  const bool has_lasted = job.never_reported() && job.group.first_started() &&
+                          context_.now - job.group.started_at() >= context_.options.start_limit;
+  const auto give_up = job.faults.WhyGiveUp(
+      {job.spec().max_restarts(), context_.options.fruitless_restarts, has_lasted});
+  if (give_up.has_value()) {
+    context_.SendKill(job, Duration(0), job.faults.newest().what());
+    return closer_.BeginClosing(job, proto::FAILED, *give_up);
+  }
+  if (job.placement.leaving()) return placement_.StopForVacate(job);
+  for (const Member& member : job.group.members()) {
+    const Node* node = context_.nodes.Find(member.node);
+    // It comes back or is given up, and then the decision is tried again.
+    if (node != nullptr && !node->connected && !node->lost) return job.faults.Await(member.node);
+  }
+  Restart(job);
+}
+
+void FaultHandler::Restart(JobRecord& job) {
+  const size_t nodes = job.group.size();
+  if (!placement_.TakeTarget(job)) return;
+  BlameNode(job);
+  job.faults.CountRestart();
+  const uint64_t reached = job.progress.step();
+  starter_.OpenAttempt(job);
+  const bool by_itself = job.restores_by_itself();
+  job.faults.DecideRestart({job.snapshots.restore(), reached, by_itself,
+                            job.never_reported() || by_itself, nodes, job.group.size()},
+                           context_.now);
+  context_.NotificationFault(job, job.faults.newest());
+}
+
+// Copies that do not verify and workers that cannot be started are the node's own; a node that is
+// lost has been counted when it was lost. What a worker dies of is mostly its program, so there the
+// node table decides.
+void FaultHandler::BlameNode(const JobRecord& job) {
+  const proto::Fault& fault = job.faults.newest();
+  const NodeId id(fault.node());
+  if (fault.node().empty() || fault.injected() || context_.nodes.Find(id) == nullptr) return;
+  bool counts = false;
+  switch (job.faults.newest_class()) {
+    case FaultClass::kStorage:
+    case FaultClass::kStart:
+      counts = true;
+      break;
+    case FaultClass::kProcess:
+    case FaultClass::kError:
+      counts = context_.nodes.NoteWorkerFault(id, job.id(), job.group.size() > 1, context_.now);
+      break;
+    case FaultClass::kNode:
+    case FaultClass::kHang:
+      break;
+  }
+  if (counts) context_.scheduler.Fault(fault.node(), fault.what(), context_.now);
+}
+
+void FaultHandler::ResolveFaults(JobRecord& job, Instant at) {
+  if (!job.faults.has_unresolved()) return;
+  JobFaults::Outlook outlook;
+  outlook.step = job.progress.step();
+  outlook.reports = job.progress.highest_step() > 0;
+  outlook.at_end = job.life.closing() == proto::SUCCEEDED ||
+                   (job.total_steps() > 0 && outlook.step >= job.total_steps());
+  outlook.workers_started = !job.group.empty() && job.group.first_started();
+  const double bad = BadRankSeconds(job.ledger.Summary(at));
+  while (const proto::Fault* fault = job.faults.ResolveNext(outlook, bad, at)) {
+    context_.NotificationFault(job, *fault);
+  }
+}
+
+}  // namespace longhaul::runtime::controller

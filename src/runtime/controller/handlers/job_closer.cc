@@ -1,0 +1,129 @@
+#include "runtime/controller/handlers/job_closer.h"
+
+#include <algorithm>
+
+#include "runtime/controller/handlers/checkpoint_handler.h"
+#include "runtime/controller/handlers/fault_handler.h"
+#include "runtime/controller/placement.h"
+
+namespace longhaul::runtime::controller {
+
+namespace {
+
+// The last checkpoint may take this long to reach the disk once the workers are gone.
+constexpr Duration kCloseLimit = std::chrono::seconds(60);
+// The same for a whole checkpoint over a network.
+constexpr Duration kCopyLimit = std::chrono::hours(1);
+// Killed workers may take this long, beyond their grace, to be reported as gone.
+constexpr Duration kStopLimit = std::chrono::seconds(5);
+
+}  // namespace
+
+void JobCloser::OnJobStopRequested(const proto::JobStopRequested& request) {
+  const std::string& id = request.job_id();
+  JobRecord* job = context_.jobs.Find(id);
+  if (job == nullptr || !job->live() || job->closing()) return;
+  const std::string reason = request.reason().empty() ? "asked to stop" : request.reason();
+  if (job->group.empty()) return BeginClosing(*job, proto::STOPPED, reason);
+  job->faults.Dismiss();
+  job->placement.EndVacate();
+  context_.deadlines.Clear(DeadlineKind::kVacate, id);
+  context_.SetState(*job, proto::STOPPING, reason);
+  for (size_t i = 0; i < job->group.size(); ++i) {
+    if (!context_.nodes.IsAlive(job->group.member(i).node)) job->group.Close(i);
+  }
+  context_.SendKill(*job, context_.options.stop_grace, reason);
+  // An attempt that failed just before may be closed already; agents report that once.
+  CloseIfStopped(*job);
+  if (job->closing()) return;
+  context_.deadlines.Clear(DeadlineKind::kProgress, id);
+  context_.deadlines.Clear(DeadlineKind::kStart, id);
+  context_.deadlines.Set(DeadlineKind::kStop, id,
+                         context_.now + context_.options.stop_grace + kStopLimit);
+}
+
+void JobCloser::OnAttemptClosed(const proto::Event& event) {
+  const auto& closed = event.attempt_closed();
+  size_t place = 0;
+  JobRecord* job = context_.CurrentJob(event, closed.job_id(), closed.attempt(), &place);
+  if (job == nullptr) return;
+  job->group.Close(place);
+  CloseIfStopped(*job);
+  placement_.AdvanceVacate(*job);
+}
+
+void JobCloser::CloseIfStopped(JobRecord& job) {
+  if (!job.live() || job.life.state() != proto::STOPPING) return;
+  if (job.group.all_closed()) BeginClosing(job, proto::STOPPED, job.life.reason());
+}
+
+void JobCloser::BeginClosing(JobRecord& job, proto::JobState outcome, const std::string& reason) {
+  if (job.closing()) return;
+  job.life.BeginClosing(outcome, reason);
+  if (outcome == proto::SUCCEEDED && job.progress.highest_step() > 0) {
+    faults_.ResolveFaults(job, context_.now);
+  }
+  job.faults.Dismiss();
+  job.placement.EndVacate();
+  job.data.Close(job.life.attempt());
+  if (outcome == proto::SUCCEEDED) {
+    job.ledger.EndSteps(context_.now);
+  } else {
+    job.ledger.EnterAll(proto::FINISH, context_.now);
+  }
+  for (const auto kind : {DeadlineKind::kDecide, DeadlineKind::kStart, DeadlineKind::kProgress,
+                          DeadlineKind::kStop, DeadlineKind::kVacate}) {
+    context_.deadlines.Clear(kind, job.id());
+  }
+  context_.deadlines.Set(DeadlineKind::kClose, job.id(), context_.now + kCloseLimit);
+  CloseIfSaved(job);
+}
+
+void JobCloser::CloseIfSaved(JobRecord& job) {
+  if (!job.closing() || !job.live()) return;
+  const auto& members = job.group.members();
+  const bool reachable =
+      members.empty() ? job.snapshots.SomeLeftAlive(context_.nodes)
+                      : std::any_of(members.begin(), members.end(), [this](const Member& member) {
+                          return context_.nodes.IsAlive(member.node);
+                        });
+  const uint64_t newest = job.snapshots.memory_step();
+  const bool saved = newest <= job.snapshots.committed_step();
+  if (saved && reachable && !checkpoints_.CopiesSettled(job)) {
+    return context_.deadlines.Set(DeadlineKind::kClose, job.id(), context_.now + kCopyLimit);
+  }
+  if (saved || job.writer.IsLost(newest) || !reachable) Finalize(job);
+}
+
+void JobCloser::Finalize(JobRecord& job) {
+  proto::JobState outcome = *job.life.closing();
+  std::string reason = job.life.reason();
+  const uint64_t newest = job.snapshots.memory_step();
+  const uint64_t committed = job.snapshots.committed_step();
+  if (newest > committed) {
+    const std::string known = job.writer.WhyNotSaved(newest);
+    reason += "; the newest snapshot, step " + std::to_string(newest) +
+              ", is not on disk: " + (known.empty() ? "it did not reach the disk in time" : known);
+    if (outcome == proto::SUCCEEDED) outcome = proto::FAILED;
+  }
+  const std::string& copy_to = job.spec().snapshot().copy_to();
+  if (!copy_to.empty() && job.copier.copied_step() < committed) {
+    const std::string& known = job.copier.failure();
+    reason += "; the newest checkpoint, step " + std::to_string(committed) +
+              ", is on disk but not at " + copy_to + ": " +
+              (known.empty() ? "it was not copied in time" : known);
+  }
+  const std::string& id = job.id();
+  job.life.End(context_.now);
+  job.ledger.Finish(context_.now);
+  context_.deadlines.Clear(DeadlineKind::kClose, id);
+  for (const Member& member : job.group.members()) context_.SendForget(id, member.node);
+  for (const auto& [node, memory] : job.snapshots.left()) context_.SendForget(id, node);
+  placement_.Release(job);
+  context_.scheduler.End(JobId(id), context_.now);
+  context_.SetState(job, outcome, reason);
+  placement_.Schedule();
+  for (auto& [other_id, other] : context_.jobs.all()) faults_.TryDecide(other);
+}
+
+}  // namespace longhaul::runtime::controller

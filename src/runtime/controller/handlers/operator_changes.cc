@@ -1,0 +1,190 @@
+#include "runtime/controller/handlers/operator_changes.h"
+
+#include <utility>
+
+#include "base/text.h"
+
+namespace longhaul::runtime::controller {
+
+namespace {
+
+constexpr int kMostChanges = 1'000;
+
+// Whether it waits for the scheduler, without a place.
+bool Waits(const JobRecord& job) {
+  return job.life.state() == proto::QUEUED && job.group.empty() && job.placement.target().empty() &&
+         !job.closing();
+}
+
+}  // namespace
+
+Status OperatorChanges::Check(const proto::ChangesAsked& asked) const {
+  if (asked.changes().empty()) return InvalidArgument("no change is named");
+  if (asked.changes_size() > kMostChanges) {
+    return InvalidArgument(std::to_string(asked.changes_size()) + " changes at once; at most " +
+                           std::to_string(kMostChanges));
+  }
+  for (const proto::Change& change : asked.changes()) RETURN_IF_ERROR(CheckChange(change));
+  return {};
+}
+
+Status OperatorChanges::CheckChange(const proto::Change& change) const {
+  const auto unknown = [](const std::string& id) {
+    return NotFound("no job with the id " + Printable(id, 80));
+  };
+  switch (change.kind_case()) {
+    case proto::Change::kExpedite: {
+      const JobRecord* job = jobs().Find(change.expedite());
+      if (job == nullptr) return unknown(change.expedite());
+      if (Waits(*job)) return {};
+      return FailedPrecondition("job " + change.expedite() +
+                                " does not wait: only what waits can be put first");
+    }
+    case proto::Change::kEvict: {
+      const JobRecord* job = jobs().Find(change.evict());
+      if (job == nullptr) return unknown(change.evict());
+      // Who is ending gives its nodes away all the sooner: whoever waits is promised them.
+      if (job->live() && !job->placement.target().empty()) return {};
+      return FailedPrecondition("job " + change.evict() + " has no nodes that it could leave");
+    }
+    case proto::Change::kJob: {
+      const JobRecord* job = jobs().Find(change.job().id());
+      if (job == nullptr) return unknown(change.job().id());
+      return CheckJobChange(*job, change.job());
+    }
+    case proto::Change::kLimit:
+      return context_.scheduler.CheckLimit(change.limit().queue(), change.limit().limit());
+    case proto::Change::kUseNode: {
+      const Node* node = context_.nodes.Find(NodeId(change.use_node()));
+      if (node == nullptr) return NotFound("no node named " + Printable(change.use_node(), 80));
+      if (node->connected) return {};
+      return FailedPrecondition("node " + change.use_node() +
+                                " is not connected: start its agent again");
+    }
+    case proto::Change::kTrustLink:
+      return context_.scheduler.CheckLink(change.trust_link().level(), change.trust_link().name());
+    case proto::Change::KIND_NOT_SET:
+      break;
+  }
+  return InvalidArgument("a change that says nothing");
+}
+
+Status OperatorChanges::CheckJobChange(const JobRecord& job, const proto::Job& spec) const {
+  const std::string& id = spec.id();
+  if (!Waits(job)) return FailedPrecondition("job " + id + " does not wait: it is not changed");
+  const bool resized = spec.nodes() != job.spec().nodes() ||
+                       spec.processes_per_node() != job.spec().processes_per_node();
+  if (resized && job.has_begun()) {
+    return FailedPrecondition("job " + id + " has begun with " +
+                              std::to_string(job.spec().nodes()) + " nodes and keeps that size");
+  }
+  if (spec.nodes() == 0 || spec.processes_per_node() == 0) {
+    return InvalidArgument("job " + id + " needs a node and a worker at least");
+  }
+  const Status fits = context_.scheduler.CheckSubmission(spec);
+  return fits.ok() ? fits : fits.WithContext("job " + id);
+}
+
+bool OperatorChanges::CanChangeSize(const JobId& id) const {
+  const JobRecord* job = jobs().Find(id.value());
+  return job != nullptr && !job->has_begun();
+}
+
+Controller::Remedy OperatorChanges::RemedyOf(const JobId& id,
+                                             const std::vector<scheduler::Event>& fix) const {
+  Controller::Remedy remedy;
+  const JobRecord* job = jobs().Find(id.value());
+  if (job == nullptr) return remedy;
+  proto::Job spec = job->spec();
+  for (const scheduler::Event& event : fix) {
+    proto::Change change;
+    if (const auto* expedited = std::get_if<scheduler::JobExpedited>(&event)) {
+      change.set_expedite(expedited->job.value());
+    } else if (const auto* asked = std::get_if<scheduler::JobEvictionAsked>(&event)) {
+      change.set_evict(asked->job.value());
+    } else if (const auto* changed = std::get_if<scheduler::JobChanged>(&event)) {
+      context_.scheduler.ApplyTo(changed->request, spec);
+      *change.mutable_job() = spec;
+    } else if (const auto* limit = std::get_if<scheduler::QueueLimitSet>(&event)) {
+      change.mutable_limit()->set_queue(limit->queue);
+      *change.mutable_limit()->mutable_limit() = cluster::AmountsOf(limit->limit);
+    } else if (const auto* node = std::get_if<scheduler::NodeChanged>(&event)) {
+      const Node* known = context_.nodes.Find(NodeId(node->node));
+      if (known == nullptr || !known->connected) {
+        remedy.missing.push_back(node->node);
+        continue;
+      }
+      change.set_use_node(node->node);
+    } else if (const auto* link = std::get_if<scheduler::LinkChanged>(&event)) {
+      for (const scheduler::LinkView& view : context_.scheduler.Links()) {
+        if (view.tier != link->tier || view.domain != link->domain) continue;
+        change.mutable_trust_link()->set_level(view.level);
+        change.mutable_trust_link()->set_name(view.name);
+      }
+    }
+    if (change.kind_case() != proto::Change::KIND_NOT_SET) remedy.changes.push_back(change);
+  }
+  return remedy;
+}
+
+void OperatorChanges::OnChangesAsked(const proto::ChangesAsked& asked) {
+  if (!Check(asked).ok()) return;
+  for (const proto::Change& change : asked.changes()) Make(change, asked.reason());
+}
+
+void OperatorChanges::Make(const proto::Change& change, const std::string& reason) {
+  const std::string because = reason.empty() ? "" : ": " + reason;
+  switch (change.kind_case()) {
+    case proto::Change::kExpedite:
+      context_.Say(change.expedite(), proto::MessageNotification::INFO,
+                   "put before all other jobs" + because);
+      return context_.scheduler.Expedite(JobId(change.expedite()), context_.now);
+    case proto::Change::kEvict:
+      context_.Say(change.evict(), proto::MessageNotification::INFO,
+                   "asked to leave its nodes" + because);
+      return context_.scheduler.Evict(JobId(change.evict()), context_.now);
+    case proto::Change::kJob:
+      return ChangeJob(context_.jobs.at(change.job().id()), change.job());
+    case proto::Change::kLimit:
+      context_.Say("", proto::MessageNotification::INFO,
+                   "queue " + change.limit().queue() + " has another limit" + because);
+      return context_.scheduler.SetLimit(change.limit().queue(), change.limit().limit(),
+                                         context_.now);
+    case proto::Change::kUseNode: {
+      const NodeId node(change.use_node());
+      context_.nodes.Enlist(node);
+      context_.scheduler.Trust(node.value());
+      context_.TellNode(node);
+      return context_.NotificationNode(node);
+    }
+    case proto::Change::kTrustLink:
+      context_.Say("", proto::MessageNotification::INFO,
+                   "the links of " + change.trust_link().name() + " are trusted again" + because);
+      return context_.scheduler.TrustLink(change.trust_link().level(), change.trust_link().name(),
+                                          context_.now);
+    case proto::Change::KIND_NOT_SET:
+      return;
+  }
+}
+
+void OperatorChanges::ChangeJob(JobRecord& job, const proto::Job& spec) {
+  const bool resized = spec.nodes() != job.spec().nodes() ||
+                       spec.processes_per_node() != job.spec().processes_per_node();
+  job.life.Change(spec);
+  if (!job.has_begun()) {
+    job.faults.ResetPlan(spec.faults_size());
+    job.data = DataLedger(spec.data());
+  }
+  // Nothing but waiting has been booked, and it is one's wait, not so many nodes'.
+  if (resized) {
+    job.ledger = GoodputLedger(job.life.submitted(), spec.nodes(), spec.processes_per_node());
+  }
+  context_.Say(
+      spec.id(), proto::MessageNotification::INFO,
+      "changed: " + std::to_string(spec.nodes()) + " nodes of " +
+          std::to_string(spec.processes_per_node()) + " workers" +
+          (spec.scheduling().topology().empty() ? "" : " in one " + spec.scheduling().topology()));
+  context_.scheduler.Change(spec, context_.now);
+}
+
+}  // namespace longhaul::runtime::controller

@@ -1,0 +1,165 @@
+#include "runtime/controller/handlers/step_reports.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "runtime/controller/handlers/fault_handler.h"
+#include "runtime/controller/handlers/hang_handler.h"
+#include "runtime/controller/placement.h"
+
+namespace longhaul::runtime::controller {
+
+namespace {
+
+// As in the grammar of --inject (spec/job/fault_plan.h), where agents count from 1.
+std::string DescribePlanned(const proto::PlannedFault& fault) {
+  const std::string at = " at step " + std::to_string(fault.step());
+  switch (fault.kind()) {
+    case proto::PlannedFault::KILL_WORKER:
+      return "kill worker " + std::to_string(fault.target()) + at;
+    case proto::PlannedFault::KILL_AGENT:
+      return "kill agent " + std::to_string(fault.target() + 1) + at;
+    case proto::PlannedFault::KILL_NODE:
+      return "kill node " + std::to_string(fault.target() + 1) + at;
+    case proto::PlannedFault::STOP_WORKER:
+      return "stop worker " + std::to_string(fault.target()) + " for " +
+             ToString(Duration(fault.duration_ns())) + at;
+    default:
+      return "a fault" + at;
+  }
+}
+
+}  // namespace
+
+void StepReports::OnStepReported(const proto::Event& event) {
+  const auto& report = event.step_reported();
+  size_t place = 0;
+  JobRecord* job = context_.CurrentJob(event, report.job_id(), report.attempt(), &place);
+  if (job == nullptr || job->faults.undecided()) return;
+  const uint64_t next = job->group.member(place).reported_step + 1;
+  const Instant at = InstantFromNanoseconds(event.at_ns());
+  uint64_t first = report.first_step();
+  if (job->reads_output() && report.whole_job()) {
+    if (!job->progress.reports_steps()) return TakeFirstOutput(*job, report, at);
+    // Several nodes may print the same steps, each with a beginning of its own.
+    first = next;
+  }
+  // Steps come one after another, each once, and not beyond the lease.
+  const uint64_t last = report.last_step();
+  if (first != next || last < first || last >= job->group.lease().end_step()) return;
+  Duration stall{};
+  if (report.whole_job()) {
+    job->group.ReportAll(last);
+    stall = job->ledger.BookStepsForAll(first, last, report.times(), at);
+  } else {
+    job->group.Report(place, last);
+    stall = job->ledger.BookSteps(place, first, last, report.times(), at);
+  }
+  if (place != 0 && !report.whole_job()) return;  // the node of rank 0 reports for the job
+  SayStall(*job, last, stall, at);
+  TakeProgress(*job, report, at);
+}
+
+// The first line of an attempt's output that shows a step. A script restores its own checkpoint, so
+// this line is all that is known of where it continued from: the steps above it are lost, and the
+// time until it was the start of the workers.
+void StepReports::TakeFirstOutput(JobRecord& job, const proto::StepReported& report, Instant at) {
+  const uint64_t step = report.last_step();
+  if (step >= job.group.lease().end_step()) return;
+  job.group.ReportAll(step);
+  job.hang.CountFromAtLeast(at);
+  if (job.restores_by_itself()) job.ledger.Rollback(step);
+  job.ledger.BeginSteps(at);
+  if (job.restores_by_itself() && job.faults.has_unresolved()) {
+    job.faults.NoteFirstOutput(step, job.progress.TakeStepBefore());
+    context_.NotificationFault(job, job.faults.newest());
+  }
+  TakeProgress(job, report, at);
+}
+
+// A short stall is only booked; of many in a row one is reported.
+void StepReports::SayStall(JobRecord& job, uint64_t step, Duration stall, Instant at) {
+  if (!job.progress.ShouldReportStall(stall, at)) return;
+  context_.Say(job.id(), proto::MessageNotification::WARNING,
+               "step " + std::to_string(step) + " came " + ToString(stall) +
+                   " later than usual (a step takes " + ToString(job.ledger.typical_step()) +
+                   "): that time is booked as a stall");
+}
+
+void StepReports::TakeProgress(JobRecord& job, const proto::StepReported& report, Instant at) {
+  const Duration took = job.hang.TakeReport(at);
+  const JobProgress::Taken taken = job.progress.TakeSteps(report, took);
+  if (taken.first_of_attempt) {
+    placement_.FreeLeft(job);
+  } else {
+    const auto count = static_cast<double>(report.last_step() - report.first_step() + 1);
+    const double steady = ToSeconds(took) - ToSeconds(Duration(report.times().evaluation_ns()));
+    job.interval.ObserveStep(Seconds(std::max(steady, 0.0) / count));
+    job.interval.ObserveRunning(Seconds(ToSeconds(took)));
+  }
+  if (taken.new_step) job.faults.NoteNewStep();
+  job.faults.Stamp(RestartStage::kFirstStep, at);
+  faults_.ResolveFaults(job, at);
+  job.progress.TakeLosses(report);
+  NotificationStep(job, report);
+  context_.deadlines.Clear(DeadlineKind::kStart, job.id());
+  hangs_.WatchProgress(job);
+  InjectDueFaults(job);
+}
+
+void StepReports::NotificationStep(const JobRecord& job, const proto::StepReported& report) {
+  auto* notification = context_.AddNotification(job.id()).mutable_step();
+  notification->set_step(job.progress.step());
+  notification->set_attempt(job.life.attempt());
+  notification->set_has_loss(report.has_loss());
+  notification->set_loss(report.loss());
+  notification->set_has_validation_loss(report.has_validation_loss());
+  notification->set_validation_loss(report.validation_loss());
+  notification->set_gradient_norm(report.gradient_norm());
+  notification->set_tokens_per_second(job.progress.tokens_per_second());
+  notification->set_step_seconds(job.progress.step_seconds());
+  notification->set_total_steps(job.total_steps());
+  notification->set_goodput(job.ledger.Goodput());
+  notification->set_stall(job.ledger.ShareOf(proto::STALL));
+  notification->set_eta_seconds(job.progress.EtaSeconds(job.total_steps()));
+}
+
+void StepReports::OnWorkerResult(const proto::WorkerResult& result) {
+  JobRecord* job = context_.jobs.Find(result.job_id());
+  if (job == nullptr || !job->live() || job->life.attempt() != result.attempt()) return;
+  job->life.AddResult(result.json());
+}
+
+void StepReports::InjectDueFaults(JobRecord& job) {
+  for (int i = 0; i < job.spec().faults_size(); ++i) {
+    const proto::PlannedFault& fault = job.spec().faults(i);
+    if (job.faults.injected(i) || fault.step() > job.progress.step()) continue;
+    if (fault.kind() == proto::PlannedFault::KILL_CONTROLLER) {
+      job.faults.MarkInjected(i);
+      context_.Say(job.id(), proto::MessageNotification::WARNING,
+                   "injected: the controller kills itself");
+      context_.out.kill_controller = true;
+      continue;
+    }
+    const bool of_worker = fault.kind() == proto::PlannedFault::KILL_WORKER ||
+                           fault.kind() == proto::PlannedFault::STOP_WORKER;
+    const size_t place = of_worker ? fault.target() / job.local() : fault.target();
+    if (place >= job.group.size()) continue;  // an elastic job may grow back to it
+    job.faults.MarkInjected(i);
+    Inject(job, fault, place);
+  }
+}
+
+void StepReports::Inject(JobRecord& job, const proto::PlannedFault& fault, size_t place) {
+  context_.Say(job.id(), proto::MessageNotification::WARNING,
+               "injected: " + DescribePlanned(fault));
+  proto::Command command;
+  auto* inject = command.mutable_inject_fault();
+  inject->set_job_id(job.id());
+  inject->set_attempt(job.life.attempt());
+  *inject->mutable_fault() = fault;
+  context_.Send(job.group.member(place).node, std::move(command));
+}
+
+}  // namespace longhaul::runtime::controller

@@ -1,0 +1,604 @@
+#include "runtime/scheduling/cluster_scheduler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "runtime/scheduling/elastic.h"
+#include "runtime/scheduling/health.h"
+#include "runtime/scheduling/job_request.h"
+#include "scheduler/natural_order.h"
+#include "spec/cluster/cluster_file.h"
+
+namespace longhaul::runtime::scheduling {
+
+using scheduler::JobRequest;
+using spec::NodeCondition;
+
+namespace {
+
+constexpr const char* kSlotsName = "slots";
+// Rounds that nothing but time asks for are never closer than this.
+constexpr Duration kLeastPause = std::chrono::seconds(1);
+constexpr int64_t kMaxAmount = INT32_MAX;
+
+spec::NodeKind KindOf(const NodeFacts& facts, uint32_t slots_per_accelerator, uint16_t model) {
+  const uint32_t accelerators = (facts.slots + slots_per_accelerator - 1) / slots_per_accelerator;
+  const auto cpu = static_cast<int64_t>(std::min<uint64_t>(facts.cores, kMaxAmount / 1000)) * 1000;
+  const int64_t memory =
+      std::min<int64_t>(static_cast<int64_t>(facts.memory_bytes >> 20), kMaxAmount);
+  spec::NodeKind kind;
+  if (accelerators > 0) {
+    kind = spec::UniformKind("", model, accelerators, 1, cpu, memory);
+  } else {
+    kind.cpu_milli = cpu;
+    kind.memory_mib = memory;
+  }
+  kind.counted[kSlots] = std::min<int64_t>(facts.slots, kMaxAmount);
+  return kind;
+}
+
+// What the scheduler never looks at is long: programs, faults, the file's text.
+proto::Job Slim(const proto::Job& job) {
+  proto::Job slim;
+  slim.set_id(job.id());
+  slim.set_nodes(job.nodes());
+  slim.set_processes_per_node(job.processes_per_node());
+  *slim.mutable_scheduling() = job.scheduling();
+  slim.set_minimum_nodes(job.minimum_nodes());
+  slim.set_maximum_nodes(job.maximum_nodes());
+  slim.set_tensor(job.tensor());
+  slim.set_pipeline(job.pipeline());
+  if (job.has_prediction()) *slim.mutable_prediction() = job.prediction();
+  return slim;
+}
+
+struct Parsed {
+  spec::ControllerSpec file;
+  std::optional<spec::ClusterDeclaration> cluster;
+};
+
+Result<Parsed> Parse(const proto::SchedulingConfiguration& configuration) {
+  Parsed parsed;
+  ASSIGN_OR_RETURN(parsed.file,
+                   spec::ParseControllerFile(configuration.text(), "the controller's file"));
+  if (parsed.file.cluster_file.empty()) return parsed;
+  const std::string source = Printable(parsed.file.cluster_file, 200);
+  ASSIGN_OR_RETURN(parsed.cluster, spec::ParseClusterFile(configuration.cluster_text(), source));
+  if (!parsed.cluster->counted.empty()) {
+    return InvalidArgument(source + ": counted resources are not for a controller's cluster file");
+  }
+  return parsed;
+}
+
+scheduler::Policy PolicyOf(const spec::ControllerSpec& file, bool growing) {
+  scheduler::Policy policy;
+  policy.preempt = file.preemption;
+  policy.backfill = file.backfill ? scheduler::Backfill::kReservations : scheduler::Backfill::kNone;
+  policy.reservations = file.reservations;
+  policy.evictions_a_day = file.evictions_a_day;
+  policy.aging_period = file.aging_period;
+  policy.elastic_period = file.elastic_period;
+  policy.repair_patience = file.repair_patience;
+  policy.growing_cluster = growing;
+  // Without declared leaves nothing is known of switches that nodes might have in common.
+  if (growing) policy.leaf_faults = UINT32_MAX;
+  return policy;
+}
+
+}  // namespace
+
+proto::Amounts AmountsOf(const spec::SharedAmounts& amounts) {
+  const auto in = [](int64_t amount, double unit) {
+    return amount >= spec::kUnlimited ? -1.0 : static_cast<double>(amount) / unit;
+  };
+  proto::Amounts all;
+  all.set_accelerators(in(amounts[0], 1000));
+  all.set_cpu(in(amounts[1], 1000));
+  all.set_memory_gib(in(amounts[2], 1024));
+  return all;
+}
+
+ClusterScheduler::ClusterScheduler() = default;
+ClusterScheduler::~ClusterScheduler() = default;
+ClusterScheduler::ClusterScheduler(ClusterScheduler&&) noexcept = default;
+ClusterScheduler& ClusterScheduler::operator=(ClusterScheduler&&) noexcept = default;
+
+Status ClusterScheduler::Check(const proto::SchedulingConfiguration& configuration) {
+  ASSIGN_OR_RETURN(const Parsed parsed, Parse(configuration));
+  if (!parsed.cluster) return {};
+  // What the queues are promised must be there.
+  ASSIGN_OR_RETURN(spec::Topology topology, spec::Topology::Create(*parsed.cluster));
+  const auto made = scheduler::Scheduler::Create(std::move(topology), parsed.file.queues,
+                                                 PolicyOf(parsed.file, false));
+  return made.ok() ? Status() : made.status().WithContext("the controller's file");
+}
+
+Status ClusterScheduler::Configure(const proto::SchedulingConfiguration& configuration,
+                                   Instant now) {
+  if (configuration.text() == configured_.text() &&
+      configuration.cluster_text() == configured_.cluster_text()) {
+    return {};
+  }
+  RETURN_IF_ERROR(Check(configuration));
+  ASSIGN_OR_RETURN(Parsed parsed, Parse(configuration));
+  configured_ = configuration;
+  limits_.clear();  // the file is the newer word
+  configuration_ = std::move(parsed.file);
+  declared_ = std::move(parsed.cluster);
+  declared_index_.clear();
+  if (declared_) {
+    for (size_t i = 0; i < declared_->nodes.size(); ++i) {
+      declared_index_[declared_->nodes[i].name] = i;
+    }
+  }
+  changed_ = due_ = true;
+  (void)now;
+  return {};
+}
+
+NodeCondition ClusterScheduler::StandardCondition(const std::string& name) const {
+  const auto found = declared_index_.find(name);
+  return found == declared_index_.end() ? NodeCondition::kReady
+                                        : declared_->nodes[found->second].condition;
+}
+
+void ClusterScheduler::SetNode(const std::string& name, const NodeFacts& facts,
+                               NodeCondition condition, Instant now) {
+  Node& node = nodes_[name];
+  if (!node.joined || !(node.facts == facts)) changed_ = due_ = true;
+  node.joined = true;
+  node.facts = facts;
+  if (node.condition == condition) return;
+  NoteProbation(name, node, now);
+  node.condition = condition;
+  due_ = true;
+  if (!changed_ && scheduler_) Tell(name, node, now);
+}
+
+void ClusterScheduler::Tell(const std::string& name, Node& node, Instant now) {
+  NodeCondition condition = node.condition;
+  if (node.suspect && condition == NodeCondition::kReady) condition = NodeCondition::kSuspect;
+  scheduler_->Apply(scheduler::NodeChanged{name, condition}, now);
+}
+
+NodeCondition ClusterScheduler::ConditionOf(const std::string& name) const {
+  if (!changed_ && scheduler_) {
+    if (const auto node = scheduler_->topology().Find(name)) {
+      return scheduler_->state().node(*node).condition;
+    }
+  }
+  const auto found = nodes_.find(name);
+  return found == nodes_.end() ? NodeCondition::kDown : found->second.condition;
+}
+
+uint32_t ClusterScheduler::SlotsPerAccelerator() const {
+  uint32_t most = 1;
+  for (const auto& [name, node] : nodes_) most = std::max(most, node.facts.slots);
+  return (most + spec::kMaxDevices - 1) / spec::kMaxDevices;
+}
+
+Result<spec::Topology> ClusterScheduler::MakeTopology() const {
+  const uint32_t per_accelerator = SlotsPerAccelerator();
+  spec::ClusterDeclaration cluster;
+  if (declared_) {
+    cluster = *declared_;
+  } else {
+    cluster.levels = {"leaf"};
+  }
+  cluster.counted = {kSlotsName};
+  if (cluster.models.empty()) cluster.models.push_back({"slot", 0});
+  const size_t declared_kinds = cluster.kinds.size();
+  for (spec::NodeKind& kind : cluster.kinds) {
+    kind.counted[kSlots] = static_cast<int64_t>(kind.devices.size()) * per_accelerator;
+  }
+  std::map<std::tuple<uint32_t, uint64_t, uint64_t, uint16_t>, uint32_t> kinds;
+  const auto kind_of = [&](const NodeFacts& facts, uint16_t model) {
+    const auto [found, fresh] =
+        kinds.try_emplace({facts.slots, facts.cores, facts.memory_bytes, model},
+                          static_cast<uint32_t>(cluster.kinds.size()));
+    if (fresh) {
+      cluster.kinds.push_back(KindOf(facts, per_accelerator, model));
+      cluster.kinds.back().name = "joined-" + std::to_string(found->second);
+    }
+    return found->second;
+  };
+  for (spec::DeclaredNode& node : cluster.nodes) {
+    const auto joined = nodes_.find(node.name);
+    if (joined == nodes_.end()) {
+      node.condition = NodeCondition::kDown;
+      continue;
+    }
+    // What has joined knows best how many workers it takes.
+    const uint16_t model =
+        node.kind < declared_kinds ? cluster.kinds[node.kind].model : uint16_t{0};
+    node.kind = kind_of(joined->second.facts, model);
+    node.condition = joined->second.condition;
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, node] : nodes_) {
+    if (!declared_index_.contains(name)) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end(), scheduler::NaturalLess);
+  for (const std::string& name : names) {
+    const Node& node = nodes_.at(name);
+    spec::DeclaredNode& added = cluster.nodes.emplace_back();
+    added.name = name;
+    added.kind = kind_of(node.facts, 0);
+    added.domains.assign(cluster.levels.size(), declared_ ? "undeclared" : "all");
+    added.condition = node.condition;
+  }
+  return spec::Topology::Create(std::move(cluster));
+}
+
+scheduler::Policy ClusterScheduler::PolicyNow() const {
+  return PolicyOf(configuration_, !declared_.has_value());
+}
+
+std::vector<spec::QueueSpec> ClusterScheduler::QueuesNow() const {
+  std::vector<spec::QueueSpec> queues = configuration_.queues;
+  for (spec::QueueSpec& queue : queues) {
+    const auto set = limits_.find(queue.name);
+    if (set != limits_.end()) queue.limit = set->second;
+  }
+  return queues;
+}
+
+void ClusterScheduler::Rebuild(Instant now) {
+  changed_ = false;
+  Result<spec::Topology> topology = MakeTopology();
+  if (!topology.ok()) return;  // no node yet, or more than the scheduler's limits
+  ++rebuilds_;
+  slots_per_accelerator_ = SlotsPerAccelerator();
+  const scheduler::Policy policy = PolicyNow();
+  // A node that joined with fewer slots than declared may make a promise impossible: promises are
+  // then kept as far as there is anything.
+  const std::vector<spec::QueueSpec> queues = QueuesNow();
+  NoteProbations(now);
+  const auto attempt = [&](const scheduler::Policy& with) {
+    if (!scheduler_) {
+      return scheduler::Scheduler::Create(*topology, queues, with);
+    }
+    return scheduler::Scheduler::Rebuild(*scheduler_, *topology, queues, with,
+                                         [&](JobRequest& request) {
+                                           const auto found = requests_.find(request.id.value());
+                                           if (found == requests_.end()) return;
+                                           auto again = RequestOf(found->second.job);
+                                           if (again.ok()) request = *std::move(again);
+                                         });
+  };
+  Result<scheduler::Scheduler> next = attempt(policy);
+  if (!next.ok()) {
+    scheduler::Policy forgiving = policy;
+    forgiving.growing_cluster = true;
+    next = attempt(forgiving);
+  }
+  CHECK(next.ok()) << next.status().message();
+  scheduler_ = *std::move(next);
+  for (auto& [name, node] : nodes_) Tell(name, node, now);
+  OfferAside(now);
+}
+
+// What nothing here could hold until now, by submission.
+void ClusterScheduler::OfferAside(Instant now) {
+  std::vector<std::pair<Instant, std::string>> aside;
+  for (const auto& [id, request] : requests_) {
+    if (!request.aside.empty()) aside.emplace_back(request.submitted, id);
+  }
+  std::sort(aside.begin(), aside.end());
+  for (const auto& [submitted, id] : aside) Offer(id, requests_.at(id), now);
+}
+
+Result<JobRequest> ClusterScheduler::RequestOf(const proto::Job& job) const {
+  static const std::vector<std::string> kNone;
+  return ReadRequest(job, {configuration_, declared_ ? declared_->levels : kNone,
+                           changed_ ? SlotsPerAccelerator() : slots_per_accelerator_});
+}
+
+Status ClusterScheduler::CheckLimits(const JobRequest& request) const {
+  const spec::SharedAmounts amounts = scheduler::MinimumAmounts(request);
+  const std::vector<spec::QueueSpec> queues = QueuesNow();
+  std::string name = request.queue;
+  for (size_t depth = 0; !name.empty() && depth <= spec::kMaxQueueDepth; ++depth) {
+    const auto queue = std::find_if(queues.begin(), queues.end(),
+                                    [&](const auto& each) { return each.name == name; });
+    if (queue == queues.end()) return {};
+    for (size_t r = 0; r < spec::kSharedResources; ++r) {
+      if (amounts[r] <= queue->limit[r]) continue;
+      return FailedPrecondition("it needs " + spec::AmountText(r, amounts[r]) + ", but queue '" +
+                                name + "' is limited to " + spec::AmountText(r, queue->limit[r]));
+    }
+    name = queue->parent;
+  }
+  return {};
+}
+
+Status ClusterScheduler::CheckSubmission(const proto::Job& job) const {
+  const Result<JobRequest> wanted = RequestOf(job);
+  // A node that takes more workers may still join, unless the cluster is declared.
+  if (!declared_ && wanted.status().code() == Code::kFailedPrecondition) return {};
+  ASSIGN_OR_RETURN(const JobRequest request, wanted);
+  RETURN_IF_ERROR(CheckLimits(request));
+  // A cluster that nodes may still join can come to hold it.
+  if (!declared_ || !scheduler_ || changed_) return {};
+  return scheduler_->CheckSubmission(request);
+}
+
+void ClusterScheduler::Submit(const proto::Job& job, Instant now) {
+  Request& request = requests_[job.id()];
+  request.job = Slim(job);
+  request.submitted = now;
+  request.aside = "no node has joined yet";
+  due_ = true;
+  if (scheduler_ && !changed_) Offer(job.id(), request, now);
+}
+
+void ClusterScheduler::Offer(const std::string& id, Request& request, Instant now) {
+  (void)id;
+  Result<JobRequest> wanted = RequestOf(request.job);
+  Status fits = wanted.ok() ? scheduler_->CheckSubmission(*wanted) : wanted.status();
+  request.aside = fits.message();
+  if (!fits.ok()) return;
+  scheduler::JobAdopted adopted;
+  adopted.request = *std::move(wanted);
+  adopted.submitted = request.submitted;
+  scheduler_->Apply(adopted, now);
+}
+
+void ClusterScheduler::End(const JobId& job, Instant now) {
+  if (requests_.erase(job.value()) == 0) return;
+  due_ = true;
+  if (scheduler_) scheduler_->Apply(scheduler::JobEnded{job}, now);
+}
+
+void ClusterScheduler::Stopped(const JobId& job, Instant now) {
+  due_ = true;
+  if (scheduler_) scheduler_->Apply(scheduler::JobStopped{job}, now);
+}
+
+void ClusterScheduler::Snapshot(const JobId& job, Instant now) {
+  if (scheduler_) scheduler_->Apply(scheduler::SnapshotTaken{job}, now);
+}
+
+void ClusterScheduler::Confirm(const JobId& job, uint64_t transaction, bool running, Instant now) {
+  if (!scheduler_) return;
+  if (running) {
+    scheduler_->Apply(scheduler::TasksRunning{job, transaction, {}}, now);
+  } else {
+    scheduler_->Apply(scheduler::TasksBound{job, transaction, {}}, now);
+  }
+}
+
+void ClusterScheduler::Expedite(const JobId& job, Instant now) {
+  due_ = true;
+  if (scheduler_) scheduler_->Apply(scheduler::JobExpedited{job}, now);
+}
+
+void ClusterScheduler::Evict(const JobId& job, Instant now) {
+  due_ = true;
+  if (scheduler_) scheduler_->Apply(scheduler::JobEvictionAsked{job}, now);
+}
+
+void ClusterScheduler::Change(const proto::Job& job, Instant now) {
+  const auto found = requests_.find(job.id());
+  if (found == requests_.end()) return;
+  Request& request = found->second;
+  request.job = Slim(job);
+  due_ = true;
+  if (!scheduler_ || changed_) return;  // the next round offers it
+  if (!request.aside.empty()) return Offer(job.id(), request, now);
+  Result<JobRequest> wanted = RequestOf(request.job);
+  if (wanted.ok()) scheduler_->Apply(scheduler::JobChanged{*std::move(wanted)}, now);
+}
+
+namespace {
+
+// Thousandths of accelerators and cores, MiB; -1 is no bound.
+spec::SharedAmounts AmountsFrom(const proto::Amounts& amounts) {
+  const auto whole = [](double amount, double unit) {
+    return amount < 0 ? spec::kUnlimited : static_cast<int64_t>(std::llround(amount * unit));
+  };
+  return {{whole(amounts.accelerators(), 1000), whole(amounts.cpu(), 1000),
+           whole(amounts.memory_gib(), 1024)}};
+}
+
+}  // namespace
+
+Status ClusterScheduler::CheckLimit(const std::string& name, const proto::Amounts& limit) const {
+  const auto queue = std::find_if(configuration_.queues.begin(), configuration_.queues.end(),
+                                  [&](const auto& each) { return each.name == name; });
+  if (queue == configuration_.queues.end()) {
+    return NotFound("there is no queue '" + Printable(name, 63) +
+                    "' with a limit (longhaul queues shows those there are)");
+  }
+  for (const double amount : {limit.accelerators(), limit.cpu(), limit.memory_gib()}) {
+    // Written as a negation, so that a NaN is refused too.
+    if (amount == -1.0 || (amount >= 0 && amount <= 1e9)) continue;
+    return InvalidArgument("a limit is an amount of up to 1,000,000,000, or -1 for none");
+  }
+  const spec::SharedAmounts amounts = AmountsFrom(limit);
+  for (size_t r = 0; r < spec::kSharedResources; ++r) {
+    if (amounts[r] >= queue->guarantee[r]) continue;
+    return FailedPrecondition("queue '" + name + "' is guaranteed " +
+                              spec::AmountText(r, queue->guarantee[r]) + "; its limit cannot be " +
+                              spec::AmountText(r, amounts[r]));
+  }
+  return {};
+}
+
+void ClusterScheduler::SetLimit(const std::string& queue, const proto::Amounts& limit,
+                                Instant now) {
+  limits_[queue] = AmountsFrom(limit);
+  due_ = true;
+  if (!scheduler_ || changed_) return;
+  scheduler_->Apply(scheduler::QueueLimitSet{queue, limits_[queue]}, now);
+  OfferAside(now);
+}
+
+void ClusterScheduler::ApplyTo(const JobRequest& request, proto::Job& job) const {
+  const scheduler::GroupRequest& group = request.groups[0];
+  job.set_nodes(static_cast<uint32_t>(group.minimum));
+  const scheduler::Tier tier = std::min(group.required, request.required);
+  std::string& topology = *job.mutable_scheduling()->mutable_topology();
+  if (tier == scheduler::kClusterTier) {
+    topology.clear();
+  } else if (tier == scheduler::kHostTier) {
+    topology = "host";
+  } else if (scheduler_) {
+    topology = scheduler_->topology().levels()[static_cast<size_t>(tier)].name;
+  }
+}
+
+std::vector<scheduler::LinkView> ClusterScheduler::Links() const {
+  return scheduler_ ? scheduler_->Links() : std::vector<scheduler::LinkView>();
+}
+
+bool ClusterScheduler::Due(Instant now) const {
+  if (due_) return !requests_.empty();
+  const auto next = NextDeadline();
+  return next.has_value() && *next <= now;
+}
+
+std::vector<Verdict> ClusterScheduler::Decide(Instant now) {
+  due_ = false;
+  last_round_ = now;
+  if (changed_) Rebuild(now);
+  std::vector<Verdict> verdicts;
+  if (!scheduler_) return verdicts;
+  SolveCuts(now);
+  for (scheduler::Decision& decision : scheduler_->Decide(now)) {
+    if (decision.kind == scheduler::DecisionKind::kReserve) continue;
+    verdicts.push_back(
+        {decision.kind, decision.job, decision.transaction, std::move(decision.reason)});
+  }
+  Readmit(now);
+  return verdicts;
+}
+
+std::optional<Instant> ClusterScheduler::NextDeadline() const {
+  if (!scheduler_ || requests_.empty() || !last_round_) return std::nullopt;
+  auto next = scheduler_->NextDeadline();
+  const auto consider = [&next](Instant at) { next = next ? std::min(*next, at) : at; };
+  if (readmit_at_) consider(*readmit_at_);
+  if (!cuts_.empty()) consider(cuts_.front().first + kCutWindow);
+  if (!next) return std::nullopt;
+  return std::max(*next, *last_round_ + kLeastPause);
+}
+
+std::vector<std::string> ClusterScheduler::NodesOf(const JobId& job) const {
+  std::vector<std::string> names;
+  if (!scheduler_) return names;
+  const auto tasks = scheduler_->TasksOf(job);
+  for (const scheduler::TaskPlacement& task : tasks) {
+    const auto rank = static_cast<size_t>(task.rank);
+    if (names.size() <= rank) names.resize(rank + 1);
+    names[rank] = scheduler_->topology().node(task.node).name;
+  }
+  if (scheduler_->StageOf(job) == scheduler::JobStage::kWaiting ||
+      scheduler_->StageOf(job) == scheduler::JobStage::kLeaving ||
+      scheduler_->StageOf(job) == scheduler::JobStage::kUnknown) {
+    return names;
+  }
+  const auto request = requests_.find(job.value());
+  if (request != requests_.end()) {
+    // An elastic job's last ranks may be gone for good.
+    names.resize(std::max<size_t>(names.size(), BoundsOf(request->second.job).minimum));
+  }
+  return names;
+}
+
+bool ClusterScheduler::Waits(const JobId& job) const {
+  if (!scheduler_) return true;
+  const scheduler::JobStage stage = scheduler_->StageOf(job);
+  return stage == scheduler::JobStage::kWaiting || stage == scheduler::JobStage::kLeaving ||
+         stage == scheduler::JobStage::kUnknown;
+}
+
+std::string ClusterScheduler::AsideText(const JobId& job) const {
+  const auto found = requests_.find(job.value());
+  return found == requests_.end() ? "" : found->second.aside;
+}
+
+std::string ClusterScheduler::WaitText(const JobId& job) const {
+  const std::string aside = AsideText(job);
+  if (!aside.empty() || !scheduler_) return aside;
+  return scheduler_->WaitText(job);
+}
+
+std::optional<scheduler::Scheduler> ClusterScheduler::Copy() const {
+  if (!scheduler_) return std::nullopt;
+  return scheduler_->Copy();
+}
+
+std::vector<proto::QueueStatus> ClusterScheduler::Queues() const {
+  std::vector<proto::QueueStatus> all;
+  if (!scheduler_) return all;
+  const auto set = [](proto::Amounts& to, const spec::SharedAmounts& from) {
+    to = AmountsOf(from);
+  };
+  const auto views = scheduler_->Queues();
+  for (const scheduler::QueueView& view : views) {
+    proto::QueueStatus& queue = all.emplace_back();
+    queue.set_name(view.name);
+    queue.set_parent(view.parent);
+    set(*queue.mutable_guarantee(), view.guarantee);
+    set(*queue.mutable_limit(), view.limit);
+    set(*queue.mutable_usage(), view.usage);
+    spec::SharedAmounts borrowed;
+    double share = 0;
+    for (size_t r = 0; r < spec::kSharedResources; ++r) {
+      borrowed[r] = std::max<int64_t>(0, view.usage[r] - view.guarantee[r]);
+      const int64_t whole = views.front().guarantee[r];
+      if (whole > 0) {
+        share = std::max(share, static_cast<double>(view.usage[r]) / static_cast<double>(whole));
+      }
+    }
+    set(*queue.mutable_borrowed(), borrowed);
+    queue.set_share(share);
+    queue.set_running(view.running);
+    queue.set_waiting(view.waiting);
+  }
+  // Jobs that no present node could hold wait too.
+  for (const auto& [id, request] : requests_) {
+    if (request.aside.empty()) continue;
+    const std::string name = request.job.scheduling().queue().empty()
+                                 ? configuration_.default_queue
+                                 : request.job.scheduling().queue();
+    for (proto::QueueStatus& queue : all) {
+      const bool here = name.empty() ? queue.parent().empty() && &queue == &all.front()
+                                     : queue.name() == name && &queue != &all.front();
+      if (here) queue.set_waiting(queue.waiting() + 1);
+    }
+  }
+  return all;
+}
+
+Status ClusterScheduler::CheckInvariants() const {
+  if (!scheduler_) return {};
+  RETURN_IF_ERROR(scheduler_->CheckInvariants());
+  // What has been told since the last round may have given somebody a claim.
+  if (due_ || changed_ || !last_round_) return {};
+  return scheduler_->CheckGuarantees(*last_round_);
+}
+
+uint64_t ClusterScheduler::Fingerprint() const {
+  uint64_t hash = scheduler_ ? scheduler_->Fingerprint() : 0;
+  for (const auto& [id, request] : requests_) hash = Hash64(id + request.aside, hash);
+  for (const auto& [queue, limit] : limits_) {
+    hash = Hash64(queue + "=" + std::to_string(limit[0]) + "," + std::to_string(limit[1]) + "," +
+                      std::to_string(limit[2]),
+                  hash);
+  }
+  for (const auto& [name, node] : nodes_) {
+    if (!node.suspect && node.cuts.empty() && node.readmitted == 0) continue;
+    hash = Hash64(name + (node.suspect ? " suspect " : " ") + std::to_string(node.cuts.size()) +
+                      "," + std::to_string(node.readmitted),
+                  hash);
+  }
+  return Hash64(std::string_view(changed_ ? "changed" : ""), hash);
+}
+
+}  // namespace longhaul::runtime::scheduling

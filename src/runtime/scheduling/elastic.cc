@@ -1,0 +1,48 @@
+#include "runtime/scheduling/elastic.h"
+
+#include <string>
+
+#include "spec/job/job.h"
+
+namespace longhaul::runtime {
+namespace {
+
+uint32_t TensorOf(const proto::Job& job) { return std::max(1u, job.tensor()); }
+uint32_t PipelineOf(const proto::Job& job) { return std::max(1u, job.pipeline()); }
+
+}  // namespace
+
+NodeBounds BoundsOf(const proto::Job& job) {
+  NodeBounds bounds;
+  bounds.minimum = job.minimum_nodes() > 0 ? job.minimum_nodes() : job.nodes();
+  bounds.maximum = job.maximum_nodes() > 0 ? job.maximum_nodes() : job.nodes();
+  if (bounds.elastic()) {
+    bounds.step =
+        spec::NodeStep(std::max(1u, job.processes_per_node()), TensorOf(job), PipelineOf(job));
+  }
+  return bounds;
+}
+
+Status CheckBounds(const proto::Job& job) {
+  const NodeBounds bounds = BoundsOf(job);
+  if (bounds.minimum > job.nodes() || bounds.maximum < job.nodes()) {
+    return InvalidArgument("job " + job.id() + " wants " + std::to_string(job.nodes()) +
+                           " nodes, outside its own bounds of " + std::to_string(bounds.minimum) +
+                           " to " + std::to_string(bounds.maximum));
+  }
+  if (!bounds.elastic()) return {};
+  const auto batch =
+      static_cast<uint32_t>(std::min<uint64_t>(job.data().global_batch(), UINT32_MAX));
+  const std::string why =
+      spec::WhyNoBounds(bounds.minimum, job.nodes(), bounds.maximum, job.processes_per_node(),
+                        TensorOf(job), PipelineOf(job), batch);
+  return why.empty() ? Status() : InvalidArgument("job " + job.id() + ": " + why);
+}
+
+bool NodesAreAlike(const proto::Job& job) {
+  if (job.snapshot().replicated()) return true;
+  if (!job.workload().built_in() || job.tensor() == 0) return false;  // nothing is known of them
+  return PipelineOf(job) == 1 && job.processes_per_node() % TensorOf(job) == 0;
+}
+
+}  // namespace longhaul::runtime

@@ -1,0 +1,200 @@
+#include "runtime/scheduling/health.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/text.h"
+#include "runtime/scheduling/cluster_scheduler.h"
+
+namespace longhaul::runtime::scheduling {
+
+using spec::NodeCondition;
+
+void ClusterScheduler::Fault(const std::string& name, const std::string& what, Instant now) {
+  const auto found = nodes_.find(name);
+  if (found == nodes_.end()) return;
+  Node& node = found->second;
+  node.last_fault = what;
+  node.last_fault_at = now;
+  if (changed_) Rebuild(now);  // also while nobody asks for a place
+  if (!scheduler_) return;
+  due_ = true;
+  scheduler_->Apply(scheduler::NodeFaulted{name}, now);
+  NoteProbation(name, node, now);
+}
+
+// Takes down what the scheduler thinks of the node: cordons and losses hide it from there.
+void ClusterScheduler::NoteProbation(const std::string& name, Node& node, Instant now) {
+  if (!scheduler_) return;
+  const auto index = scheduler_->topology().Find(name);
+  if (!index) return;
+  const uint16_t health = scheduler_->state().health(*index);
+  const bool suspect = scheduler_->state().node(*index).condition == NodeCondition::kSuspect ||
+                       health < PolicyNow().probation_health;
+  if (suspect && !node.suspect) {
+    // One that was taken back although it had not healed, and proved good since, is left alone.
+    if (node.readmitted > 0 && node.last_fault_at <= node.suspect_since) return;
+    node.suspect = true;
+    node.suspect_since = now;
+  } else if (health >= kTrustedHealth) {
+    node.suspect = false;
+    node.readmitted = 0;
+  }
+}
+
+void ClusterScheduler::NoteProbations(Instant now) {
+  for (auto& [name, node] : nodes_) NoteProbation(name, node, now);
+}
+
+void ClusterScheduler::Trust(const std::string& name) {
+  const auto found = nodes_.find(name);
+  if (found == nodes_.end()) return;
+  Node& node = found->second;
+  node.suspect = false;
+  node.readmitted = std::max<uint32_t>(node.readmitted, 1);
+  node.suspect_since = std::max(node.suspect_since, node.last_fault_at);
+  node.condition = NodeCondition::kDown;  // so that what it is told next counts as new
+}
+
+NodeHealth ClusterScheduler::HealthOf(const std::string& name) const {
+  NodeHealth health;
+  const auto found = nodes_.find(name);
+  if (found != nodes_.end()) {
+    health.last_fault = found->second.last_fault;
+    health.last_fault_at = found->second.last_fault_at;
+  }
+  if (scheduler_) {
+    if (const auto node = scheduler_->topology().Find(name)) {
+      health.thousandths = scheduler_->state().health(*node);
+    }
+  }
+  return health;
+}
+
+void ClusterScheduler::Cut(const std::string& name, Instant now) {
+  if (!nodes_.contains(name)) return;
+  cuts_.emplace_back(now, name);
+  due_ = true;
+}
+
+// Breaks of a minute: leaves that most of them lie in have bad links; the others are the nodes'
+// own.
+void ClusterScheduler::SolveCuts(Instant now) {
+  if (cuts_.empty() || now < cuts_.front().first + kCutWindow) return;
+  const auto cuts = std::exchange(cuts_, {});
+  std::map<int32_t, std::set<std::string>> by_leaf;
+  const auto& levels = scheduler_->topology().levels();
+  const bool leaves_known = declared_.has_value() && levels.size() > 1;
+  const auto leaf_of = [&](const std::string& name) {
+    const auto node = scheduler_->topology().Find(name);
+    if (!leaves_known || !node) return -1;
+    for (size_t d = 0; d < levels[0].domains.size(); ++d) {
+      const auto& domain = levels[0].domains[d];
+      if (*node >= domain.first && *node < domain.last) return static_cast<int32_t>(d);
+    }
+    return -1;
+  };
+  std::set<std::string> all;
+  for (const auto& [at, name] : cuts) {
+    all.insert(name);
+    if (const int32_t leaf = leaf_of(name); leaf >= 0) by_leaf[leaf].insert(name);
+  }
+  std::set<int32_t> blamed;
+  for (const auto& [leaf, names] : by_leaf) {
+    if (names.size() < kCutsALeaf || names.size() * 4 < all.size() * 3) continue;
+    blamed.insert(leaf);
+    scheduler_->Apply(scheduler::LinkFaulted{scheduler::kLeafTier, leaf}, now);
+  }
+  for (const auto& [at, name] : cuts) {
+    if (blamed.contains(leaf_of(name))) continue;
+    // So many at once are nobody's own fault.
+    if (all.size() >= kCutsALeaf) continue;
+    Node& node = nodes_.at(name);
+    std::erase_if(node.cuts, [&](Instant cut) { return cut + kCutMemory < now; });
+    node.cuts.push_back(at);
+    if (node.cuts.size() < kCutsAFault) continue;
+    node.cuts.clear();
+    Fault(name, "its connection broke " + std::to_string(kCutsAFault) + " times within an hour",
+          now);
+  }
+}
+
+Status ClusterScheduler::CheckLink(const std::string& level, const std::string& name) const {
+  if (scheduler_) {
+    for (const scheduler::LinkView& link : scheduler_->Links()) {
+      if (link.level == level && link.name == name) return {};
+    }
+  }
+  return NotFound("no links of a " + Printable(level, 63) + " named " + Printable(name, 63) +
+                  " that are less than good");
+}
+
+void ClusterScheduler::TrustLink(const std::string& level, const std::string& name, Instant now) {
+  for (const scheduler::LinkView& link : scheduler_->Links()) {
+    if (link.level != level || link.name != name) continue;
+    scheduler_->Apply(scheduler::LinkChanged{link.tier, link.domain, true}, now);
+  }
+  due_ = true;
+}
+
+Duration ClusterScheduler::ProbationOf(const Node& node) const {
+  return kProbationPause * (int64_t{1} << (2 * std::min(node.readmitted, kMostDoublings)));
+}
+
+// Whether a job waits for nodes, all or some.
+bool ClusterScheduler::Blocked(const JobId& job, const scheduler::Scheduler& of) const {
+  const auto found = requests_.find(job.value());
+  if (found == requests_.end() || !found->second.aside.empty()) return false;
+  const scheduler::JobStage stage = of.StageOf(job);
+  if (stage == scheduler::JobStage::kWaiting) return true;
+  if (stage == scheduler::JobStage::kLeaving || stage == scheduler::JobStage::kUnknown) {
+    return false;
+  }
+  return of.TasksOf(job).size() < found->second.job.nodes();
+}
+
+// Nodes on probation whose pause is over, where somebody who waits could start on them.
+void ClusterScheduler::Readmit(Instant now) {
+  NoteProbations(now);
+  readmit_at_.reset();
+  std::set<std::string> candidates;
+  std::optional<Instant> next;
+  for (const auto& [name, node] : nodes_) {
+    if (!node.suspect || node.condition != NodeCondition::kReady) continue;
+    const Instant at = node.suspect_since + ProbationOf(node);
+    if (at <= now) {
+      candidates.insert(name);
+    } else {
+      next = next ? std::min(*next, at) : at;
+    }
+  }
+  if (candidates.empty() && !next) return;
+  std::vector<JobId> blocked;
+  for (const auto& [id, request] : requests_) {
+    if (Blocked(JobId(id), *scheduler_)) blocked.emplace_back(id);
+  }
+  if (blocked.empty()) return;
+  readmit_at_ = next;
+  if (candidates.empty()) return;
+  scheduler::Scheduler trial = scheduler_->Copy();
+  for (const std::string& name : candidates) {
+    trial.Apply(scheduler::NodeChanged{name, NodeCondition::kReady}, now);
+  }
+  trial.Decide(now);
+  for (const JobId& job : blocked) {
+    if (Blocked(job, trial)) continue;
+    for (const scheduler::TaskPlacement& task : trial.TasksOf(job)) {
+      const std::string& name = trial.topology().node(task.node).name;
+      if (candidates.erase(name) == 0) continue;
+      Node& node = nodes_.at(name);
+      node.suspect = false;
+      node.suspect_since = now;
+      ++node.readmitted;
+      Tell(name, node, now);
+      due_ = true;
+    }
+  }
+}
+
+}  // namespace longhaul::runtime::scheduling

@@ -1,0 +1,155 @@
+#include "runtime/scheduling/job_request.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/text.h"
+#include "runtime/scheduling/elastic.h"
+
+namespace longhaul::runtime::scheduling {
+namespace {
+
+using scheduler::GroupRequest;
+using scheduler::JobRequest;
+
+// What a restart costs beside the work since the last snapshot: processes and a read from memory.
+constexpr Duration kRestartCost = std::chrono::seconds(10);
+
+// The state of a preempted job is kept unless the job says otherwise.
+std::optional<scheduler::Preemption> PreemptionFrom(const std::string& word) {
+  if (word.empty() || word == "suspend") return scheduler::Preemption::kSuspend;
+  if (word == "never") return scheduler::Preemption::kNever;
+  if (word == "shrink") return scheduler::Preemption::kShrink;
+  if (word == "requeue") return scheduler::Preemption::kRequeue;
+  return std::nullopt;
+}
+
+// What each number of nodes makes of the speed at the fewest, in thousandths, by the planner's
+// figures for the number it has planned for: what is computed is shared, the update of the weights
+// is not, and a ring's sum moves 2 (n - 1) / n of the gradients. Nothing without a prediction: then
+// speed grows as nodes do.
+std::vector<int32_t> SpeedsOf(const proto::Job& job, const NodeBounds& bounds) {
+  const proto::Prediction& known = job.prediction();
+  const double planned = job.nodes();
+  const auto positive = [](double seconds) { return seconds > 0 && seconds < 1e9; };
+  if (!positive(known.step_seconds()) || !positive(known.compute_seconds())) return {};
+  const double rest =
+      std::max(0.0, known.step_seconds() - known.compute_seconds() - known.all_reduce_seconds());
+  const double one_way =
+      job.nodes() > 1 ? std::max(0.0, known.all_reduce_seconds()) / (1 - 1 / planned) : 0;
+  const auto step = [&](uint32_t nodes) {
+    return known.compute_seconds() * planned / nodes + rest + one_way * (1 - 1.0 / nodes);
+  };
+  std::vector<int32_t> speeds;
+  for (uint32_t nodes = bounds.minimum; nodes <= bounds.maximum; nodes += bounds.step) {
+    const double speed = 1000 * step(bounds.minimum) / step(nodes);
+    const auto least = speeds.empty() ? 1 : speeds.back();
+    speeds.push_back(std::max(least, static_cast<int32_t>(std::min(speed, 1e9))));
+  }
+  return speeds;
+}
+
+Status ReadQueue(const proto::Scheduling& asked, const spec::ControllerSpec& configuration,
+                 JobRequest& request) {
+  request.queue = asked.queue().empty() ? configuration.default_queue : asked.queue();
+  const bool known = request.queue.empty() ||
+                     std::any_of(configuration.queues.begin(), configuration.queues.end(),
+                                 [&](const auto& queue) { return queue.name == request.queue; });
+  if (known) return {};
+  return InvalidArgument("there is no queue '" + Printable(request.queue, 63) +
+                         "' (longhaul queues shows those there are)");
+}
+
+Status ReadPriority(const proto::Scheduling& asked, const spec::ControllerSpec& configuration,
+                    JobRequest& request) {
+  request.priority = asked.priority();
+  if (asked.priority_name().empty()) return {};
+  const auto named = configuration.priorities.find(asked.priority_name());
+  if (named == configuration.priorities.end()) {
+    return InvalidArgument("there is no priority named '" + Printable(asked.priority_name(), 63) +
+                           "' in the controller's file; use a number, or one of its names");
+  }
+  request.priority = named->second;
+  return {};
+}
+
+Status ReadPreemption(const proto::Scheduling& asked, JobRequest& request) {
+  const auto preemption = PreemptionFrom(asked.preemption());
+  if (!preemption) {
+    return InvalidArgument("preemption: '" + Printable(asked.preemption(), 40) +
+                           "' is not never, shrink, suspend or requeue");
+  }
+  request.preemption = *preemption;
+  return {};
+}
+
+void ReadNodes(const proto::Job& job, const NodeBounds& bounds, GroupRequest& group) {
+  group.name = "nodes";
+  group.minimum = static_cast<int32_t>(std::min<uint32_t>(bounds.minimum, INT32_MAX));
+  group.desired = static_cast<int32_t>(std::min<uint32_t>(bounds.maximum, INT32_MAX));
+  group.step = static_cast<int32_t>(bounds.step);
+  if (bounds.elastic()) group.speed_milli = SpeedsOf(job, bounds);
+  if (bounds.maximum > 1) {
+    group.max_per_domain = 1;
+    group.spread_tier = scheduler::kHostTier;
+  }
+}
+
+Status ReadWorkers(uint32_t workers, uint32_t slots_per_accelerator, GroupRequest& group) {
+  const uint32_t accelerators = (workers + slots_per_accelerator - 1) / slots_per_accelerator;
+  if (accelerators > spec::kMaxDevices) {
+    return FailedPrecondition("no node takes " + std::to_string(workers) +
+                              " workers; the most is " +
+                              std::to_string(slots_per_accelerator * spec::kMaxDevices));
+  }
+  if (workers < slots_per_accelerator) {
+    group.shape.share =
+        static_cast<uint16_t>((workers * 1000 + slots_per_accelerator - 1) / slots_per_accelerator);
+  } else {
+    group.shape.accelerators = static_cast<uint8_t>(accelerators);
+  }
+  group.shape.counted[kSlots] = static_cast<int32_t>(workers);
+  return {};
+}
+
+Status ReadTopology(const std::string& level, const std::vector<std::string>& levels,
+                    const NodeBounds& bounds, GroupRequest& group) {
+  if (level.empty() || level == "cluster") return {};
+  if (level == "host") {
+    if (bounds.maximum == 1) return {};
+    return InvalidArgument("topology: '" + level + "' is for jobs of one node");
+  }
+  const auto found = std::find(levels.begin(), levels.end(), level);
+  if (found == levels.end()) {
+    return InvalidArgument("topology: the cluster has no level '" + Printable(level, 63) + "'; " +
+                           (levels.empty()
+                                ? "none is declared (key 'cluster' of the controller's file)"
+                                : "there is " + Join(levels, ", ")));
+  }
+  group.required = static_cast<scheduler::Tier>(found - levels.begin());
+  return {};
+}
+
+}  // namespace
+
+Result<JobRequest> ReadRequest(const proto::Job& job, const RequestContext& context) {
+  const proto::Scheduling& asked = job.scheduling();
+  JobRequest request;
+  request.id = JobId(job.id());
+  RETURN_IF_ERROR(ReadQueue(asked, context.configuration, request));
+  request.owner = asked.owner();
+  RETURN_IF_ERROR(ReadPriority(asked, context.configuration, request));
+  RETURN_IF_ERROR(ReadPreemption(asked, request));
+  if (asked.expected_ns() > 0) request.limit = Duration(asked.expected_ns());
+  if (asked.deadline_at_ns() > 0) request.deadline = InstantFromNanoseconds(asked.deadline_at_ns());
+  request.restart_cost = kRestartCost;
+
+  GroupRequest& group = request.groups.emplace_back();
+  const NodeBounds bounds = BoundsOf(job);
+  ReadNodes(job, bounds, group);
+  RETURN_IF_ERROR(ReadWorkers(job.processes_per_node(), context.slots_per_accelerator, group));
+  RETURN_IF_ERROR(ReadTopology(asked.topology(), context.levels, bounds, group));
+  return request;
+}
+
+}  // namespace longhaul::runtime::scheduling

@@ -1,0 +1,383 @@
+#include "service/controller/agents/agent_gateway.h"
+
+#include <grpc/support/log.h>
+#include <grpcpp/server_builder.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "io/clock.h"
+#include "proto/commands.grpc.pb.h"
+#include "proto/commands.pb.h"
+#include "proto/events.pb.h"
+#include "service/controller/token.h"
+
+namespace longhaul::service {
+
+bool IsNodeName(const std::string& name) {
+  return !name.empty() && name.size() <= 63 && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  });
+}
+
+// One connection. Owned by itself until OnDone, and by the gateway while it is its node's newest.
+// Lock order: the gateway's mutex is never taken while holding a stream's.
+class AgentGateway::Stream final
+    : public grpc::ServerBidiReactor<proto::FromAgent, proto::ToAgent> {
+ public:
+  static Stream* Open(AgentGateway& gateway, grpc::CallbackServerContext* context) {
+    std::shared_ptr<Stream> stream(new Stream(gateway, context));
+    stream->self_ = stream;
+    stream->StartRead(&stream->incoming_);
+    return stream.get();
+  }
+
+  const NodeId& node() const { return node_; }  // once identified
+  uint64_t incarnation() const { return incarnation_; }
+  void SetIdentity(const proto::AgentHello& hello) {
+    node_ = NodeId(hello.node());
+    incarnation_ = hello.incarnation();
+  }
+
+  // Sends Welcome; only after it may others be sent.
+  void Welcome(const proto::Welcome& welcome) {
+    {
+      std::lock_guard lock(mutex_);
+      welcomed_ = true;
+    }
+    proto::ToAgent message;
+    *message.mutable_welcome() = welcome;
+    Send(std::move(message));
+  }
+
+  void Send(proto::ToAgent message) {
+    std::lock_guard lock(mutex_);
+    if (!welcomed_ || ending_) return;
+    if (outbox_.size() >= kLongestOutbox) {
+      reason_ = "it does not read what it is sent";
+      context_->TryCancel();
+      return;
+    }
+    // The one in front may be on its way already.
+    const bool supersedes =
+        message.has_acknowledged() && outbox_.size() > 1 && outbox_.back().has_acknowledged();
+    if (supersedes) {
+      outbox_.back().set_acknowledged(message.acknowledged());
+      return;
+    }
+    outbox_.push_back(std::move(message));
+    if (outbox_.size() == 1) StartWrite(&outbox_.front());
+  }
+
+  // Breaks the connection; OnDone follows.
+  void Cancel(const std::string& reason) {
+    std::lock_guard lock(mutex_);
+    if (ending_) return;
+    reason_ = reason;
+    context_->TryCancel();
+  }
+
+  // Whether nothing came for so long, although we were reading.
+  bool SilentSince(Instant since) const {
+    std::lock_guard lock(mutex_);
+    return !paused_ && heard_ < since;
+  }
+  void Hear() {
+    std::lock_guard lock(mutex_);
+    heard_ = io::MonotonicNow();
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return End(grpc::Status::OK);
+    Hear();
+    bool read_on = true;
+    const grpc::Status status = Take(read_on);
+    if (!status.ok()) return End(status);
+    if (read_on) StartReadUnlessEnding();
+  }
+
+  void OnWriteDone(bool ok) override {
+    std::lock_guard lock(mutex_);
+    outbox_.pop_front();
+    if (!ok || ending_) outbox_.clear();
+    if (!outbox_.empty()) {
+      StartWrite(&outbox_.front());
+    } else if (ending_) {
+      FinishLocked();
+    }
+  }
+
+  void OnCancel() override { End(grpc::Status::CANCELLED); }
+
+  void OnDone() override {
+    std::string reason;
+    {
+      std::lock_guard lock(mutex_);
+      reason = reason_.empty() ? "its connection ended" : reason_;
+    }
+    if (identified_) gateway_.Forget(this, reason);
+    self_.reset();  // maybe the last reference: nothing may follow
+  }
+
+ private:
+  Stream(AgentGateway& gateway, grpc::CallbackServerContext* context)
+      : gateway_(gateway), context_(context), heard_(io::MonotonicNow()) {}
+
+  grpc::Status Take(bool& read_on) {
+    if (!identified_) {
+      if (!incoming_.has_hello()) {
+        return {grpc::StatusCode::INVALID_ARGUMENT, "the first message must be AgentHello"};
+      }
+      const Status refused = gateway_.Identify(self_, incoming_.hello());
+      if (!refused.ok()) {
+        return {static_cast<grpc::StatusCode>(refused.code()), refused.message()};
+      }
+      identified_ = true;
+      return grpc::Status::OK;
+    }
+    if (incoming_.has_event()) return TakeEvent(read_on);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status TakeEvent(bool& read_on) {
+    proto::Event event = std::move(*incoming_.mutable_event());
+    if (event.sequence() == 0 || event.kind_case() == proto::Event::KIND_NOT_SET) {
+      return {grpc::StatusCode::INVALID_ARGUMENT, "an event needs a sequence number and a kind"};
+    }
+    event.set_node(node_.value());
+    event.set_incarnation(incarnation_);
+    {
+      std::lock_guard lock(mutex_);
+      ++waiting_;
+      paused_ = waiting_ >= kWindow;
+      read_on = !paused_;
+    }
+    // The stream may be gone when the event is logged.
+    const bool pushed =
+        gateway_.loop_.Push(std::move(event), [weak = std::weak_ptr<Stream>(self_)] {
+          if (const auto stream = weak.lock()) stream->EventTaken();
+        });
+    if (pushed) return grpc::Status::OK;
+    return {grpc::StatusCode::UNAVAILABLE, "the controller is overloaded or stopping"};
+  }
+
+  void EventTaken() {
+    {
+      std::lock_guard lock(mutex_);
+      --waiting_;
+      if (!paused_ || waiting_ > kWindow / 2) return;
+      paused_ = false;
+      heard_ = io::MonotonicNow();
+    }
+    StartReadUnlessEnding();
+  }
+
+  void StartReadUnlessEnding() {
+    std::lock_guard lock(mutex_);
+    if (!ending_) StartRead(&incoming_);
+  }
+
+  // Ends the stream with a status, once; a write under way comes to its end first.
+  void End(const grpc::Status& status) {
+    std::lock_guard lock(mutex_);
+    if (ending_) return;
+    ending_ = true;
+    final_ = status;
+    if (!status.ok() && reason_.empty()) reason_ = status.error_message();
+    if (outbox_.empty()) {
+      FinishLocked();
+    } else {
+      context_->TryCancel();  // OnWriteDone finishes
+    }
+  }
+
+  void FinishLocked() {
+    if (finished_) return;
+    finished_ = true;
+    Finish(final_);
+  }
+
+  AgentGateway& gateway_;
+  grpc::CallbackServerContext* const context_;
+  std::shared_ptr<Stream> self_;
+  proto::FromAgent incoming_;  // belongs to the read under way
+  bool identified_ = false;    // by reads only, which come one at a time, and OnDone after them
+  NodeId node_;
+  uint64_t incarnation_ = 0;
+
+  mutable std::mutex mutex_;  // guards all below
+  Instant heard_;
+  bool welcomed_ = false;
+  bool paused_ = false;  // no read is under way: too many events wait
+  int waiting_ = 0;
+  bool ending_ = false;
+  bool finished_ = false;
+  grpc::Status final_;
+  std::string reason_;
+  std::deque<proto::ToAgent> outbox_;  // the front one is being written
+};
+
+class AgentGateway::Service final : public proto::Controller::CallbackService {
+ public:
+  explicit Service(AgentGateway& gateway) : gateway_(gateway) {}
+
+  grpc::ServerBidiReactor<proto::FromAgent, proto::ToAgent>* Connect(
+      grpc::CallbackServerContext* context) override {
+    return Stream::Open(gateway_, context);
+  }
+
+ private:
+  AgentGateway& gateway_;
+};
+
+AgentGateway::AgentGateway(const AgentGatewayOptions& options, CoreLoop& loop)
+    : options_(options), loop_(loop), service_(std::make_unique<Service>(*this)) {}
+
+AgentGateway::~AgentGateway() { Stop(); }
+
+Result<std::unique_ptr<AgentGateway>> AgentGateway::Start(const AgentGatewayOptions& options,
+                                                          CoreLoop& loop) {
+  std::unique_ptr<AgentGateway> gateway(new AgentGateway(options, loop));
+  RETURN_IF_ERROR(gateway->Listen());
+  gateway->watcher_ = std::thread([raw = gateway.get()] { raw->WatchSilence(); });
+  return gateway;
+}
+
+Status AgentGateway::Listen() {
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(options_.address, grpc::InsecureServerCredentials(), &port);
+  // Else two controllers would share a port, and agents would come to either.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.SetMaxReceiveMessageSize(kLargestMessage);
+  builder.RegisterService(service_.get());
+  // Why it can't listen is said by our own message; gRPC would print a page about it.
+  gpr_set_log_function([](gpr_log_func_args*) {});
+  server_ = builder.BuildAndStart();
+  gpr_set_log_function(nullptr);  // gRPC's own again
+  if (server_ == nullptr || port == 0) {
+    return AlreadyExists("cannot listen for agents on " + options_.address +
+                         ": the port is in use or the address isn't ours; choose another with "
+                         "--agents HOST:PORT (port 0: any)");
+  }
+  port_ = static_cast<uint16_t>(port);
+  return Status();
+}
+
+void AgentGateway::Stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+    current_.clear();
+  }
+  stopping_.notify_all();
+  if (watcher_.joinable()) watcher_.join();
+  if (server_ != nullptr) {
+    server_->Shutdown(std::chrono::system_clock::now());  // cancels what is open
+    server_->Wait();
+    server_.reset();
+  }
+}
+
+Status AgentGateway::Identify(const std::shared_ptr<Stream>& stream,
+                              const proto::AgentHello& hello) {
+  if (!EqualInConstantTime(options_.token, hello.token())) {
+    return Unauthenticated("wrong token: agent and controller must read the same token file");
+  }
+  if (!IsNodeName(hello.node())) {
+    return InvalidArgument("a node's name has 1 to 63 of a-z, 0-9 and '-', not " +
+                           hello.node().substr(0, 80));
+  }
+  if (hello.incarnation() == 0) return InvalidArgument("an incarnation starts at 1");
+  const NodeId node(hello.node());
+  std::shared_ptr<Stream> replaced;
+  {
+    std::lock_guard lock(mutex_);
+    if (stopped_) return Unavailable("the controller is stopping");
+    std::shared_ptr<Stream>& current = current_[node];
+    if (current != nullptr && current->incarnation() > hello.incarnation()) {
+      return FailedPrecondition("a newer agent of " + hello.node() + " is connected");
+    }
+    stream->SetIdentity(hello);
+    replaced = std::exchange(current, stream);
+  }
+  if (replaced != nullptr) replaced->Cancel("its agent has connected anew");
+  // In the loop, so that what Welcome acknowledges is logged.
+  const bool posted = loop_.Post([this, stream](const runtime::Controller& core) {
+    proto::Welcome welcome;
+    welcome.set_acknowledged(core.AcknowledgedSequence(stream->node(), stream->incarnation()));
+    welcome.set_heartbeat_period_ns(options_.heartbeat_period.count());
+    stream->Welcome(welcome);
+  });
+  return posted ? Status() : Unavailable("the controller is overloaded or stopping");
+}
+
+void AgentGateway::Forget(const Stream* stream, const std::string& reason) {
+  std::lock_guard lock(mutex_);
+  const auto found = current_.find(stream->node());
+  if (stopped_ || found == current_.end() || found->second.get() != stream) return;
+  proto::Event event;
+  event.set_at_ns(ToNanoseconds(io::Now()));
+  event.set_node(stream->node().value());
+  event.set_incarnation(stream->incarnation());
+  event.mutable_agent_disconnected()->set_reason(reason);
+  // Under the mutex: a new stream of this node gets its events in only after this one.
+  loop_.Push(std::move(event), nullptr);
+  current_.erase(found);
+}
+
+std::shared_ptr<AgentGateway::Stream> AgentGateway::Find(const NodeId& node) const {
+  std::lock_guard lock(mutex_);
+  const auto found = current_.find(node);
+  return found == current_.end() ? nullptr : found->second;
+}
+
+void AgentGateway::Deliver(const NodeId& node, const proto::Command& command) {
+  const auto stream = Find(node);
+  if (stream == nullptr) return;
+  proto::ToAgent message;
+  *message.mutable_command() = command;
+  stream->Send(std::move(message));
+}
+
+void AgentGateway::Acknowledge(const NodeId& node, uint64_t incarnation, uint64_t sequence) {
+  const auto stream = Find(node);
+  if (stream == nullptr || stream->incarnation() != incarnation) return;
+  proto::ToAgent message;
+  message.set_acknowledged(sequence);
+  stream->Send(std::move(message));
+}
+
+size_t AgentGateway::streams() const {
+  std::lock_guard lock(mutex_);
+  return current_.size();
+}
+
+void AgentGateway::WatchSilence() {
+  Instant last_look = io::MonotonicNow();
+  while (true) {
+    std::vector<std::shared_ptr<Stream>> streams;
+    {
+      std::unique_lock lock(mutex_);
+      stopping_.wait_for(lock, options_.heartbeat_period, [this] { return stopped_; });
+      if (stopped_) return;
+      for (const auto& [node, stream] : current_) streams.push_back(stream);
+    }
+    const Instant now = io::MonotonicNow();
+    // Did we sleep ourselves (a paused machine, no processor)? Then silence proves nothing.
+    const bool we_slept = now - last_look > 2 * options_.heartbeat_period;
+    last_look = now;
+    for (const auto& stream : streams) {
+      if (we_slept) {
+        stream->Hear();
+      } else if (stream->SilentSince(now - kMissedHeartbeats * options_.heartbeat_period)) {
+        stream->Cancel("silent for " + ToString(kMissedHeartbeats * options_.heartbeat_period));
+      }
+    }
+  }
+}
+
+}  // namespace longhaul::service

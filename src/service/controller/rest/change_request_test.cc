@@ -1,0 +1,88 @@
+#include "service/controller/rest/change_request.h"
+
+#include <gtest/gtest.h>
+
+namespace longhaul::service {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+TEST(ChangeRequest, ReadsEachKind) {
+  const auto request = ParseChanges(R"({"changes": [
+      {"expedite": "a"}, {"evict": "b"}, {"job": "c", "nodes": 2, "topology": "leaf"},
+      {"queue": "lab", "limit": {"accelerators": 4, "cpu": -1}}, {"node": "node-1"},
+      {"link": "l1", "level": "leaf"}], "reason": "a test"})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  ASSERT_EQ(request->changes.size(), 6u);
+  EXPECT_EQ(request->reason, "a test");
+  EXPECT_EQ(request->changes[1].kind, ChangeRequest::Kind::kEvict);
+  EXPECT_EQ(request->changes[2].nodes, 2u);
+  EXPECT_EQ(request->changes[2].topology, "leaf");
+  EXPECT_EQ(request->changes[3].accelerators, 4.0);
+  EXPECT_EQ(request->changes[3].cpu, -1.0);
+  EXPECT_EQ(request->changes[3].memory_gib, std::nullopt);
+  EXPECT_EQ(request->changes[5].level, "leaf");
+}
+
+TEST(ChangeRequest, SaysWhatIsWrong) {
+  const struct {
+    const char* body;
+    const char* part;
+  } kRows[] = {
+      {R"({})", "\"changes\" must be a list"},
+      {R"({"changes": []})", "1 to 1,000 changes"},
+      {R"({"changes": [3]})", "must be an object"},
+      {R"({"changes": [{}]})", "names one of"},
+      {R"({"changes": [{"expedite": "a", "evict": "b"}]})", "names one of"},
+      {R"({"changes": [{"evict": 3}]})", "\"evict\" must be a text"},
+      {R"({"changes": [{"evcit": "a"}]})", "did you mean \"evict\"?"},
+      {R"({"changes": [{"job": "a"}]})", "what is to change"},
+      {R"({"changes": [{"job": "a", "nodes": 0}]})", "1 to 1,000,000"},
+      {R"({"changes": [{"job": "a", "nodes": -1}]})", "1 to 1,000,000"},
+      {R"({"changes": [{"queue": "a"}]})", "\"limit\" must be an object"},
+      {R"({"changes": [{"queue": "a", "limit": {"cads": 1}}]})", "did you mean \"accelerators\"?"},
+      {R"({"changes": [{"queue": "a", "limit": {"accelerators": -2}}]})", "-1 for no limit"},
+      {R"({"changes": [{"queue": "a", "limit": {"accelerators": 1e30}}]})", "-1 for no limit"},
+      {R"({"changes": [{"link": "a"}]})", "\"level\""},
+  };
+  for (const auto& row : kRows) {
+    const Status status = ParseChanges(row.body).status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << row.body;
+    EXPECT_NE(status.message().find(row.part), std::string::npos) << row.body << " -> " << status;
+  }
+}
+
+TEST(ChangeRequest, IsWrittenAsItIsReadAndAsACommand) {
+  proto::Job before;
+  before.set_id("a-1");
+  before.set_nodes(3);
+  before.mutable_scheduling()->set_topology("leaf");
+  proto::Change change;
+  *change.mutable_job() = before;
+  change.mutable_job()->set_nodes(2);
+  change.mutable_job()->mutable_scheduling()->clear_topology();
+  EXPECT_EQ(ToJson(change, before).dump(), R"({"job":"a-1","nodes":2,"topology":"cluster"})");
+  EXPECT_EQ(CommandOf(ToJson(change, before)),
+            "longhaul jobs change a-1 --nodes 2 --topology cluster");
+  change.mutable_limit()->set_queue("lab");
+  change.mutable_limit()->mutable_limit()->set_accelerators(4);
+  change.mutable_limit()->mutable_limit()->set_cpu(-1);
+  change.mutable_limit()->mutable_limit()->set_memory_gib(1.5);
+  const Json limit = ToJson(change, before);
+  EXPECT_EQ(CommandOf(limit),
+            "longhaul queues limit lab --accelerators 4.0 --cpu -1.0 --memory-gib 1.5");
+  Json all = Json::array({limit});
+  proto::Change evict;
+  evict.set_evict("it's");
+  all.push_back(ToJson(evict, before));
+  EXPECT_EQ(CommandOf(all[1]), "longhaul jobs evict 'it'\\''s'");
+  const auto again = ParseChanges(Json{{"changes", all}}.dump());
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->changes[0].memory_gib, 1.5);
+  EXPECT_EQ(again->changes[1].subject, "it's");
+  EXPECT_EQ(CommandOfAll(Json::array({ToJson(evict, before)})),
+            R"(longhaul apply '[{"evict":"it'\''s"}]')");
+}
+
+}  // namespace
+}  // namespace longhaul::service

@@ -1,0 +1,534 @@
+#include "service/controller/rest/rest_api.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/text.h"
+#include "io/clock.h"
+#include "proto/json.h"
+#include "scheduler/explanation.h"
+#include "service/controller/rest/metrics.h"
+#include "service/controller/rest/redaction.h"
+#include "service/controller/rest/worker_log.h"
+
+namespace longhaul::service {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kEventsAtOnce = 1000;  // in an answer that isn't a stream
+
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+ApiResponse JsonResponse(const Json& json, int status = 200) {
+  ApiResponse response;
+  response.status = status;
+  response.body = Dump(json);
+  return response;
+}
+
+int HttpStatusOf(Code code) {
+  switch (code) {
+    case Code::kOk:
+      return 200;
+    case Code::kInvalidArgument:
+    case Code::kOutOfRange:
+      return 400;
+    case Code::kUnauthenticated:
+      return 401;
+    case Code::kPermissionDenied:
+      return 403;
+    case Code::kNotFound:
+      return 404;
+    case Code::kAlreadyExists:
+    case Code::kFailedPrecondition:
+    case Code::kAborted:
+      return 409;
+    case Code::kResourceExhausted:
+      return 429;
+    case Code::kUnavailable:
+    case Code::kDeadlineExceeded:
+      return 503;
+    default:
+      return 500;
+  }
+}
+
+// Whether `path` is `pattern` with something in place of each {name}; what, into `parameters`.
+bool Matches(std::string_view pattern, std::string_view path,
+             std::vector<std::string>& parameters) {
+  parameters.clear();
+  const auto wanted = Split(pattern, '/');
+  const auto given = Split(path, '/');
+  if (wanted.size() != given.size()) return false;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i].starts_with('{')) {
+      if (given[i].empty()) return false;
+      parameters.emplace_back(given[i]);
+    } else if (wanted[i] != given[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// A number in the query; `fallback` when it isn't there.
+Result<uint64_t> QueryNumber(const ApiRequest& request, const std::string& key, uint64_t fallback) {
+  const auto found = request.query.find(key);
+  if (found == request.query.end()) return fallback;
+  const Result<uint64_t> number = ParseUint64(found->second);
+  if (number.ok()) return number;
+  return InvalidArgument("\"" + key + "\" must be a whole number, not \"" +
+                         Printable(found->second, 40) + "\"");
+}
+
+// Whether the values of environments are asked for.
+Result<bool> WantsEnvironment(const ApiRequest& request) {
+  const auto found = request.query.find("environment");
+  if (found == request.query.end() || found->second == "false") return false;
+  if (found->second == "true") return true;
+  return InvalidArgument("\"environment\" must be true or false, not \"" +
+                         Printable(found->second, 40) + "\"");
+}
+
+Json JobJson(proto::JobStatus job, bool with_environment) {
+  if (!with_environment) RedactJobs(job);
+  return proto::ToJson(job);
+}
+
+Result<LogQuery> ParseLogQuery(const ApiRequest& request) {
+  LogQuery query;
+  ASSIGN_OR_RETURN(const uint64_t rank, QueryNumber(request, "rank", 0));
+  if (rank > UINT32_MAX) return InvalidArgument("no such rank: " + std::to_string(rank));
+  query.rank = static_cast<uint32_t>(rank);
+  ASSIGN_OR_RETURN(query.bytes, QueryNumber(request, "bytes", query.bytes));
+  if (request.query.contains("attempt")) {
+    ASSIGN_OR_RETURN(query.attempt, QueryNumber(request, "attempt", 0));
+  }
+  if (request.query.contains("from")) {
+    ASSIGN_OR_RETURN(query.from, QueryNumber(request, "from", 0));
+  }
+  return query;
+}
+
+}  // namespace
+
+ApiResponse ErrorResponse(int http_status, std::string_view code, const std::string& message) {
+  return JsonResponse({{"error", {{"code", code}, {"message", message}}}}, http_status);
+}
+
+ApiResponse ErrorResponse(const Status& status) {
+  std::string code(ToString(status.code()));
+  std::replace(code.begin(), code.end(), ' ', '_');
+  return ErrorResponse(HttpStatusOf(status.code()), code, status.message());
+}
+
+RestApi::RestApi(CoreLoop& loop, NotificationFeed& feed, PrepareJob prepare,
+                 std::function<uint64_t()> event_streams)
+    : loop_(loop),
+      feed_(feed),
+      prepare_(std::move(prepare)),
+      event_streams_(std::move(event_streams)) {}
+
+const std::vector<RestApi::Route>& RestApi::Table() {
+  static const std::vector<Route> table = {
+      {"GET", "/v1/healthz", &RestApi::GetHealth},
+      {"POST", "/v1/jobs", &RestApi::PostJob},
+      {"GET", "/v1/jobs", &RestApi::GetJobs},
+      {"GET", "/v1/jobs/{id}", &RestApi::GetJob},
+      {"GET", "/v1/jobs/{id}/events", &RestApi::GetJobEvents},
+      {"GET", "/v1/jobs/{id}/logs", &RestApi::GetLogs},
+      {"POST", "/v1/jobs/{id}/stop", &RestApi::PostStop},
+      {"GET", "/v1/jobs/{id}/why", &RestApi::GetWhy},
+      {"GET", "/v1/events", &RestApi::GetEvents},
+      {"GET", "/v1/nodes", &RestApi::GetNodes},
+      {"POST", "/v1/nodes/{name}/cordon", &RestApi::PostCordon},
+      {"POST", "/v1/nodes/{name}/drain", &RestApi::PostDrain},
+      {"POST", "/v1/nodes/{name}/uncordon", &RestApi::PostUncordon},
+      {"GET", "/v1/queues", &RestApi::GetQueues},
+      {"GET", "/v1/links", &RestApi::GetLinks},
+      {"POST", "/v1/changes", &RestApi::PostChanges},
+      {"GET", "/v1/openapi.yaml", &RestApi::GetOpenApi},
+      {"GET", "/metrics", &RestApi::GetMetrics},
+  };
+  return table;
+}
+
+std::vector<std::string> RestApi::Routes() {
+  std::vector<std::string> routes;
+  for (const Route& route : Table()) {
+    routes.push_back(std::string(route.method) + " " + route.pattern);
+  }
+  return routes;
+}
+
+ApiResponse RestApi::Handle(const ApiRequest& request) const {
+  std::vector<std::string> allowed;
+  Parameters parameters;
+  for (const Route& route : Table()) {
+    if (!Matches(route.pattern, request.path, parameters)) continue;
+    if (request.method == route.method) return (this->*route.handler)(request, parameters);
+    allowed.emplace_back(route.method);
+  }
+  if (allowed.empty()) {
+    return ErrorResponse(404, "not_found",
+                         "no such path: " + Printable(request.path) + " (see /v1/openapi.yaml)");
+  }
+  ApiResponse response = ErrorResponse(405, "method_not_allowed",
+                                       Printable(request.path) + " takes " + Join(allowed, ", ") +
+                                           ", not " + Printable(request.method, 20));
+  response.allow = Join(allowed, ", ");
+  return response;
+}
+
+ApiResponse RestApi::GetHealth(const ApiRequest&, const Parameters&) const {
+  const Status health = loop_.Health();
+  return JsonResponse({{"status", health.ok() ? "ok" : "degraded"},
+                       {"reason", health.message()},
+                       {"version", LONGHAUL_VERSION}});
+}
+
+ApiResponse RestApi::PostJob(const ApiRequest& request, const Parameters&) const {
+  const auto submission = ParseSubmissionRequest(request.body);
+  if (!submission.ok()) return ErrorResponse(submission.status());
+  const Status health = loop_.Health();
+  if (!health.ok())
+    return ErrorResponse(Unavailable("the controller accepts no job now: " + health.message()));
+  Result<proto::Job> job = prepare_(*submission);
+  if (!job.ok()) return ErrorResponse(job.status());
+  proto::Event event;
+  *event.mutable_job_submitted()->mutable_job() = *job;
+  const Status accepted = loop_.Apply(std::move(event));
+  if (!accepted.ok()) return ErrorResponse(accepted);
+  return JsonResponse({{"id", job->id()},
+                       {"name", job->name()},
+                       {"run_directory", job->run_directory()},
+                       {"plan_reason", job->plan_reason()}},
+                      201);
+}
+
+ApiResponse RestApi::GetJobs(const ApiRequest& request, const Parameters&) const {
+  const auto environment = WantsEnvironment(request);
+  if (!environment.ok()) return ErrorResponse(environment.status());
+  const auto jobs =
+      loop_.Read([](const runtime::Controller& core) { return core.AllJobs(io::Now()); });
+  Json list = Json::array();
+  for (const proto::JobStatus& job : jobs) list.push_back(JobJson(job, *environment));
+  return JsonResponse({{"jobs", std::move(list)}});
+}
+
+Result<proto::JobStatus> RestApi::FindJob(const std::string& id_or_name) const {
+  return loop_.Read([&](const runtime::Controller& core) -> Result<proto::JobStatus> {
+    auto exact = core.JobStatus(JobId(id_or_name), io::Now());
+    if (exact.has_value()) return *std::move(exact);
+    std::vector<std::string> ids;
+    proto::JobStatus found;
+    for (proto::JobStatus& job : core.AllJobs(io::Now())) {
+      if (job.job().name() != id_or_name) continue;
+      ids.push_back(job.job().id());
+      found = std::move(job);
+    }
+    if (ids.empty()) return NotFound("no job with the id or name " + Printable(id_or_name));
+    if (ids.size() == 1) return found;
+    return FailedPrecondition(std::to_string(ids.size()) + " jobs are named " +
+                              Printable(id_or_name) + ": say which by its id (" + Join(ids, ", ") +
+                              ")");
+  });
+}
+
+ApiResponse RestApi::GetJob(const ApiRequest& request, const Parameters& parameters) const {
+  const auto environment = WantsEnvironment(request);
+  if (!environment.ok()) return ErrorResponse(environment.status());
+  const auto job = FindJob(parameters[0]);
+  if (!job.ok()) return ErrorResponse(job.status());
+  return JsonResponse(JobJson(*job, *environment));
+}
+
+ApiResponse RestApi::GetJobEvents(const ApiRequest& request, const Parameters& parameters) const {
+  const auto job = FindJob(parameters[0]);
+  if (!job.ok()) return ErrorResponse(job.status());
+  EventStream stream;
+  stream.job = JobId(job->job().id());
+  stream.job_is_over = runtime::IsTerminal(job->state());
+  return Events(request, stream);
+}
+
+ApiResponse RestApi::GetEvents(const ApiRequest& request, const Parameters&) const {
+  return Events(request, EventStream());
+}
+
+ApiResponse RestApi::Events(const ApiRequest& request, EventStream stream) const {
+  const auto after = QueryNumber(request, "after", 0);
+  if (!after.ok()) return ErrorResponse(after.status());
+  stream.after = *after;
+  if (!request.wants_json) {
+    // The header is what a client that reconnects has seen; it counts for more than the address.
+    const Result<uint64_t> seen = ParseUint64(request.last_event_id);
+    if (seen.ok()) stream.after = std::max(stream.after, *seen);
+    ApiResponse response;
+    response.content_type = "text/event-stream";
+    response.stream = stream;
+    return response;
+  }
+  const auto batch = feed_.After(stream.after, stream.job, kEventsAtOnce);
+  if (!batch.ok()) return ErrorResponse(batch.status());
+  ApiResponse response;
+  response.body = "{\"events\":[";
+  uint64_t last = stream.after;
+  for (const RenderedNotification& notification : batch->notifications) {
+    if (last != stream.after) response.body += ',';
+    response.body += "{\"id\":" + std::to_string(notification.id) + ",\"kind\":\"" +
+                     notification.kind + "\",\"data\":" + notification.json + "}";
+    last = notification.id;
+  }
+  response.body += "],\"last\":" + std::to_string(last) + "}\n";
+  return response;
+}
+
+ApiResponse RestApi::GetLogs(const ApiRequest& request, const Parameters& parameters) const {
+  const auto job = FindJob(parameters[0]);
+  if (!job.ok()) return ErrorResponse(job.status());
+  const auto query = ParseLogQuery(request);
+  if (!query.ok()) return ErrorResponse(query.status());
+  auto part = ReadWorkerLog(job->job().run_directory(), *query);
+  if (!part.ok()) return ErrorResponse(part.status());
+  if (request.wants_json) {
+    return JsonResponse({{"attempt", part->attempt},
+                         {"rank", query->rank},
+                         {"from", part->from},
+                         {"end", part->end},
+                         {"text", part->text}});
+  }
+  ApiResponse response;
+  response.content_type = "text/plain; charset=utf-8";
+  response.body = std::move(part->text);
+  return response;
+}
+
+ApiResponse RestApi::PostStop(const ApiRequest& request, const Parameters& parameters) const {
+  auto reason = ParseReason(request.body);
+  if (!reason.ok()) return ErrorResponse(reason.status());
+  const auto job = FindJob(parameters[0]);
+  if (!job.ok()) return ErrorResponse(job.status());
+  if (!runtime::IsTerminal(job->state())) {
+    proto::Event event;
+    event.mutable_job_stop_requested()->set_job_id(job->job().id());
+    event.mutable_job_stop_requested()->set_reason(reason->empty() ? "asked for" : *reason);
+    const Status accepted = loop_.Apply(std::move(event));
+    if (!accepted.ok()) return ErrorResponse(accepted);
+  }
+  return GetJob(request, {job->job().id()});
+}
+
+ApiResponse RestApi::GetNodes(const ApiRequest&, const Parameters&) const {
+  const auto nodes = loop_.Read([](const runtime::Controller& core) { return core.AllNodes(); });
+  Json list = Json::array();
+  for (const proto::NodeStatus& node : nodes) list.push_back(proto::ToJson(node));
+  return JsonResponse({{"nodes", std::move(list)}});
+}
+
+ApiResponse RestApi::PostCordon(const ApiRequest& request, const Parameters& parameters) const {
+  return SetUse(request, parameters[0], Use::kCordon);
+}
+ApiResponse RestApi::PostDrain(const ApiRequest& request, const Parameters& parameters) const {
+  return SetUse(request, parameters[0], Use::kDrain);
+}
+ApiResponse RestApi::PostUncordon(const ApiRequest& request, const Parameters& parameters) const {
+  return SetUse(request, parameters[0], Use::kNormal);
+}
+
+// The what-if rounds are tried on a copy, so that the core continues meanwhile.
+ApiResponse RestApi::GetWhy(const ApiRequest&, const Parameters& parameters) const {
+  const auto job = FindJob(parameters[0]);
+  if (!job.ok()) return ErrorResponse(job.status());
+  const JobId id(job->job().id());
+  const auto question =
+      loop_.Read([&](const runtime::Controller& core) { return core.AskWhy(id); });
+  Json answer = {{"job_id", id.value()},     {"state", proto::ToJson(*job)["state"]},
+                 {"reason", "never-fits"},   {"sentence", question.aside},
+                 {"fix", Json::array()},     {"changes", Json::array()},
+                 {"commands", Json::array()}};
+  if (job->state() != proto::QUEUED) {
+    answer["reason"] = "none";
+    answer["sentence"] = "it does not wait";
+    return JsonResponse(answer);
+  }
+  if (!question.scheduler.has_value()) {
+    answer["fix"].push_back("nodes that together hold " + std::to_string(job->job().nodes()) +
+                            " x " + std::to_string(job->job().processes_per_node()) + " workers");
+    return JsonResponse(answer);
+  }
+  const auto why = question.scheduler->Explain(id, io::Now(), question.means);
+  if (!why.ok()) return ErrorResponse(why.status());
+  const auto remedy =
+      loop_.Read([&](const runtime::Controller& core) { return core.RemedyOf(id, why->fix); });
+  proto::Job before = job->job();
+  for (const std::string& node : remedy.missing) {
+    answer["commands"].push_back("longhaul agent --node " + node +
+                                 " ...  # on its machine, as it was started before");
+  }
+  for (const proto::Change& change : remedy.changes) {
+    const Json json = ToJson(change, before);
+    if (change.has_job()) before = change.job();
+    answer["changes"].push_back(json);
+    answer["commands"].push_back(CommandOf(json));
+  }
+  if (answer["changes"].size() > 1) answer["at_once"] = CommandOfAll(answer["changes"]);
+  const Json explained = Json::parse(scheduler::ToJson(*why));
+  for (const auto& [key, value] : explained.items()) answer[key] = value;
+  return JsonResponse(answer);
+}
+
+ApiResponse RestApi::GetQueues(const ApiRequest&, const Parameters&) const {
+  const auto queues = loop_.Read([](const runtime::Controller& core) { return core.Queues(); });
+  Json list = Json::array();
+  for (const proto::QueueStatus& queue : queues) list.push_back(proto::ToJson(queue));
+  return JsonResponse({{"queues", std::move(list)}});
+}
+
+ApiResponse RestApi::GetLinks(const ApiRequest&, const Parameters&) const {
+  const auto links = loop_.Read([](const runtime::Controller& core) { return core.Links(); });
+  Json list = Json::array();
+  for (const scheduler::LinkView& link : links) {
+    list.push_back({{"level", link.level},
+                    {"name", link.name},
+                    {"health", link.health / 1000.0},
+                    {"up", link.up},
+                    {"trusted", link.trusted}});
+  }
+  return JsonResponse({{"links", std::move(list)}});
+}
+
+// The job as it would be. A new size is planned for and its data prepared.
+Result<proto::Job> RestApi::ChangedJob(const ChangeRequest& request) const {
+  ASSIGN_OR_RETURN(const proto::JobStatus status, FindJob(request.subject));
+  proto::Job job = status.job();
+  if (request.nodes && *request.nodes != job.nodes()) {
+    if (status.state() != proto::QUEUED || status.attempt() > job.committed_attempt()) {
+      return FailedPrecondition("job " + job.id() +
+                                " has begun: the size of one that has not can be changed");
+    }
+    SubmissionRequest again;
+    again.before = std::move(job);
+    again.nodes = *request.nodes;
+    ASSIGN_OR_RETURN(job, prepare_(again));
+  }
+  if (request.topology) {
+    job.mutable_scheduling()->set_topology(*request.topology == "cluster" ? "" : *request.topology);
+  }
+  return job;
+}
+
+Result<proto::Change> RestApi::ChangeFrom(const ChangeRequest& request) const {
+  proto::Change change;
+  switch (request.kind) {
+    case ChangeRequest::Kind::kExpedite: {
+      ASSIGN_OR_RETURN(const proto::JobStatus job, FindJob(request.subject));
+      change.set_expedite(job.job().id());
+      break;
+    }
+    case ChangeRequest::Kind::kEvict: {
+      ASSIGN_OR_RETURN(const proto::JobStatus job, FindJob(request.subject));
+      change.set_evict(job.job().id());
+      break;
+    }
+    case ChangeRequest::Kind::kJob: {
+      ASSIGN_OR_RETURN(*change.mutable_job(), ChangedJob(request));
+      break;
+    }
+    case ChangeRequest::Kind::kLimit: {
+      proto::Amounts limit;
+      limit.set_accelerators(-1);
+      limit.set_cpu(-1);
+      limit.set_memory_gib(-1);
+      for (const proto::QueueStatus& queue :
+           loop_.Read([](const runtime::Controller& core) { return core.Queues(); })) {
+        if (queue.name() == request.subject) limit = queue.limit();
+      }
+      if (request.accelerators) limit.set_accelerators(*request.accelerators);
+      if (request.cpu) limit.set_cpu(*request.cpu);
+      if (request.memory_gib) limit.set_memory_gib(*request.memory_gib);
+      change.mutable_limit()->set_queue(request.subject);
+      *change.mutable_limit()->mutable_limit() = limit;
+      break;
+    }
+    case ChangeRequest::Kind::kNode:
+      change.set_use_node(request.subject);
+      break;
+    case ChangeRequest::Kind::kLink:
+      change.mutable_trust_link()->set_name(request.subject);
+      change.mutable_trust_link()->set_level(request.level);
+      break;
+  }
+  return change;
+}
+
+ApiResponse RestApi::PostChanges(const ApiRequest& request, const Parameters&) const {
+  const auto asked = ParseChanges(request.body);
+  if (!asked.ok()) return ErrorResponse(asked.status());
+  proto::Event event;
+  event.mutable_changes_asked()->set_reason(asked->reason);
+  for (const ChangeRequest& each : asked->changes) {
+    auto change = ChangeFrom(each);
+    if (!change.ok()) return ErrorResponse(change.status());
+    *event.mutable_changes_asked()->add_changes() = *std::move(change);
+  }
+  const Status accepted = loop_.Apply(std::move(event));
+  if (!accepted.ok()) return ErrorResponse(accepted);
+  return JsonResponse({{"changes", asked->changes.size()}});
+}
+
+ApiResponse RestApi::SetUse(const ApiRequest& request, const std::string& name, Use use) const {
+  auto reason = ParseReason(request.body);
+  if (!reason.ok()) return ErrorResponse(reason.status());
+  const auto find = [&]() -> std::optional<proto::NodeStatus> {
+    for (proto::NodeStatus& node :
+         loop_.Read([](const runtime::Controller& core) { return core.AllNodes(); })) {
+      if (node.name() == name) return std::move(node);
+    }
+    return std::nullopt;
+  };
+  if (!find().has_value()) return ErrorResponse(NotFound("no node named " + Printable(name)));
+  proto::Event event;
+  if (use == Use::kNormal && !find()->condition().starts_with("down")) {
+    // A suspect is trusted again, a spare is taken into use.
+    event.mutable_changes_asked()->add_changes()->set_use_node(name);
+    event.mutable_changes_asked()->set_reason(*reason);
+  } else {
+    event.mutable_node_cordoned()->set_target(name);
+    event.mutable_node_cordoned()->set_cordoned(use != Use::kNormal);
+    event.mutable_node_cordoned()->set_drain(use == Use::kDrain);
+    event.mutable_node_cordoned()->set_reason(*reason);
+  }
+  const Status accepted = loop_.Apply(std::move(event));
+  if (!accepted.ok()) return ErrorResponse(accepted);
+  return JsonResponse(proto::ToJson(find().value_or(proto::NodeStatus())));
+}
+
+ApiResponse RestApi::GetMetrics(const ApiRequest&, const Parameters&) const {
+  MetricsInput input;
+  loop_.Read([&](const runtime::Controller& core) {
+    input.jobs = core.AllJobs(io::Now());
+    input.nodes = core.AllNodes();
+    return 0;
+  });
+  input.logged_events = loop_.logged_events();
+  input.log_writable = loop_.Health().ok();
+  input.event_streams = event_streams_();
+  ApiResponse response;
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  response.body = RenderMetrics(input);
+  return response;
+}
+
+ApiResponse RestApi::GetOpenApi(const ApiRequest&, const Parameters&) const {
+  ApiResponse response;
+  response.content_type = "application/yaml";
+  response.body = OpenApiText();
+  return response;
+}
+
+}  // namespace longhaul::service

@@ -1,0 +1,111 @@
+// What the REST API answers, without HTTP's plumbing (rest_server.h) around it.
+//
+// docs/openapi.yaml describes it; a test holds the two against each other. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "service/controller/core_loop.h"
+#include "service/controller/log/notification_feed.h"
+#include "service/controller/rest/change_request.h"
+#include "service/controller/submission/submission_request.h"
+
+namespace longhaul::service {
+
+struct ApiRequest {
+  std::string method;
+  std::string path;                          // decoded, without the query
+  std::map<std::string, std::string> query;  // decoded
+  bool wants_json = false;                   // Accept: application/json
+  std::string last_event_id;                 // the header
+  std::string body;
+};
+
+// A stream of server-sent events instead of a body.
+struct EventStream {
+  JobId job;  // empty: all
+  uint64_t after = 0;
+  bool job_is_over = false;  // ends once nothing more is logged
+};
+
+struct ApiResponse {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::string body;
+  std::string allow;  // with 405: the methods there are
+  std::optional<EventStream> stream;
+};
+
+// {"error": {"code": "not_found", "message": ...}} with the fitting HTTP status.
+ApiResponse ErrorResponse(const Status& status);
+ApiResponse ErrorResponse(int http_status, std::string_view code, const std::string& message);
+
+// Makes a job from a request: parses, plans, prepares data. May take seconds.
+using PrepareJob = std::function<Result<proto::Job>(const SubmissionRequest&)>;
+
+class RestApi {
+ public:
+  // Requires that all outlive this. `event_streams` counts the open ones.
+  RestApi(CoreLoop& loop, NotificationFeed& feed, PrepareJob prepare,
+          std::function<uint64_t()> event_streams);
+
+  ApiResponse Handle(const ApiRequest& request) const;
+
+  // "GET /v1/jobs/{id}", in the order they are tried.
+  static std::vector<std::string> Routes();
+
+ private:
+  using Parameters = std::vector<std::string>;  // what {…} matched
+  using Handler = ApiResponse (RestApi::*)(const ApiRequest&, const Parameters&) const;
+  struct Route {
+    const char* method;
+    const char* pattern;
+    Handler handler;
+  };
+  static const std::vector<Route>& Table();
+
+  ApiResponse GetHealth(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostJob(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetJobs(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetJob(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetJobEvents(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetEvents(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetLogs(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostStop(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetWhy(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostChanges(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetLinks(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetQueues(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetNodes(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostDrain(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostCordon(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostUncordon(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetMetrics(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetOpenApi(const ApiRequest&, const Parameters&) const;
+
+  // The job with this id, or the only one with this name.
+  Result<proto::JobStatus> FindJob(const std::string& id_or_name) const;
+  Result<proto::Change> ChangeFrom(const ChangeRequest& request) const;
+  Result<proto::Job> ChangedJob(const ChangeRequest& request) const;
+  ApiResponse Events(const ApiRequest& request, EventStream stream) const;
+  enum class Use { kNormal, kCordon, kDrain };
+  ApiResponse SetUse(const ApiRequest& request, const std::string& node, Use use) const;
+
+  CoreLoop& loop_;
+  NotificationFeed& feed_;
+  PrepareJob prepare_;
+  std::function<uint64_t()> event_streams_;
+};
+
+// docs/openapi.yaml, built in.
+std::string_view OpenApiText();
+
+}  // namespace longhaul::service

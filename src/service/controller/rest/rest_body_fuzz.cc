@@ -1,0 +1,30 @@
+// Request bodies: whatever comes, an answer and no crash; what is accepted is within its limits.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/check.h"
+#include "service/client/sse.h"
+#include "service/controller/rest/change_request.h"
+#include "service/controller/submission/submission_request.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view body(reinterpret_cast<const char*>(data), size);
+  const auto request = longhaul::service::ParseSubmissionRequest(body);
+  if (request.ok()) {
+    CHECK(request->name.size() <= 4096);
+    CHECK(request->job.size() <= 8 * size + 64);  // an object may grow when printed
+  } else {
+    CHECK(!request.status().message().empty());
+  }
+  (void)longhaul::service::ParseReason(body).ok();
+  const auto changes = longhaul::service::ParseChanges(body);
+  if (changes.ok()) {
+    CHECK(!changes->changes.empty());
+  } else {
+    CHECK(!changes.status().message().empty());
+  }
+  longhaul::service::SseReader reader;
+  (void)reader.Feed(body).ok();
+  return 0;
+}

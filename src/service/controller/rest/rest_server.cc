@@ -1,0 +1,245 @@
+#include "service/controller/rest/rest_server.h"
+
+#include <utility>
+
+#include "base/text.h"
+#include "io/clock.h"
+#include "io/log/log.h"
+#include "service/controller/token.h"
+
+namespace longhaul::service {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr size_t kStreamBatch = 256;
+constexpr Duration kKeepAlive = seconds(15);  // a comment, so that dead connections are found
+constexpr Duration kFeedWait =
+    std::chrono::milliseconds(500);  // how often silent streams are looked at
+constexpr std::string_view kScheme = "bearer ";
+constexpr std::string_view kJson = "application/json";
+
+HttpAnswer ToHttp(ApiResponse response) {
+  HttpAnswer answer;
+  answer.status = response.status;
+  if (!response.allow.empty()) answer.headers.emplace_back("Allow", response.allow);
+  if (response.status == 401) answer.headers.emplace_back("WWW-Authenticate", "Bearer");
+  if (response.status == 415) answer.headers.emplace_back("Accept-Post", kJson);
+  if (response.status == 503) answer.headers.emplace_back("Retry-After", "1");
+  answer.headers.emplace_back("Cache-Control", "no-store");
+  answer.headers.emplace_back("X-Content-Type-Options", "nosniff");
+  answer.headers.emplace_back("Content-Type", response.content_type);
+  answer.body = std::move(response.body);
+  return answer;
+}
+
+ApiRequest Translate(const HttpRequest& request) {
+  ApiRequest translated;
+  translated.method = request.method == "HEAD" ? "GET" : request.method;
+  translated.path = request.path;
+  translated.query = request.query;
+  translated.wants_json = request.Header("accept").find(kJson) != std::string::npos;
+  translated.last_event_id = request.Header("last-event-id");
+  translated.body = request.body;
+  return translated;
+}
+
+// The code of the API's errors for what the HTTP server refuses by itself.
+const char* CodeOf(int status) {
+  switch (status) {
+    case 408:
+      return "deadline_exceeded";
+    case 413:
+    case 431:
+      return "resource_exhausted";
+    case 414:
+      return "out_of_range";
+    case 503:
+      return "unavailable";
+    default:
+      return "invalid_argument";
+  }
+}
+
+// One watcher's place in the feed.
+class Watcher : public HttpStream {
+ public:
+  // Requires that `open` counts this one already.
+  Watcher(NotificationFeed& feed, const EventStream& stream,
+          std::shared_ptr<std::atomic<uint64_t>> open)
+      : feed_(feed),
+        stream_(stream),
+        through_(stream.after),
+        written_(io::MonotonicNow()),
+        open_(std::move(open)) {}
+  ~Watcher() override { --*open_; }
+
+  Part Next() override {
+    Part part;
+    const auto batch = feed_.After(through_, stream_.job, kStreamBatch);
+    if (!batch.ok()) return {"", true};
+    through_ = batch->through;
+    bool over = false;
+    for (const RenderedNotification& notification : batch->notifications) {
+      part.bytes += "id: " + std::to_string(notification.id) + "\nevent: " + notification.kind +
+                    "\ndata: " + notification.json + "\n\n";
+      over = over || (notification.last && !stream_.job.empty());
+    }
+    // A job that was over at the start, and whatever it had is written.
+    if (batch->notifications.empty()) over = stream_.job_is_over;
+    if (over) part.bytes += "event: end\ndata: {}\n\n";
+    const Instant now = io::MonotonicNow();
+    if (part.bytes.empty() && now - written_ > kKeepAlive) part.bytes = ": still here\n\n";
+    if (!part.bytes.empty()) written_ = now;
+    part.last = over || feed_.closed();
+    return part;
+  }
+
+ private:
+  NotificationFeed& feed_;
+  const EventStream stream_;
+  uint64_t through_;
+  Instant written_;
+  const std::shared_ptr<std::atomic<uint64_t>> open_;
+};
+
+}  // namespace
+
+Result<HostPort> ParseHostPort(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) {
+    return InvalidArgument("expected HOST:PORT, not " + Printable(text));
+  }
+  HostPort parsed;
+  parsed.host = text.substr(0, colon);
+  if (parsed.host.size() > 2 && parsed.host.front() == '[' && parsed.host.back() == ']') {
+    parsed.host = parsed.host.substr(1, parsed.host.size() - 2);
+  }
+  const Result<uint64_t> port = ParseUint64(std::string_view(text).substr(colon + 1));
+  if (!port.ok() || *port > 65535)
+    return InvalidArgument("expected a port from 0 to 65535, not " + Printable(text));
+  parsed.port = static_cast<uint16_t>(*port);
+  return parsed;
+}
+
+bool IsLoopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+RestServer::RestServer(const RestServerOptions& options, CoreLoop& loop, NotificationFeed& feed,
+                       PrepareJob prepare)
+    : options_(options),
+      feed_(feed),
+      api_(loop, feed, std::move(prepare), [this] { return event_streams_->load(); }) {}
+
+RestServer::~RestServer() { Stop(); }
+
+Result<std::unique_ptr<RestServer>> RestServer::Start(const RestServerOptions& options,
+                                                      CoreLoop& loop, NotificationFeed& feed,
+                                                      PrepareJob prepare) {
+  std::unique_ptr<RestServer> server(new RestServer(options, loop, feed, std::move(prepare)));
+  RETURN_IF_ERROR(server->Listen());
+  return server;
+}
+
+Status RestServer::Listen() {
+  ASSIGN_OR_RETURN(const HostPort address, ParseHostPort(options_.address));
+  if (!IsLoopback(address.host) && !options_.allow_remote) {
+    return PermissionDenied(options_.address +
+                            " can be reached from outside, and REST is plain HTTP: listen on "
+                            "127.0.0.1, or put TLS in front of it and say --allow-remote");
+  }
+  HttpLimits limits = options_.limits;
+  limits.body_bytes = kLargestBody;
+  Result<std::unique_ptr<HttpServer>> server =
+      HttpServer::Start(address.host, address.port, limits, *this);
+  if (!server.ok()) {
+    return Status(server.status().code(),
+                  "cannot listen for REST on " + options_.address + " (" +
+                      server.status().message() +
+                      "): choose another with --rest HOST:PORT (port 0: any)");
+  }
+  server_ = *std::move(server);
+  feed_thread_ = std::thread([this] { WatchFeed(); });
+  return Status();
+}
+
+void RestServer::Stop() {
+  stopping_ = true;
+  if (feed_thread_.joinable()) feed_thread_.join();
+  if (server_ != nullptr) server_->Stop();
+}
+
+void RestServer::WatchFeed() {
+  for (uint64_t newest = 0; !stopping_;) {
+    newest = feed_.Wait(newest, kFeedWait);
+    server_->WakeStreams();
+    if (feed_.closed()) return;
+  }
+}
+
+void RestServer::OnEnded() {
+  ended_ = true;
+  io::LogError("controller", "REST on " + options_.address + " has ended: restart the controller");
+}
+
+// The scheme's name is case-insensitive (RFC 9110, section 11.1), the token is not.
+bool RestServer::HasToken(const HttpRequest& request) const {
+  const std::string given = request.Header("authorization");
+  if (given.size() < kScheme.size()) return false;
+  for (size_t i = 0; i < kScheme.size(); ++i) {
+    const char lower =
+        given[i] >= 'A' && given[i] <= 'Z' ? static_cast<char>(given[i] + 32) : given[i];
+    if (lower != kScheme[i]) return false;
+  }
+  return EqualInConstantTime(options_.token, Trim(std::string_view(given).substr(kScheme.size())));
+}
+
+std::optional<HttpAnswer> RestServer::Admit(const HttpRequest& request) {
+  // Without the token nobody may send a body: there are few places for those.
+  const bool open_to_all = request.path == "/v1/healthz" && request.body_bytes == 0;
+  if (!open_to_all && !HasToken(request)) {
+    return ToHttp(ErrorResponse(
+        401, "unauthenticated",
+        request.Header("authorization").empty()
+            ? "this needs the header Authorization: Bearer TOKEN, with the token from the "
+              "controller's token file"
+            : "wrong token: use the one in the controller's token file, as Authorization: Bearer "
+              "TOKEN"));
+  }
+  if (request.body_bytes == 0) return std::nullopt;
+  const std::string type = MediaType(request.Header("content-type"));
+  if (type == kJson) return std::nullopt;
+  return ToHttp(ErrorResponse(
+      415, "unsupported_media_type",
+      (type.empty() ? std::string("the body has no Content-Type")
+                    : "the body's Content-Type is " + Printable(type, 80)) +
+          ", expected application/json: send the header \"Content-Type: application/json\" (curl: "
+          "-H 'Content-Type: application/json' --data-binary @FILE)"));
+}
+
+HttpAnswer RestServer::Handle(const HttpRequest& request) {
+  ApiResponse answer = api_.Handle(Translate(request));
+  if (answer.stream.has_value()) return Stream(*answer.stream);
+  return ToHttp(std::move(answer));
+}
+
+HttpAnswer RestServer::Refuse(const HttpRefusal& refusal) {
+  return ToHttp(ErrorResponse(refusal.status, CodeOf(refusal.status), refusal.message));
+}
+
+HttpAnswer RestServer::Stream(const EventStream& stream) {
+  if (++*event_streams_ > kMostEventStreams) {
+    --*event_streams_;
+    return ToHttp(ErrorResponse(429, "resource_exhausted",
+                                "more than " + std::to_string(kMostEventStreams) +
+                                    " event streams are open; try again later, or poll with "
+                                    "Accept: application/json"));
+  }
+  HttpAnswer answer;
+  answer.headers = {{"Cache-Control", "no-store"}, {"Content-Type", "text/event-stream"}};
+  answer.stream = std::make_shared<Watcher>(feed_, stream, event_streams_);
+  return answer;
+}
+
+}  // namespace longhaul::service

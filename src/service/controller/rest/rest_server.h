@@ -1,0 +1,80 @@
+// The REST API over HTTP: bearer token, media types, limits, server-sent events.
+//
+// Plain HTTP, so it listens on loopback only, unless told otherwise by somebody who puts TLS in
+// front. http_server.h has the connections: neither an idle one nor an event stream holds a thread,
+// and a request whose token is wrong is refused before its body is received.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/status.h"
+#include "service/controller/log/notification_feed.h"
+#include "service/controller/rest/rest_api.h"
+#include "service/http/http_server.h"
+
+namespace longhaul::service {
+
+struct RestServerOptions {
+  std::string address = "127.0.0.1:0";  // HOST:PORT; [::1]:0 for IPv6
+  std::string token;
+  bool allow_remote = false;
+  HttpLimits limits;
+};
+
+// "127.0.0.1:80", "[::1]:80" or "localhost:80" into its two parts.
+struct HostPort {
+  std::string host;
+  uint16_t port = 0;
+};
+Result<HostPort> ParseHostPort(const std::string& text);
+bool IsLoopback(const std::string& host);
+
+class RestServer : private HttpHandler {
+ public:
+  static constexpr uint64_t kMostEventStreams = 32;
+  static constexpr size_t kLargestBody = 1 << 20;
+
+  // Listens and serves at once. kAlreadyExists when the port is in use, kPermissionDenied for an
+  // address that others can reach without allow_remote. Requires that loop and feed outlive this.
+  static Result<std::unique_ptr<RestServer>> Start(const RestServerOptions& options, CoreLoop& loop,
+                                                   NotificationFeed& feed, PrepareJob prepare);
+  ~RestServer() override;
+  RestServer(const RestServer&) = delete;
+  RestServer& operator=(const RestServer&) = delete;
+
+  // Ends all requests and event streams.
+  void Stop();
+
+  uint16_t port() const { return server_->port(); }
+  bool ended() const { return ended_; }  // listening has, asked for or not
+  uint64_t event_streams() const { return *event_streams_; }
+
+ private:
+  RestServer(const RestServerOptions& options, CoreLoop& loop, NotificationFeed& feed,
+             PrepareJob prepare);
+  Status Listen();
+  std::optional<HttpAnswer> Admit(const HttpRequest& request) override;
+  HttpAnswer Handle(const HttpRequest& request) override;
+  HttpAnswer Refuse(const HttpRefusal& refusal) override;
+  void OnEnded() override;
+  bool HasToken(const HttpRequest& request) const;
+  HttpAnswer Stream(const EventStream& stream);
+  void WatchFeed();
+
+  const RestServerOptions options_;
+  NotificationFeed& feed_;
+  RestApi api_;
+  // Shared with the streams, which a thread of the server may hold a little longer.
+  std::shared_ptr<std::atomic<uint64_t>> event_streams_ =
+      std::make_shared<std::atomic<uint64_t>>(0);
+  std::unique_ptr<HttpServer> server_;
+  std::thread feed_thread_;  // wakes the streams when there is news
+  std::atomic<bool> stopping_ = false;
+  std::atomic<bool> ended_ = false;
+};
+
+}  // namespace longhaul::service

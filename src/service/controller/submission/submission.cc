@@ -1,0 +1,424 @@
+#include "service/controller/submission/submission.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/text.h"
+#include "checkpoint/directory.h"
+#include "checkpoint/resume_point.h"
+#include "corpus/corpus.h"
+#include "io/clock.h"
+#include "io/files/file.h"
+#include "objects/files.h"
+#include "planner/local/cost.h"
+#include "service/agent/copy_worker.h"
+#include "service/controller/submission/machine_facts.h"
+#include "service/controller/submission/torch_version.h"
+#include "spec/job/step_pattern.h"
+
+namespace longhaul::service {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+proto::PlannedFault::Kind KindOf(spec::FaultKind kind) {
+  switch (kind) {
+    case spec::FaultKind::kKillWorker:
+      return proto::PlannedFault::KILL_WORKER;
+    case spec::FaultKind::kKillAgent:
+      return proto::PlannedFault::KILL_AGENT;
+    case spec::FaultKind::kKillNode:
+      return proto::PlannedFault::KILL_NODE;
+    case spec::FaultKind::kKillController:
+      return proto::PlannedFault::KILL_CONTROLLER;
+    case spec::FaultKind::kStopWorker:
+      return proto::PlannedFault::STOP_WORKER;
+  }
+  return proto::PlannedFault::KIND_UNSPECIFIED;
+}
+
+Result<spec::JobSpec> ParseSpec(const SubmissionRequest& request) {
+  ASSIGN_OR_RETURN(spec::JobSpec spec, spec::ParseJob(request.job, request.source));
+  if (!request.name.empty()) {
+    spec.name = request.name;
+  }
+  if (!request.inject.empty()) {
+    ASSIGN_OR_RETURN(const auto faults, spec::ParseFaultPlan(request.inject));
+    spec.faults.insert(spec.faults.end(), faults.begin(), faults.end());
+    RETURN_IF_ERROR(spec::CheckFaults(spec));
+  }
+  return spec;
+}
+
+void CopySpec(const spec::JobSpec& spec, proto::Job& job) {
+  job.set_name(spec.name);
+  job.set_max_restarts(spec.max_restarts);
+  job.mutable_snapshot()->set_interval_steps(spec.snapshot.interval_steps.value_or(0));
+  job.mutable_snapshot()->set_keep(spec.snapshot.keep);
+  job.mutable_snapshot()->set_keep_every(spec.snapshot.keep_every);
+  job.mutable_snapshot()->set_keep_best(spec.snapshot.keep_best);
+  constexpr std::string_view kPacked = "zstd:";  // shards are kept there as zstd frames
+  const bool packed = spec.snapshot.copy_to.starts_with(kPacked);
+  job.mutable_snapshot()->set_copy_to(spec.snapshot.copy_to.substr(packed ? kPacked.size() : 0));
+  job.mutable_snapshot()->set_copy_compressed(packed);
+  job.mutable_snapshot()->set_copy_every(spec.snapshot.copy_every);
+  job.mutable_snapshot()->set_copy_bytes_per_second(spec.snapshot.copy_mb_per_s * 1'000'000);
+  job.set_spec_json(spec::ToJson(spec));
+  for (const spec::PlannedFault& planned : spec.faults) {
+    proto::PlannedFault& fault = *job.add_faults();
+    fault.set_kind(KindOf(planned.kind));
+    fault.set_target(planned.target);
+    fault.set_step(planned.step);
+    fault.set_duration_ns(planned.duration.count());
+  }
+  proto::Scheduling& scheduling = *job.mutable_scheduling();
+  scheduling.set_queue(spec.scheduling.queue);
+  scheduling.set_preemption(spec.scheduling.preemption);
+  scheduling.set_topology(spec.scheduling.topology);
+  const std::string& priority = spec.scheduling.priority;
+  const bool negative = priority.starts_with('-');
+  const auto number = ParseUint64(std::string_view(priority).substr(negative ? 1 : 0));
+  if (number.ok()) {
+    scheduling.set_priority(static_cast<int32_t>(*number) * (negative ? -1 : 1));
+  } else {
+    scheduling.set_priority_name(priority);
+  }
+  // ParseJob has checked them.
+  const auto expected = ParseDuration(spec.scheduling.expected_duration);
+  if (expected.ok()) scheduling.set_expected_ns(expected->count());
+  const auto deadline = ParseDuration(spec.scheduling.deadline);
+  if (deadline.ok()) scheduling.set_deadline_at_ns(ToNanoseconds(io::Now() + *deadline));
+  proto::Workload& workload = *job.mutable_workload();
+  workload.set_built_in(spec.built_in());
+  workload.set_working_directory(spec.working_directory);
+  for (const std::string& word : spec.command) workload.add_command(word);
+  if (!spec.step_pattern.empty()) {
+    const auto pattern = spec::StepPattern::Parse(spec.step_pattern);  // ParseJob has checked it
+    if (pattern.ok()) workload.set_step_pattern(pattern->expression());
+  }
+  for (const auto& [key, value] : spec.environment) (*workload.mutable_environment())[key] = value;
+}
+
+// What the run will be held against. The memory is completed once the data are there.
+void Predict(const planner::LocalPlan& plan, const planner::MachineFacts& facts, proto::Job& job) {
+  proto::Prediction& prediction = *job.mutable_prediction();
+  prediction.set_step_seconds(plan.step.total().count());
+  prediction.set_compute_seconds(plan.step.compute.count());
+  prediction.set_optimizer_seconds(plan.step.optimizer.count());
+  prediction.set_all_reduce_seconds(plan.step.all_reduce.count());
+  prediction.set_worker_memory_bytes(plan.memory.total().count());
+  prediction.set_micro_batch(plan.micro_batch);
+  prediction.set_level(std::string(planner::LevelName(facts.level)));
+  prediction.set_basis(facts.basis);
+}
+
+// Whether a checkpoint's state is that of a model with so many parameters (0: not known): which
+// layout it is in doesn't matter, the ranks read their boxes of whatever boxes there are.
+Status CheckModel(const checkpoint::Manifest& manifest, int64_t parameters,
+                  const std::string& run_directory) {
+  if (parameters == 0) return Status();
+  constexpr int64_t kNumbersAParameter = 3;  // a weight and its two moments
+  int64_t saved = 0;
+  for (const checkpoint::TensorInfo& tensor : manifest.tensors) {
+    if (tensor.dtype == "F32") saved += checkpoint::Box::Whole(tensor.shape).elements();
+  }
+  saved /= kNumbersAParameter;
+  if (saved == parameters) return Status();
+  return FailedPrecondition("the checkpoint of step " + std::to_string(manifest.step) + " in " +
+                            run_directory + " holds a model of " + std::to_string(saved) +
+                            " parameters, the job's has " + std::to_string(parameters) +
+                            ": resume with the same model, or use another run directory");
+}
+
+Status CheckData(const checkpoint::Manifest& manifest, const proto::Job& job,
+                 const std::string& where) {
+  if (manifest.data.fingerprint == job.data().fingerprint() &&
+      manifest.data.global_batch == job.data().global_batch()) {
+    return Status();
+  }
+  return FailedPrecondition("the checkpoint of step " + std::to_string(manifest.step) + " in " +
+                            where +
+                            " was made with other data or another global batch: resume with "
+                            "the same, or use another run directory");
+}
+
+// That each planned fault can happen with the nodes and workers that were chosen.
+Status CheckFaultsOf(spec::JobSpec spec, const proto::Job& job) {
+  spec.resources.nodes = job.nodes();
+  spec.resources.processes_per_node = job.processes_per_node();
+  if (job.maximum_nodes() > 0) spec.resources.maximum_nodes = job.maximum_nodes();
+  return spec::CheckFaults(spec);
+}
+
+// What is worth telling of who saved a checkpoint that a job continues from.
+std::string SavedBy(const checkpoint::Manifest& manifest, const proto::Job& job) {
+  const uint64_t world = uint64_t{job.nodes()} * job.processes_per_node();
+  if (manifest.world == world) return "";
+  return " of " + std::to_string(manifest.world) + " workers, now " + std::to_string(world);
+}
+
+}  // namespace
+
+Submission::Submission(SubmissionOptions options, CoreLoop& loop)
+    : options_(std::move(options)), loop_(loop) {}
+
+std::string Submission::ReserveId(const std::string& name) {
+  const auto jobs =
+      loop_.Read([](const runtime::Controller& core) { return core.AllJobs(io::Now()); });
+  std::lock_guard lock(mutex_);
+  for (const proto::JobStatus& job : jobs) reserved_.insert(job.job().id());
+  for (uint64_t number = 1;; ++number) {
+    std::string id = name + "-" + std::to_string(number);
+    if (reserved_.insert(id).second) return id;
+  }
+}
+
+// With the cordoned ones for jobs that say how many they want: these can wait for them.
+spec::ClusterSpec Submission::ConnectedNodes(const planner::MachineFacts& facts,
+                                             bool cordoned_too) const {
+  spec::ClusterSpec cluster;
+  for (const proto::NodeStatus& node :
+       loop_.Read([](const runtime::Controller& core) { return core.AllNodes(); })) {
+    if (!node.connected() || (node.cordoned() && !cordoned_too)) continue;
+    cluster.nodes.push_back({node.name(), node.slots(), 1, Bytes(0)});
+  }
+  const auto nodes = static_cast<uint32_t>(cluster.nodes.size());
+  for (spec::NodeSpec& node : cluster.nodes) {
+    node.cores = std::max(1U, facts.cores / nodes);
+    node.memory = facts.memory / nodes;
+  }
+  return cluster;
+}
+
+// An elastic job that more nodes are planned for than there are now is planned for what there is.
+spec::JobSpec Submission::Within(spec::JobSpec spec, size_t nodes) {
+  const spec::ResourceSpec& resources = spec.resources;
+  if (!resources.minimum_nodes || !resources.nodes || nodes >= *resources.nodes) return spec;
+  const uint32_t processes = resources.processes_per_node.value_or(1);
+  const uint32_t step =
+      spec::NodeStep(processes, spec.layout.tensor.value_or(1), spec.layout.pipeline.value_or(1));
+  const auto whole = static_cast<uint32_t>(nodes / step * step);
+  if (whole < *resources.minimum_nodes) return spec;  // the planner says what is missing
+  if (!resources.maximum_nodes) spec.resources.maximum_nodes = resources.nodes;
+  spec.resources.nodes = whole;
+  spec.layout.data.reset();
+  return spec;
+}
+
+Status Submission::TakeBounds(const spec::JobSpec& spec, const planner::LocalPlan& plan,
+                              proto::Job& job) {
+  if (spec.built_in()) {
+    job.set_tensor(plan.tensor_parallel);
+    job.set_pipeline(plan.pipeline_parallel);
+  }
+  const spec::ResourceSpec& resources = spec.resources;
+  if (!resources.minimum_nodes && !resources.maximum_nodes) return {};
+  const uint32_t minimum = resources.minimum_nodes.value_or(plan.nodes);
+  const uint32_t maximum = resources.maximum_nodes.value_or(plan.nodes);
+  const std::string why =
+      spec::WhyNoBounds(minimum, plan.nodes, maximum, plan.processes_per_node, plan.tensor_parallel,
+                        plan.pipeline_parallel, spec.built_in() ? spec.train.global_batch : 0);
+  if (!why.empty()) return InvalidArgument("resources: " + why);
+  job.set_minimum_nodes(minimum);
+  job.set_maximum_nodes(maximum);
+  return {};
+}
+
+Result<planner::LocalPlan> Submission::Place(const spec::JobSpec& spec, proto::Job& job) {
+  planner::MachineFacts facts;
+  {
+    std::lock_guard lock(data_mutex_);
+    facts = ReadMachineFacts(options_.state_directory, spec.built_in() ? options_.trainer : "");
+  }
+  const spec::ClusterSpec cluster =
+      ConnectedNodes(facts, spec.resources.nodes && spec.resources.processes_per_node);
+  if (cluster.nodes.empty()) {
+    return FailedPrecondition(
+        "no node is connected, so the job has no place: start agents first "
+        "(longhaul agent), or uncordon some");
+  }
+  ASSIGN_OR_RETURN(planner::LocalPlan plan,
+                   planner::PlanLocal(Within(spec, cluster.nodes.size()), cluster, facts));
+  RETURN_IF_ERROR(TakeBounds(Within(spec, cluster.nodes.size()), plan, job));
+  job.set_nodes(plan.nodes);
+  job.set_processes_per_node(plan.processes_per_node);
+  job.set_plan_reason(plan.reason);
+  if (spec.built_in()) Predict(plan, facts, job);
+  return plan;
+}
+
+// `from` is a StartingPoint's.
+Status Submission::PrepareWorkload(const spec::JobSpec& spec, const planner::LocalPlan& plan,
+                                   const Json& from, proto::Job& job) {
+  RETURN_IF_ERROR(io::PosixFileSystem().MakeDirectories(job.run_directory()));
+  if (!spec.built_in()) {
+    job.mutable_workload()->set_torch_version(FindTorchVersion(job.workload()));
+    return Status();
+  }
+  const std::string data_directory = job.run_directory() + "/data";
+  corpus::CorpusFacts facts;
+  {
+    std::lock_guard lock(data_mutex_);
+    ASSIGN_OR_RETURN(facts, corpus::PrepareCorpus(spec.data, spec.model.sequence, data_directory));
+  }
+  if (facts.skipped > 0) {
+    job.set_plan_reason(job.plan_reason() +
+                        " Files of the data that could not be read and "
+                        "are left out: " +
+                        std::to_string(facts.skipped) + " (" + Join(facts.warnings, "; ") + ").");
+  }
+  // The plan had an upper bound of the data; now their size is known.
+  const Bytes data(
+      static_cast<int64_t>(sizeof(uint16_t) * (facts.train_tokens + facts.held_out_tokens)));
+  job.mutable_prediction()->set_worker_memory_bytes(
+      (plan.memory.total() - plan.memory.data + data).count());
+  job.set_total_steps(spec.train.steps);
+  // Where the model is in parts each rank has a piece of its own.
+  job.mutable_snapshot()->set_replicated(plan.tensor_parallel == 1 && plan.pipeline_parallel == 1);
+  job.mutable_data()->set_samples(facts.train_samples);
+  job.mutable_data()->set_global_batch(spec.train.global_batch);
+  job.mutable_data()->set_seed(spec.train.seed);
+  job.mutable_data()->set_fingerprint(facts.fingerprint);
+  Json config = Json::parse(job.spec_json(), nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) return InternalError("a job that cannot be read back");
+  config["data_directory"] = data_directory;
+  config["run_directory"] = job.run_directory();
+  config["micro_batch"] = plan.micro_batch;
+  config["layout"] = Json{{"tensor", plan.tensor_parallel}, {"pipeline", plan.pipeline_parallel}};
+  // An elastic job's replicas are those that there are.
+  if (job.minimum_nodes() == 0) config["layout"]["data"] = plan.data_parallel;
+  config["record_samples"] = true;  // an audit of what was trained on; some bytes a sample
+  if (!from.is_null()) config["from"] = from;
+  job.mutable_workload()->set_trainer_config(config.dump());
+  return Status();
+}
+
+// What the second tier has of a run that is resumed; a fresh one must find nothing there, or it
+// would mix with another's. The bytes are verified when one is brought back.
+Status Submission::FindCopies(const spec::JobSpec& spec, bool resume, proto::Job& job) {
+  const std::string where = CopyPlace(job.snapshot().copy_to(), job.run_directory());
+  ASSIGN_OR_RETURN(const objects::Place place, objects::Place::Open(where));
+  checkpoint::CheckpointDirectory directory(place.files(), place.path());
+  const auto steps = directory.Survey();
+  if (!steps.ok()) return steps.status().WithContext("snapshot.copy_to");
+  if (resume && !steps->damaged.empty()) {
+    job.add_warnings("of the copies in " + where +
+                     " these are damaged: " + checkpoint::DamagedSteps(steps->damaged));
+  }
+  const std::vector<checkpoint::Manifest>* manifests = &steps->committed;
+  if (manifests->empty()) return Status();
+  const checkpoint::Manifest& newest = manifests->front();
+  const std::string step = std::to_string(newest.step);
+  if (!resume) {
+    return FailedPrecondition(where + " holds checkpoints of an earlier run, up to step " + step +
+                              ": continue with it by --resume, or take another run directory or "
+                              "another snapshot.copy_to");
+  }
+  const int64_t parameters = spec.built_in() ? planner::TrainerParameters(spec.model) : 0;
+  RETURN_IF_ERROR(CheckData(newest, job, where));
+  RETURN_IF_ERROR(CheckModel(newest, parameters, where));
+  constexpr size_t kMostCopies = 64;  // newest first; older ones are not gone back to
+  for (size_t i = 0; i < manifests->size() && i < kMostCopies; ++i) {
+    proto::Copy& copy = *job.add_copies();
+    copy.set_step((*manifests)[i].step);
+    copy.set_attempt((*manifests)[i].attempt);
+  }
+  job.set_plan_reason(job.plan_reason() + " " + where + " has checkpoints up to step " + step +
+                      ".");
+  return Status();
+}
+
+// Where a resumed job continues. Without any checkpoint it starts fresh, and says so; where all are
+// damaged it is refused.
+Status Submission::FindCheckpoint(const spec::JobSpec& spec, proto::Job& job) {
+  const int64_t parameters = spec.built_in() ? planner::TrainerParameters(spec.model) : 0;
+  const std::string path = job.run_directory() + "/checkpoints";
+  ASSIGN_OR_RETURN(
+      const checkpoint::ResumePoint point,
+      checkpoint::FindResumePoint(io::PosixFileSystem(), path,
+                                  [&](const checkpoint::Manifest& manifest) -> Status {
+                                    RETURN_IF_ERROR(CheckData(manifest, job, job.run_directory()));
+                                    return CheckModel(manifest, parameters, job.run_directory());
+                                  }));
+  uint64_t step = 0;
+  for (const proto::Copy& copy : job.copies()) step = std::max(step, copy.step());
+  if (!point.good && job.copies().empty()) {
+    std::vector<std::string> damaged(job.warnings().begin(), job.warnings().end());  // of copies
+    if (!point.damaged.empty()) damaged.push_back(checkpoint::DamagedSteps(point.damaged));
+    if (!damaged.empty()) {
+      return DataLoss("no checkpoint in " + path + " is whole: " + Join(damaged, "; ") +
+                      ". Bring a copy of one back, or run without --resume in another folder to "
+                      "start fresh");
+    }
+    job.set_plan_reason(job.plan_reason() + " Nothing to resume from: it starts fresh.");
+    return Status();
+  }
+  if (point.good) {
+    step = std::max(step, point.good->step);
+    job.set_committed_step(point.good->step);
+    job.set_committed_attempt(point.good->attempt);
+    job.set_plan_reason(job.plan_reason() + " Resumes after step " +
+                        std::to_string(point.good->step) + SavedBy(*point.good, job) + ".");
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> told,
+                   checkpoint::MoveDamagedAside(io::PosixFileSystem(), path, point, step));
+  for (const std::string& each : told) job.add_warnings(each);
+  return Status();
+}
+
+// The same job on another number of nodes: what was asked for, planned and prepared anew.
+Result<proto::Job> Submission::PrepareAgain(const proto::Job& before, uint32_t nodes) {
+  ASSIGN_OR_RETURN(spec::JobSpec spec, spec::ParseJob(before.spec_json(), "job " + before.id()));
+  spec.resources.nodes = nodes;
+  spec.resources.processes_per_node = before.processes_per_node();
+  // The parts of a job file must still agree.
+  ASSIGN_OR_RETURN(spec, spec::ParseJob(spec::ToJson(spec), "job " + before.id()));
+  proto::Job job = before;
+  job.clear_warnings();  // told when it was submitted
+  ASSIGN_OR_RETURN(const planner::LocalPlan plan, Place(spec, job));
+  job.set_spec_json(spec::ToJson(spec));
+  // Its first weights stay those that it was accepted with, whatever lies there by now.
+  const Json config = Json::parse(before.workload().trainer_config(), nullptr, false);
+  const Json from = config.is_object() && config.contains("from") ? config["from"] : Json();
+  RETURN_IF_ERROR(PrepareWorkload(spec, plan, from, job));
+  return job;
+}
+
+Result<proto::Job> Submission::Prepare(const SubmissionRequest& request) {
+  if (request.before) return PrepareAgain(*request.before, request.nodes);
+  ASSIGN_OR_RETURN(const spec::JobSpec spec, ParseSpec(request));
+  proto::Job job;
+  CopySpec(spec, job);
+  ASSIGN_OR_RETURN(const planner::LocalPlan plan, Place(spec, job));
+  RETURN_IF_ERROR(CheckFaultsOf(spec, job));
+  job.set_id(ReserveId(spec.name));
+  std::string directory = request.run_directory;
+  if (directory.empty()) directory = options_.state_directory + "/" + job.id();
+  std::error_code error;
+  directory = std::filesystem::absolute(directory, error).lexically_normal().string();
+  if (error) return InvalidArgument("cannot use the run directory " + Printable(directory));
+  job.set_run_directory(directory);
+  // What the core refuses anyway needs no data.
+  RETURN_IF_ERROR(
+      loop_.Read([&](const runtime::Controller& core) { return core.CheckSubmission(job); }));
+  std::string from = request.from;
+  if (from.empty() && request.resume) {
+    ASSIGN_OR_RETURN(from, ReadStart(directory));
+  }
+  const auto start =
+      from.empty() ? Result<StartingPoint>(StartingPoint()) : FindStart(spec, from, directory);
+  if (!start.ok() && !request.resume) return start.status();
+  const StartingPoint first = start.ok() ? *start : UnreadableStart(from);
+  RETURN_IF_ERROR(PrepareWorkload(spec, plan, first.config, job));
+  if (!job.snapshot().copy_to().empty()) RETURN_IF_ERROR(FindCopies(spec, request.resume, job));
+  if (request.resume) RETURN_IF_ERROR(FindCheckpoint(spec, job));
+  if (job.committed_step() > 0 || job.copies_size() > 0) return job;
+  if (!start.ok()) return start.status();  // nothing to continue from either
+  RETURN_IF_ERROR(WriteStart(first, directory));
+  job.set_plan_reason(job.plan_reason() + first.told);
+  return job;
+}
+
+}  // namespace longhaul::service

@@ -1,0 +1,57 @@
+// From what a user asks for to the job the controller runs: parse, plan, prepare.
+//
+// Runs on the thread of the REST request, never on the core's: reading the text of a data set and
+// measuring the machine takes seconds. Thread-safe; data is prepared by one request at a time.
+#pragma once
+
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "base/status.h"
+#include "planner/local/layout.h"
+#include "proto/job.pb.h"
+#include "service/controller/core_loop.h"
+#include "service/controller/submission/starting_weights.h"
+#include "service/controller/submission/submission_request.h"
+#include "spec/cluster/cluster.h"
+#include "spec/job/job.h"
+
+namespace longhaul::service {
+
+struct SubmissionOptions {
+  std::string state_directory;  // absolute; run directories lie in it unless one is asked for
+  std::string trainer;          // the program of longhaul-trainer; empty: there is none
+};
+
+class Submission {
+ public:
+  // Requires that `loop` outlives this.
+  Submission(SubmissionOptions options, CoreLoop& loop);
+
+  // The job, with an id that no other one has, its data in run_directory/data.
+  Result<proto::Job> Prepare(const SubmissionRequest& request);
+
+ private:
+  Result<proto::Job> PrepareAgain(const proto::Job& before, uint32_t nodes);
+  // "NAME-1", or with the first number not taken.
+  std::string ReserveId(const std::string& name);
+  spec::ClusterSpec ConnectedNodes(const planner::MachineFacts& facts, bool cordoned_too) const;
+  Result<planner::LocalPlan> Place(const spec::JobSpec& spec, proto::Job& job);
+  static spec::JobSpec Within(spec::JobSpec spec, size_t nodes);
+  static Status TakeBounds(const spec::JobSpec& spec, const planner::LocalPlan& plan,
+                           proto::Job& job);
+  Status PrepareWorkload(const spec::JobSpec& spec, const planner::LocalPlan& plan,
+                         const nlohmann::ordered_json& from, proto::Job& job);
+  static Status FindCheckpoint(const spec::JobSpec& spec, proto::Job& job);
+  static Status FindCopies(const spec::JobSpec& spec, bool resume, proto::Job& job);
+
+  const SubmissionOptions options_;
+  CoreLoop& loop_;
+
+  std::mutex mutex_;  // guards all below
+  std::set<std::string> reserved_;
+  std::mutex data_mutex_;  // held while data is prepared or the machine is measured
+};
+
+}  // namespace longhaul::service

@@ -1,0 +1,54 @@
+#include "service/controller/submission/torch_version.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "io/fd.h"
+#include "io/process/process.h"
+#include "io/process/program_output.h"
+
+namespace longhaul::service {
+namespace {
+
+constexpr Duration kLimit = std::chrono::seconds(5);
+constexpr size_t kLongestVersion = 40;
+
+// find_spec of a top-level name imports nothing.
+constexpr const char* kQuestion = R"py(
+import importlib.util, os, re
+spec = importlib.util.find_spec("torch")
+for folder in spec.submodule_search_locations if spec else []:
+    with open(os.path.join(folder, "version.py")) as file:
+        print(re.search(r"__version__.*?= *['\"]([^'\"]+)", file.read())[1])
+)py";
+
+bool IsPython(std::string_view program) {
+  return program.substr(program.rfind('/') + 1).starts_with("python");
+}
+
+bool IsVersion(std::string_view text) {
+  return !text.empty() && text.size() <= kLongestVersion && text[0] >= '0' && text[0] <= '9' &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
+}
+
+}  // namespace
+
+std::string FindTorchVersion(const proto::Workload& workload) {
+  if (workload.command_size() == 0 || !IsPython(workload.command(0))) return "";
+  const io::Fd null(open("/dev/null", O_WRONLY | O_CLOEXEC));
+  io::ProcessOptions options;
+  options.argv = {workload.command(0), "-c", kQuestion};
+  options.environment = io::CurrentEnvironment();
+  for (const auto& [name, value] : workload.environment()) options.environment[name] = value;
+  options.working_directory = workload.working_directory();
+  options.stderr_fd = null.get();
+  const Result<std::string> output = io::OutputOf(std::move(options), kLimit);
+  if (!output.ok()) return "";  // its workers will tell what is wrong with it
+  std::string version = output->substr(0, output->find('\n'));
+  return IsVersion(version) ? version : "";
+}
+
+}  // namespace longhaul::service

@@ -1,0 +1,306 @@
+#include "spec/job/job.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "spec/internal/document.h"
+#include "spec/internal/job_reader.h"
+#include "spec/internal/job_schema.h"
+#include "spec/job/job_name.h"
+
+namespace longhaul::spec {
+
+namespace {
+
+using internal::JobReader;
+using internal::kMaxNameBytes;
+
+bool IsLetterOrDigit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+bool IsNameCharacter(char c) { return IsLetterOrDigit(c) || c == '-' || c == '_' || c == '.'; }
+
+// "examples/headers-gpt.yaml" -> "headers-gpt"; "job" when nothing is left.
+std::string NameFromSource(std::string_view source) {
+  std::string_view stem = source.substr(source.find_last_of('/') + 1);
+  stem = stem.substr(0, stem.find_last_of('.'));
+  std::string name;
+  for (const char c : stem) {
+    if (name.empty() && !IsLetterOrDigit(c)) continue;
+    name += IsNameCharacter(c) ? c : '-';
+    if (name.size() == kMaxNameBytes) break;
+  }
+  return name.empty() ? "job" : name;
+}
+
+void CheckName(JobReader& reader, JobSpec& job, std::string_view source) {
+  if (!reader.Has("name")) {
+    job.name = NameFromSource(source);
+  } else if (const Status usable = CheckJobName(job.name); !usable.ok()) {
+    reader.Refuse("name", usable.message());
+  }
+}
+
+// A command trains whatever it likes: the built-in trainer's keys would be without effect.
+void CheckCommandJob(JobReader& reader, const JobSpec& job) {
+  if (job.command.empty()) {
+    reader.Refuse("command", "must not be empty: a program and its arguments");
+  }
+  for (const char* key :
+       {"model", "data", "train", "layout", "trace", "sample", "resources.micro_batch"}) {
+    if (!reader.Has(key)) continue;
+    reader.Refuse(key, "is for the built-in trainer and has no effect beside 'command'");
+  }
+  if (job.step_pattern.empty()) return;
+  const Result<StepPattern> pattern = StepPattern::Parse(job.step_pattern);
+  if (!pattern.ok()) reader.Refuse("step_pattern", pattern.status().message());
+}
+
+// A layout that the model, the batch or the workers can't have.
+void CheckLayout(JobReader& reader, const JobSpec& job) {
+  const LayoutSpec& layout = job.layout;
+  const std::string why =
+      WhyNoLayout(job.model, layout.tensor.value_or(1), layout.pipeline.value_or(1));
+  if (!why.empty()) {
+    reader.Refuse(why.starts_with("pipeline") ? "layout.pipeline" : "layout.tensor", why);
+  }
+  if (layout.data && job.train.global_batch % *layout.data != 0) {
+    reader.Refuse("layout.data", std::to_string(*layout.data) + " replicas don't divide the " +
+                                     std::to_string(job.train.global_batch) +
+                                     " sequences of train.global_batch");
+  }
+  const auto& nodes = job.resources.nodes;
+  const auto& processes = job.resources.processes_per_node;
+  if (!layout.data || !layout.tensor || !layout.pipeline || !nodes || !processes) return;
+  const uint64_t wanted = uint64_t{*layout.data} * *layout.tensor * *layout.pipeline;
+  const uint64_t workers = uint64_t{*nodes} * *processes;
+  if (wanted != workers) {
+    reader.Refuse("layout", std::to_string(*layout.data) + " x " + std::to_string(*layout.tensor) +
+                                " x " + std::to_string(*layout.pipeline) +
+                                " (data x tensor x pipeline) are " + std::to_string(wanted) +
+                                " workers, resources name " + std::to_string(workers));
+  }
+}
+
+void CheckBounds(JobReader& reader, const JobSpec& job) {
+  const ResourceSpec& resources = job.resources;
+  if (!resources.minimum_nodes && !resources.maximum_nodes) return;
+  const char* given =
+      resources.minimum_nodes ? "resources.minimum_nodes" : "resources.maximum_nodes";
+  if (!resources.nodes) {
+    return reader.Refuse(given, "needs resources.nodes beside it: the number it is planned for");
+  }
+  const uint32_t nodes = *resources.nodes;
+  const uint32_t minimum = resources.minimum_nodes.value_or(nodes);
+  const uint32_t maximum = resources.maximum_nodes.value_or(nodes);
+  if (minimum > nodes) {
+    return reader.Refuse(
+        "resources.minimum_nodes",
+        std::to_string(minimum) + " is above the " + std::to_string(nodes) + " of resources.nodes");
+  }
+  if (maximum < nodes) {
+    return reader.Refuse(
+        "resources.maximum_nodes",
+        std::to_string(maximum) + " is below the " + std::to_string(nodes) + " of resources.nodes");
+  }
+  // What is left to the planner is looked at when it has chosen.
+  const bool known = resources.processes_per_node &&
+                     (!job.built_in() || (job.layout.tensor && job.layout.pipeline));
+  if (!known) return;
+  const std::string why = WhyNoBounds(
+      minimum, nodes, maximum, *resources.processes_per_node, job.layout.tensor.value_or(1),
+      job.layout.pipeline.value_or(1), job.built_in() ? job.train.global_batch : 0);
+  if (!why.empty()) reader.Refuse("resources", why);
+}
+
+void CheckTrace(JobReader& reader, const JobSpec& job) {
+  if (job.trace.first_step > job.train.steps) {
+    reader.Refuse("trace.first_step", std::to_string(job.trace.first_step) +
+                                          " is after the last step, " +
+                                          std::to_string(job.train.steps));
+  }
+}
+
+void CheckBuiltInJob(JobReader& reader, JobSpec& job) {
+  if (reader.Has("step_pattern")) {
+    reader.Refuse("step_pattern",
+                  "is for a 'command': the built-in trainer reports its steps itself");
+  }
+  if (!reader.Has("data.include")) {
+    reader.Refuse("data.include",
+                  "is missing: give the text to train on, such as ['/usr/include/**/*.h'], or a "
+                  "'command' to run");
+  } else if (job.data.include.empty()) {
+    reader.Refuse("data.include", "must not be empty: which files shall be read?");
+  }
+  const ModelSpec& model = job.model;
+  if (model.hidden % model.heads != 0) {
+    reader.Refuse("model.hidden", std::to_string(model.hidden) + " is not divisible by the " +
+                                      std::to_string(model.heads) + " of model.heads");
+  }
+  if (!reader.Has("train.warmup_steps")) {
+    job.train.warmup_steps = std::min(job.train.warmup_steps, job.train.steps);
+  } else if (job.train.warmup_steps > job.train.steps) {
+    reader.Refuse("train.warmup_steps", std::to_string(job.train.warmup_steps) +
+                                            " is more than the " + std::to_string(job.train.steps) +
+                                            " of train.steps");
+  }
+  if (job.resources.micro_batch && *job.resources.micro_batch > job.train.global_batch) {
+    reader.Refuse("resources.micro_batch",
+                  std::to_string(*job.resources.micro_batch) + " is more than the " +
+                      std::to_string(job.train.global_batch) + " of train.global_batch");
+  }
+  CheckLayout(reader, job);
+  CheckTrace(reader, job);
+}
+
+void CheckScheduling(JobReader& reader, const JobSchedulingSpec& scheduling) {
+  const auto time = [&](const char* path, const std::string& text) {
+    const auto duration = ParseDuration(text);
+    if (text.empty() || (duration.ok() && *duration > Duration(0))) return;
+    reader.Refuse(path, "'" + Printable(text, 40) + "' is not a time such as 90min or 12h");
+  };
+  time("scheduling.expected_duration", scheduling.expected_duration);
+  time("scheduling.deadline", scheduling.deadline);
+  const std::string& means = scheduling.preemption;
+  if (!means.empty() && means != "never" && means != "shrink" && means != "suspend" &&
+      means != "requeue") {
+    reader.Refuse("scheduling.preemption",
+                  "'" + Printable(means, 40) + "' is not never, shrink, suspend or requeue");
+  }
+  const std::string& priority = scheduling.priority;
+  const bool negative = priority.starts_with('-');
+  if (priority.empty() || (!negative && (priority[0] < '0' || priority[0] > '9'))) return;
+  const auto number = ParseUint64(std::string_view(priority).substr(negative ? 1 : 0));
+  if (!number.ok() || *number > 1'000'000) {
+    reader.Refuse("scheduling.priority",
+                  "'" + Printable(priority, 40) +
+                      "' is neither a name nor a whole number from -1,000,000 to 1,000,000");
+  }
+}
+
+// An object store's address is looked at more closely where it is used.
+void CheckCopies(JobReader& reader, const SnapshotSpec& snapshot) {
+  std::string_view to = snapshot.copy_to;
+  constexpr std::string_view kPacked = "zstd:";  // how shards are kept there
+  if (to.starts_with(kPacked)) {
+    to.remove_prefix(kPacked.size());
+    if (to.empty()) to = kPacked;
+  }
+  if (to.empty() || to.starts_with("/") || to.starts_with("s3://")) return;
+  reader.Refuse("snapshot.copy_to", "'" + Printable(to, 70) +
+                                        "' is neither a directory by its whole path, "
+                                        "/shared/checkpoints, nor s3://BUCKET/PREFIX, either "
+                                        "with zstd: before it or without");
+}
+
+// Why the fault can't happen; empty when it can.
+std::string WhyNever(const JobSpec& job, const PlannedFault& fault) {
+  if (job.built_in() && fault.step > job.train.steps) {
+    return "the job ends after step " + std::to_string(job.train.steps);
+  }
+  const auto& most = job.resources.maximum_nodes;
+  const auto& nodes = most ? most : job.resources.nodes;
+  const auto& processes = job.resources.processes_per_node;
+  const bool of_agent = fault.kind == FaultKind::kKillAgent || fault.kind == FaultKind::kKillNode;
+  const bool of_worker =
+      fault.kind == FaultKind::kKillWorker || fault.kind == FaultKind::kStopWorker;
+  if (of_agent && nodes && fault.target >= *nodes) {
+    return "the job's agents are 1 to " + std::to_string(*nodes);
+  }
+  if (of_worker && nodes && processes && fault.target >= uint64_t{*nodes} * uint64_t{*processes}) {
+    return "the job's workers are 0 to " +
+           std::to_string(uint64_t{*nodes} * uint64_t{*processes} - 1);
+  }
+  return "";
+}
+
+}  // namespace
+
+StageLayers LayersOfStage(uint32_t layers, uint32_t stages, uint32_t stage) {
+  CHECK(stage < stages);
+  const auto begin = [&](uint64_t of) {
+    return static_cast<uint32_t>((of * layers + stages - 1) / stages);
+  };
+  return {begin(stage), begin(uint64_t{stage} + 1)};
+}
+
+std::string WhyNoLayout(const ModelSpec& model, uint32_t tensor, uint32_t pipeline) {
+  if (model.heads % tensor != 0) {
+    return "tensor " + std::to_string(tensor) + " does not divide the " +
+           std::to_string(model.heads) + " heads of the model";
+  }
+  if (tensor > model.vocabulary) {
+    return "tensor " + std::to_string(tensor) + " is more than the " +
+           std::to_string(model.vocabulary) + " words of the vocabulary";
+  }
+  if (pipeline > model.layers) {
+    return "pipeline " + std::to_string(pipeline) + " is more than the " +
+           std::to_string(model.layers) + " layers of the model";
+  }
+  return "";
+}
+
+uint32_t NodeStep(uint32_t processes_per_node, uint32_t tensor, uint32_t pipeline) {
+  const uint64_t copy = uint64_t{tensor} * pipeline;  // workers of one replica
+  return static_cast<uint32_t>(copy / std::gcd<uint64_t>(copy, processes_per_node));
+}
+
+std::string WhyNoBounds(uint32_t minimum, uint32_t nodes, uint32_t maximum,
+                        uint32_t processes_per_node, uint32_t tensor, uint32_t pipeline,
+                        uint32_t global_batch) {
+  const uint32_t step = NodeStep(processes_per_node, tensor, pipeline);
+  for (const uint32_t count : {minimum, nodes, maximum}) {
+    if (count % step == 0) continue;
+    return std::to_string(count) + " nodes hold no whole replicas of tensor " +
+           std::to_string(tensor) + " x pipeline " + std::to_string(pipeline) + " with " +
+           std::to_string(processes_per_node) +
+           " workers each: minimum_nodes, nodes and maximum_nodes must be multiples of " +
+           std::to_string(step);
+  }
+  const uint64_t replicas = uint64_t{maximum} * processes_per_node / (uint64_t{tensor} * pipeline);
+  if (global_batch > 0 && replicas > global_batch) {
+    return "maximum_nodes " + std::to_string(maximum) + " makes " + std::to_string(replicas) +
+           " replicas, more than the " + std::to_string(global_batch) +
+           " sequences of train.global_batch";
+  }
+  return "";
+}
+
+Status CheckFaults(const JobSpec& job) {
+  for (const PlannedFault& fault : job.faults) {
+    const std::string why = WhyNever(job, fault);
+    if (!why.empty()) {
+      return InvalidArgument("'" + ToString(fault) + "' can never happen: " + why);
+    }
+  }
+  return {};
+}
+
+Result<JobSpec> ParseJob(std::string_view text, std::string_view source) {
+  ASSIGN_OR_RETURN(const internal::Node root, internal::ParseDocument(text, source));
+  JobReader reader(root, source);
+  RETURN_IF_ERROR(reader.Finish());
+  JobSpec job;
+  internal::VisitJob(reader, job);
+  reader.RefuseUnknown();
+  CheckName(reader, job, source);
+  if (reader.Has("command")) {
+    CheckCommandJob(reader, job);
+  } else {
+    CheckBuiltInJob(reader, job);
+  }
+  CheckBounds(reader, job);
+  CheckScheduling(reader, job.scheduling);
+  CheckCopies(reader, job.snapshot);
+  if (const Status status = CheckFaults(job); !status.ok()) {
+    reader.Refuse("inject", status.message());
+  }
+  RETURN_IF_ERROR(reader.Finish());
+  return job;
+}
+
+}  // namespace longhaul::spec

@@ -1,0 +1,188 @@
+// What a user asks for: the job file (YAML, or the same keys as JSON through REST).
+//
+// docs/job-file.md is the reference with every key, its default and its limits; a test holds that
+// page against this reader. Parsing checks everything that can be checked without looking at the
+// machine: unknown keys (with the nearest known one), types, ranges, contradictions.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "spec/job/fault_plan.h"
+
+namespace longhaul::spec {
+
+// The built-in GPT adds to a token's embedding those of this many tokens before it, each from a
+// table of its own.
+constexpr uint32_t kPreviousTokens = 3;
+
+// The built-in byte-level GPT.
+struct ModelSpec {
+  uint32_t layers = 4;
+  uint32_t hidden = 128;  // divisible by heads
+  uint32_t heads = 4;
+  uint32_t sequence = 128;    // tokens a sample
+  uint32_t vocabulary = 257;  // 256 bytes and a separator; fixed for kind: gpt
+
+  friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
+};
+
+// Plain text files, found by globs.
+struct DataSpec {
+  std::vector<std::string> include;  // "/usr/include/**/*.h"
+  std::vector<std::string> exclude;
+  double held_out = 0.02;  // share of the files kept for validation, chosen by path's hash
+  uint64_t max_bytes = 64ull << 20;  // of text taken, files in sorted order
+
+  friend bool operator==(const DataSpec&, const DataSpec&) = default;
+};
+
+struct TrainSpec {
+  uint64_t steps = 300;
+  uint32_t global_batch = 32;  // sequences a step
+  double learning_rate = 3e-3;
+  uint64_t warmup_steps = 20;
+  double final_learning_rate_ratio = 0.1;  // cosine decay ends at this share
+  double weight_decay = 0.1;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double clip = 1.0;  // gradient norm; 0: off
+  uint64_t seed = 1;
+  uint64_t evaluate_every = 50;      // steps; 0: only at the end
+  uint32_t evaluate_sequences = 64;  // sequences of held-out text an evaluation
+
+  friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
+};
+
+// How the built-in trainer is cut over its workers, whose number is the product. Ranks are laid out
+// tensor first, then data, then pipeline: rank = (stage * data + replica) * tensor + part. An
+// elastic job's `data` is that of `resources.nodes`.
+struct LayoutSpec {
+  std::optional<uint32_t> data;      // replicas; absent: the planner chooses, likewise below
+  std::optional<uint32_t> tensor;    // each layer's matrices are cut into so many parts
+  std::optional<uint32_t> pipeline;  // stages of consecutive layers
+
+  friend bool operator==(const LayoutSpec&, const LayoutSpec&) = default;
+};
+
+// The layers [begin, end) of a stage: as even as can be, the first stages get what is left over.
+struct StageLayers {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+
+  uint32_t count() const { return end - begin; }
+};
+// Requires stage < stages.
+StageLayers LayersOfStage(uint32_t layers, uint32_t stages, uint32_t stage);
+
+// Why a model can't be cut so, in words that name both figures; empty when it can.
+std::string WhyNoLayout(const ModelSpec& model, uint32_t tensor, uint32_t pipeline);
+
+// By how many nodes the number of a job's nodes may change, so that whole replicas come and go:
+// only the data dimension is elastic. Requires all >= 1.
+uint32_t NodeStep(uint32_t processes_per_node, uint32_t tensor, uint32_t pipeline);
+
+// Why a job can't have these bounds, in words that name the figures; empty when it can.
+// `global_batch` 0: nothing is known of one. Requires 1 <= minimum <= maximum, all others >= 1.
+std::string WhyNoBounds(uint32_t minimum, uint32_t nodes, uint32_t maximum,
+                        uint32_t processes_per_node, uint32_t tensor, uint32_t pipeline,
+                        uint32_t global_batch);
+
+// Which steps every rank writes down as a Chrome trace, runs/NAME/traces/rank-R.json.
+struct TraceSpec {
+  uint64_t first_step = 0;  // 0: none
+  uint32_t steps = 3;
+
+  friend bool operator==(const TraceSpec&, const TraceSpec&) = default;
+};
+
+struct SampleSpec {
+  std::string prompt = "#include <";
+  uint32_t bytes = 256;
+  double temperature = 0.7;
+
+  friend bool operator==(const SampleSpec&, const SampleSpec&) = default;
+};
+
+struct SnapshotSpec {
+  std::optional<uint64_t> interval_steps;  // absent: "auto"
+  uint32_t keep = 3;                       // the newest so many
+  uint64_t keep_every = 0;                 // steps that this divides; 0: none
+  uint32_t keep_best = 0;                  // of the lowest validation loss
+  std::string copy_to;                     // second tier: a directory, s3://...; absent: none
+  uint64_t copy_every = 1;                 // commits
+  uint64_t copy_mb_per_s = 0;              // at most; 0: unbounded
+
+  friend bool operator==(const SnapshotSpec&, const SnapshotSpec&) = default;
+};
+
+struct ResourceSpec {
+  std::optional<uint32_t> nodes;  // absent: the planner chooses
+  // An elastic job continues with any number of nodes in between; absent: as `nodes`.
+  std::optional<uint32_t> minimum_nodes;
+  std::optional<uint32_t> maximum_nodes;
+  std::optional<uint32_t> processes_per_node;
+  std::optional<uint32_t> micro_batch;
+
+  friend bool operator==(const ResourceSpec&, const ResourceSpec&) = default;
+};
+
+// What the scheduler is told; texts as written, checked by ParseJob.
+struct JobSchedulingSpec {
+  std::string queue;              // absent: the controller's default
+  std::string priority;           // a whole number, or a name of the controller's file
+  std::string preemption;         // never, shrink, suspend or requeue
+  std::string topology;           // the level of the network that all nodes share
+  std::string expected_duration;  // "2h"
+  std::string deadline;           // after submission: "12h"
+
+  friend bool operator==(const JobSchedulingSpec&, const JobSchedulingSpec&) = default;
+};
+
+struct JobSpec {
+  std::string name;  // letters, digits, '-', '_', '.'; at most 63
+  // Either a command, or the built-in trainer with the six sections below.
+  std::vector<std::string> command;
+  // Finds the steps in the command's output: a preset's name or an expression
+  // (spec/job/step_pattern.h); empty: they are not read.
+  std::string step_pattern;
+  std::map<std::string, std::string> environment;
+  std::string working_directory;  // absent: where `longhaul` was started
+  ModelSpec model;
+  DataSpec data;
+  TrainSpec train;
+  LayoutSpec layout;
+  TraceSpec trace;
+  SampleSpec sample;
+
+  SnapshotSpec snapshot;
+  ResourceSpec resources;
+  JobSchedulingSpec scheduling;
+  uint32_t max_restarts = 100;
+  std::vector<PlannedFault> faults;  // key "inject"
+
+  bool built_in() const { return command.empty(); }
+
+  friend bool operator==(const JobSpec&, const JobSpec&) = default;
+};
+
+// Reads a job. `source` names the text in messages ("examples/headers-gpt.yaml") and, when the text
+// has no name, the job. A message is one line for each mistake found (at most ten), each with the
+// line and the key's path: "job.yaml:3: train.steps: 0 is out of range: 1 to 1,000,000,000".
+Result<JobSpec> ParseJob(std::string_view text, std::string_view source);
+
+// Refuses a planned fault that can never happen: a step, worker or agent beyond what the job says
+// that it has. ParseJob has done it; for who adds faults afterwards.
+Status CheckFaults(const JobSpec& job);
+
+// The same job as YAML that ParseJob reads back to an equal one, every key written out.
+std::string ToYaml(const JobSpec& job);
+// As JSON, which ParseJob reads too; also the built-in trainer's configuration.
+std::string ToJson(const JobSpec& job);
+
+}  // namespace longhaul::spec

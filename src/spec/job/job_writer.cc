@@ -1,0 +1,96 @@
+// ToJson and ToYaml of spec/job/job.h.
+#include <nlohmann/json.hpp>
+
+#include "spec/internal/job_schema.h"
+#include "spec/job/job.h"
+
+namespace longhaul::spec {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The visitor that writes every key it is shown, in order.
+class JobWriter {
+ public:
+  template <typename Body>
+  void Section(const char* key, Body body) {
+    section_ = key;
+    body();
+    section_.clear();
+  }
+  void Constant(const char* key, const char* text) { Put(key, text); }
+  template <typename T>
+  void Whole(const char* key, const T& value, uint64_t, uint64_t) {
+    Put(key, value);
+  }
+  template <typename T>
+  void AutoWhole(const char* key, const std::optional<T>& value, uint64_t, uint64_t) {
+    Put(key, value ? Json(*value) : Json("auto"));
+  }
+  void Real(const char* key, double value, const internal::RealRange&) { Put(key, value); }
+  void Size(const char* key, uint64_t value, uint64_t, uint64_t) { Put(key, value); }
+  void Text(const char* key, const std::string& value, size_t) { Put(key, value); }
+  void TextList(const char* key, const std::vector<std::string>& value, size_t) { Put(key, value); }
+  void Environment(const char* key, const std::map<std::string, std::string>& value) {
+    Put(key, Json::object());
+    for (const auto& [name, text] : value) json_[key][name] = text;
+  }
+  void Faults(const char* key, const std::vector<PlannedFault>& value) {
+    Put(key, Json::array());
+    for (const PlannedFault& fault : value) json_[key].push_back(ToString(fault));
+  }
+
+  const Json& json() const { return json_; }
+
+ private:
+  void Put(const char* key, Json value) {
+    (section_.empty() ? json_ : json_[section_])[key] = std::move(value);
+  }
+
+  Json json_ = Json::object();
+  std::string section_;
+};
+
+Json JsonOf(const JobSpec& job) {
+  JobWriter writer;
+  if (job.built_in()) {
+    internal::VisitBuiltIn(writer, job);
+  } else {
+    internal::VisitCommand(writer, job);
+  }
+  internal::VisitShared(writer, job);
+  Json json = writer.json();
+  if (!job.built_in()) json["resources"].erase("micro_batch");
+  return json;
+}
+
+// A text that isn't UTF-8 cannot come from ParseJob; from elsewhere it is mended, not thrown at.
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string ToJson(const JobSpec& job) { return Dump(JsonOf(job)); }
+
+std::string ToYaml(const JobSpec& job) {
+  // A value of JSON is a value of YAML; only the maps are written the way people do.
+  std::string yaml;
+  const Json json = JsonOf(job);
+  for (const auto& [key, value] : json.items()) {
+    yaml += key + ":";
+    if (!value.is_object() || value.empty()) {
+      yaml += " " + Dump(value) + "\n";
+      continue;
+    }
+    yaml += "\n";
+    for (const auto& [inner, leaf] : value.items()) {
+      // A variable may be called null, which a bare word could not say.
+      yaml += "  " + (key == "environment" ? Dump(inner) : inner) + ": " + Dump(leaf) + "\n";
+    }
+  }
+  return yaml;
+}
+
+}  // namespace longhaul::spec

@@ -1,0 +1,58 @@
+// The controller's configuration file: who may use how much, and how places are given, in YAML.
+//
+//   cluster: cluster.yaml            # which nodes there are; absent: those that join
+//   queues:                          # spec/queue/queue.h
+//     - name: research
+//       guarantee: {accelerators: 8}
+//   default_queue: research          # of jobs that name none
+//   priorities: {low: -100, high: 100}
+//   scheduling:
+//     preemption: true
+//     backfill: true
+//     reservations: 8
+//     evictions_a_day: 3
+//     aging_period: 6h
+//     elastic_period: 1min
+//     repair_patience: 10min
+//     snapshot_patience: 30s
+//
+// docs/controller-file.md is the user's page. Leaves out where the controller listens and keeps its
+// state: these are options of its command, for they don't belong to what decides.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "base/time.h"
+#include "spec/queue/queue.h"
+
+namespace longhaul::spec {
+
+struct ControllerSpec {
+  std::string cluster_file;  // as written, relative to the file; empty: none
+  std::vector<QueueSpec> queues;
+  std::string default_queue;
+  std::map<std::string, int32_t> priorities;  // by name
+  bool preemption = true;
+  bool backfill = true;
+  uint32_t reservations = 8;  // a queue
+  uint32_t evictions_a_day = 3;
+  Duration aging_period = std::chrono::hours(6);
+  Duration elastic_period = std::chrono::minutes(1);
+  Duration repair_patience = std::chrono::minutes(10);
+  Duration snapshot_patience = std::chrono::seconds(30);
+
+  friend bool operator==(const ControllerSpec&, const ControllerSpec&) = default;
+};
+
+constexpr int32_t kMaxJobPriority = 1'000'000;
+
+// Reads and checks the file. `source` names it in messages: "controller.yaml:3: ...". An empty text
+// is the standard configuration.
+Result<ControllerSpec> ParseControllerFile(std::string_view text, std::string_view source);
+
+}  // namespace longhaul::spec

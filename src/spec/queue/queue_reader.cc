@@ -1,0 +1,216 @@
+// Queues from YAML and back. What is true of several queues together is checked in queue.cc.
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "base/text.h"
+#include "spec/internal/document.h"
+#include "spec/internal/queue_list.h"
+#include "spec/queue/queue.h"
+
+namespace longhaul::spec {
+
+namespace {
+
+using internal::Node;
+
+constexpr auto kKeys = std::to_array<std::string_view>(
+    {"name", "parent", "guarantee", "limit", "lend", "weight", "order", "reclaim"});
+constexpr size_t kMaxName = 63;
+constexpr uint32_t kMaxWeight = 1'000'000;
+// A quota beyond this is a slip of the pen; it keeps sums over all queues within 63 bits.
+constexpr int64_t kMaxAmount = int64_t{1} << 41;
+
+class QueueReader {
+ public:
+  explicit QueueReader(std::string_view source) : source_(source) {}
+
+  Result<std::vector<QueueSpec>> Read(const Node& root) const {
+    if (root.kind != Node::Kind::kMap) return Refuse(root.line, "expected a map with 'queues'");
+    for (const Node& child : root.children) {
+      if (child.key != "queues") return Unknown(child, std::to_array<std::string_view>({"queues"}));
+    }
+    const Node* list = internal::Find(root, "queues");
+    if (list == nullptr) return Refuse(root.line, "lacks the list 'queues'");
+    return ReadList(*list);
+  }
+
+  Result<std::vector<QueueSpec>> ReadList(const Node& list) const {
+    if (list.kind != Node::Kind::kList) return Refuse(list.line, "queues must be a list");
+    std::vector<QueueSpec> queues;
+    for (const Node& item : list.children) {
+      ASSIGN_OR_RETURN(queues.emplace_back(), ReadQueue(item));
+    }
+    const Status sound = CheckQueues(queues);
+    if (!sound.ok()) return sound.WithContext(source_);
+    return queues;
+  }
+
+ private:
+  Status Refuse(int line, const std::string& why) const {
+    return InvalidArgument(std::string(source_) + ":" + std::to_string(line) + ": " + why);
+  }
+
+  template <size_t N>
+  Status Unknown(const Node& node, const std::array<std::string_view, N>& known) const {
+    const auto nearest = Nearest(node.key, known);
+    return Refuse(node.key_line,
+                  "unknown key '" + Printable(node.key, 40) + "'" +
+                      (nearest ? ": did you mean '" + std::string(*nearest) + "'?" : ""));
+  }
+
+  Result<QueueSpec> ReadQueue(const Node& item) const {
+    if (item.kind != Node::Kind::kMap) {
+      return Refuse(item.line, "a queue is a map of keys such as 'name: research'");
+    }
+    QueueSpec queue;
+    for (const Node& child : item.children) {
+      RETURN_IF_ERROR(ReadKey(child, queue));
+    }
+    if (queue.name.empty()) return Refuse(item.line, "a queue lacks its 'name'");
+    return queue;
+  }
+
+  Status ReadKey(const Node& node, QueueSpec& queue) const {
+    const std::string& key = node.key;
+    if (key == "guarantee") return ReadAmounts(node, queue.guarantee);
+    if (key == "limit") return ReadAmounts(node, queue.limit);
+    if (key == "lend") return ReadAmounts(node, queue.lend);
+    if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) return Unknown(node, kKeys);
+    if (node.kind != Node::Kind::kScalar) return Refuse(node.line, key + " must be one value");
+    if (key == "name") return ReadName(node, queue.name);
+    if (key == "parent") return ReadName(node, queue.parent);
+    if (key == "weight") {
+      const Result<uint64_t> weight = ParseUint64(node.text);
+      if (!weight.ok() || *weight < 1 || *weight > kMaxWeight) {
+        return Bad(node, "a whole number from 1 to " + WithThousands(kMaxWeight));
+      }
+      queue.weight = static_cast<uint32_t>(*weight);
+    } else if (key == "order") {
+      if (node.text != "priority" && node.text != "first-come") {
+        return Bad(node, "'priority' or 'first-come'");
+      }
+      queue.order = node.text == "priority" ? QueueOrder::kPriority : QueueOrder::kFirstCome;
+    } else {
+      if (node.text != "true" && node.text != "false") return Bad(node, "'true' or 'false'");
+      queue.reclaim = node.text == "true";
+    }
+    return {};
+  }
+
+  Status Bad(const Node& node, const std::string& expected) const {
+    return Refuse(node.line, node.key + ": '" + Printable(node.text, 40) + "' is not " + expected);
+  }
+
+  Status ReadName(const Node& node, std::string& name) const {
+    const bool good = std::all_of(node.text.begin(), node.text.end(), [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             c == '-' || c == '_' || c == '.';
+    });
+    if (!good || node.text.empty() || node.text.size() > kMaxName) {
+      return Bad(node, "a name: letters, digits, '-', '_', '.'; at most 63");
+    }
+    name = node.text;
+    return {};
+  }
+
+  Status ReadAmounts(const Node& node, SharedAmounts& amounts) const {
+    if (node.kind != Node::Kind::kMap) {
+      return Refuse(node.line, node.key + " must be a map such as {accelerators: 8, memory: 1TiB}");
+    }
+    for (const Node& child : node.children) {
+      // Files of before 0.1, which event logs hold, say cards.
+      const std::string_view key = child.key == "cards" ? "accelerators" : child.key;
+      const auto found = std::find(kSharedResourceNames.begin(), kSharedResourceNames.end(), key);
+      if (found == kSharedResourceNames.end()) return Unknown(child, kSharedResourceNames);
+      const auto resource = static_cast<size_t>(found - kSharedResourceNames.begin());
+      const bool memory = resource == static_cast<size_t>(SharedResource::kMemory);
+      const auto amount = child.kind != Node::Kind::kScalar ? std::nullopt
+                          : memory                          ? Mebibytes(child.text)
+                                                            : Thousandths(child.text);
+      if (!amount || *amount > kMaxAmount) {
+        return Bad(child, memory ? "a size such as 512GiB"
+                                 : "a number such as 8 or 0.5, of at most three decimals");
+      }
+      amounts[resource] = *amount;
+    }
+    return {};
+  }
+
+  // "8", "0.125".
+  static std::optional<int64_t> Thousandths(std::string_view text) {
+    const size_t point = text.find('.');
+    const Result<uint64_t> whole = ParseUint64(text.substr(0, point));
+    if (!whole.ok() || *whole > static_cast<uint64_t>(kMaxAmount) / 1000) return std::nullopt;
+    int64_t thousandths = static_cast<int64_t>(*whole) * 1000;
+    if (point == std::string_view::npos) return thousandths;
+    std::string digits(text.substr(point + 1));
+    if (digits.empty() || digits.size() > 3) return std::nullopt;
+    digits.resize(3, '0');
+    const Result<uint64_t> part = ParseUint64(digits);
+    if (!part.ok()) return std::nullopt;
+    return thousandths + static_cast<int64_t>(*part);
+  }
+
+  static std::optional<int64_t> Mebibytes(std::string_view text) {
+    const size_t end = std::min(text.find_first_not_of("0123456789"), text.size());
+    const Result<uint64_t> number = ParseUint64(text.substr(0, end));
+    const std::string_view unit = Trim(text.substr(end));
+    const int64_t factor = unit == "MiB"   ? 1
+                           : unit == "GiB" ? 1'024
+                           : unit == "TiB" ? 1'024 * 1'024
+                                           : 0;
+    if (!number.ok() || *number > static_cast<uint64_t>(kMaxAmount)) return std::nullopt;
+    if (*number == 0) return 0;
+    if (factor == 0 || static_cast<int64_t>(*number) > kMaxAmount / factor) return std::nullopt;
+    return static_cast<int64_t>(*number) * factor;
+  }
+
+  std::string_view source_;
+};
+
+std::string AmountYaml(size_t resource, int64_t amount) {
+  if (resource == static_cast<size_t>(SharedResource::kMemory))
+    return std::to_string(amount) + "MiB";
+  return std::to_string(amount / 1000) + "." + std::to_string(1000 + amount % 1000).substr(1);
+}
+
+// The amounts that differ from the default; nothing when none does.
+std::string AmountsYaml(const char* key, const SharedAmounts& amounts,
+                        const SharedAmounts& standard) {
+  std::vector<std::string> parts;
+  for (size_t r = 0; r < kSharedResources; ++r) {
+    if (amounts[r] == standard[r]) continue;
+    parts.push_back(std::string(kSharedResourceNames[r]) + ": " + AmountYaml(r, amounts[r]));
+  }
+  return parts.empty() ? "" : "    " + std::string(key) + ": {" + Join(parts, ", ") + "}\n";
+}
+
+}  // namespace
+
+Result<std::vector<QueueSpec>> internal::ReadQueueList(const Node& list, std::string_view source) {
+  return QueueReader(source).ReadList(list);
+}
+
+Result<std::vector<QueueSpec>> ParseQueues(std::string_view text, std::string_view source) {
+  ASSIGN_OR_RETURN(const Node root, internal::ParseDocument(text, source));
+  return QueueReader(source).Read(root);
+}
+
+std::string ToYaml(const std::vector<QueueSpec>& queues) {
+  std::string yaml = queues.empty() ? "queues: []\n" : "queues:\n";
+  for (const QueueSpec& queue : queues) {
+    yaml += "  - name: \"" + queue.name + "\"\n";
+    if (!queue.parent.empty()) yaml += "    parent: \"" + queue.parent + "\"\n";
+    yaml += AmountsYaml("guarantee", queue.guarantee, {});
+    yaml += AmountsYaml("limit", queue.limit, kUnlimitedAmounts);
+    yaml += AmountsYaml("lend", queue.lend, kUnlimitedAmounts);
+    yaml += "    weight: " + std::to_string(queue.weight) + "\n";
+    yaml +=
+        queue.order == QueueOrder::kPriority ? "    order: priority\n" : "    order: first-come\n";
+    yaml += queue.reclaim ? "    reclaim: true\n" : "    reclaim: false\n";
+  }
+  return yaml;
+}
+
+}  // namespace longhaul::spec

@@ -1,0 +1,105 @@
+#include "spec/queue/queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace longhaul::spec {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ParseQueues, ReadsEveryKey) {
+  const auto queues = ParseQueues(R"(queues:
+  - name: research
+    guarantee: {accelerators: 64, cpu: 512.5, memory: 4TiB}
+  - name: language
+    parent: research
+    guarantee: {accelerators: 32}
+    limit: {accelerators: 96}
+    lend: {accelerators: 0.125}
+    weight: 2
+    order: first-come
+    reclaim: false
+)",
+                                  "q.yaml");
+  ASSERT_TRUE(queues.ok()) << queues.status();
+  ASSERT_EQ(queues->size(), 2u);
+  EXPECT_EQ((*queues)[0].guarantee, (SharedAmounts{{64'000, 512'500, 4 << 20}}));
+  EXPECT_EQ((*queues)[0].limit, kUnlimitedAmounts);
+  const QueueSpec& language = (*queues)[1];
+  EXPECT_EQ(language.parent, "research");
+  EXPECT_EQ(language.limit, (SharedAmounts{{96'000, kUnlimited, kUnlimited}}));
+  EXPECT_EQ(language.lend[0], 125);
+  EXPECT_EQ(language.weight, 2u);
+  EXPECT_EQ(language.order, QueueOrder::kFirstCome);
+  EXPECT_FALSE(language.reclaim);
+}
+
+TEST(ParseQueues, ReadsCardsAsAccelerators) {
+  const auto queues = ParseQueues("queues: [{name: a, limit: {cards: 5}}]", "old.yaml");
+  ASSERT_TRUE(queues.ok()) << queues.status();
+  EXPECT_EQ((*queues)[0].limit, (SharedAmounts{{5'000, kUnlimited, kUnlimited}}));
+}
+
+TEST(ParseQueues, WritesWhatItReadsBack) {
+  std::vector<QueueSpec> queues(2);
+  queues[0].name = "a";
+  queues[0].guarantee = {{1'001, 20, 7}};
+  queues[1].name = "true";
+  queues[1].parent = "a";
+  queues[1].lend = {{0, 5, 6}};
+  queues[1].reclaim = false;
+  const auto again = ParseQueues(ToYaml(queues), "again");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, queues);
+}
+
+TEST(ParseQueues, RefusesWithLineAndReason) {
+  const struct {
+    const char* text;
+    const char* want;
+  } kRows[] = {
+      {"queues: 3", "q:1: queues must be a list"},
+      {"jobs: []", "q:1: unknown key 'jobs'"},
+      {"queues:\n- weight: 1", "q:2: a queue lacks its 'name'"},
+      {"queues:\n- name: a\n  wieght: 1", "q:3: unknown key 'wieght': did you mean 'weight'?"},
+      {"queues:\n- name: a\n  weight: 0", "q:3: weight: '0' is not a whole number from 1"},
+      {"queues:\n- name: a\n  guarantee: {accelerators: -1}",
+       "q:3: accelerators: '-1' is not a number"},
+      {"queues:\n- name: a\n  guarantee: {accelerators: 1.2345}", "at most three decimals"},
+      {"queues:\n- name: a\n  guarantee: {accelerators: 99999999999999999999}", "is not a number"},
+      {"queues:\n- name: a\n  limit: {memory: 5}", "is not a size such as 512GiB"},
+      {"queues:\n- name: a b", "is not a name"},
+      {"queues:\n- name: a\n  limit: {gpus: 5}", "unknown key 'gpus'"},
+      {"queues:\n- name: a\n  order: random", "is not 'priority' or 'first-come'"},
+      {"queues: [{name: a}, {name: a}]", "queue 'a': there are two of this name"},
+      {"queues: [{name: a, parent: b}]", "queue 'a': there is no parent 'b'"},
+      {"queues: [{name: a, parent: b}, {name: b, parent: a}]", "circle: a -> b -> a"},
+      {"queues: [{name: a, guarantee: {accelerators: 9}, limit: {accelerators: 8}}]",
+       "queue 'a': guarantees 9 accelerators, above the limit of 8 accelerators"},
+      {"queues: [{name: a, guarantee: {accelerators: 4}}, {name: b, parent: a, guarantee: "
+       "{accelerators: 3}}, "
+       "{name: c, parent: a, guarantee: {accelerators: 1.5}}]",
+       "queue 'a': its children are guaranteed 4.5 accelerators together, but it has only 4 "
+       "accelerators"},
+  };
+  for (const auto& row : kRows) {
+    const auto queues = ParseQueues(row.text, "q");
+    ASSERT_FALSE(queues.ok()) << row.text;
+    EXPECT_THAT(queues.status().message(), HasSubstr(row.want)) << row.text;
+  }
+}
+
+TEST(CheckQueues, RefusesATreeThatIsTooDeep) {
+  std::vector<QueueSpec> queues(kMaxQueueDepth + 1);
+  for (size_t i = 0; i < queues.size(); ++i) {
+    queues[i].name = "q" + std::to_string(i);
+    if (i > 0) queues[i].parent = "q" + std::to_string(i - 1);
+  }
+  EXPECT_THAT(CheckQueues(queues).message(), HasSubstr("queue 'q8': lies deeper than 8 levels"));
+  queues.pop_back();
+  EXPECT_TRUE(CheckQueues(queues).ok());
+}
+
+}  // namespace
+}  // namespace longhaul::spec
