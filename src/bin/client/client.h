@@ -36,7 +36,7 @@ struct Options {
   std::string topology;
   std::string level;
   uint32_t nodes = 0;
-  double gpus = -2;  // of a limit; -2: as it is
+  double accelerators = -2;  // of a limit; -2: as it is
   double cpu = -2;
   double memory_gib = -2;
   bool wait = true;

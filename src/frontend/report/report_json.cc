@@ -6,6 +6,7 @@
 #include "frontend/format.h"
 #include "frontend/live_view.h"
 #include "frontend/report/report_words.h"
+#include "proto/events.pb.h"
 #include "proto/json.h"
 
 namespace longhaul::frontend {

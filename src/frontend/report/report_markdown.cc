@@ -11,6 +11,7 @@
 #include "frontend/format.h"
 #include "frontend/live_view.h"
 #include "frontend/report/report_words.h"
+#include "proto/events.pb.h"
 
 namespace longhaul::frontend {
 namespace {

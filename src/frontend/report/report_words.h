@@ -5,6 +5,7 @@
 #include <string>
 
 #include "frontend/report/report.h"
+#include "proto/events.pb.h"
 
 namespace longhaul::frontend {
 

@@ -119,7 +119,7 @@ proto::NodeStatus ControllerContext::StatusOf(const Node& node) const {
   status.set_losses(node.losses);
   status.set_draining(node.draining);
   status.set_condition(std::string(spec::ToString(scheduler.ConditionOf(node.id.value()))));
-  const cluster::NodeHealth health = scheduler.HealthOf(node.id.value());
+  const scheduling::NodeHealth health = scheduler.HealthOf(node.id.value());
   status.set_health(health.thousandths / 1000.0);
   status.set_last_fault(health.last_fault);
   if (!health.last_fault.empty()) {

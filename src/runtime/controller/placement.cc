@@ -30,7 +30,7 @@ void Placement::Schedule() {
   auto& scheduler = context_.scheduler;
   for (int round = 0; round < kMostRounds && (round == 0 || scheduler.Due(context_.now)); ++round) {
     if (scheduler.Due(context_.now)) {
-      for (const cluster::Verdict& verdict : scheduler.Decide(context_.now)) Carry(verdict);
+      for (const scheduling::Verdict& verdict : scheduler.Decide(context_.now)) Carry(verdict);
     }
     // Jobs whose nodes were not free, or not there.
     const std::vector<std::string> waiting(pending_.begin(), pending_.end());
@@ -64,7 +64,7 @@ void Placement::Proceed(JobRecord& job) {
   }
 }
 
-void Placement::Carry(const cluster::Verdict& verdict) {
+void Placement::Carry(const scheduling::Verdict& verdict) {
   JobRecord* job = context_.jobs.Find(verdict.job.value());
   if (job == nullptr || !job->live()) return;
   switch (verdict.kind) {

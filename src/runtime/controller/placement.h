@@ -42,7 +42,7 @@ class Placement {
   void FreeLeftOn(const NodeId& node);
 
  private:
-  void Carry(const cluster::Verdict& verdict);
+  void Carry(const scheduling::Verdict& verdict);
   // A verdict that takes the nodes of the job away.
   void SendAway(JobRecord& job, const std::string& reason);
   // Continues with the job as its state is: begins, advances, decides or follows its target.

@@ -106,7 +106,7 @@ Status ReadWorkers(uint32_t workers, uint32_t slots_per_accelerator, GroupReques
     group.shape.share =
         static_cast<uint16_t>((workers * 1000 + slots_per_accelerator - 1) / slots_per_accelerator);
   } else {
-    group.shape.accelerators = static_cast<uint8_t>(accelerators);
+    group.shape.gpus = static_cast<uint8_t>(accelerators);
   }
   group.shape.counted[kSlots] = static_cast<int32_t>(workers);
   return {};

@@ -112,10 +112,10 @@ class Adoption {
 
   // Under the same numbers, as long as half of all numbers are left for new ones.
   void TakeShapes() {
-    shapes_fit_ = before_.state.shape_count() <= kMaxShapes / 2;
+    shapes_fit_ = before_.resources.shape_count() <= kMaxShapes / 2;
     if (!shapes_fit_) return;
-    for (uint32_t shape = 0; shape < before_.state.shape_count(); ++shape) {
-      state_.resources.Intern(before_.state.shape(static_cast<ShapeId>(shape)));
+    for (uint32_t shape = 0; shape < before_.resources.shape_count(); ++shape) {
+      state_.resources.Intern(before_.resources.shape(static_cast<ShapeId>(shape)));
     }
   }
 
@@ -153,13 +153,13 @@ class Adoption {
   }
 
   void TakeNode(NodeIndex old, NodeIndex node) {
-    state_.resources.SetCondition(node, before_.state.node(old).condition);
+    state_.resources.SetCondition(node, before_.resources.node(old).condition);
     for (uint32_t device = 0; device < state_.resources.node(node).devices; ++device) {
-      if ((before_.state.node(old).unhealthy >> device & 1) == 0) continue;
+      if ((before_.resources.node(old).unhealthy >> device & 1) == 0) continue;
       state_.resources.SetDeviceHealthy(node, device, false);
     }
     if (!before_.unhealthy.contains(old)) return;
-    state_.resources.SetHealth(node, before_.state.health(old));
+    state_.resources.SetHealth(node, before_.resources.health(old));
     state_.faulted_at[node] = before_.faulted_at[old];
     state_.unhealthy.insert(node);
   }

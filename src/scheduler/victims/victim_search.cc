@@ -150,7 +150,7 @@ class DomainSearch {
   std::vector<Part> PartsBeside(const Selection& selection) const {
     std::vector<Part> parts;
     for (size_t j = 0; j < cover_.jobs.size(); ++j) {
-      const internal::Cover::VictimJob& job = cover_.jobs[j];
+      const internal::Cover::CoverJob& job = cover_.jobs[j];
       if (selection.whole[j] != 0) continue;
       if (job.max_shrunk == 0) {
         parts.push_back({job.cost, static_cast<int32_t>(j), -1});

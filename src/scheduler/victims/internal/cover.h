@@ -13,7 +13,7 @@ namespace longhaul::scheduler::internal {
 constexpr int64_t kNoCost = std::numeric_limits<int64_t>::max() / 4;
 
 struct Cover {
-  struct VictimJob {
+  struct CoverJob {
     int32_t global = 0;
     int64_t cost = 0;
     int32_t max_shrunk = 0;
@@ -52,7 +52,7 @@ struct Cover {
   }
 
   int32_t need = 0;
-  std::vector<VictimJob> jobs;
+  std::vector<CoverJob> jobs;
   std::vector<Piece> pieces;
   std::vector<int32_t> first_holder;
   std::vector<int32_t> holders;  // pieces of this cover

@@ -25,7 +25,7 @@ CoverSearch::CoverSearch(const Cover& cover, const std::vector<Component>& compo
     jobs_.insert(jobs_.end(), components[i].jobs.begin(), components[i].jobs.end());
   }
   std::sort(hosts_.begin(), hosts_.end());
-  for (const Cover::VictimJob& job : cover.jobs) job_.push_back(job.may_stop ? kOpen : kKept);
+  for (const Cover::CoverJob& job : cover.jobs) job_.push_back(job.may_stop ? kOpen : kKept);
   piece_.assign(cover.pieces.size(), kOpen);
   shrunk_.assign(cover.jobs.size(), 0);
 }

@@ -38,7 +38,7 @@ SmallComponents::SmallComponents(const Cover& cover, const std::vector<Component
 bool SmallComponents::OneJob(const Component& component, Function& function, int64_t& steps) const {
   if (component.jobs.size() != 1) return false;
   const int32_t job = component.jobs.front();
-  const Cover::VictimJob& of = cover_.jobs[static_cast<size_t>(job)];
+  const Cover::CoverJob& of = cover_.jobs[static_cast<size_t>(job)];
   if (!of.may_stop) return false;
   std::vector<int32_t> held(of.pieces.size());
   for (const int32_t slot : component.hosts) {
@@ -100,7 +100,7 @@ bool SmallComponents::OneJob(const Component& component, Function& function, int
   return true;
 }
 
-void SmallComponents::EqualPieces(const Cover::VictimJob& job, int32_t held,
+void SmallComponents::EqualPieces(const Cover::CoverJob& job, int32_t held,
                                   Function& function) const {
   std::vector<int32_t> order;
   for (const int32_t piece : job.pieces) {

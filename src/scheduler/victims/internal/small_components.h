@@ -39,7 +39,7 @@ class SmallComponents {
                  uint32_t set) const;
   bool OneJob(const Component& component, Function& function, int64_t& steps) const;
   // The same where each piece holds as many slots: the cheapest pieces first.
-  void EqualPieces(const Cover::VictimJob& job, int32_t held, Function& function) const;
+  void EqualPieces(const Cover::CoverJob& job, int32_t held, Function& function) const;
   void AddSingles(std::vector<std::pair<int64_t, Choice>> singles);
   void Join(Function function, int64_t& steps);
 

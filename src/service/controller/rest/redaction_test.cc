@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "proto/commands.pb.h"
 #include "proto/json.h"
 
 namespace longhaul::service {
