@@ -1,14 +1,14 @@
-// The arena: snapshots of one rank in shared memory that outlives the rank.
+// The arena: the snapshots of one rank, in shared memory that outlives the rank's process.
 //
-// Three slots: the newest snapshot, one that may still be on its way to a peer or to disk, and one
-// to write. A slot is EMPTY, WRITING or SEALED; a seal is atomic for every reader, whatever moment
-// the writer dies at, and a slot is believed only if a header copy, the plan, the table and the
-// hash of every chunk agree. The writer never touches the slot it would be restored from, nor one
-// that is pinned. docs/arena.md gives the layout to the byte and the order of the stores. Leaves
-// out: peers' copies.
+// Three slots: one for the newest snapshot, one that may still be copied to a peer or to disk, and
+// one to write. A slot is EMPTY, WRITING or SEALED. A seal is atomic for every reader, whenever the
+// writer dies, and a slot is valid only if a header copy, the plan, the table and the hash of every
+// chunk agree. The writer never touches the slot that a restore would use, nor a pinned one.
+// docs/arena.md gives the layout to the byte and the order of the stores. Leaves out copies at
+// peers.
 //
-// Threads: one writer an arena. A reader may look at any time, from any process; it treats the
-// bytes as hostile and never trusts what it has not checked.
+// Threads: one writer for each arena. Any process may read at any time; a reader doesn't trust any
+// byte that it has not checked.
 #pragma once
 
 #include <cstddef>
@@ -28,10 +28,10 @@ namespace longhaul::checkpoint {
 
 constexpr size_t kArenaSlots = 3;
 
-// How large an arena must be to hold snapshots of such a state.
+// Returns the size of an arena for snapshots of such a state.
 uint64_t ArenaBytesFor(const StatePlan& plan);
 
-// Why a slot is pinned, for who has to wait.
+// Why a slot is pinned, for messages of a writer that waits.
 enum class PinUse : uint8_t { kOther = 0, kCheck = 1, kDisk = 2, kPeer = 3 };
 
 struct SealedSnapshot {
@@ -40,7 +40,7 @@ struct SealedSnapshot {
   uint64_t bytes = 0;    // of the tensors
   size_t slot = 0;
   bool non_finite = false;  // it has NaN or infinity (non_finite.h)
-  // Snapshots of which both agree hold the same boxes, bit by bit.
+  // If both hashes of two snapshots agree, they hold the same boxes with the same bits.
   uint64_t plan_hash = 0;
   uint64_t root = 0;  // XXH3-64 of the table with the hash of every chunk
 
@@ -49,68 +49,68 @@ struct SealedSnapshot {
 
 class ArenaWriter {
  public:
-  // Requires memory aligned to 64 bytes (a mapping is) that outlives the writer. Whatever sealed
-  // slots it holds stay.
+  // Requires memory aligned to 64 bytes (mappings are) that outlives the writer. Keeps its sealed
+  // slots.
   explicit ArenaWriter(std::span<std::byte> arena);
-  ~ArenaWriter();  // what is not sealed stays unsealed
+  ~ArenaWriter();  // an unsealed slot stays unsealed
   ArenaWriter(const ArenaWriter&) = delete;
   ArenaWriter& operator=(const ArenaWriter&) = delete;
 
-  // Opens a slot for the state after `step`: an unsealed one, else one whose step is `step` or
-  // above (left by an attempt that was rolled back) or that is non-finite, else the oldest; never a
-  // pinned one, nor the only one that is sealed below `step` and not non-finite. kUnavailable when
-  // all that could be taken are pinned: try again. kResourceExhausted when the plan doesn't fit. No
-  // slot has been touched then.
+  // Opens a slot for the state after `step`: an unsealed one, else one that is non-finite or whose
+  // step is `step` or above (left by a rolled-back attempt), else the oldest. Never a pinned slot,
+  // nor the only finite one sealed below `step`. Returns kUnavailable when all candidates are
+  // pinned (try again), and kResourceExhausted when the plan doesn't fit; no slot is touched then.
   Status Begin(uint64_t step, uint64_t attempt, const StatePlan& plan);
 
-  // Who pins what, for a Begin that is to be tried again: "step 5: process 7 writes it to disk;
-  // ...".
+  // Returns which processes hold pins, for a Begin that returned kUnavailable: "step 5: process 7
+  // writes it to disk; ...".
   std::string Holders() const;
 
-  // Where the open slot ends in the arena. Requires a Begin.
+  // Returns where the open slot ends in the arena. Requires a Begin.
   size_t open_end() const;
 
-  // Copies a whole tensor, hashed on the way. Requires a Begin, and data of the plan's size.
+  // Copies and hashes a whole tensor. Requires a Begin, and data of the plan's size.
   void Write(size_t tensor, std::span<const std::byte> data);
 
-  // One chunk of a tensor; all must come. Returns its hash. Requires a Begin, and data of the
-  // chunk's size.
+  // Copies one chunk of a tensor and returns its hash; Seal requires all chunks. Requires a Begin,
+  // and data of the chunk's size.
   uint64_t WriteChunk(size_t tensor, size_t chunk, std::span<const std::byte> data);
 
-  // Copies all tensors with so many threads, this one among them. Requires a Begin and spans of the
-  // plan's sizes.
+  // Copies all tensors with this many threads, including this one. Requires a Begin and spans of
+  // the plan's sizes.
   void WriteAll(std::span<const std::span<const std::byte>> tensors, size_t threads);
 
-  // Copies all tensors as they are now and seals, in a forked child: the caller may continue at
-  // once and write its state, which costs it a page fault for each page that the child hasn't read
+  // Copies all tensors as they are now, and seals, in a forked child. The caller may continue at
+  // once and write its state, at the cost of a page fault for each page that the child hasn't read
   // yet. Finish waits for the child. Requires a Begin, spans of the plan's sizes in private memory
-  // (a shared mapping is not copied by a fork), and that this thread lives until Finish.
+  // (a fork does not copy a shared mapping), and that this thread lives until Finish.
   Status StartCopy(std::span<const std::span<const std::byte>> tensors);
-  // The same without a fork, on a thread of this process: a write to what hasn't been copied waits
-  // until its 2 MiB are (internal/live_copy.h). kFailedPrecondition when the memory can't be
-  // guarded: StartCopy may still do. Requires that the tensors stay mapped until Finish.
+  // The same without a fork, on a thread of this process: a write to data that isn't copied yet
+  // waits until its 2 MiB are (internal/live_copy.h). Returns kFailedPrecondition when the memory
+  // can't be write-protected; StartCopy may still work. Requires that the tensors stay mapped until
+  // Finish.
   Status StartLiveCopy(std::span<const std::span<const std::byte>> tensors, io::WriteGuard& guard);
   bool copying() const;
-  // What a copy that Finish has waited for cost beside that wait.
+  // The cost of a copy in addition to the wait in Finish.
   struct Cost {
-    std::optional<Duration> copying;  // the work of its thread; a child's isn't known
-    Duration held_up{};               // writes that waited, all together, at most
+    std::optional<Duration> copying;  // the work of its thread; unknown for a child
+    Duration held_up{};               // upper bound of the time of all blocked writes
   };
   const Cost& cost() const { return cost_; }
-  // Waits for the child or thread. kAborted when it ended before its seal; nothing is lost but that
-  // snapshot.
+  // Waits for the child or thread. Returns kAborted when it ended before its seal; only that
+  // snapshot is lost.
   Status Finish();
 
-  // Makes the snapshot the newest; what was sealed for its step or above is emptied then. Requires
-  // that every tensor was written since Begin.
+  // Makes the snapshot the newest, and empties slots that were sealed for its step or above.
+  // Requires that every tensor was written since Begin.
   void Seal();
 
-  // Empties slots sealed for steps above `step`: a gang that was rolled back there must never mix
-  // them with its own. Called before the first step after a restore.
+  // Empties slots sealed for steps above `step`, so that a gang that was rolled back to it never
+  // mixes them with its own. Call it before the first step after a restore.
   void DropAbove(uint64_t step);
 
-  // Empties a slot whatever it holds: one whose bytes failed their hashes. Requires that it isn't
-  // being written.
+  // Empties a slot with any content, such as one whose bytes fail their hashes. Requires that it
+  // isn't being written.
   void DropSlot(size_t slot);
 
  private:
@@ -123,15 +123,15 @@ class ArenaWriter {
   Cost cost_;
 };
 
-// Marks a sealed snapshot as non-finite. kNotFound when the slot isn't sealed.
+// Marks a sealed snapshot as non-finite. Returns kNotFound when the slot isn't sealed.
 Status MarkNonFinite(std::span<std::byte> arena, size_t slot);
 
-// Keeps the writer from a sealed snapshot while it is sent or persisted. One whose process dies
-// holds nothing any more.
+// Keeps the writer from reusing the slot of a sealed snapshot while it is sent or persisted. Pins
+// of a process that has died don't count.
 class SnapshotPin {
  public:
-  // kNotFound when no slot is sealed for that step and attempt; kResourceExhausted when as many
-  // processes hold it as may. Requires memory that outlives the pin.
+  // Returns kNotFound when no slot is sealed for that step and attempt, and kResourceExhausted when
+  // the maximum number of processes hold pins. Requires memory that outlives the pin.
   static Result<SnapshotPin> Take(std::span<std::byte> arena, uint64_t step, uint64_t attempt,
                                   PinUse use = PinUse::kOther);
   SnapshotPin(SnapshotPin&& other) noexcept;
@@ -143,34 +143,34 @@ class SnapshotPin {
  private:
   SnapshotPin(std::span<std::byte> slot, size_t index, PinUse use)
       : slot_(slot), index_(index), use_(use) {}
-  std::span<std::byte> slot_;  // empty: moved from
+  std::span<std::byte> slot_;  // empty after a move
   size_t index_ = 0;
   PinUse use_ = PinUse::kOther;
 };
 
 class ArenaReader {
  public:
-  // Any bytes at all; they stay valid while the reader is used.
+  // Accepts any bytes; they must stay valid while the reader is used.
   explicit ArenaReader(std::span<const std::byte> arena) : arena_(arena) {}
 
-  // Snapshots whose header, plan and table verify, newest step first. The data's hashes aren't
-  // checked yet: that is Open's work.
+  // Returns the snapshots whose header, plan and table verify, newest step first. Open checks the
+  // hashes of the data.
   std::vector<SealedSnapshot> ListSealed() const;
 
-  // A verified snapshot in place. The spans point into the arena: they mean something only until
-  // the writer takes the slot again.
+  // A verified snapshot in place. The spans point into the arena: they are valid only until the
+  // writer reuses the slot.
   struct View {
     SealedSnapshot snapshot;
     StatePlan plan;
     std::vector<std::span<const std::byte>> tensors;
   };
-  // kNotFound when no slot is sealed for `step`, kDataLoss naming the tensor and chunk when its
-  // bytes don't match.
+  // Returns kNotFound when no slot is sealed for `step`, and kDataLoss with the tensor and chunk
+  // when its bytes don't match.
   Result<View> Open(uint64_t step) const;
 
-  // The snapshot in a slot as it lies there with the hashes that it was sealed with; its data is
-  // unread, so nothing is verified but the hashes themselves. For sending and persisting a pinned
-  // one. kNotFound when the slot isn't sealed.
+  // The snapshot in a slot, with the hashes of its seal. Only the hashes themselves are verified,
+  // the data is not read. For sending and persisting a pinned snapshot. Returns kNotFound when the
+  // slot isn't sealed.
   struct Hashed {
     SealedSnapshot snapshot;
     StatePlan plan;
@@ -179,19 +179,20 @@ class ArenaReader {
   };
   Result<Hashed> InSlot(size_t slot) const;
 
-  // Holds every byte of a sealed slot against its hash. As Open otherwise.
+  // Verifies every byte of a sealed slot against its hash. Otherwise as Open.
   Status VerifySlot(size_t slot) const;
 
-  // The plan of a sealed step, its data unread. As Open otherwise.
+  // Returns the plan of a sealed step without reading its data. Otherwise as Open.
   Result<StatePlan> Plan(uint64_t step) const;
 
-  // Copies the snapshot into memory that the caller owns: what is verified is the copy, so a writer
-  // that takes the slot meanwhile is noticed (kAborted). For persisting behind the worker's back.
+  // Copies the snapshot into the caller's memory and verifies the copy. Returns kAborted if a
+  // writer reuses the slot meanwhile. For persisting while the worker continues.
   Result<LoadedState> Copy(uint64_t step) const;
 
-  // The same into given memory, by so many threads, this one among them. kFailedPrecondition,
-  // naming the first difference, when the snapshot isn't of `plan`; nothing has been written then.
-  // After kDataLoss or kAborted the memory holds anything. Requires spans of the plan's sizes.
+  // The same into given memory, with this many threads, including this one. Returns
+  // kFailedPrecondition with the first difference when the snapshot isn't of `plan`; nothing has
+  // been written then. After kDataLoss or kAborted the memory's contents are undefined. Requires
+  // spans of the plan's sizes.
   Status CopyInto(uint64_t step, const StatePlan& plan,
                   std::span<const std::span<std::byte>> tensors, size_t threads = 1) const;
 

@@ -1,7 +1,7 @@
-// Chunks of a snapshot that lies elsewhere: in another agent's memory.
+// A source of chunks of a snapshot in another agent's memory.
 //
-// Who reads says first which chunks it will ask for, and then asks for them in that order, so that
-// all of them are under way at once. Leaves out verifying: who reads has their hashes.
+// The reader first announces the chunks that it will read, then reads them in that order, so that
+// all of them are under way at once. Leaves out verification: the reader has the hashes.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace longhaul::checkpoint {
 
-// A chunk of at most kChunkBytes, by the plan's tensor and its place in it.
+// A chunk of at most kChunkBytes, by the plan's tensor and its index in it.
 struct ChunkId {
   uint32_t tensor = 0;
   uint32_t chunk = 0;
@@ -24,11 +24,11 @@ struct ChunkId {
 class ChunkSource {
  public:
   virtual ~ChunkSource() = default;
-  // What the next reads will ask for; what was expected before is void. Requires that all of that
-  // was read, or none.
+  // Announces the next reads and replaces the earlier announcement. Requires that all or none of
+  // the earlier chunks were read.
   virtual void Expect(std::vector<ChunkId> chunks) = 0;
-  // Fills `to`, whose size is the chunk's. Requires the next chunk of those expected. After an
-  // error, or data that is not what it should be, the source is not used any more.
+  // Fills `to`, whose size is the chunk's. Requires the next announced chunk. After an error, or
+  // data that fails its hash, the source must not be used again.
   virtual Status Read(ChunkId chunk, std::span<std::byte> to) = 0;
 };
 

@@ -1,7 +1,8 @@
-// Copy and hash in one pass, the inner loop of snapshot and restore.
+// Copies and hashes in one pass: the inner loop of snapshot and restore.
 //
-// A chunk is at most 1 MiB. Its hash is the XXH3-64 of its 4 KiB blocks' XXH3-64s, eight bytes a
-// block in order; so a block is hashed while it is in the first-level cache, on its way through.
+// A chunk is at most 1 MiB. Its hash is the XXH3-64 of the XXH3-64s of its 4 KiB blocks, eight
+// bytes for each block in order. So each block is hashed during its copy, while it is in the
+// first-level cache.
 #pragma once
 
 #include <cstddef>
@@ -18,20 +19,21 @@ constexpr size_t kChunkBytes = 1u << 20;
 
 uint64_t HashChunk(std::span<const std::byte> chunk);
 
-// To memory that isn't read soon: streams past the cache where the machine can. Requires `to`
-// aligned to 64 bytes. Call FenceStores before telling anybody that the bytes are there.
+// Copies to memory that isn't read soon, with stores that bypass the cache where the machine has
+// them. Requires `to` aligned to 64 bytes. Call FenceStores before publishing the bytes.
 uint64_t CopyChunkOut(std::byte* to, std::span<const std::byte> from);
 
-// To memory that is used next. What is hashed is the copy.
+// Copies to memory that is used next. The hash is that of the copy.
 uint64_t CopyChunkIn(std::byte* to, std::span<const std::byte> from);
 
-// Every store before this is seen by others before any store after it.
+// Orders stores: others see every store before this before any store after it.
 void FenceStores();
 
-// The copying of CopyChunkOut without the hash, any length: the floor that it is measured against.
+// Copies as CopyChunkOut does, of any length and without the hash: the lower bound in its
+// benchmark.
 void StreamCopy(std::byte* to, std::span<const std::byte> from);
 
-// The builds of CopyChunkOut that this machine can run, slowest first: for tests and benchmarks.
+// The variants of CopyChunkOut that this machine can run, slowest first: for tests and benchmarks.
 struct CopyVariant {
   const char* name;
   uint64_t (*copy_out)(char* to, const char* from, size_t bytes);

@@ -1,6 +1,6 @@
-// MANIFEST: what makes a directory of files a committed checkpoint. It names the global tensors,
-// the files, and which box of which tensor lies where, each with its hash. JSON with its own hash
-// at the end; the format is in docs/checkpoint-format.md.
+// MANIFEST: the file that makes a directory a committed checkpoint. It names the global tensors,
+// the files, and the place and hash of each box of a tensor. JSON with its own hash at the end;
+// docs/checkpoint-format.md has the format.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace longhaul::checkpoint {
 
-// One rank's file, as its writer saw it.
+// One rank's file, as written.
 struct PieceFile {
   std::string name;  // inside the checkpoint's directory
   uint32_t rank = 0;
   uint64_t bytes = 0;
-  uint64_t hash = 0;  // XXH3-64 of its header, which holds the hash of every chunk
+  uint64_t hash = 0;  // XXH3-64 of its header, which contains the hash of every chunk
   uint64_t header_bytes = 0;
-  std::vector<uint32_t> also = {};  // ranks without a file, whose state it is too; rising
+  std::vector<uint32_t> also = {};  // ranks without a file that have the same state; rising
 
   friend bool operator==(const PieceFile&, const PieceFile&) = default;
 };
@@ -39,7 +39,7 @@ struct Piece {
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
-// Where the data stands after the checkpoint's step: weights and data commit together.
+// The position in the data after the checkpoint's step: weights and data commit together.
 struct DataCursor {
   uint64_t samples_consumed = 0;
   uint64_t samples = 0;  // in the data set; 0: the job doesn't use the data ledger
@@ -57,29 +57,29 @@ struct Manifest {
   uint32_t world = 0;
   bool replicated = false;  // every rank holds the same state: rank 0's piece serves all; else
                             // each rank has a file or is among the `also` of one
-  std::optional<double> validation_loss;  // finite; the newest one evaluated by then
+  std::optional<double> validation_loss;  // finite; the newest one at or before the step
   DataCursor data;
-  std::vector<TensorInfo> tensors;  // global ones, as the pieces first come to them
+  std::vector<TensorInfo> tensors;  // global ones, in the order of the pieces
   std::vector<PieceFile> files;     // by rank, at least one
   std::vector<Piece> pieces;        // by file, in the order of their bytes
 
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
-// How many bytes a piece has. Requires a manifest that DecodeManifest accepts.
+// Returns the size of a piece. Requires a manifest that DecodeManifest accepts.
 uint64_t PieceBytes(const Manifest& manifest, const Piece& piece);
 
-// The file with what a rank saved: its own, or that of one which saved the same. Null when there is
-// none.
+// Returns the file with a rank's state: its own, or that of a rank with the same state. Null when
+// there is none.
 const PieceFile* FileOfRank(const Manifest& manifest, uint32_t rank);
 
-// The file's name of a rank's piece: "rank-00000-of-00004.safetensors".
+// Returns the name of a rank's file: "rank-00000-of-00004.safetensors".
 std::string PieceName(uint32_t rank, uint32_t world);
 
 // Requires texts in UTF-8 and files that DecodeManifest accepts.
 std::string EncodeManifest(const Manifest& manifest);
 
-// kDataLoss when it is cut, changed or not a manifest of this format.
+// Returns kDataLoss when it is truncated, changed or not a manifest of this format.
 Result<Manifest> DecodeManifest(std::string_view text);
 
 }  // namespace longhaul::checkpoint

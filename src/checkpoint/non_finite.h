@@ -1,10 +1,10 @@
-// States that nobody should continue from: a parameter or a moment that is NaN or infinite.
+// Finds states that training must not continue from: with a parameter or moment that is NaN or
+// infinite.
 //
-// A floating-point number is neither exactly when its exponent isn't all ones (IEEE 754, and the
-// same for BF16), so a tensor is looked through as integers, as fast as memory gives it. A sealed
-// snapshot that was found so is marked in its slot (docs/arena.md): it is never chosen for a
-// restore, and the writer takes its slot first. Leaves out: states that are finite and bad all the
-// same, and the 8-bit floats.
+// A floating-point number is NaN or infinite exactly when all bits of its exponent are ones (IEEE
+// 754; the same for BF16). So tensors are scanned as integers, at the speed of memory. A sealed
+// snapshot with such a number is marked in its slot (docs/arena.md): restores never use it, and the
+// writer reuses its slot first. Leaves out states that are finite but wrong, and the 8-bit floats.
 #pragma once
 
 #include <cstddef>
@@ -20,16 +20,16 @@
 
 namespace longhaul::checkpoint {
 
-// Whether any element of whole elements of the dtype is NaN or infinite; never for dtypes that
-// aren't F64, F32, F16 or BF16.
+// Returns whether any element is NaN or infinite; false for dtypes other than F64, F32, F16 and
+// BF16. Requires whole elements.
 bool HasNonFinite(std::string_view dtype, std::span<const std::byte> bytes);
 
-// The first tensor with such an element, by name. Requires spans of the plan's sizes.
+// Returns the name of the first tensor with such an element. Requires spans of the plan's sizes.
 std::optional<std::string> FirstNonFinite(const StatePlan& plan,
                                           std::span<const std::span<const std::byte>> tensors);
 
-// Looks through a pinned snapshot and marks it when it isn't finite: the tensor's name then.
-// Nothing has been looked at when a mark is there already: its name is not known, an empty text.
+// Scans a pinned snapshot. If it isn't finite, marks it and returns the tensor's name. If it is
+// marked already, returns an empty name without a scan.
 Result<std::optional<std::string>> CheckAndMark(std::span<std::byte> arena, const SnapshotPin& pin);
 
 }  // namespace longhaul::checkpoint

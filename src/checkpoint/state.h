@@ -1,9 +1,9 @@
-// The training state as a checkpoint sees it: named, typed, dense tensors in a fixed order.
+// The training state of a rank: named, typed, dense tensors in a fixed order.
 //
-// A plan says what one rank holds; the bytes live elsewhere (registered memory, an arena, a file).
-// Tensors are row-major and little-endian; dtypes have safetensors' names. A tensor is whole, or a
-// box of a global one that other ranks hold the rest of. Two states can replace each other exactly
-// when their plans are equal.
+// A plan describes what one rank holds; the bytes are elsewhere (registered memory, an arena, a
+// file). Tensors are row-major and little-endian; dtypes have safetensors' names. A tensor is
+// whole, or a box of a global one whose rest other ranks hold. Two states can replace each other
+// exactly when their plans are equal.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +23,10 @@ constexpr size_t kMaxNameBytes = 255;
 constexpr size_t kMaxDims = 8;
 constexpr uint64_t kMaxStateBytes = uint64_t{1} << 46;  // 64 TiB: sums of sizes never overflow
 
-// The size of an element; nothing for an unknown dtype.
+// Returns the size of an element; nothing for an unknown dtype.
 std::optional<uint64_t> DtypeBytes(std::string_view dtype);
 
-// Where a rank's tensor lies in a global one: a box with its extent at `offset` of `shape`.
+// The box of a rank's tensor in a global one, at `offset` of `shape`.
 struct TensorPart {
   std::string of;  // the global tensor's name
   std::vector<int64_t> shape;
@@ -62,11 +62,11 @@ class StatePlan {
   uint64_t bytes(size_t tensor) const { return bytes_[tensor]; }
   uint64_t total_bytes() const { return total_bytes_; }
 
-  // The plan as bytes, and back (docs/arena.md). Decode accepts only what Encode writes.
+  // Encode returns the plan as bytes (docs/arena.md). Decode accepts only what Encode writes.
   std::string Encode() const;
   static Result<StatePlan> Decode(std::string_view encoded);
 
-  // What first tells `other` from this plan, for an error message; nothing when they are equal.
+  // Returns the first difference to `other`, for an error message; nothing when they are equal.
   std::optional<std::string> FirstDifference(const StatePlan& other) const;
 
   friend bool operator==(const StatePlan&, const StatePlan&) = default;
@@ -77,7 +77,7 @@ class StatePlan {
   uint64_t total_bytes_ = 0;
 };
 
-// A state that was read back and verified: its plan and its own copy of the bytes.
+// A state that was read and verified: its plan and its own copy of the bytes.
 class LoadedState {
  public:
   // Requires an offset for each tensor of the plan, with its bytes within `storage`.
@@ -88,7 +88,7 @@ class LoadedState {
   std::span<const std::byte> tensor(size_t index) const {
     return std::span(storage_).subspan(offsets_[index], plan_.bytes(index));
   }
-  // All tensors, in the plan's order; valid as long as this state.
+  // Returns all tensors, in the plan's order; valid as long as this state.
   std::vector<std::span<const std::byte>> Tensors() const;
 
  private:

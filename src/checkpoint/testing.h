@@ -14,7 +14,7 @@
 
 namespace longhaul::checkpoint::testing_support {
 
-// One tensor of several chunks between small and empty ones: about 1.3 MiB.
+// One tensor of several chunks, with small and empty ones around it: about 1.3 MiB.
 inline StatePlan SmallPlan() {
   return *StatePlan::Create({{"bias", "BF16", {33}},
                              {"weight", "F32", {320, 1027}},
@@ -40,7 +40,7 @@ inline Manifest ManifestOf(uint64_t step, uint64_t attempt, uint32_t world) {
   return manifest;
 }
 
-// Pseudo-random bytes of a plan's sizes: the same plan and seed are the same state.
+// Pseudo-random bytes of a plan's sizes: the same plan and seed give the same state.
 class State {
  public:
   State(StatePlan plan, uint64_t seed) : plan_(std::move(plan)) {

@@ -1,13 +1,13 @@
-// Where the built-in trainer's program lies. Controller (to measure the machine) and agent (to
-// start workers) look in the same places.
+// Finds the built-in trainer's program. The controller (to measure the machine) and the agent (to
+// start workers) search the same places.
 #pragma once
 
 #include <string>
 
 namespace longhaul::service {
 
-// $LONGHAUL_TRAINER when it is set, else longhaul-trainer beside this program, else in ../trainer
-// from there (a build folder); empty when there is none.
+// Returns $LONGHAUL_TRAINER if it is set, else longhaul-trainer beside this program, else in
+// ../trainer (a build folder); empty when there is none.
 std::string FindTrainer();
 
 // The same for a program in `directory` and with this value of $LONGHAUL_TRAINER (null: not set).

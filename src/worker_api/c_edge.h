@@ -1,5 +1,5 @@
-// What the files behind include/longhaul.h share: where codes are made of what is returned or
-// thrown, and what was given is checked.
+// Shared by the files behind include/longhaul.h: turns results and exceptions into error codes, and
+// checks arguments.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@
 
 namespace longhaul::worker_api {
 
-// Fills `error` when it isn't null; the code.
+// Fills `error` unless it is null. Returns the code.
 int Tell(const Status& status, longhaul_error* error);
 
-// Runs `body` and turns what it returns or throws into a code.
+// Runs `body` and converts its result or exception to a code.
 template <typename Body>
 int AtTheEdge(longhaul_error* error, Body body) noexcept {
   try {
@@ -36,7 +36,7 @@ struct GivenTensors {
   std::vector<std::span<std::byte>> memory;
 };
 
-// kInvalidArgument naming the tensor that can't be.
+// Returns kInvalidArgument with the name of the invalid tensor.
 Result<GivenTensors> TakeTensors(const longhaul_tensor* tensors, const longhaul_part* parts,
                                  size_t count);
 

@@ -1,4 +1,4 @@
-// The worker's end of the worker API as pure functions: what an agent says, checked on arrival.
+// The worker's end of the worker API as pure functions: parses and checks the agent's packets.
 #pragma once
 
 #include <cstddef>
@@ -31,10 +31,10 @@ using FromAgent = std::variant<WelcomePart, ArenaAnswer, PiecesAnswer, SnapshotI
 
 Result<FromAgent> ParseFromAgent(std::span<const std::byte> packet);
 
-// Puts the packets of a Welcome together.
+// Assembles the packets of a Welcome.
 class WelcomeAssembler {
  public:
-  // The whole content once the last packet is in, nothing before.
+  // Returns the whole content with the last packet, nothing before.
   Result<std::optional<WelcomeContent>> Add(const WelcomePart& part);
 
  private:

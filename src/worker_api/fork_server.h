@@ -1,20 +1,21 @@
-// What an agent says to a job's fork server: "fork me a worker".
+// The protocol between an agent and a job's fork server, which forks workers on request.
 //
-// A fork server is a process that has loaded a trainer's libraries and nothing else; it forks
-// workers in milliseconds. It is started as `longhaul-trainer --fork-server FD`, where FD is one
-// end of a SOCK_SEQPACKET pair, and ends when the other end is closed. Each request is one packet
-// with two descriptors beside it (SCM_RIGHTS): the worker's standard output and standard error.
-// Each is answered by one WarmReply, in order.
+// A fork server is a process that has loaded only a trainer's libraries; it forks workers in
+// milliseconds. It is started as `longhaul-trainer --fork-server FD`, where FD is one end of a
+// SOCK_SEQPACKET pair, and ends when the other end is closed. Each request is one packet with two
+// descriptors (SCM_RIGHTS): the worker's standard output and standard error. The fork server
+// answers each request with one WarmReply, in order.
 //
 //   packet = WarmRequest, then `environment_count` texts "KEY=VALUE", then `argument_count` texts,
 //            every text ended by a NUL byte.
 //
-// The worker is the agent's own child: the agent is a subreaper (PR_SET_CHILD_SUBREAPER) and the
-// fork server's parent, and the fork is double. It is alone in a new session, has exactly the
-// environment of the request, /dev/null as standard input, and is killed when its agent dies.
-// A worker whose start fails after the fork says why on its standard error and exits with 1.
+// The worker is a child of the agent: the agent is a subreaper (PR_SET_CHILD_SUBREAPER) and the
+// parent of the fork server, which forks twice. The worker is alone in a new session, has exactly
+// the environment of the request and /dev/null as standard input, and is killed when its agent
+// dies. A worker that fails to start after the fork writes the reason to its standard error and
+// exits with 1.
 //
-// Both ends are of one build and on one host: structs travel as they lie in memory.
+// Both ends are of one build and on one host, so structs are sent as they are in memory.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +39,7 @@ constexpr size_t kMaxWarmRequestBytes = 128 * 1024;  // below the default wmem_m
 struct WarmRequest {
   uint32_t magic = kWarmMagic;
   uint32_t version = kWarmVersion;
-  uint64_t id = 0;  // comes back in the reply
+  uint64_t id = 0;  // repeated in the reply
   uint32_t environment_count = 0;
   uint32_t argument_count = 0;
 };
@@ -60,8 +61,8 @@ struct WarmStart {
   friend bool operator==(const WarmStart&, const WarmStart&) = default;
 };
 
-// A request as a packet. kResourceExhausted when it is longer than kMaxWarmRequestBytes,
-// kInvalidArgument when a text holds a NUL byte or a key is empty or holds '='.
+// Encodes a request. Returns kResourceExhausted when it is longer than kMaxWarmRequestBytes, and
+// kInvalidArgument when a text contains a NUL byte or a key is empty or contains '='.
 inline Result<std::vector<std::byte>> EncodeWarmRequest(const WarmStart& start) {
   WarmRequest request;
   request.id = start.id;
@@ -90,7 +91,7 @@ inline Result<std::vector<std::byte>> EncodeWarmRequest(const WarmStart& start) 
   return std::vector<std::byte>(bytes, bytes + text.size());
 }
 
-// The other way. kInvalidArgument for anything that EncodeWarmRequest doesn't write.
+// Decodes a request. Returns kInvalidArgument for anything that EncodeWarmRequest doesn't write.
 inline Result<WarmStart> ParseWarmRequest(std::span<const std::byte> packet) {
   WarmRequest request;
   if (packet.size() < sizeof(request) || packet.size() > kMaxWarmRequestBytes) {

@@ -1,10 +1,11 @@
-// What worker and agent say to each other over the worker API: a SOCK_SEQPACKET Unix socket, one
-// message a packet, fixed little structs followed by a payload. No protobuf, because liblonghaul.so
-// must live in any process beside any other library. docs/worker-api.md has the sequence diagram.
+// The messages of the worker API, between a worker and its agent: a SOCK_SEQPACKET Unix socket, one
+// message in each packet, a small fixed struct followed by a payload. It doesn't use protobuf,
+// because liblonghaul.so must work in any process with any other library. docs/worker-api.md has
+// the sequence diagram.
 //
-// Both ends run on one host and are of one build, so structs travel as they lie in memory; a
-// version number in Hello refuses another build. Every message is checked by size and range on
-// arrival: a worker is not trusted by its agent.
+// Both ends run on one host and are of one build, so structs are sent as they are in memory; the
+// version number in Hello detects another build. The receiver checks the size and range of every
+// message: an agent does not trust its workers.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +23,11 @@ enum class MessageType : uint32_t {
   kPhase = 2,          // PhaseMessage
   kStep = 3,           // StepMessage
   kArenaRequest = 4,   // ArenaRequest; the agent answers kArena
-  kSealed = 5,         // SealedMessage + the way of the copy, in words
+  kSealed = 5,         // SealedMessage + the way of the copy as a text
   kRestoreFailed = 6,  // RestoreFailedMessage + reason text
   kResult = 7,         // Header only + JSON text
   kRestored = 8,       // RestoredMessage
-  kWaits = 9,          // WaitsMessage + who holds what, in words
+  kWaits = 9,          // WaitsMessage + a text: what occupies each slot
   kPieces = 10,  // PiecesRequest + one descriptor when it has a plan; answered by kPiecesAnswer
   // agent to worker
   kWelcome = 64,           // Welcome + checkpoint directory, then trainer config (two texts)
@@ -50,22 +51,22 @@ struct Hello {
   int64_t started_at_ns = 0;  // CLOCK_REALTIME when the process began
 };
 
-// If the configuration doesn't fit a packet, it is cut into several kWelcome packets, `more` set on
-// all but the last.
+// A configuration that doesn't fit one packet is split over several kWelcome packets. All but the
+// last have `more` set.
 struct Welcome {
   Header header{MessageType::kWelcome, 0};
   uint32_t restore_tier = 0;  // proto::Restore::Tier
   uint32_t more = 0;
   uint64_t restore_step = 0;
   uint64_t restore_saved_attempt = 0;
-  uint64_t snapshot_interval_steps = 0;  // 0: none for now
+  uint64_t snapshot_interval_steps = 0;  // 0: none at present
   uint64_t lease_samples = 0;
   uint64_t lease_global_batch = 0;
   uint64_t lease_seed = 0;
   uint64_t lease_first_step = 0;
   uint64_t lease_end_step = 0;
-  uint32_t directory_bytes = 0;  // of the payload: the run's checkpoint directory comes first
-  uint32_t restore_rank = 0;     // with TIER_DISK: whose piece to read
+  uint32_t directory_bytes = 0;  // of the payload, which starts with the run's checkpoint directory
+  uint32_t restore_rank = 0;     // with TIER_DISK: the rank whose piece to read
 };
 
 struct PhaseMessage {
@@ -83,7 +84,7 @@ struct StepMessage {
   int64_t snapshot_ns = 0;
   int64_t evaluation_ns = 0;
   int64_t communication_ns = 0;
-  double loss = 0;             // NaN: not known
+  double loss = 0;             // NaN: unknown
   double validation_loss = 0;  // NaN: none
   double gradient_norm = 0;
   uint64_t tokens = 0;
@@ -92,7 +93,7 @@ struct StepMessage {
 
 struct ArenaRequest {
   Header header{MessageType::kArenaRequest, 0};
-  uint64_t bytes = 0;  // 0: hand over the one that is there, if any
+  uint64_t bytes = 0;  // 0: send the existing one, if any
 };
 struct ArenaMessage {
   Header header{MessageType::kArena, 0};  // payload: the reason when there is no descriptor
@@ -103,7 +104,7 @@ struct SealedMessage {
   Header header{MessageType::kSealed, 0};
   uint64_t step = 0;
   int64_t blocked_ns = 0;
-  int64_t waited_ns = 0;  // of it, for a slot
+  int64_t waited_ns = 0;  // part of it, for a slot
   uint64_t bytes = 0;
   uint32_t way = 0;  // proto::SnapshotWay
   uint32_t reserved = 0;
@@ -123,21 +124,21 @@ struct RestoreFailedMessage {
 };
 struct WaitsMessage {
   Header header{MessageType::kWaits, 0};
-  uint64_t step = 0;  // that is to be snapshotted
+  uint64_t step = 0;  // to be snapshotted
   int64_t waited_ns = 0;
 };
-// With restore tier TIER_PIECES: the state comes from snapshots of other layouts. With a plan (in a
-// memfd, as StatePlan::Encode) the agent reads its boxes together; without one it tells the plan of
-// what was saved.
+// For restore tier TIER_PIECES: the state comes from snapshots of other layouts. With a plan (in a
+// memfd, as StatePlan::Encode) the agent assembles its boxes; without one it returns the plan of
+// the saved state.
 struct PiecesRequest {
   Header header{MessageType::kPieces, 0};
   uint64_t plan_bytes = 0;  // 0: none
 };
-// The descriptor is an arena with the state sealed in a slot, or the plan of what was saved.
+// The descriptor is an arena with the state sealed in a slot, or the plan of the saved state.
 struct PiecesMessage {
   Header header{MessageType::kPiecesAnswer, 0};  // payload: the reason when there is none
   uint64_t bytes = 0;                            // of the arena, or of the plan
-  uint32_t of_another_state = 0;                 // the reason: not to be held against the pieces
+  uint32_t of_another_state = 0;  // the reason of a refusal that is not the pieces' fault
   uint32_t reserved = 0;
 };
 struct ResultMessage {

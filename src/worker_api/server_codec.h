@@ -1,7 +1,8 @@
-// The agent's end of the worker API as pure functions: packets in, checked messages out, and back.
+// The agent's end of the worker API as pure functions: parses and checks packets, and encodes them.
 //
-// A worker is not trusted: sizes, ranges and enums are checked here, and NaN is let through only
-// where the protocol gives it a meaning. The sockets and what the messages do are the agent's.
+// A worker is not trusted: sizes, ranges and enums are checked here, and NaN is accepted only where
+// the protocol gives it a meaning. Leaves out the sockets and the handling of messages, which are
+// the agent's.
 #pragma once
 
 #include <cstddef>
@@ -38,11 +39,11 @@ constexpr uint64_t kMaxArenaBytes = uint64_t{1} << 46;
 using FromWorker = std::variant<Hello, PhaseMessage, StepMessage, ArenaRequest, Sealed,
                                 RestoredMessage, RestoreFailed, Waits, PiecesRequest, ResultText>;
 
-// A packet of a worker. kInvalidArgument says what is wrong with it; the agent then ends that
-// connection. kFailedPrecondition: a Hello of another protocol version.
+// Parses a packet of a worker. Returns kInvalidArgument with the problem, on which the agent closes
+// the connection; kFailedPrecondition: a Hello of another protocol version.
 Result<FromWorker> ParseFromWorker(std::span<const std::byte> packet);
 
-// What a worker is told when it has said Hello.
+// The content of the Welcome after a worker's Hello.
 struct WelcomeContent {
   uint32_t restore_tier = 0;  // proto::Restore::Tier
   uint64_t restore_step = 0;
@@ -59,14 +60,15 @@ struct WelcomeContent {
 
   friend bool operator==(const WelcomeContent&, const WelcomeContent&) = default;
 };
-// As one packet or several, to be sent in this order. Requires a directory of at most 4 KiB.
+// Encodes one packet or several, to be sent in this order. Requires a directory of at most 4 KiB.
 std::vector<std::vector<std::byte>> EncodeWelcome(const WelcomeContent& content);
 
-// The answer to an ArenaRequest: sent with the arena's descriptor, or without one and the reason.
+// The answer to an ArenaRequest: sent with the arena's descriptor, or with a reason and without
+// one.
 std::vector<std::byte> EncodeArena(uint64_t bytes);
 std::vector<std::byte> EncodeArenaRefused(std::string_view reason);
 
-// The answer to a PiecesRequest, likewise.
+// The answer to a PiecesRequest, in the same way.
 std::vector<std::byte> EncodePieces(uint64_t bytes);
 std::vector<std::byte> EncodePiecesRefused(std::string_view reason, bool of_another_state);
 

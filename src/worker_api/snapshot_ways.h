@@ -1,10 +1,11 @@
-// Whether a snapshot that may be asynchronous is: by what both ways were measured to stop
-// training for, here, with this state.
+// Decides whether the next snapshot is asynchronous or direct: whichever was measured to stop
+// training for less time, for this state on this machine.
 //
-// Behind the run training is stopped by the beginning (guarding or forking), by its writes to what
-// is not copied yet, and by the wait before the optimizer's step; directly by the copy. The copy
-// asynchronously tells what a direct one would take, so as long as it is the cheaper way nothing
-// else is ever tried; where it is the dearer one it is tried again from time to time.
+// An asynchronous snapshot stops training for its start (protecting or forking), for writes to what
+// is not copied yet, and for the wait before the optimizer's step. A direct one stops it for the
+// copy. The work of an asynchronous copy shows what a direct one would take, so nothing else is
+// tried while the asynchronous way is cheaper; otherwise it is tried again every kTryAgain
+// snapshots.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +23,11 @@ class SnapshotWays {
   enum class Way { kBehind, kDirect };
   Way Next() const;
 
-  // What was measured: the time that training stopped, and, where it is known, the work of the
-  // copy.
+  // Records a measurement: the time that training stopped, and, if known, the work of the copy.
   void Behind(Duration stopped, std::optional<Duration> copying);
   void Direct(Duration stopped);
 
-  // The way of the last one and both times: "asynchronous: 1 ms, direct copy: 62 ms".
+  // Returns the last way and both times: "asynchronous: 1 ms, direct copy: 62 ms".
   std::string InWords() const;
 
  private:

@@ -1,7 +1,7 @@
-// Reads boxes of a catalog's tensors: each byte at most once, and no byte that isn't needed.
+// Reads boxes of a catalog's tensors: each byte at most once, and only the bytes that are needed.
 //
-// Verified, where the format has hashes of chunks: whole chunks are read, each once, and none of
-// their bytes is handed out before its hash agrees. The reader counts what it really reads.
+// If the format has hashes of chunks, it reads whole chunks, each once, and returns no byte before
+// its chunk's hash agrees. The reader counts the bytes that it reads.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,18 @@
 namespace longhaul::checkpoint {
 
 struct ReadOptions {
-  bool verify = true;        // where the format has hashes
-  uint64_t largest_gap = 0;  // reads at most this far apart become one
+  bool verify = true;        // if the format has hashes
+  uint64_t largest_gap = 0;  // merges reads at most this far apart
 };
 
 struct ReadCount {
-  uint64_t bytes = 0;  // asked of files
+  uint64_t bytes = 0;  // read from files
   uint64_t reads = 0;
-  uint64_t memory_bytes = 0;   // of what is in memory
-  uint64_t fetched_bytes = 0;  // of what came from elsewhere
+  uint64_t memory_bytes = 0;   // copied from memory
+  uint64_t fetched_bytes = 0;  // received from elsewhere
 };
 
-// One read of a file: at most kBlockReadBytes, with a hash when the whole of it is a chunk.
+// One read of a file: at most kBlockReadBytes, with a hash if it is a whole chunk.
 struct ReadBlock {
   uint32_t file = 0;
   uint64_t offset = 0;
@@ -39,7 +39,7 @@ struct ReadBlock {
 };
 inline constexpr uint64_t kBlockReadBytes = 8 << 20;
 
-// The reads that carry out a plan, in its order: what the reader does, before it does it.
+// Returns the reads for a plan, in the order in which the reader will make them.
 std::vector<ReadBlock> BlocksOf(const Catalog& catalog, const ReadPlan& plan, bool verify);
 
 class CatalogReader {
@@ -47,18 +47,18 @@ class CatalogReader {
   // Requires that `files` and `catalog` outlive this.
   CatalogReader(io::FileSystem& files, const Catalog& catalog) : files_(files), catalog_(catalog) {}
 
-  // Fills `to` with the wanted boxes, one span each. kDataLoss naming the file and the byte when a
-  // hash differs or a file is cut. Requires spans of the boxes' sizes.
+  // Fills `to` with the wanted boxes, one span each. Returns kDataLoss with the file and the byte
+  // when a hash differs or a file is too short. Requires spans of the boxes' sizes.
   Status Read(std::span<const WantedShard> wanted, std::span<const std::span<std::byte>> to,
               const ReadOptions& options = {});
 
-  // Elements [begin, begin + to.size() / element) of a whole tensor, row-major. Requires a range
-  // within it.
+  // Reads elements [begin, begin + to.size() / element) of a whole tensor, row-major. Requires a
+  // range within it.
   Status ReadRange(uint32_t tensor, int64_t begin, std::span<std::byte> to,
                    const ReadOptions& options = {});
 
   const ReadCount& count() const { return count_; }
-  // The file whose hash differed in the last read, or whose bytes could not be fetched.
+  // The file with a hash mismatch in the last read, or whose bytes could not be fetched.
   std::optional<uint32_t> damaged_file() const { return damaged_file_; }
 
  private:

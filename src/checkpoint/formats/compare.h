@@ -1,8 +1,8 @@
-// What tells two checkpoints apart, tensor by tensor, whatever formats and layouts they are in.
+// Compares two checkpoints tensor by tensor, of any formats and layouts.
 //
-// Elements are equal when their bits are. Differences are of the values: absolute, and relative to
-// the larger of the two; infinite where one of them is not finite. Values beside the tensors
-// (steps, hyperparameters) are compared as text.
+// Elements are equal when their bits are. Differences of values are absolute, and relative to the
+// larger of the two; infinite where one is not finite. Values beside the tensors (steps,
+// hyperparameters) are compared as text.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ enum class DifferenceKind { kEqual, kValues, kShapeOrDtype, kOnlyInFirst, kOnlyI
 struct TensorDifference {
   std::string name;
   DifferenceKind kind = DifferenceKind::kEqual;
-  std::string first_form;  // "F32 [3, 4]"; empty where it isn't
+  std::string first_form;  // "F32 [3, 4]"; empty if missing
   std::string second_form;
   uint64_t elements = 0;
   uint64_t differing = 0;
   double max_absolute = 0;
   double max_relative = 0;
   std::vector<int64_t> first_place;  // indexes of the first element that differs
-  double first_value = 0;            // there, in the first checkpoint
+  double first_value = 0;            // its value in the first checkpoint
   double second_value = 0;
 };
 

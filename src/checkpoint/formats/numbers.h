@@ -1,4 +1,4 @@
-// The elements of a tensor as numbers: for comparing states and for finding what is no number.
+// The elements of a tensor as numbers: compares states and finds NaN and infinities.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +9,18 @@
 
 namespace longhaul::checkpoint {
 
-// Element `index` of bytes of a dtype of state.h as the nearest double. Requires a known dtype and
-// an index within the bytes.
+// Returns element `index` of bytes of a dtype of state.h as the nearest double. Requires a known
+// dtype and an index within the bytes.
 double NumberAt(std::string_view dtype, std::span<const std::byte> bytes, size_t index);
 
 struct NonFinite {
   uint64_t nan = 0;
   uint64_t infinite = 0;
-  std::optional<uint64_t> first;  // index of the first of either
+  std::optional<uint64_t> first;  // index of the first NaN or infinity
 };
 
-// Counts what is NaN or infinite; of a dtype that has neither, none. Continues from `found`, whose
-// elements before these were `before`.
+// Counts NaN and infinities; none for a dtype that has neither. Adds to `found`, which covers the
+// `before` elements before these.
 void CountNonFinite(std::string_view dtype, std::span<const std::byte> bytes, uint64_t before,
                     NonFinite& found);
 

@@ -1,9 +1,9 @@
-// Opens a checkpoint of any format that is known here.
+// Opens a checkpoint of any supported format.
 //
-// What it is is told by what is there: a MANIFEST, a .metadata, an index of shards, a ZIP archive,
-// a safetensors header; a run's folder, or that of its steps, is its newest. Nothing that is read
-// is run, and no name that is read leads out of the checkpoint's folder. docs/checkpoint-formats.md
-// has what is taken of each format.
+// The format is recognised by its files: a MANIFEST, a .metadata, an index of shards, a ZIP
+// archive, a safetensors header. For a run's folder, or the folder of its steps, the newest step is
+// opened. No data is executed, and no name in it can lead out of the checkpoint's folder.
+// docs/checkpoint-formats.md lists the supported parts of each format.
 #pragma once
 
 #include <cstdint>
@@ -24,23 +24,23 @@ struct DamagedFile {
   std::string what;
 };
 
-// kNotFound when there is nothing, kInvalidArgument when it is no checkpoint of a known format,
-// kDataLoss when it is damaged; each names the file. With `damaged`, files of a run's checkpoint
-// whose own header is damaged are told there, and their tensors can't be read.
+// Returns kNotFound when there is nothing, kInvalidArgument when it is no checkpoint of a known
+// format, kDataLoss when it is damaged, each with the file. If `damaged` is given, it receives
+// files of a run's checkpoint with a damaged header; their tensors can't be read.
 Result<Catalog> OpenCheckpoint(io::FileSystem& files, const std::string& path,
                                std::vector<DamagedFile>* damaged = nullptr);
 
-// The steps of a run: `path` is the folder of its steps, or the one that holds that folder as
-// "checkpoints", or the folder of one step, which is then the only one.
+// The steps of a run. `path` is the folder of its steps, or the folder with a "checkpoints" folder,
+// or the folder of one step, which is then the only one.
 struct StepsAt {
   std::string folder;  // of the steps
   StepSurvey steps;
 };
-// An absent folder has none. kInvalidArgument when it holds a checkpoint of another format.
+// A missing folder has none. Returns kInvalidArgument when it holds a checkpoint of another format.
 Result<StepsAt> FindSteps(io::FileSystem& files, const std::string& path);
 
-// The newest step of a run. kNotFound when none was ever committed; kDataLoss when the newest one
-// is damaged: an older one is never opened in its place.
+// Opens the newest step of a run. Returns kNotFound when none was ever committed, and kDataLoss
+// when the newest one is damaged: an older one is never opened instead.
 Result<Catalog> OpenNewest(io::FileSystem& files, const std::string& path,
                            std::vector<DamagedFile>* damaged = nullptr);
 
@@ -50,7 +50,7 @@ Result<Catalog> OpenStep(io::FileSystem& files, const std::string& path,
                          std::vector<DamagedFile>* damaged = nullptr);
 Result<Catalog> OpenManifest(io::FileSystem& files, const std::string& parent,
                              const Manifest& manifest, std::vector<DamagedFile>* damaged = nullptr);
-// The same with the tree of values (state_tree.h) left among the tensors, as it was registered.
+// The same, but leaves the tree of values (state_tree.h) among the tensors, as it was registered.
 Result<Catalog> OpenPieces(io::FileSystem& files, const std::string& parent,
                            const Manifest& manifest, std::vector<DamagedFile>* damaged = nullptr);
 Result<Catalog> OpenSafetensorsFile(io::FileSystem& files, const std::string& path);

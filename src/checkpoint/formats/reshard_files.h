@@ -1,5 +1,5 @@
-// For tests: random models saved by the ranks of random layouts, and loaded by those of others,
-// every byte compared with the one true state. Header only; not part of the library.
+// For tests: ranks of random layouts save random models, ranks of other layouts load them, and
+// every byte is compared with the reference state. Header only; not part of the library.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr uint64_t kReshardStep = 7;
 
 inline std::string DtypeOf(uint64_t element_bytes) { return element_bytes == 2 ? "BF16" : "F32"; }
 
-// Every rank writes what it holds, as parts of global tensors; then the manifest is committed.
+// Every rank writes its parts of global tensors; then the manifest is committed.
 inline Status SaveLayout(io::FileSystem& files, const std::string& folder, const SmallModel& model,
                          const spec::Layout& layout) {
   CheckpointDirectory directory(files, folder);
@@ -49,7 +49,7 @@ inline Status SaveLayout(io::FileSystem& files, const std::string& folder, const
   return directory.Commit(manifest);
 }
 
-// The model's tensors by number, whatever order the catalog has them in.
+// Returns the model's tensors by number, for any order in the catalog.
 inline std::vector<WantedShard> InCatalog(const Catalog& catalog, const SmallModel& model,
                                           const std::vector<WantedShard>& wanted) {
   std::vector<WantedShard> found;
@@ -59,7 +59,7 @@ inline std::vector<WantedShard> InCatalog(const Catalog& catalog, const SmallMod
   return found;
 }
 
-// Loads and compares; an error for people.
+// Loads and compares; returns an error message.
 inline std::string LoadAndCompare(io::FileSystem& files, const Catalog& catalog,
                                   const SmallModel& model, const std::vector<WantedShard>& wanted,
                                   bool verify, ReadCount& count) {

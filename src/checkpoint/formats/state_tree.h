@@ -1,4 +1,4 @@
-// What of a state isn't tensors: its nesting and its plain values, as JSON.
+// The parts of a state that aren't tensors: its nesting and its plain values, as JSON.
 //
 // A node is {"t": index of a tensor}, {"d": [[key, node], ...]}, {"l": [node, ...]},
 // {"u": [node, ...]} (a tuple) or {"v": null, boolean, number or text}; {"f": "nan"}, "inf" or
@@ -24,14 +24,15 @@ inline constexpr size_t kMaxTreeDigits = 600;
 
 using Tree = nlohmann::ordered_json;
 
-// The tree in a text, padding of spaces allowed. kInvalidArgument when it isn't one, is deeper than
-// kMaxTreeDepth, or names a tensor from `tensors` on.
+// Parses the tree; padding with spaces is allowed. Returns kInvalidArgument when it isn't one, is
+// deeper than kMaxTreeDepth, or names a tensor from `tensors` on.
 Result<Tree> ParseTree(std::string_view text, size_t tensors);
 
-// The places of tensors, by index: "model.0.weight". Those that aren't in the tree stay empty.
+// Returns the paths of the tensors, by index: "model.0.weight". Empty for tensors that aren't in
+// the tree.
 std::vector<std::string> TreeNames(const Tree& tree, size_t tensors, char separator);
 
-// A dictionary of tensors, each under its name as a whole.
+// Returns a dictionary of tensors, each with its whole name as key.
 Tree FlatTree(const std::vector<std::string>& names);
 
 }  // namespace longhaul::checkpoint

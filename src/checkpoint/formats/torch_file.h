@@ -1,4 +1,5 @@
-// What torch.save writes since PyTorch 1.6: a ZIP archive of one pickle and the storages it names.
+// The format of torch.save since PyTorch 1.6: a ZIP archive of one pickle and the storages it
+// names.
 //
 //   NAME/data.pkl      the object; tensors are torch._utils._rebuild_tensor_v2(storage, offset,
 //                      size, stride, ...), storages are persistent ids
@@ -24,10 +25,10 @@ namespace longhaul::checkpoint {
 
 inline constexpr uint64_t kMaxTorchPickle = 1 << 30;
 
-// A tensor over a storage, as it lies in a file. Strides are in elements and may be anything that
-// stays inside of the storage, zero too.
+// A tensor over a storage in a file. Strides are in elements; any that stay inside the storage are
+// allowed, zero too.
 struct StridedTensor {
-  TensorInfo info;  // named by its place: "optimizer.state.0.exp_avg"
+  TensorInfo info;  // named by its path: "optimizer.state.0.exp_avg"
   std::vector<int64_t> strides;
   uint64_t offset = 0;  // of its first element, from the file's start
 };
@@ -37,24 +38,25 @@ struct TorchFile {
   Tree tree;
 };
 
-// Reads the archive that is [begin, begin + bytes) of a file. kDataLoss or kInvalidArgument with
-// the reason; the tensors' bytes aren't looked at.
+// Reads the archive that is [begin, begin + bytes) of a file. Returns kDataLoss or kInvalidArgument
+// with the reason. Does not read the tensors' bytes.
 Result<TorchFile> ReadTorchFile(const io::ReadableFile& file, uint64_t begin, uint64_t bytes);
 
-// Whether the tensor's elements lie one after the other, row-major.
+// Returns whether the tensor is contiguous and row-major.
 bool IsContiguous(const StridedTensor& tensor);
 
-// Bytes from the first to behind the last element that the tensor touches.
+// Returns the bytes from the first to the end of the last element of the tensor.
 uint64_t SpanBytes(const StridedTensor& tensor);
 
-// The whole archive checked: every entry against its CRC-32. kDataLoss naming the entry and where
-// it lies.
+// Verifies every entry of the archive against its CRC-32. Returns kDataLoss with the entry and its
+// offset.
 Status VerifyTorchFile(const io::ReadableFile& file, uint64_t begin, uint64_t bytes);
 
-// safetensors' name of a dtype of PyTorch ("torch.float32") and back; empty when there is none.
+// Converts PyTorch's name of a dtype ("torch.float32") to safetensors' and back; empty when there
+// is none.
 std::string_view DtypeOfTorch(std::string_view torch_name);
 std::string_view TorchOfDtype(std::string_view dtype);  // "float32"
-// "FloatStorage"; empty for dtypes that came after the typed storages.
+// "FloatStorage"; empty for dtypes newer than the typed storages.
 std::string_view StorageOfDtype(std::string_view dtype);
 
 }  // namespace longhaul::checkpoint

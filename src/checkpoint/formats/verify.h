@@ -1,8 +1,8 @@
-// Looks at every byte of a checkpoint that something vouches for, and tells what is wrong where.
+// Verifies every byte of a checkpoint that has a hash or CRC, and reports the damage.
 //
-// Longhaul's own format has a hash for every MiB of every tensor, ZIP archives of PyTorch a CRC-32
-// for every storage; safetensors of others has none, so only its form is checked. Asked for, every
-// number is looked at too: NaN and infinities are told by tensor.
+// Longhaul's own format has a hash for each MiB of each tensor, and ZIP archives of PyTorch have a
+// CRC-32 for each storage. Other safetensors files have none, so only their form is checked.
+// Optionally checks all numbers too, and reports NaN and infinities by tensor.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Damage {
   std::string file;
   uint64_t offset = 0;
   std::string what;
-  std::vector<std::string> tensors;  // that lie there, at most 8
+  std::vector<std::string> tensors;  // affected ones, at most 8
 };
 
 struct NonFiniteTensor {
@@ -33,7 +33,7 @@ struct Verification {
   Format format = Format::kLonghaul;
   uint64_t files = 0;
   uint64_t tensors = 0;
-  uint64_t bytes = 0;   // that were vouched for and read
+  uint64_t bytes = 0;   // verified
   bool vouched = true;  // false: the format has no hashes
   std::vector<Damage> damage;
   std::vector<NonFiniteTensor> non_finite;
@@ -45,7 +45,8 @@ struct VerifyOptions {
   std::function<bool(uint64_t done, uint64_t total)> progress;
 };
 
-// An error only when there is nothing to verify, or when it was stopped; damage is in the result.
+// Returns an error only when there is nothing to verify, or when it was stopped; damage is in the
+// result.
 Result<Verification> VerifyCheckpoint(io::FileSystem& files, const std::string& path,
                                       const VerifyOptions& options);
 
@@ -61,19 +62,19 @@ struct RunVerification {
   std::vector<StepVerification> steps;   // those with a manifest, newest first
   std::vector<std::string> uncommitted;  // the names of those without one
   bool good() const;
-  // The newest step that is good; null when none is.
+  // Returns the newest step without damage; null when there is none.
   const StepVerification* newest_good() const;
-  // How many steps of training the damaged ones hold beyond the newest good one.
+  // Returns how many training steps the damaged ones have beyond the newest good one.
   uint64_t steps_lost() const;
 };
 
-// Every step of a run, as VerifyCheckpoint does one. `path` as for FindSteps (open_checkpoint.h).
-// kNotFound when there is no step.
+// Verifies every step of a run, each as VerifyCheckpoint does. `path` as for FindSteps
+// (open_checkpoint.h). Returns kNotFound when there is no step.
 Result<RunVerification> VerifyRun(io::FileSystem& files, const std::string& path,
                                   const VerifyOptions& options);
 
-// Holds every byte of the ZIP archives that a catalog lies in against their CRC-32s, which no read
-// of a part of them does. kDataLoss naming file, entry and byte. Fine where there is none.
+// Verifies the ZIP archives of a catalog against their CRC-32s, which partial reads can't do.
+// Returns kDataLoss with file, entry and byte; OK when there are no archives.
 Status CheckArchives(io::FileSystem& files, const Catalog& catalog);
 
 }  // namespace longhaul::checkpoint

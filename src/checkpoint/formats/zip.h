@@ -1,8 +1,8 @@
-// The part of ZIP that torch.save uses: entries stored as they are, each checked by its CRC-32.
+// The subset of ZIP that torch.save uses: uncompressed entries with CRC-32.
 //
-// APPNOTE.TXT of PKWARE is the format; sizes beyond 4 GiB are in ZIP64 records. Reading trusts the
-// central directory alone and holds every entry to lie inside of the archive. Leaves out
-// compression, encryption, several disks and archives with something before them.
+// PKWARE's APPNOTE.TXT has the format; sizes beyond 4 GiB are in ZIP64 records. The reader uses
+// only the central directory and checks that every entry is inside the archive. Leaves out
+// compression, encryption, several disks and archives that don't begin at the start.
 #pragma once
 
 #include <cstdint>
@@ -26,26 +26,27 @@ struct ZipEntry {
   friend bool operator==(const ZipEntry&, const ZipEntry&) = default;
 };
 
-// The entries of an archive that is [begin, begin + bytes) of a file, by name. kDataLoss with the
-// reason when it is cut, or not an archive of stored entries with names of their own.
+// Returns the entries, by name, of the archive that is [begin, begin + bytes) of a file. Returns
+// kDataLoss with the reason when it is truncated, or not an archive of uncompressed entries with
+// unique names.
 Result<std::vector<ZipEntry>> ReadZip(const io::ReadableFile& file, uint64_t begin, uint64_t bytes);
 
-// The CRC-32 of ZIP over `bytes`, continuing from `crc`.
+// Returns the CRC-32 of ZIP over `bytes`, continued from `crc`.
 uint32_t Crc32(std::span<const std::byte> bytes, uint32_t crc = 0);
 
 // Writes an archive at the end of a file that it doesn't own. The data of every entry begins at a
-// multiple of 64 bytes from the archive's start, as torch.save does it.
+// multiple of 64 bytes from the archive's start, as in torch.save.
 class ZipWriter {
  public:
   // Requires that `file` outlives this.
   explicit ZipWriter(io::PatchableFile& file) : file_(file), begin_(file.bytes()) {}
 
-  // An entry of `bytes`, which Append then gives. Requires a name of at most 60,000 bytes and that
-  // the entry before has all of its bytes.
+  // Begins an entry of `bytes` bytes, which Append then adds. Requires a name of at most 60,000
+  // bytes, and that the previous entry is complete.
   Status Begin(const std::string& name, uint64_t bytes);
   Status Append(std::span<const std::byte> bytes);
   Status Add(const std::string& name, std::string_view content);
-  // The directory; nothing may follow. Requires that the last entry has all of its bytes.
+  // Writes the directory; nothing may follow. Requires that the last entry is complete.
   Status Finish();
 
  private:
@@ -60,7 +61,7 @@ class ZipWriter {
   io::PatchableFile& file_;
   const uint64_t begin_;
   std::vector<Written> entries_;
-  uint64_t left_ = 0;  // bytes that the last entry still lacks
+  uint64_t left_ = 0;  // missing bytes of the last entry
 };
 
 }  // namespace longhaul::checkpoint

@@ -1,5 +1,5 @@
-// Numbers and texts one after the other in bytes, as plans and messages between agents have them:
-// each as it lies in memory, nothing between. Little-endian, so that files and peers agree.
+// Numbers and texts as packed bytes, for plans and messages between agents: each as it is in
+// memory, without padding. Little-endian, so that files and peers agree.
 #pragma once
 
 #include <bit>
@@ -18,7 +18,7 @@ void PutField(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-// Takes fields from the front of given bytes; once one is missing, ok() stays false.
+// Reads fields from the front of the given bytes; once one is missing, ok() stays false.
 class FieldReader {
  public:
   explicit FieldReader(std::string_view rest) : rest_(rest) {}
@@ -37,7 +37,7 @@ class FieldReader {
     rest_.remove_prefix(bytes);
     return taken;
   }
-  // Says that what was taken can't be.
+  // Marks the input as invalid.
   void Fail() { ok_ = false; }
 
   bool ok() const { return ok_; }

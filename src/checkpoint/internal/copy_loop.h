@@ -1,7 +1,7 @@
-// The copy loop, compiled once for the plain machine and once with AVX2.
+// The copy loop, compiled once without vector extensions and once with AVX2.
 //
-// Everything here has internal linkage on purpose: an inline function that the linker shares
-// between the two would run AVX2 code on machines without it.
+// Everything here has internal linkage deliberately: if the linker shared an inline function
+// between the two, machines without AVX2 would run AVX2 code.
 #pragma once
 
 #include <stddef.h>
@@ -16,8 +16,8 @@ namespace longhaul::checkpoint::internal {
 constexpr size_t kLoopBlockBytes = 4096;
 constexpr size_t kLoopMaxBlocks = 256;  // of a chunk
 
-// Calls `visit(offset, bytes)` for every block; it returns where the block's bytes are hashed.
-// The result is the chunk's hash: XXH3-64 of the blocks' hashes.
+// Calls `visit(offset, bytes)` for each block; it returns the address at which the block is hashed.
+// Returns the chunk's hash: XXH3-64 of the blocks' hashes.
 template <typename Visit>
 static inline uint64_t HashBlocks(size_t bytes, Visit visit) {
   uint64_t hashes[kLoopMaxBlocks];
@@ -37,7 +37,7 @@ static inline uint64_t LoopHash(const char* from, size_t bytes) {
 static inline uint64_t LoopCopyIn(char* to, const char* from, size_t bytes) {
   return HashBlocks(bytes, [&](size_t at, size_t length) {
     memcpy(to + at, from + at, length);
-    return XXH3_64bits(to + at, length);  // what arrived, still in the cache
+    return XXH3_64bits(to + at, length);  // the copied bytes, still in the cache
   });
 }
 

@@ -1,16 +1,16 @@
-// Copies memory as it is at one moment while others continue to write it: copy on write without a
-// fork.
+// Copies memory as it is at one moment while other threads continue to write it: copy on write
+// without a fork.
 //
-// All of it is guarded against writes (io::WriteGuard), which is what the caller waits for; a
-// thread of ours then copies it window by window, 2 MiB of addresses each, and releases every
-// window as soon as it is copied. A write that hits a window which is still guarded has that one
-// copied next, so a writer waits for one window, never for all. Beside a fork: no page is copied
-// twice, nothing is left behind that the writers' next pass pays for, huge pages stay whole, and
-// the guard costs one entry changed a page instead of a page table copied. What it doesn't survive
-// is the end of this process, which a forked child doesn't survive either.
+// All of the memory is write-protected first (io::WriteGuard); the caller waits only for that. A
+// thread then copies it in windows of 2 MiB of addresses, and releases each window once it is
+// copied. A write to a protected window makes that window the next one, so a writer waits for one
+// window, never for all. Compared with a fork: no page is copied twice, no later cost remains for
+// the writers, huge pages stay whole, and protection changes one entry for each page instead of
+// copying a page table. The copy doesn't survive the end of this process; a forked child doesn't
+// either.
 //
-// The thread allocates nothing and takes no lock, and what it writes to lies in pages of its own:
-// it may never wait for a writer that waits for it.
+// The thread allocates nothing, takes no lock, and writes only to its own pages, because it must
+// never wait for a writer that waits for it.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@
 
 namespace longhaul::checkpoint::internal {
 
-// What is copied and hashed at once: a chunk.
+// A chunk: the unit of copying and hashing.
 struct LivePiece {
   const std::byte* from = nullptr;
   std::byte* to = nullptr;  // aligned to 64 bytes
@@ -36,10 +36,10 @@ struct LivePiece {
 
 class LiveCopy {
  public:
-  // Guards the pages of all pieces and begins to copy them. After a return of ok the pieces may be
-  // written; they must stay mapped until Wait. When all are copied, `seal(argument, hashes)` runs
-  // on the copying thread, with a hash for each piece; nothing is guarded any more then. The guard
-  // must outlive this. kFailedPrecondition when memory can't be guarded; nothing is guarded then.
+  // Write-protects the pages of all pieces and begins to copy them. After OK, the pieces may be
+  // written; they must stay mapped until Wait. When all are copied and released, `seal(argument,
+  // hashes)` runs on the copying thread, with a hash for each piece. The guard must outlive this.
+  // Returns kFailedPrecondition, with nothing protected, when memory can't be protected.
   static Result<std::unique_ptr<LiveCopy>> Start(io::WriteGuard& guard,
                                                  std::vector<LivePiece> pieces,
                                                  void (*seal)(void*, const uint64_t*),
@@ -49,8 +49,8 @@ class LiveCopy {
   LiveCopy& operator=(const LiveCopy&) = delete;
 
   void Wait();
-  // After Wait: how many writes had to wait for their window, the windows, and what the copying
-  // thread has worked.
+  // After Wait: the number of writes that waited for their window, the number of windows, and the
+  // working time of the copying thread.
   size_t waited_writes() const { return shared_->waited_writes; }
   size_t windows() const { return windows_.size(); }
   Duration worked() const { return shared_->worked; }
@@ -58,9 +58,9 @@ class LiveCopy {
  private:
   struct Window {
     std::span<const std::byte> pages;
-    size_t first = 0, last = 0;  // of by_address_: all pieces that touch it are there
+    size_t first = 0, last = 0;  // of by_address_: all pieces that touch the window
   };
-  // What the threads write, in pages of its own.
+  // The state that the threads write, in its own pages.
   struct Shared {
     std::atomic<size_t> next_slice = 0;
     std::atomic<size_t> guarded_slices = 0;
@@ -68,7 +68,8 @@ class LiveCopy {
     std::atomic<bool> begun = false;
     size_t waited_writes = 0;
     Duration worked{};
-    // Then a hash for each piece, and a byte for each piece and window: whether it is copied.
+    // Followed by a hash for each piece, and a byte for each piece and window: whether it is
+    // copied.
   };
 
   LiveCopy(io::WriteGuard& guard, std::vector<LivePiece> pieces)
@@ -85,7 +86,7 @@ class LiveCopy {
   const std::vector<LivePiece> pieces_;
   std::vector<size_t> by_address_;  // of pieces_
   std::vector<Window> windows_;     // by address
-  // Of windows_, guarded at once: [slices_[i], slices_[i + 1]).
+  // Parts of windows_ that are protected together: [slices_[i], slices_[i + 1]).
   std::vector<size_t> slices_ = {0};
   Shared* shared_ = nullptr;
   size_t shared_bytes_ = 0;

@@ -1,5 +1,5 @@
-// One slot of an arena: where its parts lie, and whether to believe it. docs/arena.md is the
-// format.
+// One slot of an arena: the layout of its parts, and the check of its validity. docs/arena.md has
+// the format.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +19,14 @@ constexpr char kSlotMagic[8] = {'L', 'H', 'A', 'R', 'E', 'N', 'A', '1'};
 constexpr uint32_t kSlotVersion = 2;
 constexpr size_t kHeaderCopies[] = {0, 4096};
 constexpr size_t kPlanAt = 8192;
-constexpr size_t kPinsAt = 256;     // in the first header's page, which a new header leaves alone
-constexpr size_t kPinUsesAt = 320;  // a byte a pin: PinUse, for who waits to say
-constexpr size_t kMarks[] = {512, 4096 + 512};  // behind the headers; a new header leaves them
-constexpr size_t kPins = 16;                    // numbers of processes that read the slot; 0: free
+constexpr size_t kPinsAt = 256;     // in the first header's page; a new header keeps it
+constexpr size_t kPinUsesAt = 320;  // a byte for each pin: PinUse, for messages of a waiting writer
+constexpr size_t kMarks[] = {512, 4096 + 512};  // behind the headers; a new header keeps them
+constexpr size_t kPins = 16;                    // pids of the readers of the slot; 0: free
 
 enum class SlotState : uint32_t { kEmpty = 0, kWriting = 1, kSealed = 2 };
 
-// As it lies in memory.
+// The format in memory.
 struct SlotHeader {
   char magic[8] = {};
   uint32_t version = 0;
@@ -42,7 +42,7 @@ struct SlotHeader {
   uint64_t data_at = 0;
   uint64_t data_bytes = 0;  // to the end of the last tensor, gaps included
   uint64_t zero[3] = {};
-  uint64_t hash = 0;  // XXH3-64 of what is before it
+  uint64_t hash = 0;  // XXH3-64 of the fields before it
 };
 static_assert(sizeof(SlotHeader) == 128);
 
@@ -58,7 +58,7 @@ struct ChunkEntry {
 };
 static_assert(sizeof(ChunkEntry) == 32);
 
-// Where everything of a plan lies in a slot; follows from the plan alone.
+// The offsets of all parts of a slot; a function of the plan alone.
 struct SlotLayout {
   uint64_t plan_bytes = 0;
   uint64_t table_at = 0;
@@ -72,40 +72,41 @@ struct SlotLayout {
 };
 SlotLayout LayoutOf(const StatePlan& plan);
 
-// The table of a plan with all hashes zero.
+// Returns the table of a plan with all hashes zero.
 std::vector<ChunkEntry> ChunksOf(const StatePlan& plan, const SlotLayout& layout);
 
-// The slots of an arena; none when it is too small to have any.
+// Returns the slots of an arena; none when it is too small.
 std::vector<std::span<std::byte>> SlotsOf(std::span<std::byte> arena);
 std::vector<std::span<const std::byte>> SlotsOf(std::span<const std::byte> arena);
 
-// A sealed slot whose header, plan and table agree. Everything but the tensors' bytes has been
-// copied out of the shared memory, so it cannot change any more.
+// A sealed slot whose header, plan and table agree. All but the tensors' bytes is copied out of the
+// shared memory, so it can't change any more.
 struct SealedSlot {
   SlotHeader header;
   StatePlan plan;
   SlotLayout layout;
   std::vector<ChunkEntry> chunks;
 };
-// kNotFound when no header copy says sealed, kDataLoss when one does but the rest doesn't agree.
+// Returns kNotFound when no header copy is sealed, and kDataLoss when one is but the rest doesn't
+// agree.
 Result<SealedSlot> Inspect(std::span<const std::byte> slot);
 
-// Claims a pin for a process; false when all are taken.
+// Adds a pin of a process; returns false when all are used.
 bool AddPin(std::span<std::byte> slot, uint32_t process, PinUse use = PinUse::kOther);
-// One of that process, if any; of that use, if there is one.
+// Removes one pin of that process, if any; one with that use, if there is one.
 void RemovePin(std::span<std::byte> slot, uint32_t process, PinUse use = PinUse::kOther);
-// Whether a process that still exists holds a pin. Any bytes may stand there: a wrong pin costs
-// time, never a snapshot.
+// Returns whether an existing process holds a pin. Any bytes may be there: a wrong pin costs time,
+// never a snapshot.
 bool IsPinned(std::span<std::byte> slot);
-// The pins of processes that exist, "process 7 writes it to disk, ..."; empty: none.
+// Returns the pins of existing processes, "process 7 writes it to disk, ..."; empty: none.
 std::string PinsInWords(std::span<std::byte> slot);
 
-// Whether the snapshot of that header was found non-finite. A mark holds for that one header:
-// another snapshot in the slot has none.
+// Returns whether the snapshot of that header is marked as non-finite. A mark applies to that one
+// header, so another snapshot in the slot is not marked.
 bool IsMarked(std::span<const std::byte> slot, const SlotHeader& header);
 void StoreMark(std::span<std::byte> slot, const SlotHeader& header);
 
-// Stores both header copies, one after the other, each after everything stored before it.
+// Stores both header copies, one after the other, each after all earlier stores.
 void StoreHeader(std::span<std::byte> slot, SlotHeader header);
 
 }  // namespace longhaul::checkpoint::internal

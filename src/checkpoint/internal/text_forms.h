@@ -1,4 +1,4 @@
-// Small texts that the file formats share.
+// Small text encodings that the file formats share.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace longhaul::checkpoint::internal {
 
-// 16 hexadecimal digits, small letters; and back, nothing for any other text.
+// Returns 16 hexadecimal digits in lower case. The inverse returns nothing for any other text.
 std::string Hex(uint64_t value);
 std::optional<uint64_t> FromHex(std::string_view text);
 

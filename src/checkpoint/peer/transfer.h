@@ -14,9 +14,9 @@
 //
 // A message is a frame: magic "LHP1", u32 kind, u64 payload bytes, u64 XXH3-64 of the payload with
 // the kind as seed, then the payload. Data is all tensors' bytes in the plan's order without
-// framing: every chunk has its hash in the message before, made when training stopped for the copy.
-// A receiver believes nothing: what doesn't match is refused and never sealed. Leaves out
-// encryption; every request carries the secret that the agents share.
+// framing. Each chunk's hash, made at the snapshot, is in the message before the data. The receiver
+// trusts nothing: data that doesn't match is refused and never sealed. Leaves out encryption; every
+// request carries the secret that the agents share.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ namespace longhaul::checkpoint {
 constexpr size_t kPeerFrameBytes = 24;
 constexpr uint64_t kMaxPeerPayload = 256 << 20;
 
-// A rank's snapshot of a job. With attempt 0 in a Fetch: of any, the highest.
+// A rank's snapshot of a job. Attempt 0 in a Fetch means the highest one.
 struct SnapshotKey {
   std::string job;  // at most 255 bytes
   uint32_t rank = 0;
@@ -62,45 +62,47 @@ enum class PeerKind : uint32_t {
 
 struct PeerMessage {
   PeerKind kind = PeerKind::kRefused;
-  std::string secret;  // Offer, Fetch, Describe, FetchChunks
-  SnapshotKey key;     // the same, and Snapshot
-  bool copy = false;   // Fetch, Describe, FetchChunks: kept for another node, not the node's own
-  StatePlan plan;      // Offer, Snapshot
-  ChunkHashes chunks;  // Offer, Snapshot: as the plan has chunks
+  std::string secret;           // Offer, Fetch, Describe, FetchChunks
+  SnapshotKey key;              // those, and Snapshot
+  bool copy = false;            // Fetch, Describe, FetchChunks: a copy kept for another node
+  StatePlan plan;               // Offer, Snapshot
+  ChunkHashes chunks;           // Offer, Snapshot: as the plan has chunks
   std::vector<ChunkId> wanted;  // FetchChunks: at least one
   std::string reason;           // Refused
 
   friend bool operator==(const PeerMessage&, const PeerMessage&) = default;
 };
 
-// A frame with its payload. kResourceExhausted above the limit. Requires what the kind needs.
+// Returns a frame with its payload; kResourceExhausted above the limit. Requires the fields of the
+// kind.
 Result<std::string> EncodePeerMessage(const PeerMessage& message);
 
-// From a frame's first kPeerFrameBytes: how long its payload is. kInvalidArgument when it is none.
+// Returns the payload's length from a frame's first kPeerFrameBytes; kInvalidArgument when it is no
+// frame.
 Result<uint64_t> PeerPayloadBytes(std::span<const std::byte> frame);
 // Accepts only what EncodePeerMessage writes.
 Result<PeerMessage> ParsePeerMessage(std::span<const std::byte> frame,
                                      std::span<const std::byte> payload);
 
-// Where bytes come from and go to; blocking, whole. Errors name the other end.
+// Transfer all of the given bytes; they block. Errors name the other end.
 using ReadBytes = std::function<Status(std::span<std::byte>)>;
 using WriteBytes = std::function<Status(std::span<const std::byte>)>;
 
 Status SendPeerMessage(const PeerMessage& message, const WriteBytes& write);
 Result<PeerMessage> ReceivePeerMessage(const ReadBytes& read);
 
-// Sends the data of a pinned snapshot; each chunk is held against its hash first, so that damage in
-// our own memory is named here (kDataLoss) and the transfer breaks off.
+// Sends the data of a pinned snapshot. Each chunk is verified first, so that damage in this node's
+// own memory is reported here (kDataLoss), and the transfer ends.
 Status SendSnapshotData(const ArenaReader::Hashed& snapshot, const WriteBytes& write);
 
-// Sends these chunks of a pinned snapshot, each held against its hash first. kInvalidArgument,
-// before anything is sent, for one that the snapshot doesn't have.
+// Sends these chunks of a pinned snapshot, each verified first. Returns kInvalidArgument, before
+// anything is sent, for a chunk that the snapshot doesn't have.
 Status CheckChunks(const ArenaReader::Hashed& snapshot, std::span<const ChunkId> chunks);
 Status SendChunks(const ArenaReader::Hashed& snapshot, std::span<const ChunkId> chunks,
                   const WriteBytes& write);
 
-// Receives the data that a message announced into a slot of `arena` and seals it there. kDataLoss
-// naming the chunk that doesn't match; nothing is sealed then.
+// Receives the announced data into a slot of `arena` and seals it. Returns kDataLoss with the chunk
+// that doesn't match; nothing is sealed then.
 Status ReceiveSnapshotData(const PeerMessage& announced, const ReadBytes& read,
                            std::span<std::byte> arena);
 

@@ -1,4 +1,4 @@
-// Boxes: the part of a tensor that a shard holds, and their arithmetic.
+// Boxes: the part of a tensor in a shard, and operations on them.
 //
 // A tensor is a global shape; a shard of it is a box: an offset and an extent in every dimension,
 // its bytes row-major. Everything is counted in elements. Leaves out dtypes and files.
@@ -32,7 +32,7 @@ class Box {
   std::vector<int64_t> offsets() const { return {offset_.begin(), offset_.begin() + dims_}; }
   int64_t elements() const;
 
-  // The same box cut to [begin, end) in one dimension. Requires offset <= begin <= end <= end().
+  // Returns the box cut to [begin, end) in one dimension. Requires offset <= begin <= end <= end().
   Box Cut(size_t dim, int64_t begin, int64_t end) const;
   // Requires the same number of dimensions.
   bool Contains(const Box& inner) const;
@@ -49,15 +49,15 @@ class Box {
 // "[0:4, 128:256]": for messages.
 std::string ToString(const Box& box);
 
-// Nothing when they share no element. Requires the same number of dimensions.
+// Returns nothing when they share no element. Requires the same number of dimensions.
 std::optional<Box> Intersect(const Box& a, const Box& b);
 
-// Appends what of `box` lies outside of `hole`: at most two boxes a dimension, none overlapping.
+// Appends the part of `box` outside `hole`: at most two boxes for each dimension, none overlapping.
 void Subtract(const Box& box, const Box& hole, std::vector<Box>& rest);
 
-// The elements [begin, end) of a row-major tensor as boxes in ascending order, at most two a
-// dimension: what one rank of ZeRO or FSDP holds of a flat buffer. Requires 0 <= begin <= end <=
-// the tensor's elements.
+// Returns the elements [begin, end) of a row-major tensor as boxes in ascending order, at most two
+// for each dimension: one rank's part of a flat buffer in ZeRO or FSDP. Requires 0 <= begin <= end
+// <= the tensor's elements.
 std::vector<Box> BoxesOfRange(std::span<const int64_t> shape, int64_t begin, int64_t end);
 
 }  // namespace longhaul::checkpoint

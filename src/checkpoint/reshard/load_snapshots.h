@@ -1,13 +1,12 @@
-// A rank's state out of sealed snapshots in memory, whatever layout sealed them.
+// Loads a rank's state from sealed snapshots in memory, of any layout.
 //
-// The snapshots are those of one step's ranks as far as they can be reached: in arenas and copies
-// on this node, and in other agents' memories, from where only the chunks that are needed come.
-// Together they are a catalog whose chunks carry the hashes made when training stopped for the
-// copy; a rank's boxes are read by plan, each byte needed once, each chunk around them verified in
-// a copy that nobody else writes. Of snapshots that hold a box bit by bit alike, as their hashes
-// say, one that is here is read. A snapshot with a damaged chunk is left out from then on: what it
-// held comes from a replica, if there is one. Leaves out getting hold of the arenas (worker API,
-// agent, peer/).
+// The snapshots are those of one step's ranks that can be reached: in arenas and copies on this
+// node, and in other agents' memories, from which only the needed chunks are fetched. Together they
+// form a catalog with the hashes made at the snapshot. A rank's boxes are read by plan: each needed
+// byte once, and the chunk around it verified in a private copy. If several snapshots hold a box
+// with the same bits, according to their hashes, a local one is read. A snapshot with a damaged
+// chunk is not used any more; a replica replaces it, if there is one. Leaves out how arenas are
+// obtained (worker API, agent, peer/).
 #pragma once
 
 #include <cstddef>
@@ -24,30 +23,31 @@
 
 namespace longhaul::checkpoint {
 
-// A rank's sealed snapshot; its memory stays and is pinned while it is read.
+// A rank's sealed snapshot, whose memory stays valid and pinned while it is read.
 struct ReachedSnapshot {
-  std::string where;  // for messages, each its own: "rank 3's arena"
+  std::string where;  // unique, for messages: "rank 3's arena"
   ArenaReader::Hashed sealed;
   ChunkSource* source = nullptr;  // of the bytes; then `sealed.tensors` is empty
 };
 
-// What the snapshots hold together. kInvalidArgument when they are not of one step and attempt;
-// kDataLoss when two disagree on a tensor. That every element is there is not asked: what is
-// missing shows when it is read. The catalog points into the snapshots' memory.
+// Returns the catalog of the snapshots' contents, which points into their memory. Returns
+// kInvalidArgument when they are not of one step and attempt, and kDataLoss when two disagree on a
+// tensor. Missing elements are only detected when they are read.
 Result<Catalog> CatalogOfSnapshots(std::span<const ReachedSnapshot> snapshots);
 
 struct LoadedSnapshots {
   uint64_t bytes_needed = 0;         // of distinct elements
-  uint64_t bytes_read = 0;           // whole chunks; those of a damaged snapshot too
-  uint64_t bytes_fetched = 0;        // of them, from elsewhere
-  std::vector<std::string> damaged;  // why snapshots were left out
-  std::vector<size_t> left_out;      // which, as `damaged` has them
+  uint64_t bytes_read = 0;           // whole chunks, including those of damaged snapshots
+  uint64_t bytes_fetched = 0;        // part of bytes_read, from elsewhere
+  std::vector<std::string> damaged;  // why snapshots were not used
+  std::vector<size_t> left_out;      // their indexes, in the order of `damaged`
 };
 
-// Fills `memory` with what `plan` says; of several that hold an element the first in the list is
-// read, or one that is like it and here. kFailedPrecondition naming what is of another shape or
-// dtype, kDataLoss naming what no good snapshot holds; after an error the memory holds anything,
-// and `loaded` says which snapshots were no good. Requires spans of the plan's sizes.
+// Fills `memory` with the state of `plan`. If several snapshots hold an element, reads the first in
+// the list, or a local one with the same bits. Returns kFailedPrecondition with a tensor of another
+// shape or dtype, and kDataLoss with one that no good snapshot holds. After an error the contents
+// of `memory` are undefined, and `loaded` lists the damaged snapshots. Requires spans of the plan's
+// sizes.
 Status LoadFromSnapshots(std::span<const ReachedSnapshot> snapshots, const StatePlan& plan,
                          std::span<const std::span<std::byte>> memory, LoadedSnapshots& loaded);
 

@@ -1,10 +1,10 @@
-// A rank's state out of a committed step, whatever layout saved it.
+// Loads a rank's state from a committed step, saved by any layout.
 //
-// A plan says which boxes of global tensors a rank holds. When the step's own file of that rank has
-// exactly this plan, that file alone is opened; else the headers of all files make a catalog, and
-// the boxes are read by plan: each byte needed is read once, and of what verifies it the whole
-// chunks around it. Either way no byte is kept that isn't verified, and the bytes go straight to
-// where the caller wants them. Leaves out memory tiers (load_snapshots.h) and other formats' steps.
+// A plan lists the boxes of global tensors that a rank holds. If the step's own file of that rank
+// has exactly this plan, only that file is opened. Otherwise the headers of all files form a
+// catalog, and the boxes are read by plan: each needed byte once, with the whole chunks around it
+// for verification. All bytes are verified, and they are read directly into the caller's memory.
+// Leaves out memory tiers (load_snapshots.h) and steps of other formats.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,11 @@
 
 namespace longhaul::checkpoint {
 
-// The boxes of the catalog's tensors that a plan asks for, in its order. kNotFound naming a tensor
-// that isn't there, kFailedPrecondition one of another dtype or global shape.
+// Returns the boxes of the catalog's tensors for a plan, in its order. Returns kNotFound with a
+// missing tensor, and kFailedPrecondition with one of another dtype or global shape.
 Result<std::vector<WantedShard>> WantedBoxes(const Catalog& catalog, const StatePlan& plan);
 
-// Which step, and whose part of it: the rank's own file is looked at first.
+// A step, and the rank whose file is tried first.
 struct StepOfRank {
   std::string folder;  // of all steps: a run's checkpoints/
   uint64_t step = 0;
@@ -33,18 +33,20 @@ struct StepOfRank {
   uint32_t rank = 0;
 };
 
-// What the rank saved. Where the step has no file of that rank (it was saved by fewer), what the
-// first one saved. kNotFound when the step isn't committed, kDataLoss naming file and reason.
+// Returns the rank's saved plan, or the first rank's if the step has no file of that rank (fewer
+// ranks saved it). Returns kNotFound when the step isn't committed, and kDataLoss with file and
+// reason.
 Result<StatePlan> SavedPlan(io::FileSystem& files, const StepOfRank& of);
 
 struct Loaded {
-  bool own_file = false;    // the rank's own held exactly this plan
+  bool own_file = false;    // the rank's own file had exactly this plan
   uint64_t bytes_read = 0;  // of the tensors' data
 };
 
-// Fills `memory`. kFailedPrecondition naming what isn't in the step, or has another shape or dtype
-// there: it is of another model. kNotFound when the step isn't committed, kDataLoss naming file and
-// reason; after an error the memory holds anything. Requires spans of the plan's sizes.
+// Fills `memory`. Returns kFailedPrecondition with a tensor that is missing in the step or has
+// another shape or dtype (another model's step), kNotFound when the step isn't committed, and
+// kDataLoss with file and reason. After an error the contents of `memory` are undefined. Requires
+// spans of the plan's sizes.
 Result<Loaded> LoadState(io::FileSystem& files, const StepOfRank& of, const StatePlan& plan,
                          std::span<const std::span<std::byte>> memory);
 

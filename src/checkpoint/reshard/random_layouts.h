@@ -1,4 +1,4 @@
-// For tests of resharding: random small models, random layouts of them, and the one true state.
+// For tests of resharding: random small models, random layouts of them, and a reference state.
 // Header only; not part of the library.
 #pragma once
 
@@ -25,7 +25,7 @@ struct SmallModel {
   std::vector<std::string> names;
 
   void Add(const std::string& name, TensorRule rule) {
-    // Weights, then the optimizer's two moments, cut as the weights are.
+    // Weights, then the optimizer's two moments, divided as the weights are.
     rule.zero_stage = 3;
     rules.push_back(rule);
     element_bytes.push_back(2);
@@ -37,7 +37,7 @@ struct SmallModel {
       names.push_back(name + moment);
     }
   }
-  // ZeRO's form and groups follow from the layout: all of them come up.
+  // ZeRO's form and groups are derived from the layout, so that all of them occur.
   ShardingProblem problem(const spec::Layout& layout) const {
     ShardingProblem problem{rules, layers, experts};
     if ((layout.tensor + layout.data) % 2 == 0) problem.zero_form = ZeroForm::kRows;
@@ -91,7 +91,7 @@ inline spec::Layout RandomLayout(Random& random, const SmallModel& model) {
   }
 }
 
-// The bytes of an element of the one true state.
+// Fills `to` with the bytes of the reference state.
 inline void Fill(uint32_t tensor, const Box& box, const std::vector<int64_t>& shape, uint64_t bytes,
                  std::vector<std::byte>& to, uint64_t at) {
   std::vector<int64_t> index = box.offsets();
@@ -109,7 +109,7 @@ inline void Fill(uint32_t tensor, const Box& box, const std::vector<int64_t>& sh
   }
 }
 
-// Distinct elements of the wanted boxes, by brute force.
+// Counts the distinct elements of the wanted boxes by brute force.
 inline uint64_t DistinctBytes(const SmallModel& model, const std::vector<WantedShard>& wanted) {
   std::set<std::pair<uint32_t, int64_t>> elements;
   uint64_t bytes = 0;

@@ -1,8 +1,8 @@
-// Which bytes of which files make the shards that are wanted: any layout from any other.
+// Plans which bytes of which files to read for the wanted shards: from any layout to any other.
 //
-// Every wanted element is taken from the first saved shard that holds it, so what several wanted
-// shards share is read once, and copies of replicated tensors are not read at all. The plan is
-// exact: the bytes read are the bytes needed, unless small gaps are allowed between reads.
+// Each wanted element is taken from the first saved shard that holds it. So the common part of
+// several wanted shards is read once, and further copies of replicated tensors are not read. The
+// plan is exact: it reads only needed bytes, unless small gaps between reads are allowed.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@ struct SavedShard {
   uint64_t file_offset = 0;  // of its first byte
 };
 
-// A shard that somebody wants in memory, row-major.
+// A shard that is wanted in memory, row-major.
 struct WantedShard {
   uint32_t tensor = 0;
   Box box;
 };
 
-// One stretch of a file. Reads are sorted by file and offset and never overlap.
+// One range of a file. Reads are sorted by file and offset and never overlap.
 struct Read {
   uint32_t file = 0;
   uint64_t offset = 0;
@@ -38,12 +38,12 @@ struct Read {
   size_t copies = 0;
 };
 
-// Where bytes of a read go.
+// The destination of bytes of a read.
 struct Copy {
-  uint64_t from = 0;  // from the read's first byte
+  uint64_t from = 0;  // offset in the read
   uint64_t bytes = 0;
   uint32_t wanted = 0;  // index of the wanted shard
-  uint64_t to = 0;      // from its first byte
+  uint64_t to = 0;      // offset in the shard
 };
 
 struct ReadPlan {
@@ -54,9 +54,10 @@ struct ReadPlan {
   uint64_t bytes_wanted = 0;  // over all wanted shards
 };
 
-// `element_bytes` and `names` are of the global tensors. Reads at most `largest_gap` bytes apart
-// become one. kDataLoss naming the tensor and the first box that no saved shard holds.
-// Requires indexes within `element_bytes`, boxes of a tensor with the same number of dimensions.
+// `element_bytes` and `names` are those of the global tensors. Merges reads at most `largest_gap`
+// bytes apart. Returns kDataLoss with the tensor and the first box that no saved shard holds.
+// Requires indexes within `element_bytes`, and boxes of a tensor with the same number of
+// dimensions.
 Result<ReadPlan> PlanReads(std::span<const SavedShard> saved, std::span<const WantedShard> wanted,
                            std::span<const uint64_t> element_bytes,
                            std::span<const std::string> names, uint64_t largest_gap = 0);

@@ -1,5 +1,5 @@
-// What the classes of an agent's state machine share: the time, the link, the jobs of this node,
-// events that the controller has not acknowledged, and the effects of the present step.
+// The state that the classes of the agent's state machine share: the time, the link, the jobs of
+// this node, events that the controller has not acknowledged, and the effects of the present step.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class AgentContext {
   AgentContext(NodeId own_node, uint64_t life, AgentFacts own_facts)
       : node(std::move(own_node)), incarnation(life), facts(std::move(own_facts)) {}
 
-  // Sends an event as soon as there is a link.
+  // Sends an event, or keeps it until the agent is connected.
   void Tell(proto::Event event) { TellAt(std::move(event), now); }
   void TellAt(proto::Event event, Instant at);
 
@@ -31,11 +31,12 @@ class AgentContext {
     const auto found = jobs.find(id);
     return found == jobs.end() ? nullptr : &found->second;
   }
-  // Null when there is no such worker.
+  // Returns null when there is no such worker.
   Attempt* FindAttempt(const WorkerId& worker);
-  // The attempt of a worker whose reports still count: not overtaken by a higher one.
+  // Returns the attempt of a worker whose reports still count; null when a higher attempt has
+  // replaced it.
   Attempt* FindSpeaking(const WorkerId& worker);
-  // Whether commands of this attempt of the job come too late.
+  // Returns whether the job has been forgotten, so that commands for this attempt come too late.
   bool IsForgotten(const JobId& id, uint64_t attempt) const {
     return std::any_of(forgotten.begin(), forgotten.end(), [&](const auto& each) {
       return each.first == id && attempt <= each.second;
@@ -50,7 +51,7 @@ class AgentContext {
   bool shutting_down = false;
   bool cluster_ended = false;  // see ShutDownAsked
   std::map<JobId, AgentJob> jobs;
-  std::deque<std::pair<JobId, uint64_t>> forgotten;  // up to an attempt
+  std::deque<std::pair<JobId, uint64_t>> forgotten;  // each job up to an attempt
   Outbox outbox;
   std::vector<AgentEffect> effects;
 };

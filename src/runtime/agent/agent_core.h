@@ -1,24 +1,25 @@
-// One agent's state machine: which workers live, what the controller must hear, what to do next.
+// The agent's state machine: tracks workers, reports to the controller and chooses the next
+// actions.
 //
-// A pure state machine: facts and the time go in, effects come out; it reads no clock and touches
+// A pure state machine: inputs and the time go in, effects come out. It reads no clock and touches
 // no process, so the simulator drives this same class.
 //
-//   fencing    Per job, commands of an attempt below the highest one seen are ignored, and repeated
-//              ones do nothing. Workers of a new attempt start only when those of lower attempts
-//              have been reaped. Two kinds are exempt, because they name what they touch:
-//              KillWorkers ends attempts up to its own, CommitSnapshot makes durable what an older
-//              attempt sealed.
+//   fencing    For each job, commands for an attempt below the highest one seen are ignored, and
+//              repeated ones have no effect. Workers of a new attempt start only after those of
+//              lower attempts have been reaped. Two commands are exempt, because they name their
+//              attempt: KillWorkers ends attempts up to its own, and CommitSnapshot commits what an
+//              older attempt sealed.
 //   reporting  Every event has a sequence number, 1, 2, 3, ... of this incarnation, and is kept
-//              until the controller has logged it. After each reconnection what is left is sent
-//              again, in order, then AgentJoined with the present.
-//   merging    Phases, steps and seals are told once all of the node's ranks have reached them.
-//   adoption   Snapshots that an earlier agent left in memory are told with AgentJoined until their
-//              job is heard of: its workers start from them, or it is forgotten.
-//   snapshots  The one that the controller names is persisted, one at a time, never queued: while
-//              one is written, only the newest word is remembered. Where the controller names none
-//              (an older one), or no longer (the agent is to end), the newest sealed one.
+//              until the controller has logged it. After each reconnection the kept events are
+//              sent again, in order, then AgentJoined with the present state.
+//   merging    Phases, steps and seals are reported once all of the node's ranks have reached them.
+//   adoption   AgentJoined lists snapshots that an earlier agent left in memory, until a command
+//              for their job arrives: its workers start from them, or the job is forgotten.
+//   snapshots  The snapshot that the controller orders is persisted, one at a time. While one is
+//              written, only the newest order is kept. Without orders (from an older controller,
+//              or when the agent must end) the newest sealed one is persisted.
 //
-// Without a controller, workers simply continue.
+// Without a controller, workers continue.
 #pragma once
 
 #include <cstdint>
@@ -34,15 +35,15 @@
 
 namespace longhaul::runtime {
 
-// What a node tells about itself when it joins.
+// The facts about a node that its agent reports when it joins.
 struct AgentFacts {
-  uint32_t slots = 1;  // workers it takes
+  uint32_t slots = 1;  // how many workers the node can run
   uint64_t cores = 1;
   uint64_t memory_bytes = 0;
   std::string address;
   std::string host;
-  uint16_t peer_port = 0;  // where it takes and gives snapshots; 0: it doesn't
-  // Snapshots in memory that an earlier agent of the node has left, verified.
+  uint16_t peer_port = 0;  // where the agent sends and receives snapshots; 0: it doesn't
+  // A verified snapshot in memory that an earlier agent of the node has left.
   struct HeldSnapshot {
     JobId job;
     uint32_t rank = 0;
@@ -61,21 +62,22 @@ class AgentCore {
   AgentCore(AgentCore&&) noexcept;
   AgentCore& operator=(AgentCore&&) noexcept;
 
-  // Takes one fact. Inputs that make no sense (an unknown worker, a phase going back) change
-  // nothing. Effects are to be carried out in order.
+  // Takes one input. Invalid inputs (an unknown worker, an earlier phase) change nothing. The
+  // caller must carry out the effects in order.
   std::vector<AgentEffect> Step(const AgentInput& input, Instant now);
 
-  // When to step a TimerFired unless something else comes first. The same until the next Step.
+  // Returns when to step a TimerFired if no other input comes first. Constant until the next Step.
   std::optional<Instant> NextDeadline() const;
 
-  // It knows a job that the controller has not released (proto::ForgetJob).
+  // Whether it has a job that the controller has not released (proto::ForgetJob).
   bool HasJobs() const;
-  // No worker lives and no disk work is under way or wanted.
+  // Whether no worker is alive and no disk work is under way or pending.
   bool Idle() const;
-  // Idle, the controller has logged all we had to tell, and what was persisted here is committed.
+  // Whether it is idle, the controller has logged all events, and all persisted snapshots are
+  // committed.
   bool Settled() const;
 
-  // What must hold between two steps; the first thing that doesn't.
+  // Checks all invariants and returns the first violation.
   Status CheckInvariants() const;
 
  private:

@@ -1,4 +1,4 @@
-// Drives an agent's core in tests: short words for commands and facts, effects sorted by kind.
+// Drives an agent's core in tests: short names for commands and inputs, effects sorted by kind.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ class AgentHarness {
   std::vector<AgentEffect> Give(const proto::Command& command) {
     return Step(CommandReceived{command});
   }
-  // Lets both workers of an attempt have processes 100, 101, ...
+  // Reports that both workers of an attempt have processes 100, 101, ...
   void Fork(uint64_t attempt, uint32_t ranks = 2, uint32_t first_rank = 0) {
     for (uint32_t i = 0; i < ranks; ++i) {
       Step(WorkerForked{WorkerOf(attempt, first_rank + i), 100 + i, "", false});
@@ -71,7 +71,7 @@ class AgentHarness {
   }
 
   void Advance(Duration by) { now_ += by; }
-  // What was sent since the last call.
+  // Returns what was sent since the last call.
   std::vector<proto::Event> TakeSent() { return std::exchange(sent_, {}); }
 
   AgentCore& core() { return core_; }
@@ -95,7 +95,7 @@ std::vector<Kind> Only(const std::vector<AgentEffect>& effects) {
   return found;
 }
 
-// "kind kind kind" of events, for comparing orders.
+// Returns the kinds of the events as "kind kind kind", to compare orders.
 inline std::string Kinds(const std::vector<proto::Event>& events) {
   std::string kinds;
   for (const proto::Event& event : events) {

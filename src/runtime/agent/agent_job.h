@@ -1,4 +1,5 @@
-// What an agent's core keeps of one job: its attempts' workers and the way of its snapshots.
+// What an agent's core stores about one job: the workers of its attempts and the progress of its
+// snapshots.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,7 @@
 
 namespace longhaul::runtime::agent {
 
-// Later attempts first: after a rollback a lower step of a higher attempt is the newer state.
+// Ordered by attempt first: after a rollback, a lower step of a higher attempt is the newer state.
 struct SnapshotId {
   uint64_t attempt = 0;
   uint64_t step = 0;
@@ -26,8 +27,8 @@ struct SnapshotId {
 struct Worker {
   enum class State { kSpawning, kAlive, kGone } state = State::kSpawning;
   int64_t pid = 0;
-  bool asked = false;   // its end is our doing
-  bool killed = false;  // SIGKILL was sent, or is as soon as there is a process
+  bool asked = false;   // the agent ended it
+  bool killed = false;  // SIGKILL was sent, or will be once there is a process
 };
 
 // The workers of one attempt on this node, from their start until the last one is gone.
@@ -39,14 +40,14 @@ struct Attempt {
   bool failed = false;
   bool terminated = false;              // SIGTERM was sent
   std::optional<Instant> kill_at;       // when the grace after SIGTERM ends
-  std::optional<uint64_t> output_step;  // the newest that a worker's output has shown
+  std::optional<uint64_t> output_step;  // the newest step in a worker's output
 
   bool alive() const {
     return std::any_of(workers.begin(), workers.end(), [](const auto& entry) {
       return entry.second.state != Worker::State::kGone;
     });
   }
-  // No worker is left that is meant to live.
+  // Whether all remaining workers of the attempt are being ended.
   bool doomed() const {
     return failed || std::all_of(workers.begin(), workers.end(), [](const auto& entry) {
              return entry.second.asked || entry.second.state == Worker::State::kGone;
@@ -54,8 +55,8 @@ struct Attempt {
   }
 };
 
-// How the writing of a snapshot's pieces to disk has ended. Each snapshot is written once; one that
-// failed is tried once more when the workers have ended, because no newer one will come.
+// The outcome of writing a snapshot's pieces to disk. Each snapshot is written once. One that
+// failed is tried once more when the workers have ended, because no newer one will follow.
 struct DiskWrite {
   bool saved = false;
   std::vector<uint32_t> ranks;  // that were written
@@ -64,35 +65,35 @@ struct DiskWrite {
 struct AgentJob {
   uint64_t highest_attempt = 0;              // in any command
   uint64_t opened_store = 0;                 // the attempt of the newest
-  std::optional<proto::OpenStore> fetching;  // its checkpoint is being brought; then it opens
+  std::optional<proto::OpenStore> fetching;  // the store opens after its checkpoint is fetched
   uint64_t started_attempt = 0;              // the highest one of StartWorkers
-  uint64_t killed_attempt = 0;               // all workers up to here were told to end
-  uint64_t closed_attempt = 0;               // the highest one told as closed
+  uint64_t killed_attempt = 0;               // a command ended all workers up to here
+  uint64_t closed_attempt = 0;               // the highest one reported as closed
   std::map<uint64_t, Attempt> attempts;
-  StartOrder waiting;                      // for lower attempts to be gone
+  StartOrder waiting;                      // starts once lower attempts have ended
   StartOrder latest;                       // of the highest attempt started; kept after its end
-  std::map<uint64_t, uint64_t> intervals;  // last told, by attempt; only the highest is kept
-  std::set<std::tuple<int, uint32_t, uint64_t>> injected;  // kind, target, step of this attempt
+  std::map<uint64_t, uint64_t> intervals;  // last command, by attempt; only the highest is kept
+  std::set<std::tuple<int, uint32_t, uint64_t>> injected;  // kind, target, step; of this attempt
   bool forget = false;
   uint64_t forget_attempt = 0;  // up to here, with `forget`
 
   std::optional<SnapshotId> newest;  // sealed by all local ranks
   StartOrder sealed_by;              // the order of those ranks' attempt, while there is a newest
   std::map<SnapshotId, StartOrder> sealed;  // the newest ones, each with its attempt's order
-  std::optional<SnapshotId> told;           // the controller's word: to be written next, or was
-  std::vector<uint32_t> told_ranks;         // of it; none: all that this node persists
-  std::optional<SnapshotId> persisting;     // under way
-  std::vector<uint32_t> writing;            // those ranks
-  std::optional<SnapshotId> persisted;      // the newest on disk
-  std::map<SnapshotId, DiskWrite> writes;   // that have ended; the newest ones
-  std::optional<SnapshotId> copying;        // to the peer, under way
-  std::optional<SnapshotId> copied;         // the newest that the peer has, or could not be given
-  bool copy_failure_told = false;           // since the last one that went well
-  std::optional<SnapshotId> committing;     // under way
-  std::optional<proto::CommitSnapshot> next_commit;  // the newest grant that waits for it
+  std::optional<SnapshotId> told;          // the controller's order: to be written next, or written
+  std::vector<uint32_t> told_ranks;        // of the order; none: all that this node persists
+  std::optional<SnapshotId> persisting;    // under way
+  std::vector<uint32_t> writing;           // the ranks of `persisting`
+  std::optional<SnapshotId> persisted;     // the newest on disk
+  std::map<SnapshotId, DiskWrite> writes;  // completed ones; the newest
+  std::optional<SnapshotId> copying;       // to the peer, under way
+  std::optional<SnapshotId> copied;  // the newest that the peer has, or that could not be copied
+  bool copy_failure_told = false;    // since the last successful copy
+  std::optional<SnapshotId> committing;              // under way
+  std::optional<proto::CommitSnapshot> next_commit;  // the newest grant behind `committing`
   std::optional<SnapshotId> committed;
   std::optional<SnapshotId> copying_out;    // to the second tier, under way
-  std::optional<SnapshotId> next_copy_out;  // the newest word that waits for it
+  std::optional<SnapshotId> next_copy_out;  // the newest order behind `copying_out`
 
   bool alive() const {
     return std::any_of(attempts.begin(), attempts.end(),
@@ -100,19 +101,20 @@ struct AgentJob {
   }
 };
 
-// The instant at which a worker stopped on purpose continues.
+// The time at which a worker that was stopped by a planned fault continues.
 struct Resume {
   Instant at;
   WorkerId worker;
 };
 
-// Whether both attempts give this node the same ranks of the same world.
+// Returns whether both attempts give this node the same ranks of a world of the same size.
 bool SameRanks(const proto::StartWorkers& one, const proto::StartWorkers& other);
 
-// The local ranks whose pieces this node persists: with replicated state rank 0's serves all.
+// Returns the local ranks whose pieces this node persists. With replicated state, rank 0's piece
+// serves all.
 std::vector<uint32_t> RanksToPersist(const proto::StartWorkers& start);
 
-// Why these workers can't be started on a node of so many slots; empty when they can.
+// Returns why these workers can't be started on a node with this many slots; empty when they can.
 std::string WhyStartMakesNoSense(const proto::StartWorkers& start, uint32_t slots);
 
 }  // namespace longhaul::runtime::agent

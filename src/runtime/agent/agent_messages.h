@@ -1,8 +1,8 @@
-// What goes into the agent's core and what comes out of it.
+// The inputs and effects of the agent's core.
 //
-// Inputs are facts: of the link to the controller, of processes, of what workers said at the worker
-// API, of disk work that has ended. Effects are orders to whoever owns processes, sockets and
-// disks: the agent's service, or the simulator. An effect that is answered names its answer.
+// Inputs are facts about the link to the controller, processes, workers' reports through the worker
+// API, and completed disk work. Effects are orders to the owner of processes, sockets and disks:
+// the agent's service, or the simulator. The comment of an effect names its answer, if it has one.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +30,13 @@ struct WorkerId {
   friend auto operator<=>(const WorkerId&, const WorkerId&) = default;
 };
 
-// Shared and never changed: each worker's effect carries it, and a job's description is long.
+// Shared and immutable: each worker's effect carries it, and a job's description is long.
 using StartOrder = std::shared_ptr<const proto::StartWorkers>;
 
 // ---------------------------------------------------------------------------------------- inputs
 
-// The controller has welcomed us; it has logged our events up to `acknowledged`.
+// The controller has accepted the connection and has logged the agent's events up to
+// `acknowledged`.
 struct Connected {
   uint64_t acknowledged = 0;
 };
@@ -47,22 +48,22 @@ struct EventsAcknowledged {
   uint64_t sequence = 0;
 };
 
-// Answers OpenStoreAt: a port, or why not.
+// Answers OpenStoreAt with a port or an error.
 struct StoreListening {
   JobId job;
   uint64_t attempt = 0;
   uint32_t port = 0;
-  std::string error;  // empty: it listens
+  std::string error;  // empty: the store listens
 };
 
-// Answers SpawnWorker: a process, or why not. `permanent`: no retry can help.
+// Answers SpawnWorker with a process or an error. `permanent`: a retry cannot help.
 struct WorkerForked {
   WorkerId worker;
   int64_t pid = 0;
-  std::string error;  // empty: there is a process
+  std::string error;  // empty: the process exists
   bool permanent = false;
 };
-// The process was reaped, and nothing of its process group is left.
+// The process was reaped, and no process of its group is left.
 struct WorkerGone {
   WorkerId worker;
   int exit_code = -1;  // -1 when a signal ended it
@@ -71,7 +72,7 @@ struct WorkerGone {
   int64_t error_at_ns = 0;
 };
 
-// What workers say through the worker API, or in their output.
+// Reports of workers, through the worker API or in their output.
 struct WorkerPhase {
   WorkerId worker;
   proto::PhaseEntered::Phase phase = proto::PhaseEntered::PHASE_UNSPECIFIED;
@@ -102,12 +103,12 @@ struct WorkerSealed {
   proto::SnapshotWay way = proto::SNAPSHOT_WAY_UNSPECIFIED;
   std::optional<proto::RankContent> content = {};
 };
-// It stands still until a slot of its arena is free.
+// The worker is blocked until a slot of its arena is free.
 struct WorkerWaitsForSlot {
   WorkerId worker;
   uint64_t step = 0;
   Duration waited{};
-  std::string holders;  // who holds which slot for what
+  std::string holders;  // what occupies each slot, and for what
 };
 struct WorkerRestored {
   WorkerId worker;
@@ -119,8 +120,8 @@ struct WorkerRestoreFailed {
   uint64_t step = 0;
   proto::Restore::Tier tier = proto::Restore::TIER_NONE;
   std::string reason;
-  std::vector<proto::Restore::Piece> bad = {};  // with TIER_PIECES: those that are no good
-  bool served = false;                          // by others all the same: the worker continues
+  std::vector<proto::Restore::Piece> bad = {};  // with TIER_PIECES: the damaged ones
+  bool served = false;                          // others served instead, and the worker continues
 };
 struct WorkerResultText {
   WorkerId worker;
@@ -129,23 +130,23 @@ struct WorkerResultText {
 // A step that a worker's output shows (Workload.step_pattern): all ranks have done it.
 struct WorkerOutputStep {
   WorkerId worker;
-  uint64_t step = 0;   // 0: none is done yet
+  uint64_t step = 0;   // 0: no step is done yet
   uint64_t total = 0;  // of the whole run; 0: unknown
   Instant at{};
   std::optional<double> loss = {};
 };
-// It has written nothing and used no processor time for so long; zero: that is over.
+// The worker has written no output and used no processor time for this long; zero: this has ended.
 struct WorkerQuiet {
   WorkerId worker;
   Duration silent{};
 };
-// What a simulated job says for all of its nodes at once (StepReported and SnapshotSealed with
-// whole_job): told as it is.
+// A report of a simulated job for all of its nodes (StepReported and SnapshotSealed with
+// whole_job). It is sent unchanged.
 struct JobReport {
   proto::Event event;
 };
 
-// Answers PersistPieces: files, or why not.
+// Answers PersistPieces with files or an error.
 struct PiecesPersisted {
   JobId job;
   uint64_t attempt = 0;
@@ -153,7 +154,7 @@ struct PiecesPersisted {
   std::vector<proto::SnapshotPersisted::File> files;
   Duration took{};
   std::string error;       // empty: all are on disk
-  bool overtaken = false;  // with an error: newer snapshots have taken its place in memory
+  bool overtaken = false;  // with an error: newer snapshots have replaced it in memory
 };
 // Answers WriteManifest.
 struct ManifestWritten {
@@ -162,7 +163,7 @@ struct ManifestWritten {
   uint64_t step = 0;
   std::string error;  // empty: committed
 };
-// Committed checkpoints of the job have been removed from its folder by somebody else.
+// Committed checkpoints are missing in the job's folder, and the agent has not removed them.
 struct CheckpointsMissing {
   JobId job;
   struct Checkpoint {
@@ -179,13 +180,13 @@ struct CheckpointCopied {
   uint64_t step = 0;
   uint64_t bytes = 0;
   Duration took{};
-  std::string error;  // empty: it is committed there
+  std::string error;  // empty: the copy is committed
 };
 // Answers FetchBack.
 struct CheckpointFetched {
   JobId job;
   uint64_t attempt = 0;  // of the FetchBack
-  std::string error;     // empty: it is committed on disk
+  std::string error;     // empty: the checkpoint is committed on disk
 };
 // Answers SendCopies.
 struct CopiesSent {
@@ -194,7 +195,7 @@ struct CopiesSent {
   uint64_t step = 0;
   std::string holder;  // the node that keeps them
   Duration took{};
-  std::string error;  // empty: all are sealed there
+  std::string error;  // empty: all copies are sealed there
 };
 // Answers ProbeWorkersNow, in any order. The core adds each worker's phase and last step.
 struct ProbedWorkers {
@@ -205,11 +206,11 @@ struct ProbedWorkers {
 
 // The deadline of AgentCore::NextDeadline has passed.
 struct TimerFired {};
-// The agent shall end: workers get SIGTERM, and SIGKILL after `grace`; nothing new is started.
+// Requests that the agent ends: workers get SIGTERM, and SIGKILL after `grace`. Nothing new starts.
 struct ShutDownAsked {
   Duration grace{};
-  // The controller has ended for good, and no other agent continues: the agent commits its last
-  // snapshot itself if it holds all of it.
+  // The controller has ended for good, and no other agent continues. So the agent commits its last
+  // snapshot itself if it holds all pieces.
   bool cluster_ended = false;
 };
 
@@ -223,11 +224,11 @@ using AgentInput =
 
 // --------------------------------------------------------------------------------------- effects
 
-// To the controller, in order. Only while connected.
+// Sends to the controller, in order. Only while connected.
 struct Send {
   proto::FromAgent message;
 };
-// Opens a fresh, empty store. Answer: StoreListening.
+// Opens a new, empty store. Answer: StoreListening.
 struct OpenStoreAt {
   JobId job;
   uint64_t attempt = 0;
@@ -239,12 +240,12 @@ struct CloseStores {
   JobId job;
   uint64_t below_attempt = 0;
 };
-// Answer: WorkerForked, and once that gave a process, at its end WorkerGone.
+// Answer: WorkerForked. If it has a process, WorkerGone follows when the process ends.
 struct SpawnWorker {
   WorkerId worker;
   StartOrder start;
 };
-// To the worker's whole process group. The process may have ended already: then nothing.
+// Sends to the worker's whole process group. No effect when the process has ended.
 struct SignalWorker {
   WorkerId worker;
   int signal = 0;
@@ -258,12 +259,12 @@ struct PersistPieces {
   std::vector<uint32_t> ranks;
   StartOrder start;  // of the attempt that sealed it
 };
-// Makes the pieces a checkpoint, then prunes old ones. Answer: ManifestWritten.
+// Commits the pieces as a checkpoint, then prunes old ones. Answer: ManifestWritten.
 struct WriteManifest {
   proto::CommitSnapshot commit;
   StartOrder start;
   uint64_t current_attempt = 0;
-  std::vector<uint64_t> protected_steps;  // not to be pruned
+  std::vector<uint64_t> protected_steps;  // must not be pruned
 };
 // Copies a committed checkpoint to the second tier. At most one a job is under way. Answer:
 // CheckpointCopied.
@@ -273,12 +274,12 @@ struct CopyOut {
   uint64_t step = 0;
   StartOrder start;
 };
-// Brings a checkpoint back from the second tier. Answer: CheckpointFetched.
+// Fetches a checkpoint from the second tier. Answer: CheckpointFetched.
 struct FetchBack {
   JobId job;
-  uint64_t attempt = 0;  // that is to start from it
+  uint64_t attempt = 0;  // that starts from it
   proto::Restore restore;
-  StartOrder start;  // only its job
+  StartOrder start;  // only its job is used
 };
 // Sends the arenas' snapshots of these ranks to the peer that `start` names. At most one a job is
 // under way. Answer: CopiesSent.
@@ -289,13 +290,14 @@ struct SendCopies {
   std::vector<uint32_t> ranks;
   StartOrder start;
 };
-// To all workers of the attempt through the worker API, and to those who come.
+// Sends the interval to all workers of the attempt through the worker API, and to workers that
+// connect later.
 struct TellInterval {
   JobId job;
   uint64_t attempt = 0;
   uint64_t steps = 0;
 };
-// Reads the state of these processes; sends SIGCONT to stopped ones if asked to. Answer:
+// Reads the state of these processes, and sends SIGCONT to stopped ones if requested. Answer:
 // ProbedWorkers.
 struct ProbeWorkersNow {
   JobId job;
@@ -303,13 +305,13 @@ struct ProbeWorkersNow {
   std::vector<uint32_t> ranks;
   bool resume_stopped = false;
 };
-// The job is over and has no process: release its arenas, fork server, worker API and logs.
+// The job has ended and has no process: releases its arenas, fork server, worker API and logs.
 struct DropJob {
   JobId job;
 };
-// Chaos: SIGKILL to all workers' groups, then to the agent itself.
+// Injects a fault: SIGKILL to all workers' groups, then to the agent itself.
 struct KillNode {
-  bool memory_too = false;  // what would outlive it is lost too
+  bool memory_too = false;  // also loses the memory of its snapshots
 };
 
 using AgentEffect = std::variant<Send, OpenStoreAt, CloseStores, SpawnWorker, SignalWorker,

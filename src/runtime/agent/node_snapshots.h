@@ -1,5 +1,5 @@
-// The snapshots of a node's ranks: which are in its memory, which one is written to disk, copied to
-// the peer, and committed.
+// The snapshots of a node's ranks: which ones are in memory, and which one is written to disk,
+// copied to the peer, and committed.
 #pragma once
 
 #include <optional>
@@ -23,19 +23,19 @@ class NodeSnapshots {
   void Take(const CheckpointsMissing& fact);
   void Take(const CopiesSent& fact);
 
-  // The workers of `start` continue from what an earlier agent left: it is theirs to persist and
-  // send.
+  // The workers of `start` continue from a snapshot that an earlier agent left in memory. From now
+  // on this agent persists and copies it.
   void TakeHeld(const JobId& id, AgentJob& job, const proto::StartWorkers& start);
   // All local ranks have sealed the snapshot.
   void NoteSealed(AgentJob& job, const SnapshotId& snapshot, const StartOrder& start);
-  // Begins to write the snapshot that is to be on disk next, or to copy the newest one to the peer,
-  // unless one is under way.
+  // Starts to write the wanted snapshot to disk, and to copy the newest one to the peer, unless one
+  // is under way.
   void MaybePersist(const JobId& id, AgentJob& job);
   void MaybeCopy(const JobId& id, AgentJob& job);
 
  private:
   static void NoteWrite(AgentJob& job, const SnapshotId& snapshot, DiskWrite write);
-  // What is to be written to disk now.
+  // Returns the snapshot to write to disk now.
   std::optional<SnapshotId> Wanted(const AgentJob& job) const;
   void MaybeCommitAlone(const JobId& id, AgentJob& job, const PiecesPersisted& persisted);
   void TellUnsaved(const JobId& id, const SnapshotId& snapshot, const std::string& reason,

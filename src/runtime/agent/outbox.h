@@ -1,9 +1,9 @@
-// Events on their way to the controller: numbered 1, 2, 3, ..., kept until it has logged them.
+// Events on their way to the controller: numbered 1, 2, 3, ..., and kept until it has logged them.
 //
-// A controller that is killed and comes back loses no event. When it is away for so long that
-// kOutboxMergeFrom events wait, reports of consecutive steps of an attempt become one as long as
-// they have not been sent: the loss of single steps is lost, their count and time are not. Above
-// kOutboxLimit only events that change what the controller knows of processes are taken.
+// A controller that is killed and restarted loses no event. From kOutboxMergeFrom waiting events
+// on, unsent reports of consecutive steps of an attempt are merged into one: this drops the losses
+// of single steps, but not their count and time. Above kOutboxLimit, only events that change what
+// the controller stores about processes are added.
 #pragma once
 
 #include <cstddef>
@@ -23,15 +23,16 @@ class Outbox {
  public:
   explicit Outbox(size_t merge_from = kOutboxMergeFrom) : merge_from_(merge_from) {}
 
-  // Numbers and keeps the event (its `sequence` is set here), merging it when that can be done.
+  // Numbers and keeps the event (its `sequence` is set here), or merges it into an earlier report.
   void Add(proto::Event event);
 
-  // Those not sent on this stream yet, oldest first; they count as sent from now on.
+  // Returns the events not sent on this stream yet, oldest first, and marks them as sent.
   std::vector<proto::Event> TakeUnsent();
-  // A new stream: all that is kept is to be sent again.
+  // A new stream: all kept events must be sent again.
   void ForgetSent() { sent_ = 0; }
 
-  // Events up to this sequence are logged. A number never given out counts as the highest one.
+  // Events up to this sequence are logged. A higher number than any assigned one counts as the
+  // highest.
   void Acknowledge(uint64_t sequence);
 
   bool empty() const { return events_.empty(); }
@@ -47,7 +48,7 @@ class Outbox {
   size_t merge_from_;
   std::deque<proto::Event> events_;
   uint64_t last_sequence_ = 0;
-  uint64_t ever_sent_ = 0;  // the highest sequence ever sent: what was sent never changes
+  uint64_t ever_sent_ = 0;  // the highest sequence ever sent; sent events never change
   size_t sent_ = 0;         // of events_, on this stream
 };
 

@@ -1,8 +1,8 @@
-// Many ranks' reports become one: what a node says of an attempt once all its ranks agree.
+// Merges the reports of a node's ranks about an attempt into one, once all ranks have reported.
 //
-// Each rank's steps, seals and phases only rise; a report that doesn't is ignored. Ranks may be
-// some steps apart, not without bound: past kMaxStepsApart the oldest unfinished reports are
-// forgotten, and the report that completes covers their steps.
+// The steps, seals and phases of a rank only rise; a report that doesn't is ignored. Ranks may be
+// at most kMaxStepsApart steps apart: beyond it the oldest unfinished reports are dropped, and the
+// next complete report covers their steps.
 #pragma once
 
 #include <array>
@@ -23,17 +23,17 @@ class RankReports {
   // Ranks [first_rank, first_rank + ranks) of the attempt. Requires ranks >= 1.
   RankReports(JobId job, uint64_t attempt, uint32_t first_rank, uint32_t ranks);
 
-  // Each returns the node's event when the report was the last one missing; its at_ns is the last
-  // rank's. Require a rank of this node.
+  // Each returns the node's event when the report was the last missing one; its at_ns is that of
+  // the last rank. Requires a rank of this node.
   std::optional<proto::Event> Phase(const WorkerPhase& report);
   std::optional<proto::Event> Step(const WorkerStep& report);
   std::optional<proto::Event> Sealed(const WorkerSealed& report);
-  // Where a rank's state came from; told with the phase of stepping.
+  // Where a rank's state was restored from; part of the event of the stepping phase.
   void Restored(const WorkerRestored& report);
 
   // Whether a rank has reported a step.
   bool has_steps() const;
-  // Of one rank, reported so far. Require a rank of this node.
+  // The last step that one rank has reported. Requires a rank of this node.
   uint64_t last_step(uint32_t rank) const { return rank_of(rank).last_step; }
   proto::PhaseEntered::Phase phase(uint32_t rank) const { return rank_of(rank).phase; }
 
@@ -53,9 +53,9 @@ class RankReports {
     int64_t evaluation_ns = 0;
     int64_t communication_ns = 0;
     int64_t longest_ns = 0;  // of one rank: data, snapshot and evaluation
-    uint64_t tokens = 0;     // of the rank that gave the loss
+    uint64_t tokens = 0;     // of the rank that reported the loss
     double flops = 0;
-    std::optional<uint32_t> loss_rank;  // the lowest that has one
+    std::optional<uint32_t> loss_rank;  // the lowest rank with a loss
     double loss = 0;
     double gradient_norm = 0;
     std::optional<double> validation_loss;
@@ -65,7 +65,8 @@ class RankReports {
     int64_t at_ns = 0;
     int64_t blocked_ns = 0;
     int64_t waited_ns = 0;
-    proto::SnapshotWay way = proto::SNAPSHOT_WAY_UNSPECIFIED;  // of who was blocked longest
+    // Of the rank that was blocked longest.
+    proto::SnapshotWay way = proto::SNAPSHOT_WAY_UNSPECIFIED;
     uint64_t bytes = 0;
     bool non_finite = false;
     std::map<uint32_t, proto::RankContent> contents;  // by rank
@@ -82,7 +83,7 @@ class RankReports {
   std::vector<Rank> ranks_;
   std::map<uint64_t, PendingStep> steps_;
   std::map<uint64_t, PendingSeal> seals_;
-  std::optional<uint64_t> reported_step_;  // told last, or restored
+  std::optional<uint64_t> reported_step_;  // the last reported step, or the restored one
   proto::PhaseEntered::Phase reported_phase_ = proto::PhaseEntered::PHASE_UNSPECIFIED;
   proto::Restore::Tier restored_tier_ = proto::Restore::TIER_NONE;
   uint64_t restored_step_ = 0;

@@ -1,4 +1,4 @@
-// What the controller does to running workers: another snapshot interval, probes, and planned
+// Commands of the controller to running workers: another snapshot interval, probes, and planned
 // faults.
 #pragma once
 
@@ -20,7 +20,7 @@ class WorkerControl {
   void Probe(const proto::ProbeWorkers& command);
   void Inject(const proto::InjectFault& command);
   void Take(const ProbedWorkers& fact);
-  // Continues workers that were stopped on purpose for a time.
+  // Continues workers that a planned fault has stopped for a time.
   void RunTimers();
   std::optional<Instant> NextDeadline() const;
 

@@ -1,5 +1,5 @@
-// The processes of the workers: the store they meet at, their start, their end, and the jobs that
-// are forgotten once their last worker is gone.
+// The processes of the workers: their rendezvous store, their start and end, and the release of
+// jobs whose last worker has ended.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ class WorkerProcesses {
   void Take(const WorkerForked& fact);
   void Take(const WorkerGone& fact);
   void Take(const ShutDownAsked& fact);
-  // Kills workers whose grace is over.
+  // Kills workers whose grace period is over.
   void RunTimers();
   void SignalOne(const JobId& id, uint64_t attempt, uint32_t rank, int signal);
-  // Drops a job that is to be forgotten once nothing of it is under way.
+  // Drops a job that is to be forgotten, unless work for it is still under way.
   void MaybeDrop(const JobId& id);
 
  private:

@@ -1,4 +1,4 @@
-// What workers report: each report becomes an event once all local ranks have made it.
+// Reports of workers: each one becomes an event once all local ranks have made it.
 #pragma once
 
 #include "runtime/agent/agent_context.h"

@@ -1,5 +1,5 @@
-// A controller, hand-moved agents and a job of two workers on each of two nodes: for tests that say
-// each event themselves.
+// A controller, agents that a test drives by hand, and a job of two workers on each of two nodes.
+// For tests that feed each event themselves.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ inline proto::Job TwoByTwo() {
   return job;
 }
 
-// A controller with hand-moved agents: each method is one event of one of them.
+// A controller with agents that a test drives by hand: each method is one event of one of them.
 class Cluster {
  public:
   explicit Cluster(const ControllerOptions& options = {}) : controller(options) {
@@ -83,7 +83,7 @@ class Cluster {
     Feed(event, true, node);
   }
 
-  // All of the node's answers up to the first step of the job's present attempt.
+  // Reports all answers of the nodes up to the first step of the job's present attempt.
   void Start() {
     const uint64_t attempt = Job().attempt();
     proto::StoreOpened opened;
@@ -109,7 +109,7 @@ class Cluster {
       }
     }
   }
-  // A step of 100 ms on both nodes.
+  // Reports a step of 100 ms on both nodes.
   void Step(uint64_t step) {
     now += std::chrono::milliseconds(100);
     for (const char* node : {"node-1", "node-2"}) {
@@ -168,7 +168,7 @@ class Cluster {
     event.mutable_tick();
     Feed(event);
   }
-  // Lets every deadline up to `until` pass.
+  // Runs every deadline up to `until`.
   void TickUntil(Instant until) {
     while (controller.NextDeadline().has_value() && *controller.NextDeadline() <= until) {
       TickAt(*controller.NextDeadline());
@@ -177,7 +177,7 @@ class Cluster {
   }
 
   proto::JobStatus Job() const { return *controller.JobStatus(JobId("gpt-1"), now); }
-  // The last command of a kind to a node; fails the test when there is none.
+  // Returns the last command of a kind to a node; fails the test when there is none.
   proto::Command Last(const std::string& node, proto::Command::KindCase kind) const {
     for (auto entry = sent.rbegin(); entry != sent.rend(); ++entry) {
       if (entry->first == node && entry->second.kind_case() == kind) return entry->second;
@@ -186,7 +186,7 @@ class Cluster {
     return {};
   }
 
-  // The node's snapshot is sealed in another one's memory.
+  // A copy of the node's snapshot is sealed in the holder's memory.
   void Copy(const std::string& node, uint64_t step, const std::string& holder) {
     proto::SnapshotReplicated replicated;
     replicated.set_job_id("gpt-1");
@@ -218,7 +218,7 @@ class Cluster {
   std::vector<std::pair<Instant, proto::Event>> log;
 };
 
-// With the job, whose workers run.
+// A cluster with the job, whose workers run.
 inline Cluster Running(const ControllerOptions& options = {}) {
   Cluster cluster(options);
   cluster.Join("node-1");

@@ -1,5 +1,5 @@
-// What the coordinators of the controller share: the time, nodes, jobs, deadlines, the scheduler,
-// and the commands and notifications of the present step.
+// The state that the coordinators of the controller share: the time, nodes, jobs, deadlines, the
+// scheduler, and the commands and notifications of the present step.
 #pragma once
 
 #include <map>
@@ -25,7 +25,8 @@ namespace longhaul::runtime::controller {
 class JobTable {
  public:
   JobRecord& Add(const proto::Job& spec, Instant now, Seconds time_between_failures);
-  // Null when there is none. The job counts as touched: it may be changed through the pointer.
+  // Returns null when there is none. Marks the job as touched: it may be changed through the
+  // pointer.
   JobRecord* Find(const std::string& id);
   const JobRecord* Find(const std::string& id) const;
   bool contains(const std::string& id) const { return jobs_.contains(id); }
@@ -49,12 +50,12 @@ class ControllerContext {
  public:
   explicit ControllerContext(const ControllerOptions& wanted) : options(wanted) {}
 
-  // Only to agents that are connected; the others get their commands when they are back.
+  // Sends only to connected agents. The others get their commands when they reconnect.
   void Send(const NodeId& node, proto::Command command);
-  // To every node of the gang: its workers of the present attempt are to end.
+  // Orders every node of the gang to end its workers of the present attempt.
   void SendKill(const JobRecord& job, Duration grace, const std::string& reason);
   void SendForget(const std::string& job, const NodeId& node);
-  // A snapshot every so many steps from now on.
+  // Orders a snapshot every `steps` steps from now on.
   void SendInterval(const JobRecord& job, const NodeId& node, uint64_t steps);
 
   proto::Notification& AddNotification(const std::string& job);
@@ -66,7 +67,8 @@ class ControllerContext {
   // Reports the condition of the node to the scheduler.
   void TellNode(const NodeId& node);
   proto::NodeStatus StatusOf(const Node& node) const;
-  // The job if an event of this node speaks of its present attempt and the node is in its gang.
+  // Returns the job if the event is about its present attempt and the node is in its gang; else
+  // null.
   JobRecord* CurrentJob(const proto::Event& event, const std::string& id, uint64_t attempt,
                         size_t* place);
   GangView ViewOf(const JobRecord& job) const { return {job.spec(), job.group, nodes}; }

@@ -1,4 +1,4 @@
-// Named deadlines of a state machine: the earliest is cheap to find, each name has at most one.
+// Named deadlines of a state machine. Each name has at most one; the earliest one is cheap to find.
 #pragma once
 
 #include <map>
@@ -12,16 +12,16 @@
 
 namespace longhaul::runtime::controller {
 
-// What a deadline is for; together with a job's or node's id it is its name.
+// The kind of a deadline; together with the id of a job or node it is the deadline's name.
 enum class DeadlineKind {
-  kNodeGrace,  // a disconnected agent is given up
-  kDecide,     // enough evidence has been waited for
+  kNodeGrace,  // a disconnected agent counts as lost
+  kDecide,     // the wait for more evidence is over
   kStart,      // workers should have made their first step
   kProgress,   // the next step is overdue
   kStop,       // workers should have ended
   kClose,      // the last checkpoint should be on disk
   kVacate,     // a stage of leaving the nodes has taken long enough
-  kSchedule,   // the scheduler wants a round
+  kSchedule,   // the next round of the scheduler
 };
 
 class Deadlines {
@@ -41,7 +41,7 @@ class Deadlines {
     return by_time_.begin()->first;
   }
 
-  // Takes the earliest out if it has passed.
+  // Removes and returns the earliest deadline if it has passed.
   std::optional<Name> TakeDue(Instant now) {
     if (by_time_.empty() || by_time_.begin()->first > now) return std::nullopt;
     const Name name = by_time_.begin()->second;

@@ -1,4 +1,4 @@
-// What must hold between two steps of the controller.
+// The invariants that hold between two steps of the controller.
 #pragma once
 
 #include "base/status.h"
@@ -13,16 +13,16 @@ class Invariants {
   Invariants(const ControllerContext& context, const Placement& placement)
       : context_(context), placement_(placement) {}
 
-  // Of the jobs that the last step may have changed.
+  // Checks the jobs that the last step may have changed.
   Status CheckTouched() const;
-  // That what the scheduler has placed is what runs, for all jobs and nodes.
+  // Checks for all jobs and nodes that what the scheduler has placed is what runs.
   Status CheckPlaces() const;
 
  private:
   Status CheckJob(const JobRecord& job) const;
-  // A decision that is due has a deadline, or a node to wait for.
+  // Checks that a pending decision has a deadline, or a node that it waits for.
   Status CheckDecision(const JobRecord& job) const;
-  // What only changes with the attempt, and takes as long as the gang is.
+  // Checks what changes only with the attempt; its time is proportional to the gang's size.
   Status CheckGang(const JobRecord& job) const;
   Status CheckPlace(const JobRecord& job) const;
 

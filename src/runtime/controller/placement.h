@@ -1,5 +1,5 @@
-// Carries out what the scheduler decides: verdicts become gangs, gangs leave their nodes in good
-// order (vacate.cc), and jobs whose nodes are not free or not there yet wait.
+// Carries out the scheduler's decisions: starts gangs, lets gangs vacate their nodes (vacate.cc),
+// and keeps jobs waiting whose nodes are not free or have not joined yet.
 #pragma once
 
 #include <set>
@@ -19,40 +19,41 @@ class Placement {
   Placement(ControllerContext& context, AttemptStarter& starter, FaultHandler& faults)
       : context_(context), starter_(starter), faults_(faults) {}
 
-  // Runs the rounds of the scheduler that are due, and tries the jobs that wait for nodes.
+  // Runs the rounds of the scheduler that are due, and tries to start the jobs that wait for nodes.
   void Schedule();
-  // Makes the gang what the scheduler says. Returns false when a node of it can't be had yet.
+  // Sets the gang to the scheduler's target. Returns false when one of its nodes is not available
+  // yet.
   bool TakeTarget(JobRecord& job);
-  // A job that ends gives its slots and its place with the scheduler back.
+  // The job ends: returns its slots and removes it from the scheduler.
   void Release(JobRecord& job);
-  // Whether the job waits for nodes that it was given.
+  // Whether the job waits for nodes that are assigned to it.
   bool IsPending(const std::string& job) const { return pending_.contains(job); }
 
-  // The workers end now, with whatever snapshot there is. Requires that the job is leaving.
+  // Ends the workers now, with the snapshot that exists. Requires that the job is leaving.
   void StopForVacate(JobRecord& job);
-  // Continues to leave the nodes as far as possible now; no effect when the job is not leaving.
+  // Advances the departure as far as possible now; no effect when the job is not leaving.
   void AdvanceVacate(JobRecord& job);
   void OnVacateOverdue(JobRecord& job);
-  // What a node of a gang that leaves is to do.
+  // Sends the node of a leaving gang the command for its present stage.
   void SendVacateCommand(const JobRecord& job, const NodeId& node);
 
-  // Tells nodes that the job has left to release its memory, where it is of no more use: its state
+  // Orders nodes that the job has left to release its memory where it is of no more use: its state
   // is on disk and others work there, or it runs elsewhere with newer state.
   void FreeLeft(JobRecord& job);
   void FreeLeftOn(const NodeId& node);
 
  private:
   void Carry(const scheduling::Verdict& verdict);
-  // A verdict that takes the nodes of the job away.
+  // The verdict removes the nodes of the job.
   void SendAway(JobRecord& job, const std::string& reason);
-  // Continues with the job as its state is: begins, advances, decides or follows its target.
+  // Takes the next step for the job's state: begins, advances, decides or follows its target.
   void Proceed(JobRecord& job);
-  // Starts a job whose nodes are all there and free.
+  // Starts a job whose nodes are all available.
   void TryBegin(JobRecord& job);
-  // Leaves for the target as soon as that can be had, if it is another gang.
+  // Leaves for the target, if it is another gang, as soon as it is available.
   void Follow(JobRecord& job);
   bool CanTake(const JobRecord& job, const NodeId& node) const;
-  // The first place of the target whose node can't be had; nothing when all can.
+  // Returns the first node of the target that is not available; nothing when all are.
   std::optional<NodeId> MissingNode(const JobRecord& job) const;
   void ReplaceGang(JobRecord& job);
   void NoteSize(JobRecord& job, size_t before);
@@ -65,7 +66,7 @@ class Placement {
   AttemptStarter& starter_;
   FaultHandler& faults_;
   bool scheduling_ = false;
-  std::set<std::string> pending_;  // jobs with nodes that are not free or not there yet
+  std::set<std::string> pending_;  // jobs whose nodes are not free or have not joined yet
 };
 
 }  // namespace longhaul::runtime::controller

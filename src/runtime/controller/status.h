@@ -1,4 +1,4 @@
-// What the controller shows of itself: the status of jobs and nodes, put together from their parts.
+// The controller's status reports: the status of jobs and nodes, assembled from their parts.
 #pragma once
 
 #include <cstdint>

@@ -1,24 +1,23 @@
-// Where a job's time went: every moment of every rank falls into exactly one category.
+// The goodput ledger: assigns every moment of every rank of a job to exactly one category.
 //
 // An account is a node of the gang and stands for its ranks, which start, step and stop together.
-// It is a cursor that only moves forward over one timeline: whatever lies between two positions of
-// the cursor is booked to one category (or, for steps, cut among a few), so the categories sum to
-// the account's wall time by construction, in whole nanoseconds. Category names follow
-// docs/goodput.md.
+// It has a cursor that only moves forward in time. The time between two positions of the cursor is
+// booked to one category (steps: split among a few), so the categories sum to the account's wall
+// time by construction, in whole nanoseconds. Category names follow docs/goodput.md.
 //
-// A gang may change its size: accounts beyond it are shut and nothing is booked to them until they
-// open again, so the sum is over the ranks that there were at each moment. What a shut account has
-// done can still be rolled back.
+// A gang may change its size. Accounts beyond it are shut, and nothing is booked to them until they
+// open again, so the sum is over the ranks that existed at each moment. The steps of a shut account
+// can still be rolled back.
 //
-// Steps are booked as productive when they are done. A rollback moves what was booked for the steps
-// it throws away to lost work; the same steps count when they are done again. So a step is
-// productive once, whatever happened.
+// Steps are booked as productive when they are done. A rollback moves the time of the discarded
+// steps to lost work; the same steps count when they are done again. So each step is productive
+// once.
 //
-// A step that takes clearly longer than the ones before it (step_time.h) is productive for as long
-// as a typical one; the rest is a stall. The first step after any other time is never judged: it
-// may compile, warm up or fill caches. Steps of all accounts are judged by what account 0's took,
-// because a gang steps together. Where a rank of another account was the one that evaluated, waited
-// for input or was stopped for a snapshot, the wait of the others for it is no stall either.
+// A step that takes clearly longer than the ones before it (step_time.h) is productive for the time
+// of a typical step; the rest is a stall. The first step after any other category is never judged,
+// since it may compile, warm up or fill caches. The steps of all accounts are judged by those of
+// account 0, because a gang steps together. Time that other ranks wait for one that evaluates,
+// waits for input or takes a snapshot is no stall either.
 #pragma once
 
 #include <array>
@@ -40,52 +39,53 @@ class GoodputLedger {
   // All accounts wait in the queue from `start` on. Requires accounts >= 1.
   GoodputLedger(Instant start, size_t accounts, uint32_t ranks_per_account);
 
-  // From `at` on there are so many accounts: those beyond are shut, new ones begin in `category`.
-  // Requires accounts >= 1.
+  // From `at` on there are `accounts` accounts: those beyond are shut, new ones begin in
+  // `category`. Requires accounts >= 1.
   void Resize(size_t accounts, proto::Category category, Instant at);
 
-  // From `at` on the account is in `category`; up to then it was in the one before. A time before
+  // The account is in `category` from `at` on, and was in its earlier one until then. A time before
   // the cursor counts as the cursor.
   void Enter(size_t account, proto::Category category, Instant at);
   void EnterAll(proto::Category category, Instant at);
 
-  // The time from the cursor to `at` was spent on steps [first, last]: less what `times` says and
-  // a stall, it is productive; unless no step was known to be under way: then it stays what it was,
-  // and the next step is. Returns the stall. Requires first <= last.
+  // Books the time from the cursor to `at` as steps [first, last]: what `times` reports and a stall
+  // to their categories, the rest as productive. If no step was known to be under way, the time
+  // keeps its category and a step begins at `at`. Returns the stall. Requires first <= last.
   Duration BookSteps(size_t account, uint64_t first, uint64_t last, const proto::StepTimes& times,
                      Instant at);
-  // The same for all accounts, at the cost of one while they stay together. Returns account 0's.
+  // The same for all accounts, at the cost of one while they stay together. Returns account 0's
+  // stall.
   Duration BookStepsForAll(uint64_t first, uint64_t last, const proto::StepTimes& times,
                            Instant at);
 
-  // The workers turn out to step, of which nothing was known: the time in which they were
-  // UNREPORTED was their start-up, and from `at` on a step is under way.
+  // Workers with unknown activity begin to report steps: their UNREPORTED time was start-up, and a
+  // step is under way from `at` on.
   void BeginSteps(Instant at);
-  // The workers have ended well: what came after their last step is not lost work, but part of the
+  // The workers have exited with 0. The time after their last step is not lost work but part of the
   // finish, which continues from `at`.
   void EndSteps(Instant at);
 
-  // Steps above `step` are thrown away.
+  // Discards the steps above `step`.
   void Rollback(uint64_t step);
-  // Steps up to `step` will never be thrown away: forget their details.
+  // Steps up to `step` can't be rolled back any more: drops their details.
   void Settle(uint64_t step);
 
   // Closes every account at `at`; nothing is booked afterwards.
   void Finish(Instant at);
 
   Instant start() const { return start_; }
-  // With what is still open counted up to `now`.
+  // Returns the sums, with open time counted up to `now`.
   proto::Ledger Summary(Instant now) const;
-  // Productive over all but queue, of what is booked so far; 0 when nothing is.
+  // Productive time over all but the queue's, of what is booked so far; 0 when nothing is.
   double Goodput() const { return ShareOf(proto::PRODUCTIVE); }
-  // The same of another category. Requires that it is not the queue.
+  // The share of another category. Requires that it is not the queue.
   double ShareOf(proto::Category category) const;
-  // Of a step of account 0; zero while too little is known.
+  // The typical step of account 0; zero while too few steps are known.
   Duration typical_step() const { return step_time_.typical(); }
 
-  // That the categories sum to the time that has passed: over all accounts, in constant time.
+  // Checks that the categories sum to the elapsed time, over all accounts, in constant time.
   Status CheckSums() const;
-  // The same account by account.
+  // Checks the same for each account.
   Status CheckEveryAccount() const;
 
  private:
@@ -95,7 +95,7 @@ class GoodputLedger {
     uint64_t last;
     int64_t productive_ns;
   };
-  // What a step's time is cut into.
+  // The parts of a step's time.
   struct StepCut {
     int64_t snapshot_ns = 0;
     int64_t evaluation_ns = 0;
@@ -108,25 +108,26 @@ class GoodputLedger {
   struct Account {
     Instant cursor;
     proto::Category open = proto::QUEUE;
-    bool first_step = true;  // nothing but steps are booked since one
+    bool first_step = true;  // no step yet since the last other category
     StepCut newest;          // of the newest steps
     uint64_t newest_steps = 0;
     uint64_t newest_last = 0;
-    int64_t elapsed_ns = 0;  // what the cursor has moved while the account was open
+    int64_t elapsed_ns = 0;  // by which the cursor moved while the account was open
     std::array<int64_t, kCategories> booked_ns{};
-    std::deque<BookedSteps> recent;  // by step; those that a rollback could still throw away
+    std::deque<BookedSteps> recent;  // by step; only those that can be rolled back
   };
 
   StepCut Cut(const Account& account, uint64_t first, uint64_t last, const proto::StepTimes& times,
               Instant at) const;
-  // What is left of the time of steps once what the ranks reported is taken off, and the wait for
-  // the rank that reports the most.
+  // Returns the time of steps less what the ranks reported, and less the wait for the rank that
+  // reports the most.
   static int64_t WorkIn(const StepCut& cut, int64_t longest_ns);
   int64_t StallIn(const StepCut& cut, uint64_t steps, int64_t longest_ns) const;
   void NoteSteps(Account& account, uint64_t first, uint64_t last, const StepCut& cut);
   void ToLearn(const Account& account, const StepCut& cut, uint64_t steps);
   void Learn();  // what waits in to_learn_
-  // Takes the most that a rank reports for these steps; others' wait for it is no stall.
+  // Takes the largest time that a rank reports for these steps; the others' wait for it is no
+  // stall.
   void ExplainStalls(uint64_t last, const proto::StepTimes& times);
 
   void Book(Account& account, proto::Category category, int64_t nanoseconds);
@@ -137,17 +138,17 @@ class GoodputLedger {
   uint32_t ranks_per_account_;
   std::vector<Account> accounts_;
   size_t open_ = 0;  // accounts_ from here on are shut
-  // While all open accounts do the same, from one common cursor on, what they do is kept once,
-  // here, and added to each of them when one goes its own way (Part). Already in total_ns_ and
-  // elapsed_ns_.
+  // While all open accounts have the same state and cursor, it is kept once, here, and added to
+  // each of them when one diverges (Part). Already part of total_ns_ and elapsed_ns_.
   bool together_ = false;
   Account common_;
-  bool settled_apart_ = false;  // since they are together, what the accounts remember is settled
+  bool settled_apart_ = false;  // the accounts have been settled since they are together
   StepTime step_time_;
-  // Account 0's newest steps: the others are still judged by those before, so that it doesn't
-  // matter whose report comes first.
+  // Account 0's newest steps. The others are still judged by the earlier ones, so that the order of
+  // reports doesn't matter.
   std::optional<Duration> to_learn_;
-  // The most that a rank of any account had of data, snapshot and evaluation up to this step.
+  // The largest sum of data, snapshot and evaluation time of a rank of any account, up to this
+  // step.
   uint64_t longest_last_ = 0;
   int64_t longest_ns_ = 0;
   bool stalled_ = false;  // an account has a stall in that step

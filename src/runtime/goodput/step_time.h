@@ -10,8 +10,8 @@
 //   half a median step, times sqrt(n)   a slow step is not a stall
 //   100 ms                              the scheduling of a busy machine
 //
-// and then all of it does. Every step is observed with its whole time. A slow-down that lasts is
-// therefore the new normal once it fills half of the window: after 16 steps.
+// and then all of the excess does. Every step is observed with its whole time. So a lasting
+// slow-down becomes the new normal once it fills half of the window: after 16 steps.
 //
 // Deterministic and of constant size: the controller's state is replayed from its log.
 #pragma once
@@ -30,21 +30,21 @@ class StepTime {
   static constexpr size_t kLeast = 8;  // observed steps before any is judged
   static constexpr Duration kFloor = std::chrono::milliseconds(100);
 
-  // A step took so long. Requires each >= 0.
+  // Adds a step that took this long. Requires each >= 0.
   void Observe(Duration each);
   void Forget() { *this = StepTime(); }
 
-  // What of the time that was spent on so many steps is a stall. Requires steps >= 1.
+  // Returns the part of the time of `steps` steps that is a stall. Requires steps >= 1.
   Duration Stall(Duration time, uint64_t steps) const;
   // Zero until kLeast steps have been observed.
   Duration typical() const { return Duration(count_ < kLeast ? 0 : median_ns_); }
 
  private:
   std::array<int64_t, kWindow> newest_ns_{};
-  size_t count_ = 0;  // of newest_ns_ that are in use
-  size_t next_ = 0;   // where the next one goes
+  size_t count_ = 0;  // used entries of newest_ns_
+  size_t next_ = 0;   // the next entry to overwrite
   int64_t median_ns_ = 0;
-  int64_t deviation_ns_ = 0;  // the median absolute one
+  int64_t deviation_ns_ = 0;  // median absolute deviation
 };
 
 }  // namespace longhaul::runtime

@@ -1,4 +1,4 @@
-// Requests as a client writes them, for tests and the fuzzer's seeds.
+// Requests as a client encodes them, for tests and the fuzzer's seeds.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace longhaul::runtime {
 
-// Numbers of the first byte in a dialect; -1: it hasn't got the operation.
+// Operation numbers of a dialect; -1: the dialect lacks the operation.
 struct StoreCodes {
   int set, compare_set, get, add, check, wait, num_keys, watch, remove, append, multi_get,
       multi_set, cancel_wait, ping, push, pop, length;
@@ -31,13 +31,13 @@ inline std::string TextBytes(std::string_view text) {
   return NumberBytes(uint64_t{text.size()}) + std::string(text);
 }
 
-// The operation's byte and its keys and values.
+// Encodes the operation's byte, then its keys and values.
 inline std::string RequestBytes(int code, const std::vector<std::string>& texts) {
   std::string bytes(1, static_cast<char>(code));
   for (const std::string& text : texts) bytes += TextBytes(text);
   return bytes;
 }
-// The same with the number of items before them.
+// Encodes the same with the number of items before them.
 inline std::string ListRequestBytes(int code, uint64_t items,
                                     const std::vector<std::string>& texts) {
   std::string bytes = std::string(1, static_cast<char>(code)) + NumberBytes(items);

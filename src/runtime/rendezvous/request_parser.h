@@ -1,8 +1,8 @@
 // Requests of the TCPStore protocol, read from a stream of bytes that may be cut anywhere.
 //
-// Three generations of PyTorch speak three dialects that number the operations differently;
-// docs/tcp-store.md has the table. The parser tells the newest by its hello, the middle one by
-// operations that the oldest hasn't got, and otherwise believes the dialect it was given.
+// Three generations of PyTorch use three dialects that number the operations differently;
+// docs/tcp-store.md has the table. The parser recognises the newest by its hello and the middle one
+// by operations that the oldest lacks. Otherwise it uses the dialect that it was given.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@
 
 namespace longhaul::runtime {
 
-// Named after the first PyTorch release that speaks it.
+// Named after the first PyTorch release that uses it.
 enum class StoreDialect {
-  kTorch1,   // 1.x and 2.0; also what is assumed of an unknown client
+  kTorch1,   // 1.x and 2.0; also assumed for an unknown client
   kTorch21,  // 2.1
   kTorch2,   // 2.2 and later
 };
@@ -48,8 +48,8 @@ enum class StoreOperation : uint8_t {
   kQueueLength,
 };
 
-// The largest request a client may make; beyond, the connection is closed. The numbers are those of
-// PyTorch's own server.
+// The largest request of a client; the connection is closed beyond it. PyTorch's own server has the
+// same limits.
 constexpr uint64_t kMaxStoreKeysPerCall = 131'072;
 constexpr uint64_t kMaxStoreKeyBytes = 8 * 1024;
 constexpr uint64_t kMaxStoreValueBytes = 8 * 1024 * 1024;
@@ -66,8 +66,8 @@ class StoreRequestParser {
 
   void Append(std::span<const std::byte> bytes);
 
-  // The next whole request, or nothing until more bytes come. After an error, which is for good,
-  // the parser must not be used again.
+  // Returns the next complete request, or nothing until more bytes arrive. An error is final: the
+  // parser must not be used after it.
   Result<std::optional<StoreRequest>> Next();
 
   // Whether a request has begun and not ended.
@@ -97,7 +97,8 @@ class StoreRequestParser {
   std::string input_;
   size_t position_ = 0;  // in input_: what lies before it has been read
 
-  // The request being read: `items_left_` times the fields, of which the first `field_` are there.
+  // The request being read: `items_left_` items remain, and `field_` fields of the present one are
+  // read.
   bool in_request_ = false;
   StoreRequest request_;
   uint64_t request_bytes_ = 0;

@@ -1,7 +1,7 @@
-// A TcpStore on real sockets: what a job's workers connect to at MASTER_ADDR:MASTER_PORT.
+// A TcpStore on real sockets: a job's workers connect to it at MASTER_ADDR:MASTER_PORT.
 //
-// The protocol has no authentication. So: listen on the job's own interface, name the job's nodes
-// in `allowed_addresses`, open one server an attempt and destroy it when the attempt closes.
+// The protocol has no authentication. So listen on the job's own interface, list the job's nodes in
+// `allowed_addresses`, open one server for each attempt and destroy it when the attempt closes.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,19 @@
 namespace longhaul::runtime {
 
 struct StoreServerOptions {
-  StoreDialect dialect = StoreDialect::kTorch1;  // of clients that don't say
+  StoreDialect dialect = StoreDialect::kTorch1;  // of clients with an unknown dialect
   StoreLimits limits;
   size_t connections = 65'536;  // more are closed at once; a worker of PyTorch 1.x opens two
-  // Numeric addresses whose connections are taken; empty: whoever reaches the address listened on,
-  // which on loopback is this host alone.
+  // Numeric addresses that may connect; empty: any. On loopback only this host can connect.
   std::vector<std::string> allowed_addresses;
-  // Called when a client is cut off, with the reason.
+  // Called with the reason when a client is disconnected.
   std::function<void(const Status&)> on_hang_up;
 };
 
-// All calls on the loop's thread, the destructor too.
+// All calls, the destructor too, must be on the loop's thread.
 class StoreServer {
  public:
-  // Port 0 takes a free one. `loop` must outlive the server.
+  // Listens on `port`, or on a free one for 0. `loop` must outlive the server.
   static Result<std::unique_ptr<StoreServer>> Listen(io::EventLoop& loop,
                                                      const std::string& address, uint16_t port,
                                                      StoreServerOptions options = {});
@@ -48,7 +47,7 @@ class StoreServer {
  private:
   struct Peer {
     io::Fd fd;
-    bool blocked = false;  // its socket is full: the loop says when it can be written again
+    bool blocked = false;  // its socket's buffer is full: the loop reports when it is writable
   };
 
   StoreServer(io::EventLoop& loop, io::Listener listener, StoreServerOptions options);

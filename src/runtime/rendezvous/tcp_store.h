@@ -1,10 +1,10 @@
-// The key-value store that PyTorch workers rendezvous on: a TCPStore server without its sockets.
+// The key-value store for the rendezvous of PyTorch workers: a TCPStore server without sockets.
 //
-// Bytes of many connections go in, bytes for them come out; the service around it (store_server.h)
-// moves them. One store serves one attempt of a job and starts empty. Speaks the three dialects of
-// request_parser.h, each connection its own. Wire and semantics: docs/tcp-store.md.
+// Bytes of many connections go in, bytes for them come out; store_server.h does the I/O. One store
+// serves one attempt of a job and starts empty. Each connection may use any of the three dialects
+// of request_parser.h. Wire format and semantics: docs/tcp-store.md.
 //
-// Leaves out WATCH_KEY's callbacks, which PyTorch's own collectives never ask for.
+// Leaves out WATCH_KEY's callbacks, which PyTorch's own collectives never request.
 #pragma once
 
 #include <cstddef>
@@ -42,17 +42,17 @@ class TcpStore {
   // Requires an open connection.
   Status Receive(ConnectionId connection, std::span<const std::byte> bytes);
 
-  // Forgets a connection, its half request and its waits. Requires an open connection.
+  // Removes a connection, its incomplete request and its waits. Requires an open connection.
   void Close(ConnectionId connection);
 
   // Connections with bytes to send, lowest first.
   const std::set<ConnectionId>& with_output() const { return with_output_; }
   // The bytes to send next; valid until the store's next call. Requires an open connection.
   std::string_view Output(ConnectionId connection) const;
-  // The first `bytes` of the output are sent. Requires that there are so many.
+  // Removes the first `bytes` of the output, which are sent. Requires that there are so many.
   void Consume(ConnectionId connection, size_t bytes);
 
-  // Entries and queues that hold something.
+  // The number of entries and of non-empty queues.
   size_t keys() const { return values_.size() + queues_.size(); }
   size_t connections() const { return connections_.size(); }
   Bytes memory() const { return Bytes(static_cast<int64_t>(memory_bytes_)); }
@@ -67,10 +67,10 @@ class TcpStore {
     std::string output;
     size_t sent_bytes = 0;  // of output
 
-    // The pending wait; its ticket is its place in the order of all waits, 0 when there is none.
+    // The pending wait. Its ticket is its position among all waits; 0 when there is none.
     uint64_t ticket = 0;
-    std::vector<std::string> awaited;  // keys that weren't there when it began
-    size_t missing = 0;                // of them, still not seen
+    std::vector<std::string> awaited;  // keys that were missing when it began
+    size_t missing = 0;                // keys still missing
     uint64_t wait_bytes = 0;
   };
 
@@ -88,9 +88,9 @@ class TcpStore {
   Status Append(const std::string& key, std::string value);
 
   bool Has(const std::string& key) const { return values_.contains(key) || queues_.contains(key); }
-  std::string_view Value(const std::string& key) const;  // empty when it isn't there
+  std::string_view Value(const std::string& key) const;  // empty if missing
 
-  // The key is there now: counts for all that wait for it, or for the longest waiting alone.
+  // The key exists now: wakes all waits for it, or only the one that has waited longest.
   void WakeAll(const std::string& key);
   void WakeOne(const std::string& key);
   void Arrived(Connection& connection);
@@ -102,7 +102,7 @@ class TcpStore {
   // Whether the connection may be sent `bytes` more.
   Status Reserve(const Connection& connection, uint64_t bytes) const;
   void Send(Connection& connection, std::string_view bytes);
-  Status Charge(uint64_t bytes);  // refuses what doesn't fit
+  Status Charge(uint64_t bytes);  // fails when it exceeds the limit
   void Release(uint64_t bytes);
 
   StoreDialect dialect_;
@@ -112,7 +112,7 @@ class TcpStore {
   uint64_t next_ticket_ = 1;
   std::set<ConnectionId> with_output_;
 
-  // Only looked up, never listed: their order isn't the same on every machine.
+  // Only looked up, never listed: their order differs between machines.
   std::unordered_map<std::string, std::string> values_;
   std::unordered_map<std::string, std::deque<std::string>> queues_;            // none of them empty
   std::unordered_map<std::string, std::map<uint64_t, ConnectionId>> waiters_;  // by ticket

@@ -1,8 +1,8 @@
-// torchrun's contract with its users and their scripts: its command line, the environment of a
-// worker, and the file in which a failed worker leaves its error. Pure: text in, values out.
+// torchrun's interface: its command line, the environment of a worker, and the file into which a
+// failed worker writes its error. Pure: text in, values out.
 //
-// Follows PyTorch 1.13 to 2.6. Leaves out TORCHELASTIC_TIMER_FILE: nobody would read the pipe that
-// it names.
+// Follows PyTorch 1.13 to 2.6. Leaves out TORCHELASTIC_TIMER_FILE, because nothing would read the
+// pipe that it names.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +18,21 @@
 
 namespace longhaul::runtime {
 
-// What --nproc-per-node asks for.
+// The value of --nproc-per-node.
 enum class ProcessCount {
   kNumber,
-  kAuto,  // the GPUs of a node, or its cores where it has none
+  kAuto,  // the GPUs of a node, or its cores if it has none
   kCpus,
   kGpus,
 };
 
-// Which of a worker's two streams --redirects or --tee means: one answer for all local ranks, or
-// one for each of those named.
+// The streams of a worker that --redirects or --tee selects: one choice for all local ranks, or one
+// for each of those named.
 struct StreamChoice {
   static constexpr uint8_t kStdout = 1;
   static constexpr uint8_t kStderr = 2;
 
-  uint8_t all = 0;  // bits of the two above
+  uint8_t all = 0;  // bits of kStdout and kStderr
   std::map<uint32_t, uint8_t> by_local_rank;
 
   friend bool operator==(const StreamChoice&, const StreamChoice&) = default;
@@ -50,16 +50,16 @@ struct TorchrunArguments {
   std::string log_directory;  // empty: not given
   StreamChoice redirects;
   StreamChoice tee;
-  bool help = false;                  // -h was given; nothing else counts then
-  std::vector<std::string> warnings;  // what was asked for and won't be done, a sentence each
+  bool help = false;                  // -h was given; the other values don't count
+  std::vector<std::string> warnings;  // requests that are not carried out, a sentence each
 };
 
-// Reads torchrun's arguments (without the program's name). As there, flags may be written with '-'
-// or '_', as "--flag value" or "--flag=value" or shortened while they are unique, and every flag
-// may come from `environment` as PET_<NAME> instead. --nodes, --procs and "-- COMMAND", which is
-// run as it stands, are ours. The interpreter is `environment`'s PYTHON_EXEC or else
-// `default_python`. kInvalidArgument names the flag that is wrong, and for an unknown one the
-// nearest known.
+// Reads torchrun's arguments (without the program's name). As in torchrun, flags may be written
+// with '-' or '_', as "--flag value" or "--flag=value", or shortened while they are unique, and
+// every flag may come from `environment` as PET_<NAME>. Longhaul adds --nodes, --procs and "--
+// COMMAND", which is run unchanged. The interpreter is PYTHON_EXEC of `environment`, else
+// `default_python`. kInvalidArgument names the wrong flag, and for an unknown one the most similar
+// known one.
 Result<TorchrunArguments> ParseTorchrunArguments(
     std::span<const std::string> arguments, const std::map<std::string, std::string>& environment,
     const std::string& default_python = "python3");
@@ -83,24 +83,25 @@ struct WorkerPlace {
   uint32_t rank() const { return first_rank + local_rank; }
 };
 
-// The whole environment of a worker: `base`, with torchrun's variables in place of any that it has.
-// Only what torchrun leaves to the user (OMP_NUM_THREADS, NCCL's error handling) is kept when set.
+// Returns the whole environment of a worker: `base`, with torchrun's variables in place of any that
+// it has. Only variables that torchrun leaves to the user (OMP_NUM_THREADS, NCCL's error handling)
+// are kept when set.
 std::map<std::string, std::string> WorkerEnvironment(const WorkerPlace& place,
                                                      std::map<std::string, std::string> base);
 
-// A worker's argv: every "${local_rank}" in the arguments after the program is replaced.
+// Returns a worker's argv, with every "${local_rank}" in the arguments after the program replaced.
 std::vector<std::string> WorkerArgv(std::vector<std::string> argv, uint32_t local_rank);
 
-// What a worker that failed under torch.distributed.elastic's @record says of it.
+// The error report of a worker that failed under torch.distributed.elastic's @record.
 struct WorkerError {
   std::string message;        // "ValueError: no such file"; at most 8 KiB, valid UTF-8
-  std::string call_stack;     // Python's; empty when not given; limited likewise
-  std::optional<Instant> at;  // root cause = the smallest among the workers
+  std::string call_stack;     // Python's; empty when not given; same limit
+  std::optional<Instant> at;  // root cause: the earliest among the workers
 
   friend bool operator==(const WorkerError&, const WorkerError&) = default;
 };
 
-// Reads an error file, both the old shape (message is a text) and the new.
+// Reads an error file in the old form (message is a text) or the new one.
 Result<WorkerError> ParseErrorFile(std::string_view json);
 
 }  // namespace longhaul::runtime

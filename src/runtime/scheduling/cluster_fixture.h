@@ -1,4 +1,4 @@
-// A controller, and agents that do at once what they are told: for tests with several jobs.
+// A controller, and agents that carry out commands at once: for tests with several jobs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,8 +29,8 @@ inline proto::Job Gang(const std::string& id, uint32_t nodes, uint32_t processes
   return job;
 }
 
-// A controller and agents that do at once what they are told. After every event all invariants are
-// checked, and that what the scheduler has placed is what runs.
+// A controller and agents that carry out commands at once. After every event it checks all
+// invariants, and that what the scheduler has placed is what runs.
 class Cluster {
  public:
   explicit Cluster(const std::string& configuration = "", const std::string& cluster_file = "") {
@@ -77,7 +77,7 @@ class Cluster {
     Disconnect(node);
     TickUntil(now + std::chrono::seconds(2));
   }
-  // Its connection breaks and comes back.
+  // Breaks the node's connection and restores it.
   void Cut(const std::string& node, uint32_t slots = 2) {
     Disconnect(node);
     now += std::chrono::milliseconds(200);
@@ -91,7 +91,7 @@ class Cluster {
     event.mutable_agent_disconnected()->set_reason("reset");
     Feed(event);
   }
-  // The first worker of a job on a node is ended by SIGKILL.
+  // SIGKILL ends the first worker of a job on a node.
   void Die(const std::string& id, const std::string& node) {
     const proto::JobStatus job = Job(id);
     uint32_t place = 0;
@@ -105,7 +105,7 @@ class Cluster {
     exited.set_signal(9);
     Report(node, event);
   }
-  // What operators ask for, all at once.
+  // Requests these changes, all at once.
   void Ask(const std::vector<proto::Change>& changes) {
     proto::Event event;
     for (const proto::Change& change : changes) {
@@ -132,7 +132,8 @@ class Cluster {
     event.mutable_node_cordoned()->set_drain(drain);
     Feed(event);
   }
-  // One more step of a running job, and a snapshot after it where its nodes were told to take one.
+  // One more step of a running job, with a snapshot after it where its nodes were ordered to take
+  // one.
   void Step(const std::string& id) {
     now += std::chrono::milliseconds(100);
     const proto::JobStatus job = Job(id);
@@ -159,7 +160,7 @@ class Cluster {
     sealed.set_blocked_ns(1'000'000);
     Report(node, event);
   }
-  // What the node sealed is in another node's memory too.
+  // A copy of the node's snapshot is in the holder's memory too.
   void Replicate(const std::string& id, const std::string& node, const std::string& holder,
                  uint64_t step) {
     proto::Event event;
@@ -170,7 +171,7 @@ class Cluster {
     replicated.set_holder(holder);
     Report(node, event);
   }
-  // Of the present attempt.
+  // Reports a failure of the present attempt.
   void Fail(const std::string& id, const std::string& node, proto::SnapshotFailed failed) {
     failed.set_job_id(id);
     failed.set_attempt(Job(id).attempt());
@@ -222,7 +223,7 @@ class Cluster {
     return {};
   }
 
-  // Time passes here without steps.
+  // Options for tests in which time passes without steps.
   static ControllerOptions Patient() {
     ControllerOptions options;
     options.hang_floor = std::chrono::hours(24);
@@ -233,9 +234,9 @@ class Cluster {
   Instant now = InstantFromNanoseconds(1'000'000'000'000);
   std::vector<std::pair<std::string, proto::Command>> sent;
   std::vector<std::pair<Instant, proto::Event>> log;
-  std::set<std::string> snapshots;  // jobs that take one after every step
+  std::set<std::string> snapshots;  // jobs that take a snapshot after every step
   bool closes = true;               // killed workers end at once
-  uint32_t peer_port = 0;           // of agents that join: where they give snapshots
+  uint32_t peer_port = 0;           // of agents that join: the port for snapshots
 
  private:
   void Report(const std::string& node, proto::Event event) {
@@ -300,7 +301,7 @@ inline proto::Job InQueue(proto::Job job, const std::string& queue) {
   return job;
 }
 
-// Two queues with half of two nodes each.
+// Two queues, each with a guarantee of half of two nodes.
 inline constexpr const char* kLabs = R"(
 queues:
   - {name: red, guarantee: {accelerators: 2}}

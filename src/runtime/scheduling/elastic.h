@@ -1,9 +1,9 @@
-// How many nodes an elastic job may have, and whose memory serves whom when the number changes.
+// How many nodes an elastic job may have, and which memories can be used after its size changes.
 //
-// Only the data dimension is elastic: tensor x pipeline stays, replicas come and go whole. Ranks
-// are laid out as in the trainer, rank = (stage * data + replica) * tensor + part, and a rank's
-// state is a function of its stage and part. Leaves out who decides (scheduler/) and how a
-// checkpoint of another size is read (checkpoint/reshard/).
+// Only the data dimension is elastic: tensor x pipeline is fixed, and whole replicas are added or
+// removed. Ranks are laid out as in the trainer, rank = (stage * data + replica) * tensor + part,
+// and a rank's state is a function of its stage and part. Leaves out the decision (scheduler/) and
+// how a checkpoint of another size is read (checkpoint/reshard/).
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace longhaul::runtime {
 struct NodeBounds {
   uint32_t minimum = 1;
   uint32_t maximum = 1;
-  uint32_t step = 1;  // both are whole multiples of it
+  uint32_t step = 1;  // both are multiples of it
 
   bool elastic() const { return minimum < maximum; }
   bool allows(uint64_t nodes) const {
@@ -25,14 +25,14 @@ struct NodeBounds {
   }
 };
 
-// Of a job that CheckBounds accepts.
+// Requires a job that CheckBounds accepts.
 NodeBounds BoundsOf(const proto::Job& job);
 
-// kInvalidArgument naming the bound that the job can't have, and why.
+// Returns kInvalidArgument with the bound that the job can't have and the reason.
 Status CheckBounds(const proto::Job& job);
 
-// Whether every node of a gang holds the same states by local rank, whatever its place and the size
-// are: then a node's own memory serves it after any resize, and any node's memory serves any other.
+// Returns whether all nodes of a gang hold the same states by local rank, at any place and size. If
+// so, a node can use its own memory after any resize, and any node can use any other's.
 bool NodesAreAlike(const proto::Job& job);
 
 }  // namespace longhaul::runtime

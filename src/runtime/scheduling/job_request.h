@@ -1,5 +1,5 @@
-// What the scheduler is asked for a job: the job's section `scheduling` and its number of nodes,
-// read against what the controller's file declares.
+// The scheduler's request for a job: the job's section `scheduling` and its number of nodes,
+// checked against the controller's configuration file.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@ constexpr size_t kSlots = 0;  // the index of the counted resource that workers 
 
 struct RequestContext {
   const spec::ControllerSpec& configuration;
-  const std::vector<std::string>& levels;  // of the declared cluster, the smallest first; or none
+  const std::vector<std::string>& levels;  // of the declared cluster, the smallest first, if any
   uint32_t slots_per_accelerator = 1;
 };
 
-// kInvalidArgument for a queue, a priority, a word or a level that does not exist;
-// kFailedPrecondition for more workers on a node than any node can take.
+// Returns kInvalidArgument for a queue, a priority, a keyword or a level that does not exist, and
+// kFailedPrecondition for more workers on a node than any node can run.
 Result<scheduler::JobRequest> ReadRequest(const proto::Job& job, const RequestContext& context);
 
 }  // namespace longhaul::runtime::scheduling

@@ -1,5 +1,5 @@
-// An independent witness of a simulated job: it sees what workers do, not what the controller
-// believes, and holds the one against the other.
+// An independent record of a simulated job: it observes what the workers do and compares that with
+// the controller's status.
 #pragma once
 
 #include <cstdint>
@@ -16,34 +16,34 @@ class Audit {
  public:
   explicit Audit(uint64_t global_batch) : global_batch_(global_batch) {}
 
-  // An attempt's workers begin with the state after `restored_step`.
+  // The workers of an attempt begin with the state after `restored_step`.
   void AttemptBegins(uint64_t attempt, uint64_t restored_step);
   // The attempt's optimizer has taken steps [first, last].
   void Stepped(uint64_t attempt, uint64_t first, uint64_t last);
-  // From `at` on the job has so many ranks.
+  // The job has this many ranks from `at` on.
   void Sized(Instant at, uint32_t ranks);
   // The job has ended.
   void Over(Instant at);
-  // Notes what must not be.
+  // Adds a violation.
   void Violate(std::string what);
 
-  // Holds the controller's view against what happened.
+  // Compares the controller's status with what happened.
   void Compare(const proto::JobStatus& status, Instant now);
 
   uint64_t step() const { return lineage_.size(); }
   uint64_t highest_step() const { return highest_; }
-  uint64_t steps_taken() const { return taken_; }  // with those thrown away
+  uint64_t steps_taken() const { return taken_; }  // including discarded ones
   const std::vector<std::string>& violations() const { return violations_; }
 
  private:
   uint64_t global_batch_;
-  // The attempt that took each step of the present history, from step 1: every step, and so every
-  // sample, is in it once and in order, or Stepped complains.
+  // The attempt that took each step of the present history, from step 1. Every step, and so every
+  // sample, is in it once and in order; otherwise Stepped adds a violation.
   std::vector<uint32_t> lineage_;
   uint64_t attempt_ = 0;
   uint32_t ranks_ = 0;
   Instant sized_{};
-  double rank_seconds_ = 0;  // until then
+  double rank_seconds_ = 0;  // until sized_
   bool over_ = false;
   uint64_t highest_ = 0;
   uint64_t taken_ = 0;

@@ -1,5 +1,5 @@
-// The controller of the simulated world: the service around it, the network between it and the
-// agents, and the clients that submit jobs.
+// The controller in the simulated world: its service, the network between it and the agents, and
+// the clients that submit jobs.
 #pragma once
 
 #include <map>
@@ -25,7 +25,7 @@ class ControllerHost {
         controller_(world.options.controller) {}
 
   SimulationResult Run();
-  // The service around the controller: logs the event, steps, lets commands leave.
+  // Acts as the service: logs the event, steps the controller, and sends its commands.
   void Feed(const proto::Event& event);
   void ToController(size_t node, proto::FromAgent message);
   void Connect(size_t node);
@@ -49,9 +49,9 @@ class ControllerHost {
   FaultInjector& faults_;
   Controller controller_;
   std::optional<Instant> tick_;
-  std::vector<std::pair<Instant, std::string>> log_;  // serialized, while it is short
+  std::vector<std::pair<Instant, std::string>> log_;  // serialized, while it is short enough
   bool log_kept_ = true;
-  std::optional<std::string> rival_;  // the one that is there
+  std::optional<std::string> rival_;  // the present one
   uint64_t rivals_ = 0;
 };
 

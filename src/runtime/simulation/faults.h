@@ -1,4 +1,4 @@
-// What breaks: kinds of faults by their rates, at times and places drawn from the seed.
+// Injects faults: kinds by their rates, at times and places drawn from the seed.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// The simulated nodes: what happens to the effects that an agent's core asks for.
+// The simulated nodes: carry out the effects of each agent's core.
 #pragma once
 
 #include "runtime/simulation/world.h"
@@ -15,7 +15,7 @@ class SimNodes {
       : world_(world), host_(host), training_(training), faults_(faults) {}
 
   void Boot(size_t node);
-  // Silent: nobody closes its sockets for it.
+  // `silent`: no socket is closed, as when a machine loses power.
   void Crash(size_t node, bool silent);
   void Input(size_t node, const AgentInput& input);
   void SignalTo(size_t node, const WorkerId& worker, int signal);

@@ -1,13 +1,13 @@
 // The runtime in virtual time: the real Controller and the real AgentCore of every node, over a
 // simulated network, processes, memories, disk and training job, with faults composed at random.
 //
-// Everything follows from the options, the seed among them: two runs give the same event log to the
-// byte. After every event the controller's and now and then the agents' own invariants are checked,
-// and an independent witness (Audit) compares what the workers did with what the controller
-// believes. Times rest on the constants in physics.h, so figures are always called simulated.
+// The result is a function of the options, including the seed: two runs give the same event log to
+// the byte. The controller's invariants are checked after every event and the agents' at intervals,
+// and an independent record (Audit) compares what the workers did with the controller's status.
+// Times rest on the constants in physics.h, so figures are always called simulated.
 //
-// Above `per_worker_limit` ranks the training job reports for all nodes at once and once a snapshot
-// interval; everything else (starting, phases, exits, stores, commands) goes the real way.
+// Above `per_worker_limit` ranks the training job reports for all nodes at once and once each
+// snapshot interval. Everything else (start, phases, exits, stores, commands) is simulated in full.
 #pragma once
 
 #include <cstdint>
@@ -28,50 +28,50 @@ namespace longhaul::runtime::simulation {
 
 struct SimulationOptions {
   uint32_t nodes = 2048;
-  uint32_t spares = 0;  // of the nodes, not in the gang; 0: a fortieth of them, at least 1
-  // Not 0: the job is elastic, from so many nodes up to all; it is planned for all but the spares,
-  // and jobs of higher priority come and go.
+  uint32_t spares = 0;  // nodes outside the gang; 0: 1/40 of the nodes, at least 1
+  // Not 0: the job is elastic, from this many nodes up to all. It is planned for all but the
+  // spares, and jobs of higher priority start and end.
   uint32_t minimum_nodes = 0;
   uint32_t processes_per_node = 1;  // one process stands for a node's accelerators
   Duration length = std::chrono::hours(24 * 54);
   uint64_t seed = 1;
-  double fault_factor = 1.0;  // times the rates of physics.h, which are a node's
+  double fault_factor = 1.0;  // multiplies the rates of physics.h, which are per node
   uint64_t total_steps = 0;   // 0: trains until the time is over
   uint32_t per_worker_limit = 256;
   std::vector<proto::PlannedFault> planned;  // --inject
-  bool sharded = false;            // every rank has a state of its own; else all have the same
-  uint32_t pipeline = 0;           // with sharded, not 0: ranks of a stage have the same
+  bool sharded = false;            // each rank has a different state; else all have the same
+  uint32_t pipeline = 0;           // with sharded, not 0: ranks of a stage have the same state
   bool peers = false;              // agents keep copies of each other's snapshots
   uint64_t snapshot_interval = 0;  // steps; 0: chosen by the controller
-  // The disk of this node, by index, takes so many times as long; 0: as the others'.
+  // The disk of the node with this index is slow_disk times as slow; 0: as the others'.
   uint32_t slow_disk_node = 0;
   int slow_disk = 0;
-  // The first snapshot of this step or above finds no free slot for so long; zero: none does.
+  // The first snapshot at or above this step finds no free slot for slot_wait; zero: none.
   uint64_t slot_wait_step = 0;
   Duration slot_wait{};
-  // A node, by index, that goes down again and again, this long after it came back; zero: never.
+  // The node with this index fails repeatedly, this long after each return; zero: never.
   uint32_t flapping_node = 0;
   Duration flaps_after{};
   Physics physics;
   ControllerOptions controller;
-  // Sees every logged event with its time, for writing the log to a file.
+  // Called with every logged event and its time, for example to write the log to a file.
   std::function<void(const proto::Event&, Instant)> on_event;
-  // Called now and then with the simulated time passed.
+  // Called at intervals with the simulated time that has passed.
   std::function<void(Duration)> on_progress;
 };
 
 struct SimulationResult {
   proto::JobStatus status;                 // of the job, at the end
-  std::map<std::string, uint64_t> faults;  // by name: how often each kind did happen
+  std::map<std::string, uint64_t> faults;  // by name: how often each kind occurred
   uint64_t events = 0;                     // logged
-  uint64_t happenings = 0;                 // of the event queue
+  uint64_t happenings = 0;                 // processed events of the event queue
   uint64_t attempts = 0;
   uint64_t steps_taken = 0;
   uint64_t from_pieces = 0;   // workers that restored from memories of another layout
   uint64_t rivals = 0;        // jobs of higher priority that ran to their end
   uint64_t log_hash = 0;      // of every logged (time, event), in order
   uint64_t state_hash = 0;    // of the controller at the end
-  bool replay_agrees = true;  // each replay after a controller crash gave the state that had been
+  bool replay_agrees = true;  // each replay after a controller crash gave the earlier state
   uint64_t replays = 0;
   std::vector<proto::NodeStatus> nodes;  // at the end
   std::vector<std::string> violations;   // empty: all invariants held

@@ -1,4 +1,4 @@
-// The simulated training job: phases, steps and snapshots as its workers live them.
+// The simulated training job: phases, steps and snapshots of its workers.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ class SimTraining {
 
   void EnterPhase(size_t node, const WorkerId& worker, proto::PhaseEntered::Phase phase);
   void StopStretch();      // the first worker has been stopped
-  void ContinueStretch();  // nobody is stopped any more
+  void ContinueStretch();  // no worker is stopped any more
   void WorkerGoneFromAttempt(const SimWorker& worker);
 
  private:
@@ -29,7 +29,7 @@ class SimTraining {
   void Seal();
   proto::RankContent ContentOf(uint32_t rank) const;
   uint64_t StateOf(uint32_t rank, uint32_t world) const;
-  // What is wrong with a worker's source in memory; empty: nothing.
+  // Each returns why the worker's source can't be restored; empty when it can.
   std::string WhyNotFromMemory(const SimNode& node, uint64_t step);
   std::string WhyNotFromPeer(const WorkerId& worker, const proto::Restore& restore);
   std::string WhyNotInPieces(const SimWorker& worker, std::vector<proto::Restore::Piece>& bad);
@@ -39,7 +39,7 @@ class SimTraining {
 
   World& world_;
   SimNodes& machines_;
-  bool slot_waited_ = false;  // the wait for a slot that was asked for has begun
+  bool slot_waited_ = false;  // the wait for a slot (slot_wait_step) has begun
 };
 
 }  // namespace longhaul::runtime::simulation

@@ -1,4 +1,4 @@
-// The facts of a simulated world that the classes behind Simulate() share: private to this folder.
+// The state that the classes behind Simulate() share; private to this folder.
 #pragma once
 
 #include <array>
@@ -22,15 +22,16 @@ namespace longhaul::runtime::simulation {
 struct SimWorker {
   WorkerId id;
   StartOrder start;
-  uint64_t life = 0;  // of its node: a callback for an older life is void
+  uint64_t life = 0;  // of its node; callbacks of an older life are void
   bool stopped = false;
   bool hung = false;
   bool dying = false;
-  int pending_signal = 0;  // came while stopped
+  int pending_signal = 0;  // sent while it was stopped
   proto::PhaseEntered::Phase phase = proto::PhaseEntered::PHASE_UNSPECIFIED;
 };
 
-// A snapshot that all living ranks sealed in their memories, at once: the steps are synchronous.
+// A snapshot that all live ranks sealed in memory at the same time, because the steps are
+// synchronous.
 struct SimSeal {
   uint64_t step = 0;    // 0: none
   uint64_t number = 0;  // of this seal, from 1
@@ -49,14 +50,14 @@ struct SimNode {
   std::optional<Instant> timer;
   bool acknowledging = false;
   std::map<WorkerId, SimWorker> workers;
-  uint64_t last_missed_seal = 0;  // its memory holds the later ones
+  uint64_t last_missed_seal = 0;  // its memory holds only later ones
   std::set<uint64_t> damaged;     // steps whose copy here has a flipped bit
   // Kept for other nodes: (step, rank) and whether a bit of it has flipped.
   std::map<std::pair<uint64_t, uint32_t>, bool> copies;
-  Instant memory_since{};  // nothing in it is older
+  Instant memory_since{};  // everything in memory is newer
 };
 
-// One attempt of the training job, as the workers live it.
+// One attempt of the training job, as its workers execute it.
 struct SimAttempt {
   uint64_t attempt = 0;
   uint32_t world = 0;
@@ -66,17 +67,18 @@ struct SimAttempt {
   uint64_t last_snapshot = 0;
   std::array<uint32_t, 6> in_phase{};  // workers that have entered it
   uint32_t alive = 0;
-  uint32_t stopped = 0;  // or hung: nobody gets past the next collective
-  bool broken = false;   // a worker is gone
+  uint32_t stopped = 0;  // or hung: no worker passes the next collective
+  bool broken = false;   // a worker has ended
   bool stepping = false;
-  Instant began{};  // when its first worker was there
-  // The stretch of steps under way: who is stopped does its part of it later by as long.
+  Instant began{};  // when its first worker started
+  // The stretch of steps under way. A stopped worker finishes its part later, by the time it is
+  // stopped.
   uint64_t first = 0;
   uint64_t last = 0;
   bool snapshot = false;
   Instant ends{};
-  Instant stopped_at{};               // while somebody is stopped: since then
-  bool waiting = false;               // it was to end while somebody was stopped
+  Instant stopped_at{};               // since when a worker is stopped
+  bool waiting = false;               // its end came while a worker was stopped
   std::map<uint32_t, size_t> places;  // rank -> node index
 };
 
@@ -84,7 +86,7 @@ inline constexpr int64_t kStartNs = 1'767'225'600'000'000'000;  // 2026-01-01T00
 // Samples of a step.
 inline constexpr uint64_t kGlobalBatch = 2048;
 
-// The nodes that are not in the gang as it is planned.
+// The number of nodes outside the planned gang.
 uint32_t SparesOf(const SimulationOptions& options);
 
 class World {
@@ -94,7 +96,7 @@ class World {
   Duration Delay();                // of a message
   Duration Around(Duration mean);  // uniform within a third of it
   bool IsRival(const WorkerId& worker) const { return worker.job.value() != job_id; }
-  // Whether reports stand for all workers: there are too many to simulate each one's.
+  // Whether reports stand for all workers, because there are too many to simulate each one's.
   bool Aggregated() const { return ranks > options.per_worker_limit; }
   // Whether the memory of the node has the snapshot of the step.
   bool Holds(const SimNode& node, uint64_t step) const;
@@ -110,7 +112,7 @@ class World {
   const std::string job_id = "job-1";
   SimAttempt attempt;
   std::array<SimSeal, 2> seals;                        // the newest two
-  uint64_t sealed = 0;                                 // how many there were
+  uint64_t sealed = 0;                                 // how many there have been
   std::vector<bool> in_attempt;                        // by node
   std::map<uint64_t, std::pair<uint64_t, bool>> disk;  // committed step -> (attempt, damaged)
   Audit audit;

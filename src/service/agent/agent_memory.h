@@ -1,10 +1,10 @@
-// All memory for snapshots that one agent holds: its own ranks' arenas, copies for other nodes, and
-// the snapshot keeper that keeps both when the agent is killed.
+// All snapshot memory of one agent: the arenas of its own ranks, the copies for other nodes, and
+// the snapshot keeper, which keeps both when the agent is killed.
 //
-// A new agent adopts what it finds in the snapshot keeper: processes that still use an arena are
-// ended, every sealed byte is held against its hash, and what is good is told to the controller,
-// which alone knows whether it belongs to a state that somebody wants. Without a snapshot keeper
-// the memory ends with the agent.
+// A new agent adopts the arenas in the snapshot keeper. It ends processes that still use an arena,
+// verifies every sealed byte against its hash, and reports the valid snapshots to the controller,
+// which decides whether they belong to a state that is needed. Without a snapshot keeper the memory
+// ends with the agent.
 #pragma once
 
 #include <cstdint>
@@ -25,24 +25,24 @@ namespace longhaul::service {
 
 struct AgentMemoryOptions {
   std::string node;
-  std::string directory;  // where the snapshot keeper's socket lies
+  std::string directory;  // of the snapshot keeper's socket
   std::vector<std::string>
       snapshot_keeper;       // the program and its arguments; none: no snapshot keeper
-  uint64_t arena_limit = 0;  // bytes, all own arenas together
-  uint64_t copy_limit = 0;   // all copies for others
+  uint64_t arena_limit = 0;  // bytes of all own arenas together
+  uint64_t copy_limit = 0;   // bytes of all copies for other nodes
 };
 
-// Threads: as its parts; the rest on the loop's.
+// Threads: as its parts; the other methods on the loop's.
 class AgentMemory {
  public:
-  // What goes wrong with the snapshot keeper or in it is told on stderr: an agent without adopted
-  // memory is still an agent.
+  // Failures of the snapshot keeper are logged on stderr and are not errors: an agent works without
+  // adopted memory.
   explicit AgentMemory(const AgentMemoryOptions& options);
   AgentMemory(const AgentMemory&) = delete;
   AgentMemory& operator=(const AgentMemory&) = delete;
 
-  // The rank's arena, as ArenaKeeper::Provide and Install; shown to peers, kept by the snapshot
-  // keeper.
+  // Returns the rank's arena, as ArenaKeeper::Provide and Install do. Peers can read it, and the
+  // snapshot keeper keeps it.
   Result<std::shared_ptr<const io::SharedMemory>> Provide(const JobId& job, uint32_t rank,
                                                           uint64_t bytes);
   Status Install(const JobId& job, uint32_t rank, std::shared_ptr<const io::SharedMemory> arena,
@@ -53,12 +53,12 @@ class AgentMemory {
   void Drop(const JobId& job);
 
   PeerMemory& copies() { return copies_; }
-  // What was adopted, for AgentFacts.
+  // Returns the adopted snapshots, for AgentFacts.
   const std::vector<runtime::AgentFacts::HeldSnapshot>& held() const { return held_; }
 
-  // The agent ends in order: nothing has to be kept.
+  // The agent ends in order: the snapshot keeper need not keep anything.
   void End();
-  // Chaos: the snapshot keeper is killed.
+  // Injected fault: kills the snapshot keeper.
   void Lose();
 
  private:

@@ -1,9 +1,9 @@
 // The service of one node's agent: runtime::AgentCore on a real machine.
 //
 // One thread, the loop's, owns the core, the workers' processes, the worker APIs, the arenas and
-// the stores; two helpers do what may block: the link to the controller (controller_link.h) and the
-// disk (disk_worker.h). Each fact goes into the core, each effect that comes out is carried out
-// here. The controller may go and come back; workers are not affected.
+// the stores. Two helpers do what may block: the link to the controller (controller_link.h) and the
+// disk (disk_worker.h). The service feeds each fact to the core and carries out each effect.
+// Workers continue when the controller is away.
 #pragma once
 
 #include <cstdint>
@@ -36,36 +36,38 @@
 namespace longhaul::service {
 
 struct AgentOptions {
-  std::string controller;             // "HOST:PORT" of its agents' side
-  std::string token_file;             // empty: the controller asks for none
+  std::string controller;             // "HOST:PORT" for agents
+  std::string token_file;             // empty: the controller requires none
   std::string node;                   // this node's name: 1 to 63 of a-z, 0-9 and '-'
-  uint32_t slots = 1;                 // workers this node takes
-  std::string state_directory;        // made when it is absent
-  std::string address = "127.0.0.1";  // where other nodes reach this one's stores
+  uint32_t slots = 1;                 // how many workers this node can run
+  std::string state_directory;        // created when it is absent
+  std::string address = "127.0.0.1";  // at which other nodes connect to this one's stores
   std::string trainer;  // the built-in trainer; empty: FindTrainer (trainer_program.h)
   uint64_t peer_bytes_per_second = 1'000'000'000;  // for copies to other nodes; 0: no limit
-  pid_t parent = 0;  // that started this agent, which ends when it does; 0: does not matter
-  // The program, and its arguments, that keeps the memory of snapshots when this agent is killed
-  // (snapshot_keeper/snapshot_keeper.h); none: it ends with the agent.
+  pid_t parent = 0;                                // the agent ends when this process ends; 0: none
+  // The program, with its arguments, that keeps the memory of snapshots when this agent is killed
+  // (snapshot_keeper/snapshot_keeper.h). None: the memory ends with the agent.
   std::vector<std::string> snapshot_keeper;
 };
 
 class AgentService final : private WorkerApiHost {
  public:
-  // Workers die with the thread that starts them: that is the loop's. `loop` must outlive this.
+  // Workers die with the thread that starts them, which is the loop's. `loop` must outlive this.
   static Result<std::unique_ptr<AgentService>> Create(io::EventLoop& loop,
                                                       const AgentOptions& options);
-  // Kills what is left.
+  // Kills the remaining workers.
   ~AgentService() override;
   AgentService(const AgentService&) = delete;
   AgentService& operator=(const AgentService&) = delete;
 
-  // Waits for the controller to end the jobs here, then shuts down as below, with the cluster
-  // ended. Does not wait without a controller, and for `limit` at most. Once, instead of ShutDown.
+  // Waits until the controller has ended the jobs here, at most for `limit` and not without a
+  // controller. Then shuts down as ShutDown does with cluster_ended. Call once, instead of
+  // ShutDown.
   void ShutDownOnceReleased(Duration limit, Duration grace, std::function<void()> done);
 
-  // Ends the workers (SIGTERM, SIGKILL after `grace`), persists the newest snapshot, tells the
-  // controller if it is there, then calls `done`. Once. `cluster_ended`: runtime::ShutDownAsked.
+  // Ends the workers (SIGTERM, SIGKILL after `grace`), persists the newest snapshot, reports to the
+  // controller if it is connected, then calls `done`. Call once. `cluster_ended`:
+  // runtime::ShutDownAsked.
   void ShutDown(Duration grace, std::function<void()> done, bool cluster_ended = false);
 
  private:
@@ -74,12 +76,12 @@ class AgentService final : private WorkerApiHost {
                io::OwnerLock lock);
 
   ControllerLinkObserver ObserveLink();
-  // Steps the core, now or, when called by an effect, right after the present step.
+  // Steps the core: at once, or after the present step when an effect calls this.
   void Feed(runtime::AgentInput input);
   void ArmTimer();
   void SeeWhetherDone();
   void SeeWhetherReleased();
-  void CheckCheckpoints();  // and again every kCheckpointsPeriod
+  void CheckCheckpoints();  // repeats every kCheckpointsPeriod
 
   void Do(const runtime::Send& effect);
   void Do(const runtime::OpenStoreAt& effect);
@@ -106,8 +108,8 @@ class AgentService final : private WorkerApiHost {
   void Hear(runtime::AgentInput said) override;
 
   void SpawnNow(const runtime::SpawnWorker& order);
-  // Brings the worker's state here from another node first. A fetch that fails leaves the worker
-  // without a copy: it says so itself, and the next tier is chosen.
+  // Fetches the worker's state from another node first. If that fails, the worker starts without a
+  // copy and reports this itself, and the controller chooses the next tier.
   void FetchThenSpawn(const runtime::SpawnWorker& order);
 
   using JobAttempt = std::pair<JobId, uint64_t>;
@@ -115,7 +117,7 @@ class AgentService final : private WorkerApiHost {
   io::EventLoop& loop_;
   const AgentOptions options_;
   const std::string component_ = "agent." + options_.node;  // in the log
-  const io::OwnerLock lock_;                                // of the state directory
+  const io::OwnerLock lock_;                                // on the state directory
   runtime::AgentCore core_;
   bool stepping_ = false;
   std::deque<runtime::AgentInput> inputs_;
@@ -130,9 +132,9 @@ class AgentService final : private WorkerApiHost {
 
   std::map<JobAttempt, std::unique_ptr<runtime::StoreServer>> stores_;
   std::map<JobId, runtime::StartOrder> starts_;  // the newest of each job
-  std::map<JobAttempt, uint64_t> intervals_;     // where changed since the start
-  std::map<runtime::WorkerId, bool> fetching_;   // not started yet; true: not to be started
-  // What was no good for a worker that has not said yet that it can't continue.
+  std::map<JobAttempt, uint64_t> intervals_;     // only if changed since the start
+  std::map<runtime::WorkerId, bool> fetching_;   // not started yet; true: must not be started
+  // Damaged pieces of workers that have not reported yet that they can't continue.
   std::map<runtime::WorkerId, std::vector<proto::Restore::Piece>> bad_pieces_;
   std::unique_ptr<AgentMemory> memory_;
   std::unique_ptr<SnapshotCheck> check_;
@@ -145,7 +147,7 @@ class AgentService final : private WorkerApiHost {
   std::unique_ptr<ControllerLink> link_;
 };
 
-// `longhaul agent`: runs until SIGTERM or SIGINT, which end it in order; a second one ends it at
+// `longhaul agent`: runs until SIGTERM or SIGINT, which shut it down; a second signal ends it at
 // once. Returns the process's exit code.
 int AgentMain(const AgentOptions& options);
 

@@ -1,5 +1,5 @@
-// The memory that workers' snapshots lie in: one memfd a job and rank, held here, so that it
-// outlives the worker. docs/arena.md says what is inside.
+// The memory of workers' snapshots: one memfd for each job and rank. The agent holds it, so it
+// outlives the worker. docs/arena.md has the format.
 #pragma once
 
 #include <cstdint>
@@ -19,35 +19,36 @@ class ArenaKeeper {
   // All arenas together take at most `limit` bytes.
   explicit ArenaKeeper(uint64_t limit) : limit_(limit) {}
 
-  // The rank's arena, made or replaced by a larger one when it has fewer than `bytes`; with 0 the
-  // one that is there (kNotFound without one). kResourceExhausted names the limit.
+  // Returns the rank's arena, which is created, or replaced by a larger one if it has fewer than
+  // `bytes`. With 0, returns the existing one (kNotFound if there is none). kResourceExhausted
+  // names the limit.
   Result<std::shared_ptr<const io::SharedMemory>> Provide(const JobId& job, uint32_t rank,
                                                           uint64_t bytes);
 
-  // Puts an arena that was filled elsewhere in the place of the rank's. As Provide.
+  // Replaces the rank's arena by one that was filled elsewhere. Errors as for Provide.
   Status Install(const JobId& job, uint32_t rank, std::shared_ptr<const io::SharedMemory> arena,
                  uint64_t bytes);
 
-  // Null when there is none.
+  // Returns null when there is none.
   std::shared_ptr<const io::SharedMemory> Find(const JobId& job, uint32_t rank) const;
 
-  // The memory goes once nobody maps it any more.
+  // Drops the job's arenas. The memory is freed once no process maps it.
   void Drop(const JobId& job);
 
   uint64_t bytes() const { return bytes_; }
 
  private:
-  // Whether so many bytes may take the place of the rank's arena.
+  // Returns whether an arena of this many bytes can replace the rank's.
   Status CheckRoom(const JobId& job, uint32_t rank, uint64_t bytes) const;
 
   struct Arena {
-    std::shared_ptr<const io::SharedMemory> memory;  // shared with who reads it
-    std::unique_ptr<io::PageMaker> maker;            // of its pages, where that takes long
+    std::shared_ptr<const io::SharedMemory> memory;  // shared with its readers
+    std::unique_ptr<io::PageMaker> maker;            // allocates the pages where that takes long
     uint64_t bytes = 0;
   };
 
   uint64_t limit_;
-  uint64_t bytes_ = 0;  // of all
+  uint64_t bytes_ = 0;  // of all arenas
   std::map<std::pair<JobId, uint32_t>, Arena> arenas_;
 };
 

@@ -1,10 +1,10 @@
-// Reports when somebody else removes a run's committed checkpoints while the run continues.
+// Detects committed checkpoints that are removed by others while their run continues.
 //
-// Remembers, for each folder, the checkpoints that stood there after this agent's last commit. What
-// has gone since without this agent's doing is missing. Leaves out changed bytes: they are found
-// when a checkpoint is read.
+// For each folder it stores the checkpoints that existed after this agent's last commit. One that
+// this agent has not removed, and that no longer exists, is missing. Leaves out changed bytes,
+// which are detected when a checkpoint is read.
 //
-// Not thread-safe: for one thread, the disk worker's.
+// Not thread-safe: only the disk worker's thread uses it.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,12 @@ class CheckpointWatch {
   // Requires that `files` outlives this.
   explicit CheckpointWatch(io::FileSystem& files) : files_(files) {}
 
-  // To be called after each commit and what it has pruned. A folder that can't be listed is not
+  // Call after each commit and the pruning that follows it. A folder that can't be listed is not
   // watched until the next commit.
   void NoteCommitted(const std::string& folder);
 
-  // The remembered checkpoints whose manifest is no longer there; each is returned once. None when
-  // the disk can't say whether it is there.
+  // Returns the stored checkpoints without a manifest, each one once. None when the disk can't
+  // report whether a manifest exists.
   std::vector<Checkpoint> TakeMissing(const std::string& folder);
 
  private:

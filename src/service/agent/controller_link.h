@@ -1,9 +1,9 @@
-// An agent's stream to the controller, kept up forever.
+// An agent's stream to the controller, which is reconnected whenever it fails.
 //
-// A thread connects and reads, a second one writes while a stream is up; both hand everything to
-// the loop. After a failure it tries again, at first at once, then ever later up to a second, at
-// random so that many agents don't come in step. Ordering, resending and acknowledging are the
-// core's.
+// One thread connects and reads, a second one writes while a stream is open; both post everything
+// to the loop. After a failure it retries, at first at once, then with growing random delays of up
+// to a second, so that many agents don't reconnect at the same time. The core does the ordering,
+// resending and acknowledging.
 #pragma once
 
 #include <condition_variable>
@@ -37,30 +37,30 @@ struct ControllerLinkOptions {
   Duration longest_retry = std::chrono::seconds(1);
 };
 
-// Called on the loop's thread, in the order in which things happened.
+// Called on the loop's thread, in the order of the events.
 struct ControllerLinkObserver {
-  std::function<void(uint64_t acknowledged)> on_connected;         // the controller has welcomed us
+  std::function<void(uint64_t acknowledged)> on_connected;         // the controller sent Welcome
   std::function<void(const std::string& reason)> on_disconnected;  // after on_connected only
-  std::function<void(const std::string& reason)> on_refused;  // no stream came up; it tries again
+  std::function<void(const std::string& reason)> on_refused;  // no stream was opened; it retries
   std::function<void(const proto::Command&)> on_command;
   std::function<void(uint64_t sequence)> on_acknowledged;
 };
 
 class ControllerLink {
  public:
-  // Starts at once. All calls on the loop's thread, the destructor too; nothing is called after it.
+  // Starts at once. All calls, the destructor too, on the loop's thread. Makes no calls after it.
   ControllerLink(io::EventLoop& loop, ControllerLinkOptions options,
                  ControllerLinkObserver observer);
   ~ControllerLink();
   ControllerLink(const ControllerLink&) = delete;
   ControllerLink& operator=(const ControllerLink&) = delete;
 
-  // Sends on the stream that on_connected told last; dropped when that one is gone.
+  // Sends on the stream of the last on_connected; drops the message when that stream has ended.
   void Send(proto::FromAgent message);
 
  private:
   void RunReader();
-  // One stream from its beginning to its end. Returns whether it was welcomed.
+  // Runs one stream from its beginning to its end. Returns whether the controller sent Welcome.
   bool RunStream();
   template <typename Stream>
   void RunWriter(Stream& stream, uint64_t number, Duration heartbeat_period);
@@ -69,10 +69,10 @@ class ControllerLink {
 
   io::EventLoop& loop_;
   const ControllerLinkOptions options_;
-  // Shared with what is posted to the loop, which may run after we are gone.
+  // Shared with the callbacks on the loop, which may run after this object has ended.
   std::shared_ptr<const ControllerLinkObserver> observer_;
-  uint64_t told_stream_ = 0;  // the loop's view: the number of the stream told last
-  Random random_;             // the reader's
+  uint64_t told_stream_ = 0;  // the loop's view: the number of the last reported stream
+  Random random_;             // used by the reading thread
 
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;

@@ -1,9 +1,9 @@
-// The agent's work for the second tier, one piece after the other on a thread of its own: committed
+// The agent's copies to and from the second tier, one at a time on its own thread: committed
 // checkpoints to a shared directory or an object store, and back.
 //
-// Each run has a place of its own there, COPY_TO/RUN, laid out as its directory of checkpoints. A
-// copy is bounded in bandwidth, verified on its way, and committed by its manifest as the last
-// thing; the run's retention then holds there too.
+// Each run has its own place there, COPY_TO/RUN, laid out as its directory of checkpoints. A copy
+// is limited in bandwidth, verified during the transfer, and committed by writing its manifest
+// last. Then the run's retention is applied there too.
 #pragma once
 
 #include <atomic>
@@ -17,14 +17,14 @@
 
 namespace longhaul::service {
 
-// The run's place on the second tier. `run_directory` is the run's own: its last part names it.
+// Returns the run's place on the second tier, which is named by the last part of `run_directory`.
 std::string CopyPlace(const std::string& copy_to, const std::string& run_directory);
 
 class CopyWorker {
  public:
-  // `answer` is called on the loop's thread with CheckpointCopied or CheckpointFetched, in order.
-  // `loop` must outlive this. All calls on the loop's thread. At its end the piece under way is
-  // given up: without a manifest it never counts.
+  // Calls `answer` on the loop's thread with CheckpointCopied or CheckpointFetched, in order.
+  // `loop` must outlive this. All calls on the loop's thread. The destructor abandons the copy
+  // under way, which does not count without a manifest.
   CopyWorker(io::EventLoop& loop, std::function<void(runtime::AgentInput)> answer);
   ~CopyWorker();
   CopyWorker(const CopyWorker&) = delete;
@@ -35,7 +35,7 @@ class CopyWorker {
 
  private:
   const std::function<void(runtime::AgentInput)> answer_;
-  // Shared with what runs on the queue's thread.
+  // Shared with the work on the queue's thread.
   const std::shared_ptr<std::atomic<bool>> stop_ = std::make_shared<std::atomic<bool>>(false);
   std::unique_ptr<WorkQueue> queue_;
 };

@@ -1,5 +1,5 @@
-// The agent's disk work, one piece after the other on a thread of its own: arenas to files, files
-// to a committed checkpoint, old ones pruned.
+// The agent's disk work, one item at a time on its own thread: writes arenas to files, commits
+// checkpoints and prunes old ones.
 #pragma once
 
 #include <functional>
@@ -20,21 +20,21 @@ namespace longhaul::service {
 
 class DiskWorker {
  public:
-  // `answer` is called on the loop's thread with PiecesPersisted, ManifestWritten or
-  // CheckpointsMissing, in order.
-  // `files` and `loop` must outlive this. All calls on the loop's thread. At its end the piece
-  // under way is finished; what has not begun is dropped, nothing is answered any more.
+  // Calls `answer` on the loop's thread with PiecesPersisted, ManifestWritten or
+  // CheckpointsMissing, in order. `files` and `loop` must outlive this. All calls on the loop's
+  // thread. The destructor waits for the item under way, drops the others, and calls `answer` no
+  // more.
   DiskWorker(io::EventLoop& loop, io::FileSystem& files,
              std::function<void(runtime::AgentInput)> answer);
   DiskWorker(const DiskWorker&) = delete;
   DiskWorker& operator=(const DiskWorker&) = delete;
 
-  // `arenas` are those of work.ranks; null where a rank has none.
+  // `arenas` are those of work.ranks; null for a rank without one.
   void Persist(runtime::PersistPieces work,
                std::vector<std::shared_ptr<const io::SharedMemory>> arenas, std::string directory);
   void Commit(runtime::WriteManifest work, std::string directory);
-  // Answers with CheckpointsMissing if committed checkpoints of the directory have gone, else not
-  // at all. Does nothing while an earlier check is under way.
+  // Answers CheckpointsMissing if committed checkpoints of the directory are missing; otherwise
+  // there is no answer. No effect while an earlier check is under way.
   void Check(const JobId& job, const std::string& directory);
 
  private:
@@ -42,7 +42,7 @@ class DiskWorker {
   runtime::CheckpointsMissing Missing(const JobId& job, const std::string& directory);
 
   io::FileSystem& files_;
-  CheckpointWatch watch_;  // the queue's thread only
+  CheckpointWatch watch_;  // used on the queue's thread only
   std::set<JobId> checking_;
   const std::function<void(runtime::AgentInput)> answer_;
   WorkQueue queue_;

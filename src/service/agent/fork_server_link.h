@@ -1,5 +1,5 @@
-// A job's fork server: the process that forks its built-in trainers in milliseconds. The protocol
-// is worker_api/fork_server.h.
+// A job's fork server: a process that forks the job's built-in trainers in milliseconds.
+// worker_api/fork_server.h has the protocol.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,23 @@ namespace longhaul::service {
 
 class ForkServerLink {
  public:
-  // A worker's pid, or why there is none. Called on the loop's thread.
+  // Receives a worker's pid or an error. Called on the loop's thread.
   using Answer = std::function<void(const Result<int64_t>&)>;
 
-  // Starts `trainer` as a fork server whose own output is appended to `log_path`. `loop` must
-  // outlive this.
+  // Starts `trainer` as a fork server and appends its own output to `log_path`. `loop` must outlive
+  // this.
   static Result<std::unique_ptr<ForkServerLink>> Start(io::EventLoop& loop,
                                                        const std::string& trainer,
                                                        const std::string& log_path);
-  // Ends it. Its workers live on; requests without an answer get none.
+  // Ends the fork server. Its workers continue; pending requests get no answer.
   ~ForkServerLink();
   ForkServerLink(const ForkServerLink&) = delete;
   ForkServerLink& operator=(const ForkServerLink&) = delete;
 
-  // Asks for a worker whose output goes to `output`.
+  // Requests a worker whose output goes to `output`.
   void Fork(const std::map<std::string, std::string>& environment, int output, Answer answer);
 
-  // False once it has ended: requests fail from then on.
+  // Returns false once the fork server has ended; requests fail from then on.
   bool alive() const { return alive_; }
 
  private:

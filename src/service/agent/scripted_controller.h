@@ -1,5 +1,5 @@
-// A controller for tests of the agent: takes its stream, logs its events once, says what it is
-// told.
+// A controller for tests of the agent: accepts its stream, logs each event once, and sends what the
+// test gives it.
 #pragma once
 
 #include <grpcpp/server.h>
@@ -32,25 +32,25 @@ class ScriptedController final : private proto::Controller::Service {
 
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 
-  // Sends on the present stream. Requires one.
+  // Sends a command on the present stream. Requires one.
   void Give(const proto::Command& command) {
     std::lock_guard lock(mutex_);
     proto::ToAgent message;
     *message.mutable_command() = command;
     stream_->Write(message);
   }
-  // Ends the present stream, if there is one. The agent will come back.
+  // Ends the present stream, if there is one. The agent will reconnect.
   void Drop() {
     std::lock_guard lock(mutex_);
     if (context_ != nullptr) context_->TryCancel();
   }
-  // While true, streams are ended as soon as they come.
+  // While true, streams are ended as soon as they open.
   void Refuse(bool refuse) {
     std::lock_guard lock(mutex_);
     refuse_ = refuse;
   }
 
-  // The log: each event once, in order.
+  // Returns the log: each event once, in order.
   std::vector<proto::Event> events() const {
     std::lock_guard lock(mutex_);
     return events_;

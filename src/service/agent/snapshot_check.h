@@ -1,9 +1,9 @@
-// Looks through each sealed snapshot before the core hears of it: one with NaN or infinity is
-// marked and told as non-finite, and the newest good one of a rank is pinned until the next is.
+// Scans each sealed snapshot before its seal is reported. A snapshot with NaN or infinity is
+// reported as non-finite; the newest finite one of a rank stays pinned until the next one.
 //
-// So a rank's writer never takes the newest good snapshot's slot, however many bad ones follow, and
-// waits where nothing else is free; and what the controller counts as a state to go back to has
-// been read once. A report of an end that follows a seal is held back until the seal was told.
+// So a rank's writer never reuses the slot of the newest finite snapshot, however many non-finite
+// ones follow, and waits if no other slot is free. And every state that the controller may restore
+// has been read once. The end of a worker is reported after its seals.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,15 @@ namespace longhaul::service {
 
 class SnapshotCheck {
  public:
-  // `tell` gets what was said, in order of the calls, on the loop's thread, where all calls belong.
+  // `tell` receives the reports in the order of the calls, on the loop's thread. All calls on that
+  // thread.
   SnapshotCheck(io::EventLoop& loop, std::function<void(runtime::AgentInput)> tell)
       : tell_(std::move(tell)), queue_(loop) {}
 
-  // `arena` is the rank's; without one the seal is told as it was said. A seal whose snapshot has
-  // been overtaken already isn't told: a newer one is on its way.
+  // `arena` is the rank's; without one the seal is reported unchanged. A seal is not reported if
+  // newer snapshots have replaced it: a newer seal follows.
   void Sealed(runtime::WorkerSealed said, const std::shared_ptr<const io::SharedMemory>& arena);
-  // Told at once, or after the worker's seals.
+  // Reports the end of the worker, at once or after its pending seals.
   void Gone(runtime::WorkerGone said);
   void Drop(const JobId& job);
 
@@ -40,15 +41,15 @@ class SnapshotCheck {
   using Place = std::pair<JobId, uint32_t>;
   struct Rank {
     std::shared_ptr<const io::SharedMemory> arena;
-    std::optional<checkpoint::SnapshotPin> good;  // the newest; before its arena goes
-    uint64_t pending = 0;                         // seals that are looked through
+    std::optional<checkpoint::SnapshotPin> good;  // the newest; destroyed before its arena
+    uint64_t pending = 0;                         // seals being scanned
   };
   struct Looked {
     runtime::WorkerSealed said;
     bool there = false;
-    std::string bad;  // the tensor; empty: none
+    std::string bad;  // the tensor that is not finite; empty: none
     std::shared_ptr<const io::SharedMemory> arena;
-    std::optional<checkpoint::SnapshotPin> pin;  // before its arena goes
+    std::optional<checkpoint::SnapshotPin> pin;  // destroyed before its arena
   };
   static Looked Look(runtime::WorkerSealed said, std::shared_ptr<const io::SharedMemory> arena);
   void Tell(Looked& looked);

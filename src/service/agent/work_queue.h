@@ -1,5 +1,5 @@
-// Work that may block, one piece after the other on a thread of its own; answers come back on the
-// event loop's thread.
+// Runs work that may block, one item at a time, on its own thread. The answers run on the event
+// loop's thread.
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +21,7 @@ class WorkQueue {
 
   // `loop` must outlive this. All calls on the loop's thread.
   explicit WorkQueue(io::EventLoop& loop);
-  // Finishes the piece under way; what has not begun is dropped, nothing is answered any more.
+  // Waits for the item under way; drops the others, and runs no more answers.
   ~WorkQueue();
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
@@ -32,7 +32,7 @@ class WorkQueue {
   void Run();
 
   io::EventLoop& loop_;
-  // Shared with what is posted to the loop, which may run after we are gone.
+  // Shared with the callbacks on the loop, which may run after this object has ended.
   std::shared_ptr<const bool> alive_ = std::make_shared<const bool>(true);
 
   std::mutex mutex_;  // guards the two below

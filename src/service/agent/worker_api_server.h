@@ -1,9 +1,9 @@
-// The agent's side of the worker API: one Unix socket an attempt of a job, whose path the
-// worker finds in LONGHAUL_AGENT_SOCKET.
+// The agent's end of the worker API: one Unix socket for each attempt of a job. The worker finds
+// its path in LONGHAUL_AGENT_SOCKET.
 //
-// The socket tells the job and the attempt, the worker's Hello its rank. Only processes of our own
-// user are let in. A connection that breaks the protocol is closed; that a worker has gone is never
-// concluded from here, only its pidfd says so.
+// The socket identifies the job and the attempt, the worker's Hello its rank. Only processes of the
+// same user are accepted. A connection that breaks the protocol is closed. A closed connection
+// doesn't count as the end of a worker; only its pidfd does.
 #pragma once
 
 #include <cstddef>
@@ -28,17 +28,17 @@
 
 namespace longhaul::service {
 
-// Whthrough the worker API needs of its agent.
+// What the worker API server requires of its agent.
 class WorkerApiHost {
  public:
   virtual ~WorkerApiHost() = default;
-  // What to tell a worker that has come; nothing when there is no such worker.
+  // Returns the content of the Welcome; nothing when there is no such worker.
   virtual std::optional<worker_api::WelcomeContent> Welcome(const runtime::WorkerId& worker) = 0;
-  // Its arena with at least so many bytes; with 0 the one that is there.
+  // Returns its arena with at least this many bytes; with 0 the existing one.
   virtual Result<std::shared_ptr<const io::SharedMemory>> Arena(const runtime::WorkerId& worker,
                                                                 uint64_t bytes) = 0;
-  // Its state out of pieces, or the plan of what was saved: memory for the worker, or why there is
-  // none. Answers later, on the loop's thread.
+  // The worker's state from pieces, or the plan of the saved state: memory for the worker, or an
+  // error. The answer follows later, on the loop's thread.
   struct Pieces {
     std::shared_ptr<const io::SharedMemory> memory;
     uint64_t bytes = 0;  // of it
@@ -53,8 +53,9 @@ class WorkerApiServer {
  public:
   static constexpr size_t kMaxConnections = 4096;  // of all endpoints
 
-  // Sockets lie in `directory`, or in a new one below /tmp when its path is too long for a socket's
-  // name. All calls on the loop's thread, the destructor too, which removes the sockets.
+  // Creates the sockets in `directory`, or in a new one below /tmp when its path is too long for a
+  // socket's name. All calls, the destructor too, on the loop's thread. The destructor removes the
+  // sockets.
   static Result<std::unique_ptr<WorkerApiServer>> Create(io::EventLoop& loop,
                                                          const std::string& directory,
                                                          WorkerApiHost& host);
@@ -62,17 +63,17 @@ class WorkerApiServer {
   WorkerApiServer(const WorkerApiServer&) = delete;
   WorkerApiServer& operator=(const WorkerApiServer&) = delete;
 
-  // The path of the attempt's worker API, opened if it isn't. Endpoints of the job's lower attempts
-  // close.
+  // Returns the path of the attempt's socket, which is opened if necessary. Closes those of the
+  // job's lower attempts.
   Result<std::string> Open(const JobId& job, uint64_t attempt);
   void Close(const JobId& job);
 
-  // Takes all messages that a worker has sent and this has not read yet. Call it once the worker's
-  // process has ended and before its end is acted on: the last messages of a process, its result
-  // among them, may be read after the process is seen to be gone.
+  // Handles all messages of a worker that have not been read yet. Call it once the worker's process
+  // has ended, before its end is handled: the last messages of a process, such as its result, may
+  // still be unread then.
   void TakeRest(const runtime::WorkerId& worker);
 
-  // Tells all workers of the attempt who have come.
+  // Sends the interval to all connected workers of the attempt.
   void TellInterval(const JobId& job, uint64_t attempt, uint64_t steps);
 
  private:
@@ -84,11 +85,11 @@ class WorkerApiServer {
   };
   struct Connection {
     io::Fd fd;
-    runtime::WorkerId worker;  // its rank is known once it has said Hello
+    runtime::WorkerId worker;  // the rank is known after its Hello
     bool welcomed = false;
-    std::string way;           // that its snapshots are copied
-    uint64_t waited_step = 0;  // that it last waited for a slot for
-    Duration waited_said{};    // on stderr, for that step
+    std::string way;           // how its snapshots are copied
+    uint64_t waited_step = 0;  // for which it last waited for a slot
+    Duration waited_said{};    // reported on stderr, for that step
   };
 
   WorkerApiServer(io::EventLoop& loop, std::string directory, bool owns_directory,
@@ -96,7 +97,7 @@ class WorkerApiServer {
   void AcceptAll(const Endpoint& endpoint);
   // Whether there may be more to read.
   bool Read(int fd);
-  // Whether the connection continues.
+  // Returns an error if the connection must be closed.
   Status Take(Connection& connection, const io::UnixMessage& packet);
   Status GatherFor(const Connection& connection, const worker_api::PiecesRequest& request,
                    const std::vector<io::Fd>& fds);
@@ -113,7 +114,7 @@ class WorkerApiServer {
   const bool owns_directory_;
   WorkerApiHost& host_;
   uint64_t next_socket_ = 1;
-  std::map<JobId, Endpoint> endpoints_;    // the newest attempt's
+  std::map<JobId, Endpoint> endpoints_;    // of the newest attempt
   std::map<int, Connection> connections_;  // by descriptor
 };
 

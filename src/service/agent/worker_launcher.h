@@ -1,8 +1,9 @@
-// Workers as processes: started, watched by pidfd, signalled as whole process groups, reaped.
+// Workers as processes: starts them, watches them by pidfd, signals whole process groups, reaps
+// them.
 //
-// A command is executed as it stands; the built-in trainer is forked from its job's fork server.
-// Each worker has a session of its own and dies with the thread that runs the loop. When one has
-// ended, whatever is left of its process group is killed before its end is told.
+// A command is executed unchanged; the built-in trainer is forked from its job's fork server. Each
+// worker has its own session and dies with the thread that runs the loop. When a worker has ended,
+// the rest of its process group is killed before its end is reported.
 #pragma once
 
 #include <sys/types.h>
@@ -30,12 +31,12 @@ namespace longhaul::service {
 
 class WorkerLauncher {
  public:
-  // `tell` hears WorkerForked and WorkerGone, and of commands WorkerOutputStep and WorkerQuiet, on
-  // the loop's thread, where all calls belong.
-  // `trainer` is the built-in one's program. `loop` must outlive this.
+  // `tell` receives WorkerForked and WorkerGone, and for commands WorkerOutputStep and WorkerQuiet,
+  // on the loop's thread. All calls on that thread. `trainer` is the built-in trainer's program.
+  // `loop` must outlive this.
   WorkerLauncher(io::EventLoop& loop, std::string trainer,
                  std::function<void(runtime::AgentInput)> tell);
-  // Kills and reaps whatever is left.
+  // Kills and reaps all remaining workers.
   ~WorkerLauncher();
   WorkerLauncher(const WorkerLauncher&) = delete;
   WorkerLauncher& operator=(const WorkerLauncher&) = delete;
@@ -44,12 +45,12 @@ class WorkerLauncher {
   void Spawn(const runtime::SpawnWorker& order, const std::string& run_directory,
              const std::string& worker_api);
   void Signal(const runtime::WorkerId& worker, int signal);
-  // The process of a worker that has not been reaped.
+  // Returns the process of a worker that has not been reaped.
   std::optional<pid_t> Pid(const runtime::WorkerId& worker) const;
 
-  // The job is over: its fork server ends.
+  // The job has ended: ends its fork server.
   void DropJob(const JobId& job);
-  // SIGKILL to every worker's group.
+  // Sends SIGKILL to every worker's group.
   void KillAll();
 
  private:
@@ -77,7 +78,8 @@ class WorkerLauncher {
   SilenceWatch silence_;
   std::map<runtime::WorkerId, Running> running_;
   std::map<JobId, std::unique_ptr<ForkServerLink>> fork_servers_;
-  std::map<pid_t, io::EventLoop::TimerId> reaping_;  // groups whose orphans became our children
+  // Groups whose orphans became children of the agent.
+  std::map<pid_t, io::EventLoop::TimerId> reaping_;
 };
 
 }  // namespace longhaul::service

@@ -1,4 +1,4 @@
-// What a worker leaves on disk: its output, and its error file. And what of it to tell of its end.
+// A worker's files: its output and its error file, and the message that they give for its end.
 //
 //   RUN/logs/attempt-A/rank-R.log          standard output and standard error
 //   RUN/logs/attempt-A/rank-R.error.json   TORCHELASTIC_ERROR_FILE
@@ -17,14 +17,14 @@ struct WorkerOutput {
   std::string log_path;
   std::string error_path;
   io::Fd log;          // appends
-  uint64_t begin = 0;  // where the log stood
+  uint64_t begin = 0;  // length of the log at the worker's start
 };
 
-// Makes the folders, opens the log and removes an older error file.
+// Creates the folders, opens the log and removes an older error file.
 Result<WorkerOutput> OpenWorkerOutput(const std::string& run_directory, uint64_t attempt,
                                       uint32_t rank);
 
-// Why a worker ended, in its own words: its error file's message and time, else the last lines of
+// Why a worker ended, from its own files: its error file's message and time, else the last lines of
 // its output.
 struct LastWords {
   std::string message;
@@ -32,8 +32,8 @@ struct LastWords {
 };
 LastWords ReadLastWords(const WorkerOutput& output);
 
-// The last lines of a file from `begin` on, at most 20 and 4 KiB, as valid UTF-8 (base/utf8.h);
-// empty when it can't be read.
+// Returns the last lines of a file from `begin` on, at most 20 and 4 KiB, as valid UTF-8
+// (base/utf8.h); empty when the file can't be read.
 std::string LastLines(const std::string& path, uint64_t begin);
 
 }  // namespace longhaul::service

@@ -26,16 +26,16 @@ class SseReader {
   // Longer events are refused.
   explicit SseReader(size_t limit = 4 << 20) : limit_(limit) {}
 
-  // Takes the next bytes, cut anywhere, and returns the events they complete. After an error the
-  // reader is of no further use.
+  // Takes the next bytes, split anywhere, and returns the complete events. After an error the
+  // reader must not be used again.
   Result<std::vector<SseEvent>> Feed(std::string_view bytes);
 
  private:
   void TakeLine(std::string_view line, std::vector<SseEvent>& events);
 
   size_t limit_;
-  std::string line_;  // the unfinished one
-  SseEvent event_;    // the unfinished one
+  std::string line_;  // incomplete
+  SseEvent event_;    // incomplete
 };
 
 }  // namespace longhaul::service

@@ -1,4 +1,4 @@
-// The controller as a whole: event log, core, agents' gRPC, people's REST, endpoint.json.
+// The whole controller: event log, core, gRPC for agents, REST for users, endpoint.json.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@
 namespace longhaul::service {
 
 struct ControllerServiceOptions {
-  std::string state_directory;  // made when absent; events.db, token, endpoint.json lie in it
+  std::string state_directory;  // created when absent; has events.db, token and endpoint.json
   std::string rest = "127.0.0.1:0";
   std::string agents = "127.0.0.1:0";
   std::string token_file;  // empty: state_directory/token
@@ -27,22 +27,23 @@ struct ControllerServiceOptions {
   std::string config_file;  // docs/controller-file.md; empty: the standard configuration
   std::function<void()> kill_controller;  // see CoreLoopOptions
   std::function<void(const Status&)> on_violation;
-  PrepareJob prepare;  // empty: submission.h. Tests make jobs of their own.
+  PrepareJob prepare;  // empty: submission.h. Tests make their own jobs.
 };
 
 class ControllerService {
  public:
-  // Replays the log and listens; endpoint.json exists once it does.
+  // Replays the log and listens; endpoint.json exists once it listens.
   static Result<std::unique_ptr<ControllerService>> Start(const ControllerServiceOptions& options);
   ~ControllerService();  // stops
   ControllerService(const ControllerService&) = delete;
   ControllerService& operator=(const ControllerService&) = delete;
 
-  // Stops all jobs with a last checkpoint, as an operator would, and accepts no requests any more.
-  // Returns when all jobs are over and the agents have left, or `limit` has passed. Stop follows.
+  // Stops all jobs with a last checkpoint, as an operator would, and accepts no more requests.
+  // Returns when all jobs have ended and the agents have left, or after `limit`. Call Stop next.
   void StopJobs(const std::string& reason, Duration limit);
 
-  // Answers what is running, closes all connections and removes endpoint.json. Workers continue.
+  // Answers the requests under way, closes all connections and removes endpoint.json. Workers
+  // continue.
   void Stop();
 
   const Endpoint& endpoint() const { return endpoint_; }
@@ -53,7 +54,7 @@ class ControllerService {
   ControllerService() = default;
   Status Open(const ControllerServiceOptions& options);
 
-  // In the order of making; taken down in reverse.
+  // In the order of construction; destroyed in reverse.
   std::unique_ptr<EventLog> log_;
   std::unique_ptr<NotificationFeed> feed_;
   std::unique_ptr<CoreLoop> loop_;

@@ -1,14 +1,14 @@
-// Runs the pure core: one thread that takes events in order, logs them, and only then lets out what
-// the core answered.
+// Runs the pure core: one thread takes events in order, logs them, and only then carries out the
+// core's answers.
 //
 //   push -> queue -> batch: { Step each, check invariants } -> one transaction -> commands,
 //                                                              acknowledgements, notifications
 //
-// Whatever arrives while a batch is being written goes into the next one (group commit). While the
-// log can't be written (a full disk) the batch is tried again and again, nothing leaves and nothing
-// is lost: agents keep their events until they are acknowledged, workers train on.
+// Events that arrive while a batch is written are in the next one (group commit). While the log
+// can't be written (a full disk), the batch is retried and nothing is sent. Nothing is lost: agents
+// keep their events until they are acknowledged, and workers continue to train.
 //
-// Thread-safe, but Start and Stop belong to the owner.
+// Thread-safe, except Start and Stop, which only the owner calls.
 #pragma once
 
 #include <condition_variable>
@@ -35,11 +35,12 @@
 
 namespace longhaul::service {
 
-// Where commands and acknowledgements go: the agents' streams. Called on the loop's thread.
+// The agents' streams, to which commands and acknowledgements are sent. Called on the loop's
+// thread.
 class AgentPort {
  public:
   virtual ~AgentPort() = default;
-  // Drops it when the node has no stream: the core tells a node again once it is back.
+  // Drops the command when the node has no stream: the core sends it again once the node is back.
   virtual void Deliver(const NodeId& node, const proto::Command& command) = 0;
   virtual void Acknowledge(const NodeId& node, uint64_t incarnation, uint64_t sequence) = 0;
 };
@@ -47,16 +48,16 @@ class AgentPort {
 struct CoreLoopOptions {
   runtime::ControllerOptions core;
   proto::SchedulingConfiguration scheduling;  // in force from this start on
-  // Where a broken invariant is dumped; the log's path with ".violation" is a good one.
+  // The file for the state at a violated invariant, such as the log's path with ".violation".
   std::string violation_path;
-  // The core said so (chaos), and all is logged. Real: SIGKILL to ourselves.
+  // Called after the core injects this fault, once all is logged. In production: SIGKILL to itself.
   std::function<void()> kill_controller;
-  // A broken invariant: the controller must not act any more. Real: end the process.
+  // Called when an invariant is violated; the controller must stop. In production: end the process.
   std::function<void(const Status&)> on_violation;
 };
 
-// One tick is enough for a deadline: a core that has the same one, still due, after a tick at `now`
-// would be given tick after tick and fill the log. kInternal then.
+// Returns kInternal if a deadline is still the same, and due, after a tick at `now`. Such a core
+// would receive tick after tick and fill the log.
 Status CheckTickWorked(std::optional<Instant> before, std::optional<Instant> after, Instant now);
 
 class CoreLoop {
@@ -64,36 +65,36 @@ class CoreLoop {
   static constexpr size_t kLongestQueue = 1 << 18;  // beyond, events are refused
   static constexpr size_t kLargestBatch = 1024;
 
-  // Brings the core to where the log ends. Requires that `log` and `feed` outlive this.
+  // Replays the log into the core. Requires that `log` and `feed` outlive this.
   static Result<std::unique_ptr<CoreLoop>> Create(const CoreLoopOptions& options, EventLog& log,
                                                   NotificationFeed& feed);
   ~CoreLoop();
   CoreLoop(const CoreLoop&) = delete;
   CoreLoop& operator=(const CoreLoop&) = delete;
 
-  // Requires that `port` outlives the loop's running.
+  // Requires that `port` outlives the running loop.
   void Start(AgentPort& port);
-  void Stop();  // What isn't logged yet is dropped: its senders have had no answer.
+  void Stop();  // Drops events that are not logged; their senders have had no answer.
 
-  // An agent's event. Calls `taken` once it is logged or dropped, on the loop's thread. Returns
-  // false, and calls nothing, when the queue is full or the loop has stopped.
+  // Queues an agent's event. Calls `taken` on the loop's thread once the event is logged or
+  // dropped. Returns false, and calls nothing, when the queue is full or the loop has stopped.
   bool Push(proto::Event event, std::function<void()> taken);
 
-  // Takes an event of the controller itself; returns once it is logged. A submission or a change
-  // that the core refuses leaves no trace.
+  // Handles an event of the controller itself; returns once it is logged. A submission or a change
+  // that the core refuses is not logged.
   Status Apply(proto::Event event);
 
-  // Runs `look` on the loop's thread when everything the core knows is logged.
+  // Runs `look` on the loop's thread once the core's whole state is logged.
   bool Post(std::function<void(const runtime::Controller&)> look);
 
-  // Calls `look` with the core, at once, on this thread. It may be ahead of the log by one batch.
+  // Calls `look` with the core at once, on this thread. The core may be one batch ahead of the log.
   template <typename Look>
   auto Read(Look look) const {
     std::lock_guard lock(core_mutex_);
     return look(static_cast<const runtime::Controller&>(core_));
   }
 
-  // Why the log can't be written at present; ok when it can.
+  // Returns why the log can't be written at present; OK when it can.
   Status Health() const;
   uint64_t logged_events() const;
 
@@ -104,7 +105,7 @@ class CoreLoop {
     std::function<void(const Status&)> done;
     std::function<void(const runtime::Controller&)> look;
   };
-  // One batch on its way from the core to the outside.
+  // The results of one batch.
   struct Outcome {
     std::vector<LogEntry> entries;
     std::vector<std::pair<NodeId, proto::Command>> commands;

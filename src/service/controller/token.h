@@ -8,11 +8,11 @@
 
 namespace longhaul::service {
 
-// Makes the file with a new random token (32 bytes, in hex; mode 0600) unless it exists, and
-// returns what it holds.
+// Returns the token in the file. Creates it with a random token (32 bytes, in hex; mode 0600) if it
+// doesn't exist.
 Result<std::string> ReadOrMakeToken(const std::string& path);
 
-// Whether both are equal, in a time that doesn't tell where they differ.
+// Returns whether both are equal. The time doesn't depend on where they differ.
 bool EqualInConstantTime(std::string_view a, std::string_view b);
 
 }  // namespace longhaul::service

@@ -1,8 +1,8 @@
-// The head of an HTTP/1.1 request (RFC 9112), from bytes to a value.
+// Parses the head of an HTTP/1.1 request (RFC 9112).
 //
-// Understands what the REST API needs: a path with a query, header fields, and a body of a stated
-// length. It refuses what a server must not guess about: bodies without a length, folded header
-// fields, two different lengths. Pure: no sockets, no clock.
+// Supports what the REST API needs: a path with a query, header fields, and a body with a given
+// length. Refuses what is ambiguous: bodies without a length, folded header fields, two different
+// lengths. Pure: no sockets, no clock.
 #pragma once
 
 #include <cstddef>
@@ -33,14 +33,14 @@ struct HttpRefusal {
   std::string message;
 };
 
-// The length of the head in `bytes`, its empty line included; nothing when it is not there whole.
-// The first `searched` bytes are known not to contain the start of the empty line.
+// Returns the length of the head in `bytes`, including its empty line; nothing when it is
+// incomplete. Requires that the empty line doesn't start within the first `searched` bytes.
 std::optional<size_t> FindHead(std::string_view bytes, size_t searched);
 
-// Parses a head as FindHead delimits it. Returns what is wrong with it; nothing when it is sound.
+// Parses a head that FindHead has found. Returns its error; nothing when it is valid.
 std::optional<HttpRefusal> ParseHead(std::string_view head, HttpRequest& request);
 
-// The media type of a Content-Type header field, without parameters and in lower case.
+// Returns the media type of a Content-Type header field, without parameters and in lower case.
 std::string MediaType(std::string_view content_type);
 
 }  // namespace longhaul::service

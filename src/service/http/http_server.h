@@ -1,13 +1,13 @@
-// An HTTP/1.1 server whose connections cost no thread.
+// An HTTP/1.1 server that needs no thread for each connection.
 //
-// One thread accepts connections, receives requests and sends answers, all without blocking. A
-// fixed pool of threads runs the handler, only for requests that have arrived whole and that
-// HttpHandler::Admit has let through. So a client that sends nothing, sends a byte a second, or
-// does not read its answer holds a descriptor and a few times head_bytes of memory at most.
+// One thread accepts connections, receives requests and sends responses, without blocking. A fixed
+// pool of threads runs the handler, only for complete requests that HttpHandler::Admit has
+// admitted. So a client that sends nothing, sends a byte a second, or does not read its response
+// uses a descriptor and at most a few times head_bytes of memory.
 //
-// Everything is bounded (HttpLimits). When all places for connections are taken, the connection
-// that has been without a whole head for the longest time is closed, of the peer that has the most
-// of them; so new requests find a place whoever holds the others.
+// Everything is bounded (HttpLimits). When there is no room for another connection, the server
+// closes the one that has waited longest without a complete head, of the peer with the most such
+// connections. So one peer can't keep others out.
 //
 // Leaves out TLS, chunked request bodies (refused with 411) and pipelining beyond one request at a
 // time. Start, Stop, WakeStreams and the getters may be called from any thread.
@@ -36,7 +36,7 @@
 
 namespace longhaul::service {
 
-// An answer's body that comes in parts, for as long as the client stays.
+// A response body that is sent in parts, as long as the client is connected.
 class HttpStream {
  public:
   virtual ~HttpStream() = default;
@@ -44,14 +44,14 @@ class HttpStream {
     std::string bytes;
     bool last = false;
   };
-  // What is to be sent now; no bytes: nothing yet. Called on a thread of the pool, one call at a
-  // time: once at the start, after each part that was sent, and after WakeStreams.
+  // Returns the next part; without bytes if there is nothing to send yet. Called on a thread of the
+  // pool, one call at a time: at the start, after each part that was sent, and after WakeStreams.
   virtual Part Next() = 0;
 };
 
 struct HttpAnswer {
   int status = 200;
-  std::vector<std::pair<std::string, std::string>> headers;  // beside those of the framing
+  std::vector<std::pair<std::string, std::string>> headers;  // in addition to those of the framing
   std::string body;
   std::shared_ptr<HttpStream> stream;  // instead of the body; shared with the pool
 };
@@ -59,21 +59,21 @@ struct HttpAnswer {
 class HttpHandler {
  public:
   virtual ~HttpHandler() = default;
-  // Called on the server's thread with the head of a request; must not block. An answer ends the
-  // request before its body is received.
+  // Called on the server's thread with the head of a request; must not block. If it returns an
+  // answer, the request ends before its body is received.
   virtual std::optional<HttpAnswer> Admit(const HttpRequest& request) = 0;
   // Called on a thread of the pool with the whole request.
   virtual HttpAnswer Handle(const HttpRequest& request) = 0;
-  // The answer to what the server itself refuses.
+  // Returns the answer to a request that the server itself refuses.
   virtual HttpAnswer Refuse(const HttpRefusal& refusal) = 0;
-  // The system has ended the listening socket. Called on the server's thread.
+  // Called on the server's thread when the system has closed the listening socket.
   virtual void OnEnded() {}
 };
 
 struct HttpLimits {
   size_t head_bytes = 16 << 10;
   size_t body_bytes = 1 << 20;
-  size_t bodies = 64;  // requests with a body at a time
+  size_t bodies = 64;  // concurrent requests with a body
   // Never more than half of the descriptors that the process may open.
   size_t connections = 2048;
   size_t connections_per_peer = 1024;  // a peer is an IPv4 address or an IPv6 /64
@@ -82,38 +82,38 @@ struct HttpLimits {
   Duration head_time = std::chrono::seconds(5);   // for the whole head
   Duration body_time = std::chrono::seconds(30);  // for the whole body
   Duration idle_time = std::chrono::seconds(15);  // between two requests
-  Duration send_time = std::chrono::seconds(30);  // for a part of an answer to make progress
+  Duration send_time = std::chrono::seconds(30);  // for any progress with a part of an answer
 };
 
 class HttpServer {
  public:
-  // Listens and serves at once. `host` is a name or a numeric address. kAlreadyExists when the port
-  // is in use. Requires that `handler` outlives this.
+  // Starts to listen and serve. `host` is a name or a numeric address. Returns kAlreadyExists when
+  // the port is in use. Requires that `handler` outlives this.
   static Result<std::unique_ptr<HttpServer>> Start(const std::string& host, uint16_t port,
                                                    const HttpLimits& limits, HttpHandler& handler);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Finishes the requests that the pool works on, sends what can be sent at once, and closes all
+  // Finishes the requests that the pool handles, sends what can be sent at once, and closes all
   // connections. May be called twice.
   void Stop();
 
-  // Calls Next of each stream that has nothing to send, soon.
+  // Calls Next soon for each stream that has nothing to send.
   void WakeStreams();
 
   uint16_t port() const { return listener_.port; }
   size_t connections() const { return open_; }
 
  private:
-  // kHead: no request yet; kClosing: all is sent, what still arrives is dropped.
+  // kHead: no request yet; kClosing: all is sent, further input is dropped.
   enum class Phase { kHead, kBody, kHandling, kSending, kStreaming, kClosing };
   struct Connection {
     uint64_t id = 0;
     io::Fd fd;
     std::string peer;
     Phase phase = Phase::kHead;
-    uint64_t waiting_order = 0;  // its key in Peer::waiting; 0: not there
+    uint64_t waiting_order = 0;  // its key in Peer::waiting; 0: none
     Instant deadline;
     std::string in;
     size_t searched = 0;  // of `in`, for the end of the head
@@ -126,12 +126,12 @@ class HttpServer {
     std::shared_ptr<HttpStream> stream;
     bool chunked = false;
     bool asked = false;  // a call of Next is under way
-    bool woken = false;  // and WakeStreams came meanwhile
+    bool woken = false;  // WakeStreams was called during it
     bool stream_over = false;
   };
   struct Peer {
     size_t connections = 0;
-    std::map<uint64_t, uint64_t> waiting;  // order -> connection: may be closed, oldest first
+    std::map<uint64_t, uint64_t> waiting;  // order -> connection: the oldest may be closed
   };
 
   HttpServer(const HttpLimits& limits, HttpHandler& handler);
@@ -162,7 +162,7 @@ class HttpServer {
   void Expire(Connection& connection);
   void Close(uint64_t id);
 
-  // The pool. False when the queue is full.
+  // Runs the task on the pool. Returns false when the queue is full.
   bool Enqueue(std::function<void()> task, bool bounded);
   void Work();
   void StopPool();
@@ -173,7 +173,7 @@ class HttpServer {
   std::unique_ptr<io::EventLoop> loop_;
   std::thread thread_;
 
-  // Of the loop's thread.
+  // Used on the loop's thread only.
   std::map<uint64_t, std::unique_ptr<Connection>> connections_;
   std::map<std::string, Peer> peers_;
   std::set<uint64_t> streams_;

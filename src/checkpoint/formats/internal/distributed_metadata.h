@@ -5,7 +5,7 @@
 //   Metadata.storage_data: MetadataIndex(fqn, offset) -> _StorageInfo(relative_path, offset,
 //   length) Metadata.planner_data: name -> the path in the nested state (a tuple of keys)
 //
-// The classes lie in torch.distributed.checkpoint since PyTorch 2.0 and in
+// The classes are in torch.distributed.checkpoint since PyTorch 2.0 and in
 // torch.distributed._shard.checkpoint before it.
 #pragma once
 
@@ -34,9 +34,9 @@ struct PathKey {
 };
 
 struct DistributedEntry {
-  TensorInfo tensor;  // the name alone, of what is no tensor
+  TensorInfo tensor;  // only the name, if it is no tensor
   bool is_tensor = false;
-  std::vector<DistributedPart> parts;  // of a value: one
+  std::vector<DistributedPart> parts;  // one for a value that is no tensor
   std::vector<PathKey> path;           // never empty
 };
 
@@ -44,7 +44,7 @@ struct DistributedMetadata {
   std::vector<DistributedEntry> entries;  // in the pickle's order
 };
 
-// kInvalidArgument or kDataLoss with the reason.
+// Returns kInvalidArgument or kDataLoss with the reason.
 Result<DistributedMetadata> ReadDistributedMetadata(std::string_view pickle);
 
 }  // namespace longhaul::checkpoint

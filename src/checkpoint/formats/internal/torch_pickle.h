@@ -1,5 +1,5 @@
-// What pickles of torch.save and of torch.distributed.checkpoint have in common: the dtypes that
-// may be named, sizes, and lists of allowed names put together.
+// Shared by pickles of torch.save and of torch.distributed.checkpoint: dtypes that pickles may
+// name, sizes, and joined lists of allowed names.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace longhaul::checkpoint::internal {
 
-// The dtypes as PyTorch's own names, for a list of what a pickle may name.
+// PyTorch's names of the dtypes, for a list of names that a pickle may use.
 inline constexpr PickleGlobal kDtypeGlobals[] = {
     {"torch.float32"}, {"torch.float16"},       {"torch.bfloat16"},    {"torch.float64"},
     {"torch.int64"},   {"torch.int32"},         {"torch.int16"},       {"torch.int8"},
@@ -20,7 +20,7 @@ inline constexpr PickleGlobal kDtypeGlobals[] = {
     {"torch.uint64"},  {"torch.float8_e4m3fn"}, {"torch.float8_e5m2"},
 };
 
-// A format's own names and the dtypes.
+// Joins a format's own names and the dtypes.
 template <size_t N>
 constexpr auto WithDtypes(const PickleGlobal (&own)[N]) {
   std::array<PickleGlobal, N + std::size(kDtypeGlobals)> all{};
@@ -29,7 +29,8 @@ constexpr auto WithDtypes(const PickleGlobal (&own)[N]) {
   return all;
 }
 
-// The numbers of a torch.Size, a tuple or a list: at most kMaxDims, none negative or above 2^46.
+// Returns the numbers of a torch.Size, a tuple or a list: at most kMaxDims, none negative or above
+// 2^46.
 std::optional<std::vector<int64_t>> SizeOf(const Pickle& pickle, const PickleValue& value);
 
 }  // namespace longhaul::checkpoint::internal

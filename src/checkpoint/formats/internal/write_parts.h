@@ -1,4 +1,4 @@
-// What the writers of several formats share.
+// Functions and classes that the writers of several formats share.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@
 
 namespace longhaul::checkpoint::internal {
 
-inline constexpr uint64_t kStreamBytes = 8 << 20;  // of a tensor at a time; whole chunks
+inline constexpr uint64_t kStreamBytes = 8 << 20;  // read at a time from a tensor; whole chunks
 
-// Hands a catalog's tensors out in pieces, and counts.
+// Streams a catalog's tensors, and counts progress.
 class TensorStream {
  public:
   TensorStream(io::FileSystem& files, const Catalog& catalog, const WriteOptions& options)
@@ -38,9 +38,9 @@ class TensorStream {
   uint64_t total_ = 0;
 };
 
-// The tensor as torch.save pickles it, over the whole of storage `key`.
+// Pickles the tensor as torch.save does, over the whole of storage `key`.
 void PickleTensor(const TensorInfo& tensor, const std::string& key, PickleWriter& writer);
-// A tree; `tensor` is called for each that it names.
+// Pickles a tree; calls `tensor` for each tensor that it names.
 void PickleTree(const Tree& node, const std::function<void(uint32_t)>& tensor,
                 PickleWriter& writer);
 
@@ -55,18 +55,18 @@ Status WriteLonghaul(io::FileSystem& files, const Catalog& catalog, TensorStream
 // Syncs and closes.
 Status Finish(io::PatchableFile& file);
 
-// A file or folder under another name until it is whole: "PATH.partial". Removes what is there when
-// it wasn't kept.
+// A file or folder with the temporary name "PATH.partial" until it is complete. The destructor
+// removes it unless Keep was called.
 class Partial {
  public:
-  // kAlreadyExists when `path` does.
+  // Returns kAlreadyExists when `path` exists.
   static Result<Partial> Begin(io::FileSystem& files, std::string path, bool folder);
   Partial(Partial&& other) noexcept;
   Partial& operator=(Partial&&) = delete;
   ~Partial();
 
   const std::string& path() const { return partial_; }
-  // Renames and syncs the folder it lies in.
+  // Renames it and syncs its parent folder.
   Status Keep();
 
  private:

@@ -1,5 +1,5 @@
-// Starts the workers of a job: opens an attempt, chooses what it is restored from, has the store
-// opened and the workers started, and follows them until they step.
+// Starts the workers of a job: opens an attempt, chooses its restore source, orders the store and
+// the workers, and follows them until they step.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class AttemptStarter {
   AttemptStarter(ControllerContext& context, CheckpointHandler& checkpoints, FaultHandler& faults)
       : context_(context), checkpoints_(checkpoints), faults_(faults) {}
 
-  // A new membership: everything of lower attempts is void from here on.
+  // Begins a new attempt. Everything of lower attempts is void from now on.
   void OpenAttempt(JobRecord& job);
   // A node of the gang has reconnected: it receives its start commands again.
   void StartAgain(const JobRecord& job, size_t place);
@@ -27,7 +27,7 @@ class AttemptStarter {
  private:
   void SendOpenStore(const JobRecord& job);
   void SendStart(const JobRecord& job, size_t place);
-  // The node that is to keep copies of a place's snapshots; null: none.
+  // The node that keeps copies of a place's snapshots; null: none.
   const Node* PeerOf(const JobRecord& job, size_t place) const;
 
   ControllerContext& context_;

@@ -28,21 +28,21 @@ class CheckpointHandler {
   // Orders the newest complete step, unless one is being written.
   void OrderWrite(JobRecord& job);
   void SendOrder(const JobRecord& job, const NodeId& node);
-  // To the nodes that have not written their part.
+  // Sends the order to the nodes that have not written their part.
   void SendOrderAgain(const JobRecord& job);
-  // A node is back: what it is to do for checkpoints of the job is sent once more.
+  // A node has reconnected: sends its orders for checkpoints of the job once more.
   void SendAgain(JobRecord& job, const NodeId& node);
-  // The node is lost, and with it what it was to write or copy.
+  // The node is lost, and its pending writes and copies with it.
   void DropNode(JobRecord& job, const NodeId& node);
-  // Whether nothing is left to do for the second tier before the job closes.
+  // Returns whether no copy to the second tier is pending before the job closes.
   bool CopiesSettled(JobRecord& job);
-  // The checkpoint to start from has come to disk.
+  // The checkpoint to start from has been fetched to disk.
   void NoteFetched(JobRecord& job);
 
  private:
   AttemptShape ShapeOf(const JobRecord& job, uint64_t attempt) const;
   void GrantIfWhole(JobRecord& job, uint64_t step);
-  void OrderCopy(JobRecord& job);  // of the newest commit, when one is due
+  void OrderCopy(JobRecord& job);  // of the newest commit, when a copy is due
   void SendCopy(const JobRecord& job);
 
   ControllerContext& context_;

@@ -1,5 +1,4 @@
-// What is done about faults: evidence comes in, a cause is settled on, and the cheapest sufficient
-// action is taken.
+// Handles faults: collects evidence, settles on a cause, and takes the cheapest sufficient action.
 #pragma once
 
 #include "runtime/controller/controller_context.h"
@@ -23,14 +22,14 @@ class FaultHandler {
 
   void OnWorkerExited(const proto::Event& event);
   void OnWorkersFailedToStart(const proto::Event& event);
-  // The workers of the present attempt end, and a decision is due.
+  // Ends the workers of the present attempt and sets the deadline for a decision.
   void NoteFault(JobRecord& job, const Evidence& evidence);
-  // Later evidence about the newest fault.
+  // Adds later evidence about the newest fault.
   void ImproveCause(JobRecord& job, const Evidence& evidence);
-  // Restarts the gang if the cause of the newest fault is settled and every node of it can be had.
+  // Restarts the gang if the cause of the newest fault is settled and all its nodes are available.
   void TryDecide(JobRecord& job);
   void TryDecideAll();
-  // Ends the faults that are over at `at`.
+  // Marks the faults that are over at `at` as resolved.
   void ResolveFaults(JobRecord& job, Instant at);
 
  private:
@@ -45,7 +44,7 @@ class FaultHandler {
   Placement& placement_;
 };
 
-// Rank seconds of badput that count as the cost of faults.
+// Returns the rank seconds of badput that count as the cost of faults.
 double BadRankSeconds(const proto::Ledger& ledger);
 
 }  // namespace longhaul::runtime::controller

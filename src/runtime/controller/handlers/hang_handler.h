@@ -1,5 +1,5 @@
-// Workers that stand still: deadlines for their start and for their next step, probes, waits that
-// they report, and processes that show no sign of life.
+// Detects workers that hang: deadlines for their start and their next step, probes, waits that they
+// report, and processes that show no sign of life.
 #pragma once
 
 #include "runtime/controller/controller_context.h"
@@ -13,7 +13,7 @@ class HangHandler {
   HangHandler(ControllerContext& context, FaultHandler& faults)
       : context_(context), faults_(faults) {}
 
-  // Sets the deadline of the next step anew.
+  // Sets the deadline of the next step again.
   void WatchProgress(JobRecord& job);
   void OnStartOverdue(JobRecord& job);
   void OnProgressOverdue(JobRecord& job);

@@ -1,4 +1,4 @@
-// Which jobs may be submitted, and what happens when one is.
+// Decides which jobs may be submitted, and adds them.
 #pragma once
 
 #include "base/status.h"
@@ -13,7 +13,7 @@ class JobAdmission {
   JobAdmission(ControllerContext& context, Placement& placement)
       : context_(context), placement_(placement) {}
 
-  // The reason why a job may not be submitted.
+  // Returns the reason why a job may not be submitted.
   Status CheckSubmission(const proto::Job& job) const;
   // A job that CheckSubmission refuses changes nothing.
   void OnJobSubmitted(const proto::Job& spec);

@@ -1,5 +1,5 @@
-// Ends jobs: stops their workers, waits until the newest snapshot is safe on disk, and decides what
-// a job that could not save its last state has come to.
+// Ends jobs: stops their workers, waits until the newest snapshot is on disk, and decides the
+// outcome of a job that could not save its last state.
 #pragma once
 
 #include <string>
@@ -20,9 +20,9 @@ class JobCloser {
 
   void OnJobStopRequested(const proto::JobStopRequested& request);
   void OnAttemptClosed(const proto::Event& event);
-  // Once no worker of a job that is being stopped is left.
+  // Ends a job that is being stopped once no worker is left.
   void CloseIfStopped(JobRecord& job);
-  // The outcome is certain; what is left is to see the newest snapshot safe on disk.
+  // The outcome is decided; the job ends once the newest snapshot is on disk.
   void BeginClosing(JobRecord& job, proto::JobState outcome, const std::string& reason);
   void CloseIfSaved(JobRecord& job);
   // Ends the job with what is on disk now. Requires that its outcome is decided.

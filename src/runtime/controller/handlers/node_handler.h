@@ -1,4 +1,4 @@
-// Nodes that join, are cut off, are lost, cordoned and drained, and what follows for their jobs.
+// Handles nodes that join, lose their connection, are lost, cordoned or drained, and their jobs.
 #pragma once
 
 #include <string>
@@ -30,18 +30,18 @@ class NodeHandler {
   void OnAgentJoined(const proto::Event& event);
   void OnAgentDisconnected(const proto::Event& event);
   void OnNodeCordoned(const proto::NodeCordoned& cordoned);
-  // Its agent did not come back in time.
+  // The agent did not reconnect within its grace period.
   void OnGraceOver(const NodeId& node);
-  // The controller has started: every agent has to connect again.
+  // The controller has started: every agent must connect again.
   void DisconnectAll();
 
  private:
   void LoseNode(const NodeId& id, const std::string& why, Instant happened);
-  // Brings an agent that joined to where it should be. Commands may repeat, so what should be
-  // running is simply sent again.
+  // Brings an agent that joined to the wanted state. Commands are idempotent, so commands for what
+  // should run are sent again.
   void Reconcile(const NodeId& id);
   void ReconcileJob(JobRecord& job, const NodeId& id, size_t place);
-  // Places and decisions may depend on the node.
+  // Schedules and decides again, since placements and decisions may depend on the node.
   void ScheduleAndDecide();
 
   ControllerContext& context_;

@@ -1,5 +1,5 @@
-// What operators change so that a job can start: which job goes first, which one leaves, limits,
-// other sizes, nodes and links that may be used again.
+// Changes by an operator so that a job can start: which job goes first, which one gives way,
+// limits, other sizes, and nodes and links that may be used again.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@ class OperatorChanges {
  public:
   explicit OperatorChanges(ControllerContext& context) : context_(context) {}
 
-  // Whether what is asked for can be done; the first reason if not.
+  // Returns whether the changes can be made, or the first reason why not.
   Status Check(const proto::ChangesAsked& asked) const;
   // Changes that Check refuses do nothing.
   void OnChangesAsked(const proto::ChangesAsked& asked);
   bool CanChangeSize(const JobId& job) const;
-  // In the controller's words what the scheduler would be told.
+  // Translates a fix that the scheduler proposes into changes for the controller.
   Controller::Remedy RemedyOf(const JobId& job, const std::vector<scheduler::Event>& fix) const;
 
  private:

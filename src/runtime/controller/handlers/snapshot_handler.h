@@ -1,5 +1,5 @@
-// Coordinates the snapshots of jobs in memory: seals, copies in the memories of peers, what a new
-// agent has adopted, and copies that do not verify.
+// Coordinates the snapshots of jobs in memory: seals, copies in the memories of peers, snapshots
+// that a new agent has adopted, and copies that do not verify.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ class SnapshotHandler {
   void OnSnapshotSealed(const proto::Event& event);
   void OnSnapshotReplicated(const proto::Event& event);
   void OnSnapshotFailed(const proto::Event& event);
-  // A new agent has verified what the one before it left in memory: what belongs to the present
-  // state of a job that has its place there can be restored from, the rest is to be released.
+  // A new agent has verified the snapshots that the earlier one left in memory. Those of the
+  // present state of a job with a place on the node can be restored from; the others are released.
   void AdoptMemory(const NodeId& node, uint64_t life_before);
 
  private:

@@ -1,5 +1,5 @@
-// Step reports of workers: each is checked against the lease, booked in the ledger and counted as
-// progress. Planned faults are injected at their steps.
+// Step reports of workers: each one is checked against the lease, booked in the goodput ledger and
+// counted as progress. Planned faults are injected at their steps.
 #pragma once
 
 #include "runtime/controller/controller_context.h"

@@ -1,5 +1,5 @@
-// The second tier of a job: committed checkpoints are copied there one at a time, while training
-// continues, and are fetched from there when the disk has no checkpoint that is newer and good.
+// The second tier of a job. Committed checkpoints are copied to it one at a time, while training
+// continues. A restart fetches one from it when the disk has no valid checkpoint that is newer.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace longhaul::runtime::controller {
 
-// A committed checkpoint on its way to the second tier.
+// A committed checkpoint that is being copied to the second tier.
 struct CopyOrder {
   uint64_t attempt = 0;
   uint64_t step = 0;
@@ -21,26 +21,26 @@ struct CopyOrder {
 
 class CheckpointCopier {
  public:
-  // A copy that was there before the job was submitted.
+  // Adds a copy that existed before the job was submitted.
   void Add(uint64_t step, uint64_t attempt);
-  // Whether the newest checkpoint, of `step`, is to be copied now. `commits`: how many there have
-  // been; the policy copies every so many. A job that is closing copies its last one in any case.
+  // Returns whether the newest checkpoint, of `step`, must be copied now. `commits` is the number
+  // of commits so far: the policy copies each n-th one. A closing job always copies its last one.
   bool IsDue(const proto::SnapshotPolicy& policy, uint64_t step, uint64_t commits,
              bool closing) const;
   // Requires that no copy is under way.
   void Begin(const CopyOrder& order, uint64_t commits);
-  // The copy is done. Returns false when it is not the one under way.
+  // The copy is complete. Returns false when it is not the one under way.
   bool Finish(uint64_t step, uint64_t attempt, size_t keep);
   bool Fail(uint64_t step, const std::string& reason);
-  // The node is lost. Returns whether it had been copying.
+  // The node is lost. Returns whether it was copying.
   bool DropNode(const NodeId& node);
-  // A copy was no good and is never offered again.
+  // The copy is damaged and is not used again.
   void Forget(uint64_t step) { copies_.erase(step); }
 
   const std::optional<CopyOrder>& order() const { return order_; }        // under way
   const std::map<uint64_t, uint64_t>& copies() const { return copies_; }  // step -> attempt
-  uint64_t copied_step() const { return copied_step_; }                   // newest there
-  const std::string& failure() const { return failure_; }  // of the newest that failed
+  uint64_t copied_step() const { return copied_step_; }                   // newest copy
+  const std::string& failure() const { return failure_; }  // of the newest copy that failed
 
  private:
   std::map<uint64_t, uint64_t> copies_;

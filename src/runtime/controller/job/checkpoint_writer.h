@@ -1,8 +1,8 @@
-// Which snapshot of a job is written to disk, by which nodes, and when it counts as a checkpoint.
+// Decides which snapshot of a job is written to disk, by which nodes, and when it is a checkpoint.
 //
-// One step at a time is ordered: a step that every node has in memory. Nodes that chose by
-// themselves would choose different steps as soon as one disk is slower than another, and no step
-// would ever have all of its pieces on disk. The pieces of a step wait in a pending commit; once
+// One step at a time is ordered: a step that every node has in memory. If nodes chose by
+// themselves, they would choose different steps as soon as one disk is slower than another, and no
+// step would have all of its pieces on disk. A pending commit collects the pieces of a step; once
 // they hold the state of every rank, one node is granted the commit. docs/commit.md has the
 // protocol. Leaves out which steps can be restored (snapshot_tracker.h).
 #pragma once
@@ -25,15 +25,16 @@ namespace longhaul::runtime::controller {
 struct PersistOrder {
   uint64_t attempt = 0;  // that sealed it
   uint64_t step = 0;
-  std::map<NodeId, bool> nodes;  // that write a part of it, and whether it is on disk
-  std::map<NodeId, std::vector<uint32_t>> ranks;  // that each writes; none: all of its own
+  std::map<NodeId, bool> nodes;  // the nodes that write, and whether each has finished
+  // The ranks that each node writes; none: all of its own.
+  std::map<NodeId, std::vector<uint32_t>> ranks;
 };
 
 // A checkpoint whose pieces are arriving on disk.
 struct PendingCommit {
   uint64_t attempt = 0;
   std::map<uint32_t, proto::SnapshotPersisted::File> files;  // by rank
-  std::set<std::string> nodes;                               // that have persisted theirs
+  std::set<std::string> nodes;                               // that have persisted their pieces
   NodeId committer;
   bool granted = false;
 };
@@ -49,61 +50,63 @@ struct AttemptShape {
 
 class CheckpointWriter {
  public:
-  // What the ranks of a place hold of a step, as its node reported when it sealed it. `world`: the
-  // ranks of the attempt.
+  // Stores the content hashes of a place's ranks for a step, as its node reported them with the
+  // seal. `world` is the number of ranks of the attempt.
   void NoteContents(size_t place, const proto::SnapshotSealed& sealed, uint32_t local,
                     uint32_t world);
 
-  // Whether an order is under way. One that waits only for nodes that will not answer is dropped.
+  // Returns whether an order is under way. Drops an order whose remaining nodes will all not
+  // answer.
   bool IsBusy(const std::function<bool(const NodeId&)>& will_answer);
-  // Orders `step`, which `writers` hold by place. Returns whether there is anything to write: its
-  // commit may be under way already. Requires that no order is under way.
+  // Orders `step`, which the nodes `writers` (by place) have in memory. Returns whether there is
+  // anything to write: its commit may be pending already. Requires that no order is under way.
   bool Order(uint64_t attempt, uint64_t step, const std::vector<NodeId>& writers,
              const AttemptShape& shape);
-  // Whether the step has failed to reach the disk, or a later one has.
+  // Returns whether this step or a later one has failed to reach the disk.
   bool HasFailed(uint64_t step) const { return step <= unsaved_step_; }
   void MarkFailed(uint64_t step);
-  // The node has written a step, or says that it could not.
+  // The node has written the step, or could not write it.
   void NodePersisted(const NodeId& node, uint64_t attempt, uint64_t step);
   void NodeFailed(const NodeId& node, uint64_t attempt, uint64_t step);
   // The node cannot carry out its write order: it is lost, or its memory has been released.
   void DropNode(const NodeId& node);
   const std::optional<PersistOrder>& order() const { return order_; }
 
-  // Files of a step are on the disk of the node. Ranks beyond `world` are ignored.
+  // The node's disk has files of a step. Ranks beyond `world` are ignored.
   void TakeFiles(const NodeId& node, const proto::SnapshotPersisted& persisted, uint32_t world);
   const std::map<uint64_t, PendingCommit>& pending() const { return pending_; }
-  // Whether the commit of the step is to be granted now: once, and when every rank's state is
-  // there.
+  // Returns whether to grant the commit of the step now: once, when the files hold every rank's
+  // state.
   bool Grant(uint64_t step, const AttemptShape& shape);
-  // The ranks that each file of a granted commit stands for beside its own; empty when unknown.
+  // Returns for each file of a granted commit which other ranks it stands for; empty when unknown.
   std::vector<std::vector<uint32_t>> AlsoServedBy(uint64_t step, const AttemptShape& shape) const;
-  // The node has a new agent, or a new connection: what it was granted is granted again.
+  // The node has a new agent or a new connection: its grants are sent again.
   void WithdrawGrants(const NodeId& node);
-  // The commit is done. Returns false when it is not one that was pending.
+  // The commit is complete. Returns false when it was not pending.
   bool Commit(uint64_t attempt, uint64_t step);
   uint64_t commits() const { return commits_; }
 
-  // A step could not be saved. `workers_ended`: the agent will not try once more.
+  // A step could not be saved. `workers_ended`: the agent won't try again.
   void NoteSaveFailure(const proto::SnapshotFailed& failed, bool workers_ended);
   void ForgetSaveFailure() { save_failure_.clear(); }
-  // Whether this step could not be saved, and will not be.
+  // Returns whether this step could not be saved and is not tried again.
   bool IsLost(uint64_t step) const;
-  // Why this step or a later one could not be saved; empty when unknown.
+  // Returns why this step or a later one could not be saved; empty when unknown.
   std::string WhyNotSaved(uint64_t step) const;
 
-  // A new attempt begins with the state after `step`: later ones are void.
+  // A new attempt begins with the state after `step`; later steps are void.
   void Rewind(uint64_t step);
 
  private:
-  // What the ranks of a step hold, and the nodes that were told to write it: none yet, or all.
+  // The content hashes of a step's ranks, and the nodes that were ordered to write it: none yet, or
+  // all.
   struct StepContents {
     uint64_t attempt = 0;  // that sealed it
     RankContents ranks;
     std::set<std::string> writers;
   };
 
-  // Of a step that was sealed in that attempt; null when nothing is known of it.
+  // Returns null unless the contents of the step are known and from that attempt.
   const StepContents* ContentsOf(uint64_t attempt, uint64_t step, uint32_t world) const;
   std::vector<NodeId> Deal(const std::vector<NodeId>& nodes, PersistOrder& order,
                            const AttemptShape& shape);
@@ -111,11 +114,11 @@ class CheckpointWriter {
 
   std::map<uint64_t, StepContents> contents_;  // by step, the newest ones
   std::optional<PersistOrder> order_;
-  uint64_t unsaved_step_ = 0;                  // the newest whose order came to nothing
+  uint64_t unsaved_step_ = 0;                  // the newest whose order failed
   std::map<uint64_t, PendingCommit> pending_;  // by step
   std::string save_failure_;                   // of the newest save that failed
-  uint64_t save_failure_step_ = 0;             // which one
-  bool save_failure_final_ = false;            // the agent will not try once more
+  uint64_t save_failure_step_ = 0;             // the step of save_failure_
+  bool save_failure_final_ = false;            // the agent won't try again
   uint64_t commits_ = 0;
 };
 

@@ -1,10 +1,10 @@
-// Which samples have been used: arithmetic instead of bookkeeping.
+// The data ledger: which samples of the data set a job has used.
 //
-// Step s of a job takes the global positions [(s-1)*B, s*B) for the global batch B, whatever the
-// world; a keyed permutation of each pass turns a position into a sample (longhaul_sample). So the
-// state of the ledger is two numbers: how far the one open lease reaches and which step is
-// committed. A position counts as used once the snapshot of its step, or of a later one, is
-// complete; what a closed lease used beyond that is handed out again, in the same order.
+// Step s of a job uses the global positions [(s-1)*B, s*B), where B is the global batch, for any
+// number of ranks. A keyed permutation of each pass maps a position to a sample (longhaul_sample).
+// So the ledger's state is two numbers: the end of the open lease, and the committed step. A
+// position counts as used once the snapshot of its step, or of a later one, is complete. What a
+// closed lease used beyond that is used again, in the same order.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ class DataLedger {
  public:
   explicit DataLedger(const proto::DataSet& data) : data_(data) {}
 
-  // Grants the steps after `restored_step` to an attempt. Any older lease is void from here on; so
-  // is what was committed above `restored_step`, as those steps will be done again. Requires a
-  // higher attempt than any before.
+  // Grants the steps after `restored_step` to an attempt. Older leases become void, and so does
+  // what was committed above `restored_step`, because those steps are done again. Requires a higher
+  // attempt than any before.
   proto::DataLease Open(uint64_t attempt, uint64_t restored_step, uint64_t total_steps);
   void Close(uint64_t attempt);
 
-  // The state after `step` is safe: its samples count. Refused for any but the open lease's attempt
-  // and for steps outside it: an old world can't commit.
+  // Counts the samples up to `step` as used. Fails for any attempt but that of the open lease, and
+  // for steps outside the lease, so that an older attempt can't commit.
   Status Commit(uint64_t attempt, uint64_t step);
 
   uint64_t committed_step() const { return committed_step_; }

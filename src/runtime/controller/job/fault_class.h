@@ -6,9 +6,9 @@
 namespace longhaul::runtime::controller {
 
 enum class FaultClass {
-  kProcess,  // a worker was ended by a signal from outside
-  kNode,     // a node, or its agent, is gone
-  kHang,     // no step came in time
+  kProcess,  // a signal from outside ended a worker
+  kNode,     // a node, or its agent, is lost
+  kHang,     // no step within the time limit
   kError,    // a worker failed by itself
   kStart,    // workers could not be started
   kStorage,  // a copy of the state did not verify
@@ -16,7 +16,7 @@ enum class FaultClass {
 
 // "process", "node" and so on: proto::Fault::class_name.
 std::string_view NameOf(FaultClass fault);
-// Of a name that NameOf returns.
+// Requires a name that NameOf returns.
 FaultClass FaultClassOf(std::string_view name);
 
 }  // namespace longhaul::runtime::controller

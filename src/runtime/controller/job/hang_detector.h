@@ -1,5 +1,5 @@
-// Whether the workers of one job hang: how long no step may be reported before they are probed,
-// and when a probe did not help.
+// Decides whether the workers of one job hang: how long to wait for a step before a probe, and when
+// to restart them after a probe.
 //
 // Pure computation: the caller holds the deadline, sends the probes and restarts the workers.
 #pragma once
@@ -12,8 +12,8 @@
 namespace longhaul::runtime::controller {
 
 struct HangLimits {
-  Duration floor{};        // the shortest time without a step that counts as silence
-  double factor = 0;       // times the slowest recent report, where that is longer
+  Duration floor{};        // least time without a step before a probe
+  double factor = 0;       // times the slowest recent report, if longer than `floor`
   Duration restart_after;  // without a step, before the workers are restarted
 };
 
@@ -21,30 +21,30 @@ class HangDetector {
  public:
   struct Overdue {
     enum class Action { kProbe, kRestart } action = Action::kProbe;
-    bool first = false;   // the first probe since the last progress
-    std::string silence;  // how long no step was reported, and what a worker waits for
+    bool first = false;   // the first probe since the last report
+    std::string silence;  // time without a report, and what a worker waits for
   };
 
   explicit HangDetector(Instant now) : last_progress_(now) {}
 
-  // A new attempt: the speed of the one before says nothing.
+  // A new attempt begins. The earlier one's speed doesn't count.
   void BeginAttempt();
   // A report arrived. Returns the time since the one before it.
   Duration TakeReport(Instant at);
   // The time without a step is counted from `at` on.
   void CountFrom(Instant at) { last_progress_ = at; }
-  // The same unless a later time is known.
+  // Counts the time without a step from `at`, unless it is counted from a later time already.
   void CountFromAtLeast(Instant at);
-  // A worker reports what it waits for. Returns whether it is the first one since the last
-  // progress.
+  // A worker reports what it waits for. Returns whether this is the first such report since the
+  // last progress.
   bool NoteWait(std::string wait);
-  // A worker that reports a wait does not hang: the probes are counted anew.
+  // A worker that reports a wait does not hang: resets the number of probes.
   void ForgetProbes() { probes_ = 0; }
 
-  // How long to wait for the next report. `workers_end`: a worker has ended well, so the others may
-  // be busy with work that has no steps.
+  // Returns how long to wait for the next report. `workers_end`: a worker has exited with 0, so the
+  // others may do work that has no steps.
   Duration Patience(const HangLimits& limits, bool workers_end) const;
-  // No report came in that time: what to do. Counts a probe.
+  // No report arrived within Patience(): counts a probe and returns what to do.
   Overdue TakeOverdue(const HangLimits& limits, Instant now);
 
   Instant last_progress() const { return last_progress_; }

@@ -1,5 +1,4 @@
-// A job as the controller knows it: its identity and state machine, and the parts that each own a
-// concern of it.
+// A job as the controller stores it: its identity and state, and one part for each concern.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,7 @@
 
 namespace longhaul::runtime::controller {
 
-// Whether a job may go from one state to another. A state may follow itself with another reason.
+// Returns whether the transition is allowed. A state may follow itself with another reason.
 bool IsTransition(proto::JobState from, proto::JobState to);
 
 // Identity, specification and state.
@@ -41,16 +40,16 @@ class JobLifecycle {
   Instant submitted() const { return submitted_; }
   Instant ended() const { return ended_; }
   const std::vector<std::string>& results() const { return results_; }
-  // The outcome that is decided while the last checkpoint is being written.
+  // The outcome, once decided, while the last checkpoint is being written.
   std::optional<proto::JobState> closing() const { return closing_; }
 
   void Change(const proto::Job& spec) { spec_ = spec; }
-  // Attempts name directories on disk, so none is used twice.
+  // Attempts are part of directory names on disk, so no number is used twice.
   void SkipAttempts(uint64_t newest);
   void BeginAttempt() { ++attempt_; }
-  // Enters the state. Returns whether anything has changed: a transition that is not allowed
-  // changes nothing, since late events may ask for one. `leaving`: the gang leaves its nodes, so
-  // the job does not become RUNNING again.
+  // Enters the state. Returns whether anything changed: a transition that is not allowed changes
+  // nothing, because late events may request one. `leaving`: the gang vacates its nodes, so the job
+  // does not become RUNNING again.
   bool Enter(proto::JobState state, const std::string& reason, bool leaving);
   // Requires that no outcome is decided.
   void BeginClosing(proto::JobState outcome, const std::string& reason);
@@ -83,23 +82,23 @@ struct JobRecord {
   bool live() const { return life.live(); }
   bool closing() const { return life.closing().has_value(); }
   uint32_t local() const { return spec().processes_per_node(); }
-  // Nodes and ranks; of the size that it is planned for while it has no gang.
+  // The numbers of nodes and ranks. A job without a gang has those that it is planned for.
   uint32_t nodes() const {
     return group.empty() ? spec().nodes() : static_cast<uint32_t>(group.size());
   }
   uint32_t world() const { return nodes() * local(); }
   uint64_t total_steps() const { return progress.TotalSteps(spec().total_steps()); }
-  // Its steps are read from its output. What it restores, and from which step it continues after a
-  // restart, is its own affair unless it restores what the controller has chosen.
+  // The controller reads the job's steps from its output. Such a job chooses its restore source and
+  // its first step after a restart by itself, unless it restores the controller's choice.
   bool reads_output() const { return !spec().workload().step_pattern().empty(); }
   bool restores_by_itself() const {
     return reads_output() && snapshots.restore().tier() == proto::Restore::TIER_NONE;
   }
-  // A command that reports steps to its agent is known by its first one.
+  // Whether a command's workers have never reported a step.
   bool never_reported() const {
     return !spec().workload().built_in() && progress.highest_step() == 0;
   }
-  // Whether it has ever been started here.
+  // Whether this controller has ever started it.
   bool has_begun() const { return life.attempt() > spec().committed_attempt(); }
 
   JobLifecycle life;
@@ -114,7 +113,7 @@ struct JobRecord {
   GoodputLedger ledger;
   DataLedger data;
   SnapshotInterval interval;
-  mutable uint64_t checked_attempt = 0;  // whose gang Invariants has looked through
+  mutable uint64_t checked_attempt = 0;  // the attempt whose gang Invariants has checked
 };
 
 }  // namespace longhaul::runtime::controller

@@ -1,9 +1,9 @@
-// The faults of one job: what is known of each, which one awaits a decision, how often the job was
-// restarted, and which planned faults have been injected.
+// The faults of one job: the evidence of each, the one that awaits a decision, the number of
+// restarts, and which planned faults have been injected.
 //
-// Evidence may come late and from several sides: the earliest failure and the surest kind of
-// evidence is the cause. A fault is over with the first step beyond the highest one before it.
-// Leaves out what is done about a fault (fault_handler.h).
+// Evidence may arrive late and from several sources. The cause is the earliest failure with the
+// most certain kind of evidence. A fault is over with the first step beyond the highest one before
+// it. Leaves out the action against a fault (fault_handler.h).
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct Evidence {
   std::string node;
   int32_t rank = -1;  // -1: not of one rank
   Instant happened;
-  bool certain = false;  // the cause itself, not perhaps its consequence
+  bool certain = false;  // the cause itself, not possibly its consequence
 };
 
 // The stages of a restart, in order.
@@ -34,7 +34,7 @@ enum class RestartStage { kStarted, kRendezvous, kRestoring, kStepping, kFirstSt
 
 class JobFaults {
  public:
-  // The facts that decide whether the job is restarted once more.
+  // The facts that decide whether the job is restarted again.
   struct RestartLimits {
     uint32_t restarts = 0;    // of the job in all
     uint32_t fruitless = 0;   // errors in a row without a new step
@@ -43,9 +43,9 @@ class JobFaults {
   // A restart that follows the newest fault.
   struct Restart {
     proto::Restore restore;
-    uint64_t reached = 0;             // the step before the fault
+    uint64_t reached = 0;             // the last step before the fault
     bool restores_by_itself = false;  // the lost steps are not known yet
-    bool from_unknown = false;        // nothing is known of the step that it restarts from
+    bool from_unknown = false;        // the step that it restarts from is unknown
     size_t nodes_before = 0;
     size_t nodes = 0;
   };
@@ -59,13 +59,13 @@ class JobFaults {
   explicit JobFaults(int planned) : injected_(static_cast<size_t>(planned), false) {}
 
   // --- Evidence.
-  // Takes evidence of a fault that awaits its decision from now on. Returns whether it is a new
-  // fault and not the real cause of the newest one.
+  // Takes evidence of a fault; the fault awaits a decision from now on. Returns whether it is a new
+  // fault, as opposed to the real cause of the newest one.
   bool Take(const Evidence& evidence, const proto::Job& spec, const WorkerGroup& group,
             uint64_t attempt, uint64_t highest_step, Instant now);
-  // Later evidence about the newest fault. Returns whether it is better than what was known.
+  // Takes later evidence about the newest fault. Returns whether it is better than the earlier one.
   bool Improve(const Evidence& evidence, const proto::Job& spec, const WorkerGroup& group);
-  // A fault that is over already: a stopped worker that was continued.
+  // Adds a fault that is over already: a stopped worker that was continued.
   const proto::Fault& AddContinued(const Evidence& evidence, const proto::Job& spec,
                                    const WorkerGroup& group, uint64_t step, uint64_t highest_step,
                                    double bad_rank_seconds, Instant now);
@@ -75,26 +75,26 @@ class JobFaults {
   // --- Decisions.
   bool undecided() const { return undecided_; }
   void Dismiss() { undecided_ = false; }
-  // Why the job is not restarted; nothing when it is. Notes that it has lasted.
+  // Returns why the job is not restarted; nothing when it is. Stores that it has lasted.
   std::optional<std::string> WhyGiveUp(const RestartLimits& limits);
-  // The decision waits until this node is back or lost.
+  // Postpones the decision until this node is back or lost.
   void Await(const NodeId& node) { awaited_ = node; }
   const NodeId& awaited() const { return awaited_; }
-  // The newest fault is decided: `action` is what is done.
+  // Decides the newest fault; `action` describes what is done.
   void Decide(const std::string& action, Instant now);
   void CountRestart();
-  // The same for a restart that has begun.
+  // Decides the newest fault with a restart that has begun.
   void DecideRestart(const Restart& restart, Instant now);
-  // The first step in the output of workers that restore by themselves says what was lost. Returns
-  // whether that is of a fault.
+  // The first step in the output of workers that restore by themselves shows how many steps were
+  // lost. Returns whether a fault was open.
   bool NoteFirstOutput(uint64_t step, uint64_t step_before);
   void NoteNewStep() { fruitless_ = 0; }
 
   // --- Stages.
   void Stamp(RestartStage stage, Instant at);
   bool has_unresolved() const { return first_unresolved_ < records_.size(); }
-  // Ends the first fault that is not over yet, if it is by this outlook. `bad_rank_seconds`: badput
-  // that has passed. Returns the fault; null when it is not over.
+  // Resolves the first open fault if it is over according to `outlook`. `bad_rank_seconds` is the
+  // badput so far. Returns the fault; null when it is not over.
   const proto::Fault* ResolveNext(const Outlook& outlook, double bad_rank_seconds, Instant at);
 
   // --- Planned faults.
@@ -115,7 +115,7 @@ class JobFaults {
   struct Record {
     proto::Fault fault;
     FaultClass kind = FaultClass::kError;
-    uint64_t highest_before = 0;  // for its "first new step"
+    uint64_t highest_before = 0;  // the fault is over with the first step above it
     double bad_before = 0;        // rank seconds
   };
 
@@ -123,10 +123,10 @@ class JobFaults {
   void Describe(Record& record, const Evidence& evidence, const proto::Job& spec,
                 const WorkerGroup& group) const;
   bool IsRealCauseOfNewest(const Evidence& evidence, Instant now) const;
-  // Whether a planned fault that has been injected explains the evidence and no fault yet.
+  // Whether an injected fault explains the evidence and no other fault yet.
   bool WasInjected(const Evidence& evidence, const proto::Job& spec,
                    const WorkerGroup& group) const;
-  // Whether the newest fault is the program's own, as far as is known.
+  // Whether the newest fault is the program's own, according to the evidence.
   bool is_own_fault() const;
 
   std::vector<Record> records_;

@@ -1,5 +1,5 @@
-// Where one job is to be: the nodes that the scheduler has given it, how it leaves the nodes it
-// has, and how its size has changed.
+// The placement of one job: the nodes that the scheduler has assigned, the way in which the job
+// vacates its present nodes, and how its size has changed.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,27 @@
 
 namespace longhaul::runtime::controller {
 
-// A gang that leaves its nodes: a snapshot first, then all workers end, then it waits in its queue
-// or continues with other nodes.
+// A gang that vacates its nodes: it takes a snapshot, all workers end, and then the job waits in
+// its queue or continues on other nodes.
 struct Vacate {
   enum class Then { kQueue, kGoOn } then = Then::kQueue;
   enum class Stage {
-    kSnapshot,  // the workers take one
-    kStopping,  // they end
-    kSaving,    // the snapshot reaches the disk, for nodes that don't have it in memory
-    kReady,     // the other nodes are not all there yet
+    kSnapshot,  // the workers take a snapshot
+    kStopping,  // the workers end
+    kSaving,    // the snapshot is written to disk, for nodes that don't have it in memory
+    kReady,     // blocked until all other nodes are available
   } stage = Stage::kSnapshot;
   std::string reason;
 };
 
 class JobPlacement {
  public:
-  // The nodes by place; empty ids where a node is missing. None: the job waits for the scheduler.
+  // The assigned nodes by place, with empty ids for missing nodes. Empty: none are assigned.
   const std::vector<NodeId>& target() const { return target_; }
   void SetTarget(std::vector<NodeId> target) { target_ = std::move(target); }
   void ClearTarget() { target_.clear(); }
 
-  // The newest placement is not confirmed to the scheduler until all workers run.
+  // The newest placement is confirmed to the scheduler once all workers run.
   void BeginTransaction(uint64_t transaction) { transaction_ = transaction; }
   // Returns the transaction to confirm; 0 when there is none.
   uint64_t TakeTransaction() { return std::exchange(transaction_, 0); }
@@ -44,19 +44,19 @@ class JobPlacement {
   void BeginVacate(Vacate::Then then, const std::string& reason) {
     vacate_ = Vacate{then, Vacate::Stage::kSnapshot, reason};
   }
-  // Requires that the job is leaving, as the next two do.
+  // Requires that the job is leaving, as do the next two.
   void SetStage(Vacate::Stage stage) { vacate_->stage = stage; }
-  // It waits in its queue in place of continuing elsewhere.
+  // The job waits in its queue instead of continuing elsewhere.
   void QueueInstead(const std::string& reason) {
     vacate_->then = Vacate::Then::kQueue;
     vacate_->reason = reason;
   }
   void EndVacate() { vacate_.reset(); }
-  // The gang has left its nodes and waits in its queue.
+  // The gang has vacated its nodes, and the job waits in its queue.
   void FinishVacate();
   void CountMove() { ++moves_; }
 
-  // The gang has so many nodes from `attempt` on.
+  // The gang has this many nodes from `attempt` on.
   void NoteSize(uint32_t nodes, uint64_t attempt, const std::string& reason, Instant now);
 
   uint32_t preemptions() const { return preemptions_; }
@@ -66,7 +66,7 @@ class JobPlacement {
 
  private:
   std::vector<NodeId> target_;
-  std::optional<Vacate> vacate_;  // from the gang
+  std::optional<Vacate> vacate_;  // of the present gang
   uint64_t transaction_ = 0;
   uint32_t preemptions_ = 0;
   uint32_t moves_ = 0;

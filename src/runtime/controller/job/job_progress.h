@@ -1,4 +1,4 @@
-// How far one job has come: steps, losses, tokens and moving averages of its speed.
+// The progress of one job: steps, losses, tokens and moving averages of its speed.
 //
 // Takes the step reports of the node that reports for the whole job and the start of each attempt.
 // Leaves out when a missing step is a hang (hang_detector.h) and where the time of the ranks went
@@ -24,22 +24,22 @@ class JobProgress {
     double first_validation = 0;
     double newest_validation = 0;
   };
-  // What a report has changed.
+  // What a report changed.
   struct Taken {
     bool first_of_attempt = false;
     bool new_step = false;  // beyond the highest step so far
   };
 
-  // An attempt begins with the state after `step`. Validation losses of later steps are forgotten.
+  // Begins an attempt with the state after `step`. Drops validation losses of later steps.
   void BeginAttempt(uint64_t step);
-  // Takes the steps that a report covers; they took `took` together. Requires that the steps follow
+  // Takes the steps of a report; `took` is the time for all of them. Requires that the steps follow
   // the last reported one, or that the report is the first of an attempt.
   Taken TakeSteps(const proto::StepReported& report, Duration took);
   void TakeLosses(const proto::StepReported& report);
-  // Whether a stall of this length at this time is worth a message. A short stall is not, and
-  // within a minute after one message there is no other.
+  // Returns whether to report a stall of this length: not when it is short, or within a minute
+  // after the last reported one.
   bool ShouldReportStall(Duration stall, Instant at);
-  // The step that the newest earlier attempt with reports had reached; it is returned only once.
+  // Returns the last step of the newest earlier attempt with reports, and only once.
   uint64_t TakeStepBefore();
 
   // The last step that every reporting node has done in the present attempt.

@@ -1,4 +1,4 @@
-// The newest two steps that a memory holds: an arena has room for no more.
+// The newest two steps in a memory. An arena has room for no more.
 #pragma once
 
 #include <algorithm>

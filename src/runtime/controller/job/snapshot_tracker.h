@@ -1,14 +1,14 @@
-// Where the states of one job are, and from which step it can be restored.
+// Tracks where the states of one job are stored, and from which step it can be restored.
 //
 // A snapshot of a step is sealed node by node. It is complete once every node of the gang has
 // sealed it, and committed once it is on disk as a checkpoint. A step can be restored from the
 // nodes' own memories, from copies in the memories of peers, from pieces in memories of another
 // layout, from disk or from the second tier, in this order of preference.
 //
-// Which boxes of which tensors a snapshot holds is known to the agents alone. What is known here is
-// enough: the places that sealed together hold the whole state together, and for the built-in
-// trainer it is also known whose states are alike. So a step can be restored from pieces when every
-// place of the gang that sealed it, or a replica of each of its ranks, is in a living memory.
+// Only the agents have the boxes and tensors of a snapshot. The controller needs less: the places
+// that sealed a step together hold its whole state, and for the built-in trainer the layout shows
+// which ranks have equal states. So a step can be restored from pieces when every place of the gang
+// that sealed it, or a replica of each of its ranks, is in the memory of a live node.
 //
 // Leaves out writing to disk (checkpoint_writer.h) and the copies on the second tier
 // (checkpoint_copier.h).
@@ -33,20 +33,20 @@
 
 namespace longhaul::runtime::controller {
 
-// "memory", "a peer's memory", "disk": for messages.
+// Returns "memory", "a peer's memory", "disk" and so on, for messages.
 const char* TierName(proto::Restore::Tier tier);
 
-// What a place of the gang has in memory, over attempts, as long as its node lives.
+// What the node of a place has in memory, over all attempts, as long as the node lives.
 struct PlaceMemory {
   NewestSteps sealed;  // in the node's own memory
-  // Of this place, in the memory of another node, and which life of that node.
+  // The node whose memory has a copy for this place, and the incarnation of its agent.
   NodeId holder;
   uint64_t holder_incarnation = 0;
   NewestSteps copied;
   uint32_t arena_first_rank = 0;  // see proto::StartWorkers
 };
 
-// What a node that the job has left still has of it in memory.
+// What a node that the job has left still has in memory for it.
 struct LeftMemory {
   uint64_t incarnation = 0;
   NewestSteps sealed;
@@ -55,20 +55,20 @@ struct LeftMemory {
   size_t nodes = 0;
 };
 
-// A sealed step in memories, by the places of the gang that sealed it. It is kept when the gang
-// changes: the nodes no longer hold what their new ranks need, but together they hold the state.
+// Where the places of the gang that sealed a step have it in memory. It is kept when the gang
+// changes: then no node holds what its new ranks need, but together the nodes hold the state.
 struct Spread {
   struct Holding {
     NodeId node;
     uint64_t incarnation = 0;
-    uint32_t first = 0;  // the names there, from here on
-    bool copy = false;   // kept for the place's own node
+    uint32_t first = 0;  // the arenas' names there, from this one on
+    bool copy = false;   // a copy for the place's own node
   };
   uint64_t attempt = 0;                      // that sealed it
-  std::vector<std::vector<Holding>> places;  // each place's, its own node's first
+  std::vector<std::vector<Holding>> places;  // holders by place, the place's own node first
 };
 
-// The facts of other parts that questions about snapshots need.
+// The state of other parts that the methods need.
 struct GangView {
   const proto::Job& spec;
   const WorkerGroup& group;
@@ -82,36 +82,37 @@ class SnapshotTracker {
   // --- Attempts and gangs.
   // The gang of the next attempt, whose number is `attempt`, has other ranks than the one before.
   void ChangeRanks(uint64_t attempt) { placed_attempt_ = attempt; }
-  // An attempt of so many nodes begins with what `restore` says. Later steps are void.
+  // An attempt with this many nodes begins from `restore`. Later steps are void.
   void BeginAttempt(uint64_t attempt, uint32_t nodes, const proto::Restore& restore);
-  // The gang becomes `target`: what its nodes still have in memory is kept, and so is what the
-  // nodes that it leaves have. Requires that `view.group` is the gang before.
+  // Changes the gang to `target`. Keeps what its nodes and the nodes that it leaves have in memory.
+  // Requires that `view.group` is the earlier gang.
   void ChangeGang(const GangView& view, const std::vector<NodeId>& target);
   // The gang leaves all of its nodes.
   void LeaveAll(const GangView& view);
-  // Before the gang changes: remembers where its newest complete steps are.
+  // Stores where the newest complete steps are, before the gang changes.
   void RememberSpreads(const GangView& view);
   uint32_t NodesOfAttempt(uint64_t attempt, const proto::Job& spec) const;
-  // Whether a state that `attempt` sealed belongs to the history of the present attempt `now`.
+  // Returns whether a state that `attempt` sealed is part of the history of the present attempt
+  // `now`.
   bool IsOfHistory(uint64_t attempt, uint64_t step, uint64_t now) const;
 
   // --- Snapshots in memory.
-  // The place has sealed the step. Returns whether every place has now.
+  // The place has sealed the step. Returns whether every place now has.
   bool Seal(size_t place, uint64_t step);
   void SealAll(uint64_t step);
-  // Every rank holds the state after `step`: from here on it can be restored.
+  // Every rank has sealed the state after `step`; from now on it can be restored.
   void Complete(uint64_t step, uint64_t attempt);
   void NoteWay(const proto::SnapshotSealed& sealed);
   void NoteCopy(size_t place, const Node& holder, uint64_t step);
-  // A new agent of the place's node has verified what the one before it left in memory. Takes what
-  // belongs to the present state; returns the newest step that the place has then.
+  // A new agent of the place's node has verified what the earlier one left in memory. Takes what
+  // belongs to the present state. Returns the newest step that the place has then.
   uint64_t Adopt(const GangView& view, size_t place, const Node& node, uint64_t life_before,
                  uint64_t attempt,
                  const std::vector<const proto::AgentJoined::HeldSnapshot*>& held);
-  // The memory of a place's node, or of a node that was left, is gone.
+  // The memory of a place's node, or of a node that the job has left, is lost.
   void LosePlace(size_t place) { places_[place].sealed = {}; }
   void LoseLeft(const NodeId& node);
-  // These were no good and are never offered again.
+  // These states are damaged and are not used again.
   void ForgetOwn(const GangView& view, size_t place, uint64_t step);
   void ForgetCopy(const GangView& view, size_t place, uint64_t step);
   void ForgetPieces(const GangView& view, const proto::SnapshotFailed& failed);
@@ -119,35 +120,37 @@ class SnapshotTracker {
   // --- Nodes that the job has left.
   const std::map<NodeId, LeftMemory>& left() const { return left_; }
   bool HasLeft(const NodeId& node) const { return left_.contains(node); }
-  // The node was told to release what it holds.
+  // The node has been ordered to release the job's memory.
   void ForgetLeft(const NodeId& node);
-  // Whether a node that was left is alive with what it held.
+  // Returns whether a node that the job has left is alive and still has its memory.
   bool SomeLeftAlive(const NodeTable& nodes) const;
 
   // --- Checkpoints on disk.
-  // Keeps the newest `keep`. Returns whether this one is the newest.
+  // Keeps the newest `keep` checkpoints. Returns whether this one is the newest.
   bool Commit(uint64_t step, uint64_t attempt, size_t keep);
   void DropCommitted(uint64_t step);
-  // The checkpoint to start from has come from the second tier to disk.
+  // The checkpoint to start from has been fetched from the second tier to disk.
   void NoteFetched();
 
-  // --- Questions.
-  // The newest state that every node can have. Ranks never choose alone: mixed steps would be wrong
-  // without any error. `copies`: the steps on the second tier, with their attempts.
+  // --- Queries.
+  // Returns the newest state that every node can restore. Ranks never choose by themselves, since a
+  // mix of steps would be wrong without any error. `copies`: step -> attempt on the second tier.
   proto::Restore ChooseRestore(const GangView& view,
                                const std::map<uint64_t, uint64_t>& copies) const;
   proto::Restore RestoreFor(const GangView& view, size_t place) const;
-  // Whether a node of `target` could have the newest state only from disk.
+  // Returns whether a node of `target` can restore the newest state only from disk.
   bool NeedsDisk(const GangView& view, const std::vector<NodeId>& target) const;
-  // The nodes that write a part of `step`, by place; none when one of them can't be asked for it.
+  // Returns the nodes that write a part of `step`, by place; none when one of them is not
+  // available.
   std::vector<NodeId> WritersOf(const GangView& view, uint64_t step) const;
-  // The attempt that sealed the complete step, if the places are still those of its ranks.
+  // Returns the attempt that sealed the complete step, if the places still have the same ranks.
   std::optional<uint64_t> AttemptOfComplete(uint64_t step) const;
   bool Holds(size_t place, uint64_t step) const { return places_[place].sealed.contains(step); }
 
   const std::vector<PlaceMemory>& places() const { return places_; }
   const std::map<uint64_t, Spread>& spreads() const { return spreads_; }
-  const proto::Restore& restore() const { return restore_; }  // of rank 0; tiers differ by node
+  // Of rank 0; tiers differ between nodes.
+  const proto::Restore& restore() const { return restore_; }
   uint64_t placed_attempt() const { return placed_attempt_; }
   uint64_t memory_step() const { return memory_step_; }  // newest complete
   const std::map<uint64_t, uint64_t>& committed() const { return committed_; }
@@ -159,15 +162,15 @@ class SnapshotTracker {
   Seconds longest_slot_wait() const { return longest_slot_wait_; }
 
  private:
-  // Whether the present attempt continues the state that `attempt` sealed after `step`: none since
-  // has gone back behind it.
+  // Returns whether the present attempt continues the state that `attempt` sealed after `step`: no
+  // attempt since then has restored an earlier step.
   bool Continues(uint64_t attempt, uint64_t step, uint64_t now) const;
   void AdoptPieces(const GangView& view, const Node& node, uint64_t life_before,
                    const std::vector<const proto::AgentJoined::HeldSnapshot*>& held);
-  // The node whose memory a place can have `step` from, its own aside; null: none.
+  // Returns another node from whose memory the place can restore `step`; null: none.
   const Node* CopyOf(const GangView& view, size_t place, uint64_t step) const;
-  // Where the places of the gang that sealed `step` have it: as remembered, else as the present
-  // gang has it. No places when nothing is known.
+  // Returns where the places of the gang that sealed `step` have it: as stored, else as in the
+  // present gang. Without places when unknown.
   Spread SpreadOf(const GangView& view, uint64_t step) const;
   bool StillHolds(const GangView& view, const Spread::Holding& holding) const;
   bool IsWhole(const GangView& view, const Spread& spread) const;
@@ -178,19 +181,19 @@ class SnapshotTracker {
   std::vector<PlaceMemory> places_;
   std::map<NodeId, LeftMemory> left_;
   std::map<uint64_t, uint32_t> nodes_of_attempt_;
-  std::map<uint64_t, uint64_t> restored_;  // by attempt, the newest ones: the step it began with
+  std::map<uint64_t, uint64_t> restored_;  // attempt -> the step it began with, the newest ones
   uint64_t placed_attempt_ = 0;            // the first attempt of the present ranks
   proto::Restore restore_;
   std::map<uint64_t, uint32_t> seals_;  // nodes that sealed a step, of those not complete yet
   uint64_t memory_step_ = 0;
   std::map<uint64_t, uint64_t> complete_;   // step -> attempt that sealed it, the newest ones
-  std::map<uint64_t, Spread> spreads_;      // by step, of gangs before
-  std::map<uint64_t, uint64_t> committed_;  // step -> attempt, all that may be restored
+  std::map<uint64_t, Spread> spreads_;      // by step, of earlier gangs
+  std::map<uint64_t, uint64_t> committed_;  // step -> attempt, all that can be restored
   uint64_t committed_step_ = 0;
   uint64_t committed_attempt_ = 0;
   uint64_t snapshots_ = 0;
   std::array<uint64_t, proto::SnapshotWay_ARRAYSIZE> ways_{};  // of complete ones
-  Seconds slot_waits_{};                                       // before complete ones, in all
+  Seconds slot_waits_{};                                       // sum for complete snapshots
   Seconds longest_slot_wait_{};
 };
 

@@ -1,4 +1,4 @@
-// The workers of a job in its present attempt: on which nodes they are and how far their start is.
+// The workers of a job in its present attempt: their nodes, and how far their start has progressed.
 //
 // A member is one node of the gang. Its index is its place: its node rank and its account in the
 // goodput ledger. Leaves out what the nodes hold in memory (snapshot_tracker.h).
@@ -26,7 +26,7 @@ struct Member {
   bool closed = false;  // its workers have ended
   proto::PhaseEntered::Phase phase = proto::PhaseEntered::PHASE_UNSPECIFIED;
   uint32_t ranks_done = 0;     // exited with 0
-  uint64_t reported_step = 0;  // the restored step at first
+  uint64_t reported_step = 0;  // initially the restored step
 };
 
 class WorkerGroup {
@@ -40,19 +40,19 @@ class WorkerGroup {
   std::optional<size_t> PlaceOf(const std::string& node) const;
   bool contains(const std::string& node) const { return places_.contains(node); }
 
-  // The gang has these nodes, by place; nothing runs on them yet.
+  // Sets the nodes of the gang, by place. No workers run on them yet.
   void Replace(const std::vector<NodeId>& nodes);
-  // It has no nodes, until it is placed again.
+  // Removes all nodes, until the job is placed again.
   void Clear();
 
-  // The attempt that `lease` is of begins after `restored_step`, with `world` ranks.
+  // Begins the attempt of `lease` after `restored_step`, with `world` ranks.
   void BeginAttempt(const proto::DataLease& lease, uint64_t restored_step, uint32_t world);
-  // The store to rendezvous on is open. Returns whether that is new.
+  // The rendezvous store is open. Returns whether this is new.
   bool OpenStore(uint32_t port);
-  // The workers of a member have processes, by local rank. Returns whether all members' have now.
+  // The workers of a member have been started. Returns whether those of all members now are.
   bool Start(size_t place, const proto::WorkersStarted& started, uint32_t ranks, Instant now);
-  // The member is in the phase; phases that it skipped count as entered. Returns whether all
-  // members have entered it. Requires a later phase than its present one.
+  // The member has entered the phase and, implicitly, those before it. Returns whether all members
+  // have. Requires a later phase than the member's present one.
   bool EnterPhase(size_t place, Phase phase);
   void Report(size_t place, uint64_t step) { members_[place].reported_step = step; }
   void ReportAll(uint64_t step);
@@ -60,7 +60,7 @@ class WorkerGroup {
   bool EndRank(size_t place, uint32_t ranks_per_node);
   void Close(size_t place) { members_[place].closed = true; }
   void CloseAll();
-  // Whether the rank is now known to be silent, and was not before.
+  // Marks the rank as silent. Returns whether it was not marked before.
   bool NoteSilence(uint32_t rank) { return silent_.insert(rank).second; }
   void ForgetSilence(uint32_t rank) { silent_.erase(rank); }
 
@@ -82,7 +82,7 @@ class WorkerGroup {
   uint32_t store_port_ = 0;
   proto::DataLease lease_;
   std::vector<int64_t> pids_;
-  std::set<uint32_t> silent_;  // ranks of which nothing is seen or heard
+  std::set<uint32_t> silent_;  // ranks without any sign of life
   Instant started_at_{};
 };
 

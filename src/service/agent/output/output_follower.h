@@ -1,7 +1,7 @@
-// Workers' log files, followed as they are written (inotify), for the steps that they show.
+// Follows workers' log files as they are written (inotify) and reads their steps.
 //
-// On the loop's thread. A file is read from where it stood when its worker was started; at most
-// 256 KiB at a time, so that a worker that writes without end doesn't hold up the agent.
+// Runs on the loop's thread. A file is read from its length at the worker's start, at most 256 KiB
+// at a time, so that a worker that writes without end doesn't block the agent.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,18 @@ namespace longhaul::service {
 
 class OutputFollower {
  public:
-  // `tell` hears WorkerOutputStep. `loop` must outlive this.
+  // `tell` receives WorkerOutputStep. `loop` must outlive this.
   OutputFollower(io::EventLoop& loop, std::function<void(runtime::AgentInput)> tell);
   ~OutputFollower();
   OutputFollower(const OutputFollower&) = delete;
   OutputFollower& operator=(const OutputFollower&) = delete;
 
-  // Follows the file from its byte `begin` on. Requires a pattern that StepPattern::Parse takes, as
-  // the job's has been when it was submitted, or says what is wrong with it.
+  // Follows the file from byte `begin` on. Requires a pattern that StepPattern::Parse accepts, as
+  // checked at submission; otherwise returns its error.
   Status Follow(const runtime::WorkerId& worker, const std::string& path, uint64_t begin,
                 const std::string& pattern);
-  // The worker has ended: tells the rest of its file. One that isn't followed: nothing happens.
+  // The worker has ended: reports the steps in the rest of its file. No effect if it isn't
+  // followed.
   void Finish(const runtime::WorkerId& worker);
 
  private:
@@ -41,9 +42,9 @@ class OutputFollower {
     int watch = 0;
   };
 
-  Status Open();  // inotify, at the first file
+  Status Open();  // opens inotify at the first file
   void OnModified();
-  // Returns whether there may be more.
+  // Returns whether there may be more to read.
   bool Read(const runtime::WorkerId& worker, Followed& followed);
   void ReadSoon(const runtime::WorkerId& worker);
   void Tell(const runtime::WorkerId& worker, const std::vector<OutputStep>& steps);
@@ -53,7 +54,8 @@ class OutputFollower {
   io::Fd inotify_;
   std::map<runtime::WorkerId, Followed> followed_;
   std::map<int, runtime::WorkerId> by_watch_;
-  std::map<runtime::WorkerId, io::EventLoop::TimerId> reading_on_;  // has more than one turn takes
+  // Those with more to read than one turn takes.
+  std::map<runtime::WorkerId, io::EventLoop::TimerId> reading_on_;
 };
 
 }  // namespace longhaul::service

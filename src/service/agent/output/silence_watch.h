@@ -1,9 +1,9 @@
-// Workers that write nothing and compute nothing: what can be seen of a program that reports no
-// steps.
+// Detects workers that write nothing and compute nothing: the only sign of a hang in a program that
+// reports no steps.
 //
-// Looks at each worker every 10 s. Its output file and, if that doesn't grow, the processor time of
-// all processes of its session decide: a worker is silent once neither has changed for a minute.
-// What a process uses below a hundredth of one core is the noise of threads that only wait.
+// Checks each worker every 10 s: its output file and, if that doesn't grow, the processor time of
+// all processes of its session. A worker is silent once neither has changed for a minute. Processor
+// time below a hundredth of a core is the noise of threads that only wait.
 #pragma once
 
 #include <sys/types.h>
@@ -20,22 +20,23 @@
 
 namespace longhaul::service {
 
-// One worker's; pure.
+// The state of one worker; pure.
 class Silence {
  public:
   static constexpr Duration kLimit = std::chrono::minutes(1);
 
   explicit Silence(Instant now) : since_(now) {}
 
-  // Whether the processor time has to be known for Look: the output is as it was.
+  // Whether Look needs the processor time, because the output has not changed.
   bool WantsTime(uint64_t output_bytes) const { return output_bytes == output_bytes_; }
-  // What there is to tell: for how long it has been silent, or zero when that is over.
+  // Returns what to report: how long the worker has been silent, or zero when the silence has
+  // ended.
   std::optional<Duration> Look(uint64_t output_bytes, int64_t cpu_ns, Instant now);
 
  private:
   Instant since_;
   uint64_t output_bytes_ = 0;
-  int64_t cpu_ns_ = -1;  // at since_, or when it was first asked for
+  int64_t cpu_ns_ = -1;  // at since_, or at its first measurement
   Instant cpu_at_{};
   bool told_ = false;
 };
@@ -44,7 +45,7 @@ class SilenceWatch {
  public:
   static constexpr Duration kPeriod = std::chrono::seconds(10);
 
-  // `tell` hears WorkerQuiet. `loop` must outlive this. On the loop's thread.
+  // `tell` receives WorkerQuiet. `loop` must outlive this. All calls on the loop's thread.
   SilenceWatch(io::EventLoop& loop, std::function<void(runtime::AgentInput)> tell);
   ~SilenceWatch();
   SilenceWatch(const SilenceWatch&) = delete;
@@ -68,7 +69,7 @@ class SilenceWatch {
   io::EventLoop::TimerId timer_ = 0;
 };
 
-// The processor time used by the session's living processes and their reaped children.
+// Returns the processor time of the session's live processes and their reaped children.
 int64_t SessionCpu(pid_t session);
 
 }  // namespace longhaul::service

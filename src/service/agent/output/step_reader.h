@@ -1,12 +1,11 @@
-// Steps in what a worker writes: bytes in, as they come; steps out.
+// Finds steps in a worker's output: takes bytes as they arrive and returns steps.
 //
-// A line ends with a line feed or a carriage return, because progress bars are drawn over and over
-// in one line. Colours and other escape sequences are taken out first. Of a line longer than 4 KiB
-// only the beginning counts. Lines come from outside: any bytes are allowed, and time and memory
-// are linear in them and bounded.
+// A line ends with a line feed or a carriage return, because progress bars redraw one line. Colours
+// and other escape sequences are removed first. Only the first 4 KiB of a line count. Lines come
+// from outside: any bytes are allowed, and time and memory are linear in them and bounded.
 //
-// Only a step beyond all before it is told. Once a line says how many steps there are, lines that
-// say another number are passed over: they are of another progress bar (an evaluation's).
+// Only a step above all earlier ones is reported. Once a line shows a total, lines with another
+// total are ignored: they belong to another progress bar (an evaluation's).
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,7 @@ struct OutputStep {
   uint64_t step = 0;
   uint64_t total = 0;  // of the whole run; 0: unknown
   std::optional<double> loss;
-  Instant at{};  // when the last byte of its line came
+  Instant at{};  // when the last byte of its line arrived
 
   friend bool operator==(const OutputStep&, const OutputStep&) = default;
 };
@@ -32,13 +31,13 @@ struct OutputStep {
 class StepReader {
  public:
   static constexpr size_t kLongestLine = 4 << 10;
-  static constexpr size_t kMostAtOnce = 64;  // of one Take: the newest
+  static constexpr size_t kMostAtOnce = 64;  // of one Take: only the newest
 
   explicit StepReader(spec::StepPattern pattern) : pattern_(std::move(pattern)) {}
 
-  // What the worker has written next, which came at `at`.
+  // Takes the next bytes of the worker's output, which arrived at `at`.
   std::vector<OutputStep> Take(std::string_view bytes, Instant at);
-  // No more will come: an unfinished line counts as it is.
+  // Ends the output: an unfinished line counts as it is.
   std::vector<OutputStep> Finish();
 
  private:
@@ -47,12 +46,12 @@ class StepReader {
   spec::StepPattern pattern_;
   std::string line_;   // unfinished
   Instant line_at_{};  // when its last byte came
-  uint64_t bar_ = 0;   // what the steps count up to; 0: unknown
+  uint64_t bar_ = 0;   // the total of the steps; 0: unknown
   std::optional<uint64_t> newest_;
   std::optional<double> loss_;  // of a line without a step
 };
 
-// `text` without escape sequences (ECMA-48): colours, moves of the cursor, titles.
+// Returns `text` without escape sequences (ECMA-48): colours, cursor moves, titles.
 std::string WithoutEscapes(std::string_view text);
 
 }  // namespace longhaul::service

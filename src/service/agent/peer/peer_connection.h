@@ -1,5 +1,5 @@
-// A connection between two agents, blocking with a limit on every wait, and the two conversations
-// that a node begins on it: sending a copy and fetching one.
+// A blocking connection between two agents, with a limit on every wait, and the requests that a
+// node makes on it: sending a copy and fetching one.
 //
 // Threads: one at a time on a connection; BreakOff from any.
 #pragma once
@@ -17,15 +17,14 @@
 
 namespace longhaul::service {
 
-// How much may be written when: so many bytes a second, of which kBurst's worth may come at once
-// after a pause.
+// A rate limit for writes: so many bytes a second, with a burst of at most kBurst after a pause.
 class Budget {
  public:
   static constexpr Duration kBurst = std::chrono::milliseconds(20);
 
   explicit Budget(uint64_t bytes_per_second)
       : bytes_per_second_(bytes_per_second) {}  // 0: no limit
-  // How long to wait before writing so many bytes more.
+  // Returns how long to wait before writing this many more bytes.
   Duration Use(size_t bytes, Instant now);
 
  private:
@@ -35,13 +34,13 @@ class Budget {
 
 class PeerConnection {
  public:
-  // Writes take at most `bytes_per_second` (0: as fast as it goes).
+  // Writes at most `bytes_per_second` (0: no limit).
   PeerConnection(io::Fd socket, uint64_t bytes_per_second);
-  // kUnavailable when there is nobody.
+  // Returns kUnavailable when no agent accepts the connection.
   static Result<PeerConnection> Connect(const std::string& address, uint16_t port,
                                         uint64_t bytes_per_second);
 
-  // Ends all waits on it, now and from now on. From any thread.
+  // Ends all present and later waits on the connection. From any thread.
   void BreakOff();
 
   checkpoint::ReadBytes Reader();
@@ -55,17 +54,19 @@ class PeerConnection {
   Budget budget_;
 };
 
-// Sends the snapshot of that step and attempt in `arena`, pinned meanwhile, and waits for its seal.
+// Sends the snapshot of the step and attempt in `arena`, pinned meanwhile, and waits until the peer
+// has sealed it.
 Status SendCopy(PeerConnection& peer, const std::string& secret, const checkpoint::SnapshotKey& key,
                 std::span<std::byte> arena);
 
-// What a holder has announced; with kFetch its data is still to be received, with kDescribe that is
-// all. `copy`: what it keeps for another node, not its own.
+// Requests a snapshot and returns the holder's announcement. With kFetch the data follows; with
+// kDescribe nothing does. `copy`: requests a copy that the holder keeps for another node, not its
+// own.
 Result<checkpoint::PeerMessage> AskForCopy(PeerConnection& peer, const std::string& secret,
                                            const checkpoint::SnapshotKey& key, bool copy,
                                            checkpoint::PeerKind kind);
 
-// Asks for these chunks of a snapshot; once it is fine their bytes come one after the other.
+// Requests these chunks of a snapshot. After OK, their bytes follow one after the other.
 Status AskForChunks(PeerConnection& peer, const std::string& secret,
                     const checkpoint::SnapshotKey& key, bool copy,
                     const std::vector<checkpoint::ChunkId>& chunks);

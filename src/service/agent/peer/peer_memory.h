@@ -1,8 +1,8 @@
-// Snapshots that agents keep for each other: what other nodes have sent here, and what of ours may
-// be fetched from here.
+// Snapshots that agents keep for each other: copies from other nodes, and own snapshots that other
+// nodes may fetch.
 //
-// Copies lie in arenas as a rank's own do, so that a copy under way never touches the newest sealed
-// one. Threads: any, at any time.
+// Copies are stored in arenas like those of own ranks, so an incomplete copy never overwrites the
+// newest sealed one. Threads: any, at any time.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@
 
 namespace longhaul::service {
 
-// Holds a sealed snapshot to read from it. Only so many may at once: waits some seconds while all
-// places are taken. As SnapshotPin::Take otherwise.
+// Pins a sealed snapshot to read from it. The number of readers is limited: waits some seconds for
+// a free place. Otherwise as SnapshotPin::Take.
 Result<checkpoint::SnapshotPin> HoldToRead(std::span<std::byte> arena, uint64_t step,
                                            uint64_t attempt);
 
@@ -30,32 +30,32 @@ class PeerMemory {
  public:
   using Place = std::pair<std::string, uint32_t>;  // job and rank
 
-  // Copies for others take at most `limit` bytes.
+  // All copies for other nodes take at most `limit` bytes.
   explicit PeerMemory(uint64_t limit) : limit_(limit) {}
 
-  // Calls `made` with each new arena for copies, on the thread that makes it, before anything is in
-  // it. Before the first Take.
+  // Calls `made` with each new, empty arena for copies, on the thread that creates it. Call before
+  // the first Take.
   void OnNew(
       std::function<void(const Place& place, std::shared_ptr<const io::SharedMemory> arena)> made) {
     made_ = std::move(made);
   }
-  // A copy that an earlier agent has left here. As Take beyond the limit.
+  // Adds a copy that an earlier agent has left here. Fails beyond the limit, as Take does.
   Status Adopt(const Place& place, std::shared_ptr<const io::SharedMemory> arena, uint64_t bytes);
 
-  // Ours: the rank's own arena on this node, as the arena keeper has it; may be fetched. One before
-  // it that holds snapshots is kept until the new one has two: with the first of them whole on
-  // every node, nobody wants older ones, and the second comes only after that.
+  // Lets other nodes fetch from the rank's own arena on this node. An earlier arena with snapshots
+  // is kept until the new one has two: once every node has the first of them, older ones are no
+  // longer needed, and the second is sealed only after that.
   void Show(const Place& place, std::shared_ptr<const io::SharedMemory> arena);
   void NoteSealed(const Place& place);
-  // The job is over: nothing of it is kept or shown.
+  // The job has ended: drops everything of it.
   void Drop(const std::string& job);
 
-  // Receives an announced snapshot into the place's arena and seals it. kResourceExhausted naming
-  // the limit, kUnavailable when another copy for the place is under way.
+  // Receives an announced snapshot into the place's arena and seals it. Returns kResourceExhausted
+  // with the limit, or kUnavailable when another copy for the place is under way.
   Status Take(const checkpoint::PeerMessage& offer, const checkpoint::ReadBytes& read);
 
-  // The arenas that may hold the place's snapshots: our own of that name, newest first, or the one
-  // that is kept for that rank of another node.
+  // Returns the arenas that may hold the place's snapshots: the node's own with that name, newest
+  // first, or the one that is kept for that rank of another node.
   std::vector<std::shared_ptr<const io::SharedMemory>> OwnArenasOf(const Place& place) const;
   std::vector<std::shared_ptr<const io::SharedMemory>> CopiesOf(const Place& place) const;
 
@@ -78,7 +78,7 @@ class PeerMemory {
   const uint64_t limit_;
   std::function<void(const Place& place, std::shared_ptr<const io::SharedMemory> arena)> made_;
   mutable std::mutex mutex_;  // guards all below
-  uint64_t bytes_ = 0;        // of copies
+  uint64_t bytes_ = 0;        // of all copies
   std::map<Place, Kept> kept_;
   std::map<Place, Own> own_;
 };

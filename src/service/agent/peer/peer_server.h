@@ -1,7 +1,7 @@
-// Listens for other agents: takes copies of their snapshots, gives what they fetch.
+// Listens for other agents: stores copies of their snapshots and sends those that they fetch.
 //
-// A thread waits for connections, each connection has a thread of its own, at most kMaxConnections
-// at once; whoever doesn't know the secret is refused.
+// One thread accepts connections, and each connection has its own thread, at most kMaxConnections
+// at once. Connections without the secret are refused.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ class PeerServer {
   // `memory` must outlive this.
   static Result<std::unique_ptr<PeerServer>> Listen(const std::string& address, std::string secret,
                                                     PeerMemory& memory);
-  // Breaks off what is under way.
+  // Ends all transfers under way.
   ~PeerServer();
   PeerServer(const PeerServer&) = delete;
   PeerServer& operator=(const PeerServer&) = delete;
@@ -48,10 +48,11 @@ class PeerServer {
 
   io::Fd listener_;
   const uint16_t port_;
-  io::Fd wake_;  // an eventfd: readable when all shall end
+  io::Fd wake_;  // an eventfd: readable when all threads must end
   const std::string secret_;
   PeerMemory& memory_;
-  std::vector<std::unique_ptr<Connection>> connections_;  // the acceptor's, until it has ended
+  // Used only by the accepting thread until it has ended.
+  std::vector<std::unique_ptr<Connection>> connections_;
   std::thread acceptor_;
 };
 

@@ -1,6 +1,6 @@
-// The agent's work with other agents' memories: copies of ours to the peer, copies from a holder
-// into an arena here. Two threads, so that a fetch, which training waits for, never stands behind a
-// copy, which it doesn't.
+// Transfers between this agent's memory and others: copies to the peer, and fetches from a holder
+// into an arena here. Two threads, so that a fetch, for which training waits, is never queued
+// behind a copy.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,15 @@ namespace longhaul::service {
 
 class PeerWorker {
  public:
-  // `answer` is called on the loop's thread with CopiesSent. Copies are sent at
-  // `bytes_per_second` at most (0: as fast as it goes). All calls on the loop's thread.
+  // Calls `answer` on the loop's thread with CopiesSent. Sends copies at `bytes_per_second` at most
+  // (0: no limit). All calls on the loop's thread.
   PeerWorker(io::EventLoop& loop, std::string secret, uint64_t bytes_per_second,
              std::function<void(runtime::AgentInput)> answer);
 
-  // `arenas` are those of work.ranks; null where a rank has none.
+  // `arenas` are those of work.ranks; null for a rank without one.
   void Send(runtime::SendCopies work, std::vector<std::shared_ptr<const io::SharedMemory>> arenas);
 
-  // The snapshot that `restore` names, as the arena of `rank`, verified and sealed.
+  // The snapshot that `restore` names, verified and sealed in an arena for `rank`.
   struct Fetched {
     std::shared_ptr<const io::SharedMemory> arena;
     uint64_t bytes = 0;
@@ -37,7 +37,7 @@ class PeerWorker {
   void Fetch(const JobId& job, uint32_t rank, const proto::Restore& restore,
              std::function<void(const Result<Fetched>&)> done);
 
-  // As gather.h; `order.secret` is filled in here. `memory` must outlive this.
+  // As in gather.h; sets `order.secret`. `memory` must outlive this.
   void Gather(GatherOrder order, const PeerMemory& memory,
               std::function<void(const Gathered&)> done);
 

@@ -1,5 +1,5 @@
-// What a new agent does with the arenas that an earlier one left in the snapshot keeper: ends who
-// still uses them, reads every byte of what is sealed, and keeps what is good.
+// How a new agent adopts arenas from the snapshot keeper: ends processes that still use them,
+// verifies every byte of the sealed snapshots, and keeps the valid ones.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,18 @@ struct AdoptedArena {
 
 struct Adoption {
   std::vector<AdoptedArena> adopted;  // in the order given
-  std::vector<KeptArena> dropped;     // hold nothing that is good
-  std::vector<std::string> said;      // what was found, for the log
+  std::vector<KeptArena> dropped;     // without a valid snapshot
+  std::vector<std::string> said;      // findings, for the log
 };
 
-// Sealed snapshots that fail their hashes are emptied; an arena that holds no good one is dropped.
-// Uses at most `threads` threads. Requires that nobody writes to the arenas (EndUsers).
+// Empties sealed snapshots that fail their hashes, and drops arenas without a valid one. Uses at
+// most `threads` threads. Requires that no process writes to the arenas (EndUsers).
 Adoption Adopt(std::vector<KeptArena> kept, unsigned threads);
 
-// Kills the processes of our user that have one of the arenas mapped or open, except this process
-// and `spared`: workers of the previous agent that did not end with it. One that has only just
-// started has the arena open and not mapped yet. Returns what it ended, in words. kDeadlineExceeded
-// when one doesn't end.
+// Kills the processes of this user that have one of the arenas mapped or open: workers of the
+// earlier agent that did not end with it. (One that has just started may have the arena open but
+// not mapped.) Leaves out this process and `spared`. Returns a text for each ended process, or
+// kDeadlineExceeded when one doesn't end.
 Result<std::vector<std::string>> EndUsers(const std::vector<KeptArena>& kept, int64_t spared);
 
 }  // namespace longhaul::service

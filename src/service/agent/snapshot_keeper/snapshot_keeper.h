@@ -1,11 +1,11 @@
-// The snapshot keeper: a process beside a node's agent that holds the descriptors of its arenas and
-// does nothing else, so that snapshots in memory outlive the agent.
+// The snapshot keeper: a process beside a node's agent that only holds the descriptors of its
+// arenas, so that snapshots in memory outlive the agent.
 //
-// The agent puts each arena in as it makes it. When the agent is killed, the snapshot keeper keeps
-// them for the next one, which takes them all with its Hello; when the agent ends in order it says
-// so, and the snapshot keeper ends too. So does one to which nobody comes for a while: memory isn't
-// held forever. It never maps an arena and never looks into one. One agent at a time; a second is
-// refused. docs/arena.md says who may be killed.
+// The agent adds each arena when it creates it. If the agent is killed, the snapshot keeper keeps
+// the arenas, and the next agent receives them all after its Hello. If the agent ends in order, it
+// sends kEnd, and the snapshot keeper ends too. It also ends when no agent connects for a while, so
+// that memory isn't held forever. It never maps or reads an arena. One agent at a time: a second
+// one is refused. docs/arena.md lists which processes may be killed.
 #pragma once
 
 #include <sys/types.h>
@@ -22,25 +22,25 @@
 
 namespace longhaul::service {
 
-// How the process is called in /proc/PID/comm.
+// The process's name in /proc/PID/comm.
 inline constexpr char kSnapshotKeeperProcessName[] = "longhaul-keeper";
 
 class SnapshotKeeper {
  public:
   static constexpr size_t kMaxArenas = 8192;
 
-  // Serves the agents that come to `listener` (SOCK_SEQPACKET). Only processes of our own user are
-  // let in.
+  // Serves the agents that connect to `listener` (SOCK_SEQPACKET). Accepts only processes of the
+  // same user.
   explicit SnapshotKeeper(io::Fd listener) : listener_(std::move(listener)) {}
 
-  // Until an agent ends it, or nobody is connected for `hold`.
+  // Returns when an agent ends it, or when no agent is connected for `hold`.
   Status Run(Duration hold);
 
  private:
   using Key = std::tuple<std::string, uint32_t, bool>;  // job, rank, copy
 
   void Accept();
-  // Whether the snapshot keeper continues.
+  // Returns whether the snapshot keeper continues.
   bool Read();
   bool Take(const SnapshotKeeperMessage& message, io::Fd fd);
   Status Greet(const std::string& node);
@@ -48,12 +48,12 @@ class SnapshotKeeper {
   io::Fd listener_;
   io::Fd agent_;  // the one connection
   bool greeted_ = false;
-  std::string node_;  // of the first agent that came
+  std::string node_;  // of the first agent that connected
   std::map<Key, io::Fd> arenas_;
 };
 
-// `longhaul snapshot-keeper`: serves the listening socket that it was started with as descriptor 3.
-// Returns the process's exit code.
+// `longhaul snapshot-keeper`: serves the listening socket that it inherits as descriptor 3. Returns
+// the process's exit code.
 int SnapshotKeeperMain(Duration hold);
 
 }  // namespace longhaul::service

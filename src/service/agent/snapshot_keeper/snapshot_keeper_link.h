@@ -1,7 +1,7 @@
 // The agent's end of its snapshot keeper (snapshot_keeper.h).
 //
-// A snapshot keeper that ends before it was told to is replaced, on a thread of this, and the new
-// one is given all arenas again: for that moment alone memory depends on the agent.
+// If a snapshot keeper ends unexpectedly, a thread of this class starts a new one and gives it all
+// arenas again. Only until then does the memory depend on the agent.
 //
 // Threads: Put, DropJob and DropOne from any; the rest from one.
 #pragma once
@@ -23,11 +23,11 @@
 
 namespace longhaul::service {
 
-// An arena as the snapshot keeper has it.
+// An arena in the snapshot keeper.
 struct KeptArena {
   std::string job;
   uint32_t rank = 0;
-  bool copy = false;  // of another node's snapshots
+  bool copy = false;  // a copy of another node's snapshots
   std::shared_ptr<const io::SharedMemory> arena;
 };
 
@@ -35,11 +35,11 @@ class SnapshotKeeperLink {
  public:
   struct Opened {
     std::unique_ptr<SnapshotKeeperLink> link;
-    std::vector<KeptArena> kept;  // that an earlier agent left
+    std::vector<KeptArena> kept;  // left by an earlier agent
   };
-  // Comes to the snapshot keeper whose socket lies in `directory`, or starts one there by
-  // `command`. kFailedPrecondition when the arenas are another node's, kUnavailable when another
-  // agent has them.
+  // Connects to the snapshot keeper whose socket is in `directory`, or starts one there with
+  // `command`. Returns kFailedPrecondition when the arenas are another node's, and kUnavailable
+  // when another agent is connected.
   static Result<Opened> Open(const std::string& directory, const std::vector<std::string>& command,
                              const std::string& node);
 
@@ -50,9 +50,9 @@ class SnapshotKeeperLink {
   void DropJob(const std::string& job);
   void DropOne(const std::string& job, uint32_t rank, bool copy);
 
-  // Nothing has to be kept any more.
+  // Nothing need be kept any more: the snapshot keeper ends.
   void End();
-  // Chaos: the memory of the node is lost.
+  // Injected fault: the memory of the node is lost.
   void Kill();
 
   int64_t process() const;  // of the present snapshot keeper
@@ -65,7 +65,7 @@ class SnapshotKeeperLink {
     io::Fd pidfd;
     std::vector<KeptArena> kept;
   };
-  // The snapshot keeper that is there, or a new one, after its greeting.
+  // Connects to the existing snapshot keeper or a new one, and exchanges Hello and Welcome.
   static Result<SnapshotKeeper> Join(const std::string& directory,
                                      const std::vector<std::string>& command,
                                      const std::string& node);
@@ -74,20 +74,20 @@ class SnapshotKeeperLink {
                      SnapshotKeeper snapshot_keeper);
   // Requires the lock.
   void Say(const SnapshotKeeperMessage& message, const io::Fd* arena = nullptr);
-  // Replaces a snapshot keeper that has gone, until the end.
+  // Replaces a snapshot keeper that has ended, until the link ends.
   void Watch();
   Status Renew();
-  // False at the end.
+  // Returns false when the link ends.
   bool Pause(Duration time) const;
 
   const std::string directory_;
   const std::vector<std::string> command_;
   const std::string node_;
   mutable std::mutex mutex_;        // guards what follows
-  SnapshotKeeper snapshot_keeper_;  // its socket is closed while there is none
+  SnapshotKeeper snapshot_keeper_;  // without a socket while there is none
   std::map<Key, std::shared_ptr<const io::SharedMemory>> held_;
-  bool ending_ = false;  // its end is no surprise
-  io::Fd stop_;          // readable once the watch is to end
+  bool ending_ = false;  // the snapshot keeper's end is expected
+  io::Fd stop_;          // readable once the watch must end
   std::thread watch_;
 };
 

@@ -1,13 +1,14 @@
-// Where agents connect: the gRPC side of the controller (wire.Controller.Connect).
+// The gRPC server of the controller for agents (longhaul.proto.Controller).
 //
-// One stream a node counts, its newest. The first message is AgentHello; a wrong token, a name that
-// can't be a node's, or an incarnation older than the connected one ends the stream with the
-// reason. Then Welcome goes out, events go to the core's loop with node and incarnation set from
-// the hello (an agent speaks only for itself), and acknowledgements follow once events are logged.
-// A stream that ends, or is silent for four heartbeat periods, becomes an AgentDisconnected event.
+// Only the newest stream of a node counts. Its first message is AgentHello. A wrong token, an
+// invalid node name, or an incarnation older than the connected one ends the stream with the
+// reason. Otherwise the gateway sends Welcome, passes events to the core's loop with the node and
+// incarnation of the hello (so an agent can report only for itself), and sends acknowledgements
+// once events are logged. A stream that ends, or is silent for four heartbeat periods, becomes an
+// AgentDisconnected event.
 //
-// At most kWindow events of a stream wait in the loop; then it isn't read until some are logged, so
-// a flood is held back by TCP and not by memory.
+// At most kWindow events of a stream are queued in the loop. Then the stream isn't read until some
+// are logged, so TCP slows down a flood before it fills memory.
 #pragma once
 
 #include <grpcpp/server.h>
@@ -32,24 +33,24 @@ struct AgentGatewayOptions {
   Duration heartbeat_period = std::chrono::milliseconds(250);
 };
 
-// Whether a text can be a node's name: 1 to 63 of a-z, 0-9 and '-'.
+// Returns whether the text is a valid node name: 1 to 63 of a-z, 0-9 and '-'.
 bool IsNodeName(const std::string& name);
 
 class AgentGateway final : public AgentPort {
  public:
   static constexpr int kWindow = 64;
-  static constexpr size_t kLongestOutbox = 8192;  // messages; a stream that lags further is closed
+  static constexpr size_t kLongestOutbox = 8192;  // messages; a slower stream is closed
   static constexpr int kLargestMessage = 4 << 20;
   static constexpr int kMissedHeartbeats = 4;
 
-  // Listens at once; kAlreadyExists when the port is in use. Requires that `loop` outlives this.
+  // Starts to listen; kAlreadyExists when the port is in use. Requires that `loop` outlives this.
   static Result<std::unique_ptr<AgentGateway>> Start(const AgentGatewayOptions& options,
                                                      CoreLoop& loop);
   ~AgentGateway() override;
   AgentGateway(const AgentGateway&) = delete;
   AgentGateway& operator=(const AgentGateway&) = delete;
 
-  // Closes all streams without telling the core: it is the controller that goes.
+  // Closes all streams without an event to the core, since the controller itself ends.
   void Stop();
 
   void Deliver(const NodeId& node, const proto::Command& command) override;
@@ -64,9 +65,9 @@ class AgentGateway final : public AgentPort {
 
   AgentGateway(const AgentGatewayOptions& options, CoreLoop& loop);
   Status Listen();
-  // A stream said who it is. Returns why it is refused, if it is.
+  // Handles a stream's hello. Returns the reason if the stream is refused.
   Status Identify(const std::shared_ptr<Stream>& stream, const proto::AgentHello& hello);
-  // A stream ended, for this reason.
+  // Handles the end of a stream, with its reason.
   void Forget(const Stream* stream, const std::string& reason);
   std::shared_ptr<Stream> Find(const NodeId& node) const;
   void WatchSilence();

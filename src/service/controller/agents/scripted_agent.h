@@ -1,4 +1,4 @@
-// An agent's side of the stream, by hand: for tests of the controller.
+// An agent's end of the stream, driven by hand: for tests of the controller.
 #pragma once
 
 #include <grpcpp/create_channel.h>
@@ -50,8 +50,8 @@ class ScriptedAgent {
   }
   bool Send(const proto::FromAgent& message) {
     return stream_->Write(message);
-  }  // false: it is over
-  // The next message, waiting for it; nothing when the stream is over.
+  }  // false: the stream has ended
+  // Blocks until the next message; returns nothing when the stream has ended.
   std::optional<proto::ToAgent> Read() {
     proto::ToAgent message;
     if (!stream_->Read(&message)) return std::nullopt;
@@ -64,9 +64,9 @@ class ScriptedAgent {
     }
     return false;
   }
-  // How the stream ended. Requires that Read has returned nothing, or Break.
+  // Returns how the stream ended. Requires that Read has returned nothing, or Break.
   grpc::Status Finish() {
-    if (!ended_.has_value()) ended_ = stream_->Finish();  // gRPC takes this once
+    if (!ended_.has_value()) ended_ = stream_->Finish();  // gRPC allows this once
     return *ended_;
   }
   void Break() { context_.TryCancel(); }

@@ -1,10 +1,11 @@
-// The controller's memory: every event it took, in order, and what it told people.
+// The event log: every event that the controller took, in order, and the notifications that
+// followed.
 //
 // One SQLite file (write-ahead log, synchronous=FULL: what Append has returned for survives a power
-// cut). docs/event-log.md has the schema. Events are proto::Event, so `longhaul simulate --log` can
-// replay a file on a desk. A second process can't open the same log (flock on FILE.lock).
+// failure). docs/event-log.md has the schema. Events are proto::Event, so `longhaul simulate --log`
+// can replay a file elsewhere. A second process can't open the same log (flock on FILE.lock).
 //
-// Append and Replay belong to one thread; the rest may be called from any.
+// Only one thread may call Append and Replay; the other methods are thread-safe.
 #pragma once
 
 #include <atomic>
@@ -29,7 +30,7 @@ struct sqlite3_stmt;
 
 namespace longhaul::service {
 
-// One event and what the core answered with.
+// One event, and the core's notifications for it.
 struct LogEntry {
   Instant now;
   proto::Event event;
@@ -41,37 +42,38 @@ struct LoggedNotification {
   proto::Notification notification;
 };
 
-constexpr uint64_t kNotificationsPerEvent = 1000;  // an event's further ones are dropped
+constexpr uint64_t kNotificationsPerEvent = 1000;  // for one event; further ones are dropped
 
 class EventLog {
  public:
-  // Opens or makes it, for its user alone (mode 0600, also one that was not). kDataLoss for a
+  // Opens or creates the log, with mode 0600 also for an existing file. Returns kDataLoss for a
   // damaged file or one that isn't an event log, kAlreadyExists when another process has it open,
-  // kFailedPrecondition for a newer format.
+  // and kFailedPrecondition for a newer format.
   static Result<std::unique_ptr<EventLog>> Open(const std::string& path);
   ~EventLog();
   EventLog(const EventLog&) = delete;
   EventLog& operator=(const EventLog&) = delete;
 
-  // Takes all of them or, on failure, none (kResourceExhausted: the disk is full), durably. The
+  // Appends all entries durably or, on failure, none (kResourceExhausted: the disk is full). The
   // first one's sequence is last_sequence() + 1.
   Status Append(std::span<const LogEntry> batch);
 
-  // Calls `take` with each event from the first on, until it fails. kDataLoss when one is missing
-  // or can't be read.
+  // Calls `take` with each event from the first on, until it fails. Returns kDataLoss when an event
+  // is missing or can't be read.
   Status Replay(
       const std::function<Status(uint64_t sequence, Instant now, const proto::Event&)>& take);
 
-  // The notifications after an id, oldest first, at most `limit`; of one job unless `job` is empty.
+  // Returns the notifications after an id, oldest first, at most `limit`; of one job unless `job`
+  // is empty.
   Result<std::vector<LoggedNotification>> Notifications(uint64_t after, const JobId& job,
                                                         size_t limit);
 
-  // From the next Append on, the file may not grow beyond so many bytes (nor is it made smaller):
-  // further ones find the disk full. Any thread.
+  // From the next Append on, the file may not grow beyond this size, as if the disk were full (it
+  // isn't made smaller). Any thread.
   void LimitSize(Bytes size) { size_limit_ = size.count(); }
 
   uint64_t last_sequence() const { return last_sequence_; }
-  // When the last event was taken; the attempt's start without one.
+  // The time of the last event, or the Unix epoch if there is none.
   Instant last_instant() const { return last_instant_; }
 
  private:

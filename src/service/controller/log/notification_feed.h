@@ -1,8 +1,8 @@
-// What people are told, for any number of watchers at their own pace.
+// Notifications for any number of watchers, each at its own pace.
 //
-// The newest notifications are kept in memory, already as JSON; older ones come from the event log.
-// A watcher holds nothing but the id of what it has seen, so a slow one costs nothing and a lost
-// one continues where it was. Thread-safe.
+// The newest notifications are kept in memory as JSON; older ones are read from the event log. A
+// watcher's only state is the id of its last notification, so a slow watcher costs nothing and one
+// that reconnects continues where it was. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -21,10 +21,10 @@ namespace longhaul::service {
 
 struct RenderedNotification {
   uint64_t id = 0;
-  JobId job;          // empty: not one job's
+  JobId job;          // empty: not about one job
   std::string kind;   // state, attempt, step, snapshot, fault, message, node
   std::string json;   // {"at_ns":..., "job_id":..., KIND: {...}}
-  bool last = false;  // the job's terminal state: nothing of it comes after
+  bool last = false;  // the job's terminal state: its last notification
 };
 
 RenderedNotification Render(const LoggedNotification& logged);
@@ -36,21 +36,22 @@ class NotificationFeed {
   // Requires that `log` outlives this and that only later notifications are published.
   explicit NotificationFeed(EventLog& log);
 
-  // Requires that they are in the log and in order.
+  // Requires that the notifications are in the log, and in order.
   void Publish(const std::vector<LoggedNotification>& notifications);
 
   struct Batch {
     std::vector<RenderedNotification> notifications;
-    uint64_t through = 0;  // all up to this id have been looked at: ask for what comes after it
+    // Everything up to this id was searched; the next request starts after it.
+    uint64_t through = 0;
   };
-  // The notifications after an id, at most `limit`, at once.
+  // Returns the notifications after an id, at most `limit`, without blocking.
   Result<Batch> After(uint64_t id, const JobId& job, size_t limit);
 
-  // Waits until something (of any job) is published after `id`, the time is over, or Close. Returns
-  // the newest id then.
+  // Blocks until a notification (of any job) after `id` is published, the time is over, or Close.
+  // Returns the newest id.
   uint64_t Wait(uint64_t id, Duration limit);
 
-  // Ends all waiting; the service stops.
+  // Ends all waits; the service stops.
   void Close();
   bool closed() const;
 

@@ -1,4 +1,4 @@
-// What operators change so that a job can start, as JSON and as commands.
+// Changes by operators so that a job can start, as JSON and as commands.
 //
 // POST /v1/changes: {"changes": [CHANGE, ...], "reason"?}; all or none is done, then the scheduler
 // has one round. A CHANGE is one of
@@ -39,15 +39,15 @@ struct ChangesRequest {
   std::string reason;
 };
 
-// kInvalidArgument names the key, the value and what would be right.
+// Returns kInvalidArgument with the key, the value and the expected form.
 Result<ChangesRequest> ParseChanges(std::string_view body);
 
-// A CHANGE as above; of a job, what differs from `before`.
+// Returns a CHANGE as above; for a job, only what differs from `before`.
 nlohmann::ordered_json ToJson(const proto::Change& change, const proto::Job& before);
 
-// The command that does it: "longhaul queues limit lab --accelerators 4".
+// Returns the command for the change: "longhaul queues limit lab --accelerators 4".
 std::string CommandOf(const nlohmann::ordered_json& change);
-// Several at once: "longhaul apply '[...]'".
+// Returns the command for several changes: "longhaul apply '[...]'".
 std::string CommandOfAll(const nlohmann::ordered_json& changes);
 
 }  // namespace longhaul::service

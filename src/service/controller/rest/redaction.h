@@ -1,8 +1,8 @@
-// What of a job is not shown: the values of its environment, which may be secrets.
+// Hides the values of a job's environment, which may be secrets.
 //
-// The controller keeps them (events.db, and its memory) because it starts workers again; answers,
-// notifications, reports and logs show the variables' names with kRedacted as value. Only a client
-// that asks for them, with the token, gets the values.
+// The controller stores the values (in events.db and in memory), because it starts workers again.
+// Responses, notifications, reports and logs show the variables' names with kRedacted as value.
+// Only a client that requests the values, with the token, receives them.
 #pragma once
 
 #include "proto/job.pb.h"
@@ -11,7 +11,7 @@ namespace longhaul::service {
 
 inline constexpr char kRedacted[] = "<redacted>";
 
-// Takes the values out of the job: of its workload, and of the job file in it.
+// Replaces the values in the job: in its workload, and in its job file.
 void RedactEnvironment(proto::Job& job);
 
 // The same for every job in a message of any type.

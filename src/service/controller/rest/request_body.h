@@ -1,4 +1,4 @@
-// Bodies of REST requests as JSON objects, with errors that say where and what.
+// Bodies of REST requests as JSON objects, with errors that name the place and the problem.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,13 +12,14 @@ namespace longhaul::service {
 
 constexpr size_t kLongestText = 4096;
 
-// kInvalidArgument with line and column for what is no JSON, nests too deep or is no object.
+// Returns kInvalidArgument with line and column if the body isn't JSON, nests too deep or isn't an
+// object.
 Result<nlohmann::ordered_json> ParseObject(std::string_view body);
 
-// Names the first key that isn't known, and the one that was probably meant.
+// Returns an error with the first unknown key and the most similar known one.
 Status RefuseUnknown(const nlohmann::ordered_json& json, std::span<const std::string_view> known);
 
-// A text of the object, if it is there: at most kLongestText bytes, without a zero byte.
+// Reads a text of the object, if it has the key: at most kLongestText bytes, without a zero byte.
 Status TakeText(const nlohmann::ordered_json& json, const char* key, std::string& target);
 
 }  // namespace longhaul::service

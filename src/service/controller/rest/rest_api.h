@@ -1,6 +1,6 @@
-// What the REST API answers, without HTTP's plumbing (rest_server.h) around it.
+// The responses of the REST API, without HTTP's details (rest_server.h).
 //
-// docs/openapi.yaml describes it; a test holds the two against each other. Thread-safe.
+// docs/openapi.yaml describes the API; a test compares both. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -33,18 +33,18 @@ struct ApiRequest {
 struct EventStream {
   JobId job;  // empty: all
   uint64_t after = 0;
-  bool job_is_over = false;  // ends once nothing more is logged
+  bool job_is_over = false;  // ends after the logged notifications
 };
 
 struct ApiResponse {
   int status = 200;
   std::string content_type = "application/json";
   std::string body;
-  std::string allow;  // with 405: the methods there are
+  std::string allow;  // with 405: the allowed methods
   std::optional<EventStream> stream;
 };
 
-// {"error": {"code": "not_found", "message": ...}} with the fitting HTTP status.
+// Returns {"error": {"code": "not_found", "message": ...}} with the matching HTTP status.
 ApiResponse ErrorResponse(const Status& status);
 ApiResponse ErrorResponse(int http_status, std::string_view code, const std::string& message);
 
@@ -59,11 +59,11 @@ class RestApi {
 
   ApiResponse Handle(const ApiRequest& request) const;
 
-  // "GET /v1/jobs/{id}", in the order they are tried.
+  // Returns "GET /v1/jobs/{id}" and so on, in the order in which they are matched.
   static std::vector<std::string> Routes();
 
  private:
-  using Parameters = std::vector<std::string>;  // what {…} matched
+  using Parameters = std::vector<std::string>;  // the parts that {…} matched
   using Handler = ApiResponse (RestApi::*)(const ApiRequest&, const Parameters&) const;
   struct Route {
     const char* method;
@@ -91,7 +91,7 @@ class RestApi {
   ApiResponse GetMetrics(const ApiRequest&, const Parameters&) const;
   ApiResponse GetOpenApi(const ApiRequest&, const Parameters&) const;
 
-  // The job with this id, or the only one with this name.
+  // Returns the job with this id, or the only one with this name.
   Result<proto::JobStatus> FindJob(const std::string& id_or_name) const;
   Result<proto::Change> ChangeFrom(const ChangeRequest& request) const;
   Result<proto::Job> ChangedJob(const ChangeRequest& request) const;
@@ -105,7 +105,7 @@ class RestApi {
   std::function<uint64_t()> event_streams_;
 };
 
-// docs/openapi.yaml, built in.
+// Returns docs/openapi.yaml, which is built into the program.
 std::string_view OpenApiText();
 
 }  // namespace longhaul::service

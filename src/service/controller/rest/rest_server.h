@@ -1,8 +1,8 @@
 // The REST API over HTTP: bearer token, media types, limits, server-sent events.
 //
-// Plain HTTP, so it listens on loopback only, unless told otherwise by somebody who puts TLS in
-// front. http_server.h has the connections: neither an idle one nor an event stream holds a thread,
-// and a request whose token is wrong is refused before its body is received.
+// Plain HTTP, so it listens on loopback only, unless the options allow remote clients because a TLS
+// proxy is in front of it. http_server.h handles the connections: neither an idle one nor an event
+// stream uses a thread, and a request with a wrong token is refused before its body is received.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ struct RestServerOptions {
   HttpLimits limits;
 };
 
-// "127.0.0.1:80", "[::1]:80" or "localhost:80" into its two parts.
+// Splits "127.0.0.1:80", "[::1]:80" or "localhost:80" into its two parts.
 struct HostPort {
   std::string host;
   uint16_t port = 0;
@@ -38,8 +38,9 @@ class RestServer : private HttpHandler {
   static constexpr uint64_t kMostEventStreams = 32;
   static constexpr size_t kLargestBody = 1 << 20;
 
-  // Listens and serves at once. kAlreadyExists when the port is in use, kPermissionDenied for an
-  // address that others can reach without allow_remote. Requires that loop and feed outlive this.
+  // Starts to listen and serve. Returns kAlreadyExists when the port is in use, and
+  // kPermissionDenied for an address that others can reach without allow_remote. Requires that loop
+  // and feed outlive this.
   static Result<std::unique_ptr<RestServer>> Start(const RestServerOptions& options, CoreLoop& loop,
                                                    NotificationFeed& feed, PrepareJob prepare);
   ~RestServer() override;
@@ -50,7 +51,7 @@ class RestServer : private HttpHandler {
   void Stop();
 
   uint16_t port() const { return server_->port(); }
-  bool ended() const { return ended_; }  // listening has, asked for or not
+  bool ended() const { return ended_; }  // listening has ended, for any reason
   uint64_t event_streams() const { return *event_streams_; }
 
  private:
@@ -68,11 +69,11 @@ class RestServer : private HttpHandler {
   const RestServerOptions options_;
   NotificationFeed& feed_;
   RestApi api_;
-  // Shared with the streams, which a thread of the server may hold a little longer.
+  // Shared with the streams, which a thread of the server may use a little longer.
   std::shared_ptr<std::atomic<uint64_t>> event_streams_ =
       std::make_shared<std::atomic<uint64_t>>(0);
   std::unique_ptr<HttpServer> server_;
-  std::thread feed_thread_;  // wakes the streams when there is news
+  std::thread feed_thread_;  // wakes the streams when there are new notifications
   std::atomic<bool> stopping_ = false;
   std::atomic<bool> ended_ = false;
 };

@@ -12,7 +12,7 @@ namespace longhaul::service {
 struct LogPart {
   uint64_t attempt = 0;
   uint64_t from = 0;  // bytes of the file before `text`
-  uint64_t end = 0;   // where `text` ends
+  uint64_t end = 0;   // the end of `text` in the file
   std::string text;
 };
 
@@ -23,7 +23,7 @@ struct LogQuery {
   uint64_t bytes = 64 << 10;        // at most
 };
 
-// kNotFound when there is no such log (yet). The path is made of numbers only.
+// Returns kNotFound when there is no such log (yet). The path is made of numbers only.
 Result<LogPart> ReadWorkerLog(const std::string& run_directory, const LogQuery& query);
 
 }  // namespace longhaul::service

@@ -1,7 +1,7 @@
-// From what a user asks for to the job the controller runs: parse, plan, prepare.
+// Turns a user's request into the job that the controller runs: parses, plans, prepares.
 //
-// Runs on the thread of the REST request, never on the core's: reading the text of a data set and
-// measuring the machine takes seconds. Thread-safe; data is prepared by one request at a time.
+// Runs on the thread of the REST request, never on the core's, because reading a data set and
+// measuring the machine take seconds. Thread-safe; one request at a time prepares data.
 #pragma once
 
 #include <mutex>
@@ -20,7 +20,7 @@
 namespace longhaul::service {
 
 struct SubmissionOptions {
-  std::string state_directory;  // absolute; run directories lie in it unless one is asked for
+  std::string state_directory;  // absolute; has the run directories unless a request names one
   std::string trainer;          // the program of longhaul-trainer; empty: there is none
 };
 
@@ -29,12 +29,12 @@ class Submission {
   // Requires that `loop` outlives this.
   Submission(SubmissionOptions options, CoreLoop& loop);
 
-  // The job, with an id that no other one has, its data in run_directory/data.
+  // Returns the job, with a unique id and its data in run_directory/data.
   Result<proto::Job> Prepare(const SubmissionRequest& request);
 
  private:
   Result<proto::Job> PrepareAgain(const proto::Job& before, uint32_t nodes);
-  // "NAME-1", or with the first number not taken.
+  // Returns "NAME-1", or the name with the first free number.
   std::string ReserveId(const std::string& name);
   spec::ClusterSpec ConnectedNodes(const planner::MachineFacts& facts, bool cordoned_too) const;
   Result<planner::LocalPlan> Place(const spec::JobSpec& spec, proto::Job& job);

@@ -1,4 +1,4 @@
-// The bodies of REST requests, from text to types that can't be wrong.
+// Parses and checks the bodies of REST requests.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,22 @@ namespace longhaul::service {
 // "from"?, "inject"?, "source"?}
 struct SubmissionRequest {
   std::string job;             // the job file's text
-  std::string source = "job";  // names it in messages
+  std::string source = "job";  // its name in messages
   std::string name;            // instead of the file's; empty: the file's
   std::string run_directory;   // empty: chosen
   std::string inject;          // further faults
-  std::string from;            // another run's checkpoint whose weights it begins with, whole path
-  bool resume = false;         // continue from the newest checkpoint in run_directory
-  // Instead of all that: a job that waits and has not begun, prepared anew for so many nodes.
+  std::string from;     // another run's checkpoint to take the first weights from, whole path
+  bool resume = false;  // continue from the newest checkpoint in run_directory
+  // Instead of all that: a waiting job that has not begun, to be prepared again for this many
+  // nodes.
   std::optional<proto::Job> before{};
   uint32_t nodes = 0;
 };
 
-// kInvalidArgument with line and column for what is no JSON, with the key for what is wrong in it.
+// Returns kInvalidArgument, with line and column if the body isn't JSON, else with the wrong key.
 Result<SubmissionRequest> ParseSubmissionRequest(std::string_view body);
 
-// POST /v1/jobs/{id}/stop and .../cordon: nothing, or {"reason": "..."}.
+// Reads the body of POST /v1/jobs/{id}/stop and .../cordon: empty, or {"reason": "..."}.
 Result<std::string> ParseReason(std::string_view body);
 
 }  // namespace longhaul::service

@@ -1,5 +1,5 @@
-// Which PyTorch a job's command would import: the store that its workers rendezvous on speaks
-// another dialect to each generation (runtime/rendezvous/request_parser.h).
+// The version of PyTorch that a job's command would import. Each generation of PyTorch uses another
+// dialect of the rendezvous store's protocol (runtime/rendezvous/request_parser.h).
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace longhaul::service {
 
-// "1.13.0", read from the files of the command's interpreter without importing them; empty when the
-// command is no Python or has no PyTorch. Blocks for as long as an interpreter needs to start, at
-// most 5 seconds.
+// Returns the version, such as "1.13.0", from the files of the command's interpreter, without
+// importing them; empty when the command isn't Python or has no PyTorch. Blocks for the start of an
+// interpreter, at most 5 seconds.
 std::string FindTorchVersion(const proto::Workload& workload);
 
 }  // namespace longhaul::service
