@@ -12,7 +12,7 @@ io io: base
 runtime runtime: base io
 runtime runtime_probe: runtime
 """
-TESTS = "io/files/file_test.cc: base io\n"
+TESTS = "io/file_test.cc: base io\n"
 
 
 class CheckLayers(unittest.TestCase):
@@ -23,9 +23,9 @@ class CheckLayers(unittest.TestCase):
         for module in ["base", "io", "runtime"]:
             self.write(f"src/{module}/README.md", "# A module\n")
         self.write("src/base/status.h", "#include <string>\n")
-        self.write("src/io/files/file.h", '#include "base/status.h"\n')
-        self.write("src/io/files/file_test.cc", '#include "io/files/file.h"\n#include <gtest/gtest.h>\n')
-        self.write("src/runtime/agent.h", '#include "io/files/file.h"\n#include "longhaul.h"\n')
+        self.write("src/io/file.h", '#include "base/status.h"\n')
+        self.write("src/io/file_test.cc", '#include "io/file.h"\n#include <gtest/gtest.h>\n')
+        self.write("src/runtime/agent.h", '#include "io/file.h"\n#include "longhaul.h"\n')
 
     def write(self, path, text):
         path = self.root / path
@@ -45,12 +45,12 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(self.findings(), [])
 
     def test_an_upward_include_is_found_with_place_and_both_modules(self):
-        self.write("src/io/files/file.h", '#include "base/status.h"\n\n#include "runtime/agent.h"\n')
-        self.expect("src/io/files/file.h:3", "'io'", "'runtime'", "above")
+        self.write("src/io/file.h", '#include "base/status.h"\n\n#include "runtime/agent.h"\n')
+        self.expect("src/io/file.h:3", "'io'", "'runtime'", "above")
 
     def test_an_upward_include_of_a_test_is_found(self):
-        self.write("src/io/files/file_test.cc", '#include "runtime/agent.h"\n')
-        self.expect("src/io/files/file_test.cc:1", "above")
+        self.write("src/io/file_test.cc", '#include "runtime/agent.h"\n')
+        self.expect("src/io/file_test.cc:1", "above")
 
     def test_an_undeclared_include_is_found(self):
         layers = LAYERS.replace("runtime runtime: base io", "runtime runtime: base")
@@ -60,12 +60,12 @@ class CheckLayers(unittest.TestCase):
 
     def test_a_test_may_include_only_what_it_lists(self):
         self.write("src/base/status_test.cc", "#include <gtest/gtest.h>\n")
-        self.write("src/runtime/agent_test.cc", '#include "io/files/file.h"\n')
+        self.write("src/runtime/agent_test.cc", '#include "io/file.h"\n')
         tests = TESTS + "base/status_test.cc: base\nruntime/agent_test.cc: base runtime\n"
         layers = check_layers.Layers(LAYERS, tests)
         findings = check_layers.Checker(self.root, layers).run()
         self.assertEqual(len(findings), 1, findings)
-        self.assertIn("the test includes \"io/files/file.h\" but its DEPENDS lack 'io'", findings[0])
+        self.assertIn("the test includes \"io/file.h\" but its DEPENDS lack 'io'", findings[0])
 
     def test_an_upward_dependency_is_found_without_an_include(self):
         findings = self.findings(LAYERS.replace("io io: base", "io io: base runtime_probe"))
@@ -78,7 +78,7 @@ class CheckLayers(unittest.TestCase):
         self.expect("internal to module 'io'")
 
     def test_a_missing_header_is_found(self):
-        self.write("src/io/files/file.h", '#include "base/gone.h"\n')
+        self.write("src/io/file.h", '#include "base/gone.h"\n')
         self.expect('"base/gone.h" does not exist')
 
     def test_an_include_without_its_module_is_found(self):
@@ -86,7 +86,7 @@ class CheckLayers(unittest.TestCase):
         self.expect("does not begin with a module")
 
     def test_gtest_outside_a_test_is_found(self):
-        self.write("src/io/files/file.h", "#include <gtest/gtest.h>\n")
+        self.write("src/io/file.h", "#include <gtest/gtest.h>\n")
         self.expect("<gtest/gtest.h> outside a test")
 
     def test_sizes_and_names_are_checked(self):

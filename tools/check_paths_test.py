@@ -13,13 +13,13 @@ class CheckPaths(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
         self.write("README.md",
-                   "Read [the guide](docs/guide.md#first-steps) and `src/io/files/file.h`.\n")
+                   "Read [the guide](docs/guide.md#first-steps) and `src/io/file.h`.\n")
         self.write("docs/guide.md", "# Guide\n\n## First steps\n\nSee `io/file.{h,cc}`.\n")
-        self.write("src/io/files/file.h", "// Files. See docs/guide.md, file_*.cc and internal/name.h.\n")
-        self.write("src/io/files/file.cc", '// What it does: file.h.\nauto kName = "io/gone.h";\n')
-        self.write("src/io/files/file_test.cc", "// Tests.\n")
+        self.write("src/io/file.h", "// Files. See docs/guide.md, file_*.cc and internal/name.h.\n")
+        self.write("src/io/file.cc", '// What it does: file.h.\nauto kName = "io/gone.h";\n')
+        self.write("src/io/file_test.cc", "// Tests.\n")
         self.write("src/io/internal/name.h", "/* As ../file.h\n   does. */\n")
-        self.write("tools/check.py", '"""Reads src/io/files/file.h."""\n\nNAME = "io/gone.h"\n')
+        self.write("tools/check.py", '"""Reads src/io/file.h."""\n\nNAME = "io/gone.h"\n')
 
     def write(self, path, text):
         path = self.root / path
@@ -41,12 +41,12 @@ class CheckPaths(unittest.TestCase):
         self.assertEqual(self.findings(), [])
 
     def test_a_dead_path_in_a_comment_is_found_with_its_line(self):
-        self.write("src/io/files/file.cc", "int x;\n// See io/gone.h.\n")
-        self.expect("src/io/files/file.cc:2", "io/gone.h")
+        self.write("src/io/file.cc", "int x;\n// See io/gone.h.\n")
+        self.expect("src/io/file.cc:2", "io/gone.h")
 
     def test_a_document_that_does_not_exist_is_found_in_a_message(self):
-        self.write("src/io/files/file.cc", 'auto kName = "see docs/gone.md";\n')
-        self.expect("src/io/files/file.cc:1", "docs/gone.md")
+        self.write("src/io/file.cc", 'auto kName = "see docs/gone.md";\n')
+        self.expect("src/io/file.cc:1", "docs/gone.md")
 
     def test_a_dead_path_in_the_second_line_of_a_block_comment_is_found(self):
         self.write("src/io/internal/name.h", "/* As\n   io/gone.h does. */\n")
@@ -61,8 +61,8 @@ class CheckPaths(unittest.TestCase):
         self.expect("docs/guide.md:5", "io/depths")
 
     def test_a_dead_name_without_a_folder_is_found(self):
-        self.write("src/io/files/file.cc", "// See gone.h.\n")
-        self.expect("src/io/files/file.cc:1", "gone.h")
+        self.write("src/io/file.cc", "// See gone.h.\n")
+        self.expect("src/io/file.cc:1", "gone.h")
 
     def test_a_dead_path_in_a_docstring_and_in_a_comment_of_python_is_found(self):
         self.write("tools/check.py", '"""Reads io/gone.h."""\n\nNAME = 1  # as io/lost.h\n')

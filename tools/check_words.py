@@ -3,9 +3,10 @@
 
   check_words.py [--root PROJECT]
 
-It reads the Markdown files of the project, the public C header, the Python package and the golden help
-texts of the tests, and the messages in the sources: their string literals that hold a space. docs/glossary.md is left out, because it says which words are retired. CHANGELOG.md is
-left out, because it quotes what was.
+It reads the Markdown files of the project, the public C header, the Python package and the golden
+texts of the tests, and the messages in the sources: their string literals that hold a space.
+docs/glossary.md is left out, because it says which words are retired. CHANGELOG.md is left out,
+because it quotes what was.
 
 Prints one line a finding with what to write instead, and exits with 1 if there is any.
 """
@@ -44,8 +45,9 @@ LEFT_OUT = {"docs/glossary.md", "CHANGELOG.md"}
 
 
 def read_files(root):
-    for pattern in ("*.md", "docs/*.md", "docs/*.yaml", "src/**/README.md", "bench/*.md", "python/*.md",
-                    "include/*.h", "python/longhaul/*.py", "tests/golden/**/*.txt", "src/**/*.cc"):
+    for pattern in ("*.md", "docs/*.md", "docs/*.yaml", "src/**/README.md", "bench/*.md",
+                    "python/*.md", "include/*.h", "python/longhaul/*.py", "tests/golden/**/*.txt",
+                    "src/**/*.cc"):
         yield from sorted(path for path in root.glob(pattern)
                           if not path.name.endswith(("_test.cc", "_fuzz.cc", "_bench.cc")))
 

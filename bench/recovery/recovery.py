@@ -152,7 +152,7 @@ def measure_trainer(arguments, folder, generator):
     child = Child([arguments.longhaul, "run", "recovery.yaml", "--json"], folder)
     samples, steps = [], []
     try:
-        until(child, lambda notification: notification["type"] == "step" and notification["step"]["step"] >= 20)
+        until(child, lambda shown: shown["type"] == "step" and shown["step"]["step"] >= 20)
         for number in range(1, arguments.kills + 1):
             steps += pass_time(child, generator.uniform(0.2, 0.6))
             killed = kill(generator.choice(worker_pids(arguments, folder)))

@@ -1,4 +1,4 @@
-// Any text as a manifest, as it is and with its hash mended; what is accepted is written the same.
+// Any text as a manifest, as it is and with its hash mended; an accepted one is written the same.
 
 #include <cstdint>
 #include <cstdio>
@@ -22,6 +22,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                 static_cast<unsigned long long>(Hash64(text)));
   text += line;
   const Result<Manifest> manifest = DecodeManifest(text);
-  if (manifest.ok()) CHECK(EncodeManifest(*manifest) == text);
+  if (!manifest.ok()) return 0;
+  const std::string encoded = EncodeManifest(*manifest);
+  // One with the key of versions before 0.1 gets the present key.
+  const bool is_old = text.find("\n\"epoch\": ") != std::string::npos;
+  if (is_old) {
+    const Result<Manifest> again = DecodeManifest(encoded);
+    CHECK(again.ok() && *again == *manifest);
+  } else {
+    CHECK(encoded == text);
+  }
   return 0;
 }

@@ -14,9 +14,8 @@ bool CanDrawFrames();
 // 100 columns and no colour.
 ViewStyle TerminalStyle();
 
-// Writes all of it to standard output at once. A reader that went away is no failure: the run
-// continues
-// .
+// Writes all of it to standard output at once. It is no failure when the reader has gone away: the
+// run continues.
 void WriteOut(std::string_view bytes);
 
 }  // namespace longhaul::frontend

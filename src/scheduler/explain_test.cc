@@ -37,10 +37,12 @@ TEST(Explain, NamesTheQuotaAndByHowMuchToRaiseIt) {
   world.Submit("waiting", 1, 4, "research");
   const Explanation why = world.Explain("waiting");
   EXPECT_EQ(why.reason, WaitReason::kQuota);
-  EXPECT_THAT(why.sentence, HasSubstr("queue 'research' uses 16 GPUs of its limit of 16 GPUs and "
-                                      "the job needs 4 GPUs"));
+  EXPECT_THAT(why.sentence,
+              HasSubstr("queue 'research' uses 16 accelerators of its limit of 16 accelerators and "
+                        "the job needs 4 accelerators"));
   ASSERT_EQ(why.fix_texts.size(), 1u);
-  EXPECT_EQ(why.fix_texts[0], "raise the limit of queue 'research' from 16 GPUs to 20 GPUs");
+  EXPECT_EQ(why.fix_texts[0],
+            "raise the limit of queue 'research' from 16 accelerators to 20 accelerators");
   EXPECT_TRUE(FixStarts(world.scheduler, JobId("waiting"), why, world.now));
 }
 

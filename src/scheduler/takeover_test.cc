@@ -70,7 +70,7 @@ TEST(Rebuild, LetsWhatRunsBeyondALoweredLimitRunAndAdmitsNoMore) {
   EXPECT_TRUE(world.Runs("a"));
   world.Submit("b", 1, 2, "lab");
   EXPECT_FALSE(world.Runs("b"));
-  EXPECT_THAT(world.scheduler.WaitText(JobId("b")), testing::HasSubstr("limit of 4 GPUs"));
+  EXPECT_THAT(world.scheduler.WaitText(JobId("b")), testing::HasSubstr("limit of 4 accelerators"));
   world.End("a");
   EXPECT_TRUE(world.Runs("b"));
 }

@@ -49,7 +49,7 @@ TEST(DeviceFile, SaysWhatIsWrongAndWhere) {
       {With("\"cores\"", "\"coers\""), "cores is missing"},
       {With("\"quick\": false", "\"quick\": 0"), "quick must be true or false"},
       {With("\"quick\": false", "\"quick\": false, \"quik\": 1"), "did you mean quick?"},
-      {With("\"operator\":\"matmul\"", "\"operator\":\"produkt\""), "did you mean product?"},
+      {With("\"operator\":\"matmul\"", "\"operator\":\"matmull\""), "did you mean matmul?"},
       {With("\"forward_s\":", "\"forward\":"), "figures[0].forward_s is missing"},
       {With("\"m\":64.0", "\"m\":0"), ".m must be a number from 1"},
       {With("\"m\":64.0", "\"m\":1e300"), ".m must be a number from 1"},

@@ -33,9 +33,10 @@ SharedAmounts GpuLimit(int64_t gpus) {
 TEST(QueueTree, RefusesGuaranteesBeyondTheCluster) {
   const auto tree = QueueTree::Create({Queue("a", "", 6), Queue("b", "", 5)}, Gpus(10));
   ASSERT_FALSE(tree.ok());
-  EXPECT_THAT(tree.status().message(),
-              HasSubstr("queue 'b': with its guarantee of 5 GPUs the queues are promised 11 "
-                        "GPUs, but the cluster has 10 GPUs"));
+  EXPECT_THAT(
+      tree.status().message(),
+      HasSubstr("queue 'b': with its guarantee of 5 accelerators the queues are promised 11 "
+                "accelerators, but the cluster has 10 accelerators"));
 }
 
 TEST(QueueTree, AddsUsageUpToTheRoot) {

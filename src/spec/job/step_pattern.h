@@ -4,8 +4,7 @@
 //   (?P<step>\d+)    must be there: the number of the step that is done
 //   (?P<total>\d+)   the steps of the whole run; with `epoch`, of an epoch
 //   (?P<loss>\S+)    the loss of the step
-//   (?P<epoch>\d+)   counted from 0: `step` starts anew in each, and (epoch * total + step) is
-//   meant
+//   (?P<epoch>\d+)   counted from 0: `step` starts anew in each, the step is epoch * total + step
 //
 // A line in which only `loss` matches gives the loss of the next step that is found: some programs
 // print it on a line of its own. For programs that many people use there are presets with a name.

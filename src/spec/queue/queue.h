@@ -6,10 +6,11 @@
 //     - name: language
 //       parent: research           # absent: below the root, which is the whole cluster
 //       guarantee: {accelerators: 32}
-//       limit: {accelerators: 96}         # absent: none but those of the queues above
-//       lend: {accelerators: 16}          # how much of an unused guarantee others may use; absent:
-//       all weight: 2                  # share of what nobody is guaranteed order: priority # or
-//       first-come reclaim: true              # whether it takes back what others borrowed
+//       limit: {accelerators: 96}  # absent: only the limits of the queues above
+//       lend: {accelerators: 16}   # how much of an unused guarantee others may use; absent: all
+//       weight: 2                  # share of what no queue is guaranteed
+//       order: priority            # or first-come
+//       reclaim: true              # whether it takes back what others borrowed
 //
 // Amounts are whole numbers in small units, so that sums of quotas lose nothing. Leaves out who may
 // submit to a queue.

@@ -119,8 +119,9 @@ class QueueReader {
       return Refuse(node.line, node.key + " must be a map such as {accelerators: 8, memory: 1TiB}");
     }
     for (const Node& child : node.children) {
-      // Files of before 0.1, which event logs hold, say cards.
-      const std::string_view key = child.key == "cards" ? "accelerators" : child.key;
+      // Event logs hold files written before 0.1, in which the key of accelerators is cards.
+      const std::string_view key =
+          child.key == "cards" ? std::string_view("accelerators") : std::string_view(child.key);
       const auto found = std::find(kSharedResourceNames.begin(), kSharedResourceNames.end(), key);
       if (found == kSharedResourceNames.end()) return Unknown(child, kSharedResourceNames);
       const auto resource = static_cast<size_t>(found - kSharedResourceNames.begin());

@@ -2,8 +2,9 @@
 //
 //   Metadata.state_dict_metadata: name -> TensorStorageMetadata(properties, size, chunks of
 //     (offsets, sizes)) or BytesStorageMetadata
-//   Metadata.storage_data: MetadataIndex(fqn, offset) -> _StorageInfo(relative_path, offset,
-//   length) Metadata.planner_data: name -> the path in the nested state (a tuple of keys)
+//   Metadata.storage_data: MetadataIndex(fqn, offset) ->
+//     _StorageInfo(relative_path, offset, length)
+//   Metadata.planner_data: name -> the path in the nested state (a tuple of keys)
 //
 // The classes are in torch.distributed.checkpoint since PyTorch 2.0 and in
 // torch.distributed._shard.checkpoint before it.

@@ -5,8 +5,7 @@
 //   {"expedite": JOB}                    it goes before all others
 //   {"evict": JOB}                       it takes a snapshot, stops and waits again
 //   {"job": JOB, "nodes"?, "topology"?}  of one that waits; a size only of one that has not begun
-//   {"queue": NAME, "limit": {"accelerators"?, "cpu"?, "memory_gib"?}}  -1: none; what is absent
-//   stays
+//   {"queue": NAME, "limit": {"accelerators"?, "cpu"?, "memory_gib"?}}  -1: none; absent: as it is
 //   {"node": NAME}                       cordoned, drained, suspect or spare no longer
 //   {"link": NAME, "level": LEVEL}       gangs may cross the links of this domain again
 // JOB is an id or a name.
