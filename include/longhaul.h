@@ -1,9 +1,9 @@
 /*
- * The worker API: what a training process reports to Longhaul and asks of it.
+ * The worker API: the functions by which a training process communicates with Longhaul.
  *
- * Plain C, so that any language can use it; linked as liblonghaul.so, which depends on nothing but
- * the C library's world (no protobuf, no gRPC, no PyTorch). The built-in trainer and the Python
- * package use this API.
+ * The API is plain C, so that any language can use it. Link it as liblonghaul.so, which depends
+ * only on the system's C library (not on protobuf, gRPC or PyTorch). The built-in trainer and the
+ * Python package use this API.
  *
  *   longhaul_worker* worker = longhaul_open(&error);
  *   longhaul_phase(worker, LONGHAUL_PHASE_RENDEZVOUS);       ... build process groups ...
@@ -18,10 +18,11 @@
  *   }
  *   longhaul_close(worker);
  *
- * Threads: one thread at a time uses a longhaul_worker. Failures: functions that can fail return 0
- * or an error code (the canonical codes, as in gRPC) and fill `error` when it isn't null. The
- * library never throws, never exits and never prints. When the agent is gone every call returns
- * LONGHAUL_UNAVAILABLE: the worker should end, its node is being replaced.
+ * Threads: at most one thread at a time may use a longhaul_worker.
+ * Failures: functions that can fail return 0 or an error code (the canonical codes, as in gRPC) and
+ * fill `error` if it is not null. The library never throws, never exits and never prints. If the
+ * agent is gone, every call returns LONGHAUL_UNAVAILABLE. The worker should then end, because its
+ * node is being replaced.
  */
 #ifndef LONGHAUL_H_
 #define LONGHAUL_H_
@@ -50,16 +51,16 @@ typedef struct {
 } longhaul_error;
 
 typedef enum {
-  LONGHAUL_PHASE_START_UP = 1, /* entered by itself when the process begins */
+  LONGHAUL_PHASE_START_UP = 1, /* entered automatically when the process starts */
   LONGHAUL_PHASE_RENDEZVOUS = 2,
   LONGHAUL_PHASE_RESTORE = 3,
   LONGHAUL_PHASE_STEPPING = 4,
   LONGHAUL_PHASE_FINISHING = 5,
 } longhaul_phase_kind;
 
-/* A stretch of this process's memory that belongs to the training state. Names are unique, at most
- * 255 bytes of UTF-8; `shape` is in elements, `dims` at most 8. The memory stays valid and in place
- * until longhaul_close or the next longhaul_register. */
+/* A region of this process's memory that belongs to the training state. Names are unique and at
+ * most 255 bytes of UTF-8. `shape` is in elements; `dims` is at most 8. The memory must stay valid
+ * and in place until longhaul_close or the next longhaul_register. */
 typedef struct {
   const char* name;
   void* data;
@@ -70,118 +71,129 @@ typedef struct {
 } longhaul_tensor;
 
 /* The samples of this worker. Step s of the job uses global positions [(s-1)*B, s*B); rank r of R
- * takes the r-th of R equal cuts. The sample at a position comes from longhaul_sample(). */
+ * takes the r-th of R equal parts. The sample at a position comes from longhaul_sample(). */
 typedef struct {
-  uint64_t samples;      /* in the data set; 0: the job has no data ledger */
+  uint64_t samples;      /* samples in the data set; 0: the job has no data ledger */
   uint64_t global_batch; /* B */
   uint64_t seed;
-  uint64_t first_step; /* steps [first_step, end_step) may be run under this lease */
+  uint64_t first_step; /* the lease allows the steps [first_step, end_step) */
   uint64_t end_step;
 } longhaul_lease;
 
-/* What a step was and cost. Times are of this rank, in nanoseconds. */
+/* The results and costs of a step. Times are those of this rank, in nanoseconds. */
 typedef struct {
   uint64_t step;
-  int64_t data_ns;     /* waited for input */
-  int64_t snapshot_ns; /* stopped for a copy; longhaul_snapshot adds its own time by itself */
+  int64_t data_ns;     /* time waiting for input */
+  int64_t snapshot_ns; /* time stopped for a copy; longhaul_snapshot adds its own time */
   int64_t evaluation_ns;
   int64_t communication_ns; /* part of the productive time */
-  double loss;              /* nats a token over the global batch; NaN: not known on this rank */
+  double loss;              /* nats per token over the global batch; NaN: unknown on this rank */
   double validation_loss;   /* NaN: none at this step */
   double gradient_norm;
-  uint64_t tokens; /* of the step, over all ranks */
+  uint64_t tokens; /* tokens of the step, over all ranks */
   double flops;    /* model FLOPs of the step, over all ranks */
 } longhaul_step;
 
-/* Joins the agent named by LONGHAUL_AGENT_SOCKET (set by it in the worker's environment). Null on
- * failure; LONGHAUL_NOT_FOUND when not started by Longhaul. */
+/* Connects to the agent's socket, LONGHAUL_AGENT_SOCKET, which the agent sets in the worker's
+ * environment. Returns null on failure. The code is LONGHAUL_NOT_FOUND if Longhaul did not start
+ * this process. */
 longhaul_worker* longhaul_open(longhaul_error* error);
-void longhaul_close(longhaul_worker* worker); /* null: nothing */
+void longhaul_close(longhaul_worker* worker); /* null: does nothing */
 
-/* The job's trainer_config, as JSON text that lives as long as the worker; "" when there is
+/* Returns the job's trainer_config as JSON text, valid as long as the worker; "" if the job has
  * none. */
 const char* longhaul_config(const longhaul_worker* worker);
 uint64_t longhaul_attempt(const longhaul_worker* worker);
 
 int longhaul_phase(longhaul_worker* worker, longhaul_phase_kind phase, longhaul_error* error);
 int longhaul_report_step(longhaul_worker* worker, const longhaul_step* step, longhaul_error* error);
-/* A text for the job's report, JSON, at most 64 KiB: the generated sample, final numbers. */
+/* Sends JSON text of at most 64 KiB for the job's report: the generated sample, final numbers. */
 int longhaul_result(longhaul_worker* worker, const char* json, longhaul_error* error);
 
-/* Names the state: everything that restore must bring back. Once before the first snapshot or
- * restore; again when it changes (a changed plan never restores an old one's snapshot). The memory
- * for its snapshots is made behind the caller's back from here on, or from the restore: a first
- * snapshot that comes a second a GiB later, or more, costs no more than the others. */
+/* Declares the state: all memory that a restore must fill. Call it before the first snapshot or
+ * restore, and again when the state changes (a snapshot of an old plan is never restored into a
+ * changed one). The memory for the snapshots is allocated asynchronously from this call on, or from
+ * the restore. If the first snapshot follows at least one second per GiB later, it costs no more
+ * than the others. */
 int longhaul_register(longhaul_worker* worker, const longhaul_tensor* tensors, size_t count,
                       longhaul_error* error);
 
-/* Where a registered tensor lies in a global one that other ranks hold other boxes of: a box of the
- * tensor's own shape at `offset` of `shape`, both of the tensor's dims. `of` null: the tensor is
- * whole, and global under its own name. */
+/* The position of a registered tensor in a global tensor of which other ranks hold other boxes: a
+ * box with the tensor's own shape at `offset` in `shape`. Both arrays have the tensor's dims. If
+ * `of` is null, the tensor is whole, and its own name is the global one. */
 typedef struct {
   const char* of;
   const int64_t* shape;
   const int64_t* offset;
 } longhaul_part;
-/* longhaul_register with a part for each tensor: a checkpoint of it can be loaded into another
- * layout. `parts` null: all are whole. */
+/* Like longhaul_register, with a part for each tensor, so that a checkpoint can be loaded into
+ * another layout. If `parts` is null, all tensors are whole. */
 int longhaul_register_parts(longhaul_worker* worker, const longhaul_tensor* tensors,
                             const longhaul_part* parts, size_t count, longhaul_error* error);
 
-/* Whether this rank's agent asks for a snapshot of the state after `step`. Ranks must agree before
- * they act on it: reduce the answers with MAX along with the step's other numbers. */
+/* Returns not 0 if this rank's agent requests a snapshot of the state after `step`. The ranks must
+ * agree before they act on it: reduce the results with MAX along with the step's other numbers. */
 int longhaul_snapshot_due(longhaul_worker* worker, uint64_t step);
-/* Copies all registered memory, hashed on the way, to the agent's memory and seals it as the state
- * after `step`. Returns when the copy is done: the caller may write its state again. While every
- * older snapshot is still being sent or persisted it waits; the agent's log says for whom. A
- * failure (say LONGHAUL_RESOURCE_EXHAUSTED) leaves the older snapshots as they were; training may
- * continue. */
+/* Copies and hashes all registered memory to the agent's memory and seals the copy as the state
+ * after `step`. Returns when the copy is done; the caller may then write its state again. Blocks
+ * while every older snapshot is still being sent or persisted; the agent's log names the transfers
+ * that it waits for. A failure (for example LONGHAUL_RESOURCE_EXHAUSTED) leaves the older snapshots
+ * unchanged, and training may continue. */
 int longhaul_snapshot(longhaul_worker* worker, uint64_t step, longhaul_error* error);
-/* The same behind the caller's back, for state in this process's own memory: returns as soon as the
- * state is guarded against writes. What is sealed is the state as it was at this call; the caller
- * may write it again at once, but not unmap it: a write to what a thread of ours hasn't copied yet
- * waits until its 2 MiB are. Best called after the optimizer's step and waited for before the next
- * one: then nothing waits. Where the kernel gives no guard (it takes userfaultfd with the right to
- * handle the kernel's faults, and private anonymous memory) a forked child copies; such a write
- * then costs a page fault, and the calling thread must live until the wait.
- * What this and a direct copy stop the caller for is measured, and where the copy is the cheaper
- * one this copies at once, and tries again now and then. State in pages of 4 KiB is put into huge
- * ones asynchronously after the first such snapshot, since the guard changes an entry a page.
- * LONGHAUL_FAILED_PRECONDITION when registered memory is shared with other processes or a device.
- */
+/* The asynchronous form of longhaul_snapshot, for state in this process's own memory. Returns as
+ * soon as the state is guarded against writes. The sealed snapshot is the state at the time of this
+ * call. The caller may write the state again at once, but must not unmap it: a write to memory that
+ * the library's thread has not copied yet blocks until its 2 MiB are copied. To avoid such waits,
+ * call this after the optimizer's step and wait for it before the next one.
+ *
+ * The guard requires userfaultfd with the right to handle the kernel's faults, and private
+ * anonymous memory. Without it a forked child makes the copy. A write to memory that is not copied
+ * yet then costs a page fault, and the calling thread must live until the wait.
+ *
+ * The library measures how long this call and a direct copy stop the caller. If the direct copy is
+ * cheaper, this call copies directly and retries the asynchronous form from time to time. After the
+ * first such snapshot, state in pages of 4 KiB is moved into huge pages asynchronously, because the
+ * guard changes one entry per page.
+ *
+ * Returns LONGHAUL_FAILED_PRECONDITION if registered memory is shared with other processes or a
+ * device. */
 int longhaul_snapshot_begin(longhaul_worker* worker, uint64_t step, longhaul_error* error);
-/* Waits until the snapshot that was begun is sealed, and says so to the agent; fine when none was.
- * A failure leaves the older snapshots as they were. longhaul_snapshot, longhaul_snapshot_begin,
- * longhaul_restore, longhaul_register and longhaul_close wait by themselves. */
+/* Blocks until the snapshot that was begun is sealed, and reports it to the agent. Succeeds if none
+ * was begun. A failure leaves the older snapshots unchanged. longhaul_snapshot,
+ * longhaul_snapshot_begin, longhaul_restore, longhaul_register and longhaul_close include this
+ * wait. */
 int longhaul_snapshot_wait(longhaul_worker* worker, longhaul_error* error);
-/* How the last snapshot was copied, and what training was measured to stop for by each way: "behind
- * the run: 1.3 ms, direct copy: 62 ms". Lives until the next call of this or longhaul_close. */
+/* Returns how the last snapshot was copied, and the measured time for which training stopped with
+ * each method, for example "asynchronous: 1 ms, direct copy: 62 ms". The text is valid until the
+ * next call of this function or longhaul_close. */
 const char* longhaul_snapshot_way(longhaul_worker* worker);
-/* What the controller chose to restore, tensor by tensor, so that a program can make room for a
- * state that it has not built yet: `data` is null, the rest as registered when it was saved. The
- * array belongs to the worker and lives until the next call of this or longhaul_close. *count is 0
- * when there is nothing to restore. LONGHAUL_DATA_LOSS as for longhaul_restore. */
+/* Lists the tensors of the state that the controller chose to restore, so that a program can
+ * allocate a state that it has not built yet. `data` is null; the other members are as registered
+ * when the state was saved. The array belongs to the worker and is valid until the next call of
+ * this function or longhaul_close. *count is 0 if there is nothing to restore. Returns
+ * LONGHAUL_DATA_LOSS in the same cases as longhaul_restore. */
 int longhaul_saved(longhaul_worker* worker, const longhaul_tensor** tensors, size_t* count,
                    longhaul_error* error);
-/* Fills the registered memory with the state that the controller chose, every byte verified, and
- * sets *step; 0 when there is none and the state is untouched. LONGHAUL_DATA_LOSS: the chosen copy
- * is damaged or absent; the agent has been told, the worker should end (exit code 75) and will be
- * started again from the next good copy. */
+/* Fills the registered memory with the state that the controller chose, verifies every byte, and
+ * sets *step. *step is 0 if there is no such state; the memory is then unchanged. Returns
+ * LONGHAUL_DATA_LOSS if the chosen copy is damaged or absent. The damage has then been reported to
+ * the agent. The worker should end (exit code 75) and is started again from the next good copy. */
 int longhaul_restore(longhaul_worker* worker, uint64_t* step, longhaul_error* error);
 
 int longhaul_data_lease(longhaul_worker* worker, longhaul_lease* lease, longhaul_error* error);
-/* The sample at a global position: pass = position / samples, then a keyed permutation of the pass.
- * Pure; needs no longhaul_worker. Requires lease->samples >= 1. */
+/* Returns the sample at a global position: pass = position / samples, then a keyed permutation of
+ * the pass. Pure; requires no longhaul_worker. Requires lease->samples >= 1. */
 uint64_t longhaul_sample(const longhaul_lease* lease, uint64_t position);
 
 /* ---- Checkpoints on disk, for processes without an agent ----
  *
- * Ranks write their pieces into a folder of their own for the step, one of them commits: from then
- * on the checkpoint is there, whole, whatever crashes. It is read by boxes, by any other number of
- * ranks: each reads what it needs of it, every byte verified. docs/checkpoint-format.md */
+ * All ranks write their pieces into the folder of the step, and then one rank commits. After the
+ * commit the complete checkpoint survives any crash. Any number of ranks can read it by boxes: each
+ * rank reads only the bytes that it requires and verifies all of them. The format is documented in
+ * docs/checkpoint-format.md. */
 typedef struct longhaul_checkpoint longhaul_checkpoint;
 
-/* What a rank wrote: it goes to the rank that commits. */
+/* Describes the file that a rank wrote. Send it to the rank that commits. */
 typedef struct {
   uint32_t rank;
   uint64_t bytes;
@@ -189,57 +201,60 @@ typedef struct {
   uint64_t hash;
 } longhaul_piece;
 
-/* Writes this rank's tensors, durable when it returns; `parts` as for longhaul_register_parts. All
- * ranks give the same folder, step (from 1 on), attempt and world; a step that is saved again after
- * going back takes a higher attempt. */
+/* Writes this rank's tensors, which are durable when it returns. `parts` is as for
+ * longhaul_register_parts. All ranks pass the same folder, step (at least 1), attempt and world. A
+ * step that is saved again after a rollback requires a higher attempt. */
 int longhaul_write_piece(const char* folder, uint64_t step, uint64_t attempt, uint32_t rank,
                          uint32_t world, const longhaul_tensor* tensors, const longhaul_part* parts,
                          size_t count, longhaul_piece* piece, longhaul_error* error);
-/* Makes the pieces of all ranks, in order, a checkpoint. LONGHAUL_DATA_LOSS when one isn't there.
- */
+/* Commits the pieces of all ranks, in the order of ranks, as a checkpoint. Returns
+ * LONGHAUL_DATA_LOSS if a piece is missing. */
 int longhaul_commit(const char* folder, const char* job, uint64_t step, uint64_t attempt,
                     const longhaul_piece* pieces, uint32_t world, longhaul_error* error);
 
-/* The steps that a folder holds. */
+/* The state of a step in a folder of checkpoints. */
 typedef enum {
-  LONGHAUL_STEP_COMMITTED = 1,   /* its manifest verifies, its files have their sizes */
+  LONGHAUL_STEP_COMMITTED = 1,   /* the manifest verifies, the files have their sizes */
   LONGHAUL_STEP_DAMAGED = 2,     /* the manifest does not verify, a file is absent, cut or longer */
-  LONGHAUL_STEP_UNCOMMITTED = 3, /* no manifest: being written, or left by a crash */
+  LONGHAUL_STEP_UNCOMMITTED = 3, /* no manifest: in progress, or left by a crash */
 } longhaul_step_state;
 typedef struct {
   uint64_t step;
   uint64_t attempt;
   longhaul_step_state state;
-  const char* path;   /* for longhaul_checkpoint_open */
-  const char* reason; /* why it is not committed; "" when it is */
-  int complete;       /* of an uncommitted one: not 0 when the files of all ranks are there */
+  const char* path;   /* argument for longhaul_checkpoint_open */
+  const char* reason; /* why it is not committed; "" if it is */
+  int complete;       /* of an uncommitted step: not 0 if the files of all ranks exist */
 } longhaul_saved_step;
 typedef struct longhaul_steps longhaul_steps;
-/* Looks at the steps of a folder, or at one step by its own folder. A folder that is absent or
- * empty has none. Null on failure; LONGHAUL_INVALID_ARGUMENT for a checkpoint of another format. */
+/* Inspects the steps of a folder, or one step if `folder` is the step's own folder. An absent or
+ * empty folder has no steps. Returns null on failure; the code is LONGHAUL_INVALID_ARGUMENT for a
+ * checkpoint of another format. */
 longhaul_steps* longhaul_steps_open(const char* folder, longhaul_error* error);
-void longhaul_steps_close(longhaul_steps* steps); /* null: nothing */
-/* The newest first; they live as long as `steps`. */
+void longhaul_steps_close(longhaul_steps* steps); /* null: does nothing */
+/* Returns the steps, the newest first. They are valid as long as `steps`. */
 const longhaul_saved_step* longhaul_steps_get(const longhaul_steps* steps, size_t* count);
 
-/* Opens the newest step of a folder, or one step by its own folder. Null on failure:
- * LONGHAUL_NOT_FOUND when nothing was ever committed there, LONGHAUL_DATA_LOSS when what is to be
- * opened is damaged. An older step is never opened in place of a damaged one: longhaul_steps_open
- * gives the older ones. */
+/* Opens the newest step of a folder, or one step if `path` is the step's own folder. Returns null
+ * on failure: LONGHAUL_NOT_FOUND if nothing was ever committed there, LONGHAUL_DATA_LOSS if the
+ * step is damaged. It never opens an older step in place of a damaged one; use longhaul_steps_open
+ * to list the older steps. */
 longhaul_checkpoint* longhaul_checkpoint_open(const char* path, longhaul_error* error);
-void longhaul_checkpoint_close(longhaul_checkpoint* checkpoint); /* null: nothing */
+void longhaul_checkpoint_close(longhaul_checkpoint* checkpoint); /* null: does nothing */
 uint64_t longhaul_checkpoint_step(const longhaul_checkpoint* checkpoint);
-/* The values beside the tensors as JSON (src/checkpoint/formats/state_tree.h), as they were written
- * and verified; "" when there are none. It and the tensors below live as long as the checkpoint. */
+/* Returns the values other than tensors as JSON (src/checkpoint/formats/state_tree.h), as they were
+ * written, after verification; "" if there are none. This text and the tensors below are valid as
+ * long as the checkpoint. */
 const char* longhaul_checkpoint_tree(const longhaul_checkpoint* checkpoint);
-/* The global tensors; `data` is null. */
+/* Returns the global tensors; their `data` is null. */
 const longhaul_tensor* longhaul_checkpoint_tensors(const longhaul_checkpoint* checkpoint,
                                                    size_t* count);
-/* Fills memory: each tensor is global under its own name, or the box of a global one that its part
- * says. Each byte is read once. On failure the memory holds anything. *bytes_read (may be null) is
- * what was read of files: whole chunks of 1 MiB at most. LONGHAUL_NOT_FOUND naming the tensor that
- * isn't there, LONGHAUL_FAILED_PRECONDITION one of another shape or dtype, LONGHAUL_DATA_LOSS file
- * and byte of what is damaged. */
+/* Fills memory. Each tensor is either the global tensor of its own name, or the box of a global one
+ * that its part specifies. Each byte is read once. On failure the content of the memory is
+ * undefined. *bytes_read (may be null) is the number of bytes read from files: whole chunks of at
+ * most 1 MiB. Returns LONGHAUL_NOT_FOUND with the name of a missing tensor,
+ * LONGHAUL_FAILED_PRECONDITION with the name of a tensor of another shape or dtype, and
+ * LONGHAUL_DATA_LOSS with the file and byte of the damage. */
 int longhaul_checkpoint_read(longhaul_checkpoint* checkpoint, const longhaul_tensor* tensors,
                              const longhaul_part* parts, size_t count, uint64_t* bytes_read,
                              longhaul_error* error);

@@ -1,10 +1,11 @@
-"""Snapshots in memory, restore and step reports for a training script run by Longhaul.
+"""Snapshots in memory, restore and step reports for a training script that Longhaul runs.
 
     saved = longhaul.restore()
     if longhaul.due(step): longhaul.snapshot(state, step)
     longhaul.report(step, loss=loss)
 
-See README.md of the package. One thread at a time; errors are LonghaulError or one of its classes.
+See README.md of the package. At most one thread at a time may call these functions. Errors are
+raised as LonghaulError or one of its subclasses.
 """
 
 import atexit
@@ -33,7 +34,7 @@ _EXIT_DAMAGED = 75  # the agent starts this process again from the next good cop
 
 
 class _Session:
-    """The worker API and what is kept between calls."""
+    """The worker API and the state that is kept between calls."""
 
     def __init__(self, worker: WorkerApi):
         self.worker = worker
@@ -41,10 +42,10 @@ class _Session:
         self.registered: Optional[List[Tuple[TensorInfo, int, int]]] = None
         self.kept: List[Any] = []  # objects whose memory is registered
         self.pinned: Dict[str, Any] = {}  # buffers of device tensors, by name
-        self.answer: Any = None  # a tensor for what the ranks say
+        self.answer: Any = None  # the tensor that due() reduces over the ranks
         self.background: Optional[threading.Thread] = None
         self.failure: Optional[LonghaulError] = None
-        self.begun = False  # by snapshot_begin
+        self.begun = False  # whether snapshot_begin started a snapshot
 
     def register(self, tensors: List[Tuple[TensorInfo, int, int]], kept: List[Any]) -> None:
         self.kept = kept
@@ -61,7 +62,7 @@ class _Session:
             raise failure
 
     def settle(self) -> None:
-        """Waits for whatever is under way: what it reads may go afterwards."""
+        """Blocks until the pending snapshot is done. Its memory may be freed afterwards."""
         self.join()
         if self.begun:
             self.begun = False
@@ -89,13 +90,14 @@ def available() -> bool:
 
 
 def restore(into: Any = None) -> Optional[Saved]:
-    """The newest state that the whole gang has, every byte verified; None at the first start.
+    """Returns the newest state that the whole gang has, after verifying every byte.
 
-    With `into`, a state of the same form, its tensors are filled in place; needed where tensors are
-    sharded (DTensor, ShardedTensor, Part). Without, they come back whole on the CPU.
+    Returns None at the first start. `into` is a state of the same form, whose tensors are filled in
+    place. It is required for sharded tensors (DTensor, ShardedTensor, Part). Without `into` the
+    result contains whole tensors on the CPU.
 
-    Call it once, before the first step. Exits with code 75 when the copy proves damaged: the agent
-    has been told, and starts the process again from the next good one.
+    Call this once, before the first step. Exits with code 75 if the copy is damaged. The damage has
+    then been reported to the agent, which starts the process again from the next good copy.
     """
     session = _open()
     if session is None:
@@ -161,7 +163,7 @@ def _read_into(session: _Session, into: Any) -> Optional[Saved]:
 
 
 def _tree_name(tensors: List["_state.Tensor"]) -> str:
-    """Ranks of a sharded state have trees of their own."""
+    """The name of this rank's tree of values. With a sharded state each rank has its own tree."""
     if all(tensor.info.part is None for tensor in tensors):
         return _state.TREE
     rank = int(os.environ.get("RANK", "0"))
@@ -169,9 +171,9 @@ def _tree_name(tensors: List["_state.Tensor"]) -> str:
 
 
 def due(step: int) -> bool:
-    """Whether a snapshot of the state after `step` is wanted, the same on every rank.
+    """Returns whether a snapshot of the state after `step` is due. All ranks get the same result.
 
-    A collective where torch.distributed is initialised: every rank calls it at every step.
+    This is a collective if torch.distributed is initialised: every rank must call it at every step.
     """
     session = _open()
     if session is None:
@@ -186,9 +188,9 @@ def due(step: int) -> bool:
     if not torch.distributed.is_initialized() or torch.distributed.get_world_size() == 1:
         return wanted
     on_device = torch.distributed.get_backend() == "nccl"
-    # Kept, because Gloo's thread lets go of a tensor after the collective has returned: were it the
-    # last to do so it would need the interpreter's lock, which a process that ends holds while it
-    # waits for that thread (seen with PyTorch 1.13).
+    # The tensor is kept, because Gloo's thread releases its reference after the collective has
+    # returned. If that were the last reference, the thread would need the interpreter's lock, which
+    # an ending process holds while it waits for that thread (observed with PyTorch 1.13).
     if session.answer is None:
         session.answer = torch.zeros(1, dtype=torch.int32, device="cuda" if on_device else "cpu")
     session.answer.fill_(int(wanted))
@@ -199,9 +201,9 @@ def due(step: int) -> bool:
 def snapshot(state: Any, step: int, *, stream: Any = None) -> None:
     """Copies the state after `step` to memory that outlives this process.
 
-    Returns when the copy is done, or, with a CUDA `stream` for tensors on a device, as soon as it is
-    under way: call `wait` before anything of the state is written again. A snapshot that fails
-    leaves the older ones as they were.
+    Returns when the copy is done. With a CUDA `stream`, for tensors on a device, it returns as soon
+    as the copy has started; call `wait` before any part of the state is written again. A failed
+    snapshot leaves the older ones unchanged.
     """
     session = _open()
     if session is None:
@@ -231,12 +233,13 @@ def snapshot(state: Any, step: int, *, stream: Any = None) -> None:
 
 
 def snapshot_begin(state: Any, step: int) -> None:
-    """Begins to copy the state after `step` and returns: what is saved is the state as it is now.
+    """Starts to copy the state after `step`. The snapshot contains the state at this call.
 
-    For tensors in this process's own memory; those on a device are copied as by `snapshot`. The
-    state may be written at once, but not freed: a write to what isn't copied yet waits a moment.
-    Best begun after the optimizer's step, with `wait` before the next one: then nothing waits. Where
-    a copy at once was measured to stop training for less, that is what happens.
+    This is for tensors in the process's own memory; tensors on a device are copied as by
+    `snapshot`. The state may be written immediately, but must not be freed. A write to memory that
+    is not copied yet blocks until it is. To avoid such waits, call this after the optimizer's step
+    and call `wait` before the next one. If a direct copy was measured to stop training for less
+    time, this function copies directly.
     """
     session = _open()
     if session is None:
@@ -254,16 +257,16 @@ def snapshot_begin(state: Any, step: int) -> None:
 
 
 def snapshot_way() -> str:
-    """How the last snapshot was copied, and what training was measured to stop for by each way."""
+    """How the last snapshot was copied, and the measured time that each method stops training."""
     session = _open()
     return "" if session is None else session.worker.snapshot_way()
 
 
 def prepare(state: Any) -> None:
-    """Makes room for snapshots of a state of this form, asynchronously.
+    """Allocates the memory for snapshots of a state of this form, asynchronously.
 
-    For a state that wasn't restored, once it is whole (optimizers make theirs at the first step):
-    the first snapshot then costs no more than the others. Never needed.
+    Use this for a state that was not restored, once it is complete (optimizers create their state
+    at the first step). The first snapshot then costs no more than the others. The call is optional.
     """
     session = _open()
     if session is None:
@@ -277,12 +280,12 @@ def prepare(state: Any) -> None:
 
 class _Gathered(NamedTuple):
     tensors: List[Tuple[TensorInfo, int, int]]
-    kept: List[Any]  # objects whose memory that is
-    event: Any  # after which copies from a device are there; None: there are none
+    kept: List[Any]  # the objects that own this memory
+    event: Any  # completes with the copies from a device; None: there are no such copies
 
 
 def _gather(session: _Session, state: Any, stream: Any) -> _Gathered:
-    """The state's tensors in host memory, those on a device on their way there."""
+    """The state's tensors in host memory; copies from a device may still be in progress."""
     tensors, tree = _state.flatten(state)
     device = _device.device
     on_device = False
@@ -307,7 +310,7 @@ def _gather(session: _Session, state: Any, stream: Any) -> _Gathered:
 
 
 def _pinned(session: _Session, tensor: "_state.Tensor") -> Any:
-    """The tensor's host buffer: the same one at every snapshot, as long as its form stays."""
+    """The tensor's host buffer, which is reused as long as shape and dtype stay the same."""
     value = tensor.value
     buffer = session.pinned.get(tensor.info.name)
     if buffer is None or buffer.shape != value.shape or buffer.dtype != value.dtype:
@@ -317,7 +320,7 @@ def _pinned(session: _Session, tensor: "_state.Tensor") -> Any:
 
 
 def wait() -> None:
-    """Returns when a snapshot under way is done; raises what went wrong with it."""
+    """Blocks until a pending snapshot is done; raises its error if it failed."""
     session = _open()
     if session is not None:
         session.settle()
@@ -327,7 +330,7 @@ def report(step: int, *, loss: Optional[float] = None, validation_loss: Optional
            gradient_norm: Optional[float] = None, tokens: int = 0, flops: float = 0.0,
            data_seconds: float = 0.0, evaluation_seconds: float = 0.0,
            communication_seconds: float = 0.0) -> None:
-    """Says that a step is done, what it was and what it cost. Feeds the goodput ledger."""
+    """Reports a completed step, its results and its costs, for the goodput ledger."""
     session = _open()
     if session is None:
         return
@@ -341,7 +344,7 @@ def report(step: int, *, loss: Optional[float] = None, validation_loss: Optional
 
 
 def result(json_text: str) -> None:
-    """A text for the job's report: JSON, at most 64 KiB."""
+    """Sends JSON text of at most 64 KiB for the job's report."""
     session = _open()
     if session is not None:
         session.join()
@@ -349,7 +352,7 @@ def result(json_text: str) -> None:
 
 
 def close() -> None:
-    """Ends the connection; done by itself when the process ends."""
+    """Closes the connection. This happens automatically when the process ends."""
     global _session, _opened
     session, _session, _opened = _session, None, False
     if session is None:
@@ -357,4 +360,4 @@ def close() -> None:
     atexit.unregister(close)
     if session.background is not None:
         session.background.join()
-    session.worker.close()  # waits for what was begun
+    session.worker.close()  # blocks until a snapshot that was begun is done

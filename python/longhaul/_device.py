@@ -1,7 +1,7 @@
-"""Tensors on a device, to pinned host memory on a stream: the one place that speaks of CUDA.
+"""Copies of tensors on a device to pinned host memory. This is the only module that uses CUDA.
 
-Behind an interface, so that the order of copies, events and snapshots is tested without a device.
-`Cuda` itself has not been run on hardware.
+The device is behind an interface, so that tests can check the order of copies, events and snapshots
+without a device. `Cuda` itself has not been run on hardware.
 """
 
 import sys
@@ -9,23 +9,26 @@ from typing import Any, Protocol
 
 
 class Device(Protocol):
-    """What a snapshot asks of a device. Streams are the caller's own objects; None: the current one."""
+    """The operations of a device that a snapshot requires.
+
+    Streams are the caller's own objects; None stands for the current stream.
+    """
 
     def holds(self, value: Any) -> bool:
-        """Whether this PyTorch tensor lies on the device."""
+        """Whether this PyTorch tensor is on the device."""
 
     def pinned(self, like: Any) -> Any:
-        """A tensor of that form in page-locked host memory."""
+        """Returns a tensor of the same shape and dtype in page-locked host memory."""
 
     def copy(self, value: Any, buffer: Any, stream: Any) -> None:
-        """Puts a copy on the stream, behind what the current stream has been given so far."""
+        """Enqueues a copy on the stream, after the work enqueued on the current stream so far."""
 
     def mark(self, stream: Any) -> Any:
-        """An event after all that the stream has been given; its synchronize() waits for it."""
+        """Returns an event after all work of the stream; its synchronize() blocks until then."""
 
 
 class Cuda:
-    """PyTorch's CUDA (and what poses as it, such as ROCm)."""
+    """PyTorch's CUDA device, and devices with the same interface, such as ROCm."""
 
     def holds(self, value: Any) -> bool:
         return bool(value.is_cuda)

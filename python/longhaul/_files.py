@@ -1,7 +1,8 @@
-"""Checkpoints on disk without an agent: saved by any number of processes, loaded by any other.
+"""Checkpoints on disk without an agent, saved and loaded by any number of processes.
 
-Each process writes its own pieces and reads its own boxes: nothing is gathered. With
-torch.distributed initialised, `save` is a collective; every process may call `load` alone.
+Each process writes its own pieces and reads its own boxes; no process gathers the state. If
+torch.distributed is initialised, `save` is a collective. `load_checkpoint` is a collective only
+with `together`; otherwise every process may call it alone.
 """
 
 import ctypes
@@ -28,8 +29,8 @@ class Saved(NamedTuple):
 
 
 _library: Optional[ctypes.CDLL] = None
-_attempts: Dict[str, int] = {}  # of the folders that this process has saved to
-_newest: Dict[str, int] = {}  # the step saved there last
+_attempts: Dict[str, int] = {}  # attempt of each folder that this process has saved to
+_newest: Dict[str, int] = {}  # last step saved to each folder
 _COMMITTED, _DAMAGED = 1, 2  # of longhaul_step_state
 
 
@@ -46,7 +47,7 @@ def _raise(code: int, error: CError) -> None:
 
 
 def _distributed() -> Any:
-    """torch.distributed where it is initialised."""
+    """torch.distributed if it is initialised, otherwise None."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.distributed.is_available():
         return None
@@ -54,14 +55,14 @@ def _distributed() -> Any:
 
 
 def _next_attempt(folder: str) -> int:
-    """One above every attempt in the folder: a step that is saved again never meets its older self."""
+    """One more than the highest attempt in the folder, so that no saved step is overwritten."""
     names = os.listdir(folder) if os.path.isdir(folder) else []
     found = [re.fullmatch(r"step-\d+\.e(\d+)(\.partial)?", name) for name in names]
     return max((int(match.group(1)) for match in found if match), default=-1) + 1
 
 
 def _share(distributed: Any, value: Any) -> List[Any]:
-    """The values of all processes, by rank."""
+    """Gathers the values of all processes, by rank."""
     if distributed is None:
         return [value]
     values: List[Any] = [None] * distributed.get_world_size()
@@ -70,7 +71,7 @@ def _share(distributed: Any, value: Any) -> List[Any]:
 
 
 def _catch(work: Any) -> Tuple[Any, Optional[Exception]]:
-    """What `work` returns or raises. Any exception, since the other processes wait for it."""
+    """The result or the exception of `work`. Catches all, because other processes wait for it."""
     try:
         return work(), None
     except Exception as error:  # pylint: disable=broad-except
@@ -86,7 +87,7 @@ def _told(error: Optional[Exception]) -> Optional[Tuple[int, str]]:
 
 
 def _agree(distributed: Any, result: Any, error: Optional[Exception]) -> List[Any]:
-    """What every process made; all of them raise when one failed, so that none waits for it."""
+    """The results of all processes. All of them raise if one failed, so that none blocks."""
     told = _share(distributed, (result, _told(error)))
     if error is not None:
         raise error
@@ -98,12 +99,12 @@ def _agree(distributed: Any, result: Any, error: Optional[Exception]) -> List[An
 
 def save(folder: str, state: Any, step: int, *, job: str = "python",
          finite: bool = False) -> None:
-    """Saves the state after `step` as a checkpoint in `folder`; when it returns it is durable.
+    """Saves the state after `step` as a checkpoint in `folder`. It is durable when this returns.
 
-    Sharded tensors (DTensor, ShardedTensor, Part) are saved as the boxes that the processes hold,
-    other tensors and values by rank 0. A failure on any rank raises on all of them, and leaves the
-    older checkpoints as they were. With `finite`, a tensor that holds a NaN or an infinity is such
-    a failure: a non-finite state is never the newest checkpoint.
+    Sharded tensors (DTensor, ShardedTensor, Part) are saved as the boxes that the processes hold.
+    Rank 0 saves other tensors and values. A failure on any rank raises an exception on all ranks
+    and leaves the older checkpoints unchanged. With `finite`, a tensor that contains NaN or an
+    infinity is such a failure, so that a non-finite state is never the newest checkpoint.
     """
     distributed = _distributed()
     rank = 0 if distributed is None else distributed.get_rank()
@@ -116,7 +117,7 @@ def save(folder: str, state: Any, step: int, *, job: str = "python",
         _functions()
         if folder not in _attempts:
             return _next_attempt(folder)
-        # A step that was saved before stays as it is; what replaces it has a higher attempt.
+        # A step that was saved before is not changed; its replacement has a higher attempt.
         return _attempts[folder] + (1 if step <= _newest.get(folder, 0) else 0)
 
     attempt = _agree(distributed, *_catch(begin))[0]
@@ -165,7 +166,7 @@ def save(folder: str, state: Any, step: int, *, job: str = "python",
 
 
 class _Checkpoint:
-    """One that is open."""
+    """An open checkpoint."""
 
     def __init__(self, path: str):
         self.library = _functions()
@@ -209,7 +210,7 @@ class _Checkpoint:
 
 
 class _Step(NamedTuple):
-    """A step that a folder holds."""
+    """A step in a folder of checkpoints."""
 
     step: int
     attempt: int
@@ -223,7 +224,7 @@ class _Step(NamedTuple):
 
 
 def _steps(path: str) -> List[_Step]:
-    """The steps of a folder, newest first; none where there is no folder."""
+    """The steps of a folder, newest first. A folder that does not exist has none."""
     library, error, count = _functions(), CError(), ctypes.c_size_t()
     handle = library.longhaul_steps_open(os.fsencode(path), byref(error))
     if not handle:
@@ -238,20 +239,22 @@ def _steps(path: str) -> List[_Step]:
 
 
 def load_checkpoint(path: str, into: Any = None, *, together: bool = False) -> Optional[Saved]:
-    """The newest committed step of a folder, or one step by its own folder.
+    """Loads the newest committed step of a folder, or one step if `path` is the step's own folder.
 
-    None only when nothing was ever committed there. A step that is damaged is passed over for the
-    next older one, with a CheckpointWarning that names it, the reason and how many steps are lost;
-    where no step is left, CheckpointDamaged is raised. A missing library raises LibraryNotFound.
+    Returns None only if nothing was ever committed there. If a step is damaged, this loads the next
+    older one and issues a CheckpointWarning with the damaged step, the reason and the number of
+    lost steps. If no step is left, it raises CheckpointDamaged. A missing library raises
+    LibraryNotFound.
 
-    With `into`, a state of the same names: its tensors are filled in place, each process's boxes of
-    them, whatever layout they were saved from, and the result is that state with the saved values
-    in it; after an exception they hold anything. Without, all of it as whole tensors on the CPU.
-    Every byte that is used was verified.
+    `into` is a state with the same names. Its tensors are filled in place, on each process with
+    that process's boxes, independently of the layout of the checkpoint. The result is that state
+    with the saved values. After an exception the content of the tensors is undefined. Without
+    `into` the result contains all tensors, whole, on the CPU. Every byte that is used was verified.
 
-    With `together`, every process of torch.distributed calls this, and all of them load the same
-    step: the newest one that is good for all. Without it, a process of several that finds damage in
-    its own boxes raises CheckpointDamaged, since the others may not read the damaged bytes.
+    With `together`, every process of torch.distributed must call this, and all of them load the
+    same step: the newest one that is good for all. Without it, a process in a job of several
+    processes that finds damage in its own boxes raises CheckpointDamaged, because the other
+    processes may not read the damaged bytes.
     """
     distributed = _distributed() if together else None
     path = os.fspath(path)
@@ -296,7 +299,7 @@ def _warn_of_loss(path: str, damaged: List[DamagedStep], step: int) -> None:
 
 def _load_agreed(distributed: Any, step: _Step, into: Any,
                  damaged: List[DamagedStep]) -> Tuple[Optional[Saved], str]:
-    """One step, or why it is damaged; neither when it was removed meanwhile."""
+    """The loaded step, or the reason why it is damaged; neither if it was removed meanwhile."""
     saved, error = _catch(lambda: _load_step(step.path, into))
     told = [(rank, *one) for rank, one in enumerate(_share(distributed, _told(error))) if one]
     for rank, code, text in told:

@@ -1,4 +1,4 @@
-"""include/longhaul.h as Python sees it: structs, functions, and errors as exceptions."""
+"""The Python form of include/longhaul.h: structs, functions, and errors as exceptions."""
 
 import ctypes
 import ctypes.util
@@ -18,7 +18,7 @@ DATA_LOSS = 15
 
 
 class LonghaulError(Exception):
-    """A call that failed; `code` is one of the canonical codes of include/longhaul.h."""
+    """A failed call; `code` is one of the canonical codes of include/longhaul.h."""
 
     def __init__(self, code: int, message: str):
         super().__init__(message)
@@ -26,11 +26,11 @@ class LonghaulError(Exception):
 
 
 class LibraryNotFound(LonghaulError):
-    """liblonghaul.so is absent or cannot be loaded: the message says where it was looked for."""
+    """liblonghaul.so is absent or cannot be loaded. The message lists the searched places."""
 
 
 class DamagedStep(NamedTuple):
-    """A saved step that cannot be loaded, and why."""
+    """A saved step that cannot be loaded, and the reason."""
 
     step: int
     attempt: int
@@ -81,19 +81,19 @@ class CStep(Structure):
 
 
 class PartInfo(NamedTuple):
-    """Where a tensor lies in a global one of this shape."""
+    """The position of a tensor in a global tensor of this shape."""
 
     shape: Tuple[int, ...]
     offset: Tuple[int, ...]
 
 
 class TensorInfo(NamedTuple):
-    """A tensor of a state: dtype is safetensors' name, "F32"."""
+    """A tensor of a state. `dtype` is the name that safetensors uses, such as "F32"."""
 
     name: str
     dtype: str
     shape: Tuple[int, ...]
-    part: Optional[PartInfo] = None  # nothing: whole
+    part: Optional[PartInfo] = None  # None: the tensor is whole
 
 
 _REMEDY = ("set LONGHAUL_LIBRARY to the path of liblonghaul.so, which `longhaul` installs and "
@@ -101,7 +101,7 @@ _REMEDY = ("set LONGHAUL_LIBRARY to the path of liblonghaul.so, which `longhaul`
 
 
 def find_library() -> str:
-    """Where liblonghaul.so is; raises LibraryNotFound when it is nowhere."""
+    """Returns the path of liblonghaul.so; raises LibraryNotFound if it is not found."""
     named = os.environ.get("LONGHAUL_LIBRARY")
     beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "liblonghaul.so")
     for path in (named, beside if os.path.exists(beside) else None,
@@ -114,7 +114,7 @@ def find_library() -> str:
 
 
 def load(path: str) -> CDLL:
-    """The library with its functions' types declared; raises LibraryNotFound when it can't be."""
+    """Loads the library and declares its functions' types; raises LibraryNotFound on failure."""
     try:
         return _declare(CDLL(path))
     except (OSError, AttributeError) as error:
@@ -163,9 +163,9 @@ def _declare(library: CDLL) -> CDLL:
 
 
 def tensor_arrays(tensors: Sequence[Tuple[TensorInfo, int, int]]) -> Tuple[Any, Any, List[Any]]:
-    """The arrays of longhaul_tensor and longhaul_part, and what they point to.
+    """Returns the arrays of longhaul_tensor and longhaul_part, and the objects they point to.
 
-    Each tensor comes with the address and the bytes of its memory, which the caller keeps.
+    Each tensor is given with the address and size of its memory, which the caller keeps alive.
     """
     array = (CTensor * max(1, len(tensors)))()
     parts = (CPart * max(1, len(tensors)))()
@@ -190,7 +190,7 @@ def tensor_arrays(tensors: Sequence[Tuple[TensorInfo, int, int]]) -> Tuple[Any, 
 
 
 class WorkerApi:
-    """One connection to the agent. One thread at a time."""
+    """A connection to the agent. At most one thread at a time may use it."""
 
     def __init__(self, library: CDLL):
         self._library = library
@@ -219,7 +219,7 @@ class WorkerApi:
         self._call("longhaul_result", json_text.encode())
 
     def register(self, tensors: Sequence[Tuple[TensorInfo, int, int]]) -> None:
-        """Each tensor with the address and the bytes of its memory, which the caller keeps."""
+        """Registers tensors with the address and size of their memory, which the caller keeps."""
         array, parts, kept = tensor_arrays(tensors)
         self._call("longhaul_register_parts", array, parts, len(tensors))
         del kept
@@ -254,7 +254,7 @@ class WorkerApi:
 
 
 def open_worker() -> Optional[WorkerApi]:
-    """None when this process was not started by Longhaul."""
+    """Connects to the agent; returns None if Longhaul did not start this process."""
     if "LONGHAUL_AGENT_SOCKET" not in os.environ:
         return None
     return WorkerApi(load(find_library()))

@@ -1,4 +1,4 @@
-"""Tensors of which this process holds a box: PyTorch's DTensor and ShardedTensor, and Part."""
+"""Tensors of which this process holds one box: PyTorch's DTensor and ShardedTensor, and Part."""
 
 import sys
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
@@ -7,10 +7,10 @@ from ._library import INVALID_ARGUMENT, LonghaulError
 
 
 class Part:
-    """This process's box of a tensor that others hold the rest of.
+    """This process's box of a tensor whose other boxes are on other processes.
 
-    For sharding that PyTorch's classes don't tell: `local` (a torch tensor or a NumPy array) is the
-    box that begins at `offset` of a tensor of `shape`.
+    Use this for sharding that PyTorch's classes do not describe. `local` (a torch tensor or a NumPy
+    array) is the box that begins at `offset` in a tensor of `shape`.
     """
 
     def __init__(self, local: Any, shape: Sequence[int], offset: Sequence[int]) -> None:
@@ -25,7 +25,7 @@ class Part:
 
 
 class Held(NamedTuple):
-    """What this process holds of a tensor, and whether it is the one that saves it."""
+    """The box of a tensor on this process, and whether this process saves it."""
 
     local: Any
     shape: Tuple[int, ...]
@@ -39,7 +39,7 @@ def _class_in(value: Any, module: str, name: str) -> bool:
 
 
 def held(value: Any) -> Optional[Held]:
-    """The box of a sharded tensor; None for any other value."""
+    """Returns the box of a sharded tensor; None for any other value."""
     if isinstance(value, Part):
         return Held(value.local, value.shape, value.offset, True)
     if "torch" not in sys.modules:
@@ -52,7 +52,7 @@ def held(value: Any) -> Optional[Held]:
 
 
 def cut(extent: int, parts: int, index: int) -> Tuple[int, int]:
-    """Where part `index` of `parts` begins and ends, as torch.chunk cuts: the last ones are short."""
+    """Begin and end of part `index` of `parts`; like torch.chunk, the last ones are short."""
     each = -(-extent // parts)
     begin = min(extent, index * each)
     return begin, min(extent, begin + each)

@@ -1,8 +1,9 @@
-"""A nested state as named, flat tensors, and back.
+"""Converts a nested state to named, flat tensors, and back.
 
-A tensor's name is its place in the nesting, its keys joined by dots as PyTorch joins them
-("model.0.weight"). Everything else goes, as JSON with the tensors' places marked, into one more
-tensor of bytes, padded so that a number that grows by a digit does not change the plan.
+The name of a tensor is the path of keys to it in the nested state, joined by dots as PyTorch joins
+them ("model.0.weight"). All other values are stored as JSON, with the positions of the tensors, in
+one more tensor of bytes. This tensor is padded, so that a number that grows by a digit does not
+change the plan.
 """
 
 import json
@@ -17,7 +18,7 @@ from ._library import FAILED_PRECONDITION, LonghaulError, PartInfo, TensorInfo
 TREE = "longhaul/tree"
 _TREE_STEP = 4096
 _MAX_DEPTH = 64  # kMaxTreeDepth of src/checkpoint/formats/state_tree.h
-_MAX_DIGITS = 600  # of an integer beyond 64 bits
+_MAX_DIGITS = 600  # limit for an integer beyond 64 bits
 
 # safetensors' name -> bytes of an element, NumPy's name and PyTorch's
 _DTYPES = {
@@ -32,17 +33,17 @@ _DTYPES = {
 _FROM_NUMPY = {names[1]: dtype for dtype, names in _DTYPES.items() if names[1]}
 _FROM_TORCH = {"torch." + names[2]: dtype for dtype, names in _DTYPES.items()}
 _INVALID_ARGUMENT = 3
-_LARGE = 64 << 10  # bytes from which on memory is worth a mapping of its own
-_HUGE = 4 << 20    # and huge pages
+_LARGE = 64 << 10  # bytes; memory of at least this size gets its own mapping
+_HUGE = 4 << 20    # bytes; memory of at least this size uses huge pages
 
 
 class Tensor(NamedTuple):
-    """A tensor of a state: what it is, the object, and whose it is ("torch" or "numpy")."""
+    """A tensor of a state: its description, the object, and its library ("torch" or "numpy")."""
 
     info: TensorInfo
     value: Any
     kind: str
-    saves: bool = True  # of a box: whether this process is the one that saves it
+    saves: bool = True  # for a box: whether this process saves it
     old_name: str = ""  # its name in older checkpoints: "model/0.weight"
 
 
@@ -82,7 +83,7 @@ def _describe(path: _Path, value: Any, kind: str) -> Tensor:
 
 
 def _plain(value: Any, path: _Path) -> Dict[str, Any]:
-    """The node of a plain value."""
+    """The tree node of a plain value."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"f": str(value)}
     if isinstance(value, int) and not -2 ** 63 <= value < 2 ** 63:
@@ -115,7 +116,7 @@ def _check_key(key: Any, path: _Path) -> str:
 
 
 def flatten(state: Any) -> Tuple[List[Tensor], bytes]:
-    """The tensors of a state in order, and the rest as JSON."""
+    """Returns the tensors of a state in order, and all other values as JSON."""
     tensors: List[Tensor] = []
     names: Set[str] = set()
 
@@ -151,7 +152,7 @@ def flatten(state: Any) -> Tuple[List[Tensor], bytes]:
 
 
 def as_saved(tensors: Sequence[Tensor], saved: Sequence[TensorInfo]) -> List[Tensor]:
-    """The tensors under the names that a checkpoint has for them: an older one has other names."""
+    """Returns the tensors with the names of the checkpoint; older checkpoints use other names."""
     names = {info.name for info in saved}
 
     def named(tensor: Tensor) -> Tensor:
@@ -163,19 +164,19 @@ def as_saved(tensors: Sequence[Tensor], saved: Sequence[TensorInfo]) -> List[Ten
 
 
 def pad(tree: bytes) -> bytes:
-    """The JSON with spaces up to a size that leaves it room."""
+    """Pads the JSON with spaces to a size that leaves room for growth."""
     return tree.ljust((len(tree) + _TREE_STEP // 4) // _TREE_STEP * _TREE_STEP + _TREE_STEP)
 
 
 def _value(node: Dict[str, Any]) -> Any:
-    """The plain value of a node."""
+    """The plain value of a tree node."""
     if "f" in node:
         return float(node["f"])
     return int(node["i"]) if "i" in node else node["v"]
 
 
 def unflatten(tree: bytes, tensors: List[Any]) -> Any:
-    """The state again. `tensors` are those of `flatten`, in its order."""
+    """Rebuilds the state. `tensors` are those of `flatten`, in its order."""
 
     def build(node: Dict[str, Any]) -> Any:
         if "t" in node:
@@ -192,7 +193,7 @@ def unflatten(tree: bytes, tensors: List[Any]) -> Any:
 
 
 def kinds(tree: bytes, count: int) -> List[str]:
-    """Whose each tensor was, "torch" or "numpy"."""
+    """The library of each tensor, "torch" or "numpy"."""
     found = [""] * count
 
     def look(node: Dict[str, Any]) -> None:
@@ -208,15 +209,16 @@ def kinds(tree: bytes, count: int) -> List[str]:
 
 
 def bytes_of(info: TensorInfo) -> int:
-    """How many bytes a tensor has."""
+    """The size of a tensor in bytes."""
     return math.prod(info.shape) * _DTYPES[info.dtype][0]
 
 
 def fresh(count: int) -> Any:
-    """Writable memory of so many bytes for what is read next.
+    """Allocates writable memory of `count` bytes for a read.
 
-    Large memory comes from the system without being filled: a bytearray would be written once with
-    zeros, which makes every page, and costs many times what copying into pages that are there does.
+    Large memory is mapped from the system without being filled. A bytearray would be written once
+    with zeros, which creates every page and costs many times as much as copying into existing
+    pages.
     """
     if count < _LARGE:
         return bytearray(count)
@@ -231,7 +233,7 @@ def fresh(count: int) -> Any:
 
 
 def view(info: TensorInfo, kind: str, value: Any) -> Any:
-    """A tensor over these bytes, without a copy. `value` is of `fresh`."""
+    """Returns a tensor over these bytes, without a copy. `value` was returned by `fresh`."""
     _, numpy_name, torch_name = _DTYPES[info.dtype]
     if kind == "torch" or numpy_name is None:
         try:
@@ -248,7 +250,7 @@ def view(info: TensorInfo, kind: str, value: Any) -> Any:
 
 
 def memory(value: Any, kind: str) -> Tuple[int, int]:
-    """Address and bytes of a contiguous tensor in host memory."""
+    """Address and size in bytes of a contiguous tensor in host memory."""
     if kind == "torch":
         return value.data_ptr(), value.numel() * value.element_size()
     return value.ctypes.data, value.nbytes
@@ -256,19 +258,19 @@ def memory(value: Any, kind: str) -> Tuple[int, int]:
 
 
 def host(tensor: Tensor) -> Any:
-    """The tensor's value in contiguous host memory: itself where it is."""
+    """The tensor's value in contiguous host memory: the value itself if it is there already."""
     if tensor.kind == "numpy":
         return tensor.value
     return tensor.value.cpu().contiguous()
 
 
 def copy_back(tensor: Tensor, value: Any) -> None:
-    """What was read into the copy that `host` made, into the tensor."""
+    """Copies the data that was read into the copy made by `host` back into the tensor."""
     tensor.value.copy_(value)
 
 
 def renumber(tree: bytes, tensors: List[Tensor]) -> bytes:
-    """The tree with the tensors that this process saves counted alone."""
+    """Renumbers the tensors of the tree, counting only those that this process saves."""
     numbers: Dict[int, int] = {}
     for index, tensor in enumerate(tensors):
         if tensor.info.part is None or tensor.saves:
@@ -290,7 +292,7 @@ def renumber(tree: bytes, tensors: List[Tensor]) -> bytes:
 
 
 def with_values(into: Any, tree: Any) -> Any:
-    """`into` with the tree's plain values in place of its own; tensors stay what they are."""
+    """Returns `into` with the plain values of the tree; tensors are not changed."""
     if _sharded.held(into) is not None or _kind(into) or tree is None or "t" in tree:
         return into
     if isinstance(into, dict):
@@ -307,7 +309,7 @@ def with_values(into: Any, tree: Any) -> Any:
 
 
 def not_finite(tensors: List[Tensor]) -> List[str]:
-    """The names of the tensors that hold a NaN or an infinity."""
+    """The names of the tensors that contain NaN or an infinity."""
     names = []
     for tensor in tensors:
         if tensor.info.dtype[0] not in "FB" or tensor.info.dtype == "BOOL":
