@@ -12,7 +12,7 @@ import unittest
 import local_run
 
 KILLS = 10
-STEPS = 1200
+STEPS = 2000  # enough that training outlasts the kills: workers continue without a controller
 
 
 class ControllerKills(unittest.TestCase):
@@ -31,6 +31,8 @@ class ControllerKills(unittest.TestCase):
     @classmethod
     def controller(cls):
         """The pid of a controller that has not been killed yet and listens."""
+        if cls.process.poll() is not None:
+            raise AssertionError(f"the run ended after {len(cls.killed)} of {KILLS} kills")
         try:
             with open(f"{cls.lab.folder}/runs/kills/cluster/endpoint.json") as file:
                 pid = json.load(file)["pid"]
