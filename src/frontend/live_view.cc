@@ -219,7 +219,7 @@ void LiveView::TakeState(const proto::StateNotification& notification, int64_t a
   if (state_ == notification.state()) return;
   state_ = notification.state();
   state_reason_ = Headline(notification.reason());
-  // The others are told by attempts and faults already.
+  // Notifications of attempts and faults show the others already.
   if (state_ != proto::QUEUED && state_ < proto::STOPPING) return;
   AddEvent(at_ns,
            state_ == proto::FAILED ? proto::MessageNotification::ERROR

@@ -163,7 +163,8 @@ std::optional<NodeId> Placement::MissingNode(const JobRecord& job) const {
 }
 
 bool Placement::TakeTarget(JobRecord& job) {
-  // A node that was lost and is back is the job's again only if the scheduler says so.
+  // A node that was lost and has returned belongs to the job again only by the scheduler's
+  // decision.
   const auto given = context_.scheduler.NodesOf(JobId(job.id()));
   if (!given.empty()) job.placement.SetTarget(IdsOf(given));
   const auto missing = MissingNode(job);
@@ -241,7 +242,7 @@ void Placement::FreeLeft(JobRecord& job) {
     const bool wanted = node != nullptr && node->used_slots > 0;
     const bool stale = !job.group.empty() && job.life.state() == proto::RUNNING &&
                        job.snapshots.memory_step() > newest;
-    // A node that is away is told once it is back.
+    // A disconnected node receives the command once it has returned.
     if (node == nullptr || !node->connected || !((saved && wanted) || stale)) continue;
     released.push_back(id);
   }

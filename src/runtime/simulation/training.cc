@@ -91,7 +91,7 @@ void SimTraining::PhaseComplete(Phase phase) {
 
 std::string SimTraining::WhyNotFromMemory(const SimNode& node, uint64_t step) {
   if (!world_.Holds(node, step)) {
-    world_.audit.Violate(node.id.value() + " was told to restore step " + std::to_string(step) +
+    world_.audit.Violate(node.id.value() + " was ordered to restore step " + std::to_string(step) +
                          " from memory, which doesn't hold it");
     return "";
   }

@@ -1,4 +1,4 @@
-// What nobody who waits could use goes to elastic jobs: GPUs by what they are worth there.
+// Elastic jobs receive the GPUs that no waiting job can use, by their value to each job.
 #include <algorithm>
 #include <numeric>
 

@@ -13,7 +13,7 @@ class AgentsTest : public ControllerTest {
  protected:
   void SetUp() override { StartService(); }
 
-  // Follows all events until a node's notification says so.
+  // Follows all events until a node's notification reports the state.
   void AwaitConnected(const std::string& node, bool connected) {
     const Status status = client_->Follow("/v1/events", {}, [&](const FeedEvent& event) {
       return !(event.kind == "node" && event.data["node"]["name"] == node &&

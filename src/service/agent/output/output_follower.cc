@@ -83,7 +83,7 @@ void OutputFollower::OnModified() {
     }
   }
   for (const auto& [worker, yes] : modified) {
-    const auto found = followed_.find(worker);  // what is told may end another one
+    const auto found = followed_.find(worker);  // a callback may end another worker
     if (found != followed_.end() && Read(worker, found->second)) ReadSoon(worker);
   }
 }

@@ -29,7 +29,7 @@ TEST(Silence, EndsWithOutputOrWithTimeUsed) {
               Duration(0));
     EXPECT_FALSE(
         silence.Look(output ? 1 : 0, 2'000 * kMillisecond, kStart + seconds(90)).has_value())
-        << "and is told once";
+        << "and is reported once";
   }
 }
 

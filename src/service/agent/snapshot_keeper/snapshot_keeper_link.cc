@@ -223,7 +223,7 @@ Status SnapshotKeeperLink::Renew() {
 }
 
 void SnapshotKeeperLink::Say(const SnapshotKeeperMessage& message, const io::Fd* arena) {
-  if (!snapshot_keeper_.socket.valid()) return;  // a new one is told all
+  if (!snapshot_keeper_.socket.valid()) return;  // a new keeper receives everything
   const int fd = arena == nullptr ? -1 : arena->get();
   const Status sent = io::SendMessage(snapshot_keeper_.socket, EncodeSnapshotKeeperMessage(message),
                                       std::span<const int>(&fd, arena == nullptr ? 0 : 1));

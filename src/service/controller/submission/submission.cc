@@ -330,8 +330,8 @@ Status Submission::FindCopies(const spec::JobSpec& spec, bool resume, proto::Job
   return Status();
 }
 
-// Where a resumed job continues. Without any checkpoint it starts fresh, and says so; where all are
-// damaged it is refused.
+// Where a resumed job continues. Without any checkpoint it starts fresh and reports that; where all
+// are damaged it is refused.
 Status Submission::FindCheckpoint(const spec::JobSpec& spec, proto::Job& job) {
   const int64_t parameters = spec.built_in() ? planner::TrainerParameters(spec.model) : 0;
   const std::string path = job.run_directory() + "/checkpoints";
