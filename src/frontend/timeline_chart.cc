@@ -6,6 +6,7 @@
 #include "frontend/charts.h"
 #include "frontend/format.h"
 #include "frontend/svg.h"
+#include "proto/fault_class.h"
 
 namespace longhaul::frontend {
 namespace {
@@ -231,8 +232,8 @@ class Timeline {
     for (const FaultRow& row : report_.faults) {
       for (const Interval& stage : StagesOf(row.fault)) Block(svg, lane, stage);
       // Its own lane shows the time without the node.
-      if (row.fault.class_name() == "node" && row.fault.node() == node &&
-          row.fault.started_at_ns() > BeganAt(row.fault)) {
+      if (proto::FaultClassOf(row.fault.class_name()) == proto::FaultClass::kNode &&
+          row.fault.node() == node && row.fault.started_at_ns() > BeganAt(row.fault)) {
         Block(svg, lane, {BeganAt(row.fault), row.fault.started_at_ns(), kDown});
       }
     }

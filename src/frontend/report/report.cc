@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "frontend/format.h"
+#include "proto/fault_class.h"
 
 namespace longhaul::frontend {
 namespace {
@@ -83,7 +84,7 @@ FaultRow RowOf(const proto::Fault& fault, double ranks) {
   FaultRow row;
   row.fault = fault;
   row.cost_seconds = fault.lost_rank_seconds() / ranks;
-  const bool in_place = fault.class_name() == "process";
+  const bool in_place = proto::FaultClassOf(fault.class_name()) == proto::FaultClass::kProcess;
   const struct {
     const char* name;
     int64_t at_ns;

@@ -41,7 +41,7 @@ Evidence EvidenceOf(const proto::Event& event) {
   const bool from_outside = exited.signal() != 0 && !IsProgramError(exited.signal());
   const int64_t at_ns =
       exited.error_at_ns() > 0 ? std::min(exited.error_at_ns(), event.at_ns()) : event.at_ns();
-  return {from_outside ? FaultClass::kProcess : FaultClass::kError,
+  return {from_outside ? proto::FaultClass::kProcess : proto::FaultClass::kError,
           DescribeExit(exited),
           event.node(),
           static_cast<int32_t>(exited.rank()),
@@ -106,7 +106,7 @@ void FaultHandler::OnWorkersFailedToStart(const proto::Event& event) {
     context_.SendKill(*job, Duration(0), what);
     return closer_.BeginClosing(*job, proto::FAILED, what);
   }
-  NoteFault(*job, {FaultClass::kStart, what, event.node(), -1,
+  NoteFault(*job, {proto::FaultClass::kStart, what, event.node(), -1,
                    InstantFromNanoseconds(event.at_ns()), true});
   TryDecide(*job);
 }
@@ -198,16 +198,16 @@ void FaultHandler::BlameNode(const JobRecord& job) {
   if (fault.node().empty() || fault.injected() || context_.nodes.Find(id) == nullptr) return;
   bool counts = false;
   switch (job.faults.newest_class()) {
-    case FaultClass::kStorage:
-    case FaultClass::kStart:
+    case proto::FaultClass::kStorage:
+    case proto::FaultClass::kStart:
       counts = true;
       break;
-    case FaultClass::kProcess:
-    case FaultClass::kError:
+    case proto::FaultClass::kProcess:
+    case proto::FaultClass::kError:
       counts = context_.nodes.NoteWorkerFault(id, job.id(), job.group.size() > 1, context_.now);
       break;
-    case FaultClass::kNode:
-    case FaultClass::kHang:
+    case proto::FaultClass::kNode:
+    case proto::FaultClass::kHang:
       break;
   }
   if (counts) context_.scheduler.Fault(fault.node(), fault.what(), context_.now);

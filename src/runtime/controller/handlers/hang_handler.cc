@@ -28,7 +28,7 @@ void HangHandler::OnStartOverdue(JobRecord& job) {
   for (const Member& member : job.group.members()) {
     if (member.phase < proto::PhaseEntered::STEPPING) late += " " + member.node.value();
   }
-  faults_.NoteFault(job, {FaultClass::kHang,
+  faults_.NoteFault(job, {proto::FaultClass::kHang,
                           "no first step within " + ToString(context_.options.start_limit) +
                               " of the start; late:" + (late.empty() ? " unknown" : late),
                           "", -1, context_.now, true});
@@ -40,8 +40,9 @@ void HangHandler::OnStartOverdue(JobRecord& job) {
 void HangHandler::OnProgressOverdue(JobRecord& job) {
   const HangDetector::Overdue overdue = job.hang.TakeOverdue(LimitsOf(job), context_.now);
   if (overdue.action == HangDetector::Overdue::Action::kRestart) {
-    faults_.NoteFault(job, {FaultClass::kHang, overdue.silence + "; all workers are restarted", "",
-                            -1, job.hang.last_progress(), true});
+    faults_.NoteFault(
+        job, {proto::FaultClass::kHang, overdue.silence + "; all workers are restarted", "", -1,
+              job.hang.last_progress(), true});
     return faults_.TryDecide(job);
   }
   if (overdue.first) {
@@ -68,8 +69,9 @@ void HangHandler::OnWorkersProbed(const proto::Event& event) {
   for (const auto& worker : probed.workers()) {
     if (!worker.resumed()) continue;
     const proto::Fault& fault = job->faults.AddContinued(
-        {FaultClass::kHang, "worker " + std::to_string(worker.rank()) + " was stopped (state T)",
-         event.node(), static_cast<int32_t>(worker.rank()), since, true},
+        {proto::FaultClass::kHang,
+         "worker " + std::to_string(worker.rank()) + " was stopped (state T)", event.node(),
+         static_cast<int32_t>(worker.rank()), since, true},
         job->spec(), job->group, job->progress.step(), job->progress.highest_step(),
         BadRankSeconds(job->ledger.Summary(since)), context_.now);
     // The time in which it was stopped belongs to no step.

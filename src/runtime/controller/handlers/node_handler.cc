@@ -97,9 +97,9 @@ void NodeHandler::OnAgentDisconnected(const proto::Event& event) {
   // A fault whose cause is still open probably has it here.
   for (auto& [name, job] : context_.jobs.all()) {
     if (!job.live() || !job.faults.undecided() || !job.group.contains(event.node())) continue;
-    faults_.ImproveCause(
-        job, {FaultClass::kNode, event.node() + " is gone: " + event.agent_disconnected().reason(),
-              event.node(), -1, InstantFromNanoseconds(event.at_ns()), true});
+    faults_.ImproveCause(job, {proto::FaultClass::kNode,
+                               event.node() + " is gone: " + event.agent_disconnected().reason(),
+                               event.node(), -1, InstantFromNanoseconds(event.at_ns()), true});
   }
   context_.NotificationNode(id);
 }
@@ -118,7 +118,7 @@ void NodeHandler::LoseNode(const NodeId& id, const std::string& why, Instant hap
     job.snapshots.LosePlace(*place);
     job.group.Close(*place);
     if (job.life.attempt() > 0) {
-      faults_.NoteFault(job, {FaultClass::kNode, why, id.value(), -1, happened, true});
+      faults_.NoteFault(job, {proto::FaultClass::kNode, why, id.value(), -1, happened, true});
     }
     closer_.CloseIfStopped(job);
     closer_.CloseIfSaved(job);

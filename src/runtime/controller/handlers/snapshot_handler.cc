@@ -171,7 +171,7 @@ void SnapshotHandler::RestoreFailed(JobRecord& job, size_t place,
   if (failed.attempt() != job.life.attempt()) return;
   const std::string& node = job.group.member(place).node.value();
   faults_.NoteFault(
-      job, {FaultClass::kStorage,
+      job, {proto::FaultClass::kStorage,
             "the copy in " + std::string(TierName(failed.tier())) + " of step " +
                 std::to_string(failed.step()) + " is no good on " + node + ": " + failed.reason(),
             node, static_cast<int32_t>(failed.rank()), at, true});

@@ -12,9 +12,9 @@ namespace {
 constexpr Duration kLateEvidence = std::chrono::seconds(15);
 
 // Whether such a fault is never the consequence of another.
-bool IsCertain(FaultClass fault) {
-  return fault == FaultClass::kNode || fault == FaultClass::kProcess ||
-         fault == FaultClass::kHang || fault == FaultClass::kStorage;
+bool IsCertain(proto::FaultClass fault) {
+  return fault == proto::FaultClass::kNode || fault == proto::FaultClass::kProcess ||
+         fault == proto::FaultClass::kHang || fault == proto::FaultClass::kStorage;
 }
 
 void StampOnce(proto::Fault& fault, RestartStage stage, int64_t at_ns) {
@@ -59,9 +59,9 @@ void JobFaults::Describe(Record& record, const Evidence& evidence, const proto::
 // A node that dies in silence is missed only after its peers have failed: what looked like their
 // error was its death.
 bool JobFaults::IsRealCauseOfNewest(const Evidence& evidence, Instant now) const {
-  if (evidence.fault != FaultClass::kNode || !has_unresolved()) return false;
+  if (evidence.fault != proto::FaultClass::kNode || !has_unresolved()) return false;
   const proto::Fault& fault = newest();
-  return newest_class() == FaultClass::kError && fault.first_step_at_ns() == 0 &&
+  return newest_class() == proto::FaultClass::kError && fault.first_step_at_ns() == 0 &&
          ToNanoseconds(now) - fault.happened_at_ns() < kLateEvidence.count();
 }
 
@@ -86,7 +86,8 @@ bool JobFaults::Improve(const Evidence& evidence, const proto::Job& spec,
   const bool earlier = ToNanoseconds(evidence.happened) < fault.happened_at_ns();
   const bool better =
       (evidence.certain && !is_certain) || (evidence.certain == is_certain && earlier);
-  const bool same_node = evidence.fault == FaultClass::kNode && fault.node() == evidence.node;
+  const bool same_node =
+      evidence.fault == proto::FaultClass::kNode && fault.node() == evidence.node;
   if (!better && !same_node) return false;
   Describe(record, evidence, spec, group);
   if (earlier) fault.set_happened_at_ns(ToNanoseconds(evidence.happened));
@@ -109,7 +110,7 @@ const proto::Fault& JobFaults::AddContinued(const Evidence& evidence, const prot
 }
 
 bool JobFaults::is_own_fault() const {
-  return newest_class() == FaultClass::kError || newest_class() == FaultClass::kStart;
+  return newest_class() == proto::FaultClass::kError || newest_class() == proto::FaultClass::kStart;
 }
 
 std::optional<std::string> JobFaults::WhyGiveUp(const RestartLimits& limits) {
@@ -152,7 +153,7 @@ void JobFaults::DecideRestart(const Restart& restart, Instant now) {
   if (restart.nodes != restart.nodes_before) {
     action = "continue with " + std::to_string(restart.nodes) + " nodes in place of " +
              std::to_string(restart.nodes_before) + ", " + action;
-  } else if (newest_class() == FaultClass::kNode) {
+  } else if (newest_class() == proto::FaultClass::kNode) {
     action = "replace the node, " + action;
   }
   Decide(action, now);
@@ -202,7 +203,7 @@ bool JobFaults::WasInjected(const Evidence& evidence, const proto::Job& spec,
         fault.target() < group.size() && group.member(fault.target()).node.value() == evidence.node;
     const bool node = fault.kind() == proto::PlannedFault::KILL_AGENT ||
                       fault.kind() == proto::PlannedFault::KILL_NODE;
-    if (node && evidence.fault == FaultClass::kNode && on_node) ++planned;
+    if (node && evidence.fault == proto::FaultClass::kNode && on_node) ++planned;
   }
   for (const Record& record : records_) {
     const proto::Fault& fault = record.fault;

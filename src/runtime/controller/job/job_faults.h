@@ -13,15 +13,15 @@
 
 #include "base/ids.h"
 #include "base/time.h"
+#include "proto/fault_class.h"
 #include "proto/job.pb.h"
 #include "proto/status.pb.h"
-#include "runtime/controller/job/fault_class.h"
 #include "runtime/controller/job/worker_group.h"
 
 namespace longhaul::runtime::controller {
 
 struct Evidence {
-  FaultClass fault = FaultClass::kError;
+  proto::FaultClass fault = proto::FaultClass::kError;
   std::string what;
   std::string node;
   int32_t rank = -1;  // -1: not of one rank
@@ -106,7 +106,7 @@ class JobFaults {
   size_t size() const { return records_.size(); }
   const proto::Fault& fault(size_t i) const { return records_[i].fault; }
   const proto::Fault& newest() const { return records_.back().fault; }
-  FaultClass newest_class() const { return records_.back().kind; }
+  proto::FaultClass newest_class() const { return records_.back().kind; }
   uint64_t failed_attempt() const { return failed_attempt_; }  // that the newest fault ended
   uint32_t restarts() const { return restarts_; }
   uint32_t fruitless() const { return fruitless_; }
@@ -114,7 +114,7 @@ class JobFaults {
  private:
   struct Record {
     proto::Fault fault;
-    FaultClass kind = FaultClass::kError;
+    proto::FaultClass kind = proto::FaultClass::kError;
     uint64_t highest_before = 0;  // the fault is over with the first step above it
     double bad_before = 0;        // rank seconds
   };

@@ -13,10 +13,10 @@ using testing::HasSubstr;
 const Instant kStart = InstantFromNanoseconds(1'000'000'000'000);
 
 Evidence Error(int32_t rank, Instant at) {
-  return {FaultClass::kError, "worker failed", "a", rank, at, false};
+  return {proto::FaultClass::kError, "worker failed", "a", rank, at, false};
 }
 Evidence NodeGone(const std::string& node, Instant at) {
-  return {FaultClass::kNode, node + " is gone", node, -1, at, true};
+  return {proto::FaultClass::kNode, node + " is gone", node, -1, at, true};
 }
 
 // The faults of a job on the nodes a and b.
@@ -34,14 +34,6 @@ class Faults {
   WorkerGroup group;
   JobFaults faults;
 };
-
-TEST(FaultClass, EveryClassHasItsName) {
-  for (const FaultClass fault : {FaultClass::kProcess, FaultClass::kNode, FaultClass::kHang,
-                                 FaultClass::kError, FaultClass::kStart, FaultClass::kStorage}) {
-    EXPECT_EQ(FaultClassOf(NameOf(fault)), fault);
-  }
-  EXPECT_EQ(NameOf(FaultClass::kError), "error");
-}
 
 TEST(JobFaults, AFaultAwaitsItsDecision) {
   Faults job;
@@ -80,7 +72,7 @@ TEST(JobFaults, ASilentNodeIsTheRealCauseOfItsPeersError) {
   job.faults.Dismiss();
   EXPECT_FALSE(job.Take(NodeGone("b", kStart + seconds(5)), kStart + seconds(10)));
   EXPECT_EQ(job.faults.size(), 1u);
-  EXPECT_EQ(job.faults.newest_class(), FaultClass::kNode);
+  EXPECT_EQ(job.faults.newest_class(), proto::FaultClass::kNode);
   EXPECT_TRUE(job.Take(NodeGone("b", kStart + seconds(30)), kStart + seconds(30)))
       << "another fault: the newest is no error any more";
 }

@@ -1,8 +1,8 @@
-#include "runtime/controller/job/fault_class.h"
+#include "proto/fault_class.h"
 
 #include "base/check.h"
 
-namespace longhaul::runtime::controller {
+namespace longhaul::proto {
 
 namespace {
 
@@ -25,12 +25,11 @@ std::string_view NameOf(FaultClass fault) {
   return {};
 }
 
-FaultClass FaultClassOf(std::string_view name) {
+std::optional<FaultClass> FaultClassOf(std::string_view name) {
   for (const auto& row : kNames) {
     if (row.name == name) return row.fault;
   }
-  CHECK(false);
-  return FaultClass::kError;
+  return std::nullopt;
 }
 
-}  // namespace longhaul::runtime::controller
+}  // namespace longhaul::proto

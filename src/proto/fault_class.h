@@ -1,9 +1,10 @@
-// The classes of faults, and their names in events, status and reports.
+// The classes of faults, and their names in proto::Fault::class_name.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
-namespace longhaul::runtime::controller {
+namespace longhaul::proto {
 
 enum class FaultClass {
   kProcess,  // a signal from outside ended a worker
@@ -14,9 +15,9 @@ enum class FaultClass {
   kStorage,  // a copy of the state did not verify
 };
 
-// "process", "node" and so on: proto::Fault::class_name.
+// Returns "process", "node" and so on.
 std::string_view NameOf(FaultClass fault);
-// Requires a name that NameOf returns.
-FaultClass FaultClassOf(std::string_view name);
+// Returns nothing for a name that NameOf does not return: a newer controller may have more classes.
+std::optional<FaultClass> FaultClassOf(std::string_view name);
 
-}  // namespace longhaul::runtime::controller
+}  // namespace longhaul::proto
