@@ -19,7 +19,7 @@ struct JobRequest {
   std::string name;                                // instead of the job's own
   std::string inject;                              // further faults
   std::string step_pattern;                        // instead of the job's own
-  std::vector<std::string> set;  // "train.steps=100": replaces the file's value
+  std::vector<std::string> set;  // "train.steps=100": replaces the value in the file
   std::optional<uint32_t> nodes;
   std::optional<uint32_t> minimum_nodes;
   std::optional<uint32_t> maximum_nodes;
