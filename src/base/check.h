@@ -1,4 +1,4 @@
-// CHECK: a bug stops the program at once, in every build, with the place and the reason.
+// CHECK: a bug stops the program at once, in every build, with the location and the reason.
 //
 //   CHECK(ranks >= 1) << "a gang needs a rank";
 #pragma once
@@ -7,7 +7,7 @@
 
 namespace longhaul::internal {
 
-// Collects the reason; its destructor prints it with the place to standard error and aborts.
+// Collects the reason; its destructor prints it with the location to standard error and aborts.
 class CheckFailure {
  public:
   CheckFailure(const char* condition, const char* file, int line);

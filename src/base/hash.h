@@ -13,7 +13,7 @@ namespace longhaul {
 inline uint64_t Hash64(const void* data, size_t bytes, uint64_t seed = 0) {
   return XXH3_64bits_withSeed(data, bytes, seed);
 }
-// A literal and a number: the number would be taken for a size. Say which, with std::string_view.
+// A literal and a number are ambiguous: the number could be a size. Use std::string_view.
 uint64_t Hash64(const char* text, size_t bytes_or_seed, uint64_t seed = 0) = delete;
 
 inline uint64_t Hash64(std::string_view text, uint64_t seed = 0) {

@@ -1,4 +1,4 @@
-// Ids that don't mix: a JobId is never passed where a NodeId is meant.
+// Distinct types for ids: a JobId cannot be passed where a NodeId is expected.
 #pragma once
 
 #include <compare>

@@ -38,7 +38,7 @@ class Random {
     return result;
   }
 
-  // Uniform in [0, bound), without bias worth naming (2^-64 of `bound`). Requires bound >= 1.
+  // Uniform in [0, bound), with a negligible bias (2^-64 of `bound`). Requires bound >= 1.
   uint64_t Below(uint64_t bound) {
     CHECK(bound >= 1);
     return static_cast<uint64_t>((static_cast<unsigned __int128>(Next()) * bound) >> 64);
@@ -47,8 +47,8 @@ class Random {
   // Uniform in [0, 1).
   double Uniform() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
 
-  // Exponential with the given mean. Its last bit is the C library's, which rounds log1p as it
-  // likes: equal on one machine, not kept in files.
+  // Exponential with the given mean. Its last bit depends on how the C library rounds log1p: equal
+  // on one machine, not kept in files.
   double Exponential(double mean) { return -mean * std::log1p(-Uniform()); }
 
  private:

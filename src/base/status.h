@@ -1,7 +1,7 @@
-// Status and Result<T>: what the world can do to us, as values.
+// Status and Result<T>: errors of the environment, as values.
 //
 // The codes are the canonical ones (google.rpc.Code), so that they cross gRPC and HTTP without
-// translation tables of our own. Bugs are not statuses: they CHECK.
+// translation tables. Bugs are not statuses: they fail a CHECK.
 #pragma once
 
 #include <optional>
@@ -34,7 +34,7 @@ enum class Code {
   kUnauthenticated = 16,
 };
 
-// The code in words: "not found".
+// The code as text: "not found".
 std::string_view ToString(Code code);
 
 class [[nodiscard]] Status {
@@ -76,11 +76,11 @@ Status Unavailable(std::string message);
 Status DataLoss(std::string message);
 Status Unauthenticated(std::string message);
 
-// What errno says about `what`: "cannot open /x: no such file or directory", with the code that
-// fits the number.
+// The message of errno about `what`: "cannot open /x: no such file or directory", with the code
+// that fits the number.
 Status FromErrno(int error_number, std::string_view what);
 
-// A value, or the reason there is none.
+// A value, or the reason why there is none.
 template <typename T>
 class [[nodiscard]] Result {
  public:

@@ -1,4 +1,4 @@
-// A folder that is there as long as the object: for tests and tools.
+// A folder that exists as long as the object: for tests and tools.
 #pragma once
 
 #include <cstdlib>
@@ -12,12 +12,12 @@ namespace longhaul {
 
 class TemporaryFolder {
  public:
-  // Of a name that nobody has, in the folder `parent`, which must be there.
+  // Makes it with an unused name in the folder `parent`, which must exist.
   explicit TemporaryFolder(const std::string& parent) : path_(parent + "/longhaul-XXXXXX") {
     CHECK(mkdtemp(path_.data()) != nullptr) << "cannot make a folder in " << parent;
   }
   ~TemporaryFolder() {
-    std::error_code left;  // nothing can be done about what can't be removed
+    std::error_code left;  // ignored: no remedy for files that cannot be removed
     std::filesystem::remove_all(path_, left);
   }
   TemporaryFolder(const TemporaryFolder&) = delete;

@@ -18,7 +18,7 @@ std::vector<std::string_view> Split(std::string_view text, char separator);
 std::string_view Trim(std::string_view text);  // without spaces, tabs and line ends at both ends
 std::string Join(const std::vector<std::string>& parts, std::string_view separator);
 
-// The whole text as a number; refuses a plus sign, spaces, trailing text and what doesn't fit.
+// Parses the whole text as a number; rejects a plus sign, spaces, trailing text and overflow.
 Result<int64_t> ParseInt64(std::string_view text);
 Result<uint64_t> ParseUint64(std::string_view text);
 Result<double> ParseDouble(std::string_view text);  // finite only
@@ -26,15 +26,15 @@ Result<double> ParseDouble(std::string_view text);  // finite only
 // "20s", "250ms", "5min", "2h", "3d": a number and a unit. Never negative.
 Result<Duration> ParseDuration(std::string_view text);
 
-// The entry of `known` that was probably meant by `word`: within a third of its length in
-// edits, but at least one. Nothing for words over 64 bytes, so that a hostile word costs nothing.
+// The entry of `known` that `word` probably means: within a third of its length in edits, but at
+// least one. Nothing for words over 64 bytes, so that a hostile word costs nothing.
 std::optional<std::string_view> Nearest(std::string_view word,
                                         std::span<const std::string_view> known);
 
 // 1234567 -> "1,234,567".
 std::string WithThousands(int64_t number);
 
-// Bytes that are not printable ASCII as \xNN, cut to `limit` with "..." at the end.
+// Replaces bytes that are not printable ASCII by \xNN; cut to `limit` with "..." at the end.
 std::string Printable(std::string_view text, size_t limit = 120);
 
 }  // namespace longhaul

@@ -1,8 +1,8 @@
-// Time on a clock: whole nanoseconds, so that it replays to the bit.
+// Time on a clock: whole nanoseconds, so that a replay is exact to the bit.
 //
-// An Instant is nanoseconds since the Unix epoch, whoever measures it: `io` reads the machine's
-// clock, `sim` a virtual one. A core never reads a clock: `now` is an argument. An estimate that
-// may be a fraction is `Seconds` (base/units.h).
+// An Instant is nanoseconds since the Unix epoch on any clock: `io` reads the machine's clock,
+// `sim` a virtual one. A pure core never reads a clock: `now` is an argument. An estimate that may
+// be a fraction is `Seconds` (base/units.h).
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@ namespace longhaul {
 
 using Duration = std::chrono::nanoseconds;
 
-// Only a tag: it has no now(), on purpose.
+// Only a tag: it deliberately has no now().
 struct LonghaulClock {
   using duration = Duration;
   using rep = duration::rep;
@@ -34,8 +34,8 @@ constexpr double ToSeconds(Duration duration) {
 // The nearest whole nanosecond. Requires a finite number whose magnitude is below 292 years.
 Duration DurationFromSeconds(double seconds);
 
-// For people, three digits or so: "850 us", "12.3 ms", "4.51 s", "3 min 20 s", "2 h 5 min", "3 d 4
-// h".
+// For people, with about three digits: "850 us", "12.3 ms", "4.51 s", "3 min 20 s", "2 h 5 min", "3
+// d 4 h".
 std::string ToString(Duration duration);
 
 // RFC 3339 in UTC with milliseconds: "2026-01-31T08:00:00.000Z".

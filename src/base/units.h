@@ -1,7 +1,7 @@
-// Quantities that never mix: bytes, seconds, floating-point operations and their rates.
+// Quantities that cannot be mixed: bytes, seconds, floating-point operations and their rates.
 //
 // Memory counts in powers of 1024 (80_GiB), rates in powers of 1000 (50_GBps). Construction and
-// count() are explicit, so a raw number crosses the border only where one can see it.
+// count() are explicit, so every conversion from and to a raw number is visible.
 #pragma once
 
 #include <compare>
@@ -10,7 +10,7 @@
 
 namespace longhaul {
 
-// A number with a unit. `Rep` is int64_t for what is counted and double for what is estimated.
+// A number with a unit. `Rep` is int64_t for counts and double for estimates.
 template <typename Tag, typename Rep>
 class Quantity {
  public:

@@ -1,4 +1,4 @@
-// UTF-8: what comes from outside may hold any bytes, and protobuf and JSON refuse what is not text.
+// UTF-8: outside text may hold any bytes, and protobuf and JSON reject malformed text.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace longhaul {
 
-// The length in bytes of the character that begins at `at`; 0 when none does that is well-formed
+// The length in bytes of the character that begins at `at`; 0 when no well-formed one begins there
 // (RFC 3629: no surrogates, no overlong forms). Requires at < text.size().
 size_t Utf8CharacterLength(std::string_view text, size_t at);
 

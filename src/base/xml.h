@@ -6,7 +6,7 @@
 
 namespace longhaul {
 
-// & < > " as entities, so that the text can stand between tags and in double quotes.
+// Replaces & < > " by entities, so that the text can stand between tags and in double quotes.
 std::string XmlEscape(std::string_view text);
 
 }  // namespace longhaul

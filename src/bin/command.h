@@ -1,10 +1,10 @@
-// What the files of the subcommands share: how a command hooks into the command line, and what its
-// exit code means.
+// Shared code of the files of the subcommands: how a command registers on the command line, and
+// what its exit codes mean.
 //
-// Each subcommand lies in a file of its own, *_command.{h,cc}, with
+// Each subcommand has its own file, *_command.{h,cc}, with
 //   void AddXCommand(CLI::App& app, Action& action);
-// which declares its options and, when it is the one called, sets `action`. main runs it once the
-// whole line has been parsed, so nothing happens before a wrong option has been refused.
+// which declares its options and, when the user calls it, sets `action`. main runs the action after
+// parsing the whole line, so a wrong option is rejected before any work begins.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// `longhaul controller`: the service that knows all jobs and nodes and decides what happens to
-// them.
+// `longhaul controller`: the service that tracks all jobs and nodes and schedules the jobs on the
+// nodes.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// `longhaul profile`: from the traces of all ranks to what to do first.
+// `longhaul profile`: analyses the traces of all ranks and reports what to improve first.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// How far a long command has come, and Ctrl-C in the middle of it.
+// The progress of a long command, and its interruption by Ctrl-C.
 #pragma once
 
 #include <signal.h>
@@ -12,10 +12,10 @@
 
 namespace longhaul::bin {
 
-constexpr int kExitStopped = 130;  // as shells report an interrupt
+constexpr int kExitStopped = 130;  // the code that shells use for an interrupt
 
-// The line of a long command: what is done of how much, on standard error where that is a terminal.
-// Ctrl-C makes the next call return false; a second one ends the process as usual.
+// The progress line of a long command, on standard error where that is a terminal. Ctrl-C makes the
+// next call return false; a second one ends the process as usual.
 class Progress {
  public:
   explicit Progress(std::string what);

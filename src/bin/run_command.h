@@ -9,8 +9,8 @@
 
 namespace longhaul::bin {
 
-// Declares `run`. `words` are what follows it on the command line; they are read here and not by
-// `app`, because they may hold a whole other command.
+// Declares `run`. `words` are the arguments after it on the command line; they are read here and
+// not by `app`, because they may contain a whole other command.
 void AddRunCommand(CLI::App& app, Action& action, const std::vector<std::string>& words);
 
 }  // namespace longhaul::bin

@@ -1,4 +1,4 @@
-// `longhaul simulate`: the controller's and the agents' own code in virtual time, under faults.
+// `longhaul simulate`: runs the code of the controller and the agents in virtual time, with faults.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// `longhaul simulate --trace`: a workload trace under several schedulers, side by side.
+// `longhaul simulate --trace`: compares several schedulers on a workload trace.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,7 +9,7 @@
 namespace longhaul::bin {
 
 struct TraceFlags {
-  std::string file;  // empty: no trace was asked for
+  std::string file;  // empty: no trace
   std::string month;
   uint32_t blocks = 2;
   uint32_t leaves = 4;  // a block
@@ -26,7 +26,7 @@ struct TraceFlags {
 
 void AddTraceOptions(CLI::App& command, TraceFlags& flags);
 
-// The command's work; returns the process's exit code.
+// Runs the command; returns the process's exit code.
 int RunTrace(const TraceFlags& flags);
 
 }  // namespace longhaul::bin

@@ -10,9 +10,9 @@ class Table {
  public:
   explicit Table(std::vector<std::string> head) : rows_{std::move(head)} {}
 
-  // Requires as many cells as the head has.
+  // Requires as many cells as the head.
   void Add(std::vector<std::string> row);
-  std::string Text() const;  // ends with a line end; no spaces before any
+  std::string Text() const;  // ends with a line end; no line has trailing spaces
 
  private:
   std::vector<std::vector<std::string>> rows_;

@@ -1,13 +1,13 @@
-// From a job's `data:` section to two token files: the text to train on and the text held out.
+// Turns a job's `data:` section into two token files: the training text and the held-out text.
 //
 // Files are found by globs (glob.h) and taken in byte-wise sorted order of their paths until
-// max_bytes of text are read; the file at that border is cut. Tokens are the bytes themselves, and
-// each file is followed by the separator token 256. A file is held out when the hash of its path
-// falls into the held-out share, so the split doesn't change when files are added. Where that
-// leaves less than a sample's worth of held-out text (few files), the last share of the training
-// text is held out instead.
+// max_bytes of text are read; the last file is cut at that limit. Tokens are the bytes themselves,
+// and each file is followed by the separator token 256. A file is held out when the hash of its
+// path falls into the held-out share, so the split does not change when files are added. Where this
+// gives less held-out text than one sample (few files), the last share of the training text is held
+// out instead.
 //
-// Paths are used as given: relative globs start at the current directory. Done once, when a job is
+// Paths are used as given: relative globs start at the current directory. Runs once, when a job is
 // submitted; workers only read the result.
 #pragma once
 
@@ -32,7 +32,7 @@ struct CorpusFacts {
   uint64_t held_out_tokens = 0;
   uint64_t files = 0;                 // taken
   uint64_t skipped = 0;               // found, but not readable
-  std::vector<std::string> warnings;  // the first few of the skipped, with the reason
+  std::vector<std::string> warnings;  // for the first few skipped files, with the reason
   std::string fingerprint;            // of both token files, 16 hex digits
 
   friend bool operator==(const CorpusFacts&, const CorpusFacts&) = default;
@@ -45,7 +45,7 @@ struct CorpusFacts {
 Result<CorpusFacts> PrepareCorpus(const spec::DataSpec& data, uint32_t sequence,
                                   const std::string& directory);
 
-// How many samples `tokens` tokens hold.
+// The number of samples in `tokens` tokens.
 inline uint64_t SamplesIn(uint64_t tokens, uint32_t sequence) {
   return tokens == 0 ? 0 : (tokens - 1) / sequence;
 }

@@ -17,14 +17,14 @@ namespace longhaul::corpus {
 // Whether one component (no '/') matches a pattern's component. An unclosed '[' is a plain byte.
 bool MatchComponent(std::string_view pattern, std::string_view name);
 
-// Whether the whole path matches. Takes time in the product of both lengths, whatever the pattern.
+// Whether the whole path matches. Takes time in the product of both lengths, for any pattern.
 bool MatchGlob(std::string_view pattern, std::string_view path);
 
-// The component without its escapes, when it holds no wildcard.
+// Whether a component has no wildcard; and the component without its escapes.
 bool IsLiteral(std::string_view component);
 std::string Unescape(std::string_view component);
 
-// The components between slashes, empty ones left out and "**/**" folded into "**".
+// The components between slashes, without empty ones and with "**/**" merged into "**".
 std::vector<std::string_view> Components(std::string_view path);
 
 }  // namespace longhaul::corpus

@@ -1,6 +1,6 @@
-// What a rank trained on: one record a step, appended when the optimizer has committed the step.
+// The samples of a rank: one record a step, appended when the optimizer has committed the step.
 //
-// An auditor reads the files of all ranks and attempts (runs/NAME/samples/rank-R.eE.bin) and checks
+// An audit reads the files of all ranks and attempts (runs/NAME/samples/rank-R.eE.bin) and checks
 // that each sample was used exactly once: of a step that was done in several attempts only the last
 // one counts. A file is a sequence of records, all numbers little-endian:
 //
@@ -34,8 +34,8 @@ struct SampleRecord {
 
 std::vector<std::byte> EncodeSampleRecord(const SampleRecord& record);
 
-// All whole records of a file. A record cut short at the end (the writer was killed) is left out;
-// kDataLoss for anything else that EncodeSampleRecord doesn't write.
+// All complete records of a file. A record that is truncated at the end (the writer was killed) is
+// left out; kDataLoss for all other bytes that EncodeSampleRecord does not write.
 Result<std::vector<SampleRecord>> ParseSampleRecords(std::span<const std::byte> file);
 
 }  // namespace longhaul::corpus

@@ -23,11 +23,11 @@ namespace longhaul::corpus {
 
 constexpr size_t kTokenHeaderBytes = 64;
 
-// The tokens in a whole file's bytes. kDataLoss naming what is wrong: magic, version, size, hash, a
+// The tokens in a whole file's bytes. kDataLoss naming the error: magic, version, size, hash, a
 // token not below the vocabulary. Requires bytes aligned for uint16_t.
 Result<std::span<const uint16_t>> ParseTokens(std::span<const std::byte> file);
 
-// A token file mapped for reading; what it holds was checked when it was opened.
+// A token file mapped for reading; Open has checked its content.
 class TokenFile {
  public:
   static Result<TokenFile> Open(const std::string& path);
@@ -49,17 +49,17 @@ class TokenFile {
   uint64_t hash_ = 0;
 };
 
-// Writes a token file: to a temporary name first, so that the name itself only ever has a whole
-// one.
+// Writes a token file: to a temporary name first, so that the final name only ever has a complete
+// file.
 class TokenWriter {
  public:
   static Result<std::unique_ptr<TokenWriter>> Create(const std::string& path, uint32_t vocabulary);
   TokenWriter(const TokenWriter&) = delete;
   TokenWriter& operator=(const TokenWriter&) = delete;
-  ~TokenWriter();  // removes what wasn't finished
+  ~TokenWriter();  // removes an unfinished file
 
   Status Append(std::span<const uint16_t> tokens);
-  // Takes the last `count` tokens away and appends them to `other`. Requires count <=
+  // Removes the last `count` tokens and appends them to `other`. Requires count <=
   // this->count().
   Status MoveTail(uint64_t count, TokenWriter& other);
   // Writes the header, syncs and renames. Returns the hash. Requires no further call.

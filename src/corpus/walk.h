@@ -1,4 +1,4 @@
-// The files that a glob names.
+// Finds the files that match a glob.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@ struct Found {
   std::vector<std::string> unreadable;  // directories that could not be listed, with the reason
 };
 
-// Adds the regular files, and the symbolic links to whatever they point at, that `glob` matches.
-// "**" doesn't go through symbolic links to directories, so a loop of links ends; wildcards don't
-// match a leading dot. A directory that is absent has no files. kResourceExhausted beyond
+// Adds the regular files, and the symbolic links to any target, that `glob` matches. "**"
+// does not follow symbolic links to directories, so a loop of links ends; wildcards do not
+// match a leading dot. An absent directory has no files. kResourceExhausted beyond
 // kMaxFiles.
 Status FindFiles(const std::string& glob, Found& found);
 

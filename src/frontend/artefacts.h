@@ -1,4 +1,4 @@
-// Writes what stays of a run into its directory.
+// Writes the files that document a run into its directory.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace longhaul::frontend {
 Status WriteArtefacts(const std::string& run_directory, const Report& report,
                       const RunHistory& history);
 
-// The processor's name as the system tells it; empty when it doesn't.
+// Returns the processor's name as the system reports it; empty when the system does not report it.
 std::string ProcessorName();
 
 }  // namespace longhaul::frontend

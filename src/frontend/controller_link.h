@@ -1,5 +1,5 @@
-// The thread that talks to the controller for a run: waits for nodes, submits, follows, asks for
-// the end's status. Everything it hears is posted to the loop.
+// The thread that communicates with the controller for a run: waits for nodes, submits the job,
+// follows it and fetches its last status. Everything that it receives is posted to the loop.
 #pragma once
 
 #include <atomic>
@@ -24,39 +24,39 @@ struct Submission {
   std::string run_directory;  // absolute
   bool resume = false;
   std::string from;    // empty: none
-  uint32_t nodes = 0;  // connected ones to wait for before submitting
+  uint32_t nodes = 0;  // connected nodes to wait for before submitting
 };
 
 // Called on the loop's thread.
 struct SubmittedJob {
   std::string id;
-  std::string plan_reason;  // why this layout, and what there is to say about data and checkpoints
+  std::string plan_reason;  // why this layout was chosen, and notes about data and checkpoints
 };
 
 struct LinkObserver {
-  // The job is in. `at` is the monotonic time of the controller's answer.
+  // The job was accepted. `at` is the monotonic time of the controller's answer.
   std::function<void(const SubmittedJob& job, Instant at)> on_submitted;
-  // A notification, with its JSON as it came. `at` is the monotonic time at which it came.
+  // A notification, with its JSON as received. `at` is the monotonic time at which it arrived.
   std::function<void(const proto::Notification& notification, const service::FeedEvent& event,
                      Instant at)>
       on_notification;
   std::function<void(bool connected, const std::string& reason)> on_connection;
-  // The job is over: its last status.
+  // The job has ended: its last status.
   std::function<void(const proto::JobStatus& status)> on_over;
-  // It can't be submitted or followed.
+  // The job cannot be submitted or followed.
   std::function<void(const Status& reason)> on_failed;
 };
 
 class ControllerLink {
  public:
-  // Starts at once. Requires that loop and observer's captures outlive this.
+  // Starts at once. Requires that `loop` and the observer's captures outlive this object.
   ControllerLink(io::EventLoop& loop, service::Endpoint endpoint, Submission submission,
                  LinkObserver observer);
-  ~ControllerLink();  // stops and joins; nothing is posted afterwards that would be run
+  ~ControllerLink();  // stops and joins; work that is posted afterwards is never run
   ControllerLink(const ControllerLink&) = delete;
   ControllerLink& operator=(const ControllerLink&) = delete;
 
-  // Asks the controller to stop the job, from a thread of its own. Requires that it was submitted.
+  // Requests the controller to stop the job, from a separate thread. Requires a submitted job.
   void StopJob(const std::string& job_id, const std::string& reason);
 
  private:
@@ -71,7 +71,7 @@ class ControllerLink {
   const Submission submission_;
   const LinkObserver observer_;
   service::RestClient client_;
-  // Shared with posted work, which may run after this is gone.
+  // Shared with posted work, which may run after this object is destroyed.
   std::shared_ptr<std::atomic<bool>> alive_ = std::make_shared<std::atomic<bool>>(true);
   std::thread talker_;
   std::thread stopper_;

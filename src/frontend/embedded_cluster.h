@@ -1,15 +1,15 @@
 // A cluster on this machine for one run: a controller and its agents as child processes.
 //
-// A controller that dies is started again at once, on the same ports and state; an agent that dies
-// is replaced after a delay by a new one of the same name with an empty state directory, which
-// stands for a node being replaced. Whatever a dead agent leaves behind is killed: its node is
-// gone.
+// A controller that dies is restarted at once, on the same ports and state; an agent that dies is
+// replaced after a delay by a new one of the same name with an empty state directory, which
+// simulates the replacement of a node. All processes that a dead agent started are killed, as on a
+// lost node.
 //
 // Files in the directory: endpoint.json, token and the event log (the controller's),
 // controller.log, node-N.log, node-N/ (state of agent N, the same for all of its lives).
 //
-// Single-threaded: everything happens on the loop's thread, which must live as long as the cluster
-// (it is what the children's parent-death signal watches). Makes this process the subreaper.
+// Single-threaded: everything happens on the loop's thread, which must live as long as the cluster,
+// because the children's parent-death signal depends on it. Makes this process the subreaper.
 #pragma once
 
 #include <sys/types.h>
@@ -31,27 +31,27 @@ namespace longhaul::frontend {
 struct ClusterOptions {
   std::string program;    // the longhaul binary: run as `controller ...` and `agent ...`
   std::string directory;  // must exist
-  int lock_fd = -1;       // that children inherit, and so hold until they end; -1: none
+  int lock_fd = -1;       // that children inherit and hold until they end; -1: none
   uint32_t agents = 2;
-  uint32_t slots = 2;  // workers an agent takes
+  uint32_t slots = 2;  // workers that an agent accepts
   Duration replacement_delay = std::chrono::milliseconds(200);
   Duration start_limit = std::chrono::seconds(20);  // until the controller is ready
-  // More deaths of children than this in so short a time are not worth another try.
+  // With more deaths of children than this within the window, the cluster gives up.
   size_t deaths_allowed = 20;
   Duration deaths_window = std::chrono::seconds(10);
-  // Between being asked to end and being killed.
+  // The time between the request to end and the kill.
   Duration stop_grace = std::chrono::seconds(5);
 };
 
-// What the cluster tells. Called on the loop's thread.
+// The events that the cluster reports. Called on the loop's thread.
 struct ClusterObserver {
-  // The controller answers for the first time; the agents are being started.
+  // The controller answered for the first time; the agents are being started.
   std::function<void(const service::Endpoint&)> on_ready;
-  // It (re)started later on: endpoint.json is new.
+  // The controller was restarted: endpoint.json is new.
   std::function<void(const service::Endpoint&)> on_restarted;
   // A child died or was replaced.
   std::function<void(const std::string& text)> on_event;
-  // It can't continue; everything has been killed.
+  // The cluster cannot continue; all of its processes have been killed.
   std::function<void(const Status& reason)> on_failed;
 };
 
@@ -62,16 +62,16 @@ class EmbeddedCluster {
   EmbeddedCluster(const EmbeddedCluster&) = delete;
   EmbeddedCluster& operator=(const EmbeddedCluster&) = delete;
 
-  // Starts the controller; the rest follows on the loop. Requires to be called once.
+  // Starts the controller; the other processes follow on the loop. Must be called once.
   Status Start();
 
   // Ends the agents, then the controller, and calls `done` when all are gone.
   void Stop(std::function<void()> done);
 
-  // SIGKILL to everything, and waits for it to be gone.
+  // Sends SIGKILL to all processes and waits until they are gone.
   void KillNow();
 
-  // The pids of the children that run, the controller's first (0 while it is down).
+  // The process ids of the running children, the controller's first (0 while it is down).
   std::vector<pid_t> pids() const;
 
  private:
@@ -107,7 +107,7 @@ class EmbeddedCluster {
   service::Endpoint endpoint_;  // once ready
   std::deque<Instant> deaths_;
   std::function<void()> on_stopped_;
-  std::vector<io::EventLoop::TimerId> timers_;  // fired ones too: cancelling those does nothing
+  std::vector<io::EventLoop::TimerId> timers_;  // fired ones too: cancelling them has no effect
 };
 
 }  // namespace longhaul::frontend

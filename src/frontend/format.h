@@ -1,4 +1,4 @@
-// Numbers and texts as people read them, shared by the live view, the report and the charts.
+// Formats numbers and texts for people; shared by the live view, the report and the charts.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace longhaul::frontend {
 // A decimal with `digits` digits after the point: "2.310"; "-" when it isn't finite.
 std::string Decimal(double number, int digits);
 
-// Three digits or so and a power of thousand: "22.3k", "1.90M", "640".
+// About three digits and a power of a thousand: "22.3k", "1.90M", "640".
 std::string Compact(double number);
 
 // "93.1 %" of a share of 1.
@@ -22,12 +22,12 @@ std::string SecondsText(double seconds);
 // "1 step", "2 steps".
 std::string Plural(uint64_t count, std::string_view noun);
 
-// Without bytes that a terminal would act upon: control characters become spaces, malformed UTF-8
-// question marks.
+// Replaces bytes that a terminal would interpret: control characters become spaces, malformed UTF-8
+// becomes question marks.
 std::string Harmless(std::string_view text);
 
-// What a multi-line message comes down to, made harmless: a Python traceback to its last line,
-// another text to its first and its last one.
+// A multi-line message in brief, made harmless: the last line of a Python traceback, the first and
+// the last line of any other text.
 std::string Headline(std::string_view text);
 
 // The number of code points, which is the width of text without East Asian wide characters.
@@ -35,9 +35,9 @@ size_t Width(std::string_view text);
 // At most `columns` code points, the last one an ellipsis when something was cut off.
 std::string Fit(std::string_view text, size_t columns);
 
-// For text between tags or in a quoted attribute of XML.
+// Escapes text between tags or in a quoted attribute of XML.
 std::string EscapeXml(std::string_view text);
-// For one cell of a Markdown table or a line of prose: nothing in it formats.
+// Escapes text for one cell of a Markdown table or a line of prose, so that it has no formatting.
 std::string EscapeMarkdown(std::string_view text);
 
 }  // namespace longhaul::frontend

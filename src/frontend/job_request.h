@@ -1,4 +1,4 @@
-// From what stands on the command line of `longhaul run` to a checked job.
+// Turns the command line of `longhaul run` into a checked job.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct JobRequest {
   std::string name;                                // instead of the job's own
   std::string inject;                              // further faults
   std::string step_pattern;                        // instead of the job's own
-  std::vector<std::string> set;  // "train.steps=100": instead of what the file says
+  std::vector<std::string> set;  // "train.steps=100": replaces the value in the file
   std::optional<uint32_t> nodes;
   std::optional<uint32_t> minimum_nodes;
   std::optional<uint32_t> maximum_nodes;
@@ -27,19 +27,19 @@ struct JobRequest {
   std::optional<uint32_t> max_restarts;
 };
 
-// The job, checked as far as it can be without a cluster. A message names the file and, where it
-// can, the line, the key and the remedy.
+// Returns the job, checked as far as possible without a cluster. A message names the file and,
+// where possible, the line, the key and the remedy.
 Result<spec::JobSpec> LoadJob(const JobRequest& request);
 
-// A job's text with "key.path=value" put into it; values are JSON where they can be read as such,
+// Returns a job's text with "key.path=value" inserted; a value is JSON where it parses as such,
 // else text. Exposed for its test.
 Result<std::string> ApplySettings(const std::string& json,
                                   const std::vector<std::string>& settings);
 
-// A checkpoint's place as others can use it: s3://... as it is, a path whole.
+// A checkpoint's location as other processes can use it: s3://... unchanged, a path made absolute.
 std::string WholePlace(const std::string& place);
 
-// The name of a job made of a command: of its script, or its program.
+// The name of a job that was made from a command: the name of its script or its program.
 std::string NameOfCommand(const std::vector<std::string>& command);
 
 }  // namespace longhaul::frontend

@@ -1,8 +1,8 @@
-// The view of a run while it goes. Pure: notifications and times go in, lines of text come out.
+// The view of a run in progress. Pure: notifications and times go in, lines of text come out.
 //
-// On a terminal, Frame() is the whole picture, to be drawn over the last one by a ScreenPainter.
-// Else TakeLines() is what to append: each event as it comes and a line about the steps every 2
-// seconds. Every line fits the width given; text from outside is stripped of control characters.
+// On a terminal, Frame() is the whole picture, which a ScreenPainter draws over the last one.
+// Otherwise TakeLines() returns what to append: each event on arrival and a line about the steps
+// every 2 seconds. Every line fits the given width; outside text loses its control characters.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace longhaul::frontend {
 
-// How much of the picture is in colour and how wide it is.
+// The size of the picture, and whether it has colours.
 struct ViewStyle {
   size_t columns = 80;
   size_t rows = 24;
@@ -26,9 +26,9 @@ struct ViewStyle {
 
 class LiveView {
  public:
-  // `job` is the name shown until the controller says more; `started` is when the run began.
-  // `is_command`: a command's workers, which may never report a step; until they do, the view says
-  // so and shows neither loss nor speed.
+  // `job` is the name shown until the controller reports another; `started` is when the run began.
+  // `is_command`: the workers run a command, which may never report a step; until they do, the view
+  // states this and shows neither loss nor speed.
   LiveView(std::string job, Instant started, bool is_command = false);
 
   void Take(const proto::Notification& notification);
@@ -79,7 +79,7 @@ class LiveView {
   uint64_t disk_count_ = 0;
   struct FaultSeen {
     bool decided = false;
-    bool restarted = false;  // told of a command that has reported no step
+    bool restarted = false;  // only for a command that has reported no step
     bool recovered = false;
   };
   std::map<uint32_t, FaultSeen> faults_;
@@ -90,17 +90,17 @@ class LiveView {
   int64_t last_step_line_ns_ = 0;
 };
 
-// Draws frames over each other, line by line, without clearing the screen: no flicker, and what was
-// there before the run stays in the scroll-back.
+// Draws frames over each other, line by line, without clearing the screen: nothing flickers, and
+// the text from before the run stays in the scroll-back.
 class ScreenPainter {
  public:
-  // The bytes that replace the frame drawn last by this one.
+  // The bytes that replace the last frame by this one.
   std::string Paint(const std::vector<std::string>& lines);
-  // The bytes that take the last frame away, so that lines can be written in its place; the next
-  // frame comes below them.
+  // The bytes that remove the last frame, so that lines can be written in its place; the next frame
+  // is drawn below them.
   std::string Clear();
-  // The bytes that show the cursor again and leave it below the last frame. Nothing when no frame
-  // was drawn.
+  // The bytes that show the cursor again and place it below the last frame. Empty when no frame was
+  // drawn.
   std::string Finish();
 
  private:

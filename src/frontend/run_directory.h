@@ -1,4 +1,4 @@
-// Where the files of a run lie.
+// The locations of a run's files.
 //
 //   RUN_DIR/cluster/       the embedded cluster's logs and state; of earlier runs: cluster.1 ...
 //   RUN_DIR/checkpoints/   committed checkpoints
@@ -20,27 +20,27 @@ namespace longhaul::frontend {
 
 struct RunDirectory {
   std::string path;          // absolute
-  bool had_content = false;  // with `resume`: there is something to continue from
+  bool had_content = false;  // with `resume`: the run can continue from this content
   io::OwnerLock lock;
 };
 
-// How long a resumed run waits for the processes of the run before it to end.
+// The time that a resumed run waits until the processes of the previous run end.
 inline constexpr Duration kPreviousRunLimit = std::chrono::seconds(60);
 
 // Makes the directory of a run, checks that it can be written, and becomes its owner. `wanted`
-// names it; empty means runs/NAME. One that has content already is only used with `resume`; else
-// the first free of PATH-2, PATH-3 ... is made. With `resume`, waits up to `limit` for an owner to
-// end, after a call of `waits` with its identity; kAlreadyExists when it does not.
+// names it; empty means runs/NAME. A directory with content is used only with `resume`; otherwise
+// the first free one of PATH-2, PATH-3 ... is made. With `resume`, blocks up to `limit` until the
+// owner ends, after a call of `waits` with its identity; kAlreadyExists when it does not end.
 Result<RunDirectory> MakeRunDirectory(
     const std::string& wanted, const std::string& name, bool resume,
     Duration limit = kPreviousRunLimit,
     const std::function<void(const std::string& owner)>& waits = nullptr);
 
-// Moves what an earlier cluster left in RUN_DIR/cluster aside and makes an empty one, for its user
-// alone. Returns its path.
+// Moves the files of an earlier cluster in RUN_DIR/cluster aside and makes an empty folder that
+// only its user can read. Returns its path.
 Result<std::string> MakeClusterDirectory(const std::string& run_directory);
 
-// What an unprivileged user can still write where `path` lies.
+// The bytes that an unprivileged user can still write on the file system of `path`.
 Result<Bytes> FreeSpace(const std::string& path);
 
 }  // namespace longhaul::frontend

@@ -1,6 +1,6 @@
-// What a run told while it went: the controller's notifications, sorted into what the report needs.
+// The controller's notifications of a run, sorted into the data that the report needs.
 //
-// Bounded by the run's own length: one entry a step report, snapshot, attempt, state and message.
+// Bounded by the run's length: one entry per step report, snapshot, attempt, state and message.
 #pragma once
 
 #include <cstdint>
@@ -46,17 +46,17 @@ struct NodePoint {
 };
 
 struct RunHistory {
-  std::vector<StepPoint> steps;  // by arrival; a step run again after a rollback is there twice
+  std::vector<StepPoint> steps;  // by arrival; a step that ran again after a rollback appears twice
   std::vector<AttemptPoint> attempts;
   std::vector<SnapshotPoint> snapshots;
   std::vector<StatePoint> states;
   std::vector<NodePoint> nodes;
-  std::map<uint32_t, proto::Fault> faults;  // by number, as last told
+  std::map<uint32_t, proto::Fault> faults;  // by number, as last reported
   std::vector<proto::Notification> messages;
 
   void Take(const proto::Notification& notification);
 
-  // The newest run of each step, by step.
+  // The last execution of each step, by step.
   std::vector<StepPoint> LastOfEachStep() const;
 };
 

@@ -1,9 +1,9 @@
-// One `longhaul run`: from a checked job to the report.
+// One `longhaul run`, from a checked job to the report.
 //
 //   check -> run directory -> cluster up -> submit -> follow -> stop the cluster -> report
 //
-// Two threads: the caller's runs an event loop (children, signals, the view), a second one talks to
-// the controller and posts what it hears to the loop.
+// Two threads: the caller's thread runs an event loop (children, signals, the view); a second one
+// exchanges messages with the controller and posts what it receives to the loop.
 #pragma once
 
 #include <cstdint>
@@ -20,21 +20,21 @@ struct RunOptions {
   JobRequest job;
   std::string run_directory;                 // empty: runs/NAME
   bool resume = false;                       // continue from the newest checkpoint there
-  std::string from;                          // another checkpoint, whose weights it begins with
-  bool json = false;                         // one JSON object a line
+  std::string from;                          // another checkpoint, to load the weights from
+  bool json = false;                         // one JSON object for each line
   bool quiet = false;                        // only the report's summary
   std::vector<uint32_t> silent_local_ranks;  // a command's workers whose output isn't shown
-  std::optional<uint32_t> cluster_nodes;     // absent: 2, or what the job asks for
+  std::optional<uint32_t> cluster_nodes;     // absent: 2, or the number that the job requires
   std::optional<uint32_t> cluster_slots;
   Duration replacement_delay = std::chrono::milliseconds(200);
-  std::string controller;  // URL of one that exists; empty: an embedded cluster
+  std::string controller;  // URL of an existing one; empty: an embedded cluster
   std::string token_file;
   std::string command_line;  // for the report
 };
 
-// Runs the job to its end and returns the process's exit code: 0 the job succeeded, 1 it failed, 2
-// the job or an option is wrong, 128 + N when signal N stopped it. Requires that it is called once,
-// on the main thread, before other threads exist.
+// Runs the job to its end and returns the process's exit code: 0: the job succeeded; 1: it failed;
+// 2: the job or an option is wrong; 128 + N: signal N stopped it. Must be called once, on the main
+// thread, before other threads exist.
 int Run(const RunOptions& options);
 
 }  // namespace longhaul::frontend

@@ -1,4 +1,4 @@
-// The few shapes that the charts are made of, as SVG text. Every text is escaped.
+// The few shapes of which the charts consist, as SVG text. Every text is escaped.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace longhaul::frontend {
 
 class Svg {
  public:
-  // A light picture of this size, readable on its own; `title` is what a screen reader says.
+  // A light picture of this size, readable by itself; screen readers read out `title`.
   Svg(double width, double height, std::string_view title);
 
   enum class Anchor { kStart, kMiddle, kEnd };
@@ -29,7 +29,7 @@ class Svg {
                 double width);
   void Circle(double x, double y, double radius, std::string_view fill,
               std::string_view tooltip = "");
-  // A triangle that stands on its tip at (x, y).
+  // A triangle with its tip at (x, y).
   void Marker(double x, double y, double size, std::string_view fill,
               std::string_view tooltip = "");
   void Text(double x, double y, std::string_view text, const Font& font);
@@ -40,7 +40,7 @@ class Svg {
   std::string body_;
 };
 
-// Round numbers that cut [low, high] into about `wanted` parts, from the first at or above `low`.
+// Round numbers that divide [low, high] in about `wanted` parts, from the first at or above `low`.
 // Requires low < high.
 std::vector<double> Ticks(double low, double high, int wanted);
 

@@ -1,4 +1,4 @@
-// What standard output is: a terminal (how large, in colour) or something that wants plain lines.
+// The kind of standard output: a terminal (its size, its colours) or a reader of plain lines.
 #pragma once
 
 #include <string_view>
@@ -7,15 +7,15 @@
 
 namespace longhaul::frontend {
 
-// Whether frames can be drawn: standard output is a terminal that understands cursor movements.
+// Whether frames can be drawn: standard output is a terminal that supports cursor movements.
 bool CanDrawFrames();
 
-// The size of the terminal now, and whether colour is welcome (no NO_COLOR). Without a terminal:
-// 100 columns and no colour.
+// The current size of the terminal, and whether to use colours (no NO_COLOR). Without a terminal:
+// 100 columns and no colours.
 ViewStyle TerminalStyle();
 
-// Writes all of it to standard output at once. It is no failure when the reader has gone away: the
-// run continues.
+// Writes all bytes to standard output at once. A reader that has closed it is not an error: the run
+// continues.
 void WriteOut(std::string_view bytes);
 
 }  // namespace longhaul::frontend

@@ -1,5 +1,5 @@
-// What the workers of a run print, as it comes: their log files (RUN/logs/attempt-A/rank-R.log),
-// followed.
+// The output of a run's workers while they run: follows their log files
+// (RUN/logs/attempt-A/rank-R.log).
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@ namespace longhaul::frontend {
 struct WorkerLine {
   uint64_t attempt = 0;
   uint32_t rank = 0;
-  std::string text;  // without its end, and without what a carriage return has overwritten
+  std::string text;  // without its line end, and without text that a carriage return overwrote
 };
 
 class WorkerLogs {
  public:
-  // What lies there now belongs to an earlier run and is not shown. Before any worker is started.
+  // Existing logs belong to an earlier run and are not shown. Construct before any worker starts.
   explicit WorkerLogs(std::string run_directory);
 
-  // An attempt has begun: from now on its logs are followed, of those before only the last one's,
-  // whose workers may still be saying their last words.
+  // Follows the logs of an attempt that has begun. Of earlier attempts only the last one is still
+  // followed, because its workers may still write their last lines.
   void Follow(uint64_t attempt, uint32_t world);
 
-  // The lines written since the last call, by attempt and rank; a line of more than 8 KiB comes in
-  // pieces. At most 256 KiB of each log: what is left comes with the next call.
+  // The lines written since the last call, by attempt and rank; a line of more than 8 KiB is split
+  // into pieces. Reads at most 256 KiB of each log; the next call returns the rest.
   std::vector<WorkerLine> Read();
 
-  // All that is left, unfinished lines too. For the end, when no worker is left.
+  // Returns all remaining text, including unfinished lines. For the end, when no worker runs.
   std::vector<WorkerLine> ReadRest();
 
  private:
@@ -40,7 +40,7 @@ class WorkerLogs {
   };
   using Key = std::pair<uint64_t, uint32_t>;  // attempt, rank
 
-  // Whether there was anything new.
+  // Returns whether the log had new text.
   bool ReadLog(const Key& key, Log& log, std::vector<WorkerLine>& lines) const;
 
   const std::string folder_;

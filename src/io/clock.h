@@ -1,22 +1,22 @@
-// The machine's clock, for services; cores get the time as an argument.
+// The machine's clock, for services; pure cores get the time as an argument.
 #pragma once
 
 #include "base/time.h"
 
 namespace longhaul::io {
 
-// The time of day (CLOCK_REALTIME): what events are stamped with, comparable between processes of a
+// The time of day (CLOCK_REALTIME): the timestamp of events, comparable between processes of a
 // host.
 Instant Now();
 
-// A clock that never jumps (CLOCK_MONOTONIC), for measuring and for timers. Only differences mean
-// something.
+// A monotonic clock (CLOCK_MONOTONIC), for measuring and for timers. Only differences have a
+// meaning.
 Instant MonotonicNow();
 
-// The time that this thread has computed (CLOCK_THREAD_CPUTIME_ID). Only differences mean
-// something.
+// The CPU time of this thread (CLOCK_THREAD_CPUTIME_ID). Only differences have a
+// meaning.
 Instant ThreadCpuTime();
-// Likewise of all threads of this process.
+// The CPU time of all threads of this process.
 Instant ProcessCpuTime();
 
 }  // namespace longhaul::io

@@ -30,29 +30,29 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Calls `ready` whenever `fd` can be read (or has hung up: a read then says so) and, with
-  // `want_write`, whenever it can be written. One watch an fd. The caller keeps `fd` open until
-  // Unwatch.
+  // Calls `ready` whenever `fd` can be read (or has hung up, which a read then reports) and, with
+  // `want_write`, whenever it can be written. One watch for each fd. The caller keeps `fd` open
+  // until Unwatch.
   void Watch(int fd, bool want_write, ReadyCallback ready);
   void WantWrite(int fd, bool want_write);  // Requires a watch on fd.
   // Without it, bytes to read and the end of the peer's sending are not reported; a connection that
-  // is closed in both directions still is, as readable. Requires a watch on fd.
+  // is closed in both directions is still reported, as readable. Requires a watch on fd.
   void WantRead(int fd, bool want_read);
-  void Unwatch(int fd);  // Without a watch: nothing happens.
+  void Unwatch(int fd);  // Without a watch, does nothing.
 
   // Calls `fire` once, `delay` from now.
   TimerId After(Duration delay, Callback fire);
-  void Cancel(TimerId timer);  // Of a fired or unknown timer: nothing happens.
+  void Cancel(TimerId timer);  // Does nothing for a fired or unknown timer.
 
-  // Runs `work` on the loop's thread, soon. From any thread.
+  // Runs `work` on the loop's thread, soon. Any thread may call it.
   void Post(Callback work);
 
-  // Runs until Stop, which may come from any thread, from a callback, or before Run. Work posted
-  // before Stop has run then; Run may be called again.
+  // Runs until Stop, which any thread or a callback may call, also before Run. Work that was posted
+  // before Stop has run by then; Run may be called again.
   void Run();
   void Stop();
 
-  // One turn: waits at most `limit` for something to do and does it. For tests.
+  // One turn: blocks at most `limit` until there is work, and does it. For tests.
   void RunOnce(Duration limit);
 
  private:
@@ -62,8 +62,8 @@ class EventLoop {
   void ChangeInterest(int fd, bool want_read, bool want_write);
 
   Fd epoll_;
-  Fd wake_;  // eventfd: something was posted
-  // Watches carry a generation, so that an event of a closed and reused fd isn't delivered.
+  Fd wake_;  // eventfd: signals posted work
+  // Watches carry a generation, so that an event of a closed and reused fd is not delivered.
   struct Watched {
     uint32_t generation;
     std::shared_ptr<ReadyCallback> ready;  // shared with the running call, which may Unwatch

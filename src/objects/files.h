@@ -1,10 +1,10 @@
-// An object store as files: what reads and writes checkpoints in a directory does so there.
+// An object store behind the file interface, so that the checkpoint code also works there.
 //
 // Paths are s3://BUCKET/KEY. An object appears whole when its file is synced, or not at all
-// (`appears_whole`), so nothing needs a temporary name, and nothing can be renamed. Directories
-// are only the slashes in keys: making, removing and syncing them does nothing, and one without
-// objects is absent. Large files go up in parts and come down in ranges, several requests at a
-// time; a file that is read in order is read ahead. Threads may share it.
+// (`appears_whole`), so no file needs a temporary name, and renaming is not supported. Directories
+// exist only as slashes in keys: making, removing and syncing them does nothing, and one without
+// objects is absent. Large files are uploaded in parts and downloaded in ranges, several requests
+// at a time; a file that is read in order is read ahead. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@
 
 namespace longhaul::objects {
 
-// "s3://bucket/some/prefix", the bucket by Amazon's rules for names, no empty parts, no slash at
-// the end.
+// "s3://bucket/some/prefix": the bucket follows Amazon's rules for names; no part is empty, and
+// there is no slash at the end.
 struct ObjectPath {
   std::string bucket;
   std::string key;  // empty: the bucket itself
@@ -28,22 +28,22 @@ bool IsObjectPath(std::string_view path);  // by its beginning
 Result<ObjectPath> ParseObjectPath(std::string_view path);
 
 struct FilesOptions {
-  size_t part_bytes = 16u << 20;  // of an upload, at least; the store wants 5 MiB or more
-  // Under way at the same time, of all files together.
+  size_t part_bytes = 16u << 20;  // of an upload, at least; the store requires 5 MiB or more
+  // Requests in progress at the same time, for all files together.
   size_t requests = 8;
   // A file that is read in order holds up to 4 windows that are read ahead, and a larger read is
-  // cut into ranges of at least half of it. One that is written holds its next part and up to
-  // 64 MiB of parts under way, or one part where parts are larger.
+  // divided into ranges of at least half a window. A file that is written holds its next part and
+  // up to 64 MiB of parts in transfer, or one part where parts are larger.
   size_t window_bytes = 8u << 20;
 };
 std::unique_ptr<io::FileSystem> ObjectFiles(std::unique_ptr<Store> store,
                                             const FilesOptions& options = {});
 
-// Where checkpoints lie: a directory of the machine, or an object store's prefix. Packed shards
-// (packed.h) are read as what they hold.
+// The location of checkpoints: a directory of the machine, or an object store's prefix. Packed
+// shards (packed.h) are read as the files that they contain.
 class Place {
  public:
-  // Options for an object store come from the environment (store.h). Nothing is asked of it yet.
+  // The environment gives an object store's options (store.h). Open sends no request.
   static Result<Place> Open(const std::string& where, Packing packing = Packing::kReadOnly);
 
   io::FileSystem& files() const { return *packed_; }

@@ -1,7 +1,7 @@
-// What an object store answers to "list": the subset of its XML that is used.
+// Parses an object store's answer to "list": the subset of its XML that is used.
 //
-// The reader knows elements, text and the five named entities and numeric ones; it refuses what it
-// doesn't know (DTDs, CDATA) rather than guess, as the bytes come from elsewhere.
+// The reader supports elements, text, the five named entities and numeric ones; it rejects
+// everything else (DTDs, CDATA), because the bytes come from outside.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,11 @@ struct Listing {
   std::string next;  // with truncated: where to continue
 };
 
-// A page of ListObjectsV2. kDataLoss when it isn't one.
+// Parses a page of ListObjectsV2. kDataLoss when the text is not one.
 Result<Listing> ParseListing(std::string_view xml);
 
-// The text of the first element of this name, wherever it is: for short answers (UploadId, ETag,
-// Code, Message). kDataLoss when there is none or the XML is broken.
+// The text of the first element of this name, at any depth: for short answers (UploadId, ETag,
+// Code, Message). kDataLoss when there is none or the XML is malformed.
 Result<std::string> TextOf(std::string_view xml, std::string_view element);
 
 }  // namespace longhaul::objects

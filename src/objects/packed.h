@@ -1,18 +1,18 @@
-// Files kept compressed: a file system that keeps shards as zstd frames and gives them back as
-// they were.
+// Compressed files: a file system that stores shards as zstd frames and returns their original
+// bytes.
 //
-// Under another file system, NAME.safetensors lies as NAME.safetensors.zst: blocks of at most 1
-// MiB, each a frame of its own, then a table with the size and hash of each (docs/packed-shards.md
-// has the format to the byte). Whoever writes, reads, lists, sizes or removes NAME.safetensors here
-// sees the file itself; all other names are left alone. So checkpoints are verified as they are
-// anywhere, by the hashes of their manifests and chunks, and a part of a shard costs the unpacking
-// of the blocks that it lies in. A frame is held against its hash before it is unpacked and must
-// give exactly the bytes that the table says, of which none is over 1 MiB: nothing unpacks into
-// more.
+// NAME.safetensors is stored in the underlying file system as NAME.safetensors.zst: blocks of at
+// most 1 MiB, each in its own frame, then a table with the size and hash of each
+// (docs/packed-shards.md specifies the format to the byte). Callers that write, read, list, size or
+// remove NAME.safetensors here see the file itself; all other names pass through unchanged. So
+// checkpoints are verified as usual, by the hashes of their manifests and chunks, and reading a
+// part of a shard unpacks only the blocks that contain it. A frame is checked against its hash
+// before it is unpacked and must give exactly the number of bytes in the table, at most 1 MiB: no
+// frame unpacks into more.
 //
-// What is appended is cut at each MiB of it, so that the blocks of a shard are the chunks of its
-// tensors. Bytes of numbers are sorted by their place in the number first (all highest bytes, then
-// the next ones): signs and exponents repeat, mantissas don't.
+// Appended data is divided at each MiB, so that the blocks of a shard are the chunks of its
+// tensors. The bytes of numbers are first sorted by their position in the number (all highest
+// bytes, then the next ones): signs and exponents repeat, mantissas do not.
 #pragma once
 
 #include <atomic>
@@ -32,16 +32,16 @@ namespace longhaul::objects {
 constexpr size_t kPackedBlockBytes = 1 << 20;
 
 enum class Packing {
-  kReadOnly,  // what is packed is read; what is written is left as it is
+  kReadOnly,  // packed files are readable; files are written unpacked
   kZstd,      // shards are packed
 };
 
 class PackedFiles final : public io::FileSystem {
  public:
-  // Requires that `under` outlives this and every file opened.
+  // Requires that `under` outlives this object and every opened file.
   PackedFiles(io::FileSystem& under, Packing packing) : under_(under), packing_(packing) {}
 
-  // Shards, and those that are being written. The name under which it is kept when it is packed.
+  // Whether a path is a shard, also one being written; and its name in packed form.
   static bool CanBePacked(std::string_view path);
   static std::string PackedPath(const std::string& path) { return path + ".zst"; }
 
@@ -60,7 +60,7 @@ class PackedFiles final : public io::FileSystem {
   Result<std::vector<std::string>> List(const std::string& path) override;
   bool appears_whole() const override { return under_.appears_whole(); }
 
-  // So many bytes of frames were written through this so far. Any thread.
+  // The bytes of frames that were written through this object so far. Any thread may call it.
   uint64_t packed_bytes() const { return *packed_bytes_; }
 
  private:
@@ -69,17 +69,17 @@ class PackedFiles final : public io::FileSystem {
 
   io::FileSystem& under_;
   const Packing packing_;
-  const std::shared_ptr<std::atomic<uint64_t>> packed_bytes_ =  // with each file that is written
+  const std::shared_ptr<std::atomic<uint64_t>> packed_bytes_ =  // shared with each written file
       std::make_shared<std::atomic<uint64_t>>(0);
 };
 
-// Opens a packed file under its own path. kDataLoss naming it when it is cut, changed or of another
-// kind.
+// Opens a packed file under its own path. kDataLoss, with the path, when the file is truncated,
+// changed or of another kind.
 Result<std::unique_ptr<io::ReadableFile>> OpenPacked(io::FileSystem& files,
                                                      const std::string& path);
 
-// Writes a packed file to a file that is empty so far; it is whole after Sync, which ends it. Calls
-// `wrote` after each frame, and `whole` after the sync.
+// Writes a packed file to a file that is still empty; it is complete after Sync, which ends it.
+// Calls `wrote` after each frame, and `whole` after the sync.
 struct PackHooks {
   std::function<void(uint64_t bytes)> wrote = {};
   std::function<Status()> whole = {};

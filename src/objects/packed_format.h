@@ -1,4 +1,4 @@
-// A packed file's blocks and table, as bytes. Pure: docs/packed-shards.md in code.
+// A packed file's blocks and table, as bytes. Pure: implements docs/packed-shards.md.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@
 
 namespace longhaul::objects {
 
-// A block of the file as it is kept.
+// A block of the file in its stored form.
 struct PackedBlock {
   uint32_t bytes = 0;   // of the file
-  uint32_t stored = 0;  // of the frame; `bytes` when the block is kept as it is
-  uint32_t stride = 0;  // bytes were sorted by their place in numbers of so many; 0: as it is
+  uint32_t stored = 0;  // of the frame; equal to `bytes` when the block is stored unpacked
+  uint32_t stride = 0;  // bytes were sorted by position in numbers of this size; 0: not sorted
   uint64_t hash = 0;    // XXH3-64 of the stored bytes
 
   friend bool operator==(const PackedBlock&, const PackedBlock&) = default;
@@ -25,7 +25,7 @@ struct PackedBlock {
 constexpr size_t kPackedEntryBytes = 24;
 constexpr size_t kPackedTrailerBytes = 64;
 
-// What stands at the very end.
+// The last bytes of a packed file.
 struct PackedTrailer {
   uint64_t bytes = 0;  // of the file
   uint64_t blocks = 0;
@@ -33,16 +33,16 @@ struct PackedTrailer {
   uint64_t table_hash = 0;
 };
 
-// The table and the trailer.
+// Encodes the table and the trailer.
 std::string EncodePackedEnd(const std::vector<PackedBlock>& blocks);
 
-// kDataLoss with the reason when it isn't one, or not of a packed file of so many bytes.
+// kDataLoss with the reason when it is no trailer, or not of a packed file of `packed_bytes` bytes.
 Result<PackedTrailer> ParsePackedTrailer(std::span<const std::byte> trailer, uint64_t packed_bytes);
 // Requires blocks * kPackedEntryBytes bytes.
 Result<std::vector<PackedBlock>> ParsePackedTable(std::span<const std::byte> table,
                                                   const PackedTrailer& trailer);
 
-// Packs blocks, one after the other. Not for several threads at once.
+// Packs blocks one after the other. Not thread-safe.
 class Packer {
  public:
   Packer();
@@ -62,7 +62,7 @@ class Packer {
   std::unique_ptr<Context> context_;
 };
 
-// The way back. Not for several threads at once.
+// Unpacks blocks. Not thread-safe.
 class Unpacker {
  public:
   Unpacker();

@@ -1,5 +1,5 @@
-// For tests: an object store in memory behind Transport, which counts what it is asked for and
-// fails on request.
+// For tests: an object store in memory behind Transport, which counts its requests and fails on
+// request.
 #pragma once
 
 #include <algorithm>
@@ -20,17 +20,17 @@
 
 namespace longhaul::objects {
 
-// The state survives the transports that speak for it, which may be called by several threads.
+// The state, which outlives the transports that use it; several threads may call these.
 struct FakeBucket {
   std::mutex mutex;                            // held while a request is answered
   std::map<std::string, std::string> objects;  // by "bucket/key"
   std::map<std::string, std::pair<std::string, std::map<int, std::string>>> uploads;
   std::vector<std::string> asked;  // "METHOD target"
-  // An answer instead of the store's own; none: as it is.
+  // An answer instead of the store's own; none: the store's own.
   std::function<std::optional<Answer>(const std::string& method, const std::string& target)> fault;
-  // Changes the store's own answer on its way.
+  // Changes the store's own answer before it is returned.
   std::function<void(const std::string& method, Answer& answer)> alter;
-  size_t page = 1000;  // keys a listing
+  size_t page = 1000;  // keys in a listing
   int next_upload = 1;
 };
 
@@ -191,7 +191,7 @@ inline std::unique_ptr<Store> FakeStore(std::shared_ptr<FakeBucket> bucket) {
       [](Duration) {});
 }
 
-// One request at a time, unless told otherwise.
+// One request at a time by default.
 inline std::unique_ptr<io::FileSystem> FakeFiles(std::shared_ptr<FakeBucket> bucket,
                                                  size_t part_bytes = 16u << 20, size_t requests = 1,
                                                  size_t window_bytes = 8u << 20) {

@@ -1,9 +1,9 @@
-// Requests under way at the same time: threads that run what would else be done one after the
+// Concurrent requests: threads that run work which would otherwise be done one piece after the
 // other.
 //
 // An object store answers a request after milliseconds and sends it at a part of the network's
-// rate, so a large file moves as several requests. Threads are started when there is work for them.
-// With a limit of one there is no thread: work is done where it is given.
+// rate, so a large file is transferred by several requests. Threads start when there is work for
+// them. With a limit of one there is no thread: Start does the work itself.
 #pragma once
 
 #include <condition_variable>
@@ -23,14 +23,14 @@ class Transfers {
  public:
   // At most `requests` at a time. Requires requests >= 1.
   explicit Transfers(size_t requests);
-  // Waits for all that was started.
+  // Blocks until all started work has ended.
   ~Transfers();
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
   size_t requests() const { return requests_; }
-  // What `work` refers to must live until the future is ready. Work must not wait for other work.
-  // Any thread may call it.
+  // All that `work` refers to must live until the future is ready. Work must not wait for other
+  // work. Any thread may call it.
   std::future<Status> Start(std::function<Status()> work);
 
  private:

@@ -1,11 +1,11 @@
-// A file system in memory that remembers every operation, and can show what a disk may hold if the
-// machine lost power between any two of them.
+// A file system in memory that records every operation, and can produce the states that a disk may
+// have if the machine lost power between any two of them.
 //
 // The model is the weakest that Linux promises. Appended bytes are durable only after Sync: until
-// then each 512-byte sector may or may not have arrived, and the length may be any. Names (of new,
-// renamed and removed entries) are durable only after SyncDirectory of their directory: until then
-// each change may or may not have arrived, a rename being one change. Leaves out: renames between
-// directories, sectors that are half written.
+// then each 512-byte sector may or may not have been written, and any length is possible. Names (of
+// new, renamed and removed entries) are durable only after SyncDirectory of their directory: until
+// then each change may or may not have been written, a rename being one change. Leaves out: renames
+// between directories, sectors that are half written.
 #pragma once
 
 #include <cstddef>
@@ -40,21 +40,21 @@ class CrashFileSystem final : public io::FileSystem {
   Status SyncDirectory(const std::string& path) override;
   Result<std::vector<std::string>> List(const std::string& path) override;
 
-  // From now on appends beyond `bytes` in total fail as on a full disk.
+  // After this call, appends beyond `bytes` in total fail as on a full disk.
   void SetFreeBytes(uint64_t bytes) { free_bytes_ = bytes; }
-  // The n-th operation from now (0: the next) that changes or syncs anything fails with kInternal
-  // and does nothing, once.
+  // The n-th operation after this call (0: the next) that changes or syncs anything fails with
+  // kInternal and does nothing, once.
   void FailOperation(size_t n) { fail_in_ = n; }
-  // Flips a bit of a file, durably: a disk that lies. Requires the file and a bit within it.
+  // Flips a bit of a file, durably: a silent disk error. Requires the file and a bit within it.
   void FlipBit(const std::string& path, uint64_t bit);
 
-  // How many operations that change or sync anything have been recorded.
+  // The number of recorded operations that change or sync anything.
   size_t operations() const;
 
-  // Calls `visit` with legal states after a crash: for each number of operations done, all states
-  // if they are at most `states_a_crash`, else that many of them drawn with `seed`, the one that
-  // lost everything unsynced and the one that kept everything among them. The survivor is a fresh
-  // file system, valid during the call. Returns how many states were shown.
+  // Calls `visit` with legal states after a crash: for each number of completed operations, all
+  // states if they are at most `states_a_crash`, else that many of them drawn with `seed`,
+  // including the one that lost all unsynced data and the one that kept everything. The survivor is
+  // a fresh file system, valid during the call. Returns the number of states.
   size_t ForEachCrash(
       size_t states_a_crash, uint64_t seed,
       const std::function<void(size_t operations, CrashFileSystem& survivor)>& visit) const;

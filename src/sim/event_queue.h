@@ -1,8 +1,8 @@
-// Virtual time: a queue of things that happen, earliest first.
+// Virtual time: a queue of events, earliest first.
 //
-// Time stands still while something happens and jumps to the next thing afterwards. Things due at
-// the same instant happen in the order in which they were planned, so a run is a function of its
-// seed alone.
+// The time stands still during an event and then jumps to the next event. Events due at the same
+// instant run in the order in which they were scheduled, so a run is a function of its seed
+// alone.
 #pragma once
 
 #include <algorithm>
@@ -23,15 +23,15 @@ class EventQueue {
   Instant now() const { return now_; }
   uint64_t happened() const { return happened_; }
 
-  // Plans `what` for `at`, or for now when that has passed.
+  // Schedules `what` for `at`, or for now when that time has passed.
   void At(Instant at, std::function<void()> what) {
     heap_.push_back({std::max(at, now_), next_order_++, std::move(what)});
     std::push_heap(heap_.begin(), heap_.end(), Later);
   }
   void After(Duration delay, std::function<void()> what) { At(now_ + delay, std::move(what)); }
 
-  // Lets the next thing happen if it is due by `end`; else moves time to `end`. Returns whether
-  // something happened.
+  // Runs the next event if it is due by `end`; otherwise advances the time to `end`. Returns
+  // whether an event ran.
   bool RunNext(Instant end) {
     if (heap_.empty() || heap_.front().at > end) {
       now_ = std::max(now_, end);

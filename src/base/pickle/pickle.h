@@ -1,12 +1,12 @@
-// Reads pickled data: a closed set of opcodes, a closed set of names, no code.
+// Reads pickled data: a closed set of opcodes, a closed set of names, no code execution.
 //
-// A pickle is a program for a small machine, and Python's own reader lets it call anything. This
-// one knows numbers, texts, lists, tuples, dictionaries, None and the memo (protocols 2 to 5, as
-// pickle.dump writes them; pickletools of Python's library documents the opcodes). Classes and
-// functions may be named only where the caller allows them, one by one, and even these are never
-// called: what would be an object is its class, its arguments and its state, as values. Anything
-// else is refused by its opcode or its name. Values may be shared, and a list may even hold itself:
-// who walks them must bound the depth.
+// A pickle is a program for a small machine, and Python's own reader lets it call any function.
+// This reader supports numbers, texts, lists, tuples, dictionaries, None and the memo (protocols 2
+// to 5, as pickle.dump writes them; pickletools of Python's library documents the opcodes). Classes
+// and functions may be named only where the caller allows each one, and even these are never
+// called: an object is returned as its class, its arguments and its state, as values. All other
+// input is rejected, with its opcode or name. Values may be shared, and a list may contain itself:
+// code that walks them must bound the depth.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ struct PickleValue {
 // A class or function that a pickle may name.
 struct PickleGlobal {
   std::string_view name;  // "collections.OrderedDict": module, dot, name
-  // Its objects are dictionaries: the arguments and what BUILD gives are dropped, items are kept.
+  // Its objects are dictionaries: the arguments and the state of BUILD are dropped, items are kept.
   bool is_dictionary = false;
 };
 

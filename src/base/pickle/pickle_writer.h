@@ -22,18 +22,18 @@ class PickleWriter {
 
   void Mark() { bytes_ += '('; }
   void EmptyList() { bytes_ += ']'; }
-  void Appends() { bytes_ += 'e'; }  // what lies above the mark, to the list below it
+  void Appends() { bytes_ += 'e'; }  // appends the values above the mark to the list below it
   void EmptyDict() { bytes_ += '}'; }
   void SetItems() { bytes_ += 'u'; }  // keys and values above the mark, to the dictionary below it
   void EmptyTuple() { bytes_ += ')'; }
-  void Tuple() { bytes_ += 't'; }  // of what lies above the mark
+  void Tuple() { bytes_ += 't'; }  // of the values above the mark
 
   // A class or function by name; neither may hold a line end.
   void Global(std::string_view module, std::string_view name);
   void Reduce() { bytes_ += 'R'; }        // function, arguments -> its result
   void NewObject() { bytes_ += '\x81'; }  // class, arguments -> an object
   void Build() { bytes_ += 'b'; }         // object, state -> the object with that state
-  void PersistentId() { bytes_ += 'Q'; }  // id -> what the file gives that id
+  void PersistentId() { bytes_ += 'Q'; }  // id -> the value that the file defines for that id
 
   // The pickle. Requires one value on the stack.
   std::string Take() && {

@@ -1,4 +1,4 @@
-// What the subcommands of `longhaul checkpoint` share.
+// Shared code of the subcommands of `longhaul checkpoint`.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,10 +17,10 @@
 
 namespace longhaul::bin::checkpoints {
 
-// The folder with a run's steps: `path`, or `path`/checkpoints; kNotFound when neither is one.
+// The folder with a run's steps: `path` or `path`/checkpoints; kNotFound when neither is such one.
 Result<std::string> RunFolder(io::FileSystem& files, const std::string& path);
 
-// Without control characters: names come from files that others wrote.
+// Removes control characters: names come from files that other programs wrote.
 std::string Clean(std::string_view text);
 
 // Prints JSON with line ends; numbers that JSON lacks become null.

@@ -1,5 +1,5 @@
-// What all commands that ask a running controller share: their options, how one is declared, and
-// how answers are put in words.
+// Shared code of all commands that send requests to a running controller: their options, the
+// declaration of a command, and the formatting of answers.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,7 +17,7 @@ namespace longhaul::bin::client {
 using service::Json;
 using service::RestClient;
 
-// What the commands have in common; each uses its part.
+// The options of all commands; each command uses some of them.
 struct Options {
   service::EndpointChoice endpoint;
   std::string job;
@@ -29,14 +29,14 @@ struct Options {
   uint32_t rank = 0;
   uint64_t attempt = 0;  // 0: the newest
   std::string node;
-  std::string use;                    // of a node: cordon, drain, uncordon; empty: list them
+  std::string use;                    // for a node: cordon, drain, uncordon; empty: list the nodes
   std::string timeout = "10min";      // of a drain
   std::vector<std::string> subjects;  // jobs, a queue, a domain
   std::string changes;
   std::string topology;
   std::string level;
   uint32_t nodes = 0;
-  double accelerators = -2;  // of a limit; -2: as it is
+  double accelerators = -2;  // of a limit; -2: unchanged
   double cpu = -2;
   double memory_gib = -2;
   bool wait = true;
@@ -45,7 +45,7 @@ struct Options {
   bool watch = false;
   bool json = false;
   bool follow = false;
-  bool environment = false;  // its values are shown
+  bool environment = false;  // show the values of environment variables
 };
 
 using Command = std::function<int(RestClient&, const Options&)>;
@@ -54,24 +54,24 @@ using Command = std::function<int(RestClient&, const Options&)>;
 CLI::App* Add(CLI::App& app, Action& action, const char* name, const char* help, Command command,
               const std::shared_ptr<Options>& options);
 
-// Each declares its commands.
+// Each declares the commands of one file.
 void AddJobs(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddQueues(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddNodes(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddApply(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddOutput(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 
-// Asks for changes, all at once; `changes` as docs/openapi.yaml has them.
+// Requests changes, all at once; docs/openapi.yaml specifies `changes`.
 int Change(RestClient& client, const Options& options, Json changes);
-// Prints a job's events as they come, until it is over; with no id those of all jobs, forever.
+// Prints a job's events until the job ends; without an id, those of all jobs, without an end.
 int FollowJob(RestClient& client, const std::string& id, bool json);
 
 void PrintJson(const Json& json);
-// "3 s ago"; "-" of the instant 0.
+// "3 s ago"; "-" for the instant 0.
 std::string Ago(const Json& at_ns);
-// 0 where there is none.
+// 0 where the key is absent.
 double Number(const Json& json, const char* key);
-// "a, b"; "-" of none.
+// "a, b"; "-" for an empty list.
 std::string Names(const Json& list);
 
 inline constexpr const char* kJsonHelp = "Print JSON instead of text";

@@ -1,4 +1,4 @@
-// The commands that ask a running controller: submit, status, jobs, nodes, events, logs, stop.
+// The commands that use a running controller: submit, status, jobs, nodes, events, logs, stop.
 #pragma once
 
 #include <CLI/CLI.hpp>

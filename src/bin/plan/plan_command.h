@@ -1,4 +1,4 @@
-// `longhaul plan`: what a training would take, before anybody owns a GPU.
+// `longhaul plan`: predicts what a training run would take, without a GPU.
 #pragma once
 
 #include <CLI/CLI.hpp>

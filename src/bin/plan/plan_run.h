@@ -1,4 +1,4 @@
-// `longhaul plan --from`: what somebody runs now, as a question to the planner.
+// `longhaul plan --from`: the user's present training configuration as a planner question.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace longhaul::bin {
 
-// A model's file, or a shipped name.
+// Reads a model from a file, or a shipped model by its name.
 Result<spec::Model> ReadModel(const std::string& name);
 
-// Why no layout is legal with what is fixed: the rule that the plainest one breaks, or what the
-// framework that is asked for lacks; empty where neither is so.
+// The reason why no layout is legal with the fixed settings: the rule that the simplest layout
+// breaks, or the feature that the requested framework lacks; empty where neither applies.
 std::string WhyNothingIsLegal(const planner::search::PlanRequest& job);
 
 struct RunFile {
@@ -24,7 +24,7 @@ struct RunFile {
 // `framework` is megatron, deepspeed or torchtitan.
 Result<RunFile> ReadRunFile(const std::string& framework, const std::string& path);
 
-// "h100-sxm" with the count that the run says, where there is one and the name has none.
+// "h100-sxm" with the number of devices of the run, where the run states one and the name has none.
 std::string ClusterOfRun(const std::string& cluster, const planner::configs::RunConfig& config);
 
 }  // namespace longhaul::bin

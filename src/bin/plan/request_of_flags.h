@@ -1,8 +1,8 @@
-// What `longhaul plan` is asked, and the job that the search gets for it.
+// The options of `longhaul plan`, and the job that the search gets for them.
 //
-// Reads the files that the options name (models, clusters, calibrated machines, what is run now),
-// checks what they contradict, and fills what is left open as a user would have it. Leaves out the
-// search (plan_command.cc) and the answers (show_plan.h).
+// Reads the files that the options name (models, clusters, calibrated machines, the present
+// configuration), checks for contradictions, and fills open settings with what a user would choose.
+// Leaves out the search (plan_command.cc) and the answers (show_plan.h).
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct PlanFlags {
   std::string framework = "any";
   std::vector<std::string> fixed;
   uint32_t top = 5;
-  double headroom = 0.04;  // what the allocator may need beyond the prediction
+  double headroom = 0.04;  // the memory that the allocator may need beyond the prediction
   bool prove = false;
   uint32_t search_effort = 140'000;  // thousand layouts; 0: no limit
   double search_seconds = 0;         // 0: no limit
@@ -49,39 +49,39 @@ struct PlanFlags {
   uint32_t threads = 0;
 };
 
-// What is run now, and the job of finding a better layout for it.
+// The present configuration, and the job of finding a better layout for it.
 struct NowAndJob {
   RunFile file;
   planner::Question question;
   planner::search::PlanRequest job;
 };
 
-// The job of a model and a cluster, and of what is run now. Mistakes name the option.
+// The job for a model and a cluster, and for a present configuration. Errors name the option.
 Result<planner::search::PlanRequest> JobOf(const PlanFlags& flags);
 Result<NowAndJob> JobOfRun(PlanFlags flags);
 
 // "15T", "300B", "2.5e12".
 Result<double> ParseTokens(std::string_view text);
 
-// What the search strives for, and over how many GPUs.
+// Sets the objective of the search, and the numbers of GPUs.
 Status SetGoal(const PlanFlags& flags, const planner::RunFacts& run,
                planner::search::PlanRequest& job);
 
-// What --stack says: a known stack by its name (planner/known_stacks.h), or the factor in a file of
-// `longhaul calibrate --fit`.
+// The value of --stack: a known stack by its name (planner/known_stacks.h), or the factor in a file
+// of `longhaul calibrate --fit`.
 struct StackChoice {
   std::optional<spec::Software> known;
   double compute_factor = 1;
 };
-// Of an empty text: neither.
+// An empty text gives neither.
 Result<StackChoice> ReadStack(const std::string& text);
 // Sets the software of a training. A configuration that was read (`keeps_settings`) keeps its own
-// settings and takes the stack's constants alone.
+// settings and takes only the stack's constants.
 void ApplyStack(const StackChoice& stack, bool keeps_settings, spec::Software& software);
-// What `--stack list` prints.
+// The output of `--stack list`.
 std::string StackList();
 
-// A machine that has GPUs and not cores.
+// Returns whether the machine has GPUs instead of cores.
 bool IsOfGpus(const planner::search::PlanRequest& job);
 
 }  // namespace longhaul::bin

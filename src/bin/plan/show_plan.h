@@ -1,5 +1,5 @@
-// What `longhaul plan` says about a finished plan: tables, JSON, the page, the trace, launch files
-// and answers to --what-if and --why-not.
+// The output of `longhaul plan` for a finished plan: tables, JSON, the page, the trace, launch
+// files and answers to --what-if and --why-not.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace longhaul::bin {
 
-// Prints and writes what the flags ask for; `now` is what is run now (--from). Returns the exit
-// code.
+// Prints and writes what the flags request; `now` is the present configuration (--from). Returns
+// the exit code.
 int ShowPlan(const planner::search::Plan& plan, const std::optional<frontend::RunNow>& now,
              const PlanFlags& flags, const planner::search::PlanOptions& options);
 

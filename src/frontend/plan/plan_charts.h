@@ -1,4 +1,4 @@
-// The pictures of a plan's page, as SVG texts. Pure. Requires what each names to be there.
+// The pictures of a plan's page, as SVG texts. Pure. Each requires the parts of the plan it names.
 #pragma once
 
 #include <string>
@@ -7,16 +7,16 @@
 
 namespace longhaul::frontend {
 
-// The steps of the best layouts, one bar each, cut into parts.
+// The steps of the best layouts, one bar each, divided into parts.
 std::string StepChart(const planner::search::Plan& plan);
 // Bytes of the first, last, fullest and middle stage over the drawn part of the step, under the
 // GPU's limit. Requires a timeline.
 std::string MemoryChart(const planner::search::Plan& plan);
-// What each stage does when. Requires a timeline.
+// The activity of each stage over time. Requires a timeline.
 std::string StageChart(const planner::search::Plan& plan);
-// Time and money of what no other layout beats; the fill of a point is its share of memory.
+// Time and cost of the layouts that no other one beats; a point's fill is its share of memory.
 std::string FrontierChart(const planner::search::Plan& plan);
-// What throughput would be with one input changed, the largest effect on top.
+// The throughput with one input changed, the largest effect at the top.
 std::string InfluenceChart(const planner::search::Plan& plan);
 
 }  // namespace longhaul::frontend

@@ -1,4 +1,4 @@
-// Figures of a plan as people read them, shared by tables and the page.
+// Formats figures of a plan for people; shared by the tables and the page.
 #pragma once
 
 #include <array>
@@ -42,8 +42,8 @@ struct NamedBytes {
   std::string name;
   double bytes = 0;
 };
-// What one layer keeps of one micro-batch, tensor by tensor, largest first; of a layer with experts
-// or of a dense one.
+// The tensors that one layer keeps of one micro-batch, largest first; `experts` selects a layer
+// with experts or a dense one.
 std::vector<NamedBytes> LayerTensors(const spec::Model& model, const spec::Training& training,
                                      bool experts);
 

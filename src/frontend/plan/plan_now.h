@@ -1,4 +1,4 @@
-// What somebody runs now beside the best layout: what changing it would gain.
+// Compares the layout that the user runs now with the best one: what a change would gain.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -18,7 +18,7 @@ struct RunNow {
 
 // "The best layout takes 4.80 s a step in place of 5.41 s: 12.7 % more tokens a second."
 std::string GainText(const planner::search::Plan& plan, const RunNow& now);
-// Paragraphs for a terminal; end a line.
+// Paragraphs for a terminal; the text ends with a line end.
 std::string NowText(const planner::search::Plan& plan, const RunNow& now);
 nlohmann::ordered_json NowJson(const planner::search::Plan& plan, const RunNow& now);
 

@@ -1,7 +1,7 @@
-// A plan as one HTML page that needs nothing else: no scripts, no fonts, no other files.
+// A plan as one self-contained HTML page: no scripts, no fonts, no other files.
 //
-// Pictures are inline SVG with titles for screen readers; colours keep their meaning in all of
-// them; printed, no picture is cut by a page's end. Every text that came from outside is escaped.
+// Pictures are inline SVG with titles for screen readers; a colour has the same meaning in all of
+// them; in print, no page break cuts a picture. Every text from outside is escaped.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace longhaul::frontend {
 
-// `now` is what is run today, where it was asked about.
+// `now` is the layout in use today, where the user requested a comparison with it.
 std::string PlanPage(const planner::search::Plan& plan, const RunNow* now = nullptr);
 
 }  // namespace longhaul::frontend

@@ -1,16 +1,16 @@
-// From a trace of the built-in trainer to what the planner knows of a machine, and back: a device
-// file fitted to the trace, and a table of what was measured against what a device file says.
+// Fits the planner's device file to a trace of the built-in trainer, and compares the measured
+// times of a trace with the predictions of a device file, as a table.
 //
-// An operator's sample is the CPU time of all its spans in a micro-batch and direction, since ranks
-// may share cores; a figure is the median of its samples over layers, micro-batches, steps and
-// ranks. A sum's figure is by the clock of its ranks alone: the mean (what leaves behind one
-// message is counted with the next) CPU time of a rank's process (the transport's thread included),
-// times two for two that exchange (spec/model/exchange.h), times ranks over cores where there
-// are more of them for others, and with its share of what the steps took of the cores beyond all
-// operators and calls, where there are more ranks than cores. A message goes in as half of a sum of
-// two, which it is. What a step takes beside its trace (reports) is the runtime's figure. Leaves
-// out what one layout can't show: other sizes are told by the formulas of
-// planner/local/operator_times.h, and launches and a worker's memory are those shipped.
+// A sample of an operator is the CPU time of all its spans in a micro-batch and direction, because
+// ranks may share cores; a figure is the median of its samples over layers, micro-batches, steps
+// and ranks. The figure of an all-reduce is the time on a clock with no other load: the mean CPU
+// time of a rank's process (with the transport's thread; work that a message leaves over counts
+// with the next), times two for two ranks that exchange (spec/model/exchange.h), times ranks over
+// cores where larger groups exceed the cores. With more ranks than cores it also gets its share of
+// the cores' time in the steps beyond all operators and calls. A message counts as half of an
+// all-reduce of two ranks. The time of a step outside its trace (reports) is the runtime's figure.
+// Not covered is what one layout cannot show: other sizes follow from the formulas of
+// planner/local/operator_times.h, and the launch times and a worker's memory are the shipped ones.
 #pragma once
 
 #include <string>
@@ -29,10 +29,10 @@ struct RefitFacts {
   Bytes memory;  // of the machine
 };
 
-// kInvalidArgument when the traces are not of the built-in trainer or show too little.
+// Returns kInvalidArgument when the traces are not of the built-in trainer or show too little.
 Result<planner::DeviceFile> Refit(const profiler::ProfiledJob& job, const RefitFacts& facts);
 
-// One operator of the model: medians of a micro-batch, by name and direction.
+// One operator of the model: the medians of a micro-batch, by name and direction.
 struct MeasuredOperator {
   std::string name;
   planner::FigureKind kind = planner::FigureKind::kMatmul;
@@ -43,10 +43,10 @@ struct MeasuredOperator {
   double predicted_s = 0;
 };
 
-// By name, then sizes, forward first.
+// Sorted by name, then sizes, forward first.
 std::vector<MeasuredOperator> AgainstDevice(const profiler::ProfiledJob& job,
                                             const planner::DeviceFile& device);
-// The table, and the layers' sums.
+// The table, and the sums of the layers.
 std::string AgainstDeviceText(const profiler::ProfiledJob& job, const planner::DeviceFile& device);
 
 }  // namespace longhaul::frontend

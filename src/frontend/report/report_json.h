@@ -12,7 +12,7 @@ namespace longhaul::frontend {
 
 nlohmann::ordered_json ReportJson(const Report& report);
 
-// One line a step report:
+// One line for each step report:
 // step,attempt,seconds,loss,validation_loss,gradient_norm,tokens_per_second, step_seconds.
 // `seconds` counts from the job's submission.
 std::string MetricsCsv(const RunHistory& history, int64_t submitted_at_ns);

@@ -9,7 +9,7 @@
 
 namespace longhaul::frontend {
 
-// Each line is within style.columns.
+// Each line has at most style.columns columns.
 std::vector<std::string> Summary(const Report& report, const ViewStyle& style);
 
 }  // namespace longhaul::frontend

@@ -16,14 +16,14 @@ inline constexpr const char* kStepless = "not reported by the command";
 std::string Flops(double per_second);
 std::string LayoutText(const Report& report);
 bool HasLoss(const Report& report);
-// The unit of the loss with a space in front; empty where it is unknown.
+// The unit of the loss with a space before it; empty where it is unknown.
 std::string LossUnit(const Report& report);
 std::string LedgerVerdict(const LedgerCheck& check);
 std::string MissedText(const Report& report);
 // The error of a prediction in percent; empty where nothing was measured.
 std::string ErrorText(const Compared& figure);
 std::string MemoryText(double bytes);
-// The number of complete snapshots that were taken in that way.
+// The number of complete snapshots of that kind.
 uint64_t SnapshotsBy(const proto::JobStatus& status, proto::SnapshotWay way);
 
 }  // namespace longhaul::frontend

@@ -1,8 +1,8 @@
-// Large files read past the page cache, once and mostly in order: reading a checkpoint to check it
-// or to copy it elsewhere must neither drive what others read out of memory nor be answered from
-// memory in place of the disk, and costs no copy by the kernel.
+// Large files read past the page cache, once and mostly in order: reading a checkpoint to verify or
+// to copy it must neither evict cached data that other processes read nor return data from memory
+// instead of the disk, and it costs no copy by the kernel.
 //
-// Reads come from a window of the file, aligned as the disk wants it; what is outside of it moves
+// Reads come from a window of the file, aligned as the disk requires; a read outside of it moves
 // the window. One thread at a time. Where O_DIRECT is refused, reads go through the cache.
 #pragma once
 

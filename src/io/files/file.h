@@ -1,7 +1,7 @@
-// Files, behind an interface, so that the commit protocol can be tested against every legal crash.
+// Files behind an interface, so that the commit protocol can be tested against every legal crash.
 //
 // `FileSystem` is the small set of operations that durable data needs; `PosixFileSystem` is the
-// real one. The recording fake with crash states lives in sim/.
+// real one. The module sim has a fake one that records operations and simulates crashes.
 #pragma once
 
 #include <cstddef>
@@ -20,19 +20,19 @@ class WritableFile {
  public:
   virtual ~WritableFile() = default;
   virtual Status Append(std::span<const std::byte> bytes) = 0;
-  // The same of bytes that stay as they are until Sync has returned or the file is destroyed: may
-  // write them from where they lie.
+  // The same for bytes that stay unchanged until Sync has returned or the file is destroyed: may
+  // write them without a copy.
   virtual Status AppendStable(std::span<const std::byte> bytes) { return Append(bytes); }
   virtual Status Sync() = 0;   // data and size are durable after this
   virtual Status Close() = 0;  // Requires no further call.
 };
 
-// An open file being read anywhere. Threads may read at the same time.
+// An open file with random access for reading. Threads may read at the same time.
 class ReadableFile {
  public:
   virtual ~ReadableFile() = default;
-  virtual uint64_t bytes() const = 0;  // when it was opened
-  // Fills all of `to` from `offset` on; kDataLoss when the file ends before.
+  virtual uint64_t bytes() const = 0;  // when the file was opened
+  // Fills all of `to` from `offset` on; kDataLoss when the file ends earlier.
   virtual Status Read(uint64_t offset, std::span<std::byte> to) const = 0;
 };
 
@@ -48,8 +48,8 @@ class FileSystem {
   // Truncates an existing file.
   virtual Result<std::unique_ptr<WritableFile>> Create(const std::string& path) = 0;
   // The same for a large file of a known size: may write past the page cache, several blocks at a
-  // time. What was appended is in the file after Sync. kResourceExhausted at once when there is no
-  // room for it.
+  // time. Appended bytes are in the file after Sync. Returns kResourceExhausted at once when there
+  // is not enough space.
   virtual Result<std::unique_ptr<WritableFile>> CreateBulk(const std::string& path,
                                                            uint64_t /*bytes*/) {
     return Create(path);
@@ -63,20 +63,20 @@ class FileSystem {
   virtual Status MakeDirectories(const std::string& path) = 0;  // and its parents; existing is fine
   virtual Status SyncDirectory(const std::string& path) = 0;    // renames in it are durable
   virtual Result<std::vector<std::string>> List(const std::string& path) = 0;  // names, sorted
-  // A file is there whole, once it is synced, or not at all: it needs no temporary name first, and
-  // none can be renamed. So it is in object stores.
+  // A file becomes visible whole, once it is synced, or not at all: it needs no temporary name, and
+  // it cannot be renamed. Object stores behave like this.
   virtual bool appears_whole() const { return false; }
 };
 
-// The machine's own.
+// The machine's file system.
 FileSystem& PosixFileSystem();
 
 // The whole file as text; kResourceExhausted above `limit` bytes. For small inputs: job files,
 // keys.
 Result<std::string> ReadText(const std::string& path, uint64_t limit);
 
-// Writes a whole file so that a reader, or a crash, sees the old or the new one: temporary file,
-// sync, rename, directory sync.
+// Writes a whole file so that a reader, also after a crash, sees the old or the new one: temporary
+// file, sync, rename, directory sync.
 Status WriteFileAtomically(FileSystem& files, const std::string& path,
                            std::span<const std::byte> bytes);
 Status WriteTextAtomically(FileSystem& files, const std::string& path, std::string_view text);

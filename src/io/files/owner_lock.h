@@ -1,9 +1,9 @@
-// A folder that has one owner at a time: the lock file in it, and who holds it.
+// A folder that has one owner at a time: its lock file and the identity of the owner.
 //
 // The lock is flock(2) on FOLDER/owner.lock. It belongs to the open file, so a child that inherits
-// the descriptor holds it too, and the kernel releases it when the last holder has ended, however
-// that happened. The text in the file only identifies the owner in messages; a stale text without
-// a lock means nothing.
+// The lock is flock(2) on FOLDER/owner.lock. It belongs to the open file, so a child that inherits
+// the descriptor holds it too, and the kernel releases it when the last holder has ended in any
+// way. The text in the file identifies the owner in messages; without a lock it is stale.
 //
 // Leaves out file systems whose flock does not reach other hosts: there two hosts can both own a
 // folder.

@@ -1,5 +1,5 @@
-// A new file that is written in order and patched in places: for formats whose headers hold sums
-// over what follows them.
+// A new file that is written in order and patched in places: for formats whose headers contain
+// checksums of the data after them.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +19,9 @@ class PatchableFile {
 
   uint64_t bytes() const { return bytes_; }
   Status Append(std::span<const std::byte> bytes);
-  // Requires a range within what was appended.
+  // Requires a range within the appended bytes.
   Status PatchAt(uint64_t offset, std::span<const std::byte> bytes);
-  // Durable after this.
+  // The data is durable after this.
   Status Sync();
   // Requires no further call.
   Status Close();

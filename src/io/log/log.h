@@ -20,7 +20,7 @@ namespace longhaul::io {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };
 
-// Returns the level of a word as LONGHAUL_LOG has it.
+// Returns the level for a value of LONGHAUL_LOG.
 Result<LogLevel> ParseLogLevel(std::string_view word);
 
 // Replaces the level, for this process. The initial one is that of LONGHAUL_LOG; an unknown word

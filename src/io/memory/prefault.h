@@ -1,9 +1,9 @@
-// Pages of shared memory made and mapped before they are needed, on a thread of its own: the first
+// Makes and maps pages of shared memory before they are needed, on a separate thread: the first
 // touch of a page costs several times the copy into it.
 //
-// Two sides: who made the memory touches it (the pages are charged to the control group of who does
-// so first), who uses it maps the pages as they come. Only memory that others may write meanwhile:
-// nothing is changed in it.
+// There are two sides: the process that made the memory touches it (the pages are charged to the
+// control group of the process that touches them first), and the process that uses it maps the
+// pages as they are made. Other processes may write meanwhile: neither side changes the content.
 #pragma once
 
 #include <atomic>
@@ -18,11 +18,11 @@
 
 namespace longhaul::io {
 
-// Makes all pages of shared memory, from its first on; ends early when nobody else holds it.
+// Makes all pages of shared memory, from the first on; ends early when no other holder is left.
 class PageMaker {
  public:
   explicit PageMaker(std::shared_ptr<const SharedMemory> memory);
-  ~PageMaker();  // what is not made by then isn't
+  ~PageMaker();  // pages not made by then stay unmade
   PageMaker(const PageMaker&) = delete;
   PageMaker& operator=(const PageMaker&) = delete;
 
@@ -33,8 +33,8 @@ class PageMaker {
   std::thread thread_;
 };
 
-// Maps the pages of a mapping in order, each as soon as its maker has made it; when no page comes
-// for as long as its patience lasts, makes them itself. Requires a mapping that outlives this.
+// Maps the pages of a mapping in order, each as soon as it has been made; when no new page appears
+// within `patience`, makes them itself. Requires a mapping that outlives this object.
 class PageMapper {
  public:
   explicit PageMapper(std::span<std::byte> mapping, Duration patience = std::chrono::seconds(1));
@@ -42,12 +42,12 @@ class PageMapper {
   PageMapper(const PageMapper&) = delete;
   PageMapper& operator=(const PageMapper&) = delete;
 
-  // Returns when the first `bytes` are mapped, or can't be.
+  // Returns when the first `bytes` are mapped, or cannot be mapped.
   void Wait(size_t bytes) const;
 
  private:
   void Run();
-  // Returns when the pages are there, nobody makes them or we are to stop.
+  // Returns when the pages exist, when no process makes them, or on a request to stop.
   void AwaitPages(std::span<std::byte> pages) const;
 
   const std::span<std::byte> mapping_;

@@ -1,5 +1,5 @@
-// Whether a stretch of our memory is ours alone, so that a fork keeps it as it is; and the size of
-// its pages.
+// Checks whether ranges of this process's memory are private, so that a fork keeps their content;
+// and handles the size of their pages.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,21 @@
 
 namespace longhaul::io {
 
-// Refuses with kFailedPrecondition, naming the index, the first of `stretches` that touches a
-// shared mapping or no mapping at all in `maps`, the text of /proc/PID/maps.
+// Returns kFailedPrecondition, with the index, for the first of `stretches` that touches a shared
+// mapping or no mapping at all in `maps`, the text of /proc/PID/maps.
 Status CheckPrivate(std::string_view maps, std::span<const std::span<const std::byte>> stretches);
 
-// The same of this process.
+// The same for this process.
 Status CheckPrivate(std::span<const std::span<const std::byte>> stretches);
 
 constexpr size_t kHugePageBytes = 2u << 20;
 
-// The addresses of the huge pages that lie wholly in the stretches, where some of these follow each
-// other without a gap of a page or more; each once, rising.
+// The addresses of the huge pages that lie wholly in the stretches, where stretches with gaps of
+// less than a page count as one; each address once, ascending.
 std::vector<uintptr_t> WholeHugePages(std::span<const std::span<const std::byte>> stretches);
 
-// Puts the small pages at such an address into a huge one, by a copy (MADV_COLLAPSE, Linux 6.1):
-// what walks page tables has 512 times less to do then. False when the kernel doesn't.
+// Replaces the small pages at such an address by a huge one, with a copy (MADV_COLLAPSE, Linux
+// 6.1): a walk of the page tables then has 512 times fewer entries. False when the kernel refuses.
 bool MakeHuge(uintptr_t page);
 
 }  // namespace longhaul::io

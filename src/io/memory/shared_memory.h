@@ -13,16 +13,16 @@
 
 namespace longhaul::io {
 
-// A new, zeroed, sealed-in-size memfd. The pages are charged to whoever touches them first; with
-// `populate` this process touches all of them now.
+// Makes a new, zeroed memfd with a sealed size. The process that touches a page first is charged
+// for it; with `populate` this process touches all of them now.
 Result<Fd> CreateSharedMemory(const std::string& name, Bytes size, bool populate);
 
-// The size of the memory behind a descriptor; refuses a descriptor that isn't a size-sealed memfd,
-// so a mapping of it can never be cut short under its user (SIGBUS).
+// The size of the memory of a descriptor; rejects a descriptor that is not a size-sealed memfd, so
+// that no process can shrink the memory under a mapping (SIGBUS).
 Result<Bytes> SharedMemorySize(const Fd& fd);
 
-// A read-write mapping of the whole of it, unmapped by the destructor. Pages are mapped as they are
-// touched, or with `populate` all of them now.
+// A read-write mapping of the whole memory, unmapped by the destructor. Pages are mapped when they
+// are touched; with `populate` all of them are mapped now.
 class SharedMapping {
  public:
   static Result<SharedMapping> Map(const Fd& fd, bool populate = false);
@@ -40,7 +40,7 @@ class SharedMapping {
   size_t size_ = 0;
 };
 
-// Such memory with one mapping of it for all who use it here: what is mapped once stays so.
+// Such memory with one mapping for all users in this process, which keeps its mapped pages.
 class SharedMemory {
  public:
   static Result<std::shared_ptr<const SharedMemory>> Open(Fd fd);

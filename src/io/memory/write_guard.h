@@ -1,11 +1,11 @@
-// Memory of this process that nobody writes until it is released: a write waits, and whoever holds
-// the guard is told of it. Reads continue. In the hands of the kernel: userfaultfd in write-protect
-// mode (Linux 5.7, admin-guide/mm/userfaultfd.rst), one entry changed a page and none copied.
+// Write-protects memory of this process until it is released: a write blocks, and the guard's
+// holder can read its address. Reads continue. The kernel does this by userfaultfd in write-protect
+// mode (Linux 5.7, admin-guide/mm/userfaultfd.rst): one changed entry for each page, no copies.
 //
-// Only for private anonymous memory: what malloc gives, not files, shared or device memory. Writes
-// by the kernel on our behalf (a read() into guarded memory) wait as well. That takes the right to
-// handle the kernel's faults: CAP_SYS_PTRACE, vm.unprivileged_userfaultfd = 1 or /dev/userfaultfd;
-// without it Create fails, since else such a call would fail with EFAULT in somebody's hands.
+// Only for private anonymous memory: the memory of malloc, not files, shared or device memory.
+// Writes by the kernel for this process (a read() into guarded memory) block as well. That requires
+// the right to handle the kernel's faults: CAP_SYS_PTRACE, vm.unprivileged_userfaultfd = 1 or
+// /dev/userfaultfd; without it Create fails, as such a call would else fail with EFAULT.
 #pragma once
 
 #include <cstddef>
@@ -22,21 +22,21 @@ namespace longhaul::io {
 constexpr size_t kGuardPage = 4096;
 
 // Any thread may call any of these at the same time. All but Create allocate nothing and take no
-// lock: whoever answers waiting writes must not wait for a writer himself.
+// lock: the thread that answers blocked writes must not itself wait for a writer.
 class WriteGuard {
  public:
-  // kUnavailable when the kernel has no such guard or gives us none.
-  // All that is guarded at its end is released then.
+  // kUnavailable when the kernel has no such guard or refuses it. The destructor releases all
+  // guarded memory.
   static Result<WriteGuard> Create();
 
-  // From the return on no write to `pages` succeeds. False when part of it is not private anonymous
+  // After it returns, no write to `pages` succeeds. False when part of it is not private anonymous
   // memory; some pages may be guarded then. Requires whole pages.
   bool Protect(std::span<const std::byte> pages);
 
-  // Lets writes through again and wakes those that wait. What isn't mapped any more is passed over.
+  // Permits writes again and wakes the blocked ones. Pages that are no longer mapped are skipped.
   void Release(std::span<const std::byte> pages);
 
-  // The address of a write that began to wait, each told once; nothing when there is none.
+  // The address of a write that began to block, each reported once; nothing when there is none.
   std::optional<uintptr_t> NextWrite();
 
  private:

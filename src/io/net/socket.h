@@ -1,5 +1,5 @@
-// Sockets: TCP on given addresses and Unix sockets that keep message borders and pass descriptors.
-// All are non-blocking and close-on-exec unless a function says otherwise.
+// Sockets: TCP on given addresses, and Unix sockets that keep message boundaries and pass
+// descriptors. All are non-blocking and close-on-exec unless a function's comment states otherwise.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,14 @@ namespace longhaul::io {
 
 struct Listener {
   Fd fd;
-  uint16_t port = 0;  // the one in use, also when 0 was asked for
+  uint16_t port = 0;  // the one in use, also when 0 was requested
 };
 
 // Listens on a numeric IPv4 or IPv6 address ("127.0.0.1", "::1"). kAlreadyExists when the port is
 // in use, naming it.
 Result<Listener> ListenTcp(const std::string& address, uint16_t port);
 
-// The next waiting connection (TCP_NODELAY set where it is TCP), or nothing when none waits.
+// The next pending connection (with TCP_NODELAY for TCP), or nothing when none is pending.
 Result<std::optional<Fd>> Accept(const Fd& listener);
 
 // Blocking connect; the result is a blocking socket, TCP_NODELAY set.
@@ -33,10 +33,10 @@ Result<Fd> ConnectTcp(const std::string& address, uint16_t port);
 // The numeric address of the other end of a TCP connection, an IPv4 one always in IPv4's notation.
 Result<std::string> PeerAddress(const Fd& socket);
 
-// Sends what fits now: 0 bytes when it would block. kUnavailable when the peer is gone.
+// Sends the bytes that fit now: 0 when it would block. kUnavailable when the peer has closed.
 Result<size_t> SendSome(const Fd& socket, std::span<const std::byte> bytes);
-// Receives what is there: nothing when it would block, 0 bytes when the peer has closed. Requires a
-// buffer that isn't empty.
+// Receives the available bytes: nothing when it would block, 0 bytes when the peer has closed.
+// Requires a buffer that is not empty.
 Result<std::optional<size_t>> ReceiveSome(const Fd& socket, std::span<std::byte> buffer);
 
 // Listens for SOCK_SEQPACKET connections at a path (at most 107 bytes), mode 0600. An existing
@@ -52,8 +52,8 @@ struct UnixMessage {
   std::vector<std::byte> bytes;
   std::vector<Fd> fds;
 };
-// kUnavailable when it would block or the peer is gone, kInvalidArgument when the message is too
-// long for the socket's buffer. Requires at least a byte.
+// kUnavailable when it would block or the peer has closed, kInvalidArgument when the message is too
+// long for the socket's buffer. Requires at least one byte.
 Status SendMessage(const Fd& socket, std::span<const std::byte> bytes,
                    std::span<const int> fds = {});
 // Nothing when it would block; a message of zero bytes means that the peer has closed. A

@@ -5,12 +5,12 @@
 
 namespace longhaul::io {
 
-// From now on a thread of the caller, and those it starts, waits for its turn when it wakes,
-// instead of taking the core from whoever computes there (SCHED_BATCH; sched(7)). For ranks that
-// share cores: a transport's thread that takes the core from its own process in the middle of a
-// send finds the connection locked and, as its descriptor stays readable, polls for a whole turn.
-// Where cores are idle nothing changes. Everybody may ask for it; fails where a sandbox forbids the
-// call.
+// After this call the calling thread, and the threads that it starts, wait for their turn when they
+// wake up, and do not preempt the thread that computes on the core (SCHED_BATCH; sched(7)). For
+// ranks that share cores: a transport's thread that preempts its own process in the middle of a
+// send finds the connection locked and, because its descriptor stays readable, polls for a whole
+// turn. There is no change where cores are idle. Needs no privilege; fails where a sandbox forbids
+// the call.
 Status UseBatchScheduling();
 
 }  // namespace longhaul::io

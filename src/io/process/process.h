@@ -1,4 +1,4 @@
-// Starting and ending processes: pidfds, own process groups, no race on a reused pid.
+// Starts and ends processes: pidfds, separate process groups, no race on a reused pid.
 #pragma once
 
 #include <sys/types.h>
@@ -16,12 +16,12 @@ namespace longhaul::io {
 struct ProcessOptions {
   std::vector<std::string> argv;  // argv[0] is looked up in PATH when it has no '/'
   std::string program;            // the file to run instead; argv[0] is then only a name
-  std::map<std::string, std::string> environment;  // the whole of it
+  std::map<std::string, std::string> environment;  // the whole environment
   std::string working_directory;                   // empty: ours
   int stdin_fd = -1;                               // -1: /dev/null
   int stdout_fd = -1;                              // -1: ours
   int stderr_fd = -1;
-  std::vector<std::pair<int, int>> inherited;  // (our fd, its number there)
+  std::vector<std::pair<int, int>> inherited;  // (our fd, its number in the child)
   bool new_session = true;                     // setsid: its own session and process group
   int signal_on_parent_death = 0;              // PR_SET_PDEATHSIG; of the *thread* that starts it
 };
@@ -31,11 +31,11 @@ struct Process {
   Fd pidfd;  // readable once the process has ended
 };
 
-// Starts a process with the umask that the user has set (files/private_files.h). An exec that
-// fails (no such program, no permission) is an error here, not an exit code.
+// Starts a process with the umask that the user has set (files/private_files.h). A failed exec (no
+// such program, no permission) is an error here, not an exit code.
 Result<Process> Start(const ProcessOptions& options);
 
-// A pidfd for a child that somebody else forked on our behalf (fork server).
+// A pidfd for a child that another process forked for this one (fork server).
 Result<Fd> OpenPidfd(pid_t pid);
 
 struct ExitStatus {
@@ -48,12 +48,12 @@ Result<ExitStatus> Reap(const Fd& pidfd);
 Status Signal(const Fd& pidfd, int signal);  // kNotFound when it has ended
 Status SignalGroup(pid_t process_group, int signal);
 
-// Children of dead descendants become ours, so that we can reap and kill them.
+// Makes children of dead descendants ours, so that this process can reap and kill them.
 Status BecomeSubreaper();
 
 // A pidfd of our parent, readable once it has ended. kUnavailable when `parent` is not our parent:
-// it has ended already. To be preferred to signal_on_parent_death where the cause matters: that
-// signal comes when a thread of the parent ends, too, and looks like one that somebody sent.
+// it has ended already. Prefer this to signal_on_parent_death where the cause matters: that signal
+// also arrives when a thread of the parent ends, and looks like one that another process sent.
 Result<Fd> OpenParent(pid_t parent);
 
 // The state letter of /proc/PID/stat and the CPU time used; kNotFound when there is no such
@@ -65,7 +65,7 @@ struct ProcessFacts {
 };
 Result<ProcessFacts> ReadProcessFacts(pid_t pid);
 
-// Our environment as a map.
+// The environment of this process as a map.
 std::map<std::string, std::string> CurrentEnvironment();
 
 // The folder of the running program, for finding its neighbours.

@@ -1,4 +1,4 @@
-// What a small program prints.
+// Captures the output of a small program.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace longhaul::io {
 
-// Runs a program and returns what it writes to standard output (`options.stdout_fd` is ours to
-// set), at most 4 KiB. It is killed when it takes longer than `limit` or continues after closing
-// its output. Blocks.
+// Runs a program and returns its standard output (this function sets `options.stdout_fd`), at
+// most 4 KiB. Kills it when it takes longer than `limit` or continues after closing its output.
+// Blocks.
 Result<std::string> OutputOf(ProcessOptions options, Duration limit);
 
 }  // namespace longhaul::io

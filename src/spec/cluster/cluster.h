@@ -1,4 +1,4 @@
-// What a job is planned for: nodes with slots for workers, cores and memory.
+// The cluster that a job is planned for: nodes with slots for workers, cores and memory.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace longhaul::spec {
 
 struct NodeSpec {
   std::string name;    // "node-1"
-  uint32_t slots = 0;  // workers it takes
-  uint32_t cores = 0;  // this node's share where nodes stand on one machine; at least 1
-  Bytes memory;        // likewise; zero: not known
+  uint32_t slots = 0;  // the number of workers that it accepts
+  uint32_t cores = 0;  // this node's share where several nodes share one machine; at least 1
+  Bytes memory;        // the same share; zero: unknown
 
   friend bool operator==(const NodeSpec&, const NodeSpec&) = default;
 };
@@ -31,8 +31,8 @@ struct ClusterSpec {
 std::string NodeName(uint32_t node_rank);
 
 // The embedded cluster: `nodes` agents on one machine that share its cores and memory evenly (a
-// share is never below one core). Looks at nothing: the machine's counts are arguments.
-// Refuses nodes outside 1 to 100,000, slots outside 1 to 1,024 and a machine without a core.
+// share is never below one core). Reads nothing from the machine: its counts are arguments. Rejects
+// nodes outside 1 to 100,000, slots outside 1 to 1,024 and a machine without a core.
 Result<ClusterSpec> LocalCluster(uint32_t nodes, uint32_t slots, uint32_t machine_cores,
                                  Bytes machine_memory);
 

@@ -1,8 +1,8 @@
-// Accelerators, and the machines that hold them: what a datasheet and a price list say.
+// Accelerators and their machines: the figures of datasheets and price lists.
 //
 // Figures are the maker's (dense, without sparsity), with the source of each in the shipped
-// catalogue (device_catalogue.cc). What a GPU really reaches is the planner's business
-// (planner/time/device_matrix.h). The CPU host is a device too: its GPUs are its cores' ranks.
+// catalogue (device_catalogue.cc). The planner models the rates that a GPU reaches in practice
+// (planner/time/device_matrix.h). The CPU host is a device too: each core's rank counts as one GPU.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ struct Network {
   double block_oversubscription = 1;
 };
 
-// What a job is planned for: like nodes.
+// The cluster that a job is planned for; all nodes are alike.
 struct DeviceCluster {
   Device device;
   uint32_t devices = 0;
@@ -56,11 +56,11 @@ struct DeviceCluster {
 };
 
 // The shipped devices, by name; "a100-sxm" and other aliases are accepted. An unknown name is
-// kNotFound with the nearest known ones.
+// kNotFound with the nearest known names.
 Result<Device> FindDevice(std::string_view name);
 std::vector<std::string> DeviceNames();  // sorted, without aliases
 
-// Refuses zero counts, negative or absurd figures, a node that does not divide the devices.
+// Rejects zero counts, negative or absurd figures, a node that does not divide the devices.
 Status CheckDeviceCluster(const DeviceCluster& cluster);
 
 }  // namespace longhaul::spec

@@ -1,14 +1,14 @@
-// What a cluster is made of, as the scheduler sees it: nodes with devices, and the domains they lie
-// in.
+// The components of a cluster that the scheduler uses: nodes with devices, and the domains that
+// contain them.
 //
 // Nodes are numbered so that every domain of the network is an interval [first, last) of node
 // numbers: host < leaf (hosts that share all rail leaves) < block (leaves under one spine group) <
-// cluster. What cuts across that order, such as NVL72 racks, power rows and other failure domains,
-// is a forest of its own with its own order of the same nodes (`Grouping`).
+// cluster. Domains that do not follow that order, such as NVL72 racks, power rows and other failure
+// domains, form a separate forest with its own order of the same nodes (`Grouping`).
 //
-// A `ClusterDeclaration` is what a user or a trace says; `Topology::Create` checks it and numbers
-// the nodes. docs/cluster-file.md documents the file, cluster_file.h reads it. Leaves
-// out what changes while the cluster runs (scheduler/state) and how fast links are.
+// A `ClusterDeclaration` is the input of a user or a trace; `Topology::Create` checks it and
+// numbers the nodes. docs/cluster-file.md documents the file, cluster_file.h reads it. Leaves out
+// the state that changes while the cluster runs (scheduler/state) and the speed of links.
 #pragma once
 
 #include <array>
@@ -35,39 +35,39 @@ inline constexpr uint32_t kMaxGroupings = 4;
 
 struct DeviceModel {
   std::string name;        // "H100"
-  int64_t memory_mib = 0;  // of one device; zero: not known
+  int64_t memory_mib = 0;  // of one device; zero: unknown
 
   friend bool operator==(const DeviceModel&, const DeviceModel&) = default;
 };
 
-// Where a device sits in its node.
+// The position of a device in its node.
 struct DevicePlace {
-  uint8_t island = 0;  // devices of one island talk by NVLink
-  uint8_t rail = 0;    // which NIC is its own
+  uint8_t island = 0;  // devices of one island are connected by NVLink
+  uint8_t rail = 0;    // the NIC of this device
   uint8_t numa_node = 0;
 
   friend bool operator==(const DevicePlace&, const DevicePlace&) = default;
 };
 
-// What many nodes have in common.
+// The properties that many nodes share.
 struct NodeKind {
   std::string name;                  // "dgx-h100"
-  uint16_t model = 0;                // index of a DeviceModel; no matter without devices
+  uint16_t model = 0;                // index of a DeviceModel; ignored without devices
   std::vector<DevicePlace> devices;  // at most kMaxDevices
   int64_t cpu_milli = 0;             // thousandths of a core
   int64_t memory_mib = 0;
-  std::array<int64_t, kMaxCountedResources> counted{};  // as ClusterDeclaration::counted names them
+  std::array<int64_t, kMaxCountedResources> counted{};  // ordered as ClusterDeclaration::counted
 
   friend bool operator==(const NodeKind&, const NodeKind&) = default;
 };
 
 enum class NodeCondition : uint8_t {
   kReady,
-  kCordoned,  // takes nothing new
-  kDraining,  // takes nothing new, and what runs is asked to leave
-  kSuspect,   // on probation: short work that may be preempted only
+  kCordoned,  // accepts no new work
+  kDraining,  // accepts no new work; running jobs must leave
+  kSuspect,   // on probation: only short work that may be preempted
   kDown,
-  kSpare,  // held back for repairs
+  kSpare,  // reserved for repairs
 };
 std::string_view ToString(NodeCondition condition);
 std::optional<NodeCondition> NodeConditionFrom(std::string_view word);
@@ -108,11 +108,11 @@ struct Domain {
 
 struct Level {
   std::string name;
-  std::vector<Domain> domains;           // in order of `first`; together all nodes, once each
+  std::vector<Domain> domains;           // in order of `first`; together: each node once
   std::vector<uint32_t> domain_of_node;  // by node number
 };
 
-// Nodes that share the value of a label: racks of one NVLink domain, rows on one feed.
+// Nodes that share the value of a label: racks of one NVLink domain, rows on one power feed.
 struct Grouping {
   Level level;                  // intervals of positions in `order`
   std::vector<uint32_t> order;  // position -> node number
@@ -125,7 +125,7 @@ struct TopologyNode {
   NodeCondition condition = NodeCondition::kReady;  // as declared
 };
 
-// Nodes that selectors and taints cannot tell apart.
+// Nodes that selectors and taints cannot distinguish.
 struct NodeClass {
   std::map<std::string, std::string> labels;  // without those of groupings
   std::set<std::string> taints;
@@ -135,7 +135,7 @@ struct NodeClass {
 
 class Topology {
  public:
-  // Refuses what is out of the limits above, a name given twice, an index out of range, a domain
+  // Rejects counts beyond the limits above, a name given twice, an index out of range, a domain
   // that lies in two parents, and quantities below zero or above 2^31 - 1.
   static Result<Topology> Create(ClusterDeclaration declaration);
 

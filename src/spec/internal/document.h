@@ -1,9 +1,9 @@
-// A YAML text as a small tree with line numbers: what the readers of `spec` work on.
+// A YAML text as a small tree with line numbers: the input of the readers of `spec`.
 //
-// JSON is read by the same, as YAML contains it. Everything is bounded, since texts come by REST
-// too: 1 MiB, 16 levels, 20,000 values. Anchors, aliases, tags and further documents are refused,
-// so a short text cannot stand for a long one. Leaves out types: a scalar is a text, quoted or
-// plain.
+// JSON is read by the same code, because YAML contains it. Everything is bounded, because texts
+// also come by REST: 1 MiB, 16 levels, 20,000 values. Anchors, aliases, tags and further documents
+// are rejected, so a short text cannot expand to a long one. Leaves out types: a scalar is a text,
+// quoted or plain.
 #pragma once
 
 #include <string>
@@ -26,7 +26,7 @@ struct Node {
   std::vector<Node> children;  // of a list or a map, in the text's order
 };
 
-// The child with this key, or null. Any kind of node may be asked.
+// The child with this key, or null. Accepts any kind of node.
 const Node* Find(const Node& map, std::string_view key);
 
 // Reads one document. `source` names it in messages: "job.yaml:3: not valid YAML: ...".

@@ -1,6 +1,6 @@
-// The visitor that fills a JobSpec from a tree (internal/job_schema.h says what it visits).
+// The visitor that fills a JobSpec from a tree (internal/job_schema.h lists the keys).
 //
-// It continues after a mistake, so that a person sees all of them at once.
+// It continues after a mistake, so that a person sees all mistakes at once.
 #pragma once
 
 #include <cstdint>
@@ -48,11 +48,11 @@ class JobReader {
   void Environment(const char* key, std::map<std::string, std::string>& value);
   void Faults(const char* key, std::vector<PlannedFault>& value);
 
-  // Refuses the keys of the root that no visit asked for.
+  // Rejects the keys of the root that were not visited.
   void RefuseUnknown() { RefuseUnknown(root_); }
 
-  // Adds a mistake found by looking at several keys. The line is that of `path` ("train.steps"), or
-  // of its section, or none.
+  // Adds a mistake that concerns several keys. The line is that of `path` ("train.steps"), or of
+  // its section, or none.
   void Refuse(std::string_view path, const std::string& why);
   bool Has(std::string_view path) const { return FindPath(path) != nullptr; }
 
@@ -73,7 +73,7 @@ class JobReader {
   void ReadFaults(const Node& node, const char* key, std::vector<PlannedFault>& value);
 
   const Node& root_;
-  const Node* map_;                      // whose keys are visited now; null: the section is absent
+  const Node* map_;                      // its keys are visited now; null: the section is absent
   std::string section_;                  // "train", or empty at the root
   std::vector<std::string_view> known_;  // visited so far in map_
   const std::string source_;

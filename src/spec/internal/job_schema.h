@@ -1,5 +1,5 @@
 // Every key of a job file with its limits, in one place: reading, writing and the test of the
-// reference page all walk this list (VisitJob), so they cannot disagree.
+// reference page all use this list (VisitJob), so they cannot disagree.
 //
 // A visitor has one function for each kind of value:
 //   Section(key, body)                   a map; `body` visits its keys
@@ -24,7 +24,7 @@
 
 namespace longhaul::spec::internal {
 
-// An interval; an open end is not part of it.
+// An interval; an open end does not belong to it.
 struct RealRange {
   double min;
   double max;
@@ -36,7 +36,7 @@ constexpr uint64_t kMaxSteps = 1'000'000'000;
 constexpr uint64_t kMaxBatch = 1'000'000;
 constexpr size_t kMaxPathBytes = 4'096;  // PATH_MAX
 constexpr size_t kMaxCopyToBytes = 1'000;
-constexpr size_t kMaxNameBytes = 63;  // a DNS label, as Kubernetes wants
+constexpr size_t kMaxNameBytes = 63;  // a DNS label, as Kubernetes requires
 constexpr size_t kMaxListItems = 1'000;
 constexpr size_t kMaxArgumentBytes = 32 * 1'024;
 constexpr size_t kMaxEnvironmentBytes = 32 * 1'024;

@@ -1,4 +1,4 @@
-// Collects what is wrong with a value, so that a person sees all of it at once.
+// Collects the mistakes in a value, so that a person sees all of them at once.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class Mistakes {
 
   bool none() const { return count_ == 0; }
 
-  // Ok, or the lines; beyond ten only how many more there are.
+  // Ok, or the lines; after the first ten only the number of further ones.
   Status Finish() && {
     if (count_ == 0) return {};
     if (count_ > kMost) lines_.push_back("and " + std::to_string(count_ - kMost) + " more");

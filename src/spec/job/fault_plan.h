@@ -1,12 +1,12 @@
-// `--inject`: faults on purpose, for trying out what a job survives.
+// `--inject`: injects faults, to test whether a job survives them.
 //
 //   plan   = fault *( ";" fault )
 //   fault  = ( "kill" ( "worker" RANK | ( "agent" | "node" ) NODE | "controller" )
 //            | "stop" "worker" RANK "for" DURATION ) "at" "step" STEP
 //
-// A worker is named by its rank, from 0; an agent and a node by their number, from 1, as the node
-// is named (node-1). With an agent its workers die, and what they saved in memory stays; with a
-// node that is lost too. Example: "kill worker 1 at step 40; kill agent 2 at step 90".
+// A worker is named by its rank, from 0; an agent and a node by their number, from 1, as in the
+// node's name (node-1). With an agent its workers die, but their snapshots in memory survive; with
+// a node these are lost too. Example: "kill worker 1 at step 40; kill agent 2 at step 90".
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// What a user asks for: the job file (YAML, or the same keys as JSON through REST).
+// The user's description of a job: the job file (YAML, or the same keys as JSON through REST).
 //
-// docs/job-file.md is the reference with every key, its default and its limits; a test holds that
-// page against this reader. Parsing checks everything that can be checked without looking at the
+// docs/job-file.md is the reference with every key, its default and its limits; a test compares
+// that page with this reader. Parsing checks everything that can be checked without access to the
 // machine: unknown keys (with the nearest known one), types, ranges, contradictions.
 #pragma once
 
@@ -18,7 +18,7 @@
 namespace longhaul::spec {
 
 // The built-in GPT adds to a token's embedding those of this many tokens before it, each from a
-// table of its own.
+// separate table.
 constexpr uint32_t kPreviousTokens = 3;
 
 // The built-in byte-level GPT.
@@ -59,18 +59,18 @@ struct TrainSpec {
   friend bool operator==(const TrainSpec&, const TrainSpec&) = default;
 };
 
-// How the built-in trainer is cut over its workers, whose number is the product. Ranks are laid out
-// tensor first, then data, then pipeline: rank = (stage * data + replica) * tensor + part. An
-// elastic job's `data` is that of `resources.nodes`.
+// The division of the built-in trainer over its workers, whose number is the product. Ranks are
+// numbered tensor first, then data, then pipeline: rank = (stage * data + replica) * tensor + part.
+// An elastic job's `data` applies to `resources.nodes`.
 struct LayoutSpec {
-  std::optional<uint32_t> data;      // replicas; absent: the planner chooses, likewise below
-  std::optional<uint32_t> tensor;    // each layer's matrices are cut into so many parts
+  std::optional<uint32_t> data;      // replicas; absent: the planner chooses, as for all three
+  std::optional<uint32_t> tensor;    // each layer's matrices are divided into this many parts
   std::optional<uint32_t> pipeline;  // stages of consecutive layers
 
   friend bool operator==(const LayoutSpec&, const LayoutSpec&) = default;
 };
 
-// The layers [begin, end) of a stage: as even as can be, the first stages get what is left over.
+// The layers [begin, end) of a stage: as even as possible, the first stages get the remainder.
 struct StageLayers {
   uint32_t begin = 0;
   uint32_t end = 0;
@@ -80,20 +80,20 @@ struct StageLayers {
 // Requires stage < stages.
 StageLayers LayersOfStage(uint32_t layers, uint32_t stages, uint32_t stage);
 
-// Why a model can't be cut so, in words that name both figures; empty when it can.
+// The reason why a model cannot be divided this way, with both figures; empty when it can.
 std::string WhyNoLayout(const ModelSpec& model, uint32_t tensor, uint32_t pipeline);
 
-// By how many nodes the number of a job's nodes may change, so that whole replicas come and go:
-// only the data dimension is elastic. Requires all >= 1.
+// The number of nodes by which a job's size may change, so that it changes by whole replicas: only
+// the data dimension is elastic. Requires all >= 1.
 uint32_t NodeStep(uint32_t processes_per_node, uint32_t tensor, uint32_t pipeline);
 
-// Why a job can't have these bounds, in words that name the figures; empty when it can.
-// `global_batch` 0: nothing is known of one. Requires 1 <= minimum <= maximum, all others >= 1.
+// The reason why a job cannot have these bounds, with the figures; empty when it can.
+// `global_batch` 0: unknown. Requires 1 <= minimum <= maximum, all others >= 1.
 std::string WhyNoBounds(uint32_t minimum, uint32_t nodes, uint32_t maximum,
                         uint32_t processes_per_node, uint32_t tensor, uint32_t pipeline,
                         uint32_t global_batch);
 
-// Which steps every rank writes down as a Chrome trace, runs/NAME/traces/rank-R.json.
+// The steps that every rank records as a Chrome trace, runs/NAME/traces/rank-R.json.
 struct TraceSpec {
   uint64_t first_step = 0;  // 0: none
   uint32_t steps = 3;
@@ -111,9 +111,9 @@ struct SampleSpec {
 
 struct SnapshotSpec {
   std::optional<uint64_t> interval_steps;  // absent: "auto"
-  uint32_t keep = 3;                       // the newest so many
-  uint64_t keep_every = 0;                 // steps that this divides; 0: none
-  uint32_t keep_best = 0;                  // of the lowest validation loss
+  uint32_t keep = 3;                       // the number of newest checkpoints
+  uint64_t keep_every = 0;                 // steps that are a multiple of this; 0: none
+  uint32_t keep_best = 0;                  // those with the lowest validation loss
   std::string copy_to;                     // second tier: a directory, s3://...; absent: none
   uint64_t copy_every = 1;                 // commits
   uint64_t copy_mb_per_s = 0;              // at most; 0: unbounded
@@ -123,7 +123,7 @@ struct SnapshotSpec {
 
 struct ResourceSpec {
   std::optional<uint32_t> nodes;  // absent: the planner chooses
-  // An elastic job continues with any number of nodes in between; absent: as `nodes`.
+  // An elastic job can run on any number of nodes in between; absent: as `nodes`.
   std::optional<uint32_t> minimum_nodes;
   std::optional<uint32_t> maximum_nodes;
   std::optional<uint32_t> processes_per_node;
@@ -132,7 +132,7 @@ struct ResourceSpec {
   friend bool operator==(const ResourceSpec&, const ResourceSpec&) = default;
 };
 
-// What the scheduler is told; texts as written, checked by ParseJob.
+// The job's scheduling options; texts as written, checked by ParseJob.
 struct JobSchedulingSpec {
   std::string queue;              // absent: the controller's default
   std::string priority;           // a whole number, or a name of the controller's file
@@ -149,7 +149,7 @@ struct JobSpec {
   // Either a command, or the built-in trainer with the six sections below.
   std::vector<std::string> command;
   // Finds the steps in the command's output: a preset's name or an expression
-  // (spec/job/step_pattern.h); empty: they are not read.
+  // (spec/job/step_pattern.h); empty: steps are not read.
   std::string step_pattern;
   std::map<std::string, std::string> environment;
   std::string working_directory;  // absent: where `longhaul` was started
@@ -176,11 +176,11 @@ struct JobSpec {
 // line and the key's path: "job.yaml:3: train.steps: 0 is out of range: 1 to 1,000,000,000".
 Result<JobSpec> ParseJob(std::string_view text, std::string_view source);
 
-// Refuses a planned fault that can never happen: a step, worker or agent beyond what the job says
-// that it has. ParseJob has done it; for who adds faults afterwards.
+// Rejects a planned fault that can never happen: a step, worker or agent beyond those of the job.
+// ParseJob calls it; callers that add faults afterwards call it again.
 Status CheckFaults(const JobSpec& job);
 
-// The same job as YAML that ParseJob reads back to an equal one, every key written out.
+// The same job as YAML that ParseJob reads back to an equal one, with every key.
 std::string ToYaml(const JobSpec& job);
 // As JSON, which ParseJob reads too; also the built-in trainer's configuration.
 std::string ToJson(const JobSpec& job);

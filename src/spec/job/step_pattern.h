@@ -7,8 +7,8 @@
 //   (?P<epoch>\d+)   counted from 0: `step` starts anew in each, the step is epoch * total + step
 //
 // A line in which only `loss` matches gives the loss of the next step that is found: some programs
-// print it on a line of its own. For programs that many people use there are presets with a name.
-// RE2 takes time that is linear in the line, whatever the expression and the line are.
+// print it on a separate line. Widely used programs have presets with a name. RE2 takes time that
+// is linear in the length of the line, for any expression and line.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +33,11 @@ struct StepPreset {
 };
 std::span<const StepPreset> StepPresets();
 
-// What a line says.
+// The contents of a line.
 struct StepInLine {
   std::optional<uint64_t> step;  // at most 10^12, and at most the total
   uint64_t total = 0;            // of the whole run; 0: unknown
-  uint64_t bar = 0;              // as printed: what the step counts up to; 0: nothing
+  uint64_t bar = 0;              // as printed: the number that the step counts up to; 0: none
   std::optional<double> loss;    // finite
 };
 
@@ -45,10 +45,10 @@ class StepPattern {
  public:
   static constexpr size_t kMaxBytes = 1'000;
 
-  // `text` is a preset's name or an expression. A message says what is wrong with it.
+  // `text` is a preset's name or an expression. A message describes the error in it.
   static Result<StepPattern> Parse(std::string_view text);
 
-  const std::string& expression() const;  // a preset's, where one was named
+  const std::string& expression() const;  // the preset's expression, where `text` named one
   std::optional<StepInLine> Find(std::string_view line) const;
 
  private:

@@ -1,8 +1,8 @@
-// A transformer's shape: what decides its parameters, its work and its memory, and nothing else.
+// A transformer's shape: the sizes that determine its parameters, its work and its memory.
 //
-// The name is for people: no computation looks at it. Sizes are those of the whole model, before
-// any parallel split; the vocabulary is unpadded. Leaves out encoder-decoder models, vision towers
-// and weights. Readers: model_reader.h (our YAML, Hugging Face's config.json, the shipped
+// The name is for people: no computation uses it. Sizes are those of the whole model, before any
+// parallel split; the vocabulary is unpadded. Leaves out encoder-decoder models, vision towers and
+// weights. Readers: model_reader.h (the project's YAML, Hugging Face's config.json, the shipped
 // catalogue).
 #pragma once
 
@@ -42,13 +42,13 @@ struct Experts {
   uint32_t count = 0;
   uint32_t top_k = 0;
   uint32_t ffn_hidden = 0;         // of one routed expert
-  uint32_t shared = 0;             // experts that every token visits
+  uint32_t shared = 0;             // experts that process every token
   uint32_t shared_ffn_hidden = 0;  // of one of them
   uint32_t dense_first_layers = 0;
   uint32_t every = 1;  // 2: each second layer has experts, the others are dense
-  std::optional<double> capacity_factor{};  // absent: no token is dropped
-  bool balanced = false;                    // routing forced to be even, as benchmarks do
-  bool router_bias = false;                 // a correction a router output (DeepSeek-V3)
+  std::optional<double> capacity_factor{};  // absent: tokens are never dropped
+  bool balanced = false;                    // routing is forced to be even, as in benchmarks
+  bool router_bias = false;                 // a correction for each router output (DeepSeek-V3)
   // Routing to few nodes (DeepSeek-V2, arXiv 2405.04434, section 2.2.2): experts in equal groups,
   // of which a token's lie in at most `groups_top_k`.
   uint32_t groups = 1;
@@ -94,9 +94,9 @@ struct Model {
   friend bool operator==(const Model&, const Model&) = default;
 };
 
-// Refuses sizes of zero, sizes beyond any model (layers 10,000, hidden 2^20, experts 65,536, ...)
-// and contradictions: kv_heads that don't divide heads, more experts a token than there are.
-// One line a mistake.
+// Rejects sizes of zero, sizes beyond any model (layers 10,000, hidden 2^20, experts 65,536, ...)
+// and contradictions: kv_heads that do not divide heads, more experts for a token than exist. The
+// message has one line for each mistake.
 Status CheckModel(const Model& model);
 
 // The built-in GPT (spec/job/job.h) as a shape.

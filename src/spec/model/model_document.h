@@ -1,4 +1,4 @@
-// A model's document beneath ParseModel: one reader for each format.
+// The readers of a model's document that ParseModel uses, one for each format.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
 // Every key of a model with its limits, in one place: the YAML reader and writer (model_reader.h),
-// the planner's case interface and the reference page docs/model-file.md walk this list.
+// the planner's case interface and the reference page docs/model-file.md use this list.
 //
 // A visitor has one function for each kind of value:
 //   Text(key, value, most_bytes)

@@ -1,11 +1,11 @@
 // The operators of a transformer layer on one rank: shapes, FLOPs and bytes.
 //
-// One list for whoever needs to know what a layer runs: the planner's time and the profiler's names
-// of kernels. FLOPs are those of the rank's shard, after tensor, context and expert parallelism.
-// Counts follow Korthikanti et al. 2022 (arXiv 2205.05198) for dense layers, DeepSeek-V2 (arXiv
-// 2405.04434, section 2.1) for latent attention; bytes assume two-byte activations and one read
-// or write of each operand of a kernel. Leaves out collectives (planner/time/collective_cost.h),
-// what is saved for backward (the planner's memory) and how fast anything runs.
+// One list for the planner's time model and for the profiler's names of kernels. FLOPs are those of
+// the rank's shard, after tensor, context and expert parallelism. Counts follow Korthikanti et al.
+// 2022 (arXiv 2205.05198) for dense layers, DeepSeek-V2 (arXiv 2405.04434, section 2.1) for latent
+// attention; bytes assume two-byte activations and one read or write of each operand of a kernel.
+// Leaves out collectives (planner/time/collective_cost.h), the tensors saved for backward (the
+// planner's memory) and the speed of execution.
 #pragma once
 
 #include <array>
@@ -19,12 +19,12 @@
 namespace longhaul::spec {
 
 enum class OperatorKind {
-  kMatmul,       // y[m x n] = x[m x k] W, `groups` of them with weights of their own
+  kMatmul,       // y[m x n] = x[m x k] W, `groups` of them with separate weights
   kAttention,    // flash attention: scores, softmax and values in one kernel
   kMemoryBound,  // time is bytes over bandwidth
 };
 
-// Where in the layer it stands; the parts that recompute chooses between.
+// The operator's part of the layer; recompute chooses between these parts.
 enum class OperatorPart {
   kNorm,
   kAttentionProjection,
@@ -43,29 +43,29 @@ struct Operator {
   OperatorPart part = OperatorPart::kFfn;
   bool low_precision = false;  // runs in fp8 or fp4 where the training does
 
-  // Of a product: rows of tokens, outputs, inputs, and how many with separate weights. Of a
-  // memory-bound operator: m rows of n elements.
+  // For a product: rows of tokens, outputs, inputs, and the number of products with separate
+  // weights. For a memory-bound operator: m rows of n elements.
   double m = 0;
   double n = 0;
   double k = 0;
   double groups = 1;
-  // Of attention: sequences x heads, tokens of queries and of keys that a query sees on average.
+  // For attention: sequences x heads, tokens of queries, and keys that a query uses on average.
   double batch_heads = 0;
   double queries = 0;
   double keys = 0;
-  double head_dim = 0;  // mean of queries' and values'
+  double head_dim = 0;  // mean of the queries' and the values' sizes
   bool uneven_heads = false;
 
   double forward_flops = 0;  // executed
-  double model_flops = 0;    // what MFU counts of the forward: attention's causal half
-  double forward_bytes = 0;  // of a memory-bound operator; of a product its operands
+  double model_flops = 0;    // the forward FLOPs that MFU counts: attention's causal half
+  double forward_bytes = 0;  // of a memory-bound operator, or of a product's operands
   double backward_bytes = 0;
   double parameters = 0;       // on this rank
   double forward_kernels = 1;  // launches
   double backward_kernels = 2;
 };
 
-// A fixed list: no allocation while millions of layouts are looked at.
+// A list with a fixed capacity: no allocation while millions of layouts are evaluated.
 class OperatorList {
  public:
   static constexpr size_t kCapacity = 40;
@@ -80,7 +80,7 @@ class OperatorList {
   size_t size_ = 0;
 };
 
-// What of a layout and a batch changes a layer's operators.
+// The parts of a layout and a batch that change a layer's operators.
 struct LayerSlice {
   uint32_t tensor = 1;
   uint32_t context = 1;

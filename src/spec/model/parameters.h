@@ -23,7 +23,7 @@
 
 namespace longhaul::spec {
 
-// Parameters, by what splits them.
+// Parameters, by how they are divided.
 struct ParameterCount {
   int64_t sharded = 0;     // over tensor parallel ranks
   int64_t replicated = 0;  // on each of them: norms, routers, latent down-projections
@@ -45,11 +45,11 @@ ParameterCount OutputParameters(const Model& model);
 ParameterCount PredictionLayerParameters(const Model& model);  // of one extra layer
 
 int64_t Parameters(const Model& model);
-// Those that a token meets: of the routed experts only top_k.
+// The parameters that one token uses: of the routed experts only top_k.
 int64_t ActiveParameters(const Model& model);
 
-// How papers count attention's work: the half of the square that a causal mask keeps, or all of it
-// (Megatron-LM until 2024, Narayanan et al. SC 2021, MosaicML).
+// How papers count the work of attention: the half of the square that a causal mask keeps, or the
+// whole square (Megatron-LM until 2024, Narayanan et al. SC 2021, MosaicML).
 enum class AttentionCount { kCausalHalf, kFullSquare };
 
 // Forward FLOPs of one token, by part.
@@ -62,7 +62,7 @@ struct ForwardFlops {
 };
 ForwardFlops TokenForward(const Model& model, AttentionCount count = AttentionCount::kCausalHalf);
 
-// Three forwards over `sequences` sequences: what "model FLOPs" means.
+// Three forwards over `sequences` sequences: the definition of "model FLOPs".
 Flops ModelStepFlops(const Model& model, uint64_t sequences,
                      AttentionCount count = AttentionCount::kCausalHalf);
 // The same, with the layers' forward executed once more, as full recomputation does.

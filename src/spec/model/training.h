@@ -28,8 +28,8 @@ enum class ContextKind { kRing, kAllToAll, kAllGather };
 
 enum class Dimension : uint8_t { kTensor, kContext, kData, kPipeline };
 
-// In which order the dimensions fill GPUs, hosts and leaves: neighbours of the first one lie next
-// to each other. Megatron's own order, with pipeline outermost, is the default.
+// The order in which the dimensions fill GPUs, hosts and leaves: neighbours of the first one are
+// adjacent. Megatron's own order, with pipeline outermost, is the default.
 using PlacementOrder = std::array<Dimension, 4>;
 constexpr PlacementOrder kUsualOrder = {Dimension::kTensor, Dimension::kContext, Dimension::kData,
                                         Dimension::kPipeline};
@@ -47,7 +47,7 @@ struct Layout {
   uint32_t shard_group = 0;  // ranks that share one copy of the states (HSDP); 0: all replicas
   PipelineSchedule schedule = PipelineSchedule::kOneForwardOneBackward;
   ContextKind context_kind = ContextKind::kRing;
-  // One entry a stage and chunk, in the model's order; empty: the planner's rule.
+  // One entry for each stage and chunk, in the model's order; empty: the planner's rule.
   std::vector<uint32_t> layers_per_stage{};
   PlacementOrder order = kUsualOrder;
 
@@ -64,7 +64,7 @@ struct Layout {
     }
     return 1;
   }
-  // GPUs between neighbours of the dimension: the product of those that are placed before it.
+  // GPUs between neighbours of the dimension: the product of the dimensions placed before it.
   uint64_t stride(Dimension dimension) const {
     uint64_t gpus = 1;
     for (const Dimension placed : order) {
@@ -80,14 +80,14 @@ struct Layout {
 
 struct Batch {
   uint32_t global = 0;  // sequences a step
-  uint32_t micro = 1;   // sequences a replica computes at once; need not divide
+  uint32_t micro = 1;   // sequences that a replica computes at once; need not divide
 
   friend bool operator==(const Batch&, const Batch&) = default;
 };
 
 enum class RecomputeKind { kNone, kSelective, kFull, kByStage };
 
-// What selective recompute leaves out of memory, by module; several may be on.
+// The modules whose tensors selective recompute does not keep in memory; several may be on.
 struct RecomputeModules {
   bool core_attention = false;
   bool layer_norm = false;
@@ -122,8 +122,8 @@ struct RecomputeRun {
 
 enum class Offload { kNone, kOptimizer, kActivations };
 
-// What of the stack decides time or memory. A release is an input: the same run differs by 5.5 %
-// (median) between successive releases of one framework.
+// The properties of the stack that determine time or memory. A release is an input: the same run
+// differs by 5.5 % (median) between successive releases of one framework.
 struct Software {
   std::string framework;  // "megatron-core", "torchtitan", "longhaul", ...
   std::string release;
@@ -138,10 +138,10 @@ struct Software {
   bool overlap_parameter = true;
   bool overlap_tensor = false;
   bool overlap_expert = false;
-  // Bytes a parameter of the gradient that is accumulated, and of the optimizer's states.
+  // Bytes per parameter of the accumulated gradient, and of the optimizer's states.
   uint32_t gradient_bytes = 4;
   uint32_t moment_bytes = 4;  // of each of the two
-  // On the device time of all kernels, as `longhaul calibrate --fit` finds it for a stack.
+  // Factor on the device time of all kernels, as `longhaul calibrate --fit` fits it for a stack.
   double compute_factor = 1;
 
   friend bool operator==(const Software&, const Software&) = default;
@@ -151,16 +151,16 @@ struct Training {
   Layout layout;
   Batch batch;
   Recompute recompute;
-  // Of kByStage: by ascending stage; layers that no run reaches keep everything.
+  // For kByStage: by ascending stage; layers that no entry covers keep everything.
   std::vector<RecomputeRun> stage_recompute{};
   Precision precision = Precision::kBf16;
   Offload offload = Offload::kNone;
   Software software;
 };
 
-// Refuses what cannot run: dimensions that don't multiply to the devices, tensor that does not
-// divide heads or FFN, more stages than layers, expert that does not divide the experts, ... One
-// line a mistake, each naming the two figures and a value that would do.
+// Rejects a training that cannot run: dimensions that do not multiply to the devices, tensor that
+// does not divide heads or FFN, more stages than layers, expert that does not divide the experts,
+// ... The message has one line for each mistake, with the two figures and a valid value.
 Status CheckTraining(const Model& model, const DeviceCluster& cluster, const Training& training);
 
 }  // namespace longhaul::spec

@@ -1,10 +1,10 @@
-// The controller's configuration file: who may use how much, and how places are given, in YAML.
+// The controller's configuration file in YAML: queues, their quotas, and the scheduling options.
 //
-//   cluster: cluster.yaml            # which nodes there are; absent: those that join
+//   cluster: cluster.yaml            # the nodes; absent: all nodes that join
 //   queues:                          # spec/queue/queue.h
 //     - name: research
 //       guarantee: {accelerators: 8}
-//   default_queue: research          # of jobs that name none
+//   default_queue: research          # for jobs that name no queue
 //   priorities: {low: -100, high: 100}
 //   scheduling:
 //     preemption: true
@@ -16,8 +16,8 @@
 //     repair_patience: 10min
 //     snapshot_patience: 30s
 //
-// docs/controller-file.md is the user's page. Leaves out where the controller listens and keeps its
-// state: these are options of its command, for they don't belong to what decides.
+// docs/controller-file.md is the user's page. Leaves out the controller's addresses and state
+// folder: these are options of its command, because they do not affect decisions.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct ControllerSpec {
   std::map<std::string, int32_t> priorities;  // by name
   bool preemption = true;
   bool backfill = true;
-  uint32_t reservations = 8;  // a queue
+  uint32_t reservations = 8;  // for each queue
   uint32_t evictions_a_day = 3;
   Duration aging_period = std::chrono::hours(6);
   Duration elastic_period = std::chrono::minutes(1);
@@ -52,7 +52,7 @@ struct ControllerSpec {
 constexpr int32_t kMaxJobPriority = 1'000'000;
 
 // Reads and checks the file. `source` names it in messages: "controller.yaml:3: ...". An empty text
-// is the standard configuration.
+// gives the standard configuration.
 Result<ControllerSpec> ParseControllerFile(std::string_view text, std::string_view source);
 
 }  // namespace longhaul::spec

@@ -1,4 +1,4 @@
-// Who may use how much of a cluster: the queues of a controller's configuration.
+// The queues of a controller's configuration: the quotas of a cluster's users.
 //
 //   queues:
 //     - name: research
@@ -7,13 +7,13 @@
 //       parent: research           # absent: below the root, which is the whole cluster
 //       guarantee: {accelerators: 32}
 //       limit: {accelerators: 96}  # absent: only the limits of the queues above
-//       lend: {accelerators: 16}   # how much of an unused guarantee others may use; absent: all
-//       weight: 2                  # share of what no queue is guaranteed
+//       lend: {accelerators: 16}   # the unused guarantee that others may use; absent: all
+//       weight: 2                  # share of the resources that no guarantee covers
 //       order: priority            # or first-come
-//       reclaim: true              # whether it takes back what others borrowed
+//       reclaim: true              # whether the queue takes back what others borrowed
 //
-// Amounts are whole numbers in small units, so that sums of quotas lose nothing. Leaves out who may
-// submit to a queue.
+// Amounts are whole numbers in small units, so that sums of quotas are exact. Leaves out the rights
+// to submit to a queue.
 #pragma once
 
 #include <array>
@@ -28,13 +28,13 @@
 
 namespace longhaul::spec {
 
-// What is shared: accelerators and cores in thousandths, memory in MiB.
+// The shared resources: accelerators and cores in thousandths, memory in MiB.
 enum class SharedResource : uint8_t { kAccelerators, kCpu, kMemory };
 constexpr size_t kSharedResources = 3;
 constexpr std::array<std::string_view, kSharedResources> kSharedResourceNames = {"accelerators",
                                                                                  "cpu", "memory"};
 
-// A vector over the shared resources. No amount passes kUnlimited, and sums of 2^20 amounts fit.
+// A vector over the shared resources. No amount exceeds kUnlimited, and sums of 2^20 amounts fit.
 struct SharedAmounts {
   std::array<int64_t, kSharedResources> of{};
 
@@ -77,10 +77,10 @@ struct QueueSpec {
 constexpr size_t kMaxQueues = 10'000;
 constexpr int kMaxQueueDepth = 8;
 
-// Refuses queues that no cluster can keep: a parent that does not exist, a circle of parents, two
+// Rejects queues that no cluster can satisfy: a parent that does not exist, a cycle of parents, two
 // of one name, a tree deeper than kMaxQueueDepth, a guarantee above its own limit or that of a
-// queue above, guarantees that add up to more than their parent's. The message names the queue and
-// the numbers.
+// queue above, guarantees whose sum exceeds their parent's. The message names the queue and the
+// numbers.
 Status CheckQueues(const std::vector<QueueSpec>& queues);
 
 // Reads and checks the list under `queues`. `source` names the text in messages.

@@ -1,8 +1,8 @@
 // A YAML (or JSON) text as a list of its scalars, each under the path of keys that leads to it.
 //
-// For readers of other programs' files, whose keys are not ours: sections are walked through, not
-// checked. Bounded as all documents of `spec` are (1 MiB, 16 levels, 20,000 values; no anchors).
-// A list of scalars stands as one pair with several values; lists of maps and nulls are left out.
+// For readers of other programs' files, whose keys this project does not define: sections are not
+// checked. Bounded like all documents of `spec` (1 MiB, 16 levels, 20,000 values; no anchors). A
+// list of scalars becomes one pair with several values; lists of maps and nulls are omitted.
 #pragma once
 
 #include <string>
