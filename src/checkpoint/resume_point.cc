@@ -62,24 +62,24 @@ Result<ResumePoint> FindResumePoint(io::FileSystem& files, const std::string& fo
 
 Result<std::vector<std::string>> MoveDamagedAside(io::FileSystem& files, const std::string& folder,
                                                   const ResumePoint& point, uint64_t step) {
-  std::vector<std::string> told;
+  std::vector<std::string> notes;
   for (const UnusableStep& one : point.damaged) {
     if (one.step < step) {
-      told.push_back("checkpoint " + NameOf(one) + " is damaged too (" + one.reason +
-                     "); it is older than step " + std::to_string(step) + " and not needed");
+      notes.push_back("checkpoint " + NameOf(one) + " is damaged too (" + one.reason +
+                      "); it is older than step " + std::to_string(step) + " and not needed");
       continue;
     }
     ASSIGN_OR_RETURN(const std::string aside, MoveAside(files, folder, NameOf(one)));
-    told.push_back("checkpoint " + NameOf(one) + " is damaged (" + one.reason +
-                   ") and is now named " + aside);
+    notes.push_back("checkpoint " + NameOf(one) + " is damaged (" + one.reason +
+                    ") and is now named " + aside);
   }
   if (!point.damaged.empty() && point.damaged.front().step > step) {
     const uint64_t newest = point.damaged.front().step;
-    told.push_back(std::to_string(newest - step) + (newest - step == 1 ? " step" : " steps") +
-                   " of training lost: the newest checkpoint, of step " + std::to_string(newest) +
-                   ", is damaged, and the run continues after step " + std::to_string(step));
+    notes.push_back(std::to_string(newest - step) + (newest - step == 1 ? " step" : " steps") +
+                    " of training lost: the newest checkpoint, of step " + std::to_string(newest) +
+                    ", is damaged, and the run continues after step " + std::to_string(step));
   }
-  return told;
+  return notes;
 }
 
 std::string DamagedSteps(const std::vector<UnusableStep>& damaged) {

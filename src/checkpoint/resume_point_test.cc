@@ -64,17 +64,17 @@ TEST_F(ResumePointTest, NamesEveryDamagedStepAndHowManyStepsAreLost) {
   EXPECT_EQ(point->good->step, 10u);
   ASSERT_EQ(point->damaged.size(), 4u);
 
-  const auto told = MoveDamagedAside(files_, steps_, *point, 10);
-  ASSERT_TRUE(told.ok()) << told.status();
-  ASSERT_EQ(told->size(), 5u);
-  EXPECT_THAT((*told)[0], HasSubstr("checkpoint step-000000040.e1 is damaged ("));
-  EXPECT_THAT((*told)[0],
+  const auto notes = MoveDamagedAside(files_, steps_, *point, 10);
+  ASSERT_TRUE(notes.ok()) << notes.status();
+  ASSERT_EQ(notes->size(), 5u);
+  EXPECT_THAT((*notes)[0], HasSubstr("checkpoint step-000000040.e1 is damaged ("));
+  EXPECT_THAT((*notes)[0],
               HasSubstr("the hash differs) and is now named damaged-step-000000040.e1"));
-  EXPECT_THAT((*told)[1], HasSubstr("step-000000030.e1 is damaged ("));
-  EXPECT_THAT((*told)[1], HasSubstr("is now named damaged-step-000000030.e1.2"));
-  EXPECT_THAT((*told)[2], HasSubstr("rank-00000-of-00001.safetensors is absent"));
-  EXPECT_THAT((*told)[3], HasSubstr("step-000000005.e1 is damaged too"));
-  EXPECT_THAT((*told)[4], HasSubstr("30 steps of training lost"));
+  EXPECT_THAT((*notes)[1], HasSubstr("step-000000030.e1 is damaged ("));
+  EXPECT_THAT((*notes)[1], HasSubstr("is now named damaged-step-000000030.e1.2"));
+  EXPECT_THAT((*notes)[2], HasSubstr("rank-00000-of-00001.safetensors is absent"));
+  EXPECT_THAT((*notes)[3], HasSubstr("step-000000005.e1 is damaged too"));
+  EXPECT_THAT((*notes)[4], HasSubstr("30 steps of training lost"));
   EXPECT_TRUE(std::filesystem::exists(steps_ + "/damaged-step-000000040.e1/MANIFEST"));
   EXPECT_TRUE(std::filesystem::exists(PathOf(5))) << "an older one stays where it is";
 }

@@ -125,7 +125,7 @@ class Session {
   void OnClusterReady(const service::Endpoint& endpoint, uint32_t nodes);
   void ShareEndpoint(const service::Endpoint& endpoint);
   void OnNotification(const proto::Notification& notification, const nlohmann::ordered_json& json);
-  void Tell(proto::MessageNotification::Severity severity, const std::string& text);
+  void ShowMessage(proto::MessageNotification::Severity severity, const std::string& text);
   void OnOver(const proto::JobStatus& status);
   void Fail(const Status& reason);
   void End();  // stops what runs, then the loop
@@ -218,8 +218,8 @@ void Session::AskToStop(int signal) {
     return End();
   }
   if (ending_) return;
-  Tell(proto::MessageNotification::INFO,
-       "stopping the job with a last snapshot; once more Ctrl-C kills it at once");
+  ShowMessage(proto::MessageNotification::INFO,
+              "stopping the job with a last snapshot; once more Ctrl-C kills it at once");
   link_->StopJob(job_id_, "stopped by signal " + std::to_string(signal));
   loop_->After(kStopLimit, [this] {
     if (ending_) return;
@@ -241,10 +241,10 @@ Status Session::StartCluster(ClusterSize size) {
   };
   observer.on_restarted = [this](const service::Endpoint& endpoint) {
     ShareEndpoint(endpoint);
-    Tell(proto::MessageNotification::INFO, "the controller is back and knows everything");
+    ShowMessage(proto::MessageNotification::INFO, "the controller is back with its whole state");
   };
   observer.on_event = [this](const std::string& text) {
-    Tell(proto::MessageNotification::WARNING, text);
+    ShowMessage(proto::MessageNotification::WARNING, text);
   };
   observer.on_failed = [this](const Status& reason) { Fail(reason); };
   cluster_ = std::make_unique<EmbeddedCluster>(*loop_, cluster, observer);
@@ -266,7 +266,7 @@ void Session::OnClusterReady(const service::Endpoint& endpoint, uint32_t nodes) 
     job_id_ = job.id;
     submitted_at_ = at;
     if (!job.plan_reason.empty())
-      Tell(proto::MessageNotification::INFO, "plan: " + job.plan_reason);
+      ShowMessage(proto::MessageNotification::INFO, "plan: " + job.plan_reason);
     DrawSoon();
   };
   observer.on_notification = [this](const proto::Notification& notification,
@@ -276,8 +276,8 @@ void Session::OnClusterReady(const service::Endpoint& endpoint, uint32_t nodes) 
   };
   observer.on_connection = [this](bool connected, const std::string& reason) {
     if (cluster_ != nullptr) return;  // its own supervision tells better
-    Tell(connected ? proto::MessageNotification::INFO : proto::MessageNotification::WARNING,
-         connected ? "the controller answers again" : reason);
+    ShowMessage(connected ? proto::MessageNotification::INFO : proto::MessageNotification::WARNING,
+                connected ? "the controller answers again" : reason);
   };
   observer.on_over = [this](const proto::JobStatus& status) { OnOver(status); };
   observer.on_failed = [this](const Status& reason) { Fail(reason); };
@@ -312,7 +312,7 @@ void Session::OnNotification(const proto::Notification& notification,
   DrawSoon();
 }
 
-void Session::Tell(proto::MessageNotification::Severity severity, const std::string& text) {
+void Session::ShowMessage(proto::MessageNotification::Severity severity, const std::string& text) {
   proto::Notification notification;
   notification.set_at_ns(ToNanoseconds(io::Now()));
   notification.set_job_id(job_id_);
@@ -327,10 +327,10 @@ void Session::WatchDisk() {
   const Result<Bytes> space = FreeSpace(directory_.path);
   const bool full = space.ok() && *space < kDiskFull;
   if (full != disk_full_) {
-    Tell(full ? proto::MessageNotification::WARNING : proto::MessageNotification::INFO,
-         full ? "the disk of " + directory_.path +
-                    " is full: make room, and the job continues by itself"
-              : "the disk of " + directory_.path + " has room again");
+    ShowMessage(full ? proto::MessageNotification::WARNING : proto::MessageNotification::INFO,
+                full ? "the disk of " + directory_.path +
+                           " is full: make room, and the job continues by itself"
+                     : "the disk of " + directory_.path + " has room again");
   }
   disk_full_ = full;
   loop_->After(kDiskPeriod, [this] { WatchDisk(); });

@@ -44,7 +44,7 @@ class Peer {
     read_.erase(0, body.size());
     return body;
   }
-  void Say(const std::string& text) {
+  void Send(const std::string& text) {
     size_t sent = 0;
     while (sent < text.size()) {
       const ssize_t now = send(socket_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
@@ -53,8 +53,8 @@ class Peer {
     }
   }
   void Answer(int status, const std::string& body) {
-    Say("HTTP/1.1 " + std::to_string(status) + " Said\r\nETag: \"x\"\r\nContent-Length: " +
-        std::to_string(body.size()) + "\r\n\r\n" + body);
+    Send("HTTP/1.1 " + std::to_string(status) + " Said\r\nETag: \"x\"\r\nContent-Length: " +
+         std::to_string(body.size()) + "\r\n\r\n" + body);
   }
 
  private:
@@ -265,7 +265,7 @@ TEST(HttpTransport, NoMoreConnectionsThanAllowedAreOpen) {
 
 TEST(HttpTransport, AConnectionThatEndsInMidBodyIsNoAnswer) {
   Server server([](Peer& peer) {
-    if (!peer.Head().empty()) peer.Say("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf");
+    if (!peer.Head().empty()) peer.Send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf");
   });
   {
     const auto transport = HttpTransport(server.Options());
@@ -282,7 +282,7 @@ TEST(HttpTransport, AConnectionThatEndsInMidBodyIsNoAnswer) {
 TEST(HttpTransport, AServerThatStallsIsGivenUp) {
   Server server([](Peer& peer) {
     if (peer.Head().empty()) return;
-    peer.Say("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf");
+    peer.Send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf");
     (void)peer.Head();  // until the client goes
   });
   {

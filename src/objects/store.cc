@@ -23,10 +23,10 @@ bool MayPass(int status) {
 // some servers repeat the request's key there.
 Status StatusOf(const Answer& answer, const std::string& what) {
   const Result<std::string> code = TextOf(answer.body, "Code");
-  const Result<std::string> said = TextOf(answer.body, "Message");
+  const Result<std::string> detail = TextOf(answer.body, "Message");
   std::string text = what + ": the object store answers " + std::to_string(answer.status);
   if (code.ok()) text += " " + Printable(*code);
-  if (said.ok() && !said->empty()) text += ": " + Printable(*said);
+  if (detail.ok() && !detail->empty()) text += ": " + Printable(*detail);
   const bool full = answer.status == 507 ||
                     (code.ok() && (*code == "QuotaExceeded" || code->ends_with("StorageFull")));
   if (full) return ResourceExhausted(text);

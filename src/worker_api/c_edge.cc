@@ -19,7 +19,7 @@ Result<checkpoint::TensorPart> PartOf(const std::string& what, const longhaul_pa
 
 }  // namespace
 
-int Tell(const Status& status, longhaul_error* error) {
+int ReportError(const Status& status, longhaul_error* error) {
   if (error != nullptr) {
     error->code = static_cast<int32_t>(status.code());
     std::snprintf(error->message, sizeof(error->message), "%s", status.message().c_str());

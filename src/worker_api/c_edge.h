@@ -15,19 +15,19 @@
 namespace longhaul::worker_api {
 
 // Fills `error` unless it is null. Returns the code.
-int Tell(const Status& status, longhaul_error* error);
+int ReportError(const Status& status, longhaul_error* error);
 
 // Runs `body` and converts its result or exception to a code.
 template <typename Body>
 int AtTheEdge(longhaul_error* error, Body body) noexcept {
   try {
-    return Tell(body(), error);
+    return ReportError(body(), error);
   } catch (const std::bad_alloc&) {
-    return Tell(Status(Code::kResourceExhausted, "out of memory"), error);
+    return ReportError(Status(Code::kResourceExhausted, "out of memory"), error);
   } catch (const std::exception& exception) {
-    return Tell(Status(Code::kInternal, exception.what()), error);
+    return ReportError(Status(Code::kInternal, exception.what()), error);
   } catch (...) {
-    return Tell(Status(Code::kInternal, "unknown exception"), error);
+    return ReportError(Status(Code::kInternal, "unknown exception"), error);
   }
 }
 

@@ -239,7 +239,7 @@ Status Client::TakeArena(uint64_t bytes) {
 Status Client::Snapshot(uint64_t step) {
   if (!registered_) return FailedPrecondition("no state is registered");
   if (step == 0) return InvalidArgument("steps are counted from 1");
-  // One that failed has said so where it was waited for, or says so now by not being told.
+  // One that failed returned its error to whoever waited for it, or is not reported now.
   (void)WaitSnapshot();
   return CopyNow(step);
 }
@@ -253,7 +253,7 @@ Status Client::CopyNow(uint64_t step) {
   unreported_snapshot_ns_ += blocked.count();
   RETURN_IF_ERROR(written);
   ways_.Direct(blocked);
-  return TellSealed(step, blocked.count(), kWayCopied);
+  return ReportSealed(step, blocked.count(), kWayCopied);
 }
 
 Status Client::BeginSnapshot(uint64_t step) {
@@ -282,7 +282,7 @@ Status Client::WaitSnapshot() {
   }
   MakeStateHuge();
   RETURN_IF_ERROR(finished);
-  return TellSealed(copying_step_, copying_blocked_ns_ + waited_ns, copying_way_);
+  return ReportSealed(copying_step_, copying_blocked_ns_ + waited_ns, copying_way_);
 }
 
 Client::~Client() {
@@ -307,7 +307,7 @@ void Client::StopMakingHuge() {
   stop_making_huge_ = false;
 }
 
-Status Client::TellSealed(uint64_t step, int64_t blocked_ns, uint32_t way) {
+Status Client::ReportSealed(uint64_t step, int64_t blocked_ns, uint32_t way) {
   SealedMessage sealed;
   sealed.step = step;
   sealed.blocked_ns = blocked_ns;
@@ -333,7 +333,7 @@ Result<std::unique_ptr<checkpoint::ArenaWriter>> Client::OpenSlot(uint64_t step)
   auto writer = std::make_unique<checkpoint::ArenaWriter>(arena_.bytes());
   const Instant begin = io::MonotonicNow();
   waited_for_slot_ns_ = 0;
-  for (Instant told = begin;;) {
+  for (Instant reported = begin;;) {
     const Status opened = writer->Begin(step, attempt_, plan_);
     if (opened.ok()) {
       mapper_->Wait(writer->open_end());
@@ -343,8 +343,8 @@ Result<std::unique_ptr<checkpoint::ArenaWriter>> Client::OpenSlot(uint64_t step)
     // without finishing holds nothing any more, so this continues as long as somebody is at work.
     if (opened.code() != Code::kUnavailable) return opened;
     const Instant now = io::MonotonicNow();
-    if (now - told >= tell_waits_every_) {
-      told = now;
+    if (now - reported >= report_waits_every_) {
+      reported = now;
       WaitsMessage waits;
       waits.step = step;
       waits.waited_ns = (now - begin).count();

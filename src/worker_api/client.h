@@ -56,7 +56,7 @@ class Client {
   // Waits while every usable slot is being sent or persisted, and reports this to the agent at
   // intervals.
   Status Snapshot(uint64_t step);
-  void TellWaitsEvery(Duration time) { tell_waits_every_ = time; }
+  void ReportWaitsEvery(Duration time) { report_waits_every_ = time; }
   // The same asynchronously: a thread copies write-protected memory, or a forked child does where
   // memory can't be protected. Copies at once where measurements show that this stops training for
   // less time. Returns kFailedPrecondition when registered memory is shared.
@@ -85,7 +85,7 @@ class Client {
   Status WriteSnapshot(uint64_t step);
   Status StartSnapshot(uint64_t step);
   Status CopyNow(uint64_t step);
-  Status TellSealed(uint64_t step, int64_t blocked_ns, uint32_t way);
+  Status ReportSealed(uint64_t step, int64_t blocked_ns, uint32_t way);
   std::vector<std::span<const std::byte>> Tensors() const {
     return {memory_.begin(), memory_.end()};
   }
@@ -111,7 +111,7 @@ class Client {
   bool restored_ = false;  // or nothing to restore: a new arena may replace the existing one
   checkpoint::StatePlan plan_;
   std::vector<std::span<std::byte>> memory_;
-  Duration tell_waits_every_ = std::chrono::seconds(3);
+  Duration report_waits_every_ = std::chrono::seconds(3);
   bool known_private_ = false;  // whether memory_ is known to be private
   io::SharedMapping arena_;
   std::unique_ptr<io::PageMapper> mapper_;  // of its pages

@@ -27,7 +27,7 @@ extern "C" uint64_t SampleFromC(uint64_t samples, uint64_t seed, uint64_t positi
 namespace longhaul::worker_api {
 namespace {
 
-// The agent's end: answers Hello and arena requests in a thread and keeps what it was told.
+// The agent's end: answers Hello and arena requests in a thread and keeps the reports.
 class Agent {
  public:
   explicit Agent(WelcomeContent welcome, bool gives_arena = true)
@@ -294,11 +294,12 @@ TEST(Client, ASaveWaitsForAPinRatherThanBeSkipped) {
     EXPECT_TRUE(let_go) << "a pinned slot was written to";
     disk.join();
   }
-  std::vector<uint64_t> told;
+  std::vector<uint64_t> reported;
   for (const FromWorker& message : agent.Join()) {
-    if (const auto* sealed = std::get_if<Sealed>(&message)) told.push_back(sealed->message.step);
+    if (const auto* sealed = std::get_if<Sealed>(&message))
+      reported.push_back(sealed->message.step);
   }
-  EXPECT_EQ(told, (std::vector<uint64_t>{10, 20, 30, 40}));
+  EXPECT_EQ(reported, (std::vector<uint64_t>{10, 20, 30, 40}));
   const checkpoint::ArenaReader reader(agent.arena());
   for (const uint64_t step : {10u, 30u, 40u}) EXPECT_TRUE(reader.Open(step).ok()) << step;
 }
@@ -318,11 +319,12 @@ TEST(Client, ASnapshotInAChildHoldsTheStateOfItsBeginning) {
     }
     // The end of the client waits for the second one.
   }
-  std::vector<uint64_t> told;
+  std::vector<uint64_t> reported;
   for (const FromWorker& message : agent.Join()) {
-    if (const auto* sealed = std::get_if<Sealed>(&message)) told.push_back(sealed->message.step);
+    if (const auto* sealed = std::get_if<Sealed>(&message))
+      reported.push_back(sealed->message.step);
   }
-  EXPECT_EQ(told, (std::vector<uint64_t>{10, 20}));
+  EXPECT_EQ(reported, (std::vector<uint64_t>{10, 20}));
   const checkpoint::ArenaReader reader(agent.arena());
   for (const uint64_t step : {10u, 20u}) {
     const auto view = reader.Open(step);
@@ -525,7 +527,7 @@ TEST(Client, ASnapshotWaitsForWhoHoldsTheSlotsAndSaysWhoDoes) {
   Agent agent(WelcomeContent{});
   {
     const auto client = Join(agent, 1);
-    client->TellWaitsEvery(std::chrono::milliseconds(5));
+    client->ReportWaitsEvery(std::chrono::milliseconds(5));
     Model model;
     model.RegisterWith(*client);
     for (const uint64_t step : {10u, 20u, 30u}) ASSERT_TRUE(client->Snapshot(step).ok());
@@ -544,16 +546,16 @@ TEST(Client, ASnapshotWaitsForWhoHoldsTheSlotsAndSaysWhoDoes) {
     EXPECT_FALSE(reader.Open(10).ok());
   }
   const std::string process = "process " + std::to_string(getpid());
-  size_t told = 0;
+  size_t reported = 0;
   for (const FromWorker& message : agent.Join()) {
     const auto* waits = std::get_if<Waits>(&message);
     if (waits == nullptr) continue;
-    ++told;
+    ++reported;
     EXPECT_EQ(waits->message.step, 40u);
     EXPECT_EQ(waits->holders, "step 10: " + process + " writes it to disk; step 20: " + process +
                                   " sends it to another node");
   }
-  EXPECT_GT(told, 0u);
+  EXPECT_GT(reported, 0u);
 }
 
 TEST(Client, AnAgentThatIsGoneIsUnavailable) {

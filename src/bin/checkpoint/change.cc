@@ -113,7 +113,7 @@ void PrintPrune(const Collection& plan, const std::string& folder, const PruneFl
     nlohmann::ordered_json json;
     json["folder"] = folder;
     json["good"] = plan.good;
-    json["said"] = plan.said;
+    json["notes"] = plan.notes;
     json["kept"] = nlohmann::ordered_json::array();
     json["removed"] = nlohmann::ordered_json::array();
     for (const Manifest& manifest : plan.kept) json["kept"].push_back(NameOf(manifest));
@@ -122,7 +122,7 @@ void PrintPrune(const Collection& plan, const std::string& folder, const PruneFl
     Print(json);
     return;
   }
-  for (const std::string& said : plan.said) std::printf("%s\n", Clean(said).c_str());
+  for (const std::string& note : plan.notes) std::printf("%s\n", Clean(note).c_str());
   for (const Manifest& manifest : plan.kept) {
     std::printf("keep    %s%s\n", NameOf(manifest).c_str(),
                 NameOf(manifest) == plan.good ? "  verified, every byte" : "");

@@ -21,7 +21,7 @@ constexpr auto kDrainPoll = std::chrono::milliseconds(250);
 // Tells what still runs on a node that is being drained, until nothing does or the time is over.
 int AwaitEmpty(RestClient& client, const Options& options, Duration limit) {
   const Instant until = io::Now() + limit;
-  std::string told;
+  std::string shown;
   while (true) {
     const auto answer = client.Get("/v1/nodes");
     if (!answer.ok()) return Fail(answer.status());
@@ -33,11 +33,11 @@ int AwaitEmpty(RestClient& client, const Options& options, Duration limit) {
       if (options.json) return PrintJson(node), kExitOk;
       return std::printf("%s is empty\n", options.node.c_str()), kExitOk;
     }
-    if (left != told && !options.json) {
+    if (left != shown && !options.json) {
       std::printf("%s: waiting for %s\n", options.node.c_str(), left.c_str());
       std::fflush(stdout);
     }
-    told = left;
+    shown = left;
     if (io::Now() >= until) {
       std::fprintf(stderr, "longhaul: %s still runs %s after %s; it stays drained of new work\n",
                    options.node.c_str(), left.c_str(), options.timeout.c_str());

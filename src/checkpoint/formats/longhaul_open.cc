@@ -92,8 +92,8 @@ Result<Catalog> OpenManifest(io::FileSystem& files, const std::string& parent,
   const Status taken = internal::TakeTree(files, catalog);
   // With `damaged`, a damaged tree stays a tensor, and its damaged chunk is reported like those of
   // other tensors.
-  const bool told = damaged != nullptr && taken.code() == Code::kDataLoss;
-  if (!taken.ok() && !told) return taken;
+  const bool reported = damaged != nullptr && taken.code() == Code::kDataLoss;
+  if (!taken.ok() && !reported) return taken;
   return catalog;
 }
 

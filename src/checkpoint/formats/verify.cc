@@ -50,7 +50,7 @@ class Verifier {
     return go_on ? Status() : CancelledError("stopped before everything was looked at");
   }
 
-  void Tell(uint32_t file, uint64_t offset, uint64_t bytes, std::string what) {
+  void AddDamage(uint32_t file, uint64_t offset, uint64_t bytes, std::string what) {
     if (out_.damage.size() >= kMaxDamage) return;
     Damage damage{catalog_.files[file].path, offset, std::move(what), {}};
     for (const SavedShard& shard : catalog_.shards) {
@@ -68,7 +68,7 @@ class Verifier {
     const CatalogFile& file = catalog_.files[index];
     const auto opened = files_.Open(file.path);
     if (!opened.ok()) {
-      Tell(index, 0, file.bytes, opened.status().message());
+      AddDamage(index, 0, file.bytes, opened.status().message());
       return {};
     }
     std::vector<std::byte> buffer;
@@ -76,16 +76,16 @@ class Verifier {
       buffer.resize(chunk.bytes);
       const Status read = (*opened)->Read(chunk.offset, buffer);
       if (!read.ok()) {
-        Tell(index, chunk.offset, chunk.bytes, read.message());
+        AddDamage(index, chunk.offset, chunk.bytes, read.message());
       } else if (HashChunk(buffer) != chunk.hash) {
-        Tell(index, chunk.offset, chunk.bytes, "its hash differs");
+        AddDamage(index, chunk.offset, chunk.bytes, "its hash differs");
       }
       out_.bytes += chunk.bytes;
       RETURN_IF_ERROR(Count(chunk.bytes));
     }
     for (const CatalogArchive& archive : file.archives) {
       const Status sound = VerifyTorchFile(**opened, archive.offset, archive.bytes);
-      if (!sound.ok()) Tell(index, archive.offset, archive.bytes, sound.message());
+      if (!sound.ok()) AddDamage(index, archive.offset, archive.bytes, sound.message());
       out_.bytes += archive.bytes;
       RETURN_IF_ERROR(Count(archive.bytes));
     }
@@ -126,18 +126,18 @@ Result<Verification> VerifyCheckpoint(io::FileSystem& files, const std::string& 
                                       const VerifyOptions& options) {
   std::vector<DamagedFile> damaged;
   const Result<Catalog> catalog = OpenCheckpoint(files, path, &damaged);
-  Verification told;
+  Verification result;
   for (DamagedFile& file : damaged) {
-    told.damage.push_back({std::move(file.path), 0, std::move(file.what), {}});
+    result.damage.push_back({std::move(file.path), 0, std::move(file.what), {}});
   }
   if (catalog.status().code() == Code::kDataLoss) {
-    told.damage.push_back({path, 0, catalog.status().message(), {}});
-    return told;
+    result.damage.push_back({path, 0, catalog.status().message(), {}});
+    return result;
   }
   if (!catalog.ok()) return catalog.status();
   ASSIGN_OR_RETURN(Verification found, Verifier(files, *catalog, options).Run());
-  found.damage.insert(found.damage.begin(), std::make_move_iterator(told.damage.begin()),
-                      std::make_move_iterator(told.damage.end()));
+  found.damage.insert(found.damage.begin(), std::make_move_iterator(result.damage.begin()),
+                      std::make_move_iterator(result.damage.end()));
   return found;
 }
 

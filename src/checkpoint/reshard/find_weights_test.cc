@@ -133,7 +133,7 @@ TEST(FindWeights, TellsHowAnotherModelDiffers) {
   Save(files, 10);
   const struct {
     std::vector<TensorInfo> weights;
-    const char* said;
+    const char* reason;
   } kRows[] = {
       {{{"up", "F32", {300, 1000}}, {"norm", "F32", {1000}}, {"down", "F32", {4}}},
        "of 3 tensors of the model 1 are missing and 0 have another shape or type, 0 of the "
@@ -150,10 +150,10 @@ TEST(FindWeights, TellsHowAnotherModelDiffers) {
   };
   for (const auto& row : kRows) {
     const auto found = FindWeights(files, "/runs/base", row.weights);
-    ASSERT_FALSE(found.ok()) << row.said;
+    ASSERT_FALSE(found.ok()) << row.reason;
     EXPECT_EQ(found.status().code(), Code::kFailedPrecondition);
     EXPECT_EQ(found.status().message(),
-              StepPath(10) + " is of another model: " + std::string(row.said));
+              StepPath(10) + " is of another model: " + std::string(row.reason));
   }
 }
 
@@ -165,7 +165,7 @@ TEST(FindWeights, SaysWhatIsThereInstead) {
   const struct {
     const char* path;
     Code code;
-    const char* said;
+    const char* reason;
   } kRows[] = {
       {"/nowhere", Code::kNotFound, "no checkpoint at /nowhere"},
       {"/empty", Code::kNotFound, "/empty/checkpoints has no committed step"},
@@ -176,7 +176,7 @@ TEST(FindWeights, SaysWhatIsThereInstead) {
     const auto found = FindWeights(files, row.path, kWeights);
     ASSERT_FALSE(found.ok()) << row.path;
     EXPECT_EQ(found.status().code(), row.code) << found.status();
-    EXPECT_THAT(found.status().message(), HasSubstr(row.said));
+    EXPECT_THAT(found.status().message(), HasSubstr(row.reason));
   }
 }
 

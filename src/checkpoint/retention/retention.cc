@@ -43,7 +43,7 @@ Result<Collection> PlanCollection(CheckpointDirectory& directory, const Retentio
     if (whole.ok()) plan.good = NameOf(committed[i]);
     if (whole.code() == Code::kCancelled) return whole;
     if (!whole.ok()) {
-      plan.said.push_back(NameOf(committed[i]) + " is no good: " + whole.message());
+      plan.notes.push_back(NameOf(committed[i]) + " is no good: " + whole.message());
     }
     return {};
   };
@@ -59,11 +59,11 @@ Result<Collection> PlanCollection(CheckpointDirectory& directory, const Retentio
       RETURN_IF_ERROR(read(i));
       if (of_kept || plan.good.empty()) continue;
       stays[i] = true;
-      plan.said.push_back(plan.good + " stays: it is the newest good one");
+      plan.notes.push_back(plan.good + " stays: it is the newest good one");
     }
   }
   if (any_goes && plan.good.empty()) {
-    plan.said.push_back("nothing is removed: none is good");
+    plan.notes.push_back("nothing is removed: none is good");
     std::fill(stays.begin(), stays.end(), true);
   }
   for (size_t i = 0; i < committed.size(); ++i) {

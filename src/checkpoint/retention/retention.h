@@ -34,10 +34,10 @@ struct RetentionPolicy {
 std::vector<bool> Stays(const RetentionPolicy& policy, const std::vector<Manifest>& checkpoints);
 
 struct Collection {
-  std::vector<Manifest> kept;     // newest first
-  std::vector<Manifest> removed;  // or to be removed
-  std::string good;               // the name of the one that was verified; may be empty
-  std::vector<std::string> said;  // damage, and which checkpoints are kept because of it
+  std::vector<Manifest> kept;      // newest first
+  std::vector<Manifest> removed;   // or to be removed
+  std::string good;                // the name of the one that was verified; may be empty
+  std::vector<std::string> notes;  // damage, and which checkpoints are kept because of it
 };
 
 // Called while a checkpoint is read; false stops (kCancelled, nothing is removed).

@@ -108,7 +108,7 @@ TEST(Retention, RemovesTheRestAndNamesWhatItRead) {
   const auto collected = run.Collect({.last = 1, .best = 1});
   ASSERT_TRUE(collected.ok()) << collected.status();
   EXPECT_EQ(collected->good, "step-000000050.e1");
-  EXPECT_TRUE(collected->said.empty());
+  EXPECT_TRUE(collected->notes.empty());
   EXPECT_THAT(run.Steps(), ElementsAre(50, 40));
 }
 
@@ -122,9 +122,9 @@ TEST(Retention, AnOlderGoodOneStaysWhenTheNewestIsDamaged) {
   ASSERT_TRUE(collected.ok()) << collected.status();
   EXPECT_THAT(run.Steps(), ElementsAre(40, 30, 20));
   EXPECT_TRUE(run.Good(20));
-  ASSERT_EQ(collected->said.size(), 3u);
-  EXPECT_THAT(collected->said[0], HasSubstr("step-000000040.e1 is no good"));
-  EXPECT_THAT(collected->said[2], HasSubstr("step-000000020.e1 stays"));
+  ASSERT_EQ(collected->notes.size(), 3u);
+  EXPECT_THAT(collected->notes[0], HasSubstr("step-000000040.e1 is no good"));
+  EXPECT_THAT(collected->notes[2], HasSubstr("step-000000020.e1 stays"));
 }
 
 TEST(Retention, RemovesNothingWhereNothingIsGood) {
@@ -194,9 +194,9 @@ TEST(Retention, AGoodOneIsLeftIfThereWasOne) {
       ASSERT_EQ(after.front(), before.front()) << "the newest stays";
       ASSERT_EQ(collected->kept.size() + collected->removed.size(), before.size());
       removed += collected->removed.size();
-      for (const std::string& said : collected->said) {
-        rescued += said.find("stays") != std::string::npos;
-        emptied += said.find("none is good") != std::string::npos;
+      for (const std::string& note : collected->notes) {
+        rescued += note.find("stays") != std::string::npos;
+        emptied += note.find("none is good") != std::string::npos;
       }
     }
   }

@@ -281,11 +281,11 @@ Report MakeReport(const proto::JobStatus& status, const RunHistory& history,
     }
   }
   if (status.job().has_prediction()) {
-    const proto::Prediction& told = status.job().prediction();
-    report.prediction = {Compare(told.step_seconds(), MedianStepSeconds(history.steps)),
-                         Compare(static_cast<double>(told.worker_memory_bytes()),
+    const proto::Prediction& prediction = status.job().prediction();
+    report.prediction = {Compare(prediction.step_seconds(), MedianStepSeconds(history.steps)),
+                         Compare(static_cast<double>(prediction.worker_memory_bytes()),
                                  NumberIn(report.results, "peak_memory_bytes")),
-                         told.level(), told.basis()};
+                         prediction.level(), prediction.basis()};
   }
   report.snapshot_seconds = SecondsOf(report.categories, "snapshot");
   return report;

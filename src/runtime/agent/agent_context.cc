@@ -4,7 +4,7 @@
 
 namespace longhaul::runtime::agent {
 
-void AgentContext::TellAt(proto::Event event, Instant at) {
+void AgentContext::ReportAt(proto::Event event, Instant at) {
   if (event.at_ns() == 0) event.set_at_ns(ToNanoseconds(at));
   event.set_node(node.value());
   event.set_incarnation(incarnation);

@@ -24,8 +24,8 @@ class AgentContext {
       : node(std::move(own_node)), incarnation(life), facts(std::move(own_facts)) {}
 
   // Sends an event, or keeps it until the agent is connected.
-  void Tell(proto::Event event) { TellAt(std::move(event), now); }
-  void TellAt(proto::Event event, Instant at);
+  void Report(proto::Event event) { ReportAt(std::move(event), now); }
+  void ReportAt(proto::Event event, Instant at);
 
   AgentJob* FindJob(const JobId& id) {
     const auto found = jobs.find(id);

@@ -106,7 +106,7 @@ void AgentCore::Parts::Take(const Connected& fact) {
   context.outbox.ForgetSent();
   proto::Event event;
   *event.mutable_agent_joined() = Present();
-  context.Tell(std::move(event));
+  context.Report(std::move(event));
 }
 
 proto::AgentJoined AgentCore::Parts::Present() const {

@@ -62,7 +62,7 @@ class World {
     }
     if (!connected_) Reconnect();
     EXPECT_TRUE(agent_.core().Idle());
-    EXPECT_EQ(ends_told_, ends_) << "every end is told exactly once";
+    EXPECT_EQ(ends_reported_, ends_) << "every end is reported exactly once";
   }
 
   size_t spawned() const { return ever_spawned_.size(); }
@@ -165,20 +165,21 @@ class World {
     logged_ = event.sequence();
     if (event.has_worker_exited()) {
       const proto::WorkerExited& exited = event.worker_exited();
-      EXPECT_TRUE(ends_told_.insert(WorkerOf(exited.attempt(), exited.rank())).second)
-          << "told twice";
+      EXPECT_TRUE(ends_reported_.insert(WorkerOf(exited.attempt(), exited.rank())).second)
+          << "reported twice";
     }
     if (event.has_attempt_closed()) {
       EXPECT_TRUE(closed_.insert(event.attempt_closed().attempt()).second) << "closed twice";
     }
     if (event.has_agent_joined()) {
       // What it says is running is what is running (or starts without another command).
-      std::set<WorkerId> told;
+      std::set<WorkerId> running_now;
       for (const auto& running : event.agent_joined().running()) {
-        for (const uint32_t rank : running.ranks()) told.insert(WorkerOf(running.attempt(), rank));
+        for (const uint32_t rank : running.ranks())
+          running_now.insert(WorkerOf(running.attempt(), rank));
       }
-      for (const WorkerId& worker : alive_) EXPECT_TRUE(told.contains(worker));
-      for (const WorkerId& worker : ends_) EXPECT_FALSE(told.contains(worker));
+      for (const WorkerId& worker : alive_) EXPECT_TRUE(running_now.contains(worker));
+      for (const WorkerId& worker : ends_) EXPECT_FALSE(running_now.contains(worker));
     }
   }
 
@@ -194,7 +195,7 @@ class World {
   std::set<WorkerId> alive_;
   std::set<WorkerId> ever_spawned_;
   std::set<WorkerId> ends_;
-  std::set<WorkerId> ends_told_;
+  std::set<WorkerId> ends_reported_;
   std::set<uint64_t> closed_;
   std::optional<PersistPieces> persisting_;
   std::set<std::pair<uint64_t, uint64_t>> saved_;  // attempt and step of what is on disk

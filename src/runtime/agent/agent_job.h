@@ -36,7 +36,7 @@ struct Attempt {
   StartOrder start;
   std::map<uint32_t, Worker> workers;  // by rank
   RankReports reports;
-  bool started_told = false;
+  bool start_reported = false;
   bool failed = false;
   bool terminated = false;              // SIGTERM was sent
   std::optional<Instant> kill_at;       // when the grace after SIGTERM ends
@@ -80,15 +80,15 @@ struct AgentJob {
   std::optional<SnapshotId> newest;  // sealed by all local ranks
   StartOrder sealed_by;              // the order of those ranks' attempt, while there is a newest
   std::map<SnapshotId, StartOrder> sealed;  // the newest ones, each with its attempt's order
-  std::optional<SnapshotId> told;          // the controller's order: to be written next, or written
-  std::vector<uint32_t> told_ranks;        // of the order; none: all that this node persists
+  std::optional<SnapshotId> ordered;       // the controller's order: to be written next, or written
+  std::vector<uint32_t> ordered_ranks;     // of the order; none: all that this node persists
   std::optional<SnapshotId> persisting;    // under way
   std::vector<uint32_t> writing;           // the ranks of `persisting`
   std::optional<SnapshotId> persisted;     // the newest on disk
   std::map<SnapshotId, DiskWrite> writes;  // completed ones; the newest
   std::optional<SnapshotId> copying;       // to the peer, under way
-  std::optional<SnapshotId> copied;  // the newest that the peer has, or that could not be copied
-  bool copy_failure_told = false;    // since the last successful copy
+  std::optional<SnapshotId> copied;    // the newest that the peer has, or that could not be copied
+  bool copy_failure_reported = false;  // since the last successful copy
   std::optional<SnapshotId> committing;              // under way
   std::optional<proto::CommitSnapshot> next_commit;  // the newest grant behind `committing`
   std::optional<SnapshotId> committed;

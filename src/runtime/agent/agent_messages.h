@@ -292,7 +292,7 @@ struct SendCopies {
 };
 // Sends the interval to all workers of the attempt through the worker API, and to workers that
 // connect later.
-struct TellInterval {
+struct SendInterval {
   JobId job;
   uint64_t attempt = 0;
   uint64_t steps = 0;
@@ -316,6 +316,6 @@ struct KillNode {
 
 using AgentEffect = std::variant<Send, OpenStoreAt, CloseStores, SpawnWorker, SignalWorker,
                                  PersistPieces, WriteManifest, CopyOut, FetchBack, SendCopies,
-                                 TellInterval, ProbeWorkersNow, DropJob, KillNode>;
+                                 SendInterval, ProbeWorkersNow, DropJob, KillNode>;
 
 }  // namespace longhaul::runtime

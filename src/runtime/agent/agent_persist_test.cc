@@ -38,7 +38,7 @@ class AgentPersist : public ::testing::Test {
     proto::StartWorkers& start = *command.mutable_start_workers();
     start.mutable_job()->mutable_snapshot()->set_replicated(false);
     start.mutable_restore()->set_step(restored);
-    start.set_persist_when_told(true);
+    start.set_persist_on_command(true);
     agent_.Give(command);
     agent_.Fork(attempt, 2, 2);
     agent_.TakeSent();
@@ -241,7 +241,7 @@ TEST(AgentThatEndsWithItsCluster, CommitsWhatItHoldsWhole) {
         proto::Command command = StartCommand(1);
         command.mutable_start_workers()->mutable_job()->mutable_snapshot()->set_replicated(
             replicated);
-        command.mutable_start_workers()->set_persist_when_told(true);
+        command.mutable_start_workers()->set_persist_on_command(true);
         agent.Give(command);
         agent.Fork(1);
         agent.Seal(1, 10);

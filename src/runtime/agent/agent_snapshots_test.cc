@@ -272,7 +272,7 @@ TEST(AgentCoreSnapshot, TheIntervalIsPassedOnOnce) {
   interval.set_job_id(kTestJob.value());
   interval.set_attempt(2);
   interval.set_steps(30);
-  EXPECT_EQ(Only<TellInterval>(agent.Give(command)).size(), 1u);
+  EXPECT_EQ(Only<SendInterval>(agent.Give(command)).size(), 1u);
   EXPECT_TRUE(agent.Give(command).empty());
   interval.set_attempt(1);
   EXPECT_TRUE(agent.Give(command).empty());

@@ -23,7 +23,7 @@ void NodeSnapshots::Commit(const proto::CommitSnapshot& command) {
     failed.set_step(snapshot.step);
     failed.set_reason("the agent has been started again and does not know the job");
     failed.set_tier(proto::Restore::TIER_DISK);
-    context_.Tell(std::move(event));
+    context_.Report(std::move(event));
     return;
   }
   if (job->committed.has_value() && *job->committed >= snapshot) return;
@@ -84,9 +84,10 @@ void NodeSnapshots::NoteWrite(AgentJob& job, const SnapshotId& snapshot, DiskWri
 // snapshot is written once, so the writing comes to an end.
 std::optional<SnapshotId> NodeSnapshots::Wanted(const AgentJob& job) const {
   const auto is_new = [&job](const SnapshotId& id) { return !job.writes.contains(id); };
-  if (job.told.has_value() && is_new(*job.told) && job.sealed.contains(*job.told)) return job.told;
+  if (job.ordered.has_value() && is_new(*job.ordered) && job.sealed.contains(*job.ordered))
+    return job.ordered;
   const bool named =
-      job.told.has_value() || (job.latest != nullptr && job.latest->persist_when_told());
+      job.ordered.has_value() || (job.latest != nullptr && job.latest->persist_on_command());
   const bool last = context_.shutting_down && !job.alive();
   if ((named && !last) || !job.newest.has_value() || !is_new(*job.newest)) return std::nullopt;
   if (job.persisted.has_value() && *job.persisted > *job.newest) return std::nullopt;
@@ -95,16 +96,17 @@ std::optional<SnapshotId> NodeSnapshots::Wanted(const AgentJob& job) const {
 
 void NodeSnapshots::MaybePersist(const JobId& id, AgentJob& job) {
   if (job.persisting.has_value()) return;
-  if (job.told.has_value() && !job.writes.contains(*job.told) && !job.sealed.contains(*job.told)) {
-    NoteWrite(job, *job.told, {});  // it waited for too long
-    TellUnsaved(id, *job.told, "newer snapshots have taken its place in memory", true);
+  if (job.ordered.has_value() && !job.writes.contains(*job.ordered) &&
+      !job.sealed.contains(*job.ordered)) {
+    NoteWrite(job, *job.ordered, {});  // it waited for too long
+    ReportUnsaved(id, *job.ordered, "newer snapshots have taken its place in memory", true);
   }
   const std::optional<SnapshotId> wanted = Wanted(job);
   if (!wanted.has_value()) return;
   const StartOrder& start = *wanted == job.newest ? job.sealed_by : job.sealed.at(*wanted);
   std::vector<uint32_t> ranks = RanksToPersist(*start);
   // What nobody named is written whole: nobody may be left to write the rest.
-  if (*wanted == job.told && !job.told_ranks.empty()) ranks = job.told_ranks;
+  if (*wanted == job.ordered && !job.ordered_ranks.empty()) ranks = job.ordered_ranks;
   if (ranks.empty()) return;
   job.persisting = wanted;
   job.writing = ranks;
@@ -117,7 +119,7 @@ void NodeSnapshots::PersistOne(const proto::PersistSnapshot& command) {
   if (context_.IsForgotten(id, command.attempt())) return;
   const SnapshotId snapshot{command.attempt(), command.step()};
   AgentJob* job = context_.FindJob(id);
-  if (job == nullptr) return TellUnsaved(id, snapshot, "the agent does not know the job", false);
+  if (job == nullptr) return ReportUnsaved(id, snapshot, "the agent does not know the job", false);
   const std::vector<uint32_t> ranks(command.ranks().begin(), command.ranks().end());
   const auto among = [&ranks](const std::vector<uint32_t>& all) {
     return std::all_of(ranks.begin(), ranks.end(), [&all](uint32_t rank) {
@@ -130,23 +132,23 @@ void NodeSnapshots::PersistOne(const proto::PersistSnapshot& command) {
   if (saved && among(write->second.ranks)) return;
   if (job->persisting == snapshot && among(job->writing)) return;
   if (saved || job->persisting == snapshot) {
-    return TellUnsaved(id, snapshot, "other ranks of it have been written", true);
+    return ReportUnsaved(id, snapshot, "other ranks of it have been written", true);
   }
   const auto sealed = job->sealed.find(snapshot);
   if (sealed == job->sealed.end()) {
-    return TellUnsaved(id, snapshot, "it is not in this node's memory any more", true);
+    return ReportUnsaved(id, snapshot, "it is not in this node's memory any more", true);
   }
   const std::vector<uint32_t> own = RanksToPersist(*sealed->second);
   if (own.empty() || !among(own)) {
-    return TellUnsaved(id, snapshot, "another node was to write it", true);
+    return ReportUnsaved(id, snapshot, "another node was to write it", true);
   }
-  job->told = snapshot;
-  job->told_ranks = ranks;
+  job->ordered = snapshot;
+  job->ordered_ranks = ranks;
   MaybePersist(id, *job);
 }
 
-void NodeSnapshots::TellUnsaved(const JobId& id, const SnapshotId& snapshot,
-                                const std::string& reason, bool overtaken) {
+void NodeSnapshots::ReportUnsaved(const JobId& id, const SnapshotId& snapshot,
+                                  const std::string& reason, bool overtaken) {
   proto::Event event;
   proto::SnapshotFailed& failed = *event.mutable_snapshot_failed();
   failed.set_job_id(id.value());
@@ -155,7 +157,7 @@ void NodeSnapshots::TellUnsaved(const JobId& id, const SnapshotId& snapshot,
   failed.set_reason(ToValidUtf8(reason));
   failed.set_tier(proto::Restore::TIER_DISK);
   failed.set_overtaken(overtaken);
-  context_.Tell(std::move(event));
+  context_.Report(std::move(event));
 }
 
 // Replicated state needs no copies: every other node has it.
@@ -182,22 +184,22 @@ void NodeSnapshots::Take(const CopiesSent& fact) {
   if (job->latest != nullptr && job->latest->peer_node() == fact.holder) job->copied = snapshot;
   proto::Event event;
   if (fact.error.empty()) {
-    job->copy_failure_told = false;
+    job->copy_failure_reported = false;
     proto::SnapshotReplicated& replicated = *event.mutable_snapshot_replicated();
     replicated.set_job_id(fact.job.value());
     replicated.set_attempt(fact.attempt);
     replicated.set_step(fact.step);
     replicated.set_holder(fact.holder);
     replicated.set_took_ns(fact.took.count());
-    context_.Tell(std::move(event));
-  } else if (!overtaken && !std::exchange(job->copy_failure_told, true)) {
+    context_.Report(std::move(event));
+  } else if (!overtaken && !std::exchange(job->copy_failure_reported, true)) {
     proto::SnapshotFailed& failed = *event.mutable_snapshot_failed();
     failed.set_job_id(fact.job.value());
     failed.set_attempt(fact.attempt);
     failed.set_step(fact.step);
     failed.set_reason(ToValidUtf8("no copy at " + fact.holder + ": " + fact.error));
     failed.set_tier(proto::Restore::TIER_PEER);
-    context_.Tell(std::move(event));
+    context_.Report(std::move(event));
   }
   MaybeCopy(fact.job, *job);
 }
@@ -235,7 +237,7 @@ void NodeSnapshots::Take(const PiecesPersisted& fact) {
     persisted.set_step(fact.step);
     for (const proto::SnapshotPersisted::File& file : fact.files) *persisted.add_files() = file;
     persisted.set_took_ns(fact.took.count());
-    context_.Tell(std::move(event));
+    context_.Report(std::move(event));
     MaybeCommitAlone(fact.job, *job, fact);
   } else {
     NoteWrite(*job, snapshot, {false, job->writing});
@@ -243,9 +245,9 @@ void NodeSnapshots::Take(const PiecesPersisted& fact) {
     // Overtaken while it was read: a newer one is there, and nothing is lost. Who named it shall
     // name another.
     const bool overtaken = !job->newest.has_value() || *job->newest > snapshot;
-    const bool named = job->told == snapshot;
+    const bool named = job->ordered == snapshot;
     if (named || !overtaken) {
-      TellUnsaved(fact.job, snapshot, fact.error, named && fact.overtaken);
+      ReportUnsaved(fact.job, snapshot, fact.error, named && fact.overtaken);
     }
   }
   MaybePersist(fact.job, *job);
@@ -263,7 +265,7 @@ void NodeSnapshots::Take(const CheckpointsMissing& fact) {
     one.set_attempt(checkpoint.attempt);
   }
   lost.set_folder(ToValidUtf8(fact.folder));
-  context_.Tell(std::move(event));
+  context_.Report(std::move(event));
 }
 
 void NodeSnapshots::Take(const ManifestWritten& fact) {
@@ -286,7 +288,7 @@ void NodeSnapshots::Take(const ManifestWritten& fact) {
     failed.set_reason(ToValidUtf8(fact.error));
     failed.set_tier(proto::Restore::TIER_DISK);
   }
-  context_.Tell(std::move(event));
+  context_.Report(std::move(event));
   if (job->next_commit.has_value()) Commit(*std::exchange(job->next_commit, std::nullopt));
   processes_.MaybeDrop(fact.job);
 }

@@ -38,8 +38,8 @@ class NodeSnapshots {
   // Returns the snapshot to write to disk now.
   std::optional<SnapshotId> Wanted(const AgentJob& job) const;
   void MaybeCommitAlone(const JobId& id, AgentJob& job, const PiecesPersisted& persisted);
-  void TellUnsaved(const JobId& id, const SnapshotId& snapshot, const std::string& reason,
-                   bool overtaken);
+  void ReportUnsaved(const JobId& id, const SnapshotId& snapshot, const std::string& reason,
+                     bool overtaken);
 
   AgentContext& context_;
   WorkerProcesses& processes_;

@@ -9,7 +9,7 @@ namespace longhaul::runtime {
 namespace {
 
 // Reports that may be dropped when the controller has been away for very long: what they say is
-// told again, newer, by later ones.
+// repeated by later, newer ones.
 bool IsProgress(const proto::Event& event) {
   return event.has_step_reported() || event.has_phase_entered() || event.has_snapshot_sealed() ||
          event.has_workers_probed() || event.has_worker_result() || event.has_worker_waits();

@@ -110,7 +110,7 @@ TEST(Outbox, KeepsOrderAttemptsGapsAndValidationsApart) {
   validated.mutable_step_reported()->set_has_validation_loss(true);
   outbox.Add(validated);
   outbox.Add(Steps(2, 2));
-  EXPECT_EQ(outbox.size(), 2u) << "its validation would be told of another step";
+  EXPECT_EQ(outbox.size(), 2u) << "its validation would be reported for another step";
 }
 
 TEST(Outbox, StaysBoundedAndLosesNeitherStepsNorDeaths) {

@@ -28,7 +28,7 @@ std::optional<proto::Event> RankReports::Phase(const WorkerPhase& report) {
   }
   rank.phase = report.phase;
 
-  // A phase that every rank has left behind at once is not told: nobody was in it alone.
+  // A phase that all ranks left at the same time is not reported: no rank was in it alone.
   proto::PhaseEntered::Phase slowest = report.phase;
   for (const Rank& other : ranks_) slowest = std::min(slowest, other.phase);
   if (slowest <= reported_phase_) return std::nullopt;
@@ -82,11 +82,11 @@ void RankReports::AddTo(PendingStep& pending, const WorkerStep& report) {
   pending.snapshot_ns += report.snapshot.count();
   pending.evaluation_ns += report.evaluation.count();
   pending.communication_ns += report.communication.count();
-  int64_t told_ns = 0;
+  int64_t reported_ns = 0;
   for (const Duration part : {report.data, report.snapshot, report.evaluation}) {
-    told_ns += std::clamp<int64_t>(part.count(), 0, kLongestPart.count());
+    reported_ns += std::clamp<int64_t>(part.count(), 0, kLongestPart.count());
   }
-  pending.longest_ns = std::max(pending.longest_ns, told_ns);
+  pending.longest_ns = std::max(pending.longest_ns, reported_ns);
   if (report.loss.has_value() &&
       (!pending.loss_rank.has_value() || report.worker.rank < *pending.loss_rank)) {
     pending.loss_rank = report.worker.rank;

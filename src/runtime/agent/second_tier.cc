@@ -6,8 +6,8 @@
 
 namespace longhaul::runtime::agent {
 
-void SecondTier::TellUncopied(const JobId& id, const SnapshotId& snapshot,
-                              const std::string& reason, bool while_restoring) {
+void SecondTier::ReportUncopied(const JobId& id, const SnapshotId& snapshot,
+                                const std::string& reason, bool while_restoring) {
   proto::Event event;
   proto::SnapshotFailed& failed = *event.mutable_snapshot_failed();
   failed.set_job_id(id.value());
@@ -16,7 +16,7 @@ void SecondTier::TellUncopied(const JobId& id, const SnapshotId& snapshot,
   failed.set_reason(ToValidUtf8(reason));
   failed.set_while_restoring(while_restoring);
   failed.set_tier(proto::Restore::TIER_SHARED);
-  context_.Tell(std::move(event));
+  context_.Report(std::move(event));
 }
 
 void SecondTier::CopyOutOne(const proto::CopyCheckpoint& command) {
@@ -25,7 +25,7 @@ void SecondTier::CopyOutOne(const proto::CopyCheckpoint& command) {
   const SnapshotId snapshot{command.attempt(), command.step()};
   AgentJob* job = context_.FindJob(id);
   if (job == nullptr || job->latest == nullptr) {
-    return TellUncopied(id, snapshot, "the agent does not know the job", false);
+    return ReportUncopied(id, snapshot, "the agent does not know the job", false);
   }
   if (job->copying_out == snapshot) return;  // said again
   if (job->copying_out.has_value()) {
@@ -49,9 +49,9 @@ void SecondTier::Take(const CheckpointCopied& fact) {
     copied.set_step(fact.step);
     copied.set_bytes(fact.bytes);
     copied.set_took_ns(fact.took.count());
-    context_.Tell(std::move(event));
+    context_.Report(std::move(event));
   } else {
-    TellUncopied(fact.job, snapshot, fact.error, false);
+    ReportUncopied(fact.job, snapshot, fact.error, false);
   }
   const auto next = std::exchange(job->next_copy_out, std::nullopt);
   if (!next.has_value() || *next == snapshot || job->latest == nullptr) return;
@@ -66,7 +66,7 @@ void SecondTier::Take(const CheckpointFetched& fact) {
   const proto::OpenStore open = *std::exchange(job->fetching, std::nullopt);
   if (fact.attempt < job->highest_attempt) return;
   if (!fact.error.empty()) {
-    return TellUncopied(fact.job, {fact.attempt, open.fetch().step()}, fact.error, true);
+    return ReportUncopied(fact.job, {fact.attempt, open.fetch().step()}, fact.error, true);
   }
   context_.effects.push_back(
       OpenStoreAt{fact.job, fact.attempt, open.world(), open.torch_version()});

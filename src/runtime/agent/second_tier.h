@@ -16,8 +16,8 @@ class SecondTier {
   void Take(const CheckpointFetched& fact);
 
  private:
-  void TellUncopied(const JobId& id, const SnapshotId& snapshot, const std::string& reason,
-                    bool while_restoring);
+  void ReportUncopied(const JobId& id, const SnapshotId& snapshot, const std::string& reason,
+                      bool while_restoring);
 
   AgentContext& context_;
 };

@@ -13,10 +13,10 @@ void WorkerControl::SetInterval(const proto::SetSnapshotInterval& command) {
   AgentJob* job = context_.FindJob(id);
   if (job == nullptr || command.attempt() < job->highest_attempt) return;
   job->highest_attempt = command.attempt();
-  const auto told = job->intervals.find(command.attempt());
-  if (told != job->intervals.end() && told->second == command.steps()) return;
+  const auto sent = job->intervals.find(command.attempt());
+  if (sent != job->intervals.end() && sent->second == command.steps()) return;
   job->intervals = {{command.attempt(), command.steps()}};
-  context_.effects.push_back(TellInterval{id, command.attempt(), command.steps()});
+  context_.effects.push_back(SendInterval{id, command.attempt(), command.steps()});
 }
 
 void WorkerControl::Probe(const proto::ProbeWorkers& command) {
@@ -48,7 +48,7 @@ void WorkerControl::Take(const ProbedWorkers& fact) {
     worker.set_last_step(attempt->second.reports.last_step(seen.rank()));
     worker.set_phase(attempt->second.reports.phase(seen.rank()));
   }
-  context_.Tell(std::move(event));
+  context_.Report(std::move(event));
 }
 
 void WorkerControl::Inject(const proto::InjectFault& command) {
@@ -70,7 +70,7 @@ void WorkerControl::Inject(const proto::InjectFault& command) {
     return;
   }
   if (fault.kind() == proto::PlannedFault::KILL_WORKER) {
-    // Its peers may fail, and all be told to end, before its own end is seen: it stays the cause.
+    // Its peers may fail, and all may be stopped, before its own end is seen: it stays the cause.
     worker->second.killed = true;
     processes_.SignalOne(id, command.attempt(), fault.target(), SIGKILL);
   } else if (fault.kind() == proto::PlannedFault::STOP_WORKER) {

@@ -44,7 +44,8 @@ void WorkerProcesses::Take(const StoreListening& fact) {
   const AgentJob* job = context_.FindJob(fact.job);
   if (job == nullptr || fact.attempt < job->highest_attempt) return;
   if (!fact.error.empty()) {
-    TellFailedStart(fact.job.value(), fact.attempt, "cannot open the store: " + fact.error, false);
+    ReportFailedStart(fact.job.value(), fact.attempt, "cannot open the store: " + fact.error,
+                      false);
     return;
   }
   proto::Event event;
@@ -52,7 +53,7 @@ void WorkerProcesses::Take(const StoreListening& fact) {
   opened.set_job_id(fact.job.value());
   opened.set_attempt(fact.attempt);
   opened.set_port(fact.port);
-  context_.Tell(std::move(event));
+  context_.Report(std::move(event));
 }
 
 void WorkerProcesses::StartWorkers(const proto::StartWorkers& command) {
@@ -71,7 +72,7 @@ void WorkerProcesses::StartWorkers(const proto::StartWorkers& command) {
 
   const std::string nonsense = WhyStartMakesNoSense(command, context_.facts.slots);
   if (!nonsense.empty()) {
-    TellFailedStart(id.value(), attempt, nonsense, true);
+    ReportFailedStart(id.value(), attempt, nonsense, true);
     job.killed_attempt = attempt;
     AfterEnd(id, 0);
     return;
@@ -80,7 +81,7 @@ void WorkerProcesses::StartWorkers(const proto::StartWorkers& command) {
   // The gang goes back to the restored step: what was sealed beyond it is not of its history.
   const uint64_t from = command.restore().step();
   if (job.newest.has_value() && job.newest->step > from) job.newest.reset();
-  if (job.told.has_value() && job.told->step > from) job.told.reset();
+  if (job.ordered.has_value() && job.ordered->step > from) job.ordered.reset();
   std::erase_if(job.sealed, [from](const auto& entry) { return entry.first.step > from; });
   snapshots_.TakeHeld(id, job, command);
   job.latest = start;
@@ -144,7 +145,7 @@ void WorkerProcesses::Forget(const proto::ForgetJob& command) {
   job->forget_attempt = over ? UINT64_MAX : command.attempt();
   job->waiting = nullptr;
   job->newest.reset();
-  job->told.reset();
+  job->ordered.reset();
   job->sealed.clear();
   for (auto& [number, attempt] : job->attempts) KillNow(id, attempt);
   MaybeDrop(id);
@@ -207,15 +208,15 @@ void WorkerProcesses::RunTimers() {
   }
 }
 
-void WorkerProcesses::TellFailedStart(const std::string& job, uint64_t attempt,
-                                      const std::string& reason, bool permanent) {
+void WorkerProcesses::ReportFailedStart(const std::string& job, uint64_t attempt,
+                                        const std::string& reason, bool permanent) {
   proto::Event event;
   proto::WorkersFailedToStart& failed = *event.mutable_workers_failed_to_start();
   failed.set_job_id(job);
   failed.set_attempt(attempt);
   failed.set_reason(ToValidUtf8(reason));
   failed.set_permanent(permanent);
-  context_.Tell(std::move(event));
+  context_.Report(std::move(event));
 }
 
 void WorkerProcesses::Take(const WorkerForked& fact) {
@@ -229,7 +230,7 @@ void WorkerProcesses::Take(const WorkerForked& fact) {
     const bool wanted = !attempt->failed && !attempt->doomed();
     worker.state = Worker::State::kGone;
     if (wanted) {
-      TellFailedStart(id.value(), number, fact.error, fact.permanent);
+      ReportFailedStart(id.value(), number, fact.error, fact.permanent);
     }
     attempt->failed = true;
     KillNow(id, *attempt);
@@ -239,7 +240,7 @@ void WorkerProcesses::Take(const WorkerForked& fact) {
   worker.state = Worker::State::kAlive;
   worker.pid = fact.pid;
   if (worker.killed) SignalOne(id, number, rank, SIGKILL);
-  if (attempt->started_told || attempt->failed || attempt->doomed()) return;
+  if (attempt->start_reported || attempt->failed || attempt->doomed()) return;
   proto::Event event;
   proto::WorkersStarted& started = *event.mutable_workers_started();
   started.set_job_id(id.value());
@@ -248,8 +249,8 @@ void WorkerProcesses::Take(const WorkerForked& fact) {
     if (other.pid == 0) return;  // not all have a process yet
     started.add_pids(other.pid);
   }
-  attempt->started_told = true;
-  context_.Tell(std::move(event));
+  attempt->start_reported = true;
+  context_.Report(std::move(event));
 }
 
 void WorkerProcesses::Take(const WorkerGone& fact) {
@@ -269,7 +270,7 @@ void WorkerProcesses::Take(const WorkerGone& fact) {
   exited.set_message(ToValidUtf8(fact.message));
   exited.set_error_at_ns(fact.error_at_ns);
   exited.set_asked(worker.asked);
-  context_.Tell(std::move(event));
+  context_.Report(std::move(event));
   AfterEnd(fact.worker.job, fact.worker.attempt);
 }
 
@@ -277,17 +278,17 @@ void WorkerProcesses::Take(const WorkerGone& fact) {
 // waited for it, and sees to the snapshots.
 void WorkerProcesses::AfterEnd(const JobId& id, uint64_t attempt_number) {
   AgentJob& job = context_.jobs.at(id);
-  const auto tell_closed = [this, &id, &job](uint64_t number) {
+  const auto report_closed = [this, &id, &job](uint64_t number) {
     job.closed_attempt = std::max(job.closed_attempt, number);
     proto::Event event;
     event.mutable_attempt_closed()->set_job_id(id.value());
     event.mutable_attempt_closed()->set_attempt(number);
-    context_.Tell(std::move(event));
+    context_.Report(std::move(event));
   };
   const auto ended = job.attempts.find(attempt_number);
   if (ended != job.attempts.end() && !ended->second.alive()) {
     job.attempts.erase(ended);
-    tell_closed(attempt_number);
+    report_closed(attempt_number);
     // A last try: no later snapshot will come.
     std::erase_if(job.writes, [](const auto& write) { return !write.second.saved; });
     snapshots_.MaybePersist(id, job);
@@ -295,7 +296,7 @@ void WorkerProcesses::AfterEnd(const JobId& id, uint64_t attempt_number) {
   // Told to end an attempt that never had a worker here: say so, or the controller would wait.
   const bool still_there =
       !job.attempts.empty() && job.attempts.begin()->first <= job.killed_attempt;
-  if (job.killed_attempt > job.closed_attempt && !still_there) tell_closed(job.killed_attempt);
+  if (job.killed_attempt > job.closed_attempt && !still_there) report_closed(job.killed_attempt);
 
   if (job.waiting != nullptr && !job.alive()) {
     const StartOrder start = std::exchange(job.waiting, nullptr);

@@ -34,8 +34,8 @@ class WorkerProcesses {
   void Spawn(const JobId& id, AgentJob& job, const StartOrder& start);
   void KillNow(const JobId& id, Attempt& attempt);
   void Terminate(const JobId& id, Attempt& attempt, Duration grace);
-  void TellFailedStart(const std::string& job, uint64_t attempt, const std::string& reason,
-                       bool permanent);
+  void ReportFailedStart(const std::string& job, uint64_t attempt, const std::string& reason,
+                         bool permanent);
   void AfterEnd(const JobId& id, uint64_t attempt);
 
   AgentContext& context_;

@@ -11,14 +11,14 @@ void WorkerReports::Take(const WorkerPhase& fact) {
   Attempt* attempt = context_.FindSpeaking(fact.worker);
   if (attempt == nullptr) return;
   if (std::optional<proto::Event> event = attempt->reports.Phase(fact))
-    context_.Tell(*std::move(event));
+    context_.Report(*std::move(event));
 }
 
 void WorkerReports::Take(const WorkerStep& fact) {
   Attempt* attempt = context_.FindSpeaking(fact.worker);
   if (attempt == nullptr) return;
   if (std::optional<proto::Event> event = attempt->reports.Step(fact))
-    context_.Tell(*std::move(event));
+    context_.Report(*std::move(event));
 }
 
 void WorkerReports::Take(const WorkerSealed& fact) {
@@ -27,7 +27,7 @@ void WorkerReports::Take(const WorkerSealed& fact) {
   std::optional<proto::Event> event = attempt->reports.Sealed(fact);
   if (!event.has_value()) return;
   const bool non_finite = event->snapshot_sealed().non_finite();
-  context_.Tell(*std::move(event));
+  context_.Report(*std::move(event));
   if (non_finite) return;  // nobody shall have it
   AgentJob& job = context_.jobs.at(fact.worker.job);
   snapshots_.NoteSealed(job, SnapshotId{fact.worker.attempt, fact.step}, attempt->start);
@@ -45,7 +45,7 @@ void WorkerReports::Take(const WorkerWaitsForSlot& fact) {
   waits.set_step(fact.step);
   waits.set_waited_ns(fact.waited.count());
   waits.set_holders(ToValidUtf8(fact.holders));
-  context_.Tell(std::move(event));
+  context_.Report(std::move(event));
 }
 
 void WorkerReports::Take(const WorkerRestored& fact) {
@@ -65,7 +65,7 @@ void WorkerReports::Take(const WorkerRestoreFailed& fact) {
   failed.set_tier(fact.tier);
   for (const proto::Restore::Piece& piece : fact.bad) *failed.add_bad() = piece;
   failed.set_rank(fact.worker.rank);
-  context_.Tell(std::move(event));
+  context_.Report(std::move(event));
 }
 
 void WorkerReports::Take(const WorkerResultText& fact) {
@@ -76,7 +76,7 @@ void WorkerReports::Take(const WorkerResultText& fact) {
   result.set_attempt(fact.worker.attempt);
   result.set_rank(fact.worker.rank);
   result.set_json(ToValidUtf8(fact.json));
-  context_.Tell(std::move(event));
+  context_.Report(std::move(event));
 }
 
 // A step is taken to be done by all ranks when one of them prints it. Where a rank reports steps at
@@ -99,7 +99,7 @@ void WorkerReports::Take(const WorkerOutputStep& fact) {
   report.set_has_loss(fact.loss.has_value());
   report.set_loss(fact.loss.value_or(0));
   attempt->output_step = fact.step;
-  context_.Tell(std::move(event));
+  context_.Report(std::move(event));
 }
 
 void WorkerReports::Take(const WorkerQuiet& fact) {
@@ -110,9 +110,9 @@ void WorkerReports::Take(const WorkerQuiet& fact) {
   silent.set_attempt(fact.worker.attempt);
   silent.set_rank(fact.worker.rank);
   silent.set_silent_ns(fact.silent.count());
-  context_.Tell(std::move(event));
+  context_.Report(std::move(event));
 }
 
-void WorkerReports::Take(const JobReport& fact) { context_.Tell(fact.event); }
+void WorkerReports::Take(const JobReport& fact) { context_.Report(fact.event); }
 
 }  // namespace longhaul::runtime::agent

@@ -207,8 +207,9 @@ void Controller::Parts::Dispatch(const proto::Event& event) {
 void Controller::Parts::OnControllerStarted(const proto::ControllerStarted& started) {
   const Status configured = context.scheduler.Configure(started.scheduling(), context.now);
   if (!configured.ok()) {
-    context.Say("", proto::MessageNotification::ERROR,
-                "the configuration is not used, the one before stays: " + configured.message());
+    context.AddMessage(
+        "", proto::MessageNotification::ERROR,
+        "the configuration is not used, the one before stays: " + configured.message());
   }
   nodes.DisconnectAll();
   // The time without a controller is no hang.

@@ -69,8 +69,9 @@ proto::Notification& ControllerContext::AddNotification(const std::string& job) 
   return notification;
 }
 
-void ControllerContext::Say(const std::string& job, proto::MessageNotification::Severity severity,
-                            std::string text) {
+void ControllerContext::AddMessage(const std::string& job,
+                                   proto::MessageNotification::Severity severity,
+                                   std::string text) {
   auto* message = AddNotification(job).mutable_message();
   message->set_severity(severity);
   message->set_text(std::move(text));
@@ -91,7 +92,7 @@ void ControllerContext::SetState(JobRecord& job, proto::JobState state, const st
   notification->set_reason(reason);
 }
 
-void ControllerContext::TellNode(const NodeId& id) {
+void ControllerContext::NotifyNode(const NodeId& id) {
   const Node& node = nodes.at(id);
   spec::NodeCondition condition = scheduler.StandardCondition(id.value());
   if (node.enlisted) condition = spec::NodeCondition::kReady;

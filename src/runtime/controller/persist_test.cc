@@ -30,17 +30,17 @@ class ControllerPersist : public ::testing::Test {
     job.mutable_snapshot()->set_keep(2);
     Feed(submitted);
     Start();
-    Told();
+    PersistCommands();
   }
 
   void Feed(const proto::Event& event) {
     for (const auto& [node, command] : controller_.Step(event, now_).commands) {
       if (command.has_persist_snapshot()) {
-        const auto& told = command.persist_snapshot();
-        told_ += node.value() + ":" + std::to_string(told.step()) + ".e" +
-                 std::to_string(told.attempt());
-        for (const uint32_t rank : told.ranks()) told_ += "[" + std::to_string(rank) + "]";
-        told_ += " ";
+        const auto& want = command.persist_snapshot();
+        commands_ += node.value() + ":" + std::to_string(want.step()) + ".e" +
+                     std::to_string(want.attempt());
+        for (const uint32_t rank : want.ranks()) commands_ += "[" + std::to_string(rank) + "]";
+        commands_ += " ";
       }
       if (command.has_commit_snapshot()) {
         grant_ = command.commit_snapshot();
@@ -49,8 +49,8 @@ class ControllerPersist : public ::testing::Test {
     }
     EXPECT_TRUE(controller_.CheckInvariants().ok()) << controller_.CheckInvariants();
   }
-  // Who was told to write what since the last call.
-  std::string Told() { return std::exchange(told_, ""); }
+  // The nodes that were ordered to write since the last call, and what.
+  std::string PersistCommands() { return std::exchange(commands_, ""); }
 
   proto::Event From(const std::string& node) {
     proto::Event event;
@@ -142,7 +142,7 @@ class ControllerPersist : public ::testing::Test {
   Instant now_ = InstantFromNanoseconds(1'000'000'000);
   std::map<std::string, uint64_t> life_;
   std::map<std::string, uint64_t> sequence_;
-  std::string told_;
+  std::string commands_;
   proto::CommitSnapshot grant_;
   uint64_t granted_ = 0;
   const uint32_t ranks_;
@@ -150,37 +150,37 @@ class ControllerPersist : public ::testing::Test {
 
 TEST_F(ControllerPersist, NamesAStepOnceEveryNodeHasIt) {
   Seal("node-1", 10);
-  EXPECT_EQ(Told(), "");
+  EXPECT_EQ(PersistCommands(), "");
   Seal("node-2", 10);
-  EXPECT_EQ(Told(), "node-1:10.e1 node-2:10.e1 ");
+  EXPECT_EQ(PersistCommands(), "node-1:10.e1 node-2:10.e1 ");
 }
 
 // The disk of node 2 is slow: node 1 waits for it instead of writing what node 2 never will.
 TEST_F(ControllerPersist, NamesTheNewestOnceAllHaveWrittenTheLast) {
   SealAll(10);
-  Told();
+  PersistCommands();
   SealAll(11);
   Persist("node-1", 10);
   SealAll(12);
   SealAll(13);
-  EXPECT_EQ(Told(), "");
+  EXPECT_EQ(PersistCommands(), "");
   Persist("node-2", 10);
-  EXPECT_EQ(Told(), "node-1:13.e1 node-2:13.e1 ");
+  EXPECT_EQ(PersistCommands(), "node-1:13.e1 node-2:13.e1 ");
   EXPECT_EQ(granted_, 10u);
 }
 
 TEST_F(ControllerPersist, AFailureEndsAnOrderAndTheStepIsNotNamedAgain) {
   SealAll(10);
-  Told();
+  PersistCommands();
   Fail("node-2", 10, false);
-  EXPECT_EQ(Told(), "");
+  EXPECT_EQ(PersistCommands(), "");
   SealAll(11);
-  EXPECT_EQ(Told(), "node-1:11.e1 node-2:11.e1 ");
+  EXPECT_EQ(PersistCommands(), "node-1:11.e1 node-2:11.e1 ");
   SealAll(12);
   Fail("node-1", 11, true);
-  EXPECT_EQ(Told(), "node-1:12.e1 node-2:12.e1 ");
+  EXPECT_EQ(PersistCommands(), "node-1:12.e1 node-2:12.e1 ");
   Fail("node-1", 10, true);
-  EXPECT_EQ(Told(), "") << "of an order that is over";
+  EXPECT_EQ(PersistCommands(), "") << "of an order that is over";
 }
 
 // It doesn't know the message and has taken a newer step: nobody waits for it.
@@ -188,9 +188,9 @@ TEST_F(ControllerPersist, AnOlderAgentThatPassesOverTheStepEndsTheOrder) {
   SealAll(10);
   Persist("node-1", 10);
   SealAll(11);
-  Told();
+  PersistCommands();
   Persist("node-2", 11);
-  EXPECT_EQ(Told(), "node-1:11.e1 ") << "node 2 has written its part";
+  EXPECT_EQ(PersistCommands(), "node-1:11.e1 ") << "node 2 has written its part";
   Persist("node-1", 11);
   EXPECT_EQ(granted_, 11u);
 }
@@ -198,13 +198,13 @@ TEST_F(ControllerPersist, AnOlderAgentThatPassesOverTheStepEndsTheOrder) {
 TEST_F(ControllerPersist, AnAgentThatWasAwayIsToldAgain) {
   SealAll(10);
   Persist("node-1", 10);
-  Told();
+  PersistCommands();
   Disconnect("node-2");
   Join("node-2", 1);
-  EXPECT_EQ(Told(), "node-2:10.e1 ");
+  EXPECT_EQ(PersistCommands(), "node-2:10.e1 ");
   Disconnect("node-1");
   Join("node-1", 1);
-  EXPECT_EQ(Told(), "") << "it has written its part";
+  EXPECT_EQ(PersistCommands(), "") << "it has written its part";
 }
 
 TEST_F(ControllerPersist, AFailureOfAnOlderSnapshotIsNoReasonAtTheEnd) {
@@ -299,7 +299,7 @@ TEST_F(ControllerShares, ReplicasAreWrittenOnceAndEachNodeWritesItsShare) {
   const struct {
     const char* what;
     const char* letters;
-    const char* told;
+    const char* want;
     std::vector<uint32_t> first, second;
     const char* files;
   } kRows[] = {
@@ -313,11 +313,11 @@ TEST_F(ControllerShares, ReplicasAreWrittenOnceAndEachNodeWritesItsShare) {
   for (const auto& row : kRows) {
     step += 10;
     SealAs(step, row.letters);
-    std::string told = row.told;
-    while (told.find("STEP") != std::string::npos) {
-      told.replace(told.find("STEP"), 4, std::to_string(step));
+    std::string want = row.want;
+    while (want.find("STEP") != std::string::npos) {
+      want.replace(want.find("STEP"), 4, std::to_string(step));
     }
-    EXPECT_EQ(Told(), told) << row.what;
+    EXPECT_EQ(PersistCommands(), want) << row.what;
     if (!row.second.empty()) {
       PersistRanks("node-2", step, row.second);
       EXPECT_LT(granted_, step) << row.what;
@@ -347,15 +347,15 @@ TEST_F(ControllerShares, ASlowDiskIsWaitedForWhateverIsSealedMeanwhile) {
 // step.
 TEST_F(ControllerShares, AWriterThatIsLostEndsTheOrder) {
   SealAs(10, "abab");
-  Told();
+  PersistCommands();
   PersistRanks("node-1", 10, {0});
   Disconnect("node-2");
   Join("node-2", 2);
   Start();
   EXPECT_EQ(granted_, 0u);
-  EXPECT_EQ(Told(), "");
+  EXPECT_EQ(PersistCommands(), "");
   SealAs(12, "abab");
-  EXPECT_EQ(Told(), "node-1:12.e2[0] node-2:12.e2[3] ");
+  EXPECT_EQ(PersistCommands(), "node-1:12.e2[0] node-2:12.e2[3] ");
   PersistRanks("node-1", 12, {0});
   PersistRanks("node-2", 12, {3});
   EXPECT_EQ(granted_, 12u);
@@ -381,25 +381,25 @@ TEST_F(ControllerShares, MoreThanWasAskedForIsFine) {
 
 TEST_F(ControllerShares, ADiskThatFailsEndsTheOrder) {
   SealAs(10, "abab");
-  Told();
+  PersistCommands();
   PersistRanks("node-1", 10, {0});
   Fail("node-2", 10, false);
   SealAs(11, "abab");
-  EXPECT_EQ(Told(), "node-1:11.e1[0] node-2:11.e1[3] ");
+  EXPECT_EQ(PersistCommands(), "node-1:11.e1[0] node-2:11.e1[3] ");
 }
 
 // What the lost node had in memory is gone: the step will never be whole.
 TEST_F(ControllerPersist, ALostNodeEndsAnOrder) {
   SealAll(10);
   Persist("node-1", 10);
-  Told();
+  PersistCommands();
   Disconnect("node-2");
   Join("node-2", 2);
   Start();
   EXPECT_EQ(Attempt(), 2u);
-  EXPECT_EQ(Told(), "");
+  EXPECT_EQ(PersistCommands(), "");
   SealAll(1);
-  EXPECT_EQ(Told(), "node-1:1.e2 node-2:1.e2 ");
+  EXPECT_EQ(PersistCommands(), "node-1:1.e2 node-2:1.e2 ");
 }
 
 // Restoring from a checkpoint that is gone would cost a fault.
@@ -413,7 +413,7 @@ TEST_F(ControllerPersist, RemovedCheckpointsAreNotOfferedAndTheNextIsSaved) {
   save(10);
   save(20);
   ASSERT_EQ(controller_.JobStatus(JobId("gpt-1"), now_)->committed_step(), 20u);
-  Told();
+  PersistCommands();
   const auto lose = [this](std::vector<uint64_t> steps) {
     proto::Event event = From("node-2");
     event.mutable_checkpoints_lost()->set_job_id("gpt-1");
@@ -425,10 +425,10 @@ TEST_F(ControllerPersist, RemovedCheckpointsAreNotOfferedAndTheNextIsSaved) {
     }
     const Actions actions = controller_.Step(event, now_);
     EXPECT_TRUE(controller_.CheckInvariants().ok()) << controller_.CheckInvariants();
-    std::string told;
+    std::string want;
     for (const proto::Notification& notification : actions.notifications)
-      told += notification.message().text();
-    return told;
+      want += notification.message().text();
+    return want;
   };
   EXPECT_EQ(lose({20}),
             "checkpoints have been removed from runs/gpt/checkpoints while the job runs: step 20; "
@@ -438,7 +438,7 @@ TEST_F(ControllerPersist, RemovedCheckpointsAreNotOfferedAndTheNextIsSaved) {
   EXPECT_NE(lose({10}).find("no checkpoint is left"), std::string::npos);
   EXPECT_EQ(controller_.JobStatus(JobId("gpt-1"), now_)->committed_step(), 0u);
   SealAll(30);
-  EXPECT_EQ(Told(), "node-1:30.e1 node-2:30.e1 ");
+  EXPECT_EQ(PersistCommands(), "node-1:30.e1 node-2:30.e1 ");
 }
 
 }  // namespace

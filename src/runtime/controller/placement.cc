@@ -193,8 +193,8 @@ void Placement::ReplaceGang(JobRecord& job) {
     if (before.contains(target[i].value())) continue;
     context_.nodes.TakeSlots(target[i], job.local());
     if (before.size() != target.size()) continue;
-    context_.Say(job.id(), proto::MessageNotification::INFO,
-                 target[i].value() + " takes the place of " + before.member(i).node.value());
+    context_.AddMessage(job.id(), proto::MessageNotification::INFO,
+                        target[i].value() + " takes the place of " + before.member(i).node.value());
   }
   for (const Member& member : before.members()) {
     if (!job.group.contains(member.node.value())) {

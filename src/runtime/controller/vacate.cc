@@ -137,8 +137,8 @@ void Placement::OnVacateOverdue(JobRecord& job) {
   const std::string& id = job.id();
   switch (job.placement.vacate()->stage) {
     case Stage::kSnapshot:
-      context_.Say(id, proto::MessageNotification::WARNING,
-                   "no snapshot in time; it leaves without a new one");
+      context_.AddMessage(id, proto::MessageNotification::WARNING,
+                          "no snapshot in time; it leaves without a new one");
       return StopForVacate(job);
     case Stage::kStopping:
       for (const Member& member : job.group.members()) {
@@ -151,9 +151,10 @@ void Placement::OnVacateOverdue(JobRecord& job) {
       job.group.CloseAll();
       return AdvanceVacate(job);
     case Stage::kSaving:
-      context_.Say(id, proto::MessageNotification::WARNING,
-                   "the newest snapshot did not reach the disk in time; it continues from an older "
-                   "one");
+      context_.AddMessage(
+          id, proto::MessageNotification::WARNING,
+          "the newest snapshot did not reach the disk in time; it continues from an older "
+          "one");
       job.placement.SetStage(Stage::kReady);
       return AdvanceVacate(job);
     case Stage::kReady:

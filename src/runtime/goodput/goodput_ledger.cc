@@ -126,7 +126,7 @@ GoodputLedger::StepCut GoodputLedger::Cut(const Account& account, uint64_t first
 }
 
 int64_t GoodputLedger::WorkIn(const StepCut& cut, int64_t longest_ns) {
-  const int64_t waited_ns = std::max<int64_t>(0, longest_ns - cut.told_ns());
+  const int64_t waited_ns = std::max<int64_t>(0, longest_ns - cut.reported_ns());
   return std::max<int64_t>(0, cut.productive_ns + cut.stall_ns - waited_ns);
 }
 

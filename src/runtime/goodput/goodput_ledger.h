@@ -103,7 +103,7 @@ class GoodputLedger {
     int64_t stall_ns = 0;
     int64_t productive_ns = 0;
 
-    int64_t told_ns() const { return snapshot_ns + evaluation_ns + data_ns; }
+    int64_t reported_ns() const { return snapshot_ns + evaluation_ns + data_ns; }
   };
   struct Account {
     Instant cursor;

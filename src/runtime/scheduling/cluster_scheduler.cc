@@ -156,10 +156,10 @@ void ClusterScheduler::SetNode(const std::string& name, const NodeFacts& facts,
   NoteProbation(name, node, now);
   node.condition = condition;
   due_ = true;
-  if (!changed_ && scheduler_) Tell(name, node, now);
+  if (!changed_ && scheduler_) ReportNode(name, node, now);
 }
 
-void ClusterScheduler::Tell(const std::string& name, Node& node, Instant now) {
+void ClusterScheduler::ReportNode(const std::string& name, Node& node, Instant now) {
   NodeCondition condition = node.condition;
   if (node.suspect && condition == NodeCondition::kReady) condition = NodeCondition::kSuspect;
   scheduler_->Apply(scheduler::NodeChanged{name, condition}, now);
@@ -278,7 +278,7 @@ void ClusterScheduler::Rebuild(Instant now) {
   }
   CHECK(next.ok()) << next.status().message();
   scheduler_ = *std::move(next);
-  for (auto& [name, node] : nodes_) Tell(name, node, now);
+  for (auto& [name, node] : nodes_) ReportNode(name, node, now);
   OfferAside(now);
 }
 

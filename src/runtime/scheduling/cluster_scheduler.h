@@ -156,7 +156,7 @@ class ClusterScheduler {
   std::vector<spec::QueueSpec> QueuesNow() const;  // with the limits set by operators
   void OfferAside(Instant now);
   // Sets the condition of a node in the scheduler, as far as its probation allows.
-  void Tell(const std::string& name, Node& node, Instant now);
+  void ReportNode(const std::string& name, Node& node, Instant now);
   void NoteProbation(const std::string& name, Node& node, Instant now);
   void NoteProbations(Instant now);
   void SolveCuts(Instant now);

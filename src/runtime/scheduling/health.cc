@@ -191,7 +191,7 @@ void ClusterScheduler::Readmit(Instant now) {
       node.suspect = false;
       node.suspect_since = now;
       ++node.readmitted;
-      Tell(name, node, now);
+      ReportNode(name, node, now);
       due_ = true;
     }
   }

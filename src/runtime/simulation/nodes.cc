@@ -94,9 +94,9 @@ void SimNodes::Carry(size_t index, AgentEffect effect) {
     Persist(index, *persist);
   } else if (const auto* commit = std::get_if<WriteManifest>(&effect)) {
     Commit(index, *commit);
-  } else if (const auto* tell = std::get_if<TellInterval>(&effect)) {
-    if (tell->job.value() == world_.job_id && tell->attempt == world_.attempt.attempt)
-      world_.attempt.interval = tell->steps;
+  } else if (const auto* interval = std::get_if<SendInterval>(&effect)) {
+    if (interval->job.value() == world_.job_id && interval->attempt == world_.attempt.attempt)
+      world_.attempt.interval = interval->steps;
   } else if (const auto* probe = std::get_if<ProbeWorkersNow>(&effect)) {
     Probe(index, *probe);
   } else if (const auto* drop = std::get_if<DropJob>(&effect)) {
@@ -271,16 +271,16 @@ void SimNodes::Probe(size_t index, const ProbeWorkersNow& order) {
   ProbedWorkers answer{order.job, order.attempt, {}};
   for (const uint32_t rank : order.ranks) {
     const WorkerId id{order.job, order.attempt, rank};
-    auto& told = answer.workers.emplace_back();
-    told.set_rank(rank);
+    auto& worker = answer.workers.emplace_back();
+    worker.set_rank(rank);
     const auto found = world_.nodes[index].workers.find(id);
     if (found == world_.nodes[index].workers.end()) {
-      told.set_process_state("gone");
+      worker.set_process_state("gone");
       continue;
     }
-    told.set_process_state(found->second.stopped ? "T" : "R");
+    worker.set_process_state(found->second.stopped ? "T" : "R");
     if (found->second.stopped && order.resume_stopped) {
-      told.set_resumed(true);
+      worker.set_resumed(true);
       SignalTo(index, id, SIGCONT);
     }
   }

@@ -52,10 +52,10 @@ void SimTraining::EnterPhase(size_t index, const WorkerId& id, Phase phase) {
                            " restore different steps");
     }
   }
-  // The start-up begins with the process, which the agent tells anyway: in aggregate it isn't told
-  // twice.
-  const bool told = world_.Aggregated() && phase == proto::PhaseEntered::START_UP;
-  if (!told) machines_.Input(index, WorkerPhase{id, phase, world_.queue.now()});
+  // The start-up begins with the process, which the agent reports anyway: in aggregate it isn't
+  // sent twice.
+  const bool reported = world_.Aggregated() && phase == proto::PhaseEntered::START_UP;
+  if (!reported) machines_.Input(index, WorkerPhase{id, phase, world_.queue.now()});
   if (phase == proto::PhaseEntered::START_UP) {
     world_.queue.After(world_.Around(world_.options.physics.start_up),
                        [this, index, id, life = world_.nodes[index].life] {
@@ -141,7 +141,7 @@ std::string SimTraining::WhyNotInPieces(const SimWorker& worker,
         piece.copy() ? copy != node.copies.end()
                      : world_.Holds(node, restore.step()) && seal->places.at(piece.rank()) == index;
     if (!there && node.memory_since < world_.attempt.began) {
-      world_.audit.Violate(piece.node() + " was said to hold step " +
+      world_.audit.Violate(piece.node() + " was reported to hold step " +
                            std::to_string(restore.step()) + " of rank " +
                            std::to_string(piece.rank()) + ", and doesn't");
     }
@@ -287,7 +287,7 @@ void SimTraining::EndStretch(uint64_t attempt, uint64_t first, uint64_t last, bo
 
 // Rank 0 finds every slot of its arena in use, and says so for as long as it waits.
 void SimTraining::WaitForSlot(uint64_t attempt, uint64_t first, uint64_t last, Duration waited) {
-  constexpr Duration kTold = std::chrono::seconds(3);
+  constexpr Duration kReportPeriod = std::chrono::seconds(3);
   if (world_.attempt.attempt != attempt || world_.attempt.broken) return;
   if (waited >= world_.options.slot_wait) return EndStretch(attempt, first, last, true);
   if (waited > Duration(0)) {
@@ -298,7 +298,8 @@ void SimTraining::WaitForSlot(uint64_t attempt, uint64_t first, uint64_t last, D
     waits.holders = "step 1: process 1 writes it to disk";
     machines_.Input(world_.attempt.places.at(0), waits);
   }
-  world_.queue.After(kTold, [=, this] { WaitForSlot(attempt, first, last, waited + kTold); });
+  world_.queue.After(kReportPeriod,
+                     [=, this] { WaitForSlot(attempt, first, last, waited + kReportPeriod); });
 }
 
 void SimTraining::Seal() {
@@ -335,13 +336,13 @@ void SimTraining::Seal() {
     return;
   }
   ForEachPlace([&](uint32_t rank, size_t node) {
-    WorkerSealed said{{JobId(world_.job_id), world_.attempt.attempt, rank},
-                      world_.attempt.step,
-                      blocked,
-                      bytes,
-                      world_.queue.now()};
-    if (world_.options.sharded) said.content = ContentOf(rank);
-    machines_.Input(node, said);
+    WorkerSealed sealed{{JobId(world_.job_id), world_.attempt.attempt, rank},
+                        world_.attempt.step,
+                        blocked,
+                        bytes,
+                        world_.queue.now()};
+    if (world_.options.sharded) sealed.content = ContentOf(rank);
+    machines_.Input(node, sealed);
   });
 }
 

@@ -40,7 +40,7 @@ void AgentMemory::AdoptAll(std::vector<KeptArena> kept) {
   }
   for (const std::string& each : *ended) Inform(each);
   const Adoption adoption = Adopt(std::move(kept), std::thread::hardware_concurrency());
-  for (const std::string& each : adoption.said) Inform(each);
+  for (const std::string& each : adoption.notes) Inform(each);
   for (const KeptArena& each : adoption.dropped)
     snapshot_keeper_->DropOne(each.job, each.rank, each.copy);
   uint64_t bytes = 0;

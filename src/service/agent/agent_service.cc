@@ -336,9 +336,9 @@ void AgentService::Do(const runtime::SendCopies& effect) {
   peers_->Send(effect, std::move(arenas));
 }
 
-void AgentService::Do(const runtime::TellInterval& effect) {
+void AgentService::Do(const runtime::SendInterval& effect) {
   intervals_[{effect.job, effect.attempt}] = effect.steps;
-  endpoints_->TellInterval(effect.job, effect.attempt, effect.steps);
+  endpoints_->SendInterval(effect.job, effect.attempt, effect.steps);
 }
 
 void AgentService::Do(const runtime::ProbeWorkersNow& effect) {
@@ -472,7 +472,7 @@ Result<WorkerApiHost::Pieces> AgentService::PlanInMemory(const checkpoint::State
 }
 
 // A worker doesn't know that its arena came from a peer; the controller shall.
-void AgentService::Hear(runtime::AgentInput said) {
+void AgentService::TakeInput(runtime::AgentInput input) {
   const auto name_tier = [this](auto& restored) {
     const auto found = starts_.find(restored.worker.job);
     const bool from_peer = found != starts_.end() &&
@@ -480,7 +480,7 @@ void AgentService::Hear(runtime::AgentInput said) {
                            found->second->restore().tier() == proto::Restore::TIER_PEER;
     if (from_peer) restored.tier = proto::Restore::TIER_PEER;
   };
-  if (auto* sealed = std::get_if<runtime::WorkerSealed>(&said)) {
+  if (auto* sealed = std::get_if<runtime::WorkerSealed>(&input)) {
     const auto start = starts_.find(sealed->worker.job);
     const bool known = start != starts_.end() && start->second->attempt() == sealed->worker.attempt;
     const auto arena =
@@ -492,13 +492,13 @@ void AgentService::Hear(runtime::AgentInput said) {
     }
     return check_->Sealed(std::move(*sealed), arena);
   }
-  if (auto* restored = std::get_if<runtime::WorkerRestored>(&said)) name_tier(*restored);
-  if (auto* failed = std::get_if<runtime::WorkerRestoreFailed>(&said)) {
+  if (auto* restored = std::get_if<runtime::WorkerRestored>(&input)) name_tier(*restored);
+  if (auto* failed = std::get_if<runtime::WorkerRestoreFailed>(&input)) {
     name_tier(*failed);
     const auto bad = bad_pieces_.extract(failed->worker);
     if (!bad.empty()) failed->bad = bad.mapped();
   }
-  Feed(std::move(said));
+  Feed(std::move(input));
 }
 
 }  // namespace longhaul::service

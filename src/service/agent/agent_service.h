@@ -93,7 +93,7 @@ class AgentService final : private WorkerApiHost {
   void Do(const runtime::CopyOut& effect);
   void Do(const runtime::FetchBack& effect);
   void Do(const runtime::SendCopies& effect);
-  void Do(const runtime::TellInterval& effect);
+  void Do(const runtime::SendInterval& effect);
   void Do(const runtime::ProbeWorkersNow& effect);
   void Do(const runtime::DropJob& effect);
   void Do(const runtime::KillNode& effect);
@@ -105,7 +105,7 @@ class AgentService final : private WorkerApiHost {
   void Gather(const runtime::WorkerId& worker, std::optional<checkpoint::StatePlan> plan,
               PiecesReady ready) override;
   static Result<Pieces> PlanInMemory(const checkpoint::StatePlan& plan);
-  void Hear(runtime::AgentInput said) override;
+  void TakeInput(runtime::AgentInput input) override;
 
   void SpawnNow(const runtime::SpawnWorker& order);
   // Fetches the worker's state from another node first. If that fails, the worker starts without a

@@ -315,7 +315,7 @@ class WorkerApiTest : public AgentServiceTest {
     ASSERT_EQ(fcntl(socket_.get(), F_SETFL, O_NONBLOCK), 0);  // the loop turns on this thread
   }
   template <typename Message>
-  void Say(const Message& message) {
+  void Send(const Message& message) {
     ASSERT_TRUE(io::SendMessage(socket_, std::as_bytes(std::span(&message, 1))).ok());
   }
   // The next message of the agent.
@@ -335,7 +335,7 @@ class WorkerApiTest : public AgentServiceTest {
     hello.attempt = attempt;
     hello.pid = getpid();
     hello.started_at_ns = 5;
-    Say(hello);
+    Send(hello);
     const io::UnixMessage welcome = Listen();
     ASSERT_GE(welcome.bytes.size(), sizeof(worker_api::Welcome));
   }
@@ -353,7 +353,7 @@ TEST_F(WorkerApiTest, WhatAWorkerSaysReachesTheController) {
   step.at_ns = 77;
   step.loss = 2.5;
   step.validation_loss = std::nan("");
-  Say(step);
+  Send(step);
   ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_step_reported) == 1; }));
   const proto::StepReported reported = First(&proto::Event::has_step_reported).step_reported();
   EXPECT_EQ(reported.loss(), 2.5);
@@ -370,7 +370,7 @@ TEST_F(WorkerApiTest, TheLastMessagesOfAProcessAreReadAfterItsEnd) {
   for (uint64_t i = 1; i <= kSteps; ++i) {
     worker_api::StepMessage step;
     step.step = i;
-    Say(step);
+    Send(step);
   }
   const std::string json = "{\"answer\": 42}";
   worker_api::ResultMessage result;
@@ -392,7 +392,7 @@ TEST_F(WorkerApiTest, AStrangerToTheProtocolIsShownOut) {
   Open(1);
   worker_api::StepMessage step;
   step.step = 1;
-  Say(step);  // without Hello
+  Send(step);  // without Hello
   EXPECT_TRUE(Listen().bytes.empty()) << "closed";
 }
 
@@ -401,7 +401,7 @@ TEST_F(WorkerApiTest, AWorkerOfAnotherAttemptIsShownOut) {
   worker_api::Hello hello;
   hello.pid = getpid();
   hello.attempt = 2;
-  Say(hello);
+  Send(hello);
   EXPECT_TRUE(Listen().bytes.empty()) << "closed";
 }
 
@@ -411,7 +411,7 @@ TEST_F(WorkerApiTest, ASealedSnapshotBecomesACommittedCheckpoint) {
   const checkpoint::StatePlan plan = *checkpoint::StatePlan::Create({{"weight", "U8", {1000}}});
   worker_api::ArenaRequest request;
   request.bytes = checkpoint::ArenaBytesFor(plan);
-  Say(request);
+  Send(request);
   const io::UnixMessage answer = Listen();
   ASSERT_EQ(answer.fds.size(), 1u);
   const io::SharedMapping mapping = *io::SharedMapping::Map(answer.fds[0]);
@@ -423,7 +423,7 @@ TEST_F(WorkerApiTest, ASealedSnapshotBecomesACommittedCheckpoint) {
   worker_api::SealedMessage sealed;
   sealed.step = 30;
   sealed.bytes = 1000;
-  Say(sealed);
+  Send(sealed);
   ASSERT_TRUE(Await([this] { return Count(&proto::Event::has_snapshot_persisted) == 1; }));
 
   const auto persisted = First(&proto::Event::has_snapshot_persisted).snapshot_persisted();

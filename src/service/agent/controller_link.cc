@@ -48,13 +48,13 @@ ControllerLink::~ControllerLink() {
 void ControllerLink::Send(proto::FromAgent message) {
   {
     std::lock_guard lock(mutex_);
-    if (!stream_up_ || stream_ != told_stream_) return;
-    unsent_.emplace_back(told_stream_, std::move(message));
+    if (!stream_up_ || stream_ != reported_stream_) return;
+    unsent_.emplace_back(reported_stream_, std::move(message));
   }
   changed_.notify_all();
 }
 
-void ControllerLink::Tell(std::function<void(const ControllerLinkObserver&)> what) {
+void ControllerLink::Notify(std::function<void(const ControllerLinkObserver&)> what) {
   loop_.Post([weak = std::weak_ptr(observer_), what = std::move(what)] {
     if (const auto observer = weak.lock()) what(*observer);
   });
@@ -96,7 +96,7 @@ bool ControllerLink::RunStream() {
   proto::ToAgent message;
   while (stream->Read(&message)) {
     if (!message.has_welcome()) {
-      if (writer.joinable()) TellMessage(message);
+      if (writer.joinable()) HandleMessage(message);
       continue;
     }
     if (writer.joinable()) continue;  // a second welcome means nothing
@@ -108,8 +108,8 @@ bool ControllerLink::RunStream() {
     writer = std::thread([this, &stream, number, period] {
       RunWriter(*stream, number, period > Duration(0) ? period : kDefaultHeartbeat);
     });
-    Tell([this, number, acknowledged = message.welcome().acknowledged()](const auto& observer) {
-      told_stream_ = number;
+    Notify([this, number, acknowledged = message.welcome().acknowledged()](const auto& observer) {
+      reported_stream_ = number;
       observer.on_connected(acknowledged);
     });
   }
@@ -128,7 +128,7 @@ bool ControllerLink::RunStream() {
   }
   const std::string reason =
       status.ok() ? "the controller closed the stream" : status.error_message();
-  Tell([welcomed, reason](const auto& observer) {
+  Notify([welcomed, reason](const auto& observer) {
     (welcomed ? observer.on_disconnected : observer.on_refused)(reason);
   });
   return welcomed;
@@ -153,11 +153,11 @@ void ControllerLink::RunWriter(Stream& stream, uint64_t number, Duration heartbe
   }
 }
 
-void ControllerLink::TellMessage(const proto::ToAgent& message) {
+void ControllerLink::HandleMessage(const proto::ToAgent& message) {
   if (message.has_command()) {
-    Tell([command = message.command()](const auto& observer) { observer.on_command(command); });
+    Notify([command = message.command()](const auto& observer) { observer.on_command(command); });
   } else if (message.kind_case() == proto::ToAgent::kAcknowledged) {
-    Tell([sequence = message.acknowledged()](const auto& observer) {
+    Notify([sequence = message.acknowledged()](const auto& observer) {
       observer.on_acknowledged(sequence);
     });
   }

@@ -64,15 +64,15 @@ class ControllerLink {
   bool RunStream();
   template <typename Stream>
   void RunWriter(Stream& stream, uint64_t number, Duration heartbeat_period);
-  void Tell(std::function<void(const ControllerLinkObserver&)> what);
-  void TellMessage(const proto::ToAgent& message);
+  void Notify(std::function<void(const ControllerLinkObserver&)> what);
+  void HandleMessage(const proto::ToAgent& message);
 
   io::EventLoop& loop_;
   const ControllerLinkOptions options_;
   // Shared with the callbacks on the loop, which may run after this object has ended.
   std::shared_ptr<const ControllerLinkObserver> observer_;
-  uint64_t told_stream_ = 0;  // the loop's view: the number of the last reported stream
-  Random random_;             // used by the reading thread
+  uint64_t reported_stream_ = 0;  // the loop's view: the number of the last reported stream
+  Random random_;                 // used by the reading thread
 
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;

@@ -68,7 +68,7 @@ void PruneCopies(CheckpointDirectory& copies, const runtime::CopyOut& work) {
     io::LogWarning("agent", "cannot delete old copies: " + ToString(collected.status()));
     return;
   }
-  for (const std::string& each : collected->said) io::LogInfo("agent", each);
+  for (const std::string& each : collected->notes) io::LogInfo("agent", each);
 }
 
 Result<uint64_t> CopyOutNow(const runtime::CopyOut& work, const std::string& run_directory,

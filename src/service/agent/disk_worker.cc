@@ -124,7 +124,7 @@ runtime::AgentInput CommitAll(const runtime::WriteManifest& work, CheckpointDire
     io::LogWarning("agent", "cannot delete old checkpoints: " + ToString(collected.status()));
     return answer;
   }
-  for (const std::string& each : collected->said) io::LogInfo("agent", each);
+  for (const std::string& each : collected->notes) io::LogInfo("agent", each);
   return answer;
 }
 

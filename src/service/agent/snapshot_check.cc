@@ -20,59 +20,59 @@ std::optional<proto::RankContent> ContentOf(std::span<const std::byte> arena, si
 
 }  // namespace
 
-void SnapshotCheck::Sealed(runtime::WorkerSealed said,
+void SnapshotCheck::Sealed(runtime::WorkerSealed sealed,
                            const std::shared_ptr<const io::SharedMemory>& arena) {
-  Rank& rank = ranks_[{said.worker.job, said.worker.rank}];
+  Rank& rank = ranks_[{sealed.worker.job, sealed.worker.rank}];
   if (rank.arena != arena) {
     rank.good.reset();
     rank.arena = arena;
   }
-  if (arena == nullptr) return tell_(std::move(said));
+  if (arena == nullptr) return report_(std::move(sealed));
   ++rank.pending;
-  queue_.Enqueue([this, said = std::move(said), arena]() -> WorkQueue::Answer {
-    auto looked = std::make_shared<Looked>(Look(said, arena));
-    return [this, looked] { Tell(*looked); };
+  queue_.Enqueue([this, sealed = std::move(sealed), arena]() -> WorkQueue::Answer {
+    auto looked = std::make_shared<Looked>(Look(sealed, arena));
+    return [this, looked] { Finish(*looked); };
   });
 }
 
-SnapshotCheck::Looked SnapshotCheck::Look(runtime::WorkerSealed said,
+SnapshotCheck::Looked SnapshotCheck::Look(runtime::WorkerSealed sealed,
                                           std::shared_ptr<const io::SharedMemory> held) {
-  Looked looked{std::move(said), false, "", std::move(held), std::nullopt};
+  Looked looked{std::move(sealed), false, "", std::move(held), std::nullopt};
   const auto arena = looked.arena->bytes();
   Result<checkpoint::SnapshotPin> pin = checkpoint::SnapshotPin::Take(
-      arena, looked.said.step, looked.said.worker.attempt, checkpoint::PinUse::kCheck);
+      arena, looked.sealed.step, looked.sealed.worker.attempt, checkpoint::PinUse::kCheck);
   looked.there = pin.status().code() != Code::kNotFound;
   if (!pin.ok()) return looked;
   const auto found = checkpoint::CheckAndMark(arena, *pin);
   if (!found.ok() || !found->has_value()) {
-    looked.said.content = ContentOf(arena, pin->slot());
+    looked.sealed.content = ContentOf(arena, pin->slot());
     looked.pin = *std::move(pin);
     return looked;
   }
-  looked.said.non_finite = true;
+  looked.sealed.non_finite = true;
   looked.bad = **found;
   return looked;
 }
 
-void SnapshotCheck::Tell(Looked& looked) {
-  Rank& rank = ranks_[{looked.said.worker.job, looked.said.worker.rank}];
+void SnapshotCheck::Finish(Looked& looked) {
+  Rank& rank = ranks_[{looked.sealed.worker.job, looked.sealed.worker.rank}];
   if (rank.pending > 0) --rank.pending;
-  if (looked.said.non_finite) {
-    io::LogWarning("agent", "rank " + std::to_string(looked.said.worker.rank) + " of job " +
-                                looked.said.worker.job.value() + ": the snapshot of step " +
-                                std::to_string(looked.said.step) + " is not usable: tensor " +
+  if (looked.sealed.non_finite) {
+    io::LogWarning("agent", "rank " + std::to_string(looked.sealed.worker.rank) + " of job " +
+                                looked.sealed.worker.job.value() + ": the snapshot of step " +
+                                std::to_string(looked.sealed.step) + " is not usable: tensor " +
                                 Printable(looked.bad) + " has NaN or infinity");
   } else if (looked.pin && rank.arena == looked.arena) {
     rank.good = std::move(looked.pin);
   }
-  if (looked.there) tell_(std::move(looked.said));
+  if (looked.there) report_(std::move(looked.sealed));
 }
 
-void SnapshotCheck::Gone(runtime::WorkerGone said) {
-  const auto found = ranks_.find({said.worker.job, said.worker.rank});
-  if (found == ranks_.end() || found->second.pending == 0) return tell_(std::move(said));
-  queue_.Enqueue([this, said = std::move(said)]() -> WorkQueue::Answer {
-    return [this, said] { tell_(said); };
+void SnapshotCheck::Gone(runtime::WorkerGone sealed) {
+  const auto found = ranks_.find({sealed.worker.job, sealed.worker.rank});
+  if (found == ranks_.end() || found->second.pending == 0) return report_(std::move(sealed));
+  queue_.Enqueue([this, sealed = std::move(sealed)]() -> WorkQueue::Answer {
+    return [this, sealed] { report_(sealed); };
   });
 }
 

@@ -25,16 +25,16 @@ namespace longhaul::service {
 
 class SnapshotCheck {
  public:
-  // `tell` receives the reports in the order of the calls, on the loop's thread. All calls on that
-  // thread.
-  SnapshotCheck(io::EventLoop& loop, std::function<void(runtime::AgentInput)> tell)
-      : tell_(std::move(tell)), queue_(loop) {}
+  // `report` receives the reports in the order of the calls, on the loop's thread. All calls on
+  // that thread.
+  SnapshotCheck(io::EventLoop& loop, std::function<void(runtime::AgentInput)> report)
+      : report_(std::move(report)), queue_(loop) {}
 
   // `arena` is the rank's; without one the seal is reported unchanged. A seal is not reported if
   // newer snapshots have replaced it: a newer seal follows.
-  void Sealed(runtime::WorkerSealed said, const std::shared_ptr<const io::SharedMemory>& arena);
+  void Sealed(runtime::WorkerSealed sealed, const std::shared_ptr<const io::SharedMemory>& arena);
   // Reports the end of the worker, at once or after its pending seals.
-  void Gone(runtime::WorkerGone said);
+  void Gone(runtime::WorkerGone sealed);
   void Drop(const JobId& job);
 
  private:
@@ -45,16 +45,16 @@ class SnapshotCheck {
     uint64_t pending = 0;                         // seals being scanned
   };
   struct Looked {
-    runtime::WorkerSealed said;
+    runtime::WorkerSealed sealed;
     bool there = false;
     std::string bad;  // the tensor that is not finite; empty: none
     std::shared_ptr<const io::SharedMemory> arena;
     std::optional<checkpoint::SnapshotPin> pin;  // destroyed before its arena
   };
-  static Looked Look(runtime::WorkerSealed said, std::shared_ptr<const io::SharedMemory> arena);
-  void Tell(Looked& looked);
+  static Looked Look(runtime::WorkerSealed sealed, std::shared_ptr<const io::SharedMemory> arena);
+  void Finish(Looked& looked);
 
-  const std::function<void(runtime::AgentInput)> tell_;
+  const std::function<void(runtime::AgentInput)> report_;
   std::map<Place, Rank> ranks_;
   WorkQueue queue_;
 };

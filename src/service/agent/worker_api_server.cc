@@ -43,7 +43,7 @@ proto::Restore::Tier TierOf(uint32_t tier) {
                                               : proto::Restore::TIER_NONE;
 }
 
-// What a worker said, as the core takes it. Hello and ArenaRequest are not for the core.
+// A worker's message as an input of the core. Hello and ArenaRequest are not for the core.
 runtime::AgentInput ToInput(const runtime::WorkerId& worker,
                             const worker_api::PhaseMessage& message) {
   return runtime::WorkerPhase{worker, static_cast<proto::PhaseEntered::Phase>(message.phase),
@@ -213,23 +213,23 @@ Status WorkerApiServer::Take(Connection& connection, const io::UnixMessage& pack
     return Greet(connection, *hello);
   if (!connection.welcomed) return FailedPrecondition("the worker sent a message before Hello");
   return std::visit(
-      [this, &connection, &packet](const auto& said) -> Status {
-        using Said = std::decay_t<decltype(said)>;
-        if constexpr (std::is_same_v<Said, worker_api::ArenaRequest>) {
-          return GiveArena(connection, said);
-        } else if constexpr (std::is_same_v<Said, worker_api::PiecesRequest>) {
-          return GatherFor(connection, said, packet.fds);
-        } else if constexpr (!std::is_same_v<Said, worker_api::Hello>) {
-          if constexpr (std::is_same_v<Said, worker_api::Sealed>) NoteWay(connection, said.way);
-          if constexpr (std::is_same_v<Said, worker_api::Waits>) SayWait(connection, said);
-          host_.Hear(ToInput(connection.worker, said));
+      [this, &connection, &packet](const auto& input) -> Status {
+        using Input = std::decay_t<decltype(input)>;
+        if constexpr (std::is_same_v<Input, worker_api::ArenaRequest>) {
+          return GiveArena(connection, input);
+        } else if constexpr (std::is_same_v<Input, worker_api::PiecesRequest>) {
+          return GatherFor(connection, input, packet.fds);
+        } else if constexpr (!std::is_same_v<Input, worker_api::Hello>) {
+          if constexpr (std::is_same_v<Input, worker_api::Sealed>) NoteWay(connection, input.way);
+          if constexpr (std::is_same_v<Input, worker_api::Waits>) LogWait(connection, input);
+          host_.TakeInput(ToInput(connection.worker, input));
         }
         return Status();
       },
       message);
 }
 
-// Said when the worker changes it: the first is taken to learn what it costs.
+// Logged when the worker changes it: the first is taken to learn what it costs.
 void WorkerApiServer::NoteWay(Connection& connection, const std::string& way) {
   const std::string kind = way.substr(0, way.find(':'));
   if (kind == connection.way || way.find("not tried") != std::string::npos) return;
@@ -240,13 +240,13 @@ void WorkerApiServer::NoteWay(Connection& connection, const std::string& way) {
 }
 
 // Every so often; the controller hears of each.
-void WorkerApiServer::SayWait(Connection& connection, const worker_api::Waits& waits) {
+void WorkerApiServer::LogWait(Connection& connection, const worker_api::Waits& waits) {
   constexpr Duration kEvery = std::chrono::seconds(10);
   const Duration waited(waits.message.waited_ns);
-  if (waits.message.step != connection.waited_step) connection.waited_said = Duration(0);
+  if (waits.message.step != connection.waited_step) connection.waited_reported = Duration(0);
   connection.waited_step = waits.message.step;
-  if (waited < connection.waited_said + kEvery) return;
-  connection.waited_said = waited;
+  if (waited < connection.waited_reported + kEvery) return;
+  connection.waited_reported = waited;
   io::LogWarning("agent", NameOf(connection.worker) + " has waited " + ToString(waited) +
                               " to take a snapshot of step " + std::to_string(waits.message.step) +
                               ": " + Printable(waits.holders, 1024));
@@ -269,7 +269,7 @@ Status WorkerApiServer::Greet(Connection& connection, const worker_api::Hello& h
     RETURN_IF_ERROR(io::SendMessage(connection.fd, part));
   }
   const int64_t started = hello.started_at_ns > 0 ? hello.started_at_ns : ToNanoseconds(io::Now());
-  host_.Hear(
+  host_.TakeInput(
       runtime::WorkerPhase{worker, proto::PhaseEntered::START_UP, InstantFromNanoseconds(started)});
   return Status();
 }
@@ -325,7 +325,7 @@ void WorkerApiServer::GivePieces(const runtime::WorkerId& worker,
   }
 }
 
-void WorkerApiServer::TellInterval(const JobId& job, uint64_t attempt, uint64_t steps) {
+void WorkerApiServer::SendInterval(const JobId& job, uint64_t attempt, uint64_t steps) {
   const std::vector<std::byte> packet = worker_api::EncodeSnapshotInterval(steps);
   for (const auto& [fd, connection] : connections_) {
     if (!connection.welcomed || connection.worker.job != job ||

@@ -46,7 +46,7 @@ class WorkerApiHost {
   using PiecesReady = std::function<void(const Result<Pieces>&)>;
   virtual void Gather(const runtime::WorkerId& worker, std::optional<checkpoint::StatePlan> plan,
                       PiecesReady ready) = 0;
-  virtual void Hear(runtime::AgentInput said) = 0;
+  virtual void TakeInput(runtime::AgentInput input) = 0;
 };
 
 class WorkerApiServer {
@@ -74,7 +74,7 @@ class WorkerApiServer {
   void TakeRest(const runtime::WorkerId& worker);
 
   // Sends the interval to all connected workers of the attempt.
-  void TellInterval(const JobId& job, uint64_t attempt, uint64_t steps);
+  void SendInterval(const JobId& job, uint64_t attempt, uint64_t steps);
 
  private:
   struct Endpoint {
@@ -87,9 +87,9 @@ class WorkerApiServer {
     io::Fd fd;
     runtime::WorkerId worker;  // the rank is known after its Hello
     bool welcomed = false;
-    std::string way;           // how its snapshots are copied
-    uint64_t waited_step = 0;  // for which it last waited for a slot
-    Duration waited_said{};    // reported on stderr, for that step
+    std::string way;             // how its snapshots are copied
+    uint64_t waited_step = 0;    // for which it last waited for a slot
+    Duration waited_reported{};  // reported on stderr, for that step
   };
 
   WorkerApiServer(io::EventLoop& loop, std::string directory, bool owns_directory,
@@ -103,7 +103,7 @@ class WorkerApiServer {
                    const std::vector<io::Fd>& fds);
   void GivePieces(const runtime::WorkerId& worker, const Result<WorkerApiHost::Pieces>& pieces);
   Status Greet(Connection& connection, const worker_api::Hello& hello);
-  static void SayWait(Connection& connection, const worker_api::Waits& waits);
+  static void LogWait(Connection& connection, const worker_api::Waits& waits);
   static void NoteWay(Connection& connection, const std::string& way);
   Status GiveArena(const Connection& connection, const worker_api::ArenaRequest& request);
   void CloseEndpoint(const Endpoint& endpoint);

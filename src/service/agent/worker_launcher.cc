@@ -61,12 +61,12 @@ std::map<std::string, std::string> EnvironmentOf(const runtime::SpawnWorker& ord
 }  // namespace
 
 WorkerLauncher::WorkerLauncher(io::EventLoop& loop, std::string trainer,
-                               std::function<void(runtime::AgentInput)> tell)
+                               std::function<void(runtime::AgentInput)> report)
     : loop_(loop),
       trainer_(std::move(trainer)),
-      tell_(std::move(tell)),
-      follower_(loop, tell_),
-      silence_(loop, tell_) {}
+      report_(std::move(report)),
+      follower_(loop, report_),
+      silence_(loop, report_) {}
 
 WorkerLauncher::~WorkerLauncher() {
   for (const auto& [group, timer] : reaping_) loop_.Cancel(timer);
@@ -151,11 +151,11 @@ void WorkerLauncher::Adopt(const runtime::WorkerId& worker, pid_t pid, io::Fd pi
   const int watched = pidfd.get();
   running_.insert_or_assign(worker, Running{pid, std::move(pidfd), std::move(output)});
   loop_.Watch(watched, false, [this, worker](bool, bool) { OnEnd(worker); });
-  tell_(runtime::WorkerForked{worker, pid, "", false});
+  report_(runtime::WorkerForked{worker, pid, "", false});
 }
 
 void WorkerLauncher::Fail(const runtime::WorkerId& worker, const Status& reason) {
-  tell_(runtime::WorkerForked{worker, 0, reason.message(), IsPermanent(reason)});
+  report_(runtime::WorkerForked{worker, 0, reason.message(), IsPermanent(reason)});
 }
 
 void WorkerLauncher::OnEnd(const runtime::WorkerId& worker) {
@@ -182,7 +182,7 @@ void WorkerLauncher::OnEnd(const runtime::WorkerId& worker) {
     gone.message = std::move(words.message);
     gone.error_at_ns = words.error_at_ns;
   }
-  tell_(std::move(gone));
+  report_(std::move(gone));
 }
 
 // Descendants of an ended worker are our children now, because we are a subreaper.

@@ -31,11 +31,11 @@ namespace longhaul::service {
 
 class WorkerLauncher {
  public:
-  // `tell` receives WorkerForked and WorkerGone, and for commands WorkerOutputStep and WorkerQuiet,
-  // on the loop's thread. All calls on that thread. `trainer` is the built-in trainer's program.
-  // `loop` must outlive this.
+  // `report` receives WorkerForked and WorkerGone, and for commands WorkerOutputStep and
+  // WorkerQuiet, on the loop's thread. All calls on that thread. `trainer` is the built-in
+  // trainer's program. `loop` must outlive this.
   WorkerLauncher(io::EventLoop& loop, std::string trainer,
-                 std::function<void(runtime::AgentInput)> tell);
+                 std::function<void(runtime::AgentInput)> report);
   // Kills and reaps all remaining workers.
   ~WorkerLauncher();
   WorkerLauncher(const WorkerLauncher&) = delete;
@@ -73,7 +73,7 @@ class WorkerLauncher {
   io::EventLoop& loop_;
   const std::string trainer_;
   const std::string worker_library_ = FindWorkerLibrary();
-  const std::function<void(runtime::AgentInput)> tell_;
+  const std::function<void(runtime::AgentInput)> report_;
   OutputFollower follower_;
   SilenceWatch silence_;
   std::map<runtime::WorkerId, Running> running_;

@@ -177,7 +177,7 @@ TEST_F(FullDiskTest, StopsDecisionsNotTheControllerAndLosesNothing) {
   const uint64_t logged = service_->loop().logged_events();
 
   service_->log().LimitSize(Bytes(64 << 10));
-  agent.Tell(2, LargeEvent());
+  agent.SendEvent(2, LargeEvent());
   AwaitHealth("degraded");
   EXPECT_NE(Health()["reason"].get<std::string>().find("full"), std::string::npos) << Health();
   const Status refused = client_->Post("/v1/jobs", {{"job", "x"}}).status();
@@ -211,7 +211,7 @@ TEST_F(FullDiskTest, AControllerThatEndsThenHasLostOnlyWhatItNeverAcknowledged) 
   agent.Join(1, 1);
   ASSERT_TRUE(agent.AwaitAcknowledged(1));
   service_->log().LimitSize(Bytes(64 << 10));
-  agent.Tell(2, LargeEvent());
+  agent.SendEvent(2, LargeEvent());
   AwaitHealth("degraded");
   service_.reset();  // ends although its last batch can't be written
   EXPECT_FALSE(agent.AwaitAcknowledged(2));
@@ -221,7 +221,7 @@ TEST_F(FullDiskTest, AControllerThatEndsThenHasLostOnlyWhatItNeverAcknowledged) 
   const auto welcome = again.Read();
   ASSERT_TRUE(welcome.has_value() && welcome->has_welcome());
   EXPECT_EQ(welcome->welcome().acknowledged(), 1u);
-  again.Tell(2, LargeEvent());
+  again.SendEvent(2, LargeEvent());
   EXPECT_TRUE(again.AwaitAcknowledged(2));
 }
 

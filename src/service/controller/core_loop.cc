@@ -17,7 +17,7 @@ using std::chrono::seconds;
 constexpr Duration kLogRetry = seconds(1);
 // A deadline is a time of day, which may be set back: look again after so long.
 constexpr Duration kLongestWait = milliseconds(250);
-// How long a person waits for the log before being told that it hangs.
+// How long a write of the log may take before the log is reported to hang.
 constexpr auto kAnswerLimit = seconds(10);
 
 }  // namespace
@@ -42,11 +42,11 @@ Result<std::unique_ptr<CoreLoop>> CoreLoop::Create(const CoreLoopOptions& option
 
 Status CoreLoop::Replay() {
   const uint64_t all = log_.last_sequence();
-  Instant last_said = io::MonotonicNow();
+  Instant last_report = io::MonotonicNow();
   RETURN_IF_ERROR(log_.Replay([&](uint64_t sequence, Instant now, const proto::Event& event) {
     core_.Step(event, now);
-    if (io::MonotonicNow() - last_said > seconds(1)) {
-      last_said = io::MonotonicNow();
+    if (io::MonotonicNow() - last_report > seconds(1)) {
+      last_report = io::MonotonicNow();
       io::LogInfo("controller", "replaying the event log: " + std::to_string(sequence) + " of " +
                                     std::to_string(all) + " events");
     }
@@ -264,11 +264,11 @@ void CoreLoop::Release(Outcome& outcome, uint64_t first_sequence) {
   }
   std::vector<LoggedNotification> notifications;
   for (size_t i = 0; i < outcome.entries.size(); ++i) {
-    auto& told = outcome.entries[i].notifications;
-    const size_t kept = std::min<size_t>(told.size(), kNotificationsPerEvent);
+    auto& written = outcome.entries[i].notifications;
+    const size_t kept = std::min<size_t>(written.size(), kNotificationsPerEvent);
     for (size_t n = 0; n < kept; ++n) {
       notifications.push_back(
-          {(first_sequence + i) * kNotificationsPerEvent + n, std::move(told[n])});
+          {(first_sequence + i) * kNotificationsPerEvent + n, std::move(written[n])});
     }
   }
   feed_.Publish(notifications);

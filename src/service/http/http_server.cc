@@ -492,9 +492,9 @@ void HttpServer::Sweep() {
 void HttpServer::Expire(Connection& connection) {
   // A stream may be silent for any time; one whose client does not read is closed.
   if (connection.phase == Phase::kStreaming && connection.out.empty()) return;
-  const bool tell = connection.phase == Phase::kBody ||
-                    (connection.phase == Phase::kHead && !connection.in.empty());
-  if (!tell) return Close(connection.id);
+  const bool answer = connection.phase == Phase::kBody ||
+                      (connection.phase == Phase::kHead && !connection.in.empty());
+  if (!answer) return Close(connection.id);
   AnswerAndClose(connection, handler_.Refuse({408, "the request did not arrive in time"}));
 }
 

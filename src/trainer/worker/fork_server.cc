@@ -73,7 +73,7 @@ pid_t ForkWorker(const worker_api::WarmStart& start, const io::UnixMessage& mess
   const pid_t between = fork();
   if (between < 0) return -errno;
   if (between == 0) {
-    const auto tell = [&to](pid_t answer) {
+    const auto send = [&to](pid_t answer) {
       return write(to.get(), &answer, sizeof(answer)) == sizeof(answer);
     };
     const pid_t worker = fork();
@@ -82,12 +82,12 @@ pid_t ForkWorker(const worker_api::WarmStart& start, const io::UnixMessage& mess
       // by then, or the signal is lost.
       setsid();
       ResetSignals();
-      if (!tell(getpid())) _exit(1);
+      if (!send(getpid())) _exit(1);
       BecomeWorker(start, message, agent);
       run();
       _exit(0);
     }
-    _exit(worker < 0 && !tell(-errno) ? 1 : 0);
+    _exit(worker < 0 && !send(-errno) ? 1 : 0);
   }
   to.Reset();
   pid_t answer = -EIO;

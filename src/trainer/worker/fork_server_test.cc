@@ -23,8 +23,8 @@
 namespace longhaul::trainer {
 namespace {
 
-// What a forked worker does here: tells what it sees, then exits with 7.
-void Tell() {
+// What a forked worker does here: prints its environment, then exits with 7.
+void PrintAndExit() {
   const char* greeting = std::getenv("GREETING");
   const char* path = std::getenv("PATH");
   std::printf("%s %s %d %d %d", greeting, path == nullptr ? "bare" : "inherited",
@@ -43,7 +43,7 @@ class ForkServer : public testing::Test {
     parent_ = fork();
     if (parent_ == 0) {
       agent_end_.Reset();
-      _exit(ServeForkServer(pair->second.Release(), Tell).ok() ? 0 : 1);
+      _exit(ServeForkServer(pair->second.Release(), PrintAndExit).ok() ? 0 : 1);
     }
   }
   ~ForkServer() override {

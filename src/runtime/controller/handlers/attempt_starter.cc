@@ -107,7 +107,7 @@ void AttemptStarter::SendStart(const JobRecord& job, size_t place) {
   *start->mutable_lease() = job.group.lease();
   start->set_snapshot_interval_steps(job.interval.steps());
   start->set_arena_first_rank(job.snapshots.places()[place].arena_first_rank);
-  start->set_persist_when_told(true);
+  start->set_persist_on_command(true);
   if (const Node* peer = PeerOf(job, place)) {
     start->set_peer_node(peer->id.value());
     start->set_peer_address(peer->facts.address());

@@ -95,9 +95,9 @@ void CheckpointHandler::OnCheckpointsLost(const proto::Event& event) {
       newest > 0
           ? "the newest checkpoint that is left is of step " + std::to_string(newest)
           : "no checkpoint is left: until the next one, only snapshots in memory can be restored";
-  context_.Say(lost.job_id(), proto::MessageNotification::WARNING,
-               "checkpoints have been removed from " + lost.folder() +
-                   " while the job runs: step " + steps + "; " + left);
+  context_.AddMessage(lost.job_id(), proto::MessageNotification::WARNING,
+                      "checkpoints have been removed from " + lost.folder() +
+                          " while the job runs: step " + steps + "; " + left);
 }
 
 void CheckpointHandler::WriteFailed(JobRecord& job, const proto::SnapshotFailed& failed,
@@ -205,10 +205,10 @@ void CheckpointHandler::OnSnapshotCopied(const proto::Event& event) {
 
 void CheckpointHandler::CopyFailed(JobRecord& job, const proto::SnapshotFailed& failed) {
   if (!job.copier.Fail(failed.step(), failed.reason())) return;
-  context_.Say(job.id(), proto::MessageNotification::WARNING,
-               "the checkpoint of step " + std::to_string(failed.step()) + " was not copied to " +
-                   job.spec().snapshot().copy_to() + ": " + failed.reason() +
-                   "; it is on disk, and training continues");
+  context_.AddMessage(job.id(), proto::MessageNotification::WARNING,
+                      "the checkpoint of step " + std::to_string(failed.step()) +
+                          " was not copied to " + job.spec().snapshot().copy_to() + ": " +
+                          failed.reason() + "; it is on disk, and training continues");
   OrderCopy(job);
   closer_.CloseIfSaved(job);
 }
@@ -224,10 +224,10 @@ void CheckpointHandler::NoteFetched(JobRecord& job) {
   job.snapshots.NoteFetched();
   context_.deadlines.Set(DeadlineKind::kStart, job.id(),
                          context_.now + context_.options.start_limit);
-  context_.Say(job.id(), proto::MessageNotification::INFO,
-               "the checkpoint of step " + std::to_string(job.snapshots.restore().step()) +
-                   " has come back from " + job.spec().snapshot().copy_to() +
-                   ", every byte verified");
+  context_.AddMessage(job.id(), proto::MessageNotification::INFO,
+                      "the checkpoint of step " + std::to_string(job.snapshots.restore().step()) +
+                          " has come back from " + job.spec().snapshot().copy_to() +
+                          ", every byte verified");
 }
 
 }  // namespace longhaul::runtime::controller

@@ -46,8 +46,8 @@ void HangHandler::OnProgressOverdue(JobRecord& job) {
     return faults_.TryDecide(job);
   }
   if (overdue.first) {
-    context_.Say(job.id(), proto::MessageNotification::WARNING,
-                 overdue.silence + ": the state of the workers' processes is read");
+    context_.AddMessage(job.id(), proto::MessageNotification::WARNING,
+                        overdue.silence + ": the state of the workers' processes is read");
   }
   for (const Member& member : job.group.members()) {
     proto::Command command;
@@ -92,8 +92,8 @@ void HangHandler::OnWorkerWaits(const proto::Event& event) {
                            " waits for a slot to take a snapshot of step " +
                            std::to_string(waits.step()) + " (" + waits.holders() + ")";
   if (job->hang.NoteWait(wait)) {
-    context_.Say(waits.job_id(), proto::MessageNotification::WARNING,
-                 wait + "; training stands still meanwhile");
+    context_.AddMessage(waits.job_id(), proto::MessageNotification::WARNING,
+                        wait + "; training stands still meanwhile");
   }
   if (Duration(waits.waited_ns()) > context_.options.slot_wait_limit) return;
   job->hang.ForgetProbes();
@@ -111,11 +111,11 @@ void HangHandler::OnWorkerSilent(const proto::Event& event) {
   if (silent.rank() / job->local() != place) return;
   if (silent.silent_ns() <= 0) return job->group.ForgetSilence(silent.rank());
   if (!job->group.NoteSilence(silent.rank()) || job->group.silent_ranks() > kMostReported) return;
-  context_.Say(silent.job_id(), proto::MessageNotification::WARNING,
-               "worker " + std::to_string(silent.rank()) + " on " + event.node() +
-                   " has written nothing and used no processor time for " +
-                   ToString(Duration(silent.silent_ns())) +
-                   "; it reports no steps, so it is not restarted");
+  context_.AddMessage(silent.job_id(), proto::MessageNotification::WARNING,
+                      "worker " + std::to_string(silent.rank()) + " on " + event.node() +
+                          " has written nothing and used no processor time for " +
+                          ToString(Duration(silent.silent_ns())) +
+                          "; it reports no steps, so it is not restarted");
 }
 
 }  // namespace longhaul::runtime::controller

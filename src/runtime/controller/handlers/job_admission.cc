@@ -51,7 +51,7 @@ void JobAdmission::OnJobSubmitted(const proto::Job& spec) {
   }
   context_.SetState(job, proto::QUEUED, "submitted");
   for (const std::string& warning : spec.warnings()) {
-    context_.Say(spec.id(), proto::MessageNotification::WARNING, warning);
+    context_.AddMessage(spec.id(), proto::MessageNotification::WARNING, warning);
   }
   context_.scheduler.Submit(spec, context_.now);
   placement_.Schedule();

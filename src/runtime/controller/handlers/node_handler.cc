@@ -16,7 +16,7 @@ void NodeHandler::DisconnectAll() {
   for (const auto& [id, node] : context_.nodes.all()) {
     if (node.lost) continue;
     context_.nodes.Disconnect(id);
-    context_.TellNode(id);
+    context_.NotifyNode(id);
     context_.deadlines.Set(DeadlineKind::kNodeGrace, id.value(),
                            context_.now + context_.options.rejoin_grace);
   }
@@ -38,7 +38,7 @@ void NodeHandler::OnAgentJoined(const proto::Event& event) {
   const bool was_cut = nodes.Join(id, event.sequence(), event.agent_joined());
   if (was_cut) context_.scheduler.Cut(id.value(), context_.now);
   if (life_before.has_value()) snapshots_.AdoptMemory(id, *life_before);
-  context_.TellNode(id);
+  context_.NotifyNode(id);
   context_.deadlines.Clear(DeadlineKind::kNodeGrace, id.value());
   context_.NotificationNode(id);
   Reconcile(id);
@@ -91,7 +91,7 @@ void NodeHandler::OnAgentDisconnected(const proto::Event& event) {
   const NodeId id(event.node());
   if (!context_.nodes.at(id).connected) return;
   context_.nodes.Cut(id);
-  context_.TellNode(id);
+  context_.NotifyNode(id);
   context_.deadlines.Set(DeadlineKind::kNodeGrace, id.value(),
                          context_.now + context_.options.agent_grace);
   // A fault whose cause is still open probably has it here.
@@ -107,7 +107,7 @@ void NodeHandler::OnAgentDisconnected(const proto::Event& event) {
 void NodeHandler::LoseNode(const NodeId& id, const std::string& why, Instant happened) {
   context_.nodes.Lose(id);
   context_.scheduler.Fault(id.value(), why, context_.now);
-  context_.TellNode(id);
+  context_.NotifyNode(id);
   context_.deadlines.Clear(DeadlineKind::kNodeGrace, id.value());
   context_.NotificationNode(id);
   for (auto& [name, job] : context_.jobs.all()) {
@@ -130,7 +130,7 @@ void NodeHandler::OnNodeCordoned(const proto::NodeCordoned& cordoned) {
   const NodeId id(cordoned.target());
   if (context_.nodes.Find(id) == nullptr) return;
   context_.nodes.Cordon(id, cordoned.cordoned(), cordoned.drain());
-  context_.TellNode(id);
+  context_.NotifyNode(id);
   context_.NotificationNode(id);
   ScheduleAndDecide();
 }

@@ -136,30 +136,31 @@ void OperatorChanges::Make(const proto::Change& change, const std::string& reaso
   const std::string because = reason.empty() ? "" : ": " + reason;
   switch (change.kind_case()) {
     case proto::Change::kExpedite:
-      context_.Say(change.expedite(), proto::MessageNotification::INFO,
-                   "put before all other jobs" + because);
+      context_.AddMessage(change.expedite(), proto::MessageNotification::INFO,
+                          "put before all other jobs" + because);
       return context_.scheduler.Expedite(JobId(change.expedite()), context_.now);
     case proto::Change::kEvict:
-      context_.Say(change.evict(), proto::MessageNotification::INFO,
-                   "asked to leave its nodes" + because);
+      context_.AddMessage(change.evict(), proto::MessageNotification::INFO,
+                          "asked to leave its nodes" + because);
       return context_.scheduler.Evict(JobId(change.evict()), context_.now);
     case proto::Change::kJob:
       return ChangeJob(context_.jobs.at(change.job().id()), change.job());
     case proto::Change::kLimit:
-      context_.Say("", proto::MessageNotification::INFO,
-                   "queue " + change.limit().queue() + " has another limit" + because);
+      context_.AddMessage("", proto::MessageNotification::INFO,
+                          "queue " + change.limit().queue() + " has another limit" + because);
       return context_.scheduler.SetLimit(change.limit().queue(), change.limit().limit(),
                                          context_.now);
     case proto::Change::kUseNode: {
       const NodeId node(change.use_node());
       context_.nodes.Enlist(node);
       context_.scheduler.Trust(node.value());
-      context_.TellNode(node);
+      context_.NotifyNode(node);
       return context_.NotificationNode(node);
     }
     case proto::Change::kTrustLink:
-      context_.Say("", proto::MessageNotification::INFO,
-                   "the links of " + change.trust_link().name() + " are trusted again" + because);
+      context_.AddMessage(
+          "", proto::MessageNotification::INFO,
+          "the links of " + change.trust_link().name() + " are trusted again" + because);
       return context_.scheduler.TrustLink(change.trust_link().level(), change.trust_link().name(),
                                           context_.now);
     case proto::Change::KIND_NOT_SET:
@@ -179,7 +180,7 @@ void OperatorChanges::ChangeJob(JobRecord& job, const proto::Job& spec) {
   if (resized) {
     job.ledger = GoodputLedger(job.life.submitted(), spec.nodes(), spec.processes_per_node());
   }
-  context_.Say(
+  context_.AddMessage(
       spec.id(), proto::MessageNotification::INFO,
       "changed: " + std::to_string(spec.nodes()) + " nodes of " +
           std::to_string(spec.processes_per_node()) + " workers" +

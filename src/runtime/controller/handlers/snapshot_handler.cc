@@ -27,10 +27,10 @@ void SnapshotHandler::AdoptMemory(const NodeId& id, uint64_t life_before) {
     const uint64_t step = job->snapshots.Adopt(context_.ViewOf(*job), *place, node, life_before,
                                                job->life.attempt(), held);
     if (step == 0) continue;
-    context_.Say(name, proto::MessageNotification::INFO,
-                 "the new agent of " + id.value() +
-                     " has adopted the memory of the one before: step " + std::to_string(step) +
-                     " is there");
+    context_.AddMessage(name, proto::MessageNotification::INFO,
+                        "the new agent of " + id.value() +
+                            " has adopted the memory of the one before: step " +
+                            std::to_string(step) + " is there");
   }
 }
 
@@ -43,10 +43,10 @@ void SnapshotHandler::OnSnapshotSealed(const proto::Event& event) {
   if (sealed.step() >= job->group.lease().end_step()) return;
   if (sealed.step() <= job->snapshots.memory_step()) return;
   if (sealed.non_finite()) {
-    return context_.Say(sealed.job_id(), proto::MessageNotification::ERROR,
-                        "the snapshot of step " + std::to_string(sealed.step()) + " on " +
-                            event.node() +
-                            " has NaN or infinity: nothing will be restored from it");
+    return context_.AddMessage(sealed.job_id(), proto::MessageNotification::ERROR,
+                               "the snapshot of step " + std::to_string(sealed.step()) + " on " +
+                                   event.node() +
+                                   " has NaN or infinity: nothing will be restored from it");
   }
   const Seconds blocked(ToSeconds(Duration(sealed.blocked_ns())));
   if (sealed.whole_job()) {
@@ -82,7 +82,7 @@ void SnapshotHandler::Complete(JobRecord& job, uint64_t step, Seconds blocked, u
 void SnapshotHandler::UpdateInterval(JobRecord& job) {
   if (!job.interval.Update()) return;
   const uint64_t steps = job.interval.steps();
-  context_.Say(
+  context_.AddMessage(
       job.id(), proto::MessageNotification::INFO,
       "a snapshot every " + std::to_string(steps) + " steps from now on: " + job.interval.reason());
   for (const Member& member : job.group.members()) {
@@ -122,16 +122,16 @@ void SnapshotHandler::OnSnapshotFailed(const proto::Event& event) {
     job->snapshots.ForgetPieces(context_.ViewOf(*job), failed);
     if (failed.attempt() != job->life.attempt()) return;
     if (!failed.while_restoring()) {
-      return context_.Say(failed.job_id(), proto::MessageNotification::WARNING,
-                          "step " + std::to_string(failed.step()) + " was restored on " +
-                              event.node() +
-                              " all the same, but pieces of it are no good: " + failed.reason());
+      return context_.AddMessage(
+          failed.job_id(), proto::MessageNotification::WARNING,
+          "step " + std::to_string(failed.step()) + " was restored on " + event.node() +
+              " all the same, but pieces of it are no good: " + failed.reason());
     }
   }
   if (!failed.while_restoring() && failed.tier() == proto::Restore::TIER_PEER) {
-    return context_.Say(failed.job_id(), proto::MessageNotification::WARNING,
-                        "step " + std::to_string(failed.step()) + " of " + event.node() +
-                            " has no copy in another node's memory: " + failed.reason());
+    return context_.AddMessage(failed.job_id(), proto::MessageNotification::WARNING,
+                               "step " + std::to_string(failed.step()) + " of " + event.node() +
+                                   " has no copy in another node's memory: " + failed.reason());
   }
   if (!failed.while_restoring()) return SaveFailed(*job, *place, failed);
   RestoreFailed(*job, *place, failed, InstantFromNanoseconds(event.at_ns()));
@@ -142,9 +142,10 @@ void SnapshotHandler::SaveFailed(JobRecord& job, size_t place,
   const Member& member = job.group.member(place);
   job.writer.NoteSaveFailure(failed, member.closed || member.ranks_done == job.local());
   if (job.placement.leaving()) return placement_.AdvanceVacate(job);
-  context_.Say(failed.job_id(), proto::MessageNotification::ERROR,
-               "snapshot of step " + std::to_string(failed.step()) + " could not be saved on " +
-                   member.node.value() + ": " + failed.reason() + "; training continues");
+  context_.AddMessage(failed.job_id(), proto::MessageNotification::ERROR,
+                      "snapshot of step " + std::to_string(failed.step()) +
+                          " could not be saved on " + member.node.value() + ": " + failed.reason() +
+                          "; training continues");
   closer_.CloseIfSaved(job);
 }
 

@@ -57,7 +57,7 @@ void StepReports::OnStepReported(const proto::Event& event) {
     stall = job->ledger.BookSteps(place, first, last, report.times(), at);
   }
   if (place != 0 && !report.whole_job()) return;  // the node of rank 0 reports for the job
-  SayStall(*job, last, stall, at);
+  ReportStall(*job, last, stall, at);
   TakeProgress(*job, report, at);
 }
 
@@ -79,12 +79,12 @@ void StepReports::TakeFirstOutput(JobRecord& job, const proto::StepReported& rep
 }
 
 // A short stall is only booked; of many in a row one is reported.
-void StepReports::SayStall(JobRecord& job, uint64_t step, Duration stall, Instant at) {
+void StepReports::ReportStall(JobRecord& job, uint64_t step, Duration stall, Instant at) {
   if (!job.progress.ShouldReportStall(stall, at)) return;
-  context_.Say(job.id(), proto::MessageNotification::WARNING,
-               "step " + std::to_string(step) + " came " + ToString(stall) +
-                   " later than usual (a step takes " + ToString(job.ledger.typical_step()) +
-                   "): that time is booked as a stall");
+  context_.AddMessage(job.id(), proto::MessageNotification::WARNING,
+                      "step " + std::to_string(step) + " came " + ToString(stall) +
+                          " later than usual (a step takes " + ToString(job.ledger.typical_step()) +
+                          "): that time is booked as a stall");
 }
 
 void StepReports::TakeProgress(JobRecord& job, const proto::StepReported& report, Instant at) {
@@ -137,8 +137,8 @@ void StepReports::InjectDueFaults(JobRecord& job) {
     if (job.faults.injected(i) || fault.step() > job.progress.step()) continue;
     if (fault.kind() == proto::PlannedFault::KILL_CONTROLLER) {
       job.faults.MarkInjected(i);
-      context_.Say(job.id(), proto::MessageNotification::WARNING,
-                   "injected: the controller kills itself");
+      context_.AddMessage(job.id(), proto::MessageNotification::WARNING,
+                          "injected: the controller kills itself");
       context_.out.kill_controller = true;
       continue;
     }
@@ -152,8 +152,8 @@ void StepReports::InjectDueFaults(JobRecord& job) {
 }
 
 void StepReports::Inject(JobRecord& job, const proto::PlannedFault& fault, size_t place) {
-  context_.Say(job.id(), proto::MessageNotification::WARNING,
-               "injected: " + DescribePlanned(fault));
+  context_.AddMessage(job.id(), proto::MessageNotification::WARNING,
+                      "injected: " + DescribePlanned(fault));
   proto::Command command;
   auto* inject = command.mutable_inject_fault();
   inject->set_job_id(job.id());

@@ -18,8 +18,8 @@ constexpr size_t kBytesAtOnce = 256 << 10;
 
 }  // namespace
 
-OutputFollower::OutputFollower(io::EventLoop& loop, std::function<void(runtime::AgentInput)> tell)
-    : loop_(loop), tell_(std::move(tell)) {}
+OutputFollower::OutputFollower(io::EventLoop& loop, std::function<void(runtime::AgentInput)> report)
+    : loop_(loop), report_(std::move(report)) {}
 
 OutputFollower::~OutputFollower() {
   if (inotify_.valid()) loop_.Unwatch(inotify_.get());
@@ -58,7 +58,7 @@ void OutputFollower::Finish(const runtime::WorkerId& worker) {
   if (found == followed_.end()) return;
   while (Read(worker, found->second)) {
   }
-  Tell(worker, found->second.reader.Finish());
+  ReportSteps(worker, found->second.reader.Finish());
   inotify_rm_watch(inotify_.get(), found->second.watch);
   by_watch_.erase(found->second.watch);
   if (const auto timer = reading_on_.extract(worker); !timer.empty()) loop_.Cancel(timer.mapped());
@@ -104,13 +104,14 @@ bool OutputFollower::Read(const runtime::WorkerId& worker, Followed& followed) {
   if (got <= 0) return false;
   const auto count = static_cast<size_t>(got);
   followed.offset += count;
-  Tell(worker, followed.reader.Take(std::string_view(bytes).substr(0, count), io::Now()));
+  ReportSteps(worker, followed.reader.Take(std::string_view(bytes).substr(0, count), io::Now()));
   return count == kBytesAtOnce;
 }
 
-void OutputFollower::Tell(const runtime::WorkerId& worker, const std::vector<OutputStep>& steps) {
+void OutputFollower::ReportSteps(const runtime::WorkerId& worker,
+                                 const std::vector<OutputStep>& steps) {
   for (const OutputStep& step : steps) {
-    tell_(runtime::WorkerOutputStep{worker, step.step, step.total, step.at, step.loss});
+    report_(runtime::WorkerOutputStep{worker, step.step, step.total, step.at, step.loss});
   }
 }
 

@@ -20,8 +20,8 @@ namespace longhaul::service {
 
 class OutputFollower {
  public:
-  // `tell` receives WorkerOutputStep. `loop` must outlive this.
-  OutputFollower(io::EventLoop& loop, std::function<void(runtime::AgentInput)> tell);
+  // `report` receives WorkerOutputStep. `loop` must outlive this.
+  OutputFollower(io::EventLoop& loop, std::function<void(runtime::AgentInput)> report);
   ~OutputFollower();
   OutputFollower(const OutputFollower&) = delete;
   OutputFollower& operator=(const OutputFollower&) = delete;
@@ -47,10 +47,10 @@ class OutputFollower {
   // Returns whether there may be more to read.
   bool Read(const runtime::WorkerId& worker, Followed& followed);
   void ReadSoon(const runtime::WorkerId& worker);
-  void Tell(const runtime::WorkerId& worker, const std::vector<OutputStep>& steps);
+  void ReportSteps(const runtime::WorkerId& worker, const std::vector<OutputStep>& steps);
 
   io::EventLoop& loop_;
-  const std::function<void(runtime::AgentInput)> tell_;
+  const std::function<void(runtime::AgentInput)> report_;
   io::Fd inotify_;
   std::map<runtime::WorkerId, Followed> followed_;
   std::map<int, runtime::WorkerId> by_watch_;

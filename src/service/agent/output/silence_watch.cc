@@ -33,19 +33,19 @@ std::optional<Duration> Silence::Look(uint64_t output_bytes, int64_t cpu_ns, Ins
     since_ = now;
     output_bytes_ = output_bytes;
     cpu_ns_ = -1;
-    return std::exchange(told_, false) ? std::optional(Duration(0)) : std::nullopt;
+    return std::exchange(reported_, false) ? std::optional(Duration(0)) : std::nullopt;
   }
   if (cpu_ns_ < 0) {
     cpu_ns_ = cpu_ns;
     cpu_at_ = now;
   }
   if (now - since_ < kLimit) return std::nullopt;
-  told_ = true;
+  reported_ = true;
   return now - since_;
 }
 
-SilenceWatch::SilenceWatch(io::EventLoop& loop, std::function<void(runtime::AgentInput)> tell)
-    : loop_(loop), tell_(std::move(tell)) {}
+SilenceWatch::SilenceWatch(io::EventLoop& loop, std::function<void(runtime::AgentInput)> report)
+    : loop_(loop), report_(std::move(report)) {}
 
 SilenceWatch::~SilenceWatch() { loop_.Cancel(timer_); }
 
@@ -68,7 +68,7 @@ void SilenceWatch::Look() {
     const std::optional<Duration> silent = watched.silence.Look(bytes, cpu_ns, io::Now());
     if (silent.has_value()) quiet.push_back({worker, *silent});
   }
-  for (const runtime::WorkerQuiet& each : quiet) tell_(each);
+  for (const runtime::WorkerQuiet& each : quiet) report_(each);
 }
 
 int64_t SessionCpu(pid_t session) {

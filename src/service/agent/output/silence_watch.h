@@ -38,15 +38,15 @@ class Silence {
   uint64_t output_bytes_ = 0;
   int64_t cpu_ns_ = -1;  // at since_, or at its first measurement
   Instant cpu_at_{};
-  bool told_ = false;
+  bool reported_ = false;
 };
 
 class SilenceWatch {
  public:
   static constexpr Duration kPeriod = std::chrono::seconds(10);
 
-  // `tell` receives WorkerQuiet. `loop` must outlive this. All calls on the loop's thread.
-  SilenceWatch(io::EventLoop& loop, std::function<void(runtime::AgentInput)> tell);
+  // `report` receives WorkerQuiet. `loop` must outlive this. All calls on the loop's thread.
+  SilenceWatch(io::EventLoop& loop, std::function<void(runtime::AgentInput)> report);
   ~SilenceWatch();
   SilenceWatch(const SilenceWatch&) = delete;
   SilenceWatch& operator=(const SilenceWatch&) = delete;
@@ -64,7 +64,7 @@ class SilenceWatch {
   void Look();
 
   io::EventLoop& loop_;
-  const std::function<void(runtime::AgentInput)> tell_;
+  const std::function<void(runtime::AgentInput)> report_;
   std::map<runtime::WorkerId, Watched> watched_;
   io::EventLoop::TimerId timer_ = 0;
 };

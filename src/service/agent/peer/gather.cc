@@ -126,7 +126,7 @@ class Gatherer {
 
   Gathered Run() {
     gathered_.status = Reach();
-    if (gathered_.status.ok()) gathered_.status = order_.plan ? Fill() : Tell();
+    if (gathered_.status.ok()) gathered_.status = order_.plan ? Fill() : ReportSavedPlan();
     return std::move(gathered_);
   }
 
@@ -192,7 +192,7 @@ class Gatherer {
   }
 
   // The plan of the rank's own piece, else of the first.
-  Status Tell() {
+  Status ReportSavedPlan() {
     const auto own = std::find_if(pieces_.begin(), pieces_.end(), [this](const Piece& piece) {
       return piece.where.rank() == order_.rank;
     });

@@ -33,18 +33,18 @@ PeerMessage Plain(PeerKind kind) {
 }
 
 Status Take(const PeerMessage& offer, PeerMemory& memory, PeerConnection& peer) {
-  bool ready_said = false;
+  bool ready_sent = false;
   // Ready is said when there is room for it: with the first read.
   const checkpoint::ReadBytes read = peer.Reader();
   const auto read_when_ready = [&](std::span<std::byte> to) -> Status {
-    if (!std::exchange(ready_said, true)) {
+    if (!std::exchange(ready_sent, true)) {
       RETURN_IF_ERROR(SendPeerMessage(Plain(PeerKind::kReady), peer.Writer()));
     }
     return read(to);
   };
   RETURN_IF_ERROR(memory.Take(offer, read_when_ready));
   // A state without bytes has had no read.
-  if (!ready_said) RETURN_IF_ERROR(SendPeerMessage(Plain(PeerKind::kReady), peer.Writer()));
+  if (!ready_sent) RETURN_IF_ERROR(SendPeerMessage(Plain(PeerKind::kReady), peer.Writer()));
   return SendPeerMessage(Plain(PeerKind::kSealed), peer.Writer());
 }
 

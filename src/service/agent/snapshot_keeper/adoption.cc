@@ -32,7 +32,7 @@ std::string NameOf(const KeptArena& kept) {
 
 struct Looked {
   AdoptedArena arena;
-  std::vector<std::string> said;
+  std::vector<std::string> notes;
 };
 
 Looked LookInto(const KeptArena& kept) {
@@ -43,8 +43,8 @@ Looked LookInto(const KeptArena& kept) {
   for (const checkpoint::SealedSnapshot& snapshot : reader.ListSealed()) {
     const Status whole = reader.VerifySlot(snapshot.slot);
     if (whole.ok() && snapshot.non_finite) {
-      looked.said.push_back(NameOf(kept) + ": step " + std::to_string(snapshot.step) +
-                            " is non-finite, not offered");
+      looked.notes.push_back(NameOf(kept) + ": step " + std::to_string(snapshot.step) +
+                             " is non-finite, not offered");
       continue;
     }
     if (whole.ok()) {
@@ -52,10 +52,10 @@ Looked LookInto(const KeptArena& kept) {
       continue;
     }
     checkpoint::ArenaWriter(memory).DropSlot(snapshot.slot);
-    looked.said.push_back(NameOf(kept) + ": removed what is damaged: " + whole.message());
+    looked.notes.push_back(NameOf(kept) + ": removed what is damaged: " + whole.message());
   }
   if (looked.arena.sealed.empty()) {
-    looked.said.push_back(NameOf(kept) + ": nothing sealed is left in it, removed");
+    looked.notes.push_back(NameOf(kept) + ": nothing sealed is left in it, removed");
   }
   return looked;
 }
@@ -107,7 +107,7 @@ Adoption Adopt(std::vector<KeptArena> kept, unsigned threads) {
 
   Adoption adoption;
   for (Looked& each : looked) {
-    std::move(each.said.begin(), each.said.end(), std::back_inserter(adoption.said));
+    std::move(each.notes.begin(), each.notes.end(), std::back_inserter(adoption.notes));
     if (each.arena.sealed.empty()) {
       adoption.dropped.push_back(std::move(each.arena.kept));
     } else {

@@ -21,7 +21,7 @@ struct AdoptedArena {
 struct Adoption {
   std::vector<AdoptedArena> adopted;  // in the order given
   std::vector<KeptArena> dropped;     // without a valid snapshot
-  std::vector<std::string> said;      // findings, for the log
+  std::vector<std::string> notes;     // findings, for the log
 };
 
 // Empties sealed snapshots that fail their hashes, and drops arenas without a valid one. Uses at

@@ -31,7 +31,7 @@ bool SameUser(const io::Fd& socket) {
          peer.uid == geteuid();
 }
 
-Status Say(const io::Fd& to, const SnapshotKeeperMessage& message, const io::Fd* arena = nullptr) {
+Status Send(const io::Fd& to, const SnapshotKeeperMessage& message, const io::Fd* arena = nullptr) {
   const int fd = arena == nullptr ? -1 : arena->get();
   const std::span<const int> fds(&fd, arena == nullptr ? 0 : 1);
   // One that is told of thousands of arenas reads while we write.
@@ -76,7 +76,7 @@ void SnapshotKeeper::Accept() {
   io::Fd fd = **std::move(accepted);
   if (!SameUser(fd)) return;
   if (agent_.valid()) {
-    (void)Say(fd, {SnapshotKeeperKind::kRefused, 0, false, 0, "another agent holds these arenas"});
+    (void)Send(fd, {SnapshotKeeperKind::kRefused, 0, false, 0, "another agent holds these arenas"});
     return;
   }
   agent_ = std::move(fd);
@@ -105,7 +105,7 @@ bool SnapshotKeeper::Take(const SnapshotKeeperMessage& message, io::Fd fd) {
   switch (message.kind) {
     case SnapshotKeeperKind::kHello:
       if (const Status greeted = Greet(message.text); !greeted.ok()) {
-        (void)Say(agent_, {SnapshotKeeperKind::kRefused, 0, false, 0, greeted.message()});
+        (void)Send(agent_, {SnapshotKeeperKind::kRefused, 0, false, 0, greeted.message()});
         agent_.Reset();
       }
       return true;
@@ -144,10 +144,10 @@ Status SnapshotKeeper::Greet(const std::string& node) {
   greeted_ = true;
   const SnapshotKeeperMessage welcome{SnapshotKeeperKind::kWelcome, static_cast<uint32_t>(getpid()),
                                       false, static_cast<uint32_t>(arenas_.size()), ""};
-  RETURN_IF_ERROR(Say(agent_, welcome));
+  RETURN_IF_ERROR(Send(agent_, welcome));
   for (const auto& [key, arena] : arenas_) {
     const auto& [job, rank, copy] = key;
-    RETURN_IF_ERROR(Say(agent_, {SnapshotKeeperKind::kHeld, rank, copy, 0, job}, &arena));
+    RETURN_IF_ERROR(Send(agent_, {SnapshotKeeperKind::kHeld, rank, copy, 0, job}, &arena));
   }
   return {};
 }

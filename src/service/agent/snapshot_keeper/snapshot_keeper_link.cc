@@ -213,16 +213,16 @@ Status SnapshotKeeperLink::Renew() {
   // It may be the old one, with which a word was lost.
   for (const KeptArena& kept : std::exchange(snapshot_keeper_.kept, {})) {
     if (held_.contains({kept.job, kept.rank, kept.copy})) continue;
-    Say({SnapshotKeeperKind::kDropOne, kept.rank, kept.copy, 0, kept.job});
+    Send({SnapshotKeeperKind::kDropOne, kept.rank, kept.copy, 0, kept.job});
   }
   for (const auto& [key, arena] : held_) {
     const auto& [job, rank, copy] = key;
-    Say({SnapshotKeeperKind::kPut, rank, copy, 0, job}, &arena->fd());
+    Send({SnapshotKeeperKind::kPut, rank, copy, 0, job}, &arena->fd());
   }
   return {};
 }
 
-void SnapshotKeeperLink::Say(const SnapshotKeeperMessage& message, const io::Fd* arena) {
+void SnapshotKeeperLink::Send(const SnapshotKeeperMessage& message, const io::Fd* arena) {
   if (!snapshot_keeper_.socket.valid()) return;  // a new keeper receives everything
   const int fd = arena == nullptr ? -1 : arena->get();
   const Status sent = io::SendMessage(snapshot_keeper_.socket, EncodeSnapshotKeeperMessage(message),
@@ -238,26 +238,26 @@ int64_t SnapshotKeeperLink::process() const {
 void SnapshotKeeperLink::Put(const std::string& job, uint32_t rank, bool copy,
                              std::shared_ptr<const io::SharedMemory> arena) {
   const std::lock_guard lock(mutex_);
-  Say({SnapshotKeeperKind::kPut, rank, copy, 0, job}, &arena->fd());
+  Send({SnapshotKeeperKind::kPut, rank, copy, 0, job}, &arena->fd());
   held_.insert_or_assign(Key(job, rank, copy), std::move(arena));
 }
 
 void SnapshotKeeperLink::DropJob(const std::string& job) {
   const std::lock_guard lock(mutex_);
   std::erase_if(held_, [&job](const auto& entry) { return std::get<0>(entry.first) == job; });
-  Say({SnapshotKeeperKind::kDropJob, 0, false, 0, job});
+  Send({SnapshotKeeperKind::kDropJob, 0, false, 0, job});
 }
 
 void SnapshotKeeperLink::DropOne(const std::string& job, uint32_t rank, bool copy) {
   const std::lock_guard lock(mutex_);
   held_.erase({job, rank, copy});
-  Say({SnapshotKeeperKind::kDropOne, rank, copy, 0, job});
+  Send({SnapshotKeeperKind::kDropOne, rank, copy, 0, job});
 }
 
 void SnapshotKeeperLink::End() {
   const std::lock_guard lock(mutex_);
   ending_ = true;
-  Say({SnapshotKeeperKind::kEnd, 0, false, 0, ""});
+  Send({SnapshotKeeperKind::kEnd, 0, false, 0, ""});
 }
 
 void SnapshotKeeperLink::Kill() {

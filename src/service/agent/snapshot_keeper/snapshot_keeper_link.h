@@ -73,7 +73,7 @@ class SnapshotKeeperLink {
   SnapshotKeeperLink(std::string directory, std::vector<std::string> command, std::string node,
                      SnapshotKeeper snapshot_keeper);
   // Requires the lock.
-  void Say(const SnapshotKeeperMessage& message, const io::Fd* arena = nullptr);
+  void Send(const SnapshotKeeperMessage& message, const io::Fd* arena = nullptr);
   // Replaces a snapshot keeper that has ended, until the link ends.
   void Watch();
   Status Renew();

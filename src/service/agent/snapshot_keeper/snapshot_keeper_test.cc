@@ -220,9 +220,9 @@ TEST(Adoption, AFlippedBitInWhatWasLeftIsFound) {
     lost += 3 - sealed.size();
     if (bad == 0) continue;
     ASSERT_EQ(sealed.size(), 2u) << trial;
-    ASSERT_EQ(adoption.said.size(), 1u) << trial;
-    ASSERT_NE(adoption.said[0].find("step " + std::to_string(bad)), std::string::npos)
-        << adoption.said[0];
+    ASSERT_EQ(adoption.notes.size(), 1u) << trial;
+    ASSERT_NE(adoption.notes[0].find("step " + std::to_string(bad)), std::string::npos)
+        << adoption.notes[0];
   }
   EXPECT_GT(lost, 0u);
 }

@@ -83,16 +83,16 @@ class AgentGateway::Stream final
   // Whether nothing came for so long, although we were reading.
   bool SilentSince(Instant since) const {
     std::lock_guard lock(mutex_);
-    return !paused_ && heard_ < since;
+    return !paused_ && last_received_ < since;
   }
-  void Hear() {
+  void NoteReceived() {
     std::lock_guard lock(mutex_);
-    heard_ = io::MonotonicNow();
+    last_received_ = io::MonotonicNow();
   }
 
   void OnReadDone(bool ok) override {
     if (!ok) return End(grpc::Status::OK);
-    Hear();
+    NoteReceived();
     bool read_on = true;
     const grpc::Status status = Take(read_on);
     if (!status.ok()) return End(status);
@@ -124,7 +124,7 @@ class AgentGateway::Stream final
 
  private:
   Stream(AgentGateway& gateway, grpc::CallbackServerContext* context)
-      : gateway_(gateway), context_(context), heard_(io::MonotonicNow()) {}
+      : gateway_(gateway), context_(context), last_received_(io::MonotonicNow()) {}
 
   grpc::Status Take(bool& read_on) {
     if (!identified_) {
@@ -170,7 +170,7 @@ class AgentGateway::Stream final
       --waiting_;
       if (!paused_ || waiting_ > kWindow / 2) return;
       paused_ = false;
-      heard_ = io::MonotonicNow();
+      last_received_ = io::MonotonicNow();
     }
     StartReadUnlessEnding();
   }
@@ -209,7 +209,7 @@ class AgentGateway::Stream final
   uint64_t incarnation_ = 0;
 
   mutable std::mutex mutex_;  // guards all below
-  Instant heard_;
+  Instant last_received_;
   bool welcomed_ = false;
   bool paused_ = false;  // no read is under way: too many events wait
   int waiting_ = 0;
@@ -372,7 +372,7 @@ void AgentGateway::WatchSilence() {
     last_look = now;
     for (const auto& stream : streams) {
       if (we_slept) {
-        stream->Hear();
+        stream->NoteReceived();
       } else if (stream->SilentSince(now - kMissedHeartbeats * options_.heartbeat_period)) {
         stream->Cancel("silent for " + ToString(kMissedHeartbeats * options_.heartbeat_period));
       }

@@ -39,9 +39,9 @@ class ScriptedAgent {
     proto::Event event;
     event.mutable_agent_joined()->set_slots(slots);
     event.mutable_agent_joined()->set_address("127.0.0.1");
-    Tell(sequence, std::move(event));
+    SendEvent(sequence, std::move(event));
   }
-  void Tell(uint64_t sequence, proto::Event event) {
+  void SendEvent(uint64_t sequence, proto::Event event) {
     proto::FromAgent message;
     *message.mutable_event() = std::move(event);
     message.mutable_event()->set_sequence(sequence);

@@ -57,10 +57,10 @@ Result<StartingPoint> FindStart(const spec::JobSpec& spec, const std::string& fr
   }
   StartingPoint start;
   start.config = Config(found->folder, found->step, found->attempt);
-  start.told = " Its first weights are those of step " + std::to_string(found->step) + " in " +
+  start.text = " Its first weights are those of step " + std::to_string(found->step) + " in " +
                found->folder + ".";
   for (const std::string& damaged : found->passed_over) {
-    start.told += " A newer step there is damaged (" + damaged + ").";
+    start.text += " A newer step there is damaged (" + damaged + ").";
   }
   return start;
 }

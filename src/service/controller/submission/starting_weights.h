@@ -13,7 +13,7 @@ namespace longhaul::service {
 struct StartingPoint {
   // "from" of the trainer's configuration; null: initialised by the seed.
   nlohmann::ordered_json config;
-  std::string told;  // " Its first weights are those of step 300 in ..."
+  std::string text;  // " Its first weights are those of step 300 in ..."
 };
 
 // Checks and returns the starting point `from` of a job. Reads all weights of the chosen step and

@@ -22,8 +22,8 @@ TEST(ReadStart, RefusesEveryFlippedBitAndEveryCut) {
   EXPECT_EQ(*ReadStart(folder.path()), "/runs/a/checkpoints/step-000000030.e2");
   const auto read = [&](const std::string& content) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
-    const Result<std::string> told = ReadStart(folder.path());
-    return !told.ok() || *told == "/runs/a/checkpoints/step-000000030.e2";
+    const Result<std::string> text = ReadStart(folder.path());
+    return !text.ok() || *text == "/runs/a/checkpoints/step-000000030.e2";
   };
   for (size_t bit = 0; bit < whole.size() * 8; ++bit) {
     std::string flipped = whole;

@@ -362,9 +362,9 @@ Status Submission::FindCheckpoint(const spec::JobSpec& spec, proto::Job& job) {
     job.set_plan_reason(job.plan_reason() + " Resumes after step " +
                         std::to_string(point.good->step) + SavedBy(*point.good, job) + ".");
   }
-  ASSIGN_OR_RETURN(const std::vector<std::string> told,
+  ASSIGN_OR_RETURN(const std::vector<std::string> text,
                    checkpoint::MoveDamagedAside(io::PosixFileSystem(), path, point, step));
-  for (const std::string& each : told) job.add_warnings(each);
+  for (const std::string& each : text) job.add_warnings(each);
   return Status();
 }
 
@@ -376,7 +376,7 @@ Result<proto::Job> Submission::PrepareAgain(const proto::Job& before, uint32_t n
   // The parts of a job file must still agree.
   ASSIGN_OR_RETURN(spec, spec::ParseJob(spec::ToJson(spec), "job " + before.id()));
   proto::Job job = before;
-  job.clear_warnings();  // told when it was submitted
+  job.clear_warnings();  // reported when it was submitted
   ASSIGN_OR_RETURN(const planner::LocalPlan plan, Place(spec, job));
   job.set_spec_json(spec::ToJson(spec));
   // Its first weights stay those that it was accepted with, whatever lies there by now.
@@ -417,7 +417,7 @@ Result<proto::Job> Submission::Prepare(const SubmissionRequest& request) {
   if (job.committed_step() > 0 || job.copies_size() > 0) return job;
   if (!start.ok()) return start.status();  // nothing to continue from either
   RETURN_IF_ERROR(WriteStart(first, directory));
-  job.set_plan_reason(job.plan_reason() + first.told);
+  job.set_plan_reason(job.plan_reason() + first.text);
   return job;
 }
 
