@@ -3,7 +3,7 @@
 // Each kind of figure has a formula (launches, plus work over the best measured rate), and a
 // surface (local/surface.h) over the logarithm of measured over formula: the formula gives the
 // growth of time with size, and the measurements give the speed of this machine for each shape:
-//   product     t0 + 2 m n k / P                      attention  6 t0 + heads s^2 (4 d / P + e)
+//   matmul      t0 + 2 m n k / P                      attention  6 t0 + heads s^2 (4 d / P + e)
 //   streams     t0 + rows width c                     optimizer  t0 + floats c
 //   all-reduce  2 (r - 1) (a + bytes / r / B), a ring  copy, storage  t0 + bytes / B
 //   runtime    a constant, by ranks
