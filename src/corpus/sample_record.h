@@ -1,4 +1,4 @@
-// The samples of a rank: one record a step, appended when the optimizer has committed the step.
+// The samples of a rank: one record per step, appended before the step's gradients are summed.
 //
 // An audit reads the files of all ranks and attempts (runs/NAME/samples/rank-R.eE.bin) and checks
 // that each sample was used exactly once: of a step that was done in several attempts only the last

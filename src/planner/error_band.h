@@ -1,10 +1,10 @@
-// How far a measured step may lie from the predicted one.
+// The range around the predicted step in which a measured step may lie.
 //
-// Half-widths in logarithm by kind of run, from published runs that no constant was fitted to
-// (validation/planner, "hold"), chosen so that nine of ten lie inside; wider for every figure that
-// was assumed rather than given, for a GPU without tables of its own, for a framework of which
-// nothing is known and for more devices than any row has. Leaves out the day's noise (4 % median
-// from one day to another on one machine), which is in the residuals, and mistakes in the question.
+// Half-widths in logarithm by kind of run, from published runs to which no constant was fitted
+// (validation/planner, "hold"), chosen so that nine of ten lie inside; wider for every assumed
+// figure, for a GPU without tables of its own, for an unknown framework and for more devices than
+// any row has. Leaves out the variation between days (4 % median on one machine), which is in the
+// residuals, and mistakes in the question.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,12 @@ enum class RunKind {
   kShardedData,  // FSDP: parameters gathered layer by layer
   kLongContext,  // 16,384 tokens and more, or context parallel
   kExperts,
-  kSmall,  // hidden sizes to 2,304: launches and memory decide
+  kSmall,  // hidden sizes to 2,304: dominated by launches and memory
 };
 
 RunKind KindOfRun(const spec::Model& model, const spec::Training& training);
 
-// Of the natural logarithm, to both sides.
+// Of the natural logarithm, in both directions.
 double BandWidth(const Question& question, size_t assumed);
 
 StepBand ErrorBand(const Question& question, size_t assumed, Seconds step);

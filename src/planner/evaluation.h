@@ -1,6 +1,6 @@
-// The answer for one layout: how long a step takes, where the time goes, what memory holds.
+// The answer for one layout: the time of a step and its parts, and the memory and its parts.
 //
-// Everything a table, the JSON answer, the page and the report print comes from here.
+// Every figure of a table, the JSON answer, the page and the report comes from here.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace longhaul::planner {
 
-// What is asked. Complete: who asked with gaps has filled them (planner/case.h).
+// A complete question: gaps have been filled before (planner/case.h).
 struct Question {
   spec::Model model;
   spec::DeviceCluster cluster;
@@ -32,7 +32,7 @@ struct StepBreakdown {
   Seconds data_exposed;  // gradients and parameters
   Seconds optimizer;
   Seconds offload_exposed;
-  Seconds host;      // launches the device waits for, fixed work a step
+  Seconds host;      // launches that the device waits for, fixed work per step
   Seconds straggle;  // waiting for the slowest of many nodes
 
   Seconds total() const;
@@ -44,7 +44,7 @@ struct MemoryBreakdown {
   Bytes gradients;
   Bytes optimizer;
   Bytes gathered;         // FSDP: whole weights in flight
-  Bytes dummy_gradients;  // Transformer Engine's, one a distinct weight shape
+  Bytes dummy_gradients;  // Transformer Engine's, one for each distinct weight shape
   Bytes activations;      // saved for backward, all micro-batches in flight
   Bytes loss;             // embedding and loss stage
   Bytes transient;        // live inside one operator at the peak

@@ -1,8 +1,8 @@
-// Which recompute each layer of a pipeline stage has, where the layers of a stage differ.
+// The recompute of each layer of a pipeline stage, where the layers of a stage differ.
 //
 // A stage's layers are numbered from 0 in the model's order, over all its chunks. Runs cover them
-// from the first on; what no run reaches keeps everything. Full recompute of some layers is a run
-// of its own on every stage.
+// from the first on; layers that no run covers keep everything. Full recompute of some layers is a
+// separate run on every stage.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class RecomputeRuns {
     for (size_t i = begins_.size() - 1; i-- > 0;) begins_[i] = std::min(begins_[i], begins_[i + 1]);
   }
 
-  // Whether layers of a stage may differ; else Training::recompute is for all.
+  // Whether layers of a stage may differ; otherwise Training::recompute applies to all.
   bool differ() const { return by_stage_ || partly_; }
 
   // Calls see(run, begin, count) for each part of the layers [begin, end) of the stage; the run is

@@ -1,11 +1,11 @@
-// What a whole run takes: days, device hours, energy and money, with failures in them.
+// Estimates a whole run: days, device hours, energy and money, including failures.
 //
-// Devices fail at a steady rate; each failure loses half a checkpoint interval and the time to
-// notification it and restart. The interval that loses least is sqrt(2 x checkpoint cost x mean
-// time between failures) (Young, CACM 1974). Rate: 419 unexpected interruptions in 54 days on
-// 16,384 GPUs, one in 50,700 GPU hours (Llama 3, arXiv 2407.21783, table 5). Every figure has a
-// range: the step's band, and half to twice the failure rate. Leaves out queueing, evaluations
-// during the run and hardware bought for it.
+// Devices fail at a constant rate; each failure loses half a checkpoint interval and the time to
+// detect it and restart. The interval that loses least is sqrt(2 x checkpoint cost x mean time
+// between failures) (Young, CACM 1974). Rate: 419 unexpected interruptions in 54 days on 16,384
+// GPUs, one in 50,700 GPU hours (Llama 3, arXiv 2407.21783, table 5). Every figure has a range: the
+// step's band, and half to twice the failure rate. Leaves out queueing, evaluations during the run
+// and hardware bought for it.
 #pragma once
 
 #include "base/status.h"
@@ -17,12 +17,12 @@ namespace longhaul::planner {
 struct RunFacts {
   double tokens = 0;                        // to train on
   double device_hours_to_failure = 50'700;  // mean, of one device
-  Seconds checkpoint_cost{30};              // that training waits for
-  Seconds restart{600};                     // noticing, replacing, loading, first step
-  double power_share = 0.85;                // of the GPU's sheet while training
+  Seconds checkpoint_cost{30};              // for which training waits
+  Seconds restart{600};                     // detection, replacement, loading, first step
+  double power_share = 0.85;                // of the power on the GPU's datasheet, while training
   double node_watts_per_device = 250;       // host, NICs, fans: a share for each GPU
   double facility_overhead = 1.2;           // PUE
-  double dollars_per_kilowatt_hour = 0;     // 0: in the price of the device hour
+  double dollars_per_kilowatt_hour = 0;     // 0: included in the price of the device hour
 };
 
 struct Range {
@@ -35,14 +35,14 @@ struct RunEstimate {
   double steps = 0;
   Seconds checkpoint_interval;
   double failures = 0;
-  Range availability;  // share of time that moves training forward
+  Range availability;  // share of time that advances the training
   Range days;
   Range device_hours;
   Range energy_megawatt_hours;
   Range dollars;
 };
 
-// Refuses facts that are negative, not finite or absurd, each by name. `band` is of the step.
+// Rejects facts that are negative, not finite or absurd, each by name. `band` is of the step.
 Result<RunEstimate> EstimateRun(const Question& question, const Evaluation& evaluation,
                                 const StepBand& band, const RunFacts& facts);
 

@@ -1,9 +1,9 @@
-// What the trainer is told: the job's JSON (spec::ToJson) plus where its files are.
+// The trainer's configuration: the job's JSON (spec::ToJson) and the locations of its files.
 //
-// Beside the job's keys: "data_directory" (train.tokens and held_out.tokens), "run_directory" and,
-// optionally, "record_samples" (write what each step used, for an audit) and "from" ({"folder":
-// "/runs/base/checkpoints", "step": 300, "attempt": 1}, the checkpoint whose weights it begins
-// with). Keys the trainer doesn't know are other people's and are left alone.
+// In addition to the job's keys: "data_directory" (train.tokens and held_out.tokens),
+// "run_directory" and, optionally, "record_samples" (record the samples of each step, for an audit)
+// and "from" ({"folder": "/runs/base/checkpoints", "step": 300, "attempt": 1}, the checkpoint with
+// the first weights). Unknown keys belong to other programs and are ignored.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace longhaul::trainer {
 
-// A committed step whose weights a fresh state begins with.
+// A committed step from which a fresh state takes its weights.
 struct StartingWeights {
   std::string folder;  // of the steps; s3://... too
   uint64_t step = 0;
@@ -30,14 +30,14 @@ struct TrainerConfig {
   spec::SampleSpec sample;
   MeshSizes layout;
   spec::TraceSpec trace;
-  uint32_t micro_batch = 0;  // sequences a forward-backward; 0: the rank's whole part
+  uint32_t micro_batch = 0;  // sequences of one forward and backward; 0: the rank's whole part
   std::string data_directory;
   std::string run_directory;  // may be empty when record_samples is false
   bool record_samples = false;
-  std::optional<StartingWeights> from;  // nothing: weights by the seed
+  std::optional<StartingWeights> from;  // absent: weights by the seed
 };
 
-// kInvalidArgument naming the key for anything that the trainer could not run with.
+// kInvalidArgument, with the key, for any value with which the trainer could not run.
 Result<TrainerConfig> ParseTrainerConfig(std::string_view json);
 
 }  // namespace longhaul::trainer

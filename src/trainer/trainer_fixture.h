@@ -1,4 +1,4 @@
-// What the trainer's tests share: an agent made of memory, a tiny text, ranks as forked processes.
+// Shared code of the trainer's tests: an agent in memory, a tiny text, ranks as forked processes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@
 
 namespace longhaul::trainer {
 
-// An agent made of memory: keeps the last snapshot, gives it back to the next who asks.
+// An agent in memory: keeps the last snapshot and returns it to the next Restore.
 class MemoryWorkerApi final : public WorkerApi {
  public:
   std::string Config() override { return ""; }
@@ -132,10 +132,10 @@ class Trainer : public testing::Test {
     return loop->WeightsHash();
   }
 
-  // What a rank of several does; what it returns is its result.
+  // The work of one of several ranks; returns the rank's result.
   using RankWork = std::function<std::vector<float>(Communicators& groups, int rank)>;
 
-  // Runs `work` on ranks that are processes of their own. Every rank's result, by rank.
+  // Runs `work` on ranks in separate processes. Returns every rank's result, by rank.
   static std::vector<std::vector<float>> RunRanks(const MeshSizes& sizes, const RankWork& work) {
     const auto world = static_cast<int>(sizes.data * sizes.tensor * sizes.pipeline);
     // A port that was free a moment ago, outside of any fixed choice.
@@ -184,7 +184,7 @@ class Trainer : public testing::Test {
     auto groups = Communicators::Create(**group, *mesh);
     if (!groups.ok()) _exit(4);
     const std::vector<float> result = work(**groups, rank);
-    // All are done before any leaves, or the store would vanish under the others.
+    // All must be done before any leaves; otherwise the store would vanish for the others.
     double one = 1;
     if (!(*group)->Sum(std::span(&one, 1)).ok()) _exit(6);
     const char* bytes = reinterpret_cast<const char*>(result.data());

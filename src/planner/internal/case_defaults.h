@@ -1,4 +1,4 @@
-// What a case leaves out and needs no calculator: filled as a user of the framework would have it.
+// The gaps of a case that need no calculator: filled with the usual settings of the framework.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace longhaul::planner::internal {
 
-// What the reader found that the question has no place for.
+// Values that the reader found and that have no field in the question.
 struct RawCase {
   std::string shipped_model;  // whose sizes were taken; empty: none
   std::string gpu;
@@ -21,8 +21,8 @@ struct RawCase {
   std::vector<std::string> recompute_modules;
 };
 
-// Fills the gaps of `filled.question`, marks what stays open, and lists both in `filled.assumed`.
-// Refuses an unknown device and a cluster without a size.
+// Fills the gaps of `filled.question`, marks the open ones, and lists both in `filled.assumed`.
+// Rejects an unknown device and a cluster without a size.
 Status FillDefaults(const CaseReader& reader, const RawCase& raw, Case& filled);
 
 }  // namespace longhaul::planner::internal

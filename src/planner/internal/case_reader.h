@@ -1,6 +1,6 @@
-// Reads a JSON object key by key, as spec/model/model_schema.h visits: what is absent or null stays
-// as it is and is remembered by its path, what is wrong is collected, what nobody asked for is
-// reported.
+// Reads a JSON object key by key, in the order of spec/model/model_schema.h: an absent or null
+// value is left unchanged and its path is recorded; mistakes are collected, and keys that were not
+// visited are reported.
 //
 // Whole numbers may be written as 8.0: published tables pass through spreadsheets.
 #pragma once
@@ -50,7 +50,7 @@ class CaseReader {
   void WholeList(const char* key, std::vector<uint32_t>& value, uint64_t max, size_t most);
   void TextList(const char* key, std::vector<std::string>& value, size_t most);
 
-  // Visits a map that is always meant; absent, all its keys are.
+  // Visits a map that always applies; if it is absent, all its keys are.
   template <typename Body>
   void Map(const char* key, const Body& body) {
     const bool entered = Enter(key);
@@ -61,7 +61,7 @@ class CaseReader {
 
   bool absent(const std::string& path) const { return absent_.contains(path); }
   void Refuse(const std::string& path, const std::string& why);
-  // Reports the keys of the root that no visit asked for. Maps have done it when left.
+  // Reports the keys of the root that were not visited. Maps do this when they are left.
   void Finish();
   const std::vector<std::string>& unknown() const { return unknown_; }
   Status status() const;

@@ -1,19 +1,19 @@
-// What a layout of the built-in trainer costs on the machine that a local cluster shares: seconds a
-// step, and memory of a worker.
+// The cost of a layout of the built-in trainer on the machine that a local cluster shares: seconds
+// per step, and memory of a worker.
 //
 // Time. The operators of spec/model/operators.h, each at its size on one core by measured figures
 // (local/operator_times.h), make a micro-batch; micro-batches and the optimizer make a rank. With
 // more ranks than cores the slowest rank shares its core with ceil(ranks / cores) - 1 others, and
-// all wait for it at the all-reduce of the gradients, which nothing hides. What agents and
-// controller take of the cores a step is measured by a run with nothing to do.
-// A model cut into tensor parts and stages is more than that: its ranks wait for each other many
-// times a step while others use their cores (local/parts/shared_cores.h plays it through).
-// Memory. What is allocated is replayed, tensor by tensor, in the trainer's pool, over a step and
-// over an evaluation (local/tape.h); states, snapshot slots, the mapped token files and what a
-// process has before its model are added. Activations of a model in parts are told as of the whole,
-// an upper bound.
-// Figures are of busy neighbours, so a machine that is not full is up to a tenth faster than told.
-// Leaves out loading of data, snapshots and evaluation (of time).
+// all wait for it at the all-reduce of the gradients, which is never hidden. The share of the cores
+// that agents and controller use in a step is measured by a run without work.
+// A model divided into tensor parts and stages takes longer: its ranks wait for each other many
+// times a step while others use their cores (local/parts/shared_cores.h simulates this).
+// Memory. The allocations are replayed, tensor by tensor, in the trainer's pool, over a step and
+// over an evaluation (local/tape.h); states, snapshot slots, the mapped token files and the memory
+// of a process before its model are added. Activations of a divided model are predicted as for the
+// whole model, which is an upper bound.
+// Figures assume busy neighbours, so a machine that is not full is up to a tenth faster than
+// predicted. Leaves out loading of data, snapshots and evaluation (of time).
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,11 @@
 
 namespace longhaul::planner {
 
-// How much is known of the machine, least first.
+// The knowledge about the machine, least first.
 enum class CalibrationLevel {
   kAssumed,     // shipped figures of another machine
-  kPeak,        // the same, at this machine's measured speed of matmuls
-  kCalibrated,  // its own figures
+  kPeak,        // the same, scaled to this machine's measured speed of matmuls
+  kCalibrated,  // figures measured on this machine
 };
 
 std::string_view LevelName(CalibrationLevel level);  // "assumed", "peak", "calibrated"
@@ -42,14 +42,14 @@ struct MachineFacts {
   Bytes memory;
   CalibrationLevel level = CalibrationLevel::kAssumed;
   DeviceFile device;  // its figures
-  std::string basis;  // where they are from, for a person: "measured by longhaul calibrate on ..."
+  std::string basis;  // the source, for a person: "measured by longhaul calibrate on ..."
 };
 
 // The figures shipped with the program, for a core that does 512 x 512 matmuls at `core_peak`:
-// those of the machine they were measured on, times of matmuls and attention scaled.
+// those of the machine on which they were measured, with times of matmuls and attention scaled.
 DeviceFile ShippedCpu(FlopsPerSecond core_peak);
 
-// Refuses a machine without cores or memory.
+// Rejects a machine without cores or memory.
 Status CheckFacts(const MachineFacts& facts);
 
 struct RankMemory {
@@ -73,7 +73,7 @@ struct StepTime {
   Seconds total() const { return compute + optimizer + all_reduce + runtime; }
 };
 
-// How the ranks share a model; rank numbers as spec::LayoutSpec has them.
+// The division of a model over the ranks; rank numbers as in spec::LayoutSpec.
 struct LocalLayout {
   uint32_t data = 1;
   uint32_t tensor = 1;
@@ -86,23 +86,23 @@ struct LocalLayout {
 };
 
 struct PartTime {
-  double layer_s = 0;  // each of them, forward and backward
+  double layer_s = 0;  // for each layer, forward and backward
   double ends_s = 0;   // embedding and output
 };
 
 class LocalCost {
  public:
-  // Requires facts that CheckFacts accepts. `facts` must outlive this.
+  // Requires facts that CheckFacts accepts. `facts` must outlive this object.
   explicit LocalCost(const MachineFacts& facts);
 
-  // How a layout with micro-batches of `micro_batch` sequences fills a global batch.
-  // Requires data * micro_batch to divide global_batch, and a layout that the model can have.
+  // The time of a step of a layout with micro-batches of `micro_batch` sequences. Requires data *
+  // micro_batch to divide global_batch, and a layout that is valid for the model.
   StepTime Step(const spec::ModelSpec& model, uint32_t global_batch, const LocalLayout& layout,
                 uint32_t micro_batch) const;
 
-  // The computing of a micro-batch by a tensor part.
+  // The compute time of a micro-batch on a tensor part.
   PartTime MicroBatch(const spec::ModelSpec& model, uint32_t tensor, uint32_t micro_batch) const;
-  // What Step cannot be below, much quicker: the computing alone, of the busiest rank or of all
+  // A lower bound of Step, much faster: the compute time alone, of the busiest rank or of all ranks
   // over the cores.
   Seconds LeastStep(const spec::ModelSpec& model, uint32_t global_batch, const LocalLayout& layout,
                     uint32_t micro_batch, const PartTime& part) const;
@@ -115,8 +115,8 @@ class LocalCost {
 
  private:
   double MicroBatchSeconds(const spec::ModelSpec& model, uint32_t micro_batch) const;
-  // Of a model in parts. What is not the optimizer's or the gradients' sum is told as compute:
-  // messages and sums of a layer's parts, and waiting for them.
+  // For a model in parts. All time but the optimizer's and the gradients' all-reduce counts as
+  // compute: messages and sums of a layer's parts, and waiting for them.
   void PartedStep(const spec::ModelSpec& model, const LocalLayout& layout, uint32_t micro_batch,
                   uint32_t micro_batches, StepTime& step) const;
 
@@ -126,7 +126,7 @@ class LocalCost {
 
 // Parameters of the built-in trainer, with the tables of earlier tokens.
 int64_t TrainerParameters(const spec::ModelSpec& model);
-// Of one rank: its stage's layers, of each matrix its part (trainer/model/parameters.h).
+// For one rank: its stage's layers, and its part of each matrix (trainer/model/parameters.h).
 int64_t StageParameters(const spec::ModelSpec& model, const LocalLayout& layout, uint32_t stage);
 
 }  // namespace longhaul::planner

@@ -1,9 +1,9 @@
 // A device file as the constants of the general calculator (planner/evaluate.h): a core is a
-// device, the machine a cluster of one node.
+// device, the machine is a cluster of one node.
 //
-// For questions to `plan` about a machine that was calibrated. Rougher than LocalCost, which has a
-// figure for each size: here a core has one rate of matmuls, one of attention, one of streams. In
-// f32 alone: other precisions have the same rates.
+// For `plan` on a calibrated machine. Less precise than LocalCost, which has a figure for each
+// size: here a core has one rate for matmuls, one for attention, one for streams. In f32 alone:
+// other precisions have the same rates.
 #pragma once
 
 #include "planner/local/device_file.h"
@@ -21,7 +21,7 @@ struct DeviceConstants {
   SoftwareStack stack;
 };
 
-// Requires a file that ParseDeviceFile accepts. For Evaluator's second constructor.
+// Requires a file that ParseDeviceFile accepts. The input of Evaluator's second constructor.
 DeviceConstants ConstantsOf(const DeviceFile& file);
 
 }  // namespace longhaul::planner

@@ -1,4 +1,4 @@
-// A plan's reason in words, for PlanLocal.
+// The reason of a plan as sentences, for PlanLocal.
 #pragma once
 
 #include <string>

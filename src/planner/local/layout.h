@@ -1,12 +1,12 @@
-// How a job is laid out on a local cluster: nodes, workers on each, micro-batch.
+// The layout of a job on a local cluster: nodes, workers on each, micro-batch.
 //
 // Searches every number of replicas that divides the global batch and fits the cluster's slots, and
 // every micro-batch that divides a replica's share, by the cost model of local/cost.h. Tensor parts
-// and stages are taken where the job fixes them; else only where they win by more than the model's
-// error against every layout without, or none without fits in memory. What the job fixes (layout,
-// resources) is kept and checked. Predictions within 10 % of the best count as equal,
-// because the model is no better than that; among equals the layout on the most nodes wins, so that
-// a lost node takes the least with it, then the one with the most workers, whose slots are there
+// and stages are used where the job fixes them; otherwise only where they win by more than the
+// model's error against every layout without them, or where none of these fits in memory. Values
+// that the job fixes (layout, resources) are kept and checked. Predictions within 10 % of the best
+// count as equal, because the model is no more precise; among equals the layout on the most nodes
+// wins, so that a lost node costs least, then the one with the most workers, as its slots are free
 // anyway. Leaves out other parallel dimensions and clusters of several machines.
 #pragma once
 
@@ -22,7 +22,7 @@
 
 namespace longhaul::planner {
 
-// One row of the table of what was looked at: the best micro-batch of a layout.
+// One row of the table of evaluated layouts: a layout with its best micro-batch.
 struct Alternative {
   uint32_t nodes = 0;
   uint32_t processes_per_node = 0;
@@ -43,12 +43,12 @@ struct LocalPlan {
   uint32_t tensor_parallel = 1;
   uint32_t pipeline_parallel = 1;
   uint32_t ranks() const { return nodes * processes_per_node; }
-  // The rest is of the built-in trainer; zero and empty for a command.
+  // The fields below apply to the built-in trainer; zero and empty for a command.
   uint32_t micro_batch = 0;    // sequences a rank computes at once
   uint32_t micro_batches = 0;  // of a rank in a step: gradients are accumulated over them
   int64_t parameters = 0;
   Flops step_flops;
-  RankMemory memory;  // of one rank; its data is an upper bound, for they are not prepared yet
+  RankMemory memory;  // of one rank; an upper bound of its data, which are not prepared yet
   StepTime step;      // predicted
   std::vector<Alternative>
       alternatives;  // fastest first, at most twelve, the chosen one among them
@@ -59,9 +59,9 @@ struct LocalPlan {
 // Memory of the machine for all ranks: they share the mapped data.
 Bytes MachineMemory(const RankMemory& rank, uint32_t ranks);
 
-// Refuses with kFailedPrecondition a job larger than the cluster or its memory, naming both and the
-// largest that fits; with kInvalidArgument resources that don't divide the batch, naming the
-// nearest that do, and facts or clusters that can't be.
+// Returns kFailedPrecondition for a job larger than the cluster or its memory, with both figures
+// and the largest that fits; kInvalidArgument for resources that do not divide the batch, with the
+// nearest that do, and for invalid facts or clusters.
 Result<LocalPlan> PlanLocal(const spec::JobSpec& job, const spec::ClusterSpec& cluster,
                             const MachineFacts& facts);
 

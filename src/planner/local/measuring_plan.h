@@ -1,10 +1,10 @@
-// Which sizes `longhaul calibrate` measures, and in which order.
+// The sizes that `longhaul calibrate` measures, in their order.
 //
-// Each kind begins with a few sizes that span what training uses; then matmuls and attention
-// continue , one at a time, with the size that interpolation is least sure of: the largest standard
-// deviation of a lattice of candidates, given all that was measured so far (uncertainty sampling:
-// MacKay, Neural Computation 1992). Deterministic but for the measurements it is told. Leaves out
-// measuring.
+// Each kind begins with a few sizes that span those of training; then matmuls and attention
+// continue, one at a time, with the size at which interpolation is least certain: the largest
+// standard deviation of a lattice of candidates, given all measurements so far (uncertainty
+// sampling: MacKay, Neural Computation 1992). Deterministic except for the measurements. Leaves out
+// the measuring itself.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,12 @@ class MeasuringPlan {
   // `cores` processes measure at once; `quick`: about a fifth of the sizes.
   MeasuringPlan(uint32_t cores, bool quick);
 
-  // The next size; nothing when all is measured. Each is answered by Add, in turn, or skipped.
+  // The next size; nothing when all are measured. The caller adds its result with Add, or skips it.
   std::optional<Measurement> Next();
   void Add(const Figure& measured);
 
   size_t done() const { return done_; }
-  size_t total() const;  // of the sizes with a time of their own
+  size_t total() const;  // of the sizes that are measured separately
   const std::vector<Figure>& figures() const { return figures_; }
 
  private:

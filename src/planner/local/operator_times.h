@@ -1,13 +1,13 @@
-// How long the built-in trainer's operators take on one core: a formula's shape, measured level.
+// The time of the built-in trainer's operators on one core: a formula, scaled by measurements.
 //
-// Each kind of figure has a formula (launches, plus work over the best rate that was measured), and
-// a surface (local/surface.h) over the logarithm of measured over formula, so that the formula says
-// how time grows with size and the measurements how fast this machine is, shape by shape:
-//   product     t0 + 2 m n k / P                      attention  6 t0 + heads s^2 (4 d / P + e)
+// Each kind of figure has a formula (launches, plus work over the best measured rate), and a
+// surface (local/surface.h) over the logarithm of measured over formula: the formula gives the
+// growth of time with size, and the measurements give the speed of this machine for each shape:
+//   matmul      t0 + 2 m n k / P                      attention  6 t0 + heads s^2 (4 d / P + e)
 //   streams     t0 + rows width c                     optimizer  t0 + floats c
 //   all-reduce  2 (r - 1) (a + bytes / r / B), a ring  copy, storage  t0 + bytes / B
 //   runtime    a constant, by ranks
-// Outside the measured sizes the ratio at the nearest edge holds.
+// Outside the measured sizes the ratio at the nearest edge applies.
 #pragma once
 
 #include <array>
@@ -29,13 +29,13 @@ struct OperatorTime {
 
 class OperatorTimes {
  public:
-  // Works with any number of figures, none included: what is missing has the formula's level.
+  // Accepts any number of figures, also none: a missing one gets the formula's level.
   explicit OperatorTimes(std::span<const Figure> figures);
 
   // Requires positive sizes, as many as SizeNames(kind).
   OperatorTime Of(FigureKind kind, std::array<double, 3> sizes) const;
-  // Relative standard deviation of what is told about this size: interpolation is least sure where
-  // it is largest.
+  // Relative standard deviation of the prediction for this size: interpolation is least certain
+  // where it is largest.
   double Doubt(FigureKind kind, std::array<double, 3> sizes) const;
   // Root mean square error of predicting each figure from the others, as a share; 0 for none.
   double LeftOutError(FigureKind kind) const;

@@ -1,12 +1,12 @@
-// A smooth surface through scattered measurements, and how sure it is of what lies between them.
+// A smooth surface through scattered measurements, and its uncertainty between them.
 //
 // Gaussian process regression (Rasmussen and Williams, MIT Press 2006, equations 2.25 and 2.26)
 // with a constant mean and a Matern covariance of order 3/2,
 //   c(r) = s^2 (1 + sqrt(3) r) exp(-sqrt(3) r),   r^2 = sum over axes of (distance / length)^2,
-// its length of each axis chosen by the error of leaving each point out (equation 5.12). Axes are
-// meant to be logarithms of sizes, values logarithms of measured over expected time. Outside the
-// box of the points the value at its nearest edge holds. Leaves out trends: the caller divides by a
-// formula that has them.
+// The length of each axis is chosen by the error of leaving each point out (equation 5.12). Axes
+// are meant to be logarithms of sizes, values logarithms of measured over expected time. Outside
+// the box of the points the value at its nearest edge applies. Leaves out trends: the caller
+// divides by a formula that has them.
 #pragma once
 
 #include <array>
@@ -23,9 +23,9 @@ struct SurfacePoint {
 
 class Surface {
  public:
-  // Flat at zero, sure of nothing.
+  // A surface that is zero everywhere, with no certainty.
   Surface() = default;
-  // Requires 1 to 3 axes and finite points. Of points at one place all count.
+  // Requires 1 to 3 axes and finite points. Several points at one place all count.
   Surface(std::vector<SurfacePoint> points, size_t axes);
 
   double Value(std::array<double, 3> at) const;

@@ -1,11 +1,11 @@
-// What the built-in trainer's tensors take while it computes: allocated and given back one after
-// the other, in the pool that its libtorch uses (trainer/model/tensor_pool.h), which keeps a block
-// for each tensor of a size.
+// The memory of the built-in trainer's tensors while it computes: they are allocated and freed one
+// after the other, in the pool that its libtorch uses (trainer/model/tensor_pool.h), which keeps a
+// block for each tensor of a size.
 //
-// Follows trainer/model/model.cc and trainer/model/operators.cc operator by operator: what forward
-// allocates, what autograd saves of it (arXiv 2205.05198 counts the same for two-byte activations
-// and fused kernels; here it is f32, plain attention, no dropout), what each backward allocates and
-// gives back. Leaves out what is smaller than a row.
+// Follows trainer/model/model.cc and trainer/model/operators.cc operator by operator: the
+// allocations of forward, the tensors that autograd saves (arXiv 2205.05198 counts the same for
+// two-byte activations and fused kernels; here it is f32, plain attention, no dropout), and the
+// allocations and frees of each backward. Leaves out tensors smaller than a row.
 #pragma once
 
 #include "base/units.h"
@@ -14,13 +14,13 @@
 namespace longhaul::planner {
 
 struct ActivationPeak {
-  Bytes live;  // at once, at most
-  Bytes held;  // by the pool
+  Bytes live;  // the largest total at one time
+  Bytes held;  // held by the pool
 };
 
 // Forward and backward of a micro-batch.
 ActivationPeak TrainingPeak(const spec::ModelSpec& model, double sequences);
-// Forward alone, as in an evaluation: the pool has given back what training held.
+// Forward alone, as in an evaluation: the pool has freed the blocks that training held.
 ActivationPeak EvaluationPeak(const spec::ModelSpec& model, double sequences);
 
 }  // namespace longhaul::planner

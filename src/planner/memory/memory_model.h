@@ -1,13 +1,13 @@
-// Memory of every stage of a training at its fullest moment, by part.
+// The peak memory of every stage of a training, by part.
 //
-// States by recipe and ZeRO stage (state_bytes.h), saved tensors of the micro-batches a stage holds
-// (saved_tensors.h, held.h), dummy gradients, and the larger of three moments: the loss's backward
-// with its logits, a layer's backward with its transients and what recompute rebuilds, and the
-// optimizer step. Under ZeRO stage 3 the weights of two layers are whole beside one's gradient.
+// States by recipe and ZeRO stage (state_bytes.h), saved tensors of the micro-batches that a stage
+// holds (saved_tensors.h, held.h), dummy gradients, and the largest of three moments: the loss's
+// backward with its logits, a layer's backward with its transients and rebuilt tensors, and the
+// optimizer step. Under ZeRO stage 3 two layers have whole weights beside one's gradient.
 //
-// One model of memory for one model and cluster; layers are remembered by MemoryKey, so a question
-// costs a look-up and a sum over stages. Not thread-safe. Leaves out the loader's pinned memory and
-// whatever the user's own code holds. memory_timeline.h says when, not only how much.
+// One object serves one model and cluster; layers are cached by MemoryKey, so a query costs a
+// look-up and a sum over stages. Not thread-safe. Leaves out the loader's pinned memory and all
+// memory of the user's own code. memory_timeline.h computes the memory over time.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ struct LayerBytes {
   double live = 0;
 };
 
-// What a stage of a training without recompute has room for; a choice of recompute that drops
-// `freed` bytes and whose layers take at most `live` in their backward makes it
+// The memory of a stage of a training without recompute. With a choice of recompute that drops
+// `freed` bytes and whose layers take at most `live` in their backward the stage takes
 //   beside + max(at_step, kept - freed + max(at_loss, live + gathered)).
 struct StageRoom {
   double beside = 0;  // states, dummy gradients, workspace
@@ -56,17 +56,17 @@ class MemoryModel {
   // a training that spec::CheckTraining accepts. Allocates nothing once `out` and the memory of
   // layers have grown.
   void Evaluate(const spec::Training& training, Evaluation& out);
-  // Whether every GPU of such a training shows at most `limit`; stops at the first that does not.
+  // Whether every GPU of the training shows at most `limit`; stops at the first that does not.
   bool Fits(const spec::Training& training, Bytes limit);
-  // False where no choice of recompute fits: nothing is kept that some choice drops, and nothing
-  // is live that some choice does not rebuild. Requires full recompute of all layers.
+  // False where no choice of recompute fits: counts no tensor that some choice drops, and no live
+  // one that some choice does not rebuild. Requires full recompute of all layers.
   bool MayFit(const spec::Training& training, Bytes limit);
 
-  // Of a layer with experts or a dense one, under the training's recompute (not by stage).
+  // For a layer with experts or a dense one, under the training's recompute (not by stage).
   LayerBytes LayerOf(const spec::Training& training, bool experts);
-  // The rooms of a training without recompute and without offload of activations.
+  // The memory of each stage of a training without recompute and without offload of activations.
   void Rooms(const spec::Training& training, std::vector<StageRoom>& rooms);
-  // The most that a stage may allocate so that the GPU shows at most `limit`; below 0: nothing.
+  // The most that a stage may allocate so that the GPU shows at most `limit`; below 0: no memory.
   Bytes MostAllocated(const spec::Training& training, Bytes limit,
                       std::span<const StageRoom> rooms);
 
@@ -97,16 +97,16 @@ class MemoryModel {
   template <typename See>
   void EachStage(const spec::Training& training, bool rebuilds, See see);
   bool Fits(const spec::Training& training, bool rebuilds, Bytes limit);
-  // Fills held_ too.
+  // Also fills held_.
   Stage StageOf(const spec::Training& training, const Layers& layers, uint32_t index,
                 uint32_t micro_batches);
   double ChunkSaved(const Layers& layers, uint32_t c, uint32_t experts) const;
-  // Takes what the own recompute of chunks from `first_chunk` on drops from the stage's saved
-  // tensors; `held` micro-batches of each.
+  // Subtracts the tensors that the own recompute of chunks from `first_chunk` on drops from the
+  // stage's saved tensors; `held` micro-batches of each.
   void ApplyRuns(const spec::Training& training, const MemoryKey& bare_key, uint32_t index,
                  uint32_t first_chunk, std::span<const uint32_t> held, Stage& stage);
   double PredictionSaved(const Layers& layers) const;
-  // Bytes a micro-batch that layers spared from full recompute keep.
+  // Bytes per micro-batch that layers exempt from full recompute keep.
   double SparedBytes(const spec::Training& training, const Layers& layers,
                      const Stage& stage) const;
   double KeptOf(const spec::Training& training, const Layers& layers, const Stage& stage) const;
@@ -122,9 +122,9 @@ class MemoryModel {
   std::vector<uint32_t> experts_before_;  // layers with experts before index i
   std::vector<uint32_t> chunks_;          // layers of each
   std::vector<uint32_t> chunk_begins_;
-  std::vector<uint32_t> held_;  // micro-batches, of each chunk of the stage in hand
+  std::vector<uint32_t> held_;  // micro-batches, of each chunk of the current stage
   RecomputeRuns runs_;
-  std::string framework_;  // what family_ was found for
+  std::string framework_;  // the input of family_
   std::string release_;
   Family family_ = Family::kMegatron;
   std::unordered_map<MemoryKey, Layers, KeyHash> layers_;

@@ -1,10 +1,10 @@
-// A rank's allocated memory over a step: when each stage is fullest, and why.
+// A rank's allocated memory over a step: time and cause of each stage's peak.
 //
 // The schedule is simulated task by task (time/simulate.h) with the stages' times; a forward adds
-// what its chunk saves, a backward adds its own peak while it runs and then frees both. Before and
-// after stand the states. Long steps are cut after enough micro-batches to fill and drain the
-// pipeline twice, as between that nothing new happens. DualPipe is drawn as 1F1B, and zero-bubble
-// schedules free at the data gradient. Leaves out transients of the forward and the optimizer
+// the tensors that its chunk saves, a backward adds its own peak while it runs and then frees both.
+// States are always allocated. Long steps are cut after enough micro-batches to fill and drain the
+// pipeline twice, as the time between repeats. DualPipe is drawn as 1F1B, and zero-bubble schedules
+// free at the data gradient. Leaves out transients of forward and optimizer step.
 // step's.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace longhaul::planner {
 
-// From `at` until the next point.
+// The allocated bytes from `at` until the next point.
 struct MemoryPoint {
   Seconds at;
   Bytes allocated;
@@ -23,10 +23,10 @@ struct MemoryPoint {
 
 struct MemoryTimeline {
   std::vector<MemoryPoint> points;  // in order of time, the first at zero
-  uint32_t micro_batches = 0;       // drawn; fewer than the step's where that is long
+  uint32_t micro_batches = 0;       // in the drawing; fewer than the step's where that is long
 };
 
-// One a pipeline rank. Requires `evaluation` to be that of `training`.
+// One for each pipeline rank. Requires `evaluation` to be that of `training`.
 std::vector<MemoryTimeline> MemoryTimelines(const spec::Training& training,
                                             const Evaluation& evaluation, MemoryModel& memory);
 

@@ -1,4 +1,4 @@
-// What one layer keeps from its forward to its backward pass, tensor by tensor.
+// The tensors that one layer keeps from its forward to its backward pass.
 //
 // With T tokens of a micro-batch on a rank (T' = T / tensor under sequence parallelism), in bytes
 // of two-byte activations: Korthikanti et al. 2022 (arXiv 2205.05198, section 4) for attention,
@@ -19,7 +19,7 @@
 
 namespace longhaul::planner {
 
-// Which choice of recompute drops it.
+// The choices of recompute that drop a tensor.
 enum class SavedPart {
   kInput,
   kNorm,
@@ -51,7 +51,7 @@ class SavedTensorList {
   size_t size_ = 0;
 };
 
-// What of a training changes a layer's memory.
+// The parts of a training that change a layer's memory.
 struct MemoryKey {
   spec::LayerSlice slice;
   spec::RecomputeKind recompute = spec::RecomputeKind::kNone;
@@ -81,7 +81,7 @@ struct MemorySizes {
 };
 MemorySizes MemorySizesOf(const spec::Model& model, const MemoryKey& key);
 
-// All of a layer's, nothing recomputed.
+// All saved tensors of a layer, without recompute.
 SavedTensorList SavedTensors(const spec::Model& model, bool experts, const MemoryKey& key);
 
 // Whether `tensor` is dropped and rebuilt under the key's recompute.

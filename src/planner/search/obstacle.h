@@ -1,8 +1,8 @@
-// Why a search proposes nothing, and what could be had instead.
+// The reason why a search proposes nothing, and possible alternatives.
 //
-// Causes are looked for in the order in which a user would remove them: a layout must be legal, fit
-// the GPU, be one that a framework has options for, and only then meet the deadline and the
-// budget. Each step is a search with the later conditions left out.
+// Causes are checked in the order in which a user would remove them: a layout must be legal, fit
+// the GPU, be one that a framework has options for, and only then meet the deadline and the budget.
+// Each check is a search without the later conditions.
 #pragma once
 
 #include <string>
@@ -23,8 +23,8 @@ std::string RunSentence(std::string_view which, const Proposal& proposal);
 // Sentences for a person.
 std::string ObstacleText(const Plan& plan);
 
-// Whether a layout is too slow for the deadline or too dear for the budget of the plan, with both
-// figures; empty where it is neither.
+// Whether a layout is too slow for the deadline or too expensive for the budget of the plan, with
+// both figures; empty where it is neither.
 std::string LimitText(const Plan& plan, const Proposal& proposal);
 
 }  // namespace longhaul::planner::search

@@ -1,8 +1,8 @@
-// The answer to "what would it take": the best layouts with all figures, and what surrounds them.
+// The answer of the planner: the best layouts with all figures, and related results.
 //
-// Pure: a job and what a user wants to know go in, everything that tables, JSON and the page show
-// comes out. Times of the pipeline are of a simulated schedule (time/simulate.h), short enough to
-// be drawn: of a long step only as many micro-batches as show filling, steady state and draining.
+// Pure: a job and a user's options go in, the data of tables, JSON and the page comes out. Times of
+// the pipeline come from a simulated schedule (time/simulate.h), short enough to be drawn: a long
+// step is cut to the micro-batches that show filling, steady state and draining.
 #pragma once
 
 #include <cstdint>
@@ -24,24 +24,24 @@ struct Proposal {
   spec::DeviceCluster cluster;
   Evaluation evaluation;
   StepBand band;
-  std::optional<RunEstimate> run;            // with tokens to train on
+  std::optional<RunEstimate> run;            // present with tokens to train on
   std::vector<flags::Framework> frameworks;  // that have options for it
   double memory_share = 0;                   // of the GPU, as nvidia-smi shows
 };
 
-// What a layout whose stages recompute each by itself becomes with one choice for all of them, as
-// frameworks have it: the fastest that fits, that `framework` (or some one) has options for.
+// For a proposal with a recompute per stage, the layout with one choice for all stages, as
+// frameworks require it: the fastest that fits and that `framework` (or any one) has options for.
 std::optional<Proposal> NearestUniform(const PlanRequest& job, const Proposal& proposal,
                                        std::optional<flags::Framework> framework,
                                        const PlanOptions& options);
 
-// A proposal that no other beats in time, money and memory left free at once.
+// A proposal that no other one beats in time, money and free memory at once.
 struct FrontierPoint {
   Proposal proposal;
   double headroom_asked = 0;
 };
 
-// What the step would take with one input changed to both sides.
+// The step's time with one input changed in both directions.
 struct Influence {
   std::string what;  // "network 25 % slower / faster"
   double low = 0;    // tokens/s of the whole cluster relative to now, -0.1: 10 % fewer
@@ -61,9 +61,9 @@ struct Timeline {
   double seconds = 0;
 };
 
-// Why nothing is proposed: the first of these that no layout passes.
+// Why nothing is proposed: the first of these conditions that no layout passes.
 enum class Cause {
-  kNotLegal,            // what is fixed, the batch and the GPUs allow no layout
+  kNotLegal,            // the fixed values, the batch and the GPUs allow no layout
   kMemory,              // none fits the GPU
   kFramework,           // some fit, and none of them is one that a framework has options for
   kDeadline,            // some fit and can be run, and all take too long
@@ -75,12 +75,12 @@ enum class Cause {
 
 struct Obstacle {
   Cause cause = Cause::kMemory;
-  // Of a deadline or a budget: the fastest and, where the GPU has a price, the cheapest layouts
+  // For a deadline or a budget: the fastest and, where the GPU has a price, the cheapest layouts
   // that fit.
   std::optional<Proposal> fastest;
   std::optional<Proposal> cheapest;
   std::optional<Proposal> beyond_frameworks;  // of kFramework: the best that fits
-  Candidate smallest;                         // of kMemory: needs least of those looked at
+  Candidate smallest;                         // of kMemory: needs least memory of those evaluated
 };
 
 struct Plan {
@@ -89,11 +89,11 @@ struct Plan {
   Outcome outcome;
   std::optional<Proof> proof;
   std::vector<Proposal> best;
-  std::optional<Obstacle> obstacle;  // where nothing is best and the search was not cancelled
+  std::optional<Obstacle> obstacle;  // where no layout is best and the search was not cancelled
   std::vector<FrontierPoint> frontier;
-  std::optional<Proof> frontier_proof;  // of all its searches together
+  std::optional<Proof> frontier_proof;  // of all searches of the frontier together
   std::vector<Influence> influences;    // largest first
-  // Of the best, where its stages recompute each by itself.
+  // For the best one, where each of its stages has its own recompute.
   std::optional<Proposal> uniform;
   std::optional<Timeline> timeline;  // of the best; not for DualPipe
 };
@@ -106,16 +106,16 @@ struct PlanOptions {
   bool surroundings = false;  // frontier, influences, timeline
 };
 
-// Of a cancelled search the best so far, without proof and surroundings.
+// For a cancelled search: the best so far, without proof and related results.
 Plan MakePlan(const PlanRequest& job, const PlanOptions& options);
 
-// The job's cluster with as many GPUs as the layout takes.
+// The job's cluster with the number of GPUs of the layout.
 spec::DeviceCluster ClusterOf(const PlanRequest& job, const spec::Training& training);
 
 Proposal Propose(const PlanRequest& job, const spec::DeviceCluster& cluster,
                  const spec::Training& training, const PlanOptions& options);
 
-// The same layout with one thing changed; see settings.h. Refuses what cannot run.
+// The same layout with one thing changed; see settings.h. Rejects a layout that cannot run.
 Result<Proposal> WhatIf(const PlanRequest& job, const Proposal& base,
                         std::string_view key_and_value, const PlanOptions& options);
 

@@ -1,4 +1,4 @@
-// What a search is asked for: a model, a cluster, a batch, and what the user has already decided.
+// The input of a search: a model, a cluster, a batch, and the choices that the user has fixed.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace longhaul::planner::search {
 
-// What is decided; an absent one is searched.
+// Fixed choices; an absent one is searched.
 struct Fixed {
   std::optional<uint32_t> devices{};
   std::optional<uint32_t> tensor{};
@@ -30,14 +30,14 @@ struct Fixed {
   std::optional<spec::PipelineSchedule> schedule{};
   std::optional<spec::ContextKind> context_kind{};
   std::optional<spec::Recompute> recompute{};
-  std::vector<spec::RecomputeRun> stage_recompute{};  // of by stage; empty: what fits best
+  std::vector<spec::RecomputeRun> stage_recompute{};  // for kByStage; empty: the best that fits
   std::optional<spec::Offload> offload{};
   std::optional<spec::PlacementOrder> order{};
   std::optional<std::vector<uint32_t>> layers_per_stage{};
 };
 
-// Which layouts may be proposed: those that one framework, or some framework, has options for, or
-// all that can be thought of.
+// The layouts that may be proposed: those that one framework, or any framework, has options for, or
+// all legal ones.
 enum class Reach { kOneFramework, kSomeFramework, kEverything };
 
 // A calibrated machine in place of shipped figures (planner/local/device_constants.h).
@@ -50,16 +50,16 @@ struct Machine {
 struct PlanRequest {
   spec::Model model;
   spec::DeviceCluster cluster;
-  // Global batch, precision and software; the layout in it is not looked at.
+  // Global batch, precision and software; its layout is ignored.
   spec::Training base;
   Fixed fixed;
   Reach reach = Reach::kSomeFramework;
   flags::Framework framework = flags::Framework::kMegatron;  // of kOneFramework
-  // Whether each stage may recompute what it needs; frameworks take one choice for all, and Reach
-  // does not look at it (NearestUniform in plan.h says what they can do).
+  // Whether each stage may have its own recompute; frameworks use one choice for all, and Reach
+  // ignores this (NearestUniform in plan.h finds a layout that they support).
   bool recompute_by_stage = true;
   double headroom = 0;  // share of the GPU's memory to leave free, 0 to 1
-  // Numbers of GPUs that are searched, and what each weighs (SetGpus); empty: the cluster's.
+  // The GPU counts to search, with their weights (SetGpus); empty: the cluster's.
   std::vector<GpuCount> gpus{};
   Objective objective = Objective::kTime;  // from the arguments of SetGpus
   // Of the whole run, from the arguments of SetGpus; the counts' longest steps follow from them.
@@ -68,7 +68,7 @@ struct PlanRequest {
   std::optional<Machine> machine{};
 };
 
-// What evaluates this job's layouts, on its cluster or one that differs in a figure.
+// The evaluator of this job's layouts, on its cluster or one that differs in a figure.
 Evaluator EvaluatorOf(const PlanRequest& job, const spec::DeviceCluster& cluster,
                       const spec::Software& software);
 

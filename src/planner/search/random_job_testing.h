@@ -1,4 +1,4 @@
-// Small random jobs for the tests of the search: spaces that can be walked point by point.
+// Small random jobs for the tests of the search: spaces small enough to visit every point.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ inline void AddGpus(PlanRequest& job, std::mt19937_64& rng) {
   }
 }
 
-// A model of a few layers on 4 to 32 GPUs whose memory some layouts pass.
+// A model of a few layers on 4 to 32 GPUs whose memory some layouts exceed.
 inline PlanRequest RandomJob(uint64_t seed) {
   std::mt19937_64 rng(seed);
   const auto below = [&rng](uint64_t n) { return static_cast<uint32_t>(rng() % n); };

@@ -1,9 +1,9 @@
-// Layouts as people write them: "tensor=8,pipeline=16,micro=1,recompute=full".
+// The text form of layouts: "tensor=8,pipeline=16,micro=1,recompute=full".
 //
-// One list of keys serves what is fixed (--fix), named layouts (--why-not) and changes (--what-if),
-// and a layout is printed in the same form, so that it can be handed back. Short names that people
-// know (tp, pp, vp, cp, ep, etp, dp, sp, mb) are taken too. Text comes from outside: every value
-// has bounds, unknown keys are refused with the nearest.
+// One list of keys serves fixed values (--fix), named layouts (--why-not) and changes (--what-if),
+// and a layout is printed in the same form, so that it can be used as input again. Common short
+// names (tp, pp, vp, cp, ep, etp, dp, sp, mb) are accepted too. Text comes from outside: every
+// value has bounds, unknown keys are rejected with the nearest key.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ std::vector<std::string_view> LayoutKeys();
 // "KEY=VALUE", or several with commas between.
 Status ParseFixed(std::string_view text, Fixed& fixed);
 
-// Everything of the layout that is not its default, in that form.
+// All values of the layout that differ from their defaults, in that form.
 std::string LayoutText(const spec::Training& training);
 
 // "1f1b", "interleaved" is 1f1b with chunks; "none", "layer_norm+mlp", "full", "full:3"; ...
@@ -31,7 +31,7 @@ std::string_view ToText(spec::Offload offload);
 std::string ToText(const spec::Recompute& recompute);
 // With the runs of each stage: "full:2.mlp:3/mlp:4@6/none"; "stage" where they are not chosen.
 std::string RecomputeText(const spec::Training& training);
-// The same, one text a stage.
+// The same, one text for each stage.
 std::vector<std::string> StageRecomputeTexts(const spec::Training& training);
 std::string ToText(const spec::PlacementOrder& order);
 std::string_view ToText(spec::Precision precision);
@@ -39,7 +39,7 @@ Result<spec::Precision> ParsePrecision(std::string_view text);
 
 // Changes one thing of a question: a layout's key, a cluster's (spec/cluster/device_cluster.h),
 // `batch`, `sequence` or `precision`. Where the dimensions change, data follows so that all devices
-// are used. Refuses what spec::CheckTraining refuses.
+// are used. Rejects what spec::CheckTraining rejects.
 Status Change(std::string_view key_and_value, Question& question);
 
 }  // namespace longhaul::planner::search

@@ -3,18 +3,18 @@
 //   shape      GPUs, tensor, sequence split, context and its kind, pipeline, data, expert,
 //              expert_tensor
 //   micro      sequences at once
-//   stages     schedule, chunks a rank, layers of each chunk, overlap of the experts' exchange
+//   stages     schedule, chunks per rank, layers of each chunk, overlap of the experts' exchange
 //   states     ZeRO stage, shard group, offload
-//   recompute  nothing, what each stage needs by itself, modules, layers
+//   recompute  nothing, a choice for each stage, modules, layers
 //   order      in which the dimensions fill GPUs, hosts and leaves
 //
-// Every legal value of each is there, within these limits: a rank keeps at least 256 tokens of a
-// sequence; a step has at least as many micro-batches as stages; data x micro divides the batch;
-// expert_tensor is 1 or tensor; shard groups are powers of two of 8 and more; ZeRO 2 has no
-// pipeline (gradients would be reduced for every micro-batch); uneven stages give up one or two
+// The space has every legal value of each choice, within these limits: a rank keeps at least 256
+// tokens of a sequence; a step has at least as many micro-batches as stages; data x micro divides
+// the batch; expert_tensor is 1 or tensor; shard groups are powers of two from 8; ZeRO 2 has no
+// pipeline (gradients would be reduced for every micro-batch); uneven stages have one or two fewer
 // layers at either end. The exchange of experts' tokens is overlapped with the compute of another
-// micro-batch only where the schedule has one at hand: with several chunks a rank, with a single
-// stage of two or more micro-batches, and always under DualPipe. What the user fixed replaces the
+// micro-batch only where the schedule has one: with several chunks a rank, with a single stage of
+// two or more micro-batches, and always under DualPipe. A value that the user fixed replaces the
 // values of its axis.
 #pragma once
 
@@ -63,12 +63,12 @@ struct States {
 
 std::vector<uint32_t> Divisors(uint32_t number);  // ascending
 
-// In families: shapes of one family are neighbours.
+// Ordered by family: shapes of one family are adjacent.
 std::vector<Shape> Shapes(const PlanRequest& job);
 std::vector<uint32_t> MicroBatches(const PlanRequest& job, const Shape& shape);
 std::vector<Stages> StageChoices(const PlanRequest& job, const Shape& shape, uint32_t micro_batch);
-// The same, remembered: they depend on the stages, on whether these divide the micro-batches, and
-// on whether the experts' exchange can be overlapped.
+// The same with a cache: the choices depend on the stages, on whether these divide the
+// micro-batches, and on whether the experts' exchange can be overlapped.
 class StageLists {
  public:
   const std::vector<Stages>& Of(const PlanRequest& job, const Shape& shape, uint32_t micro_batch);
@@ -77,15 +77,15 @@ class StageLists {
   std::map<std::tuple<uint32_t, bool, bool>, std::vector<Stages>> lists_;
 };
 
-// Offloads of one ZeRO stage and shard group are neighbours, none first.
+// Offloads of one ZeRO stage and shard group are adjacent, none first.
 std::vector<States> StateChoices(const PlanRequest& job, const Shape& shape);
 std::vector<spec::Recompute> RecomputeChoices(const PlanRequest& job, const Shape& shape);
-// Whether the first recomputes a part of what the second does, or the same.
+// Whether the first recomputes a part of the second's recompute, or the same.
 bool IsLighter(const spec::Recompute& first, const spec::Recompute& second);
 // One of each set of orders that put all groups at the same places.
 std::vector<spec::PlacementOrder> Orders(const PlanRequest& job, const Shape& shape);
 
-// The training of a point, or of a part of one: what is not given has its default.
+// Applies the choices of a point, or of a part of one, to a training; others keep their defaults.
 void Apply(const Shape& shape, spec::Training& training);
 void Apply(const Stages& stages, spec::Training& training);
 void Apply(const States& states, spec::Training& training);

@@ -1,17 +1,17 @@
-// What each pipeline stage recomputes by itself: the least that makes it fit.
+// Chooses the recompute of each pipeline stage: the least with which the stage fits.
 //
-// Early stages hold more micro-batches than late ones, so one choice for all recomputes too much
-// somewhere. Here every stage has, for each module (norms, FFN, core attention, latent projections,
-// experts or their activation) and for whole layers, a number of its first layers in which it is
-// recomputed; nested, so that a stage is a few runs of layers. Chosen exactly by knapsack.h under
-// the GPU's memory, with the memory model's own parts: states, saved tensors by chunk and
-// micro-batches held, what recompute rebuilds in one layer, the loss. A stage recomputes either
-// experts or their activation, and not where activations are offloaded. Extra prediction layers
-// keep everything.
+// Early stages hold more micro-batches than late ones, so one choice for all recomputes too much on
+// some stages. Here every stage has, for each module (norms, FFN, core attention, latent
+// projections, experts or their activation) and for whole layers, a number of its first layers in
+// which it is recomputed; these are nested, so that a stage is a few runs of layers. knapsack.h
+// chooses exactly under the GPU's memory, with the memory model's own parts: states, saved tensors
+// by chunk and micro-batches held, rebuilt tensors of one layer, the loss. A stage recomputes
+// either experts or their activation, and not where activations are offloaded. Extra prediction
+// layers keep everything.
 //
-// Before anything is chosen exactly, each stage has a bound: the fractional knapsack over all of
-// its layers, which takes under a microsecond. A layout whose bounds are too slow, or that even so
-// does not fit, is not chosen for; and the exact choice looks only at times below what is enough.
+// Before an exact choice, each stage has a bound: the fractional knapsack over all of its layers,
+// which takes under a microsecond. A layout whose bounds are too slow, or that does not fit even
+// so, gets no exact choice; and the exact choice considers only times below `enough`.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@
 
 namespace longhaul::planner::search {
 
-// The modules whose recompute frees anything in this job, one by one.
+// The modules whose recompute frees memory in this job, one by one.
 std::vector<spec::RecomputeModules> SingleModules(const PlanRequest& job);
 
 class RecomputeChooser {
@@ -33,19 +33,19 @@ class RecomputeChooser {
   explicit RecomputeChooser(const PlanRequest& job);
 
   // Sets the training's recompute by stage: each stage's least time, by the evaluator's figures,
-  // that keeps the GPU's memory at `limit` or below. Zero where it has; infinite where a stage
-  // does not fit with any choice; a bound of the step without straggling nodes, at least `enough`,
+  // that keeps the GPU's memory at `limit` or below. Returns zero where it does; infinity where a
+  // stage fits with no choice; a bound of the step without straggling nodes, at least `enough`,
   // where every choice takes as long. Evaluator and memory are of the job's model.
   double Choose(Evaluator& evaluator, MemoryModel& memory, int64_t limit, spec::Training& training,
                 double enough);
 
-  // Plans of stages that were looked at so far.
+  // The plans of stages that were evaluated so far.
   uint64_t effort() const { return effort_; }
 
  private:
   static constexpr size_t kKinds = 4;  // of layers: with experts or without, windowed or not
 
-  // What one module (or the whole layer) costs and frees in a layer of one kind.
+  // The cost and the freed bytes of one module (or the whole layer) in a layer of one kind.
   struct Worth {
     Evaluator::Recomputed time;
     double saved = 0;
@@ -56,10 +56,10 @@ class RecomputeChooser {
   };
   struct Set {
     uint32_t bits = 0;     // of modules_
-    bool largest = false;  // part of no other
-    bool experts = false;  // recomputes them
+    bool largest = false;  // not part of another set
+    bool experts = false;  // recomputes the experts
   };
-  // What layers cost and free, of one evaluator's last layout.
+  // The costs and freed bytes of layers, for one evaluator's last layout.
   struct Measured {
     const Evaluator* evaluator = nullptr;
     spec::Layout layout;
@@ -72,10 +72,10 @@ class RecomputeChooser {
   };
   // How the step follows from its stages' times.
   struct StepRule {
-    double rest_s = 0;         // of a step, beyond what the slowest stage computes
+    double rest_s = 0;         // of a step, beyond the compute of the slowest stage
     double micro_batches = 0;  // of a step
-    // Of a second of recompute, what lengthens its stage for certain: less than all of it where
-    // sharded weights arrive meanwhile, or a rank works on two stages by turns.
+    // The share of a second of recompute that lengthens its stage for certain: below 1 where
+    // sharded weights arrive meanwhile, or a rank works on two stages in turn.
     double share = 1;
   };
   struct Best {
@@ -94,28 +94,28 @@ class RecomputeChooser {
   // The least device seconds of recompute with which the stage fits; infinite where it never does.
   double LeastOf(uint32_t stage, const StageRoom& room, double most);
   void SumLayers(const spec::Training& bare, uint32_t stage, const StageRoom& room);
-  // What its backward then takes; infinite where it does not fit, or takes `enough_s` or more.
+  // Returns the time of its backward; infinite where it does not fit, or takes `enough_s` or more.
   double ChooseStage(uint32_t stage, const StageRoom& room, double most, RecomputeTime without,
                      double enough_s, std::vector<spec::RecomputeRun>& runs);
   void AddRuns(uint32_t stage, const Best& best, std::vector<spec::RecomputeRun>& runs) const;
 
   const spec::Model model_;
   std::vector<spec::RecomputeModules> modules_;
-  const bool reach_limited_;     // to what some framework has options for
+  const bool reach_limited_;     // to layouts that a framework has options for
   std::vector<uint32_t> kinds_;  // of each layer: with experts, window
   std::array<std::vector<uint32_t>, kKinds> kinds_before_;  // layers of the kind before an index
   std::vector<Set> sets_;
-  std::vector<Measured> measured_;  // one an evaluator
+  std::vector<Measured> measured_;  // one for each evaluator
   Measured* now_ = nullptr;
   std::vector<Sums> sums_;  // of each module and whole layers, over the stage's first layers
   std::vector<uint32_t> chunks_;
   std::vector<StageRoom> rooms_;
   std::vector<Evaluator::StageSeconds> stages_;
   std::vector<double> least_s_;     // of each stage: recompute
-  std::vector<FreedAtRate> steps_;  // of the stage in hand
+  std::vector<FreedAtRate> steps_;  // of the current stage
   uint64_t effort_ = 0;
-  bool keeps_experts_ = false;  // of the training in hand
-  bool dense_here_ = false;     // of the stage in hand
+  bool keeps_experts_ = false;  // of the current training
+  bool dense_here_ = false;     // of the current stage
   bool experts_here_ = false;
   spec::Training bare_;
   spec::Training with_;

@@ -1,4 +1,4 @@
-// Why a layout was not chosen, in words with numbers.
+// Explains in sentences with numbers why a layout was not chosen.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace longhaul::planner::search {
 
-// Sentences for a person about the layout `named` (what it leaves open is filled with the best that
-// completes it): the rule it breaks, what does not fit and by how much, which framework lacks it,
-// or which parts of the step make it slower than the best. Never empty.
+// Sentences for a person about the layout `named` (its open choices are filled with the best ones):
+// the rule it breaks, the memory by which it does not fit, the framework that lacks it, or the
+// parts of the step that make it slower than the best. Never empty.
 std::string WhyNot(const Plan& plan, const Fixed& named, const PlanOptions& options);
 
-// How `other` differs from `best`, largest part first: "bubble +0.42 s, tensor collectives ...".
+// The differences of `other` from `best`, largest first: "bubble +0.42 s, tensor collectives ...".
 std::string Differences(const Proposal& best, const Proposal& other);
 
 }  // namespace longhaul::planner::search

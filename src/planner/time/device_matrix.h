@@ -1,14 +1,14 @@
-// How fast one GPU runs a training's operators: matmuls, attention, memory-bound kernels.
+// The speed of a training's operators on one GPU: matmuls, attention, memory-bound kernels.
 //
-// A product costs whole tiles in waves over the compute units, each with a start-up of k0 inner
-// elements, and never less than moving its operands:
+// The cost of a product is whole tiles in waves over the compute units, each with a start-up of k0
+// inner elements, and at least the time to move its operands:
 //   t = t0 + max(waves(tiles) * 2 Tm Tn (k + k0) / (sustained / units), bytes / bandwidth)
-// with the best of three tiles; `wave_rounding` tells how far a part-filled last wave costs a full
+// with the best of three tiles; `wave_rounding` is how far a partly filled last wave costs a full
 // one (1: the plain staircase of A100; near 0: persistent kernels of Hopper and later). Attention
 // costs t0 + FLOPs (1 + s0 / s) / rate. The shipped constants are fitted to published tables of
-// single kernels and one level a GPU and precision to published training steps: kernels measured
-// alone are faster than a GPU can hold under its power limit. Each constant's source stands in
-// device_matrix.cc. Leaves out clocks, temperature and differences between GPUs of one kind.
+// single kernels, and one level for each GPU and precision to published training steps: kernels
+// measured alone are faster than a GPU can sustain under its power limit. device_matrix.cc has each
+// constant's source. Leaves out clocks, temperature and differences between GPUs of one kind.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ struct MatmulConstants {
   double operand_bytes = 2;          // of an element that is read
 };
 
-// Which kernels a framework calls: their rates differ by two and more on the newer GPUs.
+// A framework's attention kernels: on newer GPUs their rates differ by a factor of two and more.
 enum class AttentionKernels {
   kFirst,   // FlashAttention 1 and its Triton port, 2022
   kSecond,  // FlashAttention 2, 2023: no use of the newer GPUs' asynchronous matmuls
@@ -55,19 +55,19 @@ struct DeviceMatrix {
   double quantise_bytes_per_s = 0;     // to fp8 and below, with scales and a transposed copy
   double scattered_bytes_per_s = 0;    // look-up, fused loss
   double kernel_floor_s = 0;           // shortest kernel
-  double odd_width_slowdown = 1;       // of a product whose inner or outer width no 8 divides
-  double ragged_width_slowdown = 1;    // likewise 64
+  double odd_width_slowdown = 1;       // of a product whose inner or outer width 8 does not divide
+  double ragged_width_slowdown = 1;    // the same for 64
   double grouped_share = 1;            // rate of grouped matmuls against one of their tiles
   double grouped_settled_waves = 4.9;  // of one expert's product: half way from there to one
   double grouped_low_share = 1;        // beside that, where experts' matmuls are below two bytes
   double grouped_lost_waves = 0;       // of each expert's product where it has its own launch
-  double expert_stream_factor = 1;     // of what moves, quantises and activates around experts
-  // Of experts' matmuls below two bytes, and of the rest around them: less than one where a kernel
-  // holds activation, scales and matmuls.
+  double expert_stream_factor = 1;     // of kernels that move, quantise and activate around experts
+  // For experts' matmuls below two bytes, and for the other kernels around them: less than one
+  // where one kernel does activation, scales and matmuls.
   double low_expert_product_factor = 1;
   double low_expert_stream_factor = 1;
   double weight_gradient_share = 0.95;  // rate with accumulation in fp32
-  bool measured = false;  // constants of this GPU's own tables, not carried over by its sheet
+  bool measured = false;  // constants from this GPU's own tables, not scaled by its datasheet
 
   const MatmulConstants& product(spec::Precision precision) const {
     return products[static_cast<size_t>(precision)];
@@ -77,8 +77,8 @@ struct DeviceMatrix {
 // NVIDIA's generation of 2024 and later, with units for four-bit matmuls.
 bool IsBlackwell(const spec::Device& device);
 
-// The shipped matrix of a GPU; one carried over by the ratio of sheets from the nearest measured
-// GPU where there is none of its own.
+// The shipped matrix of a GPU; for a GPU without one, that of the nearest measured GPU, scaled by
+// the ratio of their datasheets.
 DeviceMatrix ShippedMatrix(const spec::Device& device);
 
 // Seconds of `groups` matmuls y[m x n] = x[m x k] W in one launch. Requires positive sizes.
@@ -88,7 +88,7 @@ double MatmulSeconds(const DeviceMatrix& matrix, const MatmulConstants& constant
 struct OperatorSeconds {
   double forward = 0;
   double backward = 0;         // both gradients
-  double weight_gradient = 0;  // of backward, the part that zero-bubble schedules move
+  double weight_gradient = 0;  // the part of backward that zero-bubble schedules move
 };
 
 // An operator alone on the GPU, without collectives.

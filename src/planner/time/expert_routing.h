@@ -1,9 +1,9 @@
-// To how many places a token's experts send it: ranks, or islands of GPUs.
+// The number of places to which a token's experts send it: ranks, or islands of GPUs.
 //
 // A place holds an equal share of the experts, in their order. Dispatch kernels that merge copies
-// (DeepEP, HybridEP, Megatron's hierarchical all-to-all) send a token to a place once, however many
-// of its experts are there, so this is what their traffic counts. Leaves out the spread between
-// tokens and whatever the router has learnt.
+// (DeepEP, HybridEP, Megatron's hierarchical all-to-all) send a token to a place once, for any
+// number of its experts there, so this number determines their traffic. Leaves out the spread
+// between tokens and the learned preferences of the router.
 #pragma once
 
 #include "spec/model/model.h"

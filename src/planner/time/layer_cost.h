@@ -1,5 +1,5 @@
 // Seconds, parameters and FLOPs of one layer (or the embedding, or the loss) on one rank for one
-// micro-batch: its operators on the GPU, and its collectives as far as compute waits for them.
+// micro-batch: its operators on the GPU, and the part of its collectives for which compute waits.
 //
 // The cost depends on few of a layout's figures (LayerKey), so the evaluator computes each once and
 // assembles stages from the parts. Tensor parallelism is Megatron's (arXiv 2205.05198): without
@@ -18,7 +18,7 @@ namespace longhaul::planner {
 struct LayerCost {
   double forward_s = 0;
   double backward_s = 0;         // without recompute
-  double weight_gradient_s = 0;  // of backward, what zero-bubble schedules move
+  double weight_gradient_s = 0;  // of backward, the part that zero-bubble schedules move
   double recompute_s = 0;        // forward executed again, with its collectives
   double tensor_forward_s = 0;   // exposed
   double tensor_backward_s = 0;
@@ -28,12 +28,12 @@ struct LayerCost {
   double expert_backward_s = 0;
   double forward_kernels = 0;
   double backward_kernels = 0;  // with recompute
-  double forward_host_s = 0;    // beside launches, what the host does before the next kernel
+  double forward_host_s = 0;    // beside launches: host work before the next kernel
   double backward_host_s = 0;
   double dense_parameters = 0;  // on this rank
   double expert_parameters = 0;
   double model_flops = 0;     // forward; a step counts three times that
-  double executed_flops = 0;  // forward and backward as MFU counts them, and what is recomputed
+  double executed_flops = 0;  // forward and backward as MFU counts them, and the recompute
 
   double forward_total_s() const {
     return forward_s + tensor_forward_s + context_forward_s + expert_forward_s;
@@ -57,7 +57,7 @@ struct LayerKey {
   bool overlap_expert = false;
   bool dual_pipe = false;  // the schedule pairs micro-batches of both directions
   bool interleaved =
-      false;  // several chunks of layers a rank, so that micro-batches can interleave
+      false;  // several chunks of layers per rank, so that micro-batches can interleave
   // GPUs between neighbours of each group (time/placement.h).
   uint32_t tensor_stride = 1;
   uint32_t context_stride = 1;

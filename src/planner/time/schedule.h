@@ -1,4 +1,4 @@
-// How long a pipeline takes for the micro-batches of a step.
+// The time of a pipeline for the micro-batches of a step.
 //
 // Tasks are (stage, chunk, micro-batch, forward or backward); each stage runs its own in the fixed
 // order of the schedule, a task starts when its stage is free and its input has arrived. The time

@@ -1,11 +1,11 @@
 // A predicted step as a Chrome trace, to open beside a real one (chrome://tracing, Perfetto).
 //
-// The JSON object of "Trace Event Format" (Google, 2016) with the keys that PyTorch's traces have
-// besides, so that `longhaul profile` reads it: one complete event ("X") of category kernel a task,
-// a thread a pipeline rank, times in microseconds; after the pipeline the gradient traffic that
-// nothing hides and the optimizer; one annotation around the step. Stages and schedule are those of
-// time/simulate.h, so ranks wait where the real ones would. Long steps show their first
-// micro-batches only, and say so in the name of the process. Leaves out single operators.
+// The JSON object of "Trace Event Format" (Google, 2016) with the additional keys of PyTorch's
+// traces, so that `longhaul profile` reads it: one complete event ("X") of category kernel for each
+// task, a thread for each pipeline rank, times in microseconds; after the pipeline the exposed
+// gradient traffic and the optimizer; one annotation around the step. Stages and schedule are those
+// of time/simulate.h, so ranks wait where the real ones would. Of long steps only the first
+// micro-batches are shown, and the name of the process states this. Leaves out single operators.
 #pragma once
 
 #include <string>

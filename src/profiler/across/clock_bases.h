@@ -1,21 +1,21 @@
-// Brings clocks that are whole seconds apart near each other, before they are fitted.
+// Brings clocks that differ by whole seconds close to each other, before they are fitted.
 //
-// Kineto writes the time that its times count from behind the events, so a file that was cut has
-// lost it: its rank is years from the ranks of its own host. And hosts may count from their boot.
-// A call ends on all of its members at about the same time, so ranks that end their calls over a
-// second from their host's others, in the median, get a clock of their own; and each clock is put
-// on one that it shares calls with, by the median. What differs by less is left to AlignClocks.
+// Kineto writes the base of its times after the events, so a truncated file has lost it: its rank
+// differs by years from its host's ranks. And hosts may count from their boot. A call ends on all
+// of its members at about the same time, so ranks whose calls end over a second apart from those of
+// their host's other ranks, in the median, get a separate clock; and each clock is set, by the
+// median, to one that it shares calls with. AlignClocks handles smaller differences.
 #pragma once
 
 #include "profiler/across/profiled_job.h"
 
 namespace longhaul::profiler {
 
-// Shifts the times of ranks. Adds an entry to job->clocks.hosts for ranks that keep a clock of
-// their own, and changes their host_of. Each host's offset_us says what was taken off.
+// Shifts the times of ranks. Adds an entry to job->clocks.hosts for ranks that keep a separate
+// clock, and changes their host_of. Each host's offset_us is the shift that was subtracted.
 void NearClocks(ProfiledJob* job);
 
-// `shift(int64_t* time_ns)` for each point in time of a rank.
+// Calls `shift(int64_t* time_ns)` for each point in time of a rank.
 template <typename Shift>
 void ShiftTimes(RankSummary* rank, Shift shift) {
   for (Step& step : rank->steps) {

@@ -1,4 +1,4 @@
-// What the run waited for, rank after rank.
+// The critical path of a run: the work and transfers for which the run waited, across ranks.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace longhaul::profiler {
 
-// Where the time of the whole run went, walking back from its end: work of the rank that everything
-// waited for, and the wire between. Its pieces tile the run from the first rank's begin to the last
-// one's end.
+// The time of the whole run, walking back from its end: work of the rank for which all others
+// waited, and the wire time between. Its pieces tile the run from the first rank's begin to the
+// last one's end.
 struct CriticalPath {
   struct Piece {
     size_t rank = 0;

@@ -1,10 +1,10 @@
-// A rank's host as the replay has it: launch after launch, held up only where it waited for the
-// device.
+// The model of a rank's host in the replay: one launch after the other, delayed only where it
+// waited for the device.
 //
-// From a launch to the next the host works (Python, the launch itself) or waits for data; both take
-// as long whatever the device does. Where it waited for the device (rank/host_time.h) it continues
-// when the device has come so far. So how early a kernel could have been launched follows, which an
-// idle time alone doesn't tell: exchanges may have run meanwhile.
+// Between two launches the host works (Python, the launch itself) or waits for data; both take the
+// same time for any behaviour of the device. Where it waited for the device (rank/host_time.h) it
+// continues when the device has reached that point. This gives the earliest launch of a kernel,
+// which an idle time alone does not give, because exchanges may have run meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ namespace longhaul::profiler {
 struct HostChain {
   struct Mark {
     int64_t time_ns = 0;
-    // Since the mark before or, of the first behind a wait, since its end; of the first of all,
-    // since the rank's begin: less than 0 where it was launched before.
+    // Since the mark before or, for the first one after a wait, since its end; for the first of
+    // all, since the rank's begin: less than 0 where it was launched before.
     int64_t work_ns = 0;
     int64_t input_ns = 0;
-    int32_t waits = 0;  // that ended before it
+    int32_t waits = 0;  // waits that ended before it
   };
   struct Wait {
     int64_t begin_ns = 0;
@@ -34,12 +34,12 @@ struct HostChain {
 
   // The mark of a launch; -1 where there is none.
   int32_t Find(int64_t launch_ns) const;
-  // The sum of work behind the rank's begin; of a mark's only the share `left`, by its time.
+  // The sum of work after the rank's begin; of a mark's work only the share `left`, by its time.
   int64_t work_ns(const std::function<double(int64_t time_ns)>& left = {}) const;
   int64_t input_ns() const;
 };
 
-// Empty where the trace tells of no wait: how much of the host's time was work isn't known then.
+// Empty where the trace shows no wait: then the host's share of work is unknown.
 HostChain ChainOf(const RankSummary& rank);
 
 }  // namespace longhaul::profiler

@@ -2,9 +2,9 @@
 //
 // A collective's instance is the same call on each member. Calls are matched within their group (or
 // pair, for sends and receives) by sequence number where the trace has it, else by order: the shift
-// at which kinds and sizes agree best, and behind a lost call the nearest place where they agree
+// at which kinds and sizes agree best, and after a lost call the nearest point where they agree
 // again. After AlignClocks (across/clocks.h) times of all ranks are on one clock, and an instance
-// splits: a rank waits from its own arrival to the last one's, and the rest is wire.
+// is divided: a rank waits from its own arrival to the last one's, and the rest is wire time.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@ std::string_view ToString(Dimension dimension);
 struct Group {
   std::string name;
   std::string description;
-  std::vector<int64_t> ranks;  // sorted; empty: not told
+  std::vector<int64_t> ranks;  // sorted; empty: unknown
   Dimension dimension = Dimension::kUnknown;
 };
 
 struct Member {
-  size_t rank = 0;        // place in Job::ranks
-  size_t collective = 0;  // place in its collectives
+  size_t rank = 0;        // index in Job::ranks
+  size_t collective = 0;  // index in its collectives
 };
 
 struct Instance {
@@ -39,7 +39,7 @@ struct Instance {
   std::vector<Member> members;  // by rank
   // On the common clock.
   int64_t last_arrival_ns = 0;
-  size_t last_member = 0;  // place in `members`
+  size_t last_member = 0;  // index in `members`
   int64_t end_ns = 0;
   int64_t wire_ns() const { return end_ns > last_arrival_ns ? end_ns - last_arrival_ns : 0; }
 };
@@ -55,11 +55,11 @@ struct ClockReport {
   size_t observations = 0;
   double residual_us_median = 0;
   double residual_us_p95 = 0;
-  uint64_t causality_violations = 0;  // somebody ended before the last began, by over the residual
+  uint64_t causality_violations = 0;  // a member ended before the last began, by over the residual
 };
 
 struct JobOptions {
-  int64_t ranks_per_host = 0;  // 0: told by the traces, else 8
+  int64_t ranks_per_host = 0;  // 0: as in the traces, else 8
   // Overrides: a group whose name or description holds the text is of that dimension.
   std::vector<std::pair<std::string, Dimension>> dimensions;
 };
@@ -74,7 +74,7 @@ struct ProfiledJob {
   ClockReport clocks;
   uint64_t matched = 0;  // calls
   uint64_t unmatched = 0;
-  std::vector<int64_t> missing_ranks;  // of the world, as far as it is told
+  std::vector<int64_t> missing_ranks;  // of the world, as far as the traces show
   std::vector<std::string> warnings;
 
   Dimension DimensionOf(size_t rank, size_t collective) const {
@@ -82,7 +82,7 @@ struct ProfiledJob {
   }
 };
 
-// Refuses no ranks and the same rank twice.
+// Rejects an empty list and the same rank twice.
 Result<ProfiledJob> AssembleJob(std::vector<RankSummary> ranks, const JobOptions& options = {});
 
 // Recomputes arrivals and ends of all instances from the ranks' times.

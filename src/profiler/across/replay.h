@@ -1,12 +1,12 @@
-// The run once more, with one thing changed: what it would be worth.
+// Replays the run with one change, to compute the time that the change saves.
 //
 // Each rank's segments become a program (across/replay_program.h) of work, of arrivals at
-// collectives, of waits for them and, where its trace tells of them, of launches; an instance ends
-// when its last member has arrived plus its wire time. Replayed as measured it gives the measured
-// time back; with a rank's work or its host's scaled, or a link's wire, it says what the change is
-// worth, with all that then waits for something else. A call whose stream was busy begins earlier
-// when the call before it ends earlier, down to when it was launched and its input computed. What
-// computation a hidden call's end releases is known by its kind alone.
+// collectives, of waits for them and, where its trace shows them, of launches; an instance ends
+// when its last member has arrived plus its wire time. A replay without a change gives the measured
+// time; with the work of a rank or its host scaled, or the wire time of a link, it gives the time
+// with all consequences for other waits. A call whose stream was busy begins earlier when the call
+// before it ends earlier, but not before its launch and the end of its input's computation. The
+// computation that waits for a hidden call is known only by its kind.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@
 namespace longhaul::profiler {
 
 struct Change {
-  // Multiplies work's duration: rank, what it is. Of kHost and kInput also the host's own time
-  // between launches.
+  // Multiplies the duration of work: rank, kind of work. For kHost and kInput also the host's own
+  // time between launches.
   std::function<double(size_t rank, Spent spent)> work;
-  // Multiplies that of the work that begins at this time of the rank's, besides; of the host what
-  // it does until a launch at this time.
+  // Also multiplies the work that begins at this time of the rank; for the host, its work before a
+  // launch at this time.
   std::function<double(size_t rank, int64_t begin_ns)> moment;
   // Multiplies an instance's wire time.
   std::function<double(size_t instance)> wire;

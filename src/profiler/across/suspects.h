@@ -1,4 +1,4 @@
-// Faults that the traces point at, before they are priced: what stands out against its like.
+// Possible faults in the traces, before their cost is computed: outliers among similar items.
 #pragma once
 
 #include <string>
@@ -11,29 +11,29 @@ namespace longhaul::profiler {
 struct Suspect {
   Cause cause = Cause::kSlowKernels;
   std::string subject;
-  std::vector<size_t> ranks;  // places in Job::ranks
+  std::vector<size_t> ranks;  // indices in Job::ranks
   std::string evidence;
-  Change change;  // what it would be without; refers to the job
+  Change change;  // the run without the fault; refers to the job
 };
 
-// What they are compared by.
+// The data for the comparison.
 struct Surroundings {
   const ProfiledJob& job;
   const std::vector<RankTotals>& totals;
   const Stages& stages;
   double step_s = 0;
   double steps = 1;
-  std::vector<Change> stalls = {};  // as found; what they cost makes no rank a straggler
+  std::vector<Change> stalls = {};  // as found; their cost makes no rank a straggler
 };
 
-// A call that took so long on the wire once, or a piece of a rank's work.
+// Calls, or pieces of a rank's work, that once took much longer than usual.
 std::vector<Suspect> FindStalls(const Surroundings& around);
-// Ranks, and hosts of them, that compute, launch or load longer than their peers.
+// Ranks, and whole hosts, that compute, launch or load longer than their peers.
 std::vector<Suspect> FindStragglers(const Surroundings& around);
-// Groups whose exchanges take longer on the wire than others alike.
+// Groups whose exchanges take longer on the wire than similar ones.
 std::vector<Suspect> FindSlowLinks(const Surroundings& around);
 
-// As evidence is worded.
+// The statistics and formats of evidence texts.
 double Median(std::vector<double> values);
 std::string Percent(double share);
 std::string Milliseconds(double seconds);

@@ -1,10 +1,10 @@
-// Traces of a job whose truth is known: for tests, for benchmarks, and to try the profiler on.
+// Generates traces of a job with known results: for tests, benchmarks and trials of the profiler.
 //
-// A transformer on tensor x data x pipeline ranks is run in virtual time: a schedule of
-// across/schedule.h, an all-reduce of the tensor ranks a layer, sends and receives that meet, the
-// gradients' all-reduces hidden behind the last backward, kernels launched ahead by a host that
-// can be late. Faults and skewed clocks are put in on purpose; running the same job without one
-// says what it costs. Leaves out noise beyond a fixed jitter and congestion between collectives.
+// A transformer on tensor x data x pipeline ranks runs in virtual time: a schedule of
+// across/schedule.h, an all-reduce of the tensor ranks per layer, matching sends and receives, the
+// gradients' all-reduces hidden under the last backward, kernels launched ahead by a host that can
+// be late. Faults and skewed clocks are injected; a run of the same job without a fault gives the
+// fault's cost. Leaves out noise beyond a fixed jitter and congestion between collectives.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ struct GeneratorOptions {
   int tensor = 2;
   int data = 2;
   int pipeline = 2;
-  int layers = 4;  // a stage; of DualPipe for either direction
+  int layers = 4;  // per stage; for DualPipe in each direction
   Schedule schedule = Schedule::kOneForwardOneBackward;
-  int chunks = 1;  // of a stage's layers, as the schedule needs them
+  int chunks = 1;  // of a stage's layers, as the schedule requires
   int micro_batches = 4;
   int steps = 3;
-  int warm_up = 0;  // steps before those, which aren't traced
+  int warm_up = 0;  // untraced steps before those
   int ranks_per_host = 4;
   double layer_us = 600;  // forward of one layer
   // Its backward, of layer_us: the gradients of its inputs and of its weights.
@@ -34,7 +34,7 @@ struct GeneratorOptions {
   double weights_share = 0.6;
   double tensor_wire_us = 40;
   double pipeline_wire_us = 30;
-  double data_wire_us = 400;  // a layer's bucket
+  double data_wire_us = 400;  // per layer's bucket
   double launch_us = 4;
   bool sequence_numbers = true;
   bool group_descriptions = true;
@@ -44,20 +44,20 @@ struct GeneratorOptions {
   int slow_rank = -1;
   int slow_host = -1;
   double slow_factor = 1.2;
-  int late_rank = -1;  // its host takes late_us a launch
+  int late_rank = -1;  // its host takes late_us per launch
   double late_us = 300;
-  int slow_link_rank = -1;  // what it sends to the next stage takes link_factor times as long
+  int slow_link_rank = -1;  // its sends to the next stage take link_factor times as long
   double link_factor = 20;
   int heavy_stage = -1;  // has heavy_factor times the work
   double heavy_factor = 1.5;
   double input_us = 0;  // a data loader's wait before each step, on rank 0
-  int stall_rank = -1;  // stands still once, in this step
+  int stall_rank = -1;  // stalls once, in this step
   int stall_step = 0;
   double stall_us = 0;
   double stall_at = 0.5;  // of the step's operations
   enum class Stall { kKernel, kHost, kCall } stall = Stall::kKernel;
 
-  // Host h's clock is off by h * skew_us and runs h * drift_ppm fast.
+  // Host h's clock is off by h * skew_us and runs fast by h * drift_ppm.
   double skew_us = 0;
   double drift_ppm = 0;
 };

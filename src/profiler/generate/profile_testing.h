@@ -11,7 +11,7 @@
 
 namespace longhaul::profiler {
 
-// All ranks, after `change` of each one's file.
+// Profiles all ranks, after `change` of each one's file.
 inline ProfiledJob Profile(const GeneratorOptions& options,
                            const std::function<void(int rank, std::string* json)>& change = {}) {
   const GeneratedJob made = Generate(options);
@@ -27,7 +27,7 @@ inline ProfiledJob Profile(const GeneratorOptions& options,
   return AssembleJob(std::move(ranks), job).value();
 }
 
-// Of hosts whose clocks differ.
+// The options of a job on hosts whose clocks differ.
 inline GeneratorOptions Skewed() {
   GeneratorOptions options;
   options.skew_us = 12'345;

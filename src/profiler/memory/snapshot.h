@@ -1,9 +1,9 @@
-// PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot): what was allocated when, by what.
+// PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot): allocations over time, by origin.
 //
 // The recorded history of each device is replayed: allocations and frees give the bytes in use over
-// time, its peak, and who held them then. "Who" is the innermost frame that isn't PyTorch's own
-// (else the innermost), so parts are lines of the user's program. Blocks that lived before the
-// recording began are known only by the final state and count as "before the recording".
+// time, its peak, and the origin of the bytes at the peak. The origin is the innermost frame
+// outside PyTorch's own code (else the innermost), so parts are lines of the user's program. Blocks
+// from before the recording are known only by the final state and count as "before the recording".
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct DeviceMemory {
 
 Result<std::vector<DeviceMemory>> ReadMemorySnapshot(std::string_view pickle);
 
-// A few lines a device: peak, who holds it, what is reserved and not used, and a small curve.
+// A few lines per device: peak, its origins, reserved but unused memory, and a small curve.
 std::string MemoryText(const std::vector<DeviceMemory>& devices);
 
 }  // namespace longhaul::profiler

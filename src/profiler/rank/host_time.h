@@ -1,5 +1,5 @@
-// When the host that launches a rank's work was held up by the device itself: it could not have
-// launched earlier, however fast it was.
+// Finds when the device itself delayed the host that launches a rank's work: the host could not
+// have launched earlier, at any speed.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace longhaul::profiler {
 
-// When the device could begin with the event, as far as its host was concerned; kNotLaunched if no
-// launch is told. A copy whose call returned behind its end was waited for by the host: it counts
-// as launched when the call began.
+// The time at which the host allowed the device to begin the event; kNotLaunched if no launch is
+// known. The host waited for a copy whose call returned after its end: such a copy counts as
+// launched when the call began.
 int64_t LaunchTime(const DeviceEvent& event);
 
-// Calls of launching threads that wait for the device (cudaStreamSynchronize and its like, copies
-// that return when they are done). One within which something was launched is left out: another
-// thread continued.
+// Calls of launching threads that wait for the device (cudaStreamSynchronize and similar calls,
+// copies that return when they are done). A call during which something was launched is left out:
+// another thread continued.
 Intervals HostWaits(const RankTrace& trace, const std::vector<DeviceEvent>& device);
 
 }  // namespace longhaul::profiler

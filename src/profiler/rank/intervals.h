@@ -1,7 +1,7 @@
 // Sets of time as sorted, disjoint half-open intervals: union, intersection, difference, length.
 //
-// Everything the profiler says about overlap is arithmetic on these. All results are sorted,
-// disjoint and without empty intervals; touching intervals are joined.
+// All statements of the profiler about overlap are computed with these functions. All results are
+// sorted, disjoint and without empty intervals; touching intervals are joined.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ struct Interval {
 };
 using Intervals = std::vector<Interval>;
 
-// Of any intervals; those that are empty or reversed count for nothing.
+// The union of any intervals; empty or reversed ones are ignored.
 Intervals Union(Intervals any);
-// Require results of these functions.
+// Require results of the functions here.
 Intervals Intersection(const Intervals& a, const Intervals& b);
 Intervals Difference(const Intervals& a, const Intervals& b);
 int64_t Length(const Intervals& set);

@@ -1,7 +1,7 @@
-// What kind of work a kernel does, and which collective a kernel is.
+// The classes of work that kernels do, and the kinds of collectives.
 //
-// The classes; rank/kernel_table.h has the patterns that tell them by a name. What matches none is
-// "other", and the report shows how much time that is.
+// rank/kernel_table.h has the patterns that find the class of a name. A name without a matching
+// pattern is "other", and the report shows the time of this class.
 #pragma once
 
 #include <array>

@@ -1,11 +1,11 @@
-// Which class a kernel's or operator's name belongs to: a table of patterns.
+// Maps the name of a kernel or operator to a class, by a table of patterns.
 //
-// A pattern is a text that the name contains; `^` in front of it means that the name begins with
-// it, `$` behind it that the name ends with it. Letters match in either case. The first pattern
-// that matches decides: those of the user's file in its order, then the built-in ones
-// (rank/kernel_table.cc), which know the names of NCCL and RCCL, DeepEP, NVSHMEM, symmetric memory,
-// Transformer Engine's user buffers, the all-reduces of inference servers, cuBLAS, CUTLASS, flash
-// attention, cuDNN, Triton as torch.compile names it, and PyTorch's own kernels and operators.
+// A pattern is a text that the name contains; `^` before it means that the name begins with it, `$`
+// after it that the name ends with it. Letters match in either case. The first matching pattern
+// decides: those of the user's file in its order, then the built-in ones (rank/kernel_table.cc),
+// which cover the names of NCCL and RCCL, DeepEP, NVSHMEM, symmetric memory, Transformer Engine's
+// user buffers, the all-reduces of inference servers, cuBLAS, CUTLASS, flash attention, cuDNN,
+// Triton as torch.compile names it, and PyTorch's own kernels and operators.
 //
 // The file (`longhaul profile --kernels FILE`) has a line for each pattern:
 //
@@ -14,7 +14,7 @@
 //   PATTERN = communication DIMENSION
 //
 // The last `=` of a line separates the two. CLASS is one of KernelClassWords() or `host`, for an
-// operator of a processor's trace that computes nothing itself: its time is its caller's.
+// operator of a processor's trace that computes nothing itself: its time counts as its caller's.
 // DIMENSION is tensor, context, expert, data, pipeline or world, for communication whose trace does
 // not name its process group.
 #pragma once
@@ -30,7 +30,7 @@
 
 namespace longhaul::profiler {
 
-// What the table says of a name.
+// The table's result for a name.
 struct KernelMatch {
   bool known = false;                      // some pattern matches
   KernelClass kind = KernelClass::kOther;  // kOther if none does, and for `host`
@@ -45,12 +45,12 @@ class KernelTable {
   static constexpr size_t kMaxFileBytes = 256 << 10;
   static constexpr size_t kMaxPatterns = 1000;
   static constexpr size_t kMaxPatternBytes = 200;
-  static constexpr size_t kMaxNameBytes = 4096;  // of a name, what is looked at
+  static constexpr size_t kMaxNameBytes = 4096;  // the part of a name that is compared
 
   // The built-in patterns alone.
   KernelTable() = default;
-  // Those of a user's file in front of them. kInvalidArgument names `file`, the line, and what was
-  // expected.
+  // The patterns of a user's file before the built-in ones. kInvalidArgument names `file`, the
+  // line, and the expected form.
   static Result<KernelTable> Parse(std::string_view text, std::string_view file);
 
   KernelMatch Find(std::string_view name) const;
@@ -66,10 +66,10 @@ class KernelTable {
   std::vector<Pattern> own_;
 };
 
-// "matrix-product, attention, ...": what a file may call a class, for messages.
+// "matrix-product, attention, ...": the classes that a file may name, for messages.
 std::string KernelClassWords();
 
-// What the table says of a trace's names, looked up once a name. Keeps references to both.
+// The table's results for a trace's names, with one look-up per name. Keeps references to both.
 class KernelNames {
  public:
   KernelNames(const KernelTable& table, const Strings& strings)

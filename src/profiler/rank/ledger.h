@@ -1,4 +1,4 @@
-// Cuts a rank's time into segments (rank/summary.h says by which rules).
+// Divides a rank's time into segments (rank/summary.h has the rules).
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace longhaul::profiler {
 
-// `device` as LinkDevice gives it; `collective_of` holds for each of them its place among the
+// `device` as LinkDevice returns it; `collective_of` holds for each of them its index among the
 // collectives, or -1. The segments tile `window` without gaps or overlaps.
 std::vector<Segment> CutSegments(const std::vector<DeviceEvent>& device,
                                  const std::vector<int32_t>& collective_of, const Intervals& input,

@@ -1,9 +1,9 @@
-// Some of a run's steps, one after another: those that somebody asks for, or as many as memory
+// A range of consecutive steps of a run: those that the user requested, or as many as memory
 // holds.
 //
-// A rank's part of the window is what its host launched from the first one's begin to the begin of
-// the step behind the last, as in a trace that was recorded for these steps alone. So every member
-// of a group has the same calls in it, whenever they ran.
+// A rank's part of the window is the work that its host launched from the begin of the first step
+// to the begin of the step after the last, as in a trace that was recorded for these steps alone.
+// So every member of a group has the same calls in it, at any time of execution.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,21 @@
 
 namespace longhaul::profiler {
 
-// Of each step: the number at the end of its name ("ProfilerStep#12"), or its place from 0 where
-// one has none or they don't grow.
+// For each step: the number at the end of its name ("ProfilerStep#12"), or its index from 0 where a
+// name has none or the numbers do not grow.
 std::vector<int64_t> StepNumbers(const std::vector<Step>& steps);
 
 // "20-29", or one number.
 Result<StepWindow> ParseStepWindow(std::string_view text);
 
-// Leaves the steps of the host that lie in the window. Returns the host's time that is theirs;
-// kNotFound if none is.
+// Keeps the steps of the host that lie in the window. Returns the host's time of these steps;
+// kNotFound if there are none.
 Result<Interval> KeepSteps(const StepWindow& window, std::vector<Step>* host);
 
-// Leaves what was launched in that time or, where no launch is told, began in it.
+// Keeps the events that were launched in that time or, without a known launch, began in it.
 void KeepLaunched(const Interval& time, std::vector<DeviceEvent>* device);
 
-// Leaves the spans that reach into that time.
+// Keeps the spans that overlap that time.
 void KeepTouching(const Interval& time, Intervals* spans);
 
 }  // namespace longhaul::profiler

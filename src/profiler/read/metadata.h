@@ -1,7 +1,7 @@
-// What a trace says of itself outside its events: rank, world, groups, device, base of time.
+// A trace's metadata outside its events: rank, world, groups, device, base of time.
 //
-// Kineto's members of the outermost object. `distributedInfo.host` and `hostname` are read where
-// somebody writes them; Kineto does not. Values of a wrong type count as absent.
+// Reads Kineto's members of the outermost object. `distributedInfo.host` and `hostname` are read
+// where a program writes them; Kineto does not. Values of a wrong type count as absent.
 #pragma once
 
 #include <string_view>
@@ -10,14 +10,14 @@
 
 namespace longhaul::profiler {
 
-// Whether the member is one that ReadMember understands.
+// Whether ReadMember supports the member.
 bool IsKnownMember(std::string_view key);
 
-// Takes a known member's value, JSON text; false if it can't be read.
+// Reads a known member's value, a JSON text; false if it is unreadable.
 bool ReadMember(std::string_view key, std::string_view json, Metadata* metadata);
 
-// "[0, 1, 2]" as numbers. One that is cut ("[0, 1, ...") or no list gives what can be read and sets
-// `cut`.
+// "[0, 1, 2]" as numbers. A list that is cut ("[0, 1, ...") or malformed gives its readable part
+// and sets `cut`.
 std::vector<int64_t> ParseRanks(std::string_view text, bool* cut);
 
 }  // namespace longhaul::profiler

@@ -4,7 +4,7 @@
 // copies, sets and runtime calls of CUPTI_ACTIVITY_KIND_*, ranges of NVTX_EVENTS, texts of
 // StringIds, the device's name of TARGET_INFO_GPU. A missing table counts as empty. Times are
 // nanoseconds since the session began, so hosts are aligned by their collectives alone. Nsight
-// keeps no metadata of collectives: they are known by kernels' names.
+// stores no metadata of collectives: they are recognized by kernels' names.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
-// What is told of a job: ten lines for people, JSON for programs, one page, a merged trace.
+// The reports of a job: ten lines for people, JSON for programs, one page, a merged trace.
 //
-// The summary says first what to do first. MFU is model FLOPs over time, ranks and the GPU's dense
-// half-precision peak, where the caller knows the model's FLOPs; HFU counts what the traced
-// operators with shapes executed. Neither is shown where it can't be known.
+// The summary begins with the most useful action. MFU is model FLOPs over time, ranks and the GPU's
+// dense half-precision peak, where the caller gives the model's FLOPs; HFU counts the FLOPs of the
+// traced operators with shapes. An unknown one is not shown.
 #pragma once
 
 #include <functional>
@@ -17,34 +17,34 @@
 namespace longhaul::profiler {
 
 struct ReportOptions {
-  std::optional<spec::Device> device;  // else told by the traces' device name
-  double model_flops = 0;              // of a step of the whole job; 0: not known
+  std::optional<spec::Device> device;  // absent: from the traces' device name
+  double model_flops = 0;              // of a step of the whole job; 0: unknown
 };
 
 struct Utilization {
   std::optional<spec::Device> device;
-  double mfu = 0;  // 0: not known
+  double mfu = 0;  // 0: unknown
   double hfu = 0;
 };
 Utilization UtilizationOf(const ProfiledJob& job, const Findings& findings,
                           const ReportOptions& options);
 
-// Ten lines or a few more, one for each warning.
+// About ten lines, plus one for each warning.
 std::string SummaryText(const ProfiledJob& job, const Findings& findings,
                         const ReportOptions& options);
 nlohmann::ordered_json ReportJson(const ProfiledJob& job, const Findings& findings,
                                   const ReportOptions& options);
-// A page without scripts or anything from elsewhere.
+// A self-contained page without scripts.
 std::string ReportHtml(const ProfiledJob& job, const Findings& findings,
                        const ReportOptions& options);
-// A Chrome trace that Perfetto opens: a process a rank, on one clock, with its steps, segments and
-// collectives. Arrows go from a send to its receive, and from who came last to a collective to its
-// other members. Written piece by piece; fails as `write` does.
+// A Chrome trace that Perfetto opens: one process per rank, on one clock, with its steps, segments
+// and collectives. Arrows go from a send to its receive, and from the last member to arrive at a
+// collective to the others. Written piece by piece; fails as `write` does.
 Status WriteMergedTrace(const ProfiledJob& job,
                         const std::function<Status(std::string_view)>& write);
-// The same as a whole.
+// The same as one text.
 std::string MergedTrace(const ProfiledJob& job);
-// Two runs: what became of the step, of each kind of time, and of the kernels that changed most.
+// Compares two runs: the step, each kind of time, and the kernels that changed most.
 std::string CompareText(const ProfiledJob& before, const Findings& b, const ProfiledJob& after,
                         const Findings& a);
 

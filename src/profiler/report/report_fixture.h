@@ -14,7 +14,7 @@
 
 namespace longhaul::profiler {
 
-// The traces of a generated job in a folder of their own.
+// Writes the traces of a generated job to a separate folder.
 class ReportTest : public testing::Test {
  protected:
   std::vector<std::string> Write(const GeneratorOptions& options, const std::string& prefix) {
@@ -39,7 +39,7 @@ class ReportTest : public testing::Test {
   const std::string& folder_ = temporary_.path();
 };
 
-// Of eight ranks, of which one computes longer.
+// Eight ranks, of which one computes longer.
 inline GeneratorOptions Slow() {
   GeneratorOptions options;
   options.slow_rank = 5;

@@ -1,7 +1,7 @@
-// Texts kept once, known by number: kernel names repeat a hundred thousand times in a trace.
+// Texts stored once, under a number: kernel names repeat a hundred thousand times in a trace.
 //
-// Numbers are dense from 0, which is the empty text, in the order of first sight. Bytes live in
-// blocks that never move, so views stay good as long as the table lives.
+// Numbers are dense from 0, which is the empty text, in the order of first use. Bytes are in blocks
+// that never move, so views stay valid as long as the table lives.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
-// One rank's trace in memory: events in columns, and what the file says of itself.
+// One rank's trace in memory: events in columns, and the file's metadata.
 //
-// Times are whole nanoseconds since the attempt (or since whatever the file counts from): Kineto
-// writes 16 digits and three decimals, which no double holds. A row takes 37 bytes, where its JSON
-// takes 250 to 580. Rows are in the order of the file; `rank/links.h` sorts what it needs. Flow
-// events, counters and Python frames are counted, not kept: correlations say what flows say.
+// Times are whole nanoseconds since the Unix epoch (or the file's own base): Kineto writes 16
+// digits and three decimals, more than a double can hold. A row takes 37 bytes, where its JSON
+// takes 250 to 580. Rows are in the order of the file; `rank/links.h` sorts them as needed. Flow
+// events, counters and Python frames are counted, not kept: correlations replace flows.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ enum class Category : uint8_t {
   kCpuOp,
   kUserAnnotation,
   kGpuUserAnnotation,
-  kRuntime,  // cudaLaunchKernel and its like
+  kRuntime,  // cudaLaunchKernel and similar calls
   kDriver,
   kKernel,
   kMemcpy,
@@ -54,7 +54,7 @@ struct Track {
   friend bool operator==(const Track&, const Track&) = default;
 };
 
-// What Kineto writes beside a collective's kernel (since 2024).
+// Kineto's data about a collective's kernel (since 2024).
 struct CollectiveNote {
   uint32_t name = 0;  // "allreduce", "_allgather_base"
   uint32_t dtype = 0;
@@ -69,10 +69,10 @@ struct CollectiveNote {
   int64_t destination_rank = -1;
   int64_t rank_start = -1;
   int64_t rank_stride = -1;
-  int64_t cpu_ns = -1;  // of the process meanwhile; -1: not told
+  int64_t cpu_ns = -1;  // of the process meanwhile; -1: unknown
 };
 
-// What our own trainer writes beside an operator of its model.
+// The built-in trainer's data about an operator of its model.
 struct OperatorNote {
   uint32_t kind = 0;   // "matmul": the device file's, may be empty
   uint32_t sizes = 0;  // "[4.0,8.0,0.0]"
@@ -89,8 +89,8 @@ struct Event {
   uint32_t track = 0;
   uint32_t correlation = 0;  // 0: none
   uint32_t external = 0;     // 0: none
-  // Of a kernel: 1 + its place in `notes`, or 0. Of a copy: KiB moved, rounded up. Of an operator:
-  // the text of its shapes, or 0. Of an annotation: 1 + its place in `operator_notes`, or 0.
+  // Kernel: 1 + its index in `notes`, or 0. Copy: KiB moved, rounded up. Operator: the text of its
+  // shapes, or 0. Annotation: 1 + its index in `operator_notes`, or 0.
   uint32_t detail = 0;
   Category category = Category::kOther;
 
@@ -111,9 +111,9 @@ class EventTable {
   uint32_t track(size_t row) const { return track_[row]; }
   Category category(size_t row) const { return category_[row]; }
   void SetDuration(size_t row, int64_t duration_ns) { duration_[row] = duration_ns; }
-  // Adds `by_ns` to every start; one that leaves the 64 bits stays at their end.
+  // Adds `by_ns` to every start; an overflow is clamped to the limits of 64 bits.
   void Shift(int64_t by_ns);
-  // Gives back what growing left over.
+  // Frees unused capacity.
   void Shrink();
   size_t memory_bytes() const;
 
@@ -123,7 +123,7 @@ class EventTable {
   std::vector<Category> category_;
 };
 
-// A process group as `distributedInfo.pg_config` has it.
+// A process group as in `distributedInfo.pg_config`.
 struct GroupConfig {
   std::string name;
   std::string description;
@@ -140,7 +140,7 @@ struct Metadata {
   std::vector<GroupConfig> groups;
 };
 
-// One place where the file was not what it should be.
+// One place where the file is malformed.
 struct Damage {
   uint64_t byte = 0;
   uint64_t line = 0;
@@ -152,13 +152,13 @@ struct ReadReport {
 
   uint64_t json_bytes = 0;  // after decompression
   uint64_t file_bytes = 0;
-  uint64_t events = 0;  // objects understood, whatever their kind
+  uint64_t events = 0;  // parsed objects of all kinds
   uint64_t python = 0;  // Python frames skipped
   uint64_t flows = 0;
   uint64_t damages = 0;  // places, of which the first few are kept
   uint64_t bytes_lost = 0;
   bool cut = false;   // the end of the file is missing
-  bool full = false;  // and it is there, but beyond the memory allowed
+  bool full = false;  // the end exists, but is beyond the memory limit
   std::vector<Damage> kept;
 };
 
@@ -170,8 +170,8 @@ struct RankTrace {
   std::vector<Track> tracks;
   std::vector<CollectiveNote> notes;
   std::vector<OperatorNote> operator_notes;
-  std::vector<size_t> host_rows_with_stream;  // rare; another tool may take them for the device's
-  // Of each row, the number of its object in the file's list; only where ReadOptions::places asks.
+  std::vector<size_t> host_rows_with_stream;  // rare; another tool may count them as the device's
+  // For each row, the index of its object in the file's list; only with ReadOptions::places.
   std::vector<uint64_t> places;
   bool fractional_times = false;  // some `ts` had decimals
   ReadReport report;

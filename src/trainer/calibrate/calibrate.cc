@@ -27,7 +27,7 @@ using planner::Figure;
 using planner::FigureKind;
 using planner::Measurement;
 
-// "product 1024 x 128 x 512".
+// "matmul 1,024 x 128 x 512".
 std::string Describe(const Figure& figure) {
   std::string text(planner::FigureName(figure.kind));
   for (size_t i = 0; i < planner::SizeNames(figure.kind).size(); ++i) {

@@ -1,8 +1,8 @@
 // Measures this machine for the planner: `longhaul-trainer --calibrate`.
 //
-// Standard output gets one JSON object a line: {"done": 12, "total": 90, "what": "product 1024 x
-// 128 x 512"} while it goes, and the device file (planner/local/device_file.h), without date and
-// versions, as the last line's "device". Ends at once when its parent does.
+// Standard output gets one JSON object per line: {"done": 12, "total": 90, "what": "matmul 1,024 x
+// 128 x 512"} during the measurements, and the device file (planner/local/device_file.h), without
+// date and versions, as "device" of the last line. Ends at once when its parent does.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ using Progress = std::function<void(size_t done, size_t total, const std::string
 // Requires PrepareTorch and one thread.
 Result<planner::DeviceFile> Calibrate(const CalibrateOptions& options, const Progress& progress);
 
-// The whole mode, as main runs it: returns the exit code.
+// Runs the whole mode, for main: returns the exit code.
 int RunCalibrate(const CalibrateOptions& options);
 
 }  // namespace longhaul::trainer

@@ -1,4 +1,4 @@
-// What this machine's cores can do: a 512 x 512 f32 matrix product on one thread.
+// The peak speed of this machine's cores: a 512 x 512 f32 matrix product on one thread.
 #pragma once
 
 #include <string>
@@ -9,18 +9,18 @@
 
 namespace longhaul::trainer {
 
-// A core of this speed or slower is running the reference BLAS (about 6 GFLOP/s), not OpenBLAS.
+// A core of this speed or slower uses the reference BLAS (about 6 GFLOP/s), not OpenBLAS.
 constexpr FlopsPerSecond kSlowestCore{15e9};
 
 // The fastest of several rounds that take `budget` together, by this thread's CPU time, so other
-// processes on the core don't count. Requires PrepareTorch.
+// processes on the core do not count. Requires PrepareTorch.
 FlopsPerSecond MeasureCorePeak(Duration budget);
 
 // The cores this process may use.
 int UsableCores();
 
-// Measures in one process a core, at the same time. Returns the mean. kFailedPrecondition with the
-// remedy when it is below kSlowestCore and LONGHAUL_ALLOW_SLOW_BLAS isn't 1.
+// Measures in one process per core, at the same time. Returns the mean. kFailedPrecondition with
+// the remedy when it is below kSlowestCore and LONGHAUL_ALLOW_SLOW_BLAS is not 1.
 Result<FlopsPerSecond> MeasureMachine(int cores);
 
 }  // namespace longhaul::trainer

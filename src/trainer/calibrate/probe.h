@@ -1,8 +1,8 @@
 // Times one operator of the built-in trainer at one size on the device of this process.
 //
-// The interface is what a device that runs the built-in trainer has to offer; the trainer runs on
-// CPUs alone. NVIDIA GPUs, for `plan`, are measured by cuda/cuda_probe.h, without libtorch and in
-// figures of their own (planner/local/gpu/gpu_file.h): matmuls, memory, collectives.
+// The interface is the one that a device for the built-in trainer must provide; the trainer runs on
+// CPUs alone. cuda/cuda_probe.h measures NVIDIA GPUs for `plan`, without libtorch and with separate
+// figures (planner/local/gpu/gpu_file.h): matmuls, memory, collectives.
 #pragma once
 
 #include <memory>
@@ -23,12 +23,12 @@ class Probe {
   virtual Result<planner::Figure> Measure(const planner::Figure& what, Duration budget) = 0;
 };
 
-// By this thread's CPU time, so that other processes on the core count only by what they do to the
-// caches. `directory` is where kStorage writes. Requires PrepareTorch.
+// Measures by this thread's CPU time, so that other processes on the core count only by their
+// effect on the caches. kStorage writes to `directory`. Requires PrepareTorch.
 std::unique_ptr<Probe> MakeCpuProbe(std::string directory);
 
-// Sets forward_s, backward_s, spread and repeats to the medians of the repeats. Requires some, as
-// many of both or no backward.
+// Sets forward_s, backward_s, spread and repeats to the medians of the repeats. Requires at least
+// one, and as many of both or no backward.
 void Summarise(std::vector<double> forward, std::vector<double> backward, planner::Figure& figure);
 
 }  // namespace longhaul::trainer

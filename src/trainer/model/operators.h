@@ -1,6 +1,6 @@
-// The operators of the byte-level GPT on libtorch: what the model (model.cc) is made of and what
-// calibration (calibrate/) measures, so that both run the same kernels. f32, on the CPU; gradients
-// are libtorch's.
+// The operators of the byte-level GPT on libtorch, which the model (model.cc) uses and calibration
+// (calibrate/) measures, so that both run the same kernels. f32, on the CPU; gradients are
+// libtorch's.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -28,9 +28,9 @@ struct Linear {
 // [length, length]: -inf where the key comes after the query.
 at::Tensor CausalMask(int64_t length);
 
-// Queries, keys and values of `heads` heads of `batch` sequences, [batch * length, 3 * width], to
-// what attention mixes of the values, [batch * length, width]. `qkv` is given back before the
-// scores are made.
+// Attention: from queries, keys and values of `heads` heads of `batch` sequences, [batch * length,
+// 3 * width], to the weighted values, [batch * length, width]. `qkv` is freed before the scores are
+// allocated.
 at::Tensor CoreAttention(at::Tensor qkv, const at::Tensor& mask, int64_t batch, int64_t length,
                          int64_t heads);
 
@@ -41,8 +41,8 @@ at::Tensor Activation(const at::Tensor& x);
 at::Tensor Embed(const at::Tensor& ids, const at::Tensor& token, const at::Tensor& position,
                  std::span<const at::Tensor> previous);
 
-// Of the tables' words from `first_word` on, which are those here: what they alone give, without
-// the position. Summed over the parts of the vocabulary it is all but the position.
+// The sum of the embeddings of the tables' words from `first_word` on, which are on this rank,
+// without the position. Its sum over the parts of the vocabulary is the whole except the position.
 at::Tensor EmbedPart(const at::Tensor& ids, const at::Tensor& token,
                      std::span<const at::Tensor> previous, int64_t first_word);
 

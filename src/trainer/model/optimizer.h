@@ -4,7 +4,7 @@
 //   w -= rate * decay * w                   v = b2 v + (1 - b2) g'^2
 //   w -= rate * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)
 //
-// Elementwise: any cut of the buffers gives the same bits.
+// Elementwise: any division of the buffers gives the same bits.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ void UpdateAdamW(const AdamWStep& step, std::span<float> weights, std::span<cons
 // The sum of squares, in double and in a fixed order.
 double SquaredNorm(std::span<const float> values);
 
-// The state of training: weights and moments as flat buffers in the table's layout.
-// A rank may hold a part of it: then the norm is summed by whoever calls.
+// The state of training: weights and moments as flat buffers in the table's layout. A rank may hold
+// a part of it: then the caller sums the norm.
 class Optimizer {
  public:
   Optimizer(const ParameterTable& table, const spec::TrainSpec& train);

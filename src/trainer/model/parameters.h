@@ -1,8 +1,8 @@
-// The parameters of the byte-level GPT: names, shapes, where each lies in the flat buffers, how it
-// starts. Weights, gradients and both moments are four flat buffers with this one layout.
+// The parameters of the byte-level GPT: names, shapes, offsets in the flat buffers, initial values.
+// Weights, gradients and both moments are four flat buffers with this one layout.
 //
-// A rank may hold a part: the layers of its stage, and of each matrix its tensor part. What is cut
-// where (Shoeybi et al., Megatron-LM, 2019): queries, keys and values by heads, the MLP's upper
+// A rank may hold a part: the layers of its stage, and its tensor part of each matrix. The division
+// follows Shoeybi et al., Megatron-LM, 2019: queries, keys and values by heads, the MLP's upper
 // matrix by outputs, both lower matrices by inputs, embeddings and output by words of the
 // vocabulary, which need not divide. Norms, positions and the lower matrices' biases are whole on
 // each part.
@@ -20,7 +20,7 @@
 
 namespace longhaul::trainer {
 
-// What a rank holds of the model.
+// The part of the model that a rank holds.
 struct ModelPart {
   uint32_t tensor = 1;
   uint32_t part = 0;
@@ -32,7 +32,7 @@ struct ModelPart {
   bool last() const { return stage + 1 == pipeline; }
 };
 
-// Of `whole` things, those of the rank's tensor part: [begin, end).
+// The range of `whole` items in the rank's tensor part: [begin, end).
 struct Cut {
   int64_t begin = 0;
   int64_t end = 0;
@@ -41,17 +41,17 @@ struct Cut {
 };
 Cut CutOf(int64_t whole, const ModelPart& part);
 
-// The box of a parameter that lies here.
+// The box of a parameter that this rank holds.
 struct Box {
   std::vector<int64_t> whole;  // the parameter's shape
-  int dimension = -1;          // that is cut; -1: none
-  int64_t groups = 1;          // the dimension's equal groups, each of which is cut so
+  int dimension = -1;          // the divided one; -1: none
+  int64_t groups = 1;          // the dimension's equal groups, each of which is divided by `cut`
   Cut cut;
 };
 
 struct Parameter {
   std::string name;            // "model.layers.0.attention.qkv.weight"
-  std::vector<int64_t> shape;  // of what lies here
+  std::vector<int64_t> shape;  // of this rank's part
   size_t offset = 0;           // in floats, a multiple of kParameterAlignment
   size_t count = 0;
   bool decayed = false;  // matrices; not norms, biases and positions
@@ -60,19 +60,19 @@ struct Parameter {
   Box box;
 };
 
-// A stretch of a parameter's elements that is one here and in the whole.
+// A contiguous range of a parameter's elements, both in the part and in the whole.
 struct Stretch {
   size_t here = 0;   // index of its first element
-  size_t whole = 0;  // likewise
+  size_t whole = 0;  // the same in the whole
   size_t count = 0;
 };
 std::vector<Stretch> Stretches(const Parameter& parameter);
 
-// A position's input is the embedding of its own token and, from tables of their own, of this many
-// tokens before it: what attention would otherwise first have to learn to fetch.
+// A position's input is the embedding of its own token and, from separate tables, of this many
+// tokens before it: otherwise attention would first have to learn to fetch them.
 using spec::kPreviousTokens;
 
-// Each parameter begins on its own cache line, the gap before the next is zero forever.
+// Each parameter begins on its own cache line; the gap before the next one is always zero.
 constexpr size_t kParameterAlignment = 16;
 
 class ParameterTable {
@@ -82,7 +82,7 @@ class ParameterTable {
   const std::vector<Parameter>& parameters() const { return parameters_; }
   size_t floats() const { return floats_; }            // a flat buffer's length
   size_t count() const { return count_; }              // of parameters, without the gaps
-  const Parameter& Find(std::string_view name) const;  // Requires that it is there.
+  const Parameter& Find(std::string_view name) const;  // requires that it exists
   const ModelPart& part() const { return part_; }
 
  private:

@@ -11,8 +11,8 @@
 
 namespace longhaul::trainer {
 
-// Steps count from 1; the peak is reached at step warmup_steps (or step 1 without a warm-up), the
-// end at the last step and beyond. Requires step >= 1.
+// Steps count from 1; the peak is at step warmup_steps (or step 1 without a warm-up), the final
+// rate at the last step and beyond. Requires step >= 1.
 inline double LearningRate(const spec::TrainSpec& train, uint64_t step) {
   if (step < train.warmup_steps) {
     return train.learning_rate * static_cast<double>(step) /

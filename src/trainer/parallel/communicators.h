@@ -11,8 +11,8 @@ namespace longhaul::trainer {
 
 class Communicators {
  public:
-  // All ranks of the world call it. `world` outlives this. Where a dimension is the whole world, or
-  // one rank, there is no group beside the world's.
+  // All ranks of the world call it. `world` outlives this object. Where a dimension is the whole
+  // world, or one rank, no group is made besides the world's.
   static Result<std::unique_ptr<Communicators>> Create(Group& world, const Mesh& mesh);
   Communicators(const Communicators&) = delete;
   Communicators& operator=(const Communicators&) = delete;
@@ -20,11 +20,11 @@ class Communicators {
   const Mesh& mesh() const { return mesh_; }
   Group& world() { return world_; }
   Group& tensor() { return *tensor_; }      // the parts of this stage of this replica
-  Group& data() { return *data_; }          // who holds the same parameters
-  Group& pipeline() { return *pipeline_; }  // by rising stage
+  Group& data() { return *data_; }          // the ranks that hold the same parameters
+  Group& pipeline() { return *pipeline_; }  // by ascending stage
   Group& replica() { return *replica_; }    // one copy of the model
 
-  // Null: nobody watches.
+  // Null: no observer.
   void Watch(MessageObserver* observer);
 
  private:

@@ -1,4 +1,4 @@
-// A model that lies in parts on several ranks, put together on one.
+// Gathers a model from its parts on several ranks onto one rank.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace longhaul::trainer {
 
-// Values of the parameters here (in the layout of `here`) as a buffer in the layout of `whole`, on
-// the replica's first rank; empty on the others. All ranks of `replica` call it.
+// Returns the values of all ranks' parameters (each in the layout of `here`) in the layout of
+// `whole` on the replica's first rank; empty on the others. All its ranks call it.
 Result<std::vector<float>> GatherWhole(const ParameterTable& here, const ParameterTable& whole,
                                        Group& replica, std::span<const float> values);
 

@@ -1,7 +1,7 @@
 // The ranks of an attempt or some of them, sums over them and messages between them: Gloo through
 // c10d, joined over a TCPStore.
 //
-// A failed operation makes the group unusable (a peer is gone): the process should end, a new
+// A failed operation makes the group unusable (a peer is gone): the process should end, and a new
 // attempt makes a new group. Sums are the same bits on every rank, and the same in each run of a
 // layout. One thread at a time.
 #pragma once
@@ -28,7 +28,7 @@ struct GroupOptions {
 
 class Group;
 
-// One operation of a group on this rank, as it is told to who watches.
+// One operation of a group on this rank, as its observer receives it.
 struct Message {
   enum class Kind { kSum, kMax, kSend, kReceive };
 
@@ -39,7 +39,7 @@ struct Message {
   uint64_t sequence = 0;  // counts the group's sums, or the messages with this peer in a direction
   Instant begin;
   Instant end;
-  int64_t cpu_ns = 0;  // of the whole process meanwhile: the transport has a thread of its own
+  int64_t cpu_ns = 0;  // of the whole process meanwhile: the transport has a separate thread
 };
 
 class MessageObserver {
@@ -50,7 +50,7 @@ class MessageObserver {
 
 class Group {
  public:
-  // All ranks of the world. A world of one needs no store. kUnavailable when the others don't come.
+  // All ranks of the world call it. A world of one needs no store. kUnavailable if one is missing.
   static Result<std::unique_ptr<Group>> Join(const GroupOptions& options);
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
@@ -65,16 +65,16 @@ class Group {
   Status Sum(std::span<double> values);
   Status Max(std::span<float> values);
 
-  // To and from a rank of the group. Messages of one direction and tag arrive in order. What is
-  // sent must stay as it is until Flush, which returns when it has left.
+  // To and from a rank of the group. Messages of one direction and tag arrive in order. Sent values
+  // must not change until Flush, which returns when they are sent.
   Status Send(std::span<float> values, int to, int tag);
   Status Receive(std::span<float> values, int from, int tag);
   Status Flush();
 
-  // Null: nobody watches.
+  // Null: no observer.
   void Watch(MessageObserver* observer) { observer_ = observer; }
 
-  // Of the dimension that it serves.
+  // The name of the dimension that it serves.
   const std::string& name() const { return name_; }
   void Rename(std::string name) { name_ = std::move(name); }
   const std::vector<int>& ranks() const { return ranks_; }  // of the world
@@ -89,7 +89,7 @@ class Group {
   Status Reduce(std::span<T> values, Message::Kind kind);
   template <typename T>
   void Exchange(Backend& backend, std::span<T> values, Message::Kind kind);
-  // Runs an operation and tells who watches.
+  // Runs an operation and reports it to the observer.
   template <typename Operation>
   Status Run(Message message, Operation operation);
 

@@ -1,6 +1,6 @@
-// Where a rank stands in a layout of data x tensor x pipeline, and who its neighbours are.
+// The position of a rank in a layout of data x tensor x pipeline, and its neighbours.
 //
-// Tensor parts lie next to each other, then replicas, then stages (Megatron-LM's order):
+// Tensor parts are adjacent, then replicas, then stages (Megatron-LM's order):
 //   rank = (stage * data + replica) * tensor + part
 #pragma once
 
@@ -14,7 +14,7 @@
 namespace longhaul::trainer {
 
 struct MeshSizes {
-  uint32_t data = 0;  // 0: what the other two leave of the ranks
+  uint32_t data = 0;  // 0: the ranks divided by the other two
   uint32_t tensor = 1;
   uint32_t pipeline = 1;
 
@@ -33,11 +33,11 @@ class Mesh {
   const ModelPart& part() const { return part_; }
   uint32_t world() const { return sizes_.data * sizes_.tensor * sizes_.pipeline; }
 
-  // The ranks that differ from this one only in the named coordinates, rising.
+  // The ranks that differ from this one only in the named coordinates, ascending.
   std::vector<int> TensorRanks() const { return Ranks(false, true, false); }
   std::vector<int> DataRanks() const { return Ranks(true, false, false); }
   std::vector<int> PipelineRanks() const { return Ranks(false, false, true); }
-  // Those that hold one copy of the model together.
+  // The ranks that together hold one copy of the model.
   std::vector<int> ReplicaRanks() const { return Ranks(false, true, true); }
 
  private:

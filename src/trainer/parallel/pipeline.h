@@ -1,9 +1,9 @@
-// A stage of the pipeline at work: a step's micro-batches forward and backward in the order of
-// planner/local/parts/pipeline_order.h, the residual stream and its gradients as messages between
-// neighbours.
+// Runs a stage of the pipeline: a step's micro-batches forward and backward in the order of
+// planner/local/parts/pipeline_order.h, with the residual stream and its gradients as messages
+// between neighbours.
 //
-// A micro-batch's stream goes forward under the tag 2 i, its gradient back under 2 i + 1. What is
-// sent is kept until the end of the step. With one stage this is gradient accumulation.
+// A micro-batch's stream is sent forward with the tag 2 i, its gradient back with 2 i + 1. Sent
+// tensors are kept until the end of the step. With one stage this is gradient accumulation.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@
 
 namespace longhaul::trainer {
 
-// What a step, or an evaluation, goes over.
+// The micro-batches of a step or an evaluation.
 struct MicroBatches {
   uint32_t count = 0;
   std::function<size_t(uint32_t micro_batch)> sequences;
-  // Whole samples of sequence + 1 tokens; asked of the first and the last stage only.
+  // Whole samples of sequence + 1 tokens; called on the first and the last stage only.
   std::function<std::vector<int64_t>(uint32_t micro_batch)> load;
 };
 
 class Pipeline {
  public:
-  // `stages` by rising stage. All outlive this.
+  // `stages` by ascending stage. All arguments outlive this object.
   Pipeline(Gpt& model, const ModelPart& part, const spec::ModelSpec& shape, Group& stages);
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;

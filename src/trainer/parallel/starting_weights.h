@@ -1,4 +1,4 @@
-// A fresh run's weights out of another run's checkpoint, of whatever layout.
+// Loads a fresh run's weights from another run's checkpoint of any layout.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace longhaul::trainer {
 
-// Fills what lies here of the weights: each rank reads its own boxes, and every byte is held
-// against its hash. Leaves the gaps between parameters. kFailedPrecondition naming a tensor that
-// isn't there or has another shape; kNotFound and kDataLoss as checkpoint::LoadState: then
-// `weights` hold anything. Requires weights.size() == table.floats().
+// Fills this rank's part of the weights: each rank reads its own boxes, and every byte is checked
+// against its hash. Does not change the gaps between parameters. kFailedPrecondition naming a
+// tensor that is missing or has another shape; kNotFound and kDataLoss as checkpoint::LoadState:
+// then `weights` have undefined values. Requires weights.size() == table.floats().
 Status LoadStartingWeights(const StartingWeights& from, const ParameterTable& table, uint32_t rank,
                            std::span<float> weights);
 

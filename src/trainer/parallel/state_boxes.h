@@ -1,9 +1,9 @@
-// A rank's training state as named boxes of global tensors: what makes a checkpoint of one layout
+// A rank's training state as named boxes of global tensors, which make a checkpoint of one layout
 // readable in every other (checkpoint/reshard/load_state.h).
 //
-// What lies whole on this rank goes by the global name. A cut parameter is one box of it, or, where
-// it is cut in groups (queries, keys, values), one box a group, named NAME.part0, NAME.part1, ...
-// The moments are named likewise behind "optimizer.first_moment." and "optimizer.second_moment.".
+// A tensor that is whole on this rank has the global name. A divided one is one box or, where
+// divided in groups (queries, keys, values), one box per group, named NAME.part0, NAME.part1, ...
+// The moments have the same names after "optimizer.first_moment." and "optimizer.second_moment.".
 #pragma once
 
 #include <span>
@@ -21,7 +21,7 @@ struct StateBuffers {
   std::span<float> second_moments;
 };
 
-// The weights alone. Requires a buffer of table.floats().
+// The boxes of the weights alone. Requires a buffer of table.floats().
 std::vector<StateTensor> WeightBoxes(const ParameterTable& table, std::span<float> weights);
 
 // Requires buffers of table.floats().

@@ -1,5 +1,5 @@
-// Tensor parallelism: what a layer cut over the ranks of a group needs beside its own matmuls
-// (Shoeybi et al., Megatron-LM, 2019).
+// Tensor parallelism: the operations that a layer divided over the ranks of a group needs besides
+// its own matmuls (Shoeybi et al., Megatron-LM, 2019).
 //
 //   enter:  forward identity, backward sum of the gradients over the group
 //   leave:  forward sum over the group, backward identity
@@ -7,8 +7,8 @@
 //           loss = sum over rows of log s + m - z[target]; gradient softmax(z) - onehot(target) on
 //           the words that are here. The logits are never gathered.
 //
-// libtorch has no way to say that a sum failed: the first failure is kept in the part, and what is
-// computed after it means nothing. Leaves out sequence parallelism.
+// libtorch cannot report that a sum failed: the first failure is kept in the part, and all later
+// results are meaningless. Leaves out sequence parallelism.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -20,9 +20,9 @@
 
 namespace longhaul::trainer {
 
-// What the operators of one model share. Outlives every backward.
+// The shared state of one model's operators. Outlives every backward.
 struct TensorParallel {
-  Group* group = nullptr;  // null: all is here
+  Group* group = nullptr;  // null: this rank holds everything
   Status failure;
 
   bool alone() const { return group == nullptr || group->world() == 1; }
@@ -30,12 +30,12 @@ struct TensorParallel {
   void Max(at::Tensor& values);
 };
 
-// `x` itself where all is here; likewise below.
+// Returns `x` itself where this rank holds everything; the same applies below.
 at::Tensor EnterParallel(const at::Tensor& x, TensorParallel& parallel);
 at::Tensor LeaveParallel(const at::Tensor& x, TensorParallel& parallel);
 
-// Sum over rows, in nats, the same on every part. `logits` are of the words from `first_word` on,
-// `targets` words of the whole vocabulary.
+// Sum over rows, in nats, the same on every part. `logits` are for the words from `first_word` on,
+// `targets` are words of the whole vocabulary.
 at::Tensor SummedVocabularyLoss(const at::Tensor& logits, const at::Tensor& targets,
                                 int64_t first_word, TensorParallel& parallel);
 

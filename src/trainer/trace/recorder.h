@@ -1,10 +1,10 @@
-// What a rank did in the steps that a job asks to see, as a Chrome trace (docs/trainer-trace.md).
+// The activity of a rank in the traced steps of a job, as a Chrome trace (docs/trainer-trace.md).
 //
 // Steps, phases of a micro-batch, the model's operators, the kernels under them, messages between
-// ranks: each a span of the clock that all processes of a host share (CLOCK_MONOTONIC), operators
-// and messages with the CPU time that they took, because ranks may have to share cores. Kept in
-// memory and written once. Nothing here knows libtorch (trace/torch_hooks.h does). Who records
-// nothing has no Recorder: RecordedPhase and RecordedOperator take null and do nothing then.
+// ranks: each is a span on the clock that all processes of a host share (CLOCK_MONOTONIC);
+// operators and messages also have their CPU time, because ranks may have to share cores. Kept in
+// memory and written once. Independent of libtorch (trace/torch_hooks.h uses it). A rank without
+// tracing has no Recorder: RecordedPhase and RecordedOperator accept null and then do nothing.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@
 namespace longhaul::trainer {
 
 // An operator of the model. `kind` and `sizes` are the device file's (docs/calibrate.md), so that
-// what is measured here can be compared with what is planned; an empty kind has no figure there.
+// measured times can be compared with the plan; an empty kind has no figure there.
 struct OperatorLabel {
   const char* name = "";  // "attention.qkv"
   const char* kind = "";  // "matmul"
@@ -46,18 +46,18 @@ class Recorder final : public MessageObserver {
   void EndStep();
   size_t steps() const { return steps_; }
 
-  // Spans of one thread, inside each other: "forward", "backward", "optimizer", "data_load", ...
+  // Nested spans of one thread: "forward", "backward", "optimizer", "data_load", ...
   void BeginPhase(const char* name, int micro_batch);
   void EndPhase();
 
-  // A forward operator. The nodes of the graph made meanwhile are numbered [first, after), and run
+  // A forward operator. The nodes of the graph made during it are numbered [first, after), and run
   // backward under the same label.
   void BeginOperator(const OperatorLabel& label, uint64_t first_node);
   void EndOperator(uint64_t after_node);
   // A node begins to run backward.
   void OnBackwardNode(uint64_t node);
 
-  // `dimensions` holds for each operand its number of sizes, then the sizes.
+  // For each operand `dimensions` holds its number of sizes, then the sizes.
   void OnKernel(const char* name, Instant begin, Instant end, std::span<const int64_t> dimensions);
   void OnMessage(const Group& group, const Message& message) override;
 
@@ -73,7 +73,7 @@ class Recorder final : public MessageObserver {
     int64_t end_ns = 0;
     int64_t cpu_ns = 0;
     std::string name;
-    size_t detail = 0;  // place in labels_, messages_ or dimensions_
+    size_t detail = 0;  // index in labels_, messages_ or dimensions_
     size_t length = 0;  // in dimensions_
   };
   struct Made {  // nodes [first, after) of the graph
@@ -102,9 +102,9 @@ class Recorder final : public MessageObserver {
   std::vector<Span> spans_;
   std::vector<size_t> open_;  // in spans_
   std::vector<OperatorLabel> labels_;
-  std::vector<Made> made_;    // by rising node
+  std::vector<Made> made_;    // by ascending node
   std::vector<Made> making_;  // operators that are open
-  size_t running_ = 0;        // 1 + the place in spans_ of the backward operator that runs
+  size_t running_ = 0;        // 1 + the index in spans_ of the running backward operator
   int64_t running_cpu_ns_ = 0;
   std::vector<int64_t> dimensions_;
   std::vector<Sent> messages_;
@@ -112,7 +112,7 @@ class Recorder final : public MessageObserver {
   std::map<const Group*, size_t> known_groups_;
 };
 
-// While it lives, a phase is recorded. `recorder` may be null.
+// Records a phase from construction to destruction. `recorder` may be null.
 class RecordedPhase {
  public:
   RecordedPhase(Recorder* recorder, const char* name, int micro_batch = -1) : recorder_(recorder) {

@@ -1,4 +1,4 @@
-// Turns recording on for the steps that the job names and writes the file when they are over.
+// Turns recording on for the steps that the job names and writes the file after them.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace longhaul::trainer {
 
 class StepTracer {
  public:
-  // Writes DIRECTORY/rank-R.json. `groups` outlives this.
+  // Writes DIRECTORY/rank-R.json. `groups` outlives this object.
   StepTracer(const spec::TraceSpec& trace, Communicators& groups, std::string directory);
   StepTracer(const StepTracer&) = delete;
   StepTracer& operator=(const StepTracer&) = delete;
   ~StepTracer();
 
-  // The recorder of a step that is to be traced, else null. End says that the step is over; the
-  // last one's writes.
+  // The recorder of a step to be traced, else null. End marks the end of the step; after the last
+  // one it writes the file.
   Recorder* Begin(uint64_t step);
   Status End(uint64_t step);
 

@@ -1,4 +1,4 @@
-// What libtorch tells a Recorder: the kernels that it runs and the graph that it builds.
+// Reports libtorch's kernels and the graph that it builds to a Recorder.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace longhaul::trainer {
 
-// The number that the next node of this thread's graph gets.
+// The number of the next node of this thread's graph.
 uint64_t NextNode();
 
-// While it lives, operators of this thread are told to the recorder: the outermost of those that
-// call each other, forward and backward. One a thread.
+// While the object exists, operators of this thread are reported to the recorder: the outermost of
+// nested ones, forward and backward. One object per thread.
 class TorchHooks {
  public:
   explicit TorchHooks(Recorder& recorder);
@@ -23,7 +23,7 @@ class TorchHooks {
   uint64_t handle_;
 };
 
-// While it lives, an operator of the model runs forward. `recorder` may be null.
+// Records a forward operator of the model from construction to destruction. `recorder` may be null.
 class RecordedOperator {
  public:
   RecordedOperator(Recorder* recorder, const OperatorLabel& label) : recorder_(recorder) {

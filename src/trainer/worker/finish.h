@@ -1,4 +1,4 @@
-// What a run leaves behind when it is done: a text written by the model, and its last numbers.
+// The results of a completed run: a text written by the model, and its last numbers.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@
 
 namespace longhaul::trainer {
 
-// A byte drawn from softmax(logits / temperature) by a number in [0, 1); the likeliest when the
-// temperature is 0. Requires logits.
+// A byte drawn from softmax(logits / temperature) by a number in [0, 1); the most likely one when
+// the temperature is 0. Requires logits.
 uint32_t Draw(std::span<const float> logits, double temperature, double uniform);
 
-// Continues the prompt for spec.bytes bytes, or to the end of a file. Depends on nothing but the
-// weights, the spec and the seed.
+// Continues the prompt for spec.bytes bytes, or to the end of a file. Depends only on the weights,
+// the spec and the seed.
 std::string GenerateText(Gpt& model, uint32_t sequence, const spec::SampleSpec& sample,
                          uint64_t seed);
 

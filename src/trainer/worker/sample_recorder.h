@@ -1,5 +1,5 @@
-// Appends what each step uses, before it is done, to runs/NAME/samples/rank-R.eE.bin, for an audit
-// (corpus/sample_record.h has the format).
+// Appends the samples of each step, before it is done, to runs/NAME/samples/rank-R.eE.bin, for an
+// audit (corpus/sample_record.h has the format).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class SampleRecorder {
   static Result<std::unique_ptr<SampleRecorder>> Open(const std::string& run_directory,
                                                       uint64_t attempt, uint32_t rank);
 
-  // One write, so that a killed process leaves whole records and at most one torn at the end.
+  // Uses one write, so that a killed process leaves whole records and at most one torn at the end.
   Status Append(uint64_t step, std::span<const uint64_t> samples);
 
  private:

@@ -1,6 +1,6 @@
-// The training loop's side of the worker API (include/longhaul.h), as an interface: the
-// agent's own in a job, lines on standard output when the trainer runs alone, memory in
-// tests.
+// The training loop's side of the worker API (include/longhaul.h), as an interface with three
+// implementations: the agent's in a job, lines on standard output when the trainer runs alone,
+// memory in tests.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace longhaul::trainer {
 
 enum class Phase { kRendezvous, kRestore, kStepping, kFinishing };
 
-// Where a tensor lies in a global one that other ranks hold the rest of.
+// The place of a tensor in a global one whose other parts are on other ranks.
 struct StatePart {
   std::string of;
   std::vector<int64_t> shape;   // of the global tensor
@@ -28,7 +28,7 @@ struct StateTensor {
   std::string name;
   std::span<float> values;
   std::vector<int64_t> shape;
-  std::optional<StatePart> part = {};  // nothing: whole, global under its own name
+  std::optional<StatePart> part = {};  // absent: whole, global under its own name
 };
 
 struct StepReport {
@@ -50,7 +50,7 @@ class WorkerApi {
   virtual uint64_t Attempt() = 0;
   virtual Status Enter(Phase phase) = 0;
   virtual Status Register(const std::vector<StateTensor>& tensors) = 0;
-  // The step whose state now is in the registered tensors; 0: untouched.
+  // The step whose state is now in the registered tensors; 0: unchanged.
   virtual Result<uint64_t> Restore() = 0;
   virtual bool SnapshotDue(uint64_t step) = 0;
   virtual Status Snapshot(uint64_t step) = 0;
@@ -60,10 +60,10 @@ class WorkerApi {
   virtual uint64_t Sample(uint64_t position, uint64_t samples) = 0;
 };
 
-// For a run without an agent: no snapshots, every step a line on standard output from rank 0.
+// For a run without an agent: no snapshots, every step is a line on standard output from rank 0.
 std::unique_ptr<WorkerApi> OpenStandaloneWorkerApi(std::string config, bool prints);
 
-// The worker API of the agent that started us. kNotFound when none did.
+// The worker API of the agent that started this process. kNotFound when there is none.
 Result<std::unique_ptr<WorkerApi>> OpenAgentWorkerApi();
 
 }  // namespace longhaul::trainer

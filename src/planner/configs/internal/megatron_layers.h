@@ -1,4 +1,4 @@
-// How Megatron-LM writes layers: stages in letters, experts' layers as a list.
+// Megatron-LM's notation for layers: stages as letters, the layers with experts as a list.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace longhaul::planner::configs::internal {
 
-// Layers of each stage and chunk of "Et*3|(t|)*2|tmL": t a layer, E the embedding, L the loss, m an
-// extra prediction layer. Refuses other letters, brackets that don't match and more than 10,000.
+// The layers of each stage and chunk of "Et*3|(t|)*2|tmL": t a layer, E the embedding, L the loss,
+// m an extra prediction layer. Rejects other letters, unmatched brackets and more than 10,000.
 Result<std::vector<uint32_t>> ParseStageLetters(std::string_view text);
 
-// Which layers have experts: "3" (each third, from the first), or "([0]*3+[1]*58)". Fills
-// `dense_first_layers` and `every`; refuses patterns that these two cannot say.
+// The layers that have experts: "3" (each third, from the first), or "([0]*3+[1]*58)". Fills
+// `dense_first_layers` and `every`; rejects patterns that these two cannot express.
 Status ParseExpertLayers(std::string_view text, uint32_t layers, spec::Experts& experts);
 
 }  // namespace longhaul::planner::configs::internal

@@ -1,5 +1,5 @@
-// The words of what starts Megatron-LM: options out of a script, a list of options or YAML, and
-// which of them say nothing about time or memory. What they mean is megatron.cc's.
+// Reads the options of a Megatron-LM run from a script, a list of options or YAML, and lists the
+// options that do not affect time or memory. megatron.cc interprets the others.
 #pragma once
 
 #include <string_view>
@@ -10,12 +10,12 @@
 
 namespace longhaul::planner::configs::internal {
 
-// Adds the options of `text` to `settings`, and what its launcher says of ranks to `config`.
+// Adds the options of `text` to `settings`, and the launcher's settings about ranks to `config`.
 Status ReadMegatronWords(std::string_view text, std::string_view source, Settings& settings,
                          RunConfig& config);
 
-// Takes from `settings` the options that were left over and are known to have no say; others go to
-// config.unknown.
+// Removes from `settings` the remaining options that are known to have no effect; lists all others
+// in config.unknown.
 void PassOverMegatronWords(Settings& settings, RunConfig& config);
 
 }  // namespace longhaul::planner::configs::internal

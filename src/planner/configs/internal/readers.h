@@ -1,4 +1,4 @@
-// The readers behind run_config.h, one a framework.
+// The readers that run_config.h uses, one for each framework.
 #pragma once
 
 #include <string_view>

@@ -1,7 +1,7 @@
-// The settings of a file by name, whatever its format: taken one by one, the rest told.
+// The settings of a file by name, in any format: read one by one, the rest reported.
 //
-// A value is a text or a list of them; a switch has no value. The last of a name counts, as in the
-// frameworks. Mistakes are collected, each with the setting's name, the value and what would do.
+// A value is a text or a list of texts; a switch has no value. The last one of a name counts, as in
+// the frameworks. Mistakes are collected, each with the setting's name, the value and a remedy.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,18 @@ namespace longhaul::planner::configs::internal {
 
 class Settings {
  public:
-  // `before` is what people write before a name: "--" of options.
+  // `before` is the prefix of a name in the file: "--" for options.
   Settings(std::string source, std::string before)
       : source_(std::move(source)), before_(std::move(before)) {}
 
   void Add(const std::string& name, std::vector<std::string> values);
 
-  // Whether it is there; known from then on, as by all that follow.
+  // Returns whether it is present, and marks it as known, as all functions below do.
   bool Has(std::string_view name);
-  // On where it is there, unless its value is false.
+  // True where it is present, unless its value is false.
   bool Switch(std::string_view name);
   std::optional<uint64_t> Whole(std::string_view name, uint64_t least, uint64_t most);
-  // Into `value`, which stays where it is absent.
+  // Writes to `value`, which is unchanged where the setting is absent.
   void Whole(std::string_view name, uint64_t least, uint64_t most, uint32_t& value);
   std::optional<double> Real(std::string_view name, double least, double most);
   std::optional<std::string> Text(std::string_view name);
@@ -49,8 +49,8 @@ class Settings {
   void Refuse(std::string_view name, const std::string& why);
   std::string Named(std::string_view name) const { return before_ + std::string(name); }
 
-  // What nobody took: names of `ignored` (a star ends a prefix: "log-*") are counted;
-  // others are listed with the nearest known name, at most 30.
+  // The settings that were not read: names of `ignored` (a star ends a prefix: "log-*") are
+  // counted; others are listed with the nearest known name, at most 30.
   size_t PassOver(std::span<const std::string_view> ignored, std::vector<std::string>& unknown);
   Status status() const;
 

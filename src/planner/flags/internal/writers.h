@@ -1,4 +1,4 @@
-// The writers behind flags.h, one a framework, and what they share.
+// The writers that flags.h uses, one for each framework, and their shared code.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace longhaul::planner::flags::internal {
 
-// Options of a command, one a line in the shell's syntax.
+// Options of a command, one per line, in the shell's syntax.
 class Options {
  public:
   void Flag(std::string_view name);
@@ -35,9 +35,9 @@ class Options {
 // The model's name for a comment: printable, one line.
 std::string CommentName(const spec::Model& model);
 uint64_t Nodes(const spec::DeviceCluster& cluster);
-// Ranks that hold one copy of the states; the whole of data where it is not given.
+// Ranks that hold one copy of the states; all of data where it is not given.
 uint32_t ShardGroup(const spec::Layout& layout);
-// Whether the layout's groups lie where this order would put them.
+// Whether this order would put the layout's groups at the same places.
 bool SamePlaces(const spec::Layout& layout, const spec::PlacementOrder& order);
 // Micro-batches of a replica in a step.
 uint32_t MicroBatches(const spec::Training& training);
@@ -47,7 +47,7 @@ Launch WriteMegatron(const Question& question);
 // The options of pretrain_gpt.py alone.
 Options MegatronOptions(const Question& question);
 // CUDA_DEVICE_MAX_CONNECTIONS: streams that may reach the GPU at once. One keeps the order that
-// overlapped tensor collectives rely on; sharded weights and an overlapped exchange of experts'
+// overlapped tensor collectives require; sharded weights and an overlapped exchange of experts'
 // tokens need more (arguments.py warns otherwise).
 std::string MegatronConnections(const Question& question);
 

@@ -1,13 +1,13 @@
-// What `longhaul calibrate --device cuda` measured on one machine's accelerators: the GPU file.
+// The GPU file: the measurements of `longhaul calibrate --device cuda` on a machine's accelerators.
 //
-// UNTESTED ON HARDWARE: written and read here, filled by a simulated driver in tests alone.
-// One JSON object of at most 4 MiB, "format": "longhaul-gpu", version 1 (docs/calibrate.md): the
-// machine, and a figure for each operator, precision and size with its median seconds. `plan` takes
-// it in place of a cluster. What it says replaces levels, not shapes: one factor on the rate of all
+// UNTESTED ON HARDWARE: written and read here, filled only by a simulated driver in tests. One JSON
+// object of at most 4 MiB, "format": "longhaul-gpu", version 1 (docs/calibrate.md): the machine,
+// and a figure for each operator, precision and size with its median seconds. `plan` accepts it
+// instead of a cluster. Its figures replace levels, not shapes: one factor on the rate of all
 // matmuls of a precision (the median over shapes), one on attention with it, the streams'
 // bandwidth, the links' bandwidth and latency (each collective at its largest and smallest size).
-// Shapes, and what was not measured, stay those of the shipped GPU that is nearest. Leaves out
-// attention's own rate: what is measured is matmuls and softmax apart, not a fused kernel.
+// Shapes, and values that were not measured, stay those of the nearest shipped GPU. Leaves out
+// attention's own rate: matmuls and softmax are measured separately, not a fused kernel.
 #pragma once
 
 #include <array>
@@ -30,12 +30,12 @@ enum class GpuOperator : uint8_t {
   kAttention,      // scores and values of `batch_heads` as two batched matmuls, softmax as streams
   kStream,         // `bytes` read and as many written in the GPU's memory
   kToDevice,       // `bytes` from pinned host memory
-  kToHost,         // and back
+  kToHost,         // `bytes` to pinned host memory
   kLaunch,         // one of many short operations in a row
   kAllReduce,      // over `ranks` GPUs of this machine; `bytes` is the whole buffer
-  kAllGather,      // `bytes` is what each ends with
-  kReduceScatter,  // `bytes` is what each starts with
-  kAllToAll,       // likewise
+  kAllGather,      // `bytes` is the size of the result
+  kReduceScatter,  // `bytes` is the size of the input
+  kAllToAll,       // `bytes` is the size of the input
 };
 constexpr size_t kGpuOperators = 10;
 
@@ -66,18 +66,18 @@ struct GpuFile {
   friend bool operator==(const GpuFile&, const GpuFile&) = default;
 };
 
-// kInvalidArgument names what is wrong and where. At least three matmuls and one stream.
+// kInvalidArgument names the mistake and its place. Requires at least three matmuls and one stream.
 Result<GpuFile> ParseGpuFile(std::string_view json);
 std::string ToJson(const GpuFile& file);
 
 struct GpuConstants {
-  spec::DeviceCluster cluster;  // the machine; more devices are more machines like it
+  spec::DeviceCluster cluster;  // the machine; more devices are more machines of this kind
   DeviceMatrix matrix;
   Links links;
-  std::string like;  // the shipped GPU whose shapes are taken
+  std::string like;  // the shipped GPU whose shapes are used
 };
 
-// For `devices` GPUs, 0: those of the machine. Refuses a count that does not fill machines.
+// For `devices` GPUs; 0: those of the machine. Rejects a count that does not fill machines.
 Result<GpuConstants> ConstantsOf(const GpuFile& file, uint32_t devices = 0);
 
 }  // namespace longhaul::planner

@@ -1,8 +1,8 @@
-// In which order a stage of the built-in trainer's pipeline runs its micro-batches: one forward,
-// one backward (Narayanan et al., PipeDream-Flush, ICML 2021; Megatron-LM, SC 2021).
+// The order in which a stage of the built-in trainer's pipeline runs its micro-batches: one
+// forward, one backward (Narayanan et al., PipeDream-Flush, ICML 2021; Megatron-LM, SC 2021).
 //
-// A stage first runs as many forwards as there are stages behind it, then forwards and backwards in
-// turn, then the backwards that are left; so it holds at most pipeline - stage micro-batches.
+// A stage first runs as many forwards as there are later stages, then forwards and backwards in
+// turn, then the remaining backwards; so it holds at most pipeline - stage micro-batches.
 #pragma once
 
 #include <cstdint>

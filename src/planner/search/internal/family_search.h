@@ -20,23 +20,23 @@ namespace longhaul::planner::search::internal {
 
 constexpr size_t kNoRegion = std::numeric_limits<size_t>::max();
 
-// Visits the shapes of a family one after the other and keeps the best layout below them. What it
-// prunes or leaves is counted by its rule.
+// Visits the shapes of a family one after the other and keeps the best layout below them. Points
+// that it prunes or leaves out are counted by their rule.
 class FamilySearch {
  public:
-  // `threshold` is of the objective; `known` is a layout of this family, or null. It may take
-  // `effort`.
+  // `threshold` is in units of the objective; `known` is a layout of this family, or null. The
+  // search may use `effort`.
   FamilySearch(const PlanRequest& job, Oracle& oracle, const GpuCount& gpus, double threshold,
                const Candidate* known, uint64_t effort, const Options& options);
 
   void Visit(const Shape& shape, uint32_t index);
 
-  // Ends the count of effort: the oracle continues to other families.
+  // Ends the count of effort: the oracle continues with other families.
   void Finish() { effort_ = effort(); }
 
   const Candidate& best() const { return best_; }
   const Candidate& smallest() const { return smallest_; }
-  // Of what was left, of the objective.
+  // The bound of the points left out, in units of the objective.
   double open_bound() const { return open_bound_ * weight_; }
   uint64_t effort() const;
   std::array<uint64_t, kRules> points{};
@@ -48,7 +48,7 @@ class FamilySearch {
 
   bool IsSpent();
 
-  // Points that are not looked at, none of which is below the bound.
+  // Counts points that are not evaluated, none of which is below the bound.
   void Leave(double bound, uint64_t count);
 
   double Call(double figure);
@@ -64,20 +64,20 @@ class FamilySearch {
 
   void VisitStages();
 
-  // A choice that heavier ones need not be looked at for, and the region that they join.
+  // A choice that settles all heavier ones, and the region that they join.
   struct Settled {
     spec::Recompute recompute;
     spec::Offload offload = spec::Offload::kNone;
     size_t region = kNoRegion;
   };
 
-  // What is known of one ZeRO stage and shard group of the stages in hand, over all offloads.
+  // The results for one ZeRO stage and shard group of the current stages, over all offloads.
   struct Seen {
     uint32_t zero_stage = 0;
     uint32_t shard_group = 0;
     size_t region = kNoRegion;  // of kStatesTime
-    std::vector<Settled> fits;  // all their orders were looked at
-    std::vector<Settled> slow;  // by a bound
+    std::vector<Settled> fits;  // all their orders were evaluated
+    std::vector<Settled> slow;  // too slow by a bound
   };
 
   // With offload the bound is the same: one region for all.
@@ -85,26 +85,26 @@ class FamilySearch {
 
   static Seen& SeenOf(const States& states, std::vector<Seen>& seen);
 
-  // What settles the layout in hand with that recompute: a lighter choice that was seen, and how.
+  // The lighter choice that settles the current layout with that recompute, and its rule.
   std::pair<Settled*, Rule> Lighter(const spec::Recompute& recompute, Seen& seen) const;
 
-  // Of 1, 2, ... layers a stage recomputed in full, from `begin` on, each keeps less than the one
-  // before and rebuilds as much: those that do not fit are the first ones, and one region. Returns
-  // where to continue.
+  // Of 1, 2, ... layers a stage recomputed in full, from `begin` on, each choice keeps less than
+  // the one before and rebuilds as much: those that do not fit are the first ones, and form one
+  // region. Returns the index at which to continue.
   size_t SkipFull(size_t begin, Seen& seen);
 
-  // Adds the layout in hand to the region of a lighter one, which is opened with the first.
+  // Adds the current layout to the region of a lighter one; the first one opens the region.
   void Join(Settled& settled, Rule rule);
 
-  // Each stage by itself: chosen anew for each order, as it decides what collectives cost.
+  // Recompute by stage: chosen for each order, which determines the cost of collectives.
   void VisitByStage();
 
   void VisitRecompute(const spec::Recompute& recompute, Seen& seen);
 
-  // Of what does not fit, while nothing was found that does.
+  // Records a layout that does not fit, while no fitting one was found.
   void KeepSmallest();
 
-  // Likewise of a layout that no recompute makes fit, by what keeps least.
+  // The same for a layout that fits with no recompute, with the choice that keeps least.
   void KeepSmallestOfAny();
 
   void VisitOrder(const spec::PlacementOrder& order);

@@ -1,4 +1,4 @@
-// Which points of a search some framework has options for.
+// The points of a search for which a framework has options.
 #pragma once
 
 #include <span>
@@ -12,11 +12,11 @@ class Reachable {
  public:
   explicit Reachable(const PlanRequest& job);
 
-  // Whether the layout as it stands can be written down.
+  // Whether a framework has options for the layout as it is.
   bool IsReached(const spec::Training& training);
-  // Whether it can with one of these recomputes in place of its own. Looks at the first and last,
-  // the lightest and the heaviest: every framework that takes one between takes one of them, which
-  // the proof holds against all. Requires one at least.
+  // Whether one has options for it with one of these recomputes. Checks the first and last, the
+  // lightest and the heaviest: a framework that supports one in between supports one of these,
+  // which the proof compares with all. Requires at least one.
   bool MayBeReached(const spec::Training& training, std::span<const spec::Recompute> recomputes);
 
  private:

@@ -1,10 +1,10 @@
 // The functions of NVIDIA's libraries that calibration calls, found at run time.
 //
-// UNTESTED ON HARDWARE: tests run against a driver of our own that only counts (fake_cuda.cc).
-// Nothing is needed when building. Signatures and constants are those of the public headers
+// UNTESTED ON HARDWARE: tests run against a fake driver that only counts (fake_cuda.cc). The build
+// needs none of the libraries. Signatures and constants are those of the public headers
 // (cuda_runtime_api.h, cuda.h, cublas_api.h, cublasLt.h of CUDA 12 and 13; nccl.h of NCCL 2), with
-// handles as void* and enumerations as int, which is how C passes them. The driver, the runtime and
-// cuBLAS are needed; without cublasLt there is no fp8, without NCCL there are no collectives.
+// handles as void* and enumerations as int, as C passes them. The driver, the runtime and cuBLAS
+// are required; without cublasLt there is no fp8, without NCCL there are no collectives.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ struct CudaPaths {
   std::vector<std::string> nccl = {"libnccl.so.2", "libnccl.so"};
 };
 
-// What cublasLtMatmulAlgoGetHeuristic fills.
+// The result of cublasLtMatmulAlgoGetHeuristic.
 struct CublasLtHeuristic {
   uint64_t algorithm[8];
   size_t workspace_bytes;
@@ -115,10 +115,10 @@ struct CudaApi {
                   void* stream) = nullptr;
 };
 
-// The libraries, open until it ends.
+// The libraries, which stay open until the object is destroyed.
 class CudaLibraries {
  public:
-  // kUnavailable, with what was looked for, where a needed library or function is not there.
+  // kUnavailable, with the names that were tried, where a required library or function is missing.
   static Result<std::unique_ptr<CudaLibraries>> Open(const CudaPaths& paths);
   CudaLibraries(const CudaLibraries&) = delete;
   CudaLibraries& operator=(const CudaLibraries&) = delete;
@@ -127,7 +127,7 @@ class CudaLibraries {
   const CudaApi& api() const { return api_; }
   bool has_fp8() const { return has_fp8_; }
   bool has_collectives() const { return has_collectives_; }
-  // Why one of the two is missing; sentences for a person.
+  // The reasons why one of the two is missing; sentences for a person.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
