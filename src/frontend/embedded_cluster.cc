@@ -236,8 +236,8 @@ void EmbeddedCluster::KillNow() {
   KillOrphans(SnapshotKeepers::kKilled);
 }
 
-// Children of dead descendants have become ours: every child process that this cluster has not
-// started. Killing some may bring us their children, so it looks until there are none.
+// Children of dead descendants are now children of this process: all child processes that the
+// cluster has not started. Killing some may add their children, so it repeats until there are none.
 void EmbeddedCluster::KillOrphans(SnapshotKeepers snapshot_keepers) {
   constexpr int kGenerations = 16;
   const std::vector<pid_t> known = pids();

@@ -57,7 +57,7 @@ std::string WholePlace(const std::string& place) {
 }
 
 std::string NameOfCommand(const std::vector<std::string>& command) {
-  // The script of `python3 -u train.py` says more than the interpreter does.
+  // In `python3 -u train.py` the script is a better name than the interpreter.
   std::string_view word = command.empty() ? "job" : std::string_view(command.front());
   for (const std::string& argument : command) {
     if (argument.ends_with(".py") || argument.ends_with(".sh")) {

@@ -136,7 +136,7 @@ std::string RestoreText(const proto::Restore& restore) {
   }
 }
 
-// Older controllers don't say whether there is one.
+// Older controllers do not report whether there is one.
 bool HasLoss(const proto::StepNotification& step) { return step.has_loss() || step.loss() != 0; }
 
 double SecondsBetween(int64_t from_ns, int64_t to_ns) {

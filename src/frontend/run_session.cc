@@ -48,7 +48,7 @@ constexpr int kExitSignal = 128;
 
 constexpr Duration kFramePeriod = milliseconds(100);
 constexpr Duration kOutputPeriod = milliseconds(100);
-// A job that was asked to stop writes its last snapshot; then it is killed.
+// A job that must stop writes its last snapshot; after this time it is killed.
 constexpr Duration kStopLimit = seconds(60);
 constexpr Bytes kDiskNeeded(10 << 20);
 constexpr Bytes kDiskWanted(100 << 20);
@@ -70,7 +70,7 @@ sigset_t WatchedSignals() {
   return set;
 }
 
-// The size of the embedded cluster: as asked for, else large enough for the job.
+// The size of the embedded cluster: the requested one, else large enough for the job.
 struct ClusterSize {
   uint32_t nodes = kUsualNodes;
   uint32_t slots = kUsualSlots;
@@ -275,7 +275,7 @@ void Session::OnClusterReady(const service::Endpoint& endpoint, uint32_t nodes) 
     OnNotification(notification, event.data);
   };
   observer.on_connection = [this](bool connected, const std::string& reason) {
-    if (cluster_ != nullptr) return;  // its own supervision tells better
+    if (cluster_ != nullptr) return;  // its own supervision reports more
     ShowMessage(connected ? proto::MessageNotification::INFO : proto::MessageNotification::WARNING,
                 connected ? "the controller answers again" : reason);
   };
@@ -296,7 +296,7 @@ void Session::ShareEndpoint(const service::Endpoint& endpoint) {
 
 void Session::OnNotification(const proto::Notification& notification,
                              const nlohmann::ordered_json& json) {
-  ShowOutput(output_.Read());  // last words before what is said of them
+  ShowOutput(output_.Read());  // the workers' last lines come before the report about them
   if (notification.kind_case() == proto::Notification::kAttempt) {
     if (!job_.built_in())
       output_.Follow(notification.attempt().attempt(), notification.attempt().world());
@@ -321,7 +321,7 @@ void Session::ShowMessage(proto::MessageNotification::Severity severity, const s
   OnNotification(notification, proto::ToJson(notification));
 }
 
-// A full disk stops the controller from deciding anything, so it is told from here.
+// A full disk stops all decisions of the controller, so this process reports it.
 void Session::WatchDisk() {
   if (ending_) return;
   const Result<Bytes> space = FreeSpace(directory_.path);
@@ -362,8 +362,8 @@ void Session::Draw() {
   });
 }
 
-// A command's output is shown as a launcher's user expects it; the built-in trainer's says nothing
-// that the view doesn't.
+// A command's output is shown as a launcher's user expects it; the built-in trainer's adds nothing
+// to the view.
 void Session::FollowOutput() {
   if (ending_) return;
   ShowOutput(output_.Read());

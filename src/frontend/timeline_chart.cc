@@ -246,7 +246,7 @@ class Timeline {
       const double end =
           i + 1 < history_.attempts.size() ? X(history_.attempts[i + 1].at_ns) : kWidth - kRight;
       svg.Line(x, kTop - 8, x, lanes_bottom_ - kLaneGap, "#111827", 0.8);
-      if (end - x < 54 && i + 1 < history_.attempts.size()) continue;  // no room for its name
+      if (end - x < 54 && i + 1 < history_.attempts.size()) continue;  // no space for its name
       svg.Text(x + 3, kTop - 12, "attempt " + std::to_string(attempt.notification.attempt()),
                {.size = 11, .color = kFaint});
     }

@@ -269,7 +269,7 @@ std::string FrontierChart(const Plan& plan) {
     svg.Circle(px, py, 8, MemoryColor(p.memory_share),
                LayoutLine(p.training) + " on " + std::to_string(p.cluster.devices) + " devices, " +
                    Percent(p.memory_share, 0) + " of memory");
-    // A label stands to the right where none is yet, else the picture says it in its tooltip.
+    // A label is drawn to the right where there is space; otherwise only the tooltip has it.
     const bool room = std::none_of(labels.begin(), labels.end(), [&](const auto& label) {
       return std::abs(label.first - px) < 120 && std::abs(label.second - py) < 15;
     });

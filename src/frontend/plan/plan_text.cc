@@ -35,7 +35,7 @@ class Columns {
       std::string line = " ";
       for (size_t i = 0; i < row.size(); ++i) {
         const std::string gap(widths[i] - Width(row[i]), ' ');
-        // The last row tells what kind of column it is: the head is words everywhere.
+        // The last row shows the kind of a column: the head has words everywhere.
         const std::string& sample = rows_.back()[i];
         const bool number =
             !sample.empty() && (std::isdigit(static_cast<unsigned char>(sample[0])) != 0 ||

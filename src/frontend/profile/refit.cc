@@ -53,7 +53,7 @@ std::optional<FigureKind> KindOf(const std::string& name) {
   return std::nullopt;
 }
 
-// What an operator is told under: name, kind, sizes.
+// The key of an operator's samples: name, kind, sizes.
 using Key = std::tuple<std::string, FigureKind, std::array<double, 3>>;
 struct Samples {
   std::vector<double> forward;
@@ -164,7 +164,7 @@ void AddSums(const profiler::ProfiledJob& job, double cores, std::vector<Figure>
   }
   for (auto& [bytes, samples] : messages) {
     if (samples.forward.empty() || samples.backward.empty()) continue;
-    // A sum of two of that size, measured, is not to be mixed with what two messages tell of it.
+    // A measured sum of two ranks of that size is not mixed with an estimate from two messages.
     if (sums.contains({2, bytes})) continue;
     const Spread sent = SpreadOf(samples.forward);
     const Spread received = SpreadOf(samples.backward);
@@ -241,7 +241,7 @@ Result<planner::DeviceFile> Refit(const profiler::ProfiledJob& job, const RefitF
   file.memory = facts.memory;
   file.quick = true;
   file.process_memory = shipped.process_memory;
-  // The reader knows what a cost model can't do without.
+  // The reader checks that the figures required by a cost model are present.
   const auto read = planner::ParseDeviceFile(ToJson(file));
   if (!read.ok()) return read.status().WithContext("the traces show too little for a device file");
   return file;

@@ -169,8 +169,8 @@ double SecondsOf(const std::vector<CategoryRow>& rows, std::string_view name) {
   return 0;
 }
 
-// Ranks there were on average over the time of the job, by its changes of size: independent of what
-// the ledger has summed up. Where the sizes don't say all, the ledger's own mean.
+// The mean number of ranks over the time of the job, by its changes of size: independent of the
+// ledger's sums. Where the sizes are incomplete, the ledger's own mean.
 double MeanRanks(const proto::JobStatus& status) {
   const double processes = std::max(1u, status.job().processes_per_node());
   const double planned = std::max(1u, status.job().nodes()) * processes;
@@ -261,7 +261,7 @@ Report MakeReport(const proto::JobStatus& status, const RunHistory& history,
   report.mean_ranks = MeanRanks(status);
   report.categories = CategoriesOf(status.ledger(), report.mean_ranks);
   report.ledger = CheckLedger(report.categories, facts);
-  // The status has the last word; the history knows those that a long run's status has dropped.
+  // The status takes precedence; the history has those that a long run's status has dropped.
   std::map<uint32_t, proto::Fault> faults = history.faults;
   for (const proto::Fault& fault : status.faults()) faults[fault.number()] = fault;
   for (const auto& [number, fault] : faults) {
