@@ -39,7 +39,7 @@ using planner::DeviceFile;
 using planner::Figure;
 using planner::FigureKind;
 
-constexpr int kExitInterrupted = 130;  // as shells tell of Ctrl-C
+constexpr int kExitInterrupted = 130;  // the code that shells use for Ctrl-C
 constexpr double kLeastRuntime = 1e-6;
 constexpr size_t kLongestLine = planner::kLargestDeviceFile;
 
@@ -95,8 +95,8 @@ class ProgressView {
   uint64_t next_percent_ = 0;
 };
 
-// Runs programs and reads their lines, until they end or we are told to stop. Ctrl-C reaches us
-// alone: programs run in sessions of their own.
+// Runs programs and reads their lines, until they end or the user stops them. Ctrl-C reaches only
+// this process: programs run in separate sessions.
 class Watcher {
  public:
   Watcher() {
@@ -107,7 +107,7 @@ class Watcher {
     signals_ = io::Fd(signalfd(-1, &ends, SFD_CLOEXEC));
   }
 
-  // kCancelled when we were told to stop, which ends the program and all that it started.
+  // kCancelled after a request to stop, which ends the program and all processes that it started.
   Status Run(io::ProcessOptions options, const std::function<void(const std::string&)>& take) {
     std::array<int, 2> pipe{};
     if (::pipe2(pipe.data(), O_CLOEXEC) != 0) return FromErrno(errno, "cannot make a pipe");
@@ -185,8 +185,8 @@ std::string EmptyJob(const std::string& text_file, uint32_t workers, bool quick)
   return job.dump();
 }
 
-// What a step costs beyond its operators and its sum when agents and controller run beside the
-// workers: a whole run in `directory`, held against what `file` says of it.
+// The time of a step beyond its operators and its sum when agents and controller run beside the
+// workers: a whole run in `directory`, compared with the figures of `file`.
 Result<Figure> MeasureRuntime(const DeviceFile& file, uint32_t workers,
                               const std::string& directory, Watcher& watcher) {
   io::FileSystem& files = io::PosixFileSystem();
@@ -262,7 +262,7 @@ std::string Rate(double per_second, const char* unit) {
   return text;
 }
 
-// What a person wants to know of it.
+// Prints a summary for a person.
 void Print(const DeviceFile& file, const std::string& path) {
   const planner::OperatorTimes times(file.figures);
   std::printf("\n %s, %u cores, %s\n\n", Printable(file.machine).c_str(), file.cores,
@@ -306,7 +306,7 @@ Status Write(const DeviceFile& file, const std::string& path) {
   return io::WriteTextAtomically(files, path, planner::ToJson(file));
 }
 
-// A step as the planner tells it, with what the case leaves open decided once.
+// The planner's prediction of a step; the case's open choices are decided once.
 Result<planner::StackFactor> Fit(const Flags& flags) {
   ASSIGN_OR_RETURN(const std::string csv, io::ReadText(flags.fit, planner::kLargestRunsFile + 1));
   ASSIGN_OR_RETURN(auto rows, planner::ParseRuns(csv, flags.fit));
@@ -352,7 +352,7 @@ int RunFit(const Flags& flags) {
   return kExitOk;
 }
 
-// Beside the device file, unless told otherwise.
+// By default beside the device file.
 std::string GpuPath(const Flags& flags) {
   if (!flags.output.empty()) return flags.output;
   const std::string device = service::DefaultDeviceFile();

@@ -59,7 +59,7 @@ bool HasNodes(const scheduler::Scheduler& scheduler, const JobId& id) {
          stage != scheduler::JobStage::kUnknown;
 }
 
-// Whoever was told to stop has stopped, and two more rounds.
+// Ends all jobs that must stop, and runs two more rounds.
 void Obey(scheduler::Scheduler& copy, Instant now) {
   for (const JobId& id : copy.Waiting()) {
     if (copy.StageOf(id) == scheduler::JobStage::kLeaving) {

@@ -30,8 +30,8 @@ constexpr const char* kExamples = R"(Examples:
 
 Exit codes: 0 success, 1 failure, 2 wrong usage. Guide: README.md.)";
 
-// Says so when the first word is no command, with the one that was probably meant. CLI11 would say
-// only that a subcommand is missing.
+// Reports an error when the first word is no command, with the probably intended one. CLI11 would
+// report only a missing subcommand.
 bool IsKnownCommand(const CLI::App& app, const std::string& word) {
   std::vector<std::string_view> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {

@@ -236,7 +236,7 @@ Status WriteMerged(const profiler::ProfiledJob& job, const std::string& path) {
     return files.Rename(temporary, path);
   };
   const Status written = write();
-  if (!written.ok()) (void)files.Remove(temporary);  // the first failure is the one to tell
+  if (!written.ok()) (void)files.Remove(temporary);  // report the first failure
   return written;
 }
 
@@ -249,7 +249,7 @@ Status CheckSchedule(const std::string& name) {
   return InvalidArgument(Printable(name) + ": expected one of " + known);
 }
 
-// What a flag says is checked where it is read: a wrong one is a usage error.
+// A flag's value is checked where it is parsed: a wrong one is a usage error.
 CLI::Validator Checked(const std::function<Status(const std::string& text)>& check) {
   return CLI::Validator(
       [check](std::string& text) {

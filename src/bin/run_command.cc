@@ -77,8 +77,8 @@ void AddOptions(CLI::App& app, Words& words) {
       "  longhaul run --nodes 2 --procs 2 -- python3 examples/ddp.py");
 }
 
-// The words that AddOptions knows, and the rest: a job file, or torchrun's own and a command, which
-// ends the looking.
+// The words that AddOptions handles, and the rest: a job file, or torchrun's options and a command,
+// which ends the search.
 struct Split {
   std::vector<std::string> ours;
   std::vector<std::string> rest;
@@ -169,7 +169,7 @@ bool ReachesTheConsole(const runtime::TorchrunArguments& arguments, uint32_t loc
   return (streams(arguments.redirects) & ~streams(arguments.tee)) != kBoth;
 }
 
-// What torchrun's own options say, put into the job.
+// Copies the values of torchrun's options to the job.
 Status TakeTorchrun(std::vector<std::string> rest, frontend::RunOptions& options) {
   frontend::JobRequest& job = options.job;
   // --nodes and --procs have been taken out of the way of the look for a job file.
@@ -208,7 +208,7 @@ int RunWords(const std::vector<std::string>& arguments) {
   Words words;
   AddOptions(app, words);
   Split split = SplitWords(arguments, app);
-  std::reverse(split.ours.begin(), split.ours.end());  // as CLI11 wants it
+  std::reverse(split.ours.begin(), split.ours.end());  // the order that CLI11 requires
   try {
     app.parse(split.ours);
   } catch (const CLI::ParseError& error) {

@@ -116,7 +116,7 @@ void PrintRow(uint64_t seed, const SimulationResult& result, double cpu_s, bool 
   std::fflush(stdout);
 }
 
-// One seed; a violation is told with the command that shows it again.
+// Runs one seed; a violation is reported with the command that reproduces it.
 bool RunSeed(SimulationOptions options, const SimulateFlags& flags, uint64_t seed,
              SimulationResult* total) {
   options.seed = seed;

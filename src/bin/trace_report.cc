@@ -241,7 +241,7 @@ std::string TextOf(const Rows& rows) {
   return table.Text();
 }
 
-// What the tables need said: who rejected what, and what the words mean.
+// Notes to the tables: the jobs that a policy rejected, and the meaning of the words.
 std::string Notes(const std::vector<SimulationResult>& results) {
   std::string text;
   for (const SimulationResult& r : results) {

@@ -35,7 +35,7 @@ struct ConvertFlags {
   bool json = false;
 };
 
-// What the target's name says.
+// The format that the target's name implies.
 std::optional<Format> FormatOfName(const std::string& path) {
   for (const char* end : {".pt", ".pth", ".bin", ".ckpt"}) {
     if (path.ends_with(end)) return Format::kTorch;

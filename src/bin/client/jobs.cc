@@ -59,7 +59,7 @@ int Submit(RestClient& client, const Options& options) {
   return options.watch ? FollowJob(client, id, options.json) : kExitOk;
 }
 
-// The values of a job's environment are shown to who asks for them.
+// The values of a job's environment are shown on request.
 const char* EnvironmentQuery(const Options& options) {
   return options.environment ? "?environment=true" : "";
 }

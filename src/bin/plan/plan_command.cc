@@ -141,13 +141,13 @@ int AnswerCases(const std::string& name, double compute_factor) {
       return planner::ErrorBand(asked.question, asked.assumed.size(), evaluation.step);
     };
     std::cout << planner::AnswerCase(line, evaluate, band) << '\n' << std::flush;
-    if (!std::cout) return kExitFailure;  // nobody reads any more
+    if (!std::cout) return kExitFailure;  // the reader has closed the output
   }
   return kExitOk;
 }
 
-// What the arguments ask to plan: a job, and where the settings of a run were read (--from), that
-// run's settings.
+// The input of a plan: a job, and where the settings of a run were read (--from), that run's
+// settings.
 struct PlanInput {
   PlanRequest job;
   std::optional<NowAndJob> run;

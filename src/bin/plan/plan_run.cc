@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kMostModelBytes = 1 << 20;
 
-// Ranks that the file itself says; 0 where it does not.
+// The number of ranks in the file; 0 where it has none.
 uint64_t RanksOf(const planner::configs::RunConfig& config) {
   if (config.devices > 0) return config.devices;
   const spec::Layout& layout = config.training.layout;
