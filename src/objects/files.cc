@@ -138,10 +138,10 @@ class Reader final : public io::ReadableFile {
   const std::shared_ptr<Transfers> transfers_;
   const ObjectPath path_;
   const Store::Facts facts_;
-  const size_t most_ahead_;  // a request for who reads in order
+  const size_t most_ahead_;  // requests, for a reader in order
   mutable std::mutex mutex_;
   mutable std::deque<std::unique_ptr<Window>> windows_;  // by begin, without gaps
-  mutable uint64_t next_ = 0;                            // behind what was read last
+  mutable uint64_t next_ = 0;                            // the end of the last read
   mutable size_t ahead_ = kLeastAhead;
 };
 
@@ -156,7 +156,7 @@ class Writer final : public io::WritableFile {
         most_parts_(std::max<size_t>(1, kMostUploading / part_bytes)) {}
   ~Writer() override {
     (void)Settle(0);
-    // Parts that nobody puts together would be kept, and paid for.
+    // The store would keep, and charge for, parts that are never completed.
     if (!upload_.empty() && !done_) {
       (void)store_->AbortParts(path_.bucket, path_.key, upload_);
     }

@@ -119,8 +119,8 @@ class Http final : public Transport {
     const bool broken =
         code == CURLE_SEND_ERROR || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING;
     if (broken && !exchange.answered() && !request.body.empty()) {
-      // A server that refuses a request may close the connection while the body is on its way, and
-      // its answer is lost with what was sent behind it. Asked before the body, it is heard.
+      // A server that refuses a request may close the connection during the body's transfer, and
+      // its answer is lost. With a request for permission before the body, the answer is received.
       exchange.Restart();
       code = Perform(lease.handle(), request, /*ask_first=*/true, &exchange, text.data());
     }
@@ -129,7 +129,7 @@ class Http final : public Transport {
           request.into.empty() ? request.limit : static_cast<uint64_t>(request.into.size());
       return ResourceExhausted("the answer has more than " + std::to_string(room) + " bytes");
     }
-    // A refusal counts even if the connection broke behind its first line.
+    // A refusal counts even if the connection broke after its first line.
     if (code == CURLE_OK || exchange.refused()) return exchange.Take();
     return Failure(code, text.data());
   }
@@ -206,7 +206,7 @@ class Http final : public Transport {
     headers = WithHeader(std::move(headers), "Accept:");
     headers = WithHeader(std::move(headers), "Content-Type:");
     headers = WithHeader(std::move(headers), "Accept-Encoding: identity");
-    // Without this, libcurl asks for leave by itself where the body has a MiB or more.
+    // Without this, libcurl requests permission by itself where the body has a MiB or more.
     if (ask_first) headers = WithHeader(std::move(headers), "Expect: 100-continue");
 
     Prepare(handle);

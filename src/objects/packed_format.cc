@@ -149,7 +149,7 @@ struct Packer::Context {
 Packer::Packer() : context_(std::make_unique<Context>()) { CHECK(context_->zstd != nullptr); }
 Packer::~Packer() = default;
 
-// How wide the numbers are isn't said: the width that packs the beginning best is tried.
+// The width of the numbers is unknown: the width that packs the beginning best is used.
 Packer::Packed Packer::Pack(std::span<const std::byte> block) {
   CHECK(!block.empty() && block.size() <= kPackedBlockBytes);
   uint32_t best = 1;
@@ -190,7 +190,7 @@ Status Unpacker::Unpack(const PackedBlock& block, std::span<const std::byte> sto
     return {};
   }
   const auto unpacked = block.stride > 1 ? std::span(context_->sorted).first(to.size()) : to;
-  // It writes no byte beyond the block's own size, whatever the frame says.
+  // It writes no byte beyond the block's own size, for any frame.
   const size_t size = ZSTD_decompressDCtx(context_->zstd, unpacked.data(), unpacked.size(),
                                           stored.data(), stored.size());
   if (ZSTD_isError(size) != 0U) {

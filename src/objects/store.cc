@@ -19,8 +19,8 @@ bool MayPass(int status) {
   return status == 429 || status == 500 || status == 502 || status == 503 || status == 504;
 }
 
-// What a refusal means. The server's own code and message are told, nothing else of its answer:
-// some servers repeat the request's key there.
+// Converts a refusal to a status. The message has the server's code and message and nothing else of
+// its answer: some servers repeat the request's key there.
 Status StatusOf(const Answer& answer, const std::string& what) {
   const Result<std::string> code = TextOf(answer.body, "Code");
   const Result<std::string> detail = TextOf(answer.body, "Message");
@@ -193,7 +193,7 @@ Status Store::GetRange(const std::string& bucket, const std::string& key, const 
       "bytes=" + std::to_string(offset) + "-" + std::to_string(offset + to.size() - 1);
   if (!tag.empty()) request.headers["if-match"] = tag;
   ASSIGN_OR_RETURN(const Answer answer, Ask(request, kShortAnswer, to));
-  // A store that knows no ranges answers 200 with the whole.
+  // A store without support for ranges answers 200 with the whole object.
   const bool partial = answer.status == 206 || offset == 0;
   if (!partial || answer.received != to.size()) {
     return DataLoss(WhatOf(request) + ": " + std::to_string(answer.received) + " bytes for " +
