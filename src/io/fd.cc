@@ -5,7 +5,7 @@
 namespace longhaul::io {
 
 void Fd::Reset() {
-  // A close that fails has still closed on Linux; retrying could close somebody else's descriptor.
+  // A close that fails has still closed on Linux; a retry could close another owner's descriptor.
   if (fd_ >= 0) close(std::exchange(fd_, -1));
 }
 

@@ -91,7 +91,7 @@ class DirectFile final : public WritableFile {
   Status Sync() override {
     if (blocks_[current_].filled > 0) RETURN_IF_ERROR(SendCurrent());
     RETURN_IF_ERROR(Drain());
-    // The last block was written whole, and room may have been taken for more.
+    // The last block was written whole, and more space may have been reserved.
     if (ftruncate(fd_.get(), static_cast<off_t>(end_)) != 0) {
       return FromErrno(errno, "cannot size " + path_);
     }
@@ -260,7 +260,7 @@ class Direct final : public FileSystem {
 Result<Fd> OpenDirect(const std::string& path, bool direct) {
   const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
   int fd = direct ? open(path.c_str(), flags | O_DIRECT, 0666) : -1;
-  // A file system without O_DIRECT (tmpfs before 6.6, some network ones) says EINVAL.
+  // A file system without O_DIRECT (tmpfs before 6.6, some network ones) returns EINVAL.
   if (!direct || (fd < 0 && errno == EINVAL)) fd = open(path.c_str(), flags, 0666);
   if (fd < 0) return FromErrno(errno, "cannot create " + path);
   return Fd(fd);

@@ -90,7 +90,7 @@ Result<std::unique_ptr<ReadableFile>> OpenDirectReader(const std::string& path,
                                                        size_t window_bytes) {
   CHECK(window_bytes > 0 && window_bytes % kAlignment == 0);
   int opened = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
-  // A file system without O_DIRECT (tmpfs before 6.6, some network ones) says EINVAL.
+  // A file system without O_DIRECT (tmpfs before 6.6, some network ones) returns EINVAL.
   if (opened < 0 && errno == EINVAL) opened = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (opened < 0) return FromErrno(errno, "cannot open " + path);
   Fd fd(opened);

@@ -54,8 +54,8 @@ class PosixWritableFile final : public WritableFile {
   }
 
   Status Close() override {
-    // On Linux the descriptor is gone whatever close says; a network file system may still have an
-    // error of an earlier write to tell.
+    // On Linux close frees the descriptor even when it fails; a network file system may still
+    // report an error of an earlier write.
     if (close(fd_.Release()) != 0 && errno != EINTR) {
       return FromErrno(errno, "cannot close " + path_);
     }
@@ -174,7 +174,7 @@ class Posix final : public FileSystem {
       }
       const int error = errno;
       struct stat info {};
-      // Whatever mkdir says of it (a read-only parent, say): an existing directory is fine.
+      // Any error of mkdir is ignored (a read-only parent, say) when the directory exists.
       if (stat(part.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) continue;
       return FromErrno(error, "cannot make directory " + part);
     }
@@ -252,7 +252,7 @@ Status WriteFileAtomically(FileSystem& files, const std::string& path,
   Status written = WriteAndSync(files, temporary, bytes);
   if (written.ok()) written = files.Rename(temporary, path);
   if (!written.ok()) {
-    // What is left of the attempt is of no use; the first failure is the one to tell.
+    // The remains of the attempt are useless; the first failure is reported.
     (void)files.Remove(temporary);
     return written;
   }

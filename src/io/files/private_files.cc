@@ -15,7 +15,7 @@ namespace longhaul::io {
 namespace {
 
 constexpr mode_t kOthers = 077;
-constexpr mode_t kUsual = 022;  // where the system does not say which one is set
+constexpr mode_t kUsual = 022;  // where the system does not report the one that is set
 constexpr int kNotCalled = -1;
 
 // A property of the process, as the umask itself is.

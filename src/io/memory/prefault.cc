@@ -23,7 +23,7 @@ bool Populate(std::span<std::byte> pages, int advice) {
   return madvise(pages.data(), pages.size(), advice) == 0;
 }
 
-// How many of the pages exist. All of them when the kernel doesn't tell.
+// The number of existing pages. All of them when the kernel does not report it.
 size_t Present(std::span<std::byte> pages) {
   std::array<unsigned char, kStepPages> there{};
   const size_t count = (pages.size() + kPage - 1) / kPage;
@@ -76,8 +76,8 @@ void PageMapper::Run() {
   for (size_t at = 0; at < mapping_.size() && !stop_; at += kStepBytes) {
     const auto step = mapping_.subspan(at, std::min(kStepBytes, mapping_.size() - at));
     AwaitPages(step);
-    // A read maps as many neighbours at once as the kernel likes; a shared page may be written
-    // then.
+    // A read maps as many neighbours at once as the kernel chooses; a shared page may then be
+    // written.
     if (!stop_ && !Populate(step, MADV_POPULATE_READ)) TouchEach(step);
     mapped_ = at + step.size();
     mapped_.notify_all();

@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "io/files/file.h"
 
-// Debian 12's C library doesn't know it yet.
+// Debian 12's C library does not define it yet.
 #if defined(__linux__) && !defined(MADV_COLLAPSE)
 #define MADV_COLLAPSE 25
 #endif
@@ -29,7 +29,7 @@ struct Mapping {
   bool is_private = false;
 };
 
-// "7f00-7f10 rw-p ...": begin, end, and whether writes stay ours.
+// "7f00-7f10 rw-p ...": begin, end, and whether writes stay private.
 std::optional<Mapping> ParseLine(std::string_view line) {
   Mapping mapping;
   const char* const end = line.data() + line.size();
@@ -76,7 +76,7 @@ std::vector<uintptr_t> WholeHugePages(std::span<const std::span<const std::byte>
   std::vector<std::pair<uintptr_t, uintptr_t>> ranges;
   for (const auto stretch : stretches) {
     const auto begin = reinterpret_cast<uintptr_t>(stretch.data());
-    // What shares a page with the state is ours as well.
+    // Data that shares a page with the state is private as well.
     const uintptr_t end = (begin + stretch.size() + kPage - 1) / kPage * kPage;
     if (!stretch.empty()) ranges.emplace_back(begin / kPage * kPage, end);
   }

@@ -38,7 +38,7 @@ int OpenUserfaultfd() {
 
 Result<WriteGuard> WriteGuard::Create() {
 #ifdef __SANITIZE_THREAD__
-  // The kernel orders a guarded write behind the copy, which ThreadSanitizer can't see.
+  // The kernel orders a guarded write after the copy, which ThreadSanitizer cannot detect.
   return Unavailable("no guard of memory under ThreadSanitizer");
 #endif
   Fd fd(OpenUserfaultfd());
@@ -76,7 +76,7 @@ void WriteGuard::Release(std::span<const std::byte> pages) {
   release.range = RangeOf(pages);
   while (ioctl(fd_.get(), UFFDIO_WRITEPROTECT, &release) != 0) {
     if (errno == EAGAIN || errno == EINTR) continue;
-    // A part of it was unmapped meanwhile (ENOENT): nobody waits there; page by page for the rest.
+    // A part was unmapped meanwhile (ENOENT): no write blocks there; page by page for the rest.
     if (pages.size() == kGuardPage) return;
     const size_t half = pages.size() / kGuardPage / 2 * kGuardPage;
     Release(pages.first(half));

@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kMaxFds = 8;
 constexpr int kBacklog = 4096;  // the kernel cuts it to net.core.somaxconn
 
-// A TCP or Unix address as the system calls want it.
+// A TCP or Unix address in the form that the system calls require.
 struct SocketAddress {
   sockaddr_storage storage{};
   socklen_t bytes = 0;
@@ -70,7 +70,7 @@ void SetNoDelay(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
-// A connect that a signal interrupts continues by itself; EISCONN then says that it has succeeded.
+// A connect that a signal interrupts continues by itself; EISCONN then means success.
 int ConnectThroughSignals(int fd, SocketAddress& address) {
   int result = 0;
   do {
@@ -248,7 +248,7 @@ Result<std::optional<UnixMessage>> ReceiveMessage(const Fd& socket, size_t limit
     size = recv(socket.get(), nullptr, 0, MSG_PEEK | MSG_TRUNC);
   } while (size < 0 && errno == EINTR);
   if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::optional<UnixMessage>();
-  // A peer that closed without reading all of ours: closed, all the same.
+  // A peer that closed without reading all our data has closed, too.
   if (size == 0 || (size < 0 && errno == ECONNRESET)) return std::optional(UnixMessage{});
   if (size < 0) return FromErrno(errno, "cannot receive a message");
   if (static_cast<size_t>(size) > limit) {

@@ -28,13 +28,13 @@ struct Prepared {
   std::vector<std::string> environment;  // "NAME=value"
   std::vector<char*> argv;               // into the options
   std::vector<char*> envp;               // into `environment`
-  std::vector<std::pair<int, int>> fds;  // (ours, there), the standard three first
-  std::vector<int> moved;                // room for the child's first pass over `fds`
+  std::vector<std::pair<int, int>> fds;  // (ours, the child's), the standard three first
+  std::vector<int> moved;                // space for the child's first pass over `fds`
   int first_free = 0;                    // above all numbers that are used there
   mode_t umask = 0;
 };
 
-// What the child tells its parent when it fails before exec has succeeded.
+// The child's message to its parent when it fails before exec has succeeded.
 struct Failure {
   enum Stage : int { kSetUp, kDirectory, kExec } stage;
   int error;
@@ -133,7 +133,7 @@ void DefaultSignals() {
     if (prctl(PR_SET_PDEATHSIG, options.signal_on_parent_death) != 0) {
       FailChild(report, Failure::kSetUp);
     }
-    if (getppid() != parent) _exit(127);  // it died before we asked
+    if (getppid() != parent) _exit(127);  // it died before this check
   }
   if (!PlaceDescriptors(prepared, report)) FailChild(report, Failure::kSetUp);
   if (!options.working_directory.empty() && chdir(options.working_directory.c_str()) != 0) {
@@ -175,7 +175,7 @@ Result<Process> Start(const ProcessOptions& options) {
   const Fd report(ends[0]);
   Fd report_writer(ends[1]);
 
-  // No handler of ours may run in the child.
+  // No signal handler of this process may run in the child.
   const pid_t parent = getpid();
   sigset_t all;
   sigset_t before;

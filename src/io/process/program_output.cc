@@ -41,7 +41,7 @@ Result<std::string> OutputOf(ProcessOptions options, Duration limit) {
     if (got <= 0) break;
     output.append(buffer.data(), static_cast<size_t>(got));
   }
-  // It has ended or closed its output; if not, it has nothing more to say.
+  // The program has ended, closed its output, or passed a limit.
   (void)!Signal(process.pidfd, SIGKILL).ok();
   ASSIGN_OR_RETURN(const ExitStatus status, Reap(process.pidfd));
   (void)status;
