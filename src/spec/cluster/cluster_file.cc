@@ -18,7 +18,7 @@ namespace {
 using internal::Find;
 using internal::Node;
 
-constexpr size_t kMaxName = 63;    // a DNS label, as Kubernetes wants
+constexpr size_t kMaxName = 63;    // a DNS label, as Kubernetes requires
 constexpr size_t kMaxLabels = 16;  // of one node; times 65,536 nodes
 constexpr uint64_t kMaxAmount = std::numeric_limits<int32_t>::max();
 

@@ -96,11 +96,11 @@ constexpr auto kAliases = std::to_array<std::pair<std::string_view, std::string_
     {"h800", "h800-sxm"},
 });
 
-// What a maker's name for a GPU says, word by word: "NVIDIA A100-SXM4-80GB", "H100 80GB HBM3".
+// The words of a maker's name for a GPU: "NVIDIA A100-SXM4-80GB", "H100 80GB HBM3".
 struct Spelling {
   std::string family;  // "a100"
   bool pcie = false;
-  uint32_t gigabytes = 0;  // 0: not said
+  uint32_t gigabytes = 0;  // 0: not given
 };
 
 std::vector<std::string> WordsOf(std::string_view name) {

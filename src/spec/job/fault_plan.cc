@@ -34,7 +34,7 @@ std::vector<std::string_view> Words(std::string_view text) {
   return words;
 }
 
-// Takes one fault's words from the left; each function says what it expected.
+// Takes one fault's words from the left; each function's error names the expected word.
 class FaultReader {
  public:
   explicit FaultReader(std::string_view text) : text_(text), words_(Words(text)) {}

@@ -44,7 +44,7 @@ void CheckName(JobReader& reader, JobSpec& job, std::string_view source) {
   }
 }
 
-// A command trains whatever it likes: the built-in trainer's keys would be without effect.
+// A command chooses what it trains: the built-in trainer's keys would have no effect.
 void CheckCommandJob(JobReader& reader, const JobSpec& job) {
   if (job.command.empty()) {
     reader.Refuse("command", "must not be empty: a program and its arguments");

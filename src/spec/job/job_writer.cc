@@ -86,7 +86,7 @@ std::string ToYaml(const JobSpec& job) {
     }
     yaml += "\n";
     for (const auto& [inner, leaf] : value.items()) {
-      // A variable may be called null, which a bare word could not say.
+      // A variable may be called null, which requires quotes.
       yaml += "  " + (key == "environment" ? Dump(inner) : inner) + ": " + Dump(leaf) + "\n";
     }
   }

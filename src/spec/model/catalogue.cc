@@ -174,7 +174,7 @@ Result<Model> FindModel(std::string_view name) {
 
 namespace {
 
-// Letters and digits alone, without the organisation and what says how the weights were tuned.
+// Letters and digits alone, without the organisation and the words for the tuning of the weights.
 std::string Bare(std::string_view name) {
   name = name.substr(name.rfind('/') == std::string_view::npos ? 0 : name.rfind('/') + 1);
   std::string bare;
@@ -196,7 +196,7 @@ Result<Model> FindSpelled(std::string_view name) {
   for (const Row& row : kDense) {
     if (!wanted.empty() && Bare(row.name) == wanted) return ToModel(row);
   }
-  return FindModel(name);  // says what is nearest
+  return FindModel(name);  // its error names the nearest ones
 }
 
 std::optional<Model> FindByExperts(const Model& model) {

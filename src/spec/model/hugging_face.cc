@@ -178,7 +178,7 @@ void ReadQwen3(Config& config, Model& model) {
   ReadWindow(config, config.Flag("use_sliding_window", false), model);
 }
 
-// Layers of `mlp_only_layers` stay dense: we know those at the start.
+// Layers of `mlp_only_layers` stay dense: only those at the start are supported.
 uint32_t DenseFirst(Config& config) {
   std::vector<uint32_t> dense = config.Wholes("mlp_only_layers");
   std::sort(dense.begin(), dense.end());
