@@ -172,7 +172,7 @@ class Decision {
         const uint64_t global = uint64_t{layout().data} * micro * layout().pipeline;
         batch.global = static_cast<uint32_t>(std::min<uint64_t>(global, 1'000'000'000));
       }
-      // Interleaved schedules want a multiple of the stages.
+      // Interleaved schedules require a multiple of the stages.
       const uint32_t micro_batches = (share + micro - 1) / micro;
       const bool chosen = case_.open.virtual_pipeline && layout().virtual_pipeline > 1;
       if (chosen && case_.global_batch_known && micro_batches % layout().pipeline != 0) continue;
@@ -218,7 +218,7 @@ class Decision {
       }
       if (evaluations_++ >= kMaxEvaluations) return;
       const Evaluation evaluation = evaluate_(question_);
-      // By sequence: where the batch isn't said, each candidate has its own.
+      // By sequence: where the batch is not given, each candidate has its own.
       const double each = evaluation.step.count() / std::max(1u, question_.training.batch.global);
       const Found found{question_.training, each, evaluation.peak_allocated};
       if (evaluation.fits && Roomy(evaluation)) {
@@ -271,11 +271,11 @@ class Decision {
   Case& case_;
   Question& question_;
   std::vector<spec::Recompute> ladder_;
-  const uint32_t global_;  // as the case says
+  const uint32_t global_;  // as given in the case
   size_t attempts_ = 0;
   size_t evaluations_ = 0;
   std::optional<Found> best_;
-  std::optional<Found> tight_;  // fits, but with little room
+  std::optional<Found> tight_;  // fits, but with little free memory
   std::optional<Found> smallest_;
   Status why_not_;
 };

@@ -144,7 +144,7 @@ void ReadPrecision(Settings& settings, RunConfig& config) {
                               : spec::Precision::kFp32;
   static constexpr std::pair<std::string_view, uint32_t> kTypes[] = {
       {"fp32", 4}, {"bf16", 2}, {"fp16", 2}};
-  // Where it is not said, sums are in the type of the model.
+  // Where the file does not set it, sums have the type of the model.
   const uint32_t usual = fp16 || bf16 ? 2 : 4;
   training.software.gradient_bytes =
       settings.Word<uint32_t>("data_types.grad_accum_dtype", kTypes).value_or(usual);

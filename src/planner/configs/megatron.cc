@@ -288,7 +288,7 @@ void MegatronReader::ReadStages(const Model& model) {
     layers.front() -= embedding ? 1 : 0;
     layers.back() -= loss ? 1 : 0;
   }
-  // Left to the planner's rule where that says the same.
+  // Left to the planner's rule where that gives the same.
   std::vector<uint32_t> usual(chunks);
   StageLayers(model.layers, layout, usual, model.multi_token_prediction_layers);
   if (layers != usual) layout.layers_per_stage = std::move(layers);
@@ -364,7 +364,7 @@ void MegatronReader::ReadRecompute() {
   for (const auto& [word, flag] : known) words.push_back(word);
   if (names.empty()) recompute.modules.core_attention = true;
   for (const std::string& name : names) {
-    bool found = name == "shared_experts";  // a part of what moe says
+    bool found = name == "shared_experts";  // a part of `moe`
     for (const auto& [word, flag] : known) {
       if (word == name) found = *flag = true;
     }

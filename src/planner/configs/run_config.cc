@@ -10,7 +10,7 @@ namespace {
 
 using spec::Layout;
 
-// Replicas: what the file says or what the GPUs leave.
+// Replicas: the file's number, or the number that follows from the GPUs.
 Status FillData(const RunConfig& config, const spec::DeviceCluster& cluster, Layout& layout) {
   const uint64_t copies = uint64_t{layout.tensor} * layout.pipeline * layout.context;
   const uint64_t devices = cluster.devices;

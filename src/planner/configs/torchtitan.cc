@@ -1,8 +1,8 @@
 // torchtitan's TOML: keys and defaults of torchtitan/config/job_config.py at v0.2.2. (Later
 // releases take Python instead.)
 #define TOML_EXCEPTIONS 0
-// The library asserts, and with NDEBUG tells the compiler, what a hostile file ("[[[") breaks. It
-// finds the error itself where neither is done.
+// The library asserts (with NDEBUG: assumes in optimization) conditions that a hostile file ("[[[")
+// breaks. Without either it finds the error itself.
 #pragma push_macro("NDEBUG")
 #undef NDEBUG
 #define TOML_ASSERT(expression) static_assert(true)

@@ -218,7 +218,7 @@ std::string_view ContextKindName(spec::ContextKind kind) {
   return "p2p";
 }
 
-// What --overlap-moe-expert-parallel-comm asks for (transformer_config.py, from core_v0.14.0 on).
+// What --overlap-moe-expert-parallel-comm requires (transformer_config.py, from core_v0.14.0 on).
 Status CheckExpertOverlap(const Question& question) {
   const Training& training = question.training;
   const Layout& layout = training.layout;

@@ -138,7 +138,7 @@ void Filler::FillShipped() {
 
 void Filler::FillModel() {
   if (!raw_.shipped_model.empty()) return FillShipped();
-  if (model().layers == 0 || model().hidden == 0) return;  // CheckModel says so
+  if (model().layers == 0 || model().hidden == 0) return;  // CheckModel reports it
   if (reader_.absent("model.heads")) {
     Take("model.heads", model().heads, std::max(1u, model().hidden / 128), "heads of 128");
   }
@@ -219,7 +219,7 @@ void Filler::RepairNodes() {
   }
 }
 
-// What a table prints although it has no meaning there, or another one than ours.
+// Repairs values that a table prints without a meaning, or with another meaning than here.
 void Filler::RepairLayout() {
   spec::Layout& layout = training().layout;
   if (layout.pipeline == 1 && layout.virtual_pipeline > 1 && !case_.open.pipeline) {
@@ -257,7 +257,7 @@ void Filler::FillData() {
   const uint64_t devices = cluster().devices;
   const bool fills = devices % copies == 0 && devices / copies == layout.data;
   if (fills && !reader_.absent("layout.data")) return;
-  if (devices % copies != 0) return;  // CheckTraining says so
+  if (devices % copies != 0) return;  // CheckTraining reports it
   // Papers print "DP" as data, data x context or the batch: the devices decide.
   layout.data = static_cast<uint32_t>(devices / copies);
   Note("layout.data", std::to_string(layout.data), "fills the cluster");

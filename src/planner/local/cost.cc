@@ -250,7 +250,7 @@ int64_t StageParameters(const spec::ModelSpec& model, const LocalLayout& layout,
   // The fullest part: words need not divide.
   const int64_t words = (int64_t{model.vocabulary} + tensor - 1) / tensor;
   const int64_t layers = spec::LayersOfStage(model.layers, layout.pipeline, stage).count();
-  // Norms and the biases behind sums lie whole on each part.
+  // Norms and the biases after sums are whole on each part.
   int64_t count = layers * (12 * hidden * hidden / tensor + 7 * hidden / tensor + 6 * hidden);
   if (stage == 0) {
     count += (1 + int64_t{spec::kPreviousTokens}) * words * hidden + model.sequence * hidden;

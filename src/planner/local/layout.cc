@@ -19,7 +19,7 @@ namespace {
 
 using local::kTie;
 
-// Leaves room for the page cache, the system and what the model doesn't count.
+// Leaves memory for the page cache, the system and the uses that the model does not count.
 constexpr double kMemoryShare = 0.8;
 constexpr size_t kMaxAlternatives = 12;
 constexpr uint64_t kMostRanks = 1 << 20;
@@ -268,7 +268,7 @@ class Search {
   const LocalCost cost_;
   uint32_t least_ranks_ = 0;  // of the layouts that fit the cluster; 0: there is none
   uint32_t least_data_ = 1;
-  // Seconds a step that a layout must stay below to be told; infinite: any is.
+  // The seconds per step below which a layout is reported; infinite: any is.
   double enough_ = std::numeric_limits<double>::infinity();
   std::map<std::pair<uint32_t, uint32_t>, PartTime> parts_;  // by tensor and micro-batch
   std::vector<Alternative> found_;

@@ -424,8 +424,8 @@ Bytes MemoryModel::MostAllocated(const spec::Training& training, Bytes limit,
   return Bytes(low);
 }
 
-// Each stage in turn to see(index, stage, contiguous), which says whether to continue; `contiguous`
-// is what DeepSpeed keeps in one block of the stages so far.
+// Passes each stage in turn to see(index, stage, contiguous), which returns whether to continue;
+// `contiguous` is the memory that DeepSpeed keeps in one block for the stages so far.
 template <typename See>
 void MemoryModel::EachStage(const spec::Training& training, bool rebuilds, See see) {
   const spec::Layout& layout = training.layout;

@@ -293,8 +293,8 @@ void Overwrite(const Fixed& fixed, spec::Training& training) {
   training.offload = fixed.offload.value_or(training.offload);
 }
 
-// What the rest of the layout decides of the overlap: DualPipe has it always, a layout whose
-// experts are not spread has nothing to overlap. Refuses what was asked for and cannot be.
+// Sets the overlap where the rest of the layout determines it: DualPipe always has it, a layout
+// whose experts are not spread has nothing to overlap. Rejects an impossible request.
 Status SettleOverlap(const Fixed& asked, const spec::Model& model, spec::Training& training) {
   const spec::Layout& layout = training.layout;
   const bool exchanges = model.experts && layout.expert > 1;
@@ -398,7 +398,7 @@ std::string RecomputeText(const spec::Training& training) {
     size_t end = i;
     while (end < stages.size() && stages[end] == stages[i]) ++end;
     text += (text.empty() ? "" : "/") + stages[i];
-    // One stage is told from a choice for all by its count.
+    // The count distinguishes one stage from a choice for all stages.
     if (end - i > 1 || stages.size() == 1) text += "@" + std::to_string(end - i);
     i = end;
   }

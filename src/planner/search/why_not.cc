@@ -92,7 +92,7 @@ PlanRequest JobOf(const Plan& plan, const Fixed& named) {
 }
 
 std::string DoesNotFit(PlanRequest job, const PlanOptions& options) {
-  // The same without a limit, to say how much it would need.
+  // The same without a limit, to compute the need.
   job.reach = Reach::kEverything;
   const Outcome limited = Search(job, EvaluatorOracle(job), options.search);
   if (limited.smallest.memory_bytes == std::numeric_limits<int64_t>::max()) {

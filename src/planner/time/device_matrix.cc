@@ -282,7 +282,7 @@ DeviceMatrix ShippedMatrix(const spec::Device& device) {
   attention.start_tokens = gpu.start_tokens;
   attention.head_exponent = gpu.head_exponent;
   attention.launch_s = 15e-6;
-  // Tensor cores want rows of 16 bytes; whole tiles want 64 elements (A100's kernels).
+  // Tensor cores require rows of 16 bytes; whole tiles require 64 elements (A100's kernels).
   matrix.odd_width_slowdown = 6;
   matrix.ragged_width_slowdown = gpu.wave_rounding > 0.4 ? 1.15 : 1.05;
   return matrix;

@@ -142,8 +142,8 @@ Status ParseExpertLayers(std::string_view text, uint32_t layers, spec::Experts& 
     for (uint32_t i = 0; i < layers; ++i) same = same && model.has_experts(i) == pattern[i];
     if (same) return {};
   }
-  // As many layers with experts, in places that our two numbers can say: the stages' sums differ by
-  // a layer at most.
+  // As many layers with experts, at places that the two numbers can express: the stages' sums
+  // differ by a layer at most.
   experts.every = std::max(1u, layers / ones);
   experts.dense_first_layers = layers - ones * experts.every;
   model.experts = experts;

@@ -13,7 +13,7 @@
 namespace longhaul::planner::configs::internal {
 namespace {
 
-// Options without a say in time or memory of a step: data, learning rate, logging, checkpoints,
+// Options without an effect on time or memory of a step: data, learning rate, logging, checkpoints,
 // initial values, and the names by which parts are switched to equal ones.
 constexpr auto kPassedOver = std::to_array<std::string_view>({
     "adam-*",
@@ -284,7 +284,7 @@ Status ReadYaml(std::string_view text, std::string_view source, Settings& settin
   return {};
 }
 
-// Whether the first line that says anything is a key of a map.
+// Whether the first line with content is a key of a map.
 bool IsYaml(std::string_view text) {
   for (std::string_view line : Split(text, '\n')) {
     line = Trim(line);

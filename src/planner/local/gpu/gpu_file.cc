@@ -132,7 +132,7 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// The shipped GPU that the driver's name says, else the one with as many compute units and nearest
+// The shipped GPU with the driver's name, else the one with as many compute units and nearest
 // memory.
 Result<spec::Device> Like(const GpuFile& file) {
   std::string name;

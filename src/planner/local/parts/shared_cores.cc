@@ -112,7 +112,7 @@ class Player {
   const double cores_;
   const std::vector<std::vector<CoreTask>>& programs_;
   const std::vector<std::vector<uint32_t>>& groups_;
-  std::vector<size_t> here_;  // of each group: who has come
+  std::vector<size_t> here_;  // of each group: the number of processes that have arrived
   std::vector<Process> processes_;
   std::map<std::pair<uint32_t, uint32_t>, size_t> sent_;  // and not received, by both ends
   double now_ = 0;

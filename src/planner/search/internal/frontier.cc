@@ -145,8 +145,8 @@ class Frontier {
     ++done_;
   }
 
-  // Keeps and proves what a search finds; its step becomes the longest for larger counts. False
-  // where it found nothing and may be asked `again`.
+  // Keeps and proves the result of a search; its step becomes the longest for larger counts. False
+  // where it found nothing and may be called `again`.
   bool SearchOne(const PlanRequest& job, const OracleFactory& oracle, bool again, double& longest) {
     Options search = options_.search;
     search.keep = 1;

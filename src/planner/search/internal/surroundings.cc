@@ -24,7 +24,7 @@ std::string Scaled(std::string_view key, double value) {
   return std::string(key) + "=" + text;
 }
 
-// A change down and one up; an empty one is not asked.
+// A change down and one up; an empty one is skipped.
 struct Pair {
   std::string what;
   std::string down;
