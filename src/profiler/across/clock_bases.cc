@@ -26,7 +26,7 @@ int64_t EndOf(const ProfiledJob& job, const Member& member) {
 // [a][b]: by how much the second ends their calls after the first.
 using Differences = std::map<size_t, std::map<size_t, std::vector<int64_t>>>;
 
-// Ranks of one host that end their calls together, as far as calls tell.
+// Ranks of one host that end their calls together, as far as calls show.
 class Parts {
  public:
   explicit Parts(const ProfiledJob& job) : job_(job), of_(job.ranks.size()) {
@@ -135,7 +135,7 @@ void NearClocks(ProfiledJob* job) {
         placed[next] = true;
         reached.push_back(next);
         const int64_t difference = Median(&values);
-        // A clock that is near enough keeps what it says.
+        // A clock that is near enough is left unchanged.
         const int64_t all = off[reached[i]] + difference;
         off[next] = std::abs(all) < kApartNs ? 0 : all;
       }

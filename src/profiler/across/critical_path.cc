@@ -54,7 +54,7 @@ CriticalPath FindCriticalPath(const ProfiledJob& job) {
     rank = last;
     time = arrived;
   }
-  // What this rank did before its first kernel isn't told; something was waited for.
+  // The activity of this rank before its first kernel is unknown; it waited for something.
   int64_t first = time;
   for (const RankSummary& summary : job.ranks) {
     if (!summary.segments.empty()) first = std::min(first, summary.segments.front().begin_ns);

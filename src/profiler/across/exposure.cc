@@ -53,8 +53,8 @@ struct StepWork {
   }
 };
 
-// Of one rank. What a step's places may idle follows from its stage; without any backward pass
-// told, and with passes of weights' gradients, all of it may be anywhere.
+// For one rank. The allowed idle time at a step's places follows from its stage; without any known
+// backward pass, and with passes of weights' gradients, all of it may be anywhere.
 class Cutter {
  public:
   Cutter(const ProfiledJob& job, const Stages& stages, size_t rank, const Exposed& times)
@@ -79,7 +79,7 @@ class Cutter {
 
   std::vector<ExposedPiece> Cut() {
     const auto& segments = job_.ranks[rank_].segments;
-    // Whether what is computed behind each segment is of a backward pass.
+    // Whether the computation after each segment belongs to a backward pass.
     std::vector<bool> before_backward(segments.size());
     bool next = false;
     for (size_t i = segments.size(); i-- > 0;) {
@@ -111,7 +111,7 @@ class Cutter {
     return after == steps.begin() ? 0 : static_cast<size_t>(after - steps.begin()) - 1;
   }
 
-  // What of a bubble the schedule doesn't ask for.
+  // The part of a bubble that the schedule does not require.
   int64_t Late(int64_t begin, int64_t end, bool before_backward) {
     const size_t step = StepOf(begin);
     if (step != step_) {
@@ -139,7 +139,7 @@ class Cutter {
   const size_t rank_;
   int64_t due_ns_ = 0;          // a step
   std::vector<StepWork> work_;  // [step]
-  bool placed_ = false;         // the schedule says where
+  bool placed_ = false;         // the schedule determines the place
   size_t step_ = SIZE_MAX;
   std::array<int64_t, 3> left_ = {};  // by place
   std::vector<ExposedPiece> pieces_;

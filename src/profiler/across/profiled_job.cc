@@ -25,7 +25,7 @@ std::string Lower(std::string_view text) {
 }
 
 Dimension DimensionOfText(const std::string& text) {
-  // "data_parallel_group_with_cp" is data, so data is asked before context.
+  // "data_parallel_group_with_cp" is data, so data is tested before context.
   constexpr std::pair<std::string_view, Dimension> kWords[] = {
       {"expert", Dimension::kExpert},
       {"mesh_ep", Dimension::kExpert},

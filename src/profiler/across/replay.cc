@@ -78,7 +78,7 @@ class Replay::Runner {
     return std::llround(factor * static_cast<double>(ns));
   }
 
-  // Of each launch, how long behind the host's last wait for the device.
+  // For each launch, the time since the host's last wait for the device.
   void TimeLaunches(size_t rank) {
     const HostChain& host = replay_.programs_[rank].host;
     const int64_t begin_ns = replay_.programs_[rank].begin_ns;
@@ -172,7 +172,7 @@ class Replay::Runner {
     return true;
   }
 
-  // A member arrives; with the last one the call ends, and those behind it arrive in turn.
+  // A member arrives; with the last one the call ends, and the calls after it arrive in turn.
   void Arrive(size_t first, int64_t when) {
     std::vector<std::pair<size_t, int64_t>> coming = {{first, when}};
     while (!coming.empty()) {
@@ -195,7 +195,7 @@ class Replay::Runner {
   std::vector<std::vector<std::pair<size_t, int64_t>>> behind_;
   std::vector<size_t> at_;
   std::vector<int64_t> now_;
-  // Of each rank: its launches behind the host's last wait, and when each wait was over.
+  // For each rank: its launches after the host's last wait, and the end of each wait.
   std::vector<std::vector<int64_t>> launches_, waited_;
   std::vector<uint32_t> runnable_;
 };

@@ -39,11 +39,11 @@ class Calls {
     for (size_t d = 0; d < kDimensions; ++d) hidden_[d] = exposed[d] * 2 < whole[d];
   }
 
-  // Whether its dimension's calls mostly run behind computation.
+  // Whether its dimension's calls mostly run under computation.
   bool IsHidden(size_t rank, size_t call) const {
     return hidden_[static_cast<size_t>(job_.DimensionOf(rank, call))];
   }
-  // Whether computation launched behind such calls continues without them.
+  // Whether computation launched after such calls continues without them.
   bool IsPassed(size_t rank, size_t call) const {
     const Passed& passed = passed_.at(KeyOf(rank, call));
     return static_cast<double>(passed.passed) > kPasses * static_cast<double>(passed.calls);
@@ -90,7 +90,7 @@ class Programmer {
         Wait(static_cast<size_t>(segment.collective), segment.end_ns);
       } else if (told_ && (IsIdle(segment.spent) || segment.spent == Spent::kExposed) &&
                  s < last_work_) {
-        // What comes next says what it began behind.
+        // The next item shows after which one it began.
         ArriveUntil(segment.end_ns);
       } else {
         if (told_ && !IsIdle(segment.spent)) Launch(s);
@@ -111,7 +111,7 @@ class Programmer {
 
   int32_t InstanceOf(size_t call) const { return job_.instance_of[rank_][call]; }
 
-  // The calls that whatever is launched behind them waits for, as they were launched.
+  // The calls for which all later launches wait, in the order of their launches.
   void FindBlocking() {
     for (size_t i = 0; i < calls_.size(); ++i) {
       if (calls_[i].start_ns < program_.begin_ns || calls_[i].launch_ns == kNotLaunched) continue;
@@ -127,7 +127,7 @@ class Programmer {
     }
   }
 
-  // Until when those kept back what was launched behind them.
+  // The time until which those delayed the work launched after them.
   int64_t BlockedUntil(int64_t launch_ns) const {
     const auto behind = std::partition_point(blocking_.begin(), blocking_.end(), [&](size_t call) {
       return calls_[call].launch_ns < launch_ns;
@@ -205,8 +205,8 @@ class Programmer {
            !WasPosted(call);
   }
 
-  // Whether the rank waits for the call that the segment is exposed time of. Where launches are
-  // told, what comes next says that, see Launch.
+  // Whether the rank waits for the call of this segment's exposed time. Where launches are known,
+  // the next item decides this, see Launch.
   bool Waits(size_t s, Segment* segment) const {
     if (!Ends(*segment)) return false;
     if (told_) return s > last_work_;
@@ -252,7 +252,7 @@ class Programmer {
     program_.items.push_back(item);
   }
 
-  // What is left of the time until `begin_ns` behind what came before and the launch.
+  // The rest of the time until `begin_ns` after the previous item and the launch.
   int64_t Behind(int64_t begin_ns, int32_t mark, int64_t* latency_ns) const {
     if (mark < 0) return std::max<int64_t>(0, begin_ns - now_);
     const int64_t launch_ns = program_.host.marks[static_cast<size_t>(mark)].time_ns;
@@ -314,7 +314,7 @@ class Programmer {
     now_ = std::max(now_, segment.begin_ns);
   }
 
-  // For the call that ended right before, if nothing else says why the work began then.
+  // For the call that ended right before, if nothing else explains the begin of the work.
   void WaitForTheLast(size_t s) {
     size_t before = s;
     while (before > 0 && segments_[before - 1].spent == Spent::kGap) --before;

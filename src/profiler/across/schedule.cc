@@ -68,8 +68,8 @@ std::vector<Pass> Interleaved(const PipelineShape& shape, int stage) {
   return passes;
 }
 
-// `ahead`: forwards before the first that a backward follows; `behind`: how many backwards further
-// the gradients of the weights are.
+// `ahead`: forwards before the first that a backward follows; `behind`: the number of backwards by
+// which the gradients of the weights follow.
 void OneByOne(const PipelineShape& shape, int ahead, int behind, Writer* out) {
   const bool split = shape.schedule != Schedule::kOneForwardOneBackward;
   const Kind backward = split ? Kind::kInputs : Kind::kBackward;

@@ -9,7 +9,7 @@ namespace longhaul::profiler {
 namespace {
 
 constexpr double kStallShare = 0.2;  // of a step, at least
-constexpr double kStallFactor = 20;  // over the median of its like
+constexpr double kStallFactor = 20;  // over the median of similar ones
 // And over the third longest of them: a shared processor takes many pieces their turn, of like
 // length, which is a late host and no stall.
 constexpr double kOnceFactor = 3;

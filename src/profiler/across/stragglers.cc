@@ -80,7 +80,7 @@ class StragglerFinder {
   void Compare() {
     const double least_s = around_.step_s * 0.002;
     const auto compute = [this](size_t rank) { return Spends(rank, &IsCompute); };
-    // An idle time may lie behind an exchange: where the host's own time is known that counts.
+    // An idle time may be hidden by an exchange: where the host's own time is known that counts.
     const bool told = std::find(told_.begin(), told_.end(), false) == told_.end();
     const auto host = [this, told](size_t rank) {
       return told ? worked_ns_[rank] : Spends(rank, [](Spent s) { return s == Spent::kHost; });

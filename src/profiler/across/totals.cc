@@ -45,7 +45,7 @@ RankTotals Total(const ProfiledJob& job, size_t rank, const std::vector<ExposedP
     const Collective& call = summary.collectives[i];
     const auto dimension = static_cast<size_t>(job.DimensionOf(rank, i));
     ++totals.calls[dimension];
-    // The only rank of its world waits for nobody.
+    // The only rank of its world never waits.
     const bool alone = summary.metadata.world_size == 1;
     if (alone || job.instance_of[rank][i] >= 0) ++totals.matched_calls[dimension];
     whole[dimension] += std::max<int64_t>(

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kUnknown = INT64_MIN;
 constexpr int64_t kStartNs = 1'000'000;      // the hosts begin here
 constexpr int64_t kLaunchLatencyNs = 3'000;  // from the launch's end to the kernel's start
-// Messages have a stream a direction and way, so that none waits behind one of the other way.
+// Messages have a stream per direction and way, so that none waits for one of the other way.
 enum Stream {
   kCompute = 7,
   kTensorStream = 20,
@@ -25,7 +25,7 @@ enum Stream {
   kReceiveStream = 32,
   kSendBackStream = 36,
   kReceiveBackStream = 40,
-  kAgainst = 16  // behind those: of messages against the usual way
+  kAgainst = 16  // after those: of messages against the usual way
 };
 
 int64_t Ns(double us) { return std::llround(us * 1000); }
@@ -106,7 +106,7 @@ class Generator {
     std::map<int, int64_t> free;  // of exchange streams
     std::vector<Meeting*> open;   // not joined yet
     Meeting* blocked = nullptr;
-    int64_t stays_ns = 0;                         // behind its end
+    int64_t stays_ns = 0;                         // after its end
     std::map<std::array<int, 3>, int64_t> calls;  // of a group and pair
   };
 
@@ -204,7 +204,7 @@ class Generator {
     StateOf(rank).program.push_back(std::move(op));
   }
 
-  // A message along the line of chunks, to or from the one `step` behind.
+  // A message along the line of chunks, to or from the one at distance `step`.
   void Neighbour(int rank, int chunk, int step, bool send, Phase phase) {
     ModelPlace place = PlaceOf(shape_, Stage(rank), chunk);
     place.at += step;
@@ -222,7 +222,7 @@ class Generator {
              stream, !send, phase, send ? rank : other, send ? other : rank);
   }
 
-  // Whether activations go to stages before as well as behind.
+  // Whether activations go to both earlier and later stages.
   bool TwoWays() const {
     return o_.schedule == Schedule::kZeroBubbleV || o_.schedule == Schedule::kDualPipe;
   }

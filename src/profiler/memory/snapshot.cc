@@ -79,8 +79,8 @@ class SnapshotReader {
     return python && file.find("/torch/") == file.npos && file.find("/torchinductor_") == file.npos;
   }
 
-  // The innermost frame of the user's. Autograd's thread has none: there the operator says who it
-  // is, "at::_ops::mm::call(...)".
+  // The innermost frame of the user's. Autograd's thread has none: there the operator names itself,
+  // "at::_ops::mm::call(...)".
   uint32_t PartOf(const PickleValue& event) {
     const PickleValue* frames = pickle_.Find(event, "frames");
     std::string name = "no frames recorded";

@@ -51,8 +51,8 @@ bool Covers(const Intervals& set, int64_t time) {
   return after != set.begin() && time < std::prev(after)->end;
 }
 
-// When the host's threads were in which phase. A pass of weights' gradients is annotated on the
-// thread that asks for it, while autograd runs on its own: it holds for the backward of all
+// The phases of the host's threads over time. A pass of weights' gradients is annotated on the
+// thread that requests it, while autograd runs on another one: it applies to the backward of all
 // threads.
 class HostPhases {
  public:
@@ -118,8 +118,8 @@ bool IsHostCollective(std::string_view name) {
   return name.starts_with("gloo:") || name.starts_with("mpi:") || name.starts_with("nccl:");
 }
 
-// Whether the event is an operator that ran on the CPU. A trace without categories does not say so:
-// there every event that is not a wrapper counts as one.
+// Whether the event is an operator that ran on the CPU. In a trace without categories every event
+// that is not a wrapper counts as one.
 bool IsHostOperator(const Event& event, std::string_view name) {
   return (event.category == Category::kCpuOp || event.category == Category::kOther) &&
          !IsWrapper(name);

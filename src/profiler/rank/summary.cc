@@ -26,13 +26,13 @@ double DtypeBytes(std::string_view dtype) {
   return 2;  // BFloat16, Half
 }
 
-// The groups of a rank, by what their notes say.
+// The groups of a rank, from their notes.
 class GroupTable {
  public:
   explicit GroupTable(const RankTrace& trace, RankSummary* summary)
       : trace_(trace), summary_(summary) {}
 
-  // `dimension` is what the kernel's name tells, where there is no note; may be empty.
+  // `dimension` comes from the kernel's name, where there is no note; may be empty.
   uint32_t Of(const CollectiveNote* note, std::string_view dimension) {
     if (note == nullptr) {
       return Find("", dimension.empty() ? "" : std::string(dimension) + "_parallel by kernel names",

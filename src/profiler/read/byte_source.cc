@@ -178,7 +178,7 @@ class ZstdSource : public Decompressor {
   bool whole_ = false;
 };
 
-// Gives back what was read to tell the form.
+// Returns the bytes again that were read to detect the format.
 class PlainSource : public Decompressor {
  public:
   using Decompressor::Decompressor;

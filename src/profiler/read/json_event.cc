@@ -15,8 +15,8 @@ namespace {
 
 constexpr int64_t kMaxMicroseconds = std::numeric_limits<int64_t>::max() / 1000 - 1;
 
-// The next of '"', '\\' and line end from p on; may look up to 15 bytes behind `end`, and returns
-// something not before `end` if there is none before it.
+// The next of '"', '\\' and line end from p on; may read up to 15 bytes after `end`, and returns a
+// position not before `end` if there is none before it.
 inline const char* FindInString(const char* p, const char* end) {
 #ifdef __SSE2__
   const __m128i quote = _mm_set1_epi8('"');
@@ -75,7 +75,7 @@ class Scanner {
     if (good) return {Scan::kOk, p_, nullptr};
     return {what_ == nullptr ? Scan::kNeedMore : Scan::kBad, p_, what_};
   }
-  // Fails: the text ended if nothing is said.
+  // Fails: without a reason, the text ended.
   bool Bad(const char* what) {
     what_ = what;
     return false;
@@ -411,7 +411,7 @@ std::string Unescape(std::string_view raw) {
     } else if (c == '"' || c == '\\' || c == '/') {
       text.push_back(c);
     } else {
-      // A Windows path that nobody escaped.
+      // A Windows path without escapes.
       text.push_back('\\');
       text.push_back(c);
     }

@@ -261,8 +261,8 @@ class KinetoReader {
     return true;
   }
 
-  // Goes to the next thing that begins like an event ('{' behind a comma, a bracket or a brace, and
-  // then one of an event's keys) or that ends the list of them. Counts what is passed over.
+  // Goes to the next text that begins like an event ('{' after a comma, a bracket or a brace, and
+  // then one of an event's keys) or that ends the list of events. Counts the skipped bytes.
   bool Resync() {
     if (window_.size() == 0 && !window_.More()) return false;
     const uint64_t from = window_.offset();

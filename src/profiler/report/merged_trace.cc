@@ -57,7 +57,7 @@ class MergedTraceWriter {
   static constexpr size_t kPieceBytes = size_t{1} << 20;
   static constexpr int kSteps = 1;
   static constexpr int kTime = 2;
-  static constexpr int kExchanges = 3;  // and behind it
+  static constexpr int kExchanges = 3;  // and after it
 
   double Time(int64_t ns) const { return static_cast<double>(ns - first_) / 1e3; }
   long long PidOf(size_t rank) const {

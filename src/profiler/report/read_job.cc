@@ -76,8 +76,8 @@ class JobReader {
     double bytes_a_step = 0;      // of all ranks' summaries, by the sizes of their files
   };
 
-  // Reads all; false if their summaries are too large. Their sum tells that, not who came first.
-  // Of traces that are too large to be read at a time, fewer are.
+  // Reads all; false if their summaries are too large, by their sum and not by their order. Of
+  // traces that are too large to be read at the same time, fewer are.
   Result<bool> Attempt(const SummaryOptions& summary, std::vector<RankSummary>* ranks) {
     for (;; threads_ /= 2) {
       const Result<bool> fit = AttemptAtOnce(summary, ranks);

@@ -343,7 +343,7 @@ std::string SummaryText(const ProfiledJob& job, const Findings& findings,
   constexpr size_t kMore = 3;
   for (size_t i = 1; i < findings.findings.size() && i < kMore; ++i) {
     const Finding& f = findings.findings[i];
-    if (&f == LargerThanFirst(findings)) continue;  // told
+    if (&f == LargerThanFirst(findings)) continue;  // reported above
     text +=
         Format("Then:     %s of %s, worth %.3f ms a step\n", std::string(ToString(f.cause)).c_str(),
                f.subject.c_str(), f.seconds_per_step * 1e3);
