@@ -100,7 +100,7 @@ Status Loop::Fresh() {
   const auto rank = static_cast<uint32_t>(groups_.world().rank());
   const Status loaded = LoadStartingWeights(*config_.from, table_, rank, optimizer_.weights());
   if (loaded.ok()) return {};
-  // Not kDataLoss, which would say of this run's own snapshots that they are damaged.
+  // Not kDataLoss, which would mean that this run's own snapshots are damaged.
   return FailedPrecondition("no weights to begin with from step " +
                             std::to_string(config_.from->step) + " in " + config_.from->folder +
                             ": " + loaded.message());
@@ -178,7 +178,7 @@ Result<double> Loop::Reduce(double loss, uint64_t step, StepReport& report, Reco
     const Timed timed(report.communication_ns);
     RETURN_IF_ERROR(groups_.data().Sum(std::span(gradients_)));
   }
-  // The last stage knows the loss, each of its parts the whole of it.
+  // The last stage has the loss, each of its parts the whole of it.
   const bool tells = mesh_.part().last() && mesh_.part().part == 0;
   double squares = 0;
   {
@@ -315,7 +315,7 @@ Status Loop::TracedStep(uint64_t step, StepReport& report) {
   RETURN_IF_ERROR(Step(step, report, recorder));
   if (recorder == nullptr) return {};
   model_->Record(nullptr);
-  // A trace is for whoever looks at it: a full disk must not end the training.
+  // A trace is optional: a full disk must not end the training.
   if (const Status written = tracer_->End(step); !written.ok()) {
     std::fprintf(stderr, "no trace: %s; training continues\n", written.message().c_str());
   }

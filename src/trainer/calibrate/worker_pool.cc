@@ -161,7 +161,7 @@ Result<std::unique_ptr<WorkerPool>> WorkerPool::Start(uint32_t processes,
     member.to = std::move(requests.second);
     member.from = std::move(answers.first);
     ASSIGN_OR_RETURN(member.pid, Fork([&] {
-                       // Ends of the others' pipes would keep them open after we are told to end.
+                       // Ends of the others' pipes would keep them open after the order to end.
                        member.to.Reset();
                        for (Member& other : pool->members_) other.to.Reset();
                        at::manual_seed(i + 1);

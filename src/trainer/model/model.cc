@@ -42,7 +42,7 @@ struct Gpt::Tensors {
   at::Tensor future;  // [sequence, sequence]: -inf where the key comes after the query
   TensorParallel parallel;
 
-  Recorder* recorder = nullptr;  // null: nobody asks
+  Recorder* recorder = nullptr;  // null: no recorder
 
   // Runs `operation` under a name of the device file's kinds.
   template <typename Operation>

@@ -83,7 +83,7 @@ class TensorPool final : public c10::Allocator {
   mutable size_t place_ = 0;
 };
 
-// libtorch wants it for as long as the process lives.
+// libtorch uses it for as long as the process lives.
 TensorPool& Pool() {
   static auto& pool = *new TensorPool;
   return pool;

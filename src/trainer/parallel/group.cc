@@ -29,7 +29,7 @@ Status FromException(const std::exception& error, const std::string& what) {
   return Unavailable(what + ": " + message);
 }
 
-constexpr int kExchangeTag = 1 << 28;  // beyond those of who sends and receives
+constexpr int kExchangeTag = 1 << 28;  // beyond the tags of sends and receives
 
 template <typename T>
 std::vector<at::Tensor> Tensors(std::span<T> values) {

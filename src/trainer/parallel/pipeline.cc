@@ -26,7 +26,7 @@ int GradientTag(uint32_t micro_batch) { return StreamTag(micro_batch) + 1; }
 
 struct Pipeline::Passage {
   std::vector<int64_t> tokens;
-  at::Tensor input;   // of a stage behind the first
+  at::Tensor input;   // of a stage after the first
   at::Tensor output;  // the stream, or the loss
   at::Tensor sent;    // a gradient on its way
 };

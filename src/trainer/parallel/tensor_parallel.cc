@@ -46,7 +46,7 @@ class Leave : public Function<Leave> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
                             TensorParallel* parallel) {
     CHECK(x.is_contiguous());
-    at::Tensor sum = x;  // nobody else needs a product's result: its gradient is of its inputs
+    at::Tensor sum = x;  // no other node needs a product's result: its gradient is of its inputs
     parallel->Sum(sum);
     context->mark_dirty({x});
     return sum;
@@ -68,7 +68,7 @@ class VocabularyLoss : public Function<VocabularyLoss> {
     const at::Tensor own = targets - first_word;
     const at::Tensor absent = (own < 0).logical_or(own >= words);
     const at::Tensor column = own.clamp(0, words - 1).unsqueeze(1);
-    // One sum carries both: of the powers, and the target's logit from whoever has it.
+    // One sum carries both: the powers, and the target's logit from the part that has it.
     at::Tensor sums = at::empty({2, logits.size(0)}, logits.options());
     sums[1].copy_(powers.gather(1, column).squeeze(1).masked_fill(absent, 0));
     powers.exp_();

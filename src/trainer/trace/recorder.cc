@@ -237,7 +237,7 @@ void Recorder::Append(const Span& span, std::string& json) const {
     case Span::Kind::kKernel:
       break;
   }
-  // On a processor the operator is its own kernel: one row says what it computes, one that it ran.
+  // On a processor the operator is its own kernel: one row for its work, one for its execution.
   const size_t place = static_cast<size_t>(&span - spans_.data()) + 1;
   const std::string id = R"("External id":)" + std::to_string(place);
   const Json shapes = Shapes(std::span(dimensions_).subspan(span.detail, span.length));

@@ -41,7 +41,7 @@ void ResetSignals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// The worker's first deeds. `agent` is who it must end up a child of.
+// The first actions of a worker. `agent` is the process that must become its parent.
 void BecomeWorker(const worker_api::WarmStart& start, const io::UnixMessage& message, pid_t agent) {
   const int null = open("/dev/null", O_RDONLY);
   if (dup2(message.fds[0].get(), STDOUT_FILENO) < 0 ||
@@ -78,8 +78,8 @@ pid_t ForkWorker(const worker_api::WarmStart& start, const io::UnixMessage& mess
     };
     const pid_t worker = fork();
     if (worker == 0) {
-      // The agent signals the process group as soon as it knows the number: the group must exist
-      // by then, or the signal is lost.
+      // The agent signals the process group as soon as it has the number: the group must exist by
+      // then, or the signal is lost.
       setsid();
       ResetSignals();
       if (!send(getpid())) _exit(1);

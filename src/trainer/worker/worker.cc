@@ -88,7 +88,7 @@ Status Train(const std::string& config_path) {
   return loop.release()->Run([] { stops_after_a_step = true; });
 }
 
-// Leaves the reason where torchrun's agents, and ours, look for it.
+// Writes the reason to the file that torchrun's and Longhaul's agents read.
 void WriteErrorFile(const Status& status) {
   const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
   if (path == nullptr || *path == '\0') return;
@@ -108,7 +108,7 @@ int ExitCodeOf(const Status& status) {
   std::fprintf(stderr, "longhaul-trainer: %s\n", ToString(status).c_str());
   if (status.code() == Code::kCancelled) return kExitTerminated;
   if (status.code() == Code::kDataLoss) return kExitDataLoss;
-  // A lost peer or agent is somebody else's failure: naming it here would hide the cause.
+  // A lost peer or agent is a failure of that process: naming it here would hide the cause.
   if (status.code() != Code::kUnavailable) WriteErrorFile(status);
   return 1;
 }

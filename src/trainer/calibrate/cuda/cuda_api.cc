@@ -7,7 +7,7 @@
 namespace longhaul::trainer {
 namespace {
 
-// One library: its functions are asked for one by one, and the first that is missing is told.
+// One library: its functions are looked up one by one, and the first missing one is reported.
 class Library {
  public:
   Library(const std::vector<std::string>& names, std::vector<void*>& handles) {

@@ -555,7 +555,7 @@ std::vector<GpuFigure> Figures(const Gpus& gpus, const CudaLibraries& libraries,
   const auto add = [&](GpuOperator op, Precision precision, std::array<double, 3> sizes) {
     figures.push_back({op, precision, sizes, 0, 0, 0});
   };
-  // Copies need room for both ends, and leave most of the GPU alone.
+  // Copies need memory at both ends, and leave most of the GPU's memory free.
   double most = 1 << 30;
   while (most > double(gpus.memory()) / 8) most /= 2;
   for (const GpuOperator op :

@@ -44,7 +44,7 @@ int Make(const char* name, void** made, int device = -1) {
 }
 
 int End(void* object) {
-  if (state.live.erase(object) != 1) return 3;  // not ours, or twice
+  if (state.live.erase(object) != 1) return 3;  // not from here, or freed twice
   delete static_cast<Object*>(object);
   return 0;
 }
@@ -59,7 +59,7 @@ void* blas_stream = nullptr;
 
 extern "C" {
 
-// What tests set and ask.
+// The functions that tests call.
 void fake_reset(int gpus, int capability) {
   state.gpus = gpus;
   state.capability = capability;
@@ -163,7 +163,7 @@ int cublasLtMatmulDescSetAttribute(void*, int, const void*, size_t) {
 }
 int cublasLtMatrixLayoutCreate(void** made, int, uint64_t rows, uint64_t columns, int64_t) {
   const int error = Make("cublasLtMatrixLayoutCreate", made);
-  // The columns, and through the time the rows, are what cublasLtMatmul is told of a size.
+  // cublasLtMatmul gets the size only as the columns and, through the time, the rows.
   if (error == 0) {
     *static_cast<Object*>(*made) = {static_cast<int>(columns), static_cast<double>(rows)};
   }
