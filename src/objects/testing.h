@@ -1,4 +1,4 @@
-// For tests: an object store in memory behind Transport, which counts its requests and fails on
+// For tests: an object store in memory as a Transport, which counts its requests and fails on
 // request.
 #pragma once
 

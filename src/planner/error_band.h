@@ -24,7 +24,7 @@ enum class RunKind {
 
 RunKind KindOfRun(const spec::Model& model, const spec::Training& training);
 
-// Of the natural logarithm, in both directions.
+// The half-width of the band in the natural logarithm.
 double BandWidth(const Question& question, size_t assumed);
 
 StepBand ErrorBand(const Question& question, size_t assumed, Seconds step);

@@ -66,7 +66,7 @@ class Pickle {
   int64_t Integer(const PickleValue& dict, std::string_view key, int64_t otherwise) const;
   std::string_view Text(const PickleValue& dict, std::string_view key) const;
 
-  // Of an object: the name of its class or function, its arguments, its last state (nullptr: none).
+  // For an object: the name of its class or function, its arguments, its last state (or nullptr).
   // Requires kind kObject.
   std::string_view NameOf(const PickleValue& object) const { return values_[object.items[0]].text; }
   const PickleValue& ArgumentsOf(const PickleValue& object) const {

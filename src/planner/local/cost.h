@@ -107,7 +107,7 @@ class LocalCost {
   Seconds LeastStep(const spec::ModelSpec& model, uint32_t global_batch, const LocalLayout& layout,
                     uint32_t micro_batch, const PartTime& part) const;
 
-  // Of the fullest rank. `data` is the size of the token files.
+  // The memory of the fullest rank. `data` is the size of the token files.
   RankMemory Memory(const spec::ModelSpec& model, const spec::TrainSpec& train,
                     const LocalLayout& layout, uint32_t micro_batch, Bytes data) const;
 

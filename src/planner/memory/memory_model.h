@@ -23,7 +23,7 @@
 
 namespace longhaul::planner {
 
-// Of one micro-batch of one chunk.
+// The memory of one micro-batch of one chunk.
 struct ChunkMemory {
   Bytes saved;     // from its forward to its backward
   Bytes backward;  // more while its backward runs

@@ -82,7 +82,7 @@ inline PlanRequest RandomJob(uint64_t seed) {
   job.base.software.overlap_tensor = below(2) == 0;
   job.base.software.flash_attention = below(4) != 0;
   job.reach = Reach::kEverything;
-  // Leaves room for other axes in every second job.
+  // Leaves points for other axes in every second job.
   if (model.experts && seed % 2 == 1) job.fixed.overlap_expert = false;
   KeepSmall(job, rng);
   if (seed % 2 == 1) AddGpus(job, rng);

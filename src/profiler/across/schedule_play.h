@@ -19,7 +19,7 @@
 
 namespace longhaul::profiler {
 
-// Of one chunk, in any unit.
+// The times of one chunk, in any unit.
 struct PassTimes {
   double forward = 0;
   double inputs = 0;   // gradients
