@@ -1,9 +1,9 @@
 // A cluster on this machine for one run: a controller and its agents as child processes.
 //
 // A controller that dies is restarted at once, on the same ports and state; an agent that dies is
-// replaced after a delay by a new one of the same name with an empty state directory, which
-// simulates the replacement of a node. All processes that a dead agent started are killed, as on a
-// lost node.
+// replaced after a delay by a new one of the same name and state directory, which adopts the
+// snapshots that a snapshot keeper still holds. All other processes that the dead agent started are
+// killed.
 //
 // Files in the directory: endpoint.json, token and the event log (the controller's),
 // controller.log, node-N.log, node-N/ (state of agent N, the same for all of its lives).
