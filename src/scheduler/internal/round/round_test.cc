@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "scheduler/internal/round/line_turns.h"
 #include "scheduler/internal/round/one_gpu_victims.h"
 #include "scheduler/internal/round/reservations.h"
@@ -27,7 +28,10 @@ SchedulerCore Cluster(uint32_t hosts, const std::vector<int64_t>& guarantees, Po
   }
   auto topology = spec::Topology::Create(spec::ClosCluster(1, 1, hosts));
   EXPECT_TRUE(topology.ok()) << topology.status();
-  auto queues = share::QueueTree::Create(specs, {{int64_t{hosts} * 8 * kWholeGpu, 0, 0}});
+  const spec::SharedAmounts host = {{8 * kWholeGpu, 192'000, 2'048 * 1'024}};
+  spec::SharedAmounts capacity;
+  for (uint32_t i = 0; i < hosts; ++i) capacity += host;
+  auto queues = share::QueueTree::Create(specs, capacity);
   EXPECT_TRUE(queues.ok()) << queues.status();
   auto shared = std::make_shared<const spec::Topology>(*topology);
   auto tree = std::make_shared<const DomainTree>(TreeOf(*shared));
@@ -50,7 +54,9 @@ JobRequest Job(const std::string& name, const std::string& queue, int32_t tasks,
 // Submits a job, which waits until the next round.
 JobEntry& Submit(SchedulerCore& core, const JobRequest& request) {
   core.Apply(JobSubmitted{request}, core.state.now);
-  return *core.state.Find(request.id);
+  JobEntry* job = core.state.Find(request.id);
+  CHECK(job != nullptr) << "refused: " << request.id.value();
+  return *job;
 }
 
 // Submits a job that starts at once, is confirmed and began in an earlier round.
@@ -117,7 +123,8 @@ TEST(LineTurns, SkipsAParkedLineUntilTheStateChanges) {
       for (int i = 0; i < lines; ++i) turns.Park(core.state.at(turns.HeadOf(queue)).line);
       EXPECT_EQ(turns.HeadOf(queue), kNoJob);
       EXPECT_EQ(turns.Order().Next(), share::kNoQueue);
-      ++core.state.quota_version;
+      // Each started job may be a victim.
+      ++(purpose == Purpose::kPlace ? core.state.quota_version : core.state.started_version);
       EXPECT_EQ(turns.HeadOf(queue), first);
       EXPECT_EQ(turns.Order().Next(), queue);
     }
@@ -155,7 +162,9 @@ TEST(OneGpuVictims, ChoosesTheVictimThatLosesLeast) {
   core.Advance(kStart + std::chrono::minutes(10));
   core.state.at(jobs[5]).last_snapshot = kStart + std::chrono::minutes(9);
   core.state.at(jobs[2]).last_snapshot = kStart + std::chrono::minutes(8);
-  const JobEntry& claimant = Submit(core, Job("entitled", "q1", 1, 1));
+  JobRequest request = Job("entitled", "q1", 1, 1);
+  request.groups[0].shape.cpu_milli = 1'000;  // so that only the cheapest victim may be chosen
+  const JobEntry& claimant = Submit(core, request);
   OneGpuVictims victims(core.state);
   for (const JobNumber want : {jobs[5], jobs[2]}) {
     const OneGpuVictims::Choice choice = victims.Choose(claimant);
@@ -301,7 +310,7 @@ TEST(Reservations, PlanAnewWhatIsOverdueAndKeepTheOthers) {
   reservations.Reserve(other);
   context.decisions.clear();
   core.state.planned_at = core.state.now;
-  // Without the reduction its plan is an hour from now, as it was before.
+  // A new plan would be hours earlier, but none is due.
   core.state.reservations.at(other.number).start += std::chrono::hours(9);
   core.state.reservations.at(overdue.number).start = core.state.now - Duration(1);
   reservations.Refresh();
