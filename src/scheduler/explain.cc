@@ -1,32 +1,30 @@
+#include "scheduler/internal/explain.h"
+
 #include <algorithm>
 #include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <utility>
 
 #include "base/text.h"
-#include "scheduler/explanation.h"
 #include "scheduler/internal/changes.h"
 #include "scheduler/internal/make_room.h"
 #include "scheduler/internal/planning.h"
-#include "scheduler/internal/scheduler_impl.h"
 #include "scheduler/internal/take_event.h"
 
 namespace longhaul::scheduler {
 
-using internal::Block;
-using internal::Change;
-using internal::JobEntry;
-using internal::Relaxation;
-using internal::SchedulerState;
+namespace internal {
 
 namespace {
 
-constexpr size_t kMostChanges = 4;  // together; what needs more is no answer for a person
-// Rounds in which what a fix has started must keep its nodes, while all others do as they are told.
+constexpr size_t kMostChanges = 4;  // together; a longer list would not help a person
+// Rounds in which the job that a fix has started must keep its nodes, while the engine carries out
+// all decisions.
 constexpr int kSettlingRounds = 8;
-// So many who leave are tried in every order. Of more, none may have a right to take it back.
+// So many leaving jobs are tried in every order. Of more, none may have a right to take nodes back.
 constexpr size_t kMostInEveryOrder = 4;
 
 struct Found {
@@ -53,32 +51,23 @@ WaitReason ReasonOf(Block::Kind kind) {
   return WaitReason::kNotTried;
 }
 
-// What kept the line's head kept the job, unless it was tried itself.
+// What kept the job from starting, or the first job of its line if it was not tried itself: jobs of
+// a line fail alike.
 Block BlockOf(const SchedulerState& state, const JobEntry& job) {
   if (job.block.kind != Block::Kind::kNotTried) return job.block;
-  const internal::Line& line = state.lines[job.line];
+  const Line& line = state.lines[job.line];
   if (line.jobs.empty()) return job.block;
   return state.at(line.jobs.begin()->second).block;
 }
 
-}  // namespace
-
-std::string ToString(WaitReason reason) {
-  static constexpr const char* kTexts[] = {"none",    "not-tried",   "leaving", "quota",
-                                           "no-room", "reservation", "order",   "never-fits"};
-  return kTexts[static_cast<size_t>(reason)];
-}
-
-// One explanation in the making: everything is tried on copies of the same state.
+// Makes one explanation. All changes are tried on copies of the same scheduler.
 class Explainer {
  public:
-  using Impl = Scheduler::Impl;
-
-  Explainer(const Impl& impl, JobId id, Instant now, const Changeable& means)
-      : impl_(impl), id_(std::move(id)), now_(now), means_(means) {}
+  Explainer(const SchedulerCore& core, JobId id, Instant now, const Changeable& means)
+      : core_(core), id_(std::move(id)), now_(now), means_(means) {}
 
   Explanation Run() {
-    Impl next(impl_);
+    SchedulerCore next(core_);
     next.Decide(now_, kUnlimitedSteps);
     const JobEntry* job = next.state.Find(id_);
     if (job->placed) {
@@ -106,9 +95,8 @@ class Explainer {
         DescribeQuota(state, block.quota);
         break;
       case WaitReason::kReservation: {
-        const JobEntry* holder = block.by == internal::kNoJob || !state.jobs.contains(block.by)
-                                     ? nullptr
-                                     : &state.at(block.by);
+        const JobEntry* holder =
+            block.by == kNoJob || !state.jobs.contains(block.by) ? nullptr : &state.at(block.by);
         answer_.sentence = "room is held for " +
                            (holder == nullptr ? "another job" : holder->request->id.value()) +
                            ", which goes before it";
@@ -149,19 +137,19 @@ class Explainer {
 
   void DescribeRoom(SchedulerState& state, const JobEntry& job, size_t g) {
     const GroupRequest& group = job.request->groups[g];
-    const auto admit = internal::AdmitOf(state, job);
+    const auto admit = AdmitOf(state, job);
     const SlotTable& table = state.tables.Of(state.resources, job.shapes[g], admit);
     const Tier tier = std::min(group.required, job.request->required);
     const int32_t fits = LargestGang(table, tier, group.slice, group.slice_tier);
     answer_.sentence =
-        internal::TasksText(group.minimum) + " of " + ToString(group.shape) + " are needed" +
-        (tier == kClusterTier ? "" : " in " + internal::TierText(tier)) + "; " +
-        std::to_string(fits) + " fit" +
+        TasksText(group.minimum) + " of " + ToString(group.shape) + " are needed" +
+        (tier == kClusterTier ? "" : " in " + TierText(tier)) + "; " + std::to_string(fits) +
+        " fit" +
         (tier == kClusterTier ? ""
                               : " in the best one, " + std::to_string(table.total()) + " in all");
     if (group.max_per_domain > 0) {
       answer_.sentence += ", at most " + std::to_string(group.max_per_domain) + " in " +
-                          internal::TierText(group.spread_tier);
+                          TierText(group.spread_tier);
     }
     Number("tasks_needed", group.minimum);
     Number("tasks_that_fit", fits);
@@ -169,33 +157,35 @@ class Explainer {
     Number("free_gpus", state.resources.cluster().free_gpus);
   }
 
-  void Expect(Impl& next, const JobEntry& job) {
+  void Expect(SchedulerCore& next, const JobEntry& job) {
     const auto held = next.state.reservations.find(job.number);
     const auto plan = held != next.state.reservations.end()
                           ? std::optional(held->second)
-                          : internal::PlanReservation(next.state, job, next.placer);
-    // What no round starts now isn't due now: a quota keeps it, which ends nobody knows when.
+                          : PlanReservation(next.state, job, next.placer);
+    // A plan for now that no round carries out means that a quota blocks the job, and the end of
+    // that is not known.
     if (!plan || plan->start <= now_) return;
     answer_.expected_start = plan->start;
-    const auto late = internal::PlanReservation(next.state, job, next.placer, true);
+    const auto late = PlanReservation(next.state, job, next.placer, true);
     answer_.expected_late = late ? std::max(late->start, plan->start) : plan->start;
   }
 
-  // One change that could be made at a level, and whether a trial of it is worth a round.
+  // A change that is possible at a level, and whether it could start the job, so that a trial is
+  // worth a round.
   struct Option {
     Change change;
     bool hopeful = true;
   };
   // The state after some changes, and what could be changed there.
   struct Level {
-    explicit Level(const Impl& from) : impl(from) {}
-    Impl impl;
-    std::array<std::optional<std::vector<Option>>, internal::kRelaxations> options;
+    explicit Level(const SchedulerCore& from) : core(from) {}
+    SchedulerCore core;
+    std::array<std::optional<std::vector<Option>>, kRelaxations> options;
   };
 
   void FindFix() {
-    Level now(impl_);
-    now.impl.Advance(now_);
+    Level now(core_);
+    now.core.Advance(now_);
     for (size_t size = 1; size <= kMostChanges; ++size) {
       Found found;
       if (!TrySets(size, 0, now, 0, {}, found)) continue;
@@ -205,11 +195,12 @@ class Explainer {
     }
   }
 
-  // Sets of `left` relaxations from `first` on, beside what `so_far` has changed: all of it in the
-  // level, but for the last `ahead` events, which change no room and so none of its options.
+  // Tries sets of `left` relaxations from `first` on, in addition to the changes `so_far`. The
+  // level contains those except for the last `ahead` events, which change no room and so no
+  // options.
   bool TrySets(size_t left, int first, Level& level, size_t ahead, const Found& so_far,
                Found& found) {
-    for (int r = first; r < internal::kRelaxations; ++r) {
+    for (int r = first; r < kRelaxations; ++r) {
       const auto relaxation = static_cast<Relaxation>(r);
       if (relaxation == Relaxation::kFewer && !means_.other_size) continue;
       for (const Option& option : OptionsOf(level, relaxation)) {
@@ -219,7 +210,7 @@ class Explainer {
                            option.change.events.end());
         const auto fresh = std::span(with.events).last(ahead + option.change.events.size());
         if (left == 1) {
-          if (!option.hopeful || !Starts(level.impl, fresh)) continue;
+          if (!option.hopeful || !Starts(level.core, fresh)) continue;
           found = with;
           return true;
         }
@@ -227,8 +218,8 @@ class Explainer {
           if (TrySets(left - 1, r + 1, level, fresh.size(), with, found)) return true;
           continue;
         }
-        Level next(level.impl);
-        for (const Event& event : fresh) internal::TakeEvent(next.impl.state, event);
+        Level next(level.core);
+        for (const Event& event : fresh) TakeEvent(next.core.state, event);
         if (TrySets(left - 1, r + 1, next, 0, with, found)) return true;
       }
     }
@@ -238,24 +229,24 @@ class Explainer {
   const std::vector<Option>& OptionsOf(Level& level, Relaxation relaxation) {
     auto& known = level.options[static_cast<size_t>(relaxation)];
     if (known) return *known;
-    SchedulerState& state = level.impl.state;
-    internal::Placer& placer = level.impl.placer;
+    SchedulerState& state = level.core.state;
+    Placer& placer = level.core.placer;
     const JobEntry& job = *state.Find(id_);
     known.emplace();
-    for (Change& change : internal::AlternativesOf(relaxation, state, placer, job)) {
+    for (Change& change : AlternativesOf(relaxation, state, placer, job)) {
       Option& option = known->emplace_back();
-      option.hopeful = Hopeful(level.impl, job, change);
+      option.hopeful = Hopeful(level.core, job, change);
       option.change = std::move(change);
     }
     return *known;
   }
 
-  // Changes of the job itself are judged without a copy.
-  static bool Hopeful(Impl& level, const JobEntry& job, const Change& change) {
+  // Whether a change could start the job. Changes of the job itself are checked without a copy.
+  static bool Hopeful(SchedulerCore& level, const JobEntry& job, const Change& change) {
     if (FreesRoom(level.state) || change.events.size() != 1) return true;
     const Event& event = change.events[0];
     if (std::holds_alternative<JobExpedited>(event)) {
-      return internal::CouldStart(level.state, level.placer, job);
+      return CouldStart(level.state, level.placer, job);
     }
     const auto* changed = std::get_if<JobChanged>(&event);
     if (changed == nullptr) return true;
@@ -266,32 +257,33 @@ class Explainer {
     for (const GroupRequest& group : changed->request.groups) {
       other.shapes.push_back(level.state.resources.Intern(group.shape));
     }
-    return internal::CouldStart(level.state, level.placer, other);
+    return CouldStart(level.state, level.placer, other);
   }
 
-  // Whether a round frees room before it looks at who waits.
+  // Whether a round frees room before it tries the waiting jobs.
   static bool FreesRoom(const SchedulerState& state) {
     return !state.damaged.empty() ||
            (!state.bind_deadlines.empty() && state.bind_deadlines.begin()->first <= state.now);
   }
 
-  // The proof: the next round of a copy with all changes starts the job, and it is not stopped
-  // again by those that follow at once.
-  bool Starts(const Impl& changed, std::span<const Event> events) const {
-    Impl trial(changed);
-    for (const Event& event : events) internal::TakeEvent(trial.state, event);
+  // The proof of a fix: with all changes, the next round of a copy starts the job, and the rounds
+  // that follow at once do not stop it again.
+  bool Starts(const SchedulerCore& changed, std::span<const Event> events) const {
+    SchedulerCore trial(changed);
+    for (const Event& event : events) TakeEvent(trial.state, event);
     const JobEntry* job = trial.state.Find(id_);
     if (job == nullptr) return false;
-    if (!FreesRoom(trial.state) && !internal::CouldStart(trial.state, trial.placer, *job)) {
+    if (!FreesRoom(trial.state) && !CouldStart(trial.state, trial.placer, *job)) {
       return false;
     }
     trial.Decide(now_, kUnlimitedSteps);
     return Holds(trial);
   }
 
-  // Whoever was told to stop says so in any order, and who comes back first takes room that another
-  // would have come back to: that one claims what this job has, if it has the right to.
-  bool Holds(Impl& started) const {
+  // Whether the job keeps its nodes in whatever order the leaving jobs are reported as stopped. The
+  // first one that is back takes room that another one would have used, and the other one may then
+  // claim the nodes of this job.
+  bool Holds(SchedulerCore& started) const {
     const JobEntry* job = started.state.Find(id_);
     if (job == nullptr || !job->placed) return false;
     std::vector<JobId> leaving;
@@ -301,8 +293,8 @@ class Explainer {
       leaving.push_back(other.request->id);
       claimed = claimed || MayClaimFrom(started.state, other, *job);
     }
-    if (started.state.claims_spared) {  // the next round is due before anybody has stopped
-      Impl trial(started);
+    if (started.state.claims_spared) {  // the next round is due before any job has stopped
+      SchedulerCore trial(started);
       trial.Decide(now_, kUnlimitedSteps);
       if (!Settles(trial)) return false;
     }
@@ -312,19 +304,20 @@ class Explainer {
     return Settles(started);
   }
 
-  // Now, or when others are back in the job's queue, which then holds more than its guarantee.
+  // Whether `other` may claim the nodes of `job`: now, or once other jobs are back in its queue,
+  // which then holds more than its guarantee.
   static bool MayClaimFrom(const SchedulerState& state, const JobEntry& other,
                            const JobEntry& job) {
-    if (internal::MayTakeFrom(state, other, job)) return true;
+    if (MayTakeFrom(state, other, job)) return true;
     return other.queue != job.queue && job.held_priority <= kMaxPriority &&
-           job.request->preemption != Preemption::kNever && internal::MayClaim(state, other);
+           job.request->preemption != Preemption::kNever && MayClaim(state, other);
   }
 
-  // A round after each of those who have yet to say that they stopped.
-  bool HoldsInEveryOrder(const Impl& so_far, const std::vector<JobId>& leaving) const {
+  // Whether the job keeps its nodes if a round follows each report of a stop, in every order.
+  bool HoldsInEveryOrder(const SchedulerCore& so_far, const std::vector<JobId>& leaving) const {
     for (size_t i = 0; i < leaving.size(); ++i) {
-      Impl trial(so_far);
-      internal::TakeEvent(trial.state, JobStopped{leaving[i]});
+      SchedulerCore trial(so_far);
+      TakeEvent(trial.state, JobStopped{leaving[i]});
       trial.Decide(now_, kUnlimitedSteps);
       if (!IsPlaced(trial.state)) return false;
       std::vector<JobId> others = leaving;
@@ -335,9 +328,9 @@ class Explainer {
   }
 
   // Whether the job keeps its nodes in the rounds that follow at once.
-  bool Settles(Impl& trial) const {
+  bool Settles(SchedulerCore& trial) const {
     for (int round = 0; round < kSettlingRounds && IsPlaced(trial.state); ++round) {
-      if (!AllObey(trial.state) && !trial.state.claims_spared) break;
+      if (!CarryOut(trial.state) && !trial.state.claims_spared) break;
       trial.Decide(now_, kUnlimitedSteps);
     }
     return IsPlaced(trial.state);
@@ -348,8 +341,9 @@ class Explainer {
     return job != nullptr && job->placed;
   }
 
-  // Whoever is to stop has stopped, and whoever is to start runs. Whether there was anybody.
-  static bool AllObey(SchedulerState& state) {
+  // Applies the engine's reports that all leaving jobs have stopped and all starting jobs run.
+  // Returns whether there was any.
+  static bool CarryOut(SchedulerState& state) {
     std::vector<Event> answers;
     for (const auto& [number, job] : state.jobs) {
       if (job.leaving) answers.emplace_back(JobStopped{job.request->id});
@@ -357,7 +351,7 @@ class Explainer {
         answers.emplace_back(TasksRunning{job.request->id, job.transaction, {}});
       }
     }
-    for (const Event& event : answers) internal::TakeEvent(state, event);
+    for (const Event& event : answers) TakeEvent(state, event);
     return !answers.empty();
   }
 
@@ -371,23 +365,67 @@ class Explainer {
     }
   }
 
-  const Impl& impl_;
+  const SchedulerCore& core_;
   JobId id_;
   Instant now_;
   Changeable means_;
   Explanation answer_;
 };
 
-Result<Explanation> Scheduler::Explain(const JobId& id, Instant now,
-                                       const Changeable& means) const {
-  const JobEntry* job = impl_->state.Find(id);
+}  // namespace
+
+Result<Explanation> Explain(const SchedulerCore& core, const JobId& id, Instant now,
+                            const Changeable& means) {
+  const JobEntry* job = core.state.Find(id);
   if (job == nullptr) return NotFound("no job named '" + Printable(id.value(), 63) + "'");
   if (job->placed) {
     Explanation answer;
     answer.sentence = "it has its nodes";
     return answer;
   }
-  return Explainer(*impl_, id, std::max(now, impl_->state.now), means).Run();
+  return Explainer(core, id, std::max(now, core.state.now), means).Run();
+}
+
+std::string WaitText(const SchedulerState& state, const JobId& id) {
+  const JobEntry* job = state.Find(id);
+  if (job == nullptr || job->placed) return "";
+  if (job->leaving) return "waits for its own last tasks to stop";
+  const Block block = BlockOf(state, *job);
+  switch (block.kind) {
+    case Block::Kind::kQuota: {
+      const std::string needs =
+          "needs " + spec::AmountText(block.quota.resource, block.quota.asked);
+      const std::string bound = spec::AmountText(block.quota.resource, block.quota.bound);
+      const std::string used = spec::AmountText(block.quota.resource, block.quota.used);
+      if (block.quota.kind == share::QuotaBlock::Kind::kLimit) {
+        return needs + "; queue '" + state.queues.name(block.quota.queue) + "' uses " + used +
+               " of its limit of " + bound;
+      }
+      return needs + " beyond its queue's guarantee; of " + bound + ", " + used +
+             " are used or kept";
+    }
+    case Block::Kind::kRoom: {
+      const GroupRequest& group = job->request->groups[static_cast<size_t>(block.group)];
+      return "no room for " + std::to_string(group.minimum) + " x " +
+             longhaul::scheduler::ToString(group.shape) + "; " +
+             std::to_string(state.resources.cluster().free_gpus) + " GPUs are free";
+    }
+    case Block::Kind::kReservation: {
+      const auto holder = state.jobs.find(block.by);
+      return "room is held for " +
+             (holder == state.jobs.end() ? "another job" : holder->second.request->id.value());
+    }
+    default:
+      return "waits for its turn";
+  }
+}
+
+}  // namespace internal
+
+std::string ToString(WaitReason reason) {
+  static constexpr const char* kTexts[] = {"none",    "not-tried",   "leaving", "quota",
+                                           "no-room", "reservation", "order",   "never-fits"};
+  return kTexts[static_cast<size_t>(reason)];
 }
 
 std::string ToJson(const Explanation& explanation) {

@@ -1,21 +1,17 @@
-// Whether guarantees are kept, found out by trying: the rule of reclaim once more, on GPUs alone,
-// and a round on a copy. Nothing here is shared with what chooses victims (internal/make_room.h).
+#include "scheduler/internal/guarantees.h"
+
 #include <algorithm>
 #include <map>
+#include <string>
+#include <vector>
 
-#include "scheduler/internal/scheduler_impl.h"
-
-namespace longhaul::scheduler {
-
-using internal::Block;
-using internal::JobEntry;
-using internal::SchedulerState;
+namespace longhaul::scheduler::internal {
 
 namespace {
 
 using share::QueueIndex;
 
-// From the queue up, without the root.
+// The queue and those above it, without the root.
 std::vector<QueueIndex> Path(const SchedulerState& state, QueueIndex queue) {
   std::vector<QueueIndex> path;
   for (; queue > share::kRootQueue; queue = state.queues.parent(queue)) path.push_back(queue);
@@ -26,7 +22,7 @@ bool Contains(const std::vector<QueueIndex>& path, QueueIndex queue) {
   return std::find(path.begin(), path.end(), queue) != path.end();
 }
 
-// GPUs that a queue uses, in thousandths, as the trial continues.
+// GPUs that each queue uses, in thousandths, while jobs are chosen to be stopped.
 using Usage = std::map<QueueIndex, int64_t>;
 
 bool MayTake(const SchedulerState& state, const Usage& usage, QueueIndex claimant, int64_t asked,
@@ -46,13 +42,13 @@ bool MayTake(const SchedulerState& state, const Usage& usage, QueueIndex claiman
   return true;
 }
 
-// Jobs with another right or reason to wait than their queue's guarantee.
+// Whether the job waits, and has no right or reason to do so other than its queue's guarantee.
 bool IsChecked(const SchedulerState& state, const JobEntry& job) {
   if (job.placed || job.leaving || job.request->groups.size() != 1) return false;
   const GroupRequest& group = job.request->groups[0];
   if (group.shape.gpus == 0 || !state.queues.reclaims(job.queue)) return false;
   if (group.max_per_domain > 0 && group.spread_tier != kHostTier) return false;
-  // Room there is; it is held for somebody who goes before.
+  // There is room, but it is reserved for a job that goes before.
   if (job.block.kind == Block::Kind::kReservation) return false;
   const int64_t asked = int64_t{group.shape.gpu_milli()} * group.minimum;
   return state.queues.usage(job.queue)[0] + asked <= state.queues.limit(job.queue)[0];
@@ -69,30 +65,30 @@ bool MayBeStopped(const SchedulerState& state, const JobEntry& job) {
   return recent < static_cast<std::ptrdiff_t>(state.policy.evictions_a_day);
 }
 
-bool AnotherIsPromised(const SchedulerState& state, internal::JobNumber job) {
+bool AnotherIsPromised(const SchedulerState& state, JobNumber job) {
   return state.reservations.size() > (state.reservations.contains(job) ? 1u : 0u);
 }
 
 }  // namespace
 
-Status Scheduler::CheckGuarantees(Instant now) const {
-  const SchedulerState& state = impl_->state;
-  if (!state.policy.preempt || state.policy.backfill == Backfill::kNone || impl_->unfinished) {
+Status CheckGuarantees(const SchedulerCore& core, Instant now) {
+  const SchedulerState& state = core.state;
+  if (!state.policy.preempt || state.policy.backfill == Backfill::kNone || core.unfinished) {
     return {};
   }
   const auto queues = static_cast<QueueIndex>(state.queues.size());
   for (const auto& [number, job] : state.jobs) {
-    // Others' promises are a reason of their own to wait.
+    // Reservations of other jobs are another reason to wait.
     if (!IsChecked(state, job) || AnotherIsPromised(state, number)) continue;
     const GroupRequest& group = job.request->groups[0];
     const int64_t asked = int64_t{group.shape.gpu_milli()} * group.minimum;
     Usage usage;
     for (QueueIndex q = 0; q < queues; ++q) usage[q] = state.queues.usage(q)[0];
-    Scheduler trial = Copy();
-    // The guarantee is of what borrowers hold; that others make way elsewhere is no part of it.
-    trial.impl_->state.policy.moves = false;
-    // What the round has begun is for the next one, which is due if it matters.
-    for (auto& [begun, each] : trial.impl_->state.jobs) {
+    SchedulerCore trial = core;
+    // The guarantee covers what borrowers hold; moves of other jobs are not part of it.
+    trial.state.policy.moves = false;
+    // Jobs that this round has begun are left to the next round, which is due if that matters.
+    for (auto& [begun, each] : trial.state.jobs) {
       each.started_in_round += each.started_in_round == state.rounds ? 1 : 0;
     }
     std::string taken;
@@ -108,8 +104,8 @@ Status Scheduler::CheckGuarantees(Instant now) const {
     }
     if (taken.empty()) continue;
     trial.Apply(JobExpedited{job.request->id}, now);
-    trial.Decide(now);
-    if (!trial.impl_->state.at(number).placed) continue;
+    trial.Decide(now, kUnlimitedSteps);
+    if (!trial.state.at(number).placed) continue;
     return InternalError(job.request->id.value() +
                          " waits within its queue's guarantee, and stopping" + taken +
                          " would start it");
@@ -117,4 +113,4 @@ Status Scheduler::CheckGuarantees(Instant now) const {
   return {};
 }
 
-}  // namespace longhaul::scheduler
+}  // namespace longhaul::scheduler::internal

@@ -21,6 +21,9 @@ enum class PlacementRule : uint8_t {
   kSampled,     // 5 leaves in 50 looked at, ties at random (kube-scheduler's sampling)
 };
 
+// The number of placements and search steps of a round that is not limited.
+constexpr int64_t kUnlimitedSteps = int64_t{1} << 62;
+
 struct Policy {
   PlacementRule placement = PlacementRule::kExact;
   Backfill backfill = Backfill::kReservations;

@@ -6,9 +6,11 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "scheduler/internal/adoption.h"
+#include "scheduler/internal/explain.h"
+#include "scheduler/internal/guarantees.h"
 #include "scheduler/internal/rank_places.h"
-#include "scheduler/internal/round.h"
-#include "scheduler/internal/scheduler_impl.h"
+#include "scheduler/internal/scheduler_core.h"
+#include "scheduler/internal/scheduler_invariants.h"
 #include "scheduler/internal/take_event.h"
 
 namespace longhaul::scheduler {
@@ -33,7 +35,7 @@ uint64_t Chain(uint64_t hash, std::string_view text) { return Hash64(text, hash)
 
 }  // namespace
 
-Scheduler::Scheduler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Scheduler::Scheduler(std::unique_ptr<internal::SchedulerCore> core) : core_(std::move(core)) {}
 Scheduler::~Scheduler() = default;
 Scheduler::Scheduler(Scheduler&&) noexcept = default;
 Scheduler& Scheduler::operator=(Scheduler&&) noexcept = default;
@@ -48,57 +50,38 @@ Result<Scheduler> Scheduler::Create(spec::Topology topology,
   tree.SetCapacity(capacity);
   auto shared = std::make_shared<const spec::Topology>(std::move(topology));
   auto domains = std::make_shared<const DomainTree>(internal::TreeOf(*shared));
-  auto impl =
-      std::make_unique<Impl>(std::move(shared), std::move(domains), std::move(tree), policy);
-  impl->state.input_hash = HashOf(policy);
-  return Scheduler(std::move(impl));
+  auto core = std::make_unique<internal::SchedulerCore>(std::move(shared), std::move(domains),
+                                                        std::move(tree), policy);
+  core->state.input_hash = HashOf(policy);
+  return Scheduler(std::move(core));
 }
 
 Result<Scheduler> Scheduler::Rebuild(const Scheduler& before, spec::Topology topology,
                                      const std::vector<spec::QueueSpec>& queues,
                                      const Policy& policy, const ChangeRequest& change) {
   ASSIGN_OR_RETURN(Scheduler next, Create(std::move(topology), queues, policy));
-  internal::TakeOver(before.impl_->state, next.impl_->state, change);
+  internal::TakeOver(before.core_->state, next.core_->state, change);
   return next;
 }
 
-Scheduler Scheduler::Copy() const { return Scheduler(std::make_unique<Impl>(*impl_)); }
-
-void Scheduler::Impl::Advance(Instant now) {
-  if (state.began == Instant{}) state.began = now;
-  state.now = std::max(state.now, now);
+Scheduler Scheduler::Copy() const {
+  return Scheduler(std::make_unique<internal::SchedulerCore>(*core_));
 }
 
-void Scheduler::Apply(const Event& event, Instant now) {
-  impl_->Advance(now);
-  SchedulerState& state = impl_->state;
-  state.input_hash = Chain(state.input_hash, ToString(event));
-  internal::TakeEvent(state, event);
-}
-
-std::vector<Decision> Scheduler::Impl::Decide(Instant now, int64_t steps) {
-  Advance(now);
-  ++state.rounds;
-  internal::HealNodes(state);
-  state.FormMix();
-  internal::Round round(state, placer, steps);
-  std::vector<Decision> decisions = round.Run();
-  unfinished = round.unfinished();
-  return decisions;
-}
+void Scheduler::Apply(const Event& event, Instant now) { core_->Apply(event, now); }
 
 std::vector<Decision> Scheduler::Decide(Instant now, int64_t steps) {
-  return impl_->Decide(now, steps);
+  return core_->Decide(now, steps);
 }
 
-bool Scheduler::unfinished() const { return impl_->unfinished; }
+bool Scheduler::unfinished() const { return core_->unfinished; }
 
 std::optional<Instant> Scheduler::NextDeadline() const {
-  const SchedulerState& state = impl_->state;
+  const SchedulerState& state = core_->state;
   std::optional<Instant> next;
   const auto consider = [&next](Instant at) { next = next ? std::min(*next, at) : at; };
   if (!state.bind_deadlines.empty()) consider(state.bind_deadlines.begin()->first);
-  // A reservation whose time has passed without a start is planned anew just after.
+  // A reservation whose time passes without a start is planned anew just after that time.
   for (const auto& [job, reservation] : state.reservations) {
     consider(std::max(reservation.start, state.now) + Duration(1));
   }
@@ -121,56 +104,31 @@ std::optional<Instant> Scheduler::NextDeadline() const {
 }
 
 Status Scheduler::CheckSubmission(const JobRequest& request) const {
-  RETURN_IF_ERROR(CheckRequest(request, impl_->state.tree->tiers()));
-  SchedulerState scratch = impl_->state;
+  RETURN_IF_ERROR(CheckRequest(request, core_->state.tree->tiers()));
+  SchedulerState scratch = core_->state;
   return internal::CheckFits(scratch, request);
 }
 
-std::string Scheduler::WaitText(const JobId& id) const {
-  const SchedulerState& state = impl_->state;
-  const JobEntry* job = state.Find(id);
-  if (job == nullptr || job->placed) return "";
-  if (job->leaving) return "waits for its own last tasks to stop";
-  internal::Block block = job->block;
-  // Jobs of one line fail alike, and only the first of them is tried.
-  const internal::Line& line = state.lines[job->line];
-  if (block.kind == internal::Block::Kind::kNotTried && !line.jobs.empty()) {
-    block = state.at(line.jobs.begin()->second).block;
-  }
-  switch (block.kind) {
-    case internal::Block::Kind::kQuota: {
-      const std::string needs =
-          "needs " + spec::AmountText(block.quota.resource, block.quota.asked);
-      const std::string bound = spec::AmountText(block.quota.resource, block.quota.bound);
-      const std::string used = spec::AmountText(block.quota.resource, block.quota.used);
-      if (block.quota.kind == share::QuotaBlock::Kind::kLimit) {
-        return needs + "; queue '" + state.queues.name(block.quota.queue) + "' uses " + used +
-               " of its limit of " + bound;
-      }
-      return needs + " beyond its queue's guarantee; of " + bound + ", " + used +
-             " are used or kept";
-    }
-    case internal::Block::Kind::kRoom: {
-      const GroupRequest& group = job->request->groups[static_cast<size_t>(block.group)];
-      return "no room for " + std::to_string(group.minimum) + " x " +
-             longhaul::scheduler::ToString(group.shape) + "; " +
-             std::to_string(state.resources.cluster().free_gpus) + " GPUs are free";
-    }
-    case internal::Block::Kind::kReservation: {
-      const auto holder = state.jobs.find(block.by);
-      return "room is held for " +
-             (holder == state.jobs.end() ? "another job" : holder->second.request->id.value());
-    }
-    default:
-      return "waits for its turn";
-  }
+Result<Explanation> Scheduler::Explain(const JobId& job, Instant now,
+                                       const Changeable& means) const {
+  return internal::Explain(*core_, job, now, means);
 }
 
-const spec::Topology& Scheduler::topology() const { return *impl_->state.topology; }
-const State& Scheduler::state() const { return impl_->state.resources; }
+std::string Scheduler::WaitText(const JobId& job) const {
+  return internal::WaitText(core_->state, job);
+}
+
+Status Scheduler::CheckInvariants() const { return internal::CheckInvariants(core_->state); }
+
+Status Scheduler::CheckGuarantees(Instant now) const {
+  return internal::CheckGuarantees(*core_, now);
+}
+
+const spec::Topology& Scheduler::topology() const { return *core_->state.topology; }
+const State& Scheduler::state() const { return core_->state.resources; }
 
 JobStage Scheduler::StageOf(const JobId& id) const {
-  const JobEntry* job = impl_->state.Find(id);
+  const JobEntry* job = core_->state.Find(id);
   if (job == nullptr) return JobStage::kUnknown;
   if (!job->placed) return job->leaving ? JobStage::kLeaving : JobStage::kWaiting;
   internal::Stage least = internal::Stage::kRunning;
@@ -181,25 +139,25 @@ JobStage Scheduler::StageOf(const JobId& id) const {
 }
 
 std::vector<TaskPlacement> Scheduler::TasksOf(const JobId& id) const {
-  const JobEntry* job = impl_->state.Find(id);
-  return job == nullptr ? std::vector<TaskPlacement>() : impl_->state.PlacementsOf(*job);
+  const JobEntry* job = core_->state.Find(id);
+  return job == nullptr ? std::vector<TaskPlacement>() : core_->state.PlacementsOf(*job);
 }
 
 std::vector<GpuOfRank> Scheduler::RanksOf(const JobId& id) const {
-  const JobEntry* job = impl_->state.Find(id);
-  return job == nullptr ? std::vector<GpuOfRank>() : internal::GpusOfRanks(impl_->state, *job);
+  const JobEntry* job = core_->state.Find(id);
+  return job == nullptr ? std::vector<GpuOfRank>() : internal::GpusOfRanks(core_->state, *job);
 }
 
 std::vector<JobId> Scheduler::Waiting() const {
   std::vector<JobId> waiting;
-  for (const auto& [number, job] : impl_->state.jobs) {
+  for (const auto& [number, job] : core_->state.jobs) {
     if (!job.placed) waiting.push_back(job.request->id);
   }
   return waiting;
 }
 
 std::vector<LinkView> Scheduler::Links() const {
-  const SchedulerState& state = impl_->state;
+  const SchedulerState& state = core_->state;
   std::vector<LinkView> views;
   for (const auto& [domain, health] : state.links) {
     const auto& level = state.topology->levels()[static_cast<size_t>(domain.first)];
@@ -210,7 +168,7 @@ std::vector<LinkView> Scheduler::Links() const {
 }
 
 std::vector<QueueView> Scheduler::Queues() const {
-  const SchedulerState& state = impl_->state;
+  const SchedulerState& state = core_->state;
   std::vector<QueueView> views(state.queues.size());
   for (size_t q = 0; q < views.size(); ++q) {
     const auto queue = static_cast<share::QueueIndex>(q);
@@ -229,7 +187,7 @@ std::vector<QueueView> Scheduler::Queues() const {
 }
 
 uint64_t Scheduler::Fingerprint() const {
-  const SchedulerState& state = impl_->state;
+  const SchedulerState& state = core_->state;
   uint64_t hash = Chain(state.input_hash, std::to_string(state.resources.Fingerprint()));
   const auto add = [&hash](int64_t number) { hash = Chain(hash, std::to_string(number)); };
   add(ToNanoseconds(state.now));

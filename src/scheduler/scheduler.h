@@ -1,19 +1,23 @@
-// Decides which job runs on which nodes, and which jobs wait for what. The controller, the
-// simulator and the benchmarks use this class.
+// Decides which job runs on which nodes, and which waiting job gets a reservation. The controller,
+// the simulator and the benchmarks use this class.
 //
-// Pure: no clock, no input or output, no threads. Events go in with their times; Decide returns
-// whole transactions. The decisions are a function of the cluster, the queues, the policy and the
-// sequence of calls: the same sequence gives the same bytes. A round of Decide
-//   1. undoes starts that were not confirmed in time and places lost tasks anew,
-//   2. walks the waiting jobs in the order of share/fair_order.h: place, else reserve, else leave,
-//   3. makes room for those who have a right to it, only where landing is proven,
-//   4. moves running jobs where that joins free slots for a waiting gang (internal/round_move.cc),
+// The class is pure: it has no clock, no input or output, and no threads. Events go in with their
+// times, and Decide returns whole transactions. The decisions are a function of the cluster, the
+// queues, the policy and the sequence of calls: the same sequence produces the same bytes. A round
+// of Decide (internal/round/round.h)
+//   1. undoes starts that were not confirmed in time, and places lost tasks anew,
+//   2. tries the waiting jobs in the order of share/fair_order.h: a job starts, or it gets a
+//      reservation if it is among the first of its queue, or it waits,
+//   3. preempts other jobs for those that have a right to their room, if it is proved that they
+//   fit,
+//   4. moves running jobs if that joins free slots for a waiting gang,
 //   5. lets elastic jobs grow into slots that no waiting job can use.
-// A job that failed costs nothing until room, quota or a reservation has changed.
+// A job that was tried is not tried again until room, quota or a reservation has changed.
 //
 // Model and sources: queues share/queue_tree.h, hosts gang/equal_tasks.h, victims
 // victims/victim_search.h, reservations internal/planning.h, constants policy.h. Leaves out how a
-// job is started and stopped: the caller carries the decisions out and reports back by events.
+// job is started and stopped: the caller carries the decisions out and reports the results as
+// events.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +38,9 @@
 
 namespace longhaul::scheduler {
 
-// A round that has done so many placements or search steps stops and continues in the next.
-constexpr int64_t kUnlimitedSteps = int64_t{1} << 62;
+namespace internal {
+struct SchedulerCore;
+}
 
 struct QueueView {
   std::string name;
@@ -62,13 +67,14 @@ enum class JobStage : uint8_t { kUnknown, kWaiting, kLeaving, kAssumed, kBound, 
 
 class Scheduler {
  public:
-  // Refuses queues that are unsound or promise more than the cluster has.
+  // Refuses queues that are inconsistent or guarantee more than the cluster has.
   static Result<Scheduler> Create(spec::Topology topology,
                                   const std::vector<spec::QueueSpec>& queues, const Policy& policy);
-  // The same jobs on another cluster, under other queues or another policy: what runs keeps its
-  // GPUs and what waits its place; tasks on nodes that are no longer there are lost, and a job
-  // whose queue is gone is in the root. Decayed usage and learnt durations go along. `change` may
-  // bring each request into the new cluster's terms; GPUs are then chosen anew where they must be.
+  // Returns a scheduler for the same jobs on another cluster, under other queues or another policy.
+  // Running jobs keep their GPUs, and waiting jobs keep their places. Tasks on nodes that no longer
+  // exist are lost, and a job whose queue no longer exists is in the root queue. Decayed usage and
+  // learnt durations are kept. `change` may adapt each request to the new cluster; GPUs are then
+  // chosen anew where necessary.
   using ChangeRequest = std::function<void(JobRequest&)>;
   static Result<Scheduler> Rebuild(const Scheduler& before, spec::Topology topology,
                                    const std::vector<spec::QueueSpec>& queues, const Policy& policy,
@@ -77,30 +83,32 @@ class Scheduler {
   Scheduler(Scheduler&&) noexcept;
   Scheduler& operator=(Scheduler&&) noexcept;
 
-  // The same scheduler once more, to try something out.
+  // Returns an independent copy, on which a caller can try changes out.
   Scheduler Copy() const;
 
-  // Takes one fact. `now` never goes back: an earlier one counts as the last. What makes no sense
-  // (an unknown job, an old transaction) changes nothing: it comes from outside. A submission that
-  // is refused leads to a kReject in the next round.
+  // Applies one event. A `now` before that of the last call counts as the latter. An event that
+  // makes no sense (an unknown job, an old transaction) changes nothing, because events come from
+  // outside. A submission that is refused leads to a kReject in the next round.
   void Apply(const Event& event, Instant now);
 
+  // Runs a round and returns its decisions. A round that has used `steps` placements and search
+  // steps stops, and the next one continues.
   std::vector<Decision> Decide(Instant now, int64_t steps = kUnlimitedSteps);
-  // The last round ran out of steps: call again.
+  // Whether the last round used all its steps: another one is due at once.
   bool unfinished() const;
-  // When a round is due although nothing happens.
+  // Returns when the next round is due if no event comes before.
   std::optional<Instant> NextDeadline() const;
 
-  // Whether a job could ever start on this cluster with nothing else in it; the largest size that
-  // would, if not. Quotas count.
+  // Refuses a job that could not start on this cluster under its quotas even if no other job ran;
+  // the message names the largest size that could.
   Status CheckSubmission(const JobRequest& request) const;
 
-  // Why a job is not running and what would start it, each answer tried out on a copy. Refuses
-  // unknown jobs (kNotFound).
+  // Returns why a job is not running and what would start it. Every fix is tried out on a copy.
+  // Refuses unknown jobs (kNotFound).
   Result<Explanation> Explain(const JobId& job, Instant now, const Changeable& means = {}) const;
 
-  // Why a job waited when it was last tried, in a few words; empty when it doesn't wait. Cheap:
-  // nothing is tried out.
+  // Returns in a few words why a job waited when it was last tried; empty when it does not wait.
+  // Cheap: nothing is tried out.
   std::string WaitText(const JobId& job) const;
 
   const spec::Topology& topology() const;
@@ -109,24 +117,22 @@ class Scheduler {
   std::vector<GpuOfRank> RanksOf(const JobId& job) const;      // rank -> GPU, with a layout
   std::vector<JobId> Waiting() const;                          // by submission
   std::vector<QueueView> Queues() const;                       // the root first
-  std::vector<LinkView> Links() const;                         // those not in full health
+  std::vector<LinkView> Links() const;                         // the links not in full health
   const State& state() const;
 
-  // Everything that must hold between two calls; the first thing that doesn't.
+  // Returns an error that names the first invariant between two calls that does not hold.
   Status CheckInvariants() const;
-  // After a round: nobody waits within his queue's guarantee for what stopping those who may be
-  // stopped would give him. Judges jobs of one group of whole GPUs while no other job holds a
-  // reservation; a round on a copy for each that has somebody to take from, so for tests and
-  // simulators.
+  // Returns an error if, after a round, a job waits within its queue's guarantee although stopping
+  // jobs that may be stopped would start it. Checks jobs of one group of whole GPUs while no other
+  // job holds a reservation. It runs a round on a copy for each such job that has a possible
+  // victim, so it is for tests and simulators.
   Status CheckGuarantees(Instant now) const;
-  // Equal histories give equal fingerprints.
+  // Equal sequences of calls give equal fingerprints.
   uint64_t Fingerprint() const;
 
  private:
-  friend class Explainer;
-  class Impl;
-  explicit Scheduler(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit Scheduler(std::unique_ptr<internal::SchedulerCore> core);
+  std::unique_ptr<internal::SchedulerCore> core_;
 };
 
 }  // namespace longhaul::scheduler

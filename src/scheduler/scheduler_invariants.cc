@@ -1,16 +1,14 @@
-// What must hold between two calls, worked out from the jobs alone where that is possible.
+#include "scheduler/internal/scheduler_invariants.h"
+
 #include <bit>
 #include <map>
 #include <set>
+#include <string>
 
 #include "scheduler/internal/rank_places.h"
-#include "scheduler/internal/scheduler_impl.h"
 
-namespace longhaul::scheduler {
-
-using internal::HeldTask;
-using internal::JobEntry;
-using internal::SchedulerState;
+// Where possible, the checks compute what must hold from the jobs alone.
+namespace longhaul::scheduler::internal {
 
 namespace {
 
@@ -83,7 +81,7 @@ Status CheckRails(const SchedulerState& state, const JobEntry& job) {
 
 // Each GPU that the job holds has one rank, and each rank a GPU.
 Status CheckRanks(const SchedulerState& state, const JobEntry& job) {
-  const auto ranks = internal::GpusOfRanks(state, job);
+  const auto ranks = GpusOfRanks(state, job);
   if (ranks.empty()) return {};
   std::set<std::pair<NodeIndex, int>> gpus;
   size_t held = 0;
@@ -172,8 +170,8 @@ Status CheckQueues(const SchedulerState& state) {
 }
 
 Status CheckLines(const SchedulerState& state) {
-  std::set<internal::JobNumber> waiting;
-  for (const internal::Line& line : state.lines) {
+  std::set<JobNumber> waiting;
+  for (const Line& line : state.lines) {
     for (const auto& [place, number] : line.jobs) {
       if (!waiting.insert(number).second) return Broken("a job waits in two lines");
     }
@@ -197,8 +195,7 @@ Status CheckLines(const SchedulerState& state) {
 
 }  // namespace
 
-Status Scheduler::CheckInvariants() const {
-  const SchedulerState& state = impl_->state;
+Status CheckInvariants(const SchedulerState& state) {
   const std::string recount = state.resources.Recount();
   if (!recount.empty()) return Broken("counters: " + recount);
   RETURN_IF_ERROR(CheckNoOvercommit(state));
@@ -207,4 +204,4 @@ Status Scheduler::CheckInvariants() const {
   return CheckLines(state);
 }
 
-}  // namespace longhaul::scheduler
+}  // namespace longhaul::scheduler::internal

@@ -1,32 +1,32 @@
-// Elastic jobs receive the GPUs that no waiting job can use, by their value to each job.
+#include "scheduler/internal/round/elastic_growth.h"
+
 #include <algorithm>
 #include <numeric>
 
-#include "base/check.h"
 #include "scheduler/gang/elastic_counts.h"
 #include "scheduler/gang/goodput.h"
 #include "scheduler/internal/planning.h"
 #include "scheduler/internal/rank_places.h"
-#include "scheduler/internal/round.h"
 
 namespace longhaul::scheduler::internal {
 
 namespace {
 
-constexpr int64_t kSteps = 5'000'000;  // of the exact table; beyond, marginal values and exchanges
-// A shrunk job restarts too: it must be worth this part of all values at least.
+// Steps of the exact table. Beyond them, counts are chosen by marginal values and exchanges.
+constexpr int64_t kSteps = 5'000'000;
+// A shrunk job restarts too: shrinking has to gain at least this part of all values.
 constexpr int64_t kWorthShrinking = 50;
 
 int32_t TasksOf(const JobEntry& job) { return static_cast<int32_t>(job.tasks.size()); }
 
-// Elastic, whole, confirmed, and its GPUs are what counts.
+// Whether the job is elastic in its GPUs, complete and confirmed.
 bool MayChange(const JobEntry& job) {
   const GroupRequest& group = job.request->groups[0];
   return job.request->groups.size() == 1 && group.desired > group.minimum && group.shape.gpus > 0 &&
          job.lost.empty() && !job.bind_by && !job.leaving;
 }
 
-// The value of each count between the least and the most allowed; the index of the present one.
+// The value of each count that is allowed for a job, and of its present count.
 struct Choice {
   JobNumber job = kNoJob;
   ElasticJob options;
@@ -60,7 +60,7 @@ Choice ChoicesOf(const SchedulerState& state, const share::QueueTree& queues, co
 }
 
 struct Plan {
-  std::vector<std::pair<JobNumber, int32_t>> counts;  // those that change
+  std::vector<std::pair<JobNumber, int32_t>> counts;  // of the jobs that change
   int64_t gain = 0;
   int64_t value = 0;
   bool shrinks = false;
@@ -71,7 +71,8 @@ Plan MakePlan(const SchedulerState& state, const std::vector<JobNumber>& jobs, b
   std::vector<Choice> choices;
   int64_t gpus = state.resources.cluster().free_gpus;
   Plan plan;
-  // What quotas would allow if all shrank to their minimum: the sum is judged with the whole plan.
+  // With shrinking, each job is checked against the quotas as if all had shrunk to their minimum.
+  // The sum of all jobs is checked with the whole plan (Lands, GrowBy).
   share::QueueTree queues = state.queues;
   for (const JobNumber number : jobs) {
     const JobEntry& job = state.at(number);
@@ -101,107 +102,114 @@ Plan MakePlan(const SchedulerState& state, const std::vector<JobNumber>& jobs, b
   return plan;
 }
 
+// The ranks of `tasks` further tasks of the job.
+std::vector<int32_t> NextRanks(const JobEntry& job, int32_t tasks) {
+  std::vector<int32_t> ranks(static_cast<size_t>(tasks));
+  std::iota(ranks.begin(), ranks.end(), TasksOf(job));
+  return ranks;
+}
+
 }  // namespace
 
-void Round::Grow() {
-  if (state_.now - state_.grown_at < state_.policy.elastic_period) return;
-  state_.grown_at = state_.now;
-  state_.grown_seen = state_.Versions();
-  if (state_.elastic.empty()) return;
+void ElasticGrowth::Run() {
+  SchedulerState& state = context_.state;
+  if (state.now - state.grown_at < state.policy.elastic_period) return;
+  state.grown_at = state.now;
+  state.grown_seen = state.Versions();
+  if (state.elastic.empty()) return;
   std::vector<JobNumber> jobs;
-  for (const JobNumber number : state_.placed) {
-    if (MayChange(state_.at(number))) jobs.push_back(number);
+  for (const JobNumber number : state.placed) {
+    if (MayChange(state.at(number))) jobs.push_back(number);
   }
   if (jobs.empty()) return;
-  --steps_;
-  Plan plan = MakePlan(state_, jobs, false);
-  const Plan other = MakePlan(state_, jobs, true);
+  --context_.steps_left;
+  Plan plan = MakePlan(state, jobs, false);
+  const Plan other = MakePlan(state, jobs, true);
   if (other.shrinks && (other.gain - plan.gain) * kWorthShrinking > std::abs(plan.value) &&
-      PlanLands(other.counts)) {
+      Lands(other.counts)) {
     plan = other;
   }
   for (const auto& [number, count] : plan.counts) {
-    JobEntry& job = state_.at(number);
+    JobEntry& job = state.at(number);
     if (count < TasksOf(job)) ShrinkBy(job, TasksOf(job) - count);
   }
   for (const auto& [number, count] : plan.counts) {
-    if (steps_ <= 0) return;
-    JobEntry& job = state_.at(number);
+    if (context_.steps_left <= 0) return;
+    JobEntry& job = state.at(number);
     const int32_t step = job.request->groups[0].step;
-    // Fewer where rules or promises don't leave all of it.
+    // Fewer tasks where rules or reservations do not allow all of them.
     for (int32_t more = count - TasksOf(job); more > 0 && !GrowBy(job, more); more -= step) {
-      --steps_;
+      --context_.steps_left;
     }
   }
 }
 
-// Whether all that grow find their places once the others have shrunk; nothing is kept.
-bool Round::PlanLands(const std::vector<std::pair<JobNumber, int32_t>>& counts) {
-  const Savepoint before = state_.resources.Save();
-  share::QueueTree queues = state_.queues;
+// Whether all jobs that grow find places once the others have shrunk. The state is as before
+// afterwards.
+bool ElasticGrowth::Lands(const Counts& counts) {
+  SchedulerState& state = context_.state;
+  const Savepoint before = state.resources.Save();
+  share::QueueTree queues = state.queues;
   for (const auto& [number, count] : counts) {
-    const JobEntry& job = state_.at(number);
+    const JobEntry& job = state.at(number);
     const Shape& shape = job.request->groups[0].shape;
     if (count < TasksOf(job)) queues.Remove(job.queue, AmountsOf(shape, TasksOf(job) - count));
     for (auto i = static_cast<size_t>(std::max(count, 0)); i < job.tasks.size(); ++i) {
-      state_.resources.Remove(job.tasks[i].slot);
+      state.resources.Remove(job.tasks[i].slot);
     }
   }
   bool lands = true;
   for (const auto& [number, count] : counts) {
-    const JobEntry& job = state_.at(number);
+    const JobEntry& job = state.at(number);
     if (count <= TasksOf(job)) continue;
     const auto more = AmountsOf(job.request->groups[0].shape, count - TasksOf(job));
     lands = lands && !queues.Check(job.queue, more).has_value();
     if (!lands) break;
     queues.Add(job.queue, more);
-    std::vector<int32_t> ranks(static_cast<size_t>(count - TasksOf(job)));
-    std::iota(ranks.begin(), ranks.end(), TasksOf(job));
     std::vector<HeldTask> placed;
-    lands = lands && placer_.PlaceMore(state_, job, 0, ranks, Admit::kReady, placed) &&
-            ForbiddenBy(state_, job, placed) == kNoJob;
+    lands = context_.placer.PlaceMore(state, job, 0, NextRanks(job, count - TasksOf(job)),
+                                      Admit::kReady, placed) &&
+            ForbiddenBy(state, job, placed) == kNoJob;
   }
-  state_.resources.RollBack(before);
+  state.resources.RollBack(before);
   return lands;
 }
 
-void Round::ShrinkBy(JobEntry& job, int32_t tasks) {
-  Decision& shrink = Say(DecisionKind::kShrink, job.transaction, job);
+void ElasticGrowth::ShrinkBy(JobEntry& job, int32_t tasks) {
+  SchedulerState& state = context_.state;
+  Decision& shrink = context_.AddDecision(DecisionKind::kShrink, job.transaction, job);
   shrink.reason = "its GPUs are worth more to another elastic job";
   for (int32_t i = 0; i < tasks; ++i) {
-    const HeldTask& last = job.tasks.back();
-    const TaskRecord& record = state_.resources.task(last.slot);
-    shrink.tasks.push_back({last.group, last.rank, record.node, record.gpus});
-    state_.Drop(job, job.tasks.size() - 1);
+    shrink.tasks.push_back(context_.PlacementOf(job.tasks.back()));
+    state.Drop(job, job.tasks.size() - 1);
   }
-  state_.resources.Commit();
-  LayRanks(state_, job, job.tasks, false);
-  shrink.ranks = GpusOfRanks(state_, job);
+  state.resources.Commit();
+  LayRanks(state, job, job.tasks, false);
+  shrink.ranks = GpusOfRanks(state, job);
 }
 
-bool Round::GrowBy(JobEntry& job, int32_t tasks) {
+// Whether quota, rules and reservations allow so many tasks more; then the job has them.
+bool ElasticGrowth::GrowBy(JobEntry& job, int32_t tasks) {
+  SchedulerState& state = context_.state;
   const GroupRequest& group = job.request->groups[0];
-  if (state_.queues.Check(job.queue, AmountsOf(group.shape, tasks))) return false;
-  std::vector<int32_t> ranks(static_cast<size_t>(tasks));
-  std::iota(ranks.begin(), ranks.end(), TasksOf(job));
-  const Savepoint before = state_.resources.Save();
+  if (state.queues.Check(job.queue, AmountsOf(group.shape, tasks))) return false;
+  const Savepoint before = state.resources.Save();
   std::vector<HeldTask> placed;
-  if (!placer_.PlaceMore(state_, job, 0, ranks, Admit::kReady, placed)) return false;
-  if (ForbiddenBy(state_, job, placed) != kNoJob) {
-    state_.resources.RollBack(before);
+  if (!context_.placer.PlaceMore(state, job, 0, NextRanks(job, tasks), Admit::kReady, placed)) {
     return false;
   }
-  ChargeReservations(state_, job, placed);
-  state_.Confirmable(job, state_.policy.bind_deadline);
-  Decision& grow = Say(DecisionKind::kGrow, job.transaction, job);
-  grow.after = Leaving(placed, job);
-  for (const HeldTask& task : placed) {
-    const TaskRecord& record = state_.resources.task(task.slot);
-    grow.tasks.push_back({task.group, task.rank, record.node, record.gpus});
+  if (ForbiddenBy(state, job, placed) != kNoJob) {
+    state.resources.RollBack(before);
+    return false;
   }
-  state_.Keep(job, placed);
-  LayRanks(state_, job, job.tasks, false);
-  grow.ranks = GpusOfRanks(state_, job);
+  ChargeReservations(state, job, placed);
+  state.Confirmable(job, state.policy.bind_deadline);
+  Decision& grow = context_.AddDecision(DecisionKind::kGrow, job.transaction, job);
+  grow.after = context_.JobsLeaving(placed, job);
+  for (const HeldTask& task : placed) grow.tasks.push_back(context_.PlacementOf(task));
+  state.Keep(job, placed);
+  LayRanks(state, job, job.tasks, false);
+  grow.ranks = GpusOfRanks(state, job);
   return true;
 }
 

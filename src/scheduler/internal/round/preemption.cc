@@ -1,0 +1,89 @@
+#include "scheduler/internal/round/preemption.h"
+
+#include <algorithm>
+
+#include "scheduler/internal/round/line_turns.h"
+#include "scheduler/internal/round/stop_victim.h"
+#include "scheduler/internal/round/take_room.h"
+#include "scheduler/internal/round/try_start.h"
+
+namespace longhaul::scheduler::internal {
+
+void Preemption::Run() {
+  SchedulerState& state = context_.state;
+  if (!state.policy.preempt) return;
+  LineTurns turns(state, LineTurns::Purpose::kPreempt);
+  share::FairOrder order = turns.Order();
+  for (share::QueueIndex queue = order.Next(); queue != share::kNoQueue && context_.steps_left > 0;
+       queue = order.Next()) {
+    const JobNumber head = turns.HeadOf(queue);
+    if (head == kNoJob) {
+      order.Close(queue);
+      continue;
+    }
+    JobEntry& job = state.at(head);
+    const uint32_t line = job.line;
+    const std::vector<Decision>& decisions = context_.decisions;
+    const size_t before = decisions.size();
+    if (!TryMakeRoom(job)) {
+      turns.Park(line);
+      continue;
+    }
+    order.Refresh(queue);
+    for (size_t i = before; i < decisions.size(); ++i) {
+      if (const JobEntry* changed = state.Find(decisions[i].job)) order.Refresh(changed->queue);
+    }
+  }
+}
+
+bool Preemption::TryMakeRoom(JobEntry& job) {
+  if (FindAndTakeRoom(job)) return true;
+  if (!job.leaving && context_.state.policy.preempt &&
+      job.block.kind != Block::Kind::kReservation) {
+    NoteSpared(job);
+  }
+  return false;
+}
+
+bool Preemption::FindAndTakeRoom(JobEntry& job) {
+  SchedulerState& state = context_.state;
+  if (job.leaving || !state.policy.preempt || !MayClaim(state, job)) return false;
+  // There is room, but it is reserved for a job that goes before.
+  if (job.block.kind == Block::Kind::kReservation) return false;
+  if (OneGpuVictims::Serves(job)) {
+    --context_.steps_left;
+    const OneGpuVictims::Choice choice = one_gpu_.Choose(job);
+    if (choice.outcome != OneGpuVictims::Outcome::kToSearch) return StartOnOneGpu(job, choice);
+  }
+  const Room room = FindRoom(state, job, Rights::kOwn, context_.placer);
+  context_.steps_left -= 1 + room.steps / 100;
+  if (!room.found) return false;
+  // Room without victims was made for jobs that were tried before.
+  if (room.victims.empty()) return TryStart(context_, job);
+  TakeRoom(context_, job, room);
+  return true;
+}
+
+bool Preemption::StartOnOneGpu(JobEntry& job, const OneGpuVictims::Choice& choice) {
+  if (choice.outcome != OneGpuVictims::Outcome::kFound) return false;
+  SchedulerState& state = context_.state;
+  StopVictim(context_, choice.victim, job, state.next_transaction);
+  const GpuMask gpus = state.resources.ChooseGpus(choice.landing, job.shapes[0]);
+  const TaskSlot slot = state.resources.Place(choice.landing, job.shapes[0], gpus, job.number);
+  StartOn(context_, job, {{0, 0, slot, Stage::kAssumed}});
+  return true;
+}
+
+// A job that this round has begun may be a victim in the next round. No other change would cause
+// that round to try preemption again, so the state notes it.
+void Preemption::NoteSpared(const JobEntry& job) {
+  SchedulerState& state = context_.state;
+  if (state.claims_spared || !MayClaim(state, job)) return;
+  const std::vector<JobNumber>& begun = context_.begun;
+  state.claims_spared = std::any_of(begun.begin(), begun.end(), [&](JobNumber number) {
+    const JobEntry& other = state.at(number);
+    return other.placed && number != job.number && MayTakeFrom(state, job, other);
+  });
+}
+
+}  // namespace longhaul::scheduler::internal

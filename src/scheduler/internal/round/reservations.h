@@ -1,0 +1,37 @@
+// The passes that promise a time and a domain to the first blocked gangs of each queue.
+//
+// internal/planning.h computes one reservation and describes the model. Here is decided which jobs
+// hold one: at most Policy::reservations of each queue, the first in its order.
+#pragma once
+
+#include "scheduler/internal/round/round_context.h"
+
+namespace longhaul::scheduler::internal {
+
+class Reservations {
+ public:
+  // `context` outlives this.
+  explicit Reservations(RoundContext& context) : context_(context) {}
+
+  // Plans the reservations anew whose time has passed without a start, and all of them once per
+  // Policy::replan_period. One that still lies in the future is replaced only by one that is
+  // earlier by at least Policy::reservation_gain.
+  void Refresh();
+
+  // Plans a reservation for a waiting job that has none, and adds a kReserve. If the queue holds
+  // its maximum, the last of its holders loses its reservation, or, if `job` would be behind all of
+  // them, nothing happens. A recent promise that a job of the same line has left is reused.
+  void Reserve(JobEntry& job);
+
+  // Plans reservations for further jobs of the lines whose first job is blocked, up to the maximum
+  // of each queue.
+  void Fill();
+
+ private:
+  void Publish(const Reservation& reservation);
+  void Withdraw(JobNumber job);
+
+  RoundContext& context_;
+};
+
+}  // namespace longhaul::scheduler::internal
