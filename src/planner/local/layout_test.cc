@@ -120,33 +120,38 @@ TEST(PlanLocal, OffersPartsWhereTheyWin) {
 }
 
 TEST(PlanLocal, SaysWhatIsWrongWithWhatTheJobFixes) {
+  struct Resources {
+    std::optional<uint32_t> nodes;
+    std::optional<uint32_t> processes;
+    std::optional<uint32_t> micro_batch;
+  };
   const struct {
-    spec::ResourceSpec resources;
+    Resources resources;
     Code code;
     const char* want;
   } kRows[] = {
-      {{3, {}, {}, {}, {}},
+      {{3, {}, {}},
        Code::kFailedPrecondition,
        "the job wants 3 nodes, the cluster has 2 nodes: the largest that fits is 2 nodes"},
-      {{2, {}, {}, 5, {}},
+      {{2, 5, {}},
        Code::kFailedPrecondition,
        "wants 5 processes on each of 2 nodes, the cluster has 4 slots there: the largest that fits "
        "is 4"},
-      {{1, {}, {}, 3, {}},
+      {{1, 3, {}},
        Code::kInvalidArgument,
        "global batch 32 is not divisible by 3 ranks: nearest that work are 2, 4"},
-      {{{}, {}, {}, 3, {}},
-       Code::kInvalidArgument,
-       "not divisible by 3 ranks: nearest that work are 2, 4"},
-      {{2, {}, {}, 2, 3},
+      {{{}, 3, {}}, Code::kInvalidArgument, "not divisible by 3 ranks: nearest that work are 2, 4"},
+      {{2, 2, 3},
        Code::kInvalidArgument,
        "micro-batch 3 does not divide the 8 sequences of a rank (global batch 32 over 4 ranks): "
        "nearest that work are 2, 4"},
-      {{2, {}, {}, 2, 16}, Code::kInvalidArgument, "nearest that works is 8"},
+      {{2, 2, 16}, Code::kInvalidArgument, "nearest that works is 8"},
   };
   for (const auto& row : kRows) {
     spec::JobSpec job = PlanRequest();
-    job.resources = row.resources;
+    job.resources.nodes = row.resources.nodes;
+    job.resources.processes_per_node = row.resources.processes;
+    job.resources.micro_batch = row.resources.micro_batch;
     const auto plan = PlanLocal(job, Cluster(2, 4), Machine());
     ASSERT_FALSE(plan.ok()) << row.want;
     EXPECT_EQ(plan.status().code(), row.code) << row.want;

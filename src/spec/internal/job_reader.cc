@@ -175,6 +175,16 @@ std::optional<uint64_t> JobReader::ReadWhole(const Node& node, const char* key,
   return std::nullopt;
 }
 
+void JobReader::Flag(const char* key, bool& value) {
+  const Node* node = Take(key);
+  if (node == nullptr) return;
+  const bool plain = node->kind == Node::Kind::kScalar && !node->quoted;
+  if (!plain || (node->text != "true" && node->text != "false")) {
+    return RefuseAt(node->line, Path(key), "must be true or false, not " + Describe(*node));
+  }
+  value = node->text == "true";
+}
+
 void JobReader::Real(const char* key, double& value, const RealRange& range) {
   const Node* node = Take(key);
   if (node == nullptr) return;
@@ -191,20 +201,33 @@ void JobReader::Real(const char* key, double& value, const RealRange& range) {
   value = *number;
 }
 
+std::optional<uint64_t> JobReader::ReadSize(const Node& node, const char* key,
+                                            std::string_view before, uint64_t min, uint64_t max) {
+  const std::string limits = std::string(before) + SizeLimitsText(min, max);
+  const bool scalar = node.kind == Node::Kind::kScalar;
+  const std::optional<uint64_t> bytes = scalar ? ParseSize(node.text) : std::nullopt;
+  if (bytes && *bytes >= min && *bytes <= max) return bytes;
+  RefuseAt(node.line, Path(key),
+           bytes ? node.text + " is out of range: " + limits
+                 : "must be a size such as 64MiB (" + limits + "), not " + Describe(node));
+  return std::nullopt;
+}
+
 void JobReader::Size(const char* key, uint64_t& value, uint64_t min, uint64_t max) {
   const Node* node = Take(key);
   if (node == nullptr) return;
-  const std::string limits = SizeLimitsText(min, max);
-  const bool scalar = node->kind == Node::Kind::kScalar;
-  const std::optional<uint64_t> bytes = scalar ? ParseSize(node->text) : std::nullopt;
-  if (!bytes) {
-    return RefuseAt(node->line, Path(key),
-                    "must be a size such as 64MiB (" + limits + "), not " + Describe(*node));
+  if (const auto bytes = ReadSize(*node, key, "", min, max)) value = *bytes;
+}
+
+void JobReader::AutoSize(const char* key, std::optional<uint64_t>& value, uint64_t min,
+                         uint64_t max) {
+  const Node* node = Take(key);
+  if (node == nullptr) return;
+  if (node->text == "auto") {
+    value.reset();
+  } else if (const auto bytes = ReadSize(*node, key, "auto, or ", min, max)) {
+    value = *bytes;
   }
-  if (*bytes < min || *bytes > max) {
-    return RefuseAt(node->line, Path(key), node->text + " is out of range: " + limits);
-  }
-  value = *bytes;
 }
 
 std::optional<std::string> JobReader::ReadText(const Node& node, const std::string& path,
@@ -231,22 +254,59 @@ void JobReader::Text(const char* key, std::string& value, size_t limit) {
   if (auto text = ReadText(*node, Path(key), 0, limit)) value = std::move(*text);
 }
 
-void JobReader::TextList(const char* key, std::vector<std::string>& value, size_t limit) {
-  const Node* node = Take(key);
-  if (node == nullptr) return;
-  if (node->kind != Node::Kind::kList) {
-    return RefuseAt(node->line, Path(key),
-                    "must be a list such as [one, two], not " + Describe(*node));
+void JobReader::ReadTexts(const Node& node, const char* key, size_t most, size_t limit,
+                          std::vector<std::string>& value) {
+  if (node.kind != Node::Kind::kList) {
+    return RefuseAt(node.line, Path(key),
+                    "must be a list such as [one, two], not " + Describe(node));
   }
-  if (node->children.size() > kMaxListItems) {
-    return RefuseAt(node->line, Path(key),
-                    "has " + std::to_string(node->children.size()) + " entries: at most " +
-                        std::to_string(kMaxListItems));
+  if (node.children.size() > most) {
+    return RefuseAt(node.line, Path(key),
+                    "has " + std::to_string(node.children.size()) + " entries: at most " +
+                        std::to_string(most));
   }
   value.clear();
-  for (size_t i = 0; i < node->children.size(); ++i) {
+  for (size_t i = 0; i < node.children.size(); ++i) {
     const std::string path = Path(key) + "[" + std::to_string(i) + "]";
-    if (auto text = ReadText(node->children[i], path, 1, limit)) value.push_back(std::move(*text));
+    if (auto text = ReadText(node.children[i], path, 1, limit)) value.push_back(std::move(*text));
+  }
+}
+
+void JobReader::TextList(const char* key, std::vector<std::string>& value, size_t limit) {
+  const Node* node = Take(key);
+  if (node != nullptr) ReadTexts(*node, key, kMaxListItems, limit, value);
+}
+
+void JobReader::Names(const char* key, std::vector<std::string>& value) {
+  const Node* node = Take(key);
+  if (node == nullptr || node->kind == Node::Kind::kNull) return;
+  if (node->kind != Node::Kind::kScalar) {
+    return ReadTexts(*node, key, kMaxLabels, kMaxNameBytes, value);
+  }
+  if (auto text = ReadText(*node, Path(key), 1, kMaxNameBytes)) value = {std::move(*text)};
+}
+
+void JobReader::Labels(const char* key, std::map<std::string, std::string>& value) {
+  const Node* node = Take(key);
+  if (node == nullptr || node->kind == Node::Kind::kNull) return;
+  if (node->kind != Node::Kind::kMap) {
+    return RefuseAt(node->line, Path(key),
+                    "must be a map such as {label: value}, not " + Describe(*node));
+  }
+  if (node->children.size() > kMaxLabels) {
+    return RefuseAt(node->line, Path(key),
+                    "has " + std::to_string(node->children.size()) + " labels: at most " +
+                        std::to_string(kMaxLabels));
+  }
+  value.clear();
+  for (const Node& child : node->children) {
+    const std::string path = Path(key) + "." + child.key;
+    if (child.key.empty() || child.key.size() > kMaxNameBytes) {
+      RefuseAt(child.key_line, path,
+               "a label's name has 1 to " + std::to_string(kMaxNameBytes) + " bytes");
+    } else if (auto text = ReadText(child, path, 1, kMaxNameBytes)) {
+      value[child.key] = std::move(*text);
+    }
   }
 }
 

@@ -41,10 +41,14 @@ class JobReader {
       value = static_cast<T>(*number);
     }
   }
+  void Flag(const char* key, bool& value);
   void Real(const char* key, double& value, const RealRange& range);
   void Size(const char* key, uint64_t& value, uint64_t min, uint64_t max);
+  void AutoSize(const char* key, std::optional<uint64_t>& value, uint64_t min, uint64_t max);
   void Text(const char* key, std::string& value, size_t limit);
   void TextList(const char* key, std::vector<std::string>& value, size_t limit);
+  void Names(const char* key, std::vector<std::string>& value);
+  void Labels(const char* key, std::map<std::string, std::string>& value);
   void Environment(const char* key, std::map<std::string, std::string>& value);
   void Faults(const char* key, std::vector<PlannedFault>& value);
 
@@ -67,8 +71,13 @@ class JobReader {
   void RefuseUnknown(const Node& map);
   std::optional<uint64_t> ReadWhole(const Node& node, const char* key, std::string_view before,
                                     uint64_t min, uint64_t max);
+  std::optional<uint64_t> ReadSize(const Node& node, const char* key, std::string_view before,
+                                   uint64_t min, uint64_t max);
   std::optional<std::string> ReadText(const Node& node, const std::string& path, size_t min,
                                       size_t limit);
+  // Reads a list; rejects more than `most` entries and texts beyond `limit` bytes.
+  void ReadTexts(const Node& node, const char* key, size_t most, size_t limit,
+                 std::vector<std::string>& value);
   void ReadVariable(const Node& node, std::map<std::string, std::string>& value);
   void ReadFaults(const Node& node, const char* key, std::vector<PlannedFault>& value);
 

@@ -35,9 +35,13 @@ class KeyLister {
   void AutoWhole(const char* key, const auto&, uint64_t min, uint64_t max) {
     Add(key, "auto, or " + LimitsText(min, max));
   }
+  void Flag(const char* key, bool) { Add(key, "true or false"); }
   void Real(const char* key, double, const RealRange& range) { Add(key, LimitsText(range)); }
   void Size(const char* key, uint64_t, uint64_t min, uint64_t max) {
     Add(key, SizeLimitsText(min, max));
+  }
+  void AutoSize(const char* key, const auto&, uint64_t min, uint64_t max) {
+    Add(key, "auto, or " + SizeLimitsText(min, max));
   }
   void Text(const char* key, const std::string&, size_t limit) {
     Add(key, "at most " + Thousands(limit) + " bytes");
@@ -45,6 +49,14 @@ class KeyLister {
   void TextList(const char* key, const std::vector<std::string>&, size_t limit) {
     Add(key,
         "at most " + Thousands(kMaxListItems) + " texts of 1 to " + Thousands(limit) + " bytes");
+  }
+  void Names(const char* key, const auto&) {
+    Add(key, "at most " + Thousands(kMaxLabels) + " texts of 1 to " + Thousands(kMaxNameBytes) +
+                 " bytes");
+  }
+  void Labels(const char* key, const auto&) {
+    Add(key, "at most " + Thousands(kMaxLabels) + " pairs of texts of 1 to " +
+                 Thousands(kMaxNameBytes) + " bytes");
   }
   void Environment(const char* key, const auto&) {
     Add(key, "at most " + Thousands(kMaxListItems) + " texts of at most " +

@@ -6,10 +6,14 @@
 //   Constant(key, text)                  only this word
 //   Whole(key, value, min, max)          a whole number
 //   AutoWhole(key, value, min, max)      a whole number or "auto" (absent)
+//   Flag(key, value)                     true or false
 //   Real(key, value, range)
 //   Size(key, value, min, max)           bytes: 64MiB
 //   Text(key, value, limit)
+//   AutoSize(key, value, min, max)       bytes, or "auto" (absent)
 //   TextList(key, value, limit)
+//   Names(key, value)                    a list of names, or one name
+//   Labels(key, value)                   a map of names
 //   Environment(key, value)
 //   Faults(key, value)                   spec/job/fault_plan.h
 #pragma once
@@ -38,6 +42,7 @@ constexpr size_t kMaxPathBytes = 4'096;  // PATH_MAX
 constexpr size_t kMaxCopyToBytes = 1'000;
 constexpr size_t kMaxNameBytes = 63;  // a DNS label, as Kubernetes requires
 constexpr size_t kMaxListItems = 1'000;
+constexpr size_t kMaxLabels = 16;  // as many as a node of the cluster file can have
 constexpr size_t kMaxArgumentBytes = 32 * 1'024;
 constexpr size_t kMaxEnvironmentBytes = 32 * 1'024;
 
@@ -114,6 +119,11 @@ void VisitShared(Visitor& v, Job& job) {
     v.AutoWhole("maximum_nodes", job.resources.maximum_nodes, 1, 100'000);
     v.AutoWhole("processes_per_node", job.resources.processes_per_node, 1, 1'024);
     v.AutoWhole("micro_batch", job.resources.micro_batch, 1, kMaxBatch);
+    v.Names("devices", job.resources.devices);
+    v.Flag("mixed_devices", job.resources.mixed_devices);
+    v.Size("device_memory", job.resources.device_memory, 0, uint64_t{1} << 50);
+    v.Real("cpu", job.resources.cpu, RealRange{0, 65'536});
+    v.AutoSize("memory", job.resources.memory, 0, uint64_t{1} << 50);
   });
   v.Section("scheduling", [&] {
     v.Text("queue", job.scheduling.queue, 63);
@@ -122,6 +132,8 @@ void VisitShared(Visitor& v, Job& job) {
     v.Text("topology", job.scheduling.topology, 63);
     v.Text("expected_duration", job.scheduling.expected_duration, 63);
     v.Text("deadline", job.scheduling.deadline, 63);
+    v.Labels("selector", job.scheduling.selector);
+    v.Names("tolerates", job.scheduling.tolerates);
   });
   v.Whole("max_restarts", job.max_restarts, 0, 1'000'000);
   v.Faults("inject", job.faults);

@@ -54,6 +54,11 @@ void CheckCommandJob(JobReader& reader, const JobSpec& job) {
     if (!reader.Has(key)) continue;
     reader.Refuse(key, "is for the built-in trainer and has no effect beside 'command'");
   }
+  if (!job.resources.memory) {
+    reader.Refuse("resources.memory",
+                  "auto is for the built-in trainer: the planner has no figure for a 'command', "
+                  "give a size such as 64GiB");
+  }
   if (job.step_pattern.empty()) return;
   const Result<StepPattern> pattern = StepPattern::Parse(job.step_pattern);
   if (!pattern.ok()) reader.Refuse("step_pattern", pattern.status().message());
@@ -155,6 +160,22 @@ void CheckBuiltInJob(JobReader& reader, JobSpec& job) {
   }
   CheckLayout(reader, job);
   CheckTrace(reader, job);
+}
+
+void CheckDevices(JobReader& reader, const ResourceSpec& resources) {
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  if (resources.memory.value_or(0) % kMiB != 0) {
+    reader.Refuse("resources.memory", "must be a multiple of 1MiB");
+  }
+  if (resources.device_memory % kMiB != 0) {
+    reader.Refuse("resources.device_memory", "must be a multiple of 1MiB");
+  }
+  std::vector<std::string> names = resources.devices;
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end()) {
+    reader.Refuse("resources.devices", "names '" + Printable(*twice, 63) + "' twice");
+  }
 }
 
 void CheckScheduling(JobReader& reader, const JobSchedulingSpec& scheduling) {
@@ -294,6 +315,7 @@ Result<JobSpec> ParseJob(std::string_view text, std::string_view source) {
     CheckBuiltInJob(reader, job);
   }
   CheckBounds(reader, job);
+  CheckDevices(reader, job.resources);
   CheckScheduling(reader, job.scheduling);
   CheckCopies(reader, job.snapshot);
   if (const Status status = CheckFaults(job); !status.ok()) {

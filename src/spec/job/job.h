@@ -128,6 +128,13 @@ struct ResourceSpec {
   std::optional<uint32_t> maximum_nodes;
   std::optional<uint32_t> processes_per_node;
   std::optional<uint32_t> micro_batch;
+  // Names of the device models that may serve, from the cluster file; empty: any.
+  std::vector<std::string> devices;
+  bool mixed_devices = false;  // nodes of the job may have different device models
+  uint64_t device_memory = 0;  // bytes that each device must have at least
+  // What each node reserves for the job.
+  double cpu = 0;                      // cores
+  std::optional<uint64_t> memory = 0;  // bytes; absent: "auto", the planner's figure
 
   friend bool operator==(const ResourceSpec&, const ResourceSpec&) = default;
 };
@@ -140,6 +147,8 @@ struct JobSchedulingSpec {
   std::string topology;           // the level of the network that all nodes share
   std::string expected_duration;  // "2h"
   std::string deadline;           // after submission: "12h"
+  std::map<std::string, std::string> selector;  // labels that every node of the job must have
+  std::vector<std::string> tolerates;           // taints of nodes that the job accepts
 
   friend bool operator==(const JobSchedulingSpec&, const JobSchedulingSpec&) = default;
 };

@@ -277,6 +277,58 @@ TEST(ParseJob, ChecksTheStepPatternOfACommand) {
               testing::HasSubstr("job.yaml:2: step_pattern: is for a 'command'"));
 }
 
+TEST(ParseJob, ReadsThePropertiesOfNodes) {
+  const JobSpec job = MustParse(R"(
+command: [train]
+resources: {devices: H100, mixed_devices: true, device_memory: 40GiB, cpu: 2.5, memory: 64GiB}
+scheduling: {selector: {pool: prod, zone: a}, tolerates: [reserved, noisy]}
+)");
+  EXPECT_EQ(job.resources.devices, std::vector<std::string>{"H100"});
+  EXPECT_TRUE(job.resources.mixed_devices);
+  EXPECT_EQ(job.resources.device_memory, uint64_t{40} << 30);
+  EXPECT_EQ(job.resources.cpu, 2.5);
+  EXPECT_EQ(job.resources.memory, uint64_t{64} << 30);
+  EXPECT_EQ(job.scheduling.selector,
+            (std::map<std::string, std::string>{{"pool", "prod"}, {"zone", "a"}}));
+  EXPECT_EQ(job.scheduling.tolerates, (std::vector<std::string>{"reserved", "noisy"}));
+  EXPECT_EQ(MustParse("command: [train]\nresources: {devices: [A, B]}\n").resources.devices.size(),
+            2u);
+}
+
+TEST(ParseJob, RefusesPropertiesThatMakeNoSense) {
+  const struct {
+    const char* text;
+    const char* want;
+  } kRows[] = {
+      {"resources: {devices: [A, B, A]}", "resources.devices: names 'A' twice"},
+      {"resources: {devices: {A: 1}}", "resources.devices: must be a list"},
+      {"resources: {devices: ''}", "resources.devices: must not be empty"},
+      {"resources: {mixed_devices: maybe}", "resources.mixed_devices: must be true or false"},
+      {"resources: {mixed_devices: 'true'}", "resources.mixed_devices: must be true or false"},
+      {"resources: {memory: 64gib}", "resources.memory: must be a size such as 64MiB (auto, or"},
+      {"resources: {memory: 1000}", "resources.memory: must be a multiple of 1MiB"},
+      {"resources: {memory: auto}", "resources.memory: auto is for the built-in trainer"},
+      {"resources: {memory: 2048TiB}", "resources.memory: 2048TiB is out of range"},
+      {"resources: {device_memory: -1}", "resources.device_memory: must be a size"},
+      {"resources: {cpu: nan}", "resources.cpu: must be a number"},
+      {"resources: {cpu: -1}", "resources.cpu: -1 is out of range"},
+      {"scheduling: {selector: [pool]}", "scheduling.selector: must be a map"},
+      {"scheduling: {selector: {pool: [a]}}", "scheduling.selector.pool: must be a text"},
+      {"scheduling: {selector: {pool: ''}}", "scheduling.selector.pool: must not be empty"},
+      {"scheduling: {tolerates: {a: b}}", "scheduling.tolerates: must be a list"},
+  };
+  for (const auto& row : kRows) {
+    const auto job = ParseJob("command: [train]\n" + std::string(row.text) + "\n", "job.yaml");
+    EXPECT_THAT(std::string(job.status().message()),
+                testing::StartsWith("job.yaml:2: " + std::string(row.want)))
+        << row.text;
+  }
+  std::string many = "command: [train]\nscheduling: {tolerates: [a";
+  for (int i = 0; i < 16; ++i) many += ", b" + std::to_string(i);
+  EXPECT_THAT(std::string(ParseJob(many + "]}\n", "job.yaml").status().message()),
+              HasSubstr("has 17 entries: at most 16"));
+}
+
 TEST(CheckFaults, LooksAtFaultsAddedLater) {
   JobSpec job = MustParse(kSmall);
   job.faults = *ParseFaultPlan("kill worker 7 at step 300");
@@ -295,12 +347,20 @@ TEST(JobText, IsReadBackToAnEqualJob) {
   built_in.sample.prompt = "\x1b[0m \x7f \u2028 \xf0\x9f\x98\x80";
   built_in.resources.micro_batch = 2;
   built_in.snapshot.interval_steps = 12;
+  built_in.resources.memory.reset();
   built_in.faults = *ParseFaultPlan("stop worker 0 for 1500ms at step 12; kill agent 2 at step 3");
   JobSpec command;
   command.name = "y";
   command.command = {"sh", "-c", "echo $A; exit 3"};
   command.environment = {{"A", "1"}, {"null", "~"}, {"Y", "yes"}};
   command.working_directory = "/tmp/x y";
+  command.resources.devices = {"H100", "- # null"};
+  command.resources.mixed_devices = true;
+  command.resources.device_memory = uint64_t{40} << 30;
+  command.resources.cpu = 0.125;
+  command.resources.memory = uint64_t{64} << 30;
+  command.scheduling.selector = {{"pool", "prod"}, {"null", "~"}};
+  command.scheduling.tolerates = {"reserved"};
   command.step_pattern = R"(step (?P<step>\d+): "loss" (?P<loss>\S+))";
   for (const JobSpec& job : {built_in, command}) {
     for (const std::string& text : {ToYaml(job), ToJson(job)}) {

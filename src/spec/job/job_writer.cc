@@ -28,6 +28,16 @@ class JobWriter {
   void AutoWhole(const char* key, const std::optional<T>& value, uint64_t, uint64_t) {
     Put(key, value ? Json(*value) : Json("auto"));
   }
+  void Flag(const char* key, bool value) { Put(key, value); }
+  void AutoSize(const char* key, const std::optional<uint64_t>& value, uint64_t, uint64_t) {
+    Put(key, value ? Json(*value) : Json("auto"));
+  }
+  void Names(const char* key, const std::vector<std::string>& value) { Put(key, value); }
+  void Labels(const char* key, const std::map<std::string, std::string>& value) {
+    Json labels = Json::object();
+    for (const auto& [name, text] : value) labels[name] = text;
+    Put(key, std::move(labels));
+  }
   void Real(const char* key, double value, const internal::RealRange&) { Put(key, value); }
   void Size(const char* key, uint64_t value, uint64_t, uint64_t) { Put(key, value); }
   void Text(const char* key, const std::string& value, size_t) { Put(key, value); }

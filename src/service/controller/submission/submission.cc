@@ -1,6 +1,7 @@
 #include "service/controller/submission/submission.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -77,6 +78,16 @@ void CopySpec(const spec::JobSpec& spec, proto::Job& job) {
   scheduling.set_queue(spec.scheduling.queue);
   scheduling.set_preemption(spec.scheduling.preemption);
   scheduling.set_topology(spec.scheduling.topology);
+  const spec::ResourceSpec& resources = spec.resources;
+  for (const std::string& model : resources.devices) scheduling.add_devices(model);
+  scheduling.set_mixed_devices(resources.mixed_devices);
+  scheduling.set_device_memory_bytes(resources.device_memory);
+  scheduling.set_cpu_milli(static_cast<int64_t>(std::ceil(resources.cpu * 1000)));
+  scheduling.set_memory_bytes(resources.memory.value_or(0));  // "auto": ReserveMemory
+  for (const auto& [label, value] : spec.scheduling.selector) {
+    (*scheduling.mutable_selector())[label] = value;
+  }
+  for (const std::string& taint : spec.scheduling.tolerates) scheduling.add_tolerates(taint);
   const std::string& priority = spec.scheduling.priority;
   const bool negative = priority.starts_with('-');
   const auto number = ParseUint64(std::string_view(priority).substr(negative ? 1 : 0));
@@ -112,6 +123,14 @@ void Predict(const planner::LocalPlan& plan, const planner::MachineFacts& facts,
   prediction.set_micro_batch(plan.micro_batch);
   prediction.set_level(std::string(planner::LevelName(facts.level)));
   prediction.set_basis(facts.basis);
+}
+
+// With `memory: auto` each node reserves what the planner predicts for its workers.
+void ReserveMemory(const spec::JobSpec& spec, proto::Job& job) {
+  if (spec.resources.memory) return;
+  const auto worker = std::max<int64_t>(0, job.prediction().worker_memory_bytes());
+  job.mutable_scheduling()->set_memory_bytes(static_cast<uint64_t>(worker) *
+                                             job.processes_per_node());
 }
 
 // Whether a checkpoint's state is that of a model with so many parameters (0: not known): which
@@ -246,6 +265,7 @@ Result<planner::LocalPlan> Submission::Place(const spec::JobSpec& spec, proto::J
   job.set_processes_per_node(plan.processes_per_node);
   job.set_plan_reason(plan.reason);
   if (spec.built_in()) Predict(plan, facts, job);
+  ReserveMemory(spec, job);
   return plan;
 }
 
@@ -274,6 +294,7 @@ Status Submission::PrepareWorkload(const spec::JobSpec& spec, const planner::Loc
       static_cast<int64_t>(sizeof(uint16_t) * (facts.train_tokens + facts.held_out_tokens)));
   job.mutable_prediction()->set_worker_memory_bytes(
       (plan.memory.total() - plan.memory.data + data).count());
+  ReserveMemory(spec, job);
   job.set_total_steps(spec.train.steps);
   // Where the model is in parts each rank has a piece of its own.
   job.mutable_snapshot()->set_replicated(plan.tensor_parallel == 1 && plan.pipeline_parallel == 1);
