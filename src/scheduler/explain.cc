@@ -138,22 +138,30 @@ class Explainer {
   void DescribeRoom(SchedulerState& state, const JobEntry& job, size_t g) {
     const GroupRequest& group = job.request->groups[g];
     const auto admit = AdmitOf(state, job);
-    const SlotTable& table = state.tables.Of(state.resources, job.shapes[g], admit);
     const Tier tier = std::min(group.required, job.request->required);
-    const int32_t fits = LargestGang(table, tier, group.slice, group.slice_tier);
+    std::vector<ShapeId> shapes;
+    if (!job.shapes_of_models.empty()) shapes = job.shapes_of_models[g];
+    if (shapes.empty()) shapes = {job.shapes[g]};
+    int32_t fits = 0;  // of one device model where the group requires it
+    int32_t total = 0;
+    for (const ShapeId shape : shapes) {
+      const SlotTable& table = state.tables.Of(state.resources, shape, admit);
+      fits = std::max(fits, LargestGang(table, tier, group.slice, group.slice_tier));
+      total = std::max(total, table.total());
+    }
     answer_.sentence =
         TasksText(group.minimum) + " of " + ToString(group.shape) + " are needed" +
         (tier == kClusterTier ? "" : " in " + TierText(tier)) + "; " + std::to_string(fits) +
         " fit" +
-        (tier == kClusterTier ? ""
-                              : " in the best one, " + std::to_string(table.total()) + " in all");
+        (tier == kClusterTier ? "" : " in the best one, " + std::to_string(total) + " in all");
+    if (shapes.size() > 1) answer_.sentence += ", all on one device model";
     if (group.max_per_domain > 0) {
       answer_.sentence += ", at most " + std::to_string(group.max_per_domain) + " in " +
                           TierText(group.spread_tier);
     }
     Number("tasks_needed", group.minimum);
     Number("tasks_that_fit", fits);
-    Number("tasks_that_fit_anywhere", table.total());
+    Number("tasks_that_fit_anywhere", total);
     Number("free_gpus", state.resources.cluster().free_gpus);
   }
 
@@ -253,10 +261,7 @@ class Explainer {
     if (!level.state.resources.has_room_for_shapes()) return true;
     JobEntry other = job;
     other.request = std::make_shared<const JobRequest>(changed->request);
-    other.shapes.clear();
-    for (const GroupRequest& group : changed->request.groups) {
-      other.shapes.push_back(level.state.resources.Intern(group.shape));
-    }
+    level.state.InternShapes(other);
     return CouldStart(level.state, level.placer, other);
   }
 
@@ -293,7 +298,7 @@ class Explainer {
       leaving.push_back(other.request->id);
       claimed = claimed || MayClaimFrom(started.state, other, *job);
     }
-    if (started.state.claims_spared) {  // the next round is due before any job has stopped
+    if (started.state.RoundIsDue()) {  // the next round is due before any job has stopped
       SchedulerCore trial(started);
       trial.Decide(now_, kUnlimitedSteps);
       if (!Settles(trial)) return false;
@@ -330,7 +335,7 @@ class Explainer {
   // Whether the job keeps its nodes in the rounds that follow at once.
   bool Settles(SchedulerCore& trial) const {
     for (int round = 0; round < kSettlingRounds && IsPlaced(trial.state); ++round) {
-      if (!CarryOut(trial.state) && !trial.state.claims_spared) break;
+      if (!CarryOut(trial.state) && !trial.state.RoundIsDue()) break;
       trial.Decide(now_, kUnlimitedSteps);
     }
     return IsPlaced(trial.state);

@@ -65,6 +65,18 @@ bool MayBeStopped(const SchedulerState& state, const JobEntry& job) {
   return recent < static_cast<std::ptrdiff_t>(state.policy.evictions_a_day);
 }
 
+// Whether a round stopped only jobs that an operator had asked it to stop. Otherwise it took from
+// jobs that may have started in the place of those.
+bool StartsByTheseAlone(const std::vector<Decision>& decisions) {
+  return std::none_of(decisions.begin(), decisions.end(), [](const Decision& decision) {
+    const bool stops = decision.kind == DecisionKind::kSuspend ||
+                       decision.kind == DecisionKind::kShrink ||
+                       (decision.kind == DecisionKind::kEvict &&
+                        decision.reason.find("makes room for") != std::string::npos);
+    return stops;
+  });
+}
+
 bool AnotherIsPromised(const SchedulerState& state, JobNumber job) {
   return state.reservations.size() > (state.reservations.contains(job) ? 1u : 0u);
 }
@@ -104,7 +116,7 @@ Status CheckGuarantees(const SchedulerCore& core, Instant now) {
     }
     if (taken.empty()) continue;
     trial.Apply(JobExpedited{job.request->id}, now);
-    trial.Decide(now, kUnlimitedSteps);
+    if (!StartsByTheseAlone(trial.Decide(now, kUnlimitedSteps))) continue;
     if (!trial.state.at(number).placed) continue;
     return InternalError(job.request->id.value() +
                          " waits within its queue's guarantee, and stopping" + taken +

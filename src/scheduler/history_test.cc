@@ -1,6 +1,9 @@
 // Random histories with faults: what must hold after every round, and that a history repeats.
 //
 // LONGHAUL_HISTORIES=10000 runs so many instead of a few; LONGHAUL_HISTORY_SEED begins elsewhere.
+// Two kinds of histories are drawn: whatever the class accepts, and what a controller submits: one
+// group of whole GPUs with one task a host, mostly of unknown duration, on a cluster of two device
+// models with labels and taints, and with patience for lost nodes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,6 +20,25 @@ namespace {
 uint64_t FromEnvironment(const char* name, uint64_t standard) {
   const char* text = std::getenv(name);
   return text == nullptr ? standard : std::strtoull(text, nullptr, 10);
+}
+
+enum class Draws { kAnything, kAsController };
+
+// Two device models, in any order over the nodes, some of them with a label or a taint.
+spec::Topology ControllerCluster(Random& rng) {
+  spec::ClusterDeclaration cluster = spec::ClosCluster(1, static_cast<uint32_t>(1 + rng.Below(3)),
+                                                       static_cast<uint32_t>(1 + rng.Below(5)));
+  cluster.models.push_back({"small", 16 * 1024});
+  cluster.kinds.push_back(spec::UniformKind(
+      "small", static_cast<uint16_t>(cluster.models.size() - 1), 4, 1, 64'000, 256 * 1024));
+  for (spec::DeclaredNode& node : cluster.nodes) {
+    if (rng.Below(2) == 0) node.kind = static_cast<uint32_t>(cluster.kinds.size() - 1);
+    if (rng.Below(4) == 0) node.labels["pool"] = "a";
+    if (rng.Below(6) == 0) node.taints.insert("reserved");
+  }
+  auto topology = spec::Topology::Create(cluster);
+  EXPECT_TRUE(topology.ok()) << topology.status();
+  return *topology;
 }
 
 spec::Topology RandomCluster(Random& rng) {
@@ -145,11 +167,51 @@ JobRequest RandomJob(Random& rng, int number, size_t queues, Tier tiers) {
   return job;
 }
 
+JobRequest ControllerJob(Random& rng, int number, size_t queues, const spec::Topology& topology) {
+  JobRequest job;
+  job.id = JobId("job-" + std::to_string(number));
+  job.queue = "q" + std::to_string(rng.Below(queues));
+  job.owner = "u" + std::to_string(rng.Below(3));
+  job.priority = static_cast<int32_t>(rng.Below(3));
+  job.preemption = rng.Below(4) == 0 ? static_cast<Preemption>(rng.Below(4)) : Preemption::kSuspend;
+  if (rng.Below(5) == 0) job.limit = std::chrono::minutes(1 + rng.Below(300));
+  job.restart_cost = std::chrono::seconds(10);
+  TaskRequest task;
+  task.gpus = uint32_t{1} << rng.Below(4);
+  if (rng.Below(4) == 0) task.models.insert(topology.models()[rng.Below(2)].name);
+  if (rng.Below(6) == 0) task.gpu_memory_mib = 32 * 1024;
+  if (rng.Below(4) == 0) task.memory_mib = static_cast<int64_t>(1 + rng.Below(128)) * 1024;
+  if (rng.Below(6) == 0) task.selector["pool"] = "a";
+  if (rng.Below(4) == 0) task.tolerates.insert("reserved");
+  Result<Shape> shape = ResolveRequest(task, topology);
+  if (!shape.ok()) {  // no node has the label, or every node is tainted
+    task.selector.clear();
+    task.tolerates.insert("reserved");
+    shape = ResolveRequest(task, topology);
+  }
+  EXPECT_TRUE(shape.ok()) << shape.status();
+  GroupRequest group;
+  group.name = "nodes";
+  group.shape = *shape;
+  group.minimum = static_cast<int32_t>(1 + rng.Below(rng.Below(2) == 0 ? 1 : 4));
+  group.desired = group.minimum;
+  if (rng.Below(5) == 0) group.desired += static_cast<int32_t>(rng.Below(3));
+  if (group.desired > 1) {
+    group.max_per_domain = 1;
+    group.spread_tier = kHostTier;
+    group.one_model = rng.Below(4) != 0;
+  }
+  if (rng.Below(3) == 0) group.required = kLeafTier;
+  job.groups.push_back(group);
+  return job;
+}
+
 // What would have happened outside: an engine that mostly does as it is told.
 class History {
  public:
-  explicit History(uint64_t seed) : rng_(seed) {
-    spec::Topology topology = RandomCluster(rng_);
+  explicit History(uint64_t seed, Draws draws = Draws::kAnything) : rng_(seed), draws_(draws) {
+    const bool controller = draws == Draws::kAsController;
+    spec::Topology topology = controller ? ControllerCluster(rng_) : RandomCluster(rng_);
     queue_specs_ = RandomQueues(rng_, GpusOf(topology));
     queues_ = queue_specs_.size();
     Policy& policy = policy_;
@@ -158,6 +220,7 @@ class History {
     if (seed % 3 == 0) policy.reservations = 0;  // they are a reason of their own to wait
     // So is strict order.
     if (rng_.Below(6) == 0) policy.backfill = Backfill::kNone;
+    if (controller) policy.repair_patience = std::chrono::minutes(10);
     auto made = Scheduler::Create(topology, queue_specs_, policy);
     EXPECT_TRUE(made.ok()) << made.status();
     scheduler_.emplace(std::move(made).value());
@@ -168,15 +231,17 @@ class History {
   Status Step() {
     now_ += std::chrono::seconds(rng_.Below(6) == 0 ? 600 + rng_.Below(3'000) : 1 + rng_.Below(30));
     Event event;
-    if (NextEvent(event)) Tell(event);
+    if (NextEvent(event)) Apply(event);
     const bool whole = rng_.Below(8) != 0;
-    for (const Decision& decision :
-         scheduler_->Decide(now_, whole ? kUnlimitedSteps : static_cast<int64_t>(rng_.Below(6)))) {
-      log_ += ToString(decision) + "\n";
-      Follow(decision);
+    RETURN_IF_ERROR(Round(whole ? kUnlimitedSteps : static_cast<int64_t>(rng_.Below(6))));
+    if (!whole) return {};
+    for (int again = 0; IsDue(); ++again) {
+      if (again == kMostRoundsAtOnce) return InternalError("a round is due after each round");
+      now_ += Duration(1);
+      RETURN_IF_ERROR(Round(kUnlimitedSteps));
     }
-    RETURN_IF_ERROR(scheduler_->CheckInvariants());
-    return whole ? scheduler_->CheckGuarantees(now_) : Status();
+    RETURN_IF_ERROR(CheckNothingIsMissed());
+    return scheduler_->CheckGuarantees(now_);
   }
 
   // Another scheduler continues where this one is.
@@ -243,7 +308,36 @@ class History {
   Instant now() const { return now_; }
 
  private:
-  void Tell(const Event& event) {
+  static constexpr int kMostRoundsAtOnce = 50;
+
+  Status Round(int64_t steps) {
+    log_ += "round at " + std::to_string(ToNanoseconds(now_)) + "\n";
+    for (const Decision& decision : scheduler_->Decide(now_, steps)) {
+      log_ += ToString(decision) + "\n";
+      Follow(decision);
+    }
+    return scheduler_->CheckInvariants();
+  }
+
+  bool IsDue() const {
+    const auto next = scheduler_->NextDeadline();
+    return next && *next <= now_ + Duration(1);
+  }
+
+  // Where no round is due, a further one at the same time starts nothing. In strict order the head
+  // of a queue blocks the others, so it is a reason of its own to wait.
+  Status CheckNothingIsMissed() const {
+    if (policy_.backfill == Backfill::kNone) return {};
+    Scheduler trial = scheduler_->Copy();
+    for (const Decision& decision : trial.Decide(now_)) {
+      if (decision.kind != DecisionKind::kStart) continue;
+      return InternalError("another round at once would do: " + ToString(decision) + " (" +
+                           scheduler_->WaitText(decision.job) + ")");
+    }
+    return {};
+  }
+
+  void Apply(const Event& event) {
     log_ += "> " + ToString(event) + "\n";
     scheduler_->Apply(event, now_);
   }
@@ -276,7 +370,10 @@ class History {
       case 3:
       case 4:
       case 5: {
-        const JobRequest request = RandomJob(rng_, next_job_++, queues_, tiers_);
+        const JobRequest request =
+            draws_ == Draws::kAsController
+                ? ControllerJob(rng_, next_job_++, queues_, scheduler_->topology())
+                : RandomJob(rng_, next_job_++, queues_, tiers_);
         jobs_.insert(request.id.value());
         requests_[request.id.value()] = request;
         event = JobSubmitted{request};
@@ -343,6 +440,7 @@ class History {
       if (request.groups.size() > 1) ++seen_[kind + " of unlike groups"];
       if (request.groups[0].max_per_domain > 0) ++seen_[kind + " spread"];
       if (request.groups.size() == 1 && request.groups[0].minimum == 1) ++seen_[kind + " alone"];
+      if (request.groups[0].one_model && decision.tasks.size() > 1) ++seen_[kind + " of one model"];
     }
     switch (decision.kind) {
       case DecisionKind::kStart:
@@ -378,6 +476,7 @@ class History {
   }
 
   Random rng_;
+  Draws draws_;
   std::optional<Scheduler> scheduler_;
   std::vector<spec::QueueSpec> queue_specs_;
   Policy policy_;
@@ -426,6 +525,35 @@ TEST(History, KeepsEveryInvariantAndRepeats) {
     for (const auto& [kind, count] : seen) {
       if (kind.find("reject: ") == std::string::npos) std::printf("%8d %s\n", count, kind.c_str());
     }
+  }
+}
+
+// The invariants include that a gang of one model lies on one, and that no node is over its memory.
+TEST(History, OfAControllerKeepsEveryInvariantAndRepeats) {
+  const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 150);
+  const uint64_t first = FromEnvironment("LONGHAUL_HISTORY_SEED", 1);
+  std::map<std::string, int> seen;
+  for (uint64_t seed = first; seed < first + histories; ++seed) {
+    SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(seed));
+    History history(seed, Draws::kAsController);
+    History again(seed, Draws::kAsController);
+    Random rng(seed);
+    for (int step = 0; step < 60; ++step) {
+      const Status holds = history.Step();
+      ASSERT_TRUE(holds.ok()) << holds << " after\n" << history.log();
+      if (rng.Below(8) == 0) {
+        const Status rebuilt = again.Rebuild();
+        ASSERT_TRUE(rebuilt.ok()) << rebuilt << " after\n" << again.log();
+      }
+      ASSERT_TRUE(again.Step().ok());
+      ASSERT_EQ(history.log(), again.log()) << "at step " << step;
+    }
+    for (const auto& [kind, count] : history.seen()) seen[kind] += count;
+  }
+  for (const char* kind : {"start of one model", "repair of one model", "grow", "suspend", "evict",
+                           "reserve", "reject", "move: tasks were lost"}) {
+    const auto found = seen.lower_bound(kind);
+    EXPECT_TRUE(histories < 100 || (found != seen.end() && found->first.starts_with(kind))) << kind;
   }
 }
 

@@ -50,6 +50,8 @@ struct GroupRequest {
   // Every task holds the same local GPUs on its host, one task a host (gang/rails.h). Only for
   // whole GPUs on hosts of kMaxRails GPUs at most, without slices and spread.
   bool rail_aligned = false;
+  // All tasks of the group are on devices of one model, any of those that the shape allows.
+  bool one_model = false;
   // What the group's speed is at minimum + i steps, in thousandths of that at its minimum; empty:
   // it grows as the tasks do. Else an entry for each count from minimum to desired, none falling.
   std::vector<int32_t> speed_milli{};

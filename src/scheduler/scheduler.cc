@@ -9,6 +9,7 @@
 #include "scheduler/internal/explain.h"
 #include "scheduler/internal/guarantees.h"
 #include "scheduler/internal/rank_places.h"
+#include "scheduler/internal/round/defragmentation.h"
 #include "scheduler/internal/scheduler_core.h"
 #include "scheduler/internal/scheduler_invariants.h"
 #include "scheduler/internal/take_event.h"
@@ -20,6 +21,9 @@ using internal::JobNumber;
 using internal::SchedulerState;
 
 namespace {
+
+// Between two plans for a job that could start now as far as room is concerned.
+constexpr Duration kReplanPause = std::chrono::seconds(1);
 
 spec::SharedAmounts CapacityOf(const spec::Topology& topology) {
   spec::SharedAmounts capacity;
@@ -81,13 +85,14 @@ std::optional<Instant> Scheduler::NextDeadline() const {
   std::optional<Instant> next;
   const auto consider = [&next](Instant at) { next = next ? std::min(*next, at) : at; };
   if (!state.bind_deadlines.empty()) consider(state.bind_deadlines.begin()->first);
-  // A reservation whose time passes without a start is planned anew just after that time.
+  // A reservation whose time passes without a start is planned anew just after that time. The plan
+  // may be for the present again, if a quota keeps the job: the next one is made after a pause.
   for (const auto& [job, reservation] : state.reservations) {
-    consider(std::max(reservation.start, state.now) + Duration(1));
+    const Instant due = std::max(reservation.start, reservation.planned_at + kReplanPause);
+    consider(std::max(due, state.now) + Duration(1));
   }
-  if (!state.reservations.empty() && state.policy.defragment_period > Duration(0)) {
-    consider(
-        std::max(state.defragmented_at + state.policy.defragment_period, state.now + Duration(1)));
+  if (const auto moves = internal::Defragmentation::NextRun(state)) {
+    consider(std::max(*moves, state.now + Duration(1)));
   }
   for (const JobNumber number : state.damaged) {
     consider(std::max(state.at(number).lost_since + state.policy.repair_patience,
@@ -96,7 +101,7 @@ std::optional<Instant> Scheduler::NextDeadline() const {
   for (const NodeIndex node : state.unhealthy) {
     consider(state.faulted_at[node] + std::chrono::hours(1));
   }
-  if (state.claims_spared) consider(state.now + Duration(1));
+  if (state.RoundIsDue()) consider(state.now + Duration(1));
   if (!state.elastic.empty() && state.Versions() != state.grown_seen) {
     consider(std::max(state.grown_at + state.policy.elastic_period, state.now + Duration(1)));
   }

@@ -79,6 +79,23 @@ Status CheckRails(const SchedulerState& state, const JobEntry& job) {
   return {};
 }
 
+// The tasks of a group of one model are on devices of one model.
+Status CheckModels(const SchedulerState& state, const JobEntry& job) {
+  for (size_t g = 0; g < job.request->groups.size(); ++g) {
+    const GroupRequest& group = job.request->groups[g];
+    if (!group.one_model || !group.shape.needs_devices()) continue;
+    std::set<uint16_t> models;
+    for (const HeldTask& task : job.tasks) {
+      if (task.group != static_cast<int32_t>(g)) continue;
+      models.insert(state.topology->kind_of(state.resources.task(task.slot).node).model);
+    }
+    if (models.size() > 1) {
+      return Broken(job.request->id.value() + " lies on devices of several models");
+    }
+  }
+  return {};
+}
+
 // Each GPU that the job holds has one rank, and each rank a GPU.
 Status CheckRanks(const SchedulerState& state, const JobEntry& job) {
   const auto ranks = GpusOfRanks(state, job);
@@ -136,6 +153,7 @@ Status CheckGang(const SchedulerState& state, const JobEntry& job) {
   }
   if (of_job.size() > 1) return Broken(name + " lies in several domains");
   RETURN_IF_ERROR(CheckRails(state, job));
+  RETURN_IF_ERROR(CheckModels(state, job));
   RETURN_IF_ERROR(CheckRanks(state, job));
   for (const auto& [group, domains] : of_group) {
     if (domains.size() > 1) return Broken("a group of " + name + " lies in several domains");

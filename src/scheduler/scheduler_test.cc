@@ -265,6 +265,53 @@ TEST(Scheduler, BackfillsOnlyWhatDelaysNoReservation) {
   EXPECT_TRUE(world.Runs("gang"));
 }
 
+// Three hosts: a job of the red queue, one of the blue queue, and an idle one that is kept for a
+// gang of the blue queue, which is above its guarantee.
+World WithAHostKeptForAGang() {
+  World world(1, 1, 3, {Queue("red", 8), Queue("blue", 0)});
+  const auto lasts = [](int time) { return [time](JobRequest& job) { job.limit = hours(time); }; };
+  world.Submit("low", 1, 8, "red", lasts(2));
+  world.Submit("other", 1, 8, "blue", lasts(2));
+  world.Submit("gang", 3, 8, "blue", lasts(2));
+  EXPECT_EQ(world.Count(DecisionKind::kReserve), 1u);
+  return world;
+}
+
+void Urgent(JobRequest& job) {
+  job.priority = 100;
+  job.limit = hours(10);
+}
+
+TEST(Scheduler, AHigherPriorityReplacesALowerOneOfItsQueueBesideAReservation) {
+  World world = WithAHostKeptForAGang();
+  world.Pass(hours(1));
+  world.Submit("urgent", 1, 8, "red", Urgent);
+  EXPECT_TRUE(world.Runs("urgent"));
+  EXPECT_EQ(world.Stage("low"), JobStage::kWaiting) << "it would not end before the gang starts";
+  EXPECT_TRUE(world.Runs("other"));
+  EXPECT_EQ(world.scheduler.state().cluster().free_gpus, 8u) << "kept for the gang";
+}
+
+TEST(Scheduler, WhatIsReplacedBesideAReservationMovesToTheKeptHostIfItEndsInTime) {
+  World world = WithAHostKeptForAGang();
+  world.Submit("urgent", 1, 8, "red", Urgent);
+  EXPECT_TRUE(world.Runs("urgent"));
+  EXPECT_TRUE(world.Runs("low"));
+  EXPECT_EQ(world.Count(DecisionKind::kMove), 1u);
+  EXPECT_EQ(world.Count(DecisionKind::kEvict), 0u);
+}
+
+TEST(Scheduler, AJobWhoseLastTasksRunStillDoesNotBlockAnotherLikeIt) {
+  World world(1, 1, 2);
+  world.obedient = false;  // nobody confirms or stops anything
+  world.Submit("first", 1, 8);
+  world.Pass(hours(1));
+  world.Round();
+  ASSERT_EQ(world.Stage("first"), JobStage::kLeaving) << "its start was not confirmed in time";
+  world.Submit("second", 1, 8);
+  EXPECT_EQ(world.Stage("second"), JobStage::kAssumed);
+}
+
 TEST(Scheduler, ServesStrictlyInOrderWithoutBackfill) {
   Policy policy;
   policy.backfill = Backfill::kNone;

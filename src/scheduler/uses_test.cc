@@ -162,6 +162,20 @@ TEST(Uses, AGangThatCannotBeRepairedInItsLeafMovesAsAWhole) {
   EXPECT_NE(LeavesOf(world, "gang"), before);
 }
 
+TEST(Uses, AGangOfOneTaskAHostMovesAsAWholeToo) {
+  World world(1, 2, 2);
+  world.Submit("gang", 2, 2, "", [](JobRequest& job) {
+    job.required = kLeafTier;
+    job.groups[0].max_per_domain = 1;
+    job.groups[0].spread_tier = kHostTier;
+  });
+  const std::set<int32_t> before = LeavesOf(world, "gang");
+  world.Tell(NodeChanged{world.NodeName(world.NodesOf("gang")[0]), spec::NodeCondition::kDown});
+  EXPECT_TRUE(world.Runs("gang")) << "not two tasks on the host that is left";
+  EXPECT_EQ(world.Count(DecisionKind::kMove), 1u);
+  EXPECT_NE(LeavesOf(world, "gang"), before);
+}
+
 TEST(Uses, UnlikeGroupsShareALeafWhereGroupByGroupTheyWouldNot) {
   World world(1, 2, 2);
   // Half of host 1 is taken: leaf 0 is the fuller one, which a leader alone would choose.

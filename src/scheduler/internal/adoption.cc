@@ -213,7 +213,11 @@ class Adoption {
       return;
     }
     // A gang that was told to stop, on nodes that are gone, has stopped.
-    taken->leaving = job.leaving;
+    if (taken->leaving != job.leaving) {
+      if (!taken->placed) state_.Dequeue(*taken);
+      taken->leaving = job.leaving;
+      if (!taken->placed) state_.Enqueue(*taken);
+    }
     taken->moves = job.moves;
     taken->block = job.block;
     if (job.placed) {
@@ -301,6 +305,8 @@ class Adoption {
     state_.reservation_version = before_.reservation_version;
     state_.started_version = before_.started_version;
     state_.claims_spared = before_.claims_spared;
+    state_.freed_after_walk = before_.freed_after_walk;
+    state_.planning_rounds = before_.planning_rounds;
     const bool same = same_nodes_ && LinesFit() && whole_ && !change_ &&
                       HashOf(before_.policy) == HashOf(state_.policy) && SameLimits();
     if (!same) {

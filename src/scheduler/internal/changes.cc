@@ -62,8 +62,14 @@ class Fixer {
       group.shape.models = kAnyModel;
       changed = true;
     }
-    if (!changed) return {};
-    return {{"let it use any device model", {JobChanged{request}}}};
+    std::vector<Change> changes;
+    if (changed) changes.push_back({"let it use any device model", {JobChanged{request}}});
+    if (!job_.shapes_of_models.empty() || changed) {
+      bool mixed = false;
+      for (GroupRequest& group : request.groups) mixed |= std::exchange(group.one_model, false);
+      if (mixed) changes.push_back({"let it mix device models", {JobChanged{request}}});
+    }
+    return changes;
   }
 
   std::vector<Change> LooserTopology() {

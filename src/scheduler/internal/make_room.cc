@@ -14,137 +14,12 @@ namespace longhaul::scheduler::internal {
 
 namespace {
 
-// Searching more than this many victims is for nobody: the dearest are left out.
-constexpr size_t kMaxCandidates = 4'096;
-// What one search may cost: some hundredths of a second on thousands of nodes. Where candidates are
-// few, proofs are cheap.
+// Limits of one search: some hundredths of a second on thousands of nodes. Proofs are cheap where
+// candidates are few.
 constexpr int64_t kMaxSteps = 4'000'000;
 constexpr int64_t kMaxProofs = 512;
 constexpr int64_t kMaxProofsOfFew = 20'000;
 constexpr size_t kFew = 64;
-
-struct Candidate {
-  const JobEntry* job = nullptr;
-  int64_t excess = 0;  // of its queue, thousandths of the cluster
-  int64_t cost = 0;
-  int32_t spare_pieces = 0;  // elastic steps that it may have to give
-  bool may_stop = true;
-};
-
-bool Elastic(const JobEntry& job) {
-  return job.request->groups.size() == 1 &&
-         job.request->groups[0].desired > job.request->groups[0].minimum;
-}
-
-bool WithinBudget(const SchedulerState& state, const JobEntry& job) {
-  const Instant yesterday = state.now - std::chrono::hours(24);
-  const auto recent = std::count_if(job.evictions.begin(), job.evictions.end(),
-                                    [&](Instant at) { return at > yesterday; });
-  return recent < static_cast<std::ptrdiff_t>(state.policy.evictions_a_day);
-}
-
-// What is neither young, nor hurt, nor on its way, nor moved recently.
-bool Movable(const SchedulerState& state, const JobEntry& job) {
-  if (!state.policy.moves || job.request->preemption == Preemption::kNever) return false;
-  if (job.bind_by || job.leaving) return false;
-  if (!job.lost.empty() || job.started_in_round == state.rounds) return false;
-  return std::none_of(job.moves.begin(), job.moves.end(),
-                      [&](Instant at) { return at + state.policy.move_pause > state.now; });
-}
-
-int32_t SparePieces(const JobEntry& job) {
-  if (!Elastic(job)) return 0;
-  const GroupRequest& group = job.request->groups[0];
-  return (static_cast<int32_t>(job.tasks.size()) - group.minimum) / group.step;
-}
-
-// How much of `other` the rules let `job` take: all of it, some pieces, or nothing.
-bool LimitByRights(const share::QueueTree& queues, const JobEntry& job, Candidate& candidate) {
-  const JobEntry& other = *candidate.job;
-  if (other.held_priority > kMaxPriority) return false;  // an operator has put it first
-  candidate.may_stop = other.request->preemption != Preemption::kShrink;
-  if (other.queue == job.queue) {
-    if (other.held_priority >= job.request->priority) return false;
-  } else {
-    const spec::SharedAmounts asked = MinimumAmounts(*job.request);
-    const auto may = [&](const spec::SharedAmounts& amounts) {
-      return queues.MayReclaim(job.queue, asked, other.queue, amounts);
-    };
-    if (!queues.reclaims(job.queue)) return false;
-    if (!may(other.held)) candidate.may_stop = false;
-    if (!candidate.may_stop) {
-      const GroupRequest& group = other.request->groups[0];
-      while (candidate.spare_pieces > 0 &&
-             !may(AmountsOf(group.shape, int64_t{candidate.spare_pieces} * group.step))) {
-        --candidate.spare_pieces;
-      }
-    }
-  }
-  return candidate.may_stop || candidate.spare_pieces > 0;
-}
-
-// The same for all that the claimant's own rights depend on but time: not what is begun just now.
-bool MayTakeFrom(const SchedulerState& state, const JobEntry& job, Candidate& candidate) {
-  const JobEntry& other = *candidate.job;
-  if (other.request->preemption == Preemption::kNever || !WithinBudget(state, other)) return false;
-  candidate.spare_pieces = SparePieces(other);
-  return LimitByRights(state.queues, job, candidate);
-}
-
-spec::SharedAmounts MostTaken(const Candidate& candidate) {
-  const JobEntry& other = *candidate.job;
-  if (candidate.may_stop) return other.held;
-  const GroupRequest& group = other.request->groups[0];
-  return AmountsOf(group.shape, int64_t{candidate.spare_pieces} * group.step);
-}
-
-// Who may be stopped for `job`, by who gives back first, then the cheapest.
-// Sets *dropped when some may be taken alone, but not with all that come before them.
-std::vector<Candidate> CandidatesFor(const SchedulerState& state, const JobEntry& job,
-                                     Rights rights, bool every_one, bool* dropped) {
-  std::vector<Candidate> all;
-  for (const JobNumber number : state.placed) {
-    const JobEntry& other = state.at(number);
-    if (number == job.number) continue;
-    Candidate candidate;
-    candidate.job = &other;
-    if (rights == Rights::kMove) {
-      if (!Movable(state, other)) continue;
-      candidate.cost = std::min(LossOfMoving(other), kMaxVictimCost);
-      all.push_back(candidate);
-      continue;
-    }
-    if (rights == Rights::kOwn) {
-      // What this very round has started stays: no round undoes its own work.
-      if (other.started_in_round == state.rounds) continue;
-      if (!MayTakeFrom(state, job, candidate)) continue;
-    } else {
-      candidate.spare_pieces = SparePieces(other);
-    }
-    candidate.excess = other.queue == job.queue ? 0 : state.queues.ExcessShare(other.queue);
-    candidate.cost = std::min(LossOfStopping(state, other), kMaxVictimCost);
-    all.push_back(candidate);
-  }
-  std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
-    if (a.excess != b.excess) return a.excess > b.excess;
-    if (a.cost != b.cost) return a.cost < b.cost;
-    return a.job->number > b.job->number;
-  });
-  if (all.size() > kMaxCandidates) all.resize(kMaxCandidates);
-  if (rights != Rights::kOwn || every_one) return all;
-  // Any subset of what is kept leaves every queue its guarantee.
-  share::QueueTree left = state.queues;
-  const size_t before = all.size();
-  std::erase_if(all, [&](Candidate& candidate) {
-    const JobEntry& other = *candidate.job;
-    if (other.queue == job.queue) return false;
-    if (!LimitByRights(left, job, candidate)) return true;
-    left.Remove(other.queue, MostTaken(candidate));
-    return false;
-  });
-  *dropped = all.size() < before;
-  return all;
-}
 
 std::vector<int32_t> CountsOf(const JobEntry& job) {
   std::vector<int32_t> counts(job.request->groups.size());
@@ -152,7 +27,7 @@ std::vector<int32_t> CountsOf(const JobEntry& job) {
   return counts;
 }
 
-// The largest first: the small ones fit into what is left.
+// The largest first, because small jobs fit into what is left.
 void SortMoves(const SchedulerState& state, std::vector<ChosenVictim>& victims) {
   std::stable_sort(victims.begin(), victims.end(),
                    [&](const ChosenVictim& a, const ChosenVictim& b) {
@@ -162,22 +37,43 @@ void SortMoves(const SchedulerState& state, std::vector<ChosenVictim>& victims) 
                    });
 }
 
-// One search: pieces, slots and the proof.
-class Search {
+// Puts those of `victims` that move elsewhere, in their order, in the state. Returns false if one
+// finds no place, or only one that is promised to another job. Requires that none has tasks in the
+// state. `winner` is the job that gets their room.
+bool PlaceMoved(SchedulerState& state, Placer& placer, JobNumber winner,
+                const std::vector<ChosenVictim>& victims,
+                std::vector<std::vector<HeldTask>>& placed) {
+  for (const ChosenVictim& victim : victims) {
+    if (victim.means != Means::kMove) continue;
+    JobEntry without = state.at(victim.job);
+    without.tasks.clear();
+    std::vector<HeldTask>& tasks = placed.emplace_back();
+    if (!placer.Place(state, without, victim.counts, {}, AdmitOf(state, without), tasks)) {
+      return false;
+    }
+    if (ForbiddenBy(state, without, tasks, winner) != kNoJob) return false;
+  }
+  return true;
+}
+
+// One search: the pieces that may be taken, the slots that they free, and the proof.
+class RoomSearch {
  public:
-  // `every_one`: also candidates that the rules allow alone but not all together; each set is then
-  // held to the rules when it is proven.
-  Search(SchedulerState& state, const JobEntry& job, Rights rights, Placer& placer, bool every_one)
+  // With `also_conflicting`, candidates that the rules allow alone but not together are searched
+  // too, and each set is checked against the rules.
+  RoomSearch(SchedulerState& state, const JobEntry& job, Rights rights, Placer& placer,
+             bool also_conflicting)
       : state_(state),
         job_(job),
         rights_(rights),
-        every_one_(every_one),
+        also_conflicting_(also_conflicting),
         placer_(placer),
         admit_(AdmitOf(state, job)),
-        candidates_(CandidatesFor(state, job, rights, every_one, &dropped_)) {
+        beside_reservations_(rights == Rights::kOwn && job.block.kind == Block::Kind::kReservation),
+        candidates_(FindVictimCandidates(state, job, rights, also_conflicting)) {
     for (const GroupRequest& group : job.request->groups) counts_.push_back(group.minimum);
     const auto quota = state.queues.Check(job.queue, MinimumAmounts(*job.request));
-    // That the whole cluster is in use is no quota: whoever makes room gives as much back.
+    // A cluster that is in use as a whole is no quota: the victims give as much back.
     const bool full =
         quota && quota->queue == share::kRootQueue &&
         quota->kind == share::QuotaBlock::Kind::kLending &&
@@ -185,11 +81,11 @@ class Search {
     quota_blocked_ = rights == Rights::kOwn && quota && !full;
   }
 
-  bool dropped() const { return dropped_; }
+  bool dropped() const { return candidates_.dropped; }
 
   Room Run() {
     Room room;
-    if (candidates_.empty()) return room;
+    if (candidates_.jobs.empty()) return room;
     MakePieces();
     CountMost();
     for (const Tier tier : Tiers()) {
@@ -197,10 +93,10 @@ class Search {
       if (domains_.empty()) continue;
       VictimLimits limits;
       limits.max_steps = kMaxSteps;
-      limits.max_proofs = candidates_.size() <= kFew ? kMaxProofsOfFew : kMaxProofs;
-      limits.may_fail_with_more = rights_ == Rights::kMove;
+      limits.max_proofs = candidates_.jobs.size() <= kFew ? kMaxProofsOfFew : kMaxProofs;
+      limits.may_fail_with_more = NeedsAnyVictim();
       MayTake may_take;
-      if (every_one_ && rights_ == Rights::kOwn) {
+      if (also_conflicting_ && rights_ == Rights::kOwn) {
         may_take = [&](std::span<const Victim> victims) { return RightsAllow(victims); };
       }
       const VictimAnswer answer = FindVictims(
@@ -212,7 +108,7 @@ class Search {
       if (!answer.found) continue;
       room.found = true;
       room.cost_gpu_ms = answer.cost;
-      room.bounds = BoundsOf(answer.domain);
+      room.bounds = LandingBounds(answer.domain, answer.victims);
       for (const Victim& victim : answer.victims) room.victims.push_back(Chosen(victim));
       if (rights_ == Rights::kMove) SortMoves(state_, room.victims);
       if (rights_ == Rights::kOwn) Upgrade(room);
@@ -221,8 +117,8 @@ class Search {
     return room;
   }
 
-  // For gangs of several groups, whose slots no count can tell: all candidates, then those who can
-  // be spared. No promise of the least cost.
+  // For gangs of several groups, whose slots cannot be counted: starts with all candidates and
+  // spares those that are not needed. The cost may not be the least.
   Room SpareFromAll() {
     Room room;
     std::vector<ChosenVictim> all = AllStops();
@@ -232,8 +128,8 @@ class Search {
     return room;
   }
 
-  // Where neither stops nor moves alone serve: the cheapest moves of others once all candidates are
-  // gone, then those candidates who can be spared.
+  // For where neither stops nor moves alone suffice: the cheapest moves of other jobs once all
+  // candidates are stopped; then spares the candidates that are not needed.
   Room StopsAndMoves() {
     Room room;
     std::vector<ChosenVictim> stops = AllStops();
@@ -252,12 +148,57 @@ class Search {
   }
 
  private:
+  // Whether there are free slots enough by count, but the rules, or a reservation, keep the job off
+  // them. More victims may then change where the job lands, so each set is tried.
+  bool NeedsAnyVictim() const { return rights_ == Rights::kMove || beside_reservations_; }
+
+  // Where the job lands. Beside reservations that is on the nodes of the victims alone, so that it
+  // does not use the slots that are kept free for another job.
+  Bounds LandingBounds(int32_t domain, std::span<const Victim> victims) const {
+    Bounds bounds = BoundsOf(domain);
+    if (!beside_reservations_) return bounds;
+    std::set<int32_t> hosts;
+    for (const Victim& victim : victims) {
+      for (const HeldTask& task : candidates_.jobs[static_cast<size_t>(victim.job)].job->tasks) {
+        hosts.insert(static_cast<int32_t>(state_.resources.task(task.slot).node));
+      }
+    }
+    int32_t next = 0;
+    for (const int32_t host : hosts) {
+      if (host > next) bounds.closed_hosts.emplace_back(next, host);
+      next = host + 1;
+    }
+    if (next < state_.tree->hosts()) bounds.closed_hosts.emplace_back(next, state_.tree->hosts());
+    return bounds;
+  }
+
+  // Adds the number of wholly free GPUs of each node of a victim, before it is gone.
+  void AddFree(const JobEntry& victim, std::map<NodeIndex, int32_t>& free) const {
+    if (!beside_reservations_) return;
+    for (const HeldTask& task : victim.tasks) {
+      const NodeIndex node = state_.resources.task(task.slot).node;
+      free[node] = CountGpus(state_.resources.node(node).free_gpus);
+    }
+  }
+
+  // Whether the job, placed in the state, uses only GPUs that were in use before, or delays no
+  // reservation. `free_before` has the wholly free GPUs of each host before the victims were gone.
+  bool Respects(const std::vector<HeldTask>& placed,
+                const std::map<NodeIndex, int32_t>& free_before) const {
+    if (!beside_reservations_) return true;
+    const bool keeps_free = std::all_of(placed.begin(), placed.end(), [&](const HeldTask& task) {
+      const NodeIndex node = state_.resources.task(task.slot).node;
+      return CountGpus(state_.resources.node(node).free_gpus) >= free_before.at(node);
+    });
+    return keeps_free || ForbiddenBy(state_, job_, placed) == kNoJob;
+  }
+
   // All candidates that may be stopped, the dearest first.
   std::vector<ChosenVictim> AllStops() const {
     std::vector<ChosenVictim> all;
-    for (size_t i = candidates_.size(); i-- > 0;) {
-      const JobEntry& other = *candidates_[i].job;
-      if (!candidates_[i].may_stop) continue;
+    for (size_t i = candidates_.jobs.size(); i-- > 0;) {
+      const JobEntry& other = *candidates_.jobs[i].job;
+      if (!candidates_.jobs[i].may_stop) continue;
       ChosenVictim& victim = all.emplace_back();
       victim.job = other.number;
       victim.means =
@@ -269,7 +210,8 @@ class Search {
     return all;
   }
 
-  // Of a set that lands, who can be spared of the first `stops`, in halves. Then it is found.
+  // Drops those of the first `stops` victims without which the job still lands, by halves, and
+  // marks the room as found.
   void Spare(Room& room, size_t stops) {
     for (size_t from = 0; from < stops;) {
       size_t many = stops - from;
@@ -294,8 +236,8 @@ class Search {
     if (rights_ == Rights::kOwn) Upgrade(room);
   }
 
-  // The cheapest moves of others that make room once these are gone; nothing where there wouldn't
-  // be room enough in all, so that moving can't help.
+  // The cheapest moves of other jobs that make room once these are stopped. Nothing if the free
+  // slots of the whole cluster would not suffice, because moves only join them.
   Room MovesBeside(const std::vector<ChosenVictim>& stops) {
     const Savepoint before = state_.resources.Save();
     std::set<JobNumber> gone;
@@ -308,12 +250,12 @@ class Search {
     Room moves;
     const auto group = static_cast<size_t>(LargestGroup(*job_.request));
     const SlotTable& table = state_.tables.Of(state_.resources, job_.shapes[group], admit_);
-    // Joined holes are no more than all holes.
+    // Moves only join free slots.
     const int64_t gpus = MinimumAmounts(*job_.request)[0] / kWholeGpu;
     if (table.total() >= job_.request->groups[group].minimum ||
         state_.resources.cluster().free_gpus >= gpus) {
-      Search search(state_, job_, Rights::kMove, placer_, false);
-      std::erase_if(search.candidates_, [&](const Candidate& candidate) {
+      RoomSearch search(state_, job_, Rights::kMove, placer_, false);
+      std::erase_if(search.candidates_.jobs, [&](const VictimCandidate& candidate) {
         return gone.contains(candidate.job->number);
       });
       moves = search.Run();
@@ -325,7 +267,7 @@ class Search {
     return moves;
   }
 
-  // Stops that find another place become moves, the largest first, while all still holds.
+  // Turns stops into moves, the largest job first, where the job finds another place.
   void Upgrade(Room& room) {
     std::vector<ChosenVictim> order = room.victims;
     SortMoves(state_, order);
@@ -333,7 +275,7 @@ class Search {
       const JobEntry& other = state_.at(victim.job);
       const int64_t gain = LossOfStopping(state_, other) - LossOfMoving(other);
       const bool stops = victim.means == Means::kSuspend || victim.means == Means::kEvict;
-      if (!stops || !Movable(state_, other) || gain < 0) continue;
+      if (!stops || !IsMovable(state_, other) || gain < 0) continue;
       std::vector<ChosenVictim> trial = room.victims;
       for (ChosenVictim& each : trial) {
         if (each.job != victim.job) continue;
@@ -347,7 +289,7 @@ class Search {
     }
   }
 
-  // With these gone or elsewhere the gang lands, quotas included.
+  // Whether the job lands, quotas included, with these victims stopped or moved.
   bool LandsWith(const Bounds& bounds, const std::vector<ChosenVictim>& victims) {
     std::vector<std::pair<share::QueueIndex, spec::SharedAmounts>> gone;
     for (const ChosenVictim& victim : victims) {
@@ -363,6 +305,8 @@ class Search {
                        !state_.queues.Check(job_.queue, MinimumAmounts(*job_.request)).has_value();
     for (const auto& [queue, amounts] : gone) state_.queues.Add(queue, amounts);
     if (!quota) return false;
+    std::map<NodeIndex, int32_t> free_before;
+    for (const ChosenVictim& victim : victims) AddFree(state_.at(victim.job), free_before);
     const Savepoint before = state_.resources.Save();
     for (const ChosenVictim& victim : victims) {
       for (const HeldTask& task : state_.at(victim.job).tasks) {
@@ -374,14 +318,15 @@ class Search {
     std::vector<HeldTask> placed;
     std::vector<std::vector<HeldTask>> moved;
     const bool lands = placer_.Place(state_, job_, counts_, bounds, admit_, placed) &&
+                       Respects(placed, free_before) &&
                        PlaceMoved(state_, placer_, job_.number, victims, moved);
     state_.resources.RollBack(before);
     return lands;
   }
 
   void MakePieces() {
-    for (size_t i = 0; i < candidates_.size(); ++i) {
-      const Candidate& candidate = candidates_[i];
+    for (size_t i = 0; i < candidates_.jobs.size(); ++i) {
+      const VictimCandidate& candidate = candidates_.jobs[i];
       const JobEntry& other = *candidate.job;
       const Means means = rights_ == Rights::kMove                            ? Means::kMove
                           : other.request->preemption == Preemption::kSuspend ? Means::kSuspend
@@ -389,9 +334,9 @@ class Search {
       jobs_.push_back({candidate.cost, means, candidate.spare_pieces, candidate.may_stop});
       const auto tasks = static_cast<int32_t>(other.tasks.size());
       const GroupRequest& group = other.request->groups[0];
-      const int32_t step = Elastic(other) ? group.step : tasks;
-      // What of the minimum is no whole step comes first, and is never given up alone.
-      const int32_t rest = Elastic(other) ? group.minimum % step : 0;
+      const int32_t step = IsElastic(other) ? group.step : tasks;
+      // The part of the minimum that is no whole step comes first, and is never given up alone.
+      const int32_t rest = IsElastic(other) ? group.minimum % step : 0;
       for (int32_t t = 0; t < tasks; ++t) {
         if (t == 0 || (t - rest) % step == 0) {
           const bool whole_step = t >= rest && candidate.spare_pieces > 0;
@@ -406,10 +351,10 @@ class Search {
     }
   }
 
-  // What each host would take without any candidate.
+  // Counts the slots of each host with all candidates gone.
   void CountMost() {
     const Savepoint before = state_.resources.Save();
-    for (const Candidate& candidate : candidates_) {
+    for (const VictimCandidate& candidate : candidates_.jobs) {
       for (const HeldTask& task : candidate.job->tasks) state_.resources.Remove(task.slot);
     }
     const ShapeId shape = job_.shapes[static_cast<size_t>(LargestGroup(*job_.request))];
@@ -421,7 +366,7 @@ class Search {
     state_.resources.RollBack(before);
   }
 
-  // Required: that tier alone. Else the lowest that could hold the gang, and each one above.
+  // The required tier; else the lowest that could hold the gang, and each one above.
   std::vector<Tier> Tiers() const {
     Tier required = job_.request->required;
     if (counts_.size() == 1) required = std::min(required, job_.request->groups[0].required);
@@ -455,8 +400,9 @@ class Search {
       }
       int64_t most = 0;
       for (const VictimHost& host : domain.hosts) most += host.most;
-      // Moves are for who finds no room: where there is some, its rules ask for more than a count.
-      domain.need = std::max(domain.need, rights_ == Rights::kMove ? 1 : 0);
+      // A job that moves could help finds no room: where the count says otherwise, its rules
+      // require more than a count.
+      domain.need = std::max(domain.need, NeedsAnyVictim() ? 1 : 0);
       if (most < domain.need) continue;
       units.Finish(domain);
       if (!units.complete() || counts_.size() > 1 || quota_blocked_) AddOthers(tier, domain);
@@ -464,7 +410,7 @@ class Search {
     }
   }
 
-  // Who holds nothing that is counted there, but maybe cpu, or quota, wherever it runs.
+  // Adds the pieces that hold no counted slot in the domain, but perhaps cpu, or quota anywhere.
   void AddOthers(Tier tier, VictimDomain& domain) const {
     std::vector<int32_t> here;
     const DomainTree& tree = *state_.tree;
@@ -494,12 +440,12 @@ class Search {
     return bounds;
   }
 
-  // What these victims give back, by queue.
+  // The amounts that these victims give back, by queue.
   std::vector<std::pair<share::QueueIndex, spec::SharedAmounts>> GivenBack(
       std::span<const Victim> victims) const {
     std::vector<std::pair<share::QueueIndex, spec::SharedAmounts>> gone;
     for (const Victim& victim : victims) {
-      const JobEntry& other = *candidates_[static_cast<size_t>(victim.job)].job;
+      const JobEntry& other = *candidates_.jobs[static_cast<size_t>(victim.job)].job;
       const ChosenVictim chosen = Chosen(victim);
       gone.emplace_back(other.queue, chosen.means == Means::kShrink
                                          ? AmountsOf(other.request->groups[0].shape,
@@ -509,8 +455,8 @@ class Search {
     return gone;
   }
 
-  // With all of them gone, no queue that gave something back has less than its guarantee. The same
-  // whatever their order, and never true for more where it is false for some.
+  // Whether no queue has less than its guarantee once all of them are gone. The order does not
+  // matter, and a superset of a set that is not allowed is not allowed either.
   bool RightsAllow(std::span<const Victim> victims) {
     const auto gone = GivenBack(victims);
     const spec::SharedAmounts asked = MinimumAmounts(*job_.request);
@@ -526,7 +472,7 @@ class Search {
     return allow;
   }
 
-  // Quotas too: what the victims give back counts.
+  // Whether quotas allow the job once the victims have given back what they hold.
   bool QuotaAllows(std::span<const Victim> victims) {
     const auto gone = GivenBack(victims);
     for (const auto& [queue, amounts] : gone) state_.queues.Remove(queue, amounts);
@@ -543,9 +489,13 @@ class Search {
       return LandsWith(BoundsOf(domain), moves);
     }
     if (rights_ == Rights::kOwn && !QuotaAllows(victims)) return false;
+    std::map<NodeIndex, int32_t> free_before;
+    for (const Victim& victim : victims) {
+      AddFree(*candidates_.jobs[static_cast<size_t>(victim.job)].job, free_before);
+    }
     const Savepoint before = state_.resources.Save();
     for (const Victim& victim : victims) {
-      const JobEntry& other = *candidates_[static_cast<size_t>(victim.job)].job;
+      const JobEntry& other = *candidates_.jobs[static_cast<size_t>(victim.job)].job;
       const ChosenVictim chosen = Chosen(victim);
       for (const HeldTask& task : other.tasks) {
         const bool leaves = chosen.means != Means::kShrink ||
@@ -554,14 +504,16 @@ class Search {
       }
     }
     std::vector<HeldTask> placed;
-    const bool lands = placer_.Place(state_, job_, counts_, BoundsOf(domain), admit_, placed);
+    const bool lands =
+        placer_.Place(state_, job_, counts_, LandingBounds(domain, victims), admit_, placed) &&
+        Respects(placed, free_before);
     state_.resources.RollBack(before);
     return lands;
   }
 
   ChosenVictim Chosen(const Victim& victim) const {
     ChosenVictim chosen;
-    chosen.job = candidates_[static_cast<size_t>(victim.job)].job->number;
+    chosen.job = candidates_.jobs[static_cast<size_t>(victim.job)].job->number;
     chosen.means = victim.means;
     for (const int32_t piece : victim.pieces) {
       const auto& ranks = piece_ranks_[static_cast<size_t>(piece)];
@@ -575,11 +527,11 @@ class Search {
   SchedulerState& state_;
   const JobEntry& job_;
   Rights rights_;
-  bool every_one_;
-  bool dropped_ = false;
+  bool also_conflicting_;
   Placer& placer_;
   Admit admit_;
-  std::vector<Candidate> candidates_;
+  bool beside_reservations_;  // the job waits for room that is reserved for another one
+  VictimCandidates candidates_;
   std::vector<int32_t> counts_;
   std::vector<VictimJob> jobs_;
   std::vector<VictimPiece> pieces_;
@@ -591,71 +543,13 @@ class Search {
   std::vector<VictimDomain> domains_;
 };
 
-}  // namespace
-
-int64_t LossOfStopping(const SchedulerState& state, const JobEntry& job) {
-  int64_t gpus_milli = 0;
-  for (const HeldTask& task : job.tasks) {
-    gpus_milli += job.request->groups[static_cast<size_t>(task.group)].shape.gpu_milli();
-  }
-  const Duration lost = (state.now - job.last_snapshot) + job.request->restart_cost;
-  const int64_t lost_ms = std::max<int64_t>(0, lost.count() / 1'000'000);
-  // A GPU at least, so that what holds none isn't stopped for nothing.
-  const int64_t gpus = std::max<int64_t>(1'000, gpus_milli);
-  __extension__ using Int128 = __int128;
-  const Int128 loss = static_cast<Int128>(gpus) * lost_ms / 1000;
-  const int64_t priority =
-      std::max<int64_t>(0, job.request->priority) * state.policy.priority_gpu_seconds * 1000;
-  return static_cast<int64_t>(std::min<Int128>(loss + priority, kMaxVictimCost - 1));
-}
-
-bool MayClaim(const SchedulerState& state, const JobEntry& job) {
-  const auto& priorities = state.placed_priorities[static_cast<size_t>(job.queue)];
-  if (!priorities.empty() && priorities.begin()->first < job.request->priority) return true;
-  if (!state.queues.reclaims(job.queue)) return false;
-  const spec::SharedAmounts asked = MinimumAmounts(*job.request);
-  for (share::QueueIndex up = job.queue; up != share::kRootQueue; up = state.queues.parent(up)) {
-    if (state.queues.WithinGuarantee(up, asked)) return true;
-  }
-  return false;
-}
-
-bool MayTakeFrom(const SchedulerState& state, const JobEntry& job, const JobEntry& other) {
-  Candidate candidate;
-  candidate.job = &other;
-  return MayTakeFrom(state, job, candidate);
-}
-
-bool PlaceMoved(SchedulerState& state, Placer& placer, JobNumber winner,
-                const std::vector<ChosenVictim>& victims,
-                std::vector<std::vector<HeldTask>>& placed) {
-  for (const ChosenVictim& victim : victims) {
-    if (victim.means != Means::kMove) continue;
-    JobEntry without = state.at(victim.job);
-    without.tasks.clear();
-    std::vector<HeldTask>& tasks = placed.emplace_back();
-    if (!placer.Place(state, without, victim.counts, {}, AdmitOf(state, without), tasks)) {
-      return false;
-    }
-    if (ForbiddenBy(state, without, tasks, winner) != kNoJob) return false;
-  }
-  return true;
-}
-
-int64_t LossOfMoving(const JobEntry& job) {
-  const int64_t still_ms = std::max<int64_t>(1, job.request->restart_cost.count() / 1'000'000);
-  const int64_t milli = std::max<int64_t>(kWholeGpu, job.held[0]);
-  __extension__ using Int128 = __int128;
-  return static_cast<int64_t>(
-      std::min<Int128>(static_cast<Int128>(milli) * still_ms / 1'000, kMaxVictimCost - 1));
-}
-
-Room FindRoom(SchedulerState& state, const JobEntry& job, Rights rights, Placer& placer) {
-  Search safe(state, job, rights, placer, false);
+// FindRoom for a job whose groups are not bound to one of several models.
+Room FindRoomOnAnyModel(SchedulerState& state, const JobEntry& job, Rights rights, Placer& placer) {
+  RoomSearch safe(state, job, rights, placer, false);
   Room room;
-  if (safe.dropped()) room = Search(state, job, rights, placer, true).Run();
+  if (safe.dropped()) room = RoomSearch(state, job, rights, placer, true).Run();
   if (!safe.dropped() || !room.found || !room.proven) {
-    // Any subset of these is right, so that the search is a simple one.
+    // Every subset of these is allowed, so the search needs no check.
     Room simple = safe.Run();
     simple.steps += room.steps;
     const bool better =
@@ -668,18 +562,21 @@ Room FindRoom(SchedulerState& state, const JobEntry& job, Rights rights, Placer&
       room.steps = simple.steps;
     }
   }
+  const bool beside_reservations =
+      rights == Rights::kOwn && job.block.kind == Block::Kind::kReservation;
+  if (beside_reservations) return room;
   if (!room.found && !room.proven && rights != Rights::kMove && job.request->groups.size() > 1) {
     const int64_t steps = room.steps;
     room = safe.SpareFromAll();
     room.steps += steps;
   }
   if (rights != Rights::kOwn) return room;
-  // Moving makes no room where there isn't enough of it in all.
+  // Moves only join free slots.
   const auto group = static_cast<size_t>(LargestGroup(*job.request));
   const SlotTable& table = state.tables.Of(state.resources, job.shapes[group], AdmitOf(state, job));
   Room moves;
   if (table.total() >= job.request->groups[group].minimum) {
-    moves = Search(state, job, Rights::kMove, placer, false).Run();
+    moves = RoomSearch(state, job, Rights::kMove, placer, false).Run();
   }
   if (moves.found && (!room.found || moves.cost_gpu_ms < room.cost_gpu_ms)) {
     moves.steps += room.steps;
@@ -692,6 +589,28 @@ Room FindRoom(SchedulerState& state, const JobEntry& job, Rights rights, Placer&
   if (both.found) return both;
   room.steps = both.steps;
   return room;
+}
+
+}  // namespace
+
+Room FindRoom(SchedulerState& state, const JobEntry& job, Rights rights, Placer& placer) {
+  // Room for a job of several groups is searched with all models: the proof rejects what lies on
+  // two of them.
+  if (job.shapes_of_models.size() != 1) return FindRoomOnAnyModel(state, job, rights, placer);
+  Room best;
+  for (const ShapeId shape : job.shapes_of_models[0]) {
+    JobEntry of_model = job;
+    of_model.shapes = {shape};
+    of_model.shapes_of_models.clear();
+    Room room = FindRoomOnAnyModel(state, of_model, rights, placer);
+    room.bounds.model = std::countr_zero(state.resources.shape(shape).models);
+    const int64_t steps = best.steps + room.steps;
+    const bool proven = best.proven && room.proven;
+    if (room.found && (!best.found || room.cost_gpu_ms < best.cost_gpu_ms)) best = std::move(room);
+    best.steps = steps;
+    best.proven = proven;
+  }
+  return best;
 }
 
 }  // namespace longhaul::scheduler::internal

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "base/check.h"
 #include "scheduler/gang/spread.h"
@@ -25,18 +26,6 @@ SlotTable Without(const SlotTable& table, const SchedulerState& state,
   return open;
 }
 
-// At most `cap` tasks a host, with those that are there already.
-void CapHosts(SlotTable& table, int32_t cap, std::span<const NodeIndex> survivors) {
-  for (int32_t host = 0; host < table.tree().hosts(); ++host) {
-    if (table.OnHost(host) > cap) table.Set(host, cap);
-  }
-  for (const NodeIndex node : survivors) {
-    const auto host = static_cast<int32_t>(node);
-    const auto here = static_cast<int32_t>(std::count(survivors.begin(), survivors.end(), node));
-    table.Set(host, std::min(table.OnHost(host), std::max(0, cap - here)));
-  }
-}
-
 // Spread for serving, tasks don't talk to each other; a bound of tasks a host says nothing of that.
 bool Talks(const GroupRequest& group) {
   return group.max_per_domain == 0 || group.spread_tier == kHostTier;
@@ -46,6 +35,21 @@ bool Talks(const GroupRequest& group) {
 Tier Stricter(Tier a, Tier b) { return std::min(a, b); }
 
 }  // namespace
+
+std::vector<size_t> DomainsOf(const SchedulerState& state, std::span<const HeldTask> placed) {
+  const DomainTree& tree = *state.tree;
+  std::vector<std::set<int32_t>> found(static_cast<size_t>(tree.tiers()) + 1);
+  for (const HeldTask& task : placed) {
+    const auto host = static_cast<int32_t>(state.resources.task(task.slot).node);
+    for (Tier tier = kLeafTier; tier < tree.tiers(); ++tier) {
+      found[static_cast<size_t>(tree.tiers() - 1 - tier)].insert(tree.DomainOf(tier, host));
+    }
+    found.back().insert(host);
+  }
+  std::vector<size_t> counts;
+  for (const std::set<int32_t>& domains : found) counts.push_back(domains.size());
+  return counts;
+}
 
 Admit AdmitOf(const SchedulerState& state, const JobEntry& job) {
   const JobRequest& request = *job.request;
@@ -168,6 +172,42 @@ bool Placer::PlaceWithin(SchedulerState& state, const JobEntry& job,
 }
 
 bool Placer::PutGroup(SchedulerState& state, const JobEntry& job, int32_t group, const Where& where,
+                      std::span<const int32_t> ranks, std::vector<uint8_t>& near,
+                      std::vector<HeldTask>& placed) {
+  if (job.shapes_of_models.empty()) return PutEqual(state, job, group, where, ranks, near, placed);
+  Where one = where;
+  std::vector<ShapeId> shapes = job.shapes_of_models[static_cast<size_t>(group)];
+  if (!shapes.empty()) {
+    one.shape = state.ShapeBesideTasks(job, group);
+    if (one.shape != where.shape) shapes.clear();
+  }
+  if (where.bounds.model >= 0) {
+    std::erase_if(shapes, [&](ShapeId shape) {
+      return state.resources.shape(shape).models != uint64_t{1} << where.bounds.model;
+    });
+    if (shapes.size() == 1) one.shape = shapes[0];
+  }
+  if (shapes.size() < 2) return PutEqual(state, job, group, one, ranks, near, placed);
+  std::optional<ShapeId> best;
+  std::vector<size_t> fewest;
+  for (const ShapeId shape : shapes) {
+    const Savepoint before = state.resources.Save();
+    one.shape = shape;
+    std::vector<uint8_t> trial_near = near;
+    std::vector<HeldTask> trial;
+    const bool lands = PutEqual(state, job, group, one, ranks, trial_near, trial);
+    std::vector<size_t> domains = DomainsOf(state, trial);
+    state.resources.RollBack(before);
+    if (!lands || (best && domains >= fewest)) continue;
+    best = shape;
+    fewest = std::move(domains);
+  }
+  if (!best) return false;
+  one.shape = *best;
+  return PutEqual(state, job, group, one, ranks, near, placed);
+}
+
+bool Placer::PutEqual(SchedulerState& state, const JobEntry& job, int32_t group, const Where& where,
                       std::span<const int32_t> ranks, std::vector<uint8_t>& near,
                       std::vector<HeldTask>& placed) {
   std::vector<HostTasks> hosts;
@@ -321,19 +361,28 @@ bool Placer::PlaceMore(SchedulerState& state, const JobEntry& job, int32_t group
 
 int32_t Placer::MostTasks(SchedulerState& state, const JobEntry& job, int32_t group,
                           const Bounds& bounds, Admit admit) {
-  const GroupRequest& request = job.request->groups[static_cast<size_t>(group)];
-  const SlotTable& table =
-      state.tables.Of(state.resources, job.shapes[static_cast<size_t>(group)], admit);
+  const auto g = static_cast<size_t>(group);
+  const GroupRequest& request = job.request->groups[g];
   if (bounds.within_tier != kClusterTier || !bounds.closed_hosts.empty()) return request.desired;
-  const auto largest = [&](const SlotTable& of) {
-    return std::min(request.desired,
-                    LargestGang(of, Stricter(request.required, job.request->required),
-                                request.slice, request.slice_tier));
-  };
-  if (request.max_per_domain == 0 || request.spread_tier != kHostTier) return largest(table);
-  SlotTable capped = table;
-  CapHosts(capped, request.max_per_domain, {});
-  return largest(capped);
+  std::vector<ShapeId> shapes;
+  if (!job.shapes_of_models.empty()) shapes = job.shapes_of_models[g];
+  if (shapes.empty()) shapes = {job.shapes[g]};
+  int32_t most = 0;
+  for (const ShapeId shape : shapes) {
+    const SlotTable& table = state.tables.Of(state.resources, shape, admit);
+    const auto largest = [&](const SlotTable& of) {
+      return LargestGang(of, Stricter(request.required, job.request->required), request.slice,
+                         request.slice_tier);
+    };
+    if (request.max_per_domain == 0 || request.spread_tier != kHostTier) {
+      most = std::max(most, largest(table));
+      continue;
+    }
+    SlotTable capped = table;
+    CapHosts(capped, request.max_per_domain, {});
+    most = std::max(most, largest(capped));
+  }
+  return std::min(request.desired, most);
 }
 
 }  // namespace longhaul::scheduler::internal

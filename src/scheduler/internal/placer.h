@@ -22,6 +22,8 @@ struct Bounds {
   int32_t within_domain = 0;
   std::vector<std::pair<int32_t, int32_t>> closed_hosts;  // [first, last)
   bool plan = false;  // for the future: a task alone goes to any host that serves
+  // Of a job of one group of one model: that model; -1: any that serves.
+  int32_t model = -1;
 };
 
 // How a gang is placed:
@@ -30,6 +32,8 @@ struct Bounds {
 //   aligned to rails    gang/rails.h
 //   groups of unlike    gang/unlike_tasks.h where they are whole GPUs, else group by group
 //   equal tasks         gang/equal_tasks.h
+// A group of one model is placed on each model in turn, and on that where it crosses the fewest
+// domains of the highest tier, then of each tier below, then the fewest hosts.
 // Gangs don't cross links that are not trusted: they lie inside such a domain, or outside.
 class Placer {
  public:
@@ -93,6 +97,10 @@ class Placer {
   bool PutGroup(SchedulerState& state, const JobEntry& job, int32_t group, const Where& where,
                 std::span<const int32_t> ranks, std::vector<uint8_t>& near,
                 std::vector<HeldTask>& placed);
+  // The same for a group that is of one model, or whose shape is not.
+  bool PutEqual(SchedulerState& state, const JobEntry& job, int32_t group, const Where& where,
+                std::span<const int32_t> ranks, std::vector<uint8_t>& near,
+                std::vector<HeldTask>& placed);
 
   uint64_t seed_;
   EqualTasksSolver solver_;
@@ -107,6 +115,10 @@ class Placer {
 std::vector<std::vector<uint8_t>> RailIslands(const SchedulerState& state, ShapeId shape);
 // Whether this host has those islands.
 bool HasIslands(const SchedulerState& state, NodeIndex node, std::span<const uint8_t> islands);
+
+// The number of domains that the tasks lie in: of the highest tier of the network first, then of
+// each tier below, hosts last. Placements compare by it.
+std::vector<size_t> DomainsOf(const SchedulerState& state, std::span<const HeldTask> tasks);
 
 // What a job may be placed on: shorter work that may be stopped also tries suspect nodes.
 Admit AdmitOf(const SchedulerState& state, const JobEntry& job);

@@ -53,7 +53,8 @@ bool SuitsVectors(const JobRequest& request, std::span<const int32_t> counts) {
     const GroupRequest& group = request.groups[g];
     const bool plain = group.shape.share == 0 && group.shape.gpu_memory_mib == 0 &&
                        group.shape.counted[kCounted] == 0 && group.max_per_domain == 0 &&
-                       !group.rail_aligned && group.required >= request.required &&
+                       !group.rail_aligned && !group.one_model &&
+                       group.required >= request.required &&
                        (group.required == kClusterTier || group.required == request.required) &&
                        (group.slice == 1 || group.slice_tier == kLeafTier);
     if (!plain || counts[g] < 1) return false;
@@ -191,10 +192,21 @@ bool HasIslands(const SchedulerState& state, NodeIndex node, std::span<const uin
 bool Placer::PutOnRails(SchedulerState& state, const JobEntry& job, int32_t group,
                         const Where& where, std::span<const int32_t> ranks,
                         std::vector<HeldTask>& placed) {
-  for (const std::vector<uint8_t>& islands : RailIslands(state, where.shape)) {
-    if (PutOnRailsOf(state, job, group, where, islands, ranks, placed)) return true;
+  const std::vector<std::vector<uint8_t>> kinds = RailIslands(state, where.shape);
+  const std::vector<uint8_t>* best = nullptr;
+  std::vector<size_t> fewest;
+  for (size_t i = 0; i < kinds.size() && kinds.size() > 1; ++i) {
+    const Savepoint before = state.resources.Save();
+    std::vector<HeldTask> trial;
+    const bool lands = PutOnRailsOf(state, job, group, where, kinds[i], ranks, trial);
+    std::vector<size_t> domains = DomainsOf(state, trial);
+    state.resources.RollBack(before);
+    if (!lands || (best != nullptr && domains >= fewest)) continue;
+    best = &kinds[i];
+    fewest = std::move(domains);
   }
-  return false;
+  if (kinds.size() == 1) best = &kinds[0];
+  return best != nullptr && PutOnRailsOf(state, job, group, where, *best, ranks, placed);
 }
 
 bool Placer::PutOnRailsOf(SchedulerState& state, const JobEntry& job, int32_t group,

@@ -236,6 +236,7 @@ std::optional<Reservation> PlanReservation(SchedulerState& state, const JobEntry
         reservation.job = job.number;
         reservation.queue = job.queue;
         reservation.start = at;
+        reservation.planned_at = state.now;
         reservation.end = at + length;
         reservation.gpus_a_task = largest.shape.gpus;
         HoldDomain(state, job, tasks, reservation);

@@ -19,6 +19,8 @@ std::string LineKey(const JobEntry& job, int length_bucket) {
   add(request.required);
   add(length_bucket);
   add(request.preemption == Preemption::kNever);
+  // A job whose last tasks have not stopped cannot start, while others like it can.
+  add(job.leaving);
   for (size_t g = 0; g < request.groups.size(); ++g) {
     const GroupRequest& group = request.groups[g];
     add(static_cast<int64_t>(job.shapes[g]));
@@ -31,6 +33,7 @@ std::string LineKey(const JobEntry& job, int length_bucket) {
     add(group.max_per_domain);
     add(group.spread_tier);
     add(group.rail_aligned);
+    add(group.one_model);
   }
   return key;
 }
@@ -51,7 +54,51 @@ SchedulerState::SchedulerState(std::shared_ptr<const spec::Topology> topology_in
       lines_of_queue(queues.size()),
       placed_priorities(queues.size()),
       faulted_at(topology->size()),
-      leaving_on(topology->size()) {}
+      leaving_on(topology->size()) {
+  for (NodeIndex node = 0; node < topology->size(); ++node) {
+    const spec::NodeKind& kind = topology->kind_of(node);
+    if (!kind.devices.empty()) device_models |= uint64_t{1} << kind.model;
+  }
+}
+
+std::vector<ShapeId> SchedulerState::ShapesOfModels(const GroupRequest& group) {
+  std::vector<ShapeId> shapes;
+  const uint64_t models = group.shape.models & device_models;
+  if (!group.one_model || !group.shape.needs_devices() || std::popcount(models) < 2) return shapes;
+  for (uint32_t model = 0; model < spec::kMaxDeviceModels; ++model) {
+    if ((models >> model & 1) == 0) continue;
+    Shape shape = group.shape;
+    shape.models = uint64_t{1} << model;
+    shapes.push_back(resources.Intern(shape));
+  }
+  return shapes;
+}
+
+void SchedulerState::InternShapes(JobEntry& job) {
+  job.shapes.clear();
+  job.shapes_of_models.clear();
+  const std::vector<GroupRequest>& groups = job.request->groups;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    job.shapes.push_back(resources.Intern(groups[g].shape));
+    std::vector<ShapeId> of_models = ShapesOfModels(groups[g]);
+    if (of_models.empty()) continue;
+    job.shapes_of_models.resize(groups.size());
+    job.shapes_of_models[g] = std::move(of_models);
+  }
+}
+
+ShapeId SchedulerState::ShapeBesideTasks(const JobEntry& job, int32_t group) const {
+  const auto g = static_cast<size_t>(group);
+  if (job.shapes_of_models.empty()) return job.shapes[g];
+  for (const HeldTask& task : job.tasks) {
+    if (task.group != group) continue;
+    const uint16_t model = topology->kind_of(resources.task(task.slot).node).model;
+    for (const ShapeId shape : job.shapes_of_models[g]) {
+      if (resources.shape(shape).models == uint64_t{1} << model) return shape;
+    }
+  }
+  return job.shapes[g];
+}
 
 JobEntry* SchedulerState::Find(const JobId& id) {
   const auto found = by_name.find(id.value());

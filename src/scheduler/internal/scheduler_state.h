@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -48,6 +49,8 @@ struct JobEntry {
   // Shared by copies of the state: a request never changes, and what-if copies are many.
   std::shared_ptr<const JobRequest> request;
   std::vector<ShapeId> shapes;  // by group
+  // By group: SchedulerState::ShapesOfModels. Empty where that is so for every group.
+  std::vector<std::vector<ShapeId>> shapes_of_models;
   share::QueueIndex queue = share::kRootQueue;
   uint32_t line = 0;     // of jobs that fail and succeed alike
   Instant line_place{};  // in it
@@ -97,6 +100,7 @@ struct Reservation {
   int32_t first_host = 0;
   Instant start{};
   Instant end{};
+  Instant planned_at{};
   int32_t gpus_a_task = 1;
   int64_t spare = 0;                   // tasks that the domain could hold beyond it at `start`
   std::vector<int16_t> gpus_at_start;  // wholly free, by host from first_host
@@ -133,6 +137,7 @@ struct SchedulerState {
   std::shared_ptr<const spec::Topology> topology;
   std::shared_ptr<const DomainTree> tree;
   Policy policy;
+  uint64_t device_models = 0;  // bit i: a node has devices of model i
   State resources;
   SlotTables tables;
   share::QueueTree queues;
@@ -163,6 +168,10 @@ struct SchedulerState {
   uint64_t started_version = 0;
   // The last round refused somebody what it had itself begun: the next one looks again.
   bool claims_spared = false;
+  // The last round freed room, quota or a reservation after jobs had been tried that it could
+  // start: the next round tries them again.
+  bool freed_after_walk = false;
+  uint32_t planning_rounds = 0;  // the last ones that changed reservations and nothing else
   Instant planned_at{};
   Instant grown_at{};
   Seen grown_seen;                         // what the last growth was tried against
@@ -170,7 +179,8 @@ struct SchedulerState {
   std::set<share::QueueIndex> over_limit;  // held more than their limits when they were taken over
   std::vector<Instant> faulted_at;         // by node: the last fault, or health counted until then
   std::set<NodeIndex> unhealthy;
-  std::map<std::pair<ShapeId, Tier>, int64_t> most_when_empty;  // tasks in one domain
+  // Tasks in one domain, by shape, tier and the most on a host.
+  std::map<std::tuple<ShapeId, Tier, int32_t>, int64_t> most_when_empty;
   std::map<int32_t, std::vector<Instant>> leaf_losses;
   std::map<std::pair<Tier, int32_t>, LinkHealth> links;  // those that are not in full health
   ArrivalCounter arrivals;                               // what small jobs are placed for
@@ -190,6 +200,20 @@ struct SchedulerState {
   Seen Versions() const;
   // What decides whether room can be made: jobs started since may be stopped too.
   Seen PreemptVersions() const;
+
+  // The shape of a group of one model that several models could serve, restricted to each of them,
+  // in the order of the models. Empty for all other groups.
+  std::vector<ShapeId> ShapesOfModels(const GroupRequest& group);
+  // Sets the shapes of the job by its request.
+  void InternShapes(JobEntry& job);
+  // The shape of the group's further tasks: where the group is of one model and has tasks, it is
+  // restricted to their model.
+  ShapeId ShapeBesideTasks(const JobEntry& job, int32_t group) const;
+
+  // Whether another round is due at once, although nothing happens outside.
+  bool RoundIsDue() const {
+    return claims_spared || (freed_after_walk && placed.size() < jobs.size());
+  }
 
   // --- Lines of waiting jobs.
   void Enqueue(JobEntry& job);

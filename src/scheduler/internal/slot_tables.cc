@@ -74,4 +74,15 @@ DomainTree TreeOf(const spec::Topology& topology) {
   return std::move(tree).value();
 }
 
+void CapHosts(SlotTable& table, int32_t cap, std::span<const NodeIndex> survivors) {
+  for (int32_t host = 0; host < table.tree().hosts(); ++host) {
+    if (table.OnHost(host) > cap) table.Set(host, cap);
+  }
+  for (const NodeIndex node : survivors) {
+    const auto host = static_cast<int32_t>(node);
+    const auto here = static_cast<int32_t>(std::count(survivors.begin(), survivors.end(), node));
+    table.Set(host, std::min(table.OnHost(host), std::max(0, cap - here)));
+  }
+}
+
 }  // namespace longhaul::scheduler::internal

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "scheduler/gang/slot_table.h"
@@ -45,6 +46,10 @@ int32_t SlotsFor(const State& state, NodeIndex node, ShapeId shape, Admit admit,
 // The most tasks of the shape that any one node of the cluster could take, 1 at least, 1024 at
 // most: the bound of its table.
 int32_t MostSlots(const State& state, ShapeId shape);
+
+// Lowers the slots of each host to `cap`, less the entries of `survivors` that name the host: for
+// groups with at most `cap` tasks on a host, some of which run already.
+void CapHosts(SlotTable& table, int32_t cap, std::span<const NodeIndex> survivors);
 
 // The network's tiers of a topology: its levels without the last, which is the whole cluster; when
 // there is no other, the cluster as one leaf.

@@ -18,9 +18,10 @@ constexpr uint16_t kGoodHealth = 1'000;
 constexpr uint16_t kTrustedHealth = 800;  // a suspect that healed so far is ready again
 constexpr int64_t kHealthAnHour = 10;
 
-// The most tasks of a shape that an empty cluster could take in one domain of the tier.
-int64_t MostWhenEmpty(SchedulerState& state, ShapeId shape, Tier tier) {
-  const auto [known, fresh] = state.most_when_empty.try_emplace({shape, tier}, 0);
+// The most tasks of a shape that an empty cluster could take in one domain of the tier, with at
+// most `cap` on a host.
+int64_t MostWhenEmpty(SchedulerState& state, ShapeId shape, Tier tier, int32_t cap) {
+  const auto [known, fresh] = state.most_when_empty.try_emplace({shape, tier, cap}, 0);
   if (!fresh) return known->second;
   const DomainTree& tree = *state.tree;
   const bool by_host = tier == kHostTier;
@@ -29,7 +30,7 @@ int64_t MostWhenEmpty(SchedulerState& state, ShapeId shape, Tier tier) {
   for (int32_t d = 0; d < domains; ++d) {
     int64_t sum = 0;
     for (int32_t host = tree.FirstHost(tier, d); host < tree.LastHost(tier, d); ++host) {
-      sum += state.resources.SlotsWhenEmpty(static_cast<NodeIndex>(host), shape, kMaxGangTasks);
+      sum += state.resources.SlotsWhenEmpty(static_cast<NodeIndex>(host), shape, cap);
     }
     most = std::max(most, sum);
   }
@@ -38,8 +39,7 @@ int64_t MostWhenEmpty(SchedulerState& state, ShapeId shape, Tier tier) {
 }
 
 // One task a host, on hosts whose islands are alike.
-int64_t MostOnRails(SchedulerState& state, const Shape& shape, Tier tier) {
-  const ShapeId id = state.resources.Intern(shape);
+int64_t MostOnRails(SchedulerState& state, ShapeId id, Tier tier) {
   const std::vector<std::vector<uint8_t>> kinds = RailIslands(state, id);
   const DomainTree& tree = *state.tree;
   const bool by_host = tier == kHostTier;
@@ -57,6 +57,20 @@ int64_t MostOnRails(SchedulerState& state, const Shape& shape, Tier tier) {
       most = std::max(most, hosts);
     }
   }
+  return most;
+}
+
+// The most tasks of a group that an empty cluster could take, whatever other groups need. `shape`
+// is the group's own or restricted to a model.
+int64_t MostOfGroup(SchedulerState& state, const GroupRequest& group, ShapeId shape, Tier tier) {
+  const bool by_host = group.max_per_domain > 0 && group.spread_tier == kHostTier;
+  int64_t most = MostWhenEmpty(state, shape, tier, by_host ? group.max_per_domain : kMaxGangTasks);
+  if (group.max_per_domain > 0 && !by_host) {
+    const int64_t domains =
+        group.spread_tier == kClusterTier ? 1 : state.tree->domains(group.spread_tier);
+    most = std::min(most, domains * group.max_per_domain);
+  }
+  if (group.rail_aligned) most = std::min(most, MostOnRails(state, shape, tier));
   return most;
 }
 
@@ -80,10 +94,8 @@ bool FitsWhenEmpty(SchedulerState& state, const JobRequest& request) {
   job.number = state.next_job;
   job.request = std::make_shared<const JobRequest>(request);
   std::vector<int32_t> counts;
-  for (const GroupRequest& group : request.groups) {
-    job.shapes.push_back(state.resources.Intern(group.shape));
-    counts.push_back(group.minimum);
-  }
+  state.InternShapes(job);
+  for (const GroupRequest& group : request.groups) counts.push_back(group.minimum);
   Placer placer(state.policy.seed);
   std::vector<HeldTask> placed;
   const bool fits = placer.Place(state, job, counts, {}, Admit::kReady, placed);
@@ -175,25 +187,24 @@ class Taker {
     state_.by_name[request.id.value()] = fresh.number;
     JobEntry& job = state_.jobs.emplace(fresh.number, std::move(fresh)).first->second;
     CountArrival(job);
-    state_.Enqueue(job);
     for (const NodeIndex node : event.leaving) {
       if (node >= state_.resources.size()) continue;
       job.leaving = true;
       job.leaving_nodes.push_back(node);
       state_.leaving_on[node].insert(job.number);
     }
+    state_.Enqueue(job);
     if (!event.tasks.empty() || !event.lost.empty()) TakeOver(job, event);
   }
 
   void operator()(const JobStopped& event) {
     JobEntry* job = state_.Find(event.job);
     if (job == nullptr || !job->leaving) return;
-    job->leaving = false;
     for (const NodeIndex node : job->leaving_nodes) state_.leaving_on[node].erase(job->number);
     job->leaving_nodes.clear();
-    if (job->placed) return;
-    state_.lines[job->line].parked = false;
-    state_.lines[job->line].preempt_parked = false;
+    if (!job->placed) state_.Dequeue(*job);
+    job->leaving = false;
+    if (!job->placed) state_.Enqueue(*job);
   }
 
   void operator()(const SnapshotTaken& event) {
@@ -325,10 +336,7 @@ class Taker {
   void Adopt(JobEntry& job, const JobRequest& request) {
     job.request = std::make_shared<const JobRequest>(request);
     job.queue = request.queue.empty() ? share::kRootQueue : state_.queues.Find(request.queue);
-    job.shapes.clear();
-    for (const GroupRequest& group : request.groups) {
-      job.shapes.push_back(state_.resources.Intern(group.shape));
-    }
+    state_.InternShapes(job);
   }
 
   // What an adopted job holds. What can't be had is lost.
@@ -546,17 +554,19 @@ Status CheckFits(SchedulerState& state, const JobRequest& request) {
   if (queue == share::kNoQueue) {
     return refuse("names queue '" + Printable(request.queue, 63) + "', which does not exist");
   }
+  if (state.resources.shape_count() + request.groups.size() * (1 + spec::kMaxDeviceModels) >
+      kMaxShapes) {
+    return refuse("would be one of more than " + WithThousands(kMaxShapes) +
+                  " different requests, the scheduler's limit");
+  }
   for (const GroupRequest& group : request.groups) {
     const Tier tier = std::min(group.required, request.required);
-    int64_t most = MostWhenEmpty(state, state.resources.Intern(group.shape), tier);
-    if (group.max_per_domain > 0) {
-      const int64_t domains = group.spread_tier == kClusterTier ? 1
-                              : group.spread_tier == kHostTier
-                                  ? state.tree->hosts()
-                                  : state.tree->domains(group.spread_tier);
-      most = std::min(most, domains * group.max_per_domain);
+    const std::vector<ShapeId> shapes = state.ShapesOfModels(group);
+    int64_t most = 0;
+    if (shapes.empty()) most = MostOfGroup(state, group, state.resources.Intern(group.shape), tier);
+    for (const ShapeId shape : shapes) {
+      most = std::max(most, MostOfGroup(state, group, shape, tier));
     }
-    if (group.rail_aligned) most = std::min(most, MostOnRails(state, group.shape, tier));
     if (most >= group.minimum) continue;
     return refuse("needs " + std::to_string(group.minimum) + " tasks of " + ToString(group.shape) +
                   "; the largest size that fits" +

@@ -17,22 +17,32 @@ constexpr int kMostGangs = 8;
 
 __extension__ using Int128 = __int128;
 
+bool WaitsForLong(const SchedulerState& state, const Reservation& reservation) {
+  return reservation.start - state.now >= kShortWait && !state.at(reservation.job).leaving;
+}
+
 }  // namespace
+
+std::optional<Instant> Defragmentation::NextRun(const SchedulerState& state) {
+  const Policy& policy = state.policy;
+  if (!policy.moves || policy.defragment_period <= Duration(0)) return std::nullopt;
+  if (policy.placement != PlacementRule::kExact) return std::nullopt;
+  for (const auto& [holder, reservation] : state.reservations) {
+    if (WaitsForLong(state, reservation)) return state.defragmented_at + policy.defragment_period;
+  }
+  return std::nullopt;
+}
 
 void Defragmentation::Run() {
   SchedulerState& state = context_.state;
-  const Duration period = state.policy.defragment_period;
-  if (!state.policy.moves || period <= Duration(0)) return;
-  if (state.now - state.defragmented_at < period) return;
-  if (state.reservations.empty() || state.policy.placement != PlacementRule::kExact) return;
+  const std::optional<Instant> due = NextRun(state);
+  if (!due || *due > state.now) return;
   std::vector<JobNumber> waiting;
   for (const auto& [holder, reservation] : state.reservations) {
-    const JobEntry& job = state.at(holder);
-    if (reservation.start - state.now >= kShortWait && !job.leaving) waiting.push_back(holder);
+    if (WaitsForLong(state, reservation)) waiting.push_back(holder);
   }
   std::sort(waiting.begin(), waiting.end(),
             [&](JobNumber a, JobNumber b) { return state.Before(state.at(a), state.at(b)); });
-  if (waiting.empty()) return;
   state.defragmented_at = state.now;
   if (waiting.size() > kMostGangs) waiting.resize(kMostGangs);
   for (const JobNumber number : waiting) {

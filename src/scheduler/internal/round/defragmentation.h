@@ -4,6 +4,8 @@
 // moves lose, and if all moves so far stay within Policy::move_budget_milli of the cluster's time.
 #pragma once
 
+#include <optional>
+
 #include "scheduler/internal/make_room.h"
 #include "scheduler/internal/round/round_context.h"
 
@@ -17,6 +19,8 @@ class Defragmentation {
   // Once per Policy::defragment_period: searches moves for the first gangs that hold a reservation,
   // and starts at most one of them.
   void Run();
+  // Returns when Run searches next if nothing changes; nothing if no gang waits for long.
+  static std::optional<Instant> NextRun(const SchedulerState& state);
 
  private:
   bool TryMoves(JobEntry& job, const Reservation& reservation);

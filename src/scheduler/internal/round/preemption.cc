@@ -38,19 +38,16 @@ void Preemption::Run() {
 
 bool Preemption::TryMakeRoom(JobEntry& job) {
   if (FindAndTakeRoom(job)) return true;
-  if (!job.leaving && context_.state.policy.preempt &&
-      job.block.kind != Block::Kind::kReservation) {
-    NoteSpared(job);
-  }
+  if (!job.leaving && context_.state.policy.preempt) NoteSpared(job);
   return false;
 }
 
 bool Preemption::FindAndTakeRoom(JobEntry& job) {
   SchedulerState& state = context_.state;
   if (job.leaving || !state.policy.preempt || !MayClaim(state, job)) return false;
-  // There is room, but it is reserved for a job that goes before.
-  if (job.block.kind == Block::Kind::kReservation) return false;
-  if (OneGpuVictims::Serves(job)) {
+  // Where there is room that is reserved for a job that goes before, victims give room beside it.
+  const bool reserved = job.block.kind == Block::Kind::kReservation;
+  if (!reserved && OneGpuVictims::Serves(job)) {
     --context_.steps_left;
     const OneGpuVictims::Choice choice = one_gpu_.Choose(job);
     if (choice.outcome != OneGpuVictims::Outcome::kToSearch) return StartOnOneGpu(job, choice);
@@ -59,7 +56,7 @@ bool Preemption::FindAndTakeRoom(JobEntry& job) {
   context_.steps_left -= 1 + room.steps / 100;
   if (!room.found) return false;
   // Room without victims was made for jobs that were tried before.
-  if (room.victims.empty()) return TryStart(context_, job);
+  if (room.victims.empty()) return !reserved && TryStart(context_, job);
   TakeRoom(context_, job, room);
   return true;
 }

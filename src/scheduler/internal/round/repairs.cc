@@ -1,6 +1,7 @@
 #include "scheduler/internal/round/repairs.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -32,11 +33,12 @@ std::vector<HostTasks> HostsOf(const SchedulerState& state, const JobEntry& job)
 }
 
 // Whether gang/repair.h covers the job's rules: one group of equal tasks, whole slices, and nothing
-// that depends on which tasks are where.
+// that depends on which tasks are where, other than a bound of tasks on a host.
 bool IsPlannable(const SchedulerState& state, const JobEntry& job) {
   if (job.request->groups.size() != 1 || job.tasks.empty() || !state.links.empty()) return false;
   const GroupRequest& group = job.request->groups[0];
-  return group.max_per_domain == 0 && !group.rail_aligned && group.slice == 1 &&
+  const bool spread = group.max_per_domain > 0 && group.spread_tier != kHostTier;
+  return !spread && !group.rail_aligned && group.slice == 1 &&
          std::min(group.required, job.request->required) != kHostTier &&
          state.policy.placement == PlacementRule::kExact;
 }
@@ -66,6 +68,17 @@ RepairProblem ProblemOf(const SchedulerState& state, const JobEntry& job,
     problem.slowdown_ppm[t] = state.policy.block_slowdown_ppm;
   }
   return problem;
+}
+
+// The slots for tasks of the job's only group, in this shape, on hosts that have not refused it and
+// next to `survivors`, the hosts of tasks that stay.
+SlotTable SlotsBeside(SchedulerState& state, const JobEntry& job, ShapeId shape,
+                      std::span<const NodeIndex> survivors) {
+  SlotTable table = state.tables.Of(state.resources, shape, Admit::kSpareToo);
+  for (const NodeIndex node : job.refused_by) table.Set(static_cast<int32_t>(node), 0);
+  const GroupRequest& group = job.request->groups[0];
+  if (group.max_per_domain > 0) CapHosts(table, group.max_per_domain, survivors);
+  return table;
 }
 
 // Puts tasks with the wanted groups and ranks on the hosts, uncommitted. Requires that the hosts
@@ -131,15 +144,13 @@ bool Repairs::RepairByPlan(JobEntry& job) {
   SchedulerState& state = context_.state;
   const std::vector<HostTasks> survivors = HostsOf(state, job);
   const RepairProblem problem = ProblemOf(state, job, survivors);
-  const auto usable = [&] {
-    SlotTable table = state.tables.Of(state.resources, job.shapes[0], Admit::kSpareToo);
-    for (const NodeIndex node : job.refused_by) table.Set(static_cast<int32_t>(node), 0);
-    return table;
-  };
-  const SlotTable free = usable();
+  std::vector<NodeIndex> nodes;
+  for (const HeldTask& task : job.tasks) nodes.push_back(state.resources.task(task.slot).node);
+  const ShapeId shape = state.ShapeBesideTasks(job, 0);
+  const SlotTable free = SlotsBeside(state, job, shape, nodes);
   const Savepoint before = state.resources.Save();
   for (const HeldTask& task : job.tasks) state.resources.Remove(task.slot);
-  const SlotTable if_moved = usable();
+  const SlotTable if_moved = SlotsBeside(state, job, shape, {});
   state.resources.RollBack(before);
   std::vector<uint8_t> spare(state.resources.size());
   for (NodeIndex node = 0; node < state.resources.size(); ++node) {
