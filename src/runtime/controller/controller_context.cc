@@ -77,11 +77,11 @@ void ControllerContext::AddMessage(const std::string& job,
   message->set_text(std::move(text));
 }
 
-void ControllerContext::NotificationNode(const NodeId& node) {
+void ControllerContext::AddNodeNotification(const NodeId& node) {
   *AddNotification("").mutable_node() = StatusOf(nodes.at(node));
 }
 
-void ControllerContext::NotificationFault(const JobRecord& job, const proto::Fault& fault) {
+void ControllerContext::AddFaultNotification(const JobRecord& job, const proto::Fault& fault) {
   *AddNotification(job.id()).mutable_fault() = fault;
 }
 
@@ -92,7 +92,7 @@ void ControllerContext::SetState(JobRecord& job, proto::JobState state, const st
   notification->set_reason(reason);
 }
 
-void ControllerContext::NotifyNode(const NodeId& id) {
+void ControllerContext::UpdateScheduler(const NodeId& id) {
   const Node& node = nodes.at(id);
   spec::NodeCondition condition = scheduler.StandardCondition(id.value());
   if (node.enlisted) condition = spec::NodeCondition::kReady;

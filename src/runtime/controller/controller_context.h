@@ -61,12 +61,12 @@ class ControllerContext {
   proto::Notification& AddNotification(const std::string& job);
   void AddMessage(const std::string& job, proto::MessageNotification::Severity severity,
                   std::string text);
-  void NotificationNode(const NodeId& node);
-  void NotificationFault(const JobRecord& job, const proto::Fault& fault);
+  void AddNodeNotification(const NodeId& node);
+  void AddFaultNotification(const JobRecord& job, const proto::Fault& fault);
   void SetState(JobRecord& job, proto::JobState state, const std::string& reason);
 
   // Reports the condition of the node to the scheduler.
-  void NotifyNode(const NodeId& node);
+  void UpdateScheduler(const NodeId& node);
   proto::NodeStatus StatusOf(const Node& node) const;
   // Returns the job if the event is about its present attempt and the node is in its gang; else
   // null.

@@ -67,7 +67,7 @@ void Placement::StopForVacate(JobRecord& job) {
     // A fault on the way spares the job the snapshot, and nothing else changes.
     job.faults.Decide(queues ? "stop and wait in the queue" : "continue with other nodes",
                       context_.now);
-    context_.NotificationFault(job, job.faults.newest());
+    context_.AddFaultNotification(job, job.faults.newest());
   }
   job.faults.Dismiss();
   job.data.Close(job.life.attempt());

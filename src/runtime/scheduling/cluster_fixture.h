@@ -50,6 +50,9 @@ class Cluster {
     Actions actions = controller.Step(event, now);
     ASSERT_TRUE(controller.CheckInvariants().ok()) << controller.CheckInvariants();
     ASSERT_TRUE(controller.CheckPlaces().ok()) << controller.CheckPlaces();
+    for (const proto::Notification& notification : actions.notifications) {
+      if (notification.has_message()) messages.push_back(notification.message().text());
+    }
     for (auto& [node, command] : actions.commands) queue_.emplace_back(node.value(), command);
     if (answering_) return;
     answering_ = true;
@@ -234,6 +237,7 @@ class Cluster {
   Instant now = InstantFromNanoseconds(1'000'000'000'000);
   std::vector<std::pair<std::string, proto::Command>> sent;
   std::vector<std::pair<Instant, proto::Event>> log;
+  std::vector<std::string> messages;
   std::set<std::string> snapshots;  // jobs that take a snapshot after every step
   bool closes = true;               // killed workers end at once
   uint32_t peer_port = 0;           // of agents that join: the port for snapshots

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "runtime/scheduling/elastic.h"
 #include "runtime/scheduling/health.h"
 #include "runtime/scheduling/job_request.h"
@@ -24,15 +25,26 @@ constexpr const char* kSlotsName = "slots";
 // Rounds that nothing but time asks for are never closer than this.
 constexpr Duration kLeastPause = std::chrono::seconds(1);
 constexpr int64_t kMaxAmount = INT32_MAX;
+constexpr double kVisibleMemory = 0.95;  // of what is installed, at least
+constexpr const char* kUndeclaredModel = "undeclared";
 
-spec::NodeKind KindOf(const NodeFacts& facts, uint32_t slots_per_accelerator, uint16_t model) {
+// `declared` is the node's kind in the cluster file, or null. It supplies what the agent does not
+// report: the device model, the positions of the devices, and cores and memory where they are 0.
+spec::NodeKind KindOf(const NodeFacts& facts, uint32_t slots_per_accelerator, uint16_t model,
+                      const spec::NodeKind* declared) {
   const uint32_t accelerators = (facts.slots + slots_per_accelerator - 1) / slots_per_accelerator;
-  const auto cpu = static_cast<int64_t>(std::min<uint64_t>(facts.cores, kMaxAmount / 1000)) * 1000;
-  const int64_t memory =
-      std::min<int64_t>(static_cast<int64_t>(facts.memory_bytes >> 20), kMaxAmount);
+  auto cpu = static_cast<int64_t>(std::min<uint64_t>(facts.cores, kMaxAmount / 1000)) * 1000;
+  int64_t memory = std::min<int64_t>(static_cast<int64_t>(facts.memory_bytes >> 20), kMaxAmount);
+  if (declared != nullptr) {
+    if (cpu == 0) cpu = declared->cpu_milli;
+    if (memory == 0) memory = declared->memory_mib;
+  }
   spec::NodeKind kind;
   if (accelerators > 0) {
     kind = spec::UniformKind("", model, accelerators, 1, cpu, memory);
+    if (declared != nullptr && declared->devices.size() == accelerators) {
+      kind.devices = declared->devices;
+    }
   } else {
     kind.cpu_milli = cpu;
     kind.memory_mib = memory;
@@ -175,6 +187,31 @@ NodeCondition ClusterScheduler::ConditionOf(const std::string& name) const {
   return found == nodes_.end() ? NodeCondition::kDown : found->second.condition;
 }
 
+std::string ClusterScheduler::Contradiction(const std::string& name) const {
+  const auto declared = declared_index_.find(name);
+  const auto joined = nodes_.find(name);
+  if (declared == declared_index_.end() || joined == nodes_.end()) return "";
+  const spec::NodeKind& kind = declared_->kinds[declared_->nodes[declared->second].kind];
+  const NodeFacts& facts = joined->second.facts;
+  std::vector<std::string> found;
+  if (facts.slots < kind.devices.size()) {
+    found.push_back(std::to_string(facts.slots) + " slots instead of " +
+                    std::to_string(kind.devices.size()) + " devices");
+  }
+  if (facts.cores > 0 && static_cast<int64_t>(facts.cores) * 1000 < kind.cpu_milli) {
+    found.push_back(std::to_string(facts.cores) + " cores instead of " +
+                    spec::AmountText(1, kind.cpu_milli));
+  }
+  const auto memory_mib = static_cast<int64_t>(facts.memory_bytes >> 20);
+  // An operating system reports less than what is installed.
+  if (memory_mib > 0 &&
+      static_cast<double>(memory_mib) < kVisibleMemory * static_cast<double>(kind.memory_mib)) {
+    found.push_back(ToString(Bytes(memory_mib << 20)) + " of memory instead of " +
+                    ToString(Bytes(kind.memory_mib << 20)));
+  }
+  return Join(found, ", ");
+}
+
 uint32_t ClusterScheduler::SlotsPerAccelerator() const {
   uint32_t most = 1;
   for (const auto& [name, node] : nodes_) most = std::max(most, node.facts.slots);
@@ -191,17 +228,17 @@ Result<spec::Topology> ClusterScheduler::MakeTopology() const {
   }
   cluster.counted = {kSlotsName};
   if (cluster.models.empty()) cluster.models.push_back({"slot", 0});
-  const size_t declared_kinds = cluster.kinds.size();
+  const std::vector<spec::NodeKind> declared_kinds = cluster.kinds;
   for (spec::NodeKind& kind : cluster.kinds) {
     kind.counted[kSlots] = static_cast<int64_t>(kind.devices.size()) * per_accelerator;
   }
-  std::map<std::tuple<uint32_t, uint64_t, uint64_t, uint16_t>, uint32_t> kinds;
-  const auto kind_of = [&](const NodeFacts& facts, uint16_t model) {
+  std::map<std::tuple<uint32_t, uint64_t, uint64_t, const spec::NodeKind*>, uint32_t> kinds;
+  const auto kind_of = [&](const NodeFacts& facts, uint16_t model, const spec::NodeKind* declared) {
     const auto [found, fresh] =
-        kinds.try_emplace({facts.slots, facts.cores, facts.memory_bytes, model},
+        kinds.try_emplace({facts.slots, facts.cores, facts.memory_bytes, declared},
                           static_cast<uint32_t>(cluster.kinds.size()));
     if (fresh) {
-      cluster.kinds.push_back(KindOf(facts, per_accelerator, model));
+      cluster.kinds.push_back(KindOf(facts, per_accelerator, model, declared));
       cluster.kinds.back().name = "joined-" + std::to_string(found->second);
     }
     return found->second;
@@ -212,10 +249,9 @@ Result<spec::Topology> ClusterScheduler::MakeTopology() const {
       node.condition = NodeCondition::kDown;
       continue;
     }
-    // What has joined knows best how many workers it takes.
-    const uint16_t model =
-        node.kind < declared_kinds ? cluster.kinds[node.kind].model : uint16_t{0};
-    node.kind = kind_of(joined->second.facts, model);
+    // The agent's report of its slots decides.
+    const spec::NodeKind& declared = declared_kinds[node.kind];
+    node.kind = kind_of(joined->second.facts, declared.model, &declared);
     node.condition = joined->second.condition;
   }
   std::vector<std::string> names;
@@ -223,11 +259,17 @@ Result<spec::Topology> ClusterScheduler::MakeTopology() const {
     if (!declared_index_.contains(name)) names.push_back(name);
   }
   std::sort(names.begin(), names.end(), scheduler::NaturalLess);
+  // Nothing is known of the devices of a node that the cluster file leaves out.
+  uint16_t model = 0;
+  if (declared_ && !names.empty()) {
+    model = static_cast<uint16_t>(cluster.models.size());
+    cluster.models.push_back({kUndeclaredModel, 0});
+  }
   for (const std::string& name : names) {
     const Node& node = nodes_.at(name);
     spec::DeclaredNode& added = cluster.nodes.emplace_back();
     added.name = name;
-    added.kind = kind_of(node.facts, 0);
+    added.kind = kind_of(node.facts, model, nullptr);
     added.domains.assign(cluster.levels.size(), declared_ ? "undeclared" : "all");
     added.condition = node.condition;
   }
@@ -247,6 +289,19 @@ std::vector<spec::QueueSpec> ClusterScheduler::QueuesNow() const {
   return queues;
 }
 
+void ClusterScheduler::Translate(const spec::Topology& topology, JobRequest& request) const {
+  const auto found = requests_.find(request.id.value());
+  if (found == requests_.end()) return;
+  Result<JobRequest> again = RequestOf(found->second.job, &topology);
+  if (again.ok()) {
+    request = *std::move(again);
+    return;
+  }
+  // The numbers of models and labels are those of the old cluster. Until the names are known again,
+  // no node serves.
+  for (scheduler::GroupRequest& group : request.groups) group.shape.classes = {};
+}
+
 void ClusterScheduler::Rebuild(Instant now) {
   changed_ = false;
   Result<spec::Topology> topology = MakeTopology();
@@ -262,13 +317,9 @@ void ClusterScheduler::Rebuild(Instant now) {
     if (!scheduler_) {
       return scheduler::Scheduler::Create(*topology, queues, with);
     }
-    return scheduler::Scheduler::Rebuild(*scheduler_, *topology, queues, with,
-                                         [&](JobRequest& request) {
-                                           const auto found = requests_.find(request.id.value());
-                                           if (found == requests_.end()) return;
-                                           auto again = RequestOf(found->second.job);
-                                           if (again.ok()) request = *std::move(again);
-                                         });
+    return scheduler::Scheduler::Rebuild(
+        *scheduler_, *topology, queues, with,
+        [&](JobRequest& request) { Translate(*topology, request); });
   };
   Result<scheduler::Scheduler> next = attempt(policy);
   if (!next.ok()) {
@@ -292,10 +343,16 @@ void ClusterScheduler::OfferAside(Instant now) {
   for (const auto& [submitted, id] : aside) Offer(id, requests_.at(id), now);
 }
 
-Result<JobRequest> ClusterScheduler::RequestOf(const proto::Job& job) const {
+Result<JobRequest> ClusterScheduler::RequestOf(const proto::Job& job,
+                                               const spec::Topology* topology) const {
   static const std::vector<std::string> kNone;
   return ReadRequest(job, {configuration_, declared_ ? declared_->levels : kNone,
-                           changed_ ? SlotsPerAccelerator() : slots_per_accelerator_});
+                           changed_ ? SlotsPerAccelerator() : slots_per_accelerator_, topology,
+                           declared_.has_value()});
+}
+
+Result<JobRequest> ClusterScheduler::RequestOf(const proto::Job& job) const {
+  return RequestOf(job, &scheduler_->topology());
 }
 
 Status ClusterScheduler::CheckLimits(const JobRequest& request) const {
@@ -317,14 +374,20 @@ Status ClusterScheduler::CheckLimits(const JobRequest& request) const {
 }
 
 Status ClusterScheduler::CheckSubmission(const proto::Job& job) const {
-  const Result<JobRequest> wanted = RequestOf(job);
+  Result<spec::Topology> made = NotFound("the scheduler's own");
+  if (!scheduler_ || changed_) made = MakeTopology();
+  const spec::Topology* present = scheduler_ ? &scheduler_->topology() : nullptr;
+  const Result<JobRequest> wanted = RequestOf(job, made.ok() ? &*made : present);
   // A node that takes more workers may still join, unless the cluster is declared.
   if (!declared_ && wanted.status().code() == Code::kFailedPrecondition) return {};
   ASSIGN_OR_RETURN(const JobRequest request, wanted);
   RETURN_IF_ERROR(CheckLimits(request));
   // A cluster that nodes may still join can come to hold it.
-  if (!declared_ || !scheduler_ || changed_) return {};
-  return scheduler_->CheckSubmission(request);
+  if (!declared_) return {};
+  if (scheduler_ && !changed_) return scheduler_->CheckSubmission(request);
+  if (!made.ok()) return {};
+  const auto empty = scheduler::Scheduler::Create(*std::move(made), QueuesNow(), PolicyNow());
+  return empty.ok() ? empty->CheckSubmission(request) : Status();
 }
 
 void ClusterScheduler::Submit(const proto::Job& job, Instant now) {
@@ -465,6 +528,8 @@ bool ClusterScheduler::Due(Instant now) const {
 std::vector<Verdict> ClusterScheduler::Decide(Instant now) {
   due_ = false;
   last_round_ = now;
+  // A new scheduler forgets the requests of jobs that have ended.
+  if (scheduler_ && scheduler_->state().shape_count() > scheduler::kMaxShapes / 2) changed_ = true;
   if (changed_) Rebuild(now);
   std::vector<Verdict> verdicts;
   if (!scheduler_) return verdicts;
@@ -581,6 +646,9 @@ Status ClusterScheduler::CheckInvariants() const {
   RETURN_IF_ERROR(scheduler_->CheckInvariants());
   // What has been told since the last round may have given somebody a claim.
   if (due_ || changed_ || !last_round_) return {};
+  // So may the last round itself, and then the next one is due at once.
+  const auto next = scheduler_->NextDeadline();
+  if (next && *next <= *last_round_ + Duration(1)) return {};
   return scheduler_->CheckGuarantees(*last_round_);
 }
 

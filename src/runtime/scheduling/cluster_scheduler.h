@@ -71,6 +71,9 @@ class ClusterScheduler {
   // Sets the node's facts. `condition` is the controller's choice.
   void SetNode(const std::string& name, const NodeFacts& facts, spec::NodeCondition condition,
                Instant now);
+  // Returns in what the facts of a joined node fall short of the cluster file; empty when they
+  // agree or the node is not declared.
+  std::string Contradiction(const std::string& name) const;
   // Returns the condition of a healthy node in the configuration: ready or spare.
   spec::NodeCondition StandardCondition(const std::string& name) const;
   spec::NodeCondition ConditionOf(const std::string& name) const;
@@ -148,11 +151,17 @@ class ClusterScheduler {
     std::string aside;  // why the present cluster could never hold it; empty: the scheduler has it
   };
 
+  // The request for the cluster `topology`; null: no node has joined and none is declared.
+  Result<scheduler::JobRequest> RequestOf(const proto::Job& job,
+                                          const spec::Topology* topology) const;
+  // The request for the scheduler's cluster. Requires a scheduler.
   Result<scheduler::JobRequest> RequestOf(const proto::Job& job) const;
   scheduler::Policy PolicyNow() const;
   Result<spec::Topology> MakeTopology() const;
   uint32_t SlotsPerAccelerator() const;
   void Rebuild(Instant now);
+  // Brings the request of a known job into the terms of another cluster.
+  void Translate(const spec::Topology& topology, scheduler::JobRequest& request) const;
   std::vector<spec::QueueSpec> QueuesNow() const;  // with the limits set by operators
   void OfferAside(Instant now);
   // Sets the condition of a node in the scheduler, as far as its probation allows.

@@ -1,6 +1,7 @@
 #include "runtime/scheduling/job_request.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "base/text.h"
@@ -112,6 +113,43 @@ Status ReadWorkers(uint32_t workers, uint32_t slots_per_accelerator, GroupReques
   return {};
 }
 
+// Device models, labels and taints are known from a cluster file alone.
+bool NamesProperties(const proto::Scheduling& asked) {
+  return !asked.devices().empty() || asked.device_memory_bytes() > 0 || !asked.selector().empty() ||
+         !asked.tolerates().empty();
+}
+
+Status ReadProperties(const proto::Scheduling& asked, const RequestContext& context,
+                      GroupRequest& group) {
+  constexpr int64_t kMaxMib = std::numeric_limits<int32_t>::max();
+  if (NamesProperties(asked) && !context.declared) {
+    return InvalidArgument(
+        "devices, device_memory, selector and tolerates need a cluster file, which names the "
+        "devices, labels and taints of the nodes (key 'cluster' of the controller's file)");
+  }
+  scheduler::TaskRequest task;
+  task.gpus = group.shape.gpus;
+  task.share_milli = group.shape.share;
+  const auto mib = [](uint64_t bytes) {
+    return static_cast<int64_t>(std::min<uint64_t>(bytes >> 20, uint64_t{kMaxMib} + 1));
+  };
+  task.gpu_memory_mib = mib(asked.device_memory_bytes());
+  task.memory_mib = mib(asked.memory_bytes());
+  task.cpu_milli = asked.cpu_milli();
+  task.models.insert(asked.devices().begin(), asked.devices().end());
+  for (const auto& [label, value] : asked.selector()) task.selector[label] = value;
+  task.tolerates.insert(asked.tolerates().begin(), asked.tolerates().end());
+  if (context.topology == nullptr) {
+    group.shape.cpu_milli = static_cast<int32_t>(std::min(task.cpu_milli, kMaxMib));
+    group.shape.memory_mib = static_cast<int32_t>(std::min(task.memory_mib, kMaxMib));
+    return {};
+  }
+  ASSIGN_OR_RETURN(scheduler::Shape shape, scheduler::ResolveRequest(task, *context.topology));
+  shape.counted = group.shape.counted;
+  group.shape = shape;
+  return {};
+}
+
 Status ReadTopology(const std::string& level, const std::vector<std::string>& levels,
                     const NodeBounds& bounds, GroupRequest& group) {
   if (level.empty() || level == "cluster") return {};
@@ -148,6 +186,8 @@ Result<JobRequest> ReadRequest(const proto::Job& job, const RequestContext& cont
   const NodeBounds bounds = BoundsOf(job);
   ReadNodes(job, bounds, group);
   RETURN_IF_ERROR(ReadWorkers(job.processes_per_node(), context.slots_per_accelerator, group));
+  RETURN_IF_ERROR(ReadProperties(asked, context, group));
+  group.one_model = bounds.maximum > 1 && !asked.mixed_devices();
   RETURN_IF_ERROR(ReadTopology(asked.topology(), context.levels, bounds, group));
   return request;
 }

@@ -1,5 +1,5 @@
-// The scheduler's request for a job: the job's section `scheduling` and its number of nodes,
-// checked against the controller's configuration file.
+// The scheduler's request for a job: the job's sections `scheduling` and `resources` and its number
+// of nodes, checked against the controller's configuration file and the cluster.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,14 @@ struct RequestContext {
   const spec::ControllerSpec& configuration;
   const std::vector<std::string>& levels;  // of the declared cluster, the smallest first, if any
   uint32_t slots_per_accelerator = 1;
+  // The cluster whose device models, labels and taints the job may name; null: no node has joined
+  // and none is declared.
+  const spec::Topology* topology = nullptr;
+  bool declared = false;  // by a cluster file
 };
 
-// Returns kInvalidArgument for a queue, a priority, a keyword or a level that does not exist, and
-// kFailedPrecondition for more workers on a node than any node can run.
+// Returns kInvalidArgument for a queue, a priority, a keyword, a level, a device model or a label
+// that does not exist, and kFailedPrecondition for more workers on a node than any node can run.
 Result<scheduler::JobRequest> ReadRequest(const proto::Job& job, const RequestContext& context);
 
 }  // namespace longhaul::runtime::scheduling

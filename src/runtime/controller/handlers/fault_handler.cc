@@ -136,7 +136,7 @@ void FaultHandler::NoteFault(JobRecord& job, const Evidence& evidence) {
   // The others can't continue without it; what they know is in their arenas.
   context_.SendKill(job, Duration(0), evidence.what);
   context_.SetState(job, proto::RECOVERING, evidence.what);
-  context_.NotificationFault(job, job.faults.newest());
+  context_.AddFaultNotification(job, job.faults.newest());
 }
 
 void FaultHandler::ImproveCause(JobRecord& job, const Evidence& evidence) {
@@ -144,7 +144,7 @@ void FaultHandler::ImproveCause(JobRecord& job, const Evidence& evidence) {
   if (evidence.certain && job.faults.undecided()) {
     context_.deadlines.Set(DeadlineKind::kDecide, job.id(), context_.now);
   }
-  context_.NotificationFault(job, job.faults.newest());
+  context_.AddFaultNotification(job, job.faults.newest());
 }
 
 void FaultHandler::TryDecideAll() {
@@ -186,7 +186,7 @@ void FaultHandler::Restart(JobRecord& job) {
   job.faults.DecideRestart({job.snapshots.restore(), reached, by_itself,
                             job.never_reported() || by_itself, nodes, job.group.size()},
                            context_.now);
-  context_.NotificationFault(job, job.faults.newest());
+  context_.AddFaultNotification(job, job.faults.newest());
 }
 
 // Copies that do not verify and workers that cannot be started are the node's own; a node that is
@@ -223,7 +223,7 @@ void FaultHandler::ResolveFaults(JobRecord& job, Instant at) {
   outlook.workers_started = !job.group.empty() && job.group.first_started();
   const double bad = BadRankSeconds(job.ledger.Summary(at));
   while (const proto::Fault* fault = job.faults.ResolveNext(outlook, bad, at)) {
-    context_.NotificationFault(job, *fault);
+    context_.AddFaultNotification(job, *fault);
   }
 }
 

@@ -77,7 +77,7 @@ void HangHandler::OnWorkersProbed(const proto::Event& event) {
     // The time in which it was stopped belongs to no step.
     job->ledger.EnterAll(proto::DETECT, since);
     job->ledger.EnterAll(proto::LOST_WORK, context_.now);
-    context_.NotificationFault(*job, fault);
+    context_.AddFaultNotification(*job, fault);
   }
 }
 

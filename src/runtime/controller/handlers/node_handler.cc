@@ -16,7 +16,7 @@ void NodeHandler::DisconnectAll() {
   for (const auto& [id, node] : context_.nodes.all()) {
     if (node.lost) continue;
     context_.nodes.Disconnect(id);
-    context_.NotifyNode(id);
+    context_.UpdateScheduler(id);
     context_.deadlines.Set(DeadlineKind::kNodeGrace, id.value(),
                            context_.now + context_.options.rejoin_grace);
   }
@@ -38,12 +38,21 @@ void NodeHandler::OnAgentJoined(const proto::Event& event) {
   const bool was_cut = nodes.Join(id, event.sequence(), event.agent_joined());
   if (was_cut) context_.scheduler.Cut(id.value(), context_.now);
   if (life_before.has_value()) snapshots_.AdoptMemory(id, *life_before);
-  context_.NotifyNode(id);
+  context_.UpdateScheduler(id);
   context_.deadlines.Clear(DeadlineKind::kNodeGrace, id.value());
-  context_.NotificationNode(id);
+  context_.AddNodeNotification(id);
+  if (life_before.has_value()) WarnOfContradiction(id);
   Reconcile(id);
   placement_.FreeLeftOn(id);
   ScheduleAndDecide();
+}
+
+void NodeHandler::WarnOfContradiction(const NodeId& id) {
+  const std::string contradiction = context_.scheduler.Contradiction(id.value());
+  if (contradiction.empty()) return;
+  context_.AddMessage("", proto::MessageNotification::WARNING,
+                      "node " + id.value() + " has less than the cluster file declares: " +
+                          contradiction + "; correct the file, or repair the node");
 }
 
 void NodeHandler::ScheduleAndDecide() {
@@ -91,7 +100,7 @@ void NodeHandler::OnAgentDisconnected(const proto::Event& event) {
   const NodeId id(event.node());
   if (!context_.nodes.at(id).connected) return;
   context_.nodes.Cut(id);
-  context_.NotifyNode(id);
+  context_.UpdateScheduler(id);
   context_.deadlines.Set(DeadlineKind::kNodeGrace, id.value(),
                          context_.now + context_.options.agent_grace);
   // A fault whose cause is still open probably has it here.
@@ -101,15 +110,15 @@ void NodeHandler::OnAgentDisconnected(const proto::Event& event) {
                                event.node() + " is gone: " + event.agent_disconnected().reason(),
                                event.node(), -1, InstantFromNanoseconds(event.at_ns()), true});
   }
-  context_.NotificationNode(id);
+  context_.AddNodeNotification(id);
 }
 
 void NodeHandler::LoseNode(const NodeId& id, const std::string& why, Instant happened) {
   context_.nodes.Lose(id);
   context_.scheduler.Fault(id.value(), why, context_.now);
-  context_.NotifyNode(id);
+  context_.UpdateScheduler(id);
   context_.deadlines.Clear(DeadlineKind::kNodeGrace, id.value());
-  context_.NotificationNode(id);
+  context_.AddNodeNotification(id);
   for (auto& [name, job] : context_.jobs.all()) {
     const auto place = job.live() ? job.group.PlaceOf(id.value()) : std::nullopt;
     job.snapshots.LoseLeft(id);
@@ -130,8 +139,8 @@ void NodeHandler::OnNodeCordoned(const proto::NodeCordoned& cordoned) {
   const NodeId id(cordoned.target());
   if (context_.nodes.Find(id) == nullptr) return;
   context_.nodes.Cordon(id, cordoned.cordoned(), cordoned.drain());
-  context_.NotifyNode(id);
-  context_.NotificationNode(id);
+  context_.UpdateScheduler(id);
+  context_.AddNodeNotification(id);
   ScheduleAndDecide();
 }
 

@@ -41,6 +41,8 @@ class NodeHandler {
   // should run are sent again.
   void Reconcile(const NodeId& id);
   void ReconcileJob(JobRecord& job, const NodeId& id, size_t place);
+  // Adds a warning if the node has less than the cluster file declares for it.
+  void WarnOfContradiction(const NodeId& id);
   // Schedules and decides again, since placements and decisions may depend on the node.
   void ScheduleAndDecide();
 

@@ -154,8 +154,8 @@ void OperatorChanges::Make(const proto::Change& change, const std::string& reaso
       const NodeId node(change.use_node());
       context_.nodes.Enlist(node);
       context_.scheduler.Trust(node.value());
-      context_.NotifyNode(node);
-      return context_.NotificationNode(node);
+      context_.UpdateScheduler(node);
+      return context_.AddNodeNotification(node);
     }
     case proto::Change::kTrustLink:
       context_.AddMessage(

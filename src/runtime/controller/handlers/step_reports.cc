@@ -73,7 +73,7 @@ void StepReports::TakeFirstOutput(JobRecord& job, const proto::StepReported& rep
   job.ledger.BeginSteps(at);
   if (job.restores_by_itself() && job.faults.has_unresolved()) {
     job.faults.NoteFirstOutput(step, job.progress.TakeStepBefore());
-    context_.NotificationFault(job, job.faults.newest());
+    context_.AddFaultNotification(job, job.faults.newest());
   }
   TakeProgress(job, report, at);
 }
