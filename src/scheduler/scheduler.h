@@ -8,16 +8,14 @@
 //   1. undoes starts that were not confirmed in time, and places lost tasks anew,
 //   2. tries the waiting jobs in the order of share/fair_order.h: a job starts, or it gets a
 //      reservation if it is among the first of its queue, or it waits,
-//   3. preempts other jobs for those that have a right to their room, if it is proved that they
-//   fit,
+//   3. preempts jobs for others that have a right to their room, where it is proved that those fit,
 //   4. moves running jobs if that joins free slots for a waiting gang,
 //   5. lets elastic jobs grow into slots that no waiting job can use.
 // A job that was tried is not tried again until room, quota or a reservation has changed.
 //
 // Model and sources: queues share/queue_tree.h, hosts gang/equal_tasks.h, victims
 // victims/victim_search.h, reservations internal/planning.h, constants policy.h. Leaves out how a
-// job is started and stopped: the caller carries the decisions out and reports the results as
-// events.
+// job is started and stopped: the caller carries out decisions and reports the results as events.
 #pragma once
 
 #include <cstdint>
@@ -86,8 +84,8 @@ class Scheduler {
   // Returns an independent copy, on which a caller can try changes out.
   Scheduler Copy() const;
 
-  // Applies one event. A `now` before that of the last call counts as the latter. An event that
-  // makes no sense (an unknown job, an old transaction) changes nothing, because events come from
+  // Applies one event. A `now` before that of the last call counts as that one. An event that makes
+  // no sense (an unknown job, an old transaction) changes nothing, because events come from
   // outside. A submission that is refused leads to a kReject in the next round.
   void Apply(const Event& event, Instant now);
 

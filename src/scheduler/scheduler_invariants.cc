@@ -7,7 +7,6 @@
 
 #include "scheduler/internal/rank_places.h"
 
-// Where possible, the checks compute what must hold from the jobs alone.
 namespace longhaul::scheduler::internal {
 
 namespace {

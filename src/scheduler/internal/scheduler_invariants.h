@@ -1,4 +1,5 @@
-// The invariants of the state between two calls.
+// The invariants of the state between two calls. Where possible, the checks compute what must hold
+// from the jobs alone.
 #pragma once
 
 #include "base/status.h"

@@ -144,8 +144,7 @@ void ElasticGrowth::Run() {
   }
 }
 
-// Whether all jobs that grow find places once the others have shrunk. The state is as before
-// afterwards.
+// Whether all jobs that grow find places once the others have shrunk. Leaves the state as before.
 bool ElasticGrowth::Lands(const Counts& counts) {
   SchedulerState& state = context_.state;
   const Savepoint before = state.resources.Save();

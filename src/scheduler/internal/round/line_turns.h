@@ -5,8 +5,8 @@
 // is skipped until the state changes in a way that matters (SchedulerState::Versions). Placement
 // and preemption depend on different changes and park lines separately.
 //
-// Between queues share/fair_order.h decides; within a queue its lines are kept in a heap by their
-// first jobs, so that a round over many lines stays cheap.
+// share/fair_order.h orders the queues. The lines of a queue are kept in a heap by their first
+// jobs, so that a round over many lines stays cheap.
 #pragma once
 
 #include <cstdint>

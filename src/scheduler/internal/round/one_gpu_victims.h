@@ -2,10 +2,11 @@
 //
 // For one whole GPU the optimum is the cheapest victim that holds a GPU, so no search is necessary.
 // Of victims of equal cost, the one in the queue that holds most beyond its guarantee is chosen.
-// Where GPUs are shared, jobs can shrink, or the task needs more than its GPU, this holds only if
-// the cheapest victim of all serves; otherwise the caller has to search (internal/make_room.h).
+// A task that also needs other resources takes the cheapest victim if that one serves; otherwise
+// the caller has to search (internal/make_room.h), as it has to where GPUs are shared or jobs can
+// shrink.
 //
-// The victims are sorted by cost once in a round for each queue and priority of waiting jobs.
+// The victims are sorted by cost once for each queue and priority of waiting jobs.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // The passes that promise a time and a domain to the first blocked gangs of each queue.
 //
-// internal/planning.h computes one reservation and describes the model. Here is decided which jobs
-// hold one: at most Policy::reservations of each queue, the first in its order.
+// internal/planning.h describes the model and computes one reservation. This class chooses the jobs
+// that hold one: at most Policy::reservations of each queue, the first in its order.
 #pragma once
 
 #include "scheduler/internal/round/round_context.h"

@@ -27,8 +27,7 @@ void TakeRoom(RoundContext& context, JobEntry& job, const Room& room) {
   CHECK(context.placer.Place(state, job, counts, room.bounds, AdmitOf(state, job), tasks))
       << "victims were stopped for a gang that does not land";
   StartOn(context, job, std::move(tasks));
-  // One by one, in the order of the proof, which has checked the reservations that each would
-  // delay.
+  // In the order of the proof, which has checked that no move delays a reservation.
   for (const ChosenVictim& victim : room.victims) {
     if (victim.means != Means::kMove) continue;
     JobEntry& other = state.at(victim.job);

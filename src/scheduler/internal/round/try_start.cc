@@ -12,8 +12,7 @@ namespace {
 // Domains of reservations that one attempt avoids before it gives up.
 constexpr int kMostDetours = 3;
 
-// The count of an elastic job's only group that room and quota allow; 0 if that is less than its
-// minimum.
+// The count of an elastic job's only group that room and quota allow; 0 if below its minimum.
 int32_t CountFor(RoundContext& context, JobEntry& job, Admit admit) {
   const GroupRequest& group = job.request->groups[0];
   const int32_t room = context.placer.MostTasks(context.state, job, 0, {}, admit);
