@@ -568,7 +568,8 @@ TEST(History, ARebuiltSchedulerDecidesAsTheOneBefore) {
     History again(seed);
     Random rng(seed);
     for (int step = 0; step < 60; ++step) {
-      ASSERT_TRUE(history.Step().ok());
+      const Status before = history.Step();
+      ASSERT_TRUE(before.ok()) << before << " after\n" << history.log();
       if (rng.Below(8) == 0) {
         const Status rebuilt = again.Rebuild();
         ASSERT_TRUE(rebuilt.ok()) << rebuilt << " after\n" << again.log();
@@ -590,7 +591,8 @@ TEST(History, EveryStatedFixStartsItsJob) {
     SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(seed));
     History history(seed);
     for (int step = 0; step < 60; ++step) {
-      ASSERT_TRUE(history.Step().ok());
+      const Status holds = history.Step();
+      ASSERT_TRUE(holds.ok()) << holds << " after\n" << history.log();
       if (step % 20 != 19) continue;
       const Result<int> fixes = history.CheckFixes();
       ASSERT_TRUE(fixes.ok()) << fixes.status() << " after\n" << history.log();

@@ -34,6 +34,9 @@ struct Options {
   std::vector<std::string> subjects;  // jobs, a queue, a domain
   std::string changes;
   std::string topology;
+  std::vector<std::string> devices;
+  bool mixed_devices = false;
+  bool one_device_model = false;
   std::string level;
   uint32_t nodes = 0;
   double accelerators = -2;  // of a limit; -2: unchanged

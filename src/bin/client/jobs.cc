@@ -197,6 +197,15 @@ int ChangeJob(RestClient& client, const Options& options) {
   Json change = {{"job", options.job}};
   if (options.nodes > 0) change["nodes"] = options.nodes;
   if (!options.topology.empty()) change["topology"] = options.topology;
+  if (!options.devices.empty()) {
+    change["devices"] = Json::array();
+    for (const std::string& name : options.devices) {
+      if (name != "any") change["devices"].push_back(name);
+    }
+  }
+  if (options.mixed_devices || options.one_device_model) {
+    change["mixed_devices"] = options.mixed_devices;
+  }
   return Change(client, options, Json::array({change}));
 }
 
@@ -239,6 +248,13 @@ void AddList(CLI::App& app, Action& action, const std::shared_ptr<Options>& opti
   change->add_option("--nodes", options->nodes, "So many, of a job that has not begun");
   change->add_option("--topology", options->topology,
                      "The level of the network that its nodes share; cluster: none");
+  change->add_option("--devices", options->devices, "Device models that may run it; any: all");
+  CLI::Option* mixed = change->add_flag("--mixed-devices", options->mixed_devices,
+                                        "Allow nodes with different device models");
+  change
+      ->add_flag("--one-device-model", options->one_device_model,
+                 "Require nodes with the same device model")
+      ->excludes(mixed);
 }
 
 }  // namespace

@@ -505,6 +505,8 @@ void ClusterScheduler::ApplyTo(const JobRequest& request, proto::Job& job) const
   const scheduler::GroupRequest& group = request.groups[0];
   job.set_nodes(static_cast<uint32_t>(group.minimum));
   const scheduler::Tier tier = std::min(group.required, request.required);
+  if (group.shape.models == scheduler::kAnyModel) job.mutable_scheduling()->clear_devices();
+  if (group.desired > 1) job.mutable_scheduling()->set_mixed_devices(!group.one_model);
   std::string& topology = *job.mutable_scheduling()->mutable_topology();
   if (tier == scheduler::kClusterTier) {
     topology.clear();

@@ -96,7 +96,7 @@ class ClusterScheduler {
   // In force until the configuration changes.
   void SetLimit(const std::string& queue, const proto::Amounts& limit, Instant now);
   void Trust(const std::string& node);  // a suspect becomes ready with its next condition
-  // Sets the job's size and topology to those of the scheduler's request.
+  // Sets the job's size, topology and device models to those of the scheduler's request.
   void ApplyTo(const scheduler::JobRequest& request, proto::Job& job) const;
   std::vector<scheduler::LinkView> Links() const;
   Status CheckLink(const std::string& level, const std::string& name) const;

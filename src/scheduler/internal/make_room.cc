@@ -172,25 +172,28 @@ class RoomSearch {
     return bounds;
   }
 
-  // Adds the number of wholly free GPUs of each node of a victim, before it is gone.
+  // Adds the number of wholly free GPUs of each node of a victim of the job's own queue, before it
+  // is gone.
   void AddFree(const JobEntry& victim, std::map<NodeIndex, int32_t>& free) const {
-    if (!beside_reservations_) return;
+    if (!beside_reservations_ || victim.queue != job_.queue) return;
     for (const HeldTask& task : victim.tasks) {
       const NodeIndex node = state_.resources.task(task.slot).node;
       free[node] = CountGpus(state_.resources.node(node).free_gpus);
     }
   }
 
-  // Whether the job, placed in the state, uses only GPUs that were in use before, or delays no
-  // reservation. `free_before` has the wholly free GPUs of each host before the victims were gone.
+  // Whether the job, placed in the state, delays no reservation, or replaces jobs of its own queue
+  // and uses no GPU that was free before. Within a queue the priority decides, and what the queue
+  // holds on these nodes stays the same.
   bool Respects(const std::vector<HeldTask>& placed,
                 const std::map<NodeIndex, int32_t>& free_before) const {
-    if (!beside_reservations_) return true;
-    const bool keeps_free = std::all_of(placed.begin(), placed.end(), [&](const HeldTask& task) {
+    if (!beside_reservations_ || ForbiddenBy(state_, job_, placed) == kNoJob) return true;
+    return std::all_of(placed.begin(), placed.end(), [&](const HeldTask& task) {
       const NodeIndex node = state_.resources.task(task.slot).node;
-      return CountGpus(state_.resources.node(node).free_gpus) >= free_before.at(node);
+      const auto before = free_before.find(node);
+      return before != free_before.end() &&
+             CountGpus(state_.resources.node(node).free_gpus) >= before->second;
     });
-    return keeps_free || ForbiddenBy(state_, job_, placed) == kNoJob;
   }
 
   // All candidates that may be stopped, the dearest first.
@@ -482,6 +485,7 @@ class RoomSearch {
   }
 
   bool Lands(int32_t domain, std::span<const Victim> victims) {
+    const Bounds bounds = LandingBounds(domain, victims);
     if (rights_ == Rights::kMove) {
       std::vector<ChosenVictim> moves;
       for (const Victim& victim : victims) moves.push_back(Chosen(victim));
@@ -504,9 +508,8 @@ class RoomSearch {
       }
     }
     std::vector<HeldTask> placed;
-    const bool lands =
-        placer_.Place(state_, job_, counts_, LandingBounds(domain, victims), admit_, placed) &&
-        Respects(placed, free_before);
+    const bool lands = placer_.Place(state_, job_, counts_, bounds, admit_, placed) &&
+                       Respects(placed, free_before);
     state_.resources.RollBack(before);
     return lands;
   }

@@ -1,5 +1,6 @@
 #include "service/controller/rest/change_request.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
@@ -15,6 +16,8 @@ using Kind = ChangeRequest::Kind;
 
 constexpr size_t kMostChanges = 1'000;
 constexpr double kLargestAmount = 1e9;
+constexpr size_t kMostDevices = 16;  // as many as a job file may name
+constexpr size_t kMostNameBytes = 63;
 
 Status TakeNumber(const Json& json, const char* key, std::optional<double>& target) {
   const auto found = json.find(key);
@@ -42,6 +45,21 @@ Status TakeLimit(const Json& json, ChangeRequest& change) {
   return TakeNumber(*limit, "memory_gib", change.memory_gib);
 }
 
+Status TakeDevices(const Json& json, ChangeRequest& change) {
+  const auto devices = json.find("devices");
+  if (devices == json.end()) return {};
+  const Status refused = InvalidArgument(
+      "\"devices\" must be a list of at most 16 device models, each of 1 to 63 bytes");
+  if (!devices->is_array() || devices->size() > kMostDevices) return refused;
+  change.devices.emplace();
+  for (const Json& name : *devices) {
+    const std::string text = name.is_string() ? name.get<std::string>() : "";
+    if (text.empty() || text.size() > kMostNameBytes) return refused;
+    change.devices->push_back(text);
+  }
+  return {};
+}
+
 Status TakeJob(const Json& json, ChangeRequest& change) {
   const auto nodes = json.find("nodes");
   if (nodes != json.end()) {
@@ -54,8 +72,16 @@ Status TakeJob(const Json& json, ChangeRequest& change) {
   if (json.contains("topology")) {
     RETURN_IF_ERROR(TakeText(json, "topology", change.topology.emplace()));
   }
-  if (change.nodes || change.topology) return {};
-  return InvalidArgument("\"nodes\" or \"topology\" is missing: what is to change of the job");
+  RETURN_IF_ERROR(TakeDevices(json, change));
+  const auto mixed = json.find("mixed_devices");
+  if (mixed != json.end()) {
+    if (!mixed->is_boolean()) return InvalidArgument("\"mixed_devices\" must be true or false");
+    change.mixed_devices = mixed->get<bool>();
+  }
+  if (change.nodes || change.topology || change.devices || change.mixed_devices) return {};
+  return InvalidArgument(
+      "\"nodes\", \"topology\", \"devices\" or \"mixed_devices\" is missing: what is to change of "
+      "the job");
 }
 
 Result<ChangeRequest> ParseChange(const Json& json) {
@@ -66,8 +92,9 @@ Result<ChangeRequest> ParseChange(const Json& json) {
        {"queue", Kind::kLimit},
        {"node", Kind::kNode},
        {"link", Kind::kLink}}};
-  static constexpr std::array<std::string_view, 10> kKeys = {
-      "expedite", "evict", "job", "queue", "node", "link", "nodes", "topology", "limit", "level"};
+  static constexpr std::array<std::string_view, 12> kKeys = {
+      "expedite", "evict",    "job",     "queue",         "node",  "link",
+      "nodes",    "topology", "devices", "mixed_devices", "limit", "level"};
   if (!json.is_object()) return InvalidArgument("a change must be an object");
   RETURN_IF_ERROR(RefuseUnknown(json, kKeys));
   ChangeRequest change;
@@ -143,6 +170,15 @@ Json ToJson(const proto::Change& change, const proto::Job& before) {
       if (topology != before.scheduling().topology()) {
         json["topology"] = topology.empty() ? "cluster" : topology;
       }
+      const auto& devices = job.scheduling().devices();
+      const auto& devices_before = before.scheduling().devices();
+      if (!std::equal(devices.begin(), devices.end(), devices_before.begin(),
+                      devices_before.end())) {
+        json["devices"] = Json::array();
+        for (const std::string& name : devices) json["devices"].push_back(name);
+      }
+      const bool mixed = job.scheduling().mixed_devices();
+      if (mixed != before.scheduling().mixed_devices()) json["mixed_devices"] = mixed;
       return json;
     }
     case proto::Change::kLimit: {
@@ -174,6 +210,13 @@ std::string CommandOf(const Json& change) {
     std::string command = "longhaul jobs change " + Word(change["job"]);
     if (change.contains("nodes")) command += " --nodes " + NumberText(change["nodes"]);
     if (change.contains("topology")) command += " --topology " + Word(change["topology"]);
+    if (change.contains("devices")) {
+      if (change["devices"].empty()) command += " --devices any";
+      for (const Json& name : change["devices"]) command += " --devices " + Word(name);
+    }
+    if (change.contains("mixed_devices")) {
+      command += change["mixed_devices"].get<bool>() ? " --mixed-devices" : " --one-device-model";
+    }
     return command;
   }
   if (!change.contains("queue")) return "";

@@ -4,7 +4,9 @@
 // has one round. A CHANGE is one of
 //   {"expedite": JOB}                    it goes before all others
 //   {"evict": JOB}                       it takes a snapshot, stops and waits again
-//   {"job": JOB, "nodes"?, "topology"?}  of one that waits; a size only of one that has not begun
+//   {"job": JOB, "nodes"?, "topology"?, "devices"?, "mixed_devices"?}
+//                                        of one that waits; a size only of one that has not begun;
+//                                        an empty list of devices: any model
 //   {"queue": NAME, "limit": {"accelerators"?, "cpu"?, "memory_gib"?}}  -1: none; absent: as it is
 //   {"node": NAME}                       cordoned, drained, suspect or spare no longer
 //   {"link": NAME, "level": LEVEL}       gangs may cross the links of this domain again
@@ -28,7 +30,9 @@ struct ChangeRequest {
   enum class Kind { kExpedite, kEvict, kJob, kLimit, kNode, kLink } kind = Kind::kExpedite;
   std::string subject;  // the job, queue, node or domain
   std::optional<uint32_t> nodes;
-  std::optional<std::string> topology;  // "cluster": none
+  std::optional<std::string> topology;              // "cluster": none
+  std::optional<std::vector<std::string>> devices;  // empty: any model
+  std::optional<bool> mixed_devices;
   std::optional<double> accelerators, cpu, memory_gib;
   std::string level;
 };

@@ -22,6 +22,12 @@ TEST(ChangeRequest, ReadsEachKind) {
   EXPECT_EQ(request->changes[3].cpu, -1.0);
   EXPECT_EQ(request->changes[3].memory_gib, std::nullopt);
   EXPECT_EQ(request->changes[5].level, "leaf");
+  EXPECT_EQ(request->changes[2].devices, std::nullopt);
+  const auto devices =
+      ParseChanges(R"({"changes": [{"job": "c", "devices": ["A", "B"], "mixed_devices": false}]})");
+  ASSERT_TRUE(devices.ok()) << devices.status();
+  EXPECT_EQ(devices->changes[0].devices, (std::vector<std::string>{"A", "B"}));
+  EXPECT_EQ(devices->changes[0].mixed_devices, false);
 }
 
 TEST(ChangeRequest, SaysWhatIsWrong) {
@@ -39,6 +45,10 @@ TEST(ChangeRequest, SaysWhatIsWrong) {
       {R"({"changes": [{"job": "a"}]})", "what is to change"},
       {R"({"changes": [{"job": "a", "nodes": 0}]})", "1 to 1,000,000"},
       {R"({"changes": [{"job": "a", "nodes": -1}]})", "1 to 1,000,000"},
+      {R"({"changes": [{"job": "a", "devices": "H100"}]})", "\"devices\" must be a list"},
+      {R"({"changes": [{"job": "a", "devices": [""]}]})", "1 to 63 bytes"},
+      {R"({"changes": [{"job": "a", "devices": [3]}]})", "1 to 63 bytes"},
+      {R"({"changes": [{"job": "a", "mixed_devices": "yes"}]})", "must be true or false"},
       {R"({"changes": [{"queue": "a"}]})", "\"limit\" must be an object"},
       {R"({"changes": [{"queue": "a", "limit": {"acelerators": 1}}]})",
        "did you mean \"accelerators\"?"},
@@ -65,6 +75,15 @@ TEST(ChangeRequest, IsWrittenAsItIsReadAndAsACommand) {
   EXPECT_EQ(ToJson(change, before).dump(), R"({"job":"a-1","nodes":2,"topology":"cluster"})");
   EXPECT_EQ(CommandOf(ToJson(change, before)),
             "longhaul jobs change a-1 --nodes 2 --topology cluster");
+  *change.mutable_job() = before;
+  before.mutable_scheduling()->add_devices("H100");
+  change.mutable_job()->mutable_scheduling()->set_mixed_devices(true);
+  EXPECT_EQ(ToJson(change, before).dump(), R"({"job":"a-1","devices":[],"mixed_devices":true})");
+  EXPECT_EQ(CommandOf(ToJson(change, before)),
+            "longhaul jobs change a-1 --devices any --mixed-devices");
+  change.mutable_job()->mutable_scheduling()->add_devices("A 100");
+  EXPECT_EQ(CommandOf(ToJson(change, before)),
+            "longhaul jobs change a-1 --devices 'A 100' --mixed-devices");
   change.mutable_limit()->set_queue("lab");
   change.mutable_limit()->mutable_limit()->set_accelerators(4);
   change.mutable_limit()->mutable_limit()->set_cpu(-1);

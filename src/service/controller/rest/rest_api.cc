@@ -419,6 +419,11 @@ Result<proto::Job> RestApi::ChangedJob(const ChangeRequest& request) const {
   if (request.topology) {
     job.mutable_scheduling()->set_topology(*request.topology == "cluster" ? "" : *request.topology);
   }
+  if (request.devices) {
+    job.mutable_scheduling()->clear_devices();
+    for (const std::string& name : *request.devices) job.mutable_scheduling()->add_devices(name);
+  }
+  if (request.mixed_devices) job.mutable_scheduling()->set_mixed_devices(*request.mixed_devices);
   return job;
 }
 
