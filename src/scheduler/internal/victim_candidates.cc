@@ -113,15 +113,16 @@ VictimCandidates FindVictimCandidates(const SchedulerState& state, const JobEntr
   if (rights != Rights::kOwn || also_conflicting) return found;
   // Every subset of the candidates that are kept leaves every queue its guarantee.
   share::QueueTree left = state.queues;
-  const size_t before = all.size();
   std::erase_if(all, [&](VictimCandidate& candidate) {
     const JobEntry& other = *candidate.job;
     if (other.queue == job.queue) return false;
-    if (!IsAllowed(left, job, candidate)) return true;
-    left.Remove(other.queue, MostTaken(candidate));
-    return false;
+    const VictimCandidate alone = candidate;
+    const bool allowed = IsAllowed(left, job, candidate);
+    found.dropped = found.dropped || !allowed || candidate.may_stop != alone.may_stop ||
+                    candidate.spare_pieces != alone.spare_pieces;
+    if (allowed) left.Remove(other.queue, MostTaken(candidate));
+    return !allowed;
   });
-  found.dropped = all.size() < before;
   return found;
 }
 

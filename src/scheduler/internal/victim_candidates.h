@@ -29,8 +29,8 @@ struct VictimCandidate {
 
 struct VictimCandidates {
   std::vector<VictimCandidate> jobs;  // the largest excess first, then the cheapest
-  // Some jobs may be taken alone, but not together with all that come before them, and are left
-  // out.
+  // Some jobs may be taken alone, but not, or not as a whole, together with all that come before
+  // them. They are left out or limited.
   bool dropped = false;
 };
 

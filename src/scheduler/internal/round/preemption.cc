@@ -71,15 +71,17 @@ bool Preemption::StartOnOneGpu(JobEntry& job, const OneGpuVictims::Choice& choic
   return true;
 }
 
-// A job that this round has begun may be a victim in the next round. No other change would cause
-// that round to try preemption again, so the state notes it.
+// A job that this round has begun may be a victim in the next round, and its queue may now hold more
+// than its guarantee, so that older jobs of the queue may be victims. No other change would cause
+// the next round to try preemption again, so the state notes it.
 void Preemption::NoteSpared(const JobEntry& job) {
   SchedulerState& state = context_.state;
   if (state.claims_spared || !MayClaim(state, job)) return;
   const std::vector<JobNumber>& begun = context_.begun;
   state.claims_spared = std::any_of(begun.begin(), begun.end(), [&](JobNumber number) {
     const JobEntry& other = state.at(number);
-    return other.placed && number != job.number && MayTakeFrom(state, job, other);
+    if (!other.placed || number == job.number) return false;
+    return other.queue != job.queue || MayTakeFrom(state, job, other);
   });
 }
 
