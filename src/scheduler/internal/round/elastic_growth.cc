@@ -129,6 +129,8 @@ void ElasticGrowth::Run() {
       Lands(other.counts)) {
     plan = other;
   }
+  // A waiting job may have a right to what elastic jobs receive now: the next round tries it.
+  if (!plan.counts.empty() && state.placed.size() < state.jobs.size()) state.claims_spared = true;
   for (const auto& [number, count] : plan.counts) {
     JobEntry& job = state.at(number);
     if (count < TasksOf(job)) ShrinkBy(job, TasksOf(job) - count);

@@ -71,9 +71,9 @@ bool Preemption::StartOnOneGpu(JobEntry& job, const OneGpuVictims::Choice& choic
   return true;
 }
 
-// A job that this round has begun may be a victim in the next round, and its queue may now hold more
-// than its guarantee, so that older jobs of the queue may be victims. No other change would cause
-// the next round to try preemption again, so the state notes it.
+// A job that this round has begun may be a victim in the next round, and its queue may now hold
+// more than its guarantee, so that older jobs of the queue may be victims. No other change would
+// cause the next round to try preemption again, so the state notes it.
 void Preemption::NoteSpared(const JobEntry& job) {
   SchedulerState& state = context_.state;
   if (state.claims_spared || !MayClaim(state, job)) return;
@@ -81,7 +81,8 @@ void Preemption::NoteSpared(const JobEntry& job) {
   state.claims_spared = std::any_of(begun.begin(), begun.end(), [&](JobNumber number) {
     const JobEntry& other = state.at(number);
     if (!other.placed || number == job.number) return false;
-    return other.queue != job.queue || MayTakeFrom(state, job, other);
+    const bool borrows = other.queue != job.queue && state.queues.ExcessShare(other.queue) > 0;
+    return borrows || MayTakeFrom(state, job, other);
   });
 }
 
