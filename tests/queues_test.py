@@ -37,22 +37,23 @@ OVER = ("succeeded", "failed", "stopped")
 class Cluster:
     """Programs in a folder of their own, and what they are asked."""
 
-    def __init__(self, programs, config=CONFIG, agents=2, slots=2):
+    def __init__(self, programs, config=CONFIG, agents=2, slots=2, cluster=CLUSTER):
         self.lab = local_run.Lab(programs)
         self.folder = self.lab.folder
         self.children = []
+        self.agents = {}  # processes by node
         key, value = self.lab.marker.split("=")
         self.environment = {**os.environ, key: value,
                             "LONGHAUL_ENDPOINT": f"{self.folder}/state/endpoint.json"}
         self.write("controller.yaml", config)
-        self.write("cluster.yaml", CLUSTER)
+        self.write("cluster.yaml", cluster)
         self.controller = self.start_controller("127.0.0.1:0")
         with open(f"{self.folder}/state/endpoint.json") as file:
             self.agents_address = json.load(file)["agents"]
         for number in range(1, agents + 1):
-            self.start("agent", "--controller", self.agents_address, "--token-file", "state/token",
-                       "--node", f"node-{number}", "--slots", str(slots),
-                       "--state-dir", f"agent-{number}")
+            self.agents[f"node-{number}"] = self.start(
+                "agent", "--controller", self.agents_address, "--token-file", "state/token",
+                "--node", f"node-{number}", "--slots", str(slots), "--state-dir", f"agent-{number}")
         local_run.await_that(lambda: len(self.nodes()) == agents, "all nodes")
 
     def close(self):

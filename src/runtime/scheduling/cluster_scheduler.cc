@@ -29,15 +29,15 @@ constexpr double kVisibleMemory = 0.95;  // of what is installed, at least
 constexpr const char* kUndeclaredModel = "undeclared";
 
 // `declared` is the node's kind in the cluster file, or null. It supplies what the agent does not
-// report: the device model, the positions of the devices, and cores and memory where they are 0.
+// report, the device model and the positions of the devices, and bounds cores and memory.
 spec::NodeKind KindOf(const NodeFacts& facts, uint32_t slots_per_accelerator, uint16_t model,
                       const spec::NodeKind* declared) {
   const uint32_t accelerators = (facts.slots + slots_per_accelerator - 1) / slots_per_accelerator;
   auto cpu = static_cast<int64_t>(std::min<uint64_t>(facts.cores, kMaxAmount / 1000)) * 1000;
   int64_t memory = std::min<int64_t>(static_cast<int64_t>(facts.memory_bytes >> 20), kMaxAmount);
   if (declared != nullptr) {
-    if (cpu == 0) cpu = declared->cpu_milli;
-    if (memory == 0) memory = declared->memory_mib;
+    cpu = cpu == 0 ? declared->cpu_milli : std::min(cpu, declared->cpu_milli);
+    memory = memory == 0 ? declared->memory_mib : std::min(memory, declared->memory_mib);
   }
   spec::NodeKind kind;
   if (accelerators > 0) {
