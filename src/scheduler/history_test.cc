@@ -560,6 +560,29 @@ TEST(History, OfAControllerKeepsEveryInvariantAndRepeats) {
   }
 }
 
+// Histories in which a job waited although another round at once, or a victim that it had a right
+// to, would have started it, and in which rounds were due without end.
+TEST(History, SeedsThatFailedOnceHold) {
+  const struct {
+    uint64_t seed;
+    Draws draws;
+  } kRows[] = {{254, Draws::kAnything},        {2051, Draws::kAnything},
+               {10'637, Draws::kAnything},     {51'057, Draws::kAnything},
+               {901'701, Draws::kAnything},    {2'013'119, Draws::kAnything},
+               {85, Draws::kAsController},     {1'470, Draws::kAsController},
+               {2'789, Draws::kAsController},  {5'410, Draws::kAsController},
+               {7'739, Draws::kAsController},  {111'808, Draws::kAsController},
+               {126'326, Draws::kAsController}};
+  for (const auto& row : kRows) {
+    History history(row.seed, row.draws);
+    for (int step = 0; step < 60; ++step) {
+      const Status holds = history.Step();
+      ASSERT_TRUE(holds.ok()) << "seed " << row.seed << ": " << holds << " after\n"
+                              << history.log();
+    }
+  }
+}
+
 // Who is rebuilt anywhere, as often as one likes, decides as if he had not been.
 TEST(History, ARebuiltSchedulerDecidesAsTheOneBefore) {
   const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 150);
