@@ -440,7 +440,7 @@ class History {
       if (request.groups.size() > 1) ++seen_[kind + " of unlike groups"];
       if (request.groups[0].max_per_domain > 0) ++seen_[kind + " spread"];
       if (request.groups.size() == 1 && request.groups[0].minimum == 1) ++seen_[kind + " alone"];
-      if (request.groups[0].one_model && decision.tasks.size() > 1) ++seen_[kind + " of one model"];
+      if (request.groups[0].one_model) ++seen_[kind + " of one model"];
     }
     switch (decision.kind) {
       case DecisionKind::kStart:

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "scheduler/scheduler_fixture.h"
 
 namespace longhaul::scheduler {
@@ -72,21 +74,37 @@ TEST(OneModel, AGangThatNoModelHoldsIsRejectedWithTheLargestSize) {
                                                             "cluster is 2"));
 }
 
+void Urgent(JobRequest& job) {
+  OfOneModel(job);
+  job.priority = 9;
+}
+
+std::function<void(JobRequest&)> On(uint16_t model, Preemption preemption = Preemption::kRequeue) {
+  return [model, preemption](JobRequest& job) {
+    job.groups[0].shape.models = uint64_t{1} << model;
+    job.preemption = preemption;
+  };
+}
+
 TEST(OneModel, RoomIsMadeOnOneModelByTheCheapestVictims) {
   World world = ClusterOf({{kNew, kNew, kOld, kOld}});
-  const auto on = [](uint16_t model) {
-    return [model](JobRequest& job) { job.groups[0].shape.models = uint64_t{1} << model; };
-  };
-  world.Submit("new-1", 1, 8, "", on(kNew));
-  world.Submit("new-2", 1, 8, "", on(kNew));
-  world.Submit("old", 1, 8, "", on(kOld));
-  world.Submit("urgent", 2, 8, "", [](JobRequest& job) {
-    OfOneModel(job);
-    job.priority = 9;
-  });
+  world.Submit("new-1", 1, 8, "", On(kNew));
+  world.Submit("new-2", 1, 8, "", On(kNew));
+  world.Submit("old", 1, 8, "", On(kOld));
+  world.Submit("urgent", 2, 8, "", Urgent);
   EXPECT_THAT(world.NodesOf("urgent"), UnorderedElementsAre(2, 3)) << "one victim instead of two";
   EXPECT_FALSE(world.Runs("old"));
   EXPECT_TRUE(world.Runs("new-1"));
+}
+
+TEST(OneModel, RoomIsMadeWhereTheFreeSlotsOfAllModelsTogetherWouldSuffice) {
+  World world = ClusterOf({{kNew, kNew, kOld, kOld}});
+  world.Submit("new", 1, 8, "", On(kNew));
+  world.Submit("old", 1, 8, "", On(kOld, Preemption::kNever));
+  world.Submit("urgent", 2, 8, "", Urgent);
+  EXPECT_THAT(world.NodesOf("urgent"), UnorderedElementsAre(0, 1));
+  EXPECT_FALSE(world.Runs("new"));
+  EXPECT_TRUE(world.Runs("old"));
 }
 
 TEST(OneModel, ALostTaskIsReplacedOnTheModelOfTheOthers) {
@@ -97,14 +115,14 @@ TEST(OneModel, ALostTaskIsReplacedOnTheModelOfTheOthers) {
   EXPECT_THAT(world.NodesOf("a"), UnorderedElementsAre(1, 3)) << "not the old one beside it";
 }
 
-TEST(OneModel, AnElasticGangGrowsOnItsModel) {
-  World world = ClusterOf({{kNew, kNew, kOld, kOld, kOld}});
-  world.Submit("first", 1, 8, "", [](JobRequest& job) { job.groups[0].shape.models = 1u << kNew; });
+TEST(OneModel, AnElasticGangStartsWithAsManyAsOneModelHas) {
+  World world = ClusterOf({{kNew, kOld, kOld}});
   world.Submit("a", 1, 8, "", [](JobRequest& job) {
     OfOneModel(job);
     job.groups[0].desired = 3;
   });
-  EXPECT_THAT(world.NodesOf("a"), UnorderedElementsAre(2, 3, 4));
+  EXPECT_THAT(world.NodesOf("a"), UnorderedElementsAre(1, 2));
+  EXPECT_EQ(world.Count(DecisionKind::kGrow), 0u) << "it starts with as many as one model has";
 }
 
 TEST(Rails, AGangTakesTheKindOfHostsWithTheFewestSwitches) {

@@ -292,6 +292,18 @@ TEST(Scheduler, AHigherPriorityReplacesALowerOneOfItsQueueBesideAReservation) {
   EXPECT_EQ(world.scheduler.state().cluster().free_gpus, 8u) << "kept for the gang";
 }
 
+TEST(Scheduler, TheIdleGpusOfAReservationAreNotUsedForAHigherPriorityOfAnotherQueue) {
+  World world(1, 1, 3, {Queue("red", 8), Queue("blue", 0)});
+  const auto lasts = [](int time) { return [time](JobRequest& job) { job.limit = hours(time); }; };
+  world.Submit("low", 1, 4, "red", lasts(2));
+  world.Submit("other", 1, 8, "blue", lasts(2));
+  world.Submit("gang", 3, 8, "blue", lasts(2));
+  world.Pass(hours(1));
+  world.Submit("urgent", 1, 8, "red", Urgent);
+  EXPECT_EQ(world.Stage("urgent"), JobStage::kWaiting) << "half of its GPUs are kept for the gang";
+  EXPECT_TRUE(world.Runs("low"));
+}
+
 TEST(Scheduler, WhatIsReplacedBesideAReservationMovesToTheKeptHostIfItEndsInTime) {
   World world = WithAHostKeptForAGang();
   world.Submit("urgent", 1, 8, "red", Urgent);
