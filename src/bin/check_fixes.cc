@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <map>
@@ -103,10 +104,9 @@ void Print(const Checked& checked, const std::string& day, bool json) {
   std::vector<double> sorted = checked.seconds;
   std::sort(sorted.begin(), sorted.end());
   const auto ms = [&](double q) {
-    return sorted.empty()
-               ? 0.0
-               : sorted[static_cast<size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)] *
-                     1e3;
+    if (sorted.empty()) return 0.0;
+    const auto nearest = std::llround(q * static_cast<double>(sorted.size() - 1));
+    return sorted[static_cast<size_t>(nearest)] * 1e3;
   };
   if (json) {
     nlohmann::ordered_json out;

@@ -90,7 +90,9 @@ std::string StepChart(const Plan& plan) {
   const double bottom = top + kRow * static_cast<double>(plan.best.size());
   Svg svg(kWidth, bottom + 44, "Where the time of a step goes, for each of the best layouts");
   for (size_t i = 0; i < shown.size(); ++i) {
-    Legend(svg, 12 + 205 * static_cast<double>(i % 5), 16 + 20 * static_cast<double>(i / 5),
+    const size_t column = i % 5;
+    const size_t row = i / 5;
+    Legend(svg, 12 + 205 * static_cast<double>(column), 16 + 20 * static_cast<double>(row),
            shown[i]->color, shown[i]->name);
   }
   const Scale x{0, longest * 1.02, 40, kWidth - 20};

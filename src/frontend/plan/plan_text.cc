@@ -1,6 +1,7 @@
 #include "frontend/plan/plan_text.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
 #include "frontend/format.h"
@@ -95,7 +96,7 @@ std::string StepTable(const Proposal& best) {
   for (const StepPart& part : StepParts()) {
     const double seconds = (best.evaluation.breakdown.*part.member).count();
     if (seconds < 0.0005 * step) continue;
-    const auto width = static_cast<size_t>(50 * seconds / step + 0.5);
+    const auto width = static_cast<size_t>(std::llround(50 * seconds / step));
     text += "  " + std::string(part.name) + std::string(24 - part.name.size(), ' ');
     const std::string figure = SecondsText(seconds);
     text += std::string(figure.size() < 10 ? 10 - figure.size() : 0, ' ') + figure;
