@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace longhaul::io {
 namespace {
@@ -244,11 +245,13 @@ Status SendMessage(const Fd& socket, std::span<const std::byte> bytes, std::span
 
 Result<std::optional<UnixMessage>> ReceiveMessage(const Fd& socket, size_t limit) {
   ssize_t size = -1;
+  // When a peer closes without having read all our data, Linux reports ECONNRESET once, before the
+  // messages that the peer has sent. They follow, and then the end.
+  bool reset = false;
   do {
     size = recv(socket.get(), nullptr, 0, MSG_PEEK | MSG_TRUNC);
-  } while (size < 0 && errno == EINTR);
+  } while (size < 0 && (errno == EINTR || (errno == ECONNRESET && !std::exchange(reset, true))));
   if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::optional<UnixMessage>();
-  // A peer that closed without reading all our data has closed, too.
   if (size == 0 || (size < 0 && errno == ECONNRESET)) return std::optional(UnixMessage{});
   if (size < 0) return FromErrno(errno, "cannot receive a message");
   if (static_cast<size_t>(size) > limit) {

@@ -126,6 +126,21 @@ TEST(UnixPair, AClosedPeerIsAMessageOfZeroBytes) {
   EXPECT_EQ(SendMessage(pair->first, AsBytes("x")).code(), Code::kUnavailable);
 }
 
+// A worker that ends before it has read an order: its last message, the result, must arrive.
+TEST(UnixPair, MessagesOfAPeerThatClosedWithoutReadingOursAreRead) {
+  auto pair = UnixPair();
+  ASSERT_TRUE(pair.ok()) << pair.status();
+  ASSERT_TRUE(SendMessage(pair->first, AsBytes("order")).ok());
+  ASSERT_TRUE(SendMessage(pair->second, AsBytes("result")).ok());
+  pair->second.Reset();
+  const auto result = ReceiveMessage(pair->first, 100);
+  ASSERT_TRUE(result.ok() && result->has_value()) << result.status();
+  EXPECT_EQ(AsText((*result)->bytes), "result");
+  const auto end = ReceiveMessage(pair->first, 100);
+  ASSERT_TRUE(end.ok() && end->has_value()) << end.status();
+  EXPECT_TRUE((*end)->bytes.empty());
+}
+
 TEST(UnixPair, DropsAMessageOverTheLimitAndGoesOn) {
   auto pair = UnixPair();
   ASSERT_TRUE(pair.ok());
