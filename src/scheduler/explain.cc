@@ -170,7 +170,7 @@ class Explainer {
     const auto plan = held != next.state.reservations.end()
                           ? std::optional(held->second)
                           : PlanReservation(next.state, job, next.placer);
-    // A plan for now that no round carries out means that a quota blocks the job, and the end of
+    // A plan for `now_` that no round carries out means that a quota blocks the job, and the end of
     // that is not known.
     if (!plan || plan->start <= now_) return;
     answer_.expected_start = plan->start;
