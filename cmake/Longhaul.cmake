@@ -41,6 +41,11 @@ if(LONGHAUL_SANITIZE)
     # are there for other processes; GCC would refuse to compile them.
     if(LONGHAUL_SANITIZE MATCHES "thread")
       target_compile_options(longhaul_flags INTERFACE -Wno-tsan)
+      # Headers of installed libraries change the layout of classes where __SANITIZE_THREAD__ is
+      # defined (protobuf's map fields have two more members), but the libraries themselves were
+      # built without it. The standard library and our code have macros of their own.
+      target_compile_options(longhaul_flags INTERFACE -U__SANITIZE_THREAD__)
+      target_compile_definitions(longhaul_flags INTERFACE _GLIBCXX_TSAN=1 LONGHAUL_THREAD_SANITIZER)
     endif()
   endif()
   target_link_options(longhaul_flags INTERFACE -fsanitize=${LONGHAUL_SANITIZE})

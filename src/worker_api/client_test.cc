@@ -516,7 +516,7 @@ TEST(Client, TheFirstSnapshotFindsItsPagesMapped) {
   getrusage(RUSAGE_THREAD, &before);
   ASSERT_TRUE(client->Snapshot(1).ok());
   getrusage(RUSAGE_THREAD, &after);
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#if !defined(LONGHAUL_THREAD_SANITIZER) && !defined(__SANITIZE_ADDRESS__)
   // Sanitizers take faults of their own for the shadow of each page.
   constexpr int64_t kPages = kFloats * sizeof(float) / 4096;
   EXPECT_LT(after.ru_minflt - before.ru_minflt, kPages / 10);

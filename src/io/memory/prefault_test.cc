@@ -45,7 +45,7 @@ TEST(Prefault, WhatIsMadeAndMappedCostsItsUserNoFault) {
   mapper.Wait(kBytes);
   EXPECT_EQ(PagesThere(user.bytes()), kPages);
   EXPECT_EQ(user.bytes()[kBytes - 1], std::byte{0});
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#if !defined(LONGHAUL_THREAD_SANITIZER) && !defined(__SANITIZE_ADDRESS__)
   // Sanitizers take faults of their own for the shadow of each page.
   EXPECT_LT(FaultsOf(user.bytes()), int64_t{kPages / 100});
 #endif

@@ -37,7 +37,7 @@ int OpenUserfaultfd() {
 }  // namespace
 
 Result<WriteGuard> WriteGuard::Create() {
-#ifdef __SANITIZE_THREAD__
+#ifdef LONGHAUL_THREAD_SANITIZER
   // The kernel orders a guarded write after the copy, which ThreadSanitizer cannot detect.
   return Unavailable("no guard of memory under ThreadSanitizer");
 #endif
