@@ -41,6 +41,7 @@ struct JobAdopted {
   Instant last_snapshot{};
   Duration ran{};                  // before it was started the last time
   int64_t held_priority = 0;       // of what runs, against those who would stop it
+  Instant protected_until{};       // of what runs: from the guarantees of other queues
   uint64_t expedited = 0;          // of what waits: by an operator, the later the higher
   std::vector<Instant> evictions;  // of the last day
   std::vector<NodeIndex> leaving;  // it was told to stop, and may still be on these nodes

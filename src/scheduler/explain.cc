@@ -314,7 +314,7 @@ class Explainer {
   static bool MayClaimFrom(const SchedulerState& state, const JobEntry& other,
                            const JobEntry& job) {
     if (MayTakeFrom(state, other, job)) return true;
-    return other.queue != job.queue && job.held_priority <= kMaxPriority &&
+    return other.queue != job.queue && !state.IsProtected(job, other.queue) &&
            job.request->preemption != Preemption::kNever && MayClaim(state, other);
   }
 

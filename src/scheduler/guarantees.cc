@@ -54,9 +54,9 @@ bool IsChecked(const SchedulerState& state, const JobEntry& job) {
   return state.queues.usage(job.queue)[0] + asked <= state.queues.limit(job.queue)[0];
 }
 
-bool MayBeStopped(const SchedulerState& state, const JobEntry& job) {
+bool MayBeStopped(const SchedulerState& state, share::QueueIndex claimant, const JobEntry& job) {
+  if (state.IsProtected(job, claimant)) return false;
   if (!job.placed || job.held[0] == 0 || job.started_in_round == state.rounds) return false;
-  if (job.held_priority > kMaxPriority) return false;
   const Preemption rule = job.request->preemption;
   if (rule == Preemption::kNever || rule == Preemption::kShrink) return false;
   const Instant yesterday = state.now - std::chrono::hours(24);
@@ -106,7 +106,7 @@ Status CheckGuarantees(const SchedulerCore& core, Instant now) {
     std::string taken;
     for (const auto& [other_number, other] : state.jobs) {
       const int64_t held = other.held[0];
-      if (other.queue == job.queue || !MayBeStopped(state, other) ||
+      if (other.queue == job.queue || !MayBeStopped(state, job.queue, other) ||
           !MayTake(state, usage, job.queue, asked, other.queue, held)) {
         continue;
       }

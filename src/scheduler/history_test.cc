@@ -220,6 +220,7 @@ class History {
     if (seed % 3 == 0) policy.reservations = 0;  // they are a reason of their own to wait
     // So is strict order.
     if (rng_.Below(6) == 0) policy.backfill = Backfill::kNone;
+    if (seed % 2 == 0) policy.longest_wait = std::chrono::minutes(5 + seed % 40);
     if (controller) policy.repair_patience = std::chrono::minutes(10);
     auto made = Scheduler::Create(topology, queue_specs_, policy);
     EXPECT_TRUE(made.ok()) << made.status();

@@ -101,6 +101,7 @@ std::optional<Instant> Scheduler::NextDeadline() const {
   for (const NodeIndex node : state.unhealthy) {
     consider(state.faulted_at[node] + std::chrono::hours(1));
   }
+  if (const auto overdue = state.NextOverdue()) consider(*overdue);
   if (state.RoundIsDue()) consider(state.now + Duration(1));
   if (!state.elastic.empty() && state.Versions() != state.grown_seen) {
     consider(std::max(state.grown_at + state.policy.elastic_period, state.now + Duration(1)));
@@ -227,6 +228,8 @@ uint64_t HashOf(const Policy& policy) {
   add(policy.bind_deadline.count());
   add(policy.aging_period.count());
   add(policy.aging_steps);
+  add(policy.longest_wait.count());
+  add(policy.overdue_reservations);
   add(policy.usage_half_life.count());
   add(policy.fault_health);
   add(policy.probation_health);

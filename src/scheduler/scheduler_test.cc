@@ -267,10 +267,10 @@ TEST(Scheduler, BackfillsOnlyWhatDelaysNoReservation) {
 
 // Three hosts: a job of the red queue, one of the blue queue, and an idle one that is kept for a
 // gang of the blue queue, which is above its guarantee.
-World WithAHostKeptForAGang() {
+World WithAHostKeptForAGang(Duration low_lasts = hours(2)) {
   World world(1, 1, 3, {Queue("red", 8), Queue("blue", 0)});
   const auto lasts = [](int time) { return [time](JobRequest& job) { job.limit = hours(time); }; };
-  world.Submit("low", 1, 8, "red", lasts(2));
+  world.Submit("low", 1, 8, "red", [&](JobRequest& job) { job.limit = low_lasts; });
   world.Submit("other", 1, 8, "blue", lasts(2));
   world.Submit("gang", 3, 8, "blue", lasts(2));
   EXPECT_EQ(world.Count(DecisionKind::kReserve), 1u);
@@ -305,7 +305,7 @@ TEST(Scheduler, TheIdleGpusOfAReservationAreNotUsedForAHigherPriorityOfAnotherQu
 }
 
 TEST(Scheduler, WhatIsReplacedBesideAReservationMovesToTheKeptHostIfItEndsInTime) {
-  World world = WithAHostKeptForAGang();
+  World world = WithAHostKeptForAGang(hours(2) - JobRequest{}.restart_cost);
   world.Submit("urgent", 1, 8, "red", Urgent);
   EXPECT_TRUE(world.Runs("urgent"));
   EXPECT_TRUE(world.Runs("low"));

@@ -67,6 +67,7 @@ std::string Text(const JobAdopted& event) {
          " snapshot_ns=" + std::to_string(ToNanoseconds(event.last_snapshot)) +
          " ran_ns=" + std::to_string(event.ran.count()) +
          " held=" + std::to_string(event.held_priority) +
+         " protected_ns=" + std::to_string(ToNanoseconds(event.protected_until)) +
          " expedited=" + std::to_string(event.expedited);
 }
 

@@ -102,6 +102,7 @@ class Adoption {
     state_.rounds = before_.rounds;
     state_.expedites = before_.expedites;
     state_.planned_at = before_.planned_at;
+    state_.overdue_noted = before_.overdue_noted;
     state_.grown_at = before_.grown_at;
     state_.defragmented_at = before_.defragmented_at;
     state_.moved_gpu_ms = before_.moved_gpu_ms;
@@ -195,6 +196,7 @@ class Adoption {
     adopted.last_snapshot = job.last_snapshot;
     adopted.ran = job.ran;
     adopted.held_priority = job.held_priority;
+    adopted.protected_until = job.protected_until;
     adopted.expedited = job.expedited;
     adopted.evictions = job.evictions;
     adopted.lost = job.lost;

@@ -43,6 +43,8 @@ void SortMoves(const SchedulerState& state, std::vector<ChosenVictim>& victims) 
 bool PlaceMoved(SchedulerState& state, Placer& placer, JobNumber winner,
                 const std::vector<ChosenVictim>& victims,
                 std::vector<std::vector<HeldTask>>& placed) {
+  std::vector<HeldTask> all;
+  Instant end{};
   for (const ChosenVictim& victim : victims) {
     if (victim.means != Means::kMove) continue;
     JobEntry without = state.at(victim.job);
@@ -51,7 +53,9 @@ bool PlaceMoved(SchedulerState& state, Placer& placer, JobNumber winner,
     if (!placer.Place(state, without, victim.counts, {}, AdmitOf(state, without), tasks)) {
       return false;
     }
-    if (ForbiddenBy(state, without, tasks, winner) != kNoJob) return false;
+    all.insert(all.end(), tasks.begin(), tasks.end());
+    end = std::max(end, EndOfMoved(state, without));
+    if (MoveForbiddenBy(state, end, all, winner) != kNoJob) return false;
   }
   return true;
 }

@@ -197,6 +197,10 @@ int64_t LossOf(const Reservation& reservation, const std::map<int32_t, int32_t>&
 bool GoesBefore(const SchedulerState& state, const JobEntry& job, const JobEntry& holder) {
   if (job.expedited != holder.expedited) return job.expedited > holder.expedited;
   if (job.queue == holder.queue) return state.Before(job, holder);
+  const bool overdue = state.IsOverdue(job);
+  if (overdue != state.IsOverdue(holder)) return overdue;
+  if (overdue)
+    return std::pair(job.submitted, job.number) < std::pair(holder.submitted, holder.number);
   return state.queues.WithinGuarantee(job.queue, MinimumAmounts(*job.request)) &&
          !state.queues.WithinGuarantee(holder.queue, MinimumAmounts(*holder.request));
 }
@@ -258,10 +262,18 @@ std::optional<Reservation> PlanReservation(SchedulerState& state, const JobEntry
   }
 }
 
+Instant EndOfStart(const SchedulerState& state, const JobEntry& job) {
+  return state.now + state.ExpectedRun(job).high;
+}
+
+Instant EndOfMoved(const SchedulerState& state, const JobEntry& job) {
+  return std::max(state.now, state.ExpectedEnd(job, true)) + job.request->restart_cost;
+}
+
 JobNumber ForbiddenBy(const SchedulerState& state, const JobEntry& job,
                       std::span<const HeldTask> tasks, JobNumber ignored) {
   if (state.reservations.empty()) return kNoJob;
-  const Instant end = state.now + state.ExpectedRun(job).high;
+  const Instant end = EndOfStart(state, job);
   std::map<int32_t, int32_t> taken;
   for (const auto& [holder, reservation] : state.reservations) {
     if (holder == job.number || holder == ignored || end <= reservation.start) continue;
@@ -272,13 +284,23 @@ JobNumber ForbiddenBy(const SchedulerState& state, const JobEntry& job,
   return kNoJob;
 }
 
-void ChargeReservations(SchedulerState& state, const JobEntry& job,
+JobNumber MoveForbiddenBy(const SchedulerState& state, Instant end, std::span<const HeldTask> tasks,
+                          JobNumber ignored) {
+  if (state.reservations.empty()) return kNoJob;
+  const std::map<int32_t, int32_t> taken = GpusTaken(state.resources, tasks);
+  for (const auto& [holder, reservation] : state.reservations) {
+    if (holder == ignored || end <= reservation.start) continue;
+    if (LossOf(reservation, taken) > std::max<int64_t>(0, reservation.spare)) return holder;
+  }
+  return kNoJob;
+}
+
+void ChargeReservations(SchedulerState& state, JobNumber job, Instant end,
                         std::span<const HeldTask> tasks) {
   if (state.reservations.empty()) return;
-  const Instant end = state.now + state.ExpectedRun(job).high;
   const auto taken = GpusTaken(state.resources, tasks);
   for (auto& [holder, reservation] : state.reservations) {
-    if (holder == job.number || end <= reservation.start) continue;
+    if (holder == job || end <= reservation.start) continue;
     reservation.spare -= LossOf(reservation, taken);
     const auto hosts = static_cast<int32_t>(reservation.gpus_at_start.size());
     for (const auto& [host, gpus] : taken) {

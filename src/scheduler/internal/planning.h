@@ -28,12 +28,25 @@ std::optional<Reservation> PlanReservation(SchedulerState& state, const JobEntry
 JobNumber ForbiddenBy(const SchedulerState& state, const JobEntry& job,
                       std::span<const HeldTask> tasks, JobNumber ignored = kNoJob);
 
-// Takes what `tasks` will still hold at their starts out of the reservations.
-void ChargeReservations(SchedulerState& state, const JobEntry& job,
+// The reservation that forbids running jobs to move to `tasks` (placed in the state, uncommitted),
+// which they would hold until `end`; or kNoJob. Unlike a start, a move never goes before a
+// reservation; `ignored`'s does not count, who starts by the moves.
+JobNumber MoveForbiddenBy(const SchedulerState& state, Instant end, std::span<const HeldTask> tasks,
+                          JobNumber ignored);
+
+// When a job has probably ended (nine of ten like it have): one that starts now, and a running one
+// that is moved now.
+Instant EndOfStart(const SchedulerState& state, const JobEntry& job);
+Instant EndOfMoved(const SchedulerState& state, const JobEntry& job);
+
+// Takes what the job's `tasks`, held until `end`, still hold at their starts out of the
+// reservations.
+void ChargeReservations(SchedulerState& state, JobNumber job, Instant end,
                         std::span<const HeldTask> tasks);
 
-// Whether `job` goes before the holder of a reservation: in their queue's order, or as one within
-// its guarantee against one that borrows.
+// Whether `job` goes before the holder of a reservation: in their queue's order; across queues as
+// the one that is overdue, as the older of two that are, or as one within its guarantee against one
+// that borrows.
 bool GoesBefore(const SchedulerState& state, const JobEntry& job, const JobEntry& holder);
 
 }  // namespace longhaul::scheduler::internal

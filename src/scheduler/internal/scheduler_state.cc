@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "base/check.h"
 
 namespace longhaul::scheduler::internal {
 
 namespace {
+
+constexpr JobNumber kLastJob = std::numeric_limits<JobNumber>::max();
 
 // Jobs of one line fail alike: equal needs, equal rules, and lengths within a factor of two.
 std::string LineKey(const JobEntry& job, int length_bucket) {
@@ -143,6 +146,7 @@ void SchedulerState::Enqueue(JobEntry& job) {
   line.parked = false;
   line.preempt_parked = false;
   if (job.expedited > 0) expedited.insert(job.number);
+  waiting.insert({job.submitted, job.number});
 }
 
 void SchedulerState::Dequeue(JobEntry& job) {
@@ -150,11 +154,54 @@ void SchedulerState::Dequeue(JobEntry& job) {
   line.jobs.erase({job.line_place, job.number});
   if (line.jobs.empty()) lines_of_queue[static_cast<size_t>(line.queue)].erase(job.line);
   expedited.erase(job.number);
+  waiting.erase({job.submitted, job.number});
   const auto held = reservations.find(job.number);
   if (held == reservations.end()) return;
   line.promise = std::move(held->second);
   reservations.erase(held);
   ++reservation_version;
+}
+
+bool SchedulerState::IsProtected(const JobEntry& job, share::QueueIndex claimant) const {
+  return job.held_priority > kMaxPriority || (claimant != job.queue && now < job.protected_until);
+}
+
+bool SchedulerState::IsOverdue(const JobEntry& job) const {
+  return policy.longest_wait > Duration(0) && now - job.submitted >= policy.longest_wait;
+}
+
+std::optional<Instant> SchedulerState::NextOverdue() const {
+  std::optional<Instant> next;
+  if (!protections.empty()) next = protections.begin()->first;
+  if (policy.longest_wait > Duration(0)) {
+    const auto job = waiting.upper_bound({overdue_noted, kLastJob});
+    if (job != waiting.end()) {
+      const Instant at = job->first + policy.longest_wait;
+      next = next ? std::min(*next, at) : at;
+    }
+  }
+  if (next) next = std::max(*next, now + Duration(1));
+  return next;
+}
+
+void SchedulerState::NoteOverdue() {
+  while (!protections.empty() && protections.begin()->first <= now) {
+    protections.erase(protections.begin());
+    ++started_version;
+  }
+  if (policy.longest_wait <= Duration(0)) return;
+  const Instant until = now - policy.longest_wait;
+  auto next = waiting.upper_bound({overdue_noted, kLastJob});
+  for (; next != waiting.end() && next->first <= until; ++next) {
+    lines[at(next->second).line].parked = false;
+  }
+  overdue_noted = std::max(overdue_noted, until);
+}
+
+void SchedulerState::Protect(JobEntry& job, Instant until) {
+  protections.erase({job.protected_until, job.number});
+  job.protected_until = until;
+  if (until > now) protections.insert({until, job.number});
 }
 
 int64_t SchedulerState::EffectivePriority(const Line& line, const JobEntry& job) const {
@@ -226,6 +273,7 @@ void SchedulerState::Begin(JobEntry& job, const std::vector<HeldTask>& tasks, In
       job.expedited > 0
           ? kMaxPriority + 1
           : std::max<int64_t>(job.request->priority, EffectivePriority(lines[job.line], job));
+  Protect(job, IsOverdue(job) ? now + policy.longest_wait : Instant{});
   Dequeue(job);
   lines[job.line].promise.reset();  // it is kept
   job.expedited = 0;
@@ -258,6 +306,7 @@ void SchedulerState::Release(JobEntry& job) {
   while (!job.tasks.empty()) Drop(job, job.tasks.size() - 1);
   resources.Commit();
   job.placed = false;
+  Protect(job, Instant{});
   NoteElastic(job);
   job.gpu_of_rank.clear();
   job.lost.clear();

@@ -66,6 +66,7 @@ struct JobEntry {
   Instant end_noted{};  // in SchedulerState::ends
   uint64_t started_in_round = 0;
   int64_t held_priority = 0;                      // against those who would stop it
+  Instant protected_until{};                      // from other queues' guarantees
   std::vector<HeldTask> tasks;                    // by rank
   std::vector<std::pair<int32_t, int32_t>> lost;  // (group, rank) whose node or start failed
   Instant lost_since{};                           // the first of these
@@ -156,6 +157,9 @@ struct SchedulerState {
   std::set<JobNumber> placed;
   std::set<JobNumber> damaged;  // have lost tasks
   std::set<JobNumber> expedited;
+  std::set<std::pair<Instant, JobNumber>> waiting;      // by submission
+  std::set<std::pair<Instant, JobNumber>> protections;  // when they end, of running jobs
+  Instant overdue_noted{};  // those submitted until then are overdue, and were tried again for it
   std::set<std::pair<Instant, JobNumber>> bind_deadlines;
   std::set<std::pair<Instant, JobNumber>> ends;  // of what is placed, as expected when last noted
   std::vector<Line> lines;
@@ -218,6 +222,18 @@ struct SchedulerState {
   // --- Lines of waiting jobs.
   void Enqueue(JobEntry& job);
   void Dequeue(JobEntry& job);
+  // No other queue's guarantee takes the running job's place before `until`.
+  void Protect(JobEntry& job, Instant until);
+  // Whether no job of the queue `claimant` may stop the running job: an operator has put it first,
+  // or it was overdue when it started and the claim is another queue's guarantee.
+  bool IsProtected(const JobEntry& job, share::QueueIndex claimant) const;
+  // Whether a waiting job has waited for longer than Policy::longest_wait.
+  bool IsOverdue(const JobEntry& job) const;
+  // When the next waiting job becomes overdue, or the next running one is no longer protected.
+  std::optional<Instant> NextOverdue() const;
+  // Lets the jobs be tried again that have become overdue, and those that may claim what is no
+  // longer protected.
+  void NoteOverdue();
   // Waiting raises: the priority by which it is ordered now.
   int64_t EffectivePriority(const Line& line, const JobEntry& job) const;
   // Whether a goes before b within one queue.

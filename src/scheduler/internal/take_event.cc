@@ -375,6 +375,7 @@ class Taker {
     if (--found->second == 0) priorities.erase(found);
     job.held_priority = std::clamp<int64_t>(event.held_priority, -kMaxPriority, kMaxPriority + 1);
     ++priorities[job.held_priority];
+    state_.Protect(job, event.protected_until);
     if (lost.empty()) LayRanks(state_, job, job.tasks, false);
     state_.NoteEnd(job);
     if (!lost.empty()) {

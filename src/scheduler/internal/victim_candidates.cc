@@ -26,7 +26,6 @@ int32_t SparePieces(const JobEntry& job) {
 // it, or some pieces.
 bool IsAllowed(const share::QueueTree& queues, const JobEntry& job, VictimCandidate& candidate) {
   const JobEntry& other = *candidate.job;
-  if (other.held_priority > kMaxPriority) return false;  // an operator has put it first
   candidate.may_stop = other.request->preemption != Preemption::kShrink;
   if (other.queue == job.queue) {
     if (other.held_priority >= job.request->priority) return false;
@@ -52,6 +51,7 @@ bool IsAllowed(const share::QueueTree& queues, const JobEntry& job, VictimCandid
 bool MayTakeFrom(const SchedulerState& state, const JobEntry& job, VictimCandidate& candidate) {
   const JobEntry& other = *candidate.job;
   if (other.request->preemption == Preemption::kNever || !WithinBudget(state, other)) return false;
+  if (state.IsProtected(other, job.queue)) return false;
   candidate.spare_pieces = SparePieces(other);
   return IsAllowed(state.queues, job, candidate);
 }

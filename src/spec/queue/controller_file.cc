@@ -16,8 +16,8 @@ using internal::Node;
 constexpr auto kKeys = std::to_array<std::string_view>(
     {"cluster", "queues", "default_queue", "priorities", "scheduling"});
 constexpr auto kSchedulingKeys = std::to_array<std::string_view>(
-    {"preemption", "backfill", "reservations", "evictions_a_day", "aging_period", "elastic_period",
-     "repair_patience", "snapshot_patience"});
+    {"preemption", "backfill", "reservations", "evictions_a_day", "aging_period", "longest_wait",
+     "elastic_period", "repair_patience", "snapshot_patience"});
 constexpr uint64_t kMaxCount = 10'000;
 constexpr size_t kMaxPriorities = 1'000;
 constexpr Duration kLongest = std::chrono::hours(24 * 365);
@@ -121,6 +121,13 @@ class Reader {
     if (node.key == "reservations") return ReadCount(node, spec_.reservations, 1);
     if (node.key == "evictions_a_day") return ReadCount(node, spec_.evictions_a_day, 0);
     if (node.key == "aging_period") return ReadTime(node, spec_.aging_period);
+    if (node.key == "longest_wait") {
+      if (node.kind == Node::Kind::kScalar && node.text == "never") {
+        spec_.longest_wait = Duration(0);
+        return {};
+      }
+      return ReadTime(node, spec_.longest_wait);
+    }
     if (node.key == "elastic_period") return ReadTime(node, spec_.elastic_period);
     if (node.key == "repair_patience") return ReadTime(node, spec_.repair_patience);
     if (node.key == "snapshot_patience") return ReadTime(node, spec_.snapshot_patience);

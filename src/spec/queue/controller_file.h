@@ -12,6 +12,7 @@
 //     reservations: 8
 //     evictions_a_day: 3
 //     aging_period: 6h
+//     longest_wait: 24h
 //     elastic_period: 1min
 //     repair_patience: 10min
 //     snapshot_patience: 30s
@@ -42,6 +43,7 @@ struct ControllerSpec {
   uint32_t reservations = 8;  // for each queue
   uint32_t evictions_a_day = 3;
   Duration aging_period = std::chrono::hours(6);
+  Duration longest_wait = std::chrono::hours(24);  // 0: no job becomes overdue
   Duration elastic_period = std::chrono::minutes(1);
   Duration repair_patience = std::chrono::minutes(10);
   Duration snapshot_patience = std::chrono::seconds(30);

@@ -28,6 +28,7 @@ scheduling:
   reservations: 2
   evictions_a_day: 0
   aging_period: 1h
+  longest_wait: 36h
   elastic_period: 90s
   repair_patience: 2min
   snapshot_patience: 5s
@@ -49,6 +50,7 @@ scheduling:
   want.reservations = 2;
   want.evictions_a_day = 0;
   want.aging_period = hours(1);
+  want.longest_wait = hours(36);
   want.elastic_period = seconds(90);
   want.repair_patience = minutes(2);
   want.snapshot_patience = seconds(5);
@@ -70,6 +72,7 @@ TEST(ControllerFile, NamesTheLineTheValueAndTheRemedy) {
       {"scheduling:\n  premption: true", "c.yaml:2: unknown key 'premption': did you mean"},
       {"scheduling: 3", "c.yaml:1: scheduling: '3' is not a map"},
       {"scheduling: {reservations: 0}", "'0' is not a whole number from 1 to 10,000"},
+      {"scheduling: {longest_wait: 0s}", "'0s' is not a time such as 30s"},
       {"scheduling: {aging_period: soon}", "'soon' is not a time such as 30s"},
       {"scheduling: {preemption: maybe}", "'maybe' is not 'true' or 'false'"},
       {"priorities: {high: 2000000}", "'2000000' is not a whole number"},

@@ -203,7 +203,7 @@ bool ElasticGrowth::GrowBy(JobEntry& job, int32_t tasks) {
     state.resources.RollBack(before);
     return false;
   }
-  ChargeReservations(state, job, placed);
+  ChargeReservations(state, job.number, EndOfStart(state, job), placed);
   state.Confirmable(job, state.policy.bind_deadline);
   Decision& grow = context_.AddDecision(DecisionKind::kGrow, job.transaction, job);
   grow.after = context_.JobsLeaving(placed, job);

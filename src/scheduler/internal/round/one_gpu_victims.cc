@@ -53,7 +53,7 @@ bool OneGpuVictims::IsUsable(const JobEntry& other) const {
 // Whether priority or the guarantee of its queue gives `job` the right to stop `other`.
 bool OneGpuVictims::MayTake(const JobEntry& job, const spec::SharedAmounts& asked,
                             const JobEntry& other) const {
-  if (other.held_priority > kMaxPriority) return false;  // an operator has put it first
+  if (state_.IsProtected(other, job.queue)) return false;
   if (other.queue == job.queue) return other.held_priority < job.request->priority;
   return state_.queues.reclaims(job.queue) &&
          state_.queues.MayReclaim(job.queue, asked, other.queue, other.held);

@@ -27,6 +27,8 @@ std::vector<Decision> Round::Run() {
   // The jobs that the last round began may be preempted by this one: preemption is tried again.
   if (std::exchange(state.claims_spared, false)) ++state.started_version;
 
+  state.NoteOverdue();
+
   Reservations reservations(context_);
   Preemption preemption(context_);
   UndoUnconfirmedStarts(context_);

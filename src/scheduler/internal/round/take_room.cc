@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "scheduler/internal/planning.h"
 #include "scheduler/internal/rank_places.h"
 #include "scheduler/internal/round/record_move.h"
 #include "scheduler/internal/round/stop_victim.h"
@@ -34,6 +35,7 @@ void TakeRoom(RoundContext& context, JobEntry& job, const Room& room) {
     std::vector<HeldTask> places;
     CHECK(context.placer.Place(state, other, victim.counts, {}, AdmitOf(state, other), places))
         << "a moved job does not land where it did";
+    ChargeReservations(state, other.number, EndOfMoved(state, other), places);
     LayRanks(state, other, places, true);
     state.Keep(other, places);
     state.moved_gpu_ms += LossOfMoving(other);

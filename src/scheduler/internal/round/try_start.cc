@@ -108,7 +108,7 @@ bool TryStart(RoundContext& context, JobEntry& job) {
 void StartOn(RoundContext& context, JobEntry& job, std::vector<HeldTask> tasks) {
   SchedulerState& state = context.state;
   LayRanks(state, job, tasks, true);
-  ChargeReservations(state, job, tasks);
+  ChargeReservations(state, job.number, EndOfStart(state, job), tasks);
   const std::vector<JobId> after = context.JobsLeaving(tasks, job);
   // Jobs that have to leave first need time for it.
   const int patience = after.empty() ? 1 : 4;

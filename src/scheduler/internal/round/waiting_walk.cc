@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include "scheduler/internal/round/line_turns.h"
+#include "scheduler/internal/round/overdue_walk.h"
 #include "scheduler/internal/round/try_start.h"
 
 namespace longhaul::scheduler::internal {
 
 void WaitingWalk::Run() {
   StartExpedited();
+  OverdueWalk(context_, reservations_).Run();
   StartInFairOrder();
 }
 
