@@ -187,6 +187,13 @@ NodeCondition ClusterScheduler::ConditionOf(const std::string& name) const {
   return found == nodes_.end() ? NodeCondition::kDown : found->second.condition;
 }
 
+std::string ClusterScheduler::ModelOf(const std::string& node) const {
+  const auto found = declared_index_.find(node);
+  if (found == declared_index_.end()) return kUndeclaredModel;
+  const spec::NodeKind& kind = declared_->kinds[declared_->nodes[found->second].kind];
+  return kind.devices.empty() ? kUndeclaredModel : declared_->models[kind.model].name;
+}
+
 std::string ClusterScheduler::Contradiction(const std::string& name) const {
   const auto declared = declared_index_.find(name);
   const auto joined = nodes_.find(name);

@@ -77,6 +77,8 @@ class ClusterScheduler {
   // Returns the condition of a healthy node in the configuration: ready or spare.
   spec::NodeCondition StandardCondition(const std::string& name) const;
   spec::NodeCondition ConditionOf(const std::string& name) const;
+  // Returns the device model of a node in the cluster file; "undeclared" without one.
+  std::string ModelOf(const std::string& node) const;
 
   // Returns kFailedPrecondition when the job could never run here (with the largest size that
   // could), and kInvalidArgument when it names something that doesn't exist.

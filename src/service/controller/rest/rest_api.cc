@@ -10,6 +10,7 @@
 #include "scheduler/explanation.h"
 #include "service/controller/rest/metrics.h"
 #include "service/controller/rest/redaction.h"
+#include "service/controller/rest/usage_request.h"
 #include "service/controller/rest/worker_log.h"
 
 namespace longhaul::service {
@@ -150,6 +151,7 @@ const std::vector<RestApi::Route>& RestApi::Table() {
       {"POST", "/v1/nodes/{name}/uncordon", &RestApi::PostUncordon},
       {"GET", "/v1/queues", &RestApi::GetQueues},
       {"GET", "/v1/links", &RestApi::GetLinks},
+      {"GET", "/v1/usage", &RestApi::GetUsage},
       {"POST", "/v1/changes", &RestApi::PostChanges},
       {"GET", "/v1/openapi.yaml", &RestApi::GetOpenApi},
       {"GET", "/metrics", &RestApi::GetMetrics},
@@ -387,6 +389,15 @@ ApiResponse RestApi::GetQueues(const ApiRequest&, const Parameters&) const {
   Json list = Json::array();
   for (const proto::QueueStatus& queue : queues) list.push_back(proto::ToJson(queue));
   return JsonResponse({{"queues", std::move(list)}});
+}
+
+ApiResponse RestApi::GetUsage(const ApiRequest& request, const Parameters&) const {
+  const Instant now = io::Now();
+  const auto query = ParseUsageQuery(request.query, now);
+  if (!query.ok()) return ErrorResponse(query.status());
+  const auto report =
+      loop_.Read([&](const runtime::Controller& core) { return core.Usage(*query, now); });
+  return JsonResponse(ToJson(*query, report));
 }
 
 ApiResponse RestApi::GetLinks(const ApiRequest&, const Parameters&) const {

@@ -84,6 +84,7 @@ class RestApi {
   ApiResponse PostChanges(const ApiRequest&, const Parameters&) const;
   ApiResponse GetLinks(const ApiRequest&, const Parameters&) const;
   ApiResponse GetQueues(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetUsage(const ApiRequest&, const Parameters&) const;
   ApiResponse GetNodes(const ApiRequest&, const Parameters&) const;
   ApiResponse PostDrain(const ApiRequest&, const Parameters&) const;
   ApiResponse PostCordon(const ApiRequest&, const Parameters&) const;
