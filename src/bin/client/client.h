@@ -47,6 +47,7 @@ struct Options {
   std::string since;
   std::string until;
   bool csv = false;
+  std::string horizon;  // what-if
   bool wait = true;
   bool why = false;
   bool resume = false;
@@ -68,6 +69,7 @@ void AddQueues(CLI::App& app, Action& action, const std::shared_ptr<Options>& op
 void AddNodes(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddApply(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddUsage(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
+void AddWhatIf(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddOutput(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 
 // Requests changes, all at once; docs/openapi.yaml specifies `changes`.

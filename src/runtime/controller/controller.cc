@@ -132,6 +132,9 @@ Controller::Remedy Controller::RemedyOf(const JobId& job,
                                         const std::vector<scheduler::Event>& fix) const {
   return parts_->changes.RemedyOf(job, fix);
 }
+std::unique_ptr<scheduling::ClusterScheduler> Controller::CopyScheduler() const {
+  return std::make_unique<scheduling::ClusterScheduler>(parts_->context.scheduler.Clone());
+}
 UsageReport Controller::Usage(const UsageQuery& query, Instant now) const {
   return parts_->status.Usage(query, now);
 }

@@ -31,6 +31,10 @@
 
 namespace longhaul::runtime {
 
+namespace scheduling {
+class ClusterScheduler;
+}
+
 struct ControllerOptions {
   // How long an agent whose stream broke may take to reconnect before its node counts as lost.
   Duration agent_grace = std::chrono::seconds(1);
@@ -123,6 +127,9 @@ class Controller {
     scheduler::Changeable means;  // what can be changed about the job
   };
   Question AskWhy(const JobId& job) const;
+
+  // A copy of the scheduler with its nodes and jobs, for what-if questions (scheduling/what_if.h).
+  std::unique_ptr<scheduling::ClusterScheduler> CopyScheduler() const;
 
   // Who held how many accelerators for how long, up to `now`.
   UsageReport Usage(const UsageQuery& query, Instant now) const;

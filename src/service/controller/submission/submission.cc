@@ -416,6 +416,10 @@ Result<proto::Job> Submission::Prepare(const SubmissionRequest& request) {
   job.mutable_scheduling()->set_owner(request.user);
   ASSIGN_OR_RETURN(const planner::LocalPlan plan, Place(spec, job));
   RETURN_IF_ERROR(CheckFaultsOf(spec, job));
+  if (request.sketch) {
+    job.set_id(spec.name);
+    return job;
+  }
   job.set_id(ReserveId(spec.name));
   std::string directory = request.run_directory;
   if (directory.empty()) directory = options_.state_directory + "/" + job.id();

@@ -20,7 +20,9 @@ struct SubmissionRequest {
   std::string run_directory;   // empty: chosen
   std::string inject;          // further faults
   std::string user;            // to whom the time is charged, as the client reports; empty: unknown
-  std::string from;     // another run's checkpoint to take the first weights from, whole path
+  std::string from;  // another run's checkpoint to take the first weights from, whole path
+  // Only its size and its scheduling, for a what-if question: no data, folder or id are made.
+  bool sketch = false;
   bool resume = false;  // continue from the newest checkpoint in run_directory
   // Instead of all that: a waiting job that has not begun, to be prepared again for this many
   // nodes.
