@@ -20,7 +20,7 @@ GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
 # Commands whose help has a file of its own: what `longhaul --help` lists, and their subcommands.
 COMMANDS = ["", "run", "plan", "submit", "status", "jobs", "jobs expedite", "jobs evict",
             "jobs change", "stop", "nodes", "nodes cordon", "nodes drain", "nodes uncordon",
-            "nodes trust-links", "queues", "queues limit", "apply", "events", "logs", "controller",
+            "nodes trust-links", "queues", "queues limit", "usage", "what-if", "apply", "events", "logs", "controller",
             "agent", "profile", "simulate", "calibrate", "checkpoint", "checkpoint ls",
             "checkpoint show", "checkpoint verify", "checkpoint diff", "checkpoint convert",
             "checkpoint prune", "checkpoint plan"]

@@ -94,6 +94,11 @@ nlohmann::ordered_json ToJson(uint64_t seed, const SimulationResult& result, dou
   json["log_hash"] = result.log_hash;
   json["state_hash"] = result.state_hash;
   json["cpu_seconds"] = cpu_s;
+  json["usage_accelerator_seconds"] = runtime::ToHours(result.usage.held) * 3600;
+  json["ledger_accelerator_seconds"] = runtime::ToHours(result.usage.ledgers) * 3600;
+  json["leaving_accelerator_seconds"] = runtime::ToHours(result.usage.difference.leaving) * 3600;
+  json["without_nodes_accelerator_seconds"] =
+      runtime::ToHours(result.usage.difference.without_nodes) * 3600;
   json["job"] = proto::ToJson(result.status);
   json["job"].erase("faults");
   return json;
@@ -114,6 +119,16 @@ void PrintRow(uint64_t seed, const SimulationResult& result, double cpu_s, bool 
               : same                     ? "all hold"
                                          : "LOGS DIFFER");
   std::fflush(stdout);
+}
+
+// The accounting of all seeds beside the goodput ledgers.
+void PrintUsage(const runtime::Controller::UsageTotals& usage) {
+  using runtime::ToHours;
+  std::printf(
+      "\b.\naccelerator-hours: %.6f by the accounting; %.6f by the goodput ledgers, of which %.6f "
+      "without nodes, and %.6f in the queue while leaving nodes.\n",
+      ToHours(usage.held), ToHours(usage.ledgers), ToHours(usage.difference.without_nodes),
+      ToHours(usage.difference.leaving));
 }
 
 // Runs one seed; a violation is reported with the command that reproduces it.
@@ -163,6 +178,10 @@ bool RunSeed(SimulationOptions options, const SimulateFlags& flags, uint64_t see
         flags.fault_factor, flags.processes);
   }
   for (const auto& [name, count] : result.faults) total->faults[name] += count;
+  total->usage.held += result.usage.held;
+  total->usage.ledgers += result.usage.ledgers;
+  total->usage.difference.leaving += result.usage.difference.leaving;
+  total->usage.difference.without_nodes += result.usage.difference.without_nodes;
   return result.violations.empty() && same;
 }
 
@@ -203,7 +222,8 @@ int RunSimulate(const SimulateFlags& flags) {
     for (const auto& [name, count] : total.faults) {
       std::printf(" %s %llu,", name.c_str(), static_cast<unsigned long long>(count));
     }
-    std::printf("\b.\n%s\n", good ? "All invariants hold." : "Some invariant was violated.");
+    PrintUsage(total.usage);
+    std::printf("%s\n", good ? "All invariants hold." : "Some invariant was violated.");
   }
   return good ? kExitOk : kExitFailure;
 }

@@ -154,6 +154,15 @@ std::vector<GpuOfRank> Scheduler::RanksOf(const JobId& id) const {
   return job == nullptr ? std::vector<GpuOfRank>() : internal::GpusOfRanks(core_->state, *job);
 }
 
+std::optional<JobOutlook> Scheduler::OutlookOf(const JobId& id) const {
+  const SchedulerState& state = core_->state;
+  const JobEntry* job = state.Find(id);
+  if (job == nullptr) return std::nullopt;
+  const share::ExpectedDuration run =
+      state.durations.Expect(state.LikenessOf(*job), job->request->limit, state.Elapsed(*job));
+  return JobOutlook{job->placed, job->started, run.median, run.from_user || run.like_jobs > 0};
+}
+
 std::vector<JobId> Scheduler::Waiting() const {
   std::vector<JobId> waiting;
   for (const auto& [number, job] : core_->state.jobs) {

@@ -61,6 +61,14 @@ struct LinkView {
   bool trusted = true;  // gangs may cross them
 };
 
+// How long a job is expected to run.
+struct JobOutlook {
+  bool placed = false;
+  Instant started{};   // of a placed one
+  Duration length{};   // from its last start: the user's estimate, else the median of like jobs
+  bool known = false;  // not: neither exists, and an hour is assumed
+};
+
 enum class JobStage : uint8_t { kUnknown, kWaiting, kLeaving, kAssumed, kBound, kRunning };
 
 class Scheduler {
@@ -117,6 +125,7 @@ class Scheduler {
   std::vector<QueueView> Queues() const;                       // the root first
   std::vector<LinkView> Links() const;                         // the links not in full health
   const State& state() const;
+  std::optional<JobOutlook> OutlookOf(const JobId& job) const;
 
   // Returns an error that names the first invariant between two calls that does not hold.
   Status CheckInvariants() const;

@@ -42,6 +42,12 @@ struct Options {
   double accelerators = -2;  // of a limit; -2: unchanged
   double cpu = -2;
   double memory_gib = -2;
+  std::string user;
+  std::string by = "user";  // usage: the keys to group by
+  std::string since;
+  std::string until;
+  bool csv = false;
+  std::string horizon;  // what-if
   bool wait = true;
   bool why = false;
   bool resume = false;
@@ -62,6 +68,8 @@ void AddJobs(CLI::App& app, Action& action, const std::shared_ptr<Options>& opti
 void AddQueues(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddNodes(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddApply(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
+void AddUsage(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
+void AddWhatIf(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddOutput(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 
 // Requests changes, all at once; docs/openapi.yaml specifies `changes`.

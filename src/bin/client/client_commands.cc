@@ -11,6 +11,8 @@ void AddClientCommands(CLI::App& app, Action& action) {
   client::AddJobs(app, action, options);
   client::AddNodes(app, action, options);
   client::AddQueues(app, action, options);
+  client::AddUsage(app, action, options);
+  client::AddWhatIf(app, action, options);
   client::AddApply(app, action, options);
   client::AddOutput(app, action, options);
 }

@@ -10,6 +10,7 @@
 #include "frontend/job_request.h"
 #include "io/clock.h"
 #include "io/files/file.h"
+#include "io/process/user_name.h"
 
 namespace longhaul::bin::client {
 namespace {
@@ -32,6 +33,7 @@ int Submit(RestClient& client, const Options& options) {
   const auto text = io::ReadText(options.job, kLargestJobFile);
   if (!text.ok()) return Fail(text.status());
   Json body = {{"job", *text}, {"source", options.job}};
+  body["user"] = options.user.empty() ? io::UserName() : options.user;
   if (!options.name.empty()) body["name"] = options.name;
   if (!options.inject.empty()) body["inject"] = options.inject;
   if (!options.run_directory.empty()) {
@@ -272,6 +274,8 @@ void AddJobs(CLI::App& app, Action& action, const std::shared_ptr<Options>& opti
   submit->add_option("--from", options->from,
                      "Begin anew with the weights of another run's checkpoint: its folder (the "
                      "newest good one), one step's, s3://BUCKET/PREFIX");
+  submit->add_option("--user", options->user,
+                     "Charge the job's time to this user (default: the name of your account)");
   submit->add_flag("--watch", options->watch, "Follow the job to its end");
   submit->add_flag("--json", options->json, kJsonHelp);
   submit->footer(

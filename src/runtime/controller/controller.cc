@@ -80,6 +80,7 @@ Controller& Controller::operator=(Controller&&) noexcept = default;
 Actions Controller::Step(const proto::Event& event, Instant now) {
   controller::ControllerContext& context = parts_->context;
   context.now = std::max(context.now, now);
+  context.usage.Pass(context.nodes.used_slots(), context.now);
   context.out = Actions();
   context.jobs.BeginStep();
   if (parts_->Accept(event)) {
@@ -103,7 +104,10 @@ std::vector<proto::JobStatus> Controller::AllJobs(Instant now) const {
 }
 std::vector<proto::NodeStatus> Controller::AllNodes() const { return parts_->status.AllNodes(); }
 Status Controller::CheckInvariants() const { return parts_->invariants.CheckTouched(); }
-Status Controller::CheckPlaces() const { return parts_->invariants.CheckPlaces(); }
+Status Controller::CheckPlaces() const {
+  RETURN_IF_ERROR(parts_->status.CheckUsage());
+  return parts_->invariants.CheckPlaces();
+}
 Status Controller::CheckConfiguration(const proto::SchedulingConfiguration& configuration) {
   return scheduling::ClusterScheduler::Check(configuration);
 }
@@ -127,6 +131,15 @@ Status Controller::CheckChanges(const proto::ChangesAsked& asked) const {
 Controller::Remedy Controller::RemedyOf(const JobId& job,
                                         const std::vector<scheduler::Event>& fix) const {
   return parts_->changes.RemedyOf(job, fix);
+}
+std::unique_ptr<scheduling::ClusterScheduler> Controller::CopyScheduler() const {
+  return std::make_unique<scheduling::ClusterScheduler>(parts_->context.scheduler.Clone());
+}
+UsageReport Controller::Usage(const UsageQuery& query, Instant now) const {
+  return parts_->status.Usage(query, now);
+}
+Controller::UsageTotals Controller::CompareUsage(Instant now) const {
+  return parts_->status.CompareUsage(now);
 }
 uint64_t Controller::StateHash() const { return parts_->status.StateHash(); }
 

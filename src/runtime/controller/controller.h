@@ -26,9 +26,14 @@
 #include "proto/events.pb.h"
 #include "proto/job.pb.h"
 #include "proto/status.pb.h"
+#include "runtime/goodput/usage_ledger.h"
 #include "scheduler/scheduler.h"
 
 namespace longhaul::runtime {
+
+namespace scheduling {
+class ClusterScheduler;
+}
 
 struct ControllerOptions {
   // How long an agent whose stream broke may take to reconnect before its node counts as lost.
@@ -122,6 +127,20 @@ class Controller {
     scheduler::Changeable means;  // what can be changed about the job
   };
   Question AskWhy(const JobId& job) const;
+
+  // A copy of the scheduler with its nodes and jobs, for what-if questions (scheduling/what_if.h).
+  std::unique_ptr<scheduling::ClusterScheduler> CopyScheduler() const;
+
+  // Who held how many accelerators for how long, up to `now`.
+  UsageReport Usage(const UsageQuery& query, Instant now) const;
+  // The accelerator time of all jobs by the accounting and by the goodput ledgers' time outside the
+  // queue, which must agree (CheckPlaces).
+  struct UsageTotals {
+    AcceleratorTime held = 0;
+    AcceleratorTime ledgers = 0;
+    UsageLedger::Difference difference;  // held = ledgers + leaving - without_nodes
+  };
+  UsageTotals CompareUsage(Instant now) const;
 
   // Equal states have equal hashes. Compares a run with its replay.
   uint64_t StateHash() const;

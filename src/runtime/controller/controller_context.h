@@ -17,6 +17,7 @@
 #include "runtime/controller/deadlines.h"
 #include "runtime/controller/job/job.h"
 #include "runtime/controller/node_table.h"
+#include "runtime/goodput/usage_ledger.h"
 #include "runtime/scheduling/cluster_scheduler.h"
 
 namespace longhaul::runtime::controller {
@@ -80,6 +81,7 @@ class ControllerContext {
   JobTable jobs;
   Deadlines deadlines;
   scheduling::ClusterScheduler scheduler;
+  UsageLedger usage;
   Actions out;
 };
 

@@ -16,7 +16,7 @@ Status Invariants::CheckTouched() const {
       return status.WithContext("job " + job->id());
     }
   }
-  return Status();
+  return context_.usage.Check();
 }
 
 Status Invariants::CheckJob(const JobRecord& job) const {

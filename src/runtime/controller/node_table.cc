@@ -103,9 +103,16 @@ void NodeTable::Enlist(const NodeId& id) {
   node.enlisted = true;
 }
 
+void NodeTable::TakeSlots(const NodeId& id, uint32_t slots) {
+  nodes_.at(id).used_slots += slots;
+  used_slots_ += slots;
+}
+
 void NodeTable::FreeSlots(const NodeId& id, uint32_t slots) {
   Node& node = nodes_.at(id);
-  node.used_slots -= std::min(node.used_slots, slots);
+  const uint32_t freed = std::min(node.used_slots, slots);
+  node.used_slots -= freed;
+  used_slots_ -= freed;
 }
 
 bool NodeTable::NoteWorkerFault(const NodeId& id, const std::string& job, bool wide, Instant now) {

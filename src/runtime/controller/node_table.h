@@ -87,8 +87,9 @@ class NodeTable {
   void Lose(const NodeId& id);
   void Cordon(const NodeId& id, bool cordoned, bool drain);
   void Enlist(const NodeId& id);
-  void TakeSlots(const NodeId& id, uint32_t slots) { nodes_.at(id).used_slots += slots; }
+  void TakeSlots(const NodeId& id, uint32_t slots);
   void FreeSlots(const NodeId& id, uint32_t slots);
+  uint64_t used_slots() const { return used_slots_; }  // of all nodes
 
   // A worker of the job failed on the node. Returns whether the fault counts against the node. Most
   // workers fail because of their program, so a fault counts only after an earlier one that was in
@@ -102,6 +103,7 @@ class NodeTable {
   std::map<NodeId, Node> nodes_;
   std::unordered_map<std::string, Node*> index_;  // into nodes_, for speed
   uint32_t peers_ = 0;
+  uint64_t used_slots_ = 0;
 };
 
 }  // namespace longhaul::runtime::controller

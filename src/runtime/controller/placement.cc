@@ -215,6 +215,23 @@ void Placement::NoteSize(JobRecord& job, size_t before) {
   const auto& vacate = job.placement.vacate();
   const std::string reason = vacate ? vacate->reason : before > 0 ? job.life.reason() : "it starts";
   job.placement.NoteSize(job.nodes(), next, reason, context_.now);
+  NoteUsage(job);
+}
+
+void Placement::NoteUsage(const JobRecord& job) {
+  const proto::Scheduling& scheduling = job.spec().scheduling();
+  const std::string& standard = context_.scheduler.configuration().default_queue;
+  const auto named = [](const std::string& name, const char* none) {
+    return name.empty() ? std::string(none) : name;
+  };
+  const UsageOwner owner = {
+      named(scheduling.owner(), "unknown"), named(scheduling.project(), "none"),
+      named(scheduling.queue().empty() ? standard : scheduling.queue(), "none")};
+  UsageLedger::Accelerators accelerators;
+  for (const Member& member : job.group.members()) {
+    accelerators[context_.scheduler.ModelOf(member.node.value())] += job.local();
+  }
+  context_.usage.Hold(job.id(), owner, accelerators, job.ledger, context_.now);
 }
 
 void Placement::FreeSlots(const JobRecord& job) {
@@ -225,6 +242,7 @@ void Placement::FreeSlots(const JobRecord& job) {
 
 void Placement::Release(JobRecord& job) {
   FreeSlots(job);
+  context_.usage.End(job.id(), job.ledger, context_.now);
   job.placement.ClearTarget();
   pending_.erase(job.id());
 }

@@ -57,6 +57,8 @@ class Placement {
   std::optional<NodeId> MissingNode(const JobRecord& job) const;
   void ReplaceGang(JobRecord& job);
   void NoteSize(JobRecord& job, size_t before);
+  // The gang or its nodes have changed: from now on the job holds these accelerators.
+  void NoteUsage(const JobRecord& job);
   void FreeSlots(const JobRecord& job);
 
   void BeginVacate(JobRecord& job, Vacate::Then then, const std::string& reason);

@@ -143,10 +143,42 @@ std::vector<proto::NodeStatus> StatusReporter::AllNodes() const {
   return all;
 }
 
+UsageLedger::BooksOf StatusReporter::BooksAt(Instant now) const {
+  return [this, now](const std::string& job) { return context_.jobs.at(job).ledger.BooksAt(now); };
+}
+
+UsageReport StatusReporter::Usage(const UsageQuery& query, Instant now) const {
+  const Instant until = std::max(now, context_.now);
+  return context_.usage.Report(query, until, BooksAt(until));
+}
+
+Controller::UsageTotals StatusReporter::CompareUsage(Instant now) const {
+  const Instant until = std::max(now, context_.now);
+  Controller::UsageTotals totals;
+  totals.held = context_.usage.Total(until);
+  totals.difference = context_.usage.DifferenceAt(BooksAt(until));
+  for (const auto& [id, job] : context_.jobs.all()) {
+    const GoodputLedger::Books books = job.ledger.BooksAt(until);
+    totals.ledgers += books.all - books.queue;
+  }
+  return totals;
+}
+
+Status StatusReporter::CheckUsage() const {
+  RETURN_IF_ERROR(context_.usage.CheckSums());
+  const Controller::UsageTotals totals = CompareUsage(context_.now);
+  const AcceleratorTime difference =
+      totals.ledgers + totals.difference.leaving - totals.difference.without_nodes - totals.held;
+  if (difference == 0) return {};
+  return InternalError("the jobs' goodput ledgers have " + std::to_string(ToHours(difference)) +
+                       " accelerator-hours more than the accounting");
+}
+
 uint64_t StatusReporter::StateHash() const {
   std::string text;
   for (const proto::NodeStatus& node : AllNodes()) text += Deterministic(node);
   text += std::to_string(context_.scheduler.Fingerprint()) + ",";
+  text += std::to_string(context_.usage.Fingerprint()) + ",";
   for (const auto& [id, node] : context_.nodes.all()) {
     text += std::to_string(node.last_sequence) + ",";
   }

@@ -18,12 +18,17 @@ class StatusReporter {
   std::optional<proto::JobStatus> StatusOf(const JobId& id, Instant now) const;
   std::vector<proto::JobStatus> AllJobs(Instant now) const;  // by submission
   std::vector<proto::NodeStatus> AllNodes() const;           // by name
+  UsageReport Usage(const UsageQuery& query, Instant now) const;
+  Controller::UsageTotals CompareUsage(Instant now) const;
+  // Checks that the accounting agrees with the goodput ledgers of all jobs.
+  Status CheckUsage() const;
   // Equal states have equal hashes.
   uint64_t StateHash() const;
 
  private:
   void AddProgress(const JobRecord& job, proto::JobStatus& status) const;
   void AddSnapshots(const JobRecord& job, proto::JobStatus& status) const;
+  UsageLedger::BooksOf BooksAt(Instant now) const;
 
   const ControllerContext& context_;
 };

@@ -126,6 +126,7 @@ void Placement::FinishVacate(JobRecord& job) {
   job.snapshots.LeaveAll(context_.ViewOf(job));
   job.group.Clear();
   job.ledger.Resize(job.spec().nodes(), proto::QUEUE, context_.now);
+  NoteUsage(job);
   job.placement.FinishVacate();
   context_.SetState(job, proto::QUEUED, "stopped: " + reason);
   FreeLeft(job);

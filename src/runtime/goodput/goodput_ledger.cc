@@ -24,9 +24,11 @@ void GoodputLedger::Resize(size_t accounts, proto::Category category, Instant at
   if (finished_ || accounts == open_) return;
   for (size_t i = accounts; i < open_; ++i) Enter(i, category, at);
   Part();
+  for (size_t i = accounts; i < open_; ++i) ahead_ns_ += AheadOf(accounts_[i], at);
   if (accounts > accounts_.size()) accounts_.resize(accounts);
   for (size_t i = open_; i < accounts; ++i) {
     Account& account = accounts_[i];
+    ahead_ns_ -= AheadOf(account, at);
     account.cursor = std::max({at, account.cursor, start_});
     account.open = category;
   }
@@ -291,8 +293,36 @@ void GoodputLedger::Settle(uint64_t step) {
 }
 
 void GoodputLedger::Finish(Instant at) {
+  if (finished_) return;
   for (size_t i = 0; i < open_; ++i) Enter(i, accounts_[i].open, at);
+  for (size_t i = 0; i < open_; ++i) ahead_ns_ += AheadOf(accounts_[i], at);
   finished_ = true;
+}
+
+int64_t GoodputLedger::AheadOf(const Account& account, Instant at) {
+  return std::max<int64_t>(0, (account.cursor - at).count());
+}
+
+GoodputLedger::Books GoodputLedger::BooksAt(Instant now) const {
+  Books books;
+  books.all = elapsed_ns_ - ahead_ns_;
+  books.queue = total_ns_[proto::QUEUE];
+  books.productive = total_ns_[proto::PRODUCTIVE];
+  books.unreported = total_ns_[proto::UNREPORTED];
+  const auto count = [&](const Account& account, int64_t accounts) {
+    const auto open_ns = static_cast<__int128>((now - account.cursor).count()) * accounts;
+    books.all += open_ns;  // less than nothing where the cursor is ahead
+    if (open_ns <= 0) return;
+    if (account.open == proto::QUEUE) books.queue += open_ns;
+    if (account.open == proto::LOST_WORK) books.productive += open_ns;
+    if (account.open == proto::UNREPORTED) books.unreported += open_ns;
+  };
+  if (!finished_ && together_) count(common_, static_cast<int64_t>(open_));
+  for (size_t i = 0; i < open_ && !finished_ && !together_; ++i) count(accounts_[i], 1);
+  for (__int128* sum : {&books.all, &books.queue, &books.productive, &books.unreported}) {
+    *sum *= ranks_per_account_;
+  }
+  return books;
 }
 
 proto::Ledger GoodputLedger::Summary(Instant now) const {

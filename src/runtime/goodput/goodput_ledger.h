@@ -73,6 +73,17 @@ class GoodputLedger {
   // Closes every account at `at`; nothing is booked afterwards.
   void Finish(Instant at);
 
+  // What is booked up to a moment, in nanoseconds of a rank. A step under way is productive.
+  struct Books {
+    __int128 all = 0;  // the time of all accounts from their opening until they were shut or now
+    __int128 queue = 0;
+    __int128 productive = 0;
+    __int128 unreported = 0;
+  };
+  // Requires that `now` is no earlier than that of the last Resize or Finish. A category may be
+  // booked beyond `now`, where an agent's clock is ahead; `all` counts no time after `now`.
+  Books BooksAt(Instant now) const;
+
   Instant start() const { return start_; }
   // Returns the sums, with open time counted up to `now`.
   proto::Ledger Summary(Instant now) const;
@@ -132,6 +143,7 @@ class GoodputLedger {
 
   void Book(Account& account, proto::Category category, int64_t nanoseconds);
   void Advance(Account& account, Instant at);
+  static int64_t AheadOf(const Account& account, Instant at);
   void Part();
 
   Instant start_;
@@ -155,6 +167,7 @@ class GoodputLedger {
   // Over all accounts. Wider than 64 bits: 2,048 accounts for 54 days overflow them.
   std::array<__int128, kCategories> total_ns_{};
   __int128 elapsed_ns_ = 0;  // what the cursors have moved
+  __int128 ahead_ns_ = 0;    // by which cursors were beyond the time when their account was shut
   bool finished_ = false;
 };
 

@@ -142,15 +142,18 @@ Status ClusterScheduler::Configure(const proto::SchedulingConfiguration& configu
   limits_.clear();  // the file is the newer word
   configuration_ = std::move(parsed.file);
   declared_ = std::move(parsed.cluster);
-  declared_index_.clear();
-  if (declared_) {
-    for (size_t i = 0; i < declared_->nodes.size(); ++i) {
-      declared_index_[declared_->nodes[i].name] = i;
-    }
-  }
+  IndexDeclared();
   changed_ = due_ = true;
   (void)now;
   return {};
+}
+
+void ClusterScheduler::IndexDeclared() {
+  declared_index_.clear();
+  if (!declared_) return;
+  for (size_t i = 0; i < declared_->nodes.size(); ++i) {
+    declared_index_[declared_->nodes[i].name] = i;
+  }
 }
 
 NodeCondition ClusterScheduler::StandardCondition(const std::string& name) const {
@@ -186,6 +189,13 @@ NodeCondition ClusterScheduler::ConditionOf(const std::string& name) const {
   }
   const auto found = nodes_.find(name);
   return found == nodes_.end() ? NodeCondition::kDown : found->second.condition;
+}
+
+std::string ClusterScheduler::ModelOf(const std::string& node) const {
+  const auto found = declared_index_.find(node);
+  if (found == declared_index_.end()) return kUndeclaredModel;
+  const spec::NodeKind& kind = declared_->kinds[declared_->nodes[found->second].kind];
+  return kind.devices.empty() ? kUndeclaredModel : declared_->models[kind.model].name;
 }
 
 std::string ClusterScheduler::Contradiction(const std::string& name) const {
@@ -599,6 +609,58 @@ std::string ClusterScheduler::WaitText(const JobId& job) const {
 std::optional<scheduler::Scheduler> ClusterScheduler::Copy() const {
   if (!scheduler_) return std::nullopt;
   return scheduler_->Copy();
+}
+
+ClusterScheduler ClusterScheduler::Clone() const {
+  ClusterScheduler copy;
+  copy.configuration_ = configuration_;
+  copy.configured_ = configured_;
+  copy.declared_ = declared_;
+  copy.declared_index_ = declared_index_;
+  copy.nodes_ = nodes_;
+  copy.requests_ = requests_;
+  if (scheduler_) copy.scheduler_ = scheduler_->Copy();
+  copy.slots_per_accelerator_ = slots_per_accelerator_;
+  copy.changed_ = changed_;
+  copy.due_ = due_;
+  copy.last_round_ = last_round_;
+  copy.limits_ = limits_;
+  copy.cuts_ = cuts_;
+  copy.readmit_at_ = readmit_at_;
+  copy.rebuilds_ = rebuilds_;
+  return copy;
+}
+
+std::vector<JobId> ClusterScheduler::Jobs() const {
+  std::vector<JobId> jobs;
+  for (const auto& [id, request] : requests_) jobs.emplace_back(id);
+  return jobs;
+}
+
+std::vector<std::string> ClusterScheduler::JoinedNodes() const {
+  std::vector<std::string> names;
+  for (const auto& [name, node] : nodes_) names.push_back(name);
+  return names;
+}
+
+std::optional<scheduler::JobOutlook> ClusterScheduler::OutlookOf(const JobId& job) const {
+  if (!scheduler_) return std::nullopt;
+  return scheduler_->OutlookOf(job);
+}
+
+void ClusterScheduler::SetCondition(const std::string& name, NodeCondition condition, Instant now) {
+  const auto node = nodes_.find(name);
+  if (node != nodes_.end()) SetNode(name, NodeFacts(node->second.facts), condition, now);
+}
+
+Status ClusterScheduler::Reconfigure(spec::ControllerSpec configuration,
+                                     std::optional<spec::ClusterDeclaration> declared) {
+  configuration_ = std::move(configuration);
+  declared_ = std::move(declared);
+  IndexDeclared();
+  changed_ = due_ = true;
+  ASSIGN_OR_RETURN(spec::Topology topology, MakeTopology());
+  return scheduler::Scheduler::Create(std::move(topology), QueuesNow(), PolicyNow()).status();
 }
 
 std::vector<proto::QueueStatus> ClusterScheduler::Queues() const {

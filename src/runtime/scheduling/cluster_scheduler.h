@@ -77,6 +77,8 @@ class ClusterScheduler {
   // Returns the condition of a healthy node in the configuration: ready or spare.
   spec::NodeCondition StandardCondition(const std::string& name) const;
   spec::NodeCondition ConditionOf(const std::string& name) const;
+  // Returns the device model of a node in the cluster file; "undeclared" without one.
+  std::string ModelOf(const std::string& node) const;
 
   // Returns kFailedPrecondition when the job could never run here (with the largest size that
   // could), and kInvalidArgument when it names something that doesn't exist.
@@ -126,6 +128,20 @@ class ClusterScheduler {
   // kept aside (`aside` has the reason) and before a node has joined.
   std::optional<scheduler::Scheduler> Copy() const;
   std::string AsideText(const JobId& job) const;
+
+  // --- What-if questions (what_if.h).
+  // Returns an independent copy.
+  ClusterScheduler Clone() const;
+  std::vector<JobId> Jobs() const;  // all live ones, by id
+  std::vector<std::string> JoinedNodes() const;
+  std::optional<scheduler::JobOutlook> OutlookOf(const JobId& job) const;
+  const std::optional<spec::ClusterDeclaration>& declared() const { return declared_; }
+  // No effect on a node that has not joined.
+  void SetCondition(const std::string& node, spec::NodeCondition condition, Instant now);
+  // Uses other queues and nodes than the configuration's texts declare. Refuses what the scheduler
+  // cannot use; this is then in no valid state.
+  Status Reconfigure(spec::ControllerSpec configuration,
+                     std::optional<spec::ClusterDeclaration> declared);
   std::vector<proto::QueueStatus> Queues() const;
 
   // Checks this class's invariants, and that the last round kept all guarantees.
@@ -159,6 +175,7 @@ class ClusterScheduler {
   scheduler::Policy PolicyNow() const;
   Result<spec::Topology> MakeTopology() const;
   uint32_t SlotsPerAccelerator() const;
+  void IndexDeclared();
   void Rebuild(Instant now);
   // Brings the request of a known job into the terms of another cluster.
   void Translate(const spec::Topology& topology, scheduler::JobRequest& request) const;
@@ -191,6 +208,7 @@ class ClusterScheduler {
   std::vector<std::pair<Instant, std::string>> cuts_;  // of all nodes, not evaluated yet
   std::optional<Instant> readmit_at_;                  // when suspects may be needed
   uint64_t rebuilds_ = 0;
+  // Clone copies each of these.
 };
 
 }  // namespace longhaul::runtime::scheduling

@@ -50,6 +50,31 @@ void Audit::Over(Instant at) {
   over_ = true;
 }
 
+void Audit::Holds(const std::string& job, Instant at, uint32_t ranks) {
+  held_ += AcceleratorTime{all_held_ranks_} * (at - held_until_).count();
+  held_until_ = at;
+  uint32_t& held = held_ranks_[job];
+  all_held_ranks_ += ranks;
+  all_held_ranks_ -= held;
+  held = ranks;
+}
+
+void Audit::CompareUsage(const Controller::UsageTotals& totals, Instant now) {
+  const AcceleratorTime expected =
+      held_ + AcceleratorTime{all_held_ranks_} * (now - held_until_).count();
+  const auto text = [](AcceleratorTime time) { return std::to_string(ToHours(time)); };
+  if (totals.held != expected) {
+    Violate("the accounting has " + text(totals.held) + " accelerator-hours, " + text(expected) +
+            " were held");
+  }
+  const AcceleratorTime from_ledgers =
+      totals.ledgers + totals.difference.leaving - totals.difference.without_nodes;
+  if (totals.held != from_ledgers) {
+    Violate("the accounting has " + text(totals.held) +
+            " accelerator-hours, the goodput ledgers have " + text(from_ledgers));
+  }
+}
+
 void Audit::Compare(const proto::JobStatus& status, Instant now) {
   if (status.highest_step() > highest_) {
     Violate("the controller counts step " + std::to_string(status.highest_step()) + ", only " +

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "base/time.h"
 #include "proto/status.pb.h"
+#include "runtime/controller/controller.h"
 
 namespace longhaul::runtime::simulation {
 
@@ -24,11 +26,16 @@ class Audit {
   void Sized(Instant at, uint32_t ranks);
   // The job has ended.
   void Over(Instant at);
+  // From `at` on the job, this one or another, holds the slots of so many ranks.
+  void Holds(const std::string& job, Instant at, uint32_t ranks);
   // Adds a violation.
   void Violate(std::string what);
 
   // Compares the controller's status with what happened.
   void Compare(const proto::JobStatus& status, Instant now);
+  // Compares the controller's accounting with the goodput ledgers and with what the notifications
+  // of attempts and states say was held. All agree to the nanosecond.
+  void CompareUsage(const Controller::UsageTotals& totals, Instant now);
 
   uint64_t step() const { return lineage_.size(); }
   uint64_t highest_step() const { return highest_; }
@@ -45,6 +52,10 @@ class Audit {
   Instant sized_{};
   double rank_seconds_ = 0;  // until sized_
   bool over_ = false;
+  std::map<std::string, uint32_t> held_ranks_;  // by job
+  uint64_t all_held_ranks_ = 0;
+  AcceleratorTime held_ = 0;  // until held_until_
+  Instant held_until_{};
   uint64_t highest_ = 0;
   uint64_t taken_ = 0;
   std::vector<std::string> violations_;

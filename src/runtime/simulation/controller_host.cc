@@ -50,6 +50,7 @@ SimulationResult ControllerHost::Run() {
     }
     world_.result.status = *status;
   }
+  CompareUsage();
   world_.result.happenings = world_.queue.happened();
   world_.result.steps_taken = world_.audit.steps_taken();
   world_.result.attempts = world_.attempt.attempt;
@@ -123,12 +124,18 @@ void ControllerHost::Watch(const proto::Notification& notification) {
     rival_.reset();
     if (notification.state().state() == proto::SUCCEEDED) ++world_.result.rivals;
   }
-  if (notification.job_id() != world_.job_id) return;
   const Instant at = InstantFromNanoseconds(notification.at_ns());
+  const bool queued = notification.has_state() && notification.state().state() == proto::QUEUED;
+  if (notification.has_attempt()) {
+    world_.audit.Holds(notification.job_id(), at, notification.attempt().world());
+  } else if (ends || queued) {
+    world_.audit.Holds(notification.job_id(), at, 0);
+  }
+  if (notification.job_id() != world_.job_id) return;
   if (ends) {
     world_.job_over = true;
     world_.audit.Over(at);
-  } else if (notification.has_state() && notification.state().state() == proto::QUEUED) {
+  } else if (queued) {
     world_.audit.Sized(at, world_.ranks);
   } else if (notification.has_attempt()) {
     world_.audit.Sized(at, notification.attempt().world());
@@ -156,6 +163,7 @@ void ControllerHost::Look() {
     world_.job_over = IsTerminal(status->state());
   }
   LookAtPlaces();
+  CompareUsage();
   for (SimNode& node : world_.nodes) {
     if (node.core == nullptr) continue;
     if (Status ok = node.core->CheckInvariants(); !ok.ok()) {
@@ -165,6 +173,14 @@ void ControllerHost::Look() {
   if (world_.options.on_progress)
     world_.options.on_progress(world_.queue.now() - InstantFromNanoseconds(kStartNs));
   if (!world_.job_over) world_.queue.After(std::chrono::hours(6), [this] { Look(); });
+}
+
+// What the accounting has is what was held, and what the goodput ledgers have.
+void ControllerHost::CompareUsage() {
+  // While the controller is away, its state and the time of its last event stand still.
+  if (!world_.controller_up) return;
+  world_.result.usage = controller_.CompareUsage(world_.queue.now());
+  world_.audit.CompareUsage(world_.result.usage, world_.queue.now());
 }
 
 // What the scheduler has placed is what runs, nothing is over its capacity, no gang in part.

@@ -43,6 +43,7 @@ class ControllerHost {
   void Watch(const proto::Notification& notification);
   void Look();
   void LookAtPlaces();
+  void CompareUsage();
 
   World& world_;
   SimNodes& machines_;

@@ -67,11 +67,12 @@ struct SimulationResult {
   uint64_t happenings = 0;                 // processed events of the event queue
   uint64_t attempts = 0;
   uint64_t steps_taken = 0;
-  uint64_t from_pieces = 0;   // workers that restored from memories of another layout
-  uint64_t rivals = 0;        // jobs of higher priority that ran to their end
-  uint64_t log_hash = 0;      // of every logged (time, event), in order
-  uint64_t state_hash = 0;    // of the controller at the end
-  bool replay_agrees = true;  // each replay after a controller crash gave the earlier state
+  uint64_t from_pieces = 0;       // workers that restored from memories of another layout
+  uint64_t rivals = 0;            // jobs of higher priority that ran to their end
+  Controller::UsageTotals usage;  // accelerator time of all jobs, at the end
+  uint64_t log_hash = 0;          // of every logged (time, event), in order
+  uint64_t state_hash = 0;        // of the controller at the end
+  bool replay_agrees = true;      // each replay after a controller crash gave the earlier state
   uint64_t replays = 0;
   std::vector<proto::NodeStatus> nodes;  // at the end
   std::vector<std::string> violations;   // empty: all invariants held

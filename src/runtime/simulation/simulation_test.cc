@@ -217,6 +217,49 @@ TEST(Simulation, AnElasticJobKeepsItsBoundsOverComposedFaults) {
   EXPECT_TRUE(sizes.contains(8)) << "never at its maximum";
 }
 
+// The accounting is compared at intervals and at the end (Audit::CompareUsage), so that a
+// difference is a violation; here it must have had something to count.
+TEST(Simulation, TheAccountingAgreesWithTheLedgersAndWithWhatWasHeld) {
+  AcceleratorTime leaving = 0;
+  uint64_t replays = 0;
+  uint64_t moves = 0;
+  for (uint64_t seed = 11; seed <= 16; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    SimulationOptions options = Stormy(seed);
+    options.minimum_nodes = seed % 2 == 0 ? 3 : 0;
+    const SimulationResult result = Simulate(options);
+    ASSERT_THAT(result.violations, testing::IsEmpty());
+    const Controller::UsageTotals& usage = result.usage;
+    EXPECT_GT(ToHours(usage.held), 4.0);
+    EXPECT_EQ(usage.held,
+              usage.ledgers + usage.difference.leaving - usage.difference.without_nodes);
+    leaving += usage.difference.leaving;
+    replays += result.replays;
+    moves += result.status.moves() + result.status.resizes() + result.status.preemptions();
+  }
+  EXPECT_GT(leaving, 0);
+  EXPECT_GT(replays, 0u);
+  EXPECT_GT(moves, 10u);
+}
+
+TEST(Audit, ReportsAnAccountingThatDiffers) {
+  Audit audit(1);
+  const Instant start = InstantFromNanoseconds(0);
+  audit.Holds("a", start, 2);
+  audit.Holds("b", start + std::chrono::seconds(5), 1);
+  audit.Holds("a", start + std::chrono::seconds(10), 0);
+  Controller::UsageTotals totals;
+  totals.held = totals.ledgers = AcceleratorTime{35} * 1'000'000'000;
+  audit.CompareUsage(totals, start + std::chrono::seconds(20));
+  EXPECT_THAT(audit.violations(), testing::IsEmpty());
+  totals.ledgers += 1;
+  audit.CompareUsage(totals, start + std::chrono::seconds(20));
+  EXPECT_EQ(audit.violations().size(), 1u);
+  totals.held += 1;
+  audit.CompareUsage(totals, start + std::chrono::seconds(20));
+  EXPECT_EQ(audit.violations().size(), 2u);
+}
+
 // A state in stages: nodes are lost and others need them, and the job continues in another size
 // from what memories hold. No piece is offered that isn't there (World::WhyNotInPieces), and none
 // that was found damaged.

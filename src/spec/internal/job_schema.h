@@ -127,6 +127,7 @@ void VisitShared(Visitor& v, Job& job) {
   });
   v.Section("scheduling", [&] {
     v.Text("queue", job.scheduling.queue, 63);
+    v.Text("project", job.scheduling.project, 63);
     v.Text("priority", job.scheduling.priority, 63);
     v.Text("preemption", job.scheduling.preemption, 63);
     v.Text("topology", job.scheduling.topology, 63);

@@ -184,6 +184,10 @@ void CheckScheduling(JobReader& reader, const JobSchedulingSpec& scheduling) {
     if (text.empty() || (duration.ok() && *duration > Duration(0))) return;
     reader.Refuse(path, "'" + Printable(text, 40) + "' is not a time such as 90min or 12h");
   };
+  if (const Status usable = CheckJobName(scheduling.project);
+      !scheduling.project.empty() && !usable.ok()) {
+    reader.Refuse("scheduling.project", usable.message());
+  }
   time("scheduling.expected_duration", scheduling.expected_duration);
   time("scheduling.deadline", scheduling.deadline);
   const std::string& means = scheduling.preemption;

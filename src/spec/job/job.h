@@ -142,6 +142,7 @@ struct ResourceSpec {
 // The job's scheduling options; texts as written, checked by ParseJob.
 struct JobSchedulingSpec {
   std::string queue;              // absent: the controller's default
+  std::string project;            // to which the time is charged; absent: none
   std::string priority;           // a whole number, or a name of the controller's file
   std::string preemption;         // never, shrink, suspend or requeue
   std::string topology;           // the level of the network that all nodes share

@@ -281,8 +281,9 @@ TEST(ParseJob, ReadsThePropertiesOfNodes) {
   const JobSpec job = MustParse(R"(
 command: [train]
 resources: {devices: H100, mixed_devices: true, device_memory: 40GiB, cpu: 2.5, memory: 64GiB}
-scheduling: {selector: {pool: prod, zone: a}, tolerates: [reserved, noisy]}
+scheduling: {selector: {pool: prod, zone: a}, tolerates: [reserved, noisy], project: vision}
 )");
+  EXPECT_EQ(job.scheduling.project, "vision");
   EXPECT_EQ(job.resources.devices, std::vector<std::string>{"H100"});
   EXPECT_TRUE(job.resources.mixed_devices);
   EXPECT_EQ(job.resources.device_memory, uint64_t{40} << 30);
@@ -316,6 +317,9 @@ TEST(ParseJob, RefusesPropertiesThatMakeNoSense) {
       {"scheduling: {selector: {pool: [a]}}", "scheduling.selector.pool: must be a text"},
       {"scheduling: {selector: {pool: ''}}", "scheduling.selector.pool: must not be empty"},
       {"scheduling: {tolerates: {a: b}}", "scheduling.tolerates: must be a list"},
+      {"scheduling: {project: [a]}", "scheduling.project: must be a text"},
+      {"scheduling: {project: -a}", "scheduling.project: '-a' is not a name: 1 to 63 letters"},
+      {"scheduling: {project: a b}", "scheduling.project: 'a b' is not a name: 1 to 63 letters"},
   };
   for (const auto& row : kRows) {
     const auto job = ParseJob("command: [train]\n" + std::string(row.text) + "\n", "job.yaml");
@@ -361,6 +365,7 @@ TEST(JobText, IsReadBackToAnEqualJob) {
   command.resources.memory = uint64_t{64} << 30;
   command.scheduling.selector = {{"pool", "prod"}, {"null", "~"}};
   command.scheduling.tolerates = {"reserved"};
+  command.scheduling.project = "vision-2";
   command.step_pattern = R"(step (?P<step>\d+): "loss" (?P<loss>\S+))";
   for (const JobSpec& job : {built_in, command}) {
     for (const std::string& text : {ToYaml(job), ToJson(job)}) {

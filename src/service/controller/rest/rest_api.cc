@@ -10,6 +10,7 @@
 #include "scheduler/explanation.h"
 #include "service/controller/rest/metrics.h"
 #include "service/controller/rest/redaction.h"
+#include "service/controller/rest/usage_request.h"
 #include "service/controller/rest/worker_log.h"
 
 namespace longhaul::service {
@@ -17,7 +18,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kEventsAtOnce = 1000;  // in an answer that isn't a stream
+constexpr int kMostWhatIfs = 5;  // one that is being answered, and those that wait for it
+constexpr Duration kWhatIfTime = std::chrono::seconds(30);  // for the answer
+constexpr size_t kEventsAtOnce = 1000;                      // in an answer that isn't a stream
 
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -150,7 +153,9 @@ const std::vector<RestApi::Route>& RestApi::Table() {
       {"POST", "/v1/nodes/{name}/uncordon", &RestApi::PostUncordon},
       {"GET", "/v1/queues", &RestApi::GetQueues},
       {"GET", "/v1/links", &RestApi::GetLinks},
+      {"GET", "/v1/usage", &RestApi::GetUsage},
       {"POST", "/v1/changes", &RestApi::PostChanges},
+      {"POST", "/v1/what-if", &RestApi::PostWhatIf},
       {"GET", "/v1/openapi.yaml", &RestApi::GetOpenApi},
       {"GET", "/metrics", &RestApi::GetMetrics},
   };
@@ -389,6 +394,15 @@ ApiResponse RestApi::GetQueues(const ApiRequest&, const Parameters&) const {
   return JsonResponse({{"queues", std::move(list)}});
 }
 
+ApiResponse RestApi::GetUsage(const ApiRequest& request, const Parameters&) const {
+  const Instant now = io::Now();
+  const auto query = ParseUsageQuery(request.query, now);
+  if (!query.ok()) return ErrorResponse(query.status());
+  const auto report =
+      loop_.Read([&](const runtime::Controller& core) { return core.Usage(*query, now); });
+  return JsonResponse(ToJson(*query, report));
+}
+
 ApiResponse RestApi::GetLinks(const ApiRequest&, const Parameters&) const {
   const auto links = loop_.Read([](const runtime::Controller& core) { return core.Links(); });
   Json list = Json::array();
@@ -484,6 +498,66 @@ ApiResponse RestApi::PostChanges(const ApiRequest& request, const Parameters&) c
   const Status accepted = loop_.Apply(std::move(event));
   if (!accepted.ok()) return ErrorResponse(accepted);
   return JsonResponse({{"changes", asked->changes.size()}});
+}
+
+Result<std::vector<runtime::scheduling::WhatIfChange>> RestApi::ChangesOf(
+    const WhatIfRequest& asked) const {
+  using Kind = runtime::scheduling::WhatIfChange::Kind;
+  std::vector<runtime::scheduling::WhatIfChange> changes;
+  for (const WhatIfRequest::Change& each : asked.changes) {
+    changes.push_back(each.change);
+    runtime::scheduling::WhatIfChange& change = changes.back();
+    if (change.kind == Kind::kStop) {
+      // What is no job's name is refused with the nearest id.
+      const auto job = FindJob(change.subject);
+      if (job.ok()) change.subject = job->job().id();
+      if (job.status().code() == Code::kFailedPrecondition) return job.status();
+    }
+    if (!each.submission) continue;
+    ASSIGN_OR_RETURN(change.job, prepare_(*each.submission));
+    const std::string name = change.job.id();
+    const auto taken = [&] {
+      return std::any_of(changes.begin(), changes.end() - 1,
+                         [&](const auto& other) { return other.job.id() == change.job.id(); }) ||
+             loop_.Read([&](const runtime::Controller& core) {
+               return core.JobStatus(JobId(change.job.id()), io::Now()).has_value();
+             });
+    };
+    for (int i = 1; taken(); ++i) change.job.set_id(name + "-new-" + std::to_string(i));
+    change.subject = change.job.id();
+  }
+  return changes;
+}
+
+// Only the copy is made under the core's lock.
+ApiResponse RestApi::PostWhatIf(const ApiRequest& request, const Parameters&) const {
+  const auto asked = ParseWhatIf(request.body);
+  if (!asked.ok()) return ErrorResponse(asked.status());
+  struct Place {  // among those that wait
+    explicit Place(std::atomic<int>& all) : count(all), number(++all) {}
+    ~Place() { --count; }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+    std::atomic<int>& count;
+    const int number;
+  };
+  const Place place(what_ifs_);
+  if (place.number > kMostWhatIfs) {
+    return ErrorResponse(ResourceExhausted(std::to_string(kMostWhatIfs) +
+                                           " what-if questions are being answered; try again"));
+  }
+  const std::lock_guard turn(what_if_);
+  const auto changes = ChangesOf(*asked);
+  if (!changes.ok()) return ErrorResponse(changes.status());
+  const auto scheduler =
+      loop_.Read([](const runtime::Controller& core) { return core.CopyScheduler(); });
+  const Instant begin = io::Now();
+  runtime::scheduling::WhatIfOptions options;
+  options.horizon = asked->horizon;
+  options.expired = [begin] { return io::Now() - begin > kWhatIfTime; };
+  const auto answer = runtime::scheduling::AnswerWhatIf(*scheduler, *changes, begin, options);
+  if (!answer.ok()) return ErrorResponse(answer.status());
+  return JsonResponse(ToJson(*answer));
 }
 
 ApiResponse RestApi::SetUse(const ApiRequest& request, const std::string& name, Use use) const {

@@ -3,9 +3,11 @@
 // docs/openapi.yaml describes the API; a test compares both. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +18,7 @@
 #include "service/controller/core_loop.h"
 #include "service/controller/log/notification_feed.h"
 #include "service/controller/rest/change_request.h"
+#include "service/controller/rest/what_if_request.h"
 #include "service/controller/submission/submission_request.h"
 
 namespace longhaul::service {
@@ -84,6 +87,8 @@ class RestApi {
   ApiResponse PostChanges(const ApiRequest&, const Parameters&) const;
   ApiResponse GetLinks(const ApiRequest&, const Parameters&) const;
   ApiResponse GetQueues(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostWhatIf(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetUsage(const ApiRequest&, const Parameters&) const;
   ApiResponse GetNodes(const ApiRequest&, const Parameters&) const;
   ApiResponse PostDrain(const ApiRequest&, const Parameters&) const;
   ApiResponse PostCordon(const ApiRequest&, const Parameters&) const;
@@ -93,6 +98,9 @@ class RestApi {
 
   // Returns the job with this id, or the only one with this name.
   Result<proto::JobStatus> FindJob(const std::string& id_or_name) const;
+  // Returns the changes with the ids of their jobs, and with the job that each submits.
+  Result<std::vector<runtime::scheduling::WhatIfChange>> ChangesOf(
+      const WhatIfRequest& asked) const;
   Result<proto::Change> ChangeFrom(const ChangeRequest& request) const;
   Result<proto::Job> ChangedJob(const ChangeRequest& request) const;
   ApiResponse Events(const ApiRequest& request, EventStream stream) const;
@@ -103,6 +111,8 @@ class RestApi {
   NotificationFeed& feed_;
   PrepareJob prepare_;
   std::function<uint64_t()> event_streams_;
+  mutable std::mutex what_if_;             // held by the question that is being answered
+  mutable std::atomic<int> what_ifs_ = 0;  // this one, and those that wait
 };
 
 // Returns docs/openapi.yaml, which is built into the program.

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "service/client/sse.h"
 #include "service/controller/rest/change_request.h"
+#include "service/controller/rest/what_if_request.h"
 #include "service/controller/submission/submission_request.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -23,6 +24,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(!changes->changes.empty());
   } else {
     CHECK(!changes.status().message().empty());
+  }
+  const auto what_if = longhaul::service::ParseWhatIf(body);
+  if (what_if.ok()) {
+    CHECK(!what_if->changes.empty() && what_if->horizon > longhaul::Duration(0));
+  } else {
+    CHECK(!what_if.status().message().empty());
   }
   longhaul::service::SseReader reader;
   (void)reader.Feed(body).ok();

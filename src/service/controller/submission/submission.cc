@@ -76,6 +76,7 @@ void CopySpec(const spec::JobSpec& spec, proto::Job& job) {
   }
   proto::Scheduling& scheduling = *job.mutable_scheduling();
   scheduling.set_queue(spec.scheduling.queue);
+  scheduling.set_project(spec.scheduling.project);
   scheduling.set_preemption(spec.scheduling.preemption);
   scheduling.set_topology(spec.scheduling.topology);
   const spec::ResourceSpec& resources = spec.resources;
@@ -412,8 +413,13 @@ Result<proto::Job> Submission::Prepare(const SubmissionRequest& request) {
   ASSIGN_OR_RETURN(const spec::JobSpec spec, ParseSpec(request));
   proto::Job job;
   CopySpec(spec, job);
+  job.mutable_scheduling()->set_owner(request.user);
   ASSIGN_OR_RETURN(const planner::LocalPlan plan, Place(spec, job));
   RETURN_IF_ERROR(CheckFaultsOf(spec, job));
+  if (request.sketch) {
+    job.set_id(spec.name);
+    return job;
+  }
   job.set_id(ReserveId(spec.name));
   std::string directory = request.run_directory;
   if (directory.empty()) directory = options_.state_directory + "/" + job.id();

@@ -1,5 +1,6 @@
 #include "service/controller/submission/submission_request.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/text.h"
@@ -11,11 +12,23 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Directories of users have names such as ada, ada@example.org, EXAMPLE\\ada and svc$.
+Status CheckUser(const std::string& user) {
+  constexpr size_t kLongestUser = 63;
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("-_.@+$\\").find(c) != std::string_view::npos;
+  };
+  if (user.size() <= kLongestUser && std::all_of(user.begin(), user.end(), allowed)) return {};
+  return InvalidArgument("\"user\": '" + Printable(user, 70) +
+                         "' is not a user's name: at most 63 letters, digits and -_.@+$\\");
+}
+
 }  // namespace
 
 Result<SubmissionRequest> ParseSubmissionRequest(std::string_view body) {
-  static constexpr std::array<std::string_view, 7> kKeys = {
-      "job", "source", "name", "run_directory", "from", "inject", "resume"};
+  static constexpr std::array<std::string_view, 8> kKeys = {
+      "job", "source", "name", "run_directory", "from", "inject", "resume", "user"};
   ASSIGN_OR_RETURN(const Json json, ParseObject(body));
   RETURN_IF_ERROR(RefuseUnknown(json, kKeys));
   SubmissionRequest request;
@@ -35,6 +48,8 @@ Result<SubmissionRequest> ParseSubmissionRequest(std::string_view body) {
     const Status usable = spec::CheckJobName(request.name);
     if (!usable.ok()) return usable.WithContext("\"name\"");
   }
+  RETURN_IF_ERROR(TakeText(json, "user", request.user));
+  RETURN_IF_ERROR(CheckUser(request.user));
   RETURN_IF_ERROR(TakeText(json, "run_directory", request.run_directory));
   RETURN_IF_ERROR(TakeText(json, "from", request.from));
   RETURN_IF_ERROR(TakeText(json, "inject", request.inject));

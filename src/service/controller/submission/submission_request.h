@@ -12,14 +12,17 @@
 namespace longhaul::service {
 
 // POST /v1/jobs: {"job": "<YAML or JSON text>" | {object}, "name"?, "run_directory"?, "resume"?,
-// "from"?, "inject"?, "source"?}
+// "from"?, "inject"?, "source"?, "user"?}
 struct SubmissionRequest {
   std::string job;             // the job file's text
   std::string source = "job";  // its name in messages
   std::string name;            // instead of the file's; empty: the file's
   std::string run_directory;   // empty: chosen
   std::string inject;          // further faults
-  std::string from;     // another run's checkpoint to take the first weights from, whole path
+  std::string user;            // to whom the time is charged, as the client reports; empty: unknown
+  std::string from;  // another run's checkpoint to take the first weights from, whole path
+  // Only its size and its scheduling, for a what-if question: no data, folder or id are made.
+  bool sketch = false;
   bool resume = false;  // continue from the newest checkpoint in run_directory
   // Instead of all that: a waiting job that has not begun, to be prepared again for this many
   // nodes.

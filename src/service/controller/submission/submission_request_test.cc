@@ -15,6 +15,9 @@ TEST(SubmissionRequest, TakesTextAndObject) {
   const auto from = ParseSubmissionRequest(R"({"job": "x", "from": "/runs/base"})");
   ASSERT_TRUE(from.ok()) << from.status();
   EXPECT_EQ(from->from, "/runs/base");
+  const auto user = ParseSubmissionRequest(R"({"job": "x", "user": "ada@example.org"})");
+  ASSERT_TRUE(user.ok()) << user.status();
+  EXPECT_EQ(user->user, "ada@example.org");
   const auto object = ParseSubmissionRequest(R"({"job": {"name": "x"}})");
   ASSERT_TRUE(object.ok()) << object.status();
   EXPECT_EQ(object->job, R"({"name":"x"})");
@@ -37,6 +40,8 @@ TEST(SubmissionRequest, SaysWhereAndWhatIsWrong) {
       {R"({"job": "x", "name": "_x"})", "a letter or digit first"},
       {R"({"job": "x", "name": "a/b"})", "'a/b' is not a name"},
       {R"({"job": "x", "resume": 1})", "true or false"},
+      {R"({"job": "x", "user": "a b"})", "\"user\": 'a b' is not a user's name"},
+      {R"({"job": "x", "user": 7})", "\"user\" must be a text"},
       {"{\"job\": \"\xff\"}", "not JSON"},
   };
   for (const auto& row : kRows) {
