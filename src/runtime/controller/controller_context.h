@@ -17,6 +17,7 @@
 #include "runtime/controller/deadlines.h"
 #include "runtime/controller/job/job.h"
 #include "runtime/controller/node_table.h"
+#include "runtime/controller/release_table.h"
 #include "runtime/scheduling/cluster_scheduler.h"
 
 namespace longhaul::runtime::controller {
@@ -78,6 +79,7 @@ class ControllerContext {
   Instant now{};
   NodeTable nodes;
   JobTable jobs;
+  ReleaseTable releases;
   Deadlines deadlines;
   scheduling::ClusterScheduler scheduler;
   Actions out;
