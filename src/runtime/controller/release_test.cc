@@ -16,7 +16,6 @@ namespace {
 using controller::DependencyState;
 using controller::JobOutcome;
 using controller_testing::Cluster;
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 proto::Job Command(const std::string& id) {
@@ -61,7 +60,7 @@ class Farm : public Cluster {
   void Finish(const std::string& id, int exit_code = 0) {
     const proto::JobStatus job = Of(id);
     ASSERT_EQ(job.state(), proto::STARTING) << id << " " << job.reason();
-    const std::string node = job.gang(0);
+    const std::string& node = job.gang(0);
     proto::StoreOpened opened;
     opened.set_job_id(id);
     opened.set_attempt(job.attempt());
