@@ -19,8 +19,9 @@ GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
 
 # Commands whose help has a file of its own: what `longhaul --help` lists, and their subcommands.
 COMMANDS = ["", "run", "plan", "submit", "status", "jobs", "jobs expedite", "jobs evict",
-            "jobs change", "stop", "nodes", "nodes cordon", "nodes drain", "nodes uncordon",
-            "nodes trust-links", "queues", "queues limit", "usage", "what-if", "apply", "events", "logs", "controller",
+            "jobs release", "jobs change", "stop", "nodes", "nodes cordon", "nodes drain",
+            "nodes uncordon", "nodes trust-links", "queues", "queues limit", "usage", "what-if",
+            "apply", "events", "logs", "controller",
             "agent", "profile", "simulate", "calibrate", "checkpoint", "checkpoint ls",
             "checkpoint show", "checkpoint verify", "checkpoint diff", "checkpoint convert",
             "checkpoint prune", "checkpoint plan"]
@@ -29,6 +30,9 @@ COMMANDS = ["", "run", "plan", "submit", "status", "jobs", "jobs expedite", "job
 FILES = {
     "good.yaml": "name: a\ncommand: [\"true\"]\n",
     "typo.yaml": "name: a\ndata: {include: ['*.h']}\ntrain: {stpes: 3, global_batch: 0}\n",
+    "jobs.yaml": "jobs:\n- {name: a, command: ['true'], after: [b]}\n"
+                 "- {name: b, command: ['true']}\n",
+    "array.yaml": "name: a\ncommand: ['true']\narray: {count: 3}\n",
     "empty.yaml": "",
     "list.yaml": "- 1\n",
     "trace.json": "{}\n",
@@ -42,6 +46,8 @@ WRONG = [
     "run typo.yaml",
     "run empty.yaml",
     "run list.yaml",
+    "run jobs.yaml",
+    "run array.yaml",
     "run good.yaml --set steps",
     "run good.yaml --inject 'kill worker'",
     "plan",

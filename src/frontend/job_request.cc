@@ -102,6 +102,12 @@ Result<std::string> ApplySettings(const std::string& json,
 Result<spec::JobSpec> LoadJob(const JobRequest& request) {
   Result<spec::JobSpec> job = request.file.empty() ? FromCommand(request) : LoadFile(request.file);
   if (!job.ok()) return job;
+  const bool array = job->array.size() > 0;
+  if (array || !job->after.jobs.empty()) {
+    return InvalidArgument(request.file + ": '" + (array ? "array" : "after") +
+                           "' is for a controller that runs several jobs: longhaul submit " +
+                           request.file + "; longhaul run runs one job");
+  }
   std::vector<std::string> settings = request.set;
   const auto add = [&settings](const char* key, const std::optional<uint32_t>& value) {
     if (value.has_value()) settings.push_back(std::string(key) + "=" + std::to_string(*value));

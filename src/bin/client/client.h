@@ -54,6 +54,7 @@ struct Options {
   bool watch = false;
   bool json = false;
   bool follow = false;
+  bool elements = false;     // of arrays, each in a line
   bool environment = false;  // show the values of environment variables
 };
 

@@ -22,11 +22,23 @@ using frontend::SecondsText;
 using service::UrlEncode;
 
 constexpr uint64_t kLargestJobFile = 1 << 20;
+constexpr const char* kElementsHelp = "List each element of an array, not the array as one";
 
 std::string StepText(const Json& job) {
   const auto total = job["job"]["total_steps"].get<uint64_t>();
   const std::string step = std::to_string(job["step"].get<uint64_t>());
   return total == 0 ? step : step + "/" + std::to_string(total);
+}
+
+void PrintSubmitted(const Json& job) {
+  const std::string elements =
+      job.contains("elements")
+          ? ": " + std::to_string(job["elements"].get<uint64_t>()) + " elements"
+          : "";
+  std::printf("submitted %s%s\n  plan: %s\n  run directory: %s\n",
+              job["id"].get<std::string>().c_str(), elements.c_str(),
+              job["plan_reason"].get<std::string>().c_str(),
+              job["run_directory"].get<std::string>().c_str());
 }
 
 int Submit(RestClient& client, const Options& options) {
@@ -49,16 +61,21 @@ int Submit(RestClient& client, const Options& options) {
     const bool bad_input = code == Code::kInvalidArgument || code == Code::kFailedPrecondition;
     return bad_input ? kExitUsage : kExitFailure;
   }
-  const std::string id = (*answer)["id"].get<std::string>();
-  if (options.json) {
-    std::printf("%s\n", answer->dump().c_str());
-  } else {
-    std::printf("submitted %s\n  plan: %s\n  run directory: %s\n", id.c_str(),
-                (*answer)["plan_reason"].get<std::string>().c_str(),
-                (*answer)["run_directory"].get<std::string>().c_str());
+  if (options.json) std::printf("%s\n", answer->dump().c_str());
+  const Json jobs = answer->contains("jobs") ? (*answer)["jobs"] : Json::array({*answer});
+  for (const Json& job : jobs) {
+    if (!options.json) PrintSubmitted(job);
   }
   std::fflush(stdout);
-  return options.watch ? FollowJob(client, id, options.json) : kExitOk;
+  if (!options.watch) return kExitOk;
+  const Json& job = jobs[0];
+  if (jobs.size() == 1 && !job.contains("elements")) {
+    return FollowJob(client, job["id"].get<std::string>(), options.json);
+  }
+  std::fprintf(stderr,
+               "longhaul: --watch follows one job, and several were submitted: longhaul jobs "
+               "lists them, longhaul events JOB --follow follows one\n");
+  return kExitOk;
 }
 
 // The values of a job's environment are shown on request.
@@ -66,25 +83,54 @@ const char* EnvironmentQuery(const Options& options) {
   return options.environment ? "?environment=true" : "";
 }
 
-int Jobs(RestClient& client, const Options& options) {
-  const auto answer = client.Get(std::string("/v1/jobs") + EnvironmentQuery(options));
+// "3 running, 13 queued" of an array; empty for a job.
+std::string ElementsText(const Json& job) {
+  std::string text;
+  if (!job.contains("elements")) return text;
+  for (const Json& count : job["elements"]) {
+    text += (text.empty() ? "" : ", ") + std::to_string(count["jobs"].get<uint64_t>()) + " " +
+            count["state"].get<std::string>();
+  }
+  return text;
+}
+
+int PrintJobs(RestClient& client, const Options& options, const std::string& path) {
+  const auto answer = client.Get(path);
   if (!answer.ok()) return Fail(answer.status());
   if (options.json) return PrintJson(*answer), kExitOk;
   const Json& jobs = (*answer)["jobs"];
   if (jobs.empty()) return std::printf("no jobs yet: longhaul submit JOB.yaml\n"), kExitOk;
-  Table table(
-      {"JOB", "STATE", "STEP", "LOSS", "TOKENS/S", "GOODPUT", "ETA", "FAULTS", "SUBMITTED"});
+  const bool arrays = std::any_of(jobs.begin(), jobs.end(),
+                                  [](const Json& job) { return !ElementsText(job).empty(); });
+  std::vector<std::string> head = {"JOB",     "STATE", "STEP",   "LOSS",     "TOKENS/S",
+                                   "GOODPUT", "ETA",   "FAULTS", "SUBMITTED"};
+  if (arrays) head.emplace_back("ELEMENTS");
+  Table table(head);
   for (const Json& job : jobs) {
+    const std::string elements = ElementsText(job);
+    const bool one = elements.empty();
     const double eta = Number(job, "eta_seconds");
-    table.Add({job["job"]["id"].get<std::string>(), job["state"].get<std::string>(), StepText(job),
-               Number(job, "loss") == 0.0 ? "-" : Decimal(Number(job, "loss"), 3),
-               Compact(Number(job, "tokens_per_second")),
-               job.contains("ledger") ? Percent(Number(job["ledger"], "goodput")) : "-",
-               eta < 0 ? "-" : SecondsText(eta), std::to_string(job["faults"].size()),
-               Ago(job["submitted_at_ns"])});
+    std::vector<std::string> row = {
+        job["job"]["id"].get<std::string>(),
+        job["state"].get<std::string>(),
+        one ? StepText(job) : "-",
+        Number(job, "loss") == 0.0 ? "-" : Decimal(Number(job, "loss"), 3),
+        one ? Compact(Number(job, "tokens_per_second")) : "-",
+        one && job.contains("ledger") ? Percent(Number(job["ledger"], "goodput")) : "-",
+        eta < 0 ? "-" : SecondsText(eta),
+        one ? std::to_string(job["faults"].size()) : "-",
+        Ago(job["submitted_at_ns"])};
+    if (arrays) row.push_back(one ? "-" : elements);
+    table.Add(row);
   }
   std::printf("%s", table.Text().c_str());
   return kExitOk;
+}
+
+int Jobs(RestClient& client, const Options& options) {
+  std::string query = EnvironmentQuery(options);
+  if (options.elements) query += (query.empty() ? "?" : "&") + std::string("elements=true");
+  return PrintJobs(client, options, "/v1/jobs" + query);
 }
 
 // " (3 of 1 to 4; 2 before)" of an elastic job: what it has, may have and had.
@@ -113,6 +159,11 @@ void PrintJob(const Json& job) {
               job["state"].get<std::string>().c_str());
   line("reason", job["reason"].get<std::string>());
   line("plan", job["job"]["plan_reason"].get<std::string>());
+  if (const std::string elements = ElementsText(job); !elements.empty()) {
+    line("elements", elements);
+    line("run directory", job["job"]["run_directory"].get<std::string>());
+    return line("submitted", Ago(job["submitted_at_ns"]));
+  }
   line("nodes", Names(job["gang"]) + SizeText(job));
   line("attempt", std::to_string(job["attempt"].get<uint64_t>()));
   line("step", StepText(job));
@@ -178,6 +229,9 @@ int ShowStatus(RestClient& client, const Options& options) {
   }
   if (options.why) return ShowWhy(client, options);
   if (options.job.empty()) return Jobs(client, options);
+  if (options.elements) {
+    return PrintJobs(client, options, "/v1/jobs?array=" + UrlEncode(options.job));
+  }
   const auto job = client.Get("/v1/jobs/" + UrlEncode(options.job) + EnvironmentQuery(options));
   if (!job.ok()) return Fail(job.status());
   if (options.json) {
@@ -224,13 +278,15 @@ int Stop(RestClient& client, const Options& options) {
 // `longhaul jobs`, and what may be done to them.
 void AddList(CLI::App& app, Action& action, const std::shared_ptr<Options>& options) {
   const Command command = [](RestClient& client, const Options& chosen) {
-    if (chosen.use == "expedite" || chosen.use == "evict") {
+    if (chosen.use == "expedite" || chosen.use == "evict" || chosen.use == "release") {
       return ChangeJobs(client, chosen, chosen.use.c_str());
     }
     return chosen.use == "change" ? ChangeJob(client, chosen) : Jobs(client, chosen);
   };
-  CLI::App* jobs = Add(app, action, "jobs", "List all jobs, or expedite, evict or change jobs",
-                       command, options);
+  CLI::App* jobs =
+      Add(app, action, "jobs", "List all jobs, or expedite, evict, release or change jobs", command,
+          options);
+  jobs->add_flag("--elements", options->elements, kElementsHelp);
   jobs->add_flag("--json", options->json, kJsonHelp);
   jobs->fallthrough();
   const auto verb = [&](const char* name, const char* help) {
@@ -244,6 +300,9 @@ void AddList(CLI::App& app, Action& action, const std::shared_ptr<Options>& opti
       ->required();
   verb("evict", "Let jobs take a snapshot, release their nodes and wait again")
       ->add_option("JOB", options->subjects, "Ids or names")
+      ->required();
+  verb("release", "Let jobs no longer wait for other jobs to end")
+      ->add_option("JOB", options->subjects, "Ids or names of jobs or arrays")
       ->required();
   CLI::App* change = verb("change", "Change a waiting job");
   change->add_option("JOB", options->job, "Job, by id or name")->required();
@@ -262,8 +321,9 @@ void AddList(CLI::App& app, Action& action, const std::shared_ptr<Options>& opti
 }  // namespace
 
 void AddJobs(CLI::App& app, Action& action, const std::shared_ptr<Options>& options) {
-  CLI::App* submit = Add(app, action, "submit", "Submit a job to a controller", Submit, options);
-  submit->add_option("JOB.yaml", options->job, "The job file")->required();
+  CLI::App* submit = Add(app, action, "submit",
+                         "Submit a job, an array or several jobs to a controller", Submit, options);
+  submit->add_option("JOB.yaml", options->job, "The job file, of one job or several")->required();
   submit->add_option("--name", options->name, "Use this name instead of the job file's");
   submit->add_option("--inject", options->inject,
                      "Inject faults: 'kill worker 1 at step 40; kill agent 2 at step 90'");
@@ -283,19 +343,22 @@ void AddJobs(CLI::App& app, Action& action, const std::shared_ptr<Options>& opti
       "  longhaul submit tune.yaml --from runs/base --name tuned");
 
   CLI::App* status = Add(app, action, "status", "Show one job, or all", ShowStatus, options);
-  status->add_option("JOB", options->job, "Job, by id or name");
+  status->add_option("JOB", options->job, "Job or array, by id or name");
+  status->add_flag("--elements", options->elements, kElementsHelp);
   status->add_flag(
       "--why", options->why,
       "Explain why the job waits, what would start it now, and when it is expected to start");
   status->add_flag("--show-environment", options->environment,
                    "Show the values of the job's environment, which may be secrets");
   status->add_flag("--json", options->json, kJsonHelp);
-  status->footer("Examples:\n  longhaul status\n  longhaul status my-job-1 --why");
+  status->footer(
+      "Examples:\n  longhaul status\n  longhaul status my-job-1 --why\n"
+      "  longhaul status sweep-1 --elements");
 
   AddList(app, action, options);
 
-  CLI::App* stop = Add(app, action, "stop", "Stop a job", Stop, options);
-  stop->add_option("JOB", options->job, "Job, by id or name")->required();
+  CLI::App* stop = Add(app, action, "stop", "Stop a job, or all of an array", Stop, options);
+  stop->add_option("JOB", options->job, "Job or array, by id or name")->required();
   stop->add_option("--reason", options->reason, "Reason, which every user can read");
 }
 

@@ -13,6 +13,7 @@
 #include "runtime/controller/handlers/hang_handler.h"
 #include "runtime/controller/handlers/job_admission.h"
 #include "runtime/controller/handlers/job_closer.h"
+#include "runtime/controller/handlers/job_releaser.h"
 #include "runtime/controller/handlers/node_handler.h"
 #include "runtime/controller/handlers/operator_changes.h"
 #include "runtime/controller/handlers/snapshot_handler.h"
@@ -39,9 +40,10 @@ class Controller::Parts {
         faults(context, starter, hangs, closer, placement),
         snapshots(context, checkpoints, faults, closer, placement),
         steps(context, faults, hangs, placement),
-        admission(context, placement),
+        releaser(context, closer),
+        admission(context, placement, releaser),
         nodes(context, checkpoints, starter, faults, closer, placement, snapshots),
-        changes(context),
+        changes(context, releaser),
         status(context),
         invariants(context, placement) {}
   Parts(const Parts&) = delete;
@@ -64,6 +66,7 @@ class Controller::Parts {
   controller::FaultHandler faults;
   controller::SnapshotHandler snapshots;
   controller::StepReports steps;
+  controller::JobReleaser releaser;
   controller::JobAdmission admission;
   controller::NodeHandler nodes;
   controller::OperatorChanges changes;
@@ -85,13 +88,28 @@ Actions Controller::Step(const proto::Event& event, Instant now) {
   context.jobs.BeginStep();
   if (parts_->Accept(event)) {
     parts_->Dispatch(event);
-    parts_->placement.Schedule();
+    do {
+      parts_->releaser.Settle();
+      parts_->placement.Schedule();
+    } while (context.releases.has_affected());
   }
   return std::move(context.out);
 }
 std::optional<Instant> Controller::NextDeadline() const { return parts_->context.deadlines.Next(); }
 Status Controller::CheckSubmission(const proto::Job& job) const {
   return parts_->admission.CheckSubmission(job);
+}
+Status Controller::CheckSubmission(const proto::JobsSubmitted& submitted) const {
+  return parts_->admission.CheckSubmission(submitted);
+}
+Result<JobId> Controller::Resolve(const std::string& id_or_name) const {
+  return parts_->status.Resolve(id_or_name);
+}
+std::vector<proto::JobStatus> Controller::Listing(Instant now) const {
+  return parts_->status.Listing(now);
+}
+std::vector<proto::JobStatus> Controller::Elements(const JobId& array, Instant now) const {
+  return parts_->status.Elements(array, now);
 }
 uint64_t Controller::AcknowledgedSequence(const NodeId& node, uint64_t incarnation) const {
   return parts_->context.nodes.AcknowledgedSequence(node, incarnation);
@@ -120,6 +138,13 @@ std::vector<scheduler::LinkView> Controller::Links() const {
 Controller::Question Controller::AskWhy(const JobId& job) const {
   const scheduling::ClusterScheduler& scheduler = parts_->context.scheduler;
   Question question;
+  question.held = parts_->context.releases.WaitText(job.value());
+  if (!question.held.empty()) {
+    const controller::ReleaseUnit& unit = *parts_->context.releases.UnitOf(job.value());
+    question.unit = unit.spec.id();
+    question.depends = !unit.after.jobs().empty();
+    return question;
+  }
   question.aside = scheduler.AsideText(job);
   question.means.other_size = parts_->changes.CanChangeSize(job);
   if (question.aside.empty()) question.scheduler = scheduler.Copy();
@@ -143,6 +168,10 @@ Controller::UsageTotals Controller::CompareUsage(Instant now) const {
 }
 uint64_t Controller::StateHash() const { return parts_->status.StateHash(); }
 
+std::string ElementIdOf(const std::string& array, uint32_t index) {
+  return controller::ElementIdOf(array, index);
+}
+
 bool IsTerminal(proto::JobState state) {
   return state == proto::SUCCEEDED || state == proto::FAILED || state == proto::STOPPED;
 }
@@ -164,6 +193,8 @@ void Controller::Parts::Dispatch(const proto::Event& event) {
       return OnControllerStarted(event.controller_started());
     case proto::Event::kJobSubmitted:
       return admission.OnJobSubmitted(event.job_submitted().job());
+    case proto::Event::kJobsSubmitted:
+      return admission.OnJobsSubmitted(event.jobs_submitted());
     case proto::Event::kJobStopRequested:
       return closer.OnJobStopRequested(event.job_stop_requested());
     case proto::Event::kTick:

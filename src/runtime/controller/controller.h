@@ -88,6 +88,8 @@ class Controller {
   // Returns whether a job may be submitted, or the reason why not (no such size, a live job's
   // name).
   Status CheckSubmission(const proto::Job& job) const;
+  // The same for jobs of which all or none are accepted; each depends only on earlier ones.
+  Status CheckSubmission(const proto::JobsSubmitted& submitted) const;
 
   // Returns whether the changes can be made, or the first reason why not.
   Status CheckChanges(const proto::ChangesAsked& asked) const;
@@ -95,9 +97,16 @@ class Controller {
   // The highest sequence taken from this life of an agent; 0 when it is unknown.
   uint64_t AcknowledgedSequence(const NodeId& node, uint64_t incarnation) const;
 
+  // Of a job, or of an array as a whole.
   std::optional<proto::JobStatus> JobStatus(const JobId& id, Instant now) const;
-  std::vector<proto::JobStatus> AllJobs(Instant now) const;  // by submission
-  std::vector<proto::NodeStatus> AllNodes() const;           // by name
+  std::vector<proto::JobStatus> AllJobs(Instant now) const;  // by submission, no array as a whole
+  // By submission, an array as one.
+  std::vector<proto::JobStatus> Listing(Instant now) const;
+  std::vector<proto::JobStatus> Elements(const JobId& array, Instant now) const;
+  // The id of the job or array with this id, or of the only one with this name. kNotFound names
+  // the nearest one.
+  Result<JobId> Resolve(const std::string& id_or_name) const;
+  std::vector<proto::NodeStatus> AllNodes() const;  // by name
 
   // Checks all invariants and returns the first violation. Cheap enough to call after every step,
   // in production too.
@@ -125,6 +134,11 @@ class Controller {
     std::optional<scheduler::Scheduler> scheduler;
     std::string aside;
     scheduler::Changeable means;  // what can be changed about the job
+    // Why the job is not offered to the scheduler yet; empty: it is. Then its id or its array's,
+    // and whether it waits for other jobs.
+    std::string held;
+    std::string unit;
+    bool depends = false;
   };
   Question AskWhy(const JobId& job) const;
 
@@ -149,6 +163,9 @@ class Controller {
   class Parts;
   std::unique_ptr<Parts> parts_;
 };
+
+// The id of an array's element: "sweep-1_3".
+std::string ElementIdOf(const std::string& array, uint32_t index);
 
 bool IsTerminal(proto::JobState state);  // succeeded, failed, stopped
 

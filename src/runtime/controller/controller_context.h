@@ -17,6 +17,7 @@
 #include "runtime/controller/deadlines.h"
 #include "runtime/controller/job/job.h"
 #include "runtime/controller/node_table.h"
+#include "runtime/controller/release_table.h"
 #include "runtime/goodput/usage_ledger.h"
 #include "runtime/scheduling/cluster_scheduler.h"
 
@@ -79,6 +80,7 @@ class ControllerContext {
   Instant now{};
   NodeTable nodes;
   JobTable jobs;
+  ReleaseTable releases;
   Deadlines deadlines;
   scheduling::ClusterScheduler scheduler;
   UsageLedger usage;

@@ -11,6 +11,7 @@
 namespace longhaul::runtime::controller {
 
 Status Invariants::CheckTouched() const {
+  RETURN_IF_ERROR(context_.releases.Check());
   for (const JobRecord* job : context_.jobs.touched()) {
     if (Status status = CheckJob(*job); !status.ok()) {
       return status.WithContext("job " + job->id());
@@ -114,6 +115,9 @@ Status Invariants::CheckPlaces() const {
   for (const auto& [id, job] : context_.jobs.all()) {
     if (const Status same = CheckPlace(job); !same.ok()) return same.WithContext("job " + id);
     if (!job.live()) continue;
+    if (context_.releases.IsHeld(id) && (!job.group.empty() || !job.placement.target().empty())) {
+      return InternalError("job " + id + " has nodes, but it was not offered to the scheduler");
+    }
     for (const Member& member : job.group.members()) used[member.node] += job.local();
   }
   for (const auto& [id, node] : context_.nodes.all()) {

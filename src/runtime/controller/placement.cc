@@ -69,6 +69,8 @@ void Placement::Carry(const scheduling::Verdict& verdict) {
   if (job == nullptr || !job->live()) return;
   switch (verdict.kind) {
     case DecisionKind::kStart:
+      context_.releases.NoteStarted(verdict.job.value());
+      [[fallthrough]];
     case DecisionKind::kRepair:
     case DecisionKind::kGrow:
     case DecisionKind::kMove:

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/hash.h"
+#include "base/text.h"
 
 namespace longhaul::runtime::controller {
 
@@ -55,7 +56,8 @@ proto::JobStatus StatusReporter::StatusOf(const JobRecord& job, Instant now) con
   status.set_state(job.life.state());
   status.set_reason(job.life.reason());
   if (job.life.state() == proto::QUEUED && job.placement.target().empty() && !job.closing()) {
-    const std::string waits = context_.scheduler.WaitText(JobId(job.id()));
+    const std::string held = context_.releases.WaitText(job.id());
+    const std::string waits = held.empty() ? context_.scheduler.WaitText(JobId(job.id())) : held;
     if (!waits.empty()) status.set_reason(waits);
   }
   status.set_preemptions(job.placement.preemptions());
@@ -114,8 +116,96 @@ void StatusReporter::AddSnapshots(const JobRecord& job, proto::JobStatus& status
 
 std::optional<proto::JobStatus> StatusReporter::StatusOf(const JobId& id, Instant now) const {
   const JobRecord* job = context_.jobs.Find(id.value());
-  if (job == nullptr) return std::nullopt;
-  return StatusOf(*job, now);
+  if (job != nullptr) return StatusOf(*job, now);
+  if (!context_.releases.IsArray(id.value())) return std::nullopt;
+  return StatusOf(*context_.releases.Find(id.value()));
+}
+
+// An array runs while an element does; it has ended when all have.
+proto::JobStatus StatusReporter::StatusOf(const ReleaseUnit& array) const {
+  proto::JobStatus status;
+  *status.mutable_job() = array.spec;
+  std::map<proto::JobState, uint32_t> counts;
+  Instant ended{};
+  for (uint32_t index = 0; index < array.count(); ++index) {
+    const JobRecord& job = context_.jobs.at(array.ElementId(index));
+    ++counts[job.life.state()];
+    status.set_submitted_at_ns(ToNanoseconds(job.life.submitted()));
+    ended = std::max(ended, job.life.ended());
+  }
+  uint32_t live = 0;
+  for (const auto& [state, jobs] : counts) {
+    proto::StateCount& count = *status.add_elements();
+    count.set_state(state);
+    count.set_jobs(jobs);
+    if (!IsTerminal(state)) live += jobs;
+  }
+  if (live > counts[proto::QUEUED]) {
+    status.set_state(proto::RUNNING);
+  } else if (live > 0) {
+    status.set_state(proto::QUEUED);
+  } else if (counts[proto::FAILED] > 0) {
+    status.set_state(proto::FAILED);
+  } else {
+    status.set_state(counts[proto::STOPPED] > 0 ? proto::STOPPED : proto::SUCCEEDED);
+  }
+  if (!array.after.jobs().empty() && live > 0) {
+    status.set_reason(context_.releases.WaitText(array.ElementId(0)));
+  } else {
+    status.set_reason(std::to_string(array.succeeded) + " of " + std::to_string(array.count()) +
+                      " elements succeeded");
+  }
+  if (live == 0) status.set_ended_at_ns(ToNanoseconds(ended));
+  status.set_eta_seconds(-1);
+  return status;
+}
+
+std::vector<proto::JobStatus> StatusReporter::Listing(Instant now) const {
+  std::vector<proto::JobStatus> all;
+  for (const std::string& id : context_.jobs.order()) {
+    const JobRecord& job = context_.jobs.at(id);
+    if (!job.spec().has_element()) {
+      all.push_back(StatusOf(job, now));
+    } else if (job.spec().element().index() == 0) {
+      all.push_back(StatusOf(*context_.releases.Find(job.spec().element().array())));
+    }
+  }
+  return all;
+}
+
+std::vector<proto::JobStatus> StatusReporter::Elements(const JobId& array, Instant now) const {
+  std::vector<proto::JobStatus> all;
+  if (!context_.releases.IsArray(array.value())) return all;
+  const ReleaseUnit& unit = *context_.releases.Find(array.value());
+  for (uint32_t index = 0; index < unit.count(); ++index) {
+    all.push_back(StatusOf(context_.jobs.at(unit.ElementId(index)), now));
+  }
+  return all;
+}
+
+Result<JobId> StatusReporter::Resolve(const std::string& id_or_name) const {
+  if (context_.jobs.contains(id_or_name) || context_.releases.IsArray(id_or_name)) {
+    return JobId(id_or_name);
+  }
+  std::vector<std::string> ids;
+  std::vector<std::string_view> known;  // ids and names, to find the nearest
+  for (const std::string& id : context_.jobs.order()) {
+    const proto::Job& job = context_.jobs.at(id).spec();
+    if (job.has_element() && job.element().index() > 0) continue;
+    const std::string& own = job.has_element() ? job.element().array() : id;
+    if (job.name() == id_or_name) ids.push_back(own);
+    known.push_back(own);
+    known.push_back(job.name());
+  }
+  if (ids.size() == 1) return JobId(ids[0]);
+  if (ids.empty()) {
+    const auto nearest = Nearest(id_or_name, known);
+    return NotFound("no job with the id or name " + Printable(id_or_name) +
+                    (nearest ? "; did you mean " + std::string(*nearest) + "?" : ""));
+  }
+  return FailedPrecondition(std::to_string(ids.size()) + " jobs are named " +
+                            Printable(id_or_name) + ": say which by its id (" + Join(ids, ", ") +
+                            ")");
 }
 
 std::vector<proto::JobStatus> StatusReporter::AllJobs(Instant now) const {
@@ -179,6 +269,7 @@ uint64_t StatusReporter::StateHash() const {
   for (const proto::NodeStatus& node : AllNodes()) text += Deterministic(node);
   text += std::to_string(context_.scheduler.Fingerprint()) + ",";
   text += std::to_string(context_.usage.Fingerprint()) + ",";
+  text += context_.releases.Fingerprint();
   for (const auto& [id, node] : context_.nodes.all()) {
     text += std::to_string(node.last_sequence) + ",";
   }

@@ -401,10 +401,10 @@ Status ClusterScheduler::CheckSubmission(const proto::Job& job) const {
   return empty.ok() ? empty->CheckSubmission(request) : Status();
 }
 
-void ClusterScheduler::Submit(const proto::Job& job, Instant now) {
+void ClusterScheduler::Submit(const proto::Job& job, Instant now, Instant eligible) {
   Request& request = requests_[job.id()];
   request.job = Slim(job);
-  request.submitted = now;
+  request.submitted = eligible;
   request.aside = "no node has joined yet";
   due_ = true;
   if (scheduler_ && !changed_) Offer(job.id(), request, now);

@@ -84,7 +84,9 @@ class ClusterScheduler {
   // could), and kInvalidArgument when it names something that doesn't exist.
   Status CheckSubmission(const proto::Job& job) const;
 
-  void Submit(const proto::Job& job, Instant now);
+  // `eligible`: since when it waits; no later than `now`.
+  void Submit(const proto::Job& job, Instant now, Instant eligible);
+  void Submit(const proto::Job& job, Instant now) { Submit(job, now, now); }
   void End(const JobId& job, Instant now);
   void Stopped(const JobId& job, Instant now);
   void Snapshot(const JobId& job, Instant now);

@@ -28,9 +28,10 @@ class ControllerTest : public testing::Test {
     ControllerServiceOptions options;
     options.state_directory = directory_;
     options.heartbeat_period = heartbeat_period_;
-    options.prepare = [this](const SubmissionRequest& request) -> Result<proto::Job> {
+    options.prepare = [this](const SubmissionRequest& request) -> Result<proto::JobsSubmitted> {
       if (request.job == "bad") return InvalidArgument("job:1: a bad job");
-      proto::Job job;
+      proto::JobsSubmitted submitted;
+      proto::Job& job = *submitted.add_jobs();
       job.set_name(request.name.empty() ? "job" : request.name);
       job.set_id(job.name() + "-" + std::to_string(++jobs_));
       job.set_nodes(1);
@@ -42,7 +43,7 @@ class ControllerTest : public testing::Test {
       }
       job.mutable_snapshot()->set_keep(1);
       job.set_run_directory(directory_ + "/" + job.id());
-      return job;
+      return submitted;
     };
     auto service = ControllerService::Start(options);
     ASSERT_TRUE(service.ok()) << service.status();

@@ -127,7 +127,7 @@ void ControllerService::StopJobs(const std::string& reason, Duration limit) {
   const auto live_jobs = [this] {
     std::vector<std::string> ids;
     for (const proto::JobStatus& job :
-         loop_->Read([](const runtime::Controller& core) { return core.AllJobs(io::Now()); })) {
+         loop_->Read([](const runtime::Controller& core) { return core.Listing(io::Now()); })) {
       if (!runtime::IsTerminal(job.state())) ids.push_back(job.job().id());
     }
     return ids;

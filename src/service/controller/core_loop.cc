@@ -204,6 +204,7 @@ void CoreLoop::StepOne(Item& item, Outcome& outcome) {
                         event.sequence() <= core_.AcknowledgedSequence(node, event.incarnation());
   Status refused;
   if (event.has_job_submitted()) refused = core_.CheckSubmission(event.job_submitted().job());
+  if (event.has_jobs_submitted()) refused = core_.CheckSubmission(event.jobs_submitted());
   if (event.has_changes_asked()) refused = core_.CheckChanges(event.changes_asked());
   if (refused.ok() && !repeated) Record(event, outcome);
   if (event.sequence() > 0) {

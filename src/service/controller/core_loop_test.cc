@@ -165,6 +165,36 @@ TEST_F(CoreLoopTest, ARefusedSubmissionLeavesNoTrace) {
   EXPECT_EQ(loop_->logged_events(), logged);
 }
 
+// All jobs of a file are in one event, so a crash leaves all of them or none.
+TEST_F(CoreLoopTest, SeveralJobsAreOneEventOrNone) {
+  loop_->Start(port_);
+  ASSERT_TRUE(loop_->Apply(Submission("first")).ok());  // after the start's own event
+  proto::Event event;
+  for (const char* id : {"a-1", "b-1"}) {
+    *event.mutable_jobs_submitted()->add_jobs() = Submission(id).job_submitted().job();
+  }
+  proto::Job& array = *event.mutable_jobs_submitted()->add_jobs();
+  array = Submission("sweep-1").job_submitted().job();
+  array.mutable_array()->set_count(100'000);
+  const uint64_t before = loop_->logged_events();
+  EXPECT_EQ(loop_->Apply(event).code(), Code::kInvalidArgument);
+  EXPECT_EQ(loop_->logged_events(), before);
+  const auto jobs = [this] {
+    return loop_->Read(
+        [](const runtime::Controller& core) { return core.AllJobs(io::Now()).size(); });
+  };
+  EXPECT_EQ(jobs(), 1u);
+  array.mutable_array()->set_count(50);
+  ASSERT_TRUE(loop_->Apply(event).ok());
+  EXPECT_EQ(loop_->logged_events(), before + 1);
+  EXPECT_EQ(jobs(), 53u);
+  loop_->Stop();
+  const uint64_t hash = Hash();
+  loop_ = *CoreLoop::Create(CoreLoopOptions(), *log_, *feed_);
+  EXPECT_EQ(Hash(), hash);
+  EXPECT_EQ(jobs(), 53u);
+}
+
 TEST_F(CoreLoopTest, WhoWaitsWhenItStopsIsAnswered) {
   loop_->Start(port_);
   std::vector<std::future<Status>> answers;

@@ -15,7 +15,8 @@ constexpr size_t kMaxMistakes = 10;
 // What torchrun and Longhaul themselves set for every worker.
 constexpr auto kReservedVariables = std::to_array<std::string_view>(
     {"RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE",
-     "MASTER_ADDR", "MASTER_PORT", "LONGHAUL_AGENT_SOCKET"});
+     "MASTER_ADDR", "MASTER_PORT", "LONGHAUL_AGENT_SOCKET", "LONGHAUL_ARRAY_ID",
+     "LONGHAUL_ARRAY_INDEX", "LONGHAUL_ARRAY_COUNT", "LONGHAUL_ARRAY_VALUE"});
 
 // What a value is, for "must be ..., not ...".
 std::string Describe(const Node& node) {
@@ -272,9 +273,35 @@ void JobReader::ReadTexts(const Node& node, const char* key, size_t most, size_t
   }
 }
 
-void JobReader::TextList(const char* key, std::vector<std::string>& value, size_t limit) {
+void JobReader::TextList(const char* key, std::vector<std::string>& value, size_t limit,
+                         size_t most) {
   const Node* node = Take(key);
-  if (node != nullptr) ReadTexts(*node, key, kMaxListItems, limit, value);
+  if (node != nullptr) ReadTexts(*node, key, most, limit, value);
+}
+
+void JobReader::After(const char* key, AfterSpec& value) {
+  const Node* node = map_ == nullptr ? nullptr : Find(*map_, key);
+  if (node != nullptr && node->kind == Node::Kind::kList) {
+    return ReadTexts(*Take(key), key, kMaxDependencies, kMaxJobIdBytes, value.jobs);
+  }
+  Section(key, [&] {
+    known_ = {"jobs", "when"};
+    const Node* jobs = Find(*node, "jobs");
+    if (jobs == nullptr || jobs->children.empty()) {
+      RefuseAt(node->line, "after", "names no jobs: {jobs: [JOB, ...], when: success}");
+    } else {
+      ReadTexts(*jobs, "jobs", kMaxDependencies, kMaxJobIdBytes, value.jobs);
+    }
+    const Node* when = Find(*node, "when");
+    if (when == nullptr) return;
+    const bool known = when->kind == Node::Kind::kScalar &&
+                       (when->text == "success" || when->text == "end" || when->text == "failure");
+    if (known) {
+      value.when = when->text;
+    } else {
+      RefuseAt(when->line, Path("when"), "must be success, end or failure, not " + Describe(*when));
+    }
+  });
 }
 
 void JobReader::Names(const char* key, std::vector<std::string>& value) {

@@ -46,7 +46,9 @@ class JobReader {
   void Size(const char* key, uint64_t& value, uint64_t min, uint64_t max);
   void AutoSize(const char* key, std::optional<uint64_t>& value, uint64_t min, uint64_t max);
   void Text(const char* key, std::string& value, size_t limit);
-  void TextList(const char* key, std::vector<std::string>& value, size_t limit);
+  void TextList(const char* key, std::vector<std::string>& value, size_t limit,
+                size_t most = kMaxListItems);
+  void After(const char* key, AfterSpec& value);
   void Names(const char* key, std::vector<std::string>& value);
   void Labels(const char* key, std::map<std::string, std::string>& value);
   void Environment(const char* key, std::map<std::string, std::string>& value);
@@ -88,5 +90,8 @@ class JobReader {
   const std::string source_;
   std::multimap<int, std::string> mistakes_;  // by line
 };
+
+// Reads and checks one job (spec/job/job.h, ParseJob).
+Result<JobSpec> ReadJob(const Node& root, std::string_view source);
 
 }  // namespace longhaul::spec::internal

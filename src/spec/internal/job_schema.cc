@@ -46,9 +46,12 @@ class KeyLister {
   void Text(const char* key, const std::string&, size_t limit) {
     Add(key, "at most " + Thousands(limit) + " bytes");
   }
-  void TextList(const char* key, const std::vector<std::string>&, size_t limit) {
-    Add(key,
-        "at most " + Thousands(kMaxListItems) + " texts of 1 to " + Thousands(limit) + " bytes");
+  void TextList(const char* key, const std::vector<std::string>&, size_t limit,
+                size_t most = kMaxListItems) {
+    Add(key, "at most " + Thousands(most) + " texts of 1 to " + Thousands(limit) + " bytes");
+  }
+  void After(const char* key, const auto&) {
+    Add(key, "at most " + Thousands(kMaxDependencies) + " jobs");
   }
   void Names(const char* key, const auto&) {
     Add(key, "at most " + Thousands(kMaxLabels) + " texts of 1 to " + Thousands(kMaxNameBytes) +

@@ -11,7 +11,8 @@
 //   Size(key, value, min, max)           bytes: 64MiB
 //   Text(key, value, limit)
 //   AutoSize(key, value, min, max)       bytes, or "auto" (absent)
-//   TextList(key, value, limit)
+//   TextList(key, value, limit, most)    a list of at most so many texts
+//   After(key, value)                    a list of jobs, or {jobs, when}
 //   Names(key, value)                    a list of names, or one name
 //   Labels(key, value)                   a map of names
 //   Environment(key, value)
@@ -42,7 +43,12 @@ constexpr size_t kMaxPathBytes = 4'096;  // PATH_MAX
 constexpr size_t kMaxCopyToBytes = 1'000;
 constexpr size_t kMaxNameBytes = 63;  // a DNS label, as Kubernetes requires
 constexpr size_t kMaxListItems = 1'000;
-constexpr size_t kMaxLabels = 16;  // as many as a node of the cluster file can have
+constexpr uint64_t kMaxElements = 1'000'000;  // the controller's own limit is lower
+constexpr size_t kMaxElementValues = 10'000;  // a document has at most 20,000 values
+constexpr size_t kMaxElementBytes = 4'096;
+constexpr size_t kMaxDependencies = 1'000;
+constexpr size_t kMaxJobIdBytes = 100;  // a name and its numbers
+constexpr size_t kMaxLabels = 16;       // as many as a node of the cluster file can have
 constexpr size_t kMaxArgumentBytes = 32 * 1'024;
 constexpr size_t kMaxEnvironmentBytes = 32 * 1'024;
 
@@ -136,6 +142,12 @@ void VisitShared(Visitor& v, Job& job) {
     v.Labels("selector", job.scheduling.selector);
     v.Names("tolerates", job.scheduling.tolerates);
   });
+  v.Section("array", [&] {
+    v.AutoWhole("count", job.array.count, 1, kMaxElements);
+    v.TextList("values", job.array.values, kMaxElementBytes, kMaxElementValues);
+    v.AutoWhole("at_once", job.array.at_once, 1, kMaxElements);
+  });
+  v.After("after", job.after);
   v.Whole("max_restarts", job.max_restarts, 0, 1'000'000);
   v.Faults("inject", job.faults);
 }

@@ -207,6 +207,44 @@ void CheckScheduling(JobReader& reader, const JobSchedulingSpec& scheduling) {
   }
 }
 
+void CheckArray(JobReader& reader, const JobSpec& job) {
+  const ArraySpec& array = job.array;
+  if (!reader.Has("array")) return;
+  if (array.size() == 0) {
+    return reader.Refuse("array", "has no elements: give count or values, such as {count: 8}");
+  }
+  if (!array.values.empty() && array.size() != array.values.size()) {
+    reader.Refuse("array.count", WithThousands(array.size()) + " disagrees with the " +
+                                     WithThousands(static_cast<int64_t>(array.values.size())) +
+                                     " of array.values; leave one of them out");
+  }
+  if (!job.snapshot.copy_to.empty()) {
+    reader.Refuse("snapshot.copy_to",
+                  "is not for an array: the copies of all its elements would have one place");
+  }
+  if (job.built_in()) {
+    reader.Refuse("array",
+                  "is for a 'command', which reads LONGHAUL_ARRAY_INDEX and LONGHAUL_ARRAY_VALUE; "
+                  "the built-in trainer would do the same work in each element");
+  }
+}
+
+void CheckAfter(JobReader& reader, const JobSpec& job) {
+  std::vector<std::string> names = job.after.jobs;
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end()) {
+    reader.Refuse("after", "names '" + Printable(*twice, 100) + "' twice");
+  }
+  const auto* self = job.after.jobs.empty() ? nullptr : &job.name;
+  if (self != nullptr && std::find(names.begin(), names.end(), *self) != names.end()) {
+    reader.Refuse("after", "job '" + Printable(*self, 63) +
+                               "' would wait for itself; to wait for " +
+                               "an earlier job of that name give its id, such as " +
+                               Printable(*self, 63) + "-1");
+  }
+}
+
 // An object store's address is looked at more closely where it is used.
 void CheckCopies(JobReader& reader, const SnapshotSpec& snapshot) {
   std::string_view to = snapshot.copy_to;
@@ -307,6 +345,15 @@ Status CheckFaults(const JobSpec& job) {
 
 Result<JobSpec> ParseJob(std::string_view text, std::string_view source) {
   ASSIGN_OR_RETURN(const internal::Node root, internal::ParseDocument(text, source));
+  if (const internal::Node* jobs = internal::Find(root, "jobs")) {
+    return InvalidArgument(std::string(source) + ":" + std::to_string(jobs->key_line) +
+                           ": jobs: a file of several jobs is for a controller: longhaul submit " +
+                           std::string(source));
+  }
+  return internal::ReadJob(root, source);
+}
+
+Result<JobSpec> internal::ReadJob(const Node& root, std::string_view source) {
   JobReader reader(root, source);
   RETURN_IF_ERROR(reader.Finish());
   JobSpec job;
@@ -322,6 +369,8 @@ Result<JobSpec> ParseJob(std::string_view text, std::string_view source) {
   CheckDevices(reader, job.resources);
   CheckScheduling(reader, job.scheduling);
   CheckCopies(reader, job.snapshot);
+  CheckArray(reader, job);
+  CheckAfter(reader, job);
   if (const Status status = CheckFaults(job); !status.ok()) {
     reader.Refuse("inject", status.message());
   }

@@ -154,6 +154,26 @@ struct JobSchedulingSpec {
   friend bool operator==(const JobSchedulingSpec&, const JobSchedulingSpec&) = default;
 };
 
+// An array: jobs that differ only in their index and value (LONGHAUL_ARRAY_INDEX, _VALUE).
+struct ArraySpec {
+  std::optional<uint32_t> count;    // absent: as many as values
+  std::vector<std::string> values;  // by index; none, or `count`
+  std::optional<uint32_t> at_once;  // so many may have nodes at a time; absent: all
+
+  // The number of elements; 0: the job is not an array.
+  uint32_t size() const { return count.value_or(static_cast<uint32_t>(values.size())); }
+
+  friend bool operator==(const ArraySpec&, const ArraySpec&) = default;
+};
+
+// Jobs that must have ended before this one may start.
+struct AfterSpec {
+  std::vector<std::string> jobs;  // ids or names of jobs and arrays; none: it waits for no job
+  std::string when = "success";   // how they must have ended: success, end or failure
+
+  friend bool operator==(const AfterSpec&, const AfterSpec&) = default;
+};
+
 struct JobSpec {
   std::string name;  // letters, digits, '-', '_', '.'; at most 63
   // Either a command, or the built-in trainer with the six sections below.
@@ -173,6 +193,8 @@ struct JobSpec {
   SnapshotSpec snapshot;
   ResourceSpec resources;
   JobSchedulingSpec scheduling;
+  ArraySpec array;
+  AfterSpec after;
   uint32_t max_restarts = 100;
   std::vector<PlannedFault> faults;  // key "inject"
 

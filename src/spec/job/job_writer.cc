@@ -41,7 +41,12 @@ class JobWriter {
   void Real(const char* key, double value, const internal::RealRange&) { Put(key, value); }
   void Size(const char* key, uint64_t value, uint64_t, uint64_t) { Put(key, value); }
   void Text(const char* key, const std::string& value, size_t) { Put(key, value); }
-  void TextList(const char* key, const std::vector<std::string>& value, size_t) { Put(key, value); }
+  void TextList(const char* key, const std::vector<std::string>& value, size_t, size_t = 0) {
+    Put(key, value);
+  }
+  void After(const char* key, const AfterSpec& value) {
+    Put(key, {{"jobs", value.jobs}, {"when", value.when}});
+  }
   void Environment(const char* key, const std::map<std::string, std::string>& value) {
     Put(key, Json::object());
     for (const auto& [name, text] : value) json_[key][name] = text;
@@ -72,6 +77,8 @@ Json JsonOf(const JobSpec& job) {
   internal::VisitShared(writer, job);
   Json json = writer.json();
   if (!job.built_in()) json["resources"].erase("micro_batch");
+  if (job.array.size() == 0) json.erase("array");
+  if (job.after.jobs.empty()) json.erase("after");
   return json;
 }
 

@@ -17,8 +17,9 @@ constexpr auto kKeys = std::to_array<std::string_view>(
     {"cluster", "queues", "default_queue", "priorities", "scheduling"});
 constexpr auto kSchedulingKeys = std::to_array<std::string_view>(
     {"preemption", "backfill", "reservations", "evictions_a_day", "aging_period", "longest_wait",
-     "elastic_period", "repair_patience", "snapshot_patience"});
+     "elastic_period", "repair_patience", "snapshot_patience", "array_limit"});
 constexpr uint64_t kMaxCount = 10'000;
+constexpr uint64_t kMaxArray = 100'000;
 constexpr size_t kMaxPriorities = 1'000;
 constexpr Duration kLongest = std::chrono::hours(24 * 365);
 
@@ -131,6 +132,7 @@ class Reader {
     if (node.key == "elastic_period") return ReadTime(node, spec_.elastic_period);
     if (node.key == "repair_patience") return ReadTime(node, spec_.repair_patience);
     if (node.key == "snapshot_patience") return ReadTime(node, spec_.snapshot_patience);
+    if (node.key == "array_limit") return ReadCount(node, spec_.array_limit, 1, kMaxArray);
     return Unknown(node, kSchedulingKeys);
   }
 
@@ -142,12 +144,12 @@ class Reader {
     return {};
   }
 
-  Status ReadCount(const Node& node, uint32_t& value, uint64_t least) const {
+  Status ReadCount(const Node& node, uint32_t& value, uint64_t least,
+                   uint64_t most = kMaxCount) const {
     const auto number = ParseUint64(node.text);
-    if (node.kind != Node::Kind::kScalar || !number.ok() || *number < least ||
-        *number > kMaxCount) {
+    if (node.kind != Node::Kind::kScalar || !number.ok() || *number < least || *number > most) {
       return Bad(node, "a whole number from " + std::to_string(least) + " to " +
-                           WithThousands(static_cast<int64_t>(kMaxCount)));
+                           WithThousands(static_cast<int64_t>(most)));
     }
     value = static_cast<uint32_t>(*number);
     return {};

@@ -16,6 +16,7 @@
 //     elastic_period: 1min
 //     repair_patience: 10min
 //     snapshot_patience: 30s
+//     array_limit: 10000
 //
 // docs/controller-file.md is the user's page. Leaves out the controller's addresses and state
 // folder: these are options of its command, because they do not affect decisions.
@@ -47,6 +48,7 @@ struct ControllerSpec {
   Duration elastic_period = std::chrono::minutes(1);
   Duration repair_patience = std::chrono::minutes(10);
   Duration snapshot_patience = std::chrono::seconds(30);
+  uint32_t array_limit = 10'000;  // elements of one array
 
   friend bool operator==(const ControllerSpec&, const ControllerSpec&) = default;
 };

@@ -1,7 +1,10 @@
 #include "runtime/controller/handlers/job_admission.h"
 
+#include <set>
 #include <string>
+#include <utility>
 
+#include "base/text.h"
 #include "runtime/controller/placement.h"
 #include "runtime/scheduling/elastic.h"
 
@@ -11,12 +14,31 @@ namespace {
 
 // So many ranks fit a controller's memory; far beyond any machine there is.
 constexpr uint64_t kMaxWorld = 1'000'000;
+// Each element of an array has a specification of its own.
+constexpr uint64_t kMaxArrayBytes = uint64_t{256} << 20;
 
 }  // namespace
 
-Status JobAdmission::CheckSubmission(const proto::Job& job) const {
+Status JobAdmission::CheckSubmission(const proto::Job& job) const { return CheckOne(job, {}); }
+
+Status JobAdmission::CheckSubmission(const proto::JobsSubmitted& submitted) const {
+  if (submitted.jobs().empty()) return InvalidArgument("a submission needs a job");
+  EarlierJobs earlier;
+  std::set<std::string> directories;
+  for (const proto::Job& job : submitted.jobs()) {
+    RETURN_IF_ERROR(CheckOne(job, earlier));
+    if (!earlier.emplace(job.id(), job.array().count()).second)
+      return InvalidArgument("two jobs have the id " + job.id());
+    if (!job.run_directory().empty() && !directories.insert(job.run_directory()).second) {
+      return InvalidArgument("two jobs have the run directory " + job.run_directory());
+    }
+  }
+  return {};
+}
+
+Status JobAdmission::CheckOne(const proto::Job& job, const EarlierJobs& earlier) const {
   if (job.id().empty()) return InvalidArgument("a job needs an id");
-  if (context_.jobs.contains(job.id())) {
+  if (context_.jobs.contains(job.id()) || context_.releases.Find(job.id()) != nullptr) {
     return AlreadyExists("there is a job " + job.id() + " already");
   }
   const uint64_t world = uint64_t{job.nodes()} * job.processes_per_node();
@@ -25,20 +47,60 @@ Status JobAdmission::CheckSubmission(const proto::Job& job) const {
                            " nodes of " + std::to_string(job.processes_per_node()) +
                            " processes; both must be at least 1 and make at most 1,000,000 ranks");
   }
-  const ControllerContext& context = context_;
-  for (const auto& [id, other] : context.jobs.all()) {
-    if (other.live() && other.spec().run_directory() == job.run_directory() &&
-        !job.run_directory().empty()) {
-      return AlreadyExists("job " + id + " is running in " + job.run_directory() + " already");
-    }
-  }
+  RETURN_IF_ERROR(CheckDirectory(job));
   RETURN_IF_ERROR(CheckBounds(job));
+  if (job.has_array()) {
+    if (const Status array = CheckArray(job); !array.ok())
+      return array.WithContext("job " + job.id());
+  }
+  if (const Status after = releaser_.CheckDependencies(job, earlier); !after.ok()) {
+    return after.WithContext("job " + job.id());
+  }
   const Status fits = context_.scheduler.CheckSubmission(job);
   return fits.ok() ? fits : fits.WithContext("job " + job.id());
 }
 
-void JobAdmission::OnJobSubmitted(const proto::Job& spec) {
-  if (!CheckSubmission(spec).ok()) return;
+Status JobAdmission::CheckDirectory(const proto::Job& job) const {
+  const std::string& directory = job.run_directory();
+  if (directory.empty()) return {};
+  for (const auto& [id, other] : std::as_const(context_.jobs).all()) {
+    if (!other.live()) continue;
+    const std::string& used = other.spec().run_directory();
+    const bool same = used == directory;
+    // An array's elements have folders below its own.
+    const bool of_array =
+        other.spec().has_element() && used.substr(0, used.rfind('/')) == directory;
+    if (!same && !of_array) continue;
+    return AlreadyExists("job " + id + " is running in " + directory + " already");
+  }
+  return {};
+}
+
+Status JobAdmission::CheckArray(const proto::Job& job) const {
+  const proto::Array& array = job.array();
+  const uint32_t limit = context_.scheduler.configuration().array_limit;
+  if (array.count() == 0) return InvalidArgument("array: it has no elements");
+  if (array.count() > limit) {
+    return InvalidArgument("array: " + WithThousands(array.count()) +
+                           " elements; this controller accepts at most " + WithThousands(limit) +
+                           " (scheduling.array_limit of its file): submit several arrays");
+  }
+  const auto values = static_cast<uint32_t>(array.values_size());
+  if (values != 0 && values != array.count()) {
+    return InvalidArgument("array: " + std::to_string(array.count()) + " elements and " +
+                           std::to_string(values) + " values");
+  }
+  proto::Job one = job;
+  one.mutable_array()->clear_values();
+  const uint64_t bytes = one.ByteSizeLong() * array.count();
+  if (bytes <= kMaxArrayBytes) return {};
+  return InvalidArgument("array: " + WithThousands(array.count()) + " elements of " +
+                         WithThousands(static_cast<int64_t>(one.ByteSizeLong())) +
+                         " bytes are more than 256 MiB: put the long command or environment into a "
+                         "script");
+}
+
+JobRecord& JobAdmission::AddJob(const proto::Job& spec) {
   const double expected = ToSeconds(context_.options.expected_time_between_failures);
   JobRecord& job = context_.jobs.Add(spec, context_.now, Seconds(expected));
   if (spec.committed_step() > 0) {
@@ -49,6 +111,13 @@ void JobAdmission::OnJobSubmitted(const proto::Job& spec) {
     job.copier.Add(copy.step(), copy.attempt());
     job.life.SkipAttempts(copy.attempt());
   }
+  return job;
+}
+
+void JobAdmission::OnJobSubmitted(const proto::Job& spec) {
+  if (!CheckSubmission(spec).ok()) return;
+  if (spec.has_array() || !spec.after().jobs().empty()) return AddHeld(spec);
+  JobRecord& job = AddJob(spec);
   context_.SetState(job, proto::QUEUED, "submitted");
   for (const std::string& warning : spec.warnings()) {
     context_.AddMessage(spec.id(), proto::MessageNotification::WARNING, warning);
@@ -58,6 +127,37 @@ void JobAdmission::OnJobSubmitted(const proto::Job& spec) {
   if (job.life.state() == proto::QUEUED) {
     context_.SetState(job, proto::QUEUED, context_.scheduler.WaitText(JobId(spec.id())));
   }
+}
+
+void JobAdmission::OnJobsSubmitted(const proto::JobsSubmitted& submitted) {
+  if (!CheckSubmission(submitted).ok()) return;
+  for (const proto::Job& job : submitted.jobs()) {
+    if (job.has_array() || !job.after().jobs().empty()) {
+      AddHeld(job);
+    } else {
+      context_.SetState(AddJob(job), proto::QUEUED, "submitted");
+      context_.scheduler.Submit(job, context_.now);
+    }
+    for (const std::string& warning : job.warnings()) {
+      context_.AddMessage(job.id(), proto::MessageNotification::WARNING, warning);
+    }
+  }
+}
+
+void JobAdmission::AddHeld(const proto::Job& spec) {
+  ReleaseUnit& unit = context_.releases.Add(spec);
+  if (!unit.is_array()) {
+    context_.SetState(AddJob(spec), proto::QUEUED, context_.releases.WaitText(spec.id()));
+    return;
+  }
+  for (uint32_t index = 0; index < unit.count(); ++index) {
+    const std::string* value =
+        spec.array().values().empty() ? nullptr : &spec.array().values(static_cast<int>(index));
+    AddJob(ElementOf(unit.spec, index, value));
+  }
+  context_.AddMessage(
+      "", proto::MessageNotification::INFO,
+      "array " + spec.id() + " was submitted: " + std::to_string(unit.count()) + " elements");
 }
 
 }  // namespace longhaul::runtime::controller

@@ -20,22 +20,38 @@ constexpr Duration kStopLimit = std::chrono::seconds(5);
 }  // namespace
 
 void JobCloser::OnJobStopRequested(const proto::JobStopRequested& request) {
-  const std::string& id = request.job_id();
-  JobRecord* job = context_.jobs.Find(id);
-  if (job == nullptr || !job->live() || job->closing()) return;
   const std::string reason = request.reason().empty() ? "asked to stop" : request.reason();
-  if (job->group.empty()) return BeginClosing(*job, proto::STOPPED, reason);
-  job->faults.Dismiss();
-  job->placement.EndVacate();
-  context_.deadlines.Clear(DeadlineKind::kVacate, id);
-  context_.SetState(*job, proto::STOPPING, reason);
-  for (size_t i = 0; i < job->group.size(); ++i) {
-    if (!context_.nodes.IsAlive(job->group.member(i).node)) job->group.Close(i);
+  JobRecord* job = context_.jobs.Find(request.job_id());
+  if (job != nullptr) return Stop(*job, reason);
+  if (context_.releases.IsArray(request.job_id())) StopArray(request.job_id(), reason);
+}
+
+void JobCloser::StopArray(const std::string& array, const std::string& reason) {
+  ending_many_ = true;
+  const uint32_t count = context_.releases.Find(array)->count();
+  for (uint32_t index = 0; index < count; ++index) {
+    Stop(*context_.jobs.Find(ElementIdOf(array, index)), reason);
   }
-  context_.SendKill(*job, context_.options.stop_grace, reason);
+  ending_many_ = false;
+  ServeOthers();
+}
+
+void JobCloser::Stop(JobRecord& job, const std::string& reason) {
+  if (!job.live() || job.closing()) return;
+  const std::string& id = job.id();
+  if (context_.releases.IsHeld(id)) return EndHeld(job, reason);
+  if (job.group.empty()) return BeginClosing(job, proto::STOPPED, reason);
+  job.faults.Dismiss();
+  job.placement.EndVacate();
+  context_.deadlines.Clear(DeadlineKind::kVacate, id);
+  context_.SetState(job, proto::STOPPING, reason);
+  for (size_t i = 0; i < job.group.size(); ++i) {
+    if (!context_.nodes.IsAlive(job.group.member(i).node)) job.group.Close(i);
+  }
+  context_.SendKill(job, context_.options.stop_grace, reason);
   // An attempt that failed just before may be closed already; agents report that once.
-  CloseIfStopped(*job);
-  if (job->closing()) return;
+  CloseIfStopped(job);
+  if (job.closing()) return;
   context_.deadlines.Clear(DeadlineKind::kProgress, id);
   context_.deadlines.Clear(DeadlineKind::kStart, id);
   context_.deadlines.Set(DeadlineKind::kStop, id,
@@ -95,6 +111,21 @@ void JobCloser::CloseIfSaved(JobRecord& job) {
   if (saved || job.writer.IsLost(newest) || !reachable) Finalize(job);
 }
 
+void JobCloser::EndHeld(JobRecord& job, const std::string& reason) {
+  job.life.BeginClosing(proto::STOPPED, reason);
+  job.ledger.EnterAll(proto::FINISH, context_.now);
+  job.life.End(context_.now);
+  job.ledger.Finish(context_.now);
+  context_.SetState(job, proto::STOPPED, reason);
+  context_.releases.NoteEnded(job.id(), /*succeeded=*/false);
+}
+
+void JobCloser::ServeOthers() {
+  if (ending_many_) return;
+  placement_.Schedule();
+  for (auto& [id, other] : context_.jobs.all()) faults_.TryDecide(other);
+}
+
 void JobCloser::Finalize(JobRecord& job) {
   proto::JobState outcome = *job.life.closing();
   std::string reason = job.life.reason();
@@ -122,8 +153,8 @@ void JobCloser::Finalize(JobRecord& job) {
   placement_.Release(job);
   context_.scheduler.End(JobId(id), context_.now);
   context_.SetState(job, outcome, reason);
-  placement_.Schedule();
-  for (auto& [other_id, other] : context_.jobs.all()) faults_.TryDecide(other);
+  context_.releases.NoteEnded(id, outcome == proto::SUCCEEDED);
+  ServeOthers();
 }
 
 }  // namespace longhaul::runtime::controller

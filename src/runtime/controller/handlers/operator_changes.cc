@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "runtime/controller/handlers/job_releaser.h"
 
 namespace longhaul::runtime::controller {
 
@@ -36,6 +37,11 @@ Status OperatorChanges::CheckChange(const proto::Change& change) const {
     case proto::Change::kExpedite: {
       const JobRecord* job = jobs().Find(change.expedite());
       if (job == nullptr) return unknown(change.expedite());
+      if (context_.releases.IsHeld(change.expedite())) {
+        return FailedPrecondition("job " + change.expedite() + " " +
+                                  context_.releases.WaitText(change.expedite()) +
+                                  ": it has no place among the waiting jobs yet");
+      }
       if (Waits(*job)) return {};
       return FailedPrecondition("job " + change.expedite() +
                                 " does not wait: only what waits can be put first");
@@ -63,6 +69,8 @@ Status OperatorChanges::CheckChange(const proto::Change& change) const {
     }
     case proto::Change::kTrustLink:
       return context_.scheduler.CheckLink(change.trust_link().level(), change.trust_link().name());
+    case proto::Change::kRelease:
+      return releaser_.CheckRelease(change.release());
     case proto::Change::KIND_NOT_SET:
       break;
   }
@@ -163,6 +171,11 @@ void OperatorChanges::Make(const proto::Change& change, const std::string& reaso
           "the links of " + change.trust_link().name() + " are trusted again" + because);
       return context_.scheduler.TrustLink(change.trust_link().level(), change.trust_link().name(),
                                           context_.now);
+    case proto::Change::kRelease:
+      context_.AddMessage(context_.jobs.contains(change.release()) ? change.release() : "",
+                          proto::MessageNotification::INFO,
+                          change.release() + " no longer waits for other jobs" + because);
+      return releaser_.Release(change.release());
     case proto::Change::KIND_NOT_SET:
       return;
   }

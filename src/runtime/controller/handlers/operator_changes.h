@@ -10,9 +10,12 @@
 
 namespace longhaul::runtime::controller {
 
+class JobReleaser;
+
 class OperatorChanges {
  public:
-  explicit OperatorChanges(ControllerContext& context) : context_(context) {}
+  OperatorChanges(ControllerContext& context, JobReleaser& releaser)
+      : context_(context), releaser_(releaser) {}
 
   // Returns whether the changes can be made, or the first reason why not.
   Status Check(const proto::ChangesAsked& asked) const;
@@ -30,6 +33,7 @@ class OperatorChanges {
   const JobTable& jobs() const { return context_.jobs; }
 
   ControllerContext& context_;
+  JobReleaser& releaser_;
 };
 
 }  // namespace longhaul::runtime::controller

@@ -85,16 +85,17 @@ Status TakeJob(const Json& json, ChangeRequest& change) {
 }
 
 Result<ChangeRequest> ParseChange(const Json& json) {
-  static constexpr std::array<std::pair<const char*, Kind>, 6> kKinds = {
+  static constexpr std::array<std::pair<const char*, Kind>, 7> kKinds = {
       {{"expedite", Kind::kExpedite},
        {"evict", Kind::kEvict},
        {"job", Kind::kJob},
        {"queue", Kind::kLimit},
        {"node", Kind::kNode},
-       {"link", Kind::kLink}}};
-  static constexpr std::array<std::string_view, 12> kKeys = {
-      "expedite", "evict",    "job",     "queue",         "node",  "link",
-      "nodes",    "topology", "devices", "mixed_devices", "limit", "level"};
+       {"link", Kind::kLink},
+       {"release", Kind::kRelease}}};
+  static constexpr std::array<std::string_view, 13> kKeys = {
+      "expedite", "evict",   "job",           "queue", "node",  "link",   "nodes",
+      "topology", "devices", "mixed_devices", "limit", "level", "release"};
   if (!json.is_object()) return InvalidArgument("a change must be an object");
   RETURN_IF_ERROR(RefuseUnknown(json, kKeys));
   ChangeRequest change;
@@ -107,8 +108,8 @@ Result<ChangeRequest> ParseChange(const Json& json) {
   }
   if (kinds != 1 || change.subject.empty()) {
     return InvalidArgument(
-        "a change names one of \"expedite\", \"evict\", \"job\", \"queue\", \"node\" and "
-        "\"link\"");
+        "a change names one of \"expedite\", \"evict\", \"job\", \"queue\", \"node\", "
+        "\"link\" and \"release\"");
   }
   if (change.kind == Kind::kJob) RETURN_IF_ERROR(TakeJob(json, change));
   if (change.kind == Kind::kLimit) RETURN_IF_ERROR(TakeLimit(json, change));
@@ -193,6 +194,8 @@ Json ToJson(const proto::Change& change, const proto::Job& before) {
       return {{"node", change.use_node()}};
     case proto::Change::kTrustLink:
       return {{"link", change.trust_link().name()}, {"level", change.trust_link().level()}};
+    case proto::Change::kRelease:
+      return {{"release", change.release()}};
     case proto::Change::KIND_NOT_SET:
       break;
   }
@@ -202,6 +205,7 @@ Json ToJson(const proto::Change& change, const proto::Job& before) {
 std::string CommandOf(const Json& change) {
   if (change.contains("expedite")) return "longhaul jobs expedite " + Word(change["expedite"]);
   if (change.contains("evict")) return "longhaul jobs evict " + Word(change["evict"]);
+  if (change.contains("release")) return "longhaul jobs release " + Word(change["release"]);
   if (change.contains("node")) return "longhaul nodes uncordon " + Word(change["node"]);
   if (change.contains("link")) {
     return "longhaul nodes trust-links " + Word(change["level"]) + " " + Word(change["link"]);

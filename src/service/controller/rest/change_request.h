@@ -10,6 +10,7 @@
 //   {"queue": NAME, "limit": {"accelerators"?, "cpu"?, "memory_gib"?}}  -1: none; absent: as it is
 //   {"node": NAME}                       cordoned, drained, suspect or spare no longer
 //   {"link": NAME, "level": LEVEL}       gangs may cross the links of this domain again
+//   {"release": JOB}                     it no longer waits for other jobs to end (job or array)
 // JOB is an id or a name.
 #pragma once
 
@@ -27,7 +28,15 @@
 namespace longhaul::service {
 
 struct ChangeRequest {
-  enum class Kind { kExpedite, kEvict, kJob, kLimit, kNode, kLink } kind = Kind::kExpedite;
+  enum class Kind {
+    kExpedite,
+    kEvict,
+    kJob,
+    kLimit,
+    kNode,
+    kLink,
+    kRelease
+  } kind = Kind::kExpedite;
   std::string subject;  // the job, queue, node or domain
   std::optional<uint32_t> nodes;
   std::optional<std::string> topology;              // "cluster": none

@@ -88,18 +88,47 @@ Result<uint64_t> QueryNumber(const ApiRequest& request, const std::string& key, 
                          Printable(found->second, 40) + "\"");
 }
 
-// Whether the values of environments are asked for.
-Result<bool> WantsEnvironment(const ApiRequest& request) {
-  const auto found = request.query.find("environment");
+Result<bool> QueryFlag(const ApiRequest& request, const std::string& key) {
+  const auto found = request.query.find(key);
   if (found == request.query.end() || found->second == "false") return false;
   if (found->second == "true") return true;
-  return InvalidArgument("\"environment\" must be true or false, not \"" +
+  return InvalidArgument("\"" + key + "\" must be true or false, not \"" +
                          Printable(found->second, 40) + "\"");
+}
+
+// Whether the values of environments are asked for.
+Result<bool> WantsEnvironment(const ApiRequest& request) {
+  return QueryFlag(request, "environment");
 }
 
 Json JobJson(proto::JobStatus job, bool with_environment) {
   if (!with_environment) RedactJobs(job);
   return proto::ToJson(job);
+}
+
+// Why the scheduler has not been offered a job.
+void ExplainHeld(const runtime::Controller::Question& question, Json& answer) {
+  answer["reason"] = question.depends ? "dependency" : "array-limit";
+  answer["sentence"] = question.held;
+  if (!question.depends) {
+    answer["fix"].push_back("one of these elements ends");
+    return;
+  }
+  proto::Change change;
+  change.set_release(question.unit);
+  answer["fix"].push_back(
+      "it no longer waits for other jobs; whether nodes are free for it then was not tried");
+  answer["changes"].push_back(ToJson(change, {}));
+  answer["commands"].push_back(CommandOf(answer["changes"][0]));
+}
+
+Json SubmittedJson(const proto::Job& job) {
+  Json json = {{"id", job.id()},
+               {"name", job.name()},
+               {"run_directory", job.run_directory()},
+               {"plan_reason", job.plan_reason()}};
+  if (job.has_array()) json["elements"] = job.array().count();
+  return json;
 }
 
 Result<LogQuery> ParseLogQuery(const ApiRequest& request) {
@@ -202,24 +231,41 @@ ApiResponse RestApi::PostJob(const ApiRequest& request, const Parameters&) const
   const Status health = loop_.Health();
   if (!health.ok())
     return ErrorResponse(Unavailable("the controller accepts no job now: " + health.message()));
-  Result<proto::Job> job = prepare_(*submission);
-  if (!job.ok()) return ErrorResponse(job.status());
+  Result<proto::JobsSubmitted> jobs = prepare_(*submission);
+  if (!jobs.ok()) return ErrorResponse(jobs.status());
+  Json list = Json::array();
+  for (const proto::Job& job : jobs->jobs()) list.push_back(SubmittedJson(job));
   proto::Event event;
-  *event.mutable_job_submitted()->mutable_job() = *job;
+  if (jobs->jobs_size() == 1) {
+    *event.mutable_job_submitted()->mutable_job() = std::move(*jobs->mutable_jobs(0));
+  } else {
+    *event.mutable_jobs_submitted() = *std::move(jobs);
+  }
   const Status accepted = loop_.Apply(std::move(event));
   if (!accepted.ok()) return ErrorResponse(accepted);
-  return JsonResponse({{"id", job->id()},
-                       {"name", job->name()},
-                       {"run_directory", job->run_directory()},
-                       {"plan_reason", job->plan_reason()}},
-                      201);
+  return list.size() == 1 ? JsonResponse(list[0], 201)
+                          : JsonResponse({{"jobs", std::move(list)}}, 201);
 }
 
 ApiResponse RestApi::GetJobs(const ApiRequest& request, const Parameters&) const {
   const auto environment = WantsEnvironment(request);
   if (!environment.ok()) return ErrorResponse(environment.status());
-  const auto jobs =
-      loop_.Read([](const runtime::Controller& core) { return core.AllJobs(io::Now()); });
+  const auto elements = QueryFlag(request, "elements");
+  if (!elements.ok()) return ErrorResponse(elements.status());
+  std::string array;
+  if (const auto wanted = request.query.find("array"); wanted != request.query.end()) {
+    const auto found = FindJob(wanted->second);
+    if (!found.ok()) return ErrorResponse(found.status());
+    if (!found->job().has_array()) {
+      return ErrorResponse(
+          FailedPrecondition("job " + found->job().id() + " is not an array: it has no elements"));
+    }
+    array = found->job().id();
+  }
+  const auto jobs = loop_.Read([&](const runtime::Controller& core) {
+    if (!array.empty()) return core.Elements(JobId(array), io::Now());
+    return *elements ? core.AllJobs(io::Now()) : core.Listing(io::Now());
+  });
   Json list = Json::array();
   for (const proto::JobStatus& job : jobs) list.push_back(JobJson(job, *environment));
   return JsonResponse({{"jobs", std::move(list)}});
@@ -227,21 +273,18 @@ ApiResponse RestApi::GetJobs(const ApiRequest& request, const Parameters&) const
 
 Result<proto::JobStatus> RestApi::FindJob(const std::string& id_or_name) const {
   return loop_.Read([&](const runtime::Controller& core) -> Result<proto::JobStatus> {
-    auto exact = core.JobStatus(JobId(id_or_name), io::Now());
-    if (exact.has_value()) return *std::move(exact);
-    std::vector<std::string> ids;
-    proto::JobStatus found;
-    for (proto::JobStatus& job : core.AllJobs(io::Now())) {
-      if (job.job().name() != id_or_name) continue;
-      ids.push_back(job.job().id());
-      found = std::move(job);
-    }
-    if (ids.empty()) return NotFound("no job with the id or name " + Printable(id_or_name));
-    if (ids.size() == 1) return found;
-    return FailedPrecondition(std::to_string(ids.size()) + " jobs are named " +
-                              Printable(id_or_name) + ": say which by its id (" + Join(ids, ", ") +
-                              ")");
+    ASSIGN_OR_RETURN(const JobId id, core.Resolve(id_or_name));
+    return *core.JobStatus(id, io::Now());
   });
+}
+
+Result<proto::JobStatus> RestApi::FindOneJob(const std::string& id_or_name) const {
+  ASSIGN_OR_RETURN(proto::JobStatus job, FindJob(id_or_name));
+  if (!job.job().has_array()) return job;
+  const std::string& id = job.job().id();
+  return FailedPrecondition(id + " is an array: name one of its " +
+                            std::to_string(job.job().array().count()) + " elements, such as " +
+                            runtime::ElementIdOf(id, 0));
 }
 
 ApiResponse RestApi::GetJob(const ApiRequest& request, const Parameters& parameters) const {
@@ -253,7 +296,7 @@ ApiResponse RestApi::GetJob(const ApiRequest& request, const Parameters& paramet
 }
 
 ApiResponse RestApi::GetJobEvents(const ApiRequest& request, const Parameters& parameters) const {
-  const auto job = FindJob(parameters[0]);
+  const auto job = FindOneJob(parameters[0]);
   if (!job.ok()) return ErrorResponse(job.status());
   EventStream stream;
   stream.job = JobId(job->job().id());
@@ -294,7 +337,7 @@ ApiResponse RestApi::Events(const ApiRequest& request, EventStream stream) const
 }
 
 ApiResponse RestApi::GetLogs(const ApiRequest& request, const Parameters& parameters) const {
-  const auto job = FindJob(parameters[0]);
+  const auto job = FindOneJob(parameters[0]);
   if (!job.ok()) return ErrorResponse(job.status());
   const auto query = ParseLogQuery(request);
   if (!query.ok()) return ErrorResponse(query.status());
@@ -345,9 +388,21 @@ ApiResponse RestApi::PostUncordon(const ApiRequest& request, const Parameters& p
   return SetUse(request, parameters[0], Use::kNormal);
 }
 
+// The first element that waits, or the first one.
+Result<proto::JobStatus> RestApi::FirstWaiting(const proto::Job& array) const {
+  return loop_.Read([&](const runtime::Controller& core) -> Result<proto::JobStatus> {
+    for (uint32_t index = 0; index < array.array().count(); ++index) {
+      auto element = core.JobStatus(JobId(runtime::ElementIdOf(array.id(), index)), io::Now());
+      if (element->state() == proto::QUEUED || index + 1 == array.array().count()) return *element;
+    }
+    return NotFound("array " + array.id() + " has no elements");
+  });
+}
+
 // The what-if rounds are tried on a copy, so that the core continues meanwhile.
 ApiResponse RestApi::GetWhy(const ApiRequest&, const Parameters& parameters) const {
-  const auto job = FindJob(parameters[0]);
+  auto job = FindJob(parameters[0]);
+  if (job.ok() && job->job().has_array()) job = FirstWaiting(job->job());
   if (!job.ok()) return ErrorResponse(job.status());
   const JobId id(job->job().id());
   const auto question =
@@ -359,6 +414,10 @@ ApiResponse RestApi::GetWhy(const ApiRequest&, const Parameters& parameters) con
   if (job->state() != proto::QUEUED) {
     answer["reason"] = "none";
     answer["sentence"] = "it does not wait";
+    return JsonResponse(answer);
+  }
+  if (!question.held.empty()) {
+    ExplainHeld(question, answer);
     return JsonResponse(answer);
   }
   if (!question.scheduler.has_value()) {
@@ -418,7 +477,7 @@ ApiResponse RestApi::GetLinks(const ApiRequest&, const Parameters&) const {
 
 // The job as it would be. A new size is planned for and its data prepared.
 Result<proto::Job> RestApi::ChangedJob(const ChangeRequest& request) const {
-  ASSIGN_OR_RETURN(const proto::JobStatus status, FindJob(request.subject));
+  ASSIGN_OR_RETURN(const proto::JobStatus status, FindOneJob(request.subject));
   proto::Job job = status.job();
   if (request.nodes && *request.nodes != job.nodes()) {
     if (status.state() != proto::QUEUED || status.attempt() > job.committed_attempt()) {
@@ -428,7 +487,8 @@ Result<proto::Job> RestApi::ChangedJob(const ChangeRequest& request) const {
     SubmissionRequest again;
     again.before = std::move(job);
     again.nodes = *request.nodes;
-    ASSIGN_OR_RETURN(job, prepare_(again));
+    ASSIGN_OR_RETURN(const proto::JobsSubmitted prepared, prepare_(again));
+    job = prepared.jobs(0);
   }
   if (request.topology) {
     job.mutable_scheduling()->set_topology(*request.topology == "cluster" ? "" : *request.topology);
@@ -445,12 +505,12 @@ Result<proto::Change> RestApi::ChangeFrom(const ChangeRequest& request) const {
   proto::Change change;
   switch (request.kind) {
     case ChangeRequest::Kind::kExpedite: {
-      ASSIGN_OR_RETURN(const proto::JobStatus job, FindJob(request.subject));
+      ASSIGN_OR_RETURN(const proto::JobStatus job, FindOneJob(request.subject));
       change.set_expedite(job.job().id());
       break;
     }
     case ChangeRequest::Kind::kEvict: {
-      ASSIGN_OR_RETURN(const proto::JobStatus job, FindJob(request.subject));
+      ASSIGN_OR_RETURN(const proto::JobStatus job, FindOneJob(request.subject));
       change.set_evict(job.job().id());
       break;
     }
@@ -472,6 +532,12 @@ Result<proto::Change> RestApi::ChangeFrom(const ChangeRequest& request) const {
       if (request.memory_gib) limit.set_memory_gib(*request.memory_gib);
       change.mutable_limit()->set_queue(request.subject);
       *change.mutable_limit()->mutable_limit() = limit;
+      break;
+    }
+    case ChangeRequest::Kind::kRelease: {
+      ASSIGN_OR_RETURN(const proto::JobStatus job, FindJob(request.subject));
+      // The elements of an array have the dependencies of the array.
+      change.set_release(job.job().has_element() ? job.job().element().array() : job.job().id());
       break;
     }
     case ChangeRequest::Kind::kNode:
@@ -509,12 +575,17 @@ Result<std::vector<runtime::scheduling::WhatIfChange>> RestApi::ChangesOf(
     runtime::scheduling::WhatIfChange& change = changes.back();
     if (change.kind == Kind::kStop) {
       // What is no job's name is refused with the nearest id.
-      const auto job = FindJob(change.subject);
+      const auto job = FindOneJob(change.subject);
       if (job.ok()) change.subject = job->job().id();
       if (job.status().code() == Code::kFailedPrecondition) return job.status();
     }
     if (!each.submission) continue;
-    ASSIGN_OR_RETURN(change.job, prepare_(*each.submission));
+    ASSIGN_OR_RETURN(const proto::JobsSubmitted prepared, prepare_(*each.submission));
+    const bool one = prepared.jobs_size() == 1 && !prepared.jobs(0).has_array();
+    if (!one || prepared.jobs(0).has_after()) {
+      return InvalidArgument("submit: the file must state one job, without 'array' and 'after'");
+    }
+    change.job = prepared.jobs(0);
     const std::string name = change.job.id();
     const auto taken = [&] {
       return std::any_of(changes.begin(), changes.end() - 1,
@@ -590,7 +661,7 @@ ApiResponse RestApi::SetUse(const ApiRequest& request, const std::string& name, 
 ApiResponse RestApi::GetMetrics(const ApiRequest&, const Parameters&) const {
   MetricsInput input;
   loop_.Read([&](const runtime::Controller& core) {
-    input.jobs = core.AllJobs(io::Now());
+    input.jobs = core.Listing(io::Now());
     input.nodes = core.AllNodes();
     return 0;
   });

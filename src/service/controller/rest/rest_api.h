@@ -51,8 +51,8 @@ struct ApiResponse {
 ApiResponse ErrorResponse(const Status& status);
 ApiResponse ErrorResponse(int http_status, std::string_view code, const std::string& message);
 
-// Makes a job from a request: parses, plans, prepares data. May take seconds.
-using PrepareJob = std::function<Result<proto::Job>(const SubmissionRequest&)>;
+// Makes the jobs of a request: parses, plans, prepares data. May take seconds.
+using PrepareJob = std::function<Result<proto::JobsSubmitted>(const SubmissionRequest&)>;
 
 class RestApi {
  public:
@@ -96,8 +96,11 @@ class RestApi {
   ApiResponse GetMetrics(const ApiRequest&, const Parameters&) const;
   ApiResponse GetOpenApi(const ApiRequest&, const Parameters&) const;
 
-  // Returns the job with this id, or the only one with this name.
+  // Returns the job or array with this id, or the only one with this name.
   Result<proto::JobStatus> FindJob(const std::string& id_or_name) const;
+  // The same; refuses an array.
+  Result<proto::JobStatus> FindOneJob(const std::string& id_or_name) const;
+  Result<proto::JobStatus> FirstWaiting(const proto::Job& array) const;
   // Returns the changes with the ids of their jobs, and with the job that each submits.
   Result<std::vector<runtime::scheduling::WhatIfChange>> ChangesOf(
       const WhatIfRequest& asked) const;

@@ -40,17 +40,43 @@ proto::PlannedFault::Kind KindOf(spec::FaultKind kind) {
   return proto::PlannedFault::KIND_UNSPECIFIED;
 }
 
-Result<spec::JobSpec> ParseSpec(const SubmissionRequest& request) {
-  ASSIGN_OR_RETURN(spec::JobSpec spec, spec::ParseJob(request.job, request.source));
-  if (!request.name.empty()) {
-    spec.name = request.name;
+Result<spec::JobFile> ParseFile(const SubmissionRequest& request) {
+  ASSIGN_OR_RETURN(spec::JobFile file, spec::ParseJobFile(request.job, request.source));
+  if (file.several && !(request.name + request.inject + request.from).empty()) {
+    return InvalidArgument(
+        request.source +
+        " has a list of jobs: a name, faults to inject and a checkpoint to start "
+        "from are for one job; write them into the file");
   }
+  spec::JobSpec& spec = file.jobs[0];
+  if (request.resume && !file.several && spec.array.size() > 0) {
+    return InvalidArgument(request.source +
+                           ": an array cannot be resumed; submit its elements again in a new "
+                           "directory");
+  }
+  if (!request.name.empty()) spec.name = request.name;
   if (!request.inject.empty()) {
     ASSIGN_OR_RETURN(const auto faults, spec::ParseFaultPlan(request.inject));
     spec.faults.insert(spec.faults.end(), faults.begin(), faults.end());
     RETURN_IF_ERROR(spec::CheckFaults(spec));
   }
-  return spec;
+  return file;
+}
+
+// The job's own file without what concerns its place among others: it is read again for another
+// size, and for the trainer.
+std::string OwnJson(spec::JobSpec spec) {
+  spec.array = {};
+  spec.after = {};
+  return spec::ToJson(spec);
+}
+
+void CopyArray(const spec::ArraySpec& spec, proto::Job& job) {
+  if (spec.size() == 0) return;
+  proto::Array& array = *job.mutable_array();
+  array.set_count(spec.size());
+  array.set_at_once(spec.at_once.value_or(0));
+  for (const std::string& value : spec.values) array.add_values(value);
 }
 
 void CopySpec(const spec::JobSpec& spec, proto::Job& job) {
@@ -66,7 +92,8 @@ void CopySpec(const spec::JobSpec& spec, proto::Job& job) {
   job.mutable_snapshot()->set_copy_compressed(packed);
   job.mutable_snapshot()->set_copy_every(spec.snapshot.copy_every);
   job.mutable_snapshot()->set_copy_bytes_per_second(spec.snapshot.copy_mb_per_s * 1'000'000);
-  job.set_spec_json(spec::ToJson(spec));
+  job.set_spec_json(OwnJson(spec));
+  CopyArray(spec.array, job);
   for (const spec::PlannedFault& planned : spec.faults) {
     proto::PlannedFault& fault = *job.add_faults();
     fault.set_kind(KindOf(planned.kind));
@@ -185,13 +212,13 @@ Submission::Submission(SubmissionOptions options, CoreLoop& loop)
     : options_(std::move(options)), loop_(loop) {}
 
 std::string Submission::ReserveId(const std::string& name) {
-  const auto jobs =
-      loop_.Read([](const runtime::Controller& core) { return core.AllJobs(io::Now()); });
   std::lock_guard lock(mutex_);
-  for (const proto::JobStatus& job : jobs) reserved_.insert(job.job().id());
   for (uint64_t number = 1;; ++number) {
     std::string id = name + "-" + std::to_string(number);
-    if (reserved_.insert(id).second) return id;
+    const bool known = loop_.Read([&](const runtime::Controller& core) {
+      return core.JobStatus(JobId(id), io::Now()).has_value();
+    });
+    if (!known && reserved_.insert(id).second) return id;
   }
 }
 
@@ -400,7 +427,7 @@ Result<proto::Job> Submission::PrepareAgain(const proto::Job& before, uint32_t n
   proto::Job job = before;
   job.clear_warnings();  // reported when it was submitted
   ASSIGN_OR_RETURN(const planner::LocalPlan plan, Place(spec, job));
-  job.set_spec_json(spec::ToJson(spec));
+  job.set_spec_json(OwnJson(spec));
   // Its first weights stay those that it was accepted with, whatever lies there by now.
   const Json config = Json::parse(before.workload().trainer_config(), nullptr, false);
   const Json from = config.is_object() && config.contains("from") ? config["from"] : Json();
@@ -408,44 +435,109 @@ Result<proto::Job> Submission::PrepareAgain(const proto::Job& before, uint32_t n
   return job;
 }
 
-Result<proto::Job> Submission::Prepare(const SubmissionRequest& request) {
-  if (request.before) return PrepareAgain(*request.before, request.nodes);
-  ASSIGN_OR_RETURN(const spec::JobSpec spec, ParseSpec(request));
-  proto::Job job;
-  CopySpec(spec, job);
+Result<Submission::Draft> Submission::Begin(spec::JobSpec spec, const SubmissionRequest& request,
+                                            bool several) {
+  Draft draft;
+  draft.spec = std::move(spec);
+  proto::Job& job = draft.job;
+  CopySpec(draft.spec, job);
   job.mutable_scheduling()->set_owner(request.user);
-  ASSIGN_OR_RETURN(const planner::LocalPlan plan, Place(spec, job));
-  RETURN_IF_ERROR(CheckFaultsOf(spec, job));
+  ASSIGN_OR_RETURN(draft.plan, Place(draft.spec, job));
+  RETURN_IF_ERROR(CheckFaultsOf(draft.spec, job));
   if (request.sketch) {
-    job.set_id(spec.name);
-    return job;
+    job.set_id(draft.spec.name);
+    return draft;
   }
-  job.set_id(ReserveId(spec.name));
+  job.set_id(ReserveId(draft.spec.name));
   std::string directory = request.run_directory;
-  if (directory.empty()) directory = options_.state_directory + "/" + job.id();
+  if (directory.empty()) {
+    directory = options_.state_directory + "/" + job.id();
+  } else if (several) {
+    directory += "/" + draft.spec.name;
+  }
   std::error_code error;
   directory = std::filesystem::absolute(directory, error).lexically_normal().string();
   if (error) return InvalidArgument("cannot use the run directory " + Printable(directory));
   job.set_run_directory(directory);
-  // What the core refuses anyway needs no data.
-  RETURN_IF_ERROR(
-      loop_.Read([&](const runtime::Controller& core) { return core.CheckSubmission(job); }));
+  return draft;
+}
+
+Status Submission::TakeDependencies(const spec::JobSpec& spec, const spec::JobFile& file,
+                                    const std::vector<std::string>& ids, proto::Job& job) const {
+  if (spec.after.jobs.empty()) return {};
+  proto::Dependencies& after = *job.mutable_after();
+  after.set_when(spec.after.when == "end"       ? proto::Dependencies::END
+                 : spec.after.when == "failure" ? proto::Dependencies::FAILURE
+                                                : proto::Dependencies::SUCCESS);
+  for (const std::string& name : spec.after.jobs) {
+    const auto own = file.several ? file.Find(name) : std::nullopt;
+    if (own) {
+      const std::string& id = ids[own->job];
+      after.add_jobs(own->element ? runtime::ElementIdOf(id, *own->element) : id);
+      continue;
+    }
+    const auto known =
+        loop_.Read([&](const runtime::Controller& core) { return core.Resolve(name); });
+    // A wrong name is bad input, not a thing that is missing.
+    if (!known.ok()) return InvalidArgument("after: " + known.status().message());
+    after.add_jobs(known->value());
+  }
+  return {};
+}
+
+Status Submission::Complete(const SubmissionRequest& request, Draft& draft) {
+  proto::Job& job = draft.job;
+  const std::string& directory = job.run_directory();
   std::string from = request.from;
   if (from.empty() && request.resume) {
     ASSIGN_OR_RETURN(from, ReadStart(directory));
   }
-  const auto start =
-      from.empty() ? Result<StartingPoint>(StartingPoint()) : FindStart(spec, from, directory);
+  const auto start = from.empty() ? Result<StartingPoint>(StartingPoint())
+                                  : FindStart(draft.spec, from, directory);
   if (!start.ok() && !request.resume) return start.status();
   const StartingPoint first = start.ok() ? *start : UnreadableStart(from);
-  RETURN_IF_ERROR(PrepareWorkload(spec, plan, first.config, job));
-  if (!job.snapshot().copy_to().empty()) RETURN_IF_ERROR(FindCopies(spec, request.resume, job));
-  if (request.resume) RETURN_IF_ERROR(FindCheckpoint(spec, job));
-  if (job.committed_step() > 0 || job.copies_size() > 0) return job;
+  RETURN_IF_ERROR(PrepareWorkload(draft.spec, draft.plan, first.config, job));
+  if (!job.snapshot().copy_to().empty()) {
+    RETURN_IF_ERROR(FindCopies(draft.spec, request.resume, job));
+  }
+  if (request.resume) RETURN_IF_ERROR(FindCheckpoint(draft.spec, job));
+  if (job.committed_step() > 0 || job.copies_size() > 0) return {};
   if (!start.ok()) return start.status();  // nothing to continue from either
   RETURN_IF_ERROR(WriteStart(first, directory));
   job.set_plan_reason(job.plan_reason() + first.text);
-  return job;
+  return {};
+}
+
+Result<proto::JobsSubmitted> Submission::Prepare(const SubmissionRequest& request) {
+  proto::JobsSubmitted submitted;
+  if (request.before) {
+    ASSIGN_OR_RETURN(*submitted.add_jobs(), PrepareAgain(*request.before, request.nodes));
+    return submitted;
+  }
+  ASSIGN_OR_RETURN(const spec::JobFile file, ParseFile(request));
+  std::vector<Draft> drafts;
+  std::vector<std::string> ids;
+  const auto named = [&](const Status& status, const spec::JobSpec& spec) {
+    return status.ok() || !file.several ? status : status.WithContext("job '" + spec.name + "'");
+  };
+  for (const spec::JobSpec& spec : file.jobs) {
+    Result<Draft> draft = Begin(spec, request, file.several);
+    if (!draft.ok()) return named(draft.status(), spec);
+    RETURN_IF_ERROR(named(TakeDependencies(spec, file, ids, draft->job), spec));
+    ids.push_back(draft->job.id());
+    *submitted.add_jobs() = draft->job;
+    drafts.push_back(*std::move(draft));
+  }
+  if (request.sketch) return submitted;
+  // What the core refuses anyway needs no data.
+  RETURN_IF_ERROR(
+      loop_.Read([&](const runtime::Controller& core) { return core.CheckSubmission(submitted); }));
+  submitted.clear_jobs();
+  for (Draft& draft : drafts) {
+    RETURN_IF_ERROR(named(Complete(request, draft), draft.spec));
+    *submitted.add_jobs() = std::move(draft.job);
+  }
+  return submitted;
 }
 
 }  // namespace longhaul::service

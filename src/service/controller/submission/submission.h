@@ -7,15 +7,18 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "planner/local/layout.h"
+#include "proto/events.pb.h"
 #include "proto/job.pb.h"
 #include "service/controller/core_loop.h"
 #include "service/controller/submission/starting_weights.h"
 #include "service/controller/submission/submission_request.h"
 #include "spec/cluster/cluster.h"
 #include "spec/job/job.h"
+#include "spec/job/job_file.h"
 
 namespace longhaul::service {
 
@@ -29,10 +32,22 @@ class Submission {
   // Requires that `loop` outlives this.
   Submission(SubmissionOptions options, CoreLoop& loop);
 
-  // Returns the job, with a unique id and its data in run_directory/data.
-  Result<proto::Job> Prepare(const SubmissionRequest& request);
+  // Returns the jobs of the request's file, each with a unique id and its data in
+  // run_directory/data; a job comes after those that it depends on.
+  Result<proto::JobsSubmitted> Prepare(const SubmissionRequest& request);
 
  private:
+  // A job on its way: planned, but its data is not prepared.
+  struct Draft {
+    spec::JobSpec spec;
+    planner::LocalPlan plan;
+    proto::Job job;
+  };
+  Result<Draft> Begin(spec::JobSpec spec, const SubmissionRequest& request, bool several);
+  Status Complete(const SubmissionRequest& request, Draft& draft);
+  // Sets the ids of the jobs that `spec` waits for. `ids`: of the file's earlier jobs.
+  Status TakeDependencies(const spec::JobSpec& spec, const spec::JobFile& file,
+                          const std::vector<std::string>& ids, proto::Job& job) const;
   Result<proto::Job> PrepareAgain(const proto::Job& before, uint32_t nodes);
   // Returns "NAME-1", or the name with the first free number.
   std::string ReserveId(const std::string& name);
