@@ -47,9 +47,17 @@ bool IsAllowed(const share::QueueTree& queues, const JobEntry& job, VictimCandid
   return candidate.may_stop || candidate.spare_pieces > 0;
 }
 
-// The same, with the candidate's budget of evictions and its elastic steps.
+// Whether queue and priority alone forbid `job` to take the other job: the cheapest test, since
+// most jobs fail it.
+bool IsOutOfReach(const SchedulerState& state, const JobEntry& job, const JobEntry& other) {
+  return other.queue == job.queue ? other.held_priority >= job.request->priority
+                                  : !state.queues.reclaims(job.queue);
+}
+
+// The same as IsAllowed, with the candidate's budget of evictions and its elastic steps.
 bool MayTakeFrom(const SchedulerState& state, const JobEntry& job, VictimCandidate& candidate) {
   const JobEntry& other = *candidate.job;
+  if (IsOutOfReach(state, job, other)) return false;
   if (other.request->preemption == Preemption::kNever || !WithinBudget(state, other)) return false;
   if (state.IsProtected(other, job.queue)) return false;
   candidate.spare_pieces = SparePieces(other);
