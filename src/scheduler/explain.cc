@@ -322,14 +322,24 @@ class Explainer {
   bool HoldsInEveryOrder(const SchedulerCore& so_far, const std::vector<JobId>& leaving) const {
     for (size_t i = 0; i < leaving.size(); ++i) {
       SchedulerCore trial(so_far);
-      TakeEvent(trial.state, JobStopped{leaving[i]});
-      trial.Decide(now_, kUnlimitedSteps);
-      if (!IsPlaced(trial.state)) return false;
-      std::vector<JobId> others = leaving;
-      others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
-      if (others.empty() ? !Settles(trial) : !HoldsInEveryOrder(trial, others)) return false;
+      if (!HoldsWithNext(trial, leaving, i)) return false;
     }
     return true;
+  }
+
+  // The same where leaving[i] is the first one that is reported. Uses the trial up: the last order
+  // needs no copy of it.
+  bool HoldsWithNext(SchedulerCore& trial, std::vector<JobId> leaving, size_t i) const {
+    TakeEvent(trial.state, JobStopped{leaving[i]});
+    trial.Decide(now_, kUnlimitedSteps);
+    if (!IsPlaced(trial.state)) return false;
+    leaving.erase(leaving.begin() + static_cast<std::ptrdiff_t>(i));
+    if (leaving.empty()) return Settles(trial);
+    for (size_t next = 0; next + 1 < leaving.size(); ++next) {
+      SchedulerCore copy(trial);
+      if (!HoldsWithNext(copy, leaving, next)) return false;
+    }
+    return HoldsWithNext(trial, leaving, leaving.size() - 1);
   }
 
   // Whether the job keeps its nodes in the rounds that follow at once.

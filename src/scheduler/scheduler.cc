@@ -111,8 +111,7 @@ std::optional<Instant> Scheduler::NextDeadline() const {
 
 Status Scheduler::CheckSubmission(const JobRequest& request) const {
   RETURN_IF_ERROR(CheckRequest(request, core_->state.tree->tiers()));
-  SchedulerState scratch = core_->state;
-  return internal::CheckFits(scratch, request);
+  return internal::WouldFit(core_->state, request);
 }
 
 Result<Explanation> Scheduler::Explain(const JobId& job, Instant now,

@@ -16,6 +16,7 @@ class Adoption {
       : before_(before), state_(state), change_(change) {
     same_nodes_ = SameNodes();
     same_queues_ = SameQueues();
+    NumberNodes();
   }
 
   void Run() {
@@ -68,10 +69,24 @@ class Adoption {
     return true;
   }
 
+  // By name. Neighbours mostly stay neighbours, so few names have to be searched for.
+  void NumberNodes() {
+    const NodeIndex none = state_.resources.size();
+    old_of_.assign(none, std::nullopt);
+    NodeIndex guess = 0;
+    for (NodeIndex old = 0; old < before_.topology->size(); ++old) {
+      const std::string& name = before_.topology->node(old).name;
+      const bool same = guess < none && state_.topology->node(guess).name == name;
+      const NodeIndex now = same ? guess : state_.topology->Find(name).value_or(none);
+      renumbered_.push_back(now);
+      if (now == none) continue;
+      old_of_[now] = old;
+      guess = now + 1;
+    }
+  }
+
   NodeIndex Renumbered(NodeIndex node) const {
-    if (same_nodes_) return node;
-    const auto found = state_.topology->Find(before_.topology->node(node).name);
-    return found.value_or(state_.resources.size());
+    return node < renumbered_.size() ? renumbered_[node] : state_.resources.size();
   }
 
   // The domain of the same level and name; nothing when there is none.
@@ -139,8 +154,7 @@ class Adoption {
   void TakeNodes() {
     spec::SharedAmounts capacity;
     for (NodeIndex node = 0; node < state_.resources.size(); ++node) {
-      const auto old = before_.topology->Find(state_.topology->node(node).name);
-      if (old) TakeNode(*old, node);
+      if (old_of_[node]) TakeNode(*old_of_[node], node);
       if (state_.resources.node(node).condition == spec::NodeCondition::kDown) continue;
       const spec::NodeKind& kind = state_.topology->kind_of(node);
       capacity += {
@@ -343,6 +357,8 @@ class Adoption {
   const SchedulerState& before_;
   SchedulerState& state_;
   const std::function<void(JobRequest&)>& change_;
+  std::vector<NodeIndex> renumbered_;             // by old number; none: the number of nodes
+  std::vector<std::optional<NodeIndex>> old_of_;  // by new number
   bool same_nodes_ = false;
   bool same_queues_ = false;
   bool shapes_fit_ = false;

@@ -64,16 +64,21 @@ SchedulerState::SchedulerState(std::shared_ptr<const spec::Topology> topology_in
   }
 }
 
-std::vector<ShapeId> SchedulerState::ShapesOfModels(const GroupRequest& group) {
-  std::vector<ShapeId> shapes;
+std::vector<Shape> SchedulerState::RestrictedToModels(const GroupRequest& group) const {
+  std::vector<Shape> shapes;
   const uint64_t models = group.shape.models & device_models;
   if (!group.one_model || !group.shape.needs_devices() || std::popcount(models) < 2) return shapes;
   for (uint32_t model = 0; model < spec::kMaxDeviceModels; ++model) {
     if ((models >> model & 1) == 0) continue;
-    Shape shape = group.shape;
-    shape.models = uint64_t{1} << model;
-    shapes.push_back(resources.Intern(shape));
+    shapes.push_back(group.shape);
+    shapes.back().models = uint64_t{1} << model;
   }
+  return shapes;
+}
+
+std::vector<ShapeId> SchedulerState::ShapesOfModels(const GroupRequest& group) {
+  std::vector<ShapeId> shapes;
+  for (const Shape& shape : RestrictedToModels(group)) shapes.push_back(resources.Intern(shape));
   return shapes;
 }
 

@@ -207,6 +207,7 @@ struct SchedulerState {
 
   // The shape of a group of one model that several models could serve, restricted to each of them,
   // in the order of the models. Empty for all other groups.
+  std::vector<Shape> RestrictedToModels(const GroupRequest& group) const;
   std::vector<ShapeId> ShapesOfModels(const GroupRequest& group);
   // Sets the shapes of the job by its request.
   void InternShapes(JobEntry& job);

@@ -20,8 +20,8 @@ int32_t SlotsFor(const State& state, NodeIndex node, ShapeId shape, Admit admit,
 
 int32_t MostSlots(const State& state, ShapeId shape) {
   uint32_t most = 1;
-  for (NodeIndex node = 0; node < state.size(); ++node) {
-    most = std::max(most, state.SlotsWhenEmpty(node, shape, 1'024));
+  for (const uint32_t slots : state.SlotsWhenEmpty(state.shape(shape), 1'024)) {
+    most = std::max(most, slots);
   }
   return static_cast<int32_t>(most);
 }

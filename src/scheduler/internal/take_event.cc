@@ -20,9 +20,9 @@ constexpr int64_t kHealthAnHour = 10;
 
 // The most tasks of a shape that an empty cluster could take in one domain of the tier, with at
 // most `cap` on a host.
-int64_t MostWhenEmpty(SchedulerState& state, ShapeId shape, Tier tier, int32_t cap) {
-  const auto [known, fresh] = state.most_when_empty.try_emplace({shape, tier, cap}, 0);
-  if (!fresh) return known->second;
+int64_t MostInOneDomain(const SchedulerState& state, const Shape& shape, Tier tier, int32_t cap) {
+  const std::vector<uint32_t> slots =
+      state.resources.SlotsWhenEmpty(shape, static_cast<uint32_t>(cap));
   const DomainTree& tree = *state.tree;
   const bool by_host = tier == kHostTier;
   const int32_t domains = tier == kClusterTier ? 1 : by_host ? tree.hosts() : tree.domains(tier);
@@ -30,12 +30,17 @@ int64_t MostWhenEmpty(SchedulerState& state, ShapeId shape, Tier tier, int32_t c
   for (int32_t d = 0; d < domains; ++d) {
     int64_t sum = 0;
     for (int32_t host = tree.FirstHost(tier, d); host < tree.LastHost(tier, d); ++host) {
-      sum += state.resources.SlotsWhenEmpty(static_cast<NodeIndex>(host), shape, cap);
+      sum += slots[static_cast<size_t>(host)];
     }
     most = std::max(most, sum);
   }
-  known->second = most;
   return most;
+}
+
+int64_t MostWhenEmpty(SchedulerState& state, ShapeId shape, Tier tier, int32_t cap) {
+  const auto [known, fresh] = state.most_when_empty.try_emplace({shape, tier, cap}, 0);
+  if (fresh) known->second = MostInOneDomain(state, state.resources.shape(shape), tier, cap);
+  return known->second;
 }
 
 // One task a host, on hosts whose islands are alike.
@@ -60,18 +65,43 @@ int64_t MostOnRails(SchedulerState& state, ShapeId id, Tier tier) {
   return most;
 }
 
-// The most tasks of a group that an empty cluster could take, whatever other groups need. `shape`
-// is the group's own or restricted to a model.
-int64_t MostOfGroup(SchedulerState& state, const GroupRequest& group, ShapeId shape, Tier tier) {
+// The most tasks of the group that may lie on one host.
+int32_t HostCap(const GroupRequest& group) {
   const bool by_host = group.max_per_domain > 0 && group.spread_tier == kHostTier;
-  int64_t most = MostWhenEmpty(state, shape, tier, by_host ? group.max_per_domain : kMaxGangTasks);
-  if (group.max_per_domain > 0 && !by_host) {
-    const int64_t domains =
-        group.spread_tier == kClusterTier ? 1 : state.tree->domains(group.spread_tier);
-    most = std::min(most, domains * group.max_per_domain);
-  }
-  if (group.rail_aligned) most = std::min(most, MostOnRails(state, shape, tier));
+  return by_host ? group.max_per_domain : kMaxGangTasks;
+}
+
+// `most`, or fewer where the group spreads over larger domains than hosts.
+int64_t Spread(const SchedulerState& state, const GroupRequest& group, int64_t most) {
+  if (group.max_per_domain <= 0 || group.spread_tier == kHostTier) return most;
+  const int64_t domains =
+      group.spread_tier == kClusterTier ? 1 : state.tree->domains(group.spread_tier);
+  return std::min(most, domains * group.max_per_domain);
+}
+
+// The most tasks of a group that an empty cluster could take, whatever other groups need. The state
+// learns of its shapes.
+int64_t MostOfGroup(SchedulerState& state, const GroupRequest& group, Tier tier) {
+  const auto most_of = [&](ShapeId shape) {
+    const int64_t most = Spread(state, group, MostWhenEmpty(state, shape, tier, HostCap(group)));
+    return group.rail_aligned ? std::min(most, MostOnRails(state, shape, tier)) : most;
+  };
+  const std::vector<ShapeId> shapes = state.ShapesOfModels(group);
+  if (shapes.empty()) return most_of(state.resources.Intern(group.shape));
+  int64_t most = 0;
+  for (const ShapeId shape : shapes) most = std::max(most, most_of(shape));
   return most;
+}
+
+// The same for a group that is not aligned to rails. The state stays as it is.
+int64_t MostOfPlainGroup(const SchedulerState& state, const GroupRequest& group, Tier tier) {
+  std::vector<Shape> shapes = state.RestrictedToModels(group);
+  if (shapes.empty()) shapes.push_back(group.shape);
+  int64_t most = 0;
+  for (const Shape& shape : shapes) {
+    most = std::max(most, MostInOneDomain(state, shape, tier, HostCap(group)));
+  }
+  return Spread(state, group, most);
 }
 
 // Whether groups that compete for the same GPUs could all be placed with nothing else there. Tried
@@ -546,7 +576,13 @@ void HealNodes(SchedulerState& state) {
   state.resources.Commit();
 }
 
-Status CheckFits(SchedulerState& state, const JobRequest& request) {
+namespace {
+
+// `most_of` returns the most tasks of a group in one domain of a tier, `together` whether several
+// groups fit at once.
+template <typename MostOf, typename Together>
+Status CheckFitsBy(const SchedulerState& state, const JobRequest& request, const MostOf& most_of,
+                   const Together& together) {
   const auto refuse = [&](const std::string& why) {
     return FailedPrecondition("job '" + request.id.value() + "' " + why);
   };
@@ -562,19 +598,14 @@ Status CheckFits(SchedulerState& state, const JobRequest& request) {
   }
   for (const GroupRequest& group : request.groups) {
     const Tier tier = std::min(group.required, request.required);
-    const std::vector<ShapeId> shapes = state.ShapesOfModels(group);
-    int64_t most = 0;
-    if (shapes.empty()) most = MostOfGroup(state, group, state.resources.Intern(group.shape), tier);
-    for (const ShapeId shape : shapes) {
-      most = std::max(most, MostOfGroup(state, group, shape, tier));
-    }
+    const int64_t most = most_of(group, tier);
     if (most >= group.minimum) continue;
     return refuse("needs " + std::to_string(group.minimum) + " tasks of " + ToString(group.shape) +
                   "; the largest size that fits" +
                   (tier == kClusterTier ? " this cluster" : " one of its domains") + " is " +
                   std::to_string(most));
   }
-  if (request.groups.size() > 1 && !FitsWhenEmpty(state, request)) {
+  if (request.groups.size() > 1 && !together()) {
     return refuse("has " + std::to_string(request.groups.size()) +
                   " groups that do not fit the cluster together, even with nothing else running");
   }
@@ -588,6 +619,30 @@ Status CheckFits(SchedulerState& state, const JobRequest& request) {
                                ", of which the queues lend no more than their lending limits"));
   }
   return {};
+}
+
+}  // namespace
+
+Status CheckFits(SchedulerState& state, const JobRequest& request) {
+  return CheckFitsBy(
+      state, request,
+      [&state](const GroupRequest& group, Tier tier) { return MostOfGroup(state, group, tier); },
+      [&] { return FitsWhenEmpty(state, request); });
+}
+
+Status WouldFit(const SchedulerState& state, const JobRequest& request) {
+  // Several groups at once and alignment to rails are tried on the state itself.
+  const bool plain = request.groups.size() == 1 && !request.groups[0].rail_aligned;
+  if (!plain) {
+    SchedulerState scratch = state;
+    return CheckFits(scratch, request);
+  }
+  return CheckFitsBy(
+      state, request,
+      [&state](const GroupRequest& group, Tier tier) {
+        return MostOfPlainGroup(state, group, tier);
+      },
+      [] { return true; });
 }
 
 }  // namespace longhaul::scheduler::internal

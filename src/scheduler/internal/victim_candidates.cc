@@ -47,13 +47,34 @@ bool IsAllowed(const share::QueueTree& queues, const JobEntry& job, VictimCandid
   return candidate.may_stop || candidate.spare_pieces > 0;
 }
 
-// The same, with the candidate's budget of evictions and its elastic steps.
+// Whether queue and priority alone forbid `job` to take the other job: the cheapest test, since
+// most jobs fail it.
+bool IsOutOfReach(const SchedulerState& state, const JobEntry& job, const JobEntry& other) {
+  return other.queue == job.queue ? other.held_priority >= job.request->priority
+                                  : !state.queues.reclaims(job.queue);
+}
+
+// The same as IsAllowed, with the candidate's budget of evictions and its elastic steps.
 bool MayTakeFrom(const SchedulerState& state, const JobEntry& job, VictimCandidate& candidate) {
   const JobEntry& other = *candidate.job;
+  if (IsOutOfReach(state, job, other)) return false;
   if (other.request->preemption == Preemption::kNever || !WithinBudget(state, other)) return false;
   if (state.IsProtected(other, job.queue)) return false;
   candidate.spare_pieces = SparePieces(other);
   return IsAllowed(state.queues, job, candidate);
+}
+
+// Calls `use` with each placed job, by number. A walk over all jobs is cheaper than a search for
+// each placed one, unless few are placed.
+template <typename Use>
+void ForEachPlaced(const SchedulerState& state, const Use& use) {
+  if (state.placed.size() < state.jobs.size() / 8) {
+    for (const JobNumber number : state.placed) use(state.at(number));
+    return;
+  }
+  for (const auto& [number, job] : state.jobs) {
+    if (job.placed) use(job);
+  }
 }
 
 spec::SharedAmounts MostTaken(const VictimCandidate& candidate) {
@@ -82,28 +103,27 @@ VictimCandidates FindVictimCandidates(const SchedulerState& state, const JobEntr
                                       Rights rights, bool also_conflicting) {
   VictimCandidates found;
   std::vector<VictimCandidate>& all = found.jobs;
-  for (const JobNumber number : state.placed) {
-    const JobEntry& other = state.at(number);
-    if (number == job.number) continue;
+  ForEachPlaced(state, [&](const JobEntry& other) {
+    if (other.number == job.number) return;
     VictimCandidate candidate;
     candidate.job = &other;
     if (rights == Rights::kMove) {
-      if (!IsMovable(state, other)) continue;
+      if (!IsMovable(state, other)) return;
       candidate.cost = std::min(LossOfMoving(other), kMaxVictimCost);
       all.push_back(candidate);
-      continue;
+      return;
     }
     if (rights == Rights::kOwn) {
       // No round stops what it has started itself.
-      if (other.started_in_round == state.rounds) continue;
-      if (!MayTakeFrom(state, job, candidate)) continue;
+      if (other.started_in_round == state.rounds) return;
+      if (!MayTakeFrom(state, job, candidate)) return;
     } else {
       candidate.spare_pieces = SparePieces(other);
     }
     candidate.excess = other.queue == job.queue ? 0 : state.queues.ExcessShare(other.queue);
     candidate.cost = std::min(LossOfStopping(state, other), kMaxVictimCost);
     all.push_back(candidate);
-  }
+  });
   std::sort(all.begin(), all.end(), [](const VictimCandidate& a, const VictimCandidate& b) {
     if (a.excess != b.excess) return a.excess > b.excess;
     if (a.cost != b.cost) return a.cost < b.cost;

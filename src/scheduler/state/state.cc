@@ -152,14 +152,16 @@ ShapeId State::Intern(const Shape& shape) {
   if (static_cast<uint32_t>(id) < allowed_.size()) return id;
   std::vector<uint64_t> row((groups_.size() + 63) / 64);
   for (const GroupIndex group : groups_) {
-    const bool model = !shape.needs_devices() || (group_models_[group] != spec::kMaxDeviceModels &&
-                                                  (shape.models >> group_models_[group] & 1) != 0);
-    if (model && shape.classes.contains(group_classes_[group])) {
-      row[group / 64] |= uint64_t{1} << (group % 64);
-    }
+    if (Allows(shape, group)) row[group / 64] |= uint64_t{1} << (group % 64);
   }
   allowed_.push_back(std::move(row));
   return id;
+}
+
+bool State::Allows(const Shape& shape, GroupIndex group) const {
+  const bool model = !shape.needs_devices() || (group_models_[group] != spec::kMaxDeviceModels &&
+                                                (shape.models >> group_models_[group] & 1) != 0);
+  return model && shape.classes.contains(group_classes_[group]);
 }
 
 bool State::Fits(NodeIndex node, ShapeId shape) const {
@@ -174,6 +176,23 @@ uint32_t State::Slots(NodeIndex node, ShapeId shape, uint32_t limit) const {
 uint32_t State::SlotsWhenEmpty(NodeIndex node, ShapeId shape, uint32_t limit) const {
   if (!Allows(shape, nodes_[node].group)) return 0;
   return SlotsOf(EmptyNode(*topology_, node, nodes_[node].group), shapes_[shape], limit);
+}
+
+std::vector<uint32_t> State::SlotsWhenEmpty(const Shape& shape, uint32_t limit) const {
+  constexpr uint32_t kUnknown = ~uint32_t{0};
+  std::vector<uint32_t> of_kind(topology_->kinds().size(), kUnknown);
+  std::vector<uint8_t> allowed;
+  for (const GroupIndex group : groups_) allowed.push_back(Allows(shape, group) ? 1 : 0);
+  std::vector<uint32_t> slots(size());
+  for (NodeIndex node = 0; node < size(); ++node) {
+    if (allowed[nodes_[node].group] == 0) continue;
+    uint32_t& known = of_kind[topology_->node(node).kind];
+    if (known == kUnknown) {
+      known = SlotsOf(EmptyNode(*topology_, node, nodes_[node].group), shape, limit);
+    }
+    slots[node] = known;
+  }
+  return slots;
 }
 
 GpuMask State::ChooseGpus(NodeIndex node, ShapeId shape_id) const {

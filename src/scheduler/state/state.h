@@ -139,6 +139,8 @@ class State {
   bool Allows(ShapeId shape, GroupIndex group) const {
     return (allowed_[static_cast<uint32_t>(shape)][group / 64] >> (group % 64) & 1) != 0;
   }
+  // The same for a shape that the table need not know.
+  bool Allows(const Shape& shape, GroupIndex group) const;
   // Whether the node, whatever its condition, has what one task of the shape needs.
   bool Fits(NodeIndex node, ShapeId shape) const;
   // Thousandths; 1,000 is good.
@@ -147,6 +149,8 @@ class State {
   uint32_t Slots(NodeIndex node, ShapeId shape, uint32_t limit) const;
   // How many an empty, healthy node of that kind could take; at most `limit`.
   uint32_t SlotsWhenEmpty(NodeIndex node, ShapeId shape, uint32_t limit) const;
+  // The same by node, for a shape that the table need not know.
+  std::vector<uint32_t> SlotsWhenEmpty(const Shape& shape, uint32_t limit) const;
   // The devices for one task: whole GPUs from the fewest NVLink islands, there from the fullest
   // that serve; a fraction on the fullest device that fits. Requires Fits.
   GpuMask ChooseGpus(NodeIndex node, ShapeId shape) const;

@@ -37,12 +37,25 @@ share::FairOrder LineTurns::Order() const {
   });
 }
 
+LineTurns::Head LineTurns::FirstOf(uint32_t index) const {
+  const Line& line = state_.lines[index];
+  const auto& [place, number] = line.jobs.begin()->first;
+  const JobEntry& job = state_.at(number);
+  return {index, number, job.expedited, state_.EffectivePriority(line, job), place};
+}
+
+bool LineTurns::After(const Head& a, const Head& b) {
+  if (a.expedited != b.expedited) return a.expedited < b.expedited;
+  if (a.priority != b.priority) return a.priority < b.priority;
+  if (a.place != b.place) return a.place > b.place;
+  return a.first > b.first;
+}
+
 void LineTurns::Fill(share::QueueIndex queue, Heap& heap) const {
   heap.seen = Versions();
   heap.heads.clear();
   for (const uint32_t index : state_.lines_of_queue[static_cast<size_t>(queue)]) {
-    const Line& line = state_.lines[index];
-    if (!IsParked(line)) heap.heads.push_back({index, line.jobs.begin()->second});
+    if (!IsParked(state_.lines[index])) heap.heads.push_back(FirstOf(index));
   }
 }
 
@@ -52,26 +65,23 @@ JobNumber LineTurns::HeadOf(share::QueueIndex queue) {
     if (open.empty() || IsParked(state_.lines[*open.begin()])) return kNoJob;
     return state_.lines[*open.begin()].jobs.begin()->second;
   }
-  const auto after = [this](const Head& a, const Head& b) {
-    return state_.Before(state_.at(b.first), state_.at(a.first));
-  };
   const auto [found, fresh] = heaps_.try_emplace(queue);
   Heap& heap = found->second;
   if (fresh || !(heap.seen == Versions())) {
     Fill(queue, heap);
-    std::make_heap(heap.heads.begin(), heap.heads.end(), after);
+    std::make_heap(heap.heads.begin(), heap.heads.end(), After);
   }
   while (!heap.heads.empty()) {
     const Head top = heap.heads.front();
     const Line& line = state_.lines[top.line];
     const bool parked = IsParked(line);
     if (!parked && line.jobs.begin()->second == top.first) return top.first;
-    std::pop_heap(heap.heads.begin(), heap.heads.end(), after);
+    std::pop_heap(heap.heads.begin(), heap.heads.end(), After);
     heap.heads.pop_back();
     if (parked) continue;
     // Its first job has started: the line takes the turn of the next one.
-    heap.heads.push_back({top.line, line.jobs.begin()->second});
-    std::push_heap(heap.heads.begin(), heap.heads.end(), after);
+    heap.heads.push_back(FirstOf(top.line));
+    std::push_heap(heap.heads.begin(), heap.heads.end(), After);
   }
   return kNoJob;
 }

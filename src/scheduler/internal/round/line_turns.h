@@ -37,9 +37,13 @@ class LineTurns {
   void Park(uint32_t line);
 
  private:
+  // A line's first job, with what orders it in its queue (SchedulerState::Before).
   struct Head {
     uint32_t line = 0;
     JobNumber first = kNoJob;
+    uint64_t expedited = 0;
+    int64_t priority = 0;
+    Instant place{};
   };
   // The open lines of a queue as a heap by their first jobs, the next one on top.
   struct Heap {
@@ -49,6 +53,8 @@ class LineTurns {
 
   Seen Versions() const;
   bool IsParked(const Line& line) const;
+  Head FirstOf(uint32_t line) const;
+  static bool After(const Head& a, const Head& b);
   void Fill(share::QueueIndex queue, Heap& heap) const;
 
   SchedulerState& state_;
