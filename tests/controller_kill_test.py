@@ -21,12 +21,17 @@ class ControllerKills(unittest.TestCase):
         cls.lab = local_run.Lab(sys.argv_programs)
         cls.addClassCleanup(cls.lab.close)
         cls.killed = set()
-        cls.process = cls.lab.start("kills", "--json", "--set", f"train.steps={STEPS}")
+        path = f"{cls.lab.folder}/output.txt"
+        with open(path, "w") as output:
+            cls.process = cls.lab.start("kills", "--json", "--set", f"train.steps={STEPS}",
+                                        output=output)
         try:
             for _ in range(KILLS):
                 cls.kill_controller()
         finally:
-            cls.output, _ = cls.process.communicate(timeout=120)
+            cls.process.wait(timeout=120)
+            with open(path) as output:
+                cls.output = output.read()
 
     @classmethod
     def controller(cls):

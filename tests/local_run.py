@@ -41,12 +41,15 @@ class Lab:
             os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.folder)
 
-    def start(self, name, *options):
-        """`longhaul run` of the tiny job in runs/NAME, in the background."""
+    def start(self, name, *options, output=subprocess.PIPE):
+        """`longhaul run` of the tiny job in runs/NAME, in the background.
+
+        A pipe that nobody reads holds 64 KiB, and the run waits once it is full.
+        """
         key, value = self.marker.split("=")
         return subprocess.Popen(
             ["./longhaul", "run", "tiny.yaml", "--run-dir", f"runs/{name}", *options],
-            cwd=self.folder, env={**os.environ, key: value}, stdout=subprocess.PIPE,
+            cwd=self.folder, env={**os.environ, key: value}, stdout=output,
             stderr=subprocess.STDOUT, text=True)
 
     def run(self, name, *options, timeout=90):
