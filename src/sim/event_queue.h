@@ -23,7 +23,7 @@ class EventQueue {
   Instant now() const { return now_; }
   uint64_t happened() const { return happened_; }
 
-  // Schedules `what` for `at`, or for now() when that time has passed.
+  // Schedules `what` for `at`. A time that has passed is replaced by the present, now().
   void At(Instant at, std::function<void()> what) {
     heap_.push_back({std::max(at, now_), next_order_++, std::move(what)});
     std::push_heap(heap_.begin(), heap_.end(), Later);

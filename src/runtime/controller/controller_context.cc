@@ -94,7 +94,7 @@ void ControllerContext::SetState(JobRecord& job, proto::JobState state, const st
 
 void ControllerContext::UpdateScheduler(const NodeId& id) {
   const Node& node = nodes.at(id);
-  spec::NodeCondition condition = scheduler.StandardCondition(id.value());
+  spec::NodeCondition condition = scheduler.cluster().StandardCondition(id.value());
   if (node.enlisted) condition = spec::NodeCondition::kReady;
   if (node.cordoned) condition = spec::NodeCondition::kCordoned;
   if (node.draining) condition = spec::NodeCondition::kDraining;

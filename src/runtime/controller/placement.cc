@@ -231,7 +231,7 @@ void Placement::NoteUsage(const JobRecord& job) {
       named(scheduling.queue().empty() ? standard : scheduling.queue(), "none")};
   UsageLedger::Accelerators accelerators;
   for (const Member& member : job.group.members()) {
-    accelerators[context_.scheduler.ModelOf(member.node.value())] += job.local();
+    accelerators[context_.scheduler.cluster().ModelOf(member.node.value())] += job.local();
   }
   context_.usage.Hold(job.id(), owner, accelerators, job.ledger, context_.now);
 }

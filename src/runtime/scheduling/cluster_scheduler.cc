@@ -21,37 +21,8 @@ using spec::NodeCondition;
 
 namespace {
 
-constexpr const char* kSlotsName = "slots";
 // Rounds that nothing but time asks for are never closer than this.
 constexpr Duration kLeastPause = std::chrono::seconds(1);
-constexpr int64_t kMaxAmount = INT32_MAX;
-constexpr double kVisibleMemory = 0.95;  // of what is installed, at least
-constexpr const char* kUndeclaredModel = "undeclared";
-
-// `declared` is the node's kind in the cluster file, or null. It supplies what the agent does not
-// report, the device model and the positions of the devices, and bounds cores and memory.
-spec::NodeKind KindOf(const NodeFacts& facts, uint32_t slots_per_accelerator, uint16_t model,
-                      const spec::NodeKind* declared) {
-  const uint32_t accelerators = (facts.slots + slots_per_accelerator - 1) / slots_per_accelerator;
-  auto cpu = static_cast<int64_t>(std::min<uint64_t>(facts.cores, kMaxAmount / 1000)) * 1000;
-  int64_t memory = std::min<int64_t>(static_cast<int64_t>(facts.memory_bytes >> 20), kMaxAmount);
-  if (declared != nullptr) {
-    cpu = cpu == 0 ? declared->cpu_milli : std::min(cpu, declared->cpu_milli);
-    memory = memory == 0 ? declared->memory_mib : std::min(memory, declared->memory_mib);
-  }
-  spec::NodeKind kind;
-  if (accelerators > 0) {
-    kind = spec::UniformKind("", model, accelerators, 1, cpu, memory);
-    if (declared != nullptr && declared->devices.size() == accelerators) {
-      kind.devices = declared->devices;
-    }
-  } else {
-    kind.cpu_milli = cpu;
-    kind.memory_mib = memory;
-  }
-  kind.counted[kSlots] = std::min<int64_t>(facts.slots, kMaxAmount);
-  return kind;
-}
 
 // What the scheduler never looks at is long: programs, faults, the file's text.
 proto::Job Slim(const proto::Job& job) {
@@ -141,25 +112,10 @@ Status ClusterScheduler::Configure(const proto::SchedulingConfiguration& configu
   configured_ = configuration;
   limits_.clear();  // the file is the newer word
   configuration_ = std::move(parsed.file);
-  declared_ = std::move(parsed.cluster);
-  IndexDeclared();
+  cluster_ = DeclaredCluster(std::move(parsed.cluster));
   changed_ = due_ = true;
   (void)now;
   return {};
-}
-
-void ClusterScheduler::IndexDeclared() {
-  declared_index_.clear();
-  if (!declared_) return;
-  for (size_t i = 0; i < declared_->nodes.size(); ++i) {
-    declared_index_[declared_->nodes[i].name] = i;
-  }
-}
-
-NodeCondition ClusterScheduler::StandardCondition(const std::string& name) const {
-  const auto found = declared_index_.find(name);
-  return found == declared_index_.end() ? NodeCondition::kReady
-                                        : declared_->nodes[found->second].condition;
 }
 
 void ClusterScheduler::SetNode(const std::string& name, const NodeFacts& facts,
@@ -191,36 +147,9 @@ NodeCondition ClusterScheduler::ConditionOf(const std::string& name) const {
   return found == nodes_.end() ? NodeCondition::kDown : found->second.condition;
 }
 
-std::string ClusterScheduler::ModelOf(const std::string& node) const {
-  const auto found = declared_index_.find(node);
-  if (found == declared_index_.end()) return kUndeclaredModel;
-  const spec::NodeKind& kind = declared_->kinds[declared_->nodes[found->second].kind];
-  return kind.devices.empty() ? kUndeclaredModel : declared_->models[kind.model].name;
-}
-
 std::string ClusterScheduler::Contradiction(const std::string& name) const {
-  const auto declared = declared_index_.find(name);
   const auto joined = nodes_.find(name);
-  if (declared == declared_index_.end() || joined == nodes_.end()) return "";
-  const spec::NodeKind& kind = declared_->kinds[declared_->nodes[declared->second].kind];
-  const NodeFacts& facts = joined->second.facts;
-  std::vector<std::string> found;
-  if (facts.slots < kind.devices.size()) {
-    found.push_back(std::to_string(facts.slots) + " slots instead of " +
-                    std::to_string(kind.devices.size()) + " devices");
-  }
-  if (facts.cores > 0 && static_cast<int64_t>(facts.cores) * 1000 < kind.cpu_milli) {
-    found.push_back(std::to_string(facts.cores) + " cores instead of " +
-                    spec::AmountText(1, kind.cpu_milli));
-  }
-  const auto memory_mib = static_cast<int64_t>(facts.memory_bytes >> 20);
-  // An operating system reports less than what is installed.
-  if (memory_mib > 0 &&
-      static_cast<double>(memory_mib) < kVisibleMemory * static_cast<double>(kind.memory_mib)) {
-    found.push_back(ToString(Bytes(memory_mib << 20)) + " of memory instead of " +
-                    ToString(Bytes(kind.memory_mib << 20)));
-  }
-  return Join(found, ", ");
+  return joined == nodes_.end() ? "" : cluster_.Contradiction(name, joined->second.facts);
 }
 
 uint32_t ClusterScheduler::SlotsPerAccelerator() const {
@@ -230,65 +159,14 @@ uint32_t ClusterScheduler::SlotsPerAccelerator() const {
 }
 
 Result<spec::Topology> ClusterScheduler::MakeTopology() const {
-  const uint32_t per_accelerator = SlotsPerAccelerator();
-  spec::ClusterDeclaration cluster;
-  if (declared_) {
-    cluster = *declared_;
-  } else {
-    cluster.levels = {"leaf"};
-  }
-  cluster.counted = {kSlotsName};
-  if (cluster.models.empty()) cluster.models.push_back({"slot", 0});
-  const std::vector<spec::NodeKind> declared_kinds = cluster.kinds;
-  for (spec::NodeKind& kind : cluster.kinds) {
-    kind.counted[kSlots] = static_cast<int64_t>(kind.devices.size()) * per_accelerator;
-  }
-  std::map<std::tuple<uint32_t, uint64_t, uint64_t, const spec::NodeKind*>, uint32_t> kinds;
-  const auto kind_of = [&](const NodeFacts& facts, uint16_t model, const spec::NodeKind* declared) {
-    const auto [found, fresh] =
-        kinds.try_emplace({facts.slots, facts.cores, facts.memory_bytes, declared},
-                          static_cast<uint32_t>(cluster.kinds.size()));
-    if (fresh) {
-      cluster.kinds.push_back(KindOf(facts, per_accelerator, model, declared));
-      cluster.kinds.back().name = "joined-" + std::to_string(found->second);
-    }
-    return found->second;
-  };
-  for (spec::DeclaredNode& node : cluster.nodes) {
-    const auto joined = nodes_.find(node.name);
-    if (joined == nodes_.end()) {
-      node.condition = NodeCondition::kDown;
-      continue;
-    }
-    // The agent's report of its slots decides.
-    const spec::NodeKind& declared = declared_kinds[node.kind];
-    node.kind = kind_of(joined->second.facts, declared.model, &declared);
-    node.condition = joined->second.condition;
-  }
-  std::vector<std::string> names;
-  for (const auto& [name, node] : nodes_) {
-    if (!declared_index_.contains(name)) names.push_back(name);
-  }
-  std::sort(names.begin(), names.end(), scheduler::NaturalLess);
-  // Nothing is known of the devices of a node that the cluster file leaves out.
-  uint16_t model = 0;
-  if (declared_ && !names.empty()) {
-    model = static_cast<uint16_t>(cluster.models.size());
-    cluster.models.push_back({kUndeclaredModel, 0});
-  }
-  for (const std::string& name : names) {
-    const Node& node = nodes_.at(name);
-    spec::DeclaredNode& added = cluster.nodes.emplace_back();
-    added.name = name;
-    added.kind = kind_of(node.facts, model, nullptr);
-    added.domains.assign(cluster.levels.size(), declared_ ? "undeclared" : "all");
-    added.condition = node.condition;
-  }
-  return spec::Topology::Create(std::move(cluster));
+  std::vector<JoinedNode> joined;
+  joined.reserve(nodes_.size());
+  for (const auto& [name, node] : nodes_) joined.push_back({name, node.facts, node.condition});
+  return cluster_.MakeTopology(joined, SlotsPerAccelerator());
 }
 
 scheduler::Policy ClusterScheduler::PolicyNow() const {
-  return PolicyOf(configuration_, !declared_.has_value());
+  return PolicyOf(configuration_, !cluster_.has_file());
 }
 
 std::vector<spec::QueueSpec> ClusterScheduler::QueuesNow() const {
@@ -357,9 +235,10 @@ void ClusterScheduler::OfferAside(Instant now) {
 Result<JobRequest> ClusterScheduler::RequestOf(const proto::Job& job,
                                                const spec::Topology* topology) const {
   static const std::vector<std::string> kNone;
-  return ReadRequest(job, {configuration_, declared_ ? declared_->levels : kNone,
-                           changed_ ? SlotsPerAccelerator() : slots_per_accelerator_, topology,
-                           declared_.has_value()});
+  return ReadRequest(
+      job,
+      {configuration_, cluster_.has_file() ? cluster_.declaration()->levels : kNone,
+       changed_ ? SlotsPerAccelerator() : slots_per_accelerator_, topology, cluster_.has_file()});
 }
 
 Result<JobRequest> ClusterScheduler::RequestOf(const proto::Job& job) const {
@@ -390,11 +269,11 @@ Status ClusterScheduler::CheckSubmission(const proto::Job& job) const {
   const spec::Topology* present = scheduler_ ? &scheduler_->topology() : nullptr;
   const Result<JobRequest> wanted = RequestOf(job, made.ok() ? &*made : present);
   // A node that takes more workers may still join, unless the cluster is declared.
-  if (!declared_ && wanted.status().code() == Code::kFailedPrecondition) return {};
+  if (!cluster_.has_file() && wanted.status().code() == Code::kFailedPrecondition) return {};
   ASSIGN_OR_RETURN(const JobRequest request, wanted);
   RETURN_IF_ERROR(CheckLimits(request));
   // A cluster that nodes may still join can come to hold it.
-  if (!declared_) return {};
+  if (!cluster_.has_file()) return {};
   if (scheduler_ && !changed_) return scheduler_->CheckSubmission(request);
   if (!made.ok()) return {};
   const auto empty = scheduler::Scheduler::Create(*std::move(made), QueuesNow(), PolicyNow());
@@ -615,8 +494,7 @@ ClusterScheduler ClusterScheduler::Clone() const {
   ClusterScheduler copy;
   copy.configuration_ = configuration_;
   copy.configured_ = configured_;
-  copy.declared_ = declared_;
-  copy.declared_index_ = declared_index_;
+  copy.cluster_ = cluster_;
   copy.nodes_ = nodes_;
   copy.requests_ = requests_;
   if (scheduler_) copy.scheduler_ = scheduler_->Copy();
@@ -656,8 +534,7 @@ void ClusterScheduler::SetCondition(const std::string& name, NodeCondition condi
 Status ClusterScheduler::Reconfigure(spec::ControllerSpec configuration,
                                      std::optional<spec::ClusterDeclaration> declared) {
   configuration_ = std::move(configuration);
-  declared_ = std::move(declared);
-  IndexDeclared();
+  cluster_ = DeclaredCluster(std::move(declared));
   changed_ = due_ = true;
   ASSIGN_OR_RETURN(spec::Topology topology, MakeTopology());
   return scheduler::Scheduler::Create(std::move(topology), QueuesNow(), PolicyNow()).status();

@@ -23,19 +23,12 @@
 #include "proto/events.pb.h"
 #include "proto/job.pb.h"
 #include "proto/status.pb.h"
+#include "runtime/scheduling/declared_cluster.h"
 #include "scheduler/scheduler.h"
 #include "spec/cluster/topology.h"
 #include "spec/queue/controller_file.h"
 
 namespace longhaul::runtime::scheduling {
-
-struct NodeFacts {
-  uint32_t slots = 0;
-  uint64_t cores = 0;
-  uint64_t memory_bytes = 0;
-
-  friend bool operator==(const NodeFacts&, const NodeFacts&) = default;
-};
 
 // Converts the amounts; -1: unlimited.
 proto::Amounts AmountsOf(const spec::SharedAmounts& amounts);
@@ -74,11 +67,9 @@ class ClusterScheduler {
   // Returns in what the facts of a joined node fall short of the cluster file; empty when they
   // agree or the node is not declared.
   std::string Contradiction(const std::string& name) const;
-  // Returns the condition of a healthy node in the configuration: ready or spare.
-  spec::NodeCondition StandardCondition(const std::string& name) const;
   spec::NodeCondition ConditionOf(const std::string& name) const;
-  // Returns the device model of a node in the cluster file; "undeclared" without one.
-  std::string ModelOf(const std::string& node) const;
+  // The cluster file, with the standard condition and the device model of each node.
+  const DeclaredCluster& cluster() const { return cluster_; }
 
   // Returns kFailedPrecondition when the job could never run here (with the largest size that
   // could), and kInvalidArgument when it names something that doesn't exist.
@@ -137,7 +128,6 @@ class ClusterScheduler {
   std::vector<JobId> Jobs() const;  // all live ones, by id
   std::vector<std::string> JoinedNodes() const;
   std::optional<scheduler::JobOutlook> OutlookOf(const JobId& job) const;
-  const std::optional<spec::ClusterDeclaration>& declared() const { return declared_; }
   // No effect on a node that has not joined.
   void SetCondition(const std::string& node, spec::NodeCondition condition, Instant now);
   // Uses other queues and nodes than the configuration's texts declare. Refuses what the scheduler
@@ -177,7 +167,6 @@ class ClusterScheduler {
   scheduler::Policy PolicyNow() const;
   Result<spec::Topology> MakeTopology() const;
   uint32_t SlotsPerAccelerator() const;
-  void IndexDeclared();
   void Rebuild(Instant now);
   // Brings the request of a known job into the terms of another cluster.
   void Translate(const spec::Topology& topology, scheduler::JobRequest& request) const;
@@ -197,8 +186,7 @@ class ClusterScheduler {
 
   spec::ControllerSpec configuration_;
   proto::SchedulingConfiguration configured_;
-  std::optional<spec::ClusterDeclaration> declared_;
-  std::map<std::string, size_t> declared_index_;
+  DeclaredCluster cluster_;
   std::map<std::string, Node> nodes_;
   std::map<std::string, Request> requests_;
   std::optional<scheduler::Scheduler> scheduler_;

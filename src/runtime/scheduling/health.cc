@@ -85,7 +85,7 @@ void ClusterScheduler::SolveCuts(Instant now) {
   const auto cuts = std::exchange(cuts_, {});
   std::map<int32_t, std::set<std::string>> by_leaf;
   const auto& levels = scheduler_->topology().levels();
-  const bool leaves_known = declared_.has_value() && levels.size() > 1;
+  const bool leaves_known = cluster_.has_file() && levels.size() > 1;
   const auto leaf_of = [&](const std::string& name) {
     const auto node = scheduler_->topology().Find(name);
     if (!leaves_known || !node) return -1;

@@ -85,7 +85,7 @@ class Changer {
       known.insert(node);
       if (node == change.subject && change.level.empty()) found["node"].push_back(node);
     }
-    if (const auto& declared = scheduler_.declared()) {
+    if (const auto& declared = scheduler_.cluster().declaration()) {
       for (const spec::DeclaredNode& node : declared->nodes) {
         known.insert(node.name);
         if (node.name == change.subject && change.level.empty()) found["node"] = {node.name};
@@ -145,12 +145,12 @@ class Changer {
   }
 
   Status Add(const WhatIfChange& change) {
-    if (!scheduler_.declared()) {
+    if (!scheduler_.cluster().declaration()) {
       return FailedPrecondition(
           "no cluster file declares device models; name one in the controller's file "
           "(cluster: FILE)");
     }
-    spec::ClusterDeclaration cluster = *scheduler_.declared();
+    spec::ClusterDeclaration cluster = *scheduler_.cluster().declaration();
     ASSIGN_OR_RETURN(const uint16_t model, ModelOf(cluster, change.subject));
     const auto like =
         std::find_if(cluster.kinds.begin(), cluster.kinds.end(), [&](const auto& kind) {
@@ -206,7 +206,7 @@ class Changer {
     for (spec::QueueSpec& queue : configuration.queues) {
       if (queue.name == change.subject) queue.guarantee[0] = int64_t{change.count} * 1000;
     }
-    return scheduler_.Reconfigure(std::move(configuration), scheduler_.declared());
+    return scheduler_.Reconfigure(std::move(configuration), scheduler_.cluster().declaration());
   }
 
   Status Limit(const WhatIfChange& change) {
@@ -252,7 +252,7 @@ class Player {
       Course& course = courses_[id.value()];
       const bool waits = scheduler_.Waits(id);
       const auto outlook = scheduler_.OutlookOf(id);
-      // Who was told to leave has left.
+      // In this simulation a job that leaves its nodes has left them at once.
       scheduler_.Stopped(id, now_);
       if (waits || !outlook || !outlook->placed) continue;
       course.ran_at_first = true;

@@ -1,0 +1,172 @@
+#include "runtime/scheduling/declared_cluster.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "base/units.h"
+#include "runtime/scheduling/job_request.h"
+#include "scheduler/natural_order.h"
+#include "spec/queue/queue.h"
+
+namespace longhaul::runtime::scheduling {
+
+namespace {
+
+using spec::NodeCondition;
+
+constexpr const char* kSlotsName = "slots";
+constexpr const char* kUndeclaredModel = "undeclared";
+constexpr int64_t kMaxAmount = INT32_MAX;
+constexpr double kVisibleMemory = 0.95;  // of what is installed, at least
+
+// `declared` is the node's kind in the cluster file, or null. It supplies what the agent does not
+// report, the device model and the positions of the devices, and bounds cores and memory.
+spec::NodeKind MakeKind(const NodeFacts& facts, uint32_t slots_per_accelerator, uint16_t model,
+                        const spec::NodeKind* declared) {
+  const uint32_t accelerators = (facts.slots + slots_per_accelerator - 1) / slots_per_accelerator;
+  auto cpu = static_cast<int64_t>(std::min<uint64_t>(facts.cores, kMaxAmount / 1000)) * 1000;
+  int64_t memory = std::min<int64_t>(static_cast<int64_t>(facts.memory_bytes >> 20), kMaxAmount);
+  if (declared != nullptr) {
+    cpu = cpu == 0 ? declared->cpu_milli : std::min(cpu, declared->cpu_milli);
+    memory = memory == 0 ? declared->memory_mib : std::min(memory, declared->memory_mib);
+  }
+  spec::NodeKind kind;
+  if (accelerators > 0) {
+    kind = spec::UniformKind("", model, accelerators, 1, cpu, memory);
+    if (declared != nullptr && declared->devices.size() == accelerators) {
+      kind.devices = declared->devices;
+    }
+  } else {
+    kind.cpu_milli = cpu;
+    kind.memory_mib = memory;
+  }
+  kind.counted[kSlots] = std::min<int64_t>(facts.slots, kMaxAmount);
+  return kind;
+}
+
+// Adds the kinds of joined nodes to a declaration, one for all nodes with equal facts.
+class KindTable {
+ public:
+  KindTable(spec::ClusterDeclaration& cluster, uint32_t slots_per_accelerator)
+      : cluster_(cluster), slots_per_accelerator_(slots_per_accelerator) {}
+
+  uint32_t Find(const NodeFacts& facts, uint16_t model, const spec::NodeKind* declared) {
+    const auto [found, fresh] =
+        index_.try_emplace({facts.slots, facts.cores, facts.memory_bytes, declared},
+                           static_cast<uint32_t>(cluster_.kinds.size()));
+    if (fresh) {
+      cluster_.kinds.push_back(MakeKind(facts, slots_per_accelerator_, model, declared));
+      cluster_.kinds.back().name = "joined-" + std::to_string(found->second);
+    }
+    return found->second;
+  }
+
+ private:
+  spec::ClusterDeclaration& cluster_;
+  uint32_t slots_per_accelerator_;
+  std::map<std::tuple<uint32_t, uint64_t, uint64_t, const spec::NodeKind*>, uint32_t> index_;
+};
+
+}  // namespace
+
+DeclaredCluster::DeclaredCluster(std::optional<spec::ClusterDeclaration> declaration)
+    : declaration_(std::move(declaration)) {
+  if (!declaration_) return;
+  for (size_t i = 0; i < declaration_->nodes.size(); ++i) index_[declaration_->nodes[i].name] = i;
+}
+
+const spec::NodeKind* DeclaredCluster::KindOf(const std::string& node) const {
+  const auto found = index_.find(node);
+  if (found == index_.end()) return nullptr;
+  return &declaration_->kinds[declaration_->nodes[found->second].kind];
+}
+
+NodeCondition DeclaredCluster::StandardCondition(const std::string& node) const {
+  const auto found = index_.find(node);
+  return found == index_.end() ? NodeCondition::kReady
+                               : declaration_->nodes[found->second].condition;
+}
+
+std::string DeclaredCluster::ModelOf(const std::string& node) const {
+  const spec::NodeKind* kind = KindOf(node);
+  if (kind == nullptr || kind->devices.empty()) return kUndeclaredModel;
+  return declaration_->models[kind->model].name;
+}
+
+std::string DeclaredCluster::Contradiction(const std::string& node, const NodeFacts& facts) const {
+  const spec::NodeKind* kind = KindOf(node);
+  if (kind == nullptr) return "";
+  std::vector<std::string> found;
+  if (facts.slots < kind->devices.size()) {
+    found.push_back(std::to_string(facts.slots) + " slots instead of " +
+                    std::to_string(kind->devices.size()) + " devices");
+  }
+  if (facts.cores > 0 && static_cast<int64_t>(facts.cores) * 1000 < kind->cpu_milli) {
+    found.push_back(std::to_string(facts.cores) + " cores instead of " +
+                    spec::AmountText(1, kind->cpu_milli));
+  }
+  const auto memory_mib = static_cast<int64_t>(facts.memory_bytes >> 20);
+  // An operating system reports less than what is installed.
+  if (memory_mib > 0 &&
+      static_cast<double>(memory_mib) < kVisibleMemory * static_cast<double>(kind->memory_mib)) {
+    found.push_back(ToString(Bytes(memory_mib << 20)) + " of memory instead of " +
+                    ToString(Bytes(kind->memory_mib << 20)));
+  }
+  return Join(found, ", ");
+}
+
+Result<spec::Topology> DeclaredCluster::MakeTopology(std::span<const JoinedNode> joined,
+                                                     uint32_t slots_per_accelerator) const {
+  spec::ClusterDeclaration cluster;
+  if (declaration_) {
+    cluster = *declaration_;
+  } else {
+    cluster.levels = {"leaf"};
+  }
+  cluster.counted = {kSlotsName};
+  if (cluster.models.empty()) cluster.models.push_back({"slot", 0});
+  const std::vector<spec::NodeKind> declared_kinds = cluster.kinds;
+  for (spec::NodeKind& kind : cluster.kinds) {
+    kind.counted[kSlots] = static_cast<int64_t>(kind.devices.size()) * slots_per_accelerator;
+  }
+  KindTable kinds(cluster, slots_per_accelerator);
+  for (spec::DeclaredNode& node : cluster.nodes) {
+    const auto at = std::lower_bound(
+        joined.begin(), joined.end(), node.name,
+        [](const JoinedNode& each, const std::string& name) { return each.name < name; });
+    if (at == joined.end() || at->name != node.name) {
+      node.condition = NodeCondition::kDown;
+      continue;
+    }
+    const spec::NodeKind& declared = declared_kinds[node.kind];
+    node.kind = kinds.Find(at->facts, declared.model, &declared);
+    node.condition = at->condition;
+  }
+  std::vector<const JoinedNode*> undeclared;
+  for (const JoinedNode& node : joined) {
+    if (!index_.contains(node.name)) undeclared.push_back(&node);
+  }
+  std::sort(undeclared.begin(), undeclared.end(), [](const JoinedNode* a, const JoinedNode* b) {
+    return scheduler::NaturalLess(a->name, b->name);
+  });
+  // Nothing is known of the devices of a node that the cluster file leaves out.
+  uint16_t model = 0;
+  if (declaration_ && !undeclared.empty()) {
+    model = static_cast<uint16_t>(cluster.models.size());
+    cluster.models.push_back({kUndeclaredModel, 0});
+  }
+  for (const JoinedNode* node : undeclared) {
+    spec::DeclaredNode& added = cluster.nodes.emplace_back();
+    added.name = node->name;
+    added.kind = kinds.Find(node->facts, model, nullptr);
+    added.domains.assign(cluster.levels.size(), declaration_ ? "undeclared" : "all");
+    added.condition = node->condition;
+  }
+  return spec::Topology::Create(std::move(cluster));
+}
+
+}  // namespace longhaul::runtime::scheduling
