@@ -106,7 +106,7 @@ std::string DeclaredCluster::Contradiction(const std::string& node, const NodeFa
                     std::to_string(kind->devices.size()) + " devices");
   }
   if (facts.cores > 0 && static_cast<int64_t>(facts.cores) * 1000 < kind->cpu_milli) {
-    found.push_back(std::to_string(facts.cores) + " cores instead of " +
+    found.push_back(spec::AmountText(1, static_cast<int64_t>(facts.cores) * 1000) + " instead of " +
                     spec::AmountText(1, kind->cpu_milli));
   }
   const auto memory_mib = static_cast<int64_t>(facts.memory_bytes >> 20);

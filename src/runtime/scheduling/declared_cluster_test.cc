@@ -89,8 +89,8 @@ TEST(DeclaredCluster, NamesEachFactThatFallsShortOfTheFile) {
   EXPECT_EQ(cluster.Contradiction("z", {1, 1, 1}), "") << "not declared";
   const std::string all = cluster.Contradiction("a", {7, 1, 1 << 20});
   EXPECT_THAT(all, HasSubstr("7 slots instead of 8 devices"));
-  EXPECT_THAT(all, HasSubstr("1 cores instead of"));
-  EXPECT_THAT(all, HasSubstr("1 MiB of memory instead of"));
+  EXPECT_THAT(all, HasSubstr("1 cpu instead of 192 cpu"));
+  EXPECT_THAT(all, HasSubstr("1.00 MiB of memory instead of"));
 }
 
 TEST(DeclaredCluster, ASpareIsASpareUnlessSomeoneUsesIt) {
