@@ -48,7 +48,9 @@ TEST(Limits, WaitingRaisesByItsStepsAndNoFurther) {
 }
 
 TEST(Limits, LongJobsShareWhatAReservationCanSpare) {
-  World world(1, 1, 4);
+  Policy policy;
+  policy.reservation_idle_milli = 0;
+  World world(1, 1, 4, {}, policy);
   world.Submit("first", 1, 8, "", Lasts(hours(2)));
   world.Submit("second", 1, 8, "", Lasts(hours(2)));
   world.Submit("gang", 3, 8, "", Lasts(hours(1)));

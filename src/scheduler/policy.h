@@ -61,6 +61,11 @@ struct Policy {
   Duration longest_wait = std::chrono::hours(24);
   // Reservations of such jobs that others' guarantees do not delay.
   uint32_t overdue_reservations = 4;
+  // The reservations of a gang may keep so many thousandths of the accelerator time idle that the
+  // gang will use, once other jobs wait that could start; 0: no limit.
+  int64_t reservation_idle_milli = 250;
+  // A gang that is expected to run for less may keep as much idle as one that runs for so long.
+  Duration least_idle_run = std::chrono::minutes(20);
   Duration usage_half_life = std::chrono::hours(24 * 7);  // Slurm's default
 
   // A fault takes this many thousandths of a node's health, and an hour without one returns ten.

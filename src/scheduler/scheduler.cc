@@ -9,6 +9,7 @@
 #include "scheduler/internal/explain.h"
 #include "scheduler/internal/guarantees.h"
 #include "scheduler/internal/rank_places.h"
+#include "scheduler/internal/reservation_idle.h"
 #include "scheduler/internal/round/defragmentation.h"
 #include "scheduler/internal/scheduler_core.h"
 #include "scheduler/internal/scheduler_invariants.h"
@@ -102,6 +103,7 @@ std::optional<Instant> Scheduler::NextDeadline() const {
     consider(state.faulted_at[node] + std::chrono::hours(1));
   }
   if (const auto overdue = state.NextOverdue()) consider(*overdue);
+  if (const auto limit = internal::NextIdleLimit(state)) consider(*limit);
   if (state.RoundIsDue()) consider(state.now + Duration(1));
   if (!state.elastic.empty() && state.Versions() != state.grown_seen) {
     consider(std::max(state.grown_at + state.policy.elastic_period, state.now + Duration(1)));
@@ -238,6 +240,8 @@ uint64_t HashOf(const Policy& policy) {
   add(policy.aging_steps);
   add(policy.longest_wait.count());
   add(policy.overdue_reservations);
+  add(policy.reservation_idle_milli);
+  add(policy.least_idle_run.count());
   add(policy.usage_half_life.count());
   add(policy.fault_health);
   add(policy.probation_health);

@@ -250,7 +250,9 @@ TEST(Scheduler, TellsAWinnerWhomItHasToWaitFor) {
 }
 
 TEST(Scheduler, BackfillsOnlyWhatDelaysNoReservation) {
-  World world(1, 1, 2);
+  Policy policy;
+  policy.reservation_idle_milli = 0;
+  World world(1, 1, 2, {}, policy);
   const auto lasts = [](int time) { return [time](JobRequest& job) { job.limit = hours(time); }; };
   world.Submit("half", 1, 8, "", lasts(2));
   world.Submit("gang", 2, 8, "", lasts(1));

@@ -235,6 +235,7 @@ class Adoption {
       if (!taken->placed) state_.Enqueue(*taken);
     }
     taken->moves = job.moves;
+    taken->kept_idle_ms = job.kept_idle_ms;
     taken->block = job.block;
     if (job.placed) {
       TakePlaced(job, *taken);
@@ -320,6 +321,7 @@ class Adoption {
     state_.quota_version = before_.quota_version;
     state_.reservation_version = before_.reservation_version;
     state_.started_version = before_.started_version;
+    state_.idle_counted = before_.idle_counted;
     state_.claims_spared = before_.claims_spared;
     state_.freed_after_walk = before_.freed_after_walk;
     state_.planning_rounds = before_.planning_rounds;

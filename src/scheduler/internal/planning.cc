@@ -4,6 +4,8 @@
 #include <bit>
 #include <map>
 
+#include "scheduler/internal/reservation_idle.h"
+
 namespace longhaul::scheduler::internal {
 
 namespace {
@@ -263,7 +265,7 @@ std::optional<Reservation> PlanReservation(SchedulerState& state, const JobEntry
 }
 
 Instant EndOfStart(const SchedulerState& state, const JobEntry& job) {
-  return state.now + state.ExpectedRun(job).high;
+  return state.now + state.ExpectedRun(job).median;
 }
 
 Instant EndOfMoved(const SchedulerState& state, const JobEntry& job) {
@@ -278,6 +280,7 @@ JobNumber ForbiddenBy(const SchedulerState& state, const JobEntry& job,
   for (const auto& [holder, reservation] : state.reservations) {
     if (holder == job.number || holder == ignored || end <= reservation.start) continue;
     if (GoesBefore(state, job, state.at(holder))) continue;
+    if (HasKeptTooMuchIdle(state, state.at(holder))) continue;
     if (taken.empty()) taken = GpusTaken(state.resources, tasks);
     if (LossOf(reservation, taken) > std::max<int64_t>(0, reservation.spare)) return holder;
   }

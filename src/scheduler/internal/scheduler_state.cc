@@ -282,6 +282,7 @@ void SchedulerState::Begin(JobEntry& job, const std::vector<HeldTask>& tasks, In
   Dequeue(job);
   lines[job.line].promise.reset();  // it is kept
   job.expedited = 0;
+  job.kept_idle_ms = 0;
   job.block = {};
   job.placed = true;
   job.started_in_round = rounds;

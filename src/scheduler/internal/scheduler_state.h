@@ -82,7 +82,8 @@ struct JobEntry {
   std::vector<Instant> evictions;  // of the last day
   std::vector<Instant> moves;      // of the last day
 
-  Duration ran{};  // before the last start
+  Duration ran{};            // before the last start
+  int64_t kept_idle_ms = 0;  // accelerator time, by its reservations
 };
 
 // The links of a domain to the rest of the network.
@@ -105,6 +106,7 @@ struct Reservation {
   int32_t gpus_a_task = 1;
   int64_t spare = 0;                   // tasks that the domain could hold beyond it at `start`
   std::vector<int16_t> gpus_at_start;  // wholly free, by host from first_host
+  JobNumber forbidden = kNoJob;        // the last job that it has forbidden to start
 };
 
 // What a line's failure was seen against: it is tried again when one of these has changed.
@@ -177,6 +179,7 @@ struct SchedulerState {
   bool freed_after_walk = false;
   uint32_t planning_rounds = 0;  // the last ones that changed reservations and nothing else
   Instant planned_at{};
+  Instant idle_counted{};  // until then reservations were charged for idle accelerators
   Instant grown_at{};
   Seen grown_seen;                         // what the last growth was tried against
   std::set<JobNumber> elastic;             // placed, with less than they want

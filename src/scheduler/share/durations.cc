@@ -7,9 +7,19 @@ namespace longhaul::scheduler::share {
 namespace {
 
 constexpr size_t kEnough = 5;  // fewer say little about a ninth of ten
-constexpr Duration kUnknown = std::chrono::hours(1);
+// What is assumed without like jobs follows Microsoft's Philly trace of October 2017 (47,192 jobs):
+// the median job runs for 28 minutes, nine of ten for less than 3 hours, and of those that have run
+// for a time t half run for 2 t and more, one in ten for 4 t to 44 t, for each t from a minute to
+// three days.
+constexpr Duration kUnknown = std::chrono::minutes(30);
+constexpr int64_t kHighOverMedian = 6;
 
-Duration Extended(Duration elapsed) { return elapsed + elapsed / 4 + std::chrono::minutes(1); }
+// A user who has underestimated a job has probably done so by little.
+Duration BeyondUserLimit(Duration elapsed) {
+  return elapsed + elapsed / 4 + std::chrono::minutes(1);
+}
+
+Duration BeyondLikeJobs(Duration elapsed) { return elapsed * 2; }
 
 }  // namespace
 
@@ -42,7 +52,8 @@ ExpectedDuration Durations::Expect(const JobLikeness& job, std::optional<Duratio
   ExpectedDuration expected;
   if (user_limit) {
     expected.from_user = true;
-    expected.median = expected.high = *user_limit > elapsed ? *user_limit : Extended(elapsed);
+    expected.median = expected.high =
+        *user_limit > elapsed ? *user_limit : BeyondUserLimit(elapsed);
     return expected;
   }
   for (const Key& key : Keys(job)) {
@@ -58,9 +69,9 @@ ExpectedDuration Durations::Expect(const JobLikeness& job, std::optional<Duratio
     expected.high = Duration(all[begin + (left - 1) * 9 / 10]);
     return expected;
   }
-  const Duration plain = elapsed == Duration(0) ? kUnknown : std::max(kUnknown, Extended(elapsed));
+  const Duration plain = std::max(kUnknown, BeyondLikeJobs(elapsed));
   expected.median = plain;
-  expected.high = plain * 2;
+  expected.high = plain * kHighOverMedian;
   return expected;
 }
 

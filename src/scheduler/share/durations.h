@@ -4,7 +4,8 @@
 // size; any job. The nearest group with enough finished jobs answers, by quantiles of its newest
 // ones (Tsafrir, Etsion and Feitelson, TPDS 2007, show that recent history predicts better than
 // users). A job that outlives its prediction is taken to live as long as the like jobs that also
-// did, and at least a quarter longer than it has.
+// did; if it has outlived them all, for twice as long as it has. One that outlives its user's limit
+// is taken to live for a quarter longer than it has.
 #pragma once
 
 #include <array>
@@ -36,7 +37,7 @@ class Durations {
   void Observe(const JobLikeness& job, Duration ran);
 
   // What to expect of a job that has run for `elapsed`: whole lives, never below `elapsed`.
-  // `user_limit` absent: by like jobs, an hour when there is none.
+  // `user_limit` absent: by like jobs, 30 minutes when there is none.
   ExpectedDuration Expect(const JobLikeness& job, std::optional<Duration> user_limit,
                           Duration elapsed) const;
 

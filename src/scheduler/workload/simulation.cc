@@ -514,11 +514,13 @@ std::vector<Contender> StandardContenders() {
   fifo.policy.placement = PlacementRule::kBestFit;
   fifo.tenants_have_queues = false;
   fifo.policy.longest_wait = Duration(0);
+  fifo.policy.reservation_idle_milli = 0;
   Contender& easy = add("EASY", "one queue, one reservation, fullest hosts first");
   easy.policy.reservations = 1;
   easy.policy.placement = PlacementRule::kBestFit;
   easy.tenants_have_queues = false;
   easy.policy.longest_wait = Duration(0);
+  easy.policy.reservation_idle_milli = 0;
   Contender& fit = add("best fit", "as longhaul, but fullest hosts first wherever they are");
   fit.policy.placement = PlacementRule::kBestFit;
   Contender& tree = add("greedy tree", "one queue, EASY, Slurm's topology/tree");
@@ -526,11 +528,13 @@ std::vector<Contender> StandardContenders() {
   tree.policy.placement = PlacementRule::kGreedyTree;
   tree.tenants_have_queues = false;
   tree.policy.longest_wait = Duration(0);
+  tree.policy.reservation_idle_milli = 0;
   Contender& sampled = add("5 of 50", "no reservations, a tenth of the leaves, random ties");
   sampled.policy.reservations = 0;
   sampled.policy.placement = PlacementRule::kSampled;
   sampled.tenants_have_queues = false;
   sampled.policy.longest_wait = Duration(0);
+  sampled.policy.reservation_idle_milli = 0;
   return all;
 }
 

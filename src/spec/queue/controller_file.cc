@@ -17,7 +17,7 @@ constexpr auto kKeys = std::to_array<std::string_view>(
     {"cluster", "queues", "default_queue", "priorities", "scheduling"});
 constexpr auto kSchedulingKeys = std::to_array<std::string_view>(
     {"preemption", "backfill", "reservations", "evictions_a_day", "aging_period", "longest_wait",
-     "elastic_period", "repair_patience", "snapshot_patience", "array_limit"});
+     "reservation_idle", "elastic_period", "repair_patience", "snapshot_patience", "array_limit"});
 constexpr uint64_t kMaxCount = 10'000;
 constexpr uint64_t kMaxArray = 100'000;
 constexpr size_t kMaxPriorities = 1'000;
@@ -129,11 +129,30 @@ class Reader {
       }
       return ReadTime(node, spec_.longest_wait);
     }
+    if (node.key == "reservation_idle") return ReadShare(node, spec_.reservation_idle_percent);
     if (node.key == "elastic_period") return ReadTime(node, spec_.elastic_period);
     if (node.key == "repair_patience") return ReadTime(node, spec_.repair_patience);
     if (node.key == "snapshot_patience") return ReadTime(node, spec_.snapshot_patience);
     if (node.key == "array_limit") return ReadCount(node, spec_.array_limit, 1, kMaxArray);
     return Unknown(node, kSchedulingKeys);
+  }
+
+  // 0 is without a limit.
+  Status ReadShare(const Node& node, uint32_t& percent) const {
+    const bool scalar = node.kind == Node::Kind::kScalar;
+    if (scalar && node.text == "unlimited") {
+      percent = 0;
+      return {};
+    }
+    std::string_view text = node.text;
+    const bool has_sign = scalar && text.ends_with('%');
+    if (has_sign) text.remove_suffix(1);
+    const auto number = ParseUint64(text);
+    if (!has_sign || !number.ok() || *number < 1 || *number > 1'000) {
+      return Bad(node, "a whole percentage from 1% to 1000%, or unlimited");
+    }
+    percent = static_cast<uint32_t>(*number);
+    return {};
   }
 
   Status ReadSwitch(const Node& node, bool& value) const {

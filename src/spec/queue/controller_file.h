@@ -13,6 +13,7 @@
 //     evictions_a_day: 3
 //     aging_period: 6h
 //     longest_wait: 24h
+//     reservation_idle: 25%
 //     elastic_period: 1min
 //     repair_patience: 10min
 //     snapshot_patience: 30s
@@ -45,6 +46,9 @@ struct ControllerSpec {
   uint32_t evictions_a_day = 3;
   Duration aging_period = std::chrono::hours(6);
   Duration longest_wait = std::chrono::hours(24);  // 0: no job becomes overdue
+  // Accelerator time that the reservations of a gang may keep idle, of what the gang will use; 0:
+  // no limit.
+  uint32_t reservation_idle_percent = 25;
   Duration elastic_period = std::chrono::minutes(1);
   Duration repair_patience = std::chrono::minutes(10);
   Duration snapshot_patience = std::chrono::seconds(30);

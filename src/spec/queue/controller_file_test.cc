@@ -29,6 +29,7 @@ scheduling:
   evictions_a_day: 0
   aging_period: 1h
   longest_wait: 36h
+  reservation_idle: 40%
   elastic_period: 90s
   repair_patience: 2min
   snapshot_patience: 5s
@@ -51,6 +52,7 @@ scheduling:
   want.evictions_a_day = 0;
   want.aging_period = hours(1);
   want.longest_wait = hours(36);
+  want.reservation_idle_percent = 40;
   want.elastic_period = seconds(90);
   want.repair_patience = minutes(2);
   want.snapshot_patience = seconds(5);
@@ -73,6 +75,10 @@ TEST(ControllerFile, NamesTheLineTheValueAndTheRemedy) {
       {"scheduling: 3", "c.yaml:1: scheduling: '3' is not a map"},
       {"scheduling: {reservations: 0}", "'0' is not a whole number from 1 to 10,000"},
       {"scheduling: {longest_wait: 0s}", "'0s' is not a time such as 30s"},
+      {"scheduling: {reservation_idle: 0%}", "'0%' is not a whole percentage from 1% to 1000%"},
+      {"scheduling: {reservation_idle: 25}", "'25' is not a whole percentage from 1% to 1000%"},
+      {"scheduling: {reservation_idle: 1001%}", "'1001%' is not a whole percentage"},
+      {"scheduling: {reservation_idle: [25%]}", "this is not a whole percentage"},
       {"scheduling: {aging_period: soon}", "'soon' is not a time such as 30s"},
       {"scheduling: {preemption: maybe}", "'maybe' is not 'true' or 'false'"},
       {"priorities: {high: 2000000}", "'2000000' is not a whole number"},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "scheduler/internal/reservation_idle.h"
 #include "scheduler/internal/round/defragmentation.h"
 #include "scheduler/internal/round/elastic_growth.h"
 #include "scheduler/internal/round/preemption.h"
@@ -28,6 +29,7 @@ std::vector<Decision> Round::Run() {
   if (std::exchange(state.claims_spared, false)) ++state.started_version;
 
   state.NoteOverdue();
+  CountReservationIdle(state);
 
   Reservations reservations(context_);
   Preemption preemption(context_);

@@ -4,6 +4,7 @@
 
 #include "scheduler/internal/planning.h"
 #include "scheduler/internal/rank_places.h"
+#include "scheduler/internal/reservation_idle.h"
 
 namespace longhaul::scheduler::internal {
 
@@ -51,6 +52,7 @@ bool StartWith(RoundContext& context, JobEntry& job, const std::vector<int32_t>&
     state.resources.RollBack(before);
     job.block.kind = Block::Kind::kReservation;
     job.block.by = holder;
+    NoteForbidden(state, holder, job.number);
     const Reservation& reservation = state.reservations.at(holder);
     if (reservation.tier == kClusterTier || detour == kMostDetours) return false;
     bounds.closed_hosts.emplace_back(
