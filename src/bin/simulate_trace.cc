@@ -12,9 +12,8 @@
 #include "base/time.h"
 #include "bin/check_fixes.h"
 #include "bin/command.h"
+#include "bin/trace_input.h"
 #include "bin/trace_report.h"
-#include "io/files/file.h"
-#include "scheduler/traces/csv_reader.h"
 #include "scheduler/workload/simulation.h"
 #include "spec/cluster/topology.h"
 
@@ -23,7 +22,8 @@ namespace {
 
 using namespace scheduler::workload;  // NOLINT: this file is its command
 
-constexpr auto kForesights = std::to_array<std::string_view>({"true", "double", "half", "history"});
+constexpr auto kForesights =
+    std::to_array<std::string_view>({"true", "double", "half", "history", "limit"});
 
 double CpuSeconds() {
   rusage usage{};
@@ -51,17 +51,34 @@ Result<std::vector<Contender>> ContendersOf(const std::vector<std::string>& name
   return chosen;
 }
 
-Result<std::vector<scheduler::TraceJob>> JobsOf(const TraceFlags& flags) {
-  ASSIGN_OR_RETURN(const std::string text,
-                   io::ReadText(flags.file, scheduler::CsvReader::kMaxBytes));
-  ASSIGN_OR_RETURN(std::vector<scheduler::TraceJob> jobs, scheduler::ReadPhilly(text, flags.file));
-  if (!flags.month.empty()) {
-    ASSIGN_OR_RETURN(jobs, OfMonth(jobs, flags.month));
+Result<TraceInput> InputOf(const TraceFlags& flags) {
+  ASSIGN_OR_RETURN(TraceInput input, ReadTrace(flags.file, flags.format, flags.month));
+  if (flags.cluster.empty()) DropUndeclaredNeeds(input);
+  return input;
+}
+
+Result<spec::ClusterDeclaration> ClusterOf(const TraceFlags& flags) {
+  if (!flags.cluster.empty()) return ReadTraceCluster(flags.cluster);
+  return spec::ClosCluster(flags.blocks, flags.leaves, flags.hosts);
+}
+
+// "47,192 jobs of FILE in 2017-10 on a declared Clos of ...", for the output's head.
+std::string HeadOf(const TraceFlags& flags, const TraceInput& input,
+                   const spec::ClusterDeclaration& cluster) {
+  int64_t gpus = 0;
+  for (const spec::DeclaredNode& node : cluster.nodes) {
+    gpus += static_cast<int64_t>(cluster.kinds[node.kind].devices.size());
   }
-  if (jobs.empty()) {
-    return NotFound(flags.file + " has no job" + (flags.month.empty() ? "" : " in " + flags.month));
+  std::string on = flags.cluster;
+  if (on.empty()) {
+    on = "a declared Clos of " + std::to_string(flags.blocks) + " blocks x " +
+         std::to_string(flags.leaves) + " leaves x " + std::to_string(flags.hosts) +
+         " hosts x 8 GPUs";
   }
-  return jobs;
+  return WithThousands(static_cast<int64_t>(input.jobs.size())) + " jobs of " + flags.file +
+         (flags.month.empty() ? "" : " in " + flags.month) + " on " + on + " (" +
+         WithThousands(static_cast<int64_t>(cluster.nodes.size())) + " nodes, " +
+         WithThousands(gpus) + " GPUs); durations known: " + flags.foresight;
 }
 
 Status WriteText(const std::string& path, const std::string& text) {
@@ -101,7 +118,16 @@ void AddTraceOptions(CLI::App& command, TraceFlags& flags) {
   constexpr const char* kGroup = "Replay a workload trace instead";
   command
       .add_option("--trace", flags.file,
-                  "Replay this Philly trace (timestamp,duration,num_gpus,gpu_time,cluster)")
+                  "Replay this trace: Philly, openb, DLRM, or what sacct --parsable2 prints")
+      ->group(kGroup);
+  command
+      .add_option("--format", flags.format,
+                  "Set the trace's format (default: as its first line shows)")
+      ->check(CLI::IsMember(TraceFormats()))
+      ->group(kGroup);
+  command
+      .add_option("--cluster", flags.cluster,
+                  "Use the nodes of this cluster file, or of openb's list of nodes")
       ->group(kGroup);
   command.add_option("--month", flags.month, "Replay only jobs of this month, such as 2017-10")
       ->group(kGroup);
@@ -121,7 +147,8 @@ void AddTraceOptions(CLI::App& command, TraceFlags& flags) {
       ->group(kGroup);
   command
       .add_option("--foresight", flags.foresight,
-                  "Set what schedulers know of durations: true, double, half, history")
+                  "Set what schedulers know of durations: true, double, half, history, limit (the "
+                  "users' limits of a sacct trace)")
       ->check(CLI::IsMember(std::vector<std::string>(kForesights.begin(), kForesights.end())))
       ->capture_default_str()
       ->group(kGroup);
@@ -152,31 +179,29 @@ int RunTrace(const TraceFlags& flags) {
     Fail(contenders.status());
     return kExitUsage;
   }
-  const Result<std::vector<scheduler::TraceJob>> jobs = JobsOf(flags);
-  if (!jobs.ok()) return Fail(jobs.status());
+  const Result<TraceInput> input = InputOf(flags);
+  if (!input.ok()) return Fail(input.status());
+  const std::vector<scheduler::TraceJob>& jobs = input->jobs;
+  const Result<spec::ClusterDeclaration> declared = ClusterOf(flags);
+  if (!declared.ok()) return Fail(declared.status());
+  const spec::ClusterDeclaration& cluster = *declared;
   SimulationOptions options;
   options.foresight = static_cast<Foresight>(
       std::find(kForesights.begin(), kForesights.end(), flags.foresight) - kForesights.begin());
   options.snapshot_period = DurationFromSeconds(flags.snapshot_hours * 3600);
-  const spec::ClusterDeclaration cluster =
-      spec::ClosCluster(flags.blocks, flags.leaves, flags.hosts);
+  const std::string head = HeadOf(flags, *input, cluster);
   if (!flags.json) {
-    std::printf(
-        "Simulated: %s jobs of %s%s on a declared Clos of %u blocks x %u leaves x %u hosts x 8 "
-        "GPUs (%s GPUs); durations known: %s\n",
-        WithThousands(static_cast<int64_t>(jobs->size())).c_str(), flags.file.c_str(),
-        flags.month.empty() ? "" : (" in " + flags.month).c_str(), flags.blocks, flags.leaves,
-        flags.hosts, WithThousands(int64_t{8} * static_cast<int64_t>(cluster.nodes.size())).c_str(),
-        flags.foresight.c_str());
+    std::printf("Simulated: %s\n", head.c_str());
+    for (const std::string& note : input->notes) std::printf("  %s\n", note.c_str());
     for (const Contender& contender : *contenders) {
       std::printf("  %-18s %s\n", contender.name.c_str(), contender.what.c_str());
     }
     std::fflush(stdout);
   }
   if (!flags.check_fixes.empty()) {
-    return CheckFixes(cluster, *jobs, contenders->front(), options, flags.check_fixes, flags.json);
+    return CheckFixes(cluster, jobs, contenders->front(), options, flags.check_fixes, flags.json);
   }
-  const auto results = Compare(cluster, *jobs, *contenders, options);
+  const auto results = Compare(cluster, jobs, *contenders, options);
   if (!results.ok()) return Fail(results.status());
   std::printf("%s", flags.json ? TraceJson(*results).c_str() : TraceTable(*results).c_str());
   if (!flags.csv.empty()) {
@@ -188,11 +213,6 @@ int RunTrace(const TraceFlags& flags) {
     if (!written.ok()) return Fail(written);
   }
   if (!flags.html.empty()) {
-    const std::string head =
-        WithThousands(static_cast<int64_t>(jobs->size())) + " jobs of " + flags.file +
-        (flags.month.empty() ? "" : " in " + flags.month) + " on a declared Clos of " +
-        std::to_string(flags.blocks) + " blocks x " + std::to_string(flags.leaves) + " leaves x " +
-        std::to_string(flags.hosts) + " hosts x 8 GPUs; durations known: " + flags.foresight;
     const Status written = WriteText(flags.html, TraceHtml(*results, head));
     if (!written.ok()) return Fail(written);
   }

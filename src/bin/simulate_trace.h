@@ -10,6 +10,8 @@ namespace longhaul::bin {
 
 struct TraceFlags {
   std::string file;  // empty: no trace
+  std::string format = "auto";
+  std::string cluster;  // a file; empty: the Clos network below
   std::string month;
   uint32_t blocks = 2;
   uint32_t leaves = 4;  // a block

@@ -17,8 +17,8 @@ constexpr size_t kMaxRows = 2'000'000;
 
 Result<CsvReader> CsvReader::Open(std::string_view text, std::string_view source,
                                   const std::vector<std::string_view>& required,
-                                  const std::vector<std::string_view>& optional) {
-  CsvReader reader(text, source);
+                                  const std::vector<std::string_view>& optional, char separator) {
+  CsvReader reader(text, source, separator);
   if (text.size() > kMaxBytes) {
     return InvalidArgument(reader.source_ + ": has " +
                            WithThousands(static_cast<int64_t>(text.size())) +
@@ -68,7 +68,7 @@ bool CsvReader::SplitLine(std::string_view line) {
                                                 : ": the line contains a NUL character"));
     return false;
   }
-  fields_ = Split(line, ',');
+  fields_ = Split(line, separator_);
   return true;
 }
 

@@ -1,4 +1,5 @@
-// Comma-separated text, row by row, with errors that name the file, the line and the column.
+// Text of rows with separated fields, row by row, with errors that name the file, the line and the
+// column.
 //
 //   ASSIGN_OR_RETURN(CsvReader rows, CsvReader::Open(text, "pods.csv", {"name", "cpu_milli"}));
 //   while (rows.Next()) { ASSIGN_OR_RETURN(int64_t cpu, rows.Whole(1, 0, kMax)); ... }
@@ -27,11 +28,15 @@ class CsvReader {
   // `text` outlives the reader. Columns are numbered as in `required`, then as in `optional`.
   static Result<CsvReader> Open(std::string_view text, std::string_view source,
                                 const std::vector<std::string_view>& required,
-                                const std::vector<std::string_view>& optional = {});
+                                const std::vector<std::string_view>& optional = {},
+                                char separator = ',');
 
   // Goes to the next row; false at the end and after a mistake (status()).
   bool Next();
   const Status& status() const { return status_; }
+
+  // Whether the text has the column.
+  bool Has(size_t column) const { return place_of_column_[column].has_value(); }
 
   // Of this row. An optional column that the text lacks is empty.
   std::string_view Field(size_t column) const;
@@ -45,13 +50,15 @@ class CsvReader {
   Status Refuse(size_t column, const std::string& why) const;
 
  private:
-  CsvReader(std::string_view text, std::string_view source) : rest_(text), source_(source) {}
+  CsvReader(std::string_view text, std::string_view source, char separator)
+      : rest_(text), source_(source), separator_(separator) {}
 
   std::string_view TakeLine();
   bool SplitLine(std::string_view line);
 
   std::string_view rest_;
   std::string source_;
+  char separator_;
   size_t line_ = 0;
   size_t rows_ = 0;
   std::vector<std::string_view> fields_;  // of the row, as they stand

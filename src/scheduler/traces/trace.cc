@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <map>
 
 #include "base/text.h"
 #include "scheduler/traces/csv_reader.h"
+#include "scheduler/traces/timestamp.h"
 
 namespace longhaul::scheduler {
 
@@ -15,12 +15,6 @@ namespace {
 constexpr int64_t kMaxMilli = 2'000'000'000;
 constexpr int64_t kMaxSeconds = int64_t{1} << 33;  // 272 years
 constexpr int64_t kMaxGpus = 16'384;
-
-void SortByArrival(std::vector<TraceJob>& jobs) {
-  std::stable_sort(jobs.begin(), jobs.end(), [](const TraceJob& a, const TraceJob& b) {
-    return a.arrival_ms < b.arrival_ms;
-  });
-}
 
 // Sets arrival and duration from the two times; absent ones are before and beyond the trace.
 Status ReadLife(const CsvReader& row, size_t creation, size_t deletion, TraceJob& job) {
@@ -31,37 +25,6 @@ Status ReadLife(const CsvReader& row, size_t creation, size_t deletion, TraceJob
   if (*until_ms < job.arrival_ms) return row.Refuse(deletion, "is before the creation");
   job.duration_ms = *until_ms - job.arrival_ms;
   return {};
-}
-
-// The days since 1970 of a date of the Gregorian calendar (Hinnant, "chrono-compatible low-level
-// date algorithms", as std::chrono has it).
-std::optional<int64_t> DaysSince1970(int64_t year, int64_t month, int64_t day) {
-  const std::chrono::year_month_day date{std::chrono::year(static_cast<int>(year)),
-                                         std::chrono::month(static_cast<unsigned>(month)),
-                                         std::chrono::day(static_cast<unsigned>(day))};
-  if (!date.ok()) return std::nullopt;
-  return std::chrono::sys_days(date).time_since_epoch().count();
-}
-
-// "2017-10-09 07:01:55" in seconds since 1970.
-std::optional<int64_t> ParseTimestamp(std::string_view text) {
-  if (text.size() != 19) return std::nullopt;
-  constexpr std::string_view kForm = "dddd-dd-dd dd:dd:dd";
-  std::array<int64_t, 6> numbers{};
-  size_t number = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (kForm[i] != 'd') {
-      if (text[i] != kForm[i]) return std::nullopt;
-      ++number;
-    } else if (text[i] < '0' || text[i] > '9') {
-      return std::nullopt;
-    } else {
-      numbers[number] = numbers[number] * 10 + (text[i] - '0');
-    }
-  }
-  const auto days = DaysSince1970(numbers[0], numbers[1], numbers[2]);
-  if (!days || numbers[3] > 23 || numbers[4] > 59 || numbers[5] > 60) return std::nullopt;
-  return *days * 86'400 + numbers[3] * 3'600 + numbers[4] * 60 + numbers[5];
 }
 
 Status ReadOpenbNeeds(const CsvReader& row, TraceJob& job) {
@@ -86,6 +49,15 @@ Status ReadOpenbNeeds(const CsvReader& row, TraceJob& job) {
 }
 
 }  // namespace
+
+void SortByArrival(std::vector<TraceJob>& jobs) {
+  std::stable_sort(jobs.begin(), jobs.end(), [](const TraceJob& a, const TraceJob& b) {
+    return a.arrival_ms < b.arrival_ms;
+  });
+  if (jobs.empty()) return;
+  const int64_t first = jobs.front().arrival_ms;
+  for (TraceJob& job : jobs) job.arrival_ms -= first;
+}
 
 Result<spec::ClusterDeclaration> ReadOpenbNodes(std::string_view text, std::string_view source) {
   ASSIGN_OR_RETURN(
@@ -156,7 +128,7 @@ Result<std::vector<TraceJob>> ReadPhilly(std::string_view text, std::string_view
     TraceJob job;
     job.name = "job-" + std::to_string(jobs.size() + 1);
     job.tenant = std::string(row.Field(3));
-    const auto arrival = ParseTimestamp(row.Field(0));
+    const auto arrival = ParseTimestamp(row.Field(0), ' ');
     if (!arrival) {
       return row.Refuse(
           0, "'" + Printable(row.Field(0), 40) + "' is not a time such as 2017-10-09 07:01:55");
@@ -174,10 +146,6 @@ Result<std::vector<TraceJob>> ReadPhilly(std::string_view text, std::string_view
   }
   RETURN_IF_ERROR(row.status());
   SortByArrival(jobs);
-  if (!jobs.empty()) {
-    const int64_t first = jobs.front().arrival_ms;
-    for (TraceJob& job : jobs) job.arrival_ms -= first;
-  }
   return jobs;
 }
 

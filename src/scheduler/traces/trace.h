@@ -2,7 +2,8 @@
 // needs.
 //
 // Readers for three published ones, by their column names; where they come from and how their
-// replays are run is in README.md. Every mistake is told with file, line and column.
+// replays are run is in README.md. `sacct.h` reads Slurm's accounting. Every mistake is reported
+// with file, line and column.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +21,19 @@ namespace longhaul::scheduler {
 struct TraceJob {
   std::string name;
   std::string tenant;                  // empty: the trace has none
+  std::string user;                    // empty: the trace has none
   int64_t arrival_ms = 0;              // since the trace's first arrival; 0: not known
   int64_t clock_ms = 0;                // of the arrival, since 1970 in UTC; 0: not known
   std::optional<int64_t> duration_ms;  // absent: runs beyond the trace
+  std::optional<int64_t> limit_ms;     // the time limit that its user asked for
   uint32_t tasks = 1;
   TaskRequest task;  // of each
   // At most so many tasks of its tenant's kind on one node; 0: no limit.
   uint32_t most_per_node = 0;
 };
+
+// Sorts by arrival, keeps the order of equal ones, and lets the first job arrive at 0.
+void SortByArrival(std::vector<TraceJob>& jobs);
 
 // Alibaba's "openb" cluster with GPU sharing (2023). Nodes: sn, cpu_milli, memory_mib, gpu, model;
 // they lie in one leaf. Tasks: name, cpu_milli, memory_mib, num_gpu, gpu_milli and, in some lists,

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "scheduler/replay/openb_replay.h"
+#include "scheduler/traces/sacct.h"
 #include "scheduler/traces/trace.h"
 
 namespace {
@@ -29,6 +30,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CheckJobs(ReadOpenbTasks(text, "t.csv"));
   CheckJobs(ReadPhilly(text, "t.csv"));
   CheckJobs(ReadDlrm(text, "t.csv"));
+  const auto accounting = ReadSacct(text, "t.csv");
+  CheckJobs(accounting.ok() ? longhaul::Result<std::vector<TraceJob>>(accounting->jobs)
+                            : accounting.status());
   const auto curves = ReadPublishedCurves(text, "t.csv");
   CHECK(curves.ok() || curves.status().message().starts_with("t.csv:"));
   const auto cluster = ReadOpenbNodes(text, "t.csv");

@@ -45,6 +45,7 @@ Duration Seen(Duration truth, Foresight foresight) {
       return std::max(least, truth / 2);
     case Foresight::kTrue:
     case Foresight::kHistory:
+    case Foresight::kLimit:
       break;
   }
   return std::max(least, truth);
@@ -589,7 +590,7 @@ Result<JobRequest> RequestOf(const TraceJob& job, size_t number, const spec::Top
   JobRequest request;
   request.id = JobId("job-" + std::to_string(number));
   if (queues) request.queue = job.tenant;
-  request.owner = job.tenant;
+  request.owner = job.user.empty() ? job.tenant : job.user;
   request.restart_cost = options.restart;
   GroupRequest& group = request.groups.emplace_back();
   ASSIGN_OR_RETURN(group.shape, ResolveRequest(job.task, topology));
@@ -598,7 +599,9 @@ Result<JobRequest> RequestOf(const TraceJob& job, size_t number, const spec::Top
     group.max_per_domain = static_cast<int32_t>(job.most_per_node);
     group.spread_tier = kHostTier;
   }
-  if (options.foresight != Foresight::kHistory) {
+  if (options.foresight == Foresight::kLimit) {
+    if (job.limit_ms) request.limit = std::chrono::milliseconds(*job.limit_ms);
+  } else if (options.foresight != Foresight::kHistory) {
     request.limit = Seen(LengthOf(job), options.foresight);
   }
   return request;

@@ -36,6 +36,7 @@ enum class Foresight : uint8_t {
   kDouble,   // twice it
   kHalf,     // half of it: jobs overrun
   kHistory,  // no limits: quantiles of like jobs
+  kLimit,    // the limits of the trace's users, and quantiles where there is none
 };
 
 struct SimulationOptions {

@@ -1,0 +1,35 @@
+// The input of `longhaul simulate --trace`: a workload in one of several formats, and a cluster.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "scheduler/traces/trace.h"
+#include "spec/cluster/topology.h"
+
+namespace longhaul::bin {
+
+struct TraceInput {
+  std::vector<scheduler::TraceJob> jobs;  // sorted by arrival; at least one
+  std::string format;
+  std::vector<std::string> notes;  // what was left out, a sentence each
+};
+
+// The names of the formats, for --format and for messages.
+std::vector<std::string> TraceFormats();
+
+// Reads the file in `format`, or in the one that its first line shows ("auto"). `month`, such as
+// 2017-10, keeps only the jobs that arrived in it; empty: all.
+Result<TraceInput> ReadTrace(const std::string& file, const std::string& format,
+                             const std::string& month);
+
+// Reads a cluster file (YAML), or the list of nodes of the openb trace.
+Result<spec::ClusterDeclaration> ReadTraceCluster(const std::string& file);
+
+// Drops the device models and the counted resources that jobs require, because no cluster file
+// declares any. Adds a note if there were some.
+void DropUndeclaredNeeds(TraceInput& input);
+
+}  // namespace longhaul::bin
