@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/time.h"
+#include "scheduler/share/fair_order.h"
 #include "scheduler/small_jobs/policy.h"
 
 namespace longhaul::scheduler {
@@ -66,6 +67,7 @@ struct Policy {
   int64_t reservation_idle_milli = 250;
   // A gang that is expected to run for less may keep as much idle as one that runs for so long.
   Duration least_idle_run = std::chrono::minutes(20);
+  share::FairShare fair_share = share::FairShare::kPresent;
   Duration usage_half_life = std::chrono::hours(24 * 7);  // Slurm's default
 
   // A fault takes this many thousandths of a node's health, and an hour without one returns ten.

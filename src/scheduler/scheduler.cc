@@ -242,6 +242,7 @@ uint64_t HashOf(const Policy& policy) {
   add(policy.overdue_reservations);
   add(policy.reservation_idle_milli);
   add(policy.least_idle_run.count());
+  add(static_cast<int64_t>(policy.fair_share));
   add(policy.usage_half_life.count());
   add(policy.fault_health);
   add(policy.probation_health);

@@ -65,6 +65,9 @@ scheduler::Policy PolicyOf(const spec::ControllerSpec& file, bool growing) {
   policy.evictions_a_day = file.evictions_a_day;
   policy.aging_period = file.aging_period;
   policy.longest_wait = file.longest_wait;
+  policy.fair_share = file.fair_share_history ? scheduler::share::FairShare::kHistory
+                                              : scheduler::share::FairShare::kPresent;
+  policy.usage_half_life = file.usage_half_life;
   policy.reservation_idle_milli = int64_t{file.reservation_idle_percent} * 10;
   policy.elastic_period = file.elastic_period;
   policy.repair_patience = file.repair_patience;

@@ -236,12 +236,17 @@ void SchedulerState::Keep(JobEntry& job, const std::vector<HeldTask>& tasks) {
             [](const HeldTask& a, const HeldTask& b) { return a.rank < b.rank; });
   job.held += amounts;
   queues.Add(job.queue, amounts);
-  for (share::QueueIndex up = job.queue; up != share::kNoQueue; up = queues.parent(up)) {
-    decayed.SetRate(static_cast<size_t>(up), queues.usage(up)[0], now);
-  }
+  NoteUsage(job.queue);
   ++started_version;
   resources.Commit();
   NoteElastic(job);
+}
+
+void SchedulerState::NoteUsage(share::QueueIndex queue) {
+  for (share::QueueIndex up = queue; up != share::kNoQueue; up = queues.parent(up)) {
+    const int64_t beyond = queues.usage(up)[0] - queues.guarantee(up)[0];
+    decayed.SetRate(static_cast<size_t>(up), std::max<int64_t>(0, beyond), now);
+  }
 }
 
 void SchedulerState::NoteElastic(const JobEntry& job) {
@@ -264,9 +269,7 @@ void SchedulerState::Drop(JobEntry& job, size_t task) {
   job.tasks.erase(job.tasks.begin() + static_cast<std::ptrdiff_t>(task));
   job.held -= amounts;
   queues.Remove(job.queue, amounts);
-  for (share::QueueIndex up = job.queue; up != share::kNoQueue; up = queues.parent(up)) {
-    decayed.SetRate(static_cast<size_t>(up), queues.usage(up)[0], now);
-  }
+  NoteUsage(job.queue);
   ++quota_version;
   NoteElastic(job);
 }

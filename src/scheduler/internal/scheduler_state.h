@@ -253,6 +253,8 @@ struct SchedulerState {
   void Begin(JobEntry& job, const std::vector<HeldTask>& tasks, Instant bind_by_in);
   // All tasks leave; the job is neither placed nor waiting.
   void Release(JobEntry& job);
+  // The usage of a queue, and so of those above it, has changed.
+  void NoteUsage(share::QueueIndex queue);
   // Whether it is placed with less than it wants, for `elastic`.
   void NoteElastic(const JobEntry& job);
   // Ranks are dense again, in the order they had.

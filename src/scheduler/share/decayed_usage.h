@@ -1,4 +1,5 @@
-// What each queue has used recently: amounts times time, halved every half-life.
+// What each queue has used recently beyond its guarantee: amounts times time, halved every
+// half-life.
 //
 // As in Slurm's and KAI's fair share, but in whole numbers, so that a replay agrees to the last
 // bit: time is cut into periods of a sixteenth of the half-life; within a period usage adds up,
@@ -17,8 +18,8 @@ class DecayedUsage {
   // Requires half_life >= 16 ns.
   DecayedUsage(size_t queues, Duration half_life);
 
-  // From `now` on queue `queue` uses `rate` (thousandths of a GPU). Time never goes back: an
-  // earlier `now` counts as the last.
+  // From `now` on queue `queue` uses `rate` beyond its guarantee (thousandths of a GPU). Time never
+  // goes back: an earlier `now` counts as the last.
   void SetRate(size_t queue, int64_t rate, Instant now);
 
   // The queue has used what `of` of another had. Requires equal half-lives, else it begins anew.

@@ -33,8 +33,9 @@ std::pair<int64_t, int64_t> GuaranteeFraction(const QueueTree& tree, QueueIndex 
 
 }  // namespace
 
-FairOrder::FairOrder(const QueueTree& tree, std::span<const char> open, Decayed decayed)
-    : tree_(&tree), decayed_(std::move(decayed)), nodes_(tree.size()) {
+FairOrder::FairOrder(const QueueTree& tree, std::span<const char> open, Decayed decayed,
+                     FairShare share)
+    : tree_(&tree), decayed_(std::move(decayed)), fair_share_(share), nodes_(tree.size()) {
   CHECK(open.size() == tree.size());
   for (size_t q = 0; q < open.size(); ++q) {
     if (open[q] == 0) continue;
@@ -108,14 +109,21 @@ bool FairOrder::Before(QueueIndex a, QueueIndex b) {
     const Int128 right = static_cast<Int128>(used_b) * of_a;
     if (left != right) return left < right;
   }
+  if (fair_share_ == FairShare::kHistory) {
+    if (const auto less = UsedLess(a, b)) return *less;
+  }
   const Node& x = Computed(a);
   const Node& y = Computed(b);
   if (x.beyond != y.beyond) return x.beyond < y.beyond;
   if (x.share != y.share) return x.share < y.share;
-  const int64_t decayed_a = decayed_(a);
-  const int64_t decayed_b = decayed_(b);
-  if (decayed_a != decayed_b) return decayed_a < decayed_b;
-  return a < b;
+  return UsedLess(a, b).value_or(a < b);
+}
+
+std::optional<bool> FairOrder::UsedLess(QueueIndex a, QueueIndex b) const {
+  const Int128 used_a = static_cast<Int128>(decayed_(a)) * tree_->weight(b);
+  const Int128 used_b = static_cast<Int128>(decayed_(b)) * tree_->weight(a);
+  if (used_a == used_b) return std::nullopt;
+  return used_a < used_b;
 }
 
 QueueIndex FairOrder::Next() {

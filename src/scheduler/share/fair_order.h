@@ -7,12 +7,14 @@
 //
 // At each level the next child is: first those below their guarantee, by the exact fraction usage
 // over guarantee; then by the dominant share of what they hold beyond it, over their weight; ties
-// by what they used recently, then by index. Shares are whole 2^-32ths, and computed when two
-// queues are compared: where one alone has jobs, nothing is.
+// by what they used recently, then by index. With FairShare::kHistory what they used recently
+// beyond their guarantee, over their weight, comes before what they hold. Shares are whole
+// 2^-32ths, and computed when two queues are compared: where one alone has jobs, nothing is.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,12 +22,19 @@
 
 namespace longhaul::scheduler::share {
 
+// What is divided fairly beyond the guarantees.
+enum class FairShare : uint8_t {
+  kPresent,  // what queues hold now
+  kHistory,  // what they have used, the longer ago the less
+};
+
 class FairOrder {
  public:
   // `open[q]`: queue q itself has a job that may be tried, for every queue of `tree`, which
-  // outlives this. `decayed`: what a queue used recently.
+  // outlives this. `decayed`: what a queue used recently beyond its guarantee.
   using Decayed = std::function<int64_t(QueueIndex)>;
-  FairOrder(const QueueTree& tree, std::span<const char> open, Decayed decayed);
+  FairOrder(const QueueTree& tree, std::span<const char> open, Decayed decayed,
+            FairShare share = FairShare::kPresent);
 
   // The queue whose turn it is; kNoQueue when none is open. A queue comes after its children where
   // jobs are submitted to inner queues.
@@ -52,8 +61,12 @@ class FairOrder {
   const Node& Computed(QueueIndex queue);
   int64_t Dominant(const SharedAmounts& amounts, uint32_t weight) const;
 
+  // Whether a used less than b recently, each over its weight; nothing if equally much.
+  std::optional<bool> UsedLess(QueueIndex a, QueueIndex b) const;
+
   const QueueTree* tree_;
   Decayed decayed_;
+  FairShare fair_share_;
   std::vector<Node> nodes_;
 };
 

@@ -48,6 +48,32 @@ TEST(FairOrder, ServesQueuesBelowTheirGuaranteeFirstByExactFraction) {
   EXPECT_EQ(AllOpen(tree).Next(), 1);
 }
 
+TEST(FairOrder, DividesWhatWasUsedOverTimeByWeight) {
+  auto tree = *QueueTree::Create({Queue("a", "", 0, 2), Queue("b", "", 0, 1)}, {{300, 0, 0}});
+  tree.Add(1, {{1, 0, 0}});
+  const std::vector<char> open = {0, 1, 1};
+  const auto next = [&](int64_t used_a, int64_t used_b, FairShare share) {
+    const std::vector<int64_t> used = {0, used_a, used_b};
+    const auto decayed = [&used](QueueIndex queue) { return used[static_cast<size_t>(queue)]; };
+    return FairOrder(tree, open, decayed, share).Next();
+  };
+  EXPECT_EQ(next(199, 100, FairShare::kHistory), 1);
+  EXPECT_EQ(next(201, 100, FairShare::kHistory), 2);
+  EXPECT_EQ(next(200, 100, FairShare::kHistory), 2)
+      << "what they hold decides where they are equal";
+  EXPECT_EQ(next(199, 100, FairShare::kPresent), 2);
+}
+
+TEST(FairOrder, GuaranteesComeBeforeWhatWasUsedOverTime) {
+  auto tree = *QueueTree::Create({Queue("a", "", 3), Queue("b", "", 0)}, {{20, 0, 0}});
+  const std::vector<int64_t> used = {0, 1'000, 0};
+  const auto decayed = [&used](QueueIndex queue) { return used[static_cast<size_t>(queue)]; };
+  const std::vector<char> open = {0, 1, 1};
+  EXPECT_EQ(FairOrder(tree, open, decayed, FairShare::kHistory).Next(), 1);
+  tree.Add(1, {{3, 0, 0}});
+  EXPECT_EQ(FairOrder(tree, open, decayed, FairShare::kHistory).Next(), 2);
+}
+
 TEST(FairOrder, DividesTheRestByWeight) {
   auto tree = *QueueTree::Create({Queue("a", "", 0, 2), Queue("b", "", 0, 1)}, {{300, 0, 0}});
   FairOrder order = AllOpen(tree);

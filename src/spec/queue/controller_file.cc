@@ -17,7 +17,8 @@ constexpr auto kKeys = std::to_array<std::string_view>(
     {"cluster", "queues", "default_queue", "priorities", "scheduling"});
 constexpr auto kSchedulingKeys = std::to_array<std::string_view>(
     {"preemption", "backfill", "reservations", "evictions_a_day", "aging_period", "longest_wait",
-     "reservation_idle", "elastic_period", "repair_patience", "snapshot_patience", "array_limit"});
+     "reservation_idle", "fair_share", "usage_half_life", "elastic_period", "repair_patience",
+     "snapshot_patience", "array_limit"});
 constexpr uint64_t kMaxCount = 10'000;
 constexpr uint64_t kMaxArray = 100'000;
 constexpr size_t kMaxPriorities = 1'000;
@@ -130,6 +131,14 @@ class Reader {
       return ReadTime(node, spec_.longest_wait);
     }
     if (node.key == "reservation_idle") return ReadShare(node, spec_.reservation_idle_percent);
+    if (node.key == "fair_share") {
+      if (node.kind != Node::Kind::kScalar || (node.text != "present" && node.text != "history")) {
+        return Bad(node, "'present' or 'history'");
+      }
+      spec_.fair_share_history = node.text == "history";
+      return {};
+    }
+    if (node.key == "usage_half_life") return ReadTime(node, spec_.usage_half_life);
     if (node.key == "elastic_period") return ReadTime(node, spec_.elastic_period);
     if (node.key == "repair_patience") return ReadTime(node, spec_.repair_patience);
     if (node.key == "snapshot_patience") return ReadTime(node, spec_.snapshot_patience);

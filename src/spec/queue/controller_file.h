@@ -14,6 +14,8 @@
 //     aging_period: 6h
 //     longest_wait: 24h
 //     reservation_idle: 25%
+//     fair_share: present            # or history
+//     usage_half_life: 7d
 //     elastic_period: 1min
 //     repair_patience: 10min
 //     snapshot_patience: 30s
@@ -49,6 +51,10 @@ struct ControllerSpec {
   // Accelerator time that the reservations of a gang may keep idle, of what the gang will use; 0:
   // no limit.
   uint32_t reservation_idle_percent = 25;
+  // Whether what queues have used beyond their guarantees, and not only what they hold, decides
+  // which of them is next; it counts half after the half-life.
+  bool fair_share_history = false;
+  Duration usage_half_life = std::chrono::hours(24 * 7);
   Duration elastic_period = std::chrono::minutes(1);
   Duration repair_patience = std::chrono::minutes(10);
   Duration snapshot_patience = std::chrono::seconds(30);

@@ -30,6 +30,8 @@ scheduling:
   aging_period: 1h
   longest_wait: 36h
   reservation_idle: 40%
+  fair_share: history
+  usage_half_life: 2d
   elastic_period: 90s
   repair_patience: 2min
   snapshot_patience: 5s
@@ -53,6 +55,8 @@ scheduling:
   want.aging_period = hours(1);
   want.longest_wait = hours(36);
   want.reservation_idle_percent = 40;
+  want.fair_share_history = true;
+  want.usage_half_life = hours(48);
   want.elastic_period = seconds(90);
   want.repair_patience = minutes(2);
   want.snapshot_patience = seconds(5);
@@ -75,6 +79,8 @@ TEST(ControllerFile, NamesTheLineTheValueAndTheRemedy) {
       {"scheduling: 3", "c.yaml:1: scheduling: '3' is not a map"},
       {"scheduling: {reservations: 0}", "'0' is not a whole number from 1 to 10,000"},
       {"scheduling: {longest_wait: 0s}", "'0s' is not a time such as 30s"},
+      {"scheduling: {fair_share: past}", "'past' is not 'present' or 'history'"},
+      {"scheduling: {usage_half_life: 0s}", "'0s' is not a time such as 30s"},
       {"scheduling: {reservation_idle: 0%}", "'0%' is not a whole percentage from 1% to 1000%"},
       {"scheduling: {reservation_idle: 25}", "'25' is not a whole percentage from 1% to 1000%"},
       {"scheduling: {reservation_idle: 1001%}", "'1001%' is not a whole percentage"},

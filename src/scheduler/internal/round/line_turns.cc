@@ -32,9 +32,10 @@ share::FairOrder LineTurns::Order() const {
       if (!IsParked(state_.lines[line])) open[q] = 1;
     }
   }
-  return share::FairOrder(state_.queues, open, [&state = state_](share::QueueIndex queue) {
+  const auto decayed = [&state = state_](share::QueueIndex queue) {
     return state.decayed.At(static_cast<size_t>(queue), state.now);
-  });
+  };
+  return share::FairOrder(state_.queues, open, decayed, state_.policy.fair_share);
 }
 
 LineTurns::Head LineTurns::FirstOf(uint32_t index) const {
