@@ -44,11 +44,11 @@ TEST(FairShare, AQueueThatWasIdleIsAheadUntilItHasUsedAsMuch) {
 
 // Both queues use a host for two days, one of them as its guarantee. Then two hosts are free.
 TEST(FairShare, WhatWasUsedWithinAGuaranteeDoesNotCount) {
-  World world(1, 1, 3, {Queue("entitled", 8), Queue("borrower", 0)},
+  World world(1, 1, 3, {Queue("entitled", 8), Queue("borrower", 0), Queue("other", 0)},
               Share(share::FairShare::kHistory));
   world.Submit("kept", 1, 8, "entitled");
   world.Submit("borrowed", 1, 8, "borrower");
-  world.Submit("filler", 1, 8, "borrower");
+  world.Submit("filler", 1, 8, "other");
   world.Pass(hours(48));
   for (const char* queue : {"borrower", "entitled"}) {
     for (const char* number : {"1", "2"}) {
