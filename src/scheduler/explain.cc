@@ -159,6 +159,11 @@ class Explainer {
       answer_.sentence += ", at most " + std::to_string(group.max_per_domain) + " in " +
                           TierText(group.spread_tier);
     }
+    if (group.slice > 1) {
+      answer_.sentence +=
+          ", each " + std::to_string(group.slice) + " of them within " + TierText(group.slice_tier);
+    }
+    if (group.rail_aligned) answer_.sentence += ", on the same GPUs of every host";
     Number("tasks_needed", group.minimum);
     Number("tasks_that_fit", fits);
     Number("tasks_that_fit_anywhere", total);

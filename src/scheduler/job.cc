@@ -55,10 +55,12 @@ Status CheckGroup(const GroupRequest& group, Tier tiers) {
     return refuse("names a tier of the network that the cluster does not have");
   }
   if (group.max_per_domain < 0) return refuse("spreads by a number below zero");
-  if (group.rail_aligned && (group.shape.gpus < 1 || group.shape.gpus > kMaxRails ||
-                             group.slice != 1 || group.max_per_domain > 0)) {
+  // A bound of tasks a host has no effect on aligned ones: each has a host of its own.
+  const bool spread = group.max_per_domain > 0 && group.spread_tier != kHostTier;
+  if (group.rail_aligned &&
+      (group.shape.gpus < 1 || group.shape.gpus > kMaxRails || group.slice != 1 || spread)) {
     return refuse("is aligned to rails, which is for tasks of 1 to " + std::to_string(kMaxRails) +
-                  " whole GPUs without slices and spread");
+                  " whole GPUs without slices and spread over more than hosts");
   }
   return CheckSpeeds(group);
 }

@@ -48,7 +48,7 @@ struct GroupRequest {
   int32_t max_per_domain = 0;  // spread: so many a domain of spread_tier at most; 0: no rule
   Tier spread_tier = kLeafTier;
   // Every task holds the same local GPUs on its host, one task a host (gang/rails.h). Only for
-  // whole GPUs on hosts of kMaxRails GPUs at most, without slices and spread.
+  // whole GPUs on hosts of kMaxRails GPUs at most, without slices and spread above hosts.
   bool rail_aligned = false;
   // All tasks of the group are on devices of one model, any of those that the shape allows.
   bool one_model = false;

@@ -151,6 +151,29 @@ std::string SizeText(const Json& job) {
   return text + before + ")";
 }
 
+// "node-1: 0,1; node-2: 0,1"; empty: no devices are assigned.
+std::string DevicesText(const Json& job) {
+  std::string text;
+  if (!job.contains("devices")) return text;
+  for (const Json& node : job["devices"]) {
+    text += (text.empty() ? "" : "; ") + node["node"].get<std::string>() + ": ";
+    for (size_t i = 0; i < node["devices"].size(); ++i) {
+      text += (i == 0 ? "" : ",") + std::to_string(node["devices"][i].get<uint64_t>());
+    }
+  }
+  return text;
+}
+
+// Whether the nodes share a domain of the preferred level; empty: none is preferred, or the job
+// has no nodes.
+std::string PreferredText(const Json& job) {
+  const Json& scheduling = job["job"]["scheduling"];
+  const std::string level = scheduling.value("preferred_topology", "");
+  if (level.empty() || job["gang"].empty()) return "";
+  const std::string domain = job.value("preferred_domain", "");
+  return domain.empty() ? "its nodes do not share one " + level : level + " " + domain;
+}
+
 void PrintJob(const Json& job) {
   const auto line = [](const char* key, const std::string& value) {
     if (!value.empty()) std::printf("  %-14s %s\n", key, frontend::Harmless(value).c_str());
@@ -165,6 +188,8 @@ void PrintJob(const Json& job) {
     return line("submitted", Ago(job["submitted_at_ns"]));
   }
   line("nodes", Names(job["gang"]) + SizeText(job));
+  line("devices", DevicesText(job));
+  line("preferred", PreferredText(job));
   line("attempt", std::to_string(job["attempt"].get<uint64_t>()));
   line("step", StepText(job));
   line("loss",
@@ -252,7 +277,19 @@ int ChangeJobs(RestClient& client, const Options& options, const char* kind) {
 int ChangeJob(RestClient& client, const Options& options) {
   Json change = {{"job", options.job}};
   if (options.nodes > 0) change["nodes"] = options.nodes;
-  if (!options.topology.empty()) change["topology"] = options.topology;
+  if (options.topology.starts_with('{')) {
+    Json rules = Json::parse(options.topology, nullptr, /*allow_exceptions=*/false);
+    if (!rules.is_object()) {
+      std::fprintf(stderr,
+                   "longhaul: --topology: '%s' is not a JSON object such as {\"required\": "
+                   "\"block\", \"preferred\": \"leaf\"}\n",
+                   frontend::Harmless(options.topology).c_str());
+      return kExitUsage;
+    }
+    change["topology"] = std::move(rules);
+  } else if (!options.topology.empty()) {
+    change["topology"] = options.topology;
+  }
   if (!options.devices.empty()) {
     change["devices"] = Json::array();
     for (const std::string& name : options.devices) {
@@ -308,7 +345,8 @@ void AddList(CLI::App& app, Action& action, const std::shared_ptr<Options>& opti
   change->add_option("JOB", options->job, "Job, by id or name")->required();
   change->add_option("--nodes", options->nodes, "So many, of a job that has not begun");
   change->add_option("--topology", options->topology,
-                     "The level of the network that its nodes share; cluster: none");
+                     "The level of the network that its nodes share (cluster: none), or all "
+                     "rules as JSON");
   change->add_option("--devices", options->devices, "Device models that may run it; any: all");
   CLI::Option* mixed = change->add_flag("--mixed-devices", options->mixed_devices,
                                         "Allow nodes with different device models");

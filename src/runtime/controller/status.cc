@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/hash.h"
 #include "base/text.h"
@@ -66,6 +67,7 @@ proto::JobStatus StatusReporter::StatusOf(const JobRecord& job, Instant now) con
   status.set_resizes(job.placement.resizes());
   status.set_attempt(job.life.attempt());
   for (const Member& member : job.group.members()) status.add_gang(member.node.value());
+  AddPlaces(job, status);
   AddProgress(job, status);
   for (int i = 0; i < job.spec().faults_size(); ++i) {
     if (!job.faults.injected(i)) *status.add_faults_to_come() = job.spec().faults(i);
@@ -80,6 +82,14 @@ proto::JobStatus StatusReporter::StatusOf(const JobRecord& job, Instant now) con
   status.set_samples_committed(job.data.committed_samples());
   for (const int64_t pid : job.group.pids()) status.add_worker_pids(pid);
   return status;
+}
+
+void StatusReporter::AddPlaces(const JobRecord& job, proto::JobStatus& status) const {
+  const std::string& preferred = job.spec().scheduling().preferred_topology();
+  if (preferred.empty()) return;
+  std::vector<std::string> nodes;
+  for (const Member& member : job.group.members()) nodes.push_back(member.node.value());
+  status.set_preferred_domain(context_.scheduler.SharedDomain(nodes, preferred));
 }
 
 void StatusReporter::AddProgress(const JobRecord& job, proto::JobStatus& status) const {

@@ -32,6 +32,7 @@ class StatusReporter {
 
  private:
   proto::JobStatus StatusOf(const ReleaseUnit& array) const;
+  void AddPlaces(const JobRecord& job, proto::JobStatus& status) const;
   void AddProgress(const JobRecord& job, proto::JobStatus& status) const;
   void AddSnapshots(const JobRecord& job, proto::JobStatus& status) const;
   UsageLedger::BooksOf BooksAt(Instant now) const;

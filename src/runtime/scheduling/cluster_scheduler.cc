@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "base/check.h"
@@ -401,6 +402,7 @@ void ClusterScheduler::ApplyTo(const JobRequest& request, proto::Job& job) const
   const scheduler::Tier tier = std::min(group.required, request.required);
   if (group.shape.models == scheduler::kAnyModel) job.mutable_scheduling()->clear_devices();
   if (group.desired > 1) job.mutable_scheduling()->set_mixed_devices(!group.one_model);
+  if (!group.rail_aligned) job.mutable_scheduling()->clear_rail_aligned();
   std::string& topology = *job.mutable_scheduling()->mutable_topology();
   if (tier == scheduler::kClusterTier) {
     topology.clear();
@@ -469,6 +471,26 @@ std::vector<std::string> ClusterScheduler::NodesOf(const JobId& job) const {
     names.resize(std::max<size_t>(names.size(), BoundsOf(request->second.job).minimum));
   }
   return names;
+}
+
+std::string ClusterScheduler::SharedDomain(const std::vector<std::string>& nodes,
+                                           const std::string& level) const {
+  if (!scheduler_ || nodes.empty()) return "";
+  const spec::Topology& topology = scheduler_->topology();
+  std::set<uint32_t> members;
+  for (const std::string& name : nodes) {
+    const auto node = topology.Find(name);
+    if (!node) return "";
+    members.insert(*node);
+  }
+  for (const spec::Level& each : topology.levels()) {
+    if (each.name != level) continue;
+    for (const spec::Domain& domain : each.domains) {
+      if (*members.begin() < domain.first || *members.rbegin() >= domain.last) continue;
+      return domain.name;
+    }
+  }
+  return "";
 }
 
 bool ClusterScheduler::Waits(const JobId& job) const {

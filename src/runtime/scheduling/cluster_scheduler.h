@@ -114,6 +114,9 @@ class ClusterScheduler {
   // Returns a job's nodes, by rank, with empty names for lost ones; empty when it waits.
   std::vector<std::string> NodesOf(const JobId& job) const;
   bool Waits(const JobId& job) const;
+  // Returns the name of the domain of the level that has all these nodes; empty: none has, or the
+  // level does not exist.
+  std::string SharedDomain(const std::vector<std::string>& nodes, const std::string& level) const;
   // Returns a short text why a job waits.
   std::string WaitText(const JobId& job) const;
 

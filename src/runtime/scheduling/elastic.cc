@@ -1,5 +1,6 @@
 #include "runtime/scheduling/elastic.h"
 
+#include <numeric>
 #include <string>
 
 #include "spec/job/job.h"
@@ -9,6 +10,7 @@ namespace {
 
 uint32_t TensorOf(const proto::Job& job) { return std::max(1u, job.tensor()); }
 uint32_t PipelineOf(const proto::Job& job) { return std::max(1u, job.pipeline()); }
+uint32_t SliceOf(const proto::Job& job) { return std::max(1u, job.scheduling().slice_nodes()); }
 
 }  // namespace
 
@@ -17,8 +19,9 @@ NodeBounds BoundsOf(const proto::Job& job) {
   bounds.minimum = job.minimum_nodes() > 0 ? job.minimum_nodes() : job.nodes();
   bounds.maximum = job.maximum_nodes() > 0 ? job.maximum_nodes() : job.nodes();
   if (bounds.elastic()) {
-    bounds.step =
-        spec::NodeStep(std::max(1u, job.processes_per_node()), TensorOf(job), PipelineOf(job));
+    bounds.step = std::lcm(
+        spec::NodeStep(std::max(1u, job.processes_per_node()), TensorOf(job), PipelineOf(job)),
+        SliceOf(job));
   }
   return bounds;
 }
@@ -29,6 +32,12 @@ Status CheckBounds(const proto::Job& job) {
     return InvalidArgument("job " + job.id() + " wants " + std::to_string(job.nodes()) +
                            " nodes, outside its own bounds of " + std::to_string(bounds.minimum) +
                            " to " + std::to_string(bounds.maximum));
+  }
+  for (const uint32_t nodes : {bounds.minimum, job.nodes(), bounds.maximum}) {
+    if (nodes % SliceOf(job) == 0) continue;
+    return InvalidArgument("job " + job.id() + ": topology: slices of " +
+                           std::to_string(SliceOf(job)) + " nodes do not divide its " +
+                           std::to_string(nodes) + " nodes");
   }
   if (!bounds.elastic()) return {};
   const auto batch =

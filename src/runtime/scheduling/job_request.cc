@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "runtime/scheduling/elastic.h"
+#include "scheduler/gang/rails.h"
 
 namespace longhaul::runtime::scheduling {
 namespace {
@@ -150,21 +151,83 @@ Status ReadProperties(const proto::Scheduling& asked, const RequestContext& cont
   return {};
 }
 
-Status ReadTopology(const std::string& level, const std::vector<std::string>& levels,
+// The tier of a level that the job names; `key` is where it does.
+Result<scheduler::Tier> TierOf(const std::string& key, const std::string& level,
+                               const std::vector<std::string>& levels) {
+  const auto found = std::find(levels.begin(), levels.end(), level);
+  if (found != levels.end()) return static_cast<scheduler::Tier>(found - levels.begin());
+  const std::vector<std::string_view> known(levels.begin(), levels.end());
+  const auto nearest = Nearest(level, known);
+  return InvalidArgument(key + ": the cluster has no level '" + Printable(level, 63) + "'; " +
+                         (nearest ? "did you mean '" + std::string(*nearest) + "'; " : "") +
+                         (levels.empty()
+                              ? "none is declared (key 'cluster' of the controller's file)"
+                              : "there is " + Join(levels, ", ")));
+}
+
+Status ReadRequired(const std::string& level, const std::vector<std::string>& levels,
                     const NodeBounds& bounds, GroupRequest& group) {
   if (level.empty() || level == "cluster") return {};
   if (level == "host") {
     if (bounds.maximum == 1) return {};
     return InvalidArgument("topology: '" + level + "' is for jobs of one node");
   }
-  const auto found = std::find(levels.begin(), levels.end(), level);
-  if (found == levels.end()) {
-    return InvalidArgument("topology: the cluster has no level '" + Printable(level, 63) + "'; " +
-                           (levels.empty()
-                                ? "none is declared (key 'cluster' of the controller's file)"
-                                : "there is " + Join(levels, ", ")));
+  ASSIGN_OR_RETURN(group.required, TierOf("topology", level, levels));
+  return {};
+}
+
+// Whether `level` lies below the one that all nodes share anyway.
+Status CheckBelow(const std::string& key, const std::string& level, scheduler::Tier tier,
+                  const proto::Scheduling& asked, const GroupRequest& group) {
+  if (tier < group.required) return {};
+  return InvalidArgument(key + ": '" + Printable(level, 63) +
+                         "' is not below the required level '" + Printable(asked.topology(), 63) +
+                         "', whose domains hold all nodes of the job; name a lower level");
+}
+
+// The levels that the job names beside the required one. The scheduler places every job in as few
+// domains of each level as it can, so a preferred level is only checked here.
+Status ReadTopology(const proto::Scheduling& asked, const RequestContext& context,
+                    const NodeBounds& bounds, GroupRequest& group) {
+  RETURN_IF_ERROR(ReadRequired(asked.topology(), context.levels, bounds, group));
+  if (const std::string& level = asked.preferred_topology(); !level.empty()) {
+    constexpr const char* kKey = "topology: preferred";
+    ASSIGN_OR_RETURN(const scheduler::Tier tier, TierOf(kKey, level, context.levels));
+    RETURN_IF_ERROR(CheckBelow(kKey, level, tier, asked, group));
   }
-  group.required = static_cast<scheduler::Tier>(found - levels.begin());
+  if (asked.slice_nodes() > 0) {
+    constexpr const char* kKey = "topology: slice";
+    ASSIGN_OR_RETURN(group.slice_tier, TierOf(kKey, asked.slice_level(), context.levels));
+    RETURN_IF_ERROR(CheckBelow(kKey, asked.slice_level(), group.slice_tier, asked, group));
+    group.slice = static_cast<int32_t>(std::min<uint32_t>(asked.slice_nodes(), INT32_MAX));
+    for (const uint32_t nodes : {bounds.minimum, bounds.maximum}) {
+      if (nodes % asked.slice_nodes() == 0) continue;
+      return InvalidArgument(std::string(kKey) + ": " + std::to_string(asked.slice_nodes()) +
+                             " nodes do not divide the " + std::to_string(nodes) +
+                             " nodes of the job");
+    }
+  }
+  return {};
+}
+
+Status ReadRails(const proto::Scheduling& asked, const RequestContext& context,
+                 const NodeBounds& bounds, GroupRequest& group) {
+  if (!asked.rail_aligned()) return {};
+  const auto refuse = [](const std::string& why) {
+    return InvalidArgument("topology: rail_aligned " + why);
+  };
+  if (!context.declared) {
+    return refuse(
+        "needs a cluster file, which names the devices of the nodes (key 'cluster' of "
+        "the controller's file)");
+  }
+  if (group.slice > 1) return refuse("cannot be combined with slice");
+  if (group.shape.gpus < 1 || group.shape.gpus > scheduler::kMaxRails) {
+    return refuse("is for 1 to " + std::to_string(scheduler::kMaxRails) +
+                  " whole devices on each node");
+  }
+  if (bounds.maximum == 1) return {};  // there is no other node to be aligned with
+  group.rail_aligned = true;
   return {};
 }
 
@@ -188,7 +251,8 @@ Result<JobRequest> ReadRequest(const proto::Job& job, const RequestContext& cont
   RETURN_IF_ERROR(ReadWorkers(job.processes_per_node(), context.slots_per_accelerator, group));
   RETURN_IF_ERROR(ReadProperties(asked, context, group));
   group.one_model = bounds.maximum > 1 && !asked.mixed_devices();
-  RETURN_IF_ERROR(ReadTopology(asked.topology(), context.levels, bounds, group));
+  RETURN_IF_ERROR(ReadTopology(asked, context, bounds, group));
+  RETURN_IF_ERROR(ReadRails(asked, context, bounds, group));
   return request;
 }
 

@@ -19,18 +19,28 @@ constexpr uint16_t kTrustedHealth = 800;  // a suspect that healed so far is rea
 constexpr int64_t kHealthAnHour = 10;
 
 // The most tasks of a shape that an empty cluster could take in one domain of the tier, with at
-// most `cap` on a host.
-int64_t MostInOneDomain(const SchedulerState& state, const Shape& shape, Tier tier, int32_t cap) {
+// most `cap` on a host, and so many in whole slices.
+int64_t MostInOneDomain(const SchedulerState& state, const Shape& shape, Tier tier, int32_t cap,
+                        int32_t slice = 1, Tier slice_tier = kHostTier) {
   const std::vector<uint32_t> slots =
       state.resources.SlotsWhenEmpty(shape, static_cast<uint32_t>(cap));
   const DomainTree& tree = *state.tree;
   const bool by_host = tier == kHostTier;
   const int32_t domains = tier == kClusterTier ? 1 : by_host ? tree.hosts() : tree.domains(tier);
+  // Slices lie in domains of `inner`; with a slice of one it does not matter which.
+  const Tier inner = slice == 1 ? kHostTier : std::min(slice_tier, tier);
+  const auto inner_of = [&](int32_t host) {
+    return inner == kHostTier ? host : inner == kClusterTier ? 0 : tree.DomainOf(inner, host);
+  };
   int64_t most = 0;
   for (int32_t d = 0; d < domains; ++d) {
     int64_t sum = 0;
+    int64_t here = 0;  // in the present inner domain
     for (int32_t host = tree.FirstHost(tier, d); host < tree.LastHost(tier, d); ++host) {
-      sum += slots[static_cast<size_t>(host)];
+      here += slots[static_cast<size_t>(host)];
+      if (host + 1 < tree.LastHost(tier, d) && inner_of(host + 1) == inner_of(host)) continue;
+      sum += here - here % slice;
+      here = 0;
     }
     most = std::max(most, sum);
   }
@@ -83,6 +93,11 @@ int64_t Spread(const SchedulerState& state, const GroupRequest& group, int64_t m
 // learns of its shapes.
 int64_t MostOfGroup(SchedulerState& state, const GroupRequest& group, Tier tier) {
   const auto most_of = [&](ShapeId shape) {
+    if (group.slice > 1) {
+      return Spread(state, group,
+                    MostInOneDomain(state, state.resources.shape(shape), tier, HostCap(group),
+                                    group.slice, group.slice_tier));
+    }
     const int64_t most = Spread(state, group, MostWhenEmpty(state, shape, tier, HostCap(group)));
     return group.rail_aligned ? std::min(most, MostOnRails(state, shape, tier)) : most;
   };
@@ -99,7 +114,8 @@ int64_t MostOfPlainGroup(const SchedulerState& state, const GroupRequest& group,
   if (shapes.empty()) shapes.push_back(group.shape);
   int64_t most = 0;
   for (const Shape& shape : shapes) {
-    most = std::max(most, MostInOneDomain(state, shape, tier, HostCap(group)));
+    most = std::max(
+        most, MostInOneDomain(state, shape, tier, HostCap(group), group.slice, group.slice_tier));
   }
   return Spread(state, group, most);
 }

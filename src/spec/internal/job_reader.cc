@@ -16,7 +16,7 @@ constexpr size_t kMaxMistakes = 10;
 constexpr auto kReservedVariables = std::to_array<std::string_view>(
     {"RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE",
      "MASTER_ADDR", "MASTER_PORT", "LONGHAUL_AGENT_SOCKET", "LONGHAUL_ARRAY_ID",
-     "LONGHAUL_ARRAY_INDEX", "LONGHAUL_ARRAY_COUNT", "LONGHAUL_ARRAY_VALUE"});
+     "LONGHAUL_ARRAY_INDEX", "LONGHAUL_ARRAY_COUNT", "LONGHAUL_ARRAY_VALUE", "LONGHAUL_DEVICES"});
 
 // What a value is, for "must be ..., not ...".
 std::string Describe(const Node& node) {
@@ -144,14 +144,15 @@ void JobReader::Section(const char* key, const std::function<void()>& body) {
   const Node* node = Take(key);
   if (node == nullptr || node->kind == Node::Kind::kNull) return;
   if (node->kind != Node::Kind::kMap) {
-    return RefuseAt(node->line, key, "must be a map of keys, not " + Describe(*node));
+    return RefuseAt(node->line, Path(key), "must be a map of keys, not " + Describe(*node));
   }
   const Node* const outer = std::exchange(map_, node);
   std::vector<std::string_view> outer_known = std::exchange(known_, {});
-  section_ = key;
+  std::string outer_section = Path(key);
+  std::swap(section_, outer_section);
   body();
   RefuseUnknown(*node);
-  section_.clear();
+  section_ = std::move(outer_section);
   known_ = std::move(outer_known);
   map_ = outer;
 }
@@ -301,6 +302,22 @@ void JobReader::After(const char* key, AfterSpec& value) {
     } else {
       RefuseAt(when->line, Path("when"), "must be success, end or failure, not " + Describe(*when));
     }
+  });
+}
+
+void JobReader::Topology(const char* key, TopologySpec& value) {
+  const Node* node = map_ == nullptr ? nullptr : Find(*map_, key);
+  if (node == nullptr || node->kind != Node::Kind::kMap) {
+    return Text(key, value.required, kMaxNameBytes);
+  }
+  Section(key, [&] {
+    Text("required", value.required, kMaxNameBytes);
+    Text("preferred", value.preferred, kMaxNameBytes);
+    Section("slice", [&] {
+      Whole("nodes", value.slice.nodes, 2, 100'000);
+      Text("level", value.slice.level, kMaxNameBytes);
+    });
+    Flag("rail_aligned", value.rail_aligned);
   });
 }
 

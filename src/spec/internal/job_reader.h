@@ -49,6 +49,7 @@ class JobReader {
   void TextList(const char* key, std::vector<std::string>& value, size_t limit,
                 size_t most = kMaxListItems);
   void After(const char* key, AfterSpec& value);
+  void Topology(const char* key, TopologySpec& value);
   void Names(const char* key, std::vector<std::string>& value);
   void Labels(const char* key, std::map<std::string, std::string>& value);
   void Environment(const char* key, std::map<std::string, std::string>& value);

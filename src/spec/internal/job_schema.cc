@@ -53,6 +53,9 @@ class KeyLister {
   void After(const char* key, const auto&) {
     Add(key, "at most " + Thousands(kMaxDependencies) + " jobs");
   }
+  void Topology(const char* key, const auto&) {
+    Add(key, "a level of at most " + Thousands(kMaxNameBytes) + " bytes, or a map");
+  }
   void Names(const char* key, const auto&) {
     Add(key, "at most " + Thousands(kMaxLabels) + " texts of 1 to " + Thousands(kMaxNameBytes) +
                  " bytes");

@@ -13,6 +13,7 @@
 //   AutoSize(key, value, min, max)       bytes, or "auto" (absent)
 //   TextList(key, value, limit, most)    a list of at most so many texts
 //   After(key, value)                    a list of jobs, or {jobs, when}
+//   Topology(key, value)                 a level, or {required, preferred, slice, rail_aligned}
 //   Names(key, value)                    a list of names, or one name
 //   Labels(key, value)                   a map of names
 //   Environment(key, value)
@@ -128,6 +129,7 @@ void VisitShared(Visitor& v, Job& job) {
     v.Names("devices", job.resources.devices);
     v.Flag("mixed_devices", job.resources.mixed_devices);
     v.Size("device_memory", job.resources.device_memory, 0, uint64_t{1} << 50);
+    v.Real("share", job.resources.share, RealRange{0, 1, true, false});
     v.Real("cpu", job.resources.cpu, RealRange{0, 65'536});
     v.AutoSize("memory", job.resources.memory, 0, uint64_t{1} << 50);
   });
@@ -136,7 +138,7 @@ void VisitShared(Visitor& v, Job& job) {
     v.Text("project", job.scheduling.project, 63);
     v.Text("priority", job.scheduling.priority, 63);
     v.Text("preemption", job.scheduling.preemption, 63);
-    v.Text("topology", job.scheduling.topology, 63);
+    v.Topology("topology", job.scheduling.topology);
     v.Text("expected_duration", job.scheduling.expected_duration, 63);
     v.Text("deadline", job.scheduling.deadline, 63);
     v.Labels("selector", job.scheduling.selector);

@@ -1,7 +1,9 @@
 #include "spec/job/job.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -245,6 +247,68 @@ void CheckAfter(JobReader& reader, const JobSpec& job) {
   }
 }
 
+// Slices must divide every number of nodes that the job may have.
+void CheckSlice(JobReader& reader, const JobSpec& job) {
+  constexpr const char* kPath = "scheduling.topology.slice";
+  const SliceSpec& slice = job.scheduling.topology.slice;
+  if (!reader.Has(kPath)) return;
+  if (slice.nodes == 0 || slice.level.empty()) {
+    return reader.Refuse(kPath, "needs nodes and level, such as {nodes: 4, level: leaf}");
+  }
+  const ResourceSpec& resources = job.resources;
+  const std::pair<const char*, std::optional<uint32_t>> counts[] = {
+      {"nodes", resources.nodes},
+      {"minimum_nodes", resources.minimum_nodes},
+      {"maximum_nodes", resources.maximum_nodes}};
+  for (const auto& [key, nodes] : counts) {
+    if (!nodes || *nodes % slice.nodes == 0) continue;
+    reader.Refuse("scheduling.topology.slice.nodes",
+                  std::to_string(slice.nodes) + " does not divide the " + std::to_string(*nodes) +
+                      " of resources." + key);
+  }
+}
+
+void CheckTopology(JobReader& reader, const JobSpec& job) {
+  constexpr const char* kAligned = "scheduling.topology.rail_aligned";
+  constexpr uint32_t kMostAligned = 8;
+  const TopologySpec& topology = job.scheduling.topology;
+  CheckSlice(reader, job);
+  if (!topology.preferred.empty() && topology.preferred == topology.required) {
+    reader.Refuse("scheduling.topology.preferred",
+                  "'" + Printable(topology.preferred, 40) +
+                      "' is required already; name a lower level, or leave it out");
+  }
+  if (!topology.rail_aligned) return;
+  if (topology.slice.nodes > 0) {
+    reader.Refuse(kAligned, "cannot be combined with slice; leave one of them out");
+  }
+  if (job.resources.share < 1) {
+    reader.Refuse(kAligned, "is for whole devices and cannot be combined with resources.share");
+  }
+  if (job.resources.processes_per_node.value_or(1) > kMostAligned) {
+    reader.Refuse(kAligned, "is for at most " + std::to_string(kMostAligned) +
+                                " devices of a node, not the " +
+                                std::to_string(*job.resources.processes_per_node) +
+                                " of resources.processes_per_node");
+  }
+}
+
+// A share is of one device for the one worker of a node, in thousandths.
+void CheckShare(JobReader& reader, JobSpec& job) {
+  ResourceSpec& resources = job.resources;
+  const double thousandths = resources.share * 1'000;
+  if (std::abs(thousandths - std::round(thousandths)) > 1e-9) {
+    reader.Refuse("resources.share", "has more than three decimals");
+  }
+  if (resources.share == 1) return;
+  if (resources.processes_per_node.value_or(1) != 1) {
+    reader.Refuse("resources.share", "is for one worker on each node, not the " +
+                                         std::to_string(*resources.processes_per_node) +
+                                         " of resources.processes_per_node");
+  }
+  resources.processes_per_node = 1;
+}
+
 // An object store's address is looked at more closely where it is used.
 void CheckCopies(JobReader& reader, const SnapshotSpec& snapshot) {
   std::string_view to = snapshot.copy_to;
@@ -360,6 +424,7 @@ Result<JobSpec> internal::ReadJob(const Node& root, std::string_view source) {
   internal::VisitJob(reader, job);
   reader.RefuseUnknown();
   CheckName(reader, job, source);
+  CheckShare(reader, job);
   if (reader.Has("command")) {
     CheckCommandJob(reader, job);
   } else {
@@ -368,6 +433,7 @@ Result<JobSpec> internal::ReadJob(const Node& root, std::string_view source) {
   CheckBounds(reader, job);
   CheckDevices(reader, job.resources);
   CheckScheduling(reader, job.scheduling);
+  CheckTopology(reader, job);
   CheckCopies(reader, job.snapshot);
   CheckArray(reader, job);
   CheckAfter(reader, job);

@@ -132,6 +132,8 @@ struct ResourceSpec {
   std::vector<std::string> devices;
   bool mixed_devices = false;  // nodes of the job may have different device models
   uint64_t device_memory = 0;  // bytes that each device must have at least
+  // Of one device, for the one worker of each node; it reserves device_memory of the device.
+  double share = 1;  // above 0; 1: whole devices
   // What each node reserves for the job.
   double cpu = 0;                      // cores
   std::optional<uint64_t> memory = 0;  // bytes; absent: "auto", the planner's figure
@@ -139,15 +141,35 @@ struct ResourceSpec {
   friend bool operator==(const ResourceSpec&, const ResourceSpec&) = default;
 };
 
+// Nodes of a job that lie in one domain of a level, so many each.
+struct SliceSpec {
+  uint32_t nodes = 0;  // 0: no slices
+  std::string level;
+
+  friend bool operator==(const SliceSpec&, const SliceSpec&) = default;
+};
+
+// Where the nodes of a job must lie in the network. The levels are those of the cluster file.
+struct TopologySpec {
+  std::string required;   // the level that all nodes share; empty: none
+  std::string preferred;  // a lower level, which they share if they can
+  SliceSpec slice;
+  bool rail_aligned = false;  // the workers have the same device indices on every node
+
+  // Whether the text of one level describes it: "leaf".
+  bool plain() const { return *this == TopologySpec{required, "", {}, false}; }
+  friend bool operator==(const TopologySpec&, const TopologySpec&) = default;
+};
+
 // The job's scheduling options; texts as written, checked by ParseJob.
 struct JobSchedulingSpec {
-  std::string queue;              // absent: the controller's default
-  std::string project;            // to which the time is charged; absent: none
-  std::string priority;           // a whole number, or a name of the controller's file
-  std::string preemption;         // never, shrink, suspend or requeue
-  std::string topology;           // the level of the network that all nodes share
-  std::string expected_duration;  // "2h"
-  std::string deadline;           // after submission: "12h"
+  std::string queue;       // absent: the controller's default
+  std::string project;     // to which the time is charged; absent: none
+  std::string priority;    // a whole number, or a name of the controller's file
+  std::string preemption;  // never, shrink, suspend or requeue
+  TopologySpec topology;
+  std::string expected_duration;                // "2h"
+  std::string deadline;                         // after submission: "12h"
   std::map<std::string, std::string> selector;  // labels that every node of the job must have
   std::vector<std::string> tolerates;           // taints of nodes that the job accepts
 

@@ -296,6 +296,85 @@ scheduling: {selector: {pool: prod, zone: a}, tolerates: [reserved, noisy], proj
             2u);
 }
 
+TEST(ParseJob, ReadsTheRulesOfTheTopology) {
+  const JobSpec plain = MustParse("command: [train]\nscheduling: {topology: leaf}\n");
+  EXPECT_EQ(plain.scheduling.topology, (TopologySpec{"leaf", "", {}, false}));
+  const JobSpec job = MustParse(R"(
+command: [train]
+resources: {nodes: 8, minimum_nodes: 4, maximum_nodes: 12, processes_per_node: 1}
+scheduling:
+  topology: {required: block, preferred: leaf, slice: {nodes: 4, level: leaf}}
+  queue: lab
+)");
+  EXPECT_EQ(job.scheduling.topology, (TopologySpec{"block", "leaf", {4, "leaf"}, false}));
+  EXPECT_EQ(job.scheduling.queue, "lab") << "a key after the map is of its section again";
+  EXPECT_TRUE(MustParse("command: [train]\nscheduling: {topology: {rail_aligned: true}}\n")
+                  .scheduling.topology.rail_aligned);
+}
+
+TEST(ParseJob, RefusesATopologyThatMakesNoSense) {
+  const struct {
+    const char* text;
+    const char* want;
+  } kRows[] = {
+      {"scheduling: {topology: [leaf]}", "scheduling.topology: must be a text, not a list"},
+      {"scheduling: {topology: {require: leaf}}",
+       "scheduling.topology.require: unknown key, did you mean 'required'"},
+      {"scheduling: {topology: {required: leaf, preferred: leaf}}",
+       "scheduling.topology.preferred: 'leaf' is required already"},
+      {"scheduling: {topology: {slice: {nodes: 4}}}", "scheduling.topology.slice: needs nodes and"},
+      {"scheduling: {topology: {slice: {level: leaf}}}", "scheduling.topology.slice: needs nodes"},
+      {"scheduling: {topology: {slice: {nodes: 1, level: leaf}}}",
+       "scheduling.topology.slice.nodes: 1 is out of range: 2 to 100,000"},
+      {"scheduling: {topology: {slice: 4}}", "scheduling.topology.slice: must be a map of keys"},
+      {"{resources: {nodes: 6}, scheduling: {topology: {slice: {nodes: 4, level: leaf}}}}",
+       "scheduling.topology.slice.nodes: 4 does not divide the 6 of resources.nodes"},
+      {"scheduling: {topology: {rail_aligned: 1}}",
+       "scheduling.topology.rail_aligned: must be true"},
+      {"scheduling: {topology: {rail_aligned: true, slice: {nodes: 2, level: leaf}}}",
+       "scheduling.topology.rail_aligned: cannot be combined with slice"},
+      {"{resources: {processes_per_node: 9}, scheduling: {topology: {rail_aligned: true}}}",
+       "scheduling.topology.rail_aligned: is for at most 8 devices of a node, not the 9"},
+  };
+  for (const auto& row : kRows) {
+    const std::string text = row.text;
+    const bool flow = text.starts_with("{");
+    const auto job = ParseJob(
+        flow ? "{command: [train],\n" + text.substr(1) : "command: [train]\n" + text + "\n",
+        "job.yaml");
+    EXPECT_THAT(std::string(job.status().message()),
+                testing::StartsWith("job.yaml:2: " + std::string(row.want)))
+        << row.text;
+  }
+}
+
+TEST(ParseJob, ReadsTheShareOfADevice) {
+  const JobSpec job = MustParse("command: [train]\nresources: {share: 0.125}\n");
+  EXPECT_EQ(job.resources.share, 0.125);
+  EXPECT_EQ(job.resources.processes_per_node, 1u) << "one worker has the share";
+  EXPECT_EQ(MustParse("command: [train]\nresources: {share: 1, processes_per_node: 4}\n")
+                .resources.processes_per_node,
+            4u);
+  const struct {
+    const char* text;
+    const char* want;
+  } kRows[] = {
+      {"{share: 0}", "resources.share: 0 is out of range: above 0, at most 1"},
+      {"{share: 1.5}", "resources.share: 1.5 is out of range: above 0, at most 1"},
+      {"{share: 0.3333}", "resources.share: has more than three decimals"},
+      {"{share: 0.5, processes_per_node: 2}",
+       "resources.share: is for one worker on each node, not the 2 of"},
+      {"{share: half}", "resources.share: must be a number"},
+  };
+  for (const auto& row : kRows) {
+    const auto refused =
+        ParseJob("command: [train]\nresources: " + std::string(row.text) + "\n", "job.yaml");
+    EXPECT_THAT(std::string(refused.status().message()),
+                testing::StartsWith("job.yaml:2: " + std::string(row.want)))
+        << row.text;
+  }
+}
+
 TEST(ParseJob, RefusesPropertiesThatMakeNoSense) {
   const struct {
     const char* text;
@@ -352,6 +431,7 @@ TEST(JobText, IsReadBackToAnEqualJob) {
   built_in.resources.micro_batch = 2;
   built_in.snapshot.interval_steps = 12;
   built_in.resources.memory.reset();
+  built_in.scheduling.topology.rail_aligned = true;
   built_in.faults = *ParseFaultPlan("stop worker 0 for 1500ms at step 12; kill agent 2 at step 3");
   JobSpec command;
   command.name = "y";
@@ -366,6 +446,9 @@ TEST(JobText, IsReadBackToAnEqualJob) {
   command.scheduling.selector = {{"pool", "prod"}, {"null", "~"}};
   command.scheduling.tolerates = {"reserved"};
   command.scheduling.project = "vision-2";
+  command.scheduling.topology = {"block", "leaf", {2, "- null"}, false};
+  command.resources.share = 0.375;
+  command.resources.processes_per_node = 1;
   command.step_pattern = R"(step (?P<step>\d+): "loss" (?P<loss>\S+))";
   for (const JobSpec& job : {built_in, command}) {
     for (const std::string& text : {ToYaml(job), ToJson(job)}) {

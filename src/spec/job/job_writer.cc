@@ -32,6 +32,17 @@ class JobWriter {
   void AutoSize(const char* key, const std::optional<uint64_t>& value, uint64_t, uint64_t) {
     Put(key, value ? Json(*value) : Json("auto"));
   }
+  void Topology(const char* key, const TopologySpec& value) {
+    if (value.plain()) return Put(key, value.required);
+    Json json = Json::object();
+    if (!value.required.empty()) json["required"] = value.required;
+    if (!value.preferred.empty()) json["preferred"] = value.preferred;
+    if (value.slice.nodes > 0) {
+      json["slice"] = {{"nodes", value.slice.nodes}, {"level", value.slice.level}};
+    }
+    if (value.rail_aligned) json["rail_aligned"] = true;
+    Put(key, std::move(json));
+  }
   void Names(const char* key, const std::vector<std::string>& value) { Put(key, value); }
   void Labels(const char* key, const std::map<std::string, std::string>& value) {
     Json labels = Json::object();

@@ -60,6 +60,58 @@ Status TakeDevices(const Json& json, ChangeRequest& change) {
   return {};
 }
 
+// {"required"?, "preferred"?, "slice"?: {"nodes", "level"}, "rail_aligned"?}
+Status TakeRules(const Json& json, spec::TopologySpec& rules) {
+  static constexpr std::array<std::string_view, 4> kKeys = {"required", "preferred", "slice",
+                                                            "rail_aligned"};
+  static constexpr std::array<std::string_view, 2> kSliceKeys = {"nodes", "level"};
+  RETURN_IF_ERROR(RefuseUnknown(json, kKeys));
+  RETURN_IF_ERROR(TakeText(json, "required", rules.required));
+  RETURN_IF_ERROR(TakeText(json, "preferred", rules.preferred));
+  if (const auto slice = json.find("slice"); slice != json.end()) {
+    const bool whole =
+        slice->is_object() && slice->contains("nodes") && (*slice)["nodes"].is_number_unsigned() &&
+        (*slice)["nodes"].get<uint64_t>() >= 2 && (*slice)["nodes"].get<uint64_t>() <= 100'000;
+    if (!whole) {
+      return InvalidArgument(
+          "\"slice\" must be an object with \"nodes\", 2 to 100,000, and \"level\"");
+    }
+    RETURN_IF_ERROR(RefuseUnknown(*slice, kSliceKeys));
+    rules.slice.nodes = (*slice)["nodes"].get<uint32_t>();
+    RETURN_IF_ERROR(TakeText(*slice, "level", rules.slice.level));
+    if (rules.slice.level.empty()) return InvalidArgument("\"level\" of the slice is missing");
+  }
+  if (const auto aligned = json.find("rail_aligned"); aligned != json.end()) {
+    if (!aligned->is_boolean()) return InvalidArgument("\"rail_aligned\" must be true or false");
+    rules.rail_aligned = aligned->get<bool>();
+  }
+  return {};
+}
+
+Status TakeTopology(const Json& json, ChangeRequest& change) {
+  const auto topology = json.find("topology");
+  if (topology == json.end()) return {};
+  if (topology->is_object()) return TakeRules(*topology, change.rules.emplace());
+  return TakeText(json, "topology", change.topology.emplace());
+}
+
+// As TakeTopology reads it: a text when only the required level differs from `before`.
+Json TopologyJson(const proto::Scheduling& now, const proto::Scheduling& before) {
+  const std::string required = now.topology().empty() ? "cluster" : now.topology();
+  const bool same = now.preferred_topology() == before.preferred_topology() &&
+                    now.slice_nodes() == before.slice_nodes() &&
+                    now.slice_level() == before.slice_level() &&
+                    now.rail_aligned() == before.rail_aligned();
+  if (same) return now.topology() == before.topology() ? Json() : Json(required);
+  Json json = {{"required", required}};
+  if (!now.preferred_topology().empty()) json["preferred"] = now.preferred_topology();
+  if (now.slice_nodes() > 0) {
+    json["slice"] = {{"nodes", now.slice_nodes()}, {"level", now.slice_level()}};
+  }
+  if (now.rail_aligned()) json["rail_aligned"] = true;
+  return json;
+}
+
 Status TakeJob(const Json& json, ChangeRequest& change) {
   const auto nodes = json.find("nodes");
   if (nodes != json.end()) {
@@ -69,16 +121,16 @@ Status TakeJob(const Json& json, ChangeRequest& change) {
     }
     change.nodes = nodes->get<uint32_t>();
   }
-  if (json.contains("topology")) {
-    RETURN_IF_ERROR(TakeText(json, "topology", change.topology.emplace()));
-  }
+  RETURN_IF_ERROR(TakeTopology(json, change));
   RETURN_IF_ERROR(TakeDevices(json, change));
   const auto mixed = json.find("mixed_devices");
   if (mixed != json.end()) {
     if (!mixed->is_boolean()) return InvalidArgument("\"mixed_devices\" must be true or false");
     change.mixed_devices = mixed->get<bool>();
   }
-  if (change.nodes || change.topology || change.devices || change.mixed_devices) return {};
+  if (change.nodes || change.topology || change.rules || change.devices || change.mixed_devices) {
+    return {};
+  }
   return InvalidArgument(
       "\"nodes\", \"topology\", \"devices\" or \"mixed_devices\" is missing: what is to change of "
       "the job");
@@ -130,7 +182,7 @@ std::string Quoted(const std::string& text) {
 }
 
 std::string Word(const Json& text) {
-  const auto word = text.get<std::string>();
+  const std::string word = text.is_string() ? text.get<std::string>() : text.dump();
   const bool plain = !word.empty() && word.find_first_not_of(
                                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                           "0123456789-_./") == std::string::npos;
@@ -166,11 +218,9 @@ Json ToJson(const proto::Change& change, const proto::Job& before) {
     case proto::Change::kJob: {
       Json json = {{"job", change.job().id()}};
       const proto::Job& job = change.job();
-      const std::string& topology = job.scheduling().topology();
       if (job.nodes() != before.nodes()) json["nodes"] = job.nodes();
-      if (topology != before.scheduling().topology()) {
-        json["topology"] = topology.empty() ? "cluster" : topology;
-      }
+      Json topology = TopologyJson(job.scheduling(), before.scheduling());
+      if (!topology.is_null()) json["topology"] = std::move(topology);
       const auto& devices = job.scheduling().devices();
       const auto& devices_before = before.scheduling().devices();
       if (!std::equal(devices.begin(), devices.end(), devices_before.begin(),

@@ -6,7 +6,8 @@
 //   {"evict": JOB}                       it takes a snapshot, stops and waits again
 //   {"job": JOB, "nodes"?, "topology"?, "devices"?, "mixed_devices"?}
 //                                        of one that waits; a size only of one that has not begun;
-//                                        an empty list of devices: any model
+//                                        an empty list of devices: any model; the topology is the
+//                                        required level, or an object as in a job file
 //   {"queue": NAME, "limit": {"accelerators"?, "cpu"?, "memory_gib"?}}  -1: none; absent: as it is
 //   {"node": NAME}                       cordoned, drained, suspect or spare no longer
 //   {"link": NAME, "level": LEVEL}       gangs may cross the links of this domain again
@@ -24,6 +25,7 @@
 #include "base/status.h"
 #include "proto/events.pb.h"
 #include "proto/job.pb.h"
+#include "spec/job/job.h"
 
 namespace longhaul::service {
 
@@ -39,7 +41,8 @@ struct ChangeRequest {
   } kind = Kind::kExpedite;
   std::string subject;  // the job, queue, node or domain
   std::optional<uint32_t> nodes;
-  std::optional<std::string> topology;              // "cluster": none
+  std::optional<std::string> topology;              // the required level; "cluster": none
+  std::optional<spec::TopologySpec> rules;          // in place of all rules of the topology
   std::optional<std::vector<std::string>> devices;  // empty: any model
   std::optional<bool> mixed_devices;
   std::optional<double> accelerators, cpu, memory_gib;

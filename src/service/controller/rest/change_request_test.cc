@@ -30,6 +30,33 @@ TEST(ChangeRequest, ReadsEachKind) {
   EXPECT_EQ(devices->changes[0].mixed_devices, false);
 }
 
+TEST(ChangeRequest, ReadsAllRulesOfTheTopology) {
+  const char* kBody = R"({"changes": [{"job": "c", "topology": {"required": "block",
+      "preferred": "leaf", "slice": {"nodes": 4, "level": "leaf"}, "rail_aligned": true}}]})";
+  const auto request = ParseChanges(kBody);
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->changes[0].topology, std::nullopt);
+  EXPECT_EQ(request->changes[0].rules, (spec::TopologySpec{"block", "leaf", {4, "leaf"}, true}));
+}
+
+TEST(ChangeRequest, WritesAllRulesOfTheTopologyIfMoreThanTheLevelDiffers) {
+  proto::Job before;
+  before.set_id("a-1");
+  proto::Scheduling& old = *before.mutable_scheduling();
+  old.set_topology("block");
+  old.set_preferred_topology("leaf");
+  old.set_rail_aligned(true);
+  proto::Change change;
+  *change.mutable_job() = before;
+  change.mutable_job()->mutable_scheduling()->clear_topology();
+  EXPECT_EQ(ToJson(change, before).dump(), R"({"job":"a-1","topology":"cluster"})");
+  change.mutable_job()->mutable_scheduling()->set_rail_aligned(false);
+  const Json json = ToJson(change, before);
+  EXPECT_EQ(json.dump(), R"({"job":"a-1","topology":{"required":"cluster","preferred":"leaf"}})");
+  EXPECT_EQ(CommandOf(json),
+            R"(longhaul jobs change a-1 --topology '{"required":"cluster","preferred":"leaf"}')");
+}
+
 TEST(ChangeRequest, SaysWhatIsWrong) {
   const struct {
     const char* body;
@@ -49,6 +76,13 @@ TEST(ChangeRequest, SaysWhatIsWrong) {
       {R"({"changes": [{"job": "a", "devices": [""]}]})", "1 to 63 bytes"},
       {R"({"changes": [{"job": "a", "devices": [3]}]})", "1 to 63 bytes"},
       {R"({"changes": [{"job": "a", "mixed_devices": "yes"}]})", "must be true or false"},
+      {R"({"changes": [{"job": "a", "topology": {"require": "x"}}]})",
+       "did you mean \"required\"?"},
+      {R"({"changes": [{"job": "a", "topology": {"slice": {"nodes": 1, "level": "leaf"}}}]})",
+       "2 to 100,000"},
+      {R"({"changes": [{"job": "a", "topology": {"slice": {"nodes": 2}}}]})", "\"level\" of the"},
+      {R"({"changes": [{"job": "a", "topology": {"rail_aligned": 1}}]})",
+       "\"rail_aligned\" must be true or false"},
       {R"({"changes": [{"queue": "a"}]})", "\"limit\" must be an object"},
       {R"({"changes": [{"queue": "a", "limit": {"acelerators": 1}}]})",
        "did you mean \"accelerators\"?"},

@@ -12,6 +12,7 @@
 #include "service/controller/rest/redaction.h"
 #include "service/controller/rest/usage_request.h"
 #include "service/controller/rest/worker_log.h"
+#include "service/controller/submission/submission.h"
 
 namespace longhaul::service {
 namespace {
@@ -493,6 +494,7 @@ Result<proto::Job> RestApi::ChangedJob(const ChangeRequest& request) const {
   if (request.topology) {
     job.mutable_scheduling()->set_topology(*request.topology == "cluster" ? "" : *request.topology);
   }
+  if (request.rules) SetTopology(*request.rules, *job.mutable_scheduling());
   if (request.devices) {
     job.mutable_scheduling()->clear_devices();
     for (const std::string& name : *request.devices) job.mutable_scheduling()->add_devices(name);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <utility>
 
 #include "base/text.h"
@@ -105,9 +106,13 @@ void CopySpec(const spec::JobSpec& spec, proto::Job& job) {
   scheduling.set_queue(spec.scheduling.queue);
   scheduling.set_project(spec.scheduling.project);
   scheduling.set_preemption(spec.scheduling.preemption);
-  scheduling.set_topology(spec.scheduling.topology);
+  SetTopology(spec.scheduling.topology, scheduling);
   const spec::ResourceSpec& resources = spec.resources;
   for (const std::string& model : resources.devices) scheduling.add_devices(model);
+  scheduling.set_assigns_devices(true);
+  if (resources.share < 1) {
+    scheduling.set_share_milli(static_cast<uint32_t>(std::lround(resources.share * 1'000)));
+  }
   scheduling.set_mixed_devices(resources.mixed_devices);
   scheduling.set_device_memory_bytes(resources.device_memory);
   scheduling.set_cpu_milli(static_cast<int64_t>(std::ceil(resources.cpu * 1000)));
@@ -208,6 +213,14 @@ std::string SavedBy(const checkpoint::Manifest& manifest, const proto::Job& job)
 
 }  // namespace
 
+void SetTopology(const spec::TopologySpec& topology, proto::Scheduling& scheduling) {
+  scheduling.set_topology(topology.required == "cluster" ? "" : topology.required);
+  scheduling.set_preferred_topology(topology.preferred);
+  scheduling.set_slice_nodes(topology.slice.nodes);
+  scheduling.set_slice_level(topology.slice.level);
+  scheduling.set_rail_aligned(topology.rail_aligned);
+}
+
 Submission::Submission(SubmissionOptions options, CoreLoop& loop)
     : options_(std::move(options)), loop_(loop) {}
 
@@ -244,8 +257,9 @@ spec::JobSpec Submission::Within(spec::JobSpec spec, size_t nodes) {
   const spec::ResourceSpec& resources = spec.resources;
   if (!resources.minimum_nodes || !resources.nodes || nodes >= *resources.nodes) return spec;
   const uint32_t processes = resources.processes_per_node.value_or(1);
-  const uint32_t step =
-      spec::NodeStep(processes, spec.layout.tensor.value_or(1), spec.layout.pipeline.value_or(1));
+  const uint32_t step = std::lcm(
+      spec::NodeStep(processes, spec.layout.tensor.value_or(1), spec.layout.pipeline.value_or(1)),
+      std::max(1u, spec.scheduling.topology.slice.nodes));
   const auto whole = static_cast<uint32_t>(nodes / step * step);
   if (whole < *resources.minimum_nodes) return spec;  // the planner says what is missing
   if (!resources.maximum_nodes) spec.resources.maximum_nodes = resources.nodes;

@@ -27,6 +27,9 @@ struct SubmissionOptions {
   std::string trainer;          // the program of longhaul-trainer; empty: there is none
 };
 
+// Sets the rules of the network that a job file names.
+void SetTopology(const spec::TopologySpec& topology, proto::Scheduling& scheduling);
+
 class Submission {
  public:
   // Requires that `loop` outlives this.
