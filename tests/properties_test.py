@@ -2,6 +2,7 @@
 
 usage: properties_test.py LONGHAUL LONGHAUL_TRAINER
 """
+import os
 import signal
 import sys
 import time
@@ -76,6 +77,61 @@ class TwoModels(unittest.TestCase):
         for name in ("first", "second", "third", "bears"):
             cluster.finish(name)
 
+    def reporting(self, name, **resources):
+        """A command that writes the devices that it sees, and waits as the others do."""
+        folder = self.cluster.folder
+        script = (f'printf "%s %s" "$LONGHAUL_DEVICES" "$CUDA_VISIBLE_DEVICES" > {folder}/seen-{name}\n'
+                  f'while [ ! -e {folder}/finish-{name} ]; do sleep 0.02; done')
+        self.cluster.submit(name, {"command": ["bash", "-c", script],
+                                   "environment": resources.pop("environment", {}),
+                                   "resources": {"nodes": 1, "processes_per_node": 1,
+                                                 "devices": "V100", **resources}})
+
+    def seen(self, name):
+        path = f"{self.cluster.folder}/seen-{name}"
+
+        def written():
+            return os.path.exists(path) and os.path.getsize(path) > 0
+        local_run.await_that(written, f"{name} writes what it sees")
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+
+    def test_workers_see_their_own_devices_and_shares_leave_the_rest_to_others(self):
+        cluster = self.cluster
+        for name, share in (("half", 0.5), ("quarter", 0.25), ("whole", 1)):
+            self.reporting(name, share=share)
+            cluster.await_state(name, "running")
+        self.reporting("late", share=0.5, environment={"CUDA_VISIBLE_DEVICES": "9"})
+        self.assertEqual(self.seen("half"), self.seen("quarter"))
+        self.assertEqual({self.seen("half"), self.seen("whole")}, {"0 0", "1 1"})
+        self.assertEqual(cluster.job("late")["state"], "queued")
+        self.assertEqual(cluster.job("whole")["devices"],
+                         [{"node": "node-2", "devices": [int(self.seen("whole")[0])]}])
+        cluster.finish("half")
+        cluster.await_state("late", "running")
+        self.assertEqual(self.seen("late"), self.seen("quarter")[0] + " 9")
+        for name in ("quarter", "whole", "late"):
+            cluster.finish(name)
+
+    def test_the_rules_of_a_topology_can_be_changed(self):
+        cluster = self.cluster
+        for name in ("one", "two"):
+            cluster.waiting(name, devices="H100")
+            cluster.gang(name)
+        cluster.waiting("gang", nodes=2, devices="H100",
+                        scheduling={"topology": {"slice": {"nodes": 2, "level": "leaf"}},
+                                    "tolerates": ["reserved"]})
+        self.assertEqual(cluster.job("gang")["state"], "queued")
+        why = cluster.call("status", "gang", "--why")
+        self.assertIn("each 2 of them within one leaf", why)
+        cluster.call("jobs", "change", "gang", "--topology", '{"preferred": "leaf"}')
+        spec = cluster.job("gang")["job"]["scheduling"]
+        self.assertEqual((spec["slice_nodes"], spec["preferred_topology"]), (0, "leaf"))
+        refused = cluster.call("jobs", "change", "gang", "--topology", '{"preferred": "laef"}', code=1)
+        self.assertIn("did you mean 'leaf'", refused)
+        for name in ("one", "two", "gang"):
+            cluster.finish(name)
+
     def test_memory_is_never_promised_twice(self):
         cluster = self.cluster
         for name in ("large", "larger"):
@@ -105,7 +161,15 @@ class TwoModels(unittest.TestCase):
         for resources, scheduling, says in (
                 ({"devices": "H10"}, {}, "did you mean 'H100'"),
                 ({"memory": "2GiB"}, {}, "the largest size that fits this cluster is 0"),
-                ({"device_memory": "90GiB"}, {}, "the largest size that fits this cluster is 0"),
+                ({"device_memory": "90GiB"}, {}, "the largest, H100, has 80.00 GiB"),
+                ({"share": 0.5, "device_memory": "20GiB", "devices": "V100"}, {},
+                 "the largest, V100, has 16.00 GiB"),
+                ({"share": 0.5, "processes_per_node": 2}, {}, "is for one worker on each node"),
+                ({"share": 2}, {}, "2 is out of range: above 0, at most 1"),
+                ({}, {"topology": "lef"}, "did you mean 'leaf'"),
+                ({}, {"topology": {"required": "leaf", "preferred": "leaf"}}, "required already"),
+                ({"nodes": 4}, {"topology": {"slice": {"nodes": 4, "level": "leaf"}}},
+                 "the largest size that fits this cluster is 0"),
                 ({"nodes": 3}, {}, "the largest size that fits this cluster is 2"),
                 ({}, {"selector": {"pool": "prod"}}, "no node of the cluster has the labels")):
             said = cluster.submit("none", {**job, "resources": {**size, **resources},

@@ -1,4 +1,5 @@
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <thread>
 
@@ -82,8 +83,10 @@ int Nodes(RestClient& client, const Options& options) {
   for (const Json& node : nodes) {
     const std::string state =
         !node["connected"].get<bool>() ? "lost" : node["condition"].get<std::string>();
+    const double used = node.contains("used_accelerators") ? Number(node, "used_accelerators")
+                                                           : node["used_slots"].get<double>();
     table.Add({node["name"].get<std::string>(), state,
-               std::to_string(node["used_slots"].get<uint64_t>()) + "/" +
+               frontend::Decimal(used, used == std::floor(used) ? 0 : 3) + "/" +
                    std::to_string(node["slots"].get<uint64_t>()),
                node["address"].get<std::string>(), node["host"].get<std::string>(),
                std::to_string(node["cores"].get<uint64_t>()),

@@ -83,7 +83,7 @@ Controller& Controller::operator=(Controller&&) noexcept = default;
 Actions Controller::Step(const proto::Event& event, Instant now) {
   controller::ControllerContext& context = parts_->context;
   context.now = std::max(context.now, now);
-  context.usage.Pass(context.nodes.used_slots(), context.now);
+  context.usage.Pass(context.nodes.used_milli(), context.now);
   context.out = Actions();
   context.jobs.BeginStep();
   if (parts_->Accept(event)) {

@@ -149,6 +149,7 @@ class Controller {
   UsageReport Usage(const UsageQuery& query, Instant now) const;
   // The accelerator time of all jobs by the accounting and by the goodput ledgers' time outside the
   // queue, which must agree (CheckPlaces).
+  // In thousandths of a nanosecond of one accelerator.
   struct UsageTotals {
     AcceleratorTime held = 0;
     AcceleratorTime ledgers = 0;

@@ -111,7 +111,8 @@ proto::NodeStatus ControllerContext::StatusOf(const Node& node) const {
   status.set_connected(node.connected);
   status.set_cordoned(node.cordoned);
   status.set_slots(node.facts.slots());
-  status.set_used_slots(node.used_slots);
+  status.set_used_slots(node.used_slots());
+  status.set_used_accelerators(node.used_milli / 1000.0);
   status.set_address(node.facts.address());
   status.set_host(node.facts.host());
   status.set_incarnation(node.incarnation);

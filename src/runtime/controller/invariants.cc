@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/controller/placement.h"
@@ -72,7 +73,7 @@ Status Invariants::CheckGang(const JobRecord& job) const {
       return InternalError("node " + member.node.value() + " is in the gang twice");
     }
     const Node* node = context_.nodes.Find(member.node);
-    if (node == nullptr || node->used_slots > node->facts.slots()) {
+    if (node == nullptr || node->used_slots() > node->facts.slots()) {
       return InternalError("node " + member.node.value() + " has more workers than slots");
     }
   }
@@ -82,7 +83,7 @@ Status Invariants::CheckGang(const JobRecord& job) const {
 Status Invariants::CheckPlace(const JobRecord& job) const {
   if (!job.live() || job.closing() || job.life.state() == proto::STOPPING) return {};
   const std::vector<NodeId>& target = job.placement.target();
-  const auto given = context_.scheduler.NodesOf(JobId(job.id()));
+  const auto given = context_.scheduler.PlacesOf(JobId(job.id()));
   if (given.empty() != target.empty()) {
     return InternalError(
         target.empty() ? "the scheduler has placed the job, but the controller has no target for it"
@@ -90,9 +91,13 @@ Status Invariants::CheckPlace(const JobRecord& job) const {
   }
   if (given.size() > target.size()) return InternalError("it has fewer nodes than it was given");
   for (size_t i = 0; i < given.size(); ++i) {
-    if (!given[i].empty() && given[i] != target[i].value()) {
+    if (given[i].node.empty()) continue;
+    if (given[i].node != target[i].value()) {
       return InternalError("node " + std::to_string(i) + " is " + target[i].value() +
-                           ", but the scheduler gave " + given[i]);
+                           ", but the scheduler gave " + given[i].node);
+    }
+    if (given[i].devices != job.placement.target_devices()[i]) {
+      return InternalError("it has other devices of " + given[i].node + " than it was given");
     }
   }
   if (job.placement.leaving() || job.faults.undecided() || job.group.empty()) return {};
@@ -103,6 +108,11 @@ Status Invariants::CheckPlace(const JobRecord& job) const {
     if (node != target[i]) {
       return InternalError("it runs on " + node.value() + " in place of " + target[i].value());
     }
+    const scheduler::GpuMask has = job.group.member(i).devices;
+    const scheduler::GpuMask wanted = job.placement.target_devices()[i];
+    if (has != 0 && wanted != 0 && has != wanted) {
+      return InternalError("it uses other devices of " + node.value() + " than it was given");
+    }
   }
   return {};
 }
@@ -112,19 +122,35 @@ Status Invariants::CheckPlaces() const {
     return sound.WithContext("scheduler");
   }
   std::map<NodeId, uint32_t> used;
+  std::map<std::pair<NodeId, size_t>, uint32_t> devices;
   for (const auto& [id, job] : context_.jobs.all()) {
     if (const Status same = CheckPlace(job); !same.ok()) return same.WithContext("job " + id);
     if (!job.live()) continue;
     if (context_.releases.IsHeld(id) && (!job.group.empty() || !job.placement.target().empty())) {
       return InternalError("job " + id + " has nodes, but it was not offered to the scheduler");
     }
-    for (const Member& member : job.group.members()) used[member.node] += job.local();
+    for (const Member& member : job.group.members()) {
+      const SlotClaim claim = job.ClaimOf(member.devices);
+      used[member.node] += claim.slots_milli;
+      for (size_t i = 0; i < spec::kMaxDevices; ++i) {
+        if ((claim.devices >> i & 1) == 0) continue;
+        if ((devices[{member.node, i}] += claim.share_milli) <= scheduler::kWholeGpu) continue;
+        return InternalError("jobs have more than the whole of device " + std::to_string(i) +
+                             " of node " + member.node.value());
+      }
+    }
   }
   for (const auto& [id, node] : context_.nodes.all()) {
     const auto found = used.find(id);
-    if (node.used_slots != (found == used.end() ? 0 : found->second)) {
-      return InternalError("node " + id.value() + " counts " + std::to_string(node.used_slots) +
-                           " used slots, its gangs another number");
+    if (node.used_milli != (found == used.end() ? 0 : found->second)) {
+      return InternalError("node " + id.value() + " counts " + std::to_string(node.used_milli) +
+                           " thousandths of slots in use, its gangs another number");
+    }
+    for (size_t i = 0; i < node.devices.size(); ++i) {
+      const auto device = devices.find({id, i});
+      if (node.devices[i].share_milli == (device == devices.end() ? 0 : device->second)) continue;
+      return InternalError("node " + id.value() + " counts another use of device " +
+                           std::to_string(i) + " than its gangs");
     }
   }
   return {};

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
+
 namespace longhaul::runtime::controller {
 
 namespace {
@@ -23,9 +25,25 @@ bool NodeTable::IsAlive(const NodeId& id) const {
   return node != nullptr && !node->lost;
 }
 
-bool NodeTable::CanTake(const NodeId& id, uint32_t slots) const {
+bool NodeTable::CanTake(const NodeId& id, const SlotClaim& claim, int64_t device_memory_mib) const {
   const Node* node = Find(id);
-  return node != nullptr && node->reachable() && node->used_slots + slots <= node->facts.slots();
+  return node != nullptr && node->reachable() &&
+         uint64_t{node->used_milli} + claim.slots_milli <= uint64_t{node->facts.slots()} * 1'000 &&
+         DevicesFree(id, claim, {}, device_memory_mib);
+}
+
+bool NodeTable::DevicesFree(const NodeId& id, const SlotClaim& claim, const SlotClaim& own,
+                            int64_t device_memory_mib) const {
+  const Node& node = nodes_.at(id);
+  for (size_t i = 0; i < node.devices.size(); ++i) {
+    if ((claim.devices >> i & 1) == 0) continue;
+    const bool owned = (own.devices >> i & 1) != 0;
+    const uint32_t share = node.devices[i].share_milli - (owned ? own.share_milli : 0u);
+    const int64_t memory = node.devices[i].memory_mib - (owned ? own.memory_mib : 0);
+    if (share + claim.share_milli > scheduler::kWholeGpu) return false;
+    if (device_memory_mib > 0 && memory + claim.memory_mib > device_memory_mib) return false;
+  }
+  return true;
 }
 
 bool NodeTable::TakeSequence(const NodeId& id, uint64_t incarnation, uint64_t sequence) {
@@ -103,16 +121,28 @@ void NodeTable::Enlist(const NodeId& id) {
   node.enlisted = true;
 }
 
-void NodeTable::TakeSlots(const NodeId& id, uint32_t slots) {
-  nodes_.at(id).used_slots += slots;
-  used_slots_ += slots;
+void NodeTable::TakeSlots(const NodeId& id, const SlotClaim& claim) {
+  Node& node = nodes_.at(id);
+  node.used_milli += claim.slots_milli;
+  used_milli_ += claim.slots_milli;
+  for (size_t i = 0; i < node.devices.size(); ++i) {
+    if ((claim.devices >> i & 1) == 0) continue;
+    node.devices[i].share_milli += claim.share_milli;
+    node.devices[i].memory_mib += claim.memory_mib;
+  }
 }
 
-void NodeTable::FreeSlots(const NodeId& id, uint32_t slots) {
+void NodeTable::FreeSlots(const NodeId& id, const SlotClaim& claim) {
   Node& node = nodes_.at(id);
-  const uint32_t freed = std::min(node.used_slots, slots);
-  node.used_slots -= freed;
-  used_slots_ -= freed;
+  CHECK(node.used_milli >= claim.slots_milli);
+  node.used_milli -= claim.slots_milli;
+  used_milli_ -= claim.slots_milli;
+  for (size_t i = 0; i < node.devices.size(); ++i) {
+    if ((claim.devices >> i & 1) == 0) continue;
+    CHECK(node.devices[i].share_milli >= claim.share_milli);
+    node.devices[i].share_milli -= claim.share_milli;
+    node.devices[i].memory_mib -= claim.memory_mib;
+  }
 }
 
 bool NodeTable::NoteWorkerFault(const NodeId& id, const std::string& job, bool wide, Instant now) {

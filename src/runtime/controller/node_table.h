@@ -5,6 +5,7 @@
 // the scheduler's state of a node (scheduling/cluster_scheduler.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -14,6 +15,8 @@
 #include "base/ids.h"
 #include "base/time.h"
 #include "proto/events.pb.h"
+#include "runtime/controller/slot_claim.h"
+#include "spec/cluster/topology.h"
 
 namespace longhaul::runtime::controller {
 
@@ -35,10 +38,18 @@ struct Node {
   bool enlisted = false;                   // a spare that an operator has taken into use
   bool cut = false;                        // its connection broke, for unknown reasons
   std::vector<WorkerFault> worker_faults;  // recent ones
-  uint32_t used_slots = 0;                 // by gangs, until their workers have ended
+  // By gangs, until their workers have ended: thousandths of slots, and the assigned devices.
+  struct Device {
+    uint32_t share_milli = 0;
+    int64_t memory_mib = 0;
+  };
+  uint32_t used_milli = 0;
+  std::array<Device, spec::kMaxDevices> devices{};
   uint32_t losses = 0;
   proto::AgentJoined facts;
 
+  // The slots in use, rounded up.
+  uint32_t used_slots() const { return (used_milli + 999) / 1'000; }
   // Whether commands can be sent to it, and whether others can read its memory.
   bool reachable() const { return connected && !lost; }
   bool serves_peers() const { return reachable() && facts.peer_port() != 0; }
@@ -63,8 +74,13 @@ class NodeTable {
   bool has_peers() const { return peers_ > 0; }
   // Whether the node has joined and is not lost.
   bool IsAlive(const NodeId& id) const;
-  // Whether the node has this many free slots now.
-  bool CanTake(const NodeId& id, uint32_t slots) const;
+  // Whether the node is reachable and has these slots and devices free now. Each of its devices has
+  // `device_memory_mib` of memory; 0: unknown.
+  bool CanTake(const NodeId& id, const SlotClaim& claim, int64_t device_memory_mib) const;
+  // Whether the devices of the claim are free once those of `own` are. Requires that the node has
+  // joined.
+  bool DevicesFree(const NodeId& id, const SlotClaim& claim, const SlotClaim& own,
+                   int64_t device_memory_mib) const;
 
   // Stores the sequence number and returns true if it is new. Requires an event other than
   // AgentJoined.
@@ -87,9 +103,10 @@ class NodeTable {
   void Lose(const NodeId& id);
   void Cordon(const NodeId& id, bool cordoned, bool drain);
   void Enlist(const NodeId& id);
-  void TakeSlots(const NodeId& id, uint32_t slots);
-  void FreeSlots(const NodeId& id, uint32_t slots);
-  uint64_t used_slots() const { return used_slots_; }  // of all nodes
+  void TakeSlots(const NodeId& id, const SlotClaim& claim);
+  // Requires a claim that was taken.
+  void FreeSlots(const NodeId& id, const SlotClaim& claim);
+  uint64_t used_milli() const { return used_milli_; }  // thousandths of slots of all nodes
 
   // A worker of the job failed on the node. Returns whether the fault counts against the node. Most
   // workers fail because of their program, so a fault counts only after an earlier one that was in
@@ -103,7 +120,7 @@ class NodeTable {
   std::map<NodeId, Node> nodes_;
   std::unordered_map<std::string, Node*> index_;  // into nodes_, for speed
   uint32_t peers_ = 0;
-  uint64_t used_slots_ = 0;
+  uint64_t used_milli_ = 0;
 };
 
 }  // namespace longhaul::runtime::controller

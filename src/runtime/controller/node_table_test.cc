@@ -72,16 +72,48 @@ TEST(NodeTable, ACutIsReportedWhenTheAgentIsBack) {
   EXPECT_FALSE(table.Join(kA, 3, Facts(4))) << "the controller was away";
 }
 
+SlotClaim Slots(uint32_t slots) { return {.slots_milli = slots * 1'000}; }
+
 TEST(NodeTable, SlotsAreTakenWhileThereAreSome) {
   NodeTable table;
   Join(table, kA);
-  table.TakeSlots(kA, 3);
-  EXPECT_TRUE(table.CanTake(kA, 1));
-  EXPECT_FALSE(table.CanTake(kA, 2));
-  table.FreeSlots(kA, 9);
-  EXPECT_EQ(table.Find(kA)->used_slots, 0u);
+  table.TakeSlots(kA, Slots(3));
+  EXPECT_TRUE(table.CanTake(kA, Slots(1), 0));
+  EXPECT_FALSE(table.CanTake(kA, Slots(2), 0));
+  EXPECT_FALSE(table.CanTake(kA, {.slots_milli = 1'001}, 0));
+  table.FreeSlots(kA, Slots(3));
+  EXPECT_EQ(table.Find(kA)->used_slots(), 0u);
   table.Cut(kA);
-  EXPECT_FALSE(table.CanTake(kA, 1));
+  EXPECT_FALSE(table.CanTake(kA, Slots(1), 0));
+}
+
+TEST(NodeTable, AWholeDeviceIsOfOneJob) {
+  NodeTable table;
+  Join(table, kA);
+  const SlotClaim first = {.slots_milli = 1'000, .devices = 0b0010};
+  table.TakeSlots(kA, first);
+  EXPECT_FALSE(table.CanTake(kA, first, 0)) << "slots are free, the device is not";
+  EXPECT_TRUE(table.CanTake(kA, {.slots_milli = 1'000, .devices = 0b0100}, 0));
+  EXPECT_FALSE(table.CanTake(kA, {.slots_milli = 500, .devices = 0b0010, .share_milli = 500}, 0));
+  EXPECT_TRUE(table.DevicesFree(kA, {.slots_milli = 1'000, .devices = 0b0110}, first, 0))
+      << "it is its own";
+  table.FreeSlots(kA, first);
+  EXPECT_TRUE(table.CanTake(kA, first, 0));
+}
+
+TEST(NodeTable, SharesOfADeviceAreTakenUntilItsPartsOrItsMemoryAreUsedUp) {
+  NodeTable table;
+  Join(table, kA);
+  const auto share = [](uint16_t milli, int64_t memory_mib) {
+    return SlotClaim{milli, 0b0001, milli, memory_mib};
+  };
+  table.TakeSlots(kA, share(500, 50));
+  EXPECT_TRUE(table.CanTake(kA, share(500, 30), 80));
+  EXPECT_FALSE(table.CanTake(kA, share(501, 30), 80));
+  EXPECT_FALSE(table.CanTake(kA, share(500, 31), 80)) << "the memory of the device is used up";
+  EXPECT_TRUE(table.CanTake(kA, share(500, 31), 0)) << "the memory is unknown";
+  EXPECT_EQ(table.Find(kA)->used_slots(), 1u) << "rounded up";
+  EXPECT_EQ(table.used_milli(), 500u);
 }
 
 TEST(NodeTable, PeersAreCounted) {

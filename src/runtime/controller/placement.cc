@@ -15,12 +15,8 @@ namespace {
 // Rounds in one step: what one leads to may free what another waits for.
 constexpr int kMostRounds = 16;
 
-std::vector<NodeId> IdsOf(const std::vector<std::string>& names) {
-  std::vector<NodeId> ids;
-  ids.reserve(names.size());
-  for (const std::string& name : names) ids.emplace_back(name);
-  return ids;
-}
+// Devices that are not assigned differ from no others.
+bool Differ(scheduler::GpuMask a, scheduler::GpuMask b) { return a != 0 && b != 0 && a != b; }
 
 }  // namespace
 
@@ -30,7 +26,9 @@ void Placement::Schedule() {
   auto& scheduler = context_.scheduler;
   for (int round = 0; round < kMostRounds && (round == 0 || scheduler.Due(context_.now)); ++round) {
     if (scheduler.Due(context_.now)) {
+      const uint64_t rebuilds = scheduler.rebuilds();
       for (const scheduling::Verdict& verdict : scheduler.Decide(context_.now)) Carry(verdict);
+      if (scheduler.rebuilds() != rebuilds) NoteNewDevices();
     }
     // Jobs whose nodes were not free, or not there.
     const std::vector<std::string> waiting(pending_.begin(), pending_.end());
@@ -50,6 +48,44 @@ void Placement::Schedule() {
   } else {
     context_.deadlines.Clear(DeadlineKind::kSchedule, "");
   }
+}
+
+void Placement::TakePlaces(JobRecord& job) {
+  std::vector<NodeId> nodes;
+  std::vector<scheduler::GpuMask> devices;
+  for (const scheduling::Place& place : context_.scheduler.PlacesOf(JobId(job.id()))) {
+    nodes.emplace_back(place.node);
+    devices.push_back(place.devices);
+  }
+  job.placement.SetTarget(std::move(nodes), std::move(devices));
+}
+
+void Placement::NoteNewDevices() {
+  std::vector<JobRecord*> changed;
+  for (auto& [id, job] : context_.jobs.all()) {
+    const std::vector<NodeId> target = job.placement.target();
+    if (!job.live() || job.closing() || target.empty()) continue;
+    const auto places = context_.scheduler.PlacesOf(JobId(id));
+    // Other nodes follow from a decision.
+    std::vector<scheduler::GpuMask> devices = job.placement.target_devices();
+    for (size_t i = 0; i < places.size() && i < target.size(); ++i) {
+      if (places[i].node == target[i].value()) devices[i] = places[i].devices;
+    }
+    if (devices == job.placement.target_devices()) continue;
+    job.placement.SetTarget(target, std::move(devices));
+    changed.push_back(&job);
+  }
+  for (JobRecord* job : changed) {
+    if (job->life.state() != proto::STOPPING) Proceed(*job);
+  }
+}
+
+void Placement::FreeDevices(JobRecord& job) {
+  for (const Member& member : job.group.members()) {
+    context_.nodes.FreeSlots(member.node, job.ClaimOf(member.devices));
+    context_.nodes.TakeSlots(member.node, job.ClaimOf(0));
+  }
+  job.group.ForgetDevices();
 }
 
 void Placement::Proceed(JobRecord& job) {
@@ -88,7 +124,7 @@ void Placement::Carry(const scheduling::Verdict& verdict) {
     case DecisionKind::kReject:
       return;
   }
-  job->placement.SetTarget(IdsOf(context_.scheduler.NodesOf(verdict.job)));
+  TakePlaces(*job);
   if (job->closing() || job->life.state() == proto::STOPPING) return;
   if (job->group.empty() && verdict.kind == DecisionKind::kMove) {
     context_.scheduler.Stopped(verdict.job, context_.now);
@@ -109,19 +145,27 @@ void Placement::Follow(JobRecord& job) {
   const std::vector<NodeId>& target = job.placement.target();
   const std::set<NodeId> wanted(target.begin(), target.end());
   std::string leaves;
+  std::string devices;  // where it gets others
   bool same = job.group.size() == target.size();
   for (size_t i = 0; i < job.group.size(); ++i) {
     const NodeId& node = job.group.member(i).node;
     same = same && node == target[i];
     if (!wanted.contains(node)) leaves += (leaves.empty() ? "" : ", ") + node.value();
+    const size_t place =
+        static_cast<size_t>(std::find(target.begin(), target.end(), node) - target.begin());
+    if (place == target.size()) continue;
+    if (!Differ(job.group.member(i).devices, job.placement.target_devices()[place])) continue;
+    devices += (devices.empty() ? "" : ", ") + node.value();
   }
+  same = same && devices.empty();
   if (same || target.empty()) {
     pending_.erase(job.id());
     return;
   }
   // A job that only grows continues until the new nodes are free.
-  for (const NodeId& id : target) {
-    if (!leaves.empty() || job.group.contains(id.value()) || CanTake(job, id)) continue;
+  for (size_t place = 0; place < target.size(); ++place) {
+    if (!leaves.empty() || !devices.empty()) break;
+    if (job.group.contains(target[place].value()) || CanTake(job, place)) continue;
     pending_.insert(job.id());
     return;
   }
@@ -132,17 +176,21 @@ void Placement::Follow(JobRecord& job) {
              std::to_string(job.group.size());
   }
   if (!leaves.empty()) reason += (reason.empty() ? "it leaves " : ", without ") + leaves;
+  if (reason.empty() && !devices.empty()) reason = "it uses other devices of " + devices;
   BeginVacate(job, Vacate::Then::kGoOn, reason.empty() ? "its ranks change places" : reason);
 }
 
-bool Placement::CanTake(const JobRecord& job, const NodeId& id) const {
-  return context_.nodes.CanTake(id, job.local());
+bool Placement::CanTake(const JobRecord& job, size_t place) const {
+  const NodeId& id = job.placement.target()[place];
+  return context_.nodes.CanTake(id, job.ClaimOf(job.placement.target_devices()[place]),
+                                context_.scheduler.cluster().DeviceMemoryOf(id.value()));
 }
 
 void Placement::TryBegin(JobRecord& job) {
   if (job.life.state() != proto::QUEUED || job.closing() || !job.group.empty()) return;
-  for (const NodeId& id : job.placement.target()) {
-    if (CanTake(job, id)) continue;
+  for (size_t place = 0; place < job.placement.target().size(); ++place) {
+    if (CanTake(job, place)) continue;
+    const NodeId& id = job.placement.target()[place];
     pending_.insert(job.id());
     return context_.SetState(job, proto::QUEUED,
                              id.empty() ? "waits for another node in place of one that was lost"
@@ -151,14 +199,24 @@ void Placement::TryBegin(JobRecord& job) {
   if (!job.placement.target().empty() && TakeTarget(job)) starter_.OpenAttempt(job);
 }
 
+// Whether the devices of the target's place are free on a node that the job has, apart from those
+// that it has itself.
+bool Placement::OwnDevicesFree(const JobRecord& job, size_t place) const {
+  const NodeId& id = job.placement.target()[place];
+  const auto member = job.group.PlaceOf(id.value());
+  return context_.nodes.DevicesFree(id, job.ClaimOf(job.placement.target_devices()[place]),
+                                    job.ClaimOf(job.group.member(*member).devices),
+                                    context_.scheduler.cluster().DeviceMemoryOf(id.value()));
+}
+
 std::optional<NodeId> Placement::MissingNode(const JobRecord& job) const {
   const std::vector<NodeId>& target = job.placement.target();
   for (size_t i = 0; i < target.size(); ++i) {
     const NodeId& id = target[i];
     const bool member = job.group.contains(id.value());
     const Node* node = id.empty() ? nullptr : context_.nodes.Find(id);
-    const bool held = member && node != nullptr && node->reachable();
-    if (held || (!member && !id.empty() && CanTake(job, id))) continue;
+    const bool held = member && node != nullptr && node->reachable() && OwnDevicesFree(job, i);
+    if (held || (!member && !id.empty() && CanTake(job, i))) continue;
     return i < job.group.size() ? job.group.member(i).node : id;
   }
   return std::nullopt;
@@ -167,8 +225,7 @@ std::optional<NodeId> Placement::MissingNode(const JobRecord& job) const {
 bool Placement::TakeTarget(JobRecord& job) {
   // A node that was lost and has returned belongs to the job again only by the scheduler's
   // decision.
-  const auto given = context_.scheduler.NodesOf(JobId(job.id()));
-  if (!given.empty()) job.placement.SetTarget(IdsOf(given));
+  if (!context_.scheduler.PlacesOf(JobId(job.id())).empty()) TakePlaces(job);
   const auto missing = MissingNode(job);
   if (missing.has_value()) job.faults.Await(*missing);
   if (missing.has_value() || job.placement.target().empty()) {
@@ -190,18 +247,17 @@ void Placement::ReplaceGang(JobRecord& job) {
   job.snapshots.RememberSpreads(context_.ViewOf(job));
   job.snapshots.ChangeGang(context_.ViewOf(job), target);
   const WorkerGroup before = job.group;
-  job.group.Replace(target);
+  job.group.Replace(target, job.placement.target_devices());
+  for (const Member& member : before.members()) {
+    context_.nodes.FreeSlots(member.node, job.ClaimOf(member.devices));
+  }
+  for (const Member& member : job.group.members()) {
+    context_.nodes.TakeSlots(member.node, job.ClaimOf(member.devices));
+  }
   for (size_t i = 0; i < target.size(); ++i) {
-    if (before.contains(target[i].value())) continue;
-    context_.nodes.TakeSlots(target[i], job.local());
-    if (before.size() != target.size()) continue;
+    if (before.contains(target[i].value()) || before.size() != target.size()) continue;
     context_.AddMessage(job.id(), proto::MessageNotification::INFO,
                         target[i].value() + " takes the place of " + before.member(i).node.value());
-  }
-  for (const Member& member : before.members()) {
-    if (!job.group.contains(member.node.value())) {
-      context_.nodes.FreeSlots(member.node, job.local());
-    }
   }
   NoteSize(job, before.size());
   for (const NodeId& id : target) {
@@ -231,14 +287,15 @@ void Placement::NoteUsage(const JobRecord& job) {
       named(scheduling.queue().empty() ? standard : scheduling.queue(), "none")};
   UsageLedger::Accelerators accelerators;
   for (const Member& member : job.group.members()) {
-    accelerators[context_.scheduler.cluster().ModelOf(member.node.value())] += job.local();
+    accelerators[context_.scheduler.cluster().ModelOf(member.node.value())] +=
+        job.accelerators_milli();
   }
   context_.usage.Hold(job.id(), owner, accelerators, job.ledger, context_.now);
 }
 
 void Placement::FreeSlots(const JobRecord& job) {
   for (const Member& member : job.group.members()) {
-    context_.nodes.FreeSlots(member.node, job.local());
+    context_.nodes.FreeSlots(member.node, job.ClaimOf(member.devices));
   }
 }
 
@@ -259,7 +316,7 @@ void Placement::FreeLeft(JobRecord& job) {
     const Node* node = context_.nodes.Find(id);
     const uint64_t newest = memory.sealed.newest();
     const bool saved = newest > 0 && job.snapshots.committed_step() >= newest;
-    const bool wanted = node != nullptr && node->used_slots > 0;
+    const bool wanted = node != nullptr && node->used_milli > 0;
     const bool stale = !job.group.empty() && job.life.state() == proto::RUNNING &&
                        job.snapshots.memory_step() > newest;
     // A disconnected node receives the command once it has returned.

@@ -52,7 +52,15 @@ class Placement {
   void TryBegin(JobRecord& job);
   // Leaves for the target, if it is another gang, as soon as it is available.
   void Follow(JobRecord& job);
-  bool CanTake(const JobRecord& job, const NodeId& node) const;
+  bool CanTake(const JobRecord& job, size_t place) const;
+  // Sets the target to the scheduler's decision.
+  void TakePlaces(JobRecord& job);
+  // The workers of a leaving gang have ended: others may take its devices, so that two gangs that
+  // exchange devices do not block each other. It holds its slots until it has its next place.
+  void FreeDevices(JobRecord& job);
+  // The scheduler was made anew and may have chosen other devices for running jobs.
+  void NoteNewDevices();
+  bool OwnDevicesFree(const JobRecord& job, size_t place) const;
   // Returns the first node of the target that is not available; nothing when all are.
   std::optional<NodeId> MissingNode(const JobRecord& job) const;
   void ReplaceGang(JobRecord& job);

@@ -38,6 +38,9 @@ std::string HiddenState(const JobRecord& job) {
     for (const auto& place : spread.places) text += "," + std::to_string(place.size());
   }
   for (const NodeId& node : job.placement.target()) text += ">" + node.value();
+  for (const scheduler::GpuMask devices : job.placement.target_devices()) {
+    if (devices != 0) text += "@" + std::to_string(devices);
+  }
   for (size_t i = 0; i < job.group.size(); ++i) {
     const Member& member = job.group.member(i);
     const PlaceMemory& memory = job.snapshots.places()[i];
@@ -85,10 +88,20 @@ proto::JobStatus StatusReporter::StatusOf(const JobRecord& job, Instant now) con
 }
 
 void StatusReporter::AddPlaces(const JobRecord& job, proto::JobStatus& status) const {
+  const auto& members = job.group.members();
+  const bool assigned = std::any_of(members.begin(), members.end(),
+                                    [](const Member& member) { return member.devices != 0; });
+  for (size_t i = 0; i < members.size() && assigned; ++i) {
+    proto::NodeDevices& node = *status.add_devices();
+    node.set_node(members[i].node.value());
+    for (uint32_t device = 0; device < spec::kMaxDevices; ++device) {
+      if ((members[i].devices >> device & 1) != 0) node.add_devices(device);
+    }
+  }
   const std::string& preferred = job.spec().scheduling().preferred_topology();
   if (preferred.empty()) return;
   std::vector<std::string> nodes;
-  for (const Member& member : job.group.members()) nodes.push_back(member.node.value());
+  for (const Member& member : members) nodes.push_back(member.node.value());
   status.set_preferred_domain(context_.scheduler.SharedDomain(nodes, preferred));
 }
 
@@ -270,7 +283,8 @@ Status StatusReporter::CheckUsage() const {
   const AcceleratorTime difference =
       totals.ledgers + totals.difference.leaving - totals.difference.without_nodes - totals.held;
   if (difference == 0) return {};
-  return InternalError("the jobs' goodput ledgers have " + std::to_string(ToHours(difference)) +
+  return InternalError("the jobs' goodput ledgers have " +
+                       std::to_string(ToHours(difference / 1'000)) +
                        " accelerator-hours more than the accounting");
 }
 

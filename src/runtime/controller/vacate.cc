@@ -93,6 +93,7 @@ void Placement::AdvanceVacate(JobRecord& job) {
   if (vacate.stage == Stage::kStopping) {
     if (!job.group.all_closed()) return;
     job.placement.SetStage(Stage::kSaving);
+    FreeDevices(job);
     // A job that is moved to make room has left it now.
     if (vacate.then == Then::kGoOn) context_.scheduler.Stopped(JobId(id), context_.now);
     context_.deadlines.Set(DeadlineKind::kVacate, id, context_.now + kSaveLimit);

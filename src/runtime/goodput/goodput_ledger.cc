@@ -13,8 +13,13 @@ constexpr size_t kMostRemembered = 4096;
 
 }  // namespace
 
-GoodputLedger::GoodputLedger(Instant start, size_t accounts, uint32_t ranks_per_account)
-    : start_(start), ranks_per_account_(ranks_per_account), accounts_(accounts), open_(accounts) {
+GoodputLedger::GoodputLedger(Instant start, size_t accounts, uint32_t ranks_per_account,
+                             uint32_t rank_milli)
+    : start_(start),
+      ranks_per_account_(ranks_per_account),
+      rank_milli_(rank_milli),
+      accounts_(accounts),
+      open_(accounts) {
   CHECK(accounts >= 1);
   for (Account& account : accounts_) account.cursor = start;
 }
@@ -320,7 +325,7 @@ GoodputLedger::Books GoodputLedger::BooksAt(Instant now) const {
   if (!finished_ && together_) count(common_, static_cast<int64_t>(open_));
   for (size_t i = 0; i < open_ && !finished_ && !together_; ++i) count(accounts_[i], 1);
   for (__int128* sum : {&books.all, &books.queue, &books.productive, &books.unreported}) {
-    *sum *= ranks_per_account_;
+    *sum *= uint64_t{ranks_per_account_} * rank_milli_;
   }
   return books;
 }

@@ -37,7 +37,9 @@ namespace longhaul::runtime {
 class GoodputLedger {
  public:
   // All accounts wait in the queue from `start` on. Requires accounts >= 1.
-  GoodputLedger(Instant start, size_t accounts, uint32_t ranks_per_account);
+  // A rank has `rank_milli` thousandths of an accelerator, by which BooksAt weights its time.
+  GoodputLedger(Instant start, size_t accounts, uint32_t ranks_per_account,
+                uint32_t rank_milli = 1'000);
 
   // From `at` on there are `accounts` accounts: those beyond are shut, new ones begin in
   // `category`. Requires accounts >= 1.
@@ -74,6 +76,7 @@ class GoodputLedger {
   void Finish(Instant at);
 
   // What is booked up to a moment, in nanoseconds of a rank. A step under way is productive.
+  // In thousandths of a nanosecond of one accelerator.
   struct Books {
     __int128 all = 0;  // the time of all accounts from their opening until they were shut or now
     __int128 queue = 0;
@@ -148,6 +151,7 @@ class GoodputLedger {
 
   Instant start_;
   uint32_t ranks_per_account_;
+  uint32_t rank_milli_;
   std::vector<Account> accounts_;
   size_t open_ = 0;  // accounts_ from here on are shut
   // While all open accounts have the same state and cursor, it is kept once, here, and added to

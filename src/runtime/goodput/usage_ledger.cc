@@ -26,11 +26,13 @@ AcceleratorTime Share(AcceleratorTime amount, int64_t part, int64_t whole) {
   return amount / whole * part + amount % whole * part / whole;
 }
 
+// Of a time in thousandths of a nanosecond, which are shown where there are any.
 std::string Digits(AcceleratorTime time) {
   // Seconds and nanoseconds: there is no decimal form of 128 bits.
-  const auto seconds = static_cast<int64_t>(time / 1'000'000'000);
-  return std::to_string(seconds) + " s " +
-         std::to_string(static_cast<int64_t>(time % 1'000'000'000)) + " ns";
+  const auto seconds = static_cast<int64_t>(time / 1'000'000'000'000);
+  const auto rest = static_cast<int64_t>(time % 1'000'000'000'000);
+  return std::to_string(seconds) + " s " + std::to_string(rest / 1'000) + " ns" +
+         (rest % 1'000 == 0 ? "" : " " + std::to_string(rest % 1'000) + " ps");
 }
 
 }  // namespace
@@ -128,8 +130,10 @@ class UsageLedger::Counter {
     return keys;
   }
 
-  // A rollback after the first moment of the report may discard steps from before it.
+  // A rollback after the first moment of the report may discard steps from before it. Reports are
+  // in whole nanoseconds.
   static void Settle(UsageTime& time) {
+    for (AcceleratorTime* part : {&time.held, &time.productive, &time.unreported}) *part /= 1'000;
     time.unreported = std::clamp<AcceleratorTime>(time.unreported, 0, time.held);
     time.productive = std::clamp<AcceleratorTime>(time.productive, 0, time.held - time.unreported);
   }
@@ -303,9 +307,9 @@ void UsageLedger::FoldOldestDay() {
   days_.erase(oldest);
 }
 
-void UsageLedger::Pass(uint64_t used_slots, Instant now) {
+void UsageLedger::Pass(uint64_t used_milli, Instant now) {
   if (now <= passed_) return;
-  slots_ += AcceleratorTime{used_slots} * (now - passed_).count();
+  slots_ += AcceleratorTime{used_milli} * (now - passed_).count();
   passed_ = now;
 }
 

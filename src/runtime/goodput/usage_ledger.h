@@ -34,7 +34,9 @@
 
 namespace longhaul::runtime {
 
-// Nanoseconds of one accelerator. 64 bits would overflow after 2.6 million accelerator-hours.
+// Nanoseconds of one accelerator in reports, and thousandths of them inside of the ledger, where a
+// job may hold a share of an accelerator in thousandths. 64 bits would overflow after 2.6 million
+// accelerator-hours.
 using AcceleratorTime = __int128;
 
 double ToHours(AcceleratorTime time);
@@ -104,25 +106,26 @@ class UsageLedger {
   UsageLedger() = default;
   explicit UsageLedger(const Limits& limits) : limits_(limits) {}
 
-  using Accelerators = std::map<std::string, uint32_t>;  // number by device model
+  using Accelerators = std::map<std::string, uint32_t>;  // thousandths, by device model
 
   // From `now` on the job holds these accelerators; empty: none. `ledger` is the job's.
   void Hold(const std::string& job, const UsageOwner& owner, const Accelerators& accelerators,
             const GoodputLedger& ledger, Instant now);
   // The job has ended and holds nothing. Forgets it, except for its stays.
   void End(const std::string& job, const GoodputLedger& ledger, Instant now);
-  // The nodes had `used_slots` slots in use from the last call until `now`: a second record, from
-  // which the total must not differ.
-  void Pass(uint64_t used_slots, Instant now);
+  // The nodes had so many thousandths of slots in use from the last call until `now`: a second
+  // record, from which the total must not differ.
+  void Pass(uint64_t used_milli, Instant now);
 
   // What a job's goodput ledger has booked up to the time of the report.
   using BooksOf = std::function<GoodputLedger::Books(const std::string& job)>;
   UsageReport Report(const UsageQuery& query, Instant now, const BooksOf& books_of) const;
 
-  // All time held until `now`.
+  // All time held until `now`, in thousandths of a nanosecond of one accelerator.
   AcceleratorTime Total(Instant now) const;
-  // How the goodput ledgers' time outside the queue differs from the time held: a gang that leaves
-  // its nodes for others is in the queue already, and a job that ends without nodes is not.
+  // In the same unit, how the goodput ledgers' time outside the queue differs from the time held: a
+  // gang that leaves its nodes for others is in the queue already, and a job that ends without
+  // nodes is not.
   struct Difference {
     AcceleratorTime leaving = 0;
     AcceleratorTime without_nodes = 0;
@@ -136,6 +139,7 @@ class UsageLedger {
   uint64_t Fingerprint() const;
 
  private:
+  // All times below are in thousandths of a nanosecond of one accelerator.
   struct Job {
     UsageOwner owner;
     Accelerators accelerators;
@@ -187,7 +191,7 @@ class UsageLedger {
   size_t day_sums_ = 0;                              // in days_
   Instant exact_since_{};
   AcceleratorTime closed_ = 0;      // of all stays that are over
-  uint64_t open_ = 0;               // accelerators held now
+  uint64_t open_ = 0;               // thousandths of accelerators held now
   AcceleratorTime open_since_ = 0;  // the sum of their first nanoseconds
   AcceleratorTime slots_ = 0;       // of all slots in use
   Difference difference_;           // until the last change of each job

@@ -27,19 +27,19 @@ const UsageOwner kBob = {"bob", "none", "research"};
 class Job {
  public:
   Job(UsageLedger& usage, std::string id, UsageOwner owner, Instant now, size_t nodes = 1,
-      uint32_t ranks = 1)
-      : ledger(now, nodes, ranks),
+      uint32_t ranks = 1, uint32_t rank_milli = 1'000)
+      : ledger(now, nodes, ranks, rank_milli),
         usage_(usage),
         id_(std::move(id)),
         owner_(std::move(owner)),
-        ranks_(ranks) {}
+        milli_(ranks * rank_milli) {}
 
   GoodputLedger ledger;
 
   void Start(const std::vector<std::string>& kinds, Instant now) {
     ledger.Resize(kinds.size(), proto::REPAIR, now);
     UsageLedger::Accelerators accelerators;
-    for (const std::string& kind : kinds) accelerators[kind] += ranks_;
+    for (const std::string& kind : kinds) accelerators[kind] += milli_;
     usage_.Hold(id_, owner_, accelerators, ledger, now);
     ledger.EnterAll(proto::START_UP_TIME, now);
   }
@@ -57,7 +57,7 @@ class Job {
   UsageLedger& usage_;
   std::string id_;
   UsageOwner owner_;
-  uint32_t ranks_;
+  uint32_t milli_;  // thousandths of accelerators on each node
 };
 
 GoodputLedger::Books NoBooks(const std::string& job) {
@@ -124,7 +124,7 @@ TEST(UsageLedger, CountsARunningJobUntilNow) {
   EXPECT_THAT(report.rows[0].keys, ElementsAre("a"));
   EXPECT_EQ(report.rows[0].time.held, nanoseconds(minutes(88)).count());
   EXPECT_EQ(report.rows[0].time.unreported, nanoseconds(minutes(80)).count());
-  EXPECT_EQ(usage.Total(now), nanoseconds(minutes(88)).count());
+  EXPECT_EQ(usage.Total(now) / 1'000, nanoseconds(minutes(88)).count());
 }
 
 TEST(UsageLedger, KeepsOldStaysAsSumsOfDaysAndThenOfGroups) {
@@ -196,14 +196,34 @@ TEST(UsageLedger, AgreesWithALedgerWhoseAgentsClockIsAhead) {
   job.End(kMidnight + seconds(100));
   EXPECT_TRUE(usage.Check().message().find("goodput ledger booked") == std::string::npos)
       << usage.Check();
-  EXPECT_EQ(usage.Total(kMidnight + seconds(300)),
+  EXPECT_EQ(usage.Total(kMidnight + seconds(300)) / 1'000,
             nanoseconds(seconds(2 * 9 + 10 + 2 * 80)).count());
+}
+
+TEST(UsageLedger, AShareOfAnAcceleratorCountsAsThatShare) {
+  UsageLedger usage;
+  usage.Pass(0, kMidnight);
+  Job half(usage, "half", kAda, kMidnight, 1, 1, 500);
+  Job eighth(usage, "eighth", kBob, kMidnight, 1, 1, 125);
+  half.Start({"H100"}, kMidnight);
+  eighth.Start({"H100"}, kMidnight);
+  usage.Pass(625, kMidnight + seconds(40));
+  EXPECT_TRUE(usage.Check().ok()) << usage.Check();
+  half.End(kMidnight + seconds(40));
+  eighth.End(kMidnight + seconds(40));
+  EXPECT_TRUE(usage.Check().ok()) << usage.Check();
+  EXPECT_TRUE(usage.CheckSums().ok()) << usage.CheckSums();
+  const auto report = ReportOf(usage, {UsageKey::kUser}, kMidnight, kMidnight + seconds(100));
+  ASSERT_EQ(report.rows.size(), 2u);
+  EXPECT_EQ(report.rows[0].time.held, nanoseconds(seconds(20)).count());
+  EXPECT_EQ(report.rows[1].time.held, nanoseconds(seconds(5)).count());
+  EXPECT_EQ(report.total.time.held, nanoseconds(seconds(25)).count());
 }
 
 TEST(UsageLedger, ReportsALedgerThatBookedAnotherTime) {
   UsageLedger usage;
   GoodputLedger ledger(kMidnight, 2, 1);
-  usage.Hold("a", kAda, {{"H100", 3}}, ledger, kMidnight);
+  usage.Hold("a", kAda, {{"H100", 3'000}}, ledger, kMidnight);
   usage.End("a", ledger, kMidnight + seconds(10));
   EXPECT_THAT(
       usage.Check().message(),
@@ -215,9 +235,9 @@ TEST(UsageLedger, ReportsSlotsThatWereInUseForAnotherTime) {
   usage.Pass(0, kMidnight);
   Job job(usage, "a", kAda, kMidnight, 1, 2);
   job.Start({"H100"}, kMidnight);
-  usage.Pass(2, kMidnight + seconds(5));
+  usage.Pass(2'000, kMidnight + seconds(5));
   EXPECT_TRUE(usage.Check().ok()) << usage.Check();
-  usage.Pass(1, kMidnight + seconds(6));
+  usage.Pass(1'000, kMidnight + seconds(6));
   EXPECT_THAT(usage.Check().message(), HasSubstr("12 s 0 ns, but the nodes' slots"));
 }
 
@@ -332,7 +352,7 @@ TEST_P(Histories, EveryDayIsExactWhenStaysAreSums) {
     EXPECT_EQ(row.time.held, Expected(Instant(), end_, row.keys[0], row.keys[1]));
     all += row.time.held;
   }
-  EXPECT_EQ(all, usage.Total(end_));
+  EXPECT_EQ(all, usage.Total(end_) / 1'000);
   int days = 0;
   for (Instant day = kMidnight; day < end_; day += hours(24)) {
     const auto report = usage.Report(

@@ -268,6 +268,30 @@ Status ClusterScheduler::CheckLimits(const JobRequest& request) const {
   return {};
 }
 
+Status ClusterScheduler::CheckDevices(const proto::Job& job, const spec::Topology* topology) const {
+  const proto::Scheduling& asked = job.scheduling();
+  if (asked.share_milli() > 0 && SlotsPerAccelerator() > 1) {
+    return FailedPrecondition(
+        "share: a node has more than " + std::to_string(spec::kMaxDevices) +
+        " slots, so that slots are not devices; start its agent with --slots " +
+        std::to_string(spec::kMaxDevices) + " at most");
+  }
+  const auto wanted = static_cast<int64_t>(asked.device_memory_bytes() >> 20);
+  if (wanted == 0 || topology == nullptr) return {};
+  const spec::DeviceModel* largest = nullptr;
+  for (const spec::DeviceModel& model : topology->models()) {
+    const auto& named = asked.devices();
+    if (!named.empty() && std::find(named.begin(), named.end(), model.name) == named.end()) {
+      continue;
+    }
+    if (largest == nullptr || model.memory_mib > largest->memory_mib) largest = &model;
+  }
+  if (largest == nullptr || largest->memory_mib >= wanted) return {};
+  return FailedPrecondition("device_memory: no device that may run the job has " +
+                            ToString(Bytes(wanted << 20)) + "; the largest, " + largest->name +
+                            ", has " + ToString(Bytes(largest->memory_mib << 20)));
+}
+
 Status ClusterScheduler::CheckSubmission(const proto::Job& job) const {
   Result<spec::Topology> made = NotFound("the scheduler's own");
   if (!scheduler_ || changed_) made = MakeTopology();
@@ -276,6 +300,7 @@ Status ClusterScheduler::CheckSubmission(const proto::Job& job) const {
   // A node that takes more workers may still join, unless the cluster is declared.
   if (!cluster_.has_file() && wanted.status().code() == Code::kFailedPrecondition) return {};
   ASSIGN_OR_RETURN(const JobRequest request, wanted);
+  RETURN_IF_ERROR(CheckDevices(job, made.ok() ? &*made : present));
   RETURN_IF_ERROR(CheckLimits(request));
   // A cluster that nodes may still join can come to hold it.
   if (!cluster_.has_file()) return {};
@@ -451,25 +476,40 @@ std::optional<Instant> ClusterScheduler::NextDeadline() const {
   return std::max(*next, *last_round_ + kLeastPause);
 }
 
-std::vector<std::string> ClusterScheduler::NodesOf(const JobId& job) const {
-  std::vector<std::string> names;
-  if (!scheduler_) return names;
+bool ClusterScheduler::AssignsDevices(const std::string& node) const {
+  const auto known = nodes_.find(node);
+  return slots_per_accelerator_ == 1 && known != nodes_.end() &&
+         cluster_.KnowsDevices(node, known->second.facts.slots);
+}
+
+std::vector<Place> ClusterScheduler::PlacesOf(const JobId& job) const {
+  std::vector<Place> places;
+  if (!scheduler_) return places;
+  const auto request = requests_.find(job.value());
+  const bool assigns =
+      request != requests_.end() && request->second.job.scheduling().assigns_devices();
   const auto tasks = scheduler_->TasksOf(job);
   for (const scheduler::TaskPlacement& task : tasks) {
     const auto rank = static_cast<size_t>(task.rank);
-    if (names.size() <= rank) names.resize(rank + 1);
-    names[rank] = scheduler_->topology().node(task.node).name;
+    if (places.size() <= rank) places.resize(rank + 1);
+    const std::string& name = scheduler_->topology().node(task.node).name;
+    places[rank] = {name, assigns && AssignsDevices(name) ? task.gpus : scheduler::GpuMask{0}};
   }
   if (scheduler_->StageOf(job) == scheduler::JobStage::kWaiting ||
       scheduler_->StageOf(job) == scheduler::JobStage::kLeaving ||
       scheduler_->StageOf(job) == scheduler::JobStage::kUnknown) {
-    return names;
+    return places;
   }
-  const auto request = requests_.find(job.value());
   if (request != requests_.end()) {
     // An elastic job's last ranks may be gone for good.
-    names.resize(std::max<size_t>(names.size(), BoundsOf(request->second.job).minimum));
+    places.resize(std::max<size_t>(places.size(), BoundsOf(request->second.job).minimum));
   }
+  return places;
+}
+
+std::vector<std::string> ClusterScheduler::NodesOf(const JobId& job) const {
+  std::vector<std::string> names;
+  for (Place& place : PlacesOf(job)) names.push_back(std::move(place.node));
   return names;
 }
 

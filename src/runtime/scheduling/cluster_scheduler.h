@@ -41,6 +41,14 @@ struct Verdict {
   std::string reason;
 };
 
+// The place of a job's node rank.
+struct Place {
+  std::string node;                // empty: lost
+  scheduler::GpuMask devices = 0;  // of the node; 0: they are not assigned
+
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
 // How reliable a node is.
 struct NodeHealth {
   uint16_t thousandths = 1'000;
@@ -111,7 +119,9 @@ class ClusterScheduler {
   std::vector<Verdict> Decide(Instant now);
   std::optional<Instant> NextDeadline() const;
 
-  // Returns a job's nodes, by rank, with empty names for lost ones; empty when it waits.
+  // Returns a job's nodes, by rank, with empty names for lost ones; empty when it waits. Devices
+  // are assigned on nodes whose devices the cluster file declares, to jobs that ask for it.
+  std::vector<Place> PlacesOf(const JobId& job) const;
   std::vector<std::string> NodesOf(const JobId& job) const;
   bool Waits(const JobId& job) const;
   // Returns the name of the domain of the level that has all these nodes; empty: none has, or the
@@ -184,6 +194,9 @@ class ClusterScheduler {
   bool Blocked(const JobId& job, const scheduler::Scheduler& of) const;
   void Readmit(Instant now);
   void Offer(const std::string& id, Request& request, Instant now);
+  // Checks what a share and an amount of device memory need of the cluster.
+  Status CheckDevices(const proto::Job& job, const spec::Topology* topology) const;
+  bool AssignsDevices(const std::string& node) const;
   // Checks the limits of the job's queue and of its parents, which no joining node can change.
   Status CheckLimits(const scheduler::JobRequest& request) const;
 

@@ -97,6 +97,17 @@ std::string DeclaredCluster::ModelOf(const std::string& node) const {
   return declaration_->models[kind->model].name;
 }
 
+bool DeclaredCluster::KnowsDevices(const std::string& node, uint32_t slots) const {
+  const spec::NodeKind* kind = KindOf(node);
+  return kind != nullptr && !kind->devices.empty() && slots <= kind->devices.size();
+}
+
+int64_t DeclaredCluster::DeviceMemoryOf(const std::string& node) const {
+  const spec::NodeKind* kind = KindOf(node);
+  if (kind == nullptr || kind->devices.empty()) return 0;
+  return declaration_->models[kind->model].memory_mib;
+}
+
 std::string DeclaredCluster::Contradiction(const std::string& node, const NodeFacts& facts) const {
   const spec::NodeKind* kind = KindOf(node);
   if (kind == nullptr) return "";

@@ -47,6 +47,11 @@ class DeclaredCluster {
   spec::NodeCondition StandardCondition(const std::string& node) const;
   // Returns the device model of a node; "undeclared" if the file does not state it.
   std::string ModelOf(const std::string& node) const;
+  // Returns whether the scheduler's device numbers of a node with so many slots are those of the
+  // node: the file declares its devices, and it has no more slots than devices.
+  bool KnowsDevices(const std::string& node, uint32_t slots) const;
+  // Returns the memory of each device of a node, in MiB; 0: unknown.
+  int64_t DeviceMemoryOf(const std::string& node) const;
   // Returns in what the facts of a node fall short of the file; empty when they agree or the node
   // is not declared.
   std::string Contradiction(const std::string& node, const NodeFacts& facts) const;

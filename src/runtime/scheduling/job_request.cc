@@ -97,6 +97,22 @@ void ReadNodes(const proto::Job& job, const NodeBounds& bounds, GroupRequest& gr
   }
 }
 
+// The one worker of each node has a share of a device. The shares of a device are at most its whole
+// together, so they need no slots beside it.
+Status ReadShare(const proto::Job& job, GroupRequest& group) {
+  const uint32_t share = job.scheduling().share_milli();
+  if (share >= scheduler::kWholeGpu) {
+    return InvalidArgument("share: " + std::to_string(share) +
+                           " thousandths of a device are not a part of one; use whole devices");
+  }
+  if (job.processes_per_node() != 1) {
+    return InvalidArgument("share: is for one worker on each node, not " +
+                           std::to_string(job.processes_per_node()));
+  }
+  group.shape.share = static_cast<uint16_t>(share);
+  return {};
+}
+
 Status ReadWorkers(uint32_t workers, uint32_t slots_per_accelerator, GroupRequest& group) {
   const uint32_t accelerators = (workers + slots_per_accelerator - 1) / slots_per_accelerator;
   if (accelerators > spec::kMaxDevices) {
@@ -116,8 +132,8 @@ Status ReadWorkers(uint32_t workers, uint32_t slots_per_accelerator, GroupReques
 
 // Device models, labels and taints are known from a cluster file alone.
 bool NamesProperties(const proto::Scheduling& asked) {
-  return !asked.devices().empty() || asked.device_memory_bytes() > 0 || !asked.selector().empty() ||
-         !asked.tolerates().empty();
+  return asked.share_milli() > 0 || !asked.devices().empty() || asked.device_memory_bytes() > 0 ||
+         !asked.selector().empty() || !asked.tolerates().empty();
 }
 
 Status ReadProperties(const proto::Scheduling& asked, const RequestContext& context,
@@ -125,7 +141,8 @@ Status ReadProperties(const proto::Scheduling& asked, const RequestContext& cont
   constexpr int64_t kMaxMib = std::numeric_limits<int32_t>::max();
   if (NamesProperties(asked) && !context.declared) {
     return InvalidArgument(
-        "devices, device_memory, selector and tolerates need a cluster file, which names the "
+        "share, devices, device_memory, selector and tolerates need a cluster file, which names "
+        "the "
         "devices, labels and taints of the nodes (key 'cluster' of the controller's file)");
   }
   scheduler::TaskRequest task;
@@ -248,7 +265,11 @@ Result<JobRequest> ReadRequest(const proto::Job& job, const RequestContext& cont
   GroupRequest& group = request.groups.emplace_back();
   const NodeBounds bounds = BoundsOf(job);
   ReadNodes(job, bounds, group);
-  RETURN_IF_ERROR(ReadWorkers(job.processes_per_node(), context.slots_per_accelerator, group));
+  if (asked.share_milli() > 0) {
+    RETURN_IF_ERROR(ReadShare(job, group));
+  } else {
+    RETURN_IF_ERROR(ReadWorkers(job.processes_per_node(), context.slots_per_accelerator, group));
+  }
   RETURN_IF_ERROR(ReadProperties(asked, context, group));
   group.one_model = bounds.maximum > 1 && !asked.mixed_devices();
   RETURN_IF_ERROR(ReadTopology(asked, context, bounds, group));

@@ -60,9 +60,10 @@ void Audit::Holds(const std::string& job, Instant at, uint32_t ranks) {
 }
 
 void Audit::CompareUsage(const Controller::UsageTotals& totals, Instant now) {
+  // Each rank has a whole accelerator; the totals are in thousandths.
   const AcceleratorTime expected =
-      held_ + AcceleratorTime{all_held_ranks_} * (now - held_until_).count();
-  const auto text = [](AcceleratorTime time) { return std::to_string(ToHours(time)); };
+      (held_ + AcceleratorTime{all_held_ranks_} * (now - held_until_).count()) * 1'000;
+  const auto text = [](AcceleratorTime time) { return std::to_string(ToHours(time / 1'000)); };
   if (totals.held != expected) {
     Violate("the accounting has " + text(totals.held) + " accelerator-hours, " + text(expected) +
             " were held");

@@ -7,6 +7,7 @@
 
 #include "io/files/file.h"
 #include "io/process/process.h"
+#include "runtime/agent/worker_devices.h"
 #include "runtime/rendezvous/torchrun.h"
 
 namespace longhaul::service {
@@ -22,10 +23,10 @@ bool IsPermanent(const Status& status) {
          status.code() == Code::kInvalidArgument;
 }
 
-std::map<std::string, std::string> EnvironmentOf(const runtime::SpawnWorker& order,
-                                                 const std::string& error_file,
-                                                 const std::string& worker_api,
-                                                 const std::string& library) {
+Result<std::map<std::string, std::string>> EnvironmentOf(const runtime::SpawnWorker& order,
+                                                         const std::string& error_file,
+                                                         const std::string& worker_api,
+                                                         const std::string& library) {
   const proto::StartWorkers& start = *order.start;
   std::map<std::string, std::string> base = io::CurrentEnvironment();
   for (const auto& [name, value] : start.job().workload().environment()) base[name] = value;
@@ -55,6 +56,9 @@ std::map<std::string, std::string> EnvironmentOf(const runtime::SpawnWorker& ord
   // Python holds back what it writes to a file until there are 8 KiB of it: steps would come late.
   const bool reads_output = !start.job().workload().step_pattern().empty();
   if (reads_output) environment.try_emplace("PYTHONUNBUFFERED", "1");
+  const std::vector<uint32_t> devices(start.devices().begin(), start.devices().end());
+  const std::map<std::string, std::string> own(named.begin(), named.end());
+  RETURN_IF_ERROR(runtime::agent::AssignDevices(devices, own, environment));
   return environment;
 }
 
@@ -83,12 +87,13 @@ void WorkerLauncher::Spawn(const runtime::SpawnWorker& order, const std::string&
   Result<WorkerOutput> output =
       OpenWorkerOutput(run_directory, order.worker.attempt, order.worker.rank);
   if (!output.ok()) return Fail(order.worker, output.status());
-  std::map<std::string, std::string> environment =
+  Result<std::map<std::string, std::string>> environment =
       EnvironmentOf(order, output->error_path, worker_api, worker_library_);
+  if (!environment.ok()) return Fail(order.worker, environment.status());
   if (order.start->job().workload().built_in()) {
-    ForkWarm(order, run_directory, environment, *std::move(output));
+    ForkWarm(order, run_directory, *environment, *std::move(output));
   } else {
-    Execute(order, std::move(environment), *std::move(output));
+    Execute(order, *std::move(environment), *std::move(output));
   }
 }
 

@@ -108,6 +108,9 @@ void AttemptStarter::SendStart(const JobRecord& job, size_t place) {
   start->set_snapshot_interval_steps(job.interval.steps());
   start->set_arena_first_rank(job.snapshots.places()[place].arena_first_rank);
   start->set_persist_on_command(true);
+  for (uint32_t device = 0; device < spec::kMaxDevices; ++device) {
+    if ((job.group.member(place).devices >> device & 1) != 0) start->add_devices(device);
+  }
   if (const Node* peer = PeerOf(job, place)) {
     start->set_peer_node(peer->id.value());
     start->set_peer_address(peer->facts.address());

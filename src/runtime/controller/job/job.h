@@ -19,6 +19,7 @@
 #include "runtime/controller/job/snapshot_interval.h"
 #include "runtime/controller/job/snapshot_tracker.h"
 #include "runtime/controller/job/worker_group.h"
+#include "runtime/controller/slot_claim.h"
 #include "runtime/goodput/goodput_ledger.h"
 
 namespace longhaul::runtime::controller {
@@ -73,7 +74,8 @@ struct JobRecord {
       : life(wanted, now),
         hang(now),
         faults(wanted.faults_size()),
-        ledger(now, wanted.nodes(), wanted.processes_per_node()),
+        ledger(now, wanted.nodes(), wanted.processes_per_node(),
+               wanted.scheduling().share_milli() > 0 ? wanted.scheduling().share_milli() : 1'000),
         data(wanted.data()),
         interval(wanted.snapshot().interval_steps(), time_between_failures) {}
 
@@ -82,6 +84,21 @@ struct JobRecord {
   bool live() const { return life.live(); }
   bool closing() const { return life.closing().has_value(); }
   uint32_t local() const { return spec().processes_per_node(); }
+  // What its workers occupy of an accelerator on each node, in thousandths: all of them together.
+  uint32_t accelerators_milli() const {
+    const uint32_t share = spec().scheduling().share_milli();
+    return share > 0 ? share : local() * 1'000;
+  }
+  // What its workers on a node occupy if they have these devices.
+  SlotClaim ClaimOf(scheduler::GpuMask devices) const {
+    SlotClaim claim;
+    claim.slots_milli = accelerators_milli();
+    claim.devices = devices;
+    if (spec().scheduling().share_milli() == 0) return claim;
+    claim.share_milli = static_cast<uint16_t>(spec().scheduling().share_milli());
+    claim.memory_mib = static_cast<int64_t>(spec().scheduling().device_memory_bytes() >> 20);
+    return claim;
+  }
   // The numbers of nodes and ranks. A job without a gang has those that it is planned for.
   uint32_t nodes() const {
     return group.empty() ? spec().nodes() : static_cast<uint32_t>(group.size());

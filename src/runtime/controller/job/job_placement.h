@@ -11,6 +11,7 @@
 #include "base/ids.h"
 #include "base/time.h"
 #include "proto/status.pb.h"
+#include "scheduler/state/state.h"
 
 namespace longhaul::runtime::controller {
 
@@ -31,8 +32,17 @@ class JobPlacement {
  public:
   // The assigned nodes by place, with empty ids for missing nodes. Empty: none are assigned.
   const std::vector<NodeId>& target() const { return target_; }
-  void SetTarget(std::vector<NodeId> target) { target_ = std::move(target); }
-  void ClearTarget() { target_.clear(); }
+  // The devices of each place; 0: they are not assigned.
+  const std::vector<scheduler::GpuMask>& target_devices() const { return target_devices_; }
+  // Requires lists of one length.
+  void SetTarget(std::vector<NodeId> target, std::vector<scheduler::GpuMask> devices) {
+    target_ = std::move(target);
+    target_devices_ = std::move(devices);
+  }
+  void ClearTarget() {
+    target_.clear();
+    target_devices_.clear();
+  }
 
   // The newest placement is confirmed to the scheduler once all workers run.
   void BeginTransaction(uint64_t transaction) { transaction_ = transaction; }
@@ -66,6 +76,7 @@ class JobPlacement {
 
  private:
   std::vector<NodeId> target_;
+  std::vector<scheduler::GpuMask> target_devices_;
   std::optional<Vacate> vacate_;  // of the present gang
   uint64_t transaction_ = 0;
   uint32_t preemptions_ = 0;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace longhaul::runtime::controller {
 
 std::optional<size_t> WorkerGroup::PlaceOf(const std::string& node) const {
@@ -10,13 +12,20 @@ std::optional<size_t> WorkerGroup::PlaceOf(const std::string& node) const {
   return found->second;
 }
 
-void WorkerGroup::Replace(const std::vector<NodeId>& nodes) {
+void WorkerGroup::Replace(const std::vector<NodeId>& nodes,
+                          const std::vector<scheduler::GpuMask>& devices) {
+  CHECK(devices.empty() || devices.size() == nodes.size());
   members_.assign(nodes.size(), Member());
   places_.clear();
   for (size_t i = 0; i < nodes.size(); ++i) {
     members_[i].node = nodes[i];
+    if (!devices.empty()) members_[i].devices = devices[i];
     places_[nodes[i].value()] = i;
   }
+}
+
+void WorkerGroup::ForgetDevices() {
+  for (Member& member : members_) member.devices = 0;
 }
 
 void WorkerGroup::Clear() {
@@ -28,7 +37,7 @@ void WorkerGroup::Clear() {
 void WorkerGroup::BeginAttempt(const proto::DataLease& lease, uint64_t restored_step,
                                uint32_t world) {
   for (Member& member : members_) {
-    member = Member{.node = member.node, .reported_step = restored_step};
+    member = Member{.node = member.node, .devices = member.devices, .reported_step = restored_step};
   }
   members_started_ = 0;
   members_in_phase_ = {};

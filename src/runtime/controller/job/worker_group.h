@@ -16,11 +16,13 @@
 #include "base/time.h"
 #include "proto/events.pb.h"
 #include "proto/job.pb.h"
+#include "scheduler/state/state.h"
 
 namespace longhaul::runtime::controller {
 
 struct Member {
   NodeId node;
+  scheduler::GpuMask devices = 0;  // of the node; 0: they are not assigned
   // In the present attempt:
   bool started = false;
   bool closed = false;  // its workers have ended
@@ -40,8 +42,12 @@ class WorkerGroup {
   std::optional<size_t> PlaceOf(const std::string& node) const;
   bool contains(const std::string& node) const { return places_.contains(node); }
 
-  // Sets the nodes of the gang, by place. No workers run on them yet.
-  void Replace(const std::vector<NodeId>& nodes);
+  // Sets the nodes of the gang, by place, and their devices (none: not assigned). No workers run on
+  // them yet. Requires as many devices as nodes, or none.
+  void Replace(const std::vector<NodeId>& nodes,
+               const std::vector<scheduler::GpuMask>& devices = {});
+  // The devices of the members are no longer theirs.
+  void ForgetDevices();
   // Removes all nodes, until the job is placed again.
   void Clear();
 
