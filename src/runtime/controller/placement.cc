@@ -5,6 +5,7 @@
 
 #include "runtime/controller/handlers/attempt_starter.h"
 #include "runtime/controller/handlers/fault_handler.h"
+#include "runtime/controller/handlers/run_time_limits.h"
 
 namespace longhaul::runtime::controller {
 
@@ -191,6 +192,10 @@ void Placement::ReplaceGang(JobRecord& job) {
   job.snapshots.ChangeGang(context_.ViewOf(job), target);
   const WorkerGroup before = job.group;
   job.group.Replace(target);
+  if (before.empty()) {
+    job.placement.BeginHolding(context_.now);
+    run_times_.Watch(job);
+  }
   for (size_t i = 0; i < target.size(); ++i) {
     if (before.contains(target[i].value())) continue;
     context_.nodes.TakeSlots(target[i], job.local());
