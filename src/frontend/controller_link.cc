@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "io/clock.h"
+#include "io/process/user_name.h"
 #include "proto/json.h"
 
 namespace longhaul::frontend {
@@ -91,7 +92,8 @@ Result<SubmittedJob> ControllerLink::Submit() {
   Json body = {{"job", submission_.job},
                {"source", submission_.source},
                {"run_directory", submission_.run_directory},
-               {"resume", submission_.resume}};
+               {"resume", submission_.resume},
+               {"user", io::UserName()}};
   if (!submission_.from.empty()) body["from"] = submission_.from;
   ASSIGN_OR_RETURN(const Json answer, client_.Post("/v1/jobs", body));
   const Json& job = answer.is_object() && answer.contains("job") ? answer["job"] : answer;

@@ -60,6 +60,18 @@ Block BlockOf(const SchedulerState& state, const JobEntry& job) {
   return state.at(line.jobs.begin()->second).block;
 }
 
+// Whose limit, how much is held and how much is allowed. Requires that the block is of a user.
+std::string UserQuotaText(const SchedulerState& state, const share::QuotaBlock& quota) {
+  const std::string user = share::UserText(quota.user);
+  const std::string queue = "queue '" + state.queues.name(quota.queue) + "'";
+  if (quota.kind == share::QuotaBlock::Kind::kUser) {
+    return user + " holds " + spec::AmountText(quota.resource, quota.used) + " of the " +
+           spec::AmountText(quota.resource, quota.bound) + " that " + queue + " allows each user";
+  }
+  return user + " runs " + WithThousands(quota.used) + (quota.used == 1 ? " job, " : " jobs, ") +
+         "and " + queue + " allows each user " + WithThousands(quota.bound) + " at a time";
+}
+
 // Makes one explanation. All changes are tried on copies of the same scheduler.
 class Explainer {
  public:
@@ -119,7 +131,13 @@ class Explainer {
 
   void DescribeQuota(const SchedulerState& state, const share::QuotaBlock& quota) {
     const std::string& queue = state.queues.name(quota.queue);
-    if (quota.kind == share::QuotaBlock::Kind::kLimit) {
+    if (quota.of_user()) {
+      answer_.sentence = UserQuotaText(state, quota);
+      if (quota.kind == share::QuotaBlock::Kind::kUser) {
+        answer_.sentence +=
+            ", and the job needs " + spec::AmountText(quota.resource, quota.asked) + " more";
+      }
+    } else if (quota.kind == share::QuotaBlock::Kind::kLimit) {
       answer_.sentence = "queue '" + queue + "' uses " +
                          spec::AmountText(quota.resource, quota.used) + " of its limit of " +
                          spec::AmountText(quota.resource, quota.bound) + " and the job needs " +
@@ -171,6 +189,8 @@ class Explainer {
   }
 
   void Expect(SchedulerCore& next, const JobEntry& job) {
+    // When other jobs of its user end is not what reservations plan.
+    if (next.state.queues.CheckUser(MinimumOf(job))) return;
     const auto held = next.state.reservations.find(job.number);
     const auto plan = held != next.state.reservations.end()
                           ? std::optional(held->second)
@@ -413,6 +433,7 @@ std::string WaitText(const SchedulerState& state, const JobId& id) {
   const Block block = BlockOf(state, *job);
   switch (block.kind) {
     case Block::Kind::kQuota: {
+      if (block.quota.of_user()) return UserQuotaText(state, block.quota);
       const std::string needs =
           "needs " + spec::AmountText(block.quota.resource, block.quota.asked);
       const std::string bound = spec::AmountText(block.quota.resource, block.quota.bound);

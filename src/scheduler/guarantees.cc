@@ -50,6 +50,7 @@ bool IsChecked(const SchedulerState& state, const JobEntry& job) {
   if (group.max_per_domain > 0 && group.spread_tier != kHostTier) return false;
   // There is room, but it is reserved for a job that goes before.
   if (job.block.kind == Block::Kind::kReservation) return false;
+  if (state.queues.CheckUser(MinimumOf(job))) return false;
   const int64_t asked = int64_t{group.shape.gpu_milli()} * group.minimum;
   return state.queues.usage(job.queue)[0] + asked <= state.queues.limit(job.queue)[0];
 }

@@ -24,6 +24,10 @@ uint64_t FromEnvironment(const char* name, uint64_t standard) {
 
 enum class Draws { kAnything, kAsController };
 
+// Whether queues limit what each user holds and how long jobs run. Drawn apart from all else, so
+// that a seed gives the same history otherwise.
+enum class UserLimits { kNone, kDrawn };
+
 // Two device models, in any order over the nodes, some of them with a label or a taint.
 spec::Topology ControllerCluster(Random& rng) {
   spec::ClusterDeclaration cluster = spec::ClosCluster(1, static_cast<uint32_t>(1 + rng.Below(3)),
@@ -206,14 +210,32 @@ JobRequest ControllerJob(Random& rng, int number, size_t queues, const spec::Top
   return job;
 }
 
+void DrawUserLimits(Random& rng, std::vector<spec::QueueSpec>& queues) {
+  for (spec::QueueSpec& queue : queues) {
+    queue.per_user = {};
+    queue.max_run_time = {};
+    if (rng.Below(2) == 0) queue.per_user.running = static_cast<uint32_t>(1 + rng.Below(3));
+    if (rng.Below(2) == 0) {
+      queue.per_user.amounts[0] = static_cast<int64_t>(1'000 * (1 + rng.Below(24)));
+    }
+    if (rng.Below(4) == 0) {
+      queue.per_user.amounts[1] = static_cast<int64_t>(1'000 * (2 + rng.Below(20)));
+    }
+    if (rng.Below(3) == 0) queue.max_run_time = std::chrono::minutes(10 + rng.Below(300));
+  }
+}
+
 // What would have happened outside: an engine that mostly does as it is told.
 class History {
  public:
-  explicit History(uint64_t seed, Draws draws = Draws::kAnything) : rng_(seed), draws_(draws) {
+  explicit History(uint64_t seed, Draws draws = Draws::kAnything,
+                   UserLimits limits = UserLimits::kNone)
+      : rng_(seed), draws_(draws), limits_(limits), limits_rng_(seed + 1) {
     const bool controller = draws == Draws::kAsController;
     spec::Topology topology = controller ? ControllerCluster(rng_) : RandomCluster(rng_);
     queue_specs_ = RandomQueues(rng_, GpusOf(topology));
     queues_ = queue_specs_.size();
+    if (limits == UserLimits::kDrawn) DrawUserLimits(limits_rng_, queue_specs_);
     Policy& policy = policy_;
     policy.reservations = static_cast<uint32_t>(1 + rng_.Below(4));
     policy.evictions_a_day = 1'000;              // budgets would hide what reclaim forgets
@@ -242,6 +264,7 @@ class History {
       RETURN_IF_ERROR(Round(kUnlimitedSteps));
     }
     RETURN_IF_ERROR(CheckNothingIsMissed());
+    if (limits_ == UserLimits::kDrawn) NoteBlocked();
     return scheduler_->CheckGuarantees(now_);
   }
 
@@ -252,6 +275,12 @@ class History {
     RETURN_IF_ERROR(next.status());
     scheduler_.emplace(*std::move(next));
     return scheduler_->CheckInvariants();
+  }
+
+  // The same, with other limits of users: some may now hold more than they are allowed.
+  Status RebuildWithOtherLimits() {
+    DrawUserLimits(limits_rng_, queue_specs_);
+    return Rebuild();
   }
 
   // Each stated fix starts its job. Returns how many were stated.
@@ -318,6 +347,15 @@ class History {
       Follow(decision);
     }
     return scheduler_->CheckInvariants();
+  }
+
+  void NoteBlocked() {
+    for (const JobId& id : scheduler_->Waiting()) {
+      const std::string why = scheduler_->WaitText(id);
+      if (why.find("allows each user") == std::string::npos) continue;
+      ++seen_[why.find("at a time") == std::string::npos ? "blocked by a user's amount"
+                                                         : "blocked by a user's jobs"];
+    }
   }
 
   bool IsDue() const {
@@ -478,6 +516,8 @@ class History {
 
   Random rng_;
   Draws draws_;
+  UserLimits limits_;
+  Random limits_rng_;
   std::optional<Scheduler> scheduler_;
   std::vector<spec::QueueSpec> queue_specs_;
   Policy policy_;
@@ -610,13 +650,49 @@ TEST(History, ARebuiltSchedulerDecidesAsTheOneBefore) {
   EXPECT_GT(rebuilds, 0);
 }
 
+// The invariants include that nobody is above a limit, except with jobs that ran before it was
+// lowered, and that no job that such a limit blocks holds a reservation.
+TEST(History, WithLimitsOfUsersKeepsEveryInvariantAndRepeats) {
+  const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 150);
+  const uint64_t first = FromEnvironment("LONGHAUL_HISTORY_SEED", 1);
+  std::map<std::string, int> seen;
+  for (uint64_t seed = first; seed < first + histories; ++seed) {
+    SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(seed));
+    const Draws draws = seed % 2 == 0 ? Draws::kAnything : Draws::kAsController;
+    History history(seed, draws, UserLimits::kDrawn);
+    History again(seed, draws, UserLimits::kDrawn);
+    Random rng(seed);
+    for (int step = 0; step < 60; ++step) {
+      const Status holds = history.Step();
+      ASSERT_TRUE(holds.ok()) << holds << " after\n" << history.log();
+      if (rng.Below(8) == 0) {
+        const Status rebuilt = again.Rebuild();
+        ASSERT_TRUE(rebuilt.ok()) << rebuilt << " after\n" << again.log();
+      }
+      ASSERT_TRUE(again.Step().ok());
+      ASSERT_EQ(history.log(), again.log()) << "at step " << step;
+      if (rng.Below(20) != 0) continue;
+      const Status other = history.RebuildWithOtherLimits();
+      ASSERT_TRUE(other.ok()) << other << " after\n" << history.log();
+      ASSERT_TRUE(again.RebuildWithOtherLimits().ok());
+    }
+    for (const auto& [kind, count] : history.seen()) seen[kind] += count;
+  }
+  for (const char* kind : {"start", "grow", "suspend", "evict", "reserve", "move",
+                           "blocked by a user's amount", "blocked by a user's jobs"}) {
+    EXPECT_TRUE(histories < 100 || seen[kind] > 0) << kind;
+  }
+}
+
 TEST(History, EveryStatedFixStartsItsJob) {
   const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 150) / 10;
   const uint64_t first = FromEnvironment("LONGHAUL_HISTORY_SEED", 1);
   int stated = 0;
-  for (uint64_t seed = first; seed < first + histories; ++seed) {
+  for (uint64_t seed = first; seed < first + 2 * histories; ++seed) {
     SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(seed));
-    History history(seed);
+    // Each seed with limits of users too.
+    History history(first + (seed - first) / 2, Draws::kAnything,
+                    (seed - first) % 2 == 0 ? UserLimits::kNone : UserLimits::kDrawn);
     for (int step = 0; step < 60; ++step) {
       const Status holds = history.Step();
       ASSERT_TRUE(holds.ok()) << holds << " after\n" << history.log();

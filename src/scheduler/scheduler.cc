@@ -159,8 +159,7 @@ std::optional<JobOutlook> Scheduler::OutlookOf(const JobId& id) const {
   const SchedulerState& state = core_->state;
   const JobEntry* job = state.Find(id);
   if (job == nullptr) return std::nullopt;
-  const share::ExpectedDuration run =
-      state.durations.Expect(state.LikenessOf(*job), job->request->limit, state.Elapsed(*job));
+  const share::ExpectedDuration run = state.ExpectedLength(*job);
   return JobOutlook{job->placed, job->started, run.median, run.from_user || run.like_jobs > 0};
 }
 
@@ -194,6 +193,9 @@ std::vector<QueueView> Scheduler::Queues() const {
     views[q].guarantee = state.queues.guarantee(queue);
     views[q].limit = state.queues.limit(queue);
     views[q].usage = state.queues.usage(queue);
+    for (const auto& [user, usage] : state.queues.users(queue)) {
+      views[q].users.push_back({user, usage.amounts, static_cast<uint64_t>(usage.running)});
+    }
   }
   for (const auto& [number, job] : state.jobs) {
     QueueView& view = views[static_cast<size_t>(job.queue)];

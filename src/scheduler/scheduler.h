@@ -40,6 +40,13 @@ namespace internal {
 struct SchedulerCore;
 }
 
+// What a user holds in a queue and in those below it.
+struct UserView {
+  std::string user;
+  spec::SharedAmounts amounts;
+  uint64_t running = 0;  // jobs that have nodes
+};
+
 struct QueueView {
   std::string name;
   std::string parent;
@@ -48,6 +55,7 @@ struct QueueView {
   spec::SharedAmounts usage;
   uint64_t waiting = 0;  // jobs in the queue itself
   uint64_t running = 0;
+  std::vector<UserView> users;  // by name, where the queue limits what a user holds
 };
 
 // The links that join a domain to the rest of the network.

@@ -186,6 +186,42 @@ Status CheckQueues(const SchedulerState& state) {
   return state.queues.CheckInvariants();
 }
 
+// What users hold is what their jobs hold, and nobody is above a limit except with jobs that were
+// taken over.
+Status CheckUsers(const SchedulerState& state) {
+  std::map<std::pair<share::QueueIndex, std::string>, share::UserUsage> sums;
+  for (const auto& [number, job] : state.jobs) {
+    if (!job.placed) continue;
+    for (share::QueueIndex up = job.queue; up != share::kNoQueue; up = state.queues.parent(up)) {
+      if (!state.queues.per_user(up).limits_holdings()) continue;
+      share::UserUsage& usage = sums[{up, job.request->owner}];
+      usage.amounts += job.held;
+      ++usage.running;
+    }
+  }
+  size_t counted = 0;
+  for (size_t q = 0; q < state.queues.size(); ++q) {
+    counted += state.queues.users(static_cast<share::QueueIndex>(q)).size();
+  }
+  if (counted != sums.size()) return Broken("a user is counted who has no job there");
+  for (const auto& [key, usage] : sums) {
+    const auto& [queue, user] = key;
+    const std::string text = share::UserText(user) + " in queue " + state.queues.name(queue);
+    const auto found = state.queues.users(queue).find(user);
+    if (found == state.queues.users(queue).end() || !(found->second == usage)) {
+      return Broken(text + " does not use what the user's jobs hold");
+    }
+    if (state.queues.PassesUserLimits(queue, user) && !state.users_over_limit.contains(key)) {
+      return Broken(text + " is over the limit of a user");
+    }
+  }
+  for (const auto& [number, reservation] : state.reservations) {
+    if (!state.queues.CheckUser(MinimumOf(state.at(number)))) continue;
+    return Broken("a reservation of a job that the limits of its user block");
+  }
+  return {};
+}
+
 Status CheckLines(const SchedulerState& state) {
   std::set<JobNumber> waiting;
   for (const Line& line : state.lines) {
@@ -218,6 +254,7 @@ Status CheckInvariants(const SchedulerState& state) {
   RETURN_IF_ERROR(CheckNoOvercommit(state));
   for (const auto& [number, job] : state.jobs) RETURN_IF_ERROR(CheckGang(state, job));
   RETURN_IF_ERROR(CheckQueues(state));
+  RETURN_IF_ERROR(CheckUsers(state));
   return CheckLines(state);
 }
 

@@ -1,6 +1,9 @@
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
+#include "base/text.h"
+#include "base/time.h"
 #include "bin/client/client.h"
 #include "bin/table.h"
 #include "frontend/format.h"
@@ -18,6 +21,65 @@ std::string AcceleratorsText(const Json& amounts) {
              : Decimal(
                    accelerators,
                    accelerators == static_cast<double>(static_cast<int64_t>(accelerators)) ? 0 : 1);
+}
+
+// Held and allowed, such as "2/10"; "2/-" without a limit.
+std::string OfLimit(double held, double limit) {
+  const auto text = [](double amount) {
+    return Decimal(amount, amount == static_cast<double>(static_cast<int64_t>(amount)) ? 0 : 1);
+  };
+  return text(held) + "/" + (limit < 0 ? "-" : text(limit));
+}
+
+// What each user has of what each user may have, in the queues that declare it.
+void PrintUsers(const Json& queues) {
+  Table table({"QUEUE", "USER", "JOBS", "RUNNING", "ACCELERATORS", "CPU", "MEMORY GIB"});
+  bool any = false;
+  for (const Json& queue : queues) {
+    if (!queue.contains("per_user")) continue;
+    any = true;
+    const Json& limits = queue["per_user"];
+    Json held = queue["held"];
+    if (held.empty()) held.push_back({{"user", "-"}});
+    for (const Json& user : held) {
+      const Json amounts = user.contains("amounts") ? user["amounts"] : Json::object();
+      const auto of = [&](const char* key) {
+        return OfLimit(Number(amounts, key), Number(limits["amounts"], key));
+      };
+      const std::string name = user["user"].get<std::string>();
+      table.Add({queue["name"].get<std::string>(), name.empty() ? "unknown" : name,
+                 OfLimit(Number(user, "jobs"), Number(limits, "jobs")),
+                 OfLimit(Number(user, "running"), Number(limits, "running")), of("accelerators"),
+                 of("cpu"), of("memory_gib")});
+    }
+  }
+  if (any) std::printf("\nlimits of each user, with the queues below:\n%s", table.Text().c_str());
+}
+
+// Who may submit, and for how long jobs run.
+void PrintRules(const Json& queues) {
+  constexpr size_t kMostNames = 8;
+  bool first = true;
+  for (const Json& queue : queues) {
+    std::vector<std::string> rules;
+    if (queue.contains("users") && !queue["users"].empty()) {
+      const auto users = queue["users"].get<std::vector<std::string>>();
+      const size_t shown = std::min(users.size(), kMostNames);
+      std::string text =
+          "users: " +
+          Join({users.begin(), users.begin() + static_cast<std::ptrdiff_t>(shown)}, ", ");
+      if (users.size() > shown) {
+        text += " and " + std::to_string(users.size() - shown) + " more (--json)";
+      }
+      rules.push_back(text);
+    }
+    const Duration longest(static_cast<int64_t>(Number(queue, "max_run_ns")));
+    if (longest > Duration(0)) rules.push_back("longest run: " + ToString(longest));
+    if (rules.empty()) continue;
+    std::printf("%s%s: %s\n", first ? "\n" : "", queue["name"].get<std::string>().c_str(),
+                Join(rules, "; ").c_str());
+    first = false;
+  }
 }
 
 int Queues(RestClient& client, const Options& options) {
@@ -39,6 +101,8 @@ int Queues(RestClient& client, const Options& options) {
                std::to_string(queue["waiting"].get<uint64_t>())});
   }
   std::printf("%s", table.Text().c_str());
+  PrintUsers(queues);
+  PrintRules(queues);
   return kExitOk;
 }
 
@@ -63,8 +127,9 @@ void AddQueues(CLI::App& app, Action& action, const std::shared_ptr<Options>& op
   queues->add_flag("--json", options->json, kJsonHelp);
   queues->fallthrough();
   queues->footer(
-      "Amounts are worker slots. Queues are declared in the controller's file\n"
-      "(docs/controller-file.md). Examples:\n  longhaul queues --json\n"
+      "Amounts are worker slots; limits of each user are shown as held/allowed. Queues are\n"
+      "declared in the controller's file (docs/controller-file.md). Examples:\n  longhaul queues "
+      "--json\n"
       "  longhaul queues limit lab --accelerators 12");
   CLI::App* limit = queues->add_subcommand("limit", "Set a queue's limit until the file changes");
   limit->add_option("QUEUE", options->name, "Its name")->required();

@@ -16,8 +16,10 @@
 #include "runtime/controller/handlers/job_releaser.h"
 #include "runtime/controller/handlers/node_handler.h"
 #include "runtime/controller/handlers/operator_changes.h"
+#include "runtime/controller/handlers/run_time_limits.h"
 #include "runtime/controller/handlers/snapshot_handler.h"
 #include "runtime/controller/handlers/step_reports.h"
+#include "runtime/controller/handlers/user_jobs.h"
 #include "runtime/controller/invariants.h"
 #include "runtime/controller/placement.h"
 #include "runtime/controller/status.h"
@@ -34,10 +36,11 @@ class Controller::Parts {
       : context(options),
         checkpoints(context, closer, placement),
         starter(context, checkpoints, faults),
-        placement(context, starter, faults),
+        placement(context, starter, faults, closer, run_times),
         hangs(context, faults),
         closer(context, checkpoints, faults, placement),
         faults(context, starter, hangs, closer, placement),
+        run_times(context, closer, placement),
         snapshots(context, checkpoints, faults, closer, placement),
         steps(context, faults, hangs, placement),
         releaser(context, closer),
@@ -64,6 +67,7 @@ class Controller::Parts {
   controller::HangHandler hangs;
   controller::JobCloser closer;
   controller::FaultHandler faults;
+  controller::RunTimeLimits run_times;
   controller::SnapshotHandler snapshots;
   controller::StepReports steps;
   controller::JobReleaser releaser;
@@ -130,7 +134,9 @@ Status Controller::CheckConfiguration(const proto::SchedulingConfiguration& conf
   return scheduling::ClusterScheduler::Check(configuration);
 }
 std::vector<proto::QueueStatus> Controller::Queues() const {
-  return parts_->context.scheduler.Queues();
+  std::vector<proto::QueueStatus> queues = parts_->context.scheduler.Queues();
+  controller::UserJobs(parts_->context).AddTo(queues);
+  return queues;
 }
 std::vector<scheduler::LinkView> Controller::Links() const {
   return parts_->context.scheduler.Links();
@@ -262,6 +268,7 @@ void Controller::Parts::OnControllerStarted(const proto::ControllerStarted& star
     job.hang.CountFrom(context.now);
     hangs.WatchProgress(job);
   }
+  run_times.WatchAll();
 }
 
 void Controller::Parts::OnTick() {
@@ -291,6 +298,8 @@ void Controller::Parts::OnJobDeadline(DeadlineKind kind, controller::JobRecord& 
       return closer.Finalize(job);
     case DeadlineKind::kVacate:
       return placement.OnVacateOverdue(job);
+    case DeadlineKind::kRunTime:
+      return run_times.OnOverdue(job);
     case DeadlineKind::kNodeGrace:
     case DeadlineKind::kSchedule:
       return;

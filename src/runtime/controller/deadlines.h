@@ -21,6 +21,7 @@ enum class DeadlineKind {
   kStop,       // workers should have ended
   kClose,      // the last checkpoint should be on disk
   kVacate,     // a stage of leaving the nodes has taken long enough
+  kRunTime,    // the job has run for as long as its queue lets it
   kSchedule,   // the next round of the scheduler
 };
 

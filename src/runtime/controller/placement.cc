@@ -5,6 +5,7 @@
 
 #include "runtime/controller/handlers/attempt_starter.h"
 #include "runtime/controller/handlers/fault_handler.h"
+#include "runtime/controller/handlers/run_time_limits.h"
 
 namespace longhaul::runtime::controller {
 
@@ -253,6 +254,10 @@ void Placement::ReplaceGang(JobRecord& job) {
   }
   for (const Member& member : job.group.members()) {
     context_.nodes.TakeSlots(member.node, job.ClaimOf(member.devices));
+  }
+  if (before.empty()) {
+    job.placement.BeginHolding(context_.now);
+    run_times_.Watch(job);
   }
   for (size_t i = 0; i < target.size(); ++i) {
     if (before.contains(target[i].value()) || before.size() != target.size()) continue;

@@ -13,11 +13,18 @@ namespace longhaul::runtime::controller {
 class CheckpointHandler;
 class AttemptStarter;
 class FaultHandler;
+class JobCloser;
+class RunTimeLimits;
 
 class Placement {
  public:
-  Placement(ControllerContext& context, AttemptStarter& starter, FaultHandler& faults)
-      : context_(context), starter_(starter), faults_(faults) {}
+  Placement(ControllerContext& context, AttemptStarter& starter, FaultHandler& faults,
+            JobCloser& closer, RunTimeLimits& run_times)
+      : context_(context),
+        starter_(starter),
+        faults_(faults),
+        closer_(closer),
+        run_times_(run_times) {}
 
   // Runs the rounds of the scheduler that are due, and tries to start the jobs that wait for nodes.
   void Schedule();
@@ -29,6 +36,9 @@ class Placement {
   // Whether the job waits for nodes that are assigned to it.
   bool IsPending(const std::string& job) const { return pending_.contains(job); }
 
+  // The job takes a last snapshot, leaves its nodes and ends as stopped. Requires that it has
+  // nodes.
+  void BeginEnding(JobRecord& job, const std::string& reason);
   // Ends the workers now, with the snapshot that exists. Requires that the job is leaving.
   void StopForVacate(JobRecord& job);
   // Advances the departure as far as possible now; no effect when the job is not leaving.
@@ -71,10 +81,13 @@ class Placement {
 
   void BeginVacate(JobRecord& job, Vacate::Then then, const std::string& reason);
   void FinishVacate(JobRecord& job);
+  void EndVacated(JobRecord& job);
 
   ControllerContext& context_;
   AttemptStarter& starter_;
   FaultHandler& faults_;
+  JobCloser& closer_;
+  RunTimeLimits& run_times_;
   bool scheduling_ = false;
   std::set<std::string> pending_;  // jobs whose nodes are not free or have not joined yet
 };

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "runtime/controller/handlers/attempt_starter.h"
+#include "runtime/controller/handlers/job_closer.h"
+#include "runtime/controller/handlers/run_time_limits.h"
 #include "runtime/controller/placement.h"
 
 namespace longhaul::runtime::controller {
@@ -29,7 +31,9 @@ void Placement::BeginVacate(JobRecord& job, Then then, const std::string& reason
   if (job.closing() || job.life.state() == proto::STOPPING) return;  // it leaves anyway
   if (job.placement.leaving()) {
     // A job that has to wait stays so: the scheduler has given its nodes away.
-    if (then == Then::kQueue) job.placement.QueueInstead(reason);
+    const bool ends = job.placement.vacate()->then == Then::kEnd;
+    if (then == Then::kEnd) job.placement.EndInstead(reason);
+    if (then == Then::kQueue && !ends) job.placement.QueueInstead(reason);
     return AdvanceVacate(job);
   }
   job.placement.BeginVacate(then, reason);
@@ -62,16 +66,21 @@ void Placement::SendVacateCommand(const JobRecord& job, const NodeId& node) {
 void Placement::StopForVacate(JobRecord& job) {
   const std::string& id = job.id();
   job.placement.SetStage(Stage::kStopping);
-  const bool queues = job.placement.vacate()->then == Then::kQueue;
+  const Then then = job.placement.vacate()->then;
   if (job.faults.undecided()) {
     // A fault on the way spares the job the snapshot, and nothing else changes.
-    job.faults.Decide(queues ? "stop and wait in the queue" : "continue with other nodes",
+    job.faults.Decide(then == Then::kQueue ? "stop and wait in the queue"
+                      : then == Then::kEnd ? "stop"
+                                           : "continue with other nodes",
                       context_.now);
     context_.AddFaultNotification(job, job.faults.newest());
   }
   job.faults.Dismiss();
   job.data.Close(job.life.attempt());
-  job.ledger.EnterAll(queues ? proto::QUEUE : proto::REPAIR, context_.now);
+  job.ledger.EnterAll(then == Then::kQueue ? proto::QUEUE
+                      : then == Then::kEnd ? proto::FINISH
+                                           : proto::REPAIR,
+                      context_.now);
   for (const auto kind : {DeadlineKind::kDecide, DeadlineKind::kStart, DeadlineKind::kProgress}) {
     context_.deadlines.Clear(kind, id);
   }
@@ -111,6 +120,7 @@ void Placement::AdvanceVacate(JobRecord& job) {
     context_.deadlines.Clear(DeadlineKind::kVacate, id);
   }
   if (vacate.stage != Stage::kReady) return;
+  if (vacate.then == Then::kEnd) return EndVacated(job);
   if (vacate.then == Then::kQueue) return FinishVacate(job);
   const size_t before = job.group.size();
   if (!TakeTarget(job)) return;
@@ -118,10 +128,22 @@ void Placement::AdvanceVacate(JobRecord& job) {
   starter_.OpenAttempt(job);
 }
 
+void Placement::BeginEnding(JobRecord& job, const std::string& reason) {
+  BeginVacate(job, Then::kEnd, reason);
+}
+
+// The workers have ended: the job ends once its newest snapshot is on disk.
+void Placement::EndVacated(JobRecord& job) {
+  const std::string reason = job.placement.vacate()->reason;
+  closer_.BeginClosing(job, proto::STOPPED, reason);
+}
+
 // The job waits again, with its state where it was: in the memories of the nodes it had, and on
 // disk once it is there.
 void Placement::FinishVacate(JobRecord& job) {
   const std::string reason = job.placement.vacate()->reason;
+  // A job that has used up its time while it left its nodes does not wait for others in vain.
+  if (run_times_.IsOver(job)) return run_times_.OnOverdue(job);
   job.snapshots.RememberSpreads(context_.ViewOf(job));
   FreeSlots(job);
   job.snapshots.LeaveAll(context_.ViewOf(job));
@@ -129,6 +151,8 @@ void Placement::FinishVacate(JobRecord& job) {
   job.ledger.Resize(job.spec().nodes(), proto::QUEUE, context_.now);
   NoteUsage(job);
   job.placement.FinishVacate();
+  job.placement.EndHolding(context_.now);
+  context_.deadlines.Clear(DeadlineKind::kRunTime, job.id());
   context_.SetState(job, proto::QUEUED, "stopped: " + reason);
   FreeLeft(job);
   context_.scheduler.Stopped(JobId(job.id()), context_.now);

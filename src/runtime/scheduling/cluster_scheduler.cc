@@ -263,6 +263,12 @@ Status ClusterScheduler::CheckLimits(const JobRequest& request) const {
       return FailedPrecondition("it needs " + spec::AmountText(r, amounts[r]) + ", but queue '" +
                                 name + "' is limited to " + spec::AmountText(r, queue->limit[r]));
     }
+    for (size_t r = 0; r < spec::kSharedResources; ++r) {
+      const int64_t most = queue->per_user.amounts[r];
+      if (amounts[r] <= most) continue;
+      return FailedPrecondition("it needs " + spec::AmountText(r, amounts[r]) + ", but queue '" +
+                                name + "' allows each user " + spec::AmountText(r, most));
+    }
     name = queue->parent;
   }
   return {};
@@ -290,6 +296,43 @@ Status ClusterScheduler::CheckDevices(const proto::Job& job, const spec::Topolog
   return FailedPrecondition("device_memory: no device that may run the job has " +
                             ToString(Bytes(wanted << 20)) + "; the largest, " + largest->name +
                             ", has " + ToString(Bytes(largest->memory_mib << 20)));
+}
+
+std::vector<const spec::QueueSpec*> ClusterScheduler::QueuesOf(const proto::Job& job) const {
+  const std::string& name = job.scheduling().queue();
+  return spec::PathOf(configuration_.queues, name.empty() ? configuration_.default_queue : name);
+}
+
+const spec::QueueSpec* ClusterScheduler::RunTimeQueueOf(const proto::Job& job) const {
+  const spec::QueueSpec* least = nullptr;
+  for (const spec::QueueSpec* queue : QueuesOf(job)) {
+    if (queue->max_run_time <= Duration(0)) continue;
+    if (least == nullptr || queue->max_run_time < least->max_run_time) least = queue;
+  }
+  return least;
+}
+
+Status ClusterScheduler::CheckRights(const proto::Job& job) const {
+  const std::string& user = job.scheduling().owner();
+  for (const spec::QueueSpec* queue : QueuesOf(job)) {
+    const std::vector<std::string>& users = queue->users;
+    if (users.empty() || std::find(users.begin(), users.end(), user) != users.end()) continue;
+    return PermissionDenied(
+        (user.empty() ? std::string("a submission that names no user")
+                      : "user '" + Printable(user, 64) + "'") +
+        " may not submit to queue '" + queue->name +
+        "': use another queue (longhaul queues), or add the user to the queue's 'users' in the "
+        "controller's file");
+  }
+  const spec::QueueSpec* queue = RunTimeQueueOf(job);
+  if (queue == nullptr || Duration(job.scheduling().expected_ns()) <= queue->max_run_time) {
+    return {};
+  }
+  return FailedPrecondition("its expected duration is " +
+                            ToString(Duration(job.scheduling().expected_ns())) + ", but queue '" +
+                            queue->name + "' ends jobs that have run for " +
+                            ToString(queue->max_run_time) +
+                            ": use another queue, or resume from the last checkpoint later");
 }
 
 Status ClusterScheduler::CheckSubmission(const proto::Job& job) const {
@@ -606,6 +649,31 @@ Status ClusterScheduler::Reconfigure(spec::ControllerSpec configuration,
   return scheduler::Scheduler::Create(std::move(topology), QueuesNow(), PolicyNow()).status();
 }
 
+// The limits of users and of run times, and what each user holds.
+void ClusterScheduler::DescribeUsers(const scheduler::QueueView& view,
+                                     proto::QueueStatus& queue) const {
+  const auto declared =
+      std::find_if(configuration_.queues.begin(), configuration_.queues.end(),
+                   [&](const spec::QueueSpec& each) { return each.name == view.name; });
+  if (declared == configuration_.queues.end()) return;
+  queue.mutable_users()->Add(declared->users.begin(), declared->users.end());
+  queue.set_max_run_ns(declared->max_run_time.count());
+  if (declared->per_user == spec::UserLimits()) return;
+  const auto count = [](uint32_t jobs) {
+    return jobs == spec::kUnlimitedJobs ? int64_t{-1} : int64_t{jobs};
+  };
+  proto::UserLimits& limits = *queue.mutable_per_user();
+  limits.set_jobs(count(declared->per_user.jobs));
+  limits.set_running(count(declared->per_user.running));
+  *limits.mutable_amounts() = AmountsOf(declared->per_user.amounts);
+  for (const scheduler::UserView& user : view.users) {
+    proto::UserHolding& held = *queue.add_held();
+    held.set_user(user.user);
+    held.set_running(user.running);
+    *held.mutable_amounts() = AmountsOf(user.amounts);
+  }
+}
+
 std::vector<proto::QueueStatus> ClusterScheduler::Queues() const {
   std::vector<proto::QueueStatus> all;
   if (!scheduler_) return all;
@@ -633,6 +701,7 @@ std::vector<proto::QueueStatus> ClusterScheduler::Queues() const {
     queue.set_share(share);
     queue.set_running(view.running);
     queue.set_waiting(view.waiting);
+    DescribeUsers(view, queue);
   }
   // Jobs that no present node could hold wait too.
   for (const auto& [id, request] : requests_) {

@@ -29,9 +29,21 @@ default_queue: red
 scheduling: {evictions_a_day: 1000, repair_patience: 1min, reservations: RESERVATIONS}
 )";
 
+// The same queues with limits of users and of run times.
+constexpr const char* kLimitedQueues = R"(
+queues:
+  - {name: red, guarantee: {accelerators: 4}, per_user: {jobs: 12, accelerators: 4}}
+  - {name: blue, guarantee: {accelerators: 4}, limit: {accelerators: 6}, per_user: {running: 1},
+     max_run_time: 40min}
+  - {name: deep, parent: red, guarantee: {accelerators: 2}, users: [user-0, user-1]}
+default_queue: red
+scheduling: {evictions_a_day: 1000, repair_patience: 1min, reservations: RESERVATIONS}
+)";
+
 class History {
  public:
-  explicit History(uint64_t seed) : rng_(seed), file_(File(seed)), cluster_(file_) {
+  History(uint64_t seed, bool limited)
+      : rng_(seed), limited_(limited), file_(File(seed, limited)), cluster_(file_) {
     for (size_t i = 0; i < kNodes; ++i) {
       lives_.push_back(1);
       cluster_.Join(Name(i));
@@ -99,12 +111,14 @@ class History {
   int restarts = 0;
   int lost = 0;
   int preempted = 0;
+  int ended = 0;    // by max_run_time
+  int refused = 0;  // by the rights and limits of users
 
  private:
   static constexpr size_t kNodes = 5;
 
-  static std::string File(uint64_t seed) {
-    std::string file = kQueues;
+  static std::string File(uint64_t seed, bool limited) {
+    std::string file = limited ? kLimitedQueues : kQueues;
     const std::string word = "RESERVATIONS";
     return file.replace(file.find(word), word.size(), seed % 2 == 0 ? "1" : "4");
   }
@@ -132,7 +146,15 @@ class History {
     scheduling.set_preemption(kMeans[rng_.Below(4)]);
     if (rng_.Below(3) == 0)
       scheduling.set_expected_ns(std::chrono::nanoseconds(minutes(20)).count());
-    if (!cluster_.controller.CheckSubmission(job).ok()) return;
+    if (limited_) scheduling.set_owner("user-" + std::to_string(ids_.size() % 3));
+    const Status accepted = cluster_.controller.CheckSubmission(job);
+    refused += static_cast<int>(accepted.code() == Code::kPermissionDenied ||
+                                accepted.code() == Code::kResourceExhausted);
+    if (!accepted.ok()) {
+      // The next one is of another user.
+      if (limited_) ids_.push_back(id);
+      return;
+    }
     ids_.push_back(id);
     cluster_.Submit(job);
   }
@@ -142,6 +164,8 @@ class History {
       const proto::JobState state = cluster_.StateOf(id);
       if (state == proto::RUNNING || state == proto::LEAVING) cluster_.Step(id);
       preempted += static_cast<int>(cluster_.Job(id).preemptions() > 0);
+      ended +=
+          static_cast<int>(cluster_.Job(id).reason().find("max_run_time") != std::string::npos);
     }
   }
 
@@ -177,11 +201,31 @@ class History {
   }
 
   Random rng_;
+  bool limited_;
   std::string file_;
   Cluster cluster_;
   std::vector<uint64_t> lives_;
   std::vector<std::string> ids_;
 };
+
+TEST(ControllerHistory, WithLimitsOfUsersKeepsAllInvariantsAndKnowsEverythingAfterAReplay) {
+  const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 12);
+  const uint64_t first = FromEnvironment("LONGHAUL_HISTORY_SEED", 1);
+  int helped = 0, ended = 0, refused = 0;
+  for (uint64_t seed = first; seed < first + histories; ++seed) {
+    SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(seed));
+    History history(seed, true);
+    for (int step = 0; step < 80 && !testing::Test::HasFailure(); ++step) history.Act();
+    history.Restart();
+    ASSERT_FALSE(testing::Test::HasFailure());
+    helped += history.helped;
+    ended += history.ended;
+    refused += history.refused;
+  }
+  EXPECT_GT(helped, 0);
+  EXPECT_GT(ended, 0);
+  EXPECT_GT(refused, 0);
+}
 
 TEST(ControllerHistory, KeepsAllInvariantsAndKnowsEverythingAfterAReplay) {
   const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 12);
@@ -189,7 +233,7 @@ TEST(ControllerHistory, KeepsAllInvariantsAndKnowsEverythingAfterAReplay) {
   int helped = 0, restarts = 0, lost = 0, preempted = 0;
   for (uint64_t seed = first; seed < first + histories; ++seed) {
     SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(seed));
-    History history(seed);
+    History history(seed, false);
     for (int step = 0; step < 80 && !testing::Test::HasFailure(); ++step) history.Act();
     history.Restart();
     ASSERT_FALSE(testing::Test::HasFailure());

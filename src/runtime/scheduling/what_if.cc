@@ -61,7 +61,8 @@ class Changer {
         return {};
       }
       case Kind::kSubmit: {
-        const Status accepted = scheduler_.CheckSubmission(change.job);
+        Status accepted = scheduler_.CheckRights(change.job);
+        if (accepted.ok()) accepted = scheduler_.CheckSubmission(change.job);
         if (!accepted.ok()) return accepted.WithContext("job " + change.job.id());
         scheduler_.Submit(change.job, now_);
         return {};

@@ -279,6 +279,7 @@ class Adoption {
   std::optional<Reservation> Renamed(const Reservation& old) const {
     const JobEntry* job = state_.jobs.contains(old.job) ? &state_.at(old.job) : nullptr;
     if (job == nullptr || job->placed) return std::nullopt;
+    if (state_.queues.CheckUser(MinimumOf(*job))) return std::nullopt;  // by limits that are new
     Reservation now = old;
     now.queue = job->queue;
     if (same_nodes_) return now;
@@ -349,7 +350,9 @@ class Adoption {
     for (size_t q = 0; q < state_.queues.size(); ++q) {
       const auto queue = static_cast<share::QueueIndex>(q);
       if (!(before_.queues.limit(queue) == state_.queues.limit(queue)) ||
-          !(before_.queues.guarantee(queue) == state_.queues.guarantee(queue))) {
+          !(before_.queues.guarantee(queue) == state_.queues.guarantee(queue)) ||
+          !(before_.queues.per_user(queue) == state_.queues.per_user(queue)) ||
+          before_.queues.max_run_time(queue) != state_.queues.max_run_time(queue)) {
         return false;
       }
     }

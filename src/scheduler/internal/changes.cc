@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <tuple>
 
 #include "base/text.h"
@@ -154,9 +155,9 @@ class Fixer {
     share::QueueTree idle = state_.queues;
     for (const JobNumber number : state_.placed) {
       const JobEntry& other = state_.at(number);
-      idle.Remove(other.queue, other.held);
+      idle.Remove(HeldBy(other));
     }
-    const auto block = idle.Check(job_.queue, MinimumAmounts(*job_.request));
+    const auto block = idle.Check(MinimumOf(job_));
     return block && block->kind == share::QuotaBlock::Kind::kLending;
   }
 
@@ -221,7 +222,9 @@ class Fixer {
     int32_t most =
         std::min(placer_.MostTasks(state_, job_, 0, {}, AdmitOf(state_, job_)), group.minimum - 1);
     most -= most % unit;
-    while (most > 0 && state_.queues.Check(job_.queue, AmountsOf(group.shape, most))) most -= unit;
+    while (most > 0 && state_.queues.Check(WholeOf(job_, AmountsOf(group.shape, most)))) {
+      most -= unit;
+    }
     std::vector<Change> changes;
     // Reservations may forbid the most; a few smaller sizes are tried too.
     for (int32_t count = most; count > 0 && changes.size() < 3; count = count / 2 / unit * unit) {
@@ -262,9 +265,18 @@ class Fixer {
     return changes;
   }
 
-  // After these, jobs of those that hold most beyond their guarantee, until quotas admit this one.
+  // Whether `other` counts as what blocks this job by the limits of its user.
+  bool CountsIn(const share::QuotaBlock& block, const JobEntry& other) const {
+    if (!block.of_user() || other.request->owner != block.user) return false;
+    share::QueueIndex up = other.queue;
+    while (up != share::kNoQueue && up != block.queue) up = state_.queues.parent(up);
+    return up == block.queue;
+  }
+
+  // After these, jobs until quotas admit this one: of its user, where the limits of the user block
+  // it, and then of those that hold most beyond their guarantee.
   Change EvictBorrowers(const std::vector<JobNumber>& first) {
-    const spec::SharedAmounts asked = MinimumAmounts(*job_.request);
+    const share::Holding asked = MinimumOf(job_);
     share::QueueTree left = state_.queues;
     Change change;
     std::vector<std::string> names;
@@ -275,19 +287,27 @@ class Fixer {
                          number);
     }
     std::sort(order.begin(), order.end());
+    std::set<JobNumber> stopped;
     const auto stop = [&](JobNumber number) {
       const JobEntry& other = state_.at(number);
-      left.Remove(other.queue, other.held);
+      stopped.insert(number);
+      left.Remove(HeldBy(other));
       names.push_back(other.request->id.value());
       change.events.push_back(JobEvictionAsked{other.request->id});
     };
     for (const JobNumber number : first) stop(number);
     for (const auto& [excess, cost, number] : order) {
-      if (!left.Check(job_.queue, asked)) break;
-      if (std::find(first.begin(), first.end(), number) != first.end()) continue;
-      stop(number);
+      const auto block = left.CheckUser(asked);
+      if (!block) break;
+      if (!stopped.contains(number) && CountsIn(*block, state_.at(number))) stop(number);
     }
-    if (left.Check(job_.queue, asked)) return {};
+    // Jobs of other users free nothing of this one's.
+    if (left.CheckUser(asked)) return {};
+    for (const auto& [excess, cost, number] : order) {
+      if (!left.Check(asked)) break;
+      if (!stopped.contains(number)) stop(number);
+    }
+    if (left.Check(asked)) return {};
     change.text = "stop " + Join(names, ", ");
     return change;
   }
@@ -327,7 +347,7 @@ bool CouldStart(SchedulerState& state, Placer& placer, const JobEntry& job) {
   if (job.leaving) return false;
   std::vector<int32_t> counts;
   for (const GroupRequest& group : job.request->groups) counts.push_back(group.minimum);
-  if (!state.queues.Check(job.queue, MinimumAmounts(*job.request))) {
+  if (!state.queues.Check(MinimumOf(job))) {
     const Savepoint before = state.resources.Save();
     std::vector<HeldTask> placed;
     const bool fits = placer.Place(state, job, counts, {}, AdmitOf(state, job), placed);

@@ -76,7 +76,7 @@ class RoomSearch {
         beside_reservations_(rights == Rights::kOwn && job.block.kind == Block::Kind::kReservation),
         candidates_(FindVictimCandidates(state, job, rights, also_conflicting)) {
     for (const GroupRequest& group : job.request->groups) counts_.push_back(group.minimum);
-    const auto quota = state.queues.Check(job.queue, MinimumAmounts(*job.request));
+    const auto quota = state.queues.Check(MinimumOf(job));
     // A cluster that is in use as a whole is no quota: the victims give as much back.
     const bool full =
         quota && quota->queue == share::kRootQueue &&
@@ -86,6 +86,16 @@ class RoomSearch {
   }
 
   bool dropped() const { return candidates_.dropped; }
+
+  // Whether the limits of the job's user forbid it even with all candidates stopped: then no search
+  // can succeed.
+  bool UserForbids() {
+    if (!state_.queues.CheckUser(MinimumOf(job_))) return false;
+    for (const VictimCandidate& each : candidates_.jobs) state_.queues.Remove(HeldBy(*each.job));
+    const bool forbids = state_.queues.CheckUser(MinimumOf(job_)).has_value();
+    for (const VictimCandidate& each : candidates_.jobs) state_.queues.Add(HeldBy(*each.job));
+    return forbids;
+  }
 
   Room Run() {
     Room room;
@@ -251,7 +261,7 @@ class RoomSearch {
     for (const ChosenVictim& victim : stops) {
       const JobEntry& other = state_.at(victim.job);
       gone.insert(victim.job);
-      state_.queues.Remove(other.queue, other.held);
+      state_.queues.Remove(HeldBy(other));
       for (const HeldTask& task : other.tasks) state_.resources.Remove(task.slot);
     }
     Room moves;
@@ -268,7 +278,7 @@ class RoomSearch {
       moves = search.Run();
     }
     for (const ChosenVictim& victim : stops) {
-      state_.queues.Add(state_.at(victim.job).queue, state_.at(victim.job).held);
+      state_.queues.Add(HeldBy(state_.at(victim.job)));
     }
     state_.resources.RollBack(before);
     return moves;
@@ -298,19 +308,15 @@ class RoomSearch {
 
   // Whether the job lands, quotas included, with these victims stopped or moved.
   bool LandsWith(const Bounds& bounds, const std::vector<ChosenVictim>& victims) {
-    std::vector<std::pair<share::QueueIndex, spec::SharedAmounts>> gone;
+    std::vector<share::Holding> gone;
     for (const ChosenVictim& victim : victims) {
-      const JobEntry& other = state_.at(victim.job);
       if (victim.means == Means::kMove) continue;
-      gone.emplace_back(other.queue, victim.means == Means::kShrink
-                                         ? AmountsOf(other.request->groups[0].shape,
-                                                     static_cast<int64_t>(victim.ranks.size()))
-                                         : other.held);
-      state_.queues.Remove(gone.back().first, gone.back().second);
+      gone.push_back(GivenBackBy(state_.at(victim.job), victim));
+      state_.queues.Remove(gone.back());
     }
-    const bool quota = rights_ == Rights::kOperator ||
-                       !state_.queues.Check(job_.queue, MinimumAmounts(*job_.request)).has_value();
-    for (const auto& [queue, amounts] : gone) state_.queues.Add(queue, amounts);
+    const bool quota =
+        rights_ == Rights::kOperator || !state_.queues.Check(MinimumOf(job_)).has_value();
+    for (const share::Holding& each : gone) state_.queues.Add(each);
     if (!quota) return false;
     std::map<NodeIndex, int32_t> free_before;
     for (const ChosenVictim& victim : victims) AddFree(state_.at(victim.job), free_before);
@@ -447,17 +453,18 @@ class RoomSearch {
     return bounds;
   }
 
-  // The amounts that these victims give back, by queue.
-  std::vector<std::pair<share::QueueIndex, spec::SharedAmounts>> GivenBack(
-      std::span<const Victim> victims) const {
-    std::vector<std::pair<share::QueueIndex, spec::SharedAmounts>> gone;
+  static share::Holding GivenBackBy(const JobEntry& other, const ChosenVictim& victim) {
+    if (victim.means != Means::kShrink) return HeldBy(other);
+    return PartOf(other, AmountsOf(other.request->groups[0].shape,
+                                   static_cast<int64_t>(victim.ranks.size())));
+  }
+
+  // What these victims give back.
+  std::vector<share::Holding> GivenBack(std::span<const Victim> victims) const {
+    std::vector<share::Holding> gone;
     for (const Victim& victim : victims) {
       const JobEntry& other = *candidates_.jobs[static_cast<size_t>(victim.job)].job;
-      const ChosenVictim chosen = Chosen(victim);
-      gone.emplace_back(other.queue, chosen.means == Means::kShrink
-                                         ? AmountsOf(other.request->groups[0].shape,
-                                                     static_cast<int64_t>(chosen.ranks.size()))
-                                         : other.held);
+      gone.push_back(GivenBackBy(other, Chosen(victim)));
     }
     return gone;
   }
@@ -467,24 +474,24 @@ class RoomSearch {
   bool RightsAllow(std::span<const Victim> victims) {
     const auto gone = GivenBack(victims);
     const spec::SharedAmounts asked = MinimumAmounts(*job_.request);
-    for (const auto& [queue, amounts] : gone) state_.queues.Remove(queue, amounts);
+    for (const share::Holding& each : gone) state_.queues.Remove(each);
     bool allow = true;
-    for (const auto& [queue, amounts] : gone) {
-      if (queue == job_.queue) continue;
-      state_.queues.Add(queue, amounts);
-      allow = allow && state_.queues.MayReclaim(job_.queue, asked, queue, amounts);
-      state_.queues.Remove(queue, amounts);
+    for (const share::Holding& each : gone) {
+      if (each.queue == job_.queue) continue;
+      state_.queues.Add(each);
+      allow = allow && state_.queues.MayReclaim(job_.queue, asked, each.queue, each.amounts);
+      state_.queues.Remove(each);
     }
-    for (const auto& [queue, amounts] : gone) state_.queues.Add(queue, amounts);
+    for (const share::Holding& each : gone) state_.queues.Add(each);
     return allow;
   }
 
   // Whether quotas allow the job once the victims have given back what they hold.
   bool QuotaAllows(std::span<const Victim> victims) {
     const auto gone = GivenBack(victims);
-    for (const auto& [queue, amounts] : gone) state_.queues.Remove(queue, amounts);
-    const bool allows = !state_.queues.Check(job_.queue, MinimumAmounts(*job_.request)).has_value();
-    for (const auto& [queue, amounts] : gone) state_.queues.Add(queue, amounts);
+    for (const share::Holding& each : gone) state_.queues.Remove(each);
+    const bool allows = !state_.queues.Check(MinimumOf(job_)).has_value();
+    for (const share::Holding& each : gone) state_.queues.Add(each);
     return allows;
   }
 
@@ -554,6 +561,7 @@ class RoomSearch {
 Room FindRoomOnAnyModel(SchedulerState& state, const JobEntry& job, Rights rights, Placer& placer) {
   RoomSearch safe(state, job, rights, placer, false);
   Room room;
+  if (rights == Rights::kOwn && !safe.dropped() && safe.UserForbids()) return room;
   if (safe.dropped()) room = RoomSearch(state, job, rights, placer, true).Run();
   if (!safe.dropped() || !room.found || !room.proven) {
     // Every subset of these is allowed, so the search needs no check.

@@ -13,7 +13,8 @@ namespace {
 constexpr JobNumber kLastJob = std::numeric_limits<JobNumber>::max();
 
 // Jobs of one line fail alike: equal needs, equal rules, and lengths within a factor of two.
-std::string LineKey(const JobEntry& job, int length_bucket) {
+// Limits of users make jobs of different users unlike.
+std::string LineKey(const JobEntry& job, int length_bucket, bool by_owner) {
   const JobRequest& request = *job.request;
   std::string key;
   const auto add = [&key](int64_t number) { key += std::to_string(number) + ","; };
@@ -38,10 +39,23 @@ std::string LineKey(const JobEntry& job, int length_bucket) {
     add(group.rail_aligned);
     add(group.one_model);
   }
+  if (by_owner) key += "owner " + request.owner;
   return key;
 }
 
 }  // namespace
+
+share::Holding WholeOf(const JobEntry& job, const spec::SharedAmounts& amounts) {
+  return {job.queue, amounts, job.request->owner, 1};
+}
+
+share::Holding PartOf(const JobEntry& job, const spec::SharedAmounts& amounts) {
+  return {job.queue, amounts, job.request->owner, 0};
+}
+
+share::Holding HeldBy(const JobEntry& job) { return WholeOf(job, job.held); }
+
+share::Holding MinimumOf(const JobEntry& job) { return WholeOf(job, MinimumAmounts(*job.request)); }
 
 SchedulerState::SchedulerState(std::shared_ptr<const spec::Topology> topology_in,
                                std::shared_ptr<const DomainTree> tree_in,
@@ -128,7 +142,8 @@ Seen SchedulerState::PreemptVersions() const {
 void SchedulerState::Enqueue(JobEntry& job) {
   const auto seconds = static_cast<uint64_t>(
       std::max<int64_t>(1, job.request->limit.value_or(Duration(0)).count() / 1'000'000'000));
-  const std::string key = LineKey(job, static_cast<int>(std::bit_width(seconds)));
+  const std::string key =
+      LineKey(job, static_cast<int>(std::bit_width(seconds)), queues.LimitsUsers(job.queue));
   const auto [found, fresh] = line_index.try_emplace(key, static_cast<uint32_t>(lines.size()));
   if (fresh) {
     Line& line = lines.emplace_back();
@@ -235,7 +250,7 @@ void SchedulerState::Keep(JobEntry& job, const std::vector<HeldTask>& tasks) {
   std::sort(job.tasks.begin(), job.tasks.end(),
             [](const HeldTask& a, const HeldTask& b) { return a.rank < b.rank; });
   job.held += amounts;
-  queues.Add(job.queue, amounts);
+  queues.Add(PartOf(job, amounts));
   NoteUsage(job.queue);
   ++started_version;
   resources.Commit();
@@ -268,7 +283,7 @@ void SchedulerState::Drop(JobEntry& job, size_t task) {
   resources.Remove(held.slot);
   job.tasks.erase(job.tasks.begin() + static_cast<std::ptrdiff_t>(task));
   job.held -= amounts;
-  queues.Remove(job.queue, amounts);
+  queues.Remove(PartOf(job, amounts));
   NoteUsage(job.queue);
   ++quota_version;
   NoteElastic(job);
@@ -296,6 +311,7 @@ void SchedulerState::Begin(JobEntry& job, const std::vector<HeldTask>& tasks, In
   bind_deadlines.insert({bind_by_in, job.number});
   placed.insert(job.number);
   ++placed_priorities[static_cast<size_t>(job.queue)][job.held_priority];
+  queues.Add(WholeOf(job, {}));
   Keep(job, tasks);
   NoteEnd(job);
 }
@@ -313,6 +329,11 @@ void SchedulerState::Release(JobEntry& job) {
     if (--found->second == 0) priorities.erase(found);
   }
   while (!job.tasks.empty()) Drop(job, job.tasks.size() - 1);
+  if (job.placed) {
+    queues.Remove(WholeOf(job, {}));
+    // A job that had lost all its tasks frees its user's count alone.
+    if (queues.LimitsUsers(job.queue)) ++quota_version;
+  }
   resources.Commit();
   job.placed = false;
   Protect(job, Instant{});
@@ -394,14 +415,21 @@ share::JobLikeness SchedulerState::LikenessOf(const JobEntry& job) const {
   return {job.request->owner, queues.name(job.queue), DesiredGpuMilli(*job.request)};
 }
 
+share::ExpectedDuration SchedulerState::ExpectedLength(const JobEntry& job) const {
+  std::optional<Duration> longest = queues.max_run_time(job.queue);
+  // Jobs of one line are expected to take equally long, whatever they have run before.
+  if (longest && job.placed) *longest = std::max(*longest - job.ran, Duration(0));
+  return durations.Expect(LikenessOf(job), job.request->limit, Elapsed(job), longest);
+}
+
 Instant SchedulerState::ExpectedEnd(const JobEntry& job, bool late) const {
-  const share::ExpectedDuration run =
-      durations.Expect(LikenessOf(job), job.request->limit, Elapsed(job));
+  const share::ExpectedDuration run = ExpectedLength(job);
   return job.started + (late ? run.high : run.median);
 }
 
 share::ExpectedDuration SchedulerState::ExpectedRun(const JobEntry& job) const {
-  return durations.Expect(LikenessOf(job), job.request->limit, Duration(0));
+  return durations.Expect(LikenessOf(job), job.request->limit, Duration(0),
+                          queues.max_run_time(job.queue));
 }
 
 std::vector<TaskPlacement> SchedulerState::PlacementsOf(const JobEntry& job) const {

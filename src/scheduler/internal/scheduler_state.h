@@ -86,6 +86,15 @@ struct JobEntry {
   int64_t kept_idle_ms = 0;  // accelerator time, by its reservations
 };
 
+// What the job counts as in the quotas. The result refers to its request.
+// Amounts with which the job as a whole would start, or stop:
+share::Holding WholeOf(const JobEntry& job, const spec::SharedAmounts& amounts);
+// Amounts that it takes or gives up while it runs:
+share::Holding PartOf(const JobEntry& job, const spec::SharedAmounts& amounts);
+// All that it holds. Requires that it is placed.
+share::Holding HeldBy(const JobEntry& job);
+share::Holding MinimumOf(const JobEntry& job);
+
 // The links of a domain to the rest of the network.
 struct LinkHealth {
   uint16_t health = 1'000;
@@ -184,7 +193,9 @@ struct SchedulerState {
   Seen grown_seen;                         // what the last growth was tried against
   std::set<JobNumber> elastic;             // placed, with less than they want
   std::set<share::QueueIndex> over_limit;  // held more than their limits when they were taken over
-  std::vector<Instant> faulted_at;         // by node: the last fault, or health counted until then
+  // The same of users, by the queue that limits them.
+  std::set<std::pair<share::QueueIndex, std::string>> users_over_limit;
+  std::vector<Instant> faulted_at;  // by node: the last fault, or health counted until then
   std::set<NodeIndex> unhealthy;
   // Tasks in one domain, by shape, tier and the most on a host.
   std::map<std::tuple<ShapeId, Tier, int32_t>, int64_t> most_when_empty;
@@ -277,6 +288,8 @@ struct SchedulerState {
   // Of a placed one: the median, or (`late`) the end that nine of ten stay below.
   Instant ExpectedEnd(const JobEntry& job, bool late = false) const;
   share::ExpectedDuration ExpectedRun(const JobEntry& job) const;  // of a waiting one
+  // From its last start; of a waiting one from the next.
+  share::ExpectedDuration ExpectedLength(const JobEntry& job) const;
 
   std::vector<TaskPlacement> PlacementsOf(const JobEntry& job) const;
 };

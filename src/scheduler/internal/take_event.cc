@@ -433,6 +433,9 @@ class Taker {
       for (size_t r = 0; r < spec::kSharedResources; ++r) {
         if (state_.queues.usage(up)[r] > state_.queues.limit(up)[r]) state_.over_limit.insert(up);
       }
+      if (state_.queues.PassesUserLimits(up, job.request->owner)) {
+        state_.users_over_limit.insert({up, job.request->owner});
+      }
     }
   }
 
@@ -625,7 +628,9 @@ Status CheckFitsBy(const SchedulerState& state, const JobRequest& request, const
     return refuse("has " + std::to_string(request.groups.size()) +
                   " groups that do not fit the cluster together, even with nothing else running");
   }
-  if (const auto block = state.idle_queues.Check(queue, MinimumAmounts(request))) {
+  if (const auto block =
+          state.idle_queues.Check({queue, MinimumAmounts(request), request.owner, 1})) {
+    if (block->of_user()) return refuse(share::TooMuchForUserText(state.queues, *block));
     const bool limit = block->kind == share::QuotaBlock::Kind::kLimit;
     const std::string asked = "needs " + spec::AmountText(block->resource, block->asked) + ", but ";
     return refuse(asked +

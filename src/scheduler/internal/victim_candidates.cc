@@ -77,11 +77,11 @@ void ForEachPlaced(const SchedulerState& state, const Use& use) {
   }
 }
 
-spec::SharedAmounts MostTaken(const VictimCandidate& candidate) {
+share::Holding MostTaken(const VictimCandidate& candidate) {
   const JobEntry& other = *candidate.job;
-  if (candidate.may_stop) return other.held;
+  if (candidate.may_stop) return HeldBy(other);
   const GroupRequest& group = other.request->groups[0];
-  return AmountsOf(group.shape, int64_t{candidate.spare_pieces} * group.step);
+  return PartOf(other, AmountsOf(group.shape, int64_t{candidate.spare_pieces} * group.step));
 }
 
 }  // namespace
@@ -140,7 +140,7 @@ VictimCandidates FindVictimCandidates(const SchedulerState& state, const JobEntr
     const bool allowed = IsAllowed(left, job, candidate);
     found.dropped = found.dropped || !allowed || candidate.may_stop != alone.may_stop ||
                     candidate.spare_pieces != alone.spare_pieces;
-    if (allowed) left.Remove(other.queue, MostTaken(candidate));
+    if (allowed) left.Remove(MostTaken(candidate));
     return !allowed;
   });
   return found;

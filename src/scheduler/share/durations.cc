@@ -13,6 +13,8 @@ constexpr size_t kEnough = 5;  // fewer say little about a ninth of ten
 // three days.
 constexpr Duration kUnknown = std::chrono::minutes(30);
 constexpr int64_t kHighOverMedian = 6;
+// The time in which a job that is ended takes its last snapshot.
+constexpr Duration kEnding = std::chrono::minutes(1);
 
 // A user who has underestimated a job has probably done so by little.
 Duration BeyondUserLimit(Duration elapsed) {
@@ -48,7 +50,18 @@ void Durations::Observe(const JobLikeness& job, Duration ran) {
 }
 
 ExpectedDuration Durations::Expect(const JobLikeness& job, std::optional<Duration> user_limit,
-                                   Duration elapsed) const {
+                                   Duration elapsed, std::optional<Duration> longest) const {
+  ExpectedDuration expected = ExpectUnlimited(job, user_limit, elapsed);
+  if (!longest) return expected;
+  const Duration most = std::max(*longest, elapsed + kEnding);
+  expected.median = std::min(expected.median, most);
+  expected.high = std::min(expected.high, most);
+  return expected;
+}
+
+ExpectedDuration Durations::ExpectUnlimited(const JobLikeness& job,
+                                            std::optional<Duration> user_limit,
+                                            Duration elapsed) const {
   ExpectedDuration expected;
   if (user_limit) {
     expected.from_user = true;

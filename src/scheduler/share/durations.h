@@ -37,11 +37,15 @@ class Durations {
   void Observe(const JobLikeness& job, Duration ran);
 
   // What to expect of a job that has run for `elapsed`: whole lives, never below `elapsed`.
-  // `user_limit` absent: by like jobs, 30 minutes when there is none.
+  // `user_limit` absent: by like jobs, 30 minutes when there is none. `longest`: the job is ended
+  // once it has run for so long, so nothing longer is expected; one that is about to be ended gets
+  // a minute.
   ExpectedDuration Expect(const JobLikeness& job, std::optional<Duration> user_limit,
-                          Duration elapsed) const;
+                          Duration elapsed, std::optional<Duration> longest = {}) const;
 
  private:
+  ExpectedDuration ExpectUnlimited(const JobLikeness& job, std::optional<Duration> user_limit,
+                                   Duration elapsed) const;
   static constexpr size_t kWindow = 64;  // newest jobs of a group
   struct Group {
     std::vector<int64_t> ring;  // by arrival

@@ -37,20 +37,20 @@ FairOrder AllOpen(const QueueTree& tree) {
 TEST(FairOrder, ServesQueuesBelowTheirGuaranteeFirstByExactFraction) {
   auto tree =
       *QueueTree::Create({Queue("a", "", 3), Queue("b", "", 7), Queue("c", "", 0)}, {{20, 0, 0}});
-  tree.Add(1, {{2, 0, 0}});  // 2/3
-  tree.Add(2, {{4, 0, 0}});  // 4/7 is less
+  tree.Add({1, {{2, 0, 0}}});  // 2/3
+  tree.Add({2, {{4, 0, 0}}});  // 4/7 is less
   EXPECT_EQ(AllOpen(tree).Next(), 2);
-  tree.Add(2, {{3, 0, 0}});
+  tree.Add({2, {{3, 0, 0}}});
   EXPECT_EQ(AllOpen(tree).Next(), 1);
-  tree.Add(1, {{1, 0, 0}});
+  tree.Add({1, {{1, 0, 0}}});
   EXPECT_EQ(AllOpen(tree).Next(), 3) << "nobody holds anything beyond: the least share";
-  tree.Add(3, {{1, 0, 0}});
+  tree.Add({3, {{1, 0, 0}}});
   EXPECT_EQ(AllOpen(tree).Next(), 1);
 }
 
 TEST(FairOrder, DividesWhatWasUsedOverTimeByWeight) {
   auto tree = *QueueTree::Create({Queue("a", "", 0, 2), Queue("b", "", 0, 1)}, {{300, 0, 0}});
-  tree.Add(1, {{1, 0, 0}});
+  tree.Add({1, {{1, 0, 0}}});
   const std::vector<char> open = {0, 1, 1};
   const auto next = [&](int64_t used_a, int64_t used_b, FairShare share) {
     const std::vector<int64_t> used = {0, used_a, used_b};
@@ -70,7 +70,7 @@ TEST(FairOrder, GuaranteesComeBeforeWhatWasUsedOverTime) {
   const auto decayed = [&used](QueueIndex queue) { return used[static_cast<size_t>(queue)]; };
   const std::vector<char> open = {0, 1, 1};
   EXPECT_EQ(FairOrder(tree, open, decayed, FairShare::kHistory).Next(), 1);
-  tree.Add(1, {{3, 0, 0}});
+  tree.Add({1, {{3, 0, 0}}});
   EXPECT_EQ(FairOrder(tree, open, decayed, FairShare::kHistory).Next(), 2);
 }
 
@@ -81,7 +81,7 @@ TEST(FairOrder, DividesTheRestByWeight) {
   for (int i = 0; i < 300; ++i) {
     const QueueIndex next = order.Next();
     ++turns[next];
-    tree.Add(next, {{1, 0, 0}});
+    tree.Add({next, {{1, 0, 0}}});
     order.Refresh(next);
   }
   EXPECT_EQ(turns[1], 200);
@@ -94,8 +94,8 @@ TEST(FairOrder, DoesNotStarveALeafForWhatItsSiblingHolds) {
   auto tree = *QueueTree::Create(
       {Queue("a", "", 0), Queue("b", "", 0), Queue("a1", "a", 0), Queue("a2", "a", 0)},
       {{10, 10, 0}});
-  tree.Add(tree.Find("a1"), {{6, 0, 0}});
-  tree.Add(tree.Find("b"), {{4, 0, 0}});
+  tree.Add({tree.Find("a1"), {{6, 0, 0}}});
+  tree.Add({tree.Find("b"), {{4, 0, 0}}});
   FairOrder order = AllOpen(tree);
   EXPECT_EQ(order.Next(), tree.Find("a2"));
   EXPECT_EQ(order.Share(tree.Find("a")), 0);
@@ -108,8 +108,8 @@ TEST(FairOrder, DoesNotStarveALeafForWhatItsSiblingHolds) {
 TEST(FairOrder, RescalesChildrenToTheLeastOpenShare) {
   auto tree = *QueueTree::Create({Queue("a", "", 0), Queue("a1", "a", 0), Queue("a2", "a", 0)},
                                  {{10, 10, 0}});
-  tree.Add(tree.Find("a1"), {{8, 0, 0}});
-  tree.Add(tree.Find("a2"), {{0, 2, 0}});
+  tree.Add({tree.Find("a1"), {{8, 0, 0}}});
+  tree.Add({tree.Find("a2"), {{0, 2, 0}}});
   // a1 is scaled from 0.8 to 0.2 of the GPUs, so a holds (0.2, 0.2) and its share is 0.2.
   EXPECT_NEAR(static_cast<double>(AllOpen(tree).Share(tree.Find("a"))), 0.2 * 0x1p32, 0x1p31 / 4);
 }
@@ -125,7 +125,7 @@ TEST(FairOrder, AsksForUseOfLateOnlyWhereSharesAreEqual) {
   int asked = 0;
   const auto count = [&asked](QueueIndex) { return int64_t{++asked}; };
   EXPECT_EQ(FairOrder(tree, std::vector<char>{0, 0, 1}, count).Next(), 2);
-  tree.Add(1, {{1, 0, 0}});
+  tree.Add({1, {{1, 0, 0}}});
   EXPECT_EQ(FairOrder(tree, std::vector<char>{0, 1, 1}, count).Next(), 2);
   EXPECT_EQ(asked, 0);
 }

@@ -48,6 +48,19 @@ TEST(Durations, TakesTheUsersWord) {
   EXPECT_EQ(durations.Expect({"u", "q", 8}, hours(3), hours(4)).median, hours(5) + minutes(1));
 }
 
+TEST(Durations, ExpectNothingLongerThanTheLongestRun) {
+  Durations durations;
+  for (const auto& user_limit : {std::optional<Duration>(hours(3)), std::optional<Duration>()}) {
+    const auto expected = durations.Expect({"u", "q", 8}, user_limit, {}, minutes(30));
+    EXPECT_EQ(expected.median, minutes(30));
+    EXPECT_EQ(expected.high, minutes(30));
+  }
+  EXPECT_EQ(durations.Expect({"u", "q", 8}, minutes(10), {}, minutes(30)).median, minutes(10));
+  // It is being ended.
+  EXPECT_EQ(durations.Expect({"u", "q", 8}, hours(3), minutes(31), minutes(30)).median,
+            minutes(32));
+}
+
 TEST(Durations, AsksTheNearestGroupWithEnoughJobs) {
   Durations durations;
   for (int i = 1; i <= 10; ++i) {
@@ -58,7 +71,7 @@ TEST(Durations, AsksTheNearestGroupWithEnoughJobs) {
   EXPECT_EQ(durations.Expect({"u", "q", 8}, {}, {}).high, minutes(9));
   EXPECT_EQ(durations.Expect({"w", "q", 8}, {}, {}).median, minutes(10)) << "all twenty of q";
   EXPECT_EQ(durations.Expect({"w", "q", 9}, {}, {}).median, minutes(10)) << "any job";
-  EXPECT_EQ(Durations().Expect({"w", "q", 9}, {}, {}).median, hours(1));
+  EXPECT_EQ(Durations().Expect({"w", "q", 9}, {}, {}).median, minutes(30));
 }
 
 TEST(Durations, ExpectsOfASurvivorWhatSurvivorsDid) {

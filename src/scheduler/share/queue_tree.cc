@@ -57,11 +57,20 @@ Result<QueueTree> QueueTree::Create(const std::vector<spec::QueueSpec>& queues,
     node.weight = queue.weight;
     node.order = queue.order;
     node.reclaim = queue.reclaim;
+    node.per_user = queue.per_user;
+    if (queue.max_run_time > Duration(0)) node.max_run_time = queue.max_run_time;
     tree.at(node.parent).children.push_back(static_cast<QueueIndex>(i + 1));
   }
   for (size_t i = 1; i < tree.nodes_.size(); ++i) {
     for (QueueIndex up = tree.nodes_[i].parent; up != kNoQueue; up = tree.at(up).parent) {
       ++tree.nodes_[i].depth;
+    }
+  }
+  for (size_t i = 1; i < tree.nodes_.size(); ++i) {
+    std::optional<Duration>& least = tree.nodes_[i].max_run_time;
+    for (QueueIndex up = tree.nodes_[i].parent; up != kNoQueue; up = tree.at(up).parent) {
+      const std::optional<Duration>& above = tree.at(up).max_run_time;
+      if (above) least = least ? std::min(*least, *above) : *above;
     }
   }
   // Deepest first, so that a claim is whole before it is added to the parent's.
@@ -89,17 +98,34 @@ QueueIndex QueueTree::Find(std::string_view name) const {
   return found == index_.end() ? kNoQueue : found->second;
 }
 
-void QueueTree::Add(QueueIndex queue, const SharedAmounts& amounts) { Change(queue, amounts, 1); }
-
-void QueueTree::Remove(QueueIndex queue, const SharedAmounts& amounts) {
-  Change(queue, amounts, -1);
+bool QueueTree::LimitsUsers(QueueIndex queue) const {
+  for (QueueIndex up = queue; up != kNoQueue; up = at(up).parent) {
+    if (at(up).per_user.limits_holdings()) return true;
+  }
+  return false;
 }
 
-void QueueTree::Change(QueueIndex queue, const SharedAmounts& amounts, int64_t sign) {
+void QueueTree::ChangeUser(Node& node, const Holding& holding, int64_t sign) {
+  auto user = node.users.find(holding.user);
+  if (user == node.users.end()) user = node.users.emplace(holding.user, UserUsage()).first;
+  UserUsage& usage = user->second;
+  for (size_t r = 0; r < kSharedResources; ++r) {
+    usage.amounts[r] += sign * holding.amounts[r];
+    CHECK(usage.amounts[r] >= 0) << "usage of a user in queue " << node.name << " below zero";
+  }
+  usage.running += sign * holding.jobs;
+  CHECK(usage.running >= 0) << "jobs of a user in queue " << node.name << " below zero";
+  if (usage == UserUsage()) node.users.erase(user);
+}
+
+void QueueTree::Change(const Holding& holding, int64_t sign) {
+  const QueueIndex queue = holding.queue;
+  const SharedAmounts& amounts = holding.amounts;
   SharedAmounts claims_before;
   SharedAmounts claim_change;
   for (QueueIndex up = queue; up != kNoQueue; up = at(up).parent) {
     Node& node = at(up);
+    if (node.per_user.limits_holdings()) ChangeUser(node, holding, sign);
     for (size_t r = 0; r < kSharedResources; ++r) {
       claims_before[r] = Claim(node, r);
       node.usage[r] += sign * amounts[r];
@@ -114,7 +140,31 @@ void QueueTree::Change(QueueIndex queue, const SharedAmounts& amounts, int64_t s
   }
 }
 
-std::optional<QuotaBlock> QueueTree::Check(QueueIndex queue, const SharedAmounts& amounts) const {
+std::optional<QuotaBlock> QueueTree::CheckUser(const Holding& asked) const {
+  for (QueueIndex up = asked.queue; up != kNoQueue; up = at(up).parent) {
+    const Node& node = at(up);
+    if (!node.per_user.limits_holdings()) continue;
+    const auto found = node.users.find(asked.user);
+    const UserUsage usage = found == node.users.end() ? UserUsage() : found->second;
+    for (size_t r = 0; r < kSharedResources; ++r) {
+      const int64_t bound = node.per_user.amounts[r];
+      if (asked.amounts[r] == 0 || usage.amounts[r] + asked.amounts[r] <= bound) continue;
+      return QuotaBlock{QuotaBlock::Kind::kUser, up, r, usage.amounts[r], asked.amounts[r], bound,
+                        std::string(asked.user)};
+    }
+    const uint32_t most = node.per_user.running;
+    if (asked.jobs == 0 || most == spec::kUnlimitedJobs || usage.running + asked.jobs <= most) {
+      continue;
+    }
+    return QuotaBlock{QuotaBlock::Kind::kUserRunning, up, 0, usage.running, asked.jobs, most,
+                      std::string(asked.user)};
+  }
+  return std::nullopt;
+}
+
+std::optional<QuotaBlock> QueueTree::Check(const Holding& asked) const {
+  const QueueIndex queue = asked.queue;
+  const SharedAmounts& amounts = asked.amounts;
   for (QueueIndex up = queue; up != kNoQueue; up = at(up).parent) {
     const Node& node = at(up);
     for (size_t r = 0; r < kSharedResources; ++r) {
@@ -122,6 +172,7 @@ std::optional<QuotaBlock> QueueTree::Check(QueueIndex queue, const SharedAmounts
       return QuotaBlock{QuotaBlock::Kind::kLimit, up, r, node.usage[r], amounts[r], node.limit[r]};
     }
   }
+  if (auto block = CheckUser(asked)) return block;
   for (size_t r = 0; r < kSharedResources; ++r) {
     if (amounts[r] == 0) continue;
     int64_t change = amounts[r];
@@ -177,6 +228,16 @@ bool QueueTree::MayReclaim(QueueIndex claimant, const SharedAmounts& asked, Queu
   }
 }
 
+bool QueueTree::PassesUserLimits(QueueIndex queue, std::string_view user) const {
+  const Node& node = at(queue);
+  const auto found = node.users.find(user);
+  if (found == node.users.end()) return false;
+  for (size_t r = 0; r < kSharedResources; ++r) {
+    if (found->second.amounts[r] > node.per_user.amounts[r]) return true;
+  }
+  return found->second.running > int64_t{node.per_user.running};
+}
+
 int64_t QueueTree::ExcessShare(QueueIndex queue) const {
   const Node& node = at(queue);
   int64_t most = 0;
@@ -205,7 +266,33 @@ Status QueueTree::CheckInvariants() const {
       }
     }
   }
+  return CheckUsers();
+}
+
+// What users hold adds up to what the queue uses.
+Status QueueTree::CheckUsers() const {
+  for (const Node& node : nodes_) {
+    SharedAmounts sum;
+    for (const auto& [name, usage] : node.users) {
+      sum += usage.amounts;
+      if (usage.running < 0 || usage == UserUsage()) {
+        return InternalError("queue " + node.name + " counts nothing of user " + name);
+      }
+    }
+    if (!node.per_user.limits_holdings() || sum == node.usage) continue;
+    return InternalError("queue " + node.name + ": what its users hold is not what it uses");
+  }
   return {};
+}
+
+std::string UserText(std::string_view user) {
+  return "user '" + (user.empty() ? std::string("unknown") : std::string(user)) + "'";
+}
+
+std::string TooMuchForUserText(const QueueTree& queues, const QuotaBlock& block) {
+  return "needs " + spec::AmountText(block.resource, block.asked) + ", but queue '" +
+         queues.name(block.queue) + "' allows each user " +
+         spec::AmountText(block.resource, block.bound);
 }
 
 }  // namespace longhaul::scheduler::share

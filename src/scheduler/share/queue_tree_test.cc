@@ -42,24 +42,59 @@ TEST(QueueTree, RefusesGuaranteesBeyondTheCluster) {
 TEST(QueueTree, AddsUsageUpToTheRoot) {
   auto tree =
       *QueueTree::Create({Queue("a", "", 6), Queue("x", "a", 2), Queue("b", "", 2)}, Gpus(10));
-  tree.Add(tree.Find("x"), Gpus(3));
-  tree.Add(tree.Find("a"), Gpus(1));
-  tree.Add(tree.Find("b"), Gpus(1));
+  tree.Add({tree.Find("x"), Gpus(3)});
+  tree.Add({tree.Find("a"), Gpus(1)});
+  tree.Add({tree.Find("b"), Gpus(1)});
   EXPECT_EQ(tree.usage(tree.Find("a")), Gpus(4));
   EXPECT_EQ(tree.usage(kRootQueue), Gpus(5));
-  tree.Remove(tree.Find("x"), Gpus(3));
+  tree.Remove({tree.Find("x"), Gpus(3)});
   EXPECT_EQ(tree.usage(kRootQueue), Gpus(2));
   EXPECT_TRUE(tree.CheckInvariants().ok());
+}
+
+TEST(QueueTree, HoldsTheLimitsOfEachUserInEveryQueueAbove) {
+  auto specs = std::vector{Queue("a", "", 0), Queue("x", "a", 0), Queue("y", "a", 0)};
+  specs[0].per_user.amounts = GpuLimit(4);
+  specs[0].per_user.running = 2;
+  auto tree = *QueueTree::Create(specs, Gpus(100));
+  const QueueIndex x = tree.Find("x");
+  const QueueIndex y = tree.Find("y");
+  tree.Add({x, Gpus(3), "u", 1});
+  EXPECT_FALSE(tree.Check({y, Gpus(1), "u", 1}).has_value());
+  const QuotaBlock amount{QuotaBlock::Kind::kUser, tree.Find("a"), 0, 3'000, 2'000, 4'000, "u"};
+  EXPECT_EQ(tree.Check({y, Gpus(2), "u", 1}), amount);
+  EXPECT_FALSE(tree.Check({y, Gpus(4), "v", 1}).has_value()) << "another user's";
+  tree.Add({y, Gpus(1), "u", 1});
+  const QuotaBlock jobs{QuotaBlock::Kind::kUserRunning, tree.Find("a"), 0, 2, 1, 2, "u"};
+  EXPECT_EQ(tree.Check({y, {}, "u", 1}), jobs);
+  EXPECT_FALSE(tree.Check({y, {}, "u", 0}).has_value()) << "a running job's part is no job";
+  EXPECT_TRUE(tree.users(x).empty()) << "where nothing is limited";
+  EXPECT_EQ(tree.users(tree.Find("a")).find("u")->second, (UserUsage{Gpus(4), 2}));
+  EXPECT_TRUE(tree.CheckInvariants().ok());
+  tree.Remove({x, Gpus(3), "u", 1});
+  tree.Remove({y, Gpus(1), "u", 1});
+  EXPECT_TRUE(tree.users(tree.Find("a")).empty());
+}
+
+TEST(QueueTree, TakesTheLeastRunTimeAbove) {
+  auto specs = std::vector{Queue("a", "", 0), Queue("x", "a", 0), Queue("y", "x", 0)};
+  specs[0].max_run_time = std::chrono::hours(3);
+  specs[1].max_run_time = std::chrono::hours(5);
+  specs[2].max_run_time = std::chrono::hours(2);
+  const auto tree = *QueueTree::Create(specs, Gpus(10));
+  EXPECT_EQ(tree.max_run_time(tree.Find("x")), std::chrono::hours(3));
+  EXPECT_EQ(tree.max_run_time(tree.Find("y")), std::chrono::hours(2));
+  EXPECT_FALSE(tree.max_run_time(kRootQueue).has_value());
 }
 
 TEST(QueueTree, HoldsTheLimitsOfEveryQueueAbove) {
   auto specs = std::vector{Queue("a", "", 2), Queue("x", "a", 0), Queue("y", "a", 0)};
   specs[0].limit = GpuLimit(4);
   auto tree = *QueueTree::Create(specs, Gpus(10));
-  tree.Add(tree.Find("x"), Gpus(3));
-  EXPECT_FALSE(tree.Check(tree.Find("y"), Gpus(1)).has_value());
+  tree.Add({tree.Find("x"), Gpus(3)});
+  EXPECT_FALSE(tree.Check({tree.Find("y"), Gpus(1)}).has_value());
   const QuotaBlock want = {QuotaBlock::Kind::kLimit, tree.Find("a"), 0, 3000, 2000, 4000};
-  EXPECT_EQ(tree.Check(tree.Find("y"), Gpus(2)), want);
+  EXPECT_EQ(tree.Check({tree.Find("y"), Gpus(2)}), want);
 }
 
 // b lends nothing of its 4, so a may use 6 of the 10; what b doesn't use stays its own.
@@ -67,22 +102,22 @@ TEST(QueueTree, BorrowsOnlyWhatSiblingsLend) {
   auto specs = std::vector{Queue("a", "", 2), Queue("b", "", 4)};
   specs[1].lend = {};
   auto tree = *QueueTree::Create(specs, Gpus(10));
-  EXPECT_FALSE(tree.Check(tree.Find("a"), Gpus(6)).has_value());
-  const auto block = tree.Check(tree.Find("a"), Gpus(7));
+  EXPECT_FALSE(tree.Check({tree.Find("a"), Gpus(6)}).has_value());
+  const auto block = tree.Check({tree.Find("a"), Gpus(7)});
   ASSERT_TRUE(block.has_value());
   EXPECT_EQ(block->kind, QuotaBlock::Kind::kLending);
   EXPECT_EQ(block->queue, kRootQueue);
   EXPECT_EQ(block->bound, 10'000);
-  tree.Add(tree.Find("b"), Gpus(4));  // now it uses what it kept: nothing changes for a
-  EXPECT_FALSE(tree.Check(tree.Find("a"), Gpus(6)).has_value());
-  EXPECT_TRUE(tree.Check(tree.Find("a"), Gpus(7)).has_value());
+  tree.Add({tree.Find("b"), Gpus(4)});  // now it uses what it kept: nothing changes for a
+  EXPECT_FALSE(tree.Check({tree.Find("a"), Gpus(6)}).has_value());
+  EXPECT_TRUE(tree.Check({tree.Find("a"), Gpus(7)}).has_value());
 }
 
 TEST(QueueTree, AdmitsWithinAGuaranteeThatOthersBorrowed) {
   auto tree = *QueueTree::Create({Queue("a", "", 6), Queue("b", "", 4)}, Gpus(10));
-  tree.Add(tree.Find("b"), Gpus(10));
-  EXPECT_FALSE(tree.Check(tree.Find("a"), Gpus(6)).has_value());
-  EXPECT_TRUE(tree.Check(tree.Find("a"), Gpus(7)).has_value());
+  tree.Add({tree.Find("b"), Gpus(10)});
+  EXPECT_FALSE(tree.Check({tree.Find("a"), Gpus(6)}).has_value());
+  EXPECT_TRUE(tree.Check({tree.Find("a"), Gpus(7)}).has_value());
 }
 
 TEST(QueueTree, TakesBackOnlyWhatWasBorrowed) {
@@ -91,8 +126,8 @@ TEST(QueueTree, TakesBackOnlyWhatWasBorrowed) {
   const QueueIndex a = tree.Find("a");
   const QueueIndex b = tree.Find("b");
   const QueueIndex x = tree.Find("x");
-  tree.Add(b, Gpus(6));
-  tree.Add(x, Gpus(2));
+  tree.Add({b, Gpus(6)});
+  tree.Add({x, Gpus(2)});
   EXPECT_TRUE(tree.MayReclaim(a, Gpus(6), b, Gpus(4)));
   EXPECT_FALSE(tree.MayReclaim(a, Gpus(6), b, Gpus(5))) << "b would fall below 4";
   EXPECT_FALSE(tree.MayReclaim(a, Gpus(7), b, Gpus(1))) << "a has no claim to 7";
@@ -139,16 +174,16 @@ TEST(QueueTree, AgreesWithTheDefinitionOverRandomHistories) {
       const auto q = static_cast<QueueIndex>(1 + rng.Below(queues));
       int64_t& used = own[static_cast<size_t>(q)];
       if (rng.Below(3) == 0 && used > 0) {
-        tree.Remove(q, {{used, 0, 0}});
+        tree.Remove({q, {{used, 0, 0}}});
         used = 0;
       } else {
         const int64_t asked = 1000 * static_cast<int64_t>(1 + rng.Below(4));
         used += asked;
         const bool want = lent(q);
         used -= asked;
-        ASSERT_EQ(!tree.Check(q, {{asked, 0, 0}}).has_value(), want);
+        ASSERT_EQ(!tree.Check({q, {{asked, 0, 0}}}).has_value(), want);
         if (want) {
-          tree.Add(q, {{asked, 0, 0}});
+          tree.Add({q, {{asked, 0, 0}}});
           used += asked;
         }
       }

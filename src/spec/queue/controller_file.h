@@ -4,6 +4,7 @@
 //   queues:                          # spec/queue/queue.h
 //     - name: research
 //       guarantee: {accelerators: 8}
+//       per_user: {running: 4}
 //   default_queue: research          # for jobs that name no queue
 //   priorities: {low: -100, high: 100}
 //   scheduling:

@@ -37,6 +37,20 @@ Result<std::vector<const QueueSpec*>> PathToRoot(const QueueSpec& queue, const I
   return path;
 }
 
+// A queue narrows who may submit to the queues above it.
+Status CheckUsers(const QueueSpec& queue, const std::vector<const QueueSpec*>& path) {
+  for (const QueueSpec* above : path) {
+    if (above == &queue || above->users.empty()) continue;
+    for (const std::string& user : queue.users) {
+      if (std::find(above->users.begin(), above->users.end(), user) != above->users.end()) continue;
+      return InvalidArgument(Named(queue) + "its users include '" + Printable(user, 64) +
+                             "', whom queue '" + above->name +
+                             "' above it does not admit: add the user there or remove it here");
+    }
+  }
+  return {};
+}
+
 Status CheckLimits(const QueueSpec& queue, const std::vector<const QueueSpec*>& path) {
   for (size_t r = 0; r < kSharedResources; ++r) {
     for (const QueueSpec* above : path) {
@@ -80,6 +94,7 @@ Status CheckQueues(const std::vector<QueueSpec>& queues) {
   for (const QueueSpec& queue : queues) {
     ASSIGN_OR_RETURN(const auto path, PathToRoot(queue, index));
     RETURN_IF_ERROR(CheckLimits(queue, path));
+    RETURN_IF_ERROR(CheckUsers(queue, path));
     if (!queue.parent.empty()) sums[queue.parent] += queue.guarantee;
   }
   for (const QueueSpec& queue : queues) {
@@ -93,6 +108,18 @@ Status CheckQueues(const std::vector<QueueSpec>& queues) {
     }
   }
   return {};
+}
+
+std::vector<const QueueSpec*> PathOf(const std::vector<QueueSpec>& queues, std::string_view name) {
+  std::vector<const QueueSpec*> path;
+  while (!name.empty()) {
+    const auto found = std::find_if(queues.begin(), queues.end(),
+                                    [&](const QueueSpec& queue) { return queue.name == name; });
+    if (found == queues.end()) break;
+    path.push_back(&*found);
+    name = found->parent;
+  }
+  return path;
 }
 
 }  // namespace longhaul::spec

@@ -11,9 +11,11 @@
 //       weight: 2                  # share of the resources that no guarantee covers
 //       order: priority            # or first-come
 //       reclaim: true              # whether the queue takes back what others borrowed
+//       users: [alice, bob]        # who may submit to it and to the queues below; absent:
+//       everybody per_user: {jobs: 100, running: 10, accelerators: 16}  # for each user, here and
+//       below max_run_time: 24h          # a job here or below is ended when it has run for longer
 //
-// Amounts are whole numbers in small units, so that sums of quotas are exact. Leaves out the rights
-// to submit to a queue.
+// Amounts are whole numbers in small units, so that sums of quotas are exact.
 #pragma once
 
 #include <array>
@@ -25,6 +27,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/time.h"
 
 namespace longhaul::spec {
 
@@ -59,6 +62,21 @@ constexpr SharedAmounts kUnlimitedAmounts = {{kUnlimited, kUnlimited, kUnlimited
 // "12.5 accelerators", "3 cpu", "512 MiB of memory": one amount for messages.
 std::string AmountText(size_t resource, int64_t amount);
 
+constexpr uint32_t kUnlimitedJobs = std::numeric_limits<uint32_t>::max();
+
+// What each single user may have in a queue and in the queues below it.
+struct UserLimits {
+  uint32_t jobs = kUnlimitedJobs;     // waiting and running ones
+  uint32_t running = kUnlimitedJobs;  // that have nodes at a time
+  SharedAmounts amounts = kUnlimitedAmounts;
+
+  // Whether the scheduler has to count what each user holds.
+  bool limits_holdings() const {
+    return running != kUnlimitedJobs || !(amounts == kUnlimitedAmounts);
+  }
+  friend bool operator==(const UserLimits&, const UserLimits&) = default;
+};
+
 enum class QueueOrder : uint8_t { kPriority, kFirstCome };
 
 struct QueueSpec {
@@ -70,18 +88,26 @@ struct QueueSpec {
   uint32_t weight = 1;
   QueueOrder order = QueueOrder::kPriority;
   bool reclaim = true;
+  std::vector<std::string> users;  // who may submit, in the file's order; empty: everybody
+  UserLimits per_user;
+  Duration max_run_time{};  // 0: none
 
   friend bool operator==(const QueueSpec&, const QueueSpec&) = default;
 };
 
 constexpr size_t kMaxQueues = 10'000;
 constexpr int kMaxQueueDepth = 8;
+constexpr size_t kMaxQueueUsers = 1'000;  // named by one queue
 
 // Rejects queues that no cluster can satisfy: a parent that does not exist, a cycle of parents, two
 // of one name, a tree deeper than kMaxQueueDepth, a guarantee above its own limit or that of a
-// queue above, guarantees whose sum exceeds their parent's. The message names the queue and the
-// numbers.
+// queue above, guarantees whose sum exceeds their parent's, users that a queue above does not
+// admit. The message names the queue and the numbers.
 Status CheckQueues(const std::vector<QueueSpec>& queues);
+
+// The queue named `name` and those above it, the nearest first; empty when there is none. Requires
+// that CheckQueues accepts the queues. The pointers are into `queues`.
+std::vector<const QueueSpec*> PathOf(const std::vector<QueueSpec>& queues, std::string_view name);
 
 // Reads and checks the list under `queues`. `source` names the text in messages.
 Result<std::vector<QueueSpec>> ParseQueues(std::string_view text, std::string_view source);

@@ -14,12 +14,26 @@ namespace {
 
 using internal::Node;
 
-constexpr auto kKeys = std::to_array<std::string_view>(
-    {"name", "parent", "guarantee", "limit", "lend", "weight", "order", "reclaim"});
+constexpr auto kKeys =
+    std::to_array<std::string_view>({"name", "parent", "guarantee", "limit", "lend", "weight",
+                                     "order", "reclaim", "users", "per_user", "max_run_time"});
+constexpr auto kUserKeys =
+    std::to_array<std::string_view>({"jobs", "running", "accelerators", "cpu", "memory"});
 constexpr size_t kMaxName = 63;
 constexpr uint32_t kMaxWeight = 1'000'000;
+constexpr uint32_t kMaxUserJobs = 1'000'000;
+constexpr Duration kLongestRun = std::chrono::hours(24 * 365);
 // A quota beyond this is a slip of the pen; it keeps sums over all queues within 63 bits.
 constexpr int64_t kMaxAmount = int64_t{1} << 41;
+
+// As the service checks the user of a submission.
+bool IsUserName(std::string_view text) {
+  return !text.empty() && text.size() <= kMaxName &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  std::string_view("-_.@+$\\").find(c) != std::string_view::npos;
+         });
+}
 
 class QueueReader {
  public:
@@ -76,10 +90,13 @@ class QueueReader {
     if (key == "guarantee") return ReadAmounts(node, queue.guarantee);
     if (key == "limit") return ReadAmounts(node, queue.limit);
     if (key == "lend") return ReadAmounts(node, queue.lend);
+    if (key == "users") return ReadUsers(node, queue.users);
+    if (key == "per_user") return ReadUserLimits(node, queue.per_user);
     if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) return Unknown(node, kKeys);
     if (node.kind != Node::Kind::kScalar) return Refuse(node.line, key + " must be one value");
     if (key == "name") return ReadName(node, queue.name);
     if (key == "parent") return ReadName(node, queue.parent);
+    if (key == "max_run_time") return ReadRunTime(node, queue.max_run_time);
     if (key == "weight") {
       const Result<uint64_t> weight = ParseUint64(node.text);
       if (!weight.ok() || *weight < 1 || *weight > kMaxWeight) {
@@ -124,17 +141,75 @@ class QueueReader {
           child.key == "cards" ? std::string_view("accelerators") : std::string_view(child.key);
       const auto found = std::find(kSharedResourceNames.begin(), kSharedResourceNames.end(), key);
       if (found == kSharedResourceNames.end()) return Unknown(child, kSharedResourceNames);
-      const auto resource = static_cast<size_t>(found - kSharedResourceNames.begin());
-      const bool memory = resource == static_cast<size_t>(SharedResource::kMemory);
-      const auto amount = child.kind != Node::Kind::kScalar ? std::nullopt
-                          : memory                          ? Mebibytes(child.text)
-                                                            : Thousandths(child.text);
-      if (!amount || *amount > kMaxAmount) {
-        return Bad(child, memory ? "a size such as 512GiB"
-                                 : "a number such as 8 or 0.5, of at most three decimals");
-      }
-      amounts[resource] = *amount;
+      RETURN_IF_ERROR(
+          ReadAmount(child, static_cast<size_t>(found - kSharedResourceNames.begin()), amounts));
     }
+    return {};
+  }
+
+  Status ReadAmount(const Node& node, size_t resource, SharedAmounts& amounts) const {
+    const bool memory = resource == static_cast<size_t>(SharedResource::kMemory);
+    const auto amount = node.kind != Node::Kind::kScalar ? std::nullopt
+                        : memory                         ? Mebibytes(node.text)
+                                                         : Thousandths(node.text);
+    if (!amount || *amount > kMaxAmount) {
+      return Bad(node, memory ? "a size such as 512GiB"
+                              : "a number such as 8 or 0.5, of at most three decimals");
+    }
+    amounts[resource] = *amount;
+    return {};
+  }
+
+  Status ReadUsers(const Node& node, std::vector<std::string>& users) const {
+    if (node.kind != Node::Kind::kList || node.children.empty() ||
+        node.children.size() > kMaxQueueUsers) {
+      return Refuse(node.line, "users must be a list of 1 to " + WithThousands(kMaxQueueUsers) +
+                                   " names such as [alice, bob]; without the key, everybody may "
+                                   "submit");
+    }
+    for (const Node& child : node.children) {
+      if (child.kind != Node::Kind::kScalar || !IsUserName(child.text)) {
+        return Refuse(child.line, "users: '" + Printable(child.text, 70) +
+                                      "' is not a user's name: at most 63 letters, digits and "
+                                      "-_.@+$\\");
+      }
+      if (std::find(users.begin(), users.end(), child.text) != users.end()) {
+        return Refuse(child.line, "users: '" + Printable(child.text, 64) + "' is named twice");
+      }
+      users.push_back(child.text);
+    }
+    return {};
+  }
+
+  Status ReadUserLimits(const Node& node, UserLimits& limits) const {
+    if (node.kind != Node::Kind::kMap) {
+      return Refuse(node.line, "per_user must be a map such as {running: 4, accelerators: 16}");
+    }
+    for (const Node& child : node.children) {
+      const auto found =
+          std::find(kSharedResourceNames.begin(), kSharedResourceNames.end(), child.key);
+      if (found != kSharedResourceNames.end()) {
+        RETURN_IF_ERROR(ReadAmount(child, static_cast<size_t>(found - kSharedResourceNames.begin()),
+                                   limits.amounts));
+        continue;
+      }
+      if (child.key != "jobs" && child.key != "running") return Unknown(child, kUserKeys);
+      const Result<uint64_t> jobs = ParseUint64(child.text);
+      if (child.kind != Node::Kind::kScalar || !jobs.ok() || *jobs < 1 || *jobs > kMaxUserJobs) {
+        return Bad(child, "a whole number from 1 to " + WithThousands(kMaxUserJobs));
+      }
+      (child.key == "jobs" ? limits.jobs : limits.running) = static_cast<uint32_t>(*jobs);
+    }
+    return {};
+  }
+
+  Status ReadRunTime(const Node& node, Duration& time) const {
+    const auto read = ParseDuration(node.text);
+    constexpr Duration kSecond = std::chrono::seconds(1);
+    if (!read.ok() || *read < kSecond || *read > kLongestRun || *read % kSecond != Duration(0)) {
+      return Bad(node, "a whole number of seconds from 1s to a year, such as 90min or 24h");
+    }
+    time = *read;
     return {};
   }
 
@@ -187,6 +262,30 @@ std::string AmountsYaml(const char* key, const SharedAmounts& amounts,
   return parts.empty() ? "" : "    " + std::string(key) + ": {" + Join(parts, ", ") + "}\n";
 }
 
+std::string UserLimitsYaml(const UserLimits& limits) {
+  std::vector<std::string> parts;
+  if (limits.jobs != kUnlimitedJobs) parts.push_back("jobs: " + std::to_string(limits.jobs));
+  if (limits.running != kUnlimitedJobs) {
+    parts.push_back("running: " + std::to_string(limits.running));
+  }
+  for (size_t r = 0; r < kSharedResources; ++r) {
+    if (limits.amounts[r] == kUnlimited) continue;
+    parts.push_back(std::string(kSharedResourceNames[r]) + ": " + AmountYaml(r, limits.amounts[r]));
+  }
+  return parts.empty() ? "" : "    per_user: {" + Join(parts, ", ") + "}\n";
+}
+
+std::string UsersYaml(const std::vector<std::string>& users) {
+  std::string yaml;
+  for (const std::string& user : users) {
+    yaml += (yaml.empty() ? "    users: [\"" : ", \"");
+    for (const char c : user)
+      yaml += (c == '"' || c == '\\') ? std::string("\\") + c : std::string(1, c);
+    yaml += "\"";
+  }
+  return yaml.empty() ? "" : yaml + "]\n";
+}
+
 }  // namespace
 
 Result<std::vector<QueueSpec>> internal::ReadQueueList(const Node& list, std::string_view source) {
@@ -210,6 +309,12 @@ std::string ToYaml(const std::vector<QueueSpec>& queues) {
     yaml +=
         queue.order == QueueOrder::kPriority ? "    order: priority\n" : "    order: first-come\n";
     yaml += queue.reclaim ? "    reclaim: true\n" : "    reclaim: false\n";
+    yaml += UsersYaml(queue.users);
+    yaml += UserLimitsYaml(queue.per_user);
+    if (queue.max_run_time > Duration(0)) {
+      yaml += "    max_run_time: " + std::to_string(queue.max_run_time / std::chrono::seconds(1)) +
+              "s\n";
+    }
   }
   return yaml;
 }

@@ -41,6 +41,48 @@ TEST(ParseQueues, ReadsCardsAsAccelerators) {
   EXPECT_EQ((*queues)[0].limit, (SharedAmounts{{5'000, kUnlimited, kUnlimited}}));
 }
 
+TEST(ParseQueues, ReadsWhoMaySubmitAndWhatEachUserMayHave) {
+  const auto queues = ParseQueues(R"(queues:
+  - name: research
+    users: [alice, "bob@example.org"]
+    per_user: {jobs: 100, running: 10, accelerators: 16, memory: 2GiB}
+    max_run_time: 90min
+  - {name: open}
+)",
+                                  "q.yaml");
+  ASSERT_TRUE(queues.ok()) << queues.status();
+  const QueueSpec& research = (*queues)[0];
+  EXPECT_EQ(research.users, (std::vector<std::string>{"alice", "bob@example.org"}));
+  EXPECT_EQ(research.per_user.jobs, 100u);
+  EXPECT_EQ(research.per_user.running, 10u);
+  EXPECT_EQ(research.per_user.amounts, (SharedAmounts{{16'000, kUnlimited, 2'048}}));
+  EXPECT_EQ(research.max_run_time, std::chrono::minutes(90));
+  EXPECT_TRUE((*queues)[1].users.empty());
+  EXPECT_EQ((*queues)[1].per_user, UserLimits());
+  EXPECT_EQ((*queues)[1].max_run_time, Duration(0));
+}
+
+TEST(ParseQueues, LetsAQueueNarrowItsUsers) {
+  EXPECT_TRUE(ParseQueues("queues: [{name: a, users: [u, v]}, {name: b, parent: a, users: [v]}, "
+                          "{name: c, parent: b}]",
+                          "q")
+                  .ok());
+}
+
+TEST(PathOf, LeadsFromAQueueToTheTop) {
+  std::vector<QueueSpec> queues(3);
+  queues[0].name = "a";
+  queues[1].name = "b";
+  queues[2].name = "c";
+  queues[2].parent = "a";
+  const auto path = PathOf(queues, "c");
+  ASSERT_EQ(path.size(), 2u);
+  EXPECT_EQ(path[0], &queues[2]);
+  EXPECT_EQ(path[1], &queues[0]);
+  EXPECT_TRUE(PathOf(queues, "d").empty());
+  EXPECT_TRUE(PathOf(queues, "").empty());
+}
+
 TEST(ParseQueues, WritesWhatItReadsBack) {
   std::vector<QueueSpec> queues(2);
   queues[0].name = "a";
@@ -49,6 +91,9 @@ TEST(ParseQueues, WritesWhatItReadsBack) {
   queues[1].parent = "a";
   queues[1].lend = {{0, 5, 6}};
   queues[1].reclaim = false;
+  queues[0].users = {"a$b\\c", "d"};
+  queues[0].per_user = {7, 3, {{1'500, kUnlimited, 9}}};
+  queues[1].max_run_time = std::chrono::seconds(12'345'678);
   const auto again = ParseQueues(ToYaml(queues), "again");
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(*again, queues);
@@ -72,6 +117,22 @@ TEST(ParseQueues, RefusesWithLineAndReason) {
       {"queues:\n- name: a b", "is not a name"},
       {"queues:\n- name: a\n  limit: {gpus: 5}", "unknown key 'gpus'"},
       {"queues:\n- name: a\n  order: random", "is not 'priority' or 'first-come'"},
+      {"queues:\n- name: a\n  users: []", "q:3: users must be a list of 1 to 1,000 names"},
+      {"queues:\n- name: a\n  users: alice", "q:3: users must be a list"},
+      {"queues:\n- name: a\n  users: [a b]", "q:3: users: 'a b' is not a user's name"},
+      {"queues:\n- name: a\n  users: [u, v, u]", "q:3: users: 'u' is named twice"},
+      {"queues:\n- name: a\n  per_user: 3", "q:3: per_user must be a map"},
+      {"queues:\n- name: a\n  per_user: {runing: 3}",
+       "q:3: unknown key 'runing': did you mean 'running'?"},
+      {"queues:\n- name: a\n  per_user: {jobs: 0}",
+       "q:3: jobs: '0' is not a whole number from 1 to 1,000,000"},
+      {"queues:\n- name: a\n  per_user: {running: 1.5}", "q:3: running: '1.5' is not a whole"},
+      {"queues:\n- name: a\n  per_user: {cpu: x}", "q:3: cpu: 'x' is not a number"},
+      {"queues:\n- name: a\n  max_run_time: 0s", "q:3: max_run_time: '0s' is not a whole number"},
+      {"queues:\n- name: a\n  max_run_time: 1500ms", "is not a whole number of seconds"},
+      {"queues:\n- name: a\n  max_run_time: 9999d", "to a year, such as 90min or 24h"},
+      {"queues: [{name: a, users: [u]}, {name: b, parent: a}, {name: c, parent: b, users: [v]}]",
+       "queue 'c': its users include 'v', whom queue 'a' above it does not admit"},
       {"queues: [{name: a}, {name: a}]", "queue 'a': there are two of this name"},
       {"queues: [{name: a, parent: b}]", "queue 'a': there is no parent 'b'"},
       {"queues: [{name: a, parent: b}, {name: b, parent: a}]", "circle: a -> b -> a"},

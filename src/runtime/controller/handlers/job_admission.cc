@@ -3,8 +3,10 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/text.h"
+#include "runtime/controller/handlers/user_jobs.h"
 #include "runtime/controller/placement.h"
 #include "runtime/scheduling/elastic.h"
 
@@ -19,21 +21,27 @@ constexpr uint64_t kMaxArrayBytes = uint64_t{256} << 20;
 
 }  // namespace
 
-Status JobAdmission::CheckSubmission(const proto::Job& job) const { return CheckOne(job, {}); }
+Status JobAdmission::CheckSubmission(const proto::Job& job) const {
+  RETURN_IF_ERROR(CheckOne(job, {}));
+  const Status user = UserJobs(context_).Check({&job});
+  return user.ok() ? user : user.WithContext("job " + job.id());
+}
 
 Status JobAdmission::CheckSubmission(const proto::JobsSubmitted& submitted) const {
   if (submitted.jobs().empty()) return InvalidArgument("a submission needs a job");
   EarlierJobs earlier;
   std::set<std::string> directories;
+  std::vector<const proto::Job*> jobs;
   for (const proto::Job& job : submitted.jobs()) {
     RETURN_IF_ERROR(CheckOne(job, earlier));
+    jobs.push_back(&job);
     if (!earlier.emplace(job.id(), job.array().count()).second)
       return InvalidArgument("two jobs have the id " + job.id());
     if (!job.run_directory().empty() && !directories.insert(job.run_directory()).second) {
       return InvalidArgument("two jobs have the run directory " + job.run_directory());
     }
   }
-  return {};
+  return UserJobs(context_).Check(jobs);
 }
 
 Status JobAdmission::CheckOne(const proto::Job& job, const EarlierJobs& earlier) const {
@@ -56,7 +64,8 @@ Status JobAdmission::CheckOne(const proto::Job& job, const EarlierJobs& earlier)
   if (const Status after = releaser_.CheckDependencies(job, earlier); !after.ok()) {
     return after.WithContext("job " + job.id());
   }
-  const Status fits = context_.scheduler.CheckSubmission(job);
+  Status fits = context_.scheduler.CheckRights(job);
+  if (fits.ok()) fits = context_.scheduler.CheckSubmission(job);
   return fits.ok() ? fits : fits.WithContext("job " + job.id());
 }
 

@@ -88,7 +88,7 @@ void JobCloser::BeginClosing(JobRecord& job, proto::JobState outcome, const std:
     job.ledger.EnterAll(proto::FINISH, context_.now);
   }
   for (const auto kind : {DeadlineKind::kDecide, DeadlineKind::kStart, DeadlineKind::kProgress,
-                          DeadlineKind::kStop, DeadlineKind::kVacate}) {
+                          DeadlineKind::kStop, DeadlineKind::kVacate, DeadlineKind::kRunTime}) {
     context_.deadlines.Clear(kind, job.id());
   }
   context_.deadlines.Set(DeadlineKind::kClose, job.id(), context_.now + kCloseLimit);

@@ -16,9 +16,13 @@
 namespace longhaul::runtime::controller {
 
 // A gang that vacates its nodes: it takes a snapshot, all workers end, and then the job waits in
-// its queue or continues on other nodes.
+// its queue, continues on other nodes or ends.
 struct Vacate {
-  enum class Then { kQueue, kGoOn } then = Then::kQueue;
+  enum class Then {
+    kQueue,  // it waits in its queue
+    kGoOn,   // it continues on other nodes
+    kEnd,    // it ends as stopped
+  } then = Then::kQueue;
   enum class Stage {
     kSnapshot,  // the workers take a snapshot
     kStopping,  // the workers end
@@ -61,10 +65,27 @@ class JobPlacement {
     vacate_->then = Vacate::Then::kQueue;
     vacate_->reason = reason;
   }
+  // The job ends instead of what it was to do.
+  void EndInstead(const std::string& reason) {
+    vacate_->then = Vacate::Then::kEnd;
+    vacate_->reason = reason;
+  }
   void EndVacate() { vacate_.reset(); }
   // The gang has vacated its nodes, and the job waits in its queue.
   void FinishVacate();
   void CountMove() { ++moves_; }
+
+  // The job has nodes from `now` on; no effect when it has some already.
+  void BeginHolding(Instant now) {
+    if (!held_since_) held_since_ = now;
+  }
+  // It has none from `now` on.
+  void EndHolding(Instant now) {
+    held_ = held(now);
+    held_since_.reset();
+  }
+  // For how long the job has had nodes, over all attempts.
+  Duration held(Instant now) const { return held_since_ ? held_ + (now - *held_since_) : held_; }
 
   // The gang has this many nodes from `attempt` on.
   void NoteSize(uint32_t nodes, uint64_t attempt, const std::string& reason, Instant now);
@@ -78,6 +99,8 @@ class JobPlacement {
   std::vector<NodeId> target_;
   std::vector<scheduler::GpuMask> target_devices_;
   std::optional<Vacate> vacate_;  // of the present gang
+  Duration held_{};               // before held_since_
+  std::optional<Instant> held_since_;
   uint64_t transaction_ = 0;
   uint32_t preemptions_ = 0;
   uint32_t moves_ = 0;

@@ -68,7 +68,7 @@ bool Defragmentation::TryMoves(JobEntry& job, const Reservation& reservation) {
 bool Defragmentation::IsPossible(const JobEntry& job) const {
   SchedulerState& state = context_.state;
   const spec::SharedAmounts needed = MinimumAmounts(*job.request);
-  if (state.queues.Check(job.queue, needed)) return false;
+  if (state.queues.Check(MinimumOf(job))) return false;
   const auto group = static_cast<size_t>(LargestGroup(*job.request));
   const SlotTable& table = state.tables.Of(state.resources, job.shapes[group], AdmitOf(state, job));
   if (table.total() >= job.request->groups[group].minimum) return true;

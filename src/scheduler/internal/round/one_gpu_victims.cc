@@ -61,17 +61,16 @@ bool OneGpuVictims::MayTake(const JobEntry& job, const spec::SharedAmounts& aske
 
 // The first node of `other` on which `job` fits, under the quotas, once `other` has left; the
 // number of nodes if there is none.
-NodeIndex OneGpuVictims::LandingWithout(const JobEntry& job, const spec::SharedAmounts& asked,
-                                        const JobEntry& other) {
+NodeIndex OneGpuVictims::LandingWithout(const JobEntry& job, const JobEntry& other) {
   const Savepoint before = state_.resources.Save();
   std::vector<NodeIndex> nodes;
   for (const HeldTask& task : other.tasks) {
     nodes.push_back(state_.resources.task(task.slot).node);
     state_.resources.Remove(task.slot);
   }
-  state_.queues.Remove(other.queue, other.held);
-  const bool quota = !state_.queues.Check(job.queue, asked).has_value();
-  state_.queues.Add(other.queue, other.held);
+  state_.queues.Remove(HeldBy(other));
+  const bool quota = !state_.queues.Check(MinimumOf(job)).has_value();
+  state_.queues.Add(HeldBy(other));
   NodeIndex landing = state_.resources.size();
   for (const NodeIndex node : nodes) {
     if (quota && SlotsFor(state_.resources, node, job.shapes[0], AdmitOf(state_, job), 1) > 0) {
@@ -111,7 +110,7 @@ OneGpuVictims::Choice OneGpuVictims::Choose(const JobEntry& job) {
     }
     const JobEntry& other = at->second;
     if (!MayTake(job, asked, other)) continue;
-    const NodeIndex landing = LandingWithout(job, asked, other);
+    const NodeIndex landing = LandingWithout(job, other);
     if (landing == state_.resources.size()) {
       if (!gpu_alone) return {Outcome::kToSearch, {}, 0};
       continue;

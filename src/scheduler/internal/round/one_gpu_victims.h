@@ -56,8 +56,7 @@ class OneGpuVictims {
   Candidates& CandidatesFor(const JobEntry& job);
   bool IsUsable(const JobEntry& other) const;
   bool MayTake(const JobEntry& job, const spec::SharedAmounts& asked, const JobEntry& other) const;
-  NodeIndex LandingWithout(const JobEntry& job, const spec::SharedAmounts& asked,
-                           const JobEntry& other);
+  NodeIndex LandingWithout(const JobEntry& job, const JobEntry& other);
 
   SchedulerState& state_;
   std::map<std::pair<share::QueueIndex, int32_t>, Candidates> candidates_;

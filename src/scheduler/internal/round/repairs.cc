@@ -134,7 +134,7 @@ bool Repairs::QuotaIsLeft(const JobEntry& job) const {
   for (const auto& [group, rank] : job.lost) {
     lost += AmountsOf(job.request->groups[static_cast<size_t>(group)].shape, 1);
   }
-  return !state.queues.Check(job.queue, lost).has_value();
+  return !state.queues.Check(PartOf(job, lost)).has_value();
 }
 
 // Carries out the cheapest way that is possible, by lost GPU-seconds now and slowdown until the

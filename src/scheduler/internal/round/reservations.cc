@@ -30,9 +30,33 @@ void Reservations::Withdraw(JobNumber job) {
   if (state.reservations.erase(job) > 0) ++state.reservation_version;
 }
 
+void Reservations::WithdrawForUsers() {
+  const SchedulerState& state = context_.state;
+  std::vector<JobNumber> blocked;
+  for (const auto& [holder, reservation] : state.reservations) {
+    if (state.queues.CheckUser(MinimumOf(state.at(holder)))) blocked.push_back(holder);
+  }
+  for (const JobNumber holder : blocked) Withdraw(holder);
+}
+
+bool Reservations::UserAdmits(const JobEntry& job) {
+  SchedulerState& state = context_.state;
+  if (!state.queues.LimitsUsers(job.queue)) return true;
+  std::vector<share::Holding> reserved;
+  for (const auto& [holder, reservation] : state.reservations) {
+    const JobEntry& other = state.at(holder);
+    if (other.request->owner == job.request->owner) reserved.push_back(MinimumOf(other));
+  }
+  for (const share::Holding& each : reserved) state.queues.Add(each);
+  const bool admits = !state.queues.CheckUser(MinimumOf(job)).has_value();
+  for (const share::Holding& each : reserved) state.queues.Remove(each);
+  return admits;
+}
+
 void Reservations::Reserve(JobEntry& job) {
   SchedulerState& state = context_.state;
   if (state.policy.backfill == Backfill::kNone || state.reservations.contains(job.number)) return;
+  if (!UserAdmits(job)) return;
   uint32_t held = 0;
   JobNumber last = kNoJob;
   for (const auto& [holder, reservation] : state.reservations) {

@@ -27,7 +27,14 @@ class Reservations {
   // of each queue.
   void Fill();
 
+  // Withdraws the reservations of jobs that the limits of their users do not let start now: they
+  // would keep nodes free in vain.
+  void WithdrawForUsers();
+
  private:
+  // Whether the limits of the job's user admit it beside the user's jobs that run and those that
+  // hold reservations.
+  bool UserAdmits(const JobEntry& job);
   void Publish(const Reservation& reservation);
   void Withdraw(JobNumber job);
 

@@ -42,6 +42,7 @@ std::vector<Decision> Round::Run() {
   reservations.Fill();
   Defragmentation(context_).Run();
   ElasticGrowth(context_).Run();
+  reservations.WithdrawForUsers();
   const bool placed =
       std::any_of(context_.decisions.begin(), context_.decisions.end(), [](const Decision& each) {
         return each.kind != DecisionKind::kReserve && each.kind != DecisionKind::kReject;

@@ -20,7 +20,7 @@ int32_t CountFor(RoundContext& context, JobEntry& job, Admit admit) {
   if (room < group.minimum) return 0;
   int32_t count = group.minimum + (room - group.minimum) / group.step * group.step;
   while (count > group.minimum &&
-         context.state.queues.Check(job.queue, AmountsOf(group.shape, count)).has_value()) {
+         context.state.queues.Check(WholeOf(job, AmountsOf(group.shape, count))).has_value()) {
     count -= group.step;
   }
   return count;
@@ -63,7 +63,7 @@ bool StartWith(RoundContext& context, JobEntry& job, const std::vector<int32_t>&
 
 // Whether the quota of the job's queue does not allow its minimum; job.block then holds the reason.
 bool IsBlockedByQuota(const SchedulerState& state, JobEntry& job) {
-  const auto quota = state.queues.Check(job.queue, MinimumAmounts(*job.request));
+  const auto quota = state.queues.Check(MinimumOf(job));
   if (!quota) return false;
   // A job that needs more than the whole cluster has left lacks room, whichever queues use it.
   const size_t r = quota->resource;
@@ -102,7 +102,8 @@ bool TryStart(RoundContext& context, JobEntry& job) {
     for (const GroupRequest& group : job.request->groups) {
       all += AmountsOf(group.shape, group.desired);
     }
-    if (!state.queues.Check(job.queue, all) && StartWith(context, job, desired, admit)) return true;
+    if (!state.queues.Check(WholeOf(job, all)) && StartWith(context, job, desired, admit))
+      return true;
   }
   return StartWith(context, job, minimum, admit);
 }

@@ -1,0 +1,49 @@
+#include "runtime/controller/handlers/run_time_limits.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "base/time.h"
+#include "runtime/controller/handlers/job_closer.h"
+#include "runtime/controller/placement.h"
+
+namespace longhaul::runtime::controller {
+
+void RunTimeLimits::Watch(const JobRecord& job) {
+  const spec::QueueSpec* queue = context_.scheduler.RunTimeQueueOf(job.spec());
+  if (queue == nullptr) return context_.deadlines.Clear(DeadlineKind::kRunTime, job.id());
+  const Duration left = queue->max_run_time - job.placement.held(context_.now);
+  context_.deadlines.Set(DeadlineKind::kRunTime, job.id(),
+                         context_.now + std::max(left, Duration(0)));
+}
+
+void RunTimeLimits::WatchAll() {
+  for (auto& [id, job] : context_.jobs.all()) {
+    if (!job.live() || job.closing()) continue;
+    if (!job.group.empty()) {
+      Watch(job);
+    } else if (IsOver(job)) {
+      OnOverdue(job);
+    }
+  }
+}
+
+bool RunTimeLimits::IsOver(const JobRecord& job) const {
+  const spec::QueueSpec* queue = context_.scheduler.RunTimeQueueOf(job.spec());
+  return queue != nullptr && job.placement.held(context_.now) >= queue->max_run_time;
+}
+
+void RunTimeLimits::OnOverdue(JobRecord& job) {
+  if (job.closing() || job.life.state() == proto::STOPPING || !IsOver(job)) return;
+  const std::string reason = ReasonFor(job);
+  if (job.group.empty()) return closer_.BeginClosing(job, proto::STOPPED, reason);
+  placement_.BeginEnding(job, reason);
+}
+
+std::string RunTimeLimits::ReasonFor(const JobRecord& job) const {
+  const spec::QueueSpec& queue = *context_.scheduler.RunTimeQueueOf(job.spec());
+  return "it has run for " + ToString(queue.max_run_time) + ", the longest that queue '" +
+         queue.name + "' allows (max_run_time)";
+}
+
+}  // namespace longhaul::runtime::controller
