@@ -115,21 +115,21 @@ class TwoModels(unittest.TestCase):
 
     def test_the_rules_of_a_topology_can_be_changed(self):
         cluster = self.cluster
-        for name in ("one", "two"):
+        for name in ("north", "south"):
             cluster.waiting(name, devices="H100")
             cluster.gang(name)
-        cluster.waiting("gang", nodes=2, devices="H100",
+        cluster.waiting("sliced", nodes=2, devices="H100",
                         scheduling={"topology": {"slice": {"nodes": 2, "level": "leaf"}},
                                     "tolerates": ["reserved"]})
-        self.assertEqual(cluster.job("gang")["state"], "queued")
-        why = cluster.call("status", "gang", "--why")
+        self.assertEqual(cluster.job("sliced")["state"], "queued")
+        why = cluster.call("status", "sliced", "--why")
         self.assertIn("each 2 of them within one leaf", why)
-        cluster.call("jobs", "change", "gang", "--topology", '{"preferred": "leaf"}')
-        spec = cluster.job("gang")["job"]["scheduling"]
+        cluster.call("jobs", "change", "sliced", "--topology", '{"preferred": "leaf"}')
+        spec = cluster.job("sliced")["job"]["scheduling"]
         self.assertEqual((spec["slice_nodes"], spec["preferred_topology"]), (0, "leaf"))
-        refused = cluster.call("jobs", "change", "gang", "--topology", '{"preferred": "laef"}', code=1)
+        refused = cluster.call("jobs", "change", "sliced", "--topology", '{"preferred": "laef"}', code=1)
         self.assertIn("did you mean 'leaf'", refused)
-        for name in ("one", "two", "gang"):
+        for name in ("north", "south", "sliced"):
             cluster.finish(name)
 
     def test_memory_is_never_promised_twice(self):

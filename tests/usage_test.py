@@ -7,6 +7,7 @@ import datetime
 import io
 import json
 import signal
+import subprocess
 import sys
 import unittest
 
@@ -139,6 +140,19 @@ class Usage(unittest.TestCase):
         cluster.write("job.yaml", "command: ['true']\n")
         self.assertIn("'a b' is not a user's name",
                       cluster.call("submit", "job.yaml", "--user", "a b", code=2))
+
+
+class SimulatedUsage(unittest.TestCase):
+    def test_counts_each_node_that_the_job_holds(self):
+        """Three of four nodes for 72 minutes, less the start; the fourth is a spare."""
+        done = subprocess.run(
+            [*sys.argv_programs, "simulate", "--nodes", "4", "--days", "0.05", "--seed", "7",
+             "--fault-factor", "0", "--json"], capture_output=True, text=True, check=True)
+        simulated = json.loads(done.stdout)
+        used = simulated["usage_accelerator_seconds"]
+        self.assertEqual(used, simulated["ledger_accelerator_seconds"])
+        self.assertGreaterEqual(used, 3 * 6 * 0.9 * simulated["steps_taken"])
+        self.assertLessEqual(used, 3 * 0.05 * 86400)
 
 
 if __name__ == "__main__":

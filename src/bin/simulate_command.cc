@@ -80,6 +80,9 @@ Result<SimulationOptions> OptionsOf(const SimulateFlags& flags) {
   return options;
 }
 
+// The totals are in thousandths.
+double TotalHours(runtime::AcceleratorTime total) { return runtime::ToHours(total / 1'000); }
+
 nlohmann::ordered_json ToJson(uint64_t seed, const SimulationResult& result, double cpu_s) {
   nlohmann::ordered_json json;
   json["simulated"] = true;
@@ -94,11 +97,11 @@ nlohmann::ordered_json ToJson(uint64_t seed, const SimulationResult& result, dou
   json["log_hash"] = result.log_hash;
   json["state_hash"] = result.state_hash;
   json["cpu_seconds"] = cpu_s;
-  json["usage_accelerator_seconds"] = runtime::ToHours(result.usage.held) * 3600;
-  json["ledger_accelerator_seconds"] = runtime::ToHours(result.usage.ledgers) * 3600;
-  json["leaving_accelerator_seconds"] = runtime::ToHours(result.usage.difference.leaving) * 3600;
+  json["usage_accelerator_seconds"] = TotalHours(result.usage.held) * 3600;
+  json["ledger_accelerator_seconds"] = TotalHours(result.usage.ledgers) * 3600;
+  json["leaving_accelerator_seconds"] = TotalHours(result.usage.difference.leaving) * 3600;
   json["without_nodes_accelerator_seconds"] =
-      runtime::ToHours(result.usage.difference.without_nodes) * 3600;
+      TotalHours(result.usage.difference.without_nodes) * 3600;
   json["job"] = proto::ToJson(result.status);
   json["job"].erase("faults");
   return json;
@@ -123,12 +126,11 @@ void PrintRow(uint64_t seed, const SimulationResult& result, double cpu_s, bool 
 
 // The accounting of all seeds beside the goodput ledgers.
 void PrintUsage(const runtime::Controller::UsageTotals& usage) {
-  using runtime::ToHours;
   std::printf(
       "\b.\naccelerator-hours: %.6f by the accounting; %.6f by the goodput ledgers, of which %.6f "
       "without nodes, and %.6f in the queue while leaving nodes.\n",
-      ToHours(usage.held), ToHours(usage.ledgers), ToHours(usage.difference.without_nodes),
-      ToHours(usage.difference.leaving));
+      TotalHours(usage.held), TotalHours(usage.ledgers),
+      TotalHours(usage.difference.without_nodes), TotalHours(usage.difference.leaving));
 }
 
 // Runs one seed; a violation is reported with the command that reproduces it.

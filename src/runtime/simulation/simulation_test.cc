@@ -230,7 +230,7 @@ TEST(Simulation, TheAccountingAgreesWithTheLedgersAndWithWhatWasHeld) {
     const SimulationResult result = Simulate(options);
     ASSERT_THAT(result.violations, testing::IsEmpty());
     const Controller::UsageTotals& usage = result.usage;
-    EXPECT_GT(ToHours(usage.held), 4.0);
+    EXPECT_GT(ToHours(usage.held / 1'000), 4.0);
     EXPECT_EQ(usage.held,
               usage.ledgers + usage.difference.leaving - usage.difference.without_nodes);
     leaving += usage.difference.leaving;
@@ -249,7 +249,7 @@ TEST(Audit, ReportsAnAccountingThatDiffers) {
   audit.Holds("b", start + std::chrono::seconds(5), 1);
   audit.Holds("a", start + std::chrono::seconds(10), 0);
   Controller::UsageTotals totals;
-  totals.held = totals.ledgers = AcceleratorTime{35} * 1'000'000'000;
+  totals.held = totals.ledgers = AcceleratorTime{35} * 1'000'000'000 * 1'000;  // thousandths
   audit.CompareUsage(totals, start + std::chrono::seconds(20));
   EXPECT_THAT(audit.violations(), testing::IsEmpty());
   totals.ledgers += 1;
