@@ -127,7 +127,7 @@ class TwoModels(unittest.TestCase):
         cluster.call("jobs", "change", "sliced", "--topology", '{"preferred": "leaf"}')
         spec = cluster.job("sliced")["job"]["scheduling"]
         self.assertEqual((spec["slice_nodes"], spec["preferred_topology"]), (0, "leaf"))
-        refused = cluster.call("jobs", "change", "sliced", "--topology", '{"preferred": "laef"}', code=1)
+        refused = cluster.call("jobs", "change", "sliced", "--topology", '{"preferred": "laef"}', code=2)
         self.assertIn("did you mean 'leaf'", refused)
         for name in ("north", "south", "sliced"):
             cluster.finish(name)
