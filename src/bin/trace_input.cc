@@ -70,8 +70,10 @@ Result<TraceInput> ReadTrace(const std::string& file, const std::string& format,
   TraceInput input;
   input.format = format == "auto" ? FormatOf(FirstLine(text)) : format;
   if (input.format.empty()) {
+    std::vector<std::string> known = TraceFormats();
+    known.erase(known.begin());  // "auto"
     return InvalidArgument(file + ": the first line shows none of the known formats (" +
-                           Join(TraceFormats(), ", ") + "): '" + Printable(FirstLine(text), 80) +
+                           Join(known, ", ") + "): '" + Printable(FirstLine(text), 80) +
                            "'; name the format with --format");
   }
   RETURN_IF_ERROR(ReadJobs(text, file, input));

@@ -17,7 +17,7 @@ struct TraceInput {
   std::vector<std::string> notes;  // what was left out, a sentence each
 };
 
-// The names of the formats, for --format and for messages.
+// The values of --format: "auto", then the formats.
 std::vector<std::string> TraceFormats();
 
 // Reads the file in `format`, or in the one that its first line shows ("auto"). `month`, such as
