@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/text.h"
 #include "bin/simulate_trace.h"
@@ -127,10 +128,10 @@ void PrintRow(uint64_t seed, const SimulationResult& result, double cpu_s, bool 
 // The accounting of all seeds beside the goodput ledgers.
 void PrintUsage(const runtime::Controller::UsageTotals& usage) {
   std::printf(
-      "\b.\naccelerator-hours: %.6f by the accounting; %.6f by the goodput ledgers, of which %.6f "
+      "accelerator-hours: %.6f by the accounting; %.6f by the goodput ledgers, of which %.6f "
       "without nodes, and %.6f in the queue while leaving nodes.\n",
-      TotalHours(usage.held), TotalHours(usage.ledgers),
-      TotalHours(usage.difference.without_nodes), TotalHours(usage.difference.leaving));
+      TotalHours(usage.held), TotalHours(usage.ledgers), TotalHours(usage.difference.without_nodes),
+      TotalHours(usage.difference.leaving));
 }
 
 // Runs one seed; a violation is reported with the command that reproduces it.
@@ -220,10 +221,11 @@ int RunSimulate(const SimulateFlags& flags) {
     good = RunSeed(*options, flags, seed, &total) && good;
   }
   if (!flags.json) {
-    std::printf("faults:");
+    std::vector<std::string> faults;
     for (const auto& [name, count] : total.faults) {
-      std::printf(" %s %llu,", name.c_str(), static_cast<unsigned long long>(count));
+      faults.push_back(name + " " + std::to_string(count));
     }
+    std::printf("faults: %s.\n", Join(faults, ", ").c_str());
     PrintUsage(total.usage);
     std::printf("%s\n", good ? "All invariants hold." : "Some invariant was violated.");
   }
