@@ -67,6 +67,11 @@ TEST(Sacct, AJobWithoutGpusNeedsCoresAlone) {
   EXPECT_THAT(job.task.models, IsEmpty());
 }
 
+TEST(Sacct, MemoryWithoutAUnitIsInMebibytes) {
+  EXPECT_EQ(OnlyJob(Row("cpu=1,mem=900,node=1")).task.memory_mib, 900);
+  EXPECT_EQ(OnlyJob(Row("cpu=1,mem=2048K,node=1")).task.memory_mib, 2);
+}
+
 TEST(Sacct, StepsAndJobsThatNeverRanAreLeftOut) {
   const auto read = ReadSacct(std::string(kHeader) + Row("cpu=1") +
                                   "7.batch||vision|COMPLETED|2026-01-03T10:00:00|60||1|cpu=1\n"
