@@ -26,7 +26,7 @@ WaitFigures FiguresOf(std::vector<double> waits) {
   if (waits.empty()) return figures;
   std::sort(waits.begin(), waits.end());
   const auto quantile = [&](double q) {
-    return waits[static_cast<size_t>(q * static_cast<double>(waits.size() - 1) + 0.5)];
+    return waits[static_cast<size_t>(std::llround(q * static_cast<double>(waits.size() - 1)))];
   };
   figures.mean_s =
       std::accumulate(waits.begin(), waits.end(), 0.0) / static_cast<double>(waits.size());
