@@ -9,10 +9,6 @@ namespace {
 using std::chrono::hours;
 using std::chrono::minutes;
 
-std::function<void(JobRequest&)> Lasts(Duration time) {
-  return [time](JobRequest& job) { job.limit = time; };
-}
-
 // Only these hosts are ready.
 void Open(World& world, const std::vector<NodeIndex>& hosts) {
   for (NodeIndex node = 0; node < world.scheduler.topology().size(); ++node) {

@@ -16,13 +16,6 @@ spec::QueueSpec Queue(const std::string& name, int64_t accelerators) {
   return queue;
 }
 
-std::function<void(JobRequest&)> Lasts(Duration time, bool stays = false) {
-  return [time, stays](JobRequest& job) {
-    job.limit = time;
-    if (stays) job.preemption = Preemption::kNever;
-  };
-}
-
 Policy LongestWait(Duration time) {
   Policy policy;
   policy.longest_wait = time;

@@ -9,13 +9,6 @@ namespace {
 using std::chrono::hours;
 using std::chrono::minutes;
 
-std::function<void(JobRequest&)> Lasts(Duration time, bool stays = false) {
-  return [time, stays](JobRequest& job) {
-    job.limit = time;
-    if (stays) job.preemption = Preemption::kNever;
-  };
-}
-
 Policy IdleLimit(int64_t milli) {
   Policy policy;
   policy.reservation_idle_milli = milli;

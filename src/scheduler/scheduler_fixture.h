@@ -132,4 +132,12 @@ struct World {
   bool obedient = true;
 };
 
+// For World::Submit: a job with this limit, which is never preempted if it `stays`.
+inline std::function<void(JobRequest&)> Lasts(Duration time, bool stays = false) {
+  return [time, stays](JobRequest& job) {
+    job.limit = time;
+    if (stays) job.preemption = Preemption::kNever;
+  };
+}
+
 }  // namespace longhaul::scheduler
