@@ -63,16 +63,17 @@ TEST(FairShare, WhatWasUsedWithinAGuaranteeDoesNotCount) {
 
 // Half of the use counts after the half-life, so a later user of the same amount is behind.
 TEST(FairShare, OldUseCountsLess) {
-  World world(1, 1, 1, {Queue("early", 0), Queue("late", 0)}, Share(share::FairShare::kHistory));
-  world.Submit("first", 1, 8, "early");
+  World world(1, 1, 1, {Queue("first_user", 0), Queue("second_user", 0)},
+              Share(share::FairShare::kHistory));
+  world.Submit("first", 1, 8, "first_user");
   world.Pass(hours(24));
   world.End("first");
-  world.Submit("second", 1, 8, "late");
+  world.Submit("second", 1, 8, "second_user");
   world.Pass(hours(24));
-  world.Submit("of early", 1, 8, "early");
-  world.Submit("of late", 1, 8, "late");
+  world.Submit("next_of_first", 1, 8, "first_user");
+  world.Submit("next_of_second", 1, 8, "second_user");
   world.End("second");
-  EXPECT_TRUE(world.Runs("of early"));
+  EXPECT_TRUE(world.Runs("next_of_first"));
 }
 
 }  // namespace
