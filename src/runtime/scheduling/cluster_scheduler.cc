@@ -8,10 +8,11 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/text.h"
-#include "base/units.h"
 #include "runtime/scheduling/elastic.h"
 #include "runtime/scheduling/health.h"
 #include "runtime/scheduling/job_request.h"
+#include "runtime/scheduling/queue_report.h"
+#include "runtime/scheduling/queue_rules.h"
 #include "scheduler/natural_order.h"
 #include "spec/cluster/cluster_file.h"
 
@@ -79,17 +80,6 @@ scheduler::Policy PolicyOf(const spec::ControllerSpec& file, bool growing) {
 }
 
 }  // namespace
-
-proto::Amounts AmountsOf(const spec::SharedAmounts& amounts) {
-  const auto in = [](int64_t amount, double unit) {
-    return amount >= spec::kUnlimited ? -1.0 : static_cast<double>(amount) / unit;
-  };
-  proto::Amounts all;
-  all.set_accelerators(in(amounts[0], 1000));
-  all.set_cpu(in(amounts[1], 1000));
-  all.set_memory_gib(in(amounts[2], 1024));
-  return all;
-}
 
 ClusterScheduler::ClusterScheduler() = default;
 ClusterScheduler::~ClusterScheduler() = default;
@@ -250,91 +240,6 @@ Result<JobRequest> ClusterScheduler::RequestOf(const proto::Job& job) const {
   return RequestOf(job, &scheduler_->topology());
 }
 
-Status ClusterScheduler::CheckLimits(const JobRequest& request) const {
-  const spec::SharedAmounts amounts = scheduler::MinimumAmounts(request);
-  const std::vector<spec::QueueSpec> queues = QueuesNow();
-  std::string name = request.queue;
-  for (size_t depth = 0; !name.empty() && depth <= spec::kMaxQueueDepth; ++depth) {
-    const auto queue = std::find_if(queues.begin(), queues.end(),
-                                    [&](const auto& each) { return each.name == name; });
-    if (queue == queues.end()) return {};
-    for (size_t r = 0; r < spec::kSharedResources; ++r) {
-      if (amounts[r] <= queue->limit[r]) continue;
-      return FailedPrecondition("it needs " + spec::AmountText(r, amounts[r]) + ", but queue '" +
-                                name + "' is limited to " + spec::AmountText(r, queue->limit[r]));
-    }
-    for (size_t r = 0; r < spec::kSharedResources; ++r) {
-      const int64_t most = queue->per_user.amounts[r];
-      if (amounts[r] <= most) continue;
-      return FailedPrecondition("it needs " + spec::AmountText(r, amounts[r]) + ", but queue '" +
-                                name + "' allows each user " + spec::AmountText(r, most));
-    }
-    name = queue->parent;
-  }
-  return {};
-}
-
-Status ClusterScheduler::CheckDevices(const proto::Job& job, const spec::Topology* topology) const {
-  const proto::Scheduling& asked = job.scheduling();
-  if (asked.share_milli() > 0 && SlotsPerAccelerator() > 1) {
-    return FailedPrecondition(
-        "share: a node has more than " + std::to_string(spec::kMaxDevices) +
-        " slots, so that slots are not devices; start its agent with --slots " +
-        std::to_string(spec::kMaxDevices) + " at most");
-  }
-  const auto wanted = static_cast<int64_t>(asked.device_memory_bytes() >> 20);
-  if (wanted == 0 || topology == nullptr) return {};
-  const spec::DeviceModel* largest = nullptr;
-  for (const spec::DeviceModel& model : topology->models()) {
-    const auto& named = asked.devices();
-    if (!named.empty() && std::find(named.begin(), named.end(), model.name) == named.end()) {
-      continue;
-    }
-    if (largest == nullptr || model.memory_mib > largest->memory_mib) largest = &model;
-  }
-  if (largest == nullptr || largest->memory_mib >= wanted) return {};
-  return FailedPrecondition("device_memory: no device that may run the job has " +
-                            ToString(Bytes(wanted << 20)) + "; the largest, " + largest->name +
-                            ", has " + ToString(Bytes(largest->memory_mib << 20)));
-}
-
-std::vector<const spec::QueueSpec*> ClusterScheduler::QueuesOf(const proto::Job& job) const {
-  const std::string& name = job.scheduling().queue();
-  return spec::PathOf(configuration_.queues, name.empty() ? configuration_.default_queue : name);
-}
-
-const spec::QueueSpec* ClusterScheduler::RunTimeQueueOf(const proto::Job& job) const {
-  const spec::QueueSpec* least = nullptr;
-  for (const spec::QueueSpec* queue : QueuesOf(job)) {
-    if (queue->max_run_time <= Duration(0)) continue;
-    if (least == nullptr || queue->max_run_time < least->max_run_time) least = queue;
-  }
-  return least;
-}
-
-Status ClusterScheduler::CheckRights(const proto::Job& job) const {
-  const std::string& user = job.scheduling().owner();
-  for (const spec::QueueSpec* queue : QueuesOf(job)) {
-    const std::vector<std::string>& users = queue->users;
-    if (users.empty() || std::find(users.begin(), users.end(), user) != users.end()) continue;
-    return PermissionDenied(
-        (user.empty() ? std::string("a submission that names no user")
-                      : "user '" + Printable(user, 64) + "'") +
-        " may not submit to queue '" + queue->name +
-        "': use another queue (longhaul queues), or add the user to the queue's 'users' in the "
-        "controller's file");
-  }
-  const spec::QueueSpec* queue = RunTimeQueueOf(job);
-  if (queue == nullptr || Duration(job.scheduling().expected_ns()) <= queue->max_run_time) {
-    return {};
-  }
-  return FailedPrecondition("its expected duration is " +
-                            ToString(Duration(job.scheduling().expected_ns())) + ", but queue '" +
-                            queue->name + "' ends jobs that have run for " +
-                            ToString(queue->max_run_time) +
-                            ": use another queue, or resume from the last checkpoint later");
-}
-
 Status ClusterScheduler::CheckSubmission(const proto::Job& job) const {
   Result<spec::Topology> made = NotFound("the scheduler's own");
   if (!scheduler_ || changed_) made = MakeTopology();
@@ -343,8 +248,8 @@ Status ClusterScheduler::CheckSubmission(const proto::Job& job) const {
   // A node that takes more workers may still join, unless the cluster is declared.
   if (!cluster_.has_file() && wanted.status().code() == Code::kFailedPrecondition) return {};
   ASSIGN_OR_RETURN(const JobRequest request, wanted);
-  RETURN_IF_ERROR(CheckDevices(job, made.ok() ? &*made : present));
-  RETURN_IF_ERROR(CheckLimits(request));
+  RETURN_IF_ERROR(CheckDevices(job, made.ok() ? &*made : present, SlotsPerAccelerator()));
+  RETURN_IF_ERROR(CheckLimits(QueuesNow(), request));
   // A cluster that nodes may still join can come to hold it.
   if (!cluster_.has_file()) return {};
   if (scheduler_ && !changed_) return scheduler_->CheckSubmission(request);
@@ -649,59 +554,16 @@ Status ClusterScheduler::Reconfigure(spec::ControllerSpec configuration,
   return scheduler::Scheduler::Create(std::move(topology), QueuesNow(), PolicyNow()).status();
 }
 
-// The limits of users and of run times, and what each user holds.
-void ClusterScheduler::DescribeUsers(const scheduler::QueueView& view,
-                                     proto::QueueStatus& queue) const {
-  const auto declared =
-      std::find_if(configuration_.queues.begin(), configuration_.queues.end(),
-                   [&](const spec::QueueSpec& each) { return each.name == view.name; });
-  if (declared == configuration_.queues.end()) return;
-  queue.mutable_users()->Add(declared->users.begin(), declared->users.end());
-  queue.set_max_run_ns(declared->max_run_time.count());
-  if (declared->per_user == spec::UserLimits()) return;
-  const auto count = [](uint32_t jobs) {
-    return jobs == spec::kUnlimitedJobs ? int64_t{-1} : int64_t{jobs};
-  };
-  proto::UserLimits& limits = *queue.mutable_per_user();
-  limits.set_jobs(count(declared->per_user.jobs));
-  limits.set_running(count(declared->per_user.running));
-  *limits.mutable_amounts() = AmountsOf(declared->per_user.amounts);
-  for (const scheduler::UserView& user : view.users) {
-    proto::UserHolding& held = *queue.add_held();
-    held.set_user(user.user);
-    held.set_running(user.running);
-    *held.mutable_amounts() = AmountsOf(user.amounts);
-  }
-}
-
 std::vector<proto::QueueStatus> ClusterScheduler::Queues() const {
   std::vector<proto::QueueStatus> all;
   if (!scheduler_) return all;
-  const auto set = [](proto::Amounts& to, const spec::SharedAmounts& from) {
-    to = AmountsOf(from);
-  };
   const auto views = scheduler_->Queues();
   for (const scheduler::QueueView& view : views) {
-    proto::QueueStatus& queue = all.emplace_back();
-    queue.set_name(view.name);
-    queue.set_parent(view.parent);
-    set(*queue.mutable_guarantee(), view.guarantee);
-    set(*queue.mutable_limit(), view.limit);
-    set(*queue.mutable_usage(), view.usage);
-    spec::SharedAmounts borrowed;
-    double share = 0;
-    for (size_t r = 0; r < spec::kSharedResources; ++r) {
-      borrowed[r] = std::max<int64_t>(0, view.usage[r] - view.guarantee[r]);
-      const int64_t whole = views.front().guarantee[r];
-      if (whole > 0) {
-        share = std::max(share, static_cast<double>(view.usage[r]) / static_cast<double>(whole));
-      }
-    }
-    set(*queue.mutable_borrowed(), borrowed);
-    queue.set_share(share);
-    queue.set_running(view.running);
-    queue.set_waiting(view.waiting);
-    DescribeUsers(view, queue);
+    const auto declared =
+        std::find_if(configuration_.queues.begin(), configuration_.queues.end(),
+                     [&](const spec::QueueSpec& each) { return each.name == view.name; });
+    all.push_back(DescribeQueue(view, views.front().guarantee,
+                                declared == configuration_.queues.end() ? nullptr : &*declared));
   }
   // Jobs that no present node could hold wait too.
   for (const auto& [id, request] : requests_) {

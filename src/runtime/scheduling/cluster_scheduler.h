@@ -30,9 +30,6 @@
 
 namespace longhaul::runtime::scheduling {
 
-// Converts the amounts; -1: unlimited.
-proto::Amounts AmountsOf(const spec::SharedAmounts& amounts);
-
 // A decision of the scheduler about a job of the controller.
 struct Verdict {
   scheduler::DecisionKind kind = scheduler::DecisionKind::kStart;
@@ -82,13 +79,6 @@ class ClusterScheduler {
   // Returns kFailedPrecondition when the job could never run here (with the largest size that
   // could), and kInvalidArgument when it names something that doesn't exist.
   Status CheckSubmission(const proto::Job& job) const;
-  // Returns kPermissionDenied when a queue does not admit the job's user, and kFailedPrecondition
-  // when the job expects to run for longer than its queue lets it.
-  Status CheckRights(const proto::Job& job) const;
-  // The job's queue and those above it, the nearest first; empty when it is in none.
-  std::vector<const spec::QueueSpec*> QueuesOf(const proto::Job& job) const;
-  // The queue whose max_run_time ends the job first; null: none.
-  const spec::QueueSpec* RunTimeQueueOf(const proto::Job& job) const;
 
   // `eligible`: since when it waits; no later than `now`.
   void Submit(const proto::Job& job, Instant now, Instant eligible);
@@ -201,12 +191,7 @@ class ClusterScheduler {
   bool Blocked(const JobId& job, const scheduler::Scheduler& of) const;
   void Readmit(Instant now);
   void Offer(const std::string& id, Request& request, Instant now);
-  // Checks what a share and an amount of device memory need of the cluster.
-  Status CheckDevices(const proto::Job& job, const spec::Topology* topology) const;
   bool AssignsDevices(const std::string& node) const;
-  // Checks the limits of the job's queue and of its parents, which no joining node can change.
-  Status CheckLimits(const scheduler::JobRequest& request) const;
-  void DescribeUsers(const scheduler::QueueView& view, proto::QueueStatus& queue) const;
 
   spec::ControllerSpec configuration_;
   proto::SchedulingConfiguration configured_;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "base/units.h"
 #include "runtime/scheduling/elastic.h"
 #include "scheduler/gang/rails.h"
 
@@ -275,6 +276,31 @@ Result<JobRequest> ReadRequest(const proto::Job& job, const RequestContext& cont
   RETURN_IF_ERROR(ReadTopology(asked, context, bounds, group));
   RETURN_IF_ERROR(ReadRails(asked, context, bounds, group));
   return request;
+}
+
+Status CheckDevices(const proto::Job& job, const spec::Topology* topology,
+                    uint32_t slots_per_accelerator) {
+  const proto::Scheduling& asked = job.scheduling();
+  if (asked.share_milli() > 0 && slots_per_accelerator > 1) {
+    return FailedPrecondition(
+        "share: a node has more than " + std::to_string(spec::kMaxDevices) +
+        " slots, so that slots are not devices; start its agent with --slots " +
+        std::to_string(spec::kMaxDevices) + " at most");
+  }
+  const auto wanted = static_cast<int64_t>(asked.device_memory_bytes() >> 20);
+  if (wanted == 0 || topology == nullptr) return {};
+  const spec::DeviceModel* largest = nullptr;
+  for (const spec::DeviceModel& model : topology->models()) {
+    const auto& named = asked.devices();
+    if (!named.empty() && std::find(named.begin(), named.end(), model.name) == named.end()) {
+      continue;
+    }
+    if (largest == nullptr || model.memory_mib > largest->memory_mib) largest = &model;
+  }
+  if (largest == nullptr || largest->memory_mib >= wanted) return {};
+  return FailedPrecondition("device_memory: no device that may run the job has " +
+                            ToString(Bytes(wanted << 20)) + "; the largest, " + largest->name +
+                            ", has " + ToString(Bytes(largest->memory_mib << 20)));
 }
 
 }  // namespace longhaul::runtime::scheduling

@@ -30,4 +30,9 @@ struct RequestContext {
 // that does not exist, and kFailedPrecondition for more workers on a node than any node can run.
 Result<scheduler::JobRequest> ReadRequest(const proto::Job& job, const RequestContext& context);
 
+// Returns kFailedPrecondition when the cluster cannot give the share or the device memory that the
+// job asks for. `topology` null: no node has joined and none is declared.
+Status CheckDevices(const proto::Job& job, const spec::Topology* topology,
+                    uint32_t slots_per_accelerator);
+
 }  // namespace longhaul::runtime::scheduling

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "runtime/scheduling/queue_rules.h"
 #include "spec/cluster/cluster_file.h"
 
 namespace longhaul::runtime::scheduling {
@@ -61,7 +62,7 @@ class Changer {
         return {};
       }
       case Kind::kSubmit: {
-        Status accepted = scheduler_.CheckRights(change.job);
+        Status accepted = CheckRights(scheduler_.configuration(), change.job);
         if (accepted.ok()) accepted = scheduler_.CheckSubmission(change.job);
         if (!accepted.ok()) return accepted.WithContext("job " + change.job.id());
         scheduler_.Submit(change.job, now_);

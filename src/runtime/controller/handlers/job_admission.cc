@@ -9,6 +9,7 @@
 #include "runtime/controller/handlers/user_jobs.h"
 #include "runtime/controller/placement.h"
 #include "runtime/scheduling/elastic.h"
+#include "runtime/scheduling/queue_rules.h"
 
 namespace longhaul::runtime::controller {
 
@@ -64,7 +65,7 @@ Status JobAdmission::CheckOne(const proto::Job& job, const EarlierJobs& earlier)
   if (const Status after = releaser_.CheckDependencies(job, earlier); !after.ok()) {
     return after.WithContext("job " + job.id());
   }
-  Status fits = context_.scheduler.CheckRights(job);
+  Status fits = scheduling::CheckRights(context_.scheduler.configuration(), job);
   if (fits.ok()) fits = context_.scheduler.CheckSubmission(job);
   return fits.ok() ? fits : fits.WithContext("job " + job.id());
 }

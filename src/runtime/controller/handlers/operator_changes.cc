@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "runtime/controller/handlers/job_releaser.h"
+#include "runtime/scheduling/queue_report.h"
 
 namespace longhaul::runtime::controller {
 

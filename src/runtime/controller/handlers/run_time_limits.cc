@@ -6,11 +6,13 @@
 #include "base/time.h"
 #include "runtime/controller/handlers/job_closer.h"
 #include "runtime/controller/placement.h"
+#include "runtime/scheduling/queue_rules.h"
 
 namespace longhaul::runtime::controller {
 
 void RunTimeLimits::Watch(const JobRecord& job) {
-  const spec::QueueSpec* queue = context_.scheduler.RunTimeQueueOf(job.spec());
+  const spec::QueueSpec* queue =
+      scheduling::RunTimeQueueOf(context_.scheduler.configuration(), job.spec());
   if (queue == nullptr) return context_.deadlines.Clear(DeadlineKind::kRunTime, job.id());
   const Duration left = queue->max_run_time - job.placement.held(context_.now);
   context_.deadlines.Set(DeadlineKind::kRunTime, job.id(),
@@ -29,7 +31,8 @@ void RunTimeLimits::WatchAll() {
 }
 
 bool RunTimeLimits::IsOver(const JobRecord& job) const {
-  const spec::QueueSpec* queue = context_.scheduler.RunTimeQueueOf(job.spec());
+  const spec::QueueSpec* queue =
+      scheduling::RunTimeQueueOf(context_.scheduler.configuration(), job.spec());
   return queue != nullptr && job.placement.held(context_.now) >= queue->max_run_time;
 }
 
@@ -41,7 +44,8 @@ void RunTimeLimits::OnOverdue(JobRecord& job) {
 }
 
 std::string RunTimeLimits::ReasonFor(const JobRecord& job) const {
-  const spec::QueueSpec& queue = *context_.scheduler.RunTimeQueueOf(job.spec());
+  const spec::QueueSpec& queue =
+      *scheduling::RunTimeQueueOf(context_.scheduler.configuration(), job.spec());
   return "it has run for " + ToString(queue.max_run_time) + ", the longest that queue '" +
          queue.name + "' allows (max_run_time)";
 }

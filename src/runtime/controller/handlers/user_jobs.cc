@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "runtime/scheduling/queue_rules.h"
 
 namespace longhaul::runtime::controller {
 
@@ -16,7 +17,8 @@ std::map<UserJobs::QueueAndUser, uint64_t> UserJobs::Count() const {
   std::map<QueueAndUser, uint64_t> counts;
   for (const auto& [id, job] : context_.jobs.all()) {
     if (!job.live()) continue;
-    for (const spec::QueueSpec* queue : context_.scheduler.QueuesOf(job.spec())) {
+    for (const spec::QueueSpec* queue :
+         scheduling::QueuesOf(context_.scheduler.configuration(), job.spec())) {
       if (LimitsUsers(*queue)) ++counts[{queue->name, job.spec().scheduling().owner()}];
     }
   }
@@ -27,7 +29,8 @@ Status UserJobs::Check(const std::vector<const proto::Job*>& submitted) const {
   std::map<QueueAndUser, uint64_t> added;
   std::map<std::string, uint32_t> limits;
   for (const proto::Job* job : submitted) {
-    for (const spec::QueueSpec* queue : context_.scheduler.QueuesOf(*job)) {
+    for (const spec::QueueSpec* queue :
+         scheduling::QueuesOf(context_.scheduler.configuration(), *job)) {
       if (queue->per_user.jobs == spec::kUnlimitedJobs) continue;
       limits[queue->name] = queue->per_user.jobs;
       added[{queue->name, job->scheduling().owner()}] +=

@@ -1,0 +1,74 @@
+#include "runtime/scheduling/queue_rules.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/text.h"
+#include "base/time.h"
+
+namespace longhaul::runtime::scheduling {
+
+std::vector<const spec::QueueSpec*> QueuesOf(const spec::ControllerSpec& configuration,
+                                             const proto::Job& job) {
+  const std::string& name = job.scheduling().queue();
+  return spec::PathOf(configuration.queues, name.empty() ? configuration.default_queue : name);
+}
+
+const spec::QueueSpec* RunTimeQueueOf(const spec::ControllerSpec& configuration,
+                                      const proto::Job& job) {
+  const spec::QueueSpec* least = nullptr;
+  for (const spec::QueueSpec* queue : QueuesOf(configuration, job)) {
+    if (queue->max_run_time <= Duration(0)) continue;
+    if (least == nullptr || queue->max_run_time < least->max_run_time) least = queue;
+  }
+  return least;
+}
+
+Status CheckRights(const spec::ControllerSpec& configuration, const proto::Job& job) {
+  const std::string& user = job.scheduling().owner();
+  for (const spec::QueueSpec* queue : QueuesOf(configuration, job)) {
+    const std::vector<std::string>& users = queue->users;
+    if (users.empty() || std::find(users.begin(), users.end(), user) != users.end()) continue;
+    return PermissionDenied(
+        (user.empty() ? std::string("a submission that names no user")
+                      : "user '" + Printable(user, 64) + "'") +
+        " may not submit to queue '" + queue->name +
+        "': use another queue (longhaul queues), or add the user to the queue's 'users' in the "
+        "controller's file");
+  }
+  const spec::QueueSpec* queue = RunTimeQueueOf(configuration, job);
+  if (queue == nullptr || Duration(job.scheduling().expected_ns()) <= queue->max_run_time) {
+    return {};
+  }
+  return FailedPrecondition("its expected duration is " +
+                            ToString(Duration(job.scheduling().expected_ns())) + ", but queue '" +
+                            queue->name + "' ends jobs that have run for " +
+                            ToString(queue->max_run_time) +
+                            ": use another queue, or resume from the last checkpoint later");
+}
+
+Status CheckLimits(const std::vector<spec::QueueSpec>& queues,
+                   const scheduler::JobRequest& request) {
+  const spec::SharedAmounts amounts = scheduler::MinimumAmounts(request);
+  std::string name = request.queue;
+  for (size_t depth = 0; !name.empty() && depth <= spec::kMaxQueueDepth; ++depth) {
+    const auto queue = std::find_if(queues.begin(), queues.end(),
+                                    [&](const auto& each) { return each.name == name; });
+    if (queue == queues.end()) return {};
+    for (size_t r = 0; r < spec::kSharedResources; ++r) {
+      if (amounts[r] <= queue->limit[r]) continue;
+      return FailedPrecondition("it needs " + spec::AmountText(r, amounts[r]) + ", but queue '" +
+                                name + "' is limited to " + spec::AmountText(r, queue->limit[r]));
+    }
+    for (size_t r = 0; r < spec::kSharedResources; ++r) {
+      const int64_t most = queue->per_user.amounts[r];
+      if (amounts[r] <= most) continue;
+      return FailedPrecondition("it needs " + spec::AmountText(r, amounts[r]) + ", but queue '" +
+                                name + "' allows each user " + spec::AmountText(r, most));
+    }
+    name = queue->parent;
+  }
+  return {};
+}
+
+}  // namespace longhaul::runtime::scheduling
