@@ -65,8 +65,9 @@ std::string UserQuotaText(const SchedulerState& state, const share::QuotaBlock& 
   const std::string user = share::UserText(quota.user);
   const std::string queue = "queue '" + state.queues.name(quota.queue) + "'";
   if (quota.kind == share::QuotaBlock::Kind::kUser) {
-    return user + " holds " + spec::AmountText(quota.resource, quota.used) + " of the " +
-           spec::AmountText(quota.resource, quota.bound) + " that " + queue + " allows each user";
+    return user + " holds " + state.queues.AmountText(quota.resource, quota.used) + " of the " +
+           state.queues.AmountText(quota.resource, quota.bound) + " that " + queue +
+           " allows each user";
   }
   return user + " runs " + WithThousands(quota.used) + (quota.used == 1 ? " job, " : " jobs, ") +
          "and " + queue + " allows each user " + WithThousands(quota.bound) + " at a time";
@@ -135,18 +136,18 @@ class Explainer {
       answer_.sentence = UserQuotaText(state, quota);
       if (quota.kind == share::QuotaBlock::Kind::kUser) {
         answer_.sentence +=
-            ", and the job needs " + spec::AmountText(quota.resource, quota.asked) + " more";
+            ", and the job needs " + state.queues.AmountText(quota.resource, quota.asked) + " more";
       }
     } else if (quota.kind == share::QuotaBlock::Kind::kLimit) {
-      answer_.sentence = "queue '" + queue + "' uses " +
-                         spec::AmountText(quota.resource, quota.used) + " of its limit of " +
-                         spec::AmountText(quota.resource, quota.bound) + " and the job needs " +
-                         spec::AmountText(quota.resource, quota.asked);
+      answer_.sentence =
+          "queue '" + queue + "' uses " + state.queues.AmountText(quota.resource, quota.used) +
+          " of its limit of " + state.queues.AmountText(quota.resource, quota.bound) +
+          " and the job needs " + state.queues.AmountText(quota.resource, quota.asked);
     } else {
-      answer_.sentence = "it needs " + spec::AmountText(quota.resource, quota.asked) +
+      answer_.sentence = "it needs " + state.queues.AmountText(quota.resource, quota.asked) +
                          " beyond its queue's guarantee, and the queues lend no more: " +
-                         spec::AmountText(quota.resource, quota.used) + " of " +
-                         spec::AmountText(quota.resource, quota.bound) + " are used or kept";
+                         state.queues.AmountText(quota.resource, quota.used) + " of " +
+                         state.queues.AmountText(quota.resource, quota.bound) + " are used or kept";
     }
     Number("used", quota.used);
     Number("asked", quota.asked);
@@ -190,7 +191,7 @@ class Explainer {
 
   void Expect(SchedulerCore& next, const JobEntry& job) {
     // When other jobs of its user end is not what reservations plan.
-    if (next.state.queues.CheckUser(MinimumOf(job))) return;
+    if (next.state.queues.CheckUser(next.state.MinimumOf(job))) return;
     const auto held = next.state.reservations.find(job.number);
     const auto plan = held != next.state.reservations.end()
                           ? std::optional(held->second)
@@ -435,9 +436,9 @@ std::string WaitText(const SchedulerState& state, const JobId& id) {
     case Block::Kind::kQuota: {
       if (block.quota.of_user()) return UserQuotaText(state, block.quota);
       const std::string needs =
-          "needs " + spec::AmountText(block.quota.resource, block.quota.asked);
-      const std::string bound = spec::AmountText(block.quota.resource, block.quota.bound);
-      const std::string used = spec::AmountText(block.quota.resource, block.quota.used);
+          "needs " + state.queues.AmountText(block.quota.resource, block.quota.asked);
+      const std::string bound = state.queues.AmountText(block.quota.resource, block.quota.bound);
+      const std::string used = state.queues.AmountText(block.quota.resource, block.quota.used);
       if (block.quota.kind == share::QuotaBlock::Kind::kLimit) {
         return needs + "; queue '" + state.queues.name(block.quota.queue) + "' uses " + used +
                " of its limit of " + bound;

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "scheduler/internal/quota_check.h"
+
 namespace longhaul::scheduler::internal {
 
 namespace {
@@ -22,24 +24,50 @@ bool Contains(const std::vector<QueueIndex>& path, QueueIndex queue) {
   return std::find(path.begin(), path.end(), queue) != path.end();
 }
 
-// GPUs that each queue uses, in thousandths, while jobs are chosen to be stopped.
-using Usage = std::map<QueueIndex, int64_t>;
+// What each queue uses while jobs are chosen to be stopped.
+using Usage = std::map<QueueIndex, spec::SharedAmounts>;
 
-bool MayTake(const SchedulerState& state, const Usage& usage, QueueIndex claimant, int64_t asked,
-             QueueIndex victim, int64_t held) {
+// The dimensions of GPUs in which a job that asks for these amounts has a guarantee or not: all
+// models together, and its own model where anybody is guaranteed some of it.
+std::vector<size_t> GuaranteedGpus(const SchedulerState& state, const spec::SharedAmounts& asked) {
+  std::vector<size_t> dimensions = {0};
+  for (size_t r = spec::kSharedResources; r < state.queues.dimensions(); ++r) {
+    bool guaranteed = false;
+    for (QueueIndex q = 1; q < static_cast<QueueIndex>(state.queues.size()); ++q) {
+      guaranteed = guaranteed || state.queues.guarantee(q)[r] > 0;
+    }
+    if (guaranteed && asked[r] > 0) dimensions.push_back(r);
+  }
+  return dimensions;
+}
+
+bool MayTake(const SchedulerState& state, const Usage& usage, QueueIndex claimant,
+             const spec::SharedAmounts& asked, QueueIndex victim, const spec::SharedAmounts& held) {
   const std::vector<QueueIndex> ours = Path(state, claimant);
   const std::vector<QueueIndex> theirs = Path(state, victim);
   QueueIndex branch = share::kNoQueue;
   for (const QueueIndex queue : ours) {
     if (!Contains(theirs, queue)) branch = queue;
   }
-  if (branch == share::kNoQueue || Contains(ours, victim) || asked == 0) return false;
-  if (usage.at(branch) + asked > state.queues.guarantee(branch)[0]) return false;
-  for (const QueueIndex queue : theirs) {
-    if (Contains(ours, queue)) break;
-    if (held > 0 && usage.at(queue) - held < state.queues.guarantee(queue)[0]) return false;
+  if (branch == share::kNoQueue || Contains(ours, victim) || asked[0] == 0) return false;
+  for (const size_t r : GuaranteedGpus(state, asked)) {
+    if (usage.at(branch)[r] + asked[r] > state.queues.guarantee(branch)[r]) return false;
+    for (const QueueIndex queue : theirs) {
+      if (Contains(ours, queue)) break;
+      if (held[r] > 0 && usage.at(queue)[r] - held[r] < state.queues.guarantee(queue)[r]) {
+        return false;
+      }
+    }
   }
   return true;
+}
+
+// Whether all tasks of the job are on devices of these models.
+bool IsOnModels(const SchedulerState& state, const JobEntry& job, uint64_t models) {
+  return std::all_of(job.tasks.begin(), job.tasks.end(), [&](const HeldTask& task) {
+    const uint16_t model = state.topology->kind_of(state.resources.task(task.slot).node).model;
+    return (models >> model & 1) != 0;
+  });
 }
 
 // Whether the job waits, and has no right or reason to do so other than its queue's guarantee.
@@ -50,7 +78,7 @@ bool IsChecked(const SchedulerState& state, const JobEntry& job) {
   if (group.max_per_domain > 0 && group.spread_tier != kHostTier) return false;
   // There is room, but it is reserved for a job that goes before.
   if (job.block.kind == Block::Kind::kReservation) return false;
-  if (state.queues.CheckUser(MinimumOf(job))) return false;
+  if (state.queues.CheckUser(state.MinimumOf(job))) return false;
   const int64_t asked = int64_t{group.shape.gpu_milli()} * group.minimum;
   return state.queues.usage(job.queue)[0] + asked <= state.queues.limit(job.queue)[0];
 }
@@ -82,6 +110,41 @@ bool AnotherIsPromised(const SchedulerState& state, JobNumber job) {
   return state.reservations.size() > (state.reservations.contains(job) ? 1u : 0u);
 }
 
+// The jobs that the guarantee of the waiting job's queue lets it stop, on these models. The job
+// would start if they were stopped, and only by that: names them, else returns an empty text.
+std::string WouldStartWithout(const SchedulerCore& core, JobNumber number,
+                              const ModelChoice& choice, Instant now) {
+  const SchedulerState& state = core.state;
+  const JobEntry& job = state.at(number);
+  const uint64_t models = choice.models.empty() ? kAnyModel : choice.models[0];
+  Usage usage;
+  const auto queues = static_cast<QueueIndex>(state.queues.size());
+  for (QueueIndex q = 0; q < queues; ++q) usage[q] = state.queues.usage(q);
+  SchedulerCore trial = core;
+  // The guarantee covers what borrowers hold; moves of other jobs are not part of it.
+  trial.state.policy.moves = false;
+  // Jobs that this round has begun are left to the next round, which is due if that matters.
+  for (auto& [begun, each] : trial.state.jobs) {
+    each.started_in_round += each.started_in_round == state.rounds ? 1 : 0;
+  }
+  std::string taken;
+  for (const auto& [other_number, other] : state.jobs) {
+    if (other.queue == job.queue || !MayBeStopped(state, job.queue, other) ||
+        !IsOnModels(state, other, models) ||
+        !MayTake(state, usage, job.queue, choice.amounts, other.queue, other.held)) {
+      continue;
+    }
+    for (const QueueIndex queue : Path(state, other.queue)) usage[queue] -= other.held;
+    trial.Apply(JobEvictionAsked{other.request->id}, now);
+    taken += " " + other.request->id.value();
+  }
+  if (taken.empty()) return "";
+  trial.Apply(JobExpedited{job.request->id}, now);
+  if (!StartsByTheseAlone(trial.Decide(now, kUnlimitedSteps))) return "";
+  const JobEntry& after = trial.state.at(number);
+  return after.placed && IsOnModels(trial.state, after, models) ? taken : "";
+}
+
 }  // namespace
 
 Status CheckGuarantees(const SchedulerCore& core, Instant now) {
@@ -89,39 +152,16 @@ Status CheckGuarantees(const SchedulerCore& core, Instant now) {
   if (!state.policy.preempt || state.policy.backfill == Backfill::kNone || core.unfinished) {
     return {};
   }
-  const auto queues = static_cast<QueueIndex>(state.queues.size());
   for (const auto& [number, job] : state.jobs) {
     // Reservations of other jobs are another reason to wait.
     if (!IsChecked(state, job) || AnotherIsPromised(state, number)) continue;
-    const GroupRequest& group = job.request->groups[0];
-    const int64_t asked = int64_t{group.shape.gpu_milli()} * group.minimum;
-    Usage usage;
-    for (QueueIndex q = 0; q < queues; ++q) usage[q] = state.queues.usage(q)[0];
-    SchedulerCore trial = core;
-    // The guarantee covers what borrowers hold; moves of other jobs are not part of it.
-    trial.state.policy.moves = false;
-    // Jobs that this round has begun are left to the next round, which is due if that matters.
-    for (auto& [begun, each] : trial.state.jobs) {
-      each.started_in_round += each.started_in_round == state.rounds ? 1 : 0;
+    for (const ModelChoice& choice : ModelChoicesOf(state, job)) {
+      const std::string taken = WouldStartWithout(core, number, choice, now);
+      if (taken.empty()) continue;
+      return InternalError(job.request->id.value() +
+                           " waits within its queue's guarantee, and stopping" + taken +
+                           " would start it");
     }
-    std::string taken;
-    for (const auto& [other_number, other] : state.jobs) {
-      const int64_t held = other.held[0];
-      if (other.queue == job.queue || !MayBeStopped(state, job.queue, other) ||
-          !MayTake(state, usage, job.queue, asked, other.queue, held)) {
-        continue;
-      }
-      for (const QueueIndex queue : Path(state, other.queue)) usage[queue] -= held;
-      trial.Apply(JobEvictionAsked{other.request->id}, now);
-      taken += " " + other.request->id.value();
-    }
-    if (taken.empty()) continue;
-    trial.Apply(JobExpedited{job.request->id}, now);
-    if (!StartsByTheseAlone(trial.Decide(now, kUnlimitedSteps))) continue;
-    if (!trial.state.at(number).placed) continue;
-    return InternalError(job.request->id.value() +
-                         " waits within its queue's guarantee, and stopping" + taken +
-                         " would start it");
   }
   return {};
 }

@@ -24,9 +24,10 @@ uint64_t FromEnvironment(const char* name, uint64_t standard) {
 
 enum class Draws { kAnything, kAsController };
 
-// Whether queues limit what each user holds and how long jobs run. Drawn apart from all else, so
-// that a seed gives the same history otherwise.
-enum class UserLimits { kNone, kDrawn };
+// Quotas beside those of all accelerators: whether queues limit what each user holds and how long
+// jobs run, or have quotas of each device model. Drawn apart from all else, so that a seed gives
+// the same history otherwise.
+enum class Quotas { kPlain, kOfUsers, kOfModels };
 
 // Two device models, in any order over the nodes, some of them with a label or a taint.
 spec::Topology ControllerCluster(Random& rng) {
@@ -225,17 +226,51 @@ void DrawUserLimits(Random& rng, std::vector<spec::QueueSpec>& queues) {
   }
 }
 
+// Guarantees, limits and lending limits of each model, and limits of users. A queue divides what
+// the queue above has left.
+void DrawModelQuotas(Random& rng, const spec::Topology& topology,
+                     std::vector<spec::QueueSpec>& queues) {
+  std::map<std::pair<std::string, std::string>, int64_t> left;  // by queue and model
+  for (uint32_t i = 0; i < topology.size(); ++i) {
+    const spec::NodeKind& kind = topology.kind_of(i);
+    left[{"", topology.models()[kind.model].name}] +=
+        1'000 * static_cast<int64_t>(kind.devices.size());
+  }
+  const auto below = [&](int64_t most) {
+    return 1'000 * static_cast<int64_t>(rng.Below(static_cast<uint64_t>(most / 1'000) + 1));
+  };
+  for (spec::QueueSpec& queue : queues) {
+    queue.models.clear();
+    int64_t undivided = queue.guarantee[0];
+    for (const spec::DeviceModel& model : topology.models()) {
+      if (rng.Below(3) == 0) continue;
+      spec::ModelQuota quota;
+      quota.model = model.name;
+      int64_t& above = left[{queue.parent, model.name}];
+      quota.guarantee = below(std::min(above, undivided));
+      above -= quota.guarantee;
+      undivided -= quota.guarantee;
+      left[{queue.name, model.name}] = quota.guarantee;
+      if (rng.Below(2) == 0) quota.limit = quota.guarantee + 1'000 + below(12'000);
+      if (rng.Below(4) == 0) quota.lend = quota.guarantee / 2;
+      if (rng.Below(4) == 0) quota.per_user = 1'000 + below(12'000);
+      queue.models.push_back(quota);
+    }
+    std::sort(queue.models.begin(), queue.models.end(),
+              [](const auto& a, const auto& b) { return a.model < b.model; });
+  }
+}
+
 // What would have happened outside: an engine that mostly does as it is told.
 class History {
  public:
-  explicit History(uint64_t seed, Draws draws = Draws::kAnything,
-                   UserLimits limits = UserLimits::kNone)
-      : rng_(seed), draws_(draws), limits_(limits), limits_rng_(seed + 1) {
+  explicit History(uint64_t seed, Draws draws = Draws::kAnything, Quotas quotas = Quotas::kPlain)
+      : rng_(seed), draws_(draws), quotas_(quotas), quotas_rng_(seed + 1) {
     const bool controller = draws == Draws::kAsController;
     spec::Topology topology = controller ? ControllerCluster(rng_) : RandomCluster(rng_);
     queue_specs_ = RandomQueues(rng_, GpusOf(topology));
     queues_ = queue_specs_.size();
-    if (limits == UserLimits::kDrawn) DrawUserLimits(limits_rng_, queue_specs_);
+    DrawQuotas(topology);
     Policy& policy = policy_;
     policy.reservations = static_cast<uint32_t>(1 + rng_.Below(4));
     policy.evictions_a_day = 1'000;              // budgets would hide what reclaim forgets
@@ -264,7 +299,7 @@ class History {
       RETURN_IF_ERROR(Round(kUnlimitedSteps));
     }
     RETURN_IF_ERROR(CheckNothingIsMissed());
-    if (limits_ == UserLimits::kDrawn) NoteBlocked();
+    if (quotas_ != Quotas::kPlain) NoteBlocked();
     return scheduler_->CheckGuarantees(now_);
   }
 
@@ -277,9 +312,9 @@ class History {
     return scheduler_->CheckInvariants();
   }
 
-  // The same, with other limits of users: some may now hold more than they are allowed.
+  // The same, with other limits: some queues or users may now hold more than they are allowed.
   Status RebuildWithOtherLimits() {
-    DrawUserLimits(limits_rng_, queue_specs_);
+    DrawQuotas(scheduler_->topology());
     return Rebuild();
   }
 
@@ -349,9 +384,18 @@ class History {
     return scheduler_->CheckInvariants();
   }
 
+  void DrawQuotas(const spec::Topology& topology) {
+    if (quotas_ == Quotas::kOfUsers) DrawUserLimits(quotas_rng_, queue_specs_);
+    if (quotas_ == Quotas::kOfModels) DrawModelQuotas(quotas_rng_, topology, queue_specs_);
+  }
+
   void NoteBlocked() {
     for (const JobId& id : scheduler_->Waiting()) {
       const std::string why = scheduler_->WaitText(id);
+      if (why.find("of model") != std::string::npos) {
+        ++seen_[why.find("limit") != std::string::npos ? "blocked by a model's limit"
+                                                       : "blocked by a model's lending"];
+      }
       if (why.find("allows each user") == std::string::npos) continue;
       ++seen_[why.find("at a time") == std::string::npos ? "blocked by a user's amount"
                                                          : "blocked by a user's jobs"];
@@ -516,8 +560,8 @@ class History {
 
   Random rng_;
   Draws draws_;
-  UserLimits limits_;
-  Random limits_rng_;
+  Quotas quotas_;
+  Random quotas_rng_;
   std::optional<Scheduler> scheduler_;
   std::vector<spec::QueueSpec> queue_specs_;
   Policy policy_;
@@ -659,8 +703,8 @@ TEST(History, WithLimitsOfUsersKeepsEveryInvariantAndRepeats) {
   for (uint64_t seed = first; seed < first + histories; ++seed) {
     SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(seed));
     const Draws draws = seed % 2 == 0 ? Draws::kAnything : Draws::kAsController;
-    History history(seed, draws, UserLimits::kDrawn);
-    History again(seed, draws, UserLimits::kDrawn);
+    History history(seed, draws, Quotas::kOfUsers);
+    History again(seed, draws, Quotas::kOfUsers);
     Random rng(seed);
     for (int step = 0; step < 60; ++step) {
       const Status holds = history.Step();
@@ -684,15 +728,49 @@ TEST(History, WithLimitsOfUsersKeepsEveryInvariantAndRepeats) {
   }
 }
 
+// The invariants include that no queue holds more of a model than its limit, and the check of
+// guarantees counts each model.
+TEST(History, WithQuotasOfModelsKeepsEveryInvariantAndRepeats) {
+  const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 150);
+  const uint64_t first = FromEnvironment("LONGHAUL_HISTORY_SEED", 1);
+  std::map<std::string, int> seen;
+  for (uint64_t seed = first; seed < first + histories; ++seed) {
+    SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(seed));
+    const Draws draws = seed % 2 == 0 ? Draws::kAnything : Draws::kAsController;
+    History history(seed, draws, Quotas::kOfModels);
+    History again(seed, draws, Quotas::kOfModels);
+    Random rng(seed);
+    for (int step = 0; step < 60; ++step) {
+      const Status holds = history.Step();
+      ASSERT_TRUE(holds.ok()) << holds << " after\n" << history.log();
+      if (rng.Below(8) == 0) {
+        const Status rebuilt = again.Rebuild();
+        ASSERT_TRUE(rebuilt.ok()) << rebuilt << " after\n" << again.log();
+      }
+      ASSERT_TRUE(again.Step().ok());
+      ASSERT_EQ(history.log(), again.log()) << "at step " << step;
+      if (rng.Below(20) != 0) continue;
+      const Status other = history.RebuildWithOtherLimits();
+      ASSERT_TRUE(other.ok()) << other << " after\n" << history.log();
+      ASSERT_TRUE(again.RebuildWithOtherLimits().ok());
+    }
+    for (const auto& [kind, count] : history.seen()) seen[kind] += count;
+  }
+  for (const char* kind :
+       {"start", "grow", "suspend", "evict", "reserve", "move", "blocked by a model's limit"}) {
+    EXPECT_TRUE(histories < 100 || seen[kind] > 0) << kind;
+  }
+}
+
 TEST(History, EveryStatedFixStartsItsJob) {
   const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 150) / 10;
   const uint64_t first = FromEnvironment("LONGHAUL_HISTORY_SEED", 1);
   int stated = 0;
-  for (uint64_t seed = first; seed < first + 2 * histories; ++seed) {
-    SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(seed));
-    // Each seed with limits of users too.
-    History history(first + (seed - first) / 2, Draws::kAnything,
-                    (seed - first) % 2 == 0 ? UserLimits::kNone : UserLimits::kDrawn);
+  for (uint64_t seed = first; seed < first + 3 * histories; ++seed) {
+    SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(first + (seed - first) / 3));
+    // Each seed with all sorts of quotas.
+    History history(first + (seed - first) / 3, Draws::kAnything,
+                    static_cast<Quotas>((seed - first) % 3));
     for (int step = 0; step < 60; ++step) {
       const Status holds = history.Step();
       ASSERT_TRUE(holds.ok()) << holds << " after\n" << history.log();

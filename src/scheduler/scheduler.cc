@@ -26,12 +26,12 @@ namespace {
 // Between two plans for a job that could start now as far as room is concerned.
 constexpr Duration kReplanPause = std::chrono::seconds(1);
 
-spec::SharedAmounts CapacityOf(const spec::Topology& topology) {
+spec::SharedAmounts CapacityOf(const spec::Topology& topology,
+                               const std::vector<spec::QueueSpec>& queues) {
+  const internal::ModelDimensions dimensions(topology, spec::QuotaModels(queues));
   spec::SharedAmounts capacity;
   for (uint32_t node = 0; node < topology.size(); ++node) {
-    const spec::NodeKind& kind = topology.kind_of(node);
-    capacity +=
-        {{static_cast<int64_t>(kind.devices.size()) * kWholeGpu, kind.cpu_milli, kind.memory_mib}};
+    capacity += dimensions.CapacityOf(topology.kind_of(node));
   }
   return capacity;
 }
@@ -48,7 +48,9 @@ Scheduler& Scheduler::operator=(Scheduler&&) noexcept = default;
 Result<Scheduler> Scheduler::Create(spec::Topology topology,
                                     const std::vector<spec::QueueSpec>& queues,
                                     const Policy& policy) {
-  const spec::SharedAmounts capacity = CapacityOf(topology);
+  RETURN_IF_ERROR(spec::CheckQueues(queues));
+  if (!policy.growing_cluster) RETURN_IF_ERROR(internal::CheckModels(queues, topology));
+  const spec::SharedAmounts capacity = CapacityOf(topology, queues);
   ASSIGN_OR_RETURN(share::QueueTree tree,
                    share::QueueTree::Create(
                        queues, policy.growing_cluster ? spec::kUnlimitedAmounts : capacity));
@@ -180,6 +182,10 @@ std::vector<LinkView> Scheduler::Links() const {
                      domain.first, domain.second, health.health, health.up, health.trusted});
   }
   return views;
+}
+
+const std::vector<std::string>& Scheduler::QuotaModels() const {
+  return core_->state.queues.models();
 }
 
 std::vector<QueueView> Scheduler::Queues() const {

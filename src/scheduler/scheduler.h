@@ -131,7 +131,9 @@ class Scheduler {
   std::vector<GpuOfRank> RanksOf(const JobId& job) const;      // rank -> GPU, with a layout
   std::vector<JobId> Waiting() const;                          // by submission
   std::vector<QueueView> Queues() const;                       // the root first
-  std::vector<LinkView> Links() const;                         // the links not in full health
+  // The device models with quotas, in the order of their dimensions in the amounts of queues.
+  const std::vector<std::string>& QuotaModels() const;
+  std::vector<LinkView> Links() const;  // the links not in full health
   const State& state() const;
   std::optional<JobOutlook> OutlookOf(const JobId& job) const;
 

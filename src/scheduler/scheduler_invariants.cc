@@ -165,7 +165,7 @@ Status CheckQueues(const SchedulerState& state) {
   for (const auto& [number, job] : state.jobs) {
     spec::SharedAmounts held;
     for (const HeldTask& task : job.tasks) {
-      held += AmountsOf(job.request->groups[static_cast<size_t>(task.group)].shape, 1);
+      held += state.AmountsOf(job, task);
     }
     if (!(held == job.held)) return Broken(job.request->id.value() + ": its amounts are wrong");
     for (share::QueueIndex up = job.queue; up != share::kNoQueue; up = state.queues.parent(up)) {
@@ -177,7 +177,7 @@ Status CheckQueues(const SchedulerState& state) {
     if (!(sums[q] == state.queues.usage(queue))) {
       return Broken("queue " + state.queues.name(queue) + " does not use what its jobs hold");
     }
-    for (size_t r = 0; r < spec::kSharedResources; ++r) {
+    for (size_t r = 0; r < state.queues.dimensions(); ++r) {
       if (sums[q][r] > state.queues.limit(queue)[r] && !state.over_limit.contains(queue)) {
         return Broken("queue " + state.queues.name(queue) + " is over its limit");
       }
@@ -216,7 +216,7 @@ Status CheckUsers(const SchedulerState& state) {
     }
   }
   for (const auto& [number, reservation] : state.reservations) {
-    if (!state.queues.CheckUser(MinimumOf(state.at(number)))) continue;
+    if (!state.queues.CheckUser(state.MinimumOf(state.at(number)))) continue;
     return Broken("a reservation of a job that the limits of its user block");
   }
   return {};

@@ -42,6 +42,7 @@ struct Options {
   double accelerators = -2;  // of a limit; -2: unchanged
   double cpu = -2;
   double memory_gib = -2;
+  std::vector<std::string> device_limits;  // "h100=8"
   std::string user;
   std::string by = "user";  // usage: the keys to group by
   std::string since;

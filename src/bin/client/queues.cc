@@ -14,21 +14,18 @@ namespace {
 using frontend::Decimal;
 using frontend::Percent;
 
+std::string AmountText(double amount) {
+  return Decimal(amount, amount == static_cast<double>(static_cast<int64_t>(amount)) ? 0 : 1);
+}
+
 std::string AcceleratorsText(const Json& amounts) {
   const double accelerators = Number(amounts, "accelerators");
-  return accelerators < 0
-             ? "-"
-             : Decimal(
-                   accelerators,
-                   accelerators == static_cast<double>(static_cast<int64_t>(accelerators)) ? 0 : 1);
+  return accelerators < 0 ? "-" : AmountText(accelerators);
 }
 
 // Held and allowed, such as "2/10"; "2/-" without a limit.
 std::string OfLimit(double held, double limit) {
-  const auto text = [](double amount) {
-    return Decimal(amount, amount == static_cast<double>(static_cast<int64_t>(amount)) ? 0 : 1);
-  };
-  return text(held) + "/" + (limit < 0 ? "-" : text(limit));
+  return AmountText(held) + "/" + (limit < 0 ? "-" : AmountText(limit));
 }
 
 // What each user has of what each user may have, in the queues that declare it.
@@ -54,6 +51,34 @@ void PrintUsers(const Json& queues) {
     }
   }
   if (any) std::printf("\nlimits of each user, with the queues below:\n%s", table.Text().c_str());
+}
+
+// The accelerators of the amounts that are of this model.
+double OfModel(const Json& amounts, const std::string& model) {
+  if (!amounts.contains("devices")) return 0;
+  for (const Json& device : amounts["devices"]) {
+    if (device["model"] == model) return Number(device, "accelerators");
+  }
+  return 0;
+}
+
+// Accelerators by device model, where queues have quotas of models.
+void PrintModels(const Json& queues) {
+  Table table({"QUEUE", "DEVICES", "USED", "GUARANTEE", "LIMIT", "EACH USER"});
+  bool any = false;
+  for (const Json& queue : queues) {
+    if (!queue["usage"].contains("devices")) continue;
+    const auto text = [](double amount) { return amount < 0 ? "-" : AmountText(amount); };
+    for (const Json& device : queue["usage"]["devices"]) {
+      any = true;
+      const auto model = device["model"].get<std::string>();
+      const Json& limits = queue.contains("per_user") ? queue["per_user"]["amounts"] : Json();
+      table.Add({queue["name"].get<std::string>(), model, text(Number(device, "accelerators")),
+                 text(OfModel(queue["guarantee"], model)), text(OfModel(queue["limit"], model)),
+                 limits.is_null() ? "-" : text(OfModel(limits, model))});
+    }
+  }
+  if (any) std::printf("\naccelerators by device model:\n%s", table.Text().c_str());
 }
 
 // Who may submit, and for how long jobs run.
@@ -101,6 +126,7 @@ int Queues(RestClient& client, const Options& options) {
                std::to_string(queue["waiting"].get<uint64_t>())});
   }
   std::printf("%s", table.Text().c_str());
+  PrintModels(queues);
   PrintUsers(queues);
   PrintRules(queues);
   return kExitOk;
@@ -111,6 +137,15 @@ int LimitQueue(RestClient& client, const Options& options) {
   if (options.accelerators != -2) limit["accelerators"] = options.accelerators;
   if (options.cpu != -2) limit["cpu"] = options.cpu;
   if (options.memory_gib != -2) limit["memory_gib"] = options.memory_gib;
+  for (const std::string& each : options.device_limits) {
+    const size_t equals = each.rfind('=');
+    const auto amount = ParseDouble(equals == std::string::npos ? "" : each.substr(equals + 1));
+    if (equals == 0 || !amount.ok()) {
+      return Fail(InvalidArgument("--devices '" + Printable(each, 70) +
+                                  "': expected MODEL=NUMBER, such as h100=8; -1: no limit"));
+    }
+    limit["devices"][each.substr(0, equals)] = *amount;
+  }
   return Change(client, options,
                 Json::array({{{"queue", options.name}, {"limit", std::move(limit)}}}));
 }
@@ -136,6 +171,9 @@ void AddQueues(CLI::App& app, Action& action, const std::shared_ptr<Options>& op
   limit->add_option("--accelerators", options->accelerators, "Worker slots; -1: no limit");
   limit->add_option("--cpu", options->cpu, "Cores; -1: no limit");
   limit->add_option("--memory-gib", options->memory_gib, "GiB; -1: no limit");
+  limit->add_option("--devices", options->device_limits,
+                    "MODEL=NUMBER: of these, the accelerators of a device model; -1: no limit; "
+                    "repeat for more models");
   limit->add_option("--reason", options->reason, "Reason, which every user can read");
   limit->callback([options] { options->use = "limit"; });
 }

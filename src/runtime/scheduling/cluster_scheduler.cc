@@ -168,7 +168,7 @@ std::vector<spec::QueueSpec> ClusterScheduler::QueuesNow() const {
   std::vector<spec::QueueSpec> queues = configuration_.queues;
   for (spec::QueueSpec& queue : queues) {
     const auto set = limits_.find(queue.name);
-    if (set != limits_.end()) queue.limit = set->second;
+    if (set != limits_.end()) ApplyLimit(set->second, queue);
   }
   return queues;
 }
@@ -327,13 +327,9 @@ void ClusterScheduler::Change(const proto::Job& job, Instant now) {
 
 namespace {
 
-// Thousandths of accelerators and cores, MiB; -1 is no bound.
-spec::SharedAmounts AmountsFrom(const proto::Amounts& amounts) {
-  const auto whole = [](double amount, double unit) {
-    return amount < 0 ? spec::kUnlimited : static_cast<int64_t>(std::llround(amount * unit));
-  };
-  return {{whole(amounts.accelerators(), 1000), whole(amounts.cpu(), 1000),
-           whole(amounts.memory_gib(), 1024)}};
+bool IsLimit(double amount) {
+  // Written so that a NaN is refused too.
+  return amount == -1.0 || (amount >= 0 && amount <= 1e9);
 }
 
 }  // namespace
@@ -345,27 +341,40 @@ Status ClusterScheduler::CheckLimit(const std::string& name, const proto::Amount
     return NotFound("there is no queue '" + Printable(name, 63) +
                     "' with a limit (longhaul queues shows those there are)");
   }
-  for (const double amount : {limit.accelerators(), limit.cpu(), limit.memory_gib()}) {
-    // Written as a negation, so that a NaN is refused too.
-    if (amount == -1.0 || (amount >= 0 && amount <= 1e9)) continue;
+  const std::vector<std::string> models = QuotaModels();
+  bool sound = IsLimit(limit.accelerators()) && IsLimit(limit.cpu()) && IsLimit(limit.memory_gib());
+  for (const proto::DeviceAmount& device : limit.devices()) {
+    sound = sound && IsLimit(device.accelerators());
+    if (std::find(models.begin(), models.end(), device.model()) != models.end()) continue;
+    return NotFound("no queue has a quota of device model '" + Printable(device.model(), 63) +
+                    "': give one 'devices: {" + Printable(device.model(), 63) +
+                    ": N}' in the controller's file first");
+  }
+  if (!sound) {
     return InvalidArgument("a limit is an amount of up to 1,000,000,000, or -1 for none");
   }
-  const spec::SharedAmounts amounts = AmountsFrom(limit);
-  for (size_t r = 0; r < spec::kSharedResources; ++r) {
-    if (amounts[r] >= queue->guarantee[r]) continue;
-    return FailedPrecondition("queue '" + name + "' is guaranteed " +
-                              spec::AmountText(r, queue->guarantee[r]) + "; its limit cannot be " +
-                              spec::AmountText(r, amounts[r]));
+  spec::QueueSpec limited = *queue;
+  ApplyLimit(limit, limited);
+  limited = spec::WithModelDimensions(limited, models);
+  for (size_t r = 0; r < spec::kSharedResources + models.size(); ++r) {
+    if (limited.limit[r] >= limited.guarantee[r]) continue;
+    return FailedPrecondition(
+        "queue '" + name + "' is guaranteed " + spec::AmountText(r, limited.guarantee[r], models) +
+        "; its limit cannot be " + spec::AmountText(r, limited.limit[r], models));
   }
   return {};
 }
 
 void ClusterScheduler::SetLimit(const std::string& queue, const proto::Amounts& limit,
                                 Instant now) {
-  limits_[queue] = AmountsFrom(limit);
+  limits_[queue] = limit;
   due_ = true;
   if (!scheduler_ || changed_) return;
-  scheduler_->Apply(scheduler::QueueLimitSet{queue, limits_[queue]}, now);
+  for (const spec::QueueSpec& each : QueuesNow()) {
+    if (each.name != queue) continue;
+    const spec::QueueSpec resolved = spec::WithModelDimensions(each, scheduler_->QuotaModels());
+    scheduler_->Apply(scheduler::QueueLimitSet{queue, resolved.limit}, now);
+  }
   OfferAside(now);
 }
 
@@ -554,6 +563,10 @@ Status ClusterScheduler::Reconfigure(spec::ControllerSpec configuration,
   return scheduler::Scheduler::Create(std::move(topology), QueuesNow(), PolicyNow()).status();
 }
 
+std::vector<std::string> ClusterScheduler::QuotaModels() const {
+  return spec::QuotaModels(configuration_.queues);
+}
+
 std::vector<proto::QueueStatus> ClusterScheduler::Queues() const {
   std::vector<proto::QueueStatus> all;
   if (!scheduler_) return all;
@@ -562,7 +575,7 @@ std::vector<proto::QueueStatus> ClusterScheduler::Queues() const {
     const auto declared =
         std::find_if(configuration_.queues.begin(), configuration_.queues.end(),
                      [&](const spec::QueueSpec& each) { return each.name == view.name; });
-    all.push_back(DescribeQueue(view, views.front().guarantee,
+    all.push_back(DescribeQueue(view, {views.front().guarantee, scheduler_->QuotaModels()},
                                 declared == configuration_.queues.end() ? nullptr : &*declared));
   }
   // Jobs that no present node could hold wait too.
@@ -595,9 +608,7 @@ uint64_t ClusterScheduler::Fingerprint() const {
   uint64_t hash = scheduler_ ? scheduler_->Fingerprint() : 0;
   for (const auto& [id, request] : requests_) hash = Hash64(id + request.aside, hash);
   for (const auto& [queue, limit] : limits_) {
-    hash = Hash64(queue + "=" + std::to_string(limit[0]) + "," + std::to_string(limit[1]) + "," +
-                      std::to_string(limit[2]),
-                  hash);
+    hash = Hash64(queue + "=" + limit.SerializeAsString(), hash);
   }
   for (const auto& [name, node] : nodes_) {
     if (!node.suspect && node.cuts.empty() && node.readmitted == 0) continue;

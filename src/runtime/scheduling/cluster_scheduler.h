@@ -145,6 +145,8 @@ class ClusterScheduler {
   Status Reconfigure(spec::ControllerSpec configuration,
                      std::optional<spec::ClusterDeclaration> declared);
   std::vector<proto::QueueStatus> Queues() const;
+  // The device models for which the controller's file has quotas, by name.
+  std::vector<std::string> QuotaModels() const;
 
   // Checks this class's invariants, and that the last round kept all guarantees.
   Status CheckInvariants() const;
@@ -203,7 +205,7 @@ class ClusterScheduler {
   bool changed_ = false;  // the topology, queues or policy are not those of scheduler_
   bool due_ = false;
   std::optional<Instant> last_round_;
-  std::map<std::string, spec::SharedAmounts> limits_;  // set by operators
+  std::map<std::string, proto::Amounts> limits_;       // set by operators
   std::vector<std::pair<Instant, std::string>> cuts_;  // of all nodes, not evaluated yet
   std::optional<Instant> readmit_at_;                  // when suspects may be needed
   uint64_t rebuilds_ = 0;

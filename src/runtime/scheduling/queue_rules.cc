@@ -1,12 +1,38 @@
 #include "runtime/scheduling/queue_rules.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "base/text.h"
 #include "base/time.h"
 
 namespace longhaul::runtime::scheduling {
+
+namespace {
+
+// In units that are `unit` times smaller; -1 is no bound.
+int64_t WholeAmount(double amount, double unit) {
+  return amount < 0 ? spec::kUnlimited : static_cast<int64_t>(std::llround(amount * unit));
+}
+
+}  // namespace
+
+void ApplyLimit(const proto::Amounts& limit, spec::QueueSpec& queue) {
+  queue.limit[0] = WholeAmount(limit.accelerators(), 1000);
+  queue.limit[1] = WholeAmount(limit.cpu(), 1000);
+  queue.limit[2] = WholeAmount(limit.memory_gib(), 1024);
+  for (const proto::DeviceAmount& device : limit.devices()) {
+    auto at = std::lower_bound(
+        queue.models.begin(), queue.models.end(), device.model(),
+        [](const spec::ModelQuota& each, const std::string& name) { return each.model < name; });
+    if (at == queue.models.end() || at->model != device.model()) {
+      at = queue.models.insert(at, spec::ModelQuota());
+      at->model = device.model();
+    }
+    at->limit = WholeAmount(device.accelerators(), 1000);
+  }
+}
 
 std::vector<const spec::QueueSpec*> QueuesOf(const spec::ControllerSpec& configuration,
                                              const proto::Job& job) {

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "proto/job.pb.h"
+#include "proto/status.pb.h"
 #include "scheduler/job.h"
 #include "spec/queue/controller_file.h"
 
@@ -26,8 +27,13 @@ const spec::QueueSpec* RunTimeQueueOf(const spec::ControllerSpec& configuration,
 // when the job expects to run for longer than its queue lets it.
 Status CheckRights(const spec::ControllerSpec& configuration, const proto::Job& job);
 
+// Puts the limit that an operator has set in the place of the queue's own. Models that it does not
+// name keep theirs.
+void ApplyLimit(const proto::Amounts& limit, spec::QueueSpec& queue);
+
 // Returns kFailedPrecondition when the job alone exceeds a limit of its queue or of one above: the
-// queue's own, or that of each of its users. `queues` has the limits that are in force.
+// queue's own, or that of each of its users. `queues` has the limits that are in force. Limits of
+// device models are left to the scheduler, which knows the models that could serve the job.
 Status CheckLimits(const std::vector<spec::QueueSpec>& queues,
                    const scheduler::JobRequest& request);
 

@@ -51,6 +51,81 @@ TEST(Queues, RefuseWhatCanNeverRun) {
   EXPECT_TRUE(cluster.controller.CheckSubmission(Gang("a", 1)).ok());
 }
 
+// A node of two H100 and one of two A100, and a queue that may hold one H100.
+constexpr const char* kTwoModels = R"(
+levels: [leaf]
+models: {H100: {memory: 80GiB}, A100: {memory: 40GiB}}
+kinds:
+  new: {model: H100, devices: 2, cpu: 8, memory: 64GiB}
+  old: {model: A100, devices: 2, cpu: 8, memory: 64GiB}
+nodes:
+  - {name: node-1, kind: new, at: {leaf: l1}}
+  - {name: node-2, kind: old, at: {leaf: l1}}
+)";
+constexpr const char* kModelQuotas = R"(
+cluster: cluster.yaml
+queues: [{name: lab, guarantee: {accelerators: 1, devices: {H100: 1}}, limit: {devices: {H100: 1}}}]
+default_queue: lab
+)";
+
+proto::Job OnH100(const std::string& id, uint32_t workers) {
+  proto::Job job = Gang(id, 1, workers);
+  job.mutable_scheduling()->add_devices("H100");
+  return job;
+}
+
+TEST(Queues, CountDeviceModelsAndTakeALimitOfAModelFromAnOperator) {
+  Cluster cluster(kModelQuotas, kTwoModels);
+  cluster.Join("node-1");
+  cluster.Join("node-2");
+  EXPECT_THAT(cluster.controller.CheckSubmission(OnH100("both", 2)).message(),
+              HasSubstr("needs 2 accelerators of model H100, but queue 'lab' is limited to 1 "
+                        "accelerators of model H100"));
+  cluster.Submit(OnH100("a", 1));
+  cluster.Submit(OnH100("b", 1));
+  cluster.Submit(Gang("c", 1, 2));
+  EXPECT_EQ(cluster.StateOf("a"), proto::RUNNING);
+  EXPECT_EQ(cluster.StateOf("b"), proto::QUEUED);
+  EXPECT_THAT(cluster.GangOf("c"), ElementsAre("node-2"));
+  const proto::QueueStatus lab = cluster.controller.Queues()[1];
+  ASSERT_EQ(lab.usage().devices_size(), 1);
+  EXPECT_EQ(lab.usage().devices(0).model(), "H100");
+  EXPECT_EQ(lab.usage().devices(0).accelerators(), 1);
+  EXPECT_EQ(lab.limit().devices(0).accelerators(), 1);
+  EXPECT_EQ(lab.limit().accelerators(), -1);
+
+  proto::Change change;
+  change.mutable_limit()->set_queue("lab");
+  *change.mutable_limit()->mutable_limit() = lab.limit();
+  proto::DeviceAmount& limit = *change.mutable_limit()->mutable_limit()->mutable_devices(0);
+  const auto refusal = [&](const std::string& model, double amount) {
+    limit.set_model(model);
+    limit.set_accelerators(amount);
+    proto::ChangesAsked asked;
+    *asked.add_changes() = change;
+    return cluster.controller.CheckChanges(asked).message();
+  };
+  EXPECT_THAT(refusal("H100", 0),
+              HasSubstr("queue 'lab' is guaranteed 1 accelerators of model H100; its limit cannot "
+                        "be 0 accelerators of model H100"));
+  EXPECT_THAT(refusal("H100", -2), HasSubstr("a limit is an amount of up to"));
+  EXPECT_THAT(refusal("B200", 1), HasSubstr("no queue has a quota of device model 'B200'"));
+  EXPECT_EQ(refusal("H100", 2), "");
+  cluster.Ask({change});
+  EXPECT_EQ(cluster.StateOf("b"), proto::RUNNING);
+  EXPECT_EQ(cluster.controller.Queues()[1].limit().devices(0).accelerators(), 2);
+  EXPECT_TRUE(cluster.controller.CheckInvariants().ok());
+}
+
+TEST(Configuration, RefusesAQuotaOfAModelThatTheDeclaredClusterLacks) {
+  proto::SchedulingConfiguration file;
+  file.set_text("cluster: two.yaml\nqueues: [{name: a, limit: {devices: {H10: 5}}}]\n");
+  file.set_cluster_text(kTwoNodes);
+  EXPECT_THAT(Controller::CheckConfiguration(file).message(),
+              HasSubstr("queue 'a' has a quota of device model 'H10', which no node has: did you "
+                        "mean 'H100'?"));
+}
+
 TEST(Configuration, AChangedFileTakesEffectAtARestartAndKeepsWhatRuns) {
   Cluster cluster;
   cluster.Join("node-1");

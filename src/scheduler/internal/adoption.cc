@@ -156,9 +156,7 @@ class Adoption {
     for (NodeIndex node = 0; node < state_.resources.size(); ++node) {
       if (old_of_[node]) TakeNode(*old_of_[node], node);
       if (state_.resources.node(node).condition == spec::NodeCondition::kDown) continue;
-      const spec::NodeKind& kind = state_.topology->kind_of(node);
-      capacity += {
-          {static_cast<int64_t>(kind.devices.size()) * kWholeGpu, kind.cpu_milli, kind.memory_mib}};
+      capacity += state_.model_dimensions.CapacityOf(state_.topology->kind_of(node));
     }
     state_.resources.Commit();
     state_.queues.SetCapacity(capacity);
@@ -279,7 +277,8 @@ class Adoption {
   std::optional<Reservation> Renamed(const Reservation& old) const {
     const JobEntry* job = state_.jobs.contains(old.job) ? &state_.at(old.job) : nullptr;
     if (job == nullptr || job->placed) return std::nullopt;
-    if (state_.queues.CheckUser(MinimumOf(*job))) return std::nullopt;  // by limits that are new
+    if (state_.queues.CheckUser(state_.MinimumOf(*job)))
+      return std::nullopt;  // by limits that are new
     Reservation now = old;
     now.queue = job->queue;
     if (same_nodes_) return now;

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "scheduler/internal/make_room.h"
 #include "scheduler/internal/planning.h"
+#include "scheduler/internal/quota_check.h"
 
 namespace longhaul::scheduler::internal {
 
@@ -109,26 +110,35 @@ class Fixer {
     return changes;
   }
 
+  // With the limits of all queues above raised; of each device model that could serve the job.
   std::vector<Change> RaiseLimits() {
-    const spec::SharedAmounts asked = MinimumAmounts(*job_.request);
+    std::vector<Change> changes;
+    for (const ModelChoice& choice : ModelChoicesOf(state_, job_)) {
+      Change change = RaiseLimitsFor(choice.amounts);
+      if (!change.events.empty()) changes.push_back(std::move(change));
+    }
+    return changes;
+  }
+
+  Change RaiseLimitsFor(const spec::SharedAmounts& asked) const {
     Change change;
     std::vector<std::string> texts;
     for (share::QueueIndex up = job_.queue; up > share::kRootQueue; up = state_.queues.parent(up)) {
       spec::SharedAmounts limit = state_.queues.limit(up);
       bool raised = false;
-      for (size_t r = 0; r < spec::kSharedResources; ++r) {
+      for (size_t r = 0; r < state_.queues.dimensions(); ++r) {
         const int64_t needed = state_.queues.usage(up)[r] + asked[r];
         if (asked[r] == 0 || needed <= limit[r]) continue;
         texts.push_back("raise the limit of queue '" + state_.queues.name(up) + "' from " +
-                        spec::AmountText(r, limit[r]) + " to " + spec::AmountText(r, needed));
+                        state_.queues.AmountText(r, limit[r]) + " to " +
+                        state_.queues.AmountText(r, needed));
         limit[r] = needed;
         raised = true;
       }
       if (raised) change.events.push_back(QueueLimitSet{state_.queues.name(up), limit});
     }
-    if (change.events.empty()) return {};
     change.text = Join(texts, " and ");
-    return {change};
+    return change;
   }
 
   // Devices that are out of order: what tasks hold of them and what is free is less than a whole.
@@ -157,8 +167,11 @@ class Fixer {
       const JobEntry& other = state_.at(number);
       idle.Remove(HeldBy(other));
     }
-    const auto block = idle.Check(MinimumOf(job_));
-    return block && block->kind == share::QuotaBlock::Kind::kLending;
+    const std::vector<ModelChoice> choices = ModelChoicesOf(state_, job_);
+    return std::any_of(choices.begin(), choices.end(), [&](const ModelChoice& choice) {
+      const auto block = idle.Check(WholeOf(job_, choice.amounts));
+      return block && block->kind == share::QuotaBlock::Kind::kLending;
+    });
   }
 
   // What brings a node back whole, if anything is amiss and the job could use it, or the capacity
@@ -222,7 +235,7 @@ class Fixer {
     int32_t most =
         std::min(placer_.MostTasks(state_, job_, 0, {}, AdmitOf(state_, job_)), group.minimum - 1);
     most -= most % unit;
-    while (most > 0 && state_.queues.Check(WholeOf(job_, AmountsOf(group.shape, most)))) {
+    while (most > 0 && CheckQuotas(state_, job_, std::array{most})) {
       most -= unit;
     }
     std::vector<Change> changes;
@@ -254,13 +267,15 @@ class Fixer {
       change.text = "stop " + Join(names, ", ");
       changes.push_back(change);
     }
-    if (const Change change = EvictBorrowers({}); !change.events.empty()) {
-      changes.push_back(change);
-    }
-    // Those who hold its room, and then whoever still holds its quota.
-    if (const Change change = EvictBorrowers(stopped);
-        !stopped.empty() && change.events.size() > stopped.size()) {
-      changes.push_back(change);
+    for (const ModelChoice& choice : ModelChoicesOf(state_, job_)) {
+      if (Change change = EvictBorrowers({}, choice.amounts); !change.events.empty()) {
+        changes.push_back(std::move(change));
+      }
+      // Those who hold its room, and then whoever still holds its quota.
+      if (Change change = EvictBorrowers(stopped, choice.amounts);
+          !stopped.empty() && change.events.size() > stopped.size()) {
+        changes.push_back(std::move(change));
+      }
     }
     return changes;
   }
@@ -273,10 +288,10 @@ class Fixer {
     return up == block.queue;
   }
 
-  // After these, jobs until quotas admit this one: of its user, where the limits of the user block
-  // it, and then of those that hold most beyond their guarantee.
-  Change EvictBorrowers(const std::vector<JobNumber>& first) {
-    const share::Holding asked = MinimumOf(job_);
+  // After these, jobs until quotas admit this one with these amounts: of its user, where the limits
+  // of the user block it, and then of those that hold most beyond their guarantee.
+  Change EvictBorrowers(const std::vector<JobNumber>& first, const spec::SharedAmounts& amounts) {
+    const share::Holding asked = WholeOf(job_, amounts);
     share::QueueTree left = state_.queues;
     Change change;
     std::vector<std::string> names;
@@ -347,7 +362,7 @@ bool CouldStart(SchedulerState& state, Placer& placer, const JobEntry& job) {
   if (job.leaving) return false;
   std::vector<int32_t> counts;
   for (const GroupRequest& group : job.request->groups) counts.push_back(group.minimum);
-  if (!state.queues.Check(MinimumOf(job))) {
+  if (!CheckQuotasOfMinimum(state, job)) {
     const Savepoint before = state.resources.Save();
     std::vector<HeldTask> placed;
     const bool fits = placer.Place(state, job, counts, {}, AdmitOf(state, job), placed);

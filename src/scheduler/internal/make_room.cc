@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "scheduler/internal/planning.h"
+#include "scheduler/internal/quota_check.h"
 #include "scheduler/internal/victim_units.h"
 
 namespace longhaul::scheduler::internal {
@@ -25,6 +26,19 @@ std::vector<int32_t> CountsOf(const JobEntry& job) {
   std::vector<int32_t> counts(job.request->groups.size());
   for (const HeldTask& task : job.tasks) ++counts[static_cast<size_t>(task.group)];
   return counts;
+}
+
+// With quotas by device model each group of a job that moves stays on its model, so that the quotas
+// hold.
+std::vector<uint64_t> ModelsToMoveTo(const SchedulerState& state, const JobEntry& job) {
+  if (!state.counts_models()) return {};
+  std::vector<uint64_t> models(job.request->groups.size(), kAnyModel);
+  for (const HeldTask& task : job.tasks) {
+    const NodeIndex node = state.resources.task(task.slot).node;
+    const size_t group = static_cast<size_t>(task.group);
+    models[group] = uint64_t{1} << state.topology->kind_of(node).model;
+  }
+  return models;
 }
 
 // The largest first, because small jobs fit into what is left.
@@ -50,7 +64,9 @@ bool PlaceMoved(SchedulerState& state, Placer& placer, JobNumber winner,
     JobEntry without = state.at(victim.job);
     without.tasks.clear();
     std::vector<HeldTask>& tasks = placed.emplace_back();
-    if (!placer.Place(state, without, victim.counts, {}, AdmitOf(state, without), tasks)) {
+    Bounds bounds;
+    bounds.models = victim.models;
+    if (!placer.Place(state, without, victim.counts, bounds, AdmitOf(state, without), tasks)) {
       return false;
     }
     all.insert(all.end(), tasks.begin(), tasks.end());
@@ -76,7 +92,7 @@ class RoomSearch {
         beside_reservations_(rights == Rights::kOwn && job.block.kind == Block::Kind::kReservation),
         candidates_(FindVictimCandidates(state, job, rights, also_conflicting)) {
     for (const GroupRequest& group : job.request->groups) counts_.push_back(group.minimum);
-    const auto quota = state.queues.Check(MinimumOf(job));
+    const auto quota = state.queues.Check(state.MinimumOf(job));
     // A cluster that is in use as a whole is no quota: the victims give as much back.
     const bool full =
         quota && quota->queue == share::kRootQueue &&
@@ -90,9 +106,9 @@ class RoomSearch {
   // Whether the limits of the job's user forbid it even with all candidates stopped: then no search
   // can succeed.
   bool UserForbids() {
-    if (!state_.queues.CheckUser(MinimumOf(job_))) return false;
+    if (!state_.queues.CheckUser(state_.MinimumOf(job_))) return false;
     for (const VictimCandidate& each : candidates_.jobs) state_.queues.Remove(HeldBy(*each.job));
-    const bool forbids = state_.queues.CheckUser(MinimumOf(job_)).has_value();
+    const bool forbids = state_.queues.CheckUser(state_.MinimumOf(job_)).has_value();
     for (const VictimCandidate& each : candidates_.jobs) state_.queues.Add(HeldBy(*each.job));
     return forbids;
   }
@@ -268,7 +284,7 @@ class RoomSearch {
     const auto group = static_cast<size_t>(LargestGroup(*job_.request));
     const SlotTable& table = state_.tables.Of(state_.resources, job_.shapes[group], admit_);
     // Moves only join free slots.
-    const int64_t gpus = MinimumAmounts(*job_.request)[0] / kWholeGpu;
+    const int64_t gpus = state_.MinimumAmounts(job_)[0] / kWholeGpu;
     if (table.total() >= job_.request->groups[group].minimum ||
         state_.resources.cluster().free_gpus >= gpus) {
       RoomSearch search(state_, job_, Rights::kMove, placer_, false);
@@ -298,6 +314,7 @@ class RoomSearch {
         if (each.job != victim.job) continue;
         each.means = Means::kMove;
         each.counts = CountsOf(other);
+        each.models = ModelsToMoveTo(state_, other);
       }
       SortMoves(state_, trial);
       if (!LandsWith(room.bounds, trial)) continue;
@@ -315,7 +332,7 @@ class RoomSearch {
       state_.queues.Remove(gone.back());
     }
     const bool quota =
-        rights_ == Rights::kOperator || !state_.queues.Check(MinimumOf(job_)).has_value();
+        rights_ == Rights::kOperator || !state_.queues.Check(state_.MinimumOf(job_)).has_value();
     for (const share::Holding& each : gone) state_.queues.Add(each);
     if (!quota) return false;
     std::map<NodeIndex, int32_t> free_before;
@@ -453,10 +470,14 @@ class RoomSearch {
     return bounds;
   }
 
-  static share::Holding GivenBackBy(const JobEntry& other, const ChosenVictim& victim) {
+  share::Holding GivenBackBy(const JobEntry& other, const ChosenVictim& victim) const {
     if (victim.means != Means::kShrink) return HeldBy(other);
-    return PartOf(other, AmountsOf(other.request->groups[0].shape,
-                                   static_cast<int64_t>(victim.ranks.size())));
+    spec::SharedAmounts sum;
+    for (const HeldTask& task : other.tasks) {
+      if (!std::binary_search(victim.ranks.begin(), victim.ranks.end(), task.rank)) continue;
+      sum += state_.AmountsOf(other, task);
+    }
+    return PartOf(other, sum);
   }
 
   // What these victims give back.
@@ -473,7 +494,7 @@ class RoomSearch {
   // matter, and a superset of a set that is not allowed is not allowed either.
   bool RightsAllow(std::span<const Victim> victims) {
     const auto gone = GivenBack(victims);
-    const spec::SharedAmounts asked = MinimumAmounts(*job_.request);
+    const spec::SharedAmounts asked = state_.MinimumAmounts(job_);
     for (const share::Holding& each : gone) state_.queues.Remove(each);
     bool allow = true;
     for (const share::Holding& each : gone) {
@@ -490,7 +511,7 @@ class RoomSearch {
   bool QuotaAllows(std::span<const Victim> victims) {
     const auto gone = GivenBack(victims);
     for (const share::Holding& each : gone) state_.queues.Remove(each);
-    const bool allows = !state_.queues.Check(MinimumOf(job_)).has_value();
+    const bool allows = !state_.queues.Check(state_.MinimumOf(job_)).has_value();
     for (const share::Holding& each : gone) state_.queues.Add(each);
     return allows;
   }
@@ -534,7 +555,10 @@ class RoomSearch {
       chosen.ranks.insert(chosen.ranks.end(), ranks.begin(), ranks.end());
     }
     std::sort(chosen.ranks.begin(), chosen.ranks.end());
-    if (chosen.means == Means::kMove) chosen.counts = CountsOf(state_.at(chosen.job));
+    if (chosen.means == Means::kMove) {
+      chosen.counts = CountsOf(state_.at(chosen.job));
+      chosen.models = ModelsToMoveTo(state_, state_.at(chosen.job));
+    }
     return chosen;
   }
 
@@ -606,19 +630,40 @@ Room FindRoomOnAnyModel(SchedulerState& state, const JobEntry& job, Rights right
   return room;
 }
 
+// The job on the models of `choice`.
+JobEntry OnModels(const SchedulerState& state, const JobEntry& job, const ModelChoice& choice) {
+  JobEntry on_models = job;
+  for (size_t g = 0; g < choice.models.size(); ++g) {
+    for (const ShapeId shape : job.shapes_of_models[g]) {
+      if (state.resources.shape(shape).models == choice.models[g]) on_models.shapes[g] = shape;
+    }
+  }
+  on_models.shapes_of_models.clear();
+  return on_models;
+}
+
+// One choice for each model that the only group of a job could be on.
+std::vector<ModelChoice> ChoicesOfOneModel(const SchedulerState& state, const JobEntry& job) {
+  std::vector<ModelChoice> choices;
+  for (const ShapeId shape : job.shapes_of_models[0]) {
+    choices.push_back({{state.resources.shape(shape).models}, {}});
+  }
+  return choices;
+}
+
 }  // namespace
 
 Room FindRoom(SchedulerState& state, const JobEntry& job, Rights rights, Placer& placer) {
-  // Room for a job of several groups is searched with all models: the proof rejects what lies on
-  // two of them.
-  if (job.shapes_of_models.size() != 1) return FindRoomOnAnyModel(state, job, rights, placer);
+  // Without quotas by model, room for a job of several groups is searched with all models: the
+  // proof rejects what lies on two of them.
+  const bool counts = state.counts_models();
+  if (job.shapes_of_models.empty() || (!counts && job.shapes_of_models.size() > 1)) {
+    return FindRoomOnAnyModel(state, job, rights, placer);
+  }
   Room best;
-  for (const ShapeId shape : job.shapes_of_models[0]) {
-    JobEntry of_model = job;
-    of_model.shapes = {shape};
-    of_model.shapes_of_models.clear();
-    Room room = FindRoomOnAnyModel(state, of_model, rights, placer);
-    room.bounds.model = std::countr_zero(state.resources.shape(shape).models);
+  for (ModelChoice& choice : counts ? ModelChoicesOf(state, job) : ChoicesOfOneModel(state, job)) {
+    Room room = FindRoomOnAnyModel(state, OnModels(state, job, choice), rights, placer);
+    room.bounds.models = std::move(choice.models);
     const int64_t steps = best.steps + room.steps;
     const bool proven = best.proven && room.proven;
     if (room.found && (!best.found || room.cost_gpu_ms < best.cost_gpu_ms)) best = std::move(room);

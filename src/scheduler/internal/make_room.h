@@ -24,8 +24,9 @@ namespace longhaul::scheduler::internal {
 struct ChosenVictim {
   JobNumber job = kNoJob;
   Means means = Means::kEvict;
-  std::vector<int32_t> ranks;   // kShrink: those that leave
-  std::vector<int32_t> counts;  // kMove: its tasks, by group
+  std::vector<int32_t> ranks;    // kShrink: those that leave
+  std::vector<int32_t> counts;   // kMove: its tasks, by group
+  std::vector<uint64_t> models;  // kMove: as Bounds::models
 };
 
 struct Room {

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "scheduler/gang/spread.h"
+#include "scheduler/internal/quota_check.h"
 #include "scheduler/internal/rival_placement.h"
 
 namespace longhaul::scheduler::internal {
@@ -58,10 +59,30 @@ Admit AdmitOf(const SchedulerState& state, const JobEntry& job) {
   return light ? Admit::kSuspectToo : Admit::kReady;
 }
 
-// Links that a gang may not cross: inside one such domain, else outside all of them.
 bool Placer::Place(SchedulerState& state, const JobEntry& job, std::span<const int32_t> counts,
                    const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
                    int32_t* failed_group) {
+  const bool by_quota = bounds.models.empty() && !bounds.plan && state.counts_models() &&
+                        !job.shapes_of_models.empty();
+  if (!by_quota) return PlaceAnywhere(state, job, counts, bounds, admit, placed, failed_group);
+  Bounds allowed = bounds;
+  allowed.models.assign(counts.size(), 0);
+  for (ModelChoice& choice : AllowedModelChoices(state, job, counts)) {
+    if (counts.size() == 1) {  // the best of the models that are allowed
+      allowed.models[0] |= choice.models.empty() ? kAnyModel : choice.models[0];
+      continue;
+    }
+    if (!choice.models.empty()) allowed.models = std::move(choice.models);
+    if (PlaceAnywhere(state, job, counts, allowed, admit, placed, failed_group)) return true;
+  }
+  return counts.size() == 1 && allowed.models[0] != 0 &&
+         PlaceAnywhere(state, job, counts, allowed, admit, placed, failed_group);
+}
+
+// Links that a gang may not cross: inside one such domain, else outside all of them.
+bool Placer::PlaceAnywhere(SchedulerState& state, const JobEntry& job,
+                           std::span<const int32_t> counts, const Bounds& bounds, Admit admit,
+                           std::vector<HeldTask>& placed, int32_t* failed_group) {
   const auto& groups = job.request->groups;
   const bool talks = std::any_of(groups.begin(), groups.end(), Talks) &&
                      std::accumulate(counts.begin(), counts.end(), 0) > 1;
@@ -181,10 +202,12 @@ bool Placer::PutGroup(SchedulerState& state, const JobEntry& job, int32_t group,
     one.shape = state.ShapeBesideTasks(job, group);
     if (one.shape != where.shape) shapes.clear();
   }
-  if (where.bounds.model >= 0) {
+  if (!shapes.empty()) {
     std::erase_if(shapes, [&](ShapeId shape) {
-      return state.resources.shape(shape).models != uint64_t{1} << where.bounds.model;
+      return !where.bounds.models.empty() && (state.resources.shape(shape).models &
+                                              where.bounds.models[static_cast<size_t>(group)]) == 0;
     });
+    if (shapes.empty()) return false;
     if (shapes.size() == 1) one.shape = shapes[0];
   }
   if (shapes.size() < 2) return PutEqual(state, job, group, one, ranks, near, placed);
@@ -336,7 +359,18 @@ bool Placer::PlaceMore(SchedulerState& state, const JobEntry& job, int32_t group
     where.survivors.push_back(static_cast<NodeIndex>(host));
     group_has_tasks = true;
   }
-  if (!group_has_tasks) where.required = where.group->required;
+  if (!group_has_tasks) {
+    where.required = where.group->required;
+    std::vector<int32_t> counts(job.request->groups.size());
+    counts[static_cast<size_t>(group)] = where.tasks;
+    if (state.counts_models()) {
+      where.bounds.models.assign(counts.size(), 0);
+      uint64_t& models = where.bounds.models[static_cast<size_t>(group)];
+      for (const ModelChoice& choice : AllowedModelChoices(state, job, counts)) {
+        models |= choice.models.empty() ? kAnyModel : choice.models[static_cast<size_t>(group)];
+      }
+    }
+  }
   if (job.tasks.empty()) where.required = Stricter(where.required, job.request->required);
   if (where.tasks % where.group->slice != 0) {
     // Part of a slice was lost: its rest can't be told from here, so the slice's domain rules only

@@ -22,8 +22,9 @@ struct Bounds {
   int32_t within_domain = 0;
   std::vector<std::pair<int32_t, int32_t>> closed_hosts;  // [first, last)
   bool plan = false;  // for the future: a task alone goes to any host that serves
-  // Of a job of one group of one model: that model; -1: any that serves.
-  int32_t model = -1;
+  // By group, of those that are of one model: on one of these. Empty: on any for which the quotas
+  // have room.
+  std::vector<uint64_t> models{};
 };
 
 // How a gang is placed:
@@ -71,6 +72,10 @@ class Placer {
     std::vector<NodeIndex> survivors{};  // where tasks of the group are already
   };
 
+  // Place, with the models decided.
+  bool PlaceAnywhere(SchedulerState& state, const JobEntry& job, std::span<const int32_t> counts,
+                     const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
+                     int32_t* failed_group);
   bool PlaceInside(SchedulerState& state, const JobEntry& job, std::span<const int32_t> counts,
                    const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
                    int32_t* failed_group);

@@ -78,14 +78,22 @@ std::optional<bool> Placer::PlaceAlone(SchedulerState& state, const JobEntry& jo
     small_->SetMix(state.resources, state.mix);
   }
   mix_ = state.mix_version;
-  const auto choice = small_->Pick(state.resources, job.shapes[0]);
+  ShapeId shape = job.shapes[0];
+  if (!job.shapes_of_models.empty()) {
+    // A single task is on one model anyway, so that the models of the bounds may be one shape.
+    Shape restricted = state.resources.shape(shape);
+    if (!bounds.models.empty()) restricted.models &= bounds.models[0];
+    if ((restricted.models & state.device_models) == 0) return false;
+    if (!state.resources.has_room_for_shapes()) return std::nullopt;
+    shape = state.resources.Intern(restricted);
+  }
+  const auto choice = small_->Pick(state.resources, shape);
   if (!choice) {
     // It looks at ready nodes alone.
     if (admit == Admit::kReady) return false;
     return std::nullopt;
   }
-  const TaskSlot slot =
-      state.resources.Place(choice->node, job.shapes[0], choice->gpus, job.number);
+  const TaskSlot slot = state.resources.Place(choice->node, shape, choice->gpus, job.number);
   placed.push_back({0, 0, slot, Stage::kAssumed});
   return true;
 }
@@ -94,7 +102,8 @@ std::optional<bool> Placer::PlaceUnlike(SchedulerState& state, const JobEntry& j
                                         std::span<const int32_t> counts, const Bounds& bounds,
                                         Admit admit, std::vector<HeldTask>& placed) {
   const JobRequest& request = *job.request;
-  if (!SuitsVectors(request, counts) || state.policy.placement != PlacementRule::kExact) {
+  if (!job.shapes_of_models.empty() || !SuitsVectors(request, counts) ||
+      state.policy.placement != PlacementRule::kExact) {
     return std::nullopt;
   }
   std::vector<TaskGroup> groups;

@@ -203,8 +203,8 @@ bool GoesBefore(const SchedulerState& state, const JobEntry& job, const JobEntry
   if (overdue != state.IsOverdue(holder)) return overdue;
   if (overdue)
     return std::pair(job.submitted, job.number) < std::pair(holder.submitted, holder.number);
-  return state.queues.WithinGuarantee(job.queue, MinimumAmounts(*job.request)) &&
-         !state.queues.WithinGuarantee(holder.queue, MinimumAmounts(*holder.request));
+  return state.queues.WithinGuarantee(job.queue, state.MinimumAmounts(job)) &&
+         !state.queues.WithinGuarantee(holder.queue, state.MinimumAmounts(holder));
 }
 
 std::optional<Reservation> PlanReservation(SchedulerState& state, const JobEntry& job,

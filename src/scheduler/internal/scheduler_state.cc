@@ -55,14 +55,13 @@ share::Holding PartOf(const JobEntry& job, const spec::SharedAmounts& amounts) {
 
 share::Holding HeldBy(const JobEntry& job) { return WholeOf(job, job.held); }
 
-share::Holding MinimumOf(const JobEntry& job) { return WholeOf(job, MinimumAmounts(*job.request)); }
-
 SchedulerState::SchedulerState(std::shared_ptr<const spec::Topology> topology_in,
                                std::shared_ptr<const DomainTree> tree_in,
                                share::QueueTree queues_in, const Policy& policy_in)
     : topology(std::move(topology_in)),
       tree(std::move(tree_in)),
       policy(policy_in),
+      model_dimensions(*topology, queues_in.models()),
       resources(*topology),
       tables(*tree),
       queues(std::move(queues_in)),
@@ -78,10 +77,66 @@ SchedulerState::SchedulerState(std::shared_ptr<const spec::Topology> topology_in
   }
 }
 
+spec::SharedAmounts SchedulerState::AmountsOf(const Shape& shape, int64_t tasks) const {
+  spec::SharedAmounts amounts = scheduler::AmountsOf(shape, tasks);
+  const uint64_t models = shape.models & device_models;
+  if (!counts_models() || !shape.needs_devices() || std::popcount(models) != 1) return amounts;
+  const size_t dimension = model_dimensions.Of(static_cast<uint16_t>(std::countr_zero(models)));
+  if (dimension != 0) amounts[dimension] = amounts[0];
+  return amounts;
+}
+
+spec::SharedAmounts SchedulerState::MinimumAmounts(const JobEntry& job) const {
+  if (!counts_models()) return scheduler::MinimumAmounts(*job.request);
+  spec::SharedAmounts sum;
+  for (size_t g = 0; g < job.shapes.size(); ++g) {
+    sum += AmountsOf(resources.shape(job.shapes[g]), job.request->groups[g].minimum);
+  }
+  return sum;
+}
+
+share::Holding SchedulerState::MinimumOf(const JobEntry& job) const {
+  return WholeOf(job, MinimumAmounts(job));
+}
+
+bool SchedulerState::MixesModels(const JobEntry& job) const {
+  std::map<int32_t, uint16_t> model_of_group;
+  return std::any_of(job.tasks.begin(), job.tasks.end(), [&](const HeldTask& task) {
+    const Shape& shape = job.request->groups[static_cast<size_t>(task.group)].shape;
+    const uint16_t model = topology->kind_of(resources.task(task.slot).node).model;
+    return shape.needs_devices() &&
+           model_of_group.try_emplace(task.group, model).first->second != model;
+  });
+}
+
+spec::SharedAmounts SchedulerState::AmountsOf(const JobEntry& job, const HeldTask& task) const {
+  const Shape& shape = job.request->groups[static_cast<size_t>(task.group)].shape;
+  spec::SharedAmounts amounts = scheduler::AmountsOf(shape, 1);
+  if (!counts_models() || !shape.needs_devices()) return amounts;
+  const size_t dimension =
+      model_dimensions.Of(topology->kind_of(resources.task(task.slot).node).model);
+  if (dimension != 0) amounts[dimension] = amounts[0];
+  return amounts;
+}
+
+spec::SharedAmounts SchedulerState::AmountsBeside(const JobEntry& job, int64_t tasks) const {
+  return AmountsOf(resources.shape(ShapeBesideTasks(job, 0)), tasks);
+}
+
+spec::SharedAmounts SchedulerState::AmountsOfLast(const JobEntry& job, int64_t tasks) const {
+  if (!counts_models()) return scheduler::AmountsOf(job.request->groups[0].shape, tasks);
+  spec::SharedAmounts sum;
+  for (size_t i = job.tasks.size() - static_cast<size_t>(tasks); i < job.tasks.size(); ++i) {
+    sum += AmountsOf(job, job.tasks[i]);
+  }
+  return sum;
+}
+
 std::vector<Shape> SchedulerState::RestrictedToModels(const GroupRequest& group) const {
   std::vector<Shape> shapes;
   const uint64_t models = group.shape.models & device_models;
-  if (!group.one_model || !group.shape.needs_devices() || std::popcount(models) < 2) return shapes;
+  const bool one_model = group.one_model || counts_models();
+  if (!one_model || !group.shape.needs_devices() || std::popcount(models) < 2) return shapes;
   for (uint32_t model = 0; model < spec::kMaxDeviceModels; ++model) {
     if ((models >> model & 1) == 0) continue;
     shapes.push_back(group.shape);
@@ -244,7 +299,7 @@ bool SchedulerState::Before(const JobEntry& a, const JobEntry& b) const {
 void SchedulerState::Keep(JobEntry& job, const std::vector<HeldTask>& tasks) {
   spec::SharedAmounts amounts;
   for (const HeldTask& task : tasks) {
-    amounts += AmountsOf(job.request->groups[static_cast<size_t>(task.group)].shape, 1);
+    amounts += AmountsOf(job, task);
     job.tasks.push_back(task);
   }
   std::sort(job.tasks.begin(), job.tasks.end(),
@@ -278,8 +333,7 @@ void SchedulerState::NoteElastic(const JobEntry& job) {
 
 void SchedulerState::Drop(JobEntry& job, size_t task) {
   const HeldTask held = job.tasks[task];
-  const spec::SharedAmounts amounts =
-      AmountsOf(job.request->groups[static_cast<size_t>(held.group)].shape, 1);
+  const spec::SharedAmounts amounts = AmountsOf(job, held);
   resources.Remove(held.slot);
   job.tasks.erase(job.tasks.begin() + static_cast<std::ptrdiff_t>(task));
   job.held -= amounts;
@@ -336,6 +390,7 @@ void SchedulerState::Release(JobEntry& job) {
   }
   resources.Commit();
   job.placed = false;
+  job.mixes_models = false;
   Protect(job, Instant{});
   NoteElastic(job);
   job.gpu_of_rank.clear();

@@ -14,6 +14,7 @@
 
 #include "scheduler/decision.h"
 #include "scheduler/event.h"
+#include "scheduler/internal/model_dimensions.h"
 #include "scheduler/internal/slot_tables.h"
 #include "scheduler/policy.h"
 #include "scheduler/share/decayed_usage.h"
@@ -65,9 +66,12 @@ struct JobEntry {
   Instant last_snapshot{};
   Instant end_noted{};  // in SchedulerState::ends
   uint64_t started_in_round = 0;
-  int64_t held_priority = 0;                      // against those who would stop it
-  Instant protected_until{};                      // from other queues' guarantees
-  std::vector<HeldTask> tasks;                    // by rank
+  int64_t held_priority = 0;    // against those who would stop it
+  Instant protected_until{};    // from other queues' guarantees
+  std::vector<HeldTask> tasks;  // by rank
+  // Taken over with a group on several device models, while queues have quotas of models. It stays
+  // where it is until it stops, because other places would count otherwise.
+  bool mixes_models = false;
   std::vector<std::pair<int32_t, int32_t>> lost;  // (group, rank) whose node or start failed
   Instant lost_since{};                           // the first of these
   std::set<NodeIndex> refused_by;
@@ -93,7 +97,6 @@ share::Holding WholeOf(const JobEntry& job, const spec::SharedAmounts& amounts);
 share::Holding PartOf(const JobEntry& job, const spec::SharedAmounts& amounts);
 // All that it holds. Requires that it is placed.
 share::Holding HeldBy(const JobEntry& job);
-share::Holding MinimumOf(const JobEntry& job);
 
 // The links of a domain to the rest of the network.
 struct LinkHealth {
@@ -150,6 +153,7 @@ struct SchedulerState {
   std::shared_ptr<const DomainTree> tree;
   Policy policy;
   uint64_t device_models = 0;  // bit i: a node has devices of model i
+  ModelDimensions model_dimensions;
   State resources;
   SlotTables tables;
   share::QueueTree queues;
@@ -218,6 +222,23 @@ struct SchedulerState {
   Seen Versions() const;
   // What decides whether room can be made: jobs started since may be stopped too.
   Seen PreemptVersions() const;
+
+  // Whether queues have quotas by device model. Then all tasks of a group are on one model, so that
+  // it is known what the group counts as.
+  bool counts_models() const { return !queues.models().empty(); }
+  // What `tasks` tasks of the shape count as in the quotas: as accelerators of a model only where
+  // no other model can serve the shape.
+  spec::SharedAmounts AmountsOf(const Shape& shape, int64_t tasks) const;
+  // The job's amounts with every group at its minimum, and what it counts as with them.
+  spec::SharedAmounts MinimumAmounts(const JobEntry& job) const;
+  share::Holding MinimumOf(const JobEntry& job) const;
+  // Whether the tasks of one of the job's groups are on several device models.
+  bool MixesModels(const JobEntry& job) const;
+  // What the task of the job counts as, where it is.
+  spec::SharedAmounts AmountsOf(const JobEntry& job, const HeldTask& task) const;
+  // What `tasks` further tasks of the job's only group count as, and what its last ones do.
+  spec::SharedAmounts AmountsBeside(const JobEntry& job, int64_t tasks) const;
+  spec::SharedAmounts AmountsOfLast(const JobEntry& job, int64_t tasks) const;
 
   // The shape of a group of one model that several models could serve, restricted to each of them,
   // in the order of the models. Empty for all other groups.

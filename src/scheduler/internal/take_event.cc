@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "scheduler/internal/placer.h"
+#include "scheduler/internal/quota_check.h"
 #include "scheduler/internal/rank_places.h"
 
 namespace longhaul::scheduler::internal {
@@ -121,8 +122,9 @@ int64_t MostOfPlainGroup(const SchedulerState& state, const GroupRequest& group,
 }
 
 // Whether groups that compete for the same GPUs could all be placed with nothing else there. Tried
-// on the state itself, in a transaction that is undone.
-bool FitsWhenEmpty(SchedulerState& state, const JobRequest& request) {
+// on the state itself, in a transaction that is undone. `models`: as Bounds::models; empty: any.
+bool FitsWhenEmpty(SchedulerState& state, const JobRequest& request,
+                   const std::vector<uint64_t>& models) {
   const Savepoint before = state.resources.Save();
   for (const JobNumber number : state.placed) {
     for (const HeldTask& task : state.at(number).tasks) state.resources.Remove(task.slot);
@@ -144,7 +146,11 @@ bool FitsWhenEmpty(SchedulerState& state, const JobRequest& request) {
   for (const GroupRequest& group : request.groups) counts.push_back(group.minimum);
   Placer placer(state.policy.seed);
   std::vector<HeldTask> placed;
-  const bool fits = placer.Place(state, job, counts, {}, Admit::kReady, placed);
+  Bounds bounds;
+  bounds.models = models;
+  // Whatever the quotas leave now.
+  if (models.empty()) bounds.models.assign(request.groups.size(), kAnyModel);
+  const bool fits = placer.Place(state, job, counts, bounds, Admit::kReady, placed);
   state.resources.RollBack(before);
   return fits;
 }
@@ -359,7 +365,7 @@ class Taker {
   void operator()(const QueueLimitSet& event) {
     const share::QueueIndex queue = state_.queues.Find(event.queue);
     if (queue == share::kNoQueue || queue == share::kRootQueue) return;
-    for (size_t r = 0; r < spec::kSharedResources; ++r) {
+    for (size_t r = 0; r < state_.queues.dimensions(); ++r) {
       if (event.limit[r] < 0 || event.limit[r] > spec::kUnlimited) return;
     }
     state_.queues.SetLimit(queue, event.limit);
@@ -412,6 +418,7 @@ class Taker {
       held.push_back({task.group, task.rank, slot, Stage::kRunning});
     }
     state_.Begin(job, held, state_.now);
+    job.mixes_models = state_.counts_models() && state_.MixesModels(job);
     state_.bind_deadlines.erase({*job.bind_by, job.number});
     job.bind_by.reset();
     job.started = std::min(event.started, state_.now);
@@ -430,7 +437,7 @@ class Taker {
       state_.damaged.insert(job.number);
     }
     for (share::QueueIndex up = job.queue; up != share::kNoQueue; up = state_.queues.parent(up)) {
-      for (size_t r = 0; r < spec::kSharedResources; ++r) {
+      for (size_t r = 0; r < state_.queues.dimensions(); ++r) {
         if (state_.queues.usage(up)[r] > state_.queues.limit(up)[r]) state_.over_limit.insert(up);
       }
       if (state_.queues.PassesUserLimits(up, job.request->owner)) {
@@ -522,9 +529,7 @@ class Taker {
     spec::SharedAmounts capacity;
     for (NodeIndex node = 0; node < state_.resources.size(); ++node) {
       if (state_.resources.node(node).condition == NodeCondition::kDown) continue;
-      const spec::NodeKind& kind = state_.topology->kind_of(node);
-      capacity += {
-          {static_cast<int64_t>(kind.devices.size()) * kWholeGpu, kind.cpu_milli, kind.memory_mib}};
+      capacity += state_.model_dimensions.CapacityOf(state_.topology->kind_of(node));
     }
     state_.queues.SetCapacity(capacity);
     ++state_.quota_version;
@@ -597,6 +602,39 @@ void HealNodes(SchedulerState& state) {
 
 namespace {
 
+// Whether each group could be placed alone on the models of `choice`.
+template <typename MostOf>
+bool FitsOn(const ModelChoice& choice, const JobRequest& request, const MostOf& most_of) {
+  for (size_t g = 0; g < choice.models.size(); ++g) {
+    GroupRequest on_model = request.groups[g];
+    on_model.shape.models &= choice.models[g];
+    const Tier tier = std::min(on_model.required, request.required);
+    if (most_of(on_model, tier) < on_model.minimum) return false;
+  }
+  return true;
+}
+
+// The quota that forbids the job whatever runs, on all device models that could hold its groups.
+template <typename MostOf, typename Together>
+std::optional<share::QuotaBlock> NeverAllowed(const SchedulerState& state, share::QueueIndex queue,
+                                              const JobRequest& request, const MostOf& most_of,
+                                              const Together& together) {
+  std::vector<int32_t> counts;
+  for (const GroupRequest& group : request.groups) counts.push_back(group.minimum);
+  const std::vector<ModelChoice> choices = ModelChoicesOf(state, request, counts);
+  std::optional<share::QuotaBlock> first;
+  for (const ModelChoice& choice : choices) {
+    const bool fits =
+        choices.size() == 1 || (FitsOn(choice, request, most_of) &&
+                                (request.groups.size() == 1 || together(choice.models)));
+    if (!fits) continue;
+    auto block = state.idle_queues.Check({queue, choice.amounts, request.owner, 1});
+    if (!block) return std::nullopt;
+    if (!first) first = std::move(block);
+  }
+  return first;
+}
+
 // `most_of` returns the most tasks of a group in one domain of a tier, `together` whether several
 // groups fit at once.
 template <typename MostOf, typename Together>
@@ -624,19 +662,21 @@ Status CheckFitsBy(const SchedulerState& state, const JobRequest& request, const
                   (tier == kClusterTier ? " this cluster" : " one of its domains") + " is " +
                   std::to_string(most));
   }
-  if (request.groups.size() > 1 && !together()) {
+  if (request.groups.size() > 1 && !together({})) {
     return refuse("has " + std::to_string(request.groups.size()) +
                   " groups that do not fit the cluster together, even with nothing else running");
   }
-  if (const auto block =
-          state.idle_queues.Check({queue, MinimumAmounts(request), request.owner, 1})) {
+  if (const auto block = NeverAllowed(state, queue, request, most_of, together)) {
     if (block->of_user()) return refuse(share::TooMuchForUserText(state.queues, *block));
     const bool limit = block->kind == share::QuotaBlock::Kind::kLimit;
-    const std::string asked = "needs " + spec::AmountText(block->resource, block->asked) + ", but ";
+    const auto text = [&](int64_t amount) {
+      return state.queues.AmountText(block->resource, amount);
+    };
+    const std::string asked = "needs " + text(block->asked) + ", but ";
     return refuse(asked +
                   (limit ? "queue '" + state.queues.name(block->queue) + "' is limited to " +
-                               spec::AmountText(block->resource, block->bound)
-                         : "the cluster has " + spec::AmountText(block->resource, block->bound) +
+                               text(block->bound)
+                         : "the cluster has " + text(block->bound) +
                                ", of which the queues lend no more than their lending limits"));
   }
   return {};
@@ -648,7 +688,7 @@ Status CheckFits(SchedulerState& state, const JobRequest& request) {
   return CheckFitsBy(
       state, request,
       [&state](const GroupRequest& group, Tier tier) { return MostOfGroup(state, group, tier); },
-      [&] { return FitsWhenEmpty(state, request); });
+      [&](const std::vector<uint64_t>& models) { return FitsWhenEmpty(state, request, models); });
 }
 
 Status WouldFit(const SchedulerState& state, const JobRequest& request) {
@@ -663,7 +703,7 @@ Status WouldFit(const SchedulerState& state, const JobRequest& request) {
       [&state](const GroupRequest& group, Tier tier) {
         return MostOfPlainGroup(state, group, tier);
       },
-      [] { return true; });
+      [](const std::vector<uint64_t>&) { return true; });
 }
 
 }  // namespace longhaul::scheduler::internal

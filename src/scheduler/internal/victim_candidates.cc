@@ -22,24 +22,29 @@ int32_t SparePieces(const JobEntry& job) {
   return (static_cast<int32_t>(job.tasks.size()) - group.minimum) / group.step;
 }
 
+// What the candidate gives back with its spare pieces.
+spec::SharedAmounts SpareOf(const SchedulerState& state, const VictimCandidate& candidate) {
+  const int32_t step = candidate.job->request->groups[0].step;
+  return state.AmountsOfLast(*candidate.job, int64_t{candidate.spare_pieces} * step);
+}
+
 // Whether the rules let `job` take the candidate; lowers the candidate to what they allow: all of
 // it, or some pieces.
-bool IsAllowed(const share::QueueTree& queues, const JobEntry& job, VictimCandidate& candidate) {
+bool IsAllowed(const SchedulerState& state, const share::QueueTree& queues, const JobEntry& job,
+               VictimCandidate& candidate) {
   const JobEntry& other = *candidate.job;
   candidate.may_stop = other.request->preemption != Preemption::kShrink;
   if (other.queue == job.queue) {
     if (other.held_priority >= job.request->priority) return false;
   } else {
-    const spec::SharedAmounts asked = MinimumAmounts(*job.request);
+    const spec::SharedAmounts asked = state.MinimumAmounts(job);
     const auto may = [&](const spec::SharedAmounts& amounts) {
       return queues.MayReclaim(job.queue, asked, other.queue, amounts);
     };
     if (!queues.reclaims(job.queue)) return false;
     if (!may(other.held)) candidate.may_stop = false;
     if (!candidate.may_stop) {
-      const GroupRequest& group = other.request->groups[0];
-      while (candidate.spare_pieces > 0 &&
-             !may(AmountsOf(group.shape, int64_t{candidate.spare_pieces} * group.step))) {
+      while (candidate.spare_pieces > 0 && !may(SpareOf(state, candidate))) {
         --candidate.spare_pieces;
       }
     }
@@ -61,7 +66,7 @@ bool MayTakeFrom(const SchedulerState& state, const JobEntry& job, VictimCandida
   if (other.request->preemption == Preemption::kNever || !WithinBudget(state, other)) return false;
   if (state.IsProtected(other, job.queue)) return false;
   candidate.spare_pieces = SparePieces(other);
-  return IsAllowed(state.queues, job, candidate);
+  return IsAllowed(state, state.queues, job, candidate);
 }
 
 // Calls `use` with each placed job, by number. A walk over all jobs is cheaper than a search for
@@ -77,11 +82,10 @@ void ForEachPlaced(const SchedulerState& state, const Use& use) {
   }
 }
 
-share::Holding MostTaken(const VictimCandidate& candidate) {
+share::Holding MostTaken(const SchedulerState& state, const VictimCandidate& candidate) {
   const JobEntry& other = *candidate.job;
   if (candidate.may_stop) return HeldBy(other);
-  const GroupRequest& group = other.request->groups[0];
-  return PartOf(other, AmountsOf(group.shape, int64_t{candidate.spare_pieces} * group.step));
+  return PartOf(other, SpareOf(state, candidate));
 }
 
 }  // namespace
@@ -95,6 +99,7 @@ bool IsMovable(const SchedulerState& state, const JobEntry& job) {
   if (!state.policy.moves || job.request->preemption == Preemption::kNever) return false;
   if (job.bind_by || job.leaving) return false;
   if (!job.lost.empty() || job.started_in_round == state.rounds) return false;
+  if (job.mixes_models) return false;
   return std::none_of(job.moves.begin(), job.moves.end(),
                       [&](Instant at) { return at + state.policy.move_pause > state.now; });
 }
@@ -137,10 +142,10 @@ VictimCandidates FindVictimCandidates(const SchedulerState& state, const JobEntr
     const JobEntry& other = *candidate.job;
     if (other.queue == job.queue) return false;
     const VictimCandidate alone = candidate;
-    const bool allowed = IsAllowed(left, job, candidate);
+    const bool allowed = IsAllowed(state, left, job, candidate);
     found.dropped = found.dropped || !allowed || candidate.may_stop != alone.may_stop ||
                     candidate.spare_pieces != alone.spare_pieces;
-    if (allowed) left.Remove(MostTaken(candidate));
+    if (allowed) left.Remove(MostTaken(state, candidate));
     return !allowed;
   });
   return found;
@@ -166,7 +171,7 @@ bool MayClaim(const SchedulerState& state, const JobEntry& job) {
   const auto& priorities = state.placed_priorities[static_cast<size_t>(job.queue)];
   if (!priorities.empty() && priorities.begin()->first < job.request->priority) return true;
   if (!state.queues.reclaims(job.queue)) return false;
-  const spec::SharedAmounts asked = MinimumAmounts(*job.request);
+  const spec::SharedAmounts asked = state.MinimumAmounts(job);
   for (share::QueueIndex up = job.queue; up != share::kRootQueue; up = state.queues.parent(up)) {
     if (state.queues.WithinGuarantee(up, asked)) return true;
   }

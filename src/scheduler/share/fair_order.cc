@@ -8,8 +8,6 @@
 
 namespace longhaul::scheduler::share {
 
-using spec::kSharedResources;
-
 namespace {
 
 __extension__ using Int128 = __int128;
@@ -20,7 +18,7 @@ size_t Index(QueueIndex queue) { return static_cast<size_t>(queue); }
 // is no guarantee at all.
 std::pair<int64_t, int64_t> GuaranteeFraction(const QueueTree& tree, QueueIndex queue) {
   std::pair<int64_t, int64_t> most = {-1, 1};
-  for (size_t r = 0; r < kSharedResources; ++r) {
+  for (size_t r = 0; r < tree.dimensions(); ++r) {
     const int64_t guarantee = tree.guarantee(queue)[r];
     const int64_t usage = tree.usage(queue)[r];
     if (guarantee == 0) continue;
@@ -57,7 +55,7 @@ bool FairOrder::Active(QueueIndex queue) const {
 
 int64_t FairOrder::Dominant(const SharedAmounts& amounts, uint32_t weight) const {
   int64_t most = 0;
-  for (size_t r = 0; r < kSharedResources; ++r) {
+  for (size_t r = 0; r < tree_->dimensions(); ++r) {
     const int64_t capacity = tree_->capacity()[r];
     if (amounts[r] <= 0) continue;
     // Of a resource that the cluster has lost, any use is all of it.
@@ -84,7 +82,7 @@ const FairOrder::Node& FairOrder::Computed(QueueIndex queue) {
     }
     for (const QueueIndex child : children) {
       const Node& below = nodes_[Index(child)];
-      for (size_t r = 0; r < kSharedResources; ++r) {
+      for (size_t r = 0; r < tree_->dimensions(); ++r) {
         node.held[r] +=
             below.share <= least
                 ? below.held[r]

@@ -6,35 +6,28 @@
 
 namespace longhaul::scheduler::share {
 
-using spec::kSharedResources;
-
-namespace {
-
-Status CheckTopGuarantees(const std::vector<spec::QueueSpec>& queues,
-                          const SharedAmounts& capacity) {
+// What the queues below the root are guaranteed together.
+Status QueueTree::CheckTopGuarantees(const SharedAmounts& capacity) const {
   SharedAmounts sum;
-  std::string names;
-  for (const spec::QueueSpec& queue : queues) {
-    if (!queue.parent.empty()) continue;
+  for (const QueueIndex child : children(kRootQueue)) {
+    const Node& queue = at(child);
     sum += queue.guarantee;
-    for (size_t r = 0; r < kSharedResources; ++r) {
+    for (size_t r = 0; r < dimensions(); ++r) {
       if (sum[r] <= capacity[r]) continue;
       return InvalidArgument("queue '" + queue.name + "': with its guarantee of " +
-                             spec::AmountText(r, queue.guarantee[r]) + " the queues are promised " +
-                             spec::AmountText(r, sum[r]) + ", but the cluster has " +
-                             spec::AmountText(r, capacity[r]));
+                             AmountText(r, queue.guarantee[r]) + " the queues are promised " +
+                             AmountText(r, sum[r]) + ", but the cluster has " +
+                             AmountText(r, capacity[r]));
     }
   }
   return {};
 }
 
-}  // namespace
-
 Result<QueueTree> QueueTree::Create(const std::vector<spec::QueueSpec>& queues,
                                     const SharedAmounts& capacity) {
   RETURN_IF_ERROR(spec::CheckQueues(queues));
-  RETURN_IF_ERROR(CheckTopGuarantees(queues, capacity));
   QueueTree tree;
+  tree.models_ = spec::QuotaModels(queues);
   tree.nodes_.resize(queues.size() + 1);
   Node& root = tree.nodes_[0];
   root.name = "cluster";
@@ -44,13 +37,13 @@ Result<QueueTree> QueueTree::Create(const std::vector<spec::QueueSpec>& queues,
     tree.index_[queues[i].name] = static_cast<QueueIndex>(i + 1);
   }
   for (size_t i = 0; i < queues.size(); ++i) {
-    const spec::QueueSpec& queue = queues[i];
+    const spec::QueueSpec queue = spec::WithModelDimensions(queues[i], tree.models_);
     Node& node = tree.nodes_[i + 1];
     node.name = queue.name;
     node.parent = queue.parent.empty() ? kRootQueue : tree.index_.at(queue.parent);
     node.guarantee = queue.guarantee;
     node.limit = queue.limit;
-    for (size_t r = 0; r < kSharedResources; ++r) {
+    for (size_t r = 0; r < spec::kQuotaDimensions; ++r) {
       node.kept[r] = std::max<int64_t>(0, queue.guarantee[r] - queue.lend[r]);
       if (queue.guarantee[r] > 0) tree.guaranteed_[r] = true;
     }
@@ -61,6 +54,7 @@ Result<QueueTree> QueueTree::Create(const std::vector<spec::QueueSpec>& queues,
     if (queue.max_run_time > Duration(0)) node.max_run_time = queue.max_run_time;
     tree.at(node.parent).children.push_back(static_cast<QueueIndex>(i + 1));
   }
+  RETURN_IF_ERROR(tree.CheckTopGuarantees(capacity));
   for (size_t i = 1; i < tree.nodes_.size(); ++i) {
     for (QueueIndex up = tree.nodes_[i].parent; up != kNoQueue; up = tree.at(up).parent) {
       ++tree.nodes_[i].depth;
@@ -80,7 +74,7 @@ Result<QueueTree> QueueTree::Create(const std::vector<spec::QueueSpec>& queues,
                    [&](QueueIndex a, QueueIndex b) { return tree.at(a).depth > tree.at(b).depth; });
   for (const QueueIndex queue : order) {
     const Node& node = tree.at(queue);
-    for (size_t r = 0; r < kSharedResources; ++r) {
+    for (size_t r = 0; r < tree.dimensions(); ++r) {
       tree.at(node.parent).children_claims[r] += Claim(node, r);
     }
   }
@@ -109,7 +103,7 @@ void QueueTree::ChangeUser(Node& node, const Holding& holding, int64_t sign) {
   auto user = node.users.find(holding.user);
   if (user == node.users.end()) user = node.users.emplace(holding.user, UserUsage()).first;
   UserUsage& usage = user->second;
-  for (size_t r = 0; r < kSharedResources; ++r) {
+  for (size_t r = 0; r < spec::kQuotaDimensions; ++r) {
     usage.amounts[r] += sign * holding.amounts[r];
     CHECK(usage.amounts[r] >= 0) << "usage of a user in queue " << node.name << " below zero";
   }
@@ -119,6 +113,7 @@ void QueueTree::ChangeUser(Node& node, const Holding& holding, int64_t sign) {
 }
 
 void QueueTree::Change(const Holding& holding, int64_t sign) {
+  const size_t resources = dimensions();
   const QueueIndex queue = holding.queue;
   const SharedAmounts& amounts = holding.amounts;
   SharedAmounts claims_before;
@@ -126,7 +121,7 @@ void QueueTree::Change(const Holding& holding, int64_t sign) {
   for (QueueIndex up = queue; up != kNoQueue; up = at(up).parent) {
     Node& node = at(up);
     if (node.per_user.limits_holdings()) ChangeUser(node, holding, sign);
-    for (size_t r = 0; r < kSharedResources; ++r) {
+    for (size_t r = 0; r < resources; ++r) {
       claims_before[r] = Claim(node, r);
       node.usage[r] += sign * amounts[r];
       CHECK(node.usage[r] >= 0) << "usage of queue " << node.name << " below zero";
@@ -141,12 +136,13 @@ void QueueTree::Change(const Holding& holding, int64_t sign) {
 }
 
 std::optional<QuotaBlock> QueueTree::CheckUser(const Holding& asked) const {
+  const size_t resources = dimensions();
   for (QueueIndex up = asked.queue; up != kNoQueue; up = at(up).parent) {
     const Node& node = at(up);
     if (!node.per_user.limits_holdings()) continue;
     const auto found = node.users.find(asked.user);
     const UserUsage usage = found == node.users.end() ? UserUsage() : found->second;
-    for (size_t r = 0; r < kSharedResources; ++r) {
+    for (size_t r = 0; r < resources; ++r) {
       const int64_t bound = node.per_user.amounts[r];
       if (asked.amounts[r] == 0 || usage.amounts[r] + asked.amounts[r] <= bound) continue;
       return QuotaBlock{QuotaBlock::Kind::kUser, up, r, usage.amounts[r], asked.amounts[r], bound,
@@ -163,17 +159,18 @@ std::optional<QuotaBlock> QueueTree::CheckUser(const Holding& asked) const {
 }
 
 std::optional<QuotaBlock> QueueTree::Check(const Holding& asked) const {
+  const size_t resources = dimensions();
   const QueueIndex queue = asked.queue;
   const SharedAmounts& amounts = asked.amounts;
   for (QueueIndex up = queue; up != kNoQueue; up = at(up).parent) {
     const Node& node = at(up);
-    for (size_t r = 0; r < kSharedResources; ++r) {
+    for (size_t r = 0; r < resources; ++r) {
       if (amounts[r] == 0 || node.usage[r] + amounts[r] <= node.limit[r]) continue;
       return QuotaBlock{QuotaBlock::Kind::kLimit, up, r, node.usage[r], amounts[r], node.limit[r]};
     }
   }
   if (auto block = CheckUser(asked)) return block;
-  for (size_t r = 0; r < kSharedResources; ++r) {
+  for (size_t r = 0; r < resources; ++r) {
     if (amounts[r] == 0) continue;
     int64_t change = amounts[r];
     for (QueueIndex up = queue;; up = at(up).parent) {
@@ -193,11 +190,12 @@ std::optional<QuotaBlock> QueueTree::Check(const Holding& asked) const {
 }
 
 bool QueueTree::WithinGuarantee(QueueIndex queue, const SharedAmounts& amounts) const {
+  const size_t resources = dimensions();
   if (std::none_of(guaranteed_.begin(), guaranteed_.end(), [](bool any) { return any; })) {
     return false;
   }
   const Node& node = at(queue);
-  for (size_t r = 0; r < kSharedResources; ++r) {
+  for (size_t r = 0; r < resources; ++r) {
     if (!guaranteed_[r] || amounts[r] == 0) continue;
     if (node.usage[r] + amounts[r] > node.guarantee[r]) return false;
   }
@@ -206,6 +204,7 @@ bool QueueTree::WithinGuarantee(QueueIndex queue, const SharedAmounts& amounts) 
 
 bool QueueTree::MayReclaim(QueueIndex claimant, const SharedAmounts& asked, QueueIndex victim,
                            const SharedAmounts& held) const {
+  const size_t resources = dimensions();
   if (claimant == kRootQueue || victim == kRootQueue || claimant == victim) return false;
   // The branches below the first queue above both.
   QueueIndex claim_branch = claimant;
@@ -220,7 +219,7 @@ bool QueueTree::MayReclaim(QueueIndex claimant, const SharedAmounts& asked, Queu
   if (!WithinGuarantee(claim_branch, asked)) return false;
   for (QueueIndex up = victim;; up = at(up).parent) {
     const Node& node = at(up);
-    for (size_t r = 0; r < kSharedResources; ++r) {
+    for (size_t r = 0; r < resources; ++r) {
       if (!guaranteed_[r] || asked[r] == 0 || held[r] == 0) continue;
       if (node.usage[r] - held[r] < node.guarantee[r]) return false;
     }
@@ -232,7 +231,7 @@ bool QueueTree::PassesUserLimits(QueueIndex queue, std::string_view user) const 
   const Node& node = at(queue);
   const auto found = node.users.find(user);
   if (found == node.users.end()) return false;
-  for (size_t r = 0; r < kSharedResources; ++r) {
+  for (size_t r = 0; r < dimensions(); ++r) {
     if (found->second.amounts[r] > node.per_user.amounts[r]) return true;
   }
   return found->second.running > int64_t{node.per_user.running};
@@ -241,7 +240,7 @@ bool QueueTree::PassesUserLimits(QueueIndex queue, std::string_view user) const 
 int64_t QueueTree::ExcessShare(QueueIndex queue) const {
   const Node& node = at(queue);
   int64_t most = 0;
-  for (size_t r = 0; r < kSharedResources; ++r) {
+  for (size_t r = 0; r < dimensions(); ++r) {
     const int64_t total = capacity()[r];
     if (total > 0) most = std::max(most, (node.usage[r] - node.guarantee[r]) * 1000 / total);
   }
@@ -254,12 +253,12 @@ Status QueueTree::CheckInvariants() const {
     SharedAmounts claims;
     for (const QueueIndex child : node.children) {
       usage += at(child).usage;
-      for (size_t r = 0; r < kSharedResources; ++r) claims[r] += Claim(at(child), r);
+      for (size_t r = 0; r < dimensions(); ++r) claims[r] += Claim(at(child), r);
     }
-    for (size_t r = 0; r < kSharedResources; ++r) {
+    for (size_t r = 0; r < dimensions(); ++r) {
       if (usage[r] != node.usage[r] || node.own[r] < 0) {
-        return InternalError("queue " + node.name + " uses " + spec::AmountText(r, node.usage[r]) +
-                             ", its parts add up to " + spec::AmountText(r, usage[r]));
+        return InternalError("queue " + node.name + " uses " + AmountText(r, node.usage[r]) +
+                             ", its parts add up to " + AmountText(r, usage[r]));
       }
       if (claims[r] != node.children_claims[r]) {
         return InternalError("queue " + node.name + ": the children's claims don't add up");
@@ -290,9 +289,9 @@ std::string UserText(std::string_view user) {
 }
 
 std::string TooMuchForUserText(const QueueTree& queues, const QuotaBlock& block) {
-  return "needs " + spec::AmountText(block.resource, block.asked) + ", but queue '" +
+  return "needs " + queues.AmountText(block.resource, block.asked) + ", but queue '" +
          queues.name(block.queue) + "' allows each user " +
-         spec::AmountText(block.resource, block.bound);
+         queues.AmountText(block.resource, block.bound);
 }
 
 }  // namespace longhaul::scheduler::share

@@ -13,6 +13,9 @@
 // user only in queues that declare such limits, and a request is admitted only if no queue above it
 // passes the limits of its user.
 //
+// Amounts have a dimension for each device model that has quotas, beside those of all accelerators;
+// the rules are the same for all dimensions.
+//
 // Leaves out order (fair_order.h) and time (decayed_usage.h).
 #pragma once
 
@@ -79,11 +82,20 @@ struct QuotaBlock {
 
 class QueueTree {
  public:
-  // Checks as spec::CheckQueues does, and that the top guarantees fit into `capacity` together.
+  // Checks as spec::CheckQueues does, and that the top guarantees fit into `capacity` together,
+  // which has the dimensions of spec::QuotaModels.
   static Result<QueueTree> Create(const std::vector<spec::QueueSpec>& queues,
                                   const SharedAmounts& capacity);
 
   size_t size() const { return nodes_.size(); }
+  // The device models that have quotas, in the order of their dimensions.
+  const std::vector<std::string>& models() const { return models_; }
+  // The number of dimensions that amounts have here.
+  size_t dimensions() const { return spec::kSharedResources + models_.size(); }
+  // One amount for messages.
+  std::string AmountText(size_t resource, int64_t amount) const {
+    return spec::AmountText(resource, amount, models_);
+  }
   const SharedAmounts& capacity() const { return nodes_[0].guarantee; }
   // What the cluster has now; guarantees stay promised when it falls below them.
   void SetCapacity(const SharedAmounts& capacity);
@@ -163,13 +175,15 @@ class QueueTree {
   QueueTree() = default;
   Node& at(QueueIndex queue) { return nodes_[static_cast<size_t>(queue)]; }
   const Node& at(QueueIndex queue) const { return nodes_[static_cast<size_t>(queue)]; }
+  Status CheckTopGuarantees(const SharedAmounts& capacity) const;
   static int64_t Claim(const Node& node, size_t resource);
   void Change(const Holding& holding, int64_t sign);
   Status CheckUsers() const;
   static void ChangeUser(Node& node, const Holding& holding, int64_t sign);
 
   std::vector<Node> nodes_;
-  std::array<bool, spec::kSharedResources> guaranteed_{};  // to anybody
+  std::vector<std::string> models_;
+  std::array<bool, spec::kQuotaDimensions> guaranteed_{};  // to anybody
   std::unordered_map<std::string, QueueIndex> index_;
 };
 

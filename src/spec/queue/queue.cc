@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/text.h"
 
@@ -51,14 +52,47 @@ Status CheckUsers(const QueueSpec& queue, const std::vector<const QueueSpec*>& p
   return {};
 }
 
-Status CheckLimits(const QueueSpec& queue, const std::vector<const QueueSpec*>& path) {
-  for (size_t r = 0; r < kSharedResources; ++r) {
+Status CheckLimits(const QueueSpec& queue, const std::vector<const QueueSpec*>& path,
+                   const std::vector<std::string>& models) {
+  for (size_t r = 0; r < kSharedResources + models.size(); ++r) {
     for (const QueueSpec* above : path) {
       if (queue.guarantee[r] <= above->limit[r]) continue;
       return InvalidArgument(
-          Named(queue) + "guarantees " + AmountText(r, queue.guarantee[r]) + ", above the limit " +
-          (above == &queue ? "" : "of '" + above->name + "' ") + "of " +
-          AmountText(r, above->limit[r]) + ": lower the guarantee or raise the limit");
+          Named(queue) + "guarantees " + AmountText(r, queue.guarantee[r], models) +
+          ", above the limit " + (above == &queue ? "" : "of '" + above->name + "' ") + "of " +
+          AmountText(r, above->limit[r], models) + ": lower the guarantee or raise the limit");
+    }
+  }
+  return {};
+}
+
+// What a queue is guaranteed of all models is part of what it is guaranteed of accelerators.
+Status CheckModelSum(const QueueSpec& queue) {
+  int64_t sum = 0;
+  for (const ModelQuota& quota : queue.models) sum += quota.guarantee;
+  constexpr auto kAccelerators = static_cast<size_t>(SharedResource::kAccelerators);
+  if (sum <= queue.guarantee[kAccelerators]) return {};
+  return InvalidArgument(Named(queue) + "its devices are guaranteed " +
+                         AmountText(kAccelerators, sum) + " together, but it is guaranteed only " +
+                         AmountText(kAccelerators, queue.guarantee[kAccelerators]) +
+                         ": raise the guarantee of accelerators to " +
+                         AmountText(kAccelerators, sum));
+}
+
+// The guarantees of the children of each queue fit into its own.
+Status CheckSums(const std::vector<QueueSpec>& queues, const std::vector<std::string>& models) {
+  std::map<std::string_view, SharedAmounts> sums;
+  for (const QueueSpec& queue : queues) {
+    if (!queue.parent.empty()) sums[queue.parent] += queue.guarantee;
+  }
+  for (const QueueSpec& queue : queues) {
+    const auto found = sums.find(queue.name);
+    if (found == sums.end()) continue;
+    for (size_t r = 0; r < kSharedResources + models.size(); ++r) {
+      if (found->second[r] <= queue.guarantee[r]) continue;
+      return InvalidArgument(
+          Named(queue) + "its children are guaranteed " + AmountText(r, found->second[r], models) +
+          " together, but it has only " + AmountText(r, queue.guarantee[r], models));
     }
   }
   return {};
@@ -66,7 +100,7 @@ Status CheckLimits(const QueueSpec& queue, const std::vector<const QueueSpec*>& 
 
 }  // namespace
 
-std::string AmountText(size_t resource, int64_t amount) {
+std::string AmountText(size_t resource, int64_t amount, const std::vector<std::string>& models) {
   if (resource == static_cast<size_t>(SharedResource::kMemory)) {
     return WithThousands(amount) + " MiB of memory";
   }
@@ -76,7 +110,35 @@ std::string AmountText(size_t resource, int64_t amount) {
     while (digits.back() == '0') digits.pop_back();
     text = (amount < 0 && amount > -1000 ? "-" : "") + text + "." + digits;
   }
-  return text + " " + std::string(kSharedResourceNames[resource]);
+  if (resource < kSharedResources) return text + " " + std::string(kSharedResourceNames[resource]);
+  const size_t model = resource - kSharedResources;
+  return text + " accelerators of model " + (model < models.size() ? models[model] : "unknown");
+}
+
+std::vector<std::string> QuotaModels(const std::vector<QueueSpec>& queues) {
+  std::set<std::string> names;
+  for (const QueueSpec& queue : queues) {
+    for (const ModelQuota& quota : queue.models) names.insert(quota.model);
+  }
+  return {names.begin(), names.end()};
+}
+
+QueueSpec WithModelDimensions(const QueueSpec& queue, const std::vector<std::string>& models) {
+  QueueSpec resolved = queue;
+  for (size_t r = kSharedResources; r < kQuotaDimensions; ++r) {
+    resolved.guarantee[r] = 0;
+    resolved.limit[r] = resolved.lend[r] = resolved.per_user.amounts[r] = kUnlimited;
+  }
+  for (const ModelQuota& quota : queue.models) {
+    const auto found = std::lower_bound(models.begin(), models.end(), quota.model);
+    if (found == models.end() || *found != quota.model) continue;
+    const size_t r = kSharedResources + static_cast<size_t>(found - models.begin());
+    resolved.guarantee[r] = quota.guarantee;
+    resolved.limit[r] = quota.limit;
+    resolved.lend[r] = quota.lend;
+    resolved.per_user.amounts[r] = quota.per_user;
+  }
+  return resolved;
 }
 
 Status CheckQueues(const std::vector<QueueSpec>& queues) {
@@ -90,24 +152,22 @@ Status CheckQueues(const std::vector<QueueSpec>& queues) {
       return InvalidArgument(Named(queue) + "there are two of this name");
     }
   }
-  std::map<std::string_view, SharedAmounts> sums;
-  for (const QueueSpec& queue : queues) {
+  const std::vector<std::string> models = QuotaModels(queues);
+  if (models.size() > kMaxQuotaModels) {
+    return InvalidArgument("the queues have quotas for " + std::to_string(models.size()) +
+                           " device models, among them " + Printable(models.back(), 64) +
+                           "; at most " + std::to_string(kMaxQuotaModels) + " may have quotas");
+  }
+  std::vector<QueueSpec> resolved;
+  for (const QueueSpec& queue : queues) resolved.push_back(WithModelDimensions(queue, models));
+  for (const QueueSpec& queue : resolved) index[queue.name] = &queue;
+  for (const QueueSpec& queue : resolved) {
     ASSIGN_OR_RETURN(const auto path, PathToRoot(queue, index));
-    RETURN_IF_ERROR(CheckLimits(queue, path));
+    RETURN_IF_ERROR(CheckLimits(queue, path, models));
     RETURN_IF_ERROR(CheckUsers(queue, path));
-    if (!queue.parent.empty()) sums[queue.parent] += queue.guarantee;
+    RETURN_IF_ERROR(CheckModelSum(queue));
   }
-  for (const QueueSpec& queue : queues) {
-    const auto found = sums.find(queue.name);
-    if (found == sums.end()) continue;
-    for (size_t r = 0; r < kSharedResources; ++r) {
-      if (found->second[r] <= queue.guarantee[r]) continue;
-      return InvalidArgument(Named(queue) + "its children are guaranteed " +
-                             AmountText(r, found->second[r]) + " together, but it has only " +
-                             AmountText(r, queue.guarantee[r]));
-    }
-  }
-  return {};
+  return CheckSums(resolved, models);
 }
 
 std::vector<const QueueSpec*> PathOf(const std::vector<QueueSpec>& queues, std::string_view name) {

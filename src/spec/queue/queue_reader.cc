@@ -17,9 +17,12 @@ using internal::Node;
 constexpr auto kKeys =
     std::to_array<std::string_view>({"name", "parent", "guarantee", "limit", "lend", "weight",
                                      "order", "reclaim", "users", "per_user", "max_run_time"});
-constexpr auto kUserKeys =
-    std::to_array<std::string_view>({"jobs", "running", "accelerators", "cpu", "memory"});
+constexpr auto kAmountKeys =
+    std::to_array<std::string_view>({"accelerators", "cpu", "memory", "devices"});
+constexpr auto kUserKeys = std::to_array<std::string_view>(
+    {"jobs", "running", "accelerators", "cpu", "memory", "devices"});
 constexpr size_t kMaxName = 63;
+constexpr size_t kMaxModelName = 63;
 constexpr uint32_t kMaxWeight = 1'000'000;
 constexpr uint32_t kMaxUserJobs = 1'000'000;
 constexpr Duration kLongestRun = std::chrono::hours(24 * 365);
@@ -82,16 +85,22 @@ class QueueReader {
       RETURN_IF_ERROR(ReadKey(child, queue));
     }
     if (queue.name.empty()) return Refuse(item.line, "a queue lacks its 'name'");
+    std::erase_if(queue.models, [](const ModelQuota& quota) {
+      ModelQuota none;
+      none.model = quota.model;
+      return quota == none;
+    });
     return queue;
   }
 
   Status ReadKey(const Node& node, QueueSpec& queue) const {
     const std::string& key = node.key;
-    if (key == "guarantee") return ReadAmounts(node, queue.guarantee);
-    if (key == "limit") return ReadAmounts(node, queue.limit);
-    if (key == "lend") return ReadAmounts(node, queue.lend);
+    if (key == "guarantee")
+      return ReadAmounts(node, queue, queue.guarantee, &ModelQuota::guarantee);
+    if (key == "limit") return ReadAmounts(node, queue, queue.limit, &ModelQuota::limit);
+    if (key == "lend") return ReadAmounts(node, queue, queue.lend, &ModelQuota::lend);
     if (key == "users") return ReadUsers(node, queue.users);
-    if (key == "per_user") return ReadUserLimits(node, queue.per_user);
+    if (key == "per_user") return ReadUserLimits(node, queue);
     if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) return Unknown(node, kKeys);
     if (node.kind != Node::Kind::kScalar) return Refuse(node.line, key + " must be one value");
     if (key == "name") return ReadName(node, queue.name);
@@ -131,7 +140,8 @@ class QueueReader {
     return {};
   }
 
-  Status ReadAmounts(const Node& node, SharedAmounts& amounts) const {
+  Status ReadAmounts(const Node& node, QueueSpec& queue, SharedAmounts& amounts,
+                     int64_t ModelQuota::*of_model) const {
     if (node.kind != Node::Kind::kMap) {
       return Refuse(node.line, node.key + " must be a map such as {accelerators: 8, memory: 1TiB}");
     }
@@ -139,10 +149,44 @@ class QueueReader {
       // Event logs hold files written before 0.1, in which the key of accelerators is cards.
       const std::string_view key =
           child.key == "cards" ? std::string_view("accelerators") : std::string_view(child.key);
+      if (key == "devices") {
+        RETURN_IF_ERROR(ReadModels(child, queue, of_model));
+        continue;
+      }
       const auto found = std::find(kSharedResourceNames.begin(), kSharedResourceNames.end(), key);
-      if (found == kSharedResourceNames.end()) return Unknown(child, kSharedResourceNames);
+      if (found == kSharedResourceNames.end()) return Unknown(child, kAmountKeys);
       RETURN_IF_ERROR(
           ReadAmount(child, static_cast<size_t>(found - kSharedResourceNames.begin()), amounts));
+    }
+    return {};
+  }
+
+  // Accelerators by device model.
+  Status ReadModels(const Node& node, QueueSpec& queue, int64_t ModelQuota::*quota) const {
+    if (node.kind != Node::Kind::kMap || node.children.empty() ||
+        node.children.size() > kMaxQuotaModels) {
+      return Refuse(node.line, "devices must be a map of 1 to " + std::to_string(kMaxQuotaModels) +
+                                   " device models such as {h100: 8}");
+    }
+    for (const Node& child : node.children) {
+      if (child.key.empty() || child.key.size() > kMaxModelName) {
+        return Refuse(child.line, "devices: '" + Printable(child.key, 70) +
+                                      "' is not the name of a device model: 1 to " +
+                                      std::to_string(kMaxModelName) + " characters");
+      }
+      const auto amount =
+          child.kind == Node::Kind::kScalar ? Thousandths(child.text) : std::nullopt;
+      if (!amount || *amount > kMaxAmount) {
+        return Bad(child, "a number such as 8 or 0.5, of at most three decimals");
+      }
+      auto at = std::lower_bound(
+          queue.models.begin(), queue.models.end(), child.key,
+          [](const ModelQuota& each, const std::string& name) { return each.model < name; });
+      if (at == queue.models.end() || at->model != child.key) {
+        at = queue.models.insert(at, ModelQuota());
+        at->model = child.key;
+      }
+      (*at).*quota = *amount;
     }
     return {};
   }
@@ -181,11 +225,16 @@ class QueueReader {
     return {};
   }
 
-  Status ReadUserLimits(const Node& node, UserLimits& limits) const {
+  Status ReadUserLimits(const Node& node, QueueSpec& queue) const {
+    UserLimits& limits = queue.per_user;
     if (node.kind != Node::Kind::kMap) {
       return Refuse(node.line, "per_user must be a map such as {running: 4, accelerators: 16}");
     }
     for (const Node& child : node.children) {
+      if (child.key == "devices") {
+        RETURN_IF_ERROR(ReadModels(child, queue, &ModelQuota::per_user));
+        continue;
+      }
       const auto found =
           std::find(kSharedResourceNames.begin(), kSharedResourceNames.end(), child.key);
       if (found != kSharedResourceNames.end()) {
@@ -245,24 +294,45 @@ class QueueReader {
   std::string_view source_;
 };
 
+std::string Quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
 std::string AmountYaml(size_t resource, int64_t amount) {
   if (resource == static_cast<size_t>(SharedResource::kMemory))
     return std::to_string(amount) + "MiB";
   return std::to_string(amount / 1000) + "." + std::to_string(1000 + amount % 1000).substr(1);
 }
 
+// The queue's quotas of one sort by device model; empty when none differs from `standard`.
+std::string ModelsYaml(const QueueSpec& queue, int64_t ModelQuota::*quota, int64_t standard) {
+  std::vector<std::string> parts;
+  for (const ModelQuota& each : queue.models) {
+    if (each.*quota == standard) continue;
+    parts.push_back(Quoted(each.model) + ": " + AmountYaml(0, each.*quota));
+  }
+  return parts.empty() ? "" : "devices: {" + Join(parts, ", ") + "}";
+}
+
 // The amounts that differ from the default; nothing when none does.
 std::string AmountsYaml(const char* key, const SharedAmounts& amounts,
-                        const SharedAmounts& standard) {
+                        const SharedAmounts& standard, const std::string& models) {
   std::vector<std::string> parts;
   for (size_t r = 0; r < kSharedResources; ++r) {
     if (amounts[r] == standard[r]) continue;
     parts.push_back(std::string(kSharedResourceNames[r]) + ": " + AmountYaml(r, amounts[r]));
   }
+  if (!models.empty()) parts.push_back(models);
   return parts.empty() ? "" : "    " + std::string(key) + ": {" + Join(parts, ", ") + "}\n";
 }
 
-std::string UserLimitsYaml(const UserLimits& limits) {
+std::string UserLimitsYaml(const QueueSpec& queue) {
+  const UserLimits& limits = queue.per_user;
   std::vector<std::string> parts;
   if (limits.jobs != kUnlimitedJobs) parts.push_back("jobs: " + std::to_string(limits.jobs));
   if (limits.running != kUnlimitedJobs) {
@@ -272,18 +342,15 @@ std::string UserLimitsYaml(const UserLimits& limits) {
     if (limits.amounts[r] == kUnlimited) continue;
     parts.push_back(std::string(kSharedResourceNames[r]) + ": " + AmountYaml(r, limits.amounts[r]));
   }
+  const std::string models = ModelsYaml(queue, &ModelQuota::per_user, kUnlimited);
+  if (!models.empty()) parts.push_back(models);
   return parts.empty() ? "" : "    per_user: {" + Join(parts, ", ") + "}\n";
 }
 
 std::string UsersYaml(const std::vector<std::string>& users) {
-  std::string yaml;
-  for (const std::string& user : users) {
-    yaml += (yaml.empty() ? "    users: [\"" : ", \"");
-    for (const char c : user)
-      yaml += (c == '"' || c == '\\') ? std::string("\\") + c : std::string(1, c);
-    yaml += "\"";
-  }
-  return yaml.empty() ? "" : yaml + "]\n";
+  std::vector<std::string> names;
+  for (const std::string& user : users) names.push_back(Quoted(user));
+  return names.empty() ? "" : "    users: [" + Join(names, ", ") + "]\n";
 }
 
 }  // namespace
@@ -302,15 +369,18 @@ std::string ToYaml(const std::vector<QueueSpec>& queues) {
   for (const QueueSpec& queue : queues) {
     yaml += "  - name: \"" + queue.name + "\"\n";
     if (!queue.parent.empty()) yaml += "    parent: \"" + queue.parent + "\"\n";
-    yaml += AmountsYaml("guarantee", queue.guarantee, {});
-    yaml += AmountsYaml("limit", queue.limit, kUnlimitedAmounts);
-    yaml += AmountsYaml("lend", queue.lend, kUnlimitedAmounts);
+    yaml +=
+        AmountsYaml("guarantee", queue.guarantee, {}, ModelsYaml(queue, &ModelQuota::guarantee, 0));
+    yaml += AmountsYaml("limit", queue.limit, kUnlimitedAmounts,
+                        ModelsYaml(queue, &ModelQuota::limit, kUnlimited));
+    yaml += AmountsYaml("lend", queue.lend, kUnlimitedAmounts,
+                        ModelsYaml(queue, &ModelQuota::lend, kUnlimited));
     yaml += "    weight: " + std::to_string(queue.weight) + "\n";
     yaml +=
         queue.order == QueueOrder::kPriority ? "    order: priority\n" : "    order: first-come\n";
     yaml += queue.reclaim ? "    reclaim: true\n" : "    reclaim: false\n";
     yaml += UsersYaml(queue.users);
-    yaml += UserLimitsYaml(queue.per_user);
+    yaml += UserLimitsYaml(queue);
     if (queue.max_run_time > Duration(0)) {
       yaml += "    max_run_time: " + std::to_string(queue.max_run_time / std::chrono::seconds(1)) +
               "s\n";

@@ -8,6 +8,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
+SharedAmounts Unlimited(SharedAmounts amounts) {
+  for (size_t r = kSharedResources; r < kQuotaDimensions; ++r) amounts[r] = kUnlimited;
+  return amounts;
+}
+
 TEST(ParseQueues, ReadsEveryKey) {
   const auto queues = ParseQueues(R"(queues:
   - name: research
@@ -28,7 +33,7 @@ TEST(ParseQueues, ReadsEveryKey) {
   EXPECT_EQ((*queues)[0].limit, kUnlimitedAmounts);
   const QueueSpec& language = (*queues)[1];
   EXPECT_EQ(language.parent, "research");
-  EXPECT_EQ(language.limit, (SharedAmounts{{96'000, kUnlimited, kUnlimited}}));
+  EXPECT_EQ(language.limit, Unlimited({{96'000, kUnlimited, kUnlimited}}));
   EXPECT_EQ(language.lend[0], 125);
   EXPECT_EQ(language.weight, 2u);
   EXPECT_EQ(language.order, QueueOrder::kFirstCome);
@@ -38,7 +43,7 @@ TEST(ParseQueues, ReadsEveryKey) {
 TEST(ParseQueues, ReadsCardsAsAccelerators) {
   const auto queues = ParseQueues("queues: [{name: a, limit: {cards: 5}}]", "old.yaml");
   ASSERT_TRUE(queues.ok()) << queues.status();
-  EXPECT_EQ((*queues)[0].limit, (SharedAmounts{{5'000, kUnlimited, kUnlimited}}));
+  EXPECT_EQ((*queues)[0].limit, Unlimited({{5'000, kUnlimited, kUnlimited}}));
 }
 
 TEST(ParseQueues, ReadsWhoMaySubmitAndWhatEachUserMayHave) {
@@ -55,11 +60,69 @@ TEST(ParseQueues, ReadsWhoMaySubmitAndWhatEachUserMayHave) {
   EXPECT_EQ(research.users, (std::vector<std::string>{"alice", "bob@example.org"}));
   EXPECT_EQ(research.per_user.jobs, 100u);
   EXPECT_EQ(research.per_user.running, 10u);
-  EXPECT_EQ(research.per_user.amounts, (SharedAmounts{{16'000, kUnlimited, 2'048}}));
+  EXPECT_EQ(research.per_user.amounts, Unlimited({{16'000, kUnlimited, 2'048}}));
   EXPECT_EQ(research.max_run_time, std::chrono::minutes(90));
   EXPECT_TRUE((*queues)[1].users.empty());
   EXPECT_EQ((*queues)[1].per_user, UserLimits());
   EXPECT_EQ((*queues)[1].max_run_time, Duration(0));
+}
+
+TEST(ParseQueues, ReadsQuotasOfDeviceModels) {
+  const auto queues = ParseQueues(R"(queues:
+  - name: research
+    guarantee: {accelerators: 24, devices: {h100: 16, a100: 8}}
+    limit: {devices: {h100: 32}}
+    lend: {devices: {"a100": 0.5}}
+    per_user: {jobs: 3, devices: {h100: 4}}
+  - {name: none, guarantee: {accelerators: 1, devices: {v100: 0}}}
+)",
+                                  "q.yaml");
+  ASSERT_TRUE(queues.ok()) << queues.status();
+  const std::vector<ModelQuota>& models = (*queues)[0].models;
+  ASSERT_EQ(models.size(), 2u);
+  EXPECT_EQ(models[0], (ModelQuota{"a100", 8'000, kUnlimited, 500, kUnlimited}));
+  EXPECT_EQ(models[1], (ModelQuota{"h100", 16'000, 32'000, kUnlimited, 4'000}));
+  EXPECT_TRUE((*queues)[1].models.empty()) << "nothing is no quota";
+  EXPECT_EQ(QuotaModels(*queues), (std::vector<std::string>{"a100", "h100"}));
+  const QueueSpec resolved = WithModelDimensions((*queues)[0], QuotaModels(*queues));
+  EXPECT_EQ(resolved.guarantee, (SharedAmounts{{24'000, 0, 0, 8'000, 16'000}}));
+  EXPECT_EQ(resolved.limit[4], 32'000);
+  EXPECT_EQ(resolved.per_user.amounts[4], 4'000);
+  const auto again = ParseQueues(ToYaml(*queues), "again");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(*again, *queues);
+}
+
+TEST(ParseQueues, RefusesQuotasOfDeviceModelsThatCannotBe) {
+  const struct {
+    const char* text;
+    const char* message;
+  } kRows[] = {
+      {"{name: a, limit: {devices: 8}}", "devices must be a map of 1 to 5 device models"},
+      {"{name: a, limit: {devices: {}}}", "devices must be a map of 1 to 5 device models"},
+      {"{name: a, limit: {devices: {b: 1, c: 1, d: 1, e: 1, f: 1, g: 1}}}", "of 1 to 5 device"},
+      {"{name: a, limit: {devices: {h100: many}}}", "h100: 'many' is not a number such as 8"},
+      {"{name: a, limit: {devices: {h100: -1}}}", "h100: '-1' is not a number such as 8"},
+      {"{name: a, limit: {devices: {h100: [1]}}}", "is not a number such as 8"},
+      {"{name: a, limit: {devices: {'': 1}}}", "is not the name of a device model"},
+      {"{name: a, limit: {device: {h100: 1}}}", "did you mean 'devices'?"},
+      {"{name: a, guarantee: {devices: {h100: 8}}}",
+       "its devices are guaranteed 8 accelerators together, but it is guaranteed only 0 "
+       "accelerators: raise the guarantee of accelerators to 8 accelerators"},
+      {"{name: a, guarantee: {accelerators: 8, devices: {h100: 8}}, limit: {devices: {h100: 4}}}",
+       "guarantees 8 accelerators of model h100, above the limit of 4 accelerators of model h100"},
+      {"{name: a, guarantee: {accelerators: 8, devices: {h100: 2}}}, "
+       "{name: b, parent: a, guarantee: {accelerators: 8, devices: {h100: 3}}}",
+       "its children are guaranteed 3 accelerators of model h100 together, but it has only 2"},
+      {"{name: a, limit: {devices: {b: 1, c: 1, d: 1}}}, {name: h, limit: {devices: {e: 1, f: 1, "
+       "g: 1}}}",
+       "quotas for 6 device models, among them g; at most 5"},
+  };
+  for (const auto& row : kRows) {
+    const auto queues = ParseQueues(std::string("queues: [") + row.text + "]", "q");
+    ASSERT_FALSE(queues.ok()) << row.text;
+    EXPECT_THAT(queues.status().message(), HasSubstr(row.message)) << row.text;
+  }
 }
 
 TEST(ParseQueues, LetsAQueueNarrowItsUsers) {
@@ -89,10 +152,10 @@ TEST(ParseQueues, WritesWhatItReadsBack) {
   queues[0].guarantee = {{1'001, 20, 7}};
   queues[1].name = "true";
   queues[1].parent = "a";
-  queues[1].lend = {{0, 5, 6}};
+  queues[1].lend = Unlimited({{0, 5, 6}});
   queues[1].reclaim = false;
   queues[0].users = {"a$b\\c", "d"};
-  queues[0].per_user = {7, 3, {{1'500, kUnlimited, 9}}};
+  queues[0].per_user = {7, 3, Unlimited({{1'500, kUnlimited, 9}})};
   queues[1].max_run_time = std::chrono::seconds(12'345'678);
   const auto again = ParseQueues(ToYaml(queues), "again");
   ASSERT_TRUE(again.ok()) << again.status();

@@ -116,7 +116,8 @@ Controller::Remedy OperatorChanges::RemedyOf(const JobId& id,
       *change.mutable_job() = spec;
     } else if (const auto* limit = std::get_if<scheduler::QueueLimitSet>(&event)) {
       change.mutable_limit()->set_queue(limit->queue);
-      *change.mutable_limit()->mutable_limit() = scheduling::AmountsOf(limit->limit);
+      *change.mutable_limit()->mutable_limit() =
+          scheduling::AmountsOf(limit->limit, context_.scheduler.QuotaModels());
     } else if (const auto* node = std::get_if<scheduler::NodeChanged>(&event)) {
       const Node* known = context_.nodes.Find(NodeId(node->node));
       if (known == nullptr || !known->connected) {

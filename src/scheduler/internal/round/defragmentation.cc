@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "scheduler/internal/planning.h"
+#include "scheduler/internal/quota_check.h"
 #include "scheduler/internal/round/take_room.h"
 
 namespace longhaul::scheduler::internal {
@@ -67,8 +68,8 @@ bool Defragmentation::TryMoves(JobEntry& job, const Reservation& reservation) {
 // Whether quota and the free GPUs in all suffice: moves only join free slots.
 bool Defragmentation::IsPossible(const JobEntry& job) const {
   SchedulerState& state = context_.state;
-  const spec::SharedAmounts needed = MinimumAmounts(*job.request);
-  if (state.queues.Check(MinimumOf(job))) return false;
+  const spec::SharedAmounts needed = state.MinimumAmounts(job);
+  if (CheckQuotasOfMinimum(state, job)) return false;
   const auto group = static_cast<size_t>(LargestGroup(*job.request));
   const SlotTable& table = state.tables.Of(state.resources, job.shapes[group], AdmitOf(state, job));
   if (table.total() >= job.request->groups[group].minimum) return true;
@@ -80,7 +81,7 @@ bool Defragmentation::IsWorthIt(const JobEntry& job, const Reservation& reservat
                                 const Room& room) const {
   const SchedulerState& state = context_.state;
   const int64_t saved_ms = (reservation.start - state.now) / std::chrono::milliseconds(1);
-  const int64_t gang_milli = std::max<int64_t>(kWholeGpu, MinimumAmounts(*job.request)[0]);
+  const int64_t gang_milli = std::max<int64_t>(kWholeGpu, state.MinimumAmounts(job)[0]);
   const auto gain = static_cast<Int128>(gang_milli) * saved_ms / 1'000;
   if (gain <= static_cast<Int128>(2) * room.cost_gpu_ms) return false;
   // The budget is in thousandths of all GPU-time so far.

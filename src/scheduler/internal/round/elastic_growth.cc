@@ -46,7 +46,7 @@ Choice ChoicesOf(const SchedulerState& state, const share::QueueTree& queues, co
        ++step, count += group.step) {
     if (count < TasksOf(job) && !shrinks) continue;
     const int32_t more = count - (may_shrink ? group.minimum : TasksOf(job));
-    if (count > TasksOf(job) && queues.Check(PartOf(job, AmountsOf(group.shape, more)))) break;
+    if (count > TasksOf(job) && queues.Check(PartOf(job, state.AmountsBeside(job, more)))) break;
     const double speed = group.speed_milli.empty()
                              ? static_cast<double>(count) / group.minimum
                              : group.speed_milli[static_cast<size_t>(step)] / 1'000.0;
@@ -78,7 +78,7 @@ Plan MakePlan(const SchedulerState& state, const std::vector<JobNumber>& jobs, b
     const JobEntry& job = state.at(number);
     const GroupRequest& group = job.request->groups[0];
     if (!may_shrink) break;
-    queues.Remove(PartOf(job, AmountsOf(group.shape, TasksOf(job) - group.minimum)));
+    queues.Remove(PartOf(job, state.AmountsOfLast(job, TasksOf(job) - group.minimum)));
   }
   for (const JobNumber number : jobs) {
     const JobEntry& job = state.at(number);
@@ -153,9 +153,8 @@ bool ElasticGrowth::Lands(const Counts& counts) {
   share::QueueTree queues = state.queues;
   for (const auto& [number, count] : counts) {
     const JobEntry& job = state.at(number);
-    const Shape& shape = job.request->groups[0].shape;
     if (count < TasksOf(job)) {
-      queues.Remove(PartOf(job, AmountsOf(shape, TasksOf(job) - count)));
+      queues.Remove(PartOf(job, state.AmountsOfLast(job, TasksOf(job) - count)));
     }
     for (auto i = static_cast<size_t>(std::max(count, 0)); i < job.tasks.size(); ++i) {
       state.resources.Remove(job.tasks[i].slot);
@@ -165,7 +164,7 @@ bool ElasticGrowth::Lands(const Counts& counts) {
   for (const auto& [number, count] : counts) {
     const JobEntry& job = state.at(number);
     if (count <= TasksOf(job)) continue;
-    const auto more = PartOf(job, AmountsOf(job.request->groups[0].shape, count - TasksOf(job)));
+    const auto more = PartOf(job, state.AmountsBeside(job, count - TasksOf(job)));
     lands = lands && !queues.Check(more).has_value();
     if (!lands) break;
     queues.Add(more);
@@ -194,8 +193,7 @@ void ElasticGrowth::ShrinkBy(JobEntry& job, int32_t tasks) {
 // Whether quota, rules and reservations allow so many tasks more; then the job has them.
 bool ElasticGrowth::GrowBy(JobEntry& job, int32_t tasks) {
   SchedulerState& state = context_.state;
-  const GroupRequest& group = job.request->groups[0];
-  if (state.queues.Check(PartOf(job, AmountsOf(group.shape, tasks)))) return false;
+  if (state.queues.Check(PartOf(job, state.AmountsBeside(job, tasks)))) return false;
   const Savepoint before = state.resources.Save();
   std::vector<HeldTask> placed;
   if (!context_.placer.PlaceMore(state, job, 0, NextRanks(job, tasks), Admit::kReady, placed)) {

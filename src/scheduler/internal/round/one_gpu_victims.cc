@@ -69,7 +69,7 @@ NodeIndex OneGpuVictims::LandingWithout(const JobEntry& job, const JobEntry& oth
     state_.resources.Remove(task.slot);
   }
   state_.queues.Remove(HeldBy(other));
-  const bool quota = !state_.queues.Check(MinimumOf(job)).has_value();
+  const bool quota = !state_.queues.Check(state_.MinimumOf(job)).has_value();
   state_.queues.Add(HeldBy(other));
   NodeIndex landing = state_.resources.size();
   for (const NodeIndex node : nodes) {
@@ -82,9 +82,11 @@ NodeIndex OneGpuVictims::LandingWithout(const JobEntry& job, const JobEntry& oth
 }
 
 OneGpuVictims::Choice OneGpuVictims::Choose(const JobEntry& job) {
+  // Which device model it would be on decides what it may take.
+  if (!job.shapes_of_models.empty()) return {Outcome::kToSearch, {}, 0};
   Candidates& candidates = CandidatesFor(job);
   if (!candidates.plain) return {Outcome::kToSearch, {}, 0};
-  const spec::SharedAmounts asked = MinimumAmounts(*job.request);
+  const spec::SharedAmounts asked = state_.MinimumAmounts(job);
   const Shape& shape = state_.resources.shape(job.shapes[0]);
   const bool gpu_alone = shape.cpu_milli == 0 && shape.memory_mib == 0 &&
                          shape.gpu_memory_mib == 0 && shape.counted == decltype(shape.counted){};

@@ -113,7 +113,7 @@ void Repairs::Repair(JobEntry& job) {
   --context_.steps_left;
   std::sort(job.lost.begin(), job.lost.end());
   const bool patient = state.policy.repair_patience > Duration(0) && job.refusals == 0;
-  const bool may_replace = job.refusals <= kMostRefusals &&
+  const bool may_replace = job.refusals <= kMostRefusals && !job.mixes_models &&
                            (!job.tasks.empty() || (patient && job.request->groups.size() == 1)) &&
                            QuotaIsLeft(job);
   if (may_replace && (IsPlannable(state, job) ? RepairByPlan(job) : Replace(job))) return;
@@ -132,7 +132,7 @@ bool Repairs::QuotaIsLeft(const JobEntry& job) const {
   if (job.lost_since == state.now) return true;
   spec::SharedAmounts lost;
   for (const auto& [group, rank] : job.lost) {
-    lost += AmountsOf(job.request->groups[static_cast<size_t>(group)].shape, 1);
+    lost += state.AmountsOf(state.resources.shape(state.ShapeBesideTasks(job, group)), 1);
   }
   return !state.queues.Check(PartOf(job, lost)).has_value();
 }

@@ -34,7 +34,7 @@ void Reservations::WithdrawForUsers() {
   const SchedulerState& state = context_.state;
   std::vector<JobNumber> blocked;
   for (const auto& [holder, reservation] : state.reservations) {
-    if (state.queues.CheckUser(MinimumOf(state.at(holder)))) blocked.push_back(holder);
+    if (state.queues.CheckUser(state.MinimumOf(state.at(holder)))) blocked.push_back(holder);
   }
   for (const JobNumber holder : blocked) Withdraw(holder);
 }
@@ -45,10 +45,10 @@ bool Reservations::UserAdmits(const JobEntry& job) {
   std::vector<share::Holding> reserved;
   for (const auto& [holder, reservation] : state.reservations) {
     const JobEntry& other = state.at(holder);
-    if (other.request->owner == job.request->owner) reserved.push_back(MinimumOf(other));
+    if (other.request->owner == job.request->owner) reserved.push_back(state.MinimumOf(other));
   }
   for (const share::Holding& each : reserved) state.queues.Add(each);
-  const bool admits = !state.queues.CheckUser(MinimumOf(job)).has_value();
+  const bool admits = !state.queues.CheckUser(state.MinimumOf(job)).has_value();
   for (const share::Holding& each : reserved) state.queues.Remove(each);
   return admits;
 }

@@ -33,7 +33,9 @@ void TakeRoom(RoundContext& context, JobEntry& job, const Room& room) {
     if (victim.means != Means::kMove) continue;
     JobEntry& other = state.at(victim.job);
     std::vector<HeldTask> places;
-    CHECK(context.placer.Place(state, other, victim.counts, {}, AdmitOf(state, other), places))
+    Bounds bounds;
+    bounds.models = victim.models;
+    CHECK(context.placer.Place(state, other, victim.counts, bounds, AdmitOf(state, other), places))
         << "a moved job does not land where it did";
     ChargeReservations(state, other.number, EndOfMoved(state, other), places);
     LayRanks(state, other, places, true);

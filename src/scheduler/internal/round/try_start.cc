@@ -1,8 +1,10 @@
 #include "scheduler/internal/round/try_start.h"
 
+#include <array>
 #include <utility>
 
 #include "scheduler/internal/planning.h"
+#include "scheduler/internal/quota_check.h"
 #include "scheduler/internal/rank_places.h"
 #include "scheduler/internal/reservation_idle.h"
 
@@ -19,8 +21,7 @@ int32_t CountFor(RoundContext& context, JobEntry& job, Admit admit) {
   const int32_t room = context.placer.MostTasks(context.state, job, 0, {}, admit);
   if (room < group.minimum) return 0;
   int32_t count = group.minimum + (room - group.minimum) / group.step * group.step;
-  while (count > group.minimum &&
-         context.state.queues.Check(WholeOf(job, AmountsOf(group.shape, count))).has_value()) {
+  while (count > group.minimum && CheckQuotas(context.state, job, std::array{count}).has_value()) {
     count -= group.step;
   }
   return count;
@@ -63,7 +64,7 @@ bool StartWith(RoundContext& context, JobEntry& job, const std::vector<int32_t>&
 
 // Whether the quota of the job's queue does not allow its minimum; job.block then holds the reason.
 bool IsBlockedByQuota(const SchedulerState& state, JobEntry& job) {
-  const auto quota = state.queues.Check(MinimumOf(job));
+  const auto quota = CheckQuotasOfMinimum(state, job);
   if (!quota) return false;
   // A job that needs more than the whole cluster has left lacks room, whichever queues use it.
   const size_t r = quota->resource;
@@ -98,12 +99,7 @@ bool TryStart(RoundContext& context, JobEntry& job) {
     const int32_t count = CountFor(context, job, admit);
     if (count > minimum[0] && StartWith(context, job, {count}, admit)) return true;
   } else {
-    spec::SharedAmounts all;
-    for (const GroupRequest& group : job.request->groups) {
-      all += AmountsOf(group.shape, group.desired);
-    }
-    if (!state.queues.Check(WholeOf(job, all)) && StartWith(context, job, desired, admit))
-      return true;
+    if (!CheckQuotas(state, job, desired) && StartWith(context, job, desired, admit)) return true;
   }
   return StartWith(context, job, minimum, admit);
 }

@@ -32,16 +32,36 @@ Status TakeNumber(const Json& json, const char* key, std::optional<double>& targ
                          "\" must be a number up to 1,000,000,000, or -1 for no limit");
 }
 
+// {MODEL: NUMBER, ...}
+Status TakeDeviceLimits(const Json& limit, ChangeRequest& change) {
+  const auto devices = limit.find("devices");
+  if (devices == limit.end()) return {};
+  if (!devices->is_object() || devices->empty() || devices->size() > spec::kMaxQuotaModels) {
+    return InvalidArgument("\"devices\" must be an object of 1 to " +
+                           std::to_string(spec::kMaxQuotaModels) +
+                           " device models such as {\"h100\": 8}");
+  }
+  for (const auto& [model, amount] : devices->items()) {
+    std::optional<double> taken;
+    RETURN_IF_ERROR(TakeNumber(*devices, model.c_str(), taken));
+    change.device_limits[model] = *taken;
+  }
+  return {};
+}
+
 Status TakeLimit(const Json& json, ChangeRequest& change) {
-  static constexpr std::array<std::string_view, 3> kKeys = {"accelerators", "cpu", "memory_gib"};
+  static constexpr std::array<std::string_view, 4> kKeys = {"accelerators", "cpu", "memory_gib",
+                                                            "devices"};
   const auto limit = json.find("limit");
   if (limit == json.end() || !limit->is_object() || limit->empty()) {
     return InvalidArgument(
-        "\"limit\" must be an object with \"accelerators\", \"cpu\" or \"memory_gib\"");
+        "\"limit\" must be an object with \"accelerators\", \"cpu\", \"memory_gib\" or "
+        "\"devices\"");
   }
   RETURN_IF_ERROR(RefuseUnknown(*limit, kKeys));
   RETURN_IF_ERROR(TakeNumber(*limit, "accelerators", change.accelerators));
   RETURN_IF_ERROR(TakeNumber(*limit, "cpu", change.cpu));
+  RETURN_IF_ERROR(TakeDeviceLimits(*limit, change));
   return TakeNumber(*limit, "memory_gib", change.memory_gib);
 }
 
@@ -234,11 +254,13 @@ Json ToJson(const proto::Change& change, const proto::Job& before) {
     }
     case proto::Change::kLimit: {
       const proto::Amounts& limit = change.limit().limit();
-      return {{"queue", change.limit().queue()},
-              {"limit",
-               {{"accelerators", limit.accelerators()},
-                {"cpu", limit.cpu()},
-                {"memory_gib", limit.memory_gib()}}}};
+      Json amounts = {{"accelerators", limit.accelerators()},
+                      {"cpu", limit.cpu()},
+                      {"memory_gib", limit.memory_gib()}};
+      for (const proto::DeviceAmount& device : limit.devices()) {
+        amounts["devices"][device.model()] = device.accelerators();
+      }
+      return {{"queue", change.limit().queue()}, {"limit", std::move(amounts)}};
     }
     case proto::Change::kUseNode:
       return {{"node", change.use_node()}};
@@ -280,6 +302,10 @@ std::string CommandOf(const Json& change) {
     command += " --accelerators " + NumberText(limit["accelerators"]);
   if (limit.contains("cpu")) command += " --cpu " + NumberText(limit["cpu"]);
   if (limit.contains("memory_gib")) command += " --memory-gib " + NumberText(limit["memory_gib"]);
+  if (!limit.contains("devices")) return command;
+  for (const auto& [model, amount] : limit["devices"].items()) {
+    command += " --devices " + Word(model + "=" + NumberText(amount));
+  }
   return command;
 }
 

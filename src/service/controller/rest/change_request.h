@@ -8,7 +8,8 @@
 //                                        of one that waits; a size only of one that has not begun;
 //                                        an empty list of devices: any model; the topology is the
 //                                        required level, or an object as in a job file
-//   {"queue": NAME, "limit": {"accelerators"?, "cpu"?, "memory_gib"?}}  -1: none; absent: as it is
+//   {"queue": NAME, "limit": {"accelerators"?, "cpu"?, "memory_gib"?, "devices"?: {MODEL: N}}}
+//       -1: none; absent: as it is
 //   {"node": NAME}                       cordoned, drained, suspect or spare no longer
 //   {"link": NAME, "level": LEVEL}       gangs may cross the links of this domain again
 //   {"release": JOB}                     it no longer waits for other jobs to end (job or array)
@@ -16,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -26,6 +28,7 @@
 #include "proto/events.pb.h"
 #include "proto/job.pb.h"
 #include "spec/job/job.h"
+#include "spec/queue/queue.h"
 
 namespace longhaul::service {
 
@@ -46,6 +49,7 @@ struct ChangeRequest {
   std::optional<std::vector<std::string>> devices;  // empty: any model
   std::optional<bool> mixed_devices;
   std::optional<double> accelerators, cpu, memory_gib;
+  std::map<std::string, double> device_limits;  // by model
   std::string level;
 };
 

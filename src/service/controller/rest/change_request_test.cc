@@ -87,6 +87,9 @@ TEST(ChangeRequest, SaysWhatIsWrong) {
       {R"({"changes": [{"queue": "a", "limit": {"acelerators": 1}}]})",
        "did you mean \"accelerators\"?"},
       {R"({"changes": [{"queue": "a", "limit": {"accelerators": -2}}]})", "-1 for no limit"},
+      {R"({"changes": [{"queue": "a", "limit": {"devices": 8}}]})", "an object of 1 to 5 device"},
+      {R"({"changes": [{"queue": "a", "limit": {"devices": {}}}]})", "an object of 1 to 5 device"},
+      {R"({"changes": [{"queue": "a", "limit": {"devices": {"h100": "8"}}}]})", "-1 for no limit"},
       {R"({"changes": [{"queue": "a", "limit": {"accelerators": 1e30}}]})", "-1 for no limit"},
       {R"({"changes": [{"link": "a"}]})", "\"level\""},
   };
@@ -125,6 +128,13 @@ TEST(ChangeRequest, IsWrittenAsItIsReadAndAsACommand) {
   const Json limit = ToJson(change, before);
   EXPECT_EQ(CommandOf(limit),
             "longhaul queues limit lab --accelerators 4.0 --cpu -1.0 --memory-gib 1.5");
+  proto::DeviceAmount& device = *change.mutable_limit()->mutable_limit()->add_devices();
+  device.set_model("H100 SXM");
+  device.set_accelerators(8);
+  const Json of_model = ToJson(change, before);
+  EXPECT_EQ(CommandOf(of_model),
+            "longhaul queues limit lab --accelerators 4.0 --cpu -1.0 --memory-gib 1.5 --devices "
+            "'H100 SXM=8.0'");
   Json all = Json::array({limit});
   proto::Change evict;
   evict.set_evict("it's");
@@ -134,6 +144,9 @@ TEST(ChangeRequest, IsWrittenAsItIsReadAndAsACommand) {
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->changes[0].memory_gib, 1.5);
   EXPECT_EQ(again->changes[1].subject, "it's");
+  const auto models = ParseChanges(Json{{"changes", Json::array({of_model})}}.dump());
+  ASSERT_TRUE(models.ok()) << models.status();
+  EXPECT_EQ(models->changes[0].device_limits, (std::map<std::string, double>{{"H100 SXM", 8.0}}));
   EXPECT_EQ(CommandOfAll(Json::array({ToJson(evict, before)})),
             R"(longhaul apply '[{"evict":"it'\''s"}]')");
 }

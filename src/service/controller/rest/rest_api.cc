@@ -503,6 +503,19 @@ Result<proto::Job> RestApi::ChangedJob(const ChangeRequest& request) const {
   return job;
 }
 
+namespace {
+
+void SetDevices(const std::string& model, double amount, proto::Amounts& amounts) {
+  for (proto::DeviceAmount& each : *amounts.mutable_devices()) {
+    if (each.model() == model) return each.set_accelerators(amount);
+  }
+  proto::DeviceAmount& added = *amounts.add_devices();
+  added.set_model(model);
+  added.set_accelerators(amount);
+}
+
+}  // namespace
+
 Result<proto::Change> RestApi::ChangeFrom(const ChangeRequest& request) const {
   proto::Change change;
   switch (request.kind) {
@@ -532,6 +545,7 @@ Result<proto::Change> RestApi::ChangeFrom(const ChangeRequest& request) const {
       if (request.accelerators) limit.set_accelerators(*request.accelerators);
       if (request.cpu) limit.set_cpu(*request.cpu);
       if (request.memory_gib) limit.set_memory_gib(*request.memory_gib);
+      for (const auto& [model, amount] : request.device_limits) SetDevices(model, amount, limit);
       change.mutable_limit()->set_queue(request.subject);
       *change.mutable_limit()->mutable_limit() = limit;
       break;
