@@ -20,8 +20,8 @@ GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
 # Commands whose help has a file of its own: what `longhaul --help` lists, and their subcommands.
 COMMANDS = ["", "run", "plan", "submit", "status", "jobs", "jobs expedite", "jobs evict",
             "jobs release", "jobs change", "stop", "nodes", "nodes cordon", "nodes drain",
-            "nodes uncordon", "nodes trust-links", "queues", "queues limit", "usage", "what-if",
-            "apply", "events", "logs", "controller",
+            "nodes uncordon", "nodes trust-links", "queues", "queues limit", "reserve", "usage",
+            "what-if", "apply", "events", "logs", "controller",
             "agent", "profile", "simulate", "calibrate", "checkpoint", "checkpoint ls",
             "checkpoint show", "checkpoint verify", "checkpoint diff", "checkpoint convert",
             "checkpoint prune", "checkpoint plan"]

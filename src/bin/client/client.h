@@ -49,6 +49,11 @@ struct Options {
   std::string until;
   bool csv = false;
   std::string horizon;  // what-if
+  std::string length;   // of a reservation
+  std::vector<std::string> queues;
+  std::vector<std::string> users;
+  bool list = false;
+  bool cancel = false;
   bool wait = true;
   bool why = false;
   bool resume = false;
@@ -69,6 +74,7 @@ CLI::App* Add(CLI::App& app, Action& action, const char* name, const char* help,
 void AddJobs(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddQueues(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddNodes(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
+void AddReserve(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddApply(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddUsage(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);
 void AddWhatIf(CLI::App& app, Action& action, const std::shared_ptr<Options>& options);

@@ -11,6 +11,7 @@ void AddClientCommands(CLI::App& app, Action& action) {
   client::AddJobs(app, action, options);
   client::AddNodes(app, action, options);
   client::AddQueues(app, action, options);
+  client::AddReserve(app, action, options);
   client::AddUsage(app, action, options);
   client::AddWhatIf(app, action, options);
   client::AddApply(app, action, options);

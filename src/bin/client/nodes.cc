@@ -1,7 +1,10 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <map>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "base/text.h"
 #include "base/time.h"
@@ -64,6 +67,35 @@ int UseNode(RestClient& client, const Options& options) {
   return kExitOk;
 }
 
+// The reservation that a node is in, or the next one; null: there is none.
+const Json* WindowOf(const Json& node) {
+  const auto window = node.find("window");
+  return window == node.end() || !window->is_object() ? nullptr : &*window;
+}
+
+// One line for each reservation, with its nodes.
+void PrintWindows(const Json& nodes) {
+  std::map<std::string, std::pair<Json, uint64_t>> windows;
+  for (const Json& node : nodes) {
+    const Json* window = WindowOf(node);
+    if (window == nullptr) continue;
+    auto& [known, count] = windows[(*window)["reservation"].get<std::string>()];
+    known = *window;
+    ++count;
+  }
+  const auto at = [](const Json& window, const char* key) {
+    return ToString(InstantFromNanoseconds(window[key].get<int64_t>()));
+  };
+  for (const auto& [name, each] : windows) {
+    const auto& [window, count] = each;
+    std::printf(
+        "%s: %s of %s from %s until %s\n", name.c_str(),
+        window["maintenance"].get<bool>() ? "maintenance" : "reservation",
+        (WithThousands(static_cast<int64_t>(count)) + (count == 1 ? " node" : " nodes")).c_str(),
+        at(window, "from_ns").c_str(), at(window, "until_ns").c_str());
+  }
+}
+
 int TrustLinks(RestClient& client, const Options& options) {
   return Change(client, options, Json::array({{{"link", options.name}, {"level", options.level}}}));
 }
@@ -81,8 +113,11 @@ int Nodes(RestClient& client, const Options& options) {
   Table table(
       {"NODE", "STATE", "SLOTS", "ADDRESS", "HOST", "CORES", "MEMORY", "LOST", "HEALTH", "JOBS"});
   for (const Json& node : nodes) {
-    const std::string state =
+    std::string state =
         !node["connected"].get<bool>() ? "lost" : node["condition"].get<std::string>();
+    if (const Json* window = WindowOf(node); window != nullptr && (*window)["open"].get<bool>()) {
+      state += (*window)["maintenance"].get<bool>() ? ", maintenance" : ", reserved";
+    }
     const double used = node.contains("used_accelerators") ? Number(node, "used_accelerators")
                                                            : node["used_slots"].get<double>();
     table.Add({node["name"].get<std::string>(), state,
@@ -101,6 +136,7 @@ int Nodes(RestClient& client, const Options& options) {
     std::printf("%s: %s, %s\n", node["name"].get<std::string>().c_str(),
                 frontend::Harmless(fault).c_str(), Ago(node["last_fault_at_ns"]).c_str());
   }
+  PrintWindows(nodes);
   const auto links = client.Get("/v1/links");
   if (!links.ok()) return Fail(links.status());
   for (const Json& link : (*links)["links"]) {

@@ -91,6 +91,7 @@ Actions Controller::Step(const proto::Event& event, Instant now) {
   context.out = Actions();
   context.jobs.BeginStep();
   if (parts_->Accept(event)) {
+    parts_->changes.AdvanceReservations();
     parts_->Dispatch(event);
     do {
       parts_->releaser.Settle();
@@ -138,6 +139,13 @@ std::vector<proto::QueueStatus> Controller::Queues() const {
   controller::UserJobs(parts_->context).AddTo(queues);
   return queues;
 }
+std::vector<proto::NodeReservation> Controller::Reservations() const {
+  std::vector<proto::NodeReservation> all;
+  for (const auto& [name, each] : parts_->context.scheduler.reservations().all()) {
+    all.push_back(each);
+  }
+  return all;
+}
 std::vector<scheduler::LinkView> Controller::Links() const {
   return parts_->context.scheduler.Links();
 }
@@ -154,6 +162,7 @@ Controller::Question Controller::AskWhy(const JobId& job) const {
   question.aside = scheduler.AsideText(job);
   question.means.other_size = parts_->changes.CanChangeSize(job);
   if (question.aside.empty()) question.scheduler = scheduler.Copy();
+  question.reserved = scheduler.ReservedText(job);
   return question;
 }
 Status Controller::CheckChanges(const proto::ChangesAsked& asked) const {
@@ -278,7 +287,8 @@ void Controller::Parts::OnTick() {
 void Controller::Parts::OnDeadline(const controller::Deadlines::Name& name) {
   const auto& [kind, id] = name;
   if (kind == DeadlineKind::kNodeGrace) return nodes.OnGraceOver(NodeId(id));
-  if (kind == DeadlineKind::kSchedule) return;  // every step ends with a round that is due
+  // Every step begins with the reservations and ends with a round, if they are due.
+  if (kind == DeadlineKind::kSchedule || kind == DeadlineKind::kReserved) return;
   controller::JobRecord* job = context.jobs.Find(id);
   if (job != nullptr && job->live()) OnJobDeadline(kind, *job);
 }
@@ -302,6 +312,7 @@ void Controller::Parts::OnJobDeadline(DeadlineKind kind, controller::JobRecord& 
       return run_times.OnOverdue(job);
     case DeadlineKind::kNodeGrace:
     case DeadlineKind::kSchedule:
+    case DeadlineKind::kReserved:
       return;
   }
 }

@@ -128,6 +128,7 @@ class Controller {
   Remedy RemedyOf(const JobId& job, const std::vector<scheduler::Event>& fix) const;
   std::vector<scheduler::LinkView> Links() const;  // those that are degraded
   std::vector<proto::QueueStatus> Queues() const;  // the root first; none before a node has joined
+  std::vector<proto::NodeReservation> Reservations() const;  // present and future ones, by name
   // What explains why a job waits: a copy of the scheduler to query, or why the scheduler hasn't
   // the job.
   struct Question {
@@ -139,6 +140,7 @@ class Controller {
     std::string held;
     std::string unit;
     bool depends = false;
+    std::string reserved;  // which reservations keep nodes from the job, for people; empty: none
   };
   Question AskWhy(const JobId& job) const;
 

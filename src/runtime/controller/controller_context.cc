@@ -121,6 +121,7 @@ proto::NodeStatus ControllerContext::StatusOf(const Node& node) const {
   status.set_losses(node.losses);
   status.set_draining(node.draining);
   status.set_condition(std::string(spec::ToString(scheduler.ConditionOf(node.id.value()))));
+  AddWindow(node, status);
   const scheduling::NodeHealth health = scheduler.HealthOf(node.id.value());
   status.set_health(health.thousandths / 1000.0);
   status.set_last_fault(health.last_fault);
@@ -128,6 +129,22 @@ proto::NodeStatus ControllerContext::StatusOf(const Node& node) const {
     status.set_last_fault_at_ns(ToNanoseconds(health.last_fault_at));
   }
   return status;
+}
+
+void ControllerContext::AddWindow(const Node& node, proto::NodeStatus& status) const {
+  const scheduling::NodeReservations& reservations = scheduler.reservations();
+  const proto::NodeReservation* next = nullptr;
+  for (const std::string& name : scheduler.ReservationsOn(node.id.value())) {
+    const proto::NodeReservation& each = reservations.all().at(name);
+    if (next == nullptr || each.from_ns() < next->from_ns()) next = &each;
+  }
+  if (next == nullptr) return;
+  proto::NodeWindow& window = *status.mutable_window();
+  window.set_reservation(next->name());
+  window.set_from_ns(next->from_ns());
+  window.set_until_ns(next->until_ns());
+  window.set_open(reservations.IsOpen(next->name()));
+  window.set_maintenance(next->queues().empty() && next->users().empty());
 }
 
 JobRecord* ControllerContext::CurrentJob(const proto::Event& event, const std::string& id,

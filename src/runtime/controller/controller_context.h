@@ -76,6 +76,9 @@ class ControllerContext {
                         size_t* place);
   GangView ViewOf(const JobRecord& job) const { return {job.spec(), job.group, nodes}; }
 
+  // Adds the reservation that holds the node, or the next one that will.
+  void AddWindow(const Node& node, proto::NodeStatus& status) const;
+
   const ControllerOptions options;
   Instant now{};
   NodeTable nodes;

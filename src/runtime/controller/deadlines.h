@@ -23,6 +23,7 @@ enum class DeadlineKind {
   kVacate,     // a stage of leaving the nodes has taken long enough
   kRunTime,    // the job has run for as long as its queue lets it
   kSchedule,   // the next round of the scheduler
+  kReserved,   // a reservation of nodes begins or ends
 };
 
 class Deadlines {

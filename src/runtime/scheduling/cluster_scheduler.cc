@@ -153,11 +153,11 @@ uint32_t ClusterScheduler::SlotsPerAccelerator() const {
   return (most + spec::kMaxDevices - 1) / spec::kMaxDevices;
 }
 
-Result<spec::Topology> ClusterScheduler::MakeTopology() const {
+Result<spec::Topology> ClusterScheduler::MakeTopology(const NodeReservations& reservations) const {
   std::vector<JoinedNode> joined;
   joined.reserve(nodes_.size());
   for (const auto& [name, node] : nodes_) joined.push_back({name, node.facts, node.condition});
-  return cluster_.MakeTopology(joined, SlotsPerAccelerator());
+  return cluster_.MakeTopology(joined, SlotsPerAccelerator(), reservations);
 }
 
 scheduler::Policy ClusterScheduler::PolicyNow() const {
@@ -173,10 +173,12 @@ std::vector<spec::QueueSpec> ClusterScheduler::QueuesNow() const {
   return queues;
 }
 
-void ClusterScheduler::Translate(const spec::Topology& topology, JobRequest& request) const {
+void ClusterScheduler::Translate(const spec::Topology& topology, JobRequest& request, Instant now) {
   const auto found = requests_.find(request.id.value());
   if (found == requests_.end()) return;
-  Result<JobRequest> again = RequestOf(found->second.job, &topology);
+  const proto::Job& job = found->second.job;
+  SetTolerance(found->first, found->second, reservations_.ToleranceOf(OccupantOf(job, now), now));
+  Result<JobRequest> again = RequestOf(job, &topology, &found->second.tolerance.names);
   if (again.ok()) {
     request = *std::move(again);
     return;
@@ -188,7 +190,7 @@ void ClusterScheduler::Translate(const spec::Topology& topology, JobRequest& req
 
 void ClusterScheduler::Rebuild(Instant now) {
   changed_ = false;
-  Result<spec::Topology> topology = MakeTopology();
+  Result<spec::Topology> topology = MakeTopology(reservations_);
   if (!topology.ok()) return;  // no node yet, or more than the scheduler's limits
   ++rebuilds_;
   slots_per_accelerator_ = SlotsPerAccelerator();
@@ -203,7 +205,7 @@ void ClusterScheduler::Rebuild(Instant now) {
     }
     return scheduler::Scheduler::Rebuild(
         *scheduler_, *topology, queues, with,
-        [&](JobRequest& request) { Translate(*topology, request); });
+        [&](JobRequest& request) { Translate(*topology, request, now); });
   };
   Result<scheduler::Scheduler> next = attempt(policy);
   if (!next.ok()) {
@@ -228,23 +230,25 @@ void ClusterScheduler::OfferAside(Instant now) {
 }
 
 Result<JobRequest> ClusterScheduler::RequestOf(const proto::Job& job,
-                                               const spec::Topology* topology) const {
+                                               const spec::Topology* topology,
+                                               const std::set<std::string>* tolerated) const {
   static const std::vector<std::string> kNone;
-  return ReadRequest(
-      job,
-      {configuration_, cluster_.has_file() ? cluster_.declaration()->levels : kNone,
-       changed_ ? SlotsPerAccelerator() : slots_per_accelerator_, topology, cluster_.has_file()});
+  return ReadRequest(job,
+                     {configuration_, cluster_.has_file() ? cluster_.declaration()->levels : kNone,
+                      changed_ ? SlotsPerAccelerator() : slots_per_accelerator_, topology,
+                      cluster_.has_file(), tolerated});
 }
 
-Result<JobRequest> ClusterScheduler::RequestOf(const proto::Job& job) const {
-  return RequestOf(job, &scheduler_->topology());
+Result<JobRequest> ClusterScheduler::RequestOf(const Request& request) const {
+  return RequestOf(request.job, &scheduler_->topology(), &request.tolerance.names);
 }
 
 Status ClusterScheduler::CheckSubmission(const proto::Job& job) const {
   Result<spec::Topology> made = NotFound("the scheduler's own");
-  if (!scheduler_ || changed_) made = MakeTopology();
+  if (!scheduler_ || changed_) made = MakeTopology(reservations_);
   const spec::Topology* present = scheduler_ ? &scheduler_->topology() : nullptr;
-  const Result<JobRequest> wanted = RequestOf(job, made.ok() ? &*made : present);
+  // A job whose nodes are all reserved now can run later.
+  const Result<JobRequest> wanted = RequestOf(job, made.ok() ? &*made : present, nullptr);
   // A node that takes more workers may still join, unless the cluster is declared.
   if (!cluster_.has_file() && wanted.status().code() == Code::kFailedPrecondition) return {};
   ASSIGN_OR_RETURN(const JobRequest request, wanted);
@@ -268,26 +272,36 @@ void ClusterScheduler::Submit(const proto::Job& job, Instant now, Instant eligib
 }
 
 void ClusterScheduler::Offer(const std::string& id, Request& request, Instant now) {
-  (void)id;
-  Result<JobRequest> wanted = RequestOf(request.job);
-  Status fits = wanted.ok() ? scheduler_->CheckSubmission(*wanted) : wanted.status();
+  const Result<JobRequest> whole = RequestOf(request.job, &scheduler_->topology(), nullptr);
+  const Status fits = whole.ok() ? scheduler_->CheckSubmission(*whole) : whole.status();
   request.aside = fits.message();
   if (!fits.ok()) return;
+  // Only once the scheduler has the job is it known for how long it is expected to run.
+  SetTolerance(id, request, reservations_.ToleranceOf(OccupantOf(request.job, now), now));
+  Result<JobRequest> wanted = RequestOf(request);
+  CHECK(wanted.ok()) << wanted.status().message();
   scheduler::JobAdopted adopted;
   adopted.request = *std::move(wanted);
   adopted.submitted = request.submitted;
   scheduler_->Apply(adopted, now);
+  UpdateTolerance(id, request, now);
 }
 
 void ClusterScheduler::End(const JobId& job, Instant now) {
-  if (requests_.erase(job.value()) == 0) return;
+  const auto found = requests_.find(job.value());
+  if (found == requests_.end()) return;
+  SetTolerance(found->first, found->second, {});
+  requests_.erase(found);
   due_ = true;
   if (scheduler_) scheduler_->Apply(scheduler::JobEnded{job}, now);
 }
 
 void ClusterScheduler::Stopped(const JobId& job, Instant now) {
   due_ = true;
-  if (scheduler_) scheduler_->Apply(scheduler::JobStopped{job}, now);
+  if (!scheduler_) return;
+  scheduler_->Apply(scheduler::JobStopped{job}, now);
+  const auto found = requests_.find(job.value());
+  if (found != requests_.end()) UpdateTolerance(found->first, found->second, now);
 }
 
 void ClusterScheduler::Snapshot(const JobId& job, Instant now) {
@@ -321,8 +335,8 @@ void ClusterScheduler::Change(const proto::Job& job, Instant now) {
   due_ = true;
   if (!scheduler_ || changed_) return;  // the next round offers it
   if (!request.aside.empty()) return Offer(job.id(), request, now);
-  Result<JobRequest> wanted = RequestOf(request.job);
-  if (wanted.ok()) scheduler_->Apply(scheduler::JobChanged{*std::move(wanted)}, now);
+  SendAgain(request, now);
+  UpdateTolerance(found->first, request, now);
 }
 
 namespace {
@@ -378,6 +392,142 @@ void ClusterScheduler::SetLimit(const std::string& queue, const proto::Amounts& 
   OfferAside(now);
 }
 
+Occupant ClusterScheduler::OccupantOf(const proto::Job& job, Instant now) const {
+  Occupant occupant;
+  if (reservations_.empty()) return occupant;
+  for (const spec::QueueSpec* queue : QueuesOf(configuration_, job)) {
+    occupant.queues.push_back(queue->name);
+  }
+  occupant.user = job.scheduling().owner();
+  const JobId id(job.id());
+  const auto outlook = OutlookOf(id);
+  if (!outlook) return occupant;
+  occupant.placed = outlook->placed;
+  occupant.ends = (outlook->placed ? outlook->started : now) +
+                  std::min(outlook->length, 2 * kLongestReservation);  // no sum overflows
+  if (!outlook->placed) return occupant;
+  const std::string& preemption = job.scheduling().preemption();
+  occupant.stays = preemption == "never" || preemption == "shrink";  // as for a drain
+  for (const std::string& node : NodesOf(id)) {
+    if (!node.empty()) occupant.on.merge(ReservationsOn(node));  // else it is lost
+  }
+  return occupant;
+}
+
+void ClusterScheduler::SetTolerance(const std::string& id, Request& request, Tolerance tolerance) {
+  if (request.tolerance.until) tolerances_end_.erase({*request.tolerance.until, id});
+  request.tolerance = std::move(tolerance);
+  if (request.tolerance.until) tolerances_end_.insert({*request.tolerance.until, id});
+}
+
+void ClusterScheduler::UpdateTolerance(const std::string& id, Request& request, Instant now) {
+  if (!scheduler_ || changed_ || !request.aside.empty()) return;  // a rebuild decides it
+  if (reservations_.empty()) return;
+  const Occupant occupant = OccupantOf(request.job, now);
+  Tolerance tolerance = reservations_.ToleranceOf(occupant, now);
+  const bool same = tolerance.names == request.tolerance.names;
+  // The scheduler takes no other request for a job that has nodes. It gets one when the job waits
+  // again.
+  if (occupant.placed) tolerance.names = request.tolerance.names;
+  SetTolerance(id, request, std::move(tolerance));
+  if (!same && !occupant.placed) SendAgain(request, now);
+}
+
+void ClusterScheduler::UpdateTolerances(Instant now) {
+  while (!tolerances_end_.empty() && tolerances_end_.begin()->first <= now) {
+    const std::string id = tolerances_end_.begin()->second;
+    Request& request = requests_.at(id);
+    Tolerance until_now = request.tolerance;
+    until_now.until.reset();
+    SetTolerance(id, request, std::move(until_now));
+    UpdateTolerance(id, request, now);
+  }
+}
+
+void ClusterScheduler::SendAgain(const Request& request, Instant now) {
+  Result<JobRequest> wanted = RequestOf(request);
+  if (!wanted.ok()) return;
+  // The scheduler refuses a request that would not even fit the empty cluster. One whose nodes are
+  // all reserved has to wait with it all the same: a rebuild takes it over.
+  if (!reservations_.empty() && !scheduler_->CheckSubmission(*wanted).ok()) {
+    changed_ = due_ = true;
+    return;
+  }
+  scheduler_->Apply(scheduler::JobChanged{*std::move(wanted)}, now);
+}
+
+std::vector<NodeNames> ClusterScheduler::AllNodes() const {
+  std::vector<NodeNames> all;
+  std::set<std::string_view> declared;
+  if (cluster_.has_file()) {
+    for (const spec::DeclaredNode& node : cluster_.declaration()->nodes) {
+      all.push_back(cluster_.NamesOf(node.name));
+      declared.insert(node.name);
+    }
+  }
+  for (const auto& [name, node] : nodes_) {
+    if (!declared.contains(name)) all.push_back(cluster_.NamesOf(name));
+  }
+  return all;
+}
+
+Status ClusterScheduler::CheckReservation(const proto::NodeReservation& wanted, Instant now) const {
+  RETURN_IF_ERROR(reservations_.Check(wanted, now));
+  for (const std::string& queue : wanted.queues()) {
+    if (!spec::PathOf(configuration_.queues, queue).empty()) continue;
+    return NotFound("reservation " + wanted.name() + ": there is no queue '" +
+                    Printable(queue, 63) + "' (longhaul queues shows those there are)");
+  }
+  RETURN_IF_ERROR(reservations_.CheckNodes(wanted, AllNodes()));
+  NodeReservations with = reservations_;
+  with.Add(wanted);
+  const Status possible = MakeTopology(with).status();
+  return possible.ok() ? possible : possible.WithContext("reservation " + wanted.name());
+}
+
+void ClusterScheduler::Reserve(const proto::NodeReservation& reservation) {
+  reservations_.Add(reservation);
+  changed_ = due_ = true;
+}
+
+void ClusterScheduler::CancelReservation(const std::string& name) {
+  if (reservations_.Cancel(name)) changed_ = due_ = true;
+}
+
+std::vector<NodeReservations::Change> ClusterScheduler::AdvanceReservations(Instant now) {
+  const auto next = reservations_.NextChange();
+  if (!next || *next > now) return {};
+  changed_ = due_ = true;
+  return reservations_.Advance(now);
+}
+
+std::set<std::string> ClusterScheduler::ReservationsOn(const std::string& node) const {
+  if (reservations_.empty()) return {};
+  return reservations_.On(cluster_.NamesOf(node));
+}
+
+std::string ClusterScheduler::ReservedText(const JobId& job) const {
+  const auto found = requests_.find(job.value());
+  if (found == requests_.end() || reservations_.empty()) return "";
+  return reservations_.TextFor(found->second.tolerance.names, AllNodes());
+}
+
+// No job has a node of a reservation that has begun, unless it is a holder or may not be stopped.
+Status ClusterScheduler::CheckReserved() const {
+  if (reservations_.empty() || due_ || changed_ || !last_round_) return {};
+  for (const auto& [id, request] : requests_) {
+    const Occupant occupant = OccupantOf(request.job, *last_round_);
+    for (const std::string& name : occupant.on) {
+      if (!reservations_.IsOpen(name) || occupant.stays ||
+          NodeReservations::Admits(reservations_.all().at(name), occupant)) {
+        continue;
+      }
+      return InternalError("job " + id + " has a node of reservation " + name);
+    }
+  }
+  return {};
+}
+
 void ClusterScheduler::ApplyTo(const JobRequest& request, proto::Job& job) const {
   const scheduler::GroupRequest& group = request.groups[0];
   job.set_nodes(static_cast<uint32_t>(group.minimum));
@@ -406,6 +556,8 @@ bool ClusterScheduler::Due(Instant now) const {
 }
 
 std::vector<Verdict> ClusterScheduler::Decide(Instant now) {
+  AdvanceReservations(now);
+  UpdateTolerances(now);
   due_ = false;
   last_round_ = now;
   // A new scheduler forgets the requests of jobs that have ended.
@@ -429,6 +581,8 @@ std::optional<Instant> ClusterScheduler::NextDeadline() const {
   const auto consider = [&next](Instant at) { next = next ? std::min(*next, at) : at; };
   if (readmit_at_) consider(*readmit_at_);
   if (!cuts_.empty()) consider(cuts_.front().first + kCutWindow);
+  if (const auto change = reservations_.NextChange()) consider(*change);
+  if (!tolerances_end_.empty()) consider(tolerances_end_.begin()->first);
   if (!next) return std::nullopt;
   return std::max(*next, *last_round_ + kLeastPause);
 }
@@ -529,6 +683,8 @@ ClusterScheduler ClusterScheduler::Clone() const {
   copy.cuts_ = cuts_;
   copy.readmit_at_ = readmit_at_;
   copy.rebuilds_ = rebuilds_;
+  copy.reservations_ = reservations_;
+  copy.tolerances_end_ = tolerances_end_;
   return copy;
 }
 
@@ -559,7 +715,7 @@ Status ClusterScheduler::Reconfigure(spec::ControllerSpec configuration,
   configuration_ = std::move(configuration);
   cluster_ = DeclaredCluster(std::move(declared));
   changed_ = due_ = true;
-  ASSIGN_OR_RETURN(spec::Topology topology, MakeTopology());
+  ASSIGN_OR_RETURN(spec::Topology topology, MakeTopology(reservations_));
   return scheduler::Scheduler::Create(std::move(topology), QueuesNow(), PolicyNow()).status();
 }
 
@@ -596,6 +752,7 @@ std::vector<proto::QueueStatus> ClusterScheduler::Queues() const {
 Status ClusterScheduler::CheckInvariants() const {
   if (!scheduler_) return {};
   RETURN_IF_ERROR(scheduler_->CheckInvariants());
+  RETURN_IF_ERROR(CheckReserved());
   // What has been told since the last round may have given somebody a claim.
   if (due_ || changed_ || !last_round_) return {};
   // So may the last round itself, and then the next one is due at once.
@@ -607,6 +764,10 @@ Status ClusterScheduler::CheckInvariants() const {
 uint64_t ClusterScheduler::Fingerprint() const {
   uint64_t hash = scheduler_ ? scheduler_->Fingerprint() : 0;
   for (const auto& [id, request] : requests_) hash = Hash64(id + request.aside, hash);
+  hash = Hash64(std::to_string(reservations_.Fingerprint()), hash);
+  for (const auto& [at, id] : tolerances_end_) {
+    hash = Hash64(id + " " + std::to_string(ToNanoseconds(at)), hash);
+  }
   for (const auto& [queue, limit] : limits_) {
     hash = Hash64(queue + "=" + limit.SerializeAsString(), hash);
   }

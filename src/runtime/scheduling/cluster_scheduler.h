@@ -14,7 +14,9 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -24,6 +26,7 @@
 #include "proto/job.pb.h"
 #include "proto/status.pb.h"
 #include "runtime/scheduling/declared_cluster.h"
+#include "runtime/scheduling/reservations/node_reservations.h"
 #include "scheduler/scheduler.h"
 #include "spec/cluster/topology.h"
 #include "spec/queue/controller_file.h"
@@ -102,6 +105,20 @@ class ClusterScheduler {
   Status CheckLink(const std::string& level, const std::string& name) const;
   void TrustLink(const std::string& level, const std::string& name, Instant now);
 
+  // --- Reservations of nodes (reservations/node_reservations.h).
+  Status CheckReservation(const proto::NodeReservation& wanted, Instant now) const;
+  void Reserve(const proto::NodeReservation& reservation);  // requires that it is accepted
+  void CancelReservation(const std::string& name);
+  // Begins and ends reservations, as Decide does too. Returns which.
+  std::vector<NodeReservations::Change> AdvanceReservations(Instant now);
+  const NodeReservations& reservations() const { return reservations_; }
+  // The names of the reservations of a node.
+  std::set<std::string> ReservationsOn(const std::string& node) const;
+  // The names of each node, joined or declared; valid until the next change.
+  std::vector<NodeNames> AllNodes() const;
+  // Which reservations keep nodes from a job, for people; empty: none does.
+  std::string ReservedText(const JobId& job) const;
+
   // --- Reliability of nodes and links (scheduling/health.cc).
   // A fault of the node itself. It costs a third of the node's health; with half of it lost, the
   // node is on probation.
@@ -169,19 +186,30 @@ class ClusterScheduler {
     proto::Job job;  // without the fields that the scheduler doesn't use
     Instant submitted{};
     std::string aside;  // why the present cluster could never hold it; empty: the scheduler has it
+    Tolerance tolerance;  // of reservations, as the scheduler's request has it
   };
 
-  // The request for the cluster `topology`; null: no node has joined and none is declared.
-  Result<scheduler::JobRequest> RequestOf(const proto::Job& job,
-                                          const spec::Topology* topology) const;
+  // The request for the cluster `topology`; null: no node has joined and none is declared. It is
+  // restricted to the nodes of reservations that are `tolerated`; null: to none.
+  Result<scheduler::JobRequest> RequestOf(const proto::Job& job, const spec::Topology* topology,
+                                          const std::set<std::string>* tolerated) const;
   // The request for the scheduler's cluster. Requires a scheduler.
-  Result<scheduler::JobRequest> RequestOf(const proto::Job& job) const;
+  Result<scheduler::JobRequest> RequestOf(const Request& request) const;
+  Occupant OccupantOf(const proto::Job& job, Instant now) const;
+  void SetTolerance(const std::string& id, Request& request, Tolerance tolerance);
+  // Decides again which reservations a job tolerates; if that differs and the job waits, the
+  // scheduler gets its request again.
+  void UpdateTolerance(const std::string& id, Request& request, Instant now);
+  void UpdateTolerances(Instant now);  // of the jobs for which the time has come
+  // Sends the changed request of a waiting job.
+  void SendAgain(const Request& request, Instant now);
+  Status CheckReserved() const;
   scheduler::Policy PolicyNow() const;
-  Result<spec::Topology> MakeTopology() const;
+  Result<spec::Topology> MakeTopology(const NodeReservations& reservations) const;
   uint32_t SlotsPerAccelerator() const;
   void Rebuild(Instant now);
   // Brings the request of a known job into the terms of another cluster.
-  void Translate(const spec::Topology& topology, scheduler::JobRequest& request) const;
+  void Translate(const spec::Topology& topology, scheduler::JobRequest& request, Instant now);
   std::vector<spec::QueueSpec> QueuesNow() const;  // with the limits set by operators
   void OfferAside(Instant now);
   // Sets the condition of a node in the scheduler, as far as its probation allows.
@@ -209,6 +237,8 @@ class ClusterScheduler {
   std::vector<std::pair<Instant, std::string>> cuts_;  // of all nodes, not evaluated yet
   std::optional<Instant> readmit_at_;                  // when suspects may be needed
   uint64_t rebuilds_ = 0;
+  NodeReservations reservations_;
+  std::set<std::pair<Instant, std::string>> tolerances_end_;  // of requests, by time
   // Clone copies each of these.
 };
 

@@ -20,6 +20,7 @@ using spec::NodeCondition;
 
 constexpr const char* kSlotsName = "slots";
 constexpr const char* kUndeclaredModel = "undeclared";
+constexpr const char* kUndeclaredDomain = "undeclared";
 constexpr int64_t kMaxAmount = INT32_MAX;
 constexpr double kVisibleMemory = 0.95;  // of what is installed, at least
 
@@ -130,8 +131,26 @@ std::string DeclaredCluster::Contradiction(const std::string& node, const NodeFa
   return Join(found, ", ");
 }
 
+NodeNames DeclaredCluster::NamesOf(const std::string& node) const {
+  NodeNames names = {node};
+  const auto found = index_.find(node);
+  if (found != index_.end()) {
+    const spec::DeclaredNode& declared = declaration_->nodes[found->second];
+    names.insert(names.end(), declared.domains.begin(), declared.domains.end());
+    for (const std::string& grouping : declaration_->groupings) {
+      const auto label = declared.labels.find(grouping);
+      if (label != declared.labels.end()) names.push_back(label->second);
+    }
+  } else if (declaration_) {
+    names.push_back(kUndeclaredDomain);
+  }
+  names.push_back(kAllNodes);
+  return names;
+}
+
 Result<spec::Topology> DeclaredCluster::MakeTopology(std::span<const JoinedNode> joined,
-                                                     uint32_t slots_per_accelerator) const {
+                                                     uint32_t slots_per_accelerator,
+                                                     const NodeReservations& reservations) const {
   spec::ClusterDeclaration cluster;
   if (declaration_) {
     cluster = *declaration_;
@@ -174,8 +193,15 @@ Result<spec::Topology> DeclaredCluster::MakeTopology(std::span<const JoinedNode>
     spec::DeclaredNode& added = cluster.nodes.emplace_back();
     added.name = node->name;
     added.kind = kinds.Find(node->facts, model, nullptr);
-    added.domains.assign(cluster.levels.size(), declaration_ ? "undeclared" : "all");
+    added.domains.assign(cluster.levels.size(), declaration_ ? kUndeclaredDomain : "all");
     added.condition = node->condition;
+  }
+  if (!reservations.empty()) {
+    for (spec::DeclaredNode& node : cluster.nodes) {
+      for (const std::string& name : reservations.On(NamesOf(node.name))) {
+        node.taints.insert(NodeReservations::TaintOf(name));
+      }
+    }
   }
   return spec::Topology::Create(std::move(cluster));
 }

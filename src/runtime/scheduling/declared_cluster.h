@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "runtime/scheduling/reservations/node_reservations.h"
 #include "spec/cluster/topology.h"
 
 namespace longhaul::runtime::scheduling {
@@ -56,11 +57,17 @@ class DeclaredCluster {
   // is not declared.
   std::string Contradiction(const std::string& node, const NodeFacts& facts) const;
 
+  // Returns the node's name, and then the names of all domains that it lies in: those that the file
+  // declares, "undeclared" for the nodes that it leaves out, and kAllNodes. They are valid as long
+  // as this and `node`.
+  NodeNames NamesOf(const std::string& node) const;
+
   // Returns the topology in which each accelerator has `slots_per_accelerator` slots and declared
-  // nodes that have not joined are down. Requires that `joined` is sorted by name. Fails without
-  // any node, and beyond the limits of a topology.
+  // nodes that have not joined are down. Nodes have the taints of their reservations. Requires that
+  // `joined` is sorted by name. Fails without any node, and beyond the limits of a topology.
   Result<spec::Topology> MakeTopology(std::span<const JoinedNode> joined,
-                                      uint32_t slots_per_accelerator) const;
+                                      uint32_t slots_per_accelerator,
+                                      const NodeReservations& reservations = {}) const;
 
  private:
   // The node's kind in the file; null: the node is not declared.

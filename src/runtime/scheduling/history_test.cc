@@ -51,7 +51,7 @@ class History {
   }
 
   void Act() {
-    switch (rng_.Below(14)) {
+    switch (rng_.Below(15)) {
       case 0:
       case 1:
       case 2:
@@ -88,6 +88,8 @@ class History {
         return cluster_.TickUntil(cluster_.now + minutes(1 + rng_.Below(30)));
       case 10:
         return cluster_.TickUntil(cluster_.now + seconds(1 + rng_.Below(15)));
+      case 11:
+        return ReserveOrCancel();
       default:
         return StepAll();
     }
@@ -113,6 +115,7 @@ class History {
   int preempted = 0;
   int ended = 0;    // by max_run_time
   int refused = 0;  // by the rights and limits of users
+  int reserved = 0;
 
  private:
   static constexpr size_t kNodes = 5;
@@ -169,6 +172,30 @@ class History {
     }
   }
 
+  // Some nodes for a while, for a queue or for nobody; or one less.
+  void ReserveOrCancel() {
+    const auto present = cluster_.controller.Reservations();
+    proto::Change change;
+    if (!present.empty() && rng_.Below(3) == 0) {
+      change.set_cancel_reservation(present[rng_.Below(present.size())].name());
+      return cluster_.Ask({change});
+    }
+    proto::NodeReservation& reservation = *change.mutable_reserve();
+    reservation.set_name("r-" + std::to_string(++names_));
+    for (size_t i = rng_.Below(kNodes); i < kNodes; i += 1 + rng_.Below(3)) {
+      reservation.add_nodes(Name(i));
+    }
+    const Instant from = cluster_.now + minutes(rng_.Below(30));
+    reservation.set_from_ns(ToNanoseconds(from));
+    reservation.set_until_ns(ToNanoseconds(from + minutes(1 + rng_.Below(60))));
+    if (rng_.Below(2) == 0) reservation.add_queues(rng_.Below(2) == 0 ? "red" : "blue");
+    proto::ChangesAsked asked;
+    *asked.add_changes() = change;
+    if (!cluster_.controller.CheckChanges(asked).ok()) return;  // another one has a node
+    cluster_.Ask({change});
+    ++reserved;
+  }
+
   // Nodes on probation that no change names: they come back when jobs wait for them, and whoever
   // goes before may then take what a fix has given.
   std::set<std::string> OnProbation(const std::vector<proto::Change>& changes) const {
@@ -202,6 +229,7 @@ class History {
 
   Random rng_;
   bool limited_;
+  int names_ = 0;
   std::string file_;
   Cluster cluster_;
   std::vector<uint64_t> lives_;
@@ -230,7 +258,7 @@ TEST(ControllerHistory, WithLimitsOfUsersKeepsAllInvariantsAndKnowsEverythingAft
 TEST(ControllerHistory, KeepsAllInvariantsAndKnowsEverythingAfterAReplay) {
   const uint64_t histories = FromEnvironment("LONGHAUL_HISTORIES", 12);
   const uint64_t first = FromEnvironment("LONGHAUL_HISTORY_SEED", 1);
-  int helped = 0, restarts = 0, lost = 0, preempted = 0;
+  int helped = 0, restarts = 0, lost = 0, preempted = 0, reserved = 0;
   for (uint64_t seed = first; seed < first + histories; ++seed) {
     SCOPED_TRACE("LONGHAUL_HISTORY_SEED=" + std::to_string(seed));
     History history(seed, false);
@@ -241,7 +269,9 @@ TEST(ControllerHistory, KeepsAllInvariantsAndKnowsEverythingAfterAReplay) {
     restarts += history.restarts;
     lost += history.lost;
     preempted += history.preempted;
+    reserved += history.reserved;
   }
+  EXPECT_GT(reserved, 0);
   EXPECT_GT(helped, 0);
   EXPECT_GT(restarts, 0);
   EXPECT_GT(lost, 0);

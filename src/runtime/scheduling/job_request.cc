@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "runtime/scheduling/elastic.h"
+#include "runtime/scheduling/reservations/node_reservations.h"
 #include "scheduler/gang/rails.h"
 
 namespace longhaul::runtime::scheduling {
@@ -163,7 +164,9 @@ Status ReadProperties(const proto::Scheduling& asked, const RequestContext& cont
     group.shape.memory_mib = static_cast<int32_t>(std::min(task.memory_mib, kMaxMib));
     return {};
   }
+  TolerateAll(*context.topology, task.tolerates);
   ASSIGN_OR_RETURN(scheduler::Shape shape, scheduler::ResolveRequest(task, *context.topology));
+  if (context.tolerated != nullptr) RestrictTo(*context.tolerated, *context.topology, shape);
   shape.counted = group.shape.counted;
   group.shape = shape;
   return {};

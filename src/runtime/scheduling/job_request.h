@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct RequestContext {
   // and none is declared.
   const spec::Topology* topology = nullptr;
   bool declared = false;  // by a cluster file
+  // The reservations whose nodes the job may have. Null: no reservation is in its way.
+  const std::set<std::string>* tolerated = nullptr;
 };
 
 // Returns kInvalidArgument for a queue, a priority, a keyword, a level, a device model or a label

@@ -18,6 +18,13 @@ bool Waits(const JobRecord& job) {
          !job.closing();
 }
 
+std::string BecauseOf(const std::string& reason) { return reason.empty() ? "" : ": " + reason; }
+
+std::string NameOf(const proto::NodeReservation& reservation) {
+  const bool maintenance = reservation.queues().empty() && reservation.users().empty();
+  return (maintenance ? "the maintenance window " : "the reservation ") + reservation.name();
+}
+
 }  // namespace
 
 Status OperatorChanges::Check(const proto::ChangesAsked& asked) const {
@@ -72,6 +79,10 @@ Status OperatorChanges::CheckChange(const proto::Change& change) const {
       return context_.scheduler.CheckLink(change.trust_link().level(), change.trust_link().name());
     case proto::Change::kRelease:
       return releaser_.CheckRelease(change.release());
+    case proto::Change::kReserve:
+      return context_.scheduler.CheckReservation(change.reserve(), context_.now);
+    case proto::Change::kCancelReservation:
+      return context_.scheduler.reservations().CheckCancel(change.cancel_reservation());
     case proto::Change::KIND_NOT_SET:
       break;
   }
@@ -143,7 +154,7 @@ void OperatorChanges::OnChangesAsked(const proto::ChangesAsked& asked) {
 }
 
 void OperatorChanges::Make(const proto::Change& change, const std::string& reason) {
-  const std::string because = reason.empty() ? "" : ": " + reason;
+  const std::string because = BecauseOf(reason);
   switch (change.kind_case()) {
     case proto::Change::kExpedite:
       context_.AddMessage(change.expedite(), proto::MessageNotification::INFO,
@@ -178,8 +189,55 @@ void OperatorChanges::Make(const proto::Change& change, const std::string& reaso
                           proto::MessageNotification::INFO,
                           change.release() + " no longer waits for other jobs" + because);
       return releaser_.Release(change.release());
+    case proto::Change::kReserve:
+      return Reserve(change.reserve());
+    case proto::Change::kCancelReservation:
+      return CancelReservation(change.cancel_reservation(), because);
     case proto::Change::KIND_NOT_SET:
       return;
+  }
+}
+
+void OperatorChanges::Reserve(const proto::NodeReservation& reservation) {
+  // Another one of the same event may have taken its nodes.
+  const Status possible = context_.scheduler.CheckReservation(reservation, context_.now);
+  if (!possible.ok()) {
+    return context_.AddMessage("", proto::MessageNotification::WARNING, possible.message());
+  }
+  context_.AddMessage("", proto::MessageNotification::INFO,
+                      NameOf(reservation) + " is from " +
+                          ToString(InstantFromNanoseconds(reservation.from_ns())) + " until " +
+                          ToString(InstantFromNanoseconds(reservation.until_ns())) +
+                          BecauseOf(reservation.reason()));
+  context_.scheduler.Reserve(reservation);
+  AdvanceReservations();
+  WatchReservations();
+}
+
+void OperatorChanges::CancelReservation(const std::string& name, const std::string& because) {
+  const auto& all = context_.scheduler.reservations().all();
+  const auto found = all.find(name);
+  if (found == all.end()) return;
+  context_.AddMessage("", proto::MessageNotification::INFO,
+                      NameOf(found->second) + " is cancelled" + because);
+  context_.scheduler.CancelReservation(name);
+  WatchReservations();
+}
+
+void OperatorChanges::AdvanceReservations() {
+  const auto changes = context_.scheduler.AdvanceReservations(context_.now);
+  for (const scheduling::NodeReservations::Change& change : changes) {
+    context_.AddMessage("", proto::MessageNotification::INFO,
+                        NameOf(change.reservation) + (change.begins ? " begins" : " is over"));
+  }
+  if (!changes.empty()) WatchReservations();
+}
+
+void OperatorChanges::WatchReservations() {
+  if (const auto next = context_.scheduler.reservations().NextChange()) {
+    context_.deadlines.Set(DeadlineKind::kReserved, "", *next);
+  } else {
+    context_.deadlines.Clear(DeadlineKind::kReserved, "");
   }
 }
 

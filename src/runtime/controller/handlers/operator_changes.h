@@ -1,5 +1,6 @@
 // Changes by an operator so that a job can start: which job goes first, which one gives way,
-// limits, other sizes, and nodes and links that may be used again.
+// limits, other sizes, and nodes and links that may be used again. Also keeps nodes for some jobs
+// for a period: reservations.
 #pragma once
 
 #include <string>
@@ -21,6 +22,8 @@ class OperatorChanges {
   Status Check(const proto::ChangesAsked& asked) const;
   // Changes that Check refuses do nothing.
   void OnChangesAsked(const proto::ChangesAsked& asked);
+  // Begins and ends the reservations whose time has come, before anything else of a step.
+  void AdvanceReservations();
   bool CanChangeSize(const JobId& job) const;
   // Translates a fix that the scheduler proposes into changes for the controller.
   Controller::Remedy RemedyOf(const JobId& job, const std::vector<scheduler::Event>& fix) const;
@@ -29,6 +32,9 @@ class OperatorChanges {
   Status CheckChange(const proto::Change& change) const;
   Status CheckJobChange(const JobRecord& job, const proto::Job& spec) const;
   void Make(const proto::Change& change, const std::string& reason);
+  void Reserve(const proto::NodeReservation& reservation);
+  void CancelReservation(const std::string& name, const std::string& because);
+  void WatchReservations();
   void ChangeJob(JobRecord& job, const proto::Job& spec);
   const JobTable& jobs() const { return context_.jobs; }
 

@@ -268,6 +268,8 @@ Json ToJson(const proto::Change& change, const proto::Job& before) {
       return {{"link", change.trust_link().name()}, {"level", change.trust_link().level()}};
     case proto::Change::kRelease:
       return {{"release", change.release()}};
+    case proto::Change::kReserve:  // POST /v1/reservations makes these
+    case proto::Change::kCancelReservation:
     case proto::Change::KIND_NOT_SET:
       break;
   }

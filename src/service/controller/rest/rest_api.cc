@@ -10,6 +10,7 @@
 #include "scheduler/explanation.h"
 #include "service/controller/rest/metrics.h"
 #include "service/controller/rest/redaction.h"
+#include "service/controller/rest/reservation_request.h"
 #include "service/controller/rest/usage_request.h"
 #include "service/controller/rest/worker_log.h"
 #include "service/controller/submission/submission.h"
@@ -123,6 +124,15 @@ void ExplainHeld(const runtime::Controller::Question& question, Json& answer) {
   answer["commands"].push_back(CommandOf(answer["changes"][0]));
 }
 
+// A reservation only matters to a job that has too few nodes.
+void AddReserved(const std::string& reserved, Json& answer) {
+  if (reserved.empty()) return;
+  const std::string reason = answer["reason"].get<std::string>();
+  if (reason != "no-room" && reason != "reservation" && reason != "never-fits") return;
+  answer["sentence"] = answer["sentence"].get<std::string>() + "; " + reserved;
+  answer["reserved"] = reserved;
+}
+
 Json SubmittedJson(const proto::Job& job) {
   Json json = {{"id", job.id()},
                {"name", job.name()},
@@ -183,6 +193,9 @@ const std::vector<RestApi::Route>& RestApi::Table() {
       {"POST", "/v1/nodes/{name}/uncordon", &RestApi::PostUncordon},
       {"GET", "/v1/queues", &RestApi::GetQueues},
       {"GET", "/v1/links", &RestApi::GetLinks},
+      {"GET", "/v1/reservations", &RestApi::GetReservations},
+      {"POST", "/v1/reservations", &RestApi::PostReservation},
+      {"POST", "/v1/reservations/{name}/cancel", &RestApi::PostCancelReservation},
       {"GET", "/v1/usage", &RestApi::GetUsage},
       {"POST", "/v1/changes", &RestApi::PostChanges},
       {"POST", "/v1/what-if", &RestApi::PostWhatIf},
@@ -444,6 +457,7 @@ ApiResponse RestApi::GetWhy(const ApiRequest&, const Parameters& parameters) con
   if (answer["changes"].size() > 1) answer["at_once"] = CommandOfAll(answer["changes"]);
   const Json explained = Json::parse(scheduler::ToJson(*why));
   for (const auto& [key, value] : explained.items()) answer[key] = value;
+  AddReserved(question.reserved, answer);
   return JsonResponse(answer);
 }
 
@@ -452,6 +466,37 @@ ApiResponse RestApi::GetQueues(const ApiRequest&, const Parameters&) const {
   Json list = Json::array();
   for (const proto::QueueStatus& queue : queues) list.push_back(proto::ToJson(queue));
   return JsonResponse({{"queues", std::move(list)}});
+}
+
+ApiResponse RestApi::GetReservations(const ApiRequest&, const Parameters&) const {
+  const auto all = loop_.Read([](const runtime::Controller& core) { return core.Reservations(); });
+  const Instant now = io::Now();
+  Json list = Json::array();
+  for (const proto::NodeReservation& each : all) list.push_back(ToJson(each, now));
+  return JsonResponse({{"reservations", std::move(list)}});
+}
+
+ApiResponse RestApi::PostReservation(const ApiRequest& request, const Parameters&) const {
+  const Instant now = io::Now();
+  auto wanted = ParseReservation(request.body, now);
+  if (!wanted.ok()) return ErrorResponse(wanted.status());
+  const Json answer = ToJson(*wanted, now);
+  proto::Event event;
+  event.mutable_changes_asked()->set_reason(wanted->reason());
+  *event.mutable_changes_asked()->add_changes()->mutable_reserve() = *std::move(wanted);
+  const Status accepted = loop_.Apply(std::move(event));
+  return accepted.ok() ? JsonResponse(answer, 201) : ErrorResponse(accepted);
+}
+
+ApiResponse RestApi::PostCancelReservation(const ApiRequest& request,
+                                           const Parameters& parameters) const {
+  auto reason = ParseReason(request.body);
+  if (!reason.ok()) return ErrorResponse(reason.status());
+  proto::Event event;
+  event.mutable_changes_asked()->set_reason(*reason);
+  event.mutable_changes_asked()->add_changes()->set_cancel_reservation(parameters[0]);
+  const Status accepted = loop_.Apply(std::move(event));
+  return accepted.ok() ? JsonResponse({{"cancelled", parameters[0]}}) : ErrorResponse(accepted);
 }
 
 ApiResponse RestApi::GetUsage(const ApiRequest& request, const Parameters&) const {

@@ -87,6 +87,9 @@ class RestApi {
   ApiResponse PostChanges(const ApiRequest&, const Parameters&) const;
   ApiResponse GetLinks(const ApiRequest&, const Parameters&) const;
   ApiResponse GetQueues(const ApiRequest&, const Parameters&) const;
+  ApiResponse GetReservations(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostReservation(const ApiRequest&, const Parameters&) const;
+  ApiResponse PostCancelReservation(const ApiRequest&, const Parameters&) const;
   ApiResponse PostWhatIf(const ApiRequest&, const Parameters&) const;
   ApiResponse GetUsage(const ApiRequest&, const Parameters&) const;
   ApiResponse GetNodes(const ApiRequest&, const Parameters&) const;

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "service/client/sse.h"
 #include "service/controller/rest/change_request.h"
+#include "service/controller/rest/reservation_request.h"
 #include "service/controller/rest/what_if_request.h"
 #include "service/controller/submission/submission_request.h"
 
@@ -30,6 +31,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(!what_if->changes.empty() && what_if->horizon > longhaul::Duration(0));
   } else {
     CHECK(!what_if.status().message().empty());
+  }
+  const auto now = longhaul::InstantFromNanoseconds(1'790'000'000'000'000'000);
+  const auto reservation = longhaul::service::ParseReservation(body, now);
+  if (reservation.ok()) {
+    CHECK(!reservation->name().empty());
+    CHECK(reservation->until_ns() > longhaul::ToNanoseconds(now));
+  } else {
+    CHECK(!reservation.status().message().empty());
   }
   longhaul::service::SseReader reader;
   (void)reader.Feed(body).ok();

@@ -420,6 +420,17 @@ TEST_F(OpenApiTest, SaysOfEveryBodyThatAnotherMediaTypeIsRefused) {
   }
 }
 
+TEST_F(RestTest, RefusesReservationsOfWhatIsNotThere) {
+  EXPECT_EQ(Call("GET", "/v1/reservations").second["reservations"], Json::array());
+  const auto [status, json] =
+      Call("POST", "/v1/reservations", R"({"name": "fans", "nodes": ["node-1"], "for": "1h"})");
+  EXPECT_EQ(status, 404);
+  EXPECT_EQ(json["error"]["message"], "reservation fans: there is no node or domain 'node-1'");
+  EXPECT_EQ(Call("POST", "/v1/reservations", R"({"name": "fans", "for": "1h"})").first, 400);
+  EXPECT_EQ(Call("POST", "/v1/reservations/fans/cancel").first, 404);
+  EXPECT_EQ(Call("DELETE", "/v1/reservations").first, 405);
+}
+
 TEST_F(RestTest, MetricsNameEveryFamilyOnce) {
   Submit("small");
   const std::string text = http_->Get("/metrics")->body;
