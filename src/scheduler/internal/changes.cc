@@ -296,10 +296,15 @@ class Fixer {
       change.events.push_back(JobEvictionAsked{other.request->id});
     };
     for (const JobNumber number : first) stop(number);
-    for (const auto& [excess, cost, number] : order) {
-      const auto block = left.CheckUser(asked);
-      if (!block) break;
-      if (!stopped.contains(number) && CountsIn(*block, state_.at(number))) stop(number);
+    // Where several limits block, a job may count in one that is met only after others have
+    // stopped.
+    for (size_t before = names.size() + 1; before != names.size();) {
+      before = names.size();
+      for (const auto& [excess, cost, number] : order) {
+        const auto block = left.CheckUser(asked);
+        if (!block) break;
+        if (!stopped.contains(number) && CountsIn(*block, state_.at(number))) stop(number);
+      }
     }
     // Jobs of other users free nothing of this one's.
     if (left.CheckUser(asked)) return {};
