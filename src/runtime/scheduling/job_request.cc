@@ -92,10 +92,7 @@ void ReadNodes(const proto::Job& job, const NodeBounds& bounds, GroupRequest& gr
   group.desired = static_cast<int32_t>(std::min<uint32_t>(bounds.maximum, INT32_MAX));
   group.step = static_cast<int32_t>(bounds.step);
   if (bounds.elastic()) group.speed_milli = SpeedsOf(job, bounds);
-  if (bounds.maximum > 1) {
-    group.max_per_domain = 1;
-    group.spread_tier = scheduler::kHostTier;
-  }
+  if (bounds.maximum > 1) group.max_per_host = 1;
 }
 
 // The one worker of each node has a share of a device. The shares of a device are at most its whole
