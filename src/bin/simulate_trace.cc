@@ -52,7 +52,8 @@ Result<std::vector<Contender>> ContendersOf(const std::vector<std::string>& name
 }
 
 Result<TraceInput> InputOf(const TraceFlags& flags) {
-  ASSIGN_OR_RETURN(TraceInput input, ReadTrace(flags.file, flags.format, flags.month));
+  ASSIGN_OR_RETURN(TraceInput input,
+                   ReadTrace(flags.file, flags.format, flags.month, flags.measured));
   if (flags.cluster.empty()) DropUndeclaredNeeds(input);
   return input;
 }
@@ -117,8 +118,9 @@ Result<std::vector<SimulationResult>> Compare(const spec::ClusterDeclaration& cl
 void AddTraceOptions(CLI::App& command, TraceFlags& flags) {
   constexpr const char* kGroup = "Replay a workload trace instead";
   command
-      .add_option("--trace", flags.file,
-                  "Replay this trace: Philly, openb, DLRM, or what sacct --parsable2 prints")
+      .add_option(
+          "--trace", flags.file,
+          "Replay this trace: Philly, openb, DLRM, Pollux, or what sacct --parsable2 prints")
       ->group(kGroup);
   command
       .add_option("--format", flags.format,
@@ -128,6 +130,10 @@ void AddTraceOptions(CLI::App& command, TraceFlags& flags) {
   command
       .add_option("--cluster", flags.cluster,
                   "Use the nodes of this cluster file, or of openb's list of nodes")
+      ->group(kGroup);
+  command
+      .add_option("--measured", flags.measured,
+                  "Compute the durations of Pollux's jobs from the measured times in this folder")
       ->group(kGroup);
   command.add_option("--month", flags.month, "Replay only jobs of this month, such as 2017-10")
       ->group(kGroup);

@@ -13,6 +13,7 @@ struct TraceFlags {
   std::string format = "auto";
   std::string cluster;  // a file; empty: the Clos network below
   std::string month;
+  std::string measured;  // a folder; empty: none
   uint32_t blocks = 2;
   uint32_t leaves = 4;  // a block
   uint32_t hosts = 8;   // a leaf, of 8 GPUs each

@@ -1,11 +1,15 @@
 #include "bin/trace_input.h"
 
+#include <cstdint>
+#include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
 #include "base/text.h"
 #include "io/files/file.h"
 #include "scheduler/traces/csv_reader.h"
+#include "scheduler/traces/pollux.h"
 #include "scheduler/traces/sacct.h"
 #include "scheduler/workload/simulation.h"
 #include "spec/cluster/cluster_file.h"
@@ -35,11 +39,56 @@ std::string FormatOf(std::string_view header) {
   if (HasColumn(header, "num_gpus") && HasColumn(header, "timestamp")) return "philly";
   if (HasColumn(header, "num_gpu") && HasColumn(header, "gpu_milli")) return "openb";
   if (HasColumn(header, "instance_sn")) return "dlrm";
+  if (HasColumn(header, "application") && HasColumn(header, "num_replicas")) return "pollux";
   return "";
 }
 
 std::string Count(size_t number, const std::string& noun) {
   return WithThousands(static_cast<int64_t>(number)) + " " + noun + (number == 1 ? "" : "s");
+}
+
+// The tables of the applications and batches that the jobs name.
+Result<scheduler::PolluxTimes> ReadMeasured(const std::vector<scheduler::PolluxJob>& jobs,
+                                            const std::string& folder) {
+  scheduler::PolluxTimes times;
+  std::map<std::string, std::set<int64_t>> batches;
+  for (const scheduler::PolluxJob& job : jobs) batches[job.application].insert(job.batch);
+  const auto read = [&](const std::string& path, const auto& add) -> Status {
+    ASSIGN_OR_RETURN(const std::string text, io::ReadText(path, scheduler::CsvReader::kMaxBytes));
+    return add(text, path);
+  };
+  for (const auto& [application, of] : batches) {
+    const std::string base = folder + "/" + application + "/";
+    RETURN_IF_ERROR(read(base + "placements.csv", [&](const auto& text, const auto& path) {
+      return times.AddPlacements(application, text, path);
+    }));
+    RETURN_IF_ERROR(read(base + "scalability.csv", [&](const auto& text, const auto& path) {
+      return times.AddScalability(application, text, path);
+    }));
+    for (const int64_t batch : of) {
+      const std::string path = base + "validation-" + std::to_string(batch) + ".csv";
+      RETURN_IF_ERROR(read(path, [&](const auto& text, const auto& from) {
+        return times.AddTraining(application, batch, text, from);
+      }));
+    }
+  }
+  return times;
+}
+
+Status ReadPollux(const std::string& text, const std::string& file, const std::string& measured,
+                  TraceInput& input) {
+  if (measured.empty()) {
+    return InvalidArgument(file +
+                           ": a workload of Pollux has no durations; name the folder of its "
+                           "measured times with --measured");
+  }
+  ASSIGN_OR_RETURN(const auto jobs, scheduler::ReadPolluxWorkload(text, file));
+  ASSIGN_OR_RETURN(const scheduler::PolluxTimes times, ReadMeasured(jobs, measured));
+  ASSIGN_OR_RETURN(input.jobs, scheduler::WithDurations(jobs, times));
+  input.notes.push_back(
+      "durations are computed from the measured times: each job keeps its number of GPUs and its "
+      "batch, and runs as on the densest placement");
+  return {};
 }
 
 Status ReadJobs(const std::string& text, const std::string& file, TraceInput& input) {
@@ -62,10 +111,12 @@ Status ReadJobs(const std::string& text, const std::string& file, TraceInput& in
 
 }  // namespace
 
-std::vector<std::string> TraceFormats() { return {"auto", "philly", "openb", "dlrm", "sacct"}; }
+std::vector<std::string> TraceFormats() {
+  return {"auto", "philly", "openb", "dlrm", "sacct", "pollux"};
+}
 
 Result<TraceInput> ReadTrace(const std::string& file, const std::string& format,
-                             const std::string& month) {
+                             const std::string& month, const std::string& measured) {
   ASSIGN_OR_RETURN(const std::string text, io::ReadText(file, scheduler::CsvReader::kMaxBytes));
   TraceInput input;
   input.format = format == "auto" ? FormatOf(FirstLine(text)) : format;
@@ -76,7 +127,14 @@ Result<TraceInput> ReadTrace(const std::string& file, const std::string& format,
                            Join(known, ", ") + "): '" + Printable(FirstLine(text), 80) +
                            "'; name the format with --format");
   }
-  RETURN_IF_ERROR(ReadJobs(text, file, input));
+  if (input.format == "pollux") {
+    RETURN_IF_ERROR(ReadPollux(text, file, measured, input));
+  } else if (!measured.empty()) {
+    return InvalidArgument("--measured is for the format pollux; " + file + " is in the format " +
+                           input.format + ", which has durations");
+  } else {
+    RETURN_IF_ERROR(ReadJobs(text, file, input));
+  }
   if (!month.empty()) {
     ASSIGN_OR_RETURN(input.jobs, scheduler::workload::OfMonth(input.jobs, month));
   }

@@ -21,9 +21,11 @@ struct TraceInput {
 std::vector<std::string> TraceFormats();
 
 // Reads the file in `format`, or in the one that its first line shows ("auto"). `month`, such as
-// 2017-10, keeps only the jobs that arrived in it; empty: all.
+// 2017-10, keeps only the jobs that arrived in it; empty: all. `measured` is the folder of measured
+// times from which the durations of the format "pollux" follow, with a folder for each application;
+// no other format has one.
 Result<TraceInput> ReadTrace(const std::string& file, const std::string& format,
-                             const std::string& month);
+                             const std::string& month, const std::string& measured = "");
 
 // Reads a cluster file (YAML), or the list of nodes of the openb trace.
 Result<spec::ClusterDeclaration> ReadTraceCluster(const std::string& file);

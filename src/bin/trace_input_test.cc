@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "base/temporary_folder.h"
@@ -54,7 +55,7 @@ TEST_F(TraceInputTest, TheFirstLineShowsTheFormat) {
 
 TEST_F(TraceInputTest, AnUnknownFirstLineIsRefusedWithTheFormats) {
   const auto input = ReadTrace(Write("trace", "a,b\n1,2\n"), "auto", "");
-  EXPECT_THAT(input.status().message(), HasSubstr("philly, openb, dlrm, sacct"));
+  EXPECT_THAT(input.status().message(), HasSubstr("philly, openb, dlrm, sacct, pollux"));
   EXPECT_THAT(input.status().message(), HasSubstr("'a,b'"));
 }
 
@@ -93,6 +94,26 @@ nodes: [{kind: host, name: n}]
   ASSERT_TRUE(list.ok()) << list.status();
   EXPECT_EQ(list->models[0].name, "V100");
   EXPECT_FALSE(ReadTraceCluster(Write("bad.yaml", "nodes: 3\n")).ok());
+}
+
+TEST_F(TraceInputTest, APolluxWorkloadTakesItsDurationsFromTheMeasuredTimes) {
+  const std::string list =
+      Write("list", "name,time,application,num_replicas,batch_size\na-0,5,app,1,8\n");
+  EXPECT_THAT(ReadTrace(list, "auto", "").status().message(),
+              HasSubstr("name the folder of its measured times with --measured"));
+  const auto missing = ReadTrace(list, "auto", "", folder_.path()).status();
+  EXPECT_THAT(missing.message(), HasSubstr("/app/placements.csv"));
+  std::filesystem::create_directory(folder_.path() + "/app");
+  Write("app/placements.csv", "placement,local_bsz,step_time,sync_time\n1,8,0.5,0\n");
+  Write("app/scalability.csv", "num_nodes,num_replicas,local_bsz,step_time,sync_time\n");
+  Write("app/validation-8.csv", "progress,iteration\n7.0,7\n14.5,14\n");
+  const auto input = ReadTrace(list, "auto", "", folder_.path());
+  ASSERT_TRUE(input.ok()) << input.status();
+  EXPECT_EQ(input->format, "pollux");
+  EXPECT_EQ(input->jobs[0].duration_ms, 7'000);
+  EXPECT_THAT(input->notes, ElementsAre(HasSubstr("keeps its number of GPUs and its batch")));
+  EXPECT_THAT(ReadTrace(Write("trace", kPhilly), "auto", "", folder_.path()).status().message(),
+              HasSubstr("--measured is for the format pollux"));
 }
 
 // Two jobs of 8 GPUs of the model on one host of 8: the second waits for the first.

@@ -161,11 +161,15 @@ class Explainer {
     std::vector<ShapeId> shapes;
     if (!job.shapes_of_models.empty()) shapes = job.shapes_of_models[g];
     if (shapes.empty()) shapes = {job.shapes[g]};
+    GroupRequest unbounded = group;
+    unbounded.max_per_domain = 0;
     int32_t fits = 0;  // of one device model where the group requires it
+    int32_t fits_unbounded = 0;
     int32_t total = 0;
     for (const ShapeId shape : shapes) {
       const SlotTable& table = state.tables.Of(state.resources, shape, admit);
-      fits = std::max(fits, LargestGang(table, tier, group.slice, group.slice_tier));
+      fits = std::max(fits, LargestFit(table, group, tier));
+      fits_unbounded = std::max(fits_unbounded, LargestFit(table, unbounded, tier));
       total = std::max(total, table.total());
     }
     answer_.sentence =
@@ -174,9 +178,17 @@ class Explainer {
         " fit" +
         (tier == kClusterTier ? "" : " in the best one, " + std::to_string(total) + " in all");
     if (shapes.size() > 1) answer_.sentence += ", all on one device model";
-    if (group.max_per_domain > 0) {
-      answer_.sentence += ", at most " + std::to_string(group.max_per_domain) + " in " +
-                          TierText(group.spread_tier);
+    if (group.max_per_host > 0) {
+      answer_.sentence +=
+          ", at most " + std::to_string(group.max_per_host) + " in " + TierText(kHostTier);
+    }
+    if (group.is_spread() && group.max_per_domain < group.minimum) {
+      answer_.sentence += ", " + SpreadText(group);
+      if (fits_unbounded >= group.minimum) {
+        answer_.sentence +=
+            " (without this bound " + std::to_string(fits_unbounded) + " would fit)";
+      }
+      Number("tasks_in_one_domain", group.max_per_domain);
     }
     if (group.slice > 1) {
       answer_.sentence +=

@@ -75,7 +75,6 @@ bool IsChecked(const SchedulerState& state, const JobEntry& job) {
   if (job.placed || job.leaving || job.request->groups.size() != 1) return false;
   const GroupRequest& group = job.request->groups[0];
   if (group.shape.gpus == 0 || !state.queues.reclaims(job.queue)) return false;
-  if (group.max_per_domain > 0 && group.spread_tier != kHostTier) return false;
   // There is room, but it is reserved for a job that goes before.
   if (job.block.kind == Block::Kind::kReservation) return false;
   if (state.queues.CheckUser(state.MinimumOf(job))) return false;

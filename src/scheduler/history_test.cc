@@ -29,6 +29,9 @@ enum class Draws { kAnything, kAsController };
 // the same history otherwise.
 enum class Quotas { kPlain, kOfUsers, kOfModels };
 
+// Whether more groups are spread, drawn apart too.
+enum class Spread { kFew, kDrawn };
+
 // Two device models, in any order over the nodes, some of them with a label or a taint.
 spec::Topology ControllerCluster(Random& rng) {
   spec::ClusterDeclaration cluster = spec::ClosCluster(1, static_cast<uint32_t>(1 + rng.Below(3)),
@@ -202,13 +205,31 @@ JobRequest ControllerJob(Random& rng, int number, size_t queues, const spec::Top
   group.desired = group.minimum;
   if (rng.Below(5) == 0) group.desired += static_cast<int32_t>(rng.Below(3));
   if (group.desired > 1) {
-    group.max_per_domain = 1;
-    group.spread_tier = kHostTier;
+    group.max_per_host = 1;
     group.one_model = rng.Below(4) != 0;
   }
   if (rng.Below(3) == 0) group.required = kLeafTier;
   job.groups.push_back(group);
   return job;
+}
+
+// Spreads some of the job's groups, inside of a required domain too, and bounds their tasks on a
+// host.
+void DrawSpread(Random& rng, Tier tiers, JobRequest& job) {
+  for (GroupRequest& group : job.groups) {
+    const bool bounded = rng.Below(8) == 0;
+    if (bounded && group.max_per_host == 0) {
+      group.max_per_host = static_cast<int32_t>(1 + rng.Below(3));
+    }
+    if (group.rail_aligned || rng.Below(3) != 0) continue;
+    // The highest required domain is a part of the cluster too.
+    if (job.groups.size() == 1 && tiers > 1 && rng.Below(3) == 0) group.required = tiers - 1;
+    const Tier below = std::min({group.required, job.required, tiers});
+    if (below <= kLeafTier) continue;
+    group.spread_tier = static_cast<Tier>(rng.Below(static_cast<uint64_t>(below)));
+    group.max_per_domain =
+        rng.Below(4) == 0 ? kMaxGangTasks : static_cast<int32_t>(1 + rng.Below(3));
+  }
 }
 
 void DrawUserLimits(Random& rng, std::vector<spec::QueueSpec>& queues) {
@@ -264,8 +285,14 @@ void DrawModelQuotas(Random& rng, const spec::Topology& topology,
 // What would have happened outside: an engine that mostly does as it is told.
 class History {
  public:
-  explicit History(uint64_t seed, Draws draws = Draws::kAnything, Quotas quotas = Quotas::kPlain)
-      : rng_(seed), draws_(draws), quotas_(quotas), quotas_rng_(seed + 1) {
+  explicit History(uint64_t seed, Draws draws = Draws::kAnything, Quotas quotas = Quotas::kPlain,
+                   Spread spread = Spread::kDrawn)
+      : rng_(seed),
+        draws_(draws),
+        quotas_(quotas),
+        quotas_rng_(seed + 1),
+        spread_(spread),
+        spread_rng_(seed + 2) {
     const bool controller = draws == Draws::kAsController;
     spec::Topology topology = controller ? ControllerCluster(rng_) : RandomCluster(rng_);
     queue_specs_ = RandomQueues(rng_, GpusOf(topology));
@@ -453,10 +480,10 @@ class History {
       case 3:
       case 4:
       case 5: {
-        const JobRequest request =
-            draws_ == Draws::kAsController
-                ? ControllerJob(rng_, next_job_++, queues_, scheduler_->topology())
-                : RandomJob(rng_, next_job_++, queues_, tiers_);
+        JobRequest request = draws_ == Draws::kAsController
+                                 ? ControllerJob(rng_, next_job_++, queues_, scheduler_->topology())
+                                 : RandomJob(rng_, next_job_++, queues_, tiers_);
+        if (spread_ == Spread::kDrawn) DrawSpread(spread_rng_, tiers_, request);
         jobs_.insert(request.id.value());
         requests_[request.id.value()] = request;
         event = JobSubmitted{request};
@@ -521,7 +548,10 @@ class History {
     if (kind == "start" || kind == "repair" || kind == "grow") {
       if (request.groups[0].rail_aligned && decision.tasks.size() > 1) ++seen_[kind + " on rails"];
       if (request.groups.size() > 1) ++seen_[kind + " of unlike groups"];
-      if (request.groups[0].max_per_domain > 0) ++seen_[kind + " spread"];
+      if (request.groups[0].is_spread()) {
+        ++seen_[kind + " spread"];
+        if (request.groups[0].required != kClusterTier) ++seen_[kind + " spread in a domain"];
+      }
       if (request.groups.size() == 1 && request.groups[0].minimum == 1) ++seen_[kind + " alone"];
       if (request.groups[0].one_model) ++seen_[kind + " of one model"];
     }
@@ -562,6 +592,8 @@ class History {
   Draws draws_;
   Quotas quotas_;
   Random quotas_rng_;
+  Spread spread_;
+  Random spread_rng_;
   std::optional<Scheduler> scheduler_;
   std::vector<spec::QueueSpec> queue_specs_;
   Policy policy_;
@@ -594,10 +626,26 @@ TEST(History, KeepsEveryInvariantAndRepeats) {
     for (const auto& [kind, count] : history.seen()) seen[kind] += count;
   }
   // Everything that can be decided was.
-  for (const char* kind :
-       {"start", "grow", "repair", "shrink", "suspend", "evict", "undo", "reserve", "reject",
-        "move", "start with ranks", "start on rails", "start of unlike groups", "start spread",
-        "start alone", "shrink: makes room", "move: makes room"}) {
+  for (const char* kind : {"start",
+                           "grow",
+                           "repair",
+                           "shrink",
+                           "suspend",
+                           "evict",
+                           "undo",
+                           "reserve",
+                           "reject",
+                           "move",
+                           "start with ranks",
+                           "start on rails",
+                           "start of unlike groups",
+                           "start spread",
+                           "start spread in a domain",
+                           "repair spread",
+                           "grow spread",
+                           "start alone",
+                           "shrink: makes room",
+                           "move: makes room"}) {
     if (histories >= 100) {
       EXPECT_GT(seen[kind], 0) << kind;
     }
@@ -636,7 +684,8 @@ TEST(History, OfAControllerKeepsEveryInvariantAndRepeats) {
     for (const auto& [kind, count] : history.seen()) seen[kind] += count;
   }
   for (const char* kind : {"start of one model", "grow", "suspend", "evict", "reserve", "reject",
-                           "move: tasks were lost"}) {
+                           "move: tasks were lost", "start spread", "start spread in a domain",
+                           "repair spread", "grow spread"}) {
     const auto found = seen.lower_bound(kind);
     EXPECT_TRUE(histories < 100 || (found != seen.end() && found->first.starts_with(kind))) << kind;
   }
@@ -659,7 +708,7 @@ TEST(History, SeedsThatFailedOnceHold) {
                {7'739, Draws::kAsController},  {111'808, Draws::kAsController},
                {126'326, Draws::kAsController}};
   for (const auto& row : kRows) {
-    History history(row.seed, row.draws);
+    History history(row.seed, row.draws, Quotas::kPlain, Spread::kFew);
     for (int step = 0; step < 60; ++step) {
       const Status holds = history.Step();
       ASSERT_TRUE(holds.ok()) << "seed " << row.seed << ": " << holds << " after\n"
@@ -784,6 +833,17 @@ TEST(History, EveryStatedFixStartsItsJob) {
     EXPECT_GT(stated, 0);
   }
   if (histories >= 100) std::printf("fixes stated and applied: %d\n", stated);
+}
+
+// The limits of its user in two queues block a job, which needs jobs of both stopped.
+TEST(History, AFixThatWasNotFoundOnceIsFound) {
+  History history(1'730, Draws::kAnything, Quotas::kOfUsers);
+  for (int step = 0; step < 60; ++step) {
+    ASSERT_TRUE(history.Step().ok());
+    if (step % 20 != 19) continue;
+    const Result<int> fixes = history.CheckFixes();
+    ASSERT_TRUE(fixes.ok()) << fixes.status();
+  }
 }
 
 }  // namespace

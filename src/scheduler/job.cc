@@ -1,5 +1,7 @@
 #include "scheduler/job.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "scheduler/gang/rails.h"
 
@@ -32,7 +34,26 @@ Status CheckSpeeds(const GroupRequest& group) {
   return {};
 }
 
-Status CheckGroup(const GroupRequest& group, Tier tiers) {
+// `required` is the stricter of the group's and the job's.
+Status CheckSpread(const GroupRequest& group, Tier required, Tier tiers) {
+  const auto refuse = [&](const std::string& why) {
+    return InvalidArgument("group '" + group.name + "' " + why);
+  };
+  if (group.max_per_host < 0 || group.max_per_domain < 0) {
+    return refuse("has a bound of tasks below zero");
+  }
+  if (!group.is_spread()) return {};
+  if (group.spread_tier < kLeafTier || group.spread_tier >= tiers) {
+    return refuse("is spread over a tier of the network that the cluster does not have");
+  }
+  if (group.spread_tier >= required) {
+    return refuse("is spread over domains that are not below the one that it must lie in");
+  }
+  if (group.slice != 1) return refuse("is spread, which is for groups without slices");
+  return {};
+}
+
+Status CheckGroup(const GroupRequest& group, Tier required, Tier tiers) {
   const auto refuse = [&](const std::string& why) {
     return InvalidArgument("group '" + group.name + "': " + why);
   };
@@ -50,17 +71,15 @@ Status CheckGroup(const GroupRequest& group, Tier tiers) {
       (group.desired > group.minimum && group.step % group.slice != 0)) {
     return refuse("slices of " + std::to_string(group.slice) + " tasks do not divide its counts");
   }
-  if (!IsTier(group.required, tiers, true) || !IsTier(group.slice_tier, tiers, true) ||
-      !IsTier(group.spread_tier, tiers, true)) {
+  if (!IsTier(group.required, tiers, true) || !IsTier(group.slice_tier, tiers, true)) {
     return refuse("names a tier of the network that the cluster does not have");
   }
-  if (group.max_per_domain < 0) return refuse("spreads by a number below zero");
-  // A bound of tasks a host has no effect on aligned ones: each has a host of its own.
-  const bool spread = group.max_per_domain > 0 && group.spread_tier != kHostTier;
-  if (group.rail_aligned &&
-      (group.shape.gpus < 1 || group.shape.gpus > kMaxRails || group.slice != 1 || spread)) {
+  RETURN_IF_ERROR(CheckSpread(group, required, tiers));
+  // A bound of tasks on a host has no effect on aligned ones: each has a host of its own.
+  if (group.rail_aligned && (group.shape.gpus < 1 || group.shape.gpus > kMaxRails ||
+                             group.slice != 1 || group.is_spread())) {
     return refuse("is aligned to rails, which is for tasks of 1 to " + std::to_string(kMaxRails) +
-                  " whole GPUs without slices and spread over more than hosts");
+                  " whole GPUs without slices and spread");
   }
   return CheckSpeeds(group);
 }
@@ -144,7 +163,7 @@ Status CheckRequest(const JobRequest& request, Tier tiers) {
     return refuse("names a tier of the network that the cluster does not have");
   }
   for (const GroupRequest& group : request.groups) {
-    const Status sound = CheckGroup(group, tiers);
+    const Status sound = CheckGroup(group, std::min(group.required, request.required), tiers);
     if (!sound.ok()) return sound.WithContext("job '" + request.id.value() + "'");
   }
   return request.layout ? CheckLayout(request) : Status();

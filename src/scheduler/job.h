@@ -4,7 +4,7 @@
 // equal; groups differ (leader and workers, prefill and decode). Between `minimum` and `desired` a
 // group grows and shrinks by whole `step`s. `required` topology is never broken, by preemption and
 // repair neither; without one the fewest switches are sought all the same, so a preferred tier
-// needs no word: what fits one leaf lies in one leaf.
+// needs no word: what fits one leaf lies in one leaf. A group that is spread is the exception.
 //
 // A job of one group of whole GPUs may say how its ranks talk (`layout`): a rank is a GPU, and
 // ranks are laid onto the chosen hosts so that the heaviest traffic crosses least
@@ -45,10 +45,14 @@ struct GroupRequest {
   Tier required = kClusterTier;  // the group lies in one domain of this tier
   int32_t slice = 1;             // every so many tasks lie in one domain of slice_tier
   Tier slice_tier = kLeafTier;
-  int32_t max_per_domain = 0;  // spread: so many a domain of spread_tier at most; 0: no rule
+  int32_t max_per_host = 0;  // so many tasks on one host at most; 0: no rule
+  // Spread: the tasks lie over the domains of spread_tier as evenly as the free slots allow when
+  // they are placed, and at most so many in one of them. kMaxGangTasks: as evenly, without a bound;
+  // 0: the group is not spread. Only without slices and rails, and below what is required.
+  int32_t max_per_domain = 0;
   Tier spread_tier = kLeafTier;
   // Every task holds the same local GPUs on its host, one task a host (gang/rails.h). Only for
-  // whole GPUs on hosts of kMaxRails GPUs at most, without slices and spread above hosts.
+  // whole GPUs on hosts of kMaxRails GPUs at most, without slices and spread.
   bool rail_aligned = false;
   // All tasks of the group are on devices of one model, any of those that the shape allows.
   bool one_model = false;
@@ -56,6 +60,7 @@ struct GroupRequest {
   // it grows as the tasks do. Else an entry for each count from minimum to desired, none falling.
   std::vector<int32_t> speed_milli{};
 
+  bool is_spread() const { return max_per_domain > 0; }
   friend bool operator==(const GroupRequest&, const GroupRequest&) = default;
 };
 
@@ -104,7 +109,8 @@ int64_t DesiredGpuMilli(const JobRequest& request);
 int32_t LargestGroup(const JobRequest& request);
 
 // Refuses what no cluster could mean: no group, counts out of range or order, steps and slices that
-// don't divide, tiers that the network of so many tiers doesn't have. Names the job and the number.
+// don't divide, tiers that the network of so many tiers doesn't have, a spread over domains that
+// are not below the required one. Names the job and the number.
 Status CheckRequest(const JobRequest& request, Tier tiers);
 
 }  // namespace longhaul::scheduler

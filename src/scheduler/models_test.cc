@@ -41,8 +41,7 @@ World ClusterOf(const std::vector<std::vector<uint16_t>>& leaves, uint32_t islan
 
 void OfOneModel(JobRequest& job) {
   job.groups[0].one_model = true;
-  job.groups[0].max_per_domain = 1;
-  job.groups[0].spread_tier = kHostTier;
+  job.groups[0].max_per_host = 1;
 }
 
 TEST(OneModel, AGangTakesTheModelWithTheFewestSwitches) {

@@ -104,7 +104,15 @@ void AddRunning(Random& random, Case& c, bool fractions) {
   c.running.push_back(other);
 }
 
-void MakeClaimant(Random& random, Case& c) {
+// Half of the gangs that could be are spread.
+void MaybeSpread(Random& random, GroupRequest& group) {
+  if (group.slice > 1 || group.required <= kLeafTier || random.Below(2) == 0) return;
+  group.max_per_domain = Pick(random, {1, 2, 3, kMaxGangTasks});
+  group.spread_tier =
+      group.required <= kBlockTier ? kLeafTier : Pick(random, {kLeafTier, kBlockTier});
+}
+
+void MakeClaimant(Random& random, Case& c, bool busy) {
   JobRequest& job = c.claimant;
   job.id = JobId("claimant");
   job.priority = Pick(random, {1, 2, 3});
@@ -120,13 +128,14 @@ void MakeClaimant(Random& random, Case& c) {
     group.slice_tier = Pick(random, {kHostTier, kLeafTier, kBlockTier});
     group.minimum += (group.slice - group.minimum % group.slice) % group.slice;
   } else if (random.Below(5) == 0) {
-    group.max_per_domain = Pick(random, {1, 2});
-    group.spread_tier = kHostTier;
+    group.max_per_host = Pick(random, {1, 2});
   }
   group.desired = group.minimum;
   group.step = group.slice;
   group.required =
       Pick(random, {kHostTier, kLeafTier, kLeafTier, kBlockTier, kClusterTier, kClusterTier});
+  // The other program asks for the fewest domains, which is what a spread gang does not.
+  if (busy) MaybeSpread(random, group);
 }
 
 Case RandomCase(uint64_t seed, bool busy) {
@@ -151,7 +160,7 @@ Case RandomCase(uint64_t seed, bool busy) {
   const bool fractions = busy && random.Below(3) == 0;
   const uint64_t jobs = 1 + random.Below(busy ? 40 : 20);
   for (uint64_t i = 0; i < jobs && c.running.size() < 64; ++i) AddRunning(random, c, fractions);
-  MakeClaimant(random, c);
+  MakeClaimant(random, c, busy);
   return c;
 }
 
@@ -169,7 +178,8 @@ std::string Describe(const Case& c) {
          << " preemption " << int(job.preemption) << " tasks " << group.minimum << ".."
          << group.desired << " of " << int(group.shape.gpus) << "/" << group.shape.share << " cpu "
          << group.shape.cpu_milli << " required " << group.required << " slice " << group.slice
-         << "@" << group.slice_tier << " most " << group.max_per_domain << " on";
+         << "@" << group.slice_tier << " most " << group.max_per_host << " a host, "
+         << group.max_per_domain << " a domain of " << group.spread_tier << " on";
   };
   for (const Running& job : c.running) {
     describe(job.request);
@@ -225,11 +235,19 @@ struct Landing {
     Ilp::Terms all;
     for (int32_t host = 0; host < c.HostCount(); ++host) {
       int64_t most = allowed(host) ? kGpus : 0;
-      if (group.max_per_domain > 0) most = std::min<int64_t>(most, group.max_per_domain);
+      if (group.max_per_host > 0) most = std::min<int64_t>(most, group.max_per_host);
       tasks.push_back(ilp.AddInteger(0, most));
       all.push_back({tasks.back(), 1});
     }
     ilp.AddEqual(all, group.minimum);
+    if (group.is_spread()) {
+      std::map<int32_t, Ilp::Terms> domains;
+      for (int32_t host = 0; host < c.HostCount(); ++host) {
+        domains[c.DomainOf(group.spread_tier, host)].push_back(
+            {tasks[static_cast<size_t>(host)], 1});
+      }
+      for (const auto& [domain, terms] : domains) ilp.AddAtMost(terms, group.max_per_domain);
+    }
     // What lies in one required domain needs no slices above it.
     if (group.slice == 1 || group.slice_tier >= group.required) return;
     std::map<int32_t, Ilp::Terms> slices;
@@ -364,6 +382,10 @@ std::optional<int64_t> LeastCost(const Case& c) {
   if (group.required == kClusterTier) {
     tiers = {kLeafTier, kBlockTier, kClusterTier};
     if (group.minimum == 1) tiers.insert(tiers.begin(), kHostTier);
+    // One domain of those that it spreads over is no place for it.
+    if (group.is_spread() && group.minimum > 1) {
+      std::erase_if(tiers, [&](Tier tier) { return tier <= group.spread_tier; });
+    }
     if (VictimModel(c, kClusterTier, 0, true).Least()) return 0;
   }
   for (const Tier tier : tiers) {

@@ -134,6 +134,7 @@ Status CheckGang(const SchedulerState& state, const JobEntry& job) {
   };
   std::set<int32_t> of_job;
   std::map<int32_t, std::set<int32_t>> of_group;
+  std::map<std::pair<int32_t, NodeIndex>, int32_t> on_host;
   std::map<std::pair<int32_t, int32_t>, int32_t> spread;
   for (const HeldTask& task : job.tasks) {
     const GroupRequest& group = job.request->groups[static_cast<size_t>(task.group)];
@@ -143,10 +144,12 @@ Status CheckGang(const SchedulerState& state, const JobEntry& job) {
     if (group.required != kClusterTier) {
       of_group[task.group].insert(domain_of(group.required, task));
     }
-    if (group.max_per_domain == 0) continue;
-    const int32_t domain =
-        group.spread_tier == kClusterTier ? 0 : domain_of(group.spread_tier, task);
-    if (++spread[{task.group, domain}] > group.max_per_domain) {
+    const int32_t here = ++on_host[{task.group, state.resources.task(task.slot).node}];
+    if (group.max_per_host > 0 && here > group.max_per_host) {
+      return Broken(name + " has more tasks on one host than its rule allows");
+    }
+    if (!group.is_spread()) continue;
+    if (++spread[{task.group, domain_of(group.spread_tier, task)}] > group.max_per_domain) {
       return Broken(name + " is not spread as its rule says");
     }
   }

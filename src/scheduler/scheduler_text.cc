@@ -35,7 +35,11 @@ std::string Text(const JobRequest& request) {
             std::to_string(group.desired) + " by " + std::to_string(group.step) + " of " +
             ToString(group.shape) + ", tier " + std::to_string(group.required) + ", slices " +
             std::to_string(group.slice) + " in " + std::to_string(group.slice_tier) + ", at most " +
-            std::to_string(group.max_per_domain) + " in " + std::to_string(group.spread_tier);
+            std::to_string(group.max_per_host) + " a host";
+    if (group.is_spread()) {
+      text += ", spread by " + std::to_string(group.max_per_domain) + " over " +
+              std::to_string(group.spread_tier);
+    }
     if (group.rail_aligned) text += ", on rails";
     if (group.one_model) text += ", of one model";
     if (!group.speed_milli.empty()) text += ", speeds" + Ranks(group.speed_milli);

@@ -24,10 +24,7 @@ void Rebuild(World& world, spec::Topology topology, const std::vector<spec::Queu
 }
 
 // As the runtime has it: each task on a host of its own.
-void OneAHost(JobRequest& job) {
-  job.groups[0].max_per_domain = 1;
-  job.groups[0].spread_tier = kHostTier;
-}
+void OneAHost(JobRequest& job) { job.groups[0].max_per_host = 1; }
 
 TEST(Rebuild, KeepsWhatRunsInPlaceAndTheOrderOfWhatWaits) {
   World world(1, 1, 2);

@@ -166,8 +166,7 @@ TEST(Uses, AGangOfOneTaskAHostMovesAsAWholeToo) {
   World world(1, 2, 2);
   world.Submit("gang", 2, 2, "", [](JobRequest& job) {
     job.required = kLeafTier;
-    job.groups[0].max_per_domain = 1;
-    job.groups[0].spread_tier = kHostTier;
+    job.groups[0].max_per_host = 1;
   });
   const std::set<int32_t> before = LeavesOf(world, "gang");
   world.Tell(NodeChanged{world.NodeName(world.NodesOf("gang")[0]), spec::NodeCondition::kDown});

@@ -535,6 +535,11 @@ void ClusterScheduler::ApplyTo(const JobRequest& request, proto::Job& job) const
   if (group.shape.models == scheduler::kAnyModel) job.mutable_scheduling()->clear_devices();
   if (group.desired > 1) job.mutable_scheduling()->set_mixed_devices(!group.one_model);
   if (!group.rail_aligned) job.mutable_scheduling()->clear_rail_aligned();
+  if (group.is_spread()) {
+    const bool bounded = group.max_per_domain < scheduler::kMaxGangTasks;
+    job.mutable_scheduling()->set_spread_at_most(
+        bounded ? static_cast<uint32_t>(group.max_per_domain) : 0);
+  }
   std::string& topology = *job.mutable_scheduling()->mutable_topology();
   if (tier == scheduler::kClusterTier) {
     topology.clear();

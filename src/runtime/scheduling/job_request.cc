@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "base/text.h"
 #include "base/units.h"
@@ -93,10 +94,7 @@ void ReadNodes(const proto::Job& job, const NodeBounds& bounds, GroupRequest& gr
   group.desired = static_cast<int32_t>(std::min<uint32_t>(bounds.maximum, INT32_MAX));
   group.step = static_cast<int32_t>(bounds.step);
   if (bounds.elastic()) group.speed_milli = SpeedsOf(job, bounds);
-  if (bounds.maximum > 1) {
-    group.max_per_domain = 1;
-    group.spread_tier = scheduler::kHostTier;
-  }
+  if (bounds.maximum > 1) group.max_per_host = 1;
 }
 
 // The one worker of each node has a share of a device. The shares of a device are at most its whole
@@ -231,6 +229,30 @@ Status ReadTopology(const proto::Scheduling& asked, const RequestContext& contex
   return {};
 }
 
+Status ReadSpread(const proto::Scheduling& asked, const RequestContext& context,
+                  const NodeBounds& bounds, GroupRequest& group) {
+  const std::string& level = asked.spread_level();
+  if (level.empty()) return {};
+  constexpr const char* kKey = "topology: spread";
+  ASSIGN_OR_RETURN(const scheduler::Tier tier, TierOf(kKey, level, context.levels));
+  RETURN_IF_ERROR(CheckBelow(kKey, level, tier, asked, group));
+  // Nodes that share a domain contradict it.
+  const std::pair<const char*, bool> others[] = {{"preferred", !asked.preferred_topology().empty()},
+                                                 {"slice", asked.slice_nodes() > 0},
+                                                 {"rail_aligned", asked.rail_aligned()}};
+  for (const auto& [key, given] : others) {
+    if (!given) continue;
+    return InvalidArgument(std::string(kKey) + " cannot be combined with " + key +
+                           "; leave one of them out");
+  }
+  if (bounds.maximum == 1) return {};  // one node is spread already
+  constexpr auto kUnbounded = static_cast<uint32_t>(scheduler::kMaxGangTasks);
+  const uint32_t most = asked.spread_at_most() > 0 ? asked.spread_at_most() : kUnbounded;
+  group.max_per_domain = static_cast<int32_t>(std::min(most, kUnbounded));
+  group.spread_tier = tier;
+  return {};
+}
+
 Status ReadRails(const proto::Scheduling& asked, const RequestContext& context,
                  const NodeBounds& bounds, GroupRequest& group) {
   if (!asked.rail_aligned()) return {};
@@ -277,6 +299,7 @@ Result<JobRequest> ReadRequest(const proto::Job& job, const RequestContext& cont
   RETURN_IF_ERROR(ReadProperties(asked, context, group));
   group.one_model = bounds.maximum > 1 && !asked.mixed_devices();
   RETURN_IF_ERROR(ReadTopology(asked, context, bounds, group));
+  RETURN_IF_ERROR(ReadSpread(asked, context, bounds, group));
   RETURN_IF_ERROR(ReadRails(asked, context, bounds, group));
   return request;
 }

@@ -1,7 +1,8 @@
-// Rules of the network that a job names: required and preferred levels, slices, rails.
+// Rules of the network that a job names: required and preferred levels, slices, spread, rails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -38,6 +39,34 @@ class Topology : public testing::Test {
     job.mutable_scheduling()->set_slice_nodes(nodes);
     job.mutable_scheduling()->set_slice_level(level);
     return job;
+  }
+  static proto::Job SpreadOver(proto::Job job, const std::string& level, uint32_t most = 0) {
+    job.mutable_scheduling()->set_spread_level(level);
+    job.mutable_scheduling()->set_spread_at_most(most);
+    return job;
+  }
+  // A job that stays on each of these nodes, which the cluster has free.
+  void Hold(const std::vector<std::string>& nodes) {
+    for (const proto::NodeStatus& node : cluster_.controller.AllNodes()) {
+      const bool held = std::find(nodes.begin(), nodes.end(), node.name()) != nodes.end();
+      if (!held) cluster_.Cordon(node.name(), true);
+    }
+    for (const std::string& node : nodes) {
+      proto::Job job = Gang("on-" + node, 1);
+      job.mutable_scheduling()->set_preemption("never");
+      cluster_.Submit(job);
+    }
+    for (const proto::NodeStatus& node : cluster_.controller.AllNodes()) {
+      if (node.cordoned()) cluster_.Cordon(node.name(), false);
+    }
+  }
+  scheduler::Explanation Why(const std::string& id) {
+    const auto question = cluster_.controller.AskWhy(JobId(id));
+    EXPECT_TRUE(question.scheduler.has_value()) << question.aside;
+    if (!question.scheduler) return {};
+    const auto why = question.scheduler->Explain(JobId(id), cluster_.now, question.means);
+    EXPECT_TRUE(why.ok()) << why.status();
+    return why.ok() ? *why : scheduler::Explanation();
   }
   std::string Refusal(const proto::Job& job) {
     return std::string(cluster_.controller.CheckSubmission(job).message());
@@ -139,11 +168,109 @@ TEST_F(Topology, AnExplanationNamesTheSlices) {
   cluster_.Submit(full);
   cluster_.Submit(InSlices(Gang("sliced", 3), 3, "leaf"));
   ASSERT_EQ(cluster_.StateOf("sliced"), proto::QUEUED);
-  const auto question = cluster_.controller.AskWhy(JobId("sliced"));
-  ASSERT_TRUE(question.scheduler.has_value()) << question.aside;
-  const auto why = question.scheduler->Explain(JobId("sliced"), cluster_.now, question.means);
-  ASSERT_TRUE(why.ok()) << why.status();
-  EXPECT_THAT(why->sentence, HasSubstr("each 3 of them within one leaf"));
+  EXPECT_THAT(Why("sliced").sentence, HasSubstr("each 3 of them within one leaf"));
+}
+
+TEST_F(Topology, ASpreadJobLiesOverTheLeavesAsEvenlyAsPossible) {
+  cluster_.Submit(SpreadOver(Gang("a", 4), "leaf"));
+  EXPECT_THAT(Leaves("a"), SizeIs(4));
+  cluster_.Stop("a");
+  cluster_.Step("a");
+  ASSERT_NE(cluster_.StateOf("a"), proto::RUNNING);
+  // Eight nodes, two of each leaf, and each a node of its own although it has room for two workers.
+  cluster_.Submit(SpreadOver(Gang("b", 8, 1), "leaf", 2));
+  const std::vector<std::string> gang = cluster_.GangOf("b");
+  EXPECT_THAT(std::set<std::string>(gang.begin(), gang.end()), SizeIs(8));
+  for (const auto& [leaf, nodes] : Leaves("b")) EXPECT_EQ(nodes, 2) << leaf;
+}
+
+TEST_F(Topology, ASpreadJobStaysInItsRequiredBlock) {
+  Hold({"a-1", "a-2"});
+  proto::Job job = SpreadOver(Gang("spread", 4), "leaf");
+  job.mutable_scheduling()->set_topology("block");
+  cluster_.Submit(job);
+  EXPECT_EQ(Leaves("spread"), (std::map<char, int>{{'c', 2}, {'d', 2}}));
+}
+
+TEST_F(Topology, ASpreadThatNoClusterCouldKeepIsRefused) {
+  EXPECT_THAT(Refusal(SpreadOver(Gang("a", 2), "lef")),
+              HasSubstr("topology: spread: the cluster has no level 'lef'; did you mean 'leaf'"));
+  EXPECT_EQ(Refusal(SpreadOver(Gang("a", 8), "leaf", 2)), "");
+  EXPECT_THAT(Refusal(SpreadOver(Gang("a", 9), "leaf", 2)),
+              HasSubstr("the largest size that fits this cluster with at most 2 in one leaf is 8"));
+  EXPECT_EQ(Refusal(SpreadOver(Gang("a", 12), "leaf")), "");
+  EXPECT_THAT(Refusal(SpreadOver(Gang("a", 13), "leaf")),
+              HasSubstr("the largest size that fits this cluster is 12"));
+  for (const char* level : {"leaf", "block"}) {
+    proto::Job job = SpreadOver(Gang("a", 2), level);
+    job.mutable_scheduling()->set_topology("leaf");
+    EXPECT_THAT(Refusal(job), HasSubstr("is not below the required level 'leaf'"));
+  }
+  proto::Job block = SpreadOver(Gang("a", 5), "leaf", 2);
+  block.mutable_scheduling()->set_topology("block");
+  EXPECT_THAT(Refusal(block), HasSubstr("one of its domains with at most 2 in one leaf is 4"));
+  EXPECT_THAT(Refusal(SpreadOver(InSlices(Gang("a", 4), 2, "leaf"), "leaf")),
+              HasSubstr("spread cannot be combined with slice"));
+  proto::Job preferring = SpreadOver(Gang("a", 4), "leaf");
+  preferring.mutable_scheduling()->set_preferred_topology("block");
+  EXPECT_THAT(Refusal(preferring), HasSubstr("spread cannot be combined with preferred"));
+  proto::Job aligned = SpreadOver(Gang("a", 4), "leaf");
+  aligned.mutable_scheduling()->set_rail_aligned(true);
+  EXPECT_THAT(Refusal(aligned), HasSubstr("spread cannot be combined with rail_aligned"));
+}
+
+TEST_F(Topology, ALostNodeOfASpreadJobIsReplacedInItsLeaf) {
+  cluster_.Submit(SpreadOver(Gang("a", 4), "leaf", 1));
+  ASSERT_THAT(Leaves("a"), SizeIs(4));
+  cluster_.Step("a");
+  cluster_.Lose(cluster_.GangOf("a")[1]);
+  ASSERT_EQ(cluster_.StateOf("a"), proto::RUNNING);
+  EXPECT_THAT(Leaves("a"), SizeIs(4));
+}
+
+TEST_F(Topology, AnElasticSpreadJobGrowsWithinItsBound) {
+  Hold({"a-1", "a-2", "b-1", "b-2"});
+  proto::Job job = SpreadOver(Gang("a", 4), "leaf", 2);
+  job.set_minimum_nodes(2);
+  job.set_maximum_nodes(8);
+  cluster_.Submit(job);
+  EXPECT_EQ(Leaves("a"), (std::map<char, int>{{'a', 1}, {'b', 1}, {'c', 2}, {'d', 2}}));
+  cluster_.Step("a");
+  cluster_.Stop("on-a-1");
+  cluster_.Step("on-a-1");
+  for (int i = 0; i < 20; ++i) {
+    cluster_.TickUntil(cluster_.now + std::chrono::minutes(1));
+    cluster_.Step("a");
+  }
+  EXPECT_EQ(Leaves("a"), (std::map<char, int>{{'a', 2}, {'b', 1}, {'c', 2}, {'d', 2}}));
+}
+
+TEST_F(Topology, TheBoundOfASpreadThatBlocksIsNamedAndCanBeRaised) {
+  Hold({"a-1", "a-2", "a-3", "b-1", "b-2", "b-3"});
+  cluster_.Submit(SpreadOver(Gang("spread", 4), "leaf", 1));
+  ASSERT_EQ(cluster_.StateOf("spread"), proto::QUEUED);
+  const scheduler::Explanation why = Why("spread");
+  EXPECT_THAT(why.sentence, HasSubstr("at most 1 in one leaf (without this bound 6 would fit)"));
+  EXPECT_THAT(why.fix_texts, ElementsAre("allow at most 2 in one leaf instead of 1"));
+  const Controller::Remedy remedy = cluster_.controller.RemedyOf(JobId("spread"), why.fix);
+  ASSERT_THAT(remedy.changes, SizeIs(1));
+  cluster_.Ask(remedy.changes);
+  EXPECT_EQ(Leaves("spread"), (std::map<char, int>{{'c', 2}, {'d', 2}}));
+  EXPECT_EQ(cluster_.Job("spread").job().scheduling().spread_at_most(), 2u);
+  Controller replayed{Cluster::Patient()};
+  for (const auto& [now, event] : cluster_.log) (void)replayed.Step(event, now);
+  EXPECT_EQ(replayed.StateHash(), cluster_.controller.StateHash());
+}
+
+TEST_F(Topology, TheLastBoundOfASpreadIsGivenUp) {
+  Hold({"a-1", "a-2", "a-3", "b-1", "b-2", "b-3", "c-1", "c-2", "c-3"});
+  cluster_.Submit(SpreadOver(Gang("spread", 3), "leaf", 1));
+  const scheduler::Explanation why = Why("spread");
+  EXPECT_THAT(why.fix_texts, ElementsAre("allow any number of its tasks in one leaf"));
+  cluster_.Ask(cluster_.controller.RemedyOf(JobId("spread"), why.fix).changes);
+  EXPECT_EQ(Leaves("spread"), (std::map<char, int>{{'d', 3}}));
+  EXPECT_EQ(cluster_.Job("spread").job().scheduling().spread_at_most(), 0u);
+  EXPECT_EQ(cluster_.Job("spread").job().scheduling().spread_level(), "leaf");
 }
 
 TEST_F(Topology, RailAlignmentNeedsWholeDevicesAndNoSlices) {

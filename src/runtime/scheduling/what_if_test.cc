@@ -116,6 +116,18 @@ TEST_F(WhatIf, ADrainedRackStopsItsJobsOrMovesThem) {
   EXPECT_THAT(Effects(Ask({"drain rack-2"})), IsEmpty());
 }
 
+TEST_F(WhatIf, ADrainedNodeOfASpreadJobIsReplacedOnlyWhereItsBoundAllows) {
+  proto::Job pair = For(Gang("pair", 2), hours(3));
+  pair.mutable_scheduling()->set_mixed_devices(true);
+  pair.mutable_scheduling()->set_spread_level("rack");
+  pair.mutable_scheduling()->set_spread_at_most(1);
+  cluster_.Submit(pair);
+  ASSERT_THAT(cluster_.GangOf("pair"), testing::UnorderedElementsAre("node-1", "node-3"));
+  EXPECT_THAT(Effects(Ask({"drain node-1"})), ElementsAre("pair moved"));
+  // Both nodes of rack-1 are up, but one of them is too many.
+  EXPECT_THAT(Effects(Ask({"drain node-3"})), ElementsAre("pair stopped"));
+}
+
 TEST_F(WhatIf, EveryNodeOfADomainIsDrained) {
   for (const char* id : {"one", "two"}) {
     proto::Job job = For(Gang(id, 1), hours(3));

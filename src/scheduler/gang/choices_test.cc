@@ -173,6 +173,42 @@ TEST(Spread, IsTheMostEvenOfAllDistributions) {
   }
 }
 
+// The largest number that SpreadTasks places in any one domain of the required tier.
+TEST(Spread, TheLargestIsWhatCanBePlaced) {
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random(seed);
+    std::vector<int32_t> leaves = {0};
+    std::vector<int32_t> blocks = {0};
+    for (uint64_t block = 0; block < 1 + random.Below(3); ++block) {
+      for (uint64_t leaf = 0; leaf < 1 + random.Below(3); ++leaf) {
+        leaves.push_back(leaves.back() + static_cast<int32_t>(1 + random.Below(3)));
+      }
+      blocks.push_back(static_cast<int32_t>(leaves.size()) - 1);
+    }
+    const auto tree = DomainTree::Create({leaves, blocks});
+    ASSERT_TRUE(tree.ok()) << tree.status();
+    SlotTable slots(*tree, 4);
+    for (int32_t host = 0; host < tree->hosts(); ++host) {
+      slots.Set(host, static_cast<int32_t>(random.Below(5)));
+    }
+    const auto most = static_cast<int32_t>(1 + random.Below(6));
+    const auto fits = [&](int32_t first_leaf, int32_t last_leaf) {
+      const auto free = slots.sums(kLeafTier).subspan(static_cast<size_t>(first_leaf),
+                                                      static_cast<size_t>(last_leaf - first_leaf));
+      const std::vector<int32_t> load(free.size());
+      return SpreadTasks(free, load, 1'000, most).fits;
+    };
+    int32_t in_a_block = 0;
+    for (int32_t block = 0; block < tree->domains(kBlockTier); ++block) {
+      in_a_block = std::max(
+          in_a_block, fits(tree->FirstLeaf(kBlockTier, block), tree->LastLeaf(kBlockTier, block)));
+    }
+    EXPECT_EQ(LargestSpread(slots, kBlockTier, kLeafTier, most), in_a_block);
+    EXPECT_EQ(LargestSpread(slots, kClusterTier, kLeafTier, most), fits(0, tree->leaves()));
+  }
+}
+
 TEST(ElasticCounts, GivesGpusWhereTheyAreWorthMost) {
   const std::vector<ElasticJob> jobs = {{{{1, 10}, {2, 18}, {4, 24}}},
                                         {{{1, 10}, {2, 19}, {4, 36}}}};

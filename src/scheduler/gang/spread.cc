@@ -40,4 +40,23 @@ SpreadAnswer SpreadTasks(std::span<const int32_t> free, std::span<const int32_t>
   return answer;
 }
 
+int32_t LargestSpread(const SlotTable& slots, Tier required_tier, Tier spread_tier,
+                      int32_t max_per_domain) {
+  CHECK(spread_tier >= kLeafTier && spread_tier < required_tier && max_per_domain >= 1);
+  const DomainTree& tree = slots.tree();
+  const bool anywhere = required_tier == kClusterTier;
+  int32_t most = 0;
+  int32_t here = 0;  // in the present domain of the required tier
+  int32_t of = 0;
+  for (int32_t d = 0; d < tree.domains(spread_tier); ++d) {
+    const int32_t next =
+        anywhere ? 0 : tree.DomainOf(required_tier, tree.FirstHost(spread_tier, d));
+    if (next != of) here = 0;
+    of = next;
+    here += std::min(slots.In(spread_tier, d), max_per_domain);
+    most = std::max(most, here);
+  }
+  return most;
+}
+
 }  // namespace longhaul::scheduler

@@ -1,4 +1,4 @@
-// Spreading for serving: at most so many tasks a domain, and those as even as can be.
+// Spreading over domains: at most so many tasks in each, and those as even as can be.
 //
 // The most loaded domain gets as few as possible, then the next, and so on (the lexicographic least
 // of the sorted loads), which giving each task to the least loaded domain with room reaches
@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <span>
 #include <vector>
+
+#include "scheduler/gang/slot_table.h"
 
 namespace longhaul::scheduler {
 
@@ -21,5 +23,11 @@ struct SpreadAnswer {
 // entries >= 0, tasks >= 0 and max_per_domain >= 1.
 SpreadAnswer SpreadTasks(std::span<const int32_t> free, std::span<const int32_t> load,
                          int32_t tasks, int32_t max_per_domain);
+
+// The most tasks that one domain of `required_tier` can take now with at most `max_per_domain` in
+// each of its domains of `spread_tier`. Requires a spread tier of the tree below the required one,
+// which may be kClusterTier, and max_per_domain >= 1.
+int32_t LargestSpread(const SlotTable& slots, Tier required_tier, Tier spread_tier,
+                      int32_t max_per_domain);
 
 }  // namespace longhaul::scheduler

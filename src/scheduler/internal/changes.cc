@@ -36,6 +36,8 @@ class Fixer {
         return OtherModels();
       case Relaxation::kTopology:
         return LooserTopology();
+      case Relaxation::kSpread:
+        return LooserSpread();
       case Relaxation::kLinks:
         return RestoreLinks();
       case Relaxation::kLimit:
@@ -89,6 +91,50 @@ class Fixer {
     bool aligned = false;
     for (GroupRequest& group : request.groups) aligned |= std::exchange(group.rail_aligned, false);
     if (aligned) changes.push_back({"give up its alignment to rails", {JobChanged{request}}});
+    return changes;
+  }
+
+  // The least bound on a domain of the spread with which the group's minimum fits now; its desired
+  // count if there is none below.
+  int32_t LeastBound(size_t g) {
+    JobEntry trial = job_;
+    JobRequest request = *job_.request;
+    GroupRequest& group = request.groups[g];
+    int32_t least = group.max_per_domain + 1;
+    for (int32_t most = group.desired; least < most;) {
+      group.max_per_domain = least + (most - least) / 2;
+      trial.request = std::make_shared<const JobRequest>(request);
+      const int32_t fits =
+          placer_.MostTasks(state_, trial, static_cast<int32_t>(g), {}, AdmitOf(state_, job_));
+      if (fits >= group.minimum) {
+        most = group.max_per_domain;
+      } else {
+        least = group.max_per_domain + 1;
+      }
+    }
+    return least;
+  }
+
+  // The least bound of a domain with which enough tasks fit now, then none: what other changes
+  // free may need any of those between.
+  std::vector<Change> LooserSpread() {
+    std::vector<Change> changes;
+    const auto& groups = job_.request->groups;
+    for (size_t g = 0; g < groups.size(); ++g) {
+      const GroupRequest& group = groups[g];
+      if (!group.is_spread() || group.max_per_domain >= group.desired) continue;
+      JobRequest request = *job_.request;
+      int32_t& bound = request.groups[g].max_per_domain;
+      bound = LeastBound(g);
+      if (bound < group.desired) {
+        changes.push_back({"allow " + SpreadText(request.groups[g]) + " instead of " +
+                               WithThousands(group.max_per_domain),
+                           {JobChanged{request}}});
+      }
+      bound = kMaxGangTasks;
+      changes.push_back({"allow any number of its tasks in " + TierText(group.spread_tier),
+                         {JobChanged{request}}});
+    }
     return changes;
   }
 
@@ -311,10 +357,15 @@ class Fixer {
       change.events.push_back(JobEvictionAsked{other.request->id});
     };
     for (const JobNumber number : first) stop(number);
-    for (const auto& [excess, cost, number] : order) {
-      const auto block = left.CheckUser(asked);
-      if (!block) break;
-      if (!stopped.contains(number) && CountsIn(*block, state_.at(number))) stop(number);
+    // Where several limits block, a job may count in one that is met only after others have
+    // stopped.
+    for (size_t before = names.size() + 1; before != names.size();) {
+      before = names.size();
+      for (const auto& [excess, cost, number] : order) {
+        const auto block = left.CheckUser(asked);
+        if (!block) break;
+        if (!stopped.contains(number) && CountsIn(*block, state_.at(number))) stop(number);
+      }
     }
     // Jobs of other users free nothing of this one's.
     if (left.CheckUser(asked)) return {};
@@ -351,6 +402,10 @@ std::string TierText(Tier tier) {
 
 std::string TasksText(int64_t count) {
   return WithThousands(count) + (count == 1 ? " task" : " tasks");
+}
+
+std::string SpreadText(const GroupRequest& group) {
+  return "at most " + WithThousands(group.max_per_domain) + " in " + TierText(group.spread_tier);
 }
 
 std::vector<Change> AlternativesOf(Relaxation relaxation, SchedulerState& state, Placer& placer,

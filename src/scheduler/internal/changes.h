@@ -26,16 +26,19 @@ enum class Relaxation : uint8_t {
   kExpedite,
   kOtherModels,
   kTopology,
+  kSpread,
   kLinks,
   kLimit,
   kReturnNodes,
   kFewer,
   kEvict,
 };
-constexpr int kRelaxations = 8;
+constexpr int kRelaxations = 9;
 
 std::string TierText(Tier tier);       // "one leaf"
 std::string TasksText(int64_t count);  // "1 task"
+// "at most 2 in one leaf". Requires a group that is spread.
+std::string SpreadText(const GroupRequest& group);
 
 // The alternatives of a relaxation for a waiting job. The state is as before afterwards, but for
 // what only makes answers faster.

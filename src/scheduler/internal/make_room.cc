@@ -403,9 +403,11 @@ class RoomSearch {
     if (required != kClusterTier) return {required};
     std::vector<Tier> tiers;
     const int32_t tasks = std::accumulate(counts_.begin(), counts_.end(), 0);
-    for (Tier tier = tasks == 1 ? kHostTier : kLeafTier; tier < state_.tree->tiers(); ++tier) {
-      tiers.push_back(tier);
+    Tier lowest = tasks == 1 ? kHostTier : kLeafTier;
+    for (const GroupRequest& group : job_.request->groups) {
+      if (group.is_spread() && tasks > 1) lowest = std::max(lowest, group.spread_tier + 1);
     }
+    for (Tier tier = lowest; tier < state_.tree->tiers(); ++tier) tiers.push_back(tier);
     tiers.push_back(kClusterTier);
     return tiers;
   }

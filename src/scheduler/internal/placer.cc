@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <tuple>
+#include <utility>
 
 #include "base/check.h"
 #include "scheduler/gang/spread.h"
@@ -27,10 +29,38 @@ SlotTable Without(const SlotTable& table, const SchedulerState& state,
   return open;
 }
 
-// Spread for serving, tasks don't talk to each other; a bound of tasks a host says nothing of that.
-bool Talks(const GroupRequest& group) {
-  return group.max_per_domain == 0 || group.spread_tier == kHostTier;
+bool IsSpread(const JobRequest& request) {
+  return std::any_of(request.groups.begin(), request.groups.end(),
+                     [](const GroupRequest& group) { return group.is_spread(); });
 }
+
+// The hosts [first, last) of each domain of the required tier within the bounds; those of the
+// bounds where these are no larger than a domain.
+std::vector<std::pair<int32_t, int32_t>> AreasOf(const DomainTree& tree, Tier required,
+                                                 const Bounds& bounds) {
+  const int32_t first = tree.FirstHost(bounds.within_tier, bounds.within_domain);
+  const int32_t last = tree.LastHost(bounds.within_tier, bounds.within_domain);
+  if (required == kClusterTier || bounds.within_tier <= required) return {{first, last}};
+  std::vector<std::pair<int32_t, int32_t>> areas;
+  for (int32_t d = 0; d < tree.domains(required); ++d) {
+    const int32_t from = tree.FirstHost(required, d);
+    const int32_t to = tree.LastHost(required, d);
+    if (from >= first && to <= last) areas.emplace_back(from, to);
+  }
+  return areas;
+}
+
+// One way to spread tasks.
+struct SpreadChoice {
+  std::vector<int32_t> loads;  // tasks of the domains that have any, the most first
+  int32_t free = 0;            // slots of the area
+  int32_t first_domain = 0;
+  std::vector<int32_t> per_domain;  // new tasks, from first_domain on
+
+  bool IsBetterThan(const SpreadChoice& other) const {
+    return std::tie(loads, free) < std::tie(other.loads, other.free);
+  }
+};
 
 // The stricter of two tiers.
 Tier Stricter(Tier a, Tier b) { return std::min(a, b); }
@@ -59,6 +89,20 @@ Admit AdmitOf(const SchedulerState& state, const JobEntry& job) {
   return light ? Admit::kSuspectToo : Admit::kReady;
 }
 
+int32_t LargestFit(const SlotTable& slots, const GroupRequest& group, Tier required) {
+  const SlotTable* table = &slots;
+  std::optional<SlotTable> capped;
+  if (group.max_per_host > 0) {
+    capped.emplace(slots);
+    CapHosts(*capped, group.max_per_host, {});
+    table = &*capped;
+  }
+  if (group.is_spread()) {
+    return LargestSpread(*table, required, group.spread_tier, group.max_per_domain);
+  }
+  return LargestGang(*table, required, group.slice, group.slice_tier);
+}
+
 bool Placer::Place(SchedulerState& state, const JobEntry& job, std::span<const int32_t> counts,
                    const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
                    int32_t* failed_group) {
@@ -79,32 +123,34 @@ bool Placer::Place(SchedulerState& state, const JobEntry& job, std::span<const i
          PlaceAnywhere(state, job, counts, allowed, admit, placed, failed_group);
 }
 
-// Links that a gang may not cross: inside one such domain, else outside all of them.
+// Links that a gang may not cross: inside one such domain, else outside all of them. What is spread
+// tries the outside first, where it has more domains.
 bool Placer::PlaceAnywhere(SchedulerState& state, const JobEntry& job,
                            std::span<const int32_t> counts, const Bounds& bounds, Admit admit,
                            std::vector<HeldTask>& placed, int32_t* failed_group) {
-  const auto& groups = job.request->groups;
-  const bool talks = std::any_of(groups.begin(), groups.end(), Talks) &&
-                     std::accumulate(counts.begin(), counts.end(), 0) > 1;
-  if (state.links.empty() || !talks || bounds.within_tier == kHostTier) {
+  if (state.links.empty() || std::accumulate(counts.begin(), counts.end(), 0) <= 1 ||
+      bounds.within_tier == kHostTier) {
     return PlaceInside(state, job, counts, bounds, admit, placed, failed_group);
   }
   const DomainTree& tree = *state.tree;
   const int32_t first = tree.FirstHost(bounds.within_tier, bounds.within_domain);
   const int32_t last = tree.LastHost(bounds.within_tier, bounds.within_domain);
+  std::vector<Bounds> ways;
   Bounds outside = bounds;
   for (const auto& [domain, health] : state.links) {
     const int32_t from = tree.FirstHost(domain.first, domain.second);
     const int32_t to = tree.LastHost(domain.first, domain.second);
     // Not all of the bounds are inside it, so some of it could be crossed.
     if (health.trusted || from < first || to > last || (from == first && to == last)) continue;
-    Bounds inside = bounds;
+    Bounds& inside = ways.emplace_back(bounds);
     inside.within_tier = domain.first;
     inside.within_domain = domain.second;
-    if (PlaceInside(state, job, counts, inside, admit, placed, failed_group)) return true;
     outside.closed_hosts.emplace_back(from, to);
   }
-  return PlaceInside(state, job, counts, outside, admit, placed, failed_group);
+  ways.insert(IsSpread(*job.request) ? ways.begin() : ways.end(), std::move(outside));
+  return std::any_of(ways.begin(), ways.end(), [&](const Bounds& way) {
+    return PlaceInside(state, job, counts, way, admit, placed, failed_group);
+  });
 }
 
 bool Placer::PlaceInside(SchedulerState& state, const JobEntry& job,
@@ -155,17 +201,34 @@ bool Placer::PlaceWithin(SchedulerState& state, const JobEntry& job,
     if (!*unlike && failed_group != nullptr) *failed_group = LargestGroup(*job.request);
     return *unlike;
   }
+  // Largest tasks first: the small ones fit into what is left.
+  const auto& groups = job.request->groups;
+  std::vector<int32_t> order(groups.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return groups[static_cast<size_t>(a)].shape.gpu_milli() >
+           groups[static_cast<size_t>(b)].shape.gpu_milli();
+  });
+  if (PutInOrder(state, job, counts, order, bounds, admit, placed, failed_group)) return true;
+  if (groups.size() == 1 || !IsSpread(*job.request)) return false;
+  // A large task may have taken the room of a domain that the bound of a spread group needs.
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    const auto bound = [&](int32_t g) {
+      const GroupRequest& group = groups[static_cast<size_t>(g)];
+      return group.is_spread() ? group.max_per_domain : kMaxGangTasks;
+    };
+    return bound(a) < bound(b);
+  });
+  return PutInOrder(state, job, counts, order, bounds, admit, placed, failed_group);
+}
+
+bool Placer::PutInOrder(SchedulerState& state, const JobEntry& job, std::span<const int32_t> counts,
+                        std::span<const int32_t> order, const Bounds& bounds, Admit admit,
+                        std::vector<HeldTask>& placed, int32_t* failed_group) {
   const Savepoint before = state.resources.Save();
   const size_t placed_before = placed.size();
   std::vector<uint8_t> near;
   int32_t rank = 0;
-  // Largest tasks first: the small ones fit into what is left.
-  std::vector<int32_t> order(job.request->groups.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return job.request->groups[static_cast<size_t>(a)].shape.gpu_milli() >
-           job.request->groups[static_cast<size_t>(b)].shape.gpu_milli();
-  });
   std::vector<int32_t> first_rank(order.size());
   for (size_t g = 0; g < order.size(); ++g) {
     first_rank[g] = rank;
@@ -269,21 +332,21 @@ bool Placer::ChooseHosts(SchedulerState& state, const Where& where, std::vector<
     open.emplace(Without(*table, state, where.bounds.closed_hosts, {}));
     table = &*open;
   }
-  const bool capped = where.group->max_per_domain > 0 && where.group->spread_tier == kHostTier;
-  if (capped) {
+  const GroupRequest& group = *where.group;
+  if (group.max_per_host > 0) {
     // A bound on each host leaves equal tasks on hosts of fewer slots: the exact way.
     if (!open) open.emplace(*table);
-    CapHosts(*open, where.group->max_per_domain, where.survivors);
+    CapHosts(*open, group.max_per_host, where.survivors);
     table = &*open;
-  } else if (where.group->max_per_domain > 0) {
-    return ChooseSpread(state, where, *table, hosts);
   }
   if (where.bounds.within_tier == kHostTier) {
     const int32_t host = where.bounds.within_domain;
-    if (table->OnHost(host) < where.tasks) return false;
+    const bool too_many = group.is_spread() && where.tasks > group.max_per_domain;
+    if (table->OnHost(host) < where.tasks || too_many) return false;
     hosts = {{host, where.tasks}};
     return true;
   }
+  if (group.is_spread()) return ChooseSpread(state, where, *table, near, hosts);
   EqualTasksRequest request;
   request.tasks = where.tasks;
   request.required_tier = where.required;
@@ -303,32 +366,47 @@ bool Placer::ChooseHosts(SchedulerState& state, const Where& where, std::vector<
 }
 
 bool Placer::ChooseSpread(SchedulerState& state, const Where& where, const SlotTable& table,
-                          std::vector<HostTasks>& hosts) {
-  const DomainTree& tree = *state.tree;
+                          std::span<const uint8_t> near, std::vector<HostTasks>& hosts) {
   const Tier tier = where.group->spread_tier;
-  const bool by_host = tier == kHostTier;
-  const int32_t domains = tier == kClusterTier ? 1 : by_host ? tree.hosts() : tree.domains(tier);
-  std::vector<int32_t> free(static_cast<size_t>(domains));
-  const int32_t first = tree.FirstHost(where.bounds.within_tier, where.bounds.within_domain);
-  const int32_t last = tree.LastHost(where.bounds.within_tier, where.bounds.within_domain);
-  const auto domain_of = [&](int32_t host) {
-    return tier == kClusterTier ? 0 : by_host ? host : tree.DomainOf(tier, host);
-  };
-  for (int32_t host = first; host < last; ++host) {
-    free[static_cast<size_t>(domain_of(host))] += table.OnHost(host);
+  std::optional<SpreadChoice> best;
+  for (const auto& [first, last] : AreasOf(*state.tree, where.required, where.bounds)) {
+    const DomainTree& tree = *state.tree;
+    SpreadChoice choice;
+    choice.first_domain = tree.DomainOf(tier, first);
+    const auto index = [&](int32_t host) {
+      return static_cast<size_t>(tree.DomainOf(tier, host) - choice.first_domain);
+    };
+    std::vector<int32_t> free(index(last - 1) + 1);
+    for (int32_t host = first; host < last; ++host) free[index(host)] += table.OnHost(host);
+    std::vector<int32_t> load(free.size());
+    for (const NodeIndex node : where.survivors) {
+      const auto host = static_cast<int32_t>(node);
+      if (host >= first && host < last) ++load[index(host)];
+    }
+    SpreadAnswer spread = SpreadTasks(free, load, where.tasks, where.group->max_per_domain);
+    if (!spread.placed) continue;
+    choice.free = std::accumulate(free.begin(), free.end(), 0);
+    for (size_t d = 0; d < load.size(); ++d) load[d] += spread.per_domain[d];
+    std::erase(load, 0);
+    std::sort(load.rbegin(), load.rend());
+    choice.loads = std::move(load);
+    choice.per_domain = std::move(spread.per_domain);
+    if (!best || choice.IsBetterThan(*best)) best = std::move(choice);
   }
-  std::vector<int32_t> load(free.size());
-  for (const NodeIndex node : where.survivors) {
-    ++load[static_cast<size_t>(domain_of(static_cast<int32_t>(node)))];
-  }
-  const SpreadAnswer spread = SpreadTasks(free, load, where.tasks, where.group->max_per_domain);
-  if (!spread.placed) return false;
-  std::vector<int32_t> left = spread.per_domain;
-  for (int32_t host = first; host < last; ++host) {
-    int32_t& wanted = left[static_cast<size_t>(domain_of(host))];
-    const int32_t here = std::min(wanted, table.OnHost(host));
-    if (here > 0) hosts.push_back({host, here});
-    wanted -= here;
+  if (!best) return false;
+  EqualTasksRequest request;
+  request.free_of_charge = near;
+  // The bounds may be a part of one domain of the spread.
+  const bool part = where.bounds.within_tier < tier;
+  request.within_tier = part ? where.bounds.within_tier : tier;
+  for (size_t d = 0; d < best->per_domain.size(); ++d) {
+    if (best->per_domain[d] == 0) continue;
+    request.tasks = best->per_domain[d];
+    request.within_domain =
+        part ? where.bounds.within_domain : best->first_domain + static_cast<int32_t>(d);
+    solver_.Solve(table, request, answer_);
+    CHECK(answer_.placed) << "a domain without the slots that were counted";
+    hosts.insert(hosts.end(), answer_.tasks.begin(), answer_.tasks.end());
   }
   return true;
 }
@@ -378,14 +456,20 @@ bool Placer::PlaceMore(SchedulerState& state, const JobEntry& job, int32_t group
     return false;
   }
   for (const auto& [domain, health] : state.links) {
-    if (health.trusted || !Talks(*where.group)) continue;
+    if (health.trusted) continue;
     // Inside with the survivors, or outside as they are.
     const int32_t from = tree.FirstHost(domain.first, domain.second);
     const int32_t to = tree.LastHost(domain.first, domain.second);
-    const auto host =
-        job.tasks.empty() ? -1 : static_cast<int32_t>(state.resources.task(job.tasks[0].slot).node);
-    if (host >= from && host < to) {
-      inside(domain.first, host);
+    const auto is_inside = [&](const HeldTask& task) {
+      const auto host = static_cast<int32_t>(state.resources.task(task.slot).node);
+      return host >= from && host < to;
+    };
+    const bool any = std::any_of(job.tasks.begin(), job.tasks.end(), is_inside);
+    // What is spread may cross it already: then both sides are open, for its bound may close one.
+    const bool all = std::all_of(job.tasks.begin(), job.tasks.end(), is_inside);
+    if (where.group->is_spread() && any && !all) continue;
+    if (any && is_inside(job.tasks[0])) {
+      inside(domain.first, static_cast<int32_t>(state.resources.task(job.tasks[0].slot).node));
     } else {
       where.bounds.closed_hosts.emplace_back(from, to);
     }
@@ -404,17 +488,8 @@ int32_t Placer::MostTasks(SchedulerState& state, const JobEntry& job, int32_t gr
   int32_t most = 0;
   for (const ShapeId shape : shapes) {
     const SlotTable& table = state.tables.Of(state.resources, shape, admit);
-    const auto largest = [&](const SlotTable& of) {
-      return LargestGang(of, Stricter(request.required, job.request->required), request.slice,
-                         request.slice_tier);
-    };
-    if (request.max_per_domain == 0 || request.spread_tier != kHostTier) {
-      most = std::max(most, largest(table));
-      continue;
-    }
-    SlotTable capped = table;
-    CapHosts(capped, request.max_per_domain, {});
-    most = std::max(most, largest(capped));
+    const Tier required = Stricter(request.required, job.request->required);
+    most = std::max(most, LargestFit(table, request, required));
   }
   return std::min(request.desired, most);
 }

@@ -29,7 +29,7 @@ struct Bounds {
 
 // How a gang is placed:
 //   a task alone        small_jobs/small_placer.h, all nodes by fragmentation and scarcity
-//   spread for serving  gang/spread.h
+//   spread              gang/spread.h, and as equal tasks within each domain
 //   aligned to rails    gang/rails.h
 //   groups of unlike    gang/unlike_tasks.h where they are whole GPUs, else group by group
 //   equal tasks         gang/equal_tasks.h
@@ -94,11 +94,17 @@ class Placer {
   bool PlaceWithin(SchedulerState& state, const JobEntry& job, std::span<const int32_t> counts,
                    const Bounds& bounds, Admit admit, std::vector<HeldTask>& placed,
                    int32_t* failed_group);
+  // Group by group.
+  bool PutInOrder(SchedulerState& state, const JobEntry& job, std::span<const int32_t> counts,
+                  std::span<const int32_t> order, const Bounds& bounds, Admit admit,
+                  std::vector<HeldTask>& placed, int32_t* failed_group);
   // Chooses hosts; `near` marks leaves that cost nothing.
   bool ChooseHosts(SchedulerState& state, const Where& where, std::vector<uint8_t>& near,
                    std::vector<HostTasks>& hosts);
+  // The same for a spread group: the domain of the required tier in which its tasks are spread most
+  // evenly, of these the fullest, and the fewest switches in each domain of the spread.
   bool ChooseSpread(SchedulerState& state, const Where& where, const SlotTable& table,
-                    std::vector<HostTasks>& hosts);
+                    std::span<const uint8_t> near, std::vector<HostTasks>& hosts);
   bool PutGroup(SchedulerState& state, const JobEntry& job, int32_t group, const Where& where,
                 std::span<const int32_t> ranks, std::vector<uint8_t>& near,
                 std::vector<HeldTask>& placed);
@@ -124,6 +130,10 @@ bool HasIslands(const SchedulerState& state, NodeIndex node, std::span<const uin
 // The number of domains that the tasks lie in: of the highest tier of the network first, then of
 // each tier below, hosts last. Placements compare by it.
 std::vector<size_t> DomainsOf(const SchedulerState& state, std::span<const HeldTask> tasks);
+
+// The most tasks of a group, by the slots of its shape, that its bounds, slices and spread allow in
+// one domain of the required tier.
+int32_t LargestFit(const SlotTable& slots, const GroupRequest& group, Tier required);
 
 // What a job may be placed on: shorter work that may be stopped also tries suspect nodes.
 Admit AdmitOf(const SchedulerState& state, const JobEntry& job);

@@ -52,8 +52,8 @@ bool SuitsVectors(const JobRequest& request, std::span<const int32_t> counts) {
   for (size_t g = 0; g < request.groups.size(); ++g) {
     const GroupRequest& group = request.groups[g];
     const bool plain = group.shape.share == 0 && group.shape.gpu_memory_mib == 0 &&
-                       group.shape.counted[kCounted] == 0 && group.max_per_domain == 0 &&
-                       !group.rail_aligned && !group.one_model &&
+                       group.shape.counted[kCounted] == 0 && group.max_per_host == 0 &&
+                       !group.is_spread() && !group.rail_aligned && !group.one_model &&
                        group.required >= request.required &&
                        (group.required == kClusterTier || group.required == request.required) &&
                        (group.slice == 1 || group.slice_tier == kLeafTier);

@@ -180,8 +180,54 @@ std::map<int32_t, int32_t> GpusTaken(const State& state, std::span<const HeldTas
   return taken;
 }
 
+// Tasks that fit the reservation's domain at its start, once `taken` is gone, with at most so many
+// in each domain of the group's spread. Requires a group that is spread.
+int64_t FitsSpread(const DomainTree& tree, const GroupRequest& group,
+                   const Reservation& reservation, const std::map<int32_t, int32_t>& taken) {
+  int64_t fits = 0;
+  int32_t room = 0;  // in the present domain of the spread
+  int32_t domain = -1;
+  for (size_t i = 0; i < reservation.gpus_at_start.size(); ++i) {
+    const int32_t host = reservation.first_host + static_cast<int32_t>(i);
+    if (tree.DomainOf(group.spread_tier, host) != domain) room = group.max_per_domain;
+    domain = tree.DomainOf(group.spread_tier, host);
+    const auto gone = taken.find(host);
+    const int32_t gpus = reservation.gpus_at_start[i] - (gone == taken.end() ? 0 : gone->second);
+    const int32_t tasks = std::min(std::max(0, gpus) / reservation.gpus_a_task, room);
+    fits += tasks;
+    room -= tasks;
+  }
+  return fits;
+}
+
+// The only group of a job, if it is spread.
+const GroupRequest* SpreadGroup(const JobEntry& job) {
+  const auto& groups = job.request->groups;
+  return groups.size() == 1 && groups[0].is_spread() ? groups.data() : nullptr;
+}
+
+// Counts what the domain has free at the start, and what the job leaves of it. Requires that the
+// job is not in the state.
+void CountFree(const SchedulerState& state, const JobEntry& job, Reservation& reservation) {
+  const int32_t last = state.tree->LastHost(reservation.tier, reservation.domain);
+  reservation.spare = -TasksNeeded(job);
+  for (int32_t host = reservation.first_host; host < last; ++host) {
+    const int32_t gpus = WholeFreeGpus(state.resources, host);
+    reservation.gpus_at_start.push_back(static_cast<int16_t>(gpus));
+    reservation.spare += gpus / reservation.gpus_a_task;
+  }
+  if (const GroupRequest* group = SpreadGroup(job)) {
+    reservation.spare = FitsSpread(*state.tree, *group, reservation, {}) - TasksNeeded(job);
+  }
+}
+
 // Tasks of the reservation that no longer fit once `taken` is gone.
-int64_t LossOf(const Reservation& reservation, const std::map<int32_t, int32_t>& taken) {
+int64_t LossOf(const SchedulerState& state, const Reservation& reservation,
+               const std::map<int32_t, int32_t>& taken) {
+  if (const GroupRequest* group = SpreadGroup(state.at(reservation.job))) {
+    return FitsSpread(*state.tree, *group, reservation, {}) -
+           FitsSpread(*state.tree, *group, reservation, taken);
+  }
   int64_t loss = 0;
   const auto hosts = static_cast<int32_t>(reservation.gpus_at_start.size());
   for (const auto& [host, gpus] : taken) {
@@ -235,7 +281,7 @@ std::optional<Reservation> PlanReservation(SchedulerState& state, const JobEntry
             const Reservation& other = entry.second;
             return other.job == job.number || other.start <= at || at + length <= other.start ||
                    GoesBefore(state, job, state.at(other.job)) ||
-                   LossOf(other, taken) <= other.spare;
+                   LossOf(state, other, taken) <= other.spare;
           });
       if (harmless) {
         Reservation reservation;
@@ -247,13 +293,7 @@ std::optional<Reservation> PlanReservation(SchedulerState& state, const JobEntry
         reservation.gpus_a_task = largest.shape.gpus;
         HoldDomain(state, job, tasks, reservation);
         for (const HeldTask& task : tasks) state.resources.Remove(task.slot);
-        const int32_t last = state.tree->LastHost(reservation.tier, reservation.domain);
-        reservation.spare = -TasksNeeded(job);
-        for (int32_t host = reservation.first_host; host < last; ++host) {
-          const int32_t gpus = WholeFreeGpus(state.resources, host);
-          reservation.gpus_at_start.push_back(static_cast<int16_t>(gpus));
-          reservation.spare += gpus / reservation.gpus_a_task;
-        }
+        CountFree(state, job, reservation);
         return reservation;
       }
       for (const HeldTask& task : tasks) state.resources.Remove(task.slot);
@@ -282,7 +322,7 @@ JobNumber ForbiddenBy(const SchedulerState& state, const JobEntry& job,
     if (GoesBefore(state, job, state.at(holder))) continue;
     if (HasKeptTooMuchIdle(state, state.at(holder))) continue;
     if (taken.empty()) taken = GpusTaken(state.resources, tasks);
-    if (LossOf(reservation, taken) > std::max<int64_t>(0, reservation.spare)) return holder;
+    if (LossOf(state, reservation, taken) > std::max<int64_t>(0, reservation.spare)) return holder;
   }
   return kNoJob;
 }
@@ -293,7 +333,7 @@ JobNumber MoveForbiddenBy(const SchedulerState& state, Instant end, std::span<co
   const std::map<int32_t, int32_t> taken = GpusTaken(state.resources, tasks);
   for (const auto& [holder, reservation] : state.reservations) {
     if (holder == ignored || end <= reservation.start) continue;
-    if (LossOf(reservation, taken) > std::max<int64_t>(0, reservation.spare)) return holder;
+    if (LossOf(state, reservation, taken) > std::max<int64_t>(0, reservation.spare)) return holder;
   }
   return kNoJob;
 }
@@ -304,7 +344,7 @@ void ChargeReservations(SchedulerState& state, JobNumber job, Instant end,
   const auto taken = GpusTaken(state.resources, tasks);
   for (auto& [holder, reservation] : state.reservations) {
     if (holder == job || end <= reservation.start) continue;
-    reservation.spare -= LossOf(reservation, taken);
+    reservation.spare -= LossOf(state, reservation, taken);
     const auto hosts = static_cast<int32_t>(reservation.gpus_at_start.size());
     for (const auto& [host, gpus] : taken) {
       const int32_t at = host - reservation.first_host;

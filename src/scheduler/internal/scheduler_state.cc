@@ -34,6 +34,7 @@ std::string LineKey(const JobEntry& job, int length_bucket, bool by_owner) {
     add(group.required);
     add(group.slice);
     add(group.slice_tier);
+    add(group.max_per_host);
     add(group.max_per_domain);
     add(group.spread_tier);
     add(group.rail_aligned);

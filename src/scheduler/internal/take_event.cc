@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "base/text.h"
+#include "scheduler/internal/changes.h"
 #include "scheduler/internal/placer.h"
 #include "scheduler/internal/quota_check.h"
 #include "scheduler/internal/rank_places.h"
@@ -19,17 +20,24 @@ constexpr uint16_t kGoodHealth = 1'000;
 constexpr uint16_t kTrustedHealth = 800;  // a suspect that healed so far is ready again
 constexpr int64_t kHealthAnHour = 10;
 
-// The most tasks of a shape that an empty cluster could take in one domain of the tier, with at
-// most `cap` on a host, and so many in whole slices.
-int64_t MostInOneDomain(const SchedulerState& state, const Shape& shape, Tier tier, int32_t cap,
-                        int32_t slice = 1, Tier slice_tier = kHostTier) {
+// The most tasks of the group that may lie on one host.
+int32_t HostCap(const GroupRequest& group) {
+  return group.max_per_host > 0 ? group.max_per_host : kMaxGangTasks;
+}
+
+// The most tasks of a shape that an empty cluster could take in one domain of the tier under the
+// group's bounds and in its whole slices.
+int64_t MostInOneDomain(const SchedulerState& state, const Shape& shape, Tier tier,
+                        const GroupRequest& group) {
   const std::vector<uint32_t> slots =
-      state.resources.SlotsWhenEmpty(shape, static_cast<uint32_t>(cap));
+      state.resources.SlotsWhenEmpty(shape, static_cast<uint32_t>(HostCap(group)));
   const DomainTree& tree = *state.tree;
   const bool by_host = tier == kHostTier;
   const int32_t domains = tier == kClusterTier ? 1 : by_host ? tree.hosts() : tree.domains(tier);
-  // Slices lie in domains of `inner`; with a slice of one it does not matter which.
-  const Tier inner = slice == 1 ? kHostTier : std::min(slice_tier, tier);
+  // Slices, or the bound of the spread, are of domains of `inner`; else it does not matter which.
+  const Tier inner = group.is_spread()  ? group.spread_tier
+                     : group.slice == 1 ? kHostTier
+                                        : std::min(group.slice_tier, tier);
   const auto inner_of = [&](int32_t host) {
     return inner == kHostTier ? host : inner == kClusterTier ? 0 : tree.DomainOf(inner, host);
   };
@@ -40,7 +48,8 @@ int64_t MostInOneDomain(const SchedulerState& state, const Shape& shape, Tier ti
     for (int32_t host = tree.FirstHost(tier, d); host < tree.LastHost(tier, d); ++host) {
       here += slots[static_cast<size_t>(host)];
       if (host + 1 < tree.LastHost(tier, d) && inner_of(host + 1) == inner_of(host)) continue;
-      sum += here - here % slice;
+      sum += group.is_spread() ? std::min<int64_t>(here, group.max_per_domain)
+                               : here - here % group.slice;
       here = 0;
     }
     most = std::max(most, sum);
@@ -48,9 +57,12 @@ int64_t MostInOneDomain(const SchedulerState& state, const Shape& shape, Tier ti
   return most;
 }
 
-int64_t MostWhenEmpty(SchedulerState& state, ShapeId shape, Tier tier, int32_t cap) {
-  const auto [known, fresh] = state.most_when_empty.try_emplace({shape, tier, cap}, 0);
-  if (fresh) known->second = MostInOneDomain(state, state.resources.shape(shape), tier, cap);
+// The same; remembered for groups without slices and spread.
+int64_t MostWhenEmpty(SchedulerState& state, ShapeId id, Tier tier, const GroupRequest& group) {
+  const Shape& shape = state.resources.shape(id);
+  if (group.slice > 1 || group.is_spread()) return MostInOneDomain(state, shape, tier, group);
+  const auto [known, fresh] = state.most_when_empty.try_emplace({id, tier, HostCap(group)}, 0);
+  if (fresh) known->second = MostInOneDomain(state, shape, tier, group);
   return known->second;
 }
 
@@ -76,30 +88,11 @@ int64_t MostOnRails(SchedulerState& state, ShapeId id, Tier tier) {
   return most;
 }
 
-// The most tasks of the group that may lie on one host.
-int32_t HostCap(const GroupRequest& group) {
-  const bool by_host = group.max_per_domain > 0 && group.spread_tier == kHostTier;
-  return by_host ? group.max_per_domain : kMaxGangTasks;
-}
-
-// `most`, or fewer where the group spreads over larger domains than hosts.
-int64_t Spread(const SchedulerState& state, const GroupRequest& group, int64_t most) {
-  if (group.max_per_domain <= 0 || group.spread_tier == kHostTier) return most;
-  const int64_t domains =
-      group.spread_tier == kClusterTier ? 1 : state.tree->domains(group.spread_tier);
-  return std::min(most, domains * group.max_per_domain);
-}
-
 // The most tasks of a group that an empty cluster could take, whatever other groups need. The state
 // learns of its shapes.
 int64_t MostOfGroup(SchedulerState& state, const GroupRequest& group, Tier tier) {
   const auto most_of = [&](ShapeId shape) {
-    if (group.slice > 1) {
-      return Spread(state, group,
-                    MostInOneDomain(state, state.resources.shape(shape), tier, HostCap(group),
-                                    group.slice, group.slice_tier));
-    }
-    const int64_t most = Spread(state, group, MostWhenEmpty(state, shape, tier, HostCap(group)));
+    const int64_t most = MostWhenEmpty(state, shape, tier, group);
     return group.rail_aligned ? std::min(most, MostOnRails(state, shape, tier)) : most;
   };
   const std::vector<ShapeId> shapes = state.ShapesOfModels(group);
@@ -115,10 +108,9 @@ int64_t MostOfPlainGroup(const SchedulerState& state, const GroupRequest& group,
   if (shapes.empty()) shapes.push_back(group.shape);
   int64_t most = 0;
   for (const Shape& shape : shapes) {
-    most = std::max(
-        most, MostInOneDomain(state, shape, tier, HostCap(group), group.slice, group.slice_tier));
+    most = std::max(most, MostInOneDomain(state, shape, tier, group));
   }
-  return Spread(state, group, most);
+  return most;
 }
 
 // Whether groups that compete for the same GPUs could all be placed with nothing else there. Tried
@@ -657,10 +649,11 @@ Status CheckFitsBy(const SchedulerState& state, const JobRequest& request, const
     const Tier tier = std::min(group.required, request.required);
     const int64_t most = most_of(group, tier);
     if (most >= group.minimum) continue;
+    const bool bounded = group.is_spread() && group.max_per_domain < group.minimum;
     return refuse("needs " + std::to_string(group.minimum) + " tasks of " + ToString(group.shape) +
                   "; the largest size that fits" +
-                  (tier == kClusterTier ? " this cluster" : " one of its domains") + " is " +
-                  std::to_string(most));
+                  (tier == kClusterTier ? " this cluster" : " one of its domains") +
+                  (bounded ? " with " + SpreadText(group) : "") + " is " + std::to_string(most));
   }
   if (request.groups.size() > 1 && !together({})) {
     return refuse("has " + std::to_string(request.groups.size()) +

@@ -11,7 +11,7 @@ VictimUnits::VictimUnits(const State& state, const GroupRequest& group, ShapeId 
     : state_(state), shape_(shape), admit_(admit), need_(tasks) {
   const Shape& wanted = state.shape(shape);
   cap_ = std::numeric_limits<int32_t>::max();
-  if (group.max_per_domain > 0 && group.spread_tier == kHostTier) cap_ = group.max_per_domain;
+  if (group.max_per_host > 0) cap_ = group.max_per_host;
   if (group.rail_aligned && tasks > 1) cap_ = 1;
   const bool counted = std::any_of(wanted.counted.begin(), wanted.counted.end(),
                                    [](int32_t amount) { return amount > 0; });

@@ -120,15 +120,24 @@ Result<int64_t> CsvReader::Whole(size_t column, int64_t min, int64_t max) const 
 }
 
 Result<int64_t> CsvReader::Thousandths(size_t column, int64_t max) const {
+  return InParts(column, 1'000, max);
+}
+
+Result<int64_t> CsvReader::Millionths(size_t column, int64_t max) const {
+  return InParts(column, 1'000'000, max);
+}
+
+Result<int64_t> CsvReader::InParts(size_t column, int64_t parts, int64_t max) const {
   const Result<double> number = ParseDouble(Field(column));
   if (!number.ok()) {
     return Refuse(column, "'" + Printable(Field(column), 40) + "' is not a number");
   }
-  if (!(*number >= 0 && *number * 1'000 <= static_cast<double>(max))) {
+  const double scaled = *number * static_cast<double>(parts);
+  if (!(*number >= 0 && scaled <= static_cast<double>(max))) {
     return Refuse(column, Printable(Field(column), 40) + " is out of range: 0 to " +
-                              WithThousands(max / 1'000));
+                              WithThousands(max / parts));
   }
-  return static_cast<int64_t>(std::floor(*number * 1'000 + 1e-6));
+  return static_cast<int64_t>(std::floor(scaled + 1e-6));
 }
 
 Result<std::optional<int64_t>> CsvReader::ThousandthsOrEmpty(size_t column, int64_t max) const {

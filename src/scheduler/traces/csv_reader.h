@@ -43,6 +43,8 @@ class CsvReader {
   Result<int64_t> Whole(size_t column, int64_t min, int64_t max) const;
   // A decimal number in thousandths, rounded down: "2.5" is 2,500. `max` in thousandths.
   Result<int64_t> Thousandths(size_t column, int64_t max) const;
+  // The same in millionths.
+  Result<int64_t> Millionths(size_t column, int64_t max) const;
   // As Thousandths, or nothing where the field is empty.
   Result<std::optional<int64_t>> ThousandthsOrEmpty(size_t column, int64_t max) const;
 
@@ -53,6 +55,8 @@ class CsvReader {
   CsvReader(std::string_view text, std::string_view source, char separator)
       : rest_(text), source_(source), separator_(separator) {}
 
+  // A decimal number in parts of one, rounded down.
+  Result<int64_t> InParts(size_t column, int64_t parts, int64_t max) const;
   std::string_view TakeLine();
   bool SplitLine(std::string_view line);
 

@@ -1,10 +1,12 @@
-// Any text is read or refused with a place in it, by each reader; what is read can be resolved.
+// Any text is read or refused with a place in it, by each reader; what is read can be resolved. A
+// table of Pollux is followed by the jobs whose durations it gives, behind a line of one '%'.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "base/check.h"
 #include "scheduler/replay/openb_replay.h"
+#include "scheduler/traces/pollux.h"
 #include "scheduler/traces/sacct.h"
 #include "scheduler/traces/trace.h"
 
@@ -23,6 +25,28 @@ void CheckJobs(const longhaul::Result<std::vector<TraceJob>>& jobs) {
   }
 }
 
+void CheckPollux(std::string_view text) {
+  const auto jobs = ReadPolluxWorkload(text, "t.csv");
+  CHECK(jobs.ok() || jobs.status().message().starts_with("t.csv:"));
+  PolluxTimes times;
+  std::string_view rest = text;
+  for (;;) {
+    const size_t end = rest.find("%\n");
+    const std::string_view table = rest.substr(0, end);
+    for (const longhaul::Status& read :
+         {times.AddPlacements("a", table, "t.csv"), times.AddScalability("a", table, "t.csv"),
+          times.AddTraining("a", 64, table, "t.csv")}) {
+      CHECK(read.ok() || read.message().starts_with("t.csv:"));
+    }
+    if (end == std::string_view::npos) break;
+    rest.remove_prefix(end + 2);
+  }
+  for (const int64_t gpus : {1, 3, 8, 64}) {
+    const auto duration = times.DurationMs({"j", 0, "a", gpus, 64});
+    CHECK(!duration.ok() || *duration >= 0);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -30,6 +54,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CheckJobs(ReadOpenbTasks(text, "t.csv"));
   CheckJobs(ReadPhilly(text, "t.csv"));
   CheckJobs(ReadDlrm(text, "t.csv"));
+  CheckPollux(text);
   const auto accounting = ReadSacct(text, "t.csv");
   CheckJobs(accounting.ok() ? longhaul::Result<std::vector<TraceJob>>(accounting->jobs)
                             : accounting.status());

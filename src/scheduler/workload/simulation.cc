@@ -595,10 +595,7 @@ Result<JobRequest> RequestOf(const TraceJob& job, size_t number, const spec::Top
   GroupRequest& group = request.groups.emplace_back();
   ASSIGN_OR_RETURN(group.shape, ResolveRequest(job.task, topology));
   group.minimum = group.desired = static_cast<int32_t>(job.tasks);
-  if (job.most_per_node > 0) {
-    group.max_per_domain = static_cast<int32_t>(job.most_per_node);
-    group.spread_tier = kHostTier;
-  }
+  group.max_per_host = static_cast<int32_t>(job.most_per_node);
   if (options.foresight == Foresight::kLimit) {
     if (job.limit_ms) request.limit = std::chrono::milliseconds(*job.limit_ms);
   } else if (options.foresight != Foresight::kHistory) {

@@ -318,6 +318,18 @@ void JobReader::Topology(const char* key, TopologySpec& value) {
       Text("level", value.slice.level, kMaxNameBytes);
     });
     Flag("rail_aligned", value.rail_aligned);
+    Spread("spread", value.spread);
+  });
+}
+
+void JobReader::Spread(const char* key, SpreadSpec& value) {
+  const Node* node = map_ == nullptr ? nullptr : Find(*map_, key);
+  if (node == nullptr || node->kind != Node::Kind::kMap) {
+    return Text(key, value.level, kMaxNameBytes);
+  }
+  Section(key, [&] {
+    Text("level", value.level, kMaxNameBytes);
+    Whole("at_most", value.at_most, 1, 100'000);
   });
 }
 

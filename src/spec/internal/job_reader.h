@@ -67,6 +67,7 @@ class JobReader {
   Status Finish() const;
 
  private:
+  void Spread(const char* key, SpreadSpec& value);
   const Node* Take(const char* key);
   const Node* FindPath(std::string_view path) const;
   std::string Path(std::string_view key) const;

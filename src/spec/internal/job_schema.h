@@ -13,7 +13,8 @@
 //   AutoSize(key, value, min, max)       bytes, or "auto" (absent)
 //   TextList(key, value, limit, most)    a list of at most so many texts
 //   After(key, value)                    a list of jobs, or {jobs, when}
-//   Topology(key, value)                 a level, or {required, preferred, slice, rail_aligned}
+//   Topology(key, value)                 a level, or {required, preferred, slice, rail_aligned,
+//                                        spread}
 //   Names(key, value)                    a list of names, or one name
 //   Labels(key, value)                   a map of names
 //   Environment(key, value)

@@ -268,11 +268,37 @@ void CheckSlice(JobReader& reader, const JobSpec& job) {
   }
 }
 
+// What the rule cannot be combined with contradicts it: these nodes share a domain.
+void CheckSpread(JobReader& reader, const TopologySpec& topology) {
+  constexpr const char* kPath = "scheduling.topology.spread";
+  if (!reader.Has(kPath)) return;
+  const std::string& level = topology.spread.level;
+  if (level.empty()) {
+    return reader.Refuse(kPath, "needs a level, such as leaf or {level: leaf, at_most: 2}");
+  }
+  if (level == "host") {
+    return reader.Refuse(kPath, "every node of a job is another host already; name a level above");
+  }
+  if (level == topology.required) {
+    reader.Refuse(kPath, "'" + Printable(level, 40) +
+                             "' is the required level, whose domain holds all nodes; name a lower "
+                             "level");
+  }
+  const std::pair<const char*, bool> others[] = {{"preferred", !topology.preferred.empty()},
+                                                 {"slice", topology.slice.nodes > 0},
+                                                 {"rail_aligned", topology.rail_aligned}};
+  for (const auto& [key, given] : others) {
+    if (!given) continue;
+    reader.Refuse(kPath, "cannot be combined with " + std::string(key) + "; leave one of them out");
+  }
+}
+
 void CheckTopology(JobReader& reader, const JobSpec& job) {
   constexpr const char* kAligned = "scheduling.topology.rail_aligned";
   constexpr uint32_t kMostAligned = 8;
   const TopologySpec& topology = job.scheduling.topology;
   CheckSlice(reader, job);
+  CheckSpread(reader, topology);
   if (!topology.preferred.empty() && topology.preferred == topology.required) {
     reader.Refuse("scheduling.topology.preferred",
                   "'" + Printable(topology.preferred, 40) +

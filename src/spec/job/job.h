@@ -149,12 +149,21 @@ struct SliceSpec {
   friend bool operator==(const SliceSpec&, const SliceSpec&) = default;
 };
 
+// Nodes of a job that lie over the domains of a level as evenly as possible.
+struct SpreadSpec {
+  std::string level;     // empty: not spread
+  uint32_t at_most = 0;  // so many of them in one domain; 0: no bound
+
+  friend bool operator==(const SpreadSpec&, const SpreadSpec&) = default;
+};
+
 // Where the nodes of a job must lie in the network. The levels are those of the cluster file.
 struct TopologySpec {
   std::string required;   // the level that all nodes share; empty: none
   std::string preferred;  // a lower level, which they share if they can
   SliceSpec slice;
   bool rail_aligned = false;  // the workers have the same device indices on every node
+  SpreadSpec spread{};
 
   // Whether the text of one level describes it: "leaf".
   bool plain() const { return *this == TopologySpec{required, "", {}, false}; }

@@ -312,6 +312,17 @@ scheduling:
                   .scheduling.topology.rail_aligned);
 }
 
+TEST(ParseJob, ReadsASpreadWithAndWithoutABound) {
+  const auto spread = [](const std::string& rule) {
+    return MustParse("command: [train]\nscheduling: {topology: {" + rule + "}, queue: lab}\n")
+        .scheduling.topology;
+  };
+  EXPECT_EQ(spread("spread: leaf").spread, (SpreadSpec{"leaf", 0}));
+  EXPECT_EQ(spread("required: block, spread: {level: leaf, at_most: 2}"),
+            (TopologySpec{"block", "", {}, false, {"leaf", 2}}));
+  EXPECT_EQ(spread("spread: {level: leaf}").spread, (SpreadSpec{"leaf", 0}));
+}
+
 TEST(ParseJob, RefusesATopologyThatMakesNoSense) {
   const struct {
     const char* text;
@@ -333,6 +344,24 @@ TEST(ParseJob, RefusesATopologyThatMakesNoSense) {
        "scheduling.topology.rail_aligned: must be true"},
       {"scheduling: {topology: {rail_aligned: true, slice: {nodes: 2, level: leaf}}}",
        "scheduling.topology.rail_aligned: cannot be combined with slice"},
+      {"scheduling: {topology: {spread: [leaf]}}",
+       "scheduling.topology.spread: must be a text, not a list"},
+      {"scheduling: {topology: {spread: {at_most: 2}}}",
+       "scheduling.topology.spread: needs a level, such as leaf or {level: leaf, at_most: 2}"},
+      {"scheduling: {topology: {spread: {level: leaf, at_most: 0}}}",
+       "scheduling.topology.spread.at_most: 0 is out of range: 1 to 100,000"},
+      {"scheduling: {topology: {spread: {level: leaf, most: 2}}}",
+       "scheduling.topology.spread.most: unknown key"},
+      {"scheduling: {topology: {spread: host}}",
+       "scheduling.topology.spread: every node of a job is another host already"},
+      {"scheduling: {topology: {required: leaf, spread: leaf}}",
+       "scheduling.topology.spread: 'leaf' is the required level"},
+      {"scheduling: {topology: {preferred: block, spread: leaf}}",
+       "scheduling.topology.spread: cannot be combined with preferred"},
+      {"scheduling: {topology: {spread: leaf, slice: {nodes: 2, level: leaf}}}",
+       "scheduling.topology.spread: cannot be combined with slice"},
+      {"scheduling: {topology: {spread: leaf, rail_aligned: true}}",
+       "scheduling.topology.spread: cannot be combined with rail_aligned"},
       {"{resources: {processes_per_node: 9}, scheduling: {topology: {rail_aligned: true}}}",
        "scheduling.topology.rail_aligned: is for at most 8 devices of a node, not the 9"},
   };
@@ -450,7 +479,11 @@ TEST(JobText, IsReadBackToAnEqualJob) {
   command.resources.share = 0.375;
   command.resources.processes_per_node = 1;
   command.step_pattern = R"(step (?P<step>\d+): "loss" (?P<loss>\S+))";
-  for (const JobSpec& job : {built_in, command}) {
+  JobSpec spread = command;
+  spread.scheduling.topology = {"block", "", {}, false, {"- null", 3}};
+  JobSpec even = command;
+  even.scheduling.topology = {"", "", {}, false, {"leaf", 0}};
+  for (const JobSpec& job : {built_in, command, spread, even}) {
     for (const std::string& text : {ToYaml(job), ToJson(job)}) {
       const auto again = ParseJob(text, "again");
       ASSERT_TRUE(again.ok()) << again.status() << "\n" << text;

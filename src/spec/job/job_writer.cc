@@ -41,6 +41,11 @@ class JobWriter {
       json["slice"] = {{"nodes", value.slice.nodes}, {"level", value.slice.level}};
     }
     if (value.rail_aligned) json["rail_aligned"] = true;
+    if (value.spread.at_most > 0) {
+      json["spread"] = {{"level", value.spread.level}, {"at_most", value.spread.at_most}};
+    } else if (!value.spread.level.empty()) {
+      json["spread"] = value.spread.level;
+    }
     Put(key, std::move(json));
   }
   void Names(const char* key, const std::vector<std::string>& value) { Put(key, value); }

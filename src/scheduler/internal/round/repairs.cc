@@ -37,8 +37,7 @@ std::vector<HostTasks> HostsOf(const SchedulerState& state, const JobEntry& job)
 bool IsPlannable(const SchedulerState& state, const JobEntry& job) {
   if (job.request->groups.size() != 1 || job.tasks.empty() || !state.links.empty()) return false;
   const GroupRequest& group = job.request->groups[0];
-  const bool spread = group.max_per_domain > 0 && group.spread_tier != kHostTier;
-  return !spread && !group.rail_aligned && group.slice == 1 &&
+  return !group.is_spread() && !group.rail_aligned && group.slice == 1 &&
          std::min(group.required, job.request->required) != kHostTier &&
          state.policy.placement == PlacementRule::kExact;
 }
@@ -77,7 +76,7 @@ SlotTable SlotsBeside(SchedulerState& state, const JobEntry& job, ShapeId shape,
   SlotTable table = state.tables.Of(state.resources, shape, Admit::kSpareToo);
   for (const NodeIndex node : job.refused_by) table.Set(static_cast<int32_t>(node), 0);
   const GroupRequest& group = job.request->groups[0];
-  if (group.max_per_domain > 0) CapHosts(table, group.max_per_domain, survivors);
+  if (group.max_per_host > 0) CapHosts(table, group.max_per_host, survivors);
   return table;
 }
 

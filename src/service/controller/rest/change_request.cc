@@ -18,6 +18,7 @@ constexpr size_t kMostChanges = 1'000;
 constexpr double kLargestAmount = 1e9;
 constexpr size_t kMostDevices = 16;  // as many as a job file may name
 constexpr size_t kMostNameBytes = 63;
+constexpr uint64_t kMostNodes = 100'000;  // of a slice or a domain, as in a job file
 
 Status TakeNumber(const Json& json, const char* key, std::optional<double>& target) {
   const auto found = json.find(key);
@@ -80,10 +81,32 @@ Status TakeDevices(const Json& json, ChangeRequest& change) {
   return {};
 }
 
-// {"required"?, "preferred"?, "slice"?: {"nodes", "level"}, "rail_aligned"?}
+// A level, or {"level", "at_most"?}
+Status TakeSpread(const Json& json, spec::SpreadSpec& spread) {
+  static constexpr std::array<std::string_view, 2> kKeys = {"level", "at_most"};
+  const auto found = json.find("spread");
+  if (found == json.end()) return {};
+  if (!found->is_object()) {
+    RETURN_IF_ERROR(TakeText(json, "spread", spread.level));
+    return spread.level.empty() ? InvalidArgument("\"spread\" must name a level") : Status();
+  }
+  RETURN_IF_ERROR(RefuseUnknown(*found, kKeys));
+  RETURN_IF_ERROR(TakeText(*found, "level", spread.level));
+  if (spread.level.empty()) return InvalidArgument("\"level\" of the spread is missing");
+  const auto most = found->find("at_most");
+  if (most == found->end()) return {};
+  if (!most->is_number_unsigned() || most->get<uint64_t>() < 1 ||
+      most->get<uint64_t>() > kMostNodes) {
+    return InvalidArgument("\"at_most\" of the spread must be a whole number of 1 to 100,000");
+  }
+  spread.at_most = most->get<uint32_t>();
+  return {};
+}
+
+// {"required"?, "preferred"?, "slice"?: {"nodes", "level"}, "rail_aligned"?, "spread"?}
 Status TakeRules(const Json& json, spec::TopologySpec& rules) {
-  static constexpr std::array<std::string_view, 4> kKeys = {"required", "preferred", "slice",
-                                                            "rail_aligned"};
+  static constexpr std::array<std::string_view, 5> kKeys = {"required", "preferred", "slice",
+                                                            "rail_aligned", "spread"};
   static constexpr std::array<std::string_view, 2> kSliceKeys = {"nodes", "level"};
   RETURN_IF_ERROR(RefuseUnknown(json, kKeys));
   RETURN_IF_ERROR(TakeText(json, "required", rules.required));
@@ -91,7 +114,7 @@ Status TakeRules(const Json& json, spec::TopologySpec& rules) {
   if (const auto slice = json.find("slice"); slice != json.end()) {
     const bool whole =
         slice->is_object() && slice->contains("nodes") && (*slice)["nodes"].is_number_unsigned() &&
-        (*slice)["nodes"].get<uint64_t>() >= 2 && (*slice)["nodes"].get<uint64_t>() <= 100'000;
+        (*slice)["nodes"].get<uint64_t>() >= 2 && (*slice)["nodes"].get<uint64_t>() <= kMostNodes;
     if (!whole) {
       return InvalidArgument(
           "\"slice\" must be an object with \"nodes\", 2 to 100,000, and \"level\"");
@@ -105,7 +128,7 @@ Status TakeRules(const Json& json, spec::TopologySpec& rules) {
     if (!aligned->is_boolean()) return InvalidArgument("\"rail_aligned\" must be true or false");
     rules.rail_aligned = aligned->get<bool>();
   }
-  return {};
+  return TakeSpread(json, rules.spread);
 }
 
 Status TakeTopology(const Json& json, ChangeRequest& change) {
@@ -118,10 +141,11 @@ Status TakeTopology(const Json& json, ChangeRequest& change) {
 // As TakeTopology reads it: a text when only the required level differs from `before`.
 Json TopologyJson(const proto::Scheduling& now, const proto::Scheduling& before) {
   const std::string required = now.topology().empty() ? "cluster" : now.topology();
-  const bool same = now.preferred_topology() == before.preferred_topology() &&
-                    now.slice_nodes() == before.slice_nodes() &&
-                    now.slice_level() == before.slice_level() &&
-                    now.rail_aligned() == before.rail_aligned();
+  const bool same =
+      now.preferred_topology() == before.preferred_topology() &&
+      now.slice_nodes() == before.slice_nodes() && now.slice_level() == before.slice_level() &&
+      now.rail_aligned() == before.rail_aligned() && now.spread_level() == before.spread_level() &&
+      now.spread_at_most() == before.spread_at_most();
   if (same) return now.topology() == before.topology() ? Json() : Json(required);
   Json json = {{"required", required}};
   if (!now.preferred_topology().empty()) json["preferred"] = now.preferred_topology();
@@ -129,6 +153,11 @@ Json TopologyJson(const proto::Scheduling& now, const proto::Scheduling& before)
     json["slice"] = {{"nodes", now.slice_nodes()}, {"level", now.slice_level()}};
   }
   if (now.rail_aligned()) json["rail_aligned"] = true;
+  if (now.spread_at_most() > 0) {
+    json["spread"] = {{"level", now.spread_level()}, {"at_most", now.spread_at_most()}};
+  } else if (!now.spread_level().empty()) {
+    json["spread"] = now.spread_level();
+  }
   return json;
 }
 

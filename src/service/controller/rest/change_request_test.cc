@@ -57,6 +57,33 @@ TEST(ChangeRequest, WritesAllRulesOfTheTopologyIfMoreThanTheLevelDiffers) {
             R"(longhaul jobs change a-1 --topology '{"required":"cluster","preferred":"leaf"}')");
 }
 
+TEST(ChangeRequest, ReadsAndWritesASpread) {
+  const struct {
+    const char* rules;
+    spec::SpreadSpec want;
+  } kRows[] = {{R"({"required":"cluster","spread":"leaf"})", {"leaf", 0}},
+               {R"({"required":"cluster","spread":{"level":"leaf","at_most":2}})", {"leaf", 2}}};
+  for (const auto& row : kRows) {
+    const std::string rules = row.rules;
+    const auto request =
+        ParseChanges(R"({"changes": [{"job": "a-1", "topology": )" + rules + "}]}");
+    ASSERT_TRUE(request.ok()) << request.status();
+    spec::TopologySpec want;
+    want.required = "cluster";
+    want.spread = row.want;
+    EXPECT_EQ(request->changes[0].rules, want);
+    proto::Job before;
+    before.set_id("a-1");
+    proto::Change change;
+    *change.mutable_job() = before;
+    change.mutable_job()->mutable_scheduling()->set_spread_level(row.want.level);
+    change.mutable_job()->mutable_scheduling()->set_spread_at_most(row.want.at_most);
+    const Json json = ToJson(change, before);
+    EXPECT_EQ(json.dump(), R"({"job":"a-1","topology":)" + rules + "}");
+    EXPECT_EQ(CommandOf(json), "longhaul jobs change a-1 --topology '" + rules + "'");
+  }
+}
+
 TEST(ChangeRequest, SaysWhatIsWrong) {
   const struct {
     const char* body;
@@ -83,6 +110,14 @@ TEST(ChangeRequest, SaysWhatIsWrong) {
       {R"({"changes": [{"job": "a", "topology": {"slice": {"nodes": 2}}}]})", "\"level\" of the"},
       {R"({"changes": [{"job": "a", "topology": {"rail_aligned": 1}}]})",
        "\"rail_aligned\" must be true or false"},
+      {R"({"changes": [{"job": "a", "topology": {"spread": ""}}]})", "must name a level"},
+      {R"({"changes": [{"job": "a", "topology": {"spread": 2}}]})", "\"spread\" must be a text"},
+      {R"({"changes": [{"job": "a", "topology": {"spread": {"at_most": 2}}}]})",
+       "\"level\" of the spread is missing"},
+      {R"({"changes": [{"job": "a", "topology": {"spread": {"level": "leaf", "at_most": 0}}}]})",
+       "1 to 100,000"},
+      {R"({"changes": [{"job": "a", "topology": {"spread": {"level": "leaf", "most": 2}}}]})",
+       "\"most\""},
       {R"({"changes": [{"queue": "a"}]})", "\"limit\" must be an object"},
       {R"({"changes": [{"queue": "a", "limit": {"acelerators": 1}}]})",
        "did you mean \"accelerators\"?"},

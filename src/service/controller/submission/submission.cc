@@ -219,6 +219,8 @@ void SetTopology(const spec::TopologySpec& topology, proto::Scheduling& scheduli
   scheduling.set_slice_nodes(topology.slice.nodes);
   scheduling.set_slice_level(topology.slice.level);
   scheduling.set_rail_aligned(topology.rail_aligned);
+  scheduling.set_spread_level(topology.spread.level);
+  scheduling.set_spread_at_most(topology.spread.at_most);
 }
 
 Submission::Submission(SubmissionOptions options, CoreLoop& loop)
