@@ -74,7 +74,7 @@ struct JobOutlook {
   bool placed = false;
   Instant started{};   // of a placed one
   Duration length{};   // from its last start: the user's estimate, else the median of like jobs
-  bool known = false;  // not: neither exists, and an hour is assumed
+  bool known = false;  // not: neither exists, and 30 minutes are assumed
 };
 
 enum class JobStage : uint8_t { kUnknown, kWaiting, kLeaving, kAssumed, kBound, kRunning };

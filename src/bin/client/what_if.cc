@@ -45,7 +45,7 @@ void PrintAnswer(const Json& answer) {
         "The comparison ends before the horizon: it reached its limit of rounds or of time.\n");
   }
   if (!answer["unknown_durations"].empty()) {
-    std::printf("Of unknown duration (an hour is assumed): %s\n",
+    std::printf("Of unknown duration (30 minutes are assumed): %s\n",
                 frontend::Harmless(Names(answer["unknown_durations"])).c_str());
   }
 }

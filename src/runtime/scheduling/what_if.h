@@ -3,8 +3,8 @@
 // The scheduler is copied twice. One copy stays as it is, the other one gets the changes. Both are
 // played forward in virtual time: decisions of the scheduler are carried out at once, and a job
 // ends when the time is over that it is expected to run (its user's estimate, else the median of
-// jobs like it, else an hour, which is reported as unknown). Then the two courses of each job are
-// compared.
+// jobs like it, else 30 minutes, which is reported as unknown). Then the two courses of each job
+// are compared.
 //
 // Leaves out how long it takes to start, stop and move a job, faults, jobs that will be submitted
 // meanwhile, and that an elastic job with fewer nodes runs longer.
@@ -62,7 +62,7 @@ struct WhatIfAnswer {
   uint64_t rounds = 0;          // of both copies
   uint64_t jobs = 0;            // that were compared
   std::vector<WhatIfRow> rows;  // those whose course differs: by effect, then by job
-  std::vector<std::string> unknown;  // jobs whose expected duration is unknown: an hour was assumed
+  std::vector<std::string> unknown;  // jobs of unknown duration: 30 minutes were assumed
 };
 
 // Returns kNotFound or kInvalidArgument for a change that names something that does not exist (with
