@@ -39,9 +39,12 @@ std::string ToString(Duration duration) {
 }
 
 std::string ToString(Instant at) {
-  const auto days = std::chrono::floor<std::chrono::days>(at.time_since_epoch());
+  // In milliseconds, because the first day of the earliest instants has no beginning in
+  // nanoseconds.
+  const auto whole = std::chrono::floor<std::chrono::milliseconds>(at.time_since_epoch());
+  const auto days = std::chrono::floor<std::chrono::days>(whole);
   const std::chrono::year_month_day date{std::chrono::sys_days(days)};
-  const int64_t milliseconds = (at.time_since_epoch() - days) / std::chrono::milliseconds(1);
+  const int64_t milliseconds = (whole - days).count();
   char text[64];
   std::snprintf(
       text, sizeof(text), "%04d-%02u-%02uT%02d:%02d:%02d.%03dZ", static_cast<int>(date.year()),

@@ -47,6 +47,9 @@ TEST(InstantToString, AgreesWithTheTable) {
       {1'999'999ns, "1970-01-01T00:00:00.001Z"},
       {19'782 * 24h + 23h + 59min + 59'999ms, "2024-02-29T23:59:59.999Z"},
       {-1ms, "1969-12-31T23:59:59.999Z"},
+      {-1ns, "1969-12-31T23:59:59.999Z"},
+      {Duration::min(), "1677-09-21T00:12:43.145Z"},
+      {Duration::max(), "2262-04-11T23:47:16.854Z"},
   };
   for (const auto& row : kRows) EXPECT_EQ(ToString(Instant(row.since_epoch)), row.want);
 }
