@@ -26,7 +26,8 @@ enum class Quotas { kPlain, kOfUsers, kOfModels };
 // Whether more groups are spread, drawn apart too.
 enum class Spread { kFew, kDrawn };
 
-// What would have happened outside: an engine that mostly does as it is told.
+// A scheduler with random events, and an engine that carries out most of its decisions and fails or
+// ignores the others.
 class History {
  public:
   explicit History(uint64_t seed, Draws draws = Draws::kAnything, Quotas quotas = Quotas::kPlain,

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "scheduler/internal/adoption.h"
+#include "scheduler/internal/check_fits.h"
 #include "scheduler/internal/explain.h"
 #include "scheduler/internal/guarantees.h"
 #include "scheduler/internal/rank_places.h"

@@ -32,7 +32,7 @@ std::optional<share::QuotaBlock> CheckQuotas(const SchedulerState& state, const 
 std::optional<share::QuotaBlock> CheckQuotasOfMinimum(const SchedulerState& state,
                                                       const JobEntry& job);
 
-// The ways that the quotas have room for now. If the job runs, the tasks are further ones.
+// The ways that the quotas allow now. The tasks are counted beside those that the job has already.
 std::vector<ModelChoice> AllowedModelChoices(const SchedulerState& state, const JobEntry& job,
                                              std::span<const int32_t> counts);
 
