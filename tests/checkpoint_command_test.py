@@ -99,10 +99,10 @@ class Commands(unittest.TestCase):
         self.assertIn("not verified: step-000000020.e0 has no MANIFEST", said)
         self.assertIn("2 of 3 steps in run/checkpoints are damaged: step 40, 30; the newest good step "
                       "is 10, 30 steps before the newest saved one", said)
-        told = json.loads(self.run_it("verify", "run", "--json", code=1))
-        self.assertEqual((told["good"], told["damaged_steps"], told["newest_good_step"],
-                          told["steps_lost"]), (False, [40, 30], 10, 30))
-        self.assertEqual([one["good"] for one in told["steps"]], [False, False, True])
+        reported = json.loads(self.run_it("verify", "run", "--json", code=1))
+        self.assertEqual((reported["good"], reported["damaged_steps"], reported["newest_good_step"],
+                          reported["steps_lost"]), (False, [40, 30], 10, 30))
+        self.assertEqual([one["good"] for one in reported["steps"]], [False, False, True])
         said = self.run_it("ls", "run")
         self.assertIn("damaged: step-000000040.e0: ", said)
         self.assertIn("not committed: step-000000020.e0", said)
@@ -124,7 +124,7 @@ class Commands(unittest.TestCase):
         self.run_it("convert", "a.safetensors", "a.pt")
         self.assertIn("1 of 1 tensors are equal", self.run_it("diff", "a.safetensors", "a.pt"))
 
-    def test_numbers_that_are_none_are_told(self):
+    def test_numbers_that_are_none_are_reported(self):
         safetensors(self / "n.safetensors", [0, 1, float("nan"), float("inf"), 0, 0, 0, 0])
         said = json.loads(self.run_it("verify", "n.safetensors", "--numbers", "--json", code=1))
         self.assertEqual(said["non_finite"][0]["nan"], 1)

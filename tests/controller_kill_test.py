@@ -57,9 +57,9 @@ class ControllerKills(unittest.TestCase):
     def test_succeeds(self):
         self.assertEqual(self.process.returncode, 0, self.output)
         self.assertEqual(len(self.killed), KILLS)
-        told = [notification for notification in self.lab.notifications("kills") if notification["type"] == "message"
+        reported = [notification for notification in self.lab.notifications("kills") if notification["type"] == "message"
                 and "the controller was killed by SIGKILL" in notification["message"]["text"]]
-        self.assertEqual(len(told), KILLS)
+        self.assertEqual(len(reported), KILLS)
 
     def test_restarts_no_worker(self):
         report = self.lab.report("kills")

@@ -1,4 +1,4 @@
-"""Scripts written for torchrun under `longhaul run`: unmodified, kept alive, told apart.
+"""Scripts written for torchrun under `longhaul run`: unmodified, kept alive, kept apart.
 
 usage: ddp_test.py LONGHAUL
 

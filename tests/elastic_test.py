@@ -106,7 +106,7 @@ class ElasticTest(unittest.TestCase):
         expected += 3 * queued
         self.assertLess(abs(job["ledger"]["rank_seconds"] - expected), 0.001 * expected + 0.02)
 
-    def test_bounds_that_cannot_be_are_told(self):
+    def test_bounds_that_cannot_be_are_reported(self):
         job = {"command": ["true"]}
         for resources, says in (
                 ({"nodes": 2, "minimum_nodes": 3}, "3 is above the 2 of resources.nodes"),

@@ -169,8 +169,8 @@ class From(unittest.TestCase):
         cluster.write("job.yaml", JOB.replace("nodes: 2", "nodes: 1").replace(
             "steps: 30", "steps: 1, learning_rate: 1e-60").replace("warmup_steps: 5",
                                                                    "warmup_steps: 0"))
-        told = cluster.call("submit", "job.yaml", "--from", "base", "--name", "tuned")
-        self.assertIn(f"first weights are those of step 30 in {cluster.folder}/base", told)
+        reported = cluster.call("submit", "job.yaml", "--from", "base", "--name", "tuned")
+        self.assertIn(f"first weights are those of step 30 in {cluster.folder}/base", reported)
         job = cluster.await_state("tuned", "succeeded")
         self.assertEqual(cluster.weights(job), [self.hash_of(self.base)])
         self.assertIn("no checkpoint at", cluster.call("submit", "job.yaml", "--from", "nowhere",

@@ -39,13 +39,13 @@ class ObjectStore(unittest.TestCase):
         self.assertEqual(methods, {"GET", "HEAD", "PUT", "DELETE"})
 
     def test_a_wrong_key_is_refused_and_no_key_is_shown(self):
-        for name, value, told in [("AWS_SECRET_ACCESS_KEY", "wrong/+=", "SignatureDoesNotMatch"),
+        for name, value, reported in [("AWS_SECRET_ACCESS_KEY", "wrong/+=", "SignatureDoesNotMatch"),
                                   ("AWS_ACCESS_KEY_ID", "AKIAOTHER", "InvalidAccessKeyId"),
                                   ("AWS_REGION", "eu-west-1", "InvalidAccessKeyId")]:
             with self.subTest(name):
                 done = self.run_cases(**{name: value})
                 self.assertNotEqual(done.returncode, 0)
-                self.assertIn(told, done.stdout)
+                self.assertIn(reported, done.stdout)
                 for secret in (SECRET, "wrong/+=", "AKIATEST", "AKIAOTHER"):
                     self.assertNotIn(secret, done.stdout + done.stderr)
                 self.assertEqual(self.store.objects, {})

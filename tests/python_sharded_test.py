@@ -80,8 +80,8 @@ elif mode == "damaged":  # rank 1's box of a newer step: only that rank reads it
         saved = longhaul.load_checkpoint(folder, into=into, together=True)
     assert saved.step == step, saved.step
     for one, two in zip(tensors(saved.state), expected): assert torch.equal(one, two), (rank, one, two)
-    told = [str(one.message) for one in said if one.category is longhaul.CheckpointWarning]
-    assert len(told) == 1 and "step 2 is damaged" in told[0] and "one step of training is lost" in told[0], told
+    reported = [str(one.message) for one in said if one.category is longhaul.CheckpointWarning]
+    assert len(reported) == 1 and "step 2 is damaged" in reported[0] and "one step of training is lost" in reported[0], reported
 else:
     into, expected = state(0.0), tensors(state(0.0))
     for tensor in tensors(into): tensor.zero_()

@@ -294,7 +294,7 @@ class ClusterTest(unittest.TestCase):
         cluster.finish("behind")
         cluster.call("nodes", "uncordon", "node-2")
 
-    def test_bad_input_is_told_with_exit_code_2(self):
+    def test_bad_input_is_refused_with_exit_code_2(self):
         cluster = self.cluster
         job = {"command": ["true"], "resources": {"nodes": 1, "processes_per_node": 1}}
         said = cluster.submit("lost", {**job, "scheduling": {"queue": "nowhere"}}, code=2)

@@ -46,12 +46,12 @@ class ResumeDamage(unittest.TestCase):
         self.flip(f"{steps[20]}/MANIFEST")
         names = {step: os.path.basename(path) for step, path in steps.items()}
         self.go_on(40, "--resume")
-        told = "\n".join(self.warnings())
+        reported = "\n".join(self.warnings())
         for step in (30, 20):
-            self.assertIn(f"checkpoint {names[step]} is damaged (", told)
-            self.assertIn(f"is now named damaged-{names[step]}", told)
+            self.assertIn(f"checkpoint {names[step]} is damaged (", reported)
+            self.assertIn(f"is now named damaged-{names[step]}", reported)
         self.assertIn("20 steps of training lost: the newest checkpoint, of step 30, is damaged, and "
-                      "the run continues after step 10", told)
+                      "the run continues after step 10", reported)
         attempts = [notification["attempt"] for notification in self.lab.notifications("one") if notification["type"] == "attempt"]
         self.assertEqual(attempts[-1]["restore"]["step"], 10)
         in_report = "\n".join(row["text"] for row in self.lab.report("one")["warnings"])

@@ -3,7 +3,7 @@
 usage: state_loss_test.py LONGHAUL
 
 Each rank has a state that no other has. It counts every step that it makes into it, so that what is
-restored can be held against the step that is told: a wrong, torn or mixed state ends the run with
+restored can be held against the step that is reported: a wrong, torn or mixed state ends the run with
 exit code 3. Needs NumPy in /usr/bin/python3; skipped without.
 """
 import json

@@ -78,7 +78,7 @@ def _catch(work: Any) -> Tuple[Any, Optional[Exception]]:
         return None, error
 
 
-def _told(error: Optional[Exception]) -> Optional[Tuple[int, str]]:
+def _error_pair(error: Optional[Exception]) -> Optional[Tuple[int, str]]:
     if error is None:
         return None
     if isinstance(error, LonghaulError):
@@ -88,13 +88,13 @@ def _told(error: Optional[Exception]) -> Optional[Tuple[int, str]]:
 
 def _agree(distributed: Any, result: Any, error: Optional[Exception]) -> List[Any]:
     """The results of all processes. All of them raise if one failed, so that none blocks."""
-    told = _share(distributed, (result, _told(error)))
+    shared = _share(distributed, (result, _error_pair(error)))
     if error is not None:
         raise error
-    for rank, (_, other) in enumerate(told):
+    for rank, (_, other) in enumerate(shared):
         if other is not None:
             raise LonghaulError(other[0], f"rank {rank}: {other[1]}")
-    return [made for made, _ in told]
+    return [made for made, _ in shared]
 
 
 def save(folder: str, state: Any, step: int, *, job: str = "python",
@@ -301,14 +301,15 @@ def _load_agreed(distributed: Any, step: _Step, into: Any,
                  damaged: List[DamagedStep]) -> Tuple[Optional[Saved], str]:
     """The loaded step, or the reason why it is damaged; neither if it was removed meanwhile."""
     saved, error = _catch(lambda: _load_step(step.path, into))
-    told = [(rank, *one) for rank, one in enumerate(_share(distributed, _told(error))) if one]
-    for rank, code, text in told:
+    shared = _share(distributed, _error_pair(error))
+    failures = [(rank, *one) for rank, one in enumerate(shared) if one]
+    for rank, code, text in failures:
         gone = code == NOT_FOUND and not os.path.exists(os.path.join(step.path, "MANIFEST"))
         if code != DATA_LOSS and not gone:
             raise error or LonghaulError(code, f"rank {rank}: {text}")
-    if not told:
+    if not failures:
         return saved, ""
-    reason = next((text for _, code, text in told if code == DATA_LOSS), "")
+    reason = next((text for _, code, text in failures if code == DATA_LOSS), "")
     several = _distributed()
     if reason and into is not None and distributed is None and several is not None \
             and several.get_world_size() > 1:

@@ -90,7 +90,7 @@ void CheckAll(const scheduler::Scheduler& scheduler, Instant now, Checked& check
     for (const scheduler::Event& event : why->fix) copy.Apply(event, now);
     copy.Decide(now);
     const bool starts = HasNodes(copy, id);
-    // When all have done as they were told, it still has them.
+    // When all have carried out their decisions, it still has them.
     if (!why->fix.empty()) Obey(copy, now);
     if (starts && HasNodes(copy, id)) {
       ++checked.started;

@@ -67,12 +67,12 @@ TEST(ArenaKill, TheNewestSealedIsThereAndExactAfterAnyOf200Kills) {
     ASSERT_EQ(kill(child, SIGKILL), 0);
     ASSERT_EQ(waitpid(child, nullptr, 0), child);
 
-    const uint64_t told = sealed.load();
+    const uint64_t reported = sealed.load();
     const std::vector<SealedSnapshot> found = reader.ListSealed();
     ASSERT_FALSE(found.empty());
     // The child may have died between the seal and saying so.
-    ASSERT_TRUE(found[0].step == told || found[0].step == told + 1)
-        << found[0].step << " found, " << told << " told";
+    ASSERT_TRUE(found[0].step == reported || found[0].step == reported + 1)
+        << found[0].step << " found, " << reported << " reported";
     caught_writing += found.size() < kArenaSlots;
     for (const SealedSnapshot& snapshot : found) {
       const Result<ArenaReader::View> view = reader.Open(snapshot.step);

@@ -110,7 +110,7 @@ TEST(CheckpointCrash, PruningNeverLosesTheNewest) {
 }
 
 // Not a crash but an error of any one operation: reported, and the older checkpoint stays.
-TEST(CheckpointCrash, AFailureOfAnyOperationIsToldAndLeavesTheOlderCheckpoint) {
+TEST(CheckpointCrash, AFailureOfAnyOperationIsReportedAndLeavesTheOlderCheckpoint) {
   for (size_t fail_at = 0;; ++fail_at) {
     sim::CrashFileSystem files;
     ASSERT_TRUE(Save(files, 40, 1, 1).ok());

@@ -329,7 +329,7 @@ TEST(Injection, AFileCutAtAnyByteIsFoundAndTheStepBelowServes) {
   }
 }
 
-TEST(Injection, AFullDiskOrAFailedWriteIsToldAndLosesNothing) {
+TEST(Injection, AFullDiskOrAFailedWriteIsReportedAndLosesNothing) {
   Random random(5);
   size_t failed = 0;
   for (size_t i = 0; i < Trials(); ++i) {

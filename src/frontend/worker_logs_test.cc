@@ -75,7 +75,7 @@ TEST_F(WorkerLogsTest, PassesOverWhatAnEarlierRunHasPrinted) {
   EXPECT_THAT(Texts(logs.Read()), ElementsAre("1.0 now"));
 }
 
-TEST_F(WorkerLogsTest, GivesWhatWasPrintedBeforeTheAttemptWasToldOf) {
+TEST_F(WorkerLogsTest, GivesWhatWasPrintedBeforeTheAttemptWasAnnounced) {
   WorkerLogs logs(folder_);
   Print(1, 0, "early\n");
   logs.Follow(1, 1);

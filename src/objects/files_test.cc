@@ -124,13 +124,13 @@ TEST_P(ObjectFilesBy, APartThatFailsLeavesNothingBehind) {
   const auto bucket = std::make_shared<FakeBucket>();
   bucket->fault = [](const std::string& method, const std::string& target) {
     const bool third = method == "PUT" && target.find("partNumber=3") != std::string::npos;
-    return third ? std::optional<Answer>(Answer{400, {}, "<Error><Code>Told</Code></Error>"})
+    return third ? std::optional<Answer>(Answer{400, {}, "<Error><Code>Reported</Code></Error>"})
                  : std::nullopt;
   };
   const auto files = FakeFiles(bucket, /*part_bytes=*/1000, GetParam());
   const Status written = WriteAll(*files, "s3://models/x", RandomText(5, 20'000));
   EXPECT_EQ(written.code(), Code::kFailedPrecondition) << written;
-  EXPECT_NE(written.message().find("Told"), std::string::npos) << written;
+  EXPECT_NE(written.message().find("Reported"), std::string::npos) << written;
   EXPECT_TRUE(bucket->objects.empty());
   EXPECT_TRUE(bucket->uploads.empty());
 }

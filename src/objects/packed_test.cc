@@ -176,7 +176,7 @@ Bytes Forged(const PackedBlock& block, const Bytes& stored) {
 }
 
 TEST(PackedFiles, WhatUnpacksIntoMoreIsRefused) {
-  // A frame of 64 MiB of zeros, some kilobytes long, told as one of 1 MiB, and as what it is.
+  // A frame of 64 MiB of zeros, some kilobytes long, declared as one of 1 MiB, and as what it is.
   const Bytes zeros(64u << 20);
   Bytes bomb(1u << 20);
   bomb.resize(ZSTD_compress(bomb.data(), bomb.size(), zeros.data(), zeros.size(), 1));
@@ -187,7 +187,7 @@ TEST(PackedFiles, WhatUnpacksIntoMoreIsRefused) {
     PackedBlock block;
     const char* why;
   } kRows[] = {
-      {"more than told", {1u << 20, stored, 1, hash}, "doesn't unpack"},
+      {"more than declared", {1u << 20, stored, 1, hash}, "doesn't unpack"},
       {"over a block", {64u << 20, stored, 1, hash}, "doesn't fit"},
       {"a byte over a block", {(1u << 20) + 1, stored, 1, hash}, "makes no sense"},
       {"unknown width", {1u << 20, stored, 3, hash}, "makes no sense"},
@@ -203,7 +203,7 @@ TEST(PackedFiles, WhatUnpacksIntoMoreIsRefused) {
     EXPECT_THAT(read.status().message(), HasSubstr(row.why)) << row.what;
     EXPECT_THAT(read.status().message(), HasSubstr(kPacked));
   }
-  // Less than told.
+  // Less than declared.
   const Bytes few(100);
   Bytes frame(1000);
   frame.resize(ZSTD_compress(frame.data(), frame.size(), few.data(), few.size(), 1));

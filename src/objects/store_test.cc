@@ -23,12 +23,12 @@ TEST(Store, TriesAgainWhatMayPassAndNothingElse) {
   for (const auto& row : kRows) {
     const auto bucket = std::make_shared<FakeBucket>();
     bucket->fault = [&row](const std::string&, const std::string&) -> std::optional<Answer> {
-      return Answer{row.status, {}, "<Error><Code>Told</Code><Message>why</Message></Error>"};
+      return Answer{row.status, {}, "<Error><Code>Reported</Code><Message>why</Message></Error>"};
     };
     const Status put = FakeStore(bucket)->Put("models", "a", Bytes("x"));
     EXPECT_EQ(put.code(), row.code) << put;
     EXPECT_EQ(bucket->asked.size(), row.asked) << row.status;
-    EXPECT_NE(put.message().find("Told: why"), std::string::npos) << put;
+    EXPECT_NE(put.message().find("Reported: why"), std::string::npos) << put;
   }
 }
 

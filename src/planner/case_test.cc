@@ -95,7 +95,7 @@ TEST(ParseCase, FillsGapsAndListsThem) {
   EXPECT_THAT(parsed.assumed, Contains("precision = bf16"));
 }
 
-TEST(ParseCase, KnowsWhatFrameworksDoUnlessTold) {
+TEST(ParseCase, KnowsWhatFrameworksDoByDefault) {
   json text = Seed("gaps.json");
   text["software"]["framework"] = "torchtitan";
   Case parsed = Parsed(text);

@@ -1,4 +1,4 @@
-// What the scheduler is told. Together with the times they come at, events are all its input.
+// The events of the scheduler. Together with the times they come at, events are all its input.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ struct JobAdopted {
   Instant protected_until{};       // of what runs: from the guarantees of other queues
   uint64_t expedited = 0;          // of what waits: by an operator, the later the higher
   std::vector<Instant> evictions;  // of the last day
-  std::vector<NodeIndex> leaving;  // it was told to stop, and may still be on these nodes
+  std::vector<NodeIndex> leaving;  // it is stopping, and may still be on these nodes
 };
 struct JobStopped {  // what was evicted, suspended or undone has left its nodes
   JobId job;

@@ -16,14 +16,14 @@ namespace {
 using ::testing::HasSubstr;
 
 // The fix, applied to the scheduler itself, starts the job in its next round, and when all have
-// done as they were told, it runs.
+// carried out their decisions, it runs.
 bool FixStarts(const Scheduler& scheduler, const JobId& job, const Explanation& why, Instant now) {
   World trial(scheduler, now);
   for (const Event& event : why.fix) trial.scheduler.Apply(event, now);
   trial.decisions = trial.scheduler.Decide(now);
   if (trial.Stage(job.value()) != JobStage::kAssumed) return false;
-  const std::vector<Decision> told = trial.decisions;
-  for (const Decision& decision : told) trial.Answer(decision);
+  const std::vector<Decision> decided = trial.decisions;
+  for (const Decision& decision : decided) trial.Answer(decision);
   trial.Round();
   return trial.Runs(job.value());
 }

@@ -110,8 +110,8 @@ class History {
     return stated;
   }
 
-  // On a copy: at once, and it still has its nodes when all who were told to stop have said so, one
-  // by one in any order, and those who were told to start run.
+  // On a copy: at once, and it still has its nodes when all jobs that had to stop have stopped, one
+  // by one in any order, and those that had to start run.
   bool Starts(const JobId& id, const std::vector<Event>& fix) {
     Scheduler trial = scheduler_->Copy();
     for (const Event& event : fix) trial.Apply(event, now_);
@@ -283,7 +283,7 @@ class History {
   void Follow(const Decision& decision) {
     const std::string kind = ToString(decision).substr(0, ToString(decision).find(' '));
     ++seen_[kind];
-    // What was decided by which rule, as far as it can be told from outside.
+    // What was decided by which rule, as far as it can be seen from outside.
     if (!decision.reason.empty()) {
       const std::string why = decision.reason.substr(0, decision.reason.find(" for job"));
       ++seen_[kind + ": " + why.substr(0, why.find(" for a domain"))];

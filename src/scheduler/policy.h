@@ -81,7 +81,7 @@ struct Policy {
   Duration elastic_period = std::chrono::minutes(1);
 
   // Small jobs are placed for what arrives (small_jobs/): a new mix after so many tasks at most,
-  // since every score changes with it; 0: only what was told to be expected.
+  // since every score changes with it; 0: only the shapes announced as expected.
   int64_t mix_period = 20'000;
   // ... where so much of what arrives differs, per mille; less is chance, and not worth new scores.
   int64_t mix_change = 30;

@@ -1,4 +1,4 @@
-// For tests: a scheduler over a small Clos whose engine does at once what it is told.
+// For tests: a scheduler over a small Clos whose engine carries out decisions at once.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -303,7 +303,7 @@ Status Loop::RunSteps(uint64_t first) {
     if ((snapshot_agreed_ || stop_agreed_) && !last) RETURN_IF_ERROR(TakeSnapshot(step));
     RETURN_IF_ERROR(worker_api_.Report(report));
     if (stop_agreed_ && !last) {
-      return CancelledError("told to stop after step " + std::to_string(step));
+      return CancelledError("stopped on request after step " + std::to_string(step));
     }
   }
   return {};

@@ -59,7 +59,7 @@ TEST_F(Trainer, ARunRestoredAfterItsLastStepFinishes) {
   EXPECT_NE(worker_api.result.find("\"validation_loss\":"), std::string::npos);
 }
 
-TEST_F(Trainer, SavesAndEndsWhenToldToStop) {
+TEST_F(Trainer, SavesAndEndsWhenStopIsRequested) {
   stop_ = true;
   MemoryWorkerApi worker_api;
   Status ended;

@@ -278,7 +278,7 @@ Status Client::WaitSnapshot() {
   const int64_t waited_ns = (io::MonotonicNow() - begin).count();
   unreported_snapshot_ns_ += waited_ns;
   if (finished.ok()) {
-    ways_.Behind(Duration(copying_blocked_ns_ + waited_ns) + cost.held_up, cost.copying);
+    ways_.Asynchronous(Duration(copying_blocked_ns_ + waited_ns) + cost.held_up, cost.copying);
   }
   MakeStateHuge();
   RETURN_IF_ERROR(finished);

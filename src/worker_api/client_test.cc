@@ -249,7 +249,7 @@ TEST(Client, GetsWhatItsAgentHasPutTogetherFromPieces) {
   EXPECT_EQ(std::get<RestoredMessage>(received.back()).tier, 5u);
 }
 
-TEST(Client, PiecesThatAreNoGoodAreToldAndOthersThanItsOwnAreNot) {
+TEST(Client, DamagedPiecesAreReportedAndOthersThanItsOwnAreNot) {
   for (const bool of_another_state : {false, true}) {
     Agent agent(FromPieces(10));
     agent.RefusePieces("not to be had", of_another_state);
@@ -347,7 +347,7 @@ TEST(Client, SharedMemoryIsNotSnapshotInAChild) {
   EXPECT_TRUE(client->Snapshot(10).ok());
 }
 
-TEST(Client, ADamagedArenaIsToldAndNotLoaded) {
+TEST(Client, ADamagedArenaIsReportedAndNotLoaded) {
   Agent agent(WelcomeContent{});
   {
     const auto client = Join(agent, 1);
@@ -371,7 +371,7 @@ TEST(Client, ADamagedArenaIsToldAndNotLoaded) {
   EXPECT_NE(failed.reason.find("weights"), std::string::npos);
 }
 
-TEST(Client, ASavedStateThatIsGoneIsToldToTheAgent) {
+TEST(Client, ASavedStateThatIsGoneIsReportedToTheAgent) {
   Agent agent(FromMemory(10));  // which has no arena
   {
     const auto client = Join(agent, 2);

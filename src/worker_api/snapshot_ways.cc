@@ -5,14 +5,15 @@
 namespace longhaul::worker_api {
 
 SnapshotWays::Way SnapshotWays::Next() const {
-  if (!behind_.has_value()) return Way::kBehind;
+  if (!asynchronous_.has_value()) return Way::kAsynchronous;
   if (!direct_.has_value()) return Way::kDirect;
-  return *behind_ <= *direct_ || direct_in_turn_ >= kTryAgain ? Way::kBehind : Way::kDirect;
+  return *asynchronous_ <= *direct_ || direct_in_turn_ >= kTryAgain ? Way::kAsynchronous
+                                                                    : Way::kDirect;
 }
 
-void SnapshotWays::Behind(Duration stopped, std::optional<Duration> copying) {
-  last_ = Way::kBehind;
-  behind_ = stopped;
+void SnapshotWays::Asynchronous(Duration stopped, std::optional<Duration> copying) {
+  last_ = Way::kAsynchronous;
+  asynchronous_ = stopped;
   if (copying.has_value()) direct_ = copying;
   direct_in_turn_ = 0;
 }
@@ -27,9 +28,9 @@ std::string SnapshotWays::InWords() const {
   const auto time = [](const std::optional<Duration>& one) {
     return one.has_value() ? ToString(*one) : std::string("not tried");
   };
-  const std::string behind = "asynchronous: " + time(behind_);
+  const std::string asynchronous = "asynchronous: " + time(asynchronous_);
   const std::string direct = "direct copy: " + time(direct_);
-  return last_ == Way::kBehind ? behind + ", " + direct : direct + ", " + behind;
+  return last_ == Way::kAsynchronous ? asynchronous + ", " + direct : direct + ", " + asynchronous;
 }
 
 }  // namespace longhaul::worker_api

@@ -20,11 +20,11 @@ class SnapshotWays {
  public:
   static constexpr uint64_t kTryAgain = 16;  // snapshots
 
-  enum class Way { kBehind, kDirect };
+  enum class Way { kAsynchronous, kDirect };
   Way Next() const;
 
   // Records a measurement: the time that training stopped, and, if known, the work of the copy.
-  void Behind(Duration stopped, std::optional<Duration> copying);
+  void Asynchronous(Duration stopped, std::optional<Duration> copying);
   void Direct(Duration stopped);
 
   // Returns the last way and both times: "asynchronous: 1 ms, direct copy: 62 ms".
@@ -32,7 +32,7 @@ class SnapshotWays {
 
  private:
   Way last_ = Way::kDirect;
-  std::optional<Duration> behind_, direct_;
+  std::optional<Duration> asynchronous_, direct_;
   uint64_t direct_in_turn_ = 0;
 };
 

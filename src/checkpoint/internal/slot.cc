@@ -31,7 +31,7 @@ std::optional<SlotHeader> LoadHeader(std::span<const std::byte> slot, size_t at)
   return whole ? std::optional(header) : std::nullopt;
 }
 
-Result<SealedSlot> InspectBehind(std::span<const std::byte> slot, const SlotHeader& header) {
+Result<SealedSlot> InspectContents(std::span<const std::byte> slot, const SlotHeader& header) {
   if (header.plan_at != kPlanAt || header.plan_bytes > slot.size() - kPlanAt) {
     return DataLoss("the plan lies outside of the slot");
   }
@@ -119,7 +119,7 @@ Result<SealedSlot> Inspect(std::span<const std::byte> slot) {
   for (const size_t at : kHeaderCopies) {
     const std::optional<SlotHeader> header = LoadHeader(slot, at);
     if (!header || header->state != SlotState::kSealed) continue;
-    Result<SealedSlot> sealed = InspectBehind(slot, *header);
+    Result<SealedSlot> sealed = InspectContents(slot, *header);
     if (sealed.ok()) return sealed;
     status = sealed.status();
   }

@@ -148,7 +148,7 @@ TEST(Retention, ReadsNothingWhenNothingGoes) {
   EXPECT_EQ(collected->kept.size(), 1u);
 }
 
-TEST(Retention, StopsWhenToldToAndRemovesNothing) {
+TEST(Retention, StopsOnRequestAndRemovesNothing) {
   SmallRun run;
   for (const uint64_t step : {10u, 20u}) run.Save(step);
   const auto stopped = Collect(run.directory(), {.last = 1}, 1, [](auto, auto) { return false; });

@@ -225,7 +225,7 @@ TEST(Report, SaysThatALedgerIsWrong) {
   EXPECT_FALSE(ReportJson(report)["ledger"]["holds"].get<bool>());
 }
 
-// A run of a second whose two ends were told 120 ms late, because the disk was slow.
+// A run of a second whose two ends were reported 120 ms late, because the disk was slow.
 TEST(Report, AllowsForTheDelayOfTheMessagesAtBothEnds) {
   RunFacts facts;
   facts.job_seconds = 120.2;

@@ -95,7 +95,7 @@ TEST_F(DirectFile, HoldsWhatWasAppendedStableWhereverItLies) {
   }
 }
 
-TEST_F(DirectFile, ASmallerEndThanWasToldIsCutOff) {
+TEST_F(DirectFile, ASmallerEndThanWasAnnouncedIsCutOff) {
   auto file = CreateDirectFile(Path(), 100'000);
   ASSERT_TRUE(file.ok()) << file.status();
   ASSERT_TRUE((*file)->Append(RandomBytes(10, 1)).ok());
@@ -104,7 +104,7 @@ TEST_F(DirectFile, ASmallerEndThanWasToldIsCutOff) {
 }
 
 // A limit on the size of files stands for every error of a write that comes late.
-TEST_F(DirectFile, AFailedWriteIsToldAndStaysTold) {
+TEST_F(DirectFile, AFailedWriteIsReportedFromThenOn) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto old = std::signal(SIGXFSZ, SIG_IGN);
@@ -126,7 +126,7 @@ TEST_F(DirectFile, AFailedWriteIsToldAndStaysTold) {
   std::signal(SIGXFSZ, old);
 }
 
-TEST_F(DirectFile, NoRoomIsToldAtOnceAndLeavesNothing) {
+TEST_F(DirectFile, NoSpaceIsReportedAtOnceAndLeavesNothing) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto old = std::signal(SIGXFSZ, SIG_IGN);

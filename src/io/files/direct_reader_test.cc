@@ -107,7 +107,7 @@ TEST_P(DirectReaderOnDisk, LeavesThePageCacheAsItWas) {
   ASSERT_TRUE((*OpenDirectReader(Path()))->Read(0, got).ok());
   EXPECT_EQ(PagesInCache(Path(), kBytes), 0u);
   ASSERT_TRUE((*PosixFileSystem().Open(Path()))->Read(0, got).ok());
-  EXPECT_EQ(PagesInCache(Path(), kBytes), kBytes / 4096);  // so it can be told
+  EXPECT_EQ(PagesInCache(Path(), kBytes), kBytes / 4096);  // so it is observable
 }
 
 INSTANTIATE_TEST_SUITE_P(OnDisk, DirectReaderOnDisk, testing::Values(testing::TempDir()));

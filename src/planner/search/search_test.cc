@@ -364,7 +364,7 @@ TEST(Search, EndsAtItsEffortAlikeOnAnyNumberOfThreads) {
 
 // The best so far never gets worse, and its gap reaches down to the optimum at every moment.
 TEST(Search, TellsABestAndAGapThatHold) {
-  int told = 0;
+  int reported = 0;
   for (uint64_t seed = 1; seed <= 14; ++seed) {
     const PlanRequest job = RandomJob(seed);
     const Outcome all = Search(job, EvaluatorOracle(job));
@@ -373,7 +373,7 @@ TEST(Search, TellsABestAndAGapThatHold) {
     Options options;
     options.progress = [&](const Standing& standing) {
       if (standing.best == nullptr) return true;
-      ++told;
+      ++reported;
       EXPECT_LE(standing.best->objective, last) << "seed " << seed;
       last = standing.best->objective;
       EXPECT_GE(last, all.best[0].objective * (1 - 1e-9)) << "seed " << seed;
@@ -383,7 +383,7 @@ TEST(Search, TellsABestAndAGapThatHold) {
     Search(job, EvaluatorOracle(job), options);
     EXPECT_GE(last, all.best[0].objective * (1 - 1e-9));
   }
-  EXPECT_GT(told, 10);
+  EXPECT_GT(reported, 10);
 }
 
 TEST(Search, EndsWhenItsClockHasExpired) {
@@ -396,7 +396,7 @@ TEST(Search, EndsWhenItsClockHasExpired) {
   EXPECT_EQ(outcome.gap(), 1);
 }
 
-TEST(Search, StopsWhenItIsTold) {
+TEST(Search, StopsOnRequest) {
   const PlanRequest job = RandomJob(2);
   Options options;
   options.progress = [](const Standing&) { return false; };

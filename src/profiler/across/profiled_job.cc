@@ -102,7 +102,7 @@ class Assembler {
     }
   }
 
-  Dimension Told(const Group& group) const {
+  Dimension NamedDimension(const Group& group) const {
     const std::string text = Lower(group.name + " " + group.description);
     for (const auto& [part, dimension] : options_.dimensions) {
       if (text.find(Lower(part)) != text.npos) return dimension;
@@ -124,7 +124,7 @@ class Assembler {
     for (const RankSummary& rank : job_.ranks) world = std::max(world, rank.metadata.world_size);
     for (size_t g = 0; g < job_.groups.size(); ++g) {
       Group& group = job_.groups[g];
-      group.dimension = Told(group);
+      group.dimension = NamedDimension(group);
       if (group.dimension != Dimension::kUnknown) continue;
       if (point_to_point.contains(g)) {
         group.dimension = Dimension::kPipeline;

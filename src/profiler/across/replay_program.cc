@@ -78,7 +78,7 @@ class Programmer {
     if (segments_.empty()) return std::move(program_);
     program_.begin_ns = now_ = joined_ns_ = segments_.front().begin_ns;
     program_.host = ChainOf(job_.ranks[rank_]);
-    told_ = !program_.host.waits.empty();
+    launches_known_ = !program_.host.waits.empty();
     FindBlocking();
     FindArrivals();
     FindLatency();
@@ -88,12 +88,12 @@ class Programmer {
       if (waits) {
         ArriveUntil(segment.end_ns);
         Wait(static_cast<size_t>(segment.collective), segment.end_ns);
-      } else if (told_ && (IsIdle(segment.spent) || segment.spent == Spent::kExposed) &&
+      } else if (launches_known_ && (IsIdle(segment.spent) || segment.spent == Spent::kExposed) &&
                  s < last_work_) {
         // The next item shows after which one it began.
         ArriveUntil(segment.end_ns);
       } else {
-        if (told_ && !IsIdle(segment.spent)) Launch(s);
+        if (launches_known_ && !IsIdle(segment.spent)) Launch(s);
         Work(segment);
       }
     }
@@ -147,7 +147,7 @@ class Programmer {
       if (before != streams.end()) {
         const size_t other = before->second.first;
         const bool touches = std::abs(call.start_ns - calls_[other].end_ns) < kBackToBackNs;
-        if (touches || told_) arrival.behind = InstanceOf(other);
+        if (touches || launches_known_) arrival.behind = InstanceOf(other);
         if (touches && arrival.behind >= 0) {
           // It waited for its stream: without the call before it would have begun when ready.
           arrival.place_ns = std::clamp(std::max(call.ready_ns, BlockedUntil(call.launch_ns)),
@@ -209,7 +209,7 @@ class Programmer {
   // the next item decides this, see Launch.
   bool Waits(size_t s, Segment* segment) const {
     if (!Ends(*segment)) return false;
-    if (told_) return s > last_work_;
+    if (launches_known_) return s > last_work_;
     const bool host_next = s + 1 < segments_.size() && segments_[s + 1].spent == Spent::kHost;
     if (!about_.IsHidden(rank_, static_cast<size_t>(segment->collective)) || !host_next) {
       return true;
@@ -243,17 +243,17 @@ class Programmer {
   void Arrive(const Arrival& arrival) {
     ReplayItem item = {
         .instance = arrival.instance, .behind = arrival.behind, .kind = Kind::kArrive};
-    if (told_) {
+    if (launches_known_) {
       item.mark = program_.host.Find(calls_[arrival.call].launch_ns);
       HostWaits(item.mark);
       Block(calls_[arrival.call].launch_ns, arrival.place_ns);
-      item.duration_ns = Behind(arrival.place_ns, item.mark, &item.latency_ns);
+      item.duration_ns = DelayAfterLaunch(arrival.place_ns, item.mark, &item.latency_ns);
     }
     program_.items.push_back(item);
   }
 
   // The rest of the time until `begin_ns` after the previous item and the launch.
-  int64_t Behind(int64_t begin_ns, int32_t mark, int64_t* latency_ns) const {
+  int64_t DelayAfterLaunch(int64_t begin_ns, int32_t mark, int64_t* latency_ns) const {
     if (mark < 0) return std::max<int64_t>(0, begin_ns - now_);
     const int64_t launch_ns = program_.host.marks[static_cast<size_t>(mark)].time_ns;
     const bool late = launch_ns > now_;
@@ -305,7 +305,7 @@ class Programmer {
     if (joins) Join(segment);
     WaitForTheLast(s);
     ReplayItem item = {.mark = mark, .kind = Kind::kLaunch};
-    const int64_t rest = Behind(segment.begin_ns, mark, &item.latency_ns);
+    const int64_t rest = DelayAfterLaunch(segment.begin_ns, mark, &item.latency_ns);
     if (mark >= 0) program_.items.push_back(item);
     if (rest > 0) {
       program_.items.push_back(
@@ -366,10 +366,10 @@ class Programmer {
   const std::vector<Segment>& segments_;
   const std::vector<Collective>& calls_;
   ReplayProgram program_;
-  bool told_ = false;       // when the host waited
-  int64_t now_ = 0;         // where in the trace the program has come
-  int64_t latency_ns_ = 0;  // usual
-  size_t last_work_ = 0;    // the last segment that is neither idle nor exposed
+  bool launches_known_ = false;  // when the host waited
+  int64_t now_ = 0;              // where in the trace the program has come
+  int64_t latency_ns_ = 0;       // usual
+  size_t last_work_ = 0;         // the last segment that is neither idle nor exposed
   Phase phase_ = Phase::kUnknown;
   int64_t joined_ns_ = 0;
   int32_t waited_ = 0;

@@ -197,7 +197,7 @@ TEST(Replay, OfTwoCallsThatEndTogetherTheOneThatIsNeverPassedIsWaitedFor) {
   EXPECT_NEAR(replay.Run(three_times(CollectiveKind::kAllGather)) * 1e6, 113 + 80, 1.5);
 }
 
-TEST(HostChain, IsNotToldWhereNobodyWaits) {
+TEST(HostChain, IsUnknownWhereNobodyWaits) {
   const RankSummary rank = Rank(0, Launched(1, 0, 10, 1, Kernel("gemm", 12, 32)) + kStep);
   EXPECT_TRUE(ChainOf(rank).marks.empty());
 }

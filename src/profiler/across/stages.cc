@@ -83,7 +83,8 @@ bool GoesBothWays(const Sends& sends) {
   return sends.round == 0 && least > 0 && 10 * (most - least) <= most;
 }
 
-Schedule Told(const ProfiledJob& job, size_t first, const Sends& sends, const Stages& stages) {
+Schedule InferSchedule(const ProfiledJob& job, size_t first, const Sends& sends,
+                       const Stages& stages) {
   if (GoesBothWays(sends)) {
     const auto last = std::find(stages.of.begin(), stages.of.end(), stages.count - 1);
     const auto rank = static_cast<size_t>(last - stages.of.begin());
@@ -138,7 +139,7 @@ Stages FindStages(const ProfiledJob& job, std::optional<Schedule> named) {
   stages.weight_passes = HasWeightPasses(job.ranks[first]);
   const Sends sends = CountSends(job, first, stages);
   CountRound(sends, &stages);
-  TakeSchedule(named.value_or(Told(job, first, sends, stages)), sends, &stages);
+  TakeSchedule(named.value_or(InferSchedule(job, first, sends, stages)), sends, &stages);
   return stages;
 }
 

@@ -71,10 +71,11 @@ class StallFinder {
       };
       std::stable_sort(members.begin(), members.end(),
                        [&](const Member& a, const Member& b) { return cpu(a) < cpu(b); });
-      const bool told = stayed || (cpu(members[0]) >= 0 && cpu(members[0]) * 3 < cpu(members[1]));
-      if (told) members.resize(1);
+      const bool identified =
+          stayed || (cpu(members[0]) >= 0 && cpu(members[0]) * 3 < cpu(members[1]));
+      if (identified) members.resize(1);
       std::vector<size_t> ranks;
-      std::string subject = told ? "rank" : "one of ranks";
+      std::string subject = identified ? "rank" : "one of ranks";
       for (const Member& m : members) {
         ranks.push_back(m.rank);
         subject += " " + std::to_string(around_.job.ranks[m.rank].metadata.rank);
@@ -89,7 +90,7 @@ class StallFinder {
                              " after all had come, similar ones " + Milliseconds(usual * 1e-9);
       if (stayed) {
         evidence += "; the others left it long before";
-      } else if (told) {
+      } else if (identified) {
         evidence += "; the rank's process had the least of a processor meanwhile";
       }
       found_.push_back({Cause::kStall, subject, ranks, std::move(evidence), change});

@@ -43,7 +43,7 @@ TEST(FindStalls, ManyPausesOfLikeLengthAreNone) {
   EXPECT_THAT(found[0].evidence, testing::HasSubstr("in step 1 it once spent 500.000 ms on"));
 }
 
-TEST(FindStalls, TwoOfThemAreTold) {
+TEST(FindStalls, TwoOfThemAreReported) {
   std::vector<int64_t> host(100, 16'000);
   host.insert(host.end(), {500 * kMillisecond, 300 * kMillisecond});
   const ProfiledJob job = JobOf(host);

@@ -15,7 +15,7 @@ class StragglerFinder {
     for (size_t rank = 0; rank < around.job.ranks.size(); ++rank) {
       peers_[around.stages.of[rank]].push_back(rank);
       const HostChain chain = ChainOf(around.job.ranks[rank]);
-      told_.push_back(!chain.waits.empty());
+      host_waits_known_.push_back(!chain.waits.empty());
       const auto left = [&](int64_t time_ns) { return Unstalled(rank, time_ns); };
       worked_ns_.push_back(static_cast<double>(chain.work_ns(left)));
       loaded_ns_.push_back(static_cast<double>(chain.input_ns()));
@@ -81,18 +81,19 @@ class StragglerFinder {
     const double least_s = around_.step_s * 0.002;
     const auto compute = [this](size_t rank) { return Spends(rank, &IsCompute); };
     // An idle time may be hidden by an exchange: where the host's own time is known that counts.
-    const bool told = std::find(told_.begin(), told_.end(), false) == told_.end();
-    const auto host = [this, told](size_t rank) {
-      return told ? worked_ns_[rank] : Spends(rank, [](Spent s) { return s == Spent::kHost; });
+    const bool all_known = std::find(host_waits_known_.begin(), host_waits_known_.end(), false) ==
+                           host_waits_known_.end();
+    const auto host = [this, all_known](size_t rank) {
+      return all_known ? worked_ns_[rank] : Spends(rank, [](Spent s) { return s == Spent::kHost; });
     };
-    const auto input = [this, told](size_t rank) {
+    const auto input = [this, all_known](size_t rank) {
       const auto idle = around_.totals[rank].spent_ns[static_cast<size_t>(Spent::kInput)];
-      return told ? loaded_ns_[rank] : static_cast<double>(idle);
+      return all_known ? loaded_ns_[rank] : static_cast<double>(idle);
     };
     Report(Cause::kSlowKernels, Excess(compute, least_s), &IsCompute, "computes");
     Report(
         Cause::kLateHost, Excess(host, least_s), [](Spent s) { return s == Spent::kHost; },
-        told ? "is launched by a host that works" : "waits for its host");
+        all_known ? "is launched by a host that works" : "waits for its host");
     Report(
         Cause::kInput, Excess(input, least_s), [](Spent s) { return s == Spent::kInput; },
         "waits for its input");
@@ -150,7 +151,7 @@ class StragglerFinder {
 
   const Surroundings& around_;
   std::map<size_t, std::vector<size_t>> peers_;  // of a stage
-  std::vector<bool> told_;                       // of each rank: when its host waited
+  std::vector<bool> host_waits_known_;           // of each rank: when its host waited
   std::vector<double> worked_ns_, loaded_ns_;
   std::vector<Suspect> found_;
 };

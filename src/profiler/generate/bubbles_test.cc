@@ -1,5 +1,5 @@
-// Pipelines of known schedules: which one it is and how long it has its stages idle is told from
-// the traces alone, and what else they wait for is told apart.
+// Pipelines of known schedules: which one it is and how long it has its stages idle is recognised
+// from the traces alone, and what else they wait for is kept apart.
 #include <gtest/gtest.h>
 
 #include "profiler/across/findings.h"
@@ -9,7 +9,7 @@ namespace longhaul::profiler {
 namespace {
 
 // Stages of 1 and 1.5 units a micro-batch; the schedule asks for a slot of their mean.
-TEST(Bubbles, BubblesBeyondTheScheduleAreTold) {
+TEST(Bubbles, BubblesBeyondTheScheduleAreReported) {
   GeneratorOptions options;
   options.tensor = 1;
   options.data = 1;
@@ -188,11 +188,11 @@ TEST(Bubbles, AnAnnotationAroundAllPassesMakesNoOtherSchedule) {
 
 TEST(Bubbles, AreOfTheScheduleThatTheUserNames) {
   const ProfiledJob job = Profile(OptionsOf({Schedule::kZeroBubbleH2, 4, 1, 1, 0}));
-  const Findings told = FindAll(job);
+  const Findings reported = FindAll(job);
   const Findings named = FindAll(job, Schedule::kZeroBubbleH1);
-  EXPECT_EQ(ScheduleName(told.pipeline), "ZB-H2");
+  EXPECT_EQ(ScheduleName(reported.pipeline), "ZB-H2");
   EXPECT_EQ(ScheduleName(named.pipeline), "ZB-H1");
-  EXPECT_NEAR(told.exposed.due_slots, 0, 0.02);
+  EXPECT_NEAR(reported.exposed.due_slots, 0, 0.02);
   EXPECT_NEAR(named.exposed.due_slots, 3 * 1.0 / 3, 0.02);
 }
 

@@ -246,7 +246,8 @@ void ExpectStall(uint64_t seed) {
 
 TEST(Planted, AStallIsNamedWithItsRankAndStepAndPriced) {
   for (uint64_t seed = 0; seed < Seeds(30); ++seed) ExpectStall(seed);
-  // Told wrong once: as a late host besides, and by the backward's products where it was forward's.
+  // Reported wrongly once: as a late host besides, and by the backward's products where it was
+  // forward's.
   for (const uint64_t seed : {998, 2348}) ExpectStall(seed);
 }
 
@@ -347,7 +348,8 @@ void ExpectFault(uint64_t seed) {
 
 TEST(Planted, AnyFaultOfAnyRankIsNamedAndPriced) {
   for (uint64_t seed = 0; seed < Seeds(40); ++seed) ExpectFault(seed);
-  ExpectFault(840);  // told wrong once: a message was ready before its input's exchange was over
+  ExpectFault(
+      840);  // reported wrongly once: a message was ready before its input's exchange was over
 }
 
 TEST(Planted, DimensionsAreInferredWhereNobodyNamesThem) {

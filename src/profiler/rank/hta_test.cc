@@ -128,7 +128,7 @@ TEST(Intervals, AgreeWithBruteForce) {
   }
 }
 
-TEST(CollectiveKinds, AreToldByNoteOrName) {
+TEST(CollectiveKinds, AreRecognisedByNoteOrName) {
   EXPECT_EQ(KindOfCollective("_reduce_scatter_base", ""), CollectiveKind::kReduceScatter);
   EXPECT_EQ(KindOfCollective("", "ncclDevKernel_AllReduce_Sum_bf16_TREE_LL"),
             CollectiveKind::kAllReduce);

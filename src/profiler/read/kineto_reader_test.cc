@@ -75,7 +75,7 @@ TEST(ReadKineto, LosesOneEventOfMillionsOfBytesAndSaysWhere) {
   EXPECT_EQ(trace->report.kept[0].byte, text.rfind("\n{", at) + 1);
 }
 
-// Cut anywhere: everything before the cut is there, and the loss is told.
+// Cut anywhere: everything before the cut is there, and the loss is reported.
 TEST(ReadKineto, KeepsWhatStandsBeforeACut) {
   const std::string text = Trace(20);
   for (size_t size = text.find("{\"ph\""); size < text.size(); ++size) {

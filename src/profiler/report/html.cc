@@ -348,7 +348,8 @@ class Page {
         "<h2>Ranks against their mean, ms</h2><p>Over the whole trace; red is more than the mean "
         "of "
         "all "
-        "ranks, blue is less. A rank that came last made others wait, as often as told.</p><div "
+        "ranks, blue is less. A rank that came last made others wait, as often as the column "
+        "shows.</p><div "
         "class=w><table><tr><th>rank";
     std::array<double, kShownKinds> mean = {};
     for (const RankTotals& totals : findings_.totals) {

@@ -194,17 +194,17 @@ class JobReader {
                   all.names[first + count - 1].c_str(),
                   MiB(all.bytes_a_step * double(lengths.size()) * kProfileOverSummaries),
                   MiB(double(options_.max_memory_bytes)));
-    std::string told = text;
+    std::string sentence = text;
     const auto longest =
         static_cast<size_t>(std::max_element(lengths.begin() + 1, lengths.end()) - lengths.begin());
     std::vector<double> sorted = lengths;
     std::sort(sorted.begin(), sorted.end());
     const double over = lengths[longest] / std::max(1e-9, sorted[sorted.size() / 2]);
-    if (over < kNotable || (longest >= first && longest < first + count)) return told;
+    if (over < kNotable || (longest >= first && longest < first + count)) return sentence;
     std::snprintf(text, sizeof(text),
                   "; %s, which took %.1f times the median, is not: --steps %lld",
                   all.names[longest].c_str(), over, static_cast<long long>(all.numbers[longest]));
-    return told + text;
+    return sentence + text;
   }
 
   Status TooSmall(const std::string& what) const {

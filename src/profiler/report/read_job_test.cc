@@ -112,7 +112,7 @@ TEST_F(MemoryBound, ATraceThatDoesNotFitIsReadAloneOrRefused) {
   EXPECT_THAT(ToString(refused), HasSubstr("large-rank-0.json: its events don't fit into"));
 }
 
-TEST_F(MemoryBound, TellsHowFarItIsAndStopsWhenItIsTold) {
+TEST_F(MemoryBound, ReportsProgressAndStopsOnRequest) {
   ReadJobOptions read;
   read.threads = 3;
   std::vector<uint64_t> seen;

@@ -114,7 +114,7 @@ const Finding* LargerThanFirst(const Findings& findings) {
 
 std::string FirstThing(const ProfiledJob& job, const Findings& findings) {
   if (!HasKernels(job)) {
-    return "No kernel was traced, so where the time went can't be told.\n"
+    return "No kernel was traced, so where the time went is unknown.\n"
            "Do first: trace the device too: nsys profile --trace=cuda,nvtx; torch.profiler with\n"
            "          activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA].\n";
   }

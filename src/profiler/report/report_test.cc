@@ -133,19 +133,19 @@ TEST_F(ReportTest, WhatIsCalledWorstFirstIsSortedByWorth) {
   }
   EXPECT_THAT(headings, ElementsAre("Faults, worst first", "Everything else, worst first"));
   ASSERT_EQ(firsts.size(), 2u);
-  ASSERT_LT(firsts[0], firsts[1]) << "the case is not the one that is told apart";
+  ASSERT_LT(firsts[0], firsts[1]) << "the case is not the one that is distinguished";
   // The summary and the programs' report are in the same order, and say so.
   const std::string text = SummaryText(job, findings, {});
   EXPECT_THAT(text, testing::StartsWith("Do first: slow kernels of rank 5, worth "));
   EXPECT_THAT(text, HasSubstr("\nLarger:   exposed communication of tensor, worth "));
-  const size_t told = text.find("exposed communication of tensor");
-  EXPECT_EQ(text.find("exposed communication of tensor", told + 1), text.npos);
+  const size_t reported = text.find("exposed communication of tensor");
+  EXPECT_EQ(text.find("exposed communication of tensor", reported + 1), text.npos);
   const auto json = ReportJson(job, findings, {})["findings"];
   EXPECT_TRUE(json[0]["fault"]);
   EXPECT_FALSE(json[1]["fault"]);
 }
 
-TEST_F(ReportTest, ALargerLossIsNotToldWhereTheFirstIsTheLargest) {
+TEST_F(ReportTest, ALargerLossIsNotReportedWhereTheFirstIsTheLargest) {
   GeneratorOptions options;
   const ProfiledJob job = Load(Write(options, ""));
   const Findings findings = FindAll(job);
@@ -303,17 +303,17 @@ TEST_F(ReportTest, ComparisonNamesTheKernelsThatChanged) {
   EXPECT_THAT(text, HasSubstr("+5.760 ms    11.520 ->   17.280 ms  nvjet_tst_256x128_64x4_NTN"));
 }
 
-TEST_F(ReportTest, WarningsAreToldToPersonsAndPrograms) {
+TEST_F(ReportTest, WarningsAreInTheTextAndInTheJson) {
   ProfiledJob job = Load(Write(Slow(), ""));
   job.warnings.emplace_back("some steps are left out");
   const Findings findings = FindAll(job);
   EXPECT_THAT(SummaryText(job, findings, {}), HasSubstr("Note:     some steps are left out\n"));
-  const auto told = ReportJson(job, findings, {})["warnings"];
-  ASSERT_EQ(told.size(), job.warnings.size());
-  EXPECT_EQ(told.back(), "some steps are left out");
+  const auto reported = ReportJson(job, findings, {})["warnings"];
+  ASSERT_EQ(reported.size(), job.warnings.size());
+  EXPECT_EQ(reported.back(), "some steps are left out");
 }
 
-TEST_F(ReportTest, AMissingRankAndADoubleOneAreTold) {
+TEST_F(ReportTest, AMissingRankAndADoubleOneAreReported) {
   std::vector<std::string> paths = Write(Slow(), "");
   paths.erase(paths.begin() + 3);
   EXPECT_THAT(Load(paths).missing_ranks, ElementsAre(3));

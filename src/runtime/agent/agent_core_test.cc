@@ -170,7 +170,7 @@ TEST(AgentCoreStart, OnlyTheHighestOfWaitingAttemptsStarts) {
   EXPECT_EQ(spawns[0].worker.attempt, 3u);
 }
 
-TEST(AgentCoreStart, AFailureEndsTheOthersAndIsToldOnce) {
+TEST(AgentCoreStart, AFailureEndsTheOthersAndIsReportedOnce) {
   AgentHarness agent = Connect();
   agent.Give(StartCommand(1));
   agent.Step(WorkerForked{WorkerOf(1, 0), 100, "", false});
@@ -183,7 +183,7 @@ TEST(AgentCoreStart, AFailureEndsTheOthersAndIsToldOnce) {
   EXPECT_TRUE(sent[1].worker_exited().asked());
 }
 
-TEST(AgentCoreStart, TheFailureOfTheOnlyWorkerIsToldToo) {
+TEST(AgentCoreStart, TheFailureOfTheOnlyWorkerIsReportedToo) {
   AgentHarness agent = Connect();
   agent.Give(StartCommand(1, 1));
   agent.Step(WorkerForked{WorkerOf(1, 0), 0, "no such program", true});

@@ -58,7 +58,7 @@ class AgentPersist : public ::testing::Test {
   AgentHarness agent_;
 };
 
-TEST_F(AgentPersist, WritesNothingUntilToldAndThenWhatItWasTold) {
+TEST_F(AgentPersist, WritesNothingUntilOrderedAndThenWhatWasOrdered) {
   EXPECT_EQ(Written(Seal(10)), 0u);
   EXPECT_EQ(Written(Seal(20)), 0u);
   EXPECT_EQ(Written(agent_.Give(PersistCommand(1, 10))), 10u) << "not the newest";
@@ -119,7 +119,7 @@ TEST_F(AgentPersist, ANamedOneThatFailedIsTriedOnceMoreWhenTheWorkersHaveEnded) 
 }
 
 // Another node writes what rank 3 holds too.
-TEST_F(AgentPersist, WritesTheRanksThatItIsTold) {
+TEST_F(AgentPersist, WritesTheRanksThatAreOrdered) {
   Seal(10);
   const auto writes = Only<PersistPieces>(agent_.Give(PersistCommand(1, 10, {2})));
   ASSERT_EQ(writes.size(), 1u);

@@ -64,7 +64,7 @@ TEST(AgentCoreSnapshot, ShardedStateIsPersistedByEachNode) {
   EXPECT_EQ(persists[0].ranks, (std::vector<uint32_t>{2, 3}));
 }
 
-TEST(AgentCoreSnapshot, AFailureIsToldAndTriedOnceMoreWhenTheWorkersHaveEnded) {
+TEST(AgentCoreSnapshot, AFailureIsReportedAndTriedOnceMoreWhenTheWorkersHaveEnded) {
   AgentHarness agent = Connect();
   agent.Start(1);
   agent.Seal(1, 10);
@@ -219,7 +219,7 @@ TEST(AgentCoreSnapshot, IsSentToThePeerOneAtATimeTheNewestNext) {
   EXPECT_TRUE(Only<SendCopies>(agent.Step(Copied(1, 30, "node-2"))).empty());
 }
 
-TEST(AgentCoreSnapshot, APeerThatTakesNothingIsToldOfOnce) {
+TEST(AgentCoreSnapshot, APeerThatTakesNothingIsReportedOnce) {
   AgentHarness agent = Connect();
   agent.Give(StartWithPeer(1, "node-2"));
   agent.Fork(1);
@@ -278,7 +278,7 @@ TEST(AgentCoreSnapshot, TheIntervalIsPassedOnOnce) {
   EXPECT_TRUE(agent.Give(command).empty());
 }
 
-TEST(AgentCoreSnapshot, ANonFiniteOneIsToldAndGoesNowhere) {
+TEST(AgentCoreSnapshot, ANonFiniteOneIsReportedAndGoesNowhere) {
   AgentHarness agent = Connect();
   agent.Start(1);
   agent.Step(WorkerSealed{WorkerOf(1, 0), 10, Duration(5), 10, agent.now(), true});

@@ -78,7 +78,7 @@ TEST(AgentCopies, TheStoreOpensOnceTheCheckpointIsThere) {
   EXPECT_EQ(opened[0].world, 4u);
 }
 
-TEST(AgentCopies, ACheckpointThatDoesNotComeIsToldAndNoStoreOpens) {
+TEST(AgentCopies, ACheckpointThatDoesNotComeIsReportedAndNoStoreOpens) {
   AgentHarness agent;
   agent.Step(Connected{0});
   agent.Give(FetchingStore(3));

@@ -293,7 +293,8 @@ void WorkerProcesses::AfterEnd(const JobId& id, uint64_t attempt_number) {
     std::erase_if(job.writes, [](const auto& write) { return !write.second.saved; });
     snapshots_.MaybePersist(id, job);
   }
-  // Told to end an attempt that never had a worker here: say so, or the controller would wait.
+  // Ordered to end an attempt that never had a worker here: report that it ended, or the controller
+  // would wait.
   const bool still_there =
       !job.attempts.empty() && job.attempts.begin()->first <= job.killed_attempt;
   if (job.killed_attempt > job.closed_attempt && !still_there) report_closed(job.killed_attempt);

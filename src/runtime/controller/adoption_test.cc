@@ -227,7 +227,7 @@ TEST(Adoption, WhatBelongsToNoJobIsReleased) {
   EXPECT_EQ(cluster.Count("node-3", &proto::Command::has_forget_job), 1) << "has no place in it";
 }
 
-// The killed agent had told that its pieces are on disk; the next one writes and tells again.
+// The killed agent had reported that its pieces are on disk; the next one writes and reports again.
 TEST(Adoption, ANodesPiecesCountOnce) {
   Cluster cluster;
   for (const char* node : {"node-1", "node-2"}) cluster.Seal(node, 10);

@@ -39,7 +39,7 @@ TEST(ControllerHangs, RestartsAHangThatProbingDoesNotHelp) {
   EXPECT_EQ(cluster.Job().faults(0).class_name(), "hang");
 }
 
-// Progress is told by the first worker's steps, and an export at the end takes none.
+// Progress is measured by the first worker's steps, and an export at the end takes none.
 TEST(ControllerHangs, WhoGoesOnWhenAnotherHasEndedWellIsNotHung) {
   Cluster cluster = Running();
   cluster.Steps(1, 5);

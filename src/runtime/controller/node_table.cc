@@ -65,8 +65,8 @@ NodeTable::Joining NodeTable::BeginJoin(const NodeId& id, uint64_t incarnation, 
   if (incarnation < node.incarnation || incarnation == 0) return Joining::kStale;
   const bool same = incarnation == node.incarnation;
   if (same && sequence <= node.last_sequence) return Joining::kStale;
-  // The ranks of a node that was given up have been replaced. Its workers end when the agent is
-  // told that their attempts are over.
+  // The ranks of a node that was given up have been replaced. Its workers end when the agent
+  // receives the end of their attempts.
   if (same) node.lost = false;
   node.id = id;
   return same ? Joining::kSameLife : Joining::kNewLife;

@@ -212,7 +212,7 @@ TEST(Output, AReplayGivesTheSameState) {
   EXPECT_EQ(replayed.StateHash(), scripts.cluster.controller.StateHash());
 }
 
-TEST(Output, ASilentWorkerIsToldOnceUntilItSpeaksAgain) {
+TEST(Output, ASilentWorkerIsReportedOnceUntilItPrintsAgain) {
   proto::Job job = Command();
   job.mutable_workload()->clear_step_pattern();
   Scripts scripts(job);

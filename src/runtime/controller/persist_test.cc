@@ -195,7 +195,7 @@ TEST_F(ControllerPersist, AnOlderAgentThatPassesOverTheStepEndsTheOrder) {
   EXPECT_EQ(granted_, 11u);
 }
 
-TEST_F(ControllerPersist, AnAgentThatWasAwayIsToldAgain) {
+TEST_F(ControllerPersist, AnAgentThatWasAwayReceivesTheOrderAgain) {
   SealAll(10);
   Persist("node-1", 10);
   PersistCommands();

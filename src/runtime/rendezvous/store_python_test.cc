@@ -57,7 +57,7 @@ class StoreWithPyTorch : public testing::Test {
     const std::vector<io::ExitStatus> exits = Run(workers);
     ASSERT_EQ(exits.size(), kWorld);
     for (const io::ExitStatus& exit : exits) EXPECT_EQ(exit.exit_code, 0) << script[0];
-    // Their ends of the connections are closed; ours may not have been told yet.
+    // Their ends of the connections are closed; ours may not be notified yet.
     while (server_->store().connections() > 0) loop_->RunOnce(1s);
   }
 

@@ -137,7 +137,7 @@ Status TcpStore::ExecuteRest(Connection& connection, StoreRequest& request) {
   }
 }
 
-// A key that isn't there and is expected to hold something: the client is told what it expected,
+// A key that isn't there and is expected to hold something: the client receives what it expected,
 // as PyTorch's server does.
 Status TcpStore::CompareSet(Connection& connection, StoreRequest& request) {
   const std::string& key = request.texts[0];

@@ -139,10 +139,10 @@ TEST_P(EveryDialect, ComparesAndSetsAsPyTorchDoes) {
     const char* want_after;  // nullptr: absent
   } kRows[] = {
       {"absent, nothing expected: stored", nullptr, "", "new", "new", "new"},
-      {"absent, something expected: told what it expected", nullptr, "x", "new", "x", nullptr},
+      {"absent, something expected: returns what it expected", nullptr, "x", "new", "x", nullptr},
       {"as expected: stored", "old", "old", "new", "new", "new"},
-      {"not as expected: told what is there", "old", "x", "new", "old", "old"},
-      {"there, nothing expected: told what is there", "old", "", "new", "old", "old"},
+      {"not as expected: returns what is there", "old", "x", "new", "old", "old"},
+      {"there, nothing expected: returns what is there", "old", "", "new", "old", "old"},
       {"there and empty, nothing expected: stored", "", "", "new", "new", "new"},
   };
   for (const auto& row : kRows) {

@@ -758,7 +758,7 @@ Status ClusterScheduler::CheckInvariants() const {
   if (!scheduler_) return {};
   RETURN_IF_ERROR(scheduler_->CheckInvariants());
   RETURN_IF_ERROR(CheckReserved());
-  // What has been told since the last round may have given somebody a claim.
+  // What was reported since the last round may entitle another job.
   if (due_ || changed_ || !last_round_) return {};
   // So may the last round itself, and then the next one is due at once.
   const auto next = scheduler_->NextDeadline();

@@ -54,7 +54,7 @@ void ClusterScheduler::Trust(const std::string& name) {
   node.suspect = false;
   node.readmitted = std::max<uint32_t>(node.readmitted, 1);
   node.suspect_since = std::max(node.suspect_since, node.last_fault_at);
-  node.condition = NodeCondition::kDown;  // so that what it is told next counts as new
+  node.condition = NodeCondition::kDown;  // so that its next report counts as new
 }
 
 NodeHealth ClusterScheduler::HealthOf(const std::string& name) const {

@@ -138,7 +138,7 @@ TEST_F(PiecesTest, APieceThatWasDamagedIsNeverOfferedAgain) {
   for (const auto& piece : offered.pieces()) {
     if (piece.node() == "node-3" && piece.rank() == 4) *failed.add_bad() = piece;
   }
-  // Restored all the same: that is told, and nobody is asked to start anew.
+  // Restored all the same: that is reported, and no worker has to start again.
   cluster.Fail("a", "node-3", failed);
   EXPECT_EQ(cluster.Job("a").attempt(), 2u);
   cluster.Die("a", "node-1");

@@ -93,7 +93,7 @@ TEST(Preemption, AJobThatIsStoppedWhileItLeavesEnds) {
   EXPECT_EQ(cluster.StateOf("high"), proto::RUNNING);
 }
 
-// Whether a node was told to give a job's memory free.
+// Whether a node was ordered to give a job's memory free.
 bool Freed(const Cluster& cluster, const std::string& node, const std::string& job) {
   for (const auto& [to, command] : cluster.sent) {
     if (to == node && command.has_forget_job() && command.forget_job().job_id() == job) {
@@ -127,7 +127,7 @@ TEST(Preemption, ASuspendedJobsMemoryIsFreedOnceItIsOnDiskAndOthersWorkThere) {
   EXPECT_EQ(cluster.LastStart("low", "node-1").restore().step(), 2u);
 }
 
-TEST(Preemption, ANodeThatIsAwayIsToldToFreeMemoryWhenItIsBack) {
+TEST(Preemption, ANodeThatIsAwayReceivesTheOrderToFreeMemoryWhenItIsBack) {
   Cluster cluster;
   cluster.Join("node-1");
   cluster.Join("node-2");

@@ -24,7 +24,7 @@ TEST(Restart, AReplayWithQueuedAndRunningAndLeavingJobsGivesTheSameState) {
   EXPECT_TRUE(replayed.CheckPlaces().ok()) << replayed.CheckPlaces();
 }
 
-TEST(Restart, ALeavingGangIsToldAgainWhatToDo) {
+TEST(Restart, ALeavingGangReceivesItsOrdersAgain) {
   Cluster cluster;
   cluster.Join("node-1");
   cluster.Submit(Gang("low", 1));

@@ -150,7 +150,7 @@ class Adoption {
     }
   }
 
-  // Conditions are set, not told: what was down before is no new loss of its leaf.
+  // Conditions are set without an event: what was down before is no new loss of its leaf.
   void TakeNodes() {
     spec::SharedAmounts capacity;
     for (NodeIndex node = 0; node < state_.resources.size(); ++node) {
@@ -226,7 +226,7 @@ class Adoption {
       whole_ = false;
       return;
     }
-    // A gang that was told to stop, on nodes that are gone, has stopped.
+    // A gang that had to stop, on nodes that are gone, has stopped.
     if (taken->leaving != job.leaving) {
       if (!taken->placed) state_.Dequeue(*taken);
       taken->leaving = job.leaving;

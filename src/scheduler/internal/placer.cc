@@ -451,7 +451,7 @@ bool Placer::PlaceMore(SchedulerState& state, const JobEntry& job, int32_t group
   }
   if (job.tasks.empty()) where.required = Stricter(where.required, job.request->required);
   if (where.tasks % where.group->slice != 0) {
-    // Part of a slice was lost: its rest can't be told from here, so the slice's domain rules only
+    // Part of a slice was lost: its rest can't be identified here, so the slice's domain rules only
     // where survivors lie in one.
     return false;
   }

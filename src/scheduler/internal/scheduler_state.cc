@@ -441,9 +441,9 @@ void SchedulerState::Confirmable(JobEntry& job, Duration patience) {
   bind_deadlines.insert({*job.bind_by, job.number});
 }
 
-void SchedulerState::Requeue(JobEntry& job, bool told) {
+void SchedulerState::Requeue(JobEntry& job, bool stop_sent) {
   job.ran += Elapsed(job);
-  if (told) {
+  if (stop_sent) {
     job.leaving = true;
     for (const HeldTask& task : job.tasks) {
       const NodeIndex node = resources.task(task.slot).node;

@@ -162,7 +162,7 @@ struct SchedulerState {
   share::Durations durations;
 
   Instant now{};
-  Instant began{};  // the first time that was told
+  Instant began{};  // the first time it was reported
   JobNumber next_job = 1;
   uint64_t next_transaction = 1;
   uint64_t rounds = 0;
@@ -211,8 +211,8 @@ struct SchedulerState {
   uint64_t mix_arrivals = 0;  // when it was last held against what arrived
   Instant defragmented_at{};
   int64_t moved_gpu_ms = 0;                     // lost by voluntary moves, of the budget
-  std::vector<std::set<JobNumber>> leaving_on;  // by node: jobs told to stop that still hold it
-  std::vector<Decision> rejections;             // to be told by the next round
+  std::vector<std::set<JobNumber>> leaving_on;  // by node: stopping jobs that still hold it
+  std::vector<Decision> rejections;             // the next round returns them
   uint64_t input_hash = 0;                      // of all events and times so far
 
   JobEntry* Find(const JobId& id);
@@ -298,8 +298,8 @@ struct SchedulerState {
   void Uproot(JobEntry& job);
   // After Uproot and Keep: a transaction of its own, to be confirmed.
   void Confirmable(JobEntry& job, Duration patience);
-  // Stops it and puts it back into its queue. `told`: the engine has to report it stopped.
-  void Requeue(JobEntry& job, bool told);
+  // Stops it and puts it back into its queue. `stop_sent`: the engine has to report it stopped.
+  void Requeue(JobEntry& job, bool stop_sent);
   void Erase(JobNumber job);
 
   // Expects its end anew: at its start, when it is overdue, and when plans are made anew.

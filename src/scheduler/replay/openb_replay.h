@@ -30,7 +30,7 @@ using AllocationCurve = std::array<double, kMaxArrivedPercent + 1>;
 
 enum class ReplayRule {
   kLonghaul,      // SmallPlacer
-  kScheduler,     // the class Scheduler, a job a task, told of the mix
+  kScheduler,     // the class Scheduler, a job a task, with the mix announced
   kBestFit,       // least cpu and GPUs left over
   kPublishedFgd,  // FGD's own score and tie-break
   kRandom,        // any node that fits

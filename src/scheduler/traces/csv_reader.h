@@ -5,10 +5,10 @@
 //   while (rows.Next()) { ASSIGN_OR_RETURN(int64_t cpu, rows.Whole(1, 0, kMax)); ... }
 //   RETURN_IF_ERROR(rows.status());
 //
-// The first line names the columns; the caller's may stand anywhere among others. A column is told
-// as the byte in its line, from 1. Lines end in \n or \r\n; blank ones are skipped. Bounded: 64
-// MiB, 4 KiB a line, 2 million rows. Leaves out quoted fields, which no trace here has: they are
-// refused.
+// The first line names the columns; the caller's may stand anywhere among others. Errors give
+// the column as the byte in its line, from 1. Lines end in \n or \r\n; blank ones are skipped.
+// Bounded: 64 MiB, 4 KiB a line, 2 million rows. Leaves out quoted fields, which no trace here has:
+// they are refused.
 #pragma once
 
 #include <cstdint>

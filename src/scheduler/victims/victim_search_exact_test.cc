@@ -77,8 +77,8 @@ Case RandomCase(uint64_t seed) {
   return c;
 }
 
-// The landing rule of these cases: enough freed slots that are of use. The search isn't told which
-// are.
+// The landing rule of these cases: enough freed slots that are of use. The search doesn't receive
+// which are.
 bool FreesEnough(const Case& c, int32_t index, std::span<const Victim> victims) {
   std::vector<uint8_t> gone(c.pieces.size());
   for (const Victim& victim : victims) {
@@ -180,9 +180,9 @@ std::vector<VictimDomain> Useful(const Case& c) {
   return useful;
 }
 
-void Compare(const Case& c, bool told, Compared& compared) {
+void Compare(const Case& c, bool given_domains, Compared& compared) {
   const VictimAnswer answer = FindVictims(
-      c.jobs, c.pieces, told ? Useful(c) : c.domains,
+      c.jobs, c.pieces, given_domains ? Useful(c) : c.domains,
       [&](int32_t domain, std::span<const Victim> v) { return FreesEnough(c, domain, v); });
   const std::optional<int64_t> least = LeastCost(c);
   ASSERT_EQ(answer.found, least.has_value()) << (least ? *least : -1);
@@ -211,12 +211,12 @@ void Compare(const Case& c, bool told, Compared& compared) {
   if (*least > 0) compared.worst = std::max(compared.worst, double(cost) / double(*least));
 }
 
-Compared SolveMany(int64_t cases, bool told) {
+Compared SolveMany(int64_t cases, bool given_domains) {
   Compared compared;
   for (int64_t i = 0; i < cases; ++i) {
     const uint64_t seed = ExactSeed() + static_cast<uint64_t>(i);
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Compare(RandomCase(seed), told, compared);
+    Compare(RandomCase(seed), given_domains, compared);
     if (testing::Test::HasFatalFailure()) break;
   }
   std::cout << cases << " cases, " << compared.found << " with victims; unproven "

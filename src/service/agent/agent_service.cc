@@ -96,14 +96,14 @@ Result<std::unique_ptr<AgentService>> AgentService::Create(io::EventLoop& loop,
   AgentService* self = agent.get();
   const auto feed = [self](runtime::AgentInput input) { self->Feed(std::move(input)); };
   agent->check_ = std::make_unique<SnapshotCheck>(loop, feed);
-  const auto hear_process = [self](runtime::AgentInput input) {
+  const auto feed_process = [self](runtime::AgentInput input) {
     if (auto* gone = std::get_if<runtime::WorkerGone>(&input)) {
       self->endpoints_->TakeRest(gone->worker);
       return self->check_->Gone(std::move(*gone));
     }
     self->Feed(std::move(input));
   };
-  agent->launcher_ = std::make_unique<WorkerLauncher>(loop, TrainerPath(options), hear_process);
+  agent->launcher_ = std::make_unique<WorkerLauncher>(loop, TrainerPath(options), feed_process);
   agent->disk_ = std::make_unique<DiskWorker>(loop, io::DirectFileSystem(), feed);
   agent->copies_ = std::make_unique<CopyWorker>(loop, feed);
   agent->peers_ = std::make_unique<PeerWorker>(loop, token, options.peer_bytes_per_second, feed);
@@ -422,8 +422,8 @@ Result<std::shared_ptr<const io::SharedMemory>> AgentService::Arena(const runtim
   return memory_->Provide(worker.job, ArenaOf(*start->second, worker.rank), bytes);
 }
 
-// The pieces that are no good are told to the controller: with the worker's own word when it can't
-// continue, else beside it.
+// Reports damaged pieces to the controller: with the worker's own reason when it can't continue,
+// else in a message of their own.
 void AgentService::Gather(const runtime::WorkerId& worker,
                           std::optional<checkpoint::StatePlan> plan, PiecesReady ready) {
   const auto start = starts_.find(worker.job);

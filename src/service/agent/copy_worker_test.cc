@@ -165,7 +165,7 @@ TEST_F(CopyWorkerTest, PackedCopiesComeBackBitForBit) {
   EXPECT_EQ(Fetch(20), "");
 }
 
-TEST_F(CopyWorkerTest, ADamagedCopyIsToldAndLeavesNothingOnDisk) {
+TEST_F(CopyWorkerTest, ADamagedCopyIsReportedAndLeavesNothingOnDisk) {
   if (real_) GTEST_SKIP();
   Save(30);
   ASSERT_EQ(Copy(30).error, "");

@@ -53,8 +53,8 @@ class DiskWorkerTest : public ::testing::Test {
   }
   proto::RankContent ContentOf(const std::shared_ptr<const io::SharedMemory>& arena) {
     proto::RankContent content;
-    SnapshotCheck check(*loop_, [&](const runtime::AgentInput& told) {
-      const auto& sealed = std::get<runtime::WorkerSealed>(told);
+    SnapshotCheck check(*loop_, [&](const runtime::AgentInput& reported) {
+      const auto& sealed = std::get<runtime::WorkerSealed>(reported);
       EXPECT_TRUE(sealed.content.has_value());
       content = sealed.content.value_or(proto::RankContent());
       loop_->Stop();

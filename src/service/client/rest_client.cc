@@ -238,7 +238,7 @@ RestClient::Connection::Ended RestClient::Connection::FollowOnce(
 Status RestClient::Connection::Follow(const std::string& path, const FollowOptions& options,
                                       const std::function<bool(const FeedEvent&)>& take) {
   uint64_t after = options.after;
-  bool connected = true;  // so that a first failure is told
+  bool connected = true;  // so that a first failure is reported
   Instant last_heard = io::MonotonicNow();
   Duration pause = kFirstPause;
   const auto on_connected = [&] {

@@ -143,7 +143,7 @@ TEST_F(CoreLoopTest, LogsEachEventOnceAndTellsEachWatcherOnce) {
   for (std::thread& thread : threads) thread.join();
   loop_->Stop();
   EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
-  EXPECT_EQ(std::adjacent_find(seen.begin(), seen.end()), seen.end()) << "told twice";
+  EXPECT_EQ(std::adjacent_find(seen.begin(), seen.end()), seen.end()) << "reported twice";
 
   uint64_t from_agents = 0;
   ASSERT_TRUE(log_->Replay([&](uint64_t, Instant, const proto::Event& event) {

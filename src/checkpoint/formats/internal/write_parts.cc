@@ -158,7 +158,7 @@ Result<Partial> Partial::Begin(io::FileSystem& files, std::string path, bool fol
 }
 
 void Partial::Remove() {
-  // Best effort: what is left is told apart by its name.
+  // Best effort: what is left is recognised by its name.
   if (folder_) {
     const auto names = files_->List(partial_);
     if (!names.ok()) return;

@@ -200,8 +200,8 @@ void SnapshotTracker::RememberSpreads(const GangView& view) {
   }
 }
 
-// Whether the node still holds it and can be asked. A node that has left the job is told to release
-// it once it is of no more use (ForgetLeft).
+// Whether the node still holds it and is reachable. A node that has left the job receives an order
+// to release it once it is of no more use (ForgetLeft).
 bool SnapshotTracker::StillHolds(const GangView& view, const Spread::Holding& holding) const {
   const Node* node = view.nodes.Find(holding.node);
   if (node == nullptr || !node->serves_peers()) return false;

@@ -19,7 +19,7 @@ constexpr const char* kPattern = R"(step (?P<step>\d+))";
 class OutputFollowerTest : public ::testing::Test {
  protected:
   void Write(const std::string& text) { std::ofstream(path_, std::ios::app) << text << std::flush; }
-  // Turns the loop until so many steps have been told.
+  // Turns the loop until so many steps have been reported.
   void Await(size_t steps) {
     for (int turn = 0; turn < 10'000 && steps_.size() < steps; ++turn) {
       loop_->RunOnce(std::chrono::milliseconds(10));
@@ -47,14 +47,14 @@ TEST_F(OutputFollowerTest, TellsStepsAsTheyAreWritten) {
   EXPECT_THAT(steps_, ElementsAre(1, 2, 3));
 }
 
-TEST_F(OutputFollowerTest, WhatWasWrittenBeforeItIsWatchedIsToldToo) {
+TEST_F(OutputFollowerTest, WhatWasWrittenBeforeItIsWatchedIsReportedToo) {
   Write("step 1\n");
   ASSERT_TRUE(follower_.Follow(worker_, path_, 0, kPattern).ok());
   Await(1);
   EXPECT_THAT(steps_, ElementsAre(1));
 }
 
-TEST_F(OutputFollowerTest, TheRestIsToldWhenTheWorkerHasEnded) {
+TEST_F(OutputFollowerTest, TheRestIsReportedWhenTheWorkerHasEnded) {
   Write("");
   ASSERT_TRUE(follower_.Follow(worker_, path_, 0, kPattern).ok());
   Write(std::string(1 << 20, 'x') + "\nstep 1\nstep 2");

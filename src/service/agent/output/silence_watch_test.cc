@@ -12,7 +12,7 @@ using std::chrono::seconds;
 const Instant kStart = InstantFromNanoseconds(1'000'000'000);
 constexpr int64_t kMillisecond = 1'000'000;
 
-TEST(Silence, IsToldAfterAMinuteWithoutOutputAndTime) {
+TEST(Silence, IsReportedAfterAMinuteWithoutOutputAndTime) {
   Silence silence(kStart);
   for (int second = 10; second < 60; second += 10) {
     EXPECT_FALSE(silence.Look(0, 500 * kMillisecond, kStart + seconds(second)).has_value());
@@ -44,11 +44,11 @@ TEST(Silence, AWorkerThatComputesWithoutAWordIsNotSilent) {
 // Threads that wake up now and then use less than a hundredth of a core.
 TEST(Silence, TheNoiseOfWaitingThreadsIsNoWork) {
   Silence silence(kStart);
-  std::optional<Duration> told;
+  std::optional<Duration> reported;
   for (int second = 10; second <= 120; second += 10) {
-    told = silence.Look(0, second * 2 * kMillisecond, kStart + seconds(second));
+    reported = silence.Look(0, second * 2 * kMillisecond, kStart + seconds(second));
   }
-  EXPECT_EQ(told, seconds(120));
+  EXPECT_EQ(reported, seconds(120));
 }
 
 TEST(SessionCpu, CountsThisProcess) {

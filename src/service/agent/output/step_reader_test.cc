@@ -84,7 +84,7 @@ TEST(StepReader, EscapesAreTakenOut) {
   EXPECT_EQ(WithoutEscapes("a\x1b[12"), "a");
 }
 
-TEST(StepReader, OnlyStepsBeyondAllBeforeAreTold) {
+TEST(StepReader, OnlyStepsBeyondAllBeforeAreReported) {
   StepReader reader = Reader();
   EXPECT_THAT(Numbers(reader.Take("step 5\nstep 3\nstep 5\nstep 6\n", At(1))), ElementsAre(5, 6));
 }
@@ -103,7 +103,7 @@ TEST(StepReader, OfALongLineOnlyTheBeginningCounts) {
   EXPECT_THAT(Numbers(reader.Take(filler + "step 3\nstep 4\n", At(1))), ElementsAre(4));
 }
 
-TEST(StepReader, OfManyStepsAtOnceTheNewestAreTold) {
+TEST(StepReader, OfManyStepsAtOnceTheNewestAreReported) {
   std::string text;
   for (int step = 1; step <= 1000; ++step) text += "step " + std::to_string(step) + "\n";
   StepReader reader = Reader();

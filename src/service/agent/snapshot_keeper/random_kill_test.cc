@@ -69,7 +69,7 @@ struct Record {
   std::atomic<uint64_t> sealed;     // the newest step that the worker has sealed
   std::atomic<uint64_t> copied;     // the newest that the peer has said to hold
   std::atomic<uint64_t> committed;  // the newest on disk
-  std::atomic<uint64_t> left;       // the newest that the worker before had told
+  std::atomic<uint64_t> left;       // the newest that the worker before had reported
   std::atomic<uint64_t> restored;   // what the present worker continued from
   std::atomic<uint64_t> tier;       // where that came from
   std::atomic<uint64_t> starts;     // of workers

@@ -34,7 +34,7 @@ bool SameUser(const io::Fd& socket) {
 Status Send(const io::Fd& to, const SnapshotKeeperMessage& message, const io::Fd* arena = nullptr) {
   const int fd = arena == nullptr ? -1 : arena->get();
   const std::span<const int> fds(&fd, arena == nullptr ? 0 : 1);
-  // One that is told of thousands of arenas reads while we write.
+  // A client that receives thousands of arenas reads while we write.
   for (;;) {
     const Status sent = io::SendMessage(to, EncodeSnapshotKeeperMessage(message), fds);
     if (sent.code() != Code::kUnavailable) return sent;

@@ -165,7 +165,8 @@ TEST(MeasureGpus, SaysThatThereIsNoGpu) {
   EXPECT_THAT(Quick().status().message(), HasSubstr("shows no GPU"));
 }
 
-// Each call that is made fails at its first, second and last time: told by name, nothing left over.
+// Each call that is made fails at its first, second and last time: reported by name, nothing left
+// over.
 TEST(MeasureGpus, TellsEachCallThatFails) {
   constexpr auto kCalls = std::to_array<const char*>({
       "cuInit",
