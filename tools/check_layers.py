@@ -11,6 +11,7 @@ Checked:
   it lists;
 - own files are included as "module/file.h", which must exist; internal/ is closed to other
   modules;
+- a header of src/ has `#pragma once` before its first #include;
 - files have at most 800 lines, lines at most 100 columns, folders at most 40 files;
 - each module has a README.md of at most 60 lines; nothing is called utils, common, misc or helpers.
 
@@ -131,6 +132,8 @@ class Checker:
         if len(lines) > MAX_LINES:
             self.find(path, 0, f"has {len(lines)} lines, more than {MAX_LINES}: split by concept")
         in_src = self.src in path.parents
+        if in_src and path.suffix == ".h" and not self.has_guard(lines):
+            self.find(path, 0, "has no '#pragma once' before its first #include")
         for number, line in enumerate(lines, 1):
             if len(line) > MAX_COLUMNS:
                 self.find(path, number, f"has {len(line)} columns, more than {MAX_COLUMNS}")
@@ -138,6 +141,12 @@ class Checker:
             if match and in_src:
                 self.includes += 1
                 self.check_include(path, number, match.group(1), match.group(2))
+
+    @staticmethod
+    def has_guard(lines):
+        """Whether the header is skipped when it is included a second time."""
+        directives = [line.strip() for line in lines if line.startswith("#")]
+        return bool(directives) and directives[0] == "#pragma once"
 
     def check_include(self, path, line, quote, target):
         parts = target.split("/")

@@ -22,10 +22,10 @@ class CheckLayers(unittest.TestCase):
         self.root = pathlib.Path(self.folder.name)
         for module in ["base", "io", "runtime"]:
             self.write(f"src/{module}/README.md", "# A module\n")
-        self.write("src/base/status.h", "#include <string>\n")
-        self.write("src/io/file.h", '#include "base/status.h"\n')
+        self.write("src/base/status.h", "#pragma once\n#include <string>\n")
+        self.write("src/io/file.h", '#pragma once\n#include "base/status.h"\n')
         self.write("src/io/file_test.cc", '#include "io/file.h"\n#include <gtest/gtest.h>\n')
-        self.write("src/runtime/agent.h", '#include "io/file.h"\n#include "longhaul.h"\n')
+        self.write("src/runtime/agent.h", '#pragma once\n#include "io/file.h"\n#include "longhaul.h"\n')
 
     def write(self, path, text):
         path = self.root / path
@@ -45,8 +45,8 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(self.findings(), [])
 
     def test_an_upward_include_is_found_with_place_and_both_modules(self):
-        self.write("src/io/file.h", '#include "base/status.h"\n\n#include "runtime/agent.h"\n')
-        self.expect("src/io/file.h:3", "'io'", "'runtime'", "above")
+        self.write("src/io/file.h", '#pragma once\n#include "base/status.h"\n\n#include "runtime/agent.h"\n')
+        self.expect("src/io/file.h:4", "'io'", "'runtime'", "above")
 
     def test_an_upward_include_of_a_test_is_found(self):
         self.write("src/io/file_test.cc", '#include "runtime/agent.h"\n')
@@ -73,26 +73,31 @@ class CheckLayers(unittest.TestCase):
         self.assertIn("module 'io' depends on 'runtime'", findings[0])
 
     def test_another_modules_internal_folder_is_closed(self):
-        self.write("src/io/internal/poll.h", "")
-        self.write("src/runtime/agent.h", '#include "io/internal/poll.h"\n')
+        self.write("src/io/internal/poll.h", "#pragma once\n")
+        self.write("src/runtime/agent.h", '#pragma once\n#include "io/internal/poll.h"\n')
         self.expect("internal to module 'io'")
 
     def test_a_missing_header_is_found(self):
-        self.write("src/io/file.h", '#include "base/gone.h"\n')
+        self.write("src/io/file.h", '#pragma once\n#include "base/gone.h"\n')
         self.expect('"base/gone.h" does not exist')
 
     def test_an_include_without_its_module_is_found(self):
-        self.write("src/base/text.h", '#include "status.h"\n')
+        self.write("src/base/text.h", '#pragma once\n#include "status.h"\n')
         self.expect("does not begin with a module")
 
     def test_gtest_outside_a_test_is_found(self):
-        self.write("src/io/file.h", "#include <gtest/gtest.h>\n")
+        self.write("src/io/file.h", "#pragma once\n#include <gtest/gtest.h>\n")
         self.expect("<gtest/gtest.h> outside a test")
+
+    def test_a_header_without_a_guard_is_found(self):
+        for text in ["", "#include <string>\n#pragma once\n", "// #pragma once\nint x;\n"]:
+            self.write("src/base/status.h", text)
+            self.expect("src/base/status.h", "#pragma once")
 
     def test_sizes_and_names_are_checked(self):
         self.write("src/base/long.cc", "\n" * 801)
         self.write("src/base/wide.cc", "x" * 101 + "\n")
-        self.write("src/base/utils.h", "")
+        self.write("src/base/utils.h", "#pragma once\n")
         self.write("src/io/README.md", "\n" * 61)
         (self.root / "src/runtime/README.md").unlink()
         findings = "\n".join(self.findings())
@@ -103,7 +108,7 @@ class CheckLayers(unittest.TestCase):
 
     def test_a_crowded_folder_is_found(self):
         for number in range(40):
-            self.write(f"src/base/part_{number}.h", "")
+            self.write(f"src/base/part_{number}.h", "#pragma once\n")
         self.expect("src/base: holds 42 files")
 
 

@@ -5,16 +5,10 @@
 #   LONGHAUL_BUILD_JOBS=N        parallel compilers; else one a core and 2 GB of memory
 #   LONGHAUL_SKIP_PACKAGES=1     installs nothing: the packages are there, whatever dpkg says
 #   LONGHAUL_UNSUPPORTED=1       tries other machines than Debian 12 on x86-64
-# Where ccache is installed it keeps what was compiled, for every checkout on the machine;
+# Where ccache is installed it keeps what was compiled (cmake/CompilerCache.cmake);
 # CMAKE_CXX_COMPILER_LAUNCHER= turns that off.
 
 packages_file="$root/packages.txt"
-if command -v ccache >/dev/null; then
-  export CMAKE_C_COMPILER_LAUNCHER=${CMAKE_C_COMPILER_LAUNCHER-ccache}
-  export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER-ccache}
-  export CCACHE_BASEDIR=${CCACHE_BASEDIR-$root} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR-1}
-fi
-
 installed_as=""  # of the stamp that says that nothing is missing
 
 say() { printf 'longhaul: %s\n' "$*" >&2; }
