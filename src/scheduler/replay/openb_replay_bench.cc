@@ -1,11 +1,14 @@
 // The openb lists of a folder, replayed with ten seeds, beside the published curves.
 //
-//   openb_replay_bench FOLDER [--seeds N] [--list NAME] [--rivals] [--class] [--resample R]
+//   openb_replay_bench FOLDER [--seeds N] [--list NAME] [--rivals] [--class] [--resample R] [--cpu
+//   P]
 //
-// FOLDER holds csv/ and, for the comparison, expected_fgd/. --rivals runs best fit, FGD's own rule
-// and random choice beside ours (slow). --resample R replaces each list by R lists drawn from it
-// with replacement, with seeds of their own. Says "skipped" and succeeds where FOLDER is absent;
-// fails when a list with a curve falls short of the published FGD by more than 0.05.
+// FOLDER holds csv/ and, for the comparison, expected_fgd/. --rivals runs the exact rise of the
+// fragmentation, best fit, FGD's own rule and random choice beside ours (slow). --resample R
+// replaces each list by R lists drawn from it with replacement, with seeds of their own. --cpu P
+// multiplies the cpu that each task requests by P percent, up to the largest node's. Says "skipped"
+// and succeeds where FOLDER is absent; fails when a list with a curve falls short of the published
+// FGD by more than 0.05.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -31,6 +34,7 @@ struct Flags {
   std::string list;
   uint64_t seeds = 10;
   uint64_t resample = 0;
+  uint64_t cpu_percent = 100;
   bool rivals = false;
   bool by_class = false;  // ours by the class Scheduler instead of the rule alone
 };
@@ -54,8 +58,14 @@ struct Measured {
   }
 };
 
+// The rise of the expected fragmentation, a pull towards full nodes and a price of scarce models,
+// without what SmallJobPolicy adds to them: the rule that the policy was developed from.
+constexpr SmallJobPolicy kExactRise = {
+    .pull_cpu = 50, .pull_gpus = 50, .packing = 0, .price_percent = 100};
+
 Result<Measured> Measure(const Flags& flags, const spec::Topology& topology,
-                         const std::vector<TraceJob>& tasks, ReplayRule rule) {
+                         const std::vector<TraceJob>& tasks, ReplayRule rule,
+                         const SmallJobPolicy& policy = {}) {
   Measured measured;
   for (uint64_t sample = 0; sample < std::max<uint64_t>(flags.resample, 1); ++sample) {
     Random sampler(1'000 + sample);
@@ -64,7 +74,7 @@ Result<Measured> Measure(const Flags& flags, const spec::Topology& topology,
       Random random(seed + sample * 1'000);
       const auto order = InflatedArrivals(list, CapacityMilli(topology), random);
       const Instant begin = io::ThreadCpuTime();
-      ASSIGN_OR_RETURN(const ReplayResult result, Replay(topology, list, order, rule));
+      ASSIGN_OR_RETURN(const ReplayResult result, Replay(topology, list, order, rule, policy));
       measured.cpu_s += ToSeconds(io::ThreadCpuTime() - begin);
       measured.decisions += result.decisions;
       measured.runs.push_back(result.allocated);
@@ -103,12 +113,23 @@ Result<bool> RunList(const Flags& flags, const spec::Topology& topology, const s
                      const Curves& curves) {
   const std::string path = flags.folder + "/csv/openb_pod_list_" + name + ".csv";
   ASSIGN_OR_RETURN(const std::string text, io::ReadText(path, kMaxFile));
-  ASSIGN_OR_RETURN(const std::vector<TraceJob> tasks, ReadOpenbTasks(text, path));
+  ASSIGN_OR_RETURN(std::vector<TraceJob> tasks, ReadOpenbTasks(text, path));
+  int64_t most_cpu = 0;
+  for (const spec::NodeKind& kind : topology.kinds()) {
+    most_cpu = std::max<int64_t>(most_cpu, kind.cpu_milli);
+  }
+  for (TraceJob& job : tasks) {
+    const int64_t cpu = job.task.cpu_milli * static_cast<int64_t>(flags.cpu_percent) / 100;
+    job.task.cpu_milli = std::min(cpu, std::max(most_cpu, job.task.cpu_milli));
+  }
   ASSIGN_OR_RETURN(const Measured ours,
                    Measure(flags, topology, tasks,
                            flags.by_class ? ReplayRule::kScheduler : ReplayRule::kLonghaul));
   PrintRow(name, "longhaul", ours);
   if (flags.rivals) {
+    ASSIGN_OR_RETURN(const Measured exact,
+                     Measure(flags, topology, tasks, ReplayRule::kLonghaul, kExactRise));
+    PrintRow("", "exact rise", exact);
     const std::pair<ReplayRule, const char*> rivals[] = {{ReplayRule::kPublishedFgd, "fgd rule"},
                                                          {ReplayRule::kBestFit, "best fit"},
                                                          {ReplayRule::kRandom, "random"}};
@@ -117,7 +138,7 @@ Result<bool> RunList(const Flags& flags, const spec::Topology& topology, const s
       PrintRow("", word, rival);
     }
   }
-  return flags.resample > 0 || PrintPublished(name, curves, ours);
+  return flags.resample > 0 || flags.cpu_percent != 100 || PrintPublished(name, curves, ours);
 }
 
 Result<bool> Run(const Flags& flags) {
@@ -166,13 +187,15 @@ int Main(int argc, char** argv) {
     } else if (word == "--list") {
       flags.list = value;
       ++i;
-    } else if (word == "--seeds" || word == "--resample") {
+    } else if (word == "--seeds" || word == "--resample" || word == "--cpu") {
       const auto number = ParseUint64(value);
       if (!number.ok() || *number < 1 || *number > 1'000) {
         std::fprintf(stderr, "%s wants a number from 1 to 1,000\n", word.c_str());
         return 2;
       }
-      (word == "--seeds" ? flags.seeds : flags.resample) = *number;
+      (word == "--seeds"      ? flags.seeds
+       : word == "--resample" ? flags.resample
+                              : flags.cpu_percent) = *number;
       ++i;
     } else if (flags.folder.empty() && !word.starts_with("-")) {
       flags.folder = word;
@@ -184,7 +207,7 @@ int Main(int argc, char** argv) {
   if (flags.folder.empty()) {
     std::fprintf(stderr,
                  "usage: openb_replay_bench FOLDER [--seeds N] [--list NAME] [--rivals] [--class] "
-                 "[--resample R]\n");
+                 "[--resample R] [--cpu PERCENT]\n");
     return 2;
   }
   const Result<bool> enough = Run(flags);
