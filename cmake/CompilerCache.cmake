@@ -2,8 +2,9 @@
 # environment variable CMAKE_CXX_COMPILER_LAUNCHER, also an empty one, overrides this.
 #
 # A result is found again from another folder: paths below the source tree are hashed as relative
-# ones (CCACHE_BASEDIR), and the working directory is not hashed (CCACHE_NOHASHDIR). The sloppiness is what
-# ccache requires in order to cache files that use a precompiled header; no source uses __TIME__.
+# ones (CCACHE_BASEDIR), and the working directory is not hashed (CCACHE_NOHASHDIR). The sloppiness
+# is what ccache requires in order to cache files that use a precompiled header; no source uses
+# __TIME__.
 find_program(CCACHE ccache)
 if(CCACHE AND NOT DEFINED ENV{CMAKE_CXX_COMPILER_LAUNCHER})
   set(LONGHAUL_COMPILER_LAUNCHER env

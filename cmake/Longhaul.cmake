@@ -52,9 +52,9 @@ if(LONGHAUL_SANITIZE)
   target_link_options(longhaul_flags INTERFACE -fsanitize=${LONGHAUL_SANITIZE})
 endif()
 
-# Tests are most of what is compiled (tools/build_time), and run for a fraction of the time: their own
-# sources are optimised less than the libraries that they test, and they share one precompiled header
-# with the standard library and GoogleTest. Benchmarks are compiled as the libraries are.
+# Tests are most of what is compiled (tools/build_time), and run for a fraction of the time: their
+# own sources are optimised less than the libraries that they test, and they share one precompiled
+# header with the standard library and GoogleTest. Benchmarks are compiled as the libraries are.
 set(LONGHAUL_TEST_OPTIONS "")
 set(LONGHAUL_CMAKE_FOLDER ${CMAKE_CURRENT_LIST_DIR})
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
@@ -252,9 +252,9 @@ function(longhaul_is_included_first result header)
   endif()
 endfunction()
 
-# The target `headers_alone` compiles every header that no source includes first by itself, with what
-# its module links, and the public header as C. Not part of `all`: ./test builds it. That each header
-# has a guard is checked by tools/check_layers.py.
+# The target `headers_alone` compiles every header that no source includes first by itself, with
+# what its module links, and the public header as C. Not part of `all`: ./test builds it. That each
+# header has a guard is checked by tools/check_layers.py.
 function(longhaul_headers_alone)
   add_custom_target(headers_alone)
   file(GLOB modules RELATIVE ${CMAKE_SOURCE_DIR}/src CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*)

@@ -2,6 +2,9 @@
 // what it uses nevertheless; tools/lint compiles it without this header.
 #pragma once
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -37,6 +40,3 @@
 #include <utility>
 #include <variant>
 #include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>

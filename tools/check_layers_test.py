@@ -25,7 +25,8 @@ class CheckLayers(unittest.TestCase):
         self.write("src/base/status.h", "#pragma once\n#include <string>\n")
         self.write("src/io/file.h", '#pragma once\n#include "base/status.h"\n')
         self.write("src/io/file_test.cc", '#include "io/file.h"\n#include <gtest/gtest.h>\n')
-        self.write("src/runtime/agent.h", '#pragma once\n#include "io/file.h"\n#include "longhaul.h"\n')
+        self.write("src/runtime/agent.h",
+                   '#pragma once\n#include "io/file.h"\n#include "longhaul.h"\n')
 
     def write(self, path, text):
         path = self.root / path
@@ -45,7 +46,8 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(self.findings(), [])
 
     def test_an_upward_include_is_found_with_place_and_both_modules(self):
-        self.write("src/io/file.h", '#pragma once\n#include "base/status.h"\n\n#include "runtime/agent.h"\n')
+        self.write("src/io/file.h",
+                   '#pragma once\n#include "base/status.h"\n\n#include "runtime/agent.h"\n')
         self.expect("src/io/file.h:4", "'io'", "'runtime'", "above")
 
     def test_an_upward_include_of_a_test_is_found(self):
