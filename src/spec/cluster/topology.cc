@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <unordered_set>
 #include <utility>
 
 #include "base/check.h"
@@ -34,7 +35,8 @@ Status CheckCount(size_t count, size_t min, size_t max, std::string_view things)
 // Refuses empty names and names given twice. `name_of` gives each thing's name.
 template <typename Things, typename NameOf>
 Status CheckNames(const Things& things, std::string_view what, NameOf name_of) {
-  std::set<std::string_view> seen;
+  std::unordered_set<std::string_view> seen;  // looked up only, never walked
+  seen.reserve(things.size());
   for (const auto& thing : things) {
     const std::string& name = name_of(thing);
     if (name.empty()) return InvalidArgument("a " + std::string(what) + " has an empty name");
@@ -190,7 +192,6 @@ void Topology::NumberNodes(std::vector<DeclaredNode>& nodes,
   for (const std::string& name : level_names) levels_.push_back({name, {}, {}});
   levels_.push_back({"cluster", {}, {}});
   for (uint32_t i = 0; i < nodes.size(); ++i) {
-    by_name_.emplace(nodes[i].name, i);
     nodes_.push_back({nodes[i].name, nodes[i].kind, 0, nodes[i].condition});
     Extend(levels_.back(), name_, i == 0, i, 0);
     // From the top down: a domain begins where its parent does, or where its name changes.
@@ -205,6 +206,10 @@ void Topology::NumberNodes(std::vector<DeclaredNode>& nodes,
       level.domain_of_node.push_back(static_cast<uint32_t>(level.domains.size() - 1));
     }
   }
+  by_name_.resize(nodes_.size());
+  std::iota(by_name_.begin(), by_name_.end(), 0u);
+  std::sort(by_name_.begin(), by_name_.end(),
+            [&](uint32_t a, uint32_t b) { return nodes_[a].name < nodes_[b].name; });
 }
 
 Status Topology::AddClasses(const std::vector<DeclaredNode>& nodes,
@@ -256,9 +261,11 @@ void Topology::AddGroupings(const std::vector<DeclaredNode>& nodes,
 }
 
 std::optional<uint32_t> Topology::Find(std::string_view node_name) const {
-  const auto it = by_name_.find(node_name);
-  if (it == by_name_.end()) return std::nullopt;
-  return it->second;
+  const auto it = std::lower_bound(
+      by_name_.begin(), by_name_.end(), node_name,
+      [&](uint32_t node, std::string_view name) { return nodes_[node].name < name; });
+  if (it == by_name_.end() || nodes_[*it].name != node_name) return std::nullopt;
+  return *it;
 }
 
 std::optional<uint16_t> Topology::FindModel(std::string_view model_name) const {
