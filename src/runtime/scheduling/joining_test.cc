@@ -92,6 +92,7 @@ class Pair {
     const std::string name = "node-" + std::to_string(1 + rng_.Below(16));
     NodeFacts facts = kFacts;
     if (rng_.Below(6) == 0) facts.cores = 64;
+    if (rng_.Below(30) == 0) facts.slots = 24;  // requests count two slots an accelerator then
     joins_ += nodes_.insert(name).second ? 1 : 0;
     Both([&](ClusterScheduler& each) { each.SetNode(name, facts, NodeCondition::kReady, now_); });
   }
